@@ -1,0 +1,34 @@
+.DEFAULT_GOAL := help
+PYTHON ?= python
+
+help:  ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/ -/' | sort
+
+lint:  ## style, types and repeated names
+	$(PYTHON) -m ruff check .
+	$(PYTHON) -m ruff format --check .
+	$(PYTHON) -m mypy
+
+format:  ## rewrite the sources in the project's style
+	$(PYTHON) -m ruff check --fix .
+	$(PYTHON) -m ruff format .
+
+test:  ## the CPU test suite
+	$(PYTHON) -m pytest -m "not slow and not cuda"
+
+test-slow:  ## the longer checks too: 64^3 meshes, many Hypothesis examples
+	$(PYTHON) -m pytest -m "not cuda"
+
+test-gpu:  ## kernels on a CUDA device
+	$(PYTHON) -m pytest -m cuda
+
+bench:  ## every benchmark table, peers in the same run
+	$(PYTHON) -m benchmarks all
+
+asv-check:  ## the asv suite imports and its parameters are sound
+	$(PYTHON) -m asv check -E existing --config benchmarks/asv.conf.json
+
+clean-cache:  ## forget compiled kernels (after an edit of _kernels/_lanes.py)
+	find ensemble -name '*.nb[ic]' -delete
+
+.PHONY: help lint format test test-slow test-gpu bench asv-check clean-cache

@@ -1,0 +1,1 @@
+"""Many samples of a numerical model at once."""

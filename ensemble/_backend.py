@@ -1,0 +1,71 @@
+"""Which library an array belongs to. The one import of array_api_compat."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import array_api_compat
+import numpy as np
+
+from ensemble._typing import Array, Namespace
+
+__all__ = ["array_namespace", "backend_of", "is_array", "synchronize", "to_numpy"]
+
+COMPILED_DTYPES = frozenset((np.dtype(np.float32), np.dtype(np.float64)))
+"""Value types that the compiled kernels know; every other dtype takes the reference implementation."""
+
+
+def array_namespace(*arrays: Any) -> Namespace:
+    """The Array API namespace of `arrays`, Ensembles included."""
+    for array in arrays:
+        lifted = getattr(array, "__array_namespace__", None)
+        if lifted is not None and hasattr(array, "n_samples"):
+            return lifted()
+    return array_api_compat.array_namespace(*arrays)
+
+
+def is_array(value: Any) -> bool:
+    """Whether `value` is an array of a library that speaks the Array API."""
+    return array_api_compat.is_array_api_obj(value)
+
+
+def backend_of(*arrays: Any) -> str:
+    """The kernel backend for `arrays`: "numba", "cuda" or "reference". Arguments that are no arrays do not count."""
+    seen: set[str] = set()
+    for array in arrays:
+        if type(array) is np.ndarray:
+            known = array.dtype in COMPILED_DTYPES or array.dtype.kind in "iub"
+            seen.add("numba" if known else "reference")
+        elif array_api_compat.is_numpy_array(array):
+            seen.add("reference")
+        elif array_api_compat.is_cupy_array(array):
+            seen.add("cuda")
+        elif is_array(array):
+            seen.add(array_api_compat.array_namespace(array).__name__)
+    if "cuda" in seen and len(seen) > 1 or len(seen - {"numba", "reference"}) > 1:
+        raise TypeError(
+            f"kernel: arrays must come from one library; got {', '.join(sorted(seen))}. "
+            "Move them with xp.asarray or from_dlpack first."
+        )
+    if seen == {"numba"}:
+        return "numba"
+    return "cuda" if seen == {"cuda"} else "reference"
+
+
+def to_numpy(array: Array) -> np.ndarray:
+    """A NumPy copy or view of `array`, fetched from a device where need be."""
+    if isinstance(array, np.ndarray):
+        return array
+    if array_api_compat.is_cupy_array(array):
+        return array.get()
+    if array_api_compat.is_torch_array(array):
+        return array.detach().cpu().numpy()
+    return np.asarray(array)
+
+
+def synchronize(array: Array) -> None:
+    """Wait until the work queued for `array` is done: what an honest timer calls last."""
+    if array_api_compat.is_cupy_array(array):
+        array.device.synchronize()
+    elif array_api_compat.is_jax_array(array):
+        array.block_until_ready()

@@ -1,0 +1,71 @@
+"""Argument checks. Every message says: function, argument, requirement, what was seen, what to do instead."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable
+from typing import Any
+
+
+def message(function: str, argument: str, requirement: str, seen: Any, advice: str = "") -> str:
+    """Fill the library's one error template."""
+    text = f"{function}: {argument} must {requirement}; got {seen}."
+    return f"{text} {advice}" if advice else text
+
+
+def require(
+    condition: bool, function: str, argument: str, requirement: str, seen: Any, advice: str = ""
+) -> None:
+    """Raise ValueError with the template unless `condition` holds."""
+    if not condition:
+        raise ValueError(message(function, argument, requirement, seen, advice))
+
+
+def require_type(
+    value: Any, kinds: type | tuple[type, ...], function: str, argument: str, requirement: str, advice: str = ""
+) -> None:
+    """Raise TypeError with the template unless `value` is one of `kinds`."""
+    if not isinstance(value, kinds):
+        raise TypeError(message(function, argument, requirement, f"a {type(value).__name__}", advice))
+
+
+def integer(value: Any, function: str, argument: str, *, minimum: int, advice: str = "") -> int:
+    """`value` as an int of at least `minimum`; bools and fractions are refused."""
+    requirement = f"be an integer of at least {minimum}"
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(message(function, argument, requirement, repr(value), advice)) from None
+    if isinstance(value, bool):
+        raise TypeError(message(function, argument, requirement, repr(value), advice))
+    require(number >= minimum, function, argument, requirement, number, advice)
+    return number
+
+
+def positive(value: Any, function: str, argument: str, *, advice: str = "", zero: bool = False) -> float:
+    """`value` as a finite float above zero (or from zero, with ``zero=True``)."""
+    requirement = "be a finite number, zero or above" if zero else "be a finite number above zero"
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise TypeError(message(function, argument, requirement, repr(value), advice)) from None
+    good = number < float("inf") and (number >= 0.0 if zero else number > 0.0)
+    require(good, function, argument, requirement, number, advice)
+    return number
+
+
+def one_of(value: Any, choices: Iterable[str], function: str, argument: str, *, advice: str = "") -> str:
+    """`value` if it is one of the named `choices`."""
+    names = list(choices)
+    if value not in names:
+        quoted = ", ".join(repr(name) for name in names)
+        raise ValueError(message(function, argument, f"be one of {quoted}", repr(value), advice))
+    return value
+
+
+def samples_text(indices: Iterable[int], limit: int = 6) -> str:
+    """Sample numbers for a message: ``samples 2, 5, 9`` or ``samples 0, 1, 2, ... (17 in all)``."""
+    numbers = [int(i) for i in indices]
+    word = "sample" if len(numbers) == 1 else "samples"
+    shown = ", ".join(str(i) for i in numbers[:limit])
+    return f"{word} {shown}" if len(numbers) <= limit else f"{word} {shown}, ... ({len(numbers)} in all)"

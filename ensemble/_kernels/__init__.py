@@ -1,0 +1,1 @@
+"""Compiled loops over plain arrays; a kernel knows none of the classes above it."""

@@ -1,0 +1,55 @@
+"""The one import of Numba: how kernels are compiled for the CPU, and how samples are cut into SIMD tiles.
+
+Rules that make every sample of an ensemble equal to its own scalar run, to the bit:
+
+* no ``fastmath``: no reassociation and no contraction to FMA, in any width;
+* sums over rows run in fixed blocks of `ROW_BLOCK` rows that depend on nothing but the number of rows, and the
+  blocks are added in order, whatever the number of threads.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numba
+import numpy as np
+from numba import prange
+
+__all__ = ["ROW_BLOCK", "compiled", "compiled_serial", "empty", "per_width", "prange", "tiles"]
+
+ROW_BLOCK = 512
+"""Rows that one partial sum covers."""
+
+WIDTHS = (64, 32, 16, 8, 4, 2, 1)
+"""Samples that one pass over the data may carry in registers."""
+
+compiled = functools.partial(numba.njit, parallel=True, cache=True, error_model="numpy", nogil=True)
+"""Compile a function whose `prange` loops run on all threads; the machine code is kept on disk."""
+
+compiled_serial = functools.partial(numba.njit, cache=True, error_model="numpy", nogil=True)
+"""Compile a function that runs on the calling thread."""
+
+
+def per_width(make: Callable[..., Any]) -> Callable[..., Any]:
+    """Remember what `make(width, ...)` compiled, so that each width is built once and only when it is met."""
+    return functools.cache(make)
+
+
+def tiles(n_samples: int) -> Iterator[tuple[int, int]]:
+    """Cut the sample axis into ``(first, width)`` with widths from `WIDTHS`, the widest first."""
+    first = 0
+    for width in WIDTHS:
+        while n_samples - first >= width:
+            yield first, width
+            first += width
+
+
+def empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """Like ``numpy.empty``, but the first element starts a cache line, so that no SIMD load straddles two."""
+    dtype = np.dtype(dtype)
+    n_bytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    raw = np.empty(n_bytes + 64, dtype=np.uint8)
+    start = -raw.ctypes.data % 64
+    return raw[start : start + n_bytes].view(dtype).reshape(shape)

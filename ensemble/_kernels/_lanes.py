@@ -1,0 +1,181 @@
+"""`Lanes`: one SIMD register set as a value inside a compiled kernel.
+
+LLVM keeps ``<width x float64>`` in registers and splits it to the machine's own width, so a row sum over 32 samples
+needs no memory for its accumulators (a NumPy-style inner loop over samples stores and reloads them at every entry,
+which costs half the bandwidth). Each lane obeys IEEE arithmetic by itself: the same bits as a scalar loop.
+
+Inside a compiled function::
+
+    total = zeros(values, WIDTH)
+    total = total + load(values, offset, WIDTH) * splat(scalar, values, WIDTH)
+    store(out, offset, total)
+
+Arrays are flat; `offset` counts elements; WIDTH is a compile-time constant. ``select(mask, a, b)`` picks lane by lane,
+comparisons of lanes give masks.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic, models, overload, register_model
+
+__all__ = ["Lanes", "load", "select", "splat", "sqrt", "store", "zeros"]
+
+
+class Lanes(types.Type):
+    """The Numba type of `width` numbers of `dtype` held in SIMD registers."""
+
+    def __init__(self, dtype: types.Type, width: int) -> None:
+        self.dtype, self.width = dtype, width
+        super().__init__(name=f"Lanes({dtype}, {width})")
+
+
+@register_model(Lanes)
+class _LanesModel(models.PrimitiveModel):
+    def __init__(self, dmm: Any, fe_type: Lanes) -> None:
+        element = ir.IntType(1) if fe_type.dtype is types.boolean else dmm.lookup(fe_type.dtype).get_value_type()
+        super().__init__(dmm, fe_type, ir.VectorType(element, fe_type.width))
+
+
+def _width_of(width: Any) -> int | None:
+    return getattr(width, "literal_value", None)
+
+
+def _pointer(context: Any, builder: Any, array_type: Any, array: Any, offset: Any, width: int) -> Any:
+    struct = cgutils.create_struct_proxy(array_type)(context, builder, value=array)
+    vector = ir.VectorType(context.get_value_type(array_type.dtype), width)
+    return builder.bitcast(builder.gep(struct.data, [offset], inbounds=True), vector.as_pointer())
+
+
+def _fill(builder: Any, scalar: Any, width: int) -> Any:
+    vector = ir.VectorType(scalar.type, width)
+    one = builder.insert_element(ir.Constant(vector, ir.Undefined), scalar, ir.IntType(32)(0))
+    return builder.shuffle_vector(
+        one, ir.Constant(vector, ir.Undefined), ir.Constant(ir.VectorType(ir.IntType(32), width), [0] * width)
+    )
+
+
+@intrinsic(prefer_literal=True)
+def load(typingctx, array, offset, width):
+    """``array[offset : offset + width]`` as lanes; `array` is flat and contiguous."""
+    n = _width_of(width)
+    if n is None:
+        return None
+
+    def codegen(context, builder, signature, arguments):
+        pointer = _pointer(context, builder, signature.args[0], arguments[0], arguments[1], n)
+        value = builder.load(pointer)
+        value.align = array.dtype.bitwidth // 8
+        return value
+
+    return Lanes(array.dtype, n)(array, types.int64, width), codegen
+
+
+@intrinsic
+def store(typingctx, array, offset, lanes):
+    """``array[offset : offset + width] = lanes``."""
+
+    def codegen(context, builder, signature, arguments):
+        pointer = _pointer(context, builder, signature.args[0], arguments[0], arguments[1], lanes.width)
+        builder.store(arguments[2], pointer).align = array.dtype.bitwidth // 8
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, lanes), codegen
+
+
+@intrinsic(prefer_literal=True)
+def splat(typingctx, scalar, array, width):
+    """`scalar` in every lane, as the dtype of `array`."""
+    n = _width_of(width)
+    if n is None:
+        return None
+
+    def codegen(context, builder, signature, arguments):
+        return _fill(builder, arguments[0], n)
+
+    return Lanes(array.dtype, n)(array.dtype, array, width), codegen
+
+
+@intrinsic(prefer_literal=True)
+def zeros(typingctx, array, width):
+    """Zero in every lane, as the dtype of `array`."""
+    n = _width_of(width)
+    if n is None:
+        return None
+
+    def codegen(context, builder, signature, arguments):
+        return ir.Constant(ir.VectorType(context.get_value_type(array.dtype), n), None)
+
+    return Lanes(array.dtype, n)(array, width), codegen
+
+
+@intrinsic
+def select(typingctx, mask, a, b):
+    """Lane by lane, `a` where `mask` holds and `b` elsewhere."""
+
+    def codegen(context, builder, signature, arguments):
+        return builder.select(*arguments)
+
+    return a(mask, a, b), codegen
+
+
+@intrinsic
+def sqrt(typingctx, a):
+    """The square root of each lane, correctly rounded."""
+
+    def codegen(context, builder, signature, arguments):
+        vector = arguments[0].type
+        element = "f32" if a.dtype is types.float32 else "f64"
+        function = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(vector, [vector]), f"llvm.sqrt.v{a.width}{element}"
+        )
+        return builder.call(function, arguments)
+
+    return a(a), codegen
+
+
+def _arithmetic(operation: Any, instruction: str) -> None:
+    @intrinsic
+    def emit(typingctx, a, b):
+        def codegen(context, builder, signature, arguments):
+            return getattr(builder, instruction)(*arguments)
+
+        return a(a, b), codegen
+
+    @overload(operation)
+    def _(a, b):
+        if isinstance(a, Lanes) and a == b:
+            return lambda a, b: emit(a, b)
+        return None
+
+
+def _comparison(operation: Any, symbol: str) -> None:
+    @intrinsic
+    def emit(typingctx, a, b):
+        def codegen(context, builder, signature, arguments):
+            return builder.fcmp_ordered(symbol, *arguments)
+
+        return Lanes(types.boolean, a.width)(a, b), codegen
+
+    @overload(operation)
+    def _(a, b):
+        if isinstance(a, Lanes) and a == b:
+            return lambda a, b: emit(a, b)
+        return None
+
+
+for _operation, _instruction in (
+    (operator.add, "fadd"),
+    (operator.sub, "fsub"),
+    (operator.mul, "fmul"),
+    (operator.truediv, "fdiv"),
+):
+    _arithmetic(_operation, _instruction)
+
+for _operation, _symbol in ((operator.gt, ">"), (operator.lt, "<"), (operator.ge, ">="), (operator.le, "<=")):
+    _comparison(_operation, _symbol)

@@ -1,0 +1,46 @@
+"""Kernels: a reference function, and faster implementations that the arrays' type picks."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from ensemble._backend import backend_of
+
+KERNELS: dict[str, Kernel] = {}
+"""Every kernel by name; the kernel tests walk this table."""
+
+
+class Kernel:
+    """One numerical kernel: `reference` defines it, `implementations` speed it up."""
+
+    def __init__(self, reference: Callable[..., Any]) -> None:
+        functools.update_wrapper(self, reference)
+        self.reference = reference
+        self.implementations: dict[str, Callable[..., Any]] = {}
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self.implementations.get(backend_of(*arguments), self.reference)(*arguments)
+
+    def __repr__(self) -> str:
+        return f"<kernel {self.__name__}: {', '.join(['reference', *sorted(self.implementations)])}>"
+
+    def register(self, backend: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Decorate the implementation for `backend` ("numba" or "cuda")."""
+
+        def add(implementation: Callable[..., Any]) -> Callable[..., Any]:
+            if backend in self.implementations:
+                raise ValueError(f"{self.__name__}: backend {backend!r} must be registered once; got a second one.")
+            self.implementations[backend] = implementation
+            return implementation
+
+        return add
+
+
+def kernel(reference: Callable[..., Any]) -> Kernel:
+    """Make `reference`, written over the Array API, the definition of a kernel of the same name."""
+    if reference.__name__ in KERNELS:
+        raise ValueError(f"kernel: name must be new; got {reference.__name__!r} twice.")
+    KERNELS[reference.__name__] = Kernel(reference)
+    return KERNELS[reference.__name__]
