@@ -17,7 +17,7 @@ import numba
 import numpy as np
 from numba import prange
 
-__all__ = ["ROW_BLOCK", "compiled", "compiled_serial", "empty", "per_width", "prange", "tiles"]
+__all__ = ["ROW_BLOCK", "compiled", "compiled_serial", "empty", "output", "per_width", "prange", "tiles"]
 
 ROW_BLOCK = 512
 """Rows that one partial sum covers."""
@@ -53,3 +53,8 @@ def empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     raw = np.empty(n_bytes + 64, dtype=np.uint8)
     start = -raw.ctypes.data % 64
     return raw[start : start + n_bytes].view(dtype).reshape(shape)
+
+
+def output(out: np.ndarray | None, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """The buffer a kernel writes: the caller's `out`, or a new one where that is None."""
+    return empty(shape, dtype) if out is None else out

@@ -12,11 +12,11 @@ from __future__ import annotations
 import numpy as np
 
 from ensemble._backend import array_namespace
-from ensemble._kernels._compile import ROW_BLOCK, compiled, empty, per_width, prange, tiles
+from ensemble._kernels._compile import compiled, output, per_width, prange, tiles
 from ensemble._kernels._lanes import load, splat, store, zeros
-from ensemble._kernels._registry import kernel
+from ensemble._kernels._registry import into, kernel
 
-__all__ = ["diagonal", "residual", "spmm", "spmv", "spmv_dot", "spmv_transpose"]
+__all__ = ["spmv"]
 
 
 def row_sum(indptr, indices, values, x):
@@ -36,8 +36,7 @@ def row_sum(indptr, indices, values, x):
 @kernel
 def spmv(indptr, indices, values, x, out):
     """y[i, s] = sum over k in row i of values[k, s] * x[indices[k], s]."""
-    out[...] = row_sum(indptr, indices, values, x)
-    return out
+    return into(out, row_sum(indptr, indices, values, x))
 
 
 @per_width
@@ -61,6 +60,7 @@ def _spmv(width, shared):
 def _(indptr, indices, values, x, out):
     n_samples = x.shape[1]
     shared = values.shape[1] != n_samples
+    out = output(out, (indptr.shape[0] - 1, n_samples), x.dtype)
     for first, width in tiles(n_samples):
         _spmv(width, shared)(indptr, indices, values.reshape(-1), x.reshape(-1), out.reshape(-1), n_samples, first)
     return out
