@@ -154,11 +154,11 @@ def _arithmetic(operation: Any, instruction: str) -> None:
         return None
 
 
-def _comparison(operation: Any, symbol: str) -> None:
+def _comparison(operation: Any, symbol: str, compare: str = "fcmp_ordered") -> None:
     @intrinsic
     def emit(typingctx, a, b):
         def codegen(context, builder, signature, arguments):
-            return builder.fcmp_ordered(symbol, *arguments)
+            return getattr(builder, compare)(symbol, *arguments)
 
         return Lanes(types.boolean, a.width)(a, b), codegen
 
@@ -179,3 +179,5 @@ for _operation, _instruction in (
 
 for _operation, _symbol in ((operator.gt, ">"), (operator.lt, "<"), (operator.ge, ">="), (operator.le, "<=")):
     _comparison(_operation, _symbol)
+
+_comparison(operator.ne, "!=", "fcmp_unordered")  # a NaN differs from everything, itself included

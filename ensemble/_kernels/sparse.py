@@ -1,10 +1,10 @@
 """Compressed-row-storage products: one graph, one row of `n_samples` values for every stored entry.
 
-Bytes a call must move (float64, int32 columns, k entries a row, S samples; per entry and sample):
+Bytes a product must move (float64, int32 columns, k entries a row, S samples; per entry and sample):
 ``8 + 4/S + (8 + 8 + 4/S)/k``, each row of `x` read once, `y` written once, no write-allocate.
 
-A matrix that is the same for all samples has `values` of shape (nnz, 1): its values are read once and spread over the
-lanes. That is the only broadcasting a kernel does.
+A matrix that is the same for all samples has `values` of shape (nnz, 1): they are read once and spread over the lanes.
+That is the only broadcasting these kernels do. The last argument, `out`, is a buffer or None.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from __future__ import annotations
 import numpy as np
 
 from ensemble._backend import array_namespace
-from ensemble._kernels._compile import compiled, output, per_width, prange, tiles
+from ensemble._kernels._compile import ROW_BLOCK, compiled, compiled_serial, output, per_width, prange, tiles
 from ensemble._kernels._lanes import load, splat, store, zeros
 from ensemble._kernels._registry import into, kernel
 
-__all__ = ["spmv"]
+__all__ = ["diagonal", "residual", "spmv", "spmv_add", "spmv_dot", "spmv_transpose"]
 
 
 def row_sum(indptr, indices, values, x):
     """The sum over each row's entries, in their stored order, by whole columns of entries at once."""
     xp = array_namespace(values)
     first, length = indptr[:-1], indptr[1:] - indptr[:-1]
-    y = xp.zeros((first.shape[0], x.shape[1]), dtype=xp.result_type(values.dtype, x.dtype))
+    y = xp.zeros((first.shape[0], x.shape[1]), dtype=x.dtype)
     longest = int(xp.max(length)) if length.shape[0] else 0
     for offset in range(longest):  # the offset-th entry of every row at once
         live = length > offset
@@ -33,16 +33,59 @@ def row_sum(indptr, indices, values, x):
     return y
 
 
+def block_sums(terms):
+    """The sum over rows in blocks of `ROW_BLOCK`, the blocks added in order: one value a sample."""
+    xp = array_namespace(terms)
+    total = xp.zeros((terms.shape[1],), dtype=terms.dtype)
+    for start in range(0, terms.shape[0], ROW_BLOCK):
+        partial = xp.zeros_like(total)
+        for i in range(start, min(start + ROW_BLOCK, terms.shape[0])):
+            partial = partial + terms[i, :]
+        total = total + partial
+    return total
+
+
+@compiled_serial
+def ordered_sum(partials):
+    """The sum of the rows of `partials`, first to last, whatever the number of columns."""
+    total = np.zeros(partials.shape[1], partials.dtype)
+    for block in range(partials.shape[0]):
+        for s in range(partials.shape[1]):
+            total[s] += partials[block, s]
+    return total
+
+
+def partial_sums(n_rows, n_samples, dtype):
+    """Room for one partial sum of each row block."""
+    return np.zeros((-(-n_rows // ROW_BLOCK), n_samples), dtype)
+
+
+# --- products
 @kernel
 def spmv(indptr, indices, values, x, out):
     """y[i, s] = sum over k in row i of values[k, s] * x[indices[k], s]."""
     return into(out, row_sum(indptr, indices, values, x))
 
 
+@kernel
+def spmv_add(indptr, indices, values, x, out):
+    """out[i, s] += sum over k in row i of values[k, s] * x[indices[k], s]; `out` must be given."""
+    return into(out, out + row_sum(indptr, indices, values, x))
+
+
+@kernel
+def residual(indptr, indices, values, x, b, out):
+    """r[i, s] = b[i, s] - sum over k in row i of values[k, s] * x[indices[k], s]."""
+    return into(out, b - row_sum(indptr, indices, values, x))
+
+
+SET, ADD, RESIDUAL = 0, 1, 2
+
+
 @per_width
-def _spmv(width, shared):
+def _product(width, shared, ending):
     @compiled
-    def loop(indptr, indices, values, x, y, n_samples, first):
+    def loop(indptr, indices, values, x, b, y, n_samples, first):
         for i in prange(indptr.size - 1):
             total = zeros(values, width)
             for k in range(indptr[i], indptr[i + 1]):
@@ -51,16 +94,142 @@ def _spmv(width, shared):
                 else:
                     a = load(values, np.int64(k) * n_samples + first, width)
                 total = total + a * load(x, np.int64(indices[k]) * n_samples + first, width)
+            here = np.int64(i) * n_samples + first
+            if ending == ADD:
+                total = load(y, here, width) + total
+            elif ending == RESIDUAL:
+                total = load(b, here, width) - total
+            store(y, here, total)
+
+    return loop
+
+
+def _run_product(ending, indptr, indices, values, x, b, out):
+    n_samples = x.shape[1]
+    out = output(out, (indptr.shape[0] - 1, n_samples), x.dtype)
+    shared = values.shape[1] != n_samples
+    flat = [array.reshape(-1) for array in (values, x, b, out)]
+    for first, width in tiles(n_samples):
+        _product(width, shared, ending)(indptr, indices, *flat, n_samples, first)
+    return out
+
+
+@spmv.register("numba")
+def _(indptr, indices, values, x, out):
+    return _run_product(SET, indptr, indices, values, x, x, out)
+
+
+@spmv_add.register("numba")
+def _(indptr, indices, values, x, out):
+    return _run_product(ADD, indptr, indices, values, x, x, out)
+
+
+@residual.register("numba")
+def _(indptr, indices, values, x, b, out):
+    return _run_product(RESIDUAL, indptr, indices, values, x, b, out)
+
+
+# --- a product and its inner product
+@kernel
+def spmv_dot(indptr, indices, values, x, out):
+    """y = A x and, in the same pass over A, the inner product of x and y: returns (y, one value a sample)."""
+    y = row_sum(indptr, indices, values, x)
+    return into(out, y), block_sums(x * y)
+
+
+@per_width
+def _spmv_dot(width, shared):
+    @compiled
+    def loop(indptr, indices, values, x, y, partials, n_samples, first):
+        n_rows = indptr.size - 1
+        for block in prange(partials.shape[0]):
+            inner = zeros(values, width)
+            for i in range(block * ROW_BLOCK, min((block + 1) * ROW_BLOCK, n_rows)):
+                total = zeros(values, width)
+                for k in range(indptr[i], indptr[i + 1]):
+                    if shared:
+                        a = splat(values[k], values, width)
+                    else:
+                        a = load(values, np.int64(k) * n_samples + first, width)
+                    total = total + a * load(x, np.int64(indices[k]) * n_samples + first, width)
+                here = np.int64(i) * n_samples + first
+                store(y, here, total)
+                inner = inner + load(x, here, width) * total
+            store(partials.reshape(-1), block * n_samples + first, inner)
+
+    return loop
+
+
+@spmv_dot.register("numba")
+def _(indptr, indices, values, x, out):
+    n_rows, n_samples = x.shape
+    out = output(out, x.shape, x.dtype)
+    shared = values.shape[1] != n_samples
+    partials = partial_sums(n_rows, n_samples, x.dtype)
+    flat = [array.reshape(-1) for array in (values, x, out)]
+    for first, width in tiles(n_samples):
+        _spmv_dot(width, shared)(indptr, indices, *flat, partials, n_samples, first)
+    return out, ordered_sum(partials)
+
+
+# --- transpose
+@kernel
+def spmv_transpose(indptr, indices, entries, values, x, out):
+    """y = A^T x by rows of A^T: its k-th entry is entry ``entries[k]`` of A, whose values stay where they are."""
+    xp = array_namespace(values)
+    return into(out, row_sum(indptr, indices, xp.take(values, entries, axis=0), x))
+
+
+@per_width
+def _spmv_transpose(width, shared):
+    @compiled
+    def loop(indptr, indices, entries, values, x, y, n_samples, first):
+        for i in prange(indptr.size - 1):
+            total = zeros(values, width)
+            for k in range(indptr[i], indptr[i + 1]):
+                if shared:
+                    a = splat(values[entries[k]], values, width)
+                else:
+                    a = load(values, np.int64(entries[k]) * n_samples + first, width)
+                total = total + a * load(x, np.int64(indices[k]) * n_samples + first, width)
             store(y, np.int64(i) * n_samples + first, total)
 
     return loop
 
 
-@spmv.register("numba")
-def _(indptr, indices, values, x, out):
+@spmv_transpose.register("numba")
+def _(indptr, indices, entries, values, x, out):
     n_samples = x.shape[1]
-    shared = values.shape[1] != n_samples
     out = output(out, (indptr.shape[0] - 1, n_samples), x.dtype)
+    shared = values.shape[1] != n_samples
+    flat = [array.reshape(-1) for array in (values, x, out)]
     for first, width in tiles(n_samples):
-        _spmv(width, shared)(indptr, indices, values.reshape(-1), x.reshape(-1), out.reshape(-1), n_samples, first)
+        _spmv_transpose(width, shared)(indptr, indices, entries, *flat, n_samples, first)
+    return out
+
+
+# --- diagonal
+@kernel
+def diagonal(entries, values, out):
+    """d[i, s] = values[entries[i], s], and zero where ``entries[i]`` is -1: a row that stores no diagonal."""
+    xp = array_namespace(values)
+    if values.shape[0] == 0:
+        return into(out, xp.zeros((entries.shape[0], values.shape[1]), dtype=values.dtype))
+    kept = xp.take(values, xp.where(entries < 0, xp.zeros_like(entries), entries), axis=0)
+    return into(out, xp.where((entries < 0)[:, None], xp.zeros_like(kept), kept))
+
+
+@compiled
+def _diagonal(entries, values, out):
+    for i in prange(entries.size):
+        if entries[i] < 0:
+            out[i, :] = 0
+        else:
+            out[i, :] = values[entries[i], :]
+
+
+@diagonal.register("numba")
+def _(entries, values, out):
+    out = output(out, (entries.shape[0], values.shape[1]), values.dtype)
+    _diagonal(entries, values, out)
     return out

@@ -1,0 +1,361 @@
+"""The Galerkin product A_c = P^T A P on known graphs, and the smoothing of the tentative prolongator.
+
+The graph work is done once, for all samples and all later values: `product_graph` and `triple_product_graph` find where
+entries stand, the numeric kernels only add. Rows of A P are made in slabs of `SLAB_ROWS` rows that stay in the cache;
+each coarse row then takes its share of the slab. Every sum runs over ascending fine rows, whatever the threads.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ensemble._kernels._compile import compiled, compiled_serial, empty, output, per_width, prange, tiles
+from ensemble._kernels._lanes import load, splat, store, zeros
+from ensemble._kernels._registry import into, kernel
+
+__all__ = [
+    "galerkin_values",
+    "product_values",
+    "product_graph",
+    "slab_tasks",
+    "smooth_prolongator",
+    "transpose_graph",
+    "triple_product_graph",
+]
+
+SLAB_ROWS = 1024
+ROW_CHUNK = 128  # rows that share one marker array
+
+
+# --- graphs: no sample axis
+@compiled_serial
+def transpose_graph(indptr, indices, n_columns):
+    """The graph of the transpose: (indptr, indices, entries), entry k of it being entry ``entries[k]`` of the graph."""
+    new_indptr = np.zeros(n_columns + 1, indptr.dtype)
+    for k in range(indices.size):
+        new_indptr[indices[k] + 1] += 1
+    for j in range(n_columns):
+        new_indptr[j + 1] += new_indptr[j]
+    new_indices = np.empty(indices.size, indices.dtype)
+    entries = np.empty(indices.size, indptr.dtype)
+    place = new_indptr[:-1].copy()
+    for i in range(indptr.size - 1):
+        for k in range(indptr[i], indptr[i + 1]):
+            t = place[indices[k]]
+            place[indices[k]] += 1
+            new_indices[t] = i
+            entries[t] = k
+    return new_indptr, new_indices, entries
+
+
+@compiled_serial
+def sort_row(indices, begin, end):
+    """Sort ``indices[begin:end]`` by insertion: rows are short."""
+    for k in range(begin + 1, end):
+        column = indices[k]
+        m = k - 1
+        while m >= begin and indices[m] > column:
+            indices[m + 1] = indices[m]
+            m -= 1
+        indices[m + 1] = column
+
+
+@compiled
+def _count_product(indptr_a, indices_a, indptr_b, indices_b, n_columns, length):
+    n_rows = indptr_a.size - 1
+    for chunk in prange((n_rows + ROW_CHUNK - 1) // ROW_CHUNK):
+        marker = np.full(n_columns, -1, np.int64)
+        for i in range(chunk * ROW_CHUNK, min((chunk + 1) * ROW_CHUNK, n_rows)):
+            count = 0
+            for k in range(indptr_a[i], indptr_a[i + 1]):
+                row = indices_a[k]
+                for m in range(indptr_b[row], indptr_b[row + 1]):
+                    if marker[indices_b[m]] != i:
+                        marker[indices_b[m]] = i
+                        count += 1
+            length[i] = count
+
+
+@compiled
+def _fill_product(indptr_a, indices_a, indptr_b, indices_b, n_columns, indptr, indices):
+    n_rows = indptr_a.size - 1
+    for chunk in prange((n_rows + ROW_CHUNK - 1) // ROW_CHUNK):
+        marker = np.full(n_columns, -1, np.int64)
+        for i in range(chunk * ROW_CHUNK, min((chunk + 1) * ROW_CHUNK, n_rows)):
+            place = indptr[i]
+            for k in range(indptr_a[i], indptr_a[i + 1]):
+                row = indices_a[k]
+                for m in range(indptr_b[row], indptr_b[row + 1]):
+                    if marker[indices_b[m]] != i:
+                        marker[indices_b[m]] = i
+                        indices[place] = indices_b[m]
+                        place += 1
+            sort_row(indices, indptr[i], place)
+
+
+def product_graph(indptr_a, indices_a, indptr_b, indices_b, n_columns):
+    """The graph (indptr, indices) of a product A B, columns ascending in each row."""
+    length = np.empty(indptr_a.size - 1, np.int64)
+    _count_product(indptr_a, indices_a, indptr_b, indices_b, n_columns, length)
+    indptr = np.zeros(indptr_a.size, np.int64)
+    np.cumsum(length, out=indptr[1:])
+    if indptr[-1] < 2**31:
+        indptr = indptr.astype(np.int32)
+    indices = np.empty(int(indptr[-1]), indices_b.dtype)
+    _fill_product(indptr_a, indices_a, indptr_b, indices_b, n_columns, indptr, indices)
+    return indptr, indices
+
+
+def triple_product_graph(indptr_a, indices_a, indptr_p, indices_p, n_coarse):
+    """Graphs of A P, of P^T (with entries) and of P^T A P."""
+    ap = product_graph(indptr_a, indices_a, indptr_p, indices_p, n_coarse)
+    restriction = transpose_graph(indptr_p, indices_p, n_coarse)
+    coarse = product_graph(restriction[0], restriction[1], *ap, n_coarse)
+    return ap, restriction, coarse
+
+
+@compiled_serial
+def slab_tasks(indptr_r, indices_r, n_fine):
+    """Cut the rows of P^T into runs that stay within one slab of fine rows.
+
+    Returns (starts, rows, begins, ends): slab b has the tasks ``starts[b]:starts[b + 1]``; task t adds the entries
+    ``begins[t]:ends[t]`` of P^T into coarse row ``rows[t]``.
+    """
+    n_slabs = (n_fine + SLAB_ROWS - 1) // SLAB_ROWS
+    starts = np.zeros(n_slabs + 1, np.int64)
+    for i in range(indptr_r.size - 1):
+        last = -1
+        for k in range(indptr_r[i], indptr_r[i + 1]):
+            slab = indices_r[k] // SLAB_ROWS
+            if slab != last:
+                starts[slab + 1] += 1
+                last = slab
+    for b in range(n_slabs):
+        starts[b + 1] += starts[b]
+    rows = np.empty(starts[-1], np.int64)
+    begins = np.empty(starts[-1], np.int64)
+    ends = np.empty(starts[-1], np.int64)
+    place = starts[:-1].copy()
+    for i in range(indptr_r.size - 1):
+        last = -1
+        task = 0
+        for k in range(indptr_r[i], indptr_r[i + 1]):
+            slab = indices_r[k] // SLAB_ROWS
+            if slab != last:
+                task = place[slab]
+                place[slab] += 1
+                rows[task] = i
+                begins[task] = k
+                last = slab
+            ends[task] = k + 1
+    return starts, rows, begins, ends
+
+
+# --- P = T - omega D^-1 A T
+@kernel
+def smooth_prolongator(graph_a, values, dinv, omega, graph_t, tentative, graph_p, out):
+    """P[i, J] = T[i, J] - omega[s] * dinv[i, s] * sum over j of A[i, j, s] * T[j, J], on the known graph of P.
+
+    Each graph is (indptr, indices); `tentative` holds T's values, the same for all samples, as shape (nnz, 1); rows of
+    T without entries are boundary rows and stay empty in P.
+    """
+    (indptr_a, indices_a), (indptr_t, indices_t), (indptr_p, indices_p) = graph_a, graph_t, graph_p
+    p = np.zeros((indices_p.shape[0], values.shape[1]), values.dtype)
+    for i in range(indptr_p.shape[0] - 1):
+        columns = {int(j): m for m, j in enumerate(indices_p[indptr_p[i] : indptr_p[i + 1]], start=indptr_p[i])}
+        if not columns:
+            continue
+        for k in range(indptr_a[i], indptr_a[i + 1]):
+            j = indices_a[k]
+            for m in range(indptr_t[j], indptr_t[j + 1]):
+                p[columns[int(indices_t[m])]] += values[k] * tentative[m]
+        for m in columns.values():
+            p[m] = -(omega * dinv[i]) * p[m]
+        for m in range(indptr_t[i], indptr_t[i + 1]):
+            p[columns[int(indices_t[m])]] += tentative[m]
+    return into(out, p)
+
+
+@per_width
+def _smooth_prolongator(width):
+    @compiled
+    def loop(
+        indptr_a, indices_a, values, dinv, omega, indptr_t, indices_t, tentative, indptr_p, indices_p, n_coarse, p,
+        n_samples, first,
+    ):  # fmt: skip
+        n_rows = indptr_p.size - 1
+        for chunk in prange((n_rows + ROW_CHUNK - 1) // ROW_CHUNK):
+            place = np.empty(n_coarse, np.int64)
+            for i in range(chunk * ROW_CHUNK, min((chunk + 1) * ROW_CHUNK, n_rows)):
+                if indptr_p[i] == indptr_p[i + 1]:
+                    continue
+                for m in range(indptr_p[i], indptr_p[i + 1]):
+                    place[indices_p[m]] = np.int64(m) * n_samples + first
+                    store(p, np.int64(m) * n_samples + first, zeros(values, width))
+                for k in range(indptr_a[i], indptr_a[i + 1]):
+                    j = indices_a[k]
+                    entry = load(values, np.int64(k) * n_samples + first, width)
+                    for m in range(indptr_t[j], indptr_t[j + 1]):
+                        here = place[indices_t[m]]
+                        store(p, here, load(p, here, width) + entry * splat(tentative[m], values, width))
+                factor = load(omega, first, width) * load(dinv, np.int64(i) * n_samples + first, width)
+                factor = zeros(values, width) - factor
+                for m in range(indptr_p[i], indptr_p[i + 1]):
+                    here = np.int64(m) * n_samples + first
+                    store(p, here, factor * load(p, here, width))
+                for m in range(indptr_t[i], indptr_t[i + 1]):
+                    here = place[indices_t[m]]
+                    store(p, here, load(p, here, width) + splat(tentative[m], values, width))
+
+    return loop
+
+
+@smooth_prolongator.register("numba")
+def _(graph_a, values, dinv, omega, graph_t, tentative, graph_p, out):
+    n_samples = values.shape[1]
+    out = output(out, (graph_p[1].shape[0], n_samples), values.dtype)
+    n_coarse = int(graph_p[1].max()) + 1 if graph_p[1].size else 0
+    for first, width in tiles(n_samples):
+        _smooth_prolongator(width)(
+            *graph_a, values.reshape(-1), dinv.reshape(-1), omega, *graph_t, tentative.reshape(-1), *graph_p,
+            n_coarse, out.reshape(-1), n_samples, first,
+        )  # fmt: skip
+    return out
+
+
+# --- C = A B
+@kernel
+def product_values(graph_a, values, graph_b, b, graph_c, out):
+    """Values of the product A B for every sample on the graph `graph_c` made by `product_graph`."""
+    (indptr_a, indices_a), (indptr_b, indices_b), (indptr_c, indices_c) = graph_a, graph_b, graph_c
+    c = np.zeros((indices_c.shape[0], max(values.shape[1], b.shape[1])), values.dtype)
+    for i in range(indptr_c.shape[0] - 1):
+        place = {int(indices_c[m]): m for m in range(indptr_c[i], indptr_c[i + 1])}
+        for k in range(indptr_a[i], indptr_a[i + 1]):
+            for m in range(indptr_b[indices_a[k]], indptr_b[indices_a[k] + 1]):
+                c[place[int(indices_b[m])]] += values[k] * b[m]
+    return into(out, c)
+
+
+@product_values.register("numba")
+def _(graph_a, values, graph_b, b, graph_c, out):
+    n_samples = max(values.shape[1], b.shape[1])
+    shared = (values.shape[1] != n_samples, b.shape[1] != n_samples)
+    out = output(out, (graph_c[1].size, n_samples), values.dtype)
+    n_columns = int(graph_c[1].max()) + 1 if graph_c[1].size else 0
+    for first, width in tiles(n_samples):
+        _product_rows(width, *shared)(
+            *graph_a, values.reshape(-1), *graph_b, b.reshape(-1), *graph_c, out.reshape(-1), n_columns,
+            0, graph_a[0].size - 1, n_samples, first, n_samples, first,
+        )  # fmt: skip
+    return out
+
+
+# --- A_c = P^T A P
+@kernel
+def galerkin_values(graph_a, values, graph_p, p, graph_ap, restriction, tasks, graph_c, out):
+    """Values of P^T A P for every sample on the graph `graph_c`; see `triple_product_graph` and `slab_tasks`."""
+    (indptr_a, indices_a), (indptr_p, indices_p) = graph_a, graph_p
+    indptr_c, indices_c = graph_c
+    n_samples = max(values.shape[1], p.shape[1])
+    c = np.zeros((indices_c.shape[0], n_samples), values.dtype)
+    place = {}
+    for i in range(indptr_c.shape[0] - 1):
+        place.update({(i, int(indices_c[k])): k for k in range(indptr_c[i], indptr_c[i + 1])})
+    for i in range(indptr_a.shape[0] - 1):  # fine rows ascending
+        ap: dict = {}
+        for k in range(indptr_a[i], indptr_a[i + 1]):
+            for m in range(indptr_p[indices_a[k]], indptr_p[indices_a[k] + 1]):
+                j = int(indices_p[m])
+                ap[j] = ap.get(j, 0) + values[k] * p[m]
+        for m in range(indptr_p[i], indptr_p[i + 1]):
+            for j, value in ap.items():
+                c[place[int(indices_p[m]), j]] += p[m] * value
+    return into(out, c)
+
+
+@per_width
+def _product_rows(width, shared_a, shared_p):
+    @compiled
+    def loop(
+        indptr_a, indices_a, values, indptr_p, indices_p, p, indptr_ap, indices_ap, product, n_coarse, begin, end,
+        stride, offset, n_samples, first,
+    ):  # fmt: skip
+        base = np.int64(indptr_ap[begin])
+        for chunk in prange((end - begin + ROW_CHUNK - 1) // ROW_CHUNK):
+            place = np.empty(n_coarse, np.int64)
+            for i in range(begin + chunk * ROW_CHUNK, min(begin + (chunk + 1) * ROW_CHUNK, end)):
+                for m in range(indptr_ap[i], indptr_ap[i + 1]):
+                    here = (np.int64(m) - base) * stride + offset
+                    place[indices_ap[m]] = here
+                    store(product, here, zeros(product, width))
+                for k in range(indptr_a[i], indptr_a[i + 1]):
+                    j = indices_a[k]
+                    if shared_a:
+                        a = splat(values[k], values, width)
+                    else:
+                        a = load(values, np.int64(k) * n_samples + first, width)
+                    for m in range(indptr_p[j], indptr_p[j + 1]):
+                        here = place[indices_p[m]]
+                        if shared_p:
+                            factor = splat(p[m], p, width)
+                        else:
+                            factor = load(p, np.int64(m) * n_samples + first, width)
+                        store(product, here, load(product, here, width) + a * factor)
+
+    return loop
+
+
+@per_width
+def _restrict_slab(width, shared_p):
+    @compiled
+    def loop(
+        rows, begins, ends, task_begin, task_end, indices_r, entries_r, p, indptr_ap, indices_ap, buffer, base,
+        indptr_c, indices_c, c, n_coarse, n_samples, first,
+    ):  # fmt: skip
+        n_chunks = (task_end - task_begin + 15) // 16
+        for chunk in prange(n_chunks):
+            place = np.empty(n_coarse, np.int64)
+            for task in range(task_begin + chunk * 16, min(task_begin + (chunk + 1) * 16, task_end)):
+                row = rows[task]
+                for m in range(indptr_c[row], indptr_c[row + 1]):
+                    place[indices_c[m]] = np.int64(m) * n_samples + first
+                for k in range(begins[task], ends[task]):
+                    i = indices_r[k]
+                    if shared_p:
+                        factor = splat(p[entries_r[k]], p, width)
+                    else:
+                        factor = load(p, np.int64(entries_r[k]) * n_samples + first, width)
+                    for m in range(indptr_ap[i], indptr_ap[i + 1]):
+                        here = place[indices_ap[m]]
+                        term = factor * load(buffer, (np.int64(m) - base) * width, width)
+                        store(c, here, load(c, here, width) + term)
+
+    return loop
+
+
+@galerkin_values.register("numba")
+def _(graph_a, values, graph_p, p, graph_ap, restriction, tasks, graph_c, out):
+    n_samples = max(values.shape[1], p.shape[1])
+    shared_a, shared_p = values.shape[1] != n_samples, p.shape[1] != n_samples
+    indptr_ap, indices_ap = graph_ap
+    _, indices_r, entries_r = restriction
+    starts, rows, begins, ends = tasks
+    n_fine, n_coarse = indptr_ap.size - 1, graph_c[0].size - 1
+    out = output(out, (graph_c[1].size, n_samples), values.dtype)
+    out[...] = 0
+    edges = [*range(0, n_fine, SLAB_ROWS), n_fine]
+    longest = max((int(indptr_ap[e]) - int(indptr_ap[b]) for b, e in zip(edges[:-1], edges[1:])), default=0)
+    for first, width in tiles(n_samples):
+        buffer = empty((longest * width,), values.dtype)
+        for slab, (begin, end) in enumerate(zip(edges[:-1], edges[1:])):
+            _product_rows(width, shared_a, shared_p)(
+                *graph_a, values.reshape(-1), *graph_p, p.reshape(-1), indptr_ap, indices_ap, buffer, n_coarse,
+                begin, end, width, 0, n_samples, first,
+            )  # fmt: skip
+            _restrict_slab(width, shared_p)(
+                rows, begins, ends, starts[slab], starts[slab + 1], indices_r, entries_r, p.reshape(-1),
+                indptr_ap, indices_ap, buffer, np.int64(indptr_ap[begin]), *graph_c, out.reshape(-1), n_coarse,
+                n_samples, first,
+            )  # fmt: skip
+    return out

@@ -1,0 +1,159 @@
+"""Vector updates and inner products of the Krylov methods, fused so that each vector passes through memory once.
+
+Vectors have shape (n, n_samples); `alpha`, `beta` and inner products have one value a sample. A coefficient of zero
+freezes its sample: nothing of that sample is written, not even a NaN.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ensemble._backend import array_namespace
+from ensemble._kernels._compile import ROW_BLOCK, compiled, output, per_width, prange, tiles
+from ensemble._kernels._lanes import load, select, store, zeros
+from ensemble._kernels._registry import into, kernel
+from ensemble._kernels.sparse import block_sums, ordered_sum, partial_sums
+
+__all__ = ["cg_direction", "cg_update", "dot", "put_samples", "take_samples"]
+
+
+@kernel
+def dot(x, y, out):
+    """sum over i of x[i, s] * y[i, s]: one value a sample, in an order that depends on nothing but n."""
+    return into(out, block_sums(x * y))
+
+
+@per_width
+def _dot(width):
+    @compiled
+    def loop(x, y, partials, n_rows, n_samples, first):
+        for block in prange(partials.shape[0]):
+            inner = zeros(x, width)
+            for i in range(block * ROW_BLOCK, min((block + 1) * ROW_BLOCK, n_rows)):
+                here = np.int64(i) * n_samples + first
+                inner = inner + load(x, here, width) * load(y, here, width)
+            store(partials.reshape(-1), block * n_samples + first, inner)
+
+    return loop
+
+
+@dot.register("numba")
+def _(x, y, out):
+    n_rows, n_samples = x.shape
+    if x.dtype != y.dtype or x.dtype.kind != "f":
+        return dot.reference(x, y, out)
+    partials = partial_sums(n_rows, n_samples, x.dtype)
+    for first, width in tiles(n_samples):
+        _dot(width)(x.reshape(-1), y.reshape(-1), partials, n_rows, n_samples, first)
+    return into(out, ordered_sum(partials))
+
+
+@kernel
+def cg_update(alpha, p, q, x, r):
+    """x += alpha p, r -= alpha q in place; returns the inner product of the new r with itself. Moves 6 n S values."""
+    xp = array_namespace(x)
+    moving = alpha != 0
+    x[...] = xp.where(moving, x + alpha * p, x)
+    r[...] = xp.where(moving, r - alpha * q, r)
+    return block_sums(r * r)
+
+
+@per_width
+def _cg_update(width):
+    @compiled
+    def loop(alpha, p, q, x, r, partials, n_rows, n_samples, first):
+        for block in prange(partials.shape[0]):
+            step = load(alpha, first, width)
+            moving = step != zeros(alpha, width)
+            inner = zeros(x, width)
+            for i in range(block * ROW_BLOCK, min((block + 1) * ROW_BLOCK, n_rows)):
+                here = np.int64(i) * n_samples + first
+                old_x, old_r = load(x, here, width), load(r, here, width)
+                store(x, here, select(moving, old_x + step * load(p, here, width), old_x))
+                new_r = select(moving, old_r - step * load(q, here, width), old_r)
+                store(r, here, new_r)
+                inner = inner + new_r * new_r
+            store(partials.reshape(-1), block * n_samples + first, inner)
+
+    return loop
+
+
+@cg_update.register("numba")
+def _(alpha, p, q, x, r):
+    n_rows, n_samples = x.shape
+    partials = partial_sums(n_rows, n_samples, x.dtype)
+    flat = [array.reshape(-1) for array in (p, q, x, r)]
+    for first, width in tiles(n_samples):
+        _cg_update(width)(alpha, *flat, partials, n_rows, n_samples, first)
+    return ordered_sum(partials)
+
+
+@kernel
+def cg_direction(beta, z, p):
+    """p = z + beta p in place; where beta is zero, p = z whatever p was. Moves 3 n S values."""
+    xp = array_namespace(p)
+    p[...] = xp.where(beta != 0, z + beta * p, z)
+    return p
+
+
+@per_width
+def _cg_direction(width):
+    @compiled
+    def loop(beta, z, p, n_rows, n_samples, first):
+        for i in prange(n_rows):
+            here = np.int64(i) * n_samples + first
+            factor = load(beta, first, width)
+            new = load(z, here, width)
+            store(p, here, select(factor != zeros(beta, width), new + factor * load(p, here, width), new))
+
+    return loop
+
+
+@cg_direction.register("numba")
+def _(beta, z, p):
+    n_rows, n_samples = p.shape
+    for first, width in tiles(n_samples):
+        _cg_direction(width)(beta, z.reshape(-1), p.reshape(-1), n_rows, n_samples, first)
+    return p
+
+
+@kernel
+def take_samples(array, samples, out):
+    """array[i, samples[t]] for all rows i: a narrower ensemble of the samples named."""
+    xp = array_namespace(array)
+    return into(out, xp.take(array, samples, axis=1))
+
+
+@compiled
+def _take_samples(array, samples, out):
+    for i in prange(array.shape[0]):
+        for t in range(samples.size):
+            out[i, t] = array[i, samples[t]]
+
+
+@take_samples.register("numba")
+def _(array, samples, out):
+    out = output(out, (array.shape[0], samples.shape[0]), array.dtype)
+    _take_samples(array, samples, out)
+    return out
+
+
+@kernel
+def put_samples(array, samples, out):
+    """out[i, samples[t]] = array[i, t]: a narrow ensemble back into the wide one it was taken from."""
+    for t in range(samples.shape[0]):
+        out[:, int(samples[t])] = array[:, t]
+    return out
+
+
+@compiled
+def _put_samples(array, samples, out):
+    for i in prange(array.shape[0]):
+        for t in range(samples.size):
+            out[i, samples[t]] = array[i, t]
+
+
+@put_samples.register("numba")
+def _(array, samples, out):
+    _put_samples(array, samples, out)
+    return out

@@ -1,0 +1,194 @@
+"""Smoothers and the eigenvalue estimate: each step is one pass over A.
+
+`dinv` is the inverse diagonal, of shape (n, 1) or (n, n_samples) like `values`; the coefficients `a`, `c` have one value
+a sample. Bytes a Chebyshev step must move beyond A itself: 4 vectors read, 2 written.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ensemble._backend import array_namespace
+from ensemble._kernels._compile import ROW_BLOCK, compiled, output, per_width, prange, tiles
+from ensemble._kernels._lanes import load, splat, store, zeros
+from ensemble._kernels._registry import into, kernel
+from ensemble._kernels.sparse import block_sums, ordered_sum, partial_sums, row_sum
+
+__all__ = ["chebyshev_first", "chebyshev_start", "chebyshev_step", "dense_product", "power_step"]
+
+
+@kernel
+def chebyshev_start(dinv, b, c, w, out):
+    """First step from x = 0: w = c * dinv * b, and x = w goes to `out`."""
+    step = c * (dinv * b)
+    return into(w, step), into(out, step)
+
+
+@per_width
+def _chebyshev_start(width, shared):
+    @compiled
+    def loop(dinv, b, c, w, x, n_rows, n_samples, first):
+        for i in prange(n_rows):
+            here = np.int64(i) * n_samples + first
+            inverse = splat(dinv[i], dinv, width) if shared else load(dinv, here, width)
+            step = load(c, first, width) * (inverse * load(b, here, width))
+            store(w, here, step)
+            store(x, here, step)
+
+    return loop
+
+
+@chebyshev_start.register("numba")
+def _(dinv, b, c, w, out):
+    n_rows, n_samples = b.shape
+    w, out = output(w, b.shape, b.dtype), output(out, b.shape, b.dtype)
+    shared = dinv.shape[1] != n_samples
+    flat = [array.reshape(-1) for array in (dinv, b, c, w, out)]
+    for first, width in tiles(n_samples):
+        _chebyshev_start(width, shared)(*flat, n_rows, n_samples, first)
+    return w, out
+
+
+@kernel
+def chebyshev_first(indptr, indices, values, dinv, b, x, c, w, out):
+    """First step from x: w = c * dinv * (b - A x), and x + w goes to `out`, which must not be `x`."""
+    step = c * (dinv * (b - row_sum(indptr, indices, values, x)))
+    return into(w, step), into(out, x + step)
+
+
+@kernel
+def chebyshev_step(indptr, indices, values, dinv, b, x, a, c, w, out):
+    """w = a * w + c * dinv * (b - A x) in place, and x + w goes to `out`, which must not be `x`."""
+    step = a * w + c * (dinv * (b - row_sum(indptr, indices, values, x)))
+    return into(w, step), into(out, x + step)
+
+
+@per_width
+def _chebyshev_step(width, shared, opening):
+    @compiled
+    def loop(indptr, indices, values, dinv, b, x, a, c, w, out, n_samples, first):
+        for i in prange(indptr.size - 1):
+            total = zeros(values, width)
+            for k in range(indptr[i], indptr[i + 1]):
+                if shared:
+                    entry = splat(values[k], values, width)
+                else:
+                    entry = load(values, np.int64(k) * n_samples + first, width)
+                total = total + entry * load(x, np.int64(indices[k]) * n_samples + first, width)
+            here = np.int64(i) * n_samples + first
+            inverse = splat(dinv[i], dinv, width) if shared else load(dinv, here, width)
+            step = load(c, first, width) * (inverse * (load(b, here, width) - total))
+            if not opening:
+                step = load(a, first, width) * load(w, here, width) + step
+            store(w, here, step)
+            store(out, here, load(x, here, width) + step)
+
+    return loop
+
+
+def _run_chebyshev(opening, indptr, indices, values, dinv, b, x, a, c, w, out):
+    n_samples = x.shape[1]
+    w, out = output(w, x.shape, x.dtype), output(out, x.shape, x.dtype)
+    shared = values.shape[1] != n_samples
+    flat = [array.reshape(-1) for array in (values, dinv, b, x, a, c, w, out)]
+    for first, width in tiles(n_samples):
+        _chebyshev_step(width, shared, opening)(indptr, indices, *flat, n_samples, first)
+    return w, out
+
+
+@chebyshev_first.register("numba")
+def _(indptr, indices, values, dinv, b, x, c, w, out):
+    return _run_chebyshev(True, indptr, indices, values, dinv, b, x, c, c, w, out)
+
+
+@chebyshev_step.register("numba")
+def _(indptr, indices, values, dinv, b, x, a, c, w, out):
+    return _run_chebyshev(False, indptr, indices, values, dinv, b, x, a, c, w, out)
+
+
+@kernel
+def power_step(indptr, indices, values, dinv, q, scale, out):
+    """One step of the power method on D^-1 A: z = dinv * (A (scale * q)).
+
+    Returns z, the Rayleigh quotients (scale * q) . z and the squares z . z, one value a sample each; `scale`, one
+    value a sample, is 1 / ||q||, so that no separate pass normalises q.
+    """
+    z = scale * (dinv * row_sum(indptr, indices, values, q))
+    return into(out, z), block_sums((scale * q) * z), block_sums(z * z)
+
+
+@per_width
+def _power_step(width, shared):
+    @compiled
+    def loop(indptr, indices, values, dinv, q, scale, z, quotients, squares, n_samples, first):
+        n_rows = indptr.size - 1
+        for block in prange(quotients.shape[0]):
+            quotient, square = zeros(values, width), zeros(values, width)
+            factor = load(scale, first, width)
+            for i in range(block * ROW_BLOCK, min((block + 1) * ROW_BLOCK, n_rows)):
+                total = zeros(values, width)
+                for k in range(indptr[i], indptr[i + 1]):
+                    if shared:
+                        entry = splat(values[k], values, width)
+                    else:
+                        entry = load(values, np.int64(k) * n_samples + first, width)
+                    total = total + entry * load(q, np.int64(indices[k]) * n_samples + first, width)
+                here = np.int64(i) * n_samples + first
+                inverse = splat(dinv[i], dinv, width) if shared else load(dinv, here, width)
+                new = factor * (inverse * total)
+                store(z, here, new)
+                quotient = quotient + (factor * load(q, here, width)) * new
+                square = square + new * new
+            store(quotients.reshape(-1), block * n_samples + first, quotient)
+            store(squares.reshape(-1), block * n_samples + first, square)
+
+    return loop
+
+
+@power_step.register("numba")
+def _(indptr, indices, values, dinv, q, scale, out):
+    n_rows, n_samples = q.shape
+    out = output(out, q.shape, q.dtype)
+    shared = values.shape[1] != n_samples
+    quotients, squares = (partial_sums(n_rows, n_samples, q.dtype) for _ in range(2))
+    flat = [array.reshape(-1) for array in (values, dinv, q, scale, out)]
+    for first, width in tiles(n_samples):
+        _power_step(width, shared)(indptr, indices, *flat, quotients, squares, n_samples, first)
+    return out, ordered_sum(quotients), ordered_sum(squares)
+
+
+@kernel
+def dense_product(matrix, x, out):
+    """y[i, s] = sum over j of matrix[i, j, s] * x[j, s]: the coarse solve, `matrix` being the inverse."""
+    xp = array_namespace(x)
+    y = xp.zeros((matrix.shape[0], x.shape[1]), dtype=x.dtype)
+    for j in range(matrix.shape[1]):
+        y = y + matrix[:, j, :] * x[j, :]
+    return into(out, y)
+
+
+@per_width
+def _dense_product(width, shared):
+    @compiled
+    def loop(matrix, x, y, n_rows, n_columns, n_samples, first):
+        for i in prange(n_rows):
+            total = zeros(matrix, width)
+            for j in range(n_columns):
+                k = np.int64(i) * n_columns + j
+                entry = splat(matrix[k], matrix, width) if shared else load(matrix, k * n_samples + first, width)
+                total = total + entry * load(x, np.int64(j) * n_samples + first, width)
+            store(y, np.int64(i) * n_samples + first, total)
+
+    return loop
+
+
+@dense_product.register("numba")
+def _(matrix, x, out):
+    n_rows, n_columns, _ = matrix.shape
+    n_samples = x.shape[1]
+    out = output(out, (n_rows, n_samples), x.dtype)
+    shared = matrix.shape[2] != n_samples
+    flat = [array.reshape(-1) for array in (matrix, x, out)]
+    for first, width in tiles(n_samples):
+        _dense_product(width, shared)(*flat, n_rows, n_columns, n_samples, first)
+    return out

@@ -1,0 +1,83 @@
+"""Matrices to try things on: each with any number of samples."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ensemble._check import integer, require
+from ensemble.linalg import CrsMatrix
+
+__all__ = ["anisotropic", "poisson", "random_spd"]
+
+
+def _stencil(shape: tuple[int, ...], weights: Any) -> Any:
+    """Sum over axes of ``weights[axis]`` times the second difference, Dirichlet ends."""
+    total = None
+    for axis, n in enumerate(shape):
+        ones = np.ones(n)
+        second = sp.diags_array([-ones[1:], 2 * ones, -ones[1:]], offsets=[-1, 0, 1])
+        before, after = int(np.prod(shape[:axis])), int(np.prod(shape[axis + 1 :]))
+        term = weights[axis] * sp.kron(sp.kron(sp.eye_array(before), second), sp.eye_array(after))
+        total = term if total is None else total + term
+    return sp.csr_array(total)
+
+
+def _shape(shape: Any, function: str) -> tuple[int, ...]:
+    shape = tuple(integer(n, function, "shape", minimum=1) for n in shape)
+    require(len(shape) > 0, function, "shape", "name one axis or more", "()")
+    return shape
+
+
+def poisson(shape: tuple[int, ...], n_samples: int = 1, *, seed: int = 20731) -> CrsMatrix:
+    """The second-difference matrix on a grid of `shape`; sample s is it times a factor between 1/2 and 2.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Grid points along each axis; unknowns are numbered with the last axis fastest.
+    n_samples : int
+        1: the plain matrix, shared by all samples.
+    seed : int
+        Of the factors.
+
+    Examples
+    --------
+    >>> poisson((4,)).to_scipy().toarray()
+    array([[ 2., -1.,  0.,  0.],
+           [-1.,  2., -1.,  0.],
+           [ 0., -1.,  2., -1.],
+           [ 0.,  0., -1.,  2.]])
+    """
+    shape = _shape(shape, "poisson")
+    integer(n_samples, "poisson", "n_samples", minimum=1)
+    A = _stencil(shape, np.ones(len(shape)))
+    if n_samples == 1:
+        return CrsMatrix.from_scipy(A)
+    factors = 2.0 ** np.random.default_rng(seed).uniform(-1.0, 1.0, n_samples)
+    return CrsMatrix.from_scipy([factor * A for factor in factors])
+
+
+def anisotropic(shape: tuple[int, ...], n_samples: int = 1, *, strength: float = 10.0, seed: int = 20731) -> CrsMatrix:
+    """Second differences with a weight of its own on each axis and sample, between 1 and `strength`."""
+    shape = _shape(shape, "anisotropic")
+    integer(n_samples, "anisotropic", "n_samples", minimum=1)
+    weights = strength ** np.random.default_rng(seed).uniform(0.0, 1.0, (n_samples, len(shape)))
+    return CrsMatrix.from_scipy([_stencil(shape, w) for w in weights])
+
+
+def random_spd(n: int, n_samples: int = 1, *, density: float = 0.05, seed: int = 20731) -> CrsMatrix:
+    """Random symmetric, strictly diagonally dominant matrices on one random graph."""
+    integer(n, "random_spd", "n", minimum=1)
+    integer(n_samples, "random_spd", "n_samples", minimum=1)
+    rng = np.random.default_rng(seed)
+    pattern = sp.triu(sp.random_array((n, n), density=density, rng=rng), k=1).tocsr()
+    matrices = []
+    for _ in range(n_samples):
+        upper = sp.csr_array((rng.uniform(-1.0, 1.0, pattern.nnz), pattern.indices, pattern.indptr), shape=(n, n))
+        off = upper + upper.T
+        diagonal = np.asarray(abs(off).sum(axis=1)).reshape(-1) + rng.uniform(0.5, 1.5, n)
+        matrices.append(sp.csr_array(off + sp.diags_array(diagonal)))
+    return CrsMatrix.from_scipy(matrices)

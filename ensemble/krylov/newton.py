@@ -1,0 +1,117 @@
+"""Newton's method for many samples: each stops by itself, a finished one is not touched again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ensemble._check import integer, positive
+from ensemble._kernels.krylov import dot
+from ensemble.krylov.cg import cg
+from ensemble.krylov.result import SolveResult, Status
+from ensemble.linalg.operators import samples_of, wrap_like
+
+
+@dataclass(frozen=True)
+class NewtonResult(SolveResult):
+    """Outcome of `newton`: a `SolveResult` whose iterations are Newton steps.
+
+    Attributes
+    ----------
+    linear_iterations : array of int, shape (n_samples,)
+        Iterations of the linear solver, over all steps.
+    """
+
+    linear_iterations: np.ndarray | None = None
+
+    @property
+    def u(self) -> Any:
+        """The solution, an Ensemble or array of shape (n,)."""
+        return self.x
+
+
+def newton(
+    residual: Callable[[Any], Any],
+    jacobian: Callable[[Any], Any],
+    u0: Any,
+    *,
+    solver: Callable[[Any, Any], SolveResult] | None = None,
+    rtol: float = 1e-7,
+    atol: float = 0.0,
+    max_iterations: int = 10,
+    callback: Callable[[int, np.ndarray], Any] | None = None,
+) -> NewtonResult:
+    """Solve ``residual(u) = 0`` for every sample by ``u <- u - jacobian(u)^-1 residual(u)``.
+
+    A sample has converged when the 2-norm of its residual is at most ``max(rtol * first norm, atol)``. From then on its
+    right-hand side is zero and u is not touched. A sample whose residual is not finite, or whose linear solve broke
+    down, is flagged and frozen at its last finite iterate.
+
+    Parameters
+    ----------
+    residual : callable
+        u -> residual, Ensembles or arrays of shape (n,).
+    jacobian : callable
+        u -> its derivative, whatever `solver` takes.
+    u0 : Ensemble or array, shape (n,)
+    solver : callable, optional
+        ``solver(J, r)`` -> SolveResult of ``J x = r``; plain `cg` by default.
+    rtol, atol : float, dimensionless and in units of the residual
+    max_iterations : int
+        Newton steps.
+    callback : callable, optional
+        Called as ``callback(step, residual_norms)``.
+
+    Returns
+    -------
+    NewtonResult
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> result = newton(lambda u: u * u - 2.0, lambda u: np.diag(2.0 * u), np.ones(1), rtol=1e-12)
+    >>> result.u, result.iterations
+    (array([1.41421356]), array([5]))
+    """
+    positive(rtol, "newton", "rtol", zero=True)
+    positive(atol, "newton", "atol", zero=True)
+    integer(max_iterations, "newton", "max_iterations", minimum=0)
+    solver = cg if solver is None else solver
+    r = residual(u0)
+    n_samples = max(samples_of(r).shape[-1], samples_of(u0).shape[-1])
+    u = np.array(np.broadcast_to(samples_of(u0), (samples_of(u0).shape[0], n_samples)), order="C")
+    status = np.full(n_samples, Status.max_iterations, dtype=object)
+    iterations, linear = np.zeros(n_samples, np.int64), np.zeros(n_samples, np.int64)
+    active = np.ones(n_samples, bool)
+    target, history = None, []
+    with np.errstate(all="ignore"):
+        for step in range(max_iterations + 1):
+            samples = np.ascontiguousarray(np.broadcast_to(samples_of(r), u.shape))
+            norm = np.sqrt(dot(samples, samples, None).astype(np.float64))
+            target = np.maximum(rtol * norm, atol) if target is None else target
+            history.append(np.where(active, norm, history[-1]) if history else norm)
+            status[active & (norm <= target)] = Status.converged
+            status[active & ~np.isfinite(norm)] = Status.breakdown
+            active = active & np.isfinite(norm) & (norm > target)
+            if callback is not None:
+                callback(step, history[-1])
+            if step == max_iterations or not active.any():
+                break
+            result = solver(jacobian(_like(u0, r, u)), _like(u0, r, np.where(active, samples, 0.0)))
+            broken = active & (result.status == Status.breakdown)
+            status[broken] = Status.breakdown
+            active = active & ~broken
+            change = np.broadcast_to(samples_of(result.x), u.shape)
+            u = np.where(active, u - change, u)
+            iterations[active] += 1
+            linear += result.iterations
+            r = residual(_like(u0, r, u))
+    return NewtonResult(_like(u0, r, u), status, iterations, np.stack(history), target, "newton", linear)
+
+
+def _like(u0: Any, r: Any, samples: Any) -> Any:
+    """`samples` in the type the caller's functions speak: Ensemble if start or residual is one."""
+    return wrap_like(r if samples_of(r).shape[-1] > samples_of(u0).shape[-1] else u0, samples, 1)

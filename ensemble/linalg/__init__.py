@@ -1,0 +1,9 @@
+"""Sparse linear algebra on one graph for all samples."""
+
+from ensemble.linalg.crs_matrix import CrsMatrix, TransposedMatrix
+from ensemble.linalg.galerkin import GalerkinProduct
+from ensemble.linalg.graph import CrsGraph
+from ensemble.linalg.operators import Diagonal, Identity
+from ensemble.scalar import dot, norm
+
+__all__ = ["CrsGraph", "CrsMatrix", "Diagonal", "GalerkinProduct", "Identity", "TransposedMatrix", "dot", "norm"]

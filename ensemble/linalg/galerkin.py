@@ -1,0 +1,50 @@
+"""The Galerkin product: the coarse matrix P^T A P of every sample, on graphs that are worked out once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ensemble._check import require
+from ensemble._kernels import galerkin as kernels
+from ensemble.linalg.crs_matrix import CrsMatrix
+from ensemble.linalg.graph import CrsGraph
+
+
+class GalerkinProduct:
+    """``P^T A P`` for any values on two known graphs.
+
+    The constructor does all graph work (symbolic phase); a call only multiplies and adds (numeric phase), for all
+    samples at once. ``product(A, P)`` sums over fine rows in ascending order, so that each sample has the bits of its
+    own scalar run.
+
+    Parameters
+    ----------
+    graph_a : CrsGraph, shape (n, n)
+    graph_p : CrsGraph, shape (n, n_coarse)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> A = CrsMatrix(CrsGraph([0, 2, 4], [0, 1, 0, 1], (2, 2)), np.array([2.0, -1.0, -1.0, 2.0]))
+    >>> P = CrsMatrix(CrsGraph([0, 1, 2], [0, 0], (2, 1)), np.array([1.0, 1.0]))
+    >>> GalerkinProduct(A.graph, P.graph)(A, P).values
+    array([[2.]])
+    """
+
+    def __init__(self, graph_a: CrsGraph, graph_p: CrsGraph) -> None:
+        n, n_coarse = graph_p.shape
+        require(graph_a.shape == (n, n), "GalerkinProduct", "graph_a", f"be {n} by {n} to fit P", graph_a.shape)
+        a, p = (graph_a.indptr, graph_a.indices), (graph_p.indptr, graph_p.indices)
+        self.graph_ap = kernels.product_graph(*a, *p, n_coarse)
+        self.restriction = graph_p.transposed
+        indptr, indices = kernels.product_graph(*self.restriction[:2], *self.graph_ap, n_coarse)
+        self.graph = CrsGraph(indptr, indices, (n_coarse, n_coarse))
+        self.tasks = kernels.slab_tasks(*self.restriction[:2], n)
+
+    def __call__(self, A: CrsMatrix, P: CrsMatrix, out: Any = None) -> CrsMatrix:
+        """The coarse matrix; `out` may be a buffer of shape (graph.nnz, n_samples) for its values."""
+        values = kernels.galerkin_values(
+            (A.graph.indptr, A.graph.indices), A.values, (P.graph.indptr, P.graph.indices), P.values,
+            self.graph_ap, self.restriction, self.tasks, (self.graph.indptr, self.graph.indices), out,
+        )  # fmt: skip
+        return CrsMatrix(self.graph, values)

@@ -1,0 +1,94 @@
+"""The graph of a sparse matrix: one per problem, shared by all samples."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from ensemble._check import message, require
+from ensemble._kernels.galerkin import transpose_graph
+
+
+class CrsGraph:
+    """Where a sparse matrix has entries, in compressed row storage (CRS).
+
+    What the graph alone decides (where the diagonal stands, the transpose) is computed once, when it is first asked
+    for, and serves every matrix and every sample on it.
+
+    Parameters
+    ----------
+    indptr : array of int, shape (n_rows + 1,)
+        Row i owns the entries ``indptr[i]:indptr[i + 1]``.
+    indices : array of int, shape (nnz,)
+        The column of each entry, ascending within a row.
+    shape : (int, int)
+        Rows and columns.
+
+    Raises
+    ------
+    ValueError
+        If the arrays do not describe a graph of that shape, or a row's columns do not ascend.
+
+    Examples
+    --------
+    >>> graph = CrsGraph([0, 1, 3], [0, 0, 1], (2, 2))
+    >>> graph.nnz
+    3
+    """
+
+    def __init__(self, indptr, indices, shape: tuple[int, int]) -> None:
+        n_rows, n_columns = (int(n) for n in shape)
+        indptr, indices = np.asarray(indptr), np.asarray(indices)
+        for name, array in (("indptr", indptr), ("indices", indices)):
+            if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
+                raise TypeError(message("CrsGraph", name, "be a vector of integers", f"{array.dtype} {array.shape}"))
+        require(
+            indptr.size == n_rows + 1, "CrsGraph", "indptr",
+            f"have one entry more than there are rows (n_rows = {n_rows})", f"{indptr.size} entries",
+        )  # fmt: skip
+        ascending = indptr.size and indptr[0] == 0 and indptr[-1] == indices.size and np.all(np.diff(indptr) >= 0)
+        require(bool(ascending), "CrsGraph", "indptr", f"ascend from 0 to nnz = {indices.size}", _ends(indptr))
+        inside = not indices.size or (indices.min() >= 0 and indices.max() < n_columns)
+        require(bool(inside), "CrsGraph", "indices", f"lie between 0 and {n_columns - 1}", _ends(np.sort(indices)))
+        steps = np.diff(indices) > 0
+        starts = indptr[1:-1][(indptr[1:-1] > 0) & (indptr[1:-1] < indices.size)]
+        steps[starts - 1] = True
+        require(
+            bool(np.all(steps)), "CrsGraph", "indices", "ascend within each row", "a row out of order or with doubles",
+            "Use CrsMatrix.from_scipy, which sorts and sums doubles.",
+        )  # fmt: skip
+        self.shape = (n_rows, n_columns)
+        self.indptr = np.ascontiguousarray(indptr, np.int32 if indices.size < 2**31 else np.int64)
+        self.indices = np.ascontiguousarray(indices, np.int32 if n_columns <= 2**31 else np.int64)
+
+    def __repr__(self) -> str:
+        return f"CrsGraph(shape={self.shape}, nnz={self.nnz})"
+
+    @property
+    def nnz(self) -> int:
+        """Number of stored entries."""
+        return self.indices.size
+
+    @cached_property
+    def diagonal_entries(self) -> np.ndarray:
+        """For each row, the position of its diagonal entry, or -1 where none is stored; shape (n_rows,)."""
+        position = np.full(self.shape[0], -1, self.indptr.dtype)
+        rows = self.row_of_entry
+        on_diagonal = np.flatnonzero(rows == self.indices)
+        position[rows[on_diagonal]] = on_diagonal
+        return position
+
+    @property
+    def row_of_entry(self) -> np.ndarray:
+        """The row of each entry, shape (nnz,); made anew at each call."""
+        return np.repeat(np.arange(self.shape[0], dtype=self.indices.dtype), np.diff(self.indptr))
+
+    @cached_property
+    def transposed(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(indptr, indices, entries) of the transpose: its entry k is entry ``entries[k]`` of this graph."""
+        return transpose_graph(self.indptr, self.indices, self.shape[1])
+
+
+def _ends(array: np.ndarray) -> str:
+    return f"{array[0]} ... {array[-1]}" if array.size else "nothing"

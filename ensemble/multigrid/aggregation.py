@@ -1,0 +1,34 @@
+"""Which unknowns form a coarse unknown: decided by the graph alone, so that all samples share it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ensemble._kernels.aggregation import aggregate, coupled_rows
+from ensemble._kernels.galerkin import product_graph
+from ensemble.linalg import CrsGraph, CrsMatrix
+
+
+def aggregates_of(A: CrsMatrix, block_size: int = 1) -> tuple[np.ndarray, int]:
+    """The aggregate of each row, -1 for boundary rows, and how many aggregates there are.
+
+    Neighbours are the stored entries, whatever their values. A boundary row is one whose off-diagonal entries are zero
+    in every sample (an eliminated Dirichlet row with its explicit zeros, say): it stays out of the hierarchy. With
+    ``block_size > 1``, `block_size` consecutive rows are one node of the graph.
+    """
+    coupled = coupled_rows(A.graph.indptr, A.graph.indices, A.values)
+    if block_size == 1:
+        return aggregate(A.graph.indptr, A.graph.indices, coupled)
+    indptr, indices = node_graph(A.graph, block_size)
+    member, count = aggregate(indptr, indices, coupled.reshape(-1, block_size).any(axis=1))
+    return np.where(coupled, np.repeat(member, block_size), np.int32(-1)), count
+
+
+def node_graph(graph: CrsGraph, block_size: int) -> tuple[np.ndarray, np.ndarray]:
+    """The graph of nodes of `block_size` rows: two nodes are neighbours where any of their rows are."""
+    n_nodes = graph.shape[0] // block_size
+    rows = np.arange(graph.shape[0], dtype=np.int32)
+    gather = (np.arange(n_nodes + 1, dtype=np.int32) * block_size, rows)  # node -> its rows
+    to_node = (np.arange(graph.shape[0] + 1, dtype=np.int32), rows // block_size)  # row -> its node
+    by_node = product_graph(*gather, graph.indptr, graph.indices, graph.shape[1])
+    return product_graph(*by_node, *to_node, n_nodes)

@@ -1,0 +1,57 @@
+"""The coarsest level: one small dense inverse a sample, applied to all samples at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+
+from ensemble._kernels.relaxation import dense_product
+from ensemble.linalg import CrsMatrix
+
+
+class CoarseSolver:
+    """Inverses of the coarsest matrices, shape (n, n, n_samples).
+
+    Each sample is factored by itself (Cholesky; where that fails or the matrix is singular to working precision, the
+    pseudo-inverse by eigenvalues, which deflates a constant null vector). A sample that is not finite gets NaN.
+    """
+
+    def __init__(self, A: CrsMatrix) -> None:
+        n = A.shape[0]
+        rows, columns = A.graph.row_of_entry, A.graph.indices
+        self.inverse = np.empty((n, n, A.n_samples), A.dtype)
+        for s in range(A.n_samples):
+            dense = np.zeros((n, n))
+            dense[rows, columns] = A.values[:, s]
+            self.inverse[:, :, s] = inverse_of(dense)
+
+    def apply(self, b: Any, out: Any) -> Any:
+        """The coarse solution for a right-hand side of shape (n, n_samples)."""
+        return dense_product(self.inverse, b, out)
+
+    def take_samples(self, samples: Any) -> CoarseSolver:
+        """The solver of the samples named."""
+        if self.inverse.shape[2] == 1:
+            return self
+        new = object.__new__(CoarseSolver)
+        new.inverse = np.ascontiguousarray(self.inverse[:, :, samples])
+        return new
+
+
+def inverse_of(dense: np.ndarray) -> np.ndarray:
+    """The inverse of a symmetric matrix, or its pseudo-inverse if it is not safely positive definite."""
+    n = dense.shape[0]
+    if not np.all(np.isfinite(dense)):
+        return np.full_like(dense, np.nan)
+    factor, failed = scipy.linalg.lapack.dpotrf(dense, lower=1)
+    if not failed:
+        pivots = np.diag(factor) ** 2
+        if n == 0 or pivots.min() > n * np.finfo(float).eps * pivots.max():
+            inverse, failed = scipy.linalg.lapack.dpotri(factor, lower=1)
+            if not failed:
+                return np.tril(inverse) + np.tril(inverse, -1).T
+    values, vectors = np.linalg.eigh((dense + dense.T) / 2)
+    kept = np.abs(values) > n * np.finfo(float).eps * np.abs(values).max(initial=0.0)
+    return (vectors[:, kept] / values[kept]) @ vectors[:, kept].T

@@ -1,0 +1,118 @@
+"""Chebyshev smoothing with bounds of each sample's own, and the eigenvalue estimate behind them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ensemble._check import integer, positive, require
+from ensemble._kernels import relaxation as kernels
+from ensemble.linalg import CrsMatrix
+
+
+@dataclass(frozen=True)
+class Chebyshev:
+    """Options of the Chebyshev smoother.
+
+    Parameters
+    ----------
+    degree : int, at least 1
+        Passes over the matrix, before and after the coarse correction each.
+    ratio : float > 1, dimensionless
+        The smoother damps eigenvalues of D^-1 A from ``lambda_max / ratio`` to ``boost * lambda_max``.
+    boost : float >= 1, dimensionless
+        Safety on the estimate of lambda_max, which the power method finds from below.
+    """
+
+    degree: int = 2
+    ratio: float = 7.0
+    boost: float = 1.1
+
+    def __post_init__(self) -> None:
+        integer(self.degree, "Chebyshev", "degree", minimum=1)
+        require(positive(self.ratio, "Chebyshev", "ratio") > 1.0, "Chebyshev", "ratio", "be above 1", self.ratio)
+        require(positive(self.boost, "Chebyshev", "boost") >= 1.0, "Chebyshev", "boost", "be 1 or above", self.boost)
+
+    def coefficients(self, lambda_max: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+        """(a, c) of each step ``w = a w + c D^-1 (b - A x), x = x + w``, one value a sample (Saad 2003, alg. 12.1)."""
+        with np.errstate(all="ignore"):  # a broken sample keeps its NaN to itself
+            alpha, beta = lambda_max / self.ratio, self.boost * lambda_max
+            delta, theta = 2.0 / (beta - alpha), (beta + alpha) / 2.0
+            sigma = theta * delta
+            rho = 1.0 / sigma
+            steps = [(np.zeros_like(theta), 1.0 / theta)]
+            for _ in range(self.degree - 1):
+                rho_next = 1.0 / (2.0 * sigma - rho)
+                steps.append((rho_next * rho, 2.0 * rho_next * delta))
+                rho = rho_next
+        return steps
+
+
+def inverse_diagonal(A: CrsMatrix) -> Any:
+    """1 / diagonal, shape (n, n_samples); an entry below the unit roundoff counts as that (as Ifpack2 clips it)."""
+    diagonal = A.diagonal().samples
+    eps = np.finfo(diagonal.dtype).eps
+    return 1.0 / np.where(np.abs(diagonal) < eps, eps, diagonal)
+
+
+def start_vector(n: int) -> np.ndarray:
+    """Numbers in [-1, 1) that depend on the row number alone (splitmix64), the same for all samples and machines."""
+    with np.errstate(over="ignore"):
+        z = (np.arange(1, n + 1, dtype=np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        z = z ^ (z >> np.uint64(31))
+    return (z >> np.uint64(11)).astype(np.float64) * 2.0**-52 - 1.0
+
+
+def largest_eigenvalue(A: CrsMatrix, dinv: Any, iterations: int = 10) -> np.ndarray:
+    """The power method's estimate of the largest eigenvalue of D^-1 A: one value a sample, float64.
+
+    A fixed number of steps from a fixed start, so that no sample's estimate depends on another's.
+    """
+    n_samples = A.n_samples
+    q = np.repeat(start_vector(A.shape[0]).astype(A.dtype)[:, None], n_samples, axis=1)
+    z = np.empty_like(q)
+    scale = np.full(n_samples, 1.0 / np.sqrt(np.sum(start_vector(A.shape[0]) ** 2)), A.dtype)
+    quotient = np.ones(n_samples, A.dtype)
+    for _ in range(iterations):
+        _, quotient, square = kernels.power_step(A.graph.indptr, A.graph.indices, A.values, dinv, q, scale, z)
+        with np.errstate(all="ignore"):
+            scale = (1.0 / np.sqrt(square)).astype(A.dtype)
+        q, z = z, q
+    return quotient.astype(np.float64)
+
+
+class ChebyshevSmoother:
+    """Chebyshev iteration on one level, for all samples; each step is one pass over A."""
+
+    def __init__(self, A: CrsMatrix, dinv: Any, steps: list[tuple[Any, Any]]) -> None:
+        self.A, self.dinv = A, dinv
+        self.steps = [(np.asarray(a, A.dtype), np.asarray(c, A.dtype)) for a, c in steps]
+
+    def _wide(self, n_samples: int) -> list[tuple[Any, Any]]:
+        """Coefficients with one value for each of the vectors' samples, where the matrix is shared."""
+        if self.A.n_samples == n_samples:
+            return self.steps
+        return [(np.repeat(a, n_samples), np.repeat(c, n_samples)) for a, c in self.steps]
+
+    def smooth(self, b: Any, x: Any, here: Any, there: Any, w: Any) -> Any:
+        """Smooth `x` (None: zero) towards A x = b between the buffers `here` and `there`; returns the one it ends in.
+
+        `x`, where given, lies in `here`; `w` is scratch.
+        """
+        graph, A = self.A.graph, self.A
+        steps = self._wide(b.shape[1])
+        if x is None:
+            kernels.chebyshev_start(self.dinv, b, steps[0][1], w, here)
+        else:
+            kernels.chebyshev_first(
+                graph.indptr, graph.indices, A.values, self.dinv, b, x, steps[0][1], w, there
+            )
+            here, there = there, here
+        for a, c in steps[1:]:
+            kernels.chebyshev_step(graph.indptr, graph.indices, A.values, self.dinv, b, here, a, c, w, there)
+            here, there = there, here
+        return here

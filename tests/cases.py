@@ -1,0 +1,273 @@
+"""Labelled inputs for every kernel: the awkward values are planted here, once, for all backends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ensemble._kernels import KERNELS
+from ensemble._kernels.galerkin import product_graph, slab_tasks, transpose_graph
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call of a kernel: positional arrays, the last usually an output buffer or None."""
+
+    kernel: str
+    label: str
+    arrays: tuple[Any, ...]
+    in_place: tuple[int, ...] = ()  # arguments that the kernel changes and the test compares
+
+    def __str__(self) -> str:
+        return f"{self.kernel}-{self.label}"
+
+
+def random_graph(rng, n_rows, n_columns, per_row=4, square_diagonal=False):
+    """(indptr, indices) with rows of up to `per_row` entries, one of them empty."""
+    rows = []
+    for i in range(n_rows):
+        chosen = set(rng.choice(n_columns, size=rng.integers(0, min(per_row, n_columns) + 1), replace=False).tolist())
+        if square_diagonal:
+            chosen.add(i)
+        rows.append(sorted(chosen))
+    if n_rows > 1 and not square_diagonal:
+        rows[1] = []
+    indptr = np.zeros(n_rows + 1, np.int32)
+    np.cumsum([len(row) for row in rows], out=indptr[1:])
+    return indptr, np.array([j for row in rows for j in row], np.int32)
+
+
+SHAPES = {
+    "one_sample": (9, 9, 1, np.float64),
+    "odd_samples": (9, 9, 7, np.float64),
+    "wide": (13, 13, 32, np.float64),
+    "many_tiles": (5, 5, 111, np.float64),
+    "float32": (9, 9, 5, np.float32),
+    "not_square": (6, 11, 3, np.float64),
+    "no_entries": (4, 4, 2, np.float64),
+    "over_one_block": (700, 700, 3, np.float64),
+}
+
+
+def settings(seed, square=False):
+    """One generator, shape and dtype per label; square kernels skip the shape that is not."""
+    for k, (label, (n, m, s, dtype)) in enumerate(SHAPES.items()):
+        if square and n != m:
+            continue
+        yield label, np.random.default_rng(seed + k), n, m, s, dtype
+
+
+def graph_for(label, rng, n, m):
+    if label == "no_entries":
+        return np.zeros(n + 1, np.int32), np.zeros(0, np.int32)
+    return random_graph(rng, n, m)
+
+
+def numbers(rng, shape, dtype, nan_in_last=True):
+    """Normal numbers with a NaN and an infinity in the last of several samples."""
+    values = rng.standard_normal(shape).astype(dtype)
+    if nan_in_last and shape[-1] > 1 and values.size:
+        values[..., -1].reshape(-1)[0] = np.nan
+        values[shape[0] // 2, ..., -1] = np.inf
+    return values
+
+
+def product_cases(name, seed, extra=0):
+    for label, rng, n, m, s, dtype in settings(seed):
+        indptr, indices = graph_for(label, rng, n, m)
+        vectors = [numbers(rng, (m if k == 0 else n, s), dtype) for k in range(1 + extra)]
+        for kind, width in (("", s), ("_shared", 1)):
+            values = rng.standard_normal((indices.size, width)).astype(dtype)
+            out = numbers(rng, (n, s), dtype) if name == "spmv_add" else None
+            in_place = (4,) if name == "spmv_add" else ()
+            yield Case(name, label + kind, (indptr, indices, values, *vectors, out), in_place)
+
+
+def square_cases(name, seed, build):
+    """Cases of kernels on a square matrix: `build(rng, n, s, dtype, values)` gives the arguments after the matrix."""
+    for label, rng, n, _, s, dtype in settings(seed, square=True):
+        indptr, indices = graph_for(label, rng, n, n)
+        for kind, width in (("", s), ("_shared", 1)):
+            values = rng.standard_normal((indices.size, width)).astype(dtype)
+            arguments, in_place = build(rng, n, s, dtype, width)
+            yield Case(name, label + kind, (indptr, indices, values, *arguments), in_place)
+
+
+def vector_cases(name, seed, build):
+    for label, rng, n, _, s, dtype in settings(seed, square=True):
+        arguments, in_place = build(rng, n, s, dtype)
+        yield Case(name, label, arguments, in_place)
+
+
+def coefficients(rng, s, dtype):
+    """One value a sample; the second sample is a finished one."""
+    values = rng.uniform(0.5, 1.5, s).astype(dtype)
+    values[1:2] = 0.0
+    return values
+
+
+def spmv_dot_arguments(rng, n, s, dtype, width):
+    return (numbers(rng, (n, s), dtype), None), ()
+
+
+def chebyshev_arguments(first):
+    def build(rng, n, s, dtype, width):
+        b, x, w = (numbers(rng, (n, s), dtype) for _ in range(3))
+        dinv = rng.uniform(0.5, 1.5, (n, width)).astype(dtype)
+        a, c = coefficients(rng, s, dtype), coefficients(rng, s, dtype)
+        if first:
+            return (dinv, b, x, c, np.full_like(w, np.nan), None), (7,)
+        return (dinv, b, x, a, c, w, None), (8,)
+
+    return build
+
+
+def power_arguments(rng, n, s, dtype, width):
+    dinv = rng.uniform(0.5, 1.5, (n, width)).astype(dtype)
+    return (dinv, numbers(rng, (n, s), dtype), rng.uniform(0.5, 1.5, s).astype(dtype), None), ()
+
+
+def chebyshev_start_arguments(rng, n, s, dtype):
+    dinv = rng.uniform(0.5, 1.5, (n, s)).astype(dtype)
+    return (dinv, numbers(rng, (n, s), dtype), coefficients(rng, s, dtype), None, None), ()
+
+
+def transpose_cases(seed):
+    for label, rng, n, m, s, dtype in settings(seed):
+        graph = graph_for(label, rng, n, m)
+        values = rng.standard_normal((graph[1].size, s)).astype(dtype)
+        yield Case("spmv_transpose", label, (*transpose_graph(*graph, m), values, numbers(rng, (n, s), dtype), None))
+        yield Case(
+            "spmv_transpose", label + "_shared",
+            (*transpose_graph(*graph, m), values[:, :1].copy(), numbers(rng, (n, s), dtype), None),
+        )  # fmt: skip
+
+
+def diagonal_cases(seed):
+    for label, rng, n, _, s, dtype in settings(seed, square=True):
+        values = numbers(rng, (3 * n, s), dtype)
+        entries = rng.integers(0, 3 * n, n).astype(np.int32)
+        entries[::3] = -1
+        yield Case("diagonal", label, (entries, values, None))
+    yield Case("diagonal", "no_values", (np.full(3, -1, np.int32), np.zeros((0, 2)), None))
+
+
+def dense_cases(seed):
+    for label, rng, n, m, s, dtype in settings(seed):
+        if n > 100:
+            continue
+        matrix = rng.standard_normal((n, m, s)).astype(dtype)
+        yield Case("dense_product", label, (matrix, numbers(rng, (m, s), dtype), None))
+        yield Case("dense_product", label + "_shared", (matrix[:, :, :1].copy(), numbers(rng, (m, s), dtype), None))
+
+
+def sample_cases(name, seed):
+    for label, rng, n, _, s, dtype in settings(seed, square=True):
+        chosen = rng.permutation(s)[: max(1, s // 2)]
+        if name == "take_samples":
+            yield Case(name, label, (numbers(rng, (n, s), dtype), chosen, None))
+        else:
+            narrow, wide = numbers(rng, (n, chosen.size), dtype), numbers(rng, (n, s), dtype)
+            yield Case(name, label, (narrow, chosen, wide), (2,))
+
+
+def coupled_cases(seed):
+    for label, rng, n, _, s, dtype in settings(seed, square=True):
+        indptr, indices = graph_for(label, rng, n, n)
+        values = numbers(rng, (indices.size, s), dtype) if indices.size else np.zeros((0, s), dtype)
+        values[: indices.size // 2] = 0.0
+        yield Case("coupled_rows", label, (indptr, indices, values))
+
+
+def galerkin_setting(rng, n, per_row=3):
+    a = random_graph(rng, n, n, square_diagonal=True)
+    n_coarse = max(1, n // 3)
+    p = random_graph(rng, n, n_coarse, per_row=per_row)
+    return a, p, n_coarse
+
+
+def product_values_cases(seed):
+    for label, rng, n, _, s, dtype in settings(seed, square=True):
+        a, p, n_coarse = galerkin_setting(rng, n)
+        graph = product_graph(*a, *p, n_coarse)
+        for kind, width_a, width_p in (("", s, s), ("_shared_a", 1, s), ("_shared_p", s, 1)):
+            values = numbers(rng, (a[1].size, width_a), dtype)
+            b = rng.standard_normal((p[1].size, width_p)).astype(dtype)
+            yield Case("product_values", label + kind, (a, values, p, b, graph, None))
+
+
+def galerkin_cases(seed):
+    for label, rng, n, _, s, dtype in settings(seed, square=True):
+        a, p, n_coarse = galerkin_setting(rng, 2500 if label == "over_one_block" else n)
+        ap = product_graph(*a, *p, n_coarse)
+        restriction = transpose_graph(*p, n_coarse)
+        coarse = product_graph(*restriction[:2], *ap, n_coarse)
+        tasks = slab_tasks(*restriction[:2], a[0].size - 1)
+        for kind, width_a, width_p in (("", s, s), ("_shared_a", 1, s), ("_shared_p", s, 1)):
+            values = numbers(rng, (a[1].size, width_a), dtype)
+            b = rng.standard_normal((p[1].size, width_p)).astype(dtype)
+            yield Case("galerkin_values", label + kind, (a, values, p, b, ap, restriction, tasks, coarse, None))
+
+
+def prolongator_cases(seed):
+    for label, rng, n, _, s, dtype in settings(seed, square=True):
+        a = random_graph(rng, n, n, square_diagonal=True)
+        n_coarse = max(1, n // 3)
+        owner = rng.integers(-1, n_coarse, n)
+        indptr = np.zeros(n + 1, np.int32)
+        np.cumsum(owner >= 0, out=indptr[1:])
+        t = (indptr, owner[owner >= 0].astype(np.int32))
+        full = product_graph(*a, *t, n_coarse)
+        inside, length = owner >= 0, np.diff(full[0])
+        kept = np.zeros_like(full[0])
+        np.cumsum(np.where(inside, length, 0), out=kept[1:])
+        p = (kept, full[1][np.repeat(inside, length)])
+        values, dinv = numbers(rng, (a[1].size, s), dtype), rng.uniform(0.5, 1.5, (n, s)).astype(dtype)
+        tentative = rng.uniform(0.2, 0.8, (t[1].size, 1)).astype(dtype)
+        yield Case("smooth_prolongator", label, (a, values, dinv, coefficients(rng, s, dtype), t, tentative, p, None))
+
+
+def cg_update_arguments(rng, n, s, dtype):
+    p, q = numbers(rng, (n, s), dtype), numbers(rng, (n, s), dtype)
+    x, r = numbers(rng, (n, s), dtype, False), numbers(rng, (n, s), dtype, False)
+    alpha = coefficients(rng, s, dtype)
+    alpha[-1] = 0.0 if s > 1 else alpha[-1]  # the sample whose direction is NaN is frozen
+    return (alpha, p, q, x, r), (3, 4)
+
+
+def cg_direction_arguments(rng, n, s, dtype):
+    return (coefficients(rng, s, dtype), numbers(rng, (n, s), dtype), numbers(rng, (n, s), dtype)), (2,)
+
+
+CASES = {
+    "spmv": lambda seed: product_cases("spmv", seed),
+    "spmv_add": lambda seed: product_cases("spmv_add", seed),
+    "residual": lambda seed: product_cases("residual", seed, extra=1),
+    "spmv_dot": lambda seed: square_cases("spmv_dot", seed, spmv_dot_arguments),
+    "spmv_transpose": transpose_cases,
+    "diagonal": diagonal_cases,
+    "dot": lambda seed: vector_cases("dot", seed, lambda rng, n, s, dtype: (
+        (numbers(rng, (n, s), dtype), numbers(rng, (n, s), dtype), None), ())),
+    "cg_update": lambda seed: vector_cases("cg_update", seed, cg_update_arguments),
+    "cg_direction": lambda seed: vector_cases("cg_direction", seed, cg_direction_arguments),
+    "take_samples": lambda seed: sample_cases("take_samples", seed),
+    "put_samples": lambda seed: sample_cases("put_samples", seed),
+    "chebyshev_start": lambda seed: vector_cases("chebyshev_start", seed, chebyshev_start_arguments),
+    "chebyshev_first": lambda seed: square_cases("chebyshev_first", seed, chebyshev_arguments(True)),
+    "chebyshev_step": lambda seed: square_cases("chebyshev_step", seed, chebyshev_arguments(False)),
+    "power_step": lambda seed: square_cases("power_step", seed, power_arguments),
+    "dense_product": dense_cases,
+    "coupled_rows": coupled_cases,
+    "product_values": product_values_cases,
+    "galerkin_values": galerkin_cases,
+    "smooth_prolongator": prolongator_cases,
+}  # fmt: skip
+
+
+def all_cases(seed):
+    """Every case of every kernel that has cases here."""
+    for name in KERNELS:
+        if name in CASES:
+            yield from CASES[name](seed)
