@@ -1,0 +1,55 @@
+"""The array type: many samples behind the face of one array."""
+
+from ensemble.scalar.branching import LoopResult, cond, per_sample, while_loop
+from ensemble.scalar.divergence import DivergenceError, divergence
+from ensemble.scalar.ensemble import Ensemble, from_samples, shared
+from ensemble.scalar.masks import all_samples, any_sample, count_samples, divide, where
+from ensemble.scalar.moments import Moments
+from ensemble.scalar.namespace import EnsembleNamespace, namespace
+from ensemble.scalar.reductions import dot, norm
+from ensemble.scalar.sample_set import SampleSet
+from ensemble.scalar.statistics import (
+    probability,
+    sample_corr,
+    sample_cov,
+    sample_max,
+    sample_mean,
+    sample_min,
+    sample_quantile,
+    sample_std,
+    sample_var,
+)
+from ensemble.scalar.traits import EnsembleTrait
+
+__all__ = [
+    "DivergenceError",
+    "Ensemble",
+    "EnsembleNamespace",
+    "EnsembleTrait",
+    "LoopResult",
+    "Moments",
+    "SampleSet",
+    "all_samples",
+    "any_sample",
+    "cond",
+    "count_samples",
+    "divergence",
+    "divide",
+    "dot",
+    "from_samples",
+    "namespace",
+    "norm",
+    "per_sample",
+    "probability",
+    "sample_corr",
+    "sample_cov",
+    "sample_max",
+    "sample_mean",
+    "sample_min",
+    "sample_quantile",
+    "sample_std",
+    "sample_var",
+    "shared",
+    "where",
+    "while_loop",
+]

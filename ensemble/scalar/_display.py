@@ -1,0 +1,88 @@
+"""How an ensemble shows itself: mean ± standard deviation of each entry, never all samples."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ensemble._backend import to_numpy
+from ensemble._check import message, require, samples_text
+from ensemble.scalar.ensemble import Ensemble
+
+
+def text(x: Ensemble) -> str:
+    """``repr(x)``: shape, number of samples, dtype, and each entry over the samples without NaN."""
+    count = "shared" if x.is_shared else f"n_samples={x.n_samples}"
+    dtype = str(x.dtype).rpartition(".")[2]
+    bad = _nan_samples(x)
+    note = f" ({samples_text(bad)} of {x.n_samples} NaN)" if bad.size and not x.is_shared else ""
+    return f"Ensemble(shape={x.shape}, {count}, {dtype}) {_entries(x, '.3g')}{note}"
+
+
+def formatted(x: Ensemble, spec: str) -> str:
+    """``format(x, spec)``: `spec` applies to the mean and to the standard deviation."""
+    return _entries(x, spec) if spec else text(x)
+
+
+def _nan_samples(x: Ensemble) -> np.ndarray:
+    values = to_numpy(x.samples)
+    if values.dtype.kind not in "fc":
+        return np.empty(0, dtype=np.int64)
+    return np.flatnonzero(np.any(np.isnan(values.reshape(-1, x.n_samples)), axis=0))
+
+
+def _entries(x: Ensemble, spec: str) -> str:
+    values = to_numpy(x.samples)
+    if not x.size:
+        return "[]"
+    if x.n_samples > 1:
+        keep = np.setdiff1d(np.arange(x.n_samples), _nan_samples(x))
+        if keep.size:
+            values = values[..., keep]
+            if x.sample_set is not None and x.sample_set.weights is not None and np.any(x.sample_set.weights[keep]):
+                return _shown(_entry_texts(values, x.sample_set.weights[keep], spec))
+    return _shown(_entry_texts(values, None, spec))
+
+
+def _entry_texts(values: np.ndarray, weights: np.ndarray | None, spec: str) -> np.ndarray:
+    kind, n_samples = values.dtype.kind, values.shape[-1]
+    if n_samples == 1:
+        show = str if kind == "b" else lambda value: format(value, spec)
+        texts = [show(value) for value in values[..., 0].ravel().tolist()]
+        return np.array(texts, dtype=object).reshape(values.shape[:-1])
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        wide = values.astype(np.complex128 if kind == "c" else np.float64)
+        mean = np.average(wide, axis=-1, weights=weights)
+        std = np.sqrt(np.average(np.abs(wide - mean[..., None]) ** 2, axis=-1, weights=weights))
+    pairs = zip(mean.ravel().tolist(), std.ravel().tolist(), strict=True)
+    if kind == "b":
+        texts = [f"{100 * part:.3g}% True" for part, _ in pairs]
+    else:
+        texts = [f"{format(m, spec)} ± {format(s, spec)}" for m, s in pairs]
+    return np.array(texts, dtype=object).reshape(values.shape[:-1])
+
+
+def _shown(texts: np.ndarray) -> str:
+    if not texts.ndim:
+        return str(texts[()])
+    return np.array2string(texts, separator=", ", threshold=12, edgeitems=3, max_line_width=110, formatter={"all": str})
+
+
+def to_xarray(x: Ensemble, sample_dim: str, dims: Sequence[str] | None) -> Any:
+    """`x` as an ``xarray.DataArray``."""
+    import xarray
+
+    names = [f"dim_{k}" for k in range(x.ndim)] if dims is None else list(dims)
+    require(len(names) == x.ndim, "to_xarray", "dims", f"name {x.ndim} axes", names)
+    if sample_dim in names:
+        raise ValueError(message("to_xarray", "sample_dim", "be a name of its own", repr(sample_dim)))
+    coordinates: dict[str, Any] = {}
+    if x.sample_set is not None:
+        coordinates[sample_dim] = x.sample_set.ids
+        if x.sample_set.weights is not None:
+            coordinates["weight"] = (sample_dim, x.sample_set.weights)
+    return xarray.DataArray(to_numpy(x.samples), dims=[*names, sample_dim], coords=coordinates)

@@ -1,0 +1,168 @@
+"""Indexing and assignment on the visible axes; the sample axis cannot be reached by an index."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from ensemble._backend import is_array, to_numpy
+from ensemble._check import message
+from ensemble._typing import Array
+from ensemble.scalar.divergence import agreed, split
+from ensemble.scalar.ensemble import Ensemble, view, wrap
+from ensemble.scalar.sample_set import common_set
+
+ADVICE = "The sample axis has no index; use x.sample(i) or x.samples."
+
+
+def get(x: Ensemble, key: Any) -> Ensemble:
+    """``x[key]``."""
+    items = _items(x, key)
+    if any(isinstance(item, Ensemble) for item in items):
+        return _get_per_sample(x, items)
+    if not any(_is_advanced(item) for item in items):
+        return view(x, x.samples[_with_samples(items)])
+    try:
+        samples = x.samples[_with_samples(items)]
+    except IndexError:
+        # Stricter libraries allow an array index only where it names every axis: ask sample by sample.
+        samples = _stacked(x, [x.samples[..., s][items] for s in range(x.n_samples)])
+    return Ensemble(samples, x.sample_set)
+
+
+def assign(x: Ensemble, key: Any, value: Any) -> None:
+    """``x[key] = value``."""
+    items = _items(x, key)
+    ensembles = [item for item in (*items, value) if isinstance(item, Ensemble)]
+    n_samples = max((e.n_samples for e in ensembles), default=1)
+    if x.n_samples == 1 < n_samples:
+        x._widen(n_samples)
+    for other in ensembles:
+        if other.n_samples not in (1, x.n_samples):
+            seen = f"{other.n_samples} for {x.n_samples} samples"
+            raise ValueError(message("Ensemble", "an assigned value or index", "have the samples of x", seen))
+        x.sample_set = common_set(x.sample_set, other.sample_set)
+    if any(isinstance(item, Ensemble) for item in items):
+        _assign_per_sample(x, items, value)
+        return
+    plain = _value(x, value)
+    try:
+        x.samples[_with_samples(items)] = plain
+    except IndexError:
+        for s in range(x.n_samples):
+            x.samples[..., s][items] = _sample_of(value, s)
+
+
+def _items(x: Ensemble, key: Any) -> tuple[Any, ...]:
+    """The entries of `key`; ensembles whose samples agree become plain, lists become arrays."""
+    items = tuple(_plain(item) for item in (key if isinstance(key, tuple) else (key,)))
+    used = sum(_axes_used(item) for item in items)
+    if used > x.ndim:
+        requirement = f"have at most {x.ndim} {'entry' if x.ndim == 1 else 'entries'} for shape {x.shape}"
+        raise IndexError(message("Ensemble", "an index", requirement, used, ADVICE))
+    return items
+
+
+def _plain(item: Any) -> Any:
+    if isinstance(item, Ensemble):
+        if not agreed(item.samples):
+            return item
+        item = item.sample(0)
+    if isinstance(item, list):
+        item = np.asarray(item, dtype=None if item else np.int64)
+    if item is None or item is Ellipsis or isinstance(item, slice | bool | int):
+        return item
+    if is_array(item) and (len(item.shape) or "bool" in str(item.dtype)):
+        return item
+    try:
+        return operator.index(item)
+    except TypeError:
+        requirement = "hold integers, slices, Ellipsis, newaxis, or arrays of integers or bools"
+        raise IndexError(message("Ensemble", "an index", requirement, repr(item), ADVICE)) from None
+
+
+def _is_advanced(item: Any) -> bool:
+    return isinstance(item, bool) or is_array(item)
+
+
+def _axes_used(item: Any) -> int:
+    if item is None or item is Ellipsis or isinstance(item, bool):
+        return 0
+    if is_array(item) or isinstance(item, Ensemble):
+        return len(item.shape) if "bool" in str(item.dtype) else 1
+    return 1
+
+
+def _with_samples(items: tuple[Any, ...]) -> tuple[Any, ...]:
+    """`items` made to leave the last axis alone."""
+    given = any(item is Ellipsis for item in items)
+    return (*items, slice(None)) if given else (*items, Ellipsis, slice(None))
+
+
+def _value(x: Ensemble, value: Any) -> Array:
+    if isinstance(value, Ensemble):
+        return value.samples
+    if is_array(value):
+        return value[..., None] if not isinstance(value, np.generic) else value
+    if isinstance(value, list | tuple):
+        return x._base().asarray(value)[..., None]
+    return value
+
+
+def _sample_of(value: Any, s: int) -> Any:
+    return value.sample(s) if isinstance(value, Ensemble) else value
+
+
+def _stacked(x: Ensemble, columns: list[Array]) -> Array:
+    return x._base().stack(columns, axis=-1)
+
+
+def _get_per_sample(x: Ensemble, items: tuple[Any, ...]) -> Ensemble:
+    """An index that differs from sample to sample."""
+    indices = [item for item in items if isinstance(item, Ensemble)]
+    sample_set = x.sample_set
+    n_samples = x.n_samples
+    for index in indices:
+        sample_set = common_set(sample_set, index.sample_set)
+        if n_samples != index.n_samples and 1 not in (n_samples, index.n_samples):
+            seen = f"{index.n_samples} for {n_samples} samples"
+            raise ValueError(message("Ensemble", "an index", "have the samples of x", seen))
+        n_samples = max(n_samples, index.n_samples)
+    for index in indices:
+        counts = to_numpy(index.samples).reshape(-1, index.n_samples)
+        if counts.dtype.kind == "b" and np.unique(np.count_nonzero(counts, axis=0)).size > 1:
+            seen = f"{np.count_nonzero(counts, axis=0).tolist()} entries in samples 0 to {index.n_samples - 1}"
+            requirement = "a boolean index must select equally many entries in every sample"
+            raise split(requirement, seen, "Use xp.where, or per_sample.")
+    if len(items) == 1 and x.ndim == 1 and type(x.samples) is np.ndarray and indices[0].samples.dtype.kind in "iu":
+        each = np.arange(n_samples) if not x.is_shared else 0
+        return wrap(x.samples[indices[0].samples, each], sample_set)
+    columns = [
+        x.samples[..., 0 if x.is_shared else s][tuple(_index_of(item, s) for item in items)] for s in range(n_samples)
+    ]
+    return Ensemble(_stacked(x, columns), sample_set)
+
+
+def _index_of(item: Any, s: int) -> Any:
+    if not isinstance(item, Ensemble):
+        return item
+    plain = item.sample(s)
+    return plain if len(plain.shape) or "bool" in str(plain.dtype) else int(plain)
+
+
+def _assign_per_sample(x: Ensemble, items: tuple[Any, ...], value: Any) -> None:
+    """Assign where each sample has its own index."""
+    if len(items) == 1 and "bool" in str(items[0].dtype):
+        mask, plain = items[0], _value(x, value)
+        if not hasattr(plain, "shape") or len(plain.shape) <= 1:  # one value a sample: no counting of entries
+            base = x._base()
+            rest = x.ndim - mask.ndim
+            wide = base.reshape(mask.samples, (*mask.shape, *(1,) * rest, mask.n_samples))
+            if not hasattr(plain, "shape"):
+                plain = base.asarray(plain, dtype=x.dtype)
+            x.samples[...] = base.astype(base.where(wide, plain, x.samples), x.dtype)
+            return
+    for s in range(x.n_samples):
+        x.samples[..., s][tuple(_index_of(item, s) for item in items)] = _sample_of(value, s)

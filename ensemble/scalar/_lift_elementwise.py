@@ -1,0 +1,107 @@
+"""Elementwise functions: broadcasting over the hidden last axis does the lifting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ensemble._check import message
+from ensemble.scalar._operators import mismatch, operand
+from ensemble.scalar.ensemble import Ensemble, packed, view, wrap
+from ensemble.scalar.namespace import EnsembleNamespace, named, samples_of, set_of
+from ensemble.scalar.sample_set import common_set
+
+
+def unary(ns: EnsembleNamespace, name: str) -> Callable[..., Any]:
+    """Rule: ``f(x, /)``."""
+    f = getattr(ns.base, name)
+
+    def lifted(x: Any, /) -> Ensemble:
+        if type(x) is not Ensemble:
+            x = ns.lift(x, name)
+        return wrap(f(x.samples), x.sample_set)
+
+    return named(lifted, name, ns)
+
+
+def part(ns: EnsembleNamespace, name: str) -> Callable[..., Any]:
+    """Rule: ``f(x, /)`` of a base function that may answer with a view (`real`, `imag`, `conj`)."""
+    f = getattr(ns.base, name)
+
+    def lifted(x: Any, /) -> Ensemble:
+        x = ns.lift(x, name)
+        samples = f(x.samples)
+        return view(x, samples) if samples is x.samples else wrap(packed(samples), x.sample_set)
+
+    return named(lifted, name, ns)
+
+
+def binary(ns: EnsembleNamespace, name: str) -> Callable[..., Any]:
+    """Rule: ``f(x1, x2, /)``; one of the two may be a Python number."""
+    f = getattr(ns.base, name)
+
+    def lifted(x1: Any, x2: Any, /) -> Ensemble:
+        if type(x1) is Ensemble:
+            a, sample_set = x1.samples, x1.sample_set
+            if type(x2) is Ensemble:
+                b = x2.samples
+                if x2.sample_set is not sample_set:
+                    sample_set = common_set(sample_set, x2.sample_set)
+            else:
+                b = other(a, x2, name)
+        elif type(x2) is Ensemble:
+            b, sample_set = x2.samples, x2.sample_set
+            a = other(b, x1, name)
+        else:
+            a, b, sample_set = *numbers_and_arrays(ns, name, x1, x2), None
+        try:
+            return wrap(f(a, b), sample_set)
+        except Exception as error:
+            raise mismatch(x1, x2) or error from None
+
+    return named(lifted, name, ns)
+
+
+def other(samples: Any, value: Any, name: str) -> Any:
+    """A plain array or number that meets `samples` in a function."""
+    result = operand(samples, value)
+    if result is NotImplemented:
+        requirement = "be Ensembles, arrays or Python numbers"
+        raise TypeError(
+            message(name, "operands", requirement, f"a {type(value).__name__}", "Make one with xp.asarray.")
+        )
+    return result
+
+
+def numbers_and_arrays(ns: EnsembleNamespace, name: str, x1: Any, x2: Any) -> tuple[Any, Any]:
+    """Two operands of which none is an ensemble; one at least is an array."""
+    if isinstance(x1, int | float | complex):
+        b = ns.lift(x2, name).samples
+        return other(b, x1, name), b
+    a = ns.lift(x1, name).samples
+    return a, other(a, x2, name)
+
+
+def clip(ns: EnsembleNamespace, x: Any, /, min: Any = None, max: Any = None) -> Ensemble:
+    """Each entry, kept between `min` and `max`; both may be numbers, arrays or ensembles."""
+    x = ns.lift(x, "clip")
+    n_samples = samples_of("clip", x, min, max)
+    sample_set = set_of(x, min, max)
+    samples = x.samples
+    if n_samples > x.n_samples:
+        samples = ns.base.broadcast_to(samples, (*x.shape, n_samples))
+    limits = [None if limit is None else _samples(samples, limit, "clip") for limit in (min, max)]
+    return wrap(packed(ns.base.clip(samples, *limits)), sample_set)
+
+
+def where(ns: EnsembleNamespace, condition: Any, x1: Any, x2: Any, /) -> Ensemble:
+    """`x1` where `condition` holds and `x2` elsewhere, entry by entry and sample by sample."""
+    condition = ns.lift(condition, "where")
+    samples_of("where", condition, x1, x2)
+    sample_set = set_of(condition, x1, x2)
+    a, b = (_samples(condition.samples, value, "where") for value in (x1, x2))
+    return wrap(ns.base.where(condition.samples, a, b), sample_set)
+
+
+def _samples(samples: Any, value: Any, name: str) -> Any:
+    return value.samples if type(value) is Ensemble else other(samples, value, name)

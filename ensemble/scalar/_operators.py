@@ -1,0 +1,183 @@
+"""The operators of `Ensemble`: what happens between ensembles, plain arrays and Python's numbers."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ensemble._backend import is_array
+from ensemble._check import message
+from ensemble._typing import Array, Namespace
+from ensemble.scalar.sample_set import SampleSet, common_set
+
+__all__ = ["NUMBERS", "Family", "Operators", "mismatch", "operand"]
+
+NUMBERS = frozenset((bool, int, float, complex))
+"""Python's own numbers keep their type: the array's dtype decides, not theirs."""
+
+
+class Family:
+    """A token held by all ensembles that look at one memory; how many hold it tells whether any is left."""
+
+    __slots__ = ()
+
+
+def operand(samples: Array, other: Any) -> Any:
+    """A plain operand in the form that broadcasts against `samples`, or NotImplemented."""
+    kind = type(other)
+    if kind in NUMBERS:
+        return other
+    if kind is type(samples):
+        return other[..., None]
+    if not is_array(other):
+        return other if isinstance(other, int | float | complex) else NotImplemented
+    if isinstance(other, np.generic):
+        return np.asarray(other)[..., None] if isinstance(samples, np.ndarray) else other.item()
+    seen = f"{type(samples).__module__}.{type(samples).__name__} and {kind.__module__}.{kind.__name__}"
+    raise TypeError(message("Ensemble", "operands", "come from one array library", seen, "Convert with xp.asarray."))
+
+
+def mismatch(*operands: Any) -> ValueError | None:
+    """The error to raise where operands hold different numbers of samples."""
+    counts = [x.samples.shape[-1] for x in operands if isinstance(x, Operators)]
+    if len(set(counts) - {1}) < 2:
+        return None
+    seen = " and ".join(str(n) for n in counts)
+    return ValueError(message("Ensemble", "operands", "have one number of samples, or be shared", f"{seen} samples"))
+
+
+def _result(x: Operators, samples: Array, sample_set: SampleSet | None) -> Any:
+    y = _blank(type(x))
+    y.samples = samples
+    y.sample_set = sample_set
+    y._family = None
+    return y
+
+
+def _binary(operation: Callable[[Any, Any], Any], reflected: bool = False) -> Callable[[Any, Any], Any]:
+    def method(self: Operators, other: Any) -> Any:
+        sample_set = self.sample_set
+        if isinstance(other, Operators):
+            right = other.samples
+            if other.sample_set is not sample_set:
+                sample_set = common_set(sample_set, other.sample_set)
+        else:
+            right = operand(self.samples, other)
+            if right is NotImplemented:
+                return NotImplemented
+        try:
+            samples = operation(right, self.samples) if reflected else operation(self.samples, right)
+        except Exception as error:
+            raise mismatch(self, other) or error from None
+        return _result(self, samples, sample_set)
+
+    return method
+
+
+def _in_place(operation: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    def method(self: Operators, other: Any) -> Any:
+        sample_set = self.sample_set
+        if isinstance(other, Operators):
+            sample_set = common_set(sample_set, other.sample_set)
+            right = other.samples
+            if right.shape[-1] > self.samples.shape[-1] == 1:
+                self._widen(right.shape[-1])
+        else:
+            right = operand(self.samples, other)
+            if right is NotImplemented:
+                return NotImplemented
+        try:
+            self.samples = operation(self.samples, right)
+        except Exception as error:
+            raise mismatch(self, other) or error from None
+        self.sample_set = sample_set
+        return self
+
+    return method
+
+
+def _unary(operation: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def method(self: Operators) -> Any:
+        return _result(self, operation(self.samples), self.sample_set)
+
+    return method
+
+
+class Operators:
+    """Base of `Ensemble`: its three fields and every operator."""
+
+    __slots__ = ("__weakref__", "_family", "sample_set", "samples")
+
+    samples: Array
+    sample_set: SampleSet | None
+    _family: Family | None
+
+    def _widen(self, n_samples: int) -> None:
+        raise NotImplementedError
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> Namespace:
+        raise NotImplementedError
+
+    __add__, __radd__ = _binary(operator.add), _binary(operator.add, reflected=True)
+    __iadd__ = _in_place(operator.iadd)
+    __sub__, __rsub__ = _binary(operator.sub), _binary(operator.sub, reflected=True)
+    __isub__ = _in_place(operator.isub)
+    __mul__, __rmul__ = _binary(operator.mul), _binary(operator.mul, reflected=True)
+    __imul__ = _in_place(operator.imul)
+    __truediv__, __rtruediv__ = _binary(operator.truediv), _binary(operator.truediv, reflected=True)
+    __itruediv__ = _in_place(operator.itruediv)
+    __floordiv__, __rfloordiv__ = _binary(operator.floordiv), _binary(operator.floordiv, reflected=True)
+    __ifloordiv__ = _in_place(operator.ifloordiv)
+    __mod__, __rmod__ = _binary(operator.mod), _binary(operator.mod, reflected=True)
+    __imod__ = _in_place(operator.imod)
+    __pow__, __rpow__ = _binary(operator.pow), _binary(operator.pow, reflected=True)
+    __ipow__ = _in_place(operator.ipow)
+    __and__, __rand__ = _binary(operator.and_), _binary(operator.and_, reflected=True)
+    __iand__ = _in_place(operator.iand)
+    __or__, __ror__ = _binary(operator.or_), _binary(operator.or_, reflected=True)
+    __ior__ = _in_place(operator.ior)
+    __xor__, __rxor__ = _binary(operator.xor), _binary(operator.xor, reflected=True)
+    __ixor__ = _in_place(operator.ixor)
+    __lshift__, __rlshift__ = _binary(operator.lshift), _binary(operator.lshift, reflected=True)
+    __ilshift__ = _in_place(operator.ilshift)
+    __rshift__, __rrshift__ = _binary(operator.rshift), _binary(operator.rshift, reflected=True)
+    __irshift__ = _in_place(operator.irshift)
+
+    __lt__ = _binary(operator.lt)
+    __le__ = _binary(operator.le)
+    __gt__ = _binary(operator.gt)
+    __ge__ = _binary(operator.ge)
+    __eq__ = _binary(operator.eq)
+    __ne__ = _binary(operator.ne)
+    __neg__ = _unary(operator.neg)
+    __pos__ = _unary(operator.pos)
+    __abs__ = _unary(operator.abs)
+    __invert__ = _unary(operator.invert)
+    __hash__ = None  # type: ignore[assignment]
+
+    def __matmul__(self, other: Any) -> Any:
+        other = self._factor(other)
+        return other if other is NotImplemented else self.__array_namespace__().matmul(self, other)
+
+    def __rmatmul__(self, other: Any) -> Any:
+        other = self._factor(other)
+        return other if other is NotImplemented else self.__array_namespace__().matmul(other, self)
+
+    def __imatmul__(self, other: Any) -> Any:
+        product = self @ other
+        self[...] = product  # type: ignore[index]
+        return self
+
+    def _factor(self, other: Any) -> Any:
+        if isinstance(other, Operators):
+            return other
+        plain = operand(self.samples, other)
+        if plain is NotImplemented or not is_array(plain):
+            return NotImplemented
+        return _result(self, plain, None)
+
+
+_blank: Callable[[type[Operators]], Operators] = object.__new__

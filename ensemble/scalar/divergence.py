@@ -1,0 +1,192 @@
+"""Divergence: what an ensemble means as one truth value or as one number.
+
+Where all samples agree there is nothing to ask. Where they do not, `DivergenceError` says where, which samples stand on
+which side, and what to write instead; `divergence` puts another rule in force for a block of code.
+"""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import numpy as np
+
+from ensemble._backend import to_numpy
+from ensemble._check import one_of
+from ensemble._typing import Array
+
+__all__ = ["DivergenceError", "divergence"]
+
+POLICIES = ("raise", "first", "any", "all", "majority")
+
+Policy = str | Callable[[np.ndarray], bool]
+
+_policy: ContextVar[Policy] = ContextVar("divergence", default="raise")
+
+
+class DivergenceError(ValueError):
+    """The samples of an ensemble do not agree where one value is needed.
+
+    Attributes
+    ----------
+    votes : numpy.ndarray, shape (n_samples,), or None
+        What each sample answered.
+    expression : str
+        The source text that asked, empty where the source is not at hand.
+    filename, lineno : str, int
+        Where it was asked.
+
+    Examples
+    --------
+    >>> from ensemble.scalar import Ensemble
+    >>> import numpy as np
+    >>> try:
+    ...     bool(Ensemble(np.array([1.0, -1.0, 3.0])) > 0.0)
+    ... except DivergenceError as error:
+    ...     print(error.votes)
+    [ True False  True]
+    """
+
+    def __init__(self, text: str, votes: np.ndarray | None = None, place: tuple[str, str, int] = ("", "", 0)) -> None:
+        super().__init__(text)
+        self.votes = votes
+        self.expression, self.filename, self.lineno = place
+
+    def __reduce__(self) -> Any:
+        return DivergenceError, (str(self), self.votes, (self.expression, self.filename, self.lineno))
+
+
+@contextmanager
+def divergence(policy: Policy) -> Iterator[None]:
+    """Put `policy` in force wherever a truth value splits an ensemble inside the ``with`` block.
+
+    Parameters
+    ----------
+    policy : {"raise", "first", "any", "all", "majority"} or callable
+        "raise": `DivergenceError` (the rule outside any block). "first": sample 0 decides, for numbers too (the rule of
+        Phipps et al. [1]_). "any", "all": whether any or every sample says yes. "majority": whether more than half do.
+        A callable gets the votes, bools of shape (n_samples,), and returns a bool or raises.
+
+    Raises
+    ------
+    ValueError
+        If `policy` is no such name.
+
+    Notes
+    -----
+    The rule lives in a `contextvars.ContextVar`: threads and tasks do not see each other's. Only "first" and "raise"
+    speak about numbers; under the others ``float(x)`` raises where samples differ.
+
+    References
+    ----------
+    .. [1] Phipps, D'Elia, Edwards, Hoemmen, Hu, Rajamanickam (2017), SIAM J. Sci. Comput. 39(2), C162-C193, section 3.
+
+    Examples
+    --------
+    >>> from ensemble.scalar import Ensemble
+    >>> import numpy as np
+    >>> x = Ensemble(np.array([1.0, -1.0, 3.0]))
+    >>> with divergence("majority"):
+    ...     print("positive" if x > 0.0 else "negative")
+    positive
+    """
+    if not callable(policy):
+        one_of(policy, POLICIES, "divergence", "policy")
+    token = _policy.set(policy)
+    try:
+        yield
+    finally:
+        _policy.reset(token)
+
+
+def one_truth(samples: Array) -> bool:
+    """The truth value that `samples`, shape (n_samples,), have in common, or what the policy makes of them."""
+    if samples.shape[0] == 1:
+        return bool(samples[0])
+    votes = to_numpy(samples).astype(bool, copy=False)
+    yes = int(np.count_nonzero(votes))
+    if yes in (0, votes.size):
+        return yes > 0
+    policy = _policy.get()
+    if callable(policy):
+        return policy(votes)
+    match policy:
+        case "first":
+            return bool(votes[0])
+        case "any":
+            return True
+        case "all":
+            return False
+        case "majority":
+            return 2 * yes > votes.size
+    raise split(
+        "a truth value must be one bool",
+        f"{yes} True among {votes.size} samples ({_numbers(votes)}), False for {_numbers(~votes)}",
+        "Use xp.where, all_samples or any_sample; cond and while_loop run each branch on its own samples.",
+        votes,
+    )
+
+
+def agreed(samples: Array) -> bool:
+    """Whether all samples, last axis, hold the same values to the bit of their sign; NaN agrees with NaN."""
+    if samples.shape[-1] == 1:
+        return True
+    values = to_numpy(samples)
+    first = values[..., :1]
+    same = values == first
+    if values.dtype.kind in "fc":
+        same |= (values != values) & (first != first)
+        if values.dtype.kind == "f":
+            same &= np.signbit(values) == np.signbit(first)
+    return bool(np.all(same))
+
+
+def one_number(samples: Array, kind: str) -> Any:
+    """The number that `samples`, shape (n_samples,), have in common, as a 0-d array."""
+    if samples.shape[0] == 1 or _policy.get() == "first" or agreed(samples):
+        return samples[0]
+    values = to_numpy(samples)
+    shown = ", ".join(f"{value:.6g}" for value in values[:4]) + (", ..." if values.size > 4 else "")
+    raise split(
+        f"a {kind} must be one number",
+        f"{values.size} samples with {np.unique(values).size} different values ({shown})",
+        "Use the function of the same name in x.__array_namespace__(), x.sample(i), sample_mean or per_sample.",
+        values,
+    )
+
+
+def split(requirement: str, seen: str, advice: str, votes: np.ndarray | None = None) -> DivergenceError:
+    """The error to raise: the template, and the place in the caller's code that asked."""
+    expression, filename, lineno = place = _caller()
+    where = f" in `{expression}`" if expression else ""
+    return DivergenceError(f"Ensemble: {requirement}; got {seen}{where} at {filename}:{lineno}. {advice}", votes, place)
+
+
+def _numbers(votes: np.ndarray, limit: int = 6) -> str:
+    chosen = np.flatnonzero(votes)
+    shown = ", ".join(str(i) for i in chosen[:limit])
+    return shown if chosen.size <= limit else f"{shown}, ... ({chosen.size} in all)"
+
+
+def _caller() -> tuple[str, str, int]:
+    """Expression, file and line of the nearest frame outside this package's array layer and the array libraries."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and _is_machinery(frame.f_globals.get("__name__", "")):
+        frame = frame.f_back
+    filename, lineno = frame.f_code.co_filename, frame.f_lineno
+    line = linecache.getline(filename, lineno, frame.f_globals)
+    expression = line.strip()
+    positions = list(frame.f_code.co_positions())[frame.f_lasti // 2]
+    first, last, start, end = positions
+    if first == last == lineno and start is not None and end is not None:
+        # Columns count bytes of UTF-8, not characters.
+        expression = line.encode()[start:end].decode(errors="replace").strip() or expression
+    return expression, filename, lineno
+
+
+def _is_machinery(module: str) -> bool:
+    return module.startswith(("ensemble.scalar.", "numpy.", "array_api_compat.", "array_api_strict."))

@@ -1,0 +1,365 @@
+"""`Ensemble`: many samples of one array, behind the face of one array."""
+
+from __future__ import annotations
+
+import math
+import operator
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from ensemble._backend import is_array
+from ensemble._check import message, require
+from ensemble._typing import Array, Namespace
+from ensemble.scalar._operators import Family, Operators
+from ensemble.scalar.divergence import agreed, one_number, one_truth, split
+from ensemble.scalar.sample_set import SampleSet
+
+__all__ = ["Ensemble", "from_samples", "shared"]
+
+
+class Ensemble(Operators):
+    """An array of which every entry has `n_samples` values, one a sample.
+
+    Parameters
+    ----------
+    samples : array, shape (\\*shape, n_samples)
+        An array of any Array API library; the last axis counts samples. It is kept, not copied, except for a NumPy
+        array whose last axis is not contiguous. One sample means data that is the same for every sample: it
+        broadcasts against any ensemble and is never copied.
+    sample_set : SampleSet, optional
+        What the samples are; operations carry it along.
+
+    Raises
+    ------
+    TypeError
+        If `samples` is no array of numbers or bools.
+    ValueError
+        If it has no axis, or `sample_set` has another number of samples.
+
+    Notes
+    -----
+    `shape`, `ndim`, `size`, indices and axes never count the sample axis. Arithmetic is sample by sample; a plain array
+    among the operands is the same for every sample. Comparisons give a bool ensemble. ``bool(x)``, ``float(x)``,
+    ``if x > 0`` work where all samples agree and raise `DivergenceError` where they do not.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = Ensemble(np.array([[1.0, 2.0, 3.0], [4.0, 4.0, 4.0]]))
+    >>> x.shape, x.n_samples
+    ((2,), 3)
+    >>> 2.0 * x + np.array([0.0, 1.0])
+    Ensemble(shape=(2,), n_samples=3, float64) [4 ± 1.63, 9 ± 0]
+    >>> float(x[1])
+    4.0
+    """
+
+    __slots__ = ()
+
+    def __init__(self, samples: Array, sample_set: SampleSet | None = None) -> None:
+        advice = "Make an array first, or use from_samples([x0, x1, ...])."
+        if type(samples) is not np.ndarray:
+            sound = is_array(samples) and not isinstance(samples, np.ndarray | np.generic | Ensemble)
+            if not sound:
+                seen = f"a {type(samples).__name__}"
+                raise TypeError(message("Ensemble", "samples", "be an array of an Array API library", seen, advice))
+        elif samples.dtype.kind not in "biufc":
+            raise TypeError(message("Ensemble", "samples", "hold numbers or bools", f"dtype {samples.dtype}", advice))
+        require(
+            len(samples.shape) > 0, "Ensemble", "samples", "have a last axis that counts samples", "a 0-d array", advice
+        )
+        n_samples = samples.shape[-1]
+        require(n_samples > 0, "Ensemble", "samples", "hold one sample or more", f"shape {tuple(samples.shape)}")
+        if sample_set is not None:
+            seen = f"{sample_set.n_samples} for {n_samples} samples"
+            require(sample_set.n_samples == n_samples, "Ensemble", "sample_set", "have as many samples", seen)
+        self.samples = packed(samples)
+        self.sample_set = None if n_samples == 1 else sample_set
+        self._family = None
+
+    # -- what it is ----------------------------------------------------------------------------------------------------
+
+    @property
+    def n_samples(self) -> int:
+        """How many samples it holds; 1 means shared by all."""
+        return self.samples.shape[-1]
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether the data is one and the same for every sample."""
+        return self.samples.shape[-1] == 1
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of each sample."""
+        return tuple(self.samples.shape[:-1])
+
+    @property
+    def ndim(self) -> int:
+        """The number of visible axes."""
+        return len(self.samples.shape) - 1
+
+    @property
+    def size(self) -> int:
+        """The number of entries of each sample."""
+        return math.prod(self.samples.shape[:-1])
+
+    @property
+    def dtype(self) -> Any:
+        """The type of every value."""
+        return self.samples.dtype
+
+    @property
+    def device(self) -> Any:
+        """Where the values lie."""
+        return self.samples.device
+
+    def to_device(self, device: Any, /, *, stream: Any = None) -> Ensemble:
+        """The same ensemble on `device`."""
+        move = getattr(self.samples, "to_device", None)
+        samples = self.samples.to(device) if move is None else move(device, stream=stream)
+        return view(self, samples) if samples is self.samples else wrap(samples, self.sample_set)
+
+    @property
+    def T(self) -> Ensemble:
+        """The transpose of a matrix: a view."""
+        if self.ndim != 2:
+            raise ValueError(message("Ensemble", "x in x.T", "have 2 axes", f"shape {self.shape}", "Use x.mT."))
+        return self.mT
+
+    @property
+    def mT(self) -> Ensemble:
+        """The last two visible axes exchanged: a view."""
+        return self.__array_namespace__().matrix_transpose(self)
+
+    def sample(self, i: int) -> Array:
+        """Sample `i` as a plain array of the base library, shape `shape`: a copy.
+
+        A shared ensemble answers for every `i` from 0, as its one sample is everyone's.
+        """
+        i = operator.index(i)
+        n = self.n_samples
+        if i < -n or (i >= n and n > 1):
+            raise IndexError(message("Ensemble", "i in sample(i)", f"be from {-n} to {n - 1}", i))
+        chosen = self.samples[..., 0 if n == 1 else i]
+        if type(self.samples) is np.ndarray:
+            return np.array(chosen)
+        return self._base().asarray(chosen, copy=True)
+
+    # -- one value -----------------------------------------------------------------------------------------------------
+
+    def _of_zero_axes(self, kind: str, advice: str) -> Array:
+        if len(self.samples.shape) != 1:
+            raise TypeError(message("Ensemble", f"x in {kind}(x)", "have no axis", f"shape {self.shape}", advice))
+        return self.samples
+
+    def __bool__(self) -> bool:
+        return one_truth(self._of_zero_axes("bool", "Use xp.all(x) or xp.any(x)."))
+
+    def __int__(self) -> int:
+        return int(one_number(self._of_zero_axes("int", "Index one entry."), "Python int"))
+
+    def __float__(self) -> float:
+        return float(one_number(self._of_zero_axes("float", "Index one entry."), "Python float"))
+
+    def __complex__(self) -> complex:
+        return complex(one_number(self._of_zero_axes("complex", "Index one entry."), "Python complex"))
+
+    def __index__(self) -> int:
+        return operator.index(one_number(self._of_zero_axes("index", "Index one entry."), "index"))
+
+    # -- container -----------------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        if not self.ndim:
+            raise TypeError(message("len", "x", "have an axis", "a 0-d ensemble", "The samples are x.n_samples."))
+        return self.samples.shape[0]
+
+    def __iter__(self) -> Iterator[Ensemble]:
+        if not self.ndim:
+            advice = "To go over samples, use per_sample or x.sample(i)."
+            raise TypeError(message("iter", "x", "have an axis", "a 0-d ensemble", advice))
+        return (self[i] for i in range(self.samples.shape[0]))
+
+    def __contains__(self, value: Any) -> bool:
+        return bool(self.__array_namespace__().any(self == value))
+
+    def __getitem__(self, key: Any) -> Ensemble:
+        kind = type(key)
+        if (kind is int or kind is slice) and len(self.samples.shape) > 1:
+            return view(self, self.samples[key, ...])
+        return _indexing.get(self, key)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        _indexing.assign(self, key, value)
+
+    # -- protocols -----------------------------------------------------------------------------------------------------
+
+    def _base(self) -> Namespace:
+        return _namespace.base_of(self.samples)
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> Namespace:
+        """The Array API over ensembles of this number of samples."""
+        return _namespace.namespace_of(self, api_version)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        advice = "Use x.samples for all samples (the last axis), x.sample(i) for one, or sample_mean(x)."
+        raise TypeError(
+            message("Ensemble", "a conversion to a plain array", "name what it wants", "np.asarray(x)", advice)
+        )
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        return _numpy.call_ufunc(ufunc, method, inputs, options)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> Any:
+        return _numpy.call_function(function, args, options)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        """Export shared data; other ensembles export ``x.samples``."""
+        if not self.is_shared and not agreed(self.samples):
+            seen = f"{self.n_samples} different samples"
+            raise split("an exported array must be one array", seen, "Export x.samples, or one x.sample(i).")
+        plain = self.samples[..., 0] if self.is_shared else self.sample(0)
+        return plain.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[Any, int]:
+        """The device of the samples, in DLPack's words."""
+        return self.samples.__dlpack_device__()
+
+    def __copy__(self) -> Ensemble:
+        return Ensemble(self._base().asarray(self.samples, copy=True), self.sample_set)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Ensemble:
+        return self.__copy__()
+
+    def __reduce__(self) -> Any:
+        return Ensemble, (self.samples, self.sample_set)
+
+    def tobytes(self) -> bytes:
+        """All samples in one contiguous message."""
+        return np.ascontiguousarray(_numpy.to_numpy(self.samples)).tobytes()
+
+    def to_xarray(self, sample_dim: str = "sample", dims: Sequence[str] | None = None) -> Any:
+        """An ``xarray.DataArray`` with the samples on the dimension `sample_dim`; needs xarray."""
+        return _display.to_xarray(self, sample_dim, dims)
+
+    def _widen(self, n_samples: int) -> None:
+        """Take own memory for `n_samples`, before samples that differ are written into shared data."""
+        if self._family is not None and sys.getrefcount(self._family) > _ALONE:
+            advice = (
+                "Write into a copy, or make x with as many samples: namespace(xp, n_samples) and its zeros, full, ..."
+            )
+            seen = f"{n_samples} samples for shared data that another ensemble is a view of"
+            raise ValueError(message("Ensemble", "a value assigned in place", "fit the samples of x", seen, advice))
+        base = self._base()
+        self.samples = base.asarray(base.broadcast_to(self.samples, (*self.samples.shape[:-1], n_samples)), copy=True)
+        self._family = None
+
+    def __repr__(self) -> str:
+        return _display.text(self)
+
+    def __format__(self, spec: str) -> str:
+        return _display.formatted(self, spec)
+
+
+def wrap(samples: Array, sample_set: SampleSet | None = None) -> Ensemble:
+    """An Ensemble of `samples` that are known to be sound: the cheap way, for results."""
+    x = _blank(Ensemble)
+    x.samples = samples
+    x.sample_set = sample_set
+    x._family = None
+    return x
+
+
+def view(x: Ensemble, samples: Array) -> Ensemble:
+    """An Ensemble of `samples` that may look at the memory of `x`."""
+    y = wrap(packed(samples), x.sample_set)
+    if x._family is None:
+        x._family = Family()
+    y._family = x._family
+    return y
+
+
+def packed(samples: Array) -> Array:
+    """`samples`, copied if they are a NumPy array whose last axis is not contiguous."""
+    if type(samples) is np.ndarray and samples.shape[-1] > 1 and samples.strides[-1] != samples.itemsize:
+        return np.ascontiguousarray(samples)
+    return samples
+
+
+def from_samples(samples: Sequence[Array], sample_set: SampleSet | None = None) -> Ensemble:
+    """Put plain arrays of one shape side by side, one a sample.
+
+    Parameters
+    ----------
+    samples : sequence of arrays or numbers, each of shape `shape`
+    sample_set : SampleSet, optional
+
+    Returns
+    -------
+    Ensemble, shape `shape`, ``n_samples = len(samples)``
+
+    Raises
+    ------
+    ValueError
+        If there is no sample, or the shapes differ.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from_samples([np.zeros(2), np.ones(2)]).samples
+    array([[0., 1.],
+           [0., 1.]])
+    >>> from_samples([1.0, 2.0, 6.0])
+    Ensemble(shape=(), n_samples=3, float64) 3 ± 2.16
+    """
+    columns = list(samples)
+    require(len(columns) > 0, "from_samples", "samples", "hold one sample or more", "none")
+    first = next((column for column in columns if is_array(column)), None)
+    base = _namespace.base_of(np.empty(0) if first is None else first)
+    columns = [column if is_array(column) else base.asarray(column) for column in columns]
+    shapes = {tuple(column.shape) for column in columns}
+    seen = ", ".join(str(shape) for shape in sorted(shapes))
+    require(len(shapes) == 1, "from_samples", "samples", "have one shape", seen)
+    return Ensemble(base.stack(columns, axis=-1), sample_set)
+
+
+def shared(x: Array) -> Ensemble:
+    """Say that `x` is the same for every sample; no copy is made.
+
+    Parameters
+    ----------
+    x : array, number or Ensemble, shape `shape`
+
+    Returns
+    -------
+    Ensemble, shape `shape`, ``n_samples = 1``
+
+    Raises
+    ------
+    ValueError
+        If `x` is an ensemble of several samples.
+
+    Examples
+    --------
+    >>> shared([1.0, 2.0])
+    Ensemble(shape=(2,), shared, float64) [1, 2]
+    """
+    if isinstance(x, Ensemble):
+        require(x.is_shared, "shared", "x", "be the same for every sample", f"{x.n_samples} samples")
+        return x
+    plain = x if is_array(x) and not isinstance(x, np.generic) else np.asarray(x)
+    return Ensemble(plain[..., None])
+
+
+_blank: Callable[[type[Ensemble]], Ensemble] = object.__new__
+_probe = wrap(np.zeros(1))
+_probe._family = Family()
+_ALONE = sys.getrefcount(_probe._family)
+
+# The rooms behind the class; they import it, so it can only meet them here.
+from ensemble.scalar import _display, _indexing, _numpy  # noqa: E402
+from ensemble.scalar import namespace as _namespace  # noqa: E402

@@ -1,0 +1,189 @@
+"""Questions to masks, and arithmetic that runs only where a mask holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ensemble._backend import array_namespace, is_array, to_numpy
+from ensemble._check import message
+from ensemble.scalar.ensemble import Ensemble
+from ensemble.scalar.namespace import samples_of
+
+__all__ = ["all_samples", "any_sample", "count_samples", "divide", "where"]
+
+
+def votes_of(m: Any, function: str) -> np.ndarray:
+    """What each sample says, shape (n_samples,): an array speaks for itself, whole."""
+    if isinstance(m, Ensemble):
+        if m.ndim:
+            advice = "Reduce its visible axes first, with xp.all or xp.any."
+            raise ValueError(message(function, "m", "have no axis", f"shape {m.shape}", advice))
+        return to_numpy(m.samples).astype(bool, copy=False)
+    if is_array(m) and not isinstance(m, np.generic):
+        if len(m.shape):
+            advice = "Reduce it first, with xp.all or xp.any."
+            raise ValueError(message(function, "m", "have no axis", f"shape {tuple(m.shape)}", advice))
+        return to_numpy(m).reshape(1).astype(bool)
+    return np.array([bool(m)])
+
+
+def all_samples(m: Any) -> bool:
+    """Whether `m` holds in every sample.
+
+    Parameters
+    ----------
+    m : bool Ensemble, shape (), or a plain bool or 0-d array
+
+    Returns
+    -------
+    bool
+
+    Raises
+    ------
+    ValueError
+        If `m` has an axis.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = Ensemble(np.array([1.0, 2.0, -1.0]))
+    >>> all_samples(x > 0.0), all_samples(True)
+    (False, True)
+    """
+    return bool(votes_of(m, "all_samples").all())
+
+
+def any_sample(m: Any) -> bool:
+    """Whether `m` holds in one sample or more.
+
+    Parameters
+    ----------
+    m : bool Ensemble, shape (), or a plain bool or 0-d array
+
+    Returns
+    -------
+    bool
+
+    Raises
+    ------
+    ValueError
+        If `m` has an axis.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> any_sample(Ensemble(np.array([1.0, 2.0, -1.0])) < 0.0)
+    True
+    """
+    return bool(votes_of(m, "any_sample").any())
+
+
+def count_samples(m: Any) -> int:
+    """In how many samples `m` holds; a plain or shared value counts as one sample.
+
+    Parameters
+    ----------
+    m : bool Ensemble, shape (), or a plain bool or 0-d array
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    ValueError
+        If `m` has an axis.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> count_samples(Ensemble(np.array([1.0, 2.0, -1.0])) > 0.0)
+    2
+    """
+    return int(np.count_nonzero(votes_of(m, "count_samples")))
+
+
+def _first_array(*values: Any) -> Any:
+    """The value whose library decides: an ensemble where there is one."""
+    arrays = [v for v in values if isinstance(v, Ensemble)] or [v for v in values if is_array(v)]
+    return arrays[0] if arrays else np.empty(0)
+
+
+def where(m: Any, a: Any, b: Any) -> Any:
+    """`a` where `m` holds and `b` elsewhere, entry by entry and sample by sample.
+
+    Parameters
+    ----------
+    m : bool Ensemble, bool array or bool
+    a, b : Ensemble, array or number
+        Broadcast against `m`.
+
+    Returns
+    -------
+    Ensemble, or a plain array where no argument is an ensemble
+
+    Notes
+    -----
+    Both are evaluated before they get here. `divide` and `cond` are for the case that one must not be.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = Ensemble(np.array([1.0, 2.0, -1.0]))
+    >>> where(x > 0.0, x, 0.0).samples
+    array([1., 2., 0.])
+    """
+    xp = array_namespace(_first_array(m, a, b))
+    if not is_array(m) and not isinstance(m, Ensemble):
+        m = xp.asarray(m)
+    if not any(is_array(v) or isinstance(v, Ensemble) for v in (a, b)):
+        a = xp.asarray(a)
+    return xp.where(m, a, b)
+
+
+def divide(a: Any, b: Any, *, where: Any = True, fill: Any = 0.0) -> Any:
+    """``a / b`` where the mask holds, `fill` elsewhere; a masked division is never carried out.
+
+    Parameters
+    ----------
+    a, b : Ensemble, array or number
+    where : bool Ensemble, bool array or bool
+        Broadcast against `a` and `b`.
+    fill : Ensemble, array or number
+        The result where `where` does not hold.
+
+    Returns
+    -------
+    Ensemble, or a plain array where no argument is an ensemble
+
+    Notes
+    -----
+    Where the mask fails the divisor is replaced by 1 first: no warning and no NaN comes of it, in any library, and
+    the divisions that count are the ordinary ones, to the bit.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> b = Ensemble(np.array([2.0, 0.0, 4.0]))
+    >>> divide(1.0, b, where=b != 0.0).samples
+    array([0.5 , 0.  , 0.25])
+    """
+    first = _first_array(a, b, where, fill)
+    xp = array_namespace(first)
+    samples_of("divide", a, b, where, fill)
+    mask = where if is_array(where) or isinstance(where, Ensemble) else xp.asarray(where)
+    numbers = [v for v in (a, b) if not is_array(v) and not isinstance(v, Ensemble)]
+    if len(numbers) == 2:
+        a = xp.asarray(a)
+    quotient_of = [v for v in (a, b) if is_array(v) or isinstance(v, Ensemble)]
+    dtype = xp.result_type(*(v.dtype for v in quotient_of), *numbers)
+    if is_array(b) or isinstance(b, Ensemble):
+        safe = xp.where(mask, b, xp.asarray(1, dtype=b.dtype))
+    else:
+        safe = xp.where(mask, xp.asarray(b, dtype=dtype), xp.asarray(1, dtype=dtype))
+    if is_array(a) or isinstance(a, Ensemble):
+        # A masked numerator may be infinite or NaN; its quotient by 1 is quiet and is not kept.
+        a = xp.where(mask, a, xp.asarray(0, dtype=a.dtype))
+    return xp.where(mask, a / safe, fill)

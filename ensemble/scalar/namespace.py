@@ -1,0 +1,189 @@
+"""The Array API lifted over the sample axis, from one table of names.
+
+`TABLE` gives each name of the standard the rule that lifts it. A rule is called as ``rule(ns, name)`` and returns the
+function for one base library and one number of samples; a namespace builds a function when it is first asked for.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ensemble._backend import array_namespace, is_array
+from ensemble._check import integer, message, require
+from ensemble._typing import Array, Namespace
+from ensemble.scalar.ensemble import Ensemble, wrap
+from ensemble.scalar.sample_set import SampleSet, common_set
+
+__all__ = ["EnsembleNamespace", "namespace"]
+
+API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
+
+CONSTANTS = ("e", "inf", "nan", "newaxis", "pi")
+
+DTYPES = (
+    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("float32", "float64", "complex64", "complex128"),
+)
+
+Rule = Callable[[Any, str], Any]
+
+
+class EnsembleNamespace:
+    """The Array API over ensembles; build one with `namespace`."""
+
+    def __init__(
+        self, base: Namespace, n_samples: int, table: dict[str, Rule], name: str, main: EnsembleNamespace | None = None
+    ) -> None:
+        self.base = base
+        self.main = self if main is None else main
+        self.n_samples = n_samples
+        self.__name__ = name
+        self._table = table
+
+    def __getattr__(self, name: str) -> Any:
+        rule = self.__dict__.get("_table", {}).get(name)
+        if rule is None:
+            raise AttributeError(f"{self.__dict__.get('__name__', 'namespace')} has no attribute {name!r}")
+        value = rule(self, name)
+        setattr(self, name, value)
+        return value
+
+    def __dir__(self) -> list[str]:
+        return sorted(self._table)
+
+    def __repr__(self) -> str:
+        return f"<{self.__name__}, n_samples={self.n_samples}>"
+
+    def __reduce__(self) -> Any:
+        return _restored, (self.base.__name__, self.n_samples)
+
+    def lift(self, value: Any, function: str) -> Ensemble:
+        """`value` as an ensemble: a plain array is shared by all samples."""
+        if type(value) is Ensemble:
+            return value
+        if isinstance(value, np.generic):
+            return wrap(self.main.base.asarray(value)[..., None])
+        if is_array(value):
+            return wrap(value[..., None])
+        advice = "Make one with xp.asarray."
+        raise TypeError(message(function, "x", "be an Ensemble or an array", f"a {type(value).__name__}", advice))
+
+
+def set_of(*values: Any) -> SampleSet | None:
+    """The one sample set of all ensembles among `values`."""
+    sample_set = None
+    for value in values:
+        if type(value) is Ensemble and value.sample_set is not None:
+            sample_set = common_set(sample_set, value.sample_set)
+    return sample_set
+
+
+def samples_of(function: str, *values: Any) -> int:
+    """The number of samples that ensembles among `values` have together; 1 where all are shared."""
+    counts = {value.n_samples for value in values if type(value) is Ensemble} - {1}
+    if len(counts) > 1:
+        seen = " and ".join(str(n) for n in sorted(counts))
+        raise ValueError(message(function, "operands", "have one number of samples, or be shared", f"{seen} samples"))
+    return counts.pop() if counts else 1
+
+
+def bound(function: Callable[..., Any]) -> Rule:
+    """The rule of a function that is written out: its first parameter is the namespace."""
+
+    def rule(ns: EnsembleNamespace, name: str) -> Callable[..., Any]:
+        lifted = functools.partial(function, ns)
+        functools.update_wrapper(lifted, function)
+        lifted.__name__ = name  # type: ignore[attr-defined]
+        del lifted.__wrapped__  # type: ignore[attr-defined]
+        return lifted
+
+    return rule
+
+
+def named(function: Callable[..., Any], name: str, ns: EnsembleNamespace) -> Callable[..., Any]:
+    """`function` with the name and the documentation of the base library's function."""
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"``{name}`` of the Array API, sample by sample."
+    return function
+
+
+def constant(ns: EnsembleNamespace, name: str) -> Any:
+    """A constant or a dtype: the base library's own."""
+    return getattr(ns.base, name)
+
+
+@functools.cache
+def _namespace(base: Namespace, n_samples: int) -> EnsembleNamespace:
+    from ensemble.scalar._tables import TABLE
+
+    return EnsembleNamespace(base, n_samples, TABLE, f"ensemble.namespace({base.__name__})")
+
+
+def _restored(base: str, n_samples: int) -> EnsembleNamespace:
+    import importlib
+
+    return _namespace(importlib.import_module(base), n_samples)
+
+
+_NUMPY = array_namespace(np.empty(0))
+
+
+def base_of(samples: Array) -> Namespace:
+    """The Array API namespace of the base library of `samples`."""
+    return _NUMPY if type(samples) is np.ndarray else array_namespace(samples)
+
+
+def namespace(xp: Namespace, n_samples: int = 1) -> EnsembleNamespace:
+    """The Array API of `xp` lifted over the sample axis: the same names, on ensembles.
+
+    Parameters
+    ----------
+    xp : module
+        An Array API library: numpy, cupy, torch, jax.numpy, array_api_strict; or such a namespace already lifted.
+    n_samples : int, at least 1
+        The samples that `empty`, `zeros`, `ones`, `full` make room for. Functions that only describe data
+        (`asarray`, `arange`, `linspace`, `eye`) give shared data whatever `n_samples` is.
+
+    Returns
+    -------
+    EnsembleNamespace
+        The functions, dtypes and constants of the standard, with `linalg` and `fft`. Axes never count the sample axis.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If `n_samples` is below 1 or no integer.
+
+    Notes
+    -----
+    A plain array among the arguments is the same for every sample. Where the shape of a result depends on the data
+    (`nonzero`, `unique_values`, `repeat` by an array), all samples must agree on it. Order is per sample: entry j of
+    `sort` or of the eigenvalues is not the same quantity in every sample. Where a factorisation fails for some samples
+    of several, these come out as NaN, with a RuntimeWarning that names them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> xp = namespace(np, n_samples=3)
+    >>> x = xp.zeros(2)
+    >>> x[0] = Ensemble(np.array([1.0, 2.0, 3.0]))
+    >>> xp.sum(x).samples
+    array([1., 2., 3.])
+    """
+    n_samples = integer(n_samples, "namespace", "n_samples", minimum=1)
+    if isinstance(xp, EnsembleNamespace):
+        return _namespace(xp.base, n_samples)
+    require(hasattr(xp, "empty"), "namespace", "xp", "be an Array API library", repr(xp))
+    return _namespace(base_of(xp.empty(0)), n_samples)
+
+
+def namespace_of(x: Ensemble, api_version: str | None) -> EnsembleNamespace:
+    """The namespace of an ensemble, by its base library and its number of samples."""
+    if api_version is not None and api_version not in API_VERSIONS:
+        requirement = f"be one of {', '.join(API_VERSIONS)}"
+        raise ValueError(message("__array_namespace__", "api_version", requirement, repr(api_version)))
+    return _namespace(base_of(x.samples), x.n_samples)

@@ -1,0 +1,132 @@
+"""Inner products and norms, one a sample or coupled over all samples: the caller says which."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ensemble._backend import array_namespace, is_array
+from ensemble._check import message, one_of, require
+from ensemble._typing import Array
+from ensemble.scalar.ensemble import Ensemble, shared, wrap
+from ensemble.scalar.namespace import samples_of, set_of
+
+__all__ = ["dot", "norm"]
+
+ROW_BLOCK = 512
+"""Entries that one partial sum covers; the order of summation depends on nothing but their number."""
+
+
+def _block_sums(products: Array) -> Array:
+    """The sum over axis 0 in blocks of `ROW_BLOCK`, the same order for every number of samples."""
+    xp = array_namespace(products)
+    n, n_samples = products.shape
+    n_blocks = max(-(-n // ROW_BLOCK), 1)
+    padding = xp.zeros((n_blocks * ROW_BLOCK - n, n_samples), dtype=products.dtype)
+    blocks = xp.reshape(xp.concat([products, padding]), (n_blocks, ROW_BLOCK, n_samples))
+    partial = xp.zeros((n_blocks, n_samples), dtype=products.dtype)
+    for i in range(min(n, ROW_BLOCK)):
+        partial = partial + blocks[:, i, :]
+    total = partial[0, ...]
+    for block in range(1, n_blocks):
+        total = total + partial[block, ...]
+    return total
+
+
+def _columns(x: Any, function: str, argument: str) -> Ensemble:
+    if isinstance(x, Ensemble):
+        return x
+    if not is_array(x):
+        raise TypeError(message(function, argument, "be an Ensemble or an array", f"a {type(x).__name__}"))
+    return shared(x)
+
+
+def dot(x: Ensemble | Array, y: Ensemble | Array, over: str = "space") -> Any:
+    """The inner product ``sum(conj(x) * y)`` over all visible entries.
+
+    Parameters
+    ----------
+    x, y : Ensemble or array, both of one shape
+    over : {"space", "all"}
+        "space": one value a sample. "all": the sum over samples too, the coupled product of Phipps et al. [1]_, eq. 4;
+        a shared `x` and `y` count as one sample.
+
+    Returns
+    -------
+    0-d Ensemble for "space", 0-d plain array for "all" or where neither argument is an ensemble
+
+    Raises
+    ------
+    ValueError
+        If the shapes or the samples differ, or `over` is something else.
+    TypeError
+        If `x` or `y` is no array.
+
+    Notes
+    -----
+    The order of summation depends on the number of entries alone: a sample gives the same bits in any company.
+
+    References
+    ----------
+    .. [1] Phipps, D'Elia, Edwards, Hoemmen, Hu, Rajamanickam (2017), SIAM J. Sci. Comput. 39(2), C162-C193, eq. 4.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = Ensemble(np.array([[1.0, 2.0], [3.0, 4.0]]))
+    >>> dot(x, x).samples
+    array([10., 20.])
+    >>> float(dot(x, x, over="all"))
+    30.0
+    """
+    return _dot("dot", x, y, over)
+
+
+def _dot(function: str, x: Any, y: Any, over: str) -> Any:
+    one_of(over, ("space", "all"), function, "over")
+    plain = not isinstance(x, Ensemble) and not isinstance(y, Ensemble)
+    a, b = _columns(x, function, "x"), _columns(y, function, "y")
+    require(a.shape == b.shape, function, "x and y", "have one shape", f"{a.shape} and {b.shape}")
+    samples_of(function, a, b)
+    xp = array_namespace(a.samples)
+    left, right = (xp.reshape(v.samples, (v.size, v.n_samples)) for v in (a, b))
+    if xp.isdtype(left.dtype, "complex floating"):
+        left = xp.conj(left)
+    values = _block_sums(left * right)
+    if over == "all":
+        return xp.sum(values, dtype=values.dtype)
+    return values[0] if plain else wrap(values, set_of(a, b))
+
+
+def norm(x: Ensemble | Array, over: str = "space") -> Any:
+    """The 2-norm ``sqrt(dot(x, x))``.
+
+    Parameters
+    ----------
+    x : real or complex Ensemble or array
+    over : {"space", "all"}
+        "space": one value a sample. "all": one value for all samples together.
+
+    Returns
+    -------
+    0-d Ensemble for "space", 0-d plain array for "all" or where `x` is no ensemble
+
+    Raises
+    ------
+    ValueError
+        If `over` is something else.
+    TypeError
+        If `x` is no array of real or complex floating-point numbers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = Ensemble(np.array([[3.0, 0.0], [4.0, 1.0]]))
+    >>> norm(x).samples
+    array([5., 1.])
+    """
+    square = _dot("norm", x, x, over)
+    xp = array_namespace(square)
+    if not xp.isdtype(square.dtype, ("real floating", "complex floating")):
+        advice = "Convert with xp.astype."
+        raise TypeError(message("norm", "x", "hold floating-point numbers", f"dtype {square.dtype}", advice))
+    return xp.sqrt(xp.real(square) if xp.isdtype(square.dtype, "complex floating") else square)

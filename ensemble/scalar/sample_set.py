@@ -1,0 +1,157 @@
+"""`SampleSet`: which samples an ensemble holds, and how much each one weighs."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ensemble._check import message, require
+
+__all__ = ["SampleSet", "common_set"]
+
+
+def _frozen(values: Any) -> np.ndarray:
+    array = np.array(values)
+    array.flags.writeable = False
+    return array
+
+
+class SampleSet:
+    """The points at which a model is sampled, and their weights; shared by every ensemble evaluated on them.
+
+    Parameters
+    ----------
+    points : array, shape (n_inputs, n_samples), optional
+        Input values, one column a sample.
+    weights : array, shape (n_samples,), optional
+        Zero or above; only ratios count. A weight of 0 marks padding, which never moves a statistic.
+        Default: all equal.
+    ids : array of integers, shape (n_samples,), optional
+        Lasting names of the samples. Default: 0, 1, 2, ...
+    method : str
+        How the points were drawn, say "sobol".
+    seed : int, optional
+        The seed of that draw.
+    n_samples : int, optional
+        Needed only where none of the arrays says it.
+
+    Raises
+    ------
+    ValueError
+        If the lengths differ, or the weights are negative, not finite or all zero.
+
+    Examples
+    --------
+    >>> samples = SampleSet(weights=[1.0, 1.0, 2.0, 0.0], method="padded")
+    >>> samples
+    SampleSet(n_samples=4, method='padded', weighted)
+    """
+
+    __slots__ = ("__dict__", "ids", "method", "n_samples", "points", "seed", "weights")
+
+    points: np.ndarray | None
+    weights: np.ndarray | None
+    ids: np.ndarray
+    method: str
+    seed: int | None
+    n_samples: int
+
+    def __init__(
+        self,
+        points: Any = None,
+        weights: Any = None,
+        ids: Any = None,
+        method: str = "",
+        seed: int | None = None,
+        *,
+        n_samples: int | None = None,
+    ) -> None:
+        lengths = {
+            name: np.shape(value)[-1]
+            for name, value in (("points", points), ("weights", weights), ("ids", ids))
+            if value is not None and np.ndim(value)
+        }
+        if n_samples is not None:
+            lengths["n_samples"] = n_samples
+        require(
+            len(set(lengths.values())) == 1, "SampleSet", "points, weights, ids", "have one length", lengths or "none"
+        )
+        count = next(iter(lengths.values()))
+        fill = object.__setattr__
+        fill(self, "n_samples", count)
+        fill(self, "points", None if points is None else _frozen(points))
+        fill(self, "ids", _frozen(np.arange(count) if ids is None else ids))
+        fill(self, "method", method)
+        fill(self, "seed", seed)
+        if weights is not None:
+            weights = _frozen(np.asarray(weights, dtype=np.float64))
+            sound = bool(np.all(np.isfinite(weights)) and np.all(weights >= 0.0) and np.any(weights > 0.0))
+            require(sound, "SampleSet", "weights", "be finite, zero or above, and not all zero", weights)
+        fill(self, "weights", weights)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"SampleSet: {name} must stay as it is; got an assignment. Build a new SampleSet.")
+
+    @functools.cached_property
+    def _digest(self) -> bytes:
+        digest = hashlib.blake2b(repr((self.n_samples, self.method, self.seed)).encode(), digest_size=16)
+        for array in (self.points, self.weights, self.ids):
+            if array is not None:
+                digest.update(str((array.dtype, array.shape)).encode() + np.ascontiguousarray(array).tobytes())
+            digest.update(b"|")
+        return digest.digest()
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, SampleSet) and self._digest == other._digest)
+
+    def __hash__(self) -> int:
+        return hash(self._digest)
+
+    def __len__(self) -> int:
+        return self.n_samples
+
+    def __reduce__(self) -> Any:
+        return SampleSet, (self.points, self.weights, self.ids, self.method, self.seed)
+
+    def __repr__(self) -> str:
+        parts = [f"n_samples={self.n_samples}"]
+        parts += [f"method={self.method!r}"] if self.method else []
+        parts += [f"seed={self.seed}"] if self.seed is not None else []
+        parts += ["weighted"] if self.weights is not None else []
+        return f"SampleSet({', '.join(parts)})"
+
+    def take(self, indices: Sequence[int] | np.ndarray) -> SampleSet:
+        """The set of the samples at `indices`, in that order; ids and weights go along.
+
+        Examples
+        --------
+        >>> SampleSet(ids=[10, 11, 12]).take([2, 0]).ids
+        array([12, 10])
+        """
+        chosen = np.asarray(indices)
+        weights = None if self.weights is None else self.weights[chosen]
+        if weights is not None and not np.any(weights > 0.0):
+            weights = np.ones_like(weights)  # only padding was taken: nothing to tell its members apart
+        points = None if self.points is None else self.points[..., chosen]
+        return SampleSet(points, weights, self.ids[chosen], self.method, self.seed)
+
+
+def common_set(a: SampleSet | None, b: SampleSet | None) -> SampleSet | None:
+    """The one sample set of two operands; ensembles without a set mix freely."""
+    if a is b or b is None:
+        return a
+    if a is None or a == b:
+        return b
+    raise ValueError(
+        message(
+            "Ensemble",
+            "operands",
+            "share one sample set",
+            f"{a!r} and {b!r}",
+            "Evaluate both on one SampleSet, or drop a set with Ensemble(x.samples).",
+        )
+    )
