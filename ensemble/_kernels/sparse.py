@@ -36,12 +36,16 @@ def row_sum(indptr, indices, values, x):
 def block_sums(terms):
     """The sum over rows in blocks of `ROW_BLOCK`, the blocks added in order: one value a sample."""
     xp = array_namespace(terms)
-    total = xp.zeros((terms.shape[1],), dtype=terms.dtype)
-    for start in range(0, terms.shape[0], ROW_BLOCK):
-        partial = xp.zeros_like(total)
-        for i in range(start, min(start + ROW_BLOCK, terms.shape[0])):
-            partial = partial + terms[i, :]
-        total = total + partial
+    n_rows, n_samples = terms.shape
+    n_blocks = -(-n_rows // ROW_BLOCK)
+    padding = xp.zeros((n_blocks * ROW_BLOCK - n_rows, n_samples), dtype=terms.dtype)
+    blocks = xp.reshape(xp.concat([terms, padding]), (n_blocks, ROW_BLOCK, n_samples))
+    partials = xp.zeros((n_blocks, n_samples), dtype=terms.dtype)
+    for i in range(min(n_rows, ROW_BLOCK)):
+        partials = partials + blocks[:, i, :]
+    total = xp.zeros((n_samples,), dtype=terms.dtype)
+    for block in range(n_blocks):
+        total = total + partials[block, :]
     return total
 
 

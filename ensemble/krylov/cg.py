@@ -51,7 +51,7 @@ def cg(
     coupling : {"independent", "ensemble"}
         "independent": each sample has step lengths of its own and the bits of its own scalar run; finished samples are
         frozen. "ensemble": all samples share one inner product, their sum (eq. 4 of [2]_), hence one iteration count;
-        the iteration goes on until every sample meets its own target.
+        the iteration goes on until every sample meets its own target, so a singular sample holds up all of them.
     compact : bool
         Take finished samples out of vectors and matrices when at least half are done and more than a few iterations
         lie ahead. Changes no result.

@@ -138,7 +138,7 @@ class CrsMatrix:
         """The matrix of the samples named, in that order; a shared matrix is its own answer."""
         if self.n_samples == 1:
             return self
-        return CrsMatrix(self.graph, krylov.take_samples(self.values, samples, None))
+        return CrsMatrix(self.graph, krylov.take_samples(self.values, np.asarray(samples), None))
 
     def diagonal(self) -> Ensemble:
         """The main diagonal, an Ensemble of shape (n_rows,); zero where no entry is stored."""

@@ -21,11 +21,15 @@ class CoarseSolver:
     def __init__(self, A: CrsMatrix) -> None:
         n = A.shape[0]
         rows, columns = A.graph.row_of_entry, A.graph.indices
-        self.inverse = np.empty((n, n, A.n_samples), A.dtype)
+        inverses = np.empty((A.n_samples, n * n))
         for s in range(A.n_samples):
             dense = np.zeros((n, n))
             dense[rows, columns] = A.values[:, s]
-            self.inverse[:, :, s] = inverse_of(dense)
+            inverses[s] = inverse_of(dense).reshape(-1)
+        self.inverse = np.empty((n * n, A.n_samples), A.dtype)
+        for start in range(0, n * n, 1024):  # a transpose by blocks that fit the cache
+            self.inverse[start : start + 1024] = inverses[:, start : start + 1024].T
+        self.inverse = self.inverse.reshape(n, n, A.n_samples)
 
     def apply(self, b: Any, out: Any) -> Any:
         """The coarse solution for a right-hand side of shape (n, n_samples)."""

@@ -247,10 +247,10 @@ def smoothed_aggregation(
     --------
     >>> from ensemble.gallery import poisson
     >>> smoothed_aggregation(poisson((40, 40)))
-    Hierarchy: 2 levels, 1 samples, float64, operator complexity 1.188, grid complexity 1.123
+    Hierarchy: 2 levels, 1 samples, float64, operator complexity 1.302, grid complexity 1.175
     level       rows        nnz  nnz/row  lambda_max
-        0       1600       7840      4.9  1.912 .. 1.912
-        1        196       1472      7.5  direct
+        0       1600       7840      4.9  1.888 .. 1.888
+        1        280       2368      8.5  direct
     """
     A = as_operator(A, "smoothed_aggregation", "A")
     if not isinstance(A, CrsMatrix):

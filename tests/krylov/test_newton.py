@@ -1,0 +1,85 @@
+"""Newton's method: per sample, with finished and failing samples left alone."""
+
+import numpy as np
+import pytest
+
+from ensemble import gallery
+from ensemble.krylov import Status, cg, newton
+from ensemble.linalg import CrsMatrix
+from ensemble.scalar import Ensemble
+
+
+def semilinear(n_samples, strength):
+    """A u + strength u^3 = 1 on a chain, and its Jacobian."""
+    A = gallery.poisson((12,), n_samples)
+    on_diagonal = A.graph.diagonal_entries
+
+    def residual(u):
+        return A @ u + strength * u**3 - 1.0
+
+    def jacobian(u):
+        values = np.repeat(A.values, u.n_samples // A.n_samples, axis=1)
+        values[on_diagonal] += (3.0 * strength * u**2).samples
+        return CrsMatrix(A.graph, values)
+
+    return residual, jacobian
+
+
+def tight(J, r):
+    return cg(J, r, rtol=1e-13)
+
+
+def test_every_sample_converges_quadratically():
+    strength = Ensemble(np.array([0.0, 1.0, 10.0, 100.0]))
+    residual, jacobian = semilinear(4, strength)
+    result = newton(residual, jacobian, Ensemble(np.zeros((12, 4))), solver=tight, rtol=1e-10, max_iterations=20)
+    assert result.converged.all()
+    assert result.iterations[0] == 1 and np.all(np.diff(result.iterations) >= 0)
+    assert np.abs(residual(result.u).samples).max() < 1e-9
+    assert np.all(result.linear_iterations >= result.iterations)
+
+
+@pytest.mark.parametrize("n_samples", [1, 5])
+def test_a_sample_is_its_scalar_run(n_samples):
+    factors = np.linspace(1.0, 60.0, n_samples)
+    A = gallery.poisson((12,))
+    on_diagonal = A.graph.diagonal_entries
+
+    def solve(c):
+        strength = Ensemble(np.atleast_1d(c))
+
+        def jacobian(u):
+            values = np.repeat(A.values, u.n_samples, axis=1)
+            values[on_diagonal] += (3.0 * strength * u**2).samples
+            return CrsMatrix(A.graph, values)
+
+        start = Ensemble(np.zeros((12, strength.n_samples)))
+        return newton(lambda u: A @ u + strength * u**3 - 1.0, jacobian, start, solver=tight, rtol=1e-9, max_iterations=30)
+
+    together = solve(factors)
+    for i, c in enumerate(factors):
+        alone = solve(c)
+        assert np.array_equal(together.u.sample(i), alone.u.sample(0))
+        assert together.iterations[i] == alone.iterations[0]
+        assert together.linear_iterations[i] == alone.linear_iterations[0]
+
+
+def test_a_sample_that_is_not_finite_is_flagged_and_the_others_finish():
+    strength = Ensemble(np.array([1.0, np.nan, 2.0]))
+    residual, jacobian = semilinear(3, strength)
+    start = np.zeros((12, 3))
+    result = newton(residual, jacobian, Ensemble(start), solver=tight, rtol=1e-10, max_iterations=30)
+    assert result.status.tolist() == [Status.converged, Status.breakdown, Status.converged]
+    assert np.array_equal(result.u.samples[:, 1], start[:, 1])
+
+
+def test_a_start_at_the_solution_takes_no_step():
+    residual, jacobian = semilinear(2, Ensemble(np.zeros(2)))
+    exact = newton(residual, jacobian, Ensemble(np.zeros((12, 2))), solver=tight, rtol=1e-12).u
+    again = newton(residual, jacobian, exact, atol=1e-6)
+    assert np.all(again.iterations == 0) and again.u.samples is not exact.samples
+
+
+def test_bad_input_is_refused():
+    with pytest.raises(ValueError, match="newton: max_iterations must be an integer of at least 0; got -1"):
+        newton(lambda u: u, lambda u: u, np.zeros(2), max_iterations=-1)
