@@ -26,7 +26,7 @@ bench:  ## every benchmark table, peers in the same run
 	$(PYTHON) -m benchmarks all
 
 asv-check:  ## the asv suite imports and its parameters are sound
-	$(PYTHON) -m asv check -E existing --config benchmarks/asv.conf.json
+	$(PYTHON) -m asv check -E existing
 
 clean-cache:  ## forget compiled kernels (after an edit of _kernels/_lanes.py)
 	find ensemble -name '*.nb[ic]' -delete

@@ -24,7 +24,10 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, models, overload, register_model
 
-__all__ = ["Lanes", "load", "select", "splat", "sqrt", "store", "zeros"]
+__all__ = ["PREFETCH_BYTES", "Lanes", "load", "prefetch", "select", "splat", "sqrt", "store", "zeros"]
+
+PREFETCH_BYTES = 8192
+"""How far ahead of its use a stream of matrix values is asked for: the hardware's own prefetch stops at page ends."""
 
 
 class Lanes(types.Type):
@@ -86,6 +89,28 @@ def store(typingctx, array, offset, lanes):
         return context.get_dummy_value()
 
     return types.void(array, types.int64, lanes), codegen
+
+
+@intrinsic(prefer_literal=True)
+def prefetch(typingctx, array, offset, width):
+    """Ask for ``array[offset : offset + width]`` ahead of time, wherever that is; narrower than half a line: nothing."""
+    n = _width_of(width)
+    if n is None:
+        return None
+    n_bytes = n * array.dtype.bitwidth // 8
+
+    def codegen(context, builder, signature, arguments):
+        byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
+        struct = cgutils.create_struct_proxy(signature.args[0])(context, builder, value=arguments[0])
+        start = builder.bitcast(builder.gep(struct.data, [arguments[1]]), byte)
+        function = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(ir.VoidType(), [byte, word, word, word]), "llvm.prefetch.p0i8"
+        )
+        for line in range(0, n_bytes if n_bytes >= 32 else 0, 64):
+            builder.call(function, [builder.gep(start, [ir.IntType(64)(line)]), word(0), word(0), word(1)])
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, width), codegen
 
 
 @intrinsic(prefer_literal=True)

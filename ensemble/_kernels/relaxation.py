@@ -10,7 +10,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace
 from ensemble._kernels._compile import ROW_BLOCK, compiled, output, per_width, prange, tiles
-from ensemble._kernels._lanes import load, splat, store, zeros
+from ensemble._kernels._lanes import PREFETCH_BYTES, load, prefetch, splat, store, zeros
 from ensemble._kernels._registry import into, kernel
 from ensemble._kernels.sparse import block_sums, ordered_sum, partial_sums, row_sum
 
@@ -67,6 +67,7 @@ def chebyshev_step(indptr, indices, values, dinv, b, x, a, c, w, out):
 def _chebyshev_step(width, shared, opening):
     @compiled
     def loop(indptr, indices, values, dinv, b, x, a, c, w, out, n_samples, first):
+        ahead = PREFETCH_BYTES // (n_samples * values.itemsize)
         for i in prange(indptr.size - 1):
             total = zeros(values, width)
             for k in range(indptr[i], indptr[i + 1]):
@@ -74,6 +75,7 @@ def _chebyshev_step(width, shared, opening):
                     entry = splat(values[k], values, width)
                 else:
                     entry = load(values, np.int64(k) * n_samples + first, width)
+                    prefetch(values, (np.int64(k) + ahead) * n_samples + first, width)
                 total = total + entry * load(x, np.int64(indices[k]) * n_samples + first, width)
             here = np.int64(i) * n_samples + first
             inverse = splat(dinv[i], dinv, width) if shared else load(dinv, here, width)
@@ -121,6 +123,7 @@ def power_step(indptr, indices, values, dinv, q, scale, out):
 def _power_step(width, shared):
     @compiled
     def loop(indptr, indices, values, dinv, q, scale, z, quotients, squares, n_samples, first):
+        ahead = PREFETCH_BYTES // (n_samples * values.itemsize)
         n_rows = indptr.size - 1
         for block in prange(quotients.shape[0]):
             quotient, square = zeros(values, width), zeros(values, width)
@@ -132,6 +135,7 @@ def _power_step(width, shared):
                         entry = splat(values[k], values, width)
                     else:
                         entry = load(values, np.int64(k) * n_samples + first, width)
+                        prefetch(values, (np.int64(k) + ahead) * n_samples + first, width)
                     total = total + entry * load(q, np.int64(indices[k]) * n_samples + first, width)
                 here = np.int64(i) * n_samples + first
                 inverse = splat(dinv[i], dinv, width) if shared else load(dinv, here, width)

@@ -13,7 +13,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace
 from ensemble._kernels._compile import ROW_BLOCK, compiled, compiled_serial, output, per_width, prange, tiles
-from ensemble._kernels._lanes import load, splat, store, zeros
+from ensemble._kernels._lanes import PREFETCH_BYTES, load, prefetch, splat, store, zeros
 from ensemble._kernels._registry import into, kernel
 
 __all__ = ["diagonal", "residual", "spmv", "spmv_add", "spmv_dot", "spmv_transpose"]
@@ -90,6 +90,7 @@ SET, ADD, RESIDUAL = 0, 1, 2
 def _product(width, shared, ending):
     @compiled
     def loop(indptr, indices, values, x, b, y, n_samples, first):
+        ahead = PREFETCH_BYTES // (n_samples * values.itemsize)
         for i in prange(indptr.size - 1):
             total = zeros(values, width)
             for k in range(indptr[i], indptr[i + 1]):
@@ -97,6 +98,7 @@ def _product(width, shared, ending):
                     a = splat(values[k], values, width)
                 else:
                     a = load(values, np.int64(k) * n_samples + first, width)
+                    prefetch(values, (np.int64(k) + ahead) * n_samples + first, width)
                 total = total + a * load(x, np.int64(indices[k]) * n_samples + first, width)
             here = np.int64(i) * n_samples + first
             if ending == ADD:
@@ -145,6 +147,7 @@ def spmv_dot(indptr, indices, values, x, out):
 def _spmv_dot(width, shared):
     @compiled
     def loop(indptr, indices, values, x, y, partials, n_samples, first):
+        ahead = PREFETCH_BYTES // (n_samples * values.itemsize)
         n_rows = indptr.size - 1
         for block in prange(partials.shape[0]):
             inner = zeros(values, width)
@@ -155,6 +158,7 @@ def _spmv_dot(width, shared):
                         a = splat(values[k], values, width)
                     else:
                         a = load(values, np.int64(k) * n_samples + first, width)
+                        prefetch(values, (np.int64(k) + ahead) * n_samples + first, width)
                     total = total + a * load(x, np.int64(indices[k]) * n_samples + first, width)
                 here = np.int64(i) * n_samples + first
                 store(y, here, total)

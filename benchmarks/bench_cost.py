@@ -1,0 +1,124 @@
+"""Cost a sample against the size of the ensemble: the figures 8, 9 and 12 of Phipps et al. (2017), on this machine."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.bench_fem import parameters
+from benchmarks.bench_multigrid import ours
+from benchmarks.common import interleaved, median, save, show
+from ensemble._kernels._compile import empty
+from ensemble.apps.fem import RandomDiffusion
+from ensemble.krylov import cg
+from ensemble.multigrid import smoothed_aggregation
+
+SIZES = (1, 4, 8, 16, 32, 64)
+
+
+def table(cells: int = 64, sizes: tuple[int, ...] = SIZES, rounds: int = 3) -> list[dict[str, Any]]:
+    """Milliseconds a sample of each phase, and what an ensemble gains over one sample."""
+    problem = RandomDiffusion(cells)
+    rows: list[dict[str, Any]] = []
+    for s in sizes:
+        y = parameters(s)
+        assembly = median(interleaved({"assembly": lambda y=y: problem.assemble(y)}, rounds)["assembly"])
+        A, b = problem.assemble(y)
+        out = empty(b.samples.shape, np.float64)
+        product = median(interleaved({"product": lambda A=A, b=b, out=out: A.apply(b.samples, out)}, 3 * rounds)["product"])
+        ours(A, b)
+        timed = [ours(A, b) for _ in range(rounds)]
+        setup, solve = (median([t[k] for t in timed]) for k in (0, 1))
+        phases = {"product": product, "assembly": assembly, "setup": setup, "solve": solve}
+        rows.append({"n_samples": s, **{f"{name} ms": 1e3 * t / s for name, t in phases.items()}})
+        del A, b, out
+    for row in rows:
+        for name in ("product", "assembly", "setup", "solve"):
+            row[f"x {name}"] = rows[0][f"{name} ms"] / row[f"{name} ms"]
+    show(f"Cost a sample against ensemble size, {cells}^3 cells, float64", rows)
+    return rows
+
+
+def plot(rows: list[dict[str, Any]], path: Path, title: str) -> None:
+    """Speed-up over one sample, and milliseconds a sample of each phase."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    sizes = [row["n_samples"] for row in rows]
+    colours = {"product": "#1b6ca8", "assembly": "#d1603d", "setup": "#6a994e", "solve": "#5e548e"}
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+    for name, colour in colours.items():
+        left.plot(sizes, [row[f"x {name}"] for row in rows], "o-", color=colour, label=name)
+    left.set(xscale="log", xlabel="samples in the ensemble", ylabel="speed per sample, over one at a time")
+    left.axhline(1.0, color="0.7", lw=0.8)
+    bottom = np.zeros(len(rows))
+    for name in ("assembly", "setup", "solve"):
+        heights = np.array([row[f"{name} ms"] for row in rows])
+        right.bar(range(len(rows)), heights, bottom=bottom, color=colours[name], label=name, width=0.7)
+        bottom += heights
+    right.set(xlabel="samples in the ensemble", ylabel="milliseconds a sample")
+    right.set_xticks(range(len(rows)), [str(s) for s in sizes])
+    left.set_xticks(sizes, [str(s) for s in sizes])
+    left.minorticks_off()
+    for axes in (left, right):
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(frameon=False)
+    figure.suptitle(title)
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
+
+
+def main(cells: int, threads: int) -> None:
+    """Print and keep the table, and draw it."""
+    rows = table(cells)
+    save(f"cost-{cells}-{threads}threads", rows, cells=cells)
+    images = Path(__file__).parents[1] / "docs" / "images"
+    images.mkdir(parents=True, exist_ok=True)
+    plot(rows, images / "cost-against-size.png", f"Random diffusion, {cells}³ cells, {threads} threads")
+
+
+# --- memory
+def held_bytes(A: Any, b: Any, hierarchy: Any) -> dict[str, float]:
+    """Bytes that setup and solve cannot do without: values, hierarchy, vectors."""
+    vectors = 7 * b.samples.nbytes  # b, x, r, p, z or q, and two of the V-cycle
+    levels = sum(level.A.values.nbytes for level in hierarchy.levels[1:])
+    levels += sum(level.P.values.nbytes + level.smoother.dinv.nbytes for level in hierarchy.levels[:-1])
+    levels += hierarchy.coarse.inverse.nbytes
+    graphs = sum(g.indices.nbytes + g.indptr.nbytes for g in (level.A.graph for level in hierarchy.levels))
+    return {"values": A.values.nbytes, "hierarchy": levels, "vectors": vectors, "graphs": graphs}
+
+
+def measure_memory(cells: int, n_samples: int) -> None:
+    """In a process of its own: solve once, print the bytes held and the peak."""
+    base = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    problem, y = RandomDiffusion(cells), parameters(n_samples)
+    problem.solve(y).raise_if_failed()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    A, b = problem.assemble(y)
+    hierarchy = smoothed_aggregation(A)
+    cg(A, b, M=hierarchy, rtol=1e-7)
+    held = held_bytes(A, b, hierarchy)
+    print(base, peak, *held.values())
+
+
+def memory(cells: int, n_samples: int = 32) -> list[dict[str, Any]]:
+    """Peak memory of `RandomDiffusion.solve` against the bytes that must be held."""
+    code = f"from benchmarks.bench_cost import measure_memory; measure_memory({cells}, {n_samples})"
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    base, peak, values, hierarchy, vectors, graphs = (float(t) for t in output.split())
+    held = values + hierarchy + vectors + graphs
+    row = {
+        "n_samples": n_samples, "values GB": values / 1e9, "hierarchy GB": hierarchy / 1e9, "vectors GB": vectors / 1e9,
+        "graphs GB": graphs / 1e9, "must be held GB": held / 1e9, "peak GB": peak / 1e9,
+        "libraries GB": base / 1e9, "peak / held": (peak - base) / held,
+    }  # fmt: skip
+    show(f"Peak memory of setup and solve, {cells}^3 cells, float64", [row])
+    save(f"memory-{cells}", [row], cells=cells)
+    return [row]

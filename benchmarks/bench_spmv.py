@@ -1,0 +1,105 @@
+"""The sparse product on the 27-point matrix of a block of hexahedra, against SciPy and the read bandwidth.
+
+Bytes it must move (float64, int32): nnz * (8 S + 4) + rows * (16 S + 4).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from benchmarks.common import SEED, EnsembleBenchmark, interleaved, median, ratio, reader, save, show
+from ensemble._kernels._compile import empty
+from ensemble.linalg import CrsGraph, CrsMatrix
+
+
+def brick_graph(cells: int) -> CrsGraph:
+    """The graph of trilinear elements on cells^3 hexahedra: (3 (cells + 1) - 2)^3 entries."""
+    n = cells + 1
+    line = sp.diags_array([np.ones(n - 1), np.ones(n), np.ones(n - 1)], offsets=[-1, 0, 1])
+    pattern = sp.csr_array(sp.kron(line, sp.kron(line, line)))
+    pattern.sort_indices()
+    return CrsGraph(pattern.indptr, pattern.indices, (n**3, n**3))
+
+
+def random_values(shape: tuple[int, ...], seed: int = SEED) -> Any:
+    values = empty(shape, np.float64)
+    np.random.default_rng(seed).random(out=values)
+    return values
+
+
+def compulsory_bytes(graph: CrsGraph, n_samples: int) -> float:
+    """Values and columns once, x once, y once, row pointers."""
+    return graph.nnz * (8.0 * n_samples + 4.0) + graph.shape[0] * (16.0 * n_samples + 4.0)
+
+
+class SparseProduct(EnsembleBenchmark):
+    """y = A x on 24^3 hexahedra."""
+
+    def setup(self, backend: str, n_samples: int) -> None:
+        super().setup(backend, n_samples)
+        graph = brick_graph(24)
+        self.A = CrsMatrix(graph, random_values((graph.nnz, n_samples)))
+        self.x = random_values((graph.shape[1], n_samples))
+        self.y = self.A.apply(self.x)
+        self.scipy = self.A.to_scipy(0)
+        self.scipy_x = self.x[:, 0].copy()
+
+    def time_spmv(self, backend: str, n_samples: int) -> None:
+        self.A.apply(self.x, self.y)
+
+    def time_scipy_one_by_one(self, backend: str, n_samples: int) -> None:
+        for _ in range(n_samples):
+            self.scipy @ self.scipy_x
+
+    def track_bandwidth(self, backend: str, n_samples: int) -> float:
+        """GB/s of compulsory bytes."""
+        seconds = interleaved({"spmv": lambda: self.A.apply(self.x, self.y)})["spmv"]
+        return compulsory_bytes(self.A.graph, n_samples) / median(seconds) / 1e9
+
+    track_bandwidth.unit = "GB/s"
+
+
+def table(cells: int = 64, sizes: tuple[int, ...] = (8, 16, 32), rounds: int = 11) -> list[dict[str, Any]]:
+    """Per ensemble size: time per sample, fraction of the bound, speed against SciPy and our own scalar kernel."""
+    graph = brick_graph(cells)
+    one = CrsMatrix(graph, random_values((graph.nnz, 1)))
+    scipy_matrix = one.to_scipy(0)
+    x = random_values((graph.shape[1],))
+    x1, y1 = x[:, None], empty((graph.shape[0], 1), np.float64)
+    read, n_read = reader()
+    rows = []
+    for s in sizes:
+        A = CrsMatrix(graph, random_values((graph.nnz, s)))
+        xs, ys = random_values((graph.shape[1], s)), empty((graph.shape[0], s), np.float64)
+        ys[...] = 0.0
+        seconds = interleaved(
+            {
+                "read": read,
+                "ours": lambda A=A, xs=xs, ys=ys: A.apply(xs, ys),
+                "scalar": lambda: one.apply(x1, y1),
+                "scipy": lambda: scipy_matrix @ x,
+            },
+            rounds,
+        )
+        bound = [compulsory_bytes(graph, s) * t / n_read for t in seconds["read"]]
+        rows.append(
+            {
+                "n_samples": s,
+                "ms": 1e3 * median(seconds["ours"]),
+                "GFLOP/s": 2e-9 * graph.nnz * s / median(seconds["ours"]),
+                "read GB/s": n_read / median(seconds["read"]) / 1e9,
+                "fraction of bound": median([b / t for b, t in zip(bound, seconds["ours"], strict=True)]),
+                "x scalar kernel": ratio(seconds["scalar"], seconds["ours"], s),
+                "x SciPy": ratio(seconds["scipy"], seconds["ours"], s),
+            }
+        )
+    show(f"Sparse product, {cells}^3 hexahedra, {graph.nnz} entries, float64: speed-ups are per sample", rows)
+    return rows
+
+
+def main(cells: int, threads: int) -> None:
+    """Print and keep the table."""
+    save(f"spmv-{cells}-{threads}threads", table(cells), cells=cells)

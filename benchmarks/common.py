@@ -1,0 +1,138 @@
+"""What every benchmark shares: fair timing, the measured bandwidth, tables, and results with their machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+
+from ensemble._kernels._compile import compiled, empty, prange
+from ensemble._kernels._lanes import load, store, zeros
+
+RESULTS = Path(__file__).parent / "results"
+SEED = 20731
+
+
+class EnsembleBenchmark:
+    """Base of the asv classes: backend and number of samples are its parameters, absent backends are skipped."""
+
+    params = (["numba", "cuda"], [1, 8, 32])
+    param_names = ("backend", "n_samples")
+    timeout = 300
+
+    def setup(self, backend: str, n_samples: int) -> None:
+        if backend == "cuda":
+            try:
+                import cupy
+
+                cupy.cuda.runtime.getDeviceCount()
+            except Exception as absent:
+                raise NotImplementedError("no CUDA device") from absent
+            raise NotImplementedError("no CUDA kernels yet")
+
+
+# --- timing
+def interleaved(functions: dict[str, Callable[[], Any]], rounds: int = 7) -> dict[str, list[float]]:
+    """Seconds of each function over `rounds` rounds in which each runs once, after one warm-up round.
+
+    On a shared machine, speed drifts from second to second: what is compared is timed in turn.
+    """
+    seconds: dict[str, list[float]] = {name: [] for name in functions}
+    for name, function in functions.items():
+        function()
+    for _ in range(rounds):
+        for name, function in functions.items():
+            start = time.perf_counter()
+            function()
+            seconds[name].append(time.perf_counter() - start)
+    return seconds
+
+
+def median(values: list[float]) -> float:
+    """The middle value."""
+    return statistics.median(values)
+
+
+def ratio(slow: list[float], fast: list[float], factor: float = 1.0) -> float:
+    """Median over rounds of ``factor * slow / fast``, pair by pair."""
+    return median([factor * a / b for a, b in zip(slow, fast, strict=True)])
+
+
+@compiled
+def _read(values, sums):
+    block = 1 << 15
+    for b in prange(sums.size // 8):
+        t0, t1, t2, t3 = zeros(values, 8), zeros(values, 8), zeros(values, 8), zeros(values, 8)
+        for i in range(b * block, (b + 1) * block, 32):
+            t0 = t0 + load(values, i, 8)
+            t1 = t1 + load(values, i + 8, 8)
+            t2 = t2 + load(values, i + 16, 8)
+            t3 = t3 + load(values, i + 24, 8)
+        store(sums, b * 8, t0 + t1 + t2 + t3)
+
+
+def reader(gigabytes: float = 1.0) -> tuple[Callable[[], Any], float]:
+    """A function that reads an array once with SIMD loads on all threads, and the bytes it reads."""
+    n_blocks = int(gigabytes * 1e9 / 8) >> 15
+    values = empty((n_blocks << 15,), np.float64)
+    values[:] = 1.0
+    sums = np.zeros(n_blocks * 8)
+    return lambda: _read(values, sums), float(values.nbytes)
+
+
+# --- output
+def machine() -> dict[str, Any]:
+    """Processor, threads and versions, for the head of a result."""
+    model = platform.processor()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        names = [line.split(":", 1)[1].strip() for line in cpuinfo.read_text().splitlines() if "model name" in line]
+        flags = cpuinfo.read_text()
+        model = f"{names[0]}{', AVX-512' if 'avx512f' in flags else ', AVX2' if 'avx2' in flags else ''}"
+    packages = ("numpy", "numba", "scipy", "pyamg", "scikit-fem")
+    return {
+        "processor": model,
+        "cores": os.cpu_count(),
+        "threads": numba.get_num_threads(),
+        "python": platform.python_version(),
+        **{name: metadata.version(name) for name in packages if _installed(name)},
+    }
+
+
+def _installed(name: str) -> bool:
+    try:
+        metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def show(title: str, rows: list[dict[str, Any]]) -> None:
+    """Print rows as one aligned table under its title and machine."""
+    texts = [{key: _text(value) for key, value in row.items()} for row in rows]
+    width = {key: max(len(key), *(len(t[key]) for t in texts)) for key in texts[0]}
+    about = machine()
+    print(f"\n{title}\n{about['processor']}, {about['cores']} cores, {about['threads']} threads")
+    print("  ".join(key.rjust(w) for key, w in width.items()))
+    for text in texts:
+        print("  ".join(text[key].rjust(w) for key, w in width.items()))
+
+
+def _text(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def save(name: str, rows: list[dict[str, Any]], **about: Any) -> None:
+    """Keep rows with machine and versions as ``benchmarks/results/NAME.json``."""
+    RESULTS.mkdir(exist_ok=True)
+    content = {"benchmark": name, "machine": machine(), **about, "rows": rows}
+    (RESULTS / f"{name}.json").write_text(json.dumps(content, indent=1) + "\n")
