@@ -7,8 +7,6 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
-
 from ensemble._backend import is_array
 from ensemble._check import message
 from ensemble.scalar._lift_shapes import as_shape
@@ -192,7 +190,7 @@ def isdtype(ns: EnsembleNamespace, dtype: Any, kind: Any) -> bool:
 
 def finfo(ns: EnsembleNamespace, type: Any, /) -> SimpleNamespace:
     """The limits of a floating-point dtype, as Python floats."""
-    dtype = type.dtype if isinstance(type, Ensemble) or is_array(type) else type
+    dtype = _dtype_of(type)
     limits = ns.base.finfo(dtype)
     names = ("eps", "max", "min", "smallest_normal")
     values = {name: float(getattr(limits, name)) for name in names}
@@ -201,14 +199,14 @@ def finfo(ns: EnsembleNamespace, type: Any, /) -> SimpleNamespace:
 
 def iinfo(ns: EnsembleNamespace, type: Any, /) -> SimpleNamespace:
     """The limits of an integer dtype, as Python ints."""
-    dtype = type.dtype if isinstance(type, Ensemble) or is_array(type) else type
-    limits = ns.base.iinfo(dtype)
-    return SimpleNamespace(
-        bits=int(limits.bits),
-        max=int(limits.max),
-        min=int(limits.min),
-        dtype=np.dtype(dtype) if isinstance(dtype, builtins.type) else dtype,
-    )
+    limits = ns.base.iinfo(_dtype_of(type))
+    return SimpleNamespace(bits=int(limits.bits), max=int(limits.max), min=int(limits.min), dtype=limits.dtype)
+
+
+def _dtype_of(value: Any) -> Any:
+    """The dtype of an array or ensemble, or the dtype that `value` is; NumPy's scalar types look like arrays."""
+    lifted = not isinstance(value, type) and (isinstance(value, Ensemble) or is_array(value))
+    return value.dtype if lifted else value
 
 
 class _Info:
