@@ -210,7 +210,7 @@ def _dtype_of(value: Any) -> Any:
 
 
 class _Info:
-    """The base library's inspection, with the devices as a list."""
+    """The base library's inspection, with the devices as a tuple (2025.12)."""
 
     def __init__(self, base: Any) -> None:
         self._info = base.__array_namespace_info__()
@@ -218,8 +218,8 @@ class _Info:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._info, name)
 
-    def devices(self) -> list[Any]:
-        return list(self._info.devices())
+    def devices(self) -> tuple[Any, ...]:
+        return tuple(self._info.devices())
 
 
 def namespace_info(ns: EnsembleNamespace) -> _Info:

@@ -30,7 +30,9 @@ def test_numpy_samples_become_contiguous():
     assert Ensemble(ready).samples is ready
 
 
-@pytest.mark.parametrize("call", [lambda x: x.T, lambda x: x.T.T, lambda x: x[::2], lambda x: x[:, [2, 0]], lambda x: x @ x.T])
+@pytest.mark.parametrize(
+    "call", [lambda x: x.T, lambda x: x.T.T, lambda x: x[::2], lambda x: x[:, [2, 0]], lambda x: x @ x.T]
+)
 def test_results_are_contiguous(call):
     x = Ensemble(np.random.default_rng(55117).normal(size=(3, 4, 5)))
     assert call(x).samples.strides[-1] == 8

@@ -7,8 +7,26 @@ from hypothesis import strategies as st
 
 from ensemble.scalar import DivergenceError, Ensemble, from_samples, namespace
 
-BASIC = [0, -1, slice(1, None), slice(None, None, -1), Ellipsis, None, (1, 2), (..., 0), (slice(None), 1), (None, ..., None), (2, ...), ()]
-ARRAYS = [np.array([2, 0, 0]), np.array([True, False, True]), (np.array([0, 2]), np.array([1, 3])), (slice(None), np.array([[1], [2]]))]
+BASIC = [
+    0,
+    -1,
+    slice(1, None),
+    slice(None, None, -1),
+    Ellipsis,
+    None,
+    (1, 2),
+    (..., 0),
+    (slice(None), 1),
+    (None, ..., None),
+    (2, ...),
+    (),
+]
+ARRAYS = [
+    np.array([2, 0, 0]),
+    np.array([True, False, True]),
+    (np.array([0, 2]), np.array([1, 3])),
+    (slice(None), np.array([[1], [2]])),
+]
 
 
 @pytest.mark.parametrize("key", BASIC, ids=str)
@@ -34,7 +52,9 @@ def test_array_indices_of_a_strict_library(matrix, base):
     assert not np.any(np.asarray(matrix.samples)[np.asarray(mask)])
 
 
-@pytest.mark.parametrize("key", [(0, 0, 0), (slice(None),) * 3, (0, 0, Ellipsis, 0), np.ones((3, 4, 5), dtype=bool)], ids=str)
+@pytest.mark.parametrize(
+    "key", [(0, 0, 0), (slice(None),) * 3, (0, 0, Ellipsis, 0), np.ones((3, 4, 5), dtype=bool)], ids=str
+)
 def test_an_index_never_reaches_the_samples(matrix, key):
     with pytest.raises(IndexError, match="an index must have at most 2 entries for shape .*; got 3. The sample axis"):
         matrix[key]
@@ -98,7 +118,9 @@ def test_boolean_assignment_of_one_value_a_sample():
     np.testing.assert_array_equal(y.samples, np.where(values[:, :1] > 0, -1.0, values))
 
 
-@pytest.mark.parametrize("value", [2.5, np.arange(4.0), Ensemble(np.arange(5.0)), Ensemble(np.arange(20.0).reshape(4, 5))])
+@pytest.mark.parametrize(
+    "value", [2.5, np.arange(4.0), Ensemble(np.arange(5.0)), Ensemble(np.arange(20.0).reshape(4, 5))]
+)
 @pytest.mark.parametrize("key", [0, (slice(None), slice(None)), Ellipsis, np.array([0, 2])], ids=str)
 def test_assignment_acts_on_every_sample(key, value):
     x = Ensemble(np.random.default_rng(72253).normal(size=(3, 4, 5)))
