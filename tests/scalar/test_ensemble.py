@@ -282,7 +282,7 @@ def test_two_sample_sets_do_not_mix():
     a, b = (Ensemble(np.ones((2, 3)), SampleSet(n_samples=3, seed=seed)) for seed in (1, 2))
     xp = a.__array_namespace__()
     for call in (lambda: a + b, lambda: xp.add(a, b), lambda: xp.concat([a, b]), lambda: xp.where(a > 0, a, b)):
-        with pytest.raises(ValueError, match="operands must share one sample set; got .*seed=1.*seed=2"):
+        with pytest.raises(ValueError, match=r"operands must share one sample set; got .*seed=1.*seed=2"):
             call()
 
 

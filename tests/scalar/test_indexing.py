@@ -56,7 +56,7 @@ def test_array_indices_of_a_strict_library(matrix, base):
     "key", [(0, 0, 0), (slice(None),) * 3, (0, 0, Ellipsis, 0), np.ones((3, 4, 5), dtype=bool)], ids=str
 )
 def test_an_index_never_reaches_the_samples(matrix, key):
-    with pytest.raises(IndexError, match="an index must have at most 2 entries for shape .*; got 3. The sample axis"):
+    with pytest.raises(IndexError, match=r"an index must have at most 2 entries for shape .*; got 3. The sample axis"):
         matrix[key]
 
 
@@ -81,7 +81,6 @@ def test_slices_are_views():
 @given(seed=st.integers(0, 2**32 - 1), n_samples=st.sampled_from([1, 2, 4]), rank=st.sampled_from([0, 1, 2]))
 def test_an_index_may_differ_from_sample_to_sample(seed, n_samples, rank):
     rng = np.random.default_rng(seed)
-    x = Ensemble(rng.normal(size=(5, 3, 4)[3 - rank - 1 :] if rank else (5, n_samples)))
     x = Ensemble(rng.normal(size=(5, *(3,) * rank, n_samples)))
     index = Ensemble(rng.integers(-5, 5, size=(*(2,) * rank, n_samples)))
     got = x[index]
@@ -97,7 +96,7 @@ def test_shared_data_is_indexed_by_each_sample():
 def test_boolean_index_must_select_equally_many():
     x = Ensemble(np.array([[1.0, -1.0], [2.0, 2.0], [-3.0, 3.0]]))
     np.testing.assert_array_equal(x[x > 0].samples, [[1.0, 2.0], [2.0, 3.0]])
-    with pytest.raises(DivergenceError, match="must select equally many entries in every sample; got .*1, 2"):
+    with pytest.raises(DivergenceError, match=r"must select equally many entries in every sample; got .*1, 2"):
         x[x > 1.5]
 
 

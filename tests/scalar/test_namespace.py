@@ -132,7 +132,7 @@ def test_a_shared_matrix_is_not_copied_for_its_product(monkeypatch):
     x = Ensemble(np.ones((6, 50)))
     seen = []
     base = namespace(np).base
-    monkeypatch.setattr(base, "matmul", lambda l, r: seen.append((l.shape, r.shape)) or np.matmul(l, r))
+    monkeypatch.setattr(base, "matmul", lambda p, q: seen.append((p.shape, q.shape)) or np.matmul(p, q))
     _ = a @ x
     assert seen == [((6, 6), (6, 50))]
 
@@ -153,7 +153,7 @@ def test_an_unknown_name_is_an_attribute_error():
 
 def test_an_unknown_version_is_refused(x):
     x.__array_namespace__(api_version="2023.12")
-    with pytest.raises(ValueError, match="api_version must be one of 2021.12"):
+    with pytest.raises(ValueError, match=r"api_version must be one of 2021\.12"):
         x.__array_namespace__(api_version="1999.01")
 
 

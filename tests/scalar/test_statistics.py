@@ -1,5 +1,7 @@
 """Statistics over samples: weights, padding, NaN, and the accumulator that merges."""
 
+import itertools
+
 import array_api_strict
 import numpy as np
 import pytest
@@ -176,7 +178,7 @@ def test_any_batches_merge_to_the_whole(seed, cuts):
     weights[0] = 1.0
     edges = sorted({0, 30, *cuts})
     total = Moments()
-    for k, (start, stop) in enumerate(zip(edges, edges[1:])):
+    for k, (start, stop) in enumerate(itertools.pairwise(edges)):
         batch = Moments().update(Ensemble(values[:, start:stop]), weights[start:stop])
         total = total + batch if k % 2 else batch + total
     whole = Ensemble(values, SampleSet(weights=weights))
