@@ -7,8 +7,10 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from ensemble._backend import is_array
-from ensemble._check import message
+import numpy as np
+
+from ensemble._backend import is_array, to_numpy
+from ensemble._check import message, require
 from ensemble.scalar._lift_shapes import as_shape
 from ensemble.scalar.ensemble import Ensemble, packed, view, wrap
 from ensemble.scalar.namespace import EnsembleNamespace, named, samples_of, set_of
@@ -41,11 +43,12 @@ def allocation_like(ns: EnsembleNamespace, name: str) -> Callable[..., Any]:
 def full(ns: EnsembleNamespace, shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Ensemble:
     """One value everywhere; a 0-d ensemble gives each sample its own."""
     if isinstance(fill_value, Ensemble):
+        require(fill_value.ndim == 0, "full", "fill_value", "have no axis", f"shape {fill_value.shape}")
         n_samples = samples_of("full", fill_value, ns.zeros(()))
         dtype = fill_value.dtype if dtype is None else dtype
-        samples = ns.base.empty((*as_shape(shape), n_samples), dtype=dtype, device=device)
-        samples[...] = fill_value.samples
-        return wrap(samples, fill_value.sample_set)
+        values = ns.base.asarray(fill_value.samples, dtype=dtype, device=device)
+        samples = ns.base.broadcast_to(values, (*as_shape(shape), n_samples))
+        return wrap(ns.base.asarray(samples, copy=True), fill_value.sample_set)
     return wrap(ns.base.full((*as_shape(shape), ns.n_samples), fill_value, dtype=dtype, device=device))
 
 
@@ -110,7 +113,8 @@ def linspace(
         return wrap(plain[..., None])
     n_samples = samples_of("linspace", start, stop)
     first, last = (
-        [v.sample(s).item() if isinstance(v, Ensemble) else v for s in range(n_samples)] for v in (start, stop)
+        np.broadcast_to(to_numpy(v.samples) if isinstance(v, Ensemble) else v, (n_samples,)).tolist()
+        for v in (start, stop)
     )
     rows = [
         ns.base.linspace(a, b, num, dtype=dtype, device=device, endpoint=endpoint)

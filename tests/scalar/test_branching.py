@@ -82,6 +82,13 @@ def test_a_branch_must_use_its_arguments(split):
         cond(mask, lambda y: x, lambda y: y, x)
 
 
+def test_a_mask_of_other_samples_is_refused():
+    with pytest.raises(ValueError, match="cond: m must have 3 samples, as the arguments; got 2"):
+        cond(np.array([True, False]), lambda x: x, lambda x: -x, Ensemble(np.arange(3.0)))
+    with pytest.raises(ValueError, match="cond: operands must have one number of samples, or be shared; got 2 and 3"):
+        cond(Ensemble(np.array([True, False])), lambda x: x, lambda x: -x, Ensemble(np.arange(3.0)))
+
+
 def test_branches_must_build_alike():
     x = Ensemble(np.arange(3.0))
     with pytest.raises(ValueError, match="cond: results must be built alike"):

@@ -14,6 +14,7 @@ from ensemble.scalar import Ensemble, all_samples, any_sample, count_samples, di
         (True, True, True, 1),
         (np.False_, False, False, 0),
         (np.array(True), True, True, 1),
+        (np.array([True, False, True]), False, True, 2),
         (Ensemble(np.array([True, False])), False, True, 1),
         (Ensemble(np.array([True, True])), True, True, 2),
         (Ensemble(np.array([False])), False, False, 0),
@@ -27,8 +28,8 @@ def test_questions_to_masks(mask, everyone, anyone, count):
 def test_masks_with_axes_are_refused(ask, x):
     with pytest.raises(ValueError, match=rf"{ask.__name__}: m must have no axis; got shape \(3,\)"):
         ask(x > 0)
-    with pytest.raises(ValueError, match=r"m must have no axis; got shape \(2,\)"):
-        ask(np.ones(2, dtype=bool))
+    with pytest.raises(ValueError, match=r"m must have one entry a sample; got shape \(2, 1\)"):
+        ask(np.ones((2, 1), dtype=bool))
 
 
 @pytest.mark.parametrize("m", [True, np.array([True, False, True])], ids=["bool", "array"])

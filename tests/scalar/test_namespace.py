@@ -115,6 +115,24 @@ def test_allocations_have_the_samples_of_the_namespace(base, n_samples):
     assert {xp.zeros(2).n_samples, xp.full((), 3.0).n_samples, xp.ones_like(xp.eye(2)).n_samples} == {n_samples}
 
 
+def test_full_takes_one_value_a_sample(base):
+    fill = Ensemble(base.asarray([1.0, 2.0, 3.0]))
+    x = namespace(base, 3).full((2, 2), fill)
+    np.testing.assert_array_equal(np.asarray(x[1, 0].samples), [1.0, 2.0, 3.0])
+    x[0, 0] = 9.0  # memory of its own
+    assert namespace(base).full_like(x, fill).samples[0, 0, 2] == 3.0
+    with pytest.raises(ValueError, match="fill_value must have no axis"):
+        namespace(base).full(2, x)
+
+
+def test_numbers_of_each_sample_span_their_own_line(base):
+    stop = Ensemble(base.asarray([1.0, 2.0]))
+    x = namespace(base).linspace(0.0, stop, 3)
+    np.testing.assert_array_equal(np.asarray(x.samples), [[0.0, 0.0], [0.5, 1.0], [1.0, 2.0]])
+    nested = namespace(base).asarray([stop, 0.5])
+    np.testing.assert_array_equal(np.asarray(nested.samples), [[1.0, 2.0], [0.5, 0.5]])
+
+
 def test_descriptions_of_data_are_shared(base):
     xp = namespace(base, 7)
     assert all(x.is_shared for x in (xp.asarray([1.0]), xp.arange(3), xp.linspace(0, 1, 3), xp.eye(2)))
