@@ -18,6 +18,9 @@ from ensemble.scalar.sample_set import SampleSet
 __all__ = ["LoopResult", "cond", "per_sample", "while_loop"]
 
 
+Step = Callable[[Any], Any]
+
+
 # -- nested values -----------------------------------------------------------------------------------------------------
 
 
@@ -202,12 +205,7 @@ class LoopResult(NamedTuple):
 
 
 def while_loop(
-    active: Callable[[Any], Any],
-    body: Callable[[Any], Any],
-    state: Any,
-    compact_below: float = 0.5,
-    *,
-    max_iterations: int | None = None,
+    active: Step, body: Step, state: Any, compact_below: float = 0.5, *, max_iterations: int | None = None
 ) -> LoopResult:
     """Repeat ``state = body(state)`` in each sample as long as ``active(state)`` holds there.
 
