@@ -42,7 +42,7 @@ def backend_of(*arrays: Any) -> str:
             seen.add("cuda")
         elif is_array(array):
             seen.add(array_api_compat.array_namespace(array).__name__)
-    if "cuda" in seen and len(seen) > 1 or len(seen - {"numba", "reference"}) > 1:
+    if ("cuda" in seen and len(seen) > 1) or len(seen - {"numba", "reference"}) > 1:
         raise TypeError(
             f"kernel: arrays must come from one library; got {', '.join(sorted(seen))}. "
             "Move them with xp.asarray or from_dlpack first."

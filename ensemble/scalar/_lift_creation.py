@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import is_array
-from ensemble._check import message
+from ensemble._backend import is_array, to_numpy
+from ensemble._check import message, require
 from ensemble.scalar._lift_shapes import as_shape
 from ensemble.scalar.ensemble import Ensemble, packed, view, wrap
 from ensemble.scalar.namespace import EnsembleNamespace, named, samples_of, set_of
@@ -43,11 +43,12 @@ def allocation_like(ns: EnsembleNamespace, name: str) -> Callable[..., Any]:
 def full(ns: EnsembleNamespace, shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Ensemble:
     """One value everywhere; a 0-d ensemble gives each sample its own."""
     if isinstance(fill_value, Ensemble):
+        require(fill_value.ndim == 0, "full", "fill_value", "have no axis", f"shape {fill_value.shape}")
         n_samples = samples_of("full", fill_value, ns.zeros(()))
         dtype = fill_value.dtype if dtype is None else dtype
-        samples = ns.base.empty((*as_shape(shape), n_samples), dtype=dtype, device=device)
-        samples[...] = fill_value.samples
-        return wrap(samples, fill_value.sample_set)
+        values = ns.base.asarray(fill_value.samples, dtype=dtype, device=device)
+        samples = ns.base.broadcast_to(values, (*as_shape(shape), n_samples))
+        return wrap(ns.base.asarray(samples, copy=True), fill_value.sample_set)
     return wrap(ns.base.full((*as_shape(shape), ns.n_samples), fill_value, dtype=dtype, device=device))
 
 
@@ -112,7 +113,8 @@ def linspace(
         return wrap(plain[..., None])
     n_samples = samples_of("linspace", start, stop)
     first, last = (
-        [v.sample(s).item() if isinstance(v, Ensemble) else v for s in range(n_samples)] for v in (start, stop)
+        np.broadcast_to(to_numpy(v.samples) if isinstance(v, Ensemble) else v, (n_samples,)).tolist()
+        for v in (start, stop)
     )
     rows = [
         ns.base.linspace(a, b, num, dtype=dtype, device=device, endpoint=endpoint)
@@ -192,7 +194,7 @@ def isdtype(ns: EnsembleNamespace, dtype: Any, kind: Any) -> bool:
 
 def finfo(ns: EnsembleNamespace, type: Any, /) -> SimpleNamespace:
     """The limits of a floating-point dtype, as Python floats."""
-    dtype = type.dtype if isinstance(type, Ensemble) or is_array(type) else type
+    dtype = _dtype_of(type)
     limits = ns.base.finfo(dtype)
     names = ("eps", "max", "min", "smallest_normal")
     values = {name: float(getattr(limits, name)) for name in names}
@@ -201,18 +203,18 @@ def finfo(ns: EnsembleNamespace, type: Any, /) -> SimpleNamespace:
 
 def iinfo(ns: EnsembleNamespace, type: Any, /) -> SimpleNamespace:
     """The limits of an integer dtype, as Python ints."""
-    dtype = type.dtype if isinstance(type, Ensemble) or is_array(type) else type
-    limits = ns.base.iinfo(dtype)
-    return SimpleNamespace(
-        bits=int(limits.bits),
-        max=int(limits.max),
-        min=int(limits.min),
-        dtype=np.dtype(dtype) if isinstance(dtype, builtins.type) else dtype,
-    )
+    limits = ns.base.iinfo(_dtype_of(type))
+    return SimpleNamespace(bits=int(limits.bits), max=int(limits.max), min=int(limits.min), dtype=limits.dtype)
+
+
+def _dtype_of(value: Any) -> Any:
+    """The dtype of an array or ensemble, or the dtype that `value` is; NumPy's scalar types look like arrays."""
+    lifted = not isinstance(value, type) and (isinstance(value, Ensemble) or is_array(value))
+    return value.dtype if lifted else value
 
 
 class _Info:
-    """The base library's inspection, with the devices as a list."""
+    """The base library's inspection, with the devices as a tuple (2025.12)."""
 
     def __init__(self, base: Any) -> None:
         self._info = base.__array_namespace_info__()
@@ -220,8 +222,8 @@ class _Info:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._info, name)
 
-    def devices(self) -> list[Any]:
-        return list(self._info.devices())
+    def devices(self) -> tuple[Any, ...]:
+        return tuple(self._info.devices())
 
 
 def namespace_info(ns: EnsembleNamespace) -> _Info:

@@ -119,7 +119,7 @@ def matrix_transpose(ns: EnsembleNamespace, x: Any, /) -> Ensemble:
     """The last two visible axes exchanged."""
     x = ns.lift(x, "matrix_transpose")
     require(x.ndim > 1, "matrix_transpose", "x", "have 2 axes or more", f"shape {x.shape}")
-    return view(x, ns.base.moveaxis(x.samples, -3, -2))
+    return view(x, ns.main.base.moveaxis(x.samples, -3, -2))
 
 
 def reshape(ns: EnsembleNamespace, x: Any, /, shape: tuple[int, ...], *, copy: bool | None = None) -> Ensemble:

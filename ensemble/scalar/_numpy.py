@@ -171,7 +171,7 @@ def _signature(function: Callable[..., Any]) -> inspect.Signature:
     return inspect.signature(function)
 
 
-RENAMED = {"ddof": "correction", "a": "x"}
+RENAMED = {"ddof": "correction", "a_min": "min", "a_max": "max"}
 
 
 def _translated(function: Any, lifted: Any, full_name: str, arguments: Any, options: Any) -> Any:

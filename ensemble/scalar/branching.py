@@ -18,6 +18,9 @@ from ensemble.scalar.sample_set import SampleSet
 __all__ = ["LoopResult", "cond", "per_sample", "while_loop"]
 
 
+Step = Callable[[Any], Any]
+
+
 # -- nested values -----------------------------------------------------------------------------------------------------
 
 
@@ -184,7 +187,8 @@ def cond(m: Any, f: Callable[..., Any], g: Callable[..., Any], *args: Any) -> An
         return f(*args)
     if not votes.any():
         return g(*args)
-    n_samples = _count_of("cond", m, *args)
+    n_samples = max(_count_of("cond", m, *args), votes.size)
+    require(votes.size == n_samples, "cond", "m", f"have {n_samples} samples, as the arguments", votes.size)
     places = [np.flatnonzero(votes), np.flatnonzero(~votes)]
     values = [
         branch(*(_mapped(_Gather(place), arg) for arg in args)) for branch, place in zip((f, g), places, strict=True)
@@ -201,12 +205,7 @@ class LoopResult(NamedTuple):
 
 
 def while_loop(
-    active: Callable[[Any], Any],
-    body: Callable[[Any], Any],
-    state: Any,
-    compact_below: float = 0.5,
-    *,
-    max_iterations: int | None = None,
+    active: Step, body: Step, state: Any, compact_below: float = 0.5, *, max_iterations: int | None = None
 ) -> LoopResult:
     """Repeat ``state = body(state)`` in each sample as long as ``active(state)`` holds there.
 
@@ -262,11 +261,19 @@ def while_loop(
         iterations[ids[running]] += 1
         steps += 1
         running = running & votes_of(active(state), "while_loop")
-    if finished:
-        places = [*(place for place, _ in finished), ids]
-        states = [*(value for _, value in finished), state]
-        state = _joined(lambda v: _scattered(v, places, n_samples, sample_set, "while_loop"), states, "while_loop")
+    state = _put_together(finished, ids, state, n_samples, sample_set)
     return LoopResult(state, iterations)
+
+
+def _put_together(
+    finished: list[tuple[np.ndarray, Any]], ids: np.ndarray, state: Any, n_samples: int, sample_set: SampleSet | None
+) -> Any:
+    """The state of all samples, in order, from those taken out on the way and those that ran to the end."""
+    if not finished:
+        return state
+    places = [*(place for place, _ in finished), ids]
+    states = [*(value for _, value in finished), state]
+    return _joined(lambda v: _scattered(v, places, n_samples, sample_set, "while_loop"), states, "while_loop")
 
 
 def _frozen(running: np.ndarray, new: Any, old: Any) -> Any:
@@ -347,8 +354,9 @@ def _plain_sample(x: Any, s: int) -> Any:
     if x.ndim:
         return plain
     base = base_of(x.samples)
-    exact = x.dtype in (base.bool, base.int64, base.float64, base.complex128)
-    return plain[()].item() if exact and hasattr(plain, "item") else plain
+    kinds = {"bool": bool, "int64": int, "float64": float, "complex128": complex}
+    convert = next((kind for name, kind in kinds.items() if x.dtype == getattr(base, name)), None)
+    return plain if convert is None else convert(plain)
 
 
 def _side_by_side(base: Any, values: list[Any], sample_set: SampleSet | None, name: str) -> Any:

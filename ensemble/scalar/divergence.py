@@ -113,7 +113,7 @@ def one_truth(samples: Array) -> bool:
         return yes > 0
     policy = _policy.get()
     if callable(policy):
-        return policy(votes)
+        return bool(policy(votes))
     match policy:
         case "first":
             return bool(votes[0])

@@ -217,13 +217,21 @@ class Ensemble(Operators):
     def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> Any:
         return _numpy.call_function(function, args, options)
 
-    def __dlpack__(self, **options: Any) -> Any:
-        """Export shared data; other ensembles export ``x.samples``."""
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[Any, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """Export shared data, or what all samples hold alike; other ensembles export ``x.samples``."""
         if not self.is_shared and not agreed(self.samples):
             seen = f"{self.n_samples} different samples"
             raise split("an exported array must be one array", seen, "Export x.samples, or one x.sample(i).")
         plain = self.samples[..., 0] if self.is_shared else self.sample(0)
-        return plain.__dlpack__(**options)
+        options = {"stream": stream, "max_version": max_version, "dl_device": dl_device, "copy": copy}
+        return plain.__dlpack__(**{key: value for key, value in options.items() if value is not None})
 
     def __dlpack_device__(self) -> tuple[Any, int]:
         """The device of the samples, in DLPack's words."""

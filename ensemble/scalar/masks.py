@@ -15,18 +15,18 @@ __all__ = ["all_samples", "any_sample", "count_samples", "divide", "where"]
 
 
 def votes_of(m: Any, function: str) -> np.ndarray:
-    """What each sample says, shape (n_samples,): an array speaks for itself, whole."""
+    """What each sample says, shape (n_samples,)."""
     if isinstance(m, Ensemble):
-        if m.ndim:
-            advice = "Reduce its visible axes first, with xp.all or xp.any."
-            raise ValueError(message(function, "m", "have no axis", f"shape {m.shape}", advice))
-        return to_numpy(m.samples).astype(bool, copy=False)
-    if is_array(m) and not isinstance(m, np.generic):
-        if len(m.shape):
-            advice = "Reduce it first, with xp.all or xp.any."
-            raise ValueError(message(function, "m", "have no axis", f"shape {tuple(m.shape)}", advice))
-        return to_numpy(m).reshape(1).astype(bool)
-    return np.array([bool(m)])
+        samples, most = m.samples, 0
+    elif is_array(m):
+        samples, most = m, 1
+    else:
+        return np.array([bool(m)])
+    if len(m.shape) > most:
+        advice = "Reduce its visible axes first, with xp.all or xp.any."
+        requirement = "have no axis" if most == 0 else "have one entry a sample"
+        raise ValueError(message(function, "m", requirement, f"shape {tuple(m.shape)}", advice))
+    return np.atleast_1d(to_numpy(samples)).astype(bool, copy=False)
 
 
 def all_samples(m: Any) -> bool:
@@ -34,7 +34,7 @@ def all_samples(m: Any) -> bool:
 
     Parameters
     ----------
-    m : bool Ensemble, shape (), or a plain bool or 0-d array
+    m : bool Ensemble, shape (), or bool array, shape (n_samples,) or (), or bool
 
     Returns
     -------
@@ -43,7 +43,7 @@ def all_samples(m: Any) -> bool:
     Raises
     ------
     ValueError
-        If `m` has an axis.
+        If `m` has more axes.
 
     Examples
     --------
@@ -60,7 +60,7 @@ def any_sample(m: Any) -> bool:
 
     Parameters
     ----------
-    m : bool Ensemble, shape (), or a plain bool or 0-d array
+    m : bool Ensemble, shape (), or bool array, shape (n_samples,) or (), or bool
 
     Returns
     -------
@@ -69,7 +69,7 @@ def any_sample(m: Any) -> bool:
     Raises
     ------
     ValueError
-        If `m` has an axis.
+        If `m` has more axes.
 
     Examples
     --------
@@ -85,7 +85,7 @@ def count_samples(m: Any) -> int:
 
     Parameters
     ----------
-    m : bool Ensemble, shape (), or a plain bool or 0-d array
+    m : bool Ensemble, shape (), or bool array, shape (n_samples,) or (), or bool
 
     Returns
     -------
@@ -94,7 +94,7 @@ def count_samples(m: Any) -> int:
     Raises
     ------
     ValueError
-        If `m` has an axis.
+        If `m` has more axes.
 
     Examples
     --------

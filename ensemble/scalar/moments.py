@@ -73,8 +73,8 @@ class Moments:
     >>> total = Moments()
     >>> total += Ensemble(np.array([1.0, 2.0]))
     >>> total += Ensemble(np.array([6.0]))
-    >>> total.mean(), total.var(ddof=1)
-    (np.float64(3.0), np.float64(7.0))
+    >>> float(total.mean()), float(total.var(ddof=1))
+    (3.0, 7.0)
     """
 
     def __init__(self, x: Ensemble | None = None) -> None:
@@ -166,7 +166,7 @@ class Moments:
     def mean(self) -> Array:
         """The mean of the samples so far, shape `shape`: a copy."""
         self._seen("mean")
-        return base_of(self._mean).asarray(self._mean, copy=True)[()]
+        return base_of(self._mean).asarray(self._mean, copy=True)
 
     def var(self, ddof: float = 0.0) -> Array:
         """The variance of the samples so far, shape `shape`; `ddof` as in `sample_var`."""

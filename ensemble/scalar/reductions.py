@@ -6,29 +6,31 @@ from typing import Any
 
 from ensemble._backend import array_namespace, is_array
 from ensemble._check import message, one_of, require
+from ensemble._kernels import krylov
 from ensemble._typing import Array
 from ensemble.scalar.ensemble import Ensemble, shared, wrap
 from ensemble.scalar.namespace import samples_of, set_of
 
 __all__ = ["dot", "norm"]
 
+
 ROW_BLOCK = 512
-"""Entries that one partial sum covers; the order of summation depends on nothing but their number."""
+"""Entries that one partial sum covers, as in the kernel."""
 
 
 def _block_sums(products: Array) -> Array:
-    """The sum over axis 0 in blocks of `ROW_BLOCK`, the same order for every number of samples."""
+    """The sum over axis 0 in the order of the kernel, so with its bits: within blocks, then over blocks."""
     xp = array_namespace(products)
     n, n_samples = products.shape
-    n_blocks = max(-(-n // ROW_BLOCK), 1)
+    n_blocks = -(-n // ROW_BLOCK)
     padding = xp.zeros((n_blocks * ROW_BLOCK - n, n_samples), dtype=products.dtype)
     blocks = xp.reshape(xp.concat([products, padding]), (n_blocks, ROW_BLOCK, n_samples))
     partial = xp.zeros((n_blocks, n_samples), dtype=products.dtype)
     for i in range(min(n, ROW_BLOCK)):
         partial = partial + blocks[:, i, :]
-    total = partial[0, ...]
-    for block in range(1, n_blocks):
-        total = total + partial[block, ...]
+    total = xp.zeros((n_samples,), dtype=products.dtype)
+    for block in range(n_blocks):
+        total = total + partial[block, :]
     return total
 
 
@@ -91,7 +93,10 @@ def _dot(function: str, x: Any, y: Any, over: str) -> Any:
     left, right = (xp.reshape(v.samples, (v.size, v.n_samples)) for v in (a, b))
     if xp.isdtype(left.dtype, "complex floating"):
         left = xp.conj(left)
-    values = _block_sums(left * right)
+    if left.shape[1] == right.shape[1]:
+        values = krylov.dot(left, right, None)
+    else:  # the kernel does not broadcast, and shared data is not copied for every sample
+        values = _block_sums(left * right)
     if over == "all":
         return xp.sum(values, dtype=values.dtype)
     return values[0] if plain else wrap(values, set_of(a, b))

@@ -288,8 +288,10 @@ def _interpolated(xp: Namespace, ordered: Array, place: Array, level: float) -> 
     gap = beyond - at
     share = xp.where(gap > 0.0, (level - at) / xp.where(gap > 0.0, gap, xp.ones_like(gap)), xp.zeros_like(gap))
     share = xp.astype(share, ordered.dtype)
-    # An end that the level hits exactly must not meet an infinite neighbour.
-    return xp.where(share == 0.0, a, a + (b - a) * xp.where(a == b, xp.zeros_like(share), share))
+    # A sample that the level hits must not meet an infinite neighbour: 0 * inf is NaN.
+    hit = (share == 0.0) | (a == b)
+    low, high = (xp.where(hit, xp.zeros_like(v), v) for v in (a, b))
+    return xp.where(hit, a, (1.0 - share) * low + share * high)
 
 
 def sample_cov(x: Ensemble, y: Ensemble | None = None, ddof: float = 0.0) -> Array:

@@ -1,0 +1,27 @@
+"""Base libraries and ensembles of truly different samples."""
+
+import array_api_strict
+import numpy as np
+import pytest
+
+from ensemble.scalar import Ensemble
+
+
+@pytest.fixture(params=[np, array_api_strict], ids=["numpy", "strict"])
+def base(request):
+    """A base library."""
+    return request.param
+
+
+@pytest.fixture
+def x(base):
+    """Shape (3,), 5 samples, all values different."""
+    values = np.random.default_rng(40127).normal(size=(3, 5))
+    return Ensemble(base.asarray(values))
+
+
+@pytest.fixture
+def matrix(base):
+    """Shape (3, 4), 5 samples, all values different."""
+    values = np.random.default_rng(81733).normal(size=(3, 4, 5))
+    return Ensemble(base.asarray(values))

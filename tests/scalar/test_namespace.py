@@ -1,0 +1,242 @@
+"""The law over the whole table: a sample of the result is the result of the sample."""
+
+import array_api_compat
+import array_api_strict
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from law_cases import CASES, FFT_CASES, LINALG_CASES
+
+from ensemble.scalar import DivergenceError, Ensemble, namespace
+from ensemble.scalar._tables import FFT, LINALG, TABLE
+from ensemble.scalar.namespace import CONSTANTS, DTYPES
+
+NOT_ON_ARRAYS = {
+    *(*CONSTANTS, *DTYPES, "linalg", "fft", "__array_namespace_info__", "__array_api_version__"),
+    *("broadcast_shapes", "can_cast", "finfo", "iinfo", "isdtype", "result_type"),
+}
+MISSING_IN_STRICT = {"eig", "eigvals"}
+
+
+def draw_samples(rng, kind, shape, n_samples):
+    """Values of a kind, shape (*shape, n_samples), different in every sample."""
+    full = (*shape, n_samples)
+    match kind:
+        case "real":
+            return rng.normal(size=full)
+        case "positive":
+            return rng.uniform(0.1, 5.0, size=full)
+        case "unit":
+            return rng.uniform(-1.0, 1.0, size=full)
+        case "complex":
+            return rng.normal(size=full) + 1j * rng.normal(size=full)
+        case "integer":
+            return rng.integers(0, 9, size=full)
+        case "bool":
+            return rng.random(size=full) < 0.5
+        case "spd":
+            half = rng.normal(size=full)
+            gram = np.einsum("...iks,...jks->...ijs", half, half)
+            return np.ascontiguousarray(gram + 4.0 * np.eye(shape[-1])[..., None])
+    raise AssertionError(kind)
+
+
+def flat_results(value):
+    """Arrays among tuples of results, in order."""
+    return [array for part in value for array in flat_results(part)] if isinstance(value, tuple) else [value]
+
+
+def assert_same(got, expected, exact):
+    got, expected = np.asarray(got), np.asarray(expected)
+    assert got.shape == expected.shape
+    assert got.dtype == expected.dtype
+    if exact:
+        np.testing.assert_array_equal(got, expected)
+    else:
+        # 100: sums of up to 24 terms and well-conditioned solves of order 4
+        scale = np.max(np.abs(expected), initial=1.0)
+        np.testing.assert_allclose(got, expected, rtol=0, atol=100 * np.finfo(np.float64).eps * scale)
+
+
+def check_law(base, case, extension, seed, n_samples, second_shared):
+    rng = np.random.default_rng(seed)
+    plain_xp = array_api_compat.array_namespace(base.asarray([0.0]))
+    a, b = (draw_samples(rng, case.kind, shape, n) for shape, n in zip(case.shapes, (n_samples, n_samples)))
+    b = b[..., :1] if second_shared else b
+    ensembles = [Ensemble(base.asarray(v)) for v in (a, b)]
+    lifted_xp = namespace(base, n_samples)
+    lifted, plain = (getattr(xp, extension) if extension else xp for xp in (lifted_xp, plain_xp))
+    results = flat_results(case.call(getattr(lifted, case.name), lifted_xp, *ensembles))
+    for s in range(n_samples):
+        one = [x.sample(s) for x in ensembles]
+        expected = flat_results(case.call(getattr(plain, case.name), plain_xp, *one))
+        assert len(results) == len(expected)
+        for got, wanted in zip(results, expected):
+            assert_same(got.sample(s), wanted, case.exact)
+
+
+ALL_CASES = [
+    pytest.param(case, extension, id=f"{extension or 'main'}-{case.name}-{k}")
+    for extension, cases in (("", CASES), ("linalg", LINALG_CASES), ("fft", FFT_CASES))
+    for k, case in enumerate(cases)
+]
+
+
+@pytest.mark.parametrize("case, extension", ALL_CASES)
+@settings(max_examples=5, deadline=None, derandomize=True)
+@given(seed=st.integers(0, 2**32 - 1), n_samples=st.sampled_from([1, 2, 5]), second_shared=st.booleans())
+def test_a_sample_sees_only_itself_on_numpy(case, extension, seed, n_samples, second_shared):
+    check_law(np, case, extension, seed, n_samples, second_shared)
+
+
+@pytest.mark.parametrize("case, extension", [p for p in ALL_CASES if p.values[0].name not in MISSING_IN_STRICT])
+@settings(max_examples=3, deadline=None, derandomize=True)
+@given(seed=st.integers(0, 2**32 - 1), n_samples=st.sampled_from([1, 3]), second_shared=st.booleans())
+def test_a_sample_sees_only_itself_on_a_strict_library(case, extension, seed, n_samples, second_shared):
+    check_law(array_api_strict, case, extension, seed, n_samples, second_shared)
+
+
+def test_every_function_has_a_case():
+    assert {case.name for case in CASES} == set(TABLE) - NOT_ON_ARRAYS
+    assert {case.name for case in LINALG_CASES} == set(LINALG)
+    assert {case.name for case in FFT_CASES} == set(FFT)
+
+
+def test_nothing_of_the_standard_is_missing():
+    own = {"Device", "ArrayAPIStrictFlags", "__version__"}
+    names = {name for name in array_api_strict.__all__ if "_flags" not in name} - own
+    assert {name for name in names if not hasattr(namespace(np), name)} == set()
+
+
+@pytest.mark.parametrize("n_samples", [1, 7])
+def test_allocations_have_the_samples_of_the_namespace(base, n_samples):
+    xp = namespace(base, n_samples)
+    assert {xp.zeros(2).n_samples, xp.full((), 3.0).n_samples, xp.ones_like(xp.eye(2)).n_samples} == {n_samples}
+
+
+def test_full_takes_one_value_a_sample(base):
+    fill = Ensemble(base.asarray([1.0, 2.0, 3.0]))
+    x = namespace(base, 3).full((2, 2), fill)
+    np.testing.assert_array_equal(np.asarray(x[1, 0].samples), [1.0, 2.0, 3.0])
+    x[0, 0] = 9.0  # memory of its own
+    assert namespace(base).full_like(x, fill).samples[0, 0, 2] == 3.0
+    with pytest.raises(ValueError, match="fill_value must have no axis"):
+        namespace(base).full(2, x)
+
+
+def test_numbers_of_each_sample_span_their_own_line(base):
+    stop = Ensemble(base.asarray([1.0, 2.0]))
+    x = namespace(base).linspace(0.0, stop, 3)
+    np.testing.assert_array_equal(np.asarray(x.samples), [[0.0, 0.0], [0.5, 1.0], [1.0, 2.0]])
+    nested = namespace(base).asarray([stop, 0.5])
+    np.testing.assert_array_equal(np.asarray(nested.samples), [[1.0, 2.0], [0.5, 0.5]])
+
+
+def test_descriptions_of_data_are_shared(base):
+    xp = namespace(base, 7)
+    assert all(x.is_shared for x in (xp.asarray([1.0]), xp.arange(3), xp.linspace(0, 1, 3), xp.eye(2)))
+
+
+def test_shared_stays_shared(base):
+    xp = namespace(base, 7)
+    a = xp.asarray([[2.0, 1.0], [1.0, 3.0]])
+    for result in (a + 1.0, a @ a, xp.linalg.inv(a), xp.sum(a), xp.sort(a), a[0], xp.reshape(a, -1), xp.exp(a) > 2.0):
+        assert result.is_shared
+
+
+def test_a_shared_matrix_is_not_copied_for_its_product(monkeypatch):
+    a = Ensemble(np.ones((6, 6, 1)))
+    x = Ensemble(np.ones((6, 50)))
+    seen = []
+    base = namespace(np).base
+    monkeypatch.setattr(base, "matmul", lambda p, q: seen.append((p.shape, q.shape)) or np.matmul(p, q))
+    _ = a @ x
+    assert seen == [((6, 6), (6, 50))]
+
+
+def test_namespaces_are_kept():
+    assert namespace(np, 3) is namespace(np, 3) is Ensemble(np.zeros((2, 3))).__array_namespace__()
+    assert namespace(namespace(np, 3), 1) is namespace(np)
+
+
+def test_n_samples_must_be_a_count():
+    with pytest.raises(ValueError, match="namespace: n_samples must be an integer of at least 1; got 0"):
+        namespace(np, 0)
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    assert not hasattr(namespace(np), "sinus")
+
+
+def test_an_unknown_version_is_refused(x):
+    x.__array_namespace__(api_version="2023.12")
+    with pytest.raises(ValueError, match=r"api_version must be one of 2021\.12"):
+        x.__array_namespace__(api_version="1999.01")
+
+
+def test_the_sample_axis_has_no_number(x):
+    xp = x.__array_namespace__()
+    with pytest.raises(IndexError, match="sum: axis must be from -1 to 0; got 1"):
+        xp.sum(x, axis=1)
+
+
+def test_reshape_solves_for_the_visible_size(matrix):
+    xp = matrix.__array_namespace__()
+    assert xp.reshape(matrix, -1).shape == (12,)
+    with pytest.raises(ValueError, match="reshape: shape must hold the 12 entries of x"):
+        xp.reshape(matrix, (5, -1))
+
+
+def test_shapes_that_depend_on_data_need_agreement(base):
+    x = Ensemble(base.asarray([[1.0, 1.0], [2.0, 1.0]]))
+    xp = x.__array_namespace__()
+    with pytest.raises(DivergenceError, match=r"shape of unique_values\(x\) must be the same for all samples"):
+        xp.unique_values(x)
+    with pytest.raises(DivergenceError, match=r"shape of nonzero\(x\)"):
+        xp.nonzero(x - 1.0)
+    with pytest.raises(DivergenceError, match="repeat: counts that decide a shape"):
+        xp.repeat(x, xp.astype(x, xp.int64))
+
+
+def test_one_singular_sample_leaves_the_others_alone(base):
+    a = np.stack([np.eye(2), np.zeros((2, 2)), 2 * np.eye(2)], axis=-1)
+    a = Ensemble(base.asarray(a))
+    xp = a.__array_namespace__()
+    with pytest.warns(RuntimeWarning, match=r"solve: x must be fit .* sample 1 of 3 .* NaN"):
+        x = xp.linalg.solve(a, xp.ones(2))
+    np.testing.assert_array_equal(np.asarray(x.samples), [[1.0, np.nan, 0.5]] * 2)
+
+
+def test_matrices_singular_in_every_sample_raise():
+    a = Ensemble(np.zeros((2, 2, 3)))
+    with pytest.raises(np.linalg.LinAlgError):
+        a.__array_namespace__().linalg.inv(a)
+
+
+def test_different_numbers_of_samples_do_not_mix(base):
+    a, b = Ensemble(base.ones((2, 3))), Ensemble(base.ones((2, 4)))
+    xp = a.__array_namespace__()
+    for call in (
+        lambda: a + b,
+        lambda: xp.add(a, b),
+        lambda: xp.where(a > 0, a, b),
+        lambda: xp.concat([a, b]),
+        lambda: xp.vecdot(a, b),
+        lambda: xp.matmul(a, b),
+    ):
+        with pytest.raises(ValueError, match="operands must have one number of samples, or be shared; got 3 and 4"):
+            call()
+
+
+def test_finfo_speaks_python(base):
+    xp = namespace(base)
+    assert type(xp.finfo(xp.float32).eps) is float
+    assert xp.finfo(xp.asarray([1.0])).bits == 64
+    assert xp.iinfo(xp.int8).max == 127
+    assert type(xp.__array_namespace_info__().devices()) is tuple
+
+
+def test_a_foreign_argument_is_a_type_error():
+    with pytest.raises(TypeError, match="sin: x must be an Ensemble or an array; got a str"):
+        namespace(np).sin("one")
