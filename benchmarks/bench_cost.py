@@ -30,7 +30,9 @@ def table(cells: int = 64, sizes: tuple[int, ...] = SIZES, rounds: int = 3) -> l
         assembly = median(interleaved({"assembly": lambda y=y: problem.assemble(y)}, rounds)["assembly"])
         A, b = problem.assemble(y)
         out = empty(b.samples.shape, np.float64)
-        product = median(interleaved({"product": lambda A=A, b=b, out=out: A.apply(b.samples, out)}, 3 * rounds)["product"])
+        product = median(
+            interleaved({"product": lambda A=A, b=b, out=out: A.apply(b.samples, out)}, 3 * rounds)["product"]
+        )
         ours(A, b)
         timed = [ours(A, b) for _ in range(rounds)]
         setup, solve = (median([t[k] for t in timed]) for k in (0, 1))

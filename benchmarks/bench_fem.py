@@ -66,7 +66,8 @@ def table(cells: int = 64, sizes: tuple[int, ...] = (1, 8, 32), rounds: int = 5)
     """Per ensemble size: seconds, seconds a sample, and speed against scikit-fem's per-sample loop."""
     problem = RandomDiffusion(cells)
     peer = scikit_fem_assembly(problem, parameters(1).sample(0))
-    ours = {f"ours {s}": (lambda y=parameters(s): problem.assemble(y)) for s in sizes}
+    samples = {s: parameters(s) for s in sizes}
+    ours = {f"ours {s}": (lambda s=s: problem.assemble(samples[s])) for s in sizes}
     seconds = interleaved({**ours, "scikit-fem": peer}, rounds)
     rows = []
     for s in sizes:

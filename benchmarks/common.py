@@ -47,7 +47,7 @@ def interleaved(functions: dict[str, Callable[[], Any]], rounds: int = 7) -> dic
     On a shared machine, speed drifts from second to second: what is compared is timed in turn.
     """
     seconds: dict[str, list[float]] = {name: [] for name in functions}
-    for name, function in functions.items():
+    for function in functions.values():
         function()
     for _ in range(rounds):
         for name, function in functions.items():

@@ -13,9 +13,7 @@ def message(function: str, argument: str, requirement: str, seen: Any, advice: s
     return f"{text} {advice}" if advice else text
 
 
-def require(
-    condition: bool, function: str, argument: str, requirement: str, seen: Any, advice: str = ""
-) -> None:
+def require(condition: bool, function: str, argument: str, requirement: str, seen: Any, advice: str = "") -> None:
     """Raise ValueError with the template unless `condition` holds."""
     if not condition:
         raise ValueError(message(function, argument, requirement, seen, advice))

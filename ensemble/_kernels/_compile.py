@@ -25,10 +25,10 @@ ROW_BLOCK = 512
 WIDTHS = (64, 32, 16, 8, 4, 2, 1)
 """Samples that one pass over the data may carry in registers."""
 
-compiled = functools.partial(numba.njit, parallel=True, cache=True, error_model="numpy", nogil=True)
+compiled: Any = functools.partial(numba.njit, parallel=True, cache=True, error_model="numpy", nogil=True)
 """Compile a function whose `prange` loops run on all threads; the machine code is kept on disk."""
 
-compiled_serial = functools.partial(numba.njit, cache=True, error_model="numpy", nogil=True)
+compiled_serial: Any = functools.partial(numba.njit, cache=True, error_model="numpy", nogil=True)
 """Compile a function that runs on the calling thread."""
 
 

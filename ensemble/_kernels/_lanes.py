@@ -93,7 +93,7 @@ def store(typingctx, array, offset, lanes):
 
 @intrinsic(prefer_literal=True)
 def prefetch(typingctx, array, offset, width):
-    """Ask for ``array[offset : offset + width]`` ahead of time, wherever that is; narrower than half a line: nothing."""
+    """Ask for ``array[offset : offset + width]`` ahead of time, wherever it is; less than half a line: nothing."""
     n = _width_of(width)
     if n is None:
         return None

@@ -15,6 +15,8 @@ KERNELS: dict[str, Kernel] = {}
 class Kernel:
     """One numerical kernel: `reference` defines it, `implementations` speed it up."""
 
+    __name__: str
+
     def __init__(self, reference: Callable[..., Any]) -> None:
         functools.update_wrapper(self, reference)
         self.reference = reference

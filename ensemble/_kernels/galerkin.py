@@ -7,6 +7,9 @@ each coarse row then takes its share of the slab. Every sum runs over ascending 
 
 from __future__ import annotations
 
+import itertools
+from typing import Any
+
 import numpy as np
 
 from ensemble._kernels._compile import compiled, compiled_serial, empty, output, per_width, prange, tiles
@@ -15,8 +18,8 @@ from ensemble._kernels._registry import into, kernel
 
 __all__ = [
     "galerkin_values",
-    "product_values",
     "product_graph",
+    "product_values",
     "slab_tasks",
     "smooth_prolongator",
     "transpose_graph",
@@ -93,7 +96,7 @@ def _fill_product(indptr_a, indices_a, indptr_b, indices_b, n_columns, indptr, i
             sort_row(indices, indptr[i], place)
 
 
-def product_graph(indptr_a, indices_a, indptr_b, indices_b, n_columns):
+def product_graph(indptr_a, indices_a, indptr_b, indices_b, n_columns) -> tuple[Any, Any]:
     """The graph (indptr, indices) of a product A B, columns ascending in each row."""
     length = np.empty(indptr_a.size - 1, np.int64)
     _count_product(indptr_a, indices_a, indptr_b, indices_b, n_columns, length)
@@ -263,7 +266,7 @@ def galerkin_values(graph_a, values, graph_p, p, graph_ap, restriction, tasks, g
     for i in range(indptr_c.shape[0] - 1):
         place.update({(i, int(indices_c[k])): k for k in range(indptr_c[i], indptr_c[i + 1])})
     for i in range(indptr_a.shape[0] - 1):  # fine rows ascending
-        ap: dict = {}
+        ap = {}
         for k in range(indptr_a[i], indptr_a[i + 1]):
             for m in range(indptr_p[indices_a[k]], indptr_p[indices_a[k] + 1]):
                 j = int(indices_p[m])
@@ -345,10 +348,10 @@ def _(graph_a, values, graph_p, p, graph_ap, restriction, tasks, graph_c, out):
     out = output(out, (graph_c[1].size, n_samples), values.dtype)
     out[...] = 0
     edges = [*range(0, n_fine, SLAB_ROWS), n_fine]
-    longest = max((int(indptr_ap[e]) - int(indptr_ap[b]) for b, e in zip(edges[:-1], edges[1:])), default=0)
+    longest = max((int(indptr_ap[e]) - int(indptr_ap[b]) for b, e in itertools.pairwise(edges)), default=0)
     for first, width in tiles(n_samples):
         buffer = empty((longest * width,), values.dtype)
-        for slab, (begin, end) in enumerate(zip(edges[:-1], edges[1:])):
+        for slab, (begin, end) in enumerate(itertools.pairwise(edges)):
             _product_rows(width, shared_a, shared_p)(
                 *graph_a, values.reshape(-1), *graph_p, p.reshape(-1), indptr_ap, indices_ap, buffer, n_coarse,
                 begin, end, width, 0, n_samples, first,

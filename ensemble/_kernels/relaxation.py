@@ -1,7 +1,7 @@
 """Smoothers and the eigenvalue estimate: each step is one pass over A.
 
-`dinv` is the inverse diagonal, of shape (n, 1) or (n, n_samples) like `values`; the coefficients `a`, `c` have one value
-a sample. Bytes a Chebyshev step must move beyond A itself: 4 vectors read, 2 written.
+`dinv` is the inverse diagonal, of shape (n, 1) or (n, n_samples) like `values`; the coefficients `a` and `c` have one
+value a sample. Bytes a Chebyshev step must move beyond A itself: 4 vectors read, 2 written.
 """
 
 from __future__ import annotations

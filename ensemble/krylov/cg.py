@@ -87,9 +87,7 @@ def cg(
         A.shape[0] == A.shape[1], "cg", "A", "be square", f"shape {tuple(A.shape)}",
         "Solve the normal equations or use lsmr.",
     )  # fmt: skip
-    require(
-        isinstance(M, Identity) or tuple(M.shape) == (n, n), "cg", "M", f"have shape {(n, n)}", f"shape {M.shape}"
-    )
+    require(isinstance(M, Identity) or tuple(M.shape) == (n, n), "cg", "M", f"have shape {(n, n)}", f"shape {M.shape}")
     positive(rtol, "cg", "rtol", zero=True)
     positive(atol, "cg", "atol", zero=True)
     integer(max_iterations, "cg", "max_iterations", minimum=0)
@@ -227,7 +225,7 @@ class _Run:
     def solve(self, max_iterations: int, compact: bool, callback: Any) -> None:
         """Iterate until no sample runs."""
         with np.errstate(all="ignore"):  # a broken sample's arithmetic is its own affair
-            rz = self._start() if self.active.any() else None
+            rz = self._start() if self.active.any() else self.initial
             iteration = 0
             while self.active.any() and iteration < max_iterations:
                 pq = self._product()
@@ -286,9 +284,7 @@ class _Run:
         else:
             kernels.put_samples(self.x, self.members, self.wide_x)
         self.A, self.M = self.A.take_samples(kept), self.M.take_samples(kept)
-        self.b, self.x, self.r, self.p = (
-            kernels.take_samples(v, kept, None) for v in (self.b, self.x, self.r, self.p)
-        )
+        self.b, self.x, self.r, self.p = (kernels.take_samples(v, kept, None) for v in (self.b, self.x, self.r, self.p))
         self.z = np.empty_like(self.p)
         self.members, self.active = self.members[kept], self.active[kept]
         if self.workspace is not None:

@@ -86,7 +86,8 @@ def newton(
     status = np.full(n_samples, Status.max_iterations, dtype=object)
     iterations, linear = np.zeros(n_samples, np.int64), np.zeros(n_samples, np.int64)
     active = np.ones(n_samples, bool)
-    target, history = None, []
+    target: Any = None
+    history: list[np.ndarray] = []
     with np.errstate(all="ignore"):
         for step in range(max_iterations + 1):
             samples = np.ascontiguousarray(np.broadcast_to(samples_of(r), u.shape))

@@ -44,7 +44,10 @@ def as_operator(operator: Any, function: str, argument: str) -> Any:
         return _Wrapped(operator)
     raise TypeError(
         message(
-            function, argument, "be a matrix or a linear operator (shape and @)", f"a {type(operator).__name__}",
+            function,
+            argument,
+            "be a matrix or a linear operator (shape and @)",
+            f"a {type(operator).__name__}",
             "Give a CrsMatrix, a SciPy sparse matrix, or an object with shape and __matmul__.",
-        )  # fmt: skip
+        )
     )

@@ -78,7 +78,9 @@ class CrsMatrix:
         import scipy.sparse as sp
 
         many = isinstance(matrices, (list, tuple))
-        given = [sp.csr_array(m).astype(np.result_type(m.dtype, np.float32)) for m in (matrices if many else [matrices])]
+        given = [
+            sp.csr_array(m).astype(np.result_type(m.dtype, np.float32)) for m in (matrices if many else [matrices])
+        ]
         require(len(given) > 0, "CrsMatrix.from_scipy", "matrices", "hold one matrix or more", "an empty list")
         shape = given[0].shape
         for m in given:

@@ -37,7 +37,7 @@ class GalerkinProduct:
         a, p = (graph_a.indptr, graph_a.indices), (graph_p.indptr, graph_p.indices)
         self.graph_ap = kernels.product_graph(*a, *p, n_coarse)
         self.restriction = graph_p.transposed
-        indptr, indices = kernels.product_graph(*self.restriction[:2], *self.graph_ap, n_coarse)
+        indptr, indices = kernels.product_graph(self.restriction[0], self.restriction[1], *self.graph_ap, n_coarse)
         self.graph = CrsGraph(indptr, indices, (n_coarse, n_coarse))
         self.tasks = kernels.slab_tasks(*self.restriction[:2], n)
 

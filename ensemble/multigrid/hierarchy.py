@@ -20,6 +20,8 @@ from ensemble.multigrid.relaxation import Chebyshev, ChebyshevSmoother, inverse_
 from ensemble.multigrid.tentative import tentative_prolongator
 from ensemble.scalar import Ensemble
 
+CHEBYSHEV = Chebyshev(degree=2, ratio=7)
+
 LARGEST_DENSE = 4000
 """Rows above which a coarsest level that would not coarsen further is smoothed instead of inverted."""
 
@@ -185,13 +187,12 @@ def fill_level(level: Level, smoother: Chebyshev) -> None:
 def coarse_matrix(level: Level, damping: float, old: CrsMatrix | None) -> CrsMatrix:
     """Prolongator and Galerkin matrix of a level whose plan and smoother are set; old buffers are used again."""
     plan, A = level.plan, level.A
+    assert plan is not None and level.smoother is not None
     with np.errstate(all="ignore"):
         omega = (damping / level.lambda_max).astype(A.dtype)
-    keep = level.P is not None and level.P.values.shape[1] == A.n_samples
-    p = level.P.values if keep else None
+    p = level.P.values if level.P is not None and level.P.n_samples == A.n_samples else None
     level.P = smoothed_prolongator(A, plan.T, plan.graph_p, level.smoother.dinv, omega, p)
-    reuse = old is not None and old.values.shape[1] == A.n_samples
-    return plan.galerkin(A, level.P, old.values if reuse else None)
+    return plan.galerkin(A, level.P, old.values if old is not None and old.n_samples == A.n_samples else None)
 
 
 def smoothed_aggregation(
@@ -201,7 +202,7 @@ def smoothed_aggregation(
     block_size: int = 1,
     coarse_size: int = 500,
     max_levels: int = 20,
-    smoother: Chebyshev = Chebyshev(),
+    smoother: Chebyshev = CHEBYSHEV,
     damping: float = 4.0 / 3.0,
     dtype: Any = None,
 ) -> Hierarchy:

@@ -20,7 +20,9 @@ def prolongator_graph(A: CrsGraph, T: CrsGraph) -> CrsGraph:
     return CrsGraph(kept, indices[np.repeat(inside, length)], T.shape)
 
 
-def smoothed_prolongator(A: CrsMatrix, T: CrsMatrix, graph: CrsGraph, dinv: Any, omega: Any, out: Any = None) -> CrsMatrix:
+def smoothed_prolongator(
+    A: CrsMatrix, T: CrsMatrix, graph: CrsGraph, dinv: Any, omega: Any, out: Any = None
+) -> CrsMatrix:
     """``P = T - omega D^-1 A T`` with one `omega` a sample (4/3 over its own largest eigenvalue)."""
     values = smooth_prolongator(
         (A.graph.indptr, A.graph.indices), A.values, dinv, omega, (T.graph.indptr, T.graph.indices),

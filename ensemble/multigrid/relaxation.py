@@ -35,7 +35,7 @@ class Chebyshev:
         require(positive(self.ratio, "Chebyshev", "ratio") > 1.0, "Chebyshev", "ratio", "be above 1", self.ratio)
         require(positive(self.boost, "Chebyshev", "boost") >= 1.0, "Chebyshev", "boost", "be 1 or above", self.boost)
 
-    def coefficients(self, lambda_max: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+    def coefficients(self, lambda_max: Any) -> list[tuple[np.ndarray, np.ndarray]]:
         """(a, c) of each step ``w = a w + c D^-1 (b - A x), x = x + w``, one value a sample (Saad 2003, alg. 12.1)."""
         with np.errstate(all="ignore"):  # a broken sample keeps its NaN to itself
             alpha, beta = lambda_max / self.ratio, self.boost * lambda_max
@@ -54,7 +54,8 @@ def inverse_diagonal(A: CrsMatrix) -> Any:
     """1 / diagonal, shape (n, n_samples); an entry below the unit roundoff counts as that (as Ifpack2 clips it)."""
     diagonal = A.diagonal().samples
     eps = np.finfo(diagonal.dtype).eps
-    return 1.0 / np.where(np.abs(diagonal) < eps, eps, diagonal)
+    clipped: Any = np.where(np.abs(diagonal) < eps, eps, diagonal)
+    return 1.0 / clipped
 
 
 def start_vector(n: int) -> np.ndarray:
@@ -108,9 +109,7 @@ class ChebyshevSmoother:
         if x is None:
             kernels.chebyshev_start(self.dinv, b, steps[0][1], w, here)
         else:
-            kernels.chebyshev_first(
-                graph.indptr, graph.indices, A.values, self.dinv, b, x, steps[0][1], w, there
-            )
+            kernels.chebyshev_first(graph.indptr, graph.indices, A.values, self.dinv, b, x, steps[0][1], w, there)
             here, there = there, here
         for a, c in steps[1:]:
             kernels.chebyshev_step(graph.indptr, graph.indices, A.values, self.dinv, b, here, a, c, w, there)

@@ -27,7 +27,9 @@ def same(one, other, i, j=0):
     """Solution, iterations, status and history of sample i of one run are those of sample j of another, to the bit."""
     n = one.iterations[i] + 1
     return (
-        np.array_equal(one.x.samples[:, i], np.reshape(getattr(other.x, "samples", other.x), (one.x.shape[0], -1))[:, j])
+        np.array_equal(
+            one.x.samples[:, i], np.reshape(getattr(other.x, "samples", other.x), (one.x.shape[0], -1))[:, j]
+        )
         and one.iterations[i] == other.iterations[j]
         and one.status[i] == other.status[j]
         and np.array_equal(one.residual_norms[:n, i], other.residual_norms[:n, j])
@@ -133,7 +135,7 @@ def test_starting_guess_counts(rng):
 
 
 def bad_samples(n_samples=8):
-    """An ensemble with, in this order: zero right-hand side, singular, NaN matrix, indefinite, tiny rhs, NaN rhs, good, good."""
+    """In this order: zero rhs, singular, NaN in the matrix, indefinite, tiny rhs, infinity in the rhs, good, good."""
     rng = np.random.default_rng(90127)
     A = gallery.random_spd(40, n_samples, density=0.1)
     b = rng.standard_normal((40, n_samples))
@@ -247,7 +249,7 @@ def test_bad_input_is_refused(rng):
         cg(A, np.ones(5))
     with pytest.raises(ValueError, match="cg: b must have 3 samples, or 1; got 2"):
         cg(A, Ensemble(np.ones((4, 2))))
-    with pytest.raises(ValueError, match="cg: rtol must be a finite number, zero or above; got -1.0"):
+    with pytest.raises(ValueError, match=r"cg: rtol must be a finite number, zero or above; got -1.0"):
         cg(A, b, rtol=-1)
     with pytest.raises(ValueError, match="cg: coupling must be one of 'independent', 'ensemble'; got 'loose'"):
         cg(A, b, coupling="loose")

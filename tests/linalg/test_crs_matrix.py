@@ -89,7 +89,7 @@ def test_ensemble_product_is_the_commuted_kronecker_product(rng):
     A = random_matrix(rng, 6, 6, 4)
     rows, columns = A.graph.row_of_entry, A.graph.indices
     blocks = sp.coo_array(
-        (A.values.reshape(-1), ((rows[:, None] * 4 + np.arange(4)).reshape(-1), (columns[:, None] * 4 + np.arange(4)).reshape(-1))),
+        (A.values.reshape(-1), tuple((index[:, None] * 4 + np.arange(4)).reshape(-1) for index in (rows, columns))),
         shape=(24, 24),
     )  # fmt: skip
     x = rng.standard_normal((6, 4))
@@ -144,7 +144,11 @@ def test_galerkin_product_is_scipys(n_samples, seed, n):
 
 @pytest.mark.parametrize("n_samples", [1, 3])
 def test_gallery_matrices_are_symmetric_positive_definite(n_samples):
-    for A in (gallery.poisson((4, 5), n_samples), gallery.anisotropic((4, 5), n_samples), gallery.random_spd(20, n_samples)):
+    for A in (
+        gallery.poisson((4, 5), n_samples),
+        gallery.anisotropic((4, 5), n_samples),
+        gallery.random_spd(20, n_samples),
+    ):
         assert A.n_samples == n_samples
         for i in range(n_samples):
             dense = A.to_scipy(i).toarray()
