@@ -1,0 +1,6 @@
+"""Finite elements with random coefficients; the method is told in `README.md` beside this file."""
+
+from ensemble.apps.fem.karhunen_loeve import KarhunenLoeve, exponential_covariance
+from ensemble.apps.fem.mesh import HexMesh
+
+__all__ = ["HexMesh", "KarhunenLoeve", "exponential_covariance"]
