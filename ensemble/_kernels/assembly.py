@@ -63,9 +63,10 @@ def element_rows(connectivity, edges, interpolation, stiffness, reaction, advect
     K holds diffusion and advection, M the derivative of the reaction term; the residual of the latter is M u / 2.
     """
     xp = array_namespace(kappa)
-    hx, hy, hz = (edges[:, d, None, None, None] for d in range(3))
-    geometry = hy * hz / hx * stiffness[0] + hx * hz / hy * stiffness[1] + hx * hy / hz * stiffness[2]
-    drift = (hy * hz)[..., 0] * advection[0] + (hx * hz)[..., 0] * advection[1] + (hx * hy)[..., 0] * advection[2]
+    hx, hy, hz = (edges[:, d, None, None] for d in range(3))
+    drift = hy * hz * advection[0, ...] + hx * hz * advection[1, ...] + hx * hy * advection[2, ...]
+    fx, fy, fz = (f[..., None] for f in (hy * hz / hx, hx * hz / hy, hx * hy / hz))
+    geometry = fx * stiffness[0, ...] + fy * stiffness[1, ...] + fz * stiffness[2, ...]
     n_cells, n_samples = connectivity.shape[0], kappa.shape[1]
     kappa = xp.reshape(kappa, (n_cells, 1, 1, 8, n_samples))
     linear = xp.zeros((n_cells, 8, 8, n_samples), dtype=kappa.dtype) + drift[..., None]
@@ -80,7 +81,7 @@ def element_rows(connectivity, edges, interpolation, stiffness, reaction, advect
         value = xp.zeros((n_cells, n_samples), dtype=kappa.dtype)
         for b in range(8):
             value = value + at_corners[:, b, :] * interpolation[q, b]
-        value = value * (hx * hy * hz)[:, :, 0, 0]
+        value = value * (hx * hy * hz)[:, :, 0]
         derivative = derivative + value[:, None, None, :] * reaction[..., q, None]
     shape = (n_cells * 64, n_samples)
     return xp.reshape(linear + derivative * 0.5, shape), xp.reshape(linear + derivative, shape)
