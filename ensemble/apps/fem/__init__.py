@@ -2,5 +2,6 @@
 
 from ensemble.apps.fem.karhunen_loeve import KarhunenLoeve, exponential_covariance
 from ensemble.apps.fem.mesh import HexMesh
+from ensemble.apps.fem.random_diffusion import DiffusionResult, RandomDiffusion
 
-__all__ = ["HexMesh", "KarhunenLoeve", "exponential_covariance"]
+__all__ = ["DiffusionResult", "HexMesh", "KarhunenLoeve", "RandomDiffusion", "exponential_covariance"]
