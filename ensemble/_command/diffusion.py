@@ -223,7 +223,7 @@ def write_files(record: Record) -> None:
     """Write what --out and --plot ask for."""
     options, n = record.options, record.done
     if options.out is not None:
-        arrays = {
+        arrays: dict[str, Any] = {
             "y": record.points[:, :n],
             "response": record.response[:n],
             "iterations": record.iterations[:n],

@@ -16,7 +16,7 @@ __all__ = ["figure"]
 
 INK, GREY, BLUE, ORANGE = "#1b2733", "#8a96a3", "#2f6f9f", "#d9662b"
 
-STYLE = {
+STYLE: dict[Any, Any] = {
     "font.size": 9.5,
     "axes.edgecolor": GREY,
     "axes.labelcolor": INK,
@@ -39,7 +39,8 @@ def figure(record: Record) -> Figure:
     with matplotlib.rc_context(STYLE):
         drawing = Figure(figsize=(9.6, 4.6), layout="constrained")
         FigureCanvasAgg(drawing)
-        left, right = drawing.subfigures(1, 2, width_ratios=(1.15, 1.0))
+        halves: Any = drawing.subfigures(1, 2, width_ratios=(1.15, 1.0))
+        left, right = halves
         histogram(left.subplots(), record)
         profile(right.subplots(2, 1, sharex=True, height_ratios=(1.0, 1.25)), record)
         options = record.options

@@ -79,9 +79,9 @@ def as_table(record: Record) -> str:
     newton, cg = spread(record.newton_iterations[:n]), spread(record.iterations[:n])
     failed = n - record.good.size
     lines = [
-        f"Random diffusion: {x} x {y} x {z} cells, {record.problem.mesh.n_nodes:,} unknowns, {options.terms} random terms",
+        f"Random diffusion: {x} x {y} x {z} cells, {record.problem.mesh.n_nodes:,} unknowns, {options.terms} terms",
         f"{n:,} samples ({points}, seed {options.seed}), {record.ensemble_size} at a time"
-        + (f"; interrupted, {options.samples:,} were asked for" if record.interrupted else "")
+        + (f"; interrupted, {options.samples:,} were asked for" if n < options.samples else "")
         + (f"; {failed} did not converge and are left out" if failed else ""),
         "",
         "response: mean of u^2 over the nodes",

@@ -244,7 +244,7 @@ class RandomDiffusion:
         )
         parameters = self._parameters(y, "solve")
         key = (parameters.shape[1], parameters.dtype)
-        run = _Run(self, self._spare.pop(key, None) or _Workspace(), cg_rtol, max_cg_iterations, coupling)
+        run = _Run(self, self._spare.pop(key, _Workspace()), cg_rtol, max_cg_iterations, coupling)
         start = time.perf_counter()
         with run.phase("coefficient"):
             run.work.kappa = self._discrete.coefficient(parameters, run.work.kappa)
@@ -261,7 +261,7 @@ class RandomDiffusion:
             u[:, 0] if plain else outcome.u,
             response[0] if plain else Ensemble(response),
             outcome.iterations,
-            outcome.linear_iterations,
+            np.asarray(outcome.linear_iterations),
             outcome,
             run.seconds,
         )
@@ -302,8 +302,8 @@ class RandomDiffusion:
 class _Workspace:
     """The large buffers of one solve, and the hierarchy, whose graph part serves every later matrix."""
 
-    kappa: np.ndarray | None = None
-    values: np.ndarray | None = None
+    kappa: Any = None
+    values: Any = None
     hierarchy: Hierarchy | None = None
 
 
