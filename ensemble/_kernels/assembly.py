@@ -166,17 +166,7 @@ def _cell_drift(edges, cell, k, advection):
 
 @per_width
 def _gather_rows(width, reacts, with_matrix):
-    @compiled_serial
-    def weighted_values(connectivity, edges, cell, interpolation, u, volume_u, n_samples, first):
-        """Volume times u at the Gauss points of one cell."""
-        volume = edges[cell, 0] * edges[cell, 1] * edges[cell, 2]
-        for q in range(8):
-            value = zeros(u, width)
-            for b in range(8):
-                at_corner = load(u, np.int64(connectivity[cell, b]) * n_samples + first, width)
-                value = value + at_corner * splat(interpolation[q * 8 + b], u, width)
-            store(volume_u, q * width, value * splat(volume, u, width))
-
+    # Closing over a compiled function would spoil the cache on disk: all that needs `width` is written out here.
     @compiled
     def loop(
         first_cell, cells, corners, connectivity, fixed, edges, interpolation, stiffness, reaction, advection, kappa, u,
@@ -203,7 +193,13 @@ def _gather_rows(width, reacts, with_matrix):
                     cell, a = np.int64(cells[p]), np.int64(corners[p])
                     _cell_geometry(edges, cell, a, stiffness, geometry)
                     if reacts:
-                        weighted_values(connectivity, edges, cell, interpolation, u, volume_u, n_samples, first)
+                        volume = splat(edges[cell, 0] * edges[cell, 1] * edges[cell, 2], u, width)
+                        for q in range(8):
+                            value = zeros(u, width)
+                            for b in range(8):
+                                at_corner = load(u, np.int64(connectivity[cell, b]) * n_samples + first, width)
+                                value = value + at_corner * splat(interpolation[q * 8 + b], u, width)
+                            store(volume_u, q * width, value * volume)
                     for b in range(8):
                         entry = splat(_cell_drift(edges, cell, a * 8 + b, advection), kappa, width)
                         for q in range(8):
