@@ -63,8 +63,9 @@ def histogram(axes: Any, record: Record) -> None:
         axes.hist(response, bins="auto", color=BLUE, alpha=0.75, edgecolor="white", linewidth=0.6)
         axes.plot(response, np.zeros_like(response), "|", color=INK, alpha=0.35, markersize=6, clip_on=False, zorder=3)
     if np.isfinite(found.low):
-        axes.axvspan(found.low, found.high, color=ORANGE, alpha=0.28, linewidth=0, label="95 % interval of the mean")
-    axes.axvline(found.mean, color=ORANGE, linewidth=1.8, label=f"mean {found.mean:.6g}")
+        half = (found.high - found.low) / 2.0
+        axes.axvspan(found.low, found.high, color=ORANGE, alpha=0.35, linewidth=0, label=f"95 % interval ± {half:.2g}")
+    axes.axvline(found.mean, color=ORANGE, linewidth=1.0, label=f"mean {found.mean:.6g}")
     axes.plot([], [], " ", label=f"std {found.std:.3g}")
     axes.set(title="Response", xlabel="mean of $u^2$ over the nodes", ylabel="samples")
     axes.set_ylim(bottom=0.0, top=axes.get_ylim()[1] * 1.22)

@@ -27,7 +27,9 @@ def same(one, other, i, j=0):
     """Solution, iterations, status and history of sample i of one run are those of sample j of another, to the bit."""
     n = one.iterations[i] + 1
     return (
-        np.array_equal(one.x.samples[:, i], np.reshape(getattr(other.x, "samples", other.x), (one.x.shape[0], -1))[:, j])
+        np.array_equal(
+            one.x.samples[:, i], np.reshape(getattr(other.x, "samples", other.x), (one.x.shape[0], -1))[:, j]
+        )
         and one.iterations[i] == other.iterations[j]
         and one.status[i] == other.status[j]
         and np.array_equal(one.residual_norms[:n, i], other.residual_norms[:n, j])

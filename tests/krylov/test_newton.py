@@ -54,7 +54,9 @@ def test_a_sample_is_its_scalar_run(n_samples):
             return CrsMatrix(A.graph, values)
 
         start = Ensemble(np.zeros((12, strength.n_samples)))
-        return newton(lambda u: A @ u + strength * u**3 - 1.0, jacobian, start, solver=tight, rtol=1e-9, max_iterations=30)
+        return newton(
+            lambda u: A @ u + strength * u**3 - 1.0, jacobian, start, solver=tight, rtol=1e-9, max_iterations=30
+        )
 
     together = solve(factors)
     for i, c in enumerate(factors):

@@ -144,7 +144,11 @@ def test_galerkin_product_is_scipys(n_samples, seed, n):
 
 @pytest.mark.parametrize("n_samples", [1, 3])
 def test_gallery_matrices_are_symmetric_positive_definite(n_samples):
-    for A in (gallery.poisson((4, 5), n_samples), gallery.anisotropic((4, 5), n_samples), gallery.random_spd(20, n_samples)):
+    for A in (
+        gallery.poisson((4, 5), n_samples),
+        gallery.anisotropic((4, 5), n_samples),
+        gallery.random_spd(20, n_samples),
+    ):
         assert A.n_samples == n_samples
         for i in range(n_samples):
             dense = A.to_scipy(i).toarray()

@@ -244,7 +244,9 @@ def test_nan_stays_in_its_sample(rng):
 def test_singular_coarse_matrix_gets_its_pseudo_inverse():
     """Pure Neumann: the constant is deflated, the rest is solved."""
     n = 6
-    neumann = sp.diags_array([-np.ones(n - 1), np.r_[1.0, 2 * np.ones(n - 2), 1.0], -np.ones(n - 1)], offsets=[-1, 0, 1])
+    neumann = sp.diags_array(
+        [-np.ones(n - 1), np.r_[1.0, 2 * np.ones(n - 2), 1.0], -np.ones(n - 1)], offsets=[-1, 0, 1]
+    )
     np.testing.assert_allclose(inverse_of(neumann.toarray()), np.linalg.pinv(neumann.toarray()), rtol=0, atol=1e-12)
     assert np.isnan(inverse_of(np.full((2, 2), np.nan))).all()
     solver = CoarseSolver(CrsMatrix.from_scipy([neumann, sp.eye_array(n)]))
