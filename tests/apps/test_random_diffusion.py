@@ -8,7 +8,7 @@ from scipy.integrate import solve_bvp
 
 from ensemble.apps.fem import RandomDiffusion
 from ensemble.krylov import SolveError, Status
-from ensemble.scalar import Ensemble
+from ensemble.scalar import Ensemble, SampleSet, sample_mean
 
 TIGHT = {"rtol": 1e-12, "cg_rtol": 1e-9}
 BENCHMARK = {"n_terms": 3, "correlation_length": 0.25, "variance": 0.1, "source": 1.0, "mode_order": "trilinos"}
@@ -175,6 +175,28 @@ def test_one_y_serves_many_states_and_one_state_many_y(benchmark):
     C, plain = benchmark.assemble(y[:, 0], u[:, 0])
     np.testing.assert_array_equal(C.values[:, 0], B.values[:, 0])
     assert isinstance(plain, np.ndarray) and plain.shape == (729,)
+
+
+def test_assembly_writes_into_an_earlier_matrix(benchmark):
+    y = Ensemble(draw(3, 3, seed=44021))
+    fresh, _ = benchmark.assemble(y)
+    earlier, _ = benchmark.assemble(Ensemble(draw(3, 3, seed=44022)))
+    values = earlier.values
+    again, _ = benchmark.assemble(y, out=earlier)
+    assert again.values is values
+    np.testing.assert_array_equal(values, fresh.values)
+    with pytest.raises(ValueError, match=r"out must have 15625 entries, 1 samples and values of type float64; got Crs"):
+        benchmark.assemble(np.zeros(3), out=earlier)
+
+
+def test_weights_travel_with_the_samples(benchmark):
+    weights = np.array([1.0, 2.0, 0.0])
+    y = Ensemble(draw(3, 3, seed=70003), SampleSet(weights=weights))
+    result = benchmark.solve(y)
+    g = result.response.samples
+    assert sample_mean(result.response) == pytest.approx((g[0] + 2.0 * g[1]) / 3.0, rel=1e-14)
+    assert result.u.sample_set is y.sample_set
+    assert benchmark.assemble(y)[1].sample_set is y.sample_set
 
 
 def test_advection_assembles_but_does_not_solve():

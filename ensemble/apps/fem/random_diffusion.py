@@ -169,7 +169,7 @@ class RandomDiffusion:
         """
         self._parameters(y, "check")
 
-    def assemble(self, y: Any, u: Any = None) -> tuple[CrsMatrix, Any]:
+    def assemble(self, y: Any, u: Any = None, *, out: CrsMatrix | None = None) -> tuple[CrsMatrix, Any]:
         """Assemble the Jacobian and the residual at `u`, for all samples in one pass.
 
         Parameters
@@ -177,6 +177,9 @@ class RandomDiffusion:
         y : Ensemble or array, shape (n_terms,), dimensionless
         u : Ensemble or array, shape (n_nodes,), optional
             By default the boundary values, and zero inside.
+        out : CrsMatrix, optional
+            A matrix from an earlier call with as many samples, whose values are overwritten: memory that is new to the
+            process can cost more than the assembly.
 
         Returns
         -------
@@ -188,16 +191,20 @@ class RandomDiffusion:
         Raises
         ------
         ValueError
-            As for `check`, or if `u` does not fit.
+            As for `check`, or if `u` or `out` does not fit.
         """
         parameters = self._parameters(y, "assemble")
         if u is None:
             state = self._discrete.initial_guess(parameters.shape[1], parameters.dtype)
         else:
             parameters, state = self._fit(parameters, u)
-        values, residual = self._discrete.jacobian_and_residual(self._discrete.coefficient(parameters), state)
-        plain = not isinstance(y, Ensemble) and not isinstance(u, Ensemble)
-        return CrsMatrix(self.graph, values), residual[:, 0] if plain else Ensemble(residual)
+        work = self._spare.pop((parameters.shape[1], parameters.dtype), _Workspace())
+        work.kappa = self._discrete.coefficient(parameters, work.kappa)
+        values, residual = self._discrete.jacobian_and_residual(work.kappa, state, self._values_of(out, state))
+        self._spare[parameters.shape[1], parameters.dtype] = work
+        if not isinstance(y, Ensemble) and not isinstance(u, Ensemble):
+            return CrsMatrix(self.graph, values), residual[:, 0]
+        return CrsMatrix(self.graph, values), Ensemble(residual, _sample_set(residual.shape[1], y, u))
 
     def solve(
         self,
@@ -248,7 +255,8 @@ class RandomDiffusion:
         start = time.perf_counter()
         with run.phase("coefficient"):
             run.work.kappa = self._discrete.coefficient(parameters, run.work.kappa)
-        guess = Ensemble(self._discrete.initial_guess(*key))
+        sample_set = _sample_set(key[0], y)
+        guess = Ensemble(self._discrete.initial_guess(*key), sample_set)
         outcome = newton(
             run.residual, run.jacobian, guess, solver=run.solve, rtol=rtol, max_iterations=max_newton_iterations
         )
@@ -259,7 +267,7 @@ class RandomDiffusion:
         plain = not isinstance(y, Ensemble)
         return DiffusionResult(
             u[:, 0] if plain else outcome.u,
-            response[0] if plain else Ensemble(response),
+            response[0] if plain else Ensemble(response, sample_set),
             outcome.iterations,
             np.asarray(outcome.linear_iterations),
             outcome,
@@ -281,6 +289,20 @@ class RandomDiffusion:
         self._discrete.require_positive(samples, function)
         return samples
 
+    def _values_of(self, out: CrsMatrix | None, state: np.ndarray) -> np.ndarray | None:
+        """The buffer that `out` offers."""
+        if out is None:
+            return None
+        shape = (self.graph.nnz, state.shape[1])
+        _check.require(
+            out.values.shape == shape and out.dtype == state.dtype,
+            "RandomDiffusion.assemble",
+            "out",
+            f"have {shape[0]} entries, {shape[1]} samples and values of type {state.dtype}",
+            out,
+        )
+        return out.values
+
     def _fit(self, y: np.ndarray, u: Any) -> tuple[np.ndarray, np.ndarray]:
         """Parameters and state with one dtype and one number of samples."""
         state = u.samples if isinstance(u, Ensemble) else np.asarray(u)[..., None]
@@ -299,6 +321,12 @@ class RandomDiffusion:
         return y, state
 
 
+def _sample_set(n_samples: int, *operands: Any) -> Any:
+    """The sample set that an operand of `n_samples` samples carries, or None."""
+    ensembles = (operand for operand in operands if isinstance(operand, Ensemble) and operand.n_samples == n_samples)
+    return next((x.sample_set for x in ensembles if x.sample_set is not None), None)
+
+
 class _Workspace:
     """The large buffers of one solve, and the hierarchy, whose graph part serves every later matrix."""
 
@@ -315,6 +343,7 @@ class _Run:
     ) -> None:
         self.problem, self.work = problem, work
         self.options: dict[str, Any] = {"rtol": rtol, "max_iterations": max_iterations, "coupling": coupling}
+        self.residuals = 0
         self.seconds = dict.fromkeys(("coefficient", "assembly", "setup", "solve"), 0.0)
 
     @contextmanager
@@ -324,14 +353,22 @@ class _Run:
         self.seconds[name] += time.perf_counter() - start
 
     def residual(self, u: Ensemble) -> Ensemble:
+        self.residuals += 1
         with self.phase("assembly"):
+            if self.residuals == 1:  # at the start: its Jacobian is sure to be wanted, and comes in the same pass
+                return Ensemble(self._both(u.samples))
             return Ensemble(self.problem._discrete.residual(self.work.kappa, u.samples))
 
     def jacobian(self, u: Ensemble) -> CrsMatrix:
-        work = self.work
         with self.phase("assembly"):
-            work.values, _ = self.problem._discrete.jacobian_and_residual(work.kappa, u.samples, work.values)
-        return CrsMatrix(self.problem.graph, work.values)
+            if self.residuals > 1:
+                self._both(u.samples)
+        return CrsMatrix(self.problem.graph, self.work.values)
+
+    def _both(self, u: np.ndarray) -> np.ndarray:
+        work = self.work
+        work.values, residual = self.problem._discrete.jacobian_and_residual(work.kappa, u, work.values)
+        return residual
 
     def solve(self, A: CrsMatrix, r: Ensemble, *active: Any) -> SolveResult:
         with self.phase("setup"):
