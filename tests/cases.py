@@ -9,6 +9,7 @@ import numpy as np
 
 from ensemble._kernels import KERNELS
 from ensemble._kernels.galerkin import product_graph, slab_tasks, transpose_graph
+from ensemble.apps.fem import HexMesh, elements
 
 
 @dataclass(frozen=True)
@@ -241,7 +242,46 @@ def cg_direction_arguments(rng, n, s, dtype):
     return (coefficients(rng, s, dtype), numbers(rng, (n, s), dtype), numbers(rng, (n, s), dtype)), (2,)
 
 
+MESHES = {
+    "one_sample": ((2, 3, 2), 1, np.float64),
+    "odd_samples": ((3, 2, 4), 7, np.float64),
+    "many_tiles": ((2, 2, 2), 111, np.float64),
+    "float32": ((3, 2, 2), 5, np.float32),
+    "over_one_block": ((8, 9, 7), 3, np.float64),
+}
+
+
+def coefficient_cases(seed):
+    for k, (label, (cells, s, dtype)) in enumerate(MESHES.items()):
+        rng = np.random.default_rng(seed + k)
+        modes = rng.standard_normal((8 * int(np.prod(cells)), 3)).astype(dtype)
+        yield Case("affine_coefficient", label, (np.ones(1, dtype), modes, numbers(rng, (3, s), dtype), None))
+
+
+def diffusion_cases(name, seed):
+    """Graded meshes, with and without reaction and advection; a NaN in the last sample's coefficient and state."""
+    for k, (label, (cells, s, dtype)) in enumerate(MESHES.items()):
+        mesh = HexMesh.box(cells, grading=1.0)
+        incidence, (indptr, indices) = mesh.row_incidence(), mesh.coupling_graph()
+        fixed = mesh.on_face(2, 0) | mesh.on_face(2, -1)
+        for kind, reaction, flow in (("", np.zeros((0, 8, 8)), 0.0), ("_full", 1.4 * elements.MASS, -0.4)):
+            rng = np.random.default_rng(seed + k)
+            tables = (mesh.edges, elements.SHAPE, elements.STIFFNESS, reaction, flow * elements.ADVECTION)
+            arrays = (
+                *incidence[:3], mesh.connectivity, fixed, *(table.astype(dtype) for table in tables),
+                numbers(rng, (8 * mesh.n_cells, s), dtype), numbers(rng, (mesh.n_nodes, s), dtype),
+            )  # fmt: skip
+            if name == "diffusion_residual":
+                yield Case(name, label + kind, (*arrays, None))
+            else:
+                out = (np.full((indices.size, s), np.nan, dtype), np.full((mesh.n_nodes, s), np.nan, dtype))
+                yield Case(name, label + kind, (*arrays, indptr, indices, incidence.slots, *out), (15, 16))
+
+
 CASES = {
+    "affine_coefficient": coefficient_cases,
+    "diffusion_residual": lambda seed: diffusion_cases("diffusion_residual", seed),
+    "diffusion_jacobian_and_residual": lambda seed: diffusion_cases("diffusion_jacobian_and_residual", seed),
     "spmv": lambda seed: product_cases("spmv", seed),
     "spmv_add": lambda seed: product_cases("spmv_add", seed),
     "residual": lambda seed: product_cases("residual", seed, extra=1),

@@ -1,0 +1,41 @@
+"""The `ensemble` command; ``python -m ensemble`` is the same."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import NoReturn
+
+from ensemble._command import diffusion
+from ensemble._version import __version__
+
+__all__ = ["main"]
+
+
+class OneLineParser(argparse.ArgumentParser):
+    """A parser whose every complaint is one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: error: {message}. See {self.prog} --help.\n")
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command line `argv` (by default the process's own) and return its exit status.
+
+    0: done. 1: some samples did not converge. 2: bad input; nothing was computed. 130: interrupted.
+    """
+    parser = OneLineParser(prog="ensemble", description="Run many samples of a numerical model at once.")
+    parser.add_argument("--version", action="version", version=f"ensemble {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=OneLineParser)
+    diffusion.add_parser(commands)
+    options = parser.parse_args(argv)
+    try:
+        return options.run(options)
+    except (ValueError, TypeError, OSError, MemoryError) as error:
+        text = " ".join(str(error).split()) or type(error).__name__
+        print(f"{options.prog}: error: {text}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""What the `ensemble` command does, one module per sub-command."""

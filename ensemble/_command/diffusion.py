@@ -1,0 +1,242 @@
+"""``ensemble diffusion``: statistics of a diffusion problem whose diffusivity is a random field."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ensemble import _check
+from ensemble._command.files import require_writable, write_whole
+from ensemble._command.progress import Progress
+from ensemble._command.report import as_json, as_table
+from ensemble._command.sampling import SAMPLERS, Estimate, estimate, uniform_points
+from ensemble.apps.fem import DiffusionResult, RandomDiffusion
+from ensemble.scalar import Ensemble
+
+__all__ = ["Record", "add_parser", "run"]
+
+WARM_UP_CELLS = 10
+"""Enough for two multigrid levels, so that every kernel is compiled before a clock runs."""
+
+PLOT_SUFFIXES = (".png", ".pdf", ".svg")
+
+
+@dataclass
+class Record:
+    """What is known of the samples done so far; the sample axis is last."""
+
+    problem: RandomDiffusion
+    options: argparse.Namespace
+    ensemble_size: int
+    points: np.ndarray
+    response: np.ndarray
+    iterations: np.ndarray
+    newton_iterations: np.ndarray
+    converged: np.ndarray
+    profile: np.ndarray
+    done: int = 0
+    interrupted: bool = False
+    seconds: dict[str, float] = field(default_factory=dict)
+    scalar_seconds: list[float] = field(default_factory=list)
+
+    @property
+    def good(self) -> np.ndarray:
+        """The numbers of the samples that are done and converged."""
+        return np.flatnonzero(self.converged[: self.done])
+
+    @property
+    def estimate(self) -> Estimate:
+        """Statistics of the response over the good samples."""
+        return estimate(self.response[self.good], self.good, self.options.sampler)
+
+    def keep(self, result: DiffusionResult, first: int, n: int, line: np.ndarray) -> None:
+        """Store the first `n` samples of `result` as samples `first` and on."""
+        here = slice(first, first + n)
+        self.response[here] = result.response.samples[:n]
+        self.iterations[here] = result.iterations[:n]
+        self.newton_iterations[here] = result.newton_iterations[:n]
+        self.converged[here] = result.converged[:n]
+        self.profile[:, here] = result.u.samples[line, :n]
+        for phase, seconds in result.seconds.items():
+            self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
+        self.done = first + n
+
+
+def counts(text: str) -> int | tuple[int, ...]:
+    """``32`` or ``32x32x16`` as cells."""
+    parts = text.lower().split("x")
+    if len(parts) not in (1, 3) or not all(part.isdigit() and int(part) > 0 for part in parts):
+        raise argparse.ArgumentTypeError(f"must be a count of at least 1, or three as in 32x32x16; got {text!r}")
+    numbers = tuple(int(part) for part in parts)
+    return numbers if len(numbers) == 3 else numbers[0]
+
+
+def at_least(minimum: int) -> Callable[[str], int]:
+    """An argument type: an integer of at least `minimum`."""
+
+    def parse(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            number = minimum - 1
+        if number < minimum:
+            raise argparse.ArgumentTypeError(f"must be an integer of at least {minimum}; got {text!r}")
+        return number
+
+    return parse
+
+
+def add_parser(commands: Any) -> None:
+    """Add ``diffusion`` and its options."""
+    parser = commands.add_parser(
+        "diffusion",
+        help="statistics of diffusion with a random coefficient",
+        description="Solve -div(kappa grad u) + c u^2 = 0 on the unit cube (u = 1 at z = 0, u = 2 at z = 1) for many "
+        "samples of a random field kappa, ensembles of them at once, and report the mean of u^2 over the nodes.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--cells", type=counts, default=32, metavar="N", help="hexahedra in each direction, or NXxNYxNZ")
+    add("--samples", type=at_least(1), default=256, metavar="N", help="samples of the random field")
+    add("--ensemble-size", type=at_least(1), default=32, metavar="S", help="samples solved at once")
+    add("--sampler", choices=SAMPLERS, default="sobol", help="how samples are drawn")
+    add("--seed", type=at_least(0), default=1, metavar="K", help="of the sampler")
+    add("--terms", type=at_least(1), default=5, metavar="M", help="terms of the Karhunen-Loeve expansion")
+    add("--correlation-length", type=float, default=1.0, metavar="L", help="of the field, in edges of the cube")
+    add("--mean", type=float, default=1.0, metavar="X", help="of kappa")
+    add("--variance", type=float, default=0.01, metavar="X", help="of kappa")
+    add("--source", type=float, default=0.0, metavar="C", help="the coefficient c; the problem is linear without it")
+    add("--grading", type=float, default=1.0, metavar="B", help="nodes at g + B g^2 (1-g)^2")
+    add("--mode-order", choices=("lexicographic", "trilinos"), default="lexicographic", help="of equal eigenvalues")
+    add("--rtol", type=float, default=1e-7, metavar="X", help="of Newton's method and of conjugate gradients")
+    add("--scalar-runs", type=at_least(0), default=3, metavar="N", help="samples also solved alone, to compare speed")
+    add("--out", type=Path, metavar="FILE.npz", help="write all samples to this file")
+    add("--plot", type=Path, metavar="FILE.png", help="draw the response and u along the middle line")
+    add("--json", action="store_true", help="print one JSON object instead of the table")
+    add("--quiet", action="store_true", help="no progress on stderr")
+    parser.set_defaults(run=run, prog=parser.prog)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Carry out ``ensemble diffusion``."""
+    require_writable("--out", options.out, (".npz",))
+    require_writable("--plot", options.plot, PLOT_SUFFIXES)
+    _check.positive(options.rtol, "diffusion", "--rtol")
+    start = time.perf_counter()
+    record = prepare(options)
+    record.seconds["prepare"] = time.perf_counter() - start
+    with Progress(options.samples, quiet=options.quiet) as progress:
+        try:
+            solve_all(record, progress)
+        except KeyboardInterrupt:
+            record.interrupted = True
+            progress.say(f"interrupted: {record.done} of {options.samples} samples are done")
+    if record.done == 0:
+        return 130
+    print(json.dumps(as_json(record), allow_nan=False) if options.json else as_table(record), flush=True)
+    write_files(record)
+    failed = record.done - record.good.size
+    if failed:
+        numbers = np.flatnonzero(~record.converged[: record.done])
+        print(f"{options.prog}: {failed} samples did not converge: {_check.samples_text(numbers)}", file=sys.stderr)
+    return 130 if record.interrupted else 1 if failed else 0
+
+
+def problem_of(options: argparse.Namespace, cells: int | tuple[int, ...]) -> RandomDiffusion:
+    """The problem that the options describe, on `cells`."""
+    return RandomDiffusion(
+        cells,  # type: ignore[arg-type]
+        n_terms=options.terms,
+        correlation_length=options.correlation_length,
+        mean=options.mean,
+        variance=options.variance,
+        source=options.source,
+        grading=options.grading,
+        mode_order=options.mode_order,
+    )
+
+
+def prepare(options: argparse.Namespace) -> Record:
+    """Set up the problem and its samples, and refuse what cannot be solved, before any solve."""
+    n = options.samples
+    problem = problem_of(options, options.cells)
+    points = uniform_points(n, options.terms, options.sampler, options.seed)
+    problem.check(Ensemble(points))
+    # A short run needs no wide ensemble; a power of two keeps it one tile of SIMD lanes.
+    size = min(options.ensemble_size, 1 << (n - 1).bit_length())
+    n_z = problem.mesh.cells[2] + 1
+    whole = lambda: np.zeros(n, dtype=np.int64)
+    return Record(
+        problem,
+        options,
+        size,
+        points,
+        np.full(n, np.nan),
+        whole(),
+        whole(),
+        np.zeros(n, dtype=bool),
+        np.zeros((n_z, n)),
+    )
+
+
+def solve_all(record: Record, progress: Progress) -> None:
+    """Solve ensemble after ensemble; then some samples alone."""
+    options, points, size = record.options, record.points, record.ensemble_size
+    tolerances = {"rtol": options.rtol, "cg_rtol": options.rtol}
+    line = middle_line(record.problem)
+    start = time.perf_counter()
+    progress.say("compiling kernels, or loading them where they were compiled before ...")
+    small = problem_of(options, WARM_UP_CELLS)
+    small.solve(Ensemble(np.zeros((options.terms, size))), **tolerances)
+    if options.scalar_runs:
+        small.solve(np.zeros(options.terms), **tolerances)
+    record.seconds["compile"] = time.perf_counter() - start
+    progress.restart()
+    for first in range(0, options.samples, size):
+        n = min(size, options.samples - first)
+        # The last ensemble is filled with copies of its last sample, which are then forgotten: no new kernel width.
+        chosen = np.minimum(np.arange(first, first + size), first + n - 1)
+        result = record.problem.solve(Ensemble(np.ascontiguousarray(points[:, chosen])), **tolerances)
+        record.keep(result, first, n, line)
+        progress.advance(n, record.iterations[: record.done])
+    for i in range(min(options.scalar_runs + 1, options.samples) if options.scalar_runs else 0):
+        alone = record.problem.solve(Ensemble(np.ascontiguousarray(points[:, i : i + 1])), **tolerances)
+        record.scalar_seconds.append(alone.seconds["total"])
+
+
+def middle_line(problem: RandomDiffusion) -> np.ndarray:
+    """The nodes of the mesh line along z that lies nearest to the centre."""
+    x, y, z = problem.mesh.axes
+    i, j = (int(np.argmin(np.abs(axis - 0.5))) for axis in (x, y))
+    return i + x.size * (j + y.size * np.arange(z.size))
+
+
+def write_files(record: Record) -> None:
+    """Write what --out and --plot ask for."""
+    options, n = record.options, record.done
+    if options.out is not None:
+        arrays: dict[str, Any] = {
+            "y": record.points[:, :n],
+            "response": record.response[:n],
+            "iterations": record.iterations[:n],
+            "newton_iterations": record.newton_iterations[:n],
+            "converged": record.converged[:n],
+            "z": record.problem.mesh.axes[2],
+            "u_along_z": record.profile[:, :n],
+            "summary": np.array(json.dumps(as_json(record), allow_nan=False)),
+        }
+        write_whole(options.out, lambda file: np.savez(file, **arrays))
+    if options.plot is not None:
+        from ensemble._command.plot import figure  # Matplotlib takes a second to import
+
+        drawing = figure(record)
+        kind = options.plot.suffix.lower()[1:]
+        write_whole(options.plot, lambda file: drawing.savefig(file, format=kind, dpi=160))

@@ -1,0 +1,83 @@
+"""How far a run is: a bar on a terminal, now and then a line elsewhere. Everything goes to stderr."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+
+import numpy as np
+from tqdm import tqdm
+
+__all__ = ["Progress"]
+
+SECONDS_BETWEEN_LINES = 5.0
+
+
+class Progress:
+    """Count finished samples; a context manager.
+
+    Parameters
+    ----------
+    n_samples : int
+    quiet : bool
+        Say nothing at all.
+    """
+
+    def __init__(self, n_samples: int, *, quiet: bool = False) -> None:
+        self.n_samples = n_samples
+        self.quiet = quiet
+        self.done = 0
+        self.started = self.last_line = time.perf_counter()
+        on_terminal = sys.stderr.isatty() and not quiet
+        self.bar = (
+            tqdm(
+                total=n_samples,
+                unit=" samples",
+                file=sys.stderr,
+                dynamic_ncols=True,
+                bar_format="{percentage:3.0f}% |{bar}| {n_fmt}/{total_fmt} [{rate_fmt}, {remaining} left{postfix}]",
+            )
+            if on_terminal
+            else None
+        )
+
+    def say(self, text: str) -> None:
+        """Print one line beside the bar."""
+        if self.quiet:
+            return
+        if self.bar is not None:
+            self.bar.write(text, file=sys.stderr)
+        else:
+            print(text, file=sys.stderr, flush=True)
+
+    def restart(self) -> None:
+        """Start the clock: what was done before is no guide to the rate."""
+        self.started = self.last_line = time.perf_counter()
+        if self.bar is not None:
+            self.bar.reset()
+
+    def advance(self, n: int, iterations: np.ndarray) -> None:
+        """Count `n` more samples; `iterations` are those of all samples so far."""
+        self.done += n
+        low, middle, high = iterations.min(), int(np.median(iterations)), iterations.max()
+        spread = f"CG iterations {low}/{middle}/{high}"
+        if self.bar is not None:
+            self.bar.set_postfix_str(spread, refresh=False)
+            self.bar.update(n)
+            return
+        now = time.perf_counter()
+        if self.done == self.n_samples or now - self.last_line >= SECONDS_BETWEEN_LINES:
+            self.last_line = now
+            rate = self.done / (now - self.started)
+            left = (self.n_samples - self.done) / rate
+            self.say(f"{self.done}/{self.n_samples} samples, {rate:.1f} a second, {left:.0f} s left, {spread}")
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.bar is not None:
+            self.bar.close()

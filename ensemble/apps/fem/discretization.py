@@ -1,0 +1,127 @@
+"""The discrete random diffusion problem on plain arrays: mesh, modes, tables, and the two assembly passes."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ensemble import _check
+from ensemble._kernels.assembly import affine_coefficient, diffusion_jacobian_and_residual, diffusion_residual
+from ensemble.apps.fem import elements
+from ensemble.apps.fem.karhunen_loeve import KarhunenLoeve
+from ensemble.apps.fem.mesh import HexMesh
+
+__all__ = ["Discretization"]
+
+BOTTOM, TOP = 1.0, 2.0
+"""The prescribed u at z = 0 and z = 1."""
+
+
+class Discretization:
+    """What all samples share, prepared once; arrays in, arrays out, samples in the last axis.
+
+    Parameters
+    ----------
+    mesh : HexMesh
+    field : KarhunenLoeve
+        In three dimensions.
+    mean, standard_deviation : float
+        Of the diffusivity.
+    source, advection : float
+        The coefficients c and a of the equation.
+    """
+
+    def __init__(
+        self,
+        mesh: HexMesh,
+        field: KarhunenLoeve,
+        mean: float,
+        standard_deviation: float,
+        source: float,
+        advection: float,
+    ) -> None:
+        self.mesh = mesh
+        self.mean = mean
+        self.source = source
+        self.modes = scaled_modes(mesh, field, standard_deviation)
+        self.fixed = mesh.on_face(2, 0) | mesh.on_face(2, -1)
+        self.indptr, self.indices = mesh.coupling_graph()
+        incidence = mesh.row_incidence()
+        self.slots = incidence.slots
+        self._shared = (incidence.first, incidence.cells, incidence.corners, mesh.connectivity, self.fixed)
+        # The derivative of c u^2 is 2 c u; without a source the kernels are told so by an empty table.
+        reaction = 2.0 * source * elements.MASS if source else np.empty((0, 8, 8))
+        self._floats = (mesh.edges, elements.SHAPE, elements.STIFFNESS, reaction, advection * elements.ADVECTION)
+        self._by_dtype: dict[np.dtype, tuple[Any, ...]] = {}
+
+    @cached_property
+    def largest_modes(self) -> np.ndarray:
+        """The largest magnitude of each scaled mode over all Gauss points, shape (n_terms,)."""
+        return np.abs(self.modes).max(axis=0)
+
+    def tables(self, dtype: np.dtype) -> tuple[Any, ...]:
+        """The mean, the modes and what the assembly kernels share, with floats of `dtype`."""
+        if dtype not in self._by_dtype:
+            floats = tuple(np.ascontiguousarray(table, dtype=dtype) for table in self._floats)
+            modes = np.ascontiguousarray(self.modes, dtype=dtype)
+            self._by_dtype[dtype] = (np.full(1, self.mean, dtype=dtype), modes, (*self._shared, *floats))
+        return self._by_dtype[dtype]
+
+    def coefficient(self, y: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+        """The diffusivity at all Gauss points, shape (8 * n_cells, n_samples)."""
+        mean, modes, _ = self.tables(y.dtype)
+        return affine_coefficient(mean, modes, y, out)
+
+    def residual(self, kappa: np.ndarray, u: np.ndarray) -> np.ndarray:
+        """The residual alone, shape (n_nodes, n_samples)."""
+        _, _, shared = self.tables(kappa.dtype)
+        return diffusion_residual(*shared, kappa, u, None)
+
+    def jacobian_and_residual(
+        self, kappa: np.ndarray, u: np.ndarray, values: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The Jacobian's values, shape (nnz, n_samples), and the residual."""
+        _, _, shared = self.tables(kappa.dtype)
+        return diffusion_jacobian_and_residual(*shared, kappa, u, self.indptr, self.indices, self.slots, values, None)
+
+    def initial_guess(self, n_samples: int, dtype: np.dtype) -> np.ndarray:
+        """The boundary values, and zero inside, shape (n_nodes, n_samples)."""
+        u = np.zeros((self.mesh.n_nodes, n_samples), dtype=dtype)
+        u[self.mesh.on_face(2, 0)] = BOTTOM
+        u[self.mesh.on_face(2, -1)] = TOP
+        return u
+
+    def require_positive(self, y: np.ndarray, function: str) -> None:
+        """Raise ValueError unless the diffusivity is above zero at every Gauss point of every sample.
+
+        A sample that holds NaN passes: it can only spoil itself, and the solver flags it.
+        """
+        # No Gauss point can lie below this bound; only the samples it does not clear are looked at point by point.
+        bound = self.mean - self.largest_modes @ np.abs(y)
+        for s in np.flatnonzero(bound <= 0.0):
+            kappa = self.coefficient(np.ascontiguousarray(y[:, s : s + 1]))[:, 0]
+            lowest = int(np.argmin(kappa))
+            if kappa[lowest] <= 0.0:
+                x = ", ".join(f"{c:.4g}" for c in self.mesh.gauss_point(lowest // 8, lowest % 8))
+                raise ValueError(
+                    _check.message(
+                        function,
+                        "y",
+                        "keep the diffusivity above zero at every Gauss point",
+                        f"kappa = {kappa[lowest]:.4g} in sample {s} at ({x})",
+                        "Lower the variance, raise the mean, or draw y from a narrower range.",
+                    )
+                )
+
+
+def scaled_modes(mesh: HexMesh, field: KarhunenLoeve, standard_deviation: float) -> np.ndarray:
+    """``sigma sqrt(lambda_m) phi_m`` at Gauss point q of cell e, in row 8 e + q: shape (8 * n_cells, n_terms)."""
+    x, y, z = (
+        field.modes_along(axis, points.reshape(-1)).reshape(-1, 2, field.n_terms)
+        for axis, points in enumerate(mesh.gauss_axes())
+    )
+    z = z * (standard_deviation * np.sqrt(field.eigenvalues))
+    product = z[:, None, None, :, None, None] * y[:, None, None, :, None] * x[:, None, None, :]
+    return product.reshape(8 * mesh.n_cells, field.n_terms)

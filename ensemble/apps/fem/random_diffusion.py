@@ -1,0 +1,380 @@
+"""Diffusion with a random coefficient, solved for many samples at once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ensemble import _check
+from ensemble._kernels.krylov import dot
+from ensemble.apps.fem.discretization import Discretization
+from ensemble.apps.fem.karhunen_loeve import exponential_covariance
+from ensemble.apps.fem.mesh import HexMesh
+from ensemble.krylov import NewtonResult, SolveResult, cg, newton
+from ensemble.linalg import CrsGraph, CrsMatrix
+from ensemble.multigrid import Hierarchy, smoothed_aggregation
+from ensemble.scalar import Ensemble
+
+__all__ = ["DiffusionResult", "RandomDiffusion"]
+
+BACKENDS = ("numpy",)
+
+
+@dataclass(frozen=True)
+class DiffusionResult:
+    """Outcome of `RandomDiffusion.solve`, sample by sample.
+
+    Attributes
+    ----------
+    u : Ensemble, shape (n_nodes,)
+        The solution at the nodes; for a sample that failed, its last finite iterate. A plain array if y was one.
+    response : Ensemble, shape ()
+        The mean of u^2 over the nodes; NaN for a sample that failed. A plain number if y was a plain array.
+    newton_iterations, iterations : ndarray of int, shape (n_samples,)
+        Newton steps, and conjugate gradient iterations over all of them.
+    newton : NewtonResult
+        Status and residual norms, step by step.
+    seconds : dict of str to float
+        Wall time of each phase: "coefficient", "assembly", "setup" (of the preconditioner), "solve" (conjugate
+        gradients), and "total".
+    """
+
+    u: Any
+    response: Any
+    newton_iterations: np.ndarray
+    iterations: np.ndarray
+    newton: NewtonResult
+    seconds: dict[str, float]
+
+    @property
+    def status(self) -> np.ndarray:
+        """How each sample ended, shape (n_samples,)."""
+        return self.newton.status
+
+    @property
+    def converged(self) -> np.ndarray:
+        """Whether each sample reached the tolerance, shape (n_samples,)."""
+        return self.newton.converged
+
+    def raise_if_failed(self) -> DiffusionResult:
+        """This result, or `SolveError` naming the samples that did not converge."""
+        self.newton.raise_if_failed()
+        return self
+
+
+class RandomDiffusion:
+    """Diffusion on the unit cube whose diffusivity is a random field.
+
+    ``-div(kappa(x, y) grad u) + a (1, 1, 1) . grad u + c u^2 = 0`` with u = 1 at z = 0, u = 2 at z = 1 and no flux
+    through the other faces, where ``kappa(x, y) = mean + sigma sum_m sqrt(lambda_m) phi_m(x) y_m`` is the truncated
+    Karhunen-Loeve expansion of an exponential covariance [1]_. Everything that samples share (mesh, graph, modes,
+    element tables, aggregates) is prepared once; memory for the last ensembles is kept for the next ones.
+
+    Parameters
+    ----------
+    cells : int or three ints, each at least 1
+        Hexahedra along x, y and z.
+    n_terms : int, at least 1
+        Terms of the expansion, hence random parameters y.
+    correlation_length : float, above zero, in edges of the cube
+    mean : float, above zero
+        Of the diffusivity.
+    variance : float, zero or above
+        sigma^2, in units of the diffusivity squared. The field's own variance is this times the variance of y, which is
+        1/3 for y uniform on (-1, 1), less what the truncation loses.
+    source : float
+        The coefficient c; the problem is nonlinear unless it is 0.
+    advection : float
+        The coefficient a; `solve` needs 0.
+    grading : float
+        Nodes lie at ``g + b g^2 (1 - g)^2`` with this b, in every direction; 0 spaces them evenly.
+    mode_order : {"lexicographic", "trilinos"}
+        Which of several equal eigenvalues comes first; see `exponential_covariance`.
+    backend : {"numpy"}
+        Whose arrays hold the samples.
+
+    Attributes
+    ----------
+    mesh : HexMesh
+    field : KarhunenLoeve
+    graph : CrsGraph, shape (n_nodes, n_nodes)
+        Of the Jacobian, for all samples.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range.
+
+    References
+    ----------
+    .. [1] Phipps, D'Elia, Edwards, Hoemmen, Hu, Rajamanickam (2017), SIAM J. Sci. Comput. 39, C162-C193, section 4.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> result = RandomDiffusion(4).solve(np.zeros(5))
+    >>> bool(np.allclose(result.u, 1.0 + RandomDiffusion(4).mesh.points[:, 2]))
+    True
+    """
+
+    def __init__(
+        self,
+        cells: int | tuple[int, int, int],
+        *,
+        n_terms: int = 5,
+        correlation_length: float = 1.0,
+        mean: float = 1.0,
+        variance: float = 0.01,
+        source: float = 0.0,
+        advection: float = 0.0,
+        grading: float = 1.0,
+        mode_order: str = "lexicographic",
+        backend: str = "numpy",
+    ) -> None:
+        name = "RandomDiffusion"
+        _check.one_of(backend, BACKENDS, name, "backend")
+        mean = _check.positive(mean, name, "mean")
+        variance = _check.positive(variance, name, "variance", zero=True)
+        for argument, value in (("source", source), ("advection", advection)):
+            _check.require(bool(np.isfinite(value)), name, argument, "be finite", value)
+        self.mesh = HexMesh.box(cells, grading=grading)
+        self.field = exponential_covariance(n_terms, correlation_length, mode_order=mode_order)
+        self.advection = float(advection)
+        self._discrete = Discretization(
+            self.mesh, self.field, mean, float(np.sqrt(variance)), float(source), self.advection
+        )
+        n_nodes = self.mesh.n_nodes
+        self.graph = CrsGraph(self._discrete.indptr, self._discrete.indices, (n_nodes, n_nodes))
+        self._spare: dict[tuple[int, np.dtype], _Workspace] = {}
+
+    def __repr__(self) -> str:
+        x, y, z = self.mesh.cells
+        return f"RandomDiffusion({x} x {y} x {z} cells, {self.mesh.n_nodes} nodes, {self.field.n_terms} terms)"
+
+    def check(self, y: Any) -> None:
+        """Raise unless `y` fits and keeps the diffusivity above zero at every Gauss point of every sample.
+
+        `assemble` and `solve` begin with this; call it to know before a long run.
+
+        Raises
+        ------
+        ValueError
+            If the shape of `y` is not (n_terms,), or a sample makes the diffusivity zero or negative somewhere; the
+            message names the sample, the point and the value.
+        """
+        self._parameters(y, "check")
+
+    def assemble(self, y: Any, u: Any = None, *, out: CrsMatrix | None = None) -> tuple[CrsMatrix, Any]:
+        """Assemble the Jacobian and the residual at `u`, for all samples in one pass.
+
+        Parameters
+        ----------
+        y : Ensemble or array, shape (n_terms,), dimensionless
+        u : Ensemble or array, shape (n_nodes,), optional
+            By default the boundary values, and zero inside.
+        out : CrsMatrix, optional
+            A matrix from an earlier call with as many samples, whose values are overwritten: memory that is new to the
+            process can cost more than the assembly.
+
+        Returns
+        -------
+        CrsMatrix, shape (n_nodes, n_nodes)
+            Rows and columns of nodes at z = 0 and z = 1 are those of the identity.
+        Ensemble, shape (n_nodes,)
+            The residual, zero at those nodes. A plain array if `y` and `u` are.
+
+        Raises
+        ------
+        ValueError
+            As for `check`, or if `u` or `out` does not fit.
+        """
+        parameters = self._parameters(y, "assemble")
+        if u is None:
+            state = self._discrete.initial_guess(parameters.shape[1], parameters.dtype)
+        else:
+            parameters, state = self._fit(parameters, u)
+        work = self._spare.pop((parameters.shape[1], parameters.dtype), _Workspace())
+        work.kappa = self._discrete.coefficient(parameters, work.kappa)
+        values, residual = self._discrete.jacobian_and_residual(work.kappa, state, self._values_of(out, state))
+        self._spare[parameters.shape[1], parameters.dtype] = work
+        if not isinstance(y, Ensemble) and not isinstance(u, Ensemble):
+            return CrsMatrix(self.graph, values), residual[:, 0]
+        return CrsMatrix(self.graph, values), Ensemble(residual, _sample_set(residual.shape[1], y, u))
+
+    def solve(
+        self,
+        y: Any,
+        *,
+        rtol: float = 1e-7,
+        max_newton_iterations: int = 10,
+        cg_rtol: float = 1e-7,
+        max_cg_iterations: int = 200,
+        coupling: str = "independent",
+    ) -> DiffusionResult:
+        """Solve for every sample, by Newton's method with conjugate gradients preconditioned by smoothed aggregation.
+
+        Parameters
+        ----------
+        y : Ensemble or array, shape (n_terms,), dimensionless
+            A sample that holds NaN is flagged; the others are solved.
+        rtol : float, dimensionless
+            Newton stops a sample when its residual's 2-norm is this fraction of the first.
+        max_newton_iterations : int
+        cg_rtol : float, dimensionless
+            The same for conjugate gradients, within a Newton step.
+        max_cg_iterations : int
+            Within a Newton step.
+        coupling : {"independent", "ensemble"}
+            "ensemble" makes all samples share one Krylov space, as in [1]_; see `cg`.
+
+        Returns
+        -------
+        DiffusionResult
+
+        Raises
+        ------
+        ValueError
+            As for `check`; or if `advection` is not 0, because the matrix is then not symmetric.
+        """
+        _check.require(
+            self.advection == 0.0,
+            "RandomDiffusion.solve",
+            "advection",
+            "be 0, because conjugate gradients need a symmetric matrix",
+            f"{self.advection:g}",
+            "Use assemble and a solver for nonsymmetric matrices.",
+        )
+        parameters = self._parameters(y, "solve")
+        key = (parameters.shape[1], parameters.dtype)
+        run = _Run(self, self._spare.pop(key, _Workspace()), cg_rtol, max_cg_iterations, coupling)
+        start = time.perf_counter()
+        with run.phase("coefficient"):
+            run.work.kappa = self._discrete.coefficient(parameters, run.work.kappa)
+        sample_set = _sample_set(key[0], y)
+        guess = Ensemble(self._discrete.initial_guess(*key), sample_set)
+        outcome = newton(
+            run.residual, run.jacobian, guess, solver=run.solve, rtol=rtol, max_iterations=max_newton_iterations
+        )
+        u = outcome.u.samples
+        response = np.where(outcome.converged, dot(u, u, None) / self.mesh.n_nodes, np.nan).astype(u.dtype)
+        self._spare[key] = run.work
+        run.seconds["total"] = time.perf_counter() - start
+        plain = not isinstance(y, Ensemble)
+        return DiffusionResult(
+            u[:, 0] if plain else outcome.u,
+            response[0] if plain else Ensemble(response, sample_set),
+            outcome.iterations,
+            np.asarray(outcome.linear_iterations),
+            outcome,
+            run.seconds,
+        )
+
+    def _parameters(self, y: Any, function: str) -> np.ndarray:
+        """The checked parameters, shape (n_terms, n_samples)."""
+        function = f"RandomDiffusion.{function}"
+        samples = y.samples if isinstance(y, Ensemble) else np.asarray(y)[..., None]
+        _check.require_type(samples, np.ndarray, function, "y", "hold NumPy arrays")
+        shape = (self.field.n_terms,)
+        advice = "For many samples, pass an Ensemble, its samples in the last axis."
+        _check.require(samples.shape[:-1] == shape, function, "y", f"have shape {shape}", samples.shape[:-1], advice)
+        if samples.dtype.kind not in "fiu":
+            raise TypeError(_check.message(function, "y", "be real", samples.dtype))
+        dtype = samples.dtype if samples.dtype == np.float32 else np.float64
+        samples = np.ascontiguousarray(samples, dtype=dtype)
+        self._discrete.require_positive(samples, function)
+        return samples
+
+    def _values_of(self, out: CrsMatrix | None, state: np.ndarray) -> np.ndarray | None:
+        """The buffer that `out` offers."""
+        if out is None:
+            return None
+        shape = (self.graph.nnz, state.shape[1])
+        _check.require(
+            out.values.shape == shape and out.dtype == state.dtype,
+            "RandomDiffusion.assemble",
+            "out",
+            f"have {shape[0]} entries, {shape[1]} samples and values of type {state.dtype}",
+            out,
+        )
+        return out.values
+
+    def _fit(self, y: np.ndarray, u: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Parameters and state with one dtype and one number of samples."""
+        state = u.samples if isinstance(u, Ensemble) else np.asarray(u)[..., None]
+        n_samples = max(y.shape[1], state.shape[-1])
+        good = state.shape[:-1] == (self.mesh.n_nodes,) and {y.shape[1], state.shape[-1]} <= {1, n_samples}
+        _check.require(
+            good,
+            "RandomDiffusion.assemble",
+            "u",
+            f"have shape ({self.mesh.n_nodes},) and {y.shape[1]} samples, or 1",
+            f"shape {state.shape[:-1]} with {state.shape[-1]} samples",
+        )
+        dtype = np.result_type(y, state)
+        wide = (np.broadcast_to(a, (a.shape[0], n_samples)) for a in (y, state))
+        y, state = (np.ascontiguousarray(a, dtype=dtype) for a in wide)
+        return y, state
+
+
+def _sample_set(n_samples: int, *operands: Any) -> Any:
+    """The sample set that an operand of `n_samples` samples carries, or None."""
+    ensembles = (operand for operand in operands if isinstance(operand, Ensemble) and operand.n_samples == n_samples)
+    return next((x.sample_set for x in ensembles if x.sample_set is not None), None)
+
+
+class _Workspace:
+    """The large buffers of one solve, and the hierarchy, whose graph part serves every later matrix."""
+
+    kappa: Any = None
+    values: Any = None
+    hierarchy: Hierarchy | None = None
+
+
+class _Run:
+    """The functions that `newton` calls, and the clock of their phases."""
+
+    def __init__(
+        self, problem: RandomDiffusion, work: _Workspace, rtol: float, max_iterations: int, coupling: str
+    ) -> None:
+        self.problem, self.work = problem, work
+        self.options: dict[str, Any] = {"rtol": rtol, "max_iterations": max_iterations, "coupling": coupling}
+        self.residuals = 0
+        self.seconds = dict.fromkeys(("coefficient", "assembly", "setup", "solve"), 0.0)
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        start = time.perf_counter()
+        yield
+        self.seconds[name] += time.perf_counter() - start
+
+    def residual(self, u: Ensemble) -> Ensemble:
+        self.residuals += 1
+        with self.phase("assembly"):
+            if self.residuals == 1:  # at the start: its Jacobian is sure to be wanted, and comes in the same pass
+                return Ensemble(self._both(u.samples))
+            return Ensemble(self.problem._discrete.residual(self.work.kappa, u.samples))
+
+    def jacobian(self, u: Ensemble) -> CrsMatrix:
+        with self.phase("assembly"):
+            if self.residuals > 1:
+                self._both(u.samples)
+        return CrsMatrix(self.problem.graph, self.work.values)
+
+    def _both(self, u: np.ndarray) -> np.ndarray:
+        work = self.work
+        work.values, residual = self.problem._discrete.jacobian_and_residual(work.kappa, u, work.values)
+        return residual
+
+    def solve(self, A: CrsMatrix, r: Ensemble, *active: Any) -> SolveResult:
+        with self.phase("setup"):
+            if self.work.hierarchy is None:
+                self.work.hierarchy = smoothed_aggregation(A)
+            else:
+                self.work.hierarchy.update(A)
+        with self.phase("solve"):
+            return cg(A, r, M=self.work.hierarchy, **self.options)
