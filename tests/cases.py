@@ -132,7 +132,7 @@ def power_arguments(rng, n, s, dtype, width):
 
 def chebyshev_start_arguments(rng, n, s, dtype):
     dinv = rng.uniform(0.5, 1.5, (n, s)).astype(dtype)
-    return (dinv, numbers(rng, (n, s), dtype), coefficients(rng, s, dtype), None, None), ()
+    return (dinv, numbers(rng, (n, s), dtype), coefficients(rng, s, dtype), None), ()
 
 
 def transpose_cases(seed):
@@ -297,6 +297,7 @@ CASES = {
     "chebyshev_start": lambda seed: vector_cases("chebyshev_start", seed, chebyshev_start_arguments),
     "chebyshev_first": lambda seed: square_cases("chebyshev_first", seed, chebyshev_arguments(True)),
     "chebyshev_step": lambda seed: square_cases("chebyshev_step", seed, chebyshev_arguments(False)),
+    "chebyshev_last": lambda seed: square_cases("chebyshev_last", seed, chebyshev_arguments(False)),
     "power_step": lambda seed: square_cases("power_step", seed, power_arguments),
     "dense_product": dense_cases,
     "coupled_rows": coupled_cases,

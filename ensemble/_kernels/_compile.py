@@ -17,10 +17,16 @@ import numba
 import numpy as np
 from numba import prange
 
-__all__ = ["ROW_BLOCK", "compiled", "compiled_serial", "empty", "output", "per_width", "prange", "tiles"]
+__all__ = ["ROW_BLOCK", "compiled", "compiled_serial", "empty", "output", "per_width", "prange", "streams", "tiles"]
 
 ROW_BLOCK = 512
 """Rows that one partial sum covers."""
+
+SMALL = 1 << 17
+"""Elements of the largest array below which a kernel does not wake other threads."""
+
+STREAMED = 1 << 25
+"""Bytes above which an output outgrows the caches, so that reading its lines before writing them is a waste."""
 
 WIDTHS = (64, 32, 16, 8, 4, 2, 1)
 """Samples that one pass over the data may carry in registers."""
@@ -33,8 +39,29 @@ compiled_serial: Any = functools.partial(numba.njit, cache=True, error_model="nu
 
 
 def per_width(make: Callable[..., Any]) -> Callable[..., Any]:
-    """Remember what `make(width, ...)` compiled, so that each width is built once and only when it is met."""
-    return functools.cache(make)
+    """Remember what `make(width, ...)` compiled, so that each width is built once and only when it is met.
+
+    Calls on small arrays run on the calling thread alone: waking a team costs more than it saves there, and on a busy
+    machine much more. The number of threads changes no bit of any result.
+    """
+
+    @functools.cache
+    def made(*options: Any) -> Callable[..., Any]:
+        loop = make(*options)
+
+        def run(*arguments: Any) -> Any:
+            if max(a.size for a in arguments if type(a) is np.ndarray) > SMALL:
+                return loop(*arguments)
+            threads = numba.get_num_threads()
+            numba.set_num_threads(1)
+            try:
+                return loop(*arguments)
+            finally:
+                numba.set_num_threads(threads)
+
+        return run
+
+    return made
 
 
 def tiles(n_samples: int) -> Iterator[tuple[int, int]]:
@@ -53,6 +80,12 @@ def empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     raw = np.empty(n_bytes + 64, dtype=np.uint8)
     start = -raw.ctypes.data % 64
     return raw[start : start + n_bytes].view(dtype).reshape(shape)
+
+
+def streams(out: np.ndarray) -> bool:
+    """Whether `out`, of shape (n, n_samples), is better written past the cache: large, and rows fill whole lines."""
+    row = out.shape[1] * out.itemsize
+    return out.nbytes > STREAMED and row % 64 == 0 and out.ctypes.data % 64 == 0
 
 
 def output(out: np.ndarray | None, shape: tuple[int, ...], dtype: Any) -> np.ndarray:

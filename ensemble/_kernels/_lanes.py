@@ -24,7 +24,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, models, overload, register_model
 
-__all__ = ["PREFETCH_BYTES", "Lanes", "load", "prefetch", "select", "splat", "sqrt", "store", "zeros"]
+__all__ = ["PREFETCH_BYTES", "Lanes", "load", "prefetch", "select", "splat", "sqrt", "store", "stream", "zeros"]
 
 PREFETCH_BYTES = 8192
 """How far ahead of its use a stream of matrix values is asked for: the hardware's own prefetch stops at page ends."""
@@ -86,6 +86,21 @@ def store(typingctx, array, offset, lanes):
     def codegen(context, builder, signature, arguments):
         pointer = _pointer(context, builder, signature.args[0], arguments[0], arguments[1], lanes.width)
         builder.store(arguments[2], pointer).align = array.dtype.bitwidth // 8
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, lanes), codegen
+
+
+@intrinsic
+def stream(typingctx, array, offset, lanes):
+    """Like `store`, past the cache: no line is read only to be overwritten. The address must start a cache line."""
+
+    def codegen(context, builder, signature, arguments):
+        pointer = _pointer(context, builder, signature.args[0], arguments[0], arguments[1], lanes.width)
+        instruction = builder.store(arguments[2], pointer)
+        instruction.align = min(64, lanes.width * array.dtype.bitwidth // 8)
+        hint = builder.module.add_metadata([ir.IntType(32)(1)])
+        instruction.set_metadata("nontemporal", hint)
         return context.get_dummy_value()
 
     return types.void(array, types.int64, lanes), codegen

@@ -1,7 +1,7 @@
 """Smoothers and the eigenvalue estimate: each step is one pass over A.
 
 `dinv` is the inverse diagonal, of shape (n, 1) or (n, n_samples) like `values`; the coefficients `a` and `c` have one
-value a sample. Bytes a Chebyshev step must move beyond A itself: 4 vectors read, 2 written.
+value a sample. Bytes the last Chebyshev step must move beyond A itself: 4 vectors read, 1 written.
 """
 
 from __future__ import annotations
@@ -9,44 +9,45 @@ from __future__ import annotations
 import numpy as np
 
 from ensemble._backend import array_namespace
-from ensemble._kernels._compile import ROW_BLOCK, compiled, output, per_width, prange, tiles
-from ensemble._kernels._lanes import PREFETCH_BYTES, load, prefetch, splat, store, zeros
+from ensemble._kernels._compile import ROW_BLOCK, compiled, output, per_width, prange, streams, tiles
+from ensemble._kernels._lanes import PREFETCH_BYTES, load, prefetch, splat, store, stream, zeros
 from ensemble._kernels._registry import into, kernel
 from ensemble._kernels.sparse import block_sums, ordered_sum, partial_sums, row_sum
 
-__all__ = ["chebyshev_first", "chebyshev_start", "chebyshev_step", "dense_product", "power_step"]
+__all__ = ["chebyshev_first", "chebyshev_last", "chebyshev_start", "chebyshev_step", "dense_product", "power_step"]
 
 
 @kernel
-def chebyshev_start(dinv, b, c, w, out):
-    """First step from x = 0: w = c * dinv * b, and x = w goes to `out`."""
-    step = c * (dinv * b)
-    return into(w, step), into(out, step)
+def chebyshev_start(dinv, b, c, out):
+    """First step from x = 0: x = c * dinv * b, which is also its own change w."""
+    return into(out, c * (dinv * b))
 
 
 @per_width
 def _chebyshev_start(width, shared):
     @compiled
-    def loop(dinv, b, c, w, x, n_rows, n_samples, first):
+    def loop(dinv, b, c, x, past_cache, n_rows, n_samples, first):
         for i in prange(n_rows):
             here = np.int64(i) * n_samples + first
             inverse = splat(dinv[i], dinv, width) if shared else load(dinv, here, width)
             step = load(c, first, width) * (inverse * load(b, here, width))
-            store(w, here, step)
-            store(x, here, step)
+            if past_cache:
+                stream(x, here, step)
+            else:
+                store(x, here, step)
 
     return loop
 
 
 @chebyshev_start.register("numba")
-def _(dinv, b, c, w, out):
+def _(dinv, b, c, out):
     n_rows, n_samples = b.shape
-    w, out = output(w, b.shape, b.dtype), output(out, b.shape, b.dtype)
+    out = output(out, b.shape, b.dtype)
     shared = dinv.shape[1] != n_samples
-    flat = [array.reshape(-1) for array in (dinv, b, c, w, out)]
+    flat = [array.reshape(-1) for array in (dinv, b, c, out)]
     for first, width in tiles(n_samples):
-        _chebyshev_start(width, shared)(*flat, n_rows, n_samples, first)
-    return w, out
+        _chebyshev_start(width, shared)(*flat, streams(out), n_rows, n_samples, first)
+    return out
 
 
 @kernel
@@ -63,10 +64,19 @@ def chebyshev_step(indptr, indices, values, dinv, b, x, a, c, w, out):
     return into(w, step), into(out, x + step)
 
 
+@kernel
+def chebyshev_last(indptr, indices, values, dinv, b, x, a, c, w, out):
+    """x + a * w + c * dinv * (b - A x) to `out`, which must not be `x`; `w` is only read and may be `x`."""
+    return into(out, x + (a * w + c * (dinv * (b - row_sum(indptr, indices, values, x)))))
+
+
+FIRST, STEP, LAST = 0, 1, 2
+
+
 @per_width
-def _chebyshev_step(width, shared, opening):
+def _chebyshev_step(width, shared, kind):
     @compiled
-    def loop(indptr, indices, values, dinv, b, x, a, c, w, out, n_samples, first):
+    def loop(indptr, indices, values, dinv, b, x, a, c, w, out, past_cache, n_samples, first):
         ahead = PREFETCH_BYTES // (n_samples * values.itemsize)
         for i in prange(indptr.size - 1):
             total = zeros(values, width)
@@ -80,32 +90,42 @@ def _chebyshev_step(width, shared, opening):
             here = np.int64(i) * n_samples + first
             inverse = splat(dinv[i], dinv, width) if shared else load(dinv, here, width)
             step = load(c, first, width) * (inverse * (load(b, here, width) - total))
-            if not opening:
+            if kind != FIRST:
                 step = load(a, first, width) * load(w, here, width) + step
-            store(w, here, step)
-            store(out, here, load(x, here, width) + step)
+            new = load(x, here, width) + step
+            if kind != LAST:
+                store(w, here, step)
+            if past_cache:
+                stream(out, here, new)
+            else:
+                store(out, here, new)
 
     return loop
 
 
-def _run_chebyshev(opening, indptr, indices, values, dinv, b, x, a, c, w, out):
+def _run_chebyshev(kind, indptr, indices, values, dinv, b, x, a, c, w, out):
     n_samples = x.shape[1]
     w, out = output(w, x.shape, x.dtype), output(out, x.shape, x.dtype)
     shared = values.shape[1] != n_samples
     flat = [array.reshape(-1) for array in (values, dinv, b, x, a, c, w, out)]
     for first, width in tiles(n_samples):
-        _chebyshev_step(width, shared, opening)(indptr, indices, *flat, n_samples, first)
+        _chebyshev_step(width, shared, kind)(indptr, indices, *flat, streams(out), n_samples, first)
     return w, out
 
 
 @chebyshev_first.register("numba")
 def _(indptr, indices, values, dinv, b, x, c, w, out):
-    return _run_chebyshev(True, indptr, indices, values, dinv, b, x, c, c, w, out)
+    return _run_chebyshev(FIRST, indptr, indices, values, dinv, b, x, c, c, w, out)
 
 
 @chebyshev_step.register("numba")
 def _(indptr, indices, values, dinv, b, x, a, c, w, out):
-    return _run_chebyshev(False, indptr, indices, values, dinv, b, x, a, c, w, out)
+    return _run_chebyshev(STEP, indptr, indices, values, dinv, b, x, a, c, w, out)
+
+
+@chebyshev_last.register("numba")
+def _(indptr, indices, values, dinv, b, x, a, c, w, out):
+    return _run_chebyshev(LAST, indptr, indices, values, dinv, b, x, a, c, w, out)[1]
 
 
 @kernel
@@ -122,7 +142,7 @@ def power_step(indptr, indices, values, dinv, q, scale, out):
 @per_width
 def _power_step(width, shared):
     @compiled
-    def loop(indptr, indices, values, dinv, q, scale, z, quotients, squares, n_samples, first):
+    def loop(indptr, indices, values, dinv, q, scale, z, quotients, squares, past_cache, n_samples, first):
         ahead = PREFETCH_BYTES // (n_samples * values.itemsize)
         n_rows = indptr.size - 1
         for block in prange(quotients.shape[0]):
@@ -140,7 +160,10 @@ def _power_step(width, shared):
                 here = np.int64(i) * n_samples + first
                 inverse = splat(dinv[i], dinv, width) if shared else load(dinv, here, width)
                 new = factor * (inverse * total)
-                store(z, here, new)
+                if past_cache:
+                    stream(z, here, new)
+                else:
+                    store(z, here, new)
                 quotient = quotient + (factor * load(q, here, width)) * new
                 square = square + new * new
             store(quotients.reshape(-1), block * n_samples + first, quotient)
@@ -157,7 +180,7 @@ def _(indptr, indices, values, dinv, q, scale, out):
     quotients, squares = (partial_sums(n_rows, n_samples, q.dtype) for _ in range(2))
     flat = [array.reshape(-1) for array in (values, dinv, q, scale, out)]
     for first, width in tiles(n_samples):
-        _power_step(width, shared)(indptr, indices, *flat, quotients, squares, n_samples, first)
+        _power_step(width, shared)(indptr, indices, *flat, quotients, squares, streams(out), n_samples, first)
     return out, ordered_sum(quotients), ordered_sum(squares)
 
 

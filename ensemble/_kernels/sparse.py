@@ -12,8 +12,8 @@ from __future__ import annotations
 import numpy as np
 
 from ensemble._backend import array_namespace
-from ensemble._kernels._compile import ROW_BLOCK, compiled, compiled_serial, output, per_width, prange, tiles
-from ensemble._kernels._lanes import PREFETCH_BYTES, load, prefetch, splat, store, zeros
+from ensemble._kernels._compile import ROW_BLOCK, compiled, compiled_serial, output, per_width, prange, streams, tiles
+from ensemble._kernels._lanes import PREFETCH_BYTES, load, prefetch, splat, store, stream, zeros
 from ensemble._kernels._registry import into, kernel
 
 __all__ = ["diagonal", "residual", "spmv", "spmv_add", "spmv_dot", "spmv_transpose"]
@@ -89,7 +89,7 @@ SET, ADD, RESIDUAL = 0, 1, 2
 @per_width
 def _product(width, shared, ending):
     @compiled
-    def loop(indptr, indices, values, x, b, y, n_samples, first):
+    def loop(indptr, indices, values, x, b, y, past_cache, n_samples, first):
         ahead = PREFETCH_BYTES // (n_samples * values.itemsize)
         for i in prange(indptr.size - 1):
             total = zeros(values, width)
@@ -105,7 +105,10 @@ def _product(width, shared, ending):
                 total = load(y, here, width) + total
             elif ending == RESIDUAL:
                 total = load(b, here, width) - total
-            store(y, here, total)
+            if past_cache:
+                stream(y, here, total)
+            else:
+                store(y, here, total)
 
     return loop
 
@@ -114,9 +117,10 @@ def _run_product(ending, indptr, indices, values, x, b, out):
     n_samples = x.shape[1]
     out = output(out, (indptr.shape[0] - 1, n_samples), x.dtype)
     shared = values.shape[1] != n_samples
+    past_cache = ending != ADD and streams(out)
     flat = [array.reshape(-1) for array in (values, x, b, out)]
     for first, width in tiles(n_samples):
-        _product(width, shared, ending)(indptr, indices, *flat, n_samples, first)
+        _product(width, shared, ending)(indptr, indices, *flat, past_cache, n_samples, first)
     return out
 
 
@@ -146,7 +150,7 @@ def spmv_dot(indptr, indices, values, x, out):
 @per_width
 def _spmv_dot(width, shared):
     @compiled
-    def loop(indptr, indices, values, x, y, partials, n_samples, first):
+    def loop(indptr, indices, values, x, y, partials, past_cache, n_samples, first):
         ahead = PREFETCH_BYTES // (n_samples * values.itemsize)
         n_rows = indptr.size - 1
         for block in prange(partials.shape[0]):
@@ -161,7 +165,10 @@ def _spmv_dot(width, shared):
                         prefetch(values, (np.int64(k) + ahead) * n_samples + first, width)
                     total = total + a * load(x, np.int64(indices[k]) * n_samples + first, width)
                 here = np.int64(i) * n_samples + first
-                store(y, here, total)
+                if past_cache:
+                    stream(y, here, total)
+                else:
+                    store(y, here, total)
                 inner = inner + load(x, here, width) * total
             store(partials.reshape(-1), block * n_samples + first, inner)
 
@@ -176,7 +183,7 @@ def _(indptr, indices, values, x, out):
     partials = partial_sums(n_rows, n_samples, x.dtype)
     flat = [array.reshape(-1) for array in (values, x, out)]
     for first, width in tiles(n_samples):
-        _spmv_dot(width, shared)(indptr, indices, *flat, partials, n_samples, first)
+        _spmv_dot(width, shared)(indptr, indices, *flat, partials, streams(out), n_samples, first)
     return out, ordered_sum(partials)
 
 

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 import scipy.linalg
+from threadpoolctl import ThreadpoolController
 
 from ensemble._kernels.relaxation import dense_product
 from ensemble.linalg import CrsMatrix
+
+
+@functools.cache
+def _blas() -> ThreadpoolController:
+    """The handle on the threads of the BLAS that is loaded."""
+    return ThreadpoolController()
 
 
 class CoarseSolver:
@@ -22,10 +30,11 @@ class CoarseSolver:
         n = A.shape[0]
         rows, columns = A.graph.row_of_entry, A.graph.indices
         inverses = np.empty((A.n_samples, n * n))
-        for s in range(A.n_samples):
-            dense = np.zeros((n, n))
-            dense[rows, columns] = A.values[:, s]
-            inverses[s] = inverse_of(dense).reshape(-1)
+        with _blas().limit(limits=1, user_api="blas"):  # matrices this small are slower on many threads
+            for s in range(A.n_samples):
+                dense = np.zeros((n, n))
+                dense[rows, columns] = A.values[:, s]
+                inverses[s] = inverse_of(dense).reshape(-1)
         self.inverse = np.empty((n * n, A.n_samples), A.dtype)
         for start in range(0, n * n, 1024):  # a transpose by blocks that fit the cache
             self.inverse[start : start + 1024] = inverses[:, start : start + 1024].T
@@ -49,13 +58,16 @@ def inverse_of(dense: np.ndarray) -> np.ndarray:
     n = dense.shape[0]
     if not np.all(np.isfinite(dense)):
         return np.full_like(dense, np.nan)
-    factor, failed = scipy.linalg.lapack.dpotrf(dense, lower=1)
+    # LAPACK wants columns contiguous; the transpose of a symmetric matrix is itself, without a copy
+    factor, failed = scipy.linalg.lapack.dpotrf(dense.T, lower=1)
     if not failed:
         pivots = np.diag(factor) ** 2
         if n == 0 or pivots.min() > n * np.finfo(float).eps * pivots.max():
-            inverse, failed = scipy.linalg.lapack.dpotri(factor, lower=1)
-            if not failed:
-                return np.tril(inverse) + np.tril(inverse, -1).T
+            inverse, failed = scipy.linalg.lapack.dpotri(factor, lower=1, overwrite_c=1)
+            if not failed:  # the upper triangle is zero: add the mirror image, which doubles the diagonal
+                full = np.add(inverse, inverse.T, order="C")
+                full.reshape(-1)[:: n + 1] *= 0.5
+                return full
     values, vectors = np.linalg.eigh((dense + dense.T) / 2)
     kept = np.abs(values) > n * np.finfo(float).eps * np.abs(values).max(initial=0.0)
     return (vectors[:, kept] / values[kept]) @ vectors[:, kept].T

@@ -102,16 +102,24 @@ class ChebyshevSmoother:
     def smooth(self, b: Any, x: Any, here: Any, there: Any, w: Any) -> Any:
         """Smooth `x` (None: zero) towards A x = b between the buffers `here` and `there`; returns the one it ends in.
 
-        `x`, where given, lies in `here`; `w` is scratch.
+        `x`, where given, lies in `here`; `w` is scratch for the change of x from step to step.
         """
-        graph, A = self.A.graph, self.A
+        A = self.A
+        level = (A.graph.indptr, A.graph.indices, A.values, self.dinv, b)
         steps = self._wide(b.shape[1])
+        change = w
         if x is None:
-            kernels.chebyshev_start(self.dinv, b, steps[0][1], w, here)
+            change = kernels.chebyshev_start(self.dinv, b, steps[0][1], here)  # the first x is its own change
         else:
-            kernels.chebyshev_first(graph.indptr, graph.indices, A.values, self.dinv, b, x, steps[0][1], w, there)
+            kernels.chebyshev_first(*level, x, steps[0][1], w, there)
             here, there = there, here
-        for a, c in steps[1:]:
-            kernels.chebyshev_step(graph.indptr, graph.indices, A.values, self.dinv, b, here, a, c, w, there)
+        for k, (a, c) in enumerate(steps[1:], start=2):
+            if k == len(steps):
+                kernels.chebyshev_last(*level, here, a, c, change, there)
+            else:
+                if change is not w:
+                    w[...] = change
+                    change = w
+                kernels.chebyshev_step(*level, here, a, c, w, there)
             here, there = there, here
         return here
