@@ -163,6 +163,15 @@ def test_a_directory_is_no_output_file(tmp_path, capsys):
     assert "--out must name a file that can be written" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("no_solve")
+def test_a_refused_run_leaves_no_file_and_an_old_one_alone(tmp_path, capsys):
+    new, old = tmp_path / "new.npz", tmp_path / "old.png"
+    old.write_bytes(b"old")
+    assert exit_status([*SMALL, "--out", str(new), "--plot", str(old), "--variance", "4"]) == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["old.png"] and old.read_bytes() == b"old"
+    capsys.readouterr()
+
+
 def test_without_a_command_it_says_so(capsys):
     assert exit_status([]) == 2
     assert "the following arguments are required: COMMAND" in capsys.readouterr().err
