@@ -197,6 +197,15 @@ def test_ctrl_c_before_the_first_ensemble_prints_nothing(capsys, interrupt_after
     assert out == "" and "interrupted: 0 of 20 samples are done" in err
 
 
+def test_ctrl_c_during_preparation_is_one_line(capsys, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(RandomDiffusion, "check", interrupted)
+    assert main(SMALL) == 130
+    assert capsys.readouterr().err == "ensemble diffusion: interrupted before any result\n"
+
+
 def test_samples_that_fail_are_named_and_left_out(tmp_path, capsys, monkeypatch):
     solve = RandomDiffusion.solve
 
