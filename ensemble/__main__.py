@@ -31,6 +31,9 @@ def main(argv: list[str] | None = None) -> int:
     options = parser.parse_args(argv)
     try:
         return options.run(options)
+    except KeyboardInterrupt:
+        print(f"{options.prog}: interrupted before any result", file=sys.stderr)
+        return 130
     except (ValueError, TypeError, OSError, MemoryError) as error:
         text = " ".join(str(error).split()) or type(error).__name__
         print(f"{options.prog}: error: {text}", file=sys.stderr)

@@ -163,6 +163,15 @@ def test_a_directory_is_no_output_file(tmp_path, capsys):
     assert "--out must name a file that can be written" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("no_solve")
+def test_a_refused_run_leaves_no_file_and_an_old_one_alone(tmp_path, capsys):
+    new, old = tmp_path / "new.npz", tmp_path / "old.png"
+    old.write_bytes(b"old")
+    assert exit_status([*SMALL, "--out", str(new), "--plot", str(old), "--variance", "4"]) == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["old.png"] and old.read_bytes() == b"old"
+    capsys.readouterr()
+
+
 def test_without_a_command_it_says_so(capsys):
     assert exit_status([]) == 2
     assert "the following arguments are required: COMMAND" in capsys.readouterr().err
@@ -186,6 +195,15 @@ def test_ctrl_c_before_the_first_ensemble_prints_nothing(capsys, interrupt_after
     assert main([*SMALL, "--json"]) == 130
     out, err = capsys.readouterr()
     assert out == "" and "interrupted: 0 of 20 samples are done" in err
+
+
+def test_ctrl_c_during_preparation_is_one_line(capsys, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(RandomDiffusion, "check", interrupted)
+    assert main(SMALL) == 130
+    assert capsys.readouterr().err == "ensemble diffusion: interrupted before any result\n"
 
 
 def test_samples_that_fail_are_named_and_left_out(tmp_path, capsys, monkeypatch):

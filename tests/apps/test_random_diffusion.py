@@ -170,6 +170,10 @@ def test_one_y_serves_many_states_and_one_state_many_y(benchmark):
     y, u = draw(3, 3, seed=91009), 1.0 + draw(729, 3, seed=91010) ** 2
     A, residual = benchmark.assemble(y[:, 0], Ensemble(u))
     assert A.n_samples == residual.n_samples == 3
+    for s in range(3):
+        alone, r = benchmark.assemble(y[:, 0], u[:, s])
+        np.testing.assert_array_equal(A.values[:, s], alone.values[:, 0])
+        np.testing.assert_array_equal(residual.samples[:, s], r)
     B, _ = benchmark.assemble(Ensemble(y), u[:, 0])
     np.testing.assert_array_equal(A.values[:, 0], B.values[:, 0])
     C, plain = benchmark.assemble(y[:, 0], u[:, 0])
