@@ -1,6 +1,6 @@
 """Many samples of a numerical model at once: ensemble arrays, sparse algebra, multigrid, finite elements."""
 
-from ensemble import gallery, krylov, linalg, multigrid
+from ensemble import apps, gallery, krylov, linalg, multigrid
 from ensemble._version import __version__
 from ensemble.scalar import (
     DivergenceError,
@@ -42,6 +42,7 @@ __all__ = [
     "__version__",
     "all_samples",
     "any_sample",
+    "apps",
     "cond",
     "count_samples",
     "divergence",

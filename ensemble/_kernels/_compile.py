@@ -17,6 +17,8 @@ import numba
 import numpy as np
 from numba import prange
 
+from ensemble._kernels._memory import empty
+
 __all__ = ["ROW_BLOCK", "compiled", "compiled_serial", "empty", "output", "per_width", "prange", "streams", "tiles"]
 
 ROW_BLOCK = 512
@@ -71,15 +73,6 @@ def tiles(n_samples: int) -> Iterator[tuple[int, int]]:
         while n_samples - first >= width:
             yield first, width
             first += width
-
-
-def empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """Like ``numpy.empty``, but the first element starts a cache line, so that no SIMD load straddles two."""
-    dtype = np.dtype(dtype)
-    n_bytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-    raw = np.empty(n_bytes + 64, dtype=np.uint8)
-    start = -raw.ctypes.data % 64
-    return raw[start : start + n_bytes].view(dtype).reshape(shape)
 
 
 def streams(out: np.ndarray) -> bool:

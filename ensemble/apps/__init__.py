@@ -1,1 +1,5 @@
 """Applications: each folder solves one class of problems for many samples at once."""
+
+from ensemble.apps import fem
+
+__all__ = ["fem"]

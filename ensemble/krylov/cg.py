@@ -9,7 +9,7 @@ import numpy as np
 
 from ensemble._check import integer, one_of, positive, require
 from ensemble._kernels import krylov as kernels
-from ensemble._kernels._compile import empty
+from ensemble._kernels._memory import empty
 from ensemble.krylov.result import SolveResult, Status
 from ensemble.linalg import Identity
 from ensemble.linalg.adapt import as_operator
@@ -137,8 +137,8 @@ class _Run:
         n_samples = b.shape[1]
         self.A, self.M, self.b, self.coupled = A, M, b, coupled
         self.members = np.arange(n_samples)
-        self.x = np.zeros_like(b) if x0 is None else x0.copy()
-        self.r = empty(b.shape, b.dtype)
+        self.x, self.r = empty(b.shape, b.dtype), empty(b.shape, b.dtype)
+        self.x[...] = 0.0 if x0 is None else x0
         if x0 is None:
             self.r[...] = b
         else:
@@ -285,7 +285,7 @@ class _Run:
             kernels.put_samples(self.x, self.members, self.wide_x)
         self.A, self.M = self.A.take_samples(kept), self.M.take_samples(kept)
         self.b, self.x, self.r, self.p = (kernels.take_samples(v, kept, None) for v in (self.b, self.x, self.r, self.p))
-        self.z = np.empty_like(self.p)
+        self.z = empty(self.p.shape, self.p.dtype)
         self.members, self.active = self.members[kept], self.active[kept]
         if self.workspace is not None:
             self.workspace = self.M.workspace(kept.size)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._check import integer, positive
+from ensemble._kernels._memory import empty
 from ensemble._kernels.krylov import dot
 from ensemble.krylov.cg import cg
 from ensemble.krylov.result import SolveResult, Status
@@ -82,7 +83,8 @@ def newton(
     solver = cg if solver is None else solver
     r = residual(u0)
     n_samples = max(samples_of(r).shape[-1], samples_of(u0).shape[-1])
-    u = np.array(np.broadcast_to(samples_of(u0), (samples_of(u0).shape[0], n_samples)), order="C")
+    u = empty((samples_of(u0).shape[0], n_samples), np.result_type(samples_of(u0), samples_of(r)))
+    u[...] = samples_of(u0)
     status = np.full(n_samples, Status.max_iterations, dtype=object)
     iterations, linear = np.zeros(n_samples, np.int64), np.zeros(n_samples, np.int64)
     active = np.ones(n_samples, bool)
@@ -101,12 +103,16 @@ def newton(
                 callback(step, history[-1])
             if step == max_iterations or not active.any():
                 break
-            result = solver(jacobian(_like(u0, r, u)), _like(u0, r, np.where(active, samples, 0.0)))
+            right = samples if active.all() else np.where(active, samples, 0.0)
+            result = solver(jacobian(_like(u0, r, u)), _like(u0, r, right))
             broken = active & (result.status == Status.breakdown)
             status[broken] = Status.breakdown
             active = active & ~broken
             change = np.broadcast_to(samples_of(result.x), u.shape)
-            u = np.where(active, u - change, u)
+            last, u = u, empty(u.shape, u.dtype)
+            np.subtract(last, change, out=u)
+            if not active.all():
+                u[:, ~active] = last[:, ~active]
             iterations[active] += 1
             linear += result.iterations
             r = residual(_like(u0, r, u))

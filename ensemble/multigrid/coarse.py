@@ -9,6 +9,7 @@ import numpy as np
 import scipy.linalg
 from threadpoolctl import ThreadpoolController
 
+from ensemble._kernels._memory import empty
 from ensemble._kernels.relaxation import dense_product
 from ensemble.linalg import CrsMatrix
 
@@ -29,13 +30,13 @@ class CoarseSolver:
     def __init__(self, A: CrsMatrix) -> None:
         n = A.shape[0]
         rows, columns = A.graph.row_of_entry, A.graph.indices
-        inverses = np.empty((A.n_samples, n * n))
+        inverses = empty((A.n_samples, n * n), np.float64)
         with _blas().limit(limits=1, user_api="blas"):  # matrices this small are slower on many threads
             for s in range(A.n_samples):
                 dense = np.zeros((n, n))
                 dense[rows, columns] = A.values[:, s]
                 inverses[s] = inverse_of(dense).reshape(-1)
-        self.inverse = np.empty((n * n, A.n_samples), A.dtype)
+        self.inverse = empty((n * n, A.n_samples), A.dtype)
         for start in range(0, n * n, 1024):  # a transpose by blocks that fit the cache
             self.inverse[start : start + 1024] = inverses[:, start : start + 1024].T
         self.inverse = self.inverse.reshape(n, n, A.n_samples)

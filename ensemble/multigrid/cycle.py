@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._kernels._compile import empty
+from ensemble._kernels._memory import empty
 from ensemble._kernels.sparse import residual, spmv_add, spmv_transpose
 
 

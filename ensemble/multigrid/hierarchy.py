@@ -9,6 +9,7 @@ import numpy as np
 
 from ensemble._backend import is_array
 from ensemble._check import integer, message, positive, require
+from ensemble._kernels._memory import empty
 from ensemble.linalg import CrsGraph, CrsMatrix, GalerkinProduct
 from ensemble.linalg.adapt import as_operator
 from ensemble.linalg.operators import samples_of, wrap_like
@@ -105,10 +106,10 @@ class Hierarchy:
         if workspace is None or workspace.n_samples != r.shape[1]:
             workspace = self.workspace(r.shape[1])
         if out is None:
-            out = np.empty_like(r)
+            out = empty(r.shape, r.dtype)
         if r.dtype == self.dtype:
             return v_cycle(self.levels, self.coarse, r, out, workspace)
-        narrow = np.empty(r.shape, self.dtype)
+        narrow = empty(r.shape, self.dtype)
         out[...] = v_cycle(self.levels, self.coarse, r.astype(self.dtype), narrow, workspace)
         return out
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from ensemble._check import integer, positive, require
 from ensemble._kernels import relaxation as kernels
+from ensemble._kernels._memory import empty
 from ensemble.linalg import CrsMatrix
 
 
@@ -52,10 +53,12 @@ class Chebyshev:
 
 def inverse_diagonal(A: CrsMatrix) -> Any:
     """1 / diagonal, shape (n, n_samples); an entry below the unit roundoff counts as that (as Ifpack2 clips it)."""
-    diagonal = A.diagonal().samples
-    eps = np.finfo(diagonal.dtype).eps
-    clipped: Any = np.where(np.abs(diagonal) < eps, eps, diagonal)
-    return 1.0 / clipped
+    dinv = A.diagonal().samples
+    eps = np.finfo(dinv.dtype).eps
+    small = (dinv < eps) & (dinv > -eps)
+    if small.any():
+        dinv[small] = eps
+    return np.divide(1.0, dinv, out=dinv)
 
 
 def start_vector(n: int) -> np.ndarray:
@@ -74,9 +77,10 @@ def largest_eigenvalue(A: CrsMatrix, dinv: Any, iterations: int = 10) -> np.ndar
     A fixed number of steps from a fixed start, so that no sample's estimate depends on another's.
     """
     n_samples = A.n_samples
-    q = np.repeat(start_vector(A.shape[0]).astype(A.dtype)[:, None], n_samples, axis=1)
-    z = np.empty_like(q)
-    scale = np.full(n_samples, 1.0 / np.sqrt(np.sum(start_vector(A.shape[0]) ** 2)), A.dtype)
+    start = start_vector(A.shape[0])
+    q, z = (empty((A.shape[0], n_samples), A.dtype) for _ in range(2))
+    q[...] = start[:, None]
+    scale = np.full(n_samples, 1.0 / np.sqrt(np.sum(start**2)), A.dtype)
     quotient = np.ones(n_samples, A.dtype)
     for _ in range(iterations):
         _, quotient, square = kernels.power_step(A.graph.indptr, A.graph.indices, A.values, dinv, q, scale, z)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ensemble import _check
+from ensemble._kernels._memory import empty
 from ensemble._kernels.assembly import affine_coefficient, diffusion_jacobian_and_residual, diffusion_residual
 from ensemble.apps.fem import elements
 from ensemble.apps.fem.karhunen_loeve import KarhunenLoeve
@@ -88,7 +89,8 @@ class Discretization:
 
     def initial_guess(self, n_samples: int, dtype: np.dtype) -> np.ndarray:
         """The boundary values, and zero inside, shape (n_nodes, n_samples)."""
-        u = np.zeros((self.mesh.n_nodes, n_samples), dtype=dtype)
+        u = empty((self.mesh.n_nodes, n_samples), dtype)
+        u[...] = 0.0
         u[self.mesh.on_face(2, 0)] = BOTTOM
         u[self.mesh.on_face(2, -1)] = TOP
         return u

@@ -1,0 +1,69 @@
+"""Memory for large arrays that is used again: fresh pages cost more than the work done on them.
+
+The first write to memory that the system has just handed out runs at a fraction of the bandwidth, and NumPy gives
+large arrays back to the system as soon as they die. `empty` keeps what dies here for the next array of about the same
+size, up to `LIMIT` bytes; `release_memory` gives it all back.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import Any
+
+import numpy as np
+
+__all__ = ["empty", "release_memory"]
+
+LINE = 64
+SMALLEST = 1 << 20
+"""Bytes below which an array is left to NumPy."""
+
+LIMIT = min(4 << 30, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 4)
+"""Bytes of dead arrays that are kept."""
+
+_spare: dict[int, np.ndarray] = {}  # by id; single operations are atomic: finalizers run in any thread at any moment
+
+
+class _Block:
+    """The owner of one piece of memory; when the last array on it dies, the memory joins the spare pieces."""
+
+    def __init__(self, raw: np.ndarray, start: int, n_bytes: int) -> None:
+        self.raw = raw
+        self.__array_interface__ = {
+            "version": 3, "shape": (n_bytes,), "typestr": "|u1", "data": (raw.ctypes.data + start, False),
+        }  # fmt: skip
+
+    def __del__(self) -> None:
+        if sum(piece.nbytes for piece in list(_spare.values())) + self.raw.nbytes <= LIMIT:
+            _spare[id(self.raw)] = self.raw
+
+
+def _piece(n_bytes: int) -> np.ndarray:
+    """Memory of at least `n_bytes`: a spare piece at most an eighth larger, or new."""
+    for raw in sorted([*_spare.values()], key=lambda piece: piece.nbytes):
+        fits = n_bytes <= raw.nbytes <= n_bytes + n_bytes // 8
+        if fits and _spare.pop(id(raw), None) is not None:
+            return raw
+    try:
+        return np.empty(n_bytes, np.uint8)
+    except MemoryError:
+        release_memory()
+        return np.empty(n_bytes, np.uint8)
+
+
+def empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """Like ``numpy.empty``, but the first element starts a cache line, so that no SIMD load straddles two."""
+    dtype = np.dtype(dtype)
+    n_bytes = math.prod(shape) * dtype.itemsize
+    if n_bytes < SMALLEST:
+        raw = np.empty(n_bytes + LINE, np.uint8)
+        start = -raw.ctypes.data % LINE
+        return raw[start : start + n_bytes].view(dtype).reshape(shape)
+    raw = _piece(n_bytes + LINE)
+    return np.asarray(_Block(raw, -raw.ctypes.data % LINE, n_bytes)).view(dtype).reshape(shape)
+
+
+def release_memory() -> None:
+    """Give the memory of dead arrays back to the system."""
+    _spare.clear()
