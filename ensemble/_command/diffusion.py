@@ -7,7 +7,6 @@ import json
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,58 +15,18 @@ import numpy as np
 from ensemble import _check
 from ensemble._command.files import require_writable, write_whole
 from ensemble._command.progress import Progress
+from ensemble._command.record import Record
 from ensemble._command.report import as_json, as_table
-from ensemble._command.sampling import SAMPLERS, Estimate, estimate, uniform_points
-from ensemble.apps.fem import DiffusionResult, RandomDiffusion
+from ensemble._command.sampling import SAMPLERS, uniform_points
+from ensemble.apps.fem import RandomDiffusion
 from ensemble.scalar import Ensemble
 
-__all__ = ["Record", "add_parser", "run"]
+__all__ = ["add_parser", "run"]
 
 WARM_UP_CELLS = 10
 """Enough for two multigrid levels, so that every kernel is compiled before a clock runs."""
 
 PLOT_SUFFIXES = (".png", ".pdf", ".svg")
-
-
-@dataclass
-class Record:
-    """What is known of the samples done so far; the sample axis is last."""
-
-    problem: RandomDiffusion
-    options: argparse.Namespace
-    ensemble_size: int
-    points: np.ndarray
-    response: np.ndarray
-    iterations: np.ndarray
-    newton_iterations: np.ndarray
-    converged: np.ndarray
-    profile: np.ndarray
-    done: int = 0
-    interrupted: bool = False
-    seconds: dict[str, float] = field(default_factory=dict)
-    scalar_seconds: list[float] = field(default_factory=list)
-
-    @property
-    def good(self) -> np.ndarray:
-        """The numbers of the samples that are done and converged."""
-        return np.flatnonzero(self.converged[: self.done])
-
-    @property
-    def estimate(self) -> Estimate:
-        """Statistics of the response over the good samples."""
-        return estimate(self.response[self.good], self.good, self.options.sampler)
-
-    def keep(self, result: DiffusionResult, first: int, n: int, line: np.ndarray) -> None:
-        """Store the first `n` samples of `result` as samples `first` and on."""
-        here = slice(first, first + n)
-        self.response[here] = result.response.samples[:n]
-        self.iterations[here] = result.iterations[:n]
-        self.newton_iterations[here] = result.newton_iterations[:n]
-        self.converged[here] = result.converged[:n]
-        self.profile[:, here] = result.u.samples[line, :n]
-        for phase, seconds in result.seconds.items():
-            self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
-        self.done = first + n
 
 
 def counts(text: str) -> int | tuple[int, ...]:

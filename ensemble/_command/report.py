@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from ensemble._command.diffusion import Record
+from ensemble._command.record import Record
 
 __all__ = ["as_json", "as_table"]
 

@@ -10,8 +10,8 @@ Inside a compiled function::
     total = total + load(values, offset, WIDTH) * splat(scalar, values, WIDTH)
     store(out, offset, total)
 
-Arrays are flat; `offset` counts elements; WIDTH is a compile-time constant. ``select(mask, a, b)`` picks lane by lane,
-comparisons of lanes give masks.
+Arrays are flat; `offset` counts elements; WIDTH is a compile-time constant, or lanes whose width is meant.
+``select(mask, a, b)`` picks lane by lane, comparisons of lanes give masks.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ class _LanesModel(models.PrimitiveModel):
 
 
 def _width_of(width: Any) -> int | None:
-    return getattr(width, "literal_value", None)
+    """The number of lanes that a constant, or another value of lanes, asks for."""
+    return width.width if isinstance(width, Lanes) else getattr(width, "literal_value", None)
 
 
 def _pointer(context: Any, builder: Any, array_type: Any, array: Any, offset: Any, width: int) -> Any:

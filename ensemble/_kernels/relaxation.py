@@ -10,9 +10,9 @@ import numpy as np
 
 from ensemble._backend import array_namespace
 from ensemble._kernels._compile import ROW_BLOCK, compiled, output, per_width, prange, streams, tiles
-from ensemble._kernels._lanes import PREFETCH_BYTES, load, prefetch, splat, store, stream, zeros
+from ensemble._kernels._lanes import load, splat, store, stream, zeros
 from ensemble._kernels._registry import into, kernel
-from ensemble._kernels.sparse import block_sums, ordered_sum, partial_sums, row_sum
+from ensemble._kernels.sparse import block_sums, ordered_sum, partial_sums, row_product, row_sum
 
 __all__ = ["chebyshev_first", "chebyshev_last", "chebyshev_start", "chebyshev_step", "dense_product", "power_step"]
 
@@ -77,16 +77,8 @@ FIRST, STEP, LAST = 0, 1, 2
 def _chebyshev_step(width, shared, kind):
     @compiled
     def loop(indptr, indices, values, dinv, b, x, a, c, w, out, past_cache, n_samples, first):
-        ahead = PREFETCH_BYTES // (n_samples * values.itemsize)
         for i in prange(indptr.size - 1):
-            total = zeros(values, width)
-            for k in range(indptr[i], indptr[i + 1]):
-                if shared:
-                    entry = splat(values[k], values, width)
-                else:
-                    entry = load(values, np.int64(k) * n_samples + first, width)
-                    prefetch(values, (np.int64(k) + ahead) * n_samples + first, width)
-                total = total + entry * load(x, np.int64(indices[k]) * n_samples + first, width)
+            total = row_product(indptr, indices, values, x, i, n_samples, first, shared, zeros(values, width))
             here = np.int64(i) * n_samples + first
             inverse = splat(dinv[i], dinv, width) if shared else load(dinv, here, width)
             step = load(c, first, width) * (inverse * (load(b, here, width) - total))
@@ -143,20 +135,12 @@ def power_step(indptr, indices, values, dinv, q, scale, out):
 def _power_step(width, shared):
     @compiled
     def loop(indptr, indices, values, dinv, q, scale, z, quotients, squares, past_cache, n_samples, first):
-        ahead = PREFETCH_BYTES // (n_samples * values.itemsize)
         n_rows = indptr.size - 1
         for block in prange(quotients.shape[0]):
             quotient, square = zeros(values, width), zeros(values, width)
             factor = load(scale, first, width)
             for i in range(block * ROW_BLOCK, min((block + 1) * ROW_BLOCK, n_rows)):
-                total = zeros(values, width)
-                for k in range(indptr[i], indptr[i + 1]):
-                    if shared:
-                        entry = splat(values[k], values, width)
-                    else:
-                        entry = load(values, np.int64(k) * n_samples + first, width)
-                        prefetch(values, (np.int64(k) + ahead) * n_samples + first, width)
-                    total = total + entry * load(q, np.int64(indices[k]) * n_samples + first, width)
+                total = row_product(indptr, indices, values, q, i, n_samples, first, shared, zeros(values, width))
                 here = np.int64(i) * n_samples + first
                 inverse = splat(dinv[i], dinv, width) if shared else load(dinv, here, width)
                 new = factor * (inverse * total)

@@ -50,6 +50,20 @@ def block_sums(terms):
 
 
 @compiled_serial
+def row_product(indptr, indices, values, x, i, n_samples, first, shared, total):
+    """`total` plus row i of the matrix times `x`, for the tile of samples from `first` on that `total` is wide."""
+    ahead = PREFETCH_BYTES // (n_samples * values.itemsize)
+    for k in range(indptr[i], indptr[i + 1]):
+        if shared:
+            entry = splat(values[k], values, total)
+        else:
+            entry = load(values, np.int64(k) * n_samples + first, total)
+            prefetch(values, (np.int64(k) + ahead) * n_samples + first, total)
+        total = total + entry * load(x, np.int64(indices[k]) * n_samples + first, total)
+    return total
+
+
+@compiled_serial
 def ordered_sum(partials):
     """The sum of the rows of `partials`, first to last, whatever the number of columns."""
     total = np.zeros(partials.shape[1], partials.dtype)
@@ -90,16 +104,8 @@ SET, ADD, RESIDUAL = 0, 1, 2
 def _product(width, shared, ending):
     @compiled
     def loop(indptr, indices, values, x, b, y, past_cache, n_samples, first):
-        ahead = PREFETCH_BYTES // (n_samples * values.itemsize)
         for i in prange(indptr.size - 1):
-            total = zeros(values, width)
-            for k in range(indptr[i], indptr[i + 1]):
-                if shared:
-                    a = splat(values[k], values, width)
-                else:
-                    a = load(values, np.int64(k) * n_samples + first, width)
-                    prefetch(values, (np.int64(k) + ahead) * n_samples + first, width)
-                total = total + a * load(x, np.int64(indices[k]) * n_samples + first, width)
+            total = row_product(indptr, indices, values, x, i, n_samples, first, shared, zeros(values, width))
             here = np.int64(i) * n_samples + first
             if ending == ADD:
                 total = load(y, here, width) + total
@@ -151,19 +157,11 @@ def spmv_dot(indptr, indices, values, x, out):
 def _spmv_dot(width, shared):
     @compiled
     def loop(indptr, indices, values, x, y, partials, past_cache, n_samples, first):
-        ahead = PREFETCH_BYTES // (n_samples * values.itemsize)
         n_rows = indptr.size - 1
         for block in prange(partials.shape[0]):
             inner = zeros(values, width)
             for i in range(block * ROW_BLOCK, min((block + 1) * ROW_BLOCK, n_rows)):
-                total = zeros(values, width)
-                for k in range(indptr[i], indptr[i + 1]):
-                    if shared:
-                        a = splat(values[k], values, width)
-                    else:
-                        a = load(values, np.int64(k) * n_samples + first, width)
-                        prefetch(values, (np.int64(k) + ahead) * n_samples + first, width)
-                    total = total + a * load(x, np.int64(indices[k]) * n_samples + first, width)
+                total = row_product(indptr, indices, values, x, i, n_samples, first, shared, zeros(values, width))
                 here = np.int64(i) * n_samples + first
                 if past_cache:
                     stream(y, here, total)

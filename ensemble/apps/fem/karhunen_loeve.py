@@ -6,7 +6,6 @@ import itertools
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import brentq
 
 from ensemble import _check
 
@@ -143,6 +142,8 @@ def exponential_covariance(
 
 def frequency(k: int, length: float) -> float:
     """The k-th root w, found in u = w/2 between multiples of pi/2, where the equations without tan have one root."""
+    from scipy.optimize import brentq  # here, because it takes a third of a second to import
+
     slope = 2.0 * length
     low, high = k * np.pi / 2, (k + 1) * np.pi / 2
     if k % 2 == 0:

@@ -1,0 +1,54 @@
+"""What a run of ``ensemble diffusion`` knows so far: the command fills it, the table and the plot read it."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ensemble._command.sampling import Estimate, estimate
+from ensemble.apps.fem import DiffusionResult, RandomDiffusion
+
+__all__ = ["Record"]
+
+
+@dataclass
+class Record:
+    """What is known of the samples done so far; the sample axis is last."""
+
+    problem: RandomDiffusion
+    options: argparse.Namespace
+    ensemble_size: int
+    points: np.ndarray
+    response: np.ndarray
+    iterations: np.ndarray
+    newton_iterations: np.ndarray
+    converged: np.ndarray
+    profile: np.ndarray
+    done: int = 0
+    interrupted: bool = False
+    seconds: dict[str, float] = field(default_factory=dict)
+    scalar_seconds: list[float] = field(default_factory=list)
+
+    @property
+    def good(self) -> np.ndarray:
+        """The numbers of the samples that are done and converged."""
+        return np.flatnonzero(self.converged[: self.done])
+
+    @property
+    def estimate(self) -> Estimate:
+        """Statistics of the response over the good samples."""
+        return estimate(self.response[self.good], self.good, self.options.sampler)
+
+    def keep(self, result: DiffusionResult, first: int, n: int, line: np.ndarray) -> None:
+        """Store the first `n` samples of `result` as samples `first` and on."""
+        here = slice(first, first + n)
+        self.response[here] = result.response.samples[:n]
+        self.iterations[here] = result.iterations[:n]
+        self.newton_iterations[here] = result.newton_iterations[:n]
+        self.converged[here] = result.converged[:n]
+        self.profile[:, here] = result.u.samples[line, :n]
+        for phase, seconds in result.seconds.items():
+            self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
+        self.done = first + n
