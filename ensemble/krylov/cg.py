@@ -225,12 +225,12 @@ class _Run:
     def solve(self, max_iterations: int, compact: bool, callback: Any) -> None:
         """Iterate until no sample runs."""
         with np.errstate(all="ignore"):  # a broken sample's arithmetic is its own affair
-            rz = self._start() if self.active.any() else self.initial
             iteration = 0
+            rz = self._start(iteration) if self.active.any() else self.initial
             while self.active.any() and iteration < max_iterations:
                 pq = self._product()
                 if self._break(pq, iteration) and self.coupled:
-                    rz = self._start()  # the others begin a Krylov space of their own
+                    rz = self._start(iteration)  # the others begin a Krylov space of their own
                     continue
                 alpha = np.where(self.active, self._together(rz) / self._together(pq), 0.0).astype(self.x.dtype)
                 rr = kernels.cg_update(alpha, self.p, self.z, self.x, self.r)
@@ -249,17 +249,17 @@ class _Run:
                     self._compact()
                 rz_new = self._precondition()
                 if self._break(rz_new, iteration) and self.coupled:
-                    rz = self._start()
+                    rz = self._start(iteration)
                     continue
                 beta = np.where(self.active, self._together(rz_new) / self._together(rz), 0.0).astype(self.x.dtype)
                 kernels.cg_direction(beta, self.z, self.p)
                 rz = rz_new
             self.iterations[self.members[self.active]] = iteration
 
-    def _start(self) -> np.ndarray:
+    def _start(self, iteration: int) -> np.ndarray:
         """p = z = M r: a fresh Krylov space from the present residual."""
         rz = self._precondition()
-        while self._break(rz, 0) and self.coupled and self.active.any():
+        while self._break(rz, iteration) and self.coupled and self.active.any():
             rz = self._precondition()
         self.p[...] = self.z
         return rz
