@@ -4,6 +4,8 @@ import itertools
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy.integrate import solve_bvp
 
 from ensemble.apps.fem import RandomDiffusion
@@ -29,18 +31,47 @@ def draw(n_terms, n_samples, seed, dtype=np.float64):
     return np.random.default_rng(seed).uniform(-1.0, 1.0, (n_terms, n_samples)).astype(dtype)
 
 
-def test_statistics_of_the_published_benchmark(benchmark):
+@pytest.mark.parametrize("ensemble_size", [1, 3, 27, 32])
+def test_statistics_of_the_published_benchmark(benchmark, ensemble_size):
     """The 27 tensor Gauss-Legendre points; upstream's own test expects 2.0599472 and 8.9771555e-3 within 1e-3."""
     nodes, weights = np.polynomial.legendre.leggauss(3)
     chosen = np.array(list(itertools.product(range(3), repeat=3))).T
     w = (weights[chosen] / 2.0).prod(axis=0)
-    # Eight at a time, the last group filled up: one kernel width.
-    groups = [np.minimum(np.arange(k, k + 8), 26) for k in range(0, 27, 8)]
+    # the last group is filled up with copies of the last point
+    groups = [np.minimum(np.arange(k, k + ensemble_size), 26) for k in range(0, 27, ensemble_size)]
     responses = [benchmark.solve(Ensemble(nodes[chosen[:, g]]), **TIGHT).raise_if_failed().response for g in groups]
     g = np.concatenate([r.samples for r in responses])[:27]
     mean = w @ g
     assert mean == pytest.approx(2.0599472097, rel=1e-9)
     assert np.sqrt(w @ (g - mean) ** 2) == pytest.approx(8.9771602e-3, rel=1e-6)
+
+
+@given(n_samples=st.integers(1, 12), seed=st.integers(0, 2**32 - 1))
+@settings(max_examples=15)
+def test_permuting_splitting_and_duplicating_samples(benchmark, n_samples, seed):
+    """Any choice of samples, in any order and number, gives the same bits and counts."""
+    rng = np.random.default_rng(seed)
+    y = rng.uniform(-1.0, 1.0, (3, n_samples))
+    whole = benchmark.solve(Ensemble(y))
+    chosen = rng.integers(0, n_samples, rng.integers(1, 13))
+    part = benchmark.solve(Ensemble(y[:, chosen]))
+    np.testing.assert_array_equal(part.u.samples, whole.u.samples[:, chosen])
+    np.testing.assert_array_equal(part.response.samples, whole.response.samples[chosen])
+    np.testing.assert_array_equal(part.iterations, whole.iterations[chosen])
+    np.testing.assert_array_equal(part.newton_iterations, whole.newton_iterations[chosen])
+
+
+@pytest.mark.parametrize("n_samples", [1, 5])
+@pytest.mark.parametrize(
+    "cells, grading, iterations",
+    [
+        (16, 0.0, 6), (32, 0.0, 6), (16, 1.0, 7), (32, 1.0, 7),
+        pytest.param(64, 0.0, 7, marks=pytest.mark.slow), pytest.param(64, 1.0, 9, marks=pytest.mark.slow),
+    ],
+)  # fmt: skip
+def test_iterations_on_the_papers_problem(cells, grading, iterations, n_samples):
+    result = RandomDiffusion(cells, grading=grading).solve(Ensemble(draw(5, n_samples, seed=20731)))
+    assert result.iterations.tolist() == [iterations] * n_samples
 
 
 @pytest.mark.parametrize(
