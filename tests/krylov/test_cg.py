@@ -214,6 +214,30 @@ def test_coupled_energy_error_falls_monotonically(rng):
     assert np.all(np.diff(energies) < 0)
 
 
+def test_coupled_iterates_are_those_of_the_block_diagonal_matrix(rng):
+    """Eq. 4: one inner product for all samples is plain CG on diag(A_0, A_1, A_2)."""
+    A = gallery.anisotropic((5, 5), 3, strength=30.0)
+    b = rng.standard_normal((25, 3))
+    blocks = sp.csr_array(sp.block_diag([A.to_scipy(i) for i in range(3)]))
+    for k in range(1, 8):
+        coupled = cg(A, Ensemble(b), coupling="ensemble", rtol=0.0, max_iterations=k).x.samples
+        stacked = cg(blocks, b.T.reshape(-1), rtol=0.0, max_iterations=k).x
+        np.testing.assert_allclose(coupled.T.reshape(-1), stacked, rtol=0, atol=1e-11)
+
+
+def test_convergence_is_claimed_from_the_true_residual_only(rng):
+    """At the limit of rounding the recursive residual goes on falling while the true one stands still."""
+    n = 40
+    rotation = np.linalg.qr(rng.standard_normal((n, n)))[0]
+    matrices = [sp.csr_array(rotation @ np.diag(np.logspace(0, decades, n)) @ rotation.T) for decades in (1, 6, 7)]
+    A = CrsMatrix.from_scipy([(m + m.T) / 2 for m in matrices])
+    b = rng.standard_normal((n, 3))
+    result = cg(A, Ensemble(b), rtol=1e-15, max_iterations=400)
+    norms = true_residuals(A, result.x.samples, b)
+    assert not result.converged[1:].any()
+    assert np.all(norms[result.converged] <= result.target[result.converged] * (1 + 1e-6))
+
+
 def test_zero_tolerance_runs_to_the_limit_and_says_so(rng):
     A = gallery.poisson((30,), 2)
     result = cg(A, Ensemble(rng.standard_normal((30, 2))), rtol=0.0, max_iterations=5)

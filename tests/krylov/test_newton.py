@@ -75,6 +75,22 @@ def test_a_sample_that_is_not_finite_is_flagged_and_the_others_finish():
     assert np.array_equal(result.u.samples[:, 1], start[:, 1])
 
 
+def test_a_failed_linear_solve_freezes_its_sample():
+    """The middle sample's Jacobian is indefinite: CG breaks down, u stays where it is."""
+    residual, jacobian = semilinear(3, Ensemble(np.zeros(3)))
+
+    def indefinite(u):
+        J = jacobian(u)
+        values = J.values.copy()
+        values[:, 1] *= -1.0
+        return CrsMatrix(J.graph, values)
+
+    start = np.full((12, 3), 0.25)
+    result = newton(residual, indefinite, Ensemble(start), solver=tight, rtol=1e-10)
+    assert result.status.tolist() == [Status.converged, Status.breakdown, Status.converged]
+    assert np.array_equal(result.u.samples[:, 1], start[:, 1]) and result.iterations[1] == 0
+
+
 def test_a_start_at_the_solution_takes_no_step():
     residual, jacobian = semilinear(2, Ensemble(np.zeros(2)))
     exact = newton(residual, jacobian, Ensemble(np.zeros((12, 2))), solver=tight, rtol=1e-12).u
