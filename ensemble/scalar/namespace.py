@@ -118,8 +118,10 @@ def constant(ns: EnsembleNamespace, name: str) -> Any:
 
 @functools.cache
 def _namespace(base: Namespace, n_samples: int) -> EnsembleNamespace:
+    from ensemble.scalar import _jax
     from ensemble.scalar._tables import TABLE
 
+    _jax.register()
     return EnsembleNamespace(base, n_samples, TABLE, f"ensemble.namespace({base.__name__})")
 
 
