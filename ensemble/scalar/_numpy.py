@@ -1,4 +1,4 @@
-"""NumPy's ufuncs on ensembles: ``np.sin(x)``, ``plain * x``, ``np.add.reduce(x)`` give ensembles, or raise and say why."""
+"""NumPy's ufuncs on ensembles: ``np.sin(x)``, ``plain * x``, ``np.add.reduce(x)`` are ensembles, or raise and say why."""
 
 from __future__ import annotations
 
@@ -75,7 +75,8 @@ def call_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], options: dict[s
 
 def _plain_call(ufunc: Any, inputs: tuple[Any, ...]) -> Any:
     """The common case in few steps: ensembles, arrays and numbers, no options; else NotImplemented."""
-    arrays, sample_set = [], None
+    arrays: list[Any] = []
+    sample_set = None
     for value in inputs:
         if type(value) is Ensemble:
             samples = value.samples

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import is_array
-from ensemble._check import message
 from ensemble.scalar._lift_search import each_sample
 from ensemble.scalar._numpy import OTHER_NAMES, first_ensemble, unsupported
 from ensemble.scalar.ensemble import Ensemble
@@ -18,22 +17,22 @@ from ensemble.scalar.namespace import EnsembleNamespace, namespace_of
 
 __all__ = ["EACH_SAMPLE", "call_function"]
 
-EACH_SAMPLE = frozenset(
-    (
-        "angle append apply_along_axis apply_over_axes argmax argmin argpartition argsort argwhere around array_equal array_equiv "
-        "array_split atleast_1d atleast_2d atleast_3d average bincount block choose column_stack compress convolve "
-        "corrcoef correlate cov cross delete diag diagflat diagonal diff digitize dsplit dstack ediff1d einsum extract "
-        "fix flatnonzero fliplr flipud gradient histogram histogram2d hsplit hstack i0 in1d inner insert interp "
-        "intersect1d isin iscomplex isneginf isposinf isreal kron lexsort linspace max mean median min nan_to_num "
-        "nanargmax nanargmin nancumprod nancumsum nanmax nanmean nanmedian nanmin nanpercentile nanprod nanquantile "
-        "nanstd nansum nanvar outer pad partition percentile piecewise poly polyadd polyder polydiv polyfit polyint "
-        "polymul polysub polyval prod ptp quantile ravel real_if_close repeat resize roll rollaxis roots rot90 round "
-        "searchsorted select setdiff1d setxor1d sinc sort sort_complex split std sum tensordot trace trapezoid "
-        "trim_zeros union1d unique unwrap vander var vdot vsplit vstack "
-        "linalg.cond linalg.lstsq linalg.multi_dot linalg.norm linalg.pinv linalg.tensorinv linalg.tensorsolve "
-        "fft.fft2 fft.ifft2 fft.rfft2 fft.irfft2 fft.fftn fft.ifftn fft.rfftn fft.irfftn"
-    ).split()
+NAMES = (
+    "angle append apply_along_axis apply_over_axes argmax argmin argpartition argsort argwhere around array_equal array_equiv "
+    "array_split atleast_1d atleast_2d atleast_3d average bincount block choose column_stack compress convolve "
+    "corrcoef correlate cov cross delete diag diagflat diagonal diff digitize dsplit dstack ediff1d einsum extract "
+    "fix flatnonzero fliplr flipud gradient histogram histogram2d hsplit hstack i0 in1d inner insert interp "
+    "intersect1d isin iscomplex isneginf isposinf isreal kron lexsort linspace max mean median min nan_to_num "
+    "nanargmax nanargmin nancumprod nancumsum nanmax nanmean nanmedian nanmin nanpercentile nanprod nanquantile "
+    "nanstd nansum nanvar outer pad partition percentile piecewise poly polyadd polyder polydiv polyfit polyint "
+    "polymul polysub polyval prod ptp quantile ravel real_if_close repeat resize roll rollaxis roots rot90 round "
+    "searchsorted select setdiff1d setxor1d sinc sort sort_complex split std sum tensordot trace trapezoid "
+    "trim_zeros union1d unique unwrap vander var vdot vsplit vstack "
+    "linalg.cond linalg.lstsq linalg.multi_dot linalg.norm linalg.pinv linalg.tensorinv linalg.tensorsolve "
+    "fft.fft2 fft.ifft2 fft.rfft2 fft.irfft2 fft.fftn fft.ifftn fft.rfftn fft.irfftn"
 )
+
+EACH_SAMPLE = frozenset(NAMES.split())
 """Functions that only compute: what they give for an ensemble is what they give for each sample, side by side."""
 
 
@@ -52,7 +51,7 @@ def call_function(function: Any, arguments: Any, options: Any) -> Any:
     if callable(lifted):
         try:
             return _translated(function, lifted, arguments, options)
-        except _OnlyInNumPy as only:
+        except _OnlyInNumPyError as only:
             why = f"the option {only} is not in the Array API"
     else:
         why = "it is not in the Array API"
@@ -65,7 +64,7 @@ def call_function(function: Any, arguments: Any, options: Any) -> Any:
     raise unsupported(f"np.{short_name}", why)
 
 
-class _OnlyInNumPy(Exception):
+class _OnlyInNumPyError(Exception):
     """An option that the Array API does not have."""
 
 
@@ -96,7 +95,7 @@ def _translated(function: Any, lifted: Any, arguments: Any, options: Any) -> Any
         if new in accepted:
             keyword[new] = value
         elif value is not defaults[key].default and value is not None:
-            raise _OnlyInNumPy(key)
+            raise _OnlyInNumPyError(key)
     return lifted(*positional, **keyword)
 
 
@@ -144,6 +143,7 @@ def _filled(value: Any, plain: tuple[Any, ...]) -> Any:
 
 
 # -- functions that need more than a change of names -------------------------------------------------------------------
+
 
 def _dot(ns: EnsembleNamespace, a: Any, b: Any) -> Any:
     a, b = (v if isinstance(v, Ensemble) or is_array(v) else np.asarray(v) for v in (a, b))

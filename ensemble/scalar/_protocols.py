@@ -1,4 +1,4 @@
-"""How an ensemble leaves the process and comes back: copies, bytes, files, other libraries' containers, and its looks."""
+"""How an ensemble leaves the process and comes back: copies, bytes, files, other libraries' containers; its looks."""
 
 from __future__ import annotations
 

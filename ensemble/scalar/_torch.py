@@ -34,20 +34,20 @@ TORCH_NAMES = OTHER_NAMES | {
     "special_log1p": "log1p",
 }
 
-ELEMENTWISE = frozenset(
-    (
-        "abs acos acosh add asin asinh atan atan2 atanh bitwise_and bitwise_invert bitwise_left_shift bitwise_or "
-        "bitwise_right_shift bitwise_xor ceil conj copysign cos cosh divide equal exp expm1 floor floor_divide greater "
-        "greater_equal hypot imag isfinite isinf isnan less less_equal log log10 log1p log2 logaddexp logical_and "
-        "logical_not logical_or logical_xor matmul maximum minimum multiply negative nextafter not_equal positive pow "
-        "real reciprocal remainder round sign signbit sin sinh sqrt square subtract tan tanh trunc where"
-    ).split()
+NAMES = (
+    "abs acos acosh add asin asinh atan atan2 atanh bitwise_and bitwise_invert bitwise_left_shift bitwise_or "
+    "bitwise_right_shift bitwise_xor ceil conj copysign cos cosh divide equal exp expm1 floor floor_divide greater "
+    "greater_equal hypot imag isfinite isinf isnan less less_equal log log10 log1p log2 logaddexp logical_and "
+    "logical_not logical_or logical_xor matmul maximum minimum multiply negative nextafter not_equal positive pow "
+    "real reciprocal remainder round sign signbit sin sinh sqrt square subtract tan tanh trunc where"
 )
+
+ELEMENTWISE = frozenset(NAMES.split())
 """Functions that take arrays alone, in the order of the Array API."""
 
-LINALG = frozenset("cholesky det eigh eigvalsh inv pinv slogdet solve svdvals".split())
+LINALG = frozenset(["cholesky", "det", "eigh", "eigvalsh", "inv", "pinv", "slogdet", "solve", "svdvals"])
 
-FFT = frozenset("fft ifft rfft irfft hfft ihfft fftn ifftn rfftn irfftn".split())
+FFT = frozenset(["fft", "ifft", "rfft", "irfft", "hfft", "ihfft", "fftn", "ifftn", "rfftn", "irfftn"])
 
 
 def call_function(function: Any, arguments: Any, options: Any) -> Any:
@@ -155,7 +155,7 @@ SPECIAL: dict[str, Callable[..., Any]] = {
     "stack": _joined("stack"),
     "cumsum": _cumulative("cumulative_sum"),
     "cumprod": _cumulative("cumulative_prod"),
-    **{name: _product for name in ("mm", "mv", "dot", "__matmul__")},
+    **dict.fromkeys(("mm", "mv", "dot", "__matmul__"), _product),
     "__getitem__": _getitem,
     "linalg_norm": _norm,
     "linalg_vector_norm": _norm,

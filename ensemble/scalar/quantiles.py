@@ -40,7 +40,7 @@ def sample_quantile(x: Ensemble, q: float | Sequence[float], *, method: str = "l
 
     Notes
     -----
-    Linear: sorted sample k with weight ``w_k`` stands at ``(W_k - w_k) / (W - w_k)``, ``W_k`` the sum of the weights up to it.
+    Linear: sorted sample k with weight ``w_k`` stands at ``(W_k - w_k) / (W - w_k)``, ``W_k`` the weights up to it.
     Equal weights give ``(k - 1) / (n - 1)``: definition 7 of Hyndman and Fan [1]_, which is NumPy's.
 
     References
@@ -149,7 +149,9 @@ def sample_confidence_interval(x: Ensemble, level: float = 0.95) -> ConfidenceIn
     from scipy.special import stdtrit
 
     x = lifted(x, "sample_confidence_interval")
-    require(0.0 < level < 1.0, "sample_confidence_interval", "level", "be in (0, 1)", level, "Divide percentages by 100.")
+    require(
+        0.0 < level < 1.0, "sample_confidence_interval", "level", "be in (0, 1)", level, "Divide percentages by 100."
+    )
     mean = sample_mean(x)
     if x.is_shared:
         return ConfidenceInterval(mean, mean)

@@ -10,8 +10,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from ensemble._check import message, require, require_type
 from ensemble._typing import Array, Namespace
 from ensemble.scalar.ensemble import Ensemble

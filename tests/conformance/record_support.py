@@ -79,12 +79,16 @@ def page(table: dict, passes: dict) -> str:
     lines += ["", "## NumPy's own functions", ""]
     lines += ["`np.f(x)` of a function in the Array API takes its lifted form. These are run on each sample by itself:"]
     lines += ["", " ".join(f"`{name}`" for name in table["each_sample"]), ""]
-    lines += ["Ufuncs: a call, `reduce`, `accumulate`, `reduceat`, `outer`, `at`, with `where=` and `out=` (an Ensemble)."]
+    lines += [
+        "Ufuncs: a call, `reduce`, `accumulate`, `reduceat`, `outer`, `at`, with `where=` and `out=` (an Ensemble)."
+    ]
     lines += ["Everything else raises and says what to write instead.", ""]
     lines += ["## PyTorch's own functions", ""]
     lines += [" ".join(f"`{name}`" for name in table["torch"]), ""]
     lines += ["## data-apis/array-api-tests", ""]
-    lines += ["Tests of the public suite, by `make conformance`. *base* is the bare library; the modes are explained in"]
+    lines += [
+        "Tests of the public suite, by `make conformance`. *base* is the bare library; the modes are explained in"
+    ]
     lines += ["`tests/conformance/subject.py`. *as base*: known failures of the bare library, listed with reasons in"]
     lines += ["`tests/conformance/xfails_*.txt`; *failed*: anything else.", ""]
     lines += ["| library | mode | passed | failed | as base | not applicable |", "|---|---|---|---|---|---|"]

@@ -21,7 +21,7 @@ CALLS = {
     "difference": lambda x: PLAIN - x,
     "quotient": lambda x: PLAIN / x,
     "power": lambda x: PLAIN**x,
-    "comparison": lambda x: PLAIN < x,
+    "comparison": lambda x: x > PLAIN,
     "matmul": lambda x: jnp.ones((2, 3)) @ x,
     "0-d": lambda x: PLAIN[1] * x,
     "right": lambda x: x / PLAIN,

@@ -51,7 +51,7 @@ CALLS = {
     "full_like": lambda x: np.full_like(x, 2.0),
     "tril": lambda x: np.tril(x),
     "trace": lambda x: np.linalg.trace(x),
-    "outer": lambda x: np.linalg.outer(x[0], x[1]),
+    "linalg.outer": lambda x: np.linalg.outer(x[0], x[1]),
     "isclose": lambda x: np.isclose(x, x + 1e-12),
     "copy": lambda x: np.copy(x),
     "add.reduce": lambda x: np.add.reduce(x),
@@ -254,7 +254,7 @@ ONE_VALUE = {
 
 @pytest.mark.parametrize("name", ONE_VALUE)
 def test_one_value_of_samples_that_differ_is_refused(name):
-    with pytest.raises(DivergenceError, match="Ensemble: .* must be .*; got"):
+    with pytest.raises(DivergenceError, match=r"Ensemble: .* must be .*; got"):
         ONE_VALUE[name](Ensemble(np.array([1.0, -2.0])))
 
 

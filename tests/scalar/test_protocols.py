@@ -50,7 +50,7 @@ def test_bytes_are_one_message(dtype, sample_set):
     y = Ensemble.from_bytes(memoryview(message), like=x)
     same(x, y)
     y[0] = 0  # memory of its own
-    with pytest.raises(ValueError, match="from_bytes: message_bytes must hold .* bytes; got"):
+    with pytest.raises(ValueError, match=r"from_bytes: message_bytes must hold .* bytes; got"):
         Ensemble.from_bytes(message + b"1", like=x)
 
 
@@ -71,7 +71,7 @@ def test_xarray_there_and_back():
     named = Ensemble(np.ones((1, 5)), SampleSet(n_samples=5, method="sobol", seed=12))
     same(named, Ensemble.from_xarray(named.to_xarray()))
     same(Ensemble(np.ones((1, 5))), Ensemble.from_xarray(Ensemble(np.ones((1, 5))).to_xarray()))
-    with pytest.raises(ValueError, match="from_xarray: sample_dim must be one of .*; got 'sample'"):
+    with pytest.raises(ValueError, match=r"from_xarray: sample_dim must be one of .*; got 'sample'"):
         Ensemble.from_xarray(array)
 
 
