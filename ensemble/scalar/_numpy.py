@@ -1,4 +1,4 @@
-"""NumPy's ufuncs on ensembles: ``np.sin(x)``, ``plain * x``, ``np.add.reduce(x)`` are ensembles, or raise and say why."""
+"""NumPy's ufuncs on ensembles: ``np.sin(x)``, ``plain * x``, ``np.add.reduce(x)`` work or raise and say why."""
 
 from __future__ import annotations
 

@@ -18,18 +18,18 @@ from ensemble.scalar.namespace import EnsembleNamespace, namespace_of
 __all__ = ["EACH_SAMPLE", "call_function"]
 
 NAMES = (
-    "angle append apply_along_axis apply_over_axes argmax argmin argpartition argsort argwhere around array_equal array_equiv "
-    "array_split atleast_1d atleast_2d atleast_3d average bincount block choose column_stack compress convolve "
-    "corrcoef correlate cov cross delete diag diagflat diagonal diff digitize dsplit dstack ediff1d einsum extract "
-    "fix flatnonzero fliplr flipud gradient histogram histogram2d hsplit hstack i0 in1d inner insert interp "
-    "intersect1d isin iscomplex isneginf isposinf isreal kron lexsort linspace max mean median min nan_to_num "
-    "nanargmax nanargmin nancumprod nancumsum nanmax nanmean nanmedian nanmin nanpercentile nanprod nanquantile "
-    "nanstd nansum nanvar outer pad partition percentile piecewise poly polyadd polyder polydiv polyfit polyint "
-    "polymul polysub polyval prod ptp quantile ravel real_if_close repeat resize roll rollaxis roots rot90 round "
-    "searchsorted select setdiff1d setxor1d sinc sort sort_complex split std sum tensordot trace trapezoid "
-    "trim_zeros union1d unique unwrap vander var vdot vsplit vstack "
-    "linalg.cond linalg.lstsq linalg.multi_dot linalg.norm linalg.pinv linalg.tensorinv linalg.tensorsolve "
-    "fft.fft2 fft.ifft2 fft.rfft2 fft.irfft2 fft.fftn fft.ifftn fft.rfftn fft.irfftn"
+    "angle append apply_along_axis apply_over_axes argmax argmin argpartition argsort argwhere around array_equal "
+    "array_equiv array_split atleast_1d atleast_2d atleast_3d average bincount block choose column_stack compress "
+    "convolve corrcoef correlate cov cross delete diag diagflat diagonal diff digitize dsplit dstack ediff1d "
+    "einsum extract fix flatnonzero fliplr flipud gradient histogram histogram2d hsplit hstack i0 in1d inner "
+    "insert interp intersect1d isin iscomplex isneginf isposinf isreal kron lexsort linspace max mean median min "
+    "nan_to_num nanargmax nanargmin nancumprod nancumsum nanmax nanmean nanmedian nanmin nanpercentile nanprod "
+    "nanquantile nanstd nansum nanvar outer pad partition percentile piecewise poly polyadd polyder polydiv "
+    "polyfit polyint polymul polysub polyval prod ptp quantile ravel real_if_close repeat resize roll rollaxis "
+    "roots rot90 round searchsorted select setdiff1d setxor1d sinc sort sort_complex split std sum tensordot "
+    "trace trapezoid trim_zeros union1d unique unwrap vander var vdot vsplit vstack linalg.cond linalg.lstsq "
+    "linalg.multi_dot linalg.norm linalg.pinv linalg.tensorinv linalg.tensorsolve fft.fft2 fft.ifft2 fft.rfft2 "
+    "fft.irfft2 fft.fftn fft.ifftn fft.rfftn fft.irfftn"
 )
 
 EACH_SAMPLE = frozenset(NAMES.split())
