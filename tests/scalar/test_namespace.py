@@ -172,6 +172,11 @@ def test_namespaces_are_kept():
     assert namespace(namespace(np, 3), 1) is namespace(np)
 
 
+def test_namespaces_of_one_library_are_equal_as_shared_data_mixes():
+    assert len({namespace(np, 3), namespace(np), namespace(np, 3).linalg}) == 2
+    assert namespace(np) != namespace(array_api_strict)
+
+
 def test_n_samples_must_be_a_count():
     with pytest.raises(ValueError, match="namespace: n_samples must be an integer of at least 1; got 0"):
         namespace(np, 0)
