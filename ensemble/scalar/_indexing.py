@@ -100,7 +100,7 @@ def _items(x: Ensemble, key: Any) -> tuple[Any, ...]:
 
 def _plain(item: Any) -> Any:
     if isinstance(item, Ensemble):
-        if not agreed(item.samples):
+        if not _is_known_to_agree(item):
             return item
         item = item.sample(0)
     if isinstance(item, list):
@@ -114,6 +114,14 @@ def _plain(item: Any) -> Any:
     except TypeError:
         requirement = "hold integers, slices, Ellipsis, newaxis, or arrays of integers or bools"
         raise IndexError(message("Ensemble", "an index", requirement, repr(item), ADVICE)) from None
+
+
+def _is_known_to_agree(x: Ensemble) -> bool:
+    """Whether all samples are alike; values that JAX is still tracing are not known."""
+    try:
+        return agreed(x.samples)
+    except TypeError:
+        return False
 
 
 def _is_advanced(item: Any) -> bool:
@@ -182,7 +190,12 @@ def _index_of(item: Any, s: int) -> Any:
     if not isinstance(item, Ensemble):
         return item
     plain = item.sample(s)
-    return plain if len(plain.shape) or "bool" in str(plain.dtype) else int(plain)
+    if len(plain.shape) or "bool" in str(plain.dtype):
+        return plain
+    try:
+        return int(plain)
+    except TypeError:  # JAX is tracing: the index is an array to it
+        return plain
 
 
 def _assign_per_sample(x: Ensemble, items: tuple[Any, ...], value: Any) -> None:

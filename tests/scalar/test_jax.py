@@ -74,6 +74,18 @@ def test_jit_takes_and_gives_ensembles():
     np.testing.assert_allclose(got.samples, model(x).samples, rtol=1e-13)
 
 
+def test_indices_and_masks_under_jit():
+    def clipped(v, place):
+        w = v + 0.0
+        w[w > 1.5] = 1.5
+        w[place] = 0.0
+        return w, v[place], v[0]
+
+    x, place = Ensemble(jnp.asarray(VALUES)), Ensemble(jnp.asarray([0, 1, 2, 1, 0]))
+    for got, expected in zip(jax.jit(clipped)(x, place), clipped(x, place)):
+        np.testing.assert_array_equal(got.samples, expected.samples)
+
+
 def test_one_reverse_pass_gives_the_gradient_of_every_sample():
     x = Ensemble(jnp.asarray(VALUES))
     gradient = jax.jit(jax.grad(lambda v: jnp.sum(model(v).samples)))(x)
