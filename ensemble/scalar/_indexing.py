@@ -172,8 +172,10 @@ def _get_per_sample(x: Ensemble, items: tuple[Any, ...]) -> Ensemble:
             raise ValueError(message("Ensemble", "an index", "have the samples of x", seen))
         n_samples = max(n_samples, index.n_samples)
     for index in indices:
+        if "bool" not in str(index.dtype):
+            continue
         counts = to_numpy(index.samples).reshape(-1, index.n_samples)
-        if counts.dtype.kind == "b" and np.unique(np.count_nonzero(counts, axis=0)).size > 1:
+        if np.unique(np.count_nonzero(counts, axis=0)).size > 1:
             seen = f"{np.count_nonzero(counts, axis=0).tolist()} entries in samples 0 to {index.n_samples - 1}"
             requirement = "a boolean index must select equally many entries in every sample"
             raise split(requirement, seen, "Use xp.where, or per_sample.")
