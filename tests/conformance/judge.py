@@ -86,7 +86,8 @@ def main() -> int:
         for name in failed:
             print("   ", name)
         bad += len(failed) if mode != "base" else 0
-        row = {"passed": counts["passed"], "failed": len(failed), "inherited": inherited}
+        row = {"examples": chosen.max_examples, "passed": counts["passed"], "failed": len(failed)}
+        row["inherited"] = inherited
         table.setdefault(chosen.base, {})[mode] = row | {"skipped": counts["skipped"] - inherited}
     if chosen.record:
         table_path.write_text(json.dumps(table, indent=1) + "\n")

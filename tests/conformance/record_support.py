@@ -90,11 +90,11 @@ def page(table: dict, passes: dict) -> str:
         "Tests of the public suite, by `make conformance`. *base* is the bare library; the modes are explained in"
     ]
     lines += ["`tests/conformance/subject.py`. *as base*: known failures of the bare library, listed with reasons in"]
-    lines += ["`tests/conformance/xfails_*.txt`; *failed*: anything else.", ""]
-    lines += ["| library | mode | passed | failed | as base | not applicable |", "|---|---|---|---|---|---|"]
+    lines += ["`tests/conformance/xfails_*.txt`; *failed*: anything else; *examples*: what `--max-examples` was.", ""]
+    lines += ["| library | mode | examples | passed | failed | as base | skipped |", "|---|---|---|---|---|---|---|"]
     for library, modes in passes.items():
         for mode, row in modes.items():
-            counts = " | ".join(str(row[key]) for key in ("passed", "failed", "inherited", "skipped"))
+            counts = " | ".join(str(row[key]) for key in ("examples", "passed", "failed", "inherited", "skipped"))
             lines.append(f"| {library} | {mode} | {counts} |")
     return "\n".join(lines) + "\n"
 
