@@ -60,6 +60,7 @@ def sample_mean(x: Ensemble) -> Array:
 
     Examples
     --------
+    >>> import numpy as np
     >>> x = Ensemble(np.array([[1.0, 2.0, 6.0], [0.0, 0.0, 3.0]]))
     >>> sample_mean(x)
     array([3., 1.])
@@ -95,6 +96,7 @@ def sample_var(x: Ensemble, ddof: float = 0.0) -> Array:
 
     Examples
     --------
+    >>> import numpy as np
     >>> sample_var(Ensemble(np.array([1.0, 2.0, 6.0])), ddof=1)
     np.float64(7.0)
     """
@@ -141,6 +143,7 @@ def sample_std(x: Ensemble, ddof: float = 0.0) -> Array:
 
     Examples
     --------
+    >>> import numpy as np
     >>> sample_std(Ensemble(np.array([1.0, 3.0])))
     np.float64(1.0)
     """
@@ -161,6 +164,7 @@ def sample_min(x: Ensemble) -> Array:
 
     Examples
     --------
+    >>> import numpy as np
     >>> sample_min(Ensemble(np.array([[3, 2, 6], [0, 1, 0]])))
     array([2, 0])
     """
@@ -181,6 +185,7 @@ def sample_max(x: Ensemble) -> Array:
 
     Examples
     --------
+    >>> import numpy as np
     >>> sample_max(Ensemble(np.array([[3, 2, 6], [0, 1, 0]])))
     array([6, 1])
     """
@@ -206,6 +211,7 @@ def probability(m: Ensemble) -> Array:
 
     Examples
     --------
+    >>> import numpy as np
     >>> x = Ensemble(np.array([[1.0, -2.0, 6.0, 7.0]]))
     >>> probability(x > 0.0)
     array([0.75])
@@ -241,6 +247,7 @@ def sample_cov(x: Ensemble, y: Ensemble | None = None, ddof: float = 0.0) -> Arr
 
     Examples
     --------
+    >>> import numpy as np
     >>> x = Ensemble(np.array([[1.0, 3.0], [5.0, 1.0]]))
     >>> sample_cov(x)
     array([[ 1., -2.],
@@ -291,6 +298,7 @@ def sample_corr(x: Ensemble, y: Ensemble | None = None) -> Array:
 
     Examples
     --------
+    >>> import numpy as np
     >>> x = Ensemble(np.array([[1.0, 3.0, 5.0], [5.0, 1.0, -3.0]]))
     >>> sample_corr(x).round(12)
     array([[ 1., -1.],

@@ -100,8 +100,17 @@ def test_a_sample_sees_only_itself_on_a_strict_library(case, extension, seed, n_
     check_law(array_api_strict, case, extension, seed, n_samples, second_shared)
 
 
-@pytest.mark.parametrize("case, extension", ALL_CASES)
-@pytest.mark.parametrize("library", ["torch", "jax"])
+# XLA compiles every function for every shape, which takes a minute: every fourth case always, all with the slow tests.
+WITH_GRADIENTS = [
+    *(pytest.param("torch", *p.values, id=f"torch-{p.id}") for p in ALL_CASES),
+    *(
+        pytest.param("jax", *p.values, id=f"jax-{p.id}", marks=[pytest.mark.slow] if k % 4 else [])
+        for k, p in enumerate(ALL_CASES)
+    ),
+]
+
+
+@pytest.mark.parametrize("library, case, extension", WITH_GRADIENTS)
 def test_a_sample_sees_only_itself_on_libraries_with_gradients(library, case, extension):
     if case.name in MISSING[library]:
         pytest.skip(f"{library} has no {case.name}")
