@@ -22,6 +22,14 @@ test-slow:  ## the longer checks too: 64^3 meshes, many Hypothesis examples
 test-gpu:  ## kernels on a CUDA device
 	$(PYTHON) -m pytest -m cuda
 
+BASE ?= numpy
+
+conformance:  ## data-apis/array-api-tests on the lifted namespace: SUITE=folder of the suite, BASE=numpy, torch, ...
+	$(PYTHON) tests/conformance/judge.py "$(SUITE)" --base $(BASE)
+
+support:  ## try every function on every array library and write down what works
+	$(PYTHON) tests/conformance/record_support.py
+
 bench:  ## every benchmark table, peers in the same run
 	$(PYTHON) -m benchmarks all
 
@@ -31,4 +39,4 @@ asv-check:  ## the asv suite imports and its parameters are sound
 clean-cache:  ## forget compiled kernels (after an edit of _kernels/_lanes.py)
 	find ensemble -name '*.nb[ic]' -delete
 
-.PHONY: help lint format test test-slow test-gpu bench asv-check clean-cache
+.PHONY: help lint format test test-slow test-gpu conformance support bench asv-check clean-cache

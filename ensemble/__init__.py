@@ -19,7 +19,10 @@ from ensemble.scalar import (
     namespace,
     norm,
     per_sample,
+    plot_histogram,
+    plot_ribbon,
     probability,
+    sample_confidence_interval,
     sample_corr,
     sample_cov,
     sample_max,
@@ -29,8 +32,10 @@ from ensemble.scalar import (
     sample_std,
     sample_var,
     shared,
+    support,
     where,
     while_loop,
+    xp,
 )
 
 __all__ = [
@@ -56,7 +61,10 @@ __all__ = [
     "namespace",
     "norm",
     "per_sample",
+    "plot_histogram",
+    "plot_ribbon",
     "probability",
+    "sample_confidence_interval",
     "sample_corr",
     "sample_cov",
     "sample_max",
@@ -66,6 +74,8 @@ __all__ = [
     "sample_std",
     "sample_var",
     "shared",
+    "support",
     "where",
     "while_loop",
+    "xp",
 ]

@@ -9,7 +9,7 @@ import numpy as np
 
 from ensemble._typing import Array, Namespace
 
-__all__ = ["array_namespace", "backend_of", "is_array", "synchronize", "to_numpy"]
+__all__ = ["array_namespace", "assigned", "backend_of", "is_array", "synchronize", "to_numpy"]
 
 COMPILED_DTYPES = frozenset((np.dtype(np.float32), np.dtype(np.float64)))
 """Value types that the compiled kernels know; every other dtype takes the reference implementation."""
@@ -59,8 +59,17 @@ def to_numpy(array: Array) -> np.ndarray:
     if array_api_compat.is_cupy_array(array):
         return array.get()
     if array_api_compat.is_torch_array(array):
-        return array.detach().cpu().numpy()
+        # Lazy conjugates and negatives are marks on a tensor that NumPy's arrays do not know.
+        return array.detach().resolve_conj().resolve_neg().cpu().numpy()
     return np.asarray(array)
+
+
+def assigned(array: Array, key: Any, value: Any) -> Array:
+    """`array` after ``array[key] = value``: itself where its library writes in place, else a new array."""
+    if array_api_compat.is_jax_array(array):
+        return array.at[key].set(value)
+    array[key] = value
+    return array
 
 
 def synchronize(array: Array) -> None:

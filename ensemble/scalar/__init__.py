@@ -1,11 +1,15 @@
 """The array type: many samples behind the face of one array."""
 
+import numpy
+
 from ensemble.scalar.branching import LoopResult, cond, per_sample, while_loop
 from ensemble.scalar.divergence import DivergenceError, divergence
 from ensemble.scalar.ensemble import Ensemble, from_samples, shared
 from ensemble.scalar.masks import all_samples, any_sample, count_samples, divide, where
 from ensemble.scalar.moments import Moments
 from ensemble.scalar.namespace import EnsembleNamespace, namespace
+from ensemble.scalar.plotting import plot_histogram, plot_ribbon
+from ensemble.scalar.quantiles import ConfidenceInterval, sample_confidence_interval, sample_quantile
 from ensemble.scalar.reductions import dot, norm
 from ensemble.scalar.sample_set import SampleSet
 from ensemble.scalar.statistics import (
@@ -15,13 +19,16 @@ from ensemble.scalar.statistics import (
     sample_max,
     sample_mean,
     sample_min,
-    sample_quantile,
     sample_std,
     sample_var,
 )
+from ensemble.scalar.support import support
 from ensemble.scalar.traits import EnsembleTrait
 
+xp = namespace(numpy)
+
 __all__ = [
+    "ConfidenceInterval",
     "DivergenceError",
     "Ensemble",
     "EnsembleNamespace",
@@ -40,7 +47,10 @@ __all__ = [
     "namespace",
     "norm",
     "per_sample",
+    "plot_histogram",
+    "plot_ribbon",
     "probability",
+    "sample_confidence_interval",
     "sample_corr",
     "sample_cov",
     "sample_max",
@@ -50,6 +60,8 @@ __all__ = [
     "sample_std",
     "sample_var",
     "shared",
+    "support",
     "where",
     "while_loop",
+    "xp",
 ]

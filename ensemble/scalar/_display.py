@@ -85,4 +85,9 @@ def to_xarray(x: Ensemble, sample_dim: str, dims: Sequence[str] | None) -> Any:
         coordinates[sample_dim] = x.sample_set.ids
         if x.sample_set.weights is not None:
             coordinates["weight"] = (sample_dim, x.sample_set.weights)
-    return xarray.DataArray(to_numpy(x.samples), dims=[*names, sample_dim], coords=coordinates)
+    attributes: dict[str, Any] = {}
+    if x.sample_set is not None:
+        attributes["sample_method"] = x.sample_set.method
+        if x.sample_set.seed is not None:
+            attributes["sample_seed"] = x.sample_set.seed
+    return xarray.DataArray(to_numpy(x.samples), dims=[*names, sample_dim], coords=coordinates, attrs=attributes)

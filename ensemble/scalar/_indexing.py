@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import is_array, to_numpy
+from ensemble._backend import assigned, is_array, to_numpy
 from ensemble._check import message
 from ensemble._typing import Array
 from ensemble.scalar.divergence import agreed, split
@@ -22,6 +22,9 @@ def get(x: Ensemble, key: Any) -> Ensemble:
     items = _items(x, key)
     if any(isinstance(item, Ensemble) for item in items):
         return _get_per_sample(x, items)
+    items, reversed_axes = _forward(x, items)
+    if reversed_axes:
+        x = wrap(x._base().flip(x.samples, axis=reversed_axes), x.sample_set)
     if not any(_is_advanced(item) for item in items):
         return view(x, x.samples[_with_samples(items)])
     try:
@@ -48,11 +51,41 @@ def assign(x: Ensemble, key: Any, value: Any) -> None:
         _assign_per_sample(x, items, value)
         return
     plain = _value(x, value)
+    items, reversed_axes = _forward(x, items)
+    if reversed_axes:
+        flip = x._base().flip
+        turned = assigned(flip(x.samples, axis=reversed_axes), _with_samples(items), plain)
+        x.samples = assigned(x.samples, ..., flip(turned, axis=reversed_axes))
+        return
     try:
-        x.samples[_with_samples(items)] = plain
+        x.samples = assigned(x.samples, _with_samples(items), plain)
     except IndexError:
         for s in range(x.n_samples):
-            x.samples[..., s][items] = _sample_of(value, s)
+            _assign_sample(x, s, items, _sample_of(value, s))
+
+
+def _assign_sample(x: Ensemble, s: int, items: tuple[Any, ...], value: Any) -> None:
+    """``x.sample(s)[items] = value``, written into `x`."""
+    column = assigned(x.samples[..., s], items, value)
+    x.samples = assigned(x.samples, (..., s), column)
+
+
+def _forward(x: Ensemble, items: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[int, ...]]:
+    """`items` without negative steps for PyTorch, which has none, and the axes to reverse first."""
+    backward = any(isinstance(item, slice) and (item.step or 1) < 0 for item in items)
+    if not backward or not type(x.samples).__module__.startswith("torch"):
+        return items, ()
+    hidden = x.ndim - sum(_axes_used(item) for item in items)
+    axis, forward, axes = 0, [], []
+    for item in items:
+        if isinstance(item, slice) and (item.step or 1) < 0:
+            n = x.shape[axis]
+            places = range(*item.indices(n))
+            axes.append(axis)
+            item = slice(n - 1 - places[0], n - places[-1], -item.step) if places else slice(0, 0)
+        axis += hidden if item is Ellipsis else _axes_used(item)
+        forward.append(item)
+    return tuple(forward), tuple(axes)
 
 
 def _items(x: Ensemble, key: Any) -> tuple[Any, ...]:
@@ -67,7 +100,7 @@ def _items(x: Ensemble, key: Any) -> tuple[Any, ...]:
 
 def _plain(item: Any) -> Any:
     if isinstance(item, Ensemble):
-        if not agreed(item.samples):
+        if not _is_known_to_agree(item):
             return item
         item = item.sample(0)
     if isinstance(item, list):
@@ -81,6 +114,14 @@ def _plain(item: Any) -> Any:
     except TypeError:
         requirement = "hold integers, slices, Ellipsis, newaxis, or arrays of integers or bools"
         raise IndexError(message("Ensemble", "an index", requirement, repr(item), ADVICE)) from None
+
+
+def _is_known_to_agree(x: Ensemble) -> bool:
+    """Whether all samples are alike; values that JAX is still tracing are not known."""
+    try:
+        return agreed(x.samples)
+    except TypeError:
+        return False
 
 
 def _is_advanced(item: Any) -> bool:
@@ -131,8 +172,10 @@ def _get_per_sample(x: Ensemble, items: tuple[Any, ...]) -> Ensemble:
             raise ValueError(message("Ensemble", "an index", "have the samples of x", seen))
         n_samples = max(n_samples, index.n_samples)
     for index in indices:
+        if "bool" not in str(index.dtype):
+            continue
         counts = to_numpy(index.samples).reshape(-1, index.n_samples)
-        if counts.dtype.kind == "b" and np.unique(np.count_nonzero(counts, axis=0)).size > 1:
+        if np.unique(np.count_nonzero(counts, axis=0)).size > 1:
             seen = f"{np.count_nonzero(counts, axis=0).tolist()} entries in samples 0 to {index.n_samples - 1}"
             requirement = "a boolean index must select equally many entries in every sample"
             raise split(requirement, seen, "Use xp.where, or per_sample.")
@@ -149,7 +192,12 @@ def _index_of(item: Any, s: int) -> Any:
     if not isinstance(item, Ensemble):
         return item
     plain = item.sample(s)
-    return plain if len(plain.shape) or "bool" in str(plain.dtype) else int(plain)
+    if len(plain.shape) or "bool" in str(plain.dtype):
+        return plain
+    try:
+        return int(plain)
+    except TypeError:  # JAX is tracing: the index is an array to it
+        return plain
 
 
 def _assign_per_sample(x: Ensemble, items: tuple[Any, ...], value: Any) -> None:
@@ -162,7 +210,7 @@ def _assign_per_sample(x: Ensemble, items: tuple[Any, ...], value: Any) -> None:
             wide = base.reshape(mask.samples, (*mask.shape, *(1,) * rest, mask.n_samples))
             if not hasattr(plain, "shape"):
                 plain = base.asarray(plain, dtype=x.dtype)
-            x.samples[...] = base.astype(base.where(wide, plain, x.samples), x.dtype)
+            x.samples = assigned(x.samples, ..., base.astype(base.where(wide, plain, x.samples), x.dtype))
             return
     for s in range(x.n_samples):
-        x.samples[..., s][tuple(_index_of(item, s) for item in items)] = _sample_of(value, s)
+        _assign_sample(x, s, tuple(_index_of(item, s) for item in items), _sample_of(value, s))

@@ -198,13 +198,20 @@ def finfo(ns: EnsembleNamespace, type: Any, /) -> SimpleNamespace:
     limits = ns.base.finfo(dtype)
     names = ("eps", "max", "min", "smallest_normal")
     values = {name: float(getattr(limits, name)) for name in names}
-    return SimpleNamespace(bits=int(limits.bits), dtype=limits.dtype, **values)
+    return SimpleNamespace(bits=int(limits.bits), dtype=_dtype_named(ns, limits.dtype), **values)
 
 
 def iinfo(ns: EnsembleNamespace, type: Any, /) -> SimpleNamespace:
     """The limits of an integer dtype, as Python ints."""
     limits = ns.base.iinfo(_dtype_of(type))
-    return SimpleNamespace(bits=int(limits.bits), max=int(limits.max), min=int(limits.min), dtype=limits.dtype)
+    return SimpleNamespace(
+        bits=int(limits.bits), max=int(limits.max), min=int(limits.min), dtype=_dtype_named(ns, limits.dtype)
+    )
+
+
+def _dtype_named(ns: EnsembleNamespace, dtype: Any) -> Any:
+    """PyTorch gives a name for a dtype here."""
+    return getattr(ns.base, dtype) if isinstance(dtype, str) else dtype
 
 
 def _dtype_of(value: Any) -> Any:

@@ -9,6 +9,7 @@ import functools
 import inspect
 import math
 import warnings
+from collections import namedtuple
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -26,6 +27,15 @@ SIGNATURES: dict[str, tuple[tuple[str, Any, Any], ...]] = {
     "qr": (("mode", "reduced", inspect.Parameter.KEYWORD_ONLY),),
     "svd": (("full_matrices", True, inspect.Parameter.KEYWORD_ONLY),),
 }
+
+RESULTS: dict[str, Any] = {
+    "eig": namedtuple("EigResult", "eigenvalues eigenvectors"),
+    "eigh": namedtuple("EighResult", "eigenvalues eigenvectors"),
+    "qr": namedtuple("QRResult", "Q R"),
+    "slogdet": namedtuple("SlogdetResult", "sign logabsdet"),
+    "svd": namedtuple("SVDResult", "U S Vh"),
+}
+"""The standard's names of several results: not every library's own tuples can be built from parts."""
 
 
 def samples_first(ns: EnsembleNamespace, x: Ensemble, ndim: int = 0) -> Any:
@@ -64,8 +74,7 @@ def _of_matrices(ns: EnsembleNamespace, name: str, several: bool) -> Callable[..
         result = _sample_by_sample(ns, name, call, samples_first(ns, x))
         if not several:
             return samples_last(ns, result, x.sample_set)
-        parts = (samples_last(ns, part, x.sample_set) for part in result)
-        return type(result)(*parts) if hasattr(result, "_fields") else tuple(parts)
+        return RESULTS[name](*(samples_last(ns, part, x.sample_set) for part in result))
 
     lifted.__signature__ = signature  # type: ignore[attr-defined]
     return named(lifted, name, ns)
@@ -108,8 +117,7 @@ def _sample_by_sample(ns: EnsembleNamespace, name: str, f: Callable[..., Any], *
     if not isinstance(good, tuple):
         return base.concat([_nan_like(base, good) if r is None else r for r in results], axis=0)
     columns = [[_nan_like(base, good[k]) if r is None else r[k] for r in results] for k in range(len(good))]
-    parts = [base.concat(column, axis=0) for column in columns]
-    return type(good)(*parts) if hasattr(good, "_fields") else tuple(parts)
+    return tuple(base.concat(column, axis=0) for column in columns)
 
 
 def _is_failure_of_numbers(fronts: Sequence[Any]) -> bool:

@@ -55,7 +55,11 @@ def reduction(*options: str) -> Callable[[EnsembleNamespace, str], Callable[...,
             if not more.keys() <= allowed:
                 raise TypeError(message(name, "keywords", f"be among {sorted(allowed)}", sorted(more)))
             x = ns.lift(x, name)
-            return wrap(f(x.samples, axis=visible_axes(axis, len(x.samples.shape) - 1, name), **more), x.sample_set)
+            axes = visible_axes(axis, len(x.samples.shape) - 1, name)
+            if not axes and "correction" in options:  # of single numbers; PyTorch forgets NaN there
+                more.pop("keepdims", None)
+                return wrap(f(ns.base.expand_dims(x.samples, axis=0), axis=0, **more), x.sample_set)
+            return wrap(f(x.samples, axis=axes, **more), x.sample_set)
 
         lifted.__signature__ = signature  # type: ignore[attr-defined]
         return named(lifted, name, ns)

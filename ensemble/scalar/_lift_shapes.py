@@ -12,7 +12,7 @@ import numpy as np
 from ensemble._backend import is_array, to_numpy
 from ensemble._check import message, require
 from ensemble.scalar._lift_reductions import flat, visible_axes, visible_axis
-from ensemble.scalar.divergence import agreed, split
+from ensemble.scalar.divergence import agreed
 from ensemble.scalar.ensemble import Ensemble, packed, view, wrap
 from ensemble.scalar.namespace import EnsembleNamespace, samples_of, set_of
 
@@ -161,12 +161,16 @@ def tile(ns: EnsembleNamespace, x: Any, repetitions: tuple[int, ...], /) -> Ense
 
 
 def repeat(ns: EnsembleNamespace, x: Any, repeats: Any, /, *, axis: int | None = None) -> Ensemble:
-    """Each entry `repeats` times along a visible axis; all samples must agree on the counts."""
+    """Each entry `repeats` times along a visible axis; the samples may have their own counts, of one sum."""
+    from ensemble.scalar._lift_search import each_sample
+
     x = ns.lift(x, "repeat")
     sample_set = set_of(x, repeats)
     n_samples = samples_of("repeat", x, repeats)
     if isinstance(repeats, Ensemble):
-        repeats = agreed_sample(repeats, "repeat: counts")
+        if not agreed(repeats.samples):
+            return each_sample(ns, "repeat", lambda v, counts: ns.base.repeat(v, counts, axis=axis), x, repeats)
+        repeats = repeats.sample(0)
     if axis is None:
         x, axis = flat(ns, x), 0
     k = visible_axis(axis, x.ndim, "repeat")
@@ -178,11 +182,3 @@ def repeat(ns: EnsembleNamespace, x: Any, repeats: Any, /, *, axis: int | None =
     else:
         samples = ns.base.repeat(x.samples, repeats, axis=k)
     return wrap(packed(samples), sample_set if n_samples == x.n_samples else None)
-
-
-def agreed_sample(x: Ensemble, what: str) -> Any:
-    """The plain array that all samples of `x` hold alike."""
-    if not agreed(x.samples):
-        seen = f"{x.n_samples} samples that differ"
-        raise split(f"{what} that decide a shape must be the same for all samples", seen, "Use per_sample.")
-    return x.sample(0)

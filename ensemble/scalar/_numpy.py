@@ -1,22 +1,19 @@
-"""NumPy's own protocols: ``np.sin(x)``, ``np.dot(a, x)``, ``plain * x`` give ensembles, or raise and say why."""
+"""NumPy's ufuncs on ensembles: ``np.sin(x)``, ``plain * x``, ``np.add.reduce(x)`` work or raise and say why."""
 
 from __future__ import annotations
 
-import functools
-import inspect
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ensemble._backend import is_array, to_numpy
 from ensemble._check import message
+from ensemble.scalar._operators import operand
+from ensemble.scalar.divergence import agreed, split
 from ensemble.scalar.ensemble import Ensemble, packed, wrap
-from ensemble.scalar.namespace import EnsembleNamespace, namespace_of, samples_of, set_of
+from ensemble.scalar.namespace import samples_of, set_of
 
-__all__ = ["call_function", "call_ufunc", "to_numpy"]
-
-GENERALISED = {"matmul": "matmul", "vecdot": "vecdot"}
+__all__ = ["call_ufunc", "first_ensemble", "unsupported"]
 
 OTHER_NAMES = {
     "absolute": "abs",
@@ -30,36 +27,94 @@ OTHER_NAMES = {
     "conjugate": "conj",
     "power": "pow",
     "concatenate": "concat",
-    "transpose": "permute_dims",
     "amax": "max",
     "amin": "min",
     "invert": "bitwise_invert",
     "left_shift": "bitwise_left_shift",
     "right_shift": "bitwise_right_shift",
     "true_divide": "divide",
-    "cumsum": "cumulative_sum",
-    "cumprod": "cumulative_prod",
-    "swapaxes": "moveaxis",
 }
+"""What NumPy calls by another name than the Array API."""
 
 
-def _first(values: Any) -> Ensemble:
+def first_ensemble(values: Any) -> Any:
     """The first ensemble among nested arguments."""
     for value in values:
         if isinstance(value, Ensemble):
             return value
-        if isinstance(value, list | tuple):
-            found = _first(value)
-            if found is not None:
-                return found
-        elif isinstance(value, dict):
-            found = _first(value.values())
-            if found is not None:
-                return found
-    return None  # type: ignore[return-value]
+        inner = value if isinstance(value, list | tuple) else value.values() if isinstance(value, dict) else None
+        found = None if inner is None else first_ensemble(inner)
+        if found is not None:
+            return found
+    return None
+
+
+def unsupported(function: str, why: str) -> TypeError:
+    """The error for what cannot be right, with the ways out."""
+    advice = "Use x.__array_namespace__(), x.samples (the last axis holds the samples) or per_sample."
+    return TypeError(message(function, "a function of an Ensemble", "be lifted over the samples", why, advice))
+
+
+def call_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """What ``__array_ufunc__`` answers."""
+    if not options and method == "__call__" and ufunc.signature is None:
+        quick = _plain_call(ufunc, inputs)
+        if quick is not NotImplemented:
+            return quick
+    name = f"np.{ufunc.__name__}" + ("" if method == "__call__" else f".{method}")
+    given = (*inputs, *(value for key, value in options.items() if key != "out"), *options.get("out", ()))
+    if any(_is_foreign(value) for value in given):
+        return NotImplemented
+    first = first_ensemble(given)
+    if not isinstance(first.samples, np.ndarray):
+        return _on_other_library(ufunc, method, inputs, options, first)
+    if ufunc.signature is not None:
+        return _generalised(ufunc, name, method, inputs, options, first)
+    return METHODS[method](ufunc, name, inputs, dict(options))
+
+
+def _plain_call(ufunc: Any, inputs: tuple[Any, ...]) -> Any:
+    """The common case in few steps: ensembles, arrays and numbers, no options; else NotImplemented."""
+    arrays: list[Any] = []
+    sample_set = None
+    for value in inputs:
+        if type(value) is Ensemble:
+            samples = value.samples
+            if type(samples) is not np.ndarray:
+                return NotImplemented
+            if value.sample_set is not None:
+                sample_set = set_of(*inputs)
+            arrays.append(samples)
+        elif type(value) is np.ndarray:
+            arrays.append(value[..., None])
+        elif isinstance(value, int | float | complex | np.number | np.bool):
+            arrays.append(value)
+        else:
+            return NotImplemented
+    try:
+        results = ufunc(*arrays)
+    except ValueError:
+        samples_of(f"np.{ufunc.__name__}", *inputs)
+        raise
+    return _result(results, sample_set, ufunc.__name__)
+
+
+def _result(results: Any, sample_set: Any, name: str) -> Any:
+    if type(results) is tuple:
+        return tuple(_result(r, sample_set, name) for r in results)
+    if results.dtype.kind not in "biufc":
+        raise unsupported(f"np.{name}", f"the result has dtype {results.dtype}")
+    return wrap(packed(results), sample_set)
+
+
+def _is_foreign(value: Any) -> bool:
+    """Whether another type may want to answer instead."""
+    own = getattr(type(value), "__array_ufunc__", None)
+    return own is not None and own is not np.ndarray.__array_ufunc__ and not isinstance(value, Ensemble)
 
 
 def _samples(value: Any) -> Any:
+    """The operand on the samples: plain arrays gain the sample axis, numbers stay as they are."""
     if isinstance(value, Ensemble):
         return value.samples
     if isinstance(value, list | tuple):
@@ -67,68 +122,164 @@ def _samples(value: Any) -> Any:
     if isinstance(value, np.ma.MaskedArray | np.matrix):
         seen = f"a {type(value).__name__}"
         raise TypeError(message("Ensemble", "operands", "be arrays or numbers", seen, "Use np.asarray of it."))
-    return np.asarray(value)[..., None] if isinstance(value, np.ndarray) else value
+    if not isinstance(value, np.ndarray | np.generic | bool | int | float | complex):
+        value = operand(np.empty(1), value)
+        if value is NotImplemented:
+            raise TypeError(message("Ensemble", "operands", "be arrays or numbers", "another type"))
+    return value[..., None] if isinstance(value, np.ndarray) else value
 
 
-def call_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """What ``__array_ufunc__`` answers."""
-    first = _first((*inputs, *options.values()))
-    if not isinstance(first.samples, np.ndarray):
-        return _on_other_library(ufunc, method, inputs, options, first)
-    if ufunc.signature is not None:
-        return _call_generalised(ufunc, method, inputs, options, first)
-    if method in ("reduce", "accumulate"):
-        return _call_reduction(ufunc, method, inputs, options)
-    if method != "__call__":
-        raise _unsupported(f"np.{ufunc.__name__}.{method}", "it has no meaning sample by sample")
-    options, outputs = _with_outputs(ufunc, inputs, options)
-    samples_of(f"np.{ufunc.__name__}", *inputs, *outputs)
-    sample_set = set_of(*inputs, options.get("where"))
-    if "where" in options:
-        options["where"] = _samples(options["where"])
-    results = ufunc(*(_samples(value) for value in inputs), **options)
-    if outputs:
-        for output in outputs:
-            output.sample_set = sample_set
-        return outputs[0] if len(outputs) == 1 else outputs
-    return tuple(wrap(r, sample_set) for r in results) if isinstance(results, tuple) else wrap(results, sample_set)
-
-
-def _with_outputs(ufunc: Any, inputs: Any, options: dict[str, Any]) -> tuple[dict[str, Any], tuple[Ensemble, ...]]:
-    """`options` on plain arrays, and the ensembles that `out` names."""
-    options = dict(options)
-    outputs = options.get("out") or ()
-    n_samples = samples_of(f"np.{ufunc.__name__}", *inputs)
+def _taken_outputs(name: str, options: dict[str, Any], n_samples: int) -> tuple[Ensemble | None, ...]:
+    """The ensembles that `out` names, made wide enough; `options` then holds their arrays."""
+    outputs = options.pop("out", None) or ()
     for output in outputs:
+        if output is None:
+            continue
         if not isinstance(output, Ensemble):
             seen, advice = f"a {type(output).__name__}", "A plain array cannot hold samples."
-            raise TypeError(message(f"np.{ufunc.__name__}", "out", "be an Ensemble", seen, advice))
+            raise TypeError(message(name, "out", "be an Ensemble", seen, advice))
         if output.is_shared and n_samples > 1:
             output._widen(n_samples)
     if outputs:
-        options["out"] = tuple(output.samples for output in outputs)
-    return options, outputs
+        options["out"] = tuple(None if output is None else output.samples for output in outputs)
+    return outputs
 
 
-def _call_reduction(ufunc: Any, method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    from ensemble.scalar._lift_reductions import visible_axes, visible_axis
-
-    name = f"np.{ufunc.__name__}.{method}"
-    x = inputs[0]
-    options = {key: value for key, value in options.items() if value is not None or key == "axis"}
-    if not isinstance(x, Ensemble) or "out" in options or isinstance(options.get("where"), Ensemble | np.ndarray):
-        raise _unsupported(name, "out= and where= are not lifted")
-    axis = options.pop("axis", 0)
-    if method == "reduce":
-        return wrap(packed(ufunc.reduce(x.samples, axis=visible_axes(axis, x.ndim, name), **options)), x.sample_set)
-    return wrap(packed(ufunc.accumulate(x.samples, axis=visible_axis(axis, x.ndim, name), **options)), x.sample_set)
+def _finished(outputs: Any, results: Any, sample_set: Any, name: str) -> Any:
+    """The results as ensembles: those of `outputs` where they were given."""
+    if not any(output is not None for output in outputs):
+        return _result(results, sample_set, name)
+    for output in outputs:
+        if output is not None:
+            output.sample_set = sample_set
+    several = results if isinstance(results, tuple) else (results,)
+    final = tuple(_result(r, sample_set, name) if o is None else o for r, o in zip(several, outputs, strict=True))
+    return final if isinstance(results, tuple) else final[0]
 
 
-def _call_generalised(ufunc: Any, method: str, inputs: Any, options: dict[str, Any], first: Ensemble) -> Any:
-    name = GENERALISED.get(ufunc.__name__)
-    if name is None or method != "__call__" or options:
-        raise _unsupported(f"np.{ufunc.__name__}", "only matmul and vecdot are lifted, without options")
-    return getattr(first.__array_namespace__(), name)(*inputs)
+def _call(ufunc: Any, name: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    where = options.get("where", True)
+    n_samples = samples_of(name, *inputs, where)
+    outputs = _taken_outputs(name, options, n_samples)
+    samples_of(name, *inputs, where, *outputs)
+    sample_set = set_of(*inputs, where)
+    if "where" in options:
+        options["where"] = _samples(where)
+    return _finished(outputs, ufunc(*(_samples(value) for value in inputs), **options), sample_set, ufunc.__name__)
+
+
+def _outer(ufunc: Any, name: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    a, b = (value if isinstance(value, Ensemble) else wrap(np.asarray(value)[..., None]) for value in inputs)
+    wide = a.samples.reshape((*a.shape, *(1,) * b.ndim, a.n_samples))
+    return _call(ufunc, name, (wrap(wide, a.sample_set), b), options)
+
+
+def _reduce(ufunc: Any, name: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    from ensemble.scalar._lift_reductions import visible_axes
+
+    where, initial = options.pop("where", True), options.pop("initial", np._NoValue)
+    if isinstance(initial, Ensemble | np.ndarray):
+        raise unsupported(name, "initial= must be a number")
+    n_samples = samples_of(name, inputs[0], where)
+    x = _lifted(inputs[0])
+    samples = np.broadcast_to(x.samples, (*x.shape, n_samples))
+    outputs = _taken_outputs(name, options, n_samples)
+    samples_of(name, x, where, *outputs)
+    axes = visible_axes(options.pop("axis", 0), x.ndim, name)
+    options = {key: value for key, value in options.items() if value is not None}
+    # NumPy knows by the word itself whether `initial` was given.
+    given = {} if initial is np._NoValue else {"initial": initial}
+    result = ufunc.reduce(samples, axis=axes, where=_samples(where), **given, **options)
+    return _finished(outputs, result, set_of(x, where), ufunc.__name__)
+
+
+def _accumulate(ufunc: Any, name: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    from ensemble.scalar._lift_reductions import visible_axis
+
+    x = _lifted(inputs[0])
+    places = inputs[1:]
+    if places:
+        places = (_agreed_places(name, places[0]),)
+    outputs = _taken_outputs(name, options, x.n_samples)
+    samples_of(name, x, *outputs)
+    axis = visible_axis(options.pop("axis", 0), x.ndim, name)
+    options = {key: value for key, value in options.items() if value is not None}
+    result = getattr(ufunc, "reduceat" if places else "accumulate")(x.samples, *places, axis=axis, **options)
+    return _finished(outputs, result, x.sample_set, ufunc.__name__)
+
+
+def _agreed_places(name: str, places: Any) -> Any:
+    if isinstance(places, Ensemble):
+        if not agreed(places.samples):
+            seen = f"{places.n_samples} samples that differ"
+            raise split(f"the indices of {name} must be the same for all samples", seen, "Use per_sample.")
+        return places.sample(0)
+    return np.asarray(places)
+
+
+def _lifted(value: Any) -> Ensemble:
+    return value if isinstance(value, Ensemble) else wrap(np.asarray(value)[..., None])
+
+
+def _at(ufunc: Any, name: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> None:
+    """``ufunc.at(x, indices, values)``: in place, index by index, each sample by itself."""
+    from ensemble.scalar._indexing import _index_of, _items, _with_samples
+
+    x, key, *values = inputs
+    if not isinstance(x, Ensemble):
+        seen, advice = f"a {type(x).__name__}", "A plain array cannot hold samples."
+        raise TypeError(message(name, "the array written to", "be an Ensemble", seen, advice))
+    keys = [item for item in (key if isinstance(key, tuple) else (key,)) if isinstance(item, Ensemble)]
+    n_samples = samples_of(name, x, *keys, *values)
+    if x.is_shared and n_samples > 1:
+        x._widen(n_samples)
+    sample_set = set_of(x, *keys, *values)
+    items = _items(x, key)
+    if any(isinstance(item, Ensemble) for item in items):
+        columns = [value if isinstance(value, Ensemble) else _lifted(value) for value in values]
+        for s in range(n_samples):
+            place = tuple(_index_of(item, s) for item in items)
+            ufunc.at(x.samples[..., s], place, *(column.sample(s) for column in columns))
+    else:
+        ufunc.at(x.samples, _with_samples(items), *(_samples(value) for value in values))
+    x.sample_set = sample_set
+
+
+METHODS: dict[str, Callable[..., Any]] = {
+    "__call__": _call,
+    "reduce": _reduce,
+    "accumulate": _accumulate,
+    "reduceat": _accumulate,
+    "outer": _outer,
+    "at": _at,
+}
+
+
+def _generalised(ufunc: Any, name: str, method: str, inputs: Any, options: dict[str, Any], first: Ensemble) -> Any:
+    """A ufunc of vectors or matrices: samples become one more batch axis in front, and come back last."""
+    if method != "__call__" or options.keys() - {"out", "dtype", "casting"}:
+        raise unsupported(name, f"of its options only dtype, casting and out are lifted; got {sorted(options)}")
+    if not options and ufunc.__name__ in ("matmul", "vecdot"):
+        return getattr(first.__array_namespace__(), ufunc.__name__)(*inputs)
+    outputs = options.pop("out", ())
+    lifted = [_lifted(value) for value in inputs]
+    n_samples = samples_of(name, *lifted)
+    core = [len(part.split(",")) if part else 0 for part in ufunc.signature.partition("->")[0][1:-1].split("),(")]
+    n_loops = max(x.ndim - n for x, n in zip(lifted, core, strict=True))
+    fronts = []
+    for x, n in zip(lifted, core, strict=True):
+        front = np.moveaxis(x.samples, -1, 0)
+        fronts.append(front.reshape(front.shape[0], *(1,) * (n_loops - x.ndim + n), *front.shape[1:]))
+    results = ufunc(*fronts, **options)
+    columns = [np.moveaxis(r, 0, -1) for r in (results if isinstance(results, tuple) else (results,))]
+    found = [_result(r, set_of(*lifted), ufunc.__name__) for r in columns]
+    writing = {"out": outputs} if outputs else {}
+    for k, output in enumerate(_taken_outputs(name, writing, n_samples)):
+        if output is not None:
+            np.copyto(output.samples, found[k].samples, casting=options.get("casting", "same_kind"))
+            output.sample_set = found[k].sample_set
+            found[k] = output
+    return tuple(found) if isinstance(results, tuple) else found[0]
 
 
 def _on_other_library(ufunc: Any, method: str, inputs: Any, options: dict[str, Any], first: Ensemble) -> Any:
@@ -136,151 +287,8 @@ def _on_other_library(ufunc: Any, method: str, inputs: Any, options: dict[str, A
     name = OTHER_NAMES.get(ufunc.__name__, ufunc.__name__)
     plain = [value.item() if isinstance(value, np.generic) else value for value in inputs]
     if method != "__call__" or options or any(isinstance(value, np.ndarray) for value in plain):
-        raise _unsupported(f"np.{ufunc.__name__}", f"the samples are a {type(first.samples).__name__}")
-    return getattr(first.__array_namespace__(), name)(*plain)
-
-
-def _unsupported(function: str, why: str) -> TypeError:
-    advice = "Use x.__array_namespace__(), x.samples (the last axis holds the samples) or per_sample."
-    return TypeError(message(function, "a function of an Ensemble", "be lifted over the samples", why, advice))
-
-
-# -- __array_function__ ------------------------------------------------------------------------------------------------
-
-
-def call_function(function: Any, arguments: Any, options: Any) -> Any:
-    """What ``__array_function__`` answers: the lifted function of the same name, where there is one."""
-    module = (getattr(function, "__module__", "") or "").removeprefix("numpy").removeprefix(".")
-    name = function.__name__
-    full_name = ".".join(("np", *([module] if module else []), name))
-    first = _first((*arguments, *options.values()))
-    ns: Any = namespace_of(first, None)
-    special = SPECIAL.get(f"{module}.{name}" if module else name)
-    if special is not None:
-        return special(ns, *arguments, **options)
-    if module:
-        ns = getattr(ns, module, None)
-    lifted = getattr(ns, OTHER_NAMES.get(name, name), None) if ns is not None else None
-    if lifted is None or not callable(lifted):
-        raise _unsupported(full_name, "it is not in the Array API")
-    return _translated(function, lifted, full_name, arguments, options)
-
-
-@functools.cache
-def _signature(function: Callable[..., Any]) -> inspect.Signature:
-    return inspect.signature(function)
-
-
-RENAMED = {"ddof": "correction", "a_min": "min", "a_max": "max"}
-
-
-def _translated(function: Any, lifted: Any, full_name: str, arguments: Any, options: Any) -> Any:
-    """Call `lifted` with what the NumPy call said; an option that only NumPy has must keep its default."""
-    given = _signature(function).bind(*arguments, **options)
-    parameters = _signature(lifted).parameters.values()
-    values = list(given.arguments.items())
-    positional: list[Any] = []
-    for parameter in parameters:
-        if parameter.kind is inspect.Parameter.VAR_POSITIONAL and values:
-            positional.extend(values.pop(0)[1])
-        elif parameter.kind is inspect.Parameter.POSITIONAL_ONLY and values:
-            positional.append(values.pop(0)[1])
-    accepted = {p.name for p in parameters if p.kind not in (p.POSITIONAL_ONLY, p.VAR_POSITIONAL)}
-    defaults = _signature(function).parameters
-    keyword: dict[str, Any] = {}
-    for key, value in values:
-        new = RENAMED.get(key, key)
-        if new in accepted:
-            keyword[new] = value
-        elif value is not defaults[key].default and value is not None:
-            raise _unsupported(full_name, f"the option {key} is not in the Array API")
-    return lifted(*positional, **keyword)
-
-
-def _dot(ns: EnsembleNamespace, a: Any, b: Any) -> Any:
-    a, b = (v if isinstance(v, Ensemble) or is_array(v) else np.asarray(v) for v in (a, b))
-    if not len(a.shape) or not len(b.shape):
-        return ns.multiply(a, b)
-    if len(b.shape) <= 2:
-        return ns.matmul(a, b)
-    return ns.tensordot(a, b, axes=((len(a.shape) - 1,), (len(b.shape) - 2,)))
-
-
-def _norm(ns: EnsembleNamespace, x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
-    if axis is None and ord is None:
-        return ns.linalg.vector_norm(x, keepdims=keepdims)
-    if (axis is None and x.ndim == 2) or (isinstance(axis, tuple | list) and len(axis) == 2):
-        if axis is not None:
-            x = ns.moveaxis(x, tuple(axis), (-2, -1))
-        if axis is not None and keepdims:
-            raise _unsupported("np.linalg.norm", "keepdims of a matrix norm on named axes is not lifted")
-        return ns.linalg.matrix_norm(x, ord="fro" if ord is None else ord, keepdims=keepdims)
-    return ns.linalg.vector_norm(x, axis=axis, ord=2 if ord is None else ord, keepdims=keepdims)
-
-
-def _where(ns: EnsembleNamespace, condition: Any, *choices: Any) -> Any:
-    return ns.where(condition, *choices) if choices else ns.nonzero(condition)
-
-
-def _transpose(ns: EnsembleNamespace, a: Ensemble, axes: Any = None) -> Any:
-    return ns.permute_dims(a, tuple(reversed(range(a.ndim))) if axes is None else axes)
-
-
-def _swapaxes(ns: EnsembleNamespace, a: Ensemble, axis1: int, axis2: int) -> Any:
-    return ns.moveaxis(a, (axis1, axis2), (axis2, axis1))
-
-
-def _cumulate(name: str) -> Callable[..., Any]:
-    def cumulate(ns: EnsembleNamespace, a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
-        if out is not None:
-            raise _unsupported(f"np.{name}", "out= is not lifted")
-        return getattr(ns, name)(a if axis is not None else ns.reshape(a, -1), axis=axis, dtype=dtype)
-
-    return cumulate
-
-
-def _shape_of(attribute: str) -> Callable[..., Any]:
-    return lambda ns, a: getattr(a, attribute)
-
-
-def _ravel(ns: EnsembleNamespace, a: Any, order: str = "C") -> Any:
-    if order != "C":
-        raise _unsupported("np.ravel", f"order={order!r} is not lifted")
-    return ns.reshape(a, -1)
-
-
-def _squeeze(ns: EnsembleNamespace, a: Ensemble, axis: Any = None) -> Any:
-    return ns.squeeze(a, tuple(k for k, n in enumerate(a.shape) if n == 1) if axis is None else axis)
-
-
-def _copy(ns: EnsembleNamespace, a: Any, order: str = "K", subok: bool = False) -> Any:
-    return ns.asarray(a, copy=True)
-
-
-def _isclose(ns: EnsembleNamespace, a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8) -> Any:
-    a, b = ns.asarray(a), ns.asarray(b)
-    close = ns.abs(a - b) <= atol + rtol * ns.abs(b)
-    return ns.where(ns.isfinite(b), close, a == b)
-
-
-def _allclose(ns: EnsembleNamespace, a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8) -> bool:
-    return bool(ns.all(_isclose(ns, a, b, rtol, atol)))
-
-
-SPECIAL: dict[str, Callable[..., Any]] = {
-    "dot": _dot,
-    "linalg.norm": _norm,
-    "where": _where,
-    "transpose": _transpose,
-    "swapaxes": _swapaxes,
-    "cumsum": _cumulate("cumulative_sum"),
-    "cumprod": _cumulate("cumulative_prod"),
-    "shape": _shape_of("shape"),
-    "ndim": _shape_of("ndim"),
-    "size": _shape_of("size"),
-    "ravel": _ravel,
-    "squeeze": _squeeze,
-    "copy": _copy,
-    "isclose": _isclose,
-    "allclose": _allclose,
-}
+        raise unsupported(f"np.{ufunc.__name__}", f"the samples are a {type(first.samples).__name__}")
+    lifted = getattr(first.__array_namespace__(), name, None)
+    if lifted is None:
+        raise unsupported(f"np.{ufunc.__name__}", "it is not in the Array API")
+    return lifted(*plain)

@@ -118,6 +118,9 @@ class Operators:
     def _widen(self, n_samples: int) -> None:
         raise NotImplementedError
 
+    def _base(self) -> Namespace:
+        raise NotImplementedError
+
     def __array_namespace__(self, *, api_version: str | None = None) -> Namespace:
         raise NotImplementedError
 

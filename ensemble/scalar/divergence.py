@@ -189,4 +189,5 @@ def _caller() -> tuple[str, str, int]:
 
 
 def _is_machinery(module: str) -> bool:
-    return module.startswith(("ensemble.scalar.", "numpy.", "array_api_compat.", "array_api_strict."))
+    libraries = "numpy.", "array_api_compat.", "array_api_strict.", "torch.", "jax."
+    return module.startswith(("ensemble.scalar.", *libraries))

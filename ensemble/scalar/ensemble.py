@@ -13,14 +13,15 @@ import numpy as np
 from ensemble._backend import is_array
 from ensemble._check import message, require
 from ensemble._typing import Array, Namespace
-from ensemble.scalar._operators import Family, Operators
-from ensemble.scalar.divergence import agreed, one_number, one_truth, split
+from ensemble.scalar._operators import Family
+from ensemble.scalar._protocols import Protocols
+from ensemble.scalar.divergence import one_number, one_truth
 from ensemble.scalar.sample_set import SampleSet
 
 __all__ = ["Ensemble", "from_samples", "shared"]
 
 
-class Ensemble(Operators):
+class Ensemble(Protocols):
     """An array of which every entry has `n_samples` values, one a sample.
 
     Parameters
@@ -76,6 +77,7 @@ class Ensemble(Operators):
         if sample_set is not None:
             seen = f"{sample_set.n_samples} for {n_samples} samples"
             require(sample_set.n_samples == n_samples, "Ensemble", "sample_set", "have as many samples", seen)
+        _jax.register()
         self.samples = packed(samples)
         self.sample_set = None if n_samples == 1 else sample_set
         self._family = None
@@ -189,7 +191,7 @@ class Ensemble(Operators):
 
     def __getitem__(self, key: Any) -> Ensemble:
         kind = type(key)
-        if (kind is int or kind is slice) and len(self.samples.shape) > 1:
+        if (kind is int or (kind is slice and key.step is None)) and len(self.samples.shape) > 1:
             return view(self, self.samples[key, ...])
         return _indexing.get(self, key)
 
@@ -205,54 +207,15 @@ class Ensemble(Operators):
         """The Array API over ensembles of this number of samples."""
         return _namespace.namespace_of(self, api_version)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        advice = "Use x.samples for all samples (the last axis), x.sample(i) for one, or sample_mean(x)."
-        raise TypeError(
-            message("Ensemble", "a conversion to a plain array", "name what it wants", "np.asarray(x)", advice)
-        )
-
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         return _numpy.call_ufunc(ufunc, method, inputs, options)
 
     def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> Any:
-        return _numpy.call_function(function, args, options)
+        return _numpy_functions.call_function(function, args, options)
 
-    def __dlpack__(
-        self,
-        *,
-        stream: Any = None,
-        max_version: tuple[int, int] | None = None,
-        dl_device: tuple[Any, int] | None = None,
-        copy: bool | None = None,
-    ) -> Any:
-        """Export shared data, or what all samples hold alike; other ensembles export ``x.samples``."""
-        if not self.is_shared and not agreed(self.samples):
-            seen = f"{self.n_samples} different samples"
-            raise split("an exported array must be one array", seen, "Export x.samples, or one x.sample(i).")
-        plain = self.samples[..., 0] if self.is_shared else self.sample(0)
-        options = {"stream": stream, "max_version": max_version, "dl_device": dl_device, "copy": copy}
-        return plain.__dlpack__(**{key: value for key, value in options.items() if value is not None})
-
-    def __dlpack_device__(self) -> tuple[Any, int]:
-        """The device of the samples, in DLPack's words."""
-        return self.samples.__dlpack_device__()
-
-    def __copy__(self) -> Ensemble:
-        return Ensemble(self._base().asarray(self.samples, copy=True), self.sample_set)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Ensemble:
-        return self.__copy__()
-
-    def __reduce__(self) -> Any:
-        return Ensemble, (self.samples, self.sample_set)
-
-    def tobytes(self) -> bytes:
-        """All samples in one contiguous message."""
-        return np.ascontiguousarray(_numpy.to_numpy(self.samples)).tobytes()
-
-    def to_xarray(self, sample_dim: str = "sample", dims: Sequence[str] | None = None) -> Any:
-        """An ``xarray.DataArray`` with the samples on the dimension `sample_dim`; needs xarray."""
-        return _display.to_xarray(self, sample_dim, dims)
+    @classmethod
+    def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return _torch.call_function(function, args, kwargs or {})
 
     def _widen(self, n_samples: int) -> None:
         """Take own memory for `n_samples`, before samples that differ are written into shared data."""
@@ -265,12 +228,6 @@ class Ensemble(Operators):
         base = self._base()
         self.samples = base.asarray(base.broadcast_to(self.samples, (*self.samples.shape[:-1], n_samples)), copy=True)
         self._family = None
-
-    def __repr__(self) -> str:
-        return _display.text(self)
-
-    def __format__(self, spec: str) -> str:
-        return _display.formatted(self, spec)
 
 
 def wrap(samples: Array, sample_set: SampleSet | None = None) -> Ensemble:
@@ -369,5 +326,5 @@ _probe._family = Family()
 _ALONE = sys.getrefcount(_probe._family)
 
 # The rooms behind the class; they import it, so it can only meet them here.
-from ensemble.scalar import _display, _indexing, _numpy  # noqa: E402
+from ensemble.scalar import _indexing, _jax, _numpy, _numpy_functions, _torch  # noqa: E402
 from ensemble.scalar import namespace as _namespace  # noqa: E402

@@ -33,7 +33,10 @@ Rule = Callable[[Any, str], Any]
 
 
 class EnsembleNamespace:
-    """The Array API over ensembles; build one with `namespace`."""
+    """The Array API over ensembles; build one with `namespace`.
+
+    Two are equal where they lift one library, whatever their numbers of samples.
+    """
 
     def __init__(
         self, base: Namespace, n_samples: int, table: dict[str, Rule], name: str, main: EnsembleNamespace | None = None
@@ -57,6 +60,13 @@ class EnsembleNamespace:
 
     def __repr__(self) -> str:
         return f"<{self.__name__}, n_samples={self.n_samples}>"
+
+    # Code that gathers the namespaces of its arguments in a set must find one: shared data mixes with any ensemble.
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, EnsembleNamespace) and self._table is other._table and self.base is other.base
+
+    def __hash__(self) -> int:
+        return hash((self.base, id(self._table)))
 
     def __reduce__(self) -> Any:
         return _restored, (self.base.__name__, self.n_samples)
@@ -118,8 +128,10 @@ def constant(ns: EnsembleNamespace, name: str) -> Any:
 
 @functools.cache
 def _namespace(base: Namespace, n_samples: int) -> EnsembleNamespace:
+    from ensemble.scalar import _jax
     from ensemble.scalar._tables import TABLE
 
+    _jax.register()
     return EnsembleNamespace(base, n_samples, TABLE, f"ensemble.namespace({base.__name__})")
 
 

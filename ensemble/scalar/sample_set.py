@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from ensemble._check import message, require
+from ensemble._check import integer, message, require
 
 __all__ = ["SampleSet", "common_set"]
 
@@ -123,6 +123,117 @@ class SampleSet:
         parts += [f"seed={self.seed}"] if self.seed is not None else []
         parts += ["weighted"] if self.weights is not None else []
         return f"SampleSet({', '.join(parts)})"
+
+    @classmethod
+    def monte_carlo(cls, n_samples: int, n_inputs: int, *, seed: int | None = None) -> SampleSet:
+        """Independent points, uniform in the unit cube.
+
+        Parameters
+        ----------
+        n_samples, n_inputs : int, at least 1
+        seed : int, optional
+            Equal seeds give equal points.
+
+        Returns
+        -------
+        SampleSet
+            Its `points` have shape ``(n_inputs, n_samples)``, each in [0, 1), dimensionless; a distribution's inverse
+            (SciPy's ``ppf``) maps them to inputs.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If a number is below 1 or no integer.
+
+        Examples
+        --------
+        >>> SampleSet.monte_carlo(100, 2, seed=5)
+        SampleSet(n_samples=100, method='monte_carlo', seed=5)
+        """
+        n_samples = integer(n_samples, "SampleSet.monte_carlo", "n_samples", minimum=1)
+        n_inputs = integer(n_inputs, "SampleSet.monte_carlo", "n_inputs", minimum=1)
+        # One row a sample, so that more samples of one seed begin with the same points.
+        points = np.random.default_rng(seed).random((n_samples, n_inputs)).T
+        return cls(points, method="monte_carlo", seed=seed)
+
+    @classmethod
+    def sobol(cls, n_samples: int, n_inputs: int, *, seed: int | None = None) -> SampleSet:
+        """The first points of a scrambled Sobol sequence [1]_ in the unit cube.
+
+        Parameters
+        ----------
+        n_samples, n_inputs : int, at least 1
+            The points are balanced where `n_samples` is a power of two.
+        seed : int, optional
+            Of the scrambling; equal seeds give equal points.
+
+        Returns
+        -------
+        SampleSet
+            As of `monte_carlo`.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If a number is below 1 or no integer.
+
+        References
+        ----------
+        .. [1] Owen (1998), Journal of Complexity 14(4), 466-489: scrambling; the sequence is `scipy.stats.qmc.Sobol`.
+
+        Examples
+        --------
+        >>> SampleSet.sobol(4, 1, seed=3).points.round(2).shape
+        (1, 4)
+        """
+        from scipy.stats import qmc
+
+        n_samples = integer(n_samples, "SampleSet.sobol", "n_samples", minimum=1)
+        n_inputs = integer(n_inputs, "SampleSet.sobol", "n_inputs", minimum=1)
+        # A whole power of two is drawn and cut, as SciPy warns of any other count.
+        points = qmc.Sobol(n_inputs, rng=seed).random_base2((n_samples - 1).bit_length())
+        return cls(points[:n_samples].T, method="sobol", seed=seed)
+
+    def groups(self, ensemble_size: int) -> Iterator[SampleSet]:
+        """The samples cut into sets of equal size; the last is filled up with copies of its last sample.
+
+        Parameters
+        ----------
+        ensemble_size : int, at least 1
+
+        Yields
+        ------
+        SampleSet
+            With `ensemble_size` samples. Copies weigh 0, so they move no statistic; they keep the id they copy. A
+            group in which every sample weighs 0 is left out.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If `ensemble_size` is below 1 or no integer.
+
+        Notes
+        -----
+        An ensemble of one sample is shared data and carries no set: with ``ensemble_size=1``, hand the weights to
+        `Moments.update` yourself.
+
+        Examples
+        --------
+        >>> [(group.ids, group.weights) for group in SampleSet(n_samples=5).groups(3)]
+        [(array([0, 1, 2]), None), (array([3, 4, 4]), array([1., 1., 0.]))]
+        """
+        size = integer(ensemble_size, "SampleSet.groups", "ensemble_size", minimum=1)
+        for first in range(0, self.n_samples, size):
+            places = np.arange(first, first + size)
+            padding = places >= self.n_samples
+            places = np.minimum(places, self.n_samples - 1)
+            weights = None if self.weights is None else self.weights[places]
+            if np.any(padding):
+                weights = np.where(padding, 0.0, 1.0 if weights is None else weights)
+            if weights is not None and not np.any(weights > 0.0):
+                continue  # nothing but padding: it counts for nothing
+            points = None if self.points is None else self.points[..., places]
+            yield SampleSet(points, weights, self.ids[places], self.method, self.seed)
 
     def take(self, indices: Sequence[int] | np.ndarray) -> SampleSet:
         """The set of the samples at `indices`, in that order; ids and weights go along.

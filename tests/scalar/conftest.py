@@ -1,16 +1,17 @@
 """Base libraries and ensembles of truly different samples."""
 
-import array_api_strict
 import numpy as np
 import pytest
+from libraries import BASES, double_precision
 
 from ensemble.scalar import Ensemble
 
 
-@pytest.fixture(params=[np, array_api_strict], ids=["numpy", "strict"])
+@pytest.fixture(params=BASES)
 def base(request):
     """A base library."""
-    return request.param
+    with double_precision(request.param) as library:
+        yield library
 
 
 @pytest.fixture

@@ -59,7 +59,7 @@ def test_in_place_operators_keep_the_memory(operation, base):
     before, expected = x.samples, operation(base.asarray([[1.0, 2.0], [3.0, 4.0]]), base.asarray([[2.0], [3.0]]))
     y = operation(x, base.asarray([2.0, 3.0]))
     assert y is x
-    assert x.samples is before
+    assert x.samples is before or base.__name__.startswith("jax")  # whose arrays cannot be written to
     np.testing.assert_array_equal(np.asarray(x.samples), np.asarray(expected))
 
 
@@ -116,7 +116,8 @@ def test_bad_samples_are_refused(bad, error, text):
 def test_a_sample_is_a_copy(x):
     column = x.sample(2)
     assert type(column) is type(x.samples)
-    column[0] = 100.0
+    if not type(column).__module__.startswith("jax"):  # whose arrays cannot be written to
+        column[0] = 100.0
     assert float(x.samples[0, 2]) != 100.0
     np.testing.assert_array_equal(np.asarray(x.sample(-1)), np.asarray(x.samples)[..., 4])
     with pytest.raises(IndexError, match=r"i in sample\(i\) must be from -5 to 4; got 5"):

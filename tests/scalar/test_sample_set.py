@@ -5,7 +5,7 @@ import pickle
 import numpy as np
 import pytest
 
-from ensemble.scalar import SampleSet
+from ensemble.scalar import Ensemble, Moments, SampleSet, sample_mean, sample_var
 
 
 def test_equal_sets_are_equal_wherever_they_come_from():
@@ -54,3 +54,43 @@ def test_lengths_must_agree(options):
 
 def test_repr_is_short():
     assert repr(SampleSet(n_samples=4, method="sobol", seed=7)) == "SampleSet(n_samples=4, method='sobol', seed=7)"
+
+
+@pytest.mark.parametrize("draw", [SampleSet.sobol, SampleSet.monte_carlo])
+@pytest.mark.parametrize("n_samples", [1, 5, 8])
+def test_draws_are_repeatable_and_longer_ones_begin_alike(draw, n_samples):
+    a = draw(n_samples, 3, seed=48611)
+    assert a.points.shape == (3, n_samples)
+    assert np.all((a.points >= 0.0) & (a.points < 1.0))
+    assert a == draw(n_samples, 3, seed=48611)
+    assert a != draw(n_samples, 3, seed=48612)
+    np.testing.assert_array_equal(a.points, draw(16, 3, seed=48611).points[:, :n_samples])
+    with pytest.raises(ValueError, match="n_inputs must be an integer of at least 1; got 0"):
+        draw(4, 0)
+
+
+def test_sobol_points_are_balanced():
+    points = SampleSet.sobol(64, 2, seed=48611).points
+    counts, *_ = np.histogram2d(*points, bins=8, range=[[0, 1], [0, 1]])
+    np.testing.assert_array_equal(counts, 1)
+
+
+@pytest.mark.parametrize("weights", [None, [1.0, 2.0, 0.0, 4.0, 5.0, 1.0, 3.0]])
+@pytest.mark.parametrize("size", [1, 3, 7, 10])
+def test_groups_padded_to_one_size_leave_every_statistic_as_it_is(size, weights):
+    values = np.random.default_rng(52321).normal(size=7)
+    whole = SampleSet(values[None, :], weights, np.arange(7) + 100)
+    total = Moments()
+    for group in whole.groups(size):
+        assert group.n_samples == size
+        np.testing.assert_array_equal(group.points[0], values[group.ids - 100])
+        x = Ensemble(np.where(group.weights == 0.0, np.nan, group.points[0]), group)  # padding may be anything
+        total.update(x, weights=group.weights if size == 1 else None)
+    x = Ensemble(values, whole)
+    np.testing.assert_allclose([total.mean(), total.var()], [sample_mean(x), sample_var(x)], rtol=1e-14)
+
+
+def test_a_group_of_padding_alone_is_left_out():
+    assert [list(g.ids) for g in SampleSet(weights=[1, 0, 0, 0, 2]).groups(2)] == [[0, 1], [4, 4]]
+    with pytest.raises(ValueError, match=r"SampleSet.groups: ensemble_size must be an integer of at least 1; got 0"):
+        next(SampleSet(n_samples=3).groups(0))

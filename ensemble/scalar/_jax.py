@@ -1,0 +1,37 @@
+"""JAX sees an ensemble as a tree with one leaf, its samples: `jit`, `grad` and `vmap` take it as it is.
+
+JAX is never imported here. Where it has been imported already, the first ensemble or namespace that may need it tells
+JAX what an ensemble is.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+__all__ = ["register"]
+
+_done = False
+
+
+def register() -> None:
+    """Register `Ensemble` as a pytree, once, if JAX is there."""
+    global _done
+    if _done or "jax.numpy" not in sys.modules:
+        return
+    tree_util = sys.modules.get("jax.tree_util")
+    if tree_util is None or not hasattr(tree_util, "register_pytree_with_keys"):  # JAX is being imported right now
+        return
+    from ensemble.scalar.ensemble import Ensemble, wrap
+
+    _done = True
+    key = tree_util.GetAttrKey("samples")
+
+    def flattened(x: Ensemble) -> Any:
+        return [(key, x.samples)], x.sample_set
+
+    def restored(sample_set: Any, leaves: Any) -> Ensemble:
+        # JAX also builds trees of placeholders: nothing may be asked of the leaf.
+        return wrap(leaves[0], sample_set)
+
+    tree_util.register_pytree_with_keys(Ensemble, flattened, restored, lambda x: ([x.samples], x.sample_set))

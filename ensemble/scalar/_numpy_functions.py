@@ -1,0 +1,234 @@
+"""NumPy's functions on ensembles: the lifted function of the Array API, or the function on every sample by itself."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ensemble._backend import is_array
+from ensemble.scalar._lift_search import each_sample
+from ensemble.scalar._numpy import OTHER_NAMES, first_ensemble, unsupported
+from ensemble.scalar.ensemble import Ensemble
+from ensemble.scalar.namespace import EnsembleNamespace, namespace_of
+
+__all__ = ["EACH_SAMPLE", "call_function"]
+
+NAMES = (
+    "angle append apply_along_axis apply_over_axes argmax argmin argpartition argsort argwhere around array_equal "
+    "array_equiv array_split atleast_1d atleast_2d atleast_3d average bincount block choose column_stack compress "
+    "convolve corrcoef correlate cov cross delete diag diagflat diagonal diff digitize dsplit dstack ediff1d "
+    "einsum extract fix flatnonzero fliplr flipud gradient histogram histogram2d hsplit hstack i0 in1d inner "
+    "insert interp intersect1d isin iscomplex isneginf isposinf isreal kron lexsort linspace max mean median min "
+    "nan_to_num nanargmax nanargmin nancumprod nancumsum nanmax nanmean nanmedian nanmin nanpercentile nanprod "
+    "nanquantile nanstd nansum nanvar outer pad partition percentile piecewise poly polyadd polyder polydiv "
+    "polyfit polyint polymul polysub polyval prod ptp quantile ravel real_if_close repeat resize roll rollaxis "
+    "roots rot90 round searchsorted select setdiff1d setxor1d sinc sort sort_complex split std sum tensordot "
+    "trace trapezoid trim_zeros union1d unique unwrap vander var vdot vsplit vstack linalg.cond linalg.lstsq "
+    "linalg.multi_dot linalg.norm linalg.pinv linalg.tensorinv linalg.tensorsolve fft.fft2 fft.ifft2 fft.rfft2 "
+    "fft.irfft2 fft.fftn fft.ifftn fft.rfftn fft.irfftn"
+)
+
+EACH_SAMPLE = frozenset(NAMES.split())
+"""Functions that only compute: what they give for an ensemble is what they give for each sample, side by side."""
+
+
+def call_function(function: Any, arguments: Any, options: Any) -> Any:
+    """What ``__array_function__`` answers."""
+    module = (getattr(function, "__module__", "") or "").removeprefix("numpy").removeprefix(".")
+    name = function.__name__
+    short_name = f"{module}.{name}" if module else name
+    first = first_ensemble((*arguments, *options.values()))
+    ns: Any = namespace_of(first, None)
+    special = SPECIAL.get(short_name)
+    if special is not None:
+        return special(ns, *arguments, **options)
+    place = getattr(ns, module, None) if module else ns
+    lifted = getattr(place, OTHER_NAMES.get(name, name), None)
+    if callable(lifted):
+        try:
+            return _translated(function, lifted, arguments, options)
+        except _OnlyInNumPyError as only:
+            why = f"the option {only} is not in the Array API"
+    else:
+        why = "it is not in the Array API"
+    if not isinstance(first.samples, np.ndarray):
+        why = f"the samples are a {type(first.samples).__name__}, and {why}"
+    elif short_name in EACH_SAMPLE and options.get("out") is None:
+        return _on_each_sample(ns, f"np.{short_name}", function, arguments, options)
+    if options.get("out") is not None:
+        why = "out= is not lifted"
+    raise unsupported(f"np.{short_name}", why)
+
+
+class _OnlyInNumPyError(Exception):
+    """An option that the Array API does not have."""
+
+
+@functools.cache
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    return inspect.signature(function)
+
+
+RENAMED = {"ddof": "correction", "a_min": "min", "a_max": "max"}
+
+
+def _translated(function: Any, lifted: Any, arguments: Any, options: Any) -> Any:
+    """Call `lifted` with what the NumPy call said; an option that only NumPy has must keep its default."""
+    given = _signature(function).bind(*arguments, **options)
+    parameters = _signature(lifted).parameters.values()
+    values = list(given.arguments.items())
+    positional: list[Any] = []
+    for parameter in parameters:
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL and values:
+            positional.extend(values.pop(0)[1])
+        elif parameter.kind is inspect.Parameter.POSITIONAL_ONLY and values:
+            positional.append(values.pop(0)[1])
+    accepted = {p.name for p in parameters if p.kind not in (p.POSITIONAL_ONLY, p.VAR_POSITIONAL)}
+    defaults = _signature(function).parameters
+    keyword: dict[str, Any] = {}
+    for key, value in values:
+        new = RENAMED.get(key, key)
+        if new in accepted:
+            keyword[new] = value
+        elif value is not defaults[key].default and value is not None:
+            raise _OnlyInNumPyError(key)
+    return lifted(*positional, **keyword)
+
+
+# -- sample by sample --------------------------------------------------------------------------------------------------
+
+
+def _on_each_sample(ns: EnsembleNamespace, name: str, function: Any, arguments: Any, options: Any) -> Any:
+    """`function` on the plain arrays of one sample after the other; nested lists may hold ensembles."""
+    found: list[Ensemble] = []
+    arguments, options = _marked(arguments, found), _marked(options, found)
+
+    def call(*plain: Any) -> Any:
+        result = function(*_filled(arguments, plain), **_filled(options, plain))
+        parts = result if isinstance(result, list | tuple) else [result]
+        if not all(is_array(part) or isinstance(part, bool | int | float | complex) for part in parts):
+            raise unsupported(name, f"its result is a {type(result).__name__}")
+        return tuple(result) if isinstance(result, list) else result
+
+    return each_sample(ns, name, call, *found)
+
+
+class _Place:
+    """Where an ensemble stood among the arguments."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+def _marked(value: Any, found: list[Ensemble]) -> Any:
+    """`value` with a mark instead of every ensemble; these are gathered in `found`."""
+    if isinstance(value, Ensemble):
+        found.append(value)
+        return _Place(len(found) - 1)
+    if type(value) is dict:
+        return {key: _marked(part, found) for key, part in value.items()}
+    return type(value)(_marked(part, found) for part in value) if type(value) in (list, tuple) else value
+
+
+def _filled(value: Any, plain: tuple[Any, ...]) -> Any:
+    if isinstance(value, _Place):
+        return plain[value.number]
+    if type(value) is dict:
+        return {key: _filled(part, plain) for key, part in value.items()}
+    return type(value)(_filled(part, plain) for part in value) if type(value) in (list, tuple) else value
+
+
+# -- functions that need more than a change of names -------------------------------------------------------------------
+
+
+def _dot(ns: EnsembleNamespace, a: Any, b: Any) -> Any:
+    a, b = (v if isinstance(v, Ensemble) or is_array(v) else np.asarray(v) for v in (a, b))
+    if not len(a.shape) or not len(b.shape):
+        return ns.multiply(a, b)
+    if len(b.shape) <= 2:
+        return ns.matmul(a, b)
+    return ns.tensordot(a, b, axes=((len(a.shape) - 1,), (len(b.shape) - 2,)))
+
+
+def _norm(ns: EnsembleNamespace, x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+    if axis is None and ord is None:
+        return ns.linalg.vector_norm(x, keepdims=keepdims)
+    if (axis is None and x.ndim == 2) or (isinstance(axis, tuple | list) and len(axis) == 2):
+        if axis is not None:
+            x = ns.moveaxis(x, tuple(axis), (-2, -1))
+        if axis is not None and keepdims:
+            raise unsupported("np.linalg.norm", "keepdims of a matrix norm on named axes is not lifted")
+        return ns.linalg.matrix_norm(x, ord="fro" if ord is None else ord, keepdims=keepdims)
+    return ns.linalg.vector_norm(x, axis=axis, ord=2 if ord is None else ord, keepdims=keepdims)
+
+
+def _where(ns: EnsembleNamespace, condition: Any, *choices: Any) -> Any:
+    return ns.where(condition, *choices) if choices else ns.nonzero(condition)
+
+
+def _transpose(ns: EnsembleNamespace, a: Ensemble, axes: Any = None) -> Any:
+    return ns.permute_dims(a, tuple(reversed(range(a.ndim))) if axes is None else axes)
+
+
+def _swapaxes(ns: EnsembleNamespace, a: Ensemble, axis1: int, axis2: int) -> Any:
+    return ns.moveaxis(a, (axis1, axis2), (axis2, axis1))
+
+
+def _cumulate(name: str) -> Callable[..., Any]:
+    def cumulate(ns: EnsembleNamespace, a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
+        if out is not None:
+            raise unsupported(f"np.{name}", "out= is not lifted")
+        return getattr(ns, name)(a if axis is not None else ns.reshape(a, -1), axis=axis, dtype=dtype)
+
+    return cumulate
+
+
+def _shape_of(attribute: str) -> Callable[..., Any]:
+    return lambda ns, a: getattr(a, attribute)
+
+
+def _ravel(ns: EnsembleNamespace, a: Any, order: str = "C") -> Any:
+    if order != "C":
+        raise unsupported("np.ravel", f"order={order!r} is not lifted")
+    return ns.reshape(a, -1)
+
+
+def _squeeze(ns: EnsembleNamespace, a: Ensemble, axis: Any = None) -> Any:
+    return ns.squeeze(a, tuple(k for k, n in enumerate(a.shape) if n == 1) if axis is None else axis)
+
+
+def _copy(ns: EnsembleNamespace, a: Any, order: str = "K", subok: bool = False) -> Any:
+    return ns.asarray(a, copy=True)
+
+
+def _isclose(ns: EnsembleNamespace, a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8) -> Any:
+    a, b = ns.asarray(a), ns.asarray(b)
+    close = ns.abs(a - b) <= atol + rtol * ns.abs(b)
+    return ns.where(ns.isfinite(b), close, a == b)
+
+
+def _allclose(ns: EnsembleNamespace, a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8) -> bool:
+    return bool(ns.all(_isclose(ns, a, b, rtol, atol)))
+
+
+SPECIAL: dict[str, Callable[..., Any]] = {
+    "dot": _dot,
+    "linalg.norm": _norm,
+    "where": _where,
+    "transpose": _transpose,
+    "swapaxes": _swapaxes,
+    "cumsum": _cumulate("cumulative_sum"),
+    "cumprod": _cumulate("cumulative_prod"),
+    "shape": _shape_of("shape"),
+    "ndim": _shape_of("ndim"),
+    "size": _shape_of("size"),
+    "ravel": _ravel,
+    "squeeze": _squeeze,
+    "copy": _copy,
+    "isclose": _isclose,
+    "allclose": _allclose,
+}
