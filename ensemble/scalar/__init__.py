@@ -7,6 +7,7 @@ from ensemble.scalar.masks import all_samples, any_sample, count_samples, divide
 from ensemble.scalar.moments import Moments
 from ensemble.scalar.namespace import EnsembleNamespace, namespace
 from ensemble.scalar.reductions import dot, norm
+from ensemble.scalar.run import RunResult, run
 from ensemble.scalar.sample_set import SampleSet
 from ensemble.scalar.statistics import (
     probability,
@@ -20,6 +21,7 @@ from ensemble.scalar.statistics import (
     sample_var,
 )
 from ensemble.scalar.traits import EnsembleTrait
+from ensemble.scalar.votes import record_divergence
 
 __all__ = [
     "DivergenceError",
@@ -28,6 +30,7 @@ __all__ = [
     "EnsembleTrait",
     "LoopResult",
     "Moments",
+    "RunResult",
     "SampleSet",
     "all_samples",
     "any_sample",
@@ -41,6 +44,8 @@ __all__ = [
     "norm",
     "per_sample",
     "probability",
+    "record_divergence",
+    "run",
     "sample_corr",
     "sample_cov",
     "sample_max",
