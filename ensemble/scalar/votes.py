@@ -15,6 +15,8 @@ from ensemble.scalar.divergence import _watchers, caller, place_of
 
 __all__ = ["DivergenceRecord", "Site", "record_divergence"]
 
+Place = tuple[str, str, int]
+
 
 @dataclass(eq=False)
 class Site:
@@ -60,7 +62,8 @@ class DivergenceRecord:
     """What `record_divergence` collects: sites in the order in which they first asked."""
 
     def __init__(self) -> None:
-        self._sites: dict[tuple[CodeType, int, str, int], Site] = {}
+        self._sites: dict[tuple[Place, str, int], Site] = {}
+        self._places: dict[tuple[CodeType, int], Place] = {}
 
     @property
     def sites(self) -> tuple[Site, ...]:
@@ -75,11 +78,14 @@ class DivergenceRecord:
 
     def _watch(self, kind: str, votes: np.ndarray) -> None:
         frame = caller()
-        key = frame.f_code, frame.f_lasti, kind, votes.size
-        site = self._sites.get(key)
-        if site is None:
-            site = self._sites[key] = Site(*place_of(frame), kind, votes.size, np.zeros(votes.size, dtype=np.int64))
-        site.add(votes)
+        at = frame.f_code, frame.f_lasti
+        if at not in self._places:
+            self._places[at] = place_of(frame)
+        # One condition of a loop stands twice in the bytecode, before the loop and at its end.
+        key = self._places[at], kind, votes.size
+        if key not in self._sites:
+            self._sites[key] = Site(*self._places[at], kind, votes.size, np.zeros(votes.size, dtype=np.int64))
+        self._sites[key].add(votes)
 
     def signature(self, n_samples: int | None = None) -> np.ndarray:
         """One row of integers a site, one column a sample: samples that went the same way have equal columns.
