@@ -59,6 +59,7 @@ def test_calls_are_less_than_twice_the_paths(seed, n_samples, n_choices):
     ways = {tuple(column) for column in (x.samples > 0.0).T}
     assert len(result.groups) == len(ways)
     assert len(calls) == result.n_runs < 2 * len(ways)
+    assert all(group.carried <= 2 * group.n_samples for group in result.groups)
     assert result.work <= 2 * n_samples * (1 + math.log2(n_samples))
     for k, answer in enumerate(result.value):
         np.testing.assert_array_equal(np.broadcast_to(answer.samples, n_samples), x.samples[k] > 0.0)
@@ -83,6 +84,13 @@ def test_the_larger_party_goes_on_and_the_smaller_runs_again():
     np.testing.assert_array_equal(result.value.samples, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0])
 
 
+def test_samples_that_left_do_not_vote():
+    x = Ensemble(np.eye(8)[:, :3].T)  # samples 0, 1 and 2 leave one after the other
+    result = run(lambda x: [k for k in range(3) if x[k] > 0.5], x)
+    assert (result.n_runs, result.work) == (4, 11)
+    assert [group.samples.tolist() for group in result.groups] == [[0], [1], [2], [3, 4, 5, 6, 7]]
+
+
 def test_a_sample_left_alone_is_a_plain_number():
     def f(x):
         return type(x).__name__ if x > 2.0 else "together"
@@ -99,7 +107,9 @@ def test_samples_carried_along_cannot_disturb():
         return 0.0
 
     x = ensemble_of(1.0, 2.0, 3.0, -1.0)
-    np.testing.assert_array_equal(run(f, x).value.samples[:3], np.log([1.0, 2.0, 3.0]))
+    result = run(f, x)
+    np.testing.assert_array_equal(result.value.samples[:3], np.log([1.0, 2.0, 3.0]))
+    assert result.group_of(0).carried == 4
     with np.errstate(all="raise"):
         result = run(f, x)
     assert not result.errors
@@ -398,9 +408,18 @@ def test_nobody_inside_can_swallow_a_parting():
         try:
             return 1 if x > 0.0 else 2
         except:  # noqa: E722
-            return 3
+            return object()
 
-    np.testing.assert_array_equal(run(f, ensemble_of(1.0, -1.0)).value.samples, [1, 2])
+    result = run(f, ensemble_of(1.0, -1.0))
+    np.testing.assert_array_equal(result.value.samples, [1, 2])
+    assert result.n_runs == 3
+
+
+def test_an_operation_that_fails_in_one_sample_fails_in_that_one():
+    with np.errstate(all="raise"):
+        result = run(lambda x: np.log(x), ensemble_of(-1.0, 1.0, 2.0))
+    assert list(result.errors) == [0]
+    assert result.errors[0].args == ("invalid value encountered in log",)
 
 
 def test_all_samples_may_fail():
