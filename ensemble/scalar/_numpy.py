@@ -11,6 +11,7 @@ import numpy as np
 
 from ensemble._backend import is_array, to_numpy
 from ensemble._check import message
+from ensemble.scalar.divergence import failure
 from ensemble.scalar.ensemble import Ensemble, packed, wrap
 from ensemble.scalar.namespace import EnsembleNamespace, namespace_of, samples_of, set_of
 
@@ -72,6 +73,20 @@ def _samples(value: Any) -> Any:
 
 def call_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
     """What ``__array_ufunc__`` answers."""
+    return _guarded(_ufunc, ufunc, method, inputs, options)
+
+
+def _guarded(answer: Callable[..., Any], *asked: Any) -> Any:
+    """``answer(*asked)``; its failure is `divergence`'s to judge, as one sample alone might not fail."""
+    try:
+        return answer(*asked)
+    except Exception as error:
+        if (other := failure(error)) is error:
+            raise
+        raise other from None
+
+
+def _ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
     first = _first((*inputs, *options.values()))
     if not isinstance(first.samples, np.ndarray):
         return _on_other_library(ufunc, method, inputs, options, first)
@@ -150,6 +165,10 @@ def _unsupported(function: str, why: str) -> TypeError:
 
 def call_function(function: Any, arguments: Any, options: Any) -> Any:
     """What ``__array_function__`` answers: the lifted function of the same name, where there is one."""
+    return _guarded(_function, function, arguments, options)
+
+
+def _function(function: Any, arguments: Any, options: Any) -> Any:
     module = (getattr(function, "__module__", "") or "").removeprefix("numpy").removeprefix(".")
     name = function.__name__
     full_name = ".".join(("np", *([module] if module else []), name))

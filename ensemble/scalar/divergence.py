@@ -202,6 +202,24 @@ def split(requirement: str, seen: str, advice: str, votes: np.ndarray | None = N
     return policy.refused(error) if isinstance(policy, Decider) else error
 
 
+def failure(error: Exception) -> BaseException:
+    """What to raise where an operation on several samples failed with `error`, as one of them alone might not."""
+    policy = _policy.get()
+    return policy.refused(error) if isinstance(policy, Decider) else error
+
+
+def text_wanted() -> None:
+    """A text shows every sample; code that runs as if for one sample gets the text of a sample alone."""
+    policy = _policy.get()
+    if isinstance(policy, Decider):
+        raise policy.refused(ValueError("the text of an ensemble"))
+
+
+def as_scalars(samples: Array) -> bool:
+    """Whether `samples` stand for a value without axes in code that runs as if for one sample."""
+    return samples.ndim == 1 and isinstance(_policy.get(), Decider)
+
+
 def _numbers(votes: np.ndarray, limit: int = 6) -> str:
     chosen = np.flatnonzero(votes)
     shown = ", ".join(str(i) for i in chosen[:limit])

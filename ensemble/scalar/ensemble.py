@@ -14,7 +14,7 @@ from ensemble._backend import is_array
 from ensemble._check import message, require
 from ensemble._typing import Array, Namespace
 from ensemble.scalar._operators import Family, Operators
-from ensemble.scalar.divergence import agreed, one_number, one_truth, split
+from ensemble.scalar.divergence import agreed, failure, one_number, one_truth, split, text_wanted
 from ensemble.scalar.sample_set import SampleSet
 
 __all__ = ["Ensemble", "from_samples", "shared"]
@@ -190,7 +190,7 @@ class Ensemble(Operators):
     def __getitem__(self, key: Any) -> Ensemble:
         kind = type(key)
         if (kind is int or kind is slice) and len(self.samples.shape) > 1:
-            return view(self, self.samples[key, ...])
+            return entry_or_view(self, self.samples[key, ...])
         return _indexing.get(self, key)
 
     def __setitem__(self, key: Any, value: Any) -> None:
@@ -207,9 +207,8 @@ class Ensemble(Operators):
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         advice = "Use x.samples for all samples (the last axis), x.sample(i) for one, or sample_mean(x)."
-        raise TypeError(
-            message("Ensemble", "a conversion to a plain array", "name what it wants", "np.asarray(x)", advice)
-        )
+        text = message("Ensemble", "a conversion to a plain array", "name what it wants", "np.asarray(x)", advice)
+        raise failure(TypeError(text))
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         return _numpy.call_ufunc(ufunc, method, inputs, options)
@@ -267,9 +266,11 @@ class Ensemble(Operators):
         self._family = None
 
     def __repr__(self) -> str:
+        text_wanted()
         return _display.text(self)
 
     def __format__(self, spec: str) -> str:
+        text_wanted()
         return _display.formatted(self, spec)
 
 
@@ -280,6 +281,13 @@ def wrap(samples: Array, sample_set: SampleSet | None = None) -> Ensemble:
     x.sample_set = sample_set
     x._family = None
     return x
+
+
+def entry_or_view(x: Ensemble, samples: Array) -> Ensemble:
+    """`samples` picked from `x`: one entry of a NumPy array is a value, as NumPy has it, and anything else a view."""
+    if type(samples) is np.ndarray and samples.ndim == 1:
+        return wrap(samples.copy(), x.sample_set)
+    return view(x, samples)
 
 
 def view(x: Ensemble, samples: Array) -> Ensemble:

@@ -41,7 +41,7 @@ class Author:
             f"sorted([a, b, c])[{self.random.randrange(3)}]",
             f"({x} if {self.condition()} else {a})",
         )
-        costly = f"math.sqrt({a})", f"float(int({a}))", f"{a} % 2.0"
+        costly = f"math.sqrt({a})", f"float(int({a}))", f"{a} % 2.0", f"abs({a}) ** 1.5", f"{b} ** 2"
         return self.one_of(*simple, *simple, *costly)
 
     def end(self):
@@ -59,7 +59,7 @@ class Author:
         kinds = ("assign", "assign", "branch", "branch", "leave", "loop", "repeat", "guarded")
         kind = self.one_of(*kinds) if depth else "assign"
         if kind == "assign":
-            return f"{self.name()} = {self.expression()}\nsteps += 1\n"
+            return f"{self.name()} {self.one_of('=', '=', '+=', '*=')} {self.expression()}\nsteps += 1\n"
         block = indented(self.block(depth - 1))
         if kind == "branch":
             return f"if {self.condition()}:\n{block}else:\n{indented(self.block(depth - 1))}"
