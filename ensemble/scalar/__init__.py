@@ -11,6 +11,7 @@ from ensemble.scalar.namespace import EnsembleNamespace, namespace
 from ensemble.scalar.plotting import plot_histogram, plot_ribbon
 from ensemble.scalar.quantiles import ConfidenceInterval, sample_confidence_interval, sample_quantile
 from ensemble.scalar.reductions import dot, norm
+from ensemble.scalar.run import RunResult, run
 from ensemble.scalar.sample_set import SampleSet
 from ensemble.scalar.statistics import (
     probability,
@@ -24,6 +25,7 @@ from ensemble.scalar.statistics import (
 )
 from ensemble.scalar.support import support
 from ensemble.scalar.traits import EnsembleTrait
+from ensemble.scalar.votes import record_divergence
 
 xp = namespace(numpy)
 
@@ -35,6 +37,7 @@ __all__ = [
     "EnsembleTrait",
     "LoopResult",
     "Moments",
+    "RunResult",
     "SampleSet",
     "all_samples",
     "any_sample",
@@ -50,6 +53,8 @@ __all__ = [
     "plot_histogram",
     "plot_ribbon",
     "probability",
+    "record_divergence",
+    "run",
     "sample_confidence_interval",
     "sample_corr",
     "sample_cov",

@@ -11,7 +11,7 @@ from ensemble._backend import assigned, is_array, to_numpy
 from ensemble._check import message
 from ensemble._typing import Array
 from ensemble.scalar.divergence import agreed, split
-from ensemble.scalar.ensemble import Ensemble, view, wrap
+from ensemble.scalar.ensemble import Ensemble, entry_or_view, view, wrap
 from ensemble.scalar.sample_set import common_set
 
 ADVICE = "The sample axis has no index; use x.sample(i) or x.samples."
@@ -26,7 +26,9 @@ def get(x: Ensemble, key: Any) -> Ensemble:
     if reversed_axes:
         x = wrap(x._base().flip(x.samples, axis=reversed_axes), x.sample_set)
     if not any(_is_advanced(item) for item in items):
-        return view(x, x.samples[_with_samples(items)])
+        picked = x.samples[_with_samples(items)]
+        # ``x[...]`` and ``x[()]`` keep the array itself; an entry is what an integer has named.
+        return entry_or_view(x, picked) if x.ndim else view(x, picked)
     try:
         samples = x.samples[_with_samples(items)]
     except IndexError:

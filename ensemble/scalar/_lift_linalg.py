@@ -17,6 +17,7 @@ from ensemble._check import message, require, samples_text
 from ensemble.scalar._lift_reductions import visible_axes, visible_axis
 from ensemble.scalar._lift_search import each_sample
 from ensemble.scalar._operators import mismatch
+from ensemble.scalar.divergence import failure
 from ensemble.scalar.ensemble import Ensemble, packed, view, wrap
 from ensemble.scalar.namespace import EnsembleNamespace, named, samples_of, set_of
 
@@ -93,10 +94,12 @@ def _sample_by_sample(ns: EnsembleNamespace, name: str, f: Callable[..., Any], *
     """`f` on all samples at once; where that fails, on each, with NaN for those that fail alone."""
     try:
         return f(*fronts)
-    except Exception:
+    except Exception as together:
         n_samples = max(front.shape[0] for front in fronts)
         if n_samples == 1 or not _is_failure_of_numbers(fronts):
             raise
+        if (other := failure(together)) is not together:
+            raise other from None
     results: list[Any] = []
     failed: list[int] = []
     error: Exception | None = None

@@ -11,6 +11,7 @@ import numpy as np
 from ensemble._backend import is_array
 from ensemble._check import message
 from ensemble._typing import Array, Namespace
+from ensemble.scalar.divergence import as_scalars, failure
 from ensemble.scalar.sample_set import SampleSet, common_set
 
 __all__ = ["NUMBERS", "Family", "Operators", "mismatch", "operand"]
@@ -71,14 +72,26 @@ def _binary(operation: Callable[[Any, Any], Any], reflected: bool = False) -> Ca
         try:
             samples = operation(right, self.samples) if reflected else operation(self.samples, right)
         except Exception as error:
-            raise mismatch(self, other) or error from None
+            raise failure(mismatch(self, other) or error) from None
         return _result(self, samples, sample_set)
 
     return method
 
 
-def _in_place(operation: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+def _power(a: Any, b: Any) -> Any:
+    """``a ** b``; NumPy's scalars have a routine of their own, which `float_power` shares."""
+    samples = a if type(a) is np.ndarray else b
+    if type(samples) is np.ndarray and as_scalars(samples) and np.result_type(a, b) == np.float64:
+        return np.float_power(a, b)
+    return a**b
+
+
+def _in_place(
+    operation: Callable[[Any, Any], Any], plain: Callable[[Operators, Any], Any]
+) -> Callable[[Any, Any], Any]:
     def method(self: Operators, other: Any) -> Any:
+        if type(self.samples) is np.ndarray and self.samples.ndim == 1:
+            return plain(self, other)  # a scalar of NumPy: the name gets another value, the value does not change
         sample_set = self.sample_set
         if isinstance(other, Operators):
             sample_set = common_set(sample_set, other.sample_set)
@@ -92,7 +105,7 @@ def _in_place(operation: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]
         try:
             self.samples = operation(self.samples, right)
         except Exception as error:
-            raise mismatch(self, other) or error from None
+            raise failure(mismatch(self, other) or error) from None
         self.sample_set = sample_set
         return self
 
@@ -125,29 +138,29 @@ class Operators:
         raise NotImplementedError
 
     __add__, __radd__ = _binary(operator.add), _binary(operator.add, reflected=True)
-    __iadd__ = _in_place(operator.iadd)
+    __iadd__ = _in_place(operator.iadd, __add__)
     __sub__, __rsub__ = _binary(operator.sub), _binary(operator.sub, reflected=True)
-    __isub__ = _in_place(operator.isub)
+    __isub__ = _in_place(operator.isub, __sub__)
     __mul__, __rmul__ = _binary(operator.mul), _binary(operator.mul, reflected=True)
-    __imul__ = _in_place(operator.imul)
+    __imul__ = _in_place(operator.imul, __mul__)
     __truediv__, __rtruediv__ = _binary(operator.truediv), _binary(operator.truediv, reflected=True)
-    __itruediv__ = _in_place(operator.itruediv)
+    __itruediv__ = _in_place(operator.itruediv, __truediv__)
     __floordiv__, __rfloordiv__ = _binary(operator.floordiv), _binary(operator.floordiv, reflected=True)
-    __ifloordiv__ = _in_place(operator.ifloordiv)
+    __ifloordiv__ = _in_place(operator.ifloordiv, __floordiv__)
     __mod__, __rmod__ = _binary(operator.mod), _binary(operator.mod, reflected=True)
-    __imod__ = _in_place(operator.imod)
-    __pow__, __rpow__ = _binary(operator.pow), _binary(operator.pow, reflected=True)
-    __ipow__ = _in_place(operator.ipow)
+    __imod__ = _in_place(operator.imod, __mod__)
+    __pow__, __rpow__ = _binary(_power), _binary(_power, reflected=True)
+    __ipow__ = _in_place(operator.ipow, __pow__)
     __and__, __rand__ = _binary(operator.and_), _binary(operator.and_, reflected=True)
-    __iand__ = _in_place(operator.iand)
+    __iand__ = _in_place(operator.iand, __and__)
     __or__, __ror__ = _binary(operator.or_), _binary(operator.or_, reflected=True)
-    __ior__ = _in_place(operator.ior)
+    __ior__ = _in_place(operator.ior, __or__)
     __xor__, __rxor__ = _binary(operator.xor), _binary(operator.xor, reflected=True)
-    __ixor__ = _in_place(operator.ixor)
+    __ixor__ = _in_place(operator.ixor, __xor__)
     __lshift__, __rlshift__ = _binary(operator.lshift), _binary(operator.lshift, reflected=True)
-    __ilshift__ = _in_place(operator.ilshift)
+    __ilshift__ = _in_place(operator.ilshift, __lshift__)
     __rshift__, __rrshift__ = _binary(operator.rshift), _binary(operator.rshift, reflected=True)
-    __irshift__ = _in_place(operator.irshift)
+    __irshift__ = _in_place(operator.irshift, __rshift__)
 
     __lt__ = _binary(operator.lt)
     __le__ = _binary(operator.le)

@@ -11,7 +11,7 @@ import numpy as np
 from ensemble._backend import to_numpy
 from ensemble._check import message, require
 from ensemble.scalar._operators import Operators
-from ensemble.scalar.divergence import agreed, split
+from ensemble.scalar.divergence import agreed, failure, split, text_wanted
 from ensemble.scalar.sample_set import SampleSet
 
 __all__ = ["Protocols"]
@@ -28,9 +28,8 @@ class Protocols(Operators):
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         advice = "Use x.samples for all samples (the last axis), x.sample(i) for one, or sample_mean(x)."
-        raise TypeError(
-            message("Ensemble", "a conversion to a plain array", "name what it wants", "np.asarray(x)", advice)
-        )
+        text = message("Ensemble", "a conversion to a plain array", "name what it wants", "np.asarray(x)", advice)
+        raise failure(TypeError(text))
 
     def __dlpack__(
         self,
@@ -206,11 +205,13 @@ class Protocols(Operators):
     def __repr__(self) -> str:
         from ensemble.scalar import _display
 
+        text_wanted()
         return _display.text(self)  # type: ignore[arg-type]
 
     def __format__(self, spec: str) -> str:
         from ensemble.scalar import _display
 
+        text_wanted()
         return _display.formatted(self, spec)  # type: ignore[arg-type]
 
     def _repr_html_(self) -> str:

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -19,13 +20,34 @@ from ensemble._backend import to_numpy
 from ensemble._check import one_of
 from ensemble._typing import Array
 
-__all__ = ["DivergenceError", "divergence"]
+__all__ = ["Decider", "DivergenceError", "divergence"]
 
 POLICIES = ("raise", "first", "any", "all", "majority")
 
-Policy = str | Callable[[np.ndarray], bool]
+
+class Decider:
+    """A rule that is asked about every disagreement of samples, those on numbers and on shapes included."""
+
+    def truth(self, votes: np.ndarray) -> bool:
+        """The truth value to go on with, where `votes`, shape (n_samples,), differ."""
+        raise NotImplementedError
+
+    def number(self, values: np.ndarray, kind: str) -> int:
+        """The sample whose number to go on with, where `values`, shape (n_samples,), differ."""
+        raise NotImplementedError
+
+    def refused(self, error: Exception) -> BaseException:
+        """What to raise in place of `error`, where the samples cannot stay together."""
+        raise NotImplementedError
+
+
+Policy = str | Callable[[np.ndarray], bool] | Decider
 
 _policy: ContextVar[Policy] = ContextVar("divergence", default="raise")
+
+Watcher = Callable[[str, np.ndarray], None]
+
+_watchers: ContextVar[tuple[Watcher, ...]] = ContextVar("watchers", default=())
 
 
 class DivergenceError(ValueError):
@@ -79,7 +101,8 @@ def divergence(policy: Policy) -> Iterator[None]:
     Notes
     -----
     The rule lives in a `contextvars.ContextVar`: threads and tasks do not see each other's. Only "first" and "raise"
-    speak about numbers; under the others ``float(x)`` raises where samples differ.
+    speak about numbers; under the others ``float(x)`` raises where samples differ. Inside ``run(f, ...)`` with its
+    policy "split" every sample decides for itself, so a block there changes nothing.
 
     References
     ----------
@@ -96,7 +119,8 @@ def divergence(policy: Policy) -> Iterator[None]:
     """
     if not callable(policy):
         one_of(policy, POLICIES, "divergence", "policy")
-    token = _policy.set(policy)
+    in_force = _policy.get()
+    token = _policy.set(in_force if isinstance(in_force, Decider) else policy)
     try:
         yield
     finally:
@@ -108,10 +132,14 @@ def one_truth(samples: Array) -> bool:
     if samples.shape[0] == 1:
         return bool(samples[0])
     votes = to_numpy(samples).astype(bool, copy=False)
+    for watch in _watchers.get():
+        watch("bool", votes)
     yes = int(np.count_nonzero(votes))
     if yes in (0, votes.size):
         return yes > 0
     policy = _policy.get()
+    if isinstance(policy, Decider):
+        return policy.truth(votes)
     if callable(policy):
         return bool(policy(votes))
     match policy:
@@ -147,9 +175,15 @@ def agreed(samples: Array) -> bool:
 
 def one_number(samples: Array, kind: str) -> Any:
     """The number that `samples`, shape (n_samples,), have in common, as a 0-d array."""
-    if samples.shape[0] == 1 or _policy.get() == "first" or agreed(samples):
+    if samples.shape[0] == 1:
         return samples[0]
-    values = to_numpy(samples)
+    policy, values = _policy.get(), to_numpy(samples)
+    for watch in _watchers.get():
+        watch(kind, values)
+    if policy == "first" or agreed(samples):
+        return samples[0]
+    if isinstance(policy, Decider):
+        return samples[policy.number(values, kind)]
     shown = ", ".join(f"{value:.6g}" for value in values[:4]) + (", ..." if values.size > 4 else "")
     raise split(
         f"a {kind} must be one number",
@@ -159,11 +193,41 @@ def one_number(samples: Array, kind: str) -> Any:
     )
 
 
-def split(requirement: str, seen: str, advice: str, votes: np.ndarray | None = None) -> DivergenceError:
+def split(requirement: str, seen: str, advice: str, votes: np.ndarray | None = None) -> BaseException:
     """The error to raise: the template, and the place in the caller's code that asked."""
-    expression, filename, lineno = place = _caller()
+    expression, filename, lineno = place = place_of(caller())
     where = f" in `{expression}`" if expression else ""
-    return DivergenceError(f"Ensemble: {requirement}; got {seen}{where} at {filename}:{lineno}. {advice}", votes, place)
+    text = f"Ensemble: {requirement}; got {seen}{where} at {filename}:{lineno}. {advice}"
+    error, policy = DivergenceError(text, votes, place), _policy.get()
+    return policy.refused(error) if isinstance(policy, Decider) else error
+
+
+def failure(error: Exception) -> BaseException:
+    """What to raise where an operation on several samples failed with `error`, as one of them alone might not."""
+    policy = _policy.get()
+    return policy.refused(error) if isinstance(policy, Decider) else error
+
+
+def guarded(answer: Callable[..., Any], *asked: Any) -> Any:
+    """``answer(*asked)``; its failure is the policy's to judge, as one sample alone might not fail."""
+    try:
+        return answer(*asked)
+    except Exception as error:
+        if (other := failure(error)) is error:
+            raise
+        raise other from None
+
+
+def text_wanted() -> None:
+    """A text shows every sample; code that runs as if for one sample gets the text of a sample alone."""
+    policy = _policy.get()
+    if isinstance(policy, Decider):
+        raise policy.refused(ValueError("the text of an ensemble"))
+
+
+def as_scalars(samples: Array) -> bool:
+    """Whether `samples` stand for a value without axes in code that runs as if for one sample."""
+    return samples.ndim == 1 and isinstance(_policy.get(), Decider)
 
 
 def _numbers(votes: np.ndarray, limit: int = 6) -> str:
@@ -172,11 +236,16 @@ def _numbers(votes: np.ndarray, limit: int = 6) -> str:
     return shown if chosen.size <= limit else f"{shown}, ... ({chosen.size} in all)"
 
 
-def _caller() -> tuple[str, str, int]:
-    """Expression, file and line of the nearest frame outside this package's array layer and the array libraries."""
+def caller() -> FrameType:
+    """The nearest frame outside this package's array layer and the array libraries."""
     frame = sys._getframe(1)
-    while frame.f_back is not None and _is_machinery(frame.f_globals.get("__name__", "")):
+    while frame.f_back is not None and is_machinery(frame):
         frame = frame.f_back
+    return frame
+
+
+def place_of(frame: FrameType) -> tuple[str, str, int]:
+    """Expression, file and line that `frame` is at."""
     filename, lineno = frame.f_code.co_filename, frame.f_lineno
     line = linecache.getline(filename, lineno, frame.f_globals)
     expression = line.strip()
@@ -188,6 +257,7 @@ def _caller() -> tuple[str, str, int]:
     return expression, filename, lineno
 
 
-def _is_machinery(module: str) -> bool:
+def is_machinery(frame: FrameType) -> bool:
+    """Whether `frame` is the array layer's or an array library's."""
     libraries = "numpy.", "array_api_compat.", "array_api_strict.", "torch.", "jax."
-    return module.startswith(("ensemble.scalar.", *libraries))
+    return frame.f_globals.get("__name__", "").startswith(("ensemble.scalar.", *libraries))

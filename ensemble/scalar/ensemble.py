@@ -15,7 +15,7 @@ from ensemble._check import message, require
 from ensemble._typing import Array, Namespace
 from ensemble.scalar._operators import Family
 from ensemble.scalar._protocols import Protocols
-from ensemble.scalar.divergence import one_number, one_truth
+from ensemble.scalar.divergence import guarded, one_number, one_truth
 from ensemble.scalar.sample_set import SampleSet
 
 __all__ = ["Ensemble", "from_samples", "shared"]
@@ -192,7 +192,7 @@ class Ensemble(Protocols):
     def __getitem__(self, key: Any) -> Ensemble:
         kind = type(key)
         if (kind is int or (kind is slice and key.step is None)) and len(self.samples.shape) > 1:
-            return view(self, self.samples[key, ...])
+            return entry_or_view(self, self.samples[key, ...])
         return _indexing.get(self, key)
 
     def __setitem__(self, key: Any, value: Any) -> None:
@@ -208,10 +208,10 @@ class Ensemble(Protocols):
         return _namespace.namespace_of(self, api_version)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        return _numpy.call_ufunc(ufunc, method, inputs, options)
+        return guarded(_numpy.call_ufunc, ufunc, method, inputs, options)
 
     def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> Any:
-        return _numpy_functions.call_function(function, args, options)
+        return guarded(_numpy_functions.call_function, function, args, options)
 
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -237,6 +237,13 @@ def wrap(samples: Array, sample_set: SampleSet | None = None) -> Ensemble:
     x.sample_set = sample_set
     x._family = None
     return x
+
+
+def entry_or_view(x: Ensemble, samples: Array) -> Ensemble:
+    """`samples` picked from `x`: one entry of a NumPy array is a value, as NumPy has it, and anything else a view."""
+    if type(samples) is np.ndarray and samples.ndim == 1:
+        return wrap(samples.copy(), x.sample_set)
+    return view(x, samples)
 
 
 def view(x: Ensemble, samples: Array) -> Ensemble:

@@ -1,0 +1,95 @@
+"""What a function may change outside itself: looked at before and after, as far as that is cheap."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from types import CodeType
+from typing import Any
+
+import numpy as np
+
+from ensemble._check import message
+
+__all__ = ["changes", "refuse_generator", "refuse_lazy", "snapshot"]
+
+SMALL = 4096
+"""Arrays of up to so many entries are compared by their bytes; larger ones only by identity."""
+
+LAZY = (map, filter, zip, enumerate, reversed)
+
+Snapshot = dict[str, tuple[Any, Any]]
+
+
+def refuse_generator(f: Callable[..., Any]) -> None:
+    """A generator's body runs when somebody asks, long after the samples were parted."""
+    inner = f
+    while isinstance(inner, functools.partial):
+        inner = inner.func
+    kinds = (inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction)
+    if any(kind(inner) for kind in kinds):
+        raise TypeError(_text("a generator or coroutine function"))
+
+
+def refuse_lazy(value: Any) -> None:
+    """The same for a value that `f` returned."""
+    if isinstance(value, LAZY) or inspect.isgenerator(value) or inspect.iscoroutine(value):
+        raise TypeError(_text(f"a {type(value).__name__}"))
+
+
+def _text(seen: str) -> str:
+    advice = "Collect what it yields in a list: run(lambda *args: list(f(*args)), ...)."
+    return message("run", "f", "finish its work before it returns", seen, advice)
+
+
+def snapshot(f: Callable[..., Any]) -> Snapshot:
+    """The outside variables that `f` can reach by name, each with a cheap mark of its content."""
+    while isinstance(f, functools.partial):
+        f = f.func
+    seen: Snapshot = {}
+    owner = getattr(f, "__self__", None)
+    if owner is not None and not inspect.ismodule(owner):
+        seen |= {f"self.{name}": _marked(value) for name, value in getattr(owner, "__dict__", {}).items()}
+    f = inspect.unwrap(getattr(f, "__func__", f))
+    code = getattr(f, "__code__", None)
+    if code is None:
+        return seen
+    used = set(_names(code))
+    for name, value in f.__globals__.items():
+        if not name.startswith("__"):
+            seen[name] = _marked(value) if name in used else (value, None)
+    for name, cell in zip(code.co_freevars, f.__closure__ or (), strict=True):
+        try:
+            seen[name] = _marked(cell.cell_contents)
+        except ValueError:  # not yet filled
+            continue
+    return seen
+
+
+def changes(before: Snapshot, after: Snapshot) -> list[str]:
+    """The names that mean something else, or something of other content, than before."""
+    gone = [name for name in before if name not in after]
+    new = [name for name in after if name not in before]
+    other = [
+        name
+        for name in before.keys() & after.keys()
+        if before[name][0] is not after[name][0] or before[name][1] != after[name][1]
+    ]
+    return sorted(gone + new + other)
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
+
+
+def _marked(value: Any) -> tuple[Any, Any]:
+    if isinstance(value, list | dict | set | bytearray | collections.deque):
+        return value, len(value)
+    if isinstance(value, np.ndarray) and value.size <= SMALL and value.dtype.kind != "O":
+        return value, value.tobytes()
+    return value, None
