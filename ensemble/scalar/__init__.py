@@ -3,6 +3,7 @@
 from ensemble.scalar.branching import LoopResult, cond, per_sample, while_loop
 from ensemble.scalar.divergence import DivergenceError, divergence
 from ensemble.scalar.ensemble import Ensemble, from_samples, shared
+from ensemble.scalar.fuse import fuse
 from ensemble.scalar.masks import all_samples, any_sample, count_samples, divide, where
 from ensemble.scalar.moments import Moments
 from ensemble.scalar.namespace import EnsembleNamespace, namespace
@@ -37,6 +38,7 @@ __all__ = [
     "divide",
     "dot",
     "from_samples",
+    "fuse",
     "namespace",
     "norm",
     "per_sample",
