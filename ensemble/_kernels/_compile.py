@@ -19,7 +19,18 @@ from numba import prange
 
 from ensemble._kernels._memory import empty
 
-__all__ = ["ROW_BLOCK", "compiled", "compiled_serial", "empty", "output", "per_width", "prange", "streams", "tiles"]
+__all__ = [
+    "ROW_BLOCK",
+    "compiled",
+    "compiled_serial",
+    "empty",
+    "output",
+    "per_width",
+    "prange",
+    "raw_module",
+    "streams",
+    "tiles",
+]
 
 ROW_BLOCK = 512
 """Rows that one partial sum covers."""
@@ -84,3 +95,10 @@ def streams(out: np.ndarray) -> bool:
 def output(out: np.ndarray | None, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     """The buffer a kernel writes: the caller's `out`, or a new one where that is None."""
     return empty(shape, dtype) if out is None else out
+
+
+def raw_module(source: str, options: tuple[str, ...]) -> Any:
+    """CUDA C++ compiled by CuPy; it keeps the machine code on disk."""
+    import cupy
+
+    return cupy.RawModule(code=source, options=options)

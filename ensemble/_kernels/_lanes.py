@@ -24,7 +24,19 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, models, overload, register_model
 
-__all__ = ["PREFETCH_BYTES", "Lanes", "load", "prefetch", "select", "splat", "sqrt", "store", "stream", "zeros"]
+__all__ = [
+    "PREFETCH_BYTES",
+    "Lanes",
+    "library_function",
+    "load",
+    "prefetch",
+    "select",
+    "splat",
+    "sqrt",
+    "store",
+    "stream",
+    "zeros",
+]
 
 PREFETCH_BYTES = 8192
 """How far ahead of its use a stream of matrix values is asked for: the hardware's own prefetch stops at page ends."""
@@ -222,3 +234,27 @@ for _operation, _symbol in ((operator.gt, ">"), (operator.lt, "<"), (operator.ge
     _comparison(_operation, _symbol)
 
 _comparison(operator.ne, "!=", "fcmp_unordered")  # a NaN differs from everything, itself included
+
+
+def library_function(name: str, arity: int) -> Any:
+    """The C library's function `name` of float64, kept out of line.
+
+    LLVM may put a vector library's function of other rounding in the place of one that it knows, but only in the whole
+    vectors of a loop and not in its rest: a value would depend on where it stands. A call that it cannot see through
+    stays one function for all.
+    """
+    double = ir.DoubleType()
+    kind = ir.FunctionType(double, [double] * arity)
+
+    def codegen(context, builder, signature, arguments):
+        outer = cgutils.get_or_insert_function(builder.module, kind, f"ensemble_{name}")
+        if outer.is_declaration:
+            outer.linkage = "internal"
+            outer.attributes.add("noinline")
+            inside = ir.IRBuilder(outer.append_basic_block())
+            inside.ret(inside.call(cgutils.get_or_insert_function(builder.module, kind, name), outer.args))
+        return builder.call(outer, arguments)
+
+    if arity == 1:
+        return intrinsic(lambda typingctx, x: (types.float64(types.float64), codegen))
+    return intrinsic(lambda typingctx, x, y: (types.float64(types.float64, types.float64), codegen))

@@ -5,6 +5,7 @@ import numpy
 from ensemble.scalar.branching import LoopResult, cond, per_sample, while_loop
 from ensemble.scalar.divergence import DivergenceError, divergence
 from ensemble.scalar.ensemble import Ensemble, from_samples, shared
+from ensemble.scalar.fuse import fuse
 from ensemble.scalar.masks import all_samples, any_sample, count_samples, divide, where
 from ensemble.scalar.moments import Moments
 from ensemble.scalar.namespace import EnsembleNamespace, namespace
@@ -47,6 +48,7 @@ __all__ = [
     "divide",
     "dot",
     "from_samples",
+    "fuse",
     "namespace",
     "norm",
     "per_sample",

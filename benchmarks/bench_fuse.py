@@ -1,0 +1,154 @@
+"""A fused expression against NumPy, numexpr and JAX's jit, and against the memory bandwidth of the same run."""
+
+from __future__ import annotations
+
+import importlib
+import timeit
+from collections.abc import Callable
+from typing import Any
+
+import numba
+import numpy as np
+
+from benchmarks.common import interleaved, median, ratio, reader, save, show
+from ensemble._kernels._compile import compiled, empty, prange
+from ensemble.scalar import Ensemble, fuse
+
+SHAPE = (1_000_000, 32)
+ROUNDS = 15
+
+
+def twelve(x: Any, y: Any, k: float, xp: Any) -> Any:
+    """Twelve operations: four products, five sums, a quotient, a comparison and a choice."""
+    d = x - y
+    smooth = x * x + y * y
+    ahead = smooth - k * d
+    return xp.where(d > 0.0, ahead / (1.0 + smooth), ahead + y)
+
+
+def with_functions(x: Any, y: Any, k: float, xp: Any) -> Any:
+    """Twelve operations, of which three are functions of the mathematical library."""
+    d = x - y
+    wave = xp.sin(k * d) + xp.exp(-d * d)
+    return xp.where(d > 0.0, wave / (1.0 + x * x), xp.log(1.0 + y * y))
+
+
+EXPRESSIONS = {"arithmetic": twelve, "sin, exp, log": with_functions}
+
+NUMEXPR = {
+    "arithmetic": "where(x - y > 0.0, (x * x + y * y - k * (x - y)) / (1.0 + (x * x + y * y)),"
+    " x * x + y * y - k * (x - y) + y)",
+    "sin, exp, log": "where(x - y > 0.0, (sin(k * (x - y)) + exp(-(x - y) * (x - y))) / (1.0 + x * x),"
+    " log(1.0 + y * y))",
+}
+
+
+@compiled
+def _add(x, y, out):
+    block = 1 << 14
+    for b in prange(x.size // block):
+        for i in range(b * block, (b + 1) * block):
+            out[i] = x[i] + y[i]
+
+
+def _peer(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        return None
+
+
+def peers(name: str, x: np.ndarray, y: np.ndarray, k: float, threads: int) -> dict[str, Callable[[], Any]]:
+    """The same expression in the libraries that are installed."""
+    functions: dict[str, Callable[[], Any]] = {}
+    numexpr = _peer("numexpr")
+    if numexpr is not None:
+        numexpr.set_num_threads(threads)
+        names, room, text = {"x": x, "y": y, "k": k}, np.empty_like(x), NUMEXPR[name]
+        functions["numexpr"] = lambda: numexpr.evaluate(text, local_dict=names)
+        functions["numexpr out="] = lambda: numexpr.evaluate(text, local_dict=names, out=room)
+    jax = _peer("jax")
+    if jax is not None:
+        jax.config.update("jax_enable_x64", True)
+        jitted = jax.jit(lambda x, y, k: EXPRESSIONS[name](x, y, k, jax.numpy))
+        jx, jy = jax.numpy.asarray(x), jax.numpy.asarray(y)
+        functions["jax.jit"] = lambda: jitted(jx, jy, k).block_until_ready()
+    return functions
+
+
+def table(shape: tuple[int, int] = SHAPE, rounds: int = ROUNDS) -> list[dict[str, Any]]:
+    """Milliseconds of each way to evaluate each expression, in turn, medians."""
+    rng = np.random.default_rng(20731)
+    x, y, out = (empty(shape, np.float64) for _ in range(3))
+    x[...], y[...] = rng.normal(size=shape), rng.normal(size=shape)
+    X, Y, OUT, k = Ensemble(x), Ensemble(y), Ensemble(out), 0.75
+    moved = float(x.nbytes + y.nbytes + out.nbytes)
+    read, read_bytes = reader()
+    spare = empty((x.size,), np.float64)
+    rows: list[dict[str, Any]] = []
+    for name, function in EXPRESSIONS.items():
+        fused = fuse(function)
+        ways: dict[str, Callable[[], Any]] = {
+            "read": read,
+            "x + y, out=": lambda: _add(x.reshape(-1), y.reshape(-1), spare),
+            "fuse out=": lambda f=fused: f(X, Y, k, out=OUT),
+            "fuse": lambda f=fused: f(X, Y, k),
+            "numpy": lambda f=function: f(x, y, k, np),
+            **peers(name, x, y, k, numba.get_num_threads()),
+        }
+        seconds = interleaved(ways, rounds)
+        bandwidth = {"read": read_bytes / median(seconds["read"]), "add": moved / median(seconds["x + y, out="])}
+        for way, times in seconds.items():
+            n_bytes = read_bytes if way == "read" else moved
+            rows.append({
+                "expression": name, "way": way, "ms": 1e3 * median(times), "GB/s": n_bytes / median(times) / 1e9,
+                "% of read": 100 * n_bytes / median(times) / bandwidth["read"],
+                "% of read+write": 100 * n_bytes / median(times) / bandwidth["add"],
+                "x slower than fuse": ratio(times, seconds["fuse"]),
+            })  # fmt: skip
+    show(f"Twelve operations on {shape[0]} x {shape[1]} float64", rows)
+    return rows
+
+
+def layouts(rounds: int = ROUNDS) -> list[dict[str, Any]]:
+    """What broadcasting costs: one operand is shared by the samples, or the same for every row."""
+    rng = np.random.default_rng(83161)
+    rows: list[dict[str, Any]] = []
+    for n_samples in (8, 32):
+        n = SHAPE[0] * SHAPE[1] // n_samples
+        x, out = Ensemble(rng.normal(size=(n, n_samples))), Ensemble(empty((n, n_samples), np.float64))
+        others = {
+            "full": Ensemble(rng.normal(size=(n, n_samples))),
+            "shared": Ensemble(rng.normal(size=(n, 1))),
+            "one a sample": Ensemble(rng.normal(size=n_samples)),
+        }
+        fused = fuse(twelve)
+        ways = {name: lambda y=y, f=fused, x=x, out=out: f(x, y, 0.75, out=out) for name, y in others.items()}
+        for name, times in interleaved(ways, rounds).items():
+            moved = 2 * x.samples.nbytes + others[name].samples.nbytes
+            rows.append({"n_samples": n_samples, "second operand": name, "ms": 1e3 * median(times),
+                         "GB/s": moved / median(times) / 1e9})  # fmt: skip
+    show("Broadcast operands, twelve operations, out=", rows)
+    return rows
+
+
+def overhead() -> list[dict[str, Any]]:
+    """Microseconds of a call on 10 x 8 values."""
+    rng = np.random.default_rng(5113)
+    x, y = (Ensemble(rng.normal(size=(10, 8))) for _ in range(2))
+    fused = fuse(twelve)
+    ways: dict[str, Callable[[], Any]] = {
+        "fuse": lambda: fused(x, y, 0.75),
+        "ensembles": lambda: twelve(x, y, 0.75, x.__array_namespace__()),
+        "numpy": lambda: twelve(x.samples, y.samples, 0.75, np),
+    }
+    for way in ways.values():
+        way()
+    rows = [{"way": way, "us": 1e6 * min(timeit.repeat(f, number=2000, repeat=9)) / 2000} for way, f in ways.items()]
+    show("Twelve operations on 10 x 8 float64", rows)
+    return rows
+
+
+def main(cells: int, threads: int) -> None:
+    """Print and keep the tables; the size is fixed."""
+    save(f"fuse-{threads}threads", table(), layouts=layouts(), overhead=overhead())

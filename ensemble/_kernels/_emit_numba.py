@@ -1,0 +1,194 @@
+"""Graphs written out for Numba: a scalar function, and the elementwise loop around it, as a module kept on disk.
+
+The module is a real file in a cache folder of the user, so that Numba's own cache keeps its machine code: a second
+process compiles nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.util
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ensemble._kernels._elementwise import SCALAR_FUNCTIONS
+from ensemble._kernels._operations import OPERATIONS, WEAK
+from ensemble._kernels._trace import Graph, Node, is_entry
+
+__all__ = ["cache_folder", "elementwise_source", "load_module", "scalar_function"]
+
+BUILT_ON = ("_compile.py", "_elementwise.py", "_lanes.py")
+"""The files whose functions end up inside a generated kernel."""
+
+
+def _constant(node: Node) -> str:
+    value = repr(node.value)
+    if value.lstrip("-") in ("inf", "nan"):
+        value = value.replace("inf", "np.inf").replace("nan", "np.nan")
+    return value if node.dtype in ("bool", "float64", "int64") else f"np.{node.dtype}({value})"
+
+
+def _expression(graph: Graph, node: Node) -> str:
+    """The right-hand side of one assignment, of exactly the dtype of `node`."""
+    if node.operation == "constant":
+        return _constant(node)
+    operands = [f"t{k}" for k in node.inputs]
+    if node.operation == "cast":
+        return f"{operands[0]} != 0" if node.dtype == "bool" else f"np.{node.dtype}({operands[0]})"
+    integer = not graph.nodes[node.inputs[-1]].dtype.startswith("float")
+    text = OPERATIONS[node.operation].text("python", integer).format(*operands)
+    return text if node.dtype == "bool" else f"np.{node.dtype}({text})"
+
+
+def parameters(graph: Graph) -> tuple[list[int], list[str]]:
+    """Inputs that enter the kernel as values (their positions), and the names of all parameters in order."""
+    positions = sorted(n.value for n in graph.nodes if n.operation == "input" and n.dtype not in WEAK)
+    return positions, [*(f"a{p}" for p in positions), *(f"s{k}" for k in range(len(graph.entering)))]
+
+
+def scalar_function(graph: Graph, name: str) -> str:
+    """Python source of the body: scalars in, a scalar or a tuple of them out."""
+    entering = {k: f"s{number}" for number, k in enumerate(graph.entering)}
+    lines = [f"def {name}({', '.join(parameters(graph)[1])}):"]
+    for k, node in enumerate(graph.nodes):
+        if node.dtype in WEAK:
+            continue
+        if node.operation == "input":
+            text = f"a{node.value}"
+        elif is_entry(graph.nodes, node):
+            text = entering[k]
+        else:
+            text = _expression(graph, node)
+        lines.append(f"    t{k} = {text}")
+    lines.append(f"    return {', '.join(f't{k}' for k in graph.outputs)}")
+    return "\n".join(lines)
+
+
+HEAD = '''"""An elementwise kernel, written by ensemble; it may be deleted at any time."""
+
+import numpy as np
+
+from ensemble._kernels._compile import compiled, compiled_serial, prange
+from ensemble._kernels._elementwise import (
+    CHUNK, CHUNKS, FLAT, {helpers},
+)
+
+
+@compiled_serial
+{body}
+
+
+@compiled_serial
+def chunk({values}, {outs}):
+    for i in range(o0.size):
+        {items} = body({elements})
+
+
+@compiled_serial
+def span(first, last, plan, {arguments}, {outs}):
+{buffers}
+    size = plan[-1, 0]
+    for start in range(first, last, size):
+        count = min(size, last - start)
+{fetches}
+        chunk({values}, {targets})
+
+
+@compiled
+def spans(n, plan, {arguments}, {outs}):
+    size = CHUNKS * plan[-1, 0]
+    for block in prange((n + size - 1) // size):
+        span(block * size, min(n, (block + 1) * size), plan, {arguments}, {outs})
+'''
+
+
+def elementwise_source(graph: Graph, arrays: Sequence[int]) -> str:
+    """The module of a kernel ``span(first, last, plan, *inputs, *scalars, *outs)`` and its threaded `spans`.
+
+    `arrays` are the positions of the inputs that are flat arrays; the other strong inputs are numbers.
+    """
+    names = parameters(graph)[1]
+    used = [(k, p) for k, p in enumerate(arrays) if graph.uses(p)]  # one that is not used still takes part in the shape
+    dtypes = {n.value: n.dtype for n in graph.nodes if n.operation == "input"}
+    scalars = [name for name in names if name not in {f"a{p}" for p in arrays}]
+    numbers = range(len(graph.outputs))
+    body = scalar_function(graph, "body")
+    buffers = [f"    b{p} = np.empty(CHUNK if plan[{k + 1}, 0] != FLAT else 0, np.{_stored(dtypes[p])})"
+               for k, p in used]  # fmt: skip
+    fetches = [f"        v{p} = fetch(a{p}, plan, {k}, first, start, count, b{p})" for k, p in used]
+    return HEAD.format(
+        helpers=", ".join(["fetch", *(name for name in SCALAR_FUNCTIONS if f"{name}(" in body)]),
+        body=body,
+        values=", ".join([*(f"v{p}" for _, p in used), *scalars]),
+        elements=", ".join(name if name in scalars else f"v{name[1:]}[i]" for name in names),
+        arguments=", ".join(names),
+        outs=", ".join(f"o{k}" for k in numbers),
+        items=", ".join(f"o{k}[i]" for k in numbers),
+        targets=", ".join(f"o{k}[start : start + count]" for k in numbers),
+        buffers="\n".join(buffers),
+        fetches="\n".join(fetches),
+    )
+
+
+def _stored(dtype: str) -> str:
+    return "bool_" if dtype == "bool" else dtype
+
+
+# --- modules on disk
+def cache_folder() -> Path:
+    """Where generated modules and their machine code are kept: of the user, or ``NUMBA_CACHE_DIR``."""
+    chosen = os.environ.get("NUMBA_CACHE_DIR")
+    if chosen:
+        return Path(chosen) / "ensemble-fuse"
+    if sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA") or str(Path.home() / "AppData" / "Local")
+    elif sys.platform == "darwin":
+        base = str(Path.home() / "Library" / "Caches")
+    else:
+        base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "ensemble" / "fuse"
+
+
+@functools.cache
+def _foundation() -> bytes:
+    """A digest of what generated kernels are built on: where that changes, they are compiled anew."""
+    folder = Path(__file__).parent
+    return hashlib.blake2b(b"".join((folder / name).read_bytes() for name in BUILT_ON)).digest()
+
+
+@functools.cache
+def load_module(source: str) -> Any:
+    """The module of `source`, from the cache folder; written there where it is new."""
+    name = "kernel_" + hashlib.blake2b(_foundation() + source.encode(), digest_size=16).hexdigest()
+    try:
+        path = _written(cache_folder(), name, source)
+    except OSError:  # no home to write to: compile for this process only
+        path = _written(Path(tempfile.mkdtemp(prefix="ensemble-fuse-")), name, source)
+    spec = importlib.util.spec_from_file_location(f"ensemble_fuse.{name}", path)
+    module = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]
+    sys.modules[module.__name__] = module  # where Numba and pickle look for it
+    spec.loader.exec_module(module)  # type: ignore[union-attr]
+    return module
+
+
+def _written(folder: Path, name: str, source: str) -> Path:
+    """The file of a module; one that is there is never touched, as Numba goes by its time stamp."""
+    path = folder / f"{name}.py"
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        handle, draft = tempfile.mkstemp(dir=folder, suffix=".draft")
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(source)
+        try:
+            os.link(draft, path)  # fails where another process was faster: its file stands
+        except FileExistsError:
+            pass
+        except OSError:  # a file system without links
+            os.replace(draft, path)
+        Path(draft).unlink(missing_ok=True)
+    return path

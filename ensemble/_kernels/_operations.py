@@ -1,0 +1,141 @@
+"""The scalar operations that a traced body may use: their dtypes, and how each is written for Numba and for CUDA.
+
+Dtypes follow NumPy's promotion. The three weak ones, `pybool`, `pyint` and `pyfloat`, are Python's own numbers that
+enter at run time: they take the dtype of what they meet.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+__all__ = ["DTYPES", "OPERATIONS", "WEAK", "Operation", "common", "floating", "strong", "supported"]
+
+DTYPES = ("bool", "int32", "int64", "float32", "float64")
+"""What a traced value may be."""
+
+WEAK = {"pybool": False, "pyint": 0, "pyfloat": 0.0}
+"""Python's number types, each with one of its values: what NumPy's promotion asks for."""
+
+
+def strong(dtype: str) -> str:
+    """The dtype that a weak number gets where it meets no array."""
+    return {"pybool": "bool", "pyint": "int64", "pyfloat": "float64"}.get(dtype, dtype)
+
+
+def common(*dtypes: str) -> str:
+    """The dtype of an operation on values of `dtypes`; weak where all of them are."""
+    if all(dtype in WEAK for dtype in dtypes):
+        return max(dtypes, key=list(WEAK).index)
+    return np.result_type(*(WEAK.get(dtype, np.dtype(dtype) if dtype in DTYPES else None) for dtype in dtypes)).name
+
+
+def floating(dtype: str) -> str:
+    """The dtype of a function of real numbers: integers go to float64."""
+    dtype = strong(dtype)
+    return dtype if dtype.startswith("float") else "float64"
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One scalar operation; `{0}`, `{1}`, ... in the texts stand for its operands."""
+
+    name: str
+    arity: int
+    rule: str  # the dtypes: arithmetic, same, float, compare, predicate, logical, bitwise, select
+    python: str
+    cuda: str
+    python_int: str | None = None  # where integers need other words
+    cuda_int: str | None = None
+    host: Callable[..., Any] | None = None  # on Python's own numbers, which never enter a kernel unrounded
+    libm: bool = False  # answered by the mathematical library: not correctly rounded
+
+    def text(self, target: str, integer: bool) -> str:
+        """The words for `target`, "python" or "cuda"."""
+        other = getattr(self, f"{target}_int")
+        return other if integer and other is not None else getattr(self, target)
+
+
+def _infix(name: str, symbol: str, rule: str, host: Callable[..., Any]) -> Operation:
+    text = f"{{0}} {symbol} {{1}}"
+    # C++ leaves the overflow of signed integers undefined; unsigned ones wrap around
+    wrapped = f"((unsigned long long){{0}} {symbol} (unsigned long long){{1}})" if rule == "arithmetic" else None
+    return Operation(name, 2, rule, text, text, cuda_int=wrapped, host=host)
+
+
+def _called(name: str, rule: str, python: str, cuda: str | None = None, arity: int = 1, **more: Any) -> Operation:
+    places = ", ".join(f"{{{k}}}" for k in range(arity))
+    return Operation(name, arity, rule, f"{python}({places})", f"{cuda or python}({places})", **more)
+
+
+_LIBM_UNARY = (
+    "acos acosh asin asinh atan atanh cos cosh exp expm1 log log10 log1p log2 sin sinh tan tanh"  # the C names, too
+)
+
+_ALL = [
+    _infix("add", "+", "arithmetic", operator.add),
+    _infix("subtract", "-", "arithmetic", operator.sub),
+    _infix("multiply", "*", "arithmetic", operator.mul),
+    _infix("divide", "/", "float", operator.truediv),
+    _called("floor_divide", "arithmetic", "floor_divide", arity=2, python_int="floor_divide_int({0}, {1})",
+            cuda_int="floor_divide_int({0}, {1})", host=operator.floordiv),
+    _called("remainder", "arithmetic", "remainder", "floor_remainder", arity=2, python_int="remainder_int({0}, {1})",
+            cuda_int="remainder_int({0}, {1})", host=operator.mod),
+    _called("pow", "float", "power", "pow", arity=2, host=operator.pow, libm=True),
+    Operation("negative", 1, "same", "-{0}", "-{0}", host=operator.neg),
+    Operation("positive", 1, "same", "{0}", "{0}", host=operator.pos),
+    _called("abs", "same", "abs", "fabs", python_int="({0} if {0} >= 0 else -{0})", cuda_int="({0} >= 0 ? {0} : -{0})",
+            host=operator.abs),
+    _called("sign", "same", "sign"),
+    _called("floor", "same", "np.floor", "floor", python_int="{0}", cuda_int="{0}"),
+    _called("ceil", "same", "np.ceil", "ceil", python_int="{0}", cuda_int="{0}"),
+    _called("trunc", "same", "np.trunc", "trunc", python_int="{0}", cuda_int="{0}"),
+    _called("round", "same", "np.rint", "rint", python_int="{0}", cuda_int="{0}"),
+    Operation("square", 1, "same", "{0} * {0}", "{0} * {0}"),
+    Operation("reciprocal", 1, "float", "1.0 / {0}", "1 / {0}"),
+    _called("sqrt", "float", "np.sqrt", "sqrt"),
+    *(_called(name, "float", name, libm=True) for name in _LIBM_UNARY.split()),
+    _called("atan2", "float", "atan2", arity=2, libm=True),
+    _called("hypot", "float", "hypot", arity=2, libm=True),
+    _called("copysign", "float", "copysign", arity=2),
+    # NumPy's rule: a NaN wins, and of two equal zeros the second
+    Operation("maximum", 2, "order", "({0} if ({0} > {1}) | ({0} != {0}) else {1})",
+              "({0} > {1} || {0} != {0} ? {0} : {1})"),
+    Operation("minimum", 2, "order", "({0} if ({0} < {1}) | ({0} != {0}) else {1})",
+              "({0} < {1} || {0} != {0} ? {0} : {1})"),
+    _infix("equal", "==", "compare", operator.eq),
+    _infix("not_equal", "!=", "compare", operator.ne),
+    _infix("less", "<", "compare", operator.lt),
+    _infix("less_equal", "<=", "compare", operator.le),
+    _infix("greater", ">", "compare", operator.gt),
+    _infix("greater_equal", ">=", "compare", operator.ge),
+    Operation("isnan", 1, "predicate", "{0} != {0}", "{0} != {0}"),
+    Operation("isinf", 1, "predicate", "abs({0}) == np.inf", "fabs({0}) == INFINITY"),
+    Operation("isfinite", 1, "predicate", "abs({0}) < np.inf", "fabs({0}) < INFINITY"),
+    Operation("signbit", 1, "predicate", "copysign(1.0, {0}) < 0", "(signbit({0}) != 0)"),
+    _infix("logical_and", "&", "logical", operator.and_),
+    _infix("logical_or", "|", "logical", operator.or_),
+    _infix("logical_xor", "^", "logical", operator.xor),
+    Operation("logical_not", 1, "logical", "not {0}", "!{0}", host=operator.not_),
+    _infix("bitwise_and", "&", "bitwise", operator.and_),
+    _infix("bitwise_or", "|", "bitwise", operator.or_),
+    _infix("bitwise_xor", "^", "bitwise", operator.xor),
+    Operation("bitwise_invert", 1, "bitwise", "not {0}", "!{0}", python_int="~{0}", cuda_int="~{0}",
+              host=operator.invert),
+    Operation("where", 3, "select", "({1} if {0} else {2})", "({0} ? {1} : {2})"),
+]  # fmt: skip
+
+OPERATIONS = {operation.name: operation for operation in _ALL}
+"""Every operation by its Array API name."""
+
+COMPOSED = ("astype", "clip", "full_like", "ones_like", "zeros_like")
+"""Functions of a traced namespace that are written with the operations."""
+
+
+def supported() -> str:
+    """All names that a traced body may call, for messages."""
+    return ", ".join(sorted((*OPERATIONS, *COMPOSED)))
