@@ -75,8 +75,9 @@ import numpy as np
 
 from ensemble._kernels._compile import compiled, compiled_serial, prange
 from ensemble._kernels._elementwise import (
-    CHUNK, CHUNKS, FLAT, {helpers},
+    BLOCK, CHUNK, CHUNKS, FLAT, {helpers},
 )
+from ensemble._kernels._lanes import fence
 
 
 @compiled_serial
@@ -90,25 +91,41 @@ def chunk({values}, {outs}):
 
 
 @compiled_serial
-def span(first, last, plan, {arguments}, {outs}):
+def streamed_chunk(start, n_blocks, {values}, {tiles}, {outs}):
+{reshaped}
+    for block in range(n_blocks):
+        for i in range(BLOCK):
+            {kept} = body({block_elements})
+{flushes}
+
+
+@compiled_serial
+def span(first, last, plan, streamed, {arguments}, {outs}):
 {buffers}
     size = plan[-1, 0]
     for start in range(first, last, size):
         count = min(size, last - start)
 {fetches}
-        chunk({values}, {targets})
+        done = 0
+        if streamed:
+            streamed_chunk(start, count // BLOCK, {values}, {tiles}, {outs})
+            done = count - count % BLOCK
+        if done < count:
+            chunk({rests}, {targets})
+    if streamed:
+        fence()
 
 
 @compiled
-def spans(n, plan, {arguments}, {outs}):
+def spans(n, plan, streamed, {arguments}, {outs}):
     size = CHUNKS * plan[-1, 0]
     for block in prange((n + size - 1) // size):
-        span(block * size, min(n, (block + 1) * size), plan, {arguments}, {outs})
+        span(block * size, min(n, (block + 1) * size), plan, streamed, {arguments}, {outs})
 '''
 
 
 def elementwise_source(graph: Graph, arrays: Sequence[int]) -> str:
-    """The module of a kernel ``span(first, last, plan, *inputs, *scalars, *outs)`` and its threaded `spans`.
+    """The module of a kernel ``span(first, last, plan, streamed, *inputs, *scalars, *outs)`` and its threaded `spans`.
 
     `arrays` are the positions of the inputs that are flat arrays; the other strong inputs are numbers.
     """
@@ -121,18 +138,40 @@ def elementwise_source(graph: Graph, arrays: Sequence[int]) -> str:
     buffers = [f"    b{p} = np.empty(CHUNK if plan[{k + 1}, 0] != FLAT else 0, np.{_stored(dtypes[p])})"
                for k, p in used]  # fmt: skip
     fetches = [f"        v{p} = fetch(a{p}, plan, {k}, first, start, count, b{p})" for k, p in used]
+    names_of_values = [*(f"v{p}" for _, p in used), *scalars]
+    buffers += [f"    q{k} = cache_lines(np.{_stored(graph.dtypes[k])})" for k in numbers]
+    reshaped = [f"    w{p} = v{p}[: n_blocks * BLOCK].reshape(n_blocks, BLOCK)" for _, p in used]
+    flushes = [f"        {flush_of(graph.dtypes[k])}(q{k}, o{k}, start + block * BLOCK)" for k in numbers]
     return HEAD.format(
-        helpers=", ".join(["fetch", *(name for name in SCALAR_FUNCTIONS if f"{name}(" in body)]),
+        tiles=", ".join(f"q{k}" for k in numbers),
+        kept=", ".join(f"q{k}[i]" for k in numbers),
+        reshaped="\n".join(reshaped) or "    pass",
+        block_elements=", ".join(name if name in scalars else f"w{name[1:]}[block, i]" for name in names),
+        flushes="\n".join(flushes),
+        rests=", ".join(name if name in scalars else f"{name}[done:]" for name in names_of_values),
+        helpers=", ".join(
+            [
+                "cache_lines",
+                "fetch",
+                *sorted({flush_of(d) for d in graph.dtypes}),
+                *(name for name in SCALAR_FUNCTIONS if f"{name}(" in body),
+            ]
+        ),
         body=body,
-        values=", ".join([*(f"v{p}" for _, p in used), *scalars]),
+        values=", ".join(names_of_values),
         elements=", ".join(name if name in scalars else f"v{name[1:]}[i]" for name in names),
         arguments=", ".join(names),
         outs=", ".join(f"o{k}" for k in numbers),
         items=", ".join(f"o{k}[i]" for k in numbers),
-        targets=", ".join(f"o{k}[start : start + count]" for k in numbers),
+        targets=", ".join(f"o{k}[start + done : start + count]" for k in numbers),
         buffers="\n".join(buffers),
         fetches="\n".join(fetches),
     )
+
+
+def flush_of(dtype: str) -> str:
+    """The function of `_elementwise` that streams a block of `dtype`."""
+    return {"bool": "flush_none", "int32": "flush_16", "float32": "flush_16"}.get(dtype, "flush_8")
 
 
 def _stored(dtype: str) -> str:

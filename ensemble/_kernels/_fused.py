@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from ensemble._kernels._broadcast import Layout, flattened
-from ensemble._kernels._compile import empty
+from ensemble._kernels._compile import STREAMED, empty
+from ensemble._kernels._elementwise import BLOCK
 from ensemble._kernels._emit_numba import elementwise_source, load_module, parameters
 from ensemble._kernels._trace import Graph
 
@@ -71,9 +72,14 @@ class Compiled:
                        key=_position)  # fmt: skip
         inputs = [value for _, value in order]
         if layout.size >= self._threaded_from:
-            self.module.spans(layout.size, layout.plan, *inputs, *values[1], *outs)
+            self.module.spans(layout.size, layout.plan, self._streams(layout, outs), *inputs, *values[1], *outs)
         else:
-            self.module.span(0, layout.size, layout.plan, *inputs, *values[1], *outs)
+            self.module.span(0, layout.size, layout.plan, False, *inputs, *values[1], *outs)
+
+    def _streams(self, layout: Layout, outs: list[Any]) -> bool:
+        """Whether results go past the caches: large, in whole cache lines, and bound by memory at all."""
+        lines = int(layout.plan[-1, 0]) % BLOCK == 0 and not self.graph.libm
+        return lines and all(o.nbytes > STREAMED and o.ctypes.data % 64 == 0 and o.dtype != bool for o in outs)
 
     def _values(self, arguments: Any) -> list[Any]:
         """NumPy scalars by their place in the graph, and the numbers that enter through casts."""

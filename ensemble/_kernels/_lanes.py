@@ -27,6 +27,7 @@ from numba.extending import intrinsic, models, overload, register_model
 __all__ = [
     "PREFETCH_BYTES",
     "Lanes",
+    "fence",
     "library_function",
     "load",
     "prefetch",
@@ -234,6 +235,17 @@ for _operation, _symbol in ((operator.gt, ">"), (operator.lt, "<"), (operator.ge
     _comparison(_operation, _symbol)
 
 _comparison(operator.ne, "!=", "fcmp_unordered")  # a NaN differs from everything, itself included
+
+
+@intrinsic
+def fence(typingctx):
+    """Wait until what `stream` wrote has reached memory: other threads are about to read it."""
+
+    def codegen(context, builder, signature, arguments):
+        builder.fence("seq_cst")
+        return context.get_dummy_value()
+
+    return types.void(), codegen
 
 
 def library_function(name: str, arity: int) -> Any:

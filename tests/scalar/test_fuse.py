@@ -11,6 +11,8 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from ensemble._kernels import _fused
+from ensemble._kernels._compile import empty
 from ensemble.scalar import Ensemble, SampleSet, fuse
 
 SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, 3.0, -7.25, 1e300, -1e-300, 5e-324, math.inf, -math.inf, math.nan]
@@ -294,6 +296,28 @@ def test_out_of_the_wrong_kind_is_refused(rng):
         combined(x, x, x, out=Ensemble(np.empty((2, 3), np.float32)))
     with pytest.raises(ValueError, match="out must be nested like the result; got 2 arrays"):
         combined(x, x, x, out=(x, x))
+
+
+@pytest.mark.parametrize("n", [8192, 40_003])
+def test_results_written_past_the_caches_are_the_same(n, rng, monkeypatch):
+    @fuse
+    def f(x, y, i):
+        return x * y + 1.0, x - y, i + i, i < 3
+
+    x = Ensemble(rng.normal(size=(n, 8)))
+    y = Ensemble(rng.normal(size=(n, 1)).astype(np.float32))
+    i = Ensemble(rng.integers(-9, 9, 8).astype(np.int32))
+    expected = f.original(x.samples, y.samples, i.samples + np.zeros((n, 1), np.int32))
+    monkeypatch.setattr(_fused, "STREAMED", -1)
+    for got, one in zip(f(x, y, i), expected, strict=True):
+        assert_same_bits(got.samples, one)
+    three = fuse(lambda x, y, i: f.original(x, y, i)[:3])
+    for got, one in zip(three(x, y, i), expected, strict=False):
+        assert_same_bits(got.samples, one)
+    memory = empty((n, 8), np.float64)
+    memory[...] = x.samples
+    combined(memory, memory, 1.0, out=memory)
+    assert_same_bits(memory, x.samples * x.samples - 1.0)
 
 
 # --- dtypes
