@@ -7,31 +7,12 @@ from typing import Any
 from ensemble._backend import array_namespace, is_array
 from ensemble._check import message, one_of, require
 from ensemble._kernels import krylov
+from ensemble._kernels.sparse import block_sums
 from ensemble._typing import Array
 from ensemble.scalar.ensemble import Ensemble, shared, wrap
 from ensemble.scalar.namespace import samples_of, set_of
 
 __all__ = ["dot", "norm"]
-
-
-ROW_BLOCK = 512
-"""Entries that one partial sum covers, as in the kernel."""
-
-
-def _block_sums(products: Array) -> Array:
-    """The sum over axis 0 in the order of the kernel, so with its bits: within blocks, then over blocks."""
-    xp = array_namespace(products)
-    n, n_samples = products.shape
-    n_blocks = -(-n // ROW_BLOCK)
-    padding = xp.zeros((n_blocks * ROW_BLOCK - n, n_samples), dtype=products.dtype)
-    blocks = xp.reshape(xp.concat([products, padding]), (n_blocks, ROW_BLOCK, n_samples))
-    partial = xp.zeros((n_blocks, n_samples), dtype=products.dtype)
-    for i in range(min(n, ROW_BLOCK)):
-        partial = partial + blocks[:, i, :]
-    total = xp.zeros((n_samples,), dtype=products.dtype)
-    for block in range(n_blocks):
-        total = total + partial[block, :]
-    return total
 
 
 def _columns(x: Any, function: str, argument: str) -> Ensemble:
@@ -96,7 +77,7 @@ def _dot(function: str, x: Any, y: Any, over: str) -> Any:
     if left.shape[1] == right.shape[1]:
         values = krylov.dot(left, right, None)
     else:  # the kernel does not broadcast, and shared data is not copied for every sample
-        values = _block_sums(left * right)
+        values = block_sums(left * right)  # the order of the kernel, so with its bits
     if over == "all":
         return xp.sum(values, dtype=values.dtype)
     return values[0] if plain else wrap(values, set_of(a, b))
