@@ -6,7 +6,7 @@ import argparse
 
 import numba
 
-from benchmarks import bench_cost, bench_fem, bench_fuse, bench_multigrid, bench_spmv
+from benchmarks import bench_cost, bench_fem, bench_fuse, bench_gpu, bench_multigrid, bench_spmv
 from benchmarks.common import save
 
 TABLES = {
@@ -15,6 +15,7 @@ TABLES = {
     "multigrid": bench_multigrid.main,
     "cost": bench_cost.main,
     "fuse": bench_fuse.main,
+    "gpu": bench_gpu.main,
     "memory": lambda cells, threads: bench_cost.memory(cells),
     "iterations": lambda cells, threads: save("iterations", bench_multigrid.iterations()),
 }
@@ -28,7 +29,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=numba.get_num_threads(), help="threads of our kernels")
     options = parser.parse_args()
     numba.set_num_threads(options.threads)
-    for name in TABLES if options.name == "all" else [options.name]:
+    for name in [n for n in TABLES if n != "gpu"] if options.name == "all" else [options.name]:
         TABLES[name](options.cells, options.threads)
 
 

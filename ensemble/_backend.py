@@ -9,7 +9,18 @@ import numpy as np
 
 from ensemble._typing import Array, Namespace
 
-__all__ = ["array_namespace", "assigned", "backend_of", "is_array", "synchronize", "to_numpy"]
+__all__ = [
+    "array_namespace",
+    "assigned",
+    "backend_of",
+    "contiguous",
+    "home_of",
+    "is_array",
+    "moved",
+    "prototype",
+    "synchronize",
+    "to_numpy",
+]
 
 COMPILED_DTYPES = frozenset((np.dtype(np.float32), np.dtype(np.float64)))
 """Value types that the compiled kernels know; every other dtype takes the reference implementation."""
@@ -62,6 +73,53 @@ def to_numpy(array: Array) -> np.ndarray:
         # Lazy conjugates and negatives are marks on a tensor that NumPy's arrays do not know.
         return array.detach().resolve_conj().resolve_neg().cpu().numpy()
     return np.asarray(array)
+
+
+def home_of(array: Any) -> tuple[str, Any]:
+    """The library and the device that `array` lives in: what a cache of moved copies is keyed by."""
+    return array_api_compat.array_namespace(array).__name__, str(array_api_compat.device(array))
+
+
+def moved(array: np.ndarray, like: Array) -> Array:
+    """The NumPy array `array` in the library and on the device of `like`; itself where it is there already."""
+    if type(like) is np.ndarray or type(array) is not np.ndarray:
+        return array
+    xp = array_api_compat.array_namespace(like)
+    return xp.asarray(np.ascontiguousarray(array), device=array_api_compat.device(like))
+
+
+def prototype(backend: str) -> Array:
+    """An empty array of the library called `backend`, "numpy" or "cupy": a `like` for what is yet to be made.
+
+    Raises
+    ------
+    RuntimeError
+        If CuPy is not installed, or finds no device.
+    """
+    if backend == "numpy":
+        return np.empty(0)
+    try:
+        import cupy
+
+        if cupy.cuda.runtime.getDeviceCount():
+            return cupy.empty(0)
+        reason = "there is none"
+    except ImportError:
+        reason = "CuPy is not installed"
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        reason = str(error)
+    raise RuntimeError(f'backend "cupy" needs a CUDA device; {reason}. Install ensemble[cuda], or use "numpy".')
+
+
+def contiguous(array: Array, dtype: Any = None) -> Array:
+    """`array` with samples contiguous in memory, as the kernels want it; itself where it is so already."""
+    if isinstance(array, np.ndarray):
+        return np.ascontiguousarray(array, dtype)
+    if array_api_compat.is_cupy_array(array):
+        import cupy
+
+        return cupy.ascontiguousarray(array, dtype)
+    return array if dtype is None else array_api_compat.array_namespace(array).astype(array, dtype, copy=False)
 
 
 def assigned(array: Array, key: Any, value: Any) -> Array:

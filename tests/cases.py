@@ -164,6 +164,19 @@ def dense_cases(seed):
         yield Case("dense_product", label + "_shared", (matrix[:, :, :1].copy(), numbers(rng, (m, s), dtype), None))
 
 
+def inverse_cases(seed):
+    for label, rng, n, _, s, dtype in settings(seed, square=True):
+        if n > 100 or label == "no_entries":
+            continue
+        for kind, size in (("", n), ("_blocks", 37)):
+            full = rng.standard_normal((size, size, s))
+            full = np.einsum("iks,jks->ijs", full, full) + size * np.eye(size)[..., None]
+            if s > 1 and not kind:
+                full[..., -1] = np.ones((size, size))  # singular
+            rows, columns = (np.asarray(a, np.int32) for a in np.nonzero(np.ones((size, size))))
+            yield Case("dense_inverses", label + kind, (rows, columns, full.reshape(-1, s).astype(dtype), size, None))
+
+
 def sample_cases(name, seed):
     for label, rng, n, _, s, dtype in settings(seed, square=True):
         chosen = rng.permutation(s)[: max(1, s // 2)]
@@ -227,7 +240,9 @@ def prolongator_cases(seed):
         p = (kept, full[1][np.repeat(inside, length)])
         values, dinv = numbers(rng, (a[1].size, s), dtype), rng.uniform(0.5, 1.5, (n, s)).astype(dtype)
         tentative = rng.uniform(0.2, 0.8, (t[1].size, 1)).astype(dtype)
-        yield Case("smooth_prolongator", label, (a, values, dinv, coefficients(rng, s, dtype), t, tentative, p, None))
+        yield Case(
+            "smooth_prolongator", label, (a, values, dinv, coefficients(rng, s, dtype), t, tentative, p, None, None)
+        )
 
 
 def cg_update_arguments(rng, n, s, dtype):
@@ -300,6 +315,7 @@ CASES = {
     "chebyshev_last": lambda seed: square_cases("chebyshev_last", seed, chebyshev_arguments(False)),
     "power_step": lambda seed: square_cases("power_step", seed, power_arguments),
     "dense_product": dense_cases,
+    "dense_inverses": inverse_cases,
     "coupled_rows": coupled_cases,
     "product_values": product_values_cases,
     "galerkin_values": galerkin_cases,

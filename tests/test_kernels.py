@@ -5,6 +5,7 @@ import copy
 import numpy as np
 import pytest
 
+from ensemble._backend import moved, prototype, to_numpy
 from ensemble._kernels import KERNELS
 from ensemble._kernels._registry import kernel
 from tests.cases import CASES, all_cases
@@ -12,12 +13,28 @@ from tests.cases import CASES, all_cases
 SEED = 20731
 
 
-def results(implementation, case):
+def contiguous(argument):
+    if isinstance(argument, tuple):
+        return tuple(map(contiguous, argument))
+    return np.ascontiguousarray(argument) if isinstance(argument, np.ndarray) else argument
+
+
+def results(implementation, case, prepare=copy.deepcopy):
     """All that a call returns or changes, as arrays."""
-    arrays = copy.deepcopy(case.arrays)
+    arrays = prepare(tuple(map(contiguous, case.arrays)))
     returned = implementation(*arrays)
     returned = returned if isinstance(returned, tuple) else (returned,)
-    return [np.asarray(a) for a in (*returned, *(arrays[i] for i in case.in_place))]
+    return [to_numpy(a) for a in (*returned, *(arrays[i] for i in case.in_place))]
+
+
+SUMS_DIFFER = {"dot", "spmv_dot", "cg_update", "power_step", "dense_product", "dense_inverses"}
+"""Kernels whose device form adds in an order of its own."""
+
+
+def tolerance(expected):
+    """Rows added, times the unit roundoff, times the size of what is added."""
+    finite = np.abs(expected[np.isfinite(expected)])
+    return 1000 * np.finfo(expected.dtype).eps * (1.0 + finite.max(initial=0.0))
 
 
 def test_every_kernel_has_cases():
@@ -47,6 +64,35 @@ def test_a_given_buffer_is_filled(case):
     buffer = np.full(expected.shape, np.nan, expected.dtype)
     k(*arrays[:-1], buffer)
     np.testing.assert_array_equal(buffer, expected)
+
+
+ON_DEVICE = [case for case in all_cases(SEED) if "cuda" in KERNELS[case.kernel].implementations]
+
+
+@pytest.mark.cuda
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("case", ON_DEVICE, ids=str)
+def test_device_matches_reference(case):
+    """To the bit, but for sums over rows, which a device adds in another order."""
+    k = KERNELS[case.kernel]
+    got = results(lambda *arrays: fetched(k.implementations["cuda"](*arrays)), case, put)
+    for here, expected in zip(got, results(k.reference, case), strict=True):
+        assert here.dtype == expected.dtype
+        if case.kernel not in SUMS_DIFFER:
+            np.testing.assert_array_equal(here, expected)
+        else:
+            np.testing.assert_allclose(here, expected, rtol=0, atol=tolerance(expected))
+
+
+def put(argument):
+    """Arrays on the device, wherever they stand in the arguments."""
+    if isinstance(argument, tuple):
+        return tuple(map(put, argument))
+    return moved(argument, prototype("cupy")) if isinstance(argument, np.ndarray) else argument
+
+
+def fetched(returned):
+    return tuple(map(to_numpy, returned)) if isinstance(returned, tuple) else to_numpy(returned)
 
 
 def test_a_kernel_is_registered_once():

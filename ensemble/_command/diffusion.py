@@ -76,6 +76,7 @@ def add_parser(commands: Any) -> None:
     add("--grading", type=float, default=1.0, metavar="B", help="nodes at g + B g^2 (1-g)^2")
     add("--mode-order", choices=("lexicographic", "trilinos"), default="lexicographic", help="of equal eigenvalues")
     add("--rtol", type=float, default=1e-7, metavar="X", help="of Newton's method and of conjugate gradients")
+    add("--backend", choices=("numpy", "cupy"), default="numpy", help="cupy: on a CUDA device")
     add("--scalar-runs", type=at_least(0), default=3, metavar="N", help="samples also solved alone, to compare speed")
     add("--out", type=Path, metavar="FILE.npz", help="write all samples to this file")
     add("--plot", type=Path, metavar="FILE.png", help="draw the response and u along the middle line")
@@ -120,6 +121,7 @@ def problem_of(options: argparse.Namespace, cells: int | tuple[int, ...]) -> Ran
         source=options.source,
         grading=options.grading,
         mode_order=options.mode_order,
+        backend=options.backend,
     )
 
 

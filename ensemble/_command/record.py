@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ensemble._backend import moved, to_numpy
 from ensemble._command.sampling import Estimate, estimate
 from ensemble.apps.fem import DiffusionResult, RandomDiffusion
 
@@ -44,11 +45,11 @@ class Record:
     def keep(self, result: DiffusionResult, first: int, n: int, line: np.ndarray) -> None:
         """Store the first `n` samples of `result` as samples `first` and on."""
         here = slice(first, first + n)
-        self.response[here] = result.response.samples[:n]
+        self.response[here] = to_numpy(result.response.samples)[:n]
         self.iterations[here] = result.iterations[:n]
         self.newton_iterations[here] = result.newton_iterations[:n]
         self.converged[here] = result.converged[:n]
-        self.profile[:, here] = result.u.samples[line, :n]
+        self.profile[:, here] = to_numpy(result.u.samples[moved(line, result.u.samples), :n])
         for phase, seconds in result.seconds.items():
             self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
         self.done = first + n

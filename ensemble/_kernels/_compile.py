@@ -97,8 +97,8 @@ def output(out: np.ndarray | None, shape: tuple[int, ...], dtype: Any) -> np.nda
     return empty(shape, dtype) if out is None else out
 
 
-def raw_module(source: str, options: tuple[str, ...]) -> Any:
-    """CUDA C++ compiled by CuPy; it keeps the machine code on disk."""
+def raw_module(source: str, options: tuple[str, ...], instances: tuple[str, ...] | None = None) -> Any:
+    """CUDA C++ compiled by CuPy, templates for `instances`; it keeps the machine code on disk."""
     import cupy
 
-    return cupy.RawModule(code=source, options=options)
+    return cupy.RawModule(code=source, options=options, name_expressions=instances)

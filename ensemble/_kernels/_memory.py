@@ -13,7 +13,9 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["empty", "release_memory"]
+from ensemble._backend import array_namespace
+
+__all__ = ["empty", "empty_like", "release_memory"]
 
 LINE = 64
 SMALLEST = 1 << 20
@@ -62,6 +64,14 @@ def empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
         return raw[start : start + n_bytes].view(dtype).reshape(shape)
     raw = _piece(n_bytes + LINE)
     return np.asarray(_Block(raw, -raw.ctypes.data % LINE, n_bytes)).view(dtype).reshape(shape)
+
+
+def empty_like(array: Any, shape: tuple[int, ...] | None = None, dtype: Any = None) -> Any:
+    """Unwritten memory in the library and on the device of `array`; its shape and type where none is given."""
+    shape, dtype = array.shape if shape is None else shape, array.dtype if dtype is None else dtype
+    if isinstance(array, np.ndarray):
+        return empty(shape, dtype)
+    return array_namespace(array).empty(shape, dtype=dtype)
 
 
 def release_memory() -> None:

@@ -18,11 +18,18 @@ from __future__ import annotations
 import numpy as np
 
 from ensemble._backend import array_namespace
+from ensemble._kernels import _cuda
 from ensemble._kernels._compile import ROW_BLOCK, compiled, compiled_serial, output, per_width, prange, tiles
 from ensemble._kernels._lanes import load, splat, store, zeros
 from ensemble._kernels._registry import into, kernel
 
 __all__ = ["affine_coefficient", "diffusion_jacobian_and_residual", "diffusion_residual"]
+
+
+CUDA = _cuda.Family(
+    "assembly",
+    ["affine_coefficient", *(f"gather_rows<{r}, {m}>" for r in ("false", "true") for m in ("false", "true"))],
+)
 
 
 @kernel
@@ -54,6 +61,16 @@ def _(mean, modes, y, out):
     out = output(out, (modes.shape[0], n_samples), y.dtype)
     for first, width in tiles(n_samples):
         _affine(width)(mean, modes.reshape(-1), y.reshape(-1), out.reshape(-1), n_terms, n_samples, first)
+    return out
+
+
+@affine_coefficient.register("cuda")
+def _(mean, modes, y, out):
+    n_terms, n_samples = y.shape
+    out = _cuda.output(out, y, (modes.shape[0], n_samples))
+    arguments = (mean, modes, y, out, np.int32(n_terms))
+    layout = _cuda.layout_of(n_samples, y, out)
+    CUDA.rows("affine_coefficient", modes.shape[0], n_samples, arguments, layout)
     return out
 
 
@@ -256,4 +273,41 @@ def _(
     mesh = (first_cell, cells, corners, connectivity, fixed, edges)
     tables = (interpolation, stiffness, reaction, advection)
     _run(True, mesh, tables, kappa, u, indptr, slots, values, residual)
+    return values, residual
+
+
+def _run_on_device(with_matrix, mesh, tables, kappa, u, indptr, slots, values, residual):
+    """Queue the assembly kernel; `tables` end with reaction and advection."""
+    n_rows, n_samples = u.shape
+    written = (values, residual) if with_matrix else (residual,)
+    layout = _cuda.layout_of(n_samples, u, kappa, *written)
+    width = layout.lanes * layout.vector
+    rows = 1 if width >= 128 else 16 if width <= 8 else 128 // width  # ELEMENT_ROWS of assembly.cu
+    reacts = tables[2].shape[0] > 0
+    arguments = (*mesh, *tables, kappa, u, indptr, slots, values, residual, np.int64(n_rows), np.int32(n_samples))
+    name = f"gather_rows<{str(reacts).lower()}, {str(with_matrix).lower()}>"
+    grid = (-(-n_rows // rows), layout.tiles)
+    CUDA.launch(name, layout, grid, rows * layout.lanes, arguments, with_matrix and _cuda.is_wide(indptr))
+
+
+@diffusion_residual.register("cuda")
+def _(
+    first_cell, cells, corners, connectivity, fixed, edges, interpolation, stiffness, reaction, advection, kappa, u, out
+):
+    out = _cuda.output(out, u, u.shape)
+    mesh = (first_cell, cells, corners, connectivity, fixed, edges)
+    _run_on_device(False, mesh, (interpolation, stiffness, reaction, advection), kappa, u, None, None, None, out)
+    return out
+
+
+@diffusion_jacobian_and_residual.register("cuda")
+def _(
+    first_cell, cells, corners, connectivity, fixed, edges, interpolation, stiffness, reaction, advection, kappa, u,
+    indptr, indices, slots, values, residual,
+):  # fmt: skip
+    residual = _cuda.output(residual, u, u.shape)
+    values = _cuda.output(values, u, (indices.shape[0], u.shape[1]))
+    mesh = (first_cell, cells, corners, connectivity, fixed, edges)
+    tables = (interpolation, stiffness, reaction, advection)
+    _run_on_device(True, mesh, tables, kappa, u, indptr, slots, values, residual)
     return values, residual

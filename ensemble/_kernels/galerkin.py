@@ -8,10 +8,12 @@ each coarse row then takes its share of the slab. Every sum runs over ascending 
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from ensemble._backend import array_namespace, backend_of
+from ensemble._kernels import _cuda
 from ensemble._kernels._compile import compiled, compiled_serial, empty, output, per_width, prange, tiles
 from ensemble._kernels._lanes import load, splat, store, zeros
 from ensemble._kernels._registry import into, kernel
@@ -25,6 +27,14 @@ __all__ = [
     "transpose_graph",
     "triple_product_graph",
 ]
+
+CUDA = _cuda.Family(
+    "galerkin",
+    [
+        *(f"sum_products<{a}, {b}>" for a in ("false", "true") for b in ("false", "true")),
+        "smooth_prolongator", "count_pairs", "fill_pairs",
+    ],
+)  # fmt: skip
 
 SLAB_ROWS = 1024
 ROW_CHUNK = 128  # rows that share one marker array
@@ -154,13 +164,85 @@ def slab_tasks(indptr_r, indices_r, n_fine):
     return starts, rows, begins, ends
 
 
+# --- pairs of factors: what a device needs to know of two graphs, so that every entry gathers its own sum
+class Pairs(NamedTuple):
+    """Entry t of a product is the sum of ``a[left[q]] * b[right[q]]`` over q in ``starts[t]:starts[t + 1]``."""
+
+    starts: Any
+    left: Any
+    right: Any
+
+
+def pairs_of(graph_a, graph_b, graph_c, entries=None):
+    """The pairs of the product on `graph_c`, in the order in which the CPU kernels add; graphs live on a device."""
+    indptrs = [graph[0] for graph in (graph_a, graph_b, graph_c)]
+    xp = array_namespace(indptrs[0])
+    dtype = xp.int64 if any(map(_cuda.is_wide, indptrs)) else xp.int32
+    graphs = [
+        xp.astype(array, t, copy=False) for g in (graph_a, graph_b, graph_c) for array, t in zip(g, (dtype, xp.int32))
+    ]
+    entries = None if entries is None else xp.astype(entries, dtype, copy=False)
+    n_rows, nnz = graph_c[0].shape[0] - 1, graph_c[1].shape[0]
+    wide, grid = dtype == xp.int64, (-(-n_rows // _cuda.THREADS),)
+    layout = _cuda.Layout("double", 1, 1, 1)
+    counts = xp.zeros(nnz + 1, dtype=xp.int64)
+    CUDA.launch("count_pairs", layout, grid, _cuda.THREADS, (*graphs, counts[1:], np.int64(n_rows)), wide)
+    starts = xp.cumulative_sum(counts)
+    left, right = (xp.empty(int(starts[-1]), dtype=dtype) for _ in range(2))
+    arguments = (*graphs, entries, xp.asarray(starts[:-1], copy=True), left, right, np.int64(n_rows))
+    CUDA.launch("fill_pairs", layout, grid, _cuda.THREADS, arguments, wide)
+    return Pairs(starts, left, right)
+
+
+def sum_products(pairs, a, b, out):
+    """Values of a product for every sample from its pairs, on a device."""
+    n_samples, n_targets = max(a.shape[1], b.shape[1]), pairs.starts.shape[0] - 1
+    out = _cuda.output(out, a, (n_targets, n_samples))
+    shared_a, shared_b = a.shape[1] != n_samples, b.shape[1] != n_samples
+    layout = _cuda.layout_of(n_samples, out, *(x for x, shared in ((a, shared_a), (b, shared_b)) if not shared))
+    name = f"sum_products<{str(shared_a).lower()}, {str(shared_b).lower()}>"
+    CUDA.rows(name, n_targets, n_samples, (*pairs, a, b, out), layout, _cuda.is_wide(pairs.left))
+    return out
+
+
 # --- P = T - omega D^-1 A T
+class ProlongatorPairs(NamedTuple):
+    """The pairs of A T, and for each entry of P its row, and its entry in T or -1."""
+
+    pairs: Pairs
+    rows: Any
+    own: Any
+
+
+def prolongator_tasks(values, graph_a, graph_t, graph_p):
+    """What `smooth_prolongator` needs beside the graphs where `values` live: pairs on a device, else nothing."""
+    return prolongator_pairs(graph_a, graph_t, graph_p) if backend_of(values) == "cuda" else None
+
+
+def prolongator_pairs(graph_a, graph_t, graph_p):
+    """The pairs for `smooth_prolongator`, of graphs on a device."""
+    xp = array_namespace(graph_a[0])
+    rows, rows_t = (
+        xp.repeat(xp.arange(g[0].shape[0] - 1, dtype=xp.int64), xp.astype(g[0][1:] - g[0][:-1], xp.int64))
+        for g in (graph_p, graph_t)
+    )
+    pairs = pairs_of(graph_a, graph_t, graph_p)
+    dtype = pairs.left.dtype
+    n_coarse = 1 + max((int(xp.max(g[1])) for g in (graph_p, graph_t) if g[1].shape[0]), default=0)
+    keys, keys_t = rows * n_coarse + graph_p[1], rows_t * n_coarse + graph_t[1]  # both ascend
+    own = xp.full(keys.shape, -1, dtype=dtype)
+    if keys.shape[0]:
+        place = xp.searchsorted(keys, keys_t)
+        own[place] = xp.arange(keys_t.shape[0], dtype=dtype)
+    return ProlongatorPairs(pairs, xp.astype(rows, xp.int32), own)
+
+
 @kernel
-def smooth_prolongator(graph_a, values, dinv, omega, graph_t, tentative, graph_p, out):
+def smooth_prolongator(graph_a, values, dinv, omega, graph_t, tentative, graph_p, tasks, out):
     """P[i, J] = T[i, J] - omega[s] * dinv[i, s] * sum over j of A[i, j, s] * T[j, J], on the known graph of P.
 
     Each graph is (indptr, indices); `tentative` holds T's values, the same for all samples, as shape (nnz, 1); rows of
-    T without entries are boundary rows and stay empty in P.
+    T without entries are boundary rows and stay empty in P. `tasks` is None or from `prolongator_tasks`.
     """
     (indptr_a, indices_a), (indptr_t, indices_t), (indptr_p, indices_p) = graph_a, graph_t, graph_p
     p = np.zeros((indices_p.shape[0], values.shape[1]), values.dtype)
@@ -213,8 +295,20 @@ def _smooth_prolongator(width):
     return loop
 
 
+@smooth_prolongator.register("cuda")
+def _(graph_a, values, dinv, omega, graph_t, tentative, graph_p, tasks, out):
+    if not isinstance(tasks, ProlongatorPairs):
+        tasks = prolongator_pairs(graph_a, graph_t, graph_p)
+    n_samples = values.shape[1]
+    out = _cuda.output(out, values, (graph_p[1].shape[0], n_samples))
+    arguments = (*tasks.pairs, tasks.rows, tasks.own, values, tentative, dinv, omega, out)
+    layout, wide = _cuda.layout_of(n_samples, values, dinv, omega, out), _cuda.is_wide(tasks.own)
+    CUDA.rows("smooth_prolongator", out.shape[0], n_samples, arguments, layout, wide)
+    return out
+
+
 @smooth_prolongator.register("numba")
-def _(graph_a, values, dinv, omega, graph_t, tentative, graph_p, out):
+def _(graph_a, values, dinv, omega, graph_t, tentative, graph_p, tasks, out):
     n_samples = values.shape[1]
     out = output(out, (graph_p[1].shape[0], n_samples), values.dtype)
     n_coarse = int(graph_p[1].max()) + 1 if graph_p[1].size else 0
@@ -254,10 +348,35 @@ def _(graph_a, values, graph_b, b, graph_c, out):
     return out
 
 
+@product_values.register("cuda")
+def _(graph_a, values, graph_b, b, graph_c, out):
+    return sum_products(pairs_of(graph_a, graph_b, graph_c), values, b, out)
+
+
 # --- A_c = P^T A P
+class GalerkinPairs(NamedTuple):
+    """The pairs of A P and of P^T (A P)."""
+
+    product: Pairs
+    restriction: Pairs
+
+
+def galerkin_tasks(values, graph_a, graph_p, graph_ap, restriction, graph_c):
+    """What `galerkin_values` needs beside the graphs where `values` live: slab tasks, or pairs on a device."""
+    if backend_of(values) != "cuda":
+        return slab_tasks(*restriction[:2], graph_a[0].shape[0] - 1)
+    return galerkin_pairs(graph_a, graph_p, graph_ap, restriction, graph_c)
+
+
+def galerkin_pairs(graph_a, graph_p, graph_ap, restriction, graph_c):
+    """The pairs for `galerkin_values`, of graphs on a device."""
+    product = pairs_of(graph_a, graph_p, graph_ap)
+    return GalerkinPairs(product, pairs_of(restriction[:2], graph_ap, graph_c, restriction[2]))
+
+
 @kernel
 def galerkin_values(graph_a, values, graph_p, p, graph_ap, restriction, tasks, graph_c, out):
-    """Values of P^T A P for every sample on the graph `graph_c`; see `triple_product_graph` and `slab_tasks`."""
+    """Values of P^T A P for every sample on the graph `graph_c`; see `triple_product_graph` and `galerkin_tasks`."""
     (indptr_a, indices_a), (indptr_p, indices_p) = graph_a, graph_p
     indptr_c, indices_c = graph_c
     n_samples = max(values.shape[1], p.shape[1])
@@ -335,6 +454,13 @@ def _restrict_slab(width, shared_p):
                         store(c, here, load(c, here, width) + term)
 
     return loop
+
+
+@galerkin_values.register("cuda")
+def _(graph_a, values, graph_p, p, graph_ap, restriction, tasks, graph_c, out):
+    if not isinstance(tasks, GalerkinPairs):
+        tasks = galerkin_pairs(graph_a, graph_p, graph_ap, restriction, graph_c)
+    return sum_products(tasks.restriction, p, sum_products(tasks.product, values, p, None), out)
 
 
 @galerkin_values.register("numba")

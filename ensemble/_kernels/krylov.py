@@ -9,12 +9,22 @@ from __future__ import annotations
 import numpy as np
 
 from ensemble._backend import array_namespace
+from ensemble._kernels import _cuda
 from ensemble._kernels._compile import ROW_BLOCK, compiled, output, per_width, prange, tiles
 from ensemble._kernels._lanes import load, select, store, zeros
-from ensemble._kernels._registry import into, kernel
+from ensemble._kernels._registry import KERNELS, into, kernel
 from ensemble._kernels.sparse import block_sums, ordered_sum, partial_sums
 
 __all__ = ["cg_direction", "cg_update", "dot", "put_samples", "take_samples"]
+
+
+CUDA = _cuda.Family(
+    "krylov",
+    [
+        "dot", "cg_update", "cg_direction<false>", "cg_direction<true>", "take_samples", "put_samples",
+        "cg_alpha", "cg_norm", "cg_beta<false>", "cg_beta<true>", "cg_prove", "copy_chosen",
+    ],
+)  # fmt: skip
 
 
 @kernel
@@ -46,6 +56,19 @@ def _(x, y, out):
     for first, width in tiles(n_samples):
         _dot(width)(x.reshape(-1), y.reshape(-1), partials, n_rows, n_samples, first)
     return into(out, ordered_sum(partials))
+
+
+@dot.register("cuda")
+def _(x, y, out):
+    if x.dtype != y.dtype or x.dtype.kind != "f":
+        return dot.reference(x, y, out)
+    return into(out, _cuda.sums(dot_partials(x, y))[0])
+
+
+def dot_partials(x, y):
+    """On a device: the partial sums of x . y."""
+    n_rows, n_samples = x.shape
+    return _cuda.chunked(CUDA, "dot", n_rows, (x, y), _cuda.layout_of(n_samples, x, y), False, n_samples, 1)
 
 
 @kernel
@@ -88,6 +111,19 @@ def _(alpha, p, q, x, r):
     return ordered_sum(partials)
 
 
+@cg_update.register("cuda")
+def _(alpha, p, q, x, r):
+    return _cuda.sums(cg_update_partials(alpha, p, q, x, r))[0]
+
+
+def cg_update_partials(alpha, p, q, x, r):
+    """On a device: the update, and the partial sums of r . r."""
+    n_rows, n_samples = x.shape
+    arguments = (alpha, p, q, x, r)
+    layout = _cuda.layout_of(n_samples, x, r, p, q, alpha)
+    return _cuda.chunked(CUDA, "cg_update", n_rows, arguments, layout, False, n_samples, 1)
+
+
 @kernel
 def cg_direction(beta, z, p):
     """p = z + beta p in place; where beta is zero, p = z whatever p was. Moves 3 n S values."""
@@ -117,6 +153,18 @@ def _(beta, z, p):
     return p
 
 
+@cg_direction.register("cuda")
+def _(beta, z, p):
+    return cg_direction_on_device(beta, z, p, False)
+
+
+def cg_direction_on_device(beta, z, p, keep):
+    """p = z + beta p; where beta is zero, p stays if `keep`, else becomes z."""
+    layout = _cuda.layout_of(p.shape[1], p, z, beta)
+    CUDA.rows(f"cg_direction<{str(keep).lower()}>", *p.shape, (beta, z, p), layout)
+    return p
+
+
 @kernel
 def take_samples(array, samples, out):
     """array[i, samples[t]] for all rows i: a narrower ensemble of the samples named."""
@@ -135,6 +183,26 @@ def _take_samples(array, samples, out):
 def _(array, samples, out):
     out = output(out, (array.shape[0], samples.shape[0]), array.dtype)
     _take_samples(array, samples, out)
+    return out
+
+
+@take_samples.register("cuda")
+def _(array, samples, out):
+    return _move_samples("take_samples", array, samples, _cuda.output(out, array, (array.shape[0], samples.shape[0])))
+
+
+def _move_samples(name, array, samples, out):
+    """Queue a kernel with one thread for each row and sample that moves."""
+    xp = array_namespace(array)
+    if array.dtype.kind != "f":
+        out[...] = KERNELS[name].reference(array, samples, out)
+        return out
+    samples = xp.astype(xp.asarray(samples), xp.int64)
+    layout = _cuda.Layout("double" if array.dtype.itemsize == 8 else "float", 1, 1, 1)
+    n_moved = samples.shape[0]
+    widths = (np.int32(array.shape[1]), np.int32(out.shape[1]), np.int32(n_moved))
+    blocks = -(-array.shape[0] * n_moved // _cuda.THREADS)
+    CUDA.launch(name, layout, (blocks,), _cuda.THREADS, (array, samples, out, np.int64(array.shape[0]), *widths))
     return out
 
 
@@ -157,3 +225,8 @@ def _put_samples(array, samples, out):
 def _(array, samples, out):
     _put_samples(array, samples, out)
     return out
+
+
+@put_samples.register("cuda")
+def _(array, samples, out):
+    return _move_samples("put_samples", array, samples, out)

@@ -8,13 +8,27 @@ from __future__ import annotations
 
 import numpy as np
 
-from ensemble._backend import array_namespace
+from ensemble._kernels import _cuda
 from ensemble._kernels._compile import ROW_BLOCK, compiled, output, per_width, prange, streams, tiles
 from ensemble._kernels._lanes import load, splat, store, stream, zeros
 from ensemble._kernels._registry import into, kernel
 from ensemble._kernels.sparse import block_sums, ordered_sum, partial_sums, row_product, row_sum
 
-__all__ = ["chebyshev_first", "chebyshev_last", "chebyshev_start", "chebyshev_step", "dense_product", "power_step"]
+__all__ = ["chebyshev_first", "chebyshev_last", "chebyshev_start", "chebyshev_step", "power_step"]
+
+
+SHARED = ("false", "true")
+FIRST, STEP, LAST = 0, 1, 2
+
+CUDA = _cuda.Family(
+    "relaxation",
+    [
+        *(f"chebyshev_start<{shared}>" for shared in SHARED),
+        *(f"chebyshev_step<{kind}, {shared}>" for kind in (FIRST, STEP, LAST) for shared in SHARED),
+        *(f"power_step<{shared}>" for shared in SHARED),
+    ],
+    headers=("rows.cuh",),
+)
 
 
 @kernel
@@ -50,6 +64,16 @@ def _(dinv, b, c, out):
     return out
 
 
+@chebyshev_start.register("cuda")
+def _(dinv, b, c, out):
+    n_rows, n_samples = b.shape
+    out = _cuda.output(out, b, b.shape)
+    shared = dinv.shape[1] != n_samples
+    layout = _cuda.layout_of(n_samples, b, c, out, *(() if shared else (dinv,)))
+    CUDA.rows(f"chebyshev_start<{SHARED[shared]}>", n_rows, n_samples, (dinv, b, c, out), layout)
+    return out
+
+
 @kernel
 def chebyshev_first(indptr, indices, values, dinv, b, x, c, w, out):
     """First step from x: w = c * dinv * (b - A x), and x + w goes to `out`, which must not be `x`."""
@@ -68,9 +92,6 @@ def chebyshev_step(indptr, indices, values, dinv, b, x, a, c, w, out):
 def chebyshev_last(indptr, indices, values, dinv, b, x, a, c, w, out):
     """x + a * w + c * dinv * (b - A x) to `out`, which must not be `x`; `w` is only read and may be `x`."""
     return into(out, x + (a * w + c * (dinv * (b - row_sum(indptr, indices, values, x)))))
-
-
-FIRST, STEP, LAST = 0, 1, 2
 
 
 @per_width
@@ -105,9 +126,25 @@ def _run_chebyshev(kind, indptr, indices, values, dinv, b, x, a, c, w, out):
     return w, out
 
 
+def _chebyshev_on_device(kind, indptr, indices, values, dinv, b, x, a, c, w, out):
+    n_rows, n_samples = x.shape
+    w, out = _cuda.output(w, x, x.shape), _cuda.output(out, x, x.shape)
+    shared = values.shape[1] != n_samples
+    layout = _cuda.layout_of(n_samples, b, x, a, c, w, out, *(() if shared else (values, dinv)))
+    arguments = (indptr, indices, values, dinv, b, x, a, c, w, out)
+    name = f"chebyshev_step<{kind}, {SHARED[shared]}>"
+    CUDA.rows(name, n_rows, n_samples, arguments, layout, _cuda.is_wide(indptr))
+    return w, out
+
+
 @chebyshev_first.register("numba")
 def _(indptr, indices, values, dinv, b, x, c, w, out):
     return _run_chebyshev(FIRST, indptr, indices, values, dinv, b, x, c, c, w, out)
+
+
+@chebyshev_first.register("cuda")
+def _(indptr, indices, values, dinv, b, x, c, w, out):
+    return _chebyshev_on_device(FIRST, indptr, indices, values, dinv, b, x, c, c, w, out)
 
 
 @chebyshev_step.register("numba")
@@ -115,9 +152,19 @@ def _(indptr, indices, values, dinv, b, x, a, c, w, out):
     return _run_chebyshev(STEP, indptr, indices, values, dinv, b, x, a, c, w, out)
 
 
+@chebyshev_step.register("cuda")
+def _(indptr, indices, values, dinv, b, x, a, c, w, out):
+    return _chebyshev_on_device(STEP, indptr, indices, values, dinv, b, x, a, c, w, out)
+
+
 @chebyshev_last.register("numba")
 def _(indptr, indices, values, dinv, b, x, a, c, w, out):
     return _run_chebyshev(LAST, indptr, indices, values, dinv, b, x, a, c, w, out)[1]
+
+
+@chebyshev_last.register("cuda")
+def _(indptr, indices, values, dinv, b, x, a, c, w, out):
+    return _chebyshev_on_device(LAST, indptr, indices, values, dinv, b, x, a, c, w, out)[1]
 
 
 @kernel
@@ -168,38 +215,13 @@ def _(indptr, indices, values, dinv, q, scale, out):
     return out, ordered_sum(quotients), ordered_sum(squares)
 
 
-@kernel
-def dense_product(matrix, x, out):
-    """y[i, s] = sum over j of matrix[i, j, s] * x[j, s]: the coarse solve, `matrix` being the inverse."""
-    xp = array_namespace(x)
-    y = xp.zeros((matrix.shape[0], x.shape[1]), dtype=x.dtype)
-    for j in range(matrix.shape[1]):
-        y = y + matrix[:, j, :] * x[j, :]
-    return into(out, y)
-
-
-@per_width
-def _dense_product(width, shared):
-    @compiled
-    def loop(matrix, x, y, n_rows, n_columns, n_samples, first):
-        for i in prange(n_rows):
-            total = zeros(matrix, width)
-            for j in range(n_columns):
-                k = np.int64(i) * n_columns + j
-                entry = splat(matrix[k], matrix, width) if shared else load(matrix, k * n_samples + first, width)
-                total = total + entry * load(x, np.int64(j) * n_samples + first, width)
-            store(y, np.int64(i) * n_samples + first, total)
-
-    return loop
-
-
-@dense_product.register("numba")
-def _(matrix, x, out):
-    n_rows, n_columns, _ = matrix.shape
-    n_samples = x.shape[1]
-    out = output(out, (n_rows, n_samples), x.dtype)
-    shared = matrix.shape[2] != n_samples
-    flat = [array.reshape(-1) for array in (matrix, x, out)]
-    for first, width in tiles(n_samples):
-        _dense_product(width, shared)(*flat, n_rows, n_columns, n_samples, first)
-    return out
+@power_step.register("cuda")
+def _(indptr, indices, values, dinv, q, scale, out):
+    n_rows, n_samples = q.shape
+    out = _cuda.output(out, q, q.shape)
+    shared = values.shape[1] != n_samples
+    layout = _cuda.layout_of(n_samples, q, scale, out, *(() if shared else (values, dinv)))
+    arguments = (indptr, indices, values, dinv, q, scale, out)
+    name, wide = f"power_step<{SHARED[shared]}>", _cuda.is_wide(indptr)
+    quotient, square = _cuda.sums(_cuda.chunked(CUDA, name, n_rows, arguments, layout, wide, n_samples, 2))
+    return out, quotient, square

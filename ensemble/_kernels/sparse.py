@@ -12,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from ensemble._backend import array_namespace
+from ensemble._kernels import _cuda
 from ensemble._kernels._compile import ROW_BLOCK, compiled, compiled_serial, output, per_width, prange, streams, tiles
 from ensemble._kernels._lanes import PREFETCH_BYTES, load, prefetch, splat, store, stream, zeros
 from ensemble._kernels._registry import into, kernel
@@ -98,6 +99,18 @@ def residual(indptr, indices, values, x, b, out):
 
 
 SET, ADD, RESIDUAL = 0, 1, 2
+SHARED = ("false", "true")
+
+CUDA = _cuda.Family(
+    "sparse",
+    [
+        *(f"product<{ending}, {shared}>" for ending in (SET, ADD, RESIDUAL) for shared in SHARED),
+        *(f"{name}<{shared}>" for name in ("product_dot", "product_transpose") for shared in SHARED),
+        "diagonal",
+        "sum_partials",
+    ],
+    headers=("rows.cuh",),
+)
 
 
 @per_width
@@ -130,9 +143,25 @@ def _run_product(ending, indptr, indices, values, x, b, out):
     return out
 
 
+def _product_on_device(ending, indptr, indices, values, x, b, out):
+    n_rows, n_samples = indptr.shape[0] - 1, x.shape[1]
+    out = _cuda.output(out, x, (n_rows, n_samples))
+    shared = values.shape[1] != n_samples
+    layout = _cuda.layout_of(n_samples, x, out, b, *(() if shared else (values,)))
+    arguments = (indptr, indices, values, x, b, out)
+    name = f"product<{ending}, {SHARED[shared]}>"
+    CUDA.rows(name, n_rows, n_samples, arguments, layout, _cuda.is_wide(indptr))
+    return out
+
+
 @spmv.register("numba")
 def _(indptr, indices, values, x, out):
     return _run_product(SET, indptr, indices, values, x, x, out)
+
+
+@spmv.register("cuda")
+def _(indptr, indices, values, x, out):
+    return _product_on_device(SET, indptr, indices, values, x, x, out)
 
 
 @spmv_add.register("numba")
@@ -140,9 +169,19 @@ def _(indptr, indices, values, x, out):
     return _run_product(ADD, indptr, indices, values, x, x, out)
 
 
+@spmv_add.register("cuda")
+def _(indptr, indices, values, x, out):
+    return _product_on_device(ADD, indptr, indices, values, x, x, out)
+
+
 @residual.register("numba")
 def _(indptr, indices, values, x, b, out):
     return _run_product(RESIDUAL, indptr, indices, values, x, b, out)
+
+
+@residual.register("cuda")
+def _(indptr, indices, values, x, b, out):
+    return _product_on_device(RESIDUAL, indptr, indices, values, x, b, out)
 
 
 # --- a product and its inner product
@@ -185,6 +224,23 @@ def _(indptr, indices, values, x, out):
     return out, ordered_sum(partials)
 
 
+@spmv_dot.register("cuda")
+def _(indptr, indices, values, x, out):
+    out, partials = spmv_dot_partials(indptr, indices, values, x, out)
+    return out, _cuda.sums(partials)[0]
+
+
+def spmv_dot_partials(indptr, indices, values, x, out):
+    """On a device: A x and the partial sums of x . A x, which whoever reads them adds up."""
+    n_rows, n_samples = x.shape
+    out = _cuda.output(out, x, x.shape)
+    shared = values.shape[1] != n_samples
+    layout = _cuda.layout_of(n_samples, x, out, *(() if shared else (values,)))
+    arguments = (indptr, indices, values, x, out)
+    name, wide = f"product_dot<{SHARED[shared]}>", _cuda.is_wide(indptr)
+    return out, _cuda.chunked(CUDA, name, n_rows, arguments, layout, wide, n_samples, 1)
+
+
 # --- transpose
 @kernel
 def spmv_transpose(indptr, indices, entries, values, x, out):
@@ -221,6 +277,17 @@ def _(indptr, indices, entries, values, x, out):
     return out
 
 
+@spmv_transpose.register("cuda")
+def _(indptr, indices, entries, values, x, out):
+    n_rows, n_samples = indptr.shape[0] - 1, x.shape[1]
+    out = _cuda.output(out, x, (n_rows, n_samples))
+    shared = values.shape[1] != n_samples
+    layout = _cuda.layout_of(n_samples, x, out, *(() if shared else (values,)))
+    arguments = (indptr, indices, entries, values, x, out)
+    CUDA.rows(f"product_transpose<{SHARED[shared]}>", n_rows, n_samples, arguments, layout, _cuda.is_wide(indptr))
+    return out
+
+
 # --- diagonal
 @kernel
 def diagonal(entries, values, out):
@@ -245,4 +312,13 @@ def _diagonal(entries, values, out):
 def _(entries, values, out):
     out = output(out, (entries.shape[0], values.shape[1]), values.dtype)
     _diagonal(entries, values, out)
+    return out
+
+
+@diagonal.register("cuda")
+def _(entries, values, out):
+    n_rows, n_samples = entries.shape[0], values.shape[1]
+    out = _cuda.output(out, values, (n_rows, n_samples))
+    layout = _cuda.layout_of(n_samples, values, out)
+    CUDA.rows("diagonal", n_rows, n_samples, (entries, values, out), layout, _cuda.is_wide(entries))
     return out

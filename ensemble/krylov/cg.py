@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from ensemble._backend import array_namespace, contiguous, home_of, moved, to_numpy
 from ensemble._check import integer, one_of, positive, require
 from ensemble._kernels import krylov as kernels
-from ensemble._kernels._memory import empty
+from ensemble._kernels._memory import empty_like
+from ensemble.krylov._resident import ResidentSolve, can_stay
 from ensemble.krylov.result import SolveResult, Status
 from ensemble.linalg import Identity
 from ensemble.linalg.adapt import as_operator
@@ -98,8 +100,13 @@ def cg(
     n_samples = common_samples("cg", n, vectors, A=A, M=M)
     dtype = np.result_type(*(v.dtype for v in vectors.values()), getattr(A, "dtype", np.float64), np.float32)
     wide = {name: widen(v, n_samples, dtype) for name, v in vectors.items()}
+    _require_one_home("cg", wide["b"], A=A, M=M)
     run = _Run(A, M, wide["b"], wide.get("x0"), rtol, atol, coupling == "ensemble")
-    run.solve(max_iterations, compact and coupling == "independent", callback)
+    narrow = compact and coupling == "independent"
+    if can_stay(run, max_iterations, callback):
+        ResidentSolve(run, max_iterations, narrow).solve()
+    else:
+        run.solve(max_iterations, narrow, callback)
     operator_samples = max(getattr(A, "n_samples", 1), getattr(M, "n_samples", 1))
     like = x0 if x0 is not None and samples_of(x0).shape[-1] > samples_of(b).shape[-1] else b
     return SolveResult(
@@ -126,8 +133,20 @@ def common_samples(function: str, n: int, vectors: dict[str, Any], **operators: 
 def widen(samples: Any, n_samples: int, dtype: Any) -> Any:
     """`samples` with `n_samples` columns of `dtype`, contiguous."""
     if samples.shape[1] != n_samples:
-        samples = np.broadcast_to(samples, (samples.shape[0], n_samples))
-    return np.ascontiguousarray(samples, dtype)
+        samples = array_namespace(samples).broadcast_to(samples, (samples.shape[0], n_samples))
+    return contiguous(samples, dtype)
+
+
+def _require_one_home(function: str, b: Any, **operators: Any) -> None:
+    """Matrix, preconditioner and vectors must lie in one library and on one device."""
+    for name, operator in operators.items():
+        values = getattr(operator, "home", None)
+        if values is not None and home_of(values) != home_of(b):
+            library, device = home_of(values)
+            require(
+                False, function, "b", f"live where {name} does ({library}, {device})", " ".join(home_of(b)),
+                "Move one of them: xp.asarray for vectors, A.to(b) for a matrix.",
+            )  # fmt: skip
 
 
 class _Run:
@@ -137,16 +156,16 @@ class _Run:
         n_samples = b.shape[1]
         self.A, self.M, self.b, self.coupled = A, M, b, coupled
         self.members = np.arange(n_samples)
-        self.x, self.r = empty(b.shape, b.dtype), empty(b.shape, b.dtype)
+        self.x, self.r = empty_like(b), empty_like(b)
         self.x[...] = 0.0 if x0 is None else x0
         if x0 is None:
             self.r[...] = b
         else:
             self._residual(self.r)
-        self.p, self.z = empty(b.shape, b.dtype), empty(b.shape, b.dtype)
+        self.p, self.z = empty_like(b), empty_like(b)
         self.workspace = M.workspace(n_samples) if hasattr(M, "workspace") else None
-        norm = np.sqrt(kernels.dot(self.r, self.r, None).astype(np.float64))
-        norm_b = norm if x0 is None else np.sqrt(kernels.dot(b, b, None).astype(np.float64))
+        norm = norms(self.r)
+        norm_b = norm if x0 is None else norms(b)
         self.target = np.maximum(rtol * norm_b, atol)
         self.initial = norm
         self.history = [norm.copy()]
@@ -168,17 +187,20 @@ class _Run:
     def _product(self) -> np.ndarray:
         """z = A p and the inner products p . A p."""
         if hasattr(self.A, "apply_dot"):
-            return self.A.apply_dot(self.p, self.z)[1]
+            return to_numpy(self.A.apply_dot(self.p, self.z)[1])
         self.A.apply(self.p, self.z)
-        return kernels.dot(self.p, self.z, None)
+        return to_numpy(kernels.dot(self.p, self.z, None))
 
     def _precondition(self) -> np.ndarray:
         """z = M r and the inner products r . z."""
+        self._apply_preconditioner()
+        return to_numpy(kernels.dot(self.r, self.z, None))
+
+    def _apply_preconditioner(self) -> None:
         if self.workspace is not None:
             self.M.apply(self.r, self.z, self.workspace)
         else:
             self.M.apply(self.r, self.z)
-        return kernels.dot(self.r, self.z, None)
 
     def _together(self, values: np.ndarray) -> np.ndarray:
         """Inner products as the coupling wants them: each sample's own, or the sum over the running samples."""
@@ -205,14 +227,16 @@ class _Run:
         if not claims.any() or (self.coupled and not np.array_equal(claims, self.active)):
             return norm
         true = self._residual(self.z)
-        true_norm = np.sqrt(kernels.dot(true, true, None).astype(np.float64))
+        true_norm = norms(true)
         norm = np.where(claims, true_norm, norm)
         proven = claims & (true_norm <= target)
         unproven = np.flatnonzero(claims & ~proven)
         if self.coupled and unproven.size:
             proven = np.zeros_like(proven)
             unproven = np.flatnonzero(claims)
-        self.r[:, unproven] = true[:, unproven]
+        if unproven.size:
+            which = moved(unproven, self.r)
+            kernels.put_samples(kernels.take_samples(true, which, None), which, self.r)
         self._finish(proven, Status.converged, iteration)
         return norm
 
@@ -233,9 +257,9 @@ class _Run:
                     rz = self._start(iteration)  # the others begin a Krylov space of their own
                     continue
                 alpha = np.where(self.active, self._together(rz) / self._together(pq), 0.0).astype(self.x.dtype)
-                rr = kernels.cg_update(alpha, self.p, self.z, self.x, self.r)
+                rr = kernels.cg_update(moved(alpha, self.x), self.p, self.z, self.x, self.r)
                 iteration += 1
-                norm = np.sqrt(rr.astype(np.float64))
+                norm = np.sqrt(to_numpy(rr).astype(np.float64))
                 running = self.active
                 self._finish(self.active & ~np.isfinite(norm), Status.breakdown, iteration)
                 norm = self._check(norm, iteration)
@@ -252,7 +276,7 @@ class _Run:
                     rz = self._start(iteration)
                     continue
                 beta = np.where(self.active, self._together(rz_new) / self._together(rz), 0.0).astype(self.x.dtype)
-                kernels.cg_direction(beta, self.z, self.p)
+                kernels.cg_direction(moved(beta, self.p), self.z, self.p)
                 rz = rz_new
             self.iterations[self.members[self.active]] = iteration
 
@@ -280,12 +304,13 @@ class _Run:
         """Narrow vectors, matrix and preconditioner to the running samples."""
         kept = np.flatnonzero(self.active)
         if self.wide_x is None:
-            self.wide_x = self.x.copy()
+            self.wide_x = array_namespace(self.x).asarray(self.x, copy=True)
         else:
-            kernels.put_samples(self.x, self.members, self.wide_x)
+            kernels.put_samples(self.x, moved(self.members, self.x), self.wide_x)
         self.A, self.M = self.A.take_samples(kept), self.M.take_samples(kept)
-        self.b, self.x, self.r, self.p = (kernels.take_samples(v, kept, None) for v in (self.b, self.x, self.r, self.p))
-        self.z = empty(self.p.shape, self.p.dtype)
+        vectors, which = (self.b, self.x, self.r, self.p), moved(kept, self.x)
+        self.b, self.x, self.r, self.p = (kernels.take_samples(v, which, None) for v in vectors)
+        self.z = empty_like(self.p)
         self.members, self.active = self.members[kept], self.active[kept]
         if self.workspace is not None:
             self.workspace = self.M.workspace(kept.size)
@@ -294,4 +319,9 @@ class _Run:
         """x of all samples."""
         if self.wide_x is None:
             return self.x
-        return kernels.put_samples(self.x, self.members, self.wide_x)
+        return kernels.put_samples(self.x, moved(self.members, self.x), self.wide_x)
+
+
+def norms(vectors: Any) -> np.ndarray:
+    """The 2-norm of each sample, on the host."""
+    return np.sqrt(to_numpy(kernels.dot(vectors, vectors, None)).astype(np.float64))

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from ensemble._backend import array_namespace, contiguous, moved
 from ensemble._check import integer, positive
-from ensemble._kernels._memory import empty
-from ensemble._kernels.krylov import dot
-from ensemble.krylov.cg import cg
+from ensemble._kernels._memory import empty_like
+from ensemble.krylov.cg import cg, norms
 from ensemble.krylov.result import SolveResult, Status
 from ensemble.linalg.operators import samples_of, wrap_like
 
@@ -83,7 +83,9 @@ def newton(
     solver = cg if solver is None else solver
     r = residual(u0)
     n_samples = max(samples_of(r).shape[-1], samples_of(u0).shape[-1])
-    u = empty((samples_of(u0).shape[0], n_samples), np.result_type(samples_of(u0), samples_of(r)))
+    xp = array_namespace(samples_of(u0))
+    dtype = np.result_type(samples_of(u0).dtype, samples_of(r).dtype)
+    u = empty_like(samples_of(u0), (samples_of(u0).shape[0], n_samples), dtype)
     u[...] = samples_of(u0)
     status = np.full(n_samples, Status.max_iterations, dtype=object)
     iterations, linear = np.zeros(n_samples, np.int64), np.zeros(n_samples, np.int64)
@@ -92,8 +94,8 @@ def newton(
     history: list[np.ndarray] = []
     with np.errstate(all="ignore"):
         for step in range(max_iterations + 1):
-            samples = np.ascontiguousarray(np.broadcast_to(samples_of(r), u.shape))
-            norm = np.sqrt(dot(samples, samples, None).astype(np.float64))
+            samples = contiguous(xp.broadcast_to(samples_of(r), u.shape))
+            norm = norms(samples)
             target = np.maximum(rtol * norm, atol) if target is None else target
             history.append(np.where(active, norm, history[-1]) if history else norm)
             status[active & (norm <= target)] = Status.converged
@@ -103,16 +105,16 @@ def newton(
                 callback(step, history[-1])
             if step == max_iterations or not active.any():
                 break
-            right = samples if active.all() else np.where(active, samples, 0.0)
+            right = samples if active.all() else xp.where(moved(active, u), samples, xp.zeros_like(samples))
             result = solver(jacobian(_like(u0, r, u)), _like(u0, r, right))
             broken = active & (result.status == Status.breakdown)
             status[broken] = Status.breakdown
             active = active & ~broken
-            change = np.broadcast_to(samples_of(result.x), u.shape)
-            last, u = u, empty(u.shape, u.dtype)
-            np.subtract(last, change, out=u)
+            change = xp.broadcast_to(samples_of(result.x), u.shape)
+            last, u = u, empty_like(u)
+            xp.subtract(last, change, out=u)
             if not active.all():
-                u[:, ~active] = last[:, ~active]
+                u[...] = xp.where(moved(active, u), u, last)
             iterations[active] += 1
             linear += result.iterations
             r = residual(_like(u0, r, u))

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from ensemble._backend import array_namespace, contiguous, is_array
 from ensemble._check import message
 from ensemble.linalg.crs_matrix import CrsMatrix
 from ensemble.linalg.operators import samples_of
@@ -25,9 +26,9 @@ class _Wrapped:
             y = np.stack([self.operator.matvec(x[:, s].copy()) for s in range(x.shape[1])], axis=1)
         else:
             y = samples_of(self.operator @ Ensemble(x))
-            y = np.broadcast_to(y, x.shape)
+            y = array_namespace(x).broadcast_to(y, x.shape)
         if out is None:
-            return np.ascontiguousarray(y)
+            return contiguous(y)
         out[...] = y
         return out
 
@@ -38,7 +39,7 @@ def as_operator(operator: Any, function: str, argument: str) -> Any:
         return operator
     if sp.issparse(operator):
         return CrsMatrix.from_scipy(operator)
-    if isinstance(operator, np.ndarray) and operator.ndim == 2:
+    if is_array(operator) and operator.ndim == 2:
         return _Wrapped(Ensemble(operator[..., None]))
     if hasattr(operator, "__matmul__") and hasattr(operator, "shape"):
         return _Wrapped(operator)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import is_array
+from ensemble._backend import array_namespace, contiguous, is_array, moved, to_numpy
 from ensemble._check import message, require
 from ensemble._kernels import galerkin, krylov, sparse
 from ensemble.linalg.graph import CrsGraph
@@ -62,12 +62,10 @@ class CrsMatrix:
             f"have one row per stored entry (nnz = {graph.nnz})", f"shape {tuple(values.shape)}",
         )  # fmt: skip
         require(values.shape[1] > 0, "CrsMatrix", "values", "hold one sample or more", f"shape {tuple(values.shape)}")
-        if isinstance(values, np.ndarray):
-            if values.dtype.kind in "iub":
-                values = values.astype(np.float64)
-            values = np.ascontiguousarray(values)
+        if isinstance(values, np.ndarray) and values.dtype.kind in "iub":
+            values = values.astype(np.float64)
         self.graph = graph
-        self.values = values
+        self.values = contiguous(values)
 
     @classmethod
     def from_scipy(cls, matrices: Any) -> CrsMatrix:
@@ -105,7 +103,8 @@ class CrsMatrix:
         """Sample `i` as a ``scipy.sparse.csr_array``; a shared matrix answers for every sample."""
         import scipy.sparse as sp
 
-        arrays = (self.values[:, 0 if self.n_samples == 1 else i].copy(), self.graph.indices, self.graph.indptr)
+        values = to_numpy(self.values[:, 0 if self.n_samples == 1 else i])
+        arrays = (values.copy(), self.graph.indices, self.graph.indptr)
         return sp.csr_array(arrays, shape=self.shape)
 
     # --- what it is
@@ -140,28 +139,53 @@ class CrsMatrix:
         """The matrix of the samples named, in that order; a shared matrix is its own answer."""
         if self.n_samples == 1:
             return self
-        return CrsMatrix(self.graph, krylov.take_samples(self.values, np.asarray(samples), None))
+        return CrsMatrix(self.graph, krylov.take_samples(self.values, moved(np.asarray(samples), self.values), None))
+
+    def to(self, like: Any) -> CrsMatrix:
+        """This matrix with its values in the library and on the device of the array `like`."""
+        if is_array(like) and type(like) is type(self.values):
+            return self
+        return CrsMatrix(self.graph, moved(to_numpy(self.values), like))
 
     def diagonal(self) -> Ensemble:
         """The main diagonal, an Ensemble of shape (n_rows,); zero where no entry is stored."""
-        return Ensemble(sparse.diagonal(self.graph.diagonal_entries, self.values, None))
+        return Ensemble(sparse.diagonal(self.graph.diagonal_beside(self.values), self.values, None))
+
+    @property
+    def home(self) -> Any:
+        """An array that lives where this matrix does."""
+        return self.values
+
+    @property
+    def arrays(self) -> tuple[Any, Any, Any]:
+        """(indptr, indices, values), all where the values live: what every kernel on a matrix begins with."""
+        return (*self.graph.beside(self.values), self.values)
+
+    @property
+    def transposed_arrays(self) -> tuple[Any, Any, Any, Any]:
+        """(indptr, indices, entries, values) of the transpose, which reads the values where they stand."""
+        return (*self.graph.transposed_beside(self.values), self.values)
 
     # --- products
     def apply(self, x: Any, out: Any = None) -> Any:
         """A x on bare arrays: `x` of shape (n_columns, n_samples), the answer in `out` or a new array."""
-        return sparse.spmv(self.graph.indptr, self.graph.indices, self.values, x, out)
+        return sparse.spmv(*self.arrays, x, out)
 
     def apply_dot(self, x: Any, out: Any = None) -> tuple[Any, Any]:
         """A x and the inner product of x with it, one value a sample, in one pass over A."""
-        return sparse.spmv_dot(self.graph.indptr, self.graph.indices, self.values, x, out)
+        return sparse.spmv_dot(*self.arrays, x, out)
+
+    def apply_dot_partials(self, x: Any, out: Any = None) -> tuple[Any, Any]:
+        """`apply_dot` on a device, its inner products left as partial sums."""
+        return sparse.spmv_dot_partials(*self.arrays, x, out)
 
     def residual(self, x: Any, b: Any, out: Any = None) -> Any:
         """b - A x on bare arrays, in one pass over A."""
-        return sparse.residual(self.graph.indptr, self.graph.indices, self.values, x, b, out)
+        return sparse.residual(*self.arrays, x, b, out)
 
     def apply_transpose(self, x: Any, out: Any = None) -> Any:
         """A^T x on bare arrays; the values are read where they stand, in a fixed order."""
-        return sparse.spmv_transpose(*self.graph.transposed, self.values, x, out)
+        return sparse.spmv_transpose(*self.transposed_arrays, x, out)
 
     def __matmul__(self, other: Any) -> Any:
         if isinstance(other, CrsMatrix):
@@ -176,12 +200,11 @@ class CrsMatrix:
         _same_samples(self.n_samples, other.n_samples)
         graph_a, graph_b = ((m.graph.indptr, m.graph.indices) for m in (self, other))
         indptr, indices = galerkin.product_graph(*graph_a, *graph_b, other.shape[1])
-        dtype = np.result_type(self.dtype, other.dtype)
-        values = galerkin.product_values(
-            graph_a, self.values.astype(dtype, copy=False), graph_b, other.values.astype(dtype, copy=False),
-            (indptr, indices), None,
-        )  # fmt: skip
-        return CrsMatrix(CrsGraph(indptr, indices, (self.shape[0], other.shape[1])), values)
+        graph = CrsGraph.unchecked(indptr, indices, (self.shape[0], other.shape[1]))
+        xp, dtype = array_namespace(self.values), np.result_type(self.dtype, other.dtype)
+        a, b = (xp.astype(m.values, dtype, copy=False) for m in (self, other))
+        values = galerkin.product_values(self.graph.beside(a), a, other.graph.beside(b), b, graph.beside(a), None)
+        return CrsMatrix(graph, values)
 
     @property
     def T(self) -> TransposedMatrix:
@@ -236,8 +259,8 @@ def multiply(matrix: Any, x: Any, apply: Any, shape: tuple[int, int]) -> Any:
     dtype = np.result_type(matrix.dtype, samples.dtype)
     if samples.ndim == 3:  # the columns of x one after another
         columns = [multiply(matrix, Ensemble(samples[:, j, :]), apply, shape).samples for j in range(samples.shape[1])]
-        return wrap_like(x, np.stack(columns, axis=1), matrix.n_samples)
+        return wrap_like(x, array_namespace(samples).stack(columns, axis=1), matrix.n_samples)
     if samples.shape[1] != n_samples:
-        samples = np.broadcast_to(samples, (samples.shape[0], n_samples))
-    y = apply(np.ascontiguousarray(samples, dtype))
+        samples = array_namespace(samples).broadcast_to(samples, (samples.shape[0], n_samples))
+    y = apply(contiguous(samples, dtype))
     return wrap_like(x, y, matrix.n_samples)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ensemble._backend import home_of
 from ensemble._check import require
 from ensemble._kernels import galerkin as kernels
 from ensemble.linalg.crs_matrix import CrsMatrix
@@ -35,16 +36,19 @@ class GalerkinProduct:
         n, n_coarse = graph_p.shape
         require(graph_a.shape == (n, n), "GalerkinProduct", "graph_a", f"be {n} by {n} to fit P", graph_a.shape)
         a, p = (graph_a.indptr, graph_a.indices), (graph_p.indptr, graph_p.indices)
-        self.graph_ap = kernels.product_graph(*a, *p, n_coarse)
-        self.restriction = graph_p.transposed
-        indptr, indices = kernels.product_graph(self.restriction[0], self.restriction[1], *self.graph_ap, n_coarse)
-        self.graph = CrsGraph(indptr, indices, (n_coarse, n_coarse))
-        self.tasks = kernels.slab_tasks(*self.restriction[:2], n)
+        ap = kernels.product_graph(*a, *p, n_coarse)
+        self.graph_ap = CrsGraph.unchecked(*ap, (n, n_coarse))
+        self.graph = CrsGraph.unchecked(
+            *kernels.product_graph(*graph_p.transposed[:2], *ap, n_coarse), (n_coarse, n_coarse)
+        )
+        self._tasks: dict[Any, Any] = {}
 
     def __call__(self, A: CrsMatrix, P: CrsMatrix, out: Any = None) -> CrsMatrix:
         """The coarse matrix; `out` may be a buffer of shape (graph.nnz, n_samples) for its values."""
-        values = kernels.galerkin_values(
-            (A.graph.indptr, A.graph.indices), A.values, (P.graph.indptr, P.graph.indices), P.values,
-            self.graph_ap, self.restriction, self.tasks, (self.graph.indptr, self.graph.indices), out,
-        )  # fmt: skip
+        a, p = A.graph.beside(A.values), P.graph.beside(P.values)
+        ap, c = self.graph_ap.beside(A.values), self.graph.beside(A.values)
+        restriction, home = P.graph.transposed_beside(P.values), home_of(A.values)
+        if home not in self._tasks:
+            self._tasks[home] = kernels.galerkin_tasks(A.values, a, p, ap, restriction, c)
+        values = kernels.galerkin_values(a, A.values, p, P.values, ap, restriction, self._tasks[home], c, out)
         return CrsMatrix(self.graph, values)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
+from ensemble._backend import home_of, moved
 from ensemble._check import message, require
 from ensemble._kernels.galerkin import transpose_graph
 
@@ -50,7 +52,8 @@ class CrsGraph:
         ascending = indptr.size and indptr[0] == 0 and indptr[-1] == indices.size and np.all(np.diff(indptr) >= 0)
         require(bool(ascending), "CrsGraph", "indptr", f"ascend from 0 to nnz = {indices.size}", _ends(indptr))
         inside = not indices.size or (indices.min() >= 0 and indices.max() < n_columns)
-        require(bool(inside), "CrsGraph", "indices", f"lie between 0 and {n_columns - 1}", _ends(np.sort(indices)))
+        if not inside:
+            require(False, "CrsGraph", "indices", f"lie between 0 and {n_columns - 1}", _ends(np.sort(indices)))
         steps = np.diff(indices) > 0
         starts = indptr[1:-1][(indptr[1:-1] > 0) & (indptr[1:-1] < indices.size)]
         steps[starts - 1] = True
@@ -61,6 +64,14 @@ class CrsGraph:
         self.shape = (n_rows, n_columns)
         self.indptr = np.ascontiguousarray(indptr, np.int32 if indices.size < 2**31 else np.int64)
         self.indices = np.ascontiguousarray(indices, np.int32 if n_columns <= 2**31 else np.int64)
+        self._copies: dict[Any, tuple[Any, ...]] = {}
+
+    @classmethod
+    def unchecked(cls, indptr: np.ndarray, indices: np.ndarray, shape: tuple[int, int]) -> CrsGraph:
+        """A graph from arrays that one of our own kernels made: nothing is looked at again."""
+        graph = object.__new__(cls)
+        graph.shape, graph.indptr, graph.indices, graph._copies = shape, indptr, indices, {}
+        return graph
 
     def __repr__(self) -> str:
         return f"CrsGraph(shape={self.shape}, nnz={self.nnz})"
@@ -78,6 +89,31 @@ class CrsGraph:
         on_diagonal = np.flatnonzero(rows == self.indices)
         position[rows[on_diagonal]] = on_diagonal
         return position
+
+    # --- the same where the values live: copied there once
+    def _beside(self, values: Any, what: str, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
+        if isinstance(values, np.ndarray):
+            return arrays
+        key = (what, *home_of(values))
+        if key not in self._copies:
+            self._copies[key] = tuple(moved(array, values) for array in arrays)
+        return self._copies[key]
+
+    def beside(self, values: Any) -> tuple[Any, Any]:
+        """(indptr, indices) in the library and on the device of `values`."""
+        return self._beside(values, "graph", (self.indptr, self.indices))
+
+    def transposed_beside(self, values: Any) -> tuple[Any, Any, Any]:
+        """`transposed` in the library and on the device of `values`."""
+        return self._beside(values, "transposed", self.transposed)
+
+    def diagonal_beside(self, values: Any) -> Any:
+        """`diagonal_entries` in the library and on the device of `values`."""
+        return self._beside(values, "diagonal", (self.diagonal_entries,))[0]
+
+    def coordinates_beside(self, values: Any) -> tuple[Any, Any]:
+        """(row, column) of each entry, in the library and on the device of `values`; made anew at each call."""
+        return moved(self.row_of_entry, values), self.beside(values)[1]
 
     @property
     def row_of_entry(self) -> np.ndarray:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
+from ensemble._backend import array_namespace, moved
 from ensemble._check import require
 from ensemble.scalar import Ensemble
 
@@ -26,6 +25,7 @@ class Identity:
     """The operator that changes nothing: the preconditioner of plain CG."""
 
     shape = (0, 0)
+    queues_kernels = True
 
     def apply(self, x: Any, out: Any = None) -> Any:
         """`x` itself, or copied into `out`."""
@@ -51,6 +51,7 @@ class Diagonal:
     """
 
     __array_ufunc__ = None
+    queues_kernels = True
 
     def __init__(self, entries: Any) -> None:
         self.entries = samples_of(entries)
@@ -58,13 +59,22 @@ class Diagonal:
         self.shape = (self.entries.shape[0],) * 2
         self.n_samples = self.entries.shape[1]
 
+    @property
+    def home(self) -> Any:
+        """An array that lives where this matrix does."""
+        return self.entries
+
     def apply(self, x: Any, out: Any = None) -> Any:
         """The product on bare arrays of shape (n, n_samples)."""
-        return np.multiply(self.entries, x, out=out) if isinstance(x, np.ndarray) else self.entries * x
+        return array_namespace(x).multiply(self.entries, x, **({} if out is None else {"out": out}))
 
     def take_samples(self, samples: Any) -> Diagonal:
         """The diagonal of the samples named."""
-        return self if self.n_samples == 1 else Diagonal(Ensemble(self.entries[:, samples]))
+        if self.n_samples == 1:
+            return self
+        return Diagonal(
+            Ensemble(array_namespace(self.entries).take(self.entries, moved(samples, self.entries), axis=1))
+        )
 
     def __matmul__(self, x: Any) -> Any:
         return wrap_like(x, self.apply(samples_of(x)), self.n_samples)

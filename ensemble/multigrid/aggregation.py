@@ -16,7 +16,7 @@ def aggregates_of(A: CrsMatrix, block_size: int = 1) -> tuple[np.ndarray, int]:
     in every sample (an eliminated Dirichlet row with its explicit zeros, say): it stays out of the hierarchy. With
     ``block_size > 1``, `block_size` consecutive rows are one node of the graph.
     """
-    coupled = coupled_rows(A.graph.indptr, A.graph.indices, A.values)
+    coupled = coupled_rows(*A.arrays)
     if block_size == 1:
         return aggregate(A.graph.indptr, A.graph.indices, coupled)
     indptr, indices = node_graph(A.graph, block_size)

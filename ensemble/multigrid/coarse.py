@@ -2,44 +2,18 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
-import numpy as np
-import scipy.linalg
-from threadpoolctl import ThreadpoolController
-
-from ensemble._kernels._memory import empty
-from ensemble._kernels.relaxation import dense_product
+from ensemble._backend import array_namespace, contiguous, moved
+from ensemble._kernels.dense import dense_inverses, dense_product
 from ensemble.linalg import CrsMatrix
 
 
-@functools.cache
-def _blas() -> ThreadpoolController:
-    """The handle on the threads of the BLAS that is loaded."""
-    return ThreadpoolController()
-
-
 class CoarseSolver:
-    """Inverses of the coarsest matrices, shape (n, n, n_samples).
-
-    Each sample is factored by itself (Cholesky; where that fails or the matrix is singular to working precision, the
-    pseudo-inverse by eigenvalues, which deflates a constant null vector). A sample that is not finite gets NaN.
-    """
+    """Inverses of the coarsest matrices, shape (n, n, n_samples): a singular sample gets its pseudo-inverse."""
 
     def __init__(self, A: CrsMatrix) -> None:
-        n = A.shape[0]
-        rows, columns = A.graph.row_of_entry, A.graph.indices
-        inverses = empty((A.n_samples, n * n), np.float64)
-        with _blas().limit(limits=1, user_api="blas"):  # matrices this small are slower on many threads
-            for s in range(A.n_samples):
-                dense = np.zeros((n, n))
-                dense[rows, columns] = A.values[:, s]
-                inverses[s] = inverse_of(dense).reshape(-1)
-        self.inverse = empty((n * n, A.n_samples), A.dtype)
-        for start in range(0, n * n, 1024):  # a transpose by blocks that fit the cache
-            self.inverse[start : start + 1024] = inverses[:, start : start + 1024].T
-        self.inverse = self.inverse.reshape(n, n, A.n_samples)
+        self.inverse = dense_inverses(*A.graph.coordinates_beside(A.values), A.values, A.shape[0], None)
 
     def apply(self, b: Any, out: Any) -> Any:
         """The coarse solution for a right-hand side of shape (n, n_samples)."""
@@ -50,25 +24,6 @@ class CoarseSolver:
         if self.inverse.shape[2] == 1:
             return self
         new = object.__new__(CoarseSolver)
-        new.inverse = np.ascontiguousarray(self.inverse[:, :, samples])
+        xp = array_namespace(self.inverse)
+        new.inverse = contiguous(xp.take(self.inverse, moved(samples, self.inverse), axis=2))
         return new
-
-
-def inverse_of(dense: np.ndarray) -> np.ndarray:
-    """The inverse of a symmetric matrix, or its pseudo-inverse if it is not safely positive definite."""
-    n = dense.shape[0]
-    if not np.all(np.isfinite(dense)):
-        return np.full_like(dense, np.nan)
-    # LAPACK wants columns contiguous; the transpose of a symmetric matrix is itself, without a copy
-    factor, failed = scipy.linalg.lapack.dpotrf(dense.T, lower=1)
-    if not failed:
-        pivots = np.diag(factor) ** 2
-        if n == 0 or pivots.min() > n * np.finfo(float).eps * pivots.max():
-            inverse, failed = scipy.linalg.lapack.dpotri(factor, lower=1, overwrite_c=1)
-            if not failed:  # the upper triangle is zero: add the mirror image, which doubles the diagonal
-                full = np.add(inverse, inverse.T, order="C")
-                full.reshape(-1)[:: n + 1] *= 0.5
-                return full
-    values, vectors = np.linalg.eigh((dense + dense.T) / 2)
-    kept = np.abs(values) > n * np.finfo(float).eps * np.abs(values).max(initial=0.0)
-    return (vectors[:, kept] / values[kept]) @ vectors[:, kept].T

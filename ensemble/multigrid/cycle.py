@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from ensemble._kernels._memory import empty
+from ensemble._kernels._memory import empty_like
 from ensemble._kernels.sparse import residual, spmv_add, spmv_transpose
 
 
 class Workspace:
     """The vectors one V-cycle needs on each level; one per thread of control, so that hierarchies can be shared."""
 
-    def __init__(self, sizes: list[int], n_samples: int, dtype: Any) -> None:
-        self.n_samples, self.dtype = n_samples, np.dtype(dtype)
+    def __init__(self, sizes: list[int], n_samples: int, values: Any) -> None:
+        """Vectors of `n_samples`, of the type and in the home of the matrix `values`."""
+        self.n_samples = n_samples
 
         def vectors() -> list[Any]:
-            return [empty((n, n_samples), dtype) for n in sizes]
+            return [empty_like(values, (n, n_samples)) for n in sizes]
 
         self.swap, self.scratch = vectors(), vectors()
         self.b, self.x = [[None, *vectors()[1:]] for _ in range(2)]
@@ -36,10 +35,10 @@ def v_cycle(levels: Any, coarse: Any, b: Any, out: Any, workspace: Workspace, k:
     there = out if x is swap else swap
     if level.P is not None:
         A, P = level.A, level.P
-        r = residual(A.graph.indptr, A.graph.indices, A.values, x, b, w)
-        spmv_transpose(*P.graph.transposed, P.values, r, workspace.b[k + 1])
+        r = residual(*A.arrays, x, b, w)
+        spmv_transpose(*P.transposed_arrays, r, workspace.b[k + 1])
         v_cycle(levels, coarse, workspace.b[k + 1], workspace.x[k + 1], workspace, k + 1)
-        spmv_add(P.graph.indptr, P.graph.indices, P.values, workspace.x[k + 1], x)
+        spmv_add(*P.arrays, workspace.x[k + 1], x)
     x = level.smoother.smooth(b, x, x, there, w)
     if x is not out:
         out[...] = x

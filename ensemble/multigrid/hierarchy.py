@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import is_array
+from ensemble._backend import array_namespace, contiguous, home_of, is_array, moved
 from ensemble._check import integer, message, positive, require
-from ensemble._kernels._memory import empty
+from ensemble._kernels._memory import empty_like
 from ensemble.linalg import CrsGraph, CrsMatrix, GalerkinProduct
 from ensemble.linalg.adapt import as_operator
 from ensemble.linalg.operators import samples_of, wrap_like
 from ensemble.multigrid.aggregation import aggregates_of
 from ensemble.multigrid.coarse import CoarseSolver
 from ensemble.multigrid.cycle import Workspace, v_cycle
-from ensemble.multigrid.prolongation import prolongator_graph, smoothed_prolongator
+from ensemble.multigrid.prolongation import prolongator_graph, smoothed_prolongator, smoothing_tasks
 from ensemble.multigrid.relaxation import Chebyshev, ChebyshevSmoother, inverse_diagonal, largest_eigenvalue
 from ensemble.multigrid.tentative import tentative_prolongator
 from ensemble.scalar import Ensemble
@@ -35,6 +35,14 @@ class Plan:
     T: CrsMatrix
     graph_p: CrsGraph
     galerkin: GalerkinProduct
+    smoothing: dict[Any, Any] = field(default_factory=dict)
+
+    def prolongator(self, A: CrsMatrix, dinv: Any, omega: Any, out: Any) -> CrsMatrix:
+        """The smoothed prolongator for the values of `A`."""
+        home = home_of(A.values)
+        if home not in self.smoothing:
+            self.smoothing[home] = smoothing_tasks(A, self.T, self.graph_p)
+        return smoothed_prolongator(A, self.T, self.graph_p, dinv, omega, self.smoothing[home], out)
 
 
 @dataclass
@@ -56,6 +64,7 @@ class Hierarchy:
     """
 
     __array_ufunc__ = None
+    queues_kernels = True  # a device may run ahead of the host through `apply`
 
     def __init__(self, levels: list[Level], coarse: CoarseSolver | None, smoother: Chebyshev, damping: float) -> None:
         self.levels, self.coarse, self.smoother, self.damping = levels, coarse, smoother, damping
@@ -74,6 +83,11 @@ class Hierarchy:
     def dtype(self) -> Any:
         """Type in which the V-cycle computes."""
         return self.levels[0].A.dtype
+
+    @property
+    def home(self) -> Any:
+        """An array that lives where this hierarchy does."""
+        return self.levels[0].A.values
 
     @property
     def operator_complexity(self) -> float:
@@ -99,17 +113,17 @@ class Hierarchy:
 
     def workspace(self, n_samples: int) -> Workspace:
         """Vectors for `apply`; a solver makes them once."""
-        return Workspace([level.A.shape[0] for level in self.levels], n_samples, self.dtype)
+        return Workspace([level.A.shape[0] for level in self.levels], n_samples, self.levels[0].A.values)
 
     def apply(self, r: Any, out: Any = None, workspace: Workspace | None = None) -> Any:
         """One V-cycle on bare arrays: `r` of shape (n, n_samples)."""
         if workspace is None or workspace.n_samples != r.shape[1]:
             workspace = self.workspace(r.shape[1])
         if out is None:
-            out = empty(r.shape, r.dtype)
+            out = empty_like(r)
         if r.dtype == self.dtype:
             return v_cycle(self.levels, self.coarse, r, out, workspace)
-        narrow = empty(r.shape, self.dtype)
+        narrow = empty_like(r, dtype=self.dtype)
         out[...] = v_cycle(self.levels, self.coarse, r.astype(self.dtype), narrow, workspace)
         return out
 
@@ -124,21 +138,20 @@ class Hierarchy:
         n_samples = max(self.n_samples, samples.shape[1])
         require(samples.shape[1] in (1, n_samples) and self.n_samples in (1, n_samples), "Hierarchy @", "r",
                 f"have {self.n_samples} samples, or 1", samples.shape[1])  # fmt: skip
-        wide = np.ascontiguousarray(np.broadcast_to(samples, (samples.shape[0], n_samples)))
+        wide = contiguous(array_namespace(samples).broadcast_to(samples, (samples.shape[0], n_samples)))
         return wrap_like(r, self.apply(wide), self.n_samples)
 
     def take_samples(self, samples: Any) -> Hierarchy:
         """The hierarchy of the samples named; the graph work is shared."""
         if self.n_samples == 1:
             return self
+        samples = np.asarray(samples)
         levels = []
         for level in self.levels:
             new = Level(level.A.take_samples(samples), level.plan, level.P and level.P.take_samples(samples))
             if level.smoother is not None:
                 new.lambda_max = level.lambda_max[samples]
-                dinv = np.ascontiguousarray(level.smoother.dinv[:, samples])
-                steps = [(a[samples], c[samples]) for a, c in level.smoother.steps]
-                new.smoother = ChebyshevSmoother(new.A, dinv, steps)
+                new.smoother = level.smoother.take_samples(new.A, samples)
             levels.append(new)
         coarse = self.coarse and self.coarse.take_samples(samples)
         return Hierarchy(levels, coarse, self.smoother, self.damping)
@@ -190,9 +203,9 @@ def coarse_matrix(level: Level, damping: float, old: CrsMatrix | None) -> CrsMat
     plan, A = level.plan, level.A
     assert plan is not None and level.smoother is not None
     with np.errstate(all="ignore"):
-        omega = (damping / level.lambda_max).astype(A.dtype)
+        omega = moved((damping / level.lambda_max).astype(A.dtype), A.values)
     p = level.P.values if level.P is not None and level.P.n_samples == A.n_samples else None
-    level.P = smoothed_prolongator(A, plan.T, plan.graph_p, level.smoother.dinv, omega, p)
+    level.P = plan.prolongator(A, level.smoother.dinv, omega, p)
     return plan.galerkin(A, level.P, old.values if old is not None and old.n_samples == A.n_samples else None)
 
 

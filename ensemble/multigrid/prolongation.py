@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._kernels.galerkin import product_graph, smooth_prolongator
+from ensemble._backend import moved
+from ensemble._kernels.galerkin import product_graph, prolongator_tasks, smooth_prolongator
 from ensemble.linalg import CrsGraph, CrsMatrix
 
 
@@ -21,11 +22,17 @@ def prolongator_graph(A: CrsGraph, T: CrsGraph) -> CrsGraph:
 
 
 def smoothed_prolongator(
-    A: CrsMatrix, T: CrsMatrix, graph: CrsGraph, dinv: Any, omega: Any, out: Any = None
+    A: CrsMatrix, T: CrsMatrix, graph: CrsGraph, dinv: Any, omega: Any, tasks: Any = None, out: Any = None
 ) -> CrsMatrix:
-    """``P = T - omega D^-1 A T`` with one `omega` a sample (4/3 over its own largest eigenvalue)."""
-    values = smooth_prolongator(
-        (A.graph.indptr, A.graph.indices), A.values, dinv, omega, (T.graph.indptr, T.graph.indices),
-        T.values.astype(A.dtype, copy=False), (graph.indptr, graph.indices), out,
-    )  # fmt: skip
-    return CrsMatrix(graph, values)
+    """``P = T - omega D^-1 A T`` with one `omega` a sample (4/3 over its own largest eigenvalue).
+
+    `tasks` is what `smoothing_tasks` found, or None.
+    """
+    a, t, p = (g.beside(A.values) for g in (A.graph, T.graph, graph))
+    tentative = moved(T.values.astype(A.dtype, copy=False), A.values)
+    return CrsMatrix(graph, smooth_prolongator(a, A.values, dinv, omega, t, tentative, p, tasks, out))
+
+
+def smoothing_tasks(A: CrsMatrix, T: CrsMatrix, graph: CrsGraph) -> Any:
+    """What `smoothed_prolongator` can know before it sees any values, where the values live."""
+    return prolongator_tasks(A.values, *(g.beside(A.values) for g in (A.graph, T.graph, graph)))

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from ensemble._backend import array_namespace, contiguous, moved, to_numpy
 from ensemble._check import integer, positive, require
 from ensemble._kernels import relaxation as kernels
-from ensemble._kernels._memory import empty
+from ensemble._kernels._memory import empty_like
 from ensemble.linalg import CrsMatrix
 
 
@@ -58,7 +59,7 @@ def inverse_diagonal(A: CrsMatrix) -> Any:
     small = (dinv < eps) & (dinv > -eps)
     if small.any():
         dinv[small] = eps
-    return np.divide(1.0, dinv, out=dinv)
+    return array_namespace(dinv).divide(1.0, dinv, out=dinv)
 
 
 def start_vector(n: int) -> np.ndarray:
@@ -77,17 +78,17 @@ def largest_eigenvalue(A: CrsMatrix, dinv: Any, iterations: int = 10) -> np.ndar
     A fixed number of steps from a fixed start, so that no sample's estimate depends on another's.
     """
     n_samples = A.n_samples
-    start = start_vector(A.shape[0])
-    q, z = (empty((A.shape[0], n_samples), A.dtype) for _ in range(2))
-    q[...] = start[:, None]
-    scale = np.full(n_samples, 1.0 / np.sqrt(np.sum(start**2)), A.dtype)
-    quotient = np.ones(n_samples, A.dtype)
+    start, xp = start_vector(A.shape[0]), array_namespace(A.values)
+    q, z = (empty_like(A.values, (A.shape[0], n_samples)) for _ in range(2))
+    q[...] = moved(start[:, None], A.values)
+    scale = moved(np.full(n_samples, 1.0 / np.sqrt(np.sum(start**2)), A.dtype), A.values)
+    quotient = scale
     for _ in range(iterations):
-        _, quotient, square = kernels.power_step(A.graph.indptr, A.graph.indices, A.values, dinv, q, scale, z)
+        _, quotient, square = kernels.power_step(*A.arrays, dinv, q, scale, z)
         with np.errstate(all="ignore"):
-            scale = (1.0 / np.sqrt(square)).astype(A.dtype)
+            scale = xp.astype(1.0 / xp.sqrt(square), A.dtype, copy=False)
         q, z = z, q
-    return quotient.astype(np.float64)
+    return to_numpy(quotient).astype(np.float64)
 
 
 class ChebyshevSmoother:
@@ -95,13 +96,24 @@ class ChebyshevSmoother:
 
     def __init__(self, A: CrsMatrix, dinv: Any, steps: list[tuple[Any, Any]]) -> None:
         self.A, self.dinv = A, dinv
-        self.steps = [(np.asarray(a, A.dtype), np.asarray(c, A.dtype)) for a, c in steps]
+        self._host_steps = [(np.asarray(a, A.dtype), np.asarray(c, A.dtype)) for a, c in steps]
+        self._steps: dict[int, list[tuple[Any, Any]]] = {}
 
-    def _wide(self, n_samples: int) -> list[tuple[Any, Any]]:
-        """Coefficients with one value for each of the vectors' samples, where the matrix is shared."""
-        if self.A.n_samples == n_samples:
-            return self.steps
-        return [(np.repeat(a, n_samples), np.repeat(c, n_samples)) for a, c in self.steps]
+    def steps(self, n_samples: int) -> list[tuple[Any, Any]]:
+        """The coefficients where the matrix lives, one value for each of the vectors' samples."""
+        if n_samples not in self._steps:
+            times = n_samples if self.A.n_samples == 1 else 1
+            self._steps[n_samples] = [
+                (moved(np.repeat(a, times), self.dinv), moved(np.repeat(c, times), self.dinv))
+                for a, c in self._host_steps
+            ]
+        return self._steps[n_samples]
+
+    def take_samples(self, A: CrsMatrix, samples: np.ndarray) -> ChebyshevSmoother:
+        """The smoother of the samples named, for their matrix `A`."""
+        xp = array_namespace(self.dinv)
+        dinv = contiguous(xp.take(self.dinv, moved(samples, self.dinv), axis=1))
+        return ChebyshevSmoother(A, dinv, [(a[samples], c[samples]) for a, c in self._host_steps])
 
     def smooth(self, b: Any, x: Any, here: Any, there: Any, w: Any) -> Any:
         """Smooth `x` (None: zero) towards A x = b between the buffers `here` and `there`; returns the one it ends in.
@@ -109,8 +121,8 @@ class ChebyshevSmoother:
         `x`, where given, lies in `here`; `w` is scratch for the change of x from step to step.
         """
         A = self.A
-        level = (A.graph.indptr, A.graph.indices, A.values, self.dinv, b)
-        steps = self._wide(b.shape[1])
+        level = (*A.arrays, self.dinv, b)
+        steps = self.steps(b.shape[1])
         change = w
         if x is None:
             change = kernels.chebyshev_start(self.dinv, b, steps[0][1], here)  # the first x is its own change

@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 
 from ensemble import gallery
 from ensemble._kernels.aggregation import aggregate
+from ensemble._kernels.dense import inverse_of
 from ensemble.krylov import cg
 from ensemble.linalg import CrsGraph, CrsMatrix
 from ensemble.multigrid import Chebyshev, smoothed_aggregation
 from ensemble.multigrid.aggregation import aggregates_of
-from ensemble.multigrid.coarse import CoarseSolver, inverse_of
+from ensemble.multigrid.coarse import CoarseSolver
 from ensemble.multigrid.relaxation import inverse_diagonal, largest_eigenvalue, start_vector
 from ensemble.multigrid.tentative import tentative_prolongator
 from ensemble.scalar import Ensemble

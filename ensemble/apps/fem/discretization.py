@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from ensemble import _check
-from ensemble._kernels._memory import empty
+from ensemble._backend import moved, prototype, to_numpy
+from ensemble._kernels._memory import empty_like
 from ensemble._kernels.assembly import affine_coefficient, diffusion_jacobian_and_residual, diffusion_residual
 from ensemble.apps.fem import elements
 from ensemble.apps.fem.karhunen_loeve import KarhunenLoeve
@@ -32,6 +33,8 @@ class Discretization:
         Of the diffusivity.
     source, advection : float
         The coefficients c and a of the equation.
+    backend : {"numpy", "cupy"}
+        Whose arrays the methods take and return.
     """
 
     def __init__(
@@ -42,8 +45,10 @@ class Discretization:
         standard_deviation: float,
         source: float,
         advection: float,
+        backend: str = "numpy",
     ) -> None:
         self.mesh = mesh
+        self.home = prototype(backend)
         self.mean = mean
         self.source = source
         self.modes = scaled_modes(mesh, field, standard_deviation)
@@ -56,6 +61,7 @@ class Discretization:
         reaction = 2.0 * source * elements.MASS if source else np.empty((0, 8, 8))
         self._floats = (mesh.edges, elements.SHAPE, elements.STIFFNESS, reaction, advection * elements.ADVECTION)
         self._by_dtype: dict[np.dtype, tuple[Any, ...]] = {}
+        self._graph: tuple[Any, ...] | None = None
 
     @cached_property
     def largest_modes(self) -> np.ndarray:
@@ -65,15 +71,16 @@ class Discretization:
     def tables(self, dtype: np.dtype) -> tuple[Any, ...]:
         """The mean, the modes and what the assembly kernels share, with floats of `dtype`."""
         if dtype not in self._by_dtype:
-            floats = tuple(np.ascontiguousarray(table, dtype=dtype) for table in self._floats)
-            modes = np.ascontiguousarray(self.modes, dtype=dtype)
-            self._by_dtype[dtype] = (np.full(1, self.mean, dtype=dtype), modes, (*self._shared, *floats))
+            floats = [moved(np.ascontiguousarray(table, dtype=dtype), self.home) for table in self._floats]
+            mean, modes = np.full(1, self.mean, dtype=dtype), np.ascontiguousarray(self.modes, dtype=dtype)
+            shared = [moved(table, self.home) for table in self._shared]
+            self._by_dtype[dtype] = (moved(mean, self.home), moved(modes, self.home), (*shared, *floats))
         return self._by_dtype[dtype]
 
     def coefficient(self, y: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
         """The diffusivity at all Gauss points, shape (8 * n_cells, n_samples)."""
         mean, modes, _ = self.tables(y.dtype)
-        return affine_coefficient(mean, modes, y, out)
+        return affine_coefficient(mean, modes, moved(y, self.home), out)
 
     def residual(self, kappa: np.ndarray, u: np.ndarray) -> np.ndarray:
         """The residual alone, shape (n_nodes, n_samples)."""
@@ -85,14 +92,17 @@ class Discretization:
     ) -> tuple[np.ndarray, np.ndarray]:
         """The Jacobian's values, shape (nnz, n_samples), and the residual."""
         _, _, shared = self.tables(kappa.dtype)
-        return diffusion_jacobian_and_residual(*shared, kappa, u, self.indptr, self.indices, self.slots, values, None)
+        if self._graph is None:
+            self._graph = tuple(moved(array, self.home) for array in (self.indptr, self.indices, self.slots))
+        return diffusion_jacobian_and_residual(*shared, kappa, u, *self._graph, values, None)
 
     def initial_guess(self, n_samples: int, dtype: np.dtype) -> np.ndarray:
         """The boundary values, and zero inside, shape (n_nodes, n_samples)."""
-        u = empty((self.mesh.n_nodes, n_samples), dtype)
-        u[...] = 0.0
-        u[self.mesh.on_face(2, 0)] = BOTTOM
-        u[self.mesh.on_face(2, -1)] = TOP
+        u = empty_like(self.home, (self.mesh.n_nodes, n_samples), dtype)
+        values = np.zeros((self.mesh.n_nodes, 1), dtype)
+        values[self.mesh.on_face(2, 0)] = BOTTOM
+        values[self.mesh.on_face(2, -1)] = TOP
+        u[...] = moved(values, self.home)
         return u
 
     def require_positive(self, y: np.ndarray, function: str) -> None:
@@ -103,7 +113,7 @@ class Discretization:
         # No Gauss point can lie below this bound; only the samples it does not clear are looked at point by point.
         bound = self.mean - self.largest_modes @ np.abs(y)
         for s in np.flatnonzero(bound <= 0.0):
-            kappa = self.coefficient(np.ascontiguousarray(y[:, s : s + 1]))[:, 0]
+            kappa = to_numpy(self.coefficient(np.ascontiguousarray(y[:, s : s + 1])))[:, 0]
             lowest = int(np.argmin(kappa))
             if kappa[lowest] <= 0.0:
                 x = ", ".join(f"{c:.4g}" for c in self.mesh.gauss_point(lowest // 8, lowest % 8))

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ensemble import _check
+from ensemble._backend import array_namespace, contiguous, home_of, is_array, moved, synchronize, to_numpy
 from ensemble._kernels.krylov import dot
 from ensemble.apps.fem.discretization import Discretization
 from ensemble.apps.fem.karhunen_loeve import exponential_covariance
@@ -22,7 +23,7 @@ from ensemble.scalar import Ensemble
 
 __all__ = ["DiffusionResult", "RandomDiffusion"]
 
-BACKENDS = ("numpy",)
+BACKENDS = ("numpy", "cupy")
 
 
 @dataclass(frozen=True)
@@ -95,8 +96,8 @@ class RandomDiffusion:
         Nodes lie at ``g + b g^2 (1 - g)^2`` with this b, in every direction; 0 spaces them evenly.
     mode_order : {"lexicographic", "trilinos"}
         Which of several equal eigenvalues comes first; see `exponential_covariance`.
-    backend : {"numpy"}
-        Whose arrays hold the samples.
+    backend : {"numpy", "cupy"}
+        Whose arrays hold the samples: "cupy" assembles and solves on a CUDA device, and returns its arrays.
 
     Attributes
     ----------
@@ -146,7 +147,7 @@ class RandomDiffusion:
         self.field = exponential_covariance(n_terms, correlation_length, mode_order=mode_order)
         self.advection = float(advection)
         self._discrete = Discretization(
-            self.mesh, self.field, mean, float(np.sqrt(variance)), float(source), self.advection
+            self.mesh, self.field, mean, float(np.sqrt(variance)), float(source), self.advection, backend
         )
         n_nodes = self.mesh.n_nodes
         self.graph = CrsGraph(self._discrete.indptr, self._discrete.indices, (n_nodes, n_nodes))
@@ -261,13 +262,14 @@ class RandomDiffusion:
             run.residual, run.jacobian, guess, solver=run.solve, rtol=rtol, max_iterations=max_newton_iterations
         )
         u = outcome.u.samples
-        response = np.where(outcome.converged, dot(u, u, None) / self.mesh.n_nodes, np.nan).astype(u.dtype)
+        squares = to_numpy(dot(u, u, None))
+        response = np.where(outcome.converged, squares / self.mesh.n_nodes, np.nan).astype(squares.dtype)
         self._spare[key] = run.work
         run.seconds["total"] = time.perf_counter() - start
         plain = not isinstance(y, Ensemble)
         return DiffusionResult(
             u[:, 0] if plain else outcome.u,
-            response[0] if plain else Ensemble(response, sample_set),
+            response[0] if plain else Ensemble(moved(response, u), sample_set),
             outcome.iterations,
             np.asarray(outcome.linear_iterations),
             outcome,
@@ -277,8 +279,8 @@ class RandomDiffusion:
     def _parameters(self, y: Any, function: str) -> np.ndarray:
         """The checked parameters, shape (n_terms, n_samples)."""
         function = f"RandomDiffusion.{function}"
-        samples = y.samples if isinstance(y, Ensemble) else np.asarray(y)[..., None]
-        _check.require_type(samples, np.ndarray, function, "y", "hold NumPy arrays")
+        samples = y.samples if isinstance(y, Ensemble) else (y if is_array(y) else np.asarray(y))[..., None]
+        samples = self._host(samples, function)
         shape = (self.field.n_terms,)
         advice = "For many samples, pass an Ensemble, its samples in the last axis."
         _check.require(samples.shape[:-1] == shape, function, "y", f"have shape {shape}", samples.shape[:-1], advice)
@@ -288,6 +290,14 @@ class RandomDiffusion:
         samples = np.ascontiguousarray(samples, dtype=dtype)
         self._discrete.require_positive(samples, function)
         return samples
+
+    def _host(self, samples: Any, function: str) -> np.ndarray:
+        """Parameters as NumPy arrays, from whichever of the two libraries they come."""
+        libraries = sorted({home_of(array)[0].split(".")[-1] for array in (np.empty(0), self._discrete.home)})
+        library = home_of(samples)[0].split(".")[-1]
+        if library not in libraries:
+            raise TypeError(_check.message(function, "y", f"hold arrays of {' or '.join(libraries)}", library))
+        return to_numpy(samples)
 
     def _values_of(self, out: CrsMatrix | None, state: np.ndarray) -> np.ndarray | None:
         """The buffer that `out` offers."""
@@ -305,7 +315,7 @@ class RandomDiffusion:
 
     def _fit(self, y: np.ndarray, u: Any) -> tuple[np.ndarray, np.ndarray]:
         """Parameters and state with one dtype and one number of samples."""
-        state = u.samples if isinstance(u, Ensemble) else np.asarray(u)[..., None]
+        state = u.samples if isinstance(u, Ensemble) else (u if is_array(u) else np.asarray(u))[..., None]
         n_samples = max(y.shape[1], state.shape[-1])
         good = state.shape[:-1] == (self.mesh.n_nodes,) and {y.shape[1], state.shape[-1]} <= {1, n_samples}
         _check.require(
@@ -315,10 +325,10 @@ class RandomDiffusion:
             f"have shape ({self.mesh.n_nodes},) and {y.shape[1]} samples, or 1",
             f"shape {state.shape[:-1]} with {state.shape[-1]} samples",
         )
-        dtype = np.result_type(y, state)
-        wide = (np.broadcast_to(a, (a.shape[0], n_samples)) for a in (y, state))
-        y, state = (np.ascontiguousarray(a, dtype=dtype) for a in wide)
-        return y, state
+        dtype = np.result_type(y.dtype, state.dtype)
+        wide = (array_namespace(a).broadcast_to(a, (a.shape[0], n_samples)) for a in (y, state))
+        y, state = (contiguous(a, dtype) for a in wide)
+        return y, moved(state, self._discrete.home)
 
 
 def _sample_set(n_samples: int, *operands: Any) -> Any:
@@ -350,6 +360,7 @@ class _Run:
     def phase(self, name: str) -> Iterator[None]:
         start = time.perf_counter()
         yield
+        synchronize(self.problem._discrete.home)
         self.seconds[name] += time.perf_counter() - start
 
     def residual(self, u: Ensemble) -> Ensemble:

@@ -1,0 +1,159 @@
+"""Kernels and whole solves on a CUDA device, against the triad bandwidth, cuSPARSE, our own scalar run and PyAMG.
+
+Device times are medians over repeats between CUDA events, after warm-up; solves are timed by the host up to a
+synchronisation.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from benchmarks.bench_spmv import brick_graph, compulsory_bytes
+from benchmarks.common import SEED, save, show
+from ensemble import Ensemble
+from ensemble._kernels import krylov, relaxation, sparse
+from ensemble.apps.fem import RandomDiffusion
+from ensemble.linalg import CrsMatrix
+
+SIZES = (1, 8, 16, 32, 64)
+
+
+def milliseconds(function: Callable[[], Any], repeats: int = 20) -> float:
+    """Median time of one call on the device."""
+    import cupy
+
+    for _ in range(3):
+        function()
+    times = []
+    for _ in range(repeats):
+        start, end = cupy.cuda.Event(), cupy.cuda.Event()
+        start.record()
+        function()
+        end.record()
+        end.synchronize()
+        times.append(cupy.cuda.get_elapsed_time(start, end))
+    return statistics.median(times)
+
+
+def triad() -> float:
+    """GB/s of ``a = b + 3 c`` over three arrays of 1 GiB."""
+    import cupy
+
+    n = 1 << 27
+    a, b, c = (cupy.random.random(n) for _ in range(3))
+    kernel = cupy.ElementwiseKernel("float64 b, float64 c", "float64 a", "a = b + 3.0 * c", "triad")
+    return 24.0 * n / milliseconds(lambda: kernel(b, c, a)) / 1e6
+
+
+def device() -> dict[str, Any]:
+    """Name of the device, and versions."""
+    import cupy
+
+    properties = cupy.cuda.runtime.getDeviceProperties(0)
+    runtime = cupy.cuda.runtime.runtimeGetVersion()
+    return {"device": properties["name"].decode(), "cupy": cupy.__version__, "cuda": runtime}
+
+
+def kernels(cells: int, sizes: tuple[int, ...] = SIZES) -> list[dict[str, Any]]:
+    """Each kernel's time and the fraction of the triad bandwidth that its compulsory bytes reach."""
+    import cupy
+
+    bandwidth = triad()
+    graph = brick_graph(cells)
+    n, nnz = graph.shape[0], graph.nnz
+    rows: list[dict[str, Any]] = []
+    for s in sizes:
+        A = CrsMatrix(graph, cupy.random.random((nnz, s)))
+        x, y, b, w = (cupy.random.random((n, s)) for _ in range(4))
+        c, dinv = cupy.random.random(s), cupy.random.random((n, s))
+        matrix, vector = 8.0 * s * nnz + 4.0 * nnz + 4.0 * n, 8.0 * s * n
+        alpha = cupy.full(s, 1e-9)
+        runs: dict[str, tuple[Callable[[], Any], float]] = {
+            "spmv": (lambda A=A, x=x, y=y: A.apply(x, y), compulsory_bytes(graph, s)),
+            "residual": (lambda A=A, x=x, b=b, y=y: A.residual(x, b, y), matrix + 3 * vector),
+            "spmv_dot": (lambda A=A, x=x, y=y: A.apply_dot(x, y), matrix + 2 * vector),
+            "chebyshev_last": (
+                lambda A=A, dinv=dinv, b=b, x=x, c=c, w=w, y=y: relaxation.chebyshev_last(
+                    *A.arrays, dinv, b, x, c, c, w, y
+                ),
+                matrix + 5 * vector,
+            ),
+            "power_step": (
+                lambda A=A, dinv=dinv, x=x, c=c, y=y: relaxation.power_step(*A.arrays, dinv, x, c, y),
+                matrix + 3 * vector,
+            ),
+            "cg_update": (lambda x=x, y=y, b=b, w=w, a=alpha: krylov.cg_update(a, x, y, b, w), 6 * vector),
+            "dot": (lambda x=x, y=y: krylov.dot(x, y, None), 2 * vector),
+            "cg_direction": (lambda x=x, y=y, a=alpha: krylov.cg_direction(a, x, y), 3 * vector),
+        }
+        shared = cupy.random.random((nnz, 1))
+        runs["spmv, shared values"] = (
+            lambda v=shared, x=x, y=y: sparse.spmv(*graph.beside(v), v, x, y), 12.0 * nnz + 4.0 * n + 2 * vector,
+        )  # fmt: skip
+        for name, (run, moved) in runs.items():
+            ms = milliseconds(run)
+            rows.append({"kernel": name, "samples": s, "ms": ms, "TB/s": moved / ms / 1e9,
+                         "of triad": moved / ms / 1e6 / bandwidth})  # fmt: skip
+        rows += vendor(graph, s, shared, x)
+    show(f"Kernels, {cells}^3 cells, float64, triad {bandwidth:.0f} GB/s", rows)
+    return rows
+
+
+def vendor(graph: Any, s: int, values: Any, x: Any) -> list[dict[str, Any]]:
+    """cuSPARSE: one product a sample, and one matrix times many columns (which it wants in Fortran order)."""
+    import cupy
+    import cupyx.cusparse
+    import cupyx.scipy.sparse as csp
+
+    indptr, indices = graph.beside(values)
+    matrix = csp.csr_matrix((values[:, 0].copy(), indices, indptr), shape=graph.shape)
+    rows = []
+    if s == 1:
+        one, out = x[:, 0].copy(), cupy.empty(graph.shape[0])
+        ms = milliseconds(lambda: cupyx.cusparse.spmv(matrix, one, out))
+        rows.append({"kernel": "cuSPARSE spmv", "samples": 1, "ms": ms, "TB/s": 0.0, "of triad": 0.0})
+    else:
+        columns, out = cupy.asfortranarray(x), cupy.empty(x.shape, order="F")
+        ms = milliseconds(lambda: cupyx.cusparse.spmm(matrix, columns, out))
+        rows.append({"kernel": "cuSPARSE spmm", "samples": s, "ms": ms, "TB/s": 0.0, "of triad": 0.0})
+    return rows
+
+
+def solves(cells: int, sizes: tuple[int, ...] = (1, 8, 32, 64), grading: float = 0.0) -> list[dict[str, Any]]:
+    """The paper's problem, set-up and solve: seconds by phase, the best of some solves after a first."""
+    import cupy
+
+    problem = RandomDiffusion(cells, grading=grading, backend="cupy")
+    rng = np.random.default_rng(SEED)
+    rows = []
+    for s in sizes:
+        y = Ensemble(rng.uniform(-1.0, 1.0, (5, s)))
+        start = time.perf_counter()
+        problem.solve(y)
+        first = time.perf_counter() - start
+        results = [problem.solve(y) for _ in range(5)]
+        result = sorted(results, key=lambda r: r.seconds["total"])[2]
+        rows.append(
+            {
+                "samples": s, "iterations": int(result.iterations.max()), "first [s]": first,
+                **{f"{name} [ms]": 1e3 * seconds for name, seconds in result.seconds.items()},
+                "ms a sample": 1e3 * result.seconds["total"] / s,
+                "memory [GB]": cupy.get_default_memory_pool().total_bytes() / 1e9,
+            }
+        )  # fmt: skip
+        cupy.get_default_memory_pool().free_all_blocks()
+    show(f"Random diffusion, {cells}^3 cells, grading {grading}", rows)
+    return rows
+
+
+def main(cells: int, threads: int) -> None:
+    """Run and keep all tables."""
+    rows = kernels(cells)
+    save(f"gpu-kernels-{cells}", rows, **device())
+    for grading in (0.0, 1.0):
+        save(f"gpu-solves-{cells}-grading{grading:.0f}", solves(cells, grading=grading), **device())

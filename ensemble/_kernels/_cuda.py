@@ -1,0 +1,180 @@
+"""CUDA C++ kernels: which sources belong together, how samples are laid over threads, and how a kernel is launched.
+
+A family is one ``.cu`` file behind `samples.cuh`. It is compiled once for each layout of samples (value type, threads a
+row, samples a thread) and kept on disk by CuPy; the number of samples itself is an argument, so that a solve that takes
+finished samples out does not wait for a compiler. Launches go to CuPy's current stream and allocate nothing but what
+the caller left to them.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import threading
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ensemble._backend import array_namespace
+from ensemble._kernels import _compile
+from ensemble._kernels._streams import stream_number
+
+__all__ = ["FAMILIES", "Family", "Layout", "chunked", "is_wide", "layout_of", "like", "output", "sums"]
+
+FOLDER = Path(__file__).parent
+THREADS = 128
+VECTOR_BYTES = 16
+CHUNK = 64
+"""Rows that one partial sum covers."""
+
+FAMILIES: dict[str, Family] = {}
+"""Every family by name; the compile test walks this table."""
+
+
+class Layout(NamedTuple):
+    """How the sample axis lies on threads: `tiles` of ``lanes * vector`` samples."""
+
+    real: str
+    lanes: int
+    vector: int
+    tiles: int
+
+    def options(self, offset: str) -> tuple[str, ...]:
+        """What the compiler is told; no contraction, so that a thread's arithmetic is the CPU kernels'."""
+        told = {"REAL": self.real, "LANES": self.lanes, "VECTOR": self.vector, "OFFSET": offset, "THREADS": THREADS}
+        return ("-std=c++17", "-fmad=false", *(f"-D{name}={value}" for name, value in told.items()))
+
+
+def layout_of(n_samples: int, *arrays: Any) -> Layout:
+    """The layout for arrays of `n_samples` columns: 16-byte loads where every row of every array allows them."""
+    dtype = arrays[0].dtype
+    vector = VECTOR_BYTES // dtype.itemsize
+    while vector > 1 and (n_samples % vector or any(_address(a) % (vector * dtype.itemsize) for a in arrays)):
+        vector //= 2
+    return _layout("double" if dtype.itemsize == 8 else "float", n_samples, vector)
+
+
+@functools.cache
+def _layout(real: str, n_samples: int, vector: int) -> Layout:
+    for lanes in (32, 16, 8, 4, 2, 1):
+        tiles = -(-n_samples // (lanes * vector))
+        if tiles * lanes * vector <= 1.25 * n_samples:  # threads without a sample are idle
+            break
+    return Layout(real, lanes, vector, tiles)
+
+
+def _address(array: Any) -> int:
+    return array.data.ptr if hasattr(array.data, "ptr") else array.ctypes.data
+
+
+class Family:
+    """The kernels of one ``.cu`` file: `instances` are their names, template arguments included."""
+
+    def __init__(self, name: str, instances: list[str], headers: tuple[str, ...] = ()) -> None:
+        self.name, self.instances, self.headers = name, tuple(instances), headers
+        FAMILIES[name] = self
+
+    def source(self) -> str:
+        """The text that the compiler sees."""
+        return "\n".join((FOLDER / file).read_text() for file in ("samples.cuh", *self.headers, f"{self.name}.cu"))
+
+    @functools.cache  # noqa: B019  families live as long as the program
+    def module(self, layout: Layout, offset: str) -> Any:
+        """The compiled family."""
+        return _compile.raw_module(self.source(), layout.options(offset), self.instances)
+
+    def launch(
+        self, function: str, layout: Layout, grid: tuple[int, ...], threads: Any, arguments: tuple[Any, ...],
+        wide: bool = False,
+    ) -> None:  # fmt: skip
+        """Queue one kernel; `wide` tells that matrix positions are 64-bit. An empty grid does nothing."""
+        if math.prod(grid):
+            offset = "long long" if wide else "int"
+            block = threads if isinstance(threads, tuple) else (threads,)
+            module = self.module(Layout(layout.real, layout.lanes, layout.vector, 0), offset)
+            module.get_function(function)(grid, block, tuple(map(_argument, arguments)))
+
+    def rows(
+        self, function: str, n_rows: int, n_samples: int, arguments: tuple[Any, ...], layout: Layout,
+        wide: bool = False,
+    ) -> None:  # fmt: skip
+        """Queue a kernel whose threads carry one row each."""
+        blocks = -(-n_rows * layout.lanes // THREADS)
+        extent = (np.int64(n_rows), np.int32(n_samples))
+        self.launch(function, layout, (blocks, layout.tiles), THREADS, (*arguments, *extent), wide)
+
+
+def _argument(value: Any) -> Any:
+    """What a launch is given: kernels see bare pointers, so an array's samples must lie as they expect."""
+    if value is None:
+        return np.uint64(0)
+    if getattr(value, "ndim", 0) and not value.flags.c_contiguous:
+        raise ValueError(f"kernel: arrays must be contiguous; got strides {value.strides} for shape {value.shape}.")
+    return value
+
+
+def is_wide(indptr: Any) -> bool:
+    """Whether positions in a matrix need 64 bits."""
+    return indptr.dtype.itemsize == 8
+
+
+# --- arrays
+def like(array: Any, shape: tuple[int, ...], dtype: Any = None) -> Any:
+    """New memory of the library and on the device of `array`."""
+    return array_namespace(array).empty(shape, dtype=array.dtype if dtype is None else dtype)
+
+
+def output(out: Any, array: Any, shape: tuple[int, ...]) -> Any:
+    """The buffer a kernel writes: the caller's `out`, or new memory like `array`."""
+    return like(array, shape) if out is None else out
+
+
+# --- sums over rows
+_scratch: dict[tuple[Any, ...], Any] = {}
+
+
+def scratch(array: Any, size: int) -> Any:
+    """Memory for partial sums, one piece for each thread and stream: its users run one after another.
+
+    It is never given back while it is large enough, so that a captured graph may go on writing to it.
+    """
+    key = (type(array), array.dtype, stream_number(array), threading.get_ident())
+    if key not in _scratch or _scratch[key].shape[0] < size:
+        _scratch[key] = like(array, (size,))
+    return _scratch[key][:size]
+
+
+def n_chunks(n_rows: int) -> int:
+    """Partial sums of a chunked kernel."""
+    return -(-n_rows // CHUNK)
+
+
+def chunked(
+    family: Family, function: str, n_rows: int, arguments: tuple[Any, ...], layout: Layout, wide: bool,
+    n_samples: int, n_sums: int,
+) -> Any:  # fmt: skip
+    """Queue a kernel that leaves `n_sums` partial sums a chunk and sample; returns them, shape (n_sums, chunks, S).
+
+    They are the kernel's last arguments before the number of rows and samples.
+    """
+    chunks = n_chunks(n_rows)
+    reference = next(a for a in arguments if hasattr(a, "dtype") and a.dtype.kind == "f")
+    partials = scratch(reference, n_sums * chunks * n_samples).reshape(n_sums, chunks, n_samples)
+    per_block = max(1, 8 // layout.lanes)
+    extent = (np.int64(n_rows), np.int32(n_samples))
+    grid = (-(-chunks // per_block), layout.tiles)
+    threads = 16 * layout.lanes * per_block
+    family.launch(function, layout, grid, threads, (*arguments, *partials, *extent), wide)
+    return partials
+
+
+def sums(partials: Any) -> Any:
+    """The sums over chunks, in their order: shape (n_sums, n_samples)."""
+    n_sums, chunks, n_samples = partials.shape
+    out = like(partials, (n_sums, n_samples))
+    layout = Layout("double" if partials.dtype.itemsize == 8 else "float", 1, 1, 1)
+    grid = (-(-n_samples // 32), n_sums)
+    arguments = (partials, out, np.int64(chunks), np.int32(n_samples))
+    FAMILIES["sparse"].launch("sum_partials", layout, grid, (32, 32), arguments)
+    return out

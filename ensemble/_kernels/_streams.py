@@ -1,0 +1,73 @@
+"""Streams of a device, and runs of launches that are recorded once and replayed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+__all__ = ["Recording", "own_stream", "stream_number"]
+
+
+def stream_number(array: Any) -> int:
+    """What tells the current stream of the device of `array` from others; 0 off devices."""
+    if not hasattr(array.data, "ptr"):
+        return 0
+    import cupy
+
+    return int(cupy.cuda.get_current_stream().ptr)
+
+
+class Recording:
+    """A run of launches: played plainly the first time, recorded as a CUDA graph the second, replayed from then on.
+
+    `play` must queue kernels on fixed memory and do nothing else. Plain or replayed, the same kernels run in the same
+    order on the same memory, so the bits are the same.
+    """
+
+    def __init__(self, play: Callable[[], None], record: bool = True) -> None:
+        self._play, self._times, self._record = play, 0, record
+        self._graph: Any = None
+
+    def __call__(self) -> None:
+        if self._graph is not None:
+            self._graph.launch()
+            return
+        self._times += 1
+        if self._times == 1 or not self._record:
+            self._play()  # compiles and allocates what is not there yet
+            return
+        import cupy
+
+        stream = cupy.cuda.get_current_stream()
+        stream.begin_capture()
+        try:
+            self._play()
+        finally:
+            self._graph = stream.end_capture()
+        self._graph.launch()
+
+
+_streams = threading.local()
+
+
+@contextmanager
+def own_stream(array: Any) -> Iterator[bool]:
+    """A stream on which launches can be recorded, in order with the caller's; says whether there is one."""
+    if not hasattr(array.data, "ptr"):
+        yield False
+        return
+    import cupy
+
+    outer = cupy.cuda.get_current_stream()
+    if outer.ptr not in (0, 1, 2):  # the caller's own stream is as good
+        yield True
+        return
+    streams = _streams.__dict__.setdefault("by_device", {})
+    stream = streams.setdefault(cupy.cuda.Device().id, None) or cupy.cuda.Stream(non_blocking=True)
+    streams[cupy.cuda.Device().id] = stream
+    stream.wait_event(outer.record())
+    with stream:
+        yield True
+    outer.wait_event(stream.record())

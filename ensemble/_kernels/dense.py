@@ -1,0 +1,174 @@
+"""Dense matrices of the coarsest level, shape (n, n, n_samples): their inverses, and the product with one.
+
+Bytes of a product: ``8 n^2 S``, the inverse read once.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import scipy.linalg
+from threadpoolctl import ThreadpoolController
+
+from ensemble._backend import array_namespace, moved, to_numpy
+from ensemble._kernels import _cuda
+from ensemble._kernels._compile import compiled, empty, output, per_width, prange, tiles
+from ensemble._kernels._lanes import load, splat, store, zeros
+from ensemble._kernels._registry import into, kernel
+
+__all__ = ["dense_inverses", "dense_product", "inverse_of"]
+
+SHARED = ("false", "true")
+SHARES = 16
+PIVOT, TOGETHER, TILE = 16, 8, 4  # as in dense.cu
+
+CUDA = _cuda.Family(
+    "dense",
+    [*(f"dense_product<{shared}>" for shared in SHARED), "scatter", "invert_pivot", "invert_panels", "invert_update"],
+)
+
+
+@kernel
+def dense_product(matrix, x, out):
+    """y[i, s] = sum over j of matrix[i, j, s] * x[j, s]: the coarse solve, `matrix` being the inverse."""
+    xp = array_namespace(x)
+    y = xp.zeros((matrix.shape[0], x.shape[1]), dtype=x.dtype)
+    for j in range(matrix.shape[1]):
+        y = y + matrix[:, j, :] * x[j, :]
+    return into(out, y)
+
+
+@per_width
+def _dense_product(width, shared):
+    @compiled
+    def loop(matrix, x, y, n_rows, n_columns, n_samples, first):
+        for i in prange(n_rows):
+            total = zeros(matrix, width)
+            for j in range(n_columns):
+                k = np.int64(i) * n_columns + j
+                entry = splat(matrix[k], matrix, width) if shared else load(matrix, k * n_samples + first, width)
+                total = total + entry * load(x, np.int64(j) * n_samples + first, width)
+            store(y, np.int64(i) * n_samples + first, total)
+
+    return loop
+
+
+@dense_product.register("numba")
+def _(matrix, x, out):
+    n_rows, n_columns, _ = matrix.shape
+    n_samples = x.shape[1]
+    out = output(out, (n_rows, n_samples), x.dtype)
+    shared = matrix.shape[2] != n_samples
+    flat = [array.reshape(-1) for array in (matrix, x, out)]
+    for first, width in tiles(n_samples):
+        _dense_product(width, shared)(*flat, n_rows, n_columns, n_samples, first)
+    return out
+
+
+@dense_product.register("cuda")
+def _(matrix, x, out):
+    n_rows, n_columns, _ = matrix.shape
+    n_samples = x.shape[1]
+    out = _cuda.output(out, x, (n_rows, n_samples))
+    shared = matrix.shape[2] != n_samples
+    layout = _cuda.layout_of(n_samples, x, out, *(() if shared else (matrix,)))
+    arguments = (matrix, x, out, np.int32(n_columns), np.int32(n_samples))
+    threads = SHARES * layout.lanes
+    CUDA.launch(f"dense_product<{SHARED[shared]}>", layout, (n_rows, layout.tiles), threads, arguments)
+    return out
+
+
+# --- inverses
+@functools.cache
+def _blas() -> ThreadpoolController:
+    """The handle on the threads of the BLAS that is loaded."""
+    return ThreadpoolController()
+
+
+@kernel
+def dense_inverses(rows, columns, values, n, out):
+    """The inverse of the symmetric matrix with ``values[k, s]`` at (rows[k], columns[k]), for every sample.
+
+    Each sample by itself: Cholesky; where that fails or the matrix is singular to working precision, the pseudo-inverse
+    by eigenvalues, which deflates a constant null vector. A sample that is not finite gets NaN.
+    """
+    given = to_numpy(values)
+    with _blas().limit(limits=1, user_api="blas"):
+        inverses = [inverse_of(dense_of(rows, columns, given[:, s], n)) for s in range(given.shape[1])]
+    return into(out, moved(np.stack(inverses, axis=2).astype(given.dtype), values))
+
+
+@dense_inverses.register("numba")
+def _(rows, columns, values, n, out):
+    n_samples = values.shape[1]
+    inverses = empty((n_samples, n * n), np.float64)
+    with _blas().limit(limits=1, user_api="blas"):  # matrices this small are slower on many threads
+        for s in range(n_samples):
+            inverses[s] = inverse_of(dense_of(rows, columns, values[:, s], n)).reshape(-1)
+    out = output(out, (n, n, n_samples), values.dtype)
+    flat = out.reshape(n * n, n_samples)
+    for start in range(0, n * n, 1024):  # a transpose by blocks that fit the cache
+        flat[start : start + 1024] = inverses[:, start : start + 1024].T
+    return out
+
+
+@dense_inverses.register("cuda")
+def _(rows, columns, values, n, out):
+    xp = array_namespace(values)
+    n_samples = values.shape[1]
+    wide = xp.astype(values, xp.float64)
+    matrix = xp.zeros((n, n, n_samples), dtype=xp.float64)
+    layout = _cuda.layout_of(n_samples, wide, matrix)
+    arguments = (rows, columns, wide, matrix, np.int32(n))
+    CUDA.rows("scatter", values.shape[0], n_samples, arguments, layout)
+    smallest, largest = xp.ones(n_samples, dtype=xp.float64), xp.ones(n_samples, dtype=xp.float64)
+    _eliminate(matrix, smallest, largest, layout)
+    # The same test on the same pivots as `inverse_of`: what it does not trust goes through LAPACK, one by one.
+    trusted = to_numpy(smallest) > n * np.finfo(float).eps * to_numpy(largest)
+    for s in np.flatnonzero(~trusted):
+        dense = dense_of(to_numpy(rows), to_numpy(columns), to_numpy(wide[:, int(s)]), n)
+        matrix[:, :, int(s)] = moved(inverse_of(dense), values)
+    return into(out, xp.astype(matrix, values.dtype))
+
+
+def _eliminate(matrix, smallest, largest, layout):
+    """Block Gauss-Jordan elimination in place; leaves the extreme pivots of each sample."""
+    n, _, n_samples = matrix.shape
+    block = _cuda.like(matrix, (PIVOT, PIVOT, n_samples))
+    row, column = _cuda.like(matrix, (PIVOT, n, n_samples)), _cuda.like(matrix, (n, PIVOT, n_samples))
+    n_tiles = -(-n // TILE)
+    for first in range(0, n, PIVOT):
+        here = (np.int32(n), np.int32(first))
+        grid, threads = (-(-n_samples // TOGETHER),), PIVOT * TOGETHER
+        pivot = (matrix, block, smallest, largest, *here, np.int32(n_samples))
+        CUDA.launch("invert_pivot", layout, grid, threads, pivot)
+        CUDA.rows("invert_panels", PIVOT * n, n_samples, (matrix, block, row, column, *here), layout)
+        CUDA.rows("invert_update", n_tiles * n_tiles, n_samples, (matrix, block, row, column, *here), layout)
+
+
+def dense_of(rows, columns, values, n):
+    """One sample's matrix in full."""
+    dense = np.zeros((n, n))
+    dense[rows, columns] = values
+    return dense
+
+
+def inverse_of(dense: np.ndarray) -> np.ndarray:
+    """The inverse of a symmetric matrix, or its pseudo-inverse if it is not safely positive definite."""
+    n = dense.shape[0]
+    if not np.all(np.isfinite(dense)):
+        return np.full_like(dense, np.nan)
+    # LAPACK wants columns contiguous; the transpose of a symmetric matrix is itself, without a copy
+    factor, failed = scipy.linalg.lapack.dpotrf(dense.T, lower=1)
+    if not failed:
+        pivots = np.diag(factor) ** 2
+        if n == 0 or pivots.min() > n * np.finfo(float).eps * pivots.max():
+            inverse, failed = scipy.linalg.lapack.dpotri(factor, lower=1, overwrite_c=1)
+            if not failed:  # the upper triangle is zero: add the mirror image, which doubles the diagonal
+                full = np.add(inverse, inverse.T, order="C")
+                full.reshape(-1)[:: n + 1] *= 0.5
+                return full
+    values, vectors = np.linalg.eigh((dense + dense.T) / 2)
+    kept = np.abs(values) > n * np.finfo(float).eps * np.abs(values).max(initial=0.0)
+    return (vectors[:, kept] / values[kept]) @ vectors[:, kept].T

@@ -1,0 +1,98 @@
+// Numeric phases of products of sparse matrices: every entry of the result gathers its own list of pairs of factors.
+
+template <bool SHARED_A, bool SHARED_B>
+__device__ inline Pack sum_of_pairs(const int64* __restrict__ starts, const offset* __restrict__ left,
+                                    const offset* __restrict__ right, const real* __restrict__ a,
+                                    const real* __restrict__ b, int64 target, int s, int n_samples)
+{
+    Pack total = spread(0);
+    const int64 end = starts[target + 1];
+    for (int64 q = starts[target]; q < end; q += UNROLL) {
+        Pack x[UNROLL], y[UNROLL];
+#pragma unroll
+        for (int u = 0; u < UNROLL; ++u) {
+            if (q + u < end) {
+                const int64 i = __ldg(left + q + u), j = __ldg(right + q + u);
+                x[u] = SHARED_A ? spread(__ldg(a + i)) : load_shared(a + i * n_samples + s);
+                y[u] = SHARED_B ? spread(__ldg(b + j)) : load_shared(b + j * n_samples + s);
+            }
+        }
+#pragma unroll
+        for (int u = 0; u < UNROLL; ++u)
+            if (q + u < end) total = total + x[u] * y[u];
+    }
+    return total;
+}
+
+template <bool SHARED_A, bool SHARED_B>
+__global__ void __launch_bounds__(THREADS)
+    sum_products(const int64* __restrict__ starts, const offset* __restrict__ left, const offset* __restrict__ right,
+                 const real* __restrict__ a, const real* __restrict__ b, real* out, int64 n_rows, int n_samples)
+{
+    const int64 target = row_here();
+    const int s = sample_here();
+    if (target >= n_rows || s >= n_samples) return;
+    store(out + target * n_samples + s,
+          sum_of_pairs<SHARED_A, SHARED_B>(starts, left, right, a, b, target, s, n_samples));
+}
+
+// P = T - omega D^-1 A T: `rows` is the row of each entry of P, `own` its entry in T or -1.
+__global__ void __launch_bounds__(THREADS)
+    smooth_prolongator(const int64* __restrict__ starts, const offset* __restrict__ left,
+                       const offset* __restrict__ right, const int* __restrict__ rows, const offset* __restrict__ own,
+                       const real* __restrict__ values, const real* __restrict__ tentative,
+                       const real* __restrict__ dinv, const real* __restrict__ omega, real* p, int64 n_rows,
+                       int n_samples)
+{
+    const int64 target = row_here();
+    const int s = sample_here();
+    if (target >= n_rows || s >= n_samples) return;
+    Pack total = sum_of_pairs<false, true>(starts, left, right, values, tentative, target, s, n_samples);
+    const Pack factor = load_shared(omega + s) * load_shared(dinv + (int64)rows[target] * n_samples + s);
+    total = (spread(0) - factor) * total;
+    if (own[target] >= 0) total = total + spread(tentative[own[target]]);
+    store(p + target * n_samples + s, total);
+}
+
+// --- the lists of pairs: one thread a row of the product, in the order of the rows' entries
+__device__ inline int64 place_of(const int* __restrict__ indices, int64 begin, int64 end, int column)
+{
+    while (begin < end) {
+        const int64 middle = (begin + end) / 2;
+        if (indices[middle] < column)
+            begin = middle + 1;
+        else
+            end = middle;
+    }
+    return begin;
+}
+
+__global__ void __launch_bounds__(THREADS)
+    count_pairs(const offset* __restrict__ indptr_a, const int* __restrict__ indices_a,
+                const offset* __restrict__ indptr_b, const int* __restrict__ indices_b,
+                const offset* __restrict__ indptr_c, const int* __restrict__ indices_c, int64* counts, int64 n_rows)
+{
+    const int64 i = (int64)blockIdx.x * THREADS + threadIdx.x;
+    if (i >= n_rows || indptr_c[i] == indptr_c[i + 1]) return;
+    for (offset k = indptr_a[i]; k < indptr_a[i + 1]; ++k)
+        for (offset m = indptr_b[indices_a[k]]; m < indptr_b[indices_a[k] + 1]; ++m)
+            counts[place_of(indices_c, indptr_c[i], indptr_c[i + 1], indices_b[m])] += 1;
+}
+
+// `next` holds where the next pair of each entry goes; `entries` renames the entries of A, where it is given.
+__global__ void __launch_bounds__(THREADS)
+    fill_pairs(const offset* __restrict__ indptr_a, const int* __restrict__ indices_a,
+               const offset* __restrict__ indptr_b, const int* __restrict__ indices_b,
+               const offset* __restrict__ indptr_c, const int* __restrict__ indices_c,
+               const offset* __restrict__ entries, int64* next, offset* left, offset* right, int64 n_rows)
+{
+    const int64 i = (int64)blockIdx.x * THREADS + threadIdx.x;
+    if (i >= n_rows || indptr_c[i] == indptr_c[i + 1]) return;
+    for (offset k = indptr_a[i]; k < indptr_a[i + 1]; ++k) {
+        for (offset m = indptr_b[indices_a[k]]; m < indptr_b[indices_a[k] + 1]; ++m) {
+            const int64 place = next[place_of(indices_c, indptr_c[i], indptr_c[i + 1], indices_b[m])]++;
+            left[place] = entries ? entries[k] : k;
+            right[place] = m;
+        }
+    }
+}

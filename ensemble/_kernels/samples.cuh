@@ -1,0 +1,135 @@
+// How samples lie on a GPU, and sums over rows.
+//
+// LANES neighbouring threads carry one row, VECTOR samples each: a row of values is one coalesced transaction, and a sum
+// over rows needs no exchange between the threads of different samples. Told by the compiler: REAL (float or double),
+// LANES (a power of two up to 32), VECTOR, OFFSET (int or long long) and THREADS (a block of the row kernels).
+//
+// Contraction to FMA is off and every sum has one order, whatever the number of samples: a sample on the device has the
+// bits of its own scalar run there, and all arithmetic but that of inner products has the bits of the CPU kernels.
+
+typedef REAL real;
+typedef OFFSET offset;
+typedef long long int64;
+
+#define ROWS (THREADS / LANES)
+#define UNROLL 4
+
+struct alignas(sizeof(real) * VECTOR) Pack {
+    real lane[VECTOR];
+};
+
+__device__ inline Pack spread(real value)
+{
+    Pack pack;
+#pragma unroll
+    for (int v = 0; v < VECTOR; ++v) pack.lane[v] = value;
+    return pack;
+}
+
+#define LANEWISE(op)                                                                              \
+    __device__ inline Pack operator op(const Pack& a, const Pack& b)                              \
+    {                                                                                             \
+        Pack pack;                                                                                \
+        _Pragma("unroll") for (int v = 0; v < VECTOR; ++v) pack.lane[v] = a.lane[v] op b.lane[v]; \
+        return pack;                                                                              \
+    }
+LANEWISE(+)
+LANEWISE(-)
+LANEWISE(*)
+
+__device__ inline Pack load(const real* from) { return *reinterpret_cast<const Pack*>(from); }
+
+__device__ inline void store(real* to, const Pack& pack) { *reinterpret_cast<Pack*>(to) = pack; }
+
+// Through the read-only cache: what other threads will want too.
+__device__ inline Pack load_shared(const real* from)
+{
+    if constexpr (sizeof(Pack) == 16) {
+        const int4 raw = __ldg(reinterpret_cast<const int4*>(from));
+        return *reinterpret_cast<const Pack*>(&raw);
+    } else if constexpr (sizeof(Pack) == 8) {
+        const int2 raw = __ldg(reinterpret_cast<const int2*>(from));
+        return *reinterpret_cast<const Pack*>(&raw);
+    } else {
+        return load(from);
+    }
+}
+
+// Past the caches: what is read once.
+__device__ inline Pack load_once(const real* from)
+{
+    if constexpr (sizeof(Pack) == 16) {
+        const int4 raw = __ldcs(reinterpret_cast<const int4*>(from));
+        return *reinterpret_cast<const Pack*>(&raw);
+    } else if constexpr (sizeof(Pack) == 8) {
+        const int2 raw = __ldcs(reinterpret_cast<const int2*>(from));
+        return *reinterpret_cast<const Pack*>(&raw);
+    } else {
+        return load(from);
+    }
+}
+
+// --- one row per LANES threads; blockIdx.y counts tiles of LANES * VECTOR samples
+__device__ inline int64 row_here() { return (int64)blockIdx.x * ROWS + threadIdx.x / LANES; }
+
+__device__ inline int sample_here() { return (blockIdx.y * LANES + threadIdx.x % LANES) * VECTOR; }
+
+// --- sums over rows: a thread adds QUAD consecutive rows, QUADS threads make a chunk, chunks are added by `total_of`
+#define QUAD 4
+#define QUADS 16
+#define CHUNKS (LANES >= 8 ? 1 : 8 / LANES)
+
+struct Share {
+    int64 chunk, begin, end;  // end == begin where there is nothing to add
+    int group, s;
+    bool inside;
+};
+
+__device__ inline Share share_here(int64 n_rows, int n_samples)
+{
+    Share share;
+    share.group = threadIdx.x / LANES;
+    share.chunk = (int64)blockIdx.x * CHUNKS + share.group / QUADS;
+    share.s = sample_here();
+    const int64 n_chunks = (n_rows + QUAD * QUADS - 1) / (QUAD * QUADS);
+    share.inside = share.s < n_samples && share.chunk < n_chunks;
+    share.begin = (share.chunk * QUADS + share.group % QUADS) * QUAD;
+    share.end = share.begin + QUAD < n_rows ? share.begin + QUAD : n_rows;
+    if (!share.inside || share.begin > n_rows) share.end = share.begin;
+    return share;
+}
+
+// Every thread of the block calls this once for each sum of its kernel, `which` counting them.
+template <int WHICH>
+__device__ inline void add_quads(const Share& share, const Pack& sum, real* partials, int n_samples)
+{
+    __shared__ Pack terms[CHUNKS * QUADS][LANES];
+    const int lane = threadIdx.x % LANES;
+    terms[share.group][lane] = sum;
+    __syncthreads();
+    if (share.group % QUADS == 0 && share.inside) {
+        Pack total = spread(0);
+        for (int quad = 0; quad < QUADS; ++quad) total = total + terms[share.group + quad][lane];
+        store(partials + share.chunk * n_samples + share.s, total);
+    }
+}
+
+// The sum over all chunks for sample `s`, in a block of (32, 32) threads; valid where threadIdx.y is 0.
+__device__ inline real total_of(const real* partials, int64 n_partials, int n_samples, int s)
+{
+    __shared__ real shares[32][33];
+    const int64 length = (n_partials + 31) / 32;
+    const int64 begin = threadIdx.y * length;
+    const int64 end = begin + length < n_partials ? begin + length : n_partials;
+    real sum = 0;
+    if (s < n_samples) {
+#pragma unroll 8
+        for (int64 i = begin; i < end; ++i) sum = sum + partials[i * n_samples + s];
+    }
+    shares[threadIdx.y][threadIdx.x] = sum;
+    __syncthreads();
+    real total = 0;
+    if (threadIdx.y == 0)
+        for (int y = 0; y < 32; ++y) total = total + shares[y][threadIdx.x];
+    return total;
+}

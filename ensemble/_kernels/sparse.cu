@@ -1,0 +1,81 @@
+// Compressed-row-storage products; what each computes stands in sparse.py.
+
+enum { SET, ADD, RESIDUAL };
+
+template <int ENDING, bool SHARED>
+__global__ void __launch_bounds__(THREADS)
+    product(const offset* __restrict__ indptr, const int* __restrict__ indices, const real* __restrict__ values,
+            const real* __restrict__ x, const real* b, real* y, int64 n_rows, int n_samples)
+{
+    const int64 row = row_here();
+    const int s = sample_here();
+    if (row >= n_rows || s >= n_samples) return;
+    Pack total = row_product<SHARED>(indptr, indices, values, x, row, s, n_samples);
+    const int64 here = row * n_samples + s;
+    if (ENDING == ADD) total = load(y + here) + total;
+    if (ENDING == RESIDUAL) total = load(b + here) - total;
+    store(y + here, total);
+}
+
+template <bool SHARED>
+__global__ void product_dot(const offset* __restrict__ indptr, const int* __restrict__ indices,
+                            const real* __restrict__ values, const real* __restrict__ x, real* y, real* partials,
+                            int64 n_rows, int n_samples)
+{
+    const Share share = share_here(n_rows, n_samples);
+    Pack inner = spread(0);
+    for (int64 row = share.begin; row < share.end; ++row) {
+        const Pack total = row_product<SHARED>(indptr, indices, values, x, row, share.s, n_samples);
+        const int64 here = row * n_samples + share.s;
+        store(y + here, total);
+        inner = inner + load(x + here) * total;
+    }
+    add_quads<0>(share, inner, partials, n_samples);
+}
+
+template <bool SHARED>
+__global__ void __launch_bounds__(THREADS)
+    product_transpose(const offset* __restrict__ indptr, const int* __restrict__ indices,
+                      const offset* __restrict__ entries, const real* __restrict__ values,
+                      const real* __restrict__ x, real* y, int64 n_rows, int n_samples)
+{
+    const int64 row = row_here();
+    const int s = sample_here();
+    if (row >= n_rows || s >= n_samples) return;
+    Pack total = spread(0);
+    const offset end = indptr[row + 1];
+    for (offset k = indptr[row]; k < end; k += UNROLL) {
+        Pack a[UNROLL], b[UNROLL];
+#pragma unroll
+        for (int u = 0; u < UNROLL; ++u) {
+            if (k + u < end) {
+                const int64 entry = __ldg(entries + k + u);
+                a[u] = SHARED ? spread(__ldg(values + entry)) : load_once(values + entry * n_samples + s);
+                b[u] = load_shared(x + (int64)__ldg(indices + k + u) * n_samples + s);
+            }
+        }
+#pragma unroll
+        for (int u = 0; u < UNROLL; ++u)
+            if (k + u < end) total = total + a[u] * b[u];
+    }
+    store(y + row * n_samples + s, total);
+}
+
+__global__ void __launch_bounds__(THREADS)
+    diagonal(const offset* __restrict__ entries, const real* __restrict__ values, real* out, int64 n_rows,
+             int n_samples)
+{
+    const int64 row = row_here();
+    const int s = sample_here();
+    if (row >= n_rows || s >= n_samples) return;
+    const int64 entry = entries[row];
+    store(out + row * n_samples + s, entry < 0 ? spread(0) : load(values + entry * n_samples + s));
+}
+
+// One block of (32, 32) threads for 32 samples; blockIdx.y counts the sums.
+__global__ void __launch_bounds__(1024) sum_partials(const real* partials, real* sums, int64 n_partials, int n_samples)
+{
+    const int s = blockIdx.x * 32 + threadIdx.x;
+    const real total = total_of(partials + blockIdx.y * n_partials * n_samples, n_partials, n_samples, s);
+    if (threadIdx.y == 0 && s < n_samples) sums[blockIdx.y * n_samples + s] = total;
+}

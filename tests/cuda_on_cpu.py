@@ -1,0 +1,142 @@
+"""CUDA kernels without a GPU: the same sources compiled by g++, each thread of a block a coroutine.
+
+Slow, and blind to races between blocks; but it runs every kernel's arithmetic, indexing and barriers without a device.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+COMPILER = shutil.which("g++")
+
+HEADER = r"""
+#include <cmath>
+#include <csetjmp>
+#include <cstddef>
+#include <cstdlib>
+#include <ucontext.h>
+#include <utility>
+#include <vector>
+using std::isfinite;
+using std::sqrt;
+struct dim3 { unsigned x, y, z; };
+static dim3 gridDim, blockDim, blockIdx, threadIdx;
+struct int2 { int x, y; };
+struct int4 { int x, y, z, w; };
+#define __global__ static
+#define __device__ static
+#define __shared__ static
+#define __restrict__
+#define __launch_bounds__(...)
+template <class T> static T __ldg(const T* p) { return *p; }
+template <class T> static T __ldcs(const T* p) { return *p; }
+
+static ucontext_t scheduler;
+static jmp_buf back;  // swapping contexts asks the system each time, jumping does not
+static std::vector<ucontext_t> fibers;
+struct Mark { jmp_buf at; };
+static std::vector<Mark> marks;
+static std::vector<char> state;
+enum { FRESH, WAITING, DONE };
+static size_t current;
+static void (*body)(void**);
+static void** arguments;
+static void __syncthreads()
+{
+    state[current] = WAITING;
+    if (!_setjmp(marks[current].at)) _longjmp(back, 1);
+}
+static void enter()
+{
+    body(arguments);
+    state[current] = DONE;
+    _longjmp(back, 1);
+}
+
+static void run(void (*kernel)(void**), void** given, dim3 grid, dim3 block)
+{
+    const size_t n = block.x * block.y * block.z, stack = 1 << 16;
+    static char* stacks = static_cast<char*>(std::malloc(1024 * stack));
+    body = kernel, arguments = given, gridDim = grid, blockDim = block;
+    for (blockIdx.z = 0; blockIdx.z < grid.z; ++blockIdx.z)
+    for (blockIdx.y = 0; blockIdx.y < grid.y; ++blockIdx.y)
+    for (blockIdx.x = 0; blockIdx.x < grid.x; ++blockIdx.x) {
+        fibers.resize(n), marks.resize(n), state.assign(n, FRESH);
+        for (size_t t = 0; t < n; ++t) {
+            getcontext(&fibers[t]);
+            fibers[t].uc_stack.ss_sp = &stacks[t * stack], fibers[t].uc_stack.ss_size = stack;
+            fibers[t].uc_link = &scheduler;
+            makecontext(&fibers[t], enter, 0);
+        }
+        for (bool running = true; running;) {
+            running = false;
+            for (current = 0; current < n; ++current) {
+                if (state[current] == DONE) continue;
+                const unsigned t = (unsigned)current;
+                threadIdx = {t % block.x, t / block.x % block.y, t / (block.x * block.y)};
+                running = true;
+                if (_setjmp(back)) continue;
+                if (state[current] == FRESH) setcontext(&fibers[current]);
+                _longjmp(marks[current].at, 1);
+            }
+        }
+    }
+}
+
+template <class... A, size_t... I>
+static void unpack(void (*kernel)(A...), void** given, std::index_sequence<I...>)
+{
+    kernel(*reinterpret_cast<std::remove_const_t<A>*>(given[I])...);
+}
+template <class... A> static void call(void (*kernel)(A...), void** given)
+{
+    unpack(kernel, given, std::index_sequence_for<A...>());
+}
+"""
+
+ENTRY = r"""
+extern "C" void launch_{k}(void** given, const unsigned* g, const unsigned* b)
+{{
+    run([](void** a) {{ call({name}, a); }}, given, {{g[0], g[1], g[2]}}, {{b[0], b[1], b[2]}});
+}}
+"""
+
+
+class Module:
+    """Stands in for ``cupy.RawModule``."""
+
+    def __init__(self, source: str, options: tuple[str, ...], instances: tuple[str, ...]) -> None:
+        entries = "".join(ENTRY.format(k=k, name=name) for k, name in enumerate(instances))
+        text = HEADER + source + entries
+        flags = [option for option in options if option.startswith(("-D", "-std"))]
+        folder = Path(tempfile.gettempdir()) / "cuda-on-cpu"
+        folder.mkdir(exist_ok=True)
+        library = folder / (hashlib.sha256((text + str(flags)).encode()).hexdigest()[:24] + ".so")
+        if not library.exists():
+            command = [COMPILER, "-O1", "-w", "-ffp-contract=off", "-shared", "-fPIC", *flags, "-x", "c++", "-"]
+            building = library.with_suffix(f".{id(self)}")
+            subprocess.run([*command, "-o", building], input=text.encode(), check=True)
+            building.rename(library)
+        self.library = ctypes.CDLL(str(library))
+        self.names = {name: k for k, name in enumerate(instances)}
+
+    def get_function(self, name: str) -> Any:
+        launch = getattr(self.library, f"launch_{self.names[name]}")
+
+        def run(grid: tuple[int, ...], block: tuple[int, ...], arguments: tuple[Any, ...]) -> None:
+            held = [
+                np.array([a.ctypes.data], np.uint64) if isinstance(a, np.ndarray) else np.asarray(a) for a in arguments
+            ]
+            given = (ctypes.c_void_p * len(held))(*(a.ctypes.data for a in held))
+            sizes = [np.array([*size, 1, 1][:3], np.uint32) for size in (grid, block)]
+            launch(given, *(ctypes.c_void_p(size.ctypes.data) for size in sizes))
+
+        return run

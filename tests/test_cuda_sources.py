@@ -1,0 +1,132 @@
+"""The CUDA kernels where no GPU is: run on the CPU against the references, and compiled by NVRTC."""
+
+import importlib
+
+import numpy as np
+import pytest
+
+from ensemble import Ensemble
+from ensemble._kernels import KERNELS, _compile, _cuda, _registry, galerkin, resident
+from ensemble.gallery import poisson
+from ensemble.krylov import cg
+from ensemble.linalg import CrsMatrix
+from ensemble.multigrid import smoothed_aggregation
+from tests import cuda_on_cpu, nvrtc
+from tests.cases import all_cases
+from tests.test_kernels import SEED, SUMS_DIFFER, results, tolerance
+
+cg_module = importlib.import_module("ensemble.krylov.cg")
+
+CASES = [case for case in all_cases(SEED) if "cuda" in KERNELS[case.kernel].implementations]
+
+
+@pytest.fixture
+def on_cpu(monkeypatch):
+    if cuda_on_cpu.COMPILER is None:
+        pytest.skip("no g++")
+    monkeypatch.setattr(_compile, "raw_module", cuda_on_cpu.Module)
+    monkeypatch.setattr(_cuda.Family, "module", _cuda.Family.module.__wrapped__)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the planted NaN and infinities
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_device_kernel_matches_reference(case, on_cpu):
+    """To the bit, but for sums over rows, which a device adds in another order."""
+    k = KERNELS[case.kernel]
+    for got, expected in zip(results(k.implementations["cuda"], case), results(k.reference, case), strict=True):
+        assert got.dtype == expected.dtype
+        if case.kernel not in SUMS_DIFFER:
+            np.testing.assert_array_equal(got, expected)
+        else:
+            np.testing.assert_allclose(got, expected, rtol=0, atol=tolerance(expected))
+
+
+# --- NVRTC
+@pytest.fixture(scope="module")
+def compiler():
+    library = nvrtc.library()
+    if library is None:
+        pytest.skip("needs NVRTC: pip install nvidia-cuda-nvrtc")
+    return library
+
+
+LAYOUTS = [("double", 16, 2, "int"), ("double", 32, 1, "long long"), ("double", 1, 1, "int"), ("float", 8, 4, "int")]
+
+
+@pytest.mark.parametrize("real, lanes, vector, offset", LAYOUTS)
+@pytest.mark.parametrize("name", _cuda.FAMILIES)
+def test_nvrtc_compiles_every_kernel(compiler, name, real, lanes, vector, offset):
+    family = _cuda.FAMILIES[name]
+    options = _cuda.Layout(real, lanes, vector, 0).options(offset)
+    assert nvrtc.compiled(compiler, family.source(), *options, instances=family.instances)
+
+
+# --- whole solves, with NumPy arrays in the role of device arrays
+@pytest.fixture
+def as_device(on_cpu, monkeypatch):
+    for module in (_registry, galerkin, resident):
+        monkeypatch.setattr(module, "backend_of", lambda *arrays: "cuda")
+
+
+def problem(n_samples, seed=41503):
+    """Random symmetric positive definite matrices on the graph of a small Poisson problem."""
+    rng = np.random.default_rng(seed)
+    A = poisson((9, 8, 7))
+    scale = np.exp(0.3 * rng.standard_normal((A.shape[0], n_samples)))
+    rows, columns = A.graph.row_of_entry, A.graph.indices
+    A = CrsMatrix(A.graph, A.values * scale[rows] * scale[columns])
+    return A, Ensemble(rng.standard_normal((A.shape[0], n_samples)))
+
+
+def solved(A, b, **options):
+    return cg(A, b, M=smoothed_aggregation(A, coarse_size=60), rtol=1e-9, **options)
+
+
+@pytest.mark.parametrize("n_samples", [1, 6])
+def test_a_whole_solve_agrees_with_the_cpu(n_samples, request):
+    A, b = problem(n_samples)
+    expected = solved(A, b)
+    request.getfixturevalue("as_device")
+    got = solved(A, b)
+    assert got.converged.all()
+    np.testing.assert_array_equal(got.iterations, expected.iterations)
+    np.testing.assert_allclose(got.x.samples, expected.x.samples, rtol=1e-11, atol=1e-11)
+    np.testing.assert_allclose(got.residual_norms, expected.residual_norms, rtol=1e-4)
+
+
+def test_scalars_on_the_device_change_no_bit(as_device, monkeypatch):
+    """The loop with its scalars on the host queues the same kernels and takes the same decisions."""
+    A, b = problem(5)
+    resident_solve = solved(A, b)
+    monkeypatch.setattr(cg_module, "can_stay", lambda *arguments: False)
+    by_host = solved(A, b)
+    np.testing.assert_array_equal(resident_solve.x.samples, by_host.x.samples)
+    np.testing.assert_array_equal(resident_solve.residual_norms, by_host.residual_norms)
+    np.testing.assert_array_equal(resident_solve.iterations, by_host.iterations)
+
+
+def test_a_sample_on_the_device_is_its_own_scalar_run(as_device):
+    A, b = problem(5)
+    b.samples[:, 1] *= 1e-9
+    b.samples[:, 2] = 0.0
+    b.samples[3, 4] = np.nan
+    together = solved(A, b)
+    for i in range(5):
+        alone = solved(A.sample(i), Ensemble(b.samples[:, i : i + 1].copy()))
+        assert together.status[i] == alone.status[0]
+        assert together.iterations[i] == alone.iterations[0]
+        np.testing.assert_array_equal(together.x.samples[:, i], alone.x.samples[:, 0])
+
+
+def test_finished_samples_are_taken_out_on_the_device(as_device, monkeypatch):
+    """Narrowing in mid-solve changes no bit."""
+    A, b = problem(6)
+    options = {"rtol": 1e-10, "max_iterations": 400}
+    x0 = cg(A, b, rtol=1e-12).x.samples.copy()
+    x0[:, 4:] = 0.0
+    narrowed = cg(A, b, x0=Ensemble(x0 * (1 + 1e-7)), **options)
+    whole = cg(A, b, x0=Ensemble(x0 * (1 + 1e-7)), compact=False, **options)
+    assert narrowed.converged.all()
+    np.testing.assert_array_equal(narrowed.x.samples, whole.x.samples)
+    np.testing.assert_array_equal(narrowed.iterations, whole.iterations)
+    np.testing.assert_array_equal(narrowed.residual_norms, whole.residual_norms)
