@@ -44,15 +44,15 @@ def backend_of(*arrays: Any) -> str:
     """The kernel backend for `arrays`: "numba", "cuda" or "reference". Arguments that are no arrays do not count."""
     seen: set[str] = set()
     for array in arrays:
-        if type(array) is np.ndarray:
+        kind = type(array)
+        if kind is np.ndarray:
             known = array.dtype in COMPILED_DTYPES or array.dtype.kind in "iub"
             seen.add("numba" if known else "reference")
-        elif array_api_compat.is_numpy_array(array):
-            seen.add("reference")
-        elif array_api_compat.is_cupy_array(array):
-            seen.add("cuda")
-        elif is_array(array):
-            seen.add(array_api_compat.array_namespace(array).__name__)
+        else:
+            if kind not in _kinds:
+                _kinds[kind] = _kind_of(array)
+            if _kinds[kind] is not None:
+                seen.add(_kinds[kind])
     if ("cuda" in seen and len(seen) > 1) or len(seen - {"numba", "reference"}) > 1:
         raise TypeError(
             f"kernel: arrays must come from one library; got {', '.join(sorted(seen))}. "
@@ -61,6 +61,18 @@ def backend_of(*arrays: Any) -> str:
     if seen == {"numba"}:
         return "numba"
     return "cuda" if seen == {"cuda"} else "reference"
+
+
+_kinds: dict[type, Any] = {}  # the answer of `_kind_of` by type: launches on a device ask it all the time
+
+
+def _kind_of(array: Any) -> str | None:
+    """The backend that arrays of this type call for; None for what is no array."""
+    if array_api_compat.is_numpy_array(array):
+        return "reference"
+    if array_api_compat.is_cupy_array(array):
+        return "cuda"
+    return array_api_compat.array_namespace(array).__name__ if is_array(array) else None
 
 
 def to_numpy(array: Array) -> np.ndarray:

@@ -20,12 +20,16 @@ cg_module = importlib.import_module("ensemble.krylov.cg")
 CASES = [case for case in all_cases(SEED) if "cuda" in KERNELS[case.kernel].implementations]
 
 
+MODULES: dict = {}  # what the tests compiled, by family
+
+
 @pytest.fixture
 def on_cpu(monkeypatch):
     if cuda_on_cpu.COMPILER is None:
         pytest.skip("no g++")
     monkeypatch.setattr(_compile, "raw_module", cuda_on_cpu.Module)
-    monkeypatch.setattr(_cuda.Family, "module", _cuda.Family.module.__wrapped__)
+    for family in _cuda.FAMILIES.values():
+        monkeypatch.setattr(family, "_functions", MODULES.setdefault(family.name, {}))
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the planted NaN and infinities

@@ -9,7 +9,6 @@ the caller left to them.
 from __future__ import annotations
 
 import functools
-import math
 import threading
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -48,11 +47,13 @@ class Layout(NamedTuple):
 
 def layout_of(n_samples: int, *arrays: Any) -> Layout:
     """The layout for arrays of `n_samples` columns: 16-byte loads where every row of every array allows them."""
-    dtype = arrays[0].dtype
-    vector = VECTOR_BYTES // dtype.itemsize
-    while vector > 1 and (n_samples % vector or any(_address(a) % (vector * dtype.itemsize) for a in arrays)):
+    size = arrays[0].dtype.itemsize
+    vector, places = VECTOR_BYTES // size, 0
+    for array in arrays:
+        places |= _address(array)
+    while vector > 1 and (n_samples % vector or places % (vector * size)):
         vector //= 2
-    return _layout("double" if dtype.itemsize == 8 else "float", n_samples, vector)
+    return _layout("double" if size == 8 else "float", n_samples, vector)
 
 
 @functools.cache
@@ -73,27 +74,30 @@ class Family:
 
     def __init__(self, name: str, instances: list[str], headers: tuple[str, ...] = ()) -> None:
         self.name, self.instances, self.headers = name, tuple(instances), headers
+        self._functions: dict[tuple[Any, ...], Any] = {}
         FAMILIES[name] = self
 
     def source(self) -> str:
         """The text that the compiler sees."""
         return "\n".join((FOLDER / file).read_text() for file in ("samples.cuh", *self.headers, f"{self.name}.cu"))
 
-    @functools.cache  # noqa: B019  families live as long as the program
-    def module(self, layout: Layout, offset: str) -> Any:
-        """The compiled family."""
-        return _compile.raw_module(self.source(), layout.options(offset), self.instances)
+    def function(self, name: str, layout: Layout, wide: bool) -> Any:
+        """A compiled kernel; the first one of a layout compiles the whole family."""
+        key = (*layout[:3], wide)
+        if (name, *key) not in self._functions:
+            options = layout.options("long long" if wide else "int")
+            module = _compile.raw_module(self.source(), options, self.instances)
+            self._functions.update({(each, *key): module.get_function(each) for each in self.instances})
+        return self._functions[name, *key]
 
     def launch(
         self, function: str, layout: Layout, grid: tuple[int, ...], threads: Any, arguments: tuple[Any, ...],
         wide: bool = False,
     ) -> None:  # fmt: skip
         """Queue one kernel; `wide` tells that matrix positions are 64-bit. An empty grid does nothing."""
-        if math.prod(grid):
-            offset = "long long" if wide else "int"
+        if 0 not in grid:
             block = threads if isinstance(threads, tuple) else (threads,)
-            module = self.module(Layout(layout.real, layout.lanes, layout.vector, 0), offset)
-            module.get_function(function)(grid, block, tuple(map(_argument, arguments)))
+            self.function(function, layout, wide)(grid, block, tuple([_argument(value) for value in arguments]))
 
     def rows(
         self, function: str, n_rows: int, n_samples: int, arguments: tuple[Any, ...], layout: Layout,
@@ -109,7 +113,7 @@ def _argument(value: Any) -> Any:
     """What a launch is given: kernels see bare pointers, so an array's samples must lie as they expect."""
     if value is None:
         return np.uint64(0)
-    if getattr(value, "ndim", 0) and not value.flags.c_contiguous:
+    if hasattr(value, "strides") and not value.flags.c_contiguous:
         raise ValueError(f"kernel: arrays must be contiguous; got strides {value.strides} for shape {value.shape}.")
     return value
 

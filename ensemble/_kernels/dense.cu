@@ -14,19 +14,11 @@ __global__ void dense_product(const real* __restrict__ matrix, const real* __res
     const int end = begin + length < n_columns ? begin + length : n_columns;
     Pack total = spread(0);
     if (s < n_samples) {
-        for (int j = begin; j < end; j += UNROLL) {
-            Pack a[UNROLL], b[UNROLL];
-#pragma unroll
-            for (int u = 0; u < UNROLL; ++u) {
-                if (j + u < end) {
-                    const int64 k = row * n_columns + j + u;
-                    a[u] = SHARED ? spread(__ldg(matrix + k)) : load_shared(matrix + k * n_samples + s);
-                    b[u] = load_shared(x + (int64)(j + u) * n_samples + s);
-                }
-            }
-#pragma unroll
-            for (int u = 0; u < UNROLL; ++u)
-                if (j + u < end) total = total + a[u] * b[u];
+#pragma unroll UNROLL
+        for (int j = begin; j < end; ++j) {
+            const int64 k = row * n_columns + j;
+            const Pack a = SHARED ? spread(__ldg(matrix + k)) : load_shared(matrix + k * n_samples + s);
+            total = total + a * load_shared(x + (int64)j * n_samples + s);
         }
     }
     sums[group][lane] = total;

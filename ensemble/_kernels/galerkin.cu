@@ -7,19 +7,12 @@ __device__ inline Pack sum_of_pairs(const int64* __restrict__ starts, const offs
 {
     Pack total = spread(0);
     const int64 end = starts[target + 1];
-    for (int64 q = starts[target]; q < end; q += UNROLL) {
-        Pack x[UNROLL], y[UNROLL];
-#pragma unroll
-        for (int u = 0; u < UNROLL; ++u) {
-            if (q + u < end) {
-                const int64 i = __ldg(left + q + u), j = __ldg(right + q + u);
-                x[u] = SHARED_A ? spread(__ldg(a + i)) : load_shared(a + i * n_samples + s);
-                y[u] = SHARED_B ? spread(__ldg(b + j)) : load_shared(b + j * n_samples + s);
-            }
-        }
-#pragma unroll
-        for (int u = 0; u < UNROLL; ++u)
-            if (q + u < end) total = total + x[u] * y[u];
+#pragma unroll UNROLL
+    for (int64 q = starts[target]; q < end; ++q) {
+        const int64 i = __ldg(left + q), j = __ldg(right + q);
+        const Pack x = SHARED_A ? spread(__ldg(a + i)) : load_shared(a + i * n_samples + s);
+        const Pack y = SHARED_B ? spread(__ldg(b + j)) : load_shared(b + j * n_samples + s);
+        total = total + x * y;
     }
     return total;
 }

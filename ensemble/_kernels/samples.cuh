@@ -12,7 +12,7 @@ typedef OFFSET offset;
 typedef long long int64;
 
 #define ROWS (THREADS / LANES)
-#define UNROLL 4
+#define UNROLL 9
 
 struct alignas(sizeof(real) * VECTOR) Pack {
     real lane[VECTOR];

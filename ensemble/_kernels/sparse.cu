@@ -44,19 +44,11 @@ __global__ void __launch_bounds__(THREADS)
     if (row >= n_rows || s >= n_samples) return;
     Pack total = spread(0);
     const offset end = indptr[row + 1];
-    for (offset k = indptr[row]; k < end; k += UNROLL) {
-        Pack a[UNROLL], b[UNROLL];
-#pragma unroll
-        for (int u = 0; u < UNROLL; ++u) {
-            if (k + u < end) {
-                const int64 entry = __ldg(entries + k + u);
-                a[u] = SHARED ? spread(__ldg(values + entry)) : load_once(values + entry * n_samples + s);
-                b[u] = load_shared(x + (int64)__ldg(indices + k + u) * n_samples + s);
-            }
-        }
-#pragma unroll
-        for (int u = 0; u < UNROLL; ++u)
-            if (k + u < end) total = total + a[u] * b[u];
+#pragma unroll UNROLL
+    for (offset k = indptr[row]; k < end; ++k) {
+        const int64 entry = __ldg(entries + k);
+        const Pack a = SHARED ? spread(__ldg(values + entry)) : load_once(values + entry * n_samples + s);
+        total = total + a * load_shared(x + (int64)__ldg(indices + k) * n_samples + s);
     }
     store(y + row * n_samples + s, total);
 }
