@@ -29,6 +29,7 @@ __global__ void gather_rows(const int* __restrict__ first_cell, const int* __res
                             const offset* __restrict__ indptr, const signed char* __restrict__ slots, real* values,
                             real* residual, int64 n_rows, int n_samples)
 {
+    __shared__ real factors[ELEMENT_ROWS][8][3];
     __shared__ real geometry[ELEMENT_ROWS][64];
     __shared__ Pack entries[WITH_MATRIX ? ELEMENT_ROWS : 1][ENTRIES][LANES];
     const int group = threadIdx.x / LANES, lane = threadIdx.x % LANES;
@@ -41,16 +42,21 @@ __global__ void gather_rows(const int* __restrict__ first_cell, const int* __res
     if (WITH_MATRIX)
         for (int k = 0; k < ENTRIES; ++k) entries[group][k][lane] = spread(0);
     Pack r = spread(0);
+    for (int item = threadIdx.x; item < ELEMENT_ROWS * 8; item += blockDim.x) {
+        const int64 row = (int64)blockIdx.x * ELEMENT_ROWS + item / 8;
+        if (row >= n_rows || first_cell[row] + item % 8 >= first_cell[row + 1]) continue;
+        const real* h = edges + (int64)cells[first_cell[row] + item % 8] * 3;
+        real* factor = factors[item / 8][item % 8];
+        factor[0] = h[1] * h[2] / h[0], factor[1] = h[0] * h[2] / h[1], factor[2] = h[0] * h[1] / h[2];
+    }
     for (int around = 0; around < 8; ++around) {
         __syncthreads();
         for (int item = threadIdx.x; item < ELEMENT_ROWS * 64; item += blockDim.x) {  // shared by all samples
             const int64 row = (int64)blockIdx.x * ELEMENT_ROWS + item / 64;
             if (row >= n_rows || first_cell[row] + around >= first_cell[row + 1]) continue;
-            const int p = first_cell[row] + around;
-            const real* h = edges + (int64)cells[p] * 3;
-            const real fx = h[1] * h[2] / h[0], fy = h[0] * h[2] / h[1], fz = h[0] * h[1] / h[2];
-            const int k = corners[p] * 64 + item % 64;
-            geometry[item / 64][item % 64] = fx * stiffness[k] + fy * stiffness[k + 512] + fz * stiffness[k + 1024];
+            const real* f = factors[item / 64][around];
+            const real* table = stiffness + corners[first_cell[row] + around] * 64 + item % 64;
+            geometry[item / 64][item % 64] = f[0] * table[0] + f[1] * table[512] + f[2] * table[1024];
         }
         __syncthreads();
         if (!inside || held || around >= n_cells) continue;

@@ -86,13 +86,14 @@ __global__ void __launch_bounds__(1024)
 // Count the iteration, record the norm, and tell which samples claim to have converged.
 __global__ void __launch_bounds__(1024)
     cg_norm(const real* partials, int64 n_partials, const double* target, int* status, int* iterations,
-            double* history, int n_samples)
+            double* latest, double* history, int n_samples)
 {
     const int s = blockIdx.x * 32 + threadIdx.x;
     const real rr = total_of(partials, n_partials, n_samples, s);
     if (threadIdx.y != 0 || s >= n_samples || status[s] != RUNNING) return;
     const double norm = sqrt((double)rr);
     iterations[s] += 1;
+    latest[s] = norm;
     history[(int64)iterations[s] * n_samples + s] = norm;
     if (!isfinite(norm))
         status[s] = BREAKDOWN;
@@ -117,7 +118,7 @@ __global__ void __launch_bounds__(1024)
 // Believe a claim only from the true residual's norm; `adopt` is 1 where the iteration goes on from that residual.
 __global__ void __launch_bounds__(1024)
     cg_prove(const real* partials, int64 n_partials, const double* target, int* status, const int* iterations,
-             double* history, real* adopt, int n_samples)
+             double* latest, double* history, real* adopt, int n_samples)
 {
     const int s = blockIdx.x * 32 + threadIdx.x;
     const real rr = total_of(partials, n_partials, n_samples, s);
@@ -125,6 +126,7 @@ __global__ void __launch_bounds__(1024)
     adopt[s] = 0;
     if (status[s] != CLAIMED) return;
     const double norm = sqrt((double)rr);
+    latest[s] = norm;
     history[(int64)iterations[s] * n_samples + s] = norm;
     status[s] = norm <= target[s] ? CONVERGED : RUNNING;
     if (status[s] == RUNNING) adopt[s] = 1;

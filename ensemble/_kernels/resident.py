@@ -46,7 +46,8 @@ class CgScalars:
         self.status = moved(np.asarray(status, np.int32), vector)
         self.iterations = moved(np.asarray(iterations, np.int32), vector)
         self.target = moved(np.asarray(target, np.float64), vector)
-        self.history = xp.full((capacity + 1, self.n_samples), xp.nan, dtype=xp.float64)
+        self.latest = xp.zeros(self.n_samples, dtype=xp.float64)
+        self.history = xp.zeros((capacity + 1, self.n_samples), dtype=xp.float64)
         self.rz = moved(np.asarray(rz, vector.dtype), vector)
         self.alpha, self.beta, self.adopt = (xp.zeros_like(self.rz) for _ in range(3))
 
@@ -61,7 +62,7 @@ class CgScalars:
         """alpha from the partial sums of p . q; x and r follow; the new norms are counted, recorded and judged."""
         self._decide("cg_alpha", pq, self.rz, self.status, self.alpha)
         rr = krylov.cg_update_partials(self.alpha, p, q, x, r)
-        self._decide("cg_norm", rr, self.target, self.status, self.iterations, self.history)
+        self._decide("cg_norm", rr, self.target, self.status, self.iterations, self.latest, self.history)
 
     def direct(self, r: Any, z: Any, p: Any, fresh: bool = False) -> None:
         """beta from r . z, and the next direction; `fresh`: p = z, a new Krylov space."""
@@ -72,14 +73,11 @@ class CgScalars:
     def prove(self, true: Any, r: Any) -> None:
         """Judge claims by the true residual, which replaces r where a sample has to go on."""
         partials = krylov.dot_partials(true, true)
-        self._decide("cg_prove", partials, self.target, self.status, self.iterations, self.history, self.adopt)
+        known = (self.target, self.status, self.iterations, self.latest, self.history, self.adopt)
+        self._decide("cg_prove", partials, *known)
         layout = _cuda.layout_of(self.n_samples, true, r, self.adopt)
         CUDA.rows("copy_chosen", r.shape[0], self.n_samples, (self.adopt, true, r), layout)
 
-    def set_status(self, status: np.ndarray) -> None:
-        """Overwrite the statuses."""
-        self.status[...] = moved(status.astype(np.int32), self.status)
-
-    def look(self) -> tuple[np.ndarray, np.ndarray]:
-        """(status, iterations) as the host sees them once the queue has come this far."""
-        return to_numpy(self.status), to_numpy(self.iterations)
+    def look(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(status, iterations, latest norms) as the host sees them once the queue has come this far."""
+        return to_numpy(self.status), to_numpy(self.iterations), to_numpy(self.latest)

@@ -54,72 +54,55 @@ class ResidentSolve:
         rz = np.zeros(n_samples) if fresh else run.rz
         self.first = run.iterations[run.members].copy()
         self.scalars = CgScalars(run.x, status, run.target[run.members], self.first, rz, self.max_iterations)
+        play, ahead, narrow = Recording(self._iteration, record), 2, False
         if fresh:
-            run._apply_preconditioner()
-            self.scalars.direct(run.r, run.z, run.p, fresh=True)
-        play, narrow = Recording(self._iteration, record), False
-        while done < self.max_iterations and not narrow:
-            for _ in range(min(self._ahead(), self.max_iterations - done)):
+            self._iteration(fresh=True)
+            done, ahead = done + 1, 1
+        while not narrow:
+            for _ in range(min(ahead, self.max_iterations - done)):
                 play()
                 done += 1
-            status = self.scalars.look()[0]
-            if not np.any(status == RUNNING):
-                status = self._prove()
-            if not np.any(status == RUNNING):
+            seen = self.scalars.look()
+            if np.any(seen[0] == CLAIMED) and not np.any(seen[0] == RUNNING):
+                seen = self._prove()
+            if done >= self.max_iterations or not np.any(seen[0] == RUNNING):
                 break
-            narrow = bool(self.compact and self._should_narrow(status, done) and np.all(self._prove() != CLAIMED))
+            if self.compact and self._should_narrow(seen, done):
+                narrow = not np.any(self._prove()[0] == CLAIMED)
+            ahead = self._ahead(seen)
         self._hand_back(narrow)
         return done
 
-    def _iteration(self) -> None:
+    def _iteration(self, fresh: bool = False) -> None:
+        """From a residual to the next one: what comes before it has converged is not spent on it."""
         run = self.run
+        run._apply_preconditioner()
+        self.scalars.direct(run.r, run.z, run.p, fresh)
         _, pq = run.A.apply_dot_partials(run.p, run.z)
         self.scalars.step(run.p, run.z, run.x, run.r, pq)
-        run._apply_preconditioner()
-        self.scalars.direct(run.r, run.z, run.p)
 
-    def _prove(self) -> np.ndarray:
-        """Check the claims of convergence; samples that fail go on from their true residuals. The statuses."""
-        run, scalars = self.run, self.scalars
-        before = scalars.look()[0]
-        if not np.any(before == CLAIMED):
-            return before
+    def _prove(self) -> Any:
+        """Check the claims of convergence; samples that fail run on from their true residuals. What is then seen."""
+        run = self.run
         run._residual(run.z)
-        scalars.prove(run.z, run.r)
-        after = scalars.look()[0]
-        unproven = (after == RUNNING) & (before == CLAIMED)
-        if unproven.any():  # they lack the second half of their iteration, which the others have behind them
-            scalars.set_status(np.where(unproven, RUNNING, CLAIMED))
-            run._apply_preconditioner()
-            scalars.direct(run.r, run.z, run.p)
-            after = np.where(unproven, scalars.look()[0], after)
-            scalars.set_status(after)
-        return after
+        self.scalars.prove(run.z, run.r)
+        return self.scalars.look()
 
-    # --- when to look
-    def _latest(self) -> np.ndarray:
-        """The members' latest norms."""
-        iterations = self.scalars.look()[1]
-        history = to_numpy(self.scalars.history)[iterations, np.arange(iterations.size)]
-        return np.where(iterations > self.first, history, self.run.history[-1][self.run.members])
-
-    def _ahead(self) -> int:
+    # --- when to look, and when to narrow: neither changes a bit
+    def _ahead(self, seen: Any) -> int:
         """Iterations to queue before the next look: a little fewer than the slowest sample seems to need."""
-        run, (status, iterations) = self.run, self.scalars.look()
+        run, (status, iterations, latest) = self.run, seen
         counted = (status == RUNNING) & (iterations > 0)
-        if not counted.any():
-            return 2
-        latest = self._latest()[counted]
         with np.errstate(all="ignore"):
-            rate = np.log(latest / run.initial[run.members][counted]) / iterations[counted]
-            needed = np.log(run.target[run.members][counted] / latest) / rate
+            rate = np.log(latest / run.initial[run.members])[counted] / iterations[counted]
+            needed = np.log(run.target[run.members] / latest)[counted] / rate
         needed = needed[np.isfinite(needed) & (rate < 0)]
         return int(np.clip(0.9 * needed.max(initial=1.0), 1, MOST_AHEAD))
 
-    def _should_narrow(self, status: np.ndarray, done: int) -> bool:
+    def _should_narrow(self, seen: Any, done: int) -> bool:
         run = self.run
-        active, run.active = run.active, status == RUNNING
-        answer = run._should_compact(self._latest(), done)
+        active, run.active = run.active, seen[0] == RUNNING
+        answer = run.active.any() and run._should_compact(seen[2], done)
         run.active = active
         return bool(answer)
 
@@ -127,7 +110,7 @@ class ResidentSolve:
     def _hand_back(self, narrow: bool) -> None:
         """Statuses, counts and history into `run`, which is narrowed to the samples that are left."""
         run = self.run
-        status, iterations = self.scalars.look()
+        status, iterations, _ = self.scalars.look()
         history = to_numpy(self.scalars.history)
         for _ in range(int(iterations.max(initial=0)) + 1 - len(run.history)):
             run.history.append(run.history[-1].copy())

@@ -111,9 +111,15 @@ class CrsGraph:
         """`diagonal_entries` in the library and on the device of `values`."""
         return self._beside(values, "diagonal", (self.diagonal_entries,))[0]
 
+    def kept_beside(self, values: Any, what: str, array: np.ndarray) -> Any:
+        """`array`, which depends on the graph alone, in the library and on the device of `values`; known as `what`."""
+        return self._beside(values, what, (array,))[0]
+
     def coordinates_beside(self, values: Any) -> tuple[Any, Any]:
-        """(row, column) of each entry, in the library and on the device of `values`; made anew at each call."""
-        return moved(self.row_of_entry, values), self.beside(values)[1]
+        """(row, column) of each entry, in the library and on the device of `values`."""
+        if isinstance(values, np.ndarray):
+            return self.row_of_entry, self.indices
+        return self.kept_beside(values, "rows", self.row_of_entry), self.beside(values)[1]
 
     @property
     def row_of_entry(self) -> np.ndarray:

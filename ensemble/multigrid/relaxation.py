@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,6 +63,7 @@ def inverse_diagonal(A: CrsMatrix) -> Any:
     return array_namespace(dinv).divide(1.0, dinv, out=dinv)
 
 
+@functools.lru_cache(maxsize=16)
 def start_vector(n: int) -> np.ndarray:
     """Numbers in [-1, 1) that depend on the row number alone (splitmix64), the same for all samples and machines."""
     with np.errstate(over="ignore"):
@@ -80,7 +82,7 @@ def largest_eigenvalue(A: CrsMatrix, dinv: Any, iterations: int = 10) -> np.ndar
     n_samples = A.n_samples
     start, xp = start_vector(A.shape[0]), array_namespace(A.values)
     q, z = (empty_like(A.values, (A.shape[0], n_samples)) for _ in range(2))
-    q[...] = moved(start[:, None], A.values)
+    q[...] = A.graph.kept_beside(A.values, "power method", start[:, None])
     scale = moved(np.full(n_samples, 1.0 / np.sqrt(np.sum(start**2)), A.dtype), A.values)
     quotient = scale
     for _ in range(iterations):

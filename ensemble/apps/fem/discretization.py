@@ -99,11 +99,16 @@ class Discretization:
     def initial_guess(self, n_samples: int, dtype: np.dtype) -> np.ndarray:
         """The boundary values, and zero inside, shape (n_nodes, n_samples)."""
         u = empty_like(self.home, (self.mesh.n_nodes, n_samples), dtype)
-        values = np.zeros((self.mesh.n_nodes, 1), dtype)
+        u[...] = self.boundary_values
+        return u
+
+    @cached_property
+    def boundary_values(self) -> Any:
+        """The prescribed u, and zero inside, shape (n_nodes, 1)."""
+        values = np.zeros((self.mesh.n_nodes, 1))
         values[self.mesh.on_face(2, 0)] = BOTTOM
         values[self.mesh.on_face(2, -1)] = TOP
-        u[...] = moved(values, self.home)
-        return u
+        return moved(values, self.home)
 
     def require_positive(self, y: np.ndarray, function: str) -> None:
         """Raise ValueError unless the diffusivity is above zero at every Gauss point of every sample.
