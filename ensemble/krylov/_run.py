@@ -49,7 +49,9 @@ def linear_system(
     n = A.shape[0]
     advice = "Solve the normal equations or use lsmr."
     require(A.shape[0] == A.shape[1], function, "A", "be square", f"shape {tuple(A.shape)}", advice)
-    require(isinstance(M, Identity) or tuple(M.shape) == (n, n), function, "M", f"have shape {(n, n)}", f"shape {M.shape}")
+    require(
+        isinstance(M, Identity) or tuple(M.shape) == (n, n), function, "M", f"have shape {(n, n)}", f"shape {M.shape}"
+    )
     integer(max_iterations, function, "max_iterations", minimum=0)
     one_of(coupling, ("independent", "ensemble"), function, "coupling")
     vectors = {"b": samples_of(b)}
@@ -70,7 +72,9 @@ def tolerance(value: Any, function: str, argument: str, n_samples: int) -> Any:
     if np.ndim(value) == 0:
         return positive(value, function, argument, zero=True)
     value = np.asarray(value, np.float64)
-    require(value.shape == (n_samples,), function, argument, f"be a number or {n_samples} of them", f"shape {value.shape}")
+    require(
+        value.shape == (n_samples,), function, argument, f"be a number or {n_samples} of them", f"shape {value.shape}"
+    )
     require(not np.any(value < 0.0), function, argument, "be zero or above in every sample", f"{value.min()}")
     return value
 
@@ -270,9 +274,7 @@ class Run:
         """The outcome of all samples."""
         x = self.x if self.wide_x is None else kernels.put_samples(self.x, self.places(self.members), self.wide_x)
         wrapped = wrap_like(self.system.like, x, self.system.operator_samples)
-        return SolveResult(
-            wrapped, self.status, self.iterations, self.history(), self.target, self.system.function
-        )
+        return SolveResult(wrapped, self.status, self.iterations, self.history(), self.target, self.system.function)
 
     def history(self) -> np.ndarray:
         """Residual norms by each sample's own iteration number; a finished sample keeps its last value."""

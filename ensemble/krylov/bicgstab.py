@@ -181,9 +181,7 @@ class _Run(Run):
         """Take out the running samples that are no longer finite."""
         self.finish(self.active & ~np.isfinite(values), Status.breakdown)
 
-    def _turn(
-        self, alpha: np.ndarray, omega: np.ndarray, sound: np.ndarray, rho: np.ndarray, norm: np.ndarray
-    ) -> None:
+    def _turn(self, alpha: np.ndarray, omega: np.ndarray, sound: np.ndarray, rho: np.ndarray, norm: np.ndarray) -> None:
         """The next direction; a new recurrence for the samples whose old one has come to its end."""
         rho, square = self.together(rho), self.together(norm**2)
         beta = (rho / self.rho) * (alpha / omega)

@@ -108,7 +108,7 @@ def gmres(
 
 
 class _Run(Run):
-    """One GMRES solve. Within a cycle: basis V, columns of R after rotation, right-hand side g, and where each stands."""
+    """One GMRES solve. Within a cycle: basis V, triangle R, rotated right-hand side g, and where each sample stands."""
 
     scratch = ("u",)
     values = ("R", "cosines", "sines", "g", "length", "stand", "settled", "begun")
