@@ -24,7 +24,8 @@ class CoarseSolver:
     """Inverses of the coarsest matrices, shape (n, n, n_samples).
 
     Each sample is factored by itself (Cholesky; where that fails or the matrix is singular to working precision, the
-    pseudo-inverse by eigenvalues, which deflates a constant null vector). A sample that is not finite gets NaN.
+    pseudo-inverse by eigenvalues, which deflates a constant null vector; LU where the matrix is not symmetric). A
+    sample that is not finite gets NaN.
     """
 
     def __init__(self, A: CrsMatrix) -> None:
@@ -54,11 +55,28 @@ class CoarseSolver:
         return new
 
 
+ASYMMETRY = 1e-5
+"""Difference from the transpose, over the largest entry, that roundoff of single precision does not explain."""
+
+
+def nonsymmetric_inverse(dense: np.ndarray) -> np.ndarray:
+    """The inverse by LU factorisation, or the pseudo-inverse if the matrix is singular to working precision."""
+    try:
+        inverse = np.linalg.inv(dense)
+    except np.linalg.LinAlgError:
+        return np.linalg.pinv(dense)
+    condition = np.linalg.norm(dense, 1) * np.linalg.norm(inverse, 1)
+    safe = np.isfinite(condition) and condition * dense.shape[0] * np.finfo(float).eps < 1.0
+    return inverse if safe else np.linalg.pinv(dense)
+
+
 def inverse_of(dense: np.ndarray) -> np.ndarray:
-    """The inverse of a symmetric matrix, or its pseudo-inverse if it is not safely positive definite."""
+    """The inverse of a matrix, or its pseudo-inverse if it is not safely positive definite, or nonsingular."""
     n = dense.shape[0]
     if not np.all(np.isfinite(dense)):
         return np.full_like(dense, np.nan)
+    if n and np.abs(dense - dense.T).max() > ASYMMETRY * np.abs(dense).max():
+        return nonsymmetric_inverse(dense)
     # LAPACK wants columns contiguous; the transpose of a symmetric matrix is itself, without a copy
     factor, failed = scipy.linalg.lapack.dpotrf(dense.T, lower=1)
     if not failed:
