@@ -102,8 +102,10 @@ class _Run(Run):
             setattr(self, name, room(self.b.shape, self.b))
         n_samples = self.members.size
         self.rho, self.shadow_norm = np.zeros(n_samples), np.zeros(n_samples)
-        self.fresh = np.zeros(n_samples, bool)  # whether the sample's recurrence has just begun
-        self.replaced = self.fresh  # whether the residual was replaced by the true one within this iteration
+        self.fresh = self.active  # whether the sample's recurrence has just begun
+        self.replaced = np.zeros(
+            n_samples, bool
+        )  # whether the residual was replaced by the true one within this iteration
 
     def solve(self, max_iterations: int, compact: bool, callback: Any) -> None:
         """Iterate until no sample runs."""

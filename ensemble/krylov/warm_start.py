@@ -63,6 +63,9 @@ class WarmStart:
     def __len__(self) -> int:
         return self.points.shape[1]
 
+    def __bool__(self) -> bool:
+        return True  # an empty store is a store
+
     def add(self, points: Any, x: Any, converged: Any = None) -> None:
         """Remember solved samples.
 
