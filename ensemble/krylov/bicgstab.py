@@ -95,6 +95,11 @@ class _Run(Run):
     vectors = ("b", "x", "r", "p", "v", "shadow")
     scratch = ("y", "t")
     values = ("rho", "shadow_norm", "fresh")
+    p: Any
+    v: Any
+    shadow: Any
+    y: Any
+    t: Any
 
     def __init__(self, system: LinearSystem) -> None:
         super().__init__(system)

@@ -119,7 +119,7 @@ class _Run(Run):
         self.flexible = flexible and not isinstance(self.M, Identity)
         self.u = room(self.b.shape, self.b)
         self.V = room((restart + 1, *self.b.shape), self.b)
-        self.Z = room((restart, *self.b.shape), self.b) if self.flexible else None
+        self.Z: Any = room((restart, *self.b.shape), self.b) if self.flexible else None
         n_samples = self.members.size
         self.R = np.zeros((restart, restart, n_samples))
         self.cosines, self.sines = np.zeros((restart, n_samples)), np.zeros((restart, n_samples))

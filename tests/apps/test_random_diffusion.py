@@ -259,7 +259,7 @@ def test_advection_is_solved_as_a_direct_solver_does(solver, cells, advection, i
 
 
 def test_advection_meets_the_solution_in_one_dimension():
-    """With y = 0 along a column of cells and the side faces closed: -u'' + a u' = 0, up to the side faces' flux."""
+    """With y = 0 nothing depends on x and y: -u'' + a u' = 0 on one column of cells."""
     errors = []
     for n in (8, 16, 32):
         problem = RandomDiffusion((1, 1, n), advection=3.0, n_terms=1)
