@@ -6,7 +6,7 @@ import argparse
 
 import numba
 
-from benchmarks import bench_cost, bench_fem, bench_fuse, bench_gpu, bench_multigrid, bench_spmv
+from benchmarks import bench_cost, bench_fem, bench_fuse, bench_gpu, bench_grouping, bench_multigrid, bench_spmv
 from benchmarks.common import save
 
 TABLES = {
@@ -16,6 +16,7 @@ TABLES = {
     "cost": bench_cost.main,
     "fuse": bench_fuse.main,
     "gpu": bench_gpu.main,
+    "grouping": bench_grouping.main,
     "memory": lambda cells, threads: bench_cost.memory(cells),
     "iterations": lambda cells, threads: save("iterations", bench_multigrid.iterations()),
 }

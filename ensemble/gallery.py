@@ -60,12 +60,37 @@ def poisson(shape: tuple[int, ...], n_samples: int = 1, *, seed: int = 20731) ->
     return CrsMatrix.from_scipy([factor * A for factor in factors])
 
 
-def anisotropic(shape: tuple[int, ...], n_samples: int = 1, *, strength: float = 10.0, seed: int = 20731) -> CrsMatrix:
-    """Second differences with a weight of its own on each axis and sample, between 1 and `strength`."""
+def anisotropic(
+    shape: tuple[int, ...], n_samples: int = 1, *, strength: float = 10.0, seed: int = 20731, weights: Any = None
+) -> CrsMatrix:
+    """Second differences with a weight of its own on each axis and sample, between 1 and `strength`.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Grid points along each axis; unknowns are numbered with the last axis fastest.
+    n_samples : int
+    strength : float, above zero
+    seed : int
+        Of the weights.
+    weights : array, shape (n_axes, n_samples), optional
+        The weights themselves; the three arguments before then have no say.
+
+    Examples
+    --------
+    >>> anisotropic((2, 2), weights=[[1.0, 5.0], [1.0, 2.0]]).diagonal().samples[0]
+    array([ 4., 14.])
+    """
     shape = _shape(shape, "anisotropic")
     integer(n_samples, "anisotropic", "n_samples", minimum=1)
-    weights = strength ** np.random.default_rng(seed).uniform(0.0, 1.0, (n_samples, len(shape)))
-    return CrsMatrix.from_scipy([_stencil(shape, w) for w in weights])
+    if weights is None:
+        weights = (strength ** np.random.default_rng(seed).uniform(0.0, 1.0, (n_samples, len(shape)))).T
+    weights = np.asarray(weights, np.float64)
+    require(
+        weights.ndim == 2 and weights.shape[0] == len(shape) and weights.shape[1] > 0,
+        "anisotropic", "weights", f"have shape ({len(shape)}, n_samples)", f"shape {weights.shape}",
+    )  # fmt: skip
+    return CrsMatrix.from_scipy([_stencil(shape, w) for w in weights.T])
 
 
 def random_spd(n: int, n_samples: int = 1, *, density: float = 0.05, seed: int = 20731) -> CrsMatrix:

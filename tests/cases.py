@@ -257,6 +257,30 @@ def cg_direction_arguments(rng, n, s, dtype):
     return (coefficients(rng, s, dtype), numbers(rng, (n, s), dtype), numbers(rng, (n, s), dtype)), (2,)
 
 
+def basis_cases(name, seed):
+    """Bases of one and of five vectors; a NaN in the last sample, whose coefficients are zero where there are any."""
+    for label, rng, n, _, s, dtype in settings(seed, square=True):
+        for n_vectors in (1, 5):
+            basis = numbers(rng, (n_vectors, n, s), dtype)
+            if name == "basis_dots":
+                yield Case(name, f"{label}_{n_vectors}", (basis, numbers(rng, (n, s), dtype), None))
+            else:
+                h = rng.standard_normal((n_vectors, s)).astype(dtype)
+                h[:, 1:2] = 0.0
+                h[:, -1] = 0.0 if s > 1 else h[:, -1]
+                yield Case(name, f"{label}_{n_vectors}", (h, basis, numbers(rng, (n, s), dtype, False)), (2,))
+
+
+def bicgstab_update_arguments(rng, n, s, dtype):
+    omega, z, t, x, r = cg_update_arguments(rng, n, s, dtype)[0]
+    return (omega, numbers(rng, (n, s), dtype), z, t, x, r), (4, 5)
+
+
+def bicgstab_direction_arguments(rng, n, s, dtype):
+    beta, omega = coefficients(rng, s, dtype), coefficients(rng, s, dtype)
+    return (beta, omega, *(numbers(rng, (n, s), dtype) for _ in range(3))), (4,)
+
+
 MESHES = {
     "one_sample": ((2, 3, 2), 1, np.float64),
     "odd_samples": ((3, 2, 4), 7, np.float64),
@@ -307,6 +331,14 @@ CASES = {
         (numbers(rng, (n, s), dtype), numbers(rng, (n, s), dtype), None), ())),
     "cg_update": lambda seed: vector_cases("cg_update", seed, cg_update_arguments),
     "cg_direction": lambda seed: vector_cases("cg_direction", seed, cg_direction_arguments),
+    "basis_dots": lambda seed: basis_cases("basis_dots", seed),
+    "basis_add": lambda seed: basis_cases("basis_add", seed),
+    "scale": lambda seed: vector_cases("scale", seed, lambda rng, n, s, dtype: (
+        (coefficients(rng, s, dtype), numbers(rng, (n, s), dtype)), (1,))),
+    "dot_and_square": lambda seed: vector_cases("dot_and_square", seed, lambda rng, n, s, dtype: (
+        (numbers(rng, (n, s), dtype), numbers(rng, (n, s), dtype)), ())),
+    "bicgstab_update": lambda seed: vector_cases("bicgstab_update", seed, bicgstab_update_arguments),
+    "bicgstab_direction": lambda seed: vector_cases("bicgstab_direction", seed, bicgstab_direction_arguments),
     "take_samples": lambda seed: sample_cases("take_samples", seed),
     "put_samples": lambda seed: sample_cases("put_samples", seed),
     "chebyshev_start": lambda seed: vector_cases("chebyshev_start", seed, chebyshev_start_arguments),

@@ -1,6 +1,17 @@
 """Compiled loops over plain arrays; a kernel knows none of the classes above it."""
 
-from ensemble._kernels import aggregation, assembly, dense, galerkin, krylov, relaxation, sparse
+from ensemble._kernels import aggregation, assembly, basis, bicgstab, dense, galerkin, krylov, relaxation, sparse
 from ensemble._kernels._registry import KERNELS
 
-__all__ = ["KERNELS", "aggregation", "assembly", "dense", "galerkin", "krylov", "relaxation", "sparse"]
+__all__ = [
+    "KERNELS",
+    "aggregation",
+    "assembly",
+    "basis",
+    "bicgstab",
+    "dense",
+    "galerkin",
+    "krylov",
+    "relaxation",
+    "sparse",
+]

@@ -23,6 +23,9 @@ SHARED = ("false", "true")
 SHARES = 16
 PIVOT, TOGETHER, TILE = 16, 8, 4  # as in dense.cu
 
+ASYMMETRY = 1e-5
+"""Difference from the transpose, over the largest entry, that roundoff of single precision does not explain."""
+
 CUDA = _cuda.Family(
     "dense",
     [*(f"dense_product<{shared}>" for shared in SHARED), "scatter", "invert_pivot", "invert_panels", "invert_update"],
@@ -88,10 +91,11 @@ def _blas() -> ThreadpoolController:
 
 @kernel
 def dense_inverses(rows, columns, values, n, out):
-    """The inverse of the symmetric matrix with ``values[k, s]`` at (rows[k], columns[k]), for every sample.
+    """The inverse of the matrix with ``values[k, s]`` at (rows[k], columns[k]), for every sample.
 
     Each sample by itself: Cholesky; where that fails or the matrix is singular to working precision, the pseudo-inverse
-    by eigenvalues, which deflates a constant null vector. A sample that is not finite gets NaN.
+    by eigenvalues, which deflates a constant null vector; LU where the matrix is not symmetric. A sample that is not
+    finite gets NaN.
     """
     given = to_numpy(values)
     with _blas().limit(limits=1, user_api="blas"):
@@ -122,10 +126,12 @@ def _(rows, columns, values, n, out):
     layout = _cuda.layout_of(n_samples, wide, matrix)
     arguments = (rows, columns, wide, matrix, np.int32(n))
     CUDA.rows("scatter", values.shape[0], n_samples, arguments, layout)
+    size, skew = (xp.max(xp.abs(m), axis=(0, 1)) for m in (matrix, matrix - xp.permute_dims(matrix, (1, 0, 2))))
+    symmetric = to_numpy(skew <= ASYMMETRY * size)
     smallest, largest = xp.ones(n_samples, dtype=xp.float64), xp.ones(n_samples, dtype=xp.float64)
     _eliminate(matrix, smallest, largest, layout)
     # The same test on the same pivots as `inverse_of`: what it does not trust goes through LAPACK, one by one.
-    trusted = to_numpy(smallest) > n * np.finfo(float).eps * to_numpy(largest)
+    trusted = symmetric & (to_numpy(smallest) > n * np.finfo(float).eps * to_numpy(largest))
     for s in np.flatnonzero(~trusted):
         dense = dense_of(to_numpy(rows), to_numpy(columns), to_numpy(wide[:, int(s)]), n)
         matrix[:, :, int(s)] = moved(inverse_of(dense), values)
@@ -154,11 +160,24 @@ def dense_of(rows, columns, values, n):
     return dense
 
 
+def nonsymmetric_inverse(dense: np.ndarray) -> np.ndarray:
+    """The inverse by LU factorisation, or the pseudo-inverse if the matrix is singular to working precision."""
+    try:
+        inverse = np.linalg.inv(dense)
+    except np.linalg.LinAlgError:
+        return np.linalg.pinv(dense)
+    condition = np.linalg.norm(dense, 1) * np.linalg.norm(inverse, 1)
+    safe = np.isfinite(condition) and condition * dense.shape[0] * np.finfo(float).eps < 1.0
+    return inverse if safe else np.linalg.pinv(dense)
+
+
 def inverse_of(dense: np.ndarray) -> np.ndarray:
-    """The inverse of a symmetric matrix, or its pseudo-inverse if it is not safely positive definite."""
+    """The inverse of a matrix, or its pseudo-inverse if it is not safely positive definite, or nonsingular."""
     n = dense.shape[0]
     if not np.all(np.isfinite(dense)):
         return np.full_like(dense, np.nan)
+    if n and np.abs(dense - dense.T).max() > ASYMMETRY * np.abs(dense).max():
+        return nonsymmetric_inverse(dense)
     # LAPACK wants columns contiguous; the transpose of a symmetric matrix is itself, without a copy
     factor, failed = scipy.linalg.lapack.dpotrf(dense.T, lower=1)
     if not failed:

@@ -1,7 +1,25 @@
-"""Krylov and Newton methods, per sample or coupled."""
+"""Krylov and Newton methods, per sample or coupled; what to start them from, and which samples to run together."""
 
+from ensemble.krylov.bicgstab import bicgstab
 from ensemble.krylov.cg import cg
+from ensemble.krylov.gmres import gmres
+from ensemble.krylov.grouping import SampleGroups, anisotropy, group_samples, predict_iterations
 from ensemble.krylov.newton import NewtonResult, newton
 from ensemble.krylov.result import SolveError, SolveResult, Status
+from ensemble.krylov.warm_start import WarmStart
 
-__all__ = ["NewtonResult", "SolveError", "SolveResult", "Status", "cg", "newton"]
+__all__ = [
+    "NewtonResult",
+    "SampleGroups",
+    "SolveError",
+    "SolveResult",
+    "Status",
+    "WarmStart",
+    "anisotropy",
+    "bicgstab",
+    "cg",
+    "gmres",
+    "group_samples",
+    "newton",
+    "predict_iterations",
+]

@@ -26,7 +26,7 @@ def can_stay(run: Any, max_iterations: int, callback: Any) -> bool:
     return (
         on_device(run.x)
         and callback is None
-        and not run.coupled
+        and not (run.coupled or run.flexible)
         and max_iterations <= LONGEST_HISTORY
         and hasattr(run.A, "apply_dot_partials")
         and getattr(run.M, "queues_kernels", False)

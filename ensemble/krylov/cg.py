@@ -7,18 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import array_namespace, contiguous, home_of, moved, to_numpy
-from ensemble._check import integer, one_of, positive, require
+from ensemble._backend import array_namespace, moved, to_numpy
+from ensemble._check import integer, one_of, require
 from ensemble._kernels import krylov as kernels
 from ensemble._kernels._memory import empty_like
 from ensemble.krylov._resident import ResidentSolve, can_stay
+from ensemble.krylov._run import WORTH_COMPACTING, common_samples, require_one_home, tolerance, widen
 from ensemble.krylov.result import SolveResult, Status
 from ensemble.linalg import Identity
 from ensemble.linalg.adapt import as_operator
 from ensemble.linalg.operators import samples_of, wrap_like
-
-WORTH_COMPACTING = 3
-"""Iterations that must lie ahead before finished samples are taken out of the vectors and matrices."""
 
 
 def cg(
@@ -27,8 +25,9 @@ def cg(
     *,
     x0: Any = None,
     M: Any = None,
-    rtol: float = 1e-8,
-    atol: float = 0.0,
+    flexible: bool = False,
+    rtol: Any = 1e-8,
+    atol: Any = 0.0,
     max_iterations: int = 1000,
     coupling: str = "independent",
     compact: bool = True,
@@ -48,7 +47,10 @@ def cg(
         Starting guess; zero by default.
     M : LinearOperator, shape (n, n), optional
         Preconditioner, an approximation of the inverse of A: a `Hierarchy`, a `Diagonal`.
-    rtol, atol : float, dimensionless and in units of b
+    flexible : bool
+        Allow an M that changes from one application to the next (an inner solve, say): the new direction is made
+        orthogonal to the last one as it is (Polak and Ribiere's formula) [3]_, for one more vector and inner product.
+    rtol, atol : float or array, shape (n_samples,), dimensionless and in units of b
     max_iterations : int
     coupling : {"independent", "ensemble"}
         "independent": each sample has step lengths of its own and the bits of its own scalar run; finished samples are
@@ -73,6 +75,7 @@ def cg(
     ----------
     .. [1] Saad (2003), Iterative Methods for Sparse Linear Systems, algorithm 9.1.
     .. [2] Phipps et al. (2017), SIAM J. Sci. Comput. 39, C162-C193, section 3.4.
+    .. [3] Golub, Ye (1999), SIAM J. Sci. Comput. 21, 1305-1320.
 
     Examples
     --------
@@ -90,18 +93,17 @@ def cg(
         "Solve the normal equations or use lsmr.",
     )  # fmt: skip
     require(isinstance(M, Identity) or tuple(M.shape) == (n, n), "cg", "M", f"have shape {(n, n)}", f"shape {M.shape}")
-    positive(rtol, "cg", "rtol", zero=True)
-    positive(atol, "cg", "atol", zero=True)
     integer(max_iterations, "cg", "max_iterations", minimum=0)
     one_of(coupling, ("independent", "ensemble"), "cg", "coupling")
     vectors = {"b": samples_of(b)}
     if x0 is not None:
         vectors["x0"] = samples_of(x0)
     n_samples = common_samples("cg", n, vectors, A=A, M=M)
+    rtol, atol = tolerance(rtol, "cg", "rtol", n_samples), tolerance(atol, "cg", "atol", n_samples)
     dtype = np.result_type(*(v.dtype for v in vectors.values()), getattr(A, "dtype", np.float64), np.float32)
     wide = {name: widen(v, n_samples, dtype) for name, v in vectors.items()}
-    _require_one_home("cg", wide["b"], A=A, M=M)
-    run = _Run(A, M, wide["b"], wide.get("x0"), rtol, atol, coupling == "ensemble")
+    require_one_home("cg", wide["b"], A=A, M=M)
+    run = _Run(A, M, wide["b"], wide.get("x0"), rtol, atol, coupling == "ensemble", flexible)
     narrow = compact and coupling == "independent"
     if can_stay(run, max_iterations, callback):
         ResidentSolve(run, max_iterations, narrow).solve()
@@ -115,44 +117,10 @@ def cg(
     )  # fmt: skip
 
 
-def common_samples(function: str, n: int, vectors: dict[str, Any], **operators: Any) -> int:
-    """The one number of samples of vectors and operators; 1 fits every other."""
-    counts = {name: getattr(operator, "n_samples", 1) for name, operator in operators.items()}
-    for name, samples in vectors.items():
-        require(
-            samples.ndim == 2 and samples.shape[0] == n, function, name, f"be a vector of length {n}",
-            f"shape {tuple(samples.shape[:-1])}",
-        )  # fmt: skip
-        counts[name] = samples.shape[1]
-    n_samples = max(counts.values())
-    for name, count in counts.items():
-        require(count in (1, n_samples), function, name, f"have {n_samples} samples, or 1", count)
-    return n_samples
-
-
-def widen(samples: Any, n_samples: int, dtype: Any) -> Any:
-    """`samples` with `n_samples` columns of `dtype`, contiguous."""
-    if samples.shape[1] != n_samples:
-        samples = array_namespace(samples).broadcast_to(samples, (samples.shape[0], n_samples))
-    return contiguous(samples, dtype)
-
-
-def _require_one_home(function: str, b: Any, **operators: Any) -> None:
-    """Matrix, preconditioner and vectors must lie in one library and on one device."""
-    for name, operator in operators.items():
-        values = getattr(operator, "home", None)
-        if values is not None and home_of(values) != home_of(b):
-            library, device = home_of(values)
-            require(
-                False, function, "b", f"live where {name} does ({library}, {device})", " ".join(home_of(b)),
-                "Move one of them: xp.asarray for vectors, A.to(b) for a matrix.",
-            )  # fmt: skip
-
-
 class _Run:
     """The state of one solve. Arrays named by sample have one value for each; vectors hold the samples in `members`."""
 
-    def __init__(self, A: Any, M: Any, b: Any, x0: Any, rtol: float, atol: float, coupled: bool) -> None:
+    def __init__(self, A: Any, M: Any, b: Any, x0: Any, rtol: Any, atol: Any, coupled: bool, flexible: bool) -> None:
         n_samples = b.shape[1]
         self.A, self.M, self.b, self.coupled = A, M, b, coupled
         self.members = np.arange(n_samples)
@@ -163,6 +131,8 @@ class _Run:
         else:
             self._residual(self.r)
         self.p, self.z = empty_like(b), empty_like(b)
+        self.flexible = flexible
+        self.q = empty_like(b) if flexible else self.z  # A p, which only the flexible method needs later
         self.workspace = M.workspace(n_samples) if hasattr(M, "workspace") else None
         norm = norms(self.r)
         norm_b = norm if x0 is None else norms(b)
@@ -185,11 +155,11 @@ class _Run:
         return out
 
     def _product(self) -> np.ndarray:
-        """z = A p and the inner products p . A p."""
+        """q = A p and the inner products p . A p."""
         if hasattr(self.A, "apply_dot"):
-            return to_numpy(self.A.apply_dot(self.p, self.z)[1])
-        self.A.apply(self.p, self.z)
-        return to_numpy(kernels.dot(self.p, self.z, None))
+            return to_numpy(self.A.apply_dot(self.p, self.q)[1])
+        self.A.apply(self.p, self.q)
+        return to_numpy(kernels.dot(self.p, self.q, None))
 
     def _precondition(self) -> np.ndarray:
         """z = M r and the inner products r . z."""
@@ -257,7 +227,7 @@ class _Run:
                     rz = self._start(iteration)  # the others begin a Krylov space of their own
                     continue
                 alpha = np.where(self.active, self._together(rz) / self._together(pq), 0.0).astype(self.x.dtype)
-                rr = kernels.cg_update(moved(alpha, self.x), self.p, self.z, self.x, self.r)
+                rr = kernels.cg_update(moved(alpha, self.x), self.p, self.q, self.x, self.r)
                 iteration += 1
                 norm = np.sqrt(to_numpy(rr).astype(np.float64))
                 running = self.active
@@ -269,13 +239,15 @@ class _Run:
                 if not self.active.any():
                     break
                 if compact and self._should_compact(norm, iteration):
-                    rz = rz[self.active]
+                    rz, alpha = rz[self.active], alpha[self.active]
                     self._compact()
                 rz_new = self._precondition()
                 if self._break(rz_new, iteration) and self.coupled:
                     rz = self._start(iteration)
                     continue
-                beta = np.where(self.active, self._together(rz_new) / self._together(rz), 0.0).astype(self.x.dtype)
+                # z . (r - old r) for the flexible method
+                change = -alpha * to_numpy(kernels.dot(self.z, self.q, None)) if self.flexible else rz_new
+                beta = np.where(self.active, self._together(change) / self._together(rz), 0.0).astype(self.x.dtype)
                 kernels.cg_direction(moved(beta, self.p), self.z, self.p)
                 rz = rz_new
             self.iterations[self.members[self.active]] = iteration
@@ -311,6 +283,7 @@ class _Run:
         vectors, which = (self.b, self.x, self.r, self.p), moved(kept, self.x)
         self.b, self.x, self.r, self.p = (kernels.take_samples(v, which, None) for v in vectors)
         self.z = empty_like(self.p)
+        self.q = kernels.take_samples(self.q, which, None) if self.flexible else self.z
         self.members, self.active = self.members[kept], self.active[kept]
         if self.workspace is not None:
             self.workspace = self.M.workspace(kept.size)

@@ -42,12 +42,13 @@ def newton(
     solver: Callable[[Any, Any], SolveResult] | None = None,
     rtol: float = 1e-7,
     atol: float = 0.0,
+    reference: Any = None,
     max_iterations: int = 10,
     callback: Callable[[int, np.ndarray], Any] | None = None,
 ) -> NewtonResult:
     """Solve ``residual(u) = 0`` for every sample by ``u <- u - jacobian(u)^-1 residual(u)``.
 
-    A sample has converged when the 2-norm of its residual is at most ``max(rtol * first norm, atol)``. From then on its
+    A sample has converged when the 2-norm of its residual is at most ``max(rtol * reference, atol)``. From then on its
     right-hand side is zero and u is not touched. A sample whose residual is not finite, or whose linear solve broke
     down, is flagged and frozen at its last finite iterate.
 
@@ -61,6 +62,9 @@ def newton(
     solver : callable, optional
         ``solver(J, r)`` -> SolveResult of ``J x = r``; plain `cg` by default.
     rtol, atol : float, dimensionless and in units of the residual
+    reference : array, shape (n_samples,), optional
+        The norms that `rtol` is a fraction of; by default each sample's at `u0`. A warm start, whose first residual is
+        small already, wants those of the start it replaces.
     max_iterations : int
         Newton steps.
     callback : callable, optional
@@ -96,7 +100,8 @@ def newton(
         for step in range(max_iterations + 1):
             samples = contiguous(xp.broadcast_to(samples_of(r), u.shape))
             norm = norms(samples)
-            target = np.maximum(rtol * norm, atol) if target is None else target
+            if target is None:
+                target = np.maximum(rtol * (norm if reference is None else np.asarray(reference)), atol)
             history.append(np.where(active, norm, history[-1]) if history else norm)
             status[active & (norm <= target)] = Status.converged
             status[active & ~np.isfinite(norm)] = Status.breakdown

@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import solve_bvp
+from scipy.sparse.linalg import spsolve
 
 from ensemble.apps.fem import RandomDiffusion
 from ensemble.krylov import SolveError, Status
+from ensemble.multigrid import smoothed_aggregation
 from ensemble.scalar import Ensemble, SampleSet, sample_mean
 
 TIGHT = {"rtol": 1e-12, "cg_rtol": 1e-9}
@@ -234,13 +236,91 @@ def test_weights_travel_with_the_samples(benchmark):
     assert benchmark.assemble(y)[1].sample_set is y.sample_set
 
 
-def test_advection_assembles_but_does_not_solve():
+# --- advection
+def by_direct_solver(problem, y):
+    """One sample's linear problem by a sparse LU factorisation."""
+    A, residual = problem.assemble(y)
+    start = problem._discrete.initial_guess(1, np.dtype(float))[:, 0]
+    return start - spsolve(A.to_scipy(0).tocsc(), residual)
+
+
+@pytest.mark.parametrize("solver", ["gmres", "bicgstab"])
+@pytest.mark.parametrize("cells, advection, iterations", [(6, 2.0, 12), (10, -6.0, 12), (10, 10.0, 25)])
+def test_advection_is_solved_as_a_direct_solver_does(solver, cells, advection, iterations):
+    problem = RandomDiffusion(cells, advection=advection, variance=0.1)
+    y = draw(5, 3, seed=20611)
+    result = problem.solve(Ensemble(y), solver=solver, rtol=1e-10, cg_rtol=1e-10).raise_if_failed()
+    assert np.all(result.iterations <= iterations), result.iterations
+    for s in range(3):
+        np.testing.assert_allclose(result.u.samples[:, s], by_direct_solver(problem, y[:, s]), rtol=0, atol=1e-8)
+        alone = problem.solve(y[:, s], solver=solver, rtol=1e-10, cg_rtol=1e-10)
+        np.testing.assert_array_equal(alone.u, result.u.samples[:, s])
+        assert alone.iterations[0] == result.iterations[s]
+
+
+def test_advection_meets_the_solution_in_one_dimension():
+    """With y = 0 nothing depends on x and y: -u'' + a u' = 0 on one column of cells."""
+    errors = []
+    for n in (8, 16, 32):
+        problem = RandomDiffusion((1, 1, n), advection=3.0, n_terms=1)
+        u = problem.solve(np.zeros(1), **TIGHT).raise_if_failed().u
+        np.testing.assert_allclose(u, by_direct_solver(problem, np.zeros(1)), rtol=0, atol=1e-9)
+        z = problem.mesh.points[:, 2]
+        errors.append(np.abs(u - (1.0 + np.expm1(3.0 * z) / np.expm1(3.0))).max())
+    rates = np.log2(np.array(errors[:-1]) / errors[1:])
+    assert np.all(abs(rates - 2.0) < 0.1), (errors, rates)
+
+
+def test_stronger_advection_needs_the_krylov_method():
+    """Cell Peclet number 1.25: V-cycles alone diverge, GMRES around them still finds the solution."""
+    problem = RandomDiffusion(16, advection=20.0)
+    y = draw(5, 2, seed=20617)
+    A, r = problem.assemble(Ensemble(y))
+    cycle, x = smoothed_aggregation(A), np.zeros_like(r.samples)
+    for _ in range(20):
+        x += cycle.apply(r.samples - A.apply(x))
+    assert np.all(np.linalg.norm(r.samples - A.apply(x), axis=0) > np.linalg.norm(r.samples, axis=0))
+    result = problem.solve(Ensemble(y)).raise_if_failed()
+    assert 15 < result.iterations.max() < 150
+    np.testing.assert_allclose(result.u.samples[:, 0], by_direct_solver(problem, y[:, 0]), rtol=0, atol=1e-5)
+
+
+def test_too_much_advection_is_reported_and_not_hidden():
+    problem = RandomDiffusion(10, advection=60.0)
+    result = problem.solve(np.zeros(5), max_newton_iterations=2, max_cg_iterations=40)
+    assert not result.converged[0] and np.isnan(result.response)
+    with pytest.raises(SolveError, match="1 of 1 samples did not converge"):
+        result.raise_if_failed()
+
+
+def test_nonlinear_advection_and_nan(linear):
+    problem = RandomDiffusion(6, advection=2.0, source=1.0)
+    y = draw(5, 4, seed=20627)
+    clean = problem.solve(Ensemble(y)).raise_if_failed()
+    y[1, 2] = np.nan
+    result = problem.solve(Ensemble(y))
+    others = np.array([0, 1, 3])
+    assert result.status[2] == Status.breakdown and result.converged[others].all()
+    np.testing.assert_array_equal(result.u.samples[:, others], clean.u.samples[:, others])
+
+
+def test_conjugate_gradients_refuse_advection():
     problem = RandomDiffusion(3, advection=0.5, n_terms=1)
     A, _ = problem.assemble(np.zeros(1))
     B = A.to_scipy(0)
     assert abs(B - B.T).max() > 1e-3
-    with pytest.raises(ValueError, match=r"RandomDiffusion.solve: advection must be 0, .* got 0.5. Use assemble"):
-        problem.solve(np.zeros(1))
+    with pytest.raises(ValueError, match=r"advection must be 0 for solver 'cg', .* got 0.5. Use 'gmres' or 'bicgstab'"):
+        problem.solve(np.zeros(1), solver="cg")
+    with pytest.raises(ValueError, match="solver must be one of 'cg', 'bicgstab', 'gmres'; got 'lu'"):
+        problem.solve(np.zeros(1), solver="lu")
+
+
+@pytest.mark.parametrize("solver", ["gmres", "bicgstab"])
+def test_every_solver_solves_the_symmetric_problem(linear, solver):
+    y = draw(5, 3, seed=20639)
+    expected = linear.solve(Ensemble(y), **TIGHT)
+    result = linear.solve(Ensemble(y), solver=solver, **TIGHT).raise_if_failed()
+    np.testing.assert_allclose(result.u.samples, expected.u.samples, rtol=0, atol=1e-9)
 
 
 def test_a_coefficient_that_is_not_positive_is_named_before_any_work(monkeypatch):

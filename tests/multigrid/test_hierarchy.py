@@ -252,6 +252,16 @@ def test_singular_coarse_matrix_gets_its_pseudo_inverse():
     np.testing.assert_array_equal(solver.inverse[:, :, 1], np.eye(n))
 
 
+def test_coarse_inverse_of_nonsymmetric_matrices(rng):
+    dense = rng.standard_normal((9, 9)) + 4.0 * np.eye(9)
+    np.testing.assert_allclose(inverse_of(dense) @ dense, np.eye(9), rtol=0, atol=1e-12)
+    singular = dense.copy()
+    singular[4] = singular[2]
+    np.testing.assert_allclose(inverse_of(singular), np.linalg.pinv(singular), rtol=0, atol=1e-12)
+    singular[4] = 0.0
+    np.testing.assert_allclose(inverse_of(singular), np.linalg.pinv(singular), rtol=0, atol=1e-12)
+
+
 def test_neumann_problem_converges_for_a_compatible_right_hand_side(rng):
     n = 900
     line = sp.diags_array([-np.ones(29), np.r_[1.0, 2 * np.ones(28), 1.0], -np.ones(29)], offsets=[-1, 0, 1])

@@ -16,7 +16,7 @@ from ensemble._kernels.krylov import dot
 from ensemble.apps.fem.discretization import Discretization
 from ensemble.apps.fem.karhunen_loeve import exponential_covariance
 from ensemble.apps.fem.mesh import HexMesh
-from ensemble.krylov import NewtonResult, SolveResult, cg, newton
+from ensemble.krylov import NewtonResult, SolveResult, bicgstab, cg, gmres, newton
 from ensemble.linalg import CrsGraph, CrsMatrix
 from ensemble.multigrid import Hierarchy, smoothed_aggregation
 from ensemble.scalar import Ensemble
@@ -24,6 +24,8 @@ from ensemble.scalar import Ensemble
 __all__ = ["DiffusionResult", "RandomDiffusion"]
 
 BACKENDS = ("numpy", "cupy")
+
+SOLVERS: dict[str, Any] = {"cg": cg, "bicgstab": bicgstab, "gmres": gmres}
 
 
 @dataclass(frozen=True)
@@ -37,12 +39,12 @@ class DiffusionResult:
     response : Ensemble, shape ()
         The mean of u^2 over the nodes; NaN for a sample that failed. A plain number if y was a plain array.
     newton_iterations, iterations : ndarray of int, shape (n_samples,)
-        Newton steps, and conjugate gradient iterations over all of them.
+        Newton steps, and iterations of the linear solver over all of them.
     newton : NewtonResult
         Status and residual norms, step by step.
     seconds : dict of str to float
-        Wall time of each phase: "coefficient", "assembly", "setup" (of the preconditioner), "solve" (conjugate
-        gradients), and "total".
+        Wall time of each phase: "coefficient", "assembly", "setup" (of the preconditioner), "solve" (of the linear
+        systems), and "total".
     """
 
     u: Any
@@ -91,7 +93,8 @@ class RandomDiffusion:
     source : float
         The coefficient c; the problem is nonlinear unless it is 0.
     advection : float
-        The coefficient a; `solve` needs 0.
+        The coefficient a. The Galerkin elements have no upwinding: where ``a h / kappa`` passes 2 in a cell of width h,
+        u may oscillate from node to node.
     grading : float
         Nodes lie at ``g + b g^2 (1 - g)^2`` with this b, in every direction; 0 spaces them evenly.
     mode_order : {"lexicographic", "trilinos"}
@@ -216,8 +219,14 @@ class RandomDiffusion:
         cg_rtol: float = 1e-7,
         max_cg_iterations: int = 200,
         coupling: str = "independent",
+        solver: str | None = None,
+        u0: Any = None,
     ) -> DiffusionResult:
-        """Solve for every sample, by Newton's method with conjugate gradients preconditioned by smoothed aggregation.
+        """Solve for every sample, by Newton's method and a Krylov method preconditioned by smoothed aggregation.
+
+        With advection the matrix is not symmetric, and the hierarchy, made for symmetric ones, serves while the cell
+        Peclet number ``a h / kappa`` is small: below 0.6 it costs no iterations, at 1 twice as many, at 1.3 ten times
+        as many; from about 2 on samples do not converge, and say so: refine the mesh.
 
         Parameters
         ----------
@@ -227,11 +236,16 @@ class RandomDiffusion:
             Newton stops a sample when its residual's 2-norm is this fraction of the first.
         max_newton_iterations : int
         cg_rtol : float, dimensionless
-            The same for conjugate gradients, within a Newton step.
+            The same for the linear solver, within a Newton step.
         max_cg_iterations : int
-            Within a Newton step.
+            Of the linear solver, within a Newton step.
         coupling : {"independent", "ensemble"}
             "ensemble" makes all samples share one Krylov space, as in [1]_; see `cg`.
+        solver : {"cg", "bicgstab", "gmres"}, optional
+            By default "cg", or "gmres" where there is advection. `gmres` keeps up to 31 vectors, `bicgstab` nine.
+        u0 : Ensemble or array, shape (n_nodes,), optional
+            Where to start, boundary values aside (`krylov.WarmStart`). Tolerances stay those of the usual start, zero
+            inside: a good guess saves iterations and costs no accuracy.
 
         Returns
         -------
@@ -240,27 +254,32 @@ class RandomDiffusion:
         Raises
         ------
         ValueError
-            As for `check`; or if `advection` is not 0, because the matrix is then not symmetric.
+            As for `check`; or if `u0` does not fit, or `solver` is "cg" and `advection` is not 0.
         """
+        solver = ("gmres" if self.advection else "cg") if solver is None else solver
+        _check.one_of(solver, SOLVERS, "RandomDiffusion.solve", "solver")
         _check.require(
-            self.advection == 0.0,
+            self.advection == 0.0 or solver != "cg",
             "RandomDiffusion.solve",
             "advection",
-            "be 0, because conjugate gradients need a symmetric matrix",
+            "be 0 for solver 'cg', because conjugate gradients need a symmetric matrix",
             f"{self.advection:g}",
-            "Use assemble and a solver for nonsymmetric matrices.",
+            "Use 'gmres' or 'bicgstab'.",
         )
         parameters = self._parameters(y, "solve")
         key = (parameters.shape[1], parameters.dtype)
-        run = _Run(self, self._spare.pop(key, _Workspace()), cg_rtol, max_cg_iterations, coupling)
+        start_values = self._discrete.initial_guess(*key)
+        guess = start_values if u0 is None else self._start(u0, start_values)
+        run = _Run(self, self._spare.pop(key, _Workspace()), cg_rtol, max_cg_iterations, coupling, SOLVERS[solver])
         start = time.perf_counter()
         with run.phase("coefficient"):
             run.work.kappa = self._discrete.coefficient(parameters, run.work.kappa)
         sample_set = _sample_set(key[0], y)
-        guess = Ensemble(self._discrete.initial_guess(*key), sample_set)
+        reference = None if u0 is None else run.reference(start_values)
         outcome = newton(
-            run.residual, run.jacobian, guess, solver=run.solve, rtol=rtol, max_iterations=max_newton_iterations
-        )
+            run.residual, run.jacobian, Ensemble(guess, sample_set), solver=run.solve, rtol=rtol, reference=reference,
+            max_iterations=max_newton_iterations,
+        )  # fmt: skip
         u = outcome.u.samples
         squares = to_numpy(dot(u, u, None))
         response = np.where(outcome.converged, squares / self.mesh.n_nodes, np.nan).astype(squares.dtype)
@@ -275,6 +294,19 @@ class RandomDiffusion:
             outcome,
             run.seconds,
         )
+
+    def _start(self, u0: Any, start: np.ndarray) -> np.ndarray:
+        """`u0` with the boundary values and the shape of the usual start."""
+        state = u0.samples if isinstance(u0, Ensemble) else np.asarray(u0)[..., None]
+        fits = state.shape[:-1] == start.shape[:1] and state.shape[-1] in (1, start.shape[1])
+        _check.require(
+            fits,
+            "RandomDiffusion.solve",
+            "u0",
+            f"have shape {start.shape[:1]} and {start.shape[1]} samples, or 1",
+            f"shape {state.shape[:-1]} with {state.shape[-1]} samples",
+        )
+        return np.where(self._discrete.fixed[:, None], start, state).astype(start.dtype, copy=False)
 
     def _parameters(self, y: Any, function: str) -> np.ndarray:
         """The checked parameters, shape (n_terms, n_samples)."""
@@ -349,9 +381,15 @@ class _Run:
     """The functions that `newton` calls, and the clock of their phases."""
 
     def __init__(
-        self, problem: RandomDiffusion, work: _Workspace, rtol: float, max_iterations: int, coupling: str
+        self,
+        problem: RandomDiffusion,
+        work: _Workspace,
+        rtol: float,
+        max_iterations: int,
+        coupling: str,
+        solver: Any,
     ) -> None:
-        self.problem, self.work = problem, work
+        self.problem, self.work, self.solver = problem, work, solver
         self.options: dict[str, Any] = {"rtol": rtol, "max_iterations": max_iterations, "coupling": coupling}
         self.residuals = 0
         self.seconds = dict.fromkeys(("coefficient", "assembly", "setup", "solve"), 0.0)
@@ -362,6 +400,14 @@ class _Run:
         yield
         synchronize(self.problem._discrete.home)
         self.seconds[name] += time.perf_counter() - start
+
+    def reference(self, u: np.ndarray) -> np.ndarray:
+        """Residual norms at `u`, which tolerances refer to from now on."""
+        with self.phase("assembly"):
+            r = self.problem._discrete.residual(self.work.kappa, u)
+        norms = np.sqrt(dot(r, r, None).astype(np.float64))
+        self.options["atol"] = self.options["rtol"] * norms
+        return norms
 
     def residual(self, u: Ensemble) -> Ensemble:
         self.residuals += 1
@@ -388,4 +434,4 @@ class _Run:
             else:
                 self.work.hierarchy.update(A)
         with self.phase("solve"):
-            return cg(A, r, M=self.work.hierarchy, **self.options)
+            return self.solver(A, r, M=self.work.hierarchy, **self.options)

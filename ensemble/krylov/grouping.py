@@ -1,0 +1,243 @@
+"""Which samples to run together: those that will need about as many iterations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ensemble._backend import to_numpy
+from ensemble._check import integer, one_of, require
+from ensemble.linalg.operators import samples_of
+from ensemble.scalar import Ensemble
+
+
+@dataclass(frozen=True)
+class SampleGroups(Sequence[np.ndarray]):
+    """Groups of sample numbers, made by `group_samples`; a sequence of them.
+
+    Attributes
+    ----------
+    samples : tuple of arrays of int, shape (group size,)
+        The samples of each group.
+    weights : tuple of arrays, shape (group size,)
+        1 for a sample, 0 for a repetition that only fills a group up. Goes into `SampleSet(weights=)` as it is.
+    """
+
+    samples: tuple[np.ndarray, ...]
+    weights: tuple[np.ndarray, ...]
+
+    def __getitem__(self, k: Any) -> Any:
+        return self.samples[k]
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        return iter(self.samples)
+
+    @property
+    def n_samples(self) -> int:
+        """Samples in all groups, repetitions not counted."""
+        return int(sum(np.count_nonzero(w) for w in self.weights))
+
+    def restore(self, values: Sequence[Any]) -> np.ndarray:
+        """Results of the groups in the samples' own order.
+
+        Parameters
+        ----------
+        values : sequence of Ensemble of shape (...,), or of array of shape (..., group size)
+            One for each group.
+
+        Returns
+        -------
+        array, shape (..., n_samples)
+        """
+        require(len(values) == len(self), "SampleGroups.restore", "values", f"be {len(self)}, one a group", len(values))
+        arrays = [to_numpy(v.samples if isinstance(v, Ensemble) else np.asarray(v)) for v in values]
+        for array, group in zip(arrays, self.samples, strict=True):
+            seen = array.shape[-1] if array.ndim else "a number"
+            require(seen == group.size, "SampleGroups.restore", "values", f"have {group.size} samples in a group", seen)
+        result = np.empty((*arrays[0].shape[:-1], self.n_samples), np.result_type(*arrays))
+        for array, group, weight in zip(arrays, self.samples, self.weights, strict=True):
+            result[..., group[weight > 0]] = array[..., weight > 0]
+        return result
+
+    def efficiency(self, sample_iterations: Any, ensemble_iterations: Any = None) -> float:
+        """R: iterations that the groups carry all their samples through, over those the samples need [1]_.
+
+        1 is perfect. What lies above is work on samples that were finished, saved again only where compaction takes
+        them out.
+
+        Parameters
+        ----------
+        sample_iterations : array, shape (n_samples,)
+            Of each sample on its own.
+        ensemble_iterations : array, shape (n_groups,), optional
+            Of each group; by default its slowest sample's, which is what uncoupled samples in lock-step need.
+
+        References
+        ----------
+        .. [1] D'Elia, Edwards, Hu, Phipps, Rajamanickam (2018), SIAM/ASA J. Uncertain. Quantif. 6, 87-117.
+        """
+        alone = np.asarray(sample_iterations, np.float64)
+        name = "SampleGroups.efficiency"
+        require(
+            alone.shape == (self.n_samples,), name, "sample_iterations", f"have shape ({self.n_samples},)", alone.shape
+        )
+        if ensemble_iterations is None:
+            ensemble_iterations = [alone[group].max() for group in self.samples]
+        together = np.asarray(ensemble_iterations, np.float64)
+        require(
+            together.shape == (len(self),), name, "ensemble_iterations", f"have shape ({len(self)},)", together.shape
+        )
+        return float(sum(t * group.size for t, group in zip(together, self.samples, strict=True)) / alone.sum())
+
+
+def group_samples(key: Any, ensemble_size: int, *, last: str = "short") -> SampleGroups:
+    """Divide samples into ensembles, those with about the same `key` together.
+
+    Uncoupled samples in lock-step run as long as their slowest one, coupled ones as long as the union of their spectra
+    asks for: both are cheapest among their like [1]_, [2]_.
+
+    Parameters
+    ----------
+    key : int, or array or Ensemble of one number a sample
+        What the work of a sample grows with: `anisotropy`, or iterations predicted by `predict_iterations`. A plain int
+        is the number of samples, in their natural order. Samples whose key is NaN come last, equal ones stay in order.
+    ensemble_size : int, at least 1
+        Samples in a group.
+    last : {"short", "repeat"}
+        The last group is shorter, or filled up by repeating its last sample with weight 0, for programs that want all
+        ensembles of one size.
+
+    Returns
+    -------
+    SampleGroups
+        A sequence of arrays of sample numbers, with their weights.
+
+    Raises
+    ------
+    ValueError
+        If there is no sample, or `key` has more than one number a sample.
+
+    References
+    ----------
+    .. [1] D'Elia, Edwards, Hu, Phipps, Rajamanickam (2018), SIAM/ASA J. Uncertain. Quantif. 6, 87-117.
+    .. [2] D'Elia, Phipps, Rushdi, Ebeida (2020), in: Quantification of Uncertainty, Springer LNCSE 137.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> [group.tolist() for group in group_samples(np.array([5.0, 40.0, 6.0, 35.0, 7.0]), 2)]
+    [[0, 2], [4, 3], [1]]
+    """
+    integer(ensemble_size, "group_samples", "ensemble_size", minimum=1)
+    one_of(last, ("short", "repeat"), "group_samples", "last")
+    if np.ndim(key) == 0 and not isinstance(key, Ensemble):
+        order = np.arange(integer(key, "group_samples", "key", minimum=1))
+    else:
+        values = to_numpy(key.samples) if isinstance(key, Ensemble) else np.asarray(key)
+        require(values.ndim == 1, "group_samples", "key", "be one number a sample", f"shape {values.shape}")
+        require(values.size > 0, "group_samples", "key", "name one sample or more", "none")
+        order = np.argsort(values, kind="stable")
+    groups = [order[k : k + ensemble_size] for k in range(0, order.size, ensemble_size)]
+    weights = [np.ones(group.size) for group in groups]
+    missing = ensemble_size - groups[-1].size
+    if last == "repeat" and missing:
+        groups[-1] = np.concatenate([groups[-1], np.full(missing, groups[-1][-1])])
+        weights[-1] = np.concatenate([weights[-1], np.zeros(missing)])
+    return SampleGroups(tuple(groups), tuple(weights))
+
+
+def anisotropy(coefficients: Any) -> np.ndarray:
+    """``max(k_max, 1 / k_min)`` of each sample's coefficients: how far they are from 1, either way [1]_.
+
+    Parameters
+    ----------
+    coefficients : Ensemble of shape (...,), or array of shape (..., n_samples)
+        Diffusivities over points and directions, above zero, in units of the one in which they are isotropic.
+
+    Returns
+    -------
+    array, shape (n_samples,)
+
+    References
+    ----------
+    .. [1] D'Elia, Edwards, Hu, Phipps, Rajamanickam (2018), SIAM/ASA J. Uncertain. Quantif. 6, 87-117.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> anisotropy(Ensemble(np.array([[1.0, 2.0, 0.1], [1.0, 3.0, 1.0]])))
+    array([ 1.,  3., 10.])
+    """
+    values = np.asarray(to_numpy(samples_of(coefficients) if isinstance(coefficients, Ensemble) else coefficients))
+    require(
+        values.ndim >= 2, "anisotropy", "coefficients", "have a sample axis after their own", f"shape {values.shape}"
+    )
+    values = values.reshape(-1, values.shape[-1])
+    require(not np.any(values <= 0.0), "anisotropy", "coefficients", "be above zero", f"{np.nanmin(values):.4g}")
+    return np.maximum(values.max(axis=0), 1.0 / values.min(axis=0))
+
+
+def predict_iterations(
+    points: Any, known_points: Any, known_iterations: Any, *, method: str = "quadratic"
+) -> np.ndarray:
+    """Predict iteration counts of samples from those of samples already run.
+
+    Parameters
+    ----------
+    points : Ensemble of shape (n_inputs,), or array of shape (n_inputs, n_samples)
+    known_points : the same, of the samples already run
+    known_iterations : array, shape (n_known,)
+    method : {"quadratic", "nearest"}
+        "quadratic": a polynomial of degree 2 in the inputs, fitted to the logarithms of the counts by least squares
+        (degree 1, then the mean, where too few are known). "nearest": the count of the nearest known sample.
+
+    Returns
+    -------
+    array, shape (n_samples,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> known = np.linspace(-1.0, 1.0, 9)[None, :]
+    >>> predict_iterations(np.array([[0.5]]), known, 10.0 * np.exp(known[0] ** 2)).round(6)
+    array([12.840254])
+    """
+    one_of(method, ("quadratic", "nearest"), "predict_iterations", "method")
+    new, known = (
+        np.asarray(to_numpy(p.samples if isinstance(p, Ensemble) else p), np.float64) for p in (points, known_points)
+    )
+    counts = np.asarray(known_iterations, np.float64)
+    for name, array in (("points", new), ("known_points", known)):
+        require(array.ndim == 2, "predict_iterations", name, "have shape (n_inputs, n_samples)", f"shape {array.shape}")
+    require(
+        new.shape[0] == known.shape[0], "predict_iterations", "points", f"have {known.shape[0]} inputs", new.shape[0]
+    )
+    require(
+        counts.shape == (known.shape[1],) and counts.size > 0,
+        "predict_iterations", "known_iterations", f"have shape ({known.shape[1]},) and one count or more", counts.shape,
+    )  # fmt: skip
+    centre, spread = known.mean(axis=1, keepdims=True), known.std(axis=1, keepdims=True)
+    spread[spread == 0.0] = 1.0
+    new, known = (new - centre) / spread, (known - centre) / spread
+    if method == "nearest":
+        return counts[[int(np.argmin(np.sum((known - new[:, s : s + 1]) ** 2, axis=0))) for s in range(new.shape[1])]]
+    degree = next(d for d in (2, 1, 0) if _monomials(known[:, :1], d).shape[0] <= max(counts.size // 2, 1))
+    fit = np.linalg.lstsq(_monomials(known, degree).T, np.log(np.maximum(counts, 1.0)), rcond=1e-8)[0]
+    return np.exp(fit @ _monomials(new, degree))
+
+
+def _monomials(points: np.ndarray, degree: int) -> np.ndarray:
+    """All products of up to `degree` (2 at most) inputs, shape (n_monomials, n_samples)."""
+    rows = [np.ones(points.shape[1])]
+    if degree >= 1:
+        rows.extend(points)
+    if degree == 2:
+        n = points.shape[0]
+        rows.extend(points[i] * points[j] for i in range(n) for j in range(i, n))
+    return np.stack(rows)

@@ -1,0 +1,159 @@
+"""Starting guesses from samples of a study that are already solved."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ensemble._backend import array_namespace, moved, to_numpy
+from ensemble._check import integer, one_of, require
+from ensemble._kernels._memory import empty_like
+from ensemble._kernels.basis import basis_add
+from ensemble._kernels.krylov import put_samples, take_samples
+from ensemble.linalg.operators import samples_of, wrap_like
+from ensemble.scalar import Ensemble
+
+LARGEST_WEIGHTS = 4.0
+"""Sum of magnitudes above which weights of neighbours extrapolate too far to be trusted."""
+
+
+class WarmStart:
+    """Guess the solution of new samples from those of solved neighbours in input space.
+
+    ``add`` what was solved, ask ``guess`` for an ``x0``. A guess depends on the store and on its own sample's inputs
+    alone; what it saves depends on how smoothly the solution follows the inputs and how near the neighbours are.
+
+    Parameters
+    ----------
+    order : {"linear", "nearest"}
+        "nearest": the solution of the nearest solved sample. "linear": the weighted mean of up to ``2 (n_inputs + 1)``
+        near ones that reproduces every solution linear in the inputs, near ones weighing more; where too few are
+        there, or the weights would extrapolate far, the nearest.
+    capacity : int, at least 1
+        Solutions kept, n values each; when it is full, the oldest is overwritten.
+    scale : array, shape (n_inputs,), optional
+        Lengths that make the inputs comparable. Default: the standard deviation of each input over the store.
+
+    Raises
+    ------
+    ValueError
+        If points and solutions do not fit each other or the store.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> start = WarmStart()
+    >>> start.add(Ensemble(np.array([[0.0, 1.0, 2.0]])), Ensemble(np.array([[0.0, 1.0, 2.0], [5.0, 7.0, 9.0]])))
+    >>> start.guess(np.array([1.5])).round(12)
+    array([1.5, 8. ])
+    """
+
+    def __init__(self, order: str = "linear", *, capacity: int = 128, scale: Any = None) -> None:
+        self.order = one_of(order, ("linear", "nearest"), "WarmStart", "order")
+        self.capacity = integer(capacity, "WarmStart", "capacity", minimum=1)
+        self.scale = None if scale is None else np.asarray(scale, np.float64)
+        self.points = np.zeros((0, 0))  # (n_inputs, n_stored)
+        self._solutions: Any = None
+        self._added = 0
+
+    def __repr__(self) -> str:
+        return f"WarmStart({self.order!r}, {len(self)} of {self.capacity} solutions)"
+
+    def __len__(self) -> int:
+        return self.points.shape[1]
+
+    def __bool__(self) -> bool:
+        return True  # an empty store is a store
+
+    def add(self, points: Any, x: Any, converged: Any = None) -> None:
+        """Remember solved samples.
+
+        Parameters
+        ----------
+        points : Ensemble or array, shape (n_inputs,)
+        x : Ensemble or array, shape (n,)
+        converged : array of bool, shape (n_samples,), optional
+            Which to keep (`SolveResult.converged`). Samples that are not finite are never kept.
+        """
+        new, solutions = self._checked_points(points, "add"), samples_of(x)
+        require(solutions.ndim == 2, "WarmStart.add", "x", "be a vector", f"shape {tuple(solutions.shape[:-1])}")
+        count = solutions.shape[1]
+        require(new.shape[1] == count, "WarmStart.add", "points", f"have the {count} samples of x", new.shape[1])
+        if self._solutions is None:
+            self._solutions = empty_like(solutions, (solutions.shape[0], self.capacity))
+        length = self._solutions.shape[0]
+        require(solutions.shape[0] == length, "WarmStart.add", "x", f"have length {length}", solutions.shape[0])
+        xp = array_namespace(solutions)
+        sound = np.isfinite(new).all(axis=0) & to_numpy(xp.all(xp.isfinite(solutions), axis=0))
+        chosen = np.flatnonzero(sound if converged is None else sound & np.asarray(converged))[-self.capacity :]
+        places = (self._added + np.arange(chosen.size)) % self.capacity
+        if len(self) < self.capacity:
+            missing = min(self.capacity, self._added + chosen.size) - len(self)
+            fill = np.full((new.shape[0], missing), np.nan)
+            self.points = np.concatenate([self.points.reshape(new.shape[0], -1), fill], axis=1)
+        self.points[:, places] = new[:, chosen]
+        taken = take_samples(solutions, moved(chosen, solutions), None)
+        put_samples(taken, moved(places, solutions), self._solutions)
+        self._added += int(chosen.size)
+
+    def guess(self, points: Any) -> Any:
+        """Starting guesses at `points` (n_inputs,): an Ensemble or array of shape (n,), None while nothing is stored.
+
+        A sample whose inputs are not finite is guessed to be zero.
+        """
+        new = self._checked_points(points, "guess")
+        if len(self) == 0:
+            return None
+        neighbours, weights = self._weights(new)
+        x = empty_like(self._solutions, (self._solutions.shape[0], new.shape[1]))
+        x[...] = 0.0
+        for rank in range(neighbours.shape[0]):  # in order of distance, so that no other sample decides on rounding
+            taken = take_samples(self._solutions, moved(neighbours[rank], x), None)
+            weight = moved(weights[rank : rank + 1].astype(x.dtype), x)
+            basis_add(weight, taken[None, :, :], x)
+        return wrap_like(points, x, 1)
+
+    def _checked_points(self, points: Any, function: str) -> np.ndarray:
+        """Inputs as float64 on the host, shape (n_inputs, n_samples)."""
+        samples = samples_of(points) if isinstance(points, Ensemble) else np.asarray(points)[..., None]
+        shape = tuple(samples.shape[:-1])
+        require(samples.ndim == 2, f"WarmStart.{function}", "points", "be a vector of inputs", f"shape {shape}")
+        inputs = self.points.shape[0] if len(self) else shape[0]
+        require(shape == (inputs,), f"WarmStart.{function}", "points", f"have shape ({inputs},)", f"shape {shape}")
+        return np.asarray(to_numpy(samples), np.float64)
+
+    def _weights(self, new: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Stored neighbours of every new sample, nearest first, and their weights: shape (n_neighbours, n_samples)."""
+        n_inputs, n_samples = new.shape
+        spread = self.points.std(axis=1) if self.scale is None else self.scale
+        spread = np.where(spread > 0.0, spread, 1.0)[:, None]
+        stored, new = self.points / spread, new / spread
+        count = 1 if self.order == "nearest" else min(2 * (n_inputs + 1), len(self))
+        neighbours, weights = np.zeros((count, n_samples), np.int64), np.zeros((count, n_samples))
+        for s in np.flatnonzero(np.isfinite(new).all(axis=0)):  # one by one: each as it would be alone
+            difference = stored - new[:, s : s + 1]
+            distance = np.sqrt(np.sum(difference**2, axis=0))
+            near = np.argsort(distance, kind="stable")[:count]
+            neighbours[:, s] = near
+            weights[:, s] = linear_weights(difference[:, near], distance[near]) if count > n_inputs else _first(count)
+        return neighbours, weights
+
+
+def linear_weights(difference: np.ndarray, distance: np.ndarray) -> np.ndarray:
+    """Weights w, sum 1, with ``difference @ w = 0``: of those the smallest in the norm that distances weigh."""
+    if distance[0] == 0.0:
+        return _first(distance.size)
+    closeness = distance[0] / distance
+    conditions = np.concatenate([np.ones((1, distance.size)), difference / distance[0]]) * closeness
+    wanted = np.zeros(conditions.shape[0])
+    wanted[0] = 1.0
+    weights = closeness * np.linalg.lstsq(conditions, wanted, rcond=1e-10)[0]
+    sound = abs(weights.sum() - 1.0) < 1e-6 and np.abs(weights).sum() <= LARGEST_WEIGHTS
+    return weights if sound else _first(distance.size)
+
+
+def _first(count: int) -> np.ndarray:
+    weights = np.zeros(count)
+    weights[0] = 1.0
+    return weights
