@@ -77,11 +77,11 @@ def per_width(make: Callable[..., Any]) -> Callable[..., Any]:
     return made
 
 
-def tiles(n_samples: int) -> Iterator[tuple[int, int]]:
-    """Cut the sample axis into ``(first, width)`` with widths from `WIDTHS`, the widest first."""
+def tiles(n_samples: int, widest: int = WIDTHS[0]) -> Iterator[tuple[int, int]]:
+    """Cut the sample axis into ``(first, width)`` with widths from `WIDTHS` up to `widest`, the widest first."""
     first = 0
     for width in WIDTHS:
-        while n_samples - first >= width:
+        while width <= widest and n_samples - first >= width:
             yield first, width
             first += width
 

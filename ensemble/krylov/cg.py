@@ -174,6 +174,8 @@ class _Run:
 
     def _precondition(self) -> np.ndarray:
         """z = M r and the inner products r . z."""
+        if hasattr(self.M, "apply_dot"):
+            return self.M.apply_dot(self.r, self.z, self.workspace)
         if self.workspace is not None:
             self.M.apply(self.r, self.z, self.workspace)
         else:

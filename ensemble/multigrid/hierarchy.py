@@ -10,11 +10,13 @@ import numpy as np
 from ensemble._backend import is_array
 from ensemble._check import integer, message, positive, require
 from ensemble._kernels._memory import empty
+from ensemble._kernels.krylov import dot
 from ensemble.linalg import CrsGraph, CrsMatrix, GalerkinProduct
 from ensemble.linalg.adapt import as_operator
 from ensemble.linalg.operators import samples_of, wrap_like
 from ensemble.multigrid.aggregation import aggregates_of
 from ensemble.multigrid.coarse import CoarseSolver
+from ensemble.multigrid.conversion import converted_v_cycle
 from ensemble.multigrid.cycle import Workspace, v_cycle
 from ensemble.multigrid.prolongation import prolongator_graph, smoothed_prolongator
 from ensemble.multigrid.relaxation import Chebyshev, ChebyshevSmoother, inverse_diagonal, largest_eigenvalue
@@ -109,9 +111,15 @@ class Hierarchy:
             out = empty(r.shape, r.dtype)
         if r.dtype == self.dtype:
             return v_cycle(self.levels, self.coarse, r, out, workspace)
-        narrow = empty(r.shape, self.dtype)
-        out[...] = v_cycle(self.levels, self.coarse, r.astype(self.dtype), narrow, workspace)
-        return out
+        return converted_v_cycle(self.levels, self.coarse, None, r, out, workspace)[0]
+
+    def apply_dot(self, r: Any, out: Any = None, workspace: Workspace | None = None) -> Any:
+        """`apply` to `out`, and the inner products of `r` with it, one value a sample."""
+        if r.dtype == self.dtype:
+            return dot(r, self.apply(r, out, workspace), None)
+        if workspace is None or workspace.n_samples != r.shape[1]:
+            workspace = self.workspace(r.shape[1])
+        return converted_v_cycle(self.levels, self.coarse, None, r, out, workspace)[1]
 
     def __matmul__(self, r: Any) -> Any:
         if not is_array(r) and not isinstance(r, Ensemble):
