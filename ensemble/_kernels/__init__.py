@@ -1,6 +1,17 @@
 """Compiled loops over plain arrays; a kernel knows none of the classes above it."""
 
-from ensemble._kernels import affine, aggregation, assembly, galerkin, krylov, relaxation, scaling, sparse
+from ensemble._kernels import affine, aggregation, assembly, galerkin, krylov, matrix_free, relaxation, scaling, sparse
 from ensemble._kernels._registry import KERNELS
 
-__all__ = ["KERNELS", "affine", "aggregation", "assembly", "galerkin", "krylov", "relaxation", "scaling", "sparse"]
+__all__ = [
+    "KERNELS",
+    "affine",
+    "aggregation",
+    "assembly",
+    "galerkin",
+    "krylov",
+    "matrix_free",
+    "relaxation",
+    "scaling",
+    "sparse",
+]

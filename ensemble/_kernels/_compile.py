@@ -21,6 +21,7 @@ from ensemble._kernels._memory import empty
 
 __all__ = [
     "ROW_BLOCK",
+    "WIDTHS",
     "compiled",
     "compiled_serial",
     "empty",
@@ -29,6 +30,7 @@ __all__ = [
     "prange",
     "raw_module",
     "streams",
+    "thread_count",
     "tiles",
 ]
 
@@ -75,6 +77,11 @@ def per_width(make: Callable[..., Any]) -> Callable[..., Any]:
         return run
 
     return made
+
+
+def thread_count() -> int:
+    """Threads that a kernel may use; nothing that it decides may change a bit."""
+    return numba.get_num_threads()
 
 
 def tiles(n_samples: int, widest: int = WIDTHS[0]) -> Iterator[tuple[int, int]]:

@@ -31,6 +31,11 @@ class ScaledHierarchy:
         self.hierarchy, self.scale = hierarchy, scale
         self.shape = hierarchy.shape
 
+    @classmethod
+    def of(cls, A: Any, hierarchy: Hierarchy) -> ScaledHierarchy:
+        """The preconditioner of `A` on a mean's hierarchy that is there already."""
+        return cls(hierarchy, scale_of(A, hierarchy))
+
     @property
     def n_samples(self) -> int:
         """Samples held."""
@@ -172,5 +177,4 @@ def scaled_aggregation(A: Any, mean: CrsMatrix | None = None, **options: Any) ->
         tuple(mean.shape) == tuple(A.shape) and mean.n_samples == 1, "scaled_aggregation", "mean",
         f"have shape {tuple(A.shape)} and one sample", f"shape {mean.shape} and {mean.n_samples} samples",
     )  # fmt: skip
-    hierarchy = smoothed_aggregation(mean, **options)
-    return ScaledHierarchy(hierarchy, scale_of(A, hierarchy))
+    return ScaledHierarchy.of(A, smoothed_aggregation(mean, **options))

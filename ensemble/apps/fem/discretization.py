@@ -56,11 +56,43 @@ class Discretization:
         reaction = 2.0 * source * elements.MASS if source else np.empty((0, 8, 8))
         self._floats = (mesh.edges, elements.SHAPE, elements.STIFFNESS, reaction, advection * elements.ADVECTION)
         self._by_dtype: dict[np.dtype, tuple[Any, ...]] = {}
+        self._matrix_free: dict[np.dtype, tuple[Any, ...]] = {}
 
     @cached_property
     def largest_modes(self) -> np.ndarray:
         """The largest magnitude of each scaled mode over all Gauss points, shape (n_terms,)."""
         return np.abs(self.modes).max(axis=0)
+
+    @cached_property
+    def affine_terms(self) -> tuple[np.ndarray, np.ndarray]:
+        """Jacobian and residual at the initial guess as terms, shapes (nnz, n_terms + 1) and (n_nodes, n_terms + 1).
+
+        Term 0 belongs to the mean diffusivity, term m to mode m: without a source both are affine in y. One assembly,
+        the modes in the place of samples. Rows of fixed nodes are the identity's, whatever y.
+        """
+        mean = np.full((self.modes.shape[0], 1), self.mean)
+        kappa = np.concatenate([mean, self.modes], axis=1)
+        values, residual = self.jacobian_and_residual(kappa, self.initial_guess(kappa.shape[1], kappa.dtype))
+        row = np.repeat(np.arange(self.fixed.size, dtype=self.indices.dtype), np.diff(self.indptr))
+        values[self.fixed[row], 1:] = 0.0
+        return values, residual
+
+    @cached_property
+    def mean_values(self) -> np.ndarray:
+        """The stored matrix of the mean diffusivity, shape (nnz, 1)."""
+        kappa = np.full((self.modes.shape[0], 1), self.mean)
+        return self.jacobian_and_residual(kappa, self.initial_guess(1, kappa.dtype))[0]
+
+    def matrix_free_tables(self, dtype: np.dtype) -> tuple[Any, ...]:
+        """Cells along each axis, the cells around each node, conductances and squared slopes, floats of `dtype`."""
+        if dtype not in self._matrix_free:
+            h = self.mesh.edges
+            # on a box only edge lengths enter: face over length, times the Gauss weight 1/8
+            factors = np.ascontiguousarray(h.prod(axis=1, keepdims=True) / h**2 / 8.0, dtype=dtype)
+            slopes = 8.0 * np.stack([np.diagonal(table).T for table in elements.STIFFNESS])
+            counts = np.array(self.mesh.cells)
+            self._matrix_free[dtype] = (counts, self._shared[:3], factors, np.ascontiguousarray(slopes, dtype=dtype))
+        return self._matrix_free[dtype]
 
     def tables(self, dtype: np.dtype) -> tuple[Any, ...]:
         """The mean, the modes and what the assembly kernels share, with floats of `dtype`."""

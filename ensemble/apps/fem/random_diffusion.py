@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,9 +13,10 @@ from ensemble._kernels.krylov import dot
 from ensemble.apps.fem.discretization import Discretization
 from ensemble.apps.fem.karhunen_loeve import exponential_covariance
 from ensemble.apps.fem.mesh import HexMesh
+from ensemble.apps.fem.operator_run import OperatorRun, Phases, mean_hierarchy, require_operator
 from ensemble.krylov import NewtonResult, SolveResult, cg, newton
 from ensemble.linalg import CrsGraph, CrsMatrix
-from ensemble.multigrid import Hierarchy, smoothed_aggregation
+from ensemble.multigrid import Hierarchy, ScaledHierarchy, smoothed_aggregation
 from ensemble.scalar import Ensemble
 
 __all__ = ["DiffusionResult", "RandomDiffusion"]
@@ -151,6 +150,7 @@ class RandomDiffusion:
         n_nodes = self.mesh.n_nodes
         self.graph = CrsGraph(self._discrete.indptr, self._discrete.indices, (n_nodes, n_nodes))
         self._spare: dict[tuple[int, np.dtype], _Workspace] = {}
+        self._mean_hierarchies: dict[np.dtype, Hierarchy] = {}
 
     def __repr__(self) -> str:
         x, y, z = self.mesh.cells
@@ -215,6 +215,9 @@ class RandomDiffusion:
         cg_rtol: float = 1e-7,
         max_cg_iterations: int = 200,
         coupling: str = "independent",
+        operator: str = "stored",
+        hierarchy: str | None = None,
+        hierarchy_dtype: Any = None,
     ) -> DiffusionResult:
         """Solve for every sample, by Newton's method with conjugate gradients preconditioned by smoothed aggregation.
 
@@ -231,6 +234,16 @@ class RandomDiffusion:
             Within a Newton step.
         coupling : {"independent", "ensemble"}
             "ensemble" makes all samples share one Krylov space, as in [1]_; see `cg`.
+        operator : {"stored", "affine", "matrix-free"}
+            "stored": a matrix a sample, assembled. Without a source two others give the same answer, to the tolerance:
+            "affine" keeps one matrix for each term of the expansion and none a sample (`AffineMatrix`); "matrix-free"
+            keeps the diffusivity at the Gauss points (`DiffusionOperator`).
+        hierarchy : {"own", "mean"}, optional
+            What preconditions: "own", the default of "stored", is smoothed aggregation of each sample's matrix; "mean",
+            the default of the others, is that of the mean diffusivity, set up once for every later call and scaled to
+            each sample by its diagonal (`scaled_aggregation`).
+        hierarchy_dtype : data type, optional
+            float32 halves the bytes that the preconditioner moves; tolerances hold as before.
 
         Returns
         -------
@@ -239,8 +252,10 @@ class RandomDiffusion:
         Raises
         ------
         ValueError
-            As for `check`; or if `advection` is not 0, because the matrix is then not symmetric.
+            As for `check`; or if `advection` is not 0, because the matrix is then not symmetric; or if an operator
+            other than "stored" is asked for with a source, because the matrix then depends on u.
         """
+        hierarchy = require_operator(operator, hierarchy, self._discrete.source)
         _check.require(
             self.advection == 0.0,
             "RandomDiffusion.solve",
@@ -251,10 +266,14 @@ class RandomDiffusion:
         )
         parameters = self._parameters(y, "solve")
         key = (parameters.shape[1], parameters.dtype)
-        run = _Run(self, self._spare.pop(key, _Workspace()), cg_rtol, max_cg_iterations, coupling)
+        work = self._spare.pop(key, _Workspace())
+        options = {"rtol": cg_rtol, "max_iterations": max_cg_iterations, "coupling": coupling}
         start = time.perf_counter()
-        with run.phase("coefficient"):
-            run.work.kappa = self._discrete.coefficient(parameters, run.work.kappa)
+        run: Any
+        if operator == "stored":
+            run = _Run(self, work, parameters, hierarchy, hierarchy_dtype, options)
+        else:
+            run = OperatorRun(self, operator, parameters, hierarchy_dtype, options)
         sample_set = _sample_set(key[0], y)
         guess = Ensemble(self._discrete.initial_guess(*key), sample_set)
         outcome = newton(
@@ -262,7 +281,7 @@ class RandomDiffusion:
         )
         u = outcome.u.samples
         response = np.where(outcome.converged, dot(u, u, None) / self.mesh.n_nodes, np.nan).astype(u.dtype)
-        self._spare[key] = run.work
+        self._spare[key] = work
         run.seconds["total"] = time.perf_counter() - start
         plain = not isinstance(y, Ensemble)
         return DiffusionResult(
@@ -328,29 +347,32 @@ def _sample_set(n_samples: int, *operands: Any) -> Any:
 
 
 class _Workspace:
-    """The large buffers of one solve, and the hierarchy, whose graph part serves every later matrix."""
+    """The large buffers of one solve, and the hierarchies, whose graph part serves every later matrix."""
 
-    kappa: Any = None
-    values: Any = None
-    hierarchy: Hierarchy | None = None
+    def __init__(self) -> None:
+        self.kappa: Any = None
+        self.values: Any = None
+        self.hierarchies: dict[Any, Hierarchy] = {}
 
 
-class _Run:
-    """The functions that `newton` calls, and the clock of their phases."""
+class _Run(Phases):
+    """The functions that `newton` calls, with a stored matrix a sample."""
 
     def __init__(
-        self, problem: RandomDiffusion, work: _Workspace, rtol: float, max_iterations: int, coupling: str
+        self,
+        problem: RandomDiffusion,
+        work: _Workspace,
+        parameters: np.ndarray,
+        hierarchy: str,
+        dtype: Any,
+        options: dict[str, Any],
     ) -> None:
-        self.problem, self.work = problem, work
-        self.options: dict[str, Any] = {"rtol": rtol, "max_iterations": max_iterations, "coupling": coupling}
+        super().__init__()
+        self.problem, self.work, self.hierarchy, self.options = problem, work, hierarchy, options
+        self.hierarchy_dtype = np.dtype(parameters.dtype if dtype is None else dtype)
         self.residuals = 0
-        self.seconds = dict.fromkeys(("coefficient", "assembly", "setup", "solve"), 0.0)
-
-    @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        start = time.perf_counter()
-        yield
-        self.seconds[name] += time.perf_counter() - start
+        with self.phase("coefficient"):
+            work.kappa = problem._discrete.coefficient(parameters, work.kappa)
 
     def residual(self, u: Ensemble) -> Ensemble:
         self.residuals += 1
@@ -370,11 +392,17 @@ class _Run:
         work.values, residual = self.problem._discrete.jacobian_and_residual(work.kappa, u, work.values)
         return residual
 
+    def _preconditioner(self, A: CrsMatrix) -> Any:
+        if self.hierarchy == "mean":
+            return ScaledHierarchy.of(A, mean_hierarchy(self.problem, self.hierarchy_dtype))
+        kept = self.work.hierarchies
+        if self.hierarchy_dtype in kept:
+            return kept[self.hierarchy_dtype].update(A)
+        kept[self.hierarchy_dtype] = smoothed_aggregation(A, dtype=self.hierarchy_dtype)
+        return kept[self.hierarchy_dtype]
+
     def solve(self, A: CrsMatrix, r: Ensemble, *active: Any) -> SolveResult:
         with self.phase("setup"):
-            if self.work.hierarchy is None:
-                self.work.hierarchy = smoothed_aggregation(A)
-            else:
-                self.work.hierarchy.update(A)
+            preconditioner = self._preconditioner(A)
         with self.phase("solve"):
-            return cg(A, r, M=self.work.hierarchy, **self.options)
+            return cg(A, r, M=preconditioner, **self.options)
