@@ -11,7 +11,7 @@ from ensemble._backend import is_array
 from ensemble._check import integer, message, positive, require
 from ensemble._kernels._memory import empty
 from ensemble._kernels.krylov import dot
-from ensemble.linalg import CrsGraph, CrsMatrix, GalerkinProduct
+from ensemble.linalg import AffineMatrix, CrsGraph, CrsMatrix, GalerkinProduct
 from ensemble.linalg.adapt import as_operator
 from ensemble.linalg.operators import samples_of, wrap_like
 from ensemble.multigrid.aggregation import aggregates_of
@@ -223,7 +223,8 @@ def smoothed_aggregation(
     Parameters
     ----------
     A : CrsMatrix, shape (n, n), symmetric positive definite in each sample
-        A SciPy sparse matrix is taken too.
+        A SciPy sparse matrix is taken too. Of an `AffineMatrix` the prolongators come from the mean matrix and all
+        levels are affine: the set-up serves every later set of coefficients, by `update`.
     near_nullspace : array, shape (n,) or (n, k), optional
         Vectors that A almost annihilates, the same for all samples (rigid body modes, say). Default: constants.
     block_size : int
@@ -263,8 +264,19 @@ def smoothed_aggregation(
         1        280       2368      8.5  direct
     """
     A = as_operator(A, "smoothed_aggregation", "A")
+    if isinstance(A, AffineMatrix):
+        from ensemble.multigrid.affine import AffineHierarchy
+
+        mean = smoothed_aggregation(
+            A.mean, near_nullspace=near_nullspace, block_size=block_size, coarse_size=coarse_size,
+            max_levels=max_levels, smoother=smoother, damping=damping,
+        )  # fmt: skip
+        return AffineHierarchy(mean, A.terms, np.dtype(A.dtype if dtype is None else dtype)).update(A)
     if not isinstance(A, CrsMatrix):
-        raise TypeError(message("smoothed_aggregation", "A", "be a CrsMatrix", f"a {type(A).__name__}"))
+        advice = "Give A.to_crs(), or build the hierarchy of its mean with scaled_aggregation."
+        raise TypeError(
+            message("smoothed_aggregation", "A", "be a CrsMatrix or AffineMatrix", f"a {type(A).__name__}", advice)
+        )
     n = A.shape[0]
     require(A.shape == (n, n), "smoothed_aggregation", "A", "be square", f"shape {A.shape}")
     integer(coarse_size, "smoothed_aggregation", "coarse_size", minimum=1)

@@ -32,6 +32,8 @@ class Discretization:
         Of the diffusivity.
     source, advection : float
         The coefficients c and a of the equation.
+    lognormal : bool
+        Whether the expansion is that of log(kappa / mean) instead of kappa - mean.
     """
 
     def __init__(
@@ -42,8 +44,10 @@ class Discretization:
         standard_deviation: float,
         source: float,
         advection: float,
+        lognormal: bool = False,
     ) -> None:
         self.mesh = mesh
+        self.lognormal = lognormal
         self.mean = mean
         self.source = source
         self.modes = scaled_modes(mesh, field, standard_deviation)
@@ -105,7 +109,10 @@ class Discretization:
     def coefficient(self, y: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
         """The diffusivity at all Gauss points, shape (8 * n_cells, n_samples)."""
         mean, modes, _ = self.tables(y.dtype)
-        return affine_coefficient(mean, modes, y, out)
+        if not self.lognormal:
+            return affine_coefficient(mean, modes, y, out)
+        kappa = affine_coefficient(np.zeros_like(mean), modes, y, out)
+        return np.multiply(np.exp(kappa, out=kappa), mean[0], out=kappa)
 
     def residual(self, kappa: np.ndarray, u: np.ndarray) -> np.ndarray:
         """The residual alone, shape (n_nodes, n_samples)."""
@@ -132,6 +139,8 @@ class Discretization:
 
         A sample that holds NaN passes: it can only spoil itself, and the solver flags it.
         """
+        if self.lognormal:
+            return
         # No Gauss point can lie below this bound; only the samples it does not clear are looked at point by point.
         bound = self.mean - self.largest_modes @ np.abs(y)
         for s in np.flatnonzero(bound <= 0.0):

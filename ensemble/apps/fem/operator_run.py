@@ -14,7 +14,7 @@ from ensemble._kernels.affine import affine_values
 from ensemble.apps.fem.diffusion_operator import DiffusionOperator
 from ensemble.krylov import SolveResult, cg
 from ensemble.linalg import AffineMatrix, CrsMatrix
-from ensemble.multigrid import Hierarchy, ScaledHierarchy, smoothed_aggregation
+from ensemble.multigrid import AffineHierarchy, Hierarchy, ScaledHierarchy, smoothed_aggregation
 from ensemble.scalar import Ensemble
 
 __all__ = ["OperatorRun", "Phases", "mean_hierarchy", "require_operator"]
@@ -37,21 +37,26 @@ class Phases:
         self.seconds[name] += time.perf_counter() - start
 
 
-def require_operator(operator: str, hierarchy: str | None, source: float) -> str:
+def require_operator(operator: str, hierarchy: str | None, discrete: Any) -> str:
     """The hierarchy meant, or an error if the choices do not go together."""
     name = "RandomDiffusion.solve"
     _check.one_of(operator, OPERATORS, name, "operator")
     if operator == "stored":
         return _check.one_of("own" if hierarchy is None else hierarchy, HIERARCHIES, name, "hierarchy")
-    advice = "Use operator='stored'."
+    source, advice = discrete.source, "Use operator='stored'."
     _check.require(
         source == 0.0, name, "operator", "be 'stored' where there is a source, whose matrix depends on u",
         f"{operator!r} with source = {source:g}", advice,
     )  # fmt: skip
+    if operator == "affine":
+        _check.require(
+            not discrete.lognormal, name, "operator", "be 'stored' or 'matrix-free' for a lognormal coefficient",
+            "'affine'", "Its matrix is not affine in y.",
+        )  # fmt: skip
+        return _check.one_of("mean" if hierarchy is None else hierarchy, HIERARCHIES, name, "hierarchy")
     _check.require(
-        hierarchy in (None, "mean"), name, "hierarchy", f"be 'mean' for operator={operator!r}",
-        f"{hierarchy!r}", advice,
-    )  # fmt: skip
+        hierarchy in (None, "mean"), name, "hierarchy", "be 'mean' for operator='matrix-free'", f"{hierarchy!r}", advice
+    )
     return "mean"
 
 
@@ -64,20 +69,36 @@ def mean_hierarchy(problem: Any, dtype: np.dtype) -> Hierarchy:
     return kept[dtype]
 
 
+def own_hierarchy(problem: Any, A: AffineMatrix, dtype: np.dtype) -> AffineHierarchy:
+    """The affine hierarchy, its terms made once for each precision, for the samples of `A`."""
+    kept = problem._affine_hierarchies
+    if dtype not in kept:
+        terms = problem._discrete.affine_terms[0]
+        kept[dtype] = smoothed_aggregation(AffineMatrix(A.graph, terms, Ensemble(A.coefficients)), dtype=dtype)
+    return kept[dtype].update(A)
+
+
 class OperatorRun(Phases):
     """The functions that `newton` calls: one step, because the problem is linear."""
 
     def __init__(
-        self, problem: Any, operator: str, parameters: np.ndarray, hierarchy_dtype: Any, options: dict[str, Any]
+        self,
+        problem: Any,
+        operator: str,
+        parameters: np.ndarray,
+        hierarchy: str,
+        hierarchy_dtype: Any,
+        options: dict[str, Any],
     ) -> None:
         super().__init__()
-        self.problem, self.options = problem, options
+        self.problem, self.hierarchy, self.options = problem, hierarchy, options
         self.hierarchy_dtype = np.dtype(parameters.dtype if hierarchy_dtype is None else hierarchy_dtype)
         discrete = problem._discrete
         if operator == "affine":
             with self.phase("assembly"):
                 values, residual = discrete.affine_terms
-                self.A: Any = AffineMatrix(problem.graph, values, Ensemble(parameters)).astype(parameters.dtype)
+                values = values.astype(parameters.dtype, copy=False)
+                self.A: Any = AffineMatrix(problem.graph, values, Ensemble(parameters))
                 self.first_residual = affine_values(residual.astype(parameters.dtype, copy=False), parameters, None)
         else:
             with self.phase("coefficient"):
@@ -104,6 +125,9 @@ class OperatorRun(Phases):
     def solve(self, A: Any, r: Ensemble, *active: Any) -> SolveResult:
         """One linear solve."""
         with self.phase("setup"):
-            preconditioner = ScaledHierarchy.of(A, mean_hierarchy(self.problem, self.hierarchy_dtype))
+            if self.hierarchy == "mean":
+                preconditioner: Any = ScaledHierarchy.of(A, mean_hierarchy(self.problem, self.hierarchy_dtype))
+            else:
+                preconditioner = own_hierarchy(self.problem, A, self.hierarchy_dtype)
         with self.phase("solve"):
             return cg(A, r, M=preconditioner, **self.options)

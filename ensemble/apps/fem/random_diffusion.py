@@ -11,17 +11,19 @@ import numpy as np
 from ensemble import _check
 from ensemble._kernels.krylov import dot
 from ensemble.apps.fem.discretization import Discretization
+from ensemble.apps.fem.diffusion_operator import DiffusionOperator, require_coefficient
 from ensemble.apps.fem.karhunen_loeve import exponential_covariance
 from ensemble.apps.fem.mesh import HexMesh
 from ensemble.apps.fem.operator_run import OperatorRun, Phases, mean_hierarchy, require_operator
 from ensemble.krylov import NewtonResult, SolveResult, cg, newton
 from ensemble.linalg import CrsGraph, CrsMatrix
-from ensemble.multigrid import Hierarchy, ScaledHierarchy, smoothed_aggregation
+from ensemble.multigrid import AffineHierarchy, Hierarchy, ScaledHierarchy, smoothed_aggregation
 from ensemble.scalar import Ensemble
 
 __all__ = ["DiffusionResult", "RandomDiffusion"]
 
 BACKENDS = ("numpy",)
+COEFFICIENTS = ("affine", "lognormal")
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,9 @@ class RandomDiffusion:
         Nodes lie at ``g + b g^2 (1 - g)^2`` with this b, in every direction; 0 spaces them evenly.
     mode_order : {"lexicographic", "trilinos"}
         Which of several equal eigenvalues comes first; see `exponential_covariance`.
+    coefficient : {"affine", "lognormal"}
+        "affine": as above. "lognormal": ``kappa = mean exp(sigma sum_m sqrt(lambda_m) phi_m y_m)``, positive for every y;
+        `mean` is then its median, and sigma^2 has no unit.
     backend : {"numpy"}
         Whose arrays hold the samples.
 
@@ -133,10 +138,12 @@ class RandomDiffusion:
         advection: float = 0.0,
         grading: float = 1.0,
         mode_order: str = "lexicographic",
+        coefficient: str = "affine",
         backend: str = "numpy",
     ) -> None:
         name = "RandomDiffusion"
         _check.one_of(backend, BACKENDS, name, "backend")
+        _check.one_of(coefficient, COEFFICIENTS, name, "coefficient")
         mean = _check.positive(mean, name, "mean")
         variance = _check.positive(variance, name, "variance", zero=True)
         for argument, value in (("source", source), ("advection", advection)):
@@ -145,12 +152,14 @@ class RandomDiffusion:
         self.field = exponential_covariance(n_terms, correlation_length, mode_order=mode_order)
         self.advection = float(advection)
         self._discrete = Discretization(
-            self.mesh, self.field, mean, float(np.sqrt(variance)), float(source), self.advection
-        )
+            self.mesh, self.field, mean, float(np.sqrt(variance)), float(source), self.advection,
+            coefficient == "lognormal",
+        )  # fmt: skip
         n_nodes = self.mesh.n_nodes
         self.graph = CrsGraph(self._discrete.indptr, self._discrete.indices, (n_nodes, n_nodes))
         self._spare: dict[tuple[int, np.dtype], _Workspace] = {}
         self._mean_hierarchies: dict[np.dtype, Hierarchy] = {}
+        self._affine_hierarchies: dict[np.dtype, AffineHierarchy] = {}
 
     def __repr__(self) -> str:
         x, y, z = self.mesh.cells
@@ -239,9 +248,10 @@ class RandomDiffusion:
             "affine" keeps one matrix for each term of the expansion and none a sample (`AffineMatrix`); "matrix-free"
             keeps the diffusivity at the Gauss points (`DiffusionOperator`).
         hierarchy : {"own", "mean"}, optional
-            What preconditions: "own", the default of "stored", is smoothed aggregation of each sample's matrix; "mean",
-            the default of the others, is that of the mean diffusivity, set up once for every later call and scaled to
-            each sample by its diagonal (`scaled_aggregation`).
+            What preconditions: "own", the default of "stored", is smoothed aggregation of each sample's matrix (for
+            "affine" with the prolongator of the mean); "mean", the default of the others, is that of the mean
+            diffusivity, set up once for every later call and scaled to each sample by its diagonal
+            (`scaled_aggregation`). "matrix-free" has no other.
         hierarchy_dtype : data type, optional
             float32 halves the bytes that the preconditioner moves; tolerances hold as before.
 
@@ -253,9 +263,10 @@ class RandomDiffusion:
         ------
         ValueError
             As for `check`; or if `advection` is not 0, because the matrix is then not symmetric; or if an operator
-            other than "stored" is asked for with a source, because the matrix then depends on u.
+            other than "stored" is asked for with a source, because the matrix then depends on u, or "affine" for a
+            coefficient that is not.
         """
-        hierarchy = require_operator(operator, hierarchy, self._discrete.source)
+        hierarchy = require_operator(operator, hierarchy, self._discrete)
         _check.require(
             self.advection == 0.0,
             "RandomDiffusion.solve",
@@ -273,7 +284,7 @@ class RandomDiffusion:
         if operator == "stored":
             run = _Run(self, work, parameters, hierarchy, hierarchy_dtype, options)
         else:
-            run = OperatorRun(self, operator, parameters, hierarchy_dtype, options)
+            run = OperatorRun(self, operator, parameters, hierarchy, hierarchy_dtype, options)
         sample_set = _sample_set(key[0], y)
         guess = Ensemble(self._discrete.initial_guess(*key), sample_set)
         outcome = newton(
@@ -292,6 +303,27 @@ class RandomDiffusion:
             outcome,
             run.seconds,
         )
+
+    def operator(self, kappa: Any) -> DiffusionOperator:
+        """The diffusion operator of any coefficient, not formed as a matrix.
+
+        Parameters
+        ----------
+        kappa : Ensemble or array, shape (8 * n_cells,), above zero
+            The diffusivity at Gauss point q of cell e in row 8 e + q; see `HexMesh.gauss_point`.
+
+        Returns
+        -------
+        DiffusionOperator, shape (n_nodes, n_nodes)
+            Rows and columns of nodes at z = 0 and z = 1 are those of the identity.
+
+        Raises
+        ------
+        ValueError
+            If `kappa` does not fit or is not above zero.
+        """
+        samples = require_coefficient(kappa, self.mesh.n_cells, "RandomDiffusion.operator")
+        return DiffusionOperator(self._discrete, self.graph, samples)
 
     def _parameters(self, y: Any, function: str) -> np.ndarray:
         """The checked parameters, shape (n_terms, n_samples)."""
