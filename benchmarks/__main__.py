@@ -6,13 +6,14 @@ import argparse
 
 import numba
 
-from benchmarks import bench_cost, bench_fem, bench_fuse, bench_multigrid, bench_spmv
+from benchmarks import bench_affine, bench_cost, bench_fem, bench_fuse, bench_multigrid, bench_spmv
 from benchmarks.common import save
 
 TABLES = {
     "spmv": bench_spmv.main,
     "assembly": bench_fem.main,
     "multigrid": bench_multigrid.main,
+    "affine": bench_affine.main,
     "cost": bench_cost.main,
     "fuse": bench_fuse.main,
     "memory": lambda cells, threads: bench_cost.memory(cells),
