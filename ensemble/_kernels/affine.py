@@ -1,15 +1,15 @@
 """Products with matrices that are affine in a few parameters: entries are shared terms, no value is stored per sample.
 
 Entry k of sample s is ``terms[k, 0] + sum over i of terms[k, i + 1] * coefficients[i, s]``. It is never formed: a row
-keeps one sum for each term, ``A_i x``, and combines them with the sample's coefficients when it ends. Terms, of shape
+keeps one sum for each term, ``A_i x``, and combines them with the sample's coefficients at its end. Terms, of shape
 (nnz, m + 1), are read once for a whole tile of samples and spread over the lanes; `coefficients` has shape
 (m, n_samples).
 
 Bytes a product must move (float64, int32 columns, k entries a row; per entry and sample):
-``(8 (m + 1) + 4)/S + (8 + 8)/k``, against ``8 + 4/S`` of stored values; operations ``m + 1`` fused multiply-adds against
-one. Arithmetic, not memory, is therefore the bound: with two 512-bit units a row of 27 entries, m = 5 and S = 32 takes
-27 * 6 * 4 / 2 cycles. Every sum is a chain of fused multiply-adds in the order of the entries, which every width and
-the reference (`_fma.py`) do alike.
+``(8 (m + 1) + 4)/S + (8 + 8)/k``, against ``8 + 4/S`` of stored values; ``m + 1`` fused multiply-adds against one. With
+m = 5, S = 32 and two 512-bit units a row of 27 entries takes at least 27 * 6 * 4 / 2 cycles and moves 3.6 rows of x:
+which of the two binds depends on the machine. Every sum is a chain of fused multiply-adds in the order of the entries,
+which every width and the reference (`_fma.py`) do alike.
 """
 
 from __future__ import annotations
@@ -18,11 +18,29 @@ import numpy as np
 
 from ensemble._backend import array_namespace
 from ensemble._kernels._compile import (
-    ROW_BLOCK, WIDTHS, compiled, compiled_serial, output, per_width, prange, streams, tiles,
+    ROW_BLOCK,
+    WIDTHS,
+    compiled,
+    compiled_serial,
+    output,
+    per_width,
+    prange,
+    streams,
+    tiles,
 )  # fmt: skip
 from ensemble._kernels._fma import fma
 from ensemble._kernels._lanes import (
-    REGISTER_BYTES, add_terms, combine, convert, load, splat, store, stream, zero_sums, zeros,
+    REGISTER_BYTES,
+    add_terms,
+    combine,
+    convert,
+    load,
+    prefetch,
+    splat,
+    store,
+    stream,
+    zero_sums,
+    zeros,
 )  # fmt: skip
 from ensemble._kernels._registry import into, kernel
 from ensemble._kernels.sparse import block_sums, ordered_sum, partial_sums
@@ -38,8 +56,8 @@ __all__ = [
     "affine_values",
 ]
 
-SPARE_REGISTERS = 3
-"""Registers' worth of lanes that a loop needs beside its sums: the row of x, and a term."""
+ENTRIES_AHEAD = 48
+"""How far ahead terms are asked for; twice as far was slower, and so was none."""
 
 
 def widest(n_terms, itemsize):
@@ -74,6 +92,7 @@ def combined(sums, coefficients):
 def term_product(indptr, indices, terms, x, i, n_samples, first, sums):
     """`sums` plus, term by term, row i times `x`, for the tile of samples from `first` on."""
     for k in range(indptr[i], indptr[i + 1]):
+        prefetch(terms, (np.int64(k) + ENTRIES_AHEAD) * len(sums), 8)
         sums = add_terms(sums, terms, np.int64(k), load(x, np.int64(indices[k]) * n_samples + first, sums[0]))
     return sums
 

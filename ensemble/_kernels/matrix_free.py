@@ -20,12 +20,22 @@ import numpy as np
 
 from ensemble._backend import array_namespace
 from ensemble._kernels._compile import (
-    WIDTHS, compiled, compiled_serial, output, per_width, prange, thread_count, tiles,
+    WIDTHS,
+    compiled,
+    compiled_serial,
+    output,
+    per_width,
+    prange,
+    thread_count,
+    tiles,
 )  # fmt: skip
-from ensemble._kernels._lanes import load, splat, store, zeros
+from ensemble._kernels._lanes import load, prefetch, splat, store, zeros
 from ensemble._kernels._registry import into, kernel
 
 __all__ = ["hex_diagonal", "hex_product"]
+
+CELLS_AHEAD = 2
+"""How far ahead the coefficient is asked for."""
 
 GAUSS = 0.5 - 12.0**-0.5
 """The first of the two Gauss points of [0, 1]; the other is its mirror image."""
@@ -121,6 +131,18 @@ def _add(y, fixed, node, n_samples, at, value):
         store(y, here, load(y, here, value) + value)
 
 
+@compiled_serial
+def _begin(x, fixed, y, first_node, last_node, n_samples, begin, end, width, like):
+    """x where nodes are fixed and zero elsewhere: what the cells add to."""
+    for node in range(first_node, last_node):
+        for at in range(begin, end, width):
+            here = np.int64(node) * n_samples + at
+            if fixed[node]:
+                store(y, here, load(x, here, like))
+            else:
+                store(y, here, zeros(y, like))
+
+
 @per_width
 def _hex_product(width):
     @compiled
@@ -131,15 +153,11 @@ def _hex_product(width):
         for block in prange(n_blocks):
             low, high = n_layers * block // n_blocks, n_layers * (block + 1) // n_blocks  # layers of nodes
             g = splat(point[0], x, width)
-            for node in range(low * layer, high * layer):
-                for at in range(begin, end, width):
-                    here = np.int64(node) * n_samples + at
-                    if fixed[node]:
-                        store(y, here, load(x, here, width))
-                    else:
-                        store(y, here, zeros(y, width))
+            _begin(x, fixed, y, low * layer, (low + 1) * layer, n_samples, begin, end, width, g)
             for k in range(max(low - 1, 0), min(high, nz)):
                 below, above = k >= low, k + 1 < high
+                if above and k >= low:  # while the layer is still in the cache
+                    _begin(x, fixed, y, (k + 1) * layer, (k + 2) * layer, n_samples, begin, end, width, g)
                 for j in range(ny):
                     for i in range(nx):
                         cell = i + nx * (j + ny * k)
@@ -147,6 +165,8 @@ def _hex_product(width):
                         n2, n4 = n0 + line, n0 + layer
                         n6 = n4 + line
                         for at in range(begin, end, width):
+                            for q in range(8):
+                                prefetch(kappa, (np.int64(cell) * 8 + CELLS_AHEAD * 8 + q) * n_samples + at, width)
                             u0, u1 = (_corner(x, fixed, n0, n_samples, at, g),
                                       _corner(x, fixed, n0 + 1, n_samples, at, g))  # fmt: skip
                             u2, u3 = (_corner(x, fixed, n2, n_samples, at, g),

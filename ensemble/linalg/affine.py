@@ -199,6 +199,22 @@ class AffineMatrix:
         return multiply(self, x, self.apply, self.shape)
 
     @property
-    def T(self) -> TransposedMatrix:
+    def T(self) -> TransposedAffineMatrix:
         """The transpose, as an operator that shares this matrix's terms."""
-        return TransposedMatrix(self)
+        return TransposedAffineMatrix(self)
+
+
+class TransposedAffineMatrix(TransposedMatrix):
+    """``A.T`` of an `AffineMatrix`: nothing is copied."""
+
+    def __init__(self, matrix: Any) -> None:
+        super().__init__(matrix)
+
+    def __matmul__(self, x: Any) -> Any:
+        return multiply(self, x, self.apply, self.shape)
+
+    def to_matrix(self) -> Any:
+        """An `AffineMatrix` of its own, terms copied into the transposed order."""
+        matrix: Any = self.T
+        indptr, indices, entries = matrix.graph.transposed
+        return AffineMatrix(CrsGraph(indptr, indices, self.shape), matrix.terms[entries], Ensemble(matrix.coefficients))

@@ -5,4 +5,12 @@ from ensemble.multigrid.hierarchy import Hierarchy, Level, smoothed_aggregation
 from ensemble.multigrid.relaxation import Chebyshev
 from ensemble.multigrid.scaled import ScaledHierarchy, scaled_aggregation
 
-__all__ = ["AffineHierarchy", "Chebyshev", "Hierarchy", "Level", "ScaledHierarchy", "scaled_aggregation", "smoothed_aggregation"]
+__all__ = [
+    "AffineHierarchy",
+    "Chebyshev",
+    "Hierarchy",
+    "Level",
+    "ScaledHierarchy",
+    "scaled_aggregation",
+    "smoothed_aggregation",
+]

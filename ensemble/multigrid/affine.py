@@ -51,7 +51,7 @@ class AffineHierarchy(Hierarchy):
                 terms = level.plan.galerkin(stored, level.P).values
         super().__init__(levels, None, mean.smoother, mean.damping)
 
-    def update(self, A: AffineMatrix) -> AffineHierarchy:
+    def update(self, A: Any) -> AffineHierarchy:
         """Take over the coefficients of `A`, in place; returns this.
 
         Raises
@@ -87,7 +87,8 @@ class AffineHierarchy(Hierarchy):
             if level.smoother is not None:
                 part.lambda_max = level.lambda_max[samples]
                 dinv = np.ascontiguousarray(level.smoother.dinv[:, samples])
-                part.smoother = OperatorSmoother(part.A, dinv, [(a[samples], c[samples]) for a, c in level.smoother.steps])
+                steps = [(a[samples], c[samples]) for a, c in level.smoother.steps]
+                part.smoother = OperatorSmoother(part.A, dinv, steps)
             levels.append(part)
         coarse = self.coarse and self.coarse.take_samples(samples)
         Hierarchy.__init__(new, levels, coarse, self.smoother, self.damping)
@@ -95,7 +96,7 @@ class AffineHierarchy(Hierarchy):
 
 
 def rayleigh_terms(A: CrsMatrix, dinv: Any) -> tuple[np.ndarray, np.ndarray]:
-    """(q . A_i q, q . D_i q) for each term, q being the mean's dominant vector of D^-1 A; `A` holds terms as samples."""
+    """(q . A_i q, q . D_i q) for each term, q the mean's dominant vector of D^-1 A; `A` holds terms as samples."""
     n = A.shape[0]
     q, z = start_vector(n)[:, None].copy(), np.empty((n, 1))
     scale = 1.0 / np.sqrt(np.sum(q**2, axis=0))
@@ -117,4 +118,3 @@ def quotient(above: np.ndarray, below: np.ndarray, coefficients: np.ndarray) -> 
     top, bottom = (kernels.affine_values(terms[None, :], coefficients, None)[0] for terms in (above, below))
     with np.errstate(all="ignore"):  # a broken sample keeps its NaN to itself
         return (top / bottom) / (above[0] / below[0])
-

@@ -41,9 +41,9 @@ class Plan:
 
 @dataclass
 class Level:
-    """One level: its matrix, its smoother, and the prolongator from the next coarser level."""
+    """One level: its matrix (stored or affine), its smoother, and the prolongator from the next coarser level."""
 
-    A: CrsMatrix
+    A: Any
     plan: Plan | None = None
     P: CrsMatrix | None = None
     lambda_max: np.ndarray = field(default_factory=lambda: np.zeros(0))
@@ -151,7 +151,7 @@ class Hierarchy:
         coarse = self.coarse and self.coarse.take_samples(samples)
         return Hierarchy(levels, coarse, self.smoother, self.damping)
 
-    def update(self, A: CrsMatrix) -> Hierarchy:
+    def update(self, A: Any) -> Hierarchy:
         """Fill the hierarchy with new values on the same graph, in place; returns it.
 
         Aggregates, graphs and the symbolic Galerkin products are kept; everything that depends on values is redone.

@@ -148,7 +148,7 @@ def scaled_aggregation(A: Any, mean: CrsMatrix | None = None, **options: Any) ->
 
     References
     ----------
-    .. [1] Liouville's transformation: Courant, Hilbert (1953), Methods of Mathematical Physics I, chapter V, section 3.3.
+    .. [1] Liouville's transformation: Courant, Hilbert (1953), Methods of Mathematical Physics I, chapter V, 3.3.
 
     Examples
     --------
@@ -171,7 +171,7 @@ def scaled_aggregation(A: Any, mean: CrsMatrix | None = None, **options: Any) ->
                 "be given for a matrix without a mean of its own",
                 f"{mean!r} with a {type(A).__name__}",
                 "Give a CrsMatrix of one sample, the same for every ensemble.",
-            )  # fmt: skip
+            )
         )
     require(
         tuple(mean.shape) == tuple(A.shape) and mean.n_samples == 1, "scaled_aggregation", "mean",

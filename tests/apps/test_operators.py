@@ -84,7 +84,10 @@ def test_the_matrix_free_product_is_the_assembled_one(seed, n_samples):
     """27 couplings of 8 points in 8 cells: at most 64 roundings of the magnitudes that they add."""
     rng = np.random.default_rng(seed)
     problem = RandomDiffusion(tuple(rng.integers(1, 5, 3)), n_terms=1)
-    kappa, x = rng.lognormal(0, 2, (8 * problem.mesh.n_cells, n_samples)), rng.standard_normal((problem.mesh.n_nodes, n_samples))
+    kappa, x = (
+        rng.lognormal(0, 2, (8 * problem.mesh.n_cells, n_samples)),
+        rng.standard_normal((problem.mesh.n_nodes, n_samples)),
+    )
     A = problem.operator(Ensemble(kappa))
     assert isinstance(A, DiffusionOperator) and A.T is A
     y, b = (A @ Ensemble(x)).samples, rng.standard_normal(x.shape)
@@ -208,7 +211,10 @@ def test_choices_that_do_not_go_together_are_named(options, way, text):
 @pytest.mark.parametrize(
     "kappa, text",
     [
-        (np.ones(7), r"RandomDiffusion.operator: kappa must have shape \(64,\), a value a Gauss point; got shape \(7,\)"),
+        (
+            np.ones(7),
+            r"RandomDiffusion.operator: kappa must have shape \(64,\), a value a Gauss point; got shape \(7,\)",
+        ),
         (np.zeros(64), "kappa must be above zero at every Gauss point; got 0 in sample 0"),
     ],
 )

@@ -37,7 +37,7 @@ def spd_affine(n_samples, seed=40961):
     seed=st.integers(0, 2**32 - 1),
 )  # fmt: skip
 def test_products_are_those_of_the_stored_values(n, columns, m, n_samples, seed):
-    """A row of at most 12 entries and m + 1 terms: each of 12 (m + 1) products and sums errs by eps of its magnitude."""
+    """A row of at most 12 entries, m + 1 terms: each of 12 (m + 1) products and sums errs by eps of its magnitude."""
     rng = np.random.default_rng(seed)
     A = random_affine(rng, n, columns, m, n_samples)
     x, b = rng.standard_normal((columns, n_samples)), rng.standard_normal((n, n_samples))

@@ -97,7 +97,9 @@ def test_solutions_and_iterations_are_those_of_the_stored_hierarchy(rng, build, 
     once = cg(A, b, M=build(A, coarse_size=40, dtype=dtype), rtol=1e-9)
     assert once.converged.all() and once.x.dtype == np.float64
     assert np.all(once.iterations <= stored.iterations + 3)  # the second matrix is anisotropic, the prolongator is not
-    for i in range(5):  # the true residuals of both are at most 1e-9 of b: the answers are that close, times the condition
+    for i in range(
+        5
+    ):  # the true residuals of both are at most 1e-9 of b: the answers are that close, times the condition
         a = A.to_scipy(i)
         assert np.linalg.norm(a @ once.x.sample(i) - b.sample(i)) <= 1.0001e-9 * np.linalg.norm(b.sample(i))
         difference = once.x.sample(i) - stored.x.sample(i)
@@ -164,17 +166,17 @@ def test_misuse_is_refused(rng):
     M = scaled_aggregation(A, **OPTIONS)
     with pytest.raises(ValueError, match=r"ScaledHierarchy.update: A must have shape \(132, 132\)"):
         M.update(gallery.poisson((4, 4)))
-    with pytest.raises(ValueError, match="AffineHierarchy.update: A must be like the matrix this was built for"):
+    with pytest.raises(ValueError, match=r"AffineHierarchy\.update: A must be like the matrix this was built for"):
         smoothed_aggregation(A, **OPTIONS).update(A.to_crs())
     with pytest.raises(TypeError, match="mean must be given for a matrix without a mean of its own; got None"):
         scaled_aggregation(A.to_crs())
-    with pytest.raises(ValueError, match="mean must have shape .* and one sample"):
+    with pytest.raises(ValueError, match=r"mean must have shape .* and one sample"):
         scaled_aggregation(A, mean=A.to_crs())
     with pytest.raises(ValueError, match="r must be a vector of 132"):
         M @ np.ones(3)
     with pytest.raises(ValueError, match="r must have 3 samples, or 1; got 2"):
         M @ Ensemble(np.ones((132, 2)))
-    with pytest.raises(TypeError, match="A must be a CrsMatrix or AffineMatrix; got a Diagonal.*to_crs"):
+    with pytest.raises(TypeError, match=r"A must be a CrsMatrix or AffineMatrix; got a Diagonal.*to_crs"):
         from ensemble.linalg import Diagonal
 
         smoothed_aggregation(Diagonal(np.ones(4)))

@@ -5,4 +5,11 @@ from ensemble.apps.fem.karhunen_loeve import KarhunenLoeve, exponential_covarian
 from ensemble.apps.fem.mesh import HexMesh
 from ensemble.apps.fem.random_diffusion import DiffusionResult, RandomDiffusion
 
-__all__ = ["DiffusionOperator", "DiffusionResult", "HexMesh", "KarhunenLoeve", "RandomDiffusion", "exponential_covariance"]
+__all__ = [
+    "DiffusionOperator",
+    "DiffusionResult",
+    "HexMesh",
+    "KarhunenLoeve",
+    "RandomDiffusion",
+    "exponential_covariance",
+]

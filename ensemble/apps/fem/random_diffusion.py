@@ -10,14 +10,15 @@ import numpy as np
 
 from ensemble import _check
 from ensemble._kernels.krylov import dot
-from ensemble.apps.fem.discretization import Discretization
 from ensemble.apps.fem.diffusion_operator import DiffusionOperator, require_coefficient
+from ensemble.apps.fem.discretization import Discretization
 from ensemble.apps.fem.karhunen_loeve import exponential_covariance
 from ensemble.apps.fem.mesh import HexMesh
-from ensemble.apps.fem.operator_run import OperatorRun, Phases, mean_hierarchy, require_operator
-from ensemble.krylov import NewtonResult, SolveResult, cg, newton
+from ensemble.apps.fem.operator_run import OperatorRun, require_operator
+from ensemble.apps.fem.stored_run import StoredRun, Workspace
+from ensemble.krylov import NewtonResult, newton
 from ensemble.linalg import CrsGraph, CrsMatrix
-from ensemble.multigrid import AffineHierarchy, Hierarchy, ScaledHierarchy, smoothed_aggregation
+from ensemble.multigrid import AffineHierarchy, Hierarchy
 from ensemble.scalar import Ensemble
 
 __all__ = ["DiffusionResult", "RandomDiffusion"]
@@ -97,8 +98,8 @@ class RandomDiffusion:
     mode_order : {"lexicographic", "trilinos"}
         Which of several equal eigenvalues comes first; see `exponential_covariance`.
     coefficient : {"affine", "lognormal"}
-        "affine": as above. "lognormal": ``kappa = mean exp(sigma sum_m sqrt(lambda_m) phi_m y_m)``, positive for every y;
-        `mean` is then its median, and sigma^2 has no unit.
+        "affine": as above. "lognormal": ``kappa = mean exp(sigma sum_m sqrt(lambda_m) phi_m y_m)``, positive for every
+        y; `mean` is then its median, and sigma^2 has no unit.
     backend : {"numpy"}
         Whose arrays hold the samples.
 
@@ -157,7 +158,7 @@ class RandomDiffusion:
         )  # fmt: skip
         n_nodes = self.mesh.n_nodes
         self.graph = CrsGraph(self._discrete.indptr, self._discrete.indices, (n_nodes, n_nodes))
-        self._spare: dict[tuple[int, np.dtype], _Workspace] = {}
+        self._spare: dict[tuple[int, np.dtype], Workspace] = {}
         self._mean_hierarchies: dict[np.dtype, Hierarchy] = {}
         self._affine_hierarchies: dict[np.dtype, AffineHierarchy] = {}
 
@@ -207,7 +208,7 @@ class RandomDiffusion:
             state = self._discrete.initial_guess(parameters.shape[1], parameters.dtype)
         else:
             parameters, state = self._fit(parameters, u)
-        work = self._spare.pop((parameters.shape[1], parameters.dtype), _Workspace())
+        work = self._spare.pop((parameters.shape[1], parameters.dtype), Workspace())
         work.kappa = self._discrete.coefficient(parameters, work.kappa)
         values, residual = self._discrete.jacobian_and_residual(work.kappa, state, self._values_of(out, state))
         self._spare[parameters.shape[1], parameters.dtype] = work
@@ -277,12 +278,12 @@ class RandomDiffusion:
         )
         parameters = self._parameters(y, "solve")
         key = (parameters.shape[1], parameters.dtype)
-        work = self._spare.pop(key, _Workspace())
+        work = self._spare.pop(key, Workspace())
         options = {"rtol": cg_rtol, "max_iterations": max_cg_iterations, "coupling": coupling}
         start = time.perf_counter()
         run: Any
         if operator == "stored":
-            run = _Run(self, work, parameters, hierarchy, hierarchy_dtype, options)
+            run = StoredRun(self, work, parameters, hierarchy, hierarchy_dtype, options)
         else:
             run = OperatorRun(self, operator, parameters, hierarchy, hierarchy_dtype, options)
         sample_set = _sample_set(key[0], y)
@@ -376,65 +377,3 @@ def _sample_set(n_samples: int, *operands: Any) -> Any:
     """The sample set that an operand of `n_samples` samples carries, or None."""
     ensembles = (operand for operand in operands if isinstance(operand, Ensemble) and operand.n_samples == n_samples)
     return next((x.sample_set for x in ensembles if x.sample_set is not None), None)
-
-
-class _Workspace:
-    """The large buffers of one solve, and the hierarchies, whose graph part serves every later matrix."""
-
-    def __init__(self) -> None:
-        self.kappa: Any = None
-        self.values: Any = None
-        self.hierarchies: dict[Any, Hierarchy] = {}
-
-
-class _Run(Phases):
-    """The functions that `newton` calls, with a stored matrix a sample."""
-
-    def __init__(
-        self,
-        problem: RandomDiffusion,
-        work: _Workspace,
-        parameters: np.ndarray,
-        hierarchy: str,
-        dtype: Any,
-        options: dict[str, Any],
-    ) -> None:
-        super().__init__()
-        self.problem, self.work, self.hierarchy, self.options = problem, work, hierarchy, options
-        self.hierarchy_dtype = np.dtype(parameters.dtype if dtype is None else dtype)
-        self.residuals = 0
-        with self.phase("coefficient"):
-            work.kappa = problem._discrete.coefficient(parameters, work.kappa)
-
-    def residual(self, u: Ensemble) -> Ensemble:
-        self.residuals += 1
-        with self.phase("assembly"):
-            if self.residuals == 1:  # at the start: its Jacobian is sure to be wanted, and comes in the same pass
-                return Ensemble(self._both(u.samples))
-            return Ensemble(self.problem._discrete.residual(self.work.kappa, u.samples))
-
-    def jacobian(self, u: Ensemble) -> CrsMatrix:
-        with self.phase("assembly"):
-            if self.residuals > 1:
-                self._both(u.samples)
-        return CrsMatrix(self.problem.graph, self.work.values)
-
-    def _both(self, u: np.ndarray) -> np.ndarray:
-        work = self.work
-        work.values, residual = self.problem._discrete.jacobian_and_residual(work.kappa, u, work.values)
-        return residual
-
-    def _preconditioner(self, A: CrsMatrix) -> Any:
-        if self.hierarchy == "mean":
-            return ScaledHierarchy.of(A, mean_hierarchy(self.problem, self.hierarchy_dtype))
-        kept = self.work.hierarchies
-        if self.hierarchy_dtype in kept:
-            return kept[self.hierarchy_dtype].update(A)
-        kept[self.hierarchy_dtype] = smoothed_aggregation(A, dtype=self.hierarchy_dtype)
-        return kept[self.hierarchy_dtype]
-
-    def solve(self, A: CrsMatrix, r: Ensemble, *active: Any) -> SolveResult:
-        with self.phase("setup"):
-            preconditioner = self._preconditioner(A)
-        with self.phase("solve"):
-            return cg(A, r, M=preconditioner, **self.options)
