@@ -14,6 +14,7 @@ TABLES = {
     "assembly": bench_fem.main,
     "multigrid": bench_multigrid.main,
     "affine": bench_affine.main,
+    "affine-variants": bench_affine.variants,
     "cost": bench_cost.main,
     "fuse": bench_fuse.main,
     "memory": lambda cells, threads: bench_cost.memory(cells),
