@@ -6,13 +6,24 @@ import argparse
 
 import numba
 
-from benchmarks import bench_cost, bench_fem, bench_fuse, bench_gpu, bench_grouping, bench_multigrid, bench_spmv
+from benchmarks import (
+    bench_affine,
+    bench_cost,
+    bench_fem,
+    bench_fuse,
+    bench_gpu,
+    bench_grouping,
+    bench_multigrid,
+    bench_spmv,
+)
 from benchmarks.common import save
 
 TABLES = {
     "spmv": bench_spmv.main,
     "assembly": bench_fem.main,
     "multigrid": bench_multigrid.main,
+    "affine": bench_affine.main,
+    "affine-variants": bench_affine.variants,
     "cost": bench_cost.main,
     "fuse": bench_fuse.main,
     "gpu": bench_gpu.main,

@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.bench_multigrid import pyamgs
 from benchmarks.bench_spmv import brick_graph, compulsory_bytes
 from benchmarks.common import SEED, save, show
 from ensemble import Ensemble
 from ensemble._kernels import krylov, relaxation, sparse
 from ensemble.apps.fem import RandomDiffusion
-from ensemble.linalg import CrsMatrix
+from ensemble.linalg import AffineMatrix, CrsMatrix
 
 QUEUED = 10
 """Calls between two events, so that the device never waits for the host."""
@@ -96,6 +97,14 @@ def kernels(cells: int, sizes: tuple[int, ...] = SIZES) -> list[dict[str, Any]]:
             "cg_direction": (lambda x=x, y=y, a=alpha: krylov.cg_direction(a, x, y), 3 * vector),
         }
         shared = cupy.random.random((nnz, 1))
+        terms = cupy.random.random((nnz, 6))
+        for kind, precision in (("float64", np.float64), ("float32", np.float32)):
+            B = AffineMatrix(graph, terms.astype(precision), Ensemble(cupy.random.random((5, s)).astype(precision)))
+            u, v = x.astype(precision), y.astype(precision)
+            size = np.dtype(precision).itemsize
+            runs[f"affine spmv, {kind}"] = (
+                lambda B=B, u=u, v=v: B.apply(u, v), nnz * (6.0 * size + 4) + 4.0 * n + 2.0 * size * s * n
+            )  # fmt: skip
         runs["spmv, shared values"] = (
             lambda v=shared, x=x, y=y: sparse.spmv(*graph.beside(v), v, x, y), 12.0 * nnz + 4.0 * n + 2 * vector,
         )  # fmt: skip
@@ -128,36 +137,70 @@ def vendor(graph: Any, s: int, values: Any, x: Any) -> list[dict[str, Any]]:
     return rows
 
 
+VARIANTS: dict[str, dict[str, Any]] = {
+    "stored": {},
+    "stored, float32 hierarchy": {"hierarchy_dtype": np.float32},
+    "affine": {"operator": "affine"},
+    "affine, float32 hierarchy": {"operator": "affine", "hierarchy_dtype": np.float32},
+}
+
+
 def solves(cells: int, sizes: tuple[int, ...] = (1, 8, 32, 64), grading: float = 0.0) -> list[dict[str, Any]]:
-    """The paper's problem, set-up and solve: seconds by phase, the best of some solves after a first."""
+    """The paper's problem, set-up and solve: milliseconds by phase, the median of some solves after a first."""
     import cupy
 
-    problem = RandomDiffusion(cells, grading=grading, backend="cupy")
     rng = np.random.default_rng(SEED)
-    rows = []
-    for s in sizes:
-        y = Ensemble(rng.uniform(-1.0, 1.0, (5, s)))
-        start = time.perf_counter()
-        problem.solve(y)
-        first = time.perf_counter() - start
-        results = [problem.solve(y) for _ in range(5)]
-        result = sorted(results, key=lambda r: r.seconds["total"])[2]
-        rows.append(
-            {
-                "samples": s, "iterations": int(result.iterations.max()), "first [s]": first,
-                **{f"{name} [ms]": 1e3 * seconds for name, seconds in result.seconds.items()},
-                "ms a sample": 1e3 * result.seconds["total"] / s,
-                "memory [GB]": cupy.get_default_memory_pool().total_bytes() / 1e9,
-            }
-        )  # fmt: skip
+    parameters = {s: Ensemble(rng.uniform(-1.0, 1.0, (5, s))) for s in sizes}
+    rows = [peer(cells, parameters[sizes[0]], grading)]
+    alone = {}
+    for variant, options in VARIANTS.items():
+        problem = RandomDiffusion(cells, grading=grading, backend="cupy")
+        for s, y in parameters.items():
+            start = time.perf_counter()
+            problem.solve(y, **options)
+            first = time.perf_counter() - start
+            results = sorted((problem.solve(y, **options) for _ in range(5)), key=lambda r: r.seconds["total"])
+            result = results[2]
+            total = 1e3 * result.seconds["total"] / s
+            alone.setdefault(s, total) if s == 1 else None
+            rows.append(
+                {
+                    "run": variant, "samples": s, "iterations": int(result.iterations.max()), "first ms": 1e3 * first,
+                    **{f"{name} ms": 1e3 * seconds for name, seconds in result.seconds.items() if name != "total"},
+                    "ms a sample": total, "x one stored": alone[1] / total if alone else 1.0,
+                    "x PyAMG": rows[0]["ms a sample"] / total,
+                }
+            )  # fmt: skip
+        del problem
         cupy.get_default_memory_pool().free_all_blocks()
-    show(f"Random diffusion, {cells}^3 cells, grading {grading}", rows)
+    show(f"Random diffusion, {cells}^3 cells, grading {grading:g}", rows)
     return rows
+
+
+def peer(cells: int, y: Ensemble, grading: float) -> dict[str, Any]:
+    """PyAMG on one core of the same machine, one sample: the better of two runs."""
+    import os
+
+    import scipy.sparse as sp
+
+    A, b = RandomDiffusion(cells, grading=grading).assemble(y)
+    matrix, rhs = sp.csr_matrix(A.to_scipy(0)), b.samples[:, 0].copy()
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})
+    try:
+        setup, solve, iterations = min((pyamgs(matrix, rhs) for _ in range(2)), key=lambda run: run[0] + run[1])
+    finally:
+        os.sched_setaffinity(0, cores)
+    phases = {"coefficient ms": 0.0, "assembly ms": 0.0, "setup ms": 1e3 * setup, "solve ms": 1e3 * solve}
+    total = 1e3 * (setup + solve)
+    return {
+        "run": "PyAMG, one core", "samples": 1, "iterations": iterations, "first ms": total, **phases,
+        "ms a sample": total, "x one stored": 0.0, "x PyAMG": 1.0,
+    }  # fmt: skip
 
 
 def main(cells: int, threads: int) -> None:
     """Run and keep all tables."""
-    rows = kernels(cells)
-    save(f"gpu-kernels-{cells}", rows, **device())
+    save(f"gpu-kernels-{cells}", kernels(cells), **device())
     for grading in (0.0, 1.0):
         save(f"gpu-solves-{cells}-grading{grading:.0f}", solves(cells, grading=grading), **device())

@@ -317,7 +317,101 @@ def diffusion_cases(name, seed):
                 yield Case(name, label + kind, (*arrays, indptr, indices, incidence.slots, *out), (15, 16))
 
 
+AFFINE_TERMS = {"one_sample": 4, "odd_samples": 6, "wide": 6, "many_tiles": 9, "float32": 3, "over_one_block": 1}
+
+
+def affine_cases(name, seed, build, square=True):
+    """Cases of kernels on affine matrices: `build(rng, n, m, s, dtype)` gives the arguments after the coefficients."""
+    for label, rng, n, m, s, dtype in settings(seed, square):
+        graph = graph_for(label, rng, n, m)
+        n_terms = AFFINE_TERMS.get(label, 2)
+        terms = rng.standard_normal((graph[1].size, n_terms)).astype(dtype)
+        coefficients = numbers(rng, (n_terms - 1, s), dtype)
+        matrix = transpose_graph(*graph, m) if name == "affine_spmv_transpose" else graph
+        arguments, in_place = build(rng, n, m, s, dtype)
+        yield Case(name, label, (*matrix, terms, coefficients, *arguments), in_place)
+
+
+def affine_vector(which):
+    def build(rng, n, m, s, dtype):
+        x = numbers(rng, (n if which == "transpose" else m, s), dtype)
+        return (x, None) if which != "residual" else (x, numbers(rng, (n, s), dtype), None), ()
+
+    return build
+
+
+def affine_chebyshev_arguments(first):
+    def build(rng, n, m, s, dtype):
+        arguments, in_place = chebyshev_arguments(first)(rng, n, s, dtype, s)
+        return arguments, tuple(i + 1 for i in in_place)
+
+    return build
+
+
+def affine_values_cases(seed):
+    for label, rng, n, _, s, dtype in settings(seed, square=True):
+        n_terms = AFFINE_TERMS.get(label, 2)
+        terms = rng.standard_normal((0 if label == "no_entries" else 3 * n, n_terms)).astype(dtype)
+        yield Case("affine_values", label, (terms, numbers(rng, (n_terms - 1, s), dtype), None))
+
+
+def scaled_kinds(rng, n, s, dtype):
+    """Scaled or not, narrowing or not: (label, scale, dinv, dtype of r)."""
+    scale = rng.uniform(0.5, 1.5, (n, s)).astype(dtype)
+    for kind, scaled, width, outside in (("", True, s, np.float64), ("_plain", False, 1, dtype)):
+        yield kind, scale if scaled else None, rng.uniform(0.5, 1.5, (n, width)).astype(dtype), outside
+
+
+def scaled_start_cases(seed):
+    for label, rng, n, _, s, dtype in settings(seed, square=True):
+        for kind, scale, dinv, outside in scaled_kinds(rng, n, s, dtype):
+            b, out = (np.full((n, s), np.nan, dtype) for _ in range(2))
+            arrays = (scale, numbers(rng, (n, s), outside), dinv, coefficients(rng, s, dtype), b, out)
+            yield Case("scaled_start", label + kind, arrays, (4, 5))
+
+
+def scaled_finish_cases(seed):
+    for label, rng, n, _, s, dtype in settings(seed, square=True):
+        indptr, indices = graph_for(label, rng, n, n)
+        for kind, scale, dinv, outside in scaled_kinds(rng, n, s, dtype):
+            values = rng.standard_normal((indices.size, dinv.shape[1])).astype(dtype)
+            b, x, w = (numbers(rng, (n, s), dtype) for _ in range(3))
+            a, c = coefficients(rng, s, dtype), coefficients(rng, s, dtype)
+            r = numbers(rng, (n, s), outside)
+            yield Case("scaled_finish", label + kind, (scale, indptr, indices, values, dinv, b, x, a, c, w, r, None))
+
+
+def matrix_free_cases(name, seed):
+    for k, (label, (cells, s, dtype)) in enumerate(MESHES.items()):
+        rng, mesh = np.random.default_rng(seed + k), HexMesh.box(cells, grading=1.0)
+        fixed = mesh.on_face(2, 0) | mesh.on_face(2, -1) | mesh.on_face(0, 0)
+        factors = rng.uniform(0.5, 1.5, (mesh.n_cells, 3)).astype(dtype)
+        kappa = numbers(rng, (8 * mesh.n_cells, s), dtype)
+        if name == "hex_product":
+            x = numbers(rng, (mesh.n_nodes, s), dtype)
+            yield Case(name, label, (np.array(mesh.cells), factors, fixed, kappa, x, None))
+        else:
+            slopes = rng.uniform(0.0, 1.0, (3, 8, 8)).astype(dtype)
+            yield Case(name, label, (*mesh.row_incidence()[:3], fixed, factors, slopes, kappa, None))
+
+
 CASES = {
+    "affine_spmv": lambda seed: affine_cases("affine_spmv", seed, affine_vector("product"), square=False),
+    "affine_spmv_dot": lambda seed: affine_cases("affine_spmv_dot", seed, affine_vector("product")),
+    "affine_residual": lambda seed: affine_cases("affine_residual", seed, affine_vector("residual"), square=False),
+    "affine_spmv_transpose": lambda seed: affine_cases(
+        "affine_spmv_transpose", seed, affine_vector("transpose"), square=False),
+    "affine_values": affine_values_cases,
+    "affine_chebyshev_first": lambda seed: affine_cases(
+        "affine_chebyshev_first", seed, affine_chebyshev_arguments(True)),
+    "affine_chebyshev_step": lambda seed: affine_cases(
+        "affine_chebyshev_step", seed, affine_chebyshev_arguments(False)),
+    "affine_chebyshev_last": lambda seed: affine_cases(
+        "affine_chebyshev_last", seed, affine_chebyshev_arguments(False)),
+    "scaled_start": scaled_start_cases,
+    "scaled_finish": scaled_finish_cases,
+    "hex_product": lambda seed: matrix_free_cases("hex_product", seed),
+    "hex_diagonal": lambda seed: matrix_free_cases("hex_diagonal", seed),
     "affine_coefficient": coefficient_cases,
     "diffusion_residual": lambda seed: diffusion_cases("diffusion_residual", seed),
     "diffusion_jacobian_and_residual": lambda seed: diffusion_cases("diffusion_jacobian_and_residual", seed),

@@ -62,7 +62,8 @@ LAYOUTS = [("double", 16, 2, "int"), ("double", 32, 1, "long long"), ("double", 
 def test_nvrtc_compiles_every_kernel(compiler, name, real, lanes, vector, offset):
     family = _cuda.FAMILIES[name]
     options = _cuda.Layout(real, lanes, vector, 0).options(offset)
-    assert nvrtc.compiled(compiler, family.source(), *options, instances=family.instances)
+    for extra in family.extras:
+        assert nvrtc.compiled(compiler, family.source(), *options, *extra, instances=family.instances)
 
 
 # --- whole solves, with NumPy arrays in the role of device arrays

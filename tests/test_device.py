@@ -101,3 +101,15 @@ def test_an_indefinite_coarsest_matrix_goes_through_lapack():
     expected = smoothed_aggregation(A, coarse_size=60).coarse.inverse
     got = smoothed_aggregation(on_device(A, b)[0], coarse_size=60).coarse.inverse
     np.testing.assert_allclose(to_numpy(got), expected, rtol=1e-9, atol=1e-9 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("operator, hierarchy", [("stored", "own"), ("affine", "mean"), ("affine", "own")])
+def test_operators_and_precisions_agree_with_the_cpu(operator, hierarchy, dtype):
+    y = Ensemble(np.random.default_rng(71903).uniform(-1.0, 1.0, (5, 8)))
+    options = {"operator": operator, "hierarchy": hierarchy, "hierarchy_dtype": dtype, "rtol": 1e-10, "cg_rtol": 1e-10}
+    expected = RandomDiffusion(12).solve(y, **options)
+    got = RandomDiffusion(12, backend="cupy").solve(y, **options)
+    assert got.converged.all()
+    np.testing.assert_array_equal(got.iterations, expected.iterations)
+    np.testing.assert_allclose(to_numpy(got.u.samples), expected.u.samples, rtol=1e-9)

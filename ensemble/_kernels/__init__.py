@@ -1,10 +1,24 @@
 """Compiled loops over plain arrays; a kernel knows none of the classes above it."""
 
-from ensemble._kernels import aggregation, assembly, basis, bicgstab, dense, galerkin, krylov, relaxation, sparse
+from ensemble._kernels import (
+    affine,
+    aggregation,
+    assembly,
+    basis,
+    bicgstab,
+    dense,
+    galerkin,
+    krylov,
+    matrix_free,
+    relaxation,
+    scaling,
+    sparse,
+)
 from ensemble._kernels._registry import KERNELS
 
 __all__ = [
     "KERNELS",
+    "affine",
     "aggregation",
     "assembly",
     "basis",
@@ -12,6 +26,8 @@ __all__ = [
     "dense",
     "galerkin",
     "krylov",
+    "matrix_free",
     "relaxation",
+    "scaling",
     "sparse",
 ]

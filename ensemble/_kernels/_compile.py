@@ -21,6 +21,7 @@ from ensemble._kernels._memory import empty
 
 __all__ = [
     "ROW_BLOCK",
+    "WIDTHS",
     "compiled",
     "compiled_serial",
     "empty",
@@ -29,6 +30,7 @@ __all__ = [
     "prange",
     "raw_module",
     "streams",
+    "thread_count",
     "tiles",
 ]
 
@@ -77,11 +79,16 @@ def per_width(make: Callable[..., Any]) -> Callable[..., Any]:
     return made
 
 
-def tiles(n_samples: int) -> Iterator[tuple[int, int]]:
-    """Cut the sample axis into ``(first, width)`` with widths from `WIDTHS`, the widest first."""
+def thread_count() -> int:
+    """Threads that a kernel may use; nothing that it decides may change a bit."""
+    return numba.get_num_threads()
+
+
+def tiles(n_samples: int, widest: int = WIDTHS[0]) -> Iterator[tuple[int, int]]:
+    """Cut the sample axis into ``(first, width)`` with widths from `WIDTHS` up to `widest`, the widest first."""
     first = 0
     for width in WIDTHS:
-        while n_samples - first >= width:
+        while width <= widest and n_samples - first >= width:
             yield first, width
             first += width
 

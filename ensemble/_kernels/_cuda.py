@@ -70,10 +70,19 @@ def _address(array: Any) -> int:
 
 
 class Family:
-    """The kernels of one ``.cu`` file: `instances` are their names, template arguments included."""
+    """The kernels of one ``.cu`` file.
 
-    def __init__(self, name: str, instances: list[str], headers: tuple[str, ...] = ()) -> None:
-        self.name, self.instances, self.headers = name, tuple(instances), headers
+    `instances` are their names, template arguments included; `extras` some sets of options that they compile with.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        instances: list[str],
+        headers: tuple[str, ...] = (),
+        extras: tuple[tuple[str, ...], ...] = ((),),
+    ) -> None:
+        self.name, self.instances, self.headers, self.extras = name, tuple(instances), headers, extras
         self._functions: dict[tuple[Any, ...], Any] = {}
         FAMILIES[name] = self
 
@@ -81,32 +90,32 @@ class Family:
         """The text that the compiler sees."""
         return "\n".join((FOLDER / file).read_text() for file in ("samples.cuh", *self.headers, f"{self.name}.cu"))
 
-    def function(self, name: str, layout: Layout, wide: bool) -> Any:
-        """A compiled kernel; the first one of a layout compiles the whole family."""
-        key = (*layout[:3], wide)
+    def function(self, name: str, layout: Layout, wide: bool, extra: tuple[str, ...] = ()) -> Any:
+        """A compiled kernel; the first one of a layout compiles the whole family. `extra` are options of its own."""
+        key = (*layout[:3], wide, extra)
         if (name, *key) not in self._functions:
-            options = layout.options("long long" if wide else "int")
+            options = (*layout.options("long long" if wide else "int"), *extra)
             module = _compile.raw_module(self.source(), options, self.instances)
             self._functions.update({(each, *key): module.get_function(each) for each in self.instances})
         return self._functions[name, *key]
 
     def launch(
         self, function: str, layout: Layout, grid: tuple[int, ...], threads: Any, arguments: tuple[Any, ...],
-        wide: bool = False,
+        wide: bool = False, extra: tuple[str, ...] = (),
     ) -> None:  # fmt: skip
         """Queue one kernel; `wide` tells that matrix positions are 64-bit. An empty grid does nothing."""
         if 0 not in grid:
             block = threads if isinstance(threads, tuple) else (threads,)
-            self.function(function, layout, wide)(grid, block, tuple([_argument(value) for value in arguments]))
+            self.function(function, layout, wide, extra)(grid, block, tuple([_argument(value) for value in arguments]))
 
     def rows(
         self, function: str, n_rows: int, n_samples: int, arguments: tuple[Any, ...], layout: Layout,
-        wide: bool = False,
+        wide: bool = False, extra: tuple[str, ...] = (),
     ) -> None:  # fmt: skip
         """Queue a kernel whose threads carry one row each."""
         blocks = -(-n_rows * layout.lanes // THREADS)
         extent = (np.int64(n_rows), np.int32(n_samples))
-        self.launch(function, layout, (blocks, layout.tiles), THREADS, (*arguments, *extent), wide)
+        self.launch(function, layout, (blocks, layout.tiles), THREADS, (*arguments, *extent), wide, extra)
 
 
 def _argument(value: Any) -> Any:
@@ -156,20 +165,21 @@ def n_chunks(n_rows: int) -> int:
 
 def chunked(
     family: Family, function: str, n_rows: int, arguments: tuple[Any, ...], layout: Layout, wide: bool,
-    n_samples: int, n_sums: int,
+    n_samples: int, n_sums: int, extra: tuple[str, ...] = (), reference: Any = None,
 ) -> Any:  # fmt: skip
     """Queue a kernel that leaves `n_sums` partial sums a chunk and sample; returns them, shape (n_sums, chunks, S).
 
     They are the kernel's last arguments before the number of rows and samples.
     """
     chunks = n_chunks(n_rows)
-    reference = next(a for a in arguments if hasattr(a, "dtype") and a.dtype.kind == "f")
+    if reference is None:
+        reference = next(a for a in arguments if hasattr(a, "dtype") and a.dtype.kind == "f")
     partials = scratch(reference, n_sums * chunks * n_samples).reshape(n_sums, chunks, n_samples)
     per_block = max(1, 8 // layout.lanes)
     extent = (np.int64(n_rows), np.int32(n_samples))
     grid = (-(-chunks // per_block), layout.tiles)
     threads = 16 * layout.lanes * per_block
-    family.launch(function, layout, grid, threads, (*arguments, *partials, *extent), wide)
+    family.launch(function, layout, grid, threads, (*arguments, *partials, *extent), wide, extra)
     return partials
 
 

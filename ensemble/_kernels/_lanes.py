@@ -11,7 +11,8 @@ Inside a compiled function::
     store(out, offset, total)
 
 Arrays are flat; `offset` counts elements; WIDTH is a compile-time constant, or lanes whose width is meant.
-``select(mask, a, b)`` picks lane by lane, comparisons of lanes give masks.
+``select(mask, a, b)`` picks lane by lane, comparisons of lanes give masks. ``fma(a, b, c)`` rounds a * b + c once, in
+every lane and at every width: asked for by name it is one operation of IEEE arithmetic, not a compiler's liberty.
 """
 
 from __future__ import annotations
@@ -19,15 +20,20 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-from llvmlite import ir
+from llvmlite import binding, ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, models, overload, register_model
 
 __all__ = [
     "PREFETCH_BYTES",
+    "REGISTER_BYTES",
     "Lanes",
+    "add_terms",
+    "combine",
+    "convert",
     "fence",
+    "fma",
     "library_function",
     "load",
     "prefetch",
@@ -36,11 +42,16 @@ __all__ = [
     "sqrt",
     "store",
     "stream",
+    "zero_sums",
     "zeros",
 ]
 
 PREFETCH_BYTES = 8192
 """How far ahead of its use a stream of matrix values is asked for: the hardware's own prefetch stops at page ends."""
+
+
+REGISTER_BYTES = 2048 if binding.get_host_cpu_features().get("avx512f") else 512
+"""What the machine's SIMD registers hold together: a loop that needs more keeps the rest in memory."""
 
 
 class Lanes(types.Type):
@@ -191,6 +202,89 @@ def sqrt(typingctx, a):
         return builder.call(function, arguments)
 
     return a(a), codegen
+
+
+def _fused(builder: Any, a: Any, b: Any, c: Any) -> Any:
+    element = "f32" if a.type.element == ir.FloatType() else "f64"
+    kind = ir.FunctionType(a.type, [a.type] * 3)
+    function = cgutils.get_or_insert_function(builder.module, kind, f"llvm.fma.v{a.type.count}{element}")
+    return builder.call(function, [a, b, c])
+
+
+@intrinsic
+def fma(typingctx, a, b, c):
+    """a * b + c, rounded once."""
+
+    def codegen(context, builder, signature, arguments):
+        return _fused(builder, *arguments)
+
+    return a(a, b, c), codegen
+
+
+@intrinsic
+def convert(typingctx, lanes, array):
+    """The lanes as the dtype of `array`: rounded to nearest where that is narrower."""
+    narrow, wide = lanes.dtype.bitwidth > array.dtype.bitwidth, lanes.dtype.bitwidth < array.dtype.bitwidth
+
+    def codegen(context, builder, signature, arguments):
+        vector = ir.VectorType(context.get_value_type(array.dtype), lanes.width)
+        if narrow:
+            return builder.fptrunc(arguments[0], vector)
+        return builder.fpext(arguments[0], vector) if wide else arguments[0]
+
+    return Lanes(array.dtype, lanes.width)(lanes, array), codegen
+
+
+# --- several sums at once, one for each term of an affine entry
+@intrinsic(prefer_literal=True)
+def zero_sums(typingctx, array, width, n_terms):
+    """`n_terms` sums at zero, a tuple of lanes: `n_terms` is a compile-time constant."""
+    n, count = _width_of(width), getattr(n_terms, "literal_value", None)
+    if n is None or count is None:
+        return None
+    result = types.UniTuple(Lanes(array.dtype, n), count)
+
+    def codegen(context, builder, signature, arguments):
+        return ir.Constant(context.get_value_type(result), None)
+
+    return result(array, width, n_terms), codegen
+
+
+@intrinsic
+def add_terms(typingctx, sums, terms, k, x):
+    """Each sum i plus ``terms[k * len(sums) + i] * x``, rounded once; `terms` is flat."""
+
+    def codegen(context, builder, signature, arguments):
+        before, array, position, factor = arguments
+        struct = cgutils.create_struct_proxy(signature.args[1])(context, builder, value=array)
+        start = builder.mul(position, ir.IntType(64)(sums.count))
+        after = before
+        for i in range(sums.count):
+            place = builder.gep(struct.data, [builder.add(start, ir.IntType(64)(i))], inbounds=True)
+            term = _fill(builder, builder.load(place), sums.dtype.width)
+            total = _fused(builder, term, factor, builder.extract_value(before, i))
+            after = builder.insert_value(after, total, i)
+        return after
+
+    return sums(sums, terms, types.int64, x), codegen
+
+
+@intrinsic
+def combine(typingctx, sums, coefficients, first, n_samples):
+    """Sum 0 plus each further sum i times coefficient i - 1 of its sample; `coefficients` is flat, a row a term."""
+
+    def codegen(context, builder, signature, arguments):
+        values, array, offset, stride = arguments
+        total = builder.extract_value(values, 0)
+        for i in range(1, sums.count):
+            place = builder.add(offset, builder.mul(stride, ir.IntType(64)(i - 1)))
+            pointer = _pointer(context, builder, signature.args[1], array, place, sums.dtype.width)
+            factor = builder.load(pointer)
+            factor.align = sums.dtype.dtype.bitwidth // 8
+            total = _fused(builder, factor, builder.extract_value(values, i), total)
+        return total
+
+    return sums.dtype(sums, coefficients, types.int64, types.int64), codegen
 
 
 def _arithmetic(operation: Any, instruction: str) -> None:

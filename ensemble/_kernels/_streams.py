@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["Recording", "own_stream", "stream_number"]
+__all__ = ["Recording", "has_matrix_units", "own_stream", "stream_number"]
 
 
 def stream_number(array: Any) -> int:
@@ -19,33 +20,52 @@ def stream_number(array: Any) -> int:
     return int(cupy.cuda.get_current_stream().ptr)
 
 
+@functools.cache
+def _capability(device: int) -> int:
+    import cupy
+
+    return int(cupy.cuda.Device(device).compute_capability)
+
+
+def has_matrix_units(array: Any) -> bool:
+    """Whether the device of `array` multiplies small matrices of doubles in hardware (compute capability 8.0 on)."""
+    return hasattr(array.data, "ptr") and _capability(array.device.id) >= 80
+
+
 class Recording:
     """A run of launches: played plainly the first time, recorded as a CUDA graph the second, replayed from then on.
 
-    `play` must queue kernels on fixed memory and do nothing else. Plain or replayed, the same kernels run in the same
-    order on the same memory, so the bits are the same.
+    `play` must queue kernels, on memory that stays where it is, and do nothing else. Plain or replayed, the same
+    kernels run in the same order on the same memory, so the bits are the same.
     """
 
     def __init__(self, play: Callable[[], None], record: bool = True) -> None:
         self._play, self._times, self._record = play, 0, record
         self._graph: Any = None
+        self._pool: Any = None
 
     def __call__(self) -> None:
         if self._graph is not None:
             self._graph.launch()
             return
-        self._times += 1
-        if self._times == 1 or not self._record:
-            self._play()  # compiles and allocates what is not there yet
+        if not self._record:
+            self._play()
             return
         import cupy
 
-        stream = cupy.cuda.get_current_stream()
-        stream.begin_capture()
-        try:
-            self._play()
-        finally:
-            self._graph = stream.end_capture()
+        self._pool = self._pool or cupy.cuda.MemoryPool()
+        # What the run allocates on its way it gets from memory that nobody else is ever given.
+        with cupy.cuda.using_allocator(self._pool.malloc):
+            self._times += 1
+            if self._times == 1:
+                self._play()  # compiles and allocates what is not there yet
+                return
+            stream = cupy.cuda.get_current_stream()
+            stream.begin_capture()
+            try:
+                self._play()
+            finally:
+                self._graph = stream.end_capture()
         self._graph.launch()
 
 

@@ -163,6 +163,8 @@ class _Run:
 
     def _precondition(self) -> np.ndarray:
         """z = M r and the inner products r . z."""
+        if hasattr(self.M, "apply_dot"):
+            return to_numpy(self.M.apply_dot(self.r, self.z, self.workspace))
         self._apply_preconditioner()
         return to_numpy(kernels.dot(self.r, self.z, None))
 

@@ -1,9 +1,20 @@
 """Sparse linear algebra on one graph for all samples."""
 
+from ensemble.linalg.affine import AffineMatrix
 from ensemble.linalg.crs_matrix import CrsMatrix, TransposedMatrix
 from ensemble.linalg.galerkin import GalerkinProduct
 from ensemble.linalg.graph import CrsGraph
 from ensemble.linalg.operators import Diagonal, Identity
 from ensemble.scalar import dot, norm
 
-__all__ = ["CrsGraph", "CrsMatrix", "Diagonal", "GalerkinProduct", "Identity", "TransposedMatrix", "dot", "norm"]
+__all__ = [
+    "AffineMatrix",
+    "CrsGraph",
+    "CrsMatrix",
+    "Diagonal",
+    "GalerkinProduct",
+    "Identity",
+    "TransposedMatrix",
+    "dot",
+    "norm",
+]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ensemble._kernels._memory import empty_like
-from ensemble._kernels.sparse import residual, spmv_add, spmv_transpose
+from ensemble._kernels.sparse import spmv_add, spmv_transpose
 
 
 class Workspace:
@@ -33,13 +33,19 @@ def v_cycle(levels: Any, coarse: Any, b: Any, out: Any, workspace: Workspace, k:
     swap, w = workspace.swap[k], workspace.scratch[k]
     x = level.smoother.smooth(b, None, swap, out, w)
     there = out if x is swap else swap
-    if level.P is not None:
-        A, P = level.A, level.P
-        r = residual(*A.arrays, x, b, w)
-        spmv_transpose(*P.transposed_arrays, r, workspace.b[k + 1])
-        v_cycle(levels, coarse, workspace.b[k + 1], workspace.x[k + 1], workspace, k + 1)
-        spmv_add(*P.arrays, workspace.x[k + 1], x)
+    coarse_correction(levels, coarse, b, x, w, workspace, k)
     x = level.smoother.smooth(b, x, x, there, w)
     if x is not out:
         out[...] = x
     return out
+
+
+def coarse_correction(levels: Any, coarse: Any, b: Any, x: Any, w: Any, workspace: Workspace, k: int) -> None:
+    """Add to `x` what the levels below `k` make of its residual; `w` is scratch for that residual."""
+    P = levels[k].P
+    if P is None:
+        return
+    r = levels[k].A.residual(x, b, w)
+    spmv_transpose(*P.transposed_arrays, r, workspace.b[k + 1])
+    v_cycle(levels, coarse, workspace.b[k + 1], workspace.x[k + 1], workspace, k + 1)
+    spmv_add(*P.arrays, workspace.x[k + 1], x)

@@ -10,11 +10,13 @@ import numpy as np
 from ensemble._backend import array_namespace, contiguous, home_of, is_array, moved
 from ensemble._check import integer, message, positive, require
 from ensemble._kernels._memory import empty_like
-from ensemble.linalg import CrsGraph, CrsMatrix, GalerkinProduct
+from ensemble._kernels.krylov import dot
+from ensemble.linalg import AffineMatrix, CrsGraph, CrsMatrix, GalerkinProduct
 from ensemble.linalg.adapt import as_operator
 from ensemble.linalg.operators import samples_of, wrap_like
 from ensemble.multigrid.aggregation import aggregates_of
 from ensemble.multigrid.coarse import CoarseSolver
+from ensemble.multigrid.conversion import converted_v_cycle
 from ensemble.multigrid.cycle import Workspace, v_cycle
 from ensemble.multigrid.prolongation import prolongator_graph, smoothed_prolongator, smoothing_tasks
 from ensemble.multigrid.relaxation import Chebyshev, ChebyshevSmoother, inverse_diagonal, largest_eigenvalue
@@ -47,9 +49,9 @@ class Plan:
 
 @dataclass
 class Level:
-    """One level: its matrix, its smoother, and the prolongator from the next coarser level."""
+    """One level: its matrix (stored or affine), its smoother, and the prolongator from the next coarser level."""
 
-    A: CrsMatrix
+    A: Any
     plan: Plan | None = None
     P: CrsMatrix | None = None
     lambda_max: np.ndarray = field(default_factory=lambda: np.zeros(0))
@@ -123,9 +125,15 @@ class Hierarchy:
             out = empty_like(r)
         if r.dtype == self.dtype:
             return v_cycle(self.levels, self.coarse, r, out, workspace)
-        narrow = empty_like(r, dtype=self.dtype)
-        out[...] = v_cycle(self.levels, self.coarse, r.astype(self.dtype), narrow, workspace)
-        return out
+        return converted_v_cycle(self.levels, self.coarse, None, r, out, workspace)[0]
+
+    def apply_dot(self, r: Any, out: Any = None, workspace: Workspace | None = None) -> Any:
+        """`apply` to `out`, and the inner products of `r` with it, one value a sample."""
+        if r.dtype == self.dtype:
+            return dot(r, self.apply(r, out, workspace), None)
+        if workspace is None or workspace.n_samples != r.shape[1]:
+            workspace = self.workspace(r.shape[1])
+        return converted_v_cycle(self.levels, self.coarse, None, r, out, workspace)[1]
 
     def __matmul__(self, r: Any) -> Any:
         if not is_array(r) and not isinstance(r, Ensemble):
@@ -156,7 +164,7 @@ class Hierarchy:
         coarse = self.coarse and self.coarse.take_samples(samples)
         return Hierarchy(levels, coarse, self.smoother, self.damping)
 
-    def update(self, A: CrsMatrix) -> Hierarchy:
+    def update(self, A: Any) -> Hierarchy:
         """Fill the hierarchy with new values on the same graph, in place; returns it.
 
         Aggregates, graphs and the symbolic Galerkin products are kept; everything that depends on values is redone.
@@ -228,7 +236,8 @@ def smoothed_aggregation(
     Parameters
     ----------
     A : CrsMatrix, shape (n, n), symmetric positive definite in each sample
-        A SciPy sparse matrix is taken too.
+        A SciPy sparse matrix is taken too. Of an `AffineMatrix` the prolongators come from the mean matrix and all
+        levels are affine: the set-up serves every later set of coefficients, by `update`.
     near_nullspace : array, shape (n,) or (n, k), optional
         Vectors that A almost annihilates, the same for all samples (rigid body modes, say). Default: constants.
     block_size : int
@@ -268,8 +277,19 @@ def smoothed_aggregation(
         1        280       2368      8.5  direct
     """
     A = as_operator(A, "smoothed_aggregation", "A")
+    if isinstance(A, AffineMatrix):
+        from ensemble.multigrid.affine import AffineHierarchy
+
+        mean = smoothed_aggregation(
+            A.mean, near_nullspace=near_nullspace, block_size=block_size, coarse_size=coarse_size,
+            max_levels=max_levels, smoother=smoother, damping=damping,
+        )  # fmt: skip
+        return AffineHierarchy(mean, A.terms, np.dtype(A.dtype if dtype is None else dtype)).update(A)
     if not isinstance(A, CrsMatrix):
-        raise TypeError(message("smoothed_aggregation", "A", "be a CrsMatrix", f"a {type(A).__name__}"))
+        advice = "Give A.to_crs(), or build the hierarchy of its mean with scaled_aggregation."
+        raise TypeError(
+            message("smoothed_aggregation", "A", "be a CrsMatrix or AffineMatrix", f"a {type(A).__name__}", advice)
+        )
     n = A.shape[0]
     require(A.shape == (n, n), "smoothed_aggregation", "A", "be square", f"shape {A.shape}")
     integer(coarse_size, "smoothed_aggregation", "coarse_size", minimum=1)

@@ -96,7 +96,7 @@ def largest_eigenvalue(A: CrsMatrix, dinv: Any, iterations: int = 10) -> np.ndar
 class ChebyshevSmoother:
     """Chebyshev iteration on one level, for all samples; each step is one pass over A."""
 
-    def __init__(self, A: CrsMatrix, dinv: Any, steps: list[tuple[Any, Any]]) -> None:
+    def __init__(self, A: Any, dinv: Any, steps: list[tuple[Any, Any]]) -> None:
         self.A, self.dinv = A, dinv
         self._host_steps = [(np.asarray(a, A.dtype), np.asarray(c, A.dtype)) for a, c in steps]
         self._steps: dict[int, list[tuple[Any, Any]]] = {}
@@ -115,29 +115,66 @@ class ChebyshevSmoother:
         """The smoother of the samples named, for their matrix `A`."""
         xp = array_namespace(self.dinv)
         dinv = contiguous(xp.take(self.dinv, moved(samples, self.dinv), axis=1))
-        return ChebyshevSmoother(A, dinv, [(a[samples], c[samples]) for a, c in self._host_steps])
+        return type(self)(A, dinv, [(a[samples], c[samples]) for a, c in self._host_steps])
 
-    def smooth(self, b: Any, x: Any, here: Any, there: Any, w: Any) -> Any:
+    def first(self, b: Any, x: Any, c: Any, w: Any, out: Any) -> Any:
+        """w = c D^-1 (b - A x), and x + w to `out`."""
+        return kernels.chebyshev_first(*self._level, b, x, c, w, out)
+
+    def step(self, b: Any, x: Any, a: Any, c: Any, w: Any, out: Any) -> Any:
+        """w = a w + c D^-1 (b - A x), and x + w to `out`."""
+        return kernels.chebyshev_step(*self._level, b, x, a, c, w, out)
+
+    def last(self, b: Any, x: Any, a: Any, c: Any, w: Any, out: Any) -> Any:
+        """x + a w + c D^-1 (b - A x) to `out`."""
+        return kernels.chebyshev_last(*self._level, b, x, a, c, w, out)
+
+    @property
+    def _level(self) -> tuple[Any, ...]:
+        return (*self.A.arrays, self.dinv)
+
+    def smooth(self, b: Any, x: Any, here: Any, there: Any, w: Any, begun: bool = False, finish: Any = None) -> Any:
         """Smooth `x` (None: zero) towards A x = b between the buffers `here` and `there`; returns the one it ends in.
 
-        `x`, where given, lies in `here`; `w` is scratch for the change of x from step to step.
+        `x`, where given, lies in `here`; `w` is scratch for the change of x from step to step. With `begun`, `here`
+        already holds the first step from zero. ``finish(x, a, c, w)``, where given, takes the place of the last step.
         """
-        A = self.A
-        level = (*A.arrays, self.dinv, b)
         steps = self.steps(b.shape[1])
         change = w
-        if x is None:
+        if begun:
+            change = here
+        elif x is None:
             change = kernels.chebyshev_start(self.dinv, b, steps[0][1], here)  # the first x is its own change
+        elif finish is not None and len(steps) == 1:
+            return finish(x, *steps[0], x)  # nothing precedes the one step: its `a` is zero
         else:
-            kernels.chebyshev_first(*level, x, steps[0][1], w, there)
+            self.first(b, x, steps[0][1], w, there)
             here, there = there, here
         for k, (a, c) in enumerate(steps[1:], start=2):
+            if k == len(steps) and finish is not None:
+                return finish(here, a, c, change)
             if k == len(steps):
-                kernels.chebyshev_last(*level, here, a, c, change, there)
+                self.last(b, here, a, c, change, there)
             else:
                 if change is not w:
                     w[...] = change
                     change = w
-                kernels.chebyshev_step(*level, here, a, c, w, there)
+                self.step(b, here, a, c, w, there)
             here, there = there, here
         return here
+
+
+class OperatorSmoother(ChebyshevSmoother):
+    """The same on any operator that has the fused steps as methods: ``chebyshev_first``, ``_step`` and ``_last``."""
+
+    def first(self, b: Any, x: Any, c: Any, w: Any, out: Any) -> Any:
+        """w = c D^-1 (b - A x), and x + w to `out`."""
+        return self.A.chebyshev_first(self.dinv, b, x, c, w, out)
+
+    def step(self, b: Any, x: Any, a: Any, c: Any, w: Any, out: Any) -> Any:
+        """w = a w + c D^-1 (b - A x), and x + w to `out`."""
+        return self.A.chebyshev_step(self.dinv, b, x, a, c, w, out)
+
+    def last(self, b: Any, x: Any, a: Any, c: Any, w: Any, out: Any) -> Any:
+        """x + a w + c D^-1 (b - A x) to `out`."""
+        return self.A.chebyshev_last(self.dinv, b, x, a, c, w, out)

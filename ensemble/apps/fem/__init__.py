@@ -1,7 +1,15 @@
 """Finite elements with random coefficients; the method is told in `README.md` beside this file."""
 
+from ensemble.apps.fem.diffusion_operator import DiffusionOperator
 from ensemble.apps.fem.karhunen_loeve import KarhunenLoeve, exponential_covariance
 from ensemble.apps.fem.mesh import HexMesh
 from ensemble.apps.fem.random_diffusion import DiffusionResult, RandomDiffusion
 
-__all__ = ["DiffusionResult", "HexMesh", "KarhunenLoeve", "RandomDiffusion", "exponential_covariance"]
+__all__ = [
+    "DiffusionOperator",
+    "DiffusionResult",
+    "HexMesh",
+    "KarhunenLoeve",
+    "RandomDiffusion",
+    "exponential_covariance",
+]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ensemble import _check
-from ensemble._backend import moved, prototype, to_numpy
+from ensemble._backend import array_namespace, moved, prototype, to_numpy
 from ensemble._kernels._memory import empty_like
 from ensemble._kernels.assembly import affine_coefficient, diffusion_jacobian_and_residual, diffusion_residual
 from ensemble.apps.fem import elements
@@ -33,6 +33,8 @@ class Discretization:
         Of the diffusivity.
     source, advection : float
         The coefficients c and a of the equation.
+    lognormal : bool
+        Whether the expansion is that of log(kappa / mean) instead of kappa - mean.
     backend : {"numpy", "cupy"}
         Whose arrays the methods take and return.
     """
@@ -45,12 +47,15 @@ class Discretization:
         standard_deviation: float,
         source: float,
         advection: float,
+        lognormal: bool = False,
         backend: str = "numpy",
     ) -> None:
         self.mesh = mesh
         self.home = prototype(backend)
+        self.lognormal = lognormal
         self.mean = mean
         self.source = source
+        self.drifts = advection != 0.0
         self.modes = scaled_modes(mesh, field, standard_deviation)
         self.fixed = mesh.on_face(2, 0) | mesh.on_face(2, -1)
         self.indptr, self.indices = mesh.coupling_graph()
@@ -62,11 +67,44 @@ class Discretization:
         self._floats = (mesh.edges, elements.SHAPE, elements.STIFFNESS, reaction, advection * elements.ADVECTION)
         self._by_dtype: dict[np.dtype, tuple[Any, ...]] = {}
         self._graph: tuple[Any, ...] | None = None
+        self._matrix_free: dict[np.dtype, tuple[Any, ...]] = {}
 
     @cached_property
     def largest_modes(self) -> np.ndarray:
         """The largest magnitude of each scaled mode over all Gauss points, shape (n_terms,)."""
         return np.abs(self.modes).max(axis=0)
+
+    @cached_property
+    def affine_terms(self) -> tuple[np.ndarray, np.ndarray]:
+        """Jacobian and residual at the initial guess as terms, shapes (nnz, n_terms + 1) and (n_nodes, n_terms + 1).
+
+        Term 0 belongs to the mean diffusivity, term m to mode m: without a source both are affine in y. One assembly,
+        the modes in the place of samples. Rows of fixed nodes are the identity's, whatever y.
+        """
+        mean = np.full((self.modes.shape[0], 1), self.mean)
+        kappa = np.concatenate([mean, self.modes], axis=1)
+        guess = self.initial_guess(kappa.shape[1], kappa.dtype)
+        values, residual = self.jacobian_and_residual(moved(kappa, self.home), guess)
+        row = np.repeat(np.arange(self.fixed.size, dtype=self.indices.dtype), np.diff(self.indptr))
+        values[moved(np.flatnonzero(self.fixed[row]), self.home), 1:] = 0.0
+        return values, residual
+
+    @cached_property
+    def mean_values(self) -> np.ndarray:
+        """The stored matrix of the mean diffusivity, shape (nnz, 1)."""
+        kappa = moved(np.full((self.modes.shape[0], 1), self.mean), self.home)
+        return self.jacobian_and_residual(kappa, self.initial_guess(1, kappa.dtype))[0]
+
+    def matrix_free_tables(self, dtype: np.dtype) -> tuple[Any, ...]:
+        """Cells along each axis, the cells around each node, conductances and squared slopes, floats of `dtype`."""
+        if dtype not in self._matrix_free:
+            h = self.mesh.edges
+            # on a box only edge lengths enter: face over length, times the Gauss weight 1/8
+            factors = np.ascontiguousarray(h.prod(axis=1, keepdims=True) / h**2 / 8.0, dtype=dtype)
+            slopes = 8.0 * np.stack([np.diagonal(table).T for table in elements.STIFFNESS])
+            counts = np.array(self.mesh.cells)
+            self._matrix_free[dtype] = (counts, self._shared[:3], factors, np.ascontiguousarray(slopes, dtype=dtype))
+        return self._matrix_free[dtype]
 
     def tables(self, dtype: np.dtype) -> tuple[Any, ...]:
         """The mean, the modes and what the assembly kernels share, with floats of `dtype`."""
@@ -80,7 +118,11 @@ class Discretization:
     def coefficient(self, y: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
         """The diffusivity at all Gauss points, shape (8 * n_cells, n_samples)."""
         mean, modes, _ = self.tables(y.dtype)
-        return affine_coefficient(mean, modes, moved(y, self.home), out)
+        y = moved(y, self.home)
+        if not self.lognormal:
+            return affine_coefficient(mean, modes, y, out)
+        xp, kappa = array_namespace(y), affine_coefficient(mean * 0.0, modes, y, out)
+        return xp.multiply(xp.exp(kappa, out=kappa), mean[0], out=kappa)
 
     def residual(self, kappa: np.ndarray, u: np.ndarray) -> np.ndarray:
         """The residual alone, shape (n_nodes, n_samples)."""
@@ -115,6 +157,8 @@ class Discretization:
 
         A sample that holds NaN passes: it can only spoil itself, and the solver flags it.
         """
+        if self.lognormal:
+            return
         # No Gauss point can lie below this bound; only the samples it does not clear are looked at point by point.
         bound = self.mean - self.largest_modes @ np.abs(y)
         for s in np.flatnonzero(bound <= 0.0):

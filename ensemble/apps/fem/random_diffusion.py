@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ensemble import _check
-from ensemble._backend import array_namespace, contiguous, home_of, is_array, moved, synchronize, to_numpy
+from ensemble._backend import array_namespace, contiguous, home_of, is_array, moved, to_numpy
 from ensemble._kernels.krylov import dot
+from ensemble.apps.fem.diffusion_operator import DiffusionOperator, require_coefficient
 from ensemble.apps.fem.discretization import Discretization
 from ensemble.apps.fem.karhunen_loeve import exponential_covariance
 from ensemble.apps.fem.mesh import HexMesh
-from ensemble.krylov import NewtonResult, SolveResult, bicgstab, cg, gmres, newton
+from ensemble.apps.fem.operator_run import OperatorRun, require_operator
+from ensemble.apps.fem.stored_run import StoredRun, Workspace
+from ensemble.krylov import NewtonResult, bicgstab, cg, gmres, newton
 from ensemble.linalg import CrsGraph, CrsMatrix
-from ensemble.multigrid import Hierarchy, smoothed_aggregation
+from ensemble.multigrid import AffineHierarchy, Hierarchy
 from ensemble.scalar import Ensemble
 
 __all__ = ["DiffusionResult", "RandomDiffusion"]
 
 BACKENDS = ("numpy", "cupy")
-
+COEFFICIENTS = ("affine", "lognormal")
 SOLVERS: dict[str, Any] = {"cg": cg, "bicgstab": bicgstab, "gmres": gmres}
 
 
@@ -99,6 +100,9 @@ class RandomDiffusion:
         Nodes lie at ``g + b g^2 (1 - g)^2`` with this b, in every direction; 0 spaces them evenly.
     mode_order : {"lexicographic", "trilinos"}
         Which of several equal eigenvalues comes first; see `exponential_covariance`.
+    coefficient : {"affine", "lognormal"}
+        "affine": as above. "lognormal": ``kappa = mean exp(sigma sum_m sqrt(lambda_m) phi_m y_m)``, positive for every
+        y; `mean` is then its median, and sigma^2 has no unit.
     backend : {"numpy", "cupy"}
         Whose arrays hold the samples: "cupy" assembles and solves on a CUDA device, and returns its arrays.
 
@@ -138,10 +142,12 @@ class RandomDiffusion:
         advection: float = 0.0,
         grading: float = 1.0,
         mode_order: str = "lexicographic",
+        coefficient: str = "affine",
         backend: str = "numpy",
     ) -> None:
         name = "RandomDiffusion"
         _check.one_of(backend, BACKENDS, name, "backend")
+        _check.one_of(coefficient, COEFFICIENTS, name, "coefficient")
         mean = _check.positive(mean, name, "mean")
         variance = _check.positive(variance, name, "variance", zero=True)
         for argument, value in (("source", source), ("advection", advection)):
@@ -150,11 +156,14 @@ class RandomDiffusion:
         self.field = exponential_covariance(n_terms, correlation_length, mode_order=mode_order)
         self.advection = float(advection)
         self._discrete = Discretization(
-            self.mesh, self.field, mean, float(np.sqrt(variance)), float(source), self.advection, backend
-        )
+            self.mesh, self.field, mean, float(np.sqrt(variance)), float(source), self.advection,
+            coefficient == "lognormal", backend,
+        )  # fmt: skip
         n_nodes = self.mesh.n_nodes
         self.graph = CrsGraph(self._discrete.indptr, self._discrete.indices, (n_nodes, n_nodes))
-        self._spare: dict[tuple[int, np.dtype], _Workspace] = {}
+        self._spare: dict[tuple[int, np.dtype], Workspace] = {}
+        self._mean_hierarchies: dict[np.dtype, Hierarchy] = {}
+        self._affine_hierarchies: dict[np.dtype, AffineHierarchy] = {}
 
     def __repr__(self) -> str:
         x, y, z = self.mesh.cells
@@ -202,7 +211,7 @@ class RandomDiffusion:
             state = self._discrete.initial_guess(parameters.shape[1], parameters.dtype)
         else:
             parameters, state = self._fit(parameters, u)
-        work = self._spare.pop((parameters.shape[1], parameters.dtype), _Workspace())
+        work = self._spare.pop((parameters.shape[1], parameters.dtype), Workspace())
         work.kappa = self._discrete.coefficient(parameters, work.kappa)
         values, residual = self._discrete.jacobian_and_residual(work.kappa, state, self._values_of(out, state))
         self._spare[parameters.shape[1], parameters.dtype] = work
@@ -221,6 +230,9 @@ class RandomDiffusion:
         coupling: str = "independent",
         solver: str | None = None,
         u0: Any = None,
+        operator: str = "stored",
+        hierarchy: str | None = None,
+        hierarchy_dtype: Any = None,
     ) -> DiffusionResult:
         """Solve for every sample, by Newton's method and a Krylov method preconditioned by smoothed aggregation.
 
@@ -246,6 +258,17 @@ class RandomDiffusion:
         u0 : Ensemble or array, shape (n_nodes,), optional
             Where to start, boundary values aside (`krylov.WarmStart`). Tolerances stay those of the usual start, zero
             inside: a good guess saves iterations and costs no accuracy.
+        operator : {"stored", "affine", "matrix-free"}
+            "stored": a matrix a sample, assembled. Without source and advection two others give the same answer, to the
+            tolerance: "affine" keeps one matrix for each term of the expansion and none a sample (`AffineMatrix`);
+            "matrix-free" keeps the diffusivity at the Gauss points (`DiffusionOperator`).
+        hierarchy : {"own", "mean"}, optional
+            What preconditions: "own", the default of "stored", is smoothed aggregation of each sample's matrix (for
+            "affine" with the prolongator of the mean); "mean", the default of the others, is that of the mean
+            diffusivity, set up once for every later call and scaled to each sample by its diagonal
+            (`scaled_aggregation`). "matrix-free" has no other.
+        hierarchy_dtype : data type, optional
+            float32 halves the bytes that the preconditioner moves; tolerances hold as before.
 
         Returns
         -------
@@ -254,8 +277,11 @@ class RandomDiffusion:
         Raises
         ------
         ValueError
-            As for `check`; or if `u0` does not fit, or `solver` is "cg" and `advection` is not 0.
+            As for `check`; or if `u0` does not fit, or `solver` is "cg" and `advection` is not 0; or if an operator
+            other than "stored" is asked for with a source, because the matrix then depends on u, or with advection, or
+            "affine" for a coefficient that is not.
         """
+        hierarchy = require_operator(operator, hierarchy, self._discrete)
         solver = ("gmres" if self.advection else "cg") if solver is None else solver
         _check.one_of(solver, SOLVERS, "RandomDiffusion.solve", "solver")
         _check.require(
@@ -270,10 +296,14 @@ class RandomDiffusion:
         key = (parameters.shape[1], parameters.dtype)
         start_values = self._discrete.initial_guess(*key)
         guess = start_values if u0 is None else self._start(u0, start_values)
-        run = _Run(self, self._spare.pop(key, _Workspace()), cg_rtol, max_cg_iterations, coupling, SOLVERS[solver])
+        work = self._spare.pop(key, Workspace())
+        options = {"rtol": cg_rtol, "max_iterations": max_cg_iterations, "coupling": coupling}
         start = time.perf_counter()
-        with run.phase("coefficient"):
-            run.work.kappa = self._discrete.coefficient(parameters, run.work.kappa)
+        run: Any
+        if operator == "stored":
+            run = StoredRun(self, work, parameters, hierarchy, hierarchy_dtype, SOLVERS[solver], options)
+        else:
+            run = OperatorRun(self, operator, parameters, hierarchy, hierarchy_dtype, SOLVERS[solver], options)
         sample_set = _sample_set(key[0], y)
         reference = None if u0 is None else run.reference(start_values)
         outcome = newton(
@@ -283,7 +313,7 @@ class RandomDiffusion:
         u = outcome.u.samples
         squares = to_numpy(dot(u, u, None))
         response = np.where(outcome.converged, squares / self.mesh.n_nodes, np.nan).astype(squares.dtype)
-        self._spare[key] = run.work
+        self._spare[key] = work
         run.seconds["total"] = time.perf_counter() - start
         plain = not isinstance(y, Ensemble)
         return DiffusionResult(
@@ -295,9 +325,9 @@ class RandomDiffusion:
             run.seconds,
         )
 
-    def _start(self, u0: Any, start: np.ndarray) -> np.ndarray:
+    def _start(self, u0: Any, start: Any) -> Any:
         """`u0` with the boundary values and the shape of the usual start."""
-        state = u0.samples if isinstance(u0, Ensemble) else np.asarray(u0)[..., None]
+        state = u0.samples if isinstance(u0, Ensemble) else (u0 if is_array(u0) else np.asarray(u0))[..., None]
         fits = state.shape[:-1] == start.shape[:1] and state.shape[-1] in (1, start.shape[1])
         _check.require(
             fits,
@@ -306,7 +336,29 @@ class RandomDiffusion:
             f"have shape {start.shape[:1]} and {start.shape[1]} samples, or 1",
             f"shape {state.shape[:-1]} with {state.shape[-1]} samples",
         )
-        return np.where(self._discrete.fixed[:, None], start, state).astype(start.dtype, copy=False)
+        xp, fixed = array_namespace(start), moved(self._discrete.fixed[:, None], start)
+        return xp.astype(xp.where(fixed, start, moved(state, start)), start.dtype, copy=False)
+
+    def operator(self, kappa: Any) -> DiffusionOperator:
+        """The diffusion operator of any coefficient, not formed as a matrix.
+
+        Parameters
+        ----------
+        kappa : Ensemble or array, shape (8 * n_cells,), above zero
+            The diffusivity at Gauss point q of cell e in row 8 e + q; see `HexMesh.gauss_point`.
+
+        Returns
+        -------
+        DiffusionOperator, shape (n_nodes, n_nodes)
+            Rows and columns of nodes at z = 0 and z = 1 are those of the identity.
+
+        Raises
+        ------
+        ValueError
+            If `kappa` does not fit or is not above zero.
+        """
+        samples = require_coefficient(kappa, self.mesh.n_cells, "RandomDiffusion.operator")
+        return DiffusionOperator(self._discrete, self.graph, samples)
 
     def _parameters(self, y: Any, function: str) -> np.ndarray:
         """The checked parameters, shape (n_terms, n_samples)."""
@@ -367,71 +419,3 @@ def _sample_set(n_samples: int, *operands: Any) -> Any:
     """The sample set that an operand of `n_samples` samples carries, or None."""
     ensembles = (operand for operand in operands if isinstance(operand, Ensemble) and operand.n_samples == n_samples)
     return next((x.sample_set for x in ensembles if x.sample_set is not None), None)
-
-
-class _Workspace:
-    """The large buffers of one solve, and the hierarchy, whose graph part serves every later matrix."""
-
-    kappa: Any = None
-    values: Any = None
-    hierarchy: Hierarchy | None = None
-
-
-class _Run:
-    """The functions that `newton` calls, and the clock of their phases."""
-
-    def __init__(
-        self,
-        problem: RandomDiffusion,
-        work: _Workspace,
-        rtol: float,
-        max_iterations: int,
-        coupling: str,
-        solver: Any,
-    ) -> None:
-        self.problem, self.work, self.solver = problem, work, solver
-        self.options: dict[str, Any] = {"rtol": rtol, "max_iterations": max_iterations, "coupling": coupling}
-        self.residuals = 0
-        self.seconds = dict.fromkeys(("coefficient", "assembly", "setup", "solve"), 0.0)
-
-    @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        start = time.perf_counter()
-        yield
-        synchronize(self.problem._discrete.home)
-        self.seconds[name] += time.perf_counter() - start
-
-    def reference(self, u: np.ndarray) -> np.ndarray:
-        """Residual norms at `u`, which tolerances refer to from now on."""
-        with self.phase("assembly"):
-            r = self.problem._discrete.residual(self.work.kappa, u)
-        norms = np.sqrt(dot(r, r, None).astype(np.float64))
-        self.options["atol"] = self.options["rtol"] * norms
-        return norms
-
-    def residual(self, u: Ensemble) -> Ensemble:
-        self.residuals += 1
-        with self.phase("assembly"):
-            if self.residuals == 1:  # at the start: its Jacobian is sure to be wanted, and comes in the same pass
-                return Ensemble(self._both(u.samples))
-            return Ensemble(self.problem._discrete.residual(self.work.kappa, u.samples))
-
-    def jacobian(self, u: Ensemble) -> CrsMatrix:
-        with self.phase("assembly"):
-            if self.residuals > 1:
-                self._both(u.samples)
-        return CrsMatrix(self.problem.graph, self.work.values)
-
-    def _both(self, u: np.ndarray) -> np.ndarray:
-        work = self.work
-        work.values, residual = self.problem._discrete.jacobian_and_residual(work.kappa, u, work.values)
-        return residual
-
-    def solve(self, A: CrsMatrix, r: Ensemble, *active: Any) -> SolveResult:
-        with self.phase("setup"):
-            if self.work.hierarchy is None:
-                self.work.hierarchy = smoothed_aggregation(A)
-            else:
-                self.work.hierarchy.update(A)
-        with self.phase("solve"):
-            return self.solver(A, r, M=self.work.hierarchy, **self.options)

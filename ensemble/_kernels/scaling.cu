@@ -1,0 +1,50 @@
+// Entry to and exit from a V-cycle of type `real` for vectors of type WIDE; what each computes stands in scaling.py.
+
+typedef WIDE outer;
+
+__device__ inline Pack narrowed(const outer* from)
+{
+    Pack pack;
+#pragma unroll
+    for (int v = 0; v < VECTOR; ++v) pack.lane[v] = (real)from[v];
+    return pack;
+}
+
+template <bool SHARED>
+__device__ inline Pack inverse_at(const real* __restrict__ dinv, int64 row, int s, int n_samples)
+{
+    return SHARED ? spread(__ldg(dinv + row)) : load_once(dinv + row * n_samples + s);
+}
+
+template <bool SHARED, bool SCALED>
+__global__ void __launch_bounds__(THREADS)
+    scaled_start(const real* __restrict__ scale, const outer* __restrict__ r, const real* __restrict__ dinv,
+                 const real* __restrict__ c, real* b, real* x, int64 n_rows, int n_samples)
+{
+    const int64 row = row_here(), here = row * n_samples + sample_here();
+    const int s = sample_here();
+    if (row >= n_rows || s >= n_samples) return;
+    Pack entered = narrowed(r + here);
+    if (SCALED) entered = load_once(scale + here) * entered;
+    store(b + here, entered);
+    store(x + here, load_shared(c + s) * (inverse_at<SHARED>(dinv, row, s, n_samples) * entered));
+}
+
+template <bool SHARED, bool SCALED>
+__global__ void __launch_bounds__(THREADS)
+    scaled_finish(const real* __restrict__ scale, const offset* __restrict__ indptr, const int* __restrict__ indices,
+                  const real* __restrict__ values, const real* __restrict__ dinv, const real* __restrict__ b,
+                  const real* __restrict__ x, const real* __restrict__ a, const real* __restrict__ c,
+                  const real* __restrict__ w, outer* out, int64 n_rows, int n_samples)
+{
+    const int64 row = row_here(), here = row * n_samples + sample_here();
+    const int s = sample_here();
+    if (row >= n_rows || s >= n_samples) return;
+    const Pack total = row_product<SHARED>(indptr, indices, values, x, row, s, n_samples);
+    Pack step = load_shared(c + s) * (inverse_at<SHARED>(dinv, row, s, n_samples) * (load_once(b + here) - total));
+    step = load_shared(a + s) * load(w + here) + step;
+    Pack next = load(x + here) + step;
+    if (SCALED) next = load_once(scale + here) * next;
+#pragma unroll
+    for (int v = 0; v < VECTOR; ++v) out[here + v] = (outer)next.lane[v];
+}

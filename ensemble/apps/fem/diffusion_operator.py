@@ -1,0 +1,142 @@
+"""`DiffusionOperator`: the stiffness matrix of many samples, applied from their coefficients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ensemble import _check
+from ensemble._kernels.krylov import dot, take_samples
+from ensemble._kernels.matrix_free import hex_diagonal, hex_product
+from ensemble.apps.fem.discretization import Discretization
+from ensemble.linalg import CrsGraph, CrsMatrix
+from ensemble.linalg.crs_matrix import multiply
+from ensemble.scalar import Ensemble
+
+__all__ = ["DiffusionOperator"]
+
+
+class DiffusionOperator:
+    """The matrix of ``-div(kappa grad u)`` on a box mesh, one a sample, with the face of a `CrsMatrix`.
+
+    Only the coefficient at the Gauss points is kept: 8 numbers a cell and sample instead of 27 a node. The coefficient
+    need not be affine in anything. Made by `RandomDiffusion.operator`.
+
+    Attributes
+    ----------
+    kappa : array, shape (8 * n_cells, n_samples)
+        The diffusivity at Gauss point q of cell e in row 8 e + q.
+    mean : CrsMatrix, shape (n_nodes, n_nodes)
+        The stored matrix of the mean diffusivity, the same for all samples: what to precondition with
+        (`scaled_aggregation`).
+
+    Notes
+    -----
+    On a cell that is a box the gradient along one axis takes 4 values at the 8 Gauss points; sums are factored over the
+    axes, as in the spectral element method [1]_. The answer differs from the assembled matrix by rounding.
+
+    References
+    ----------
+    .. [1] Orszag (1980), J. Comput. Phys. 37, 70-92.
+    """
+
+    __array_ufunc__ = None
+
+    def __init__(self, discrete: Discretization, graph: CrsGraph, kappa: np.ndarray) -> None:
+        self.graph = graph
+        self.kappa = kappa
+        self._discrete = discrete
+
+    def __repr__(self) -> str:
+        return f"DiffusionOperator(shape={self.shape}, n_samples={self.n_samples}, {self.dtype})"
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.graph.shape
+
+    @property
+    def n_samples(self) -> int:
+        """Samples held; 1 means shared by all."""
+        return self.kappa.shape[1]
+
+    @property
+    def dtype(self) -> Any:
+        """Type of the coefficient."""
+        return self.kappa.dtype
+
+    @property
+    def T(self) -> DiffusionOperator:
+        """The transpose: itself."""
+        return self
+
+    @property
+    def mean(self) -> CrsMatrix:
+        """The stored matrix of the mean diffusivity."""
+        return CrsMatrix(self.graph, self._discrete.mean_values)
+
+    def sample(self, i: int) -> DiffusionOperator:
+        """Sample `i` alone."""
+        return self.take_samples(np.array([0 if self.n_samples == 1 else i]))
+
+    def take_samples(self, samples: Any) -> DiffusionOperator:
+        """The operators of the samples named, in that order; a shared one is its own answer."""
+        if self.n_samples == 1:
+            return self
+        return DiffusionOperator(self._discrete, self.graph, take_samples(self.kappa, np.asarray(samples), None))
+
+    def diagonal(self) -> Ensemble:
+        """The main diagonal, an Ensemble of shape (n_nodes,); 1 at fixed nodes."""
+        _, incidence, factors, slopes = self._discrete.matrix_free_tables(self.dtype)
+        return Ensemble(hex_diagonal(*incidence, self._discrete.fixed, factors, slopes, self.kappa, None))
+
+    def to_crs(self) -> CrsMatrix:
+        """The assembled matrices."""
+        guess = self._discrete.initial_guess(self.n_samples, self.dtype)
+        return CrsMatrix(self.graph, self._discrete.jacobian_and_residual(self.kappa, guess)[0])
+
+    def to_scipy(self, i: int = 0) -> Any:
+        """Sample `i`, assembled, as a ``scipy.sparse.csr_array``; a shared operator answers for every sample."""
+        return self.sample(i).to_crs().to_scipy()
+
+    # --- products, on bare arrays of shape (n_nodes, n_samples)
+    def apply(self, x: Any, out: Any = None) -> Any:
+        """A x."""
+        counts, _, factors, _ = self._discrete.matrix_free_tables(self.dtype)
+        kappa = self.kappa
+        if kappa.shape[1] != x.shape[1]:
+            kappa = np.repeat(kappa, x.shape[1], axis=1)
+        return hex_product(counts, factors, self._discrete.fixed, kappa, x, out)
+
+    def apply_dot(self, x: Any, out: Any = None) -> tuple[Any, Any]:
+        """A x and the inner product of x with it, one value a sample."""
+        y = self.apply(x, out)
+        return y, dot(x, y, None)
+
+    def residual(self, x: Any, b: Any, out: Any = None) -> Any:
+        """b - A x."""
+        y = self.apply(x, out)
+        return np.subtract(b, y, out=y)
+
+    def __matmul__(self, x: Any) -> Any:
+        return multiply(self, x, self.apply, self.shape)
+
+
+def require_coefficient(kappa: Any, n_cells: int, function: str) -> np.ndarray:
+    """The coefficient as an array of shape (8 * n_cells, n_samples), or an error."""
+    samples = kappa.samples if isinstance(kappa, Ensemble) else np.asarray(kappa)[..., None]
+    _check.require_type(samples, np.ndarray, function, "kappa", "hold NumPy arrays")
+    _check.require(
+        samples.shape[:-1] == (8 * n_cells,), function, "kappa", f"have shape ({8 * n_cells},), a value a Gauss point",
+        f"shape {samples.shape[:-1]}", "For many samples, pass an Ensemble, its samples in the last axis.",
+    )  # fmt: skip
+    dtype = samples.dtype if samples.dtype == np.float32 else np.float64
+    samples = np.ascontiguousarray(samples, dtype=dtype)
+    worst = samples.min(axis=0)
+    bad = np.flatnonzero(worst <= 0.0)  # NaN passes: it can only spoil its own sample
+    _check.require(
+        bad.size == 0, function, "kappa", "be above zero at every Gauss point",
+        f"{worst[bad[0]] if bad.size else 0:.4g} in sample {bad[0] if bad.size else 0}",
+    )  # fmt: skip
+    return samples

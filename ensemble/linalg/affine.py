@@ -1,0 +1,228 @@
+"""`AffineMatrix`: entries affine in a few parameters, shared terms instead of values per sample."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ensemble._backend import array_namespace, contiguous, is_array, moved
+from ensemble._check import message, require
+from ensemble._kernels import affine as kernels
+from ensemble._kernels import krylov
+from ensemble.linalg.crs_matrix import CrsMatrix, TransposedMatrix, multiply
+from ensemble.linalg.graph import CrsGraph
+from ensemble.linalg.operators import samples_of
+from ensemble.scalar import Ensemble
+
+
+class AffineMatrix:
+    """S sparse matrices ``A_0 + sum over i of c_i A_i`` on one graph, of which only the A_i are stored.
+
+    Entry k of sample s is ``terms[k, 0] + sum over i of terms[k, i + 1] * coefficients[i, s]``. A product computes the
+    ``A_i x`` side by side and combines them with the coefficients, so that memory traffic per sample falls as 1/S; the
+    bits of a sample do not depend on the others, and differ from those of the stored matrix by rounding [1]_.
+
+    Parameters
+    ----------
+    graph : CrsGraph
+    terms : array, shape (nnz, m + 1)
+        The values of A_0, ..., A_m, the same for all samples.
+    coefficients : Ensemble or array, shape (m,)
+        One set of coefficients a sample.
+
+    Attributes
+    ----------
+    terms : array, shape (nnz, m + 1)
+    coefficients : array, shape (m, n_samples)
+
+    Raises
+    ------
+    ValueError
+        If `terms` does not have one row per entry of `graph`, or `coefficients` not one row per term after the first.
+
+    Notes
+    -----
+    Work per entry and sample: m + 1 fused multiply-adds, against one of a stored matrix. Where m is large, or the same
+    matrix is used very often, `to_crs` may pay.
+
+    References
+    ----------
+    .. [1] A truncated Karhunen-Loeve coefficient makes a diffusion matrix affine: Phipps et al. (2017), SIAM J. Sci.
+       Comput. 39, C162-C193, eq. 8.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> graph = CrsGraph([0, 2, 4], [0, 1, 0, 1], (2, 2))
+    >>> terms = np.array([[2.0, 1.0], [-1.0, 0.0], [-1.0, 0.0], [2.0, 1.0]])
+    >>> A = AffineMatrix(graph, terms, Ensemble(np.array([[0.0, 10.0]])))
+    >>> A
+    AffineMatrix(shape=(2, 2), nnz=4, n_terms=2, n_samples=2, float64)
+    >>> (A @ np.array([1.0, 0.0])).samples
+    array([[ 2., 12.],
+           [-1., -1.]])
+    """
+
+    __array_ufunc__ = None  # NumPy leaves `array @ A` to us
+
+    def __init__(self, graph: CrsGraph, terms: Any, coefficients: Any) -> None:
+        if not isinstance(graph, CrsGraph):
+            raise TypeError(message("AffineMatrix", "graph", "be a CrsGraph", f"a {type(graph).__name__}"))
+        terms = terms if is_array(terms) else np.asarray(terms)
+        coefficients = samples_of(coefficients if is_array(coefficients) or isinstance(coefficients, Ensemble)
+                                  else np.asarray(coefficients))  # fmt: skip
+        require(
+            terms.ndim == 2 and terms.shape[0] == graph.nnz and terms.shape[1] > 0, "AffineMatrix", "terms",
+            f"have one row per stored entry (nnz = {graph.nnz}) and one column or more", f"shape {tuple(terms.shape)}",
+        )  # fmt: skip
+        m = terms.shape[1] - 1
+        require(
+            coefficients.ndim == 2 and coefficients.shape[0] == m, "AffineMatrix", "coefficients",
+            f"have shape ({m},), one number for each term after the first", f"shape {tuple(coefficients.shape[:-1])}",
+            "For many samples, pass an Ensemble, its samples in the last axis.",
+        )  # fmt: skip
+        dtype = terms.dtype if terms.dtype in (np.float32, np.float64) else np.dtype(np.float64)
+        self.graph = graph
+        self.terms = contiguous(terms, dtype)
+        self.coefficients = contiguous(moved(coefficients, terms), dtype)
+
+    # --- what it is
+    def __repr__(self) -> str:
+        return (
+            f"AffineMatrix(shape={self.shape}, nnz={self.nnz}, n_terms={self.terms.shape[1]}, "
+            f"n_samples={self.n_samples}, {self.dtype})"
+        )
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.graph.shape
+
+    @property
+    def nnz(self) -> int:
+        """Stored entries of one term."""
+        return self.graph.nnz
+
+    @property
+    def n_samples(self) -> int:
+        """Samples held; 1 means shared by all."""
+        return self.coefficients.shape[1]
+
+    @property
+    def dtype(self) -> Any:
+        """Type of the terms."""
+        return self.terms.dtype
+
+    @property
+    def mean(self) -> CrsMatrix:
+        """A_0, the matrix of coefficients zero, shared by all samples."""
+        return CrsMatrix(self.graph, self.terms[:, :1])
+
+    def with_coefficients(self, coefficients: Any) -> AffineMatrix:
+        """The matrices of other coefficients on the same terms, an Ensemble or array of shape (m,)."""
+        return AffineMatrix(self.graph, self.terms, coefficients)
+
+    def astype(self, dtype: Any) -> AffineMatrix:
+        """The same terms and coefficients in another floating-point type; itself where that is its type."""
+        if np.dtype(dtype) == self.dtype:
+            return self
+        return AffineMatrix(self.graph, self.terms.astype(dtype), Ensemble(self.coefficients.astype(dtype)))
+
+    def sample(self, i: int) -> AffineMatrix:
+        """Sample `i` alone, on the same terms."""
+        return self.take_samples(np.array([0 if self.n_samples == 1 else i]))
+
+    def take_samples(self, samples: Any) -> AffineMatrix:
+        """The matrices of the samples named, in that order; a shared matrix is its own answer."""
+        if self.n_samples == 1:
+            return self
+        chosen = krylov.take_samples(self.coefficients, moved(np.asarray(samples), self.terms), None)
+        return AffineMatrix(self.graph, self.terms, Ensemble(chosen))
+
+    def diagonal(self) -> Ensemble:
+        """The main diagonal, an Ensemble of shape (n_rows,); zero where no entry is stored."""
+        xp, entries = array_namespace(self.terms), self.graph.diagonal_beside(self.terms)
+        rows = xp.take(self.terms, xp.where(entries < 0, xp.zeros_like(entries), entries), axis=0)
+        terms = xp.where((entries < 0)[:, None], xp.zeros_like(rows), rows)
+        return Ensemble(kernels.affine_values(terms, self.coefficients, None))
+
+    def to_crs(self) -> CrsMatrix:
+        """The stored matrices: nnz times n_samples values."""
+        return CrsMatrix(self.graph, kernels.affine_values(self.terms, self.coefficients, None))
+
+    def to_scipy(self, i: int = 0) -> Any:
+        """Sample `i` as a ``scipy.sparse.csr_array``; a shared matrix answers for every sample."""
+        return self.sample(i).to_crs().to_scipy()
+
+    # --- products, on bare arrays of shape (n, n_samples)
+    def _arrays(self, n_samples: int) -> tuple[Any, ...]:
+        """What the kernels take, coefficients widened to the vectors' samples where the matrix is shared."""
+        coefficients = self.coefficients
+        if coefficients.shape[1] != n_samples:
+            coefficients = array_namespace(coefficients).repeat(coefficients, n_samples, axis=1)
+        return (*self.graph.beside(self.terms), self.terms, coefficients)
+
+    @property
+    def home(self) -> Any:
+        """An array that lives where this matrix does."""
+        return self.terms
+
+    def apply(self, x: Any, out: Any = None) -> Any:
+        """A x: `x` of shape (n_columns, n_samples), the answer in `out` or a new array."""
+        return kernels.affine_spmv(*self._arrays(x.shape[1]), x, out)
+
+    def apply_dot(self, x: Any, out: Any = None) -> tuple[Any, Any]:
+        """A x and the inner product of x with it, one value a sample, in one pass over the terms."""
+        return kernels.affine_spmv_dot(*self._arrays(x.shape[1]), x, out)
+
+    def apply_dot_partials(self, x: Any, out: Any = None) -> tuple[Any, Any]:
+        """`apply_dot` on a device, its inner products left as partial sums."""
+        indptr, indices, terms, coefficients = self._arrays(x.shape[1])
+        return kernels.affine_spmv_dot_partials(indptr, indices, terms, coefficients, x, out)
+
+    def residual(self, x: Any, b: Any, out: Any = None) -> Any:
+        """b - A x, in one pass over the terms."""
+        return kernels.affine_residual(*self._arrays(x.shape[1]), x, b, out)
+
+    def apply_transpose(self, x: Any, out: Any = None) -> Any:
+        """A^T x; the terms are read where they stand, in a fixed order."""
+        _, _, terms, coefficients = self._arrays(x.shape[1])
+        return kernels.affine_spmv_transpose(*self.graph.transposed_beside(terms), terms, coefficients, x, out)
+
+    # --- one step of a Chebyshev smoother, in one pass over the terms
+    def chebyshev_first(self, dinv: Any, b: Any, x: Any, c: Any, w: Any, out: Any) -> Any:
+        """w = c * dinv * (b - A x), and x + w to `out`."""
+        return kernels.affine_chebyshev_first(*self._arrays(x.shape[1]), dinv, b, x, c, w, out)
+
+    def chebyshev_step(self, dinv: Any, b: Any, x: Any, a: Any, c: Any, w: Any, out: Any) -> Any:
+        """w = a * w + c * dinv * (b - A x), and x + w to `out`."""
+        return kernels.affine_chebyshev_step(*self._arrays(x.shape[1]), dinv, b, x, a, c, w, out)
+
+    def chebyshev_last(self, dinv: Any, b: Any, x: Any, a: Any, c: Any, w: Any, out: Any) -> Any:
+        """x + a * w + c * dinv * (b - A x) to `out`."""
+        return kernels.affine_chebyshev_last(*self._arrays(x.shape[1]), dinv, b, x, a, c, w, out)
+
+    def __matmul__(self, x: Any) -> Any:
+        return multiply(self, x, self.apply, self.shape)
+
+    @property
+    def T(self) -> TransposedAffineMatrix:
+        """The transpose, as an operator that shares this matrix's terms."""
+        return TransposedAffineMatrix(self)
+
+
+class TransposedAffineMatrix(TransposedMatrix):
+    """``A.T`` of an `AffineMatrix`: nothing is copied."""
+
+    def __init__(self, matrix: Any) -> None:
+        super().__init__(matrix)
+
+    def __matmul__(self, x: Any) -> Any:
+        return multiply(self, x, self.apply, self.shape)
+
+    def to_matrix(self) -> Any:
+        """An `AffineMatrix` of its own, terms copied into the transposed order."""
+        matrix: Any = self.T
+        indptr, indices, entries = matrix.graph.transposed
+        return AffineMatrix(CrsGraph(indptr, indices, self.shape), matrix.terms[entries], Ensemble(matrix.coefficients))

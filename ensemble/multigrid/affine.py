@@ -1,0 +1,121 @@
+"""Smoothed aggregation of affine matrices: every level affine, the set-up done once for all samples of a study.
+
+With a prolongator that all samples share, ``P^T (sum c_i A_i) P = sum c_i (P^T A_i P)``: the coarse matrices are affine
+in the same coefficients, and their terms are made once. P is smoothed with the mean matrix and its eigenvalue estimate.
+What is left to each sample is its smoother: the inverse diagonal and the bound lambda_max; and its coarsest solve.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ensemble._backend import array_namespace, contiguous, moved, to_numpy
+from ensemble._check import require
+from ensemble._kernels import affine as kernels
+from ensemble._kernels.krylov import dot
+from ensemble._kernels.relaxation import power_step
+from ensemble._kernels.sparse import spmv
+from ensemble.linalg import AffineMatrix, CrsMatrix
+from ensemble.multigrid.coarse import CoarseSolver
+from ensemble.multigrid.hierarchy import Hierarchy, Level
+from ensemble.multigrid.relaxation import OperatorSmoother, inverse_diagonal, start_vector
+from ensemble.scalar import Ensemble
+
+POWER_STEPS = 10
+
+
+class AffineHierarchy(Hierarchy):
+    """A `Hierarchy` whose matrices are affine; made by `smoothed_aggregation` of an `AffineMatrix`.
+
+    ``update(A)`` with other coefficients recomputes what depends on them: an inverse diagonal a level, and the coarsest
+    inverses.
+    """
+
+    def __init__(self, mean: Hierarchy, terms: Any, dtype: Any) -> None:
+        """From the hierarchy of the mean matrix in full precision, and the terms of the finest one."""
+        self.mean = mean
+        self.terms: list[AffineMatrix] = []
+        self.quotients: list[tuple[Any, Any]] = []
+        shared = moved(np.zeros((terms.shape[1] - 1, 1), dtype), terms)
+        levels = []
+        for level in mean.levels:
+            stored = CrsMatrix(level.A.graph, terms)
+            P = None if level.P is None else CrsMatrix(level.P.graph, level.P.values.astype(dtype, copy=False))
+            matrix = AffineMatrix(level.A.graph, terms.astype(dtype, copy=False), Ensemble(shared))
+            self.terms.append(matrix)
+            if level.smoother is not None:
+                self.quotients.append(rayleigh_terms(stored, level.smoother.dinv))
+            levels.append(Level(matrix, level.plan, P))
+            if level.plan is not None and level.P is not None:
+                terms = level.plan.galerkin(stored, level.P).values
+        super().__init__(levels, None, mean.smoother, mean.damping)
+
+    def update(self, A: Any) -> AffineHierarchy:
+        """Take over the coefficients of `A`, in place; returns this.
+
+        Raises
+        ------
+        ValueError
+            If `A` is not an `AffineMatrix` on the graph, with the number of terms, that this was built for.
+        """
+        finest = self.terms[0]
+        same = isinstance(A, AffineMatrix) and A.shape == finest.shape and A.terms.shape == finest.terms.shape
+        require(same, "AffineHierarchy.update", "A", f"be like the matrix this was built for, {finest!r}", repr(A),
+                "Build a new one with smoothed_aggregation.")  # fmt: skip
+        coefficients = A.coefficients.astype(self.dtype, copy=False)
+        wide = to_numpy(A.coefficients).astype(np.float64, copy=False)
+        for k, (level, matrix) in enumerate(zip(self.levels, self.terms, strict=True)):
+            level.A = matrix.with_coefficients(Ensemble(coefficients))
+            if k == len(self.levels) - 1 and self.mean.coarse is not None:
+                self.coarse = CoarseSolver(level.A.to_crs())
+                break
+            level.lambda_max = self.mean.levels[k].lambda_max * quotient(*self.quotients[k], wide)
+            steps = self.smoother.coefficients(level.lambda_max)
+            level.smoother = OperatorSmoother(level.A, inverse_diagonal(level.A), steps)
+        return self
+
+    def take_samples(self, samples: Any) -> AffineHierarchy:
+        """The hierarchy of the samples named; terms are shared."""
+        if self.n_samples == 1:
+            return self
+        new = object.__new__(AffineHierarchy)
+        new.mean, new.terms, new.quotients = self.mean, self.terms, self.quotients
+        levels = []
+        for level in self.levels:
+            part = Level(level.A.take_samples(samples), level.plan, level.P)
+            if level.smoother is not None:
+                part.lambda_max = level.lambda_max[samples]
+                part.smoother = level.smoother.take_samples(part.A, np.asarray(samples))
+            levels.append(part)
+        coarse = self.coarse and self.coarse.take_samples(samples)
+        Hierarchy.__init__(new, levels, coarse, self.smoother, self.damping)
+        return new
+
+
+def rayleigh_terms(A: CrsMatrix, dinv: Any) -> tuple[np.ndarray, np.ndarray]:
+    """(q . A_i q, q . D_i q) for each term, q the mean's dominant vector of D^-1 A; `A` holds terms as samples."""
+    n = A.shape[0]
+    xp = array_namespace(A.values)
+    q = moved(start_vector(n)[:, None].copy(), A.values)
+    z = xp.empty_like(q)
+    scale = 1.0 / xp.sqrt(xp.sum(q**2, axis=0))
+    mean = CrsMatrix(A.graph, A.values[:, :1])
+    for _ in range(POWER_STEPS):
+        _, _, square = power_step(*mean.arrays, dinv, q, scale, z)
+        scale = 1.0 / xp.sqrt(square)
+        q, z = z, q
+    wide = contiguous(xp.repeat(scale * q, A.n_samples, axis=1))
+    above = dot(wide, spmv(*A.arrays, wide, None), None)
+    return to_numpy(above), to_numpy(dot(wide, A.diagonal().samples * wide, None))
+
+
+def quotient(above: np.ndarray, below: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
+    """Each sample's Rayleigh quotient at the mean's dominant vector, over the mean's own: one value a sample.
+
+    Right to first order in the change of the matrix, and as cheap as m products of numbers.
+    """
+    top, bottom = (kernels.affine_values(terms[None, :], coefficients, None)[0] for terms in (above, below))
+    with np.errstate(all="ignore"):  # a broken sample keeps its NaN to itself
+        return (top / bottom) / (above[0] / below[0])

@@ -1,0 +1,228 @@
+"""The random diffusion problem without stored matrices: affine, matrix-free, and hierarchies of the mean."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ensemble.apps.fem import DiffusionOperator, RandomDiffusion
+from ensemble.krylov import Status, cg
+from ensemble.linalg import AffineMatrix
+from ensemble.multigrid import scaled_aggregation
+from ensemble.scalar import Ensemble
+
+EPS = np.finfo(float).eps
+WAYS = [
+    {"operator": "affine"},
+    {"operator": "affine", "hierarchy_dtype": np.float32},
+    {"operator": "affine", "hierarchy": "own"},
+    {"operator": "affine", "hierarchy": "own", "hierarchy_dtype": np.float32},
+    {"operator": "matrix-free"},
+    {"operator": "matrix-free", "hierarchy_dtype": np.float32},
+    {"operator": "stored", "hierarchy": "mean"},
+    {"operator": "stored", "hierarchy": "mean", "hierarchy_dtype": np.float32},
+    {"operator": "stored", "hierarchy_dtype": np.float32},
+]
+
+
+def label(way):
+    return "-".join(getattr(v, "__name__", v) for v in way.values())
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return RandomDiffusion(10)
+
+
+@pytest.fixture(scope="module")
+def lognormal():
+    return RandomDiffusion((6, 5, 7), coefficient="lognormal", variance=1.0, n_terms=3)
+
+
+def draw(n_terms, n_samples, seed):
+    return np.random.default_rng(seed).uniform(-1.0, 1.0, (n_terms, n_samples))
+
+
+@pytest.mark.parametrize("way", WAYS, ids=label)
+def test_every_way_gives_the_answer_and_each_sample_its_own_bits(problem, way):
+    y = draw(5, 9, seed=60493)
+    stored, other = problem.solve(Ensemble(y), cg_rtol=1e-10, rtol=1e-9), problem.solve(Ensemble(y), **way)
+    assert other.converged.all()
+    assert np.all(other.iterations <= 7)
+    # the residual is 1e-7 of the first in both; the smallest eigenvalue of the matrix is near pi^2 / 10^3
+    np.testing.assert_allclose(other.u.samples, stored.u.samples, rtol=0, atol=1e-5)
+    for s in (0, 8):
+        alone = problem.solve(y[:, s], **way)
+        np.testing.assert_array_equal(other.u.samples[:, s], alone.u)
+        assert other.response.samples[s] == alone.response
+        assert other.iterations[s] == alone.iterations[0]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=label)
+def test_a_tighter_tolerance_is_met(problem, way):
+    """The preconditioner's precision does not limit the answer's."""
+    y = draw(5, 3, seed=82219)
+    tight = {"rtol": 1e-11, "cg_rtol": 1e-12}
+    result = problem.solve(Ensemble(y), **way, **tight)
+    assert result.converged.all()
+    reference = problem.solve(Ensemble(y), **tight)
+    np.testing.assert_allclose(result.u.samples, reference.u.samples, rtol=0, atol=1e-9)
+    assert result.u.samples.dtype == np.float64
+
+
+@pytest.mark.parametrize("cells", [16, pytest.param(64, marks=pytest.mark.slow)])
+def test_iterations_on_the_papers_even_mesh(cells):
+    problem = RandomDiffusion(cells, grading=0.0)
+    y = Ensemble(draw(5, 2, seed=20731))
+    for way in ({"operator": "affine", "hierarchy_dtype": np.float32}, {"operator": "affine", "hierarchy": "own"}):
+        assert problem.solve(y, **way).iterations.max() <= 7
+
+
+@given(seed=st.integers(0, 2**32 - 1), n_samples=st.integers(1, 9))
+@settings(max_examples=15)
+def test_the_matrix_free_product_is_the_assembled_one(seed, n_samples):
+    """27 couplings of 8 points in 8 cells: at most 64 roundings of the magnitudes that they add."""
+    rng = np.random.default_rng(seed)
+    problem = RandomDiffusion(tuple(rng.integers(1, 5, 3)), n_terms=1)
+    kappa, x = (
+        rng.lognormal(0, 2, (8 * problem.mesh.n_cells, n_samples)),
+        rng.standard_normal((problem.mesh.n_nodes, n_samples)),
+    )
+    A = problem.operator(Ensemble(kappa))
+    assert isinstance(A, DiffusionOperator) and A.T is A
+    y, b = (A @ Ensemble(x)).samples, rng.standard_normal(x.shape)
+    r, (z, inner) = A.residual(x, b), A.apply_dot(x)
+    for s in range(n_samples):
+        stored = A.to_scipy(s)
+        bound = 64 * EPS * (abs(stored) @ np.abs(x[:, s])).max()
+        assert np.abs(y[:, s] - stored @ x[:, s]).max() <= bound
+        assert np.abs(r[:, s] - (b[:, s] - stored @ x[:, s])).max() <= 2 * bound + 2 * EPS * np.abs(b).max()
+        assert np.abs(A.diagonal().sample(s) - stored.diagonal()).max() <= bound + 64 * EPS * stored.diagonal().max()
+        assert np.array_equal(A.sample(s) @ x[:, s], y[:, s])
+        assert np.isclose(inner[s], x[:, s] @ y[:, s], rtol=1e-10, atol=1e-10)
+    assert np.array_equal(z, y)
+
+
+def test_the_matrix_free_operator_is_symmetric_and_kills_constants(rng):
+    """Away from the fixed nodes a constant has no flux: the row sums of the free rows are their fixed columns."""
+    problem = RandomDiffusion((4, 3, 5), n_terms=1)
+    kappa = Ensemble(rng.lognormal(0, 1, (8 * problem.mesh.n_cells, 3)))
+    A = problem.operator(kappa)
+    x, y = rng.standard_normal((2, problem.mesh.n_nodes, 3))
+    left, right = np.sum(x * A.apply(y), axis=0), np.sum(y * A.apply(x), axis=0)
+    np.testing.assert_allclose(left, right, rtol=1e-11)
+    inside = (problem.mesh.points[:, 2] > 0.3) & (problem.mesh.points[:, 2] < 0.6)
+    assert inside.any()
+    assert np.abs((A @ Ensemble(np.ones((problem.mesh.n_nodes, 3)))).samples[inside]).max() < 1e-12
+
+
+def test_threads_change_no_bit(rng):
+    from ensemble._kernels import _compile
+
+    problem = RandomDiffusion((7, 7, 40), n_terms=1)
+    A = problem.operator(Ensemble(rng.lognormal(0, 1, (8 * problem.mesh.n_cells, 8))))
+    x = rng.standard_normal((problem.mesh.n_nodes, 8))
+    before = _compile.thread_count()
+    expected = A.apply(x)
+    try:
+        _compile.numba.set_num_threads(1)
+        np.testing.assert_array_equal(A.apply(x), expected)
+    finally:
+        _compile.numba.set_num_threads(before)
+
+
+@pytest.mark.parametrize("n_samples", [1, 9])
+def test_lognormal_samples_see_only_themselves(lognormal, n_samples):
+    y = 2.0 * draw(3, n_samples, seed=93131)
+    stored, free = lognormal.solve(Ensemble(y)), lognormal.solve(Ensemble(y), operator="matrix-free")
+    assert stored.converged.all() and free.converged.all()
+    np.testing.assert_allclose(free.u.samples, stored.u.samples, rtol=0, atol=1e-5)
+    for way in ({}, {"operator": "matrix-free"}):
+        whole = lognormal.solve(Ensemble(y), **way)
+        alone = lognormal.solve(y[:, -1], **way)
+        np.testing.assert_array_equal(whole.u.samples[:, -1], alone.u)
+
+
+def test_lognormal_coefficient_is_the_exponential_of_the_expansion(lognormal):
+    y = draw(3, 1, seed=14009)
+    A = lognormal.operator(np.ones(8 * lognormal.mesh.n_cells))
+    kappa = lognormal._discrete.coefficient(y)
+    points = np.array([lognormal.mesh.gauss_point(e, q) for e in range(lognormal.mesh.n_cells) for q in range(8)])
+    expansion = lognormal.field.modes_at(points) @ (np.sqrt(lognormal.field.eigenvalues)[:, None] * y)
+    np.testing.assert_allclose(kappa, np.exp(expansion), rtol=1e-13)
+    assert np.all(kappa > 0) and A.n_samples == 1
+
+
+def test_a_constant_lognormal_coefficient_gives_a_linear_u(lognormal):
+    for way in ({}, {"operator": "matrix-free"}):
+        u = lognormal.solve(np.zeros(3), rtol=1e-13, cg_rtol=1e-12, **way).u
+        np.testing.assert_allclose(u, 1.0 + lognormal.mesh.points[:, 2], rtol=0, atol=1e-11)
+
+
+def test_any_coefficient_solves_with_the_hierarchy_of_the_mean(problem, rng):
+    z = problem.mesh.points[:, 2]
+    fixed = (z == 0) | (z == 1)
+    kappa = rng.uniform(0.5, 2.0, (8 * problem.mesh.n_cells, 4))
+    A = problem.operator(Ensemble(kappa))
+    b = np.where(fixed[:, None], 0.0, rng.standard_normal((problem.mesh.n_nodes, 4)))
+    result = cg(A, Ensemble(b), M=scaled_aggregation(A, dtype=np.float32))
+    assert result.converged.all()
+    residual = A.to_scipy(2) @ result.x.sample(2) - b[:, 2]
+    assert np.linalg.norm(residual) <= 1.01e-8 * np.linalg.norm(b[:, 2])
+
+
+@pytest.mark.parametrize("way", WAYS, ids=label)
+def test_nan_stays_in_its_sample(way):
+    problem = RandomDiffusion(8)
+    y = draw(5, 8, seed=33301)
+    clean = problem.solve(Ensemble(y), **way)
+    y[2, 5] = np.nan
+    result = problem.solve(Ensemble(y), **way)
+    others = np.arange(8) != 5
+    assert result.status[5] == Status.breakdown and np.isnan(result.response.samples[5])
+    np.testing.assert_array_equal(result.u.samples[:, others], clean.u.samples[:, others])
+
+
+def test_affine_terms_are_the_assembled_matrices(problem):
+    y = draw(5, 3, seed=55001)
+    stored, residual = problem.assemble(Ensemble(y))
+    values, load = problem._discrete.affine_terms
+    A = AffineMatrix(problem.graph, values, Ensemble(y))
+    np.testing.assert_allclose(A.to_crs().values, stored.values, rtol=0, atol=64 * EPS * np.abs(stored.values).max())
+    np.testing.assert_allclose(load[:, :1] + load[:, 1:] @ y, residual.samples, rtol=0, atol=64 * EPS)
+
+
+@pytest.mark.parametrize(
+    "options, way, text",
+    [
+        ({}, {"operator": "dense"}, "operator must be one of 'stored', 'affine', 'matrix-free'; got 'dense'"),
+        ({}, {"hierarchy": "none"}, "hierarchy must be one of 'own', 'mean'; got 'none'"),
+        ({"source": 1.0}, {"operator": "affine"}, "operator must be 'stored' where there is a source.*source = 1"),
+        ({"source": 1.0}, {"operator": "matrix-free"}, "operator must be 'stored' where there is a source"),
+        ({"coefficient": "lognormal"}, {"operator": "affine"}, "operator must be 'stored' or 'matrix-free' for a logn"),
+        ({}, {"operator": "matrix-free", "hierarchy": "own"}, "hierarchy must be 'mean' for operator='matrix-free'"),
+    ],
+)
+def test_choices_that_do_not_go_together_are_named(options, way, text):
+    with pytest.raises(ValueError, match=text):
+        RandomDiffusion(2, **options).solve(np.zeros(5), **way)
+
+
+@pytest.mark.parametrize(
+    "kappa, text",
+    [
+        (
+            np.ones(7),
+            r"RandomDiffusion.operator: kappa must have shape \(64,\), a value a Gauss point; got shape \(7,\)",
+        ),
+        (np.zeros(64), "kappa must be above zero at every Gauss point; got 0 in sample 0"),
+    ],
+)
+def test_bad_coefficients_are_refused(kappa, text):
+    with pytest.raises(ValueError, match=text):
+        RandomDiffusion(2).operator(kappa)
+
+
+def test_an_unknown_coefficient_is_refused():
+    with pytest.raises(ValueError, match="coefficient must be one of 'affine', 'lognormal'; got 'gamma'"):
+        RandomDiffusion(2, coefficient="gamma")
