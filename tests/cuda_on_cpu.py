@@ -32,8 +32,7 @@ struct dim3 { unsigned x, y, z; };
 static dim3 gridDim, blockDim, blockIdx, threadIdx;
 struct int2 { int x, y; };
 struct int4 { int x, y, z, w; };
-struct double2 { double x, y; };
-static double2 make_double2(double x, double y) { return {x, y}; }
+
 #define __global__ static
 #define __device__ static
 #define __shared__ static

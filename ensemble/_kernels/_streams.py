@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["Recording", "has_matrix_units", "own_stream", "stream_number"]
+__all__ = ["Recording", "own_stream", "stream_number"]
 
 
 def stream_number(array: Any) -> int:
@@ -18,18 +17,6 @@ def stream_number(array: Any) -> int:
     import cupy
 
     return int(cupy.cuda.get_current_stream().ptr)
-
-
-@functools.cache
-def _capability(device: int) -> int:
-    import cupy
-
-    return int(cupy.cuda.Device(device).compute_capability)
-
-
-def has_matrix_units(array: Any) -> bool:
-    """Whether the device of `array` multiplies small matrices of doubles in hardware (compute capability 8.0 on)."""
-    return hasattr(array.data, "ptr") and _capability(array.device.id) >= 80
 
 
 class Recording:

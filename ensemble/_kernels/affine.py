@@ -44,7 +44,6 @@ from ensemble._kernels._lanes import (
     zeros,
 )  # fmt: skip
 from ensemble._kernels._registry import into, kernel
-from ensemble._kernels._streams import has_matrix_units
 from ensemble._kernels.krylov import dot_partials
 from ensemble._kernels.sparse import block_sums, ordered_sum, partial_sums
 
@@ -65,14 +64,12 @@ SET, RESIDUAL = 0, 1
 CUDA = _cuda.Family(
     "affine",
     [
-        *(f"{name}<{ending}>" for name in ("affine_product", "affine_warps") for ending in (SET, RESIDUAL)),
+        *(f"affine_product<{ending}>" for ending in (SET, RESIDUAL)),
         *(f"affine_chebyshev<{kind}>" for kind in (FIRST, STEP, LAST)),
         "affine_transpose", "affine_values",
     ],
     extras=(("-DTERMS=6",), ("-DTERMS=3",)),
 )  # fmt: skip
-
-WARPS, COLUMNS, MOST_TERMS = 8, 32, 8  # of the matrix units, as in affine.cu
 
 ENTRIES_AHEAD = 48
 """How far ahead terms are asked for; twice as far was slower, and so was none."""
@@ -155,25 +152,11 @@ def _run_product(ending, indptr, indices, terms, coefficients, x, b, out):
     return out
 
 
-def _layout(terms, coefficients, n_samples, *arrays):
-    """(layout, extra options) for arrays with a column a sample."""
-    layout = _cuda.layout_of(n_samples, *arrays, coefficients)
-    aligned = _cuda.layout_of(2, terms).vector > 1  # pairs of terms are read at once
-    if not aligned and terms.shape[1] % 2 == 0:
-        raise ValueError(f"kernel: terms must begin at a multiple of {2 * terms.itemsize} bytes.")
-    return layout, (f"-DTERMS={terms.shape[1]}",)
-
-
 def _product_on_device(ending, indptr, indices, terms, coefficients, x, b, out):
     n_rows, n_samples = indptr.shape[0] - 1, x.shape[1]
     out = _cuda.output(out, x, (n_rows, n_samples))
-    layout, extra = _layout(terms, coefficients, n_samples, x, b, out)
+    layout, extra = _cuda.layout_of(n_samples, x, b, out, coefficients), (f"-DTERMS={terms.shape[1]}",)
     arguments, wide = (indptr, indices, terms, coefficients, x, b, out), _cuda.is_wide(indptr)
-    if terms.dtype.itemsize == 8 and n_samples % 8 == 0 and layout.vector == 2 and terms.shape[1] <= MOST_TERMS:
-        grid, extent = (-(-n_rows // WARPS), -(-n_samples // COLUMNS)), (np.int64(n_rows), np.int32(n_samples))
-        if has_matrix_units(x):
-            CUDA.launch(f"affine_warps<{ending}>", layout, grid, 32 * WARPS, (*arguments, *extent), wide, extra)
-            return out
     CUDA.rows(f"affine_product<{ending}>", n_rows, n_samples, arguments, layout, wide, extra)
     return out
 
@@ -275,7 +258,7 @@ def _spmv_transpose(width, n_terms):
 def _(indptr, indices, entries, terms, coefficients, x, out):
     n_rows, n_samples = indptr.shape[0] - 1, x.shape[1]
     out = _cuda.output(out, x, (n_rows, n_samples))
-    layout, extra = _layout(terms, coefficients, n_samples, x, out)
+    layout, extra = _cuda.layout_of(n_samples, x, out, coefficients), (f"-DTERMS={terms.shape[1]}",)
     arguments = (indptr, indices, entries, terms, coefficients, x, out)
     CUDA.rows("affine_transpose", n_rows, n_samples, arguments, layout, _cuda.is_wide(indptr), extra)
     return out
@@ -316,7 +299,7 @@ def _values(width, n_terms):
 def _(terms, coefficients, out):
     n_samples = coefficients.shape[1]
     out = _cuda.output(out, coefficients, (terms.shape[0], n_samples))
-    layout, extra = _layout(terms, coefficients, n_samples, out)
+    layout, extra = _cuda.layout_of(n_samples, out, coefficients), (f"-DTERMS={terms.shape[1]}",)
     CUDA.rows("affine_values", terms.shape[0], n_samples, (terms, coefficients, out), layout, False, extra)
     return out
 
@@ -387,7 +370,7 @@ def _chebyshev_on_device(kind, indptr, indices, terms, coefficients, dinv, b, x,
     n_rows, n_samples = x.shape
     w, given = _cuda.output(w, x, x.shape), _cuda.output(out, x, x.shape)
     out = given if given.dtype == x.dtype else _cuda.like(x, x.shape)
-    layout, extra = _layout(terms, coefficients, n_samples, dinv, b, x, a, c, w, out)
+    layout, extra = _cuda.layout_of(n_samples, dinv, b, x, a, c, w, out, coefficients), (f"-DTERMS={terms.shape[1]}",)
     arguments = (indptr, indices, terms, coefficients, dinv, b, x, a, c, w, out)
     CUDA.rows(f"affine_chebyshev<{kind}>", n_rows, n_samples, arguments, layout, _cuda.is_wide(indptr), extra)
     return w, into(None if given is out else given, out)

@@ -121,13 +121,14 @@ def _(rows, columns, values, n, out):
 def _(rows, columns, values, n, out):
     xp = array_namespace(values)
     n_samples = values.shape[1]
+    if n == 0:
+        return into(out, xp.zeros((0, 0, n_samples), dtype=values.dtype))
     wide = xp.astype(values, xp.float64)
     matrix = xp.zeros((n, n, n_samples), dtype=xp.float64)
     layout = _cuda.layout_of(n_samples, wide, matrix)
     arguments = (rows, columns, wide, matrix, np.int32(n))
     CUDA.rows("scatter", values.shape[0], n_samples, arguments, layout)
-    size, skew = (xp.max(xp.abs(m), axis=(0, 1)) for m in (matrix, matrix - xp.permute_dims(matrix, (1, 0, 2))))
-    symmetric = to_numpy(skew <= ASYMMETRY * size)
+    symmetric = _symmetric(rows, columns, wide)
     smallest, largest = xp.ones(n_samples, dtype=xp.float64), xp.ones(n_samples, dtype=xp.float64)
     _eliminate(matrix, smallest, largest, layout)
     # The same test on the same pivots as `inverse_of`: what it does not trust goes through LAPACK, one by one.
@@ -136,6 +137,16 @@ def _(rows, columns, values, n, out):
         dense = dense_of(to_numpy(rows), to_numpy(columns), to_numpy(wide[:, int(s)]), n)
         matrix[:, :, int(s)] = moved(inverse_of(dense), values)
     return into(out, xp.astype(matrix, values.dtype))
+
+
+def _symmetric(rows, columns, values):
+    """Which samples are symmetric, but for roundoff; none if the pattern is not."""
+    xp = array_namespace(values)
+    mirror = xp.argsort(xp.astype(columns, xp.int64) * (int(xp.max(rows)) + 1 if rows.shape[0] else 1) + rows)
+    if not bool(xp.all(rows[mirror] == columns) & xp.all(columns[mirror] == rows)):
+        return np.zeros(values.shape[1], bool)
+    skew = xp.max(xp.abs(values - xp.take(values, mirror, axis=0)), axis=0)
+    return to_numpy(skew <= ASYMMETRY * xp.max(xp.abs(values), axis=0))
 
 
 def _eliminate(matrix, smallest, largest, layout):

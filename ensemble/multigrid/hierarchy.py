@@ -89,7 +89,7 @@ class Hierarchy:
     @property
     def home(self) -> Any:
         """An array that lives where this hierarchy does."""
-        return self.levels[0].A.values
+        return self.levels[0].A.home
 
     @property
     def operator_complexity(self) -> float:
@@ -115,7 +115,7 @@ class Hierarchy:
 
     def workspace(self, n_samples: int) -> Workspace:
         """Vectors for `apply`; a solver makes them once."""
-        return Workspace([level.A.shape[0] for level in self.levels], n_samples, self.levels[0].A.values)
+        return Workspace([level.A.shape[0] for level in self.levels], n_samples, self.home)
 
     def apply(self, r: Any, out: Any = None, workspace: Workspace | None = None) -> Any:
         """One V-cycle on bare arrays: `r` of shape (n, n_samples)."""
