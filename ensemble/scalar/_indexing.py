@@ -40,6 +40,8 @@ def get(x: Ensemble, key: Any) -> Ensemble:
 def assign(x: Ensemble, key: Any, value: Any) -> None:
     """``x[key] = value``."""
     items = _items(x, key)
+    if isinstance(value, list | tuple):
+        value = x.__array_namespace__().asarray(value)
     ensembles = [item for item in (*items, value) if isinstance(item, Ensemble)]
     n_samples = max((e.n_samples for e in ensembles), default=1)
     if x.n_samples == 1 < n_samples:
@@ -149,8 +151,6 @@ def _value(x: Ensemble, value: Any) -> Array:
         return value.samples
     if is_array(value):
         return value[..., None] if not isinstance(value, np.generic) else value
-    if isinstance(value, list | tuple):
-        return x._base().asarray(value)[..., None]
     return value
 
 

@@ -13,15 +13,15 @@ import numpy as np
 from ensemble._backend import is_array
 from ensemble._check import message, require
 from ensemble._typing import Array, Namespace
+from ensemble.scalar._methods import Methods
 from ensemble.scalar._operators import Family
-from ensemble.scalar._protocols import Protocols
 from ensemble.scalar.divergence import guarded, one_number, one_truth
 from ensemble.scalar.sample_set import SampleSet
 
 __all__ = ["Ensemble", "from_samples", "shared"]
 
 
-class Ensemble(Protocols):
+class Ensemble(Methods):
     """An array of which every entry has `n_samples` values, one a sample.
 
     Parameters
@@ -127,8 +127,10 @@ class Ensemble(Protocols):
 
     @property
     def T(self) -> Ensemble:
-        """The transpose of a matrix: a view."""
-        if self.ndim != 2:
+        """The transpose of a matrix: a view; a vector as it is."""
+        if self.ndim < 2:
+            return self
+        if self.ndim > 2:
             raise ValueError(message("Ensemble", "x in x.T", "have 2 axes", f"shape {self.shape}", "Use x.mT."))
         return self.mT
 
