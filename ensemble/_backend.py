@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import array_api_compat
@@ -9,7 +10,7 @@ import numpy as np
 
 from ensemble._typing import Array, Namespace
 
-__all__ = ["array_namespace", "assigned", "backend_of", "is_array", "synchronize", "to_numpy"]
+__all__ = ["array_namespace", "assigned", "backend_of", "is_array", "synchronize", "to_device", "to_numpy", "whole"]
 
 COMPILED_DTYPES = frozenset((np.dtype(np.float32), np.dtype(np.float64)))
 """Value types that the compiled kernels know; every other dtype takes the reference implementation."""
@@ -62,6 +63,16 @@ def to_numpy(array: Array) -> np.ndarray:
         # Lazy conjugates and negatives are marks on a tensor that NumPy's arrays do not know.
         return array.detach().resolve_conj().resolve_neg().cpu().numpy()
     return np.asarray(array)
+
+
+def to_device(array: Array, device: Any, stream: Any = None) -> Array:
+    """`array` on `device`; itself where it is there already."""
+    return array_api_compat.to_device(array, device, stream=stream)
+
+
+def whole(number: Any) -> int:
+    """`operator.index`, also of a 0-d array of CuPy, which has no such method."""
+    return operator.index(number.get() if array_api_compat.is_cupy_array(number) else number)
 
 
 def assigned(array: Array, key: Any, value: Any) -> Array:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import numpy as np
 
-from ensemble._backend import assigned, is_array, to_numpy
+from ensemble._backend import assigned, is_array, to_numpy, whole
 from ensemble._check import message
 from ensemble._typing import Array
 from ensemble.scalar.divergence import agreed, split
@@ -114,7 +113,7 @@ def _plain(item: Any) -> Any:
     if is_array(item) and (len(item.shape) or "bool" in str(item.dtype)):
         return item
     try:
-        return operator.index(item)
+        return whole(item)
     except TypeError:
         requirement = "hold integers, slices, Ellipsis, newaxis, or arrays of integers or bools"
         raise IndexError(message("Ensemble", "an index", requirement, repr(item), ADVICE)) from None

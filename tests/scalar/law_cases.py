@@ -78,6 +78,8 @@ CASES = [
     *(Case(n, lambda f, xp, a, b: f(a, axis=-1, keepdims=True), exact=n in "max min") for n in REDUCTIONS),
     *(Case(n, lambda f, xp, a, b: f(a, axis=(0, 1)), exact=n in "max min") for n in ["sum", "mean", "max", "min"]),
     Case("var", lambda f, xp, a, b: f(a, axis=0, correction=1.0), exact=False),
+    *(Case(n, lambda f, xp, a, b: f(b[0, ...]), exact=False) for n in REDUCTIONS),  # of a value without axes
+    *(Case(n, lambda f, xp, a, b: f(b[0, ...] > 0.0)) for n in ["all", "any", "count_nonzero"]),
     *(Case(n, lambda f, xp, a, b: f(a > 0, axis=-1)) for n in ["all", "any", "count_nonzero"]),
     *(Case(n, one) for n in ["argmax", "argmin"]),
     *(Case(n, lambda f, xp, a, b: f(a, axis=-1, keepdims=True)) for n in ["argmax", "argmin"]),

@@ -18,7 +18,7 @@ NOT_ON_ARRAYS = {
     *(*CONSTANTS, *DTYPES, "linalg", "fft", "__array_namespace_info__"),
     *("broadcast_shapes", "can_cast", "finfo", "iinfo", "isdtype", "result_type"),
 }
-MISSING = {"strict": {"eig", "eigvals"}, "torch": {"unique_all"}, "jax": set()}
+MISSING = {"strict": {"eig", "eigvals"}, "torch": {"unique_all"}, "jax": set(), "cupy": set()}
 
 
 def draw_samples(rng, kind, shape, n_samples):
@@ -61,12 +61,15 @@ def assert_same(got, expected, exact):
         np.testing.assert_allclose(got, expected, rtol=0, atol=100 * np.finfo(np.float64).eps * scale)
 
 
-def check_law(base, case, extension, seed, n_samples, second_shared):
-    """NumPy's elementwise functions agree to the bit; PyTorch's and XLA's vector loops have ends of other rounding."""
+SHARED = st.sampled_from(["", "a", "b"])
+
+
+def check_law(base, case, extension, seed, n_samples, shared):
+    """The operand that `shared` names holds one sample only. NumPy's elementwise functions agree to the bit; PyTorch's and XLA's vector loops have ends of other rounding."""
     rng = np.random.default_rng(seed)
     plain_xp = array_api_compat.array_namespace(base.asarray([0.0]))
     a, b = (draw_samples(rng, case.kind, shape, n) for shape, n in zip(case.shapes, (n_samples, n_samples)))
-    b = b[..., :1] if second_shared else b
+    a, b = (v[..., :1] if name == shared else v for name, v in (("a", a), ("b", b)))
     ensembles = [Ensemble(base.asarray(v)) for v in (a, b)]
     lifted_xp = namespace(base, n_samples)
     lifted, plain = (getattr(xp, extension) if extension else xp for xp in (lifted_xp, plain_xp))
@@ -88,34 +91,35 @@ ALL_CASES = [
 
 @pytest.mark.parametrize("case, extension", ALL_CASES)
 @settings(max_examples=5, deadline=None, derandomize=True)
-@given(seed=st.integers(0, 2**32 - 1), n_samples=st.sampled_from([1, 2, 5]), second_shared=st.booleans())
-def test_a_sample_sees_only_itself_on_numpy(case, extension, seed, n_samples, second_shared):
-    check_law(np, case, extension, seed, n_samples, second_shared)
+@given(seed=st.integers(0, 2**32 - 1), n_samples=st.sampled_from([1, 2, 5]), shared=SHARED)
+def test_a_sample_sees_only_itself_on_numpy(case, extension, seed, n_samples, shared):
+    check_law(np, case, extension, seed, n_samples, shared)
 
 
 @pytest.mark.parametrize("case, extension", [p for p in ALL_CASES if p.values[0].name not in MISSING["strict"]])
 @settings(max_examples=3, deadline=None, derandomize=True)
-@given(seed=st.integers(0, 2**32 - 1), n_samples=st.sampled_from([1, 3]), second_shared=st.booleans())
-def test_a_sample_sees_only_itself_on_a_strict_library(case, extension, seed, n_samples, second_shared):
-    check_law(array_api_strict, case, extension, seed, n_samples, second_shared)
+@given(seed=st.integers(0, 2**32 - 1), n_samples=st.sampled_from([1, 3]), shared=SHARED)
+def test_a_sample_sees_only_itself_on_a_strict_library(case, extension, seed, n_samples, shared):
+    check_law(array_api_strict, case, extension, seed, n_samples, shared)
 
 
 # XLA compiles every function for every shape, which takes a minute: every fourth case always, all with the slow tests.
-WITH_GRADIENTS = [
+OTHER_LIBRARIES = [
     *(pytest.param("torch", *p.values, id=f"torch-{p.id}") for p in ALL_CASES),
     *(
         pytest.param("jax", *p.values, id=f"jax-{p.id}", marks=[pytest.mark.slow] if k % 4 else [])
         for k, p in enumerate(ALL_CASES)
     ),
+    *(pytest.param("cupy", *p.values, id=f"cupy-{p.id}", marks=pytest.mark.cuda) for p in ALL_CASES),
 ]
 
 
-@pytest.mark.parametrize("library, case, extension", WITH_GRADIENTS)
-def test_a_sample_sees_only_itself_on_libraries_with_gradients(library, case, extension):
+@pytest.mark.parametrize("library, case, extension", OTHER_LIBRARIES)
+def test_a_sample_sees_only_itself_on_other_libraries(library, case, extension):
     if case.name in MISSING[library]:
         pytest.skip(f"{library} has no {case.name}")
     with double_precision(library) as base:
-        check_law(base, case, extension, seed=90823, n_samples=3, second_shared=False)
+        check_law(base, case, extension, seed=90823, n_samples=3, shared="")
 
 
 def test_every_function_has_a_case():
@@ -139,7 +143,7 @@ def test_allocations_have_the_samples_of_the_namespace(base, n_samples):
 def test_full_takes_one_value_a_sample(base):
     fill = Ensemble(base.asarray([1.0, 2.0, 3.0]))
     x = namespace(base, 3).full((2, 2), fill)
-    np.testing.assert_array_equal(np.asarray(x[1, 0].samples), [1.0, 2.0, 3.0])
+    np.testing.assert_array_equal(to_numpy(x[1, 0].samples), [1.0, 2.0, 3.0])
     x[0, 0] = 9.0  # memory of its own
     assert namespace(base).full_like(x, fill).samples[0, 0, 2] == 3.0
     with pytest.raises(ValueError, match="fill_value must have no axis"):
@@ -149,9 +153,9 @@ def test_full_takes_one_value_a_sample(base):
 def test_numbers_of_each_sample_span_their_own_line(base):
     stop = Ensemble(base.asarray([1.0, 2.0]))
     x = namespace(base).linspace(0.0, stop, 3)
-    np.testing.assert_array_equal(np.asarray(x.samples), [[0.0, 0.0], [0.5, 1.0], [1.0, 2.0]])
+    np.testing.assert_array_equal(to_numpy(x.samples), [[0.0, 0.0], [0.5, 1.0], [1.0, 2.0]])
     nested = namespace(base).asarray([stop, 0.5])
-    np.testing.assert_array_equal(np.asarray(nested.samples), [[1.0, 2.0], [0.5, 0.5]])
+    np.testing.assert_array_equal(to_numpy(nested.samples), [[1.0, 2.0], [0.5, 0.5]])
 
 
 def test_descriptions_of_data_are_shared(base):
@@ -231,14 +235,14 @@ def test_one_singular_sample_leaves_the_others_alone(base):
     a = np.stack([np.eye(2), np.zeros((2, 2)), 2 * np.eye(2)], axis=-1)
     a = Ensemble(base.asarray(a))
     xp = a.__array_namespace__()
-    if base.__name__.startswith("jax"):  # which never raises: the singular sample is not finite
+    if base.__name__.startswith(("jax", "cupy")):  # which never raise: the singular sample is not finite
         x = xp.linalg.solve(a, xp.ones(2))
-        np.testing.assert_array_equal(np.asarray(x.samples)[:, [0, 2]], [[1.0, 0.5]] * 2)
-        assert not np.any(np.isfinite(x.samples[:, 1]))
+        np.testing.assert_array_equal(to_numpy(x.samples)[:, [0, 2]], [[1.0, 0.5]] * 2)
+        assert not np.any(np.isfinite(to_numpy(x.samples)[:, 1]))
         return
     with pytest.warns(RuntimeWarning, match=r"solve: x must be fit .* sample 1 of 3 .* NaN"):
         x = xp.linalg.solve(a, xp.ones(2))
-    np.testing.assert_array_equal(np.asarray(x.samples), [[1.0, np.nan, 0.5]] * 2)
+    np.testing.assert_array_equal(to_numpy(x.samples), [[1.0, np.nan, 0.5]] * 2)
 
 
 def test_matrices_singular_in_every_sample_raise():
