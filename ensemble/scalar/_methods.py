@@ -1,7 +1,7 @@
 """What arrays and floats have as methods: ``x.sum(axis=0)``, ``x.copy()``, ``x.real``, ``round(x)``.
 
-Code written for NumPy's arrays calls methods where the Array API has functions. A method here is NumPy's function of the
-same name on the ensemble, so it is lifted where the function is and refused, with the reason, where that is refused.
+Code written for NumPy's arrays calls methods where the Array API has functions. A method here is NumPy's function of
+the same name on the ensemble, so it is lifted where the function is and refused, with the reason, where that is.
 """
 
 from __future__ import annotations
@@ -19,10 +19,34 @@ from ensemble.scalar.divergence import as_scalars, failure
 
 __all__ = ["METHODS", "Methods"]
 
-METHODS = (
-    "all any argmax argmin argsort clip cumprod cumsum diagonal dot max mean min nonzero prod ravel repeat round "
-    "searchsorted squeeze std sum swapaxes take trace var"
-).split()
+METHODS = [
+    "all",
+    "any",
+    "argmax",
+    "argmin",
+    "argsort",
+    "clip",
+    "cumprod",
+    "cumsum",
+    "diagonal",
+    "dot",
+    "max",
+    "mean",
+    "min",
+    "nonzero",
+    "prod",
+    "ravel",
+    "repeat",
+    "round",
+    "searchsorted",
+    "squeeze",
+    "std",
+    "sum",
+    "swapaxes",
+    "take",
+    "trace",
+    "var",
+]
 """Methods of `numpy.ndarray` that take what NumPy's function of the same name takes after the array."""
 
 

@@ -1,14 +1,19 @@
 """Try every function of the lifted namespace on every array library and write down what works: `make support`.
 
+A library that is not installed, or has no device here, keeps what an earlier run found; ``--only cupy`` tries one library
+alone, ``--page`` none.
+
 Writes ``ensemble/scalar/support.json``, which `ensemble.support` prints, and ``docs/reference/support.md``.
 """
 
 from __future__ import annotations
 
-import importlib.metadata
+import argparse
+import importlib
 import json
 import sys
 import warnings
+from collections import Counter
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -36,21 +41,35 @@ def outcome(base, case, extension) -> str:
     return "yes"
 
 
-def tried() -> dict[str, dict[str, str]]:
-    """For every function a word for every library; the worst of its cases counts."""
-    from libraries import BASES, double_precision
+def tried(library: str) -> dict[str, str]:
+    """For every function a word for one library; the worst of its cases counts."""
+    from libraries import double_precision
     from test_namespace import ALL_CASES
 
     worst = ("yes", "no", "fails")
-    functions: dict[str, dict[str, str]] = {}
-    for library in BASES:
-        with double_precision(library) as base:
-            for case, extension in (parameters.values for parameters in ALL_CASES):
-                name = f"{extension}.{case.name}" if extension else case.name
-                words = functions.setdefault(name, {})
-                found = outcome(base, case, extension)
-                words[NAMES[library]] = max(words.get(NAMES[library], "yes"), found, key=worst.index)
-    return dict(sorted(functions.items(), key=lambda item: ("." in item[0], item[0])))
+    words: dict[str, str] = {}
+    with double_precision(library) as base:
+        for case, extension in (parameters.values for parameters in ALL_CASES):
+            name = f"{extension}.{case.name}" if extension else case.name
+            words[name] = max(words.get(name, "yes"), outcome(base, case, extension), key=worst.index)
+    return words
+
+
+def add_columns(table: dict, chosen: list[str]) -> None:
+    """Try the `chosen` libraries and put what was found into `table`."""
+    import pytest
+
+    for library in chosen:
+        try:
+            words = tried(library)
+        except pytest.skip.Exception as reason:
+            print(f"{library}: kept as it was, {reason}")
+            continue
+        table["libraries"][NAMES[library]] = importlib.import_module(NAMES[library]).__version__
+        for name, word in words.items():
+            table["functions"].setdefault(name, {})[NAMES[library]] = word
+        print(f"{library}: {', '.join(f'{n} {w}' for w, n in Counter(words.values()).items())}")
+    table["functions"] = dict(sorted(table["functions"].items(), key=lambda item: ("." in item[0], item[0])))
 
 
 def one_line_a_function(table: dict) -> str:
@@ -105,16 +124,18 @@ def main() -> None:
     from ensemble.scalar._numpy_functions import EACH_SAMPLE
     from ensemble.scalar._torch import ELEMENTWISE, FFT, LINALG, SPECIAL
 
-    if "--page" in sys.argv:
-        table = json.loads(TABLE_PATH.read_text())
-        TABLE_PATH.write_text(one_line_a_function(table))
-    else:
-        libraries = {name: importlib.metadata.version(name.replace("_", "-")) for name in NAMES.values()}
-        table = {"libraries": libraries, "functions": tried(), "each_sample": sorted(EACH_SAMPLE)}
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", choices=NAMES, help="try this library alone")
+    parser.add_argument("--page", action="store_true", help="try none: write the page anew")
+    chosen = parser.parse_args()
+    table = json.loads(TABLE_PATH.read_text())
+    if not chosen.page:
+        add_columns(table, [chosen.only] if chosen.only else list(NAMES))
+        table["each_sample"] = sorted(EACH_SAMPLE)
         extensions = {f"linalg.{name}" for name in LINALG} | {f"fft.{name}" for name in FFT}
         named = {name for name in SPECIAL if not name.startswith(("_", "linalg_"))}
         table["torch"] = sorted(ELEMENTWISE | named | extensions)
-        TABLE_PATH.write_text(one_line_a_function(table))
+    TABLE_PATH.write_text(one_line_a_function(table))
     passes_path = HERE / "passes.json"
     passes = json.loads(passes_path.read_text()) if passes_path.exists() else {}
     PAGE_PATH.parent.mkdir(parents=True, exist_ok=True)

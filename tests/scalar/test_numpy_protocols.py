@@ -6,7 +6,7 @@ import array_api_strict
 import numpy as np
 import pytest
 
-from ensemble.scalar import DivergenceError, Ensemble
+from ensemble.scalar import DivergenceError, Ensemble, SampleSet
 
 A = np.random.default_rng(51151).normal(size=(4, 4)) + 4 * np.eye(4)
 CALLS = {
@@ -207,6 +207,35 @@ def test_numpy_scalars_and_functions_meet_other_libraries():
     assert isinstance(np.float64(2.0) * x, Ensemble)
     with pytest.raises(TypeError, match=r"np\.add"):
         np.add(np.ones(3), x)
+
+
+class ufunc:
+    """What CuPy's ufuncs show of themselves, over NumPy's."""
+
+    def __init__(self, name, nin):
+        self.name = self.__name__ = f"cupy_{name}"
+        self.nin, self._own = nin, getattr(np, name)
+
+    def __call__(self, *arguments):
+        for argument in arguments:
+            if hasattr(argument, "__cupy_override_elementwise_kernel__"):
+                return argument.__cupy_override_elementwise_kernel__(self, *arguments)
+        return self._own(*arguments)
+
+
+def test_the_protocol_of_cupy_runs_ufuncs_on_the_samples():
+    samples = SampleSet(n_samples=3)
+    x, plain = Ensemble(np.random.default_rng(93283).normal(size=(4, 3)), samples), np.arange(4.0)
+    got = ufunc("add", 2)(plain, x)
+    assert got.sample_set is samples
+    np.testing.assert_array_equal(got.samples, plain[:, None] + x.samples)
+    np.testing.assert_array_equal(ufunc("modf", 1)(x)[1].samples, np.modf(x.samples)[1])
+    with pytest.raises(TypeError, match=r"cupy\.add: the array written to must be an Ensemble"):
+        ufunc("add", 2)(plain, x, plain)
+    with pytest.raises(TypeError, match=r"cupy\.add: .* an operand is neither a number nor an array"):
+        ufunc("add", 2)("text", x)
+    with pytest.raises(ValueError, match=r"cupy\.add: operands must have one number of samples"):
+        ufunc("add", 2)(Ensemble(np.ones((4, 2))), x)
 
 
 def test_at_writes_each_sample_by_its_own_index():
