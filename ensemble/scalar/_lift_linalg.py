@@ -155,7 +155,7 @@ def _solve_matrices(ns: EnsembleNamespace, a: Ensemble, b: Ensemble, sample_set:
     batches = [tuple(front.shape[:-2]) for front in fronts]
     if batches[0] != batches[1]:  # CuPy wants them alike
         batch, base = np.broadcast_shapes(*batches), ns.main.base
-        fronts = tuple(base.broadcast_to(front, (*batch, *front.shape[-2:])) for front in fronts)  # type: ignore
+        fronts = tuple(base.broadcast_to(front, (*batch, *front.shape[-2:])) for front in fronts)
     return samples_last(ns, _sample_by_sample(ns, "solve", ns.base.solve, *fronts), sample_set)
 
 

@@ -91,7 +91,8 @@ class Methods(Protocols):
     def transpose(self, *axes: Any) -> Self:
         """The visible axes in the order `axes`, backwards without them: a view."""
         order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
-        return np.transpose(self, order or None)  # type: ignore[call-overload]
+        backwards = tuple(reversed(range(len(self._visible()))))
+        return self.__array_namespace__().permute_dims(self, order or backwards)
 
     def fill(self, value: Any) -> None:
         """Write one value into every entry."""
@@ -167,7 +168,7 @@ class Methods(Protocols):
         return xp.astype(values, xp.int64)
 
     def __round__(self, digits: int | None = None) -> Self:
-        return self._whole(round) if digits is None else np.round(self, digits)  # type: ignore[call-overload]
+        return self._whole(round) if digits is None else self.round(digits)  # type: ignore[attr-defined]
 
     def __floor__(self) -> Self:
         return self._whole(math.floor)

@@ -208,7 +208,7 @@ def _svd(ns: EnsembleNamespace, a: Any, full_matrices: bool = True, compute_uv: 
     return ns.linalg.svd(a, full_matrices=full_matrices) if compute_uv else ns.linalg.svdvals(a)
 
 
-def _copyto(ns: EnsembleNamespace, dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:
+def _copyto(ns: EnsembleNamespace, dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
     if not isinstance(dst, Ensemble):
         raise unsupported("np.copyto", "a plain array cannot hold samples")
     value = ns.asarray(src)

@@ -86,9 +86,8 @@ def main() -> int:
         counts = Counter(outcomes.values())
         failed = sorted(name for name, outcome in outcomes.items() if outcome not in ("passed", "skipped"))
         inherited = sum(outcome == "skipped" and name in listed for name, outcome in outcomes.items())
-        print(
-            f"{chosen.base}, {chosen.api_version}, {mode}: {counts['passed']} passed, {len(failed)} failed, {inherited} as the library"
-        )
+        found = f"{counts['passed']} passed, {len(failed)} failed, {inherited} as the library"
+        print(f"{chosen.base}, {chosen.api_version}, {mode}: {found}")
         for name in failed:
             print("   ", name)
         bad += len(failed) if mode != "base" else 0

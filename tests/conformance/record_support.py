@@ -1,7 +1,7 @@
 """Try every function of the lifted namespace on every array library and write down what works: `make support`.
 
-A library that is not installed, or has no device here, keeps what an earlier run found; ``--only cupy`` tries one library
-alone, ``--page`` none.
+A library that is not installed, or has no device here, keeps what an earlier run found; ``--only cupy`` tries one
+library alone, ``--page`` none.
 
 Writes ``ensemble/scalar/support.json``, which `ensemble.support` prints, and ``docs/reference/support.md``.
 """
