@@ -11,6 +11,7 @@ from ensemble._check import message
 from ensemble._typing import Array
 from ensemble.scalar.divergence import agreed, split
 from ensemble.scalar.ensemble import Ensemble, entry_or_view, view, wrap
+from ensemble.scalar.namespace import samples_of, set_of
 from ensemble.scalar.sample_set import common_set
 
 ADVICE = "The sample axis has no index; use x.sample(i) or x.samples."
@@ -93,7 +94,12 @@ def _forward(x: Ensemble, items: tuple[Any, ...]) -> tuple[tuple[Any, ...], tupl
 
 def _items(x: Ensemble, key: Any) -> tuple[Any, ...]:
     """The entries of `key`; ensembles whose samples agree become plain, lists become arrays."""
-    items = tuple(_plain(item) for item in (key if isinstance(key, tuple) else (key,)))
+    given = key if isinstance(key, tuple) else (key,)
+    if any(isinstance(item, Ensemble) for item in given):
+        # Whether two sets or numbers of samples may meet does not depend on whether their values agree.
+        samples_of("Ensemble", x, *given)
+        set_of(x, *given)
+    items = tuple(_plain(item) for item in given)
     used = sum(_axes_used(item) for item in items)
     if used > x.ndim:
         requirement = f"have at most {x.ndim} {'entry' if x.ndim == 1 else 'entries'} for shape {x.shape}"

@@ -58,7 +58,8 @@ def full_like(ns: EnsembleNamespace, x: Any, /, fill_value: Any, *, dtype: Any =
     dtype = x.dtype if dtype is None else dtype
     device = x.device if device is None else device
     if isinstance(fill_value, Ensemble):
-        return full(ns, x.shape, fill_value, dtype=dtype, device=device)
+        samples_of("full_like", x, fill_value)
+        return wrap(full(ns, x.shape, fill_value, dtype=dtype, device=device).samples, set_of(x, fill_value))
     n_samples = builtins.max(x.n_samples, ns.n_samples)
     return wrap(ns.base.full((*x.shape, n_samples), fill_value, dtype=dtype, device=device), x.sample_set)
 
