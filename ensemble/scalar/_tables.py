@@ -13,6 +13,7 @@ from ensemble.scalar import _lift_linalg as linalg
 from ensemble.scalar import _lift_reductions as reductions
 from ensemble.scalar import _lift_search as search
 from ensemble.scalar import _lift_shapes as shapes
+from ensemble.scalar._lift_special import special
 from ensemble.scalar.namespace import CONSTANTS, DTYPES, EnsembleNamespace, Rule, bound, constant
 
 UNARY = (
@@ -92,5 +93,6 @@ TABLE: dict[str, Rule] = {
     **written(linalg, "matmul tensordot vecdot"),
     "linalg": extension(LINALG),
     "fft": extension(FFT),
+    "special": special,
     "__array_namespace_info__": bound(creation.namespace_info),
 }

@@ -4,18 +4,19 @@ import array_api_compat
 import array_api_strict
 import numpy as np
 import pytest
+import scipy.special
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from law_cases import CASES, FFT_CASES, LINALG_CASES
 from libraries import double_precision
 
 from ensemble._backend import is_array, to_numpy
-from ensemble.scalar import DivergenceError, Ensemble, namespace
+from ensemble.scalar import DivergenceError, Ensemble, SampleSet, namespace
 from ensemble.scalar._tables import FFT, LINALG, TABLE
 from ensemble.scalar.namespace import CONSTANTS, DTYPES
 
 NOT_ON_ARRAYS = {
-    *(*CONSTANTS, *DTYPES, "linalg", "fft", "__array_namespace_info__"),
+    *(*CONSTANTS, *DTYPES, "linalg", "fft", "special", "__array_namespace_info__"),
     *("broadcast_shapes", "can_cast", "finfo", "iinfo", "isdtype", "result_type"),
 }
 MISSING = {"strict": {"eig", "eigvals"}, "torch": {"unique_all"}, "jax": set(), "cupy": set()}
@@ -289,6 +290,27 @@ def test_different_numbers_of_samples_do_not_mix(base):
     ):
         with pytest.raises(ValueError, match="operands must have one number of samples, or be shared; got 3 and 4"):
             call()
+
+
+def test_special_functions_are_lifted(base):
+    xp = namespace(base)
+    if base.__name__ == "array_api_strict":
+        assert not hasattr(xp, "special")
+        return
+    values = np.random.default_rng(33151).uniform(0.5, 3.0, size=(3, 4))
+    x = Ensemble(base.asarray(values), SampleSet(n_samples=4))
+    for name in ("erf", "gammaln", "i0e"):
+        got = getattr(xp.special, name)(x)
+        assert got.sample_set is x.sample_set
+        # 1e-12: libraries have approximations of their own
+        np.testing.assert_allclose(to_numpy(got.samples), getattr(scipy.special, name)(values), rtol=1e-12)
+    np.testing.assert_allclose(
+        to_numpy(xp.special.xlogy(base.asarray([1.0, 2.0, 3.0]), x).samples),
+        scipy.special.xlogy([[1.0], [2.0], [3.0]], values),
+        rtol=1e-12,
+    )
+    with pytest.raises(AttributeError, match="special has no elementwise function 'softmax'"):
+        xp.special.softmax  # noqa: B018
 
 
 def test_finfo_speaks_python(base):

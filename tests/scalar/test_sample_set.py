@@ -148,7 +148,9 @@ def put(x, key, value):
 OPERATORS = "add sub mul truediv floordiv mod pow lt le gt ge eq ne matmul"
 WAYS = {
     **{name: getattr(operator, name) for name in OPERATORS.split()},
-    **{f"i{name}": getattr(operator, f"i{name}") for name in ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow"]},
+    **{
+        f"i{name}": getattr(operator, f"i{name}") for name in ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow"]
+    },
     "and": lambda x, y: (x > 0) & (y > 0),
     "divmod": divmod,
     "assignment": lambda x, y: put(x, 0, y[0]),
