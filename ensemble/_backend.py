@@ -10,7 +10,17 @@ import numpy as np
 
 from ensemble._typing import Array, Namespace
 
-__all__ = ["array_namespace", "assigned", "backend_of", "is_array", "synchronize", "to_device", "to_numpy", "whole"]
+__all__ = [
+    "array_namespace",
+    "assigned",
+    "backend_of",
+    "is_array",
+    "numbers",
+    "synchronize",
+    "to_device",
+    "to_numpy",
+    "whole",
+]
 
 COMPILED_DTYPES = frozenset((np.dtype(np.float32), np.dtype(np.float64)))
 """Value types that the compiled kernels know; every other dtype takes the reference implementation."""
@@ -73,6 +83,11 @@ def to_device(array: Array, device: Any, stream: Any = None) -> Array:
 def whole(number: Any) -> int:
     """`operator.index`, also of a 0-d array of CuPy, which has no such method."""
     return operator.index(number.get() if array_api_compat.is_cupy_array(number) else number)
+
+
+def numbers(array: Array) -> list[Any]:
+    """The entries of a vector as Python's numbers; as arrays of JAX, which may be tracing them."""
+    return list(array) if array_api_compat.is_jax_array(array) else to_numpy(array).tolist()
 
 
 def assigned(array: Array, key: Any, value: Any) -> Array:

@@ -7,9 +7,7 @@ from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
-
-from ensemble._backend import is_array, to_numpy
+from ensemble._backend import is_array, numbers
 from ensemble._check import message, require
 from ensemble.scalar._lift_shapes import as_shape
 from ensemble.scalar.ensemble import Ensemble, packed, view, wrap
@@ -114,7 +112,7 @@ def linspace(
         return wrap(plain[..., None])
     n_samples = samples_of("linspace", start, stop)
     first, last = (
-        np.broadcast_to(to_numpy(v.samples) if isinstance(v, Ensemble) else v, (n_samples,)).tolist()
+        numbers(ns.base.broadcast_to(v.samples, (n_samples,))) if isinstance(v, Ensemble) else [v] * n_samples
         for v in (start, stop)
     )
     rows = [

@@ -50,10 +50,16 @@ METHODS = [
 """Methods of `numpy.ndarray` that take what NumPy's function of the same name takes after the array."""
 
 
+REDUCTIONS = frozenset(["all", "any", "max", "mean", "min", "prod", "sum"])
+"""Those of them whose first argument is the axis, as it is in the Array API."""
+
+
 def _method(name: str) -> Callable[..., Any]:
-    function = getattr(np, name)
+    function, reduces = getattr(np, name), name in REDUCTIONS
 
     def method(self: Methods, *arguments: Any, **options: Any) -> Any:
+        if reduces and not options and len(arguments) < 2:  # the short way to what NumPy's function comes to
+            return getattr(self.__array_namespace__(), name)(self, axis=arguments[0] if arguments else None)
         return function(self, *arguments, **options)
 
     method.__name__, method.__qualname__ = name, f"Ensemble.{name}"
