@@ -1,5 +1,7 @@
 """The law over the whole table: a sample of the result is the result of the sample."""
 
+import pickle
+
 import array_api_compat
 import array_api_strict
 import numpy as np
@@ -229,6 +231,24 @@ def test_an_unknown_version_is_refused(x):
     x.__array_namespace__(api_version="2023.12")
     with pytest.raises(ValueError, match=r"api_version must be one of '2021\.12'"):
         x.__array_namespace__(api_version="1999.01")
+
+
+@pytest.mark.parametrize("version, kind", [("2024.12", list), ("2025.12", tuple)])
+def test_older_versions_of_the_standard_give_lists(version, kind, x):
+    xp = x.__array_namespace__(api_version=version)
+    assert xp is namespace(xp.base, 5, api_version=version)
+    assert xp.__array_api_version__ == xp.linalg.__array_api_version__ == version
+    found = (xp.meshgrid(x, x), xp.broadcast_arrays(x, x), xp.__array_namespace_info__().devices())
+    assert {type(part) for part in found} == {kind}
+    assert pickle.loads(pickle.dumps(namespace(np, 5, api_version=version))).__array_api_version__ == version
+    with pytest.raises(ValueError, match=r"namespace: api_version must be one of '2021\.12'"):
+        namespace(np, api_version="2030.12")
+
+
+def test_shared_and_wide_data_have_one_namespace(x):
+    shared_x = Ensemble(x.samples[..., :1])
+    for arrays in ((shared_x, x), (x, shared_x)):
+        assert array_api_compat.array_namespace(*arrays) == x.__array_namespace__()
 
 
 def test_the_sample_axis_has_no_number(x):
