@@ -55,12 +55,12 @@ def call_function(function: Any, arguments: Any, options: Any) -> Any:
             why = f"the option {only} is not in the Array API"
     else:
         why = "it is not in the Array API"
-    if not isinstance(first.samples, np.ndarray):
+    if (written := _written_to(function, arguments, options)) is not None:
+        why = f"{written} is not lifted"
+    elif not isinstance(first.samples, np.ndarray):
         why = f"the samples are a {type(first.samples).__name__}, and {why}"
-    elif short_name in EACH_SAMPLE and options.get("out") is None:
+    elif short_name in EACH_SAMPLE:
         return _on_each_sample(ns, f"np.{short_name}", function, arguments, options)
-    if options.get("out") is not None:
-        why = "out= is not lifted"
     raise unsupported(f"np.{short_name}", why)
 
 
@@ -71,6 +71,17 @@ class _OnlyInNumPyError(Exception):
 @functools.cache
 def _signature(function: Callable[..., Any]) -> inspect.Signature:
     return inspect.signature(function)
+
+
+def _written_to(function: Any, arguments: Any, options: Any) -> str | None:
+    """The option, by name or by place, that would have `function` write into an argument."""
+    try:
+        given = _signature(function).bind(*arguments, **options).arguments
+    except (TypeError, ValueError):  # no signature is known, or the call does not fit and the function will say so
+        given = options
+    if given.get("out") is not None:
+        return "out="
+    return "copy=False" if given.get("copy") is False else None
 
 
 RENAMED = {"ddof": "correction", "a_min": "min", "a_max": "max"}

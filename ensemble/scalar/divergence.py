@@ -186,7 +186,7 @@ def one_number(samples: Array, kind: str) -> Any:
         return samples[policy.number(values, kind)]
     shown = ", ".join(f"{value:.6g}" for value in values[:4]) + (", ..." if values.size > 4 else "")
     raise split(
-        f"a {kind} must be one number",
+        f"{'an' if kind == 'index' else 'a'} {kind} must be one number",
         f"{values.size} samples with {np.unique(values).size} different values ({shown})",
         "Use the function of the same name in x.__array_namespace__(), x.sample(i), sample_mean or per_sample.",
         values,
