@@ -102,6 +102,14 @@ def page(table: dict, passes: dict) -> str:
         "Ufuncs: a call, `reduce`, `accumulate`, `reduceat`, `outer`, `at`, with `where=` and `out=` (an Ensemble)."
     ]
     lines += ["Everything else raises and says what to write instead.", ""]
+    lines += ["## Special functions", ""]
+    lines += [
+        "`xp.special.f(x)`: the elementwise functions of `scipy.special`, as far as the library has them (NumPy all"
+    ]
+    lines += [
+        "of them; JAX, PyTorch and CuPy their own). SciPy uses them where `SCIPY_ARRAY_API=1`: `scipy.special.erf(x)`,"
+    ]
+    lines += ["`scipy.stats.ttest_1samp(x, 0.0)` run on all samples at once.", ""]
     lines += ["## PyTorch's own functions", ""]
     lines += [" ".join(f"`{name}`" for name in table["torch"]), ""]
     lines += ["## data-apis/array-api-tests", ""]

@@ -98,6 +98,7 @@ REFUSED = {
     "out": lambda cp, p, x: cp.sin(x, out=p),
     "asarray": lambda cp, p, x: cp.asarray(x),
     "array": lambda cp, p, x: cp.array(x),
+    "asnumpy": lambda cp, p, x: cp.asnumpy(x),
     "solve": lambda cp, p, x: cp.linalg.solve(p, x),
     "numpy array": lambda cp, p, x: np.ones((4, 4)) * x,
     "numpy.asarray": lambda cp, p, x: np.asarray(x),
