@@ -117,7 +117,10 @@ def page(table: dict, passes: dict) -> str:
         "Tests of the public suite, by `make conformance`. *base* is the bare library; the modes are explained in"
     ]
     lines += ["`tests/conformance/subject.py`. *as base*: known failures of the bare library, listed with reasons in"]
-    lines += ["`tests/conformance/xfails_*.txt`; *failed*: anything else; *examples*: what `--max-examples` was.", ""]
+    lines += [
+        "`tests/conformance/xfails_*.txt`; *failed*: anything else; *examples*: what `--max-examples` was. The version"
+    ]
+    lines += ["of the standard is 2025.12 where the mode does not say another.", ""]
     lines += ["| library | mode | examples | passed | failed | as base | skipped |", "|---|---|---|---|---|---|---|"]
     for library, modes in passes.items():
         for mode, row in modes.items():

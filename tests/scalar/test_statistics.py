@@ -150,6 +150,20 @@ def test_complex_statistics():
     np.testing.assert_allclose(Moments(x).var(), values.var(-1))
 
 
+@pytest.mark.parametrize(
+    "name, statistic",
+    [
+        ("sample_min", sample_min),
+        ("sample_max", sample_max),
+        ("sample_quantile", lambda x: sample_quantile(x, 0.5)),
+        ("sample_confidence_interval", sample_confidence_interval),
+    ],
+)
+def test_complex_samples_have_no_order(name, statistic):
+    with pytest.raises(TypeError, match=rf"{name}: x must be real; got dtype complex128\. Take xp\.real\(x\) or"):
+        statistic(Ensemble(drawn(14741) * 1j))
+
+
 def test_covariance_of_two_shapes():
     a, b = drawn(1201, 6, (2,)), drawn(1202, 6, (3, 2))
     got = sample_cov(Ensemble(a), Ensemble(b), ddof=1)
