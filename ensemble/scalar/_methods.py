@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 from ensemble._backend import to_numpy
-from ensemble._check import message, require, samples_text
+from ensemble._check import message, one_of, require, samples_text
 from ensemble.scalar._protocols import Protocols
 from ensemble.scalar.divergence import as_scalars, failure
 
@@ -77,21 +77,23 @@ class Methods(Protocols):
 
     # -- as of an array ------------------------------------------------------------------------------------------------
 
-    def copy(self) -> Self:
-        """The same values in memory of their own."""
+    def copy(self, order: str = "C") -> Self:
+        """The same values in memory of their own; samples stay contiguous whatever `order` says."""
         return self.__copy__()
 
     def astype(self, dtype: Any, *, copy: bool = True) -> Self:
         """The values as another type."""
         return self.__array_namespace__().astype(self, dtype, copy=copy)
 
-    def reshape(self, *shape: Any) -> Self:
-        """The entries in another visible shape, ``x.reshape(2, -1)`` or ``x.reshape((2, -1))``."""
+    def reshape(self, *shape: Any, order: str = "C") -> Self:
+        """The entries in another visible shape, ``x.reshape(2, -1)`` or ``x.reshape((2, -1))``, rows first."""
+        one_of(order, ("C",), "reshape", "order", advice="Transpose first: x.T.")
         wanted = shape[0] if len(shape) == 1 else shape
         return self.__array_namespace__().reshape(self, wanted)
 
-    def flatten(self) -> Self:
-        """The entries as a vector: a copy."""
+    def flatten(self, order: str = "C") -> Self:
+        """The entries as a vector, rows first: a copy."""
+        one_of(order, ("C",), "flatten", "order", advice="Transpose first: x.T.")
         return self.__array_namespace__().reshape(self, -1, copy=True)
 
     def transpose(self, *axes: Any) -> Self:

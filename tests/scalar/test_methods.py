@@ -42,7 +42,7 @@ CALLS = {
     "real of real": lambda x: x.real,
     "repeat": lambda x: x.repeat(2, axis=0),
     "reshape": lambda x: x.reshape(2, -1),
-    "reshape tuple": lambda x: x.reshape((16,)),
+    "reshape tuple": lambda x: x.reshape((16,), order="C"),
     "round": lambda x: x.round(),
     "round digits": lambda x: x.round(2),
     "searchsorted": lambda x: x[0].cumsum().clip(0.0).searchsorted(0.5),
@@ -73,6 +73,12 @@ def assert_like_samples(call, x):
 @pytest.mark.parametrize("name", CALLS)
 def test_a_method_of_arrays_is_that_of_each_sample(name):
     assert_like_samples(CALLS[name], Ensemble(MATRIX))
+
+
+@pytest.mark.parametrize("call", [lambda x: x.reshape(16, order="F"), lambda x: x.flatten("F")])
+def test_the_order_of_columns_is_refused(call):
+    with pytest.raises(ValueError, match=r"order must be one of 'C'; got 'F'\. Transpose first"):
+        call(Ensemble(MATRIX))
 
 
 def test_every_method_has_a_case():
