@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import array_api_compat
@@ -17,9 +18,12 @@ __all__ = [
     "home_of",
     "is_array",
     "moved",
+    "numbers",
     "prototype",
     "synchronize",
+    "to_device",
     "to_numpy",
+    "whole",
 ]
 
 COMPILED_DTYPES = frozenset((np.dtype(np.float32), np.dtype(np.float64)))
@@ -132,6 +136,21 @@ def contiguous(array: Array, dtype: Any = None) -> Array:
 
         return cupy.ascontiguousarray(array, dtype)
     return array if dtype is None else array_api_compat.array_namespace(array).astype(array, dtype, copy=False)
+
+
+def to_device(array: Array, device: Any, stream: Any = None) -> Array:
+    """`array` on `device`; itself where it is there already."""
+    return array_api_compat.to_device(array, device, stream=stream)
+
+
+def whole(number: Any) -> int:
+    """`operator.index`, also of a 0-d array of CuPy, which has no such method."""
+    return operator.index(number.get() if array_api_compat.is_cupy_array(number) else number)
+
+
+def numbers(array: Array) -> list[Any]:
+    """The entries of a vector as Python's numbers; as arrays of JAX, which may be tracing them."""
+    return list(array) if array_api_compat.is_jax_array(array) else to_numpy(array).tolist()
 
 
 def assigned(array: Array, key: Any, value: Any) -> Array:

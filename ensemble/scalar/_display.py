@@ -17,7 +17,8 @@ def text(x: Ensemble) -> str:
     """``repr(x)``: shape, number of samples, dtype, and each entry over the samples without NaN."""
     count = "shared" if x.is_shared else f"n_samples={x.n_samples}"
     dtype = str(x.dtype).rpartition(".")[2]
-    bad = _nan_samples(x)
+    values, _, places = counted(x)
+    bad = places[_has_nan(values)]
     note = f" ({samples_text(bad)} of {x.n_samples} NaN)" if bad.size and not x.is_shared else ""
     return f"Ensemble(shape={x.shape}, {count}, {dtype}) {_entries(x, '.3g')}{note}"
 
@@ -27,24 +28,31 @@ def formatted(x: Ensemble, spec: str) -> str:
     return _entries(x, spec) if spec else text(x)
 
 
-def _nan_samples(x: Ensemble) -> np.ndarray:
+def counted(x: Ensemble) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
+    """The samples of weight above 0, their weights (None where all weigh the same), and their numbers."""
     values = to_numpy(x.samples)
+    weights = None if x.sample_set is None else x.sample_set.weights
+    if weights is None:
+        return values, None, np.arange(x.n_samples)
+    places = np.flatnonzero(weights > 0.0)
+    return values[..., places], weights[places], places
+
+
+def _has_nan(values: np.ndarray) -> np.ndarray:
+    """Which samples hold a NaN."""
     if values.dtype.kind not in "fc":
-        return np.empty(0, dtype=np.int64)
-    return np.flatnonzero(np.any(np.isnan(values.reshape(-1, x.n_samples)), axis=0))
+        return np.zeros(values.shape[-1], dtype=bool)
+    return np.any(np.isnan(values.reshape(-1, values.shape[-1])), axis=0)
 
 
 def _entries(x: Ensemble, spec: str) -> str:
-    values = to_numpy(x.samples)
     if not x.size:
         return "[]"
-    if x.n_samples > 1:
-        keep = np.setdiff1d(np.arange(x.n_samples), _nan_samples(x))
-        if keep.size:
-            values = values[..., keep]
-            if x.sample_set is not None and x.sample_set.weights is not None and np.any(x.sample_set.weights[keep]):
-                return _shown(_entry_texts(values, x.sample_set.weights[keep], spec))
-    return _shown(_entry_texts(values, None, spec))
+    values, weights, _ = counted(x)
+    bad = _has_nan(values)
+    if not bad.all():
+        values, weights = values[..., ~bad], None if weights is None else weights[~bad]
+    return _shown(_entry_texts(values, weights, spec))
 
 
 def _entry_texts(values: np.ndarray, weights: np.ndarray | None, spec: str) -> np.ndarray:

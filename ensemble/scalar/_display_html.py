@@ -6,8 +6,7 @@ import html as markup
 
 import numpy as np
 
-from ensemble._backend import to_numpy
-from ensemble.scalar._display import text
+from ensemble.scalar._display import counted, text
 from ensemble.scalar.ensemble import Ensemble
 
 WIDTH, HEIGHT = 180, 36
@@ -22,18 +21,14 @@ def html(x: Ensemble) -> str:
 
 
 def _sparkline(x: Ensemble) -> str:
-    values = to_numpy(x.samples)
+    values, weights, places = counted(x)
     if x.is_shared or not x.size or values.dtype.kind == "c":
         return ""
-    rows = values.reshape(-1, x.n_samples).astype(np.float64)
+    rows = values.reshape(-1, places.size).astype(np.float64)
     keep = np.all(np.isfinite(rows), axis=0)
     if not np.any(keep):
         return ""
-    rows = rows[:, keep]
-    weights = None if x.sample_set is None else x.sample_set.weights
-    weights = np.ones(x.n_samples)[keep] if weights is None else weights[keep]
-    if not np.any(weights > 0.0):
-        return ""
+    rows, weights = rows[:, keep], np.ones(places.size)[keep] if weights is None else weights[keep]
     drawn = _histogram(rows[0], weights) if rows.shape[0] == 1 else _band(rows, weights)
     return (
         f'<br><svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" '

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import numpy as np
 
-from ensemble._backend import assigned, is_array, to_numpy
+from ensemble._backend import assigned, is_array, to_numpy, whole
 from ensemble._check import message
 from ensemble._typing import Array
 from ensemble.scalar.divergence import agreed, split
 from ensemble.scalar.ensemble import Ensemble, entry_or_view, view, wrap
+from ensemble.scalar.namespace import samples_of, set_of
 from ensemble.scalar.sample_set import common_set
 
 ADVICE = "The sample axis has no index; use x.sample(i) or x.samples."
@@ -40,6 +40,8 @@ def get(x: Ensemble, key: Any) -> Ensemble:
 def assign(x: Ensemble, key: Any, value: Any) -> None:
     """``x[key] = value``."""
     items = _items(x, key)
+    if isinstance(value, list | tuple):
+        value = x.__array_namespace__().asarray(value)
     ensembles = [item for item in (*items, value) if isinstance(item, Ensemble)]
     n_samples = max((e.n_samples for e in ensembles), default=1)
     if x.n_samples == 1 < n_samples:
@@ -92,7 +94,12 @@ def _forward(x: Ensemble, items: tuple[Any, ...]) -> tuple[tuple[Any, ...], tupl
 
 def _items(x: Ensemble, key: Any) -> tuple[Any, ...]:
     """The entries of `key`; ensembles whose samples agree become plain, lists become arrays."""
-    items = tuple(_plain(item) for item in (key if isinstance(key, tuple) else (key,)))
+    given = key if isinstance(key, tuple) else (key,)
+    if any(isinstance(item, Ensemble) for item in given):
+        # Whether two sets or numbers of samples may meet does not depend on whether their values agree.
+        samples_of("Ensemble", x, *given)
+        set_of(x, *given)
+    items = tuple(_plain(item) for item in given)
     used = sum(_axes_used(item) for item in items)
     if used > x.ndim:
         requirement = f"have at most {x.ndim} {'entry' if x.ndim == 1 else 'entries'} for shape {x.shape}"
@@ -112,7 +119,7 @@ def _plain(item: Any) -> Any:
     if is_array(item) and (len(item.shape) or "bool" in str(item.dtype)):
         return item
     try:
-        return operator.index(item)
+        return whole(item)
     except TypeError:
         requirement = "hold integers, slices, Ellipsis, newaxis, or arrays of integers or bools"
         raise IndexError(message("Ensemble", "an index", requirement, repr(item), ADVICE)) from None
@@ -149,8 +156,6 @@ def _value(x: Ensemble, value: Any) -> Array:
         return value.samples
     if is_array(value):
         return value[..., None] if not isinstance(value, np.generic) else value
-    if isinstance(value, list | tuple):
-        return x._base().asarray(value)[..., None]
     return value
 
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
-
-from ensemble._backend import is_array, to_numpy
+from ensemble._backend import is_array, numbers
 from ensemble._check import message, require
 from ensemble.scalar._lift_shapes import as_shape
 from ensemble.scalar.ensemble import Ensemble, packed, view, wrap
@@ -58,7 +56,8 @@ def full_like(ns: EnsembleNamespace, x: Any, /, fill_value: Any, *, dtype: Any =
     dtype = x.dtype if dtype is None else dtype
     device = x.device if device is None else device
     if isinstance(fill_value, Ensemble):
-        return full(ns, x.shape, fill_value, dtype=dtype, device=device)
+        samples_of("full_like", x, fill_value)
+        return wrap(full(ns, x.shape, fill_value, dtype=dtype, device=device).samples, set_of(x, fill_value))
     n_samples = builtins.max(x.n_samples, ns.n_samples)
     return wrap(ns.base.full((*x.shape, n_samples), fill_value, dtype=dtype, device=device), x.sample_set)
 
@@ -113,7 +112,7 @@ def linspace(
         return wrap(plain[..., None])
     n_samples = samples_of("linspace", start, stop)
     first, last = (
-        np.broadcast_to(to_numpy(v.samples) if isinstance(v, Ensemble) else v, (n_samples,)).tolist()
+        numbers(ns.base.broadcast_to(v.samples, (n_samples,))) if isinstance(v, Ensemble) else [v] * n_samples
         for v in (start, stop)
     )
     rows = [
@@ -149,7 +148,7 @@ def triangle(ns: EnsembleNamespace, name: str) -> Callable[..., Any]:
     return named(lifted, name, ns)
 
 
-def meshgrid(ns: EnsembleNamespace, *arrays: Any, indexing: str = "xy") -> tuple[Ensemble, ...]:
+def meshgrid(ns: EnsembleNamespace, *arrays: Any, indexing: str = "xy") -> Sequence[Ensemble]:
     """Coordinate arrays of a grid; each keeps its own samples."""
     if indexing not in ("xy", "ij"):
         raise ValueError(message("meshgrid", "indexing", "be 'xy' or 'ij'", repr(indexing)))
@@ -159,7 +158,7 @@ def meshgrid(ns: EnsembleNamespace, *arrays: Any, indexing: str = "xy") -> tuple
     grids = ns.broadcast_arrays(*lines) if n else ()
     if indexing == "xy" and n > 1:
         grids = tuple(ns.permute_dims(grid, (1, 0, *range(2, n))) for grid in grids)
-    return tuple(wrap(ns.base.asarray(grid.samples, copy=True), grid.sample_set) for grid in grids)
+    return ns.sequence()(wrap(ns.base.asarray(grid.samples, copy=True), grid.sample_set) for grid in grids)
 
 
 # -- dtypes and inspection ---------------------------------------------------------------------------------------------
@@ -221,18 +220,19 @@ def _dtype_of(value: Any) -> Any:
 
 
 class _Info:
-    """The base library's inspection, with the devices as a tuple (2025.12)."""
+    """The base library's inspection, with the devices as the version of the standard wants them."""
 
-    def __init__(self, base: Any) -> None:
-        self._info = base.__array_namespace_info__()
+    def __init__(self, ns: EnsembleNamespace) -> None:
+        self._info = ns.base.__array_namespace_info__()
+        self._sequence = ns.sequence()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._info, name)
 
-    def devices(self) -> tuple[Any, ...]:
-        return tuple(self._info.devices())
+    def devices(self) -> Sequence[Any]:
+        return self._sequence(self._info.devices())
 
 
 def namespace_info(ns: EnsembleNamespace) -> _Info:
     """What the base library can do: dtypes, devices, capabilities."""
-    return _Info(ns.base)
+    return _Info(ns)

@@ -13,6 +13,8 @@ from collections import namedtuple
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from ensemble._check import message, require, samples_text
 from ensemble.scalar._lift_reductions import visible_axes, visible_axis
 from ensemble.scalar._lift_search import each_sample
@@ -137,9 +139,10 @@ def solve(ns: EnsembleNamespace, x1: Any, x2: Any, /) -> Ensemble:
     a, b = ns.lift(x1, "solve"), ns.lift(x2, "solve")
     n_samples, sample_set = samples_of("solve", a, b), set_of(a, b)
     base = ns.main.base
+    if a.is_shared and a.ndim == 2 and b.ndim in (1, 2) and n_samples > 1:  # one factorisation for all samples
+        columns = base.reshape(b.samples, (b.shape[0], math.prod(b.samples.shape[1:])))
+        return wrap(packed(base.reshape(ns.base.solve(a.samples[..., 0], columns), b.samples.shape)), sample_set)
     if b.ndim == 1:
-        if a.is_shared and a.ndim == 2 and n_samples > 1:  # one factorisation, n_samples right-hand sides
-            return wrap(packed(ns.base.solve(a.samples[..., 0], b.samples)), sample_set)
         b = wrap(base.expand_dims(b.samples, axis=1), sample_set)
         x = _solve_matrices(ns, a, b, sample_set)
         return wrap(packed(x.samples[..., 0, :]), sample_set)
@@ -149,6 +152,10 @@ def solve(ns: EnsembleNamespace, x1: Any, x2: Any, /) -> Ensemble:
 def _solve_matrices(ns: EnsembleNamespace, a: Ensemble, b: Ensemble, sample_set: Any) -> Ensemble:
     ndim = max(a.ndim, b.ndim)
     fronts = samples_first(ns, a, ndim), samples_first(ns, b, ndim)
+    batches = [tuple(front.shape[:-2]) for front in fronts]
+    if batches[0] != batches[1]:  # CuPy wants them alike
+        batch, base = np.broadcast_shapes(*batches), ns.main.base
+        fronts = tuple(base.broadcast_to(front, (*batch, *front.shape[-2:])) for front in fronts)
     return samples_last(ns, _sample_by_sample(ns, "solve", ns.base.solve, *fronts), sample_set)
 
 

@@ -56,7 +56,8 @@ def reduction(*options: str) -> Callable[[EnsembleNamespace, str], Callable[...,
                 raise TypeError(message(name, "keywords", f"be among {sorted(allowed)}", sorted(more)))
             x = ns.lift(x, name)
             axes = visible_axes(axis, len(x.samples.shape) - 1, name)
-            if not axes and "correction" in options:  # of single numbers; PyTorch forgets NaN there
+            if not axes and ("correction" in options or name == "count_nonzero"):
+                # Of single numbers; PyTorch forgets NaN there, and counts over all axes.
                 more.pop("keepdims", None)
                 return wrap(f(ns.base.expand_dims(x.samples, axis=0), axis=0, **more), x.sample_set)
             return wrap(f(x.samples, axis=axes, **more), x.sample_set)

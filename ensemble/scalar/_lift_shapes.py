@@ -40,12 +40,12 @@ def broadcast_to(ns: EnsembleNamespace, x: Any, /, shape: tuple[int, ...]) -> En
     return view(x, ns.base.broadcast_to(x.samples, (*shape, x.n_samples)))
 
 
-def broadcast_arrays(ns: EnsembleNamespace, *arrays: Any) -> tuple[Ensemble, ...]:
+def broadcast_arrays(ns: EnsembleNamespace, *arrays: Any) -> Sequence[Ensemble]:
     """All arrays in the visible shape that they have together; shared data stays shared."""
     lifted = [ns.lift(x, "broadcast_arrays") for x in arrays]
     samples_of("broadcast_arrays", *lifted)
     shape = np.broadcast_shapes(*(x.shape for x in lifted))
-    return tuple(broadcast_to(ns, x, shape) for x in lifted)
+    return ns.sequence()(broadcast_to(ns, x, shape) for x in lifted)
 
 
 def broadcast_shapes(ns: EnsembleNamespace, *shapes: tuple[int, ...]) -> tuple[int, ...]:

@@ -108,9 +108,11 @@ def _result(results: Any, sample_set: Any, name: str) -> Any:
 
 
 def _is_foreign(value: Any) -> bool:
-    """Whether another type may want to answer instead."""
+    """Whether another type may want to answer instead; CuPy's arrays have asked already, and left it to us."""
     own = getattr(type(value), "__array_ufunc__", None)
-    return own is not None and own is not np.ndarray.__array_ufunc__ and not isinstance(value, Ensemble)
+    if own is None or own is np.ndarray.__array_ufunc__ or isinstance(value, Ensemble):
+        return False
+    return not type(value).__module__.startswith("cupy")
 
 
 def _samples(value: Any) -> Any:

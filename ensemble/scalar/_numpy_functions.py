@@ -12,13 +12,13 @@ import numpy as np
 from ensemble._backend import is_array
 from ensemble.scalar._lift_search import each_sample
 from ensemble.scalar._numpy import OTHER_NAMES, first_ensemble, unsupported
-from ensemble.scalar.ensemble import Ensemble
+from ensemble.scalar.ensemble import Ensemble, wrap
 from ensemble.scalar.namespace import EnsembleNamespace, namespace_of
 
 __all__ = ["EACH_SAMPLE", "call_function"]
 
 NAMES = (
-    "angle append apply_along_axis apply_over_axes argmax argmin argpartition argsort argwhere around array_equal "
+    "angle append apply_along_axis apply_over_axes argmax argmin argpartition argsort argwhere array_equal "
     "array_equiv array_split atleast_1d atleast_2d atleast_3d average bincount block choose column_stack compress "
     "convolve corrcoef correlate cov cross delete diag diagflat diagonal diff digitize dsplit dstack ediff1d "
     "einsum extract fix flatnonzero fliplr flipud gradient histogram histogram2d hsplit hstack i0 in1d inner "
@@ -26,7 +26,7 @@ NAMES = (
     "nan_to_num nanargmax nanargmin nancumprod nancumsum nanmax nanmean nanmedian nanmin nanpercentile nanprod "
     "nanquantile nanstd nansum nanvar outer pad partition percentile piecewise poly polyadd polyder polydiv "
     "polyfit polyint polymul polysub polyval prod ptp quantile ravel real_if_close repeat resize roll rollaxis "
-    "roots rot90 round searchsorted select setdiff1d setxor1d sinc sort sort_complex split std sum tensordot "
+    "roots rot90 searchsorted select setdiff1d setxor1d sinc sort sort_complex split std sum tensordot "
     "trace trapezoid trim_zeros union1d unique unwrap vander var vdot vsplit vstack linalg.cond linalg.lstsq "
     "linalg.multi_dot linalg.norm linalg.pinv linalg.tensorinv linalg.tensorsolve fft.fft2 fft.ifft2 fft.rfft2 "
     "fft.irfft2 fft.fftn fft.ifftn fft.rfftn fft.irfftn"
@@ -50,17 +50,17 @@ def call_function(function: Any, arguments: Any, options: Any) -> Any:
     lifted = getattr(place, OTHER_NAMES.get(name, name), None)
     if callable(lifted):
         try:
-            return _translated(function, lifted, arguments, options)
+            return _translated(ns, function, lifted, arguments, options)
         except _OnlyInNumPyError as only:
             why = f"the option {only} is not in the Array API"
     else:
         why = "it is not in the Array API"
-    if not isinstance(first.samples, np.ndarray):
+    if (written := _written_to(function, arguments, options)) is not None:
+        why = f"{written} is not lifted"
+    elif not isinstance(first.samples, np.ndarray):
         why = f"the samples are a {type(first.samples).__name__}, and {why}"
-    elif short_name in EACH_SAMPLE and options.get("out") is None:
+    elif short_name in EACH_SAMPLE:
         return _on_each_sample(ns, f"np.{short_name}", function, arguments, options)
-    if options.get("out") is not None:
-        why = "out= is not lifted"
     raise unsupported(f"np.{short_name}", why)
 
 
@@ -73,10 +73,24 @@ def _signature(function: Callable[..., Any]) -> inspect.Signature:
     return inspect.signature(function)
 
 
+def _written_to(function: Any, arguments: Any, options: Any) -> str | None:
+    """The option, by name or by place, that would have `function` write into an argument."""
+    try:
+        given = _signature(function).bind(*arguments, **options).arguments
+    except (TypeError, ValueError):  # no signature is known, or the call does not fit and the function will say so
+        given = options
+    if given.get("out") is not None:
+        return "out="
+    return "copy=False" if given.get("copy") is False else None
+
+
 RENAMED = {"ddof": "correction", "a_min": "min", "a_max": "max"}
 
+ARRAYS = frozenset(("x", "x1", "x2", "indices", "sorter"))
+"""Parameters of the Array API for which NumPy also takes lists."""
 
-def _translated(function: Any, lifted: Any, arguments: Any, options: Any) -> Any:
+
+def _translated(ns: EnsembleNamespace, function: Any, lifted: Any, arguments: Any, options: Any) -> Any:
     """Call `lifted` with what the NumPy call said; an option that only NumPy has must keep its default."""
     given = _signature(function).bind(*arguments, **options)
     parameters = _signature(lifted).parameters.values()
@@ -86,14 +100,17 @@ def _translated(function: Any, lifted: Any, arguments: Any, options: Any) -> Any
         if parameter.kind is inspect.Parameter.VAR_POSITIONAL and values:
             positional.extend(values.pop(0)[1])
         elif parameter.kind is inspect.Parameter.POSITIONAL_ONLY and values:
-            positional.append(values.pop(0)[1])
+            value = values.pop(0)[1]
+            if parameter.name == "indices" and isinstance(value, int):
+                value = ns.asarray(value)
+            positional.append(_array(ns, value) if parameter.name in ARRAYS else value)
     accepted = {p.name for p in parameters if p.kind not in (p.POSITIONAL_ONLY, p.VAR_POSITIONAL)}
     defaults = _signature(function).parameters
     keyword: dict[str, Any] = {}
     for key, value in values:
         new = RENAMED.get(key, key)
         if new in accepted:
-            keyword[new] = value
+            keyword[new] = _array(ns, value) if new in ARRAYS else value
         elif value is not defaults[key].default and value is not None:
             raise _OnlyInNumPyError(key)
     return lifted(*positional, **keyword)
@@ -167,7 +184,52 @@ def _norm(ns: EnsembleNamespace, x: Any, ord: Any = None, axis: Any = None, keep
 
 
 def _where(ns: EnsembleNamespace, condition: Any, *choices: Any) -> Any:
-    return ns.where(condition, *choices) if choices else ns.nonzero(condition)
+    if not choices:
+        return ns.nonzero(condition)
+    return ns.where(_array(ns, condition), *(_array(ns, choice) for choice in choices))
+
+
+def _array(ns: EnsembleNamespace, value: Any) -> Any:
+    """NumPy's functions of arrays also take lists."""
+    return ns.asarray(value) if isinstance(value, list | tuple) else value
+
+
+def _joined(name: str) -> Callable[..., Any]:
+    def join(ns: EnsembleNamespace, arrays: Any, axis: Any = 0, out: Any = None, **options: Any) -> Any:
+        if out is not None or options:
+            raise unsupported(f"np.{name}", "its options besides axis are not lifted")
+        return getattr(ns, OTHER_NAMES.get(name, name))([_array(ns, array) for array in arrays], axis=axis)
+
+    return join
+
+
+def _round(ns: EnsembleNamespace, a: Ensemble, decimals: int = 0, out: Any = None) -> Any:
+    if out is not None:
+        raise unsupported("np.round", "out= is not lifted")
+    if not decimals:
+        return ns.round(a)
+    if not hasattr(a.samples, "round"):
+        raise unsupported("np.round", "the option decimals is not in the Array API")
+    return wrap(a.samples.round(decimals=decimals), a.sample_set)
+
+
+def _svd(ns: EnsembleNamespace, a: Any, full_matrices: bool = True, compute_uv: bool = True, **options: Any) -> Any:
+    if options.pop("hermitian", False) or options:
+        raise unsupported("np.linalg.svd", "the option hermitian is not in the Array API")
+    return ns.linalg.svd(a, full_matrices=full_matrices) if compute_uv else ns.linalg.svdvals(a)
+
+
+def _copyto(ns: EnsembleNamespace, dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
+    if not isinstance(dst, Ensemble):
+        raise unsupported("np.copyto", "a plain array cannot hold samples")
+    value = ns.asarray(src)
+    if not np.can_cast(value.dtype, dst.dtype, casting):
+        raise unsupported("np.copyto", f"{value.dtype} is not cast to {dst.dtype} by the rule {casting!r}")
+    dst[...] = value if where is True else ns.where(_array(ns, where), value, dst)
+
+
+def _has_complex_type(ns: EnsembleNamespace, x: Ensemble) -> bool:
+    return ns.isdtype(x.dtype, "complex floating")
 
 
 def _transpose(ns: EnsembleNamespace, a: Ensemble, axes: Any = None) -> Any:
@@ -229,6 +291,14 @@ SPECIAL: dict[str, Callable[..., Any]] = {
     "ravel": _ravel,
     "squeeze": _squeeze,
     "copy": _copy,
+    "concatenate": _joined("concatenate"),
+    "stack": _joined("stack"),
+    "round": _round,
+    "around": _round,
+    "linalg.svd": _svd,
+    "copyto": _copyto,
+    "iscomplexobj": _has_complex_type,
+    "isrealobj": lambda ns, x: not _has_complex_type(ns, x),
     "isclose": _isclose,
     "allclose": _allclose,
 }

@@ -31,14 +31,25 @@ def operand(samples: Array, other: Any) -> Any:
     kind = type(other)
     if kind in NUMBERS:
         return other
+    if kind is np.ndarray and other.dtype.kind not in "biufc":
+        seen = f"dtype {other.dtype}"
+        raise TypeError(message("Ensemble", "operands", "hold numbers or bools", seen))
     if kind is type(samples):
         return other[..., None]
     if not is_array(other):
         return other if isinstance(other, int | float | complex) else NotImplemented
     if isinstance(other, np.generic):
-        return np.asarray(other)[..., None] if isinstance(samples, np.ndarray) else other.item()
+        return operand(samples, np.asarray(other)) if isinstance(samples, np.ndarray) else other.item()
     seen = f"{type(samples).__module__}.{type(samples).__name__} and {kind.__module__}.{kind.__name__}"
     raise TypeError(message("Ensemble", "operands", "come from one array library", seen, "Convert with xp.asarray."))
+
+
+def right_operand(samples: Array, other: Any) -> Any:
+    """`operand` where an operator meets it: NumPy's arrays also take lists and tuples of numbers."""
+    right = operand(samples, other)
+    if right is NotImplemented and isinstance(other, list | tuple) and type(samples) is np.ndarray and samples.ndim > 1:
+        return operand(samples, np.asarray(other))
+    return right
 
 
 def mismatch(*operands: Any) -> ValueError | None:
@@ -66,7 +77,7 @@ def _binary(operation: Callable[[Any, Any], Any], reflected: bool = False) -> Ca
             if other.sample_set is not sample_set:
                 sample_set = common_set(sample_set, other.sample_set)
         else:
-            right = operand(self.samples, other)
+            right = right_operand(self.samples, other)
             if right is NotImplemented:
                 return NotImplemented
         try:
@@ -99,7 +110,7 @@ def _in_place(
             if right.shape[-1] > self.samples.shape[-1] == 1:
                 self._widen(right.shape[-1])
         else:
-            right = operand(self.samples, other)
+            right = right_operand(self.samples, other)
             if right is NotImplemented:
                 return NotImplemented
         try:
@@ -174,6 +185,14 @@ class Operators:
     __invert__ = _unary(operator.invert)
     __hash__ = None  # type: ignore[assignment]
 
+    def __divmod__(self, other: Any) -> Any:
+        quotient = self.__floordiv__(other)
+        return quotient if quotient is NotImplemented else (quotient, self % other)
+
+    def __rdivmod__(self, other: Any) -> Any:
+        quotient = self.__rfloordiv__(other)
+        return quotient if quotient is NotImplemented else (quotient, self.__rmod__(other))
+
     def __matmul__(self, other: Any) -> Any:
         other = self._factor(other)
         return other if other is NotImplemented else self.__array_namespace__().matmul(self, other)
@@ -190,7 +209,7 @@ class Operators:
     def _factor(self, other: Any) -> Any:
         if isinstance(other, Operators):
             return other
-        plain = operand(self.samples, other)
+        plain = right_operand(self.samples, other)
         if plain is NotImplemented or not is_array(plain):
             return NotImplemented
         return _result(self, plain, None)

@@ -27,7 +27,10 @@ class Protocols(Operators):
     # -- exchange within the process -----------------------------------------------------------------------------------
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        advice = "Use x.samples for all samples (the last axis), x.sample(i) for one, or sample_mean(x)."
+        advice = (
+            "Use x.samples for all samples (the last axis), x.sample(i) for one, or sample_mean(x); "
+            "np.stack or xp.asarray makes one ensemble of a list of them."
+        )
         text = message("Ensemble", "a conversion to a plain array", "name what it wants", "np.asarray(x)", advice)
         raise failure(TypeError(text))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +13,8 @@ from ensemble.scalar import _lift_linalg as linalg
 from ensemble.scalar import _lift_reductions as reductions
 from ensemble.scalar import _lift_search as search
 from ensemble.scalar import _lift_shapes as shapes
-from ensemble.scalar.namespace import API_VERSIONS, CONSTANTS, DTYPES, EnsembleNamespace, Rule, bound, constant
+from ensemble.scalar._lift_special import special
+from ensemble.scalar.namespace import CONSTANTS, DTYPES, EnsembleNamespace, Rule, bound, constant
 
 UNARY = (
     "abs acos acosh asin asinh atan atanh bitwise_invert ceil cos cosh exp expm1 floor isfinite isinf isnan log log10 "
@@ -44,11 +45,6 @@ def extension(table: dict[str, Rule]) -> Rule:
         return EnsembleNamespace(getattr(ns.base, name), ns.n_samples, table, f"{ns.__name__}.{name}", ns)
 
     return rule
-
-
-def fixed(value: Any) -> Callable[[Any, str], Any]:
-    """A constant of the lifted namespace itself."""
-    return lambda ns, name: value
 
 
 LINALG: dict[str, Rule] = {
@@ -97,6 +93,6 @@ TABLE: dict[str, Rule] = {
     **written(linalg, "matmul tensordot vecdot"),
     "linalg": extension(LINALG),
     "fft": extension(FFT),
+    "special": special,
     "__array_namespace_info__": bound(creation.namespace_info),
-    "__array_api_version__": fixed(API_VERSIONS[-1]),
 }

@@ -183,17 +183,16 @@ def cond(m: Any, f: Callable[..., Any], g: Callable[..., Any], *args: Any) -> An
     array([ 2., -0.,  3.])
     """
     votes = votes_of(m, "cond")
+    n_samples, sample_set = max(_count_of("cond", m, *args), votes.size), _one_set(m, *args)
     if votes.all():
         return f(*args)
     if not votes.any():
         return g(*args)
-    n_samples = max(_count_of("cond", m, *args), votes.size)
     require(votes.size == n_samples, "cond", "m", f"have {n_samples} samples, as the arguments", votes.size)
     places = [np.flatnonzero(votes), np.flatnonzero(~votes)]
     values = [
         branch(*(_mapped(_Gather(place), arg) for arg in args)) for branch, place in zip((f, g), places, strict=True)
     ]
-    sample_set = _one_set(m, *args)
     return _joined(lambda pair: _scattered(pair, places, n_samples, sample_set, "cond"), values, "cond")
 
 

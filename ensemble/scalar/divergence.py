@@ -186,7 +186,7 @@ def one_number(samples: Array, kind: str) -> Any:
         return samples[policy.number(values, kind)]
     shown = ", ".join(f"{value:.6g}" for value in values[:4]) + (", ..." if values.size > 4 else "")
     raise split(
-        f"a {kind} must be one number",
+        f"{'an' if kind == 'index' else 'a'} {kind} must be one number",
         f"{values.size} samples with {np.unique(values).size} different values ({shown})",
         "Use the function of the same name in x.__array_namespace__(), x.sample(i), sample_mean or per_sample.",
         values,
@@ -259,5 +259,5 @@ def place_of(frame: FrameType) -> tuple[str, str, int]:
 
 def is_machinery(frame: FrameType) -> bool:
     """Whether `frame` is the array layer's or an array library's."""
-    libraries = "numpy.", "array_api_compat.", "array_api_strict.", "torch.", "jax."
+    libraries = "numpy.", "array_api_compat.", "array_api_strict.", "torch.", "jax.", "cupy."
     return frame.f_globals.get("__name__", "").startswith(("ensemble.scalar.", *libraries))

@@ -10,18 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import is_array
+from ensemble._backend import is_array, to_device, whole
 from ensemble._check import message, require
 from ensemble._typing import Array, Namespace
+from ensemble.scalar._methods import Methods
 from ensemble.scalar._operators import Family
-from ensemble.scalar._protocols import Protocols
 from ensemble.scalar.divergence import guarded, one_number, one_truth
 from ensemble.scalar.sample_set import SampleSet
 
 __all__ = ["Ensemble", "from_samples", "shared"]
 
 
-class Ensemble(Protocols):
+class Ensemble(Methods):
     """An array of which every entry has `n_samples` values, one a sample.
 
     Parameters
@@ -121,14 +121,15 @@ class Ensemble(Protocols):
 
     def to_device(self, device: Any, /, *, stream: Any = None) -> Ensemble:
         """The same ensemble on `device`."""
-        move = getattr(self.samples, "to_device", None)
-        samples = self.samples.to(device) if move is None else move(device, stream=stream)
+        samples = to_device(self.samples, device, stream)
         return view(self, samples) if samples is self.samples else wrap(samples, self.sample_set)
 
     @property
     def T(self) -> Ensemble:
-        """The transpose of a matrix: a view."""
-        if self.ndim != 2:
+        """The transpose of a matrix: a view; a vector as it is."""
+        if self.ndim < 2:
+            return self
+        if self.ndim > 2:
             raise ValueError(message("Ensemble", "x in x.T", "have 2 axes", f"shape {self.shape}", "Use x.mT."))
         return self.mT
 
@@ -171,7 +172,7 @@ class Ensemble(Protocols):
         return complex(one_number(self._of_zero_axes("complex", "Index one entry."), "Python complex"))
 
     def __index__(self) -> int:
-        return operator.index(one_number(self._of_zero_axes("index", "Index one entry."), "index"))
+        return whole(one_number(self._of_zero_axes("index", "Index one entry."), "index"))
 
     # -- container -----------------------------------------------------------------------------------------------------
 
@@ -212,6 +213,9 @@ class Ensemble(Protocols):
 
     def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> Any:
         return guarded(_numpy_functions.call_function, function, args, options)
+
+    def __cupy_override_elementwise_kernel__(self, kernel: Any, *arguments: Any, **options: Any) -> Any:
+        return guarded(_cupy.call_kernel, kernel, arguments, options)
 
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -256,9 +260,10 @@ def view(x: Ensemble, samples: Array) -> Ensemble:
 
 
 def packed(samples: Array) -> Array:
-    """`samples`, copied if they are a NumPy array whose last axis is not contiguous."""
-    if type(samples) is np.ndarray and samples.shape[-1] > 1 and samples.strides[-1] != samples.itemsize:
-        return np.ascontiguousarray(samples)
+    """`samples`, copied if they are an array of NumPy or CuPy whose last axis is not contiguous."""
+    kind = type(samples)
+    if (kind is np.ndarray or kind.__module__.startswith("cupy")) and samples.shape[-1] > 1:
+        return samples if samples.strides[-1] == samples.itemsize else samples.copy(order="C")
     return samples
 
 
@@ -333,5 +338,5 @@ _probe._family = Family()
 _ALONE = sys.getrefcount(_probe._family)
 
 # The rooms behind the class; they import it, so it can only meet them here.
-from ensemble.scalar import _indexing, _jax, _numpy, _numpy_functions, _torch  # noqa: E402
+from ensemble.scalar import _cupy, _indexing, _jax, _numpy, _numpy_functions, _torch  # noqa: E402
 from ensemble.scalar import namespace as _namespace  # noqa: E402

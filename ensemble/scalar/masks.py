@@ -105,10 +105,15 @@ def count_samples(m: Any) -> int:
     return int(np.count_nonzero(votes_of(m, "count_samples")))
 
 
-def _first_array(*values: Any) -> Any:
-    """The value whose library decides: an ensemble where there is one."""
-    arrays = [v for v in values if isinstance(v, Ensemble)] or [v for v in values if is_array(v)]
-    return arrays[0] if arrays else np.empty(0)
+def _is_plain(value: Any) -> bool:
+    """Whether `value` is a number, neither array nor ensemble."""
+    return not isinstance(value, Ensemble) and not is_array(value)
+
+
+def _namespace_of(*values: Any) -> Any:
+    """The namespace that decides: of an ensemble where there is one, else of an array, else NumPy's."""
+    arrays = [v for v in values if isinstance(v, Ensemble)] or [v for v in values if not _is_plain(v)]
+    return array_namespace(arrays[0] if arrays else np.empty(0))
 
 
 def where(m: Any, a: Any, b: Any) -> Any:
@@ -135,10 +140,10 @@ def where(m: Any, a: Any, b: Any) -> Any:
     >>> where(x > 0.0, x, 0.0).samples
     array([1., 2., 0.])
     """
-    xp = array_namespace(_first_array(m, a, b))
-    if not is_array(m) and not isinstance(m, Ensemble):
+    xp = _namespace_of(m, a, b)
+    if _is_plain(m):
         m = xp.asarray(m)
-    if not any(is_array(v) or isinstance(v, Ensemble) for v in (a, b)):
+    if _is_plain(a) and _is_plain(b):
         a = xp.asarray(a)
     return xp.where(m, a, b)
 
@@ -170,20 +175,16 @@ def divide(a: Any, b: Any, *, where: Any = True, fill: Any = 0.0) -> Any:
     >>> divide(1.0, b, where=b != 0.0).samples
     array([0.5 , 0.  , 0.25])
     """
-    first = _first_array(a, b, where, fill)
-    xp = array_namespace(first)
+    xp = _namespace_of(a, b, where, fill)
     samples_of("divide", a, b, where, fill)
-    mask = where if is_array(where) or isinstance(where, Ensemble) else xp.asarray(where)
-    numbers = [v for v in (a, b) if not is_array(v) and not isinstance(v, Ensemble)]
-    if len(numbers) == 2:
-        a = xp.asarray(a)
-    quotient_of = [v for v in (a, b) if is_array(v) or isinstance(v, Ensemble)]
-    dtype = xp.result_type(*(v.dtype for v in quotient_of), *numbers)
-    if is_array(b) or isinstance(b, Ensemble):
-        safe = xp.where(mask, b, xp.asarray(1, dtype=b.dtype))
-    else:
-        safe = xp.where(mask, xp.asarray(b, dtype=dtype), xp.asarray(1, dtype=dtype))
-    if is_array(a) or isinstance(a, Ensemble):
-        # A masked numerator may be infinite or NaN; its quotient by 1 is quiet and is not kept.
-        a = xp.where(mask, a, xp.asarray(0, dtype=a.dtype))
-    return xp.where(mask, a / safe, fill)
+    mask = xp.asarray(where) if _is_plain(where) else where
+    arrays, numbers = [v for v in (a, b) if not _is_plain(v)], [v for v in (a, b) if _is_plain(v)]
+    dtype = xp.result_type(*(v.dtype for v in arrays), *numbers) if arrays else None
+
+    def masked(value: Any, quiet: int) -> Any:
+        # A masked operand may be zero, infinite or NaN; what takes its place divides quietly and is not kept.
+        if _is_plain(value):
+            value = xp.asarray(value, dtype=dtype)
+        return xp.where(mask, value, xp.asarray(quiet, dtype=value.dtype))
+
+    return xp.where(mask, masked(a, 0) / masked(b, 1), fill)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, is_array
-from ensemble._check import integer, message, require
+from ensemble._check import integer, message, one_of, require
 from ensemble._typing import Array, Namespace
 from ensemble.scalar.ensemble import Ensemble, wrap
 from ensemble.scalar.sample_set import SampleSet, common_set
@@ -35,16 +35,17 @@ Rule = Callable[[Any, str], Any]
 class EnsembleNamespace:
     """The Array API over ensembles; build one with `namespace`.
 
-    Two are equal where they lift one library, whatever their numbers of samples.
+    Two are equal where they lift one library by one version of the standard, whatever their numbers of samples.
     """
 
     def __init__(
-        self, base: Namespace, n_samples: int, table: dict[str, Rule], name: str, main: EnsembleNamespace | None = None
+        self, base: Namespace, n_samples: int, table: dict[str, Rule], name: str, main: EnsembleNamespace | str
     ) -> None:
         self.base = base
-        self.main = self if main is None else main
+        self.main = self if isinstance(main, str) else main
         self.n_samples = n_samples
         self.__name__ = name
+        self.__array_api_version__: str = main if isinstance(main, str) else main.__array_api_version__
         self._table = table
 
     def __getattr__(self, name: str) -> Any:
@@ -56,20 +57,27 @@ class EnsembleNamespace:
         return value
 
     def __dir__(self) -> list[str]:
-        return sorted(self._table)
+        return sorted((*self._table, "__array_api_version__"))
 
     def __repr__(self) -> str:
         return f"<{self.__name__}, n_samples={self.n_samples}>"
 
     # Code that gathers the namespaces of its arguments in a set must find one: shared data mixes with any ensemble.
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, EnsembleNamespace) and self._table is other._table and self.base is other.base
+        return isinstance(other, EnsembleNamespace) and self._key() == other._key()
 
     def __hash__(self) -> int:
-        return hash((self.base, id(self._table)))
+        return hash(self._key())
+
+    def _key(self) -> tuple[Any, ...]:
+        return self.base, id(self._table), self.__array_api_version__
+
+    def sequence(self) -> type:
+        """What several arrays come in: a tuple since 2025.12, a list before."""
+        return tuple if self.__array_api_version__ >= "2025.12" else list
 
     def __reduce__(self) -> Any:
-        return _restored, (self.base.__name__, self.n_samples)
+        return _restored, (self.base.__name__, self.n_samples, self.__array_api_version__)
 
     def lift(self, value: Any, function: str) -> Ensemble:
         """`value` as an ensemble: a plain array is shared by all samples."""
@@ -127,18 +135,24 @@ def constant(ns: EnsembleNamespace, name: str) -> Any:
 
 
 @functools.cache
-def _namespace(base: Namespace, n_samples: int) -> EnsembleNamespace:
+def _namespace(base: Namespace, n_samples: int, api_version: str) -> EnsembleNamespace:
     from ensemble.scalar import _jax
     from ensemble.scalar._tables import TABLE
 
     _jax.register()
-    return EnsembleNamespace(base, n_samples, TABLE, f"ensemble.namespace({base.__name__})")
+    return EnsembleNamespace(base, n_samples, TABLE, f"ensemble.namespace({base.__name__})", api_version)
 
 
-def _restored(base: str, n_samples: int) -> EnsembleNamespace:
+def _restored(base: str, n_samples: int, api_version: str) -> EnsembleNamespace:
     import importlib
 
-    return _namespace(importlib.import_module(base), n_samples)
+    return _namespace(importlib.import_module(base), n_samples, api_version)
+
+
+def _version(api_version: str | None, function: str) -> str:
+    if api_version is None:
+        return API_VERSIONS[-1]
+    return one_of(api_version, API_VERSIONS, function, "api_version")
 
 
 _NUMPY = array_namespace(np.empty(0))
@@ -149,7 +163,7 @@ def base_of(samples: Array) -> Namespace:
     return _NUMPY if type(samples) is np.ndarray else array_namespace(samples)
 
 
-def namespace(xp: Namespace, n_samples: int = 1) -> EnsembleNamespace:
+def namespace(xp: Namespace, n_samples: int = 1, *, api_version: str | None = None) -> EnsembleNamespace:
     """The Array API of `xp` lifted over the sample axis: the same names, on ensembles.
 
     Parameters
@@ -159,6 +173,9 @@ def namespace(xp: Namespace, n_samples: int = 1) -> EnsembleNamespace:
     n_samples : int, at least 1
         The samples that `empty`, `zeros`, `ones`, `full` make room for. Functions that only describe data
         (`asarray`, `arange`, `linspace`, `eye`) give shared data whatever `n_samples` is.
+    api_version : str, optional
+        The version of the standard, "2021.12" to "2025.12"; the newest by default. Before 2025.12, `meshgrid`,
+        `broadcast_arrays` and the list of devices are lists, and since then tuples. Nothing else depends on it.
 
     Returns
     -------
@@ -168,7 +185,7 @@ def namespace(xp: Namespace, n_samples: int = 1) -> EnsembleNamespace:
     Raises
     ------
     ValueError, TypeError
-        If `n_samples` is below 1 or no integer.
+        If `n_samples` is below 1 or no integer, or there is no such version.
 
     Notes
     -----
@@ -187,15 +204,14 @@ def namespace(xp: Namespace, n_samples: int = 1) -> EnsembleNamespace:
     array([1., 2., 3.])
     """
     n_samples = integer(n_samples, "namespace", "n_samples", minimum=1)
+    version = _version(api_version, "namespace")
     if isinstance(xp, EnsembleNamespace):
-        return _namespace(xp.base, n_samples)
+        return _namespace(xp.base, n_samples, version)
     require(hasattr(xp, "empty"), "namespace", "xp", "be an Array API library", repr(xp))
-    return _namespace(base_of(xp.empty(0)), n_samples)
+    return _namespace(base_of(xp.empty(0)), n_samples, version)
 
 
 def namespace_of(x: Ensemble, api_version: str | None) -> EnsembleNamespace:
     """The namespace of an ensemble, by its base library and its number of samples."""
-    if api_version is not None and api_version not in API_VERSIONS:
-        requirement = f"be one of {', '.join(API_VERSIONS)}"
-        raise ValueError(message("__array_namespace__", "api_version", requirement, repr(api_version)))
-    return _namespace(base_of(x.samples), x.n_samples)
+    version = API_VERSIONS[-1] if api_version is None else _version(api_version, "__array_namespace__")
+    return _namespace(base_of(x.samples), x.n_samples, version)

@@ -121,7 +121,7 @@ def plot_ribbon(
     (1, 1)
     """
     x = _real(x, "plot_ribbon", 1)
-    places = np.arange(len(x)) if along is None else np.asarray(along)
+    places = np.arange(len(x)) if along is None else to_numpy(along)
     require(places.shape == x.shape, "plot_ribbon", "along", f"have shape {x.shape}", f"shape {places.shape}")
     low, middle, high = to_numpy(sample_quantile(x, [levels[0], 0.5, levels[1]]))
     ax = _axes(ax)

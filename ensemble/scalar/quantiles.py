@@ -11,9 +11,8 @@ import numpy as np
 from ensemble._check import one_of, require
 from ensemble._typing import Array, Namespace
 from ensemble.scalar.ensemble import Ensemble
-from ensemble.scalar.moments import effective_count, weighted_samples
-from ensemble.scalar.namespace import base_of
-from ensemble.scalar.statistics import floating, lifted, sample_mean, sample_std
+from ensemble.scalar.moments import effective_count
+from ensemble.scalar.statistics import floating, sample_mean, sample_std, weighed
 
 __all__ = ["ConfidenceInterval", "sample_confidence_interval", "sample_quantile"]
 
@@ -37,6 +36,8 @@ def sample_quantile(x: Ensemble, q: float | Sequence[float], *, method: str = "l
     ------
     ValueError
         If an entry of `q` is outside [0, 1], or `method` is something else.
+    TypeError
+        If `x` is complex.
 
     Notes
     -----
@@ -52,9 +53,7 @@ def sample_quantile(x: Ensemble, q: float | Sequence[float], *, method: str = "l
     >>> sample_quantile(Ensemble(np.array([4.0, 1.0, 2.0])), [0.5, 0.75])
     array([2., 3.])
     """
-    x = lifted(x, "sample_quantile")
-    samples, weights = weighted_samples(x)
-    xp = base_of(samples)
+    xp, samples, weights = weighed(x, "sample_quantile", ordered=True)
     samples = floating(xp, samples)
     levels = [float(level) for level in (q if isinstance(q, Sequence | np.ndarray) and np.ndim(q) else [q])]  # type: ignore[arg-type]
     sound = all(0.0 <= level <= 1.0 for level in levels)
@@ -133,6 +132,8 @@ def sample_confidence_interval(x: Ensemble, level: float = 0.95) -> ConfidenceIn
     ------
     ValueError
         If `level` is outside (0, 1), or the samples are worth fewer than two.
+    TypeError
+        If `x` is complex.
 
     Notes
     -----
@@ -148,14 +149,13 @@ def sample_confidence_interval(x: Ensemble, level: float = 0.95) -> ConfidenceIn
     """
     from scipy.special import stdtrit
 
-    x = lifted(x, "sample_confidence_interval")
+    _, samples, weights = weighed(x, "sample_confidence_interval", ordered=True)
     require(
         0.0 < level < 1.0, "sample_confidence_interval", "level", "be in (0, 1)", level, "Divide percentages by 100."
     )
     mean = sample_mean(x)
     if x.is_shared:
         return ConfidenceInterval(mean, mean)
-    samples, weights = weighted_samples(x)
     n = effective_count(weights, samples.shape[-1])
     require(n > 1.0, "sample_confidence_interval", "x", "have samples worth more than one", f"{n:.6g}")
     half = sample_std(x, ddof=1.0) * float(stdtrit(n - 1.0, 0.5 + 0.5 * level) / math.sqrt(n))

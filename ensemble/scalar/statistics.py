@@ -34,10 +34,19 @@ def lifted(x: Any, function: str) -> Ensemble:
     return x
 
 
+def weighed(x: Any, function: str, *, ordered: bool = False) -> tuple[Namespace, Array, Array | None]:
+    """The base library, the samples of `x` that count, and their weights; complex samples have no order."""
+    samples, weights = weighted_samples(lifted(x, function))
+    xp = base_of(samples)
+    if ordered and xp.isdtype(samples.dtype, "complex floating"):
+        raise TypeError(message(function, "x", "be real", f"dtype {x.dtype}", "Take xp.real(x) or xp.abs(x)."))
+    return xp, samples, weights
+
+
 def floating(xp: Namespace, samples: Array) -> Array:
-    return (
-        samples if xp.isdtype(samples.dtype, ("real floating", "complex floating")) else xp.astype(samples, xp.float64)
-    )
+    """Samples of integers and bools as float64, others as they are."""
+    kinds = ("real floating", "complex floating")
+    return samples if xp.isdtype(samples.dtype, kinds) else xp.astype(samples, xp.float64)
 
 
 def _mean(xp: Namespace, samples: Array, weights: Array | None) -> Array:
@@ -65,9 +74,7 @@ def sample_mean(x: Ensemble) -> Array:
     >>> sample_mean(x)
     array([3., 1.])
     """
-    x = lifted(x, "sample_mean")
-    samples, weights = weighted_samples(x)
-    xp = base_of(samples)
+    xp, samples, weights = weighed(x, "sample_mean")
     return _mean(xp, floating(xp, samples), weights)
 
 
@@ -100,9 +107,7 @@ def sample_var(x: Ensemble, ddof: float = 0.0) -> Array:
     >>> sample_var(Ensemble(np.array([1.0, 2.0, 6.0])), ddof=1)
     np.float64(7.0)
     """
-    x = lifted(x, "sample_var")
-    samples, weights = weighted_samples(x)
-    xp = base_of(samples)
+    xp, samples, weights = weighed(x, "sample_var")
     samples = floating(xp, samples)
     deviation = samples - _mean(xp, samples, weights)[..., None]
     return _squares(xp, deviation, weights) * _correction(x, weights, samples, ddof, "sample_var")
@@ -162,14 +167,19 @@ def sample_min(x: Ensemble) -> Array:
     -------
     array of the base library, shape `shape`
 
+    Raises
+    ------
+    TypeError
+        If `x` is complex.
+
     Examples
     --------
     >>> import numpy as np
     >>> sample_min(Ensemble(np.array([[3, 2, 6], [0, 1, 0]])))
     array([2, 0])
     """
-    samples, _ = weighted_samples(lifted(x, "sample_min"))
-    return base_of(samples).min(samples, axis=-1)
+    xp, samples, _ = weighed(x, "sample_min", ordered=True)
+    return xp.min(samples, axis=-1)
 
 
 def sample_max(x: Ensemble) -> Array:
@@ -183,14 +193,19 @@ def sample_max(x: Ensemble) -> Array:
     -------
     array of the base library, shape `shape`
 
+    Raises
+    ------
+    TypeError
+        If `x` is complex.
+
     Examples
     --------
     >>> import numpy as np
     >>> sample_max(Ensemble(np.array([[3, 2, 6], [0, 1, 0]])))
     array([6, 1])
     """
-    samples, _ = weighted_samples(lifted(x, "sample_max"))
-    return base_of(samples).max(samples, axis=-1)
+    xp, samples, _ = weighed(x, "sample_max", ordered=True)
+    return xp.max(samples, axis=-1)
 
 
 def probability(m: Ensemble) -> Array:
@@ -216,9 +231,7 @@ def probability(m: Ensemble) -> Array:
     >>> probability(x > 0.0)
     array([0.75])
     """
-    m = lifted(m, "probability")
-    samples, weights = weighted_samples(m)
-    xp = base_of(samples)
+    xp, samples, weights = weighed(m, "probability")
     if not xp.isdtype(samples.dtype, "bool"):
         raise TypeError(message("probability", "m", "hold bools", f"dtype {m.dtype}", "Compare first, as in x > 0."))
     return _mean(xp, xp.astype(samples, xp.float64), weights)
@@ -263,7 +276,7 @@ def sample_cov(x: Ensemble, y: Ensemble | None = None, ddof: float = 0.0) -> Arr
     deviations, weights = [], None
     for value in (x, y):
         wide = xp.broadcast_to(value.samples, (*value.shape, n_samples))
-        samples, weights = weighted_samples(Ensemble(xp.asarray(wide), sample_set))
+        _, samples, weights = weighed(Ensemble(xp.asarray(wide), sample_set), "sample_cov")
         samples = floating(xp, samples)
         flat = xp.reshape(samples - _mean(xp, samples, weights)[..., None], (value.size, samples.shape[-1]))
         deviations.append(flat)

@@ -50,4 +50,4 @@ def support(name: str = "") -> None:
     widths = [max(6, len(library)) for library in libraries]
     print("function".ljust(width), *(library.rjust(n) for library, n in zip(libraries, widths, strict=True)))
     for key, words in rows.items():
-        print(key.ljust(width), *(words[one].rjust(n) for one, n in zip(libraries, widths, strict=True)))
+        print(key.ljust(width), *(words.get(one, "?").rjust(n) for one, n in zip(libraries, widths, strict=True)))

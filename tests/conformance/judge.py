@@ -25,13 +25,14 @@ ROOT = HERE.parent.parent
 MODES = ("shared", "equal", "isolation 0", "isolation 1", "isolation 2")
 
 
-def run_suite(suite: Path, base: str, mode: str, max_examples: int, xfails: bool) -> dict[str, str]:
+def run_suite(suite: Path, base: str, mode: str, version: str, max_examples: int, xfails: bool) -> dict[str, str]:
     """The outcome of every test of the suite, by its name."""
     kind, _, shown = mode.partition(" ")
     environment = os.environ | {
         "ENSEMBLE_BASE": base,
         "ENSEMBLE_MODE": kind,
         "ENSEMBLE_SAMPLE": shown or "0",
+        "ARRAY_API_TESTS_VERSION": version,
         "ARRAY_API_TESTS_MODULE": "exec('from subject import xp')",
         "ARRAY_API_TESTS_MAX_ARRAY_SIZE": "64",
         "ARRAY_API_TESTS_XFAIL_MARK": "skip",
@@ -69,6 +70,7 @@ def main() -> int:
     parser.add_argument("suite", type=Path)
     parser.add_argument("--base", default="numpy", choices=["numpy", "array_api_strict", "torch", "jax"])
     parser.add_argument("--modes", nargs="*", default=list(MODES), help="of: base, shared, equal, isolation 0, ...")
+    parser.add_argument("--api-version", default="2025.12", help="of the standard: 2025.12 (default), 2024.12, ...")
     parser.add_argument("--max-examples", type=int, default=8)
     parser.add_argument("--record", action="store_true", help="write the counts into passes.json")
     chosen = parser.parse_args()
@@ -78,16 +80,21 @@ def main() -> int:
     bad = 0
     for mode in chosen.modes:
         # The bare library is judged without the list: what it fails is what the list must say.
-        outcomes = run_suite(chosen.suite.resolve(), chosen.base, mode, chosen.max_examples, xfails=mode != "base")
+        outcomes = run_suite(
+            chosen.suite.resolve(), chosen.base, mode, chosen.api_version, chosen.max_examples, xfails=mode != "base"
+        )
         counts = Counter(outcomes.values())
         failed = sorted(name for name, outcome in outcomes.items() if outcome not in ("passed", "skipped"))
         inherited = sum(outcome == "skipped" and name in listed for name, outcome in outcomes.items())
-        print(f"{chosen.base}, {mode}: {counts['passed']} passed, {len(failed)} failed, {inherited} as the library")
+        found = f"{counts['passed']} passed, {len(failed)} failed, {inherited} as the library"
+        print(f"{chosen.base}, {chosen.api_version}, {mode}: {found}")
         for name in failed:
             print("   ", name)
         bad += len(failed) if mode != "base" else 0
         row = {"examples": chosen.max_examples, "passed": counts["passed"], "failed": len(failed)}
         row["inherited"] = inherited
+        if chosen.api_version != "2025.12":
+            mode = f"{mode}, {chosen.api_version}"
         table.setdefault(chosen.base, {})[mode] = row | {"skipped": counts["skipped"] - inherited}
     if chosen.record:
         table_path.write_text(json.dumps(table, indent=1) + "\n")

@@ -1,14 +1,19 @@
 """Try every function of the lifted namespace on every array library and write down what works: `make support`.
 
+A library that is not installed, or has no device here, keeps what an earlier run found; ``--only cupy`` tries one
+library alone, ``--page`` none.
+
 Writes ``ensemble/scalar/support.json``, which `ensemble.support` prints, and ``docs/reference/support.md``.
 """
 
 from __future__ import annotations
 
-import importlib.metadata
+import argparse
+import importlib
 import json
 import sys
 import warnings
+from collections import Counter
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -17,8 +22,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "scalar")]
 
 TABLE_PATH = ROOT / "ensemble" / "scalar" / "support.json"
 PAGE_PATH = ROOT / "docs" / "reference" / "support.md"
-DRAWS = ((41201, 1, False), (50291, 3, False), (81799, 3, True), (13217, 5, False))
-NAMES = {"numpy": "numpy", "strict": "array_api_strict", "torch": "torch", "jax": "jax"}
+DRAWS = ((41201, 1, ""), (50291, 3, ""), (81799, 3, "b"), (29401, 3, "a"), (13217, 5, ""))
+NAMES = {"numpy": "numpy", "strict": "array_api_strict", "torch": "torch", "jax": "jax", "cupy": "cupy"}
 
 
 def outcome(base, case, extension) -> str:
@@ -26,8 +31,8 @@ def outcome(base, case, extension) -> str:
     from test_namespace import check_law
 
     try:
-        for seed, n_samples, second_shared in DRAWS:
-            check_law(base, case, extension, seed, n_samples, second_shared)
+        for seed, n_samples, shared in DRAWS:
+            check_law(base, case, extension, seed, n_samples, shared)
     except (AttributeError, NotImplementedError):
         return "no"
     except Exception as error:
@@ -36,21 +41,35 @@ def outcome(base, case, extension) -> str:
     return "yes"
 
 
-def tried() -> dict[str, dict[str, str]]:
-    """For every function a word for every library; the worst of its cases counts."""
-    from libraries import BASES, double_precision
+def tried(library: str) -> dict[str, str]:
+    """For every function a word for one library; the worst of its cases counts."""
+    from libraries import double_precision
     from test_namespace import ALL_CASES
 
     worst = ("yes", "no", "fails")
-    functions: dict[str, dict[str, str]] = {}
-    for library in BASES:
-        with double_precision(library) as base:
-            for case, extension in (parameters.values for parameters in ALL_CASES):
-                name = f"{extension}.{case.name}" if extension else case.name
-                words = functions.setdefault(name, {})
-                found = outcome(base, case, extension)
-                words[NAMES[library]] = max(words.get(NAMES[library], "yes"), found, key=worst.index)
-    return dict(sorted(functions.items(), key=lambda item: ("." in item[0], item[0])))
+    words: dict[str, str] = {}
+    with double_precision(library) as base:
+        for case, extension in (parameters.values for parameters in ALL_CASES):
+            name = f"{extension}.{case.name}" if extension else case.name
+            words[name] = max(words.get(name, "yes"), outcome(base, case, extension), key=worst.index)
+    return words
+
+
+def add_columns(table: dict, chosen: list[str]) -> None:
+    """Try the `chosen` libraries and put what was found into `table`."""
+    import pytest
+
+    for library in chosen:
+        try:
+            words = tried(library)
+        except pytest.skip.Exception as reason:
+            print(f"{library}: kept as it was, {reason}")
+            continue
+        table["libraries"][NAMES[library]] = importlib.import_module(NAMES[library]).__version__
+        for name, word in words.items():
+            table["functions"].setdefault(name, {})[NAMES[library]] = word
+        print(f"{library}: {', '.join(f'{n} {w}' for w, n in Counter(words.values()).items())}")
+    table["functions"] = dict(sorted(table["functions"].items(), key=lambda item: ("." in item[0], item[0])))
 
 
 def one_line_a_function(table: dict) -> str:
@@ -83,6 +102,14 @@ def page(table: dict, passes: dict) -> str:
         "Ufuncs: a call, `reduce`, `accumulate`, `reduceat`, `outer`, `at`, with `where=` and `out=` (an Ensemble)."
     ]
     lines += ["Everything else raises and says what to write instead.", ""]
+    lines += ["## Special functions", ""]
+    lines += [
+        "`xp.special.f(x)`: the elementwise functions of `scipy.special`, as far as the library has them (NumPy all"
+    ]
+    lines += [
+        "of them; JAX, PyTorch and CuPy their own). SciPy uses them where `SCIPY_ARRAY_API=1`: `scipy.special.erf(x)`,"
+    ]
+    lines += ["`scipy.stats.ttest_1samp(x, 0.0)` run on all samples at once.", ""]
     lines += ["## PyTorch's own functions", ""]
     lines += [" ".join(f"`{name}`" for name in table["torch"]), ""]
     lines += ["## data-apis/array-api-tests", ""]
@@ -90,7 +117,10 @@ def page(table: dict, passes: dict) -> str:
         "Tests of the public suite, by `make conformance`. *base* is the bare library; the modes are explained in"
     ]
     lines += ["`tests/conformance/subject.py`. *as base*: known failures of the bare library, listed with reasons in"]
-    lines += ["`tests/conformance/xfails_*.txt`; *failed*: anything else; *examples*: what `--max-examples` was.", ""]
+    lines += [
+        "`tests/conformance/xfails_*.txt`; *failed*: anything else; *examples*: what `--max-examples` was. The version"
+    ]
+    lines += ["of the standard is 2025.12 where the mode does not say another.", ""]
     lines += ["| library | mode | examples | passed | failed | as base | skipped |", "|---|---|---|---|---|---|---|"]
     for library, modes in passes.items():
         for mode, row in modes.items():
@@ -105,16 +135,18 @@ def main() -> None:
     from ensemble.scalar._numpy_functions import EACH_SAMPLE
     from ensemble.scalar._torch import ELEMENTWISE, FFT, LINALG, SPECIAL
 
-    if "--page" in sys.argv:
-        table = json.loads(TABLE_PATH.read_text())
-        TABLE_PATH.write_text(one_line_a_function(table))
-    else:
-        libraries = {name: importlib.metadata.version(name.replace("_", "-")) for name in NAMES.values()}
-        table = {"libraries": libraries, "functions": tried(), "each_sample": sorted(EACH_SAMPLE)}
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", choices=NAMES, help="try this library alone")
+    parser.add_argument("--page", action="store_true", help="try none: write the page anew")
+    chosen = parser.parse_args()
+    table = json.loads(TABLE_PATH.read_text())
+    if not chosen.page:
+        add_columns(table, [chosen.only] if chosen.only else list(NAMES))
+        table["each_sample"] = sorted(EACH_SAMPLE)
         extensions = {f"linalg.{name}" for name in LINALG} | {f"fft.{name}" for name in FFT}
         named = {name for name in SPECIAL if not name.startswith(("_", "linalg_"))}
         table["torch"] = sorted(ELEMENTWISE | named | extensions)
-        TABLE_PATH.write_text(one_line_a_function(table))
+    TABLE_PATH.write_text(one_line_a_function(table))
     passes_path = HERE / "passes.json"
     passes = json.loads(passes_path.read_text()) if passes_path.exists() else {}
     PAGE_PATH.parent.mkdir(parents=True, exist_ok=True)

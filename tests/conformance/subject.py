@@ -1,6 +1,6 @@
 """What the public suite data-apis/array-api-tests is shown: the lifted namespace, in one of three modes.
 
-The suite imports `xp` from here. Three environment variables choose it:
+The suite imports `xp` from here. Environment variables choose it:
 
 ``ENSEMBLE_BASE``
     numpy, array_api_strict, torch or jax.
@@ -10,6 +10,8 @@ The suite imports `xp` from here. Three environment variables choose it:
     values, so that a result which mixes samples is found out.
 ``ENSEMBLE_SAMPLE``
     In isolation, which sample the suite sees: 0, 1 or 2.
+``ARRAY_API_TESTS_VERSION``
+    The version of the standard, the suite's own variable.
 """
 
 from __future__ import annotations
@@ -111,7 +113,8 @@ def read_one_sample(shown: int) -> None:
 
 def lifted(base, widen) -> SimpleNamespace:
     """The lifted namespace with creation functions that make room for all samples."""
-    whole: EnsembleNamespace = namespace(base, 1 if widen is None else N_SAMPLES)
+    version = os.environ.get("ARRAY_API_TESTS_VERSION")
+    whole: EnsembleNamespace = namespace(base, 1 if widen is None else N_SAMPLES, api_version=version)
     if widen is None:
         return whole
     names = {name: getattr(whole, name) for name in dir(whole) if hasattr(whole, name)}

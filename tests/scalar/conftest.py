@@ -7,7 +7,7 @@ from libraries import BASES, double_precision
 from ensemble.scalar import Ensemble
 
 
-@pytest.fixture(params=BASES)
+@pytest.fixture(params=[pytest.param(name, marks=[pytest.mark.cuda] * (name == "cupy")) for name in BASES])
 def base(request):
     """A base library."""
     with double_precision(request.param) as library:

@@ -6,7 +6,7 @@ import array_api_strict
 import numpy as np
 import pytest
 
-BASES = ("numpy", "strict", "torch", "jax")
+BASES = ("numpy", "strict", "torch", "jax", "cupy")
 
 
 @contextlib.contextmanager
@@ -27,3 +27,17 @@ def double_precision(name):
             jax = pytest.importorskip("jax")
             jax.config.update("jax_enable_x64", True)
             yield jax.numpy
+        case "cupy":
+            yield cupy_with_a_device()
+
+
+def cupy_with_a_device():
+    """CuPy; skips where there is no device."""
+    cupy = pytest.importorskip("cupy")
+    try:
+        count = cupy.cuda.runtime.getDeviceCount()
+    except cupy.cuda.runtime.CUDARuntimeError:
+        count = 0
+    if not count:
+        pytest.skip("no CUDA device")
+    return cupy

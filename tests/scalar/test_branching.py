@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ensemble._backend import to_numpy
 from ensemble.scalar import DivergenceError, Ensemble, SampleSet, cond, from_samples, per_sample, shared, while_loop
 
 Pair = namedtuple("Pair", "first second")
@@ -18,16 +19,16 @@ def test_neither_branch_sees_the_samples_of_the_other(base):
     seen = {}
 
     def root(x):
-        seen["root"] = np.asarray(x.samples).tolist()
+        seen["root"] = to_numpy(x.samples).tolist()
         return xp.sqrt(x)
 
     def negated(x):
-        seen["negated"] = np.asarray(x.samples).tolist()
+        seen["negated"] = to_numpy(x.samples).tolist()
         return -x
 
     got = cond(x > 0.0, root, negated, x)
     assert seen == {"root": [4.0, 9.0], "negated": [-1.0, -2.0]}
-    np.testing.assert_array_equal(np.asarray(got.samples), [2.0, 1.0, 3.0, 2.0])
+    np.testing.assert_array_equal(to_numpy(got.samples), [2.0, 1.0, 3.0, 2.0])
 
 
 @pytest.mark.parametrize("m, taken", [(True, "f"), (False, "g"), (Ensemble(np.array([True, True])), "f")])
@@ -174,9 +175,9 @@ def test_per_sample_takes_and_returns_nested_values(base):
 
     got = f({"x": x, "label": None}, offset=Ensemble(base.asarray([0.0, 0.0, 1.0])))
     assert got["name"] == "f"
-    np.testing.assert_array_equal(np.asarray(got["pair"][0].samples), 2.0 * np.asarray(x.samples))
-    np.testing.assert_array_equal(np.asarray(got["pair"][1].samples), [1.0, 2.0, 4.0])
-    np.testing.assert_array_equal(np.asarray(got["big"].samples), [False, False, True])
+    np.testing.assert_array_equal(to_numpy(got["pair"][0].samples), 2.0 * to_numpy(x.samples))
+    np.testing.assert_array_equal(to_numpy(got["pair"][1].samples), [1.0, 2.0, 4.0])
+    np.testing.assert_array_equal(to_numpy(got["big"].samples), [False, False, True])
 
 
 def test_per_sample_keeps_types():

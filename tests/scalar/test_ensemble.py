@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ensemble._backend import to_numpy
 from ensemble.scalar import DivergenceError, Ensemble, SampleSet, from_samples, namespace, shared
 
 ARITHMETIC = [operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod, operator.pow]
@@ -60,14 +61,14 @@ def test_in_place_operators_keep_the_memory(operation, base):
     y = operation(x, base.asarray([2.0, 3.0]))
     assert y is x
     assert x.samples is before or base.__name__.startswith("jax")  # whose arrays cannot be written to
-    np.testing.assert_array_equal(np.asarray(x.samples), np.asarray(expected))
+    np.testing.assert_array_equal(to_numpy(x.samples), to_numpy(expected))
 
 
 def test_bitwise_operators(base):
     m = Ensemble(base.asarray([[True, False], [True, True]]))
     k = Ensemble(base.asarray([[1, 2], [3, 4]]))
-    np.testing.assert_array_equal(np.asarray((m & ~m[0] | (m ^ True)).samples), [[False, True], [False, True]])
-    np.testing.assert_array_equal(np.asarray(((k << 2) >> 1).samples), [[2, 4], [6, 8]])
+    np.testing.assert_array_equal(to_numpy((m & ~m[0] | (m ^ True)).samples), [[False, True], [False, True]])
+    np.testing.assert_array_equal(to_numpy(((k << 2) >> 1).samples), [[2, 4], [6, 8]])
 
 
 def test_python_numbers_keep_the_dtype(base):
@@ -79,7 +80,7 @@ def test_python_numbers_keep_the_dtype(base):
 def test_numpy_scalars_give_ensembles(scalar, x):
     assert isinstance(scalar * x, Ensemble)
     assert isinstance(x * scalar, Ensemble)
-    np.testing.assert_array_equal(np.asarray((scalar * x).samples), 2 * np.asarray(x.samples))
+    np.testing.assert_array_equal(to_numpy((scalar * x).samples), 2 * to_numpy(x.samples))
 
 
 def test_arrays_of_another_library_are_refused():
@@ -119,7 +120,7 @@ def test_a_sample_is_a_copy(x):
     if not type(column).__module__.startswith("jax"):  # whose arrays cannot be written to
         column[0] = 100.0
     assert float(x.samples[0, 2]) != 100.0
-    np.testing.assert_array_equal(np.asarray(x.sample(-1)), np.asarray(x.samples)[..., 4])
+    np.testing.assert_array_equal(to_numpy(x.sample(-1)), to_numpy(x.samples)[..., 4])
     with pytest.raises(IndexError, match=r"i in sample\(i\) must be from -5 to 4; got 5"):
         x.sample(5)
 
@@ -137,7 +138,7 @@ def test_shared_makes_no_copy():
 
 def test_from_samples(base):
     x = from_samples([base.asarray([1.0, 2.0]), base.asarray([3.0, 4.0])])
-    np.testing.assert_array_equal(np.asarray(x.samples), [[1.0, 3.0], [2.0, 4.0]])
+    np.testing.assert_array_equal(to_numpy(x.samples), [[1.0, 3.0], [2.0, 4.0]])
     with pytest.raises(ValueError, match=r"samples must have one shape; got \(\), \(2,\)"):
         from_samples([base.asarray([1.0, 2.0]), base.asarray(3.0)])
     with pytest.raises(ValueError, match="samples must hold one sample or more"):
@@ -203,7 +204,7 @@ def test_copies_have_their_own_memory(duplicate):
 
 
 def test_tobytes_is_all_samples(matrix):
-    np.testing.assert_array_equal(np.frombuffer(matrix.tobytes()).reshape(3, 4, 5), np.asarray(matrix.samples))
+    np.testing.assert_array_equal(np.frombuffer(matrix.tobytes()).reshape(3, 4, 5), to_numpy(matrix.samples))
 
 
 def test_dlpack_exports_only_what_is_one_array():
@@ -251,7 +252,7 @@ def test_shared_data_widens_in_place(base):
     x = namespace(base).zeros(2)
     x += Ensemble(base.asarray([[1.0, 2.0], [3.0, 4.0]]))
     assert x.n_samples == 2
-    np.testing.assert_array_equal(np.asarray(x.samples), [[1.0, 2.0], [3.0, 4.0]])
+    np.testing.assert_array_equal(to_numpy(x.samples), [[1.0, 2.0], [3.0, 4.0]])
 
 
 def test_widening_never_detaches_a_view_in_silence(base):

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ensemble._backend import to_numpy
 from ensemble.scalar import DivergenceError, Ensemble, from_samples, namespace
 
 BASIC = [
@@ -33,7 +34,7 @@ ARRAYS = [
 def test_basic_indices_act_on_every_sample(matrix, key):
     got = matrix[key]
     for s in range(5):
-        np.testing.assert_array_equal(np.asarray(got.sample(s)), np.asarray(matrix.samples)[..., s][key])
+        np.testing.assert_array_equal(to_numpy(got.sample(s)), to_numpy(matrix.samples)[..., s][key])
 
 
 @pytest.mark.parametrize("key", ARRAYS, ids=str)
@@ -45,11 +46,11 @@ def test_array_indices_act_on_every_sample(key):
 
 def test_array_indices_of_a_strict_library(matrix, base):
     rows, columns = base.asarray([0, 2]), base.asarray([1, 3])
-    np.testing.assert_array_equal(np.asarray(matrix[rows, columns].samples), np.asarray(matrix.samples)[[0, 2], [1, 3]])
+    np.testing.assert_array_equal(to_numpy(matrix[rows, columns].samples), to_numpy(matrix.samples)[[0, 2], [1, 3]])
     mask = base.asarray(np.arange(12).reshape(3, 4) % 3 == 0)
-    np.testing.assert_array_equal(np.asarray(matrix[mask].samples), np.asarray(matrix.samples)[np.asarray(mask)])
+    np.testing.assert_array_equal(to_numpy(matrix[mask].samples), to_numpy(matrix.samples)[to_numpy(mask)])
     matrix[mask] = 0.0
-    assert not np.any(np.asarray(matrix.samples)[np.asarray(mask)])
+    assert not np.any(to_numpy(matrix.samples)[to_numpy(mask)])
 
 
 @pytest.mark.parametrize(
@@ -104,7 +105,7 @@ def test_boolean_assignment_is_free_in_every_sample(base):
     values = np.random.default_rng(90407).normal(size=(3, 4, 5))
     x = Ensemble(base.asarray(values))
     x[x > 0] = 0.0
-    np.testing.assert_array_equal(np.asarray(x.samples), np.where(values > 0, 0.0, values))
+    np.testing.assert_array_equal(to_numpy(x.samples), np.where(values > 0, 0.0, values))
 
 
 def test_boolean_assignment_of_one_value_a_sample():
@@ -139,7 +140,7 @@ def test_assignment_at_an_index_of_each_sample():
 def test_assignment_to_shared_data_widens(base):
     x = namespace(base).zeros(2)
     x[0] = Ensemble(base.asarray([1.0, 2.0]))
-    np.testing.assert_array_equal(np.asarray(x.samples), [[1.0, 2.0], [0.0, 0.0]])
+    np.testing.assert_array_equal(to_numpy(x.samples), [[1.0, 2.0], [0.0, 0.0]])
 
 
 def test_assignment_of_other_samples_is_refused():

@@ -95,6 +95,19 @@ def test_one_reverse_pass_gives_the_gradient_of_every_sample():
         np.testing.assert_allclose(gradient.sample(s), alone.sample(0), rtol=1e-12)
 
 
+def test_lines_and_special_functions_have_gradients():
+    def area(v):
+        xp = v.__array_namespace__()
+        return jnp.sum(xp.sum(xp.special.erf(xp.linspace(0.0, v[0], 5)) ** 2).samples)
+
+    x = Ensemble(jnp.asarray(VALUES))
+    got = jax.jit(jax.grad(area))(x).samples
+    for s in range(5):
+        step = Ensemble(x.samples[:, s : s + 1])
+        np.testing.assert_allclose(got[:, s], jax.grad(area)(step).samples[:, 0], rtol=1e-12)
+    assert np.all(got[0] != 0.0)
+
+
 def test_the_gradient_of_a_statistic():
     gradient = jax.grad(lambda v: sample_mean(v * v)[0])(Ensemble(jnp.asarray(VALUES)))
     np.testing.assert_allclose(gradient.samples[0], 2 * VALUES[0] / 5, rtol=1e-15)

@@ -6,7 +6,7 @@ import array_api_strict
 import numpy as np
 import pytest
 
-from ensemble.scalar import DivergenceError, Ensemble
+from ensemble.scalar import DivergenceError, Ensemble, SampleSet
 
 A = np.random.default_rng(51151).normal(size=(4, 4)) + 4 * np.eye(4)
 CALLS = {
@@ -106,6 +106,19 @@ CALLS = {
     "cov": lambda x: np.cov(x),
     "lstsq": lambda x: np.linalg.lstsq(x, x[0], rcond=None)[0],
     "array_equal": lambda x: np.array_equal(x, x) & (x[0, 0] == x[0, 0]),
+    "lists beside": lambda x: np.concatenate([[1.0, 2.0], x[0]]),
+    "lists of values": lambda x: np.concatenate([[x[0, 0], 2.0], x[0]]),
+    "where list": lambda x: np.where(x > 0, [1.0, 2.0, 3.0, 4.0], x),
+    "take one": lambda x: np.take(x, 2, axis=1) + np.take(x, [0], axis=1)[:, 0],
+    "solve list": lambda x: np.linalg.solve(x, [1.0, 2.0, 3.0, 4.0]),
+    "round": lambda x: np.round(x, 2),
+    "svd values": lambda x: np.linalg.svd(x, compute_uv=False),
+    "has complex type": lambda x: x * (2.0 if np.iscomplexobj(x) or not np.isrealobj(x) else 3.0),
+    "times list": lambda x: x * [1.0, 2.0, 3.0, 4.0],
+    "list minus": lambda x: [1.0, 2.0, 3.0, 4.0] - x,
+    "equals list": lambda x: x == [1.0, 2.0, 3.0, 4.0],
+    "matmul tuple": lambda x: x @ (1.0, 2.0, 3.0, 4.0),
+    "divmod": lambda x: np.stack(divmod(x, 0.7) + divmod(2.0, x)),
     "sort descending": lambda x: np.sort(x, kind="stable"),
 }
 
@@ -133,10 +146,18 @@ REFUSED = {
     "reduceat": (lambda x: np.add.reduceat(x[0], np.argsort(x[0])), "indices of np.add.reduceat must be the same"),
     "gufunc axes": (lambda x: np.matmul(x, x, axes=[(0, 1), (0, 1), (0, 1)]), "only dtype, casting and out are lifted"),
     "objects": (lambda x: np.frompyfunc(str, 1, 1)(x), "the result has dtype object"),
+    "dates": (lambda x: x * np.timedelta64(1, "s"), r"operands must hold numbers or bools; got dtype timedelta64\[s\]"),
+    "object numbers": (lambda x: x * np.array([1] * 4, dtype=object), "operands must hold numbers or bools"),
+    "a list of ensembles": (lambda x: np.array([x, x]), "np.stack or xp.asarray makes one ensemble of a list"),
+    "its sum": (lambda x: np.sum([x, x]), "np.stack or xp.asarray makes one ensemble of a list"),
     "object operand": (lambda x: np.array([None] * 4) * x, "unsupported operand|dtype object"),
     "masked": (lambda x: np.add(x, np.ma.zeros(4)), "operands must be arrays or numbers; got a MaskedArray"),
     "sum out": (lambda x: np.sum(x, out=np.zeros(())), "np.sum: .* out= is not lifted"),
-    "copyto": (lambda x: np.copyto(np.zeros((4, 4)), x), "np.copyto.*it is not in the Array API"),
+    "sum out by place": (lambda x: np.sum(x, 0, None, np.zeros(4)), "np.sum: .* out= is not lifted"),
+    "method out by place": (lambda x: x.mean(0, None, np.zeros(4)), "np.mean: .* out= is not lifted"),
+    "median out": (lambda x: np.median(x, 0, np.zeros(4)), "np.median: .* out= is not lifted"),
+    "nan_to_num in place": (lambda x: np.nan_to_num(x, False), "np.nan_to_num: .* copy=False is not lifted"),
+    "copyto": (lambda x: np.copyto(np.zeros((4, 4)), x), "np.copyto.*a plain array cannot hold samples"),
     "put": (lambda x: np.put(x, 0, 1.0), "np.put.*it is not in the Array API"),
     "save": (lambda x: np.save("/nonexistent", x), "np.save.*it is not in the Array API"),
     "buffer": (lambda x: np.frombuffer(x), "bytes-like"),
@@ -161,6 +182,14 @@ def test_what_cannot_be_lifted_is_refused_with_a_reason(name):
         call(Ensemble(np.random.default_rng(93283).normal(size=(4, 4, 3))))
 
 
+def test_copyto_writes_into_an_ensemble():
+    x, y = Ensemble(np.zeros((2, 3))), Ensemble(np.random.default_rng(93283).normal(size=(2, 3)))
+    np.copyto(x, y, where=[True, False])
+    np.testing.assert_array_equal(x.samples, [y.samples[0], [0.0] * 3])
+    with pytest.raises(TypeError, match="complex128 is not cast to float64 by the rule 'same_kind'"):
+        np.copyto(x, 1j * y)
+
+
 def test_out_may_be_an_ensemble():
     x, out = Ensemble(np.ones((2, 3))), Ensemble(np.zeros((2, 1)))
     assert np.add(x, 1.0, out=out) is out
@@ -182,6 +211,35 @@ def test_numpy_scalars_and_functions_meet_other_libraries():
     assert isinstance(np.float64(2.0) * x, Ensemble)
     with pytest.raises(TypeError, match=r"np\.add"):
         np.add(np.ones(3), x)
+
+
+class ufunc:
+    """What CuPy's ufuncs show of themselves, over NumPy's."""
+
+    def __init__(self, name, nin):
+        self.name = self.__name__ = f"cupy_{name}"
+        self.nin, self._own = nin, getattr(np, name)
+
+    def __call__(self, *arguments):
+        for argument in arguments:
+            if hasattr(argument, "__cupy_override_elementwise_kernel__"):
+                return argument.__cupy_override_elementwise_kernel__(self, *arguments)
+        return self._own(*arguments)
+
+
+def test_the_protocol_of_cupy_runs_ufuncs_on_the_samples():
+    samples = SampleSet(n_samples=3)
+    x, plain = Ensemble(np.random.default_rng(93283).normal(size=(4, 3)), samples), np.arange(4.0)
+    got = ufunc("add", 2)(plain, x)
+    assert got.sample_set is samples
+    np.testing.assert_array_equal(got.samples, plain[:, None] + x.samples)
+    np.testing.assert_array_equal(ufunc("modf", 1)(x)[1].samples, np.modf(x.samples)[1])
+    with pytest.raises(TypeError, match=r"cupy\.add: the array written to must be an Ensemble"):
+        ufunc("add", 2)(plain, x, plain)
+    with pytest.raises(TypeError, match=r"cupy\.add: .* an operand is neither a number nor an array"):
+        ufunc("add", 2)("text", x)
+    with pytest.raises(ValueError, match=r"cupy\.add: operands must have one number of samples"):
+        ufunc("add", 2)(Ensemble(np.ones((4, 2))), x)
 
 
 def test_at_writes_each_sample_by_its_own_index():

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
+from ensemble._backend import to_numpy
 from ensemble.scalar import Ensemble, SampleSet, sample_confidence_interval, sample_quantile
 
 LEVELS = [0.0, 0.1, 0.25, 0.5, 0.9, 1.0]
@@ -31,9 +32,9 @@ def test_nan_stays_in_its_entry():
 
 def test_an_interval_is_students(x):
     low, high = sample_confidence_interval(x, 0.9)
-    values = np.asarray(x.samples)
+    values = to_numpy(x.samples)
     expected = scipy.stats.t.interval(0.9, 4, np.mean(values, axis=-1), scipy.stats.sem(values, axis=-1))
-    np.testing.assert_allclose([np.asarray(low), np.asarray(high)], expected, rtol=1e-12)
+    np.testing.assert_allclose([to_numpy(low), to_numpy(high)], expected, rtol=1e-12)
 
 
 def test_an_interval_holds_the_mean_as_often_as_it_says():

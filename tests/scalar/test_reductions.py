@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ensemble._backend import to_numpy
 from ensemble.scalar import Ensemble, EnsembleTrait, dot, norm, shared
 
 
@@ -32,7 +33,7 @@ def test_over_all_is_the_sum_over_samples(matrix):
     coupled = dot(matrix, 2.0 * matrix, over="all")
     assert not isinstance(coupled, Ensemble)
     # 60 terms
-    np.testing.assert_allclose(float(coupled), 2.0 * np.sum(np.asarray(matrix.samples) ** 2), rtol=60 * 2.2e-16)
+    np.testing.assert_allclose(float(coupled), 2.0 * np.sum(to_numpy(matrix.samples) ** 2), rtol=60 * 2.2e-16)
     np.testing.assert_allclose(float(norm(matrix, over="all")) ** 2, float(coupled) / 2.0, rtol=1e-14)
 
 

@@ -1,11 +1,31 @@
 """Sample sets: frozen, compared by what they hold."""
 
+import operator
 import pickle
 
 import numpy as np
 import pytest
+from test_namespace import ALL_CASES, draw_samples, flat_results
 
-from ensemble.scalar import Ensemble, Moments, SampleSet, sample_mean, sample_var
+from ensemble.scalar import (
+    Ensemble,
+    Moments,
+    SampleSet,
+    cond,
+    divide,
+    dot,
+    from_samples,
+    fuse,
+    namespace,
+    per_sample,
+    run,
+    sample_corr,
+    sample_cov,
+    sample_mean,
+    sample_var,
+    where,
+    while_loop,
+)
 
 
 def test_equal_sets_are_equal_wherever_they_come_from():
@@ -94,3 +114,90 @@ def test_a_group_of_padding_alone_is_left_out():
     assert [list(g.ids) for g in SampleSet(weights=[1, 0, 0, 0, 2]).groups(2)] == [[0, 1], [4, 4]]
     with pytest.raises(ValueError, match=r"SampleSet.groups: ensemble_size must be an integer of at least 1; got 0"):
         next(SampleSet(n_samples=3).groups(0))
+
+
+# -- two sets never mix ------------------------------------------------------------------------------------------------
+
+ONE, OTHER = SampleSet(n_samples=3, method="sobol", seed=1), SampleSet(n_samples=3, method="sobol", seed=2)
+MIXED = r"share one sample set; got SampleSet\(n_samples=3, method='sobol', seed=\d\) and "
+
+
+def results_of(case, extension, a, b):
+    """What a case of the law gives for operands that hold `a` and `b`; the sets that come with it."""
+    rng = np.random.default_rng(90823)
+    operands = [Ensemble(draw_samples(rng, case.kind, shape, 3), held) for shape, held in zip(case.shapes, (a, b))]
+    xp = namespace(np, 3)
+    found = case.call(getattr(getattr(xp, extension) if extension else xp, case.name), xp, *operands)
+    return {x.sample_set for x in flat_results(found)} - {None}
+
+
+@pytest.mark.parametrize("case, extension", ALL_CASES)
+def test_every_function_carries_the_set_and_refuses_two(case, extension):
+    assert results_of(case, extension, ONE, ONE) == {ONE}
+    if case.name in ("broadcast_arrays", "meshgrid"):  # each result is one argument, with its own set
+        assert results_of(case, extension, ONE, OTHER) == {ONE, OTHER}
+    elif results_of(case, extension, ONE, None) and results_of(case, extension, None, OTHER):  # it looks at both
+        with pytest.raises(ValueError, match=MIXED):
+            results_of(case, extension, ONE, OTHER)
+
+
+def put(x, key, value):
+    x[key] = value
+
+
+OPERATORS = "add sub mul truediv floordiv mod pow lt le gt ge eq ne matmul"
+WAYS = {
+    **{name: getattr(operator, name) for name in OPERATORS.split()},
+    **{
+        f"i{name}": getattr(operator, f"i{name}") for name in ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow"]
+    },
+    "and": lambda x, y: (x > 0) & (y > 0),
+    "divmod": divmod,
+    "assignment": lambda x, y: put(x, 0, y[0]),
+    "assignment by mask": lambda x, y: put(x, y > 0, 0.0),
+    "assignment of a list": lambda x, y: put(x, slice(0, 2), [y[0], 1.0]),
+    "index": lambda x, y: x[np.argmax(y)],
+    "mask": lambda x, y: x[(y > 0) | (y <= 0)] * y,
+    "np.add": np.add,
+    "np.add where": lambda x, y: np.add(x, 1.0, where=y > 0, out=0.0 * x),
+    "np.add.outer": np.add.outer,
+    "np.add.at": lambda x, y: np.add.at(x, 0, y[0]),
+    "np.add.reduce where": lambda x, y: np.add.reduce(x, where=y > 0),
+    "np.where": lambda x, y: np.where(x > 0, x, y),
+    "np.concatenate": lambda x, y: np.concatenate([x, y]),
+    "np.stack": lambda x, y: np.stack([x, y]),
+    "np.interp": lambda x, y: np.interp(x, [0.0, 1.0], y[:2]),
+    "np.polyval": np.polyval,
+    "np.dot": np.dot,
+    "np.copyto": np.copyto,
+    "np.clip": lambda x, y: np.clip(x, y, 9.0),
+    "dot method": lambda x, y: x.dot(y),
+    "where": lambda x, y: where(x > 0, x, y),
+    "divide": divide,
+    "divide where": lambda x, y: divide(x, 2.0, where=y > 0),
+    "cond": lambda x, y: cond(x[0] > 0, lambda v: v, lambda v: -v, y),
+    "while_loop": lambda x, y: while_loop(lambda s: s[0][0] > 1e9, lambda s: s, (x, y)),
+    "per_sample": per_sample(lambda x, y: x),
+    "run": lambda x, y: run(lambda a, b: a, x, y),
+    "fuse": fuse(lambda a, b: a + b),
+    "dot": dot,
+    "covariance": sample_cov,
+    "correlation": sample_corr,
+    "full": lambda x, y: namespace(np).full_like(x, y[0]),
+    "linspace": lambda x, y: namespace(np).linspace(x[0], y[0], 3),
+    "asarray": lambda x, y: namespace(np).asarray([x[0], y[0]]),
+    "clip": lambda x, y: namespace(np).clip(x, y, None),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("turned", [False, True])
+def test_two_sets_never_mix(way, turned):
+    sets = (OTHER, ONE) if turned else (ONE, OTHER)
+    x, y = (Ensemble(np.random.default_rng(62207).uniform(0.5, 2.0, size=(3, 3)), held) for held in sets)
+    with pytest.raises(ValueError, match=MIXED):
+        WAYS[way](x, y)
+
+
+def test_samples_given_one_by_one_have_the_set_that_is_named():
+    assert from_samples([1.0, 2.0, 3.0], ONE).sample_set is ONE

@@ -7,12 +7,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from matplotlib.figure import Figure
 
 from ensemble.scalar import (
     Ensemble,
     Moments,
     SampleSet,
+    plot_histogram,
+    plot_ribbon,
     probability,
+    sample_confidence_interval,
     sample_corr,
     sample_cov,
     sample_max,
@@ -38,6 +42,16 @@ ALL = {
     "probability": lambda x: probability(x > 0.0),
     "moments mean": lambda x: Moments(x).mean(),
     "moments var": lambda x: Moments(x).var(ddof=1),
+}
+PADDED = ALL | {
+    "reached": lambda x: sample_quantile(x, [0.0, 0.3, 1.0], method="inverted_cdf"),
+    "interval": lambda x: np.stack(sample_confidence_interval(x)),
+    "cov with another": lambda x: sample_cov(x[0], x[1:]),
+    "cov with shared": lambda x: sample_cov(x, shared(np.ones(2))),
+    "picture": lambda x: plot_histogram(x[0], ax=Figure().add_subplot(), bins=4).patches[0].get_data().values,
+    "ribbon": lambda x: plot_ribbon(x, ax=Figure().add_subplot()).lines[0].get_ydata(),
+    "looks": lambda x: np.array([f"{x:.17g}"]),
+    "html": lambda x: np.array([x[0]._repr_html_().partition("<svg")[2]]),
 }
 IN_NUMPY = {
     "mean": lambda v: v.mean(-1),
@@ -71,14 +85,18 @@ def test_without_weights_they_are_those_of_numpy(name, seed, n_samples, strict):
     np.testing.assert_allclose(np.asarray(got), IN_NUMPY[name](values), rtol=1e-11, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", ALL)
-@settings(max_examples=10, deadline=None, derandomize=True)
-@given(seed=st.integers(0, 2**32 - 1), nan=st.booleans())
-def test_weight_zero_moves_no_statistic_by_a_bit(name, seed, nan):
+@pytest.mark.parametrize("name", PADDED)
+@settings(max_examples=20, deadline=None, derandomize=True)
+@given(seed=st.integers(0, 2**32 - 1), padding=st.sampled_from([np.nan, np.inf, 1e300, 0.0]), equal=st.booleans())
+def test_weight_zero_moves_no_statistic_by_a_bit(name, seed, padding, equal):
+    rng = np.random.default_rng(seed)
     values = drawn(seed, 7)
-    padding = np.full((3, 4), np.nan) if nan else values[:, -1:].repeat(4, axis=1)
-    padded = Ensemble(np.concatenate([values, padding], axis=1), SampleSet(weights=[2.0] * 7 + [0.0] * 4))
-    np.testing.assert_array_equal(ALL[name](padded), ALL[name](Ensemble(values)))
+    weights = np.full(7, 2.0) if equal else rng.integers(1, 5, size=7).astype(float)
+    places = np.sort(rng.choice(11, size=7, replace=False))  # padding may stand anywhere
+    wide, zeros = np.full((3, 11), padding), np.zeros(11)
+    wide[:, places], zeros[places] = values, weights
+    expected = PADDED[name](Ensemble(values, SampleSet(weights=weights)))
+    np.testing.assert_array_equal(PADDED[name](Ensemble(wide, SampleSet(weights=zeros))), expected)
 
 
 @pytest.mark.parametrize("name", ["mean", "var", "std", "min", "max", "cov", "corr", "probability", "moments mean"])
@@ -130,6 +148,20 @@ def test_complex_statistics():
     np.testing.assert_allclose(sample_var(x), values.var(-1))
     np.testing.assert_allclose(sample_cov(x), np.cov(values, ddof=0))
     np.testing.assert_allclose(Moments(x).var(), values.var(-1))
+
+
+@pytest.mark.parametrize(
+    "name, statistic",
+    [
+        ("sample_min", sample_min),
+        ("sample_max", sample_max),
+        ("sample_quantile", lambda x: sample_quantile(x, 0.5)),
+        ("sample_confidence_interval", sample_confidence_interval),
+    ],
+)
+def test_complex_samples_have_no_order(name, statistic):
+    with pytest.raises(TypeError, match=rf"{name}: x must be real; got dtype complex128\. Take xp\.real\(x\) or"):
+        statistic(Ensemble(drawn(14741) * 1j))
 
 
 def test_covariance_of_two_shapes():

@@ -15,6 +15,7 @@ import numpy as np
 import scipy.integrate
 import scipy.optimize
 import scipy.signal
+import scipy.spatial
 import scipy.special
 import scipy.stats
 
@@ -46,8 +47,22 @@ CALLS = {
     "extra.at": lambda x: xpx.at(x, 0).set(1.0),
     "extra.create_diagonal": lambda x: xpx.create_diagonal(x),
     "extra.atleast_nd": lambda x: xpx.atleast_nd(x, ndim=3),
-    # these leave the Array API, and must say so
     "special.erf": lambda x: scipy.special.erf(x),
+    "special.gammaln": lambda x: scipy.special.gammaln(abs(x)),
+    "special.betainc": lambda x: scipy.special.betainc(2.0, abs(x), 0.3),
+    "stats.pearsonr": lambda x: scipy.stats.pearsonr(x, x**2, axis=0).pvalue,
+    "stats.ttest_1samp": lambda x: scipy.stats.ttest_1samp(x, 0.1, axis=0).pvalue,
+    "stats.ttest_ind": lambda x: scipy.stats.ttest_ind(x, x**2, axis=0).pvalue,
+    "stats.spearmanr": lambda x: scipy.stats.spearmanr(x[:, 0], x[:, 1]).statistic,
+    "stats.skewtest": lambda x: scipy.stats.kurtosistest(x, axis=0).statistic,
+    "stats.chisquare": lambda x: scipy.stats.chisquare(x + 9.0, axis=0, sum_check=False).pvalue,
+    "stats.rankdata": lambda x: scipy.stats.rankdata(x, axis=0),
+    "stats.iqr": lambda x: scipy.stats.iqr(x, axis=0),
+    "stats.circmean": lambda x: scipy.stats.circmean(x, axis=0),
+    "signal.fftconvolve": lambda x: scipy.signal.fftconvolve(x, x, axes=0),
+    "spatial.Rotation": lambda x: scipy.spatial.transform.Rotation.from_rotvec(x[0, :3]).as_matrix(),
+    # these leave the Array API, and must say so
+    "signal.lfilter": lambda x: scipy.signal.lfilter([1.0, 0.5], [1.0, 0.2], x, axis=0),
     "signal.detrend": lambda x: scipy.signal.detrend(x, axis=0),
     "extra.apply_where": lambda x: xpx.apply_where(x > 0, x, lambda v: 2 * v, lambda v: -v),
 }
