@@ -11,7 +11,8 @@ Inside a compiled function::
     store(out, offset, total)
 
 Arrays are flat; `offset` counts elements; WIDTH is a compile-time constant, or lanes whose width is meant.
-``select(mask, a, b)`` picks lane by lane, comparisons of lanes give masks.
+Operators work lane by lane, on two lanes of one kind or on lanes and a number; comparisons give masks, and
+``select(mask, a, b)`` picks. `_lane_arithmetic` has the rest.
 """
 
 from __future__ import annotations
@@ -22,19 +23,24 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic, models, overload, register_model
+from numba.core.imputils import lower_builtin, lower_cast
+from numba.core.typing.templates import AbstractTemplate, infer_global, signature
+from numba.extending import intrinsic, models, register_model
 
 __all__ = [
     "PREFETCH_BYTES",
     "Lanes",
     "fence",
+    "library_call",
     "library_function",
     "load",
+    "load_some",
     "prefetch",
     "select",
     "splat",
     "sqrt",
     "store",
+    "store_some",
     "stream",
     "zeros",
 ]
@@ -63,10 +69,24 @@ def _width_of(width: Any) -> int | None:
     return width.width if isinstance(width, Lanes) else getattr(width, "literal_value", None)
 
 
+def _itemsize(dtype: Any) -> int:
+    return 1 if dtype is types.boolean else dtype.bitwidth // 8
+
+
 def _pointer(context: Any, builder: Any, array_type: Any, array: Any, offset: Any, width: int) -> Any:
     struct = cgutils.create_struct_proxy(array_type)(context, builder, value=array)
-    vector = ir.VectorType(context.get_value_type(array_type.dtype), width)
+    vector = ir.VectorType(context.get_data_type(array_type.dtype), width)
     return builder.bitcast(builder.gep(struct.data, [offset], inbounds=True), vector.as_pointer())
+
+
+def _from_memory(builder: Any, dtype: Any, value: Any) -> Any:
+    """Loaded lanes as they are held in registers: masks have one bit a lane."""
+    return builder.icmp_signed("!=", value, ir.Constant(value.type, None)) if dtype is types.boolean else value
+
+
+def _to_memory(builder: Any, dtype: Any, value: Any) -> Any:
+    wide = ir.VectorType(ir.IntType(8), value.type.count)
+    return builder.zext(value, wide) if dtype is types.boolean else value
 
 
 def _fill(builder: Any, scalar: Any, width: int) -> Any:
@@ -87,8 +107,8 @@ def load(typingctx, array, offset, width):
     def codegen(context, builder, signature, arguments):
         pointer = _pointer(context, builder, signature.args[0], arguments[0], arguments[1], n)
         value = builder.load(pointer)
-        value.align = array.dtype.bitwidth // 8
-        return value
+        value.align = _itemsize(array.dtype)
+        return _from_memory(builder, array.dtype, value)
 
     return Lanes(array.dtype, n)(array, types.int64, width), codegen
 
@@ -99,7 +119,8 @@ def store(typingctx, array, offset, lanes):
 
     def codegen(context, builder, signature, arguments):
         pointer = _pointer(context, builder, signature.args[0], arguments[0], arguments[1], lanes.width)
-        builder.store(arguments[2], pointer).align = array.dtype.bitwidth // 8
+        value = _to_memory(builder, array.dtype, arguments[2])
+        builder.store(value, pointer).align = _itemsize(array.dtype)
         return context.get_dummy_value()
 
     return types.void(array, types.int64, lanes), codegen
@@ -111,8 +132,8 @@ def stream(typingctx, array, offset, lanes):
 
     def codegen(context, builder, signature, arguments):
         pointer = _pointer(context, builder, signature.args[0], arguments[0], arguments[1], lanes.width)
-        instruction = builder.store(arguments[2], pointer)
-        instruction.align = min(64, lanes.width * array.dtype.bitwidth // 8)
+        instruction = builder.store(_to_memory(builder, array.dtype, arguments[2]), pointer)
+        instruction.align = min(64, lanes.width * _itemsize(array.dtype))
         hint = builder.module.add_metadata([ir.IntType(32)(1)])
         instruction.set_metadata("nontemporal", hint)
         return context.get_dummy_value()
@@ -121,12 +142,50 @@ def stream(typingctx, array, offset, lanes):
 
 
 @intrinsic(prefer_literal=True)
+def load_some(typingctx, array, offset, count, width):
+    """The first `count` of `width` lanes from ``array[offset:]``, zero in the others: the end of an array."""
+    n = _width_of(width)
+    if n is None:
+        return None
+
+    def codegen(context, builder, signature, arguments):
+        first = _pointer(context, builder, signature.args[0], arguments[0], arguments[1], n)
+        room = cgutils.alloca_once(builder, first.type.pointee)
+        builder.store(ir.Constant(first.type.pointee, None), room)
+        _copy_some(builder, first, room, arguments[2])
+        return _from_memory(builder, array.dtype, builder.load(room))
+
+    return Lanes(array.dtype, n)(array, types.int64, types.int64, width), codegen
+
+
+@intrinsic
+def store_some(typingctx, array, offset, count, lanes):
+    """``array[offset : offset + count]`` = the first `count` lanes."""
+
+    def codegen(context, builder, signature, arguments):
+        first = _pointer(context, builder, signature.args[0], arguments[0], arguments[1], lanes.width)
+        room = cgutils.alloca_once(builder, first.type.pointee)
+        builder.store(_to_memory(builder, array.dtype, arguments[3]), room)
+        _copy_some(builder, room, first, arguments[2])
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, types.int64, lanes), codegen
+
+
+def _copy_some(builder: Any, source: Any, target: Any, count: Any) -> None:
+    element = source.type.pointee.element.as_pointer()
+    source, target = builder.bitcast(source, element), builder.bitcast(target, element)
+    with cgutils.for_range(builder, count) as loop:
+        builder.store(builder.load(builder.gep(source, [loop.index])), builder.gep(target, [loop.index]))
+
+
+@intrinsic(prefer_literal=True)
 def prefetch(typingctx, array, offset, width):
     """Ask for ``array[offset : offset + width]`` ahead of time, wherever it is; less than half a line: nothing."""
     n = _width_of(width)
     if n is None:
         return None
-    n_bytes = n * array.dtype.bitwidth // 8
+    n_bytes = n * _itemsize(array.dtype)
 
     def codegen(context, builder, signature, arguments):
         byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
@@ -170,12 +229,13 @@ def zeros(typingctx, array, width):
 
 @intrinsic
 def select(typingctx, mask, a, b):
-    """Lane by lane, `a` where `mask` holds and `b` elsewhere."""
+    """Lane by lane, `a` where `mask` holds and `b` elsewhere; one of them may be a number."""
+    lanes = _lanes_among((a, b))
 
     def codegen(context, builder, signature, arguments):
         return builder.select(*arguments)
 
-    return a(mask, a, b), codegen
+    return lanes(mask, lanes, lanes), codegen
 
 
 @intrinsic
@@ -193,48 +253,78 @@ def sqrt(typingctx, a):
     return a(a), codegen
 
 
-def _arithmetic(operation: Any, instruction: str) -> None:
-    @intrinsic
-    def emit(typingctx, a, b):
-        def codegen(context, builder, signature, arguments):
-            return getattr(builder, instruction)(*arguments)
-
-        return a(a, b), codegen
-
-    @overload(operation)
-    def _(a, b):
-        if isinstance(a, Lanes) and a == b:
-            return lambda a, b: emit(a, b)
-        return None
+# --- operators
+# Registered with the compiler's own tables: an overload would compile a small function for each pair of types.
 
 
-def _comparison(operation: Any, symbol: str, compare: str = "fcmp_ordered") -> None:
-    @intrinsic
-    def emit(typingctx, a, b):
-        def codegen(context, builder, signature, arguments):
-            return getattr(builder, compare)(symbol, *arguments)
-
-        return Lanes(types.boolean, a.width)(a, b), codegen
-
-    @overload(operation)
-    def _(a, b):
-        if isinstance(a, Lanes) and a == b:
-            return lambda a, b: emit(a, b)
-        return None
+def _lanes_among(arguments: Any) -> Any:
+    """The type of the lanes that an operator works on; a plain number beside lanes is spread over them."""
+    lanes = {argument for argument in arguments if isinstance(argument, Lanes)}
+    plain = all(isinstance(argument, Lanes | types.Number | types.Boolean) for argument in arguments)
+    return lanes.pop() if len(lanes) == 1 and plain else None
 
 
-for _operation, _instruction in (
-    (operator.add, "fadd"),
-    (operator.sub, "fsub"),
-    (operator.mul, "fmul"),
-    (operator.truediv, "fdiv"),
+def _operator(operation: Any, arity: int, emit: Any, gives_mask: bool = False) -> None:
+    """Let `operation` work on lanes: ``emit(builder, dtype, *values)`` writes it."""
+
+    class Typing(AbstractTemplate):
+        def generic(self, arguments: Any, keywords: Any) -> Any:
+            kind = _lanes_among(arguments) if len(arguments) == arity else None
+            if kind is None:
+                return None
+            return signature(Lanes(types.boolean, kind.width) if gives_mask else kind, *[kind] * arity)
+
+    infer_global(operation)(Typing)
+
+    @lower_builtin(operation, *[Lanes] * arity)
+    def lower(context: Any, builder: Any, signed: Any, values: Any) -> Any:
+        return emit(builder, signed.args[0].dtype, *values)
+
+
+def _arithmetic(operation: Any, real: str | None, whole: str) -> None:
+    def emit(builder: Any, dtype: Any, a: Any, b: Any) -> Any:
+        return getattr(builder, real if isinstance(dtype, types.Float) else whole)(a, b)  # type: ignore[arg-type]
+
+    _operator(operation, 2, emit)
+
+
+def _comparison(operation: Any, symbol: str) -> None:
+    def emit(builder: Any, dtype: Any, a: Any, b: Any) -> Any:
+        if not isinstance(dtype, types.Float):
+            return (builder.icmp_unsigned if dtype is types.boolean else builder.icmp_signed)(symbol, a, b)
+        # a NaN differs from everything, itself included
+        return (builder.fcmp_unordered if symbol == "!=" else builder.fcmp_ordered)(symbol, a, b)
+
+    _operator(operation, 2, emit, gives_mask=True)
+
+
+for _operation, _real, _whole in (
+    (operator.add, "fadd", "add"),
+    (operator.sub, "fsub", "sub"),
+    (operator.mul, "fmul", "mul"),
+    (operator.truediv, "fdiv", ""),
+    (operator.and_, None, "and_"),
+    (operator.or_, None, "or_"),
+    (operator.xor, None, "xor"),
+    (operator.lshift, None, "shl"),
+    (operator.rshift, None, "ashr"),
 ):
-    _arithmetic(_operation, _instruction)
+    _arithmetic(_operation, _real, _whole)
 
-for _operation, _symbol in ((operator.gt, ">"), (operator.lt, "<"), (operator.ge, ">="), (operator.le, "<=")):
+for _operation, _symbol in (
+    (operator.gt, ">"), (operator.lt, "<"), (operator.ge, ">="), (operator.le, "<="), (operator.eq, "=="),
+    (operator.ne, "!="),
+):  # fmt: skip
     _comparison(_operation, _symbol)
 
-_comparison(operator.ne, "!=", "fcmp_unordered")  # a NaN differs from everything, itself included
+_operator(operator.neg, 1, lambda builder, dtype, a: (builder.fneg if isinstance(dtype, types.Float) else builder.neg)(a))
+_operator(operator.invert, 1, lambda builder, dtype, a: builder.not_(a))
+
+
+@lower_cast(types.Number, Lanes)
+@lower_cast(types.Boolean, Lanes)
+def _spread(context: Any, builder: Any, scalar: Any, lanes: Any, value: Any) -> Any:
+    return _fill(builder, context.cast(builder, value, scalar, lanes.dtype), lanes.width)
 
 
 @intrinsic
@@ -248,24 +338,29 @@ def fence(typingctx):
     return types.void(), codegen
 
 
-def library_function(name: str, arity: int) -> Any:
-    """The C library's function `name` of float64, kept out of line.
+def library_call(builder: Any, name: str, arguments: Any) -> Any:
+    """A call of the C library's function `name` of float64, kept out of line.
 
     LLVM may put a vector library's function of other rounding in the place of one that it knows, but only in the whole
     vectors of a loop and not in its rest: a value would depend on where it stands. A call that it cannot see through
     stays one function for all.
     """
     double = ir.DoubleType()
-    kind = ir.FunctionType(double, [double] * arity)
+    kind = ir.FunctionType(double, [double] * len(arguments))
+    outer = cgutils.get_or_insert_function(builder.module, kind, f"ensemble_{name}")
+    if outer.is_declaration:
+        outer.linkage = "internal"
+        outer.attributes.add("noinline")
+        inside = ir.IRBuilder(outer.append_basic_block())
+        inside.ret(inside.call(cgutils.get_or_insert_function(builder.module, kind, name), outer.args))
+    return builder.call(outer, arguments)
+
+
+def library_function(name: str, arity: int) -> Any:
+    """The C library's function `name` of float64, for one number."""
 
     def codegen(context, builder, signature, arguments):
-        outer = cgutils.get_or_insert_function(builder.module, kind, f"ensemble_{name}")
-        if outer.is_declaration:
-            outer.linkage = "internal"
-            outer.attributes.add("noinline")
-            inside = ir.IRBuilder(outer.append_basic_block())
-            inside.ret(inside.call(cgutils.get_or_insert_function(builder.module, kind, name), outer.args))
-        return builder.call(outer, arguments)
+        return library_call(builder, name, arguments)
 
     if arity == 1:
         return intrinsic(lambda typingctx, x: (types.float64(types.float64), codegen))

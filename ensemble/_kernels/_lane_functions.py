@@ -1,0 +1,483 @@
+"""Functions of real numbers on lanes of float64: the same additions and products in every lane, no library calls.
+
+Each reduces its argument to a short interval, evaluates a polynomial there (interpolated at Chebyshev nodes with 60
+digits) and puts the result together as a sum of two numbers, so that little is lost but the last rounding: at most one
+unit in the last place for all, two for `pow`; see `tests/scalar/test_fuse_functions.py`. Lanes outside the range of a
+reduction (a sine of more than a billion, a power of a negative number) are given to the C library, one by one. A
+result depends on nothing but its own operand: not on the width, the place, or the neighbours.
+
+The reductions are those of W. J. Cody and W. Waite, Software Manual for the Elementary Functions (1980), and, for the
+logarithm as ``2 atanh(f / (2 + f))``, of P. T. P. Tang, ACM Trans. Math. Softw. 16 (1990) 378. Sums of two numbers:
+T. J. Dekker, Numer. Math. 18 (1971) 224.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ensemble._kernels._compile import compiled_serial
+from ensemble._kernels._lane_arithmetic import (
+    absolute, any_lane, bits, copysign, floor, fma, from_bits, library_lanes, polynomial, quotient, rint, spread, trunc,
+)  # fmt: skip
+from ensemble._kernels._lanes import select
+
+__all__ = [
+    "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cos", "cosh", "exp", "expm1", "floor_divide",
+    "floor_divide_int", "hypot", "log", "log10", "log1p", "log2", "power", "remainder", "remainder_int", "sign", "sin",
+    "sinh", "tan", "tanh",
+]  # fmt: skip
+
+MAGIC = 6755399441055744.0
+"""1.5 * 2**52: added to a number below 2**51, it leaves the nearest integer in the last bits."""
+MAGIC_BITS = 0x4338000000000000
+
+LN2, LN2_REST = 0.6931471805599453, 2.3190468138462996e-17
+LN2_SHORT, LN2_SHORT_REST = 0.6931471803691238, 1.9082149292705877e-10
+"""Its last 21 bits are zero: a product with an exponent is exact."""
+LOG2_E, LOG2_E_REST = 1.4426950408889634, 2.0355273740931033e-17
+LOG10_E, LOG10_E_REST = 0.4342944819032518, 1.098319650216765e-17
+LOG10_2_SHORT, LOG10_2_REST = 0.3010299955494702, 1.1451100898021838e-10
+TWO_THIRDS, TWO_THIRDS_REST = 0.6666666666666666, 3.700743415417188e-17
+HALF_PI, HALF_PI_REST, HALF_PI_LAST = 1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33
+TWO_OVER_PI = 0.6366197723675814
+SQRT_HALF_BITS = 0x3FE6A09E667F3BCD
+SMALLEST_NORMAL = 2.2250738585072014e-308
+LARGEST = 1.7976931348623157e308
+
+FAR = 2.0**30
+"""Up to here three pieces of pi / 2 leave the full precision of a reduced angle."""
+
+# e**r = 1 + r + r**2 q(r), abs(r) <= log(2) / 2
+_exp_rest = polynomial(
+    0.5, 0.1666666666666667, 0.04166666666666667, 0.008333333333326136, 0.0013888888888883748, 0.00019841269874820627,
+    2.4801587325547743e-05, 2.7557255400206422e-06, 2.75572736431103e-07, 2.510521700472075e-08, 2.0914686968086876e-09,
+)  # fmt: skip
+# 2 atanh(s) = 2 s + s z q(z), z = s**2, abs(s) <= (sqrt(2) - 1) / (sqrt(2) + 1)
+_log_rest = polynomial(
+    0.666666666666667, 0.39999999999899444, 0.2857142862600327, 0.22222211130259878, 0.18182889455674947,
+    0.15331710618210773, 0.14616585424888623,
+)  # fmt: skip
+# ... = 2 s + s z (2 / 3 + z q(z))
+_log_last = polynomial(
+    0.4, 0.28571428571429364, 0.22222222221655885, 0.18181818335392802, 0.1538459496251843, 0.1333480469384731,
+    0.11706236339491206, 0.11723178623876518,
+)  # fmt: skip
+# sin r = r + r z q(z), cos r = 1 - z / 2 + z**2 q(z), z = r**2, abs(r) <= pi / 4
+_sin_rest = polynomial(
+    -0.16666666666666666, 0.008333333333330948, -0.00019841269836756774, 2.7557316101617874e-06,
+    -2.505113165023518e-08, 1.5918115263265974e-10,
+)  # fmt: skip
+_cos_rest = polynomial(
+    0.041666666666666664, -0.0013888888888887398, 2.480158729876456e-05, -2.7557317271145144e-07,
+    2.087614614655861e-09, -1.1382623647474604e-11,
+)  # fmt: skip
+
+_library = {name: library_lanes(name, 1) for name in "acos acosh asin asinh atan atanh cos sin tan".split()}
+_cos, _sin, _tan = (_library[name] for name in ("cos", "sin", "tan"))
+_acos, _acosh, _asin = (_library[name] for name in ("acos", "acosh", "asin"))
+_asinh, _atan, _atanh = (_library[name] for name in ("asinh", "atan", "atanh"))
+_atan2, _fmod, _hypot, _pow = (library_lanes(name, 2) for name in ("atan2", "fmod", "hypot", "pow"))
+
+
+# --- exponentials
+@compiled_serial
+def _scaled(x, k):
+    """``x * 2**k`` for abs(k) up to 2000, `k` whole: two factors, so that a subnormal result is rounded once."""
+    n = bits(k + MAGIC) - MAGIC_BITS
+    half = n >> 1
+    return x * from_bits((half + 1023) << 52) * from_bits((n - half + 1023) << 52)
+
+
+@compiled_serial
+def _exp_parts(x, rest):
+    """k, high, low: ``exp(x + rest) = 2**k (1 + high + low)``, abs(high) below 0.42."""
+    k = rint(x * LOG2_E)
+    start = fma(-k, LN2, x)  # exact
+    taken = k * LN2_REST - rest
+    r = start - taken
+    rest = (start - r) - taken
+    low = fma(r * r, _exp_rest(r), fma(rest, r, rest))
+    high = r + low
+    return k, high, (r - high) + low
+
+
+@compiled_serial
+def _exp_sum(x, rest, shift):
+    """``exp(x + rest) * 2**shift``."""
+    x = select(x > 720.0, 720.0, select(x < -760.0, -760.0, x))
+    k, high, low = _exp_parts(x, rest)
+    one = 1.0 + high
+    return _scaled(one + (((1.0 - one) + high) + low), k + shift)
+
+
+@compiled_serial
+def exp(x):
+    return _exp_sum(x, spread(0.0, x), 0.0)
+
+
+@compiled_serial
+def _expm1_parts(x):
+    """high, low: their sum is ``exp(x) - 1``, for x from -60 to 708."""
+    k, high, low = _exp_parts(x, spread(0.0, x))
+    power = from_bits((bits(k + MAGIC) - MAGIC_BITS + 1023) << 52)
+    one = power - 1.0
+    one_rest = (power - one) - 1.0  # not zero from 2**54 on
+    high, low = high * power, low * power
+    total = one + high
+    part = total - one
+    low = ((one - (total - part)) + (high - part)) + low + one_rest
+    high = total + low
+    return high, (total - high) + low
+
+
+@compiled_serial
+def expm1(x):
+    inside = select(x < -60.0, -60.0, select(x > 708.0, 708.0, x))
+    high, low = _expm1_parts(inside)
+    result = select(x > 708.0, exp(x), high + low)
+    return select(absolute(x) < 1e-17, x, result)
+
+
+@compiled_serial
+def tanh(x):
+    a = absolute(x)
+    inside = select(a > 20.0, 20.0, a)
+    high, low = _expm1_parts(2.0 * inside)
+    ratio, rest = _ratio(high, low, 2.0)
+    return select(x != x, x, copysign(ratio + rest, x))
+
+
+@compiled_serial
+def _ratio(high, low, plus):
+    """``e / (e + plus)`` and what its rounding lost; e = high + low, not negative."""
+    divisor = high + plus
+    part = divisor - high
+    divisor_rest = (high - (divisor - part)) + (plus - part) + low
+    ratio = high / divisor
+    return ratio, (fma(-ratio, divisor, high) + (low - ratio * divisor_rest)) / divisor
+
+
+@compiled_serial
+def _beyond(a, x, result):
+    """`result`, or ``exp(a) / 2`` where that is near the end of the numbers, with the sign of `x`."""
+    outside = a > 708.0
+    if any_lane(outside):
+        return select(outside, copysign(_exp_sum(a, spread(0.0, a), -1.0), x), result)
+    return result
+
+
+@compiled_serial
+def sinh(x):
+    a = absolute(x)
+    high, low = _expm1_parts(select(a > 708.0, 0.0, a))
+    ratio, rest = _ratio(high, low, 1.0)  # sinh a = (e + e / (e + 1)) / 2, e = expm1(a)
+    total = high + ratio
+    part = total - high
+    lost = (high - (total - part)) + (ratio - part)
+    result = 0.5 * (total + (lost + (low + rest)))
+    return _beyond(a, x, copysign(result, x))
+
+
+@compiled_serial
+def cosh(x):
+    a = absolute(x)
+    k, high, low = _exp_parts(select(a > 708.0, 0.0, a), spread(0.0, x))
+    power = 0.5 * from_bits((bits(k + MAGIC) - MAGIC_BITS + 1023) << 52)
+    one = 1.0 + high
+    low = (((1.0 - one) + high) + low) * power
+    grown = one * power
+    shrunk = 0.25 / grown
+    total = grown + shrunk
+    return _beyond(a, a, total + (((grown - total) + shrunk) + low))
+
+
+# --- logarithms
+@compiled_serial
+def _split(x):
+    """k, f: ``x = 2**k (1 + f)``, 1 + f between sqrt(1/2) and sqrt(2); `x` positive and finite."""
+    small = x < SMALLEST_NORMAL
+    pattern = bits(select(small, x * 2.0**54, x))
+    k = (pattern - SQRT_HALF_BITS) >> 52
+    f = from_bits(pattern - (k << 52)) - 1.0
+    exponent = from_bits(k + MAGIC_BITS) - MAGIC
+    return select(small, exponent - 54.0, exponent), f
+
+
+@compiled_serial
+def _log_parts(f):
+    """high, low: their sum is ``log(1 + f)``."""
+    s = f / (2.0 + f)
+    z = s * s
+    half = 0.5 * f
+    square = half * f
+    high = f - square
+    low = ((f - high) - square) - fma(half, f, -square)
+    return high, fma(s, square + z * _log_rest(z), low)
+
+
+@compiled_serial
+def _ends(x, result):
+    """`result`, a logarithm, where `x` is positive and finite; the limits elsewhere."""
+    result = select(x > LARGEST, x, result)
+    return select(x > 0.0, result, select(x == 0.0, -np.inf, x * np.nan))
+
+
+@compiled_serial
+def _log_sum(k, high, low):
+    start = k * LN2_SHORT
+    total = start + high
+    return total + (((start - total) + high) + fma(k, LN2_SHORT_REST, low))
+
+
+@compiled_serial
+def log(x):
+    k, f = _split(x)
+    high, low = _log_parts(f)
+    return _ends(x, _log_sum(k, high, low))
+
+
+@compiled_serial
+def log1p(x):
+    u = 1.0 + x
+    part = u - x
+    rest = (1.0 - part) + (x - (u - part))  # u + rest = 1 + x
+    k, f = _split(u)
+    high, low = _log_parts(f)
+    result = _ends(u, _log_sum(k, high, low + rest / u))
+    return select((x == 0.0) | (x != x), x, result)
+
+
+@compiled_serial
+def log2(x):
+    k, f = _split(x)
+    high, low = _log_parts(f)
+    product = high * LOG2_E
+    rest = fma(high, LOG2_E, -product) + fma(low, LOG2_E, high * LOG2_E_REST)
+    total = k + product
+    return _ends(x, total + (((k - total) + product) + rest))
+
+
+@compiled_serial
+def log10(x):
+    k, f = _split(x)
+    high, low = _log_parts(f)
+    product = high * LOG10_E
+    rest = fma(high, LOG10_E, -product) + fma(low, LOG10_E, high * LOG10_E_REST)
+    start = k * LOG10_2_SHORT
+    total = start + product
+    return _ends(x, total + (((start - total) + product) + fma(k, LOG10_2_REST, rest)))
+
+
+# --- powers
+@compiled_serial
+def _log_precise(x):
+    """high, low: their sum is ``log(x)`` to about 2**-65."""
+    k, f = _split(x)
+    divisor = 2.0 + f
+    divisor_rest = (2.0 - divisor) + f
+    inverse = 1.0 / divisor
+    s = f * inverse
+    s_rest = (fma(-s, divisor, f) - s * divisor_rest) * inverse
+    z = s * s
+    z_rest = fma(s, s, -z) + 2.0 * s * s_rest
+    tail = z * _log_last(z)
+    c = TWO_THIRDS + tail
+    c_rest = (TWO_THIRDS - c) + tail + TWO_THIRDS_REST
+    cube = s * z
+    cube_rest = fma(s, z, -cube) + fma(s_rest, z, s * z_rest)
+    term = cube * c
+    term_rest = fma(cube, c, -term) + fma(cube_rest, c, cube * c_rest)
+    start = k * LN2_SHORT
+    first = start + 2.0 * s
+    first_rest = (start - first) + 2.0 * s
+    high = first + term
+    low = ((first - high) + term) + (first_rest + (term_rest + fma(k, LN2_SHORT_REST, 2.0 * s_rest)))
+    total = high + low
+    return total, (high - total) + low
+
+
+@compiled_serial
+def power(x, y):
+    high, low = _log_precise(x)
+    product = y * high
+    rest = fma(y, high, -product) + y * low
+    result = _exp_sum(product, rest, 0.0)
+    outside = ~((x >= SMALLEST_NORMAL) & (x <= LARGEST) & (absolute(y) < 1e18) & (absolute(product) < 700.0))
+    return _pow(outside, result, x, y) if any_lane(outside) else result
+
+
+# --- circular functions
+@compiled_serial
+def _angle(x):
+    """n, r, rest: ``x = n pi / 2 + r + rest``, abs(r) at most pi / 4; of n only the last bits count."""
+    shifted = fma(x, TWO_OVER_PI, MAGIC)
+    k = shifted - MAGIC
+    start = fma(-k, HALF_PI, x)  # exact
+    product = k * HALF_PI_REST
+    product_rest = fma(k, HALF_PI_REST, -product)
+    difference = start - product
+    part = difference - start
+    lost = (start - (difference - part)) - (product + part)
+    low = fma(-k, HALF_PI_LAST, lost - product_rest)
+    r = difference + low
+    return bits(shifted), r, (difference - r) + low
+
+
+@compiled_serial
+def _sine_parts(r, rest):
+    z = r * r
+    low = fma(r * z, _sin_rest(z), fma(-0.5 * z, rest, rest))
+    high = r + low
+    return high, (r - high) + low
+
+
+@compiled_serial
+def _cosine_parts(r, rest):
+    z = r * r
+    half = 0.5 * z
+    first = 1.0 - half
+    low = ((1.0 - first) - half) + fma(z * z, _cos_rest(z), -(fma(0.5 * r, r, -half) + r * rest))
+    high = first + low
+    return high, (first - high) + low
+
+
+@compiled_serial
+def sin(x):
+    n, r, rest = _angle(x)
+    sine, _ = _sine_parts(r, rest)
+    cosine, _ = _cosine_parts(r, rest)
+    result = select((n & 1) != 0, cosine, sine)
+    result = select((n & 2) != 0, -result, result)
+    result = select(absolute(x) < 1e-8, x, result)
+    outside = ~(absolute(x) <= FAR)
+    return _sin(outside, result, x) if any_lane(outside) else result
+
+
+@compiled_serial
+def cos(x):
+    n, r, rest = _angle(x)
+    sine, _ = _sine_parts(r, rest)
+    cosine, _ = _cosine_parts(r, rest)
+    result = select((n & 1) != 0, sine, cosine)
+    result = select(((n + 1) & 2) != 0, -result, result)
+    outside = ~(absolute(x) <= FAR)
+    return _cos(outside, result, x) if any_lane(outside) else result
+
+
+@compiled_serial
+def tan(x):
+    n, r, rest = _angle(x)
+    sine, sine_rest = _sine_parts(r, rest)
+    cosine, cosine_rest = _cosine_parts(r, rest)
+    odd = (n & 1) != 0
+    above, above_rest = select(odd, -cosine, sine), select(odd, -cosine_rest, sine_rest)
+    below, below_rest = select(odd, sine, cosine), select(odd, sine_rest, cosine_rest)
+    ratio = above / below
+    missing = fma(-ratio, below, above) + (above_rest - ratio * below_rest)
+    result = select(absolute(x) < 1e-8, x, ratio + missing / below)
+    outside = ~(absolute(x) <= FAR)
+    return _tan(outside, result, x) if any_lane(outside) else result
+
+
+# --- what the C library answers
+@compiled_serial
+def acos(x):
+    return _acos(x == x, x, x)
+
+
+@compiled_serial
+def acosh(x):
+    return _acosh(x == x, x, x)
+
+
+@compiled_serial
+def asin(x):
+    return _asin(x == x, x, x)
+
+
+@compiled_serial
+def asinh(x):
+    return _asinh(x == x, x, x)
+
+
+@compiled_serial
+def atan(x):
+    return _atan(x == x, x, x)
+
+
+@compiled_serial
+def atanh(x):
+    return _atanh(x == x, x, x)
+
+
+@compiled_serial
+def atan2(x, y):
+    return _atan2((x == x) & (y == y), x + y, x, y)
+
+
+@compiled_serial
+def hypot(x, y):
+    return _hypot((x == x) | (y == y), x + y, x, y)
+
+
+# --- quotients of NumPy
+@compiled_serial
+def _remainder_of_truncation(a, b):
+    """The C library's `fmod`: exact, with the sign of `a`."""
+    ratio = a / b
+    rest = fma(-trunc(ratio), b, a)  # one divisor too much where the ratio was rounded up to an integer
+    rest = select((rest != 0.0) & ((rest < 0.0) != (a < 0.0)), rest + copysign(b, a), rest)
+    outside = ~(absolute(ratio) < 2.0**51)
+    return _fmod(outside, rest, a, b) if any_lane(outside) else rest
+
+
+@compiled_serial
+def floor_divide(a, b):
+    """NumPy's: the floor of the exact quotient."""
+    ratio = a / b
+    rest = _remainder_of_truncation(a, b)
+    whole = (a - rest) / b
+    whole = select((rest != 0.0) & ((b < 0.0) != (rest < 0.0)), whole - 1.0, whole)
+    below = floor(whole)
+    below = select(whole - below > 0.5, below + 1.0, below)
+    below = select(whole == 0.0, copysign(0.0, ratio), below)
+    return select(b == 0.0, ratio, below)
+
+
+@compiled_serial
+def remainder(a, b):
+    """NumPy's: of the sign of the divisor."""
+    rest = _remainder_of_truncation(a, b)
+    shifted = select((b < 0.0) != (rest < 0.0), rest + b, rest)
+    shifted = select(rest == 0.0, copysign(0.0, b), shifted)
+    return select(b == 0.0, rest, shifted)
+
+
+@compiled_serial
+def _divided(a, b):
+    """Quotient and remainder of integers, rounded down, where `b` is neither 0 nor -1."""
+    sound = select((b == 0) | (b == -1), b * 0 + 1, b)
+    whole = quotient(a, sound)
+    rest = a - whole * sound
+    over = (rest != 0) & ((rest < 0) != (b < 0))
+    return select(over, whole - 1, whole), select(over, rest + b, rest)
+
+
+@compiled_serial
+def floor_divide_int(a, b):
+    """NumPy's: rounded down; zero for a divisor of zero."""
+    whole, _ = _divided(a, b)
+    return select(b == 0, a * 0, select(b == -1, -a, whole))
+
+
+@compiled_serial
+def remainder_int(a, b):
+    """NumPy's: of the sign of the divisor; zero for a divisor of zero or minus one."""
+    _, rest = _divided(a, b)
+    return select((b == 0) | (b == -1), a * 0, rest)
+
+
+@compiled_serial
+def sign(x):
+    """-1, 0 or 1; NaN stays."""
+    return select(x > 0, 1, select(x < 0, -1, select(x == 0, 0, x)))
