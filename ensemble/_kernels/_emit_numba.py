@@ -105,7 +105,7 @@ HEAD = '''"""An elementwise kernel, written by ensemble; it may be deleted at an
 
 import numpy as np
 
-from ensemble._kernels._compile import compiled, compiled_serial, prange
+from ensemble._kernels._compile import compiled, compiled_serial, inner, prange
 from ensemble._kernels._elementwise import CHUNK, CHUNKS, FLAT, fetch
 {imports}
 
@@ -113,43 +113,37 @@ WIDTH = {width}
 """Numbers that are computed at a time."""
 
 
-@compiled_serial
+@inner
 {body}
 
 
-@compiled_serial
-def chunk(start, count, {values}, {outs}):
+@inner
+def walk(first, last, plan, streamed, {arguments}, {outs}, {rooms}):
+{borrowed}
 {numbers}
-    whole = count - count % WIDTH
-    for i in range(0, whole, WIDTH):
-        {results} = body({elements})
-{stores}
-    if whole < count:
-        {results} = body({last_elements})
-{last_stores}
-
-
-@compiled_serial
-def streamed_chunk(start, count, {values}, {outs}):
-{numbers}
-    for i in range(0, count, WIDTH):
-        {results} = body({elements})
-{streams}
-
-
-@compiled_serial
-def span(first, last, plan, streamed, {arguments}, {outs}):
-{buffers}
     size = plan[-1, 0]
     for start in range(first, last, size):
         count = min(size, last - start)
 {fetches}
-        if streamed and count % WIDTH == 0:
-            streamed_chunk(start, count, {values}, {outs})
+        whole = count - count % WIDTH
+        if streamed and count == whole:
+            for i in range(0, whole, WIDTH):
+                {results} = body({elements})
+{streams}
         else:
-            chunk(start, count, {values}, {outs})
+            for i in range(0, whole, WIDTH):
+                {results} = body({elements})
+{stores}
+            if whole < count:
+                {results} = body({last_elements})
+{last_stores}
     if streamed:
         fence()
+
+
+@compiled_serial
+def span(first, last, plan, streamed, {arguments}, {outs}):
+    walk(first, last, plan, streamed, {arguments}, {outs}, {made_rooms})
 
 
 @compiled
@@ -171,31 +165,37 @@ def elementwise_source(graph: Graph, arrays: Sequence[int]) -> str:
     scalars = [name for name in names if name not in {f"a{p}" for p in arrays}]
     numbers = range(len(graph.outputs))
     body = lanes_function(graph, "body")
-    buffers = [f"    b{p} = np.empty(CHUNK if plan[{k + 1}, 0] != FLAT else 0, np.{_stored(dtypes[p])})"
-               for k, p in used]  # fmt: skip
+    rooms = [f"np.empty(CHUNK if plan[{k + 1}, 0] != FLAT else 0, np.{_stored(dtypes[p])})" for k, p in used]
+    lent = [*(f"a{p}" for _, p in used), *(f"b{p}" for _, p in used), *(f"o{k}" for k in numbers)]
     fetches = [f"        v{p} = fetch(a{p}, plan, {k}, first, start, count, b{p})" for k, p in used]
     written = ["store" if dtype == "bool" else "stream" for dtype in graph.dtypes]
     return HEAD.format(
         width=width_of(graph),
-        imports="\n".join(filter(None, [
-            _imports(body, _lane_arithmetic, ["spread"]),
-            _imports(body, _lane_functions),
-            _imports(body, _lanes, ["fence", "load", "load_some", "store", "store_some", "stream"]),
-        ])),
+        imports="\n".join(
+            filter(
+                None,
+                [
+                    _imports(body, _lane_arithmetic, ["spread"]),
+                    _imports(body, _lane_functions),
+                    _imports(body, _lanes, ["borrowed", "fence", "load", "load_some", "store", "store_some", "stream"]),
+                ],
+            )
+        ),
         body=body,
-        values=", ".join([*(f"v{p}" for _, p in used), *scalars]),
         outs=", ".join(f"o{k}" for k in numbers),
-        numbers="\n".join(f"    x{name} = spread({name}, WIDTH)" for name in scalars) or "    pass",
+        numbers="\n".join(f"    x{name} = spread({name}, WIDTH)" for name in scalars),
         results=", ".join(f"r{k}" for k in numbers),
         elements=", ".join(f"x{name}" if name in scalars else f"load(v{name[1:]}, i, WIDTH)" for name in names),
         last_elements=", ".join(
             f"x{name}" if name in scalars else f"load_some(v{name[1:]}, whole, count - whole, WIDTH)" for name in names
         ),
-        stores="\n".join(f"        store(o{k}, start + i, r{k})" for k in numbers),
-        last_stores="\n".join(f"        store_some(o{k}, start + whole, count - whole, r{k})" for k in numbers),
-        streams="\n".join(f"        {written[k]}(o{k}, start + i, r{k})" for k in numbers),
+        stores="\n".join(f"                store(o{k}, start + i, r{k})" for k in numbers),
+        last_stores="\n".join(f"                store_some(o{k}, start + whole, count - whole, r{k})" for k in numbers),
+        streams="\n".join(f"                {written[k]}(o{k}, start + i, r{k})" for k in numbers),
         arguments=", ".join(names),
-        buffers="\n".join(buffers),
+        rooms=", ".join(f"b{p}" for _, p in used),
+        made_rooms=", ".join(rooms),
+        borrowed="\n".join(f"    {name} = borrowed({name})" for name in lent),
         fetches="\n".join(fetches),
     )
 

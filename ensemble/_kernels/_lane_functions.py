@@ -15,16 +15,51 @@ from __future__ import annotations
 
 import numpy as np
 
-from ensemble._kernels._compile import compiled_serial
+from ensemble._kernels._compile import inner
 from ensemble._kernels._lane_arithmetic import (
-    absolute, any_lane, bits, copysign, floor, fma, from_bits, library_lanes, polynomial, quotient, rint, spread, trunc,
+    absolute,
+    any_lane,
+    bits,
+    copysign,
+    floor,
+    fma,
+    from_bits,
+    library_lanes,
+    polynomial,
+    quotient,
+    rint,
+    spread,
+    trunc,
 )  # fmt: skip
 from ensemble._kernels._lanes import select
 
 __all__ = [
-    "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cos", "cosh", "exp", "expm1", "floor_divide",
-    "floor_divide_int", "hypot", "log", "log10", "log1p", "log2", "power", "remainder", "remainder_int", "sign", "sin",
-    "sinh", "tan", "tanh",
+    "acos",
+    "acosh",
+    "asin",
+    "asinh",
+    "atan",
+    "atan2",
+    "atanh",
+    "cos",
+    "cosh",
+    "exp",
+    "expm1",
+    "floor_divide",
+    "floor_divide_int",
+    "hypot",
+    "log",
+    "log1p",
+    "log2",
+    "log10",
+    "power",
+    "remainder",
+    "remainder_int",
+    "sign",
+    "sin",
+    "sinh",
+    "tan",
+    "tanh",
 ]  # fmt: skip
 
 MAGIC = 6755399441055744.0
@@ -72,7 +107,9 @@ _cos_rest = polynomial(
     2.087614614655861e-09, -1.1382623647474604e-11,
 )  # fmt: skip
 
-_library = {name: library_lanes(name, 1) for name in "acos acosh asin asinh atan atanh cos sin tan".split()}
+_library = {
+    name: library_lanes(name, 1) for name in ["acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "sin", "tan"]
+}
 _cos, _sin, _tan = (_library[name] for name in ("cos", "sin", "tan"))
 _acos, _acosh, _asin = (_library[name] for name in ("acos", "acosh", "asin"))
 _asinh, _atan, _atanh = (_library[name] for name in ("asinh", "atan", "atanh"))
@@ -80,7 +117,7 @@ _atan2, _fmod, _hypot, _pow = (library_lanes(name, 2) for name in ("atan2", "fmo
 
 
 # --- exponentials
-@compiled_serial
+@inner
 def _scaled(x, k):
     """``x * 2**k`` for abs(k) up to 2000, `k` whole: two factors, so that a subnormal result is rounded once."""
     n = bits(k + MAGIC) - MAGIC_BITS
@@ -88,7 +125,7 @@ def _scaled(x, k):
     return x * from_bits((half + 1023) << 52) * from_bits((n - half + 1023) << 52)
 
 
-@compiled_serial
+@inner
 def _exp_parts(x, rest):
     """k, high, low: ``exp(x + rest) = 2**k (1 + high + low)``, abs(high) below 0.42."""
     k = rint(x * LOG2_E)
@@ -101,7 +138,7 @@ def _exp_parts(x, rest):
     return k, high, (r - high) + low
 
 
-@compiled_serial
+@inner
 def _exp_sum(x, rest, shift):
     """``exp(x + rest) * 2**shift``."""
     x = select(x > 720.0, 720.0, select(x < -760.0, -760.0, x))
@@ -110,12 +147,12 @@ def _exp_sum(x, rest, shift):
     return _scaled(one + (((1.0 - one) + high) + low), k + shift)
 
 
-@compiled_serial
+@inner
 def exp(x):
     return _exp_sum(x, spread(0.0, x), 0.0)
 
 
-@compiled_serial
+@inner
 def _expm1_parts(x):
     """high, low: their sum is ``exp(x) - 1``, for x from -60 to 708."""
     k, high, low = _exp_parts(x, spread(0.0, x))
@@ -130,7 +167,7 @@ def _expm1_parts(x):
     return high, (total - high) + low
 
 
-@compiled_serial
+@inner
 def expm1(x):
     inside = select(x < -60.0, -60.0, select(x > 708.0, 708.0, x))
     high, low = _expm1_parts(inside)
@@ -138,7 +175,7 @@ def expm1(x):
     return select(absolute(x) < 1e-17, x, result)
 
 
-@compiled_serial
+@inner
 def tanh(x):
     a = absolute(x)
     inside = select(a > 20.0, 20.0, a)
@@ -147,7 +184,7 @@ def tanh(x):
     return select(x != x, x, copysign(ratio + rest, x))
 
 
-@compiled_serial
+@inner
 def _ratio(high, low, plus):
     """``e / (e + plus)`` and what its rounding lost; e = high + low, not negative."""
     divisor = high + plus
@@ -157,7 +194,7 @@ def _ratio(high, low, plus):
     return ratio, (fma(-ratio, divisor, high) + (low - ratio * divisor_rest)) / divisor
 
 
-@compiled_serial
+@inner
 def _beyond(a, x, result):
     """`result`, or ``exp(a) / 2`` where that is near the end of the numbers, with the sign of `x`."""
     outside = a > 708.0
@@ -166,7 +203,7 @@ def _beyond(a, x, result):
     return result
 
 
-@compiled_serial
+@inner
 def sinh(x):
     a = absolute(x)
     high, low = _expm1_parts(select(a > 708.0, 0.0, a))
@@ -178,7 +215,7 @@ def sinh(x):
     return _beyond(a, x, copysign(result, x))
 
 
-@compiled_serial
+@inner
 def cosh(x):
     a = absolute(x)
     k, high, low = _exp_parts(select(a > 708.0, 0.0, a), spread(0.0, x))
@@ -192,7 +229,7 @@ def cosh(x):
 
 
 # --- logarithms
-@compiled_serial
+@inner
 def _split(x):
     """k, f: ``x = 2**k (1 + f)``, 1 + f between sqrt(1/2) and sqrt(2); `x` positive and finite."""
     small = x < SMALLEST_NORMAL
@@ -203,7 +240,7 @@ def _split(x):
     return select(small, exponent - 54.0, exponent), f
 
 
-@compiled_serial
+@inner
 def _log_parts(f):
     """high, low: their sum is ``log(1 + f)``."""
     s = f / (2.0 + f)
@@ -215,28 +252,28 @@ def _log_parts(f):
     return high, fma(s, square + z * _log_rest(z), low)
 
 
-@compiled_serial
+@inner
 def _ends(x, result):
     """`result`, a logarithm, where `x` is positive and finite; the limits elsewhere."""
     result = select(x > LARGEST, x, result)
     return select(x > 0.0, result, select(x == 0.0, -np.inf, x * np.nan))
 
 
-@compiled_serial
+@inner
 def _log_sum(k, high, low):
     start = k * LN2_SHORT
     total = start + high
     return total + (((start - total) + high) + fma(k, LN2_SHORT_REST, low))
 
 
-@compiled_serial
+@inner
 def log(x):
     k, f = _split(x)
     high, low = _log_parts(f)
     return _ends(x, _log_sum(k, high, low))
 
 
-@compiled_serial
+@inner
 def log1p(x):
     u = 1.0 + x
     part = u - x
@@ -247,7 +284,7 @@ def log1p(x):
     return select((x == 0.0) | (x != x), x, result)
 
 
-@compiled_serial
+@inner
 def log2(x):
     k, f = _split(x)
     high, low = _log_parts(f)
@@ -257,7 +294,7 @@ def log2(x):
     return _ends(x, total + (((k - total) + product) + rest))
 
 
-@compiled_serial
+@inner
 def log10(x):
     k, f = _split(x)
     high, low = _log_parts(f)
@@ -269,7 +306,7 @@ def log10(x):
 
 
 # --- powers
-@compiled_serial
+@inner
 def _log_precise(x):
     """high, low: their sum is ``log(x)`` to about 2**-65."""
     k, f = _split(x)
@@ -296,7 +333,7 @@ def _log_precise(x):
     return total, (high - total) + low
 
 
-@compiled_serial
+@inner
 def power(x, y):
     high, low = _log_precise(x)
     product = y * high
@@ -307,7 +344,7 @@ def power(x, y):
 
 
 # --- circular functions
-@compiled_serial
+@inner
 def _angle(x):
     """n, r, rest: ``x = n pi / 2 + r + rest``, abs(r) at most pi / 4; of n only the last bits count."""
     shifted = fma(x, TWO_OVER_PI, MAGIC)
@@ -323,7 +360,7 @@ def _angle(x):
     return bits(shifted), r, (difference - r) + low
 
 
-@compiled_serial
+@inner
 def _sine_parts(r, rest):
     z = r * r
     low = fma(r * z, _sin_rest(z), fma(-0.5 * z, rest, rest))
@@ -331,7 +368,7 @@ def _sine_parts(r, rest):
     return high, (r - high) + low
 
 
-@compiled_serial
+@inner
 def _cosine_parts(r, rest):
     z = r * r
     half = 0.5 * z
@@ -341,7 +378,7 @@ def _cosine_parts(r, rest):
     return high, (first - high) + low
 
 
-@compiled_serial
+@inner
 def sin(x):
     n, r, rest = _angle(x)
     sine, _ = _sine_parts(r, rest)
@@ -353,7 +390,7 @@ def sin(x):
     return _sin(outside, result, x) if any_lane(outside) else result
 
 
-@compiled_serial
+@inner
 def cos(x):
     n, r, rest = _angle(x)
     sine, _ = _sine_parts(r, rest)
@@ -364,7 +401,7 @@ def cos(x):
     return _cos(outside, result, x) if any_lane(outside) else result
 
 
-@compiled_serial
+@inner
 def tan(x):
     n, r, rest = _angle(x)
     sine, sine_rest = _sine_parts(r, rest)
@@ -380,48 +417,48 @@ def tan(x):
 
 
 # --- what the C library answers
-@compiled_serial
+@inner
 def acos(x):
     return _acos(x == x, x, x)
 
 
-@compiled_serial
+@inner
 def acosh(x):
     return _acosh(x == x, x, x)
 
 
-@compiled_serial
+@inner
 def asin(x):
     return _asin(x == x, x, x)
 
 
-@compiled_serial
+@inner
 def asinh(x):
     return _asinh(x == x, x, x)
 
 
-@compiled_serial
+@inner
 def atan(x):
     return _atan(x == x, x, x)
 
 
-@compiled_serial
+@inner
 def atanh(x):
     return _atanh(x == x, x, x)
 
 
-@compiled_serial
+@inner
 def atan2(x, y):
     return _atan2((x == x) & (y == y), x + y, x, y)
 
 
-@compiled_serial
+@inner
 def hypot(x, y):
     return _hypot((x == x) | (y == y), x + y, x, y)
 
 
 # --- quotients of NumPy
-@compiled_serial
+@inner
 def _remainder_of_truncation(a, b):
     """The C library's `fmod`: exact, with the sign of `a`."""
     ratio = a / b
@@ -431,7 +468,7 @@ def _remainder_of_truncation(a, b):
     return _fmod(outside, rest, a, b) if any_lane(outside) else rest
 
 
-@compiled_serial
+@inner
 def floor_divide(a, b):
     """NumPy's: the floor of the exact quotient."""
     ratio = a / b
@@ -444,7 +481,7 @@ def floor_divide(a, b):
     return select(b == 0.0, ratio, below)
 
 
-@compiled_serial
+@inner
 def remainder(a, b):
     """NumPy's: of the sign of the divisor."""
     rest = _remainder_of_truncation(a, b)
@@ -453,7 +490,7 @@ def remainder(a, b):
     return select(b == 0.0, rest, shifted)
 
 
-@compiled_serial
+@inner
 def _divided(a, b):
     """Quotient and remainder of integers, rounded down, where `b` is neither 0 nor -1."""
     sound = select((b == 0) | (b == -1), b * 0 + 1, b)
@@ -463,21 +500,21 @@ def _divided(a, b):
     return select(over, whole - 1, whole), select(over, rest + b, rest)
 
 
-@compiled_serial
+@inner
 def floor_divide_int(a, b):
     """NumPy's: rounded down; zero for a divisor of zero."""
     whole, _ = _divided(a, b)
     return select(b == 0, a * 0, select(b == -1, -a, whole))
 
 
-@compiled_serial
+@inner
 def remainder_int(a, b):
     """NumPy's: of the sign of the divisor; zero for a divisor of zero or minus one."""
     _, rest = _divided(a, b)
     return select((b == 0) | (b == -1), a * 0, rest)
 
 
-@compiled_serial
+@inner
 def sign(x):
     """-1, 0 or 1; NaN stays."""
     return select(x > 0, 1, select(x < 0, -1, select(x == 0, 0, x)))

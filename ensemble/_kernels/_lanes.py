@@ -30,6 +30,7 @@ from numba.extending import intrinsic, models, register_model
 __all__ = [
     "PREFETCH_BYTES",
     "Lanes",
+    "borrowed",
     "fence",
     "library_call",
     "library_function",
@@ -95,6 +96,23 @@ def _fill(builder: Any, scalar: Any, width: int) -> Any:
     return builder.shuffle_vector(
         one, ir.Constant(vector, ir.Undefined), ir.Constant(ir.VectorType(ir.IntType(32), width), [0] * width)
     )
+
+
+@intrinsic
+def borrowed(typingctx, array):
+    """`array` without a share in its memory, which must outlive it.
+
+    A slice of an array counts its owners up and down by locked instructions, and each of those waits until all that
+    was streamed has reached memory.
+    """
+
+    def codegen(context, builder, signature, arguments):
+        struct = cgutils.create_struct_proxy(array)(context, builder, value=arguments[0])
+        struct.meminfo = ir.Constant(struct.meminfo.type, None)
+        struct.parent = ir.Constant(struct.parent.type, None)
+        return struct._getvalue()
+
+    return array(array), codegen
 
 
 @intrinsic(prefer_literal=True)
@@ -317,7 +335,9 @@ for _operation, _symbol in (
 ):  # fmt: skip
     _comparison(_operation, _symbol)
 
-_operator(operator.neg, 1, lambda builder, dtype, a: (builder.fneg if isinstance(dtype, types.Float) else builder.neg)(a))
+_operator(
+    operator.neg, 1, lambda builder, dtype, a: (builder.fneg if isinstance(dtype, types.Float) else builder.neg)(a)
+)
 _operator(operator.invert, 1, lambda builder, dtype, a: builder.not_(a))
 
 
