@@ -126,16 +126,14 @@ def walk(first, last, plan, streamed, {arguments}, {outs}, {rooms}):
         count = min(size, last - start)
 {fetches}
         whole = count - count % WIDTH
-        if streamed and count == whole:
-            for i in range(0, whole, WIDTH):
-                {results} = body({elements})
+        for i in range(0, whole, WIDTH):
+            {results} = body({elements})
+            if streamed:
 {streams}
-        else:
-            for i in range(0, whole, WIDTH):
-                {results} = body({elements})
+            else:
 {stores}
-            if whole < count:
-                {results} = body({last_elements})
+        if whole < count:
+            {results} = body({last_elements})
 {last_stores}
     if streamed:
         fence()
@@ -190,7 +188,7 @@ def elementwise_source(graph: Graph, arrays: Sequence[int]) -> str:
             f"x{name}" if name in scalars else f"load_some(v{name[1:]}, whole, count - whole, WIDTH)" for name in names
         ),
         stores="\n".join(f"                store(o{k}, start + i, r{k})" for k in numbers),
-        last_stores="\n".join(f"                store_some(o{k}, start + whole, count - whole, r{k})" for k in numbers),
+        last_stores="\n".join(f"            store_some(o{k}, start + whole, count - whole, r{k})" for k in numbers),
         streams="\n".join(f"                {written[k]}(o{k}, start + i, r{k})" for k in numbers),
         arguments=", ".join(names),
         rooms=", ".join(f"b{p}" for _, p in used),
