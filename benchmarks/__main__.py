@@ -3,33 +3,39 @@
 from __future__ import annotations
 
 import argparse
+import importlib
+from typing import Any
 
 import numba
 
-from benchmarks import bench_cost, bench_fem, bench_fuse, bench_multigrid, bench_spmv
-from benchmarks.common import save
+MODULES = {
+    "spmv": "bench_spmv", "assembly": "bench_fem", "multigrid": "bench_multigrid", "cost": "bench_cost",
+    "fuse": "bench_fuse", "memory": "bench_cost", "iterations": "bench_multigrid",
+}  # fmt: skip
+"""Where each table is made; imported when it is asked for."""
 
-TABLES = {
-    "spmv": bench_spmv.main,
-    "assembly": bench_fem.main,
-    "multigrid": bench_multigrid.main,
-    "cost": bench_cost.main,
-    "fuse": bench_fuse.main,
-    "memory": lambda cells, threads: bench_cost.memory(cells),
-    "iterations": lambda cells, threads: save("iterations", bench_multigrid.iterations()),
-}
+
+def run(name: str, cells: int, threads: int) -> None:
+    """Print and keep one table."""
+    module: Any = importlib.import_module(f"benchmarks.{MODULES[name]}")
+    if name == "memory":
+        module.memory(cells)
+    elif name == "iterations":
+        importlib.import_module("benchmarks.common").save("iterations", module.iterations())
+    else:
+        module.main(cells, threads)
 
 
 def main() -> None:
     """Run the benchmark named, or all of them."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("name", choices=[*TABLES, "all"])
+    parser.add_argument("name", choices=[*MODULES, "all"])
     parser.add_argument("--cells", type=int, default=64, help="hexahedra along each edge (default 64)")
     parser.add_argument("--threads", type=int, default=numba.get_num_threads(), help="threads of our kernels")
     options = parser.parse_args()
     numba.set_num_threads(options.threads)
-    for name in TABLES if options.name == "all" else [options.name]:
-        TABLES[name](options.cells, options.threads)
+    for name in MODULES if options.name == "all" else [options.name]:
+        run(name, options.cells, options.threads)
 
 
 if __name__ == "__main__":

@@ -79,8 +79,11 @@ class Compiled:
             self.module.span(0, layout.size, layout.plan, False, *inputs, *values[1], *outs)
 
     def _streams(self, layout: Layout, outs: list[Any]) -> bool:
-        """Whether results go past the caches: large, and in whole cache lines; masks never do."""
-        lines = int(layout.plan[-1, 0]) % LINES == 0
+        """Whether results go past the caches: large, in whole cache lines, and bound by memory; masks never do.
+
+        A loop full of functions was twice as slow with streaming stores as without.
+        """
+        lines = int(layout.plan[-1, 0]) % LINES == 0 and not self.graph.libm
         large = [out for out in outs if out.dtype != bool]
         return lines and bool(large) and all(o.nbytes > STREAMED and o.ctypes.data % 64 == 0 for o in large)
 
