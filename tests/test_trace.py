@@ -8,7 +8,8 @@ import pytest
 from ensemble._kernels import _emit_numba
 from ensemble._kernels._operations import DTYPES, OPERATIONS, common
 from ensemble._kernels._trace import Scalar, trace
-from tests.bodies import BOOL, F32, F64, I32, I64, everything, lorenz
+from ensemble.scalar import fuse
+from tests.bodies import F32, F64, I32, everything, lorenz
 
 
 def count(graph, operation):
@@ -114,10 +115,8 @@ def test_a_body_of_several_scalars_runs_compiled():
 
 
 def test_every_operation_runs_compiled_as_numpy_evaluates_it():
-    graph = trace(everything, F64, F64, I64, BOOL)
-    module = _emit_numba.load_module(_emit_numba.elementwise_source(graph, []))
-    arguments = (0.5, 0.75, 11, True)
-    got = module.body(*arguments)
-    expected = everything(*(np.asarray(a) for a in arguments), xp=np)
+    arguments = [np.full(11, value) for value in (0.5, 0.75, 11, True)]
+    got = fuse(lambda x, y, i, mask: everything(x, y, i, mask))(*arguments)
+    expected = everything(*arguments, xp=np)
     for name, one, other in zip(sorted(OPERATIONS), got, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-15, err_msg=name)
