@@ -19,13 +19,16 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._kernels import _lane_arithmetic, _lane_functions, _lanes
+from ensemble._kernels import _lane_arithmetic, _lane_circular, _lane_functions, _lane_quotients, _lanes
 from ensemble._kernels._operations import OPERATIONS, WEAK
 from ensemble._kernels._trace import Graph, Node, is_entry
 
 __all__ = ["cache_folder", "elementwise_source", "load_module", "scalar_function"]
 
-BUILT_ON = ("_compile.py", "_elementwise.py", "_lane_arithmetic.py", "_lane_functions.py", "_lanes.py")
+BUILT_ON = (
+    "_compile.py", "_elementwise.py", "_lane_arithmetic.py", "_lane_circular.py", "_lane_functions.py",
+    "_lane_quotients.py", "_lanes.py",
+)  # fmt: skip
 """The files whose functions end up inside a generated kernel."""
 
 
@@ -175,7 +178,9 @@ def elementwise_source(graph: Graph, arrays: Sequence[int]) -> str:
                 None,
                 [
                     _imports(body, _lane_arithmetic, ["spread"]),
+                    _imports(body, _lane_circular),
                     _imports(body, _lane_functions),
+                    _imports(body, _lane_quotients),
                     _imports(body, _lanes, ["borrowed", "fence", "load", "load_some", "store", "store_some", "stream"]),
                 ],
             )

@@ -1,8 +1,8 @@
 """Functions of real numbers on lanes of float64: the same additions and products in every lane, no library calls.
 
 Each reduces its argument to a short interval, evaluates a polynomial there (interpolated at Chebyshev nodes with 60
-digits) and puts the result together as a sum of two numbers, so that little is lost but the last rounding: at most one
-unit in the last place for all, two for `pow`; see `tests/scalar/test_fuse_functions.py`. Lanes outside the range of a
+digits) and puts the result together as a sum of two numbers, so that little is lost but the last rounding: less than one
+unit in the last place; see `tests/scalar/test_fuse_functions.py`. Lanes outside the range of a
 reduction (a sine of more than a billion, a power of a negative number) are given to the C library, one by one. A
 result depends on nothing but its own operand: not on the width, the place, or the neighbours.
 
@@ -21,46 +21,16 @@ from ensemble._kernels._lane_arithmetic import (
     any_lane,
     bits,
     copysign,
-    floor,
     fma,
     from_bits,
     library_lanes,
     polynomial,
-    quotient,
     rint,
     spread,
-    trunc,
 )  # fmt: skip
 from ensemble._kernels._lanes import select
 
-__all__ = [
-    "acos",
-    "acosh",
-    "asin",
-    "asinh",
-    "atan",
-    "atan2",
-    "atanh",
-    "cos",
-    "cosh",
-    "exp",
-    "expm1",
-    "floor_divide",
-    "floor_divide_int",
-    "hypot",
-    "log",
-    "log1p",
-    "log2",
-    "log10",
-    "power",
-    "remainder",
-    "remainder_int",
-    "sign",
-    "sin",
-    "sinh",
-    "tan",
-    "tanh",
-]  # fmt: skip
+__all__ = ["cosh", "exp", "expm1", "log", "log1p", "log2", "log10", "power", "sinh", "tanh"]
 
 MAGIC = 6755399441055744.0
 """1.5 * 2**52: added to a number below 2**51, it leaves the nearest integer in the last bits."""
@@ -73,14 +43,9 @@ LOG2_E, LOG2_E_REST = 1.4426950408889634, 2.0355273740931033e-17
 LOG10_E, LOG10_E_REST = 0.4342944819032518, 1.098319650216765e-17
 LOG10_2_SHORT, LOG10_2_REST = 0.3010299955494702, 1.1451100898021838e-10
 TWO_THIRDS, TWO_THIRDS_REST = 0.6666666666666666, 3.700743415417188e-17
-HALF_PI, HALF_PI_REST, HALF_PI_LAST = 1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33
-TWO_OVER_PI = 0.6366197723675814
 SQRT_HALF_BITS = 0x3FE6A09E667F3BCD
 SMALLEST_NORMAL = 2.2250738585072014e-308
 LARGEST = 1.7976931348623157e308
-
-FAR = 2.0**30
-"""Up to here three pieces of pi / 2 leave the full precision of a reduced angle."""
 
 # e**r = 1 + r + r**2 q(r), abs(r) <= log(2) / 2
 _exp_rest = polynomial(
@@ -97,23 +62,8 @@ _log_last = polynomial(
     0.4, 0.28571428571429364, 0.22222222221655885, 0.18181818335392802, 0.1538459496251843, 0.1333480469384731,
     0.11706236339491206, 0.11723178623876518,
 )  # fmt: skip
-# sin r = r + r z q(z), cos r = 1 - z / 2 + z**2 q(z), z = r**2, abs(r) <= pi / 4
-_sin_rest = polynomial(
-    -0.16666666666666666, 0.008333333333330948, -0.00019841269836756774, 2.7557316101617874e-06,
-    -2.505113165023518e-08, 1.5918115263265974e-10,
-)  # fmt: skip
-_cos_rest = polynomial(
-    0.041666666666666664, -0.0013888888888887398, 2.480158729876456e-05, -2.7557317271145144e-07,
-    2.087614614655861e-09, -1.1382623647474604e-11,
-)  # fmt: skip
 
-_library = {
-    name: library_lanes(name, 1) for name in ["acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "sin", "tan"]
-}
-_cos, _sin, _tan = (_library[name] for name in ("cos", "sin", "tan"))
-_acos, _acosh, _asin = (_library[name] for name in ("acos", "acosh", "asin"))
-_asinh, _atan, _atanh = (_library[name] for name in ("asinh", "atan", "atanh"))
-_atan2, _fmod, _hypot, _pow = (library_lanes(name, 2) for name in ("atan2", "fmod", "hypot", "pow"))
+_pow = library_lanes("pow", 2)
 
 
 # --- exponentials
@@ -341,180 +291,3 @@ def power(x, y):
     result = _exp_sum(product, rest, 0.0)
     outside = ~((x >= SMALLEST_NORMAL) & (x <= LARGEST) & (absolute(y) < 1e18) & (absolute(product) < 700.0))
     return _pow(outside, result, x, y) if any_lane(outside) else result
-
-
-# --- circular functions
-@inner
-def _angle(x):
-    """n, r, rest: ``x = n pi / 2 + r + rest``, abs(r) at most pi / 4; of n only the last bits count."""
-    shifted = fma(x, TWO_OVER_PI, MAGIC)
-    k = shifted - MAGIC
-    start = fma(-k, HALF_PI, x)  # exact
-    product = k * HALF_PI_REST
-    product_rest = fma(k, HALF_PI_REST, -product)
-    difference = start - product
-    part = difference - start
-    lost = (start - (difference - part)) - (product + part)
-    low = fma(-k, HALF_PI_LAST, lost - product_rest)
-    r = difference + low
-    return bits(shifted), r, (difference - r) + low
-
-
-@inner
-def _sine_parts(r, rest):
-    z = r * r
-    low = fma(r * z, _sin_rest(z), fma(-0.5 * z, rest, rest))
-    high = r + low
-    return high, (r - high) + low
-
-
-@inner
-def _cosine_parts(r, rest):
-    z = r * r
-    half = 0.5 * z
-    first = 1.0 - half
-    low = ((1.0 - first) - half) + fma(z * z, _cos_rest(z), -(fma(0.5 * r, r, -half) + r * rest))
-    high = first + low
-    return high, (first - high) + low
-
-
-@inner
-def sin(x):
-    n, r, rest = _angle(x)
-    sine, _ = _sine_parts(r, rest)
-    cosine, _ = _cosine_parts(r, rest)
-    result = select((n & 1) != 0, cosine, sine)
-    result = select((n & 2) != 0, -result, result)
-    result = select(absolute(x) < 1e-8, x, result)
-    outside = ~(absolute(x) <= FAR)
-    return _sin(outside, result, x) if any_lane(outside) else result
-
-
-@inner
-def cos(x):
-    n, r, rest = _angle(x)
-    sine, _ = _sine_parts(r, rest)
-    cosine, _ = _cosine_parts(r, rest)
-    result = select((n & 1) != 0, sine, cosine)
-    result = select(((n + 1) & 2) != 0, -result, result)
-    outside = ~(absolute(x) <= FAR)
-    return _cos(outside, result, x) if any_lane(outside) else result
-
-
-@inner
-def tan(x):
-    n, r, rest = _angle(x)
-    sine, sine_rest = _sine_parts(r, rest)
-    cosine, cosine_rest = _cosine_parts(r, rest)
-    odd = (n & 1) != 0
-    above, above_rest = select(odd, -cosine, sine), select(odd, -cosine_rest, sine_rest)
-    below, below_rest = select(odd, sine, cosine), select(odd, sine_rest, cosine_rest)
-    ratio = above / below
-    missing = fma(-ratio, below, above) + (above_rest - ratio * below_rest)
-    result = select(absolute(x) < 1e-8, x, ratio + missing / below)
-    outside = ~(absolute(x) <= FAR)
-    return _tan(outside, result, x) if any_lane(outside) else result
-
-
-# --- what the C library answers
-@inner
-def acos(x):
-    return _acos(x == x, x, x)
-
-
-@inner
-def acosh(x):
-    return _acosh(x == x, x, x)
-
-
-@inner
-def asin(x):
-    return _asin(x == x, x, x)
-
-
-@inner
-def asinh(x):
-    return _asinh(x == x, x, x)
-
-
-@inner
-def atan(x):
-    return _atan(x == x, x, x)
-
-
-@inner
-def atanh(x):
-    return _atanh(x == x, x, x)
-
-
-@inner
-def atan2(x, y):
-    return _atan2((x == x) & (y == y), x + y, x, y)
-
-
-@inner
-def hypot(x, y):
-    return _hypot((x == x) | (y == y), x + y, x, y)
-
-
-# --- quotients of NumPy
-@inner
-def _remainder_of_truncation(a, b):
-    """The C library's `fmod`: exact, with the sign of `a`."""
-    ratio = a / b
-    rest = fma(-trunc(ratio), b, a)  # one divisor too much where the ratio was rounded up to an integer
-    rest = select((rest != 0.0) & ((rest < 0.0) != (a < 0.0)), rest + copysign(b, a), rest)
-    outside = ~(absolute(ratio) < 2.0**51)
-    return _fmod(outside, rest, a, b) if any_lane(outside) else rest
-
-
-@inner
-def floor_divide(a, b):
-    """NumPy's: the floor of the exact quotient."""
-    ratio = a / b
-    rest = _remainder_of_truncation(a, b)
-    whole = (a - rest) / b
-    whole = select((rest != 0.0) & ((b < 0.0) != (rest < 0.0)), whole - 1.0, whole)
-    below = floor(whole)
-    below = select(whole - below > 0.5, below + 1.0, below)
-    below = select(whole == 0.0, copysign(0.0, ratio), below)
-    return select(b == 0.0, ratio, below)
-
-
-@inner
-def remainder(a, b):
-    """NumPy's: of the sign of the divisor."""
-    rest = _remainder_of_truncation(a, b)
-    shifted = select((b < 0.0) != (rest < 0.0), rest + b, rest)
-    shifted = select(rest == 0.0, copysign(0.0, b), shifted)
-    return select(b == 0.0, rest, shifted)
-
-
-@inner
-def _divided(a, b):
-    """Quotient and remainder of integers, rounded down, where `b` is neither 0 nor -1."""
-    sound = select((b == 0) | (b == -1), b * 0 + 1, b)
-    whole = quotient(a, sound)
-    rest = a - whole * sound
-    over = (rest != 0) & ((rest < 0) != (b < 0))
-    return select(over, whole - 1, whole), select(over, rest + b, rest)
-
-
-@inner
-def floor_divide_int(a, b):
-    """NumPy's: rounded down; zero for a divisor of zero."""
-    whole, _ = _divided(a, b)
-    return select(b == 0, a * 0, select(b == -1, -a, whole))
-
-
-@inner
-def remainder_int(a, b):
-    """NumPy's: of the sign of the divisor; zero for a divisor of zero or minus one."""
-    _, rest = _divided(a, b)
-    return select((b == 0) | (b == -1), a * 0, rest)
-
-
-@inner
-def sign(x):
-    """-1, 0 or 1; NaN stays."""
-    return select(x > 0, 1, select(x < 0, -1, select(x == 0, 0, x)))
