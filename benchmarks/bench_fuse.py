@@ -10,13 +10,13 @@ from typing import Any
 import numba
 import numpy as np
 
-from benchmarks.common import interleaved, median, ratio, reader, save, show
+from benchmarks.common import interleaved, median, ratio, save, show
 from ensemble._kernels._compile import compiled, empty, prange
 from ensemble._kernels._lanes import load, store, stream
 from ensemble.scalar import Ensemble, fuse
 
 SHAPE = (1_000_000, 32)
-ROUNDS = 15
+ROUNDS, MEMORY_ROUNDS = 3, 15
 
 
 def twelve(x: Any, y: Any, k: float, xp: Any) -> Any:
@@ -76,8 +76,7 @@ def peers(name: str, x: np.ndarray, y: np.ndarray, k: float, threads: int) -> di
     if numexpr is not None:
         numexpr.set_num_threads(threads)
         names, room, text = {"x": x, "y": y, "k": k}, np.empty_like(x), NUMEXPR[name]
-        functions["numexpr"] = lambda: numexpr.evaluate(text, local_dict=names)
-        functions["numexpr out="] = lambda: numexpr.evaluate(text, local_dict=names, out=room)
+        functions["numexpr, out="] = lambda: numexpr.evaluate(text, local_dict=names, out=room)
     jax = _peer("jax")
     if jax is not None:
         jax.config.update("jax_enable_x64", True)
@@ -87,45 +86,50 @@ def peers(name: str, x: np.ndarray, y: np.ndarray, k: float, threads: int) -> di
     return functions
 
 
-def table(shape: tuple[int, int] = SHAPE, rounds: int = ROUNDS) -> list[dict[str, Any]]:
-    """Milliseconds of each way to evaluate each expression, in turn, medians."""
+def table(shape: tuple[int, int] = SHAPE) -> list[dict[str, Any]]:
+    """Milliseconds of each way to evaluate each expression, in turn, medians.
+
+    Ours and the memory come first, many short rounds of them, then the peers with ours among them: their long passes
+    over fresh memory, and their threads, would disturb what is measured next to them.
+    """
     rng = np.random.default_rng(20731)
     x, y, out = (empty(shape, np.float64) for _ in range(3))
     x[...], y[...] = rng.normal(size=shape), rng.normal(size=shape)
     X, Y, OUT, k = Ensemble(x), Ensemble(y), Ensemble(out), 0.75
     moved = float(x.nbytes + y.nbytes + out.nbytes)
-    read, read_bytes = reader()
-    spare = empty((x.size,), np.float64)
-    rows: list[dict[str, Any]] = []
+    flat = [a.reshape(-1) for a in (x, y, out)]  # the very memory that fuse works on
+    fused = {name: fuse(function) for name, function in EXPRESSIONS.items()}
+    memory: dict[str, Callable[[], Any]] = {
+        "x + y, out=": lambda: _add(*flat),
+        "x + y, streamed": lambda: _add_streaming(*flat),
+        **{f"fuse, out=: {name}": lambda f=f: f(X, Y, k, out=OUT) for name, f in fused.items()},
+        **{f"fuse: {name}": lambda f=f: f(X, Y, k) for name, f in fused.items()},
+    }
+    seconds = interleaved(memory, MEMORY_ROUNDS)
+    bound = [min(pair) for pair in zip(seconds["x + y, out="], seconds["x + y, streamed"], strict=True)]
+    rows = [_row(way, times, moved, bound) for way, times in seconds.items()]
     for name, function in EXPRESSIONS.items():
-        fused = fuse(function)
         ways: dict[str, Callable[[], Any]] = {
-            "settle": read,  # a peer's threads may still spin: what comes first in a round is not counted
-            "read": read,
-            "x + y, out=": lambda: _add(x.reshape(-1), y.reshape(-1), spare),
-            "x + y, streamed": lambda: _add_streaming(x.reshape(-1), y.reshape(-1), spare),
-            "fuse out=": lambda f=fused: f(X, Y, k, out=OUT),
-            "fuse": lambda f=fused: f(X, Y, k),
             "numpy": lambda f=function: f(x, y, k, np),
             **peers(name, x, y, k, numba.get_num_threads()),
+            "settle": lambda: _add(*flat),  # a peer's threads may still spin: what follows them is not counted
+            "fuse": lambda f=fused[name]: f(X, Y, k, out=OUT),
         }
-        seconds = interleaved(ways, rounds)
-        del seconds["settle"]
-        best = min(median(seconds["x + y, out="]), median(seconds["x + y, streamed"]))
-        bandwidth = {"read": read_bytes / median(seconds["read"]), "add": moved / best}
+        seconds = interleaved(ways, ROUNDS)
         for way, times in seconds.items():
-            n_bytes = read_bytes if way == "read" else moved
-            rows.append({
-                "expression": name, "way": way, "ms": 1e3 * median(times), "GB/s": n_bytes / median(times) / 1e9,
-                "% of read": 100 * n_bytes / median(times) / bandwidth["read"],
-                "% of read+write": 100 * n_bytes / median(times) / bandwidth["add"],
-                "x slower than fuse": ratio(times, seconds["fuse"]),
-            })  # fmt: skip
+            if way not in ("settle", "fuse"):
+                rows.append({**_row(f"{way}: {name}", times, moved, None), "x fuse": ratio(times, seconds["fuse"])})
     show(f"Twelve operations on {shape[0]} x {shape[1]} float64", rows)
     return rows
 
 
-def layouts(rounds: int = ROUNDS) -> list[dict[str, Any]]:
+def _row(way: str, times: list[float], moved: float, bound: list[float] | None) -> dict[str, Any]:
+    """One line: `bound` are the seconds that the same traffic took in the same rounds."""
+    row = {"way": way, "ms": 1e3 * median(times), "GB/s": moved / median(times) / 1e9}
+    return {**row, "% of read+write": "" if bound is None else 100 * ratio(bound, times), "x fuse": ""}
+
+
+def layouts(rounds: int = MEMORY_ROUNDS) -> list[dict[str, Any]]:
     """What broadcasting costs: one operand is shared by the samples, or the same for every row."""
     rng = np.random.default_rng(83161)
     rows: list[dict[str, Any]] = []

@@ -98,7 +98,7 @@ def machine() -> dict[str, Any]:
         names = [line.split(":", 1)[1].strip() for line in cpuinfo.read_text().splitlines() if "model name" in line]
         flags = cpuinfo.read_text()
         model = f"{names[0]}{', AVX-512' if 'avx512f' in flags else ', AVX2' if 'avx2' in flags else ''}"
-    packages = ("numpy", "numba", "scipy", "pyamg", "scikit-fem")
+    packages = ("numpy", "numba", "scipy", "pyamg", "scikit-fem", "numexpr", "jax")
     return {
         "processor": model,
         "cores": os.cpu_count(),

@@ -59,8 +59,8 @@ def test_imports_go_down(path):
 @pytest.mark.parametrize(
     "module, only",
     [
-        ("numba", {"_kernels/_compile.py", "_kernels/_lanes.py"}),
-        ("llvmlite", {"_kernels/_lanes.py"}),
+        ("numba", {"_kernels/_compile.py", "_kernels/_lanes.py", "_kernels/_lane_arithmetic.py"}),
+        ("llvmlite", {"_kernels/_lanes.py", "_kernels/_lane_arithmetic.py"}),
         ("cupy", {"_backend.py", "_kernels/_compile.py", "_kernels/_streams.py"}),
         ("array_api_compat", {"_backend.py"}),
     ],

@@ -1,27 +1,19 @@
-"""The tracer, and what it writes: CUDA is compiled where NVRTC is installed, no GPU needed."""
+"""The tracer, and the Python source that it writes."""
 
-import ctypes
-import importlib.util
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from ensemble._kernels import _emit_cuda, _emit_numba
+from ensemble._kernels import _emit_numba
 from ensemble._kernels._operations import DTYPES, OPERATIONS, common
 from ensemble._kernels._trace import Scalar, trace
-
-F64, F32, I64, I32, BOOL = (Scalar(name) for name in ("float64", "float32", "int64", "int32", "bool"))
+from ensemble.scalar import fuse
+from tests.bodies import F32, F64, I32, everything, lorenz
 
 
 def count(graph, operation):
     return sum(node.operation == operation for node in graph.nodes)
-
-
-def lorenz(x, t, xp, sigma=10.0, rho=28.0, beta=8.0 / 3.0):
-    """A body of n scalars in and out."""
-    return sigma * (x[1] - x[0]), x[0] * (rho - x[2]) - x[1], x[0] * x[1] - beta * x[2] + 0.0 * xp.sin(t)
 
 
 # --- graphs
@@ -123,103 +115,8 @@ def test_a_body_of_several_scalars_runs_compiled():
 
 
 def test_every_operation_runs_compiled_as_numpy_evaluates_it():
-    graph = trace(everything, F64, F64, I64, BOOL)
-    module = _emit_numba.load_module(_emit_numba.elementwise_source(graph, []))
-    arguments = (0.5, 0.75, 11, True)
-    got = module.body(*arguments)
-    expected = everything(*(np.asarray(a) for a in arguments), xp=np)
+    arguments = [np.full(11, value) for value in (0.5, 0.75, 11, True)]
+    got = fuse(lambda x, y, i, mask: everything(x, y, i, mask))(*arguments)
+    expected = everything(*arguments, xp=np)
     for name, one, other in zip(sorted(OPERATIONS), got, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-15, err_msg=name)
-
-
-def everything(x, y, i, mask, xp=None):
-    """Every operation once, in the order of their names."""
-    xp = x.__array_namespace__() if xp is None else xp
-    results = []
-    for name in sorted(OPERATIONS):
-        operation = OPERATIONS[name]
-        numbers = [x, y] if name != "acosh" else [x + 1.0]
-        if operation.rule == "bitwise":
-            numbers = [i, i + 3]
-        elif operation.rule == "logical":
-            numbers = [mask, x > 0.0]
-        elif operation.rule == "select":
-            numbers = [mask, x, y]
-        results.append(getattr(xp, name)(*numbers[: operation.arity]))
-    return tuple(results)
-
-
-# --- CUDA source
-def nvrtc():
-    """The NVRTC library of the wheel nvidia-cuda-nvrtc, or of the system; None without."""
-    names = ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"]
-    spec = importlib.util.find_spec("nvidia")
-    for folder in spec.submodule_search_locations if spec else ():
-        names = [*(str(path) for path in sorted(Path(folder).glob("*/lib/libnvrtc.so.*[0-9]"))), *names]
-    for name in names:
-        try:
-            return ctypes.CDLL(name)
-        except OSError:
-            continue
-    return None
-
-
-def compile_cuda(library, source, *options):
-    """The CUBIN of `source` for one architecture; the compiler's log where it fails."""
-    program = ctypes.c_void_p()
-    assert library.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"fused.cu", 0, None, None) == 0
-    texts = [option.encode() for option in ("-arch=sm_90", *options)]
-    status = library.nvrtcCompileProgram(program, len(texts), (ctypes.c_char_p * len(texts))(*texts))
-    size = ctypes.c_size_t()
-    library.nvrtcGetProgramLogSize(program, ctypes.byref(size))
-    log = ctypes.create_string_buffer(size.value)
-    library.nvrtcGetProgramLog(program, log)
-    assert status == 0, log.value.decode()
-    assert library.nvrtcGetCUBINSize(program, ctypes.byref(size)) == 0
-    cubin = ctypes.create_string_buffer(size.value)
-    assert library.nvrtcGetCUBIN(program, cubin) == 0
-    library.nvrtcDestroyProgram(ctypes.byref(program))
-    return cubin.raw
-
-
-@pytest.fixture(scope="module")
-def compiler():
-    library = nvrtc()
-    if library is None:
-        pytest.skip("needs NVRTC: pip install nvidia-cuda-nvrtc")
-    return library
-
-
-BODIES = {
-    "everything": (everything, (F64, F64, I64, BOOL)),
-    "everything in float32": (everything, (F32, F32, I32, BOOL)),
-    "numbers": (lambda x, k, s: x * k + s * 0.1, (F32, Scalar("pyfloat"), F64)),
-    "integers": (lambda i, j: (i // j, i % j, abs(i), i * j - 2**31, -i, ~i, i / j, i * -(2**63) // 3), (I64, I32)),
-    "constants": (lambda x: (x + math.inf, x - math.nan, x * -0.0, x > -math.inf, True, 1e-320, 3), (F64,)),
-}
-
-
-@pytest.mark.parametrize("n_axes", [1, 3])
-@pytest.mark.parametrize("body, arguments", BODIES.values(), ids=BODIES)
-def test_cuda_source_compiles(compiler, body, arguments, n_axes):
-    graph = trace(body, *arguments)
-    arrays = [k for k, argument in enumerate(arguments) if argument.dtype in DTYPES]
-    source = _emit_cuda.elementwise_source(graph, arrays, n_axes)
-    assert b"fused" in compile_cuda(compiler, source, *_emit_cuda.OPTIONS)
-
-
-def test_a_body_of_several_scalars_compiles_as_a_device_function(compiler):
-    graph = trace(lambda x, t: lorenz(x, t, x[0].__array_namespace__()), (F64, F64, F64), F64)
-    source = _emit_cuda.PRELUDE + _emit_cuda.device_function(graph, "drift")
-    caller = """
-    extern "C" __global__ void step(double* x, double t) {
-        double dx, dy, dz;
-        drift(x[0], x[1], x[2], t, dx, dy, dz);
-        x[0] += dx; x[1] += dy; x[2] += dz;
-    }"""
-    assert b"step" in compile_cuda(compiler, source + caller, *_emit_cuda.OPTIONS)
-
-
-def test_cuda_source_that_is_wrong_fails(compiler):
-    with pytest.raises(AssertionError, match="undefined"):
-        compile_cuda(compiler, "__global__ void fused(double* x) { *x = unknown; }")

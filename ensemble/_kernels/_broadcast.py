@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ensemble._kernels._elementwise import CHUNK, FLAT, SPREAD
+from ensemble._kernels._elementwise import CHUNK, FLAT, LINES, LONG_CHUNK, LONG_FROM, SPREAD
 
 __all__ = ["Layout", "flattened", "layout_of"]
 
@@ -56,9 +56,18 @@ def layout_of(places: tuple[Place, ...]) -> Layout:
     contiguous = [math.prod(axes[k + 1 :]) for k in range(len(axes))]
     for k, row in enumerate(joined):
         plan[k + 1] = (FLAT if row == contiguous else SPREAD, *row)
-    rows_in_chunk = CHUNK // axes[-1] if axes[-1] else 0
-    plan[-1, 0] = rows_in_chunk * axes[-1] if rows_in_chunk else CHUNK
+    plan[-1, 0] = LONG_CHUNK if (plan[1:-1, 0] == FLAT).all() and math.prod(shape) > LONG_FROM else _chunk(axes)
     return Layout(shape, math.prod(shape), tuple(axes), tuple(tuple(row) for row in joined), plan, forms)
+
+
+def _chunk(axes: Sequence[int]) -> int:
+    """Elements that are computed at a time: whole rows and whole cache lines where they fit."""
+    inner = axes[-1]
+    if not 0 < inner <= CHUNK:
+        return CHUNK
+    rows = CHUNK // inner
+    whole = LINES // math.gcd(LINES, inner)
+    return inner * (rows - rows % whole if rows >= whole else rows)
 
 
 def _form(place: Place) -> str:

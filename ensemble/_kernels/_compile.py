@@ -25,6 +25,7 @@ __all__ = [
     "compiled",
     "compiled_serial",
     "empty",
+    "inner",
     "output",
     "per_width",
     "prange",
@@ -51,6 +52,11 @@ compiled: Any = functools.partial(numba.njit, parallel=True, cache=True, error_m
 
 compiled_serial: Any = functools.partial(numba.njit, cache=True, error_model="numpy", nogil=True)
 """Compile a function that runs on the calling thread."""
+
+inner: Any = functools.partial(
+    numba.njit, error_model="numpy", nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True
+)
+"""Compile a function that ends up inside a generated one, which is kept on disk itself."""
 
 
 def per_width(make: Callable[..., Any]) -> Callable[..., Any]:

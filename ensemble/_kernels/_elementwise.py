@@ -12,17 +12,20 @@ import functools
 import numpy as np
 
 from ensemble._kernels._compile import compiled_serial
-from ensemble._kernels._lanes import library_function, load, stream
+from ensemble._kernels._lanes import library_function
 from ensemble._kernels._operations import OPERATIONS
 
 CHUNK = 1024
 """Elements that are computed at a time: a buffer of float64 is 8 KiB."""
 
+LONG_CHUNK, LONG_FROM = 8192, 1 << 20
+"""The same where no operand needs a buffer, and from how many elements of the result on."""
+
 CHUNKS = 16
 """Chunks that a thread takes at a time."""
 
-BLOCK = 64
-"""Elements between two writes past the caches: few, so that reading goes on meanwhile, and whole cache lines."""
+LINES = 64
+"""Elements that fill whole cache lines, whatever their dtype: a chunk of a multiple of them can be streamed."""
 
 FLAT, SPREAD = 0, 1
 """Modes of an operand: it lies in memory like the result, or it broadcasts."""
@@ -102,35 +105,6 @@ def fetch(source, plan, k, first, start, count, buffer):
     elif start == first or plan[k + 1, 1] != 0:  # the same for every row: it stands there from the first chunk on
         spread_rows(source, plan, k, start, count, buffer)
     return buffer[:count]
-
-
-# --- results written past the caches
-@compiled_serial
-def cache_lines(dtype):
-    """Room for one block; it starts a cache line, so that no load or store straddles two."""
-    room = np.empty(2 * BLOCK, dtype)
-    start = (-room.ctypes.data % 64) // room.itemsize
-    return room[start : start + BLOCK]
-
-
-@functools.cache
-def flush_in(width):
-    """A function that streams a block, `width` elements to a cache line."""
-
-    @compiled_serial
-    def flush(block, out, start):
-        for i in range(0, BLOCK, width):
-            stream(out, start + i, load(block, i, width))
-
-    return flush
-
-
-flush_8, flush_16 = flush_in(8), flush_in(16)
-
-
-@compiled_serial
-def flush_none(block, out, start):
-    """Masks are never streamed."""
 
 
 # --- scalar functions

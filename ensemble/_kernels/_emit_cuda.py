@@ -1,6 +1,7 @@
 """Graphs written out as CUDA C++: a ``__device__`` function, and the elementwise kernel around it.
 
-Compile with `OPTIONS`: products and sums are then rounded one by one, as on the CPU.
+Compile with `OPTIONS`: products and sums are then rounded one by one, as on the CPU. A thread takes as many elements
+as fill 16 bytes, so that each load and store is as wide as the memory's own.
 """
 
 from __future__ import annotations
@@ -8,7 +9,10 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from ensemble._kernels._broadcast import Layout
 from ensemble._kernels._compile import raw_module
@@ -16,7 +20,7 @@ from ensemble._kernels._emit_numba import parameters
 from ensemble._kernels._operations import OPERATIONS, WEAK
 from ensemble._kernels._trace import Graph, Node, is_entry
 
-__all__ = ["OPTIONS", "PRELUDE", "device_function", "elementwise_source", "launch"]
+__all__ = ["OPTIONS", "PRELUDE", "Access", "address", "device_function", "elementwise_source", "launch"]
 
 OPTIONS = ("--fmad=false", "--std=c++17")
 
@@ -31,6 +35,15 @@ PRELUDE = """
 #ifndef NAN
 #define NAN __int_as_float(0x7fffffff)
 #endif
+
+template <class T, int N> struct alignas(sizeof(T) * N) Pack { T value[N]; };
+
+template <class T, int N> __device__ inline Pack<T, N> gathered(const T* first, long long step) {
+    Pack<T, N> pack;
+    #pragma unroll
+    for (int e = 0; e < N; ++e) pack.value[e] = first[e * step];
+    return pack;
+}
 
 template <class T> __device__ inline T sign(T x) { return x > 0 ? T(1) : x < 0 ? T(-1) : x == 0 ? T(0) : x; }
 
@@ -118,40 +131,86 @@ def device_function(graph: Graph, name: str) -> str:
     return "\n".join([*lines, "}"])
 
 
-def elementwise_source(graph: Graph, arrays: Sequence[int], n_axes: int) -> str:
-    """A kernel ``fused(n, lengths, inputs with their strides, scalars, outs)`` over `n_axes` joined axes."""
+@dataclass(frozen=True)
+class Access:
+    """How one kernel reaches memory: decided by the layout, written into its source."""
+
+    n_axes: int
+    modes: tuple[str, ...]
+    """Of each operand along the last axis: "pack" (side by side), "same" (one value) or "strided"."""
+    width: int
+    """Elements that a thread takes at a time: 16 bytes of the widest dtype where everything allows it."""
+    index: str = "unsigned int"
+
+
+def elementwise_source(graph: Graph, arrays: Sequence[int], access: Access) -> str:
+    """A kernel ``fused(n, lengths, inputs with their strides, scalars, outs)`` over joined axes."""
     kinds = kinds_of(graph)
-    used = [p for p in arrays if graph.uses(p)]
-    flat = {f"a{p}" for p in used}
+    modes = {f"a{p}": mode for p, mode in zip(arrays, access.modes, strict=True) if graph.uses(p)}
     numbers = range(len(graph.outputs))
-    signature = ["const long long n", *(f"const long long d{axis}" for axis in range(n_axes))]
+    index, width = access.index, access.width
+    signature = [f"const {index} n", *(f"const {index} d{axis}" for axis in range(access.n_axes))]
     for name, kind in kinds.items():
-        if name in flat:
-            signature += [f"const {kind}* {name}"]
-            signature += [f"const long long {name}_{axis}" for axis in range(n_axes)]
+        if name in modes:
+            signature += [f"const {kind}* {name}", *(f"const long long {name}_{k}" for k in range(access.n_axes))]
         else:
             signature.append(f"const {kind} {name}")
     signature += [f"{TYPES[graph.dtypes[k]]}* o{k}" for k in numbers]
-    lines = [f"long long at{p} = 0;" for p in used]
-    for axis in range(n_axes - 1, -1, -1):
-        place = f"rest % d{axis}" if axis else "rest"
-        lines += [f"const long long c{axis} = {place};"]
-        lines += [f"at{p} += c{axis} * a{p}_{axis};" for p in used]
-        lines += [f"rest /= d{axis};"] if axis else []
-    operands = [f"{name}[at{name[1:]}]" if name in flat else name for name in kinds]
-    lines += [f"{TYPES[graph.dtypes[k]]} r{k};" for k in numbers]
-    lines += [f"body({', '.join([*operands, *(f'r{k}' for k in numbers)])});", *(f"o{k}[i] = r{k};" for k in numbers)]
-    inside = "\n        ".join(["long long rest = i;", *lines])
+    results = ", ".join(f"r{k}.value[e]" for k in numbers)
+    given = ", ".join([f"x{name[1:]}.value[e]" if name in modes else name for name in kinds])
+    inside = [*_places(modes, access), *(_loaded(name, kinds[name], mode, access) for name, mode in modes.items())]
+    inside += [f"Pack<{TYPES[graph.dtypes[k]]}, {width}> r{k};" for k in numbers]
+    inside += [
+        "#pragma unroll",
+        f"for (int e = 0; e < {width}; ++e) body({', '.join(filter(None, [given, results]))});",
+    ]
+    inside += [f"*reinterpret_cast<Pack<{TYPES[graph.dtypes[k]]}, {width}>*>(o{k} + i) = r{k};" for k in numbers]
+    rest = ""
+    if width > 1 and access.n_axes == 1:
+        alone = [f"{name}[i * {name}_0]" if name in modes else name for name in kinds]
+        targets = [f"o{k}[i]" for k in numbers]
+        rest = (
+            f"for ({index} i = n / {width} * {width} + first; i < n; i += step) body({', '.join([*alone, *targets])});"
+        )
+    lines = "\n        ".join(inside)
     return f"""{PRELUDE}
 {device_function(graph, "body")}
 
 extern "C" __global__ void fused({", ".join(signature)}) {{
-    const long long step = (long long)gridDim.x * blockDim.x;
-    for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {{
-        {inside}
+    const {index} step = gridDim.x * blockDim.x;
+    const {index} first = blockIdx.x * blockDim.x + threadIdx.x;
+    for ({index} pack = first; pack < n / {width}; pack += step) {{
+        const {index} i = pack * {width};
+        {lines}
     }}
+    {rest}
 }}
 """
+
+
+def _places(modes: dict[str, str], access: Access) -> list[str]:
+    """Lines that find where each operand's pack starts."""
+    lines = [f"{access.index} rest = i;"] if access.n_axes > 1 else []
+    last = access.n_axes - 1
+    for axis in range(last, -1, -1):
+        place = "i" if access.n_axes == 1 else f"rest % d{axis}" if axis else "rest"
+        lines.append(f"const long long c{axis} = {place};")
+        if axis:
+            lines.append(f"rest /= d{axis};")
+    for name, mode in modes.items():
+        steps = [f"c{axis} * {name}_{axis}" for axis in range(last)]
+        steps += {"pack": [f"c{last}"], "same": [], "strided": [f"c{last} * {name}_{last}"]}[mode]
+        lines.append(f"const long long at{name[1:]} = {' + '.join(steps) or '0'};")
+    return lines
+
+
+def _loaded(name: str, kind: str, mode: str, access: Access) -> str:
+    """The line that loads one operand's pack."""
+    pack, first = f"Pack<{kind}, {access.width}>", f"{name} + at{name[1:]}"
+    if mode == "pack":
+        return f"const {pack} x{name[1:]} = *reinterpret_cast<const {pack}*>({first});"
+    step = f"{name}_{access.n_axes - 1}" if mode == "strided" else "0"
+    return f"const {pack} x{name[1:]} = gathered<{kind}, {access.width}>({first}, {step});"
 
 
 @functools.cache
@@ -161,18 +220,42 @@ def _kernel(source: str) -> Any:
 
 def launch(graph: Graph, arrays: dict[int, Any], layout: Layout, numbers: dict[str, Any], outs: list[Any]) -> None:
     """Run the kernel on CuPy arrays, by position; `numbers` are the scalar parameters by name."""
-    from numpy import int64
-
-    arguments: list[Any] = [int64(layout.size), *(int64(length) for length in layout.axes)]
-    rows = dict(zip(arrays, zip(layout.strides, layout.forms, strict=True), strict=True))
+    given = {
+        position: array.copy(order="C") if form == "copy" else array
+        for (position, array), form in zip(arrays.items(), layout.forms, strict=True)
+    }
+    access = _access(graph, given, layout, outs)
+    whole = np.uint32 if access.index == "unsigned int" else np.int64
+    arguments: list[Any] = [whole(layout.size), *(whole(length) for length in layout.axes)]
+    strides = dict(zip(arrays, layout.strides, strict=True))
     for name in kinds_of(graph):
-        position = int(name[1:])
-        if name[0] == "a" and position in rows and name not in numbers:
-            strides, form = rows[position]
-            array = arrays[position]
-            arguments += [array.copy(order="C") if form == "copy" else array, *(int64(s) for s in strides)]
-        else:
+        if name in numbers:
             arguments.append(numbers[name])
-    source = elementwise_source(graph, list(arrays), len(layout.axes))
-    n_blocks = min(-(-layout.size // THREADS), 1 << 20)
+        else:
+            position = int(name[1:])
+            arguments += [given[position], *(np.int64(stride) for stride in strides[position])]
+    source = elementwise_source(graph, list(arrays), access)
+    n_blocks = min(max(-(-layout.size // (THREADS * access.width)), 1), 1 << 20)
     _kernel(source)((n_blocks,), (THREADS,), (*arguments, *outs))
+
+
+def _access(graph: Graph, arrays: dict[int, Any], layout: Layout, outs: list[Any]) -> Access:
+    modes = tuple({1: "pack", 0: "same"}.get(strides[-1], "strided") for strides in layout.strides)
+    packed = [
+        (array, strides)
+        for (position, array), mode, strides in zip(arrays.items(), modes, layout.strides, strict=True)
+        if mode == "pack" and graph.uses(position)
+    ]
+    width = 16 // max(array.dtype.itemsize for array in [*outs, *(array for array, _ in packed)])
+    while width > 1 and not (
+        (len(layout.axes) == 1 or layout.axes[-1] % width == 0)
+        and all(address(array) % (width * array.dtype.itemsize) == 0 for array in [*outs, *(a for a, _ in packed)])
+        and all(stride % width == 0 for _, strides in packed for stride in strides[:-1])
+    ):
+        width //= 2
+    return Access(len(layout.axes), modes, width, "unsigned int" if layout.size < 1 << 30 else "long long")
+
+
+def address(array: Any) -> int:
+    """Where the first element lies, on the device or, for tests, on the host."""
+    return array.data.ptr if hasattr(array.data, "ptr") else array.ctypes.data

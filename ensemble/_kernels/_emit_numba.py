@@ -10,19 +10,25 @@ import functools
 import hashlib
 import importlib.util
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ensemble._kernels._elementwise import SCALAR_FUNCTIONS
+import numpy as np
+
+from ensemble._kernels import _lane_arithmetic, _lane_circular, _lane_functions, _lane_quotients, _lanes
 from ensemble._kernels._operations import OPERATIONS, WEAK
 from ensemble._kernels._trace import Graph, Node, is_entry
 
 __all__ = ["cache_folder", "elementwise_source", "load_module", "scalar_function"]
 
-BUILT_ON = ("_compile.py", "_elementwise.py", "_lanes.py")
+BUILT_ON = (
+    "_compile.py", "_elementwise.py", "_lane_arithmetic.py", "_lane_circular.py", "_lane_functions.py",
+    "_lane_quotients.py", "_lanes.py",
+)  # fmt: skip
 """The files whose functions end up inside a generated kernel."""
 
 
@@ -69,51 +75,77 @@ def scalar_function(graph: Graph, name: str) -> str:
     return "\n".join(lines)
 
 
+def lanes_function(graph: Graph, name: str) -> str:
+    """Python source of the body on lanes: the parameters of `scalar_function`, `WIDTH` numbers in each."""
+    entering = {k: f"s{number}" for number, k in enumerate(graph.entering)}
+    lines = [f"def {name}({', '.join(parameters(graph)[1])}):"]
+    for k, node in enumerate(graph.nodes):
+        if node.dtype in WEAK:
+            continue
+        if node.operation == "input":
+            text = f"a{node.value}"
+        else:
+            text = entering[k] if is_entry(graph.nodes, node) else _on_lanes(graph, node)
+        lines.append(f"    t{k} = {text}")
+    lines.append(f"    return {', '.join(f't{k}' for k in graph.outputs)}")
+    return "\n".join(lines)
+
+
+def _on_lanes(graph: Graph, node: Node) -> str:
+    if node.operation == "constant":
+        return f"spread({_constant(node)}, WIDTH)"
+    operands = [f"t{k}" for k in node.inputs]
+    if node.operation == "cast":
+        return f"as_{node.dtype}({operands[0]})"
+    dtype = graph.nodes[node.inputs[-1]].dtype
+    operation = OPERATIONS[node.operation]
+    if operation.libm and dtype == "float32":  # in float64, rounded once more at the end
+        return f"as_float32({operation.text('lanes', False).format(*(f'as_float64({t})' for t in operands))})"
+    return operation.text("lanes", not dtype.startswith("float")).format(*operands)
+
+
 HEAD = '''"""An elementwise kernel, written by ensemble; it may be deleted at any time."""
 
 import numpy as np
 
-from ensemble._kernels._compile import compiled, compiled_serial, prange
-from ensemble._kernels._elementwise import (
-    BLOCK, CHUNK, CHUNKS, FLAT, {helpers},
-)
-from ensemble._kernels._lanes import fence
+from ensemble._kernels._compile import compiled, compiled_serial, inner, prange
+from ensemble._kernels._elementwise import CHUNK, CHUNKS, FLAT, fetch
+{imports}
+
+WIDTH = {width}
+"""Numbers that are computed at a time."""
 
 
-@compiled_serial
+@inner
 {body}
 
 
-@compiled_serial
-def chunk({values}, {outs}):
-    for i in range(o0.size):
-        {items} = body({elements})
-
-
-@compiled_serial
-def streamed_chunk(start, n_blocks, {values}, {tiles}, {outs}):
-{reshaped}
-    for block in range(n_blocks):
-        for i in range(BLOCK):
-            {kept} = body({block_elements})
-{flushes}
-
-
-@compiled_serial
-def span(first, last, plan, streamed, {arguments}, {outs}):
-{buffers}
+@inner
+def walk(first, last, plan, streamed, {arguments}, {outs}, {rooms}):
+{borrowed}
+{numbers}
     size = plan[-1, 0]
     for start in range(first, last, size):
         count = min(size, last - start)
 {fetches}
-        done = 0
-        if streamed:
-            streamed_chunk(start, count // BLOCK, {values}, {tiles}, {outs})
-            done = count - count % BLOCK
-        if done < count:
-            chunk({rests}, {targets})
+        whole = count - count % WIDTH
+        for i in range(0, whole, WIDTH):
+            {results} = body({elements})
+            if streamed:
+{streams}
+            else:
+{stores}
+        if whole < count:
+            {results} = body({last_elements})
+{last_stores}
     if streamed:
         fence()
+
+
+@compiled_serial
+def span(first, last, plan, streamed, {arguments}, {outs}):
+{made_rooms}
+    walk(first, last, plan, streamed, {arguments}, {outs}, {rooms})
 
 
 @compiled
@@ -134,44 +166,54 @@ def elementwise_source(graph: Graph, arrays: Sequence[int]) -> str:
     dtypes = {n.value: n.dtype for n in graph.nodes if n.operation == "input"}
     scalars = [name for name in names if name not in {f"a{p}" for p in arrays}]
     numbers = range(len(graph.outputs))
-    body = scalar_function(graph, "body")
-    buffers = [f"    b{p} = np.empty(CHUNK if plan[{k + 1}, 0] != FLAT else 0, np.{_stored(dtypes[p])})"
-               for k, p in used]  # fmt: skip
+    body = lanes_function(graph, "body")
+    rooms = [f"    b{p} = np.empty(CHUNK if plan[{k + 1}, 0] != FLAT else 0, np.{_stored(dtypes[p])})" for k, p in used]
+    lent = [*(f"a{p}" for _, p in used), *(f"b{p}" for _, p in used), *(f"o{k}" for k in numbers)]
     fetches = [f"        v{p} = fetch(a{p}, plan, {k}, first, start, count, b{p})" for k, p in used]
-    names_of_values = [*(f"v{p}" for _, p in used), *scalars]
-    buffers += [f"    q{k} = cache_lines(np.{_stored(graph.dtypes[k])})" for k in numbers]
-    reshaped = [f"    w{p} = v{p}[: n_blocks * BLOCK].reshape(n_blocks, BLOCK)" for _, p in used]
-    flushes = [f"        {flush_of(graph.dtypes[k])}(q{k}, o{k}, start + block * BLOCK)" for k in numbers]
+    written = ["store" if dtype == "bool" else "stream" for dtype in graph.dtypes]
     return HEAD.format(
-        tiles=", ".join(f"q{k}" for k in numbers),
-        kept=", ".join(f"q{k}[i]" for k in numbers),
-        reshaped="\n".join(reshaped) or "    pass",
-        block_elements=", ".join(name if name in scalars else f"w{name[1:]}[block, i]" for name in names),
-        flushes="\n".join(flushes),
-        rests=", ".join(name if name in scalars else f"{name}[done:]" for name in names_of_values),
-        helpers=", ".join(
-            [
-                "cache_lines",
-                "fetch",
-                *sorted({flush_of(d) for d in graph.dtypes}),
-                *(name for name in SCALAR_FUNCTIONS if f"{name}(" in body),
-            ]
+        width=width_of(graph),
+        imports="\n".join(
+            filter(
+                None,
+                [
+                    _imports(body, _lane_arithmetic, ["spread"]),
+                    _imports(body, _lane_circular),
+                    _imports(body, _lane_functions),
+                    _imports(body, _lane_quotients),
+                    _imports(body, _lanes, ["borrowed", "fence", "load", "load_some", "store", "store_some", "stream"]),
+                ],
+            )
         ),
         body=body,
-        values=", ".join(names_of_values),
-        elements=", ".join(name if name in scalars else f"v{name[1:]}[i]" for name in names),
-        arguments=", ".join(names),
         outs=", ".join(f"o{k}" for k in numbers),
-        items=", ".join(f"o{k}[i]" for k in numbers),
-        targets=", ".join(f"o{k}[start + done : start + count]" for k in numbers),
-        buffers="\n".join(buffers),
+        numbers="\n".join(f"    x{name} = spread({name}, WIDTH)" for name in scalars),
+        results=", ".join(f"r{k}" for k in numbers),
+        elements=", ".join(f"x{name}" if name in scalars else f"load(v{name[1:]}, i, WIDTH)" for name in names),
+        last_elements=", ".join(
+            f"x{name}" if name in scalars else f"load_some(v{name[1:]}, whole, count - whole, WIDTH)" for name in names
+        ),
+        stores="\n".join(f"                store(o{k}, start + i, r{k})" for k in numbers),
+        last_stores="\n".join(f"            store_some(o{k}, start + whole, count - whole, r{k})" for k in numbers),
+        streams="\n".join(f"                {written[k]}(o{k}, start + i, r{k})" for k in numbers),
+        arguments=", ".join(names),
+        rooms=", ".join(f"b{p}" for _, p in used),
+        made_rooms="\n".join(rooms),
+        borrowed="\n".join(f"    {name} = borrowed({name})" for name in lent),
         fetches="\n".join(fetches),
     )
 
 
-def flush_of(dtype: str) -> str:
-    """The function of `_elementwise` that streams a block of `dtype`."""
-    return {"bool": "flush_none", "int32": "flush_16", "float32": "flush_16"}.get(dtype, "flush_8")
+def width_of(graph: Graph) -> int:
+    """Numbers in a set of lanes: one cache line of the widest dtype."""
+    return 64 // max(np.dtype(node.dtype).itemsize for node in graph.nodes if node.dtype not in WEAK)
+
+
+def _imports(body: str, module: Any, always: Sequence[str] = ()) -> str:
+    """The line that imports what `body` calls from `module`."""
+    called = {*re.findall(r"\w+(?=\()", body), *always}
+    names = [name for name in module.__all__ if name in called]
+    return f"from {module.__name__} import {', '.join(names)}" if names else ""
 
 
 def _stored(dtype: str) -> str:

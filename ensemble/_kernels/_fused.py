@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
+from ensemble._backend import array_namespace
 from ensemble._kernels._broadcast import Layout, flattened
 from ensemble._kernels._compile import STREAMED, empty
-from ensemble._kernels._elementwise import BLOCK
+from ensemble._kernels._elementwise import FLAT, LINES
+from ensemble._kernels._emit_cuda import address, launch
 from ensemble._kernels._emit_numba import elementwise_source, load_module, parameters
 from ensemble._kernels._trace import Graph
 
@@ -77,9 +79,13 @@ class Compiled:
             self.module.span(0, layout.size, layout.plan, False, *inputs, *values[1], *outs)
 
     def _streams(self, layout: Layout, outs: list[Any]) -> bool:
-        """Whether results go past the caches: large, in whole cache lines, and bound by memory at all."""
-        lines = int(layout.plan[-1, 0]) % BLOCK == 0 and not self.graph.libm
-        return lines and all(o.nbytes > STREAMED and o.ctypes.data % 64 == 0 and o.dtype != bool for o in outs)
+        """Whether results go past the caches: large, in whole cache lines, and bound by memory; masks never do.
+
+        A loop full of functions was twice as slow with streaming stores as without.
+        """
+        lines = int(layout.plan[-1, 0]) % LINES == 0 and not self.graph.libm
+        large = [out for out in outs if out.dtype != bool]
+        return lines and bool(large) and all(o.nbytes > STREAMED and o.ctypes.data % 64 == 0 for o in large)
 
     def _values(self, arguments: Any) -> list[Any]:
         """NumPy scalars by their place in the graph, and the numbers that enter through casts."""
@@ -87,19 +93,39 @@ class Compiled:
         return [numbers, self.graph.scalars([arguments[place] for place in self._places]) if self._entering else []]
 
     def _on_device(self, layout: Layout, arrays: dict[int, Any], arguments: Any, targets: Any) -> list[Any]:
-        from ensemble._backend import array_namespace
-        from ensemble._kernels._emit_cuda import launch
-
         xp = array_namespace(*arrays.values())
-        outs = [xp.empty(layout.shape, dtype=dtype) for dtype in self._dtypes]
+        given = dict(zip(self._arrays, arrays.values(), strict=True))
+        outs = [
+            xp.empty(layout.shape, dtype=dtype)
+            if target is None or _disturbs(target, given.values(), layout)
+            else target
+            for target, dtype in zip(targets or [None] * len(self._dtypes), self._dtypes, strict=True)
+        ]
         values = self._values(arguments)
         numbers = {f"a{place}": value for place, value in values[0]}
         numbers |= {f"s{k}": value for k, value in enumerate(values[1])}
         if layout.size:
-            launch(self.graph, dict(zip(self._arrays, arrays.values(), strict=True)), layout, numbers, outs)
+            launch(self.graph, given, layout, numbers, outs)
         for target, out in zip(targets or (), outs, strict=targets is not None):
-            target[...] = out
+            if target is not out:
+                target[...] = out
         return outs
+
+
+def _disturbs(target: Any, arrays: Iterable[Any], layout: Layout) -> bool:
+    """Whether a kernel must not write into this array on a device: not in order, or read elsewhere by other threads."""
+    if not target.flags.c_contiguous:
+        return True
+    first = address(target)
+    last = first + target.nbytes
+    for k, array in enumerate(arrays):
+        start = address(array)
+        extent = sum((n - 1) * abs(stride) for n, stride in zip(array.shape, array.strides, strict=True))
+        back = sum((n - 1) * min(stride, 0) for n, stride in zip(array.shape, array.strides, strict=True))
+        in_place = start == first and layout.plan[k + 1, 0] == FLAT and array.itemsize == target.itemsize
+        if not in_place and start + back < last and first < start + back + extent + array.itemsize:
+            return True
+    return False
 
 
 def _position(pair: tuple[int, Any]) -> int:

@@ -11,8 +11,8 @@ Inside a compiled function::
     store(out, offset, total)
 
 Arrays are flat; `offset` counts elements; WIDTH is a compile-time constant, or lanes whose width is meant.
-``select(mask, a, b)`` picks lane by lane, comparisons of lanes give masks. ``fma(a, b, c)`` rounds a * b + c once, in
-every lane and at every width: asked for by name it is one operation of IEEE arithmetic, not a compiler's liberty.
+Operators work lane by lane, on two lanes of one kind or on lanes and a number; comparisons give masks, and
+``select(mask, a, b)`` picks. `_lane_arithmetic` has the rest.
 """
 
 from __future__ import annotations
@@ -20,38 +20,34 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-from llvmlite import binding, ir
+from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic, models, overload, register_model
+from numba.core.imputils import lower_builtin, lower_cast
+from numba.core.typing.templates import AbstractTemplate, infer_global, signature
+from numba.extending import intrinsic, models, register_model
 
 __all__ = [
     "PREFETCH_BYTES",
-    "REGISTER_BYTES",
     "Lanes",
-    "add_terms",
-    "combine",
-    "convert",
+    "borrowed",
     "fence",
-    "fma",
+    "library_call",
     "library_function",
     "load",
+    "load_some",
     "prefetch",
     "select",
     "splat",
     "sqrt",
     "store",
+    "store_some",
     "stream",
-    "zero_sums",
     "zeros",
 ]
 
 PREFETCH_BYTES = 8192
 """How far ahead of its use a stream of matrix values is asked for: the hardware's own prefetch stops at page ends."""
-
-
-REGISTER_BYTES = 2048 if binding.get_host_cpu_features().get("avx512f") else 512
-"""What the machine's SIMD registers hold together: a loop that needs more keeps the rest in memory."""
 
 
 class Lanes(types.Type):
@@ -74,10 +70,24 @@ def _width_of(width: Any) -> int | None:
     return width.width if isinstance(width, Lanes) else getattr(width, "literal_value", None)
 
 
+def _itemsize(dtype: Any) -> int:
+    return 1 if dtype is types.boolean else dtype.bitwidth // 8
+
+
 def _pointer(context: Any, builder: Any, array_type: Any, array: Any, offset: Any, width: int) -> Any:
     struct = cgutils.create_struct_proxy(array_type)(context, builder, value=array)
-    vector = ir.VectorType(context.get_value_type(array_type.dtype), width)
+    vector = ir.VectorType(context.get_data_type(array_type.dtype), width)
     return builder.bitcast(builder.gep(struct.data, [offset], inbounds=True), vector.as_pointer())
+
+
+def _from_memory(builder: Any, dtype: Any, value: Any) -> Any:
+    """Loaded lanes as they are held in registers: masks have one bit a lane."""
+    return builder.icmp_signed("!=", value, ir.Constant(value.type, None)) if dtype is types.boolean else value
+
+
+def _to_memory(builder: Any, dtype: Any, value: Any) -> Any:
+    wide = ir.VectorType(ir.IntType(8), value.type.count)
+    return builder.zext(value, wide) if dtype is types.boolean else value
 
 
 def _fill(builder: Any, scalar: Any, width: int) -> Any:
@@ -86,6 +96,23 @@ def _fill(builder: Any, scalar: Any, width: int) -> Any:
     return builder.shuffle_vector(
         one, ir.Constant(vector, ir.Undefined), ir.Constant(ir.VectorType(ir.IntType(32), width), [0] * width)
     )
+
+
+@intrinsic
+def borrowed(typingctx, array):
+    """`array` without a share in its memory, which must outlive it.
+
+    A slice of an array counts its owners up and down by locked instructions, and each of those waits until all that
+    was streamed has reached memory.
+    """
+
+    def codegen(context, builder, signature, arguments):
+        struct = cgutils.create_struct_proxy(array)(context, builder, value=arguments[0])
+        struct.meminfo = ir.Constant(struct.meminfo.type, None)
+        struct.parent = ir.Constant(struct.parent.type, None)
+        return struct._getvalue()
+
+    return array(array), codegen
 
 
 @intrinsic(prefer_literal=True)
@@ -98,8 +125,8 @@ def load(typingctx, array, offset, width):
     def codegen(context, builder, signature, arguments):
         pointer = _pointer(context, builder, signature.args[0], arguments[0], arguments[1], n)
         value = builder.load(pointer)
-        value.align = array.dtype.bitwidth // 8
-        return value
+        value.align = _itemsize(array.dtype)
+        return _from_memory(builder, array.dtype, value)
 
     return Lanes(array.dtype, n)(array, types.int64, width), codegen
 
@@ -110,7 +137,8 @@ def store(typingctx, array, offset, lanes):
 
     def codegen(context, builder, signature, arguments):
         pointer = _pointer(context, builder, signature.args[0], arguments[0], arguments[1], lanes.width)
-        builder.store(arguments[2], pointer).align = array.dtype.bitwidth // 8
+        value = _to_memory(builder, array.dtype, arguments[2])
+        builder.store(value, pointer).align = _itemsize(array.dtype)
         return context.get_dummy_value()
 
     return types.void(array, types.int64, lanes), codegen
@@ -122,8 +150,8 @@ def stream(typingctx, array, offset, lanes):
 
     def codegen(context, builder, signature, arguments):
         pointer = _pointer(context, builder, signature.args[0], arguments[0], arguments[1], lanes.width)
-        instruction = builder.store(arguments[2], pointer)
-        instruction.align = min(64, lanes.width * array.dtype.bitwidth // 8)
+        instruction = builder.store(_to_memory(builder, array.dtype, arguments[2]), pointer)
+        instruction.align = min(64, lanes.width * _itemsize(array.dtype))
         hint = builder.module.add_metadata([ir.IntType(32)(1)])
         instruction.set_metadata("nontemporal", hint)
         return context.get_dummy_value()
@@ -132,12 +160,50 @@ def stream(typingctx, array, offset, lanes):
 
 
 @intrinsic(prefer_literal=True)
+def load_some(typingctx, array, offset, count, width):
+    """The first `count` of `width` lanes from ``array[offset:]``, zero in the others: the end of an array."""
+    n = _width_of(width)
+    if n is None:
+        return None
+
+    def codegen(context, builder, signature, arguments):
+        first = _pointer(context, builder, signature.args[0], arguments[0], arguments[1], n)
+        room = cgutils.alloca_once(builder, first.type.pointee)
+        builder.store(ir.Constant(first.type.pointee, None), room)
+        _copy_some(builder, first, room, arguments[2])
+        return _from_memory(builder, array.dtype, builder.load(room))
+
+    return Lanes(array.dtype, n)(array, types.int64, types.int64, width), codegen
+
+
+@intrinsic
+def store_some(typingctx, array, offset, count, lanes):
+    """``array[offset : offset + count]`` = the first `count` lanes."""
+
+    def codegen(context, builder, signature, arguments):
+        first = _pointer(context, builder, signature.args[0], arguments[0], arguments[1], lanes.width)
+        room = cgutils.alloca_once(builder, first.type.pointee)
+        builder.store(_to_memory(builder, array.dtype, arguments[3]), room)
+        _copy_some(builder, room, first, arguments[2])
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, types.int64, lanes), codegen
+
+
+def _copy_some(builder: Any, source: Any, target: Any, count: Any) -> None:
+    element = source.type.pointee.element.as_pointer()
+    source, target = builder.bitcast(source, element), builder.bitcast(target, element)
+    with cgutils.for_range(builder, count) as loop:
+        builder.store(builder.load(builder.gep(source, [loop.index])), builder.gep(target, [loop.index]))
+
+
+@intrinsic(prefer_literal=True)
 def prefetch(typingctx, array, offset, width):
     """Ask for ``array[offset : offset + width]`` ahead of time, wherever it is; less than half a line: nothing."""
     n = _width_of(width)
     if n is None:
         return None
-    n_bytes = n * array.dtype.bitwidth // 8
+    n_bytes = n * _itemsize(array.dtype)
 
     def codegen(context, builder, signature, arguments):
         byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
@@ -181,12 +247,13 @@ def zeros(typingctx, array, width):
 
 @intrinsic
 def select(typingctx, mask, a, b):
-    """Lane by lane, `a` where `mask` holds and `b` elsewhere."""
+    """Lane by lane, `a` where `mask` holds and `b` elsewhere; one of them may be a number."""
+    lanes = _lanes_among((a, b))
 
     def codegen(context, builder, signature, arguments):
         return builder.select(*arguments)
 
-    return a(mask, a, b), codegen
+    return lanes(mask, lanes, lanes), codegen
 
 
 @intrinsic
@@ -204,131 +271,80 @@ def sqrt(typingctx, a):
     return a(a), codegen
 
 
-def _fused(builder: Any, a: Any, b: Any, c: Any) -> Any:
-    element = "f32" if a.type.element == ir.FloatType() else "f64"
-    kind = ir.FunctionType(a.type, [a.type] * 3)
-    function = cgutils.get_or_insert_function(builder.module, kind, f"llvm.fma.v{a.type.count}{element}")
-    return builder.call(function, [a, b, c])
+# --- operators
+# Registered with the compiler's own tables: an overload would compile a small function for each pair of types.
 
 
-@intrinsic
-def fma(typingctx, a, b, c):
-    """a * b + c, rounded once."""
-
-    def codegen(context, builder, signature, arguments):
-        return _fused(builder, *arguments)
-
-    return a(a, b, c), codegen
+def _lanes_among(arguments: Any) -> Any:
+    """The type of the lanes that an operator works on; a plain number beside lanes is spread over them."""
+    lanes = {argument for argument in arguments if isinstance(argument, Lanes)}
+    plain = all(isinstance(argument, Lanes | types.Number | types.Boolean) for argument in arguments)
+    return lanes.pop() if len(lanes) == 1 and plain else None
 
 
-@intrinsic
-def convert(typingctx, lanes, array):
-    """The lanes as the dtype of `array`: rounded to nearest where that is narrower."""
-    narrow, wide = lanes.dtype.bitwidth > array.dtype.bitwidth, lanes.dtype.bitwidth < array.dtype.bitwidth
+def _operator(operation: Any, arity: int, emit: Any, gives_mask: bool = False) -> None:
+    """Let `operation` work on lanes: ``emit(builder, dtype, *values)`` writes it."""
 
-    def codegen(context, builder, signature, arguments):
-        vector = ir.VectorType(context.get_value_type(array.dtype), lanes.width)
-        if narrow:
-            return builder.fptrunc(arguments[0], vector)
-        return builder.fpext(arguments[0], vector) if wide else arguments[0]
+    class Typing(AbstractTemplate):
+        def generic(self, arguments: Any, keywords: Any) -> Any:
+            kind = _lanes_among(arguments) if len(arguments) == arity else None
+            if kind is None:
+                return None
+            return signature(Lanes(types.boolean, kind.width) if gives_mask else kind, *[kind] * arity)
 
-    return Lanes(array.dtype, lanes.width)(lanes, array), codegen
+    infer_global(operation)(Typing)
 
-
-# --- several sums at once, one for each term of an affine entry
-@intrinsic(prefer_literal=True)
-def zero_sums(typingctx, array, width, n_terms):
-    """`n_terms` sums at zero, a tuple of lanes: `n_terms` is a compile-time constant."""
-    n, count = _width_of(width), getattr(n_terms, "literal_value", None)
-    if n is None or count is None:
-        return None
-    result = types.UniTuple(Lanes(array.dtype, n), count)
-
-    def codegen(context, builder, signature, arguments):
-        return ir.Constant(context.get_value_type(result), None)
-
-    return result(array, width, n_terms), codegen
+    @lower_builtin(operation, *[Lanes] * arity)
+    def lower(context: Any, builder: Any, signed: Any, values: Any) -> Any:
+        return emit(builder, signed.args[0].dtype, *values)
 
 
-@intrinsic
-def add_terms(typingctx, sums, terms, k, x):
-    """Each sum i plus ``terms[k * len(sums) + i] * x``, rounded once; `terms` is flat."""
+def _arithmetic(operation: Any, real: str | None, whole: str) -> None:
+    def emit(builder: Any, dtype: Any, a: Any, b: Any) -> Any:
+        return getattr(builder, real if isinstance(dtype, types.Float) else whole)(a, b)  # type: ignore[arg-type]
 
-    def codegen(context, builder, signature, arguments):
-        before, array, position, factor = arguments
-        struct = cgutils.create_struct_proxy(signature.args[1])(context, builder, value=array)
-        start = builder.mul(position, ir.IntType(64)(sums.count))
-        after = before
-        for i in range(sums.count):
-            place = builder.gep(struct.data, [builder.add(start, ir.IntType(64)(i))], inbounds=True)
-            term = _fill(builder, builder.load(place), sums.dtype.width)
-            total = _fused(builder, term, factor, builder.extract_value(before, i))
-            after = builder.insert_value(after, total, i)
-        return after
-
-    return sums(sums, terms, types.int64, x), codegen
+    _operator(operation, 2, emit)
 
 
-@intrinsic
-def combine(typingctx, sums, coefficients, first, n_samples):
-    """Sum 0 plus each further sum i times coefficient i - 1 of its sample; `coefficients` is flat, a row a term."""
+def _comparison(operation: Any, symbol: str) -> None:
+    def emit(builder: Any, dtype: Any, a: Any, b: Any) -> Any:
+        if not isinstance(dtype, types.Float):
+            return (builder.icmp_unsigned if dtype is types.boolean else builder.icmp_signed)(symbol, a, b)
+        # a NaN differs from everything, itself included
+        return (builder.fcmp_unordered if symbol == "!=" else builder.fcmp_ordered)(symbol, a, b)
 
-    def codegen(context, builder, signature, arguments):
-        values, array, offset, stride = arguments
-        total = builder.extract_value(values, 0)
-        for i in range(1, sums.count):
-            place = builder.add(offset, builder.mul(stride, ir.IntType(64)(i - 1)))
-            pointer = _pointer(context, builder, signature.args[1], array, place, sums.dtype.width)
-            factor = builder.load(pointer)
-            factor.align = sums.dtype.dtype.bitwidth // 8
-            total = _fused(builder, factor, builder.extract_value(values, i), total)
-        return total
-
-    return sums.dtype(sums, coefficients, types.int64, types.int64), codegen
+    _operator(operation, 2, emit, gives_mask=True)
 
 
-def _arithmetic(operation: Any, instruction: str) -> None:
-    @intrinsic
-    def emit(typingctx, a, b):
-        def codegen(context, builder, signature, arguments):
-            return getattr(builder, instruction)(*arguments)
-
-        return a(a, b), codegen
-
-    @overload(operation)
-    def _(a, b):
-        if isinstance(a, Lanes) and a == b:
-            return lambda a, b: emit(a, b)
-        return None
-
-
-def _comparison(operation: Any, symbol: str, compare: str = "fcmp_ordered") -> None:
-    @intrinsic
-    def emit(typingctx, a, b):
-        def codegen(context, builder, signature, arguments):
-            return getattr(builder, compare)(symbol, *arguments)
-
-        return Lanes(types.boolean, a.width)(a, b), codegen
-
-    @overload(operation)
-    def _(a, b):
-        if isinstance(a, Lanes) and a == b:
-            return lambda a, b: emit(a, b)
-        return None
-
-
-for _operation, _instruction in (
-    (operator.add, "fadd"),
-    (operator.sub, "fsub"),
-    (operator.mul, "fmul"),
-    (operator.truediv, "fdiv"),
+for _operation, _real, _whole in (
+    (operator.add, "fadd", "add"),
+    (operator.sub, "fsub", "sub"),
+    (operator.mul, "fmul", "mul"),
+    (operator.truediv, "fdiv", ""),
+    (operator.and_, None, "and_"),
+    (operator.or_, None, "or_"),
+    (operator.xor, None, "xor"),
+    (operator.lshift, None, "shl"),
+    (operator.rshift, None, "ashr"),
 ):
-    _arithmetic(_operation, _instruction)
+    _arithmetic(_operation, _real, _whole)
 
-for _operation, _symbol in ((operator.gt, ">"), (operator.lt, "<"), (operator.ge, ">="), (operator.le, "<=")):
+for _operation, _symbol in (
+    (operator.gt, ">"), (operator.lt, "<"), (operator.ge, ">="), (operator.le, "<="), (operator.eq, "=="),
+    (operator.ne, "!="),
+):  # fmt: skip
     _comparison(_operation, _symbol)
 
-_comparison(operator.ne, "!=", "fcmp_unordered")  # a NaN differs from everything, itself included
+_operator(
+    operator.neg, 1, lambda builder, dtype, a: (builder.fneg if isinstance(dtype, types.Float) else builder.neg)(a)
+)
+_operator(operator.invert, 1, lambda builder, dtype, a: builder.not_(a))
+
+
+@lower_cast(types.Number, Lanes)
+@lower_cast(types.Boolean, Lanes)
+def _spread(context: Any, builder: Any, scalar: Any, lanes: Any, value: Any) -> Any:
+    return _fill(builder, context.cast(builder, value, scalar, lanes.dtype), lanes.width)
 
 
 @intrinsic
@@ -342,24 +358,29 @@ def fence(typingctx):
     return types.void(), codegen
 
 
-def library_function(name: str, arity: int) -> Any:
-    """The C library's function `name` of float64, kept out of line.
+def library_call(builder: Any, name: str, arguments: Any) -> Any:
+    """A call of the C library's function `name` of float64, kept out of line.
 
     LLVM may put a vector library's function of other rounding in the place of one that it knows, but only in the whole
     vectors of a loop and not in its rest: a value would depend on where it stands. A call that it cannot see through
     stays one function for all.
     """
     double = ir.DoubleType()
-    kind = ir.FunctionType(double, [double] * arity)
+    kind = ir.FunctionType(double, [double] * len(arguments))
+    outer = cgutils.get_or_insert_function(builder.module, kind, f"ensemble_{name}")
+    if outer.is_declaration:
+        outer.linkage = "internal"
+        outer.attributes.add("noinline")
+        inside = ir.IRBuilder(outer.append_basic_block())
+        inside.ret(inside.call(cgutils.get_or_insert_function(builder.module, kind, name), outer.args))
+    return builder.call(outer, arguments)
+
+
+def library_function(name: str, arity: int) -> Any:
+    """The C library's function `name` of float64, for one number."""
 
     def codegen(context, builder, signature, arguments):
-        outer = cgutils.get_or_insert_function(builder.module, kind, f"ensemble_{name}")
-        if outer.is_declaration:
-            outer.linkage = "internal"
-            outer.attributes.add("noinline")
-            inside = ir.IRBuilder(outer.append_basic_block())
-            inside.ret(inside.call(cgutils.get_or_insert_function(builder.module, kind, name), outer.args))
-        return builder.call(outer, arguments)
+        return library_call(builder, name, arguments)
 
     if arity == 1:
         return intrinsic(lambda typingctx, x: (types.float64(types.float64), codegen))

@@ -1,4 +1,6 @@
-"""The scalar operations that a traced body may use: their dtypes, and how each is written for Numba and for CUDA.
+"""The scalar operations that a traced body may use: their dtypes, and how each is written for each target.
+
+The targets: "python", for one number under Numba; "lanes", for many at once in SIMD registers; "cuda".
 
 Dtypes follow NumPy's promotion. The three weak ones, `pybool`, `pyint` and `pyfloat`, are Python's own numbers that
 enter at run time: they take the dtype of what they meet.
@@ -51,11 +53,15 @@ class Operation:
     cuda: str
     python_int: str | None = None  # where integers need other words
     cuda_int: str | None = None
+    lanes: str | None = None  # where lanes need other words than `python`
     host: Callable[..., Any] | None = None  # on Python's own numbers, which never enter a kernel unrounded
     libm: bool = False  # answered by the mathematical library: not correctly rounded
 
     def text(self, target: str, integer: bool) -> str:
-        """The words for `target`, "python" or "cuda"."""
+        """The words for `target`."""
+        if target == "lanes" and self.lanes is not None:
+            return self.lanes
+        target = "python" if target == "lanes" else target
         other = getattr(self, f"{target}_int")
         return other if integer and other is not None else getattr(self, target)
 
@@ -89,24 +95,24 @@ _ALL = [
     Operation("negative", 1, "same", "-{0}", "-{0}", host=operator.neg),
     Operation("positive", 1, "same", "{0}", "{0}", host=operator.pos),
     _called("abs", "same", "abs", "fabs", python_int="({0} if {0} >= 0 else -{0})", cuda_int="({0} >= 0 ? {0} : -{0})",
-            host=operator.abs),
+            lanes="absolute({0})", host=operator.abs),
     _called("sign", "same", "sign"),
-    _called("floor", "same", "np.floor", "floor", python_int="{0}", cuda_int="{0}"),
-    _called("ceil", "same", "np.ceil", "ceil", python_int="{0}", cuda_int="{0}"),
-    _called("trunc", "same", "np.trunc", "trunc", python_int="{0}", cuda_int="{0}"),
-    _called("round", "same", "np.rint", "rint", python_int="{0}", cuda_int="{0}"),
+    _called("floor", "same", "np.floor", "floor", python_int="{0}", cuda_int="{0}", lanes="floor({0})"),
+    _called("ceil", "same", "np.ceil", "ceil", python_int="{0}", cuda_int="{0}", lanes="ceil({0})"),
+    _called("trunc", "same", "np.trunc", "trunc", python_int="{0}", cuda_int="{0}", lanes="trunc({0})"),
+    _called("round", "same", "np.rint", "rint", python_int="{0}", cuda_int="{0}", lanes="rint({0})"),
     Operation("square", 1, "same", "{0} * {0}", "{0} * {0}"),
     Operation("reciprocal", 1, "float", "1.0 / {0}", "1 / {0}"),
-    _called("sqrt", "float", "np.sqrt", "sqrt"),
+    _called("sqrt", "float", "np.sqrt", "sqrt", lanes="sqrt({0})"),
     *(_called(name, "float", name, libm=True) for name in _LIBM_UNARY.split()),
     _called("atan2", "float", "atan2", arity=2, libm=True),
     _called("hypot", "float", "hypot", arity=2, libm=True),
     _called("copysign", "float", "copysign", arity=2),
     # NumPy's rule: a NaN wins, and of two equal zeros the second
     Operation("maximum", 2, "order", "({0} if ({0} > {1}) | ({0} != {0}) else {1})",
-              "({0} > {1} || {0} != {0} ? {0} : {1})"),
+              "({0} > {1} || {0} != {0} ? {0} : {1})", lanes="select(({0} > {1}) | ({0} != {0}), {0}, {1})"),
     Operation("minimum", 2, "order", "({0} if ({0} < {1}) | ({0} != {0}) else {1})",
-              "({0} < {1} || {0} != {0} ? {0} : {1})"),
+              "({0} < {1} || {0} != {0} ? {0} : {1})", lanes="select(({0} < {1}) | ({0} != {0}), {0}, {1})"),
     _infix("equal", "==", "compare", operator.eq),
     _infix("not_equal", "!=", "compare", operator.ne),
     _infix("less", "<", "compare", operator.lt),
@@ -114,19 +120,20 @@ _ALL = [
     _infix("greater", ">", "compare", operator.gt),
     _infix("greater_equal", ">=", "compare", operator.ge),
     Operation("isnan", 1, "predicate", "{0} != {0}", "{0} != {0}"),
-    Operation("isinf", 1, "predicate", "abs({0}) == np.inf", "fabs({0}) == INFINITY"),
-    Operation("isfinite", 1, "predicate", "abs({0}) < np.inf", "fabs({0}) < INFINITY"),
+    Operation("isinf", 1, "predicate", "abs({0}) == np.inf", "fabs({0}) == INFINITY", lanes="absolute({0}) == np.inf"),
+    Operation("isfinite", 1, "predicate", "abs({0}) < np.inf", "fabs({0}) < INFINITY",
+              lanes="absolute({0}) < np.inf"),
     Operation("signbit", 1, "predicate", "copysign(1.0, {0}) < 0", "(signbit({0}) != 0)"),
     _infix("logical_and", "&", "logical", operator.and_),
     _infix("logical_or", "|", "logical", operator.or_),
     _infix("logical_xor", "^", "logical", operator.xor),
-    Operation("logical_not", 1, "logical", "not {0}", "!{0}", host=operator.not_),
+    Operation("logical_not", 1, "logical", "not {0}", "!{0}", lanes="~{0}", host=operator.not_),
     _infix("bitwise_and", "&", "bitwise", operator.and_),
     _infix("bitwise_or", "|", "bitwise", operator.or_),
     _infix("bitwise_xor", "^", "bitwise", operator.xor),
     Operation("bitwise_invert", 1, "bitwise", "not {0}", "!{0}", python_int="~{0}", cuda_int="~{0}",
-              host=operator.invert),
-    Operation("where", 3, "select", "({1} if {0} else {2})", "({0} ? {1} : {2})"),
+              lanes="~{0}", host=operator.invert),
+    Operation("where", 3, "select", "({1} if {0} else {2})", "({0} ? {1} : {2})", lanes="select({0}, {1}, {2})"),
 ]  # fmt: skip
 
 OPERATIONS = {operation.name: operation for operation in _ALL}

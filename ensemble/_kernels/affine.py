@@ -30,19 +30,8 @@ from ensemble._kernels._compile import (
     tiles,
 )  # fmt: skip
 from ensemble._kernels._fma import fma
-from ensemble._kernels._lanes import (
-    REGISTER_BYTES,
-    add_terms,
-    combine,
-    convert,
-    load,
-    prefetch,
-    splat,
-    store,
-    stream,
-    zero_sums,
-    zeros,
-)  # fmt: skip
+from ensemble._kernels._lane_arithmetic import REGISTER_BYTES, add_terms, combine, convert, zero_sums
+from ensemble._kernels._lanes import load, prefetch, splat, store, stream, zeros
 from ensemble._kernels._registry import into, kernel
 from ensemble._kernels.krylov import dot_partials
 from ensemble._kernels.sparse import block_sums, ordered_sum, partial_sums

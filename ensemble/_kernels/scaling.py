@@ -14,7 +14,8 @@ import numpy as np
 from ensemble._backend import array_namespace
 from ensemble._kernels import _cuda
 from ensemble._kernels._compile import ROW_BLOCK, compiled, per_width, prange, streams, tiles
-from ensemble._kernels._lanes import convert, load, splat, store, stream, zeros
+from ensemble._kernels._lane_arithmetic import convert
+from ensemble._kernels._lanes import load, splat, store, stream, zeros
 from ensemble._kernels._registry import into, kernel
 from ensemble._kernels.krylov import dot
 from ensemble._kernels.sparse import block_sums, ordered_sum, partial_sums, row_product, row_sum

@@ -269,10 +269,11 @@ def fuse(function: Callable[..., Any] | None = None, *, static: Iterable[str] = 
     Notes
     -----
     Arithmetic, `sqrt`, comparisons, `where`, `abs`, `maximum` and `minimum` give the bits of NumPy, operation by
-    operation: nothing is reassociated or contracted (the sign bit of a NaN is open). Functions like `exp` are the C
-    library's in float64, for every element and every number of samples the same. ``x ** n`` with a whole constant `n`
-    up to 64 is repeated multiplication. There are no floating-point warnings. Globals are read when the function is
-    traced, not at later calls.
+    operation: nothing is reassociated or contracted (the sign bit of a NaN is open). `exp`, `expm1`, the logarithms,
+    `sin`, `cos`, `tan`, `sinh`, `cosh`, `tanh` and `pow` are within one unit in the last place, the other functions are
+    the C library's in float64; each is the same for every element and every number of samples. ``x ** n`` with a whole
+    constant `n` up to 64 is repeated multiplication. There are no floating-point warnings. Globals are read when the
+    function is traced, not at later calls.
 
     NumPy arrays of bool, int32, int64, float32 and float64 take the compiled kernel, on all threads where there is
     enough to do; CuPy arrays take the same written out as CUDA C++. Other libraries and dtypes call the function

@@ -6,6 +6,8 @@ import struct
 
 import numpy as np
 
+from ensemble.scalar import Ensemble
+
 NAMES = ("a", "b", "c")
 LITERALS = ("0.0", "0.5", "1.0", "-2.0", "3.0")
 
@@ -113,3 +115,13 @@ def exact(value):
     if isinstance(value, float):
         return "nan" if math.isnan(value) else struct.pack("d", value)
     return type(value).__name__, value
+
+
+def ensemble_of(*values):
+    return Ensemble(np.array(values))
+
+
+def assert_like_scalar_runs(result, f, *inputs):
+    for s in range(result.n_samples):
+        alone = [x.sample(s)[()] if isinstance(x, Ensemble) else x for x in inputs]
+        assert outcome(lambda s=s: result.sample(s)) == outcome(lambda alone=alone: f(*alone)), f"sample {s}"
