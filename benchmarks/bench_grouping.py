@@ -17,7 +17,7 @@ STRENGTH = 10.0
 """Square root of the range that each axis' diffusivity is drawn from, log-uniformly; the third axis has 1."""
 
 
-def grouping(n: int = 16, n_samples: int = 256, size: int = 32, known: int = 64) -> list[dict[str, Any]]:
+def grouping(n: int = 16, n_samples: int = 64, size: int = 16, known: int = 32) -> list[dict[str, Any]]:
     """R of each grouping of `n_samples` anisotropic problems on an `n`^3 grid, preconditioned by multigrid."""
     rng = np.random.default_rng(SEED)
     logs = rng.uniform(-1.0, 1.0, (2, n_samples))
@@ -57,7 +57,7 @@ def grouping(n: int = 16, n_samples: int = 256, size: int = 32, known: int = 64)
     return rows
 
 
-def warm_start(cells: int = 16, n_samples: int = 256, size: int = 32) -> list[dict[str, Any]]:
+def warm_start(cells: int = 8, n_samples: int = 128, size: int = 16) -> list[dict[str, Any]]:
     """Iterations of a study of the random-diffusion problem, ensemble after ensemble, by starting guess."""
     rows = []
     for name, options in (("linear", {}), ("source 1", {"source": 1.0}), ("advection 5", {"advection": 5.0})):

@@ -179,9 +179,10 @@ class Run:
         """M r, in `out`, or `r` itself where there is no preconditioner."""
         if isinstance(self.M, Identity):
             return r
-        if self.workspace is not None:
-            return self.M.apply(r, out, self.workspace)
-        self.M.apply(r, out)
+        work = () if self.workspace is None else (self.workspace,)
+        result = self.M.apply(r, out, *work)
+        if result is not None and result is not out:  # an operator that had no use for the buffer
+            out[...] = result
         return out
 
     def norm(self, x: Any) -> np.ndarray:

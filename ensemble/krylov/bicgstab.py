@@ -31,7 +31,7 @@ def bicgstab(
 
     Preconditioned from the right, ``A M (M^-1 x) = b``, so that the residual is the true one: a sample has converged
     when its 2-norm is at most ``max(rtol * norm(b), atol)``, which is computed anew from x before it is believed.
-    Memory does not grow with the iterations: nine vectors, b and x counted [1]_, [2]_.
+    Memory does not grow with the iterations: eight vectors, b and x counted [1]_, [2]_.
 
     An inner product that is nothing but the roundoff of its own sum ends a sample's recurrence; the sample then begins
     a new one from its present residual. Where that does not help either (a skew-symmetric or singular matrix, say), or

@@ -254,7 +254,7 @@ class RandomDiffusion:
         coupling : {"independent", "ensemble"}
             "ensemble" makes all samples share one Krylov space, as in [1]_; see `cg`.
         solver : {"cg", "bicgstab", "gmres"}, optional
-            By default "cg", or "gmres" where there is advection. `gmres` keeps up to 31 vectors, `bicgstab` nine.
+            By default "cg", or "gmres" where there is advection. `gmres` keeps up to 31 vectors more, `bicgstab` three.
         u0 : Ensemble or array, shape (n_nodes,), optional
             Where to start, boundary values aside (`krylov.WarmStart`). Tolerances stay those of the usual start, zero
             inside: a good guess saves iterations and costs no accuracy.
