@@ -211,6 +211,7 @@ def solves(
             way.ensemble(y, b)  # unmeasured: pages that are new to the process are slow at the first write
             *seconds, result = way.ensemble(y, b)
             timed[name].append((once, *seconds, int(result.iterations.max())))
+            print(name, timed[name][-1], flush=True)
             way.preconditioner = None
             del result
             release_memory()
