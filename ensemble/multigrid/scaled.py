@@ -108,9 +108,14 @@ class ScaledHierarchy:
 def scale_of(A: Any, hierarchy: Hierarchy) -> Any:
     """The root of the mean's diagonal over each sample's own, shape (n, n_samples), in the hierarchy's type."""
     mean = hierarchy.levels[0].A.diagonal().samples.astype(np.float64)
-    own = A.diagonal().samples
+    own = A.diagonal().samples  # made for us: its memory serves the result
     with np.errstate(all="ignore"):  # a broken sample keeps its NaN to itself
-        return np.sqrt(np.divide(mean, own, out=empty(own.shape, own.dtype))).astype(hierarchy.dtype)
+        np.sqrt(np.divide(mean, own, out=own), out=own)
+        if own.dtype == hierarchy.dtype:
+            return own
+        scale = empty(own.shape, hierarchy.dtype)
+        scale[...] = own
+        return scale
 
 
 def scaled_aggregation(A: Any, mean: CrsMatrix | None = None, **options: Any) -> ScaledHierarchy:
