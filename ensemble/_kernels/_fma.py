@@ -56,7 +56,8 @@ def halves(a: Any) -> tuple[Any, Any]:
 def to_odd(xp: Any, a: Any, b: Any) -> Any:
     """a + b; where that is not exact, the neighbour whose last bit is odd."""
     total, error = exact_sum(a, b)
-    outward = xp.nextafter(total, total * xp.inf)
+    infinity = xp.asarray(xp.inf, dtype=total.dtype)
+    outward = xp.nextafter(total, xp.where(total < 0.0, -infinity, infinity))
     even = total + (outward - total) * 0.5 == total  # half way between neighbours, rounding goes to the even one
-    toward = xp.nextafter(total, error * xp.inf)
+    toward = xp.nextafter(total, xp.where(error < 0.0, -infinity, infinity))
     return xp.where(even & (error != 0.0), toward, total)

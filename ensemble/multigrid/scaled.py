@@ -113,11 +113,16 @@ class ScaledHierarchy:
 
 def scale_of(A: Any, hierarchy: Hierarchy) -> Any:
     """The root of the mean's diagonal over each sample's own, shape (n, n_samples), in the hierarchy's type."""
-    own = A.diagonal().samples
+    own = A.diagonal().samples  # made for us: its memory serves the result
     xp = array_namespace(own)
     mean = xp.astype(hierarchy.levels[0].A.diagonal().samples, xp.float64)
     with np.errstate(all="ignore"):  # a broken sample keeps its NaN to itself
-        return xp.astype(xp.sqrt(xp.divide(mean, own, out=empty_like(own))), hierarchy.dtype, copy=False)
+        xp.sqrt(xp.divide(mean, own, out=own), out=own)
+    if own.dtype == hierarchy.dtype:
+        return own
+    scale = empty_like(own, dtype=hierarchy.dtype)
+    scale[...] = own
+    return scale
 
 
 def scaled_aggregation(A: Any, mean: CrsMatrix | None = None, **options: Any) -> ScaledHierarchy:

@@ -15,6 +15,8 @@ from ensemble.linalg import AffineMatrix, CrsGraph
 from ensemble.scalar import Ensemble
 
 EPS = np.finfo(float).eps
+SIZES = st.sampled_from([1, 3, 7, 33])
+"""Numbers of samples that make tiles of 1, 2, 4 and 32: each width is compiled for each number of terms."""
 
 
 def random_affine(rng, n, columns, m, n_samples, dtype=np.float64):
@@ -33,7 +35,7 @@ def spd_affine(n_samples, seed=40961):
 
 
 @given(
-    n=st.integers(1, 12), columns=st.integers(1, 12), m=st.integers(0, 6), n_samples=st.integers(1, 40),
+    n=st.integers(1, 12), columns=st.integers(1, 12), m=st.sampled_from([0, 2]), n_samples=SIZES,
     seed=st.integers(0, 2**32 - 1),
 )  # fmt: skip
 def test_products_are_those_of_the_stored_values(n, columns, m, n_samples, seed):
@@ -52,7 +54,7 @@ def test_products_are_those_of_the_stored_values(n, columns, m, n_samples, seed)
         assert np.all(np.abs(r - (b[:, i] - stored @ x[:, i])) <= bound * (size @ np.abs(x[:, i]) + np.abs(b[:, i])))
 
 
-@given(m=st.integers(0, 6), n_samples=st.integers(1, 70), seed=st.integers(0, 2**32 - 1))
+@given(m=st.sampled_from([0, 2]), n_samples=SIZES, seed=st.integers(0, 2**32 - 1))
 def test_a_sample_has_the_bits_of_its_own_run(m, n_samples, seed):
     rng = np.random.default_rng(seed)
     A = random_affine(rng, 9, 9, m, n_samples)
@@ -65,7 +67,7 @@ def test_a_sample_has_the_bits_of_its_own_run(m, n_samples, seed):
     for i in chosen:
         alone = A.sample(i)
         assert np.array_equal(alone @ x[:, i], y.sample(i))
-        assert alone.apply_dot(x[:, i : i + 1])[1][0] == inner[i]
+        assert alone.apply_dot(x[:, i : i + 1].copy())[1][0] == inner[i]
         assert np.array_equal(alone.diagonal().sample(0), A.diagonal().sample(i))
         assert np.array_equal(alone.to_crs().values[:, 0], A.to_crs().values[:, i])
 
@@ -87,7 +89,7 @@ def test_the_reference_fma_rounds_once(a, b, c, cancel, narrow):
 
 
 def test_nan_stays_in_its_sample(rng):
-    A = random_affine(rng, 9, 9, 3, 5)
+    A = random_affine(rng, 9, 9, 2, 5)
     clean = (A @ Ensemble(np.ones((9, 5)))).samples
     A.coefficients[1, 2] = np.nan
     y = (A @ Ensemble(np.ones((9, 5)))).samples
@@ -121,11 +123,11 @@ def test_a_shared_matrix_meets_many_vectors_and_many_matrices_one_vector(rng):
 
 
 def test_float32_terms_stay_float32(rng):
-    A = random_affine(rng, 8, 8, 3, 5)
+    A = random_affine(rng, 8, 8, 2, 5)
     B = A.astype(np.float32)
     x = rng.standard_normal((8, 5)).astype(np.float32)
     assert B.terms.dtype == B.coefficients.dtype == B.apply(x).dtype == np.float32
-    np.testing.assert_allclose(B.apply(x), A.apply(x.astype(float)), rtol=0, atol=8 * 4 * 40 * 6e-8)
+    np.testing.assert_allclose(B.apply(x), A.apply(x.astype(float)), rtol=0, atol=8 * 3 * 40 * 6e-8)
     assert A.astype(np.float64) is A
 
 
@@ -148,7 +150,7 @@ def test_bad_shapes_are_refused(terms, coefficients, text):
 
 
 def test_bad_operands_are_refused(rng):
-    A = random_affine(rng, 4, 4, 1, 3)
+    A = random_affine(rng, 4, 4, 2, 3)
     with pytest.raises(TypeError, match="graph must be a CrsGraph; got a ndarray"):
         AffineMatrix(np.eye(2), np.ones((4, 2)), np.ones(1))
     with pytest.raises(ValueError, match="x must have 4 rows"):
