@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ensemble._backend import to_numpy
 from ensemble.scalar import Ensemble, run, shared
 from tests.scalar.programs import assert_like_scalar_runs, compiled, ensemble_of, program
 
@@ -175,7 +176,7 @@ def test_dtypes_stay(dtype):
 def test_other_libraries(base):
     x = Ensemble(base.asarray([1.0, -2.0, 3.0]))
     result = run(lambda x: -x if x < 0.0 else x, x)
-    np.testing.assert_array_equal(np.asarray(result.value.samples), [1.0, 2.0, 3.0])
+    np.testing.assert_array_equal(to_numpy(result.value.samples), [1.0, 2.0, 3.0])
     assert type(result.value.samples) is type(x.samples)
 
 
