@@ -15,6 +15,7 @@ __all__ = [
     "assigned",
     "backend_of",
     "contiguous",
+    "free_bytes",
     "home_of",
     "is_array",
     "moved",
@@ -125,6 +126,15 @@ def prototype(backend: str) -> Array:
     except cupy.cuda.runtime.CUDARuntimeError as error:
         reason = str(error)
     raise RuntimeError(f'backend "cupy" needs a CUDA device; {reason}. Install ensemble[cuda], or use "numpy".')
+
+
+def free_bytes(array: Array) -> int | None:
+    """Memory that the device of `array` has left, what its library keeps for reuse included; None off devices."""
+    if not array_api_compat.is_cupy_array(array):
+        return None
+    import cupy
+
+    return int(cupy.cuda.runtime.memGetInfo()[0]) + int(cupy.get_default_memory_pool().free_bytes())
 
 
 def contiguous(array: Array, dtype: Any = None) -> Array:

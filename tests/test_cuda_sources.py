@@ -7,6 +7,7 @@ import pytest
 
 from ensemble import Ensemble
 from ensemble._kernels import KERNELS, _compile, _cuda, _registry, galerkin, resident
+from ensemble.apps.fem import RandomDiffusion, memory
 from ensemble.gallery import poisson
 from ensemble.krylov import cg
 from ensemble.linalg import CrsMatrix
@@ -135,3 +136,16 @@ def test_finished_samples_are_taken_out_on_the_device(as_device, monkeypatch):
     np.testing.assert_array_equal(narrowed.x.samples, whole.x.samples)
     np.testing.assert_array_equal(narrowed.iterations, whole.iterations)
     np.testing.assert_array_equal(narrowed.residual_norms, whole.residual_norms)
+
+
+def test_a_solve_that_does_not_fit_says_what_would(monkeypatch):
+    problem = RandomDiffusion(8)
+    own, shared = memory.bytes_needed(problem, 1, 8)
+    monkeypatch.setattr(memory, "free_bytes", lambda home: shared + 5 * own)
+    problem.solve(Ensemble(np.zeros((5, 4))))
+    with pytest.raises(MemoryError, match=r"y must fit .* GB; got 9 samples on 8 x 8 x 8 cells.* 5 samples at once"):
+        problem.solve(Ensemble(np.zeros((5, 9))))
+    monkeypatch.setattr(memory, "free_bytes", lambda home: shared // 2)
+    with pytest.raises(MemoryError, match="Not even one sample"):
+        problem.solve(Ensemble(np.zeros((5, 2))))
+    assert problem.solve(Ensemble(np.zeros((5, 4)))).converged.all()  # nothing was lost

@@ -14,6 +14,7 @@ from ensemble._kernels.krylov import dot
 from ensemble.apps.fem.diffusion_operator import DiffusionOperator, require_coefficient
 from ensemble.apps.fem.discretization import Discretization
 from ensemble.apps.fem.karhunen_loeve import exponential_covariance
+from ensemble.apps.fem.memory import require_memory
 from ensemble.apps.fem.mesh import HexMesh
 from ensemble.apps.fem.operator_run import OperatorRun, require_operator
 from ensemble.apps.fem.stored_run import StoredRun, Workspace
@@ -276,6 +277,8 @@ class RandomDiffusion:
 
         Raises
         ------
+        MemoryError
+            If the samples do not fit a device, before any work; the message says how many would.
         ValueError
             As for `check`; or if `u0` does not fit, or `solver` is "cg" and `advection` is not 0; or if an operator
             other than "stored" is asked for with a source, because the matrix then depends on u, or with advection, or
@@ -294,6 +297,8 @@ class RandomDiffusion:
         )
         parameters = self._parameters(y, "solve")
         key = (parameters.shape[1], parameters.dtype)
+        if key not in self._spare:
+            require_memory(self, self._discrete.home, key[0], key[1].itemsize, operator)
         start_values = self._discrete.initial_guess(*key)
         guess = start_values if u0 is None else self._start(u0, start_values)
         work = self._spare.pop(key, Workspace())
