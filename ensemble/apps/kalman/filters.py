@@ -7,11 +7,11 @@ from typing import Any
 from ensemble._backend import array_namespace
 from ensemble._check import one_of, require
 from ensemble._kernels.scan import SCANS, prefix_scan
-from ensemble._kernels.sparse import block_sums
 from ensemble._typing import Array
+from ensemble.apps.kalman.compiled import compiled_filter, is_compiled
 from ensemble.apps.kalman.elements import combine_filter, filter_elements, filter_neutral
 from ensemble.apps.kalman.model import LinearGaussianModel, Series, aligned
-from ensemble.apps.kalman.results import FilterResult
+from ensemble.apps.kalman.results import FilterResult, total
 from ensemble.apps.kalman.square_root import square_root_filter
 from ensemble.apps.kalman.steps import predict, stacked, update
 
@@ -95,6 +95,8 @@ def filtered(series: Series, method: str, scan: str, form: str = "covariance") -
     """The filter of a series in one form."""
     if form == "square_root":
         return result_of(series, *square_root_filter(series))
+    if method != "scan" and is_compiled(series):
+        return compiled_filter(series)
     m, P, terms = scan_filter(series, scan) if method == "scan" else sequential_filter(series)
     return result_of(series, m, P, terms)
 
@@ -109,16 +111,6 @@ def result_of(series: Series, m: Array, P: Array, terms: Array) -> FilterResult:
         log_likelihood=total(terms),
         series=series,
     )
-
-
-def total(terms: Array) -> Array:
-    """The sum over time, in blocks of fixed length and at least float64."""
-    xp = array_namespace(terms)
-    wide = xp.astype(terms, xp.float64, copy=False)
-    columns = 1
-    for n in terms.shape[1:]:
-        columns *= n
-    return xp.reshape(block_sums(xp.reshape(wide, (terms.shape[0], columns))), tuple(terms.shape[1:]))
 
 
 def sequential_filter(series: Series) -> tuple[Array, Array, Array]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ensemble._backend import array_namespace
+from ensemble._kernels.sparse import block_sums
 from ensemble._typing import Array
 from ensemble.apps.kalman.model import Series
 
-__all__ = ["FilterResult", "SmootherResult"]
+__all__ = ["FilterResult", "SmootherResult", "total"]
 
 
 @dataclass(frozen=True)
@@ -57,3 +59,13 @@ class SmootherResult:
     def log_likelihood(self) -> Array:
         """The log-density of all observations."""
         return self.filtered.log_likelihood
+
+
+def total(terms: Array) -> Array:
+    """The sum over time, in blocks of fixed length and at least float64."""
+    xp = array_namespace(terms)
+    wide = xp.astype(terms, xp.float64, copy=False)
+    columns = 1
+    for n in terms.shape[1:]:
+        columns *= n
+    return xp.reshape(block_sums(xp.reshape(wide, (terms.shape[0], columns))), tuple(terms.shape[1:]))

@@ -8,6 +8,7 @@ from ensemble._backend import array_namespace
 from ensemble._check import one_of
 from ensemble._kernels.scan import SCANS, prefix_scan
 from ensemble._typing import Array
+from ensemble.apps.kalman.compiled import compiled_rts, is_compiled
 from ensemble.apps.kalman.elements import (
     combine_filter,
     combine_smoother,
@@ -75,6 +76,8 @@ def rts_smoother(
     check_form(form, method, "rts_smoother")
     series = aligned(model, y, mask, "rts_smoother")
     result = filtered(series, method, scan, form)
+    if form == "covariance" and method != "scan" and is_compiled(series):
+        return compiled_rts(series, result)
     m, P = time_first(series, result)
     if form == "square_root":
         return smoothed(series, result, *square_root_rts(series, m, P))

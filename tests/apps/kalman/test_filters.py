@@ -124,10 +124,12 @@ def test_runs_on_array_api_strict(name):
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the sample that overflows
-@given(S=st.integers(1, 11), T=st.integers(1, 12), nx=st.integers(1, 5), ny=st.integers(1, 3), seed=st.integers(0, 999))
-def test_a_sample_sees_only_itself(S, T, nx, ny, seed):
+@given(
+    S=st.integers(1, 11), T=st.integers(1, 12), size=st.sampled_from([(2, 1), (1, 2), (4, 2)]), seed=st.integers(0, 999)
+)
+def test_a_sample_sees_only_itself(S, T, size, seed):
     """Sample i of an Ensemble, series i of a batch and series i alone: the same bits; a NaN stays where it is."""
-    parts, y = random_parts(T, nx, ny, seed, batch=(S,))
+    parts, y = random_parts(T, *size, seed, batch=(S,))
     y = with_gaps(y, seed)
     parts["F"][-1] *= 1e200  # overflows: this sample ends in NaN
     batch = rts_smoother(LinearGaussianModel(**parts), y)
@@ -137,8 +139,8 @@ def test_a_sample_sees_only_itself(S, T, nx, ny, seed):
         one = rts_smoother(LinearGaussianModel(**{name: a[i] for name, a in parts.items()}), y[i])
         for attribute in ("mean", "covariance", "log_likelihoods", "log_likelihood"):
             alone = getattr(one, attribute)
-            np.testing.assert_allclose(getattr(batch, attribute)[i], alone, rtol=1e-9, atol=1e-9)
-            np.testing.assert_allclose(getattr(lifted, attribute).sample(i), alone, rtol=1e-9, atol=1e-9)
+            np.testing.assert_array_equal(getattr(batch, attribute)[i], alone)
+            np.testing.assert_array_equal(getattr(lifted, attribute).sample(i), alone)
         if i < S - 1:
             assert np.isfinite(one.mean).all()
 

@@ -1,0 +1,101 @@
+"""From a model and observations, whatever their batches and Ensembles, to the compiled recursions and back."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ensemble._backend import backend_of
+from ensemble._kernels.kalman import filter_series, smooth_series
+from ensemble._typing import Array
+from ensemble.apps.kalman.model import Series
+from ensemble.apps.kalman.results import FilterResult, SmootherResult, total
+from ensemble.scalar import Ensemble
+from ensemble.scalar.namespace import set_of
+
+__all__ = ["compiled_filter", "compiled_rts", "is_compiled"]
+
+PARTS = ("F", "Q", "H", "R", "u", "d", "m0", "P0", "y")
+
+FILTER_PARTS = (("F", 2), ("Q", 2), ("H", 2), ("R", 2), ("u", 1), ("d", 1), ("y", 1))
+
+
+def _values(a: Array) -> Array:
+    return a.samples if isinstance(a, Ensemble) else a
+
+
+def is_compiled(series: Series) -> bool:
+    """Whether compiled code knows the arrays."""
+    arrays = [_values(getattr(series, name)) for name in PARTS]
+    return backend_of(*arrays) == "numba" and all(a.dtype.kind == "f" for a in arrays)
+
+
+def n_samples_of(series: Series) -> int | None:
+    """The number of samples; None where there is no Ensemble."""
+    arrays = [getattr(series, name) for name in PARTS]
+    return max((a.n_samples for a in arrays if isinstance(a, Ensemble)), default=None)
+
+
+def series_first(a: Array, tail: int, batch: tuple[int, ...], n_samples: int | None, time_at: int | None) -> np.ndarray:
+    """`a` with shape (series or 1, [time,] *tail): batches and samples are all series. A view where memory allows it.
+
+    `time_at` is the axis of time, which stands before or behind the batch; None where there is none.
+    """
+    lone = not isinstance(a, Ensemble)
+    values = a[..., None] if lone else a.samples
+    axes = len(values.shape)
+    values = np.moveaxis(values, -1, axes - 1 - tail)  # samples behind the batch
+    if time_at == 0:
+        values = np.moveaxis(values, 0, axes - 1 - tail)
+    elif time_at is not None:
+        values = np.moveaxis(values, time_at, time_at + 1)
+    n_lead = axes - tail - (time_at is not None)
+    lead, rest = values.shape[:n_lead], values.shape[n_lead:]
+    if math.prod(lead) == 1:
+        return values.reshape((1, *rest))
+    return np.broadcast_to(values, (*batch, n_samples or 1, *rest)).reshape((-1, *rest))
+
+
+def from_series(series: Series, values: np.ndarray, n_samples: int | None) -> Array:
+    """Results with all series in front as an array or Ensemble of shape (*batch, ...)."""
+    shaped = values.reshape((*series.batch, n_samples or 1, *values.shape[1:]))
+    n_batch = len(series.batch)
+    if n_samples is None:
+        return np.squeeze(shaped, axis=n_batch)
+    samples = np.moveaxis(shaped, n_batch, -1)
+    return Ensemble(np.ascontiguousarray(samples), set_of(*(getattr(series, name) for name in PARTS)))
+
+
+def compiled_filter(series: Series) -> FilterResult:
+    """The recursion on compiled code."""
+    n_samples = n_samples_of(series)
+    parts = [series_first(getattr(series, name), tail, series.batch, n_samples, 0) for name, tail in FILTER_PARTS]
+    starts = [series_first(a, tail, series.batch, n_samples, None) for a, tail in ((series.m0, 1), (series.P0, 2))]
+    n_series = math.prod(series.batch) * (n_samples or 1)
+    parts[-1] = np.broadcast_to(parts[-1], (n_series, *parts[-1].shape[1:]))
+    last = n_samples is not None and not series.batch
+    m, P, quadratic, pivots = filter_series(*parts, *starts, series.predict_first, last)
+    terms = quadratic
+    with np.errstate(all="ignore"):  # pivots that are not positive give NaN
+        for i in range(pivots.shape[-1]):
+            terms = terms + np.log(pivots[..., i])
+    terms = -0.5 * terms
+    return FilterResult(
+        mean=from_series(series, m, n_samples),
+        covariance=from_series(series, P, n_samples),
+        log_likelihoods=from_series(series, terms, n_samples),
+        log_likelihood=from_series(series, total(terms.T), n_samples),
+        series=series,
+    )
+
+
+def compiled_rts(series: Series, result: FilterResult) -> SmootherResult:
+    """The smoother's recursion on compiled code."""
+    n_samples, time_at = n_samples_of(series), len(series.batch)
+    parts = [series_first(getattr(series, name), tail, series.batch, n_samples, 0)
+             for name, tail in (("F", 2), ("Q", 2), ("u", 1))]  # fmt: skip
+    m = series_first(result.mean, 1, series.batch, n_samples, time_at)
+    P = series_first(result.covariance, 2, series.batch, n_samples, time_at)
+    mean, covariance = smooth_series(*parts, m, P, n_samples is not None and not series.batch)
+    return SmootherResult(from_series(series, mean, n_samples), from_series(series, covariance, n_samples), result)
