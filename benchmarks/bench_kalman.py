@@ -157,8 +157,16 @@ def batch_table(n_series: int, T: int, rounds: int) -> list[dict[str, Any]]:
     """Many short series of one constant model in one call."""
     rng = np.random.default_rng(SEED)
     X, W = rng.standard_normal((NX, NX)), rng.standard_normal((NY, NY))
-    F, H = 0.99 * np.linalg.qr(rng.standard_normal((NX, NX)))[0], rng.standard_normal((NY, NX))
-    parts = {"F": F, "Q": X @ X.T, "H": H, "R": W @ W.T + np.eye(NY), "m0": np.zeros(NX), "P0": np.eye(NX), "u": np.zeros(NX), "d": np.zeros(NY)}  # fmt: skip
+    parts = {
+        "F": 0.99 * np.linalg.qr(rng.standard_normal((NX, NX)))[0],
+        "Q": X @ X.T,
+        "H": rng.standard_normal((NY, NX)),
+        "R": W @ W.T + np.eye(NY),
+        "m0": np.zeros(NX),
+        "P0": np.eye(NX),
+        "u": np.zeros(NX),
+        "d": np.zeros(NY),
+    }
     y = rng.standard_normal((n_series, T, NY))
     model = LinearGaussianModel(**parts)
     ways: dict[str, Callable[[], Any]] = {"ensemble": lambda: kalman_filter(model, y)}

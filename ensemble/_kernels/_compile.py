@@ -23,6 +23,7 @@ __all__ = [
     "ROW_BLOCK",
     "compiled",
     "compiled_serial",
+    "device_array",
     "empty",
     "output",
     "per_width",
@@ -95,6 +96,13 @@ def streams(out: np.ndarray) -> bool:
 def output(out: np.ndarray | None, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     """The buffer a kernel writes: the caller's `out`, or a new one where that is None."""
     return empty(shape, dtype) if out is None else out
+
+
+def device_array(values: np.ndarray) -> Any:
+    """A copy of `values` on the current CUDA device."""
+    import cupy
+
+    return cupy.asarray(values)
 
 
 def raw_module(source: str, options: tuple[str, ...]) -> Any:

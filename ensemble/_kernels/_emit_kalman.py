@@ -142,6 +142,13 @@ from ensemble._kernels._lanes import straight_line
 @compiled_serial
 def fetch(source, place, n, start, count, first, valid, buffer):
     """`count` steps from `start` on of the series `first`, ..., `first + {width} - 1`, series innermost."""
+    if place[0] == 1 and valid == {width}:
+        for t in range(count):
+            for c in range(n):
+                offset = first + (start + t) * place[1] + c * place[2]
+                for w in range({width}):
+                    buffer[(t * n + c) * {width} + w] = source[offset + w]
+        return
     for w in range({width}):
         offset = place[0] * (first + min(w, valid - 1)) + place[1] * start
         for t in range(count):
@@ -152,6 +159,13 @@ def fetch(source, place, n, start, count, first, valid, buffer):
 @compiled_serial
 def flush(buffer, place, n, start, count, first, valid, target):
     """The opposite of `fetch`."""
+    if place[0] == 1 and valid == {width}:
+        for t in range(count):
+            for c in range(n):
+                offset = first + (start + t) * place[1] + c * place[2]
+                for w in range({width}):
+                    target[offset + w] = buffer[(t * n + c) * {width} + w]
+        return
     for w in range(valid):
         offset = place[0] * (first + w) + place[1] * start
         for t in range(count):

@@ -8,7 +8,7 @@ from ensemble._backend import array_namespace
 from ensemble._check import one_of, require
 from ensemble._kernels.scan import SCANS, prefix_scan
 from ensemble._typing import Array
-from ensemble.apps.kalman.compiled import compiled_filter, is_compiled
+from ensemble.apps.kalman.compiled import compiled_filter, device_of
 from ensemble.apps.kalman.elements import combine_filter, filter_elements, filter_neutral
 from ensemble.apps.kalman.model import LinearGaussianModel, Series, aligned
 from ensemble.apps.kalman.results import FilterResult, total
@@ -39,9 +39,10 @@ def kalman_filter(
     method : {"auto", "sequential", "scan"}
         "sequential" is Kalman's recursion with Joseph's form of the update. "scan" is the prefix sum of Särkkä and
         García-Fernández [1]_: O(log T) parallel steps and a few times the work; ``H Q H' + R`` must then be regular.
-        "auto" takes the recursion.
+        "auto" takes the recursion on the CPU, and on a GPU "scan" unless there are series enough to fill it.
     scan : {"chunked", "sequential", "hillis_steele", "blelloch", "ladner_fischer", "sengupta"}
-        The algorithm of "scan", see `prefix_scan`.
+        The algorithm of "scan", see `prefix_scan`. On a GPU, "chunked" sums up each chunk of time by filter steps, scans
+        the sums, and replays the recursion inside each chunk, which keeps its accuracy.
     form : {"covariance", "square_root"}
         "square_root" carries triangular factors of the covariances, sequentially: slower, twice the digits.
     mask : bool array or Ensemble, shape of `y` or of `y` without its last axis, optional
@@ -95,8 +96,9 @@ def filtered(series: Series, method: str, scan: str, form: str = "covariance") -
     """The filter of a series in one form."""
     if form == "square_root":
         return result_of(series, *square_root_filter(series))
-    if method != "scan" and is_compiled(series):
-        return compiled_filter(series)
+    device = device_of(series, method, scan)
+    if device is not None:
+        return compiled_filter(series, device, method)
     m, P, terms = scan_filter(series, scan) if method == "scan" else sequential_filter(series)
     return result_of(series, m, P, terms)
 

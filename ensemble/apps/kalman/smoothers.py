@@ -8,7 +8,7 @@ from ensemble._backend import array_namespace
 from ensemble._check import one_of
 from ensemble._kernels.scan import SCANS, prefix_scan
 from ensemble._typing import Array
-from ensemble.apps.kalman.compiled import compiled_rts, is_compiled
+from ensemble.apps.kalman.compiled import compiled_rts, compiled_two_filter, device_of
 from ensemble.apps.kalman.elements import (
     combine_filter,
     combine_smoother,
@@ -76,8 +76,9 @@ def rts_smoother(
     check_form(form, method, "rts_smoother")
     series = aligned(model, y, mask, "rts_smoother")
     result = filtered(series, method, scan, form)
-    if form == "covariance" and method != "scan" and is_compiled(series):
-        return compiled_rts(series, result)
+    device = device_of(series, method, scan)
+    if form == "covariance" and device is not None:
+        return compiled_rts(series, result, device, method)
     m, P = time_first(series, result)
     if form == "square_root":
         return smoothed(series, result, *square_root_rts(series, m, P))
@@ -124,6 +125,8 @@ def two_filter_smoother(
     """
     one_of(scan, SCANS, "two_filter_smoother", "scan")
     series = aligned(model, y, mask, "two_filter_smoother")
+    if device_of(series, "scan", scan) == "cuda":
+        return compiled_two_filter(series)
     xp = array_namespace(series.y, series.F, series.m0)
     elements = filter_elements(series)
     neutral = filter_neutral(xp, series.F.shape[-1], elements[0].dtype)
