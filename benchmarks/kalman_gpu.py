@@ -1,8 +1,8 @@
 """The Kalman kernels on a CUDA device: checked against a float64 filter on the CPU, timed, as tables and JSON.
 
-``python -m benchmarks.kalman_gpu [--T 10000 100000 1000000] [--out FILE]``: the random model of Särkkä and García-Fernández,
-4 states, 2 observations, all time-varying, float32. PKF, PRTS, PTFS by chunks; the filter by every other scan up to
-``--scans-T``; the plain recursion on one thread of the device. Median of 10 calls after 2; PRTS and PTFS contain the filter.
+``python -m benchmarks.kalman_gpu [--T 10000 100000 1000000] [--out FILE]``: the random model of Särkkä and
+García-Fernández, 4 states, 2 observations, all time-varying, float32. PKF, PRTS, PTFS by chunks, by every other scan
+up to ``--scans-T``, and the recursion on one thread. Median of 10 calls after 2; PRTS and PTFS contain the filter.
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ __all__ = [
     "compiled",
     "compiled_serial",
     "device_array",
+    "device_empty",
     "empty",
     "output",
     "per_width",
@@ -103,6 +104,13 @@ def device_array(values: np.ndarray) -> Any:
     import cupy
 
     return cupy.asarray(values)
+
+
+def device_empty(shape: tuple[int, ...], dtype: Any) -> Any:
+    """An uninitialised array on the current CUDA device."""
+    import cupy
+
+    return cupy.empty(shape, dtype)
 
 
 def raw_module(source: str, options: tuple[str, ...]) -> Any:

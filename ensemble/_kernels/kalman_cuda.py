@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace
-from ensemble._kernels._compile import device_array, raw_module
+from ensemble._kernels._compile import device_array, device_empty, raw_module
 
 __all__ = ["LARGEST", "combine", "filter_chunks", "smooth_chunks", "source", "two_filter_chunks"]
 
@@ -68,6 +68,8 @@ def _placed(a: Any, tail: int) -> tuple[Any, tuple[int, int]]:
     """`a` with each step's entries together, and its strides over series and steps in entries."""
     entries = math.prod(a.shape[len(a.shape) - tail :])
     item, lead = a.dtype.itemsize, len(a.shape) - tail
+    if lead == 2 and a.flags.c_contiguous and not isinstance(a, np.ndarray) and a.data.ptr % 16 == 0:  # the usual case
+        return a, (0 if a.shape[0] == 1 else a.shape[1] * entries, 0 if a.shape[1] == 1 else entries)
     inner = [item * math.prod(a.shape[k + 1 :]) for k in range(lead, len(a.shape))]
     together = all(n == 1 or s == t for n, s, t in zip(a.shape[lead:], a.strides[lead:], inner, strict=True))
     strides = [0 if n == 1 else s // item for n, s in zip(a.shape[:lead], a.strides[:lead], strict=True)]
@@ -115,8 +117,7 @@ def _sizes(nx: int) -> tuple[int, int, int]:
 
 
 def _room(like: Any, *shape: int) -> Any:
-    xp = array_namespace(like)
-    return xp.empty(shape, dtype=like.dtype, device=like.device)
+    return np.empty(shape, like.dtype) if isinstance(like, np.ndarray) else device_empty(shape, like.dtype)
 
 
 def filter_chunks(F, Q, H, R, u, d, y, m0, P0, predict_first, chunk=None, behind=False):
@@ -191,7 +192,8 @@ def two_filter_chunks(F, Q, H, R, u, d, y, m0, P0, predict_first, chunk):
 def combine(name: str, earlier: tuple[Any, ...], later: tuple[Any, ...], nx: int) -> tuple[Any, ...]:
     """Pairs of elements joined by the kernel `name`; arrays (n, ...), steps between entries may be longer than one."""
     n = later[0].shape[0]
-    operands, steps = [], []
+    operands: list[Any] = []
+    steps: list[int] = []
     for element in (earlier, later):
         entries = [math.prod(a.shape[1:]) for a in element]
         step = {a.strides[0] // (a.dtype.itemsize * e) for a, e in zip(element, entries, strict=True)} if n > 1 else {1}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -107,14 +108,16 @@ def compiled_filter(series: Series, device: str, method: str) -> FilterResult:
     if device == "cuda":
         chunk = chunk_of(series, n_samples, method)
         options: list[Any] = [*arguments, series.predict_first, chunk]
-        return filter_result(series, *filter_chunks(*options), n_samples)
+        m, P, terms = filter_chunks(*options)
+        return filter_result(series, m, P, terms, n_samples)
     last = n_samples is not None and not series.batch
     m, P, quadratic, pivots = filter_series(*arguments, series.predict_first, last)
-    terms = quadratic
+    work = np.empty_like(quadratic)
     with np.errstate(all="ignore"):  # pivots that are not positive give NaN
         for i in range(pivots.shape[-1]):
-            terms = terms + np.log(pivots[..., i])
-    return filter_result(series, m, P, -0.5 * terms, n_samples)
+            quadratic += np.log(pivots[..., i], out=work)
+    quadratic *= -0.5
+    return filter_result(series, m, P, quadratic, n_samples)
 
 
 def compiled_two_filter(series: Series) -> SmootherResult:

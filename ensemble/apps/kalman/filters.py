@@ -41,8 +41,8 @@ def kalman_filter(
         García-Fernández [1]_: O(log T) parallel steps and a few times the work; ``H Q H' + R`` must then be regular.
         "auto" takes the recursion on the CPU, and on a GPU "scan" unless there are series enough to fill it.
     scan : {"chunked", "sequential", "hillis_steele", "blelloch", "ladner_fischer", "sengupta"}
-        The algorithm of "scan", see `prefix_scan`. On a GPU, "chunked" sums up each chunk of time by filter steps, scans
-        the sums, and replays the recursion inside each chunk, which keeps its accuracy.
+        The algorithm of "scan", see `prefix_scan`. On a GPU, "chunked" sums up each chunk of time by filter steps,
+        scans the sums, and replays the recursion inside each chunk, which keeps its accuracy.
     form : {"covariance", "square_root"}
         "square_root" carries triangular factors of the covariances, sequentially: slower, twice the digits.
     mask : bool array or Ensemble, shape of `y` or of `y` without its last axis, optional
