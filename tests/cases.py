@@ -314,6 +314,11 @@ def filter_cases(seed):
         for last in (False, True):
             arrays = series_parts(np.random.default_rng(seed + k), *sizes)
             yield Case("filter_series", f"{label}{'_last' * last}", (*arrays, k % 2 == 0, last))
+            if label in ("lanes", "float32"):  # covariances that are alike
+                rng = np.random.default_rng(seed)
+                F, Q, H, R, u, d, y, m0, P0 = arrays
+                alike = (F[:1], Q[:1], H[:1], R[:1], u, d, rng.standard_normal(y.shape).astype(y.dtype), m0, P0[:1])
+                yield Case("filter_series", f"{label}_alike{'_last' * last}", (*alike, k % 2 == 0, last))
 
 
 def smooth_cases(seed):

@@ -105,9 +105,31 @@ def _filter_stages(nx: int, ny: int) -> list[tuple[Writer, dict[str, Any]]]:
     m, P = bodies.predict(o, _matrix(o, "F", nx, nx), _symmetric(o, "Q", nx), _vector(o, "u", nx), m, P)
     then = Writer()
     parts = (_matrix(then, "H", ny, nx), _symmetric(then, "R", ny), _vector(then, "d", ny), _vector(then, "y", ny))
-    m2, P2, quadratic, pivots = bodies.update(then, *parts, _vector(then, "m", nx), _symmetric(then, "P", nx))
+    updated = bodies.update(then, *parts, _vector(then, "m", nx), _symmetric(then, "P", nx))
+    m2, P2, quadratic, pivots = updated[:4]
     results = {"m": m2, "P": P2, "mean": m2, "cov": P2, "quad": [quadratic], "piv": pivots}
     return [(o, {"m": m, "P": P}), (then, results)]
+
+
+def _gain_stages(nx: int, ny: int) -> list[tuple[Writer, dict[str, Any]]]:
+    """The filter, which also writes its gains and the factors of S."""
+    first, (then, results) = _filter_stages(nx, ny)
+    again = Writer()
+    parts = (_matrix(again, "H", ny, nx), _symmetric(again, "R", ny), _vector(again, "d", ny), _vector(again, "y", ny))
+    *_, K, lower, inverses = bodies.update(again, *parts, _vector(again, "m", nx), _symmetric(again, "P", nx))
+    lower = [[entry or again.zero for entry in row] for row in lower]
+    return [first, (then, {**results, "K": K, "low": lower, "inv": inverses})]
+
+
+def _mean_stages(nx: int, ny: int) -> list[tuple[Writer, dict[str, Any]]]:
+    """The filter's mean alone, by gains that are known."""
+    o = Writer()
+    m = bodies.predict_mean(_matrix(o, "F", nx, nx), _vector(o, "u", nx), _vector(o, "m", nx))
+    then = Writer()
+    parts = (_matrix(then, "H", ny, nx), _vector(then, "d", ny), _vector(then, "y", ny), _vector(then, "m", nx))
+    gains = (_matrix(then, "K", nx, ny), _matrix(then, "low", ny, ny), _vector(then, "inv", ny))
+    m2, quadratic = bodies.update_mean(*parts, *gains)
+    return [(o, {"m": m}), (then, {"m": m2, "mean": m2, "quad": [quadratic]})]
 
 
 def _smoother_stages(nx: int, ny: int) -> list[tuple[Writer, dict[str, Any]]]:
@@ -122,6 +144,17 @@ RECURSIONS = {
         inputs=(("F", "nn"), ("Q", "nn"), ("H", "yn"), ("R", "yy"), ("u", "n"), ("d", "y"), ("y", "y")),
         outputs=(("mean", "n"), ("cov", "nn"), ("quad", "1"), ("piv", "y")),
         stages=_filter_stages,
+    ),
+    "gain": Recursion(
+        inputs=(("F", "nn"), ("Q", "nn"), ("H", "yn"), ("R", "yy"), ("u", "n"), ("d", "y"), ("y", "y")),
+        outputs=(("mean", "n"), ("cov", "nn"), ("quad", "1"), ("piv", "y"), ("K", "ny"), ("low", "yy"), ("inv", "y")),
+        stages=_gain_stages,
+    ),
+    "mean": Recursion(
+        inputs=(("F", "nn"), ("u", "n"), ("H", "yn"), ("d", "y"), ("y", "y"), ("K", "ny"), ("low", "yy"), ("inv", "y")),
+        outputs=(("mean", "n"), ("quad", "1")),
+        stages=_mean_stages,
+        carried=(("m", "n"),),
     ),
     "smoother": Recursion(
         inputs=(("F", "nn"), ("Q", "nn"), ("u", "n"), ("fm", "n"), ("fP", "nn")),
@@ -142,6 +175,13 @@ from ensemble._kernels._lanes import straight_line
 @compiled_serial
 def fetch(source, place, n, start, count, first, valid, buffer):
     """`count` steps from `start` on of the series `first`, ..., `first + {width} - 1`, series innermost."""
+    if place[0] == 0:
+        for t in range(count):
+            for c in range(n):
+                value = source[(start + t) * place[1] + c * place[2]]
+                for w in range({width}):
+                    buffer[(t * n + c) * {width} + w] = value
+        return
     if place[0] == 1 and valid == {width}:
         for t in range(count):
             for c in range(n):

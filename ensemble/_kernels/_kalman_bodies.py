@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["TWO_PI", "predict", "smooth", "update"]
+__all__ = ["TWO_PI", "predict", "predict_mean", "smooth", "update", "update_mean"]
 
 TWO_PI = 6.283185307179586
 
@@ -85,14 +85,29 @@ def _identity_minus(o: Any, K: Matrix, H: Matrix) -> Matrix:
 
 def predict(o: Any, F: Matrix, Q: Matrix, u: Vector, m: Vector, P: Matrix) -> tuple[Vector, Matrix]:
     """Mean and covariance one transition on."""
-    ahead = [_dot(row, m) + shift for row, shift in zip(F, u, strict=True)]
-    return ahead, _congruence(_times(F, P), F, Q)
+    return predict_mean(F, u, m), _congruence(_times(F, P), F, Q)
 
 
-def update(
-    o: Any, H: Matrix, R: Matrix, d: Vector, y: Vector, m: Vector, P: Matrix
-) -> tuple[Vector, Matrix, Any, Vector]:
-    """Mean and covariance given `y` in Joseph's form, ``r' S^-1 r`` and the pivots of ``2 pi S``, 1 where missing."""
+def predict_mean(F: Matrix, u: Vector, m: Vector) -> Vector:
+    """The mean one transition on."""
+    return [_dot(row, m) + shift for row, shift in zip(F, u, strict=True)]
+
+
+def update_mean(
+    H: Matrix, d: Vector, y: Vector, m: Vector, K: Matrix, lower: Matrix, inverses: Vector
+) -> tuple[Vector, Any]:
+    """The mean given `y`, and ``r' S^-1 r``, by a gain that is known; nothing is missing."""
+    r = [y[i] - _dot(H[i], m) - d[i] for i in range(len(H))]
+    white = _forward(lower, r)
+    quadratic = _dot(white, [w * v for w, v in zip(white, inverses, strict=True)])
+    return [m[a] + _dot(K[a], r) for a in range(len(m))], quadratic
+
+
+def update(o: Any, H: Matrix, R: Matrix, d: Vector, y: Vector, m: Vector, P: Matrix) -> tuple[Any, ...]:
+    """Mean and covariance given `y` in Joseph's form, ``r' S^-1 r``, the pivots of ``2 pi S``, 1 where missing.
+
+    Then the gain, and the triangle and the inverse pivots of ``S = L D L'``.
+    """
     ny, nx = len(H), len(m)
     gone = [o.missing(entry) for entry in y]
     H = [[o.where(gone[i], o.zero, entry) for entry in H[i]] for i in range(ny)]
@@ -112,7 +127,7 @@ def update(
     A = _identity_minus(o, K, H)
     covariance = _congruence(_times(A, P), A, _congruence(_times(K, noise), K))
     scaled = [o.where(gone[i], o.one, pivots[i] * o.two_pi) for i in range(ny)]
-    return mean, covariance, quadratic, scaled
+    return mean, covariance, quadratic, scaled, K, lower, inverses
 
 
 def smooth(

@@ -71,7 +71,7 @@ def filter_series(F, Q, H, R, u, d, y, m0, P0, predict_first, series_last):
         if k or predict_first:
             m, P = bodies.predict(o, _entries(F, k, 2), _entries(Q, k, 2), _entries(u, k, 1), m, P)
         parts = _entries(H, k, 2), _entries(R, k, 2), _entries(d, k, 1), _entries(y, k, 1)
-        m, P, quadratic, pivots = bodies.update(o, *parts, m, P)
+        m, P, quadratic, pivots, *_ = bodies.update(o, *parts, m, P)
         for kept, value in zip(out, (m, P, quadratic, pivots), strict=True):
             kept.append(_gathered(value, n_series))
     return tuple(o.xp.stack(kept, axis=1) for kept in out)
@@ -135,9 +135,30 @@ def _(F, Q, H, R, u, d, y, m0, P0, predict_first, series_last):
     if y.dtype.kind != "f" or max(nx, ny) > LARGEST or n_series == 0:
         return filter_series.reference(F, Q, H, R, u, d, y, m0, P0, predict_first, series_last)
     last = series_last and n_series >= LANES_FROM
+    alike = all(a.shape[0] == 1 for a in (F, Q, H, R, P0))
+    if n_series >= LANES_FROM and alike and not np.isnan(y.sum()):
+        return _one_covariance(F, Q, H, R, u, d, y, m0, P0, predict_first, last)
     outs = tuple(_room((n_series, n_steps, *tail), y.dtype, last) for tail in ((nx,), (nx, nx), (), (ny,)))
     _run("filter", ny, (F, Q, H, R, u, d, y), (m0, P0), outs, bool(predict_first))
     return outs
+
+
+def _one_covariance(F, Q, H, R, u, d, y, m0, P0, predict_first, series_last):
+    """The filter of series that differ in their numbers only: covariances and gains are computed once for all.
+
+    Covariances and pivots are views with a stride of zero over the series.
+    """
+    n_series, n_steps, ny = y.shape
+    nx = m0.shape[-1]
+    tails = ((nx,), (nx, nx), (), (ny,), (nx, ny), (ny, ny), (ny,))
+    single = tuple(empty((1, n_steps, *tail), y.dtype) for tail in tails)
+    _run("gain", ny, (F, Q, H, R, u[:1], d[:1], np.zeros_like(y[:1])), (m0[:1], P0), single, bool(predict_first))
+    _, covariance, _, pivots, K, lower, inverses = single
+    outs = tuple(_room((n_series, n_steps, *tail), y.dtype, series_last) for tail in ((nx,), ()))
+    _run("mean", ny, (F, u, H, d, y, K, lower, inverses), (m0,), outs, bool(predict_first))
+    spread = (np.broadcast_to(a, (n_series, *a.shape[1:])) for a in (covariance, pivots))
+    covariance, pivots = spread
+    return outs[0], covariance, outs[1], pivots
 
 
 @smooth_series.register("numba")

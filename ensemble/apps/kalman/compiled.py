@@ -71,6 +71,8 @@ def from_series(series: Series, values: np.ndarray, n_samples: int | None) -> Ar
     n_batch = len(series.batch)
     if n_samples is None:
         return np.squeeze(shaped, axis=n_batch)
+    if not series.batch and values.strides[0] == 0:  # the same for every sample
+        shaped = shaped[:1]
     samples = np.moveaxis(shaped, n_batch, -1)
     return Ensemble(np.ascontiguousarray(samples), set_of(*(getattr(series, name) for name in PARTS)))
 
@@ -112,10 +114,10 @@ def compiled_filter(series: Series, device: str, method: str) -> FilterResult:
         return filter_result(series, m, P, terms, n_samples)
     last = n_samples is not None and not series.batch
     m, P, quadratic, pivots = filter_series(*arguments, series.predict_first, last)
-    work = np.empty_like(quadratic)
+    pivots = pivots[:1] if pivots.strides[0] == 0 else pivots
     with np.errstate(all="ignore"):  # pivots that are not positive give NaN
         for i in range(pivots.shape[-1]):
-            quadratic += np.log(pivots[..., i], out=work)
+            quadratic += np.log(pivots[..., i])
     quadratic *= -0.5
     return filter_result(series, m, P, quadratic, n_samples)
 

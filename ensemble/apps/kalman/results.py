@@ -20,6 +20,7 @@ class FilterResult:
     ----------
     mean : array or Ensemble, shape (*batch, T, nx)
     covariance : array or Ensemble, shape (*batch, T, nx, nx)
+        A read-only view, or an Ensemble of one sample, where series differ in their observations and means only.
     log_likelihoods : array or Ensemble, shape (*batch, T)
         ``log p(y[k] | y[0], ..., y[k-1])`` of each step; 0 where all of ``y[k]`` is missing.
     log_likelihood : array or Ensemble, shape batch
