@@ -145,6 +145,23 @@ def test_a_sample_sees_only_itself(S, T, size, seed):
             assert np.isfinite(one.mean).all()
 
 
+@pytest.mark.parametrize("gap", [False, True])
+@pytest.mark.parametrize("size", [(2, 1), (4, 2)], ids=str)
+def test_one_model_for_all_series_changes_no_bit(size, gap):
+    """Series of one model share a covariance recursion unless one of them has a gap; none can tell."""
+    parts, _ = random_parts(9, *size)
+    y = np.random.default_rng(73).standard_normal((6, 9, size[1]))
+    y[0, 3, 0] = np.nan if gap else y[0, 3, 0]
+    model = LinearGaussianModel(**parts)
+    batch, lifted = rts_smoother(model, y), rts_smoother(model, Ensemble(np.ascontiguousarray(np.moveaxis(y, 0, -1))))
+    assert lifted.filtered.covariance.is_shared == (not gap)
+    for i in range(6):
+        one = rts_smoother(model, y[i])
+        for attribute in ("mean", "covariance", "log_likelihoods", "log_likelihood"):
+            np.testing.assert_array_equal(getattr(batch, attribute)[i], getattr(one, attribute))
+            np.testing.assert_array_equal(getattr(lifted, attribute).sample(i), getattr(one, attribute))
+
+
 def test_shared_parts_broadcast():
     """Constants, one entry a step, a constant a series and Ensembles in one model."""
     parts, y = random_parts(6, 2, 1, batch=(3,))
