@@ -398,6 +398,61 @@ def matrix_free_cases(name, seed):
             yield Case(name, label, (*mesh.row_incidence()[:3], fixed, factors, slopes, kappa, None))
 
 
+def series_parts(rng, n_series, n_steps, nx, ny, dtype):
+    """Parts of a random state-space model; a part in turn is shared by all series, or constant in time."""
+
+    def part(k, *shape):
+        lead = (1 if k % 3 == 0 else n_series, 1 if k % 3 == 1 else n_steps)
+        return rng.standard_normal((*lead, *shape)).astype(dtype)
+
+    def covariance(k, n):
+        X = part(k, n, n)
+        return X @ X.mT
+
+    F, Q, H, R = part(0, nx, nx), covariance(1, nx), part(2, ny, nx), covariance(4, ny)
+    y = part(2, ny)
+    y[rng.random(y.shape) < 0.3] = np.nan
+    m0, X0 = rng.standard_normal((n_series, nx)).astype(dtype), rng.standard_normal((1, nx, nx)).astype(dtype)
+    if n_series > 1:
+        m0[-1, 0] = np.inf
+    return F, Q, H, R, part(3, nx), part(1, ny), y, m0, X0 @ X0.mT
+
+
+SERIES = {
+    "one_series": (1, 7, 3, 2, np.float64),
+    "one_step": (1, 1, 3, 2, np.float64),
+    "two_series": (2, 5, 3, 2, np.float64),
+    "lanes": (11, 6, 3, 2, np.float64),
+    "float32": (17, 6, 3, 2, np.float32),
+    "more_observations": (4, 5, 1, 2, np.float64),
+    "large_state": (1, 3, 9, 1, np.float64),
+}
+
+
+def filter_cases(seed):
+    for k, (label, sizes) in enumerate(SERIES.items()):
+        for last in (False, True):
+            arrays = series_parts(np.random.default_rng(seed + k), *sizes)
+            yield Case("filter_series", f"{label}{'_last' * last}", (*arrays, k % 2 == 0, last))
+            if label in ("lanes", "float32"):  # covariances that are alike
+                rng = np.random.default_rng(seed)
+                F, Q, H, R, u, d, y, m0, P0 = arrays
+                alike = (F[:1], Q[:1], H[:1], R[:1], u, d, rng.standard_normal(y.shape).astype(y.dtype), m0, P0[:1])
+                yield Case("filter_series", f"{label}_alike{'_last' * last}", (*alike, k % 2 == 0, last))
+
+
+def smooth_cases(seed):
+    for k, (label, sizes) in enumerate(SERIES.items()):
+        rng = np.random.default_rng(seed + k)
+        F, Q, _, _, u, *_ = series_parts(rng, *sizes)
+        n_series, n_steps, nx = sizes[:3]
+        m = rng.standard_normal((n_series, n_steps, nx)).astype(sizes[-1])
+        X = rng.standard_normal((n_series, n_steps, nx, nx)).astype(sizes[-1])
+        X[..., -1] = 0.0  # singular
+        for last in (False, True):
+            yield Case("smooth_series", f"{label}{'_last' * last}", (F, Q, u, m, X @ X.mT, last))
+
+
 CASES = {
     "affine_spmv": lambda seed: affine_cases("affine_spmv", seed, affine_vector("product"), square=False),
     "affine_spmv_dot": lambda seed: affine_cases("affine_spmv_dot", seed, affine_vector("product")),
@@ -449,6 +504,8 @@ CASES = {
     "product_values": product_values_cases,
     "galerkin_values": galerkin_cases,
     "smooth_prolongator": prolongator_cases,
+    "filter_series": filter_cases,
+    "smooth_series": smooth_cases,
 }  # fmt: skip
 
 

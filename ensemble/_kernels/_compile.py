@@ -24,6 +24,8 @@ __all__ = [
     "WIDTHS",
     "compiled",
     "compiled_serial",
+    "device_array",
+    "device_empty",
     "empty",
     "inner",
     "output",
@@ -108,6 +110,20 @@ def streams(out: np.ndarray) -> bool:
 def output(out: np.ndarray | None, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     """The buffer a kernel writes: the caller's `out`, or a new one where that is None."""
     return empty(shape, dtype) if out is None else out
+
+
+def device_array(values: np.ndarray) -> Any:
+    """A copy of `values` on the current CUDA device."""
+    import cupy
+
+    return cupy.asarray(values)
+
+
+def device_empty(shape: tuple[int, ...], dtype: Any) -> Any:
+    """An uninitialised array on the current CUDA device."""
+    import cupy
+
+    return cupy.empty(shape, dtype)
 
 
 def raw_module(source: str, options: tuple[str, ...], instances: tuple[str, ...] | None = None) -> Any:

@@ -1,0 +1,218 @@
+"""Kalman filters against statsmodels, filterpy, pykalman, simdkalman and JAX, where they are installed, in one run.
+
+``python -m benchmarks.bench_kalman [series|batch] [--threads N]``; peers that are absent are left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numba
+import numpy as np
+
+from benchmarks.common import SEED, interleaved, median, ratio, save, show
+from ensemble.apps.kalman import LinearGaussianModel, kalman_filter, rts_smoother
+
+NX, NY = 4, 2
+
+
+def peer(name: str) -> Any:
+    """A module, or None where it is not installed."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        return None
+
+
+def random_model(T: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """The random model of Särkkä and García-Fernández, all of it time-varying, with observations simulated from it."""
+    rng = np.random.default_rng(SEED)
+
+    def normal(*shape: int) -> np.ndarray:
+        return rng.standard_normal(shape)
+
+    X, W, X0 = normal(T, NX, NX), normal(T, NY, NY), normal(NX, NX)
+    F, u, H, d, m0 = (
+        0.99 * np.linalg.qr(normal(T, NX, NX))[0],
+        normal(T, NX),
+        normal(T, NY, NX),
+        normal(T, NY),
+        normal(NX),
+    )
+    noise = np.einsum("kij,kj->ki", X, normal(T, NX)) + u
+    x, states = m0 + X0 @ normal(NX), np.empty((T, NX))
+    for k in range(T):
+        x = F[k] @ x + noise[k]
+        states[k] = x
+    y = np.einsum("kij,kj->ki", H, states) + d + np.einsum("kij,kj->ki", W, normal(T, NY))
+    return {"F": F, "Q": X @ X.mT, "H": H, "R": W @ W.mT, "m0": m0, "P0": X0 @ X0.T, "u": u, "d": d}, y
+
+
+def jax_filter(parts: dict[str, np.ndarray], y: np.ndarray, batched: bool) -> Callable[[], Any] | None:
+    """The plain filter by lax.scan; vmap over series with `batched`, the model then constant."""
+    jax = peer("jax")
+    if jax is None:
+        return None
+    jax.config.update("jax_enable_x64", True)
+    jnp = jax.numpy
+
+    def step(carry: Any, z: Any) -> Any:
+        (m, P), (F, Q, H, R, u, d, yk) = carry, z
+        m, P = F @ m + u, F @ P @ F.T + Q
+        S = H @ P @ H.T + R
+        K = jnp.linalg.solve(S, H @ P).T
+        m, P = m + K @ (yk - H @ m - d), P - K @ S @ K.T
+        return (m, P), (m, P)
+
+    names = ("F", "Q", "H", "R", "u", "d")
+    M = {k: jnp.asarray(a) for k, a in parts.items()}
+    if batched:
+        fixed = tuple(M[k] for k in names)
+        one = lambda s: jax.lax.scan(lambda c, yk: step(c, (*fixed, yk)), (M["m0"], M["P0"]), s)[1]
+        run = jax.jit(jax.vmap(one))
+    else:
+        run = jax.jit(lambda s: jax.lax.scan(step, (M["m0"], M["P0"]), (*(M[k] for k in names), s))[1])
+    values = jnp.asarray(y)
+    return lambda: jax.block_until_ready(run(values))
+
+
+def statsmodels_filter(parts: dict[str, np.ndarray], y: np.ndarray) -> Callable[[], Any] | None:
+    """Means and covariances by statsmodels' compiled filter."""
+    module = peer("statsmodels.tsa.statespace.kalman_filter")
+    if module is None:
+        return None
+    other = module.KalmanFilter(k_endog=NY, k_states=NX)
+    other.bind(np.asfortranarray(y.T))
+    last = lambda a: np.asfortranarray(np.moveaxis(a, 0, -1))
+    ahead = lambda a: np.concatenate([a[1:], a[-1:]])  # its transition k leads from step k to k + 1
+    other["design"], other["obs_cov"], other["obs_intercept"] = last(parts["H"]), last(parts["R"]), last(parts["d"])
+    other["transition"], other["state_cov"] = last(ahead(parts["F"])), last(ahead(parts["Q"]))
+    other["selection"], other["state_intercept"] = np.eye(NX), last(ahead(parts["u"]))
+    F, Q = parts["F"][0], parts["Q"][0]
+    other.initialize_known(F @ parts["m0"] + parts["u"][0], F @ parts["P0"] @ F.T + Q)
+    return other.filter
+
+
+def filterpy_filter(parts: dict[str, np.ndarray], y: np.ndarray) -> Callable[[], Any] | None:
+    """filterpy, step by step as its documentation does it."""
+    module = peer("filterpy.kalman")
+    if module is None:
+        return None
+
+    def run() -> Any:
+        other = module.KalmanFilter(dim_x=NX, dim_z=NY)
+        other.x, other.P = parts["m0"][:, None].copy(), parts["P0"].copy()
+        means = []
+        for k in range(len(y)):
+            other.predict(F=parts["F"][k], Q=parts["Q"][k])
+            other.x = other.x + parts["u"][k][:, None]
+            other.update((y[k] - parts["d"][k])[:, None], R=parts["R"][k], H=parts["H"][k])
+            means.append((other.x.copy(), other.P.copy()))
+        return means
+
+    return run
+
+
+def pykalman_filter(parts: dict[str, np.ndarray], y: np.ndarray) -> Callable[[], Any] | None:
+    """pykalman."""
+    module = peer("pykalman")
+    if module is None:
+        return None
+    F, Q = parts["F"][0], parts["Q"][0]
+    other = module.KalmanFilter(
+        parts["F"][1:], parts["H"], parts["Q"][1:], parts["R"], parts["u"][1:], parts["d"],
+        F @ parts["m0"] + parts["u"][0], F @ parts["P0"] @ F.T + Q,
+    )  # fmt: skip
+    return lambda: other.filter(y)
+
+
+def series_table(T: int, T_peers: int, rounds: int) -> list[dict[str, Any]]:
+    """Microseconds a step of one long series; slow peers run on its beginning."""
+    parts, y = random_model(T)
+    model = LinearGaussianModel(**parts)
+    short = {k: a if k in ("m0", "P0") else a[:T_peers] for k, a in parts.items()}
+    ways: dict[str, tuple[Callable[[], Any] | None, int]] = {
+        "settle": (lambda: kalman_filter(model, y), T),  # a peer's threads may still spin: the first is not counted
+        "ensemble filter": (lambda: kalman_filter(model, y), T),
+        "JAX lax.scan": (jax_filter(short, y[:T_peers], False), T_peers),
+        "statsmodels": (statsmodels_filter(short, y[:T_peers]), T_peers),
+        "filterpy": (filterpy_filter(short, y[:T_peers]), T_peers),
+        "pykalman": (pykalman_filter(short, y[:T_peers]), T_peers),
+    }
+    seconds = interleaved({name: way for name, (way, _) in ways.items() if way is not None}, rounds)
+    del seconds["settle"]
+    ways["ensemble filter and RTS"] = (lambda: rts_smoother(model, y), T)
+    seconds |= interleaved({"ensemble filter and RTS": lambda: rts_smoother(model, y)}, rounds)
+    ours = [t / T for t in seconds["ensemble filter"]]
+    rows = []
+    for name, times in seconds.items():
+        each = [t / ways[name][1] for t in times]
+        rows.append({"way": name, "steps": ways[name][1], "us a step": 1e6 * median(each), "x ours": ratio(each, ours)})
+    show(f"One series, nx {NX}, ny {NY}, everything time-varying, float64", rows)
+    return rows
+
+
+def batch_table(n_series: int, T: int, rounds: int) -> list[dict[str, Any]]:
+    """Many short series of one constant model in one call."""
+    rng = np.random.default_rng(SEED)
+    X, W = rng.standard_normal((NX, NX)), rng.standard_normal((NY, NY))
+    parts = {
+        "F": 0.99 * np.linalg.qr(rng.standard_normal((NX, NX)))[0],
+        "Q": X @ X.T,
+        "H": rng.standard_normal((NY, NX)),
+        "R": W @ W.T + np.eye(NY),
+        "m0": np.zeros(NX),
+        "P0": np.eye(NX),
+        "u": np.zeros(NX),
+        "d": np.zeros(NY),
+    }
+    y = rng.standard_normal((n_series, T, NY))
+    model = LinearGaussianModel(**parts)
+    ways: dict[str, Callable[[], Any]] = {
+        "settle": lambda: kalman_filter(model, y),
+        "ensemble": lambda: kalman_filter(model, y),
+    }
+    simd = peer("simdkalman")
+    if simd is not None:
+        other = simd.KalmanFilter(parts["F"], parts["Q"], parts["H"], parts["R"])
+        start = parts["F"] @ parts["P0"] @ parts["F"].T + parts["Q"]
+        ways["simdkalman"] = lambda: other.compute(y, 0, initial_value=parts["m0"], initial_covariance=start,
+                                                   filtered=True, smoothed=False, likelihoods=True)  # fmt: skip
+    vmapped = jax_filter(parts, y, True)
+    if vmapped is not None:
+        ways["JAX vmap"] = vmapped
+    seconds = interleaved(ways, rounds)
+    del seconds["settle"]
+    rows = [{"way": name, "ms": 1e3 * median(times), "ns a step": 1e9 * median(times) / n_series / T,
+             "x ours": ratio(times, seconds["ensemble"])} for name, times in seconds.items()]  # fmt: skip
+    show(f"{n_series} series of {T} steps in one call, constant model, float64", rows)
+    return rows
+
+
+def main() -> None:
+    """Print and keep the tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("table", choices=["series", "batch"])
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--T", type=int, default=1_000_000)
+    parser.add_argument("--peers-T", type=int, default=20_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    numba.set_num_threads(options.threads)
+    start = time.perf_counter()
+    if options.table == "series":
+        rows = series_table(options.T, options.peers_T, options.rounds)
+    else:
+        rows = batch_table(1024, 1000, options.rounds)
+    packages = {name: peer("importlib.metadata").version(name) for name in
+                ("jax", "statsmodels", "filterpy", "pykalman", "simdkalman") if peer(name) is not None}  # fmt: skip
+    print(f"{time.perf_counter() - start:.0f} s in all")
+    save(f"kalman-{options.table}-{options.threads}threads", rows, peers=packages)
+
+
+if __name__ == "__main__":
+    main()

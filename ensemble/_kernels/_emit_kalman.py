@@ -1,0 +1,327 @@
+"""The recursions for one size (nx, ny) as a module: straight-line code around which series and steps loop.
+
+The same statements are compiled for one series at a time, in scalars, and for several in lanes of SIMD registers, so
+both round alike. Lanes work on a tile: a few steps of its series are copied into small buffers whose last axis is the
+series, and results are copied out again, so arrays may lie in memory any way they like.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ensemble._kernels import _kalman_bodies as bodies
+
+__all__ = ["module_source", "tiny"]
+
+BLOCK = 4
+"""Steps that a tile copies at a time."""
+
+
+def tiny(nx: int, dtype: Any) -> float:
+    """What part of a diagonal entry a pivot must keep to be more than rounding."""
+    return 8 * nx * float(np.finfo(dtype).eps)
+
+
+class Writer:
+    """Offers what a body asks for, and writes down each operation on symbols as one assignment."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.zero, self.one, self.two_pi, self.tiny = (Symbol(self, n) for n in ("zero", "one", "two_pi", "tiny"))
+
+    def write(self, text: str) -> Symbol:
+        name = f"t{len(self.lines)}"
+        self.lines.append(f"{name} = {text}")
+        return Symbol(self, name)
+
+    def where(self, condition: Symbol, a: Symbol, b: Symbol) -> Symbol:
+        return self.write(f"pick({condition.name}, {a.name}, {b.name})")
+
+    def missing(self, y: Symbol) -> Symbol:
+        return self.write(f"{y.name} != {y.name}")
+
+
+class Symbol:
+    """A scalar that is still a name."""
+
+    def __init__(self, writer: Writer, name: str) -> None:
+        self.writer, self.name = writer, name
+
+    def __add__(self, other: Symbol) -> Symbol:
+        return self.writer.write(f"{self.name} + {other.name}")
+
+    def __sub__(self, other: Symbol) -> Symbol:
+        return self.writer.write(f"{self.name} - {other.name}")
+
+    def __mul__(self, other: Symbol) -> Symbol:
+        return self.writer.write(f"{self.name} * {other.name}")
+
+    def __truediv__(self, other: Symbol) -> Symbol:
+        return self.writer.write(f"{self.name} / {other.name}")
+
+    def __le__(self, other: Symbol) -> Symbol:
+        return self.writer.write(f"{self.name} <= {other.name}")
+
+
+@dataclass(frozen=True)
+class Recursion:
+    """What one recursion reads, carries and writes; kinds name axes: "nn" is (nx, nx), "1" one number."""
+
+    inputs: tuple[tuple[str, str], ...]
+    outputs: tuple[tuple[str, str], ...]
+    stages: Callable[[int, int], list[tuple[Writer, dict[str, Any]]]]
+    backward: bool = False
+    carried: tuple[tuple[str, str], ...] = (("m", "n"), ("P", "nn"))
+
+
+def count_of(kind: str, nx: int, ny: int) -> int:
+    """The number of entries of a kind."""
+    return math.prod({"n": nx, "y": ny, "1": 1}[letter] for letter in kind)
+
+
+def _matrix(writer: Writer, name: str, rows: int, columns: int) -> list[list[Symbol]]:
+    return [[Symbol(writer, f"{name}_{i * columns + j}") for j in range(columns)] for i in range(rows)]
+
+
+def _vector(writer: Writer, name: str, n: int) -> list[Symbol]:
+    return [Symbol(writer, f"{name}_{i}") for i in range(n)]
+
+
+def _symmetric(writer: Writer, name: str, n: int) -> list[list[Symbol]]:
+    """A matrix whose entries below the diagonal are those above."""
+    return [[Symbol(writer, f"{name}_{min(i, j) * n + max(i, j)}") for j in range(n)] for i in range(n)]
+
+
+def _filter_stages(nx: int, ny: int) -> list[tuple[Writer, dict[str, Any]]]:
+    """Prediction, left out at a prior that stands at the first observation, and update."""
+    o = Writer()
+    m, P = _vector(o, "m", nx), _symmetric(o, "P", nx)
+    m, P = bodies.predict(o, _matrix(o, "F", nx, nx), _symmetric(o, "Q", nx), _vector(o, "u", nx), m, P)
+    then = Writer()
+    parts = (_matrix(then, "H", ny, nx), _symmetric(then, "R", ny), _vector(then, "d", ny), _vector(then, "y", ny))
+    updated = bodies.update(then, *parts, _vector(then, "m", nx), _symmetric(then, "P", nx))
+    m2, P2, quadratic, pivots = updated[:4]
+    results = {"m": m2, "P": P2, "mean": m2, "cov": P2, "quad": [quadratic], "piv": pivots}
+    return [(o, {"m": m, "P": P}), (then, results)]
+
+
+def _gain_stages(nx: int, ny: int) -> list[tuple[Writer, dict[str, Any]]]:
+    """The filter, which also writes its gains and the factors of S."""
+    first, (then, results) = _filter_stages(nx, ny)
+    again = Writer()
+    parts = (_matrix(again, "H", ny, nx), _symmetric(again, "R", ny), _vector(again, "d", ny), _vector(again, "y", ny))
+    *_, K, lower, inverses = bodies.update(again, *parts, _vector(again, "m", nx), _symmetric(again, "P", nx))
+    lower = [[entry or again.zero for entry in row] for row in lower]
+    return [first, (then, {**results, "K": K, "low": lower, "inv": inverses})]
+
+
+def _mean_stages(nx: int, ny: int) -> list[tuple[Writer, dict[str, Any]]]:
+    """The filter's mean alone, by gains that are known."""
+    o = Writer()
+    m = bodies.predict_mean(_matrix(o, "F", nx, nx), _vector(o, "u", nx), _vector(o, "m", nx))
+    then = Writer()
+    parts = (_matrix(then, "H", ny, nx), _vector(then, "d", ny), _vector(then, "y", ny), _vector(then, "m", nx))
+    gains = (_matrix(then, "K", nx, ny), _matrix(then, "low", ny, ny), _vector(then, "inv", ny))
+    m2, quadratic = bodies.update_mean(*parts, *gains)
+    return [(o, {"m": m}), (then, {"m": m2, "mean": m2, "quad": [quadratic]})]
+
+
+def _smoother_stages(nx: int, ny: int) -> list[tuple[Writer, dict[str, Any]]]:
+    o = Writer()
+    parts = (_matrix(o, "F", nx, nx), _symmetric(o, "Q", nx), _vector(o, "u", nx), _vector(o, "fm", nx))
+    m, P = bodies.smooth(o, *parts, _symmetric(o, "fP", nx), _vector(o, "m", nx), _symmetric(o, "P", nx))
+    return [(o, {"m": m, "P": P, "mean": m, "cov": P})]
+
+
+RECURSIONS = {
+    "filter": Recursion(
+        inputs=(("F", "nn"), ("Q", "nn"), ("H", "yn"), ("R", "yy"), ("u", "n"), ("d", "y"), ("y", "y")),
+        outputs=(("mean", "n"), ("cov", "nn"), ("quad", "1"), ("piv", "y")),
+        stages=_filter_stages,
+    ),
+    "gain": Recursion(
+        inputs=(("F", "nn"), ("Q", "nn"), ("H", "yn"), ("R", "yy"), ("u", "n"), ("d", "y"), ("y", "y")),
+        outputs=(("mean", "n"), ("cov", "nn"), ("quad", "1"), ("piv", "y"), ("K", "ny"), ("low", "yy"), ("inv", "y")),
+        stages=_gain_stages,
+    ),
+    "mean": Recursion(
+        inputs=(("F", "nn"), ("u", "n"), ("H", "yn"), ("d", "y"), ("y", "y"), ("K", "ny"), ("low", "yy"), ("inv", "y")),
+        outputs=(("mean", "n"), ("quad", "1")),
+        stages=_mean_stages,
+        carried=(("m", "n"),),
+    ),
+    "smoother": Recursion(
+        inputs=(("F", "nn"), ("Q", "nn"), ("u", "n"), ("fm", "n"), ("fP", "nn")),
+        outputs=(("mean", "n"), ("cov", "nn")),
+        stages=_smoother_stages,
+        backward=True,
+    ),
+}
+
+HEAD = '''"""A recursion of the Kalman filter, written by ensemble; it may be deleted at any time."""
+
+import numpy as np
+
+from ensemble._kernels._compile import compiled, compiled_serial, prange
+from ensemble._kernels._straight_line import straight_line
+
+
+@compiled_serial
+def fetch(source, place, n, start, count, first, valid, buffer):
+    """`count` steps from `start` on of the series `first`, ..., `first + {width} - 1`, series innermost."""
+    if place[0] == 0:
+        for t in range(count):
+            for c in range(n):
+                value = source[(start + t) * place[1] + c * place[2]]
+                for w in range({width}):
+                    buffer[(t * n + c) * {width} + w] = value
+        return
+    if place[0] == 1 and valid == {width}:
+        for t in range(count):
+            for c in range(n):
+                offset = first + (start + t) * place[1] + c * place[2]
+                for w in range({width}):
+                    buffer[(t * n + c) * {width} + w] = source[offset + w]
+        return
+    for w in range({width}):
+        offset = place[0] * (first + min(w, valid - 1)) + place[1] * start
+        for t in range(count):
+            for c in range(n):
+                buffer[(t * n + c) * {width} + w] = source[offset + t * place[1] + c * place[2]]
+
+
+@compiled_serial
+def flush(buffer, place, n, start, count, first, valid, target):
+    """The opposite of `fetch`."""
+    if place[0] == 1 and valid == {width}:
+        for t in range(count):
+            for c in range(n):
+                offset = first + (start + t) * place[1] + c * place[2]
+                for w in range({width}):
+                    target[offset + w] = buffer[(t * n + c) * {width} + w]
+        return
+    for w in range(valid):
+        offset = place[0] * (first + w) + place[1] * start
+        for t in range(count):
+            for c in range(n):
+                target[offset + t * place[1] + c * place[2]] = buffer[(t * n + c) * {width} + w]
+'''
+
+LOOPS = """
+@compiled_serial
+def run({arrays}, places, n_series, n_steps, predict_first):
+    for k in range({n_tiles}):
+        tile({arrays}, places, k * {width}, min({width}, n_series - k * {width}), n_steps, predict_first)
+
+
+@compiled
+def run_threaded({arrays}, places, n_series, n_steps, predict_first):
+    for k in prange({n_tiles}):
+        tile({arrays}, places, k * {width}, min({width}, n_series - k * {width}), n_steps, predict_first)
+"""
+
+
+def _stage_source(stages: list[tuple[Writer, dict[str, Any]]], parts: list[str], nx: int, width: int) -> str:
+    """The statements of each stage, as compiled functions `stage0`, `stage1`."""
+    text = []
+    for number, (writer, results) in enumerate(stages):
+        writes = []
+        for name, values in results.items():
+            flat = [entry for row in values for entry in (row if isinstance(row, list) else [row])]
+            writes += [f"{name}_{c} {symbol.name}" for c, symbol in enumerate(flat)]
+        numbers = f'{{"zero": 0.0, "one": 1.0, "two_pi": {bodies.TWO_PI!r}, "tiny": TINY}}'
+        text.append(
+            f'stage{number} = straight_line(\n    "{" ".join(parts)}",\n    """'
+            + "\n".join(writer.lines)
+            + '""",\n    """'
+            + "\n".join(writes)
+            + f'""",\n    {numbers},\n    {width},\n)\n'
+        )
+    return "\n".join(text)
+
+
+def _loop_source(recursion: Recursion, nx: int, ny: int, width: int, n_stages: int) -> list[str]:
+    """The loop over blocks of steps of one tile. Scalars look at the arrays themselves, lanes at copies."""
+    counts = {n: count_of(k, nx, ny) for n, k in (*recursion.inputs, *recursion.outputs, *recursion.carried)}
+    names, outs = [n for n, _ in recursion.inputs], [n for n, _ in recursion.outputs]
+    kept = [n for n, _ in recursion.carried]
+    moving, row = [*names, *outs], {n: k for k, n in enumerate([*names, *kept, *outs])}
+    back = recursion.backward
+    arrays = ", ".join([*names, *(f"{n}0" for n in kept), *outs])
+    text = [f"def tile({arrays}, places, first, valid, n_steps, predict_first):"]
+    for name in kept:
+        text += [f"    {name} = np.empty({counts[name] * width}, {names[0]}.dtype)",
+                 f"    fetch({name}0, places[{row[name]}], {counts[name]}, 0, 1, first, valid, {name})"]  # fmt: skip
+    if width == 1:
+        text += [f"    at_{n}, by_{n} = places[{row[n]}, 0] * first, places[{row[n]}, 1]" for n in moving]
+        text += [f"    arrays = ({', '.join([*names, *kept, *outs])})",
+                 "    for step in range(n_steps):",
+                 f"        k = {'n_steps - 1 - step' if back else 'step'}"]  # fmt: skip
+        places = {n: f"at_{n} + k * by_{n}" for n in moving}
+        depth, now = 2, "k"
+    else:
+        text += [f"    b_{n} = np.empty({BLOCK * counts[n] * width}, {names[0]}.dtype)" for n in moving]
+        text += [f"    sources, buffers = ({', '.join(names)}), ({', '.join(f'b_{n}' for n in names)})",
+                 f"    targets, results = ({', '.join(outs)}), ({', '.join(f'b_{n}' for n in outs)})",
+                 f"    sizes, out_sizes = ({_tuple(counts[n] for n in names)}), ({_tuple(counts[n] for n in outs)})",
+                 f"    arrays = ({', '.join(n if n in kept else f'b_{n}' for n in row)})"]  # fmt: skip
+        text += [f"    by_{n} = {counts[n] * width} if places[{row[n]}, 1] != 0 else 0" for n in names]
+        text += [f"    for block in range(0, n_steps, {BLOCK}):",
+                 f"        count = min({BLOCK}, n_steps - block)",
+                 f"        start = {'n_steps - block - count' if back else 'block'}",
+                 f"        for part in range({len(names)}):",
+                 "            moves = places[part, 1] != 0",
+                 "            if moves or block == 0:",
+                 "                begin, many = (start, count) if moves else (0, 1)",
+                 "                source, place, size = sources[part], places[part], sizes[part]",
+                 "                fetch(source, place, size, begin, many, first, valid, buffers[part])",
+                 "        for step in range(count):",
+                 f"            k = {'count - 1 - step' if back else 'step'}"]  # fmt: skip
+        places = {**{n: f"k * by_{n}" for n in names}, **{n: f"k * {counts[n] * width}" for n in outs}}
+        depth, now = 3, "start + k"
+    places |= dict.fromkeys(kept, "0")
+    pad = "    " * depth
+    text.append(f"{pad}offsets = ({', '.join(places[n] for n in row)})")
+    if n_stages > 1:
+        text += [f"{pad}if {now} > 0 or predict_first:", f"{pad}    stage0(arrays, offsets)"]
+    text.append(f"{pad}stage{n_stages - 1}(arrays, offsets)")
+    if width > 1:
+        text += [f"        for part in range({len(outs)}):",
+                 f"            place, size = places[part + {len(names) + len(kept)}], out_sizes[part]",
+                 "            flush(results[part], place, size, start, count, first, valid, targets[part])",
+                 ]  # fmt: skip
+    return text
+
+
+def _tuple(numbers: Iterable[int]) -> str:
+    return ", ".join(str(n) for n in numbers)
+
+
+@functools.cache
+def module_source(name: str, nx: int, ny: int, width: int, dtype: str) -> str:
+    """The module with ``run(*arrays, places, n_series, n_steps, predict_first)`` and its threaded form.
+
+    `width` series are worked on together; 1 is scalar code.
+    """
+    recursion = RECURSIONS[name]
+    stages = recursion.stages(nx, ny)
+    inputs, outputs = [n for n, _ in recursion.inputs], [n for n, _ in recursion.outputs]
+    kept = [n for n, _ in recursion.carried]
+    loops = LOOPS.format(
+        arrays=", ".join([*inputs, *(f"{n}0" for n in kept), *outputs]),
+        n_tiles=f"(n_series + {width - 1}) // {width}" if width > 1 else "n_series",
+        width=width,
+    )
+    return "\n\n".join([
+        HEAD.format(width=width),
+        f"TINY = {tiny(nx, dtype)!r}",
+        _stage_source(stages, [*inputs, *kept, *outputs], nx, width),
+        "@compiled_serial\n" + "\n".join(_loop_source(recursion, nx, ny, width, len(stages))) + "\n",
+        loops,
+    ])  # fmt: skip

@@ -1,0 +1,157 @@
+"""One step of the filter and of the smoother as scalar arithmetic, written once for every target.
+
+Matrices are nested lists of scalars: NumPy arrays with one value a series, or symbols that write source code. `o`
+offers `zero`, `one`, ``where(condition, a, b)`` and ``missing(y)``. Sums run over ascending indices: all round alike.
+Symmetric matrices are read above the diagonal only.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["TWO_PI", "predict", "predict_mean", "smooth", "update", "update_mean"]
+
+TWO_PI = 6.283185307179586
+
+Matrix = list[list[Any]]
+Vector = list[Any]
+
+
+def _dot(a: Vector, b: Vector) -> Any:
+    total = a[0] * b[0]
+    for x, y in zip(a[1:], b[1:], strict=True):
+        total = total + x * y
+    return total
+
+
+def _times(A: Matrix, B: Matrix) -> Matrix:
+    """A B."""
+    columns = list(zip(*B, strict=True))
+    return [[_dot(row, list(column)) for column in columns] for row in A]
+
+
+def _congruence(A: Matrix, B: Matrix, C: Matrix | None = None) -> Matrix:
+    """A B', known to be symmetric, plus C."""
+    n = len(A)
+    out: Matrix = [[None] * n for _ in range(n)]
+    for i in range(n):
+        for j in range(i, n):
+            entry = _dot(A[i], B[j])
+            out[i][j] = out[j][i] = entry if C is None else entry + C[i][j]
+    return out
+
+
+def _factored(S: Matrix, inverse: Any) -> tuple[Matrix, Vector, Vector]:
+    """Unit lower triangle, pivots and their inverses of ``S = L D L'``; ``inverse(pivot, j)`` says how to invert."""
+    n = len(S)
+    rest = [list(row) for row in S]
+    lower: Matrix = [[None] * n for _ in range(n)]
+    pivots, inverses = [], []
+    for j in range(n):
+        pivots.append(rest[j][j])
+        inverses.append(inverse(rest[j][j], j))
+        for i in range(j + 1, n):
+            lower[i][j] = rest[j][i] * inverses[j]
+            for k in range(i, n):
+                rest[i][k] = rest[i][k] - lower[i][j] * rest[j][k]
+    return lower, pivots, inverses
+
+
+def _forward(lower: Matrix, x: Vector) -> Vector:
+    z: Vector = []
+    for i, right in enumerate(x):
+        for j in range(i):
+            right = right - lower[i][j] * z[j]
+        z.append(right)
+    return z
+
+
+def _solve(lower: Matrix, inverses: Vector, x: Vector) -> Vector:
+    z = _forward(lower, x)
+    n = len(z)
+    out: Vector = [None] * n
+    for i in range(n - 1, -1, -1):
+        right = z[i] * inverses[i]
+        for j in range(i + 1, n):
+            right = right - lower[j][i] * out[j]
+        out[i] = right
+    return out
+
+
+def _identity_minus(o: Any, K: Matrix, H: Matrix) -> Matrix:
+    KH = _times(K, H)
+    return [[(o.one if i == j else o.zero) - KH[i][j] for j in range(len(KH))] for i in range(len(KH))]
+
+
+def predict(o: Any, F: Matrix, Q: Matrix, u: Vector, m: Vector, P: Matrix) -> tuple[Vector, Matrix]:
+    """Mean and covariance one transition on."""
+    return predict_mean(F, u, m), _congruence(_times(F, P), F, Q)
+
+
+def predict_mean(F: Matrix, u: Vector, m: Vector) -> Vector:
+    """The mean one transition on."""
+    return [_dot(row, m) + shift for row, shift in zip(F, u, strict=True)]
+
+
+def update_mean(
+    H: Matrix, d: Vector, y: Vector, m: Vector, K: Matrix, lower: Matrix, inverses: Vector
+) -> tuple[Vector, Any]:
+    """The mean given `y`, and ``r' S^-1 r``, by a gain that is known; nothing is missing."""
+    r = [y[i] - _dot(H[i], m) - d[i] for i in range(len(H))]
+    white = _forward(lower, r)
+    quadratic = _dot(white, [w * v for w, v in zip(white, inverses, strict=True)])
+    return [m[a] + _dot(K[a], r) for a in range(len(m))], quadratic
+
+
+def update(o: Any, H: Matrix, R: Matrix, d: Vector, y: Vector, m: Vector, P: Matrix) -> tuple[Any, ...]:
+    """Mean and covariance given `y` in Joseph's form, ``r' S^-1 r``, the pivots of ``2 pi S``, 1 where missing.
+
+    Then the gain, and the triangle and the inverse pivots of ``S = L D L'``.
+    """
+    ny, nx = len(H), len(m)
+    gone = [o.missing(entry) for entry in y]
+    H = [[o.where(gone[i], o.zero, entry) for entry in H[i]] for i in range(ny)]
+    noise: Matrix = [[None] * ny for _ in range(ny)]
+    for i in range(ny):
+        noise[i][i] = o.where(gone[i], o.one, R[i][i])
+        for j in range(i + 1, ny):
+            noise[i][j] = noise[j][i] = o.where(gone[i], o.zero, o.where(gone[j], o.zero, R[i][j]))
+    r = [o.where(gone[i], o.zero, y[i] - _dot(H[i], m) - d[i]) for i in range(ny)]
+    PHt = [[_dot(P[a], H[i]) for i in range(ny)] for a in range(nx)]
+    columns = [list(column) for column in zip(*PHt, strict=True)]
+    lower, pivots, inverses = _factored(_congruence(H, columns, noise), lambda pivot, j: o.one / pivot)
+    K = [_solve(lower, inverses, row) for row in PHt]
+    white = _forward(lower, r)
+    quadratic = _dot(white, [w * v for w, v in zip(white, inverses, strict=True)])
+    mean = [m[a] + _dot(K[a], r) for a in range(nx)]
+    A = _identity_minus(o, K, H)
+    covariance = _congruence(_times(A, P), A, _congruence(_times(K, noise), K))
+    scaled = [o.where(gone[i], o.one, pivots[i] * o.two_pi) for i in range(ny)]
+    return mean, covariance, quadratic, scaled, K, lower, inverses
+
+
+def smooth(
+    o: Any, F: Matrix, Q: Matrix, u: Vector, m: Vector, P: Matrix, later_m: Vector, later_P: Matrix
+) -> tuple[Vector, Matrix]:
+    """Smoothed mean and covariance from the filtered ones and the smoothed ones a step later.
+
+    A pivot of the predicted covariance below ``o.tiny`` of its diagonal entry is rounding: its row drops out.
+    """
+    nx = len(m)
+    FP = _times(F, P)
+    ahead = _congruence(FP, F, Q)
+
+    def inverse(pivot: Any, j: int) -> Any:
+        lost = pivot <= o.tiny * ahead[j][j]
+        return o.where(lost, o.zero, o.one / o.where(lost, o.one, pivot))
+
+    lower, _, inverses = _factored(ahead, inverse)
+    E = [_solve(lower, inverses, [FP[i][a] for i in range(nx)]) for a in range(nx)]
+    gap = [later_m[i] - (_dot(F[i], m) + u[i]) for i in range(nx)]
+    mean = [m[a] + _dot(E[a], gap) for a in range(nx)]
+    A = _identity_minus(o, E, F)
+    spread: Matrix = [[None] * nx for _ in range(nx)]
+    for i in range(nx):
+        for j in range(i, nx):
+            spread[i][j] = spread[j][i] = Q[i][j] + later_P[i][j]
+    return mean, _congruence(_times(A, P), A, _congruence(_times(E, spread), E))

@@ -1,0 +1,176 @@
+"""The recursions of the Kalman filter and of its smoother, for many series at once.
+
+Arrays have shape (n_series or 1, n_steps or 1, ...): one entry where something is shared by all series or constant in
+time. Starting values have no axis of steps. With `series_last`, results lie in memory with the series innermost.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ensemble._backend import array_namespace
+from ensemble._kernels import _kalman_bodies as bodies
+from ensemble._kernels._compile import empty
+from ensemble._kernels._emit_kalman import module_source, tiny
+from ensemble._kernels._emit_numba import load_module
+from ensemble._kernels._registry import kernel
+
+__all__ = ["filter_series", "smooth_series"]
+
+LANES_FROM = 3
+"""Series from which on they are worked on in lanes."""
+
+LARGEST = 8
+"""States and observations up to which code is generated; it grows with their cube."""
+
+THREADED = 1 << 15
+"""Steps of all series together from which on threads are worth waking."""
+
+
+class _Arrays:
+    """What a body asks for, on arrays with one entry a series."""
+
+    def __init__(self, like: Any, nx: int) -> None:
+        self.xp = array_namespace(like)
+        numbers = (0.0, 1.0, bodies.TWO_PI, tiny(nx, np.dtype(str(like.dtype).split(".")[-1])))
+        self.zero, self.one, self.two_pi, self.tiny = (self.xp.asarray(v, dtype=like.dtype) for v in numbers)
+
+    def where(self, condition: Any, a: Any, b: Any) -> Any:
+        return self.xp.where(condition, a, b)
+
+    def missing(self, y: Any) -> Any:
+        return self.xp.isnan(y)
+
+
+def _entries(a: Any, k: int | None, axes: int) -> Any:
+    """The entries of `a` at step k as nested lists of arrays with one value a series."""
+    here = a if k is None else a[:, k if a.shape[1] > 1 else 0, ...]
+    if axes == 1:
+        return [here[:, i] for i in range(here.shape[1])]
+    return [[here[:, i, j] for j in range(here.shape[2])] for i in range(here.shape[1])]
+
+
+def _gathered(rows: list[Any], n_series: int) -> Any:
+    """Nested lists of arrays as one array with the series in front."""
+    if not isinstance(rows, list):
+        return array_namespace(rows).broadcast_to(rows, (n_series,))
+    parts = [_gathered(row, n_series) for row in rows]
+    return array_namespace(parts[0]).stack(parts, axis=1)
+
+
+@kernel
+def filter_series(F, Q, H, R, u, d, y, m0, P0, predict_first, series_last):
+    """Filtered means and covariances, ``r' S^-1 r`` and the pivots of ``2 pi S`` (1 where missing) of every step."""
+    n_series, n_steps, _ = y.shape
+    o = _Arrays(y, m0.shape[-1])
+    m, P = _entries(m0, None, 1), _entries(P0, None, 2)
+    out: list[list[Any]] = [[], [], [], []]
+    for k in range(n_steps):
+        if k or predict_first:
+            m, P = bodies.predict(o, _entries(F, k, 2), _entries(Q, k, 2), _entries(u, k, 1), m, P)
+        parts = _entries(H, k, 2), _entries(R, k, 2), _entries(d, k, 1), _entries(y, k, 1)
+        m, P, quadratic, pivots, *_ = bodies.update(o, *parts, m, P)
+        for kept, value in zip(out, (m, P, quadratic, pivots), strict=True):
+            kept.append(_gathered(value, n_series))
+    return tuple(o.xp.stack(kept, axis=1) for kept in out)
+
+
+@kernel
+def smooth_series(F, Q, u, m, P, series_last):
+    """Smoothed means and covariances of every step from the filtered ones; entry k of `F` leads to step k."""
+    n_series, n_steps, nx = m.shape
+    o = _Arrays(m, nx)
+    mean, covariance = _entries(m, n_steps - 1, 1), _entries(P, n_steps - 1, 2)
+    means, covariances = [_gathered(mean, n_series)], [_gathered(covariance, n_series)]
+    for k in range(n_steps - 2, -1, -1):
+        parts = (_entries(F, k + 1, 2), _entries(Q, k + 1, 2), _entries(u, k + 1, 1))
+        mean, covariance = bodies.smooth(o, *parts, _entries(m, k, 1), _entries(P, k, 2), mean, covariance)
+        means.append(_gathered(mean, n_series))
+        covariances.append(_gathered(covariance, n_series))
+    return o.xp.stack(means[::-1], axis=1), o.xp.stack(covariances[::-1], axis=1)
+
+
+def _placed(a: np.ndarray, axes: int, contiguous: bool) -> tuple[np.ndarray, tuple[int, int, int]]:
+    """`a` as a flat run of memory, and its strides over series, steps and entries, in elements; 0 where it repeats."""
+    item, tail = a.itemsize, a.shape[2:]
+    steps = [0 if n == 1 else stride // item for n, stride in zip(a.shape, a.strides, strict=True)]
+    by_entry = steps[-1] if tail and tail[-1] > 1 else (steps[2] if tail and tail[0] > 1 else 1)
+    regular = len(tail) < 2 or tail[0] == 1 or tail[1] == 1 or steps[2] == tail[1] * steps[3]
+    sound = all(s >= 0 for s in steps) and all(s % item == 0 for s in a.strides)
+    if not (regular and sound) or (contiguous and by_entry != 1):
+        return _placed(np.ascontiguousarray(a), axes, contiguous)
+    extent = 1 + sum((n - 1) * s for n, s in zip(a.shape, steps, strict=True)) if a.size else 0
+    flat = np.lib.stride_tricks.as_strided(a, (extent,), (item,))
+    return flat if flat.flags.writeable else flat.copy(), (steps[0], steps[1], by_entry)
+
+
+def _room(shape: tuple[int, ...], dtype: Any, series_last: bool) -> np.ndarray:
+    """An uninitialised array (n_series, n_steps, ...) whose memory has the series first or last."""
+    if not series_last:
+        return empty(shape, dtype)
+    return np.moveaxis(empty((*shape[1:], shape[0]), dtype), -1, 0)
+
+
+def _run(name, ny, inputs, starts, outs, predict_first):
+    """Call the generated recursion."""
+    n_series, n_steps, nx = outs[0].shape
+    dtype = outs[0].dtype
+    width = 1 if n_series < LANES_FROM else 64 // dtype.itemsize
+    module = load_module(module_source(name, nx, ny, width, dtype.name))
+    flats, places = [], []
+    for a in (*inputs, *(s[:, None] for s in starts), *outs):
+        flat, place = _placed(a, a.ndim - 2, width == 1)
+        flats.append(flat)
+        places.append(place)
+    run = module.run_threaded if n_series > width and n_series * n_steps >= THREADED else module.run
+    run(*flats, np.array(places, np.int64), n_series, n_steps, predict_first)
+
+
+@filter_series.register("numba")
+def _(F, Q, H, R, u, d, y, m0, P0, predict_first, series_last):
+    n_series, n_steps, ny = y.shape
+    nx = m0.shape[-1]
+    if y.dtype.kind != "f" or max(nx, ny) > LARGEST or n_series == 0:
+        return filter_series.reference(F, Q, H, R, u, d, y, m0, P0, predict_first, series_last)
+    last = series_last and n_series >= LANES_FROM
+    alike = all(a.shape[0] == 1 for a in (F, Q, H, R, P0))
+    if n_series >= LANES_FROM and alike and not np.isnan(y.sum()):
+        return _one_covariance(F, Q, H, R, u, d, y, m0, P0, predict_first, last)
+    outs = tuple(_room((n_series, n_steps, *tail), y.dtype, last) for tail in ((nx,), (nx, nx), (), (ny,)))
+    _run("filter", ny, (F, Q, H, R, u, d, y), (m0, P0), outs, bool(predict_first))
+    return outs
+
+
+def _one_covariance(F, Q, H, R, u, d, y, m0, P0, predict_first, series_last):
+    """The filter of series that differ in their numbers only: covariances and gains are computed once for all.
+
+    Covariances and pivots are views with a stride of zero over the series.
+    """
+    n_series, n_steps, ny = y.shape
+    nx = m0.shape[-1]
+    tails = ((nx,), (nx, nx), (), (ny,), (nx, ny), (ny, ny), (ny,))
+    single = tuple(empty((1, n_steps, *tail), y.dtype) for tail in tails)
+    _run("gain", ny, (F, Q, H, R, u[:1], d[:1], np.zeros_like(y[:1])), (m0[:1], P0), single, bool(predict_first))
+    _, covariance, _, pivots, K, lower, inverses = single
+    outs = tuple(_room((n_series, n_steps, *tail), y.dtype, series_last) for tail in ((nx,), ()))
+    _run("mean", ny, (F, u, H, d, y, K, lower, inverses), (m0,), outs, bool(predict_first))
+    spread = (np.broadcast_to(a, (n_series, *a.shape[1:])) for a in (covariance, pivots))
+    covariance, pivots = spread
+    return outs[0], covariance, outs[1], pivots
+
+
+@smooth_series.register("numba")
+def _(F, Q, u, m, P, series_last):
+    n_series, n_steps, nx = m.shape
+    if m.dtype.kind != "f" or nx > LARGEST or n_series == 0:
+        return smooth_series.reference(F, Q, u, m, P, series_last)
+    last = series_last and n_series >= LANES_FROM
+    outs = tuple(_room((n_series, n_steps, *tail), m.dtype, last) for tail in ((nx,), (nx, nx)))
+    outs[0][:, -1], outs[1][:, -1] = m[:, -1], P[:, -1]
+    if n_steps > 1:
+        steps = (a[:, 1:] if a.shape[1] > 1 else a for a in (F, Q, u))
+        inputs = (*steps, m[:, :-1], P[:, :-1])
+        _run("smoother", 1, inputs, (m[:, -1], P[:, -1]), tuple(out[:, :-1] for out in outs), True)
+    return outs

@@ -1,0 +1,19 @@
+"""Kalman filters and smoothers, sequential and parallel in time; the method is told in `README.md` beside this file."""
+
+from ensemble._kernels.scan import prefix_scan
+from ensemble.apps.kalman.filters import kalman_filter
+from ensemble.apps.kalman.model import LinearGaussianModel
+from ensemble.apps.kalman.results import FilterResult, SmootherResult
+from ensemble.apps.kalman.sampling import sample_posterior
+from ensemble.apps.kalman.smoothers import rts_smoother, two_filter_smoother
+
+__all__ = [
+    "FilterResult",
+    "LinearGaussianModel",
+    "SmootherResult",
+    "kalman_filter",
+    "prefix_scan",
+    "rts_smoother",
+    "sample_posterior",
+    "two_filter_smoother",
+]

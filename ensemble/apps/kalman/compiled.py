@@ -1,0 +1,148 @@
+"""From a model and observations, whatever their batches and Ensembles, to the compiled recursions and back."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ensemble._backend import backend_of
+from ensemble._kernels.kalman import filter_series, smooth_series
+from ensemble._kernels.kalman_cuda import LARGEST, chunk_length, filter_chunks, smooth_chunks, two_filter_chunks
+from ensemble._typing import Array
+from ensemble.apps.kalman.model import Series
+from ensemble.apps.kalman.results import FilterResult, SmootherResult, total
+from ensemble.scalar import Ensemble
+from ensemble.scalar.namespace import set_of
+
+__all__ = ["compiled_filter", "compiled_rts", "compiled_two_filter", "device_of"]
+
+PARTS = ("F", "Q", "H", "R", "u", "d", "m0", "P0", "y")
+
+FILTER_PARTS = (("F", 2), ("Q", 2), ("H", 2), ("R", 2), ("u", 1), ("d", 1), ("y", 1))
+
+
+def _values(a: Array) -> Array:
+    return a.samples if isinstance(a, Ensemble) else a
+
+
+def device_of(series: Series, method: str, scan: str) -> str | None:
+    """Where compiled code for this method runs: "numba", "cuda", or None where there is none."""
+    arrays = [_values(getattr(series, name)) for name in PARTS]
+    backend = backend_of(*arrays)
+    if str(arrays[0].dtype).split(".")[-1] not in ("float32", "float64"):
+        return None
+    if backend == "numba":
+        return backend if method != "scan" else None
+    fits = max(series.F.shape[-1], series.y.shape[-1]) <= LARGEST
+    return backend if backend == "cuda" and fits and (method != "scan" or scan == "chunked") else None
+
+
+def n_samples_of(series: Series) -> int | None:
+    """The number of samples; None where there is no Ensemble."""
+    arrays = [getattr(series, name) for name in PARTS]
+    return max((a.n_samples for a in arrays if isinstance(a, Ensemble)), default=None)
+
+
+def series_first(a: Array, tail: int, batch: tuple[int, ...], n_samples: int | None, time_at: int | None) -> np.ndarray:
+    """`a` with shape (series or 1, [time,] *tail): batches and samples are all series. A view where memory allows it.
+
+    `time_at` is the axis of time, which stands before or behind the batch; None where there is none.
+    """
+    lone = not isinstance(a, Ensemble)
+    values = a[..., None] if lone else a.samples
+    axes = len(values.shape)
+    values = np.moveaxis(values, -1, axes - 1 - tail)  # samples behind the batch
+    if time_at == 0:
+        values = np.moveaxis(values, 0, axes - 1 - tail)
+    elif time_at is not None:
+        values = np.moveaxis(values, time_at, time_at + 1)
+    n_lead = axes - tail - (time_at is not None)
+    lead, rest = values.shape[:n_lead], values.shape[n_lead:]
+    if math.prod(lead) == 1:
+        return values.reshape((1, *rest))
+    return np.broadcast_to(values, (*batch, n_samples or 1, *rest)).reshape((-1, *rest))
+
+
+def from_series(series: Series, values: np.ndarray, n_samples: int | None) -> Array:
+    """Results with all series in front as an array or Ensemble of shape (*batch, ...)."""
+    shaped = values.reshape((*series.batch, n_samples or 1, *values.shape[1:]))
+    n_batch = len(series.batch)
+    if n_samples is None:
+        return np.squeeze(shaped, axis=n_batch)
+    if not series.batch and values.strides[0] == 0:  # the same for every sample
+        shaped = shaped[:1]
+    samples = np.moveaxis(shaped, n_batch, -1)
+    return Ensemble(np.ascontiguousarray(samples), set_of(*(getattr(series, name) for name in PARTS)))
+
+
+def filter_arguments(series: Series, n_samples: int | None) -> list[np.ndarray]:
+    """F, Q, H, R, u, d, y, m0, P0 as the kernels want them."""
+    parts = [series_first(getattr(series, name), tail, series.batch, n_samples, 0) for name, tail in FILTER_PARTS]
+    starts = [series_first(a, tail, series.batch, n_samples, None) for a, tail in ((series.m0, 1), (series.P0, 2))]
+    n_series = math.prod(series.batch) * (n_samples or 1)
+    parts[-1] = np.broadcast_to(parts[-1], (n_series, *parts[-1].shape[1:]))
+    return [*parts, *starts]
+
+
+def chunk_of(series: Series, n_samples: int | None, method: str) -> int | None:
+    """Steps a thread of a device works on; None for whole series."""
+    n_series = math.prod(series.batch) * (n_samples or 1)
+    return None if method == "sequential" else chunk_length(n_series, series.n_steps)
+
+
+def filter_result(series: Series, m: Array, P: Array, terms: Array, n_samples: int | None) -> FilterResult:
+    """Results with all series in front, in the caller's form."""
+    return FilterResult(
+        mean=from_series(series, m, n_samples),
+        covariance=from_series(series, P, n_samples),
+        log_likelihoods=from_series(series, terms, n_samples),
+        log_likelihood=from_series(series, total(terms.T), n_samples),
+        series=series,
+    )
+
+
+def compiled_filter(series: Series, device: str, method: str) -> FilterResult:
+    """The recursion on the CPU; on a device, chunks of time unless `method` is "sequential"."""
+    n_samples = n_samples_of(series)
+    arguments = filter_arguments(series, n_samples)
+    if device == "cuda":
+        chunk = chunk_of(series, n_samples, method)
+        options: list[Any] = [*arguments, series.predict_first, chunk]
+        m, P, terms = filter_chunks(*options)
+        return filter_result(series, m, P, terms, n_samples)
+    last = n_samples is not None and not series.batch
+    m, P, quadratic, pivots = filter_series(*arguments, series.predict_first, last)
+    pivots = pivots[:1] if pivots.strides[0] == 0 else pivots
+    with np.errstate(all="ignore"):  # pivots that are not positive give NaN
+        for i in range(pivots.shape[-1]):
+            quadratic += np.log(pivots[..., i])
+    quadratic *= -0.5
+    return filter_result(series, m, P, quadratic, n_samples)
+
+
+def compiled_two_filter(series: Series) -> SmootherResult:
+    """Two filters that meet, on a device."""
+    n_samples = n_samples_of(series)
+    arguments = filter_arguments(series, n_samples)
+    chunk = chunk_of(series, n_samples, "scan") or series.n_steps
+    options: list[Any] = [*arguments, series.predict_first, chunk]
+    m, P, terms, mean, covariance = two_filter_chunks(*options)
+    result = filter_result(series, m, P, terms, n_samples)
+    return SmootherResult(from_series(series, mean, n_samples), from_series(series, covariance, n_samples), result)
+
+
+def compiled_rts(series: Series, result: FilterResult, device: str, method: str) -> SmootherResult:
+    """The smoother's recursion on the CPU; on a device, chunks of time unless `method` is "sequential"."""
+    n_samples, time_at = n_samples_of(series), len(series.batch)
+    parts = [series_first(getattr(series, name), tail, series.batch, n_samples, 0)
+             for name, tail in (("F", 2), ("Q", 2), ("u", 1))]  # fmt: skip
+    m = series_first(result.mean, 1, series.batch, n_samples, time_at)
+    P = series_first(result.covariance, 2, series.batch, n_samples, time_at)
+    if device == "cuda":
+        options: list[Any] = [*parts, m, P, chunk_of(series, n_samples, method)]
+        mean, covariance = smooth_chunks(*options)
+    else:
+        mean, covariance = smooth_series(*parts, m, P, n_samples is not None and not series.batch)
+    return SmootherResult(from_series(series, mean, n_samples), from_series(series, covariance, n_samples), result)

@@ -1,0 +1,121 @@
+"""Elements and associative operations that turn filtering and smoothing into prefix sums.
+
+S. Särkkä, Á. F. García-Fernández, IEEE Trans. Automat. Control 66 (2021), 299-306, lemmas 7 and 8.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ensemble._backend import array_namespace, backend_of
+from ensemble._kernels.kalman_cuda import LARGEST, combine
+from ensemble._typing import Array
+from ensemble.apps.kalman.model import Series
+from ensemble.apps.kalman.steps import apply, observed_part, predict, rts_gain, symmetric, symmetric_solve, update
+from ensemble.scalar import Ensemble
+
+__all__ = ["combine_filter", "combine_smoother", "filter_elements", "filter_neutral", "smoother_elements",
+           "smoother_neutral"]  # fmt: skip
+
+Element = tuple[Array, ...]
+
+
+def filter_elements(series: Series) -> Element:
+    """(A, b, C, eta, J) of every step, each (T, *batch, ...).
+
+    ``x[k] | x[k-1], y[k] = N(A x[k-1] + b, C)`` and ``p(y[k] | x[k-1])`` is proportional to
+    ``exp(eta' x - x' J x / 2)``. The first element holds the prior. ``H Q H' + R`` must be regular.
+    """
+    xp = array_namespace(series.y, series.F, series.m0)
+    T, batch, nx = series.n_steps, series.batch, series.F.shape[-1]
+    F, Q, u, H, R, d = (series.each(name, slice(1, None)) for name in ("F", "Q", "u", "H", "R", "d"))
+    m, P = series.m0, series.P0
+    if series.predict_first:
+        m, P = predict(series.at("F", 0), series.at("Q", 0), series.at("u", 0), m, P)
+    b, C, _ = update(series.at("H", 0), series.at("R", 0), series.at("d", 0), series.y[0, ...], m, P)
+    matrix, vector = (*batch, nx, nx), (*batch, nx)
+    none = [xp.zeros((1, *shape), dtype=b.dtype) for shape in (matrix, vector)]
+    first = (none[0], xp.broadcast_to(b, vector)[None, ...], xp.broadcast_to(C, matrix)[None, ...], none[1], none[0])
+    if T == 1:
+        return first
+    H, R, r, _ = observed_part(H, R, series.y[1:, ...], u, d)
+    HQ = H @ Q
+    HF = H @ F
+    solved, _ = symmetric_solve(
+        symmetric(HQ @ H.mT + R), xp.concat([xp.broadcast_to(HQ, HF.shape), HF], axis=-1) if HQ.shape != HF.shape
+        else xp.concat([HQ, HF], axis=-1),
+    )  # fmt: skip
+    K, W = solved[..., :nx].mT, solved[..., nx:].mT
+    eye = xp.eye(nx, dtype=b.dtype)
+    IKH = eye - K @ H
+    rest = (
+        IKH @ F,
+        u + apply(K, r),
+        symmetric(IKH @ Q @ IKH.mT + K @ R @ K.mT),
+        apply(W, r),
+        symmetric(W @ HF),
+    )
+    shapes = (matrix, vector, matrix, vector, matrix)
+    return tuple(
+        xp.concat([x, xp.broadcast_to(z, (T - 1, *shape))], axis=0)
+        for x, z, shape in zip(first, rest, shapes, strict=True)
+    )
+
+
+def combine_filter(earlier: Element, later: Element) -> Element:
+    """The filter element of two stretches of time, one after the other; one factorisation of ``I + C J``."""
+    if _on_device(earlier, later):
+        return combine("combine_pairs", earlier, later, earlier[0].shape[-1])
+    Ai, bi, Ci, ei, Ji = earlier
+    Aj, bj, Cj, ej, Jj = later
+    xp = array_namespace(Ai, Aj)
+    n = Ai.shape[-1]
+    right = xp.concat([Ai, Ci, (bi + apply(Ci, ej))[..., None]], axis=-1)
+    solved = xp.linalg.solve(xp.eye(n, dtype=Ai.dtype) + Ci @ Jj, right)
+    XA, XC, xb = solved[..., :n], solved[..., n : 2 * n], solved[..., 2 * n]
+    return (
+        Aj @ XA,
+        apply(Aj, xb) + bj,
+        symmetric(Aj @ XC @ Aj.mT + Cj),
+        apply(XA.mT, ej - apply(Jj, bi)) + ei,
+        symmetric(XA.mT @ (Jj @ Ai) + Ji),
+    )
+
+
+def _on_device(earlier: Element, later: Element) -> bool:
+    """Whether the pairs can be joined by one CUDA kernel: plain CuPy arrays of one series."""
+    if isinstance(earlier[0], Ensemble) or len(earlier[0].shape) != 3:
+        return False
+    return earlier[0].shape[-1] <= LARGEST and backend_of(*earlier, *later) == "cuda"
+
+
+def filter_neutral(xp: Any, nx: int, dtype: Any) -> Element:
+    """The element that changes nothing: A the identity, all else zero."""
+    zeros = xp.zeros((nx, nx), dtype=dtype)
+    return xp.eye(nx, dtype=dtype), zeros[0, ...], zeros, zeros[0, ...], zeros
+
+
+def smoother_elements(series: Series, m: Array, P: Array) -> Element:
+    """(E, g, L) of every step from the filter's means and covariances; the last is (0, m[T-1], P[T-1])."""
+    xp = array_namespace(m, P)
+    last = (xp.zeros_like(P[-1:, ...]), m[-1:, ...], P[-1:, ...])
+    if m.shape[0] == 1:
+        return last
+    F, Q, u = (series.each(name, slice(1, None)) for name in ("F", "Q", "u"))
+    rest = rts_gain(F, Q, u, m[:-1, ...], P[:-1, ...])
+    return tuple(xp.concat([x, z], axis=0) for x, z in zip(rest, last, strict=True))
+
+
+def combine_smoother(earlier: Element, later: Element) -> Element:
+    """The smoother element of two stretches of time."""
+    if _on_device(earlier, later):
+        return combine("combine_links", earlier, later, earlier[0].shape[-1])
+    Ei, gi, Li = earlier
+    Ej, gj, Lj = later
+    return Ei @ Ej, apply(Ei, gj) + gi, symmetric(Ei @ Lj @ Ei.mT + Li)
+
+
+def smoother_neutral(xp: Any, nx: int, dtype: Any) -> Element:
+    """The element that changes nothing."""
+    zeros = xp.zeros((nx, nx), dtype=dtype)
+    return xp.eye(nx, dtype=dtype), zeros[0, ...], zeros

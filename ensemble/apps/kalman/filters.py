@@ -1,0 +1,156 @@
+"""The Kalman filter: step after step, or all steps at once by a prefix sum."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ensemble._backend import array_namespace
+from ensemble._check import one_of, require
+from ensemble._kernels.scan import SCANS, prefix_scan
+from ensemble._typing import Array
+from ensemble.apps.kalman.compiled import compiled_filter, device_of
+from ensemble.apps.kalman.elements import combine_filter, filter_elements, filter_neutral
+from ensemble.apps.kalman.model import LinearGaussianModel, Series, aligned
+from ensemble.apps.kalman.results import FilterResult, total
+from ensemble.apps.kalman.square_root import square_root_filter
+from ensemble.apps.kalman.steps import predict, stacked, update
+
+__all__ = ["kalman_filter"]
+
+METHODS = ("auto", "sequential", "scan")
+
+
+def kalman_filter(
+    model: LinearGaussianModel,
+    y: Any,
+    *,
+    method: str = "auto",
+    scan: str = "chunked",
+    form: str = "covariance",
+    mask: Any = None,
+) -> FilterResult:
+    """Means and covariances of the state given the observations so far, and the log-likelihood.
+
+    Parameters
+    ----------
+    model : LinearGaussianModel
+    y : array or Ensemble, shape (*batch, T, ny)
+        Observations. NaN is a missing entry: a whole observation, or single components of one.
+    method : {"auto", "sequential", "scan"}
+        "sequential" is Kalman's recursion with Joseph's form of the update. "scan" is the prefix sum of Särkkä and
+        García-Fernández [1]_: O(log T) parallel steps and a few times the work; ``H Q H' + R`` must then be regular.
+        "auto" takes the recursion on the CPU, and on a GPU "scan" unless there are series enough to fill it.
+    scan : {"chunked", "sequential", "hillis_steele", "blelloch", "ladner_fischer", "sengupta"}
+        The algorithm of "scan", see `prefix_scan`. On a GPU, "chunked" sums up each chunk of time by filter steps,
+        scans the sums, and replays the recursion inside each chunk, which keeps its accuracy.
+    form : {"covariance", "square_root"}
+        "square_root" carries triangular factors of the covariances, sequentially: slower, twice the digits.
+    mask : bool array or Ensemble, shape of `y` or of `y` without its last axis, optional
+        Entries to treat as missing.
+
+    Returns
+    -------
+    FilterResult
+        Ensembles where the model or `y` has any: sample i is the run of sample i alone.
+
+    Raises
+    ------
+    TypeError
+        If `model` is no LinearGaussianModel or `y` no array of real numbers.
+    ValueError
+        If shapes do not fit, or a name is unknown.
+
+    Notes
+    -----
+    A series whose innovation covariance is singular has NaN from that step on; other series and samples do not notice.
+
+    References
+    ----------
+    .. [1] S. Särkkä, Á. F. García-Fernández, Temporal parallelization of Bayesian smoothers, IEEE Trans. Automat.
+       Control 66 (2021), 299-306.
+
+    Examples
+    --------
+    A random walk seen in noise; the second observation is missing:
+
+    >>> model = LinearGaussianModel(F=[[1.0]], Q=[[1.0]], H=[[1.0]], R=[[1.0]], m0=[0.0], P0=[[1.0]])
+    >>> result = kalman_filter(model, [[3.0], [float("nan")], [4.0]])
+    >>> result.mean[:, 0].round(4).tolist(), result.covariance[:, 0, 0].round(4).tolist()
+    ([2.0, 2.0, 3.4545], [0.6667, 1.6667, 0.7273])
+    """
+    one_of(method, METHODS, "kalman_filter", "method")
+    one_of(scan, SCANS, "kalman_filter", "scan")
+    check_form(form, method, "kalman_filter")
+    series = aligned(model, y, mask, "kalman_filter")
+    return filtered(series, method, scan, form)
+
+
+def check_form(form: str, method: str, function: str) -> None:
+    """Square roots have no scan."""
+    one_of(form, ("covariance", "square_root"), function, "form")
+    fits = form == "covariance" or method != "scan"
+    require(fits, function, "form", "be 'covariance' with method='scan'", repr(form), "Use method='sequential'.")
+
+
+def filtered(series: Series, method: str, scan: str, form: str = "covariance") -> FilterResult:
+    """The filter of a series in one form."""
+    if form == "square_root":
+        return result_of(series, *square_root_filter(series))
+    device = device_of(series, method, scan)
+    if device is not None:
+        return compiled_filter(series, device, method)
+    m, P, terms = scan_filter(series, scan) if method == "scan" else sequential_filter(series)
+    return result_of(series, m, P, terms)
+
+
+def result_of(series: Series, m: Array, P: Array, terms: Array) -> FilterResult:
+    """Arrays with time in front as a result with time behind the batch."""
+    xp, n_batch = array_namespace(m, terms), len(series.batch)
+    return FilterResult(
+        mean=xp.moveaxis(m, 0, n_batch),
+        covariance=xp.moveaxis(P, 0, n_batch),
+        log_likelihoods=xp.moveaxis(terms, 0, n_batch),
+        log_likelihood=total(terms),
+        series=series,
+    )
+
+
+def sequential_filter(series: Series) -> tuple[Array, Array, Array]:
+    """Predict and update, step after step."""
+    m, P = series.m0, series.P0
+    means, covariances, terms = [], [], []
+    for k in range(series.n_steps):
+        if k or series.predict_first:
+            m, P = predict(series.at("F", k), series.at("Q", k), series.at("u", k), m, P)
+        m, P, term = update(series.at("H", k), series.at("R", k), series.at("d", k), series.y[k, ...], m, P)
+        means.append(m)
+        covariances.append(P)
+        terms.append(term)
+    xp = array_namespace(*terms)
+    terms = [xp.broadcast_to(term, series.batch) for term in terms]
+    return *stacked(series.batch, means, covariances), xp.stack(terms, axis=0)
+
+
+def scan_filter(series: Series, scan: str) -> tuple[Array, Array, Array]:
+    """The prefix sum of the filter elements; likelihoods follow from the states one step before, all steps at once."""
+    xp = array_namespace(series.y, series.F, series.m0)
+    elements = filter_elements(series)
+    neutral = filter_neutral(xp, series.F.shape[-1], elements[0].dtype)
+    _, m, P, _, _ = prefix_scan(combine_filter, elements, algorithm=scan, neutral=neutral)
+    return m, P, log_densities(series, m, P)
+
+
+def log_densities(series: Series, m: Array, P: Array) -> Array:
+    """``log p(y[k] | y[:k])`` of every step, from the filtered states of all steps."""
+    xp = array_namespace(m, P)
+    first = (series.m0, series.P0)
+    if series.predict_first:
+        first = predict(series.at("F", 0), series.at("Q", 0), series.at("u", 0), *first)
+    _, _, term = update(series.at("H", 0), series.at("R", 0), series.at("d", 0), series.y[0, ...], *first)
+    terms = xp.broadcast_to(term, series.batch)[None, ...]
+    if series.n_steps == 1:
+        return terms
+    F, Q, u, H, R, d = (series.each(name, slice(1, None)) for name in ("F", "Q", "u", "H", "R", "d"))
+    ahead = predict(F, Q, u, m[:-1, ...], P[:-1, ...])
+    _, _, rest = update(H, R, d, series.y[1:, ...], *ahead)
+    return xp.concat([terms, rest], axis=0)

@@ -1,0 +1,262 @@
+"""Linear Gaussian state-space models, and how their parts and the observations are brought to one form."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ensemble._backend import array_namespace, is_array
+from ensemble._check import message, one_of, require
+from ensemble._typing import Array
+from ensemble.scalar import Ensemble
+
+__all__ = ["LinearGaussianModel", "Series"]
+
+PRIORS = ("before", "first_observation")
+
+PARTS = ("F", "Q", "H", "R", "m0", "P0", "u", "d")
+
+
+class LinearGaussianModel:
+    """The model ``x[k] = F[k] x[k-1] + u[k] + q[k]``, ``y[k] = H[k] x[k] + d[k] + r[k]``.
+
+    ``q[k] ~ N(0, Q[k])`` and ``r[k] ~ N(0, R[k])`` are independent; entry k of `F`, `Q`, `u` leads from step k - 1 to
+    step k, entry 0 from the prior ``N(m0, P0)`` to the first observation.
+
+    Parameters
+    ----------
+    F : array or Ensemble, shape (..., nx, nx)
+        Transition matrix. Leading axes, here and below, are ``(*batch, time)``: none for a constant, one for an entry
+        per step, more for batches of series, e.g. ``(batch, 1, nx, nx)`` for a constant of each series. Axes of length
+        1 broadcast.
+    Q : array or Ensemble, shape (..., nx, nx)
+        Covariance of the process noise, positive semidefinite; may be singular.
+    H : array or Ensemble, shape (..., ny, nx)
+        Observation matrix; `ny` may exceed `nx`.
+    R : array or Ensemble, shape (..., ny, ny)
+        Covariance of the observation noise.
+    m0 : array or Ensemble, shape (*batch, nx)
+        Mean of the prior; it has no time axis.
+    P0 : array or Ensemble, shape (*batch, nx, nx)
+        Covariance of the prior; may be zero.
+    u : array or Ensemble, shape (..., nx), optional
+        Input to the state; zero where it is not given.
+    d : array or Ensemble, shape (..., ny), optional
+        Offset of the observation; zero where it is not given.
+    prior_at : {"before", "first_observation"}
+        Where the prior holds: one transition before the first observation, or at it. In the second case entry 0 of
+        `F`, `Q`, `u` is not used.
+
+    Raises
+    ------
+    TypeError
+        If a part is neither array nor Ensemble nor nested numbers, or is complex.
+    ValueError
+        If shapes do not fit each other, or entries of `F`, `Q`, `H`, `R`, `P0` are negative variances or not finite.
+
+    Examples
+    --------
+    >>> LinearGaussianModel(F=[[1.0]], Q=[[1469.1]], H=[[1.0]], R=[[15099.0]], m0=[0.0], P0=[[1e7]])
+    LinearGaussianModel(nx=1, ny=1, prior_at='before', float64)
+    """
+
+    def __init__(
+        self, F: Any, Q: Any, H: Any, R: Any, m0: Any, P0: Any, u: Any = None, d: Any = None, prior_at: str = "before"
+    ) -> None:
+        self.prior_at = one_of(prior_at, PRIORS, "LinearGaussianModel", "prior_at")
+        F, Q, H, R, m0, P0 = (_array(a, n) for a, n in zip((F, Q, H, R, m0, P0), PARTS, strict=False))
+        for a, name in ((F, "F"), (H, "H")):
+            require(len(a.shape) >= 2, "LinearGaussianModel", name, "have 2 axes or more", f"shape {tuple(a.shape)}")
+        self.nx, self.ny = int(F.shape[-1]), int(H.shape[-2])
+        nx, ny = self.nx, self.ny
+        xp = array_namespace(*(a for a in (F, Q, H, R, m0, P0, u, d) if is_array(a) or isinstance(a, Ensemble)))
+        u = xp.zeros((nx,), dtype=F.dtype) if u is None else _array(u, "u")
+        d = xp.zeros((ny,), dtype=F.dtype) if d is None else _array(d, "d")
+        tails = {"F": (nx, nx), "Q": (nx, nx), "H": (ny, nx), "R": (ny, ny), "m0": (nx,), "P0": (nx, nx),
+                 "u": (nx,), "d": (ny,)}  # fmt: skip
+        for a, name in zip((F, Q, H, R, m0, P0, u, d), PARTS, strict=True):
+            tail = tails[name]
+            advice = f"The state has nx = {nx} entries (last axis of F), an observation ny = {ny} (rows of H)."
+            seen = f"shape {tuple(a.shape)}"
+            fits = tuple(a.shape[len(a.shape) - len(tail) :]) == tail
+            require(fits, "LinearGaussianModel", name, f"end in shape {tail}", seen, advice)
+        self.F, self.Q, self.H, self.R, self.m0, self.P0, self.u, self.d = F, Q, H, R, m0, P0, u, d
+        self._check_leading(tails)
+        self._check_numbers()
+
+    def _check_leading(self, tails: dict[str, tuple[int, ...]]) -> None:
+        steps: dict[str, int] = {}
+        batches: dict[str, tuple[int, ...]] = {}
+        for name in PARTS:
+            a = getattr(self, name)
+            lead = tuple(a.shape[: len(a.shape) - len(tails[name])])
+            if name in ("m0", "P0"):
+                batches[name] = lead
+                continue
+            batches[name] = lead[:-1]
+            if lead and lead[-1] != 1:
+                steps[name] = lead[-1]
+        seen = ", ".join(f"{name}: {n}" for name, n in steps.items())
+        advice = "Constants have no time axis, or one of length 1."
+        require(len(set(steps.values())) <= 1, "LinearGaussianModel", "time axes", "be equally long", seen, advice)
+        require(0 not in steps.values(), "LinearGaussianModel", "time axes", "hold one step or more", seen)
+        self.n_steps = next(iter(steps.values()), 1)
+        self.is_time_varying = bool(steps)
+        try:
+            self.batch: tuple[int, ...] = np.broadcast_shapes(*batches.values())
+        except ValueError:
+            seen = ", ".join(f"{name}: {lead}" for name, lead in batches.items() if lead)
+            advice = "The axis before the matrix axes is time, except in m0 and P0; batch axes stand before it."
+            raise ValueError(message("LinearGaussianModel", "batch axes", "broadcast", seen, advice)) from None
+
+    def _check_numbers(self) -> None:
+        for name in PARTS:
+            values = _values(getattr(self, name))
+            xp = array_namespace(values)
+            finite = bool(xp.all(xp.isfinite(values)))
+            require(finite, "LinearGaussianModel", name, "be finite", "NaN or infinity in it")
+        for name in ("Q", "R", "P0"):
+            a = getattr(self, name)
+            for i in range(a.shape[-1]):
+                values = _values(a[..., i, i])
+                xp = array_namespace(values)
+                seen = f"a negative number at ({i}, {i})"
+                require(bool(xp.all(values >= 0)), "LinearGaussianModel", name, "be a covariance matrix", seen)
+            values = _values(a)
+            offset = -1 if isinstance(a, Ensemble) else 0
+            turned = xp.moveaxis(values, -1 + offset, -2 + offset)
+            size = xp.max(xp.abs(values)) if 0 not in values.shape else 0.0
+            gap = float(xp.max(xp.abs(values - turned))) if 0 not in values.shape else 0.0
+            bound = 64 * float(xp.finfo(values.dtype).eps) * float(size)
+            seen = f"entries that differ by {gap:.3g} from their transpose"
+            require(gap <= bound, "LinearGaussianModel", name, "be symmetric", seen, "Use (A + A.mT) / 2.")
+
+    def __repr__(self) -> str:
+        parts = [f"nx={self.nx}, ny={self.ny}"]
+        if self.batch:
+            parts.append(f"batch={self.batch}")
+        if self.is_time_varying:
+            parts.append(f"n_steps={self.n_steps}")
+        samples = {a.n_samples for a in map(self.__getattribute__, PARTS) if isinstance(a, Ensemble)}
+        if samples:
+            parts.append(f"n_samples={max(samples)}")
+        return f"LinearGaussianModel({', '.join(parts)}, prior_at={self.prior_at!r}, {self.F.dtype})"
+
+
+@dataclass(frozen=True)
+class Series:
+    """A model and observations in one form: time first, one dtype, batch axes that broadcast.
+
+    `F` has shape (T or 1, *batch or 1s, nx, nx) and so on; `m0` (*batch or 1s, nx), `P0` alike; `y` (T, *batch, ny).
+    """
+
+    F: Array
+    Q: Array
+    H: Array
+    R: Array
+    u: Array
+    d: Array
+    m0: Array
+    P0: Array
+    y: Array
+    batch: tuple[int, ...]
+    predict_first: bool
+
+    @property
+    def n_steps(self) -> int:
+        """The number of observations."""
+        return self.y.shape[0]
+
+    def at(self, name: str, k: int) -> Array:
+        """Part `name` at step `k`; a constant answers for every step."""
+        a = getattr(self, name)
+        return a[k if a.shape[0] > 1 else 0, ...]
+
+    def each(self, name: str, steps: slice) -> Array:
+        """Part `name` at `steps`, one entry for all of them where it is constant."""
+        a = getattr(self, name)
+        return a[steps, ...] if a.shape[0] > 1 else a
+
+
+def aligned(model: LinearGaussianModel, y: Any, mask: Any, function: str) -> Series:
+    """`model` and observations `y` as a `Series`; entries where `mask` holds become missing (NaN)."""
+    if not isinstance(model, LinearGaussianModel):
+        raise TypeError(message(function, "model", "be a LinearGaussianModel", f"a {type(model).__name__}"))
+    y = _array(y, "y", function)
+    advice = "One series is (T, ny), even for ny = 1; batches stand before."
+    fits = len(y.shape) >= 2 and y.shape[-1] == model.ny
+    require(fits, function, "y", f"have shape (..., T, {model.ny})", f"shape {tuple(y.shape)}", advice)
+    T = int(y.shape[-2])
+    require(T > 0, function, "y", "hold one observation or more", f"shape {tuple(y.shape)}")
+    fits = not model.is_time_varying or model.n_steps == T
+    require(fits, function, "y", f"have {model.n_steps} steps as the model has", f"{T} steps")
+    try:
+        batch = np.broadcast_shapes(model.batch, tuple(y.shape[:-2]))
+    except ValueError:
+        seen = f"{tuple(y.shape[:-2])} for {model.batch}"
+        raise ValueError(message(function, "y", "have batch axes that broadcast with the model's", seen)) from None
+    parts = {name: getattr(model, name) for name in PARTS}
+    xp = array_namespace(*parts.values(), y, *([mask] if is_array(mask) or isinstance(mask, Ensemble) else []))
+    dtype = xp.result_type(*(a.dtype for a in parts.values()), y.dtype)
+    if mask is not None:
+        y = _masked(xp, y, mask, dtype, function)
+    parts = {name: xp.astype(xp.asarray(a), dtype, copy=False) for name, a in parts.items()}
+    forms = {name: _time_first(xp, a, len(batch), 1 if name in "ud" else 2) for name, a in parts.items()
+             if name not in ("m0", "P0")}  # fmt: skip
+    y = _time_first(xp, xp.astype(xp.asarray(y), dtype, copy=False), len(batch), 1)
+    y = xp.broadcast_to(y, (T, *batch, model.ny))
+    for name, tail in (("m0", 1), ("P0", 2)):
+        a = parts[name]
+        lead = tuple(a.shape[: len(a.shape) - tail])
+        forms[name] = xp.reshape(a, (*(1,) * (len(batch) - len(lead)), *a.shape))
+    return Series(y=y, batch=tuple(batch), predict_first=model.prior_at == "before", **forms)
+
+
+def _time_first(xp: Any, a: Array, n_batch: int, tail: int) -> Array:
+    """`a` of shape (*batch, time, *tail) with time in front and `n_batch` batch axes."""
+    lead = len(a.shape) - tail
+    if lead == 0:
+        return xp.reshape(a, (1,) * (n_batch + 1) + tuple(a.shape))
+    a = xp.moveaxis(a, lead - 1, 0)
+    return xp.reshape(a, (a.shape[0], *(1,) * (n_batch - lead + 1), *a.shape[1:]))
+
+
+def _masked(xp: Any, y: Array, mask: Any, dtype: Any, function: str) -> Array:
+    """`y` with NaN where `mask` holds; `mask` has the shape of `y`, or one entry a step."""
+    mask = xp.asarray(mask)
+    seen = f"dtype {mask.dtype}"
+    require(xp.isdtype(mask.dtype, "bool"), function, "mask", "hold bools, true where y is missing", seen)
+    if len(mask.shape) == len(y.shape) - 1 and tuple(mask.shape) == tuple(y.shape[:-1]):
+        mask = xp.expand_dims(mask, axis=-1)
+    try:
+        np.broadcast_shapes(tuple(mask.shape), tuple(y.shape))
+    except ValueError:
+        seen = f"shape {tuple(mask.shape)} for {tuple(y.shape)}"
+        raise ValueError(
+            message(function, "mask", "have the shape of y, or of y without its last axis", seen)
+        ) from None
+    y = xp.astype(xp.asarray(y), dtype, copy=False)
+    return xp.where(mask, xp.asarray(float("nan"), dtype=dtype), y)
+
+
+def _values(a: Array) -> Array:
+    return a.samples if isinstance(a, Ensemble) else a
+
+
+def _array(value: Any, name: str, function: str = "LinearGaussianModel") -> Array:
+    """`value` as an array of real floats."""
+    if not (is_array(value) or isinstance(value, Ensemble)) or isinstance(value, np.generic):
+        try:
+            value = np.asarray(value)
+        except ValueError:
+            value = np.empty((), object)
+        if value.dtype.kind not in "biuf":
+            raise TypeError(message(function, name, "be an array, an Ensemble or nested numbers", "something else"))
+    xp = array_namespace(value)
+    if xp.isdtype(value.dtype, "complex floating"):
+        raise TypeError(message(function, name, "be real", f"dtype {value.dtype}"))
+    if not xp.isdtype(value.dtype, "real floating"):
+        return xp.astype(value, xp.float64)
+    return value

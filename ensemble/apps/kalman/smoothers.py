@@ -1,0 +1,181 @@
+"""Smoothers: the state given all observations, by Rauch, Tung and Striebel or by two filters that meet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ensemble._backend import array_namespace
+from ensemble._check import one_of
+from ensemble._kernels.scan import SCANS, prefix_scan
+from ensemble._typing import Array
+from ensemble.apps.kalman.compiled import compiled_rts, compiled_two_filter, device_of
+from ensemble.apps.kalman.elements import (
+    combine_filter,
+    combine_smoother,
+    filter_elements,
+    filter_neutral,
+    smoother_elements,
+    smoother_neutral,
+)
+from ensemble.apps.kalman.filters import METHODS, check_form, filtered, log_densities, result_of
+from ensemble.apps.kalman.model import LinearGaussianModel, Series, aligned
+from ensemble.apps.kalman.results import FilterResult, SmootherResult
+from ensemble.apps.kalman.square_root import square_root_rts
+from ensemble.apps.kalman.steps import apply, rts_gain, smooth, stacked, symmetric
+
+__all__ = ["rts_smoother", "two_filter_smoother"]
+
+
+def rts_smoother(
+    model: LinearGaussianModel,
+    y: Any,
+    *,
+    method: str = "auto",
+    scan: str = "chunked",
+    form: str = "covariance",
+    mask: Any = None,
+) -> SmootherResult:
+    """Means and covariances of the state given all observations: a filter forwards, then a recursion backwards.
+
+    The covariance recursion is a sum of positive semidefinite terms; where the predicted covariance is singular, the
+    smoother works in its range.
+
+    Parameters
+    ----------
+    model : LinearGaussianModel
+    y : array or Ensemble, shape (*batch, T, ny)
+        Observations, NaN where missing.
+    method : {"auto", "sequential", "scan"}
+        Of both passes, see `kalman_filter`.
+    scan : {"chunked", "sequential", "hillis_steele", "blelloch", "ladner_fischer", "sengupta"}
+    form : {"covariance", "square_root"}
+        Of both passes, see `kalman_filter`.
+    mask : bool array or Ensemble, shape of `y` or of `y` without its last axis, optional
+
+    Returns
+    -------
+    SmootherResult
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `kalman_filter`.
+
+    References
+    ----------
+    .. [1] H. E. Rauch, F. Tung, C. T. Striebel, AIAA J. 3 (1965), 1445-1450.
+
+    Examples
+    --------
+    >>> model = LinearGaussianModel(F=[[1.0]], Q=[[1.0]], H=[[1.0]], R=[[1.0]], m0=[0.0], P0=[[1.0]])
+    >>> rts_smoother(model, [[3.0], [float("nan")], [4.0]]).mean[:, 0].round(4).tolist()
+    [2.3636, 2.9091, 3.4545]
+    """
+    one_of(method, METHODS, "rts_smoother", "method")
+    one_of(scan, SCANS, "rts_smoother", "scan")
+    check_form(form, method, "rts_smoother")
+    series = aligned(model, y, mask, "rts_smoother")
+    result = filtered(series, method, scan, form)
+    device = device_of(series, method, scan)
+    if form == "covariance" and device is not None:
+        return compiled_rts(series, result, device, method)
+    m, P = time_first(series, result)
+    if form == "square_root":
+        return smoothed(series, result, *square_root_rts(series, m, P))
+    run = scan_rts(series, m, P, scan) if method == "scan" else sequential_rts(series, m, P)
+    return smoothed(series, result, *run)
+
+
+def two_filter_smoother(
+    model: LinearGaussianModel, y: Any, *, scan: str = "chunked", mask: Any = None
+) -> SmootherResult:
+    """Means and covariances of the state given all observations: two prefix sums that do not wait for each other.
+
+    One scan runs forwards and is the filter, one backwards over the same elements and gives what the observations
+    after each step say of the state [1]_. Both passes are scans whatever the backend.
+
+    Parameters
+    ----------
+    model : LinearGaussianModel
+        ``H Q H' + R`` must be regular.
+    y : array or Ensemble, shape (*batch, T, ny)
+        Observations, NaN where missing.
+    scan : {"chunked", "sequential", "hillis_steele", "blelloch", "ladner_fischer", "sengupta"}
+    mask : bool array or Ensemble, shape of `y` or of `y` without its last axis, optional
+
+    Returns
+    -------
+    SmootherResult
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `kalman_filter`.
+
+    References
+    ----------
+    .. [1] S. Särkkä, Á. F. García-Fernández, On the performance of prefix-sum parallel Kalman filters and smoothers on
+       GPUs, algorithm 7.
+
+    Examples
+    --------
+    >>> model = LinearGaussianModel(F=[[1.0]], Q=[[1.0]], H=[[1.0]], R=[[1.0]], m0=[0.0], P0=[[1.0]])
+    >>> two_filter_smoother(model, [[3.0], [float("nan")], [4.0]]).mean[:, 0].round(4).tolist()
+    [2.3636, 2.9091, 3.4545]
+    """
+    one_of(scan, SCANS, "two_filter_smoother", "scan")
+    series = aligned(model, y, mask, "two_filter_smoother")
+    if device_of(series, "scan", scan) == "cuda":
+        return compiled_two_filter(series)
+    xp = array_namespace(series.y, series.F, series.m0)
+    elements = filter_elements(series)
+    neutral = filter_neutral(xp, series.F.shape[-1], elements[0].dtype)
+    _, m, P, _, _ = prefix_scan(combine_filter, elements, algorithm=scan, neutral=neutral)
+    result = result_of(series, m, P, log_densities(series, m, P))
+    end = [xp.broadcast_to(e, a.shape[1:])[None, ...] for e, a in zip(neutral, elements, strict=True)]
+    later = tuple(xp.concat([a[1:, ...], e], axis=0) for a, e in zip(elements, end, strict=True))
+    _, _, _, eta, J = prefix_scan(combine_filter, later, algorithm=scan, neutral=neutral, reverse=True)
+    return smoothed(series, result, *meet(m, P, eta, J))
+
+
+def meet(m: Array, P: Array, eta: Array, J: Array) -> tuple[Array, Array]:
+    """The product of the filter's Gaussian and the information of all later observations."""
+    xp = array_namespace(m, P)
+    n = m.shape[-1]
+    right = xp.concat([P, (m + apply(P, eta))[..., None]], axis=-1)
+    solved = xp.linalg.solve(xp.eye(n, dtype=m.dtype) + P @ J, right)
+    return solved[..., n], symmetric(solved[..., :n])
+
+
+def time_first(series: Series, result: FilterResult) -> tuple[Array, Array]:
+    """Mean and covariance of a result with time in front."""
+    xp, n_batch = array_namespace(result.mean), len(series.batch)
+    return xp.moveaxis(result.mean, n_batch, 0), xp.moveaxis(result.covariance, n_batch, 0)
+
+
+def smoothed(series: Series, result: FilterResult, m: Array, P: Array) -> SmootherResult:
+    """Arrays with time in front as a result with time behind the batch."""
+    xp, n_batch = array_namespace(m, P), len(series.batch)
+    return SmootherResult(xp.moveaxis(m, 0, n_batch), xp.moveaxis(P, 0, n_batch), result)
+
+
+def sequential_rts(series: Series, m: Array, P: Array) -> tuple[Array, Array]:
+    """The recursion of Rauch, Tung and Striebel, from the last step back."""
+    T = series.n_steps
+    mean, covariance = m[T - 1, ...], P[T - 1, ...]
+    means, covariances = [mean], [covariance]
+    for k in range(T - 2, -1, -1):
+        F, Q, u = (series.at(name, k + 1) for name in ("F", "Q", "u"))
+        mean, covariance = smooth(*rts_gain(F, Q, u, m[k, ...], P[k, ...]), mean, covariance)
+        means.append(mean)
+        covariances.append(covariance)
+    return stacked(series.batch, means[::-1], covariances[::-1])
+
+
+def scan_rts(series: Series, m: Array, P: Array, scan: str) -> tuple[Array, Array]:
+    """The backward prefix sum of the smoother's elements."""
+    xp = array_namespace(m, P)
+    neutral = smoother_neutral(xp, m.shape[-1], m.dtype)
+    elements = smoother_elements(series, m, P)
+    _, mean, covariance = prefix_scan(combine_smoother, elements, algorithm=scan, neutral=neutral, reverse=True)
+    return mean, covariance

@@ -1,0 +1,122 @@
+"""One step of the filter and of the smoothers, as matrix formulas over any leading axes and any array library."""
+
+from __future__ import annotations
+
+import math
+
+from ensemble._backend import array_namespace
+from ensemble._typing import Array
+
+__all__ = [
+    "apply",
+    "observed_part",
+    "predict",
+    "rts_gain",
+    "smooth",
+    "stacked",
+    "symmetric",
+    "symmetric_solve",
+    "update",
+]
+
+LOG_2PI = math.log(2.0 * math.pi)
+
+
+def apply(A: Array, x: Array) -> Array:
+    """The matrix-vector products ``A x``."""
+    return (A @ x[..., None])[..., 0]
+
+
+def symmetric(P: Array) -> Array:
+    """The symmetric part: rounding makes covariances a little lopsided."""
+    return 0.5 * (P + P.mT)
+
+
+def predict(F: Array, Q: Array, u: Array, m: Array, P: Array) -> tuple[Array, Array]:
+    """Mean and covariance one transition on."""
+    return apply(F, m) + u, symmetric(F @ P @ F.mT + Q)
+
+
+def observed_part(H: Array, R: Array, y: Array, m: Array, d: Array) -> tuple[Array, Array, Array, Array]:
+    """`H`, `R` and the innovation with missing entries (NaN in `y`) taken out, and how many entries are there.
+
+    A missing entry's row of `H` and its innovation become zero, its noise the identity: it moves nothing.
+    """
+    xp = array_namespace(H, y)
+    missing = xp.isnan(y)
+    zero, one = (xp.asarray(v, dtype=y.dtype) for v in (0.0, 1.0))
+    H = xp.where(missing[..., :, None], zero, H)
+    either = xp.logical_or(missing[..., :, None], missing[..., None, :])
+    R = xp.where(either, xp.eye(R.shape[-1], dtype=R.dtype), R)
+    innovation = xp.where(missing, zero, y - apply(H, m) - d)
+    return H, R, innovation, xp.sum(xp.where(missing, zero, one), axis=-1)
+
+
+def update(H: Array, R: Array, d: Array, y: Array, m: Array, P: Array) -> tuple[Array, Array, Array]:
+    """Mean and covariance given `y`, in Joseph's form, and the log-density of `y` before it was seen."""
+    xp = array_namespace(m, P, y)
+    H, R, innovation, n_observed = observed_part(H, R, y, m, d)
+    PHt = P @ H.mT
+    S = symmetric(H @ PHt + R)
+    gain_t, log_det = symmetric_solve(S, PHt.mT)
+    K = gain_t.mT
+    whitened, _ = symmetric_solve(S, innovation[..., None])
+    A = xp.eye(m.shape[-1], dtype=m.dtype) - K @ H
+    quadratic = xp.sum(innovation * whitened[..., 0], axis=-1)
+    log_density = -0.5 * (quadratic + log_det + n_observed * LOG_2PI)
+    return m + apply(K, innovation), symmetric(A @ P @ A.mT + K @ R @ K.mT), log_density
+
+
+def symmetric_solve(A: Array, B: Array, *, semidefinite: bool = False) -> tuple[Array, Array]:
+    """``A^-1 B`` and ``log det A`` for symmetric positive definite `A`, by elimination without pivoting.
+
+    With `semidefinite`, a pivot lost in rounding (below ``8 n eps`` of its diagonal entry) drops its row and column: a
+    solution is found wherever `B` lies in the range of `A`. A matrix that is not positive gives NaN or infinity.
+    """
+    xp = array_namespace(A, B)
+    n = A.shape[-1]
+    zero, one = (xp.asarray(v, dtype=A.dtype) for v in (0.0, 1.0))
+    rows = [xp.concat([A[..., i, :], B[..., i, :]], axis=-1) for i in range(n)]
+    smallest = 8 * n * xp.finfo(A.dtype).eps
+    inverses, log_det = [], xp.zeros_like(A[..., 0, 0])
+    for j in range(n):
+        pivot = rows[j][..., j]
+        if semidefinite:
+            lost = pivot <= smallest * xp.abs(A[..., j, j])
+            inverse = xp.where(lost, zero, one / xp.where(lost, one, pivot))
+        else:
+            inverse = one / pivot
+            log_det = log_det + xp.log(xp.where(pivot >= zero, pivot, xp.asarray(float("nan"), dtype=A.dtype)))
+        inverses.append(inverse[..., None])
+        for i in range(j + 1, n):
+            rows[i] = rows[i] - (rows[i][..., j] * inverse)[..., None] * rows[j]
+    solved: list[Array] = [None] * n
+    for j in range(n - 1, -1, -1):
+        right = rows[j][..., n:]
+        for i in range(j + 1, n):
+            right = right - rows[j][..., i, None] * solved[i]
+        solved[j] = right * inverses[j]
+    return xp.stack(solved, axis=-2), log_det
+
+
+def rts_gain(F: Array, Q: Array, u: Array, m: Array, P: Array) -> tuple[Array, Array, Array]:
+    """The element (E, g, L) of the Rauch-Tung-Striebel smoother: ``x[k] | x[k+1], y[:k+1] = N(E x[k+1] + g, L)``."""
+    xp = array_namespace(F, m)
+    FP = F @ P
+    E_t, _ = symmetric_solve(symmetric(FP @ F.mT + Q), FP, semidefinite=True)
+    E = E_t.mT
+    A = xp.eye(m.shape[-1], dtype=m.dtype) - E @ F
+    return E, m - apply(E, apply(F, m) + u), symmetric(A @ P @ A.mT + E @ Q @ E.mT)
+
+
+def smooth(E: Array, g: Array, L: Array, m: Array, P: Array) -> tuple[Array, Array]:
+    """Mean and covariance at step k from those at k + 1 and the element of step k."""
+    return apply(E, m) + g, symmetric(E @ P @ E.mT + L)
+
+
+def stacked(batch: tuple[int, ...], means: list[Array], covariances: list[Array]) -> tuple[Array, Array]:
+    """Steps as arrays (T, *batch, nx) and (T, *batch, nx, nx)."""
+    xp, nx = array_namespace(*means, *covariances), means[0].shape[-1]
+    m = [xp.broadcast_to(a, (*batch, nx)) for a in means]
+    P = [xp.broadcast_to(a, (*batch, nx, nx)) for a in covariances]
+    return xp.stack(m, axis=0), xp.stack(P, axis=0)

@@ -1,0 +1,83 @@
+"""Random models, and the truth by plain Gaussian conditioning of all states on all observations at once."""
+
+import numpy as np
+
+SIZES = [(1, 1), (2, 3), (4, 2), (8, 3)]
+
+LENGTHS = [1, 2, 3, 7, 1000, 4097]
+
+
+def random_parts(T, nx, ny, seed=60913, batch=(), dtype=np.float64):
+    """The random model of Särkkä and García-Fernández, all of it time-varying, and observations simulated from it."""
+    rng = np.random.default_rng(seed)
+
+    def normal(*shape):
+        return rng.standard_normal((*batch, *shape))
+
+    X, W, X0 = normal(T, nx, nx), normal(T, ny, ny), normal(nx, nx)
+    parts = {
+        "F": 0.99 * np.linalg.qr(normal(T, nx, nx))[0],
+        "Q": X @ X.mT,
+        "H": normal(T, ny, nx),
+        "R": W @ W.mT + 0.05 * np.eye(ny),
+        "m0": normal(nx),
+        "P0": X0 @ X0.mT,
+        "u": normal(T, nx),
+        "d": normal(T, ny),
+    }
+    x = parts["m0"] + (X0 @ normal(nx, 1))[..., 0]
+    y = np.empty((*batch, T, ny))
+    for k in range(T):
+        x = (parts["F"][..., k, :, :] @ x[..., None])[..., 0] + parts["u"][..., k, :]
+        x = x + (X[..., k, :, :] @ normal(nx, 1))[..., 0]
+        y[..., k, :] = (parts["H"][..., k, :, :] @ x[..., None])[..., 0] + parts["d"][..., k, :]
+        y[..., k, :] += (W[..., k, :, :] @ normal(ny, 1))[..., 0]
+    return {name: a.astype(dtype) for name, a in parts.items()}, y.astype(dtype)
+
+
+def with_gaps(y, seed=7193):
+    """`y` with a third of its entries missing, and every fifth observation altogether."""
+    rng = np.random.default_rng(seed)
+    y = np.where(rng.random(y.shape) < 0.3, np.nan, y)
+    y[..., 4::5, :] = np.nan
+    return y
+
+
+def conditioned(parts, y, last=None, prior_at="before"):
+    """Means (T, nx), covariances (T, nx, nx) of all states given ``y[: last + 1]``, and log p(y[: last + 1])."""
+    F, Q, H, R, m0, P0, u, d = (parts[n] for n in ("F", "Q", "H", "R", "m0", "P0", "u", "d"))
+    T, nx, ny = y.shape[0], m0.size, y.shape[1]
+    mean, cov = np.zeros((T, nx)), np.zeros((T, nx, T, nx))
+    for k in range(T):
+        if k == 0 and prior_at == "first_observation":
+            mean[0], cov[0, :, 0, :] = m0, P0
+            continue
+        before, P = (m0, P0) if k == 0 else (mean[k - 1], cov[k - 1, :, k - 1, :])
+        mean[k] = F[k] @ before + u[k]
+        cov[k, :, k, :] = F[k] @ P @ F[k].T + Q[k]
+        for j in range(k):
+            cov[k, :, j, :] = F[k] @ cov[k - 1, :, j, :]
+            cov[j, :, k, :] = cov[k, :, j, :].T
+    last = T - 1 if last is None else last
+    G = np.zeros((T, ny, T, nx))
+    for k in range(T):
+        G[k, :, k, :] = H[k]
+    seen = ~np.isnan(y)
+    seen[last + 1 :] = False
+    seen = seen.reshape(-1)
+    G = G.reshape(T * ny, T * nx)[seen]
+    noise = np.zeros((T, ny, T, ny))
+    for k in range(T):
+        noise[k, :, k, :] = R[k]
+    big = cov.reshape(T * nx, T * nx)
+    S = G @ big @ G.T + noise.reshape(T * ny, T * ny)[np.ix_(seen, seen)]
+    r = (y - d).reshape(-1)[seen] - G @ mean.reshape(-1)
+    K = np.linalg.solve(S, G @ big).T if seen.any() else np.zeros((T * nx, 0))
+    posterior = (big - K @ G @ big).reshape(T, nx, T, nx)
+    log_density = -0.5 * (r @ np.linalg.solve(S, r) + np.linalg.slogdet(2 * np.pi * S)[1]) if seen.any() else 0.0
+    return (mean.reshape(-1) + K @ r).reshape(T, nx), np.stack([posterior[k, :, k, :] for k in range(T)]), log_density
+
+
+def close(got, expected, tolerance=1e-9):
+    """Equal to `tolerance`, relative to the larger of 1 and the largest entry."""
+    np.testing.assert_allclose(got, expected, rtol=0, atol=tolerance * max(1.0, float(np.max(np.abs(expected)))))

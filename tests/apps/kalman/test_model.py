@@ -1,0 +1,50 @@
+"""Models say at once what is wrong with them."""
+
+import numpy as np
+import pytest
+
+from ensemble.apps.kalman import LinearGaussianModel, kalman_filter
+from ensemble.scalar import Ensemble
+
+GOOD = {"F": np.eye(2), "Q": np.eye(2), "H": np.ones((1, 2)), "R": np.eye(1), "m0": np.zeros(2), "P0": np.eye(2)}
+
+
+@pytest.mark.parametrize(
+    "changes, error, match",
+    [
+        ({"F": np.zeros(2)}, ValueError, "F must have 2 axes or more"),
+        ({"F": np.zeros((3, 2))}, ValueError, r"F must end in shape \(2, 2\)"),
+        ({"Q": np.eye(3)}, ValueError, r"Q must end in shape \(2, 2\).*nx = 2"),
+        ({"R": np.eye(2)}, ValueError, r"R must end in shape \(1, 1\).*ny = 1"),
+        ({"m0": np.zeros(3)}, ValueError, r"m0 must end in shape \(2,\)"),
+        ({"u": np.zeros(3)}, ValueError, r"u must end in shape \(2,\)"),
+        ({"F": np.zeros((4, 2, 2)), "Q": np.zeros((5, 2, 2))}, ValueError, "time axes must be equally long"),
+        ({"F": np.zeros((3, 1, 2, 2)), "m0": np.zeros((2, 2))}, ValueError, "batch axes must broadcast"),
+        ({"Q": np.full((2, 2), np.nan)}, ValueError, "Q must be finite"),
+        ({"P0": -np.eye(2)}, ValueError, "P0 must be a covariance matrix; got a negative number"),
+        ({"Q": np.array([[1.0, 0.5], [0.0, 1.0]])}, ValueError, "Q must be symmetric"),
+        ({"Q": Ensemble(np.stack([np.eye(2), np.array([[1.0, 0.5], [0.0, 1.0]])], -1))}, ValueError, "Q must be symm"),
+        ({"F": 1j * np.eye(2)}, TypeError, "F must be"),
+        ({"F": "text"}, TypeError, "F must be an array, an Ensemble or nested numbers"),
+        ({"prior_at": "start"}, ValueError, "prior_at must be one of"),
+    ],
+)  # fmt: skip
+def test_bad_parts_are_named(changes, error, match):
+    with pytest.raises(error, match=f"LinearGaussianModel: {match}"):
+        LinearGaussianModel(**{**GOOD, **changes})
+
+
+def test_repr_tells_the_sizes():
+    model = LinearGaussianModel(**{**GOOD, "F": Ensemble(np.ones((5, 2, 2, 3)))})
+    assert repr(model) == "LinearGaussianModel(nx=2, ny=1, n_steps=5, n_samples=3, prior_at='before', float64)"
+    assert "batch=(4,)" in repr(LinearGaussianModel(**{**GOOD, "m0": np.zeros((4, 2))}))
+
+
+def test_integers_become_float64():
+    result = kalman_filter(LinearGaussianModel([[1]], [[1]], [[1]], [[1]], [0], [[1]]), [[3], [4]])
+    assert result.mean.dtype == np.float64
+
+
+def test_a_model_is_required():
+    with pytest.raises(TypeError, match="kalman_filter: model must be a LinearGaussianModel; got a dict"):
+        kalman_filter(GOOD, np.zeros((3, 1)))
