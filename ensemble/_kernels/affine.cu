@@ -15,6 +15,12 @@ struct alignas(TERMS % 2 == 0 ? 2 * sizeof(real) : sizeof(real)) Terms {
     real value[TERMS];
 };
 
+// What a thread moves at once: an entry's terms are a whole number of words, and begin at one.
+template <int BYTES> struct WordOf { typedef int type; };
+template <> struct WordOf<8> { typedef int2 type; };
+template <> struct WordOf<16> { typedef int4 type; };
+typedef typename WordOf<(TERMS % 2 == 0 ? 2 : 1) * (int)sizeof(real)>::type Word;
+
 #define BYTES_STAGED 40000
 #define ENTRY_BYTES ((int)sizeof(Terms) + 4)
 #define STAGED (ROWS * 28 * ENTRY_BYTES < BYTES_STAGED ? ROWS * 28 : BYTES_STAGED / ENTRY_BYTES)
@@ -66,8 +72,9 @@ __device__ inline Pack term_product(const offset* __restrict__ indptr, const int
     for (int64 from = indptr[first]; from < finish; from += STAGED) {
         const int count = finish - from < STAGED ? (int)(finish - from) : STAGED;
         __syncthreads();
-        real* values = reinterpret_cast<real*>(staged);
-        for (int i = threadIdx.x; i < count * TERMS; i += THREADS) values[i] = __ldcs(terms + from * TERMS + i);
+        const int words = count * TERMS * (int)sizeof(real) / (int)sizeof(Word);
+        const Word* source = reinterpret_cast<const Word*>(terms + from * TERMS);
+        for (int i = threadIdx.x; i < words; i += THREADS) reinterpret_cast<Word*>(staged)[i] = __ldcs(source + i);
         for (int i = threadIdx.x; i < count; i += THREADS) columns[i] = __ldcs(indices + from + i);
         __syncthreads();
         const int k0 = begin > from ? (int)(begin - from) : 0;
