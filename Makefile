@@ -13,8 +13,8 @@ format:  ## rewrite the sources in the project's style
 	$(PYTHON) -m ruff check --fix .
 	$(PYTHON) -m ruff format .
 
-test:  ## the CPU test suite
-	$(PYTHON) -m pytest -m "not slow and not cuda"
+test:  ## the CPU test suite, on all cores
+	$(PYTHON) -m pytest -n auto --dist worksteal -m "not slow and not cuda"
 
 test-slow:  ## the longer checks too: 64^3 meshes, many Hypothesis examples
 	$(PYTHON) -m pytest -m "not cuda"

@@ -12,9 +12,11 @@ import numpy as np
 from benchmarks.bench_fem import parameters
 from benchmarks.bench_multigrid import RTOL, pyamgs
 from benchmarks.common import EnsembleBenchmark, interleaved, median, reader, save, show
+from ensemble._backend import moved
 from ensemble._kernels import _registry, affine, matrix_free, sparse
 from ensemble._kernels._compile import compiled, empty, prange
-from ensemble._kernels._lanes import fma, load, store, zeros
+from ensemble._kernels._lane_arithmetic import fma
+from ensemble._kernels._lanes import load, store, zeros
 from ensemble._kernels._memory import release_memory
 from ensemble.apps.fem import RandomDiffusion
 from ensemble.apps.fem.diffusion_operator import DiffusionOperator
@@ -32,17 +34,19 @@ class Affine(EnsembleBenchmark):
 
     def setup(self, backend: str, n_samples: int) -> None:
         super().setup(backend, n_samples)
-        self.problem, self.y = RandomDiffusion(16), parameters(n_samples)
+        self.problem, self.y = RandomDiffusion(16, backend=self.library), parameters(n_samples)
         self.A = affine_matrix(self.problem, self.y)
-        self.x = np.ones((self.A.shape[0], n_samples))
+        self.x = moved(np.ones((self.A.shape[0], n_samples)), self.home)
         self.time_product(backend, n_samples)
         self.time_solve(backend, n_samples)
 
     def time_product(self, backend: str, n_samples: int) -> None:
         self.A.apply(self.x)
+        self.wait()
 
     def time_solve(self, backend: str, n_samples: int) -> None:
         self.problem.solve(self.y, operator="affine", hierarchy_dtype=np.float32)
+        self.wait()
 
 
 # --- kernels

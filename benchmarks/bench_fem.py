@@ -24,11 +24,12 @@ class Assembly(EnsembleBenchmark):
 
     def setup(self, backend: str, n_samples: int) -> None:
         super().setup(backend, n_samples)
-        self.problem, self.y = RandomDiffusion(16), parameters(n_samples)
+        self.problem, self.y = RandomDiffusion(16, backend=self.library), parameters(n_samples)
         self.problem.assemble(self.y)
 
     def time_assemble(self, backend: str, n_samples: int) -> None:
         self.problem.assemble(self.y)
+        self.wait()
 
 
 def scikit_fem_assembly(problem: RandomDiffusion, y: np.ndarray) -> Any:

@@ -19,7 +19,9 @@ from benchmarks.common import SEED, save, show
 from ensemble import Ensemble
 from ensemble._kernels import krylov, relaxation, sparse
 from ensemble.apps.fem import RandomDiffusion
+from ensemble.krylov import cg
 from ensemble.linalg import AffineMatrix, CrsMatrix
+from ensemble.multigrid import smoothed_aggregation
 
 QUEUED = 10
 """Calls between two events, so that the device never waits for the host."""
@@ -199,8 +201,65 @@ def peer(cells: int, y: Ensemble, grading: float) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def phases(cells: int, sizes: tuple[int, ...] = (1, 8, 32, 64)) -> list[dict[str, Any]]:
+    """Milliseconds of each part of a solve of stored matrices, by level: kernels between events, times iterations."""
+    rng = np.random.default_rng(SEED)
+    rows = []
+    for s in sizes:
+        problem = RandomDiffusion(cells, grading=0.0, backend="cupy")
+        A, b = problem.assemble(Ensemble(rng.uniform(-1.0, 1.0, (5, s))))
+        hierarchy = smoothed_aggregation(A)
+        n = int(cg(A, b, M=hierarchy, rtol=1e-7).iterations.max())
+        work, row = hierarchy.workspace(s), {"samples": s, "iterations": n}
+        x, y, r, z = (b.samples * 1.0 for _ in range(4))
+        alpha = r[0] * 0.0 + 1e-9
+        row["A p"] = n * milliseconds(lambda A=A, x=x, y=y: A.apply_dot(x, y))
+        row["vectors"] = n * (
+            milliseconds(lambda a=alpha, x=x, y=y, r=r, z=z: krylov.cg_update(a, x, y, r, z))
+            + milliseconds(lambda x=x, y=y: krylov.dot(x, y, None))
+            + milliseconds(lambda a=alpha, x=x, y=y: krylov.cg_direction(a, x, y))
+        )
+        for k, level in enumerate(hierarchy.levels[:-1]):
+            right = x if k == 0 else work.b[k]
+            here, there, w = work.swap[k], work.scratch[k] * 1.0, work.scratch[k]
+            smooth = lambda L=level, b=right, h=here, t=there, w=w: L.smoother.smooth(b, None, h, t, w)
+            again = lambda L=level, b=right, h=here, t=there, w=w: L.smoother.smooth(b, h, h, t, w)
+            row[f"smoother {k}"] = n * (milliseconds(smooth) + milliseconds(again))
+            row[f"residual {k}"] = n * milliseconds(lambda L=level, b=right, h=here, w=w: L.A.residual(h, b, w))
+            below = work.b[k + 1]
+            down = lambda L=level, w=w, c=below: sparse.spmv_transpose(*L.P.transposed_arrays, w, c)
+            up = lambda L=level, h=here, c=below: sparse.spmv_add(*L.P.arrays, c, h)
+            row[f"transfer {k}"] = n * (milliseconds(down) + milliseconds(up))
+        coarse = hierarchy.coarse
+        row["coarsest"] = n * milliseconds(lambda c=coarse, b=work.b[-1], x=work.x[-1]: c.apply(b, x))
+        rows.append(row)
+    show(f"Where a solve's time goes, {cells}^3 cells: ms", rows)
+    return rows
+
+
+def plot_phases(rows: list[dict[str, Any]], file: str = "docs/images/gpu-phases.png") -> None:
+    """A stacked bar for each ensemble size: milliseconds a sample."""
+    import matplotlib.pyplot as plt
+
+    names = [name for name in rows[0] if name not in ("samples", "iterations")]
+    figure, axes = plt.subplots(figsize=(7.2, 4.2), layout="constrained")
+    colours = plt.get_cmap("tab20")(np.linspace(0.0, 1.0, len(names)))
+    below = np.zeros(len(rows))
+    for name, colour in zip(names, colours, strict=True):
+        height = np.array([row[name] / row["samples"] for row in rows])
+        axes.bar([str(row["samples"]) for row in rows], height, 0.7, below, label=name, color=colour)
+        below += height
+    axes.set_xlabel("samples at once")
+    axes.set_ylabel("ms a sample in kernels")
+    handles, labels = axes.get_legend_handles_labels()
+    axes.legend(handles[::-1], labels[::-1], frameon=False, fontsize=8)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(file, dpi=160)
+
+
 def main(cells: int, threads: int) -> None:
     """Run and keep all tables."""
     save(f"gpu-kernels-{cells}", kernels(cells), **device())
+    save(f"gpu-phases-{cells}", phases(cells), **device())
     for grading in (0.0, 1.0):
         save(f"gpu-solves-{cells}-grading{grading:.0f}", solves(cells, grading=grading), **device())

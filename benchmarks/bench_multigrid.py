@@ -23,18 +23,22 @@ class Multigrid(EnsembleBenchmark):
 
     def setup(self, backend: str, n_samples: int) -> None:
         super().setup(backend, n_samples)
-        self.A, self.b = RandomDiffusion(16).assemble(parameters(n_samples))
+        self.A, self.b = RandomDiffusion(16, backend=self.library).assemble(parameters(n_samples))
         self.hierarchy = smoothed_aggregation(self.A)
         self.solve()
 
     def solve(self) -> Any:
-        return cg(self.A, self.b, M=self.hierarchy, rtol=RTOL)
+        result = cg(self.A, self.b, M=self.hierarchy, rtol=RTOL)
+        self.wait()
+        return result
 
     def time_setup(self, backend: str, n_samples: int) -> None:
         smoothed_aggregation(self.A)
+        self.wait()
 
     def time_update(self, backend: str, n_samples: int) -> None:
         self.hierarchy.update(self.A)
+        self.wait()
 
     def time_solve(self, backend: str, n_samples: int) -> None:
         self.solve()

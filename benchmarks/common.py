@@ -15,6 +15,7 @@ from typing import Any
 import numba
 import numpy as np
 
+from ensemble._backend import prototype, synchronize
 from ensemble._kernels._compile import compiled, empty, prange
 from ensemble._kernels._lanes import load, store, zeros
 
@@ -30,14 +31,15 @@ class EnsembleBenchmark:
     timeout = 300
 
     def setup(self, backend: str, n_samples: int) -> None:
-        if backend == "cuda":
-            try:
-                import cupy
+        self.library = {"numba": "numpy", "cuda": "cupy"}[backend]
+        try:
+            self.home = prototype(self.library)
+        except RuntimeError as absent:
+            raise NotImplementedError(str(absent)) from absent
 
-                cupy.cuda.runtime.getDeviceCount()
-            except Exception as absent:
-                raise NotImplementedError("no CUDA device") from absent
-            raise NotImplementedError("no CUDA kernels yet")
+    def wait(self) -> None:
+        """Until the device has done what was queued: the end of every timed method."""
+        synchronize(self.home)
 
 
 # --- timing

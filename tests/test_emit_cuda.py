@@ -3,13 +3,11 @@
 import ctypes
 import functools
 import hashlib
-import importlib.util
 import math
 import re
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,44 +19,13 @@ from ensemble._kernels._emit_cuda import Access
 from ensemble._kernels._operations import DTYPES
 from ensemble._kernels._trace import Scalar, trace
 from ensemble.scalar import Ensemble, fuse
+from tests import nvrtc
 from tests.bodies import BOOL, F32, F64, I32, I64, everything, lorenz
-
-
-def nvrtc():
-    """The NVRTC library of the wheel nvidia-cuda-nvrtc, or of the system; None without."""
-    names = ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"]
-    spec = importlib.util.find_spec("nvidia")
-    for folder in spec.submodule_search_locations if spec else ():
-        names = [*(str(path) for path in sorted(Path(folder).glob("*/lib/libnvrtc.so.*[0-9]"))), *names]
-    for name in names:
-        try:
-            return ctypes.CDLL(name)
-        except OSError:
-            continue
-    return None
-
-
-def compile_cuda(library, source, *options):
-    """The CUBIN of `source` for one architecture; the compiler's log where it fails."""
-    program = ctypes.c_void_p()
-    assert library.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"fused.cu", 0, None, None) == 0
-    texts = [option.encode() for option in ("-arch=sm_90", *options)]
-    status = library.nvrtcCompileProgram(program, len(texts), (ctypes.c_char_p * len(texts))(*texts))
-    size = ctypes.c_size_t()
-    library.nvrtcGetProgramLogSize(program, ctypes.byref(size))
-    log = ctypes.create_string_buffer(size.value)
-    library.nvrtcGetProgramLog(program, log)
-    assert status == 0, log.value.decode()
-    assert library.nvrtcGetCUBINSize(program, ctypes.byref(size)) == 0
-    cubin = ctypes.create_string_buffer(size.value)
-    assert library.nvrtcGetCUBIN(program, cubin) == 0
-    library.nvrtcDestroyProgram(ctypes.byref(program))
-    return cubin.raw
 
 
 @pytest.fixture(scope="module")
 def compiler():
-    library = nvrtc()
+    library = nvrtc.library()
     if library is None:
         pytest.skip("needs NVRTC: pip install nvidia-cuda-nvrtc")
     return library
@@ -88,7 +55,7 @@ def test_cuda_source_compiles(compiler, name):
     graph = trace(body, *arguments)
     arrays = [k for k, argument in enumerate(arguments) if argument.dtype in DTYPES]
     source = _emit_cuda.elementwise_source(graph, arrays, ACCESSES[name])
-    assert b"fused" in compile_cuda(compiler, source, *_emit_cuda.OPTIONS)
+    assert b"fused" in nvrtc.compiled(compiler, source, *_emit_cuda.OPTIONS)
 
 
 def test_a_body_of_several_scalars_compiles_as_a_device_function(compiler):
@@ -100,12 +67,12 @@ def test_a_body_of_several_scalars_compiles_as_a_device_function(compiler):
         drift(x[0], x[1], x[2], t, dx, dy, dz);
         x[0] += dx; x[1] += dy; x[2] += dz;
     }"""
-    assert b"step" in compile_cuda(compiler, source + caller, *_emit_cuda.OPTIONS)
+    assert b"step" in nvrtc.compiled(compiler, source + caller, *_emit_cuda.OPTIONS)
 
 
 def test_cuda_source_that_is_wrong_fails(compiler):
     with pytest.raises(AssertionError, match="undefined"):
-        compile_cuda(compiler, "__global__ void fused(double* x) { *x = unknown; }")
+        nvrtc.compiled(compiler, "__global__ void fused(double* x) { *x = unknown; }")
 
 
 # --- the same source on the host

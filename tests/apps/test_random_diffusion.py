@@ -346,7 +346,7 @@ def test_a_coefficient_that_is_not_positive_is_named_before_any_work(monkeypatch
         ({"advection": np.nan}, ValueError, "RandomDiffusion: advection must be finite; got nan"),
         ({"grading": 9.0}, ValueError, "grading must lie between"),
         ({"mode_order": "sorted"}, ValueError, "mode_order must be one of"),
-        ({"backend": "fortran"}, ValueError, "RandomDiffusion: backend must be one of 'numpy'; got 'fortran'"),
+        ({"backend": "fortran"}, ValueError, "RandomDiffusion: backend must be one of 'numpy', 'cupy'; got 'fortran'"),
     ],
 )
 def test_bad_options_are_named(options, error, text):

@@ -34,7 +34,7 @@ def build(request):
 @given(
     n_samples=st.sampled_from([1, 3, 7, 33]), seed=st.integers(0, 2**32 - 1), narrow=st.booleans(), scaled=st.booleans()
 )
-@hypothesis_settings(max_examples=40)
+@hypothesis_settings(max_examples=15)
 def test_each_sample_is_its_own_run(n_samples, seed, narrow, scaled):
     rng = np.random.default_rng(seed)
     A = affine_matrix(n_samples, seed)

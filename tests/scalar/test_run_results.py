@@ -99,8 +99,8 @@ def test_a_result_tells_its_story():
 
     text = repr(run(f, ensemble_of(1.0, -1.0, 2.0, -2.0, 3.0)))
     assert text.startswith("RunResult: 5 samples, 2 paths, 3 calls of 8 samples in all, 2 failed")
-    assert "samples 0, 2, 4: x < 0.0 -> False (test_run.py:" in text
-    assert "samples 1, 3: x < 0.0 -> True (test_run.py:" in text
+    assert "samples 0, 2, 4: x < 0.0 -> False (test_run_results.py:" in text
+    assert "samples 1, 3: x < 0.0 -> True (test_run_results.py:" in text
     assert "raised ValueError: below zero" in text
 
 

@@ -12,8 +12,8 @@ from ensemble._kernels import kalman_cuda
 from ensemble.apps.kalman import LinearGaussianModel, compiled, kalman_filter, rts_smoother, two_filter_smoother
 from ensemble.apps.kalman.elements import combine_filter, combine_smoother, filter_elements, smoother_elements
 from ensemble.apps.kalman.model import aligned
+from tests import nvrtc
 from tests.apps.kalman.models import close, random_parts, with_gaps
-from tests.test_trace import compile_cuda, nvrtc
 
 HERE = Path(__file__).parent
 
@@ -156,7 +156,7 @@ def test_the_public_functions_find_their_way_to_the_kernels(on_cpu, monkeypatch,
 
 @pytest.mark.parametrize("dtype, nx, ny", [("float32", 4, 2), ("float64", 2, 3), ("float32", 7, 1)])
 def test_compiles_for_sm_90(dtype, nx, ny):
-    library = nvrtc()
+    library = nvrtc.library()
     if library is None:
         pytest.skip("needs NVRTC: pip install nvidia-cuda-nvrtc")
-    assert b"filter_replay" in compile_cuda(library, kalman_cuda.source(), *kalman_cuda.options(dtype, nx, ny))
+    assert b"filter_replay" in nvrtc.compiled(library, kalman_cuda.source(), *kalman_cuda.options(dtype, nx, ny))
