@@ -74,6 +74,8 @@ def check_law(base, case, extension, seed, n_samples, shared, mixed=lambda x: x)
 
     NumPy's elementwise functions agree to the bit; PyTorch's and XLA's vector loops have ends of other rounding.
     """
+    if base.__name__ in case.missing:
+        return
     rng = np.random.default_rng(seed)
     plain_xp = array_api_compat.array_namespace(base.asarray([0.0]))
     a, b = (draw_samples(rng, case.kind, shape, n) for shape, n in zip(case.shapes, (n_samples, n_samples)))
