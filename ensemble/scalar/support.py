@@ -39,8 +39,8 @@ def support(name: str = "") -> None:
     Examples
     --------
     >>> support("linalg.det")
-    function         numpy array_api_strict  torch    jax
-    linalg.det         yes              yes    yes    yes
+    function         numpy array_api_strict  torch    jax   cupy
+    linalg.det         yes              yes    yes    yes    yes
     """
     table = support_table()
     libraries = list(table["libraries"])
