@@ -5,22 +5,19 @@ Needs CuPy and a device. Prints what differs (nothing, it should be), then a tab
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from benchmarks.bench_fuse import SHAPE, twelve, with_functions
-from benchmarks.common import median, save, show
+from benchmarks.bench_gpu import milliseconds
+from benchmarks.common import save, show
 from ensemble.scalar import Ensemble, fuse
 
 try:
     import cupy
 except ImportError:  # the module can be read without a device, as asv does
     cupy = None
-
-QUEUED = 10
-"""Calls between two events, so that the device never waits for the host."""
 
 TRIAD = """
 extern "C" __global__ void triad(const double2* x, const double2* y, double2* out, long long n) {
@@ -77,21 +74,6 @@ def whole_numbers(rng: np.random.Generator) -> list[dict[str, Any]]:
             for name, ok in same.items()]  # fmt: skip
 
 
-def milliseconds(function: Callable[[], Any], rounds: int = 20) -> float:
-    """Median time on the device."""
-    function()
-    times = []
-    for _ in range(rounds):
-        start, end = cupy.cuda.Event(), cupy.cuda.Event()
-        start.record()
-        for _ in range(QUEUED):
-            function()
-        end.record()
-        end.synchronize()
-        times.append(cupy.cuda.get_elapsed_time(start, end) / QUEUED)
-    return median(times)
-
-
 def timings() -> list[dict[str, Any]]:
     """Each way to evaluate twelve operations, as a fraction of the triad's bandwidth in the same run."""
     rng = cupy.random.default_rng(83161)
@@ -112,7 +94,7 @@ def timings() -> list[dict[str, Any]]:
         ms = milliseconds(lambda f=fused, A=A, B=B, target=target: f(A, B, 0.75, out=target))
         rows.append(_row(name, ms, 2 * a.nbytes + b.nbytes, peak))
     for name, expression in (("CuPy, 12 operations", twelve), ("CuPy, sin, exp, log", with_functions)):
-        ms = milliseconds(lambda f=expression: f(x, y, 0.75, cupy), rounds=5)
+        ms = milliseconds(lambda f=expression: f(x, y, 0.75, cupy), repeats=5)
         rows.append(_row(name, ms, 3 * x.nbytes, peak))
     tiny = Ensemble(cupy.zeros((10, 8)))
     fused = fuse(twelve)

@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ensemble._backend import array_namespace
 from ensemble._kernels import _compile
+from ensemble._kernels._memory import empty_like
 from ensemble._kernels._streams import stream_number
 
-__all__ = ["FAMILIES", "Family", "Layout", "chunked", "is_wide", "layout_of", "like", "output", "sums"]
+__all__ = ["FAMILIES", "Family", "Layout", "chunked", "is_wide", "layout_of", "output", "sums"]
 
 FOLDER = Path(__file__).parent
 THREADS = 128
@@ -133,14 +133,9 @@ def is_wide(indptr: Any) -> bool:
 
 
 # --- arrays
-def like(array: Any, shape: tuple[int, ...], dtype: Any = None) -> Any:
-    """New memory of the library and on the device of `array`."""
-    return array_namespace(array).empty(shape, dtype=array.dtype if dtype is None else dtype)
-
-
 def output(out: Any, array: Any, shape: tuple[int, ...]) -> Any:
     """The buffer a kernel writes: the caller's `out`, or new memory like `array`."""
-    return like(array, shape) if out is None else out
+    return empty_like(array, shape) if out is None else out
 
 
 # --- sums over rows
@@ -154,7 +149,7 @@ def scratch(array: Any, size: int) -> Any:
     """
     key = (type(array), array.dtype, stream_number(array), threading.get_ident())
     if key not in _scratch or _scratch[key].shape[0] < size:
-        _scratch[key] = like(array, (size,))
+        _scratch[key] = empty_like(array, (size,))
     return _scratch[key][:size]
 
 
@@ -165,28 +160,27 @@ def n_chunks(n_rows: int) -> int:
 
 def chunked(
     family: Family, function: str, n_rows: int, arguments: tuple[Any, ...], layout: Layout, wide: bool,
-    n_samples: int, n_sums: int, extra: tuple[str, ...] = (), reference: Any = None,
+    n_samples: int, n_sums: int,
 ) -> Any:  # fmt: skip
     """Queue a kernel that leaves `n_sums` partial sums a chunk and sample; returns them, shape (n_sums, chunks, S).
 
     They are the kernel's last arguments before the number of rows and samples.
     """
     chunks = n_chunks(n_rows)
-    if reference is None:
-        reference = next(a for a in arguments if hasattr(a, "dtype") and a.dtype.kind == "f")
-    partials = scratch(reference, n_sums * chunks * n_samples).reshape(n_sums, chunks, n_samples)
+    floats = next(a for a in arguments if hasattr(a, "dtype") and a.dtype.kind == "f")
+    partials = scratch(floats, n_sums * chunks * n_samples).reshape(n_sums, chunks, n_samples)
     per_block = max(1, 8 // layout.lanes)
     extent = (np.int64(n_rows), np.int32(n_samples))
     grid = (-(-chunks // per_block), layout.tiles)
     threads = 16 * layout.lanes * per_block
-    family.launch(function, layout, grid, threads, (*arguments, *partials, *extent), wide, extra)
+    family.launch(function, layout, grid, threads, (*arguments, *partials, *extent), wide)
     return partials
 
 
 def sums(partials: Any) -> Any:
     """The sums over chunks, in their order: shape (n_sums, n_samples)."""
     n_sums, chunks, n_samples = partials.shape
-    out = like(partials, (n_sums, n_samples))
+    out = empty_like(partials, (n_sums, n_samples))
     layout = Layout("double" if partials.dtype.itemsize == 8 else "float", 1, 1, 1)
     grid = (-(-n_samples // 32), n_sums)
     arguments = (partials, out, np.int64(chunks), np.int32(n_samples))

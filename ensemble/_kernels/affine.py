@@ -32,6 +32,7 @@ from ensemble._kernels._compile import (
 from ensemble._kernels._fma import fma
 from ensemble._kernels._lane_arithmetic import REGISTER_BYTES, add_terms, combine, convert, zero_sums
 from ensemble._kernels._lanes import load, prefetch, splat, store, stream, zeros
+from ensemble._kernels._memory import empty_like
 from ensemble._kernels._registry import into, kernel
 from ensemble._kernels.krylov import dot_partials
 from ensemble._kernels.sparse import block_sums, ordered_sum, partial_sums
@@ -358,7 +359,7 @@ def _run_chebyshev(kind, indptr, indices, terms, coefficients, dinv, b, x, a, c,
 def _chebyshev_on_device(kind, indptr, indices, terms, coefficients, dinv, b, x, a, c, w, out):
     n_rows, n_samples = x.shape
     w, given = _cuda.output(w, x, x.shape), _cuda.output(out, x, x.shape)
-    out = given if given.dtype == x.dtype else _cuda.like(x, x.shape)
+    out = given if given.dtype == x.dtype else empty_like(x, x.shape)
     layout, extra = _cuda.layout_of(n_samples, dinv, b, x, a, c, w, out, coefficients), (f"-DTERMS={terms.shape[1]}",)
     arguments = (indptr, indices, terms, coefficients, dinv, b, x, a, c, w, out)
     CUDA.rows(f"affine_chebyshev<{kind}>", n_rows, n_samples, arguments, layout, _cuda.is_wide(indptr), extra)

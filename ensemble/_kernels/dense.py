@@ -15,6 +15,7 @@ from ensemble._backend import array_namespace, moved, to_numpy
 from ensemble._kernels import _cuda
 from ensemble._kernels._compile import compiled, empty, output, per_width, prange, tiles
 from ensemble._kernels._lanes import load, splat, store, zeros
+from ensemble._kernels._memory import empty_like
 from ensemble._kernels._registry import into, kernel
 
 __all__ = ["dense_inverses", "dense_product", "inverse_of"]
@@ -152,8 +153,8 @@ def _symmetric(rows, columns, values):
 def _eliminate(matrix, smallest, largest, layout):
     """Block Gauss-Jordan elimination in place; leaves the extreme pivots of each sample."""
     n, _, n_samples = matrix.shape
-    block = _cuda.like(matrix, (PIVOT, PIVOT, n_samples))
-    row, column = _cuda.like(matrix, (PIVOT, n, n_samples)), _cuda.like(matrix, (n, PIVOT, n_samples))
+    block = empty_like(matrix, (PIVOT, PIVOT, n_samples))
+    row, column = empty_like(matrix, (PIVOT, n, n_samples)), empty_like(matrix, (n, PIVOT, n_samples))
     n_tiles = -(-n // TILE)
     for first in range(0, n, PIVOT):
         here = (np.int32(n), np.int32(first))

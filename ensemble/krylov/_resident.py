@@ -36,15 +36,15 @@ def can_stay(run: Any, max_iterations: int, callback: Any) -> bool:
 class ResidentSolve:
     """One stage of a solve: from the present state of `run` until no sample runs or it pays to narrow the ensemble."""
 
-    def __init__(self, run: Any, max_iterations: int, compact: bool, record: bool = True) -> None:
-        self.run, self.max_iterations, self.compact, self.record = run, max_iterations, compact, record
+    def __init__(self, run: Any, max_iterations: int, compact: bool) -> None:
+        self.run, self.max_iterations, self.compact = run, max_iterations, compact
 
     def solve(self) -> None:
         """Run to the end, stage by stage."""
-        with own_stream(self.run.x) as streams:
+        with own_stream(self.run.x) as record:
             fresh, done = True, 0
             while self.run.active.any() and done < self.max_iterations:
-                done = self._stage(fresh, done, streams and self.record)
+                done = self._stage(fresh, done, record)
                 fresh = False
 
     # --- one stage
