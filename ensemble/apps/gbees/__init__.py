@@ -1,0 +1,1 @@
+"""Grid-based Bayesian estimation exploiting sparsity (GBEES): a probability density carried by a drift on a grid that follows it."""

@@ -1,0 +1,111 @@
+"""What a GBEES run moves, and how: the grid's frame, the drift in it, and the rules of the method."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+__all__ = ["Drift", "Problem"]
+
+
+@dataclass(frozen=True)
+class Drift:
+    """The right-hand side of ``dx/dt = f(x, t)`` with named parameters, each a number or one number a sample.
+
+    Parameters
+    ----------
+    function : callable
+        ``function(x, t, xp, *parameters)``: `x` a tuple of n scalars, `t` a scalar, `xp` the namespace of their functions;
+        gives n scalars. It is traced for compiled backends: no branches on values, only arithmetic and functions of `xp`.
+    parameters : tuple of float or Ensemble
+        Handed over after `xp`. They reach compiled code as arguments: new values need no new compilation.
+    names : tuple of str
+        What the parameters are called, for messages and records.
+    """
+
+    function: Callable[..., Sequence[Any]]
+    parameters: tuple[Any, ...] = ()
+    names: tuple[str, ...] = ()
+
+    def __call__(self, x: Sequence[Any], t: Any, xp: Any) -> Sequence[Any]:
+        """The n components of the drift at `x` and `t`."""
+        return self.function(x, t, xp, *self.parameters)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One sample's problem: everything that does not change in a run, for one grid.
+
+    A cell with multi-index s has its centre at ``z = widths * s`` in the grid's frame and at ``x = z + origin`` in space, or
+    ``x = rotation @ z + origin`` where the grid is rotated. The order of these operations decides the sign of velocities of
+    rounding size, and with it which cells are kept: every engine goes through `position`.
+
+    Attributes
+    ----------
+    drift : Drift
+        The right-hand side, with parameters that are plain numbers here.
+    origin, widths : ndarray (n,)
+        Centre of the cell s = 0, and the cells' edge lengths.
+    threshold : float
+        Cells whose probability is at least this are active: they grow neighbours and are reported.
+    limiter : str
+        ``"mc"``, ``"superbee"``, ``"van_leer"``, ``"minmod"`` or ``"none"`` (first order).
+    cfl : float
+        Time steps are this times the largest stable one of the fully upwind scheme, ``1 / sum_i |v_i| / dx_i``.
+    prune_every : int
+        Steps between two prunes.
+    prune : str
+        ``"sequential"`` deletes candidates in ascending order while what was deleted stays below `threshold`; ``"parallel"``
+        deletes every candidate.
+    bounds : callable or None
+        ``bounds(x, xp)``; a cell is made only where it lies in `bounds_range`.
+    diffusion : ndarray (n,) or None
+        Diagonal of the process noise density Q in the grid's frame: ``dp/dt = ... + 1/2 Q_ii d2p/dx_i2``.
+    rotation : ndarray (n, n) or None
+        Columns are the grid's axes in space.
+    periods : tuple of int or None
+        Cells after which a dimension repeats itself, None where it does not.
+    """
+
+    drift: Drift
+    origin: np.ndarray
+    widths: np.ndarray
+    threshold: float
+    limiter: Literal["mc", "superbee", "van_leer", "minmod", "none"] = "mc"
+    cfl: float = 1.0
+    prune_every: int = 20
+    prune: Literal["sequential", "parallel"] = "sequential"
+    bounds: Callable[..., Any] | None = None
+    bounds_range: tuple[float, float] = (-np.inf, np.inf)
+    diffusion: np.ndarray | None = None
+    rotation: np.ndarray | None = None
+    time_varying: bool = False
+    periods: tuple[int | None, ...] = ()
+    dtype: Any = field(default=np.float64)
+
+    @property
+    def n(self) -> int:
+        """Number of dimensions."""
+        return len(self.origin)
+
+    def position(self, z: Sequence[Any]) -> tuple[Any, ...]:
+        """The point in space, n scalars, of a point `z` of the grid's frame."""
+        origin = [float(value) for value in self.origin]
+        if self.rotation is None:
+            return tuple(z[i] + origin[i] for i in range(self.n))
+        turned = (sum((float(self.rotation[i, j]) * z[j] for j in range(1, self.n)), float(self.rotation[i, 0]) * z[0])
+                  for i in range(self.n))  # fmt: skip
+        return tuple(value + origin[i] for i, value in enumerate(turned))
+
+    def velocity(self, z: Sequence[Any], t: Any, xp: Any, *parameters: Any) -> tuple[Any, ...]:
+        """The n components of the drift along the grid's axes at a point `z` of its frame; `parameters` replace the drift's own."""
+        v = self.drift.function(self.position(z), t, xp, *(parameters or self.drift.parameters))
+        if self.rotation is None:
+            return tuple(v)
+        return tuple(
+            sum((float(self.rotation[i, j]) * v[i] for i in range(1, self.n)), float(self.rotation[0, j]) * v[0])
+            for j in range(self.n)
+        )
