@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -33,6 +33,21 @@ class Drift:
     def __call__(self, x: Sequence[Any], t: Any, xp: Any) -> Sequence[Any]:
         """The n components of the drift at `x` and `t`."""
         return self.function(x, t, xp, *self.parameters)
+
+    def with_parameters(self, **values: Any) -> Drift:
+        """The same right-hand side with some parameters changed.
+
+        Raises
+        ------
+        TypeError
+            If there is no parameter of such a name.
+        """
+        unknown = sorted(set(values) - set(self.names))
+        if unknown:
+            known = ", ".join(self.names) if self.names else "none"
+            raise TypeError(f"Drift: parameters must be known by name ({known}); got {', '.join(unknown)}.")
+        kept = zip(self.names, self.parameters, strict=True)
+        return replace(self, parameters=tuple(values.get(name, value) for name, value in kept))
 
 
 @dataclass(frozen=True)
@@ -67,7 +82,9 @@ class Problem:
     rotation : ndarray (n, n) or None
         Columns are the grid's axes in space.
     periods : tuple of int or None
-        Cells after which a dimension repeats itself, None where it does not.
+        Cells after which a dimension repeats itself, None where it does not. Its indices run from ``-(period // 2)`` on.
+    memory_limit : float or None
+        Bytes that the grid may take, None for what the machine has.
     """
 
     drift: Drift
@@ -85,6 +102,7 @@ class Problem:
     time_varying: bool = False
     periods: tuple[int | None, ...] = ()
     dtype: Any = field(default=np.float64)
+    memory_limit: float | None = None
 
     @property
     def n(self) -> int:
