@@ -1,4 +1,4 @@
-"""The whole step as plain Array API code: runs wherever there is an array library, and is the oracle of the fast engines."""
+"""The whole step as plain Array API code: it runs with any array library, and is the oracle of the fast engines."""
 
 from __future__ import annotations
 
