@@ -46,8 +46,8 @@ class Comparison:
 def compare(a: Cells, b: Cells, *, widths: Any = None) -> Comparison:
     """Compare two distributions cell by cell; each is divided by its sum first.
 
-    Cells are compared as they are where both grids have the same cells. Otherwise, or where `widths` are given, both are
-    transferred to one unrotated grid first, with the origin of `a`.
+    Cells are compared as they are where both grids have the same cells. Otherwise, or where `widths` are given, both
+    are transferred to one unrotated grid first, with the origin of `a`.
 
     Parameters
     ----------

@@ -114,9 +114,9 @@ def mean(cells: Cells) -> np.ndarray:
 def covariance(cells: Cells) -> np.ndarray:
     """Covariance of the distribution, each cell's probability at its centre.
 
-    Probability spread evenly inside cells has ``widths**2 / 12`` more variance along each axis of the grid. It is left out, as
-    the method's initial grid holds values of a density at the centres: the sums over cells are then quadratures
-    of the moments themselves.
+    Probability spread evenly inside cells has ``widths**2 / 12`` more variance along each axis of the grid. It is left
+    out, as the method's initial grid holds values of a density at the centres: the sums over cells are then
+    quadratures of the moments themselves.
 
     Parameters
     ----------

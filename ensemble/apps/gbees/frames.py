@@ -135,8 +135,8 @@ def shift_between(a: Cells, b: Cells) -> np.ndarray | None:
 def transferred(cells: Cells, widths: Any, *, origin: Any = None, rotation: Any = None, points: int = 4) -> Cells:
     """The distribution on another grid, each cell's probability spread evenly over its volume.
 
-    Between unrotated grids every cell is shared out by the exact volumes of its overlaps. With a rotation on either side it is
-    shared out by ``points**n`` points in each cell, to the cells that hold them.
+    Between unrotated grids every cell is shared out by the exact volumes of its overlaps. With a rotation on either
+    side it is shared out by ``points**n`` points in each cell, to the cells that hold them.
 
     Parameters
     ----------

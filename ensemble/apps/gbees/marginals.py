@@ -48,7 +48,7 @@ class Marginal:
         return self.probabilities / float(np.prod(self.widths))
 
     def levels(self, masses: Sequence[float]) -> np.ndarray:
-        """Densities on the edges of the regions of highest density that hold the probabilities `masses`, each in (0, 1]."""
+        """Densities on the rims of the regions of highest density that hold `masses`, each in (0, 1]."""
         wanted = np.asarray(masses, dtype=np.float64)
         good = bool(wanted.size) and bool(np.all((wanted > 0.0) & (wanted <= 1.0)))
         _check.require(good, "levels", "masses", "be numbers in (0, 1]", list(np.atleast_1d(masses)))
@@ -71,7 +71,7 @@ def marginal(cells: Cells, axes: int | Sequence[int]) -> Marginal:
     Raises
     ------
     ValueError
-        If `axes` are empty, repeated or out of range, there is no cell, or the dense grid would need more than 2**28 cells.
+        If `axes` are empty, repeated or out of range, there is no cell, or the dense grid would need more than 2**28.
     """
     chosen = [axes] if isinstance(axes, int) else list(axes)
     _check.require(cells.indices.shape[0] > 0, "marginal", "cells", "hold at least one cell", "none")

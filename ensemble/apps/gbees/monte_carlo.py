@@ -17,7 +17,7 @@ from ensemble.scalar import Ensemble, namespace
 __all__ = ["draw", "propagate"]
 
 SAFETY, LEAST_FACTOR, LARGEST_FACTOR = 0.9, 0.2, 10.0
-"""Of a new step length over the old one [Hairer, Norsett, Wanner (1993), Solving Ordinary Differential Equations I, II.4]."""
+"""Of a new step length over the old one [Hairer, Norsett, Wanner (1993), section II.4]."""
 
 
 def draw(mean: Any, covariance: Any, n_samples: int, *, seed: int, backend: str = "numpy") -> Ensemble:
@@ -87,7 +87,7 @@ def propagate(
         The Runge-Kutta method of order 8 of Dormand and Prince, each sample with step lengths of its own; or the
         classical method of order 4 with `steps` equal steps.
     rtol, atol : float
-        Bound of the estimated error of a step of "dop853": ``atol + rtol * |x|`` in the root mean square over components.
+        Bound of the estimated error of a step of "dop853": ``atol + rtol * |x|``, root mean square over components.
     steps : int, optional
         For "rk4".
     watch : callable, optional
