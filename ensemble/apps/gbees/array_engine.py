@@ -55,7 +55,8 @@ class ArrayEngine:
         columns = [xp.take(s, order) for s in columns]
         dtype = xp.float32 if np.dtype(problem.dtype) == np.float32 else xp.float64
         p = xp.take(xp.astype(probabilities, dtype, copy=False), order)
-        velocities = face_velocities(problem, columns, time, dtype)
+        with np.errstate(all="ignore"):
+            velocities = face_velocities(problem, columns, time, dtype)
         self.grid = Grid(packing, xp.take(keys, order), p, velocities, xp.zeros(p.shape[0], dtype=xp.bool))
         itemsize = 4 if dtype is xp.float32 else 8
         # keys and neighbours; velocities; about six arrays a dimension and a dozen more while a step is under way
@@ -77,7 +78,8 @@ class ArrayEngine:
         taken: list[tuple[float, int, float]] = []
         try:
             while elapsed < span:
-                dt, n_cells, mass = self._step(time + elapsed, span - elapsed)
+                with np.errstate(all="ignore"):  # what is not finite is found and told below
+                    dt, n_cells, mass = self._step(time + elapsed, span - elapsed)
                 elapsed += dt
                 cell_steps += n_cells
                 taken.append((dt, n_cells, mass))
