@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ensemble._check import message
+from ensemble._kernels._compile import one_thread
+from ensemble.apps.gbees.engine import Steps
 from ensemble.apps.gbees.errors import GridError
 from ensemble.apps.gbees.single_run import Run
 from ensemble.scalar import Ensemble
@@ -90,17 +92,20 @@ class Runs:
             self.messages[i] = str(error)
             return None
 
-    def each(self, work: Callable[[Run, Watch | None], T], watch: Watch | None) -> Any:
-        """`work` on every sample, in threads, with a watch that adds samples up."""
+    def advance(self, until: float, watch: Watch | None) -> Any:
+        """Every sample to `until`, each in a thread or all in one launch, with a watch that adds samples up."""
         if self.n_samples is None:
-            return self._guarded(0, lambda run: work(run, watch))
+            return self._guarded(0, lambda run: run.advance(until, watch))
         progress = Progress(self.runs, watch)
 
-        def guarded(i: int) -> T | None:
-            return self._guarded(i, lambda run: work(run, progress.of(i)))
+        def guarded(i: int) -> Steps | None:
+            with one_thread():
+                return self._guarded(i, lambda run: run.advance(until, progress.of(i)))
 
+        if len(self.runs) == 1:
+            return (self._guarded(0, lambda run: run.advance(until, progress.of(0))),)
         with ThreadPoolExecutor(min(len(self.runs), len(os.sched_getaffinity(0)))) as pool:
-            futures: list[Future[T | None]] = [pool.submit(guarded, i) for i in range(len(self.runs))]
+            futures: list[Future[Steps | None]] = [pool.submit(guarded, i) for i in range(len(self.runs))]
             try:
                 wait(futures, return_when="FIRST_EXCEPTION")
                 for future in futures:
