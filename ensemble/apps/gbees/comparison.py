@@ -285,12 +285,13 @@ def kernel_sums(at: Array, y: Array, dtype: Any, watch: Callable[[int, int], Non
     sums = xp.zeros(N, dtype=xp.float64)
     pieces = []
     for first in range(0, N, rows):
-        here = left[first : first + rows, :]
-        total = sums[first : first + rows]
+        last = min(first + rows, N)
+        here, total = left[first:last, :], sums[first:last]
         for start in range(0, S, columns):
             # Rounding may lift an exponent a little above zero; that is harmless.
-            total = total + xp.astype(xp.sum(xp.exp(here @ right[:, start : start + columns]), axis=1), xp.float64)
+            values = xp.exp(here @ right[:, start : min(start + columns, S)])
+            total = total + xp.astype(xp.sum(values, axis=1), xp.float64)
         pieces.append(total)
         if watch is not None:
-            watch(min(first + rows, N), N)
+            watch(last, N)
     return xp.concat(pieces) if pieces else sums
