@@ -76,7 +76,6 @@ def plot_isosurfaces(
             triangles,
             facecolors=shaded(triangles, to_rgb(color), 0.1 + 0.7 * ((k + 1) / len(ordered)) ** 2),
             edgecolors="none",
-            antialiaseds=False,
         )
         surface.set_rasterized(True)  # a vector file with every triangle would be huge
         ax.add_collection3d(surface)

@@ -13,7 +13,7 @@ import numpy as np
 from ensemble import _check
 from ensemble.apps.gbees.configurations import Configuration
 from ensemble.apps.gbees.gbees import Gbees
-from ensemble.apps.gbees.records import Recording, read_arrays, write_arrays
+from ensemble.apps.gbees.records import Recording, compact, read_arrays, write_arrays
 
 __all__ = ["RecordedRun"]
 
@@ -30,7 +30,7 @@ class Stop:
     measurement: int | None = None
 
 
-class Pause(Exception):
+class PauseError(Exception):
     """Raised by the watch function to have the grid between two steps; never leaves this module."""
 
 
@@ -126,7 +126,7 @@ class RecordedRun:
                     f"{mine.tolist()} here. Give the options that it was started with."
                 )
         run.recording = Recording.of(arrays, str(checkpoint))
-        state = {name.removeprefix("state_"): a for name, a in arrays.items() if name.startswith("state_")}
+        state = {name.removeprefix("state_"): widened(a) for name, a in arrays.items() if name.startswith("state_")}
         run.gbees.restore(state)
         run.next, run.recorded_steps = (int(n) for n in arrays["position"])
         return run
@@ -195,21 +195,12 @@ class RecordedRun:
         """Steps to the time of `stop`, with pauses to record and to save."""
         calls_wanted = 1
         while self.gbees.time < stop.time:
-            begun, calls = int(self.gbees.n_steps), 0
-
-            def report(time: float, n_cells: int, cell_steps: int) -> None:
-                nonlocal calls
-                calls += 1
-                if watch is not None:
-                    watch(time, n_cells, cell_steps)
-                late = self.checkpoint is not None and clock.monotonic() - self.saved_at > self.checkpoint_seconds
-                if time < stop.time and (late or (self.every is not None and calls >= calls_wanted)):
-                    raise Pause
-
+            begun = int(self.gbees.n_steps)
+            reports = Reports(self, stop.time, calls_wanted, watch)
             try:
-                self.gbees.advance(stop.time, report)
+                self.gbees.advance(stop.time, reports)
                 return
-            except Pause:
+            except PauseError:
                 taken = int(self.gbees.n_steps) - begun
             if self.every is not None:
                 if self.gbees.n_steps - self.recorded_steps >= self.every:
@@ -217,9 +208,14 @@ class RecordedRun:
                     self.recorded_steps = int(self.gbees.n_steps)
                 left = self.every - (int(self.gbees.n_steps) - self.recorded_steps)
                 # Engines report every step or every so many; without any progress wait for more reports.
-                calls_wanted = max(1, left * calls // taken) if taken else 2 * calls_wanted
-            if clock.monotonic() - self.saved_at > self.checkpoint_seconds:
+                calls_wanted = max(1, left * reports.calls // taken) if taken else 2 * calls_wanted
+            if self.late:
                 self.save()
+
+    @property
+    def late(self) -> bool:
+        """Whether a checkpoint is due."""
+        return self.checkpoint is not None and clock.monotonic() - self.saved_at > self.checkpoint_seconds
 
     def save(self) -> None:
         """Write the checkpoint, if there is to be one."""
@@ -229,9 +225,35 @@ class RecordedRun:
         self.recording.steps = self.gbees.steps
         arrays = self.recording.arrays()
         arrays |= {f"run_{name}": value for name, value in self.identity().items()}
-        arrays |= {f"state_{name}": value for name, value in self.gbees.state().items()}
+        arrays |= {f"state_{name}": shortened(value) for name, value in self.gbees.state().items()}
         arrays["position"] = np.array([self.next, self.recorded_steps])
         write_arrays(self.checkpoint, arrays)
+
+
+class Reports:
+    """Hands an engine's reports on, and asks for a pause after so many of them, or when a checkpoint is due."""
+
+    def __init__(self, run: RecordedRun, end: float, calls_wanted: int, watch: Watch | None) -> None:
+        self.run, self.end, self.calls_wanted, self.watch = run, end, calls_wanted, watch
+        self.calls = 0
+
+    def __call__(self, time: float, n_cells: int, cell_steps: int) -> None:
+        self.calls += 1
+        if self.watch is not None:
+            self.watch(time, n_cells, cell_steps)
+        enough = self.run.every is not None and self.calls >= self.calls_wanted
+        if time < self.end and (enough or self.run.late):
+            raise PauseError
+
+
+def shortened(value: np.ndarray) -> np.ndarray:
+    """Multi-indices in the shortest integers; anything else as it is."""
+    return compact(value) if value.ndim == 2 and value.dtype == np.int64 else value
+
+
+def widened(value: np.ndarray) -> np.ndarray:
+    """What `shortened` was given."""
+    return value.astype(np.int64) if value.ndim == 2 and value.dtype.kind == "i" else value
 
 
 def schedule(configuration: Configuration, times: Sequence[float] | None) -> list[Stop]:
@@ -240,7 +262,7 @@ def schedule(configuration: Configuration, times: Sequence[float] | None) -> lis
     start = 0.0
     wanted = None if times is None else sorted(float(time) for time in times)
     end = float(sum(configuration.spans))
-    if wanted is not None and wanted and not (0.0 <= wanted[0] and wanted[-1] <= end):
+    if wanted is not None and wanted and not (wanted[0] >= 0.0 and wanted[-1] <= end):
         raise ValueError(_check.message("RecordedRun", "times", f"lie between 0 and {end}", wanted))
     for m, span in enumerate(configuration.spans):
         if m > 0:

@@ -7,7 +7,7 @@ import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 
@@ -104,7 +104,9 @@ class Recording:
         need = lambda name: needed(arrays, name, source)
         version = int(need("format"))
         if version != FORMAT:
-            raise ValueError(f"Recording: {source} must be of format {FORMAT}; got {version}. Use the version that wrote it.")
+            raise ValueError(
+                f"Recording: {source} must be of format {FORMAT}; got {version}. Use the version that wrote it."
+            )
         times, spans = need("times"), need("spans")
         steps = Steps(need("step_lengths"), need("step_cells"), need("step_masses"))
         together = {len(steps.lengths), len(steps.cells), len(steps.masses)}
@@ -123,7 +125,9 @@ class Recording:
                 Cells(indices.astype(np.int64), p, need("origin"), need("widths"), rotation, float(time))
             )
         evidences = [float(value) for value in need("log_evidences")]
-        return cls(distributions, [int(m) for m in spans], evidences, steps, float(need("threshold")), str(need("title")))
+        return cls(
+            distributions, [int(m) for m in spans], evidences, steps, float(need("threshold")), str(need("title"))
+        )
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write all of it to an ``.npz`` file, in place only once it is complete.
@@ -217,9 +221,9 @@ def read_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
         If it is no such file, or damaged.
     """
     try:
+        if not zipfile.is_zipfile(path) and Path(path).stat().st_size >= 0:
+            raise ValueError("no archive, or one that is cut off")
         with np.load(path, allow_pickle=False) as file:
-            if not isinstance(file, np.lib.npyio.NpzFile):
-                raise ValueError("one array")
             return {name: file[name] for name in file.files}
     except (zipfile.BadZipFile, ValueError, EOFError, KeyError) as error:
         raise ValueError(f"Recording: {path} must be a whole .npz file; got something else ({error}).") from None
