@@ -78,8 +78,9 @@ class Run:
         nearest = float(array_namespace(weights).max(weights))
         if nearest < SMALLEST_LOG:
             raise GridError(
-                f"Gbees.update: y must be possible somewhere on the grid; got a likelihood of zero in all {len(indices)} "
-                f"cells, the nearest {np.sqrt(-2.0 * nearest):.3g} standard deviations away. Check y, or give it a larger R."
+                "Gbees.update: y must be possible somewhere on the grid; got a likelihood of zero in all "
+                f"{len(indices)} cells, the nearest {np.sqrt(-2.0 * nearest):.3g} standard deviations away. "
+                "Check y, or give it a larger R."
             )
         return self._weighed(weights, noise.log_peak)
 
