@@ -151,7 +151,7 @@ def measurement_of(path: Path, number: int, part: dict[str, Any]) -> Measurement
     """One of the tables ``[[measurements]]``."""
     complain_about_unknown(path, part, {"coordinates", "h", "file", "y", "R", "span"})
     where = f"{path}: measurement {number}"
-    values = {}
+    values: dict[str, Any] = {}
     if "file" in part:
         read = read_gaussian(path.parent / part["file"])
         values = {"y": read.mean, "R": read.covariance, "span": read.span}

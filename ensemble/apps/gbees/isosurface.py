@@ -61,10 +61,9 @@ def isosurface(values: np.ndarray, level: float, coordinates: Sequence[np.ndarra
     shape = np.array(padded.shape)
     strides = np.array([shape[1] * shape[2], shape[2], 1])
     high = padded >= level
-    count = sum(
-        high[a : a + shape[0] - 1, b : b + shape[1] - 1, c : c + shape[2] - 1].astype(np.int8)
-        for a, b, c in itertools.product((0, 1), repeat=3)
-    )
+    count = np.zeros(tuple(shape - 1), dtype=np.int8)
+    for a, b, c in itertools.product((0, 1), repeat=3):
+        count += high[a : a + shape[0] - 1, b : b + shape[1] - 1, c : c + shape[2] - 1]
     cut = np.stack(np.nonzero((count > 0) & (count < 8)), axis=1)
     corner = np.array(list(itertools.product((0, 1), repeat=3))) @ strides
     cubes = (cut @ strides)[:, None] + corner

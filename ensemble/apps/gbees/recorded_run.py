@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 
 from ensemble import _check
+from ensemble.apps.gbees.cells import Cells
 from ensemble.apps.gbees.configurations import Configuration
+from ensemble.apps.gbees.engine import Steps
 from ensemble.apps.gbees.gbees import Gbees
 from ensemble.apps.gbees.records import Recording, compact, read_arrays, write_arrays
 
@@ -177,8 +179,22 @@ class RecordedRun:
             self.save()
             raise
         finally:
-            self.recording.steps = self.gbees.steps
+            self.recording.steps = self.steps
         return self.recording
+
+    @property
+    def steps(self) -> Steps:
+        """All steps since the start."""
+        found = self.gbees.steps
+        assert isinstance(found, Steps)
+        return found
+
+    def keep(self, span: int) -> None:
+        """Record the distribution as it is now."""
+        cells = self.gbees.cells()
+        assert isinstance(cells, Cells)
+        self.recording.keep(cells, span)
+        self.recorded_steps = len(self.steps)
 
     def go_to(self, stop: Stop, watch: Watch | None) -> None:
         """Steps, measurement and record of one point of the schedule."""
@@ -188,25 +204,23 @@ class RecordedRun:
         else:
             self.advance(stop, watch)
         if stop.record:
-            self.recording.keep(self.gbees.cells(), stop.span)
-            self.recorded_steps = int(self.gbees.n_steps)
+            self.keep(stop.span)
 
     def advance(self, stop: Stop, watch: Watch | None) -> None:
         """Steps to the time of `stop`, with pauses to record and to save."""
         calls_wanted = 1
         while self.gbees.time < stop.time:
-            begun = int(self.gbees.n_steps)
+            begun = len(self.steps)
             reports = Reports(self, stop.time, calls_wanted, watch)
             try:
                 self.gbees.advance(stop.time, reports)
                 return
             except PauseError:
-                taken = int(self.gbees.n_steps) - begun
+                taken = len(self.steps) - begun
             if self.every is not None:
-                if self.gbees.n_steps - self.recorded_steps >= self.every:
-                    self.recording.keep(self.gbees.cells(), stop.span)
-                    self.recorded_steps = int(self.gbees.n_steps)
-                left = self.every - (int(self.gbees.n_steps) - self.recorded_steps)
+                if len(self.steps) - self.recorded_steps >= self.every:
+                    self.keep(stop.span)
+                left = self.every - (len(self.steps) - self.recorded_steps)
                 # Engines report every step or every so many; without any progress wait for more reports.
                 calls_wanted = max(1, left * reports.calls // taken) if taken else 2 * calls_wanted
             if self.late:
@@ -222,7 +236,7 @@ class RecordedRun:
         self.saved_at = clock.monotonic()
         if self.checkpoint is None:
             return
-        self.recording.steps = self.gbees.steps
+        self.recording.steps = self.steps
         arrays = self.recording.arrays()
         arrays |= {f"run_{name}": value for name, value in self.identity().items()}
         arrays |= {f"state_{name}": shortened(value) for name, value in self.gbees.state().items()}

@@ -209,7 +209,7 @@ def write_arrays(path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray])
 
 def save(file: BinaryIO, arrays: Mapping[str, np.ndarray]) -> None:
     """Write an ``.npz`` file."""
-    np.savez(file, **dict(arrays))
+    np.savez(file, allow_pickle=False, **dict(arrays))
 
 
 def read_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
@@ -221,7 +221,8 @@ def read_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
         If it is no such file, or damaged.
     """
     try:
-        if not zipfile.is_zipfile(path) and Path(path).stat().st_size >= 0:
+        Path(path).stat()  # complains about a file that is not there, which the next line takes for a damaged one
+        if not zipfile.is_zipfile(path):
             raise ValueError("no archive, or one that is cut off")
         with np.load(path, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
