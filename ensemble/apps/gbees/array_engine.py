@@ -72,9 +72,11 @@ class ArrayEngine:
         xp = array_namespace(self.grid.keys)
         return xp.stack(self.grid.columns, axis=1), self.grid.p
 
-    def advance(self, time: float, span: float, watch: Callable[[float, int, int], None] | None = None) -> Steps:
-        """Steps from `time` on until `span` is over."""
-        elapsed, cell_steps = 0.0, 0
+    def advance(
+        self, time: float, span: float, watch: Callable[[float, int, int], None] | None = None, elapsed: float = 0.0
+    ) -> Steps:
+        """Steps from `time` on until `span` is over, of which `elapsed` is gone."""
+        cell_steps = 0
         taken: list[tuple[float, int, float]] = []
         try:
             while elapsed < span:

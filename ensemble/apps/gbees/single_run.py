@@ -39,6 +39,7 @@ class Run:
         self.engine = make(problem, indices, probabilities, time)
         self.steps = Steps.of([])
         self.log_evidence = 0.0
+        self.under_way: tuple[float, float, float] | None = None  # begin, end, elapsed of an advance that was cut short
 
     def copy(self) -> Run:
         """Another run in the same state, going its own way from here."""
@@ -46,25 +47,26 @@ class Run:
         other.problem, other.make, other.time = self.problem, self.make, self.time
         other.engine = self.make(self.problem, *self.engine.cells(), self.engine.velocity_time)
         other.engine.count = self.engine.count
-        other.steps, other.log_evidence = self.steps, self.log_evidence
+        other.steps, other.log_evidence, other.under_way = self.steps, self.log_evidence, self.under_way
         return other
 
     def advance(self, until: float, watch: Callable[[float, int, int], None] | None = None) -> Steps:
-        """Steps to `until`; if they are cut short, the clock stands where the grid does."""
-        begun, before = self.time, int(np.sum(self.steps.cells))
+        """Steps to `until`; if they are cut short, the clock stands where the grid does, and the next call goes on."""
+        begun, elapsed, before = self.time, 0.0, int(np.sum(self.steps.cells))
+        if self.under_way is not None and self.under_way[1] == until:
+            begun, _, elapsed = self.under_way
 
         def report(elapsed: float, n_cells: int, cell_steps: int) -> None:
             assert watch is not None
             watch(begun + elapsed, n_cells, before + cell_steps)
 
         try:
-            self.engine.advance(begun, until - begun, report if watch is not None else None)
-            self.time = until
+            self.engine.advance(begun, until - begun, report if watch is not None else None, elapsed)
+            self.time, self.under_way = until, None
         except BaseException:
-            elapsed = 0.0
             for length in self.engine.taken.lengths:
                 elapsed += float(length)
-            self.time = begun + elapsed
+            self.time, self.under_way = begun + elapsed, (begun, until, elapsed)
             raise
         finally:
             self.steps = self.steps.then(self.engine.taken)
@@ -111,6 +113,7 @@ class Run:
             "probabilities": to_numpy(p),
             "times": np.array([self.time, self.engine.velocity_time, self.log_evidence]),
             "count": np.array(self.engine.count),
+            "under_way": np.array(self.under_way or ()),
             "step_lengths": self.steps.lengths,
             "step_cells": self.steps.cells,
             "step_masses": self.steps.masses,
@@ -123,4 +126,6 @@ class Run:
         self.engine = self.make(self.problem, indices, p, velocity_time)
         self.engine.count = int(state["count"])
         self.time, self.log_evidence = time, log_evidence
+        under_way = [float(value) for value in state["under_way"]]
+        self.under_way = (under_way[0], under_way[1], under_way[2]) if under_way else None
         self.steps = Steps(state["step_lengths"], state["step_cells"], state["step_masses"])
