@@ -82,7 +82,7 @@ class ArrayEngine:
             while elapsed < span:
                 with np.errstate(all="ignore"):  # what is not finite is found and told below
                     dt, n_cells, mass = self._step(time + elapsed, span - elapsed)
-                elapsed += dt
+                elapsed = elapsed + dt if dt < span - elapsed else span
                 cell_steps += n_cells
                 taken.append((dt, n_cells, mass))
                 if watch is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,23 @@ from ensemble.apps.gbees.errors import GridError
 from ensemble.apps.gbees.measurement import Noise, centres, log_likelihoods
 from ensemble.apps.gbees.problem import Problem
 
-__all__ = ["Run"]
+__all__ = ["Run", "Way"]
 
 SMALLEST_LOG = float(np.log(np.finfo(np.float64).smallest_subnormal))
+
+
+@dataclass(frozen=True)
+class Way:
+    """An advance: begin, end, and how much of it has gone already."""
+
+    begun: float
+    until: float
+    elapsed: float
+
+    @property
+    def span(self) -> float:
+        """The whole length."""
+        return self.until - self.begun
 
 
 class Run:
@@ -50,26 +65,39 @@ class Run:
         other.steps, other.log_evidence, other.under_way = self.steps, self.log_evidence, self.under_way
         return other
 
-    def advance(self, until: float, watch: Callable[[float, int, int], None] | None = None) -> Steps:
-        """Steps to `until`; if they are cut short, the clock stands where the grid does, and the next call goes on."""
-        begun, elapsed, before = self.time, 0.0, int(np.sum(self.steps.cells))
+    def way(self, until: float) -> Way:
+        """The advance to `until`: the one that was cut short before, or a new one."""
         if self.under_way is not None and self.under_way[1] == until:
             begun, _, elapsed = self.under_way
+            return Way(begun, until, elapsed)
+        return Way(self.time, until, 0.0)
+
+    def settle(self, way: Way, finished: bool) -> None:
+        """Set the clock to where the grid is after `way`."""
+        taken = self.engine.taken
+        if finished:
+            self.time, self.under_way = way.until, None
+        else:
+            elapsed = way.elapsed
+            for length in taken.lengths:
+                elapsed += float(length)
+            self.time, self.under_way = way.begun + elapsed, (way.begun, way.until, elapsed)
+        self.steps = self.steps.then(taken)
+
+    def advance(self, until: float, watch: Callable[[float, int, int], None] | None = None) -> Steps:
+        """Steps to `until`; if they are cut short, the clock stands where the grid does, and the next call goes on."""
+        way, before = self.way(until), int(np.sum(self.steps.cells))
 
         def report(elapsed: float, n_cells: int, cell_steps: int) -> None:
             assert watch is not None
-            watch(begun + elapsed, n_cells, before + cell_steps)
+            watch(way.begun + elapsed, n_cells, before + cell_steps)
 
         try:
-            self.engine.advance(begun, until - begun, report if watch is not None else None, elapsed)
-            self.time, self.under_way = until, None
+            self.engine.advance(way.begun, way.span, report if watch is not None else None, way.elapsed)
         except BaseException:
-            for length in self.engine.taken.lengths:
-                elapsed += float(length)
-            self.time, self.under_way = begun + elapsed, (begun, until, elapsed)
+            self.settle(way, finished=False)
             raise
-        finally:
-            self.steps = self.steps.then(self.engine.taken)
+        self.settle(way, finished=True)
         return self.engine.taken
 
     def update(self, h: Callable[..., Any], y: np.ndarray, noise: Noise) -> float:

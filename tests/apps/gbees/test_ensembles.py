@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 
 import ensemble as en
 from ensemble.apps.gbees import Drift, Gbees, GridError, lorenz63, lorenz96
+from ensemble.apps.gbees.array_engine import ArrayEngine
+from ensemble.apps.gbees.engines import BACKENDS, Backend
 from tests.apps.gbees.conftest import ENGINES
 from tests.apps.gbees.test_measurement import backend_of
 
@@ -133,6 +135,50 @@ def test_a_sample_may_fail_on_its_first_grid(engine):
     again = Gbees(drift, [0.5, 0.5], [0.01, 0.01], threshold=1e-4, backend=backend_of(engine)).restore(state)
     np.testing.assert_array_equal(again.mean().samples, run.mean().samples)
     assert again.messages == run.messages
+
+
+class Convoy(ArrayEngine):
+    """An engine that carries many grids in one call, one after the other."""
+
+    calls = 0
+
+    @staticmethod
+    def together(engines, times, spans, watch, elapsed):
+        Convoy.calls += 1
+        failures = []
+        for engine, time, span, gone in zip(engines, times, spans, elapsed, strict=True):
+            try:
+                engine.advance(time, span, watch, gone)
+                failures.append(None)
+            except (GridError, MemoryError) as error:
+                failures.append(error)
+        return failures
+
+
+def test_an_engine_may_carry_all_samples_at_once(monkeypatch):
+    monkeypatch.setitem(BACKENDS, "convoy", Backend(Convoy, "numpy"))
+    drift = Drift(blowing_up, (en.Ensemble(np.array([50.0, 1.2, 60.0, 0.4])),), ("a",))
+    runs = [
+        Gbees(drift, [0.5, 0.5], [0.01, 0.01], threshold=1e-4, backend=name) for name in ("array", "convoy", "convoy")
+    ]
+
+    def watch(time, cells, cell_steps):
+        if time > 0.2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        runs[2].advance(0.5, watch)
+    assert 0.0 < runs[2]._runs.runs[0].time < 0.5
+    for until in (0.5, 1.0):
+        for run in runs:
+            run.advance(until)
+    assert Convoy.calls == 5
+    for run in runs[1:]:
+        assert run.messages == runs[0].messages
+        assert run.failed.tolist() == [False, True, False, True]
+        assert run.time == 1.0
+        np.testing.assert_array_equal(run.mean().samples, runs[0].mean().samples)
+        np.testing.assert_array_equal(run.n_steps, runs[0].n_steps)
 
 
 def test_lorenz_systems_take_ensembles(engine):
