@@ -151,53 +151,52 @@ def refreshed_by_all(first, last, time, grid, frame, numbers, blocks):
 
 
 @inner
-def settle(cell, end, grid, frame, numbers):
+def settle(cell, end, keys, v, links, growing, table, frame, numbers):
     """Make all cells that `cell` may flow into: over its faces, and over the edges between two of them.
 
     Gives the new end and how it went. Cells that `admitted` refuses stay missing.
     """
-    keys, v, lower, upper = grid[0], grid[3], grid[4], grid[5]
     size = keys.size
     for i in range(N):
         for step in (1, -1):
             if not flows(v[i * size + cell], i, step, frame):
                 continue
-            face = upper[i * size + cell] if step > 0 else lower[i * size + cell]
+            face = links[(i + (N if step > 0 else 0)) * size + cell]
             key = beside(keys[cell], i, step, frame)
             if face == 0 and admitted(key, frame, numbers):
                 status = room_for(key, end, N, keys, frame)
                 if status != GOOD:
                     return end, status
-                attach(key, end, N, grid, frame)
+                attach(key, end, cell, i, step, N, keys, links, growing, table, frame)
                 face = end
                 end += 1
             for j in range(i + 1, N):
                 for side in (1, -1):
                     if not flows(v[j * size + cell], j, side, frame):
                         continue
-                    if face and (upper[j * size + face] if side > 0 else lower[j * size + face]):
+                    if face and links[(j + (N if side > 0 else 0)) * size + face]:
                         continue
                     edge = beside(key, j, side, frame)
-                    if (face or find(edge, keys, grid[10]) == 0) and admitted(edge, frame, numbers):
+                    if (face or find(edge, keys, table) == 0) and admitted(edge, frame, numbers):
                         status = room_for(edge, end, N, keys, frame)
                         if status != GOOD:
                             return end, status
-                        attach(edge, end, N, grid, frame)
+                        attach(edge, end, face, j, side, N, keys, links, growing, table, frame)
                         end += 1
-    grid[8][cell] = False
+    growing[cell] = False
     return end, GOOD
 
 
 @inner
 def growing_cells(end, limit, grid, frame, numbers):
     """All cells that probability may flow into; gives the new end and how it went."""
-    p, growing = grid[1], grid[8]
+    keys, p, v, links, growing, table = grid[0], grid[1], grid[3], grid[4], grid[7], grid[9]
     last = end
     for c in range(BASE, last, LANES):
         if any_lane((load(p, c, LANES) >= limit) & load(growing, c, LANES)):
             for cell in range(c, min(last, c + LANES)):
                 if growing[cell] and p[cell] >= limit:
-                    end, status = settle(cell, end, grid, frame, numbers)
+                    end, status = settle(cell, end, keys, v, links, growing, table, frame, numbers)
                     if status != GOOD:
                         return end, status
     return end, GOOD
@@ -205,7 +204,7 @@ def growing_cells(end, limit, grid, frame, numbers):
 
 @inner
 def outflow(first, last, dt, grid, numbers):
-    p, q, v, lower, upper, up, down = grid[1], grid[2], grid[3], grid[4], grid[5], grid[6], grid[7]
+    p, q, v, links, up, down = grid[1], grid[2], grid[3], grid[4], grid[5], grid[6]
     size = p.size
 {ratios}
     for c in range(first, last, LANES):
@@ -219,7 +218,7 @@ def outflow(first, last, dt, grid, numbers):
 
 @inner
 def inflow(first, last, grid):
-    q, lower, upper, up, down = grid[2], grid[4], grid[5], grid[6], grid[7]
+    q, links, up, down = grid[2], grid[4], grid[5], grid[6]
     size = q.size
     total = as_float64(zeros(q, LANES))
     for c in range(first, last, LANES):
@@ -284,6 +283,7 @@ def flow(end, dt, grid, numbers, blocks, threaded):
 @compiled_serial
 def advance(grid, frame, numbers, state, reals, lengths, cells, masses):
     """Steps until the span is over, the budget of cell-steps is used up, or something is in the way."""
+    grid, frame, numbers = ({borrowed}), borrowed(frame), borrowed(numbers)
     real = grid[1].dtype.type
     size = grid[0].size
     blocks = np.empty(size // BLOCK + 1)
@@ -303,7 +303,7 @@ def advance(grid, frame, numbers, state, reals, lengths, cells, masses):
         if state[RESUMED] == 0:
             state[START] = end
             if state[TIME_VARYING]:
-                grid[8][BASE:end] = True
+                grid[7][BASE:end] = True
         state[RESUMED] = 1
         state[END], status = growing_cells(end, real(reals[THRESHOLD] * reals[MASS]), grid, frame, numbers)
         known, end = end, state[END]
@@ -325,7 +325,7 @@ def advance(grid, frame, numbers, state, reals, lengths, cells, masses):
         mass = flow(end, dt, grid, numbers, blocks, threaded)
         if not (mass > 0.0 and mass < np.inf):
             return EMPTY
-        after = (grid[0], grid[2], grid[1], grid[3], grid[4], grid[5], grid[6], grid[7], grid[8], grid[9], grid[10])
+        after = (grid[0], grid[2], grid[1], grid[3], grid[4], grid[5], grid[6], grid[7], grid[8], grid[9])
         pruned = (state[COUNT] + 1) % state[PRUNE_EVERY] == 0
         if pruned:
             new_end = prune(N, after, frame, end, state[SORTED], reals[THRESHOLD], mass, state[SEQUENTIAL] != 0)
@@ -436,7 +436,7 @@ def _lines(depth: int, text: str, n: int) -> str:
     return "\n".join(pad + re.sub(r"\bJ\b", str(j), line.replace("_J", f"_{j}")) for j in range(n) for line in text.split("\n"))
 
 
-OUTFLOW = """l_J, u_J = load(lower, J * size + c, LANES), load(upper, J * size + c, LANES)
+OUTFLOW = """l_J, u_J = load(links, J * size + c, LANES), load(links, (N + J) * size + c, LANES)
 below_J, above_J = x - gather(p, 0, l_J), gather(p, 0, u_J) - x
 v_J, w_J, there_J = load(v, J * size + c, LANES), gather(v, J * size, l_J), u_J > 0
 t_J = half_J * (positive(w_J) * below_J + select(there_J, negative(v_J) * above_J, 0.0))
@@ -458,7 +458,7 @@ RATIOS = """ratio_J = {real}(dt / numbers[{widths} + J])
 half_J = {real}(dt / (2.0 * numbers[{widths} + J]))
 leak_J = {real}(dt * numbers[{spread} + J])"""
 
-ARRIVALS = "x = x + (gather(up, J * size, load(lower, J * size + c, LANES)) - gather(down, J * size, load(upper, J * size + c, LANES)))"
+ARRIVALS = "x = x + (gather(up, J * size, load(links, J * size + c, LANES)) - gather(down, J * size, load(links, (N + J) * size + c, LANES)))"
 
 
 def _inputs(graph: Graph, n: int, time: bool) -> list[tuple[str, int]]:
@@ -500,6 +500,7 @@ def source_of(graph: Graph, bounds: Graph | None, n: int, limiter: str, dtype: s
     text = HEAD.format(
         digest=_digest(),
         names="\n".join(f"{name} = {k}" for names in (STATUS, STATE, REALS) for k, name in enumerate(names)),
+        borrowed=", ".join(f"borrowed(grid[{k}])" for k in range(10)),
         n=n, lanes=lanes, limiter=LIMITERS[limiter], drift=drift, bounds=bounds_text, admitted=admitted, columns=columns,
         results=", ".join(f"r_{i}" for i in range(n)),
         arguments=", ".join(words[kind].format(p) for kind, p in inputs),

@@ -4,10 +4,13 @@ A cell is a position from `BASE` on in all arrays; position 0 is a cell that is 
 flows in it, so that a missing neighbour needs no branch. Arrays with one entry a cell and dimension are flat, dimension
 after dimension. After a prune cells stand in the order of their keys; cells made since stand behind them.
 
-``grid`` is the tuple (keys, p, q, v, lower, upper, up, down, growing, kept, table): keys; probabilities and a second
-buffer of them; velocities through upper faces; positions of neighbours; what flows out of a cell through its upper and
-lower faces; whether a cell may still have to grow; a mark; the hash table of positions by key. ``frame`` has one row a
-name of `FRAME`. What runs here is scalar; the loops over all cells are written by `_emit_gbees`, which has them in lanes.
+``grid`` is the tuple (keys, p, q, v, links, up, down, growing, kept, table): keys; probabilities and a second buffer of
+them; velocities through upper faces; positions of all lower and then of all upper neighbours; what flows out of a cell
+through its upper and lower faces; whether a cell may still have to grow; a mark; the hash table of positions by key.
+``frame`` has one row a name of `FRAME`. What runs here is scalar; the loops over all cells are written by `_emit_gbees`,
+which has them in lanes.
+
+Functions called for single cells take arrays one by one: each that is taken out of a tuple counts its owners.
 """
 
 from __future__ import annotations
@@ -37,7 +40,7 @@ SHIFT, MASK, LOW, STRIDE, PERIOD, SPREADS = range(6)
 GOOD, FULL, RIM = 0, 1, 2
 """How growing ends: well; no room for another cell; a cell at the rim of what keys can hold."""
 
-GROUP = 4
+GROUP = 2
 """Bits of a key that say where in a line of the table it belongs: neighbours along the last dimension share a line."""
 
 
@@ -89,21 +92,33 @@ def at_rim(key, n, frame):
 
 
 @inner
-def attach(key, end, n, grid, frame):
-    """Write a new cell at position `end`, with nothing in it, and link it with its neighbours."""
-    keys, lower, upper, table = grid[0], grid[4], grid[5], grid[10]
+def attach(key, end, parent, along, step, n, keys, links, growing, table, frame):
+    """Write a new cell at position `end`, with nothing in it, and link it with its neighbours.
+
+    It lies one `step` from `parent` along dimension `along`; 0 is a parent that is not there. What lies beside a cell
+    that is there is known without a search.
+    """
     size = keys.size
+    upper = n * size
     keys[end] = key
-    grid[8][end] = True
+    growing[end] = True
     enter(end, keys, table)
+    onward = along * size + (upper if step > 0 else 0)
     for i in range(n):
-        below = find(beside(key, i, -1, frame), keys, table)
-        above = find(beside(key, i, 1, frame), keys, table)
-        lower[i * size + end], upper[i * size + end] = below, above
-        if below:
-            upper[i * size + below] = end
-        if above:
-            lower[i * size + above] = end
+        for side in (-1, 1):
+            to, back = i * size + (upper if side > 0 else 0), i * size + (0 if side > 0 else upper)
+            beyond = links[to + parent]
+            if i == along:
+                beyond = 0
+            if beyond:
+                found = links[onward + beyond]
+            elif i == along and side != step and parent:
+                found = parent
+            else:
+                found = find(beside(key, i, side, frame), keys, table)
+            links[to + end] = found
+            if found:
+                links[back + found] = end
 
 
 @inner
@@ -128,7 +143,7 @@ def fresh_table(keys, end, table):
 
 
 @compiled_serial
-def link(n, keys, lower, upper, frame, end):
+def link(n, keys, links, frame, end):
     """The neighbours of all cells, which must stand in the order of their keys.
 
     The keys of the neighbours along one dimension ascend as the keys do, so one walk finds them all; where the
@@ -136,8 +151,8 @@ def link(n, keys, lower, upper, frame, end):
     """
     size = keys.size
     for i in range(n):
-        first = i * size
-        lower[first + BASE : first + end] = 0
+        lower, upper = i * size, (n + i) * size
+        links[lower + BASE : lower + end] = 0
         stride, period = frame[STRIDE, i], frame[PERIOD, i]
         last = period - 1 if period else -1
         ahead, beyond = BASE, BASE
@@ -156,35 +171,48 @@ def link(n, keys, lower, upper, frame, end):
                     ahead += 1
                 if ahead < end and keys[ahead] == wanted:
                     found = ahead
-            upper[first + cell] = found
+            links[upper + cell] = found
             if found:
-                lower[first + found] = cell
+                links[lower + found] = cell
 
 
 @inner
-def mark_fed(n, grid, frame, end, limit):
-    """Mark active cells and what they may flow into, over faces and, past a face neighbour, over edges."""
-    p, v, lower, upper, kept = grid[1], grid[3], grid[4], grid[5], grid[9]
-    size = kept.size
+def mark_fed(n, p, v, links, growing, kept, frame, end, limit):
+    """Mark active cells and what they may flow into, over faces and, past a face neighbour, over edges.
+
+    An active cell has all these around it, but for those made active by the last step, so it need not grow again.
+    """
     kept[BASE:end] = False
     for cell in range(BASE, end):
-        if not p[cell] >= limit:
-            continue
-        kept[cell] = True
-        for i in range(n):
-            for step in (1, -1):
-                if not flows(v[i * size + cell], i, step, frame):
-                    continue
-                face = upper[i * size + cell] if step > 0 else lower[i * size + cell]
-                if face == 0:
-                    continue
-                kept[face] = True
-                for j in range(n):
-                    for side in (1, -1):
-                        if j != i and flows(v[j * size + cell], j, side, frame):
-                            edge = upper[j * size + face] if side > 0 else lower[j * size + face]
-                            if edge:
-                                kept[edge] = True
+        if p[cell] >= limit:
+            kept[cell] = True
+            if not mark_targets(cell, n, v, links, kept, frame, False):
+                # an edge may still be there behind another face; and where bounds refused a face, it may go unseen later
+                mark_targets(cell, n, v, links, kept, frame, True)
+                growing[cell] = True
+
+
+@inner
+def mark_targets(cell, n, v, links, kept, frame, every):
+    """Mark what `cell` flows into; gives whether all faces are there. With `every`, edges are looked for behind both faces."""
+    size = kept.size
+    complete = True
+    for i in range(n):
+        for step in (1, -1):
+            if not flows(v[i * size + cell], i, step, frame):
+                continue
+            face = links[(i + (n if step > 0 else 0)) * size + cell]
+            if face == 0:
+                complete = False
+                continue
+            kept[face] = True
+            for j in range(0 if every else i + 1, n):
+                for side in (1, -1):
+                    if j != i and flows(v[j * size + cell], j, side, frame):
+                        edge = links[(j + (n if side > 0 else 0)) * size + face]
+                        kept[edge] = True
+    kept[0] = False
+    return complete
 
 
 @inner
@@ -264,10 +292,10 @@ def clear(grid, n, first, last):
     grid[1][first:last] = 0
     grid[2][first:last] = 0
     for i in range(n):
-        for part in (grid[3], grid[6], grid[7]):
+        for part in (grid[3], grid[5], grid[6]):
             part[i * size + first : i * size + last] = 0
-        for part in (grid[4], grid[5]):
-            part[i * size + first : i * size + last] = 0
+    for i in range(2 * n):
+        grid[4][i * size + first : i * size + last] = 0
 
 
 @compiled_serial
@@ -276,19 +304,26 @@ def prune(n, grid, frame, end, sorted_end, threshold, mass, sequential):
 
     Gives the new end; -1, and nothing is changed, if no cell would be left.
     """
-    keys, p, v, kept = grid[0], grid[1], grid[3], grid[9]
-    mark_fed(n, grid, frame, end, p.dtype.type(threshold * mass))
+    keys, p, room, v, links, growing, kept, table = (
+        grid[0], grid[1], grid[2], grid[3], grid[4], grid[7], grid[8], grid[9],
+    )  # fmt: skip
+    limit = p.dtype.type(threshold * mass)
+    mark_fed(n, p, v, links, growing, kept, frame, end, limit)
     if sequential:
         keep_largest(p, kept, end, threshold, mass)
     order = ascending(keys, kept, end, sorted_end)
     if order.size == 0:
         return -1
+    for cell in range(BASE, end):
+        # what an active cell flows into is kept, what another one flows into may be given up
+        if not p[cell] >= limit:
+            growing[cell] = True
+    taken(growing, kept, 0, order)
     late = np.empty(order.size, np.int64)
     taken(keys, late, 0, order)
     left = 0.0
     for cell in order:
         left += p[cell]
-    room = grid[2]
     for k in range(order.size):
         room[k] = p[order[k]] / left
     p[BASE : BASE + order.size] = room[: order.size]
@@ -297,9 +332,8 @@ def prune(n, grid, frame, end, sorted_end, threshold, mass, sequential):
     new_end = BASE + order.size
     clear(grid, n, new_end, min(end + PADDING, keys.size))
     room[:BASE] = 0
-    grid[8][BASE:new_end] = True
-    link(n, keys, grid[4], grid[5], frame, new_end)
-    fresh_table(keys, new_end, grid[10])
+    link(n, keys, links, frame, new_end)
+    fresh_table(keys, new_end, table)
     return new_end
 
 
@@ -329,7 +363,7 @@ def make_arrays(n: int, capacity: int, dtype: Any) -> tuple[Any, ...]:
         return raw[start : start + n_bytes].view(kind)
 
     keys, p, q, v = zeros(capacity, np.int64), zeros(capacity, dtype), zeros(capacity, dtype), zeros(n * capacity, dtype)
-    lower, upper = zeros(n * capacity, np.int32), zeros(n * capacity, np.int32)
+    links = zeros(2 * n * capacity, np.int32)
     up, down = zeros(n * capacity, dtype), zeros(n * capacity, dtype)
     growing, kept = zeros(capacity, np.bool_), zeros(capacity, np.bool_)
-    return keys, p, q, v, lower, upper, up, down, growing, kept, zeros(table_size(capacity), np.int32)
+    return keys, p, q, v, links, up, down, growing, kept, zeros(table_size(capacity), np.int32)

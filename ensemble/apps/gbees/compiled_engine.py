@@ -61,15 +61,15 @@ class CompiledEngine:
         end = kernels.BASE + len(keys)
         self.grid[0][kernels.BASE : end] = keys[order]
         self.grid[1][kernels.BASE : end] = probabilities[order]
-        self.grid[8][kernels.BASE : end] = True
+        self.grid[7][kernels.BASE : end] = True
         self.frame = self._frame()
         self.state = np.zeros(len(emitted.STATE), np.int64)
         self.reals = np.zeros(len(emitted.REALS))
         self._set(END=end, KNOWN=kernels.BASE, SORTED=end, START=end, PRUNE_EVERY=problem.prune_every,
                   SEQUENTIAL=problem.prune == "sequential", TIME_VARYING=problem.time_varying)  # fmt: skip
         self._set(MASS=1.0, THRESHOLD=problem.threshold, CFL=problem.cfl)
-        kernels.link(n, self.grid[0], self.grid[4], self.grid[5], self.frame, end)
-        kernels.fresh_table(self.grid[0], end, self.grid[10])
+        kernels.link(n, self.grid[0], self.grid[4], self.frame, end)
+        kernels.fresh_table(self.grid[0], end, self.grid[9])
         self.advance(time, 0.0)
 
     def _set(self, **values: Any) -> None:
@@ -180,7 +180,7 @@ class CompiledEngine:
             per_cell = source.size // old[0].size
             rows = target.reshape(per_cell, capacity), source.reshape(per_cell, old[0].size)
             rows[0][:, :end] = rows[1][:, :end]
-        kernels.fresh_table(new[0], end, new[10])
+        kernels.fresh_table(new[0], end, new[9])
         self.grid = new
 
     def _pack_anew(self) -> None:
@@ -190,17 +190,17 @@ class CompiledEngine:
         self.packing = Packing.around(lowest, highest, self.packing.periods)
         self.grid[0][self._cells] = self.packing.pack(columns)
         self.frame = self._frame()
-        kernels.fresh_table(self.grid[0], self._get("END"), self.grid[10])
+        kernels.fresh_table(self.grid[0], self._get("END"), self.grid[9])
 
     def _undo_growth(self) -> None:
         """Back to the cells of the last whole step."""
         start, end = self._get("START"), self._get("END")
         if self._get("RESUMED"):
-            for part in (self.grid[4], self.grid[5]):
-                part[part >= start] = 0
+            links = self.grid[4]
+            links[links >= start] = 0
             kernels.clear(self.grid, self.n, start, end)
-            self.grid[8][kernels.BASE : start] = True
-            kernels.fresh_table(self.grid[0], start, self.grid[10])
+            self.grid[7][kernels.BASE : start] = True
+            kernels.fresh_table(self.grid[0], start, self.grid[9])
             self._set(END=start, KNOWN=min(start, self._get("KNOWN")), RESUMED=0)
 
     def _not_finite(self, time: float) -> GridError:
