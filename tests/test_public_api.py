@@ -16,6 +16,7 @@ PACKAGES = [
     "ensemble.multigrid",
     "ensemble.scalar",
     "ensemble.apps.fem",
+    "ensemble.apps.gbees",
     "ensemble.apps.kalman",
 ]
 

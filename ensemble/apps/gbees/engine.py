@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -19,6 +19,20 @@ class Steps:
     cells: np.ndarray
     masses: np.ndarray
 
+    @classmethod
+    def of(cls, taken: Sequence[tuple[float, int, float]]) -> Steps:
+        """Steps given one by one: length, cells, mass."""
+        lengths, cells, masses = zip(*taken) if taken else ((), (), ())
+        return cls(np.array(lengths, np.float64), np.array(cells, np.int64), np.array(masses, np.float64))
+
+    def then(self, later: Steps) -> Steps:
+        """These steps and `later` ones."""
+        pairs = ((self.lengths, later.lengths), (self.cells, later.cells), (self.masses, later.masses))
+        return Steps(*(np.concatenate(pair) for pair in pairs))
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
 
 class Engine(Protocol):
     """One grid under way. Made from a `Problem`, multi-indices (N, n) and their probabilities (N,).
@@ -29,9 +43,15 @@ class Engine(Protocol):
     ----------
     count : int
         Steps counted; may be set, to go on where another run stopped.
+    taken : Steps
+        The steps of the latest `advance` that the grid has gone through, also when the call ended by an exception.
+    velocity_time : float
+        When the velocities in use were taken: a drift that varies in time grows the grid by those of the step before.
     """
 
     count: int
+    taken: Steps
+    velocity_time: float
 
     @property
     def n_cells(self) -> int:
