@@ -3,6 +3,7 @@
 from ensemble._kernels.scan import prefix_scan
 from ensemble.apps.kalman.filters import kalman_filter
 from ensemble.apps.kalman.iterated import IteratedSmootherResult, iterated_smoother
+from ensemble.apps.kalman.likelihood import MaximumLikelihoodResult, maximum_likelihood
 from ensemble.apps.kalman.model import LinearGaussianModel
 from ensemble.apps.kalman.nonlinear import NonlinearGaussianModel
 from ensemble.apps.kalman.results import FilterResult, SmootherResult
@@ -13,10 +14,12 @@ __all__ = [
     "FilterResult",
     "IteratedSmootherResult",
     "LinearGaussianModel",
+    "MaximumLikelihoodResult",
     "NonlinearGaussianModel",
     "SmootherResult",
     "iterated_smoother",
     "kalman_filter",
+    "maximum_likelihood",
     "prefix_scan",
     "rts_smoother",
     "sample_posterior",
