@@ -211,6 +211,13 @@ struct Feed {
     }
 };
 
+// Everything that was asked for so far is asked for before anything is used: a thread on its own then waits but once
+__device__ __forceinline__ void ask_at_once() {
+#ifdef __CUDA_ARCH__
+    __syncwarp(__activemask());
+#endif
+}
+
 // --- steps out of a feed, or out of global memory
 struct Direct {  // one row, a step at a time
     const Sources& from;
@@ -222,9 +229,11 @@ template <class From, class I> __device__ __forceinline__ void load(Step& s, con
     read<NX * NX>(&s.F[0][0], from.template at<PART_F>(i));
     read_symmetric(s.Q, from.template at<PART_Q>(i));
     read<NX>(s.u, from.template at<PART_U>(i));
-    if (!still) return;
-    EACH(a, NX) { EACH(b, NX) s.F[a][b] = a == b; s.u[a] = 0; }
-    EACH(a, SYM) s.Q.s[a] = 0;
+    if (still) {
+        asm volatile("");  // a branch that is hardly ever taken, not a choice for every number
+        EACH(a, NX) { EACH(b, NX) s.F[a][b] = a == b; s.u[a] = 0; }
+        EACH(a, SYM) s.Q.s[a] = 0;
+    }
 }
 
 // r holds y - d; missing entries have zero rows in H and the identity in R

@@ -30,8 +30,8 @@ filter_chunks(MODEL, int n_blocks, int* flags, REAL* totals, REAL* own, REAL* me
         if (rows.on(lane, i)) {
             Step s;
             Look l;
-            load(s, feed, i, stands && i == 0);
             load(l, feed, i);
+            load(s, feed, i, stands && i == 0);
             extend(e, s, l);
         }
         feed.release();
@@ -59,8 +59,8 @@ filter_chunks(MODEL, int n_blocks, int* flags, REAL* totals, REAL* own, REAL* me
         Step s;
         Look l;
         Gain g;
-        load(s, feed, i, stands && i == 0);
         load(l, feed, i);
+        load(s, feed, i, stands && i == 0);
         feed.release();
         if (rows.on(lane, i)) {
             move(s, x);
@@ -86,9 +86,10 @@ filter_series(MODEL, Index n_series, REAL* mean, REAL* covariance, REAL* terms) 
         Step s;
         Look l;
         Gain g;
-        load(s, steps, k, k == 0 && !predict_first);
         load(l, steps, k);
-        move(s, x);
+        load(s, steps, k, false);
+        ask_at_once();
+        if (k > 0 || predict_first) move(s, x);
         look(l, x, g);
         const Index at = series * n_steps + k;
         write<NX>(mean + at * NX, x.m);

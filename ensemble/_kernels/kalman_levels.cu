@@ -29,8 +29,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) filter_elements(MODEL, REA
     const Direct steps{from};
     Step s;
     Look l;
-    load(s, steps, k, k == 0 && !predict_first);
     load(l, steps, k);
+    load(s, steps, k, k == 0 && !predict_first);
+    ask_at_once();
     if (k == 0) {
         Gauss x;
         Gain g;

@@ -40,8 +40,8 @@ meet_chunks(MODEL, int n_blocks, const REAL* totals, const REAL* own, const REAL
         Step s;
         Look l;
         Gauss f;
-        load(s, feed, i, rows.step(lane, i) == 0 && !predict_first);
         load(l, feed, i);
+        load(s, feed, i, rows.step(lane, i) == 0 && !predict_first);
         load(f, feed, i);
         feed.release();
         if (rows.on(lane, i)) {

@@ -97,6 +97,7 @@ smooth_series(MODEL, Index n_series, const REAL* mean, const REAL* covariance, R
         Link one;
         load(s, steps, k, false);
         load(x, steps, k);
+        ask_at_once();
         link(s, x, one);
         advance(one, later);
         write<NX>(smooth_mean + (start + k) * NX, later.m);
