@@ -109,7 +109,8 @@ def step_flops(nx: int = 4, ny: int = 2) -> dict[str, int]:
 
     Examples
     --------
-    One state, one observation: links join by two products for E, a product and a sum for g, and so on.
+    One state: links join by a product for E, a product and a sum for g, and for L two products, a sum, and the mean with
+    its transpose.
 
     >>> step_flops(1, 1)["combine links"]
     8
@@ -125,18 +126,18 @@ def step_flops(nx: int = 4, ny: int = 2) -> dict[str, int]:
 
     def series(*arrays: Any) -> Series:
         names = ("F", "Q", "H", "R", "u", "d", "y")
-        return Series(m0=m[0], P0=P[0], batch=(), predict_first=True, **dict(zip(names, arrays, strict=True)))
+        *steps, m, P = arrays
+        return Series(m0=m[0, ...], P0=P[0, ...], batch=(), predict_first=True, **dict(zip(names, steps, strict=True)))
 
     def upto(n: int) -> list[np.ndarray]:
-        return [parts[name][:n] for name in ("F", "Q", "H", "R", "u", "d", "y")]
+        return [*(parts[name][:n] for name in ("F", "Q", "H", "R", "u", "d", "y")), m[:n], P[:n]]
 
     def more(function: Callable[..., Any]) -> int:  # of the third step of three
-        return count_flops(function, *upto(3), m, P) - count_flops(function, *upto(2), m[:2], P[:2])
+        return count_flops(function, *upto(3)) - count_flops(function, *upto(2))
 
-    e = tuple(a[1:2] for a in filter_elements(series(*upto(3))))
-    links = tuple(a[:1] for a in smoother_elements(series(*upto(3)), m, P))
-    F, Q, H, R, u, d, y = (a[:1] for a in upto(1))
-    state = (m[:1], P[:1])
+    e = tuple(a[1:2] for a in filter_elements(series(*upto(T))))
+    links = tuple(a[:1] for a in smoother_elements(series(*upto(T)), m, P))
+    F, Q, H, R, u, d, y, *state = upto(1)
 
     def step(m: Any, P: Any, F: Any, Q: Any, H: Any, R: Any, u: Any, d: Any, y: Any) -> Any:
         return update(H, R, d, y, *predict(F, Q, u, m, P))
@@ -145,9 +146,9 @@ def step_flops(nx: int = 4, ny: int = 2) -> dict[str, int]:
         return smooth(*rts_gain(F, Q, u, m, P), m, P)
 
     return {
-        "element": more(lambda *a: filter_elements(series(*a[:7]))),
+        "element": more(lambda *a: filter_elements(series(*a))),
         "combine": count_flops(combine_filter, e, e),
-        "link": more(lambda *a: smoother_elements(series(*a[:7]), *a[7:])),
+        "link": more(lambda *a: smoother_elements(series(*a), *a[7:])),
         "combine links": count_flops(combine_smoother, links, links),
         "meet": count_flops(meet, *state, e[3], e[4]),
         "step": count_flops(step, *state, F, Q, H, R, u, d, y),

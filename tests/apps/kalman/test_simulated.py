@@ -48,6 +48,13 @@ def test_elementwise_operations_count_their_results():
     assert count_flops(lambda x: -x[1:] > 0, y) == 0
 
 
+def test_joining_scalars_is_its_formula():
+    """I + C J and b + C eta, three quotients, A, b, C with its symmetric part, eta, J with its symmetric part."""
+    flops = step_flops(1, 1)
+    assert flops["combine"] == 2 + 2 + 3 + 1 + 2 + (2 + 1 + 2) + 4 + (2 + 1 + 2)
+    assert flops["combine links"] == 1 + 2 + (2 + 1 + 2)
+
+
 def test_unknown_functions_are_named():
     with pytest.raises(AttributeError, match="no function 'cumulative_prod'"):
         count_flops(lambda x: x.__array_namespace__().cumulative_prod(x), np.ones(3))
