@@ -105,6 +105,59 @@ def test_no_cell_is_made_out_of_bounds(engine):
         assert low <= values[1].min() and values[1].max() <= high
 
 
+def test_an_angle_comes_round(engine):
+    v = 2.0
+
+    def build(periods):
+        return Gbees(
+            lambda x, t, xp: (v, 0.5 * xp.sin(x[0])), [2.5, 0.0], [0.04, 0.04], threshold=1e-6, periods=periods,
+            backend=backend_of(engine),
+        )  # fmt: skip
+
+    closed, wide = build([2.0 * np.pi, None]), build([2.0 * np.pi * 40.0, None])
+    count = closed.problems[0].periods[0]
+    assert count * closed.problems[0].widths[0] == pytest.approx(2.0 * np.pi, rel=1e-15)
+    assert closed.problems[0].widths[0] == pytest.approx(0.1, rel=0.01)
+    assert closed.problems[0].periods[1] is None
+    assert wide.problems[0].widths[0] == pytest.approx(0.1, rel=0.001)
+    turns = 1.5
+    for run in (closed, wide):
+        run.advance(turns * 2.0 * np.pi / v)
+    assert closed.n_cells <= count * 60
+    indices, p = (np.asarray(part) for part in closed.cells())
+    assert indices[:, 0].min() >= -(count // 2) and indices[:, 0].max() < count - count // 2
+    phase = p @ np.exp(1j * indices[:, 0] * closed.problems[0].widths[0])
+    assert abs(np.angle(phase * np.exp(-1j * turns * 2.0 * np.pi))) < 0.02
+    assert closed.mean()[1] == pytest.approx(wide.mean()[1], abs=0.01)  # as the drift is periodic, too
+
+
+def test_noise_must_lie_along_a_rotated_grid():
+    covariance = [[0.04, 0.01], [0.01, 0.05]]
+    options = {"threshold": 1e-4, "rotate": True}
+    run = Gbees(oscillator, [0.8, 0.1], covariance, diffusion=0.1, **options)  # the same in all directions
+    np.testing.assert_allclose(run.problems[0].diffusion, [0.1, 0.1])
+    np.testing.assert_allclose(
+        Gbees(oscillator, [0.8, 0.1], covariance, diffusion=covariance, **options).problems[0].diffusion,
+        np.linalg.eigvalsh(covariance),
+    )
+    with pytest.raises(ValueError, match="diffusion must be diagonal along the grid's rotated axes"):
+        Gbees(oscillator, [0.8, 0.1], covariance, diffusion=[0.1, 0.2], **options)
+
+
+def test_what_leaves_over_the_rim_is_told(engine):
+    k = 5  # columns of cells that are pushed against the bounds: at a CFL number of 1 each step loses one
+    run = Gbees(
+        lambda x, t, xp: (1.0, 0.0), [0.0, 0.0], [0.04, 0.04], threshold=1e-9, bounds=lambda x, xp: x[0],
+        backend=backend_of(engine),
+    )  # fmt: skip
+    indices, p = (np.asarray(part) for part in run.cells())
+    run.advance(0.1 * k)
+    left = p[indices[:, 0] <= 6 - k].sum()
+    assert np.prod(run.steps.masses) == pytest.approx(left, rel=1e-12)
+    assert run.mass_loss == pytest.approx(np.sum(1.0 - run.steps.masses))
+    assert run.mass_loss > 0.2
+
+
 @pytest.mark.parametrize("prune", ["sequential", "parallel"])
 def test_pruning_keeps_active_cells_and_little_is_lost(engine, prune):
     problem, indices, p = boxed(
