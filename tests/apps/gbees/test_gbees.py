@@ -4,6 +4,7 @@ import array_api_strict
 import numpy as np
 import pytest
 
+from ensemble._backend import to_numpy
 from ensemble.apps.gbees import Gbees, GridError, lorenz63
 from ensemble.apps.gbees.array_engine import ArrayEngine
 from tests.apps.gbees.grids import boxed, normal, table
@@ -21,7 +22,7 @@ def build(engine=ArrayEngine, **options):
 
 def same(a, b):
     for mine, own in zip(a.cells(), b.cells(), strict=True):
-        np.testing.assert_array_equal(np.asarray(mine), np.asarray(own))
+        np.testing.assert_array_equal(to_numpy(mine), to_numpy(own))
 
 
 # -- the grid ----------------------------------------------------------------------------------------------------------
@@ -30,7 +31,7 @@ def same(a, b):
 def test_the_first_grid_is_the_box_of_three_deviations(engine):
     covariance = np.array([[0.04, 0.01], [0.01, 0.09]])
     run = Gbees(oscillator, [0.8, 0.1], covariance, threshold=1e-5, factor=[1.0, 2.0], backend=backend_of(engine))
-    indices, p = (np.asarray(part) for part in run.cells())
+    indices, p = (to_numpy(part) for part in run.cells())
     assert indices.shape == (13 * 25, 2)
     assert np.abs(indices).max(axis=0).tolist() == [6, 12]
     x = indices * np.array([0.1, 0.075]) + [0.8, 0.1]
@@ -62,7 +63,7 @@ def test_a_rotated_grid_is_the_run_in_rotated_coordinates(engine):
     signs = np.sign(np.diag(frame.T @ R)).astype(int)
     mine = {
         tuple(s): q
-        for s, q in zip((np.asarray(rotated.cells().indices) * signs).tolist(), rotated.cells().probabilities)
+        for s, q in zip((to_numpy(rotated.cells().indices) * signs).tolist(), to_numpy(rotated.cells().probabilities))
     }
     theirs = table(plain._runs.runs[0].engine)
     if np.all(signs == 1):  # else upper faces are lower ones, and which cells are kept may differ
@@ -124,7 +125,7 @@ def test_an_angle_comes_round(engine):
     for run in (closed, wide):
         run.advance(turns * 2.0 * np.pi / v)
     assert closed.n_cells <= count * 60
-    indices, p = (np.asarray(part) for part in closed.cells())
+    indices, p = (to_numpy(part) for part in closed.cells())
     assert indices[:, 0].min() >= -(count // 2) and indices[:, 0].max() < count - count // 2
     phase = p @ np.exp(1j * indices[:, 0] * closed.problems[0].widths[0])
     assert abs(np.angle(phase * np.exp(-1j * turns * 2.0 * np.pi))) < 0.02
@@ -150,7 +151,7 @@ def test_what_leaves_over_the_rim_is_told(engine):
         lambda x, t, xp: (1.0, 0.0), [0.0, 0.0], [0.04, 0.04], threshold=1e-9, bounds=lambda x, xp: x[0],
         backend=backend_of(engine),
     )  # fmt: skip
-    indices, p = (np.asarray(part) for part in run.cells())
+    indices, p = (to_numpy(part) for part in run.cells())
     run.advance(0.1 * k)
     left = p[indices[:, 0] <= 6 - k].sum()
     assert np.prod(run.steps.masses) == pytest.approx(left, rel=1e-12)
@@ -314,7 +315,7 @@ def test_a_grid_that_outgrows_the_memory_says_so_and_stays(engine):
     with pytest.raises(MemoryError, match=r"grid must fit 0.0004 GB; got [\d,]+ cells of about \d+ bytes"):
         run.advance(10.0)
     assert 0.0 < run.time < 10.0
-    assert float(np.sum(np.asarray(run.cells().probabilities))) == pytest.approx(1.0, abs=1e-12)
+    assert float(np.sum(to_numpy(run.cells().probabilities))) == pytest.approx(1.0, abs=1e-12)
     before = run.state()
     with pytest.raises(MemoryError):
         run.advance(10.0)
