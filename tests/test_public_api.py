@@ -17,6 +17,7 @@ PACKAGES = [
     "ensemble.scalar",
     "ensemble.apps.fem",
     "ensemble.apps.gbees",
+    "ensemble.apps.gbees",
     "ensemble.apps.kalman",
 ]
 

@@ -72,15 +72,17 @@ class ArrayEngine:
         xp = array_namespace(self.grid.keys)
         return xp.stack(self.grid.columns, axis=1), self.grid.p
 
-    def advance(self, time: float, span: float, watch: Callable[[float, int, int], None] | None = None) -> Steps:
-        """Steps from `time` on until `span` is over."""
-        elapsed, cell_steps = 0.0, 0
+    def advance(
+        self, time: float, span: float, watch: Callable[[float, int, int], None] | None = None, elapsed: float = 0.0
+    ) -> Steps:
+        """Steps from `time` on until `span` is over, of which `elapsed` is gone."""
+        cell_steps = 0
         taken: list[tuple[float, int, float]] = []
         try:
             while elapsed < span:
                 with np.errstate(all="ignore"):  # what is not finite is found and told below
                     dt, n_cells, mass = self._step(time + elapsed, span - elapsed)
-                elapsed += dt
+                elapsed = elapsed + dt if dt < span - elapsed else span
                 cell_steps += n_cells
                 taken.append((dt, n_cells, mass))
                 if watch is not None:

@@ -174,7 +174,7 @@ class Gbees:
         until = float(until)
         seen = f"{until} at time {self.time}"
         require(bool(np.isfinite(until)) and until >= self.time, "Gbees.advance", "until", "not lie in the past", seen)
-        return self._runs.each(lambda run, report: run.advance(until, report), watch)
+        return self._runs.advance(until, watch)
 
     def update(self, h: Callable[..., Any], y: Any, R: Any) -> Any:
         """Bayes' rule for the measurement ``y = h(x) + noise``, ``noise ~ N(0, R)``.

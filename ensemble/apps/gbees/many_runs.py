@@ -11,8 +11,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ensemble._check import message
+from ensemble._kernels._compile import one_thread
+from ensemble.apps.gbees.engine import Steps
 from ensemble.apps.gbees.errors import GridError
-from ensemble.apps.gbees.single_run import Run
+from ensemble.apps.gbees.single_run import Run, Way
 from ensemble.scalar import Ensemble
 
 __all__ = ["Runs"]
@@ -90,17 +92,22 @@ class Runs:
             self.messages[i] = str(error)
             return None
 
-    def each(self, work: Callable[[Run, Watch | None], T], watch: Watch | None) -> Any:
-        """`work` on every sample, in threads, with a watch that adds samples up."""
+    def advance(self, until: float, watch: Watch | None) -> Any:
+        """Every sample to `until`, each in a thread or all in one launch, with a watch that adds samples up."""
         if self.n_samples is None:
-            return self._guarded(0, lambda run: work(run, watch))
+            return self._guarded(0, lambda run: run.advance(until, watch))
         progress = Progress(self.runs, watch)
 
-        def guarded(i: int) -> T | None:
-            return self._guarded(i, lambda run: work(run, progress.of(i)))
+        def guarded(i: int) -> Steps | None:
+            with one_thread():
+                return self._guarded(i, lambda run: run.advance(until, progress.of(i)))
 
+        if hasattr(self.make, "together"):
+            return self._together(until, watch)
+        if len(self.runs) == 1:
+            return (self._guarded(0, lambda run: run.advance(until, progress.of(0))),)
         with ThreadPoolExecutor(min(len(self.runs), len(os.sched_getaffinity(0)))) as pool:
-            futures: list[Future[T | None]] = [pool.submit(guarded, i) for i in range(len(self.runs))]
+            futures: list[Future[Steps | None]] = [pool.submit(guarded, i) for i in range(len(self.runs))]
             try:
                 wait(futures, return_when="FIRST_EXCEPTION")
                 for future in futures:
@@ -109,6 +116,39 @@ class Runs:
             finally:
                 progress.stop.set()
         return tuple(future.result() for future in futures)
+
+    @property
+    def make(self) -> Any:
+        """The class of the engines."""
+        return next((run.make for run in self.runs if run is not None), None)
+
+    def _together(self, until: float, watch: Watch | None) -> tuple[Steps | None, ...]:
+        """Every sample to `until` by an engine that takes many grids at once."""
+        numbers = [i for i, run in enumerate(self.runs) if run is not None and self.messages[i] is None]
+        runs = self.alive
+        ways = [run.way(until) for run in runs]
+        before = sum(int(np.sum(run.steps.cells)) for run in runs)
+
+        def report(elapsed: float, n_cells: int, cell_steps: int) -> None:
+            assert watch is not None
+            watch(min(way.begun for way in ways) + elapsed, n_cells, before + cell_steps)
+
+        begun, spans, gone = ([getattr(way, part) for way in ways] for part in ("begun", "span", "elapsed"))
+        engines = [run.engine for run in runs]
+        try:
+            failures = self.make.together(engines, begun, spans, report if watch is not None else None, gone)
+        except BaseException:
+            for run, way in zip(runs, ways):
+                run.settle(way, finished=is_over(run, way))
+            raise
+        results: list[Steps | None] = [None] * len(self.runs)
+        for i, run, way, failure in zip(numbers, runs, ways, failures):
+            run.settle(way, finished=failure is None)
+            if failure is None:
+                results[i] = run.engine.taken
+            else:
+                self.messages[i] = str(failure)
+        return tuple(results)
 
     def parts(self, work: Callable[[Run], T]) -> Any:
         """`work` on every sample: its result, or a tuple of results."""
@@ -176,6 +216,11 @@ class Runs:
         except KeyError as error:
             requirement = "hold all that Gbees.state gave"
             raise ValueError(message("Gbees.restore", "state", requirement, f"no entry {error}")) from None
+
+
+def is_over(run: Run, way: Way) -> bool:
+    """Whether a run that an interruption found had come to its end; lengths add up to the span but for rounding."""
+    return float(np.sum(run.engine.taken.lengths)) + way.elapsed >= way.span * (1.0 - 1e-13)
 
 
 class Progress:

@@ -111,7 +111,8 @@ class Setup:
 
 def range_of(bounds: Callable[..., Any], x: Iterable[Any]) -> tuple[float, float]:
     """The range of `bounds` over the points `x`."""
-    J = np.asarray(bounds(tuple(x), np), dtype=np.float64)
+    with np.errstate(all="ignore"):
+        J = np.asarray(bounds(tuple(x), np), dtype=np.float64)
     low, high = float(np.min(J)), float(np.max(J))
     seen = f"values from {low} to {high} on the first grid"
     require(bool(np.isfinite(low) and np.isfinite(high)), "Gbees", "bounds", "be finite", seen)
@@ -141,7 +142,8 @@ def check_drift(problem: Problem, time: float) -> None:
     """Raise unless the drift takes n scalars and gives n."""
     origin = tuple(np.asarray(value) for value in problem.origin)
     try:
-        v = problem.drift(origin, time, np)
+        with np.errstate(all="ignore"):
+            v = problem.drift(origin, time, np)
         count = len(v)
     except (IndexError, ValueError, TypeError) as error:
         requirement = f"take {problem.n} scalars x, a time and a namespace, and give {problem.n} scalars"

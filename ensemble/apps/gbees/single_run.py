@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,23 @@ from ensemble.apps.gbees.errors import GridError
 from ensemble.apps.gbees.measurement import Noise, centres, log_likelihoods
 from ensemble.apps.gbees.problem import Problem
 
-__all__ = ["Run"]
+__all__ = ["Run", "Way"]
 
 SMALLEST_LOG = float(np.log(np.finfo(np.float64).smallest_subnormal))
+
+
+@dataclass(frozen=True)
+class Way:
+    """An advance: begin, end, and how much of it has gone already."""
+
+    begun: float
+    until: float
+    elapsed: float
+
+    @property
+    def span(self) -> float:
+        """The whole length."""
+        return self.until - self.begun
 
 
 class Run:
@@ -39,6 +54,7 @@ class Run:
         self.engine = make(problem, indices, probabilities, time)
         self.steps = Steps.of([])
         self.log_evidence = 0.0
+        self.under_way: tuple[float, float, float] | None = None  # begin, end, elapsed of an advance that was cut short
 
     def copy(self) -> Run:
         """Another run in the same state, going its own way from here."""
@@ -46,28 +62,42 @@ class Run:
         other.problem, other.make, other.time = self.problem, self.make, self.time
         other.engine = self.make(self.problem, *self.engine.cells(), self.engine.velocity_time)
         other.engine.count = self.engine.count
-        other.steps, other.log_evidence = self.steps, self.log_evidence
+        other.steps, other.log_evidence, other.under_way = self.steps, self.log_evidence, self.under_way
         return other
 
+    def way(self, until: float) -> Way:
+        """The advance to `until`: the one that was cut short before, or a new one."""
+        if self.under_way is not None and self.under_way[1] == until:
+            begun, _, elapsed = self.under_way
+            return Way(begun, until, elapsed)
+        return Way(self.time, until, 0.0)
+
+    def settle(self, way: Way, finished: bool) -> None:
+        """Set the clock to where the grid is after `way`."""
+        taken = self.engine.taken
+        if finished:
+            self.time, self.under_way = way.until, None
+        else:
+            elapsed = way.elapsed
+            for length in taken.lengths:
+                elapsed += float(length)
+            self.time, self.under_way = way.begun + elapsed, (way.begun, way.until, elapsed)
+        self.steps = self.steps.then(taken)
+
     def advance(self, until: float, watch: Callable[[float, int, int], None] | None = None) -> Steps:
-        """Steps to `until`; if they are cut short, the clock stands where the grid does."""
-        begun, before = self.time, int(np.sum(self.steps.cells))
+        """Steps to `until`; if they are cut short, the clock stands where the grid does, and the next call goes on."""
+        way, before = self.way(until), int(np.sum(self.steps.cells))
 
         def report(elapsed: float, n_cells: int, cell_steps: int) -> None:
             assert watch is not None
-            watch(begun + elapsed, n_cells, before + cell_steps)
+            watch(way.begun + elapsed, n_cells, before + cell_steps)
 
         try:
-            self.engine.advance(begun, until - begun, report if watch is not None else None)
-            self.time = until
+            self.engine.advance(way.begun, way.span, report if watch is not None else None, way.elapsed)
         except BaseException:
-            elapsed = 0.0
-            for length in self.engine.taken.lengths:
-                elapsed += float(length)
-            self.time = begun + elapsed
+            self.settle(way, finished=False)
             raise
-        finally:
-            self.steps = self.steps.then(self.engine.taken)
+        self.settle(way, finished=True)
         return self.engine.taken
 
     def update(self, h: Callable[..., Any], y: np.ndarray, noise: Noise) -> float:
@@ -78,8 +108,9 @@ class Run:
         nearest = float(array_namespace(weights).max(weights))
         if nearest < SMALLEST_LOG:
             raise GridError(
-                f"Gbees.update: y must be possible somewhere on the grid; got a likelihood of zero in all {len(indices)} "
-                f"cells, the nearest {np.sqrt(-2.0 * nearest):.3g} standard deviations away. Check y, or give it a larger R."
+                "Gbees.update: y must be possible somewhere on the grid; got a likelihood of zero in all "
+                f"{len(indices)} cells, the nearest {np.sqrt(-2.0 * nearest):.3g} standard deviations away. "
+                "Check y, or give it a larger R."
             )
         return self._weighed(weights, noise.log_peak)
 
@@ -110,6 +141,7 @@ class Run:
             "probabilities": to_numpy(p),
             "times": np.array([self.time, self.engine.velocity_time, self.log_evidence]),
             "count": np.array(self.engine.count),
+            "under_way": np.array(self.under_way or ()),
             "step_lengths": self.steps.lengths,
             "step_cells": self.steps.cells,
             "step_masses": self.steps.masses,
@@ -122,4 +154,6 @@ class Run:
         self.engine = self.make(self.problem, indices, p, velocity_time)
         self.engine.count = int(state["count"])
         self.time, self.log_evidence = time, log_evidence
+        under_way = [float(value) for value in state["under_way"]]
+        self.under_way = (under_way[0], under_way[1], under_way[2]) if under_way else None
         self.steps = Steps(state["step_lengths"], state["step_cells"], state["step_masses"])
