@@ -48,7 +48,12 @@ def configuration_of(problem: str) -> Configuration:
 def from_python(reference: str, beside: Path, default: str = "") -> Configuration:
     """What a function of a Python file gives, or a `Configuration` that stands there."""
     found = thing_in(reference, beside, default)
-    found = found if isinstance(found, Configuration) else found()
+    if not isinstance(found, Configuration):
+        try:
+            found = found()
+        except Exception as error:
+            seen = f"{type(error).__name__}: {error}"
+            raise ValueError(f"{reference} must be a function without arguments that runs; got {seen}.") from error
     if not isinstance(found, Configuration):
         raise ValueError(f"{reference} must give a gbees.Configuration; got a {type(found).__name__}.")
     return found

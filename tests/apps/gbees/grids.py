@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from ensemble._backend import to_numpy
 from ensemble.apps.gbees.problem import Drift, Problem
 
 
@@ -28,13 +29,13 @@ def normal(mean, covariance):
 
 def table(engine):
     """Probability by multi-index."""
-    indices, p = (np.asarray(part) for part in engine.cells())
+    indices, p = (to_numpy(part) for part in engine.cells())
     return {tuple(s): float(q) for s, q in zip(indices.tolist(), p, strict=True)}
 
 
 def moments(engine, problem):
     """Mean and covariance, in the grid's frame shifted to the origin."""
-    indices, p = (np.asarray(part) for part in engine.cells())
+    indices, p = (to_numpy(part) for part in engine.cells())
     x = indices * problem.widths + problem.origin
     mean = p @ x
     return mean, (p[:, None] * (x - mean)).T @ (x - mean)
@@ -42,6 +43,6 @@ def moments(engine, problem):
 
 def error_from(engine, problem, density):
     """L1 distance to ``density(x)`` taken at the stored cells and scaled to add up to 1."""
-    indices, p = (np.asarray(part) for part in engine.cells())
+    indices, p = (to_numpy(part) for part in engine.cells())
     exact = density(indices * problem.widths + problem.origin)
     return float(np.abs(p - exact / exact.sum()).sum())

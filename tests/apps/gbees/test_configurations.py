@@ -102,9 +102,9 @@ def test_every_configuration_runs(name):
     until = {"two-body": 0.002, "cr3bp": 0.01}.get(name, 0.05) * problem.span
     run.advance(until)
     x = propagate(problem.drift, draw(problem.mean, problem.covariance, 4000, seed=5), until).samples
-    deviation = x.std(axis=1)
-    # Cells of a standard deviation and a high threshold: the mean is right to a fraction of the spread.
-    assert np.all(np.abs(run.mean() - x.mean(axis=1)) < 0.25 * deviation)
+    # Cells of a standard deviation and a high threshold: right to a fraction of the spread and of the way gone.
+    allowed = 0.25 * x.std(axis=1) + 0.03 * np.abs(x.mean(axis=1) - problem.mean)
+    assert np.all(np.abs(run.mean() - x.mean(axis=1)) < allowed)
 
 
 def test_a_measured_angle_near_half_a_turn_does_not_split_the_distribution():

@@ -1,9 +1,12 @@
 """The face of `Gbees`: frames, bounds, pruning, stopping and going on, and what it refuses."""
 
+from dataclasses import replace
+
 import array_api_strict
 import numpy as np
 import pytest
 
+from ensemble._backend import to_numpy
 from ensemble.apps.gbees import Gbees, GridError, lorenz63
 from ensemble.apps.gbees.array_engine import ArrayEngine
 from tests.apps.gbees.grids import boxed, normal, table
@@ -21,7 +24,7 @@ def build(engine=ArrayEngine, **options):
 
 def same(a, b):
     for mine, own in zip(a.cells(), b.cells(), strict=True):
-        np.testing.assert_array_equal(np.asarray(mine), np.asarray(own))
+        np.testing.assert_array_equal(to_numpy(mine), to_numpy(own))
 
 
 # -- the grid ----------------------------------------------------------------------------------------------------------
@@ -30,7 +33,7 @@ def same(a, b):
 def test_the_first_grid_is_the_box_of_three_deviations(engine):
     covariance = np.array([[0.04, 0.01], [0.01, 0.09]])
     run = Gbees(oscillator, [0.8, 0.1], covariance, threshold=1e-5, factor=[1.0, 2.0], backend=backend_of(engine))
-    indices, p = (np.asarray(part) for part in run.cells())
+    indices, p = (to_numpy(part) for part in run.cells())
     assert indices.shape == (13 * 25, 2)
     assert np.abs(indices).max(axis=0).tolist() == [6, 12]
     x = indices * np.array([0.1, 0.075]) + [0.8, 0.1]
@@ -62,7 +65,7 @@ def test_a_rotated_grid_is_the_run_in_rotated_coordinates(engine):
     signs = np.sign(np.diag(frame.T @ R)).astype(int)
     mine = {
         tuple(s): q
-        for s, q in zip((np.asarray(rotated.cells().indices) * signs).tolist(), rotated.cells().probabilities)
+        for s, q in zip((to_numpy(rotated.cells().indices) * signs).tolist(), to_numpy(rotated.cells().probabilities))
     }
     theirs = table(plain._runs.runs[0].engine)
     if np.all(signs == 1):  # else upper faces are lower ones, and which cells are kept may differ
@@ -105,6 +108,59 @@ def test_no_cell_is_made_out_of_bounds(engine):
         assert low <= values[1].min() and values[1].max() <= high
 
 
+def test_an_angle_comes_round(engine):
+    v = 2.0
+
+    def build(periods):
+        return Gbees(
+            lambda x, t, xp: (v, 0.5 * xp.sin(x[0])), [2.5, 0.0], [0.04, 0.04], threshold=1e-6, periods=periods,
+            backend=backend_of(engine),
+        )  # fmt: skip
+
+    closed, wide = build([2.0 * np.pi, None]), build([2.0 * np.pi * 40.0, None])
+    count = closed.problems[0].periods[0]
+    assert count * closed.problems[0].widths[0] == pytest.approx(2.0 * np.pi, rel=1e-15)
+    assert closed.problems[0].widths[0] == pytest.approx(0.1, rel=0.01)
+    assert closed.problems[0].periods[1] is None
+    assert wide.problems[0].widths[0] == pytest.approx(0.1, rel=0.001)
+    turns = 1.5
+    for run in (closed, wide):
+        run.advance(turns * 2.0 * np.pi / v)
+    assert closed.n_cells <= count * 60
+    indices, p = (to_numpy(part) for part in closed.cells())
+    assert indices[:, 0].min() >= -(count // 2) and indices[:, 0].max() < count - count // 2
+    phase = p @ np.exp(1j * indices[:, 0] * closed.problems[0].widths[0])
+    assert abs(np.angle(phase * np.exp(-1j * turns * 2.0 * np.pi))) < 0.02
+    assert closed.mean()[1] == pytest.approx(wide.mean()[1], abs=0.01)  # as the drift is periodic, too
+
+
+def test_noise_must_lie_along_a_rotated_grid():
+    covariance = [[0.04, 0.01], [0.01, 0.05]]
+    options = {"threshold": 1e-4, "rotate": True}
+    run = Gbees(oscillator, [0.8, 0.1], covariance, diffusion=0.1, **options)  # the same in all directions
+    np.testing.assert_allclose(run.problems[0].diffusion, [0.1, 0.1])
+    np.testing.assert_allclose(
+        Gbees(oscillator, [0.8, 0.1], covariance, diffusion=covariance, **options).problems[0].diffusion,
+        np.linalg.eigvalsh(covariance),
+    )
+    with pytest.raises(ValueError, match="diffusion must be diagonal along the grid's rotated axes"):
+        Gbees(oscillator, [0.8, 0.1], covariance, diffusion=[0.1, 0.2], **options)
+
+
+def test_what_leaves_over_the_rim_is_told(engine):
+    k = 5  # columns of cells that are pushed against the bounds: at a CFL number of 1 each step loses one
+    run = Gbees(
+        lambda x, t, xp: (1.0, 0.0), [0.0, 0.0], [0.04, 0.04], threshold=1e-9, bounds=lambda x, xp: x[0],
+        backend=backend_of(engine),
+    )  # fmt: skip
+    indices, p = (to_numpy(part) for part in run.cells())
+    run.advance(0.1 * k)
+    left = p[indices[:, 0] <= 6 - k].sum()
+    assert np.prod(run.steps.masses) == pytest.approx(left, rel=1e-12)
+    assert run.mass_loss == pytest.approx(np.sum(1.0 - run.steps.masses))
+    assert run.mass_loss > 0.2
+
+
 @pytest.mark.parametrize("prune", ["sequential", "parallel"])
 def test_pruning_keeps_active_cells_and_little_is_lost(engine, prune):
     problem, indices, p = boxed(
@@ -128,6 +184,26 @@ def test_pruning_keeps_active_cells_and_little_is_lost(engine, prune):
                 if neighbour in cells:
                     z = [c * 0.05 + 0.025 * (k == i) for k, c in enumerate(neighbour)]
                     assert step * problem.velocity(z, 0.0, np)[i] <= 0.0
+
+
+def test_the_sequential_rule_cell_by_cell(engine):
+    # nothing flows, so every cell below the threshold is a candidate; together they hold half of the probability
+    p = np.random.default_rng(61403).uniform(0.5, 1.0, 300) / 400.0
+    threshold = 0.0016
+    indices = np.stack([np.arange(300) % 20, np.arange(300) // 20], axis=1)
+    p[:30] = 0.5 / 30
+    p /= p.sum()
+    problem, _, _ = boxed(lambda x, t, xp: (0.0, 0.0), [0.0, 0.0], [1.0, 1.0], 1, lambda x: np.ones(len(x)))
+    run = engine(replace(problem, threshold=threshold), indices, p)
+    order, gone, lost = np.argsort(p), set(), 0.0
+    for k in order[p[order] < threshold]:
+        lost += p[k]
+        if p[k] / (1.0 - lost) >= threshold:
+            break
+        gone.add(tuple(indices[k].tolist()))
+    assert 20 < len(gone) < np.sum(p < threshold) - 10  # the rule does stop on the way
+    run.weigh(np.zeros(300))
+    assert table(run).keys() == {tuple(s) for s in indices.tolist()} - gone
 
 
 def test_prune_only_every_so_often(engine):
@@ -261,7 +337,7 @@ def test_a_grid_that_outgrows_the_memory_says_so_and_stays(engine):
     with pytest.raises(MemoryError, match=r"grid must fit 0.0004 GB; got [\d,]+ cells of about \d+ bytes"):
         run.advance(10.0)
     assert 0.0 < run.time < 10.0
-    assert float(np.sum(np.asarray(run.cells().probabilities))) == pytest.approx(1.0, abs=1e-12)
+    assert float(np.sum(to_numpy(run.cells().probabilities))) == pytest.approx(1.0, abs=1e-12)
     before = run.state()
     with pytest.raises(MemoryError):
         run.advance(10.0)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
+from ensemble._backend import to_numpy
 from ensemble.apps.gbees import Gbees, GridError
 from ensemble.apps.gbees.measurement import noise_of
 from ensemble.apps.gbees.single_run import Run
@@ -102,7 +103,7 @@ def test_a_callback_gives_the_same_as_gaussian_noise(engine):
 
 def test_a_likelihood_may_rule_cells_out(run):
     evidence = run.update_likelihood(lambda x, xp: xp.where(x[0] > 0.3, 0.0 * x[0], -np.inf + 0.0 * x[0]))
-    indices, p = (np.asarray(part) for part in run.cells())
+    indices, p = (to_numpy(part) for part in run.cells())
     assert np.all(p[indices[:, 0] <= 0] == 0.0)
     assert np.all(p[indices[:, 0] > 0][:10] > 0.0)
     assert evidence == pytest.approx(np.log(0.4), abs=0.02)  # less half of the middle column

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.linalg import expm
 
+from ensemble._backend import to_numpy
 from tests.apps.gbees.conftest import ENGINES
 from tests.apps.gbees.grids import boxed, error_from, moments, normal, table
 
@@ -36,7 +37,7 @@ def test_no_probability_is_lost_where_there_is_no_rim(name, limiter, a, b, n, sp
     assert np.all(steps.masses > 1.0 - 1e-13)  # clipping can only add
     if limiter == "none":
         np.testing.assert_allclose(steps.masses, 1.0, atol=1e-13)
-    assert float(np.sum(np.asarray(run.cells()[1]))) == pytest.approx(1.0, abs=1e-14)
+    assert float(np.sum(to_numpy(run.cells()[1]))) == pytest.approx(1.0, abs=1e-14)
 
 
 @pytest.mark.parametrize("name", ENGINES)
@@ -216,6 +217,21 @@ def test_a_drift_that_varies_in_time_is_integrated(engine):
     assert 1.7 < errors[0] / errors[1] < 2.3  # velocities of a step are those at its start
 
 
+def test_a_drift_that_turns_back_grows_the_grid_anew(engine):
+    def drift(x, t, xp):
+        now = t + 0.0 * x[0]
+        return (xp.where(now < 0.49, 1.0 + 0.0 * now, -1.0 + 0.0 * now),)
+
+    problem, indices, p = boxed(
+        drift, [0.0], [0.05], 14, normal([0.0], [[0.02]]), threshold=1e-9, time_varying=True, prune_every=100_000
+    )
+    run = engine(problem, indices, p)
+    run.advance(0.0, 1.5)
+    got = table(run)
+    for (s,), q in zip(indices.tolist(), p, strict=True):  # ten cells out, twenty back
+        assert got[(s - 10,)] == pytest.approx(q, abs=1e-5)
+
+
 def test_saying_that_a_constant_drift_varies_changes_no_bit(engine):
     arguments = (lambda x, t, xp: (x[1], -x[0])), [1.0, 0.0], [0.1, 0.1], 5, normal([1.0, 0.0], 0.05 * np.eye(2))
     runs = []
@@ -236,7 +252,7 @@ def test_a_run_repeats_to_the_bit(engine):
         )  # fmt: skip
         run = engine(problem, indices, p)
         run.advance(0.0, 0.5)
-        run.weigh(-0.5 * np.asarray(run.cells()[0])[:, 0] ** 2 * 0.01)
+        run.weigh(-0.5 * to_numpy(run.cells()[0])[:, 0] ** 2 * 0.01)
         run.advance(0.5, 0.5)
         tables.append(table(run))
     assert tables[0] == tables[1]
