@@ -39,15 +39,16 @@ STATE = ("END", "KNOWN", "SORTED", "COUNT", "RECORDED", "BUDGET", "PRUNE_EVERY",
 weighing, steps told, cell-steps still allowed, ..., where the cells of the last whole step end, whether growing has begun
 since, whether the two buffers of probabilities have changed places."""
 
-REALS = ("ELAPSED", "SPAN", "TIME", "MASS", "RATE", "THRESHOLD", "CFL")
-"""The entries of ``reals``, float64; probabilities are to be divided by MASS."""
+REALS = ("ELAPSED", "SPAN", "TIME", "MOMENT", "RATE", "THRESHOLD", "CFL")
+"""The entries of ``reals``, float64: ..., when the velocities were taken, the largest share of a cell that may leave it in
+unit time, ..."""
 
 HEAD = '''"""The loops of a GBEES run, written by ensemble; it may be deleted at any time. {digest}"""
 
 import numpy as np
 
 from ensemble._kernels._compile import compiled, compiled_serial, inner, prange
-from ensemble._kernels.gbees import BASE, GOOD, attach, beside, find, flows, prune, room_for
+from ensemble._kernels.gbees import BASE, GOOD, UNIT, attach, beside, find, flows, prune, room_for
 IMPORTS
 
 N = {n}
@@ -217,17 +218,18 @@ def outflow(first, last, dt, grid, numbers):
 
 
 @inner
-def inflow(first, last, grid):
+def inflow(first, last, grid, sums):
+    """Add up what arrives; gives the mass in whole multiples of `UNIT`, so that no order of the cells is in its bits."""
     q, links, up, down = grid[2], grid[4], grid[5], grid[6]
     size = q.size
-    total = as_float64(zeros(q, LANES))
+    total = zeros(sums, LANES)
     for c in range(first, last, LANES):
         x = load(q, c, LANES)
 {arrivals}
         x = select(x > 0.0, x, 0.0)
         store(q, c, x)
-        total = total + as_float64(x)
-    mass = 0.0
+        total = total + as_int64(rint(as_float64(x) / UNIT))
+    mass = 0
     for k in range(LANES):
         mass += lane(total, k)
     return mass
@@ -241,10 +243,23 @@ def outflow_by_all(last, dt, grid, numbers):
 
 
 @compiled
-def inflow_by_all(last, grid, blocks):
+def inflow_by_all(last, grid, sums):
     for b in prange((last - BASE + BLOCK - 1) // BLOCK):
         first = BASE + b * BLOCK
-        blocks[b] = inflow(first, min(last, first + BLOCK), grid)
+        sums[b] = inflow(first, min(last, first + BLOCK), grid, sums)
+
+
+@inner
+def scale(first, last, factor, q):
+    for c in range(first, last, LANES):
+        store(q, c, as_{dtype}(as_float64(load(q, c, LANES)) * factor))
+
+
+@compiled
+def scale_by_all(last, factor, q):
+    for b in prange((last - BASE + BLOCK - 1) // BLOCK):
+        first = BASE + b * BLOCK
+        scale(first, min(last, first + BLOCK), factor, q)
 
 
 @inner
@@ -264,20 +279,29 @@ def refresh(first, last, time, grid, frame, numbers, blocks, threaded):
 
 
 @inner
-def flow(end, dt, grid, numbers, blocks, threaded):
+def flow(end, dt, grid, numbers, sums, threaded):
     """One step of length `dt` into the second buffer; gives the mass there."""
     if threaded and end - BASE > SMALL:
         outflow_by_all(end, dt, grid, numbers)
-        inflow_by_all(end, grid, blocks)
+        inflow_by_all(end, grid, sums)
+        mass = 0
+        for b in range((end - BASE + BLOCK - 1) // BLOCK):
+            mass += sums[b]
     else:
         outflow(BASE, end, dt, grid, numbers)
-        for b in range((end - BASE + BLOCK - 1) // BLOCK):
-            first = BASE + b * BLOCK
-            blocks[b] = inflow(first, min(end, first + BLOCK), grid)
-    mass = 0.0
-    for b in range((end - BASE + BLOCK - 1) // BLOCK):
-        mass += blocks[b]
-    return mass
+        mass = inflow(BASE, end, grid, sums)
+    return mass * UNIT
+
+
+@inner
+def normalise(end, mass, grid, threaded):
+    """Bring what `flow` gave to a sum of 1."""
+    q = grid[2]
+    factor = 1.0 / mass
+    if threaded and end - BASE > SMALL:
+        scale_by_all(end, factor, q)
+    else:
+        scale(BASE, end, factor, q)
 
 
 @compiled_serial
@@ -286,12 +310,12 @@ def advance(grid, frame, numbers, state, reals, lengths, cells, masses):
     grid, frame, numbers = ({borrowed}), borrowed(frame), borrowed(numbers)
     real = grid[1].dtype.type
     size = grid[0].size
-    blocks = np.empty(size // BLOCK + 1)
+    blocks, sums = np.empty(size // BLOCK + 1), np.empty(size // BLOCK + 1, np.int64)
     threaded = state[THREADED] != 0
     while True:
         end = state[END]
         if state[KNOWN] < end:
-            rate = refresh(state[KNOWN], end, reals[TIME] + reals[ELAPSED], grid, frame, numbers, blocks, threaded)
+            rate = refresh(state[KNOWN], end, reals[MOMENT], grid, frame, numbers, blocks, threaded)
             if rate != rate:
                 return NOT_FINITE
             reals[RATE] = max(reals[RATE], rate)
@@ -305,13 +329,14 @@ def advance(grid, frame, numbers, state, reals, lengths, cells, masses):
             if state[TIME_VARYING]:
                 grid[7][BASE:end] = True
         state[RESUMED] = 1
-        state[END], status = growing_cells(end, real(reals[THRESHOLD] * reals[MASS]), grid, frame, numbers)
+        state[END], status = growing_cells(end, real(reals[THRESHOLD]), grid, frame, numbers)
         known, end = end, state[END]
         if status != GOOD:
             return status
         if state[TIME_VARYING]:
             known, reals[RATE] = BASE, 0.0
-        rate = refresh(known, end, reals[TIME] + reals[ELAPSED], grid, frame, numbers, blocks, threaded)
+        now = reals[TIME] + reals[ELAPSED]
+        rate = refresh(known, end, now, grid, frame, numbers, blocks, threaded)
         if rate != rate:
             return NOT_FINITE
         reals[RATE] = max(reals[RATE], rate)
@@ -320,21 +345,23 @@ def advance(grid, frame, numbers, state, reals, lengths, cells, masses):
         dt = left
         if reals[RATE] > 0.0:
             dt = min(reals[CFL] / reals[RATE], left)
-        if reals[ELAPSED] + dt == reals[ELAPSED]:
+        if dt < left and now + dt == now:
             return STUCK
-        mass = flow(end, dt, grid, numbers, blocks, threaded)
+        mass = flow(end, dt, grid, numbers, sums, threaded)
         if not (mass > 0.0 and mass < np.inf):
             return EMPTY
-        after = (grid[0], grid[2], grid[1], grid[3], grid[4], grid[5], grid[6], grid[7], grid[8], grid[9])
+        after = (grid[0], grid[2], grid[1], *grid[3:])
         pruned = (state[COUNT] + 1) % state[PRUNE_EVERY] == 0
         if pruned:
             new_end = prune(N, after, frame, end, state[SORTED], reals[THRESHOLD], mass, state[SEQUENTIAL] != 0)
             if new_end < 0:
                 return NONE_LEFT
+        else:
+            normalise(end, mass, grid, threaded)
         grid = after
         k = state[RECORDED]
-        lengths[k], cells[k], masses[k] = dt, end - BASE, mass / reals[MASS]
-        reals[MASS] = mass
+        lengths[k], cells[k], masses[k] = dt, end - BASE, mass
+        reals[MOMENT] = now
         state[RECORDED] += 1
         state[SWAPPED] = 1 - state[SWAPPED]
         state[COUNT] += 1
@@ -344,7 +371,6 @@ def advance(grid, frame, numbers, state, reals, lengths, cells, masses):
         if pruned:
             state[END], state[KNOWN], state[SORTED] = new_end, new_end, new_end
             state[START] = new_end
-            reals[MASS] = 1.0
             reals[RATE], good = fastest(BASE, new_end, grid[3], size, numbers)
 '''
 
@@ -501,7 +527,7 @@ def source_of(graph: Graph, bounds: Graph | None, n: int, limiter: str, dtype: s
         digest=_digest(),
         names="\n".join(f"{name} = {k}" for names in (STATUS, STATE, REALS) for k, name in enumerate(names)),
         borrowed=", ".join(f"borrowed(grid[{k}])" for k in range(10)),
-        n=n, lanes=lanes, limiter=LIMITERS[limiter], drift=drift, bounds=bounds_text, admitted=admitted, columns=columns,
+        n=n, dtype=dtype, lanes=lanes, limiter=LIMITERS[limiter], drift=drift, bounds=bounds_text, admitted=admitted, columns=columns,
         results=", ".join(f"r_{i}" for i in range(n)),
         arguments=", ".join(words[kind].format(p) for kind, p in inputs),
         stores=_lines(3, f"store(v, J * size + c, as_{dtype}(r_J))", n),

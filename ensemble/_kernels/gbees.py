@@ -22,7 +22,7 @@ import numpy as np
 from ensemble._kernels._compile import compiled_serial, inner
 
 __all__ = [
-    "BASE", "FRAME", "FULL", "GOOD", "PADDING", "RIM", "attach", "beside", "bytes_per_cell", "capacity_for", "clear", "find", "flows", "fresh_table", "link",
+    "BASE", "FRAME", "FULL", "GOOD", "PADDING", "RIM", "UNIT", "attach", "beside", "bytes_per_cell", "capacity_for", "clear", "find", "flows", "fresh_table", "link",
     "make_arrays", "prune", "room_for",
 ]  # fmt: skip
 
@@ -39,6 +39,9 @@ SHIFT, MASK, LOW, STRIDE, PERIOD, SPREADS = range(6)
 
 GOOD, FULL, RIM = 0, 1, 2
 """How growing ends: well; no room for another cell; a cell at the rim of what keys can hold."""
+
+UNIT = 2.0**-58
+"""What masses are counted in: sums of whole numbers are the same in every order."""
 
 GROUP = 2
 """Bits of a key that say where in a line of the table it belongs: neighbours along the last dimension share a line."""
@@ -216,6 +219,11 @@ def mark_targets(cell, n, v, links, kept, frame, every):
 
 
 @inner
+def units(p):
+    return np.int64(np.rint(np.float64(p) / UNIT))
+
+
+@inner
 def keep_largest(p, kept, end, threshold, mass):
     """Mark those candidates that are too much to lose: all from the first, in ascending order, that would count.
 
@@ -227,11 +235,11 @@ def keep_largest(p, kept, end, threshold, mass):
         if not kept[cell]:
             total += p[cell]
     sure = threshold * (1.0 - total / mass) * (1.0 - 1e-9) * mass
-    gone = 0.0
+    gone = np.int64(0)
     for cell in range(BASE, end):
         if not kept[cell]:
             if p[cell] < sure:
-                gone += p[cell]
+                gone += units(p[cell])
             else:
                 n_close += 1
     close, values = np.empty(n_close, np.int64), np.empty(n_close, np.float64)
@@ -242,8 +250,8 @@ def keep_largest(p, kept, end, threshold, mass):
             n_close += 1
     lost = True
     for k in np.argsort(values, kind="mergesort"):
-        gone += values[k]
-        lost = lost and values[k] / mass / (1.0 - gone / mass) < threshold
+        gone += units(values[k])
+        lost = lost and values[k] / mass / (1.0 - gone * UNIT / mass) < threshold
         if not lost:
             kept[close[k]] = True
 
@@ -321,9 +329,10 @@ def prune(n, grid, frame, end, sorted_end, threshold, mass, sequential):
     taken(growing, kept, 0, order)
     late = np.empty(order.size, np.int64)
     taken(keys, late, 0, order)
-    left = 0.0
+    counted = np.int64(0)
     for cell in order:
-        left += p[cell]
+        counted += units(p[cell])
+    left = counted * UNIT
     for k in range(order.size):
         room[k] = p[order[k]] / left
     p[BASE : BASE + order.size] = room[: order.size]

@@ -67,10 +67,25 @@ class CompiledEngine:
         self.reals = np.zeros(len(emitted.REALS))
         self._set(END=end, KNOWN=kernels.BASE, SORTED=end, START=end, PRUNE_EVERY=problem.prune_every,
                   SEQUENTIAL=problem.prune == "sequential", TIME_VARYING=problem.time_varying)  # fmt: skip
-        self._set(MASS=1.0, THRESHOLD=problem.threshold, CFL=problem.cfl)
+        self._set(MOMENT=time, THRESHOLD=problem.threshold, CFL=problem.cfl)
         kernels.link(n, self.grid[0], self.grid[4], self.frame, end)
         kernels.fresh_table(self.grid[0], end, self.grid[9])
+        self.taken = Steps.of([])
         self.advance(time, 0.0)
+
+    @property
+    def count(self) -> int:
+        """Steps since the start or the last `weigh`."""
+        return int(self._get("COUNT"))
+
+    @count.setter
+    def count(self, value: int) -> None:
+        self._set(COUNT=value)
+
+    @property
+    def velocity_time(self) -> float:
+        """When the velocities in use were taken."""
+        return float(self._get("MOMENT"))
 
     def _set(self, **values: Any) -> None:
         for name, value in values.items():
@@ -109,52 +124,55 @@ class CompiledEngine:
         """Multi-indices (N, n) and probabilities (N,) of every stored cell."""
         order = np.argsort(self.grid[0][self._cells])
         p = self.grid[1][self._cells][order]
-        return np.stack([s[order] for s in self._columns(self._cells)], axis=1), p / p.dtype.type(self._get("MASS"))
+        return np.stack([s[order] for s in self._columns(self._cells)], axis=1), p
 
     def advance(self, time: float, span: float, watch: Callable[[float, int, int], None] | None = None) -> Steps:
         """Steps from `time` on until `span` is over."""
-        parts: list[tuple[np.ndarray, ...]] = []
-        cell_steps = 0
+        self.taken, told = Steps.of([]), 0
         self._set(TIME=time, SPAN=span, ELAPSED=0.0, THREADED=thread_count() > 1)
-        while True:
-            records = np.empty(RECORDS), np.empty(RECORDS, np.int64), np.empty(RECORDS)
-            self._set(RECORDED=0, BUDGET=BUDGET // self.n)
-            status = self.module.advance(self.grid, self.frame, self.numbers, self.state, self.reals, *records)
-            if self._get("SWAPPED"):
-                self.grid = (self.grid[0], self.grid[2], self.grid[1], *self.grid[3:])
-                self._set(SWAPPED=0)
-            parts.append(tuple(values[: self._get("RECORDED")] for values in records))
-            cell_steps += int(parts[-1][1].sum())
-            if status == emitted.STATUS.index("DONE"):
-                break
+        while (status := self._some_steps()) != "DONE":
             try:
                 self._go_on(status, time + self._get("ELAPSED"))
             except BaseException:
                 self._undo_growth()
                 raise
-            if watch is not None and len(parts[-1][0]):
-                watch(self._get("ELAPSED"), self.n_cells, cell_steps)
-        if watch is not None and cell_steps:
-            watch(span, self.n_cells, cell_steps)
-        return Steps(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+            if watch is not None and len(self.taken) > told:
+                told = len(self.taken)
+                watch(self._get("ELAPSED"), self.n_cells, int(self.taken.cells.sum()))
+        if watch is not None and len(self.taken) > told:
+            watch(span, self.n_cells, int(self.taken.cells.sum()))
+        return self.taken
 
-    def _go_on(self, status: int, time: float) -> None:
+    def _some_steps(self) -> str:
+        """Run compiled code until it has something to tell; gives what that is."""
+        records = np.empty(RECORDS), np.empty(RECORDS, np.int64), np.empty(RECORDS)
+        self._set(RECORDED=0, BUDGET=BUDGET // self.problem.n)
+        status = self.module.advance(self.grid, self.frame, self.numbers, self.state, self.reals, *records)
+        if self._get("SWAPPED"):
+            self.grid = (self.grid[0], self.grid[2], self.grid[1], *self.grid[3:])
+            self._set(SWAPPED=0)
+        n_steps = self._get("RECORDED")
+        if n_steps:
+            self.taken = self.taken.then(Steps(*(values[:n_steps].copy() for values in records)))
+        return emitted.STATUS[status]
+
+    def _go_on(self, status: str, time: float) -> None:
         """Remove what was in the way of the next step, or say that it cannot be done."""
-        name = emitted.STATUS[status]
-        if name == "FULL":
+        if status == "FULL":
             self._enlarge()
-        elif name == "RIM":
+        elif status == "RIM":
             self._pack_anew()
-        elif name == "NOT_FINITE":
+        elif status == "NOT_FINITE":
             raise self._not_finite(time)
-        elif name == "STUCK":
-            raise GridError(f"Gbees: time steps must move the time; got one too short to tell at t = {time:.6g}.")
-        elif name == "EMPTY":
+        elif status == "STUCK":
+            dt = self.problem.cfl / self._get("RATE")
+            raise GridError(f"Gbees: time steps must move the time; got a step of {dt:.3g} at t = {time:.6g}.")
+        elif status == "EMPTY":
             raise GridError(
                 f"Gbees: some probability must stay on the grid; got none that is finite over {self.n_cells} cells. "
                 "All of it left over the rim, or bounds shut it out: widen them or lower the threshold."
             )
-        elif name == "NONE_LEFT":
+        elif status == "NONE_LEFT":
             raise self._none_left()
 
     def _none_left(self) -> GridError:
@@ -166,13 +184,12 @@ class CompiledEngine:
     def _enlarge(self) -> None:
         """Room for half as many cells again."""
         n_cells = self.n_cells
-        stored = self.grid[0].size
         wanted = n_cells + max(n_cells // 2, 4096)
         try:
-            self.room.take(wanted, stored)
+            self.room.take(wanted)
         except MemoryError:  # not half as many again, but some more
             wanted = n_cells + max(n_cells // 16, 1024)
-            self.room.take(wanted, stored)
+            self.room.take(wanted)
         old, end = self.grid, self._get("END")
         capacity = kernels.capacity_for(wanted)
         new = kernels.make_arrays(self.n, capacity, old[1].dtype)
@@ -201,7 +218,8 @@ class CompiledEngine:
             kernels.clear(self.grid, self.n, start, end)
             self.grid[7][kernels.BASE : start] = True
             kernels.fresh_table(self.grid[0], start, self.grid[9])
-            self._set(END=start, KNOWN=min(start, self._get("KNOWN")), RESUMED=0)
+            known = kernels.BASE if self.problem.time_varying else min(start, self._get("KNOWN"))
+            self._set(END=start, KNOWN=known, RESUMED=0)
 
     def _not_finite(self, time: float) -> GridError:
         """The error of a drift that is NaN or infinite, with the first place where it is."""
@@ -222,7 +240,7 @@ class CompiledEngine:
         order = np.argsort(self.grid[0][cells])
         w = np.empty(len(order))
         w[order] = np.asarray(log_weights, dtype=np.float64)
-        p = self.grid[1][cells].astype(np.float64) / self._get("MASS")
+        p = self.grid[1][cells].astype(np.float64)
         if np.isnan(w).any() or (w == np.inf).any():
             raise GridError("Gbees: the likelihood must be a number in every cell; got NaN or infinity.")
         top = float(np.max(w, where=p > 0, initial=-np.inf))
@@ -233,7 +251,7 @@ class CompiledEngine:
             )
         weights = np.exp(w - top, where=p > 0, out=np.zeros_like(w))
         p *= weights
-        mass = float(p.sum())
+        mass = float(p[order].sum())
         self.grid[2][cells] = p / mass
         weighed = (self.grid[0], self.grid[2], self.grid[1], *self.grid[3:])
         end = kernels.prune(self.n, weighed, self.frame, self._get("END"), self._get("SORTED"), self.problem.threshold,
@@ -241,7 +259,7 @@ class CompiledEngine:
         if end < 0:
             raise self._none_left()
         self.grid = weighed
-        self._set(END=end, KNOWN=end, SORTED=end, START=end, COUNT=0, MASS=1.0)
+        self._set(END=end, KNOWN=end, SORTED=end, START=end, COUNT=0)
         rate, _ = self.module.fastest_of(end, self.grid, self.numbers)
         self._set(RATE=rate)
         return float(np.log(mass)) + top

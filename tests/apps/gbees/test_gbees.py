@@ -1,5 +1,7 @@
 """The face of `Gbees`: frames, bounds, pruning, stopping and going on, and what it refuses."""
 
+from dataclasses import replace
+
 import array_api_strict
 import numpy as np
 import pytest
@@ -182,6 +184,26 @@ def test_pruning_keeps_active_cells_and_little_is_lost(engine, prune):
                 if neighbour in cells:
                     z = [c * 0.05 + 0.025 * (k == i) for k, c in enumerate(neighbour)]
                     assert step * problem.velocity(z, 0.0, np)[i] <= 0.0
+
+
+def test_the_sequential_rule_cell_by_cell(engine):
+    # nothing flows, so every cell below the threshold is a candidate; together they hold half of the probability
+    p = np.random.default_rng(61403).uniform(0.5, 1.0, 300) / 400.0
+    threshold = 0.0016
+    indices = np.stack([np.arange(300) % 20, np.arange(300) // 20], axis=1)
+    p[:30] = 0.5 / 30
+    p /= p.sum()
+    problem, _, _ = boxed(lambda x, t, xp: (0.0, 0.0), [0.0, 0.0], [1.0, 1.0], 1, lambda x: np.ones(len(x)))
+    run = engine(replace(problem, threshold=threshold), indices, p)
+    order, gone, lost = np.argsort(p), set(), 0.0
+    for k in order[p[order] < threshold]:
+        lost += p[k]
+        if p[k] / (1.0 - lost) >= threshold:
+            break
+        gone.add(tuple(indices[k].tolist()))
+    assert 20 < len(gone) < np.sum(p < threshold) - 10  # the rule does stop on the way
+    run.weigh(np.zeros(300))
+    assert table(run).keys() == {tuple(s) for s in indices.tolist()} - gone
 
 
 def test_prune_only_every_so_often(engine):
