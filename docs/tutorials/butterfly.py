@@ -22,7 +22,7 @@ recording = gbees.RecordedRun(problem).run()
 first, last = recording.distributions[0], recording.distributions[-1]
 before, after = recording.distributions[4], recording.distributions[5]
 
-# %% What it says: by t = 1 the probability has parted to both wings of the butterfly, which no mean and covariance tell.
+# %% What it says: by t = 1 the probability has parted to both wings of the butterfly; no mean and covariance tell that.
 # How many cells hold half of it, and 95 %? How much is on the left wing?
 regions = gbees.highest_density_regions(before, (0.5, 0.95))
 left_wing = float(before.probabilities[gbees.positions(before)[:, 0] < 0.0].sum() / before.probabilities.sum())
@@ -48,9 +48,8 @@ means = many.mean().samples
 
 def report():
     """What was found, in words."""
-    print(
-        f"{len(recording.steps)} steps, {recording.cell_steps:,} cell-steps, at most {recording.steps.cells.max():,} cells"
-    )
+    largest = recording.steps.cells.max()
+    print(f"{len(recording.steps)} steps, {recording.cell_steps:,} cell-steps, at most {largest:,} cells")
     print(f"half of the probability at t = 1 is in {regions.counts[0]:,} cells, 95 % in {regions.counts[1]:,}")
     print(f"the left wing has {left_wing:.2f} of it; log evidence of the measurement {log_evidence:.3f}")
     print(f"Bhattacharyya coefficient with Monte Carlo: {by_kernels:.3f} (kernels), {by_bins:.3f} (bins of 2 cells)")
