@@ -212,6 +212,8 @@ class RecordedRun:
         while self.gbees.time < stop.time:
             begun = len(self.steps)
             reports = Reports(self, stop.time, calls_wanted, watch)
+            if self.every is not None:
+                self.gbees.report_each_step()
             try:
                 self.gbees.advance(stop.time, reports)
                 return
