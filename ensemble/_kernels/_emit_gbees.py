@@ -16,10 +16,10 @@ from typing import Any
 
 from ensemble._kernels import _lane_arithmetic, _lane_circular, _lane_functions, _lane_quotients, _lanes
 from ensemble._kernels._emit_numba import lanes_function, load_module, parameters, scalar_function
-from ensemble._kernels._trace import Graph, Scalar, trace
+from ensemble._kernels._trace import Graph, Node, Scalar, trace
 from ensemble._kernels._traced import Traced
 
-__all__ = ["LIMITERS", "module_of", "trace_bounds", "trace_velocity"]
+__all__ = ["LIMITERS", "REALS", "STATE", "STATUS", "hoisted", "layout", "module_of", "trace_bounds", "trace_velocity"]
 
 LIMITERS = {
     "mc": "positive(smaller(smaller(a + a, d + d), 0.5 * (a + d))) + negative(larger(larger(a + a, d + d), 0.5 * (a + d)))",
@@ -33,7 +33,7 @@ LIMITERS = {
 STATUS = ("DONE", "FULL", "RIM", "PAUSED", "NOT_FINITE", "EMPTY", "NONE_LEFT", "STUCK")
 """How ``advance`` ends."""
 
-STATE = ("END", "KNOWN", "SORTED", "COUNT", "RECORDED", "BUDGET", "PRUNE_EVERY", "SEQUENTIAL", "TIME_VARYING", "THREADED",
+STATE = ("END", "KNOWN", "SORTED", "COUNT", "RECORDED", "BUDGET", "PRUNE_EVERY", "SEQUENTIAL", "TIME_VARYING",
          "START", "RESUMED", "SWAPPED")  # fmt: skip
 """The entries of ``state``, int64: cells end, cells with velocities end, cells in order end, steps since the last
 weighing, steps told, cell-steps still allowed, ..., where the cells of the last whole step end, whether growing has begun
@@ -55,7 +55,6 @@ N = {n}
 WIDTH = 8
 LANES = {lanes}
 BLOCK = 4096
-SMALL = 16384
 {names}
 
 
@@ -143,14 +142,6 @@ def refreshed(first, last, time, grid, frame, numbers):
     return fastest(first, last, grid[3], grid[0].size, numbers)
 
 
-@compiled
-def refreshed_by_all(first, last, time, grid, frame, numbers, blocks):
-    for b in prange((last - first + BLOCK - 1) // BLOCK):
-        begin = first + b * BLOCK
-        most, good = refreshed(begin, min(last, begin + BLOCK), time, grid, frame, numbers)
-        blocks[b] = most if good else np.nan
-
-
 @inner
 def settle(cell, end, keys, v, links, growing, table, frame, numbers):
     """Make all cells that `cell` may flow into: over its faces, and over the edges between two of them.
@@ -235,6 +226,44 @@ def inflow(first, last, grid, sums):
     return mass
 
 
+@inner
+def scale(first, last, factor, q):
+    for c in range(first, last, LANES):
+        store(q, c, as_{dtype}(as_float64(load(q, c, LANES)) * factor))
+'''
+
+ALONE = '''
+
+@inner
+def refresh(first, last, time, grid, frame, numbers, blocks):
+    """Velocities of these cells, and the largest rate among them; NaN where one is not finite."""
+    most, good = refreshed(first, last, time, grid, frame, numbers)
+    return most if good else np.nan
+
+
+@inner
+def flow(end, dt, grid, numbers, sums):
+    """One step of length `dt` into the second buffer; gives the mass there."""
+    outflow(BASE, end, dt, grid, numbers)
+    return inflow(BASE, end, grid, sums) * UNIT
+
+
+@inner
+def normalise(end, mass, q):
+    """Bring what `flow` gave to a sum of 1."""
+    scale(BASE, end, 1.0 / mass, q)
+'''
+
+SHARED = '''
+
+@compiled
+def refreshed_by_all(first, last, time, grid, frame, numbers, blocks):
+    for b in prange((last - first + BLOCK - 1) // BLOCK):
+        begin = first + b * BLOCK
+        most, good = refreshed(begin, min(last, begin + BLOCK), time, grid, frame, numbers)
+        blocks[b] = most if good else np.nan
+
+
 @compiled
 def outflow_by_all(last, dt, grid, numbers):
     for b in prange((last - BASE + BLOCK - 1) // BLOCK):
@@ -249,12 +278,6 @@ def inflow_by_all(last, grid, sums):
         sums[b] = inflow(first, min(last, first + BLOCK), grid, sums)
 
 
-@inner
-def scale(first, last, factor, q):
-    for c in range(first, last, LANES):
-        store(q, c, as_{dtype}(as_float64(load(q, c, LANES)) * factor))
-
-
 @compiled
 def scale_by_all(last, factor, q):
     for b in prange((last - BASE + BLOCK - 1) // BLOCK):
@@ -263,46 +286,36 @@ def scale_by_all(last, factor, q):
 
 
 @inner
-def refresh(first, last, time, grid, frame, numbers, blocks, threaded):
+def refresh(first, last, time, grid, frame, numbers, blocks):
     """Velocities of these cells, and the largest rate among them; NaN where one is not finite."""
+    refreshed_by_all(first, last, time, grid, frame, numbers, blocks)
     most = 0.0
-    n_blocks = (last - first + BLOCK - 1) // BLOCK
-    if threaded and last - first > SMALL:
-        refreshed_by_all(first, last, time, grid, frame, numbers, blocks)
-        for b in range(n_blocks):
-            most = blocks[b] if not blocks[b] <= most else most
-            if most != most:
-                return most
-        return most
-    most, good = refreshed(first, last, time, grid, frame, numbers)
-    return most if good else np.nan
+    for b in range((last - first + BLOCK - 1) // BLOCK):
+        if not blocks[b] <= most:
+            most = blocks[b]
+        if most != most:
+            break
+    return most
 
 
 @inner
-def flow(end, dt, grid, numbers, sums, threaded):
+def flow(end, dt, grid, numbers, sums):
     """One step of length `dt` into the second buffer; gives the mass there."""
-    if threaded and end - BASE > SMALL:
-        outflow_by_all(end, dt, grid, numbers)
-        inflow_by_all(end, grid, sums)
-        mass = 0
-        for b in range((end - BASE + BLOCK - 1) // BLOCK):
-            mass += sums[b]
-    else:
-        outflow(BASE, end, dt, grid, numbers)
-        mass = inflow(BASE, end, grid, sums)
+    outflow_by_all(end, dt, grid, numbers)
+    inflow_by_all(end, grid, sums)
+    mass = 0
+    for b in range((end - BASE + BLOCK - 1) // BLOCK):
+        mass += sums[b]
     return mass * UNIT
 
 
 @inner
-def normalise(end, mass, grid, threaded):
+def normalise(end, mass, q):
     """Bring what `flow` gave to a sum of 1."""
-    q = grid[2]
-    factor = 1.0 / mass
-    if threaded and end - BASE > SMALL:
-        scale_by_all(end, factor, q)
-    else:
-        scale(BASE, end, factor, q)
+    scale_by_all(end, 1.0 / mass, q)
+'''
 
+ADVANCE = '''
 
 @compiled_serial
 def advance(grid, frame, numbers, state, reals, lengths, cells, masses):
@@ -311,11 +324,10 @@ def advance(grid, frame, numbers, state, reals, lengths, cells, masses):
     real = grid[1].dtype.type
     size = grid[0].size
     blocks, sums = np.empty(size // BLOCK + 1), np.empty(size // BLOCK + 1, np.int64)
-    threaded = state[THREADED] != 0
     while True:
         end = state[END]
         if state[KNOWN] < end:
-            rate = refresh(state[KNOWN], end, reals[MOMENT], grid, frame, numbers, blocks, threaded)
+            rate = refresh(state[KNOWN], end, reals[MOMENT], grid, frame, numbers, blocks)
             if rate != rate:
                 return NOT_FINITE
             reals[RATE] = max(reals[RATE], rate)
@@ -336,7 +348,7 @@ def advance(grid, frame, numbers, state, reals, lengths, cells, masses):
         if state[TIME_VARYING]:
             known, reals[RATE] = BASE, 0.0
         now = reals[TIME] + reals[ELAPSED]
-        rate = refresh(known, end, now, grid, frame, numbers, blocks, threaded)
+        rate = refresh(known, end, now, grid, frame, numbers, blocks)
         if rate != rate:
             return NOT_FINITE
         reals[RATE] = max(reals[RATE], rate)
@@ -347,7 +359,7 @@ def advance(grid, frame, numbers, state, reals, lengths, cells, masses):
             dt = min(reals[CFL] / reals[RATE], left)
         if dt < left and now + dt == now:
             return STUCK
-        mass = flow(end, dt, grid, numbers, sums, threaded)
+        mass = flow(end, dt, grid, numbers, sums)
         if not (mass > 0.0 and mass < np.inf):
             return EMPTY
         after = (grid[0], grid[2], grid[1], *grid[3:])
@@ -357,7 +369,7 @@ def advance(grid, frame, numbers, state, reals, lengths, cells, masses):
             if new_end < 0:
                 return NONE_LEFT
         else:
-            normalise(end, mass, grid, threaded)
+            normalise(end, mass, grid[2])
         grid = after
         k = state[RECORDED]
         lengths[k], cells[k], masses[k] = dt, end - BASE, mass
@@ -372,14 +384,6 @@ def advance(grid, frame, numbers, state, reals, lengths, cells, masses):
             state[END], state[KNOWN], state[SORTED] = new_end, new_end, new_end
             state[START] = new_end
             reals[RATE], good = fastest(BASE, new_end, grid[3], size, numbers)
-'''
-
-
-HEAD += '''
-
-@compiled_serial
-def fastest_of(end, grid, numbers):
-    return fastest(BASE, end, grid[3], grid[0].size, numbers)
 '''
 
 
@@ -456,6 +460,21 @@ def trace_bounds(bounds: Callable[..., Any], n: int, n_parameters: int, rotated:
     return trace(body, (real,) * n, (real,) * (at["parameters"] + n_parameters), function="Gbees")
 
 
+def hoisted(graph: Graph, first: int) -> tuple[Graph, list[float]]:
+    """The graph with its float64 constants as further inputs from number `first` on, and their values.
+
+    Drifts that differ in numbers alone then share their machine code. Operations, and so the bits, stay the same.
+    """
+    values: list[float] = []
+    nodes = []
+    for node in graph.nodes:
+        if node.operation == "constant" and node.dtype == "float64":
+            node = Node("input", (), "float64", first + len(values))
+            values.append(float(graph.nodes[len(nodes)].value))
+        nodes.append(node)
+    return Graph(tuple(nodes), first + len(values), graph.outputs, graph.structure), values
+
+
 def _lines(depth: int, text: str, n: int) -> str:
     """`text` once a dimension, ``J`` in it the number of the dimension."""
     pad = "    " * depth
@@ -500,7 +519,7 @@ def _inputs(graph: Graph, n: int, time: bool) -> list[tuple[str, int]]:
     return kinds
 
 
-def source_of(graph: Graph, bounds: Graph | None, n: int, limiter: str, dtype: str, at: dict[str, int], diffusive: bool) -> str:
+def source_of(graph: Graph, bounds: Graph | None, n: int, limiter: str, dtype: str, at: dict[str, int], diffusive: bool, shared: bool) -> str:
     """The module of one drift; ``advance`` in it runs steps."""
     lanes = 8 if dtype == "float64" else 16
     drift = lanes_function(graph, "drift")
@@ -523,7 +542,7 @@ def source_of(graph: Graph, bounds: Graph | None, n: int, limiter: str, dtype: s
         low = at["range"]
         admitted = f"J = bounds({values})\n    return J >= numbers[{low}] and J <= numbers[{low + 1}]"
     flux_lines = FLUXES + (SPREADING if diffusive else "")
-    text = HEAD.format(
+    text = (HEAD + (SHARED if shared else ALONE) + ADVANCE).format(
         digest=_digest(),
         names="\n".join(f"{name} = {k}" for names in (STATUS, STATE, REALS) for k, name in enumerate(names)),
         borrowed=", ".join(f"borrowed(grid[{k}])" for k in range(10)),
@@ -549,6 +568,8 @@ def _digest() -> str:
     return hashlib.blake2b((Path(__file__).parent / "gbees.py").read_bytes(), digest_size=8).hexdigest()
 
 
-def module_of(graph: Graph, bounds: Graph | None, n: int, limiter: str, dtype: str, n_parameters: int, rotated: bool, diffusive: bool) -> Any:
-    """The compiled loops of one drift."""
-    return load_module(source_of(graph, bounds, n, limiter, dtype, layout(n, n_parameters, rotated), diffusive))
+def module_of(
+    graph: Graph, bounds: Graph | None, n: int, limiter: str, dtype: str, at: dict[str, int], diffusive: bool, shared: bool
+) -> Any:
+    """The compiled loops of one drift, for the calling thread or `shared` among all threads."""
+    return load_module(source_of(graph, bounds, n, limiter, dtype, at, diffusive, shared))

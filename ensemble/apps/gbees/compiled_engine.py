@@ -25,6 +25,10 @@ BUDGET = 1 << 23
 """Cell-steps, times dimensions, between two looks at `watch`: some tenths of a second."""
 
 
+SMALL = 1 << 14
+"""Cells up to which one thread is faster than several."""
+
+
 class CompiledEngine:
     """One grid under way, see `Engine`.
 
@@ -54,10 +58,10 @@ class CompiledEngine:
         self.packing = Packing.around([int(s.min()) for s in columns], [int(s.max()) for s in columns], periods)
         keys = self.packing.pack(columns)
         order = np.argsort(keys)
-        self.module, self.numbers = _compiled(problem)
-        self.room = Room(kernels.bytes_per_cell(n, problem_dtype(problem).itemsize), problem.memory_limit, probabilities)
+        self.loops, dtype = _Loops(problem), np.dtype(problem.dtype)
+        self.room = Room(kernels.bytes_per_cell(n, dtype.itemsize), problem.memory_limit, probabilities)
         self.room.take(len(keys))
-        self.grid = kernels.make_arrays(n, kernels.capacity_for(len(keys) + len(keys) // 4), problem_dtype(problem))
+        self.grid = kernels.make_arrays(n, kernels.capacity_for(len(keys) + len(keys) // 4), dtype)
         end = kernels.BASE + len(keys)
         self.grid[0][kernels.BASE : end] = keys[order]
         self.grid[1][kernels.BASE : end] = probabilities[order]
@@ -129,7 +133,7 @@ class CompiledEngine:
     def advance(self, time: float, span: float, watch: Callable[[float, int, int], None] | None = None) -> Steps:
         """Steps from `time` on until `span` is over."""
         self.taken, told = Steps.of([]), 0
-        self._set(TIME=time, SPAN=span, ELAPSED=0.0, THREADED=thread_count() > 1)
+        self._set(TIME=time, SPAN=span, ELAPSED=0.0)
         while (status := self._some_steps()) != "DONE":
             try:
                 self._go_on(status, time + self._get("ELAPSED"))
@@ -147,7 +151,9 @@ class CompiledEngine:
         """Run compiled code until it has something to tell; gives what that is."""
         records = np.empty(RECORDS), np.empty(RECORDS, np.int64), np.empty(RECORDS)
         self._set(RECORDED=0, BUDGET=BUDGET // self.problem.n)
-        status = self.module.advance(self.grid, self.frame, self.numbers, self.state, self.reals, *records)
+        shared = self.n_cells > SMALL and thread_count() > 1
+        arguments = self.grid, self.frame, self.loops.numbers, self.state, self.reals, *records
+        status = self.loops.advance(shared, *arguments)
         if self._get("SWAPPED"):
             self.grid = (self.grid[0], self.grid[2], self.grid[1], *self.grid[3:])
             self._set(SWAPPED=0)
@@ -259,31 +265,39 @@ class CompiledEngine:
         if end < 0:
             raise self._none_left()
         self.grid = weighed
-        self._set(END=end, KNOWN=end, SORTED=end, START=end, COUNT=0)
-        rate, _ = self.module.fastest_of(end, self.grid, self.numbers)
-        self._set(RATE=rate)
+        # without velocities known, they are taken anew, and with them the largest rate
+        self._set(END=end, KNOWN=kernels.BASE, SORTED=end, START=end, COUNT=0, RATE=0.0)
         return float(np.log(mass)) + top
 
 
-def problem_dtype(problem: Problem) -> np.dtype[Any]:
-    """float32 or float64."""
-    return np.dtype(problem.dtype)
-
-
-def _compiled(problem: Problem) -> tuple[Any, np.ndarray]:
+class _Loops:
     """The compiled loops of a problem, and the numbers that they take."""
-    n, rotated = problem.n, problem.rotation is not None
-    parameters = [float(value) for value in problem.drift.parameters]
-    graph = emitted.trace_velocity(problem.drift.function, n, len(parameters), rotated)
-    bounds = None
-    if problem.bounds is not None:
-        bounds = emitted.trace_bounds(problem.bounds, n, len(parameters), rotated)
-    widths = np.asarray(problem.widths, dtype=np.float64)
-    noise = np.zeros(n) if problem.diffusion is None else np.asarray(problem.diffusion, dtype=np.float64)
-    rotation = [] if problem.rotation is None else np.ravel(problem.rotation)
-    numbers = np.concatenate(
-        [widths, widths / 2.0, noise / widths**2, 0.5 * noise / widths**2, problem.origin, rotation, problem.bounds_range, parameters]
-    )
-    module = emitted.module_of(graph, bounds, n, problem.limiter, problem_dtype(problem).name, len(parameters), rotated,
-                               problem.diffusion is not None)  # fmt: skip
-    return module, numbers.astype(np.float64)
+
+    def __init__(self, problem: Problem) -> None:
+        n, rotated = problem.n, problem.rotation is not None
+        parameters = [float(value) for value in problem.drift.parameters]
+        at = emitted.layout(n, len(parameters), rotated)
+        widths = np.asarray(problem.widths, dtype=np.float64)
+        noise = np.zeros(n) if problem.diffusion is None else np.asarray(problem.diffusion, dtype=np.float64)
+        rotation = np.ravel(problem.rotation) if rotated else []
+        spread = 0.5 * noise / widths**2
+        parts = [widths, widths / 2.0, noise / widths**2, spread, problem.origin, rotation, problem.bounds_range, parameters]
+        numbers = np.concatenate(parts).astype(np.float64).tolist()
+        graph = emitted.trace_velocity(problem.drift.function, n, len(parameters), rotated)
+        graph, constants = emitted.hoisted(graph, n + 1 + len(numbers))
+        numbers += constants
+        bounds = None
+        if problem.bounds is not None:
+            bounds = emitted.trace_bounds(problem.bounds, n, len(parameters), rotated)
+            bounds, constants = emitted.hoisted(bounds, n + len(numbers))
+            numbers += constants
+        self.numbers = np.array(numbers)
+        diffusive = problem.diffusion is not None
+        self.options = graph, bounds, n, problem.limiter, np.dtype(problem.dtype).name, at, diffusive
+        self.modules: dict[bool, Any] = {}
+
+    def advance(self, shared: bool, *arguments: Any) -> int:
+        """Run steps, with their cells `shared` among threads; gives how it ended."""
+        if shared not in self.modules:
+            self.modules[shared] = emitted.module_of(*self.options, shared)
+        return self.modules[shared].advance(*arguments)

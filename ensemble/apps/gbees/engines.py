@@ -9,6 +9,7 @@ from typing import Any
 from ensemble._backend import prototype
 from ensemble._check import message
 from ensemble.apps.gbees.array_engine import ArrayEngine
+from ensemble.apps.gbees.compiled_engine import CompiledEngine
 from ensemble.apps.gbees.engine import Engine
 
 __all__ = ["BACKENDS", "Backend", "backend_named"]
@@ -23,7 +24,7 @@ class Backend:
 
 
 BACKENDS = {
-    "numpy": Backend(ArrayEngine, "numpy"),
+    "numpy": Backend(CompiledEngine, "numpy"),
     "array": Backend(ArrayEngine, "numpy"),
     "cupy": Backend(ArrayEngine, "cupy"),
 }
