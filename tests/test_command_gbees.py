@@ -1,7 +1,9 @@
 """``ensemble gbees``: what it prints, what it writes, how it ends, and that it goes on where it was interrupted."""
 
 import json
+import re
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -326,3 +328,22 @@ def test_bad_options_are_one_line_before_any_work(arguments, text, folder, capsy
     out, err = capsys.readouterr()
     assert out == "" and err.count("\n") == 1 and err.startswith("ensemble") and "error:" in err
     assert text in err
+
+
+HOWTO = Path(__file__).parents[1] / "docs" / "howto" / "gbees.md"
+
+
+def blocks(language):
+    """The code in the how-to page, block by block."""
+    return re.findall(rf"```{language}\n(.*?)```", HOWTO.read_text(), re.DOTALL)
+
+
+def test_the_how_to_pages_code_runs(folder, capsys):
+    names = {}
+    exec(blocks("python")[0], names)
+    assert names["run"].time == 2.0 and names["run"].sample(10, seed=1).shape == (2,)
+    (folder / "model.py").write_text(MODEL + "\n\ndef pendulum(x, t, xp):\n    return x[1], -xp.sin(x[0])\n")
+    (folder / "pendulum.toml").write_text(blocks("toml")[0])
+    assert main(["gbees", "pendulum.toml", "--until", "1", "--every", "5", "--threshold", "1e-4", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["axes"] == ["angle", "rate"] and len(found["records"]) > 3

@@ -81,3 +81,34 @@ def conditioned(parts, y, last=None, prior_at="before"):
 def close(got, expected, tolerance=1e-9):
     """Equal to `tolerance`, relative to the larger of 1 and the largest entry."""
     np.testing.assert_allclose(got, expected, rtol=0, atol=tolerance * max(1.0, float(np.max(np.abs(expected)))))
+
+
+def sequentially(parts, y):
+    """Filter and smoother by the textbook's recursions in float64, one step after another with plain NumPy.
+
+    The prior stands before the first observation; NaN is missing. Filtered means and covariances, smoothed ones, and
+    the log-likelihood of every step.
+    """
+    F, Q, H, R, u, d = (np.asarray(parts[n], np.float64) for n in ("F", "Q", "H", "R", "u", "d"))
+    m, P = parts["m0"].astype(np.float64), parts["P0"].astype(np.float64)
+    T, nx = y.shape[0], m.size
+    means, covs, terms = np.empty((T, nx)), np.empty((T, nx, nx)), np.zeros(T)
+    ahead = np.empty((T, nx)), np.empty((T, nx, nx))
+    for k in range(T):
+        m, P = F[k] @ m + u[k], F[k] @ P @ F[k].T + Q[k]
+        ahead[0][k], ahead[1][k] = m, P
+        seen = ~np.isnan(y[k])
+        if seen.any():
+            G, r = H[k][seen], y[k][seen] - H[k][seen] @ m - d[k][seen]
+            S = G @ P @ G.T + R[k][np.ix_(seen, seen)]
+            K = np.linalg.solve(S, G @ P).T
+            m, P = m + K @ r, (P - K @ S @ K.T + (P - K @ S @ K.T).T) / 2
+            terms[k] = -0.5 * (r @ np.linalg.solve(S, r) + np.linalg.slogdet(2 * np.pi * S)[1])
+        means[k], covs[k] = m, P
+    smooth, spread = means.copy(), covs.copy()
+    inverses = np.linalg.pinv(ahead[1][1:], rcond=1e-12, hermitian=True)
+    for k in range(T - 2, -1, -1):
+        E = covs[k] @ F[k + 1].T @ inverses[k]
+        smooth[k] = means[k] + E @ (smooth[k + 1] - ahead[0][k + 1])
+        spread[k] = covs[k] + E @ (spread[k + 1] - ahead[1][k + 1]) @ E.T
+    return means, covs, smooth, spread, terms
