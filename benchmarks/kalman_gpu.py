@@ -152,7 +152,7 @@ def measured(cp: Any, T: int, scans_T: int, bandwidth: float, tune: bool) -> lis
     for chunk in lengths(T, tune):
         for name, run in chunked(arrays, chunk).items():
             add(name, f"chunks of {chunk}", run)
-    for way in SCANS if T <= scans_T else ():
+    for way in SCANS if scans_T >= T else ():
         for name, run in scanned(arrays, way).items():
             add(name, way, run)
     few = T > 100_000

@@ -11,3 +11,9 @@ ENGINES = {"array": ArrayEngine, "compiled": CompiledEngine}
 @pytest.fixture(params=sorted(ENGINES))
 def engine(request):
     return ENGINES[request.param]
+
+
+@pytest.fixture(params=["array", pytest.param("compiled", marks=pytest.mark.slow)])
+def patient_engine(request):
+    """The same for drifts that no other test has: compiling one takes ten seconds or more."""
+    return ENGINES[request.param]

@@ -99,10 +99,14 @@ def blowing_up(x, t, xp, a):
     return 1.0, xp.log(a - x[0])  # not finite from x[0] = a on
 
 
-def test_a_failing_sample_is_flagged_and_the_others_finish(engine):
+def test_a_failing_sample_is_flagged_and_the_others_finish(patient_engine):
     a = [50.0, 1.2, 60.0]
     make = lambda value: Gbees(
-        Drift(blowing_up, (value,), ("a",)), [0.5, 0.5], [0.01, 0.01], threshold=1e-4, backend=backend_of(engine)
+        Drift(blowing_up, (value,), ("a",)),
+        [0.5, 0.5],
+        [0.01, 0.01],
+        threshold=1e-4,
+        backend=backend_of(patient_engine),
     )
     run = make(en.Ensemble(np.array(a)))
     run.advance(1.0)
@@ -125,14 +129,14 @@ def test_a_failing_sample_is_flagged_and_the_others_finish(engine):
     assert np.isfinite(run.mean().sample(0)).all()
 
 
-def test_a_sample_may_fail_on_its_first_grid(engine):
+def test_a_sample_may_fail_on_its_first_grid(patient_engine):
     drift = Drift(blowing_up, (en.Ensemble(np.array([0.4, 9.0])),), ("a",))
-    run = Gbees(drift, [0.5, 0.5], [0.01, 0.01], threshold=1e-4, backend=backend_of(engine))
+    run = Gbees(drift, [0.5, 0.5], [0.01, 0.01], threshold=1e-4, backend=backend_of(patient_engine))
     run.advance(0.1)
     assert run.failed.tolist() == [True, False]
     assert run.n_steps[0] == 0 and run.n_steps[1] > 0
     state = run.state()
-    again = Gbees(drift, [0.5, 0.5], [0.01, 0.01], threshold=1e-4, backend=backend_of(engine)).restore(state)
+    again = Gbees(drift, [0.5, 0.5], [0.01, 0.01], threshold=1e-4, backend=backend_of(patient_engine)).restore(state)
     np.testing.assert_array_equal(again.mean().samples, run.mean().samples)
     assert again.messages == run.messages
 
@@ -181,16 +185,16 @@ def test_an_engine_may_carry_all_samples_at_once(monkeypatch):
         np.testing.assert_array_equal(run.n_steps, runs[0].n_steps)
 
 
-def test_lorenz_systems_take_ensembles(engine):
+def test_lorenz_systems_take_ensembles(patient_engine):
     run = Gbees(
         lorenz63.with_parameters(r=en.Ensemble(np.array([30.0, 48.0]))), [-11.5, -10.0, 9.5], np.eye(3),
-        threshold=1e-4, backend=backend_of(engine),
+        threshold=1e-4, backend=backend_of(patient_engine),
     )  # fmt: skip
     run.advance(0.05)
     assert np.all(run.n_steps > 5)
     six = Gbees(
         lorenz96(en.Ensemble(np.array([4.0, 8.0]))), [4.5, 4.0, 4.0, 4.0], 0.04, factor=0.5, threshold=1e-4,
-        backend=backend_of(engine),
+        backend=backend_of(patient_engine),
     )  # fmt: skip
     six.advance(0.05)
     shift = six.mean().sample(1) - six.mean().sample(0)

@@ -41,7 +41,7 @@ def test_the_first_grid_is_the_box_of_three_deviations(engine):
     np.testing.assert_allclose(p, density / density.sum(), rtol=1e-12)
 
 
-def test_a_rotated_grid_is_the_run_in_rotated_coordinates(engine):
+def test_a_rotated_grid_is_the_run_in_rotated_coordinates(patient_engine):
     angle, mean, variances = 0.6, np.array([0.4, -0.3]), np.array([0.02, 0.06])
     R = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
 
@@ -53,7 +53,7 @@ def test_a_rotated_grid_is_the_run_in_rotated_coordinates(engine):
         v = drift(x, t, xp)
         return [R[0, j] * v[0] + R[1, j] * v[1] for j in range(2)]
 
-    options = {"threshold": 1e-4, "backend": backend_of(engine)}
+    options = {"threshold": 1e-4, "backend": backend_of(patient_engine)}
     rotated = Gbees(drift, mean, R @ np.diag(variances) @ R.T, rotate=True, **options)
     plain = Gbees(turned, [0.0, 0.0], variances, **options)
     for run in (rotated, plain):
@@ -67,15 +67,15 @@ def test_a_rotated_grid_is_the_run_in_rotated_coordinates(engine):
         tuple(s): q
         for s, q in zip((to_numpy(rotated.cells().indices) * signs).tolist(), to_numpy(rotated.cells().probabilities))
     }
-    theirs = table(plain._runs.runs[0].engine)
+    theirs = table(plain._runs.runs[0].patient_engine)
     if np.all(signs == 1):  # else upper faces are lower ones, and which cells are kept may differ
         assert mine.keys() == theirs.keys()
     heavy = {s for s, q in theirs.items() if q > 1e-3}
     assert all(mine[s] == pytest.approx(theirs[s], rel=0.05) for s in heavy)
 
 
-def test_rotating_by_a_diagonal_covariance_only_sorts_axes(engine):
-    options = {"threshold": 1e-5, "backend": backend_of(engine)}
+def test_rotating_by_a_diagonal_covariance_only_sorts_axes(patient_engine):
+    options = {"threshold": 1e-5, "backend": backend_of(patient_engine)}
     runs = [Gbees(oscillator, [0.8, 0.1], [0.04, 0.05], rotate=rotate, **options) for rotate in (False, True)]
     for run in runs:
         run.advance(0.5)
@@ -83,7 +83,7 @@ def test_rotating_by_a_diagonal_covariance_only_sorts_axes(engine):
     same(*runs)
 
 
-def test_no_cell_is_made_out_of_bounds(engine):
+def test_no_cell_is_made_out_of_bounds(patient_engine):
     def energy(x, xp):
         return 0.5 * (x[0] ** 2 + x[1] ** 2)
 
@@ -93,7 +93,7 @@ def test_no_cell_is_made_out_of_bounds(engine):
     for rotate in (False, True):
         free, kept = (
             Gbees(outwards, [0.8, 0.1], [[0.04, 0.01], [0.01, 0.05]], threshold=1e-5, bounds=bounds, rotate=rotate,
-                  backend=backend_of(engine))
+                  backend=backend_of(patient_engine))
             for bounds in (None, energy)
         )  # fmt: skip
         low, high = kept.problems[0].bounds_range
@@ -108,13 +108,13 @@ def test_no_cell_is_made_out_of_bounds(engine):
         assert low <= values[1].min() and values[1].max() <= high
 
 
-def test_an_angle_comes_round(engine):
+def test_an_angle_comes_round(patient_engine):
     v = 2.0
 
     def build(periods):
         return Gbees(
             lambda x, t, xp: (v, 0.5 * xp.sin(x[0])), [2.5, 0.0], [0.04, 0.04], threshold=1e-6, periods=periods,
-            backend=backend_of(engine),
+            backend=backend_of(patient_engine),
         )  # fmt: skip
 
     closed, wide = build([2.0 * np.pi, None]), build([2.0 * np.pi * 40.0, None])
@@ -147,11 +147,11 @@ def test_noise_must_lie_along_a_rotated_grid():
         Gbees(oscillator, [0.8, 0.1], covariance, diffusion=[0.1, 0.2], **options)
 
 
-def test_what_leaves_over_the_rim_is_told(engine):
+def test_what_leaves_over_the_rim_is_told(patient_engine):
     k = 5  # columns of cells that are pushed against the bounds: at a CFL number of 1 each step loses one
     run = Gbees(
         lambda x, t, xp: (1.0, 0.0), [0.0, 0.0], [0.04, 0.04], threshold=1e-9, bounds=lambda x, xp: x[0],
-        backend=backend_of(engine),
+        backend=backend_of(patient_engine),
     )  # fmt: skip
     indices, p = (to_numpy(part) for part in run.cells())
     run.advance(0.1 * k)
@@ -206,6 +206,14 @@ def test_the_sequential_rule_cell_by_cell(engine):
     assert table(run).keys() == {tuple(s) for s in indices.tolist()} - gone
 
 
+def test_steps_are_counted_from_each_measurement(engine):
+    run = build(engine)
+    run.advance(0.1)
+    assert run._runs.runs[0].engine.count == run.n_steps > 1
+    run.update(lambda x, xp: x[0], 0.8, 0.1)
+    assert run._runs.runs[0].engine.count == 0
+
+
 def test_prune_only_every_so_often(engine):
     often, seldom = build(engine, prune_every=1), build(engine, prune_every=1000)
     for run in (often, seldom):
@@ -227,8 +235,8 @@ def test_the_array_standard_is_enough():
     assert type(runs[1].cells().probabilities) is type(array_api_strict.zeros(1))
 
 
-def test_single_precision_is_close_to_double(engine):
-    double, single = build(engine), build(engine, dtype=np.float32)
+def test_single_precision_is_close_to_double(patient_engine):
+    double, single = build(patient_engine), build(patient_engine, dtype=np.float32)
     for run in (double, single):
         run.advance(0.7)
     assert single.cells().probabilities.dtype == np.float32

@@ -51,7 +51,7 @@ def test_a_gaussian_update_is_kalmans(engine, rows, R):
     assert errors[1] < 0.02 * errors[0] or errors[1] < 1e-6
 
 
-def test_evidence_against_particles(engine):
+def test_evidence_against_particles(patient_engine):
     def drift(x, t, xp):
         return x[1], x[0] - x[0] ** 3 - 0.2 * x[1]
 
@@ -70,7 +70,9 @@ def test_evidence_against_particles(engine):
     spread = weights.std() / weights.mean() / np.sqrt(weights.size)
     errors = []
     for factor in (1.0, 2.0, 4.0):
-        run = Gbees(drift, mean, covariance, threshold=1e-7 / factor**2, factor=factor, backend=backend_of(engine))
+        run = Gbees(
+            drift, mean, covariance, threshold=1e-7 / factor**2, factor=factor, backend=backend_of(patient_engine)
+        )
         run.advance(T)
         errors.append(abs(run.update(lambda x, xp: x[0] ** 2, y, R) - truth))
         assert run.log_evidence == pytest.approx(truth, abs=errors[-1] + 1e-12)
