@@ -74,6 +74,8 @@ def draw_records(ax: Any, outcome: Outcome, coordinates: tuple[int, ...], record
             ax.plot(found.coordinates[0], found.density, color=colour)
             ax.set(xlabel=outcome.axes[coordinates[0]], ylabel="density")
         ax.plot([], [], *([[]] if len(coordinates) == 3 else []), "s", color=colour, label=label)
-    ax.legend(loc="upper left", fontsize=8, handletextpad=0.2)
+    beside = None if len(coordinates) == 3 else (1.0, 1.0)
+    ax.legend(loc="upper left", bbox_to_anchor=beside, fontsize=8, handletextpad=0.2)
     if len(coordinates) == 3:
+        ax.locator_params(nbins=5)
         ax.set_box_aspect(None, zoom=0.94)  # the labels of the third axis would be cut off
