@@ -43,6 +43,7 @@ class ArrayEngine:
         xp = array_namespace(probabilities)
         self.problem = problem
         self.count = 0
+        self.report_each_step = True
         self.velocity_time = time
         self.taken = Steps.of([])
         n = problem.n

@@ -75,6 +75,7 @@ class CompiledEngine:
         kernels.link(n, self.grid[0], self.grid[4], self.frame, end)
         kernels.fresh_table(self.grid[0], end, self.grid[9])
         self.taken = Steps.of([])
+        self.report_each_step = False
         self.advance(time, 0.0)
 
     @property
@@ -130,10 +131,12 @@ class CompiledEngine:
         p = self.grid[1][self._cells][order]
         return np.stack([s[order] for s in self._columns(self._cells)], axis=1), p
 
-    def advance(self, time: float, span: float, watch: Callable[[float, int, int], None] | None = None) -> Steps:
-        """Steps from `time` on until `span` is over."""
+    def advance(
+        self, time: float, span: float, watch: Callable[[float, int, int], None] | None = None, elapsed: float = 0.0
+    ) -> Steps:
+        """Steps from `time` on until `span` is over, of which `elapsed` is gone."""
         self.taken, told = Steps.of([]), 0
-        self._set(TIME=time, SPAN=span, ELAPSED=0.0)
+        self._set(TIME=time, SPAN=span, ELAPSED=elapsed)
         while (status := self._some_steps()) != "DONE":
             try:
                 self._go_on(status, time + self._get("ELAPSED"))
@@ -150,7 +153,7 @@ class CompiledEngine:
     def _some_steps(self) -> str:
         """Run compiled code until it has something to tell; gives what that is."""
         records = np.empty(RECORDS), np.empty(RECORDS, np.int64), np.empty(RECORDS)
-        self._set(RECORDED=0, BUDGET=BUDGET // self.problem.n)
+        self._set(RECORDED=0, BUDGET=1 if self.report_each_step else BUDGET // self.problem.n)
         shared = self.n_cells > SMALL and thread_count() > 1
         arguments = self.grid, self.frame, self.loops.numbers, self.state, self.reals, *records
         status = self.loops.advance(shared, *arguments)
@@ -221,7 +224,8 @@ class CompiledEngine:
         if self._get("RESUMED"):
             links = self.grid[4]
             links[links >= start] = 0
-            kernels.clear(self.grid, self.n, start, end)
+            for part in self.grid[1:7]:
+                part.reshape(-1, self.grid[0].size)[:, start:end] = 0
             self.grid[7][kernels.BASE : start] = True
             kernels.fresh_table(self.grid[0], start, self.grid[9])
             known = kernels.BASE if self.problem.time_varying else min(start, self._get("KNOWN"))

@@ -45,12 +45,15 @@ class Engine(Protocol):
         Steps counted; may be set, to go on where another run stopped.
     taken : Steps
         The steps of the latest `advance` that the grid has gone through, also when the call ended by an exception.
+    report_each_step : bool
+        Whether `watch` is to be called after every step; to be set. Engines that cannot do so call it when they can.
     velocity_time : float
         When the velocities in use were taken: a drift that varies in time grows the grid by those of the step before.
     """
 
     count: int
     taken: Steps
+    report_each_step: bool
     velocity_time: float
 
     @property

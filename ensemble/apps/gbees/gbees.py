@@ -176,6 +176,11 @@ class Gbees:
         require(bool(np.isfinite(until)) and until >= self.time, "Gbees.advance", "until", "not lie in the past", seen)
         return self._runs.advance(until, watch)
 
+    def report_each_step(self, wanted: bool = True) -> None:
+        """Have `watch` of `advance` called after every step, which costs time, or now and then."""
+        for run in self._runs.alive:
+            run.engine.report_each_step = wanted
+
     def update(self, h: Callable[..., Any], y: Any, R: Any) -> Any:
         """Bayes' rule for the measurement ``y = h(x) + noise``, ``noise ~ N(0, R)``.
 

@@ -67,9 +67,9 @@ class RecordedRun:
     Examples
     --------
     >>> from ensemble.apps.gbees import configuration
-    >>> run = RecordedRun(configuration("two-body"), times=[0.5], threshold=1e-6)
-    >>> [cells.time for cells in run.run(until=0.5).distributions]
-    [0.5]
+    >>> run = RecordedRun(configuration("duffing"), times=[0.1], factor=1.0, threshold=1e-4, backend="array")
+    >>> [cells.time for cells in run.run(until=0.1).distributions]
+    [0.1]
     """
 
     def __init__(
@@ -212,6 +212,8 @@ class RecordedRun:
         while self.gbees.time < stop.time:
             begun = len(self.steps)
             reports = Reports(self, stop.time, calls_wanted, watch)
+            if self.every is not None:
+                self.gbees.report_each_step()
             try:
                 self.gbees.advance(stop.time, reports)
                 return

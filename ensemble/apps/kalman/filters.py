@@ -8,8 +8,9 @@ from ensemble._backend import array_namespace
 from ensemble._check import one_of, require
 from ensemble._kernels.scan import SCANS, prefix_scan
 from ensemble._typing import Array
+from ensemble.apps.kalman.chunks import chunk_filter
 from ensemble.apps.kalman.compiled import compiled_filter, device_of
-from ensemble.apps.kalman.elements import combine_filter, filter_elements, filter_neutral, has_no_elements
+from ensemble.apps.kalman.elements import Element, combine_filter, filter_elements, filter_neutral, has_no_elements
 from ensemble.apps.kalman.model import LinearGaussianModel, Series, aligned
 from ensemble.apps.kalman.reference import refined_filter
 from ensemble.apps.kalman.results import FilterResult, total
@@ -45,8 +46,9 @@ def kalman_filter(
         which that sum cannot tell, take the recursion; only the compiled scan of a GPU gives NaN instead (`failed`).
         "auto" takes the recursion on the CPU, and on a GPU "scan" unless there are series enough to fill it.
     scan : {"chunked", "sequential", "hillis_steele", "blelloch", "ladner_fischer", "sengupta"}
-        The algorithm of "scan", see `prefix_scan`. On a GPU, "chunked" sums up each chunk of time by filter steps,
-        scans the sums, and replays the recursion inside each chunk, which keeps its accuracy.
+        The algorithm of "scan", see `prefix_scan`. For the filter, "chunked" sums up each chunk of time by filter
+        steps, scans the sums, and replays the recursion inside each chunk, which keeps its accuracy; on a GPU for the
+        smoothers too.
     form : {"covariance", "square_root"}
         "square_root" carries triangular factors of the covariances, sequentially: slower, twice the digits.
     mask : bool array or Ensemble, shape of `y` or of `y` without its last axis, optional
@@ -163,10 +165,19 @@ def sequential_filter(series: Series) -> tuple[Array, Array, Array]:
     return *stacked(series.batch, means, covariances), xp.stack(terms, axis=0)
 
 
-def scan_filter(series: Series, scan: str) -> tuple[Array, Array, Array]:
-    """The prefix sum of the filter elements; likelihoods follow from the states one step before, all steps at once."""
+def scan_filter(series: Series, scan: str, elements: Element | None = None) -> tuple[Array, ...]:
+    """The prefix sum of the filter elements; likelihoods follow from the states one step before, all steps at once.
+
+    "chunked" replays the recursion inside each chunk instead.
+    """
+    if scan == "chunked" and series.n_steps > 1:
+        *whole, rest = chunk_filter(series)
+        if rest is None:
+            return tuple(whole)
+        end = sequential_filter(rest)
+        return tuple(array_namespace(a, z).concat([a, z], axis=0) for a, z in zip(whole, end, strict=True))
     xp = array_namespace(series.y, series.F, series.m0)
-    elements = filter_elements(series)
+    elements = elements or filter_elements(series)
     neutral = filter_neutral(xp, series.F.shape[-1], elements[0].dtype)
     _, m, P, _, _ = prefix_scan(combine_filter, elements, algorithm=scan, neutral=neutral)
     return m, P, log_densities(series, m, P)

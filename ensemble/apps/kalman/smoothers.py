@@ -18,7 +18,7 @@ from ensemble.apps.kalman.elements import (
     smoother_elements,
     smoother_neutral,
 )
-from ensemble.apps.kalman.filters import METHODS, anywhere, check_form, chosen, filtered, log_densities, pick, result_of
+from ensemble.apps.kalman.filters import METHODS, anywhere, check_form, chosen, filtered, pick, result_of, scan_filter
 from ensemble.apps.kalman.model import LinearGaussianModel, Series, aligned
 from ensemble.apps.kalman.reference import refined_smoother
 from ensemble.apps.kalman.results import FilterResult, SmootherResult
@@ -153,8 +153,8 @@ def two_filters(series: Series, scan: str) -> SmootherResult:
     xp = array_namespace(series.y, series.F, series.m0)
     elements = filter_elements(series)
     neutral = filter_neutral(xp, series.F.shape[-1], elements[0].dtype)
-    _, m, P, _, _ = prefix_scan(combine_filter, elements, algorithm=scan, neutral=neutral)
-    result = result_of(series, m, P, log_densities(series, m, P))
+    m, P, terms = scan_filter(series, scan, elements)
+    result = result_of(series, m, P, terms)
     end = [xp.broadcast_to(e, a.shape[1:])[None, ...] for e, a in zip(neutral, elements, strict=True)]
     later = tuple(xp.concat([a[1:, ...], e], axis=0) for a, e in zip(elements, end, strict=True))
     _, _, _, eta, J = prefix_scan(combine_filter, later, algorithm=scan, neutral=neutral, reverse=True)

@@ -84,7 +84,7 @@ def close(got, expected, tolerance=1e-9):
 
 
 def sequentially(parts, y):
-    """Filter and smoother by the textbook's recursions in float64, one step after another with plain NumPy.
+    """Filter and smoother in float64, step after step with plain NumPy: Kalman forwards, Bryson and Frazier back.
 
     The prior stands before the first observation; NaN is missing. Filtered means and covariances, smoothed ones, and
     the log-likelihood of every step.
@@ -93,22 +93,25 @@ def sequentially(parts, y):
     m, P = parts["m0"].astype(np.float64), parts["P0"].astype(np.float64)
     T, nx = y.shape[0], m.size
     means, covs, terms = np.empty((T, nx)), np.empty((T, nx, nx)), np.zeros(T)
-    ahead = np.empty((T, nx)), np.empty((T, nx, nx))
+    kept = []
     for k in range(T):
         m, P = F[k] @ m + u[k], F[k] @ P @ F[k].T + Q[k]
-        ahead[0][k], ahead[1][k] = m, P
         seen = ~np.isnan(y[k])
+        G, r = H[k][seen], y[k][seen] - H[k][seen] @ m - d[k][seen]
+        S = G @ P @ G.T + R[k][np.ix_(seen, seen)]
+        solved = np.linalg.solve(S, np.column_stack([G, r]))  # S^-1 G, S^-1 r
+        kept.append((m, P, G.T @ solved[:, -1], G.T @ solved[:, :-1]))
+        K = P @ solved[:, :-1].T
+        m, P = m + K @ r, P - K @ S @ K.T
+        P = (P + P.T) / 2
         if seen.any():
-            G, r = H[k][seen], y[k][seen] - H[k][seen] @ m - d[k][seen]
-            S = G @ P @ G.T + R[k][np.ix_(seen, seen)]
-            K = np.linalg.solve(S, G @ P).T
-            m, P = m + K @ r, (P - K @ S @ K.T + (P - K @ S @ K.T).T) / 2
-            terms[k] = -0.5 * (r @ np.linalg.solve(S, r) + np.linalg.slogdet(2 * np.pi * S)[1])
+            terms[k] = -0.5 * (r @ solved[:, -1] + np.linalg.slogdet(2 * np.pi * S)[1])
         means[k], covs[k] = m, P
-    smooth, spread = means.copy(), covs.copy()
-    inverses = np.linalg.pinv(ahead[1][1:], rcond=1e-12, hermitian=True)
-    for k in range(T - 2, -1, -1):
-        E = covs[k] @ F[k + 1].T @ inverses[k]
-        smooth[k] = means[k] + E @ (smooth[k + 1] - ahead[0][k + 1])
-        spread[k] = covs[k] + E @ (spread[k + 1] - ahead[1][k + 1]) @ E.T
+    smooth, spread = np.empty_like(means), np.empty_like(covs)
+    pull, weight = np.zeros(nx), np.zeros((nx, nx))  # what later observations say, at the predicted state
+    for k in range(T - 1, -1, -1):
+        m, P, own, gain = kept[k]
+        L = F[k + 1] @ (np.eye(nx) - P @ gain) if k < T - 1 else np.zeros((nx, nx))
+        pull, weight = own + L.T @ pull, gain + L.T @ weight @ L
+        smooth[k], spread[k] = m + P @ pull, P - P @ weight @ P
     return means, covs, smooth, spread, terms

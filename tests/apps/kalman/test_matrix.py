@@ -91,10 +91,16 @@ def test_thousands_of_steps_of_every_kind(name, kind, size, T):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SMOOTHERS)
+@pytest.mark.parametrize("name", QUICK)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_hundred_thousand_steps_of_every_kind(name, kind):
     check(name, 100_000, (4, 2), kind)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(set(SMOOTHERS) - set(QUICK)))
+def test_a_hundred_thousand_steps_one_by_one(name):
+    check(name, 100_000, (4, 2), "gaps")
 
 
 @pytest.mark.slow
