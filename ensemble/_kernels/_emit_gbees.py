@@ -148,32 +148,32 @@ def settle(cell, end, keys, v, links, growing, table, frame, numbers):
 
     Gives the new end and how it went. Cells that `admitted` refuses stay missing.
     """
-    size = keys.size
-    for i in range(N):
+    size, n = keys.size, frame.shape[1]  # no constant: unrolled, this would be most of the code
+    for i in range(n):
         for step in (1, -1):
             if not flows(v[i * size + cell], i, step, frame):
                 continue
-            face = links[(i + (N if step > 0 else 0)) * size + cell]
+            face = links[(i + (n if step > 0 else 0)) * size + cell]
             key = beside(keys[cell], i, step, frame)
             if face == 0 and admitted(key, frame, numbers):
-                status = room_for(key, end, N, keys, frame)
+                status = room_for(key, end, n, keys, frame)
                 if status != GOOD:
                     return end, status
-                attach(key, end, cell, i, step, N, keys, links, growing, table, frame)
+                attach(key, end, cell, i, step, n, keys, links, growing, table, frame)
                 face = end
                 end += 1
-            for j in range(i + 1, N):
+            for j in range(i + 1, n):
                 for side in (1, -1):
                     if not flows(v[j * size + cell], j, side, frame):
                         continue
-                    if face and links[(j + (N if side > 0 else 0)) * size + face]:
+                    if face and links[(j + (n if side > 0 else 0)) * size + face]:
                         continue
                     edge = beside(key, j, side, frame)
                     if (face or find(edge, keys, table) == 0) and admitted(edge, frame, numbers):
-                        status = room_for(edge, end, N, keys, frame)
+                        status = room_for(edge, end, n, keys, frame)
                         if status != GOOD:
                             return end, status
-                        attach(edge, end, face, j, side, N, keys, links, growing, table, frame)
+                        attach(edge, end, face, j, side, n, keys, links, growing, table, frame)
                         end += 1
     growing[cell] = False
     return end, GOOD

@@ -293,7 +293,7 @@ def taken(values, room, first, order):
     values[first + BASE : first + BASE + order.size] = room[: order.size]
 
 
-@inner
+@compiled_serial
 def clear(grid, n, first, last):
     """Nothing at positions from `first` up to `last`."""
     size = grid[0].size
