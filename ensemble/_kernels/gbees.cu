@@ -1,0 +1,687 @@
+// Grid-based Bayesian estimation: a sparse grid of cells that follows the probability on it.
+//
+// A run of steps is one kernel: `advance` grows the grid, links what is new, and carries the probability on, step after
+// step, until the span is over or the host is needed. Its threads wait for each other between the phases of a step: those
+// of a cluster of blocks where one cluster works on one instance (CLUSTER blocks of it), else all blocks of the launch.
+//
+// No bit depends on the order in which cells got their places in memory: sums are sums of integers (mass in units of
+// 2^-60), time steps come from a maximum, and every other result of a cell comes from its neighbours in a fixed order.
+// Contraction to FMA is off: which cells are kept hangs on the exact zeros of velocities.
+//
+// In front of this text stand `struct Instance` (one grid, as the host described it), `drift` and, where BOUNDED,
+// `bounds`. Told by the compiler: N dimensions, REAL of probabilities, LIMITER, CLUSTER, THREADS, BLOCKS (a
+// multiprocessor's share), and the flags ROTATED, BOUNDED, TIME_VARYING, PERIODIC and DIFFUSIVE.
+
+typedef REAL real;
+typedef unsigned long long u64;
+typedef long long i64;
+
+#define EMPTY 0xffffffffffffffffULL
+#define UNIT 1152921504606846976.0  // 2^60
+
+enum Reason { RUNNING, DONE, PAUSED, PRUNE, FULL, RIM, NOT_FINITE };
+enum Limiter { MC, SUPERBEE, VAN_LEER, MINMOD, NONE };
+enum Mark { UNGROWN, GROWN, DOOMED };
+
+struct Group {
+    i64 rank, size;  // of this thread among those that work on the instance
+    unsigned blocks, waits;
+    u64* arrivals;
+};
+
+__device__ inline i64 latest(const i64* p) { return *const_cast<const volatile i64*>(p); }
+__device__ inline u64 latest(const u64* p) { return *const_cast<const volatile u64*>(p); }
+
+// All threads of the group have come here, and see what each of them wrote before.
+__device__ inline void wait_for_all(Group& group)
+{
+#if CLUSTER > 1
+    __syncwarp();
+    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+#else
+    __syncthreads();
+    if (group.blocks > 1) {
+        if (threadIdx.x == 0) {
+            __threadfence();
+            atomicAdd(group.arrivals, 1ULL);
+            const u64 everyone = (u64)++group.waits * group.blocks;
+            while (latest(group.arrivals) < everyone) {}
+            __threadfence();
+        }
+        __syncthreads();
+    }
+#endif
+}
+
+// --- sums without an order
+__device__ inline u64 fixed(double mass) { return __double2ull_rn(mass * UNIT); }
+
+__device__ inline double floating(u64 sum) { return (double)sum / UNIT; }
+
+// Adds the values of all threads of the block; every thread calls it.
+__device__ inline void add(u64* target, u64 value)
+{
+    for (int step = 16; step; step /= 2) value += __shfl_xor_sync(0xffffffffu, value, step);
+    if (threadIdx.x % 32 == 0 && value) atomicAdd(target, value);
+}
+
+__device__ inline void raise_to(u64* target, double value)
+{
+    const u64 bits = (u64)__double_as_longlong(value);  // of numbers that are not negative, in their order
+    if (bits > latest(target)) atomicMax(target, bits);
+}
+
+// --- where a cell lies, and how it moves
+__device__ __forceinline__ void unpack(const Instance& g, u64 key, int (&s)[N])
+{
+#pragma unroll
+    for (int i = 0; i < N; ++i) s[i] = (int)((key >> g.shifts[i]) & (u64)g.masks[i]) + (int)g.lows[i];
+}
+
+__device__ __forceinline__ void place(const Instance& g, const double (&z)[N], double (&x)[N])
+{
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+#if ROTATED
+        double sum = g.rotation[i * N] * z[0];
+#pragma unroll
+        for (int k = 1; k < N; ++k) sum = sum + g.rotation[i * N + k] * z[k];
+#else
+        const double sum = z[i];
+#endif
+        x[i] = sum + g.origin[i];
+    }
+}
+
+// The velocity through the upper face along j of the cell `offset` cells along j from s.
+__device__ __forceinline__ double velocity(const Instance& g, const int (&s)[N], int j, int offset, double t)
+{
+    double z[N], x[N], f[N];
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+        int at = s[i];
+        if (i == j) {
+            at += offset;
+#if PERIODIC
+            if (g.periods[i]) {
+                if (at < g.lows[i]) at += (int)g.periods[i];
+                if (at >= g.lows[i] + g.periods[i]) at -= (int)g.periods[i];
+            }
+#endif
+        }
+        z[i] = g.widths[i] * (double)at;
+        if (i == j) z[i] = z[i] + 0.5 * g.widths[i];
+    }
+    place(g, z, x);
+    drift_at(x, t, g.parameters, f);
+#if ROTATED
+    double sum = g.rotation[j] * f[0];
+#pragma unroll
+    for (int i = 1; i < N; ++i) sum = sum + g.rotation[i * N + j] * f[i];
+    return sum;
+#else
+    return f[j];
+#endif
+}
+
+__device__ __noinline__ void velocities(const Instance& g, u64 key, double t, double (&v)[N])
+{
+    int s[N];
+    unpack(g, key, s);
+#pragma unroll
+    for (int i = 0; i < N; ++i) v[i] = velocity(g, s, i, 0, t);
+}
+
+__device__ inline bool spreads(const Instance& g, int i)
+{
+#if DIFFUSIVE
+    return g.diffusion[i] > 0;
+#else
+    return false;
+#endif
+}
+
+// Whether what is in a cell with velocity v along i goes to its neighbour above (up) or below.
+__device__ inline bool goes(const Instance& g, int i, double v, int up) { return (up ? v > 0 : v < 0) || spreads(g, i); }
+
+// One over the largest stable time step of a cell.
+__device__ inline double rate_of(const Instance& g, u64 key, double t)
+{
+    double v[N], rate = 0;
+    velocities(g, key, t, v);
+#pragma unroll
+    for (int i = 0; i < N; ++i) rate = rate + fabs(v[i]) / g.widths[i];
+#if DIFFUSIVE
+#pragma unroll
+    for (int i = 0; i < N; ++i) rate = rate + g.diffusion[i] / (g.widths[i] * g.widths[i]);
+#endif
+    return rate;
+}
+
+// The rate of a cell enters the maximum; of cells that have none, the first key is kept.
+__device__ inline void judge(Instance& shared, const Instance& g, u64 key, double t, u64* maximum)
+{
+    const double rate = rate_of(g, key, t);
+    if (rate < 1.7e308) raise_to(maximum, rate);
+    else atomicMin(&shared.bad_key, key);
+}
+
+// --- keys and the table of them
+__device__ inline u64 slot_of(u64 key, i64 slots)
+{
+    u64 h = key * 0x9e3779b97f4a7c15ULL;
+    h ^= h >> 32;
+    h *= 0xd6e8feb86659fd93ULL;
+    return __umul64hi(h, (u64)slots);
+}
+
+// The key of the neighbour above or below along i of any cell that is not on the rim of its keys.
+__device__ inline u64 beside(const Instance& g, u64 key, int i, int up)
+{
+    const u64 step = 1ULL << g.shifts[i];
+#if PERIODIC
+    if (g.periods[i]) {
+        const i64 at = (i64)((key >> g.shifts[i]) & (u64)g.masks[i]);
+        if (up && at == g.periods[i] - 1) return key - step * (u64)at;
+        if (!up && at == 0) return key + step * (u64)(g.periods[i] - 1);
+    }
+#endif
+    return up ? key + step : key - step;
+}
+
+__device__ inline bool on_rim(const Instance& g, u64 key, int i)
+{
+#if PERIODIC
+    if (g.periods[i]) return false;
+#endif
+    const u64 at = (key >> g.shifts[i]) & (u64)g.masks[i];
+    return at == 0 || at == (u64)g.masks[i];
+}
+
+__device__ inline int find(const Instance& g, u64 key)
+{
+    for (u64 slot = slot_of(key, g.slots);; slot = slot + 1 == (u64)g.slots ? 0 : slot + 1) {
+        const u64 seen = g.table[slot];
+        if (seen == key) return g.places[slot];
+        if (seen == EMPTY) return -1;
+    }
+}
+
+__device__ inline bool allowed(const Instance& g, u64 key)
+{
+#if BOUNDED
+    int s[N];
+    double z[N], x[N];
+    unpack(g, key, s);
+#pragma unroll
+    for (int i = 0; i < N; ++i) z[i] = g.widths[i] * (double)s[i];
+    place(g, z, x);
+    const double value = bounds_at(x);
+    return g.lower <= value && value <= g.upper;
+#else
+    return true;
+#endif
+}
+
+// The cell is there, or may not be, on return of true; on false there was no room. The key in a slot is the claim on it:
+// of several threads that want one cell, exactly one makes it.
+__device__ __noinline__ bool insert(Instance& shared, const Instance& g, u64 key)
+{
+    if (!allowed(g, key)) return true;
+    u64 slot = slot_of(key, g.slots);
+    for (i64 tries = 0; tries < g.slots; ++tries) {
+        u64 seen = latest(&g.table[slot]);
+        if (seen == EMPTY) {
+            if (latest(&shared.n) >= g.capacity) break;
+            seen = atomicCAS(&g.table[slot], EMPTY, key);
+            if (seen == EMPTY) {
+                const i64 c = (i64)atomicAdd((u64*)&shared.n, 1ULL);
+                if (c >= g.capacity) break;
+                g.keys[c] = key, g.places[slot] = (int)c;
+                g.p[c] = 0, g.marks[c] = UNGROWN;
+                return true;
+            }
+        }
+        if (seen == key) return true;
+        slot = slot + 1 == (u64)g.slots ? 0 : slot + 1;
+    }
+    shared.full = FULL;
+    return false;
+}
+
+#define BELOW(i) (g.neighbours + (2 * (i)) * g.capacity)
+#define ABOVE(i) (g.neighbours + (2 * (i) + 1) * g.capacity)
+#define BESIDE(i, up) (g.neighbours + (2 * (i) + (up)) * g.capacity)
+
+// --- phase 1: an active cell makes the neighbours that it flows to, faces and edges
+__device__ void grow(Instance& shared, const Instance& g, i64 c, double t)
+{
+    const u64 key = g.keys[c];
+    double v[N];
+    velocities(g, key, t, v);
+    bool all = true;
+#pragma unroll 1
+    for (int i = 0; i < N; ++i)
+#pragma unroll 1
+        for (int up = 0; up < 2; ++up) {
+            if (!goes(g, i, v[i], up)) continue;
+            const int face = BESIDE(i, up)[c];
+            const u64 face_key = beside(g, key, i, up);
+            const bool inside = !on_rim(g, face_key, i);
+            if (!inside) shared.full = RIM, all = false;
+            else if (face < 0) all &= insert(shared, g, face_key);
+            if (!inside) continue;
+#pragma unroll 1
+            for (int j = i + 1; j < N; ++j)
+#pragma unroll 1
+                for (int over = 0; over < 2; ++over) {
+                    if (!goes(g, j, v[j], over)) continue;
+                    const int other = face < 0 ? BESIDE(j, over)[c] : -1;
+                    const int edge = face >= 0 ? BESIDE(j, over)[face] : other >= 0 ? BESIDE(i, up)[other] : -1;
+                    if (edge >= 0) continue;
+                    const u64 edge_key = beside(g, face_key, j, over);
+                    if (on_rim(g, edge_key, j)) shared.full = RIM, all = false;
+                    else all &= insert(shared, g, edge_key);
+                }
+        }
+    if (all) g.marks[c] = GROWN;
+}
+
+// --- phase 2: a new cell finds its neighbours, and they it
+__device__ inline void link(const Instance& g, i64 c, i64 before)
+{
+    const u64 key = g.keys[c];
+#pragma unroll
+    for (int i = 0; i < N; ++i)
+#pragma unroll
+        for (int up = 0; up < 2; ++up) {
+            const int found = find(g, beside(g, key, i, up));
+            BESIDE(i, up)[c] = found;
+            if (found >= 0 && found < before) BESIDE(i, !up)[found] = (int)c;
+        }
+}
+
+// All links of all cells, where no cell has a neighbour below yet.
+__device__ inline void link_above(const Instance& g, i64 c, i64 n)
+{
+    const u64 key = g.keys[c];
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+        const u64 wanted = beside(g, key, i, 1);
+        const int found = i == N - 1 && c + 1 < n && g.keys[c + 1] == wanted ? (int)c + 1 : find(g, wanted);
+        ABOVE(i)[c] = found;
+        if (found >= 0) BELOW(i)[found] = (int)c;
+    }
+}
+
+// --- phase 3: half a step of upwind transverse transport, summed over the dimensions
+__device__ __forceinline__ real positive(real x) { return x > 0 ? x : real(0); }
+__device__ __forceinline__ real negative(real x) { return x < 0 ? x : real(0); }
+
+__device__ __forceinline__ void transverse(const Instance& g, i64 c, double t, double dt)
+{
+    int s[N];
+    unpack(g, g.keys[c], s);
+    const real here = g.p[c];
+    real sum = 0;
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+        const int lo = BELOW(i)[c], hi = ABOVE(i)[c];
+        const real below = lo < 0 ? here : g.p[lo], above = hi < 0 ? here : g.p[hi];
+        const real h = (real)(dt / (2 * g.widths[i]));
+        const real in = positive((real)velocity(g, s, i, -1, t)) * (here - below);
+        sum = sum + h * (in + negative((real)velocity(g, s, i, 0, t)) * (above - here));
+    }
+    g.T[c] = sum;
+}
+
+// --- phase 4: fluxes through all faces of a cell
+__device__ __forceinline__ real absolute(real x) { return x < 0 ? -x : x; }
+__device__ __forceinline__ real smaller(real a, real b) { return a < b ? a : b; }
+__device__ __forceinline__ real larger(real a, real b) { return a < b ? b : a; }
+
+// d phi(a / d) without the division: LeVeque, Finite Volume Methods for Hyperbolic Problems (2002), eqs. 6.34-6.39.
+__device__ __forceinline__ real limited(real a, real d)
+{
+    if (!((a > 0 && d > 0) || (a < 0 && d < 0))) return 0;
+    const real one = absolute(a), other = absolute(d), least = smaller(one, other), most = larger(one, other);
+    real size = 0;
+    if (LIMITER == MC) size = smaller(real(0.5) * (one + other), 2 * least);
+    if (LIMITER == SUPERBEE) size = smaller(most, 2 * least);
+    if (LIMITER == VAN_LEER) size = 2 * least / (1 + least / most);
+    if (LIMITER == MINMOD) size = least;
+    return d < 0 ? -size : size;
+}
+
+__device__ __forceinline__ real changed(const Instance& g, i64 c, double t, double dt)
+{
+    int s[N];
+    unpack(g, g.keys[c], s);
+    const real here = g.p[c], T = g.T[c];
+    real change = 0;
+#pragma unroll
+    for (int j = 0; j < N; ++j) {
+        const int lo = BELOW(j)[c], hi = ABOVE(j)[c];
+        real p_lo = 0, T_lo = 0, p_hi = 0, T_hi = 0, p_lolo = 0, p_hihi = 0;
+        int lolo = -1, hihi = -1;
+        if (lo >= 0) p_lo = g.p[lo], T_lo = g.T[lo], lolo = BELOW(j)[lo];
+        if (hi >= 0) p_hi = g.p[hi], T_hi = g.T[hi], hihi = ABOVE(j)[hi];
+        if (lolo >= 0) p_lolo = g.p[lolo];
+        if (hihi >= 0) p_hihi = g.p[hihi];
+        const real v = (real)velocity(g, s, j, 0, t), v_lo = (real)velocity(g, s, j, -1, t);
+        const real v_hi = (real)velocity(g, s, j, 1, t), v_lolo = (real)velocity(g, s, j, -2, t);
+        const real h = (real)(dt / (2 * g.widths[j])), ratio = (real)(dt / g.widths[j]);
+        const real up = hi < 0 ? real(0) : p_hi - here, down = lo < 0 ? real(0) : here - p_lo;
+        const real further_up = hihi < 0 ? real(0) : p_hihi - p_hi, further_down = lolo < 0 ? real(0) : p_lo - p_lolo;
+        // each without what it owes to transport along j
+        const real own = here - (T - h * (positive(v_lo) * down + negative(v) * up));
+        const real theirs_hi = hi < 0 ? real(0) : p_hi - (T_hi - h * (positive(v) * up + negative(v_hi) * further_up));
+        const real theirs_lo =
+            lo < 0 ? real(0) : p_lo - (T_lo - h * (positive(v_lolo) * further_down + negative(v_lo) * down));
+        real out = positive(v) * own + negative(v) * theirs_hi;
+        if (hi >= 0) {
+            const real size = absolute(v);
+            out = out + real(0.5) * size * (1 - size * ratio) * limited(v > 0 ? here - p_lo : p_hihi - p_hi, up);
+        }
+        real in = 0;
+        if (lo >= 0) {
+            const real size = absolute(v_lo);
+            in = positive(v_lo) * theirs_lo + negative(v_lo) * own;
+            in = in + real(0.5) * size * (1 - size * ratio) * limited(v_lo > 0 ? p_lo - p_lolo : p_hi - here, down);
+        }
+#if DIFFUSIVE
+        const real slope = (real)(0.5 * g.diffusion[j] / g.widths[j]);
+        out = out - slope * up, in = in - slope * down;
+#endif
+        change = change + ratio * (out - in);
+    }
+    return positive(here - change);
+}
+
+// --- pruning
+// Whether a cell below the threshold has no active neighbour, over a face or an edge, that flows into it.
+__device__ bool forsaken(const Instance& g, i64 c, double least, double t)
+{
+    double v[N];
+#pragma unroll 1
+    for (int i = 0; i < N; ++i)
+#pragma unroll 1
+        for (int up = 0; up < 2; ++up) {
+            const int face = BESIDE(i, up)[c];
+            if (face < 0) continue;
+            if ((double)g.p[face] >= least) {
+                velocities(g, g.keys[face], t, v);
+                if (goes(g, i, v[i], !up)) return false;
+            }
+#pragma unroll 1
+            for (int j = 0; j < N; ++j)
+#pragma unroll 1
+                for (int over = 0; over < 2 && j != i; ++over) {
+                    const int edge = BESIDE(j, over)[face];
+                    if (edge < 0 || (double)g.p[edge] < least) continue;
+                    velocities(g, g.keys[edge], t, v);
+                    if (goes(g, i, v[i], !up) && goes(g, j, v[j], !over)) return false;
+                }
+        }
+    return true;
+}
+
+// What a rebuilt grid starts from: a cell's key in the table, no neighbours below, its rate in the maximum.
+__device__ inline void enter(Instance& shared, const Instance& g, i64 c, double t, u64* maximum)
+{
+    const u64 key = g.keys[c];
+    u64 slot = slot_of(key, g.slots);
+    while (atomicCAS(&g.table[slot], EMPTY, key) != EMPTY) slot = slot + 1 == (u64)g.slots ? 0 : slot + 1;
+    g.places[slot] = (int)c;
+    g.marks[c] = UNGROWN;
+#pragma unroll
+    for (int i = 0; i < N; ++i) BELOW(i)[c] = -1;
+#if !TIME_VARYING
+    judge(shared, g, key, t, maximum);
+#endif
+}
+
+#define EACH(c, n) for (i64 c = group.rank; c < (n); c += group.size)
+
+template <class V> __device__ inline void exchange(V& a, V& b)
+{
+    const V c = a;
+    a = b, b = c;
+}
+
+// The whole prune by the group's own threads: true where it was done, with g's buffers changed over and n, mass and the
+// maximum rate new; false where too many cells lie close to where the deletion stops.
+__device__ bool prune(Instance& shared, Instance& g, Group& group, i64& n, double& mass, double t)
+{
+    const double least = g.threshold * mass;
+    if (group.rank == 0) {
+        shared.candidates = shared.surely = shared.dead = shared.carried = 0;
+        shared.listed = shared.kept = 0;
+        if (!TIME_VARYING) shared.rates[0] = 0;
+    }
+    wait_for_all(group);
+    u64 sum = 0;
+    EACH(c, n) {
+        const bool doomed = (double)g.p[c] < least && forsaken(g, c, least, t);
+        g.marks[c] = doomed ? DOOMED : GROWN;
+        if (doomed) sum += fixed((double)g.p[c]);
+    }
+    add(&shared.candidates, sum);
+    wait_for_all(group);
+    if (g.sequential) {  // in ascending order while the next one, of what is left, stays below the threshold
+        const double safe = g.threshold * (mass - floating(latest(&shared.candidates)));
+        int* const list = reinterpret_cast<int*>(g.T);
+        sum = 0;
+        EACH(c, n) if (g.marks[c] == DOOMED) {
+            if ((double)g.p[c] < safe) {
+                sum += fixed((double)g.p[c]);
+            } else {
+                const i64 k = (i64)atomicAdd((u64*)&shared.listed, 1ULL);
+                if (k < g.list_limit) list[k] = (int)c;
+            }
+        }
+        add(&shared.surely, sum);
+        wait_for_all(group);
+        const i64 listed = latest(&shared.listed);
+        if (listed > g.list_limit) return false;
+        const u64 before = latest(&shared.surely);
+        EACH(k, listed) {
+            const int c = list[k];
+            const real p = g.p[c];
+            u64 deleted = before;
+            for (i64 other = 0; other < listed; ++other) {
+                const int o = list[other];
+                if (g.p[o] < p || (g.p[o] == p && g.keys[o] <= g.keys[c])) deleted += fixed((double)g.p[o]);
+            }
+            if (!((double)p < g.threshold * (mass - floating(deleted)))) g.marks[c] = GROWN;
+            else atomicAdd(&shared.dead, fixed((double)p));
+        }
+        wait_for_all(group);
+        mass = mass - floating(before + latest(&shared.dead));
+    } else {
+        mass = mass - floating(latest(&shared.candidates));
+    }
+    sum = 0;
+    EACH(c, n) if (g.marks[c] != DOOMED) {
+        const i64 k = (i64)atomicAdd((u64*)&shared.kept, 1ULL);
+        const real p = (real)((double)g.p[c] / mass);
+        g.other_keys[k] = g.keys[c], g.q[k] = p;
+        sum += fixed((double)p);
+    }
+    add(&shared.carried, sum);
+    EACH(slot, g.slots) g.table[slot] = EMPTY;
+    __syncthreads();
+    if (threadIdx.x == 0) exchange(g.keys, g.other_keys), exchange(g.p, g.q);
+    wait_for_all(group);
+    n = latest(&shared.kept), mass = floating(latest(&shared.carried));
+    EACH(c, n) enter(shared, g, c, t, &shared.rates[0]);
+    wait_for_all(group);
+    EACH(c, n) link_above(g, c, n);
+    if (group.rank == 0) shared.n = n;
+    wait_for_all(group);
+    return true;
+}
+
+// --- kernels
+#if CLUSTER > 1
+#define CLUSTERED __cluster_dims__(CLUSTER, 1, 1)
+#else
+#define CLUSTERED
+#endif
+
+__device__ inline Group group_of(Instance& shared, unsigned blocks)
+{
+    Group group;
+    group.blocks = blocks, group.waits = 0, group.arrivals = &shared.arrivals;
+    group.rank = (i64)(blockIdx.x % blocks) * blockDim.x + threadIdx.x;
+    group.size = (i64)blocks * blockDim.x;
+    return group;
+}
+
+// A run of steps for each instance: one for each CLUSTER blocks, or one for all blocks where CLUSTER is 0.
+__global__ void __launch_bounds__(THREADS, BLOCKS) CLUSTERED advance(Instance* instances)
+{
+    const unsigned blocks = CLUSTER ? CLUSTER : gridDim.x;
+    Instance& shared = instances[blockIdx.x / blocks];
+    __shared__ Instance g;
+    if (threadIdx.x == 0) g = shared;
+    __syncthreads();
+    Group group = group_of(shared, blocks);
+    wait_for_all(group);  // nobody writes to `shared` before all have their copy
+    i64 n = g.n, taken = 0, work = 0, count = g.count;
+    int turn = (int)g.turn;
+    double elapsed = g.elapsed, mass = g.mass, velocity_time = g.velocity_time;
+    i64 reason = RUNNING;
+    while (true) {
+        const double t = g.time + elapsed, least = g.threshold * mass;
+        const int next = turn ^ 1;
+        u64* const rate = &shared.rates[TIME_VARYING ? turn : 0];
+        // 1: growth, by the velocities of the step before
+        EACH(c, n) {
+            if (g.marks[c] == UNGROWN && (double)g.p[c] >= least) {
+                grow(shared, g, c, velocity_time);
+#if TIME_VARYING
+                g.marks[c] = UNGROWN;
+#endif
+            }
+#if TIME_VARYING
+            judge(shared, g, g.keys[c], t, rate);
+#endif
+        }
+        wait_for_all(group);
+        if (latest(&shared.full)) {  // the host makes room; growth begins again and finds what is already there
+            reason = latest(&shared.full);
+            break;
+        }
+        // 2: links and rates of what is new
+        const i64 total = latest(&shared.n);
+        if (total > n) {
+            for (i64 c = n + group.rank; c < total; c += group.size) {
+                link(g, c, n);
+                judge(shared, g, g.keys[c], t, rate);
+            }
+            wait_for_all(group);
+            n = total;
+        }
+        if (latest(&shared.bad_key) != EMPTY) {
+            reason = NOT_FINITE;
+            break;
+        }
+        velocity_time = t;
+        const double left = g.span - elapsed;
+        const double stable = g.cfl * (1 / __longlong_as_double((i64)latest(rate)));
+        const bool last = !(stable < left);
+        const double dt = last ? left : stable;
+        // 3
+        EACH(c, n) transverse(g, c, t, dt);
+        if (group.rank == 0) shared.masses[next] = 0;
+        wait_for_all(group);
+        // 4
+        u64 sum = 0;
+        EACH(c, n) {
+            const real p = changed(g, c, t, dt);
+            g.q[c] = p;
+            sum += fixed((double)p);
+        }
+        add(&shared.masses[turn], sum);
+#if TIME_VARYING
+        if (group.rank == 0) shared.rates[next] = 0;
+#endif
+        wait_for_all(group);
+        const double before = mass;
+        mass = floating(latest(&shared.masses[turn]));
+        if (threadIdx.x == 0) exchange(g.p, g.q);
+        __syncthreads();
+        if (group.rank == 0) g.lengths[taken] = dt, g.cells[taken] = n, g.mass_ratios[taken] = mass / before;
+        elapsed = last ? g.span : elapsed + dt;
+        ++taken, ++count, work += n;
+        turn = next;
+        if (!(mass > 0)) {
+            reason = DONE;
+            break;
+        }
+        if (count % g.prune_every == 0) {
+            if (n > g.own_prune || !prune(shared, g, group, n, mass, velocity_time)) {
+                reason = PRUNE;
+                break;
+            }
+        }
+        if (last) {
+            reason = DONE;
+            break;
+        }
+        if (taken == g.most_steps || work >= g.most_work) {
+            reason = PAUSED;
+            break;
+        }
+    }
+    wait_for_all(group);
+    if (group.rank == 0) {
+        shared.keys = g.keys, shared.other_keys = g.other_keys, shared.p = g.p, shared.q = g.q;
+        shared.whole = n, shared.taken = taken, shared.count = count, shared.turn = turn;
+        shared.elapsed = elapsed, shared.mass = mass, shared.velocity_time = velocity_time, shared.reason = reason;
+    }
+}
+
+#define ALONE(instance)                    \
+    Instance& shared = *(instance);        \
+    __shared__ Instance g;                 \
+    if (threadIdx.x == 0) g = shared;      \
+    __syncthreads();                       \
+    const Group group = group_of(shared, gridDim.x);
+
+// The table of all cells, and the fastest of them; the table was empty.
+__global__ void __launch_bounds__(256) enter_all(Instance* instance)
+{
+    ALONE(instance)
+    EACH(c, g.n) enter(shared, g, c, g.velocity_time, &shared.rates[0]);
+}
+
+__global__ void __launch_bounds__(256) link_all(Instance* instance)
+{
+    ALONE(instance)
+    EACH(c, g.n) link_above(g, c, g.n);
+}
+
+// DOOMED: candidates for deletion.
+__global__ void __launch_bounds__(256) mark_all(Instance* instance)
+{
+    ALONE(instance)
+    const double least = g.threshold * g.mass;
+    EACH(c, g.n)
+        g.marks[c] = (double)g.p[c] < least && forsaken(g, c, least, g.velocity_time) ? DOOMED : GROWN;
+}
+
+// Where each of `wanted` keys would stand among `sorted` ones.
+__global__ void __launch_bounds__(256) ranks(const u64* sorted, i64 n, const u64* wanted, i64 n_wanted, i64* found)
+{
+    for (i64 k = (i64)blockIdx.x * blockDim.x + threadIdx.x; k < n_wanted; k += (i64)gridDim.x * blockDim.x) {
+        i64 begin = 0, end = n;
+        while (begin < end) {
+            const i64 middle = (begin + end) / 2;
+            if (sorted[middle] < wanted[k]) begin = middle + 1;
+            else end = middle;
+        }
+        found[k] = begin;
+    }
+}
