@@ -1,1 +1,1 @@
-"""Grid-based Bayesian estimation exploiting sparsity (GBEES): a probability density carried by a drift on a grid that follows it."""
+"""Grid-based Bayesian estimation exploiting sparsity (GBEES): a density carried by a drift on a moving grid."""

@@ -1,4 +1,4 @@
-"""The whole step as plain Array API code: runs wherever there is an array library, and is the oracle of the fast engines."""
+"""The whole step as plain Array API code: it runs with any array library, and is the oracle of the fast engines."""
 
 from __future__ import annotations
 
@@ -43,6 +43,8 @@ class ArrayEngine:
         xp = array_namespace(probabilities)
         self.problem = problem
         self.count = 0
+        self.velocity_time = time
+        self.taken = Steps.of([])
         n = problem.n
         periods = tuple(problem.periods) or (None,) * n
         columns = [indices[:, i] for i in range(n)]
@@ -72,21 +74,18 @@ class ArrayEngine:
     def advance(self, time: float, span: float, watch: Callable[[float, int, int], None] | None = None) -> Steps:
         """Steps from `time` on until `span` is over."""
         elapsed, cell_steps = 0.0, 0
-        lengths, cells, masses = [], [], []
-        while elapsed < span:
-            dt, n_cells, mass = self._step(time + elapsed, span - elapsed)
-            if elapsed + dt == elapsed:
-                raise GridError(
-                    f"Gbees: time steps must move the time; got a step of {dt:.3g} at t = {time + elapsed:.6g}."
-                )
-            elapsed += dt
-            cell_steps += n_cells
-            lengths.append(dt)
-            cells.append(n_cells)
-            masses.append(mass)
-            if watch is not None:
-                watch(elapsed, self.n_cells, cell_steps)
-        return Steps(np.asarray(lengths), np.asarray(cells, dtype=np.int64), np.asarray(masses))
+        taken: list[tuple[float, int, float]] = []
+        try:
+            while elapsed < span:
+                dt, n_cells, mass = self._step(time + elapsed, span - elapsed)
+                elapsed += dt
+                cell_steps += n_cells
+                taken.append((dt, n_cells, mass))
+                if watch is not None:
+                    watch(elapsed, self.n_cells, cell_steps)
+        finally:
+            self.taken = Steps.of(taken)
+        return self.taken
 
     def _step(self, time: float, longest: float) -> tuple[float, int, float]:
         """Grow, advect, normalise, and prune if it is time to."""
@@ -95,15 +94,16 @@ class ArrayEngine:
         grid = grown(problem, self.grid, time, lambda n_cells: self.room.take(n_cells, self.grid.size))
         if problem.time_varying:
             # cells were grown by the velocities of the step before, as the public programs do
-            grid = Grid(grid.packing, grid.keys, grid.p, face_velocities(problem, grid.columns, time, grid.p.dtype),
-                        grid.settled)  # fmt: skip
+            grid = grid.changed(velocities=face_velocities(problem, grid.columns, time, grid.p.dtype))
         largest = float(xp.max(rates(problem, grid)))
         dt = min(problem.cfl / largest, longest) if largest > 0.0 else longest
-        grid, mass = normalised(grid.with_p(xp.clip(advected(problem, grid, dt), min=0.0)))
+        if time + dt == time and dt < longest:
+            raise GridError(f"Gbees: time steps must move the time; got a step of {dt:.3g} at t = {time:.6g}.")
+        grid, mass = normalised(grid.changed(p=xp.clip(advected(problem, grid, dt), min=0.0)))
         n_cells = grid.size
         if (self.count + 1) % problem.prune_every == 0:
             grid, _ = normalised(pruned(problem, grid))
-        self.grid = grid
+        self.grid, self.velocity_time = grid, time
         self.count += 1
         return dt, n_cells, mass
 
@@ -122,7 +122,7 @@ class ArrayEngine:
                 f"{self.n_cells} cells. Check the measurement, or give it a larger variance."
             )
         weights = xp.where(p > 0, xp.exp(xp.where(p > 0, log_weights - top, low)), xp.zeros_like(log_weights))
-        grid, mass = normalised(self.grid.with_p(xp.astype(xp.astype(p, xp.float64) * weights, p.dtype)))
+        grid, mass = normalised(self.grid.changed(p=xp.astype(xp.astype(p, xp.float64) * weights, p.dtype)))
         self.grid, _ = normalised(pruned(self.problem, grid))
         self.count = 0
         return float(np.log(mass)) + top
@@ -137,4 +137,4 @@ def normalised(grid: Grid) -> tuple[Grid, float]:
             f"Gbees: some probability must stay on the grid; got a total of {mass:g} over {grid.size} cells. "
             "All of it left over the rim, or bounds shut it out: widen them or lower the threshold."
         )
-    return grid.with_p(grid.p / mass), mass
+    return grid.changed(p=grid.p / mass), mass

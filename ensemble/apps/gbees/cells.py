@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,3 +38,7 @@ class Cells:
     widths: np.ndarray
     rotation: np.ndarray | None = None
     time: float = 0.0
+
+    def __iter__(self) -> Iterator[Any]:
+        """Multi-indices and probabilities: ``indices, probabilities = cells``."""
+        return iter((self.indices, self.probabilities))

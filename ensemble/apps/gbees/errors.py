@@ -6,7 +6,7 @@ __all__ = ["GridError"]
 
 
 class GridError(ValueError):
-    """The grid cannot be carried on: a drift that is not finite, no probability left, or more cells across than fit a key.
+    """The grid cannot go on: a drift that is not finite, no probability left, or more cells across than fit a key.
 
     The grid is then still the one of the last whole step.
     """

@@ -26,8 +26,8 @@ def rates(problem: Problem, grid: Grid) -> Any:
 def advected(problem: Problem, grid: Grid, dt: float) -> Any:
     """Probabilities after a step of length `dt`, neither clipped nor normalised.
 
-    A missing neighbour (position N in the stencil) holds nothing; probability may leave the grid over an upper face with
-    no neighbour, never over a lower one.
+    A missing neighbour (position N in the stencil) holds nothing; probability may leave the grid over an upper face
+    with no neighbour, never over a lower one.
     """
     xp = array_namespace(grid.keys)
     nothing = xp.zeros(1, dtype=grid.p.dtype)

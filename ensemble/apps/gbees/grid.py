@@ -73,10 +73,10 @@ class Grid:
         """The multi-indices, one array (N,) a dimension."""
         return [self.packing.column(self.keys, i) for i in range(len(self.packing.bits))]
 
-    def with_p(self, p: Any) -> Grid:
-        """The same cells with other probabilities; what is known of the cells stays known."""
-        grid = replace(self, p=p)
-        for name in ("stencil", "columns", "rate"):
+    def changed(self, **parts: Any) -> Grid:
+        """The same cells with other probabilities, velocities or marks; where they stand stays known."""
+        grid = replace(self, **parts)
+        for name in ("stencil", "columns"):
             if name in self.__dict__:
                 grid.__dict__[name] = self.__dict__[name]
         return grid

@@ -37,9 +37,7 @@ def grown(problem: Problem, grid: Grid, time: float, room: Callable[[int], None]
         new = new[within(problem, [grid.packing.column(new, i) for i in range(problem.n)])]
     settled = xp.logical_or(settled, growing)
     if new.shape[0] == 0:
-        kept = grid.with_p(grid.p)
-        object.__setattr__(kept, "settled", settled)
-        return kept
+        return grid.changed(settled=settled)
     room(grid.size + int(new.shape[0]))
     columns = [grid.packing.column(new, i) for i in range(problem.n)]
     velocities = face_velocities(problem, columns, time, grid.p.dtype)

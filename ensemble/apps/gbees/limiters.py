@@ -1,4 +1,4 @@
-"""Slope limiters, written so that they never divide: a quotient of two differences may overflow, their limited slope cannot."""
+"""Slope limiters as slopes: the quotient of two differences, which limiters are functions of, may overflow."""
 
 from __future__ import annotations
 

@@ -18,8 +18,9 @@ class Drift:
     Parameters
     ----------
     function : callable
-        ``function(x, t, xp, *parameters)``: `x` a tuple of n scalars, `t` a scalar, `xp` the namespace of their functions;
-        gives n scalars. It is traced for compiled backends: no branches on values, only arithmetic and functions of `xp`.
+        ``function(x, t, xp, *parameters)``: `x` a tuple of n scalars, `t` a scalar, `xp` the namespace of their
+        functions; gives n scalars. It is traced for compiled backends: no branches on values, only arithmetic and
+        functions of `xp`.
     parameters : tuple of float or Ensemble
         Handed over after `xp`. They reach compiled code as arguments: new values need no new compilation.
     names : tuple of str
@@ -54,9 +55,9 @@ class Drift:
 class Problem:
     """One sample's problem: everything that does not change in a run, for one grid.
 
-    A cell with multi-index s has its centre at ``z = widths * s`` in the grid's frame and at ``x = z + origin`` in space, or
-    ``x = rotation @ z + origin`` where the grid is rotated. The order of these operations decides the sign of velocities of
-    rounding size, and with it which cells are kept: every engine goes through `position`.
+    A cell with multi-index s has its centre at ``z = widths * s`` in the grid's frame and at ``x = z + origin`` in
+    space, or ``x = rotation @ z + origin`` where the grid is rotated. The order of these operations decides the sign of
+    velocities of rounding size, and with it which cells are kept: every engine goes through `position`.
 
     Attributes
     ----------
@@ -73,8 +74,8 @@ class Problem:
     prune_every : int
         Steps between two prunes.
     prune : str
-        ``"sequential"`` deletes candidates in ascending order while what was deleted stays below `threshold`; ``"parallel"``
-        deletes every candidate.
+        ``"sequential"`` deletes candidates in ascending order while the next one's share of what would be left is below
+        `threshold`; ``"parallel"`` deletes every candidate.
     bounds : callable or None
         ``bounds(x, xp)``; a cell is made only where it lies in `bounds_range`.
     diffusion : ndarray (n,) or None
@@ -82,7 +83,7 @@ class Problem:
     rotation : ndarray (n, n) or None
         Columns are the grid's axes in space.
     periods : tuple of int or None
-        Cells after which a dimension repeats itself, None where it does not. Its indices run from ``-(period // 2)`` on.
+        Cells after which a dimension repeats itself, None where it does not; indices run from ``-(period // 2)`` on.
     memory_limit : float or None
         Bytes that the grid may take, None for what the machine has.
     """
@@ -119,7 +120,7 @@ class Problem:
         return tuple(value + origin[i] for i, value in enumerate(turned))
 
     def velocity(self, z: Sequence[Any], t: Any, xp: Any, *parameters: Any) -> tuple[Any, ...]:
-        """The n components of the drift along the grid's axes at a point `z` of its frame; `parameters` replace the drift's own."""
+        """The drift along the grid's axes at a point `z` of its frame; `parameters` replace the drift's own."""
         v = self.drift.function(self.position(z), t, xp, *(parameters or self.drift.parameters))
         if self.rotation is None:
             return tuple(v)

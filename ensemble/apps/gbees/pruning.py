@@ -40,7 +40,7 @@ def pruned(problem: Problem, grid: Grid) -> Grid:
 
 
 def is_fed(problem: Problem, grid: Grid) -> Any:
-    """Whether some active cell flows into each cell, over a face or, past a face neighbour that is there, over an edge."""
+    """Whether an active cell flows into each cell, over a face or, past a face neighbour in the grid, over an edge."""
     xp = array_namespace(grid.keys)
     none = xp.zeros(1, dtype=xp.bool)
     active = xp.concat([grid.p >= problem.threshold, none])
