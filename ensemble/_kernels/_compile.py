@@ -28,6 +28,7 @@ __all__ = [
     "device_empty",
     "empty",
     "inner",
+    "multiprocessors",
     "output",
     "per_width",
     "prange",
@@ -124,6 +125,13 @@ def device_empty(shape: tuple[int, ...], dtype: Any) -> Any:
     import cupy
 
     return cupy.empty(shape, dtype)
+
+
+def multiprocessors() -> int:
+    """How many multiprocessors the current CUDA device has."""
+    import cupy
+
+    return int(cupy.cuda.Device().attributes["MultiProcessorCount"])
 
 
 def raw_module(source: str, options: tuple[str, ...], instances: tuple[str, ...] | None = None) -> Any:

@@ -19,9 +19,9 @@ typedef long long i64;
 #define EMPTY 0xffffffffffffffffULL
 #define UNIT 1152921504606846976.0  // 2^60
 
-enum Reason { RUNNING, DONE, PAUSED, PRUNE, FULL, RIM, NOT_FINITE };
+enum Reason { RUNNING, FINISHED, PAUSED, PRUNE, FULL, RIM, NOT_FINITE, NOTHING_LEFT, STUCK };
 enum Limiter { MC, SUPERBEE, VAN_LEER, MINMOD, NONE };
-enum Mark { UNGROWN, GROWN, DOOMED };
+enum Growth { UNGROWN, GROWN, DOOMED };
 
 struct Group {
     i64 rank, size;  // of this thread among those that work on the instance
@@ -450,7 +450,7 @@ template <class V> __device__ inline void exchange(V& a, V& b)
 }
 
 // The whole prune by the group's own threads: true where it was done, with g's buffers changed over and n, mass and the
-// maximum rate new; false where too many cells lie close to where the deletion stops.
+// maximum rate new; false, and nothing done, where too many cells lie close to where the deletion stops or none would stay.
 __device__ bool prune(Instance& shared, Instance& g, Group& group, i64& n, double& mass, double t)
 {
     const double least = g.threshold * mass;
@@ -468,6 +468,7 @@ __device__ bool prune(Instance& shared, Instance& g, Group& group, i64& n, doubl
     }
     add(&shared.candidates, sum);
     wait_for_all(group);
+    double left;
     if (g.sequential) {  // in ascending order while the next one, of what is left, stays below the threshold
         const double safe = g.threshold * (mass - floating(latest(&shared.candidates)));
         int* const list = reinterpret_cast<int*>(g.T);
@@ -497,14 +498,15 @@ __device__ bool prune(Instance& shared, Instance& g, Group& group, i64& n, doubl
             else atomicAdd(&shared.dead, fixed((double)p));
         }
         wait_for_all(group);
-        mass = mass - floating(before + latest(&shared.dead));
+        left = mass - floating(before + latest(&shared.dead));
     } else {
-        mass = mass - floating(latest(&shared.candidates));
+        left = mass - floating(latest(&shared.candidates));
     }
+    if (!(left > 0)) return false;
     sum = 0;
     EACH(c, n) if (g.marks[c] != DOOMED) {
         const i64 k = (i64)atomicAdd((u64*)&shared.kept, 1ULL);
-        const real p = (real)((double)g.p[c] / mass);
+        const real p = (real)((double)g.p[c] / left);
         g.other_keys[k] = g.keys[c], g.q[k] = p;
         sum += fixed((double)p);
     }
@@ -517,7 +519,7 @@ __device__ bool prune(Instance& shared, Instance& g, Group& group, i64& n, doubl
     EACH(c, n) enter(shared, g, c, t, &shared.rates[0]);
     wait_for_all(group);
     EACH(c, n) link_above(g, c, n);
-    if (group.rank == 0) shared.n = n;
+    if (group.rank == 0) shared.n = n, shared.in_order = 0;
     wait_for_all(group);
     return true;
 }
@@ -549,7 +551,7 @@ __global__ void __launch_bounds__(THREADS, BLOCKS) CLUSTERED advance(Instance* i
     Group group = group_of(shared, blocks);
     wait_for_all(group);  // nobody writes to `shared` before all have their copy
     i64 n = g.n, taken = 0, work = 0, count = g.count;
-    int turn = (int)g.turn;
+    int turn = 0;
     double elapsed = g.elapsed, mass = g.mass, velocity_time = g.velocity_time;
     i64 reason = RUNNING;
     while (true) {
@@ -589,17 +591,22 @@ __global__ void __launch_bounds__(THREADS, BLOCKS) CLUSTERED advance(Instance* i
         }
         velocity_time = t;
         const double left = g.span - elapsed;
-        const double stable = g.cfl * (1 / __longlong_as_double((i64)latest(rate)));
+        const double stable = g.cfl / __longlong_as_double((i64)latest(rate));
         const bool last = !(stable < left);
         const double dt = last ? left : stable;
+        if (!last && t + dt == t) {
+            reason = STUCK;
+            break;
+        }
         // 3
         EACH(c, n) transverse(g, c, t, dt);
         if (group.rank == 0) shared.masses[next] = 0;
         wait_for_all(group);
         // 4
+        const double scale = mass > 2 || mass < 0.5 ? 1 / mass : 1;  // nothing hangs on the mass but the range of sums
         u64 sum = 0;
         EACH(c, n) {
-            const real p = changed(g, c, t, dt);
+            const real p = changed(g, c, t, dt) * (real)scale;
             g.q[c] = p;
             sum += fixed((double)p);
         }
@@ -608,18 +615,19 @@ __global__ void __launch_bounds__(THREADS, BLOCKS) CLUSTERED advance(Instance* i
         if (group.rank == 0) shared.rates[next] = 0;
 #endif
         wait_for_all(group);
-        const double before = mass;
-        mass = floating(latest(&shared.masses[turn]));
+        const double before = mass * scale;
+        const double now = floating(latest(&shared.masses[turn]));
+        if (!(now > 0)) {
+            reason = NOTHING_LEFT;
+            break;
+        }
+        mass = now;
         if (threadIdx.x == 0) exchange(g.p, g.q);
         __syncthreads();
         if (group.rank == 0) g.lengths[taken] = dt, g.cells[taken] = n, g.mass_ratios[taken] = mass / before;
         elapsed = last ? g.span : elapsed + dt;
         ++taken, ++count, work += n;
         turn = next;
-        if (!(mass > 0)) {
-            reason = DONE;
-            break;
-        }
         if (count % g.prune_every == 0) {
             if (n > g.own_prune || !prune(shared, g, group, n, mass, velocity_time)) {
                 reason = PRUNE;
@@ -627,7 +635,7 @@ __global__ void __launch_bounds__(THREADS, BLOCKS) CLUSTERED advance(Instance* i
             }
         }
         if (last) {
-            reason = DONE;
+            reason = FINISHED;
             break;
         }
         if (taken == g.most_steps || work >= g.most_work) {
@@ -638,7 +646,7 @@ __global__ void __launch_bounds__(THREADS, BLOCKS) CLUSTERED advance(Instance* i
     wait_for_all(group);
     if (group.rank == 0) {
         shared.keys = g.keys, shared.other_keys = g.other_keys, shared.p = g.p, shared.q = g.q;
-        shared.whole = n, shared.taken = taken, shared.count = count, shared.turn = turn;
+        shared.whole = n, shared.taken = taken, shared.count = count;
         shared.elapsed = elapsed, shared.mass = mass, shared.velocity_time = velocity_time, shared.reason = reason;
     }
 }
@@ -670,18 +678,4 @@ __global__ void __launch_bounds__(256) mark_all(Instance* instance)
     const double least = g.threshold * g.mass;
     EACH(c, g.n)
         g.marks[c] = (double)g.p[c] < least && forsaken(g, c, least, g.velocity_time) ? DOOMED : GROWN;
-}
-
-// Where each of `wanted` keys would stand among `sorted` ones.
-__global__ void __launch_bounds__(256) ranks(const u64* sorted, i64 n, const u64* wanted, i64 n_wanted, i64* found)
-{
-    for (i64 k = (i64)blockIdx.x * blockDim.x + threadIdx.x; k < n_wanted; k += (i64)gridDim.x * blockDim.x) {
-        i64 begin = 0, end = n;
-        while (begin < end) {
-            const i64 middle = (begin + end) / 2;
-            if (sorted[middle] < wanted[k]) begin = middle + 1;
-            else end = middle;
-        }
-        found[k] = begin;
-    }
 }

@@ -19,13 +19,13 @@ LIMITERS = {"mc": 0, "superbee": 1, "van_leer": 2, "minmod": 3, "none": 4}
 
 OPTIONS = ("--fmad=false", "--std=c++17")
 
-KERNELS = ("advance", "enter_all", "link_all", "mark_all", "ranks")
+KERNELS = ("advance", "enter_all", "link_all", "mark_all")
 
 
 class Reason:
     """Why `advance` came back, as in `gbees.cu`."""
 
-    RUNNING, DONE, PAUSED, PRUNE, FULL, RIM, NOT_FINITE = range(7)
+    RUNNING, FINISHED, PAUSED, PRUNE, FULL, RIM, NOT_FINITE, NOTHING_LEFT, STUCK = range(9)
 
 
 class Setting(NamedTuple):
@@ -53,7 +53,7 @@ def fields(n: int, n_parameters: int) -> list[tuple[str, str, tuple[int, ...]]]:
                 ("neighbours", "int*"), ("table", "u64*"), ("places", "int*"), ("marks", "unsigned char*"),
                 ("lengths", "double*"), ("cells", "i64*"), ("mass_ratios", "double*")]  # fmt: skip
     given = "capacity slots prune_every sequential own_prune list_limit most_steps most_work".split()
-    state = "n whole count turn taken reason full listed kept".split()
+    state = "n whole count taken reason full listed kept in_order".split()
     sums = "arrivals candidates surely dead carried bad_key".split()
     reals = "time span elapsed velocity_time threshold cfl lower upper mass".split()
     return [
