@@ -146,11 +146,9 @@ class CudaEngine:
             self.grid.record["velocity_time"] = self.velocity_time
             self.grid.build(self._kernels(0))
 
-    def _answer(self, reason: int, time: float) -> bool:
-        """What the kernel came back for; whether the span is over."""
+    def _answer(self, reason: int, time: float) -> None:
+        """Do what the kernel came back for."""
         grid = self.grid
-        if reason == Reason.FINISHED:
-            return True
         if reason == Reason.PRUNE:
             grid.prune(self._kernels(0))
         elif reason == Reason.FULL:
@@ -168,7 +166,6 @@ class CudaEngine:
             )
         elif reason == Reason.STUCK:
             raise GridError(f"Gbees: time steps must move the time; got steps too small for t = {time:.6g}.")
-        return False
 
 
 @functools.lru_cache(maxsize=256)
@@ -234,7 +231,8 @@ class _Journey:
         engine.count, self.elapsed = int(record["count"][0]), float(record["elapsed"][0])
         engine.velocity_time = float(record["velocity_time"][0])
         engine.taken = functools.reduce(Steps.then, self.parts, Steps.of([]))
-        self.done = engine._answer(int(record["reason"][0]), self.time + self.elapsed)
+        engine._answer(int(record["reason"][0]), self.time + self.elapsed)
+        self.done = self.elapsed >= self.span
 
 
 def advance_together(
