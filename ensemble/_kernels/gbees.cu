@@ -10,7 +10,7 @@
 //
 // In front of this text stand `struct Instance` (one grid, as the host described it), `drift` and, where BOUNDED,
 // `bounds`. Told by the compiler: N dimensions, REAL of probabilities, LIMITER, CLUSTER, THREADS, BLOCKS (a
-// multiprocessor's share), and the flags ROTATED, BOUNDED, TIME_VARYING, PERIODIC and DIFFUSIVE.
+// multiprocessor's share), SCANNED (cells a thread looks at together), and the flags ROTATED, BOUNDED, TIME_VARYING, PERIODIC and DIFFUSIVE.
 
 typedef REAL real;
 typedef unsigned long long u64;
@@ -254,64 +254,93 @@ __device__ __noinline__ bool insert(Instance& shared, const Instance& g, u64 key
 #define BESIDE(i, up) (g.neighbours + (2 * (i) + (up)) * g.capacity)
 
 // --- phase 1: an active cell makes the neighbours that it flows to, faces and edges
-__device__ void grow(Instance& shared, const Instance& g, i64 c, double t)
+#if DIFFUSIVE
+#define SIGNS 4
+#else
+#define SIGNS 1
+#endif
+#define TARGETS (N * (N + 1) / 2 * SIGNS)
+
+// Target k of a cell: a pair of dimensions, the same one twice for a face; where it diffuses, also a pair of sides.
+__device__ inline void make_target(Instance& shared, const Instance& g, i64 c, int k, double t)
 {
+    int i = 0, j = k / SIGNS;
+    while (j >= N - i) j -= N - i++;
+    j += i;
     const u64 key = g.keys[c];
-    double v[N];
-    velocities(g, key, t, v);
-    bool all = true;
-#pragma unroll 1
-    for (int i = 0; i < N; ++i)
-#pragma unroll 1
-        for (int up = 0; up < 2; ++up) {
-            if (!goes(g, i, v[i], up)) continue;
-            const int face = BESIDE(i, up)[c];
-            const u64 face_key = beside(g, key, i, up);
-            const bool inside = !on_rim(g, face_key, i);
-            if (!inside) shared.full = RIM, all = false;
-            else if (face < 0) all &= insert(shared, g, face_key);
-            if (!inside) continue;
-#pragma unroll 1
-            for (int j = i + 1; j < N; ++j)
-#pragma unroll 1
-                for (int over = 0; over < 2; ++over) {
-                    if (!goes(g, j, v[j], over)) continue;
-                    const int other = face < 0 ? BESIDE(j, over)[c] : -1;
-                    const int edge = face >= 0 ? BESIDE(j, over)[face] : other >= 0 ? BESIDE(i, up)[other] : -1;
-                    if (edge >= 0) continue;
-                    const u64 edge_key = beside(g, face_key, j, over);
-                    if (on_rim(g, edge_key, j)) shared.full = RIM, all = false;
-                    else all &= insert(shared, g, edge_key);
-                }
+    int s[N];
+    unpack(g, key, s);
+    const double v_i = velocity(g, s, i, 0, t), v_j = velocity(g, s, j, 0, t);
+    const int up = SIGNS == 4 ? k % 2 : v_i > 0, over = SIGNS == 4 ? k / 2 % 2 : v_j > 0;
+    if (!goes(g, i, v_i, up) || !goes(g, j, v_j, over) || (i == j && over != up)) return;
+    const int face = BESIDE(i, up)[c];
+    u64 wanted = beside(g, key, i, up);
+    if (on_rim(g, wanted, i)) {
+        shared.full = RIM;
+        return;
+    }
+    if (i == j) {
+        if (face >= 0) return;
+    } else {
+        const int other = BESIDE(j, over)[c];
+        if (face >= 0 && BESIDE(j, over)[face] >= 0) return;
+        if (face < 0 && other >= 0 && BESIDE(i, up)[other] >= 0) return;
+        wanted = beside(g, wanted, j, over);
+        if (on_rim(g, wanted, j)) {
+            shared.full = RIM;
+            return;
         }
-    if (all) g.marks[c] = GROWN;
+    }
+    insert(shared, g, wanted);
+}
+
+// Few cells grow at a time: each block lists those that do, and gives every target of each a thread of its own. A cell
+// is marked before its targets are there: when there is no room for them, the host takes the marks off again.
+__device__ inline void grow_all(Instance& shared, const Instance& g, const Group& group, i64 n, double least, double t)
+{
+    __shared__ int listed[SCANNED * THREADS];
+    __shared__ int n_listed[2];
+    int turn = 0;
+    if (threadIdx.x < 2) n_listed[threadIdx.x] = 0;
+    __syncthreads();
+    for (i64 first = 0; first < n; first += SCANNED * group.size, turn ^= 1) {
+        bool grows[SCANNED];
+#pragma unroll
+        for (int k = 0; k < SCANNED; ++k) {
+            const i64 c = first + k * group.size + group.rank;
+            grows[k] = c < n && g.marks[c] == UNGROWN && (double)g.p[c] >= least;
+        }
+#pragma unroll
+        for (int k = 0; k < SCANNED; ++k)
+            if (grows[k]) {
+                const i64 c = first + k * group.size + group.rank;
+                listed[atomicAdd(&n_listed[turn], 1)] = (int)c;
+                if (!TIME_VARYING) g.marks[c] = GROWN;
+            }
+        __syncthreads();
+        const int items = n_listed[turn] * TARGETS;
+        if (threadIdx.x == 0) n_listed[turn ^ 1] = 0;
+        for (int item = threadIdx.x; item < items; item += blockDim.x)
+            make_target(shared, g, listed[item / TARGETS], item % TARGETS, t);
+        __syncthreads();
+    }
 }
 
 // --- phase 2: a new cell finds its neighbours, and they it
-__device__ inline void link(const Instance& g, i64 c, i64 before)
+__device__ inline void link(const Instance& g, i64 c, int way, i64 before)
 {
-    const u64 key = g.keys[c];
-#pragma unroll
-    for (int i = 0; i < N; ++i)
-#pragma unroll
-        for (int up = 0; up < 2; ++up) {
-            const int found = find(g, beside(g, key, i, up));
-            BESIDE(i, up)[c] = found;
-            if (found >= 0 && found < before) BESIDE(i, !up)[found] = (int)c;
-        }
+    const int i = way / 2, up = way % 2, found = find(g, beside(g, g.keys[c], i, up));
+    BESIDE(i, up)[c] = found;
+    if (found >= 0 && found < before) BESIDE(i, !up)[found] = (int)c;
 }
 
-// All links of all cells, where no cell has a neighbour below yet.
-__device__ inline void link_above(const Instance& g, i64 c, i64 n)
+// The link along i of a cell, and back, where no cell has a neighbour below yet.
+__device__ inline void link_above(const Instance& g, i64 c, int i, i64 n)
 {
-    const u64 key = g.keys[c];
-#pragma unroll
-    for (int i = 0; i < N; ++i) {
-        const u64 wanted = beside(g, key, i, 1);
-        const int found = i == N - 1 && c + 1 < n && g.keys[c + 1] == wanted ? (int)c + 1 : find(g, wanted);
-        ABOVE(i)[c] = found;
-        if (found >= 0) BELOW(i)[found] = (int)c;
-    }
+    const u64 wanted = beside(g, g.keys[c], i, 1);
+    const int found = i == N - 1 && c + 1 < n && g.keys[c + 1] == wanted ? (int)c + 1 : find(g, wanted);
+    ABOVE(i)[c] = found;
+    if (found >= 0) BELOW(i)[found] = (int)c;
 }
 
 // --- phase 3: half a step of upwind transverse transport, summed over the dimensions
@@ -426,6 +455,15 @@ __device__ bool forsaken(const Instance& g, i64 c, double least, double t)
     return true;
 }
 
+// What becomes of a cell: of those that stay, an active one needs no second look for what it flows to. Its targets are fed
+// by it, so they stay as well; only bounds can part an edge from the cell that made it.
+__device__ inline unsigned char fate(const Instance& g, i64 c, double least, double t)
+{
+    const double p = g.p[c];
+    if (p < least) return forsaken(g, c, least, t) ? DOOMED : UNGROWN;
+    return BOUNDED ? (unsigned char)UNGROWN : g.marks[c];
+}
+
 // What a rebuilt grid starts from: a cell's key in the table, no neighbours below, its rate in the maximum.
 __device__ inline void enter(Instance& shared, const Instance& g, i64 c, double t, u64* maximum)
 {
@@ -433,7 +471,6 @@ __device__ inline void enter(Instance& shared, const Instance& g, i64 c, double 
     u64 slot = slot_of(key, g.slots);
     while (atomicCAS(&g.table[slot], EMPTY, key) != EMPTY) slot = slot + 1 == (u64)g.slots ? 0 : slot + 1;
     g.places[slot] = (int)c;
-    g.marks[c] = UNGROWN;
 #pragma unroll
     for (int i = 0; i < N; ++i) BELOW(i)[c] = -1;
 #if !TIME_VARYING
@@ -462,9 +499,8 @@ __device__ bool prune(Instance& shared, Instance& g, Group& group, i64& n, doubl
     wait_for_all(group);
     u64 sum = 0;
     EACH(c, n) {
-        const bool doomed = (double)g.p[c] < least && forsaken(g, c, least, t);
-        g.marks[c] = doomed ? DOOMED : GROWN;
-        if (doomed) sum += fixed((double)g.p[c]);
+        g.marks[c] = fate(g, c, least, t);
+        if (g.marks[c] == DOOMED) sum += fixed((double)g.p[c]);
     }
     add(&shared.candidates, sum);
     wait_for_all(group);
@@ -494,7 +530,7 @@ __device__ bool prune(Instance& shared, Instance& g, Group& group, i64& n, doubl
                 const int o = list[other];
                 if (g.p[o] < p || (g.p[o] == p && g.keys[o] <= g.keys[c])) deleted += fixed((double)g.p[o]);
             }
-            if (!((double)p < g.threshold * (mass - floating(deleted)))) g.marks[c] = GROWN;
+            if (!((double)p < g.threshold * (mass - floating(deleted)))) g.marks[c] = UNGROWN;
             else atomicAdd(&shared.dead, fixed((double)p));
         }
         wait_for_all(group);
@@ -503,11 +539,12 @@ __device__ bool prune(Instance& shared, Instance& g, Group& group, i64& n, doubl
         left = mass - floating(latest(&shared.candidates));
     }
     if (!(left > 0)) return false;
+    unsigned char* const marks = reinterpret_cast<unsigned char*>(g.T);
     sum = 0;
     EACH(c, n) if (g.marks[c] != DOOMED) {
         const i64 k = (i64)atomicAdd((u64*)&shared.kept, 1ULL);
         const real p = (real)((double)g.p[c] / left);
-        g.other_keys[k] = g.keys[c], g.q[k] = p;
+        g.other_keys[k] = g.keys[c], g.q[k] = p, marks[k] = g.marks[c];
         sum += fixed((double)p);
     }
     add(&shared.carried, sum);
@@ -516,9 +553,12 @@ __device__ bool prune(Instance& shared, Instance& g, Group& group, i64& n, doubl
     if (threadIdx.x == 0) exchange(g.keys, g.other_keys), exchange(g.p, g.q);
     wait_for_all(group);
     n = latest(&shared.kept), mass = floating(latest(&shared.carried));
-    EACH(c, n) enter(shared, g, c, t, &shared.rates[0]);
+    EACH(c, n) {
+        g.marks[c] = marks[c];
+        enter(shared, g, c, t, &shared.rates[0]);
+    }
     wait_for_all(group);
-    EACH(c, n) link_above(g, c, n);
+    EACH(item, n * N) link_above(g, item % n, (int)(item / n), n);
     if (group.rank == 0) shared.n = n, shared.in_order = 0;
     wait_for_all(group);
     return true;
@@ -559,17 +599,10 @@ __global__ void __launch_bounds__(THREADS, BLOCKS) CLUSTERED advance(Instance* i
         const int next = turn ^ 1;
         u64* const rate = &shared.rates[TIME_VARYING ? turn : 0];
         // 1: growth, by the velocities of the step before
-        EACH(c, n) {
-            if (g.marks[c] == UNGROWN && (double)g.p[c] >= least) {
-                grow(shared, g, c, velocity_time);
+        grow_all(shared, g, group, n, least, velocity_time);
 #if TIME_VARYING
-                g.marks[c] = UNGROWN;
+        EACH(c, n) judge(shared, g, g.keys[c], t, rate);
 #endif
-            }
-#if TIME_VARYING
-            judge(shared, g, g.keys[c], t, rate);
-#endif
-        }
         wait_for_all(group);
         if (latest(&shared.full)) {  // the host makes room; growth begins again and finds what is already there
             reason = latest(&shared.full);
@@ -578,9 +611,11 @@ __global__ void __launch_bounds__(THREADS, BLOCKS) CLUSTERED advance(Instance* i
         // 2: links and rates of what is new
         const i64 total = latest(&shared.n);
         if (total > n) {
-            for (i64 c = n + group.rank; c < total; c += group.size) {
-                link(g, c, n);
-                judge(shared, g, g.keys[c], t, rate);
+            const i64 added = total - n;
+            EACH(item, added * (2 * N + 1)) {
+                const i64 c = n + item % added, way = item / added;
+                if (way < 2 * N) link(g, c, (int)way, n);
+                else judge(shared, g, g.keys[c], t, rate);
             }
             wait_for_all(group);
             n = total;
@@ -668,14 +703,54 @@ __global__ void __launch_bounds__(256) enter_all(Instance* instance)
 __global__ void __launch_bounds__(256) link_all(Instance* instance)
 {
     ALONE(instance)
-    EACH(c, g.n) link_above(g, c, g.n);
+    EACH(item, g.n * N) link_above(g, item % g.n, (int)(item / g.n), g.n);
 }
 
-// DOOMED: candidates for deletion.
+// Marks, and the mass of the candidates for deletion.
 __global__ void __launch_bounds__(256) mark_all(Instance* instance)
 {
     ALONE(instance)
     const double least = g.threshold * g.mass;
-    EACH(c, g.n)
-        g.marks[c] = (double)g.p[c] < least && forsaken(g, c, least, g.velocity_time) ? DOOMED : GROWN;
+    u64 sum = 0;
+    EACH(c, g.n) {
+        g.marks[c] = fate(g, c, least, g.velocity_time);
+        if (g.marks[c] == DOOMED) sum += fixed((double)g.p[c]);
+    }
+    add(&shared.candidates, sum);
+}
+
+__device__ inline i64 rank_of(const i64* sorted, i64 n, i64 key)
+{
+    i64 begin = 0, end = n;
+    while (begin < end) {
+        const i64 middle = (begin + end) / 2;
+        if (sorted[middle] < key) begin = middle + 1;
+        else end = middle;
+    }
+    return begin;
+}
+
+// The cells that stay, in the order of their keys, over `left`. The first `n_sorted` are in order, and `kept` counts those
+// of them that stay up to each; `late` are the others that stay, in order of their keys `late_keys`.
+__global__ void __launch_bounds__(256) carry(Instance* instance, const int* kept, i64 n_sorted, const i64* late,
+    const i64* late_keys, i64 n_late, double left, i64* keys, real* p, unsigned char* marks)
+{
+    ALONE(instance)
+    const i64* const old_keys = reinterpret_cast<const i64*>(g.keys);
+    u64 sum = 0;
+    EACH(item, n_sorted + n_late) {
+        i64 c = item, at;
+        if (item < n_sorted) {
+            if (g.marks[c] == DOOMED) continue;
+            at = kept[c] - 1 + rank_of(late_keys, n_late, old_keys[c]);
+        } else {
+            c = late[item - n_sorted];
+            const i64 below = rank_of(old_keys, n_sorted, old_keys[c]);
+            at = item - n_sorted + (below ? kept[below - 1] : 0);
+        }
+        const real share = (real)((double)g.p[c] / left);
+        keys[at] = old_keys[c], p[at] = share, marks[at] = g.marks[c];
+        sum += fixed((double)share);
+    }
+    add(&shared.carried, sum);
 }

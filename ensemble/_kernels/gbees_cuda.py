@@ -19,7 +19,9 @@ LIMITERS = {"mc": 0, "superbee": 1, "van_leer": 2, "minmod": 3, "none": 4}
 
 OPTIONS = ("--fmad=false", "--std=c++17")
 
-KERNELS = ("advance", "enter_all", "link_all", "mark_all")
+KERNELS = ("advance", "enter_all", "link_all", "mark_all", "carry")
+
+SCANNED = 4
 
 
 class Reason:
@@ -101,7 +103,7 @@ def source(drift: Graph, bounds: Graph | None, setting: Setting) -> str:
         "N": n, "REAL": TYPES[setting.dtype], "LIMITER": LIMITERS[setting.limiter], "CLUSTER": setting.cluster,
         "THREADS": setting.threads, "BLOCKS": setting.blocks, "ROTATED": int(setting.rotated),
         "BOUNDED": int(bounds is not None), "TIME_VARYING": int(setting.time_varying),
-        "PERIODIC": int(setting.periodic), "DIFFUSIVE": int(setting.diffusive),
+        "PERIODIC": int(setting.periodic), "DIFFUSIVE": int(setting.diffusive), "SCANNED": SCANNED,
     }  # fmt: skip
     parts = [PRELUDE, *(f"#define {name} {value}" for name, value in flags.items()), _struct(n, setting.n_parameters)]
     parts += [

@@ -11,7 +11,7 @@ import numpy as np
 from ensemble._backend import array_namespace, to_numpy
 from ensemble._kernels import _compile
 from ensemble._kernels._emit_cuda import address
-from ensemble._kernels._trace import Graph, Scalar, trace
+from ensemble._kernels._trace import Scalar, trace
 from ensemble._kernels.gbees_cuda import Reason, Setting, kernels, launch, source
 from ensemble.apps.gbees.cuda_grid import DeviceGrid, bytes_per_cell
 from ensemble.apps.gbees.engine import Steps
@@ -109,28 +109,24 @@ class CudaEngine:
             )
         weighed = xp.where(p > 0, xp.astype(p, xp.float64) * xp.exp(xp.where(p > 0, log_weights - top, 0.0)), 0.0)
         mass = float(xp.sum(weighed))
-        before, n_sorted = grid.p[: grid.n] + 0, grid.n_sorted
-        if n_sorted < grid.n:
+        if grid.n_sorted < grid.n:
             grid.keys[: grid.n] = keys
-            before, n_sorted, grid.built = p, grid.n, False
+            grid.n_sorted, grid.built = grid.n, False
         grid.p[: grid.n] = xp.astype(weighed / mass, p.dtype)
-        grid.n_sorted = n_sorted
+        grid.marks[...] = 0
         grid.normalise()
         self._build()
         try:
-            grid.prune(self._kernels(0))
+            grid.prune(_kernels(self.problem, 0))
         except GridError:
-            grid.p[: grid.n] = before
+            grid.p[: grid.n] = p
             grid.normalise()
             raise
         self._build()
         self.count = 0
         return float(np.log(mass)) + top
 
-    # --- room and kernels
-    def _kernels(self, cluster: int) -> dict[str, Any]:
-        return kernels(_source(self.problem, len(self.problem.drift.parameters), cluster))
-
+    # --- room
     def _reserve(self, n_cells: int) -> None:
         """Room for `n_cells` and some more: half as many where grids are small, less where memory counts."""
         capacity = n_cells + max(n_cells // (2 if n_cells < 1 << 23 else 8), 4096)
@@ -144,20 +140,18 @@ class CudaEngine:
     def _build(self) -> None:
         if not self.grid.built:
             self.grid.record["velocity_time"] = self.velocity_time
-            self.grid.build(self._kernels(0))
+            self.grid.build(_kernels(self.problem, 0))
 
     def _answer(self, reason: int, time: float) -> None:
         """Do what the kernel came back for."""
         grid = self.grid
         if reason == Reason.PRUNE:
-            grid.prune(self._kernels(0))
+            grid.prune(_kernels(self.problem, 0))
         elif reason == Reason.FULL:
-            grid.built = False
             self._reserve(max(int(grid.record["n"][0]), grid.capacity))
         elif reason == Reason.RIM:
             grid.repack()
         elif reason == Reason.NOT_FINITE:
-            grid.built = False
             raise grid.not_finite(time)
         elif reason == Reason.NOTHING_LEFT:
             raise GridError(
@@ -168,33 +162,31 @@ class CudaEngine:
             raise GridError(f"Gbees: time steps must move the time; got steps too small for t = {time:.6g}.")
 
 
-@functools.lru_cache(maxsize=256)
-def _graph(function: Callable[..., Any], n: int, n_parameters: int) -> Graph:
-    """The drift of n coordinates, the time and its parameters; every component is a float64."""
-
-    def body(x: tuple[Any, ...], t: Any, parameters: tuple[Any, ...]) -> list[Any]:
-        f = function(x, t, x[0].__array_namespace__(), *parameters)
-        return [v if getattr(v, "dtype", None) == np.float64 else v * 1.0 for v in f]
-
-    one = Scalar("float64")
-    return trace(body, (one,) * n, one, (one,) * n_parameters, function="Gbees")
-
-
-@functools.lru_cache(maxsize=256)
-def _bounds_graph(function: Callable[..., Any], n: int) -> Graph:
-    return trace(lambda x: function(x, x[0].__array_namespace__()), (Scalar("float64"),) * n, function="Gbees")
-
-
-def _source(problem: Problem, n_parameters: int, cluster: int) -> str:
-    """The source of the kernels for a problem; `cluster` blocks work on one grid, 0: all."""
+def _kernels(problem: Problem, cluster: int) -> dict[str, Any]:
+    """The kernels for a problem's kind; `cluster` blocks work on one grid, 0: all. One object for each kind."""
     setting = Setting(
-        n=problem.n, n_parameters=n_parameters, dtype=np.dtype(problem.dtype).name, limiter=problem.limiter,
-        rotated=problem.rotation is not None, time_varying=problem.time_varying, periodic=any(problem.periods),
-        diffusive=problem.diffusion is not None, cluster=cluster,
+        n=problem.n, n_parameters=len(problem.drift.parameters), dtype=np.dtype(problem.dtype).name,
+        limiter=problem.limiter, rotated=problem.rotation is not None, time_varying=problem.time_varying,
+        periodic=any(problem.periods), diffusive=problem.diffusion is not None, cluster=cluster,
         threads=CLUSTER_THREADS if cluster else GRID_THREADS, blocks=1 if cluster else GRID_BLOCKS,
     )  # fmt: skip
-    bounds = None if problem.bounds is None else _bounds_graph(problem.bounds, problem.n)
-    return source(_graph(problem.drift.function, problem.n, n_parameters), bounds, setting)
+    return kernels(_source(problem.drift.function, problem.bounds, setting))
+
+
+@functools.lru_cache(maxsize=256)
+def _source(drift: Callable[..., Any], bounds: Callable[..., Any] | None, setting: Setting) -> str:
+    """Drift and bounds, traced, and the kernels around them."""
+    n, one = setting.n, Scalar("float64")
+
+    def body(x: tuple[Any, ...], t: Any, parameters: tuple[Any, ...]) -> list[Any]:
+        f = drift(x, t, x[0].__array_namespace__(), *parameters)
+        return [v if getattr(v, "dtype", None) == np.float64 else v * 1.0 for v in f]
+
+    graph = trace(body, (one,) * n, one, (one,) * setting.n_parameters, function="Gbees")
+    limits = None
+    if bounds is not None:
+        limits = trace(lambda x: bounds(x, x[0].__array_namespace__()), (one,) * n, function="Gbees")
+    return source(graph, limits, setting)
 
 
 class _Journey:
@@ -203,6 +195,7 @@ class _Journey:
     def __init__(self, engine: CudaEngine, time: float, span: float) -> None:
         self.engine, self.time, self.span, self.elapsed = engine, float(time), float(span), 0.0
         self.parts: list[Steps] = []
+        self.failure: Exception | None = None
         self.done = not span > 0.0
 
     @property
@@ -251,6 +244,11 @@ def advance_together(
     watch : callable, optional
         Called between launches with the elapsed part of the span of the first engine that is still under way, the cells
         stored in all grids, and the cell-steps of this call.
+
+    Raises
+    ------
+    GridError, MemoryError
+        If a grid cannot be carried on, after the others have come to their ends; a note names the grids.
     """
     journeys = [_Journey(*each) for each in zip(engines, times, spans, strict=True)]
     for engine in engines:
@@ -259,21 +257,24 @@ def advance_together(
     while True:
         under_way = [journey for journey in journeys if not journey.done]
         if not under_way:
-            return
+            break
         groups: dict[Any, list[_Journey]] = {}
         for journey in under_way:
             alone = not journey.is_small
-            groups.setdefault(id(journey) if alone else _kind(journey.engine.problem), []).append(journey)
+            kind = id(journey) if alone else id(_kernels(journey.engine.problem, 1))
+            groups.setdefault(kind, []).append(journey)
         for group in groups.values():
             _launch(group, most_work)
         if watch is not None:
             first = next((journey for journey in journeys if not journey.done), journeys[-1])
             work = sum(int(np.sum(part.cells)) for journey in journeys for part in journey.parts)
             watch(first.elapsed, sum(engine.n_cells for engine in engines), work)
-
-
-def _kind(problem: Problem) -> str:
-    return _source(problem, len(problem.drift.parameters), 1)
+    failed = [(k, journey.failure) for k, journey in enumerate(journeys) if journey.failure is not None]
+    if failed:
+        first_failure = failed[0][1]
+        if len(engines) > 1:
+            first_failure.add_note(f"{len(failed)} of {len(engines)} grids: {', '.join(str(k) for k, _ in failed)}")
+        raise first_failure
 
 
 def _launch(group: list[_Journey], most_work: int) -> None:
@@ -283,21 +284,18 @@ def _launch(group: list[_Journey], most_work: int) -> None:
     device = _compile.device_array(records.view(np.uint8))
     if first.is_small:
         cluster = _cluster_for(len(group))
-        run = first.engine._kernels(cluster)["advance"]
+        run = _kernels(first.engine.problem, cluster)["advance"]
         launch(run, cluster * len(group), CLUSTER_THREADS, (device,))
     else:
         wanted = -(-first.engine.grid.capacity // GRID_THREADS)
         n_blocks = max(1, min(_compile.multiprocessors() * GRID_BLOCKS, wanted))
-        launch(first.engine._kernels(0)["advance"], n_blocks, GRID_THREADS, (device,), together=True)
+        launch(_kernels(first.engine.problem, 0)["advance"], n_blocks, GRID_THREADS, (device,), together=True)
     back = to_numpy(device).view(records.dtype)
-    failure: BaseException | None = None
     for k, journey in enumerate(group):
         try:
             journey.take_back(back[k : k + 1].copy())
         except (GridError, MemoryError) as error:
-            failure, journey.done = failure or error, True
-    if failure is not None:
-        raise failure
+            journey.failure, journey.done = error, True
 
 
 def _cluster_for(n_grids: int) -> int:

@@ -9,7 +9,7 @@ import numpy as np
 from ensemble._backend import array_namespace, to_numpy
 from ensemble._kernels import _compile
 from ensemble._kernels._emit_cuda import address
-from ensemble._kernels.gbees_cuda import launch, layout
+from ensemble._kernels.gbees_cuda import Reason, launch, layout
 from ensemble.apps.gbees.errors import GridError
 from ensemble.apps.gbees.keys import Packing
 from ensemble.apps.gbees.problem import Problem
@@ -37,6 +37,11 @@ def bytes_per_cell(n: int, itemsize: int) -> int:
     return 8 + 3 * itemsize + 8 * n + 1 + 18
 
 
+def slots(capacity: int) -> int:
+    """Slots of the table: it is never more than two thirds full."""
+    return capacity + capacity // 2 + 8
+
+
 def fixed(p: Any) -> Any:
     """Probabilities in units of 2^-60, int64."""
     xp = array_namespace(p)
@@ -57,7 +62,7 @@ class DeviceGrid:
     def __init__(self, problem: Problem, keys: Any, p: Any, packing: Packing, parameters: tuple[float, ...]) -> None:
         self.problem, self.packing = problem, packing
         self.n, self.n_sorted, self.mass = int(keys.shape[0]), int(keys.shape[0]), 1.0
-        self.keys, self.p = keys, p
+        self.keys, self.p, self.marks = keys, p, None
         self.capacity = 0
         self.arrays: dict[str, Any] = {}
         self.built = False
@@ -78,34 +83,36 @@ class DeviceGrid:
 
     # --- memory
     def reserve(self, capacity: int) -> None:
-        """Arrays for `capacity` cells, in place of all but keys and probabilities."""
-        self.built = False
-        self.arrays = {}
-        n, real = self.problem.n, self.p.dtype
+        """Room for `capacity` cells; nothing is known of them but keys and probabilities."""
+        self.built, self.arrays = False, {}
         empty = _compile.device_empty
-        if self.keys.shape[0] != capacity:
-            for name in ("keys", "p"):
-                old = getattr(self, name)
+        for name in ("keys", "p"):
+            old = getattr(self, name)
+            if old.shape[0] != capacity:
                 new = empty((capacity,), old.dtype)
                 new[: self.n] = old[: self.n]
                 setattr(self, name, new)
                 del old, new
-        slots = capacity + capacity // 2 + 8
+        self.marks = empty((capacity,), np.uint8)
+        self.marks[...] = 0
+        self.capacity = capacity
+
+    def _workspace(self) -> None:
+        n, real, capacity, empty = self.problem.n, self.p.dtype, self.capacity, _compile.device_empty
         self.arrays = {
             "q": empty((capacity,), real), "T": empty((capacity,), real),
-            "neighbours": empty((2 * n * capacity,), np.int32), "table": empty((slots,), np.uint64),
-            "places": empty((slots,), np.int32), "marks": empty((capacity,), np.uint8),
+            "neighbours": empty((2 * n * capacity,), np.int32),
+            "table": empty((slots(capacity),), np.uint64), "places": empty((slots(capacity),), np.int32),
         }  # fmt: skip
         if capacity <= OWN_PRUNE:
             self.arrays["other_keys"] = empty((capacity,), np.int64)
-        self.capacity = capacity
 
     def describe(self) -> np.ndarray:
         """The record of the grid as it is."""
         r = self.record
-        for name, array in {"keys": self.keys, "p": self.p, **self.arrays}.items():
+        for name, array in {"keys": self.keys, "p": self.p, "marks": self.marks, **self.arrays}.items():
             r[name] = address(array)
-        r["capacity"], r["slots"] = self.capacity, self.arrays["table"].shape[0]
+        r["capacity"], r["slots"] = self.capacity, slots(self.capacity)
         r["own_prune"] = OWN_PRUNE if "other_keys" in self.arrays else 0
         r["n"] = r["whole"] = self.n
         r["in_order"] = self.n_sorted
@@ -130,6 +137,13 @@ class DeviceGrid:
                 store[other] = mine
         self.n, self.mass = int(record["whole"][0]), float(record["mass"][0])
         self.n_sorted = int(record["in_order"][0])
+        if record["reason"][0] not in (Reason.FINISHED, Reason.PAUSED, Reason.PRUNE):
+            self.forget()
+
+    def forget(self) -> None:
+        """Links and marks, when cells have changed."""
+        self.built = False
+        self.marks[...] = 0
 
     # --- building
     def build(self, kernels: dict[str, Any]) -> None:
@@ -140,14 +154,11 @@ class DeviceGrid:
         GridError
             If the drift is not finite somewhere.
         """
-        if self.capacity < self.n or not self.arrays:
-            self.reserve(max(self.capacity, self.n))
+        if not self.arrays:
+            self._workspace()
         self.arrays["table"][...] = EMPTY
         self.record["rates"] = 0
-        device = _compile.device_array(self.describe().view(np.uint8))
-        for name in ("enter_all", "link_all"):
-            launch(kernels[name], self._blocks(), THREADS, (device,))
-        self.record = to_numpy(device).view(self.record.dtype)
+        self.record = self._run([kernels["enter_all"], kernels["link_all"]])
         self.built = True
         if self.record["bad_key"][0] != EMPTY:
             self.built = False
@@ -167,7 +178,7 @@ class DeviceGrid:
         lowest, highest = [int(xp.min(s)) - 1 for s in columns], [int(xp.max(s)) + 1 for s in columns]
         self.packing = Packing.around(lowest, highest, self.packing.periods)
         self.keys[: self.n] = self.packing.pack(columns)
-        self.built = False
+        self.forget()
 
     def not_finite(self, time: float) -> GridError:
         """The error of a drift that is NaN or infinite, from the key that the kernel left."""
@@ -195,43 +206,56 @@ class DeviceGrid:
         GridError
             If no cell would stay; the grid is as before.
         """
-        device = _compile.device_array(self.describe().view(np.uint8))
-        launch(kernels["mark_all"], self._blocks(), THREADS, (device,))
         xp = array_namespace(self.p)
-        doomed = self.arrays["marks"][: self.n] == DOOMED
+        self.record["candidates"] = self.record["carried"] = 0
+        deleted = int(self._run([kernels["mark_all"]])["candidates"][0])
         if self.problem.prune == "sequential":
-            self._spare(doomed)
-        kept = xp.nonzero(~doomed)[0]
-        if kept.shape[0] == 0:
+            deleted = self._spare(deleted)
+        late = self.n_sorted + xp.nonzero(self.marks[self.n_sorted : self.n] != DOOMED)[0]
+        late_keys = self.keys[late]
+        order = xp.argsort(late_keys)
+        late, late_keys = late[order], late_keys[order]
+        kept = xp.cumulative_sum(self.marks[: self.n_sorted] != DOOMED, dtype=xp.int32)
+        n = (int(kept[-1]) if self.n_sorted else 0) + int(late.shape[0])
+        if n == 0:
+            self.forget()
             raise GridError(
                 f"Gbees: threshold must leave some cells; got {self.problem.threshold:g}, and all {self.n} cells hold "
                 "less. Lower the threshold: it has to be well below one over the number of cells that matter."
             )
-        del doomed
         self.built = False
-        self.arrays = {}  # whose memory the rest needs
-        n_sorted = int(xp.sum(kept < self.n_sorted))
-        keys, p = self.keys[kept], self.p[kept]
-        del kept
-        keys, p = merged(keys, p, n_sorted)
-        self.n = self.n_sorted = int(keys.shape[0])
-        self.keys[: self.n], self.p[: self.n] = keys, p
-        self.normalise()
+        self.arrays = {"q": self.arrays["q"]}  # the memory of the others may be needed
+        keys, p, marks = xp.empty_like(self.keys), self.arrays["q"], xp.empty_like(self.marks)
+        left = np.float64(self.mass - deleted / UNIT)
+        given = (kept, np.int64(self.n_sorted), late, late_keys, np.int64(late.shape[0]), left, keys, p, marks)
+        record = self._run([kernels["carry"]], *given)
+        self.keys, self.p, self.marks, self.arrays = keys, p, marks, {}
+        self.n = self.n_sorted = n
+        self.mass = int(record["carried"][0]) / UNIT
 
-    def _spare(self, doomed: Any) -> None:
-        """Takes the marks off candidates that the sequential rule keeps."""
+    def _run(self, kernels: list[Any], *arguments: Any) -> np.ndarray:
+        """Launch kernels on the grid's record; the record that they leave."""
+        device = _compile.device_array(self.describe().view(np.uint8))
+        for kernel in kernels:
+            launch(kernel, self._blocks(), THREADS, (device, *arguments))
+        return to_numpy(device).view(self.record.dtype)
+
+    def _spare(self, deleted: int) -> int:
+        """Takes the marks off candidates that the sequential rule keeps; what is deleted then, and was `deleted` before."""
         xp, threshold = array_namespace(self.p), self.problem.threshold
-        candidates = xp.nonzero(doomed)[0]
+        candidates = xp.nonzero(self.marks[: self.n] == DOOMED)[0]
         p = xp.astype(self.p[candidates], xp.float64)
-        mass = fixed(p)
-        close = p >= threshold * (self.mass - int(xp.sum(mass)) / UNIT)
-        surely = int(xp.sum(mass[~close]))
-        candidates, p, mass = candidates[close], p[close], mass[close]
+        close = p >= threshold * (self.mass - deleted / UNIT)
+        candidates, p = candidates[close], p[close]
         order = xp.argsort(self.keys[candidates])
         order = order[xp.argsort(p[order], stable=True)]
-        deleted = surely + xp.cumulative_sum(mass[order])
-        stays = p[order] >= threshold * (self.mass - xp.astype(deleted, xp.float64) / UNIT)
-        doomed[candidates[order][stays]] = False
+        candidates, p = candidates[order], p[order]
+        mass = fixed(p)
+        surely = deleted - int(xp.sum(mass))
+        gone = xp.astype(surely + xp.cumulative_sum(mass), xp.float64) / UNIT
+        stays = p >= threshold * (self.mass - gone)
+        self.marks[candidates[stays]] = 0
+        return deleted - int(xp.sum(mass[stays]))
 
     def normalise(self) -> None:
         """Probabilities that add up to 1, and their sum as the kernels know it."""
@@ -240,13 +264,6 @@ class DeviceGrid:
         total = int(xp.sum(fixed(p))) / UNIT
         p[...] = xp.astype(xp.astype(p, xp.float64) / total, p.dtype)
         self.mass = int(xp.sum(fixed(p))) / UNIT
-
-    def sort(self) -> None:
-        """Put the cells in order of their keys."""
-        if self.n_sorted < self.n:
-            keys, p = merged(self.keys[: self.n], self.p[: self.n], self.n_sorted)
-            self.keys[: self.n], self.p[: self.n] = keys, p
-            self.n_sorted, self.built = self.n, False
 
     def ordered(self) -> tuple[Any, Any]:
         """Keys in ascending order, and normalised probabilities."""
