@@ -10,7 +10,8 @@
 //
 // In front of this text stand `struct Instance` (one grid, as the host described it), `drift` and, where BOUNDED,
 // `bounds`. Told by the compiler: N dimensions, REAL of probabilities, LIMITER, CLUSTER, THREADS, BLOCKS (a
-// multiprocessor's share), SCANNED (cells a thread looks at together), and the flags ROTATED, BOUNDED, TIME_VARYING, PERIODIC and DIFFUSIVE.
+// multiprocessor's share), SCANNED (cells a
+// thread looks at together), AT_ONCE (dimensions that a thread loads for together), and the flags ROTATED, BOUNDED, TIME_VARYING, PERIODIC and DIFFUSIVE.
 
 typedef REAL real;
 typedef unsigned long long u64;
@@ -18,6 +19,7 @@ typedef long long i64;
 
 #define EMPTY 0xffffffffffffffffULL
 #define UNIT 1152921504606846976.0  // 2^60
+#define MOST_TRIES 4096
 
 enum Reason { RUNNING, FINISHED, PAUSED, PRUNE, FULL, RIM, NOT_FINITE, NOTHING_LEFT, STUCK };
 enum Limiter { MC, SUPERBEE, VAN_LEER, MINMOD, NONE };
@@ -61,8 +63,14 @@ __device__ inline double floating(u64 sum) { return (double)sum / UNIT; }
 // Adds the values of all threads of the block; every thread calls it.
 __device__ inline void add(u64* target, u64 value)
 {
+    __shared__ u64 sums[32];
     for (int step = 16; step; step /= 2) value += __shfl_xor_sync(0xffffffffu, value, step);
-    if (threadIdx.x % 32 == 0 && value) atomicAdd(target, value);
+    __syncthreads();  // the last sum has been read
+    if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = value;
+    __syncthreads();
+    if (threadIdx.x) return;
+    for (int warp = 1; warp < (int)blockDim.x / 32; ++warp) value += sums[warp];
+    if (value) atomicAdd(target, value);
 }
 
 __device__ inline void raise_to(u64* target, double value)
@@ -223,30 +231,25 @@ __device__ inline bool allowed(const Instance& g, u64 key)
 #endif
 }
 
-// The cell is there, or may not be, on return of true; on false there was no room. The key in a slot is the claim on it:
-// of several threads that want one cell, exactly one makes it.
-__device__ __noinline__ bool insert(Instance& shared, const Instance& g, u64 key)
+// Makes a cell, unless it is there or may not be. The key in a slot is the claim on it: of several threads that want one
+// cell, exactly one makes it. Where there is no room the host learns of it, and what was claimed in vain is swept away.
+__device__ __noinline__ void insert(Instance& shared, const Instance& g, u64 key)
 {
-    if (!allowed(g, key)) return true;
+    if (!allowed(g, key)) return;
     u64 slot = slot_of(key, g.slots);
-    for (i64 tries = 0; tries < g.slots; ++tries) {
-        u64 seen = latest(&g.table[slot]);
+    for (int tries = 0; tries < MOST_TRIES; ++tries) {
+        const u64 seen = atomicCAS(&g.table[slot], EMPTY, key);
         if (seen == EMPTY) {
-            if (latest(&shared.n) >= g.capacity) break;
-            seen = atomicCAS(&g.table[slot], EMPTY, key);
-            if (seen == EMPTY) {
-                const i64 c = (i64)atomicAdd((u64*)&shared.n, 1ULL);
-                if (c >= g.capacity) break;
-                g.keys[c] = key, g.places[slot] = (int)c;
-                g.p[c] = 0, g.marks[c] = UNGROWN;
-                return true;
-            }
+            const i64 c = (i64)atomicAdd((u64*)&shared.n, 1ULL);
+            if (c >= g.capacity) break;
+            g.keys[c] = key, g.places[slot] = (int)c;
+            g.p[c] = 0, g.marks[c] = UNGROWN;
+            return;
         }
-        if (seen == key) return true;
+        if (seen == key) return;
         slot = slot + 1 == (u64)g.slots ? 0 : slot + 1;
     }
     shared.full = FULL;
-    return false;
 }
 
 #define BELOW(i) (g.neighbours + (2 * (i)) * g.capacity)
@@ -255,10 +258,11 @@ __device__ __noinline__ bool insert(Instance& shared, const Instance& g, u64 key
 
 // --- phase 1: an active cell makes the neighbours that it flows to, faces and edges
 #if DIFFUSIVE
-#define SIGNS 4
+#define SIDES 2
 #else
-#define SIGNS 1
+#define SIDES 1
 #endif
+#define SIGNS (SIDES * SIDES)
 #define TARGETS (N * (N + 1) / 2 * SIGNS)
 
 // Target k of a cell: a pair of dimensions, the same one twice for a face; where it diffuses, also a pair of sides.
@@ -308,7 +312,9 @@ __device__ inline void grow_all(Instance& shared, const Instance& g, const Group
 #pragma unroll
         for (int k = 0; k < SCANNED; ++k) {
             const i64 c = first + k * group.size + group.rank;
-            grows[k] = c < n && g.marks[c] == UNGROWN && (double)g.p[c] >= least;
+            const unsigned char mark = c < n ? g.marks[c] : GROWN;
+            const real p = c < n ? g.p[c] : real(0);
+            grows[k] = mark == UNGROWN && (double)p >= least;
         }
 #pragma unroll
         for (int k = 0; k < SCANNED; ++k)
@@ -347,19 +353,28 @@ __device__ inline void link_above(const Instance& g, i64 c, int i, i64 n)
 __device__ __forceinline__ real positive(real x) { return x > 0 ? x : real(0); }
 __device__ __forceinline__ real negative(real x) { return x < 0 ? x : real(0); }
 
+// Loads come first and without conditions, so that they wait for memory together: what is missing is read from the cell
+// itself, and not used.
 __device__ __forceinline__ void transverse(const Instance& g, i64 c, double t, double dt)
 {
-    int s[N];
-    unpack(g, g.keys[c], s);
+    int lo[N], hi[N], s[N];
+    real below[N], above[N];
+    const u64 key = g.keys[c];
     const real here = g.p[c];
+#pragma unroll
+    for (int i = 0; i < N; ++i) lo[i] = BELOW(i)[c], hi[i] = ABOVE(i)[c];
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+        below[i] = g.p[lo[i] < 0 ? (int)c : lo[i]];
+        above[i] = g.p[hi[i] < 0 ? (int)c : hi[i]];
+    }
+    unpack(g, key, s);
     real sum = 0;
 #pragma unroll
     for (int i = 0; i < N; ++i) {
-        const int lo = BELOW(i)[c], hi = ABOVE(i)[c];
-        const real below = lo < 0 ? here : g.p[lo], above = hi < 0 ? here : g.p[hi];
         const real h = (real)(dt / (2 * g.widths[i]));
-        const real in = positive((real)velocity(g, s, i, -1, t)) * (here - below);
-        sum = sum + h * (in + negative((real)velocity(g, s, i, 0, t)) * (above - here));
+        const real in = positive((real)velocity(g, s, i, -1, t)) * (here - below[i]);
+        sum = sum + h * (in + negative((real)velocity(g, s, i, 0, t)) * (above[i] - here));
     }
     g.T[c] = sum;
 }
@@ -382,21 +397,35 @@ __device__ __forceinline__ real limited(real a, real d)
     return d < 0 ? -size : size;
 }
 
-__device__ __forceinline__ real changed(const Instance& g, i64 c, double t, double dt)
+// The change by fluxes along the dimensions from FIRST on, as many as there are registers to load for at once.
+template <int FIRST> __device__ __forceinline__ real change_along(
+    const Instance& g, i64 c, const int (&s)[N], real here, real T, double t, double dt)
 {
-    int s[N];
-    unpack(g, g.keys[c], s);
-    const real here = g.p[c], T = g.T[c];
+    constexpr int END = FIRST + AT_ONCE < N ? FIRST + AT_ONCE : N;
+    int los[AT_ONCE], his[AT_ONCE], lolos[AT_ONCE], hihis[AT_ONCE];
+    real ps[AT_ONCE][4], Ts[AT_ONCE][2];
+#pragma unroll
+    for (int j = FIRST; j < END; ++j) los[j - FIRST] = BELOW(j)[c], his[j - FIRST] = ABOVE(j)[c];
+#pragma unroll
+    for (int j = FIRST; j < END; ++j) {
+        const int k = j - FIRST, lo = los[k] < 0 ? (int)c : los[k], hi = his[k] < 0 ? (int)c : his[k];
+        lolos[k] = BELOW(j)[lo], ps[k][1] = g.p[lo], Ts[k][0] = g.T[lo];
+        hihis[k] = ABOVE(j)[hi], ps[k][2] = g.p[hi], Ts[k][1] = g.T[hi];
+    }
+#pragma unroll
+    for (int j = FIRST; j < END; ++j) {
+        const int k = j - FIRST;
+        ps[k][0] = g.p[lolos[k] < 0 ? (int)c : lolos[k]];
+        ps[k][3] = g.p[hihis[k] < 0 ? (int)c : hihis[k]];
+    }
     real change = 0;
 #pragma unroll
-    for (int j = 0; j < N; ++j) {
-        const int lo = BELOW(j)[c], hi = ABOVE(j)[c];
-        real p_lo = 0, T_lo = 0, p_hi = 0, T_hi = 0, p_lolo = 0, p_hihi = 0;
-        int lolo = -1, hihi = -1;
-        if (lo >= 0) p_lo = g.p[lo], T_lo = g.T[lo], lolo = BELOW(j)[lo];
-        if (hi >= 0) p_hi = g.p[hi], T_hi = g.T[hi], hihi = ABOVE(j)[hi];
-        if (lolo >= 0) p_lolo = g.p[lolo];
-        if (hihi >= 0) p_hihi = g.p[hihi];
+    for (int j = FIRST; j < END; ++j) {
+        const int k = j - FIRST, lo = los[k], hi = his[k];
+        const int lolo = lo < 0 ? -1 : lolos[k], hihi = hi < 0 ? -1 : hihis[k];
+        const real p_lo = lo < 0 ? real(0) : ps[k][1], T_lo = lo < 0 ? real(0) : Ts[k][0];
+        const real p_hi = hi < 0 ? real(0) : ps[k][2], T_hi = hi < 0 ? real(0) : Ts[k][1];
+        const real p_lolo = lolo < 0 ? real(0) : ps[k][0], p_hihi = hihi < 0 ? real(0) : ps[k][3];
         const real v = (real)velocity(g, s, j, 0, t), v_lo = (real)velocity(g, s, j, -1, t);
         const real v_hi = (real)velocity(g, s, j, 1, t), v_lolo = (real)velocity(g, s, j, -2, t);
         const real h = (real)(dt / (2 * g.widths[j])), ratio = (real)(dt / g.widths[j]);
@@ -424,43 +453,60 @@ __device__ __forceinline__ real changed(const Instance& g, i64 c, double t, doub
 #endif
         change = change + ratio * (out - in);
     }
-    return positive(here - change);
+    if constexpr (END < N) change = change + change_along<END>(g, c, s, here, T, t, dt);
+    return change;
+}
+
+__device__ __forceinline__ real changed(const Instance& g, i64 c, double t, double dt)
+{
+    int s[N];
+    const u64 key = g.keys[c];
+    const real here = g.p[c], T = g.T[c];
+    unpack(g, key, s);
+    return positive(here - change_along<0>(g, c, s, here, T, t, dt));
 }
 
 // --- pruning
-// Whether a cell below the threshold has no active neighbour, over a face or an edge, that flows into it.
-__device__ bool forsaken(const Instance& g, i64 c, double least, double t)
+// Which cells an active neighbour flows into, over a face or over an edge past a face that is there: one byte a cell,
+// where T was. Many may write the same byte, all of them the same.
+__device__ __forceinline__ void feed(const Instance& g, i64 c, double least, double t)
 {
-    double v[N];
-#pragma unroll 1
-    for (int i = 0; i < N; ++i)
-#pragma unroll 1
-        for (int up = 0; up < 2; ++up) {
-            const int face = BESIDE(i, up)[c];
-            if (face < 0) continue;
-            if ((double)g.p[face] >= least) {
-                velocities(g, g.keys[face], t, v);
-                if (goes(g, i, v[i], !up)) return false;
-            }
-#pragma unroll 1
-            for (int j = 0; j < N; ++j)
-#pragma unroll 1
-                for (int over = 0; over < 2 && j != i; ++over) {
-                    const int edge = BESIDE(j, over)[face];
-                    if (edge < 0 || (double)g.p[edge] < least) continue;
-                    velocities(g, g.keys[edge], t, v);
-                    if (goes(g, i, v[i], !up) && goes(g, j, v[j], !over)) return false;
-                }
+    if ((double)g.p[c] < least) return;
+    unsigned char* const fed = reinterpret_cast<unsigned char*>(g.T);
+    int s[N], faces[N][SIDES];
+    bool given[N][SIDES], ups[N][SIDES];
+    unpack(g, g.keys[c], s);
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+        const double v = velocity(g, s, i, 0, t);
+#pragma unroll
+        for (int side = 0; side < SIDES; ++side) {
+            ups[i][side] = SIDES == 2 ? side : v > 0;
+            given[i][side] = goes(g, i, v, ups[i][side]);
+            faces[i][side] = given[i][side] ? BESIDE(i, ups[i][side])[c] : -1;
+            if (faces[i][side] >= 0) fed[faces[i][side]] = 1;
         }
-    return true;
+    }
+#pragma unroll
+    for (int i = 0; i < N; ++i)
+#pragma unroll
+        for (int j = i + 1; j < N; ++j)
+#pragma unroll
+            for (int k = 0; k < SIDES * SIDES; ++k) {
+                const int a = k % SIDES, b = k / SIDES;
+                if (!given[i][a] || !given[j][b]) continue;
+                const int edge = faces[i][a] >= 0 ? BESIDE(j, ups[j][b])[faces[i][a]]
+                    : faces[j][b] >= 0            ? BESIDE(i, ups[i][a])[faces[j][b]]
+                                                  : -1;
+                if (edge >= 0) fed[edge] = 1;
+            }
 }
 
 // What becomes of a cell: of those that stay, an active one needs no second look for what it flows to. Its targets are fed
 // by it, so they stay as well; only bounds can part an edge from the cell that made it.
-__device__ inline unsigned char fate(const Instance& g, i64 c, double least, double t)
+__device__ inline unsigned char fate(const Instance& g, i64 c, double least)
 {
-    const double p = g.p[c];
-    if (p < least) return forsaken(g, c, least, t) ? DOOMED : UNGROWN;
+    if ((double)g.p[c] < least) return reinterpret_cast<const unsigned char*>(g.T)[c] ? UNGROWN : DOOMED;
     return BOUNDED ? (unsigned char)UNGROWN : g.marks[c];
 }
 
@@ -496,10 +542,13 @@ __device__ bool prune(Instance& shared, Instance& g, Group& group, i64& n, doubl
         shared.listed = shared.kept = 0;
         if (!TIME_VARYING) shared.rates[0] = 0;
     }
+    EACH(c, n) reinterpret_cast<unsigned char*>(g.T)[c] = 0;
+    wait_for_all(group);
+    EACH(c, n) feed(g, c, least, t);
     wait_for_all(group);
     u64 sum = 0;
     EACH(c, n) {
-        g.marks[c] = fate(g, c, least, t);
+        g.marks[c] = fate(g, c, least);
         if (g.marks[c] == DOOMED) sum += fixed((double)g.p[c]);
     }
     add(&shared.candidates, sum);
@@ -706,6 +755,13 @@ __global__ void __launch_bounds__(256) link_all(Instance* instance)
     EACH(item, g.n * N) link_above(g, item % g.n, (int)(item / g.n), g.n);
 }
 
+// What active cells flow into; nothing was.
+__global__ void __launch_bounds__(256) feed_all(Instance* instance)
+{
+    ALONE(instance)
+    EACH(c, g.n) feed(g, c, g.threshold * g.mass, g.velocity_time);
+}
+
 // Marks, and the mass of the candidates for deletion.
 __global__ void __launch_bounds__(256) mark_all(Instance* instance)
 {
@@ -713,7 +769,7 @@ __global__ void __launch_bounds__(256) mark_all(Instance* instance)
     const double least = g.threshold * g.mass;
     u64 sum = 0;
     EACH(c, g.n) {
-        g.marks[c] = fate(g, c, least, g.velocity_time);
+        g.marks[c] = fate(g, c, least);
         if (g.marks[c] == DOOMED) sum += fixed((double)g.p[c]);
     }
     add(&shared.candidates, sum);

@@ -19,9 +19,11 @@ LIMITERS = {"mc": 0, "superbee": 1, "van_leer": 2, "minmod": 3, "none": 4}
 
 OPTIONS = ("--fmad=false", "--std=c++17")
 
-KERNELS = ("advance", "enter_all", "link_all", "mark_all", "carry")
+KERNELS = ("advance", "enter_all", "link_all", "feed_all", "mark_all", "carry")
 
 SCANNED = 4
+
+LINE = (16,)
 
 
 class Reason:
@@ -55,18 +57,21 @@ def fields(n: int, n_parameters: int) -> list[tuple[str, str, tuple[int, ...]]]:
                 ("neighbours", "int*"), ("table", "u64*"), ("places", "int*"), ("marks", "unsigned char*"),
                 ("lengths", "double*"), ("cells", "i64*"), ("mass_ratios", "double*")]  # fmt: skip
     given = "capacity slots prune_every sequential own_prune list_limit most_steps most_work".split()
-    state = "n whole count taken reason full listed kept in_order".split()
-    sums = "arrivals candidates surely dead carried bad_key".split()
+    state = "whole count taken reason in_order".split()
     reals = "time span elapsed velocity_time threshold cfl lower upper mass".split()
     return [
         *((name, kind, one) for name, kind in pointers),
         *((name, "i64", one) for name in (*given, *state)),
-        *((name, "u64", one) for name in sums),
-        ("rates", "u64", (2,)), ("masses", "u64", (2,)),
         *((name, "double", one) for name in reals),
         *((name, "double", (n,)) for name in ("widths", "origin", "diffusion")),
         ("rotation", "double", (n * n,)), ("parameters", "double", (max(n_parameters, 1),)),
         *((name, "i64", (n,)) for name in ("shifts", "masks", "lows", "periods")),
+        # each of these on a line of the cache by itself: while some threads wait for one, others count in another
+        ("gap_0", "i64", LINE), ("n", "i64", one), ("gap_1", "i64", LINE), ("arrivals", "u64", one),
+        ("gap_2", "i64", LINE), ("masses", "u64", (2,)), ("gap_3", "i64", LINE), ("rates", "u64", (2,)),
+        ("gap_4", "i64", LINE), ("full", "i64", one), ("bad_key", "u64", one),
+        *((name, "i64", one) for name in ("listed", "kept")),
+        *((name, "u64", one) for name in ("candidates", "surely", "dead", "carried")), ("gap_5", "i64", LINE),
     ]  # fmt: skip
 
 
@@ -104,6 +109,7 @@ def source(drift: Graph, bounds: Graph | None, setting: Setting) -> str:
         "THREADS": setting.threads, "BLOCKS": setting.blocks, "ROTATED": int(setting.rotated),
         "BOUNDED": int(bounds is not None), "TIME_VARYING": int(setting.time_varying),
         "PERIODIC": int(setting.periodic), "DIFFUSIVE": int(setting.diffusive), "SCANNED": SCANNED,
+        "AT_ONCE": 6 if setting.dtype == "float32" else 3,
     }  # fmt: skip
     parts = [PRELUDE, *(f"#define {name} {value}" for name, value in flags.items()), _struct(n, setting.n_parameters)]
     parts += [

@@ -208,7 +208,8 @@ class DeviceGrid:
         """
         xp = array_namespace(self.p)
         self.record["candidates"] = self.record["carried"] = 0
-        deleted = int(self._run([kernels["mark_all"]])["candidates"][0])
+        self.arrays["T"][...] = 0
+        deleted = int(self._run([kernels["feed_all"], kernels["mark_all"]])["candidates"][0])
         if self.problem.prune == "sequential":
             deleted = self._spare(deleted)
         late = self.n_sorted + xp.nonzero(self.marks[self.n_sorted : self.n] != DOOMED)[0]
