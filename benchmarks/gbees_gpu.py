@@ -6,8 +6,8 @@
 * Lorenz96 in six dimensions, cells 0.1 wide, to t = 1.3 at p* = 1e-6; with ``--published`` also at the paper's 8e-9;
 * 64 Lorenz63 problems with different r, in one run.
 
-Times are from the first step to the last by the host's clock, with the device idle before and after; compiling is not in
-them. Medians of 5 where a run takes less than a second. The bound is the traffic of a step at the measured bandwidth of
+Times are from the first step to the last by the host's clock, with the device idle before and after; compiling is not
+in them. Medians of 5 where a run takes less than a second. The bound is the traffic of a step at the measured bandwidth of
 a triad: per cell and step two keys, all neighbours twice, p three times, T once written and once read, p once written,
 one mark.
 """
@@ -115,7 +115,7 @@ def lorenz96_run(cp: Any, threshold: float, until: float, **options: Any) -> dic
     most = int(taken.cells.max())
     return {
         "seconds": seconds, "steps": len(taken), "cell_steps": int(taken.cells.sum()), "most_cells": most,
-        "cells_at_end": engine.n_cells, "pool_bytes": pool.total_bytes(), "pool_bytes_a_cell": pool.total_bytes() / most,
+        "cells_at_end": engine.n_cells, "pool_bytes_a_cell": pool.total_bytes() / most,
         "bytes_a_cell_of_capacity": bytes_per_cell(6, np.dtype(problem.dtype).itemsize),
         "capacity": engine.grid.capacity, "lengths": taken.lengths.tolist(), "cells": taken.cells.tolist(),
         "mass_ratios": [float(taken.masses.min()), float(taken.masses.max())], "history": history,

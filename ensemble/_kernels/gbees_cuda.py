@@ -56,9 +56,9 @@ def fields(n: int, n_parameters: int) -> list[tuple[str, str, tuple[int, ...]]]:
     pointers = [("keys", "u64*"), ("other_keys", "u64*"), ("p", "REAL*"), ("q", "REAL*"), ("T", "REAL*"),
                 ("neighbours", "int*"), ("table", "u64*"), ("places", "int*"), ("marks", "unsigned char*"),
                 ("lengths", "double*"), ("cells", "i64*"), ("mass_ratios", "double*")]  # fmt: skip
-    given = "capacity slots prune_every sequential own_prune list_limit most_steps most_work".split()
-    state = "whole count taken reason in_order".split()
-    reals = "time span elapsed velocity_time threshold cfl lower upper mass".split()
+    given = ["capacity", "slots", "prune_every", "sequential", "own_prune", "list_limit", "most_steps", "most_work"]
+    state = ["whole", "count", "taken", "reason", "in_order"]
+    reals = ["time", "span", "elapsed", "velocity_time", "threshold", "cfl", "lower", "upper", "mass"]
     return [
         *((name, kind, one) for name, kind in pointers),
         *((name, "i64", one) for name in (*given, *state)),
@@ -100,7 +100,7 @@ def _called(graph: Graph, name: str, places: list[str], results: list[str]) -> s
 
 
 def source(drift: Graph, bounds: Graph | None, setting: Setting) -> str:
-    """The CUDA C++ for `drift`, a graph of n coordinates, the time and the parameters; `bounds`, of coordinates alone."""
+    """The CUDA C++ for `drift`, a graph of n coordinates, time and parameters, and `bounds`, one of coordinates."""
     n = setting.n
     x = [f"x[{i}]" for i in range(n)]
     given = [*x, "t", *(f"parameters[{k}]" for k in range(setting.n_parameters))]

@@ -62,7 +62,8 @@ class DeviceGrid:
     def __init__(self, problem: Problem, keys: Any, p: Any, packing: Packing, parameters: tuple[float, ...]) -> None:
         self.problem, self.packing = problem, packing
         self.n, self.n_sorted, self.mass = int(keys.shape[0]), int(keys.shape[0]), 1.0
-        self.keys, self.p, self.marks = keys, p, None
+        self.keys, self.p = keys, p
+        self.marks: Any = None
         self.capacity = 0
         self.arrays: dict[str, Any] = {}
         self.built = False
@@ -242,7 +243,7 @@ class DeviceGrid:
         return to_numpy(device).view(self.record.dtype)
 
     def _spare(self, deleted: int) -> int:
-        """Takes the marks off candidates that the sequential rule keeps; what is deleted then, and was `deleted` before."""
+        """Take the marks off candidates that the sequential rule keeps; the mass deleted then, `deleted` before."""
         xp, threshold = array_namespace(self.p), self.problem.threshold
         candidates = xp.nonzero(self.marks[: self.n] == DOOMED)[0]
         p = xp.astype(self.p[candidates], xp.float64)

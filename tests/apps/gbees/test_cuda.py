@@ -225,7 +225,7 @@ def test_a_drift_that_is_not_finite_is_named_and_the_grid_stays():
     message = r"drift must be finite; got -?inf in component 1 at x = \(1, .*\), t = 0\."
     with pytest.raises(GridError, match=message):
         run.advance(0.0, 5.0)
-    assert 0 < len(run.taken)
+    assert len(run.taken) > 0
     elapsed = float(run.taken.lengths.sum())
     indices, p = run.cells()
     assert indices[:, 0].max() < 11 and p.sum() == pytest.approx(1.0, rel=1e-12)
