@@ -55,7 +55,8 @@ class ArrayEngine:
         columns = [xp.take(s, order) for s in columns]
         dtype = xp.float32 if np.dtype(problem.dtype) == np.float32 else xp.float64
         p = xp.take(xp.astype(probabilities, dtype, copy=False), order)
-        velocities = face_velocities(problem, columns, time, dtype)
+        with np.errstate(all="ignore"):
+            velocities = face_velocities(problem, columns, time, dtype)
         self.grid = Grid(packing, xp.take(keys, order), p, velocities, xp.zeros(p.shape[0], dtype=xp.bool))
         itemsize = 4 if dtype is xp.float32 else 8
         # keys and neighbours; velocities; about six arrays a dimension and a dozen more while a step is under way
@@ -71,14 +72,17 @@ class ArrayEngine:
         xp = array_namespace(self.grid.keys)
         return xp.stack(self.grid.columns, axis=1), self.grid.p
 
-    def advance(self, time: float, span: float, watch: Callable[[float, int, int], None] | None = None) -> Steps:
-        """Steps from `time` on until `span` is over."""
-        elapsed, cell_steps = 0.0, 0
+    def advance(
+        self, time: float, span: float, watch: Callable[[float, int, int], None] | None = None, elapsed: float = 0.0
+    ) -> Steps:
+        """Steps from `time` on until `span` is over, of which `elapsed` is gone."""
+        cell_steps = 0
         taken: list[tuple[float, int, float]] = []
         try:
             while elapsed < span:
-                dt, n_cells, mass = self._step(time + elapsed, span - elapsed)
-                elapsed += dt
+                with np.errstate(all="ignore"):  # what is not finite is found and told below
+                    dt, n_cells, mass = self._step(time + elapsed, span - elapsed)
+                elapsed = elapsed + dt if dt < span - elapsed else span
                 cell_steps += n_cells
                 taken.append((dt, n_cells, mass))
                 if watch is not None:

@@ -83,26 +83,30 @@ def overlap(a: Cells, b: Cells, shift: np.ndarray) -> Comparison:
     moved_indices = b.indices + moved(shift, b.indices)
     lowest, counts = spans(a.indices, moved_indices)
     first, second = keys_of(a.indices, lowest, counts), keys_of(moved_indices, lowest, counts)
-    order = xp.argsort(first)
-    first, p = xp.take(first, order), xp.take(p, order)
-    place = xp.searchsorted(first, second)
-    place = xp.minimum(place, xp.asarray(first.shape[0] - 1, dtype=place.dtype))
-    found = xp.take(first, place) == second
-    there = xp.where(found, xp.take(p, place), xp.zeros_like(q))
+    there = looked_up(first, p, second)
     both = (there > 0.0) & (q > 0.0)
-    shared = float(xp.sum(there))
-    # What b knows nothing of counts in full; its own sum, not a difference, where everything is shared.
-    missed = xp.ones_like(p, dtype=xp.bool)
-    missed[xp.take(place, xp.nonzero(found)[0])] = False
-    alone = xp.sum(xp.where(missed, p, xp.zeros_like(p))) if shared < 1.0 else 0.0
+    # What b knows nothing of counts in full.
+    alone = xp.where(looked_up(second, xp.ones_like(q), first) > 0.0, xp.zeros_like(p), p)
     n_shared = int(xp.count_nonzero(both))
     return Comparison(
         float(xp.sum(xp.sqrt(there * q))),
-        float(xp.sum(xp.abs(there - q)) + alone),
+        float(xp.sum(xp.abs(there - q))) + float(xp.sum(alone)),
         n_shared,
         int(xp.count_nonzero(p > 0.0)) - n_shared,
         int(xp.count_nonzero(q > 0.0)) - n_shared,
     )
+
+
+def looked_up(keys: Array, values: Array, wanted: Array) -> Array:
+    """The value that stands at each of the `wanted` keys; zero where there is no such key."""
+    xp = array_namespace(keys)
+    order = xp.argsort(keys)
+    keys = xp.take(keys, order)
+    place = xp.searchsorted(keys, wanted)
+    place = xp.minimum(place, xp.asarray(keys.shape[0] - 1, dtype=place.dtype))
+    found = xp.take(keys, place) == wanted
+    there = xp.take(xp.take(values, order), place)
+    return xp.where(found, there, xp.zeros_like(there))
 
 
 def bhattacharyya(a: Cells, b: Cells, *, widths: Any = None) -> float:
@@ -281,12 +285,13 @@ def kernel_sums(at: Array, y: Array, dtype: Any, watch: Callable[[int, int], Non
     sums = xp.zeros(N, dtype=xp.float64)
     pieces = []
     for first in range(0, N, rows):
-        here = left[first : first + rows, :]
-        total = sums[first : first + rows]
+        last = min(first + rows, N)
+        here, total = left[first:last, :], sums[first:last]
         for start in range(0, S, columns):
             # Rounding may lift an exponent a little above zero; that is harmless.
-            total = total + xp.astype(xp.sum(xp.exp(here @ right[:, start : start + columns]), axis=1), xp.float64)
+            values = xp.exp(here @ right[:, start : min(start + columns, S)])
+            total = total + xp.astype(xp.sum(values, axis=1), xp.float64)
         pieces.append(total)
         if watch is not None:
-            watch(min(first + rows, N), N)
+            watch(last, N)
     return xp.concat(pieces) if pieces else sums

@@ -209,7 +209,7 @@ def highest_density_regions(cells: Cells, masses: Sequence[float] = (0.5, 0.95, 
         "highest_density_regions",
         "masses",
         "be numbers in (0, 1], ascending",
-        list(np.atleast_1d(masses)),
+        np.atleast_1d(masses).tolist(),
     )
     p, _ = weights(cells, "highest_density_regions")
     xp = array_namespace(p)

@@ -60,8 +60,13 @@ class Engine(Protocol):
     def cells(self) -> tuple[Any, Any]:
         """Multi-indices (N, n), int64, in lexicographic order, and probabilities (N,) of every stored cell."""
 
-    def advance(self, time: float, span: float, watch: Callable[[float, int, int], None] | None = None) -> Steps:
+    def advance(
+        self, time: float, span: float, watch: Callable[[float, int, int], None] | None = None, elapsed: float = 0.0
+    ) -> Steps:
         """Steps from `time` on until `span` is over, the last one cut to end exactly there.
+
+        A call that was cut short is continued, to the bit, by one with the same `time` and `span`, and what had
+        `elapsed` then.
 
         `watch` is called now and then with (elapsed span, cells stored, cell-steps of this call); it may raise to
         interrupt: the grid is then a consistent state of an earlier step of this call.

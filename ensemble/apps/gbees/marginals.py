@@ -51,7 +51,7 @@ class Marginal:
         """Densities on the rims of the regions of highest density that hold `masses`, each in (0, 1]."""
         wanted = np.asarray(masses, dtype=np.float64)
         good = bool(wanted.size) and bool(np.all((wanted > 0.0) & (wanted <= 1.0)))
-        _check.require(good, "levels", "masses", "be numbers in (0, 1]", list(np.atleast_1d(masses)))
+        _check.require(good, "levels", "masses", "be numbers in (0, 1]", np.atleast_1d(masses).tolist())
         return density_levels(self.probabilities, wanted) / float(np.prod(self.widths))
 
 

@@ -3,8 +3,9 @@
 import pytest
 
 from ensemble.apps.gbees.array_engine import ArrayEngine
+from ensemble.apps.gbees.compiled_engine import CompiledEngine
 
-ENGINES = {"array": ArrayEngine}
+ENGINES = {"array": ArrayEngine, "compiled": CompiledEngine}
 
 
 @pytest.fixture(params=sorted(ENGINES))

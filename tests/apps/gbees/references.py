@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ensemble._backend import to_numpy
 from ensemble.apps.gbees.problem import Problem
 from ensemble.apps.gbees.systems import lorenz63, lorenz96
 
@@ -30,7 +31,7 @@ def start(name, **options):
 
 def assert_same(engine, data, record, rtol):
     """The active cells are those of the record, and their probabilities agree to `rtol`."""
-    indices, p = (np.asarray(part) for part in engine.cells())
+    indices, p = (to_numpy(part) for part in engine.cells())
     active = p >= float(data["thresh"])
     np.testing.assert_array_equal(indices[active], data[f"{record}_s"])
     np.testing.assert_allclose(p[active], data[f"{record}_p"], rtol=rtol)
@@ -38,7 +39,7 @@ def assert_same(engine, data, record, rtol):
 
 def distance(engine, data, record):
     """L1 distance to a record over its active cells."""
-    indices, p = (np.asarray(part) for part in engine.cells())
+    indices, p = (to_numpy(part) for part in engine.cells())
     mine = {tuple(s): float(q) for s, q in zip(indices.tolist(), p, strict=True)}
     theirs = zip(data[f"{record}_s"].tolist(), data[f"{record}_p"], strict=True)
     return sum(abs(mine.get(tuple(s), 0.0) - q) for s, q in theirs)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from ensemble._backend import to_numpy
 from tests.apps.gbees.references import assert_same, distance, reference, start
 
 
@@ -19,7 +20,7 @@ def run_lorenz63(engine, **options):
             assert taken.masses.min() > 0.999 and taken.masses.max() < 1.001
             yield run, data, f"P{interval}_pdf_{record}", (steps, cell_steps)
         if interval == 0:
-            x3 = problem.widths[2] * np.asarray(run.cells()[0])[:, 2] + problem.origin[2]
+            x3 = problem.widths[2] * to_numpy(run.cells()[0])[:, 2] + problem.origin[2]
             run.weigh(-0.5 * (x3 + 8.0) ** 2)
 
 
