@@ -7,9 +7,9 @@
 * 64 Lorenz63 problems with different r, in one run.
 
 Times are from the first step to the last by the host's clock, with the device idle before and after; compiling is not
-in them. Medians of 5 where a run takes less than a second. The bound is the traffic of a step at the measured bandwidth of
-a triad: per cell and step two keys, all neighbours twice, p three times, T once written and once read, p once written,
-one mark.
+in them. Medians of 5 where a run takes less than a second. The bound is the traffic of a step at the measured bandwidth
+of a triad: per cell and step two keys, all neighbours twice, p three times, T once written and once read, p once
+written, one mark.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.kalman_gpu import bound
-from ensemble.apps.gbees.cuda_engine import CudaEngine, advance_together
+from ensemble.apps.gbees.cuda_engine import CudaEngine
 from ensemble.apps.gbees.cuda_grid import bytes_per_cell
 from ensemble.apps.gbees.problem import Problem
 from ensemble.apps.gbees.systems import lorenz63, lorenz96
@@ -135,7 +135,7 @@ def many_lorenz63(cp: Any, n_grids: int, **options: Any) -> dict[str, Any]:
     def run(each: list[CudaEngine]) -> float:
         cp.cuda.Device().synchronize()
         begun = time.perf_counter()
-        advance_together(each, [0.0] * len(each), [1.0] * len(each))
+        CudaEngine.together(each, [0.0] * len(each), [1.0] * len(each))
         cp.cuda.Device().synchronize()
         return time.perf_counter() - begun
 

@@ -35,6 +35,7 @@ __all__ = [
     "per_width",
     "prange",
     "raw_module",
+    "release_device_memory",
     "streams",
     "thread_count",
     "tiles",
@@ -138,6 +139,13 @@ def device_empty(shape: tuple[int, ...], dtype: Any) -> Any:
     import cupy
 
     return cupy.empty(shape, dtype)
+
+
+def release_device_memory() -> None:
+    """Give memory that CuPy keeps for reuse back to the current CUDA device."""
+    import cupy
+
+    cupy.get_default_memory_pool().free_all_blocks()
 
 
 def multiprocessors() -> int:

@@ -20,6 +20,7 @@ typedef long long i64;
 #define EMPTY 0xffffffffffffffffULL
 #define UNIT 1152921504606846976.0  // 2^60
 #define MOST_TRIES 4096
+#define PACE 32
 
 enum Reason { RUNNING, FINISHED, PAUSED, PRUNE, FULL, RIM, NOT_FINITE, NOTHING_LEFT, STUCK };
 enum Limiter { MC, SUPERBEE, VAN_LEER, MINMOD, NONE };
@@ -34,6 +35,27 @@ struct Group {
 __device__ inline i64 latest(const i64* p) { return *const_cast<const volatile i64*>(p); }
 __device__ inline u64 latest(const u64* p) { return *const_cast<const volatile u64*>(p); }
 
+// What the block wrote before is seen by whoever sees the arrival.
+__device__ inline void arrive(u64* arrivals)
+{
+#ifdef __CUDA_ARCH__
+    asm volatile("red.release.gpu.global.add.u64 [%0], 1;" ::"l"(arrivals) : "memory");
+#else
+    *arrivals += 1;
+#endif
+}
+
+__device__ inline u64 arrived(const u64* arrivals)
+{
+#ifdef __CUDA_ARCH__
+    u64 count;
+    asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(count) : "l"(arrivals) : "memory");
+    return count;
+#else
+    return *arrivals;
+#endif
+}
+
 // All threads of the group have come here, and see what each of them wrote before.
 __device__ inline void wait_for_all(Group& group)
 {
@@ -44,11 +66,9 @@ __device__ inline void wait_for_all(Group& group)
     __syncthreads();
     if (group.blocks > 1) {
         if (threadIdx.x == 0) {
-            __threadfence();
-            atomicAdd(group.arrivals, 1ULL);
             const u64 everyone = (u64)++group.waits * group.blocks;
-            while (latest(group.arrivals) < everyone) {}
-            __threadfence();
+            arrive(group.arrivals);
+            while (arrived(group.arrivals) < everyone) {}
         }
         __syncthreads();
     }
@@ -59,6 +79,8 @@ __device__ inline void wait_for_all(Group& group)
 __device__ inline u64 fixed(double mass) { return __double2ull_rn(mass * UNIT); }
 
 __device__ inline double floating(u64 sum) { return (double)sum / UNIT; }
+
+__device__ inline real over(u64 sum) { return (real)(UNIT / (double)sum); }
 
 // Adds the values of all threads of the block; every thread calls it.
 __device__ inline void add(u64* target, u64 value)
@@ -300,7 +322,7 @@ __device__ inline void make_target(Instance& shared, const Instance& g, i64 c, i
 
 // Few cells grow at a time: each block lists those that do, and gives every target of each a thread of its own. A cell
 // is marked before its targets are there: when there is no room for them, the host takes the marks off again.
-__device__ inline void grow_all(Instance& shared, const Instance& g, const Group& group, i64 n, double least, double t)
+__device__ inline void grow_all(Instance& shared, const Instance& g, const Group& group, i64 n, real scale, double t)
 {
     __shared__ int listed[SCANNED * THREADS];
     __shared__ int n_listed[2];
@@ -314,7 +336,7 @@ __device__ inline void grow_all(Instance& shared, const Instance& g, const Group
             const i64 c = first + k * group.size + group.rank;
             const unsigned char mark = c < n ? g.marks[c] : GROWN;
             const real p = c < n ? g.p[c] : real(0);
-            grows[k] = mark == UNGROWN && (double)p >= least;
+            grows[k] = mark == UNGROWN && (double)(p * scale) >= g.threshold;
         }
 #pragma unroll
         for (int k = 0; k < SCANNED; ++k)
@@ -355,18 +377,18 @@ __device__ __forceinline__ real negative(real x) { return x < 0 ? x : real(0); }
 
 // Loads come first and without conditions, so that they wait for memory together: what is missing is read from the cell
 // itself, and not used.
-__device__ __forceinline__ void transverse(const Instance& g, i64 c, double t, double dt)
+__device__ __forceinline__ void transverse(const Instance& g, i64 c, real scale, double t, double dt)
 {
     int lo[N], hi[N], s[N];
     real below[N], above[N];
     const u64 key = g.keys[c];
-    const real here = g.p[c];
+    const real here = g.p[c] * scale;
 #pragma unroll
     for (int i = 0; i < N; ++i) lo[i] = BELOW(i)[c], hi[i] = ABOVE(i)[c];
 #pragma unroll
     for (int i = 0; i < N; ++i) {
-        below[i] = g.p[lo[i] < 0 ? (int)c : lo[i]];
-        above[i] = g.p[hi[i] < 0 ? (int)c : hi[i]];
+        below[i] = g.p[lo[i] < 0 ? (int)c : lo[i]] * scale;
+        above[i] = g.p[hi[i] < 0 ? (int)c : hi[i]] * scale;
     }
     unpack(g, key, s);
     real sum = 0;
@@ -399,7 +421,7 @@ __device__ __forceinline__ real limited(real a, real d)
 
 // The change by fluxes along the dimensions from FIRST on, as many as there are registers to load for at once.
 template <int FIRST> __device__ __forceinline__ real change_along(
-    const Instance& g, i64 c, const int (&s)[N], real here, real T, double t, double dt)
+    const Instance& g, i64 c, const int (&s)[N], real here, real T, real scale, double t, double dt)
 {
     constexpr int END = FIRST + AT_ONCE < N ? FIRST + AT_ONCE : N;
     int los[AT_ONCE], his[AT_ONCE], lolos[AT_ONCE], hihis[AT_ONCE];
@@ -409,14 +431,14 @@ template <int FIRST> __device__ __forceinline__ real change_along(
 #pragma unroll
     for (int j = FIRST; j < END; ++j) {
         const int k = j - FIRST, lo = los[k] < 0 ? (int)c : los[k], hi = his[k] < 0 ? (int)c : his[k];
-        lolos[k] = BELOW(j)[lo], ps[k][1] = g.p[lo], Ts[k][0] = g.T[lo];
-        hihis[k] = ABOVE(j)[hi], ps[k][2] = g.p[hi], Ts[k][1] = g.T[hi];
+        lolos[k] = BELOW(j)[lo], ps[k][1] = g.p[lo] * scale, Ts[k][0] = g.T[lo];
+        hihis[k] = ABOVE(j)[hi], ps[k][2] = g.p[hi] * scale, Ts[k][1] = g.T[hi];
     }
 #pragma unroll
     for (int j = FIRST; j < END; ++j) {
         const int k = j - FIRST;
-        ps[k][0] = g.p[lolos[k] < 0 ? (int)c : lolos[k]];
-        ps[k][3] = g.p[hihis[k] < 0 ? (int)c : hihis[k]];
+        ps[k][0] = g.p[lolos[k] < 0 ? (int)c : lolos[k]] * scale;
+        ps[k][3] = g.p[hihis[k] < 0 ? (int)c : hihis[k]] * scale;
     }
     real change = 0;
 #pragma unroll
@@ -453,25 +475,25 @@ template <int FIRST> __device__ __forceinline__ real change_along(
 #endif
         change = change + ratio * (out - in);
     }
-    if constexpr (END < N) change = change + change_along<END>(g, c, s, here, T, t, dt);
+    if constexpr (END < N) change = change + change_along<END>(g, c, s, here, T, scale, t, dt);
     return change;
 }
 
-__device__ __forceinline__ real changed(const Instance& g, i64 c, double t, double dt)
+__device__ __forceinline__ real changed(const Instance& g, i64 c, real scale, double t, double dt)
 {
     int s[N];
     const u64 key = g.keys[c];
-    const real here = g.p[c], T = g.T[c];
+    const real here = g.p[c] * scale, T = g.T[c];
     unpack(g, key, s);
-    return positive(here - change_along<0>(g, c, s, here, T, t, dt));
+    return positive(here - change_along<0>(g, c, s, here, T, scale, t, dt));
 }
 
 // --- pruning
 // Which cells an active neighbour flows into, over a face or over an edge past a face that is there: one byte a cell,
 // where T was. Many may write the same byte, all of them the same.
-__device__ __forceinline__ void feed(const Instance& g, i64 c, double least, double t)
+__device__ __forceinline__ void feed(const Instance& g, i64 c, real scale, double t)
 {
-    if ((double)g.p[c] < least) return;
+    if ((double)(g.p[c] * scale) < g.threshold) return;
     unsigned char* const fed = reinterpret_cast<unsigned char*>(g.T);
     int s[N], faces[N][SIDES];
     bool given[N][SIDES], ups[N][SIDES];
@@ -504,9 +526,9 @@ __device__ __forceinline__ void feed(const Instance& g, i64 c, double least, dou
 
 // What becomes of a cell: of those that stay, an active one needs no second look for what it flows to. Its targets are fed
 // by it, so they stay as well; only bounds can part an edge from the cell that made it.
-__device__ inline unsigned char fate(const Instance& g, i64 c, double least)
+__device__ inline unsigned char fate(const Instance& g, i64 c, real scale)
 {
-    if ((double)g.p[c] < least) return reinterpret_cast<const unsigned char*>(g.T)[c] ? UNGROWN : DOOMED;
+    if ((double)(g.p[c] * scale) < g.threshold) return reinterpret_cast<const unsigned char*>(g.T)[c] ? UNGROWN : DOOMED;
     return BOUNDED ? (unsigned char)UNGROWN : g.marks[c];
 }
 
@@ -534,9 +556,8 @@ template <class V> __device__ inline void exchange(V& a, V& b)
 
 // The whole prune by the group's own threads: true where it was done, with g's buffers changed over and n, mass and the
 // maximum rate new; false, and nothing done, where too many cells lie close to where the deletion stops or none would stay.
-__device__ bool prune(Instance& shared, Instance& g, Group& group, i64& n, double& mass, double t)
+__device__ bool prune(Instance& shared, Instance& g, Group& group, i64& n, real& scale, double t)
 {
-    const double least = g.threshold * mass;
     if (group.rank == 0) {
         shared.candidates = shared.surely = shared.dead = shared.carried = 0;
         shared.listed = shared.kept = 0;
@@ -544,23 +565,23 @@ __device__ bool prune(Instance& shared, Instance& g, Group& group, i64& n, doubl
     }
     EACH(c, n) reinterpret_cast<unsigned char*>(g.T)[c] = 0;
     wait_for_all(group);
-    EACH(c, n) feed(g, c, least, t);
+    EACH(c, n) feed(g, c, scale, t);
     wait_for_all(group);
     u64 sum = 0;
     EACH(c, n) {
-        g.marks[c] = fate(g, c, least);
-        if (g.marks[c] == DOOMED) sum += fixed((double)g.p[c]);
+        g.marks[c] = fate(g, c, scale);
+        if (g.marks[c] == DOOMED) sum += fixed((double)(g.p[c] * scale));
     }
     add(&shared.candidates, sum);
     wait_for_all(group);
     double left;
     if (g.sequential) {  // in ascending order while the next one, of what is left, stays below the threshold
-        const double safe = g.threshold * (mass - floating(latest(&shared.candidates)));
+        const double safe = g.threshold * (1 - floating(latest(&shared.candidates)));
         int* const list = reinterpret_cast<int*>(g.T);
         sum = 0;
         EACH(c, n) if (g.marks[c] == DOOMED) {
-            if ((double)g.p[c] < safe) {
-                sum += fixed((double)g.p[c]);
+            if ((double)(g.p[c] * scale) < safe) {
+                sum += fixed((double)(g.p[c] * scale));
             } else {
                 const i64 k = (i64)atomicAdd((u64*)&shared.listed, 1ULL);
                 if (k < g.list_limit) list[k] = (int)c;
@@ -573,26 +594,27 @@ __device__ bool prune(Instance& shared, Instance& g, Group& group, i64& n, doubl
         const u64 before = latest(&shared.surely);
         EACH(k, listed) {
             const int c = list[k];
-            const real p = g.p[c];
+            const real p = g.p[c] * scale;
             u64 deleted = before;
             for (i64 other = 0; other < listed; ++other) {
                 const int o = list[other];
-                if (g.p[o] < p || (g.p[o] == p && g.keys[o] <= g.keys[c])) deleted += fixed((double)g.p[o]);
+                const real q = g.p[o] * scale;
+                if (q < p || (q == p && g.keys[o] <= g.keys[c])) deleted += fixed((double)q);
             }
-            if (!((double)p < g.threshold * (mass - floating(deleted)))) g.marks[c] = UNGROWN;
+            if (!((double)p < g.threshold * (1 - floating(deleted)))) g.marks[c] = UNGROWN;
             else atomicAdd(&shared.dead, fixed((double)p));
         }
         wait_for_all(group);
-        left = mass - floating(before + latest(&shared.dead));
+        left = 1 - floating(before + latest(&shared.dead));
     } else {
-        left = mass - floating(latest(&shared.candidates));
+        left = 1 - floating(latest(&shared.candidates));
     }
     if (!(left > 0)) return false;
     unsigned char* const marks = reinterpret_cast<unsigned char*>(g.T);
     sum = 0;
     EACH(c, n) if (g.marks[c] != DOOMED) {
         const i64 k = (i64)atomicAdd((u64*)&shared.kept, 1ULL);
-        const real p = (real)((double)g.p[c] / left);
+        const real p = (real)((double)(g.p[c] * scale) / left);
         g.other_keys[k] = g.keys[c], g.q[k] = p, marks[k] = g.marks[c];
         sum += fixed((double)p);
     }
@@ -601,7 +623,7 @@ __device__ bool prune(Instance& shared, Instance& g, Group& group, i64& n, doubl
     __syncthreads();
     if (threadIdx.x == 0) exchange(g.keys, g.other_keys), exchange(g.p, g.q);
     wait_for_all(group);
-    n = latest(&shared.kept), mass = floating(latest(&shared.carried));
+    n = latest(&shared.kept), scale = over(latest(&shared.carried));
     EACH(c, n) {
         g.marks[c] = marks[c];
         enter(shared, g, c, t, &shared.rates[0]);
@@ -641,14 +663,17 @@ __global__ void __launch_bounds__(THREADS, BLOCKS) CLUSTERED advance(Instance* i
     wait_for_all(group);  // nobody writes to `shared` before all have their copy
     i64 n = g.n, taken = 0, work = 0, count = g.count;
     int turn = 0;
-    double elapsed = g.elapsed, mass = g.mass, velocity_time = g.velocity_time;
+    double elapsed = g.elapsed, velocity_time = g.velocity_time;
+    real scale = (real)g.scale;  // stored probabilities times this add up to 1
     i64 reason = RUNNING;
-    while (true) {
-        const double t = g.time + elapsed, least = g.threshold * mass;
+    if (g.only_prune)
+        reason = n <= g.own_prune && prune(shared, g, group, n, scale, velocity_time) ? FINISHED : PRUNE;
+    while (reason == RUNNING) {
+        const double t = g.time + elapsed;
         const int next = turn ^ 1;
         u64* const rate = &shared.rates[TIME_VARYING ? turn : 0];
         // 1: growth, by the velocities of the step before
-        grow_all(shared, g, group, n, least, velocity_time);
+        grow_all(shared, g, group, n, scale, velocity_time);
 #if TIME_VARYING
         EACH(c, n) judge(shared, g, g.keys[c], t, rate);
 #endif
@@ -683,14 +708,13 @@ __global__ void __launch_bounds__(THREADS, BLOCKS) CLUSTERED advance(Instance* i
             break;
         }
         // 3
-        EACH(c, n) transverse(g, c, t, dt);
+        EACH(c, n) transverse(g, c, scale, t, dt);
         if (group.rank == 0) shared.masses[next] = 0;
         wait_for_all(group);
         // 4
-        const double scale = mass > 2 || mass < 0.5 ? 1 / mass : 1;  // nothing hangs on the mass but the range of sums
         u64 sum = 0;
         EACH(c, n) {
-            const real p = changed(g, c, t, dt) * (real)scale;
+            const real p = changed(g, c, scale, t, dt);
             g.q[c] = p;
             sum += fixed((double)p);
         }
@@ -699,21 +723,20 @@ __global__ void __launch_bounds__(THREADS, BLOCKS) CLUSTERED advance(Instance* i
         if (group.rank == 0) shared.rates[next] = 0;
 #endif
         wait_for_all(group);
-        const double before = mass * scale;
-        const double now = floating(latest(&shared.masses[turn]));
-        if (!(now > 0)) {
+        const double mass = floating(latest(&shared.masses[turn]));
+        if (!(mass > 0)) {
             reason = NOTHING_LEFT;
             break;
         }
-        mass = now;
+        scale = over(latest(&shared.masses[turn]));
         if (threadIdx.x == 0) exchange(g.p, g.q);
         __syncthreads();
-        if (group.rank == 0) g.lengths[taken] = dt, g.cells[taken] = n, g.mass_ratios[taken] = mass / before;
+        if (group.rank == 0) g.log[3 * taken] = dt, g.log[3 * taken + 1] = (double)n, g.log[3 * taken + 2] = mass;
         elapsed = last ? g.span : elapsed + dt;
         ++taken, ++count, work += n;
         turn = next;
         if (count % g.prune_every == 0) {
-            if (n > g.own_prune || !prune(shared, g, group, n, mass, velocity_time)) {
+            if (n > g.own_prune || !prune(shared, g, group, n, scale, velocity_time)) {
                 reason = PRUNE;
                 break;
             }
@@ -731,7 +754,7 @@ __global__ void __launch_bounds__(THREADS, BLOCKS) CLUSTERED advance(Instance* i
     if (group.rank == 0) {
         shared.keys = g.keys, shared.other_keys = g.other_keys, shared.p = g.p, shared.q = g.q;
         shared.whole = n, shared.taken = taken, shared.count = count;
-        shared.elapsed = elapsed, shared.mass = mass, shared.velocity_time = velocity_time, shared.reason = reason;
+        shared.elapsed = elapsed, shared.scale = (double)scale, shared.velocity_time = velocity_time, shared.reason = reason;
     }
 }
 
@@ -755,22 +778,60 @@ __global__ void __launch_bounds__(256) link_all(Instance* instance)
     EACH(item, g.n * N) link_above(g, item % g.n, (int)(item / g.n), g.n);
 }
 
+// The same where cells are in the order of their keys: every PACE-th cell looks its neighbour up, those between it and the
+// next one look close to where it found it.
+__global__ void __launch_bounds__(256) link_some(Instance* instance)
+{
+    ALONE(instance)
+    const i64 some = (g.n + PACE - 1) / PACE;
+    EACH(item, some * N) link_above(g, item % some * PACE, (int)(item / some), g.n);
+}
+
+__global__ void __launch_bounds__(256) link_between(Instance* instance)
+{
+    ALONE(instance)
+    EACH(item, g.n * N) {
+        const i64 c = item % g.n, start = c / PACE * PACE;
+        const int i = (int)(item / g.n);
+        if (c == start) continue;
+        const int first = ABOVE(i)[start];
+        const u64 wanted = beside(g, g.keys[c], i, 1);
+        i64 k = first + c - start;
+        if (first < 0 || k >= g.n) {
+            link_above(g, c, i, g.n);
+            continue;
+        }
+        int tries = 0;
+        u64 seen = g.keys[k];
+        const bool up = seen < wanted;
+        while ((up ? seen < wanted && k + 1 < g.n : seen > wanted && k > 0) && ++tries < 2 * PACE)
+            seen = g.keys[up ? ++k : --k];
+        if (seen == wanted || tries < 2 * PACE) {
+            const int found = seen == wanted ? (int)k : -1;
+            ABOVE(i)[c] = found;
+            if (found >= 0) BELOW(i)[found] = (int)c;
+        } else {
+            link_above(g, c, i, g.n);
+        }
+    }
+}
+
 // What active cells flow into; nothing was.
 __global__ void __launch_bounds__(256) feed_all(Instance* instance)
 {
     ALONE(instance)
-    EACH(c, g.n) feed(g, c, g.threshold * g.mass, g.velocity_time);
+    EACH(c, g.n) feed(g, c, (real)g.scale, g.velocity_time);
 }
 
 // Marks, and the mass of the candidates for deletion.
 __global__ void __launch_bounds__(256) mark_all(Instance* instance)
 {
     ALONE(instance)
-    const double least = g.threshold * g.mass;
+    const real scale = (real)g.scale;
     u64 sum = 0;
     EACH(c, g.n) {
-        g.marks[c] = fate(g, c, least);
-        if (g.marks[c] == DOOMED) sum += fixed((double)g.p[c]);
+        g.marks[c] = fate(g, c, scale);
+        if (g.marks[c] == DOOMED) sum += fixed((double)(g.p[c] * scale));
     }
     add(&shared.candidates, sum);
 }
@@ -804,7 +865,7 @@ __global__ void __launch_bounds__(256) carry(Instance* instance, const int* kept
             const i64 below = rank_of(old_keys, n_sorted, old_keys[c]);
             at = item - n_sorted + (below ? kept[below - 1] : 0);
         }
-        const real share = (real)((double)g.p[c] / left);
+        const real share = (real)((double)(g.p[c] * (real)g.scale) / left);
         keys[at] = old_keys[c], p[at] = share, marks[at] = g.marks[c];
         sum += fixed((double)share);
     }

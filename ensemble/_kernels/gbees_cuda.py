@@ -19,7 +19,7 @@ LIMITERS = {"mc": 0, "superbee": 1, "van_leer": 2, "minmod": 3, "none": 4}
 
 OPTIONS = ("--fmad=false", "--std=c++17")
 
-KERNELS = ("advance", "enter_all", "link_all", "feed_all", "mark_all", "carry")
+KERNELS = ("advance", "enter_all", "link_all", "link_some", "link_between", "feed_all", "mark_all", "carry")
 
 SCANNED = 4
 
@@ -55,10 +55,11 @@ def fields(n: int, n_parameters: int) -> list[tuple[str, str, tuple[int, ...]]]:
     one: tuple[int, ...] = ()
     pointers = [("keys", "u64*"), ("other_keys", "u64*"), ("p", "REAL*"), ("q", "REAL*"), ("T", "REAL*"),
                 ("neighbours", "int*"), ("table", "u64*"), ("places", "int*"), ("marks", "unsigned char*"),
-                ("lengths", "double*"), ("cells", "i64*"), ("mass_ratios", "double*")]  # fmt: skip
+                ("log", "double*")]  # fmt: skip
     given = ["capacity", "slots", "prune_every", "sequential", "own_prune", "list_limit", "most_steps", "most_work"]
+    given += ["only_prune"]
     state = ["whole", "count", "taken", "reason", "in_order"]
-    reals = ["time", "span", "elapsed", "velocity_time", "threshold", "cfl", "lower", "upper", "mass"]
+    reals = ["time", "span", "elapsed", "velocity_time", "threshold", "cfl", "lower", "upper", "scale"]
     return [
         *((name, kind, one) for name, kind in pointers),
         *((name, "i64", one) for name in (*given, *state)),
@@ -109,7 +110,7 @@ def source(drift: Graph, bounds: Graph | None, setting: Setting) -> str:
         "THREADS": setting.threads, "BLOCKS": setting.blocks, "ROTATED": int(setting.rotated),
         "BOUNDED": int(bounds is not None), "TIME_VARYING": int(setting.time_varying),
         "PERIODIC": int(setting.periodic), "DIFFUSIVE": int(setting.diffusive), "SCANNED": SCANNED,
-        "AT_ONCE": 6 if setting.dtype == "float32" else 3,
+        "AT_ONCE": 1 if setting.dtype == "float32" else 3,
     }  # fmt: skip
     parts = [PRELUDE, *(f"#define {name} {value}" for name, value in flags.items()), _struct(n, setting.n_parameters)]
     parts += [

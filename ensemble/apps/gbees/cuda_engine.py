@@ -1,4 +1,4 @@
-"""The GBEES step on a CUDA device: many steps in one kernel, and many small grids in one launch."""
+"""GBEES steps on a CUDA device: many steps in one kernel, and many small grids in one launch."""
 
 from __future__ import annotations
 
@@ -20,15 +20,19 @@ from ensemble.apps.gbees.keys import Packing
 from ensemble.apps.gbees.memory import Room
 from ensemble.apps.gbees.problem import Problem
 
-__all__ = ["CudaEngine", "advance_together"]
+__all__ = ["CudaEngine"]
 
 SMALL = 1 << 15
-"""Cells of room up to which one cluster of blocks carries a grid."""
+"""Cells of room that every grid has, and up to which one cluster of blocks carries a grid where there are many."""
 
-CLUSTER_THREADS, GRID_THREADS = 512, 256
+CLUSTER_THREADS = 512
+"""Of a block, where a cluster of them carries one of many small grids."""
 
-GRID_BLOCKS = 2
-"""Blocks that a multiprocessor holds at once when all blocks work on one grid."""
+ALONE_THREADS, ALONE_BLOCKS = 128, 2
+"""Of a block, and blocks that a multiprocessor holds, where all of them carry one small grid."""
+
+GRID_THREADS, GRID_BLOCKS = 256, {4: 3, 8: 2}
+"""The same for a large grid, by the bytes of a number."""
 
 LARGEST_CLUSTER = 8
 """Blocks; what every device with clusters can run."""
@@ -41,7 +45,7 @@ MOST_WORK = 1 << 29
 
 
 class CudaEngine:
-    """One grid under way, see `Engine`; `advance_together` carries many.
+    """One grid under way, see `Engine`; `together` carries many.
 
     Parameters
     ----------
@@ -74,10 +78,14 @@ class CudaEngine:
         parameters = tuple(float(value) for value in problem.drift.parameters)
         self.room = Room(bytes_per_cell(problem.n, real.itemsize), problem.memory_limit, p)
         self.grid = DeviceGrid(problem, keys[order], p[order], packing, parameters)
-        self.grid.normalise()
-        self._log = tuple(_compile.device_empty((MOST_STEPS,), kind) for kind in (np.float64, np.int64, np.float64))
+        self._log = _compile.device_empty((MOST_STEPS, 3), np.float64)
         self._reserve(self.grid.n)
         self._build()
+
+    @property
+    def is_small(self) -> bool:
+        """Whether one cluster of blocks will do."""
+        return self.grid.capacity <= SMALL
 
     @property
     def n_cells(self) -> int:
@@ -89,10 +97,57 @@ class CudaEngine:
         keys, p = self.grid.ordered()
         return array_namespace(keys).stack(self.grid.columns(keys), axis=1), p
 
-    def advance(self, time: float, span: float, watch: Callable[[float, int, int], None] | None = None) -> Steps:
-        """Steps from `time` on until `span` is over."""
-        advance_together([self], [time], [span], watch)
+    def advance(
+        self, time: float, span: float, watch: Callable[[float, int, int], None] | None = None, elapsed: float = 0.0
+    ) -> Steps:
+        """Steps from `time` on until `span` is over, of which `elapsed` is gone."""
+        failure = self.together([self], [time], [span], watch, [elapsed])[0]
+        if failure is not None:
+            raise failure
         return self.taken
+
+    @staticmethod
+    def together(
+        engines: Sequence[CudaEngine], times: Sequence[float], spans: Sequence[float],
+        watch: Callable[[float, int, int], None] | None = None, elapsed: Sequence[float] | None = None,
+    ) -> list[Exception | None]:  # fmt: skip
+        """Carry each engine over its span, all small grids at once; each leaves its steps in `taken`.
+
+        Every grid goes its own way, with its own time steps: what happens in one changes no bit of another.
+
+        Parameters
+        ----------
+        engines : sequence of CudaEngine
+        times, spans : sequence of float
+            Start and length of each engine's way.
+        watch : callable, optional
+            Called between launches with the least elapsed part of a span among engines still under way, the cells
+            stored in all grids, and the cell-steps of this call.
+        elapsed : sequence of float, optional
+            What is gone of each span.
+
+        Returns
+        -------
+        list of GridError, MemoryError or None
+            What stopped each engine; the others have come to their ends.
+        """
+        gone = elapsed or [0.0] * len(engines)
+        journeys = [_Journey(*each) for each in zip(engines, times, spans, gone, strict=True)]
+        most_work = MOST_WORK if watch is not None else 1 << 60
+        while under_way := [journey for journey in journeys if not journey.done]:
+            groups: dict[int, list[_Journey]] = {}
+            for journey in under_way:
+                # one object for each kind of problem: those share a launch
+                engine = journey.engine
+                kind = id(_kernels(engine.problem, 1, True)) if engine.is_small else id(journey)
+                groups.setdefault(kind, []).append(journey)
+            for group in groups.values():
+                _launch(group, most_work)
+            if watch is not None:
+                left = [journey.elapsed for journey in journeys if not journey.done]
+                work = sum(int(np.sum(engine.taken.cells)) for engine in engines)
+                watch(min(left or [journeys[-1].elapsed]), sum(engine.n_cells for engine in engines), work)
+        return [journey.failure for journey in journeys]
 
     def weigh(self, log_weights: Any) -> float:
         """Multiplies by ``exp(log_weights)``, normalises, prunes, normalises; gives the logarithm of the mass."""
@@ -109,18 +164,12 @@ class CudaEngine:
             )
         weighed = xp.where(p > 0, xp.astype(p, xp.float64) * xp.exp(xp.where(p > 0, log_weights - top, 0.0)), 0.0)
         mass = float(xp.sum(weighed))
-        if grid.n_sorted < grid.n:
-            grid.keys[: grid.n] = keys
-            grid.n_sorted, grid.built = grid.n, False
-        grid.p[: grid.n] = xp.astype(weighed / mass, p.dtype)
-        grid.marks[...] = 0
-        grid.normalise()
+        grid.replace(keys, xp.astype(weighed / mass, p.dtype))
         self._build()
         try:
-            grid.prune(_kernels(self.problem, 0))
+            self._prune()
         except GridError:
-            grid.p[: grid.n] = p
-            grid.normalise()
+            grid.replace(keys, p)
             raise
         self._build()
         self.count = 0
@@ -129,7 +178,7 @@ class CudaEngine:
     # --- room
     def _reserve(self, n_cells: int) -> None:
         """Room for `n_cells` and some more: half as many where grids are small, less where memory counts."""
-        capacity = n_cells + max(n_cells // (2 if n_cells < 1 << 23 else 8), 4096)
+        capacity = max(n_cells + n_cells // (2 if n_cells < 1 << 23 else 16), SMALL)
         try:
             self.room.take(capacity, self.grid.capacity)
         except MemoryError:
@@ -140,13 +189,23 @@ class CudaEngine:
     def _build(self) -> None:
         if not self.grid.built:
             self.grid.record["velocity_time"] = self.velocity_time
-            self.grid.build(_kernels(self.problem, 0))
+            self.grid.build(_kernels(self.problem, 0, False))
+
+    def _prune(self) -> None:
+        """Prune now: by the steps' own kernel, or by the host where that gives up."""
+        record = self.grid.describe()
+        record["velocity_time"], record["only_prune"] = self.velocity_time, 1
+        back = _advanced([self], [record])[0]
+        back["only_prune"] = 0
+        self.grid.take_back(back)
+        if back["reason"][0] == Reason.PRUNE:
+            self.grid.prune(_kernels(self.problem, 0, False))
 
     def _answer(self, reason: int, time: float) -> None:
         """Do what the kernel came back for."""
         grid = self.grid
         if reason == Reason.PRUNE:
-            grid.prune(_kernels(self.problem, 0))
+            grid.prune(_kernels(self.problem, 0, False))
         elif reason == Reason.FULL:
             self._reserve(max(int(grid.record["n"][0]), grid.capacity))
         elif reason == Reason.RIM:
@@ -162,13 +221,16 @@ class CudaEngine:
             raise GridError(f"Gbees: time steps must move the time; got steps too small for t = {time:.6g}.")
 
 
-def _kernels(problem: Problem, cluster: int) -> dict[str, Any]:
+def _kernels(problem: Problem, cluster: int, small: bool) -> dict[str, Any]:
     """The kernels for a problem's kind; `cluster` blocks work on one grid, 0: all. One object for each kind."""
+    dtype = np.dtype(problem.dtype)
+    threads, blocks = (CLUSTER_THREADS, 1) if cluster else (ALONE_THREADS, ALONE_BLOCKS)
+    if not (cluster or small):
+        threads, blocks = GRID_THREADS, GRID_BLOCKS[dtype.itemsize]
     setting = Setting(
-        n=problem.n, n_parameters=len(problem.drift.parameters), dtype=np.dtype(problem.dtype).name,
-        limiter=problem.limiter, rotated=problem.rotation is not None, time_varying=problem.time_varying,
-        periodic=any(problem.periods), diffusive=problem.diffusion is not None, cluster=cluster,
-        threads=CLUSTER_THREADS if cluster else GRID_THREADS, blocks=1 if cluster else GRID_BLOCKS,
+        n=problem.n, n_parameters=len(problem.drift.parameters), dtype=dtype.name, limiter=problem.limiter,
+        rotated=problem.rotation is not None, time_varying=problem.time_varying, periodic=any(problem.periods),
+        diffusive=problem.diffusion is not None, cluster=cluster, threads=threads, blocks=blocks,
     )  # fmt: skip
     return kernels(_source(problem.drift.function, problem.bounds, setting))
 
@@ -192,15 +254,12 @@ def _source(drift: Callable[..., Any], bounds: Callable[..., Any] | None, settin
 class _Journey:
     """One engine's way through its span."""
 
-    def __init__(self, engine: CudaEngine, time: float, span: float) -> None:
-        self.engine, self.time, self.span, self.elapsed = engine, float(time), float(span), 0.0
+    def __init__(self, engine: CudaEngine, time: float, span: float, elapsed: float) -> None:
+        self.engine, self.time, self.span, self.elapsed = engine, float(time), float(span), float(elapsed)
+        engine.taken = Steps.of([])
         self.parts: list[Steps] = []
         self.failure: Exception | None = None
-        self.done = not span > 0.0
-
-    @property
-    def is_small(self) -> bool:
-        return self.engine.grid.capacity <= SMALL
+        self.done = not self.elapsed < self.span
 
     def describe(self, most_work: int) -> np.ndarray:
         """The record that the next launch starts from."""
@@ -209,9 +268,7 @@ class _Journey:
         r = engine.grid.describe()
         r["time"], r["span"], r["elapsed"] = self.time, self.span, self.elapsed
         r["velocity_time"], r["count"] = engine.velocity_time, engine.count
-        r["most_steps"], r["most_work"] = MOST_STEPS, most_work
-        for name, array in zip(("lengths", "cells", "mass_ratios"), engine._log, strict=True):
-            r[name] = address(array)
+        r["most_steps"], r["most_work"], r["log"] = MOST_STEPS, most_work, address(engine._log)
         return r
 
     def take_back(self, record: np.ndarray) -> None:
@@ -220,7 +277,8 @@ class _Journey:
         engine.grid.take_back(record)
         taken = int(record["taken"][0])
         if taken:
-            self.parts.append(Steps(*(to_numpy(array[:taken]).copy() for array in engine._log)))
+            lengths, cells, masses = to_numpy(engine._log[:taken]).T
+            self.parts.append(Steps(lengths.copy(), cells.astype(np.int64), masses.copy()))
         engine.count, self.elapsed = int(record["count"][0]), float(record["elapsed"][0])
         engine.velocity_time = float(record["velocity_time"][0])
         engine.taken = functools.reduce(Steps.then, self.parts, Steps.of([]))
@@ -228,74 +286,31 @@ class _Journey:
         self.done = self.elapsed >= self.span
 
 
-def advance_together(
-    engines: Sequence[CudaEngine], times: Sequence[float], spans: Sequence[float],
-    watch: Callable[[float, int, int], None] | None = None,
-) -> None:  # fmt: skip
-    """Carry each engine over its span, all small grids at once; each leaves its steps in `taken`.
-
-    Every grid goes its own way, with its own time steps: what happens in one changes no bit of another.
-
-    Parameters
-    ----------
-    engines : sequence of CudaEngine
-    times, spans : sequence of float
-        Start and length of each engine's way.
-    watch : callable, optional
-        Called between launches with the elapsed part of the span of the first engine that is still under way, the cells
-        stored in all grids, and the cell-steps of this call.
-
-    Raises
-    ------
-    GridError, MemoryError
-        If a grid cannot be carried on, after the others have come to their ends; a note names the grids.
-    """
-    journeys = [_Journey(*each) for each in zip(engines, times, spans, strict=True)]
-    for engine in engines:
-        engine.taken = Steps.of([])
-    most_work = MOST_WORK if watch is not None else 1 << 60
-    while True:
-        under_way = [journey for journey in journeys if not journey.done]
-        if not under_way:
-            break
-        groups: dict[Any, list[_Journey]] = {}
-        for journey in under_way:
-            alone = not journey.is_small
-            kind = id(journey) if alone else id(_kernels(journey.engine.problem, 1))
-            groups.setdefault(kind, []).append(journey)
-        for group in groups.values():
-            _launch(group, most_work)
-        if watch is not None:
-            first = next((journey for journey in journeys if not journey.done), journeys[-1])
-            work = sum(int(np.sum(part.cells)) for journey in journeys for part in journey.parts)
-            watch(first.elapsed, sum(engine.n_cells for engine in engines), work)
-    failed = [(k, journey.failure) for k, journey in enumerate(journeys) if journey.failure is not None]
-    if failed:
-        first_failure = failed[0][1]
-        if len(engines) > 1:
-            first_failure.add_note(f"{len(failed)} of {len(engines)} grids: {', '.join(str(k) for k, _ in failed)}")
-        raise first_failure
-
-
 def _launch(group: list[_Journey], most_work: int) -> None:
     """One launch of `advance` for grids of one kind, and what each of them asks for after it."""
-    first = group[0]
-    records = np.concatenate([journey.describe(most_work) for journey in group])
-    device = _compile.device_array(records.view(np.uint8))
-    if first.is_small:
-        cluster = _cluster_for(len(group))
-        run = _kernels(first.engine.problem, cluster)["advance"]
-        launch(run, cluster * len(group), CLUSTER_THREADS, (device,))
-    else:
-        wanted = -(-first.engine.grid.capacity // GRID_THREADS)
-        n_blocks = max(1, min(_compile.multiprocessors() * GRID_BLOCKS, wanted))
-        launch(_kernels(first.engine.problem, 0)["advance"], n_blocks, GRID_THREADS, (device,), together=True)
-    back = to_numpy(device).view(records.dtype)
-    for k, journey in enumerate(group):
+    records = [journey.describe(most_work) for journey in group]
+    for journey, record in zip(group, _advanced([journey.engine for journey in group], records), strict=True):
         try:
-            journey.take_back(back[k : k + 1].copy())
+            journey.take_back(record)
         except (GridError, MemoryError) as error:
             journey.failure, journey.done = error, True
+
+
+def _advanced(engines: list[CudaEngine], records: list[np.ndarray]) -> list[np.ndarray]:
+    """Launch `advance`: the records that it leaves, one an engine."""
+    problem, small = engines[0].problem, engines[0].is_small
+    device = _compile.device_array(np.concatenate(records).view(np.uint8))
+    if len(engines) > 1:
+        cluster = _cluster_for(len(engines))
+        launch(_kernels(problem, cluster, small)["advance"], cluster * len(engines), CLUSTER_THREADS, (device,))
+    else:
+        threads, per_multiprocessor = (ALONE_THREADS, ALONE_BLOCKS) if small else (
+            GRID_THREADS, GRID_BLOCKS[np.dtype(problem.dtype).itemsize])  # fmt: skip
+        wanted = -(-engines[0].grid.capacity // threads)
+        n_blocks = max(1, min(_compile.multiprocessors() * per_multiprocessor, wanted))
+        launch(_kernels(problem, 0, small)["advance"], n_blocks, threads, (device,), together=True)
+    back = to_numpy(device).view(records[0].dtype)
+    return [back[k : k + 1].copy() for k in range(len(engines))]
 
 
 def _cluster_for(n_grids: int) -> int:

@@ -33,13 +33,13 @@ THREADS = 256
 
 
 def bytes_per_cell(n: int, itemsize: int) -> int:
-    """Device memory that a cell of capacity takes: key, p twice, T, neighbours, mark, one and a half slots."""
-    return 8 + 3 * itemsize + 8 * n + 1 + 18
+    """Device memory that a cell of capacity takes: key, p twice, T, neighbours, mark, five quarters of a slot."""
+    return 8 + 3 * itemsize + 8 * n + 1 + 15
 
 
 def slots(capacity: int) -> int:
-    """Slots of the table: it is never more than two thirds full."""
-    return capacity + capacity // 2 + 8
+    """Slots of the table: it is never more than four fifths full."""
+    return capacity + capacity // 4 + 8
 
 
 def fixed(p: Any) -> Any:
@@ -61,7 +61,7 @@ class DeviceGrid:
 
     def __init__(self, problem: Problem, keys: Any, p: Any, packing: Packing, parameters: tuple[float, ...]) -> None:
         self.problem, self.packing = problem, packing
-        self.n, self.n_sorted, self.mass = int(keys.shape[0]), int(keys.shape[0]), 1.0
+        self.n, self.n_sorted, self.scale = int(keys.shape[0]), int(keys.shape[0]), 1.0
         self.keys, self.p = keys, p
         self.marks: Any = None
         self.capacity = 0
@@ -85,8 +85,10 @@ class DeviceGrid:
     # --- memory
     def reserve(self, capacity: int) -> None:
         """Room for `capacity` cells; nothing is known of them but keys and probabilities."""
-        self.built, self.arrays = False, {}
+        self.built, self.arrays, self.marks = False, {}, None
         empty = _compile.device_empty
+        if capacity > OWN_PRUNE:
+            _compile.release_device_memory()  # pieces of other sizes would stay beside the new ones
         for name in ("keys", "p"):
             old = getattr(self, name)
             if old.shape[0] != capacity:
@@ -117,7 +119,7 @@ class DeviceGrid:
         r["own_prune"] = OWN_PRUNE if "other_keys" in self.arrays else 0
         r["n"] = r["whole"] = self.n
         r["in_order"] = self.n_sorted
-        r["mass"] = self.mass
+        r["scale"] = self.scale
         r["shifts"], r["lows"] = self.packing.shifts, self.packing.lows
         r["masks"] = [2**bits - 1 for bits in self.packing.bits]
         r["periods"] = [period or 0 for period in self.packing.periods]
@@ -136,7 +138,7 @@ class DeviceGrid:
                 mine = getattr(self, one)
                 setattr(self, one, store[other])
                 store[other] = mine
-        self.n, self.mass = int(record["whole"][0]), float(record["mass"][0])
+        self.n, self.scale = int(record["whole"][0]), float(record["scale"][0])
         self.n_sorted = int(record["in_order"][0])
         if record["reason"][0] not in (Reason.FINISHED, Reason.PAUSED, Reason.PRUNE):
             self.forget()
@@ -159,7 +161,8 @@ class DeviceGrid:
             self._workspace()
         self.arrays["table"][...] = EMPTY
         self.record["rates"] = 0
-        self.record = self._run([kernels["enter_all"], kernels["link_all"]])
+        links = ("link_some", "link_between") if self.n_sorted == self.n else ("link_all",)
+        self.record = self._run([kernels[name] for name in ("enter_all", *links)])
         self.built = True
         if self.record["bad_key"][0] != EMPTY:
             self.built = False
@@ -217,7 +220,10 @@ class DeviceGrid:
         late_keys = self.keys[late]
         order = xp.argsort(late_keys)
         late, late_keys = late[order], late_keys[order]
-        kept = xp.cumulative_sum(self.marks[: self.n_sorted] != DOOMED, dtype=xp.int32)
+        del order
+        # what will be built anew lends its memory
+        kept = self.arrays["places"][: self.n_sorted]
+        (self.marks[: self.n_sorted] != DOOMED).cumsum(dtype=np.int32, out=kept)
         n = (int(kept[-1]) if self.n_sorted else 0) + int(late.shape[0])
         if n == 0:
             self.forget()
@@ -226,14 +232,15 @@ class DeviceGrid:
                 "less. Lower the threshold: it has to be well below one over the number of cells that matter."
             )
         self.built = False
-        self.arrays = {"q": self.arrays["q"]}  # the memory of the others may be needed
-        keys, p, marks = xp.empty_like(self.keys), self.arrays["q"], xp.empty_like(self.marks)
-        left = np.float64(self.mass - deleted / UNIT)
+        keys, p = self.arrays["neighbours"].view(np.int64), self.arrays["q"]
+        marks = self.arrays["T"].view(np.uint8)
+        left = np.float64(1 - deleted / UNIT)
         given = (kept, np.int64(self.n_sorted), late, late_keys, np.int64(late.shape[0]), left, keys, p, marks)
         record = self._run([kernels["carry"]], *given)
-        self.keys, self.p, self.marks, self.arrays = keys, p, marks, {}
+        self.arrays["q"], self.p = self.p, p
+        self.keys[:n], self.marks[:n] = keys[:n], marks[:n]
         self.n = self.n_sorted = n
-        self.mass = int(record["carried"][0]) / UNIT
+        self.scale = UNIT / int(record["carried"][0])
 
     def _run(self, kernels: list[Any], *arguments: Any) -> np.ndarray:
         """Launch kernels on the grid's record; the record that they leave."""
@@ -246,8 +253,8 @@ class DeviceGrid:
         """Take the marks off candidates that the sequential rule keeps; the mass deleted then, `deleted` before."""
         xp, threshold = array_namespace(self.p), self.problem.threshold
         candidates = xp.nonzero(self.marks[: self.n] == DOOMED)[0]
-        p = xp.astype(self.p[candidates], xp.float64)
-        close = p >= threshold * (self.mass - deleted / UNIT)
+        p = xp.astype(self.p[candidates] * self.p.dtype.type(self.scale), xp.float64)
+        close = p >= threshold * (1 - deleted / UNIT)
         candidates, p = candidates[close], p[close]
         order = xp.argsort(self.keys[candidates])
         order = order[xp.argsort(p[order], stable=True)]
@@ -255,25 +262,23 @@ class DeviceGrid:
         mass = fixed(p)
         surely = deleted - int(xp.sum(mass))
         gone = xp.astype(surely + xp.cumulative_sum(mass), xp.float64) / UNIT
-        stays = p >= threshold * (self.mass - gone)
+        stays = p >= threshold * (1 - gone)
         self.marks[candidates[stays]] = 0
         return deleted - int(xp.sum(mass[stays]))
 
-    def normalise(self) -> None:
-        """Probabilities that add up to 1, and their sum as the kernels know it."""
-        xp = array_namespace(self.p)
-        p = self.p[: self.n]
-        total = int(xp.sum(fixed(p))) / UNIT
-        p[...] = xp.astype(xp.astype(p, xp.float64) / total, p.dtype)
-        self.mass = int(xp.sum(fixed(p))) / UNIT
-
     def ordered(self) -> tuple[Any, Any]:
         """Keys in ascending order, and normalised probabilities."""
-        xp = array_namespace(self.p)
-        keys, p = self.keys[: self.n], self.p[: self.n]
+        keys, p = self.keys[: self.n], self.p[: self.n] * self.p.dtype.type(self.scale)
+        return (keys, p) if self.n_sorted == self.n else merged(keys, p, self.n_sorted)
+
+    def replace(self, keys: Any, p: Any) -> None:
+        """Other probabilities, of the same cells, in ascending order of their keys."""
         if self.n_sorted < self.n:
-            keys, p = merged(keys, p, self.n_sorted)
-        return keys, xp.astype(xp.astype(p, xp.float64) / self.mass, p.dtype)
+            self.keys[: self.n] = keys
+            self.n_sorted, self.built = self.n, False
+        self.p[: self.n] = p
+        self.marks[...] = 0
+        self.scale = 1.0
 
 
 def merged(keys: Any, p: Any, n_sorted: int) -> tuple[Any, Any]:

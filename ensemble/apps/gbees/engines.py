@@ -9,6 +9,7 @@ from typing import Any
 from ensemble._backend import prototype
 from ensemble._check import message
 from ensemble.apps.gbees.array_engine import ArrayEngine
+from ensemble.apps.gbees.cuda_engine import CudaEngine
 from ensemble.apps.gbees.engine import Engine
 
 __all__ = ["BACKENDS", "Backend", "backend_named"]
@@ -25,7 +26,7 @@ class Backend:
 BACKENDS = {
     "numpy": Backend(ArrayEngine, "numpy"),
     "array": Backend(ArrayEngine, "numpy"),
-    "cupy": Backend(ArrayEngine, "cupy"),
+    "cupy": Backend(CudaEngine, "cupy"),
 }
 """``"array"`` is the Array API engine on NumPy; the other names pick the fastest engine there is for the library."""
 

@@ -9,7 +9,7 @@ import pytest
 from ensemble._kernels import _compile, gbees_cuda
 from ensemble.apps.gbees import cuda_engine, cuda_grid
 from ensemble.apps.gbees.array_engine import ArrayEngine
-from ensemble.apps.gbees.cuda_engine import CudaEngine, advance_together
+from ensemble.apps.gbees.cuda_engine import CudaEngine
 from ensemble.apps.gbees.errors import GridError
 from ensemble.apps.gbees.keys import Packing
 from ensemble.apps.gbees.problem import Drift, Problem
@@ -31,18 +31,21 @@ def on_cpu(monkeypatch):
     monkeypatch.setattr(_compile, "device_empty", lambda shape, dtype: np.full(shape, 77, dtype))
     monkeypatch.setattr(cuda_engine, "CLUSTER_THREADS", 64)
     monkeypatch.setattr(cuda_engine, "GRID_THREADS", 64)
-    monkeypatch.setattr(cuda_engine, "GRID_BLOCKS", 1)
+    monkeypatch.setattr(cuda_engine, "GRID_BLOCKS", {4: 1, 8: 1})
+    monkeypatch.setattr(cuda_engine, "ALONE_THREADS", 64)
+    monkeypatch.setattr(cuda_engine, "ALONE_BLOCKS", 1)
+    monkeypatch.setattr(_compile, "release_device_memory", lambda: None)
     gbees_cuda.kernels.cache_clear()
     yield
     gbees_cuda.kernels.cache_clear()
 
 
-@pytest.fixture(params=["a cluster a grid", "all blocks, own prune", "all blocks, sorted prune"])
+@pytest.fixture(params=["small", "large", "large, put in order"])
 def way(request, monkeypatch):
     """The ways that grids of different sizes go."""
-    if request.param != "a cluster a grid":
+    if request.param != "small":
         monkeypatch.setattr(cuda_engine, "SMALL", 0)
-    if request.param == "all blocks, sorted prune":
+    if request.param == "large, put in order":
         monkeypatch.setattr(cuda_grid, "OWN_PRUNE", 0)
 
 
@@ -137,7 +140,7 @@ def test_bits_depend_neither_on_threads_nor_on_pauses(monkeypatch):
     plain = CudaEngine(*lorenz_start())
     plain.advance(0.0, 0.1)
     for threads in (32, 128):
-        monkeypatch.setattr(cuda_engine, "CLUSTER_THREADS", threads)
+        monkeypatch.setattr(cuda_engine, "ALONE_THREADS", threads)
         run = CudaEngine(*lorenz_start())
         run.advance(0.0, 0.1)
         same_bits(run, plain)
@@ -147,6 +150,33 @@ def test_bits_depend_neither_on_threads_nor_on_pauses(monkeypatch):
     run.advance(0.0, 0.1, lambda *told: seen.append(told))
     same_bits(run, plain)
     assert len(seen) > 10 and seen[-1] == (0.1, run.n_cells, int(run.taken.cells.sum()))
+
+
+class StoppedError(Exception):
+    """Somebody had enough."""
+
+
+def test_a_run_cut_short_goes_on_to_the_bit_also_in_another_engine(monkeypatch):
+    problem, indices, p = lorenz_start()
+    plain = CudaEngine(problem, indices, p)
+    plain.advance(0.0, 0.1)
+    monkeypatch.setattr(cuda_engine, "MOST_WORK", 5000)
+    run = CudaEngine(problem, indices, p)
+
+    def stop(elapsed, n_cells, cell_steps):
+        if elapsed > 0.03:
+            raise StoppedError
+
+    with pytest.raises(StoppedError):
+        run.advance(0.0, 0.1, stop)
+    gone = 0.0
+    for length in run.taken.lengths:
+        gone += float(length)
+    other = CudaEngine(problem, *run.cells(), run.velocity_time)
+    other.count = run.count
+    for engine in (run, other):
+        engine.advance(0.0, 0.1, None, gone)
+        same_bits(engine, plain)
 
 
 def test_too_little_room_only_costs_time(monkeypatch):
@@ -194,7 +224,7 @@ def test_a_grid_among_others_is_its_own_run(dtype):
     problems = [replace(problem, drift=lorenz63.with_parameters(r=r)) for r in (44.0, 48.0, 51.0)]
     together, alone = ([CudaEngine(each, indices, p) for each in problems] for _ in range(2))
     spans = [0.05, 0.1, 0.0]
-    advance_together(together, [0.0] * 3, spans)
+    assert CudaEngine.together(together, [0.0] * 3, spans) == [None] * 3
     for engine, span, other in zip(alone, spans, together, strict=True):
         engine.advance(0.0, span)
         same_bits(engine, other)
@@ -204,7 +234,7 @@ def test_a_grid_among_others_is_its_own_run(dtype):
 def test_grids_of_different_kinds_go_together():
     made = [lorenz_start(), blob(swing()), lorenz_start(dtype=np.float32)]
     together, alone = ([CudaEngine(*each) for each in made] for _ in range(2))
-    advance_together(together, [0.0] * 3, [0.05, 0.5, 0.05])
+    CudaEngine.together(together, [0.0] * 3, [0.05, 0.5, 0.05])
     for engine, span, other in zip(alone, (0.05, 0.5, 0.05), together, strict=True):
         engine.advance(0.0, span)
         same_bits(engine, other)
@@ -239,9 +269,8 @@ def test_a_drift_that_is_not_finite_is_named_and_the_grid_stays():
 
 def test_a_failing_grid_stops_no_other():
     failing, fine, alone = CudaEngine(*near_a_pole()), CudaEngine(*lorenz_start()), CudaEngine(*lorenz_start())
-    with pytest.raises(GridError, match="drift must be finite") as caught:
-        advance_together([failing, fine], [0.0, 0.0], [5.0, 0.1])
-    assert caught.value.__notes__ == ["1 of 2 grids: 0"]
+    failure, nothing = CudaEngine.together([failing, fine], [0.0, 0.0], [5.0, 0.1])
+    assert isinstance(failure, GridError) and "drift must be finite" in str(failure) and nothing is None
     alone.advance(0.0, 0.1)
     same_bits(fine, alone)
 
@@ -249,7 +278,7 @@ def test_a_failing_grid_stops_no_other():
 def test_a_grid_that_outgrows_the_memory_says_so_and_stays():
     limit = 7000 * cuda_grid.bytes_per_cell(3, 8)
     run = CudaEngine(*lorenz_start(memory_limit=limit))
-    with pytest.raises(MemoryError, match=r"the grid must fit .* GB; got [\d,]+ cells of about 75 bytes"):
+    with pytest.raises(MemoryError, match=r"the grid must fit .* GB; got [\d,]+ cells of about 72 bytes"):
         run.advance(0.0, 1.0)
     twin = CudaEngine(*lorenz_start())
     steps = len(run.taken)
@@ -295,8 +324,8 @@ def compiled(compiler, monkeypatch):
 
     monkeypatch.setattr(_compile, "raw_module", module)
 
-    def of(problem, cluster):
-        cuda_engine._kernels(problem, cluster)
+    def of(problem, cluster, small=True):
+        cuda_engine._kernels(problem, cluster, small)
         return given.pop()
 
     return of
@@ -309,6 +338,7 @@ def test_nvrtc_compiles_every_dimension(compiled, n, dtype, cluster):
     drift = {2: Drift(pendulum, (0.2, 0.0)), 3: lorenz63}.get(n, lorenz96(4.0))
     problem = Problem(drift, np.zeros(n), np.ones(n), 1e-6, dtype=dtype)
     assert compiled(problem, cluster)
+    assert cluster or compiled(problem, 0, small=False)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
