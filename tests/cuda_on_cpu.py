@@ -22,6 +22,7 @@ HEADER = r"""
 #include <csetjmp>
 #include <cstddef>
 #include <cstdlib>
+#include <cstring>
 #include <ucontext.h>
 #include <utility>
 #include <vector>
@@ -38,6 +39,8 @@ struct int4 { int x, y, z, w; };
 #define __shared__ static
 #define __restrict__
 #define __launch_bounds__(...)
+#define __forceinline__ inline
+#define __noinline__ __attribute__((noinline))
 template <class T> static T __ldg(const T* p) { return *p; }
 template <class T> static T __ldcs(const T* p) { return *p; }
 
@@ -56,6 +59,33 @@ static void __syncthreads()
     state[current] = WAITING;
     if (!_setjmp(marks[current].at)) _longjmp(back, 1);
 }
+static void __syncwarp() {}
+static void __threadfence() {}
+// One thread runs at a time, and to its next barrier.
+template <class T, class V> static T exchanged(T* p, V v) { const T old = *p; *p = v; return old; }
+template <class T> static T atomicAdd(T* p, T v) { return exchanged(p, *p + v); }
+template <class T> static T atomicMax(T* p, T v) { return exchanged(p, *p < v ? v : *p); }
+template <class T> static T atomicMin(T* p, T v) { return exchanged(p, v < *p ? v : *p); }
+template <class T> static T atomicCAS(T* p, T seen, T v) { return exchanged(p, *p == seen ? v : *p); }
+static unsigned long long __umul64hi(unsigned long long a, unsigned long long b)
+{
+    return (unsigned long long)(((unsigned __int128)a * b) >> 64);
+}
+static unsigned long long __double2ull_rn(double x) { return (unsigned long long)std::nearbyint(x); }
+static long long __double_as_longlong(double x) { long long y; std::memcpy(&y, &x, 8); return y; }
+static double __longlong_as_double(long long x) { double y; std::memcpy(&y, &x, 8); return y; }
+// Of values of 8 bytes; for kernels in which all threads of a block come here together.
+static unsigned long long shared_lanes[2][1024];
+static std::vector<char> parity;
+template <class T> static T __shfl_xor_sync(unsigned, T value, int step)
+{
+    const int turn = parity[current] ^= 1;
+    std::memcpy(&shared_lanes[turn][current], &value, sizeof value);
+    __syncthreads();
+    T other;
+    std::memcpy(&other, &shared_lanes[turn][current ^ step], sizeof value);
+    return other;
+}
 static void enter()
 {
     body(arguments);
@@ -71,7 +101,7 @@ static void run(void (*kernel)(void**), void** given, dim3 grid, dim3 block)
     for (blockIdx.z = 0; blockIdx.z < grid.z; ++blockIdx.z)
     for (blockIdx.y = 0; blockIdx.y < grid.y; ++blockIdx.y)
     for (blockIdx.x = 0; blockIdx.x < grid.x; ++blockIdx.x) {
-        fibers.resize(n), marks.resize(n), state.assign(n, FRESH);
+        fibers.resize(n), marks.resize(n), state.assign(n, FRESH), parity.assign(n, 0);
         for (size_t t = 0; t < n; ++t) {
             getcontext(&fibers[t]);
             fibers[t].uc_stack.ss_sp = &stacks[t * stack], fibers[t].uc_stack.ss_size = stack;

@@ -29,11 +29,13 @@ __all__ = [
     "device_empty",
     "empty",
     "inner",
+    "multiprocessors",
     "one_thread",
     "output",
     "per_width",
     "prange",
     "raw_module",
+    "release_device_memory",
     "streams",
     "thread_count",
     "tiles",
@@ -137,6 +139,20 @@ def device_empty(shape: tuple[int, ...], dtype: Any) -> Any:
     import cupy
 
     return cupy.empty(shape, dtype)
+
+
+def release_device_memory() -> None:
+    """Give memory that CuPy keeps for reuse back to the current CUDA device."""
+    import cupy
+
+    cupy.get_default_memory_pool().free_all_blocks()
+
+
+def multiprocessors() -> int:
+    """How many multiprocessors the current CUDA device has."""
+    import cupy
+
+    return int(cupy.cuda.Device().attributes["MultiProcessorCount"])
 
 
 def raw_module(source: str, options: tuple[str, ...], instances: tuple[str, ...] | None = None) -> Any:

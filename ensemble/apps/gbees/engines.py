@@ -10,6 +10,7 @@ from ensemble._backend import prototype
 from ensemble._check import message
 from ensemble.apps.gbees.array_engine import ArrayEngine
 from ensemble.apps.gbees.compiled_engine import CompiledEngine
+from ensemble.apps.gbees.cuda_engine import CudaEngine
 from ensemble.apps.gbees.engine import Engine
 
 __all__ = ["BACKENDS", "Backend", "backend_named"]
@@ -26,7 +27,7 @@ class Backend:
 BACKENDS = {
     "numpy": Backend(CompiledEngine, "numpy"),
     "array": Backend(ArrayEngine, "numpy"),
-    "cupy": Backend(ArrayEngine, "cupy"),
+    "cupy": Backend(CudaEngine, "cupy"),
 }
 """``"array"`` is the Array API engine on NumPy; the other names pick the fastest engine there is for the library."""
 
