@@ -287,6 +287,7 @@ MESHES = {
     "many_tiles": ((2, 2, 2), 111, np.float64),
     "float32": ((3, 2, 2), 5, np.float32),
     "over_one_block": ((8, 9, 7), 3, np.float64),
+    "tall": ((1, 2, 19), 2, np.float64),
 }
 
 
@@ -392,7 +393,7 @@ def matrix_free_cases(name, seed):
         kappa = numbers(rng, (8 * mesh.n_cells, s), dtype)
         if name == "hex_product":
             x = numbers(rng, (mesh.n_nodes, s), dtype)
-            yield Case(name, label, (np.array(mesh.cells), factors, fixed, kappa, x, None))
+            yield Case(name, label, (mesh.cells, factors, fixed, kappa, x, None))
         else:
             slopes = rng.uniform(0.0, 1.0, (3, 8, 8)).astype(dtype)
             yield Case(name, label, (*mesh.row_incidence()[:3], fixed, factors, slopes, kappa, None))

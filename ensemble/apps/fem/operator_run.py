@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ensemble import _check
-from ensemble._backend import home_of, moved, synchronize, to_numpy
+from ensemble._backend import moved, synchronize, to_numpy
 from ensemble._kernels.affine import affine_values
 from ensemble._kernels.krylov import dot
 from ensemble.apps.fem.diffusion_operator import DiffusionOperator
@@ -55,12 +55,6 @@ def require_operator(operator: str, hierarchy: str | None, discrete: Any) -> str
     _check.one_of(operator, OPERATORS, name, "operator")
     if operator == "stored":
         return _check.one_of("own" if hierarchy is None else hierarchy, HIERARCHIES, name, "hierarchy")
-    if operator == "matrix-free":
-        library = home_of(discrete.home)[0].split(".")[-1]
-        _check.require(
-            library == "numpy", name, "operator", "be 'stored' or 'affine' on a device", "'matrix-free'",
-            "It runs with backend='numpy'.",
-        )  # fmt: skip
     source, advice = discrete.source, "Use operator='stored'."
     _check.require(
         source == 0.0, name, "operator", "be 'stored' where there is a source, whose matrix depends on u",

@@ -320,7 +320,7 @@ class RandomDiffusion:
         ValueError
             If `kappa` does not fit or is not above zero.
         """
-        samples = require_coefficient(kappa, self.mesh.n_cells, "RandomDiffusion.operator")
+        samples = require_coefficient(kappa, self.mesh.n_cells, self._discrete.home, "RandomDiffusion.operator")
         return DiffusionOperator(self._discrete, self.graph, samples)
 
     def _parameters(self, y: Any, function: str) -> np.ndarray:
