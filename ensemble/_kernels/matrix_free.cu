@@ -5,7 +5,9 @@
 // layer, and the group of every node adds up its share, its cells in ascending order as on the CPU. The cells of the
 // block's rim are computed by the neighbours too; their coefficients come from the caches then.
 
+#ifndef SIDE
 #define SIDE 7
+#endif
 #define CELLS ((SIDE + 1) * (SIDE + 1))
 
 __device__ inline void mix(Pack& a, Pack& c, real g)

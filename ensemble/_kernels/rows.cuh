@@ -6,7 +6,9 @@
 #ifndef STAGED_LANES
 #define STAGED_LANES 4
 #endif
+#ifndef STAGED_BYTES
 #define STAGED_BYTES 28672
+#endif
 #define STAGED (STAGED_BYTES / ((int)sizeof(Pack) * LANES))
 
 template <bool SHARED>
