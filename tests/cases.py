@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._kernels import KERNELS
-from ensemble._kernels.galerkin import product_graph, slab_tasks, transpose_graph
+from ensemble._kernels.product_graphs import product_graph, slab_tasks, transpose_graph
 from ensemble.apps.fem import HexMesh, elements
 
 

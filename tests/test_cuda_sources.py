@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ensemble import Ensemble
-from ensemble._kernels import KERNELS, _compile, _cuda, _registry, galerkin, resident
+from ensemble._kernels import KERNELS, _compile, _cuda, _registry, galerkin, pairs, resident
 from ensemble.apps.fem import RandomDiffusion, memory
 from ensemble.gallery import poisson
 from ensemble.krylov import bicgstab, cg, gmres
@@ -45,6 +45,15 @@ def test_device_kernel_matches_reference(case, on_cpu):
             np.testing.assert_array_equal(got, expected)
         else:
             np.testing.assert_allclose(got, expected, rtol=0, atol=tolerance(expected))
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.kernel == "galerkin_values"], ids=str)
+def test_galerkin_products_by_slabs_have_the_same_bits(case, on_cpu, monkeypatch):
+    """Whether A P is made as a whole or slab by slab."""
+    k = KERNELS[case.kernel]
+    monkeypatch.setattr(pairs, "SLAB_BYTES", 1)
+    (by_slabs,) = results(k.implementations["cuda"], case)
+    np.testing.assert_array_equal(by_slabs, results(k.reference, case)[0])
 
 
 # --- NVRTC

@@ -5,9 +5,7 @@
 // layer, and the group of every node adds up its share, its cells in ascending order as on the CPU. The cells of the
 // block's rim are computed by the neighbours too; their coefficients come from the caches then.
 
-#ifndef SIDE
 #define SIDE 7
-#endif
 #define CELLS ((SIDE + 1) * (SIDE + 1))
 
 __device__ inline void mix(Pack& a, Pack& c, real g)
@@ -113,29 +111,4 @@ __global__ void __launch_bounds__(CELLS * LANES)
             }
         }
     }
-}
-
-__global__ void __launch_bounds__(THREADS)
-    hex_diagonal(const int* __restrict__ first_cell, const int* __restrict__ cells,
-                 const signed char* __restrict__ corners, const bool* __restrict__ fixed,
-                 const real* __restrict__ factors, const real* __restrict__ stiffness, const real* __restrict__ kappa,
-                 real* out, int64 n_rows, int n_samples)
-{
-    const int64 row = row_here();
-    const int s = sample_here();
-    if (row >= n_rows || s >= n_samples) return;
-    Pack total = spread(0);
-    for (int p = first_cell[row]; p < first_cell[row + 1]; ++p) {
-        const int64 cell = cells[p];
-        const real *table = stiffness + corners[p] * 8, *f = factors + cell * 3;
-        Pack part = spread(0);
-#pragma unroll
-        for (int q = 0; q < 8; ++q) {
-            real weight = 0;
-            for (int d = 0; d < 3; ++d) weight = weight + __ldg(f + d) * __ldg(table + d * 64 + q);
-            part = part + spread(weight) * load_shared(kappa + (cell * 8 + q) * n_samples + s);
-        }
-        total = total + part;
-    }
-    store(out + row * n_samples + s, fixed[row] ? spread(1) : total);
 }

@@ -19,7 +19,7 @@ import itertools
 import numpy as np
 
 from ensemble._backend import array_namespace
-from ensemble._kernels import _cuda
+from ensemble._kernels import _cuda, assembly
 from ensemble._kernels._compile import (
     WIDTHS,
     compiled,
@@ -42,10 +42,10 @@ GAUSS = 0.5 - 12.0**-0.5
 """The first of the two Gauss points of [0, 1]; the other is its mirror image."""
 
 
-SIDE, DEPTH = 7, 16
+SIDE, DEPTH = 7, 8
 """On a device: nodes along the edges of a block (as in matrix_free.cu), and layers of nodes it goes through."""
 
-CUDA = _cuda.Family("matrix_free", ["hex_product", "hex_diagonal"], widest=4)
+CUDA = _cuda.Family("matrix_free", ["hex_product"], widest=4)
 
 
 def mixed(a, c, g):
@@ -306,5 +306,5 @@ def _(first_cell, cells, corners, fixed, factors, stiffness, kappa, out):
     n_rows, n_samples = fixed.shape[0], kappa.shape[1]
     out = _cuda.output(out, kappa, (n_rows, n_samples))
     arguments = (first_cell, cells, corners, fixed, factors, stiffness, kappa, out)
-    CUDA.rows("hex_diagonal", n_rows, n_samples, arguments, CUDA.layout_of(n_samples, kappa, out))
+    assembly.CUDA.rows("hex_diagonal", n_rows, n_samples, arguments, _cuda.layout_of(n_samples, kappa, out))
     return out

@@ -29,8 +29,7 @@ __global__ void __launch_bounds__(THREADS)
 {
     const int64 row = row_here();
     const int s = sample_here();
-    const Pack total =
-        product_here<SHARED>(indptr, indices, values, x, (int64)blockIdx.x * ROWS, ROWS, n_rows, n_samples);
+    const Pack total = product_here<SHARED>(indptr, indices, values, x, n_rows, n_samples);
     if (row >= n_rows || s >= n_samples) return;
     const int64 here = row * n_samples + s;
     Pack step = load_shared(c + s) * (inverse_at<SHARED>(dinv, row, s, n_samples) * (load_once(b + here) - total));
@@ -49,9 +48,10 @@ __global__ void __launch_bounds__(CHUNK_THREADS)
     const int s = sample_here();
     const Pack factor = s < n_samples ? load_shared(scale + s) : spread(0);
     for (int pass = 0; pass < QUAD; ++pass) {
-        const int64 first = pass_begin(pass), row = first + threadIdx.x / LANES, here = row * n_samples + s;
-        const Pack total = product_here<SHARED>(indptr, indices, values, q, first, PASS_ROWS, n_rows, n_samples);
+        const int64 row = pass_begin(pass) + threadIdx.x / LANES, here = row * n_samples + s;
         const bool inside = row < n_rows && s < n_samples;
+        const Pack total =
+            inside ? row_product<SHARED>(indptr, indices, values, q, row, s, n_samples) : spread(0);
         Pack next = spread(0), before = spread(0);
         if (inside) {
             next = factor * (inverse_at<SHARED>(dinv, row, s, n_samples) * total);

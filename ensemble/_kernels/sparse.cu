@@ -9,7 +9,7 @@ __global__ void __launch_bounds__(THREADS)
 {
     const int64 row = row_here();
     const int s = sample_here();
-    Pack total = product_here<SHARED>(indptr, indices, values, x, (int64)blockIdx.x * ROWS, ROWS, n_rows, n_samples);
+    Pack total = product_here<SHARED>(indptr, indices, values, x, n_rows, n_samples);
     if (row >= n_rows || s >= n_samples) return;
     const int64 here = row * n_samples + s;
     if (ENDING == ADD) total = load(y + here) + total;
@@ -25,9 +25,10 @@ __global__ void __launch_bounds__(CHUNK_THREADS)
     __shared__ RowSums inner;
     const int s = sample_here();
     for (int pass = 0; pass < QUAD; ++pass) {
-        const int64 first = pass_begin(pass), row = first + threadIdx.x / LANES, here = row * n_samples + s;
-        const Pack total = product_here<SHARED>(indptr, indices, values, x, first, PASS_ROWS, n_rows, n_samples);
+        const int64 row = pass_begin(pass) + threadIdx.x / LANES, here = row * n_samples + s;
         const bool inside = row < n_rows && s < n_samples;
+        const Pack total =
+            inside ? row_product<SHARED>(indptr, indices, values, x, row, s, n_samples) : spread(0);
         if (inside) store(y + here, total);
         add_row(inner, pass, inside ? load(x + here) * total : spread(0));
     }

@@ -90,7 +90,9 @@ class DiffusionOperator:
         """The operators of the samples named, in that order; a shared one is its own answer."""
         if self.n_samples == 1:
             return self
-        return DiffusionOperator(self._discrete, self.graph, take_samples(self.kappa, moved(np.asarray(samples), self.kappa), None))
+        return DiffusionOperator(
+            self._discrete, self.graph, take_samples(self.kappa, moved(np.asarray(samples), self.kappa), None)
+        )
 
     def diagonal(self) -> Ensemble:
         """The main diagonal, an Ensemble of shape (n_nodes,); 1 at fixed nodes."""
@@ -135,7 +137,9 @@ class DiffusionOperator:
 
 def require_coefficient(kappa: Any, n_cells: int, home: Any, function: str) -> Any:
     """The coefficient as an array of shape (8 * n_cells, n_samples) where `home` lives, or an error."""
-    samples = kappa.samples if isinstance(kappa, Ensemble) else (kappa if is_array(kappa) else np.asarray(kappa))[..., None]
+    samples = (
+        kappa.samples if isinstance(kappa, Ensemble) else (kappa if is_array(kappa) else np.asarray(kappa))[..., None]
+    )
     library, wanted = (home_of(array)[0].split(".")[-1] for array in (samples, home))
     if library not in ("numpy", wanted):
         raise TypeError(_check.message(function, "kappa", f"hold arrays of numpy or {wanted}", library))
