@@ -36,7 +36,7 @@ __device__ inline Pack staged_product(const offset* __restrict__ indptr, const i
                                       int64 last, int64 row, int s, int n_samples)
 {
     __shared__ Pack products[STAGED * LANES];
-    const int lane = threadIdx.x % LANES;
+    const int lane = threadIdx.x % LANES, step = blockDim.x;  // a constant step would be unrolled in full, guards and all
     const offset finish = indptr[last];
     Pack total = spread(0);
     offset k = row < last ? indptr[row] : finish;
@@ -48,7 +48,7 @@ __device__ inline Pack staged_product(const offset* __restrict__ indptr, const i
             const real* entry = values + from * n_samples + s;
             const int* column = indices + from;
 #pragma unroll UNROLL
-            for (int item = threadIdx.x; item < count * LANES; item += THREADS) {
+            for (int item = threadIdx.x; item < count * LANES; item += step) {
                 const int e = item / LANES;
                 const Pack a = load_once(entry + (int64)e * n_samples);
                 products[item] = a * load_shared(x + (int64)__ldg(column + e) * n_samples + s);
@@ -76,6 +76,7 @@ __device__ inline Pack product_here(const offset* __restrict__ indptr, const int
         return row_product<SHARED>(indptr, indices, values, x, row, s, n_samples);
     } else {
         const int64 first = (int64)blockIdx.x * ROWS, last = first + ROWS < n_rows ? first + ROWS : n_rows;
+        if (first >= last) return spread(0);
         return staged_product(indptr, indices, values, x, first, last, row, s, n_samples);
     }
 }
