@@ -7,15 +7,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from ensemble._backend import array_namespace, backend_of
-from ensemble._kernels.kalman_cuda import LARGEST, combine
+from ensemble._backend import array_namespace
 from ensemble._typing import Array
 from ensemble.apps.kalman.model import Series
-from ensemble.apps.kalman.steps import apply, observed_part, predict, rts_gain, symmetric, symmetric_solve, update
-from ensemble.scalar import Ensemble
+from ensemble.apps.kalman.steps import (
+    apply,
+    is_singular,
+    observed_part,
+    predict,
+    rts_gain,
+    symmetric,
+    symmetric_solve,
+    update,
+)
 
-__all__ = ["combine_filter", "combine_smoother", "filter_elements", "filter_neutral", "smoother_elements",
-           "smoother_neutral"]  # fmt: skip
+__all__ = ["combine_filter", "combine_smoother", "filter_elements", "filter_neutral", "has_no_elements",
+           "smoother_elements", "smoother_neutral"]  # fmt: skip
 
 Element = tuple[Array, ...]
 
@@ -24,7 +31,8 @@ def filter_elements(series: Series) -> Element:
     """(A, b, C, eta, J) of every step, each (T, *batch, ...).
 
     ``x[k] | x[k-1], y[k] = N(A x[k-1] + b, C)`` and ``p(y[k] | x[k-1])`` is proportional to
-    ``exp(eta' x - x' J x / 2)``. The first element holds the prior. ``H Q H' + R`` must be regular.
+    ``exp(eta' x - x' J x / 2)``. The first element holds the prior. Where ``H Q H' + R`` is singular an observation
+    can fix the state before it exactly, which no J says: see `has_no_elements`.
     """
     xp = array_namespace(series.y, series.F, series.m0)
     T, batch, nx = series.n_steps, series.batch, series.F.shape[-1]
@@ -44,6 +52,7 @@ def filter_elements(series: Series) -> Element:
     solved, _ = symmetric_solve(
         symmetric(HQ @ H.mT + R), xp.concat([xp.broadcast_to(HQ, HF.shape), HF], axis=-1) if HQ.shape != HF.shape
         else xp.concat([HQ, HF], axis=-1),
+        semidefinite=True,
     )  # fmt: skip
     K, W = solved[..., :nx].mT, solved[..., nx:].mT
     eye = xp.eye(nx, dtype=b.dtype)
@@ -62,10 +71,19 @@ def filter_elements(series: Series) -> Element:
     )
 
 
+def has_no_elements(series: Series) -> Array:
+    """Where ``H Q H' + R`` is singular at some step after the first, shape batch: such a series has no scan."""
+    xp = array_namespace(series.y, series.F, series.m0)
+    if series.n_steps == 1:
+        return xp.zeros(series.batch, dtype=xp.bool)
+    Q, H, R, d = (series.each(name, slice(1, None)) for name in ("Q", "H", "R", "d"))
+    origin = xp.zeros_like(series.each("u", slice(1, None)))
+    H, R, _, _ = observed_part(H, R, series.y[1:, ...], origin, d)
+    return xp.broadcast_to(xp.any(is_singular(symmetric(H @ Q @ H.mT + R)), axis=0), series.batch)
+
+
 def combine_filter(earlier: Element, later: Element) -> Element:
     """The filter element of two stretches of time, one after the other; one factorisation of ``I + C J``."""
-    if _on_device(earlier, later):
-        return combine("combine_pairs", earlier, later, earlier[0].shape[-1])
     Ai, bi, Ci, ei, Ji = earlier
     Aj, bj, Cj, ej, Jj = later
     xp = array_namespace(Ai, Aj)
@@ -80,13 +98,6 @@ def combine_filter(earlier: Element, later: Element) -> Element:
         apply(XA.mT, ej - apply(Jj, bi)) + ei,
         symmetric(XA.mT @ (Jj @ Ai) + Ji),
     )
-
-
-def _on_device(earlier: Element, later: Element) -> bool:
-    """Whether the pairs can be joined by one CUDA kernel: plain CuPy arrays of one series."""
-    if isinstance(earlier[0], Ensemble) or len(earlier[0].shape) != 3:
-        return False
-    return earlier[0].shape[-1] <= LARGEST and backend_of(*earlier, *later) == "cuda"
 
 
 def filter_neutral(xp: Any, nx: int, dtype: Any) -> Element:
@@ -108,8 +119,6 @@ def smoother_elements(series: Series, m: Array, P: Array) -> Element:
 
 def combine_smoother(earlier: Element, later: Element) -> Element:
     """The smoother element of two stretches of time."""
-    if _on_device(earlier, later):
-        return combine("combine_links", earlier, later, earlier[0].shape[-1])
     Ei, gi, Li = earlier
     Ej, gj, Lj = later
     return Ei @ Ej, apply(Ei, gj) + gi, symmetric(Ei @ Lj @ Ei.mT + Li)
