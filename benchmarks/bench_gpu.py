@@ -17,34 +17,71 @@ from benchmarks.bench_multigrid import pyamgs
 from benchmarks.bench_spmv import brick_graph, compulsory_bytes
 from benchmarks.common import SEED, save, show
 from ensemble import Ensemble
-from ensemble._kernels import krylov, relaxation, sparse
+from ensemble._kernels import basis, bicgstab, krylov, relaxation, rounded, sparse
 from ensemble.apps.fem import RandomDiffusion
 from ensemble.krylov import cg
 from ensemble.linalg import AffineMatrix, CrsMatrix
 from ensemble.multigrid import smoothed_aggregation
+from ensemble.multigrid.coarse import CoarseSolver
+from ensemble.multigrid.relaxation import inverse_diagonal
+
+POWER_STEPS = 10
+"""Of the eigenvalue estimate on each level."""
 
 QUEUED = 10
 """Calls between two events, so that the device never waits for the host."""
 
 SIZES = (1, 8, 16, 32, 64)
 
+COLD = 32
+"""Matrices in a rotation that no cache holds: 2.8 GB at 64^3 cells."""
 
-def milliseconds(function: Callable[[], Any], repeats: int = 7) -> float:
-    """Median time of one call on the device."""
+
+def milliseconds(function: Callable[[], Any], repeats: int = 7, queued: int = QUEUED) -> float:
+    """Median time of one call on the device: `queued` calls recorded as a CUDA graph, so that no launch is waited for.
+
+    What cannot be recorded (it asks the device for memory or for numbers) is queued call by call.
+    """
     import cupy
 
     for _ in range(3):
         function()
-    times = []
-    for _ in range(repeats):
-        start, end = cupy.cuda.Event(), cupy.cuda.Event()
-        start.record()
-        for _ in range(QUEUED):
-            function()
-        end.record()
-        end.synchronize()
-        times.append(cupy.cuda.get_elapsed_time(start, end) / QUEUED)
+    stream = cupy.cuda.Stream(non_blocking=True)
+    cupy.cuda.Device().synchronize()
+    with stream:
+        run = recorded(function, stream, queued)
+        times = []
+        for _ in range(repeats):
+            start, end = cupy.cuda.Event(), cupy.cuda.Event()
+            start.record()
+            run()
+            end.record()
+            end.synchronize()
+            times.append(cupy.cuda.get_elapsed_time(start, end) / queued)
     return statistics.median(times)
+
+
+def recorded(function: Callable[[], Any], stream: Any, queued: int) -> Callable[[], Any]:
+    """`queued` calls of `function` as one launch of a graph, or call by call where that is not possible."""
+    import cupy
+
+    def plain() -> None:
+        for _ in range(queued):
+            function()
+
+    plain()
+    stream.synchronize()
+    try:
+        stream.begin_capture()
+        try:
+            plain()
+        finally:
+            graph = stream.end_capture()
+        graph.launch()
+        stream.synchronize()
+    except (cupy.cuda.runtime.CUDARuntimeError, cupy.cuda.memory.OutOfMemoryError, RuntimeError):
+        return plain
+    return graph.launch
 
 
 def triad() -> float:
@@ -98,6 +135,7 @@ def kernels(cells: int, sizes: tuple[int, ...] = SIZES) -> list[dict[str, Any]]:
             "dot": (lambda x=x, y=y: krylov.dot(x, y, None), 2 * vector),
             "cg_direction": (lambda x=x, y=y, a=alpha: krylov.cg_direction(a, x, y), 3 * vector),
         }
+        runs |= krylov_runs(x, y, b, w, alpha) | rounded_runs(graph, s)
         shared = cupy.random.random((nnz, 1))
         terms = cupy.random.random((nnz, 6))
         for kind, precision in (("float64", np.float64), ("float32", np.float32)):
@@ -110,38 +148,137 @@ def kernels(cells: int, sizes: tuple[int, ...] = SIZES) -> list[dict[str, Any]]:
         runs["spmv, shared values"] = (
             lambda v=shared, x=x, y=y: sparse.spmv(*graph.beside(v), v, x, y), 12.0 * nnz + 4.0 * n + 2 * vector,
         )  # fmt: skip
-        for name, (run, moved) in runs.items():
-            ms = milliseconds(run)
-            rows.append({"kernel": name, "samples": s, "ms": ms, "TB/s": moved / ms / 1e9,
-                         "of triad": moved / ms / 1e6 / bandwidth})  # fmt: skip
-        rows += vendor(graph, s, shared, x)
+        rows += timed(runs, s, bandwidth) + vendor(graph, s, shared, x)
+        del A, x, y, b, w, dinv, runs
+        release()
+        for precision in (np.float64, np.float32):
+            rows += timed(matrix_free_runs(cells, s, precision), s, bandwidth)
+        release()
     show(f"Kernels, {cells}^3 cells, float64, triad {bandwidth:.0f} GB/s", rows)
     return rows
 
 
+def krylov_runs(x: Any, y: Any, b: Any, w: Any, alpha: Any) -> dict[str, tuple[Callable[[], Any], float]]:
+    """Kernels of BiCGSTAB and GMRES, and the bytes that each must move."""
+    import cupy
+
+    vector, s = float(x.nbytes), x.shape[1]
+    V, h = cupy.random.random((8, *x.shape)), cupy.full((8, s), 1e-9)
+    return {
+        "basis_dots, 8 vectors": (lambda: basis.basis_dots(V, x, None), 9 * vector),
+        "basis_add, 8 vectors": (lambda: basis.basis_add(h, V, w), 10 * vector),
+        "bicgstab_update": (lambda: bicgstab.bicgstab_update(alpha, x, y, V[0], b, w), 7 * vector),
+        "bicgstab_direction": (lambda: bicgstab.bicgstab_direction(alpha, alpha, x, y, b), 4 * vector),
+    }
+
+
+def rounded_runs(graph: Any, s: int) -> dict[str, tuple[Callable[[], Any], float]]:
+    """The last Chebyshev step in float32, with values in float32 and in bfloat16, and the rounding of the values."""
+    import cupy
+
+    values = cupy.random.random((graph.nnz, s), dtype=np.float32)
+    x, y, b, w, dinv, shift = (cupy.random.random((graph.shape[0], s), dtype=np.float32) for _ in range(6))
+    halves, c = cupy.empty(values.shape, np.uint16), cupy.random.random(s, dtype=np.float32)
+    indptr, indices = graph.beside(values)
+    rounded.round_rows(indptr, values, halves, shift)
+    step, graph_bytes, entries = (dinv, b, x, c, c, w, y), 4.0 * (graph.nnz + x.shape[0]), graph.nnz * s
+    return {
+        "chebyshev_last, float32": (
+            lambda: relaxation.chebyshev_last(indptr, indices, values, *step),
+            4.0 * entries + graph_bytes + 5.0 * x.nbytes,
+        ),
+        "chebyshev_last, bfloat16 values": (
+            lambda: rounded.rounded_chebyshev_last(indptr, indices, halves, shift, *step),
+            2.0 * entries + graph_bytes + 6.0 * x.nbytes,
+        ),
+        "round_rows": (lambda: rounded.round_rows(indptr, values, halves, shift), 6.0 * entries + x.nbytes),
+    }
+
+
+def matrix_free_runs(cells: int, s: int, dtype: Any) -> dict[str, tuple[Callable[[], Any], float]]:
+    """The diffusion operator from its coefficient, and in float64 what assembles it."""
+    import cupy
+
+    problem, size = RandomDiffusion(cells, backend="cupy"), np.dtype(dtype).itemsize
+    discrete, n_cells = problem._discrete, problem.mesh.n_cells
+    y = np.random.default_rng(SEED).uniform(-1.0, 1.0, (5, s)).astype(dtype)
+    A = problem.operator(Ensemble(discrete.coefficient(y)))
+    x = cupy.random.random((A.shape[0], s)).astype(dtype)
+    out = x * 0.0
+    moved = size * s * (8.0 * n_cells + 2 * A.shape[0]) + 3.0 * size * n_cells
+    runs: dict[str, Any] = {f"matrix-free spmv, {np.dtype(dtype)}": (lambda: A.apply(x, out), moved)}
+    if dtype == np.float64:
+        guess = discrete.initial_guess(s, A.dtype)
+        values = discrete.jacobian_and_residual(A.kappa, guess)[0]
+        assemble = lambda: discrete.jacobian_and_residual(A.kappa, guess, values)
+        runs["assembly"] = (assemble, float(values.nbytes + A.kappa.nbytes + 2 * x.nbytes))
+        runs["diagonal, matrix-free"] = (A.diagonal, float(A.kappa.nbytes + x.nbytes))
+    return runs
+
+
+def timed(runs: dict[str, tuple[Callable[[], Any], float]], s: int, bandwidth: float) -> list[dict[str, Any]]:
+    """A row a kernel: its time, and the fraction of the triad's bandwidth that its compulsory bytes reach."""
+    rows = []
+    for name, (run, moved) in runs.items():
+        ms = milliseconds(run)
+        of_triad = moved / ms / 1e6 / bandwidth
+        rows.append({"kernel": name, "samples": s, "ms": ms, "TB/s": moved / ms / 1e9, "of triad": of_triad})
+    return rows
+
+
 def vendor(graph: Any, s: int, values: Any, x: Any) -> list[dict[str, Any]]:
-    """cuSPARSE: one product a sample, and one matrix times many columns (which it wants in Fortran order)."""
+    """cuSPARSE through CuPy: one matrix times many columns (in Fortran order, as it wants), and products of one sample.
+
+    A study multiplies a different matrix for each sample: `COLD` of them in turn, which together are far larger than
+    the second-level cache. The same matrix again and again comes from that cache for the most part.
+    """
     import cupy
     import cupyx.cusparse
     import cupyx.scipy.sparse as csp
 
     indptr, indices = graph.beside(values)
     matrix = csp.csr_matrix((values[:, 0].copy(), indices, indptr), shape=graph.shape)
-    rows = []
+    times = {}
     if s == 1:
-        one, out = x[:, 0].copy(), cupy.empty(graph.shape[0])
-        ms = milliseconds(lambda: cupyx.cusparse.spmv(matrix, one, out))
-        rows.append({"kernel": "cuSPARSE spmv", "samples": 1, "ms": ms, "TB/s": 0.0, "of triad": 0.0})
+        vectors = cupy.random.random((2, COLD, graph.shape[0]))
+        same = prepared_spmv(matrix, vectors[0, 0], vectors[1, 0])
+        times["cuSPARSE spmv, same matrix"] = milliseconds(same)
+        turns = []
+        for u, v in zip(*vectors, strict=True):
+            A = csp.csr_matrix((cupy.random.random(graph.nnz), indices, indptr), shape=graph.shape)
+            turns.append(prepared_spmv(A, u, v))
+        in_turn = lambda: [turn() for turn in turns]
+        times[f"cuSPARSE spmv, {COLD} matrices in turn"] = milliseconds(in_turn, queued=1) / COLD
     else:
         columns, out = cupy.asfortranarray(x), cupy.empty(x.shape, order="F")
-        ms = milliseconds(lambda: cupyx.cusparse.spmm(matrix, columns, out))
-        rows.append({"kernel": "cuSPARSE spmm", "samples": s, "ms": ms, "TB/s": 0.0, "of triad": 0.0})
-    return rows
+        times["cuSPARSE spmm"] = milliseconds(lambda: cupyx.cusparse.spmm(matrix, columns, out))
+    return [{"kernel": name, "samples": s, "ms": ms, "TB/s": 0.0, "of triad": 0.0} for name, ms in times.items()]
+
+
+def prepared_spmv(matrix: Any, x: Any, y: Any) -> Callable[[], Any]:
+    """cuSPARSE's product with everything made beforehand that can be, so that the device never waits for the host."""
+    import cupy
+    import cupyx.cusparse as wrapped
+    from cupy_backends.cuda.libs import cusparse
+
+    one, zero = np.ones(1), np.zeros(1)
+    descriptors = wrapped.SpMatDescriptor.create(matrix), *(wrapped.DnVecDescriptor.create(v) for v in (x, y))
+    A, u, v = (d.desc for d in descriptors)
+    handle, double, algorithm = cupy.cuda.device.get_cusparse_handle(), 1, cusparse.CUSPARSE_MV_ALG_DEFAULT
+    told = (handle, 0, one.ctypes.data, A, u, zero.ctypes.data, v, double, algorithm)
+    room = cupy.empty(max(1, cusparse.spMV_bufferSize(*told)), cupy.int8)
+    held = (descriptors, matrix, x, y, one, zero)
+    return lambda held=held: cusparse.spMV(*told, room.data.ptr)
 
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "stored": {},
     "stored, float32 hierarchy": {"hierarchy_dtype": np.float32},
+    "stored, float32 hierarchy of bfloat16 values": {
+        "hierarchy_dtype": np.float32,
+        "hierarchy_values_dtype": "bfloat16",
+    },
+    "matrix-free, float32 hierarchy": {"operator": "matrix-free", "hierarchy_dtype": np.float32},
     "affine": {"operator": "affine"},
     "affine, float32 hierarchy": {"operator": "affine", "hierarchy_dtype": np.float32},
 }
@@ -202,58 +339,111 @@ def peer(cells: int, y: Ensemble, grading: float) -> dict[str, Any]:
 
 
 def phases(cells: int, sizes: tuple[int, ...] = (1, 8, 32, 64)) -> list[dict[str, Any]]:
-    """Milliseconds of each part of a solve of stored matrices, by level: kernels between events, times iterations."""
+    """Milliseconds of each part of a solve of stored matrices, by level: kernels between events, times how often."""
     rng = np.random.default_rng(SEED)
     rows = []
     for s in sizes:
         problem = RandomDiffusion(cells, grading=0.0, backend="cupy")
-        A, b = problem.assemble(Ensemble(rng.uniform(-1.0, 1.0, (5, s))))
+        y = rng.uniform(-1.0, 1.0, (5, s))
+        A, b = problem.assemble(Ensemble(y))
         hierarchy = smoothed_aggregation(A)
         n = int(cg(A, b, M=hierarchy, rtol=1e-7).iterations.max())
-        work, row = hierarchy.workspace(s), {"samples": s, "iterations": n}
-        x, y, r, z = (b.samples * 1.0 for _ in range(4))
-        alpha = r[0] * 0.0 + 1e-9
-        row["A p"] = n * milliseconds(lambda A=A, x=x, y=y: A.apply_dot(x, y))
-        row["vectors"] = n * (
-            milliseconds(lambda a=alpha, x=x, y=y, r=r, z=z: krylov.cg_update(a, x, y, r, z))
-            + milliseconds(lambda x=x, y=y: krylov.dot(x, y, None))
-            + milliseconds(lambda a=alpha, x=x, y=y: krylov.cg_direction(a, x, y))
-        )
-        for k, level in enumerate(hierarchy.levels[:-1]):
-            right = x if k == 0 else work.b[k]
-            here, there, w = work.swap[k], work.scratch[k] * 1.0, work.scratch[k]
-            smooth = lambda L=level, b=right, h=here, t=there, w=w: L.smoother.smooth(b, None, h, t, w)
-            again = lambda L=level, b=right, h=here, t=there, w=w: L.smoother.smooth(b, h, h, t, w)
-            row[f"smoother {k}"] = n * (milliseconds(smooth) + milliseconds(again))
-            row[f"residual {k}"] = n * milliseconds(lambda L=level, b=right, h=here, w=w: L.A.residual(h, b, w))
-            below = work.b[k + 1]
-            down = lambda L=level, w=w, c=below: sparse.spmv_transpose(*L.P.transposed_arrays, w, c)
-            up = lambda L=level, h=here, c=below: sparse.spmv_add(*L.P.arrays, c, h)
-            row[f"transfer {k}"] = n * (milliseconds(down) + milliseconds(up))
-        coarse = hierarchy.coarse
-        row["coarsest"] = n * milliseconds(lambda c=coarse, b=work.b[-1], x=work.x[-1]: c.apply(b, x))
+        row = {"samples": s, "iterations": n, **setup_phases(problem, A, hierarchy, y)}
+        row.update(solve_phases(A, b, hierarchy, n))
         rows.append(row)
-    show(f"Where a solve's time goes, {cells}^3 cells: ms", rows)
+        del problem, A, b, hierarchy
+        release()
+    show(f"Where the time goes, {cells}^3 cells: ms", rows)
     return rows
 
 
+def release() -> None:
+    """Give what the pool keeps back to the device."""
+    import cupy
+
+    cupy.get_default_memory_pool().free_all_blocks()
+
+
+def setup_phases(problem: RandomDiffusion, A: CrsMatrix, hierarchy: Any, y: np.ndarray) -> dict[str, float]:
+    """Milliseconds of coefficient, assembly, and each step of the set-up on each level."""
+    discrete, s = problem._discrete, y.shape[1]
+    kappa, guess = discrete.coefficient(y), discrete.initial_guess(s, y.dtype)
+    values = A.values * 1.0
+    row = {
+        "coefficient": milliseconds(lambda: discrete.coefficient(y, kappa)),
+        "assembly": milliseconds(lambda: discrete.jacobian_and_residual(kappa, guess, values)),
+    }
+    for k, level in enumerate(hierarchy.levels[:-1]):
+        B, dinv = level.A, level.smoother.dinv
+        q, z, one = dinv * 1.0, dinv * 1.0, dinv[0] * 0.0 + 1e-3
+        row[f"power method {k}"] = POWER_STEPS * milliseconds(
+            lambda B=B, d=dinv, q=q, z=z, one=one: relaxation.power_step(*B.arrays, d, q, one, z)
+        )
+        row[f"diagonal {k}"] = milliseconds(lambda B=B: inverse_diagonal(B))
+        P, coarse = level.P.values * 1.0, hierarchy.levels[k + 1].A.values * 1.0
+        omega = one * 1.0
+        row[f"prolongator {k}"] = milliseconds(
+            lambda L=level, B=B, d=dinv, o=omega, P=P: L.plan.prolongator(B, d, o, P)
+        )
+        row[f"Galerkin {k}"] = milliseconds(lambda L=level, B=B, c=coarse: L.plan.galerkin(B, L.P, c))
+    last = hierarchy.levels[-1].A
+    row["inverses"] = milliseconds(lambda: CoarseSolver(last), queued=1)
+    return row
+
+
+def solve_phases(A: CrsMatrix, b: Ensemble, hierarchy: Any, n: int) -> dict[str, float]:
+    """Milliseconds of `n` iterations in each of their parts."""
+    row = {}
+    s = b.samples.shape[1]
+    work = hierarchy.workspace(s)
+    x, y, r, z = (b.samples * 1.0 for _ in range(4))
+    alpha = r[0] * 0.0 + 1e-9
+    row["A p"] = n * milliseconds(lambda: A.apply_dot(x, y))
+    row["vectors"] = n * (
+        milliseconds(lambda: krylov.cg_update(alpha, x, y, r, z))
+        + milliseconds(lambda: krylov.dot(x, y, None))
+        + milliseconds(lambda: krylov.cg_direction(alpha, x, y))
+    )
+    for k, level in enumerate(hierarchy.levels[:-1]):
+        right = x if k == 0 else work.b[k]
+        here, there, w = work.swap[k], work.scratch[k] * 1.0, work.scratch[k]
+        smooth = lambda L=level, b=right, h=here, t=there, w=w: L.smoother.smooth(b, None, h, t, w)
+        again = lambda L=level, b=right, h=here, t=there, w=w: L.smoother.smooth(b, h, h, t, w)
+        row[f"smoother {k}"] = n * (milliseconds(smooth) + milliseconds(again))
+        row[f"residual {k}"] = n * milliseconds(lambda L=level, b=right, h=here, w=w: L.A.residual(h, b, w))
+        below = work.b[k + 1]
+        down = lambda L=level, w=w, c=below: sparse.spmv_transpose(*L.P.transposed_arrays, w, c)
+        up = lambda L=level, h=here, c=below: sparse.spmv_add(*L.P.arrays, c, h)
+        row[f"transfer {k}"] = n * (milliseconds(down) + milliseconds(up))
+    row["coarsest"] = n * milliseconds(lambda: hierarchy.coarse.apply(work.b[-1], work.x[-1]))
+    return row
+
+
+SETUP = ("coefficient", "assembly", "power method", "diagonal", "prolongator", "Galerkin", "inverses")
+"""How the names of the phases before the iterations begin."""
+
+
 def plot_phases(rows: list[dict[str, Any]], file: str = "docs/images/gpu-phases.png") -> None:
-    """A stacked bar for each ensemble size: milliseconds a sample."""
+    """Milliseconds a sample, set-up and solve side by side: a stacked bar for each ensemble size."""
     import matplotlib.pyplot as plt
 
     names = [name for name in rows[0] if name not in ("samples", "iterations")]
-    figure, axes = plt.subplots(figsize=(7.2, 4.2), layout="constrained")
-    colours = plt.get_cmap("tab20")(np.linspace(0.0, 1.0, len(names)))
-    below = np.zeros(len(rows))
-    for name, colour in zip(names, colours, strict=True):
-        height = np.array([row[name] / row["samples"] for row in rows])
-        axes.bar([str(row["samples"]) for row in rows], height, 0.7, below, label=name, color=colour)
-        below += height
-    axes.set_xlabel("samples at once")
-    axes.set_ylabel("ms a sample in kernels")
-    handles, labels = axes.get_legend_handles_labels()
-    axes.legend(handles[::-1], labels[::-1], frameon=False, fontsize=8)
-    axes.spines[["top", "right"]].set_visible(False)
+    before = [name for name in names if name.startswith(SETUP)]
+    figure, panels = plt.subplots(1, 2, figsize=(9.6, 4.6), layout="constrained", sharey=True)
+    parts = (before, [name for name in names if name not in before])
+    for axes, chosen, title in zip(panels, parts, ("coefficient, assembly and set-up", "solve"), strict=True):
+        colours = plt.get_cmap("tab20")(np.linspace(0.0, 1.0, len(chosen)))
+        below = np.zeros(len(rows))
+        for name, colour in zip(chosen, colours, strict=True):
+            height = np.array([row[name] / row["samples"] for row in rows])
+            axes.bar([str(row["samples"]) for row in rows], height, 0.7, below, label=name, color=colour)
+            below += height
+        axes.set_title(title, fontsize=10)
+        axes.set_xlabel("samples at once")
+        handles, labels = axes.get_legend_handles_labels()
+        axes.legend(handles[::-1], labels[::-1], frameon=False, fontsize=7)
+        axes.spines[["top", "right"]].set_visible(False)
+    panels[0].set_ylabel("ms a sample in kernels")
     figure.savefig(file, dpi=160)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._kernels import KERNELS
-from ensemble._kernels.galerkin import product_graph, slab_tasks, transpose_graph
+from ensemble._kernels.product_graphs import product_graph, slab_tasks, transpose_graph
 from ensemble.apps.fem import HexMesh, elements
 
 
@@ -49,6 +49,7 @@ SHAPES = {
     "not_square": (6, 11, 3, np.float64),
     "no_entries": (4, 4, 2, np.float64),
     "over_one_block": (700, 700, 3, np.float64),
+    "long_rows": (150, 150, 2, np.float64),
 }
 
 
@@ -63,7 +64,7 @@ def settings(seed, square=False):
 def graph_for(label, rng, n, m):
     if label == "no_entries":
         return np.zeros(n + 1, np.int32), np.zeros(0, np.int32)
-    return random_graph(rng, n, m)
+    return random_graph(rng, n, m, per_row=60 if label == "long_rows" else 4)
 
 
 def numbers(rng, shape, dtype, nan_in_last=True):
@@ -287,6 +288,7 @@ MESHES = {
     "many_tiles": ((2, 2, 2), 111, np.float64),
     "float32": ((3, 2, 2), 5, np.float32),
     "over_one_block": ((8, 9, 7), 3, np.float64),
+    "tall": ((1, 2, 19), 2, np.float64),
 }
 
 
@@ -384,6 +386,48 @@ def scaled_finish_cases(seed):
             yield Case("scaled_finish", label + kind, (scale, indptr, indices, values, dinv, b, x, a, c, w, r, None))
 
 
+def storages(label):
+    """How values are stored: as the bits of bfloat16, sometimes in float32."""
+    yield "", np.uint16
+    if label == "odd_samples":
+        yield "_float32", np.float32
+
+
+ROUNDED = {"one_sample", "odd_samples", "wide", "float32", "no_entries"}
+"""Shapes for rounded matrices, whose rows are walked like any other's: each is another set of compiled kernels."""
+
+
+def round_cases(seed):
+    for label, rng, n, _, s, dtype in settings(seed, square=True):
+        indptr, indices = graph_for(label, rng, n, n)
+        values = numbers(rng, (indices.size, s), dtype) if indices.size else np.zeros((0, s), dtype)
+        values[1:2, 0] = 1.00390625  # half way between two bfloat16: the even one is meant
+        values[2:3, 0] = np.finfo(np.float32).max
+        for kind, storage in storages(label):
+            rounded, shift = np.zeros(values.shape, storage), np.full((n, s), np.nan, dtype)
+            yield Case("round_rows", label + kind, (indptr, values, rounded, shift), (2, 3))
+
+
+def rounded_cases(name, seed, build):
+    """Cases of kernels on rounded matrices: `build(rng, n, s, dtype, width)` gives the arguments after the shift."""
+    for label, rng, n, _, s, dtype in settings(seed, square=True):
+        if label not in ROUNDED:
+            continue
+        indptr, indices = graph_for(label, rng, n, n)
+        for kind, width in (("", s), ("_shared", 1)):
+            for storage_label, storage in storages(label):
+                values = rng.standard_normal((indices.size, width)).astype(np.float32)
+                if storage == np.uint16:
+                    values = (values.view(np.uint32) >> 16).astype(np.uint16)
+                arguments, in_place = build(rng, n, s, dtype, width)
+                matrix = (indptr, indices, values, rng.standard_normal((n, width)).astype(dtype))
+                yield Case(name, label + kind + storage_label, (*matrix, *arguments), tuple(i + 1 for i in in_place))
+
+
+def rounded_residual_arguments(rng, n, s, dtype, width):
+    return (numbers(rng, (n, s), dtype), numbers(rng, (n, s), dtype), None), ()
+
+
 def matrix_free_cases(name, seed):
     for k, (label, (cells, s, dtype)) in enumerate(MESHES.items()):
         rng, mesh = np.random.default_rng(seed + k), HexMesh.box(cells, grading=1.0)
@@ -392,7 +436,7 @@ def matrix_free_cases(name, seed):
         kappa = numbers(rng, (8 * mesh.n_cells, s), dtype)
         if name == "hex_product":
             x = numbers(rng, (mesh.n_nodes, s), dtype)
-            yield Case(name, label, (np.array(mesh.cells), factors, fixed, kappa, x, None))
+            yield Case(name, label, (mesh.cells, factors, fixed, kappa, x, None))
         else:
             slopes = rng.uniform(0.0, 1.0, (3, 8, 8)).astype(dtype)
             yield Case(name, label, (*mesh.row_incidence()[:3], fixed, factors, slopes, kappa, None))
@@ -468,6 +512,15 @@ CASES = {
         "affine_chebyshev_last", seed, affine_chebyshev_arguments(False)),
     "scaled_start": scaled_start_cases,
     "scaled_finish": scaled_finish_cases,
+    "round_rows": round_cases,
+    "rounded_spmv": lambda seed: rounded_cases("rounded_spmv", seed, spmv_dot_arguments),
+    "rounded_residual": lambda seed: rounded_cases("rounded_residual", seed, rounded_residual_arguments),
+    "rounded_chebyshev_first": lambda seed: rounded_cases(
+        "rounded_chebyshev_first", seed, chebyshev_arguments(True)),
+    "rounded_chebyshev_step": lambda seed: rounded_cases(
+        "rounded_chebyshev_step", seed, chebyshev_arguments(False)),
+    "rounded_chebyshev_last": lambda seed: rounded_cases(
+        "rounded_chebyshev_last", seed, chebyshev_arguments(False)),
     "hex_product": lambda seed: matrix_free_cases("hex_product", seed),
     "hex_diagonal": lambda seed: matrix_free_cases("hex_diagonal", seed),
     "affine_coefficient": coefficient_cases,

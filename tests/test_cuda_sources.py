@@ -6,14 +6,15 @@ import numpy as np
 import pytest
 
 from ensemble import Ensemble
-from ensemble._kernels import KERNELS, _compile, _cuda, _registry, galerkin, resident
+from ensemble._kernels import KERNELS, _compile, _cuda, _registry, galerkin, pairs, resident
 from ensemble.apps.fem import RandomDiffusion, memory
 from ensemble.gallery import poisson
-from ensemble.krylov import cg
+from ensemble.krylov import bicgstab, cg, gmres
 from ensemble.linalg import CrsMatrix
 from ensemble.multigrid import smoothed_aggregation
 from tests import cuda_on_cpu, nvrtc
 from tests.cases import all_cases
+from tests.krylov.problems import nonsymmetric
 from tests.test_kernels import SEED, SUMS_DIFFER, results, tolerance
 
 cg_module = importlib.import_module("ensemble.krylov.cg")
@@ -46,6 +47,15 @@ def test_device_kernel_matches_reference(case, on_cpu):
             np.testing.assert_allclose(got, expected, rtol=0, atol=tolerance(expected))
 
 
+@pytest.mark.parametrize("case", [case for case in CASES if case.kernel == "galerkin_values"], ids=str)
+def test_galerkin_products_by_slabs_have_the_same_bits(case, on_cpu, monkeypatch):
+    """Whether A P is made as a whole or slab by slab."""
+    k = KERNELS[case.kernel]
+    monkeypatch.setattr(pairs, "SLAB_BYTES", 1)
+    (by_slabs,) = results(k.implementations["cuda"], case)
+    np.testing.assert_array_equal(by_slabs, results(k.reference, case)[0])
+
+
 # --- NVRTC
 @pytest.fixture(scope="module")
 def compiler():
@@ -62,7 +72,7 @@ LAYOUTS = [("double", 16, 2, "int"), ("double", 32, 1, "long long"), ("double", 
 @pytest.mark.parametrize("name", _cuda.FAMILIES)
 def test_nvrtc_compiles_every_kernel(compiler, name, real, lanes, vector, offset):
     family = _cuda.FAMILIES[name]
-    options = _cuda.Layout(real, lanes, vector, 0).options(offset)
+    options = _cuda.Layout(real, min(lanes, family.widest), vector, 0).options(offset)
     for extra in family.extras:
         assert nvrtc.compiled(compiler, family.source(), *options, *extra, instances=family.instances)
 
@@ -136,6 +146,33 @@ def test_finished_samples_are_taken_out_on_the_device(as_device, monkeypatch):
     np.testing.assert_array_equal(narrowed.x.samples, whole.x.samples)
     np.testing.assert_array_equal(narrowed.iterations, whole.iterations)
     np.testing.assert_array_equal(narrowed.residual_norms, whole.residual_norms)
+
+
+@pytest.mark.parametrize("solve", [bicgstab, gmres, lambda *args, **options: gmres(*args, restart=6, **options)])
+def test_nonsymmetric_solvers_run_on_the_device_kernels(solve, request):
+    A, b = nonsymmetric(60, 5, seed=50231), np.random.default_rng(80917).standard_normal((60, 5))
+    b[:, 2], b[3, 4] = 0.0, np.nan
+    expected = solve(A, Ensemble(b), rtol=1e-9)
+    request.getfixturevalue("as_device")
+    got = solve(A, Ensemble(b), rtol=1e-9)
+    np.testing.assert_array_equal(got.status, expected.status)
+    sound = got.converged
+    np.testing.assert_allclose(got.x.samples[:, sound], expected.x.samples[:, sound], rtol=1e-6, atol=1e-8)
+    for i in range(5):
+        alone = solve(A.sample(i), Ensemble(b[:, i : i + 1].copy()), rtol=1e-9)
+        assert got.iterations[i] == alone.iterations[0]
+        np.testing.assert_array_equal(got.x.samples[:, i], alone.x.samples[:, 0])
+
+
+@pytest.mark.parametrize("n_samples", [2, 8, 33])
+def test_products_do_not_depend_on_the_number_of_samples(n_samples, as_device):
+    A, b = problem(n_samples)
+    last = n_samples - 1
+    y, inner = A.apply_dot(b.samples)
+    one, its_inner = A.sample(last).apply_dot(b.samples[:, last:].copy())
+    np.testing.assert_array_equal(y[:, last], one[:, 0])
+    np.testing.assert_array_equal(inner[last], its_inner[0])
+    np.testing.assert_array_equal(A.apply(b.samples), y)
 
 
 def test_a_solve_that_does_not_fit_says_what_would(monkeypatch):

@@ -8,8 +8,9 @@ import pytest
 from ensemble import Ensemble
 from ensemble._backend import moved, prototype, to_numpy
 from ensemble.apps.fem import RandomDiffusion
-from ensemble.krylov import Status, cg
+from ensemble.krylov import Status, bicgstab, cg, gmres
 from ensemble.multigrid import smoothed_aggregation
+from tests.krylov.problems import nonsymmetric
 from tests.test_cuda_sources import problem, solved
 
 pytestmark = [pytest.mark.cuda, pytest.mark.filterwarnings("ignore")]
@@ -104,7 +105,9 @@ def test_an_indefinite_coarsest_matrix_goes_through_lapack():
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("operator, hierarchy", [("stored", "own"), ("affine", "mean"), ("affine", "own")])
+@pytest.mark.parametrize(
+    "operator, hierarchy", [("stored", "own"), ("affine", "mean"), ("affine", "own"), ("matrix-free", "mean")]
+)
 def test_operators_and_precisions_agree_with_the_cpu(operator, hierarchy, dtype):
     y = Ensemble(np.random.default_rng(71903).uniform(-1.0, 1.0, (5, 8)))
     options = {"operator": operator, "hierarchy": hierarchy, "hierarchy_dtype": dtype, "rtol": 1e-10, "cg_rtol": 1e-10}
@@ -113,3 +116,51 @@ def test_operators_and_precisions_agree_with_the_cpu(operator, hierarchy, dtype)
     assert got.converged.all()
     np.testing.assert_array_equal(got.iterations, expected.iterations)
     np.testing.assert_allclose(to_numpy(got.u.samples), expected.u.samples, rtol=1e-9)
+
+
+def test_the_matrix_free_operator_solves_lognormal_problems():
+    y = Ensemble(np.random.default_rng(71903).uniform(-1.0, 1.0, (5, 6)))
+    options = {"operator": "matrix-free", "rtol": 1e-10, "cg_rtol": 1e-10}
+    expected = RandomDiffusion(12, coefficient="lognormal").solve(y, **options)
+    got = RandomDiffusion(12, coefficient="lognormal", backend="cupy").solve(y, **options)
+    assert got.converged.all()
+    np.testing.assert_array_equal(got.iterations, expected.iterations)
+    np.testing.assert_allclose(to_numpy(got.u.samples), expected.u.samples, rtol=1e-9)
+    alone = RandomDiffusion(12, coefficient="lognormal", backend="cupy").solve(Ensemble(y.samples[:, 4:5]), **options)
+    np.testing.assert_array_equal(to_numpy(alone.u.samples)[:, 0], to_numpy(got.u.samples)[:, 4])
+
+
+@pytest.mark.parametrize("solve", [bicgstab, gmres, lambda *args, **options: gmres(*args, restart=6, **options)])
+def test_nonsymmetric_solvers_agree_with_the_cpu(solve):
+    """And a sample is its own scalar run on the device, a zero, a NaN and a badly scaled one among them."""
+    A = nonsymmetric(90, 7, seed=50231)
+    b = np.random.default_rng(80917).standard_normal((90, 7))
+    b[:, 1] *= 1e-9
+    b[:, 2] = 0.0
+    b[3, 4] = np.nan
+    b = Ensemble(b)
+    expected, got = solve(A, b, rtol=1e-9), solve(*on_device(A, b), rtol=1e-9)
+    np.testing.assert_array_equal(got.status, expected.status)
+    sound = got.converged
+    np.testing.assert_allclose(got.iterations[sound], expected.iterations[sound], atol=1)
+    np.testing.assert_allclose(to_numpy(got.x.samples)[:, sound], expected.x.samples[:, sound], rtol=1e-6, atol=1e-9)
+    for i in range(7):
+        alone = solve(*on_device(A.sample(i), Ensemble(b.samples[:, i : i + 1].copy())), rtol=1e-9)
+        assert got.iterations[i] == alone.iterations[0]
+        np.testing.assert_array_equal(to_numpy(got.x.samples)[:, i], to_numpy(alone.x.samples)[:, 0])
+
+
+@pytest.mark.parametrize("n_samples", [2, 4, 8, 12, 16, 33])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_products_do_not_depend_on_the_number_of_samples(n_samples, dtype):
+    """However samples lie on threads: the last of them has the bits of its own run."""
+    A, b = problem(n_samples)
+    A = type(A)(A.graph, A.values.astype(dtype))
+    A, b = on_device(A, Ensemble(b.samples.astype(dtype)))
+    last = n_samples - 1
+    y, inner = A.apply_dot(b.samples)
+    alone = A.sample(last)
+    one, its_inner = alone.apply_dot(b.samples[:, last:].copy())
+    np.testing.assert_array_equal(to_numpy(y)[:, last], to_numpy(one)[:, 0])
+    np.testing.assert_array_equal(to_numpy(inner)[last], to_numpy(its_inner)[0])
+    np.testing.assert_array_equal(to_numpy(A.apply(b.samples)), to_numpy(y))

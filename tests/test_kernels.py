@@ -28,8 +28,8 @@ def results(implementation, case, prepare=copy.deepcopy):
 
 
 SUMS_DIFFER = {
-    "affine_spmv_dot", "cg_update", "dense_inverses", "dense_product", "dot",
-    "power_step", "scaled_finish", "spmv_dot",
+    "affine_spmv_dot", "basis_add", "basis_dots", "bicgstab_update", "cg_update", "dense_inverses", "dense_product",
+    "dot", "dot_and_square", "power_step", "scaled_finish", "spmv_dot",
 }  # fmt: skip
 """Kernels whose device form adds in an order of its own."""
 

@@ -12,6 +12,7 @@ from ensemble._kernels import (
     krylov,
     matrix_free,
     relaxation,
+    rounded,
     scaling,
     sparse,
 )
@@ -30,6 +31,7 @@ __all__ = [
     "krylov",
     "matrix_free",
     "relaxation",
+    "rounded",
     "scaling",
     "sparse",
 ]

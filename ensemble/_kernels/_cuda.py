@@ -72,7 +72,8 @@ def _address(array: Any) -> int:
 class Family:
     """The kernels of one ``.cu`` file.
 
-    `instances` are their names, template arguments included; `extras` some sets of options that they compile with.
+    `instances` are their names, template arguments included; `extras` some sets of options that they compile with;
+    `widest` is the number of threads that may carry one row.
     """
 
     def __init__(
@@ -81,10 +82,18 @@ class Family:
         instances: list[str],
         headers: tuple[str, ...] = (),
         extras: tuple[tuple[str, ...], ...] = ((),),
+        widest: int = 32,
     ) -> None:
         self.name, self.instances, self.headers, self.extras = name, tuple(instances), headers, extras
+        self.widest = widest
         self._functions: dict[tuple[Any, ...], Any] = {}
         FAMILIES[name] = self
+
+    def layout_of(self, n_samples: int, *arrays: Any) -> Layout:
+        """The layout for arrays of `n_samples` columns, no wider than this family's kernels can be."""
+        layout = layout_of(n_samples, *arrays)
+        lanes = min(layout.lanes, self.widest)
+        return layout._replace(lanes=lanes, tiles=-(-n_samples // (lanes * layout.vector)))
 
     def source(self) -> str:
         """The text that the compiler sees."""
@@ -160,11 +169,11 @@ def n_chunks(n_rows: int) -> int:
 
 def chunked(
     family: Family, function: str, n_rows: int, arguments: tuple[Any, ...], layout: Layout, wide: bool,
-    n_samples: int, n_sums: int,
+    n_samples: int, n_sums: int, as_one: bool = False,
 ) -> Any:  # fmt: skip
     """Queue a kernel that leaves `n_sums` partial sums a chunk and sample; returns them, shape (n_sums, chunks, S).
 
-    They are the kernel's last arguments before the number of rows and samples.
+    They are the kernel's last arguments before the number of rows and samples, `as_one` array or one for each sum.
     """
     chunks = n_chunks(n_rows)
     floats = next(a for a in arguments if hasattr(a, "dtype") and a.dtype.kind == "f")
@@ -173,7 +182,8 @@ def chunked(
     extent = (np.int64(n_rows), np.int32(n_samples))
     grid = (-(-chunks // per_block), layout.tiles)
     threads = 16 * layout.lanes * per_block
-    family.launch(function, layout, grid, threads, (*arguments, *partials, *extent), wide)
+    places = (partials,) if as_one else tuple(partials)
+    family.launch(function, layout, grid, threads, (*arguments, *places, *extent), wide)
     return partials
 
 

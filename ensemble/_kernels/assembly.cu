@@ -109,3 +109,29 @@ __global__ void gather_rows(const int* __restrict__ first_cell, const int* __res
             store(values + (row + k) * n_samples + s, k == diagonal ? spread(1) : entries[group][k][lane]);
     }
 }
+
+// The diagonal of the operator of `matrix_free`.
+__global__ void __launch_bounds__(THREADS)
+    hex_diagonal(const int* __restrict__ first_cell, const int* __restrict__ cells,
+                 const signed char* __restrict__ corners, const bool* __restrict__ fixed,
+                 const real* __restrict__ factors, const real* __restrict__ stiffness, const real* __restrict__ kappa,
+                 real* out, int64 n_rows, int n_samples)
+{
+    const int64 row = row_here();
+    const int s = sample_here();
+    if (row >= n_rows || s >= n_samples) return;
+    Pack total = spread(0);
+    for (int p = first_cell[row]; p < first_cell[row + 1]; ++p) {
+        const int64 cell = cells[p];
+        const real *table = stiffness + corners[p] * 8, *f = factors + cell * 3;
+        Pack part = spread(0);
+#pragma unroll
+        for (int q = 0; q < 8; ++q) {
+            real weight = 0;
+            for (int d = 0; d < 3; ++d) weight = weight + __ldg(f + d) * __ldg(table + d * 64 + q);
+            part = part + spread(weight) * load_shared(kappa + (cell * 8 + q) * n_samples + s);
+        }
+        total = total + part;
+    }
+    store(out + row * n_samples + s, fixed[row] ? spread(1) : total);
+}

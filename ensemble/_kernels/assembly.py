@@ -28,7 +28,11 @@ __all__ = ["affine_coefficient", "diffusion_jacobian_and_residual", "diffusion_r
 
 CUDA = _cuda.Family(
     "assembly",
-    ["affine_coefficient", *(f"gather_rows<{r}, {m}>" for r in ("false", "true") for m in ("false", "true"))],
+    [
+        "affine_coefficient",
+        "hex_diagonal",
+        *(f"gather_rows<{r}, {m}>" for r in ("false", "true") for m in ("false", "true")),
+    ],
 )
 
 

@@ -9,12 +9,16 @@ from __future__ import annotations
 import numpy as np
 
 from ensemble._backend import array_namespace
+from ensemble._kernels import _cuda
 from ensemble._kernels._compile import ROW_BLOCK, compiled, per_width, prange, tiles
 from ensemble._kernels._lanes import load, select, store, zeros
 from ensemble._kernels._registry import into, kernel
 from ensemble._kernels.sparse import block_sums, ordered_sum, partial_sums
 
 __all__ = ["basis_add", "basis_dots", "scale"]
+
+
+CUDA = _cuda.Family("basis", ["basis_dots", "basis_add", "scale"])
 
 
 @kernel
@@ -48,6 +52,14 @@ def _(basis, w, out):
     for first, width in tiles(n_samples):
         _basis_dots(width)(basis.reshape(-1), w.reshape(-1), partials, n_rows, n_samples, first)
     return into(out, ordered_sum(partials).reshape(n_vectors, n_samples))
+
+
+@basis_dots.register("cuda")
+def _(basis, w, out):
+    n_vectors, n_rows, n_samples = basis.shape
+    arguments, layout = (basis, w, np.int32(n_vectors)), _cuda.layout_of(n_samples, basis, w)
+    partials = _cuda.chunked(CUDA, "basis_dots", n_rows, arguments, layout, False, n_samples, n_vectors, True)
+    return into(out, _cuda.sums(partials))
 
 
 @kernel
@@ -91,6 +103,13 @@ def _(h, basis, w):
     return ordered_sum(partials)
 
 
+@basis_add.register("cuda")
+def _(h, basis, w):
+    n_vectors, n_rows, n_samples = basis.shape
+    arguments, layout = (h, basis, w, np.int32(n_vectors)), _cuda.layout_of(n_samples, h, basis, w)
+    return _cuda.sums(_cuda.chunked(CUDA, "basis_add", n_rows, arguments, layout, False, n_samples, 1))[0]
+
+
 @kernel
 def scale(alpha, x):
     """x *= alpha in place, except where alpha is zero: that sample is left as it is. Moves 2 n S values."""
@@ -116,4 +135,10 @@ def _(alpha, x):
     n_rows, n_samples = x.shape
     for first, width in tiles(n_samples):
         _scale(width)(alpha, x.reshape(-1), n_rows, n_samples, first)
+    return x
+
+
+@scale.register("cuda")
+def _(alpha, x):
+    CUDA.rows("scale", *x.shape, (alpha, x), _cuda.layout_of(x.shape[1], x, alpha))
     return x

@@ -8,12 +8,16 @@ from __future__ import annotations
 import numpy as np
 
 from ensemble._backend import array_namespace
+from ensemble._kernels import _cuda
 from ensemble._kernels._compile import ROW_BLOCK, compiled, per_width, prange, tiles
 from ensemble._kernels._lanes import load, select, store, zeros
 from ensemble._kernels._registry import kernel
 from ensemble._kernels.sparse import block_sums, ordered_sum, partial_sums
 
 __all__ = ["bicgstab_direction", "bicgstab_update", "dot_and_square"]
+
+
+CUDA = _cuda.Family("bicgstab", ["dot_and_square", "bicgstab_update", "bicgstab_direction"])
 
 
 @kernel
@@ -47,6 +51,14 @@ def _(x, y):
         _dot_and_square(width)(x.reshape(-1), y.reshape(-1), partials, n_rows, n_samples, first)
     sums = ordered_sum(partials)
     return sums[:n_samples], sums[n_samples:]
+
+
+@dot_and_square.register("cuda")
+def _(x, y):
+    n_rows, n_samples = x.shape
+    layout = _cuda.layout_of(n_samples, x, y)
+    inner, square = _cuda.sums(_cuda.chunked(CUDA, "dot_and_square", n_rows, (x, y), layout, False, n_samples, 2))
+    return inner, square
 
 
 @kernel
@@ -92,6 +104,15 @@ def _(omega, shadow, z, t, x, r):
     return sums[:n_samples], sums[n_samples:]
 
 
+@bicgstab_update.register("cuda")
+def _(omega, shadow, z, t, x, r):
+    n_rows, n_samples = x.shape
+    arguments = (omega, shadow, z, t, x, r)
+    layout = _cuda.layout_of(n_samples, x, r, z, t, shadow, omega)
+    square, inner = _cuda.sums(_cuda.chunked(CUDA, "bicgstab_update", n_rows, arguments, layout, False, n_samples, 2))
+    return square, inner
+
+
 @kernel
 def bicgstab_direction(beta, omega, r, v, p):
     """p = r + beta (p - omega v) in place; where beta is zero, p = r whatever p was. Moves 4 n S values."""
@@ -120,4 +141,10 @@ def _(beta, omega, r, v, p):
     for first, width in tiles(n_samples):
         flat = (r.reshape(-1), v.reshape(-1), p.reshape(-1))
         _bicgstab_direction(width)(beta, omega, *flat, n_rows, n_samples, first)
+    return p
+
+
+@bicgstab_direction.register("cuda")
+def _(beta, omega, r, v, p):
+    CUDA.rows("bicgstab_direction", *p.shape, (beta, omega, r, v, p), _cuda.layout_of(p.shape[1], p, r, v, beta, omega))
     return p

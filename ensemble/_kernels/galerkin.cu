@@ -1,14 +1,13 @@
 // Numeric phases of products of sparse matrices: every entry of the result gathers its own list of pairs of factors.
 
+// `total` plus a[left[q]] * b[right[q]] over q from `begin` to `end`.
 template <bool SHARED_A, bool SHARED_B>
-__device__ inline Pack sum_of_pairs(const int64* __restrict__ starts, const offset* __restrict__ left,
+__device__ inline Pack sum_of_pairs(int64 begin, int64 end, const offset* __restrict__ left,
                                     const offset* __restrict__ right, const real* __restrict__ a,
-                                    const real* __restrict__ b, int64 target, int s, int n_samples)
+                                    const real* __restrict__ b, Pack total, int s, int n_samples)
 {
-    Pack total = spread(0);
-    const int64 end = starts[target + 1];
 #pragma unroll UNROLL
-    for (int64 q = starts[target]; q < end; ++q) {
+    for (int64 q = begin; q < end; ++q) {
         const int64 i = __ldg(left + q), j = __ldg(right + q);
         const Pack x = SHARED_A ? spread(__ldg(a + i)) : load_shared(a + i * n_samples + s);
         const Pack y = SHARED_B ? spread(__ldg(b + j)) : load_shared(b + j * n_samples + s);
@@ -25,8 +24,26 @@ __global__ void __launch_bounds__(THREADS)
     const int64 target = row_here();
     const int s = sample_here();
     if (target >= n_rows || s >= n_samples) return;
-    store(out + target * n_samples + s,
-          sum_of_pairs<SHARED_A, SHARED_B>(starts, left, right, a, b, target, s, n_samples));
+    store(out + target * n_samples + s, sum_of_pairs<SHARED_A, SHARED_B>(starts[target], starts[target + 1], left,
+                                                                         right, a, b, spread(0), s, n_samples));
+}
+
+// The share of P^T (A P) that comes from one slab of A P, which begins with entry `first`: added to `out`, or, where
+// `fresh`, put there.
+template <bool SHARED>
+__global__ void __launch_bounds__(THREADS)
+    restrict_slab(const int64* __restrict__ begins, const int64* __restrict__ ends, const offset* __restrict__ left,
+                  const offset* __restrict__ right, const real* __restrict__ p, const real* __restrict__ slab,
+                  real* out, int64 first, int fresh, int64 n_rows, int n_samples)
+{
+    const int64 target = row_here();
+    const int s = sample_here();
+    if (target >= n_rows || s >= n_samples) return;
+    const int64 begin = begins[target], end = ends[target];
+    if (begin == end && !fresh) return;
+    real* here = out + target * n_samples + s;
+    const Pack total = fresh ? spread(0) : load(here);
+    store(here, sum_of_pairs<SHARED, false>(begin, end, left, right, p, slab - first * n_samples, total, s, n_samples));
 }
 
 // P = T - omega D^-1 A T: `rows` is the row of each entry of P, `own` its entry in T or -1.
@@ -40,7 +57,8 @@ __global__ void __launch_bounds__(THREADS)
     const int64 target = row_here();
     const int s = sample_here();
     if (target >= n_rows || s >= n_samples) return;
-    Pack total = sum_of_pairs<false, true>(starts, left, right, values, tentative, target, s, n_samples);
+    Pack total = sum_of_pairs<false, true>(starts[target], starts[target + 1], left, right, values, tentative,
+                                           spread(0), s, n_samples);
     const Pack factor = load_shared(omega + s) * load_shared(dinv + (int64)rows[target] * n_samples + s);
     total = (spread(0) - factor) * total;
     if (own[target] >= 0) total = total + spread(tentative[own[target]]);
@@ -87,5 +105,25 @@ __global__ void __launch_bounds__(THREADS)
             left[place] = entries ? entries[k] : k;
             right[place] = m;
         }
+    }
+}
+
+// cuts[e, target]: the first of the target's pairs whose right factor is not before `edges[e]`; they ascend.
+__global__ void __launch_bounds__(THREADS)
+    cut_pairs(const int64* __restrict__ starts, const offset* __restrict__ right, const int64* __restrict__ edges,
+              int n_edges, int64* cuts, int64 n_targets)
+{
+    const int64 target = (int64)blockIdx.x * THREADS + threadIdx.x;
+    if (target >= n_targets) return;
+    for (int e = 0; e < n_edges; ++e) {
+        int64 begin = starts[target], end = starts[target + 1];
+        while (begin < end) {
+            const int64 middle = (begin + end) / 2;
+            if (right[middle] < edges[e])
+                begin = middle + 1;
+            else
+                end = middle;
+        }
+        cuts[e * n_targets + target] = begin;
     }
 }

@@ -1,20 +1,19 @@
 """The Galerkin product A_c = P^T A P on known graphs, and the smoothing of the tentative prolongator.
 
-The graph work is done once, for all samples and all later values: `product_graph` and `triple_product_graph` find where
-entries stand, the numeric kernels only add. Rows of A P are made in slabs of `SLAB_ROWS` rows that stay in the cache;
-each coarse row then takes its share of the slab. Every sum runs over ascending fine rows, whatever the threads.
+The graph work is done once, for all samples and all later values (`product_graphs`); these kernels only add. Rows of
+A P are made in slabs, on the CPU of `SLAB_ROWS` rows that stay in the cache; each coarse row then takes its share of the
+slab. Every sum runs over ascending fine rows, whatever the threads.
 """
 
 from __future__ import annotations
 
 import itertools
-from typing import Any
 
 import numpy as np
 
 from ensemble._backend import backend_of
 from ensemble._kernels import _cuda
-from ensemble._kernels._compile import compiled, compiled_serial, empty, output, per_width, prange, tiles
+from ensemble._kernels._compile import compiled, empty, output, per_width, prange, tiles
 from ensemble._kernels._lanes import load, splat, store, zeros
 from ensemble._kernels._registry import into, kernel
 from ensemble._kernels.pairs import (
@@ -22,147 +21,18 @@ from ensemble._kernels.pairs import (
     GalerkinPairs,
     ProlongatorPairs,
     galerkin_pairs,
+    galerkin_product,
     pairs_of,
     prolongator_pairs,
     sum_products,
 )
+from ensemble._kernels.product_graphs import ROW_CHUNK, SLAB_ROWS, slab_tasks
 
 __all__ = [
     "galerkin_values",
-    "product_graph",
     "product_values",
-    "slab_tasks",
     "smooth_prolongator",
-    "transpose_graph",
-    "triple_product_graph",
 ]
-
-SLAB_ROWS = 1024
-ROW_CHUNK = 128  # rows that share one marker array
-
-
-# --- graphs: no sample axis
-@compiled_serial
-def transpose_graph(indptr, indices, n_columns):
-    """The graph of the transpose: (indptr, indices, entries), entry k of it being entry ``entries[k]`` of the graph."""
-    new_indptr = np.zeros(n_columns + 1, indptr.dtype)
-    for k in range(indices.size):
-        new_indptr[indices[k] + 1] += 1
-    for j in range(n_columns):
-        new_indptr[j + 1] += new_indptr[j]
-    new_indices = np.empty(indices.size, indices.dtype)
-    entries = np.empty(indices.size, indptr.dtype)
-    place = new_indptr[:-1].copy()
-    for i in range(indptr.size - 1):
-        for k in range(indptr[i], indptr[i + 1]):
-            t = place[indices[k]]
-            place[indices[k]] += 1
-            new_indices[t] = i
-            entries[t] = k
-    return new_indptr, new_indices, entries
-
-
-@compiled_serial
-def sort_row(indices, begin, end):
-    """Sort ``indices[begin:end]`` by insertion: rows are short."""
-    for k in range(begin + 1, end):
-        column = indices[k]
-        m = k - 1
-        while m >= begin and indices[m] > column:
-            indices[m + 1] = indices[m]
-            m -= 1
-        indices[m + 1] = column
-
-
-@compiled
-def _count_product(indptr_a, indices_a, indptr_b, indices_b, n_columns, length):
-    n_rows = indptr_a.size - 1
-    for chunk in prange((n_rows + ROW_CHUNK - 1) // ROW_CHUNK):
-        marker = np.full(n_columns, -1, np.int64)
-        for i in range(chunk * ROW_CHUNK, min((chunk + 1) * ROW_CHUNK, n_rows)):
-            count = 0
-            for k in range(indptr_a[i], indptr_a[i + 1]):
-                row = indices_a[k]
-                for m in range(indptr_b[row], indptr_b[row + 1]):
-                    if marker[indices_b[m]] != i:
-                        marker[indices_b[m]] = i
-                        count += 1
-            length[i] = count
-
-
-@compiled
-def _fill_product(indptr_a, indices_a, indptr_b, indices_b, n_columns, indptr, indices):
-    n_rows = indptr_a.size - 1
-    for chunk in prange((n_rows + ROW_CHUNK - 1) // ROW_CHUNK):
-        marker = np.full(n_columns, -1, np.int64)
-        for i in range(chunk * ROW_CHUNK, min((chunk + 1) * ROW_CHUNK, n_rows)):
-            place = indptr[i]
-            for k in range(indptr_a[i], indptr_a[i + 1]):
-                row = indices_a[k]
-                for m in range(indptr_b[row], indptr_b[row + 1]):
-                    if marker[indices_b[m]] != i:
-                        marker[indices_b[m]] = i
-                        indices[place] = indices_b[m]
-                        place += 1
-            sort_row(indices, indptr[i], place)
-
-
-def product_graph(indptr_a, indices_a, indptr_b, indices_b, n_columns) -> tuple[Any, Any]:
-    """The graph (indptr, indices) of a product A B, columns ascending in each row."""
-    length = np.empty(indptr_a.size - 1, np.int64)
-    _count_product(indptr_a, indices_a, indptr_b, indices_b, n_columns, length)
-    indptr = np.zeros(indptr_a.size, np.int64)
-    np.cumsum(length, out=indptr[1:])
-    if indptr[-1] < 2**31:
-        indptr = indptr.astype(np.int32)
-    indices = np.empty(int(indptr[-1]), indices_b.dtype)
-    _fill_product(indptr_a, indices_a, indptr_b, indices_b, n_columns, indptr, indices)
-    return indptr, indices
-
-
-def triple_product_graph(indptr_a, indices_a, indptr_p, indices_p, n_coarse):
-    """Graphs of A P, of P^T (with entries) and of P^T A P."""
-    ap = product_graph(indptr_a, indices_a, indptr_p, indices_p, n_coarse)
-    restriction = transpose_graph(indptr_p, indices_p, n_coarse)
-    coarse = product_graph(restriction[0], restriction[1], *ap, n_coarse)
-    return ap, restriction, coarse
-
-
-@compiled_serial
-def slab_tasks(indptr_r, indices_r, n_fine):
-    """Cut the rows of P^T into runs that stay within one slab of fine rows.
-
-    Returns (starts, rows, begins, ends): slab b has the tasks ``starts[b]:starts[b + 1]``; task t adds the entries
-    ``begins[t]:ends[t]`` of P^T into coarse row ``rows[t]``.
-    """
-    n_slabs = (n_fine + SLAB_ROWS - 1) // SLAB_ROWS
-    starts = np.zeros(n_slabs + 1, np.int64)
-    for i in range(indptr_r.size - 1):
-        last = -1
-        for k in range(indptr_r[i], indptr_r[i + 1]):
-            slab = indices_r[k] // SLAB_ROWS
-            if slab != last:
-                starts[slab + 1] += 1
-                last = slab
-    for b in range(n_slabs):
-        starts[b + 1] += starts[b]
-    rows = np.empty(starts[-1], np.int64)
-    begins = np.empty(starts[-1], np.int64)
-    ends = np.empty(starts[-1], np.int64)
-    place = starts[:-1].copy()
-    for i in range(indptr_r.size - 1):
-        last = -1
-        task = 0
-        for k in range(indptr_r[i], indptr_r[i + 1]):
-            slab = indices_r[k] // SLAB_ROWS
-            if slab != last:
-                task = place[slab]
-                place[slab] += 1
-                rows[task] = i
-                begins[task] = k
-                last = slab
-            ends[task] = k + 1
-    return starts, rows, begins, ends
 
 
 # --- P = T - omega D^-1 A T
@@ -297,7 +167,7 @@ def galerkin_tasks(values, graph_a, graph_p, graph_ap, restriction, graph_c):
 
 @kernel
 def galerkin_values(graph_a, values, graph_p, p, graph_ap, restriction, tasks, graph_c, out):
-    """Values of P^T A P for every sample on the graph `graph_c`; see `triple_product_graph` and `galerkin_tasks`."""
+    """Values of P^T A P for every sample on the graph `graph_c`; see `galerkin_tasks`."""
     (indptr_a, indices_a), (indptr_p, indices_p) = graph_a, graph_p
     indptr_c, indices_c = graph_c
     n_samples = max(values.shape[1], p.shape[1])
@@ -381,7 +251,7 @@ def _restrict_slab(width, shared_p):
 def _(graph_a, values, graph_p, p, graph_ap, restriction, tasks, graph_c, out):
     if not isinstance(tasks, GalerkinPairs):
         tasks = galerkin_pairs(graph_a, graph_p, graph_ap, restriction, graph_c)
-    return sum_products(tasks.restriction, p, sum_products(tasks.product, values, p, None), out)
+    return galerkin_product(tasks, values, p, out)
 
 
 @galerkin_values.register("numba")

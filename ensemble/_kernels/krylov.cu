@@ -1,15 +1,7 @@
 // Vector updates and inner products; what each computes stands in krylov.py.
 
-__device__ inline Pack where_nonzero(const Pack& factor, const Pack& yes, const Pack& no)
-{
-    Pack pack;
-#pragma unroll
-    for (int v = 0; v < VECTOR; ++v) pack.lane[v] = factor.lane[v] != 0 ? yes.lane[v] : no.lane[v];
-    return pack;
-}
-
-__global__ void dot(const real* __restrict__ x, const real* __restrict__ y, real* partials, int64 n_rows,
-                    int n_samples)
+__global__ void __launch_bounds__(CHUNK_THREADS)
+    dot(const real* __restrict__ x, const real* __restrict__ y, real* partials, int64 n_rows, int n_samples)
 {
     const Share share = share_here(n_rows, n_samples);
     Pack inner = spread(0);
@@ -20,8 +12,9 @@ __global__ void dot(const real* __restrict__ x, const real* __restrict__ y, real
     add_quads<0>(share, inner, partials, n_samples);
 }
 
-__global__ void cg_update(const real* __restrict__ alpha, const real* __restrict__ p, const real* __restrict__ q,
-                          real* x, real* r, real* partials, int64 n_rows, int n_samples)
+__global__ void __launch_bounds__(CHUNK_THREADS)
+    cg_update(const real* __restrict__ alpha, const real* __restrict__ p, const real* __restrict__ q, real* x, real* r,
+              real* partials, int64 n_rows, int n_samples)
 {
     const Share share = share_here(n_rows, n_samples);
     Pack inner = spread(0);

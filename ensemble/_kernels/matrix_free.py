@@ -19,6 +19,7 @@ import itertools
 import numpy as np
 
 from ensemble._backend import array_namespace
+from ensemble._kernels import _cuda, assembly
 from ensemble._kernels._compile import (
     WIDTHS,
     compiled,
@@ -41,6 +42,12 @@ GAUSS = 0.5 - 12.0**-0.5
 """The first of the two Gauss points of [0, 1]; the other is its mirror image."""
 
 
+SIDE, DEPTH = 7, 8
+"""On a device: nodes along the edges of a block (as in matrix_free.cu), and layers of nodes it goes through."""
+
+CUDA = _cuda.Family("matrix_free", ["hex_product"], widest=4)
+
+
 def mixed(a, c, g):
     """Values at the two Gauss points between `a` and `c`; the matrix of this map is symmetric."""
     shift = g * (c - a)
@@ -51,11 +58,11 @@ def mixed(a, c, g):
 def hex_product(counts, factors, fixed, kappa, x, out):
     """y = A x, rows and columns of `fixed` nodes the identity's.
 
-    `counts` holds the cells along x, y and z; `factors`, shape (cells, 3), is ``h_y h_z / (8 h_x)`` and so on;
-    `kappa`, shape (8 * cells, n_samples), the coefficient at point q of cell e in row 8 e + q.
+    `counts` are the cells along x, y and z, three ints; `factors`, shape (cells, 3), is ``h_y h_z / (8 h_x)`` and so
+    on; `kappa`, shape (8 * cells, n_samples), the coefficient at point q of cell e in row 8 e + q.
     """
     xp = array_namespace(kappa)
-    nx, ny, nz = (int(n) for n in counts)
+    nx, ny, nz = counts
     n_samples = x.shape[1]
     u = xp.where(fixed[:, None], xp.zeros_like(x), x)
     u = xp.reshape(u, (nz + 1, ny + 1, nx + 1, n_samples))
@@ -223,6 +230,19 @@ def _(counts, factors, fixed, kappa, x, out):
     return out
 
 
+@hex_product.register("cuda")
+def _(counts, factors, fixed, kappa, x, out):
+    n_samples = x.shape[1]
+    out = _cuda.output(out, x, x.shape)
+    layout = CUDA.layout_of(n_samples, x, kappa, out)
+    nx, ny, nz = counts
+    grid = (layout.tiles, (nx // SIDE + 1) * (ny // SIDE + 1), nz // DEPTH + 1)
+    sizes = (np.int32(n) for n in (nx, ny, nz, DEPTH, n_samples))
+    arguments = (factors, fixed, kappa, x, out, x.dtype.type(GAUSS), *sizes)
+    CUDA.launch("hex_product", layout, grid, (SIDE + 1) ** 2 * layout.lanes, arguments)
+    return out
+
+
 @kernel
 def hex_diagonal(first_cell, cells, corners, fixed, factors, stiffness, kappa, out):
     """The diagonal of that operator, 1 at fixed nodes.
@@ -278,4 +298,13 @@ def _(first_cell, cells, corners, fixed, factors, stiffness, kappa, out):
     flat = [array.reshape(-1) for array in (factors, stiffness, kappa, out)]
     for first, width in tiles(n_samples):
         _hex_diagonal(width)(first_cell, cells, corners, fixed, *flat, n_samples, first)
+    return out
+
+
+@hex_diagonal.register("cuda")
+def _(first_cell, cells, corners, fixed, factors, stiffness, kappa, out):
+    n_rows, n_samples = fixed.shape[0], kappa.shape[1]
+    out = _cuda.output(out, kappa, (n_rows, n_samples))
+    arguments = (first_cell, cells, corners, fixed, factors, stiffness, kappa, out)
+    assembly.CUDA.rows("hex_diagonal", n_rows, n_samples, arguments, _cuda.layout_of(n_samples, kappa, out))
     return out

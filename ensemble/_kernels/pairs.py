@@ -6,12 +6,14 @@ CPU kernels add.
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ensemble._backend import array_namespace
+from ensemble._backend import array_namespace, to_numpy
 from ensemble._kernels import _cuda
+from ensemble._kernels._memory import empty_like
 
 __all__ = [
     "CUDA",
@@ -19,6 +21,7 @@ __all__ = [
     "Pairs",
     "ProlongatorPairs",
     "galerkin_pairs",
+    "galerkin_product",
     "pairs_of",
     "prolongator_pairs",
     "sum_products",
@@ -28,7 +31,7 @@ CUDA = _cuda.Family(
     "galerkin",
     [
         *(f"sum_products<{a}, {b}>" for a in ("false", "true") for b in ("false", "true")),
-        "smooth_prolongator", "count_pairs", "fill_pairs",
+        "restrict_slab<false>", "restrict_slab<true>", "smooth_prolongator", "count_pairs", "fill_pairs", "cut_pairs",
     ],
 )  # fmt: skip
 
@@ -99,14 +102,58 @@ def prolongator_pairs(graph_a, graph_t, graph_p):
     return ProlongatorPairs(pairs, xp.astype(rows, xp.int32), own)
 
 
+N_SLABS = 16
+"""Slabs of fine rows that A P may be made in."""
+
+SLAB_BYTES = 1 << 27
+"""Bytes of A P that are made at once, where slabs can be that thin."""
+
+
 class GalerkinPairs(NamedTuple):
-    """The pairs of A P and of P^T (A P)."""
+    """The pairs of A P and of P^T (A P), and where slabs of A P begin.
+
+    Slab k holds the entries of A P from ``edges[k]`` on (host numbers); a target's pairs from ``cuts[k]`` on belong to
+    it.
+    """
 
     product: Pairs
     restriction: Pairs
+    edges: Any
+    cuts: Any
 
 
 def galerkin_pairs(graph_a, graph_p, graph_ap, restriction, graph_c):
     """The pairs for `galerkin_values`, of graphs on a device."""
     product = pairs_of(graph_a, graph_p, graph_ap)
-    return GalerkinPairs(product, pairs_of(restriction[:2], graph_ap, graph_c, restriction[2]))
+    pairs = pairs_of(restriction[:2], graph_ap, graph_c, restriction[2])
+    indptr = graph_ap[0]
+    xp, n_rows, n_targets = array_namespace(indptr), indptr.shape[0] - 1, graph_c[1].shape[0]
+    n_slabs = max(1, min(N_SLABS, n_rows))
+    edges = xp.astype(xp.take(indptr, xp.asarray([n_rows * k // n_slabs for k in range(n_slabs + 1)])), xp.int64)
+    cuts = xp.empty((n_slabs + 1, n_targets), dtype=xp.int64)
+    layout, grid = _cuda.Layout("double", 1, 1, 1), (-(-n_targets // _cuda.THREADS),)
+    arguments = (pairs.starts, pairs.right, edges, np.int32(n_slabs + 1), cuts, np.int64(n_targets))
+    CUDA.launch("cut_pairs", layout, grid, _cuda.THREADS, arguments, _cuda.is_wide(pairs.right))
+    return GalerkinPairs(product, pairs, to_numpy(edges), cuts)
+
+
+def galerkin_product(tasks, values, p, out):
+    """P^T A P for every sample, on a device: A P slab by slab, each of them given to the coarse entries at once."""
+    n_samples, n_slabs, n_targets = max(values.shape[1], p.shape[1]), tasks.edges.size - 1, tasks.cuts.shape[1]
+    out = _cuda.output(out, values, (n_targets, n_samples))
+    n_bytes = int(tasks.edges[-1]) * n_samples * values.dtype.itemsize
+    n_parts = max(1, min(n_slabs, -(-n_bytes // SLAB_BYTES)))
+    ends = [n_slabs * k // n_parts for k in range(n_parts + 1)]
+    places = [int(tasks.edges[k]) for k in ends]
+    room = max(b - a for a, b in itertools.pairwise(places))
+    slab = empty_like(out, (room, n_samples))
+    shared = p.shape[1] != n_samples
+    layout = _cuda.layout_of(n_samples, out, slab, *(() if shared else (p,)))
+    name, (_, left, right) = f"restrict_slab<{str(shared).lower()}>", tasks.restriction
+    for k, (first, last) in enumerate(itertools.pairwise(places)):
+        rows = tasks.product._replace(starts=tasks.product.starts[first : last + 1])
+        sum_products(rows, values, p, slab[: last - first])
+        cuts = tasks.cuts[ends[k]], tasks.cuts[ends[k + 1]]
+        arguments = (*cuts, left, right, p, slab, out, np.int64(first), np.int32(k == 0))
+        CUDA.rows(name, n_targets, n_samples, arguments, layout, _cuda.is_wide(left))
+    return out

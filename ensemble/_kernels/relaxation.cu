@@ -29,9 +29,9 @@ __global__ void __launch_bounds__(THREADS)
 {
     const int64 row = row_here();
     const int s = sample_here();
+    const Pack total = product_here<SHARED>(indptr, indices, values, x, n_rows, n_samples);
     if (row >= n_rows || s >= n_samples) return;
     const int64 here = row * n_samples + s;
-    const Pack total = row_product<SHARED>(indptr, indices, values, x, row, s, n_samples);
     Pack step = load_shared(c + s) * (inverse_at<SHARED>(dinv, row, s, n_samples) * (load_once(b + here) - total));
     if (KIND != FIRST) step = load_shared(a + s) * load(w + here) + step;
     if (KIND != LAST) store(w + here, step);
@@ -39,22 +39,28 @@ __global__ void __launch_bounds__(THREADS)
 }
 
 template <bool SHARED>
-__global__ void power_step(const offset* __restrict__ indptr, const int* __restrict__ indices,
-                           const real* __restrict__ values, const real* __restrict__ dinv,
-                           const real* __restrict__ q, const real* __restrict__ scale, real* z, real* quotients,
-                           real* squares, int64 n_rows, int n_samples)
+__global__ void __launch_bounds__(CHUNK_THREADS)
+    power_step(const offset* __restrict__ indptr, const int* __restrict__ indices, const real* __restrict__ values,
+               const real* __restrict__ dinv, const real* __restrict__ q, const real* __restrict__ scale, real* z,
+               real* quotients, real* squares, int64 n_rows, int n_samples)
 {
-    const Share share = share_here(n_rows, n_samples);
-    Pack quotient = spread(0), square = spread(0);
-    const Pack factor = share.inside ? load(scale + share.s) : spread(0);
-    for (int64 row = share.begin; row < share.end; ++row) {
-        const Pack total = row_product<SHARED>(indptr, indices, values, q, row, share.s, n_samples);
-        const int64 here = row * n_samples + share.s;
-        const Pack next = factor * (inverse_at<SHARED>(dinv, row, share.s, n_samples) * total);
-        store(z + here, next);
-        quotient = quotient + (factor * load(q + here)) * next;
-        square = square + next * next;
+    __shared__ RowSums quotient, square;
+    const int s = sample_here();
+    const Pack factor = s < n_samples ? load_shared(scale + s) : spread(0);
+    for (int pass = 0; pass < QUAD; ++pass) {
+        const int64 row = pass_begin(pass) + threadIdx.x / LANES, here = row * n_samples + s;
+        const bool inside = row < n_rows && s < n_samples;
+        const Pack total =
+            inside ? row_product<SHARED>(indptr, indices, values, q, row, s, n_samples) : spread(0);
+        Pack next = spread(0), before = spread(0);
+        if (inside) {
+            next = factor * (inverse_at<SHARED>(dinv, row, s, n_samples) * total);
+            store(z + here, next);
+            before = factor * load(q + here);
+        }
+        add_row(quotient, pass, before * next);
+        add_row(square, pass, next * next);
     }
-    add_quads<0>(share, quotient, quotients, n_samples);
-    add_quads<1>(share, square, squares, n_samples);
+    store_chunks(quotient, quotients, n_rows, n_samples);
+    store_chunks(square, squares, n_rows, n_samples);
 }

@@ -41,6 +41,14 @@ __device__ inline Pack load(const real* from) { return *reinterpret_cast<const P
 
 __device__ inline void store(real* to, const Pack& pack) { *reinterpret_cast<Pack*>(to) = pack; }
 
+__device__ inline Pack where_nonzero(const Pack& factor, const Pack& yes, const Pack& no)
+{
+    Pack pack;
+#pragma unroll
+    for (int v = 0; v < VECTOR; ++v) pack.lane[v] = factor.lane[v] != 0 ? yes.lane[v] : no.lane[v];
+    return pack;
+}
+
 // Through the read-only cache: what other threads will want too.
 __device__ inline Pack load_shared(const real* from)
 {
@@ -74,10 +82,13 @@ __device__ inline int64 row_here() { return (int64)blockIdx.x * ROWS + threadIdx
 
 __device__ inline int sample_here() { return (blockIdx.y * LANES + threadIdx.x % LANES) * VECTOR; }
 
-// --- sums over rows: a thread adds QUAD consecutive rows, QUADS threads make a chunk, chunks are added by `total_of`
+// --- sums over rows: QUAD consecutive rows are added, QUADS of those sums make a chunk, `total_of` adds the chunks
 #define QUAD 4
 #define QUADS 16
 #define CHUNKS (LANES >= 8 ? 1 : 8 / LANES)
+#define CHUNK_THREADS (QUADS * CHUNKS * LANES)
+
+// Vectors alone: a thread carries a quad.
 
 struct Share {
     int64 chunk, begin, end;  // end == begin where there is nothing to add
@@ -99,7 +110,7 @@ __device__ inline Share share_here(int64 n_rows, int n_samples)
     return share;
 }
 
-// Every thread of the block calls this once for each sum of its kernel, `which` counting them.
+// Every thread of the block calls this once for each sum of its kernel, WHICH counting them.
 template <int WHICH>
 __device__ inline void add_quads(const Share& share, const Pack& sum, real* partials, int n_samples)
 {
@@ -112,6 +123,40 @@ __device__ inline void add_quads(const Share& share, const Pack& sum, real* part
         for (int quad = 0; quad < QUADS; ++quad) total = total + terms[share.group + quad][lane];
         store(partials + share.chunk * n_samples + share.s, total);
     }
+}
+
+// With a matrix: the block goes over its chunks in QUAD passes of consecutive rows, a thread for each, which suits the
+// memory better; the sums keep their order.
+#define PASS_ROWS (QUADS * CHUNKS)
+
+struct RowSums {
+    Pack rows[PASS_ROWS][LANES], quads[QUADS * CHUNKS][LANES];
+};
+
+__device__ inline int64 pass_begin(int pass) { return ((int64)blockIdx.x * QUAD + pass) * PASS_ROWS; }
+
+// What a row adds; zero where there is none. Every thread of the block calls this.
+__device__ inline void add_row(RowSums& sums, int pass, const Pack& term)
+{
+    const int group = threadIdx.x / LANES, lane = threadIdx.x % LANES;
+    __syncthreads();
+    sums.rows[group][lane] = term;
+    __syncthreads();
+    if (group % QUAD) return;
+    Pack quad = spread(0);
+    for (int row = group; row < group + QUAD; ++row) quad = quad + sums.rows[row][lane];
+    sums.quads[(pass * PASS_ROWS + group) / QUAD][lane] = quad;
+}
+
+__device__ inline void store_chunks(const RowSums& sums, real* partials, int64 n_rows, int n_samples)
+{
+    const int group = threadIdx.x / LANES, lane = threadIdx.x % LANES;
+    const int64 chunk = (int64)blockIdx.x * CHUNKS + group / QUADS;
+    __syncthreads();
+    if (group % QUADS || sample_here() >= n_samples || chunk * QUAD * QUADS >= n_rows) return;
+    Pack total = spread(0);
+    for (int quad = 0; quad < QUADS; ++quad) total = total + sums.quads[group + quad][lane];
+    store(partials + chunk * n_samples + sample_here(), total);
 }
 
 // The sum over all chunks for sample `s`, in a block of (32, 32) threads; valid where threadIdx.y is 0.

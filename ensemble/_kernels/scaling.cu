@@ -39,8 +39,8 @@ __global__ void __launch_bounds__(THREADS)
 {
     const int64 row = row_here(), here = row * n_samples + sample_here();
     const int s = sample_here();
+    const Pack total = product_here<SHARED>(indptr, indices, values, x, n_rows, n_samples);
     if (row >= n_rows || s >= n_samples) return;
-    const Pack total = row_product<SHARED>(indptr, indices, values, x, row, s, n_samples);
     Pack step = load_shared(c + s) * (inverse_at<SHARED>(dinv, row, s, n_samples) * (load_once(b + here) - total));
     step = load_shared(a + s) * load(w + here) + step;
     Pack next = load(x + here) + step;

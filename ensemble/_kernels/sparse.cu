@@ -9,8 +9,8 @@ __global__ void __launch_bounds__(THREADS)
 {
     const int64 row = row_here();
     const int s = sample_here();
+    Pack total = product_here<SHARED>(indptr, indices, values, x, n_rows, n_samples);
     if (row >= n_rows || s >= n_samples) return;
-    Pack total = row_product<SHARED>(indptr, indices, values, x, row, s, n_samples);
     const int64 here = row * n_samples + s;
     if (ENDING == ADD) total = load(y + here) + total;
     if (ENDING == RESIDUAL) total = load(b + here) - total;
@@ -18,19 +18,21 @@ __global__ void __launch_bounds__(THREADS)
 }
 
 template <bool SHARED>
-__global__ void product_dot(const offset* __restrict__ indptr, const int* __restrict__ indices,
-                            const real* __restrict__ values, const real* __restrict__ x, real* y, real* partials,
-                            int64 n_rows, int n_samples)
+__global__ void __launch_bounds__(CHUNK_THREADS)
+    product_dot(const offset* __restrict__ indptr, const int* __restrict__ indices, const real* __restrict__ values,
+                const real* __restrict__ x, real* y, real* partials, int64 n_rows, int n_samples)
 {
-    const Share share = share_here(n_rows, n_samples);
-    Pack inner = spread(0);
-    for (int64 row = share.begin; row < share.end; ++row) {
-        const Pack total = row_product<SHARED>(indptr, indices, values, x, row, share.s, n_samples);
-        const int64 here = row * n_samples + share.s;
-        store(y + here, total);
-        inner = inner + load(x + here) * total;
+    __shared__ RowSums inner;
+    const int s = sample_here();
+    for (int pass = 0; pass < QUAD; ++pass) {
+        const int64 row = pass_begin(pass) + threadIdx.x / LANES, here = row * n_samples + s;
+        const bool inside = row < n_rows && s < n_samples;
+        const Pack total =
+            inside ? row_product<SHARED>(indptr, indices, values, x, row, s, n_samples) : spread(0);
+        if (inside) store(y + here, total);
+        add_row(inner, pass, inside ? load(x + here) * total : spread(0));
     }
-    add_quads<0>(share, inner, partials, n_samples);
+    store_chunks(inner, partials, n_rows, n_samples);
 }
 
 template <bool SHARED>

@@ -99,6 +99,7 @@ def residual(indptr, indices, values, x, b, out):
 
 
 SET, ADD, RESIDUAL = 0, 1, 2
+STAGED_LANES = 4  # as in rows.cuh
 SHARED = ("false", "true")
 
 CUDA = _cuda.Family(
@@ -236,6 +237,10 @@ def spmv_dot_partials(indptr, indices, values, x, out):
     out = _cuda.output(out, x, x.shape)
     shared = values.shape[1] != n_samples
     layout = _cuda.layout_of(n_samples, x, out, *(() if shared else (values,)))
+    if layout.lanes <= STAGED_LANES and not shared:  # the staged product and a pass of its own are faster than one pass
+        _product_on_device(SET, indptr, indices, values, x, x, out)
+        vectors = _cuda.layout_of(n_samples, x, out)
+        return out, _cuda.chunked(_cuda.FAMILIES["krylov"], "dot", n_rows, (x, out), vectors, False, n_samples, 1)
     arguments = (indptr, indices, values, x, out)
     name, wide = f"product_dot<{SHARED[shared]}>", _cuda.is_wide(indptr)
     return out, _cuda.chunked(CUDA, name, n_rows, arguments, layout, wide, n_samples, 1)

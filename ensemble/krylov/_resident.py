@@ -36,6 +36,8 @@ def can_stay(run: Any, max_iterations: int, callback: Any) -> bool:
 class ResidentSolve:
     """One stage of a solve: from the present state of `run` until no sample runs or it pays to narrow the ensemble."""
 
+    rz: Any  # inner products r . z that the last stage ended with
+
     def __init__(self, run: Any, max_iterations: int, compact: bool) -> None:
         self.run, self.max_iterations, self.compact = run, max_iterations, compact
 
@@ -51,7 +53,7 @@ class ResidentSolve:
     def _stage(self, fresh: bool, done: int, record: bool) -> int:
         run, n_samples = self.run, self.run.x.shape[1]
         status = np.where(run.active, RUNNING, CONVERGED)  # finished samples: any status but RUNNING
-        rz = np.zeros(n_samples) if fresh else run.rz
+        rz = np.zeros(n_samples) if fresh else self.rz
         self.first = run.iterations[run.members].copy()
         self.scalars = CgScalars(run.x, status, run.target[run.members], self.first, rz, self.max_iterations)
         play, ahead, narrow = Recording(self._iteration, record), 2, False
@@ -76,15 +78,15 @@ class ResidentSolve:
     def _iteration(self, fresh: bool = False) -> None:
         """From a residual to the next one: what comes before it has converged is not spent on it."""
         run = self.run
-        run._apply_preconditioner()
-        self.scalars.direct(run.r, run.z, run.p, fresh)
+        z = run.precondition(run.r, run.z)
+        self.scalars.direct(run.r, z, run.p, fresh)
         _, pq = run.A.apply_dot_partials(run.p, run.z)
         self.scalars.step(run.p, run.z, run.x, run.r, pq)
 
     def _prove(self) -> Any:
         """Check the claims of convergence; samples that fail run on from their true residuals. What is then seen."""
         run = self.run
-        run._residual(run.z)
+        run.residual(run.z)
         self.scalars.prove(run.z, run.r)
         return self.scalars.look()
 
@@ -100,27 +102,24 @@ class ResidentSolve:
         return int(np.clip(0.9 * needed.max(initial=1.0), 1, MOST_AHEAD))
 
     def _should_narrow(self, seen: Any, done: int) -> bool:
-        run = self.run
-        active, run.active = run.active, seen[0] == RUNNING
-        answer = run.active.any() and run._should_compact(seen[2], done)
-        run.active = active
-        return bool(answer)
+        with np.errstate(all="ignore"):  # a broken sample's arithmetic is its own affair
+            return bool(self.run.should_compact(seen[2], done, seen[0] == RUNNING))
 
     # --- back to the host
     def _hand_back(self, narrow: bool) -> None:
         """Statuses, counts and history into `run`, which is narrowed to the samples that are left."""
-        run = self.run
+        run, running = self.run, self.run.active
         status, iterations, _ = self.scalars.look()
         history = to_numpy(self.scalars.history)
-        for _ in range(int(iterations.max(initial=0)) + 1 - len(run.history)):
-            run.history.append(run.history[-1].copy())
-        for k in np.flatnonzero(run.active):
-            sample, first, last = run.members[k], self.first[k], iterations[k]
-            for i, row in enumerate(run.history[first + 1 :], start=first + 1):
-                row[sample] = history[min(i, last), k] if last > first else run.history[first][sample]
-            run.status[sample], run.iterations[sample] = CODES[int(status[k])], last
-        run.active = run.active & (status == RUNNING)
-        run.rz = to_numpy(self.scalars.rz)
+        for i in range(int(iterations.min(initial=0)) + 1, int(iterations.max(initial=0)) + 1):
+            which = running & (self.first < i) & (i <= iterations)
+            if which.any():
+                run.iterations[run.members[which]] = i
+                run.record(which, history[i])
+        for code, outcome in CODES.items():
+            if code != RUNNING:
+                run.finish(running & (status == code), outcome)
+        self.rz = to_numpy(self.scalars.rz)
         if narrow:
-            run.rz = run.rz[run.active]
-            run._compact()
+            self.rz = self.rz[run.active]
+            run.compact(np.flatnonzero(run.active))

@@ -61,6 +61,7 @@ def linear_system(
     rtol, atol = (tolerance(t, function, name, n_samples) for t, name in ((rtol, "rtol"), (atol, "atol")))
     dtype = common_dtype(function, vectors, A)
     wide = {name: widen(v, n_samples, dtype) for name, v in vectors.items()}
+    require_one_home(function, wide["b"], A=A, M=M)
     like = x0 if x0 is not None and vectors["x0"].shape[-1] > vectors["b"].shape[-1] else b
     operator_samples = max(getattr(A, "n_samples", 1), getattr(M, "n_samples", 1))
     coupled = coupling == "ensemble"
@@ -153,8 +154,8 @@ class Run:
             self.residual(self.r)
         self.wide_x: Any = None
         self.eps = float(array_namespace(self.b).finfo(self.b.dtype).eps)
-        norm = self.norm(self.r)
-        norm_b = norm if system.x0 is None else self.norm(self.b)
+        norm = norms(self.r)
+        norm_b = norm if system.x0 is None else norms(self.b)
         with np.errstate(all="ignore"):
             self.target = np.maximum(system.rtol * norm_b, system.atol)
         sound = np.isfinite(norm) & np.isfinite(self.target)
@@ -185,10 +186,6 @@ class Run:
             out[...] = result
         return out
 
-    def norm(self, x: Any) -> np.ndarray:
-        """2-norms, float64 on the host."""
-        return np.sqrt(host(kernels.dot(x, x, None)))
-
     def coefficients(self, values: np.ndarray, where: np.ndarray) -> Any:
         """`values` for the samples of `where` and zero, which freezes, for the others: what the kernels take."""
         values = np.where(where & np.isfinite(values), values, 0.0)
@@ -218,7 +215,7 @@ class Run:
         """Believe convergence only from the true residual, which replaces the recursive one where they disagree."""
         if not claims.any() or (self.coupled and not np.array_equal(claims, self.active)):
             return norm
-        true_norm = self.norm(self.residual(scratch))
+        true_norm = norms(self.residual(scratch))
         norm = np.where(claims, true_norm, norm)
         proven = claims & (true_norm <= self.target[self.members])
         unproven = claims & ~proven
@@ -282,6 +279,11 @@ class Run:
         for s, last in enumerate(self.iterations):
             history[last:, s] = history[last, s]
         return history
+
+
+def norms(vectors: Any) -> np.ndarray:
+    """The 2-norm of each sample, float64 on the host."""
+    return np.sqrt(host(kernels.dot(vectors, vectors, None)))
 
 
 def host(values: Any) -> np.ndarray:

@@ -12,7 +12,7 @@ from ensemble._check import integer
 from ensemble._kernels import basis as kernels
 from ensemble._kernels._memory import empty_like
 from ensemble._kernels.krylov import take_samples
-from ensemble.krylov._run import LinearSystem, Run, host, linear_system
+from ensemble.krylov._run import LinearSystem, Run, host, linear_system, norms
 from ensemble.krylov.result import SolveResult, Status
 from ensemble.linalg import Identity
 
@@ -236,7 +236,7 @@ class _Run(Run):
         if not which.any():
             return
         self._correct(which)
-        norm = self.norm(self.residual(self.r))
+        norm = norms(self.residual(self.r))
         self.settled = self.settled | which
         self.record(which, norm)
         proven = which & (norm <= self.target[self.members])

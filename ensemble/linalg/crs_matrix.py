@@ -9,6 +9,7 @@ import numpy as np
 from ensemble._backend import array_namespace, contiguous, is_array, moved, to_numpy
 from ensemble._check import message, require
 from ensemble._kernels import galerkin, krylov, sparse
+from ensemble._kernels.product_graphs import product_graph
 from ensemble.linalg.graph import CrsGraph
 from ensemble.linalg.operators import samples_of, wrap_like
 from ensemble.scalar import Ensemble
@@ -199,7 +200,7 @@ class CrsMatrix:
         )  # fmt: skip
         _same_samples(self.n_samples, other.n_samples)
         graph_a, graph_b = ((m.graph.indptr, m.graph.indices) for m in (self, other))
-        indptr, indices = galerkin.product_graph(*graph_a, *graph_b, other.shape[1])
+        indptr, indices = product_graph(*graph_a, *graph_b, other.shape[1])
         graph = CrsGraph.unchecked(indptr, indices, (self.shape[0], other.shape[1]))
         xp, dtype = array_namespace(self.values), np.result_type(self.dtype, other.dtype)
         a, b = (xp.astype(m.values, dtype, copy=False) for m in (self, other))

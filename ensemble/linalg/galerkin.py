@@ -7,6 +7,7 @@ from typing import Any
 from ensemble._backend import home_of
 from ensemble._check import require
 from ensemble._kernels import galerkin as kernels
+from ensemble._kernels.product_graphs import product_graph
 from ensemble.linalg.crs_matrix import CrsMatrix
 from ensemble.linalg.graph import CrsGraph
 
@@ -36,11 +37,9 @@ class GalerkinProduct:
         n, n_coarse = graph_p.shape
         require(graph_a.shape == (n, n), "GalerkinProduct", "graph_a", f"be {n} by {n} to fit P", graph_a.shape)
         a, p = (graph_a.indptr, graph_a.indices), (graph_p.indptr, graph_p.indices)
-        ap = kernels.product_graph(*a, *p, n_coarse)
+        ap = product_graph(*a, *p, n_coarse)
         self.graph_ap = CrsGraph.unchecked(*ap, (n, n_coarse))
-        self.graph = CrsGraph.unchecked(
-            *kernels.product_graph(*graph_p.transposed[:2], *ap, n_coarse), (n_coarse, n_coarse)
-        )
+        self.graph = CrsGraph.unchecked(*product_graph(*graph_p.transposed[:2], *ap, n_coarse), (n_coarse, n_coarse))
         self._tasks: dict[Any, Any] = {}
 
     def __call__(self, A: CrsMatrix, P: CrsMatrix, out: Any = None) -> CrsMatrix:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ensemble._backend import home_of, moved
 from ensemble._check import message, require
-from ensemble._kernels.galerkin import transpose_graph
+from ensemble._kernels.product_graphs import transpose_graph
 
 
 class CrsGraph:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ensemble._kernels.aggregation import aggregate, coupled_rows
-from ensemble._kernels.galerkin import product_graph
+from ensemble._kernels.product_graphs import product_graph
 from ensemble.linalg import CrsGraph, CrsMatrix
 
 

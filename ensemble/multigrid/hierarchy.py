@@ -1,4 +1,4 @@
-"""Smoothed aggregation: the hierarchy of levels, built once by graph and filled for all samples at once."""
+"""The hierarchy of levels, built once by graph and filled for all samples at once."""
 
 from __future__ import annotations
 
@@ -8,25 +8,18 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, contiguous, home_of, is_array, moved
-from ensemble._check import integer, message, positive, require
+from ensemble._check import require
 from ensemble._kernels._memory import empty_like
 from ensemble._kernels.krylov import dot
-from ensemble.linalg import AffineMatrix, CrsGraph, CrsMatrix, GalerkinProduct
-from ensemble.linalg.adapt import as_operator
+from ensemble.linalg import CrsGraph, CrsMatrix, GalerkinProduct
 from ensemble.linalg.operators import samples_of, wrap_like
-from ensemble.multigrid.aggregation import aggregates_of
 from ensemble.multigrid.coarse import CoarseSolver
 from ensemble.multigrid.conversion import converted_v_cycle
 from ensemble.multigrid.cycle import Workspace, v_cycle
-from ensemble.multigrid.prolongation import prolongator_graph, smoothed_prolongator, smoothing_tasks
+from ensemble.multigrid.prolongation import smoothed_prolongator, smoothing_tasks
 from ensemble.multigrid.relaxation import Chebyshev, ChebyshevSmoother, inverse_diagonal, largest_eigenvalue
-from ensemble.multigrid.tentative import tentative_prolongator
+from ensemble.multigrid.rounded import RoundedMatrix, RoundedSmoother
 from ensemble.scalar import Ensemble
-
-CHEBYSHEV = Chebyshev(degree=2, ratio=7)
-
-LARGEST_DENSE = 4000
-"""Rows above which a coarsest level that would not coarsen further is smoothed instead of inverted."""
 
 
 @dataclass
@@ -68,8 +61,12 @@ class Hierarchy:
     __array_ufunc__ = None
     queues_kernels = True  # a device may run ahead of the host through `apply`
 
-    def __init__(self, levels: list[Level], coarse: CoarseSolver | None, smoother: Chebyshev, damping: float) -> None:
+    def __init__(
+        self, levels: list[Level], coarse: CoarseSolver | None, smoother: Chebyshev, damping: float, storage: Any = None
+    ) -> None:
+        """`storage` is the type in which the values of smoothed levels are kept, None for that of the vectors."""
         self.levels, self.coarse, self.smoother, self.damping = levels, coarse, smoother, damping
+        self.storage = storage
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -102,8 +99,9 @@ class Hierarchy:
         return sum(level.A.shape[0] for level in self.levels) / max(self.shape[0], 1)
 
     def __repr__(self) -> str:
+        kept = {None: "", np.dtype(np.uint16): " in bfloat16"}.get(self.storage, f" in {self.storage}")
         lines = [
-            f"Hierarchy: {len(self.levels)} levels, {self.n_samples} samples, {self.dtype}, "
+            f"Hierarchy: {len(self.levels)} levels, {self.n_samples} samples, {self.dtype}{kept}, "
             f"operator complexity {self.operator_complexity:.3f}, grid complexity {self.grid_complexity:.3f}",
             "level       rows        nnz  nnz/row  lambda_max",
         ]
@@ -162,7 +160,7 @@ class Hierarchy:
                 new.smoother = level.smoother.take_samples(new.A, samples)
             levels.append(new)
         coarse = self.coarse and self.coarse.take_samples(samples)
-        return Hierarchy(levels, coarse, self.smoother, self.damping)
+        return Hierarchy(levels, coarse, self.smoother, self.damping, self.storage)
 
     def update(self, A: Any) -> Hierarchy:
         """Fill the hierarchy with new values on the same graph, in place; returns it.
@@ -197,6 +195,7 @@ class Hierarchy:
             fill_level(level, self.smoother)
             if level.plan is not None:
                 self.levels[k + 1].A = coarse_matrix(level, self.damping, self.levels[k + 1].A)
+            round_level(level, self.storage)
 
 
 def fill_level(level: Level, smoother: Chebyshev) -> None:
@@ -206,7 +205,14 @@ def fill_level(level: Level, smoother: Chebyshev) -> None:
     level.smoother = ChebyshevSmoother(level.A, dinv, smoother.coefficients(level.lambda_max))
 
 
-def coarse_matrix(level: Level, damping: float, old: CrsMatrix | None) -> CrsMatrix:
+def round_level(level: Level, storage: Any) -> None:
+    """Keep the matrix of a level in values of type `storage`, once all that comes from it is made; None: as it is."""
+    if storage is not None and isinstance(level.A, CrsMatrix) and level.smoother is not None:
+        level.A = RoundedMatrix.of(level.A, storage)
+        level.smoother = RoundedSmoother(level.A, level.smoother.dinv, level.smoother.host_steps)
+
+
+def coarse_matrix(level: Level, damping: float, old: Any) -> CrsMatrix:
     """Prolongator and Galerkin matrix of a level whose plan and smoother are set; old buffers are used again."""
     plan, A = level.plan, level.A
     assert plan is not None and level.smoother is not None
@@ -214,106 +220,5 @@ def coarse_matrix(level: Level, damping: float, old: CrsMatrix | None) -> CrsMat
         omega = moved((damping / level.lambda_max).astype(A.dtype), A.values)
     p = level.P.values if level.P is not None and level.P.n_samples == A.n_samples else None
     level.P = plan.prolongator(A, level.smoother.dinv, omega, p)
-    return plan.galerkin(A, level.P, old.values if old is not None and old.n_samples == A.n_samples else None)
-
-
-def smoothed_aggregation(
-    A: Any,
-    *,
-    near_nullspace: Any = None,
-    block_size: int = 1,
-    coarse_size: int = 500,
-    max_levels: int = 20,
-    smoother: Chebyshev = CHEBYSHEV,
-    damping: float = 4.0 / 3.0,
-    dtype: Any = None,
-) -> Hierarchy:
-    """Build a smoothed-aggregation multigrid hierarchy for all samples of `A` at once.
-
-    Aggregates follow the graph alone, without dropping, so all samples share them; prolongator damping and Chebyshev
-    bounds are each sample's own, so that a sample's V-cycle is exactly that of its scalar run [1]_, [2]_.
-
-    Parameters
-    ----------
-    A : CrsMatrix, shape (n, n), symmetric positive definite in each sample
-        A SciPy sparse matrix is taken too. Of an `AffineMatrix` the prolongators come from the mean matrix and all
-        levels are affine: the set-up serves every later set of coefficients, by `update`.
-    near_nullspace : array, shape (n,) or (n, k), optional
-        Vectors that A almost annihilates, the same for all samples (rigid body modes, say). Default: constants.
-    block_size : int
-        Unknowns per node; consecutive rows of a node stay in one aggregate.
-    coarse_size : int
-        Coarsen until a level has fewer rows than this; that level is solved directly.
-    max_levels : int
-        At most this many levels.
-    smoother : Chebyshev
-    damping : float, dimensionless
-        Of the prolongator smoothing, over each sample's largest eigenvalue of D^-1 A. Zero: plain aggregation.
-    dtype : data type, optional
-        float32 halves the bytes of the preconditioner; the Krylov method around it stays in A's type.
-
-    Returns
-    -------
-    Hierarchy
-        A `LinearOperator`: ``cg(A, b, M=hierarchy)``.
-
-    Raises
-    ------
-    ValueError
-        If `A` is not square, or the near-nullspace does not fit it.
-
-    References
-    ----------
-    .. [1] Vanek, Mandel, Brezina (1996), Computing 56, 179-196.
-    .. [2] Phipps et al. (2017), SIAM J. Sci. Comput. 39, section 3.5 and eq. 6.
-
-    Examples
-    --------
-    >>> from ensemble.gallery import poisson
-    >>> smoothed_aggregation(poisson((40, 40)))
-    Hierarchy: 2 levels, 1 samples, float64, operator complexity 1.302, grid complexity 1.175
-    level       rows        nnz  nnz/row  lambda_max
-        0       1600       7840      4.9  1.888 .. 1.888
-        1        280       2368      8.5  direct
-    """
-    A = as_operator(A, "smoothed_aggregation", "A")
-    if isinstance(A, AffineMatrix):
-        from ensemble.multigrid.affine import AffineHierarchy
-
-        mean = smoothed_aggregation(
-            A.mean, near_nullspace=near_nullspace, block_size=block_size, coarse_size=coarse_size,
-            max_levels=max_levels, smoother=smoother, damping=damping,
-        )  # fmt: skip
-        return AffineHierarchy(mean, A.terms, np.dtype(A.dtype if dtype is None else dtype)).update(A)
-    if not isinstance(A, CrsMatrix):
-        advice = "Give A.to_crs(), or build the hierarchy of its mean with scaled_aggregation."
-        raise TypeError(
-            message("smoothed_aggregation", "A", "be a CrsMatrix or AffineMatrix", f"a {type(A).__name__}", advice)
-        )
-    n = A.shape[0]
-    require(A.shape == (n, n), "smoothed_aggregation", "A", "be square", f"shape {A.shape}")
-    integer(coarse_size, "smoothed_aggregation", "coarse_size", minimum=1)
-    integer(max_levels, "smoothed_aggregation", "max_levels", minimum=1)
-    integer(block_size, "smoothed_aggregation", "block_size", minimum=1)
-    require(n % block_size == 0, "smoothed_aggregation", "block_size", f"divide the {n} rows of A", block_size)
-    positive(damping, "smoothed_aggregation", "damping", zero=True)
-    B = np.ones((n, 1)) if near_nullspace is None else np.asarray(near_nullspace, np.float64).reshape(n, -1)
-    require(bool(np.all(np.isfinite(B))), "smoothed_aggregation", "near_nullspace", "be finite", "NaN or infinity")
-    if dtype is not None:
-        A = CrsMatrix(A.graph, A.values.astype(dtype, copy=False))
-    levels = [Level(A)]
-    while levels[-1].A.shape[0] >= coarse_size and len(levels) < max_levels:
-        level = levels[-1]
-        fill_level(level, smoother)
-        aggregates, count = aggregates_of(level.A, block_size)
-        block_size = B.shape[1]  # a coarse node has one unknown per near-nullspace vector
-        if count == 0 or count * B.shape[1] >= level.A.shape[0]:
-            break
-        T, B = tentative_prolongator(aggregates, count, B)
-        graph_p = prolongator_graph(level.A.graph, T.graph)
-        level.plan = Plan(aggregates, T, graph_p, GalerkinProduct(level.A.graph, graph_p))
-        levels.append(Level(coarse_matrix(level, damping, None)))
-    direct = levels[-1].smoother is None and levels[-1].A.shape[0] <= LARGEST_DENSE
-    if levels[-1].smoother is None and not direct:
-        fill_level(levels[-1], smoother)
-    return Hierarchy(levels, CoarseSolver(levels[-1].A) if direct else None, smoother, damping)
+    kept = isinstance(old, CrsMatrix) and old.n_samples == A.n_samples
+    return plan.galerkin(A, level.P, old.values if kept else None)

@@ -98,7 +98,7 @@ class ChebyshevSmoother:
 
     def __init__(self, A: Any, dinv: Any, steps: list[tuple[Any, Any]]) -> None:
         self.A, self.dinv = A, dinv
-        self._host_steps = [(np.asarray(a, A.dtype), np.asarray(c, A.dtype)) for a, c in steps]
+        self.host_steps = [(np.asarray(a, A.dtype), np.asarray(c, A.dtype)) for a, c in steps]
         self._steps: dict[int, list[tuple[Any, Any]]] = {}
 
     def steps(self, n_samples: int) -> list[tuple[Any, Any]]:
@@ -107,7 +107,7 @@ class ChebyshevSmoother:
             times = n_samples if self.A.n_samples == 1 else 1
             self._steps[n_samples] = [
                 (moved(np.repeat(a, times), self.dinv), moved(np.repeat(c, times), self.dinv))
-                for a, c in self._host_steps
+                for a, c in self.host_steps
             ]
         return self._steps[n_samples]
 
@@ -115,7 +115,7 @@ class ChebyshevSmoother:
         """The smoother of the samples named, for their matrix `A`."""
         xp = array_namespace(self.dinv)
         dinv = contiguous(xp.take(self.dinv, moved(samples, self.dinv), axis=1))
-        return type(self)(A, dinv, [(a[samples], c[samples]) for a, c in self._host_steps])
+        return type(self)(A, dinv, [(a[samples], c[samples]) for a, c in self.host_steps])
 
     def first(self, b: Any, x: Any, c: Any, w: Any, out: Any) -> Any:
         """w = c D^-1 (b - A x), and x + w to `out`."""

@@ -14,7 +14,8 @@ from ensemble.linalg import CrsMatrix
 from ensemble.linalg.operators import samples_of, wrap_like
 from ensemble.multigrid.conversion import converted_v_cycle
 from ensemble.multigrid.cycle import Workspace
-from ensemble.multigrid.hierarchy import Hierarchy, smoothed_aggregation
+from ensemble.multigrid.hierarchy import Hierarchy
+from ensemble.multigrid.setup import smoothed_aggregation
 from ensemble.scalar import Ensemble
 
 

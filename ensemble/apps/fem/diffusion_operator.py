@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from ensemble import _check
-from ensemble._kernels.krylov import dot, take_samples
+from ensemble._backend import array_namespace, contiguous, home_of, is_array, moved, to_numpy
+from ensemble._kernels.krylov import dot, dot_partials, take_samples
 from ensemble._kernels.matrix_free import hex_diagonal, hex_product
 from ensemble.apps.fem.discretization import Discretization
 from ensemble.linalg import CrsGraph, CrsMatrix
@@ -67,6 +68,11 @@ class DiffusionOperator:
         return self.kappa.dtype
 
     @property
+    def home(self) -> Any:
+        """An array that lives where this operator does."""
+        return self.kappa
+
+    @property
     def T(self) -> DiffusionOperator:
         """The transpose: itself."""
         return self
@@ -84,12 +90,13 @@ class DiffusionOperator:
         """The operators of the samples named, in that order; a shared one is its own answer."""
         if self.n_samples == 1:
             return self
-        return DiffusionOperator(self._discrete, self.graph, take_samples(self.kappa, np.asarray(samples), None))
+        return DiffusionOperator(
+            self._discrete, self.graph, take_samples(self.kappa, moved(np.asarray(samples), self.kappa), None)
+        )
 
     def diagonal(self) -> Ensemble:
         """The main diagonal, an Ensemble of shape (n_nodes,); 1 at fixed nodes."""
-        _, incidence, factors, slopes = self._discrete.matrix_free_tables(self.dtype)
-        return Ensemble(hex_diagonal(*incidence, self._discrete.fixed, factors, slopes, self.kappa, None))
+        return Ensemble(hex_diagonal(*self._discrete.matrix_free_tables(self.dtype), self.kappa, None))
 
     def to_crs(self) -> CrsMatrix:
         """The assembled matrices."""
@@ -103,37 +110,45 @@ class DiffusionOperator:
     # --- products, on bare arrays of shape (n_nodes, n_samples)
     def apply(self, x: Any, out: Any = None) -> Any:
         """A x."""
-        counts, _, factors, _ = self._discrete.matrix_free_tables(self.dtype)
+        *_, fixed, factors, _ = self._discrete.matrix_free_tables(self.dtype)
         kappa = self.kappa
         if kappa.shape[1] != x.shape[1]:
-            kappa = np.repeat(kappa, x.shape[1], axis=1)
-        return hex_product(counts, factors, self._discrete.fixed, kappa, x, out)
+            kappa = array_namespace(kappa).repeat(kappa, x.shape[1], axis=1)
+        return hex_product(self._discrete.mesh.cells, factors, fixed, kappa, x, out)
 
     def apply_dot(self, x: Any, out: Any = None) -> tuple[Any, Any]:
         """A x and the inner product of x with it, one value a sample."""
         y = self.apply(x, out)
         return y, dot(x, y, None)
 
+    def apply_dot_partials(self, x: Any, out: Any = None) -> tuple[Any, Any]:
+        """`apply_dot` on a device, its inner products left as partial sums."""
+        y = self.apply(x, out)
+        return y, dot_partials(x, y)
+
     def residual(self, x: Any, b: Any, out: Any = None) -> Any:
         """b - A x."""
         y = self.apply(x, out)
-        return np.subtract(b, y, out=y)
+        return array_namespace(y).subtract(b, y, out=y)
 
     def __matmul__(self, x: Any) -> Any:
         return multiply(self, x, self.apply, self.shape)
 
 
-def require_coefficient(kappa: Any, n_cells: int, function: str) -> np.ndarray:
-    """The coefficient as an array of shape (8 * n_cells, n_samples), or an error."""
-    samples = kappa.samples if isinstance(kappa, Ensemble) else np.asarray(kappa)[..., None]
-    _check.require_type(samples, np.ndarray, function, "kappa", "hold NumPy arrays")
+def require_coefficient(kappa: Any, n_cells: int, home: Any, function: str) -> Any:
+    """The coefficient as an array of shape (8 * n_cells, n_samples) where `home` lives, or an error."""
+    samples = (
+        kappa.samples if isinstance(kappa, Ensemble) else (kappa if is_array(kappa) else np.asarray(kappa))[..., None]
+    )
+    library, wanted = (home_of(array)[0].split(".")[-1] for array in (samples, home))
+    if library not in ("numpy", wanted):
+        raise TypeError(_check.message(function, "kappa", f"hold arrays of numpy or {wanted}", library))
     _check.require(
         samples.shape[:-1] == (8 * n_cells,), function, "kappa", f"have shape ({8 * n_cells},), a value a Gauss point",
         f"shape {samples.shape[:-1]}", "For many samples, pass an Ensemble, its samples in the last axis.",
     )  # fmt: skip
-    dtype = samples.dtype if samples.dtype == np.float32 else np.float64
-    samples = np.ascontiguousarray(samples, dtype=dtype)
-    worst = samples.min(axis=0)
+    samples = contiguous(moved(samples, home), samples.dtype if samples.dtype == np.float32 else np.float64)
+    worst = to_numpy(samples.min(axis=0))
     bad = np.flatnonzero(worst <= 0.0)  # NaN passes: it can only spoil its own sample
     _check.require(
         bad.size == 0, function, "kappa", "be above zero at every Gauss point",

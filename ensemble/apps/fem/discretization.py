@@ -98,14 +98,14 @@ class Discretization:
         return self.jacobian_and_residual(kappa, self.initial_guess(1, kappa.dtype))[0]
 
     def matrix_free_tables(self, dtype: np.dtype) -> tuple[Any, ...]:
-        """Cells along each axis, the cells around each node, conductances and squared slopes, floats of `dtype`."""
+        """The cells around each node, which are fixed, conductances and squared slopes, floats of `dtype`."""
         if dtype not in self._matrix_free:
             h = self.mesh.edges
             # on a box only edge lengths enter: face over length, times the Gauss weight 1/8
             factors = np.ascontiguousarray(h.prod(axis=1, keepdims=True) / h**2 / 8.0, dtype=dtype)
             slopes = 8.0 * np.stack([np.diagonal(table).T for table in elements.STIFFNESS])
-            counts = np.array(self.mesh.cells)
-            self._matrix_free[dtype] = (counts, self._shared[:3], factors, np.ascontiguousarray(slopes, dtype=dtype))
+            tables = (*self._shared[:3], self.fixed, factors, np.ascontiguousarray(slopes, dtype=dtype))
+            self._matrix_free[dtype] = tuple(moved(table, self.home) for table in tables)
         return self._matrix_free[dtype]
 
     def tables(self, dtype: np.dtype) -> tuple[Any, ...]:

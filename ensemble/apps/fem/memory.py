@@ -22,13 +22,16 @@ PAIRS = 1500
 def bytes_needed(problem: Any, n_samples: int, itemsize: int, operator: str = "stored") -> tuple[int, int]:
     """(bytes for `n_samples` samples, bytes that they share) on a device; good to a tenth or so.
 
-    A stored solve holds a matrix a sample, the diffusivity at eight Gauss points a cell, and vectors.
+    A stored solve holds a matrix a sample, the diffusivity at eight Gauss points a cell, and vectors; a matrix-free one
+    no matrix.
     """
     nnz, nodes, cells, terms = problem.graph.nnz, problem.mesh.n_nodes, problem.mesh.n_cells, problem.field.n_terms
     shared = int(nnz * 4 * COARSE + nodes * PAIRS + cells * (8 * itemsize * terms + 150))
     if operator == "affine":
         shared += int(itemsize * (terms + 1) * (COARSE * nnz + 8 * cells))
         return itemsize * n_samples * nodes * VECTORS // 2, shared
+    if operator == "matrix-free":
+        return itemsize * n_samples * (8 * cells + nodes * VECTORS // 2), shared
     return int(itemsize * n_samples * (COARSE * nnz + 8 * cells + VECTORS * nodes)), shared
 
 

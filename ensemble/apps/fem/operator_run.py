@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from ensemble import _check
-from ensemble._backend import home_of, moved, synchronize, to_numpy
+from ensemble._backend import moved, synchronize, to_numpy
 from ensemble._kernels.affine import affine_values
 from ensemble._kernels.krylov import dot
 from ensemble.apps.fem.diffusion_operator import DiffusionOperator
@@ -19,7 +19,10 @@ from ensemble.linalg import AffineMatrix, CrsMatrix
 from ensemble.multigrid import AffineHierarchy, Hierarchy, ScaledHierarchy, smoothed_aggregation
 from ensemble.scalar import Ensemble
 
-__all__ = ["OperatorRun", "Phases", "mean_hierarchy", "require_operator"]
+__all__ = ["OperatorRun", "Phases", "Precision", "mean_hierarchy", "require_operator"]
+
+Precision: TypeAlias = tuple[np.dtype, Any]
+"""In which a hierarchy computes, and in which it keeps its matrices (None: in the same)."""
 
 OPERATORS = ("stored", "affine", "matrix-free")
 HIERARCHIES = ("own", "mean")
@@ -55,12 +58,6 @@ def require_operator(operator: str, hierarchy: str | None, discrete: Any) -> str
     _check.one_of(operator, OPERATORS, name, "operator")
     if operator == "stored":
         return _check.one_of("own" if hierarchy is None else hierarchy, HIERARCHIES, name, "hierarchy")
-    if operator == "matrix-free":
-        library = home_of(discrete.home)[0].split(".")[-1]
-        _check.require(
-            library == "numpy", name, "operator", "be 'stored' or 'affine' on a device", "'matrix-free'",
-            "It runs with backend='numpy'.",
-        )  # fmt: skip
     source, advice = discrete.source, "Use operator='stored'."
     _check.require(
         source == 0.0, name, "operator", "be 'stored' where there is a source, whose matrix depends on u",
@@ -81,22 +78,22 @@ def require_operator(operator: str, hierarchy: str | None, discrete: Any) -> str
     return "mean"
 
 
-def mean_hierarchy(problem: Any, dtype: np.dtype) -> Hierarchy:
+def mean_hierarchy(problem: Any, precision: Precision) -> Hierarchy:
     """The hierarchy of the mean diffusivity, built once for each precision."""
     kept = problem._mean_hierarchies
-    if dtype not in kept:
+    if precision not in kept:
         mean = CrsMatrix(problem.graph, problem._discrete.mean_values)
-        kept[dtype] = smoothed_aggregation(mean, dtype=dtype)
-    return kept[dtype]
+        kept[precision] = smoothed_aggregation(mean, dtype=precision[0], values_dtype=precision[1])
+    return kept[precision]
 
 
-def own_hierarchy(problem: Any, A: AffineMatrix, dtype: np.dtype) -> AffineHierarchy:
+def own_hierarchy(problem: Any, A: AffineMatrix, precision: Precision) -> AffineHierarchy:
     """The affine hierarchy, its terms made once for each precision, for the samples of `A`."""
     kept = problem._affine_hierarchies
-    if dtype not in kept:
-        terms = problem._discrete.affine_terms[0]
-        kept[dtype] = smoothed_aggregation(AffineMatrix(A.graph, terms, Ensemble(A.coefficients)), dtype=dtype)
-    return kept[dtype].update(A)
+    if precision not in kept:
+        whole = AffineMatrix(A.graph, problem._discrete.affine_terms[0], Ensemble(A.coefficients))
+        kept[precision] = smoothed_aggregation(whole, dtype=precision[0], values_dtype=precision[1])
+    return kept[precision].update(A)
 
 
 class OperatorRun(Phases):
@@ -108,13 +105,13 @@ class OperatorRun(Phases):
         operator: str,
         parameters: np.ndarray,
         hierarchy: str,
-        hierarchy_dtype: Any,
+        precision: Precision,
         solver: Any,
         options: dict[str, Any],
     ) -> None:
         super().__init__(problem._discrete.home)
         self.problem, self.hierarchy, self.solver, self.options = problem, hierarchy, solver, options
-        self.hierarchy_dtype = np.dtype(parameters.dtype if hierarchy_dtype is None else hierarchy_dtype)
+        self.precision = precision
         discrete = problem._discrete
         if operator == "affine":
             with self.phase("assembly"):
@@ -151,8 +148,8 @@ class OperatorRun(Phases):
         """One linear solve."""
         with self.phase("setup"):
             if self.hierarchy == "mean":
-                preconditioner: Any = ScaledHierarchy.of(A, mean_hierarchy(self.problem, self.hierarchy_dtype))
+                preconditioner: Any = ScaledHierarchy.of(A, mean_hierarchy(self.problem, self.precision))
             else:
-                preconditioner = own_hierarchy(self.problem, A, self.hierarchy_dtype)
+                preconditioner = own_hierarchy(self.problem, A, self.precision)
         with self.phase("solve"):
             return self.solver(A, r, M=preconditioner, **self.options)

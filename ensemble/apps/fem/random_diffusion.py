@@ -15,7 +15,7 @@ from ensemble.apps.fem.discretization import Discretization
 from ensemble.apps.fem.karhunen_loeve import exponential_covariance
 from ensemble.apps.fem.memory import require_memory
 from ensemble.apps.fem.mesh import HexMesh
-from ensemble.apps.fem.operator_run import OperatorRun, require_operator
+from ensemble.apps.fem.operator_run import OperatorRun, Precision, require_operator
 from ensemble.apps.fem.result import DiffusionResult
 from ensemble.apps.fem.stored_run import StoredRun, Workspace
 from ensemble.krylov import bicgstab, cg, gmres, newton
@@ -121,8 +121,8 @@ class RandomDiffusion:
         n_nodes = self.mesh.n_nodes
         self.graph = CrsGraph(self._discrete.indptr, self._discrete.indices, (n_nodes, n_nodes))
         self._spare: dict[tuple[int, np.dtype], Workspace] = {}
-        self._mean_hierarchies: dict[np.dtype, Hierarchy] = {}
-        self._affine_hierarchies: dict[np.dtype, AffineHierarchy] = {}
+        self._mean_hierarchies: dict[Precision, Hierarchy] = {}
+        self._affine_hierarchies: dict[Precision, AffineHierarchy] = {}
 
     def __repr__(self) -> str:
         x, y, z = self.mesh.cells
@@ -192,6 +192,7 @@ class RandomDiffusion:
         operator: str = "stored",
         hierarchy: str | None = None,
         hierarchy_dtype: Any = None,
+        hierarchy_values_dtype: Any = None,
     ) -> DiffusionResult:
         """Solve for every sample, by Newton's method and a Krylov method preconditioned by smoothed aggregation.
 
@@ -228,6 +229,9 @@ class RandomDiffusion:
             (`scaled_aggregation`). "matrix-free" has no other.
         hierarchy_dtype : data type, optional
             float32 halves the bytes that the preconditioner moves; tolerances hold as before.
+        hierarchy_values_dtype : "bfloat16" or data type, optional
+            The type in which its matrices are kept, where that is another: see `smoothed_aggregation`. Not for "affine"
+            with its "own" hierarchy.
 
         Returns
         -------
@@ -261,12 +265,13 @@ class RandomDiffusion:
         guess = start_values if u0 is None else self._start(u0, start_values)
         work = self._spare.pop(key, Workspace())
         options = {"rtol": cg_rtol, "max_iterations": max_cg_iterations, "coupling": coupling}
+        precision = (np.dtype(key[1] if hierarchy_dtype is None else hierarchy_dtype), hierarchy_values_dtype)
         start = time.perf_counter()
         run: Any
         if operator == "stored":
-            run = StoredRun(self, work, parameters, hierarchy, hierarchy_dtype, SOLVERS[solver], options)
+            run = StoredRun(self, work, parameters, hierarchy, precision, SOLVERS[solver], options)
         else:
-            run = OperatorRun(self, operator, parameters, hierarchy, hierarchy_dtype, SOLVERS[solver], options)
+            run = OperatorRun(self, operator, parameters, hierarchy, precision, SOLVERS[solver], options)
         sample_set = _sample_set(key[0], y)
         reference = None if u0 is None else run.reference(start_values)
         outcome = newton(
@@ -320,7 +325,7 @@ class RandomDiffusion:
         ValueError
             If `kappa` does not fit or is not above zero.
         """
-        samples = require_coefficient(kappa, self.mesh.n_cells, "RandomDiffusion.operator")
+        samples = require_coefficient(kappa, self.mesh.n_cells, self._discrete.home, "RandomDiffusion.operator")
         return DiffusionOperator(self._discrete, self.graph, samples)
 
     def _parameters(self, y: Any, function: str) -> np.ndarray:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble.apps.fem.operator_run import Phases, mean_hierarchy
+from ensemble.apps.fem.operator_run import Phases, Precision, mean_hierarchy
 from ensemble.krylov import SolveResult
 from ensemble.linalg import CrsMatrix
 from ensemble.multigrid import Hierarchy, ScaledHierarchy, smoothed_aggregation
@@ -21,7 +21,7 @@ class Workspace:
     def __init__(self) -> None:
         self.kappa: Any = None
         self.values: Any = None
-        self.hierarchies: dict[Any, Hierarchy] = {}
+        self.hierarchies: dict[Precision, Hierarchy] = {}
 
 
 class StoredRun(Phases):
@@ -33,14 +33,14 @@ class StoredRun(Phases):
         work: Workspace,
         parameters: np.ndarray,
         hierarchy: str,
-        dtype: Any,
+        precision: Precision,
         solver: Any,
         options: dict[str, Any],
     ) -> None:
         super().__init__(problem._discrete.home)
         self.problem, self.work, self.hierarchy = problem, work, hierarchy
         self.solver, self.options = solver, options
-        self.hierarchy_dtype = np.dtype(parameters.dtype if dtype is None else dtype)
+        self.precision = precision
         self.residuals = 0
         with self.phase("coefficient"):
             work.kappa = problem._discrete.coefficient(parameters, work.kappa)
@@ -70,12 +70,13 @@ class StoredRun(Phases):
 
     def _preconditioner(self, A: CrsMatrix) -> Any:
         if self.hierarchy == "mean":
-            return ScaledHierarchy.of(A, mean_hierarchy(self.problem, self.hierarchy_dtype))
+            return ScaledHierarchy.of(A, mean_hierarchy(self.problem, self.precision))
         kept = self.work.hierarchies
-        if self.hierarchy_dtype in kept:
-            return kept[self.hierarchy_dtype].update(A)
-        kept[self.hierarchy_dtype] = smoothed_aggregation(A, dtype=self.hierarchy_dtype)
-        return kept[self.hierarchy_dtype]
+        if self.precision in kept:
+            return kept[self.precision].update(A)
+        dtype, values_dtype = self.precision
+        kept[self.precision] = smoothed_aggregation(A, dtype=dtype, values_dtype=values_dtype)
+        return kept[self.precision]
 
     def solve(self, A: CrsMatrix, r: Ensemble, *active: Any) -> SolveResult:
         with self.phase("setup"):
