@@ -24,6 +24,7 @@ __all__ = [
     "WIDTHS",
     "compiled",
     "compiled_serial",
+    "current_device",
     "device_array",
     "device_empty",
     "empty",
@@ -124,6 +125,13 @@ def device_empty(shape: tuple[int, ...], dtype: Any) -> Any:
     import cupy
 
     return cupy.empty(shape, dtype)
+
+
+def current_device() -> int:
+    """The number of the CUDA device that launches go to."""
+    import cupy
+
+    return int(cupy.cuda.runtime.getDevice())
 
 
 def raw_module(source: str, options: tuple[str, ...], instances: tuple[str, ...] | None = None) -> Any:

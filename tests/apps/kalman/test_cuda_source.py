@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ensemble._kernels import kalman_cuda, kalman_scans
+from ensemble._kernels import kalman_cuda, kalman_ranges, kalman_scans
 from ensemble._kernels.scan import SCANS
 from ensemble.apps.kalman import LinearGaussianModel, compiled, kalman_filter, rts_smoother, two_filter_smoother
 from tests import nvrtc
@@ -63,6 +63,7 @@ def on_cpu(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kalman_cuda, "function", function)
         patch.setattr(kalman_scans, "function", function)
+        patch.setattr(kalman_ranges, "function", function)
         yield
 
 
@@ -115,6 +116,21 @@ def test_float32_and_constant_parts(on_cpu):
     assert m.dtype == np.float32
     assert np.max(np.abs(m - exact.mean) / deviation) < 1e-4
     assert np.max(np.abs(P - exact.covariance)) < 1e-5 * np.max(exact.covariance)
+
+
+@pytest.mark.parametrize("cuts, predict_first", [((200,), True), ((1, 280), False), ((), True)])
+def test_ranges_of_several_devices_are_the_sequential_filter_and_smoother(on_cpu, cuts, predict_first):
+    parts, y, (*steps, m0, P0) = arguments_of(1, 300, 4, 2)
+    prior = "before" if predict_first else "first_observation"
+    smooth = rts_smoother(LinearGaussianModel(**parts, prior_at=prior), y)
+    ranges = [tuple(a[:, i:j] for a in steps) for i, j in zip((0, *cuts), (*cuts, 300), strict=True)]
+    got = kalman_ranges.two_filter_ranges(ranges, m0, P0, predict_first, 2)
+    m, P, terms, sm, sP = (np.concatenate(arrays, axis=1) for arrays in zip(*got, strict=True))
+    close(m, smooth.filtered.mean)
+    close(P, smooth.filtered.covariance)
+    close(terms, smooth.log_likelihoods)
+    close(sm, smooth.mean)
+    close(sP, smooth.covariance)
 
 
 @pytest.mark.parametrize("scan", sorted(set(SCANS) - {"sequential"}))
