@@ -1,4 +1,5 @@
-"""Launches of the CUDA kernels `kalman_*.cu`: filter and smoothers of series cut into chunks of time, one chunk a thread.
+"""Launches of the CUDA kernels `kalman_*.cu`: filter and smoothers of series cut into chunks, one chunk of time a
+thread.
 
 Arrays as in `kalman.py`, (n_series or 1, n_steps or 1, ...), on one device.
 """
@@ -20,6 +21,7 @@ __all__ = [
     "THREADS",
     "Problem",
     "chunk_length",
+    "combine",
     "filter_chunks",
     "flags_of",
     "function",
@@ -43,8 +45,15 @@ RESIDENT = 132 * 2 * THREADS
 SHORTEST = 4
 """Steps of the shortest chunk: below it, joining chunks costs more than they save."""
 
+ALONE = 16
+"""Steps of the longest chunk for which a processor is better left to one block."""
+
 SHARED = 112 * 1024
 """Bytes of shared memory that a block may take so that two blocks share a processor."""
+
+WAYS = ((1, True), (1, False))
+"""Steps that are brought ahead, and whether states are written by way of shared memory: the first that has room is
+taken."""
 
 HEADERS = ("matrices", "elements", "steps", "feed", "scan")
 
@@ -53,7 +62,7 @@ FAMILIES = {
     "smooth": (("smooth_chunks", "smooth_series"), "FQumP"),
     "meet": (("meet_chunks", "state_behind", "said_before"), "FQHRudymP"),
     "levels": (("filter_elements", "smoother_links", "join_elements", "join_links", "element_states", "link_states",
-                "met_states"), "FQHRudy"),
+                "met_states", "combine_pairs", "combine_links"), "FQHRudy"),
 }  # fmt: skip
 """Kernels of each source file, and the parts of the model and of the filter's states that their steps read."""
 
@@ -66,8 +75,9 @@ def source(family: str) -> str:
     return "\n".join((Path(__file__).parent / file).read_text() for file in files)
 
 
-def row_bytes(dtype: Any, nx: int, ny: int, parts: str) -> tuple[int, bool]:
-    """Shared memory of one thread's step, and whether it holds the state on its way out too; 0 where it is too much.
+def row_bytes(dtype: Any, nx: int, ny: int, parts: str) -> tuple[int, int, bool]:
+    """Shared memory of one thread's step, 0 where it is too much; steps ahead, and whether it holds the state on its
+    way out.
 
     Parts lie one after another, an odd number of 16 bytes in all, so that threads fall on different banks.
     """
@@ -79,12 +89,12 @@ def row_bytes(dtype: Any, nx: int, ny: int, parts: str) -> tuple[int, bool]:
             length = entries[part] * item
             piece = 16 if length % 16 == 0 else 8 if length % 8 == 0 else item
             size = _multiple(size, piece) + length
-    for puts, end in ((True, _multiple(_multiple(size, 16) + nx * item, 16) + nx * nx * item), (False, size)):
-        row = _multiple(end, 16)
+    for ahead, puts in WAYS:
+        row = _multiple(_multiple(_multiple(size, 16) + nx * item, 16) + nx * nx * item if puts else size, 16)
         row += 16 * (row // 16 % 2 == 0)
-        if 2 * THREADS * row <= SHARED:
-            return row, puts
-    return 0, False
+        if (ahead + 1) * THREADS * row <= SHARED:
+            return row, ahead, puts
+    return 0, 1, False
 
 
 def _multiple(size: int, of: int) -> int:
@@ -96,8 +106,8 @@ def options(dtype: Any, nx: int, ny: int, family: str) -> tuple[str, ...]:
     real = {4: "float", 8: "double"}[np.dtype(dtype).itemsize]
     parts = FAMILIES[family][1]
     mask = sum(1 << PARTS.index(part) for part in parts)
-    row, puts = row_bytes(dtype, nx, ny, parts)
-    told = {"REAL": real, "NX": nx, "NY": ny, "PARTS": mask, "ROW": row, "PUT": int(puts)}
+    row, ahead, puts = row_bytes(dtype, nx, ny, parts)
+    told = {"REAL": real, "NX": nx, "NY": ny, "PARTS": mask, "ROW": row, "AHEAD": ahead, "PUT": int(puts)}
     return ("--std=c++17", *(f"-D{name}={value}" for name, value in told.items()))
 
 
@@ -124,7 +134,8 @@ def _function(dtype: str, nx: int, ny: int, name: str, device: int) -> Any:
 @functools.cache
 def room_of(dtype: str, nx: int, ny: int, name: str) -> int:
     """Bytes of shared memory that a launch of a kernel over chunks asks for."""
-    return 2 * THREADS * row_bytes(dtype, nx, ny, FAMILIES[name.removesuffix("_chunks")][1])[0]
+    row, ahead, _ = row_bytes(dtype, nx, ny, FAMILIES[name.removesuffix("_chunks")][1])
+    return (ahead + 1) * THREADS * row
 
 
 @functools.lru_cache(maxsize=256)
@@ -181,7 +192,10 @@ def chunk_length(n_series: int, n_steps: int) -> int | None:
     """Steps of a chunk, so that chunks just fill the device; None where the series alone do."""
     if n_series >= RESIDENT // 4:
         return None
-    chunk = max(SHORTEST, -(-n_steps * n_series // RESIDENT))
+    chunk = -(-n_steps * n_series // (RESIDENT // 2))
+    if chunk > ALONE:
+        chunk = -(-n_steps * n_series // RESIDENT)
+    chunk = max(SHORTEST, _multiple(chunk, 4))  # likelihoods are written four at a time
     return None if chunk >= n_steps else chunk
 
 
@@ -265,3 +279,23 @@ def two_filter_chunks(F, Q, H, R, u, d, y, m0, P0, predict_first, chunk):
     meet = function(dtype, nx, ny, "meet_chunks")
     meet((p.n_blocks, n_series), (THREADS,), arguments, shared_mem=shared)
     return mean, covariance, terms, smooth_mean, smooth_covariance
+
+
+def combine(name: str, earlier: tuple[Any, ...], later: tuple[Any, ...], nx: int) -> tuple[Any, ...]:
+    """Pairs of elements joined by the kernel `name`; arrays (n, ...), steps between entries may be longer than one."""
+    n = later[0].shape[0]
+    operands: list[Any] = []
+    steps: list[int] = []
+    for element in (earlier, later):
+        entries = [math.prod(a.shape[1:]) for a in element]
+        step = {a.strides[0] // (a.dtype.itemsize * e) for a, e in zip(element, entries, strict=True)} if n > 1 else {1}
+        rows = all(a[:1].flags.c_contiguous for a in element)
+        if len(step) > 1 or not rows or min(step) < 0:
+            element, step = tuple(a.copy() for a in element), {1}
+        operands += element
+        steps.append(step.pop())
+    outs = tuple(room(a, *a.shape) for a in later)
+    grid = (-(-n // THREADS),)
+    arguments = (np.int64(n), np.int64(steps[0]), np.int64(steps[1]), *operands, *outs)
+    function(later[0].dtype.name, nx, 1, name)(grid, (THREADS,), arguments)
+    return outs

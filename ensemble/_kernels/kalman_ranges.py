@@ -1,12 +1,13 @@
-"""One series over several devices: each holds a range of its steps, and all that travels is what a range says as a whole.
+"""One series over several devices: each holds a range of its steps, and only what a range says as a whole travels.
 
-Every device sums up its range; the states between ranges follow from these sums, from the first to the last, and what later
-ranges say of them from the last to the first; then every device runs its filter, and the filter that runs back, over its
-range. A state and its information are all that goes from device to device: 34 numbers for four states.
+Every device sums up its range; the states between ranges follow from these sums, from the first to the last, and what
+later ranges say of them from the last to the first; then every device runs its filter, and the filter that runs back,
+over its range. A state and its information are all that goes from device to device: 34 numbers for four states.
 """
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -65,10 +66,10 @@ class _Range:
 def two_filter_ranges(
     ranges: list[tuple[Any, ...]], m0: Any, P0: Any, predict_first: bool, chunk: int | None = None
 ) -> list[tuple[Any, ...]]:
-    """Filtered means and covariances, ``log p(y[k] | y[:k])``, smoothed means and covariances, of each range on its device.
+    """Filtered means and covariances, ``log p(y[k] | y[:k])``, smoothed means and covariances, of each range.
 
-    `ranges` are F, Q, H, R, u, d, y of consecutive stretches of one series, each (1, n_steps or 1, ...) on a device of its
-    own; `m0`, `P0` lie with the first.
+    `ranges` are F, Q, H, R, u, d, y of consecutive stretches of one series, each (1, n_steps or 1, ...) on a device of
+    its own; `m0`, `P0` lie with the first.
     """
     pieces: list[_Range] = []
     for k, arrays in enumerate(ranges):
@@ -76,7 +77,7 @@ def two_filter_ranges(
             prior = (m0, P0) if k == 0 else None
             pieces.append(_Range(arrays, prior, predict_first or k > 0, m0.shape[-1], chunk))
             pieces[-1].filter(1)
-    for piece, later in zip(pieces, pieces[1:], strict=False):
+    for piece, later in itertools.pairwise(pieces):
         with on_device_of(piece.y):
             piece.give_state(later)
     behind: list[Any] = [piece.said for piece in pieces[:-1]] + [np.uint64(0)]

@@ -1,7 +1,7 @@
 """Stretches of time that grow at their end, and states carried through them: chunks with replay, as Array API code.
 
-A chunk of steps is summed up by `extend_filter`, one ordinary filter step after another; `advance_filter` takes the state
-before a stretch to the one behind it. The CUDA kernels do the same.
+A chunk of steps is summed up by `extend_filter`, one ordinary filter step after another; `advance_filter` takes the
+state before a stretch to the one behind it. The CUDA kernels do the same.
 """
 
 from __future__ import annotations
