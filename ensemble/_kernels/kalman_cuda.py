@@ -51,10 +51,6 @@ ALONE = 16
 SHARED = 112 * 1024
 """Bytes of shared memory that a block may take so that two blocks share a processor."""
 
-WAYS = ((1, True), (1, False))
-"""Steps that are brought ahead, and whether states are written by way of shared memory: the first that has room is
-taken."""
-
 HEADERS = ("matrices", "elements", "steps", "feed", "scan")
 
 FAMILIES = {
@@ -75,9 +71,8 @@ def source(family: str) -> str:
     return "\n".join((Path(__file__).parent / file).read_text() for file in files)
 
 
-def row_bytes(dtype: Any, nx: int, ny: int, parts: str) -> tuple[int, int, bool]:
-    """Shared memory of one thread's step, 0 where it is too much; steps ahead, and whether it holds the state on its
-    way out.
+def row_bytes(dtype: Any, nx: int, ny: int, parts: str) -> tuple[int, bool]:
+    """Shared memory of one thread's step, 0 where it is too much, and whether it holds the state on its way out too.
 
     Parts lie one after another, an odd number of 16 bytes in all, so that threads fall on different banks.
     """
@@ -89,12 +84,12 @@ def row_bytes(dtype: Any, nx: int, ny: int, parts: str) -> tuple[int, int, bool]
             length = entries[part] * item
             piece = 16 if length % 16 == 0 else 8 if length % 8 == 0 else item
             size = _multiple(size, piece) + length
-    for ahead, puts in WAYS:
+    for puts in (True, False):
         row = _multiple(_multiple(_multiple(size, 16) + nx * item, 16) + nx * nx * item if puts else size, 16)
         row += 16 * (row // 16 % 2 == 0)
-        if (ahead + 1) * THREADS * row <= SHARED:
-            return row, ahead, puts
-    return 0, 1, False
+        if 2 * THREADS * row <= SHARED:
+            return row, puts
+    return 0, False
 
 
 def _multiple(size: int, of: int) -> int:
@@ -106,8 +101,8 @@ def options(dtype: Any, nx: int, ny: int, family: str) -> tuple[str, ...]:
     real = {4: "float", 8: "double"}[np.dtype(dtype).itemsize]
     parts = FAMILIES[family][1]
     mask = sum(1 << PARTS.index(part) for part in parts)
-    row, ahead, puts = row_bytes(dtype, nx, ny, parts)
-    told = {"REAL": real, "NX": nx, "NY": ny, "PARTS": mask, "ROW": row, "AHEAD": ahead, "PUT": int(puts)}
+    row, puts = row_bytes(dtype, nx, ny, parts)
+    told = {"REAL": real, "NX": nx, "NY": ny, "PARTS": mask, "ROW": row, "PUT": int(puts)}
     return ("--std=c++17", *(f"-D{name}={value}" for name, value in told.items()))
 
 
@@ -134,8 +129,7 @@ def _function(dtype: str, nx: int, ny: int, name: str, device: int) -> Any:
 @functools.cache
 def room_of(dtype: str, nx: int, ny: int, name: str) -> int:
     """Bytes of shared memory that a launch of a kernel over chunks asks for."""
-    row, ahead, _ = row_bytes(dtype, nx, ny, FAMILIES[name.removesuffix("_chunks")][1])
-    return (ahead + 1) * THREADS * row
+    return 2 * THREADS * row_bytes(dtype, nx, ny, FAMILIES[name.removesuffix("_chunks")][1])[0]
 
 
 @functools.lru_cache(maxsize=256)

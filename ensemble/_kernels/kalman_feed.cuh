@@ -1,9 +1,9 @@
 // What a step needs of the model, brought near before it is needed.
 //
-// Thread t of a warp walks over a stretch of steps of its own, row t. While it works on one step, the warp copies the step
-// after it (the one after that with -DAHEAD=2) of all its rows into shared memory, 16 bytes a thread and neighbours together wherever a row is that long, so that
+// Thread t of a warp walks over a stretch of steps of its own, row t. While it works on one step, the warp copies the next
+// step of all its rows into shared memory, 16 bytes a thread and neighbours together wherever a row is that long, so that
 // nobody waits for memory and no sector is fetched twice. -DROW=... is what one row takes there, in bytes; 0 for sizes that
-// do not fit: those read global memory where they need it. Parts that do not change stay there from the first steps on.
+// do not fit: those read global memory where they need it. Parts that do not change stay there from the first two steps on.
 // With -DPUT=1 a row has room for the state on its way out too. -DPARTS=... has bit p set where kernels need part p.
 
 enum Part { PART_F, PART_Q, PART_H, PART_R, PART_U, PART_D, PART_Y, PART_M, PART_P, N_PARTS };
@@ -75,9 +75,9 @@ __device__ __forceinline__ void close_group() {
 #endif
 }
 
-__device__ __forceinline__ void wait_for_group() {  // the oldest of AHEAD + 1
+__device__ __forceinline__ void wait_for_all_but_one() {
 #ifdef __CUDA_ARCH__
-    asm volatile("cp.async.wait_group %0;" ::"n"(AHEAD) : "memory");
+    asm volatile("cp.async.wait_group 1;" ::: "memory");
 #endif
 }
 
@@ -117,7 +117,7 @@ struct Rows {
 #ifndef STAGES
 #define STAGES extern __shared__ __align__(16) char stages[];
 #endif
-#define STAGE_BYTES ((AHEAD + 1) * THREADS * ROW)
+#define STAGE_BYTES (2 * THREADS * ROW)
 
 // Where a row keeps a state on its way out
 __host__ __device__ constexpr int aligned(int at, int size) { return (at + size - 1) / size * size; }
@@ -131,14 +131,14 @@ static_assert(ROW % 16 == 0 && ROW >= (PUT ? OUT_P + bytes_of(PART_P) : place(N_
 struct Feed {
     const Sources& source;
     const Rows& rows;
-    char* stage;  // of this warp: AHEAD + 1 of them, one being read while the others are filled
+    char* stage;  // of this warp: two of them, one being filled while the other is read
     int lane;
     bool whole, plain;            // all rows take all steps; and no part is the same at all of them
     const char* from[N_PARTS];    // this lane's first piece of the next step, and where it goes
     int to[N_PARTS];
 
     __device__ __forceinline__ Feed(const Sources& source, const Rows& rows, char* stages)
-        : source(source), rows(rows), stage(stages + (threadIdx.x / WARP) * (AHEAD + 1) * WARP * ROW), lane(threadIdx.x % WARP),
+        : source(source), rows(rows), stage(stages + (threadIdx.x / WARP) * 2 * WARP * ROW), lane(threadIdx.x % WARP),
           whole(rows.lo == 0 && rows.hi == WARP), plain(whole) {
 #if ROW
         start<0>();
@@ -163,12 +163,12 @@ struct Feed {
 
     __device__ __forceinline__ bool on(int r, int i) const { return whole || rows.on(r, i); }
 
-    __device__ __forceinline__ char* row_of(int r, int i) const { return stage + (i % (AHEAD + 1) * WARP + r) * ROW; }
+    __device__ __forceinline__ char* row_of(int r, int i) const { return stage + ((i & 1) * WARP + r) * ROW; }
 
     template <int PART> __device__ __forceinline__ void ask_part(int i) {
         constexpr int size = piece(PART), n = bytes_of(PART) / size;
         const bool steady = source.by[PART] == 0;
-        if (steady && i > AHEAD) return;  // it stays where it was put
+        if (steady && i > 1) return;  // it stays where it was put
         if constexpr (WARP % n == 0) {
             const Index leap = steady ? 0 : (Index)(WARP * size) * rows.row;
             EACH(q, n) {
@@ -218,15 +218,10 @@ struct Feed {
 #endif
     }
 
-    // Begin to bring the first steps
-    __device__ __forceinline__ void begin() {
-        for (int i = 0; i < AHEAD; ++i) ask(i);
-    }
-
-    // Wait until the i-th step is here, those after it perhaps under way
+    // Wait until the i-th step is here, the one after it perhaps under way
     __device__ __forceinline__ void take(int i) const {
 #if ROW
-        wait_for_group();
+        wait_for_all_but_one();
         __syncwarp();
 #endif
     }

@@ -51,10 +51,10 @@ filter_chunks(MODEL, int n_blocks, int* flags, REAL* totals, REAL* own, REAL* lo
     const bool stands = c == 0 && !predict_first;
     Element e, total;
     identity(e);
-    if (pass != 2) feed.begin();
+    if (pass != 2) feed.ask(0);
 #pragma unroll 1
     for (int i = 0; i < rows.length && pass != 2; ++i) {
-        feed.ask(i + AHEAD);
+        feed.ask(i + 1);
         feed.take(i);
         if (feed.on(lane, i)) {
             Step s;
@@ -77,7 +77,7 @@ filter_chunks(MODEL, int n_blocks, int* flags, REAL* totals, REAL* own, REAL* lo
     }
     if (pass == 2) e = kept<Element>(local + series * all * size_of<Element>(), all, c);
     Feed again(from, rows, stages);
-    again.begin();
+    again.ask(0);
     Gauss x;
     load_state(x, m0 + places[14] * series, P0 + places[16] * series, 0);
     if (block > 0) {
@@ -89,7 +89,7 @@ filter_chunks(MODEL, int n_blocks, int* flags, REAL* totals, REAL* own, REAL* lo
     Terms said(terms == nullptr ? nullptr : terms + series * n_steps, chunk);
 #pragma unroll 1
     for (int i = 0; i < rows.length; ++i) {
-        again.ask(i + AHEAD);
+        again.ask(i + 1);
         again.take(i);
         if (i > 0) exit.give(i - 1);
         Step s;

@@ -24,7 +24,7 @@ meet_chunks(MODEL, int n_blocks, const REAL* totals, const REAL* own, const REAL
     __syncthreads();
     const Rows rows(c + lane, chunk, n_steps, n_chunks);
     Feed feed(from, rows, stages);
-    feed.begin();
+    feed.ask(0);
     Element e = kept<Element>(own + series * all * size_of<Element>(), all, c), total;
     block_scan(true, THREADS, e, total, room);
     Information x;
@@ -39,7 +39,7 @@ meet_chunks(MODEL, int n_blocks, const REAL* totals, const REAL* own, const REAL
     Exit exit(feed, smooth_mean, smooth_covariance);
 #pragma unroll 1
     for (int i = 0; i < rows.length; ++i) {
-        feed.ask(i + AHEAD);
+        feed.ask(i + 1);
         feed.take(i);
         if (i > 0) exit.give(i - 1);
         Step s;

@@ -26,10 +26,10 @@ smooth_chunks(MODEL, int n_blocks, int* flags, REAL* totals, const REAL* mean, c
     const int lane = threadIdx.x % WARP;
     Link e, total;
     identity(e);
-    feed.begin();
+    feed.ask(0);
 #pragma unroll 1
     for (int i = 0; i < rows.length; ++i) {
-        feed.ask(i + AHEAD);
+        feed.ask(i + 1);
         feed.take(i);
         if (feed.on(lane, i)) {
             Step s;
@@ -45,7 +45,7 @@ smooth_chunks(MODEL, int n_blocks, int* flags, REAL* totals, const REAL* mean, c
     block_scan(true, THREADS, e, total, room);
     tell(totals, flags, place, total);
     Feed again(from, rows, stages);
-    again.begin();
+    again.ask(0);
     const Index last = series * n_steps + n_steps - 1;
     Gauss later;
     load_state(later, mean, covariance, last);
@@ -63,7 +63,7 @@ smooth_chunks(MODEL, int n_blocks, int* flags, REAL* totals, const REAL* mean, c
     Exit exit(again, smooth_mean, smooth_covariance);
 #pragma unroll 1
     for (int i = 0; i < rows.length; ++i) {
-        again.ask(i + AHEAD);
+        again.ask(i + 1);
         again.take(i);
         if (i > 0) exit.give(i - 1);
         Step s;
