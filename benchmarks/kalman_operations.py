@@ -1,7 +1,7 @@
 """Figures 6 and 7 of the paper on prefix-sum Kalman filters: time on a simulated machine, in floating-point operations.
 
-``python -m benchmarks.kalman_operations [--threads 15000]``: PKF, PRTS and PTFS by every scan and by our chunks with replay,
-4 states and 2 observations; tables, ``results/kalman-operations.json``, and the plots of `kalman_plots`.
+``python -m benchmarks.kalman_operations [--threads 15000]``: PKF, PRTS and PTFS by every scan and by our chunks with
+replay, 4 states and 2 observations; tables, ``results/kalman-operations.json``, and the plots of `kalman_plots`.
 """
 
 from __future__ import annotations

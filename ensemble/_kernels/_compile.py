@@ -25,6 +25,7 @@ __all__ = [
     "WIDTHS",
     "compiled",
     "compiled_serial",
+    "current_device",
     "device_array",
     "device_empty",
     "empty",
@@ -153,6 +154,13 @@ def multiprocessors() -> int:
     import cupy
 
     return int(cupy.cuda.Device().attributes["MultiProcessorCount"])
+
+
+def current_device() -> int:
+    """The number of the CUDA device that launches go to."""
+    import cupy
+
+    return int(cupy.cuda.runtime.getDevice())
 
 
 def raw_module(source: str, options: tuple[str, ...], instances: tuple[str, ...] | None = None) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["Recording", "own_stream", "stream_number"]
+__all__ = ["Recording", "on_device_of", "own_stream", "send", "stream_number"]
 
 
 def stream_number(array: Any) -> int:
@@ -17,6 +17,31 @@ def stream_number(array: Any) -> int:
     import cupy
 
     return int(cupy.cuda.get_current_stream().ptr)
+
+
+@contextmanager
+def on_device_of(array: Any) -> Iterator[None]:
+    """Launches and allocations go to the device of `array`."""
+    if not hasattr(array.data, "ptr"):
+        yield
+        return
+    with array.device:
+        yield
+
+
+def send(array: Any, out: Any) -> None:
+    """Copy `array` into `out`, which may lie on another device, in order with the current streams of both."""
+    if not hasattr(array.data, "ptr"):
+        out[...] = array
+        return
+    with array.device:
+        import cupy
+
+        ready = cupy.cuda.get_current_stream().record()
+    with out.device:
+        stream = cupy.cuda.get_current_stream()
+        stream.wait_event(ready)
+        out.data.copy_from_device_async(array.data, array.nbytes, stream)
 
 
 class Recording:

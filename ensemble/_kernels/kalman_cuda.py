@@ -1,4 +1,5 @@
-"""Launches of the CUDA kernels `kalman_*.cu`: filter and smoothers of series cut into chunks of time, one chunk a thread.
+"""Launches of the CUDA kernels `kalman_*.cu`: filter and smoothers of series cut into chunks, one chunk of time a
+thread.
 
 Arrays as in `kalman.py`, (n_series or 1, n_steps or 1, ...), on one device.
 """
@@ -12,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._kernels._compile import device_array, device_empty, raw_module
+from ensemble._kernels._compile import current_device, device_array, device_empty, raw_module
 
 __all__ = [
     "FAMILIES",
@@ -20,10 +21,13 @@ __all__ = [
     "THREADS",
     "Problem",
     "chunk_length",
+    "combine",
     "filter_chunks",
+    "flags_of",
     "function",
     "options",
     "room",
+    "room_of",
     "sizes",
     "smooth_chunks",
     "source",
@@ -41,6 +45,9 @@ RESIDENT = 132 * 2 * THREADS
 SHORTEST = 4
 """Steps of the shortest chunk: below it, joining chunks costs more than they save."""
 
+ALONE = 16
+"""Steps of the longest chunk for which a processor is better left to one block."""
+
 SHARED = 112 * 1024
 """Bytes of shared memory that a block may take so that two blocks share a processor."""
 
@@ -49,9 +56,9 @@ HEADERS = ("matrices", "elements", "steps", "feed", "scan")
 FAMILIES = {
     "filter": (("filter_chunks", "filter_series"), "FQHRudy"),
     "smooth": (("smooth_chunks", "smooth_series"), "FQumP"),
-    "meet": (("meet_chunks",), "FQHRudymP"),
+    "meet": (("meet_chunks", "state_behind", "said_before"), "FQHRudymP"),
     "levels": (("filter_elements", "smoother_links", "join_elements", "join_links", "element_states", "link_states",
-                "met_states"), "FQHRudy"),
+                "met_states", "combine_pairs", "combine_links"), "FQHRudy"),
 }  # fmt: skip
 """Kernels of each source file, and the parts of the model and of the filter's states that their steps read."""
 
@@ -64,18 +71,29 @@ def source(family: str) -> str:
     return "\n".join((Path(__file__).parent / file).read_text() for file in files)
 
 
-def row_bytes(dtype: Any, nx: int, ny: int, parts: str) -> int:
-    """Shared memory of one thread's step: parts one after another, an odd number of 16 bytes; 0 where it is too much."""
-    size, item = 0, np.dtype(dtype).itemsize
+def row_bytes(dtype: Any, nx: int, ny: int, parts: str) -> tuple[int, bool]:
+    """Shared memory of one thread's step, 0 where it is too much, and whether it holds the state on its way out too.
+
+    Parts lie one after another, an odd number of 16 bytes in all, so that threads fall on different banks.
+    """
+    item = np.dtype(dtype).itemsize
     entries = {"F": nx * nx, "Q": nx * nx, "H": ny * nx, "R": ny * ny, "u": nx, "d": ny, "y": ny, "m": nx, "P": nx * nx}
+    size = 0
     for part in PARTS:
         if part in parts:
             length = entries[part] * item
             piece = 16 if length % 16 == 0 else 8 if length % 8 == 0 else item
-            size = -(-size // piece) * piece + length
-    row = -(-size // 16) * 16
-    row += 16 * (row // 16 % 2 == 0)  # odd, so that threads fall on different banks
-    return row if 2 * THREADS * row <= SHARED else 0
+            size = _multiple(size, piece) + length
+    for puts in (True, False):
+        row = _multiple(_multiple(_multiple(size, 16) + nx * item, 16) + nx * nx * item if puts else size, 16)
+        row += 16 * (row // 16 % 2 == 0)
+        if 2 * THREADS * row <= SHARED:
+            return row, puts
+    return 0, False
+
+
+def _multiple(size: int, of: int) -> int:
+    return -(-size // of) * of
 
 
 def options(dtype: Any, nx: int, ny: int, family: str) -> tuple[str, ...]:
@@ -83,21 +101,26 @@ def options(dtype: Any, nx: int, ny: int, family: str) -> tuple[str, ...]:
     real = {4: "float", 8: "double"}[np.dtype(dtype).itemsize]
     parts = FAMILIES[family][1]
     mask = sum(1 << PARTS.index(part) for part in parts)
-    row = row_bytes(dtype, nx, ny, parts)
-    return ("--std=c++17", f"-DREAL={real}", f"-DNX={nx}", f"-DNY={ny}", f"-DPARTS={mask}", f"-DROW={row}")
+    row, puts = row_bytes(dtype, nx, ny, parts)
+    told = {"REAL": real, "NX": nx, "NY": ny, "PARTS": mask, "ROW": row, "PUT": int(puts)}
+    return ("--std=c++17", *(f"-D{name}={value}" for name, value in told.items()))
 
 
 @functools.cache
-def module(dtype: str, nx: int, ny: int, family: str) -> Any:
-    """The compiled kernels of one family and size."""
+def module(dtype: str, nx: int, ny: int, family: str, device: int) -> Any:
+    """The compiled kernels of one family and size on one device."""
     return raw_module(source(family), options(dtype, nx, ny, family))
 
 
-@functools.cache
 def function(dtype: str, nx: int, ny: int, name: str) -> Any:
-    """One kernel of one size."""
+    """One kernel of one size on the current device."""
+    return _function(dtype, nx, ny, name, current_device())
+
+
+@functools.cache
+def _function(dtype: str, nx: int, ny: int, name: str, device: int) -> Any:
     family = next(family for family, (names, _) in FAMILIES.items() if name in names)
-    kernel = module(dtype, nx, ny, family).get_function(name)
+    kernel = module(dtype, nx, ny, family, device).get_function(name)
     if name.endswith("_chunks"):
         kernel.max_dynamic_shared_size_bytes = room_of(dtype, nx, ny, name)
     return kernel
@@ -106,7 +129,7 @@ def function(dtype: str, nx: int, ny: int, name: str) -> Any:
 @functools.cache
 def room_of(dtype: str, nx: int, ny: int, name: str) -> int:
     """Bytes of shared memory that a launch of a kernel over chunks asks for."""
-    return 2 * THREADS * row_bytes(dtype, nx, ny, FAMILIES[name.removesuffix("_chunks")][1])
+    return 2 * THREADS * row_bytes(dtype, nx, ny, FAMILIES[name.removesuffix("_chunks")][1])[0]
 
 
 @functools.lru_cache(maxsize=256)
@@ -163,7 +186,10 @@ def chunk_length(n_series: int, n_steps: int) -> int | None:
     """Steps of a chunk, so that chunks just fill the device; None where the series alone do."""
     if n_series >= RESIDENT // 4:
         return None
-    chunk = max(SHORTEST, -(-n_steps * n_series // RESIDENT))
+    chunk = -(-n_steps * n_series // (RESIDENT // 2))
+    if chunk > ALONE:
+        chunk = -(-n_steps * n_series // RESIDENT)
+    chunk = max(SHORTEST, _multiple(chunk, 4))  # likelihoods are written four at a time
     return None if chunk >= n_steps else chunk
 
 
@@ -178,7 +204,7 @@ def room(like: Any, *shape: int) -> Any:
     return np.empty(shape, like.dtype) if isinstance(like, np.ndarray) else device_empty(shape, like.dtype)
 
 
-def _flags(like: Any, n_blocks: int) -> Any:
+def flags_of(like: Any, n_blocks: int) -> Any:
     """What blocks of one launch tell each other by: zeros, one more than there are blocks."""
     if isinstance(like, np.ndarray):
         return np.zeros(n_blocks + 1, np.int32)
@@ -204,9 +230,10 @@ def filter_chunks(F, Q, H, R, u, d, y, m0, P0, predict_first, chunk=None, behind
         return (mean, covariance, terms, None) if behind else (mean, covariance, terms)
     element, _ = sizes(nx)
     n_blocks = p.n_blocks * n_series
-    totals, flags = room(y, n_blocks, element), _flags(y, n_blocks)
+    totals, flags = room(y, n_blocks, element), flags_of(y, n_blocks)
     own = room(y, n_series, element, p.n_blocks * THREADS) if behind else np.uint64(0)
-    arguments = (*p.arguments, np.int32(p.n_blocks), flags, totals, own, mean, covariance, terms)
+    alone = (np.uint64(0), np.int32(0))
+    arguments = (*p.arguments, np.int32(p.n_blocks), flags, totals, own, *alone, mean, covariance, terms)
     shared = room_of(dtype, nx, ny, "filter_chunks")
     function(dtype, nx, ny, "filter_chunks")((n_blocks,), (THREADS,), arguments, shared_mem=shared)
     return (mean, covariance, terms, (p, totals, own)) if behind else (mean, covariance, terms)
@@ -226,7 +253,7 @@ def smooth_chunks(F, Q, u, m, P, chunk=None):
         series((-(-n_series // THREADS),), (THREADS,), arguments)
         return mean, covariance
     n_blocks = p.n_blocks * n_series
-    totals, flags = room(m, n_blocks, sizes(nx)[1]), _flags(m, n_blocks)
+    totals, flags = room(m, n_blocks, sizes(nx)[1]), flags_of(m, n_blocks)
     arguments = (*p.arguments, np.int32(p.n_blocks), flags, totals, m, P, mean, covariance)
     shared = room_of(dtype, nx, 1, "smooth_chunks")
     function(dtype, nx, 1, "smooth_chunks")((n_blocks,), (THREADS,), arguments, shared_mem=shared)
@@ -240,8 +267,29 @@ def two_filter_chunks(F, Q, H, R, u, d, y, m0, P0, predict_first, chunk):
     n_series, n_steps, nx = mean.shape
     dtype, ny = y.dtype.name, y.shape[-1]
     smooth_mean, smooth_covariance = room(y, n_series, n_steps, nx), room(y, n_series, n_steps, nx, nx)
-    arguments = (*p.arguments, np.int32(p.n_blocks), totals, own, mean, covariance, smooth_mean, smooth_covariance)
+    states = (mean, covariance, smooth_mean, smooth_covariance)
+    arguments = (*p.arguments, np.int32(p.n_blocks), totals, own, np.uint64(0), *states)
     shared = room_of(dtype, nx, ny, "meet_chunks")
     meet = function(dtype, nx, ny, "meet_chunks")
     meet((p.n_blocks, n_series), (THREADS,), arguments, shared_mem=shared)
     return mean, covariance, terms, smooth_mean, smooth_covariance
+
+
+def combine(name: str, earlier: tuple[Any, ...], later: tuple[Any, ...], nx: int) -> tuple[Any, ...]:
+    """Pairs of elements joined by the kernel `name`; arrays (n, ...), steps between entries may be longer than one."""
+    n = later[0].shape[0]
+    operands: list[Any] = []
+    steps: list[int] = []
+    for element in (earlier, later):
+        entries = [math.prod(a.shape[1:]) for a in element]
+        step = {a.strides[0] // (a.dtype.itemsize * e) for a, e in zip(element, entries, strict=True)} if n > 1 else {1}
+        rows = all(a[:1].flags.c_contiguous for a in element)
+        if len(step) > 1 or not rows or min(step) < 0:
+            element, step = tuple(a.copy() for a in element), {1}
+        operands += element
+        steps.append(step.pop())
+    outs = tuple(room(a, *a.shape) for a in later)
+    grid = (-(-n // THREADS),)
+    arguments = (np.int64(n), np.int64(steps[0]), np.int64(steps[1]), *operands, *outs)
+    function(later[0].dtype.name, nx, 1, name)(grid, (THREADS,), arguments)
+    return outs

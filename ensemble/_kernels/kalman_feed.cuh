@@ -3,7 +3,8 @@
 // Thread t of a warp walks over a stretch of steps of its own, row t. While it works on one step, the warp copies the next
 // step of all its rows into shared memory, 16 bytes a thread and neighbours together wherever a row is that long, so that
 // nobody waits for memory and no sector is fetched twice. -DROW=... is what one row takes there, in bytes; 0 for sizes that
-// do not fit: those read global memory where they need it. -DPARTS=... has bit p set where kernels need part p.
+// do not fit: those read global memory where they need it. Parts that do not change stay there from the first two steps on.
+// With -DPUT=1 a row has room for the state on its way out too. -DPARTS=... has bit p set where kernels need part p.
 
 enum Part { PART_F, PART_Q, PART_H, PART_R, PART_U, PART_D, PART_Y, PART_M, PART_P, N_PARTS };
 
@@ -59,9 +60,9 @@ __device__ __forceinline__ void states_of(Sources& s, Index series, Index n_step
 }
 
 template <int SIZE> __device__ __forceinline__ void copy_async(char* to, const char* from) {
-#ifdef __CUDA_ARCH__
+#ifdef __CUDA_ARCH__  // the second level of cache takes in the whole line, which the next steps will ask for
     const unsigned at = (unsigned)__cvta_generic_to_shared(to);
-    if constexpr (SIZE == 16) asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");
+    if constexpr (SIZE == 16) asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");
     else asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(at), "l"(from), "n"(SIZE) : "memory");
 #else
     for (int i = 0; i < SIZE; ++i) to[i] = from[i];
@@ -118,44 +119,103 @@ struct Rows {
 #endif
 #define STAGE_BYTES (2 * THREADS * ROW)
 
+// Where a row keeps a state on its way out
+__host__ __device__ constexpr int aligned(int at, int size) { return (at + size - 1) / size * size; }
+#define OUT_M aligned(place(N_PARTS), 16)
+#define OUT_P aligned(OUT_M + bytes_of(PART_M), 16)
+
 #if ROW
-static_assert(ROW % 16 == 0 && ROW >= place(N_PARTS), "a row is longer than what the launch made room for");
+static_assert(ROW % 16 == 0 && ROW >= (PUT ? OUT_P + bytes_of(PART_P) : place(N_PARTS)), "a row is longer than its room");
 #endif
 
 struct Feed {
-    const Sources& from;
+    const Sources& source;
     const Rows& rows;
     char* stage;  // of this warp: two of them, one being filled while the other is read
     int lane;
+    bool whole, plain;            // all rows take all steps; and no part is the same at all of them
+    const char* from[N_PARTS];    // this lane's first piece of the next step, and where it goes
+    int to[N_PARTS];
 
-    __device__ __forceinline__ Feed(const Sources& from, const Rows& rows, char* stages)
-        : from(from), rows(rows), stage(stages + (threadIdx.x / WARP) * 2 * WARP * ROW), lane(threadIdx.x % WARP) {}
-
-    __device__ __forceinline__ char* row_of(int r, int i) const { return stage + ((i & 1) * WARP + r) * ROW; }
-
-    template <int PART> __device__ __forceinline__ void ask_part(int i) const {
-        constexpr int size = piece(PART), n = bytes_of(PART) / size;
-        const char* const start = from.from[PART] + from.by[PART] * rows.step(0, i);
-        const Index by = from.by[PART] * rows.row;
-        EACH(q, n) {
-            const int each = q * WARP + lane, r = each / n, at = each % n * size;
-            if (rows.on(r, i)) copy_async<size>(row_of(r, i) + place(PART) + at, start + r * by + at);
-        }
-    }
-
-    // Begin to bring the i-th step of every row
-    __device__ __forceinline__ void ask(int i) const {
+    __device__ __forceinline__ Feed(const Sources& source, const Rows& rows, char* stages)
+        : source(source), rows(rows), stage(stages + (threadIdx.x / WARP) * 2 * WARP * ROW), lane(threadIdx.x % WARP),
+          whole(rows.lo == 0 && rows.hi == WARP), plain(whole) {
 #if ROW
-        if (i < rows.length) ask_parts<0>(i);
-        close_group();
+        start<0>();
 #endif
     }
 
-    template <int PART> __device__ __forceinline__ void ask_parts(int i) const {
+    template <int PART> __device__ __forceinline__ void start() {
+        if constexpr (PART < N_PARTS) {
+            if constexpr (PARTS >> PART & 1) {
+                constexpr int size = piece(PART), n = bytes_of(PART) / size;
+                if constexpr (WARP % n == 0) {  // a warp's copies are as many whole rows
+                    from[PART] = source.from[PART] + source.by[PART] * rows.step(lane / n, 0) + lane % n * size;
+                    to[PART] = lane / n * ROW + place(PART) + lane % n * size;
+                    plain = plain && source.by[PART] != 0;
+                } else {
+                    plain = false;
+                }
+            }
+            start<PART + 1>();
+        }
+    }
+
+    __device__ __forceinline__ bool on(int r, int i) const { return whole || rows.on(r, i); }
+
+    __device__ __forceinline__ char* row_of(int r, int i) const { return stage + ((i & 1) * WARP + r) * ROW; }
+
+    template <int PART> __device__ __forceinline__ void ask_part(int i) {
+        constexpr int size = piece(PART), n = bytes_of(PART) / size;
+        const bool steady = source.by[PART] == 0;
+        if (steady && i > 1) return;  // it stays where it was put
+        if constexpr (WARP % n == 0) {
+            const Index leap = steady ? 0 : (Index)(WARP * size) * rows.row;
+            EACH(q, n) {
+                const int r = q * (WARP / n) + lane / n;
+                if (steady || on(r, i)) copy_async<size>(row_of(q * (WARP / n), i) + to[PART], from[PART] + q * leap);
+            }
+            if (!steady) from[PART] += rows.way * bytes_of(PART);
+        } else {
+            const char* const start = source.from[PART] + source.by[PART] * rows.step(0, i);
+            const Index by = source.by[PART] * rows.row;
+            EACH(q, n) {
+                const int each = q * WARP + lane, r = each / n, at = each % n * size;
+                if (steady || on(r, i)) copy_async<size>(row_of(r, i) + place(PART) + at, start + r * by + at);
+            }
+        }
+    }
+
+    template <int PART> __device__ __forceinline__ void ask_plainly(int i) {
+        constexpr int size = piece(PART), n = bytes_of(PART) / size;
+        const Index leap = (Index)(WARP * size) * rows.row;
+        EACH(q, n) copy_async<size>(row_of(q * (WARP / n), i) + to[PART], from[PART] + q * leap);
+        from[PART] += rows.way * bytes_of(PART);
+    }
+
+    template <int PART> __device__ __forceinline__ void ask_parts(int i) {
         if constexpr (PART < N_PARTS) {
             if constexpr (PARTS >> PART & 1) ask_part<PART>(i);
             ask_parts<PART + 1>(i);
         }
+    }
+
+    template <int PART> __device__ __forceinline__ void ask_all_plainly(int i) {
+        if constexpr (PART < N_PARTS) {
+            if constexpr (PARTS >> PART & 1) ask_plainly<PART>(i);
+            ask_all_plainly<PART + 1>(i);
+        }
+    }
+
+    // Begin to bring the i-th step of every row; called with 0, 1, 2, ...
+    __device__ __forceinline__ void ask(int i) {
+#if ROW
+        if (i < rows.length) {
+            if (plain) ask_all_plainly<0>(i);
+            else ask_parts<0>(i);
+        }
+        close_group();
+#endif
     }
 
     // Wait until the i-th step is here, the one after it perhaps under way
@@ -166,7 +226,7 @@ struct Feed {
 #endif
     }
 
-    // Everyone has read the i-th step, or what was put in its place
+    // Everyone has read the i-th step
     __device__ __forceinline__ void release() const {
 #if ROW
         __syncwarp();
@@ -177,37 +237,63 @@ struct Feed {
 #if ROW
         return (const REAL*)(row_of(lane, i) + place(PART));
 #else
-        return from.at<PART>(rows.step(lane, i));
+        return source.at<PART>(rows.step(lane, i));
 #endif
     }
 
-    // Write a state of every row; all threads of the warp call it, `release` between reading the step and this
+    // Leave a state where `Exit` finds it, or write it at once where there is no room
     __device__ __forceinline__ void put(int i, const Gauss& x, REAL* mean, REAL* covariance) const {
-#if ROW
-        constexpr int after = (bytes_of(PART_M) + piece(PART_P) - 1) / piece(PART_P) * piece(PART_P);
-        write<NX>((REAL*)row_of(lane, i), x.m);
-        write_symmetric((REAL*)(row_of(lane, i) + after), x.P);
-        __syncwarp();
-        give<PART_M>(i, 0, (char*)mean);
-        give<PART_P>(i, after, (char*)covariance);
-        __syncwarp();
+#if ROW && PUT
+        write<NX>((REAL*)(row_of(lane, i) + OUT_M), x.m);
+        write_symmetric((REAL*)(row_of(lane, i) + OUT_P), x.P);
 #else
-        if (!rows.on(lane, i)) return;
+        if (!on(lane, i)) return;
         const Index k = rows.step(lane, i);
         write<NX>(mean + k * NX, x.m);
         write_symmetric(covariance + k * NX * NX, x.P);
 #endif
     }
+};
 
-    template <int PART> __device__ __forceinline__ void give(int i, int place, char* to) const {
+// The way out: the states of a warp's rows, one step after they were put, neighbours together
+struct Exit {
+    const Feed& feed;
+    char *mean, *covariance;  // this lane's first piece of the next state
+
+    __device__ __forceinline__ Exit(const Feed& feed, REAL* mean, REAL* covariance)
+        : feed(feed), mean(start<PART_M>(mean)), covariance(start<PART_P>(covariance)) {}
+
+    template <int PART> __device__ __forceinline__ char* start(REAL* to) const {
+        constexpr int size = piece(PART), n = bytes_of(PART) / size;
+        constexpr bool even = WARP % n == 0;
+        return (char*)to + bytes_of(PART) * feed.rows.step(even ? feed.lane / n : 0, 0) + (even ? feed.lane % n * size : 0);
+    }
+
+    // Write what was put as the i-th step; the warp has met since. Called with 0, 1, 2, ...
+    __device__ __forceinline__ void give(int i) {
+#if ROW && PUT
+        give_part<PART_M, OUT_M>(i, mean);
+        give_part<PART_P, OUT_P>(i, covariance);
+#endif
+    }
+
+    template <int PART, int PLACE> __device__ __forceinline__ void give_part(int i, char*& to) const {
         constexpr int size = piece(PART), n = bytes_of(PART) / size;
         struct alignas(size) Piece { REAL x[size / sizeof(REAL)]; };
-        char* const start = to + bytes_of(PART) * rows.step(0, i);
-        const Index by = bytes_of(PART) * rows.row;
-        EACH(q, n) {
-            const int each = q * WARP + lane, r = each / n, at = each % n * size;
-            if (rows.on(r, i)) *(Piece*)(start + r * by + at) = *(const Piece*)(row_of(r, i) + place + at);
+        if constexpr (WARP % n == 0) {
+            const Index leap = (Index)(WARP * size) * feed.rows.row;
+            const int at = feed.lane / n * ROW + PLACE + feed.lane % n * size;
+            Piece pieces[n];
+            EACH(q, n) pieces[q] = *(const Piece*)(feed.row_of(q * (WARP / n), i) + at);
+            EACH(q, n) if (feed.on(q * (WARP / n) + feed.lane / n, i)) *(Piece*)(to + q * leap) = pieces[q];
+        } else {
+            const Index by = bytes_of(PART) * feed.rows.row;
+            EACH(q, n) {
+                const int each = q * WARP + feed.lane, r = each / n, at = each % n * size;
+                if (feed.on(r, i)) *(Piece*)(to + r * by + at) = *(const Piece*)(feed.row_of(r, i) + PLACE + at);
+            }
         }
+        to += feed.rows.way * bytes_of(PART);
     }
 };
 

@@ -111,16 +111,64 @@ extern "C" __global__ void __launch_bounds__(THREADS) link_states(Index n, const
     put_state(k, e.g, e.L, mean, covariance);
 }
 
-// `behind`: prefix sums from the end, each of the steps after its own
+// The filter's states and `behind`, prefix sums from the end, each of the steps after its own
 extern "C" __global__ void __launch_bounds__(THREADS)
-met_states(Index n, const REAL* elements, const REAL* behind, REAL* mean, REAL* covariance) {
+met_states(Index n, const REAL* filtered, const REAL* spread, const REAL* behind, REAL* mean, REAL* covariance) {
     THREAD(n)
-    const Element e = packed<Element>(elements, k), later = packed<Element>(behind, k);
+    const Element later = packed<Element>(behind, k);
     Gauss x;
     Information said;
-    EACH(i, NX) { x.m[i] = e.b[i]; said.eta[i] = later.eta[i]; }
-    x.P = e.C;
+    load_state(x, filtered, spread, k);
+    EACH(i, NX) said.eta[i] = later.eta[i];
     said.J = later.J;
     meet(said, x);
     put_state(k, x.m, x.P, mean, covariance);
+}
+
+// --- the operations on whole arrays, for scans that join many pairs at a time; `step_i`, `step_j` count elements
+extern "C" __global__ void __launch_bounds__(THREADS)
+combine_pairs(Index n, Index step_i, Index step_j, const REAL* Ai, const REAL* bi, const REAL* Ci, const REAL* ei,
+              const REAL* Ji, const REAL* Aj, const REAL* bj, const REAL* Cj, const REAL* ej, const REAL* Jj,
+              REAL* A, REAL* b, REAL* C, REAL* eta, REAL* J) {
+    const Index k = (Index)blockIdx.x * THREADS + threadIdx.x;
+    if (k >= n) return;
+    Element x, z;
+    Index at = k * step_i;
+    read<NX * NX>(&x.A[0][0], Ai + at * NX * NX);
+    read<NX>(x.b, bi + at * NX);
+    read_symmetric(x.C, Ci + at * NX * NX);
+    read<NX>(x.eta, ei + at * NX);
+    read_symmetric(x.J, Ji + at * NX * NX);
+    at = k * step_j;
+    read<NX * NX>(&z.A[0][0], Aj + at * NX * NX);
+    read<NX>(z.b, bj + at * NX);
+    read_symmetric(z.C, Cj + at * NX * NX);
+    read<NX>(z.eta, ej + at * NX);
+    read_symmetric(z.J, Jj + at * NX * NX);
+    combine(x, z, x);
+    write<NX * NX>(A + k * NX * NX, &x.A[0][0]);
+    write<NX>(b + k * NX, x.b);
+    write_symmetric(C + k * NX * NX, x.C);
+    write<NX>(eta + k * NX, x.eta);
+    write_symmetric(J + k * NX * NX, x.J);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+combine_links(Index n, Index step_i, Index step_j, const REAL* Ei, const REAL* gi, const REAL* Li, const REAL* Ej,
+              const REAL* gj, const REAL* Lj, REAL* E, REAL* g, REAL* L) {
+    const Index k = (Index)blockIdx.x * THREADS + threadIdx.x;
+    if (k >= n) return;
+    Link x, z;
+    Index at = k * step_i;
+    read<NX * NX>(&x.E[0][0], Ei + at * NX * NX);
+    read<NX>(x.g, gi + at * NX);
+    read_symmetric(x.L, Li + at * NX * NX);
+    at = k * step_j;
+    read<NX * NX>(&z.E[0][0], Ej + at * NX * NX);
+    read<NX>(z.g, gj + at * NX);
+    read_symmetric(z.L, Lj + at * NX * NX);
+    combine(x, z, x);
+    write<NX * NX>(E + k * NX * NX, &x.E[0][0]);
+    write<NX>(g + k * NX, x.g);
+    write_symmetric(L + k * NX * NX, x.L);
 }

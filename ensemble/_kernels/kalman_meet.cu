@@ -1,11 +1,16 @@
 // Two filters that meet: one runs back over the chunks and joins what it knows with the filter's states.
 //
 // It starts from the elements that the filter's launch kept of every chunk and from its blocks' totals, all of them there.
-// Block 0 and thread 0 hold the last chunks.
+// Block 0 and thread 0 hold the last chunks. `said`, if not null, is what observations behind the last chunk say of its end.
+
+__device__ __forceinline__ void load_information(Information& x, const REAL* said) {
+    EACH(i, NX) x.eta[i] = said == nullptr ? REAL(0) : said[i];
+    EACH(i, SYM) x.J.s[i] = said == nullptr ? REAL(0) : said[NX + i];
+}
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-meet_chunks(MODEL, int n_blocks, const REAL* totals, const REAL* own, const REAL* mean, const REAL* covariance,
-            REAL* smooth_mean, REAL* smooth_covariance) {
+meet_chunks(MODEL, int n_blocks, const REAL* totals, const REAL* own, const REAL* said, const REAL* mean,
+            const REAL* covariance, REAL* smooth_mean, REAL* smooth_covariance) {
     STAGES
     __shared__ Element room[WARPS];
     __shared__ Sources from;
@@ -18,25 +23,25 @@ meet_chunks(MODEL, int n_blocks, const REAL* totals, const REAL* own, const REAL
     }
     __syncthreads();
     const Rows rows(c + lane, chunk, n_steps, n_chunks);
-    const Feed feed(from, rows, stages);
+    Feed feed(from, rows, stages);
     feed.ask(0);
     Element e = kept<Element>(own + series * all * size_of<Element>(), all, c), total;
     block_scan(true, THREADS, e, total, room);
     Information x;
-    EACH(i, NX) x.eta[i] = 0;
-    EACH(i, SYM) x.J.s[i] = 0;
+    load_information(x, said);
     if (blockIdx.x > 0) {
         joined(true, totals, nullptr, (int)(series + 1) * n_blocks - 1, -1, (int)blockIdx.x, total, room);
-        EACH(i, NX) x.eta[i] = total.eta[i];
-        x.J = total.J;
+        retreat(total, x);
     }
     retreat(e, x);
     smooth_mean += series * n_steps * NX;
     smooth_covariance += series * n_steps * NX * NX;
+    Exit exit(feed, smooth_mean, smooth_covariance);
 #pragma unroll 1
     for (int i = 0; i < rows.length; ++i) {
         feed.ask(i + 1);
         feed.take(i);
+        if (i > 0) exit.give(i - 1);
         Step s;
         Look l;
         Gauss f;
@@ -44,7 +49,7 @@ meet_chunks(MODEL, int n_blocks, const REAL* totals, const REAL* own, const REAL
         load(s, feed, i, rows.step(lane, i) == 0 && !predict_first);
         load(f, feed, i);
         feed.release();
-        if (rows.on(lane, i)) {
+        if (feed.on(lane, i)) {
             meet(x, f);
             Element one;
             identity(one);
@@ -53,4 +58,35 @@ meet_chunks(MODEL, int n_blocks, const REAL* totals, const REAL* own, const REAL
         }
         feed.put(i, f, smooth_mean, smooth_covariance);
     }
+    feed.release();
+    if (rows.length > 0) exit.give(rows.length - 1);
+}
+
+// --- a range of steps as a whole, for the devices that hold the ranges beside it; one block
+// The state behind the range from the one before it
+extern "C" __global__ void __launch_bounds__(THREADS)
+state_behind(const REAL* totals, int n_blocks, const REAL* m0, const REAL* P0, REAL* m, REAL* P) {
+    __shared__ Element room[WARPS];
+    Element total;
+    joined(false, totals, nullptr, 0, 1, n_blocks, total, room);
+    if (threadIdx.x > 0) return;
+    Gauss x;
+    load_state(x, m0, P0, 0);
+    advance(total, x);
+    write<NX>(m, x.m);
+    write_symmetric(P, x.P);
+}
+
+// What the observations from the range on say of the state before it, from what those behind it say; eta, then J packed
+extern "C" __global__ void __launch_bounds__(THREADS)
+said_before(const REAL* totals, int n_blocks, const REAL* behind, REAL* said) {
+    __shared__ Element room[WARPS];
+    Element total;
+    joined(true, totals, nullptr, n_blocks - 1, -1, n_blocks, total, room);
+    if (threadIdx.x > 0) return;
+    Information x;
+    load_information(x, behind);
+    retreat(total, x);
+    EACH(i, NX) said[i] = x.eta[i];
+    EACH(i, SYM) said[NX + i] = x.J.s[i];
 }

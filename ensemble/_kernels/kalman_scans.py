@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ensemble._kernels._streams import on_device_of, send
 from ensemble._kernels.kalman_cuda import THREADS, Problem, function, room, sizes
 from ensemble._kernels.scan import prefix_scan
 
@@ -98,9 +99,27 @@ def scan_smoother(arguments: tuple[Any, ...], scan: str, **options: Any) -> tupl
     return run.states("link_states", _contiguous(sums))
 
 
-def scan_two_filters(arguments: tuple[Any, ...], scan: str, **options: Any) -> tuple[Any, Any]:
-    """Smoothed means and covariances by two scans over the same elements that meet."""
-    run = _Run(arguments, scan, options)
-    rows = run.elements()
-    behind = run.scanned("join_elements", rows[1:], rows[-1], reverse=True)
-    return run.states("met_states", run.scanned("join_elements", rows[:-1], rows[-1]), _contiguous(behind))
+def scan_two_filters(
+    arguments: tuple[Any, ...], scan: str, *, elsewhere: tuple[Any, ...] | None = None, **options: Any
+) -> tuple[Any, Any]:
+    """Smoothed means and covariances by two scans over the same elements that meet.
+
+    With `elsewhere`, the same arguments on another device, the filter runs there while the scan from the end runs here,
+    and its states are sent over.
+    """
+    there = arguments if elsewhere is None else elsewhere
+    with on_device_of(there[-4]):
+        run = _Run(there, scan, options)
+        rows = run.elements()
+        states = run.states("element_states", run.scanned("join_elements", rows[:-1], rows[-1]))
+    with on_device_of(arguments[-4]):
+        if elsewhere is not None:
+            run = _Run(arguments, scan, options)
+            rows = run.elements()
+        behind = _contiguous(run.scanned("join_elements", rows[1:], rows[-1], reverse=True))
+        if elsewhere is not None:
+            here = tuple(room(run.y, *a.shape) for a in states)
+            for a, out in zip(states, here, strict=True):
+                send(a, out)
+            states = here
+        return run.states("met_states", *states, behind)

@@ -34,9 +34,9 @@ def prefix_scan(
     Parameters
     ----------
     op : callable, ``op(earlier, later) -> tuple``
-        Associative; takes and returns tuples of arrays, entry i of the result made of entry i of both operands. If it has
-        a method ``into(earlier, later, out)``, which writes the result into arrays that may be those of an operand, scans
-        work in place where they can.
+        Associative; takes and returns tuples of arrays, entry i of the result made of entry i of both operands. If it
+        has a method ``into(earlier, later, out)``, which writes the result into arrays that may be those of an operand,
+        scans work in place where they can.
     elements : tuple of arrays, each of shape (T, ...)
         T >= 1, any number. Arrays of any Array API library, or Ensembles.
     algorithm : {"chunked", "sequential", "hillis_steele", "blelloch", "ladner_fischer", "sengupta"}

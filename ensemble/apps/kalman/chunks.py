@@ -15,43 +15,12 @@ from ensemble._kernels.scan import prefix_scan
 from ensemble._typing import Array
 from ensemble.apps.kalman.elements import Element, combine_filter
 from ensemble.apps.kalman.model import Series
-from ensemble.apps.kalman.steps import apply, observed_part, predict, symmetric, symmetric_solve, update
+from ensemble.apps.kalman.steps import predict, update
+from ensemble.apps.kalman.stretches import extend_filter
 
-__all__ = ["advance_filter", "chunk_filter", "extend_filter"]
+__all__ = ["chunk_filter"]
 
 STEPS = ("F", "Q", "u", "H", "R", "d", "y")
-
-
-def extend_filter(
-    earlier: Element, F: Array, Q: Array, u: Array, H: Array, R: Array, d: Array, y: Array, semidefinite: bool = False
-) -> Element:
-    """The element of a stretch of time with one step more at its end: nothing larger than (ny, ny) is solved with."""
-    A, b, C, eta, J = earlier
-    xp, n = array_namespace(A, F), A.shape[-1]
-    b, C = predict(F, Q, u, b, C)
-    A = F @ A
-    H, R, r, _ = observed_part(H, R, y, b, d)
-    G, HC = H @ A, H @ C
-    right = xp.concat([HC, G, r[..., None]], axis=-1)
-    solved, _ = symmetric_solve(symmetric(HC @ H.mT + R), right, semidefinite=semidefinite)
-    K = solved[..., :n].mT
-    IKH = xp.eye(n, dtype=C.dtype) - K @ H
-    return (
-        A - K @ G,
-        b + apply(K, r),
-        symmetric(IKH @ C @ IKH.mT + K @ R @ K.mT),
-        eta + apply(G.mT, solved[..., 2 * n]),
-        symmetric(J + G.mT @ solved[..., n : 2 * n]),
-    )
-
-
-def advance_filter(element: Element, m: Array, P: Array) -> tuple[Array, Array]:
-    """The filter's state behind a stretch of time from the one before it."""
-    A, b, C, eta, J = element
-    xp, n = array_namespace(A, m), A.shape[-1]
-    right = xp.concat([P, (m + apply(P, eta))[..., None]], axis=-1)
-    solved = xp.linalg.solve(xp.eye(n, dtype=m.dtype) + P @ J, right)
-    return apply(A, solved[..., n]) + b, symmetric(A @ solved[..., :n] @ A.mT + C)
 
 
 def chunk_filter(series: Series) -> tuple[Array, Array, Array, Series | None]:

@@ -17,7 +17,8 @@ ELEMENTWISE = ("add", "subtract", "multiply", "divide", "reciprocal", "square", 
 """Functions of one operation an entry of their result."""
 
 REDUCTIONS = {"sum": 0, "prod": 0, "cumulative_sum": 0, "mean": 1}
-"""Functions of one operation for every entry that goes in beyond the first, and so many more for each that comes out."""
+"""Functions of one operation for every entry that goes in beyond the first, and so many more for each that comes
+out."""
 
 FREE = (
     "abs", "all", "any", "arange", "asarray", "astype", "broadcast_to", "concat", "empty_like", "equal", "expand_dims",
@@ -37,8 +38,8 @@ def matmul_flops(first: tuple[int, ...], second: tuple[int, ...]) -> int:
 
 
 def solve_flops(matrix: tuple[int, ...], right: tuple[int, ...]) -> int:
-    """Of LU factors of (..., n, n) matrices, ``n (n - 1) / 2 + n (n - 1) (2 n - 1) / 3``, and two triangular solves of k
-    columns, ``k (2 n^2 - n)``."""
+    """Of LU factors of (..., n, n) matrices, ``n (n - 1) / 2 + n (n - 1) (2 n - 1) / 3``, and two triangular solves of
+    k columns, ``k (2 n^2 - n)``."""
     n, k = matrix[-1], right[-1]
     batch = np.broadcast_shapes(matrix[:-2], right[:-2])
     return math.prod(batch) * (n * (n - 1) // 2 + n * (n - 1) * (2 * n - 1) // 3 + k * (2 * n * n - n))
@@ -122,7 +123,7 @@ class Counted:
 
     shape = property(lambda self: self.values.shape)
     dtype = property(lambda self: self.values.dtype)
-    mT = property(lambda self: Counted(self.values.mT, self.xp))  # noqa: N815 (the standard's name)
+    mT = property(lambda self: Counted(self.values.mT, self.xp))  # noqa: N815 (the standard\'s name)
 
     def __getitem__(self, key: Any) -> Counted:
         return Counted(self.values[_bare(key)], self.xp)

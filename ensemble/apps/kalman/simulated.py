@@ -1,13 +1,14 @@
 """Filters and smoothers on a simulated parallel machine, whose time is counted in floating-point operations.
 
 The machine has a number of threads; moving data costs nothing. A parallel step over n items that take f operations each
-lasts ``ceil(n / threads) * f``. The operations of an item are counted by running the library's own functions on arrays that
-count (`counting`), and the steps and their numbers of items by running the library's own `prefix_scan` with an operation
-that keeps the books: nothing is taken from formulas. This is the experiment of section VI-B of [1]_.
+lasts ``ceil(n / threads) * f``. The operations of an item are counted by running the library's own functions on arrays
+that count (`counting`), and the steps and their numbers of items by running the library's own `prefix_scan` with an
+operation that keeps the books: nothing is taken from formulas. This is the experiment of section VI-B of [1]_.
 
 References
 ----------
-.. [1] S. Särkkä, Á. F. García-Fernández, On the performance of prefix-sum parallel Kalman filters and smoothers on GPUs,
+.. [1] S. Särkkä, Á. F. García-Fernández, On the performance of prefix-sum parallel Kalman filters and smoothers on
+GPUs,
    2025, sections V-D and VI-B, figures 6 and 7.
 """
 
@@ -22,12 +23,12 @@ import numpy as np
 
 from ensemble._check import integer, one_of, require
 from ensemble._kernels.scan import SCANS, prefix_scan
-from ensemble.apps.kalman.chunks import advance_filter, extend_filter
 from ensemble.apps.kalman.counting import count_flops
 from ensemble.apps.kalman.elements import combine_filter, combine_smoother, filter_elements, smoother_elements
 from ensemble.apps.kalman.model import Series
 from ensemble.apps.kalman.smoothers import meet
 from ensemble.apps.kalman.steps import predict, rts_gain, smooth, update
+from ensemble.apps.kalman.stretches import advance_filter, extend_filter
 
 __all__ = ["Machine", "SimulatedRun", "simulate", "step_flops"]
 
@@ -104,13 +105,13 @@ def step_flops(nx: int = 4, ny: int = 2) -> dict[str, int]:
     Returns
     -------
     dict
-        "element", "combine", "link", "combine links", "meet": what prefix sums are made of. "step", "smooth": a step of the
-        filter, likelihood included, and of the smoother. "extend", "advance": of chunks with replay.
+        "element", "combine", "link", "combine links", "meet": what prefix sums are made of. "step", "smooth": a step of
+        the filter, likelihood included, and of the smoother. "extend", "advance": of chunks with replay.
 
     Examples
     --------
-    One state: links join by a product for E, a product and a sum for g, and for L two products, a sum, and the mean with
-    its transpose.
+    One state: links join by a product for E, a product and a sum for g, and for L two products, a sum, and the mean
+    with its transpose.
 
     >>> step_flops(1, 1)["combine links"]
     8
@@ -173,13 +174,14 @@ def simulate(
     Parameters
     ----------
     method : {"KF", "RTS", "PKF", "PRTS", "PTFS"}
-        The filter and its smoother step after step, on one thread whatever the machine; the filter, the Rauch-Tung-Striebel
-        smoother and the two-filter smoother as prefix sums, the smoothers with their filter.
+        The filter and its smoother step after step, on one thread whatever the machine; the filter, the
+        Rauch-Tung-Striebel smoother and the two-filter smoother as prefix sums, the smoothers with their filter.
     n_steps : int, dimensionless
         Steps of the series.
     scan : {"chunked", "hillis_steele", "blelloch", "ladner_fischer", "sengupta", "replay"}
-        As in `prefix_scan`, of the last three methods. "replay" is what our device kernels do: every thread sums up a chunk of
-        steps by filter steps, the chunks' sums are scanned, and every thread runs the plain recursion over its chunk.
+        As in `prefix_scan`, of the last three methods. "replay" is what our device kernels do: every thread sums up a
+        chunk of steps by filter steps, the chunks' sums are scanned, and every thread runs the plain recursion over its
+        chunk.
     threads : int, dimensionless
         15000 in [1]_.
     nx, ny : int, dimensionless
@@ -198,7 +200,8 @@ def simulate(
 
     References
     ----------
-    .. [1] S. Särkkä, Á. F. García-Fernández, On the performance of prefix-sum parallel Kalman filters and smoothers on GPUs,
+    .. [1] S. Särkkä, Á. F. García-Fernández, On the performance of prefix-sum parallel Kalman filters and smoothers on
+    GPUs,
        2025, section VI-B.
 
     Examples

@@ -1,6 +1,7 @@
 """The CUDA kernels without a GPU: NVRTC compiles them for sm_90, and g++ runs them, a thread for a thread."""
 
 import ctypes
+import functools
 import shutil
 import subprocess
 from pathlib import Path
@@ -8,9 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ensemble._kernels import kalman_cuda, kalman_scans
+from ensemble._kernels import kalman_cuda, kalman_ranges, kalman_scans
 from ensemble._kernels.scan import SCANS
 from ensemble.apps.kalman import LinearGaussianModel, compiled, kalman_filter, rts_smoother, two_filter_smoother
+from ensemble.apps.kalman.elements import combine_filter, combine_smoother, filter_elements, smoother_elements
+from ensemble.apps.kalman.model import aligned
 from tests import nvrtc
 from tests.apps.kalman.models import close, random_parts, with_gaps
 
@@ -63,6 +66,7 @@ def on_cpu(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kalman_cuda, "function", function)
         patch.setattr(kalman_scans, "function", function)
+        patch.setattr(kalman_ranges, "function", function)
         yield
 
 
@@ -117,6 +121,39 @@ def test_float32_and_constant_parts(on_cpu):
     assert np.max(np.abs(P - exact.covariance)) < 1e-5 * np.max(exact.covariance)
 
 
+def test_pairs_join_as_the_matrix_formulas_say(on_cpu):
+    parts, y, _ = arguments_of(1, 41, 4, 2)
+    series = aligned(LinearGaussianModel(**{k: a[0] for k, a in parts.items()}), y[0], None, "test")
+    e = filter_elements(series)
+    left, right = tuple(a[1::2] for a in e), tuple(a[2::2] for a in e)
+    for got, expected in zip(
+        kalman_cuda.combine("combine_pairs", left, right, 4), combine_filter(left, right), strict=True
+    ):
+        close(got, expected)
+    f = kalman_filter(LinearGaussianModel(**{k: a[0] for k, a in parts.items()}), y[0])
+    e = smoother_elements(series, f.mean, f.covariance)
+    left, right = tuple(a[:-1] for a in e), tuple(a[1:] for a in e)
+    for got, expected in zip(
+        kalman_cuda.combine("combine_links", left, right, 4), combine_smoother(left, right), strict=True
+    ):
+        close(got, expected)
+
+
+@pytest.mark.parametrize("cuts, predict_first", [((200,), True), ((1, 280), False), ((), True)])
+def test_ranges_of_several_devices_are_the_sequential_filter_and_smoother(on_cpu, cuts, predict_first):
+    parts, y, (*steps, m0, P0) = arguments_of(1, 300, 4, 2)
+    prior = "before" if predict_first else "first_observation"
+    smooth = rts_smoother(LinearGaussianModel(**parts, prior_at=prior), y)
+    ranges = [tuple(a[:, i:j] for a in steps) for i, j in zip((0, *cuts), (*cuts, 300), strict=True)]
+    got = kalman_ranges.two_filter_ranges(ranges, m0, P0, predict_first, 2)
+    m, P, terms, sm, sP = (np.concatenate(arrays, axis=1) for arrays in zip(*got, strict=True))
+    close(m, smooth.filtered.mean)
+    close(P, smooth.filtered.covariance)
+    close(terms, smooth.log_likelihoods)
+    close(sm, smooth.mean)
+    close(sP, smooth.covariance)
+
+
 @pytest.mark.parametrize("scan", sorted(set(SCANS) - {"sequential"}))
 @pytest.mark.parametrize("T", [1, 2, 37])
 @pytest.mark.parametrize("predict_first", [True, False])
@@ -127,8 +164,11 @@ def test_scans_over_packed_elements_are_the_sequential_filter_and_smoother(on_cp
     m, P = kalman_scans.scan_filter((*arrays, predict_first), scan)
     close(m, smooth.filtered.mean)
     close(P, smooth.filtered.covariance)
-    for smoother in (kalman_scans.scan_smoother, kalman_scans.scan_two_filters):
-        m, P = smoother((*arrays, predict_first), scan)
+    given = (*arrays, predict_first)
+    smoothers = [kalman_scans.scan_smoother, kalman_scans.scan_two_filters,
+                 functools.partial(kalman_scans.scan_two_filters, elsewhere=given)]  # fmt: skip
+    for smoother in smoothers:
+        m, P = smoother(given, scan)
         close(m, smooth.mean)
         close(P, smooth.covariance)
 

@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ensemble._kernels.scan import prefix_scan
-from ensemble.apps.kalman.chunks import advance_filter, extend_filter
 from ensemble.apps.kalman.counting import Counted, CountingNamespace, count_flops
 from ensemble.apps.kalman.elements import combine_filter, filter_elements
 from ensemble.apps.kalman.filters import sequential_filter
 from ensemble.apps.kalman.model import LinearGaussianModel, aligned
 from ensemble.apps.kalman.simulated import Machine, simulate, step_flops
+from ensemble.apps.kalman.stretches import advance_filter, extend_filter
 from tests.apps.kalman.models import close, random_parts, with_gaps
 
 SIZE = st.integers(1, 6)
@@ -124,13 +124,15 @@ def test_time_lies_between_the_bounds(T, threads, method, scan):
 
 
 def test_the_papers_order_of_methods_and_scans():
-    """Figures 6 and 7: the filter before its smoothers; Hillis and Steele best for short series, worst for long ones."""
+    """Figures 6 and 7: the filter before its smoothers; Hillis and Steele best for short series, worst for long
+    ones."""
     for T in (1000, 100_000):
         filtered, smoothed, met = (simulate(name, T).time for name in ("PKF", "PRTS", "PTFS"))
         assert filtered < smoothed < met
     classical = [scan for scan in SCANS if scan != "hillis_steele"]
-    assert all(simulate("PKF", 1000, scan="hillis_steele").time < simulate("PKF", 1000, scan=s).time for s in classical)
-    assert all(simulate("PKF", 10**6, scan="hillis_steele").time > simulate("PKF", 10**6, scan=s).time for s in classical)
+    time = lambda T, scan: simulate("PKF", T, scan=scan).time
+    assert all(time(1000, "hillis_steele") < time(1000, scan) for scan in classical)
+    assert all(time(10**6, "hillis_steele") > time(10**6, scan) for scan in classical)
 
 
 def test_one_thread_without_a_scan_is_the_recursion():

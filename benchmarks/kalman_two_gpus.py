@@ -1,0 +1,117 @@
+"""Figures 12 and 13 of the paper on prefix-sum Kalman filters: smoothers on one CUDA device and on two.
+
+``python -m benchmarks.kalman_two_gpus [--out FILE]``: PRTS and PTFS on one device, and PTFS on two. With the classical
+scans two devices work as in the paper: one runs the filter, the other the scan from the end, the filter's states are
+copied over and met there. Ours gives each device half of the steps; states and information at the cut are all that
+travels, and each device keeps its half of the result. float32, the random model, median of 10 calls after 2 by the
+clock of the host, which waits for both devices: everything that Python does for a launch is in it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.kalman_gpu import SCANS, chunked, errors, problem, scanned
+from ensemble._kernels import kalman_cuda as kernels
+from ensemble._kernels.kalman_ranges import two_filter_ranges
+from ensemble._kernels.kalman_scans import scan_two_filters
+
+WAYS = ("Ladner-Fischer", "Sengupta A", "Sengupta B")
+"""The classical scans that are shown: the paper leaves Hillis and Steele's out, too."""
+
+
+def milliseconds(cp: Any, run: Callable[[], Any], calls: int = 10) -> float:
+    """Median time of a call until both devices are done."""
+    times = []
+    for _ in range(calls + 2):
+        start = time.perf_counter()
+        run()
+        for device in (0, 1):
+            with cp.cuda.Device(device):
+                cp.cuda.Device(device).synchronize()
+        times.append(time.perf_counter() - start)
+    return 1e3 * statistics.median(times[2:])
+
+
+def on(cp: Any, device: int, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Copies of arrays on a device."""
+    hosted = [cp.asnumpy(a) for a in arrays]
+    with cp.cuda.Device(device):
+        return tuple(cp.asarray(a) for a in hosted)
+
+
+def halves(cp: Any, arrays: tuple[Any, ...], T: int) -> list[tuple[Any, ...]]:
+    """F, Q, H, R, u, d, y of the first half of the steps on device 0, of the second on device 1."""
+    steps = arrays[:-2]
+    cut = T // 2
+    return [tuple(a[:, :cut].copy() for a in steps), on(cp, 1, tuple(a[:, cut:] for a in steps))]
+
+
+def gathered(cp: Any, pieces: list[tuple[Any, ...]]) -> tuple[np.ndarray, np.ndarray]:
+    """Smoothed means and covariances of all ranges."""
+    return tuple(np.concatenate([cp.asnumpy(piece[k]) for piece in pieces], axis=1) for k in (3, 4))
+
+
+def measured(cp: Any, T: int, scans_T: int) -> list[dict[str, Any]]:
+    """The rows of one length."""
+    arrays, exact = problem(cp, T)
+    rows: list[dict[str, Any]] = []
+
+    def add(name: str, run: Callable[[], Any], result: Callable[[Any], Any] = lambda out: out) -> None:
+        error = float("nan")
+        if exact is not None:
+            error = errors(cp, tuple(cp.asarray(a) for a in result(run())), exact["PTFS"])[0]
+        rows.append({"T": T, "run": name, "ms": milliseconds(cp, run), "error / deviation": error})
+        print("  ".join(f"{v:>9.4g}" if isinstance(v, float) else f"{v!s:>32}" for v in rows[-1].values()), flush=True)
+
+    chunk = kernels.chunk_length(1, T) or T
+    for method in ("PRTS", "PTFS"):
+        add(f"{method}, one, ours", chunked(arrays, chunk)[method])
+    parts = halves(cp, arrays, T)
+    m0, P0 = arrays[-2:]
+    add("PTFS, two, ours", lambda: two_filter_ranges(parts, m0, P0, True), lambda out: gathered(cp, out))
+    if scans_T < T:
+        return rows
+    there = on(cp, 1, arrays)
+    for way in WAYS:
+        algorithm, options = SCANS[way]
+        for method in ("PRTS", "PTFS"):
+            add(f"{method}, one, {way}", scanned(arrays, way)[method])
+        both = lambda a=algorithm, o=options: scan_two_filters((*arrays, True), a, elsewhere=(*there, True), **o)
+        add(f"PTFS, two, {way}", both)
+    return rows
+
+
+def main() -> None:
+    """Print and keep the table."""
+    import cupy as cp
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--T", type=int, nargs="+", default=[1000, 10_000, 100_000, 1_000_000, 10_000_000])
+    parser.add_argument("--scans-T", type=int, default=1_000_000)
+    parser.add_argument("--out", default="kalman-two-gpus.json")
+    options = parser.parse_args()
+    direct = cp.cuda.runtime.deviceCanAccessPeer(0, 1)
+    for device in (0, 1) if direct else ():
+        with cp.cuda.Device(device), contextlib.suppress(cp.cuda.runtime.CUDARuntimeError):  # CuPy may have done it
+            cp.cuda.runtime.deviceEnablePeerAccess(1 - device)
+    name = cp.cuda.runtime.getDeviceProperties(0)["name"].decode()
+    print(f"2 {name}, CuPy {cp.__version__}, {'direct' if direct else 'staged'} copies between devices")
+    rows = []
+    for T in options.T:
+        rows += measured(cp, T, options.scans_T)
+        about = {"benchmark": "kalman-two-gpus", "device": f"2 {name}", "direct copies": bool(direct), "rows": rows}
+        Path(options.out).write_text(json.dumps(about, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
