@@ -1,8 +1,10 @@
 """The Kalman kernels on a CUDA device: checked against a float64 filter on the CPU, timed, as tables and JSON.
 
-``python -m benchmarks.kalman_gpu [--T 10000 100000 1000000] [--out FILE]``: the random model of Särkkä and
-García-Fernández, 4 states, 2 observations, all time-varying, float32. PKF, PRTS, PTFS by chunks, by every other scan
-up to ``--scans-T``, and the recursion on one thread. Median of 10 calls after 2; PRTS and PTFS contain the filter.
+``python -m benchmarks.kalman_gpu [--T 1000 10000 100000 1000000 10000000] [--out FILE]``: the random model of Särkkä and
+García-Fernández, 4 states, 2 observations, all time-varying, float32. PKF, PRTS and PTFS by chunks and, up to
+``--scans-T``, by every other scan over packed elements, each of its levels one launch; the plain recursion on one thread.
+PRTS and PTFS contain the filter. Median of 10 calls after 2, between events: ``call`` with all that Python does for each
+launch, ``graph`` as a recorded CUDA graph, which is what the device itself takes. Plots: ``benchmarks.kalman_plots``.
 """
 
 from __future__ import annotations
@@ -11,33 +13,40 @@ import argparse
 import json
 import statistics
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.bench_kalman import NX, NY, random_model
 from ensemble._kernels import kalman_cuda as kernels
-from ensemble._kernels.scan import SCANS, prefix_scan
+from ensemble._kernels._streams import Recording
+from ensemble._kernels.kalman_scans import scan_filter, scan_smoother, scan_two_filters
 from ensemble.apps.kalman import LinearGaussianModel, rts_smoother
-from ensemble.apps.kalman.elements import (
-    combine_filter,
-    combine_smoother,
-    filter_elements,
-    filter_neutral,
-    smoother_elements,
-    smoother_neutral,
-)
-from ensemble.apps.kalman.model import aligned
-from ensemble.apps.kalman.smoothers import meet
 
 READ = NX * NX * 2 + NY * NX + NY * NY + NX + 2 * NY
-WRITTEN = NX + NX * NX
+"""Numbers that a step of the filter must read."""
+
+WRITTEN = {"PKF": NX + NX * NX + 1, "PRTS": NX + NX * NX, "PTFS": NX + NX * NX}
+"""Numbers of a step that each method must write: the filter its likelihood too."""
+
+SIMULATED = 1_000_000
+"""Steps of the longest model that is drawn; longer ones repeat it."""
+
+SCANS: dict[str, tuple[str, dict[str, int]]] = {
+    "Hillis-Steele": ("hillis_steele", {}),
+    "Blelloch": ("blelloch", {}),
+    "Ladner-Fischer": ("ladner_fischer", {}),
+    "Sengupta A": ("sengupta", {"threshold": 1}),
+    "Sengupta B": ("sengupta", {"threshold": 20_000}),
+}
+"""The scans of the paper by its names; N = 20000 is its choice for a large GPU."""
 
 
-def milliseconds(cp: Any, run: Callable[[], Any], calls: int = 10) -> float:
+def milliseconds(cp: Any, run: Callable[[], Any], calls: int = 10, warm: int = 2) -> float:
     """Median time of a call, from its first launch to the end of its last kernel."""
     times = []
-    for _ in range(calls + 2):
+    for _ in range(calls + warm):
         start, stop = cp.cuda.Event(), cp.cuda.Event()
         cp.cuda.get_current_stream().synchronize()
         start.record()
@@ -45,7 +54,7 @@ def milliseconds(cp: Any, run: Callable[[], Any], calls: int = 10) -> float:
         stop.record()
         stop.synchronize()
         times.append(cp.cuda.get_elapsed_time(start, stop))
-    return statistics.median(times[2:])
+    return statistics.median(times[warm:])
 
 
 def errors(cp: Any, got: tuple[Any, Any], exact: tuple[np.ndarray, np.ndarray]) -> tuple[float, float]:
@@ -56,42 +65,23 @@ def errors(cp: Any, got: tuple[Any, Any], exact: tuple[np.ndarray, np.ndarray]) 
     return float(np.max(np.abs(m - exact[0]) / deviation)), float(np.max(np.abs(P - exact[1]).max((1, 2)) / scale))
 
 
+TRIAD = r"""
+extern "C" __global__ void triad(const float4* a, const float4* b, float4* c, long long n) {
+    const long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    const float4 x = a[i], y = b[i];
+    c[i] = make_float4(x.x + 2 * y.x, x.y + 2 * y.y, x.z + 2 * y.z, x.w + 2 * y.w);
+}
+"""
+
+
 def bound(cp: Any) -> float:
-    """Bytes a second of a triad of 1e8 float32."""
-    a, b = cp.ones(100_000_000, cp.float32), cp.ones(100_000_000, cp.float32)
-    c = cp.empty_like(a)
-    triad = cp.ElementwiseKernel("float32 x, float32 y", "float32 z", "z = x + 2.0f * y", "triad")
-    return 1.2e9 / (1e-3 * milliseconds(cp, lambda: triad(a, b, c)))
-
-
-def scanned(
-    series: Any, neutral: tuple[Any, ...], backwards: tuple[Any, ...], way: str, name: str
-) -> Callable[[], Any]:
-    """PKF, PRTS or PTFS by one of the scans of `prefix_scan`, elements included."""
-
-    def pkf() -> Any:
-        _, m, P, _, _ = prefix_scan(combine_filter, filter_elements(series), algorithm=way, neutral=neutral)
-        return m, P
-
-    def prts() -> Any:
-        elements = smoother_elements(series, *pkf())
-        return prefix_scan(combine_smoother, elements, algorithm=way, reverse=True, neutral=backwards)[1:]
-
-    def ptfs() -> Any:
-        elements = filter_elements(series)
-        _, m, P, _, _ = prefix_scan(combine_filter, elements, algorithm=way, neutral=neutral)
-        later = tuple(_ahead(a, e) for a, e in zip(elements, neutral, strict=True))
-        *_, eta, J = prefix_scan(combine_filter, later, algorithm=way, reverse=True, neutral=neutral)
-        return meet(m, P, eta, J)
-
-    return {"PKF": pkf, "PRTS": prts, "PTFS": ptfs}[name]
-
-
-def _ahead(a: Any, end: Any) -> Any:
-    """`a` without its first entry, `end` behind it."""
-    import cupy as cp
-
-    return cp.concatenate([a[1:], end[None]])
+    """Bytes a second of a triad of 2.5e8 float32, 16 bytes a thread."""
+    n = 250_000_000 // 4
+    a, b, c = (cp.ones(4 * n, cp.float32) for _ in range(3))
+    triad = cp.RawKernel(TRIAD, "triad")
+    run = lambda: triad((-(-n // 256),), (256,), (a, b, c, np.int64(n)))
+    return 3 * 16 * n / (1e-3 * milliseconds(cp, run))
 
 
 def chunked(arrays: tuple[Any, ...], chunk: int) -> dict[str, Callable[[], Any]]:
@@ -109,41 +99,65 @@ def chunked(arrays: tuple[Any, ...], chunk: int) -> dict[str, Callable[[], Any]]
     }
 
 
-def measured(cp: Any, T: int, scans_T: int, bandwidth: float) -> list[dict[str, Any]]:
-    """The rows of one length."""
-    parts, y = random_model(T)
-    smooth = rts_smoother(LinearGaussianModel(**parts), y) if T <= 1_000_000 else None
+def scanned(arrays: tuple[Any, ...], way: str) -> dict[str, Callable[[], Any]]:
+    """PKF, PRTS and PTFS by one of the classical scans."""
+    algorithm, options = SCANS[way]
+    methods = {"PKF": scan_filter, "PRTS": scan_smoother, "PTFS": scan_two_filters}
+    return {name: lambda f=f: f((*arrays, True), algorithm, **options) for name, f in methods.items()}
+
+
+def problem(cp: Any, T: int) -> tuple[tuple[Any, ...], dict[str, tuple[np.ndarray, np.ndarray]] | None]:
+    """The model's arrays on the device, and the states of a float64 filter and smoother."""
+    drawn = min(T, SIMULATED)
+    parts, y = random_model(drawn)
     exact = None
-    if smooth is not None:
-        filtered = (smooth.filtered.mean, smooth.filtered.covariance)
-        exact = {"PKF": filtered, "PRTS": (smooth.mean, smooth.covariance), "PTFS": (smooth.mean, smooth.covariance)}
-    device = {name: cp.asarray(a, cp.float32) for name, a in parts.items()}
-    seen = cp.asarray(y, cp.float32)
-    arrays = (*(device[name][None] for name in ("F", "Q", "H", "R", "u", "d")), seen[None], device["m0"][None],
-              device["P0"][None])  # fmt: skip
+    if drawn == T:
+        smooth = rts_smoother(LinearGaussianModel(**parts), y)
+        both = (smooth.mean, smooth.covariance)
+        exact = {"PKF": (smooth.filtered.mean, smooth.filtered.covariance), "PRTS": both, "PTFS": both}
+    times = -(-T // drawn)
+    device = {name: cp.asarray(a, cp.float32) for name, a in {**parts, "y": y}.items()}
+    steps = {name: cp.tile(device[name], (times, *(1,) * (device[name].ndim - 1)))[:T]
+             for name in ("F", "Q", "H", "R", "u", "d", "y")}  # fmt: skip
+    return (*(a[None] for a in steps.values()), device["m0"][None], device["P0"][None]), exact
+
+
+def lengths(T: int, tune: bool) -> list[int]:
+    """Steps of a chunk to try."""
     best = kernels.chunk_length(1, T) or T
+    return sorted({max(1, best // 2), best, 2 * best}) if tune else [best]
+
+
+def measured(cp: Any, T: int, scans_T: int, bandwidth: float, tune: bool) -> list[dict[str, Any]]:
+    """The rows of one length."""
+    arrays, exact = problem(cp, T)
     rows: list[dict[str, Any]] = []
 
-    def add(name: str, way: str, run: Callable[[], Any], calls: int = 10) -> None:
+    def add(name: str, way: str, run: Callable[[], Any], record: bool = True, calls: int = 10, warm: int = 2) -> None:
         error = (float("nan"),) * 2 if exact is None else errors(cp, run(), exact[name])
-        ms = milliseconds(cp, run, calls)
-        least = 4 * T * (READ + WRITTEN) / bandwidth * 1e3
-        rows.append({"T": T, "method": name, "scan": way, "ms": ms, "% of the traffic bound": 100 * least / ms,
-                     "error / deviation": error[0], "relative error of P": error[1]})  # fmt: skip
-        print("  ".join(f"{v:>14.4g}" if isinstance(v, float) else f"{v!s:>14}" for v in rows[-1].values()), flush=True)
+        call = milliseconds(cp, run, calls, warm)
+        ms = call
+        if record:
+            kept: list[Any] = []
+            replay = Recording(lambda: kept.__setitem__(slice(None), run()))
+            ms = milliseconds(cp, replay, calls, 3)
+            if exact is not None:
+                error = tuple(max(pair) for pair in zip(error, errors(cp, tuple(kept), exact[name]), strict=True))
+        least = 4 * T * (READ + WRITTEN[name]) / bandwidth * 1e3
+        rows.append({"T": T, "method": name, "scan": way, "graph ms": ms, "call ms": call,
+                     "% of the traffic bound": 100 * least / ms, "error / deviation": error[0],
+                     "relative error of P": error[1]})  # fmt: skip
+        print("  ".join(f"{v:>11.4g}" if isinstance(v, float) else f"{v!s:>11}" for v in rows[-1].values()), flush=True)
 
-    for chunk in sorted({max(2, best // 2), best, 2 * best}):
+    for chunk in lengths(T, tune):
         for name, run in chunked(arrays, chunk).items():
             add(name, f"chunks of {chunk}", run)
-    if scans_T >= T:
-        series = aligned(LinearGaussianModel(**device), seen, None, "benchmark")
-        neutral = filter_neutral(cp, NX, cp.float32)
-        backwards = smoother_neutral(cp, NX, cp.float32)
-        for way in sorted(set(SCANS) - {"sequential", "chunked"}):
-            for name in ("PKF", "PRTS", "PTFS"):
-                add(name, way, scanned(series, neutral, backwards, way, name))
-    if T <= 100_000:
-        add("PKF", "one thread", lambda: kernels.filter_chunks(*arrays, True)[:2], 1)
+    for way in SCANS if scans_T >= T else ():
+        for name, run in scanned(arrays, way).items():
+            add(name, way, run)
+    few = T > 100_000
+    alone = lambda: kernels.filter_chunks(*arrays, True)[:2]
+    add("PKF", "one thread", alone, False, 1 if few else 10, 0 if few else 2)
     return rows
 
 
@@ -152,28 +166,24 @@ def main() -> None:
     import cupy as cp
 
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--T", type=int, nargs="+", default=[1000, 10_000, 100_000, 1_000_000])
+    parser.add_argument("--T", type=int, nargs="+", default=[1000, 10_000, 100_000, 1_000_000, 10_000_000])
     parser.add_argument("--scans-T", type=int, default=1_000_000)
+    parser.add_argument("--tune", action="store_true", help="chunks half and twice as long too")
     parser.add_argument("--out", default="kalman-gpu.json")
     options = parser.parse_args()
     name = cp.cuda.runtime.getDeviceProperties(0)["name"].decode()
-    bandwidth = bound(cp)
-    print(f"{name}, CuPy {cp.__version__}, triad {bandwidth / 1e12:.2f} TB/s")
-    rows = []
+    with cp.cuda.Stream(non_blocking=True):
+        bandwidth = bound(cp)
+        print(f"{name}, CuPy {cp.__version__}, triad {bandwidth / 1e12:.2f} TB/s")
+        rows = []
+        for T in options.T:
+            rows += measured(cp, T, options.scans_T, bandwidth, options.tune)
+            about = {"benchmark": "kalman-gpu", "device": name, "triad_TB_s": bandwidth / 1e12, "rows": rows}
+            Path(options.out).write_text(json.dumps(about, indent=1) + "\n")
     for T in options.T:
-        rows += measured(cp, T, options.scans_T, bandwidth)
-        with open(options.out, "w", encoding="utf-8") as file:
-            json.dump(
-                {"benchmark": "kalman-gpu", "device": name, "triad_TB_s": bandwidth / 1e12, "rows": rows},
-                file,
-                indent=1,
-            )
-    alone = [r for r in rows if r["scan"] == "one thread"]
-    if alone:
-        each = alone[-1]["ms"] / alone[-1]["T"]
-        for row in rows:
-            if row["method"] == "PKF" and row["scan"].startswith("chunks"):
-                print(f"T {row['T']}, {row['scan']}: {each * row['T'] / row['ms']:.0f} x one thread")
+        best = min(r["graph ms"] for r in rows if r["T"] == T and r["scan"].startswith("chunks") and r["method"] == "PKF")
+        alone = next(r["call ms"] for r in rows if r["T"] == T and r["scan"] == "one thread")
+        print(f"T {T}: PKF by chunks {alone / best:.0f} x one thread")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Launches of `kalman.cu`: filter and smoothers of series cut into chunks of time, one chunk a thread.
+"""Launches of the CUDA kernels `kalman_*.cu`: filter and smoothers of series cut into chunks of time, one chunk a thread.
 
 Arrays as in `kalman.py`, (n_series or 1, n_steps or 1, ...), on one device.
 """
@@ -12,10 +12,23 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import array_namespace
 from ensemble._kernels._compile import device_array, device_empty, raw_module
 
-__all__ = ["LARGEST", "combine", "filter_chunks", "smooth_chunks", "source", "two_filter_chunks"]
+__all__ = [
+    "FAMILIES",
+    "LARGEST",
+    "THREADS",
+    "Problem",
+    "chunk_length",
+    "filter_chunks",
+    "function",
+    "options",
+    "room",
+    "sizes",
+    "smooth_chunks",
+    "source",
+    "two_filter_chunks",
+]
 
 LARGEST = 16
 """States and observations up to which kernels are compiled; from 6 on, matrices lie in local memory."""
@@ -28,28 +41,72 @@ RESIDENT = 132 * 2 * THREADS
 SHORTEST = 4
 """Steps of the shortest chunk: below it, joining chunks costs more than they save."""
 
+SHARED = 112 * 1024
+"""Bytes of shared memory that a block may take so that two blocks share a processor."""
 
-def source() -> str:
-    """The CUDA C++ source."""
-    return (Path(__file__).parent / "kalman.cu").read_text()
+HEADERS = ("matrices", "elements", "steps", "feed", "scan")
+
+FAMILIES = {
+    "filter": (("filter_chunks", "filter_series"), "FQHRudy"),
+    "smooth": (("smooth_chunks", "smooth_series"), "FQumP"),
+    "meet": (("meet_chunks",), "FQHRudymP"),
+    "levels": (("filter_elements", "smoother_links", "join_elements", "join_links", "element_states", "link_states",
+                "met_states"), "FQHRudy"),
+}  # fmt: skip
+"""Kernels of each source file, and the parts of the model and of the filter's states that their steps read."""
+
+PARTS = "FQHRudymP"  # as `kalman_feed.cuh` counts them
 
 
-def options(dtype: Any, nx: int, ny: int) -> tuple[str, ...]:
+def source(family: str) -> str:
+    """The CUDA C++ source of one family."""
+    files = (*(f"kalman_{name}.cuh" for name in HEADERS), f"kalman_{family}.cu")
+    return "\n".join((Path(__file__).parent / file).read_text() for file in files)
+
+
+def row_bytes(dtype: Any, nx: int, ny: int, parts: str) -> int:
+    """Shared memory of one thread's step: parts one after another, an odd number of 16 bytes; 0 where it is too much."""
+    size, item = 0, np.dtype(dtype).itemsize
+    entries = {"F": nx * nx, "Q": nx * nx, "H": ny * nx, "R": ny * ny, "u": nx, "d": ny, "y": ny, "m": nx, "P": nx * nx}
+    for part in PARTS:
+        if part in parts:
+            length = entries[part] * item
+            piece = 16 if length % 16 == 0 else 8 if length % 8 == 0 else item
+            size = -(-size // piece) * piece + length
+    row = -(-size // 16) * 16
+    row += 16 * (row // 16 % 2 == 0)  # odd, so that threads fall on different banks
+    return row if 2 * THREADS * row <= SHARED else 0
+
+
+def options(dtype: Any, nx: int, ny: int, family: str) -> tuple[str, ...]:
     """What the source is compiled with for one size."""
     real = {4: "float", 8: "double"}[np.dtype(dtype).itemsize]
-    return ("--std=c++17", f"-DREAL={real}", f"-DNX={nx}", f"-DNY={ny}")
+    parts = FAMILIES[family][1]
+    mask = sum(1 << PARTS.index(part) for part in parts)
+    row = row_bytes(dtype, nx, ny, parts)
+    return ("--std=c++17", f"-DREAL={real}", f"-DNX={nx}", f"-DNY={ny}", f"-DPARTS={mask}", f"-DROW={row}")
 
 
 @functools.cache
-def module(dtype: str, nx: int, ny: int) -> Any:
-    """The compiled kernels of one size."""
-    return raw_module(source(), options(dtype, nx, ny))
+def module(dtype: str, nx: int, ny: int, family: str) -> Any:
+    """The compiled kernels of one family and size."""
+    return raw_module(source(family), options(dtype, nx, ny, family))
 
 
 @functools.cache
 def function(dtype: str, nx: int, ny: int, name: str) -> Any:
     """One kernel of one size."""
-    return module(dtype, nx, ny).get_function(name)
+    family = next(family for family, (names, _) in FAMILIES.items() if name in names)
+    kernel = module(dtype, nx, ny, family).get_function(name)
+    if name.endswith("_chunks"):
+        kernel.max_dynamic_shared_size_bytes = room_of(dtype, nx, ny, name)
+    return kernel
+
+
+@functools.cache
+def room_of(dtype: str, nx: int, ny: int, name: str) -> int:
+    """Bytes of shared memory that a launch of a kernel over chunks asks for."""
+    return 2 * THREADS * row_bytes(dtype, nx, ny, FAMILIES[name.removesuffix("_chunks")][1])
 
 
 @functools.lru_cache(maxsize=256)
@@ -83,22 +140,22 @@ def _placed(a: Any, tail: int) -> tuple[Any, tuple[int, int]]:
     return a, (strides[0], strides[1])
 
 
-class _Problem:
+class Problem:
     """The arguments that all kernels share, for one cut into chunks."""
 
     def __init__(self, parts: tuple[Any, ...], y: Any, starts: tuple[Any, ...], predict_first: bool, chunk: int | None,
-                 n_steps: int) -> None:  # fmt: skip
+                 n_steps: int, n_cut: int | None = None) -> None:  # fmt: skip
         placed = [None if a is None else _placed(a, tail) for a, tail in
                   zip((*parts, y, *starts), (2, 2, 2, 2, 1, 1, 1, 1, 2), strict=True)]  # fmt: skip
         self.kept = [p[0] for p in placed if p is not None]  # alive while kernels run
         arrays = [np.uint64(0) if p is None else p[0] for p in placed]
         numbers = tuple(n for p in placed for n in ((0, 0) if p is None else p[1]))
-        self.places = _places(self.kept[0], numbers)
-        self.m0, self.P0 = arrays[7], arrays[8]
-        self.n_chunks = 1 if chunk is None else -(-n_steps // chunk)
-        length = n_steps if chunk is None else chunk
+        places = _places(self.kept[0], numbers)
+        n_cut = n_steps if n_cut is None else n_cut
+        self.n_chunks = 1 if chunk is None else -(-n_cut // chunk)
+        length = n_cut if chunk is None else chunk
         self.n_blocks = -(-self.n_chunks // THREADS)
-        self.arguments = (*arrays, self.places, np.int32(predict_first), np.int64(n_steps), np.int32(length),
+        self.arguments = (*arrays, places, np.int32(predict_first), np.int64(n_steps), np.int32(length),
                           np.int32(self.n_chunks))  # fmt: skip
 
 
@@ -110,14 +167,24 @@ def chunk_length(n_series: int, n_steps: int) -> int | None:
     return None if chunk >= n_steps else chunk
 
 
-def _sizes(nx: int) -> tuple[int, int, int]:
-    """Numbers in an element, in a link, and in a state."""
+def sizes(nx: int) -> tuple[int, int]:
+    """Numbers in an element, and in a link."""
     packed = nx * (nx + 1) // 2
-    return nx * nx + 2 * nx + 2 * packed, nx * nx + nx + packed, nx + packed
+    return nx * nx + 2 * nx + 2 * packed, nx * nx + nx + packed
 
 
-def _room(like: Any, *shape: int) -> Any:
+def room(like: Any, *shape: int) -> Any:
+    """Uninitialised memory where `like` lives."""
     return np.empty(shape, like.dtype) if isinstance(like, np.ndarray) else device_empty(shape, like.dtype)
+
+
+def _flags(like: Any, n_blocks: int) -> Any:
+    """What blocks of one launch tell each other by: zeros, one more than there are blocks."""
+    if isinstance(like, np.ndarray):
+        return np.zeros(n_blocks + 1, np.int32)
+    flags = device_empty((n_blocks + 1,), np.int32)
+    flags.data.memset_async(0, flags.nbytes)
+    return flags
 
 
 def filter_chunks(F, Q, H, R, u, d, y, m0, P0, predict_first, chunk=None, behind=False):
@@ -128,25 +195,21 @@ def filter_chunks(F, Q, H, R, u, d, y, m0, P0, predict_first, chunk=None, behind
     """
     n_series, n_steps, ny = y.shape
     nx, dtype = m0.shape[-1], y.dtype.name
-    p = _Problem((F, Q, H, R, u, d), y, (m0, P0), predict_first, chunk, n_steps)
-    mean, covariance = _room(y, n_series, n_steps, nx), _room(y, n_series, n_steps, nx, nx)
-    terms = _room(y, n_series, n_steps)
-    replay, null = function(dtype, nx, ny, "filter_replay"), np.uint64(0)
+    p = Problem((F, Q, H, R, u, d), y, (m0, P0), predict_first, chunk, n_steps)
+    mean, covariance = room(y, n_series, n_steps, nx), room(y, n_series, n_steps, nx, nx)
+    terms = room(y, n_series, n_steps)
     if chunk is None:
-        grid = (-(-n_series // THREADS), 1)
-        replay(grid, (THREADS,), (*p.arguments, np.int64(n_series), null, null, mean, covariance, terms))
+        series = function(dtype, nx, ny, "filter_series")
+        series((-(-n_series // THREADS),), (THREADS,), (*p.arguments, np.int64(n_series), mean, covariance, terms))
         return (mean, covariance, terms, None) if behind else (mean, covariance, terms)
-    element, _, state = _sizes(nx)
-    grid = (p.n_blocks, n_series)
-    local = _room(y, n_series, element, p.n_blocks * THREADS)
-    ends = _room(y, n_series, element, p.n_blocks * THREADS) if behind else null
-    totals, starts = _room(y, n_series, element, p.n_blocks), _room(y, n_series, state, p.n_blocks)
-    infos = _room(y, n_series, state, p.n_blocks) if behind else null
-    function(dtype, nx, ny, "filter_reduce")(grid, (THREADS,), (*p.arguments, local, ends, totals))
-    arguments = (totals, np.int32(p.n_blocks), p.m0, p.P0, p.places, starts, infos)
-    function(dtype, nx, ny, "filter_starts")((n_series,), (THREADS,), arguments)
-    replay(grid, (THREADS,), (*p.arguments, np.int64(n_series), local, starts, mean, covariance, terms))
-    return (mean, covariance, terms, (p, ends, infos)) if behind else (mean, covariance, terms)
+    element, _ = sizes(nx)
+    n_blocks = p.n_blocks * n_series
+    totals, flags = room(y, n_blocks, element), _flags(y, n_blocks)
+    own = room(y, n_series, element, p.n_blocks * THREADS) if behind else np.uint64(0)
+    arguments = (*p.arguments, np.int32(p.n_blocks), flags, totals, own, mean, covariance, terms)
+    shared = room_of(dtype, nx, ny, "filter_chunks")
+    function(dtype, nx, ny, "filter_chunks")((n_blocks,), (THREADS,), arguments, shared_mem=shared)
+    return (mean, covariance, terms, (p, totals, own)) if behind else (mean, covariance, terms)
 
 
 def smooth_chunks(F, Q, u, m, P, chunk=None):
@@ -155,55 +218,30 @@ def smooth_chunks(F, Q, u, m, P, chunk=None):
     dtype = m.dtype.name
     chunk = chunk if n_steps > 1 else None
     m, P = _placed(m, 1)[0], _placed(P, 2)[0]
-    n_links = max(1, n_steps - 1)
-    p = _Problem((F, Q, None, None, u, None), None, (None, None), True, chunk, n_steps)
-    n_chunks = 1 if chunk is None else -(-n_links // chunk)
-    n_blocks = -(-n_chunks // THREADS)
-    arguments = (*p.arguments[:-2], np.int32(n_links if chunk is None else chunk), np.int32(n_chunks))
-    mean, covariance = _room(m, n_series, n_steps, nx), _room(m, n_series, n_steps, nx, nx)
-    replay, null = function(dtype, nx, 1, "smooth_replay"), np.uint64(0)
+    p = Problem((F, Q, None, None, u, None), None, (None, None), True, chunk, n_steps, max(1, n_steps - 1))
+    mean, covariance = room(m, n_series, n_steps, nx), room(m, n_series, n_steps, nx, nx)
     if chunk is None:
-        grid = (-(-n_series // THREADS), 1)
-        replay(grid, (THREADS,), (*arguments, np.int64(n_series), m, P, null, null, mean, covariance))
+        series = function(dtype, nx, 1, "smooth_series")
+        arguments = (*p.arguments, np.int64(n_series), m, P, mean, covariance)
+        series((-(-n_series // THREADS),), (THREADS,), arguments)
         return mean, covariance
-    _, link, state = _sizes(nx)
-    grid = (n_blocks, n_series)
-    local, totals = _room(m, n_series, link, n_blocks * THREADS), _room(m, n_series, link, n_blocks)
-    starts = _room(m, n_series, state, n_blocks)
-    function(dtype, nx, 1, "smooth_reduce")(grid, (THREADS,), (*arguments, m, P, local, totals))
-    function(dtype, nx, 1, "smooth_starts")(
-        (n_series,), (THREADS,), (totals, np.int32(n_blocks), np.int64(n_steps), m, P, starts)
-    )
-    replay(grid, (THREADS,), (*arguments, np.int64(n_series), m, P, local, starts, mean, covariance))
+    n_blocks = p.n_blocks * n_series
+    totals, flags = room(m, n_blocks, sizes(nx)[1]), _flags(m, n_blocks)
+    arguments = (*p.arguments, np.int32(p.n_blocks), flags, totals, m, P, mean, covariance)
+    shared = room_of(dtype, nx, 1, "smooth_chunks")
+    function(dtype, nx, 1, "smooth_chunks")((n_blocks,), (THREADS,), arguments, shared_mem=shared)
     return mean, covariance
 
 
 def two_filter_chunks(F, Q, H, R, u, d, y, m0, P0, predict_first, chunk):
     """Filtered means and covariances, ``log p(y[k] | y[:k])``, and smoothed means and covariances."""
     mean, covariance, terms, behind = filter_chunks(F, Q, H, R, u, d, y, m0, P0, predict_first, chunk, True)
-    p, ends, infos = behind
-    xp = array_namespace(mean)
-    smooth_mean, smooth_covariance = xp.asarray(mean, copy=True), xp.asarray(covariance, copy=True)
-    meet = function(y.dtype.name, m0.shape[-1], y.shape[-1], "meet_replay")
-    meet((p.n_blocks, y.shape[0]), (THREADS,), (*p.arguments, ends, infos, smooth_mean, smooth_covariance))
+    p, totals, own = behind
+    n_series, n_steps, nx = mean.shape
+    dtype, ny = y.dtype.name, y.shape[-1]
+    smooth_mean, smooth_covariance = room(y, n_series, n_steps, nx), room(y, n_series, n_steps, nx, nx)
+    arguments = (*p.arguments, np.int32(p.n_blocks), totals, own, mean, covariance, smooth_mean, smooth_covariance)
+    shared = room_of(dtype, nx, ny, "meet_chunks")
+    meet = function(dtype, nx, ny, "meet_chunks")
+    meet((p.n_blocks, n_series), (THREADS,), arguments, shared_mem=shared)
     return mean, covariance, terms, smooth_mean, smooth_covariance
-
-
-def combine(name: str, earlier: tuple[Any, ...], later: tuple[Any, ...], nx: int) -> tuple[Any, ...]:
-    """Pairs of elements joined by the kernel `name`; arrays (n, ...), steps between entries may be longer than one."""
-    n = later[0].shape[0]
-    operands: list[Any] = []
-    steps: list[int] = []
-    for element in (earlier, later):
-        entries = [math.prod(a.shape[1:]) for a in element]
-        step = {a.strides[0] // (a.dtype.itemsize * e) for a, e in zip(element, entries, strict=True)} if n > 1 else {1}
-        rows = all(a[:1].flags.c_contiguous for a in element)
-        if len(step) > 1 or not rows or min(step) < 0:
-            element, step = tuple(a.copy() for a in element), {1}
-        operands += element
-        steps.append(step.pop())
-    outs = tuple(_room(a, *a.shape) for a in later)
-    grid = (-(-n // THREADS),)
-    arguments = (np.int64(n), np.int64(steps[0]), np.int64(steps[1]), *operands, *outs)
-    function(later[0].dtype.name, nx, 1, name)(grid, (THREADS,), arguments)
-    return outs

@@ -34,7 +34,9 @@ def prefix_scan(
     Parameters
     ----------
     op : callable, ``op(earlier, later) -> tuple``
-        Associative; takes and returns tuples of arrays, entry i of the result made of entry i of both operands.
+        Associative; takes and returns tuples of arrays, entry i of the result made of entry i of both operands. If it has
+        a method ``into(earlier, later, out)``, which writes the result into arrays that may be those of an operand, scans
+        work in place where they can.
     elements : tuple of arrays, each of shape (T, ...)
         T >= 1, any number. Arrays of any Array API library, or Ensembles.
     algorithm : {"chunked", "sequential", "hillis_steele", "blelloch", "ladner_fischer", "sengupta"}
@@ -95,8 +97,19 @@ def prefix_scan(
         options["chunk"] = integer(chunk, "prefix_scan", "chunk", minimum=1)
     if not reverse:
         return SCANS[algorithm](op, elements, **options)
-    turned = SCANS[algorithm](lambda a, b: op(b, a), _flip(elements), **options)
-    return _flip(turned)
+    return _flip(SCANS[algorithm](_turned(op), _flip(elements), **options))
+
+
+def _turned(op: Operation) -> Operation:
+    """The operation with its operands exchanged."""
+
+    def turned(earlier: Elements, later: Elements) -> Elements:
+        return op(later, earlier)
+
+    into = getattr(op, "into", None)
+    if into is not None:
+        turned.into = lambda earlier, later, out: into(later, earlier, out)  # type: ignore[attr-defined]
+    return turned
 
 
 def _flip(elements: Elements) -> Elements:
@@ -126,6 +139,20 @@ def _put(elements: Elements, key: Any, values: Elements) -> Elements:
     return tuple(assigned(a, (key, ...), value) for a, value in zip(elements, values, strict=True))
 
 
+def _fill(op: Operation, a: Elements, key: Any, earlier: Elements, later: Elements) -> Elements:
+    """`a` after ``a[key] = op(earlier, later)``."""
+    into = getattr(op, "into", None)
+    if into is None:
+        return _put(a, key, op(earlier, later))
+    into(earlier, later, _cut(a, key))
+    return a
+
+
+def _room(elements: Elements) -> Elements:
+    xp = array_namespace(*elements)
+    return tuple(xp.empty_like(a) for a in elements)
+
+
 def sequential(op: Operation, a: Elements) -> Elements:
     """One entry after another."""
     total, parts = _cut(a, slice(0, 1)), [_cut(a, slice(0, 1))]
@@ -139,8 +166,11 @@ def hillis_steele(op: Operation, a: Elements) -> Elements:
     """Each entry takes in the one 1, 2, 4, ... places before it."""
     distance, length = 1, a[0].shape[0]
     while distance < length:
-        later = op(_cut(a, slice(0, length - distance)), _cut(a, slice(distance, length)))
-        a = _join(_cut(a, slice(0, distance)), later)
+        first, earlier, later = slice(0, distance), slice(0, length - distance), slice(distance, length)
+        if hasattr(op, "into"):
+            a = _fill(op, _put(_room(a), first, _cut(a, first)), later, _cut(a, earlier), _cut(a, later))
+        else:
+            a = _join(_cut(a, first), op(_cut(a, earlier), _cut(a, later)))
         distance *= 2
     return a
 
@@ -151,7 +181,7 @@ def _up_sweep(op: Operation, a: Elements, levels: int) -> Elements:
         step, half = 2 ** (d + 1), 2**d
         right = slice(step - 1, length, step)
         left = slice(half - 1, half + step * (len(range(*right.indices(length))) - 1), step)
-        a = _put(a, right, op(_cut(a, left), _cut(a, right)))
+        a = _fill(op, a, right, _cut(a, left), _cut(a, right))
     return a
 
 
@@ -166,7 +196,7 @@ def ladner_fischer(op: Operation, a: Elements) -> Elements:
         count = len(range(*gap.indices(length)))
         if count:
             done = slice(step - 1, step * count, step)
-            a = _put(a, gap, op(_cut(a, done), _cut(a, gap)))
+            a = _fill(op, a, gap, _cut(a, done), _cut(a, gap))
     return a
 
 
@@ -184,9 +214,9 @@ def blelloch(op: Operation, a: Elements, neutral: Elements) -> Elements:
     for d in range(levels - 1, -1, -1):
         step, half = 2 ** (d + 1), 2**d
         right, left = slice(step - 1, size, step), slice(half - 1, size, step)
-        lower, upper = _copied(_cut(a, left)), _copied(_cut(a, right))
-        a = _put(a, left, upper)
-        a = _put(a, right, op(upper, lower))
+        lower = _copied(_cut(a, left))
+        a = _put(a, left, _cut(a, right))
+        a = _fill(op, a, right, _cut(a, right), lower)
     return op(_cut(a, slice(0, length)), original)
 
 
@@ -195,10 +225,14 @@ def sengupta(op: Operation, a: Elements, threshold: int = 1) -> Elements:
     length = a[0].shape[0]
     if length <= max(threshold, 1):
         return hillis_steele(op, a)
-    even = length - length % 2
-    pairs = op(_cut(a, slice(0, even, 2)), _cut(a, slice(1, even, 2)))
+    paired = length - length % 2
+    pairs = op(_cut(a, slice(0, paired, 2)), _cut(a, slice(1, paired, 2)))
     odd_places = sengupta(op, pairs, threshold)  # entries 1, 3, 5, ... of the result
     count = (length - 1) // 2
+    if hasattr(op, "into"):
+        whole = _put(_put(_room(a), slice(0, 1), _cut(a, slice(0, 1))), slice(1, length, 2), odd_places)
+        even = slice(2, length, 2)
+        return _fill(op, whole, even, _cut(odd_places, slice(0, count)), _cut(a, even)) if count else whole
     even_places = _cut(a, slice(0, 1))
     if count:
         even_places = _join(even_places, op(_cut(odd_places, slice(0, count)), _cut(a, slice(2, length, 2))))

@@ -1,7 +1,8 @@
 """The filter over chunks of time: each chunk summed up as one element, the elements scanned, the recursion replayed.
 
 All chunks take their steps side by side. An element grows by a step as the filter does, with an inverse of the size of
-an observation, and what is returned comes from plain filter steps: so the accuracy is the recursion's.
+an observation, and what is returned comes from plain filter steps: so the accuracy is the recursion's. The CUDA kernels
+do the same.
 """
 
 from __future__ import annotations
@@ -16,9 +17,41 @@ from ensemble.apps.kalman.elements import Element, combine_filter
 from ensemble.apps.kalman.model import Series
 from ensemble.apps.kalman.steps import apply, observed_part, predict, symmetric, symmetric_solve, update
 
-__all__ = ["chunk_filter"]
+__all__ = ["advance_filter", "chunk_filter", "extend_filter"]
 
 STEPS = ("F", "Q", "u", "H", "R", "d", "y")
+
+
+def extend_filter(
+    earlier: Element, F: Array, Q: Array, u: Array, H: Array, R: Array, d: Array, y: Array, semidefinite: bool = False
+) -> Element:
+    """The element of a stretch of time with one step more at its end: nothing larger than (ny, ny) is solved with."""
+    A, b, C, eta, J = earlier
+    xp, n = array_namespace(A, F), A.shape[-1]
+    b, C = predict(F, Q, u, b, C)
+    A = F @ A
+    H, R, r, _ = observed_part(H, R, y, b, d)
+    G, HC = H @ A, H @ C
+    right = xp.concat([HC, G, r[..., None]], axis=-1)
+    solved, _ = symmetric_solve(symmetric(HC @ H.mT + R), right, semidefinite=semidefinite)
+    K = solved[..., :n].mT
+    IKH = xp.eye(n, dtype=C.dtype) - K @ H
+    return (
+        A - K @ G,
+        b + apply(K, r),
+        symmetric(IKH @ C @ IKH.mT + K @ R @ K.mT),
+        eta + apply(G.mT, solved[..., 2 * n]),
+        symmetric(J + G.mT @ solved[..., n : 2 * n]),
+    )
+
+
+def advance_filter(element: Element, m: Array, P: Array) -> tuple[Array, Array]:
+    """The filter's state behind a stretch of time from the one before it."""
+    A, b, C, eta, J = element
+    xp, n = array_namespace(A, m), A.shape[-1]
+    right = xp.concat([P, (m + apply(P, eta))[..., None]], axis=-1)
+    solved = xp.linalg.solve(xp.eye(n, dtype=m.dtype) + P @ J, right)
+    return apply(A, solved[..., n]) + b, symmetric(A @ solved[..., :n] @ A.mT + C)
 
 
 def chunk_filter(series: Series) -> tuple[Array, Array, Array, Series | None]:
@@ -74,24 +107,10 @@ def _starts(series: Series, n_chunks: int) -> Element:
 
 def _totals(series: Series, starts: Element, n_chunks: int, length: int) -> Element:
     """The element of every chunk."""
-    A, b, C, eta, J = starts
-    nx = A.shape[-1]
+    total = starts
     for j in range(length):
-        F, Q, u, H, R, d, y = _at(series, j, n_chunks, length)
-        b, C = predict(F, Q, u, b, C)
-        A = F @ A
-        xp = array_namespace(A, C, y)
-        H, R, r, _ = observed_part(H, R, y, b, d)
-        HC, HA = H @ C, H @ A
-        right = xp.concat([HC, HA, r[..., None]], axis=-1)
-        solved, _ = symmetric_solve(symmetric(HC @ H.mT + R), right, semidefinite=True)
-        K = solved[..., :nx].mT
-        IKH = xp.eye(nx, dtype=A.dtype) - K @ H
-        eta = eta + apply(HA.mT, solved[..., 2 * nx])
-        J = symmetric(J + HA.mT @ solved[..., nx : 2 * nx])
-        b = b + apply(K, r)
-        A, C = IKH @ A, symmetric(IKH @ C @ IKH.mT + K @ R @ K.mT)
-    return A, b, C, eta, J
+        total = extend_filter(total, *_at(series, j, n_chunks, length), semidefinite=True)
+    return total
 
 
 def _rest(series: Series, start: int, m: Array, P: Array) -> Series | None:

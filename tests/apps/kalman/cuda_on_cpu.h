@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstring>
 #include <thread>
 #include <tuple>
 #include <utility>
@@ -11,6 +12,7 @@
 
 #define __global__
 #define __device__
+#define __host__
 #define __forceinline__ inline
 #define __launch_bounds__(n)
 #define __shared__ static
@@ -35,7 +37,18 @@ template <class T> T __shfl_up_sync(unsigned, T value, int distance) {
     return lane >= distance ? (T)passed[me - distance] : value;
 }
 
-#include "kalman.cu"
+static void __syncwarp() { pthread_barrier_wait(&warp_barrier[threadIdx.x / 32]); }
+static void __threadfence() {}
+static int atomicAdd(int* place, int more) { return __sync_fetch_and_add(place, more); }
+
+#define STAGES alignas(16) static char stages[STAGE_BYTES + 16];
+
+#include "kalman_matrices.cuh"
+#include "kalman_elements.cuh"
+#include "kalman_steps.cuh"
+#include "kalman_feed.cuh"
+#include "kalman_scan.cuh"
+#include FAMILY
 
 template <class... A, std::size_t... I>
 static void run(void (*kernel)(A...), int gx, int gy, void** arguments, std::index_sequence<I...>) {
@@ -61,12 +74,4 @@ static void run(void (*kernel)(A...), int gx, int gy, void** arguments, std::ind
     }                                                                                 \
     extern "C" void launch_##name(int gx, int gy, void** a) { start_##name(name, gx, gy, a); }
 
-LAUNCH(filter_reduce)
-LAUNCH(filter_starts)
-LAUNCH(filter_replay)
-LAUNCH(meet_replay)
-LAUNCH(smooth_reduce)
-LAUNCH(smooth_starts)
-LAUNCH(smooth_replay)
-LAUNCH(combine_pairs)
-LAUNCH(combine_links)
+KERNELS

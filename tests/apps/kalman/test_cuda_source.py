@@ -8,10 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ensemble._kernels import kalman_cuda
+from ensemble._kernels import kalman_cuda, kalman_scans
+from ensemble._kernels.scan import SCANS
 from ensemble.apps.kalman import LinearGaussianModel, compiled, kalman_filter, rts_smoother, two_filter_smoother
-from ensemble.apps.kalman.elements import combine_filter, combine_smoother, filter_elements, smoother_elements
-from ensemble.apps.kalman.model import aligned
 from tests import nvrtc
 from tests.apps.kalman.models import close, random_parts, with_gaps
 
@@ -24,7 +23,7 @@ class Emulated:
     def __init__(self, library, name):
         self.kernel = getattr(library, f"launch_{name}")
 
-    def __call__(self, grid, block, arguments):
+    def __call__(self, grid, block, arguments, shared_mem=0):
         assert block == (128,)
         held = []
         for a in arguments:
@@ -47,19 +46,23 @@ def on_cpu(tmp_path_factory):
     libraries = {}
 
     def function(dtype, nx, ny, name):
-        if (dtype, nx, ny) not in libraries:
-            target = folder / f"{dtype}{nx}{ny}.so"
-            options = [o for o in kalman_cuda.options(dtype, nx, ny) if o.startswith("-D")]
+        family = next(family for family, (names, _) in kalman_cuda.FAMILIES.items() if name in names)
+        if (dtype, nx, ny, family) not in libraries:
+            target = folder / f"{dtype}{nx}{ny}{family}.so"
+            kernels = " ".join(f"LAUNCH({kernel})" for kernel in kalman_cuda.FAMILIES[family][0])
+            options = [o for o in kalman_cuda.options(dtype, nx, ny, family) if o.startswith("-D")]
+            options += [f'-DFAMILY="kalman_{family}.cu"', f"-DKERNELS={kernels}"]
             subprocess.run(
                 [compiler, "-std=c++17", "-O1", "-w", "-fno-strict-aliasing", "-shared", "-fPIC", "-pthread", *options,
                  f"-I{Path(kalman_cuda.__file__).parent}", "-x", "c++", str(HERE / "cuda_on_cpu.h"), "-o", str(target)],
                 check=True,
             )  # fmt: skip
-            libraries[dtype, nx, ny] = ctypes.CDLL(str(target))
-        return Emulated(libraries[dtype, nx, ny], name)
+            libraries[dtype, nx, ny, family] = ctypes.CDLL(str(target))
+        return Emulated(libraries[dtype, nx, ny, family], name)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kalman_cuda, "function", function)
+        patch.setattr(kalman_scans, "function", function)
         yield
 
 
@@ -114,22 +117,20 @@ def test_float32_and_constant_parts(on_cpu):
     assert np.max(np.abs(P - exact.covariance)) < 1e-5 * np.max(exact.covariance)
 
 
-def test_pairs_join_as_the_matrix_formulas_say(on_cpu):
-    parts, y, _ = arguments_of(1, 41, 4, 2)
-    series = aligned(LinearGaussianModel(**{k: a[0] for k, a in parts.items()}), y[0], None, "test")
-    e = filter_elements(series)
-    left, right = tuple(a[1::2] for a in e), tuple(a[2::2] for a in e)
-    for got, expected in zip(
-        kalman_cuda.combine("combine_pairs", left, right, 4), combine_filter(left, right), strict=True
-    ):
-        close(got, expected)
-    f = kalman_filter(LinearGaussianModel(**{k: a[0] for k, a in parts.items()}), y[0])
-    e = smoother_elements(series, f.mean, f.covariance)
-    left, right = tuple(a[:-1] for a in e), tuple(a[1:] for a in e)
-    for got, expected in zip(
-        kalman_cuda.combine("combine_links", left, right, 4), combine_smoother(left, right), strict=True
-    ):
-        close(got, expected)
+@pytest.mark.parametrize("scan", sorted(set(SCANS) - {"sequential"}))
+@pytest.mark.parametrize("T", [1, 2, 37])
+@pytest.mark.parametrize("predict_first", [True, False])
+def test_scans_over_packed_elements_are_the_sequential_filter_and_smoother(on_cpu, scan, T, predict_first):
+    parts, y, arrays = arguments_of(1, T, 4, 2)
+    prior = "before" if predict_first else "first_observation"
+    smooth = rts_smoother(LinearGaussianModel(**parts, prior_at=prior), y)
+    m, P = kalman_scans.scan_filter((*arrays, predict_first), scan)
+    close(m, smooth.filtered.mean)
+    close(P, smooth.filtered.covariance)
+    for smoother in (kalman_scans.scan_smoother, kalman_scans.scan_two_filters):
+        m, P = smoother((*arrays, predict_first), scan)
+        close(m, smooth.mean)
+        close(P, smooth.covariance)
 
 
 @pytest.mark.parametrize("batch", [(), (2,)])
@@ -158,9 +159,11 @@ def test_the_public_functions_find_their_way_to_the_kernels(on_cpu, monkeypatch,
     close(far, 1e6 + smooth.mean, 1e-9)
 
 
+@pytest.mark.parametrize("family", kalman_cuda.FAMILIES)
 @pytest.mark.parametrize("dtype, nx, ny", [("float32", 4, 2), ("float64", 2, 3), ("float32", 7, 1)])
-def test_compiles_for_sm_90(dtype, nx, ny):
+def test_compiles_for_sm_90(dtype, nx, ny, family):
     library = nvrtc.library()
     if library is None:
         pytest.skip("needs NVRTC: pip install nvidia-cuda-nvrtc")
-    assert b"filter_replay" in nvrtc.compiled(library, kalman_cuda.source(), *kalman_cuda.options(dtype, nx, ny))
+    code = nvrtc.compiled(library, kalman_cuda.source(family), *kalman_cuda.options(dtype, nx, ny, family))
+    assert all(name.encode() in code for name in kalman_cuda.FAMILIES[family][0])

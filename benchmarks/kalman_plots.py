@@ -1,0 +1,132 @@
+"""Plots of Kalman filters and smoothers by scan and length, simulated or measured.
+
+``python -m benchmarks.kalman_plots``: those of the device, from ``results/kalman-cuda.json`` and ``kalman-two-gpus.json``.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parent / "results"
+
+METHODS = ("PKF", "PRTS", "PTFS")
+
+STYLES = {
+    "Hillis-Steele": ("#c44e52", "s"),
+    "Blelloch": ("#dd8452", "^"),
+    "Ladner-Fischer": ("#4c72b0", "o"),
+    "Sengupta A": ("#55a868", "D"),
+    "Sengupta B": ("#937860", "v"),
+    "ours": ("#222222", "o"),
+}
+"""Colour and mark of every scan, the same in all plots."""
+
+PAPER_LENGTHS = (1000, 10_000, 100_000, 1_000_000)
+
+
+def _plt() -> Any:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    return plt
+
+
+def lines(rows: list[dict[str, Any]], value: str, label: str, file: str) -> None:
+    """A panel for each method: `value` against the number of steps, a line for each scan."""
+    plt = _plt()
+    figure, panels = plt.subplots(1, 3, figsize=(11, 3.9), layout="constrained", sharey=True)
+    for axes, method in zip(panels, METHODS, strict=True):
+        for scan, (colour, mark) in STYLES.items():
+            points = sorted((r["T"], r[value]) for r in rows if r["method"] == method and r["scan"] == scan)
+            width = 2.2 if scan == "ours" else 1.3
+            dash = (0, (2, 2)) if scan == "Sengupta A" else "-"  # over Ladner and Fischer's line, which it often covers
+            axes.plot(*zip(*points, strict=True), color=colour, marker=mark, ms=4, lw=width, ls=dash, label=scan)
+        axes.set(xscale="log", yscale="log", xlabel="steps", title=method)
+        axes.grid(color="0.92")
+        axes.set_axisbelow(True)
+        axes.spines[["top", "right"]].set_visible(False)
+    panels[0].set_ylabel(label)
+    panels[0].legend(frameon=False, fontsize=8)
+    figure.savefig(file, dpi=150)
+    plt.close(figure)
+
+
+def bars(rows: list[dict[str, Any]], value: str, label: str, file: str) -> None:
+    """A panel for each of the paper's lengths: a group of bars for each method, a bar for each scan."""
+    plt = _plt()
+    figure, panels = plt.subplots(2, 2, figsize=(11, 6.4), layout="constrained")
+    wide = 0.8 / len(STYLES)
+    for axes, T in zip(panels.flat, PAPER_LENGTHS, strict=True):
+        for i, (scan, (colour, _)) in enumerate(STYLES.items()):
+            heights = [next(r[value] for r in rows if (r["T"], r["method"], r["scan"]) == (T, m, scan)) for m in METHODS]
+            places = [k + (i - (len(STYLES) - 1) / 2) * wide for k in range(len(METHODS))]
+            axes.bar(places, heights, 0.92 * wide, color=colour, label=scan)
+        axes.set_xticks(range(len(METHODS)), METHODS)
+        axes.set_title(f"{T:,} steps".replace(",", " "), fontsize=10)
+        axes.spines[["top", "right"]].set_visible(False)
+    for axes in panels[:, 0]:
+        axes.set_ylabel(label)
+    panels[0, 0].legend(frameon=False, fontsize=8, ncols=2)
+    figure.savefig(file, dpi=150)
+    plt.close(figure)
+
+
+def speedup(rows: list[dict[str, Any]], file: str) -> None:
+    """The parallel filter over the recursion on one thread of the same device."""
+    plt = _plt()
+    alone = {r["T"]: r["call ms"] for r in rows if r["scan"] == "one thread"}
+    figure, axes = plt.subplots(figsize=(5.6, 3.9), layout="constrained")
+    for scan in ("ours", "Ladner-Fischer"):
+        colour, mark = STYLES[scan]
+        points = sorted((r["T"], alone[r["T"]] / r["graph ms"]) for r in rows if r["method"] == "PKF" and r["scan"] == scan)
+        axes.plot(*zip(*points, strict=True), color=colour, marker=mark, label=scan)
+        for T, x in points:
+            axes.annotate(f"{x:.0f}", (T, x), textcoords="offset points", xytext=(0, 6), ha="center", fontsize=8)
+    axes.axhline(500, color="0.6", lw=0.9, ls="--")
+    axes.annotate("the paper's on an A100, about 500", (1100, 540), fontsize=8, color="0.4")
+    axes.set(xscale="log", yscale="log", xlabel="steps", ylabel="PKF, times faster than one thread")
+    axes.grid(color="0.92")
+    axes.set_axisbelow(True)
+    axes.legend(frameon=False)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(file, dpi=150)
+    plt.close(figure)
+
+
+def two(rows: list[dict[str, Any]], file: str) -> None:
+    """Smoothers on one device and on two, against the number of steps."""
+    plt = _plt()
+    figure, axes = plt.subplots(figsize=(6.4, 4.1), layout="constrained")
+    names = list(dict.fromkeys(r["run"] for r in rows))
+    colours = plt.get_cmap("tab10")
+    for i, name in enumerate(names):
+        points = sorted((r["T"], r["ms"]) for r in rows if r["run"] == name)
+        axes.plot(*zip(*points, strict=True), color=colours(i), marker="o", ms=4, ls="--" if "one" in name else "-", label=name)
+    axes.set(xscale="log", yscale="log", xlabel="steps", ylabel="ms")
+    axes.grid(color="0.92")
+    axes.set_axisbelow(True)
+    axes.legend(frameon=False, fontsize=8)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(file, dpi=150)
+    plt.close(figure)
+
+
+def main() -> None:
+    """All plots of the device."""
+    rows = json.loads((RESULTS / "kalman-cuda.json").read_text())["rows"]
+    for row in rows:
+        row["scan"] = "ours" if row["scan"].startswith("chunks") else row["scan"]
+    lines(rows, "graph ms", "ms", "docs/images/kalman-gpu.png")
+    bars(rows, "graph ms", "ms", "docs/images/kalman-gpu-bars.png")
+    speedup(rows, "docs/images/kalman-gpu-speedup.png")
+    pairs = RESULTS / "kalman-two-gpus.json"
+    if pairs.exists():
+        two(json.loads(pairs.read_text())["rows"], "docs/images/kalman-two-gpus.png")
+
+
+if __name__ == "__main__":
+    main()

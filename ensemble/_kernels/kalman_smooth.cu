@@ -1,0 +1,106 @@
+// The smoother of Rauch, Tung and Striebel over chunks of time, one a thread, in one launch: as the filter, backwards, with
+// links (E, g, L). Chunk 0 is the last one, and steps run back inside.
+
+// Step k links k to k + 1: the transition that leads there, and the filter's state at k
+__device__ __forceinline__ void links_of(
+    Sources& s, Index series, Index n_steps, const REAL* F, const REAL* Q, const REAL* u, const REAL* mean,
+    const REAL* covariance, const Index* places) {
+    s.set(PART_F, F, places[0] * series + places[1], places[1]);
+    s.set(PART_Q, Q, places[2] * series + places[3], places[3]);
+    s.set(PART_U, u, places[8] * series + places[9], places[9]);
+    states_of(s, series, n_steps, mean, covariance);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+smooth_chunks(MODEL, int n_blocks, int* flags, REAL* totals, const REAL* mean, const REAL* covariance, REAL* smooth_mean,
+              REAL* smooth_covariance) {
+    STAGES
+    __shared__ Link room[WARPS];
+    __shared__ Sources from;
+    const int place = turn(flags), block = place % n_blocks;
+    const Index series = place / n_blocks, c = (Index)block * THREADS + threadIdx.x;
+    if (threadIdx.x == 0) links_of(from, series, n_steps, F, Q, u, mean, covariance, places);
+    __syncthreads();
+    const Rows rows(n_steps - 2, -1, c - threadIdx.x % WARP, chunk, n_steps - 1);
+    const Feed feed(from, rows, stages);
+    const int lane = threadIdx.x % WARP;
+    Link e, total;
+    identity(e);
+    feed.ask(0);
+#pragma unroll 1
+    for (int i = 0; i < rows.length; ++i) {
+        feed.ask(i + 1);
+        feed.take(i);
+        if (rows.on(lane, i)) {
+            Step s;
+            Gauss x;
+            Link one;
+            load(s, feed, i, false);
+            load(x, feed, i);
+            link(s, x, one);
+            combine(one, e, e);
+        }
+        feed.release();
+    }
+    block_scan(true, THREADS, e, total, room);
+    tell(totals, flags, place, total);
+    feed.ask(0);
+    const Index last = series * n_steps + n_steps - 1;
+    Gauss later;
+    load_state(later, mean, covariance, last);
+    if (c == 0) {
+        write<NX>(smooth_mean + last * NX, later.m);
+        write_symmetric(smooth_covariance + last * NX * NX, later.P);
+    }
+    if (block > 0) {
+        joined(true, totals, flags, place - block, 1, block, total, room);
+        advance(total, later);
+    }
+    advance(e, later);
+    smooth_mean += series * n_steps * NX;
+    smooth_covariance += series * n_steps * NX * NX;
+#pragma unroll 1
+    for (int i = 0; i < rows.length; ++i) {
+        feed.ask(i + 1);
+        feed.take(i);
+        Step s;
+        Gauss x;
+        load(s, feed, i, false);
+        load(x, feed, i);
+        feed.release();
+        if (rows.on(lane, i)) {
+            Link one;
+            link(s, x, one);
+            advance(one, later);
+        }
+        feed.put(i, later, smooth_mean, smooth_covariance);
+    }
+}
+
+// The plain recursion, a thread a series
+extern "C" __global__ void __launch_bounds__(THREADS)
+smooth_series(MODEL, Index n_series, const REAL* mean, const REAL* covariance, REAL* smooth_mean, REAL* smooth_covariance) {
+    const Index series = (Index)blockIdx.x * THREADS + threadIdx.x;
+    if (series >= n_series) return;
+    Sources from;
+    links_of(from, series, n_steps, F, Q, u, mean, covariance, places);
+    const Direct steps{from};
+    const Index start = series * n_steps;
+    Gauss later;
+    load_state(later, mean, covariance, start + n_steps - 1);
+    write<NX>(smooth_mean + (start + n_steps - 1) * NX, later.m);
+    write_symmetric(smooth_covariance + (start + n_steps - 1) * NX * NX, later.P);
+#pragma unroll 1
+    for (Index k = n_steps - 2; k >= 0; --k) {
+        Step s;
+        Gauss x;
+        Link one;
+        load(s, steps, k, false);
+        load(x, steps, k);
+        ask_at_once();
+        link(s, x, one);
+        advance(one, later);
+        write<NX>(smooth_mean + (start + k) * NX, later.m);
+        write_symmetric(smooth_covariance + (start + k) * NX * NX, later.P);
+    }
+}
