@@ -52,14 +52,16 @@ def test_a_singular_sample_changes_no_bit_of_the_others(run):
 
 @pytest.mark.parametrize("options", [{"method": "sequential"}, {"method": "scan"}, {"form": "square_root"}], ids=str)
 def test_a_model_without_density_says_so(options):
-    """A state known exactly, and observed without noise."""
-    parts, y = random_parts(5, 2, 1, batch=(3,))
-    for name in ("Q", "P0", "R"):
-        parts[name][2] = 0.0
+    """A state known exactly, and observed without noise: in one series from the third step on."""
+    parts, y = random_parts(5, 2, 1, batch=(4,))
+    for name in ("Q", "P0"):
+        parts[name][2:] = 0.0
+    parts["R"][3], parts["R"][2, 2:] = 0.0, 0.0
     with np.errstate(all="ignore"):
         result = kalman_filter(LinearGaussianModel(**parts), y, **options)
-    assert result.failed.tolist() == [False, False, True]
-    with pytest.raises(SolveError, match=r"not positive definite from step 0 on \(series \(2,\)\)"):
+    assert result.failed.tolist() == [False, False, True, True]
+    assert np.isfinite(result.log_likelihoods[2, :2]).all() and np.isfinite(result.mean[:2]).all()
+    with pytest.raises(SolveError, match=r"not positive definite from step 0 on \(series \(2,\), \(3,\)\)"):
         result.raise_if_failed()
     good = {name: a[:2] for name, a in parts.items()}
     smooth = rts_smoother(LinearGaussianModel(**good), y[:2])
