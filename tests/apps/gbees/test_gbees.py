@@ -67,7 +67,7 @@ def test_a_rotated_grid_is_the_run_in_rotated_coordinates(patient_engine):
         tuple(s): q
         for s, q in zip((to_numpy(rotated.cells().indices) * signs).tolist(), to_numpy(rotated.cells().probabilities))
     }
-    theirs = table(plain._runs.runs[0].patient_engine)
+    theirs = table(plain._runs.runs[0].engine)
     if np.all(signs == 1):  # else upper faces are lower ones, and which cells are kept may differ
         assert mine.keys() == theirs.keys()
     heavy = {s for s, q in theirs.items() if q > 1e-3}
