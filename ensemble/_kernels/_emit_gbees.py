@@ -22,9 +22,11 @@ from ensemble._kernels._traced import Traced
 __all__ = ["LIMITERS", "REALS", "STATE", "STATUS", "hoisted", "layout", "module_of", "trace_bounds", "trace_velocity"]
 
 LIMITERS = {
-    "mc": "positive(smaller(smaller(a + a, d + d), 0.5 * (a + d))) + negative(larger(larger(a + a, d + d), 0.5 * (a + d)))",
+    "mc": "positive(smaller(smaller(a + a, d + d), 0.5 * (a + d)))"
+    " + negative(larger(larger(a + a, d + d), 0.5 * (a + d)))",
     "minmod": "positive(smaller(a, d)) + negative(larger(a, d))",
-    "superbee": "positive(smaller(larger(a, d), smaller(a + a, d + d))) + negative(larger(smaller(a, d), larger(a + a, d + d)))",
+    "superbee": "positive(smaller(larger(a, d), smaller(a + a, d + d)))"
+    " + negative(larger(smaller(a, d), larger(a + a, d + d)))",
     "van_leer": "harmonic(a, d)",
     "none": "0.0 * a",
 }
@@ -35,13 +37,13 @@ STATUS = ("DONE", "FULL", "RIM", "PAUSED", "NOT_FINITE", "EMPTY", "NONE_LEFT", "
 
 STATE = ("END", "KNOWN", "SORTED", "COUNT", "RECORDED", "BUDGET", "PRUNE_EVERY", "SEQUENTIAL", "TIME_VARYING",
          "START", "RESUMED", "SWAPPED")  # fmt: skip
-"""The entries of ``state``, int64: cells end, cells with velocities end, cells in order end, steps since the last
-weighing, steps told, cell-steps still allowed, ..., where the cells of the last whole step end, whether growing has begun
-since, whether the two buffers of probabilities have changed places."""
+"""The entries of ``state``, int64: where cells end, cells with velocities, cells in order; steps since the last
+weighing; steps told; cell-steps still allowed; three rules; where the cells of the last whole step end; whether growing
+has begun since; whether the two buffers of probabilities have changed places."""
 
 REALS = ("ELAPSED", "SPAN", "TIME", "MOMENT", "RATE", "THRESHOLD", "CFL")
-"""The entries of ``reals``, float64: ..., when the velocities were taken, the largest share of a cell that may leave it in
-unit time, ..."""
+"""The entries of ``reals``, float64; MOMENT is when the velocities were taken, RATE the largest share of a cell that
+may leave it in unit time."""
 
 HEAD = '''"""The loops of a GBEES run, written by ensemble; it may be deleted at any time. {digest}"""
 
@@ -210,7 +212,7 @@ def outflow(first, last, dt, grid, numbers):
 
 @inner
 def inflow(first, last, grid, sums):
-    """Add up what arrives; gives the mass in whole multiples of `UNIT`, so that no order of the cells is in its bits."""
+    """Add up what arrives; gives the mass in whole multiples of `UNIT`: no order of cells is in its bits."""
     q, links, up, down = grid[2], grid[4], grid[5], grid[6]
     size = q.size
     total = zeros(sums, LANES)
@@ -466,7 +468,7 @@ def hoisted(graph: Graph, first: int) -> tuple[Graph, list[float]]:
     Drifts that differ in numbers alone then share their machine code. Operations, and so the bits, stay the same.
     """
     values: list[float] = []
-    nodes = []
+    nodes: list[Node] = []
     for node in graph.nodes:
         if node.operation == "constant" and node.dtype == "float64":
             node = Node("input", (), "float64", first + len(values))
@@ -478,7 +480,8 @@ def hoisted(graph: Graph, first: int) -> tuple[Graph, list[float]]:
 def _lines(depth: int, text: str, n: int) -> str:
     """`text` once a dimension, ``J`` in it the number of the dimension."""
     pad = "    " * depth
-    return "\n".join(pad + re.sub(r"\bJ\b", str(j), line.replace("_J", f"_{j}")) for j in range(n) for line in text.split("\n"))
+    lines = text.split("\n")
+    return "\n".join(pad + re.sub(r"\bJ\b", str(j), line.replace("_J", f"_{j}")) for j in range(n) for line in lines)
 
 
 OUTFLOW = """l_J, u_J = load(links, J * size + c, LANES), load(links, (N + J) * size + c, LANES)
@@ -503,7 +506,8 @@ RATIOS = """ratio_J = {real}(dt / numbers[{widths} + J])
 half_J = {real}(dt / (2.0 * numbers[{widths} + J]))
 leak_J = {real}(dt * numbers[{spread} + J])"""
 
-ARRIVALS = "x = x + (gather(up, J * size, load(links, J * size + c, LANES)) - gather(down, J * size, load(links, (N + J) * size + c, LANES)))"
+ARRIVALS = """l_J, u_J = load(links, J * size + c, LANES), load(links, (N + J) * size + c, LANES)
+x = x + (gather(up, J * size, l_J) - gather(down, J * size, u_J))"""
 
 
 def _inputs(graph: Graph, n: int, time: bool) -> list[tuple[str, int]]:
@@ -519,7 +523,10 @@ def _inputs(graph: Graph, n: int, time: bool) -> list[tuple[str, int]]:
     return kinds
 
 
-def source_of(graph: Graph, bounds: Graph | None, n: int, limiter: str, dtype: str, at: dict[str, int], diffusive: bool, shared: bool) -> str:
+def source_of(
+    graph: Graph, bounds: Graph | None, n: int, limiter: str, dtype: str, at: dict[str, int], diffusive: bool,
+    shared: bool,
+) -> str:  # fmt: skip
     """The module of one drift; ``advance`` in it runs steps."""
     lanes = 8 if dtype == "float64" else 16
     drift = lanes_function(graph, "drift")
@@ -546,13 +553,15 @@ def source_of(graph: Graph, bounds: Graph | None, n: int, limiter: str, dtype: s
         digest=_digest(),
         names="\n".join(f"{name} = {k}" for names in (STATUS, STATE, REALS) for k, name in enumerate(names)),
         borrowed=", ".join(f"borrowed(grid[{k}])" for k in range(10)),
-        n=n, dtype=dtype, lanes=lanes, limiter=LIMITERS[limiter], drift=drift, bounds=bounds_text, admitted=admitted, columns=columns,
+        n=n, dtype=dtype, lanes=lanes, limiter=LIMITERS[limiter], drift=drift, bounds=bounds_text, admitted=admitted,
+        columns=columns,
         results=", ".join(f"r_{i}" for i in range(n)),
         arguments=", ".join(words[kind].format(p) for kind, p in inputs),
         stores=_lines(3, f"store(v, J * size + c, as_{dtype}(r_J))", n),
         last_stores=_lines(3, f"store_some(v, J * size + c, last - c, as_{dtype}(r_J))", n),
         widths=at["widths"], leaks=at["leaks"],
-        ratios=_lines(1, RATIOS.format(real=f"np.{dtype}", **at), n), differences=_lines(2, OUTFLOW, n), total=" + ".join(f"t_{j}" for j in range(n)),
+        ratios=_lines(1, RATIOS.format(real=f"np.{dtype}", **at), n), differences=_lines(2, OUTFLOW, n),
+        total=" + ".join(f"t_{j}" for j in range(n)),
         fluxes=_lines(2, flux_lines, n), arrivals=_lines(2, ARRIVALS, n),
     )  # fmt: skip
     called = {*re.findall(r"\w+(?=\()", text)}
@@ -569,7 +578,8 @@ def _digest() -> str:
 
 
 def module_of(
-    graph: Graph, bounds: Graph | None, n: int, limiter: str, dtype: str, at: dict[str, int], diffusive: bool, shared: bool
-) -> Any:
+    graph: Graph, bounds: Graph | None, n: int, limiter: str, dtype: str, at: dict[str, int], diffusive: bool,
+    shared: bool,
+) -> Any:  # fmt: skip
     """The compiled loops of one drift, for the calling thread or `shared` among all threads."""
     return load_module(source_of(graph, bounds, n, limiter, dtype, at, diffusive, shared))

@@ -7,8 +7,8 @@ after dimension. After a prune cells stand in the order of their keys; cells mad
 ``grid`` is the tuple (keys, p, q, v, links, up, down, growing, kept, table): keys; probabilities and a second buffer of
 them; velocities through upper faces; positions of all lower and then of all upper neighbours; what flows out of a cell
 through its upper and lower faces; whether a cell may still have to grow; a mark; the hash table of positions by key.
-``frame`` has one row a name of `FRAME`. What runs here is scalar; the loops over all cells are written by `_emit_gbees`,
-which has them in lanes.
+``frame`` has one row a name of `FRAME`. What runs here is scalar; the loops over all cells are written by
+`_emit_gbees`, which has them in lanes.
 
 Functions called for single cells take arrays one by one: each that is taken out of a tuple counts its owners.
 """
@@ -22,7 +22,8 @@ import numpy as np
 from ensemble._kernels._compile import compiled_serial, inner
 
 __all__ = [
-    "BASE", "FRAME", "FULL", "GOOD", "PADDING", "RIM", "UNIT", "attach", "beside", "bytes_per_cell", "capacity_for", "clear", "find", "flows", "fresh_table", "link",
+    "BASE", "FRAME", "FULL", "GOOD", "PADDING", "RIM", "UNIT",
+    "attach", "beside", "bytes_per_cell", "capacity_for", "clear", "find", "flows", "fresh_table", "link",
     "make_arrays", "prune", "room_for",
 ]  # fmt: skip
 
@@ -190,14 +191,14 @@ def mark_fed(n, p, v, links, growing, kept, frame, end, limit):
         if p[cell] >= limit:
             kept[cell] = True
             if not mark_targets(cell, n, v, links, kept, frame, False):
-                # an edge may still be there behind another face; and where bounds refused a face, it may go unseen later
+                # an edge may be there behind another face; and where bounds refused a face, it may go unseen later
                 mark_targets(cell, n, v, links, kept, frame, True)
                 growing[cell] = True
 
 
 @inner
 def mark_targets(cell, n, v, links, kept, frame, every):
-    """Mark what `cell` flows into; gives whether all faces are there. With `every`, edges are looked for behind both faces."""
+    """Mark what `cell` flows into; gives whether all faces are there. `every`: look for edges behind both faces."""
     size = kept.size
     complete = True
     for i in range(n):
@@ -357,7 +358,7 @@ def table_size(capacity: int) -> int:
 
 
 def capacity_for(n_cells: int) -> int:
-    """Positions for so many cells: an odd number of lines, so that the dimensions of a cell fall in different sets of a cache."""
+    """Positions for so many cells: an odd number of lines, so that no two dimensions share a set of a cache."""
     return ((BASE + n_cells + PADDING + 63) // 64 | 1) * 64
 
 
@@ -371,7 +372,8 @@ def make_arrays(n: int, capacity: int, dtype: Any) -> tuple[Any, ...]:
         start = -raw.ctypes.data % 64
         return raw[start : start + n_bytes].view(kind)
 
-    keys, p, q, v = zeros(capacity, np.int64), zeros(capacity, dtype), zeros(capacity, dtype), zeros(n * capacity, dtype)
+    keys, v = zeros(capacity, np.int64), zeros(n * capacity, dtype)
+    p, q = zeros(capacity, dtype), zeros(capacity, dtype)
     links = zeros(2 * n * capacity, np.int32)
     up, down = zeros(n * capacity, dtype), zeros(n * capacity, dtype)
     growing, kept = zeros(capacity, np.bool_), zeros(capacity, np.bool_)

@@ -92,6 +92,10 @@ class CompiledEngine:
         """When the velocities in use were taken."""
         return float(self._get("MOMENT"))
 
+    @velocity_time.setter
+    def velocity_time(self, value: float) -> None:
+        self._set(MOMENT=value)
+
     def _set(self, **values: Any) -> None:
         for name, value in values.items():
             if name in emitted.STATE:
@@ -186,8 +190,8 @@ class CompiledEngine:
 
     def _none_left(self) -> GridError:
         return GridError(
-            f"Gbees: threshold must leave some cells; got {self.problem.threshold:g}, and all {self.n_cells} cells hold "
-            "less. Lower the threshold: it has to be well below one over the number of cells that matter."
+            f"Gbees: threshold must leave some cells; got {self.problem.threshold:g}, and all {self.n_cells} cells "
+            "hold less. Lower the threshold: it has to be well below one over the number of cells that matter."
         )
 
     def _enlarge(self) -> None:
@@ -197,7 +201,7 @@ class CompiledEngine:
         try:
             self.room.take(wanted)
         except MemoryError:  # not half as many again, but some more
-            wanted = n_cells + max(n_cells // 16, 1024)
+            wanted = n_cells + n_cells // 16 + 64
             self.room.take(wanted)
         old, end = self.grid, self._get("END")
         capacity = kernels.capacity_for(wanted)
@@ -283,10 +287,21 @@ class _Loops:
         at = emitted.layout(n, len(parameters), rotated)
         widths = np.asarray(problem.widths, dtype=np.float64)
         noise = np.zeros(n) if problem.diffusion is None else np.asarray(problem.diffusion, dtype=np.float64)
-        rotation = np.ravel(problem.rotation) if rotated else []
+        rotation = np.ravel([] if problem.rotation is None else problem.rotation)
         spread = 0.5 * noise / widths**2
-        parts = [widths, widths / 2.0, noise / widths**2, spread, problem.origin, rotation, problem.bounds_range, parameters]
-        numbers = np.concatenate(parts).astype(np.float64).tolist()
+        numbers = np.concatenate(
+            [
+                widths,
+                widths / 2.0,
+                noise / widths**2,
+                spread,
+                problem.origin,
+                rotation,
+                problem.bounds_range,
+                parameters,
+            ]
+        )
+        numbers = numbers.astype(np.float64).tolist()
         graph = emitted.trace_velocity(problem.drift.function, n, len(parameters), rotated)
         graph, constants = emitted.hoisted(graph, n + 1 + len(numbers))
         numbers += constants
