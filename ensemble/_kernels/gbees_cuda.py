@@ -19,6 +19,8 @@ LIMITERS = {"mc": 0, "superbee": 1, "van_leer": 2, "minmod": 3, "none": 4}
 
 OPTIONS = ("--fmad=false", "--std=c++17")
 
+FILES = ("gbees_cells.cuh", "gbees_step.cuh", "gbees_prune.cuh", "gbees.cu")
+
 KERNELS = ("advance", "enter_all", "link_all", "link_some", "link_between", "feed_all", "mark_all", "carry")
 
 SCANNED = 4
@@ -128,7 +130,7 @@ def source(drift: Graph, bounds: Graph | None, setting: Setting) -> str:
             _called(bounds, "bounds", x, ["value"]),
             "    return value;\n}",
         ]
-    return "\n".join([*parts, (Path(__file__).parent / "gbees.cu").read_text()])
+    return "\n".join([*parts, *((Path(__file__).parent / name).read_text() for name in FILES)])
 
 
 @functools.cache

@@ -1,0 +1,287 @@
+// Grid-based Bayesian estimation: a sparse grid of cells that follows the probability on it.
+//
+// A run of steps is one kernel: `advance` grows the grid, links what is new, and carries the probability on, step after
+// step, until the span is over or the host is needed. Its threads wait for each other between the phases of a step: those
+// of a cluster of blocks where one cluster works on one instance (CLUSTER blocks of it), else all blocks of the launch.
+//
+// No bit depends on the order in which cells got their places in memory: sums are sums of integers (mass in units of
+// 2^-60), time steps come from a maximum, and every other result of a cell comes from its neighbours in a fixed order.
+// Contraction to FMA is off: which cells are kept hangs on the exact zeros of velocities.
+//
+// In front of this text stand `struct Instance` (one grid, as the host described it), `drift` and, where BOUNDED,
+// `bounds`. Told by the compiler: N dimensions, REAL of probabilities, LIMITER, CLUSTER, THREADS, BLOCKS (a
+// multiprocessor's share), SCANNED (cells that a thread looks at together), AT_ONCE (dimensions that it loads for
+// together), and the flags ROTATED, BOUNDED, TIME_VARYING, PERIODIC and DIFFUSIVE.
+
+typedef REAL real;
+typedef unsigned long long u64;
+typedef long long i64;
+
+#define EMPTY 0xffffffffffffffffULL
+#define UNIT 1152921504606846976.0  // 2^60
+#define MOST_TRIES 4096
+#define PACE 32
+
+enum Reason { RUNNING, FINISHED, PAUSED, PRUNE, FULL, RIM, NOT_FINITE, NOTHING_LEFT, STUCK };
+enum Limiter { MC, SUPERBEE, VAN_LEER, MINMOD, NONE };
+enum Growth { UNGROWN, GROWN, DOOMED };
+
+struct Group {
+    i64 rank, size;  // of this thread among those that work on the instance
+    unsigned blocks, waits;
+    u64* arrivals;
+};
+
+__device__ inline i64 latest(const i64* p) { return *const_cast<const volatile i64*>(p); }
+__device__ inline u64 latest(const u64* p) { return *const_cast<const volatile u64*>(p); }
+
+// What the block wrote before is seen by whoever sees the arrival.
+__device__ inline void arrive(u64* arrivals)
+{
+#ifdef __CUDA_ARCH__
+    asm volatile("red.release.gpu.global.add.u64 [%0], 1;" ::"l"(arrivals) : "memory");
+#else
+    *arrivals += 1;
+#endif
+}
+
+__device__ inline u64 arrived(const u64* arrivals)
+{
+#ifdef __CUDA_ARCH__
+    u64 count;
+    asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(count) : "l"(arrivals) : "memory");
+    return count;
+#else
+    return *arrivals;
+#endif
+}
+
+// All threads of the group have come here, and see what each of them wrote before.
+__device__ inline void wait_for_all(Group& group)
+{
+#if CLUSTER > 1
+    __syncwarp();
+    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+#else
+    __syncthreads();
+    if (group.blocks > 1) {
+        if (threadIdx.x == 0) {
+            const u64 everyone = (u64)++group.waits * group.blocks;
+            arrive(group.arrivals);
+            while (arrived(group.arrivals) < everyone) {}
+        }
+        __syncthreads();
+    }
+#endif
+}
+
+#define EACH(c, n) for (i64 c = group.rank; c < (n); c += group.size)
+
+template <class V> __device__ inline void exchange(V& a, V& b)
+{
+    const V c = a;
+    a = b, b = c;
+}
+
+// --- sums without an order
+__device__ inline u64 fixed(double mass) { return __double2ull_rn(mass * UNIT); }
+
+__device__ inline double floating(u64 sum) { return (double)sum / UNIT; }
+
+__device__ inline real over(u64 sum) { return (real)(UNIT / (double)sum); }
+
+// Adds the values of all threads of the block; every thread calls it.
+__device__ inline void add(u64* target, u64 value)
+{
+    __shared__ u64 sums[32];
+    for (int step = 16; step; step /= 2) value += __shfl_xor_sync(0xffffffffu, value, step);
+    __syncthreads();  // the last sum has been read
+    if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = value;
+    __syncthreads();
+    if (threadIdx.x) return;
+    for (int warp = 1; warp < (int)blockDim.x / 32; ++warp) value += sums[warp];
+    if (value) atomicAdd(target, value);
+}
+
+__device__ inline void raise_to(u64* target, double value)
+{
+    const u64 bits = (u64)__double_as_longlong(value);  // of numbers that are not negative, in their order
+    if (bits > latest(target)) atomicMax(target, bits);
+}
+
+// --- where a cell lies, and how it moves
+__device__ __forceinline__ void unpack(const Instance& g, u64 key, int (&s)[N])
+{
+#pragma unroll
+    for (int i = 0; i < N; ++i) s[i] = (int)((key >> g.shifts[i]) & (u64)g.masks[i]) + (int)g.lows[i];
+}
+
+__device__ __forceinline__ void place(const Instance& g, const double (&z)[N], double (&x)[N])
+{
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+#if ROTATED
+        double sum = g.rotation[i * N] * z[0];
+#pragma unroll
+        for (int k = 1; k < N; ++k) sum = sum + g.rotation[i * N + k] * z[k];
+#else
+        const double sum = z[i];
+#endif
+        x[i] = sum + g.origin[i];
+    }
+}
+
+// The velocity through the upper face along j of the cell `offset` cells along j from s.
+__device__ __forceinline__ double velocity(const Instance& g, const int (&s)[N], int j, int offset, double t)
+{
+    double z[N], x[N], f[N];
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+        int at = s[i];
+        if (i == j) {
+            at += offset;
+#if PERIODIC
+            if (g.periods[i]) {
+                if (at < g.lows[i]) at += (int)g.periods[i];
+                if (at >= g.lows[i] + g.periods[i]) at -= (int)g.periods[i];
+            }
+#endif
+        }
+        z[i] = g.widths[i] * (double)at;
+        if (i == j) z[i] = z[i] + 0.5 * g.widths[i];
+    }
+    place(g, z, x);
+    drift_at(x, t, g.parameters, f);
+#if ROTATED
+    double sum = g.rotation[j] * f[0];
+#pragma unroll
+    for (int i = 1; i < N; ++i) sum = sum + g.rotation[i * N + j] * f[i];
+    return sum;
+#else
+    return f[j];
+#endif
+}
+
+__device__ __noinline__ void velocities(const Instance& g, u64 key, double t, double (&v)[N])
+{
+    int s[N];
+    unpack(g, key, s);
+#pragma unroll
+    for (int i = 0; i < N; ++i) v[i] = velocity(g, s, i, 0, t);
+}
+
+__device__ inline bool spreads(const Instance& g, int i)
+{
+#if DIFFUSIVE
+    return g.diffusion[i] > 0;
+#else
+    return false;
+#endif
+}
+
+// Whether what is in a cell with velocity v along i goes to its neighbour above (up) or below.
+__device__ inline bool goes(const Instance& g, int i, double v, int up) { return (up ? v > 0 : v < 0) || spreads(g, i); }
+
+// One over the largest stable time step of a cell.
+__device__ inline double rate_of(const Instance& g, u64 key, double t)
+{
+    double v[N], rate = 0;
+    velocities(g, key, t, v);
+#pragma unroll
+    for (int i = 0; i < N; ++i) rate = rate + fabs(v[i]) / g.widths[i];
+#if DIFFUSIVE
+#pragma unroll
+    for (int i = 0; i < N; ++i) rate = rate + g.diffusion[i] / (g.widths[i] * g.widths[i]);
+#endif
+    return rate;
+}
+
+// The rate of a cell enters the maximum; of cells that have none, the first key is kept.
+__device__ inline void judge(Instance& shared, const Instance& g, u64 key, double t, u64* maximum)
+{
+    const double rate = rate_of(g, key, t);
+    if (rate < 1.7e308) raise_to(maximum, rate);
+    else atomicMin(&shared.bad_key, key);
+}
+
+// --- keys and the table of them
+__device__ inline u64 slot_of(u64 key, i64 slots)
+{
+    u64 h = key * 0x9e3779b97f4a7c15ULL;
+    h ^= h >> 32;
+    h *= 0xd6e8feb86659fd93ULL;
+    return __umul64hi(h, (u64)slots);
+}
+
+// The key of the neighbour above or below along i of any cell that is not on the rim of its keys.
+__device__ inline u64 beside(const Instance& g, u64 key, int i, int up)
+{
+    const u64 step = 1ULL << g.shifts[i];
+#if PERIODIC
+    if (g.periods[i]) {
+        const i64 at = (i64)((key >> g.shifts[i]) & (u64)g.masks[i]);
+        if (up && at == g.periods[i] - 1) return key - step * (u64)at;
+        if (!up && at == 0) return key + step * (u64)(g.periods[i] - 1);
+    }
+#endif
+    return up ? key + step : key - step;
+}
+
+__device__ inline bool on_rim(const Instance& g, u64 key, int i)
+{
+#if PERIODIC
+    if (g.periods[i]) return false;
+#endif
+    const u64 at = (key >> g.shifts[i]) & (u64)g.masks[i];
+    return at == 0 || at == (u64)g.masks[i];
+}
+
+__device__ inline int find(const Instance& g, u64 key)
+{
+    for (u64 slot = slot_of(key, g.slots);; slot = slot + 1 == (u64)g.slots ? 0 : slot + 1) {
+        const u64 seen = g.table[slot];
+        if (seen == key) return g.places[slot];
+        if (seen == EMPTY) return -1;
+    }
+}
+
+__device__ inline bool allowed(const Instance& g, u64 key)
+{
+#if BOUNDED
+    int s[N];
+    double z[N], x[N];
+    unpack(g, key, s);
+#pragma unroll
+    for (int i = 0; i < N; ++i) z[i] = g.widths[i] * (double)s[i];
+    place(g, z, x);
+    const double value = bounds_at(x);
+    return g.lower <= value && value <= g.upper;
+#else
+    return true;
+#endif
+}
+
+// Makes a cell, unless it is there or may not be. The key in a slot is the claim on it: of several threads that want one
+// cell, exactly one makes it. Where there is no room the host learns of it, and what was claimed in vain is swept away.
+__device__ __noinline__ void insert(Instance& shared, const Instance& g, u64 key)
+{
+    if (!allowed(g, key)) return;
+    u64 slot = slot_of(key, g.slots);
+    for (int tries = 0; tries < MOST_TRIES; ++tries) {
+        const u64 seen = atomicCAS(&g.table[slot], EMPTY, key);
+        if (seen == EMPTY) {
+            const i64 c = (i64)atomicAdd((u64*)&shared.n, 1ULL);
+            if (c >= g.capacity) break;
+            g.keys[c] = key, g.places[slot] = (int)c;
+            g.p[c] = 0, g.marks[c] = UNGROWN;
+            return;
+        }
+        if (seen == key) return;
+        slot = slot + 1 == (u64)g.slots ? 0 : slot + 1;
+    }
+    shared.full = FULL;
+}
+
+#define BELOW(i) (g.neighbours + (2 * (i)) * g.capacity)
+#define ABOVE(i) (g.neighbours + (2 * (i) + 1) * g.capacity)
+#define BESIDE(i, up) (g.neighbours + (2 * (i) + (up)) * g.capacity)
