@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import NoReturn
 
-from ensemble._command import diffusion
+from ensemble._command import diffusion, gbees
 from ensemble._version import __version__
 
 __all__ = ["main"]
@@ -28,6 +28,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=f"ensemble {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=OneLineParser)
     diffusion.add_parser(commands)
+    gbees.add_parser(commands)
     options = parser.parse_args(argv)
     try:
         return options.run(options)

@@ -16,6 +16,8 @@ PACKAGES = [
     "ensemble.multigrid",
     "ensemble.scalar",
     "ensemble.apps.fem",
+    "ensemble.apps.gbees",
+    "ensemble.apps.gbees",
     "ensemble.apps.kalman",
 ]
 

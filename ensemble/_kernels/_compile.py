@@ -9,6 +9,7 @@ Rules that make every sample of an ensemble equal to its own scalar run, to the 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -29,6 +30,7 @@ __all__ = [
     "device_empty",
     "empty",
     "inner",
+    "one_thread",
     "output",
     "per_width",
     "prange",
@@ -86,6 +88,17 @@ def per_width(make: Callable[..., Any]) -> Callable[..., Any]:
         return run
 
     return made
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Kernels that this thread calls in here do not wake others: for callers that have a thread for each problem."""
+    threads = numba.get_num_threads()
+    numba.set_num_threads(1)
+    try:
+        yield
+    finally:
+        numba.set_num_threads(threads)
 
 
 def thread_count() -> int:

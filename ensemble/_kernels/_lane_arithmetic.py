@@ -12,7 +12,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from ensemble._kernels._lanes import Lanes, _fill, _lanes_among, _pointer, _width_of, library_call
+from ensemble._kernels._lanes import Lanes, _fill, _itemsize, _lanes_among, _pointer, _width_of, library_call
 
 __all__ = [
     "REGISTER_BYTES",
@@ -32,6 +32,7 @@ __all__ = [
     "floor",
     "fma",
     "from_bits",
+    "gather",
     "lane",
     "library_lanes",
     "polynomial",
@@ -184,6 +185,29 @@ def quotient(typingctx, a, b):
         return builder.sdiv(*arguments)
 
     return a(a, b), codegen
+
+
+# --- memory
+@intrinsic
+def gather(typingctx, array, offset, indices):
+    """``array[offset + indices]`` as lanes; `array` is flat and contiguous."""
+    lanes = Lanes(array.dtype, indices.width)
+
+    def codegen(context, builder, signature, arguments):
+        base = cgutils.create_struct_proxy(array)(context, builder, value=arguments[0]).data
+        base = builder.gep(base, [arguments[1]], inbounds=True)
+        element, n = base.type.pointee, indices.width
+        places = builder.gep(base, [arguments[2]], inbounds=True, source_etype=element)
+        places.type = ir.VectorType(base.type, n)  # a vector of indices gives a vector of addresses
+        vector, mask, size = ir.VectorType(element, n), ir.VectorType(ir.IntType(1), n), ir.IntType(32)
+        letter = "f" if isinstance(array.dtype, types.Float) else "i"
+        name = f"llvm.masked.gather.v{n}{letter}{array.dtype.bitwidth}.v{n}p0"
+        kind = ir.FunctionType(vector, [places.type, size, mask, vector])
+        function = cgutils.get_or_insert_function(builder.module, kind, name)
+        every, other = ir.Constant(mask, [1] * n), ir.Constant(vector, ir.Undefined)
+        return builder.call(function, [places, size(_itemsize(array.dtype)), every, other])
+
+    return lanes(array, types.int64, indices), codegen
 
 
 # --- single lanes

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ensemble import _check
-from ensemble._backend import array_namespace, moved, prototype, to_numpy
+from ensemble._backend import array_namespace, contiguous, moved, prototype, to_numpy
 from ensemble._kernels._memory import empty_like
 from ensemble._kernels.assembly import affine_coefficient, diffusion_jacobian_and_residual, diffusion_residual
 from ensemble.apps.fem import elements
@@ -92,6 +92,8 @@ class Discretization:
     @cached_property
     def mean_values(self) -> np.ndarray:
         """The stored matrix of the mean diffusivity, shape (nnz, 1)."""
+        if "affine_terms" in self.__dict__:
+            return contiguous(self.affine_terms[0][:, :1])  # the same bits: a sample is its own scalar run
         kappa = moved(np.full((self.modes.shape[0], 1), self.mean), self.home)
         return self.jacobian_and_residual(kappa, self.initial_guess(1, kappa.dtype))[0]
 

@@ -1,1 +1,84 @@
-"""Grid-based Bayesian estimation exploiting sparsity (GBEES): a probability density carried by a drift on a grid that follows it."""
+"""Grid-based Bayesian estimation exploiting sparsity (GBEES): a density carried by a drift on a moving grid.
+
+The method is told in `README.md` beside this file.
+"""
+
+from ensemble.apps.gbees.astrodynamics import cr3bp, jacobi_constant, pcr3bp, range_angle_rate, two_body
+from ensemble.apps.gbees.cells import Cells
+from ensemble.apps.gbees.comparison import Comparison, bhattacharyya, binned, compare, kernel_density, l1_distance
+from ensemble.apps.gbees.configurations import Configuration, Measurement, configuration
+from ensemble.apps.gbees.distribution import Regions, active, density, highest_density_regions, positions
+from ensemble.apps.gbees.engine import Steps
+from ensemble.apps.gbees.errors import GridError
+from ensemble.apps.gbees.formats import (
+    GaussianFile,
+    Points,
+    read_binary,
+    read_gaussian,
+    read_text,
+    write_binary,
+    write_gaussian,
+    write_text,
+)
+from ensemble.apps.gbees.frames import project, transferred
+from ensemble.apps.gbees.gbees import Gbees
+from ensemble.apps.gbees.marginals import Marginal, marginal
+from ensemble.apps.gbees.monte_carlo import draw, propagate
+from ensemble.apps.gbees.oscillators import aizawa, duffing
+from ensemble.apps.gbees.plots import plot_cells, plot_isosurfaces, plot_marginals, plot_region
+from ensemble.apps.gbees.problem import Drift, Problem
+from ensemble.apps.gbees.recorded_run import RecordedRun
+from ensemble.apps.gbees.records import Recording
+from ensemble.apps.gbees.systems import lorenz63, lorenz96
+
+__all__ = [
+    "Cells",
+    "Comparison",
+    "Configuration",
+    "Drift",
+    "GaussianFile",
+    "Gbees",
+    "GridError",
+    "Marginal",
+    "Measurement",
+    "Points",
+    "Problem",
+    "RecordedRun",
+    "Recording",
+    "Regions",
+    "Steps",
+    "active",
+    "aizawa",
+    "bhattacharyya",
+    "binned",
+    "compare",
+    "configuration",
+    "cr3bp",
+    "density",
+    "draw",
+    "duffing",
+    "highest_density_regions",
+    "jacobi_constant",
+    "kernel_density",
+    "l1_distance",
+    "lorenz63",
+    "lorenz96",
+    "marginal",
+    "pcr3bp",
+    "plot_cells",
+    "plot_isosurfaces",
+    "plot_marginals",
+    "plot_region",
+    "positions",
+    "project",
+    "propagate",
+    "range_angle_rate",
+    "read_binary",
+    "read_gaussian",
+    "read_text",
+    "transferred",
+    "two_body",
+    "write_binary",
+    "write_gaussian",
+    "write_text",
+]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -13,18 +13,48 @@ __all__ = ["Engine", "Steps"]
 
 @dataclass(frozen=True)
 class Steps:
-    """What happened in an `advance`, one entry a step: its length, the cells stored in it, the mass before it was normalised."""
+    """What happened in an `advance`, one entry a step: its length, the cells in it, the mass before normalising."""
 
     lengths: np.ndarray
     cells: np.ndarray
     masses: np.ndarray
+
+    @classmethod
+    def of(cls, taken: Sequence[tuple[float, int, float]]) -> Steps:
+        """Steps given one by one: length, cells, mass."""
+        lengths, cells, masses = zip(*taken) if taken else ((), (), ())
+        return cls(np.array(lengths, np.float64), np.array(cells, np.int64), np.array(masses, np.float64))
+
+    def then(self, later: Steps) -> Steps:
+        """These steps and `later` ones."""
+        pairs = ((self.lengths, later.lengths), (self.cells, later.cells), (self.masses, later.masses))
+        return Steps(*(np.concatenate(pair) for pair in pairs))
+
+    def __len__(self) -> int:
+        return len(self.lengths)
 
 
 class Engine(Protocol):
     """One grid under way. Made from a `Problem`, multi-indices (N, n) and their probabilities (N,).
 
     Steps are counted since the start or the last `weigh`; the count decides when to prune.
+
+    Attributes
+    ----------
+    count : int
+        Steps counted; may be set, to go on where another run stopped.
+    taken : Steps
+        The steps of the latest `advance` that the grid has gone through, also when the call ended by an exception.
+    report_each_step : bool
+        Whether `watch` is to be called after every step; to be set. Engines that cannot do so call it when they can.
+    velocity_time : float
+        When the velocities in use were taken: a drift that varies in time grows the grid by those of the step before.
     """
+
+    count: int
+    taken: Steps
+    report_each_step: bool
+    velocity_time: float
 
     @property
     def n_cells(self) -> int:
@@ -33,15 +63,20 @@ class Engine(Protocol):
     def cells(self) -> tuple[Any, Any]:
         """Multi-indices (N, n), int64, in lexicographic order, and probabilities (N,) of every stored cell."""
 
-    def advance(self, time: float, span: float, watch: Callable[[float, int, int], None] | None = None) -> Steps:
+    def advance(
+        self, time: float, span: float, watch: Callable[[float, int, int], None] | None = None, elapsed: float = 0.0
+    ) -> Steps:
         """Steps from `time` on until `span` is over, the last one cut to end exactly there.
 
-        `watch` is called now and then with (elapsed span, cells stored, cell-steps of this call); it may raise to interrupt:
-        the grid is then a consistent state of an earlier step of this call.
+        A call that was cut short is continued, to the bit, by one with the same `time` and `span`, and what had
+        `elapsed` then.
+
+        `watch` is called now and then with (elapsed span, cells stored, cell-steps of this call); it may raise to
+        interrupt: the grid is then a consistent state of an earlier step of this call.
         """
 
     def weigh(self, log_weights: Any) -> float:
-        """Multiplies the probabilities, in the order of `cells`, by ``exp(log_weights)``, normalises, prunes, normalises.
+        """Multiplies probabilities, in the order of `cells`, by ``exp(log_weights)``; normalises, prunes, normalises.
 
         Gives the logarithm of the mass after weighing: the evidence.
         """

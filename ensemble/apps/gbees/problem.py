@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -18,8 +18,9 @@ class Drift:
     Parameters
     ----------
     function : callable
-        ``function(x, t, xp, *parameters)``: `x` a tuple of n scalars, `t` a scalar, `xp` the namespace of their functions;
-        gives n scalars. It is traced for compiled backends: no branches on values, only arithmetic and functions of `xp`.
+        ``function(x, t, xp, *parameters)``: `x` a tuple of n scalars, `t` a scalar, `xp` the namespace of their
+        functions; gives n scalars. It is traced for compiled backends: no branches on values, only arithmetic and
+        functions of `xp`.
     parameters : tuple of float or Ensemble
         Handed over after `xp`. They reach compiled code as arguments: new values need no new compilation.
     names : tuple of str
@@ -34,14 +35,29 @@ class Drift:
         """The n components of the drift at `x` and `t`."""
         return self.function(x, t, xp, *self.parameters)
 
+    def with_parameters(self, **values: Any) -> Drift:
+        """The same right-hand side with some parameters changed.
+
+        Raises
+        ------
+        TypeError
+            If there is no parameter of such a name.
+        """
+        unknown = sorted(set(values) - set(self.names))
+        if unknown:
+            known = ", ".join(self.names) if self.names else "none"
+            raise TypeError(f"Drift: parameters must be known by name ({known}); got {', '.join(unknown)}.")
+        kept = zip(self.names, self.parameters, strict=True)
+        return replace(self, parameters=tuple(values.get(name, value) for name, value in kept))
+
 
 @dataclass(frozen=True)
 class Problem:
     """One sample's problem: everything that does not change in a run, for one grid.
 
-    A cell with multi-index s has its centre at ``z = widths * s`` in the grid's frame and at ``x = z + origin`` in space, or
-    ``x = rotation @ z + origin`` where the grid is rotated. The order of these operations decides the sign of velocities of
-    rounding size, and with it which cells are kept: every engine goes through `position`.
+    A cell with multi-index s has its centre at ``z = widths * s`` in the grid's frame and at ``x = z + origin`` in
+    space, or ``x = rotation @ z + origin`` where the grid is rotated. The order of these operations decides the sign of
+    velocities of rounding size, and with it which cells are kept: every engine goes through `position`.
 
     Attributes
     ----------
@@ -58,8 +74,8 @@ class Problem:
     prune_every : int
         Steps between two prunes.
     prune : str
-        ``"sequential"`` deletes candidates in ascending order while what was deleted stays below `threshold`; ``"parallel"``
-        deletes every candidate.
+        ``"sequential"`` deletes candidates in ascending order while the next one's share of what would be left is below
+        `threshold`; ``"parallel"`` deletes every candidate.
     bounds : callable or None
         ``bounds(x, xp)``; a cell is made only where it lies in `bounds_range`.
     diffusion : ndarray (n,) or None
@@ -67,7 +83,9 @@ class Problem:
     rotation : ndarray (n, n) or None
         Columns are the grid's axes in space.
     periods : tuple of int or None
-        Cells after which a dimension repeats itself, None where it does not.
+        Cells after which a dimension repeats itself, None where it does not; indices run from ``-(period // 2)`` on.
+    memory_limit : float or None
+        Bytes that the grid may take, None for what the machine has.
     """
 
     drift: Drift
@@ -85,6 +103,7 @@ class Problem:
     time_varying: bool = False
     periods: tuple[int | None, ...] = ()
     dtype: Any = field(default=np.float64)
+    memory_limit: float | None = None
 
     @property
     def n(self) -> int:
@@ -101,7 +120,7 @@ class Problem:
         return tuple(value + origin[i] for i, value in enumerate(turned))
 
     def velocity(self, z: Sequence[Any], t: Any, xp: Any, *parameters: Any) -> tuple[Any, ...]:
-        """The n components of the drift along the grid's axes at a point `z` of its frame; `parameters` replace the drift's own."""
+        """The drift along the grid's axes at a point `z` of its frame; `parameters` replace the drift's own."""
         v = self.drift.function(self.position(z), t, xp, *(parameters or self.drift.parameters))
         if self.rotation is None:
             return tuple(v)

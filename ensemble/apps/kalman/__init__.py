@@ -2,16 +2,24 @@
 
 from ensemble._kernels.scan import prefix_scan
 from ensemble.apps.kalman.filters import kalman_filter
+from ensemble.apps.kalman.iterated import IteratedSmootherResult, iterated_smoother
+from ensemble.apps.kalman.likelihood import MaximumLikelihoodResult, maximum_likelihood
 from ensemble.apps.kalman.model import LinearGaussianModel
+from ensemble.apps.kalman.nonlinear import NonlinearGaussianModel
 from ensemble.apps.kalman.results import FilterResult, SmootherResult
 from ensemble.apps.kalman.sampling import sample_posterior
 from ensemble.apps.kalman.smoothers import rts_smoother, two_filter_smoother
 
 __all__ = [
     "FilterResult",
+    "IteratedSmootherResult",
     "LinearGaussianModel",
+    "MaximumLikelihoodResult",
+    "NonlinearGaussianModel",
     "SmootherResult",
+    "iterated_smoother",
     "kalman_filter",
+    "maximum_likelihood",
     "prefix_scan",
     "rts_smoother",
     "sample_posterior",

@@ -11,11 +11,20 @@ from ensemble._backend import array_namespace, backend_of
 from ensemble._kernels.kalman_cuda import LARGEST, combine
 from ensemble._typing import Array
 from ensemble.apps.kalman.model import Series
-from ensemble.apps.kalman.steps import apply, observed_part, predict, rts_gain, symmetric, symmetric_solve, update
+from ensemble.apps.kalman.steps import (
+    apply,
+    is_singular,
+    observed_part,
+    predict,
+    rts_gain,
+    symmetric,
+    symmetric_solve,
+    update,
+)
 from ensemble.scalar import Ensemble
 
-__all__ = ["combine_filter", "combine_smoother", "filter_elements", "filter_neutral", "smoother_elements",
-           "smoother_neutral"]  # fmt: skip
+__all__ = ["combine_filter", "combine_smoother", "filter_elements", "filter_neutral", "has_no_elements",
+           "smoother_elements", "smoother_neutral"]  # fmt: skip
 
 Element = tuple[Array, ...]
 
@@ -24,7 +33,8 @@ def filter_elements(series: Series) -> Element:
     """(A, b, C, eta, J) of every step, each (T, *batch, ...).
 
     ``x[k] | x[k-1], y[k] = N(A x[k-1] + b, C)`` and ``p(y[k] | x[k-1])`` is proportional to
-    ``exp(eta' x - x' J x / 2)``. The first element holds the prior. ``H Q H' + R`` must be regular.
+    ``exp(eta' x - x' J x / 2)``. The first element holds the prior. Where ``H Q H' + R`` is singular an observation
+    can fix the state before it exactly, which no J says: see `has_no_elements`.
     """
     xp = array_namespace(series.y, series.F, series.m0)
     T, batch, nx = series.n_steps, series.batch, series.F.shape[-1]
@@ -44,6 +54,7 @@ def filter_elements(series: Series) -> Element:
     solved, _ = symmetric_solve(
         symmetric(HQ @ H.mT + R), xp.concat([xp.broadcast_to(HQ, HF.shape), HF], axis=-1) if HQ.shape != HF.shape
         else xp.concat([HQ, HF], axis=-1),
+        semidefinite=True,
     )  # fmt: skip
     K, W = solved[..., :nx].mT, solved[..., nx:].mT
     eye = xp.eye(nx, dtype=b.dtype)
@@ -60,6 +71,17 @@ def filter_elements(series: Series) -> Element:
         xp.concat([x, xp.broadcast_to(z, (T - 1, *shape))], axis=0)
         for x, z, shape in zip(first, rest, shapes, strict=True)
     )
+
+
+def has_no_elements(series: Series) -> Array:
+    """Where ``H Q H' + R`` is singular at some step after the first, shape batch: such a series has no scan."""
+    xp = array_namespace(series.y, series.F, series.m0)
+    if series.n_steps == 1:
+        return xp.zeros(series.batch, dtype=xp.bool)
+    Q, H, R, d = (series.each(name, slice(1, None)) for name in ("Q", "H", "R", "d"))
+    origin = xp.zeros_like(series.each("u", slice(1, None)))
+    H, R, _, _ = observed_part(H, R, series.y[1:, ...], origin, d)
+    return xp.broadcast_to(xp.any(is_singular(symmetric(H @ Q @ H.mT + R)), axis=0), series.batch)
 
 
 def combine_filter(earlier: Element, later: Element) -> Element:

@@ -8,12 +8,15 @@ from ensemble._backend import array_namespace
 from ensemble._check import one_of, require
 from ensemble._kernels.scan import SCANS, prefix_scan
 from ensemble._typing import Array
+from ensemble.apps.kalman.chunks import chunk_filter
 from ensemble.apps.kalman.compiled import compiled_filter, device_of
-from ensemble.apps.kalman.elements import combine_filter, filter_elements, filter_neutral
+from ensemble.apps.kalman.elements import Element, combine_filter, filter_elements, filter_neutral, has_no_elements
 from ensemble.apps.kalman.model import LinearGaussianModel, Series, aligned
+from ensemble.apps.kalman.reference import refined_filter
 from ensemble.apps.kalman.results import FilterResult, total
 from ensemble.apps.kalman.square_root import square_root_filter
 from ensemble.apps.kalman.steps import predict, stacked, update
+from ensemble.scalar import Ensemble
 
 __all__ = ["kalman_filter"]
 
@@ -28,6 +31,7 @@ def kalman_filter(
     scan: str = "chunked",
     form: str = "covariance",
     mask: Any = None,
+    mean_dtype: Any = None,
 ) -> FilterResult:
     """Means and covariances of the state given the observations so far, and the log-likelihood.
 
@@ -38,15 +42,20 @@ def kalman_filter(
         Observations. NaN is a missing entry: a whole observation, or single components of one.
     method : {"auto", "sequential", "scan"}
         "sequential" is Kalman's recursion with Joseph's form of the update. "scan" is the prefix sum of Särkkä and
-        García-Fernández [1]_: O(log T) parallel steps and a few times the work; ``H Q H' + R`` must then be regular.
+        García-Fernández [1]_: O(log T) parallel steps and a few times the work. Series with a singular ``H Q H' + R``,
+        which that sum cannot tell, take the recursion; only the compiled scan of a GPU gives NaN instead (`failed`).
         "auto" takes the recursion on the CPU, and on a GPU "scan" unless there are series enough to fill it.
     scan : {"chunked", "sequential", "hillis_steele", "blelloch", "ladner_fischer", "sengupta"}
-        The algorithm of "scan", see `prefix_scan`. On a GPU, "chunked" sums up each chunk of time by filter steps,
-        scans the sums, and replays the recursion inside each chunk, which keeps its accuracy.
+        The algorithm of "scan", see `prefix_scan`. For the filter, "chunked" sums up each chunk of time by filter
+        steps, scans the sums, and replays the recursion inside each chunk, which keeps its accuracy; on a GPU for the
+        smoothers too.
     form : {"covariance", "square_root"}
         "square_root" carries triangular factors of the covariances, sequentially: slower, twice the digits.
     mask : bool array or Ensemble, shape of `y` or of `y` without its last axis, optional
         Entries to treat as missing.
+    mean_dtype : {"float64", "float32"} or dtype, optional
+        Type of the means, of `y` and of the model's vectors, where it is to be wider than that of the matrices: means
+        far from the origin keep their digits while covariances stay narrow, at the price of two runs.
 
     Returns
     -------
@@ -62,7 +71,8 @@ def kalman_filter(
 
     Notes
     -----
-    A series whose innovation covariance is singular has NaN from that step on; other series and samples do not notice.
+    A series whose innovation covariance ``H P H' + R`` is singular has no density: its results are not finite from that
+    step on, and `FilterResult.failed` tells. Other series and samples do not notice.
 
     References
     ----------
@@ -81,7 +91,9 @@ def kalman_filter(
     one_of(method, METHODS, "kalman_filter", "method")
     one_of(scan, SCANS, "kalman_filter", "scan")
     check_form(form, method, "kalman_filter")
-    series = aligned(model, y, mask, "kalman_filter")
+    series = aligned(model, y, mask, "kalman_filter", mean_dtype)
+    if series.is_mixed:
+        return refined_filter(series, lambda run: filtered(run, method, scan, form))
     return filtered(series, method, scan, form)
 
 
@@ -99,8 +111,30 @@ def filtered(series: Series, method: str, scan: str, form: str = "covariance") -
     device = device_of(series, method, scan)
     if device is not None:
         return compiled_filter(series, device, method)
-    m, P, terms = scan_filter(series, scan) if method == "scan" else sequential_filter(series)
-    return result_of(series, m, P, terms)
+    if method != "scan":
+        return result_of(series, *sequential_filter(series))
+    result = result_of(series, *scan_filter(series, scan))
+    apart = has_no_elements(series)
+    return chosen(apart, filtered(series, "sequential", scan), result) if anywhere(apart) else result
+
+
+def anywhere(mask: Array) -> bool:
+    """Whether a mask holds for any series of any sample."""
+    values = mask.samples if isinstance(mask, Ensemble) else mask
+    return bool(array_namespace(values).any(values))
+
+
+def chosen(apart: Array, recursion: FilterResult, scanned: FilterResult) -> FilterResult:
+    """The recursion's result for the series in `apart`, the scan's for all others."""
+    names = (("mean", 2), ("covariance", 3), ("log_likelihoods", 1), ("log_likelihood", 0))
+    parts = {name: pick(apart, getattr(recursion, name), getattr(scanned, name), n) for name, n in names}
+    return FilterResult(series=scanned.series, **parts)
+
+
+def pick(mask: Array, a: Array, b: Array, n_axes: int) -> Array:
+    """`a` where the series' mask holds, else `b`; both have `n_axes` axes behind the batch."""
+    xp = array_namespace(mask, a, b)
+    return xp.where(xp.reshape(mask, (*mask.shape, *(1,) * n_axes)), a, b)
 
 
 def result_of(series: Series, m: Array, P: Array, terms: Array) -> FilterResult:
@@ -131,10 +165,19 @@ def sequential_filter(series: Series) -> tuple[Array, Array, Array]:
     return *stacked(series.batch, means, covariances), xp.stack(terms, axis=0)
 
 
-def scan_filter(series: Series, scan: str) -> tuple[Array, Array, Array]:
-    """The prefix sum of the filter elements; likelihoods follow from the states one step before, all steps at once."""
+def scan_filter(series: Series, scan: str, elements: Element | None = None) -> tuple[Array, ...]:
+    """The prefix sum of the filter elements; likelihoods follow from the states one step before, all steps at once.
+
+    "chunked" replays the recursion inside each chunk instead.
+    """
+    if scan == "chunked" and series.n_steps > 1:
+        *whole, rest = chunk_filter(series)
+        if rest is None:
+            return tuple(whole)
+        end = sequential_filter(rest)
+        return tuple(array_namespace(a, z).concat([a, z], axis=0) for a, z in zip(whole, end, strict=True))
     xp = array_namespace(series.y, series.F, series.m0)
-    elements = filter_elements(series)
+    elements = elements or filter_elements(series)
     neutral = filter_neutral(xp, series.F.shape[-1], elements[0].dtype)
     _, m, P, _, _ = prefix_scan(combine_filter, elements, algorithm=scan, neutral=neutral)
     return m, P, log_densities(series, m, P)

@@ -165,6 +165,11 @@ class Series:
     predict_first: bool
 
     @property
+    def is_mixed(self) -> bool:
+        """Whether vectors are wider than matrices."""
+        return self.y.dtype != self.F.dtype
+
+    @property
     def n_steps(self) -> int:
         """The number of observations."""
         return self.y.shape[0]
@@ -180,8 +185,11 @@ class Series:
         return a[steps, ...] if a.shape[0] > 1 else a
 
 
-def aligned(model: LinearGaussianModel, y: Any, mask: Any, function: str) -> Series:
-    """`model` and observations `y` as a `Series`; entries where `mask` holds become missing (NaN)."""
+def aligned(model: LinearGaussianModel, y: Any, mask: Any, function: str, mean_dtype: Any = None) -> Series:
+    """`model` and observations `y` as a `Series`; entries where `mask` holds become missing (NaN).
+
+    With `mean_dtype` the vectors have that type and the matrices their own.
+    """
     if not isinstance(model, LinearGaussianModel):
         raise TypeError(message(function, "model", "be a LinearGaussianModel", f"a {type(model).__name__}"))
     y = _array(y, "y", function)
@@ -200,18 +208,32 @@ def aligned(model: LinearGaussianModel, y: Any, mask: Any, function: str) -> Ser
     parts = {name: getattr(model, name) for name in PARTS}
     xp = array_namespace(*parts.values(), y, *([mask] if is_array(mask) or isinstance(mask, Ensemble) else []))
     dtype = xp.result_type(*(a.dtype for a in parts.values()), y.dtype)
+    of_matrix, of_vector = dtype, dtype
+    if mean_dtype is not None:
+        of_matrix = xp.result_type(*(parts[name].dtype for name in ("F", "Q", "H", "R", "P0")))
+        of_vector = _wide(xp, mean_dtype, of_matrix, function)
     if mask is not None:
-        y = _masked(xp, y, mask, dtype, function)
-    parts = {name: xp.astype(xp.asarray(a), dtype, copy=False) for name, a in parts.items()}
+        y = _masked(xp, y, mask, of_vector, function)
+    parts = {name: xp.astype(xp.asarray(a), of_vector if name in ("m0", "u", "d") else of_matrix, copy=False)
+             for name, a in parts.items()}  # fmt: skip
     forms = {name: _time_first(xp, a, len(batch), 1 if name in "ud" else 2) for name, a in parts.items()
              if name not in ("m0", "P0")}  # fmt: skip
-    y = _time_first(xp, xp.astype(xp.asarray(y), dtype, copy=False), len(batch), 1)
+    y = _time_first(xp, xp.astype(xp.asarray(y), of_vector, copy=False), len(batch), 1)
     y = xp.broadcast_to(y, (T, *batch, model.ny))
     for name, tail in (("m0", 1), ("P0", 2)):
         a = parts[name]
         lead = tuple(a.shape[: len(a.shape) - tail])
         forms[name] = xp.reshape(a, (*(1,) * (len(batch) - len(lead)), *a.shape))
     return Series(y=y, batch=tuple(batch), predict_first=model.prior_at == "before", **forms)
+
+
+def _wide(xp: Any, dtype: Any, narrow: Any, function: str) -> Any:
+    """The floating type called `dtype`, which must hold every number of type `narrow`."""
+    names = ("float32", "float64")
+    known = next((getattr(xp, name) for name in names if dtype == name or dtype == getattr(xp, name)), None)
+    fits = known is not None and xp.result_type(known, narrow) == known
+    require(fits, function, "mean_dtype", f"be float32 or float64 and as wide as {narrow}", dtype)
+    return known
 
 
 def _time_first(xp: Any, a: Array, n_batch: int, tail: int) -> Array:

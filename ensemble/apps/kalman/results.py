@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ensemble._backend import array_namespace
+import numpy as np
+
+from ensemble._backend import array_namespace, to_numpy
+from ensemble._check import samples_text
 from ensemble._kernels.sparse import block_sums
 from ensemble._typing import Array
 from ensemble.apps.kalman.model import Series
+from ensemble.krylov import SolveError
+from ensemble.scalar import Ensemble
 
 __all__ = ["FilterResult", "SmootherResult", "total"]
 
@@ -32,6 +37,31 @@ class FilterResult:
     log_likelihoods: Array
     log_likelihood: Array
     series: Series = field(repr=False)
+
+    @property
+    def failed(self) -> Array:
+        """True for each series without a finite log-likelihood, as a singular innovation covariance leaves it."""
+        xp = array_namespace(self.log_likelihood)
+        return xp.logical_not(xp.isfinite(self.log_likelihood))
+
+    def raise_if_failed(self) -> FilterResult:
+        """This result, or `SolveError` naming the series and samples that failed, and the first step."""
+        terms = self.log_likelihoods
+        lone = not isinstance(terms, Ensemble)
+        bad = ~np.isfinite(to_numpy(terms[..., None] if lone else terms.samples))  # (*batch, T, samples)
+        if not bad.any():
+            return self
+        step = int(np.argmax(bad.any(axis=-1), axis=-1)[bad.any(axis=(-1, -2))].min())
+        where = [] if lone else [samples_text(np.flatnonzero(bad.reshape(-1, bad.shape[-1]).any(axis=0)))]
+        if bad.ndim > 2:
+            series = np.argwhere(bad.any(axis=(-1, -2)))
+            named = ", ".join(str(tuple(map(int, index))) for index in series[:6])
+            where.insert(0, f"series {named}" + (f", ... ({len(series)} in all)" if len(series) > 6 else ""))
+        raise SolveError(
+            f"kalman_filter: the innovation covariance is not positive definite from step {step} on"
+            f"{' (' + '; '.join(where) + ')' if where else ''}; observations without noise of what is known exactly "
+            "have no density."
+        )
 
 
 @dataclass(frozen=True)
@@ -60,6 +90,16 @@ class SmootherResult:
     def log_likelihood(self) -> Array:
         """The log-density of all observations."""
         return self.filtered.log_likelihood
+
+    @property
+    def failed(self) -> Array:
+        """True for each series that failed, see `FilterResult`."""
+        return self.filtered.failed
+
+    def raise_if_failed(self) -> SmootherResult:
+        """This result, or `SolveError` as `FilterResult.raise_if_failed` has it."""
+        self.filtered.raise_if_failed()
+        return self
 
 
 def total(terms: Array) -> Array:

@@ -14,11 +14,13 @@ from ensemble.apps.kalman.elements import (
     combine_smoother,
     filter_elements,
     filter_neutral,
+    has_no_elements,
     smoother_elements,
     smoother_neutral,
 )
-from ensemble.apps.kalman.filters import METHODS, check_form, filtered, log_densities, result_of
+from ensemble.apps.kalman.filters import METHODS, anywhere, check_form, chosen, filtered, pick, result_of, scan_filter
 from ensemble.apps.kalman.model import LinearGaussianModel, Series, aligned
+from ensemble.apps.kalman.reference import refined_smoother
 from ensemble.apps.kalman.results import FilterResult, SmootherResult
 from ensemble.apps.kalman.square_root import square_root_rts
 from ensemble.apps.kalman.steps import apply, rts_gain, smooth, stacked, symmetric
@@ -34,6 +36,7 @@ def rts_smoother(
     scan: str = "chunked",
     form: str = "covariance",
     mask: Any = None,
+    mean_dtype: Any = None,
 ) -> SmootherResult:
     """Means and covariances of the state given all observations: a filter forwards, then a recursion backwards.
 
@@ -51,6 +54,8 @@ def rts_smoother(
     form : {"covariance", "square_root"}
         Of both passes, see `kalman_filter`.
     mask : bool array or Ensemble, shape of `y` or of `y` without its last axis, optional
+    mean_dtype : {"float64", "float32"} or dtype, optional
+        See `kalman_filter`.
 
     Returns
     -------
@@ -74,7 +79,15 @@ def rts_smoother(
     one_of(method, METHODS, "rts_smoother", "method")
     one_of(scan, SCANS, "rts_smoother", "scan")
     check_form(form, method, "rts_smoother")
-    series = aligned(model, y, mask, "rts_smoother")
+    series = aligned(model, y, mask, "rts_smoother", mean_dtype)
+    if series.is_mixed:
+        rough = lambda run: filtered(run, method, scan, form)
+        return refined_smoother(series, rough, lambda run: rts(run, method, scan, form))
+    return rts(series, method, scan, form)
+
+
+def rts(series: Series, method: str, scan: str, form: str = "covariance") -> SmootherResult:
+    """Filter and smoother of a series in one form."""
     result = filtered(series, method, scan, form)
     device = device_of(series, method, scan)
     if form == "covariance" and device is not None:
@@ -87,7 +100,7 @@ def rts_smoother(
 
 
 def two_filter_smoother(
-    model: LinearGaussianModel, y: Any, *, scan: str = "chunked", mask: Any = None
+    model: LinearGaussianModel, y: Any, *, scan: str = "chunked", mask: Any = None, mean_dtype: Any = None
 ) -> SmootherResult:
     """Means and covariances of the state given all observations: two prefix sums that do not wait for each other.
 
@@ -97,11 +110,13 @@ def two_filter_smoother(
     Parameters
     ----------
     model : LinearGaussianModel
-        ``H Q H' + R`` must be regular.
+        Series with a singular ``H Q H' + R`` take the recursion of `rts_smoother`, see `kalman_filter`.
     y : array or Ensemble, shape (*batch, T, ny)
         Observations, NaN where missing.
     scan : {"chunked", "sequential", "hillis_steele", "blelloch", "ladner_fischer", "sengupta"}
     mask : bool array or Ensemble, shape of `y` or of `y` without its last axis, optional
+    mean_dtype : {"float64", "float32"} or dtype, optional
+        See `kalman_filter`.
 
     Returns
     -------
@@ -124,18 +139,35 @@ def two_filter_smoother(
     [2.3636, 2.9091, 3.4545]
     """
     one_of(scan, SCANS, "two_filter_smoother", "scan")
-    series = aligned(model, y, mask, "two_filter_smoother")
+    series = aligned(model, y, mask, "two_filter_smoother", mean_dtype)
+    if series.is_mixed:
+        rough = lambda run: filtered(run, "scan", scan)
+        return refined_smoother(series, rough, lambda run: two_filters(run, scan))
+    return two_filters(series, scan)
+
+
+def two_filters(series: Series, scan: str) -> SmootherResult:
+    """The two-filter smoother of a series in one form."""
     if device_of(series, "scan", scan) == "cuda":
         return compiled_two_filter(series)
     xp = array_namespace(series.y, series.F, series.m0)
     elements = filter_elements(series)
     neutral = filter_neutral(xp, series.F.shape[-1], elements[0].dtype)
-    _, m, P, _, _ = prefix_scan(combine_filter, elements, algorithm=scan, neutral=neutral)
-    result = result_of(series, m, P, log_densities(series, m, P))
+    m, P, terms = scan_filter(series, scan, elements)
+    result = result_of(series, m, P, terms)
     end = [xp.broadcast_to(e, a.shape[1:])[None, ...] for e, a in zip(neutral, elements, strict=True)]
     later = tuple(xp.concat([a[1:, ...], e], axis=0) for a, e in zip(elements, end, strict=True))
     _, _, _, eta, J = prefix_scan(combine_filter, later, algorithm=scan, neutral=neutral, reverse=True)
-    return smoothed(series, result, *meet(m, P, eta, J))
+    run = smoothed(series, result, *meet(m, P, eta, J))
+    apart = has_no_elements(series)
+    if not anywhere(apart):
+        return run
+    recursion = rts(series, "sequential", scan)
+    return SmootherResult(
+        pick(apart, recursion.mean, run.mean, 2),
+        pick(apart, recursion.covariance, run.covariance, 3),
+        chosen(apart, recursion.filtered, run.filtered),
+    )
 
 
 def meet(m: Array, P: Array, eta: Array, J: Array) -> tuple[Array, Array]:

@@ -9,6 +9,7 @@ from ensemble._typing import Array
 
 __all__ = [
     "apply",
+    "is_singular",
     "observed_part",
     "predict",
     "rts_gain",
@@ -71,7 +72,7 @@ def symmetric_solve(A: Array, B: Array, *, semidefinite: bool = False) -> tuple[
     """``A^-1 B`` and ``log det A`` for symmetric positive definite `A`, by elimination without pivoting.
 
     With `semidefinite`, a pivot lost in rounding (below ``8 n eps`` of its diagonal entry) drops its row and column: a
-    solution is found wherever `B` lies in the range of `A`. A matrix that is not positive gives NaN or infinity.
+    solution is found wherever `B` lies in the range of `A`. A matrix that is not positive gives NaN.
     """
     xp = array_namespace(A, B)
     n = A.shape[-1]
@@ -85,8 +86,9 @@ def symmetric_solve(A: Array, B: Array, *, semidefinite: bool = False) -> tuple[
             lost = pivot <= smallest * xp.abs(A[..., j, j])
             inverse = xp.where(lost, zero, one / xp.where(lost, one, pivot))
         else:
+            pivot = xp.where(pivot > zero, pivot, xp.asarray(float("nan"), dtype=A.dtype))
             inverse = one / pivot
-            log_det = log_det + xp.log(xp.where(pivot >= zero, pivot, xp.asarray(float("nan"), dtype=A.dtype)))
+            log_det = log_det + xp.log(pivot)
         inverses.append(inverse[..., None])
         for i in range(j + 1, n):
             rows[i] = rows[i] - (rows[i][..., j] * inverse)[..., None] * rows[j]
@@ -97,6 +99,23 @@ def symmetric_solve(A: Array, B: Array, *, semidefinite: bool = False) -> tuple[
             right = right - rows[j][..., i, None] * solved[i]
         solved[j] = right * inverses[j]
     return xp.stack(solved, axis=-2), log_det
+
+
+def is_singular(A: Array) -> Array:
+    """Whether elimination of the semidefinite `A` meets a pivot lost in rounding."""
+    xp = array_namespace(A)
+    n = A.shape[-1]
+    one = xp.asarray(1.0, dtype=A.dtype)
+    smallest = 8 * n * xp.finfo(A.dtype).eps
+    rows = [A[..., i, :] for i in range(n)]
+    found = xp.zeros_like(A[..., 0, 0], dtype=xp.bool)
+    for j in range(n):
+        lost = rows[j][..., j] <= smallest * xp.abs(A[..., j, j])
+        found = xp.logical_or(found, lost)
+        inverse = one / xp.where(lost, one, rows[j][..., j])
+        for i in range(j + 1, n):
+            rows[i] = rows[i] - (rows[i][..., j] * inverse)[..., None] * rows[j]
+    return found
 
 
 def rts_gain(F: Array, Q: Array, u: Array, m: Array, P: Array) -> tuple[Array, Array, Array]:

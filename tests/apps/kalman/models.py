@@ -81,3 +81,37 @@ def conditioned(parts, y, last=None, prior_at="before"):
 def close(got, expected, tolerance=1e-9):
     """Equal to `tolerance`, relative to the larger of 1 and the largest entry."""
     np.testing.assert_allclose(got, expected, rtol=0, atol=tolerance * max(1.0, float(np.max(np.abs(expected)))))
+
+
+def sequentially(parts, y):
+    """Filter and smoother in float64, step after step with plain NumPy: Kalman forwards, Bryson and Frazier back.
+
+    The prior stands before the first observation; NaN is missing. Filtered means and covariances, smoothed ones, and
+    the log-likelihood of every step.
+    """
+    F, Q, H, R, u, d = (np.asarray(parts[n], np.float64) for n in ("F", "Q", "H", "R", "u", "d"))
+    m, P = parts["m0"].astype(np.float64), parts["P0"].astype(np.float64)
+    T, nx = y.shape[0], m.size
+    means, covs, terms = np.empty((T, nx)), np.empty((T, nx, nx)), np.zeros(T)
+    kept = []
+    for k in range(T):
+        m, P = F[k] @ m + u[k], F[k] @ P @ F[k].T + Q[k]
+        seen = ~np.isnan(y[k])
+        G, r = H[k][seen], y[k][seen] - H[k][seen] @ m - d[k][seen]
+        S = G @ P @ G.T + R[k][np.ix_(seen, seen)]
+        solved = np.linalg.solve(S, np.column_stack([G, r]))  # S^-1 G, S^-1 r
+        kept.append((m, P, G.T @ solved[:, -1], G.T @ solved[:, :-1]))
+        K = P @ solved[:, :-1].T
+        m, P = m + K @ r, P - K @ S @ K.T
+        P = (P + P.T) / 2
+        if seen.any():
+            terms[k] = -0.5 * (r @ solved[:, -1] + np.linalg.slogdet(2 * np.pi * S)[1])
+        means[k], covs[k] = m, P
+    smooth, spread = np.empty_like(means), np.empty_like(covs)
+    pull, weight = np.zeros(nx), np.zeros((nx, nx))  # what later observations say, at the predicted state
+    for k in range(T - 1, -1, -1):
+        m, P, own, gain = kept[k]
+        L = F[k + 1] @ (np.eye(nx) - P @ gain) if k < T - 1 else np.zeros((nx, nx))
+        pull, weight = own + L.T @ pull, gain + L.T @ weight @ L
+        smooth[k], spread[k] = m + P @ pull, P - P @ weight @ P
+    return means, covs, smooth, spread, terms

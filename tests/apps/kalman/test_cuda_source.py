@@ -193,6 +193,10 @@ def test_the_public_functions_find_their_way_to_the_kernels(on_cpu, monkeypatch,
     close(met.covariance, smooth.covariance)
     close(met.log_likelihoods, smooth.log_likelihoods)
     assert called == ["filter_chunks", "smooth_chunks", "filter_chunks", "smooth_chunks", "two_filter_chunks"]
+    narrow = LinearGaussianModel(**{name: a.astype(np.float32) for name, a in parts.items()})
+    far = 1e6 + two_filter_smoother(narrow, y, mean_dtype="float64").mean
+    assert far.dtype == np.float64 and called[5:] == ["filter_chunks", "two_filter_chunks"]
+    close(far, 1e6 + smooth.mean, 1e-9)
 
 
 @pytest.mark.parametrize("family", kalman_cuda.FAMILIES)

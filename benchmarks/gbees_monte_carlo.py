@@ -1,0 +1,109 @@
+"""GBEES against Monte Carlo: Table 1 of Hanson et al., and what binned counts say of the same distributions.
+
+``python -m benchmarks.gbees_monte_carlo [lorenz63] [lorenz96] [--backend cupy] [--samples 100000] [--out FILE]``. The
+Bhattacharyya coefficient at the first measurement or the end: with the kernel density estimate of the samples (Scott's
+bandwidth, divided by its sum over the cells), as the paper has it, and with their counts in bins of 1, 2, 4 cells.
+`--seeds` samples anew; `--threshold` and `--factor` replace the configuration's own. Moments of both stand beside.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from typing import Any
+
+import numpy as np
+
+from benchmarks.common import show
+from ensemble._backend import prototype, synchronize, to_numpy
+from ensemble.apps.gbees import (
+    Cells,
+    Gbees,
+    active,
+    bhattacharyya,
+    binned,
+    configuration,
+    draw,
+    kernel_density,
+    propagate,
+)
+from ensemble.apps.gbees.distribution import covariance, mean
+
+PAPER = {"lorenz63": 0.9027, "lorenz96": 0.9155}
+BINS = (1.0, 2.0, 4.0)
+
+
+def carried(problem: Any, options: argparse.Namespace) -> tuple[Gbees, float]:
+    """The distribution at the end of the first span, and the seconds that it took; kernels are compiled before."""
+    changed = {name: value for name in ("threshold", "factor") if (value := getattr(options, name)) is not None}
+    arguments = {**problem.options, **changed, "backend": options.backend, "dtype": np.dtype(options.dtype)}
+    small = {**arguments, "factor": 0.25, "threshold": 1e-3}
+    Gbees(problem.drift, problem.mean, problem.covariance, **small).advance(1e-3 * problem.span)
+    run = Gbees(problem.drift, problem.mean, problem.covariance, **arguments)
+    start = time.perf_counter()
+    # As recorded by the public programs: steps end at every record.
+    for k in range(1, problem.records):
+        run.advance(problem.span * k / (problem.records - 1))
+    synchronize(prototype("cupy" if options.backend == "cupy" else "numpy"))
+    return run, time.perf_counter() - start
+
+
+def compared(problem: Any, cells: Cells, seed: int, options: argparse.Namespace) -> dict[str, Any]:
+    """Coefficients and moments against one set of samples."""
+    library = "cupy" if options.backend == "cupy" else "numpy"
+    start = time.perf_counter()
+    x = draw(problem.mean, problem.covariance, options.samples, seed=seed, backend=library)
+    x = propagate(problem.drift, x, problem.span)
+    synchronize(x.samples)
+    middle = time.perf_counter()
+    row: dict[str, Any] = {"seed": seed, "samples s": middle - start}
+    kind = np.float32 if options.backend == "cupy" else None
+    row["BC (KDE)"] = bhattacharyya(cells, kernel_density(x, cells, dtype=kind))
+    row["KDE s"] = time.perf_counter() - middle
+    for size in BINS:
+        widths = size * np.asarray(cells.widths)
+        row[f"BC, bins of {size:g} cells"] = bhattacharyya(cells, binned(x, cells, widths=widths), widths=widths)
+    samples = to_numpy(x.samples)
+    row["mean, MC"] = samples.mean(axis=1).round(4).tolist()
+    row["std, MC"] = samples.std(axis=1).round(4).tolist()
+    return row
+
+
+def main() -> None:
+    """Print the table of each problem, and write all of them where `--out` says."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gbees_monte_carlo", description=__doc__)
+    add = parser.add_argument
+    add("problems", nargs="*", metavar="PROBLEM", help="lorenz63 (default), lorenz96 or another configuration")
+    add("--backend", default="numpy", choices=("numpy", "array", "cupy"))
+    add("--dtype", default="float64", choices=("float64", "float32"))
+    add("--samples", type=int, default=100_000)
+    add("--seeds", type=int, nargs="+", default=[20731])
+    add("--threshold", type=float)
+    add("--factor", type=float)
+    add("--out", metavar="FILE.json")
+    options = parser.parse_args()
+    found = {}
+    for name in options.problems or ["lorenz63"]:
+        problem = configuration(name)
+        run, seconds = carried(problem, options)
+        every = run.cells()
+        assert isinstance(every, Cells)
+        threshold = options.threshold or problem.options["threshold"]
+        cells = active(every, threshold)
+        summary = {
+            "t": run.time, "steps": run.n_steps, "cell-steps": run.cell_steps, "active cells": len(cells.probabilities),
+            "s": seconds, "M cell-steps/s": run.cell_steps / seconds / 1e6, "mean": mean(every).round(4).tolist(),
+            "std": np.sqrt(np.diag(covariance(every))).round(4).tolist(),
+        }  # fmt: skip
+        show(f"{name}, {options.backend}, {options.dtype}, threshold {threshold:g}", [summary])
+        rows = [compared(problem, cells, seed, options) for seed in options.seeds]
+        show(f"{name} against {options.samples:,} samples (the paper: {PAPER.get(name, 'none')})", rows)
+        found[name] = {"run": summary, "comparisons": rows}
+        if options.out:
+            with open(options.out, "w") as file:
+                json.dump(found, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,199 @@
+"""``ensemble gbees``: a probability distribution carried by a drift on a sparse grid, corrected by measurements."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ensemble._command.diffusion import PLOT_SUFFIXES, at_least
+from ensemble._command.files import require_writable, write_whole
+from ensemble._command.gbees_input import configuration_of
+from ensemble._command.gbees_progress import GridProgress
+from ensemble._command.gbees_report import Outcome, as_json, as_table
+from ensemble.apps.gbees import (
+    Configuration,
+    Gbees,
+    GridError,
+    RecordedRun,
+    bhattacharyya,
+    binned,
+    draw,
+    kernel_density,
+    propagate,
+)
+from ensemble.apps.gbees.engines import BACKENDS
+from ensemble.apps.gbees.limiters import LIMITERS
+
+__all__ = ["add_parser", "run"]
+
+
+def numbers(text: str) -> tuple[float, ...]:
+    """Numbers between commas."""
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a number, or several between commas; got {text!r}") from None
+
+
+def add_parser(commands: Any) -> None:
+    """Add ``gbees`` and its options."""
+    parser = commands.add_parser(
+        "gbees",
+        help="a distribution carried by a drift on a sparse grid (GBEES)",
+        description="Carry a probability distribution through a dynamical system on a grid of cells that follows it, "
+        "and correct it by measurements. PROBLEM is lorenz63 or lorenz96 as published, duffing, aizawa, pcr3bp, cr3bp "
+        "or two-body as in the public programs' examples, a TOML file, or FILE.py:FUNCTION that gives a "
+        "gbees.Configuration. Interrupted, it leaves a checkpoint that --resume goes on from.",
+    )
+    add = parser.add_argument
+    add("problem", metavar="PROBLEM", help="a name, FILE.toml, or FILE.py[:FUNCTION]")
+    add("--backend", choices=tuple(BACKENDS), default="numpy", help="cupy: on a CUDA device (default: %(default)s)")
+    add("--dtype", choices=("float64", "float32"), default="float64", help="of probabilities (default: %(default)s)")
+    add("--threshold", type=float, metavar="P", help="cells with at least this probability are active")
+    add("--factor", type=numbers, metavar="X[,X...]", help="cells are 1/(2X) standard deviations wide")
+    add("--limiter", choices=tuple(sorted(LIMITERS)), help="of the slopes")
+    add("--cfl", type=float, metavar="X", help="time steps over the largest stable ones")
+    add("--prune", choices=("sequential", "parallel"), help="which cells without inflow are given up")
+    add("--until", type=float, metavar="T", help="stop after the records at this time")
+    add("--times", type=numbers, metavar="T,T,...", help="record at these times instead of the problem's own")
+    add("--every", type=at_least(1), metavar="K", help="record also every K steps, at the next report after them")
+    add("--monte-carlo", type=at_least(2), metavar="N", help="compare with N samples before the first measurement")
+    add("--bins", type=float, default=2.0, metavar="X", help="of that comparison, in cells (default: %(default)s)")
+    add("--seed", type=at_least(0), default=1, metavar="K", help="of the samples (default: %(default)s)")
+    add("--out", type=Path, metavar="FILE.npz", help="write distributions and steps to this file")
+    add("--export", type=Path, metavar="FOLDER", help="write distributions as the public programs do")
+    add("--format", choices=("text", "binary"), default="text", help="of --export (default: %(default)s)")
+    add("--plot", type=Path, metavar="FILE.png", help="draw the distributions and the number of cells")
+    add("--checkpoint", type=Path, metavar="FILE.npz", help="instead of PROBLEM.checkpoint.npz; gone after a whole run")
+    add("--resume", action="store_true", help="go on from the checkpoint")
+    add("--json", action="store_true", help="print one JSON object instead of the table")
+    add("--quiet", action="store_true", help="no progress on stderr")
+    parser.set_defaults(run=run, prog=parser.prog)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Carry out ``ensemble gbees``."""
+    problem = configuration_of(options.problem)
+    checkpoint = options.checkpoint or Path(f"{problem.name}.checkpoint.npz")
+    require_writable("--out", options.out, (".npz",))
+    require_writable("--plot", options.plot, PLOT_SUFFIXES)
+    require_writable("--checkpoint", checkpoint, (".npz",))
+    until = sum(problem.spans) if options.until is None else options.until
+    if not until > 0.0:
+        raise ValueError(f"--until must be above zero; got {until:g}.")
+    recorded = begin(problem, checkpoint, options)
+    first = recorded.gbees.cell_steps
+    outcome = Outcome(recorded.recording, axes_of(problem), {"backend": options.backend, "dtype": options.dtype},
+                      cell_steps_before=first)  # fmt: skip
+    with GridProgress(until, start=recorded.gbees.time, quiet=options.quiet) as progress:
+        progress.say("compiling, or loading what was compiled before ...")
+        warm_up(problem, gbees_options(options))
+        status = carry_out(recorded, outcome, progress, options, checkpoint)
+        if options.monte_carlo is not None and status == 0:
+            try:
+                outcome.comparison = compared(problem, recorded, options)
+            except KeyboardInterrupt:
+                outcome.interrupted, status = True, 130
+                progress.say("interrupted: the comparison with Monte Carlo is left out")
+    if outcome.recording.distributions:
+        print(json.dumps(as_json(outcome), allow_nan=False) if options.json else as_table(outcome), flush=True)
+    write_files(outcome, options)
+    if status == 0:
+        checkpoint.unlink(missing_ok=True)
+    return status
+
+
+def gbees_options(options: argparse.Namespace) -> dict[str, Any]:
+    """What the command line says to `Gbees`; what it leaves out is the problem's."""
+    said = {name: getattr(options, name) for name in ("threshold", "limiter", "cfl", "prune")}
+    factor = options.factor
+    said["factor"] = factor[0] if factor is not None and len(factor) == 1 else factor
+    found = {name: value for name, value in said.items() if value is not None}
+    return {**found, "backend": options.backend, "dtype": np.dtype(options.dtype)}
+
+
+def axes_of(problem: Configuration) -> tuple[str, ...]:
+    """Names of the coordinates."""
+    n = len(problem.mean)
+    return problem.axes if len(problem.axes) == n else tuple(f"x{i + 1}" for i in range(n))
+
+
+def begin(problem: Configuration, checkpoint: Path, options: argparse.Namespace) -> RecordedRun:
+    """A new run, or the one that the checkpoint tells of."""
+    arguments: dict[str, Any] = {"times": options.times, "every": options.every, **gbees_options(options)}
+    if not options.resume:
+        return RecordedRun(problem, checkpoint=checkpoint, **arguments)
+    if not checkpoint.exists():
+        raise ValueError(f"--resume must find a checkpoint; got none at {str(checkpoint)!r}.")
+    return RecordedRun.resume(problem, checkpoint, **arguments)
+
+
+def warm_up(problem: Configuration, options: dict[str, Any]) -> None:
+    """One step on a coarse grid, so that everything is compiled before a clock runs."""
+    arguments = {**problem.options, **options, "factor": 0.25, "threshold": 1e-3}
+    # An error is this grid's alone; the real one has told its own.
+    with contextlib.suppress(GridError, MemoryError):
+        Gbees(problem.drift, problem.mean, problem.covariance, **arguments).advance(1e-9 * problem.span)
+
+
+def carry_out(
+    recorded: RecordedRun, outcome: Outcome, progress: GridProgress, options: argparse.Namespace, checkpoint: Path
+) -> int:
+    """Run to the end, and say how it ended: 0, 1 where the grid could not go on, 130 where it was interrupted."""
+    progress.restart(outcome.cell_steps_before)
+    start = time.perf_counter()
+    status = 0
+    try:
+        recorded.run(until=options.until, watch=progress.report)
+    except KeyboardInterrupt:
+        outcome.interrupted, status = True, 130
+        again = f"ensemble gbees {options.problem} --resume --checkpoint {checkpoint}"
+        progress.say(f"interrupted at t = {recorded.gbees.time:.6g}; go on with: {again} and the same options")
+    except (GridError, MemoryError) as error:
+        status = 1
+        text = " ".join(str(error).split())
+        print(f"{options.prog}: stopped at t = {recorded.gbees.time:.6g}: {text}", file=sys.stderr)
+    outcome.seconds = time.perf_counter() - start
+    return status
+
+
+def compared(problem: Configuration, recorded: RecordedRun, options: argparse.Namespace) -> dict[str, float]:
+    """The last distribution before any measurement, against random samples carried to the same time."""
+    before = [k for k, span in enumerate(recorded.recording.spans) if span == 0]
+    if not before:
+        raise ValueError("--monte-carlo must find a record before the first measurement; got none.")
+    cells = recorded.recording.distributions[before[-1]]
+    start = time.perf_counter()
+    x = draw(problem.mean, problem.covariance, options.monte_carlo, seed=options.seed)
+    x = propagate(problem.drift, x, cells.time)
+    seconds = time.perf_counter() - start
+    widths = options.bins * np.asarray(cells.widths)
+    return {
+        "samples": float(options.monte_carlo),
+        "time": cells.time,
+        "seconds": seconds,
+        "kernel_density": bhattacharyya(cells, kernel_density(x, cells)),
+        "bins": bhattacharyya(cells, binned(x, cells, widths=widths), widths=widths),
+        "bin_cells": options.bins,
+    }
+
+
+def write_files(outcome: Outcome, options: argparse.Namespace) -> None:
+    """Write what --out, --export and --plot ask for."""
+    if options.out is not None:
+        outcome.recording.save(options.out)
+    if options.export is not None:
+        outcome.recording.export(options.export, form=options.format)
+    if options.plot is not None and outcome.recording.distributions:
+        from ensemble._command.gbees_plot import figure  # Matplotlib takes a second to import
+
+        drawing = figure(outcome)
+        kind = options.plot.suffix.lower()[1:]
+        write_whole(options.plot, lambda file: drawing.savefig(file, format=kind, dpi=160))

@@ -1,0 +1,79 @@
+"""The picture of a grid's run: its distributions, and how many cells it took."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from ensemble._command.gbees_report import Outcome
+from ensemble._command.plot import INK, STYLE
+from ensemble.apps.gbees import marginal, plot_cells, plot_isosurfaces, plot_region
+
+__all__ = ["figure"]
+
+
+def figure(outcome: Outcome) -> Figure:
+    """Distributions of all records, a panel for each span between measurements, beside cells against time.
+
+    Three coordinates are drawn as isosurfaces, two as regions of highest density, one as a density. Of more than three
+    coordinates the first three and the last three are drawn, at the first and the last record.
+    """
+    with matplotlib.rc_context(STYLE):
+        n = len(outcome.axes)
+        panels = panels_of(outcome, n)
+        drawing = Figure(figsize=(4.6 * len(panels) + 4.4, 4.6), layout="constrained")
+        FigureCanvasAgg(drawing)
+        grid = drawing.add_gridspec(1, len(panels) + 1, width_ratios=[1.25] * len(panels) + [1.0])
+        for k, (title, coordinates, records) in enumerate(panels):
+            projection = "3d" if len(coordinates) == 3 else None
+            ax: Any = drawing.add_subplot(grid[0, k], projection=projection)
+            draw_records(ax, outcome, coordinates, records)
+            ax.set_title(title)
+        ax = drawing.add_subplot(grid[0, -1])
+        recording = outcome.recording
+        plot_cells(recording.step_times, recording.steps.cells, ax=ax)
+        ax.yaxis.set_major_formatter(matplotlib.ticker.StrMethodFormatter("{x:,.0f}"))
+        ax.set_title("Cells stored")
+        drawing.suptitle(
+            f"GBEES {recording.title}: threshold {recording.threshold:g}, {recording.cell_steps:,} cell-steps",
+            x=0.012, ha="left", fontsize=12, fontweight="bold", color=INK,
+        )  # fmt: skip
+        drawing.draw_without_rendering()
+        return drawing
+
+
+def panels_of(outcome: Outcome, n: int) -> list[tuple[str, tuple[int, ...], list[int]]]:
+    """Title, coordinates and records of each panel."""
+    spans = np.array(outcome.recording.spans)
+    if n > 3:
+        ends = [0, len(spans) - 1] if len(spans) > 1 else list(range(len(spans)))
+        return [(", ".join(outcome.axes[i] for i in axes), axes, ends) for axes in ((0, 1, 2), tuple(range(n - 3, n)))]
+    panels = []
+    for span in np.unique(spans):
+        title = "From the start" if span == 0 else f"After measurement {span}"
+        panels.append((title, tuple(range(n)), np.flatnonzero(spans == span).tolist()))
+    return panels
+
+
+def draw_records(ax: Any, outcome: Outcome, coordinates: tuple[int, ...], records: list[int]) -> None:
+    """The distributions with the numbers `records`, later ones in lighter colours."""
+    colours = matplotlib.colormaps["viridis"](np.linspace(0.0, 0.85, max(len(records), 2)))
+    for colour, k in zip(colours, records):
+        cells = outcome.recording.distributions[k]
+        label = f"t = {cells.time:.4g}"
+        if len(coordinates) == 3:
+            plot_isosurfaces(cells, coordinates, ax=ax, color=colour[:3], names=outcome.axes)
+        elif len(coordinates) == 2:
+            plot_region(cells, coordinates, ax=ax, color=colour[:3], names=outcome.axes)
+        else:
+            found = marginal(cells, coordinates)
+            ax.plot(found.coordinates[0], found.density, color=colour)
+            ax.set(xlabel=outcome.axes[coordinates[0]], ylabel="density")
+        ax.plot([], [], *([[]] if len(coordinates) == 3 else []), "s", color=colour, label=label)
+    ax.legend(loc="upper left", fontsize=8, handletextpad=0.2)
+    if len(coordinates) == 3:
+        ax.set_box_aspect(None, zoom=0.94)  # the labels of the third axis would be cut off

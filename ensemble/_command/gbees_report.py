@@ -1,0 +1,109 @@
+"""What a grid's run found: a table for people, one JSON object for programs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ensemble.apps.gbees import Cells, Recording
+from ensemble.apps.gbees.distribution import covariance, mean
+
+__all__ = ["Outcome", "as_json", "as_table"]
+
+
+@dataclass
+class Outcome:
+    """A run and how it went; the command fills it."""
+
+    recording: Recording
+    axes: tuple[str, ...]
+    options: dict[str, Any]
+    seconds: float = 0.0
+    cell_steps_before: int = 0
+    interrupted: bool = False
+    comparison: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def rate(self) -> float:
+        """Cell-steps a second of this call."""
+        return (self.recording.cell_steps - self.cell_steps_before) / max(self.seconds, 1e-9)
+
+
+def moments(cells: Cells) -> tuple[list[float], list[float]]:
+    """Mean and standard deviation of each coordinate."""
+    return mean(cells).tolist(), np.sqrt(np.diag(covariance(cells))).tolist()
+
+
+def as_json(outcome: Outcome) -> dict[str, Any]:
+    """The run as plain numbers, None for what is not known."""
+    recording = outcome.recording
+    steps = recording.steps
+    records = []
+    for cells, span in zip(recording.distributions, recording.spans):
+        centre, deviation = moments(cells)
+        held = float(np.sum(cells.probabilities, dtype=np.float64))
+        records.append(
+            {"time": cells.time, "measurements": span, "active_cells": len(cells.probabilities), "mean": centre,
+             "std": deviation, "probability": held}
+        )  # fmt: skip
+    first = recording.distributions[0] if recording.distributions else None
+    return {
+        "problem": recording.title,
+        "dimensions": len(outcome.axes),
+        "axes": list(outcome.axes),
+        "widths": None if first is None else np.asarray(first.widths).tolist(),
+        "threshold": recording.threshold,
+        **outcome.options,
+        "records": records,
+        "log_evidences": recording.log_evidences,
+        "steps": len(steps),
+        "cell_steps": recording.cell_steps,
+        "largest_grid": int(np.max(steps.cells, initial=0)),
+        "mass_min": float(np.min(steps.masses)) if len(steps) else None,
+        "mass_max": float(np.max(steps.masses)) if len(steps) else None,
+        "interrupted": outcome.interrupted,
+        "seconds": outcome.seconds,
+        "cell_steps_per_second": outcome.rate,
+        "monte_carlo": outcome.comparison or None,
+    }
+
+
+def as_table(outcome: Outcome) -> str:
+    """The run in words and numbers, a line each."""
+    found = as_json(outcome)
+    widths = " x ".join(f"{width:.3g}" for width in found["widths"] or [])
+    lines = [
+        f"GBEES {found['problem']}: {found['dimensions']} dimensions, threshold {found['threshold']:g}, cells of "
+        f"{widths or 'no size yet'}, {found['dtype']}, backend {found['backend']}"
+        + ("; interrupted" if outcome.interrupted else ""),
+        "",
+        "       time  active cells  " + "  ".join(f"{f'mean {name}':>11s} {'std':>9s}" for name in outcome.axes),
+    ]
+    span = 0
+    for record in found["records"]:
+        if record["measurements"] > span:
+            span = record["measurements"]
+            lines.append(f"  measurement {span}: log evidence {found['log_evidences'][span - 1]:.6g}")
+        numbers = "  ".join(f"{m:11.5g} {s:9.3g}" for m, s in zip(record["mean"], record["std"]))
+        lines.append(f"{record['time']:11.6g}  {record['active_cells']:12,d}  {numbers}")
+    lines += [
+        "",
+        f"{found['steps']:,} steps, {found['cell_steps']:,} cell-steps, at most {found['largest_grid']:,} cells",
+    ]
+    if found["steps"]:
+        lines.append(f"probability before normalising: {found['mass_min']:.6f} to {found['mass_max']:.6f}")
+    lines.append(f"{found['seconds']:.3g} s, {found['cell_steps_per_second'] / 1e6:.3g} M cell-steps/s")
+    if outcome.comparison:
+        lines += ["", *comparison_lines(outcome.comparison)]
+    return "\n".join(lines)
+
+
+def comparison_lines(found: dict[str, float]) -> list[str]:
+    """The comparison with Monte Carlo."""
+    return [
+        f"{found['samples']:,.0f} Monte Carlo samples at t = {found['time']:g}, carried in {found['seconds']:.3g} s",
+        f"  Bhattacharyya coefficient  {found['kernel_density']:.4f}  with their kernel density estimate (Scott)",
+        f"                             {found['bins']:.4f}  with their counts in bins of {found['bin_cells']:g} cells",
+    ]

@@ -1,0 +1,166 @@
+"""Motion in space as drifts: the restricted three-body problem, two bodies in orbital elements; what is measured."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ensemble.apps.gbees.problem import Drift
+
+__all__ = ["cr3bp", "jacobi_constant", "pcr3bp", "range_angle_rate", "two_body"]
+
+SATURN_ENCELADUS = 1.901109735892602e-07
+EARTH_MOON = 1.21505844691978e-02
+"""Mass of the smaller body over the mass of both."""
+
+
+def _pull(x: Sequence[Any], n: int, xp: Any, mu: Any) -> tuple[Any, Any, Any, Any]:
+    """Distances to either body along the line through both, and mass over cubed distance of each; large body first."""
+    to_large, to_small = x[0] + mu, x[0] - (1.0 - mu)
+    across = sum((x[i] * x[i] for i in range(2, n)), x[1] * x[1])
+    large, small = to_large * to_large + across, to_small * to_small + across
+    return to_large, to_small, (1.0 - mu) / (large * xp.sqrt(large)), mu / (small * xp.sqrt(small))
+
+
+def _pcr3bp(x: Sequence[Any], t: Any, xp: Any, mu: Any) -> Sequence[Any]:
+    to_large, to_small, large, small = _pull(x, 2, xp, mu)
+    return (
+        x[2],
+        x[3],
+        2.0 * x[3] + x[0] - large * to_large - small * to_small,
+        -2.0 * x[2] + x[1] - (large + small) * x[1],
+    )
+
+
+def _cr3bp(x: Sequence[Any], t: Any, xp: Any, mu: Any) -> Sequence[Any]:
+    to_large, to_small, large, small = _pull(x, 3, xp, mu)
+    return (
+        x[3],
+        x[4],
+        x[5],
+        2.0 * x[4] + x[0] - large * to_large - small * to_small,
+        -2.0 * x[3] + x[1] - (large + small) * x[1],
+        -(large + small) * x[2],
+    )
+
+
+def _two_body(x: Sequence[Any], t: Any, xp: Any, mu: Any) -> Sequence[Any]:
+    return 0.0 * x[0], mu * mu / (x[0] * x[0] * x[0])
+
+
+def pcr3bp(mu: Any = SATURN_ENCELADUS) -> Drift:
+    """The planar circular restricted three-body problem, in the frame that turns with both bodies.
+
+    State (x, y, x', y'); unit of length the distance of the bodies, unit of time their period over 2 pi. The larger
+    body is at x = -mu, the smaller at x = 1 - mu.
+
+    Parameters
+    ----------
+    mu : float or Ensemble, shape ()
+        Mass of the smaller body over the mass of both; by default Saturn and Enceladus.
+
+    Returns
+    -------
+    Drift
+
+    References
+    ----------
+    .. [1] Szebehely (1967), Theory of Orbits, section 1.5.
+
+    Examples
+    --------
+    The point that makes an equilateral triangle with the bodies is an equilibrium:
+
+    >>> import numpy as np
+    >>> f = pcr3bp(0.1)((0.5 - 0.1, np.sqrt(0.75), 0.0, 0.0), 0.0, np)
+    >>> bool(np.all(np.abs(f) < 1e-15))
+    True
+    """
+    return Drift(_pcr3bp, (mu,), ("mu",))
+
+
+def cr3bp(mu: Any = EARTH_MOON) -> Drift:
+    """The circular restricted three-body problem in space.
+
+    State (x, y, z, x', y', z'), units and places of the bodies as for `pcr3bp`.
+
+    Parameters
+    ----------
+    mu : float or Ensemble, shape ()
+        Mass of the smaller body over the mass of both; by default Earth and Moon.
+
+    Returns
+    -------
+    Drift
+    """
+    return Drift(_cr3bp, (mu,), ("mu",))
+
+
+def two_body(mu: Any = 19.910350621818949) -> Drift:
+    """Motion about one centre in two of Delaunay's elements: L stays, the mean anomaly l grows by ``mu^2 / L^3``.
+
+    State (L, l): ``L = sqrt(mu a)`` with the semi-major axis a, l in rad.
+
+    Parameters
+    ----------
+    mu : float or Ensemble, shape ()
+        Gravitational parameter; by default the Earth's in Earth radii^3 / h^2, so that L is in Earth radii^2 / h.
+
+    Returns
+    -------
+    Drift
+    """
+    return Drift(_two_body, (mu,), ("mu",))
+
+
+def jacobi_constant(mu: float) -> Callable[[Sequence[Any], Any], Any]:
+    """What the restricted three-body problem conserves, as `bounds` for `Gbees`; planar or in space.
+
+    ``x^2 + y^2 + 2 (1 - mu) / r1 + 2 mu / r2 + mu (1 - mu) - |v|^2``.
+
+    Parameters
+    ----------
+    mu : float
+
+    Returns
+    -------
+    callable
+        ``bounds(x, xp)`` of 4 or 6 state scalars.
+    """
+
+    def bounds(x: Sequence[Any], xp: Any) -> Any:
+        n = len(x) // 2
+        across = sum((x[i] * x[i] for i in range(2, n)), x[1] * x[1])
+        to_large, to_small = x[0] + mu, x[0] - (1.0 - mu)
+        large, small = xp.sqrt(to_large * to_large + across), xp.sqrt(to_small * to_small + across)
+        speed = sum((x[i] * x[i] for i in range(n + 1, 2 * n)), x[n] * x[n])
+        potential = 2.0 * (1.0 - mu) / large + 2.0 * mu / small + mu * (1.0 - mu)
+        return x[0] * x[0] + x[1] * x[1] + potential - speed
+
+    return bounds
+
+
+def range_angle_rate(mu: float, branch: float = 0.0) -> Callable[[Sequence[Any], Any], Sequence[Any]]:
+    """Distance, direction and range rate seen from the smaller body, of a state of `pcr3bp`.
+
+    Parameters
+    ----------
+    mu : float
+    branch : float, rad
+        Angles are given within pi of it. With a measured angle here, no cell is a whole turn away from it.
+
+    Returns
+    -------
+    callable
+        ``h(x, xp)``: range in units of length; angle from the line through the bodies in rad; rate in units of speed.
+    """
+    cosine, sine = math.cos(branch), math.sin(branch)
+
+    def h(x: Sequence[Any], xp: Any) -> Sequence[Any]:
+        ahead = x[0] - (1.0 - mu)
+        distance = xp.sqrt(ahead * ahead + x[1] * x[1])
+        angle = branch + xp.atan2(x[1] * cosine - ahead * sine, ahead * cosine + x[1] * sine)
+        return distance, angle, (ahead * x[2] + x[1] * x[3]) / distance
+
+    return h

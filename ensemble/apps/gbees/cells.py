@@ -1,0 +1,44 @@
+"""What a GBEES run knows at one time: which cells it holds, and the probability in each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Cells"]
+
+
+@dataclass(frozen=True)
+class Cells:
+    """A sparse distribution on a regular grid.
+
+    The cell with multi-index s has its centre at ``z = widths * s`` in the grid's frame, and at ``x = z + origin`` in
+    space, or at ``x = rotation @ z + origin`` where the grid is rotated.
+
+    Attributes
+    ----------
+    indices : array of int64, shape (N, n)
+        Multi-indices in lexicographic order.
+    probabilities : array, shape (N,)
+        Probability in each cell (a mass, not a density); they add up to 1 over all cells that the run stored.
+    origin, widths : ndarray, shape (n,)
+        Centre of the cell s = 0, and the cells' edge lengths.
+    rotation : ndarray, shape (n, n), or None
+        Columns are the grid's axes in space.
+    time : float
+        When the distribution holds.
+    """
+
+    indices: Any
+    probabilities: Any
+    origin: np.ndarray
+    widths: np.ndarray
+    rotation: np.ndarray | None = None
+    time: float = 0.0
+
+    def __iter__(self) -> Iterator[Any]:
+        """Multi-indices and probabilities: ``indices, probabilities = cells``."""
+        return iter((self.indices, self.probabilities))

@@ -1,0 +1,382 @@
+"""`Gbees`: a probability distribution under way, predicted by a drift and corrected by measurements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ensemble._backend import moved
+from ensemble._check import require
+from ensemble.apps.gbees import distribution, marginals
+from ensemble.apps.gbees.arguments import Values, common_samples
+from ensemble.apps.gbees.cells import Cells
+from ensemble.apps.gbees.engine import Steps
+from ensemble.apps.gbees.engines import backend_named
+from ensemble.apps.gbees.errors import GridError
+from ensemble.apps.gbees.many_runs import Runs
+from ensemble.apps.gbees.measurement import noise_of
+from ensemble.apps.gbees.problem import Drift, Problem
+from ensemble.apps.gbees.setup import Rules, Setup
+from ensemble.apps.gbees.single_run import Run
+
+__all__ = ["Gbees"]
+
+Watch = Callable[[float, int, int], None]
+
+
+class Gbees:
+    """Grid-based Bayesian estimation exploiting sparsity: a density on cells that follow it through state space.
+
+    Solves ``dp/dt = -sum_i d(f_i p)/dx_i + 1/2 sum_i Q_ii d2p/dx_i2`` between measurements, by corner transport upwind
+    with limited slopes on the cells that matter [1]_, [2]_, and Bayes' rule at measurements. Starts from a Gaussian,
+    cut off at three standard deviations.
+
+    Parameters
+    ----------
+    drift : callable or Drift
+        ``drift(x, t, xp)``: takes n scalars `x`, time `t` and a namespace of functions, gives n scalars, in units of x
+        per time. It must be plain arithmetic over `xp`, as compiled backends trace it. A `Drift` has parameters
+        besides, each of which may be an Ensemble.
+    mean : array or Ensemble, shape (n,)
+        Of the initial Gaussian; the grid's origin.
+    covariance : array or Ensemble, shape (n, n) or (n,)
+        Of the initial Gaussian, positive definite; n numbers are a diagonal.
+    threshold : float in (0, 1)
+        Cells with at least this probability are active: they are what the grid is grown around. Far below one over
+        the number of cells that matter.
+    factor : float or array, shape (n,)
+        Cells are ``1 / (2 factor)`` standard deviations of the initial Gaussian wide.
+    limiter : {"mc", "superbee", "van_leer", "minmod", "none"}
+        Of the slopes; "none" is the first-order scheme.
+    cfl : float in (0, 1]
+        Time steps are this times the largest stable one.
+    prune_every : int
+        Steps between prunings of the grid.
+    prune : {"sequential", "parallel"}
+        Which cells without inflow are given up: in ascending order as long as the next one's share of what would be
+        left is below `threshold`, or all of those below it.
+    bounds : callable, optional
+        ``bounds(x, xp)`` gives one scalar; new cells are made only where it is within its range over the first grid.
+    diffusion : float, array of shape (n,) or (n, n), or Ensemble, optional
+        Spectral density Q of white noise in ``dx/dt``, in x squared per time; must be diagonal along the grid's axes.
+    rotate : bool
+        Lay the grid along the eigenvectors of `covariance`.
+    time_varying : bool
+        Whether `drift` depends on `t`; velocities are then worked out anew in every step.
+    periods : sequence of (float or None), optional
+        Period of each coordinate that is periodic, None for the others. Cell widths are adjusted to divide it.
+    time : float
+        When the initial Gaussian holds.
+    memory_limit : float, optional
+        Bytes that a grid may take; by default what the machine has.
+    dtype : dtype, optional
+        float64 (default) or float32, of probabilities and velocities; sums are always taken in float64.
+    backend : {"numpy", "array", "cupy"} or Array API namespace
+        Where to run: "array" is the Array API code on NumPy, also for any other namespace.
+
+    Attributes
+    ----------
+    time : float
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not what is said above; `GridError`, a ValueError, if the drift is not finite on the first
+        grid.
+    MemoryError
+        If the first grid does not fit.
+
+    Notes
+    -----
+    Where a drift parameter, `mean`, `covariance`, `diffusion` or a measurement is an Ensemble, every sample has its own
+    grid and time steps, and results are Ensembles: sample i is the run of sample i alone, to the bit. A sample that
+    cannot go on is flagged in `failed`, its `messages` say why, its results are NaN, and the others go on. A run that
+    is no Ensemble raises instead.
+
+    References
+    ----------
+    .. [1] T. R. Bewley, A. S. Sharma, Efficient grid-based Bayesian estimation of nonlinear low-dimensional systems
+       with sparse non-Gaussian PDFs, Automatica 48 (2012), 1286-1290.
+    .. [2] B. L. Hanson, C. Rubio, A. García-Gutiérrez, T. Bewley, GBEES-GPU: An efficient parallel GPU algorithm for
+       high-dimensional nonlinear uncertainty propagation, Comput. Phys. Commun. (2025) 109819.
+
+    Examples
+    --------
+    >>> run = Gbees(lambda x, t, xp: (x[1], -x[0]), [1.0, 0.0], [0.04, 0.04], threshold=1e-6)
+    >>> _ = run.advance(0.5)
+    >>> run.mean().round(2)
+    array([ 0.88, -0.48])
+    >>> run.update(lambda x, xp: x[0], y=0.9, R=0.01) > -1.0
+    True
+    """
+
+    def __init__(
+        self,
+        drift: Callable[..., Any] | Drift,
+        mean: Any,
+        covariance: Any,
+        *,
+        threshold: float,
+        factor: Any = 1.0,
+        limiter: str = "mc",
+        cfl: float = 1.0,
+        prune_every: int = 20,
+        prune: str = "sequential",
+        bounds: Callable[..., Any] | None = None,
+        diffusion: Any = None,
+        rotate: bool = False,
+        time_varying: bool = False,
+        periods: Sequence[float | None] | None = None,
+        time: float = 0.0,
+        memory_limit: float | None = None,
+        dtype: Any = None,
+        backend: Any = "numpy",
+    ) -> None:
+        engine, self._like = backend_named(backend)
+        rules = Rules(
+            threshold=threshold, limiter=limiter, cfl=cfl, prune_every=prune_every, prune=prune, bounds=bounds,
+            time_varying=time_varying, memory_limit=memory_limit, dtype=dtype,
+        )  # fmt: skip
+        setup = Setup(drift, mean, covariance, rules, factor, diffusion, rotate, periods)
+
+        def begin(i: int) -> Run:
+            problem, indices, p = setup.sample(i, float(time))
+            return Run(problem, engine, moved(indices, self._like), moved(p, self._like), float(time))
+
+        self._runs = Runs.begun(begin, setup.n_samples)
+
+    # -- time and measurements -----------------------------------------------------------------------------------------
+
+    def advance(self, until: float, watch: Watch | None = None) -> Steps | tuple[Steps | None, ...]:
+        """Steps to the time `until`, the last one cut to end exactly there.
+
+        Parameters
+        ----------
+        until : float
+        watch : callable, optional
+            Called now and then with (time, cells stored, cell-steps so far), the sums over samples where there are
+            many; may raise to interrupt: grid and `time` are then those of a whole step before.
+
+        Returns
+        -------
+        Steps, or a tuple with one a sample (None for a failed one)
+            Their lengths, the cells in them, and the probability before it was normalised.
+
+        Raises
+        ------
+        ValueError
+            If `until` is not finite or lies before `time`; `GridError` if a run that is no Ensemble cannot go on.
+        MemoryError
+            If the grid of a run that is no Ensemble outgrows the memory; it is then as it was one step before.
+        """
+        until = float(until)
+        seen = f"{until} at time {self.time}"
+        require(bool(np.isfinite(until)) and until >= self.time, "Gbees.advance", "until", "not lie in the past", seen)
+        return self._runs.advance(until, watch)
+
+    def report_each_step(self, wanted: bool = True) -> None:
+        """Have `watch` of `advance` called after every step, which costs time, or now and then."""
+        for run in self._runs.alive:
+            run.engine.report_each_step = wanted
+
+    def update(self, h: Callable[..., Any], y: Any, R: Any) -> Any:
+        """Bayes' rule for the measurement ``y = h(x) + noise``, ``noise ~ N(0, R)``.
+
+        Parameters
+        ----------
+        h : callable
+            ``h(x, xp)`` takes n scalars and gives m, or one.
+        y : float, array or Ensemble, shape (m,) or ()
+            What was measured. An Ensemble splits a run that is none into one a sample.
+        R : float, array or Ensemble, shape (), (m,) or (m, m)
+            Covariance of the noise; m numbers, or one, are its diagonal.
+
+        Returns
+        -------
+        float or Ensemble, shape ()
+            Logarithm of the evidence ``p(y | measurements so far)``.
+
+        Raises
+        ------
+        ValueError
+            If shapes do not fit or `R` is not positive definite; `GridError` if the likelihood is zero on the whole
+            grid, which is then left as it was.
+        """
+        y, R = Values(y, "Gbees.update", "y"), Values(R, "Gbees.update", "R")
+        require(len(y.shape) < 2, "Gbees.update", "y", "be a number or have shape (m,)", f"shape {y.shape}")
+        m = y.shape[0] if y.shape else 1
+        noises = [noise_of(R.sample(i), m, "Gbees.update") for i in range(R.n_samples)]
+        self._split(common_samples("Gbees.update", y=y, R=R))
+
+        def weigh(run: Run, i: int) -> float:
+            return run.update(h, np.atleast_1d(y.sample(i)), noises[i if R.n_samples > 1 else 0])
+
+        return self._runs.numbers(weigh)
+
+    def update_likelihood(self, log_likelihood: Callable[..., Any]) -> Any:
+        """Bayes' rule for any measurement.
+
+        Parameters
+        ----------
+        log_likelihood : callable
+            ``log_likelihood(x, xp)`` takes n scalars, gives ``log p(y | x)``; minus infinity where that is zero.
+
+        Returns
+        -------
+        float or Ensemble, shape ()
+            Logarithm of the evidence.
+
+        Raises
+        ------
+        ValueError
+            `GridError` if the likelihood is zero on the whole grid, or NaN; the grid is left as it was.
+        """
+        return self._runs.numbers(lambda run, i: run.update_likelihood(log_likelihood))
+
+    def _split(self, n_samples: int | None) -> None:
+        """Make sure that there is a run a sample."""
+        if n_samples is None:
+            return
+        have = self._runs.n_samples
+        seen = f"{n_samples} samples for {have}"
+        require(
+            have in (None, 1, n_samples) or n_samples == 1,
+            "Gbees.update",
+            "y and R",
+            "fit the samples of the run",
+            seen,
+        )
+        self._runs.spread(max(n_samples, have or 1))
+
+    # -- the distribution ----------------------------------------------------------------------------------------------
+
+    def cells(self) -> Cells | tuple[Cells | None, ...]:
+        """Every stored cell and its probability: ``indices, probabilities = run.cells()``.
+
+        Returns
+        -------
+        Cells, or a tuple with one a sample (None for a failed one)
+        """
+        return self._runs.parts(Run.cells)
+
+    def mean(self) -> Any:
+        """Mean of the distribution, array or Ensemble of shape (n,)."""
+        return self._runs.arrays(lambda run: distribution.mean(run.cells()))
+
+    def covariance(self) -> Any:
+        """Covariance of the distribution, array or Ensemble of shape (n, n)."""
+        return self._runs.arrays(lambda run: distribution.covariance(run.cells()))
+
+    def marginal(self, axes: int | Sequence[int]) -> Any:
+        """Distribution of the coordinates `axes` on a dense grid.
+
+        Returns
+        -------
+        Marginal, or a tuple with one a sample (None for a failed one)
+        """
+        return self._runs.parts(lambda run: marginals.marginal(run.cells(), axes))
+
+    def sample(self, n: int, *, seed: int = 0) -> Any:
+        """`n` independent random points of the distribution.
+
+        Returns
+        -------
+        Ensemble, shape (dimensions,), `n` samples; or a tuple with one a sample of the run (None for a failed one)
+        """
+        return self._runs.parts(lambda run: distribution.sample(run.cells(), n, seed=seed))
+
+    # -- the run -------------------------------------------------------------------------------------------------------
+
+    @property
+    def time(self) -> float:
+        """When the distribution holds; after an interruption the earliest of all samples."""
+        return min(run.time for run in self._runs.alive) if self._runs.alive else float("nan")
+
+    @property
+    def n_samples(self) -> int | None:
+        """Samples of the run, None where it is no Ensemble."""
+        return self._runs.n_samples
+
+    @property
+    def problems(self) -> tuple[Problem | None, ...]:
+        """What each sample's engine works on; None where the first grid failed."""
+        return tuple(None if run is None else run.problem for run in self._runs.runs)
+
+    @property
+    def steps(self) -> Steps | tuple[Steps | None, ...]:
+        """All steps since the start."""
+        return self._runs.parts(lambda run: run.steps)
+
+    @property
+    def n_steps(self) -> Any:
+        """Steps since the start: an int, or an array of shape (n_samples,)."""
+        return self._runs.counts(lambda run: len(run.steps))
+
+    @property
+    def cell_steps(self) -> Any:
+        """Sum over steps of the cells stored: an int, or an array of shape (n_samples,)."""
+        return self._runs.counts(lambda run: int(np.sum(run.steps.cells)))
+
+    @property
+    def n_cells(self) -> Any:
+        """Cells stored now: an int, or an array of shape (n_samples,)."""
+        return self._runs.counts(lambda run: run.engine.n_cells)
+
+    @property
+    def log_evidence(self) -> Any:
+        """Logarithm of the evidence of all measurements: a float or Ensemble of shape ()."""
+        return self._runs.scalars(lambda run: run.log_evidence)
+
+    @property
+    def mass_loss(self) -> Any:
+        """Probability that steps lost over the grid's rim, less what clipping negative values gave, since the start.
+
+        The sum over steps of one minus the total before it was normalised: a float or Ensemble of shape (). How much of
+        an answer may be missing because `threshold` is too high, or `bounds` too tight.
+        """
+        return self._runs.scalars(lambda run: float(np.sum(1.0 - run.steps.masses)))
+
+    @property
+    def failed(self) -> np.ndarray:
+        """Which samples could not go on, shape (n_samples,); of a run that is no Ensemble, shape (1,)."""
+        return np.array([text is not None for text in self._runs.messages])
+
+    @property
+    def messages(self) -> tuple[str | None, ...]:
+        """Why each sample could not go on, None where it did."""
+        return tuple(self._runs.messages)
+
+    def raise_if_failed(self) -> Gbees:
+        """This run, or `GridError` naming the samples that could not go on."""
+        failed = np.flatnonzero(self.failed)
+        if failed.size:
+            first = int(failed[0])
+            raise GridError(
+                f"Gbees: {failed.size} of {len(self.failed)} samples could not go on. Sample {first}: "
+                f"{self._runs.messages[first]}"
+            )
+        return self
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Everything that `restore` needs, as arrays by name: what to put into a file."""
+        return self._runs.state()
+
+    def restore(self, state: dict[str, np.ndarray]) -> Gbees:
+        """Go on from `state`, taken from a run that was made with the same arguments: to the bit.
+
+        Raises
+        ------
+        ValueError
+            If `state` is incomplete, or of another number of samples or dimensions.
+        """
+        self._runs.restore(state, self._like)
+        return self
+
+    def __repr__(self) -> str:
+        first = next((run for run in self._runs.runs if run is not None), None)
+        n = "?" if first is None else first.problem.n
+        samples = "" if self.n_samples is None else f", n_samples={self.n_samples}"
+        cells = int(np.sum(self.n_cells))
+        return f"Gbees(n={n}{samples}, time={self.time:.6g}, {cells:,} cells, {int(np.max(self.n_steps)):,} steps)"

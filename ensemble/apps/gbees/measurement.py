@@ -1,0 +1,76 @@
+"""What a measurement says of each cell: the logarithm of its likelihood at the cell's centre."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ensemble._backend import array_namespace, is_array
+from ensemble._check import message, require
+from ensemble.apps.gbees.problem import Problem
+
+__all__ = ["Noise", "centres", "log_likelihoods", "noise_of"]
+
+
+class Noise:
+    """Gaussian noise of a measurement: its inverse Cholesky factor, and the logarithm of its density's peak."""
+
+    def __init__(self, covariance: np.ndarray) -> None:
+        factor = np.linalg.cholesky(covariance)
+        self.whitening = np.linalg.inv(factor)
+        self.log_peak = -float(np.sum(np.log(np.diag(factor)))) - 0.5 * len(covariance) * float(np.log(2.0 * np.pi))
+
+
+def noise_of(R: np.ndarray, m: int, function: str) -> Noise:
+    """The noise of `m` numbers, given as one variance, m variances or a covariance matrix.
+
+    Raises
+    ------
+    ValueError
+        If the shape does not fit, or the matrix is not positive definite.
+    """
+    R = np.asarray(R, dtype=np.float64)
+    fits = R.shape in ((), (m,), (m, m))
+    require(fits, function, "R", f"be a number or have shape ({m},) or ({m}, {m})", f"shape {R.shape}")
+    if R.ndim < 2:
+        R = np.diag(np.broadcast_to(R, (m,)))
+    sound = bool(np.all(np.isfinite(R))) and bool(np.allclose(R, R.T, rtol=1e-12, atol=0.0))
+    smallest = float(np.linalg.eigvalsh(R)[0]) if sound else float("nan")
+    seen = f"a smallest eigenvalue of {smallest:.3g}" if sound else "entries that are not finite or not symmetric"
+    require(smallest > 0.0, function, "R", "be a covariance matrix, positive definite", seen)
+    return Noise(R)
+
+
+def centres(problem: Problem, indices: Any) -> tuple[Any, ...]:
+    """Centres of the cells in space, n arrays (N,)."""
+    xp = array_namespace(indices)
+    z = [xp.astype(indices[:, i], xp.float64) * float(problem.widths[i]) for i in range(problem.n)]
+    return problem.position(z)
+
+
+def log_likelihoods(problem: Problem, indices: Any, h: Callable[..., Any], y: np.ndarray, noise: Noise) -> Any:
+    """``-(h(x) - y)' R^-1 (h(x) - y) / 2`` of each cell; the density's peak is left to the caller.
+
+    Raises
+    ------
+    ValueError
+        If `h` does not give one number for each of `y`.
+    """
+    xp = array_namespace(indices)
+    values = h(centres(problem, indices), xp)
+    values = (values,) if is_array(values) or isinstance(values, int | float) else tuple(values)
+    if len(values) != len(y):
+        seen = f"{len(values)} for {len(y)} measured"
+        raise ValueError(message("Gbees.update", "h", "give one number for each of y", seen))
+    residuals = [value - float(measured) for value, measured in zip(values, y)]
+    total = xp.zeros(indices.shape[0], dtype=xp.float64)
+    for row in range(len(y)):
+        white = xp.zeros(indices.shape[0], dtype=xp.float64)
+        for column in range(row + 1):
+            weight = float(noise.whitening[row, column])
+            if weight != 0.0:
+                white = white + weight * residuals[column]
+        total = total + white * white
+    return -0.5 * total

@@ -1,0 +1,241 @@
+"""Random samples carried by a drift: what a distribution on a grid is held against."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from scipy.integrate import DOP853
+
+from ensemble import _check
+from ensemble._backend import array_namespace, moved, prototype
+from ensemble._typing import Array
+from ensemble.apps.gbees.problem import Drift
+from ensemble.scalar import Ensemble, namespace
+
+__all__ = ["draw", "propagate"]
+
+SAFETY, LEAST_FACTOR, LARGEST_FACTOR = 0.9, 0.2, 10.0
+"""Of a new step length over the old one [Hairer, Norsett, Wanner (1993), section II.4]."""
+
+
+def draw(mean: Any, covariance: Any, n_samples: int, *, seed: int, backend: str = "numpy") -> Ensemble:
+    """Independent samples of a Gaussian distribution.
+
+    Parameters
+    ----------
+    mean : array, shape (n,)
+    covariance : array, shape (n, n)
+        Symmetric positive definite.
+    n_samples : int
+    seed : int
+        Sample i depends on `seed` and i alone, not on `n_samples`.
+    backend : {"numpy", "cupy"}
+        Where the samples lie. Their values are the same.
+
+    Returns
+    -------
+    Ensemble of float64, shape (n,)
+
+    Raises
+    ------
+    ValueError
+        If shapes do not fit, or `covariance` is not positive definite.
+    """
+    centre, C = np.asarray(mean, dtype=np.float64), np.asarray(covariance, dtype=np.float64)
+    _check.require(centre.ndim == 1, "draw", "mean", "have one axis", f"shape {centre.shape}")
+    n = centre.size
+    _check.require(C.shape == (n, n), "draw", "covariance", f"have shape {(n, n)}", f"shape {C.shape}")
+    n_samples = _check.integer(n_samples, "draw", "n_samples", minimum=1)
+    try:
+        L = np.linalg.cholesky(C)
+    except np.linalg.LinAlgError:
+        raise ValueError(
+            _check.message("draw", "covariance", "be positive definite", f"eigenvalues {np.linalg.eigvalsh(C)}")
+        ) from None
+    normal = np.random.default_rng(seed).standard_normal((n_samples, n))
+    # Row by row, not as a matrix product, whose order of additions may depend on the number of samples.
+    x = centre[:, None] + sum(L[:, j, None] * normal[None, :, j] for j in range(n))
+    return Ensemble(moved(np.ascontiguousarray(x), prototype(backend)))
+
+
+def propagate(
+    drift: Drift | Callable[..., Sequence[Any]],
+    x: Ensemble,
+    until: float,
+    *,
+    start: float = 0.0,
+    method: str = "dop853",
+    rtol: float = 1e-8,
+    atol: float = 1e-10,
+    steps: int | None = None,
+    watch: Callable[[float], None] | None = None,
+) -> Ensemble:
+    """Samples of the state at a later time.
+
+    Parameters
+    ----------
+    drift : Drift or callable
+        ``drift(x, t, xp)``, as `Gbees` takes it. Parameters may be Ensembles.
+    x : Ensemble, shape (n,)
+        At the time `start`.
+    until : float
+        At or after `start`, in the drift's unit of time.
+    start : float
+    method : {"dop853", "rk4"}
+        The Runge-Kutta method of order 8 of Dormand and Prince, each sample with step lengths of its own; or the
+        classical method of order 4 with `steps` equal steps.
+    rtol, atol : float
+        Bound of the estimated error of a step of "dop853": ``atol + rtol * |x|``, root mean square over components.
+    steps : int, optional
+        For "rk4".
+    watch : callable, optional
+        ``watch(t)``: called after every step with the earliest time of any sample; may raise to interrupt.
+
+    Returns
+    -------
+    Ensemble, shape (n,)
+        A sample whose drift becomes non-finite is NaN; the others do not see it.
+
+    Raises
+    ------
+    ValueError
+        If `until` is before `start`, the drift has another number of components, or an argument is out of range.
+
+    References
+    ----------
+    .. [1] Hairer, Norsett, Wanner (1993), Solving Ordinary Differential Equations I, 2nd edition, section II.10.
+    """
+    _check.require_type(x, Ensemble, "propagate", "x", "be an Ensemble", "draw() makes one.")
+    _check.require(x.ndim == 1, "propagate", "x", "have shape (n,)", x.shape)
+    _check.require(np.isfinite(until) and until >= start, "propagate", "until", f"be at least start = {start}", until)
+    _check.one_of(method, ("dop853", "rk4"), "propagate", "method")
+    n, n_samples = x.shape[0], x.n_samples
+    base = array_namespace(x.samples)
+    xp = namespace(base, n_samples)
+
+    def f(t: Array, state: Array) -> Array:
+        """The drift at times (S,) and states (n, S)."""
+        values = list(drift(tuple(Ensemble(state[i, :]) for i in range(n)), Ensemble(t), xp))
+        _check.require(len(values) == n, "propagate", "drift", f"give {n} components", len(values))
+        return base.stack([wide(value, state) for value in values])
+
+    state = base.astype(x.samples, base.float64, copy=False)
+    state = base.asarray(base.broadcast_to(state, (n, n_samples)), copy=True)
+    # A non-finite sample is an answer here, not an accident.
+    with np.errstate(all="ignore"):
+        if method == "rk4":
+            count = _check.integer(steps, "propagate", "steps", minimum=1, advice='Needed with method="rk4".')
+            return Ensemble(classical(f, state, start, until, count, watch))
+        return Ensemble(Adaptive(f, state, start, until, rtol, atol).run(watch))
+
+
+def wide(value: Any, like: Array) -> Array:
+    """The samples of a scalar, one for each column of `like`: a component may be the same for all."""
+    xp = array_namespace(like)
+    samples = value.samples if isinstance(value, Ensemble) else xp.asarray(value, dtype=like.dtype)
+    return xp.broadcast_to(xp.astype(samples, like.dtype, copy=False), (like.shape[1],))
+
+
+def classical(f: Any, x: Array, start: float, until: float, steps: int, watch: Any) -> Array:
+    """The classical Runge-Kutta method, equal steps."""
+    h = (until - start) / steps
+    zero = 0.0 * array_namespace(x).ones_like(x[0, :])
+    for k in range(steps):
+        t = start + k * h
+        k1 = f(zero + t, x)
+        k2 = f(zero + (t + 0.5 * h), x + 0.5 * h * k1)
+        k3 = f(zero + (t + 0.5 * h), x + 0.5 * h * k2)
+        k4 = f(zero + (t + h), x + h * k3)
+        x = x + h / 6.0 * (k1 + 2.0 * k2 + 2.0 * k3 + k4)
+        if watch is not None:
+            watch(t + h)
+    return x
+
+
+class Adaptive:
+    """The method of Dormand and Prince of order 8, every sample at its own time with its own step length."""
+
+    def __init__(self, f: Any, x: Array, start: float, until: float, rtol: float, atol: float) -> None:
+        self.f, self.x, self.until = f, x, until
+        self.rtol = _check.positive(rtol, "propagate", "rtol")
+        self.atol = _check.positive(atol, "propagate", "atol", zero=True)
+        self.xp = array_namespace(x)
+        self.t = self.xp.zeros_like(x[0, :]) + start
+        self.smallest = 1e-15 * max(abs(start), abs(until))
+
+    def run(self, watch: Any) -> Array:
+        """All samples at the end of the span; NaN for those that broke down."""
+        xp, t, x = self.xp, self.t, self.x
+        h = None
+        while True:
+            left = self.until - t
+            going = left > 0.0
+            if not bool(xp.any(going)):
+                return x
+            if h is None:
+                k = self.f(t, x)
+                h = self.first_step(t, x, k)
+            last = h >= left
+            step = xp.where(going, xp.where(last, left, h), xp.zeros_like(h))
+            new_x, new_k, error = self.attempt(t, x, k, step)
+            # NaN compares false. A step too short to move the time, and still refused, is the end of its sample.
+            good = going & (error <= 1.0)
+            broken = going & ~good & ~(step > self.smallest)
+            x = xp.where(broken, xp.full_like(x, np.nan), xp.where(good, new_x, x))
+            k = xp.where(good, new_k, k)
+            t = xp.where(broken | (good & last), xp.full_like(t, self.until), xp.where(good, t + step, t))
+            h = xp.where(going, step * self.factor(error), h)
+            if watch is not None:
+                watch(float(xp.min(t)))
+
+    def factor(self, error: Array) -> Array:
+        """What the next step is longer by."""
+        xp = self.xp
+        factor = SAFETY * xp.where(error > 0.0, error, xp.full_like(error, 1e-30)) ** (-1.0 / 8.0)
+        factor = xp.where(error >= 0.0, factor, xp.full_like(factor, LEAST_FACTOR))  # NaN
+        return xp.clip(factor, LEAST_FACTOR, LARGEST_FACTOR)
+
+    def attempt(self, t: Array, x: Array, k: Array, h: Array) -> tuple[Array, Array, Array]:
+        """The state and drift one step later, and the estimated error over what is allowed."""
+        stages = [k]
+        for row, c in zip(DOP853.A[1:], DOP853.C[1:]):
+            stages.append(self.f(t + float(c) * h, x + h * combined(row, stages)))
+        new = x + h * combined(DOP853.B, stages)
+        stages.append(self.f(t + h, new))
+        scale = self.atol + self.rtol * self.xp.maximum(self.xp.abs(x), self.xp.abs(new))
+        fifth, third = (self.squares(combined(row, stages) / scale) for row in (DOP853.E5, DOP853.E3))
+        bottom = self.xp.sqrt((fifth + 0.01 * third) * x.shape[0])
+        error = self.xp.where(fifth == 0.0, fifth, h * fifth / bottom)
+        return new, stages[-1], error
+
+    def squares(self, v: Array) -> Array:
+        """Sums of squares over the components, in the components' order."""
+        return sum((v[i, :] * v[i, :] for i in range(1, v.shape[0])), v[0, :] * v[0, :])
+
+    def first_step(self, t: Array, x: Array, k: Array) -> Array:
+        """A length for the first step, from the sizes of the state, of its drift and of the drift's change."""
+        xp = self.xp
+        scale = self.atol + self.rtol * xp.abs(x)
+        size = lambda v: xp.sqrt(self.squares(v / scale) / x.shape[0])
+        d0, d1 = size(x), size(k)
+        small = (d0 < 1e-5) | (d1 < 1e-5)
+        h0 = xp.where(small, xp.full_like(d0, 1e-6), 0.01 * d0 / xp.where(small, xp.ones_like(d1), d1))
+        h0 = xp.minimum(h0, self.until - t)
+        d2 = size(self.f(t + h0, x + h0 * k) - k) / h0
+        most = xp.maximum(d1, d2)
+        flat = most <= 1e-15
+        h1 = xp.where(
+            flat,
+            xp.maximum(1e-3 * h0, xp.full_like(h0, 1e-6)),
+            (0.01 / xp.where(flat, xp.ones_like(most), most)) ** 0.125,
+        )
+        h = xp.minimum(100.0 * h0, h1)
+        return xp.where(h > 0.0, h, h0)  # NaN
+
+
+def combined(row: np.ndarray, stages: list[Array]) -> Array:
+    """The sum of `stages` weighted by `row`, in order."""
+    terms = [float(weight) * stage for weight, stage in zip(row, stages) if weight != 0.0]
+    return sum(terms[1:], terms[0])

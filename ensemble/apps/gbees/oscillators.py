@@ -1,0 +1,37 @@
+"""Two oscillators as drifts: Duffing's, driven in time, and Aizawa's attractor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ensemble.apps.gbees.problem import Drift
+
+__all__ = ["aizawa", "duffing"]
+
+
+def _duffing(x: Sequence[Any], t: Any, xp: Any, damping: Any, amplitude: Any, frequency: Any) -> Sequence[Any]:
+    return x[1], x[0] - x[0] * x[0] * x[0] - damping * x[1] + amplitude * xp.cos(frequency * t)
+
+
+def _aizawa(x: Sequence[Any], t: Any, xp: Any, a: Any, b: Any, c: Any, d: Any, f: Any) -> Sequence[Any]:
+    cubes = x[0] * x[0] * x[0], x[2] * x[2] * x[2]
+    return (
+        (x[2] - b) * x[0] - d * x[1],
+        d * x[0] + (x[2] - b) * x[1],
+        c + a * x[2] - cubes[1] / 3.0 - x[0] * x[0] + f * x[2] * cubes[0],
+    )
+
+
+duffing = Drift(_duffing, (0.35, 0.3, 1.0), ("damping", "amplitude", "frequency"))
+"""Duffing's oscillator between two wells: ``x1' = x2``, ``x2' = x1 - x1^3 - damping x2 + amplitude cos(frequency t)``.
+
+Dimensionless; it varies in time: give `Gbees` ``time_varying=True``.
+"""
+
+aizawa = Drift(_aizawa, (0.95, 0.7, 0.6, 3.5, 0.1), ("a", "b", "c", "d", "f"))
+"""Aizawa's attractor as the public GBEES programs have it: with x1^2 in place of (x1^2 + x2^2)(1 + e x3).
+
+``x1' = (x3 - b) x1 - d x2``, ``x2' = d x1 + (x3 - b) x2``, ``x3' = c + a x3 - x3^3 / 3 - x1^2 + f x3 x1^3``;
+dimensionless.
+"""

@@ -1,0 +1,151 @@
+"""From the arguments of `Gbees` to the problem and the first grid of each sample."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ensemble._check import integer, message, one_of, positive, require
+from ensemble.apps.gbees.arguments import (
+    Values,
+    common_samples,
+    components,
+    drift_of,
+    drift_values,
+    matrix,
+    periods_of,
+)
+from ensemble.apps.gbees.initial import frame_of, gaussian
+from ensemble.apps.gbees.limiters import LIMITERS
+from ensemble.apps.gbees.measurement import centres
+from ensemble.apps.gbees.problem import Problem
+
+__all__ = ["Rules", "Setup"]
+
+PRUNES = ("sequential", "parallel")
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How a grid is carried on, the same for all samples; the attributes are those of `Problem`."""
+
+    threshold: float
+    limiter: str
+    cfl: float
+    prune_every: int
+    prune: str
+    bounds: Callable[..., Any] | None
+    time_varying: bool
+    memory_limit: float | None
+    dtype: Any
+
+    def checked(self) -> dict[str, Any]:
+        """The rules as keyword arguments of `Problem`."""
+        threshold, cfl = positive(self.threshold, "Gbees", "threshold"), positive(self.cfl, "Gbees", "cfl")
+        require(threshold < 1.0, "Gbees", "threshold", "be a probability below 1", threshold)
+        require(cfl <= 1.0, "Gbees", "cfl", "be at most 1", cfl, "Longer steps are not stable.")
+        dtype = np.dtype(np.float64 if self.dtype is None else self.dtype)
+        require(dtype in (np.float32, np.float64), "Gbees", "dtype", "be float64 or float32", str(dtype))
+        if self.bounds is not None and not callable(self.bounds):
+            requirement = "be a function (x, xp) of n scalars"
+            raise TypeError(message("Gbees", "bounds", requirement, f"a {type(self.bounds).__name__}"))
+        limit = self.memory_limit
+        return {
+            "threshold": threshold,
+            "limiter": one_of(self.limiter, LIMITERS, "Gbees", "limiter"),
+            "cfl": cfl,
+            "prune_every": integer(self.prune_every, "Gbees", "prune_every", minimum=1),
+            "prune": one_of(self.prune, PRUNES, "Gbees", "prune"),
+            "bounds": self.bounds,
+            "time_varying": bool(self.time_varying),
+            "dtype": dtype.type,
+            "memory_limit": None if limit is None else positive(limit, "Gbees", "memory_limit"),
+        }
+
+
+class Setup:
+    """The checked arguments; `sample` makes one sample's problem of them."""
+
+    def __init__(
+        self, drift: Any, mean: Any, covariance: Any, rules: Rules, factor: Any, diffusion: Any, rotate: bool,
+        periods: Sequence[float | None] | None,
+    ) -> None:  # fmt: skip
+        self.drift = drift_of(drift)
+        self.parameters = drift_values(self.drift)
+        self.means = Values(mean, "Gbees", "mean")
+        shape = self.means.shape
+        require(len(shape) == 1 and shape[0] > 0, "Gbees", "mean", "have shape (n,)", f"shape {shape}")
+        n = shape[0]
+        self.covariances, self.factors = matrix(covariance, n, "covariance"), components(factor, n, "factor")
+        require(bool(np.all(self.factors.samples > 0.0)), "Gbees", "factor", "be above zero", repr(factor))
+        self.diffusion = None if diffusion is None else matrix(diffusion, n, "diffusion")
+        self.rotate, self.rules = rotate, rules.checked()
+        self.periods = periods_of(periods, n, rotate)
+        given = {**self.parameters, "mean": self.means, "covariance": self.covariances, "factor": self.factors}
+        if self.diffusion is not None:
+            given["diffusion"] = self.diffusion
+        self.n_samples = common_samples("Gbees", **given)
+
+    def sample(self, i: int, time: float) -> tuple[Problem, np.ndarray, np.ndarray]:
+        """Problem, multi-indices and probabilities of sample `i`."""
+        covariance = self.covariances.sample(i)
+        frame = frame_of(self.means.sample(i), covariance, self.factors.sample(i), self.rotate, self.periods)
+        problem = Problem(
+            replace(self.drift, parameters=tuple(float(value.sample(i)) for value in self.parameters.values())),
+            frame.origin,
+            frame.widths,
+            diffusion=None if self.diffusion is None else along_axes(self.diffusion.sample(i), frame.rotation),
+            rotation=frame.rotation,
+            periods=frame.periods,
+            **self.rules,
+        )
+        check_drift(problem, time)
+        indices, p = gaussian(frame, covariance, problem.memory_limit)
+        if problem.bounds is not None:
+            problem = replace(problem, bounds_range=range_of(problem.bounds, centres(problem, indices)))
+        return problem, indices, p
+
+
+def range_of(bounds: Callable[..., Any], x: Iterable[Any]) -> tuple[float, float]:
+    """The range of `bounds` over the points `x`."""
+    with np.errstate(all="ignore"):
+        J = np.asarray(bounds(tuple(x), np), dtype=np.float64)
+    low, high = float(np.min(J)), float(np.max(J))
+    seen = f"values from {low} to {high} on the first grid"
+    require(bool(np.isfinite(low) and np.isfinite(high)), "Gbees", "bounds", "be finite", seen)
+    return low, high
+
+
+def along_axes(Q: np.ndarray, rotation: np.ndarray | None) -> np.ndarray:
+    """The diagonal of `Q` in the grid's frame.
+
+    Raises
+    ------
+    ValueError
+        If it is not diagonal there, or an entry is negative.
+    """
+    turned = Q if rotation is None else rotation.T @ Q @ rotation
+    off = float(np.max(np.abs(turned - np.diag(np.diag(turned)))))
+    axes = "the grid's axes" if rotation is None else "the grid's rotated axes"
+    sound = off <= 1e-12 * float(np.max(np.abs(turned), initial=0.0))
+    advice = "Change to coordinates in which it is diagonal."
+    require(sound, "Gbees", "diffusion", f"be diagonal along {axes}", f"an entry of {off:.3g} off the diagonal", advice)
+    diagonal = np.diag(turned).copy()
+    require(bool(np.all(diagonal >= 0.0)), "Gbees", "diffusion", "have no negative entry", diagonal.tolist())
+    return diagonal
+
+
+def check_drift(problem: Problem, time: float) -> None:
+    """Raise unless the drift takes n scalars and gives n."""
+    origin = tuple(np.asarray(value) for value in problem.origin)
+    try:
+        with np.errstate(all="ignore"):
+            v = problem.drift(origin, time, np)
+        count = len(v)
+    except (IndexError, ValueError, TypeError) as error:
+        requirement = f"take {problem.n} scalars x, a time and a namespace, and give {problem.n} scalars"
+        raise ValueError(message("Gbees", "drift", requirement, f"{type(error).__name__}: {error}")) from error
+    require(count == problem.n, "Gbees", "drift", f"give {problem.n} components, as the mean has", count)

@@ -1,0 +1,159 @@
+"""One grid's run: its engine, its clock, and what it has been through."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ensemble._backend import array_namespace, moved, to_numpy
+from ensemble.apps.gbees.cells import Cells
+from ensemble.apps.gbees.engine import Engine, Steps
+from ensemble.apps.gbees.errors import GridError
+from ensemble.apps.gbees.measurement import Noise, centres, log_likelihoods
+from ensemble.apps.gbees.problem import Problem
+
+__all__ = ["Run", "Way"]
+
+SMALLEST_LOG = float(np.log(np.finfo(np.float64).smallest_subnormal))
+
+
+@dataclass(frozen=True)
+class Way:
+    """An advance: begin, end, and how much of it has gone already."""
+
+    begun: float
+    until: float
+    elapsed: float
+
+    @property
+    def span(self) -> float:
+        """The whole length."""
+        return self.until - self.begun
+
+
+class Run:
+    """A grid from `time` on.
+
+    Parameters
+    ----------
+    problem : Problem
+    make : callable
+        The engine's class.
+    indices, probabilities : array
+        The cells that it starts with.
+    time : float
+    """
+
+    def __init__(
+        self, problem: Problem, make: Callable[..., Engine], indices: Any, probabilities: Any, time: float
+    ) -> None:
+        self.problem, self.make, self.time = problem, make, time
+        self.engine = make(problem, indices, probabilities, time)
+        self.steps = Steps.of([])
+        self.log_evidence = 0.0
+        self.under_way: tuple[float, float, float] | None = None  # begin, end, elapsed of an advance that was cut short
+
+    def copy(self) -> Run:
+        """Another run in the same state, going its own way from here."""
+        other = object.__new__(Run)
+        other.problem, other.make, other.time = self.problem, self.make, self.time
+        other.engine = self.make(self.problem, *self.engine.cells(), self.engine.velocity_time)
+        other.engine.count = self.engine.count
+        other.steps, other.log_evidence, other.under_way = self.steps, self.log_evidence, self.under_way
+        return other
+
+    def way(self, until: float) -> Way:
+        """The advance to `until`: the one that was cut short before, or a new one."""
+        if self.under_way is not None and self.under_way[1] == until:
+            begun, _, elapsed = self.under_way
+            return Way(begun, until, elapsed)
+        return Way(self.time, until, 0.0)
+
+    def settle(self, way: Way, finished: bool) -> None:
+        """Set the clock to where the grid is after `way`."""
+        taken = self.engine.taken
+        if finished:
+            self.time, self.under_way = way.until, None
+        else:
+            elapsed = way.elapsed
+            for length in taken.lengths:
+                elapsed += float(length)
+            self.time, self.under_way = way.begun + elapsed, (way.begun, way.until, elapsed)
+        self.steps = self.steps.then(taken)
+
+    def advance(self, until: float, watch: Callable[[float, int, int], None] | None = None) -> Steps:
+        """Steps to `until`; if they are cut short, the clock stands where the grid does, and the next call goes on."""
+        way, before = self.way(until), int(np.sum(self.steps.cells))
+
+        def report(elapsed: float, n_cells: int, cell_steps: int) -> None:
+            assert watch is not None
+            watch(way.begun + elapsed, n_cells, before + cell_steps)
+
+        try:
+            self.engine.advance(way.begun, way.span, report if watch is not None else None, way.elapsed)
+        except BaseException:
+            self.settle(way, finished=False)
+            raise
+        self.settle(way, finished=True)
+        return self.engine.taken
+
+    def update(self, h: Callable[..., Any], y: np.ndarray, noise: Noise) -> float:
+        """Bayes' rule for a measurement with Gaussian noise; the logarithm of its evidence."""
+        indices, _ = self.engine.cells()
+        with np.errstate(over="ignore"):
+            weights = log_likelihoods(self.problem, indices, h, y, noise)
+        nearest = float(array_namespace(weights).max(weights))
+        if nearest < SMALLEST_LOG:
+            raise GridError(
+                "Gbees.update: y must be possible somewhere on the grid; got a likelihood of zero in all "
+                f"{len(indices)} cells, the nearest {np.sqrt(-2.0 * nearest):.3g} standard deviations away. "
+                "Check y, or give it a larger R."
+            )
+        return self._weighed(weights, noise.log_peak)
+
+    def update_likelihood(self, log_likelihood: Callable[..., Any]) -> float:
+        """Bayes' rule for any likelihood; the logarithm of its evidence."""
+        indices, _ = self.engine.cells()
+        x = centres(self.problem, indices)
+        xp = array_namespace(indices)
+        weights = xp.broadcast_to(xp.asarray(log_likelihood(x, xp)), (indices.shape[0],))
+        return self._weighed(weights, 0.0)
+
+    def _weighed(self, weights: Any, log_peak: float) -> float:
+        log_evidence = self.engine.weigh(weights) + log_peak
+        self.log_evidence += log_evidence
+        return log_evidence
+
+    def cells(self) -> Cells:
+        """Every stored cell, active or not."""
+        problem = self.problem
+        indices, p = self.engine.cells()
+        return Cells(indices, p, problem.origin, problem.widths, problem.rotation, self.time)
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Everything that a run goes on from, to the bit."""
+        indices, p = self.engine.cells()
+        return {
+            "indices": to_numpy(indices),
+            "probabilities": to_numpy(p),
+            "times": np.array([self.time, self.engine.velocity_time, self.log_evidence]),
+            "count": np.array(self.engine.count),
+            "under_way": np.array(self.under_way or ()),
+            "step_lengths": self.steps.lengths,
+            "step_cells": self.steps.cells,
+            "step_masses": self.steps.masses,
+        }
+
+    def restore(self, state: dict[str, np.ndarray], like: Any) -> None:
+        """Go on from `state`."""
+        time, velocity_time, log_evidence = (float(value) for value in state["times"])
+        indices, p = moved(state["indices"], like), moved(state["probabilities"], like)
+        self.engine = self.make(self.problem, indices, p, velocity_time)
+        self.engine.count = int(state["count"])
+        self.time, self.log_evidence = time, log_evidence
+        under_way = [float(value) for value in state["under_way"]]
+        self.under_way = (under_way[0], under_way[1], under_way[2]) if under_way else None
+        self.steps = Steps(state["step_lengths"], state["step_cells"], state["step_masses"])

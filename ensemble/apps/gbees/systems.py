@@ -1,0 +1,50 @@
+"""The Lorenz systems as drifts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ensemble.apps.gbees.problem import Drift
+
+__all__ = ["lorenz63", "lorenz96"]
+
+
+def _lorenz63(x: Sequence[Any], t: Any, xp: Any, sigma: Any, b: Any, r: Any) -> Sequence[Any]:
+    # centred about the mean of the two outer fixed points: x3 is Lorenz's Z - r - sigma for sigma = 4, b = 1
+    return sigma * (x[1] - x[0]), -x[1] - x[0] * x[2], -b * x[2] + x[0] * x[1] - b * r
+
+
+def _lorenz96(x: Sequence[Any], t: Any, xp: Any, F: Any) -> Sequence[Any]:
+    n = len(x)
+    return [(x[(j + 1) % n] - x[j - 2]) * x[j - 1] - x[j] + F for j in range(n)]
+
+
+lorenz63 = Drift(_lorenz63, (4.0, 1.0, 48.0), ("sigma", "b", "r"))
+"""Lorenz's system of 1963 in the coordinates of Bewley and Sharma (2012), with sigma = 4, b = 1, r = 48.
+
+``x1' = sigma (x2 - x1)``, ``x2' = -x2 - x1 x3``, ``x3' = -b x3 + x1 x2 - b r``; dimensionless. Other parameters:
+``lorenz63.with_parameters(r=28.0)``; a parameter may be an Ensemble.
+"""
+
+
+def lorenz96(F: Any = 4.0) -> Drift:
+    """Lorenz's system of 1996 in any number of dimensions from four on.
+
+    ``xj' = (x[j+1] - x[j-2]) x[j-1] - x[j] + F``, cyclic in j; dimensionless.
+
+    Parameters
+    ----------
+    F : float or Ensemble, shape ()
+        The forcing.
+
+    Returns
+    -------
+    Drift
+
+    Examples
+    --------
+    >>> lorenz96(8.0)((8.0, 8.0, 8.0, 8.0), 0.0, None)
+    [0.0, 0.0, 0.0, 0.0]
+    """
+    return Drift(_lorenz96, (F,), ("F",))

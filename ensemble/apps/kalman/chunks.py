@@ -1,0 +1,121 @@
+"""The filter over chunks of time: each chunk summed up as one element, the elements scanned, the recursion replayed.
+
+All chunks take their steps side by side. An element grows by a step as the filter does, with an inverse of the size of
+an observation, and what is returned comes from plain filter steps: so the accuracy is the recursion's. The CUDA kernels
+do the same.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from ensemble._backend import array_namespace
+from ensemble._kernels.scan import prefix_scan
+from ensemble._typing import Array
+from ensemble.apps.kalman.elements import Element, combine_filter
+from ensemble.apps.kalman.model import Series
+from ensemble.apps.kalman.steps import apply, observed_part, predict, symmetric, symmetric_solve, update
+
+__all__ = ["advance_filter", "chunk_filter", "extend_filter"]
+
+STEPS = ("F", "Q", "u", "H", "R", "d", "y")
+
+
+def extend_filter(
+    earlier: Element, F: Array, Q: Array, u: Array, H: Array, R: Array, d: Array, y: Array, semidefinite: bool = False
+) -> Element:
+    """The element of a stretch of time with one step more at its end: nothing larger than (ny, ny) is solved with."""
+    A, b, C, eta, J = earlier
+    xp, n = array_namespace(A, F), A.shape[-1]
+    b, C = predict(F, Q, u, b, C)
+    A = F @ A
+    H, R, r, _ = observed_part(H, R, y, b, d)
+    G, HC = H @ A, H @ C
+    right = xp.concat([HC, G, r[..., None]], axis=-1)
+    solved, _ = symmetric_solve(symmetric(HC @ H.mT + R), right, semidefinite=semidefinite)
+    K = solved[..., :n].mT
+    IKH = xp.eye(n, dtype=C.dtype) - K @ H
+    return (
+        A - K @ G,
+        b + apply(K, r),
+        symmetric(IKH @ C @ IKH.mT + K @ R @ K.mT),
+        eta + apply(G.mT, solved[..., 2 * n]),
+        symmetric(J + G.mT @ solved[..., n : 2 * n]),
+    )
+
+
+def advance_filter(element: Element, m: Array, P: Array) -> tuple[Array, Array]:
+    """The filter's state behind a stretch of time from the one before it."""
+    A, b, C, eta, J = element
+    xp, n = array_namespace(A, m), A.shape[-1]
+    right = xp.concat([P, (m + apply(P, eta))[..., None]], axis=-1)
+    solved = xp.linalg.solve(xp.eye(n, dtype=m.dtype) + P @ J, right)
+    return apply(A, solved[..., n]) + b, symmetric(A @ solved[..., :n] @ A.mT + C)
+
+
+def chunk_filter(series: Series) -> tuple[Array, Array, Array, Series | None]:
+    """Means, covariances and log-densities of all whole chunks, and the series that is left over."""
+    length = math.isqrt(series.n_steps)
+    n_chunks = series.n_steps // length
+    starts = _starts(series, n_chunks)
+    total = _totals(series, starts, n_chunks, length)
+    _, b, C, _, _ = prefix_scan(combine_filter, total, algorithm="hillis_steele")
+    xp = array_namespace(b, C)
+    m, P = (xp.concat([a[:1, ...], z[:-1, ...]], axis=0) for a, z in ((starts[1], b), (starts[2], C)))
+    parts: tuple[list[Array], ...] = ([], [], [])
+    for j in range(length):
+        F, Q, u, H, R, d, y = _at(series, j, n_chunks, length)
+        m, P = predict(F, Q, u, m, P)
+        m, P, term = update(H, R, d, y, m, P)
+        for kept, value in zip(parts, (m, P, xp.broadcast_to(term, (n_chunks, *series.batch))), strict=True):
+            kept.append(value)
+    whole = tuple(
+        xp.reshape(xp.stack(kept, axis=1), (n_chunks * length, *kept[0].shape[1:])) for kept in parts
+    )  # fmt: skip
+    return *whole, _rest(series, n_chunks * length, whole[0][-1, ...], whole[1][-1, ...])
+
+
+def _at(series: Series, j: int, n_chunks: int, length: int) -> list[Array]:
+    """Step j of every chunk of each part; the prior's own step changes nothing before its update."""
+    out = []
+    for name in STEPS:
+        a = getattr(series, name)
+        out.append(a[j : n_chunks * length : length, ...] if a.shape[0] > 1 else a)
+    if j == 0 and not series.predict_first:
+        xp = array_namespace(*out)
+        eye = xp.eye(series.F.shape[-1], dtype=series.F.dtype)
+        for i, still in enumerate((eye, xp.zeros_like(eye), xp.zeros_like(eye[0, ...]))):
+            wide = xp.broadcast_to(out[i], (n_chunks, *out[i].shape[1:]))
+            first = xp.broadcast_to(still, wide.shape[1:])
+            out[i] = xp.concat([first[None, ...], wide[1:, ...]], axis=0)
+    return out
+
+
+def _starts(series: Series, n_chunks: int) -> Element:
+    """Neutral elements; for the first chunk the prior."""
+    xp = array_namespace(series.y, series.F, series.m0, series.P0)
+    nx, dtype = series.F.shape[-1], series.F.dtype
+    matrix, vector = (*series.batch, nx, nx), (*series.batch, nx)
+    zeros, none = xp.zeros((n_chunks, *matrix), dtype=dtype), xp.zeros((n_chunks, *vector), dtype=dtype)
+    eye = xp.broadcast_to(xp.eye(nx, dtype=dtype), (n_chunks - 1, *matrix))
+    A = xp.concat([zeros[:1, ...], eye], axis=0)
+    b = xp.concat([xp.broadcast_to(series.m0, vector)[None, ...], none[1:, ...]], axis=0)
+    C = xp.concat([xp.broadcast_to(series.P0, matrix)[None, ...], zeros[1:, ...]], axis=0)
+    return A, b, C, none, zeros
+
+
+def _totals(series: Series, starts: Element, n_chunks: int, length: int) -> Element:
+    """The element of every chunk."""
+    total = starts
+    for j in range(length):
+        total = extend_filter(total, *_at(series, j, n_chunks, length), semidefinite=True)
+    return total
+
+
+def _rest(series: Series, start: int, m: Array, P: Array) -> Series | None:
+    """The steps from `start` on as a series of their own; None if there are none."""
+    if start == series.n_steps:
+        return None
+    parts = {name: series.each(name, slice(start, None)) for name in STEPS}
+    return replace(series, m0=m, P0=P, predict_first=True, **parts)

@@ -1,0 +1,19 @@
+"""The engines that exist; every test of the step itself takes them all."""
+
+import pytest
+
+from ensemble.apps.gbees.array_engine import ArrayEngine
+from ensemble.apps.gbees.compiled_engine import CompiledEngine
+
+ENGINES = {"array": ArrayEngine, "compiled": CompiledEngine}
+
+
+@pytest.fixture(params=sorted(ENGINES))
+def engine(request):
+    return ENGINES[request.param]
+
+
+@pytest.fixture(params=["array", pytest.param("compiled", marks=pytest.mark.slow)])
+def patient_engine(request):
+    """The same for drifts that no other test has: compiling one takes ten seconds or more."""
+    return ENGINES[request.param]

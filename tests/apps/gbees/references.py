@@ -1,0 +1,45 @@
+"""The public program's outputs, and the problems that they are outputs of."""
+
+from pathlib import Path
+
+import numpy as np
+
+from ensemble._backend import to_numpy
+from ensemble.apps.gbees.problem import Problem
+from ensemble.apps.gbees.systems import lorenz63, lorenz96
+
+DATA = Path(__file__).parents[2] / "data" / "gbees"
+
+
+def reference(name):
+    """The arrays of one file."""
+    with np.load(DATA / f"{name}.npz") as file:
+        return dict(file)
+
+
+def start(name, **options):
+    """Problem, multi-indices and probabilities at the start, written down from the definition."""
+    data = reference(name)
+    drift, half, sigma = {"l63_p5e-6": (lorenz63, 6, 1.0), "l96_short": (lorenz96(4.0), 3, 0.2)}[name]
+    origin, widths = data["mu"], data["dx"]
+    problem = Problem(drift, origin, widths, float(data["thresh"]), **options)
+    axes = [np.arange(-half, half + 1)] * len(origin)
+    indices = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(origin))
+    p = np.exp(-0.5 * np.sum((widths * indices / sigma) ** 2, axis=1))
+    return problem, indices, p / p.sum()
+
+
+def assert_same(engine, data, record, rtol):
+    """The active cells are those of the record, and their probabilities agree to `rtol`."""
+    indices, p = (to_numpy(part) for part in engine.cells())
+    active = p >= float(data["thresh"])
+    np.testing.assert_array_equal(indices[active], data[f"{record}_s"])
+    np.testing.assert_allclose(p[active], data[f"{record}_p"], rtol=rtol)
+
+
+def distance(engine, data, record):
+    """L1 distance to a record over its active cells."""
+    indices, p = (to_numpy(part) for part in engine.cells())
+    mine = {tuple(s): float(q) for s, q in zip(indices.tolist(), p, strict=True)}
+    theirs = zip(data[f"{record}_s"].tolist(), data[f"{record}_p"], strict=True)
+    return sum(abs(mine.get(tuple(s), 0.0) - q) for s, q in theirs)

@@ -1,0 +1,183 @@
+"""The compiled engine against the Array API engine, which is its definition, and its own promises."""
+
+import numpy as np
+import pytest
+
+from ensemble._kernels import gbees as kernels
+from ensemble.apps.gbees import compiled_engine
+from ensemble.apps.gbees.array_engine import ArrayEngine
+from ensemble.apps.gbees.compiled_engine import CompiledEngine
+from ensemble.apps.gbees.errors import GridError
+from ensemble.apps.gbees.problem import Drift
+from tests.apps.gbees.grids import boxed, normal
+
+numba = pytest.importorskip("numba")
+
+
+def spiral(x, t, xp, rate):
+    """In any number of dimensions: each turns into the next, and all are drawn inwards."""
+    n = len(x)
+    return [rate * (x[(i + 1) % n] - 0.3 * x[i - 1]) - 0.4 * x[i] * x[i] * x[i] for i in range(n)]
+
+
+def driven(x, t, xp, rate):
+    """Depends on time, and changes sign in space and time."""
+    return [xp.cos(3.0 * t) * rate - 0.5 * x[1], xp.sin(x[0]) + 0.2 * rate]
+
+
+def case(n, drift=spiral, half=3, rate=1.5, threshold=1e-6, **options):
+    width = 0.2 + 0.05 * np.arange(n)
+    density = normal(np.full(n, 0.35), np.diag((2.0 * width) ** 2))
+    return boxed(Drift(drift, (rate,), ("rate",)), np.full(n, 0.4), width, half, density, threshold=threshold, **options)
+
+
+turned = np.linalg.qr(np.random.default_rng(3).standard_normal((2, 2)))[0]
+CASES = {
+    "one dimension": case(1, half=6),
+    "two dimensions": case(2),
+    "three dimensions": case(3),
+    "five dimensions": case(5, half=1, threshold=1e-5),
+    "eight dimensions": case(8, half=[1] * 4 + [0] * 4, threshold=1e-3),
+    "superbee": case(2, limiter="superbee"),
+    "van Leer": case(2, limiter="van_leer"),
+    "minmod": case(2, limiter="minmod"),
+    "donor cells": case(2, limiter="none", cfl=0.7),
+    "parallel prune": case(2, prune="parallel", prune_every=5),
+    "time": case(2, driven, time_varying=True),
+    "rotation": case(2, rotation=turned),
+    "bounds": case(2, bounds=lambda x, xp: x[0] * x[0] + 0.5 * x[1], bounds_range=(-0.4, 1.2)),
+    "diffusion": case(2, diffusion=np.array([0.05, 0.0])),
+    "periods": case(2, lambda x, t, xp, rate: (rate + xp.sin(x[1]), 0.3 * x[1]), periods=(9, None)),
+}
+
+
+def assert_like(run, oracle, rtol=1e-12):
+    """The same cells, with the same probabilities up to rounding."""
+    (mine, p), (theirs, q) = run.cells(), oracle.cells()
+    np.testing.assert_array_equal(mine, theirs)
+    np.testing.assert_allclose(p, q, rtol=rtol, atol=1e-18)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_step_is_that_of_the_definition(name):
+    problem, indices, p = CASES[name]
+    run, oracle = CompiledEngine(problem, indices, p, 0.2), ArrayEngine(problem, indices, p, 0.2)
+    for span in (0.01, 0.5):
+        steps, expected = run.advance(0.2, span), oracle.advance(0.2, span)
+        np.testing.assert_array_equal(steps.cells, expected.cells)
+        np.testing.assert_allclose(steps.lengths, expected.lengths, rtol=1e-14)
+        np.testing.assert_allclose(steps.masses, expected.masses, rtol=1e-13)
+        assert_like(run, oracle)
+    weights = -0.5 * ((run.cells()[0][:, 0] - 2.0) / 3.0) ** 2
+    assert run.weigh(weights) == pytest.approx(oracle.weigh(weights), rel=1e-12)
+    assert_like(run, oracle)
+    run.advance(0.7, 0.1)
+    oracle.advance(0.7, 0.1)
+    assert_like(run, oracle)
+
+
+def bits(run):
+    indices, p = run.cells()
+    return indices.tobytes(), p.tobytes()
+
+
+def test_neither_threads_nor_looks_nor_the_room_kept_ready_are_in_the_bits(monkeypatch):
+    problem, indices, p = case(3, half=5)
+
+    def run(threads, small, looks):
+        monkeypatch.setattr(compiled_engine, "SMALL", small)
+        before = numba.get_num_threads()
+        numba.set_num_threads(threads)
+        try:
+            engine = CompiledEngine(problem, indices[::-1], p[::-1])
+            engine.advance(0.0, 0.3)
+            if looks:  # one that goes on from what can be seen: in other order, in other memory
+                engine, seen = CompiledEngine(problem, *engine.cells(), engine.velocity_time), engine
+                engine.count = seen.count
+            engine.advance(0.3, 0.3)
+        finally:
+            numba.set_num_threads(before)
+        return bits(engine)
+
+    alone = run(1, 1 << 30, False)
+    assert run(1, 1 << 30, True) == alone
+    for threads in range(2, numba.config.NUMBA_NUM_THREADS + 1):
+        assert run(threads, 0, False) == alone
+
+
+def test_a_new_number_needs_no_new_code():
+    first, second = (CompiledEngine(*case(2, rate=rate)) for rate in (1.5, 1.7))
+    closed = [CompiledEngine(*case(2, lambda x, t, xp, _, a=a: (a * x[1], -x[0] - 0.3))) for a in (0.7, 0.9)]
+    for one, other in ((first, second), closed):
+        one.advance(0.0, 0.1)
+        other.advance(0.0, 0.1)
+        assert one.loops.modules[False] is other.loops.modules[False]
+        assert bits(one) != bits(other)
+
+
+def test_room_and_keys_are_made_as_the_grid_grows():
+    def outwards(x, t, xp, rate):
+        return rate * x[0], -0.2 * x[1]
+
+    problem, indices, p = case(2, outwards, half=1, rate=2.0, threshold=1e-9)
+    run, oracle = CompiledEngine(problem, indices, p), ArrayEngine(problem, indices, p)
+    room = run.grid[0].size
+    few = run.packing.around([-1, -1], [1, 1], (None, None))
+    run.packing = type(few)((-3, -3), (3, 3), (None, None))
+    cells = slice(kernels.BASE, kernels.BASE + run.n_cells)
+    run.grid[0][cells] = run.packing.pack(list(oracle.cells()[0].T))
+    run.frame = run._frame()
+    kernels.fresh_table(run.grid[0], cells.stop, run.grid[9])
+    run.advance(0.0, 2.0)
+    oracle.advance(0.0, 2.0)
+    assert run.grid[0].size > room and sum(run.packing.bits) > 6
+    assert_like(run, oracle)
+
+
+def test_what_stops_a_step_leaves_the_grid_of_the_last_one():
+    problem, indices, p = case(2, lambda x, t, xp, rate: (xp.sqrt(1.2 - x[0]), 0.0 * x[1] + rate), half=1)
+    run = CompiledEngine(problem, indices, p)
+    with pytest.raises(GridError, match=r"drift must be finite; got nan in component 0 at x = \(1\.\d+"):
+        run.advance(0.0, 3.0)
+    before = bits(run)
+    assert len(run.taken) > 0
+    oracle = ArrayEngine(problem, indices, p)
+    with pytest.raises(GridError, match="drift must be finite"):
+        oracle.advance(0.0, 3.0)
+    assert_like(run, oracle)
+    with pytest.raises(GridError, match="drift must be finite"):
+        run.advance(float(run.taken.lengths.sum()), 3.0)
+    assert bits(run) == before
+    with pytest.raises(GridError, match="likelihood must be above zero somewhere"):
+        run.weigh(np.full(run.n_cells, -np.inf))
+    with pytest.raises(GridError, match="likelihood must be a number"):
+        run.weigh(np.full(run.n_cells, np.nan))
+    assert bits(run) == before
+
+
+def test_a_grid_that_outgrows_its_memory_says_so_and_stays():
+    problem, indices, p = case(3, half=2, threshold=1e-12, memory_limit=600_000)
+    run = CompiledEngine(problem, indices, p)
+    with pytest.raises(MemoryError, match=r"the grid must fit 0.0006 GB; got [\d,]+ cells of about \d+ bytes"):
+        run.advance(0.0, 5.0)
+    assert len(run.taken) > 0 and run.cells()[1].sum() == pytest.approx(1.0, abs=1e-13)
+    assert run.n_cells == len(run.cells()[0])
+
+
+def test_watch_is_told_and_may_interrupt(monkeypatch):
+    monkeypatch.setattr(compiled_engine, "BUDGET", 20_000)
+    problem, indices, p = case(2, half=4)
+    told = []
+    run, other = CompiledEngine(problem, indices, p), CompiledEngine(problem, indices, p)
+    run.advance(0.0, 1.0, lambda *seen: told.append(seen))
+    assert len(told) > 3 and told[-1] == (1.0, run.n_cells, int(run.taken.cells.sum()))
+
+    def interrupt(elapsed, n_cells, cell_steps):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        other.advance(0.0, 1.0, interrupt)
+    done = float(other.taken.lengths.sum())
+    assert 0.0 < done < 1.0 and other.n_cells == len(other.cells()[0])
+    other.advance(done, 1.0 - done)
+    np.testing.assert_allclose(other.cells()[1], run.cells()[1], rtol=1e-9, atol=1e-15)

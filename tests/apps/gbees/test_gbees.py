@@ -1,0 +1,441 @@
+"""The face of `Gbees`: frames, bounds, pruning, stopping and going on, and what it refuses."""
+
+from dataclasses import replace
+
+import array_api_strict
+import numpy as np
+import pytest
+
+from ensemble._backend import to_numpy
+from ensemble.apps.gbees import Gbees, GridError, lorenz63
+from ensemble.apps.gbees.array_engine import ArrayEngine
+from tests.apps.gbees.grids import boxed, normal, table
+from tests.apps.gbees.test_measurement import backend_of
+
+
+def oscillator(x, t, xp):
+    return x[1], -x[0] - 0.3 * x[0] ** 3
+
+
+def build(engine=ArrayEngine, **options):
+    arguments = {"threshold": 1e-5, "backend": backend_of(engine), **options}
+    return Gbees(oscillator, [0.8, 0.1], [0.04, 0.05], **arguments)
+
+
+def same(a, b):
+    for mine, own in zip(a.cells(), b.cells(), strict=True):
+        np.testing.assert_array_equal(to_numpy(mine), to_numpy(own))
+
+
+# -- the grid ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_first_grid_is_the_box_of_three_deviations(engine):
+    covariance = np.array([[0.04, 0.01], [0.01, 0.09]])
+    run = Gbees(oscillator, [0.8, 0.1], covariance, threshold=1e-5, factor=[1.0, 2.0], backend=backend_of(engine))
+    indices, p = (to_numpy(part) for part in run.cells())
+    assert indices.shape == (13 * 25, 2)
+    assert np.abs(indices).max(axis=0).tolist() == [6, 12]
+    x = indices * np.array([0.1, 0.075]) + [0.8, 0.1]
+    density = normal([0.8, 0.1], covariance)(x)
+    np.testing.assert_allclose(p, density / density.sum(), rtol=1e-12)
+
+
+def test_a_rotated_grid_is_the_run_in_rotated_coordinates(patient_engine):
+    angle, mean, variances = 0.6, np.array([0.4, -0.3]), np.array([0.02, 0.06])
+    R = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+
+    def drift(x, t, xp):
+        return x[1], xp.sin(x[0]) - 0.2 * x[1]
+
+    def turned(z, t, xp):
+        x = [R[i, 0] * z[0] + R[i, 1] * z[1] + mean[i] for i in range(2)]
+        v = drift(x, t, xp)
+        return [R[0, j] * v[0] + R[1, j] * v[1] for j in range(2)]
+
+    options = {"threshold": 1e-4, "backend": backend_of(patient_engine)}
+    rotated = Gbees(drift, mean, R @ np.diag(variances) @ R.T, rotate=True, **options)
+    plain = Gbees(turned, [0.0, 0.0], variances, **options)
+    for run in (rotated, plain):
+        run.advance(0.8)
+    frame = rotated.problems[0].rotation
+    np.testing.assert_allclose(np.abs(frame), np.abs(R), atol=1e-12)
+    np.testing.assert_allclose(rotated.mean(), R @ plain.mean() + mean, atol=1e-9)
+    np.testing.assert_allclose(rotated.covariance(), R @ plain.covariance() @ R.T, atol=1e-9)
+    signs = np.sign(np.diag(frame.T @ R)).astype(int)
+    mine = {
+        tuple(s): q
+        for s, q in zip((to_numpy(rotated.cells().indices) * signs).tolist(), to_numpy(rotated.cells().probabilities))
+    }
+    theirs = table(plain._runs.runs[0].patient_engine)
+    if np.all(signs == 1):  # else upper faces are lower ones, and which cells are kept may differ
+        assert mine.keys() == theirs.keys()
+    heavy = {s for s, q in theirs.items() if q > 1e-3}
+    assert all(mine[s] == pytest.approx(theirs[s], rel=0.05) for s in heavy)
+
+
+def test_rotating_by_a_diagonal_covariance_only_sorts_axes(patient_engine):
+    options = {"threshold": 1e-5, "backend": backend_of(patient_engine)}
+    runs = [Gbees(oscillator, [0.8, 0.1], [0.04, 0.05], rotate=rotate, **options) for rotate in (False, True)]
+    for run in runs:
+        run.advance(0.5)
+    assert runs[1].problems[0].rotation.tolist() == np.eye(2).tolist()
+    same(*runs)
+
+
+def test_no_cell_is_made_out_of_bounds(patient_engine):
+    def energy(x, xp):
+        return 0.5 * (x[0] ** 2 + x[1] ** 2)
+
+    def outwards(x, t, xp):
+        return x[1] + 0.5 * x[0], -x[0] + 0.5 * x[1]
+
+    for rotate in (False, True):
+        free, kept = (
+            Gbees(outwards, [0.8, 0.1], [[0.04, 0.01], [0.01, 0.05]], threshold=1e-5, bounds=bounds, rotate=rotate,
+                  backend=backend_of(patient_engine))
+            for bounds in (None, energy)
+        )  # fmt: skip
+        low, high = kept.problems[0].bounds_range
+        for run in (free, kept):
+            run.advance(1.0)
+        values = []
+        for run in (free, kept):
+            problem, (indices, _) = run.problems[0], run.cells()
+            z = np.asarray(indices).T * problem.widths[:, None]
+            values.append(energy(problem.position(list(z)), np))
+        assert values[0].max() > high  # the drift does push outwards
+        assert low <= values[1].min() and values[1].max() <= high
+
+
+def test_an_angle_comes_round(patient_engine):
+    v = 2.0
+
+    def build(periods):
+        return Gbees(
+            lambda x, t, xp: (v, 0.5 * xp.sin(x[0])), [2.5, 0.0], [0.04, 0.04], threshold=1e-6, periods=periods,
+            backend=backend_of(patient_engine),
+        )  # fmt: skip
+
+    closed, wide = build([2.0 * np.pi, None]), build([2.0 * np.pi * 40.0, None])
+    count = closed.problems[0].periods[0]
+    assert count * closed.problems[0].widths[0] == pytest.approx(2.0 * np.pi, rel=1e-15)
+    assert closed.problems[0].widths[0] == pytest.approx(0.1, rel=0.01)
+    assert closed.problems[0].periods[1] is None
+    assert wide.problems[0].widths[0] == pytest.approx(0.1, rel=0.001)
+    turns = 1.5
+    for run in (closed, wide):
+        run.advance(turns * 2.0 * np.pi / v)
+    assert closed.n_cells <= count * 60
+    indices, p = (to_numpy(part) for part in closed.cells())
+    assert indices[:, 0].min() >= -(count // 2) and indices[:, 0].max() < count - count // 2
+    phase = p @ np.exp(1j * indices[:, 0] * closed.problems[0].widths[0])
+    assert abs(np.angle(phase * np.exp(-1j * turns * 2.0 * np.pi))) < 0.02
+    assert closed.mean()[1] == pytest.approx(wide.mean()[1], abs=0.01)  # as the drift is periodic, too
+
+
+def test_noise_must_lie_along_a_rotated_grid():
+    covariance = [[0.04, 0.01], [0.01, 0.05]]
+    options = {"threshold": 1e-4, "rotate": True}
+    run = Gbees(oscillator, [0.8, 0.1], covariance, diffusion=0.1, **options)  # the same in all directions
+    np.testing.assert_allclose(run.problems[0].diffusion, [0.1, 0.1])
+    np.testing.assert_allclose(
+        Gbees(oscillator, [0.8, 0.1], covariance, diffusion=covariance, **options).problems[0].diffusion,
+        np.linalg.eigvalsh(covariance),
+    )
+    with pytest.raises(ValueError, match="diffusion must be diagonal along the grid's rotated axes"):
+        Gbees(oscillator, [0.8, 0.1], covariance, diffusion=[0.1, 0.2], **options)
+
+
+def test_what_leaves_over_the_rim_is_told(patient_engine):
+    k = 5  # columns of cells that are pushed against the bounds: at a CFL number of 1 each step loses one
+    run = Gbees(
+        lambda x, t, xp: (1.0, 0.0), [0.0, 0.0], [0.04, 0.04], threshold=1e-9, bounds=lambda x, xp: x[0],
+        backend=backend_of(patient_engine),
+    )  # fmt: skip
+    indices, p = (to_numpy(part) for part in run.cells())
+    run.advance(0.1 * k)
+    left = p[indices[:, 0] <= 6 - k].sum()
+    assert np.prod(run.steps.masses) == pytest.approx(left, rel=1e-12)
+    assert run.mass_loss == pytest.approx(np.sum(1.0 - run.steps.masses))
+    assert run.mass_loss > 0.2
+
+
+@pytest.mark.parametrize("prune", ["sequential", "parallel"])
+def test_pruning_keeps_active_cells_and_little_is_lost(engine, prune):
+    problem, indices, p = boxed(
+        oscillator, [0.8, 0.1], [0.05, 0.05], 12, normal([0.8, 0.1], 0.03 * np.eye(2)), threshold=1e-4, prune=prune
+    )
+    run = engine(problem, indices, p)
+    before = table(run)
+    assert run.weigh(np.zeros(run.n_cells)) == pytest.approx(0.0, abs=1e-14)  # weighs nothing, but prunes
+    after = table(run)
+    lost = 1.0 - sum(before[s] for s in after)
+    assert 0 < len(after) < len(before)
+    assert {s for s, q in before.items() if q >= 1e-4} <= after.keys()
+    assert 0.0 < lost < 1e-4 * (len(before) - len(after))
+    for s, q in after.items():
+        assert q == pytest.approx(before[s] / (1.0 - lost), rel=1e-12)
+    cells = {s for s, q in before.items() if q >= 1e-4}
+    for s in before.keys() - after.keys():  # given up: no active face neighbour flows in
+        for i in range(2):
+            for step in (1, -1):
+                neighbour = tuple(c - step * (k == i) for k, c in enumerate(s))
+                if neighbour in cells:
+                    z = [c * 0.05 + 0.025 * (k == i) for k, c in enumerate(neighbour)]
+                    assert step * problem.velocity(z, 0.0, np)[i] <= 0.0
+
+
+def test_the_sequential_rule_cell_by_cell(engine):
+    # nothing flows, so every cell below the threshold is a candidate; together they hold half of the probability
+    p = np.random.default_rng(61403).uniform(0.5, 1.0, 300) / 400.0
+    threshold = 0.0016
+    indices = np.stack([np.arange(300) % 20, np.arange(300) // 20], axis=1)
+    p[:30] = 0.5 / 30
+    p /= p.sum()
+    problem, _, _ = boxed(lambda x, t, xp: (0.0, 0.0), [0.0, 0.0], [1.0, 1.0], 1, lambda x: np.ones(len(x)))
+    run = engine(replace(problem, threshold=threshold), indices, p)
+    order, gone, lost = np.argsort(p), set(), 0.0
+    for k in order[p[order] < threshold]:
+        lost += p[k]
+        if p[k] / (1.0 - lost) >= threshold:
+            break
+        gone.add(tuple(indices[k].tolist()))
+    assert 20 < len(gone) < np.sum(p < threshold) - 10  # the rule does stop on the way
+    run.weigh(np.zeros(300))
+    assert table(run).keys() == {tuple(s) for s in indices.tolist()} - gone
+
+
+def test_steps_are_counted_from_each_measurement(engine):
+    run = build(engine)
+    run.advance(0.1)
+    assert run._runs.runs[0].engine.count == run.n_steps > 1
+    run.update(lambda x, xp: x[0], 0.8, 0.1)
+    assert run._runs.runs[0].engine.count == 0
+
+
+def test_prune_only_every_so_often(engine):
+    often, seldom = build(engine, prune_every=1), build(engine, prune_every=1000)
+    for run in (often, seldom):
+        run.advance(0.6)
+    assert often.n_cells < seldom.n_cells
+    assert seldom.n_cells == seldom.steps.cells.max()  # never pruned: it only grew
+
+
+def test_the_array_standard_is_enough():
+    runs = [
+        Gbees(lorenz63, [-11.5, -10.0, 9.5], np.eye(3), threshold=1e-4, backend=backend, diffusion=0.5, periods=None)
+        for backend in ("array", array_api_strict)
+    ]
+    for run in runs:
+        run.advance(0.05)
+        run.update(lambda x, xp: xp.abs(x[2]), 5.0, 1.0)
+        run.advance(0.1)
+    same(*runs)
+    assert type(runs[1].cells().probabilities) is type(array_api_strict.zeros(1))
+
+
+def test_single_precision_is_close_to_double(patient_engine):
+    double, single = build(patient_engine), build(patient_engine, dtype=np.float32)
+    for run in (double, single):
+        run.advance(0.7)
+    assert single.cells().probabilities.dtype == np.float32
+    np.testing.assert_allclose(single.mean(), double.mean(), atol=1e-5)
+
+
+# -- time --------------------------------------------------------------------------------------------------------------
+
+
+def test_advance_ends_exactly_there(engine):
+    run = build(engine)
+    for until in (0.1, 0.1, 0.30000000000000004, 1.0):
+        steps = run.advance(until)
+        assert run.time == until
+    assert len(run.advance(1.0)) == 0
+    assert run.n_steps == len(run.steps) and run.cell_steps == run.steps.cells.sum()
+    assert steps.lengths.sum() == pytest.approx(0.7)
+    assert np.all(run.steps.lengths > 0)
+
+
+def test_shorter_steps_take_as_many_more(engine):
+    counts = []
+    for cfl in (1.0, 0.5):
+        run = build(engine, cfl=cfl)
+        run.advance(0.5)
+        counts.append(run.n_steps)
+    assert counts[1] == pytest.approx(2 * counts[0], rel=0.1)
+
+
+class StopError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("varying", [False, True])
+def test_a_state_goes_on_to_the_bit(engine, varying):
+    def drift(x, t, xp):
+        return x[1], -x[0] + 0.5 * np.cos(3.0 * t) if varying else -x[0]
+
+    def make():
+        return Gbees(drift, [0.8, 0.1], [0.04, 0.05], threshold=1e-5, time_varying=varying, backend=backend_of(engine))
+
+    through = make()
+    through.advance(0.4)
+    state = {name: np.array(value) for name, value in through.state().items()}
+    resumed = make().restore(state)
+    assert (resumed.time, resumed.n_steps, resumed.mass_loss) == (0.4, through.n_steps, through.mass_loss)
+    for run in (through, resumed):
+        run.update(lambda x, xp: x[0], 0.7, 0.5)
+        run.advance(1.0)
+    same(through, resumed)
+    assert (resumed.n_steps, resumed.log_evidence) == (through.n_steps, through.log_evidence)
+
+
+def test_an_interrupted_run_goes_on_from_a_whole_step(engine):
+    whole, cut = build(engine), build(engine)
+    whole.advance(1.0)
+    calls = []
+
+    def watch(time, cells, cell_steps):
+        calls.append((time, cells, cell_steps))
+        if time > 0.5:
+            raise StopError
+
+    with pytest.raises(StopError):
+        cut.advance(1.0, watch)
+    assert 0.0 < cut.time < 1.0
+    assert cut.time == pytest.approx(cut.steps.lengths.sum(), rel=1e-14)
+    assert calls[-1][0] >= cut.time
+    times, cells, done = np.array(calls).T
+    assert np.all(np.diff(times) > 0) and np.all(cells > 0) and np.all(np.diff(done) > 0)
+    resumed = build(engine).restore(cut.state())
+    for run in (cut, resumed):
+        run.advance(1.0)
+        assert run.n_steps == whole.n_steps
+        np.testing.assert_array_equal(run.cells().indices, whole.cells().indices)
+        np.testing.assert_allclose(run.cells().probabilities, whole.cells().probabilities, rtol=1e-9)
+
+
+def test_an_interruption_stops_all_samples(engine):
+    import ensemble as en
+
+    means = en.Ensemble(np.array([[0.8, 0.9, 1.0], [0.1, 0.0, 0.2]]))
+    run = Gbees(oscillator, means, [0.04, 0.05], threshold=1e-5, backend=backend_of(engine))
+    seen = []
+
+    def watch(time, cells, cell_steps):
+        seen.append(cell_steps)
+        if len(seen) > 4:
+            raise StopError
+
+    with pytest.raises(StopError):
+        run.advance(1e6, watch)
+    assert run.time < 1e6 and not run.failed.any()
+    assert np.all(np.diff(seen) > 0)
+
+
+# -- errors ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_grid_that_outgrows_the_memory_says_so_and_stays(engine):
+    def explosive(x, t, xp):
+        return 20.0 * x[0], 20.0 * x[1]
+
+    limit = 400_000.0
+    run = Gbees(explosive, [0.1, 0.1], [0.04, 0.05], threshold=1e-9, memory_limit=limit, backend=backend_of(engine))
+    with pytest.raises(MemoryError, match=r"grid must fit 0.0004 GB; got [\d,]+ cells of about \d+ bytes"):
+        run.advance(10.0)
+    assert 0.0 < run.time < 10.0
+    assert float(np.sum(to_numpy(run.cells().probabilities))) == pytest.approx(1.0, abs=1e-12)
+    before = run.state()
+    with pytest.raises(MemoryError):
+        run.advance(10.0)
+    np.testing.assert_array_equal(run.state()["0/probabilities"], before["0/probabilities"])
+
+
+def test_a_first_grid_that_does_not_fit():
+    with pytest.raises(MemoryError, match=r"got 3,937,376,385,699,289 cells"):
+        Gbees(lambda x, t, xp: [0.0] * 14, np.zeros(14), np.eye(14), threshold=1e-9)
+
+
+def test_a_threshold_that_leaves_nothing(engine):
+    run = build(engine, threshold=0.9, prune="parallel", prune_every=1)
+    before = run.state()
+    with pytest.raises(GridError, match=r"threshold must leave some cells; got 0.9"):
+        run.advance(1.0)
+    np.testing.assert_array_equal(run.state()["0/probabilities"], before["0/probabilities"])
+
+
+@pytest.mark.parametrize(
+    "arguments, text",
+    [
+        ({"drift": 3.0}, "drift must be a function"),
+        ({"drift": lambda x, t, xp: (x[1],)}, "drift must give 2 components, as the mean has; got 1"),
+        ({"drift": lambda x, t, xp: (x[2], x[1])}, "drift must take 2 scalars x.*IndexError"),
+        ({"drift": lambda x, t, xp: (xp.nan, x[1])}, "drift must be finite; got nan in component 0 at x = "),
+        ({"mean": [0.0, np.nan]}, "mean must be finite"),
+        ({"mean": 0.0}, r"mean must have shape \(n,\); got shape \(\)"),
+        ({"mean": ["a", "b"]}, "mean must hold real numbers"),
+        (
+            {"covariance": [[1.0, 2.0], [2.0, 1.0]]},
+            "covariance must be positive definite; got a smallest eigenvalue of -1",
+        ),
+        ({"covariance": [[1.0, 0.1], [0.2, 1.0]]}, "covariance must be symmetric; got entries that differ by 0.1"),
+        ({"covariance": np.eye(3)}, r"covariance must be a number or have shape \(2,\) or \(2, 2\)"),
+        ({"covariance": [1.0, 0.0]}, "covariance must be positive definite"),
+        ({"factor": 0.0}, "factor must be above zero"),
+        ({"factor": [1.0, 1.0, 1.0]}, r"factor must be a number or have shape \(2,\)"),
+        ({"threshold": 0.0}, "threshold must be a finite number above zero"),
+        ({"threshold": 1.0}, "threshold must be a probability below 1"),
+        ({"limiter": "koren"}, "limiter must be one of 'mc'"),
+        ({"cfl": 1.5}, "cfl must be at most 1; got 1.5. Longer steps are not stable."),
+        ({"prune_every": 0}, "prune_every must be an integer of at least 1"),
+        ({"prune": "all"}, "prune must be one of 'sequential', 'parallel'"),
+        ({"bounds": 1.0}, "bounds must be a function"),
+        ({"bounds": lambda x, xp: xp.log(-1.0 - x[0] ** 2)}, "bounds must be finite"),
+        (
+            {"diffusion": [[1.0, 0.1], [0.1, 1.0]]},
+            "diffusion must be diagonal along the grid's axes; got an entry of 0.1",
+        ),
+        ({"diffusion": [1.0, -1.0]}, "diffusion must have no negative entry"),
+        ({"periods": [1.0]}, "periods must have 2 entries"),
+        ({"periods": [0.0, None]}, "periods must be finite numbers above zero"),
+        ({"periods": [1.0, None], "rotate": True}, "periods must be None in a rotated grid"),
+        ({"memory_limit": -1.0}, "memory_limit must be a finite number above zero"),
+        ({"dtype": np.int64}, "dtype must be float64 or float32; got int64"),
+        ({"backend": "torch"}, "backend must be one of 'numpy', 'array', 'cupy', or an Array API namespace"),
+        ({"backend": 3}, "backend must be a name or an Array API namespace"),
+    ],
+)
+def test_bad_arguments_are_named(arguments, text):
+    given = {"drift": oscillator, "mean": [0.8, 0.1], "covariance": [0.04, 0.05], "threshold": 1e-4, **arguments}
+    with pytest.raises((ValueError, TypeError), match=text):
+        Gbees(given.pop("drift"), given.pop("mean"), given.pop("covariance"), **given)
+
+
+@pytest.mark.parametrize("until", [-0.1, np.nan, np.inf])
+def test_the_past_is_closed(until):
+    with pytest.raises(ValueError, match=r"until must not lie in the past; got .* at time 0"):
+        build().advance(until)
+
+
+@pytest.mark.parametrize("broken", ["0/indices", "0/message", "n_samples"])
+def test_an_incomplete_state_is_refused(broken):
+    run = build()
+    state = run.state()
+    del state[broken]
+    with pytest.raises(
+        ValueError, match=f"state must hold all that Gbees.state gave; got no entry '{broken.split('/')[-1]}|{broken}"
+    ):
+        run.restore(state)
+
+
+def test_a_state_of_another_problem_is_refused():
+    other = Gbees(lorenz63, [0.0, 0.0, 0.0], np.eye(3), threshold=1e-3)
+    with pytest.raises(ValueError, match="state must have 2 dimensions; got 3"):
+        build().restore(other.state())
+
+
+def test_repr_says_where_it_stands():
+    run = build()
+    run.advance(0.25)
+    assert repr(run).startswith("Gbees(n=2, time=0.25, ") and repr(run).endswith(f"{run.n_steps} steps)")

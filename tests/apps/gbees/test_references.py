@@ -1,0 +1,63 @@
+"""The runs of the public program, record by record."""
+
+import numpy as np
+import pytest
+
+from ensemble._backend import to_numpy
+from tests.apps.gbees.references import assert_same, distance, reference, start
+
+
+def run_lorenz63(engine, **options):
+    """The paper's run, the measurement x3 = -8 in the middle: yields the run at each record, and the record."""
+    problem, indices, p = start("l63_p5e-6", **options)
+    data, run = reference("l63_p5e-6"), engine(problem, indices, p)
+    steps, cell_steps = 0, 0
+    for interval in (0, 1):
+        yield run, data, f"P{interval}_pdf_0", (steps, cell_steps)
+        for record in (1, 2, 3, 4):
+            taken = run.advance(0.0, 0.25)
+            steps, cell_steps = steps + len(taken.lengths), cell_steps + int(taken.cells.sum())
+            assert taken.masses.min() > 0.999 and taken.masses.max() < 1.001
+            yield run, data, f"P{interval}_pdf_{record}", (steps, cell_steps)
+        if interval == 0:
+            x3 = problem.widths[2] * to_numpy(run.cells()[0])[:, 2] + problem.origin[2]
+            run.weigh(-0.5 * (x3 + 8.0) ** 2)
+
+
+@pytest.mark.slow
+def test_lorenz63_step_for_step(engine):
+    done = None
+    for run, data, record, done in run_lorenz63(engine):  # noqa: B007
+        assert_same(run, data, record, rtol=1e-11)
+    assert done == (963, 6_512_143)
+
+
+@pytest.mark.slow
+def test_lorenz63_in_single_precision(engine):
+    done = None
+    for run, data, record, done in run_lorenz63(engine, dtype=np.float32):  # noqa: B007
+        assert distance(run, data, record) < 1e-6
+    assert done[0] == 963
+
+
+@pytest.mark.slow
+def test_lorenz63_with_the_parallel_rule_of_pruning(engine):
+    for run, data, record, _ in run_lorenz63(engine, prune="parallel"):
+        assert distance(run, data, record) < 2e-5
+
+
+def test_lorenz63_up_to_the_first_record(engine):
+    records = run_lorenz63(engine)
+    for _ in range(2):
+        run, data, record, _ = next(records)
+        assert_same(run, data, record, rtol=1e-11)
+
+
+def test_lorenz96_in_six_dimensions(engine):
+    problem, indices, p = start("l96_short")
+    data, run = reference("l96_short"), engine(problem, indices, p)
+    assert_same(run, data, "P0_pdf_0", rtol=1e-11)
+    taken = [run.advance(0.0, 0.1), run.advance(0.1, 0.1)]
+    assert_same(run, data, "P0_pdf_2", rtol=1e-11)
+    assert sum(len(part.lengths) for part in taken) == 35
+    assert sum(int(part.cells.sum()) for part in taken) == 3_096_283

@@ -1,0 +1,87 @@
+"""Derivatives carried forward are those of differences, for every operation and every array library."""
+
+import array_api_strict
+import numpy as np
+import pytest
+
+from ensemble.apps.kalman.duals import SLOPES, Dual, jacobian_of
+from ensemble.scalar import Ensemble
+
+FUNCTIONS = {
+    **{name: lambda x, xp, name=name: [getattr(xp, name)(0.3 + 0.4 * x[0] * x[1])] for name in set(SLOPES) - {"acosh"}},
+    "acosh": lambda x, xp: [xp.acosh(1.5 + x[0])],
+    "operators": lambda x, xp: [2.0 - x[0] / (1.0 + x[1]), 3.0 / x[0] + x[1] * 2.0 - 1.0, -x[0] + +x[1]],
+    "powers": lambda x, xp: [x[0] ** 3, x[0] ** x[1], 2.0 ** x[1], xp.pow(x[1], 0.5), abs(x[0] - 5.0)],
+    "where": lambda x, xp: [xp.where(x[0] > x[1], x[0] * x[1], 7.0), xp.maximum(x[0], 0.5), xp.minimum(x[0], x[1])],
+    "two": lambda x, xp: [xp.atan2(x[0], x[1]), xp.hypot(x[0], x[1]), xp.atan2(1.0, x[0]), xp.atan2(x[1], 2.0)],
+    "constant": lambda x, xp: [4.0, x[1], xp.pi * x[0]],
+}
+
+
+def points():
+    rng = np.random.default_rng(5501)
+    return [rng.uniform(0.2, 0.9, 6), rng.uniform(0.2, 0.9, 6)]
+
+
+def full(rows, n):
+    return np.array([[np.zeros(n) if p is None else np.broadcast_to(np.asarray(p), (n,)) for p in row] for row in rows])
+
+
+@pytest.mark.parametrize("name", sorted(FUNCTIONS))
+def test_equals_differences(name):
+    f, x = FUNCTIONS[name], points()
+    values, rows = jacobian_of(lambda x, xp: f(x, xp), x, xp=np)
+    step = 1e-6
+    for value, expected in zip(values, f(x, np), strict=True):
+        np.testing.assert_array_equal(value, expected)
+    for i in range(2):
+        up, down = ([v + s * step if j == i else v for j, v in enumerate(x)] for s in (1, -1))
+        slopes = [(a - b) / (2 * step) for a, b in zip(f(up, np), f(down, np), strict=True)]
+        for c, slope in enumerate(slopes):
+            np.testing.assert_allclose(full(rows, 6)[c, i], slope, atol=2e-8 * (1 + np.max(np.abs(slope))))
+
+
+@pytest.mark.parametrize("name", sorted(FUNCTIONS))
+def test_runs_on_other_libraries_and_samples(name):
+    f, x = FUNCTIONS[name], points()
+    expected = full(jacobian_of(lambda x, xp: f(x, xp), x, xp=np)[1], 6)
+    xp = array_api_strict
+    strict = jacobian_of(lambda x, xp: f(x, xp), [xp.asarray(v) for v in x], xp=xp)[1]
+    np.testing.assert_allclose(full(strict, 6), expected, rtol=1e-12)
+    lifted = [Ensemble(v) for v in x]
+    rows = jacobian_of(lambda x, xp: f(x, xp), lifted, xp=lifted[0].__array_namespace__())[1]
+    rows = [[p.samples if isinstance(p, Ensemble) else p for p in row] for row in rows]
+    np.testing.assert_allclose(full(rows, 6), expected, rtol=1e-12)
+
+
+def test_numpys_own_functions_and_arrays_on_the_left():
+    x = points()
+    rows = jacobian_of(lambda x, xp: [np.sin(x[0]) * np.array([2.0]), np.arctan2(x[0], x[1]), x[0] - np.float64(2.0),
+                                      np.ones(6) / x[1], np.absolute(x[0])], x, xp=np)[1]  # fmt: skip
+    square = x[0] ** 2 + x[1] ** 2
+    zero, one = np.zeros(6), np.ones(6)
+    expected = [[2 * np.cos(x[0]), zero], [x[1] / square, -x[0] / square], [one, zero], [zero, -1 / x[1] ** 2],
+                [one, zero]]  # fmt: skip
+    np.testing.assert_allclose(full(rows, 6), expected, rtol=1e-13)
+
+
+def test_a_parameter_may_be_an_ensemble():
+    speed = Ensemble(np.array([1.0, 2.0]))
+    values, rows = jacobian_of(lambda x, xp: [xp.sin(speed * x[0])], [np.array([0.3])], xp=np)
+    np.testing.assert_allclose(rows[0][0].samples, [[np.cos(0.3), 2 * np.cos(0.6)]])
+    np.testing.assert_allclose(values[0].samples, [[np.sin(0.3), np.sin(0.6)]])
+
+
+def test_float32_stays():
+    x = [v.astype(np.float32) for v in points()]
+    for name, f in FUNCTIONS.items():
+        for row in jacobian_of(lambda x, xp, f=f: f(x, xp), x, xp=np)[1]:
+            assert all(not hasattr(p, "dtype") or p.dtype == np.float32 for p in row), name
+
+
+def test_branches_and_unknown_functions_are_named():
+    with pytest.raises(TypeError, match=r"truth value must not be asked.*xp\.where"):
+        jacobian_of(lambda x, xp: [x[0] if x[0] else 0.0], points(), xp=np)
+    with pytest.raises(TypeError, match=r"differentiation: functions must have a known derivative; got floor\."):
+        jacobian_of(lambda x, xp: [xp.floor(x[0])], points(), xp=np)
+    assert repr(Dual(1.0, (None,)).count) == "1"

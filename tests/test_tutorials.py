@@ -1,0 +1,82 @@
+"""Every tutorial runs, draws, and finds what is known."""
+
+import runpy
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+FOLDER = Path(__file__).parents[1] / "docs" / "tutorials"
+
+TUTORIALS = sorted(path.stem for path in FOLDER.glob("*.py"))
+
+
+def test_every_tutorial_is_checked():
+    assert TUTORIALS == ["butterfly", "nile"]
+
+
+@pytest.fixture(scope="module")
+def nile():
+    return runpy.run_path(str(FOLDER / "nile.py"))
+
+
+def test_the_nile_is_that_of_the_book(nile):
+    """Durbin, Koopman (2001), section 2.10.2: variances 15099 and 1469.1."""
+    np.testing.assert_allclose(nile["fit"].estimate, [15099.0, 1469.1], atol=0.6)
+    assert nile["years"].tolist() == list(range(1871, 1971)) and nile["volume"].sum() == 91935.0
+    best = np.unravel_index(np.argmax(nile["surface"]), (48, 48))
+    assert 0.0 < nile["fit"].log_likelihood - nile["surface"][best] < 0.05
+
+
+def test_bands_are_wider_where_less_is_known(nile):
+    filtered, smooth, bridged = (nile[name].covariance[:, 0, 0] for name in ("filtered", "smooth", "bridged"))
+    assert np.all(smooth <= filtered * (1 + 1e-9)) and np.all(bridged >= smooth * (1 - 1e-9))
+    assert bridged[29] > 2.0 * smooth[29]
+
+
+def test_the_fall_is_that_of_the_smoothed_means(nile):
+    level = nile["smooth"].mean[:, 0]
+    expected = level[nile["before"]].mean() - level[nile["after"]].mean()
+    fall = nile["fall"]
+    assert abs(fall.mean() - expected) < 5 * fall.std() / np.sqrt(fall.size)
+
+
+def test_it_reports_and_draws(nile, tmp_path, capsys):
+    nile["report"]()
+    assert "variance of the walk         1469.1" in capsys.readouterr().out
+    nile["draw"](tmp_path / "nile.png")
+    assert (tmp_path / "nile.png").stat().st_size > 50_000
+
+
+@pytest.fixture(scope="module")
+def butterfly():
+    return runpy.run_path(str(FOLDER / "butterfly.py"))
+
+
+def test_the_butterfly_is_the_published_one(butterfly):
+    """Hanson et al. (2025), table 1: a coefficient of 0.9027 with 100,000 samples; fewer samples have wider kernels."""
+    recording = butterfly["recording"]
+    assert (len(recording.steps), recording.cell_steps) == (963, 6_512_143)
+    assert abs(butterfly["by_kernels"] - 0.893) < 0.01 and butterfly["by_bins"] < butterfly["by_kernels"]
+
+
+def test_the_measurement_fixes_the_height_and_not_the_wing(butterfly):
+    position, p = (butterfly["gbees"].positions(butterfly["after"]), butterfly["after"].probabilities)
+    p = p / p.sum()
+    assert abs(p @ position[:, 2] + 8.0) < 0.1 and np.sqrt(p @ (position[:, 2] + 8.0) ** 2) < 1.1
+    assert 0.2 < p[position[:, 0] < 0.0].sum() < 0.8
+    assert -6.0 < butterfly["log_evidence"] < -3.0
+
+
+def test_each_system_of_the_ensemble_is_its_own(butterfly):
+    gbees, problem = butterfly["gbees"], butterfly["problem"]
+    alone = gbees.Gbees(gbees.lorenz63.with_parameters(r=38.0), problem.mean, problem.covariance, threshold=1e-5)
+    alone.advance(0.5)
+    np.testing.assert_array_equal(butterfly["means"][:, 1], alone.mean())
+
+
+def test_the_butterfly_reports_and_draws(butterfly, tmp_path, capsys):
+    butterfly["report"]()
+    assert "963 steps, 6,512,143 cell-steps" in capsys.readouterr().out
+    butterfly["draw"](tmp_path / "butterfly.png")
+    assert (tmp_path / "butterfly.png").stat().st_size > 50_000
