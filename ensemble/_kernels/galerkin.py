@@ -1,8 +1,8 @@
 """The Galerkin product A_c = P^T A P on known graphs, and the smoothing of the tentative prolongator.
 
 The graph work is done once, for all samples and all later values (`product_graphs`); these kernels only add. Rows of
-A P are made in slabs, on the CPU of `SLAB_ROWS` rows that stay in the cache; each coarse row then takes its share of the
-slab. Every sum runs over ascending fine rows, whatever the threads.
+A P are made in slabs, on the CPU of `SLAB_ROWS` rows that stay in the cache; each coarse row then takes its share of
+the slab. Every sum runs over ascending fine rows, whatever the threads.
 """
 
 from __future__ import annotations
