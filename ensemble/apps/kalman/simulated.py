@@ -23,7 +23,7 @@ import numpy as np
 
 from ensemble._check import integer, one_of, require
 from ensemble._kernels.scan import SCANS, prefix_scan
-from ensemble.apps.kalman.chunks import advance_filter, extend_filter
+from ensemble.apps.kalman.stretches import advance_filter, extend_filter
 from ensemble.apps.kalman.counting import count_flops
 from ensemble.apps.kalman.elements import combine_filter, combine_smoother, filter_elements, smoother_elements
 from ensemble.apps.kalman.model import Series
