@@ -1,4 +1,4 @@
-"""The CUDA engine on a CUDA device (make test-gpu): the public program's run, the Array API engine's cells, equal bits."""
+"""The CUDA engine on a CUDA device (make test-gpu): the public program's run, the array engine's cells, equal bits."""
 
 import numpy as np
 import pytest
