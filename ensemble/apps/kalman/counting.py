@@ -123,7 +123,7 @@ class Counted:
 
     shape = property(lambda self: self.values.shape)
     dtype = property(lambda self: self.values.dtype)
-    mT = property(lambda self: Counted(self.values.mT, self.xp))  # noqa: N815 (the standard\'s name)
+    mT = property(lambda self: Counted(self.values.mT, self.xp))  # noqa: N815 (the standard's name)
 
     def __getitem__(self, key: Any) -> Counted:
         return Counted(self.values[_bare(key)], self.xp)
