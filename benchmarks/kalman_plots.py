@@ -80,7 +80,8 @@ def bars(rows: list[dict[str, Any]], value: str, label: str, file: str) -> None:
         axes.spines[["top", "right"]].set_visible(False)
     for axes in panels[:, 0]:
         axes.set_ylabel(label)
-    panels[0, 0].legend(frameon=False, fontsize=8, ncols=2)
+    handles, labels = panels[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", frameon=False, fontsize=9, ncols=len(STYLES))
     figure.savefig(file, dpi=150)
     plt.close(figure)
 
@@ -111,17 +112,17 @@ def speedup(rows: list[dict[str, Any]], file: str) -> None:
 def two(rows: list[dict[str, Any]], file: str) -> None:
     """Smoothers on one device and on two, against the number of steps."""
     plt = _plt()
-    figure, axes = plt.subplots(figsize=(6.4, 4.1), layout="constrained")
-    names = list(dict.fromkeys(r["run"] for r in rows))
-    colours = plt.get_cmap("tab10")
-    for i, name in enumerate(names):
+    figure, axes = plt.subplots(figsize=(8.2, 4.4), layout="constrained")
+    dashes = {"PRTS, one": ":", "PTFS, one": "--", "PTFS, two": "-"}
+    for name in dict.fromkeys(r["run"] for r in rows):
         points = sorted((r["T"], r["ms"]) for r in rows if r["run"] == name)
-        dash = "--" if "one" in name else "-"
-        axes.plot(*zip(*points, strict=True), color=colours(i), marker="o", ms=4, ls=dash, label=name)
+        run, scan = name.rsplit(", ", 1)
+        colour, mark = STYLES[scan]
+        axes.plot(*zip(*points, strict=True), color=colour, marker=mark, ms=4, ls=dashes[run], label=name)
     axes.set(xscale="log", yscale="log", xlabel="steps", ylabel="ms")
     axes.grid(color="0.92")
     axes.set_axisbelow(True)
-    axes.legend(frameon=False, fontsize=8)
+    figure.legend(loc="outside right center", frameon=False, fontsize=8)
     axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(file, dpi=150)
     plt.close(figure)
