@@ -67,7 +67,7 @@ class CudaEngine:
     def __init__(self, problem: Problem, indices: Any, probabilities: Any, time: float = 0.0) -> None:
         xp = array_namespace(probabilities)
         self.problem, self.count, self.velocity_time = problem, 0, float(time)
-        self.taken = Steps.of([])
+        self.taken, self.report_each_step = Steps.of([]), False
         columns = [indices[:, i] for i in range(problem.n)]
         lowest, highest = [int(xp.min(s)) for s in columns], [int(xp.max(s)) for s in columns]
         packing = Packing.around(lowest, highest, tuple(problem.periods) or (None,) * problem.n)
@@ -133,7 +133,9 @@ class CudaEngine:
         """
         gone = elapsed or [0.0] * len(engines)
         journeys = [_Journey(*each) for each in zip(engines, times, spans, gone, strict=True)]
-        most_work = MOST_WORK if watch is not None else 1 << 60
+        most_work = 1 << 60
+        if watch is not None:
+            most_work = 1 if any(engine.report_each_step for engine in engines) else MOST_WORK
         while under_way := [journey for journey in journeys if not journey.done]:
             groups: dict[int, list[_Journey]] = {}
             for journey in under_way:

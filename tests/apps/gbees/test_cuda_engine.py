@@ -179,6 +179,16 @@ def test_a_run_cut_short_goes_on_to_the_bit_also_in_another_engine(monkeypatch):
         same_bits(engine, plain)
 
 
+def test_each_step_is_reported_where_that_is_asked_for():
+    plain, watched = (CudaEngine(*lorenz_start()) for _ in range(2))
+    plain.advance(0.0, 0.02)
+    watched.report_each_step, seen = True, []
+    watched.advance(0.0, 0.02, lambda elapsed, cells, work: seen.append((elapsed, cells)))
+    assert len(plain.taken) > 3
+    np.testing.assert_allclose([elapsed for elapsed, _ in seen], np.cumsum(plain.taken.lengths), rtol=1e-12)
+    same_bits(plain, watched)
+
+
 def test_too_little_room_only_costs_time(monkeypatch):
     plain = CudaEngine(*lorenz_start())
     plain.advance(0.0, 0.1)
