@@ -23,12 +23,12 @@ import numpy as np
 
 from ensemble._check import integer, one_of, require
 from ensemble._kernels.scan import SCANS, prefix_scan
-from ensemble.apps.kalman.stretches import advance_filter, extend_filter
 from ensemble.apps.kalman.counting import count_flops
 from ensemble.apps.kalman.elements import combine_filter, combine_smoother, filter_elements, smoother_elements
 from ensemble.apps.kalman.model import Series
 from ensemble.apps.kalman.smoothers import meet
 from ensemble.apps.kalman.steps import predict, rts_gain, smooth, update
+from ensemble.apps.kalman.stretches import advance_filter, extend_filter
 
 __all__ = ["Machine", "SimulatedRun", "simulate", "step_flops"]
 
