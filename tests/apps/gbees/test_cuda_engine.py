@@ -335,6 +335,7 @@ def compiled(compiler, monkeypatch):
     monkeypatch.setattr(_compile, "raw_module", module)
 
     def of(problem, cluster, small=True):
+        gbees_cuda.kernels.cache_clear()
         cuda_engine._kernels(problem, cluster, small)
         return given.pop()
 
