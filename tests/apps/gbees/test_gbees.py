@@ -300,6 +300,7 @@ def test_an_interrupted_run_goes_on_from_a_whole_step(engine):
         if time > 0.5:
             raise StopError
 
+    cut.report_each_step()
     with pytest.raises(StopError):
         cut.advance(1.0, watch)
     assert 0.0 < cut.time < 1.0
