@@ -342,6 +342,7 @@ def test_nvrtc_compiles_every_dimension(compiled, n, dtype, cluster):
     assert compiled(problem, cluster, small=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", ["time_varying", "rotated", "periodic", "diffusive", "bounded"])
 def test_nvrtc_compiles_every_option(compiled, variant):
     assert compiled(swing(**VARIANTS[variant]), 8)
