@@ -95,6 +95,19 @@ def test_a_measured_ensemble_splits_a_run(engine):
             np.testing.assert_array_equal(mine, own)
 
 
+def test_a_copied_run_goes_the_same_way():
+    run = Gbees(pendulum, [0.5, 0.0], [0.05, 0.05], threshold=1e-4, backend="array", prune_every=7)
+    run.advance(0.2)
+    one = run._runs.runs[0]
+    assert one.engine.count % 7 != 0  # the next prune is due at the same step
+    other = one.copy()
+    for each in (one, other):
+        each.advance(1.0)
+    assert len(other.steps) == len(one.steps)
+    for mine, own in zip(other.cells(), one.cells(), strict=True):
+        np.testing.assert_array_equal(mine, own)
+
+
 def blowing_up(x, t, xp, a):
     return 1.0, xp.log(a - x[0])  # not finite from x[0] = a on
 
@@ -123,6 +136,8 @@ def test_a_failing_sample_is_flagged_and_the_others_finish(patient_engine):
         run.raise_if_failed()
     with pytest.raises(GridError, match=r"drift must be finite; got (nan|-inf) in component 1 at x = \(1\.\d+, .*t = "):
         make(1.2).advance(1.0)
+    again = make(en.Ensemble(np.array(a))).restore(run.state())
+    assert again.messages == run.messages
     evidence = run.update(lambda x, xp: x[0], en.Ensemble(np.array([1.0, 1.0, 1e200])), 1.0)
     assert np.isnan(evidence.samples).tolist() == [False, True, True]
     assert "y must be possible" in run.messages[2]
