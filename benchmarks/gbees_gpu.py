@@ -29,8 +29,6 @@ from ensemble.apps.gbees.cuda_engine import CudaEngine
 from ensemble.apps.gbees.cuda_grid import bytes_per_cell
 from ensemble.apps.gbees.problem import Problem
 from ensemble.apps.gbees.systems import lorenz63, lorenz96
-from tests.apps.gbees.references import assert_same, distance, reference, start
-from tests.apps.gbees.test_references import run_lorenz63
 
 
 def box(cp: Any, n: int, half: int, widths: np.ndarray, sigma: float) -> tuple[Any, Any]:
@@ -56,6 +54,10 @@ class OnDevice(CudaEngine):
 
 def checks() -> Iterator[str]:
     """Every reference run: what agreed, or an AssertionError."""
+    # the runs that the tests know; asv, which imports this file, has no tests beside it
+    from tests.apps.gbees.references import assert_same, distance, reference, start
+    from tests.apps.gbees.test_references import run_lorenz63
+
     bits = []
     for attempt in range(2):
         for run, data, record, done in run_lorenz63(OnDevice):  # noqa: B007

@@ -97,8 +97,9 @@ def test_every_configuration_is_whole(name):
 def test_every_configuration_runs(name):
     problem = configuration(name)
     threshold = 1e-4 if len(problem.mean) > 3 else 1e-5
-    run = Gbees(problem.drift, problem.mean, problem.covariance, **{**problem.options, "threshold": threshold,
-                "factor": 0.5 if len(problem.mean) > 2 else 1.0})  # fmt: skip
+    factor = 0.5 if len(problem.mean) > 2 else 1.0
+    options = {**problem.options, "threshold": threshold, "factor": factor, "backend": "array"}
+    run = Gbees(problem.drift, problem.mean, problem.covariance, **options)
     until = {"two-body": 0.002, "cr3bp": 0.01}.get(name, 0.05) * problem.span
     run.advance(until)
     x = propagate(problem.drift, draw(problem.mean, problem.covariance, 4000, seed=5), until).samples
