@@ -20,7 +20,7 @@ def reference(name):
 def start(name, **options):
     """Problem, multi-indices and probabilities at the start, written down from the definition."""
     data = reference(name)
-    drift, half, sigma = {"l63_p5e-6": (lorenz63, 6, 1.0), "l96_short": (lorenz96(4.0), 3, 0.2)}[name]
+    drift, half, sigma = (lorenz63, 6, 1.0) if name.startswith("l63") else (lorenz96(4.0), 3, 0.2)
     origin, widths = data["mu"], data["dx"]
     problem = Problem(drift, origin, widths, float(data["thresh"]), **options)
     axes = [np.arange(-half, half + 1)] * len(origin)

@@ -7,15 +7,15 @@ from ensemble._backend import to_numpy
 from tests.apps.gbees.references import assert_same, distance, reference, start
 
 
-def run_lorenz63(engine, **options):
+def run_lorenz63(engine, name="l63_p5e-6", n_records=4, **options):
     """The paper's run, the measurement x3 = -8 in the middle: yields the run at each record, and the record."""
-    problem, indices, p = start("l63_p5e-6", **options)
-    data, run = reference("l63_p5e-6"), engine(problem, indices, p)
+    problem, indices, p = start(name, **options)
+    data, run = reference(name), engine(problem, indices, p)
     steps, cell_steps = 0, 0
     for interval in (0, 1):
         yield run, data, f"P{interval}_pdf_0", (steps, cell_steps)
-        for record in (1, 2, 3, 4):
-            taken = run.advance(0.0, 0.25)
+        for record in range(1, n_records + 1):
+            taken = run.advance(0.0, 1.0 / n_records)
             steps, cell_steps = steps + len(taken.lengths), cell_steps + int(taken.cells.sum())
             assert taken.masses.min() > 0.999 and taken.masses.max() < 1.001
             yield run, data, f"P{interval}_pdf_{record}", (steps, cell_steps)
@@ -30,6 +30,17 @@ def test_lorenz63_step_for_step(engine):
     for run, data, record, done in run_lorenz63(engine):  # noqa: B007
         assert_same(run, data, record, rtol=1e-11)
     assert done == (963, 6_512_143)
+
+
+@pytest.mark.slow
+def test_lorenz63_with_a_lower_threshold(engine):
+    done, compared = None, 0
+    for run, data, record, done in run_lorenz63(engine, "l63_p1e-7", 3):  # noqa: B007
+        if f"{record}_p" in data:  # the file keeps two records of each interval
+            assert_same(run, data, record, rtol=1e-11)
+            compared += 1
+    assert compared == 4
+    assert done == (1113, 14_875_903)
 
 
 @pytest.mark.slow
