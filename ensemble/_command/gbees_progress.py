@@ -1,20 +1,16 @@
-"""How far a grid's run is: a bar on a terminal, now and then a line elsewhere. Everything goes to stderr."""
+"""How far a grid's run is."""
 
 from __future__ import annotations
 
-import sys
 import time
-from types import TracebackType
 
-from tqdm import tqdm
+from ensemble._command.progress import SECONDS_BETWEEN_LINES, Display
 
 __all__ = ["GridProgress"]
 
-SECONDS_BETWEEN_LINES = 5.0
 
-
-class GridProgress:
-    """Show the time reached, the cells stored and the rate; a context manager whose `report` a run calls.
+class GridProgress(Display):
+    """Show the time reached, the cells stored and the rate: a run calls `report`.
 
     Parameters
     ----------
@@ -27,30 +23,15 @@ class GridProgress:
     """
 
     def __init__(self, until: float, *, start: float = 0.0, quiet: bool = False) -> None:
-        self.until, self.now, self.quiet = until, start, quiet
+        self.until, self.now = until, start
         self.cell_steps = self.first_cell_steps = 0
-        self.started = self.last_line = time.perf_counter()
         form = "{percentage:3.0f}% |{bar}| t = {n:.4g} of {total:.4g} [{elapsed}{postfix}]"
-        on_terminal = sys.stderr.isatty() and not quiet
-        self.bar = (
-            tqdm(total=until, initial=start, file=sys.stderr, dynamic_ncols=True, bar_format=form)
-            if on_terminal
-            else None
-        )
+        super().__init__(quiet=quiet, total=until, initial=start, bar_format=form)
 
     def restart(self, cell_steps: int) -> None:
         """Start the clock: what was done before does not count for the rate."""
-        self.started = self.last_line = time.perf_counter()
+        self.restart_clock()
         self.first_cell_steps = cell_steps
-
-    def say(self, text: str) -> None:
-        """Print one line beside the bar."""
-        if self.quiet:
-            return
-        if self.bar is not None:
-            self.bar.write(text, file=sys.stderr)
-        else:
-            print(text, file=sys.stderr, flush=True)
 
     def report(self, now: float, cells: int, cell_steps: int) -> None:
         """The run has reached the time `now` with `cells` stored, after `cell_steps` in all."""
@@ -65,12 +46,3 @@ class GridProgress:
         elif clock - self.last_line >= SECONDS_BETWEEN_LINES:
             self.last_line = clock
             self.say(f"t = {now:.6g} of {self.until:g}, {cells:,} cells, {rate}")
-
-    def __enter__(self) -> GridProgress:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self.bar is not None:
-            self.bar.close()

@@ -5,42 +5,32 @@ from __future__ import annotations
 import sys
 import time
 from types import TracebackType
+from typing import Any, Self
 
 import numpy as np
 from tqdm import tqdm
 
-__all__ = ["Progress"]
+__all__ = ["Display", "Progress"]
 
 SECONDS_BETWEEN_LINES = 5.0
 
 
-class Progress:
-    """Count finished samples; a context manager.
+class Display:
+    """A bar where stderr is a terminal, else lines now and then; a context manager.
 
     Parameters
     ----------
-    n_samples : int
     quiet : bool
         Say nothing at all.
+    **bar
+        What tqdm is told beside where it writes.
     """
 
-    def __init__(self, n_samples: int, *, quiet: bool = False) -> None:
-        self.n_samples = n_samples
+    def __init__(self, *, quiet: bool, **bar: Any) -> None:
         self.quiet = quiet
-        self.done = 0
         self.started = self.last_line = time.perf_counter()
         on_terminal = sys.stderr.isatty() and not quiet
-        self.bar = (
-            tqdm(
-                total=n_samples,
-                unit=" samples",
-                file=sys.stderr,
-                dynamic_ncols=True,
-                bar_format="{percentage:3.0f}% |{bar}| {n_fmt}/{total_fmt} [{rate_fmt}, {remaining} left{postfix}]",
-            )
-            if on_terminal
-            else None
-        )
+        self.bar = tqdm(file=sys.stderr, dynamic_ncols=True, **bar) if on_terminal else None
 
     def say(self, text: str) -> None:
         """Print one line beside the bar."""
@@ -51,9 +41,39 @@ class Progress:
         else:
             print(text, file=sys.stderr, flush=True)
 
+    def restart_clock(self) -> None:
+        """What was done before is no guide to the rate."""
+        self.started = self.last_line = time.perf_counter()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.bar is not None:
+            self.bar.close()
+
+
+class Progress(Display):
+    """Count finished samples.
+
+    Parameters
+    ----------
+    n_samples : int
+    quiet : bool
+        Say nothing at all.
+    """
+
+    def __init__(self, n_samples: int, *, quiet: bool = False) -> None:
+        self.n_samples = n_samples
+        self.done = 0
+        form = "{percentage:3.0f}% |{bar}| {n_fmt}/{total_fmt} [{rate_fmt}, {remaining} left{postfix}]"
+        super().__init__(quiet=quiet, total=n_samples, unit=" samples", bar_format=form)
+
     def restart(self) -> None:
         """Start the clock: what was done before is no guide to the rate."""
-        self.started = self.last_line = time.perf_counter()
+        self.restart_clock()
         if self.bar is not None:
             self.bar.reset()
 
@@ -72,12 +92,3 @@ class Progress:
             rate = self.done / (now - self.started)
             left = (self.n_samples - self.done) / rate
             self.say(f"{self.done}/{self.n_samples} samples, {rate:.1f} a second, {left:.0f} s left, {spread}")
-
-    def __enter__(self) -> Progress:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self.bar is not None:
-            self.bar.close()

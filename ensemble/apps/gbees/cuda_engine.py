@@ -259,7 +259,6 @@ class _Journey:
     def __init__(self, engine: CudaEngine, time: float, span: float, elapsed: float) -> None:
         self.engine, self.time, self.span, self.elapsed = engine, float(time), float(span), float(elapsed)
         engine.taken = Steps.of([])
-        self.parts: list[Steps] = []
         self.failure: Exception | None = None
         self.done = not self.elapsed < self.span
 
@@ -280,10 +279,9 @@ class _Journey:
         taken = int(record["taken"][0])
         if taken:
             lengths, cells, masses = to_numpy(engine._log[:taken]).T
-            self.parts.append(Steps(lengths.copy(), cells.astype(np.int64), masses.copy()))
+            engine.taken = engine.taken.then(Steps(lengths, cells.astype(np.int64), masses))
         engine.count, self.elapsed = int(record["count"][0]), float(record["elapsed"][0])
         engine.velocity_time = float(record["velocity_time"][0])
-        engine.taken = functools.reduce(Steps.then, self.parts, Steps.of([]))
         engine._answer(int(record["reason"][0]), self.time + self.elapsed)
         self.done = self.elapsed >= self.span
 
