@@ -103,8 +103,17 @@ def chunked(arrays: tuple[Any, ...], chunk: int) -> dict[str, Callable[[], Any]]
 def scanned(arrays: tuple[Any, ...], way: str) -> dict[str, Callable[[], Any]]:
     """PKF, PRTS and PTFS by one of the classical scans."""
     algorithm, options = SCANS[way]
-    methods = {"PKF": scan_filter, "PRTS": scan_smoother, "PTFS": scan_two_filters}
-    return {name: lambda f=f: f((*arrays, True), algorithm, **options) for name, f in methods.items()}
+    given = (*arrays, True)
+
+    def prts() -> Any:
+        m, P, _ = scan_filter(given, algorithm, **options)
+        return scan_smoother(given, m, P, algorithm, **options)
+
+    return {
+        "PKF": lambda: scan_filter(given, algorithm, **options)[:2],
+        "PRTS": prts,
+        "PTFS": lambda: scan_two_filters(given, algorithm, **options)[3:],
+    }
 
 
 def problem(cp: Any, T: int) -> tuple[tuple[Any, ...], dict[str, tuple[np.ndarray, np.ndarray]] | None]:

@@ -21,7 +21,7 @@ __all__ = [
     "THREADS",
     "Problem",
     "chunk_length",
-    "combine",
+    "filter_again",
     "filter_chunks",
     "flags_of",
     "function",
@@ -29,6 +29,7 @@ __all__ = [
     "room",
     "room_of",
     "sizes",
+    "smooth_again",
     "smooth_chunks",
     "source",
     "two_filter_chunks",
@@ -54,11 +55,12 @@ SHARED = 112 * 1024
 HEADERS = ("matrices", "elements", "steps", "feed", "scan")
 
 FAMILIES = {
-    "filter": (("filter_chunks", "filter_series"), "FQHRudy"),
-    "smooth": (("smooth_chunks", "smooth_series"), "FQumP"),
+    "filter": (("filter_chunks",), "FQHRudy"),
+    "smooth": (("smooth_chunks",), "FQumP"),
+    "recursion": (("filter_series", "smooth_series"), "FQHRudymP"),
     "meet": (("meet_chunks", "state_behind", "said_before"), "FQHRudymP"),
     "levels": (("filter_elements", "smoother_links", "join_elements", "join_links", "element_states", "link_states",
-                "met_states", "combine_pairs", "combine_links"), "FQHRudy"),
+                "met_states"), "FQHRudy"),
 }  # fmt: skip
 """Kernels of each source file, and the parts of the model and of the filter's states that their steps read."""
 
@@ -213,11 +215,30 @@ def flags_of(like: Any, n_blocks: int) -> Any:
     return flags
 
 
+def _each_series(name: str, p: Problem, size: tuple[str, int, int], again: bool, n: int, *arrays: Any) -> None:
+    """Launch a plain recursion, a thread a series."""
+    arguments = (*p.arguments, np.int64(n), np.int32(again), *arrays)
+    function(*size, name)((-(-n // THREADS),), (THREADS,), arguments)
+
+
+def filter_again(problem: Problem, ny: int, mean: Any, covariance: Any, terms: Any) -> None:
+    """The recursion, in place, for series that chunks or a scan left without an answer."""
+    n_series, _, nx = mean.shape
+    _each_series("filter_series", problem, (mean.dtype.name, nx, ny), True, n_series, mean, covariance, terms)
+
+
+def smooth_again(problem: Problem, ny: int, m: Any, P: Any, mean: Any, covariance: Any) -> None:
+    """The smoother's recursion, in place, for series that two filters left without an answer."""
+    n_series, _, nx = mean.shape
+    _each_series("smooth_series", problem, (mean.dtype.name, nx, ny), True, n_series, m, P, mean, covariance)
+
+
 def filter_chunks(F, Q, H, R, u, d, y, m0, P0, predict_first, chunk=None, behind=False):
     """Filtered means, covariances and ``log p(y[k] | y[:k])`` of every step.
 
-    `chunk` is a number of steps, or None for one chunk a series, which is the plain recursion. With `behind`, what
-    `two_filter_chunks` goes on with comes as well.
+    `chunk` is a number of steps, or None for one chunk a series, which is the plain recursion; it takes over where the
+    innovation covariance given the state before a chunk is singular. With `behind`, what `two_filter_chunks` goes on
+    with comes as well.
     """
     n_series, n_steps, ny = y.shape
     nx, dtype = m0.shape[-1], y.dtype.name
@@ -225,8 +246,7 @@ def filter_chunks(F, Q, H, R, u, d, y, m0, P0, predict_first, chunk=None, behind
     mean, covariance = room(y, n_series, n_steps, nx), room(y, n_series, n_steps, nx, nx)
     terms = room(y, n_series, n_steps)
     if chunk is None:
-        series = function(dtype, nx, ny, "filter_series")
-        series((-(-n_series // THREADS),), (THREADS,), (*p.arguments, np.int64(n_series), mean, covariance, terms))
+        _each_series("filter_series", p, (dtype, nx, ny), False, n_series, mean, covariance, terms)
         return (mean, covariance, terms, None) if behind else (mean, covariance, terms)
     element, _ = sizes(nx)
     n_blocks = p.n_blocks * n_series
@@ -236,6 +256,7 @@ def filter_chunks(F, Q, H, R, u, d, y, m0, P0, predict_first, chunk=None, behind
     arguments = (*p.arguments, np.int32(p.n_blocks), flags, totals, own, *alone, mean, covariance, terms)
     shared = room_of(dtype, nx, ny, "filter_chunks")
     function(dtype, nx, ny, "filter_chunks")((n_blocks,), (THREADS,), arguments, shared_mem=shared)
+    filter_again(p, ny, mean, covariance, terms)
     return (mean, covariance, terms, (p, totals, own)) if behind else (mean, covariance, terms)
 
 
@@ -248,9 +269,7 @@ def smooth_chunks(F, Q, u, m, P, chunk=None):
     p = Problem((F, Q, None, None, u, None), None, (None, None), True, chunk, n_steps, max(1, n_steps - 1))
     mean, covariance = room(m, n_series, n_steps, nx), room(m, n_series, n_steps, nx, nx)
     if chunk is None:
-        series = function(dtype, nx, 1, "smooth_series")
-        arguments = (*p.arguments, np.int64(n_series), m, P, mean, covariance)
-        series((-(-n_series // THREADS),), (THREADS,), arguments)
+        _each_series("smooth_series", p, (dtype, nx, 1), False, n_series, m, P, mean, covariance)
         return mean, covariance
     n_blocks = p.n_blocks * n_series
     totals, flags = room(m, n_blocks, sizes(nx)[1]), flags_of(m, n_blocks)
@@ -272,24 +291,5 @@ def two_filter_chunks(F, Q, H, R, u, d, y, m0, P0, predict_first, chunk):
     shared = room_of(dtype, nx, ny, "meet_chunks")
     meet = function(dtype, nx, ny, "meet_chunks")
     meet((p.n_blocks, n_series), (THREADS,), arguments, shared_mem=shared)
+    smooth_again(p, ny, *states)
     return mean, covariance, terms, smooth_mean, smooth_covariance
-
-
-def combine(name: str, earlier: tuple[Any, ...], later: tuple[Any, ...], nx: int) -> tuple[Any, ...]:
-    """Pairs of elements joined by the kernel `name`; arrays (n, ...), steps between entries may be longer than one."""
-    n = later[0].shape[0]
-    operands: list[Any] = []
-    steps: list[int] = []
-    for element in (earlier, later):
-        entries = [math.prod(a.shape[1:]) for a in element]
-        step = {a.strides[0] // (a.dtype.itemsize * e) for a, e in zip(element, entries, strict=True)} if n > 1 else {1}
-        rows = all(a[:1].flags.c_contiguous for a in element)
-        if len(step) > 1 or not rows or min(step) < 0:
-            element, step = tuple(a.copy() for a in element), {1}
-        operands += element
-        steps.append(step.pop())
-    outs = tuple(room(a, *a.shape) for a in later)
-    grid = (-(-n // THREADS),)
-    arguments = (np.int64(n), np.int64(steps[0]), np.int64(steps[1]), *operands, *outs)
-    function(later[0].dtype.name, nx, 1, name)(grid, (THREADS,), arguments)
-    return outs

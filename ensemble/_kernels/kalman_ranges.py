@@ -39,7 +39,7 @@ class _Range:
         function(*self.size, name)((1 if alone else self.n_blocks, 1), (THREADS,), arguments, shared_mem=shared)
 
     def filter(self, which: int) -> None:
-        """Sum up (1), or run the filter from the state before the range (2)."""
+        """Sum up (1; 3 where the state before the range is known), or run the filter from that state (2)."""
         given = (self.flags, self.totals, self.own, self.local, np.int32(which), *self.states[:3])
         self.launch("filter_chunks", *self.problem.arguments, np.int32(self.n_blocks), *given)
 
@@ -76,7 +76,7 @@ def two_filter_ranges(
         with on_device_of(arrays[-1]):
             prior = (m0, P0) if k == 0 else None
             pieces.append(_Range(arrays, prior, predict_first or k > 0, m0.shape[-1], chunk))
-            pieces[-1].filter(1)
+            pieces[-1].filter(1 if k else 3)
     for piece, later in itertools.pairwise(pieces):
         with on_device_of(piece.y):
             piece.give_state(later)

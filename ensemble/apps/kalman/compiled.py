@@ -10,6 +10,7 @@ import numpy as np
 from ensemble._backend import backend_of
 from ensemble._kernels.kalman import filter_series, smooth_series
 from ensemble._kernels.kalman_cuda import LARGEST, chunk_length, filter_chunks, smooth_chunks, two_filter_chunks
+from ensemble._kernels.kalman_scans import scan_filter, scan_smoother, scan_two_filters
 from ensemble._typing import Array
 from ensemble.apps.kalman.model import Series
 from ensemble.apps.kalman.results import FilterResult, SmootherResult, total
@@ -27,7 +28,7 @@ def _values(a: Array) -> Array:
     return a.samples if isinstance(a, Ensemble) else a
 
 
-def device_of(series: Series, method: str, scan: str) -> str | None:
+def device_of(series: Series, method: str) -> str | None:
     """Where compiled code for this method runs: "numba", "cuda", or None where there is none."""
     arrays = [_values(getattr(series, name)) for name in PARTS]
     backend = backend_of(*arrays)
@@ -36,7 +37,7 @@ def device_of(series: Series, method: str, scan: str) -> str | None:
     if backend == "numba":
         return backend if method != "scan" else None
     fits = max(series.F.shape[-1], series.y.shape[-1]) <= LARGEST
-    return backend if backend == "cuda" and fits and (method != "scan" or scan == "chunked") else None
+    return backend if backend == "cuda" and fits else None
 
 
 def n_samples_of(series: Series) -> int | None:
@@ -103,13 +104,20 @@ def filter_result(series: Series, m: Array, P: Array, terms: Array, n_samples: i
     )
 
 
-def compiled_filter(series: Series, device: str, method: str) -> FilterResult:
-    """The recursion on the CPU; on a device, chunks of time unless `method` is "sequential"."""
+def is_level_by_level(method: str, scan: str) -> bool:
+    """Whether a device joins elements by one of the classical scans; else it cuts time into chunks, or does not."""
+    return method == "scan" and scan != "chunked"
+
+
+def compiled_filter(series: Series, device: str, method: str, scan: str) -> FilterResult:
+    """The recursion on the CPU; on a device, a scan unless `method` is "sequential"."""
     n_samples = n_samples_of(series)
     arguments = filter_arguments(series, n_samples)
     if device == "cuda":
-        chunk = chunk_of(series, n_samples, method)
-        options: list[Any] = [*arguments, series.predict_first, chunk]
+        options: list[Any] = [*arguments, series.predict_first]
+        if is_level_by_level(method, scan):
+            return filter_result(series, *scan_filter(tuple(options), scan), n_samples)
+        options += [chunk_of(series, n_samples, method)]
         m, P, terms = filter_chunks(*options)
         return filter_result(series, m, P, terms, n_samples)
     last = n_samples is not None and not series.batch
@@ -122,24 +130,30 @@ def compiled_filter(series: Series, device: str, method: str) -> FilterResult:
     return filter_result(series, m, P, quadratic, n_samples)
 
 
-def compiled_two_filter(series: Series) -> SmootherResult:
+def compiled_two_filter(series: Series, scan: str) -> SmootherResult:
     """Two filters that meet, on a device."""
     n_samples = n_samples_of(series)
-    arguments = filter_arguments(series, n_samples)
-    chunk = chunk_of(series, n_samples, "scan") or series.n_steps
-    options: list[Any] = [*arguments, series.predict_first, chunk]
-    m, P, terms, mean, covariance = two_filter_chunks(*options)
+    options: list[Any] = [*filter_arguments(series, n_samples), series.predict_first]
+    if is_level_by_level("scan", scan):
+        m, P, terms, mean, covariance = scan_two_filters(tuple(options), scan)
+    else:
+        options += [chunk_of(series, n_samples, "scan") or series.n_steps]
+        m, P, terms, mean, covariance = two_filter_chunks(*options)
     result = filter_result(series, m, P, terms, n_samples)
     return SmootherResult(from_series(series, mean, n_samples), from_series(series, covariance, n_samples), result)
 
 
-def compiled_rts(series: Series, result: FilterResult, device: str, method: str) -> SmootherResult:
-    """The smoother's recursion on the CPU; on a device, chunks of time unless `method` is "sequential"."""
+def compiled_rts(series: Series, result: FilterResult, device: str, method: str, scan: str) -> SmootherResult:
+    """The smoother's recursion on the CPU; on a device, a scan unless `method` is "sequential"."""
     n_samples, time_at = n_samples_of(series), len(series.batch)
-    parts = [series_first(getattr(series, name), tail, series.batch, n_samples, 0)
-             for name, tail in (("F", 2), ("Q", 2), ("u", 1))]  # fmt: skip
     m = series_first(result.mean, 1, series.batch, n_samples, time_at)
     P = series_first(result.covariance, 2, series.batch, n_samples, time_at)
+    if device == "cuda" and is_level_by_level(method, scan):
+        arguments = (*filter_arguments(series, n_samples), series.predict_first)
+        mean, covariance = scan_smoother(arguments, m, P, scan)
+        return SmootherResult(from_series(series, mean, n_samples), from_series(series, covariance, n_samples), result)
+    parts = [series_first(getattr(series, name), tail, series.batch, n_samples, 0)
+             for name, tail in (("F", 2), ("Q", 2), ("u", 1))]  # fmt: skip
     if device == "cuda":
         options: list[Any] = [*parts, m, P, chunk_of(series, n_samples, method)]
         mean, covariance = smooth_chunks(*options)
