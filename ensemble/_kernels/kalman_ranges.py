@@ -15,7 +15,7 @@ import numpy as np
 from ensemble._kernels._streams import on_device_of, send
 from ensemble._kernels.kalman_cuda import THREADS, Problem, chunk_length, flags_of, function, room, room_of, sizes
 
-__all__ = ["two_filter_ranges"]
+__all__ = ["filter_ranges", "two_filter_ranges"]
 
 
 class _Range:
@@ -63,14 +63,8 @@ class _Range:
         self.launch("meet_chunks", *self.problem.arguments, *given)
 
 
-def two_filter_ranges(
-    ranges: list[tuple[Any, ...]], m0: Any, P0: Any, predict_first: bool, chunk: int | None = None
-) -> list[tuple[Any, ...]]:
-    """Filtered means and covariances, ``log p(y[k] | y[:k])``, smoothed means and covariances, of each range.
-
-    `ranges` are F, Q, H, R, u, d, y of consecutive stretches of one series, each (1, n_steps or 1, ...) on a device of
-    its own; `m0`, `P0` lie with the first.
-    """
+def _summed(ranges: list[tuple[Any, ...]], m0: Any, P0: Any, predict_first: bool, chunk: int | None) -> list[_Range]:
+    """All ranges summed up, and the states between them where they are needed."""
     pieces: list[_Range] = []
     for k, arrays in enumerate(ranges):
         with on_device_of(arrays[-1]):
@@ -80,6 +74,29 @@ def two_filter_ranges(
     for piece, later in itertools.pairwise(pieces):
         with on_device_of(piece.y):
             piece.give_state(later)
+    return pieces
+
+
+def filter_ranges(
+    ranges: list[tuple[Any, ...]], m0: Any, P0: Any, predict_first: bool, chunk: int | None = None
+) -> list[tuple[Any, ...]]:
+    """Filtered means and covariances, and ``log p(y[k] | y[:k])``, of each range; arguments as `two_filter_ranges`."""
+    pieces = _summed(ranges, m0, P0, predict_first, chunk)
+    for piece in pieces:
+        with on_device_of(piece.y):
+            piece.filter(2)
+    return [piece.states[:3] for piece in pieces]
+
+
+def two_filter_ranges(
+    ranges: list[tuple[Any, ...]], m0: Any, P0: Any, predict_first: bool, chunk: int | None = None
+) -> list[tuple[Any, ...]]:
+    """Filtered means and covariances, ``log p(y[k] | y[:k])``, smoothed means and covariances, of each range.
+
+    `ranges` are F, Q, H, R, u, d, y of consecutive stretches of one series, each (1, n_steps or 1, ...) on a device of
+    its own; `m0`, `P0` lie with the first.
+    """
+    pieces = _summed(ranges, m0, P0, predict_first, chunk)
     behind: list[Any] = [piece.said for piece in pieces[:-1]] + [np.uint64(0)]
     for k in range(len(pieces) - 1, 0, -1):
         with on_device_of(pieces[k].y):

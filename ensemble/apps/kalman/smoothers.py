@@ -88,7 +88,11 @@ def rts_smoother(
 
 def rts(series: Series, method: str, scan: str, form: str = "covariance") -> SmootherResult:
     """Filter and smoother of a series in one form."""
-    result = filtered(series, method, scan, form)
+    return backwards(series, filtered(series, method, scan, form), method, scan, form)
+
+
+def backwards(series: Series, result: FilterResult, method: str, scan: str, form: str = "covariance") -> SmootherResult:
+    """The smoother from what the filter says."""
     device = device_of(series, method)
     if form == "covariance" and device is not None:
         return compiled_rts(series, result, device, method, scan)

@@ -13,10 +13,14 @@ from ensemble._kernels.scan import SCANS
 from ensemble.apps.kalman import (
     LinearGaussianModel,
     compiled,
+    filter_split_series,
     filters,
     kalman_filter,
     rts_smoother,
+    smooth_split_series,
     smoothers,
+    split,
+    split_series,
     two_filter_smoother,
 )
 from ensemble.scalar import Ensemble
@@ -166,6 +170,40 @@ def test_scans_over_packed_elements_are_the_sequential_filter_and_smoother(on_cp
     for m, P in (kalman_scans.scan_smoother(given, *two[:2], scan), two[3:], apart[3:]):
         close(m, smooth.mean)
         close(P, smooth.covariance)
+
+
+@pytest.mark.parametrize("prior_at", ["before", "first_observation"])
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_split_series_run_side_by_side(on_cpu, cuda, monkeypatch, n, prior_at):
+    parts, y = random_parts(290, 4, 2)
+    y = with_gaps(y)
+    model = LinearGaussianModel(**parts, prior_at=prior_at)
+    monkeypatch.setattr(compiled, "backend_of", lambda *a: "numba")
+    exact = rts_smoother(model, y)
+    monkeypatch.setattr(compiled, "backend_of", lambda *a: "cuda")
+    turns = []
+    monkeypatch.setattr(split, "_filter_in_turn", lambda s, f=split._filter_in_turn: turns.append(len(s)) or f(s))
+    pieces = split_series(model, y, [None] * n)
+    for states in (filter_split_series(pieces), [part.filtered for part in smooth_split_series(pieces)]):
+        for attribute in ("mean", "covariance", "log_likelihoods"):
+            close(np.concatenate([getattr(f, attribute) for f in states]), getattr(exact.filtered, attribute))
+    smooth = smooth_split_series(pieces)
+    close(np.concatenate([part.mean for part in smooth]), exact.mean)
+    close(np.concatenate([part.covariance for part in smooth]), exact.covariance)
+    close(sum(part.log_likelihood for part in smooth), exact.log_likelihood)
+    assert turns == ([1] * 3 if n == 1 else [])
+
+
+def test_split_series_take_turns_where_elements_say_nothing(on_cpu, cuda):
+    parts, y = exact_observations(T=24, batch=(2,))
+    one = {name: a[1] for name, a in parts.items()}
+    model = LinearGaussianModel(**one)
+    exact = rts_smoother(model, y[1])
+    pieces = split_series(model, y[1], [None, None, None])
+    smooth, states = smooth_split_series(pieces), filter_split_series(pieces)
+    close(np.concatenate([part.mean for part in smooth]), exact.mean)
+    close(np.concatenate([part.mean for part in states]), exact.filtered.mean)
+    assert not any(part.failed for part in smooth)
 
 
 @pytest.mark.parametrize("scan", ["chunked", "blelloch"])
