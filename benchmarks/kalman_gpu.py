@@ -90,13 +90,13 @@ def chunked(arrays: tuple[Any, ...], chunk: int) -> dict[str, Callable[[], Any]]
     F, Q, u = arrays[0], arrays[1], arrays[4]
 
     def prts() -> Any:
-        m, P, _ = kernels.filter_chunks(*arrays, True, chunk)
+        m, P, *_ = kernels.filter_chunks(*arrays, True, chunk)
         return kernels.smooth_chunks(F, Q, u, m, P, chunk)
 
     return {
         "PKF": lambda: kernels.filter_chunks(*arrays, True, chunk)[:2],
         "PRTS": prts,
-        "PTFS": lambda: kernels.two_filter_chunks(*arrays, True, chunk)[3:],
+        "PTFS": lambda: kernels.two_filter_chunks(*arrays, True, chunk)[4:],
     }
 
 
@@ -106,13 +106,13 @@ def scanned(arrays: tuple[Any, ...], way: str) -> dict[str, Callable[[], Any]]:
     given = (*arrays, True)
 
     def prts() -> Any:
-        m, P, _ = scan_filter(given, algorithm, **options)
+        m, P, *_ = scan_filter(given, algorithm, **options)
         return scan_smoother(given, m, P, algorithm, **options)
 
     return {
         "PKF": lambda: scan_filter(given, algorithm, **options)[:2],
         "PRTS": prts,
-        "PTFS": lambda: scan_two_filters(given, algorithm, **options)[3:],
+        "PTFS": lambda: scan_two_filters(given, algorithm, **options)[4:],
     }
 
 

@@ -88,7 +88,7 @@ def measured(cp: Any, T: int, scans_T: int) -> list[dict[str, Any]]:
         algorithm, options = SCANS[way]
         for method in ("PRTS", "PTFS"):
             add(f"{method}, one, {way}", scanned(arrays, way)[method])
-        both = lambda a=algorithm, o=options: scan_two_filters((*arrays, True), a, elsewhere=(*there, True), **o)[3:]
+        both = lambda a=algorithm, o=options: scan_two_filters((*arrays, True), a, elsewhere=(*there, True), **o)[4:]
         add(f"PTFS, two, {way}", both)
     return rows
 

@@ -11,7 +11,17 @@ from typing import Any
 import numpy as np
 
 from ensemble._kernels._streams import on_device_of, send
-from ensemble._kernels.kalman_cuda import THREADS, Problem, filter_again, function, room, sizes, smooth_again
+from ensemble._kernels.kalman_cuda import (
+    THREADS,
+    Problem,
+    flags_of,
+    function,
+    room,
+    settle,
+    sizes,
+    smooth_each,
+    wide_room,
+)
 from ensemble._kernels.scan import prefix_scan
 
 __all__ = ["Join", "scan_filter", "scan_smoother", "scan_two_filters"]
@@ -81,11 +91,10 @@ class _Run:
         self.launch(name, *given, *out)
         return out
 
-    def filtered(self, rows: Any) -> tuple[Any, Any, Any]:
-        """Means, covariances and log-densities from elements."""
+    def filtered(self, rows: Any) -> tuple[Any, ...]:
+        """Means, covariances, log-densities and their sums from elements."""
         out = self.states("element_states", self.scanned("join_elements", rows[:-1], rows[-1]), terms=True)
-        filter_again(self.problem, self.ny, *out)
-        return out
+        return *out, settle(self.problem, flags_of(self.y, self.n_series), True, *out)
 
 
 def _contiguous(rows: Any) -> Any:
@@ -93,8 +102,8 @@ def _contiguous(rows: Any) -> Any:
     return rows if rows.flags.c_contiguous else rows.copy()
 
 
-def scan_filter(arguments: tuple[Any, ...], scan: str, **options: Any) -> tuple[Any, Any, Any]:
-    """Filtered means, covariances and ``log p(y[k] | y[:k])``.
+def scan_filter(arguments: tuple[Any, ...], scan: str, **options: Any) -> tuple[Any, ...]:
+    """Filtered means, covariances and ``log p(y[k] | y[:k])``, and the sum of these for every series.
 
     `arguments` are F, Q, H, R, u, d, y, m0, P0, predict_first; `options` go to `prefix_scan`.
     """
@@ -128,11 +137,11 @@ def scan_two_filters(
             rows = run.elements()
         behind = run.scanned("join_elements", rows[1:], rows[-1], reverse=True)
         if elsewhere is not None:
-            here = tuple(room(run.y, *a.shape) for a in filtered)
+            here = (*(room(run.y, *a.shape) for a in filtered[:3]), wide_room(run.y, run.n_series))
             for a, out in zip(filtered, here, strict=True):
                 send(a, out)
             filtered = here
         states = filtered[:2]
         smooth = run.states("met_states", *states, behind)
-        smooth_again(run.problem, run.ny, *states, *smooth)
+        smooth_each(run.problem, True, *states, *smooth)
         return *filtered, *smooth

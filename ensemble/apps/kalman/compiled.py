@@ -52,6 +52,8 @@ def series_first(a: Array, tail: int, batch: tuple[int, ...], n_samples: int | N
     `time_at` is the axis of time, which stands before or behind the batch; None where there is none.
     """
     lone = not isinstance(a, Ensemble)
+    if lone and not batch:  # the usual case
+        return a[None, ...]
     values = a[..., None] if lone else a.samples
     axes = len(values.shape)
     values = np.moveaxis(values, -1, axes - 1 - tail)  # samples behind the batch
@@ -68,6 +70,8 @@ def series_first(a: Array, tail: int, batch: tuple[int, ...], n_samples: int | N
 
 def from_series(series: Series, values: np.ndarray, n_samples: int | None) -> Array:
     """Results with all series in front as an array or Ensemble of shape (*batch, ...)."""
+    if n_samples is None and not series.batch:
+        return values[0, ...]
     shaped = values.reshape((*series.batch, n_samples or 1, *values.shape[1:]))
     n_batch = len(series.batch)
     if n_samples is None:
@@ -93,13 +97,15 @@ def chunk_of(series: Series, n_samples: int | None, method: str) -> int | None:
     return None if method == "sequential" else chunk_length(n_series, series.n_steps)
 
 
-def filter_result(series: Series, m: Array, P: Array, terms: Array, n_samples: int | None) -> FilterResult:
+def filter_result(
+    series: Series, n_samples: int | None, m: Array, P: Array, terms: Array, sums: Array | None = None
+) -> FilterResult:
     """Results with all series in front, in the caller's form."""
     return FilterResult(
         mean=from_series(series, m, n_samples),
         covariance=from_series(series, P, n_samples),
         log_likelihoods=from_series(series, terms, n_samples),
-        log_likelihood=from_series(series, total(terms.T), n_samples),
+        log_likelihood=from_series(series, total(terms.T) if sums is None else sums, n_samples),
         series=series,
     )
 
@@ -116,10 +122,9 @@ def compiled_filter(series: Series, device: str, method: str, scan: str) -> Filt
     if device == "cuda":
         options: list[Any] = [*arguments, series.predict_first]
         if is_level_by_level(method, scan):
-            return filter_result(series, *scan_filter(tuple(options), scan), n_samples)
+            return filter_result(series, n_samples, *scan_filter(tuple(options), scan))
         options += [chunk_of(series, n_samples, method)]
-        m, P, terms = filter_chunks(*options)
-        return filter_result(series, m, P, terms, n_samples)
+        return filter_result(series, n_samples, *filter_chunks(*options))
     last = n_samples is not None and not series.batch
     m, P, quadratic, pivots = filter_series(*arguments, series.predict_first, last)
     pivots = pivots[:1] if pivots.strides[0] == 0 else pivots
@@ -127,7 +132,7 @@ def compiled_filter(series: Series, device: str, method: str, scan: str) -> Filt
         for i in range(pivots.shape[-1]):
             quadratic += np.log(pivots[..., i])
     quadratic *= -0.5
-    return filter_result(series, m, P, quadratic, n_samples)
+    return filter_result(series, n_samples, m, P, quadratic)
 
 
 def compiled_two_filter(series: Series, scan: str) -> SmootherResult:
@@ -135,11 +140,11 @@ def compiled_two_filter(series: Series, scan: str) -> SmootherResult:
     n_samples = n_samples_of(series)
     options: list[Any] = [*filter_arguments(series, n_samples), series.predict_first]
     if is_level_by_level("scan", scan):
-        m, P, terms, mean, covariance = scan_two_filters(tuple(options), scan)
+        *filtered, mean, covariance = scan_two_filters(tuple(options), scan)
     else:
         options += [chunk_of(series, n_samples, "scan") or series.n_steps]
-        m, P, terms, mean, covariance = two_filter_chunks(*options)
-    result = filter_result(series, m, P, terms, n_samples)
+        *filtered, mean, covariance = two_filter_chunks(*options)
+    result = filter_result(series, n_samples, *filtered)
     return SmootherResult(from_series(series, mean, n_samples), from_series(series, covariance, n_samples), result)
 
 

@@ -225,13 +225,12 @@ def _range_arguments(stretches: list[Series]) -> tuple[Any, ...]:
 
 def _filtered_range(series: Series, arrays: tuple[Array, ...]) -> FilterResult:
     with on_device_of(series.y):
-        m, P, terms = arrays[:3]
-        return filter_result(series, m, P, terms, None)
+        return filter_result(series, None, *arrays[:4])
 
 
 def _smoothed_range(series: Series, arrays: tuple[Array, ...]) -> SmootherResult:
     result = _filtered_range(series, arrays)
-    mean, covariance = (from_series(series, a, None) for a in arrays[3:])
+    mean, covariance = (from_series(series, a, None) for a in arrays[4:])
     return SmootherResult(mean, covariance, result)
 
 

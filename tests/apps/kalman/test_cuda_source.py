@@ -102,9 +102,10 @@ def test_chunks_are_the_sequential_filter_and_smoother(on_cpu, B, T, nx, ny, chu
     parts, y, arrays = arguments_of(B, T, nx, ny)
     prior = "before" if predict_first else "first_observation"
     smooth = rts_smoother(LinearGaussianModel(**parts, prior_at=prior), y)
-    m, P, terms, sm, sP = kalman_cuda.two_filter_chunks(*arrays, predict_first, chunk)
+    m, P, terms, sums, sm, sP = kalman_cuda.two_filter_chunks(*arrays, predict_first, chunk)
     for got, expected in ((m, smooth.filtered.mean), (P, smooth.filtered.covariance), (terms, smooth.log_likelihoods)):
         close(got, expected)
+    close(sums, smooth.log_likelihood, 1e-13)
     close(sm, smooth.mean)
     close(sP, smooth.covariance)
     F, Q, u = parts["F"], parts["Q"], parts["u"]
@@ -115,8 +116,9 @@ def test_chunks_are_the_sequential_filter_and_smoother(on_cpu, B, T, nx, ny, chu
 
 def test_one_chunk_a_series_is_the_plain_recursion(on_cpu):
     parts, y, arrays = arguments_of(3, 20, 2, 3)
-    m, P, terms = kalman_cuda.filter_chunks(*arrays, True)
+    m, P, terms, sums = kalman_cuda.filter_chunks(*arrays, True)
     smooth = rts_smoother(LinearGaussianModel(**parts), y)
+    close(sums, smooth.log_likelihood, 1e-13)
     close(m, smooth.filtered.mean)
     close(terms, smooth.log_likelihoods)
     mean, covariance = kalman_cuda.smooth_chunks(parts["F"], parts["Q"], parts["u"], m, P)
@@ -129,7 +131,7 @@ def test_float32_and_constant_parts(on_cpu):
     parts, y, _ = arguments_of(1, 400, 4, 2, np.float32)
     fixed = {**parts, "F": parts["F"][:, :1], "R": parts["R"][:, :1]}
     arrays = [fixed[name] for name in ("F", "Q", "H", "R", "u", "d")]
-    m, P, _ = kalman_cuda.filter_chunks(*arrays, y, parts["m0"], parts["P0"], True, 5)
+    m, P, *_ = kalman_cuda.filter_chunks(*arrays, y, parts["m0"], parts["P0"], True, 5)
     wide = {name: a.astype(np.float64) for name, a in fixed.items()}
     exact = kalman_filter(LinearGaussianModel(**wide), y.astype(np.float64))
     deviation = np.sqrt(np.einsum("...ii->...i", exact.covariance))
@@ -145,7 +147,8 @@ def test_ranges_of_several_devices_are_the_sequential_filter_and_smoother(on_cpu
     smooth = rts_smoother(LinearGaussianModel(**parts, prior_at=prior), y)
     ranges = [tuple(a[:, i:j] for a in steps) for i, j in zip((0, *cuts), (*cuts, 300), strict=True)]
     got = kalman_ranges.two_filter_ranges(ranges, m0, P0, predict_first, 2)
-    m, P, terms, sm, sP = (np.concatenate(arrays, axis=1) for arrays in zip(*got, strict=True))
+    m, P, terms, sm, sP = (np.concatenate([piece[k] for piece in got], axis=1) for k in (0, 1, 2, 4, 5))
+    close(sum(piece[3] for piece in got), smooth.log_likelihood)
     close(m, smooth.filtered.mean)
     close(P, smooth.filtered.covariance)
     close(terms, smooth.log_likelihoods)
@@ -163,11 +166,12 @@ def test_scans_over_packed_elements_are_the_sequential_filter_and_smoother(on_cp
     given = (*arrays, predict_first)
     two = kalman_scans.scan_two_filters(given, scan)
     apart = kalman_scans.scan_two_filters(given, scan, elsewhere=given)
-    for m, P, terms in (kalman_scans.scan_filter(given, scan), two[:3], apart[:3]):
+    for m, P, terms, sums in (kalman_scans.scan_filter(given, scan), two[:4], apart[:4]):
+        close(sums, smooth.log_likelihood)
         close(m, smooth.filtered.mean)
         close(P, smooth.filtered.covariance)
         close(terms, smooth.log_likelihoods)
-    for m, P in (kalman_scans.scan_smoother(given, *two[:2], scan), two[3:], apart[3:]):
+    for m, P in (kalman_scans.scan_smoother(given, *two[:2], scan), two[4:], apart[4:]):
         close(m, smooth.mean)
         close(P, smooth.covariance)
 
@@ -230,11 +234,12 @@ def test_a_prior_that_makes_the_first_observation_regular_is_enough(on_cpu, cuda
         P0=[[3.0, 0.4], [0.4, theta**2]], prior_at="first_observation",
     )  # fmt: skip
     y = np.random.default_rng(5).standard_normal((31, 1))
-    nowhere = lambda *a: None
-    monkeypatch.setattr(kalman_cuda, "filter_again", nowhere)
-    monkeypatch.setattr(kalman_cuda, "smooth_again", nowhere)
-    monkeypatch.setattr(kalman_scans, "filter_again", nowhere)
-    monkeypatch.setattr(kalman_scans, "smooth_again", nowhere)
+    for module in (kalman_cuda, kalman_scans):  # nothing takes over
+        settle, smooth_each = module.settle, module.smooth_each
+        monkeypatch.setattr(module, "settle", lambda p, t, again, *a, f=settle: f(p, t, False, *a))
+        monkeypatch.setattr(
+            module, "smooth_each", lambda p, again, *a, f=smooth_each: None if again else f(p, again, *a)
+        )
     monkeypatch.setattr(compiled, "backend_of", lambda *a: "numba")
     exact = rts_smoother(model, y)
     monkeypatch.setattr(compiled, "backend_of", lambda *a: "cuda")
