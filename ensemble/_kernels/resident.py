@@ -48,18 +48,19 @@ class Scalars:
     ----------
     vector : array, shape (n, n_samples)
     status, iterations : array of int, shape (n_samples,)
-    target : array of float, shape (n_samples,)
+    latest, target : array of float, shape (n_samples,)
+        Norms of the residuals, and what they have to reach.
     limit : int
         Iterations that a sample may take.
     """
 
     family: Any = None
 
-    def __init__(self, vector: Any, status: Any, target: Any, iterations: Any, limit: int) -> None:
+    def __init__(self, vector: Any, status: Any, iterations: Any, latest: Any, target: Any, limit: int) -> None:
         xp, n = array_namespace(vector), vector.shape[1]
         self.n_samples, self.limit, self.like = n, limit, vector
         numbers = np.zeros(3 * n)  # latest norms, targets, and two lists of 32-bit integers: one copy tells the host
-        numbers[n : 2 * n] = target
+        numbers[:n], numbers[n : 2 * n] = latest, target
         counts = numbers[2 * n :].view(np.int32)
         counts[:n], counts[n:] = status, iterations
         self.numbers = moved(numbers, vector)

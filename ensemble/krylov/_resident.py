@@ -70,7 +70,8 @@ class ResidentSolve:
         run = self.run
         self.first = run.iterations[run.members].copy()
         status = np.where(run.active, RUNNING, CONVERGED)  # finished samples: any outcome
-        self._begin((run.x, status, run.target[run.members], self.first, self.max_iterations))
+        norms = run.latest[run.members], run.target[run.members]
+        self._begin((run.x, status, self.first, *norms, self.max_iterations))
         self._record(recorded)
         narrow = False
         while not narrow:
@@ -103,13 +104,12 @@ class ResidentSolve:
     def _needed(self, seen: Any, running: np.ndarray) -> int:
         """Iterations to queue before the next look: a little fewer than the slowest sample seems to need."""
         run, (_, iterations, latest) = self.run, seen
-        counted = running & (iterations > 0)
-        with np.errstate(all="ignore"):
-            rate = np.log(latest / run.initial[run.members])[counted] / iterations[counted]
-            needed = np.log(run.target[run.members] / latest)[counted] / rate
-        needed = needed[np.isfinite(needed) & (rate < 0)]
         most = min(MOST_AHEAD, self.max_iterations - iterations[running].min())
-        return max(1, int(min(0.9 * needed.max(initial=1.0), most)))
+        with np.errstate(all="ignore"):
+            rate = np.log(latest / run.initial[run.members])[running] / iterations[running]
+            needed = 0.9 * np.log(run.target[run.members] / latest)[running] / rate
+        needed = np.where(rate < 0.0, needed, 2.0 * self.ahead)  # one that gains nothing: as much again
+        return int(max(1, min(np.nan_to_num(needed, nan=1.0).max(), most)))
 
     def _should_narrow(self, seen: Any, running: np.ndarray) -> bool:
         with np.errstate(all="ignore"):  # a broken sample's arithmetic is its own affair
