@@ -73,7 +73,7 @@ class Family:
     """The kernels of one ``.cu`` file.
 
     `instances` are their names, template arguments included; `extras` some sets of options that they compile with;
-    `widest` is the number of threads that may carry one row.
+    `widest` is the number of threads that may carry one row, `only` the layout of kernels that know no other.
     """
 
     def __init__(
@@ -83,9 +83,10 @@ class Family:
         headers: tuple[str, ...] = (),
         extras: tuple[tuple[str, ...], ...] = ((),),
         widest: int = 32,
+        only: Layout | None = None,
     ) -> None:
         self.name, self.instances, self.headers, self.extras = name, tuple(instances), headers, extras
-        self.widest = widest
+        self.widest, self.only = widest, only
         self._functions: dict[tuple[Any, ...], Any] = {}
         FAMILIES[name] = self
 
