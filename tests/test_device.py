@@ -7,12 +7,13 @@ import pytest
 
 from ensemble import Ensemble, gallery
 from ensemble._backend import moved, prototype, to_numpy
+from ensemble._kernels import KERNELS, _compile
 from ensemble.apps.fem import RandomDiffusion
 from ensemble.krylov import Status, bicgstab, cg, gmres
 from ensemble.linalg import CrsMatrix
 from ensemble.multigrid import smoothed_aggregation
 from tests.krylov.problems import EVERY_METHOD, nonsymmetric
-from tests.test_cuda_sources import problem, solved
+from tests.test_cuda_sources import affine_arrays, problem, solved
 
 pytestmark = [pytest.mark.cuda, pytest.mark.filterwarnings("ignore")]
 cg_module = importlib.import_module("ensemble.krylov.cg")
@@ -190,3 +191,16 @@ def test_products_do_not_depend_on_the_number_of_samples(n_samples, dtype):
     np.testing.assert_array_equal(to_numpy(y)[:, last], to_numpy(one)[:, 0])
     np.testing.assert_array_equal(to_numpy(inner)[last], to_numpy(its_inner)[0])
     np.testing.assert_array_equal(to_numpy(A.apply(b.samples)), to_numpy(y))
+
+
+@pytest.mark.parametrize("n_terms, n_samples", [(6, 32), (5, 16), (8, 64), (21, 48)])
+def test_matrix_units_add_in_order(n_terms, n_samples):
+    """Numbers of all magnitudes, long rows and empty ones: the bits of the CPU."""
+    if not _compile.ordered_matrix_units():
+        pytest.skip("not checked on this device")
+    indptr, indices, *factors = affine_arrays(1500, n_terms, n_samples)
+    rng = np.random.default_rng(77261)
+    factors = [values * np.exp2(rng.integers(-300, 300, values.shape)) for values in factors]
+    k, home = KERNELS["affine_spmv"], prototype("cupy")
+    got = k.implementations["cuda"](*(moved(array, home) for array in (indptr, indices, *factors)), None)
+    np.testing.assert_array_equal(to_numpy(got), k.implementations["numba"](indptr, indices, *factors, None))
