@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import home_of, moved
-from ensemble._check import require
+from ensemble._check import message, require
 from ensemble._kernels._memory import empty_like
 from ensemble._kernels.krylov import dot
 from ensemble.linalg import CrsGraph, CrsMatrix, GalerkinProduct
+from ensemble.linalg.adapt import as_operator
 from ensemble.linalg.operators import multiply
 from ensemble.multigrid.coarse import CoarseSolver
 from ensemble.multigrid.conversion import converted_v_cycle
@@ -159,8 +160,13 @@ class Hierarchy:
         ------
         ValueError
             If `A` does not have the graph that the hierarchy was built for.
+        TypeError
+            If `A` is no stored matrix.
         """
-        graph = self.levels[0].A.graph
+        graph, A = self.levels[0].A.graph, as_operator(A, "Hierarchy.update", "A")
+        if not isinstance(A, CrsMatrix):
+            seen = f"a {type(A).__name__}"
+            raise TypeError(message("Hierarchy.update", "A", "be a CrsMatrix or a SciPy sparse matrix", seen))
         same = A.graph is graph or (
             A.shape == graph.shape
             and np.array_equal(A.graph.indptr, graph.indptr)
