@@ -291,6 +291,9 @@ def from_samples(samples: Sequence[Array], sample_set: SampleSet | None = None) 
     """
     columns = list(samples)
     require(len(columns) > 0, "from_samples", "samples", "hold one sample or more", "none")
+    if any(isinstance(column, Ensemble) for column in columns):
+        advice = "Take x.sample(i) of each; np.stack puts ensembles side by side on a visible axis."
+        raise TypeError(message("from_samples", "samples", "be plain arrays or numbers", "an Ensemble", advice))
     first = next((column for column in columns if is_array(column)), None)
     base = _namespace.base_of(np.empty(0) if first is None else first)
     columns = [column if is_array(column) else base.asarray(column) for column in columns]
