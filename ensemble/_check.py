@@ -6,6 +6,8 @@ import operator
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+
 
 def message(function: str, argument: str, requirement: str, seen: Any, advice: str = "") -> str:
     """Fill the library's one error template."""
@@ -50,6 +52,17 @@ def positive(value: Any, function: str, argument: str, *, advice: str = "", zero
     good = number < float("inf") and (number >= 0.0 if zero else number > 0.0)
     require(good, function, argument, requirement, number, advice)
     return number
+
+
+def floating(value: Any, function: str, argument: str, advice: str = "") -> np.dtype:
+    """`value` as one of the two data types that compiled code computes in."""
+    try:
+        dtype = np.dtype(value)
+    except TypeError:
+        dtype = None
+    if dtype not in (np.float32, np.float64):
+        raise ValueError(message(function, argument, "be float32 or float64", repr(value), advice))
+    return dtype
 
 
 def one_of(value: Any, choices: Iterable[str], function: str, argument: str, *, advice: str = "") -> str:

@@ -142,6 +142,10 @@ class CrsMatrix:
             return self
         return CrsMatrix(self.graph, krylov.take_samples(self.values, moved(np.asarray(samples), self.values), None))
 
+    def astype(self, dtype: Any) -> CrsMatrix:
+        """The same matrix with values of another type; itself where that is its type."""
+        return self if self.dtype == dtype else CrsMatrix(self.graph, contiguous(self.values, dtype))
+
     def to(self, like: Any) -> CrsMatrix:
         """This matrix with its values in the library and on the device of the array `like`."""
         if is_array(like) and type(like) is type(self.values):
@@ -236,6 +240,10 @@ class TransposedMatrix:
             return self.to_matrix() @ x
         return multiply(self, x, self.apply, self.shape)
 
+    def astype(self, dtype: Any) -> Any:
+        """The transpose of the matrix with values of another type."""
+        return self if self.dtype == dtype else self.T.astype(dtype).T
+
     def to_matrix(self) -> CrsMatrix:
         """A `CrsMatrix` of its own, values copied into the transposed order."""
         indptr, indices, entries = self.T.graph.transposed
@@ -258,6 +266,8 @@ def multiply(matrix: Any, x: Any, apply: Any, shape: tuple[int, int]) -> Any:
     _same_samples(matrix.n_samples, samples.shape[-1])
     n_samples = max(matrix.n_samples, samples.shape[-1])
     dtype = np.result_type(matrix.dtype, samples.dtype)
+    if matrix.dtype != dtype:
+        return matrix.astype(dtype) @ x
     if samples.ndim == 3:  # the columns of x one after another
         columns = [multiply(matrix, Ensemble(samples[:, j, :]), apply, shape).samples for j in range(samples.shape[1])]
         return wrap_like(x, array_namespace(samples).stack(columns, axis=1), matrix.n_samples)

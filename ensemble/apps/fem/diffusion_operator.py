@@ -94,6 +94,12 @@ class DiffusionOperator:
             self._discrete, self.graph, take_samples(self.kappa, moved(np.asarray(samples), self.kappa), None)
         )
 
+    def astype(self, dtype: Any) -> DiffusionOperator:
+        """The same operator with its coefficient in another type; itself where that is its type."""
+        if self.dtype == dtype:
+            return self
+        return DiffusionOperator(self._discrete, self.graph, contiguous(self.kappa, dtype))
+
     def diagonal(self) -> Ensemble:
         """The main diagonal, an Ensemble of shape (n_nodes,); 1 at fixed nodes."""
         return Ensemble(hex_diagonal(*self._discrete.matrix_free_tables(self.dtype), self.kappa, None))
