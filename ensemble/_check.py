@@ -6,6 +6,8 @@ import operator
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+
 
 def message(function: str, argument: str, requirement: str, seen: Any, advice: str = "") -> str:
     """Fill the library's one error template."""
@@ -72,6 +74,17 @@ def sample_number(i: Any, n_samples: int, function: str, argument: str = "i in s
     if number < -n_samples or (number >= n_samples and n_samples > 1):
         raise IndexError(message(function, argument, requirement, number))
     return 0 if n_samples == 1 else number
+
+
+def floating(value: Any, function: str, argument: str, advice: str = "") -> np.dtype:
+    """`value` as one of the two data types that compiled code computes in."""
+    try:
+        dtype = np.dtype(value)
+    except TypeError:
+        dtype = None
+    if dtype not in (np.float32, np.float64):
+        raise ValueError(message(function, argument, "be float32 or float64", repr(value), advice))
+    return dtype
 
 
 def one_of(value: Any, choices: Iterable[str], function: str, argument: str, *, advice: str = "") -> str:

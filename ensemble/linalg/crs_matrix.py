@@ -307,6 +307,7 @@ class TransposedMatrix:
 
     def to_matrix(self) -> Any:
         """A matrix of its own, values copied into the transposed order."""
-        values, graph = self.T.values, CrsGraph.unchecked(*self.T.graph.transposed[:2], self.shape)
+        indptr, indices, _ = self.T.graph.transposed
+        values, graph = self.T.values, CrsGraph.unchecked(indptr, indices, self.shape)
         values = array_namespace(values).take(values, self.T.graph.transposed_beside(values)[2], axis=0)
         return CrsMatrix(graph, Ensemble(values, self.sample_set))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, is_array, to_numpy
-from ensemble._check import integer, message, positive, require, require_type
+from ensemble._check import floating, integer, message, positive, require, require_type
 from ensemble.linalg import AffineMatrix, CrsMatrix, GalerkinProduct
 from ensemble.linalg.adapt import as_operator
 from ensemble.multigrid.affine import AffineHierarchy
@@ -59,7 +59,7 @@ def smoothed_aggregation(
     smoother : Chebyshev
     damping : float, dimensionless
         Of the prolongator smoothing, over each sample's largest eigenvalue of D^-1 A. Zero: plain aggregation.
-    dtype : data type, optional
+    dtype : float32 or float64, optional
         float32 halves the bytes of the preconditioner; the Krylov method around it stays in A's type.
     values_dtype : "bfloat16" or data type, optional
         Type in which the matrices of the smoothed levels are kept, where that is not `dtype`: "bfloat16" (8 bits of
@@ -74,8 +74,8 @@ def smoothed_aggregation(
     Raises
     ------
     ValueError
-        If `A` is not square, the near-nullspace does not fit it, or `values_dtype` is none of those; or is given for an
-        `AffineMatrix`, which stores no values.
+        If `A` is not square, the near-nullspace does not fit it, or `dtype` or `values_dtype` is none of those; or the
+        latter is given for an `AffineMatrix`, which stores no values.
 
     References
     ----------
@@ -92,6 +92,9 @@ def smoothed_aggregation(
         1        280       2368      8.5  direct
     """
     given, A = A, as_operator(A, "smoothed_aggregation", "A")
+    if dtype is not None:
+        advice = "To keep the matrices alone in a narrower type, give values_dtype."
+        dtype = floating(dtype, "smoothed_aggregation", "dtype", advice)
     if isinstance(A, AffineMatrix):
         require(
             values_dtype is None, "smoothed_aggregation", "values_dtype", "be None for an AffineMatrix",
