@@ -33,9 +33,8 @@ __device__ inline Pack row_product(const offset* __restrict__ indptr, const int*
 // are better, and values staged instead of products, or read by rows through the caches, are slower.
 __device__ inline Pack staged_product(const offset* __restrict__ indptr, const int* __restrict__ indices,
                                       const real* __restrict__ values, const real* __restrict__ x, int64 first,
-                                      int64 last, int64 row, int s, int n_samples)
+                                      int64 last, int64 row, int s, int n_samples, Pack* products)
 {
-    __shared__ Pack products[STAGED * LANES];
     const int lane = threadIdx.x % LANES, step = blockDim.x;  // a constant step would be unrolled in full, guards and all
     const offset finish = indptr[last];
     Pack total = spread(0);
@@ -62,6 +61,123 @@ __device__ inline Pack staged_product(const offset* __restrict__ indptr, const i
     return total;
 }
 
+// Where a block's entries are one run of bytes, the copy engine brings them: a block waits for one stage of values and
+// columns while the next is on its way. Products and order are those of the plain loop.
+#define STREAM_BYTES 30720
+#define BUFFERS 2
+#define ENTRY_BYTES ((int)sizeof(Pack) * LANES)
+#define STREAMED ((STREAM_BYTES / BUFFERS - 80) / (ENTRY_BYTES + (int)sizeof(int)))
+#define STAGE_BYTES (LANES > STAGED_LANES ? 16 : STREAM_BYTES)
+
+struct Stage {
+    alignas(128) unsigned char bytes[STAGE_BYTES];
+};
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+__device__ inline unsigned shared_address(const void* p) { return (unsigned)__cvta_generic_to_shared(p); }
+
+__device__ inline void start_arrivals(unsigned long long* arrived)
+{
+    for (int k = 0; k < BUFFERS; ++k)
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(arrived + k)) : "memory");
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+__device__ inline void expect(unsigned long long* arrived, int bytes)
+{
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(arrived)), "r"(bytes)
+                 : "memory");
+}
+
+__device__ inline void fetch(void* to, const void* from, int bytes, unsigned long long* arrived)
+{
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                     shared_address(to)),
+                 "l"(__cvta_generic_to_global(from)), "r"(bytes), "r"(shared_address(arrived))
+                 : "memory");
+}
+
+__device__ inline void wait_for(unsigned long long* arrived, int parity)
+{
+    int done = 0;
+    while (!done)
+        asm volatile(
+            "{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.b32 %0, 1, 0, p; }"
+            : "=r"(done)
+            : "r"(shared_address(arrived)), "r"(parity)
+            : "memory");
+}
+#define HAS_COPY_ENGINE true
+#elif defined(__CUDA_ARCH__)
+__device__ inline void start_arrivals(unsigned long long*) {}
+__device__ inline void expect(unsigned long long*, int) {}
+__device__ inline void fetch(void*, const void*, int, unsigned long long*) {}
+__device__ inline void wait_for(unsigned long long*, int) {}
+#define HAS_COPY_ENGINE false
+#else  // one thread at a time, in order
+__device__ inline void start_arrivals(unsigned long long*) {}
+__device__ inline void expect(unsigned long long*, int) {}
+__device__ inline void fetch(void* to, const void* from, int bytes, unsigned long long*) { memcpy(to, from, bytes); }
+__device__ inline void wait_for(unsigned long long*, int) {}
+#define HAS_COPY_ENGINE true
+#endif
+
+// Bytes that begin at `from`, in whole units of 16: where the first one is, and how many there are.
+struct Span {
+    const char* begin;
+    int skipped, bytes;
+};
+
+__device__ inline Span span_of(const void* from, int bytes)
+{
+    const int skipped = (int)((size_t)from & 15);
+    return {(const char*)from - skipped, skipped, (skipped + bytes + 15) / 16 * 16};
+}
+
+__device__ inline Pack streamed_product(const offset* __restrict__ indptr, const int* __restrict__ indices,
+                                        const real* __restrict__ values, const real* __restrict__ x, int64 first,
+                                        int64 last, int64 row, int s, int n_samples, unsigned char* stage)
+{
+    __shared__ unsigned long long arrived[BUFFERS];
+    constexpr int HALF = STREAM_BYTES / BUFFERS, COLUMNS = (STREAMED * ENTRY_BYTES + 47) / 16 * 16;
+    const int lane = threadIdx.x % LANES;
+    const int64 start = indptr[first], finish = indptr[last];
+    const int n_stages = (int)((finish - start + STREAMED - 1) / STREAMED);
+    const auto entries_of = [&](int64 from) { return (int)(finish - from < STREAMED ? finish - from : STREAMED); };
+    const auto request = [&](int n) {
+        const int64 from = start + (int64)n * STREAMED;
+        const Span entries = span_of(values + from * n_samples, entries_of(from) * ENTRY_BYTES);
+        const Span columns = span_of(indices + from, entries_of(from) * (int)sizeof(int));
+        unsigned char* to = stage + n % BUFFERS * HALF;
+        expect(arrived + n % BUFFERS, entries.bytes + columns.bytes);
+        fetch(to, entries.begin, entries.bytes, arrived + n % BUFFERS);
+        fetch(to + COLUMNS, columns.begin, columns.bytes, arrived + n % BUFFERS);
+    };
+    if (threadIdx.x == 0) start_arrivals(arrived);
+    __syncthreads();
+    if (threadIdx.x == 0)
+        for (int n = 0; n < BUFFERS && n < n_stages; ++n) request(n);
+    Pack total = spread(0);
+    int64 k = row < last ? indptr[row] : finish;
+    const int64 end = row < last ? indptr[row + 1] : finish;
+    for (int n = 0; n < n_stages; ++n) {
+        const int64 from = start + (int64)n * STREAMED;
+        const unsigned char* here = stage + n % BUFFERS * HALF;
+        const Pack* entries = (const Pack*)(here + ((size_t)(values + from * n_samples) & 15)) + lane;
+        const int* columns = (const int*)(here + COLUMNS + ((size_t)(indices + from) & 15));
+        wait_for(arrived + n % BUFFERS, n / BUFFERS & 1);
+        const int64 stop = end < from + STREAMED ? end : from + STREAMED;
+        const int count = (int)(stop - k), skipped = (int)(k - from);
+#pragma unroll UNROLL
+        for (int e = skipped; e < skipped + count; ++e)
+            total = total + entries[e * LANES] * load_shared(x + (int64)columns[e] * n_samples + s);
+        if (count > 0) k = stop;
+        __syncthreads();
+        if (threadIdx.x == 0 && n + BUFFERS < n_stages) request(n + BUFFERS);
+    }
+    return total;
+}
+
 // The product of this thread's row. Every thread of the block calls this; what those without a row or a sample get is
 // of no use.
 template <bool SHARED>
@@ -77,6 +193,9 @@ __device__ inline Pack product_here(const offset* __restrict__ indptr, const int
     } else {
         const int64 first = (int64)blockIdx.x * ROWS, last = first + ROWS < n_rows ? first + ROWS : n_rows;
         if (first >= last) return spread(0);
-        return staged_product(indptr, indices, values, x, first, last, row, s, n_samples);
+        __shared__ Stage stage;
+        if (HAS_COPY_ENGINE && n_samples == LANES * VECTOR)
+            return streamed_product(indptr, indices, values, x, first, last, row, s, n_samples, stage.bytes);
+        return staged_product(indptr, indices, values, x, first, last, row, s, n_samples, (Pack*)stage.bytes);
     }
 }
