@@ -20,6 +20,9 @@ __global__ void __launch_bounds__(THREADS)
 // the node, 1 after) sees it as corner 7 - t, and that cell's corner b is the node's neighbour b + t, counted in threes.
 // Cells come in descending order of the corner that the node is, which is their ascending order on a `HexMesh`.
 #define WARP 32
+#define UNROLL_AFTER 1
+#define UNROLL_Y 1
+#define UNROLL_X 2
 #define ENTRIES 27
 #define WHOLE (16 / (int)sizeof(real))  // numbers in one load of 16 bytes
 #define MISSING (-1)
@@ -33,6 +36,12 @@ struct alignas(16) Whole {
 
 __device__ inline Whole whole(const real* from) { return *reinterpret_cast<const Whole*>(from); }
 
+// Row `row` of an array whose rows are `stride` bytes apart: one instruction, where indices would take three.
+__device__ inline const real* row_at(const real* base, int row, int stride)
+{
+    return (const real*)((const char*)base + (int64)row * stride);
+}
+
 // f_d of the stiffness integrand and the faces that drift passes, of one cell.
 struct Sizes {
     real factor[3], face[3];
@@ -42,6 +51,12 @@ __device__ inline Sizes sizes_of(const real* h)
 {
     const real x = h[1] * h[2], y = h[0] * h[2], z = h[0] * h[1];
     return {{x / h[0], y / h[1], z / h[2]}, {x, y, z}};
+}
+
+__device__ inline Whole whole_shared(const real* from)
+{
+    const int4 raw = __ldg(reinterpret_cast<const int4*>(from));
+    return *reinterpret_cast<const Whole*>(&raw);
 }
 
 __device__ inline real across_directions(const real* factors, const real* table, int stride)
@@ -120,6 +135,33 @@ __device__ inline void tabulate(CellTables<HERE>& shared, const RowTables<HERE>&
     __syncthreads();
 }
 
+// The next cell along x finds its entries where the last one had them: the first two rows of a plane are turned, to the
+// left or back.
+template <int PACKS>
+__device__ inline void turn_rows(Pack (&plane)[9][PACKS], bool left)
+{
+#pragma unroll
+    for (int row = 0; row < 6; row += 3)
+#pragma unroll
+        for (int k = 0; k < PACKS; ++k) {
+            const Pack a = plane[row][k], b = plane[row + 1][k], c = plane[row + 2][k];
+            plane[row][k] = left ? b : c, plane[row + 1][k] = left ? c : a, plane[row + 2][k] = left ? a : b;
+        }
+}
+
+// The same for rows, and the next cells along y.
+template <int PACKS>
+__device__ inline void turn_plane(Pack (&plane)[9][PACKS], bool left)
+{
+#pragma unroll
+    for (int e = 0; e < 3; ++e)
+#pragma unroll
+        for (int k = 0; k < PACKS; ++k) {
+            const Pack a = plane[e][k], b = plane[e + 3][k], c = plane[e + 6][k];
+            plane[e][k] = left ? b : c, plane[e + 3][k] = left ? c : a, plane[e + 6][k] = left ? a : b;
+        }
+}
+
 template <bool REACTS, bool WITH_MATRIX>
 __global__ void __launch_bounds__(WARP)
     gather_rows(const int* __restrict__ first_cell, const int* __restrict__ cells,
@@ -145,7 +187,7 @@ __global__ void __launch_bounds__(WARP)
                 shared.sizes[item / 8][item % 8] = sizes_of(edges + (int64)rows.cells[item / 8][item % 8] * 3);
     }
     const bool inside = i < n_rows && s[0] < n_samples, held = i < n_rows && fixed[i];
-    const real* samples[PACKS];
+    const int stride = n_samples * (int)sizeof(real);
     int64 row = 0;
     if (WITH_MATRIX && inside) row = indptr[i];
     Pack r[PACKS], low[9][PACKS], high[9][PACKS];  // the planes of entries before and after the cells at hand
@@ -165,29 +207,41 @@ __global__ void __launch_bounds__(WARP)
 #pragma unroll
     for (int e = 0; e < 9; ++e)
         for (int k = 0; k < PACKS; ++k) low[e][k] = high[e][k] = spread(0);
-#pragma unroll 1
-    for (int after = 0; after < 2; ++after) {  // the four cells before the node along z, the four after
+#pragma unroll UNROLL_AFTER
+    for (int after = 0; after < 2; ++after) {  // before and after the node, along z, y and x
+#pragma unroll UNROLL_Y
+        for (int y = 0; y < 2; ++y) {
+#pragma unroll UNROLL_X
+        for (int x = 0; x < 2; ++x) {
+            const int t = 4 * after + 2 * y + x, a = 7 - t;
+            const int cell = rows.cells[group][t];
+            const bool there = inside && !held && cell != MISSING;
+            Pack coefficient[8][PACKS], volume_u[8];
+            if (there) {  // asked for before the tables are made: the loads take longer
+                if (LANES * VECTOR == 1 && n_samples == 1 && (size_t)kappa % 16 == 0) {
 #pragma unroll
-        for (int side = 0; side < 4; ++side) {
-            const int t = 4 * after + side, a = 7 - t;
+                    for (int q = 0; q < 8; ++q)
+                        coefficient[q][0] = spread(whole_shared(kappa + (int64)cell * 8 + q / WHOLE * WHOLE).at[q % WHOLE]);
+                } else
+#pragma unroll
+                for (int k = 0; k < PACKS; ++k) {
+                    const real* first = row_at(kappa + s[k], cell * 8, stride);
+#pragma unroll
+                    for (int q = 0; q < 8; ++q) coefficient[q][k] = load_shared(row_at(first, q, stride));
+                }
+            }
             if constexpr (!ALONE) tabulate(shared, rows, t, stiffness, advection);
-            const int64 cell = rows.cells[group][t];
-            if (inside && !held && cell != MISSING) {
+            if (there) {
                 Sizes mine;
-                if (ALONE || REACTS) mine = sizes_of(edges + cell * 3);
-                Pack coefficient[8][PACKS], volume_u[8];
-#pragma unroll
-                for (int q = 0; q < 8; ++q)
-#pragma unroll
-                    for (int k = 0; k < PACKS; ++k)
-                        coefficient[q][k] = load_shared(kappa + (cell * 8 + q) * n_samples + s[k]);
+                if (ALONE) mine = sizes_of(edges + (int64)cell * 3);
                 if (REACTS) {
-                    const real volume = edges[cell * 3] * edges[cell * 3 + 1] * edges[cell * 3 + 2];
+                    const real* h = edges + (int64)cell * 3;
+                    const real volume = h[0] * h[1] * h[2];
 #pragma unroll
                     for (int q = 0; q < 8; ++q) {
                         Pack value = spread(0);
                         for (int b = 0; b < 8; ++b)
-                            value = value + load_shared(u + (int64)connectivity[cell * 8 + b] * n_samples + s[0]) *
+                            value = value + load_shared(u + (int64)connectivity[(int64)cell * 8 + b] * n_samples + s[0]) *
                                                 spread(__ldg(interpolation + q * 8 + b));
                         volume_u[q] = value * spread(volume);
                     }
@@ -203,10 +257,12 @@ __global__ void __launch_bounds__(WARP)
                     for (int q = 0; q < 8; q += WHOLE) {
                         Whole weights;
                         if constexpr (ALONE) {
-                            const real* table = stiffness + (a * 8 + b) * 8 + q;
+                            const real *table = stiffness + (a * 8 + b) * 8 + q, *f = mine.factor;
+                            const Whole along_x = whole_shared(table), along_y = whole_shared(table + 512),
+                                        along_z = whole_shared(table + 1024);
 #pragma unroll
                             for (int w = 0; w < WHOLE; ++w)
-                                weights.at[w] = across_directions(mine.factor, table + w, 512);
+                                weights.at[w] = f[0] * along_x.at[w] + f[1] * along_y.at[w] + f[2] * along_z.at[w];
                         } else {
                             weights = whole(shared.integrand[group] + b * 8 + q);
                         }
@@ -216,17 +272,17 @@ __global__ void __launch_bounds__(WARP)
                             for (int k = 0; k < PACKS; ++k)
                                 entry[k] = entry[k] + coefficient[q + w][k] * spread(weights.at[w]);
                     }
-                    const int64 node = rows.nodes[group][9 * after + in_threes(side) + in_threes(b)];
+                    const int node = rows.nodes[group][9 * after + 3 * y + x + in_threes(b)];
                     Pack derivative = spread(0);
                     if (REACTS) {
 #pragma unroll
                         for (int q = 0; q < 8; ++q)
                             derivative = derivative + volume_u[q] * spread(__ldg(reaction + (a * 8 + b) * 8 + q));
                     }
-                    Pack* total = (b < 4 ? low : high)[in_threes(side) + in_threes(b & 3)];
+                    Pack* total = (b < 4 ? low : high)[in_threes(b & 3)];
 #pragma unroll
                     for (int k = 0; k < PACKS; ++k) {
-                        const Pack at_corner = load_shared(u + node * n_samples + s[k]);
+                        const Pack at_corner = load_shared(row_at(u + s[k], node, stride));
                         if (REACTS) {
                             r[k] = r[k] + (entry[k] + derivative * spread(real(0.5))) * at_corner;
                             entry[k] = entry[k] + derivative;
@@ -237,14 +293,22 @@ __global__ void __launch_bounds__(WARP)
                     }
                 }
             }
-            if (side == 1)
-                for (int e = 0; e < 3; ++e) write(9 * after + e, low[e]);
+            turn_rows(low, x == 0), turn_rows(high, x == 0);
         }
+        if (y == 0) {
 #pragma unroll
-        for (int e = 3; e < 9; ++e) write(9 * after + e, low[e]);
+            for (int e = 0; e < 3; ++e) write(9 * after + e, low[e]);
+            turn_plane(low, true), turn_plane(high, true);
+        } else {
 #pragma unroll
-        for (int e = 0; e < 9; ++e)
-            for (int k = 0; k < PACKS; ++k) low[e][k] = high[e][k], high[e][k] = spread(0);
+            for (int e = 0; e < 6; ++e) write(9 * after + 3 + e, low[e]);
+            turn_plane(high, false);
+#pragma unroll
+            for (int e = 0; e < 9; ++e)
+#pragma unroll
+                for (int k = 0; k < PACKS; ++k) low[e][k] = high[e][k], high[e][k] = spread(0);
+        }
+        }
     }
 #pragma unroll
     for (int e = 0; e < 9; ++e) write(18 + e, low[e]);

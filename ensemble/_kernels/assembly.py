@@ -35,6 +35,7 @@ CUDA = _cuda.Family(
         "hex_diagonal",
         *(f"gather_rows<{r}, {m}>" for r in ("false", "true") for m in ("false", "true")),
     ],
+    apart=True,  # a row kernel takes the compiler seconds
 )
 
 

@@ -61,12 +61,12 @@ __device__ inline Pack staged_product(const offset* __restrict__ indptr, const i
     return total;
 }
 
-// Where a block's entries are one run of bytes, the copy engine brings them: a block waits for one stage of values and
-// columns while the next is on its way. Products and order are those of the plain loop.
-#define STREAM_BYTES 30720
-#define BUFFERS 2
+// Where a block's entries are one run of bytes, the copy engine brings values and columns in as few stages as room allows,
+// all of the same length; other blocks on the multiprocessor compute meanwhile, which is better than two stages in flight
+// and half as many blocks. Products and order are those of the plain loop.
 #define ENTRY_BYTES ((int)sizeof(Pack) * LANES)
-#define STREAMED ((STREAM_BYTES / BUFFERS - 80) / (ENTRY_BYTES + (int)sizeof(int)))
+#define STREAM_BYTES (ENTRY_BYTES == 16 ? 36864 : ENTRY_BYTES == 32 ? 32768 : 30720)
+#define STREAMED ((STREAM_BYTES - 80) / (ENTRY_BYTES + (int)sizeof(int)))
 #define STAGE_BYTES (LANES > STAGED_LANES ? 16 : STREAM_BYTES)
 
 struct Stage {
@@ -78,8 +78,7 @@ __device__ inline unsigned shared_address(const void* p) { return (unsigned)__cv
 
 __device__ inline void start_arrivals(unsigned long long* arrived)
 {
-    for (int k = 0; k < BUFFERS; ++k)
-        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(arrived + k)) : "memory");
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(arrived)) : "memory");
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
@@ -138,42 +137,34 @@ __device__ inline Pack streamed_product(const offset* __restrict__ indptr, const
                                         const real* __restrict__ values, const real* __restrict__ x, int64 first,
                                         int64 last, int64 row, int s, int n_samples, unsigned char* stage)
 {
-    __shared__ unsigned long long arrived[BUFFERS];
-    constexpr int HALF = STREAM_BYTES / BUFFERS, COLUMNS = (STREAMED * ENTRY_BYTES + 47) / 16 * 16;
+    __shared__ unsigned long long arrived;
+    constexpr int COLUMNS = (STREAMED * ENTRY_BYTES + 47) / 16 * 16;
     const int lane = threadIdx.x % LANES;
-    const int64 start = indptr[first], finish = indptr[last];
-    const int n_stages = (int)((finish - start + STREAMED - 1) / STREAMED);
-    const auto entries_of = [&](int64 from) { return (int)(finish - from < STREAMED ? finish - from : STREAMED); };
-    const auto request = [&](int n) {
-        const int64 from = start + (int64)n * STREAMED;
-        const Span entries = span_of(values + from * n_samples, entries_of(from) * ENTRY_BYTES);
-        const Span columns = span_of(indices + from, entries_of(from) * (int)sizeof(int));
-        unsigned char* to = stage + n % BUFFERS * HALF;
-        expect(arrived + n % BUFFERS, entries.bytes + columns.bytes);
-        fetch(to, entries.begin, entries.bytes, arrived + n % BUFFERS);
-        fetch(to + COLUMNS, columns.begin, columns.bytes, arrived + n % BUFFERS);
-    };
-    if (threadIdx.x == 0) start_arrivals(arrived);
-    __syncthreads();
-    if (threadIdx.x == 0)
-        for (int n = 0; n < BUFFERS && n < n_stages; ++n) request(n);
+    const int64 start = indptr[first];
+    const int n_entries = (int)(indptr[last] - start), n_stages = (n_entries + STREAMED - 1) / STREAMED;
+    const int length = (n_entries + n_stages - 1) / (n_stages ? n_stages : 1);
+    int k = row < last ? (int)(indptr[row] - start) : n_entries;
+    const int end = row < last ? (int)(indptr[row + 1] - start) : n_entries;
     Pack total = spread(0);
-    int64 k = row < last ? indptr[row] : finish;
-    const int64 end = row < last ? indptr[row + 1] : finish;
-    for (int n = 0; n < n_stages; ++n) {
-        const int64 from = start + (int64)n * STREAMED;
-        const unsigned char* here = stage + n % BUFFERS * HALF;
-        const Pack* entries = (const Pack*)(here + ((size_t)(values + from * n_samples) & 15)) + lane;
-        const int* columns = (const int*)(here + COLUMNS + ((size_t)(indices + from) & 15));
-        wait_for(arrived + n % BUFFERS, n / BUFFERS & 1);
-        const int64 stop = end < from + STREAMED ? end : from + STREAMED;
-        const int count = (int)(stop - k), skipped = (int)(k - from);
+    if (threadIdx.x == 0) start_arrivals(&arrived);
+    __syncthreads();
+    for (int from = 0, parity = 0; from < n_entries; from += length, parity ^= 1) {
+        const int count = n_entries - from < length ? n_entries - from : length;
+        const Span entries = span_of(values + (start + from) * n_samples, count * ENTRY_BYTES);
+        const Span columns = span_of(indices + start + from, count * (int)sizeof(int));
+        if (threadIdx.x == 0) {
+            expect(&arrived, entries.bytes + columns.bytes);
+            fetch(stage, entries.begin, entries.bytes, &arrived);
+            fetch(stage + COLUMNS, columns.begin, columns.bytes, &arrived);
+        }
+        wait_for(&arrived, parity);
+        const Pack* entry = (const Pack*)(stage + entries.skipped) + lane;
+        const int* column = (const int*)(stage + COLUMNS + columns.skipped);
+        const int stop = end < from + count ? end : from + count;
 #pragma unroll UNROLL
-        for (int e = skipped; e < skipped + count; ++e)
-            total = total + entries[e * LANES] * load_shared(x + (int64)columns[e] * n_samples + s);
-        if (count > 0) k = stop;
+        for (; k < stop; ++k)
+            total = total + entry[(k - from) * LANES] * load_shared(x + (int64)column[k - from] * n_samples + s);
         __syncthreads();
-        if (threadIdx.x == 0 && n + BUFFERS < n_stages) request(n + BUFFERS);
     }
     return total;
 }
