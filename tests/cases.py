@@ -23,6 +23,7 @@ class Case:
     label: str
     arrays: tuple[Any, ...]
     in_place: tuple[int, ...] = ()  # arguments that the kernel changes and the test compares
+    host_only: bool = False  # arguments that no device kernel is ever given
 
     def __str__(self) -> str:
         return f"{self.kernel}-{self.label}"
@@ -257,7 +258,7 @@ def galerkin_cases(seed):
             yield Case("galerkin_values", label + kind, (a, values, p, b, ap, restriction, tasks, coarse, None))
         entries = rng.integers(0, a[1].size, a[1].size).astype(np.int32)  # several entries may share a value
         arrays = ((*a, entries), values, p, b[:, :1].copy(), ap, restriction, tasks, coarse, None)
-        yield Case("galerkin_values", label + "_mapped", arrays)
+        yield Case("galerkin_values", label + "_mapped", arrays, (), True)
 
 
 def prolongator_cases(seed):
@@ -280,7 +281,7 @@ def prolongator_cases(seed):
         )
         mapped = (*a, rng.integers(0, a[1].size, a[1].size).astype(np.int32))
         arrays = (mapped, values, dinv, coefficients(rng, s, dtype), t, tentative, p, None, None)
-        yield Case("smooth_prolongator", label + "_mapped", arrays)
+        yield Case("smooth_prolongator", label + "_mapped", arrays, (), True)
 
 
 def cg_update_arguments(rng, n, s, dtype):
@@ -356,7 +357,7 @@ def diffusion_cases(name, seed):
                 yield Case(name, label + kind, (*arrays, indptr, indices, incidence.slots, *out), (15, 16))
                 starts, columns, slots = upper_graph(indptr, indices, incidence)
                 half = (np.full((columns.size, s), np.nan, dtype), out[1].copy())
-                yield Case(name, label + kind + "_upper", (*arrays, starts, columns, slots, *half), (15, 16))
+                yield Case(name, label + kind + "_upper", (*arrays, starts, columns, slots, *half), (15, 16), True)
 
 
 AFFINE_TERMS = {"no_entries": 1}
@@ -617,3 +618,8 @@ def all_cases(seed):
     for name in KERNELS:
         if name in CASES:
             yield from CASES[name](seed)
+
+
+def device_cases(seed):
+    """Those that a device implementation must know."""
+    return [c for c in all_cases(seed) if "cuda" in KERNELS[c.kernel].implementations and not c.host_only]

@@ -15,7 +15,8 @@ __all__ = ["aggregate", "coupled_rows"]
 def coupled_rows(graph, values):
     """True for each row with an off-diagonal entry that is not zero in some sample; the others are boundary rows.
 
-    `graph` is (indptr, indices), or (indptr, indices, entries) where entry k has the value ``values[entries[k]]``. A NaN counts as a coupling, so that a broken sample does not change the graph of the others.
+    `graph` is (indptr, indices), or (indptr, indices, entries) where entry k has the value ``values[entries[k]]``. A
+    NaN counts as a coupling, so that a broken sample does not change the graph of the others.
     """
     xp, (indptr, indices, *entries) = array_namespace(values), graph
     nonzero = to_numpy(xp.any(values != 0, axis=1))

@@ -80,8 +80,8 @@ def smooth_prolongator(graph_a, values, dinv, omega, graph_t, tentative, graph_p
 def _smooth_prolongator(width, mapped):
     @compiled
     def loop(
-        indptr_a, indices_a, entries, values, dinv, omega, indptr_t, indices_t, tentative, indptr_p, indices_p, n_coarse, p,
-        n_samples, first,
+        indptr_a, indices_a, entries, values, dinv, omega, indptr_t, indices_t, tentative, indptr_p, indices_p,
+        n_coarse, p, n_samples, first,
     ):  # fmt: skip
         n_rows = indptr_p.size - 1
         for chunk in prange((n_rows + ROW_CHUNK - 1) // ROW_CHUNK):
@@ -131,8 +131,8 @@ def _(graph_a, values, dinv, omega, graph_t, tentative, graph_p, tasks, out):
     n_coarse = int(graph_p[1].max()) + 1 if graph_p[1].size else 0
     for first, width in tiles(n_samples):
         _smooth_prolongator(width, len(graph_a) == 3)(
-            *graph_a[:2], graph_a[-1], values.reshape(-1), dinv.reshape(-1), omega, *graph_t, tentative.reshape(-1), *graph_p,
-            n_coarse, out.reshape(-1), n_samples, first,
+            *graph_a[:2], graph_a[-1], values.reshape(-1), dinv.reshape(-1), omega, *graph_t, tentative.reshape(-1),
+            *graph_p, n_coarse, out.reshape(-1), n_samples, first,
         )  # fmt: skip
     return out
 
@@ -205,8 +205,8 @@ def galerkin_values(graph_a, values, graph_p, p, graph_ap, restriction, tasks, g
 def _product_rows(width, shared_a, shared_p, mapped):
     @compiled
     def loop(
-        indptr_a, indices_a, entries, values, indptr_p, indices_p, p, indptr_ap, indices_ap, product, n_coarse, begin, end,
-        stride, offset, n_samples, first,
+        indptr_a, indices_a, entries, values, indptr_p, indices_p, p, indptr_ap, indices_ap, product, n_coarse, begin,
+        end, stride, offset, n_samples, first,
     ):  # fmt: skip
         base = np.int64(indptr_ap[begin])
         for chunk in prange((end - begin + ROW_CHUNK - 1) // ROW_CHUNK):
@@ -286,8 +286,8 @@ def _(graph_a, values, graph_p, p, graph_ap, restriction, tasks, graph_c, out):
         buffer = empty((longest * width,), values.dtype)
         for slab, (begin, end) in enumerate(itertools.pairwise(edges)):
             _product_rows(width, shared_a, shared_p, len(graph_a) == 3)(
-                *graph_a[:2], graph_a[-1], values.reshape(-1), *graph_p, p.reshape(-1), indptr_ap, indices_ap, buffer, n_coarse,
-                begin, end, width, 0, n_samples, first,
+                *graph_a[:2], graph_a[-1], values.reshape(-1), *graph_p, p.reshape(-1), indptr_ap, indices_ap, buffer,
+                n_coarse, begin, end, width, 0, n_samples, first,
             )  # fmt: skip
             _restrict_slab(width, shared_p)(
                 rows, begins, ends, starts[slab], starts[slab + 1], indices_r, entries_r, p.reshape(-1),

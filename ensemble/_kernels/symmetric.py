@@ -1,10 +1,10 @@
 """Products with symmetric matrices of which only the diagonal and what lies above it are stored.
 
-Each stored entry serves twice: a_ij adds a_ij x_j to row i and a_ij x_i to row j. Rows come in ascending order, so row j
-has been given its entries left of the diagonal, ascending, when its own turn comes: its sum has the order, and the bits,
-of the product with all entries stored. Sums under way wait in a ring of as many rows as the matrix reaches above its
-diagonal, which the second-level cache holds. Threads take runs of rows; a run begins by adding for itself what the rows
-before it have to give.
+Each stored entry serves twice: a_ij adds a_ij x_j to row i and a_ij x_i to row j. Rows come in ascending order, so
+row j has been given its entries left of the diagonal, ascending, when its own turn comes: its sum has the order, and
+the bits, of the product with all entries stored. Sums under way wait in a ring of as many rows as the matrix reaches
+above its diagonal, which the second-level cache holds. Threads take runs of rows; a run begins by adding for itself
+what the rows before it have to give.
 
 A matrix is ``graph = (indptr, indices, starts, entries, reach)`` and `values`: the full graph; where the stored values
 of each row start; for each entry of the full graph its place in `values`; and the largest ``column - row``.
@@ -141,7 +141,9 @@ def _pass(width, shared, kind):
                         if indices[k] >= low:
                             break
                         m = np.int64(entries[k])
-                        entry = splat(values[m], values, width) if shared else load(values, m * n_samples + first, width)
+                        entry = (
+                            splat(values[m], values, width) if shared else load(values, m * n_samples + first, width)
+                        )
                         total = total + entry * load(x, np.int64(indices[k]) * n_samples + first, width)
                 store(ring, base + (i - low) * width, total)
             for block in range(first_block, last_block):

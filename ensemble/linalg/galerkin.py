@@ -43,7 +43,7 @@ class GalerkinProduct:
         self._tasks: dict[Any, Any] = {}
 
     def __call__(self, A: Any, P: CrsMatrix, out: Any = None) -> CrsMatrix:
-        """The coarse matrix of a `CrsMatrix` or `SymmetricCrsMatrix`; `out` may be a buffer of shape (graph.nnz, n_samples) for its values."""
+        """The coarse matrix; `A` may be a `SymmetricCrsMatrix`, `out` a buffer of shape (graph.nnz, n_samples)."""
         a, p = A.graph_arrays, P.graph.beside(P.values)
         ap, c = self.graph_ap.beside(A.values), self.graph.beside(A.values)
         restriction, home = P.graph.transposed_beside(P.values), home_of(A.values)

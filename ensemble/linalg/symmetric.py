@@ -138,7 +138,7 @@ class SymmetricCrsMatrix:
     @property
     def arrays(self) -> tuple[Any, Any]:
         """((indptr, indices, starts, entries, reach), values): what every kernel on such a matrix begins with."""
-        starts, entries, reach = self.graph.upper
+        starts, _, reach = self.graph.upper
         starts = self.graph.kept_beside(self.values, "upper starts", starts)
         return (*self.graph.beside(self.values), starts, self.entries, reach), self.values
 

@@ -44,7 +44,8 @@ def smoothed_aggregation(
     Parameters
     ----------
     A : CrsMatrix or SymmetricCrsMatrix, shape (n, n), symmetric positive definite in each sample
-        The second halves the time of all that reads the finest matrix, and gives the same bits. A SciPy sparse matrix is taken too. Of an `AffineMatrix` the prolongators come from the mean matrix and all
+        The second halves the time of all that reads the finest matrix, and gives the same bits. A SciPy sparse matrix
+        is taken too. Of an `AffineMatrix` the prolongators come from the mean matrix and all
         levels are affine: the set-up serves every later set of coefficients, by `update`.
     near_nullspace : array, shape (n,) or (n, k), optional
         Vectors that A almost annihilates, the same for all samples (rigid body modes, say). Default: constants.
@@ -103,7 +104,13 @@ def smoothed_aggregation(
     if not isinstance(A, CrsMatrix | SymmetricCrsMatrix):
         advice = "Give A.to_crs(), or build the hierarchy of its mean with scaled_aggregation."
         raise TypeError(
-            message("smoothed_aggregation", "A", "be a CrsMatrix, SymmetricCrsMatrix or AffineMatrix", f"a {type(A).__name__}", advice)
+            message(
+                "smoothed_aggregation",
+                "A",
+                "be a CrsMatrix, SymmetricCrsMatrix or AffineMatrix",
+                f"a {type(A).__name__}",
+                advice,
+            )
         )
     n = A.shape[0]
     require(A.shape == (n, n), "smoothed_aggregation", "A", "be square", f"shape {A.shape}")

@@ -26,6 +26,7 @@ from ensemble.scalar import Ensemble
 __all__ = ["DiffusionResult", "RandomDiffusion"]
 
 BACKENDS = ("numpy", "cupy")
+MATRICES = (CrsMatrix, SymmetricCrsMatrix)
 COEFFICIENTS = ("affine", "lognormal")
 SOLVERS: dict[str, Any] = {"cg": cg, "bicgstab": bicgstab, "gmres": gmres}
 
@@ -155,8 +156,7 @@ class RandomDiffusion:
             Store the upper triangle alone: half the memory, and half the time of all products. Not with advection, and
             not on a device.
         out : CrsMatrix or SymmetricCrsMatrix, optional
-            A matrix from an earlier call of this kind with as many samples, whose values are overwritten: memory that is new to the
-            process can cost more than the assembly.
+            A matrix from an earlier call like this one, to be overwritten: new memory can cost more than the assembly.
 
         Returns
         -------
@@ -185,10 +185,9 @@ class RandomDiffusion:
         buffer = self._values_of(out, state, symmetric)
         values, residual = self._discrete.jacobian_and_residual(work.kappa, state, buffer, symmetric)
         self._spare[parameters.shape[1], parameters.dtype] = work
-        kind = SymmetricCrsMatrix if symmetric else CrsMatrix
         if not isinstance(y, Ensemble) and not isinstance(u, Ensemble):
-            return kind(self.graph, values), residual[:, 0]
-        return kind(self.graph, values), Ensemble(residual, _sample_set(residual.shape[1], y, u))
+            return MATRICES[symmetric](self.graph, values), residual[:, 0]
+        return MATRICES[symmetric](self.graph, values), Ensemble(residual, _sample_set(residual.shape[1], y, u))
 
     def solve(
         self,
@@ -367,7 +366,7 @@ class RandomDiffusion:
         """The buffer that `out` offers."""
         if out is None:
             return None
-        kind = SymmetricCrsMatrix if symmetric else CrsMatrix
+        kind = MATRICES[symmetric]
         shape = (int(self.graph.upper.starts[-1]) if symmetric else self.graph.nnz, state.shape[1])
         _check.require(
             isinstance(out, kind) and out.values.shape == shape and out.dtype == state.dtype,
