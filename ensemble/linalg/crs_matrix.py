@@ -191,6 +191,11 @@ class CrsMatrix:
         return (*self.graph.beside(self.values), self.values)
 
     @property
+    def graph_arrays(self) -> tuple[Any, Any]:
+        """(indptr, indices) where the values live."""
+        return self.graph.beside(self.values)
+
+    @property
     def transposed_arrays(self) -> tuple[Any, Any, Any, Any]:
         """(indptr, indices, entries, values) of the transpose, which reads the values where they stand."""
         return (*self.graph.transposed_beside(self.values), self.values)

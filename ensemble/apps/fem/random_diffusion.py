@@ -19,13 +19,14 @@ from ensemble.apps.fem.operator_run import OperatorRun, Precision, require_opera
 from ensemble.apps.fem.result import DiffusionResult
 from ensemble.apps.fem.stored_run import StoredRun, Workspace
 from ensemble.krylov import bicgstab, cg, gmres, newton
-from ensemble.linalg import CrsGraph, CrsMatrix
+from ensemble.linalg import CrsGraph, CrsMatrix, SymmetricCrsMatrix
 from ensemble.multigrid import AffineHierarchy, Hierarchy
 from ensemble.scalar import Ensemble
 
 __all__ = ["DiffusionResult", "RandomDiffusion"]
 
 BACKENDS = ("numpy", "cupy")
+MATRICES = (CrsMatrix, SymmetricCrsMatrix)
 COEFFICIENTS = ("affine", "lognormal")
 SOLVERS: dict[str, Any] = {"cg": cg, "bicgstab": bicgstab, "gmres": gmres}
 
@@ -141,7 +142,9 @@ class RandomDiffusion:
         """
         self._parameters(y, "check")
 
-    def assemble(self, y: Any, u: Any = None, *, out: CrsMatrix | None = None) -> tuple[CrsMatrix, Any]:
+    def assemble(
+        self, y: Any, u: Any = None, *, symmetric: bool = False, out: CrsMatrix | SymmetricCrsMatrix | None = None
+    ) -> tuple[CrsMatrix | SymmetricCrsMatrix, Any]:
         """Assemble the Jacobian and the residual at `u`, for all samples in one pass.
 
         Parameters
@@ -149,13 +152,15 @@ class RandomDiffusion:
         y : Ensemble or array, shape (n_terms,), dimensionless
         u : Ensemble or array, shape (n_nodes,), optional
             By default the boundary values, and zero inside.
-        out : CrsMatrix, optional
-            A matrix from an earlier call with as many samples, whose values are overwritten: memory that is new to the
-            process can cost more than the assembly.
+        symmetric : bool
+            Store the upper triangle alone: half the memory, and half the time of all products. Not with advection, and
+            not on a device.
+        out : CrsMatrix or SymmetricCrsMatrix, optional
+            A matrix from an earlier call like this one, to be overwritten: new memory can cost more than the assembly.
 
         Returns
         -------
-        CrsMatrix, shape (n_nodes, n_nodes)
+        CrsMatrix or SymmetricCrsMatrix, shape (n_nodes, n_nodes)
             Rows and columns of nodes at z = 0 and z = 1 are those of the identity.
         Ensemble, shape (n_nodes,)
             The residual, zero at those nodes. A plain array if `y` and `u` are.
@@ -163,8 +168,13 @@ class RandomDiffusion:
         Raises
         ------
         ValueError
-            As for `check`, or if `u` or `out` does not fit.
+            As for `check`, or if `u` or `out` does not fit, or `symmetric` is asked for where it cannot be.
         """
+        _check.require(
+            not symmetric or self._discrete.halves, "RandomDiffusion.assemble", "symmetric",
+            "be False with advection, whose matrix is not symmetric, and on a device",
+            f"True with advection = {self.advection:g} on {home_of(self._discrete.home)[1]}",
+        )  # fmt: skip
         parameters = self._parameters(y, "assemble")
         if u is None:
             state = self._discrete.initial_guess(parameters.shape[1], parameters.dtype)
@@ -172,11 +182,12 @@ class RandomDiffusion:
             parameters, state = self._fit(parameters, u)
         work = self._spare.pop((parameters.shape[1], parameters.dtype), Workspace())
         work.kappa = self._discrete.coefficient(parameters, work.kappa)
-        values, residual = self._discrete.jacobian_and_residual(work.kappa, state, self._values_of(out, state))
+        buffer = self._values_of(out, state, symmetric)
+        values, residual = self._discrete.jacobian_and_residual(work.kappa, state, buffer, symmetric)
         self._spare[parameters.shape[1], parameters.dtype] = work
         if not isinstance(y, Ensemble) and not isinstance(u, Ensemble):
-            return CrsMatrix(self.graph, values), residual[:, 0]
-        return CrsMatrix(self.graph, values), Ensemble(residual, _sample_set(residual.shape[1], y, u))
+            return MATRICES[symmetric](self.graph, values), residual[:, 0]
+        return MATRICES[symmetric](self.graph, values), Ensemble(residual, _sample_set(residual.shape[1], y, u))
 
     def solve(
         self,
@@ -356,16 +367,17 @@ class RandomDiffusion:
             raise TypeError(_check.message(function, "y", f"hold arrays of {' or '.join(libraries)}", library))
         return to_numpy(samples)
 
-    def _values_of(self, out: CrsMatrix | None, state: np.ndarray) -> np.ndarray | None:
+    def _values_of(self, out: Any, state: np.ndarray, symmetric: bool) -> np.ndarray | None:
         """The buffer that `out` offers."""
         if out is None:
             return None
-        shape = (self.graph.nnz, state.shape[1])
+        kind = MATRICES[symmetric]
+        shape = (int(self.graph.upper.starts[-1]) if symmetric else self.graph.nnz, state.shape[1])
         _check.require(
-            out.values.shape == shape and out.dtype == state.dtype,
+            isinstance(out, kind) and out.values.shape == shape and out.dtype == state.dtype,
             "RandomDiffusion.assemble",
             "out",
-            f"have {shape[0]} entries, {shape[1]} samples and values of type {state.dtype}",
+            f"be a {kind.__name__} and have {shape[0]} values, {shape[1]} samples and values of type {state.dtype}",
             out,
         )
         return out.values
