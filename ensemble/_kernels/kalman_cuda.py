@@ -48,6 +48,9 @@ SHORTEST = 4
 ALONE = 16
 """Steps of the longest chunk for which a processor is better left to one block."""
 
+GROUPS = (4, 2, 1)
+"""Steps that a thread may be brought at once: the more, the longer the runs of memory that are read and written."""
+
 SHARED = 112 * 1024
 """Bytes of shared memory that a block may take so that two blocks share a processor."""
 
@@ -71,25 +74,25 @@ def source(family: str) -> str:
     return "\n".join((Path(__file__).parent / file).read_text() for file in files)
 
 
-def row_bytes(dtype: Any, nx: int, ny: int, parts: str) -> tuple[int, bool]:
-    """Shared memory of one thread's step, 0 where it is too much, and whether it holds the state on its way out too.
+def row_bytes(dtype: Any, nx: int, ny: int, parts: str) -> tuple[int, int]:
+    """Shared memory of one group of a thread's steps, 0 where it is too much, and the steps of a group.
 
     Parts lie one after another, an odd number of 16 bytes in all, so that threads fall on different banks.
     """
     item = np.dtype(dtype).itemsize
     entries = {"F": nx * nx, "Q": nx * nx, "H": ny * nx, "R": ny * ny, "u": nx, "d": ny, "y": ny, "m": nx, "P": nx * nx}
-    size = 0
-    for part in PARTS:
-        if part in parts:
-            length = entries[part] * item
-            piece = 16 if length % 16 == 0 else 8 if length % 8 == 0 else item
-            size = _multiple(size, piece) + length
-    for puts in (True, False):
-        row = _multiple(_multiple(_multiple(size, 16) + nx * item, 16) + nx * nx * item if puts else size, 16)
+    for group in GROUPS:
+        size = 0
+        for part in PARTS:
+            if part in parts:
+                length = group * entries[part] * item
+                piece = 16 if length % 16 == 0 else 8 if length % 8 == 0 else item
+                size = _multiple(size, piece) + length
+        row = _multiple(size, 16)
         row += 16 * (row // 16 % 2 == 0)
         if 2 * THREADS * row <= SHARED:
-            return row, puts
-    return 0, False
+            return row, group
+    return 0, 1
 
 
 def _multiple(size: int, of: int) -> int:
@@ -101,8 +104,8 @@ def options(dtype: Any, nx: int, ny: int, family: str) -> tuple[str, ...]:
     real = {4: "float", 8: "double"}[np.dtype(dtype).itemsize]
     parts = FAMILIES[family][1]
     mask = sum(1 << PARTS.index(part) for part in parts)
-    row, puts = row_bytes(dtype, nx, ny, parts)
-    told = {"REAL": real, "NX": nx, "NY": ny, "PARTS": mask, "ROW": row, "PUT": int(puts)}
+    row, group = row_bytes(dtype, nx, ny, parts)
+    told = {"REAL": real, "NX": nx, "NY": ny, "PARTS": mask, "ROW": row, "GROUP": group}
     return ("--std=c++17", *(f"-D{name}={value}" for name, value in told.items()))
 
 
