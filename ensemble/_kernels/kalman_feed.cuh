@@ -46,8 +46,15 @@ struct Sources {
     }
 };
 
+// How the host lays a problem out: entries from series to series and from step to step of F, Q, H, R, u, d, y, m0, P0 in
+// pairs, 0 where something is shared or constant; and how time is cut
+struct Cut { Index places[18], n_steps; int predict_first, chunk, n_chunks, n_blocks; };
+
 #define MODEL const REAL *F, const REAL *Q, const REAL *H, const REAL *R, const REAL *u, const REAL *d, const REAL *y, \
-    const REAL *m0, const REAL *P0, const Index *places, int predict_first, Index n_steps, int chunk, int n_chunks
+    const REAL *m0, const REAL *P0, const Cut cut
+#define UNPACK \
+    const Index *const places = cut.places, n_steps = cut.n_steps; \
+    const int predict_first = cut.predict_first, chunk = cut.chunk, n_chunks = cut.n_chunks, n_blocks = cut.n_blocks;
 
 __device__ __forceinline__ void model_of(
     Sources& s, Index series, const REAL* F, const REAL* Q, const REAL* H, const REAL* R, const REAL* u, const REAL* d,
@@ -149,14 +156,17 @@ struct Feed {
     const Rows& rows;
     char* stage;  // of this warp: two of them, one being filled while the other is read
     int lane;
-    bool out;                     // whether states leave in the place of parts
-    bool whole, plain, steady;    // all rows take all steps; and whole groups, well aligned; a part is the same at all of them
-    const char* from[N_PARTS];    // this lane's first piece of the next group, and where it goes
+    bool out;                    // whether states leave in the place of parts
+    bool whole, even, steady;    // all rows take all steps; groups start where large pieces may; a part is the same at all steps
+    int low, high;               // rows that take all steps of a group, the group being asked for or given
+    const char* from[N_PARTS];   // this lane's first piece of the next group, and where it goes
     int to[N_PARTS];
 
     __device__ __forceinline__ Feed(const Sources& source, const Rows& rows, char* stages, bool out)
         : source(source), rows(rows), stage(stages + (threadIdx.x / WARP) * 2 * WARP * ROW), lane(threadIdx.x % WARP),
-          out(out), whole(rows.lo == 0 && rows.hi == WARP), plain(whole && rows.length % GROUP == 0), steady(false) {
+          out(out), whole(rows.lo == 0 && rows.hi == WARP), even(rows.length % GROUP == 0 || rows.lo >= rows.hi),
+          steady(false), low(0), high(WARP) {
+        whole = whole && even;
 #if ROW
         start<0>();
 #endif
@@ -186,9 +196,9 @@ struct Feed {
                 } else if constexpr (WARP % n == 0) {  // a warp's copies are as many whole rows
                     from[PART] = source.from[PART] + bytes_of(PART) * first(lane / n) + lane % n * size;
                     to[PART] = lane / n * ROW + place(PART) + lane % n * size;
-                    if constexpr (GROUP > 1) plain = plain && fits(source.from[PART], bytes_of(PART), size);
+                    if constexpr (GROUP > 1) even = even && fits(source.from[PART], bytes_of(PART), size);
                 } else {
-                    plain = false;
+                    even = false;
                 }
             }
             start<PART + 1>();
@@ -196,47 +206,72 @@ struct Feed {
     }
 
     __device__ __forceinline__ bool on(int r, int i) const {
-        return plain || (i < rows.length && (whole || rows.on(r, i)));
+        return whole || (i < rows.length && rows.on(r, i));
+    }
+
+    // Find the rows that take all steps of a group; false where one takes some
+    __device__ __forceinline__ bool range(int group) {
+        const int i = GROUP * group;
+        const bool here = i < rows.odd_to && i + GROUP > rows.odd_from;
+        low = rows.lo - (here && rows.odd == rows.lo - 1);
+        high = rows.hi + (here && rows.odd == rows.hi);
+        return !here || (i >= rows.odd_from && i + GROUP <= rows.odd_to);
     }
 
     __device__ __forceinline__ char* row_of(int r, int group) const { return stage + ((group & 1) * WARP + r) * ROW; }
 
-    template <int PART> __device__ __forceinline__ void ask_plainly(int group) {
+    template <int PART, bool ALL> __device__ __forceinline__ void ask_evenly(int group) {
         constexpr int size = piece(GROUP * bytes_of(PART)), n = GROUP * bytes_of(PART) / size;
         if constexpr (WARP % n == 0) {
             const Index leap = (Index)(WARP * size / GROUP) * rows.row;
-            EACH(q, n) copy_async<size>(row_of(q * (WARP / n), group) + to[PART], from[PART] + q * leap);
+            EACH(q, n) {
+                const int r = q * (WARP / n) + lane / n;
+                if (ALL || (r >= low && r < high))
+                    copy_async<size>(row_of(q * (WARP / n), group) + to[PART], from[PART] + q * leap);
+            }
             from[PART] += rows.way * GROUP * bytes_of(PART);
         }
     }
 
-    template <int PART> __device__ __forceinline__ void ask_part(int group) {
-        constexpr int size = piece(bytes_of(PART)), n = bytes_of(PART) / size;
-        const bool steady = source.by[PART] == 0;
-        if (plain && !steady) return ask_plainly<PART>(group);
-        const bool stays = !out || (PART != OUT_P && PART != OUT_M && PART != OUT_TERM);
-        if (steady && stays && group > 1) return;
+    template <int PART> __device__ __forceinline__ void ask_steadily(int group) {
+        constexpr int size = piece(bytes_of(PART)), n = GROUP * bytes_of(PART) / size;
+        if (group > 1 && !(out && (PART == OUT_P || PART == OUT_M || PART == OUT_TERM))) return;  // it stays where it was put
+        EACH(q, n) {
+            const int each = q * WARP + lane, at = each % n;
+            char* const to = row_of(each / n, group) + place(PART) + at * size;
+            copy_async<size, true>(to, source.from[PART] + at % (n / GROUP) * size);
+        }
+    }
+
+    template <int PART> __device__ __forceinline__ void ask_singly(int group) {
+        constexpr int size = piece(bytes_of(PART)), n = GROUP * bytes_of(PART) / size;
 #pragma unroll 1
-        for (int q = 0; q < GROUP * n; ++q) {
-            const int each = q * WARP + lane, r = each / (GROUP * n), at = each % (GROUP * n);
-            const int i = GROUP * group + slot(at / n);
+        for (int q = 0; q < n; ++q) {
+            const int each = q * WARP + lane, r = each / n, at = each % n, i = GROUP * group + slot(at / (n / GROUP));
+            const char* const start = source.from[PART] + bytes_of(PART) * rows.step(r, i);
             char* const to = row_of(r, group) + place(PART) + at * size;
-            if (steady) copy_async<size, true>(to, source.from[PART] + at % n * size);
-            else if (on(r, i)) copy_async<size>(to, source.from[PART] + bytes_of(PART) * rows.step(r, i) + at % n * size);
+            if (on(r, i)) copy_async<size>(to, start + at % (n / GROUP) * size);
+        }
+        from[PART] += rows.way * GROUP * bytes_of(PART);
+    }
+
+    template <int PART> __device__ __forceinline__ void ask_part(int group, bool full) {
+        if (source.by[PART] == 0) ask_steadily<PART>(group);
+        else if (even && full) ask_evenly<PART, false>(group);
+        else ask_singly<PART>(group);
+    }
+
+    template <int PART> __device__ __forceinline__ void ask_parts(int group, bool full) {
+        if constexpr (PART < N_PARTS) {
+            if constexpr (PARTS >> PART & 1) ask_part<PART>(group, full);
+            ask_parts<PART + 1>(group, full);
         }
     }
 
-    template <int PART> __device__ __forceinline__ void ask_parts(int group) {
+    template <int PART> __device__ __forceinline__ void ask_all(int group) {
         if constexpr (PART < N_PARTS) {
-            if constexpr (PARTS >> PART & 1) ask_part<PART>(group);
-            ask_parts<PART + 1>(group);
-        }
-    }
-
-    template <int PART> __device__ __forceinline__ void ask_all_plainly(int group) {
-        if constexpr (PART < N_PARTS) {
-            if constexpr (PARTS >> PART & 1) ask_plainly<PART>(group);
-            ask_all_plainly<PART + 1>(group);
+            if constexpr (PARTS >> PART & 1) ask_evenly<PART, true>(group);
+            ask_all<PART + 1>(group);
         }
     }
 
@@ -244,8 +279,8 @@ struct Feed {
     __device__ __forceinline__ void ask(int group) {
 #if ROW
         if (group < groups()) {
-            if (plain && !steady) ask_all_plainly<0>(group);
-            else ask_parts<0>(group);
+            if (whole && even && !steady) ask_all<0>(group);
+            else ask_parts<0>(group, range(group));
         }
         close_group();
 #endif
@@ -289,19 +324,19 @@ struct Feed {
 
 // The way out, neighbours together: states of a warp's rows, and likelihoods where there are any
 struct Exit {
-    const Feed& feed;
+    Feed& feed;
     REAL *mean, *covariance, *terms;
-    bool plain;
+    bool even;
     char *m, *P, *term;  // this lane's first piece of the next group
 
-    __device__ __forceinline__ Exit(const Feed& feed, REAL* mean, REAL* covariance, REAL* terms)
-        : feed(feed), mean(mean), covariance(covariance), terms(terms), plain(feed.plain), m(start<bytes_of(PART_M)>(mean)),
+    __device__ __forceinline__ Exit(Feed& feed, REAL* mean, REAL* covariance, REAL* terms)
+        : feed(feed), mean(mean), covariance(covariance), terms(terms), even(feed.even), m(start<bytes_of(PART_M)>(mean)),
           P(start<bytes_of(PART_P)>(covariance)), term(start<(int)sizeof(REAL)>(terms)) {}
 
     template <int BYTES> __device__ __forceinline__ char* start(REAL* to) {
         constexpr int size = piece(GROUP * BYTES), n = GROUP * BYTES / size;
         if (to == nullptr) return nullptr;
-        if (WARP % n != 0 || !feed.fits((const char*)to, BYTES, size)) plain = false;
+        if (WARP % n != 0 || !feed.fits((const char*)to, BYTES, size)) even = false;
         return (char*)to + BYTES * feed.first(feed.lane / n) + feed.lane % n * size;
     }
 
@@ -329,20 +364,24 @@ struct Exit {
     // Write what was put of a group, once the warp has met; called with 0, 1, 2, ... The next copies may then take its place.
     __device__ __forceinline__ void give(int group) {
 #if ROW
-        if (plain) {
-            give_plainly<bytes_of(PART_M), place(OUT_M)>(group, m);
-            give_plainly<bytes_of(PART_P), place(OUT_P)>(group, P);
-            if (terms != nullptr) give_plainly<(int)sizeof(REAL), place(OUT_TERM)>(group, term);
-        } else {
-            give_part<bytes_of(PART_M), place(OUT_M)>(group, mean);
-            give_part<bytes_of(PART_P), place(OUT_P)>(group, covariance);
-            if (terms != nullptr) give_part<(int)sizeof(REAL), place(OUT_TERM)>(group, terms);
+        if (feed.whole && even) give_all<true>(group);
+        else if (feed.range(group) && even) give_all<false>(group);
+        else {
+            give_singly<bytes_of(PART_M), place(OUT_M)>(group, mean, m);
+            give_singly<bytes_of(PART_P), place(OUT_P)>(group, covariance, P);
+            if (terms != nullptr) give_singly<(int)sizeof(REAL), place(OUT_TERM)>(group, terms, term);
         }
         __syncwarp();
 #endif
     }
 
-    template <int BYTES, int PLACE> __device__ __forceinline__ void give_plainly(int group, char*& to) const {
+    template <bool ALL> __device__ __forceinline__ void give_all(int group) {
+        give_evenly<bytes_of(PART_M), place(OUT_M), ALL>(group, m);
+        give_evenly<bytes_of(PART_P), place(OUT_P), ALL>(group, P);
+        if (terms != nullptr) give_evenly<(int)sizeof(REAL), place(OUT_TERM), ALL>(group, term);
+    }
+
+    template <int BYTES, int PLACE, bool ALL> __device__ __forceinline__ void give_evenly(int group, char*& to) const {
         constexpr int size = piece(GROUP * BYTES), n = GROUP * BYTES / size;
         struct alignas(size) Piece { REAL x[size / sizeof(REAL)]; };
         if constexpr (WARP % n == 0) {
@@ -350,21 +389,25 @@ struct Exit {
             const int at = feed.lane / n * ROW + PLACE + feed.lane % n * size;
             Piece pieces[n];
             EACH(q, n) pieces[q] = *(const Piece*)(feed.row_of(q * (WARP / n), group) + at);
-            EACH(q, n) *(Piece*)(to + q * leap) = pieces[q];
+            EACH(q, n) {
+                const int r = q * (WARP / n) + feed.lane / n;
+                if (ALL || (r >= feed.low && r < feed.high)) *(Piece*)(to + q * leap) = pieces[q];
+            }
             to += feed.rows.way * GROUP * BYTES;
         }
     }
 
-    template <int BYTES, int PLACE> __device__ __forceinline__ void give_part(int group, REAL* to) const {
-        constexpr int size = piece(BYTES), n = BYTES / size;
+    template <int BYTES, int PLACE> __device__ __forceinline__ void give_singly(int group, REAL* array, char*& to) const {
+        constexpr int size = piece(BYTES), n = GROUP * BYTES / size;
         struct alignas(size) Piece { REAL x[size / sizeof(REAL)]; };
 #pragma unroll 1
-        for (int q = 0; q < GROUP * n; ++q) {
-            const int each = q * WARP + feed.lane, r = each / (GROUP * n), at = each % (GROUP * n);
-            const int i = GROUP * group + feed.slot(at / n);
-            char* const there = (char*)to + BYTES * feed.rows.step(r, i) + at % n * size;
+        for (int q = 0; q < n; ++q) {
+            const int each = q * WARP + feed.lane, r = each / n, at = each % n;
+            const int i = GROUP * group + feed.slot(at / (n / GROUP));
+            char* const there = (char*)array + BYTES * feed.rows.step(r, i) + at % (n / GROUP) * size;
             if (feed.on(r, i)) *(Piece*)there = *(const Piece*)(feed.row_of(r, group) + PLACE + at * size);
         }
+        to += feed.rows.way * GROUP * BYTES;
     }
 };
 

@@ -10,8 +10,9 @@
 // in its block, and 2 to go on from there once the state before the first chunk is known; else 0. `own`, if not null, keeps
 // the element of every chunk: the start of a filter that runs backwards.
 extern "C" __global__ void __launch_bounds__(THREADS)
-filter_chunks(MODEL, int n_blocks, int* flags, REAL* totals, REAL* own, REAL* local, int pass, REAL* mean,
+filter_chunks(MODEL, int* flags, REAL* totals, REAL* own, REAL* local, int pass, REAL* mean,
               REAL* covariance, REAL* terms) {
+    UNPACK
     STAGES
     __shared__ Element room[WARPS];
     __shared__ Sources from;
@@ -45,7 +46,7 @@ filter_chunks(MODEL, int n_blocks, int* flags, REAL* totals, REAL* own, REAL* lo
 #if AHEAD
         feed.foresee(AHEAD);
 #endif
-        block_scan(false, THREADS, e, total, room);
+        block_scan(false, true, THREADS, e, total, room);
         tell(totals, flags, place, total);
     }
     if (pass == 1) {
@@ -89,6 +90,7 @@ filter_chunks(MODEL, int n_blocks, int* flags, REAL* totals, REAL* own, REAL* lo
 // The plain recursion, a thread a series
 extern "C" __global__ void __launch_bounds__(THREADS)
 filter_series(MODEL, Index n_series, REAL* mean, REAL* covariance, REAL* terms) {
+    UNPACK
     const Index series = (Index)blockIdx.x * THREADS + threadIdx.x;
     if (series >= n_series) return;
     Sources from;

@@ -17,6 +17,7 @@ template <class E> __device__ __forceinline__ void pack(REAL* to, Index at, cons
 
 // The element of every step, the first holding the prior, and the neutral one behind the last
 extern "C" __global__ void __launch_bounds__(THREADS) filter_elements(MODEL, REAL* elements) {
+    UNPACK
     THREAD(n_steps + 1)
     Element e;
     identity(e);
@@ -48,6 +49,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) filter_elements(MODEL, REA
 
 // The link of every step from the filter's prefix sums, the last of them the filter's last state, and the neutral one
 extern "C" __global__ void __launch_bounds__(THREADS) smoother_links(MODEL, const REAL* filtered, REAL* links) {
+    UNPACK
     THREAD(n_steps + 1)
     Link one;
     if (k == n_steps) {

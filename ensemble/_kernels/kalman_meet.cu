@@ -9,8 +9,9 @@ __device__ __forceinline__ void load_information(Information& x, const REAL* sai
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-meet_chunks(MODEL, int n_blocks, const REAL* totals, const REAL* own, const REAL* said, const REAL* mean,
+meet_chunks(MODEL, const REAL* totals, const REAL* own, const REAL* said, const REAL* mean,
             const REAL* covariance, REAL* smooth_mean, REAL* smooth_covariance) {
+    UNPACK
     STAGES
     __shared__ Element room[WARPS];
     __shared__ Sources from;
@@ -26,7 +27,7 @@ meet_chunks(MODEL, int n_blocks, const REAL* totals, const REAL* own, const REAL
     Feed feed(from, rows, stages, true);
     feed.ask(0);
     Element e = kept<Element>(own + series * all * size_of<Element>(), all, c), total;
-    block_scan(true, THREADS, e, total, room);
+    block_scan(true, true, THREADS, e, total, room);
     Information x;
     load_information(x, said);
     if (blockIdx.x > 0) {

@@ -12,8 +12,9 @@ __device__ __forceinline__ void links_of(
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-smooth_chunks(MODEL, int n_blocks, int* flags, REAL* totals, const REAL* mean, const REAL* covariance, REAL* smooth_mean,
+smooth_chunks(MODEL, int* flags, REAL* totals, const REAL* mean, const REAL* covariance, REAL* smooth_mean,
               REAL* smooth_covariance) {
+    UNPACK
     STAGES
     __shared__ Link room[WARPS];
     __shared__ Sources from;
@@ -42,7 +43,7 @@ smooth_chunks(MODEL, int n_blocks, int* flags, REAL* totals, const REAL* mean, c
         }
         feed.release();
     }
-    block_scan(true, THREADS, e, total, room);
+    block_scan(true, true, THREADS, e, total, room);
     tell(totals, flags, place, total);
     Feed again(from, rows, stages, true);
     again.ask(0);
@@ -85,6 +86,7 @@ smooth_chunks(MODEL, int n_blocks, int* flags, REAL* totals, const REAL* mean, c
 // The plain recursion, a thread a series
 extern "C" __global__ void __launch_bounds__(THREADS)
 smooth_series(MODEL, Index n_series, const REAL* mean, const REAL* covariance, REAL* smooth_mean, REAL* smooth_covariance) {
+    UNPACK
     const Index series = (Index)blockIdx.x * THREADS + threadIdx.x;
     if (series >= n_series) return;
     Sources from;
