@@ -25,7 +25,7 @@ from ensemble._kernels import kalman_cuda as kernels
 from ensemble._kernels.kalman_ranges import two_filter_ranges
 from ensemble._kernels.kalman_scans import scan_two_filters
 
-WAYS = ("Ladner-Fischer", "Sengupta A", "Sengupta B")
+WAYS = tuple(name for name in SCANS if name != "Hillis-Steele")
 """The classical scans that are shown: the paper leaves Hillis and Steele's out, too."""
 
 

@@ -68,17 +68,31 @@ __device__ __forceinline__ void states_of(Sources& s, Index series, Index n_step
     s.set(PART_P, P, series * n_steps * NX * NX, NX * NX);
 }
 
-#ifndef HINT
-#define HINT ".L2::128B"
-#endif
-template <int SIZE, bool AGAIN = false> __device__ __forceinline__ void copy_async(char* to, const char* from) {
-#ifdef __CUDA_ARCH__  // the second level of cache takes in the whole line, which the next steps will ask for
+// One copy, after which the second level of cache has the first AHEAD bytes around it
+template <int SIZE, int LINE> __device__ __forceinline__ void copy_async(char* to, const char* from) {
+#ifdef __CUDA_ARCH__
     const unsigned at = (unsigned)__cvta_generic_to_shared(to);
-    if constexpr (SIZE == 16 && !AGAIN)
-        asm volatile("cp.async.cg.shared.global" HINT " [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");
+    if constexpr (SIZE == 16 && LINE == 128)
+        asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");
+    else if constexpr (SIZE == 16 && LINE == 64)
+        asm volatile("cp.async.cg.shared.global.L2::64B [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");
+    else if constexpr (SIZE == 16 && LINE > 0)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");
     else asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(at), "l"(from), "n"(SIZE) : "memory");
 #else
     for (int i = 0; i < SIZE; ++i) to[i] = from[i];
+#endif
+}
+
+#ifndef HINTS
+#define HINTS 2
+#endif
+__host__ __device__ constexpr int line_of(int part) {
+#if HINTS == 0
+    return 128;
+#else
+    const int b = HINTS * GROUP * bytes_of(part);
+    return b >= 128 ? 128 : b >= 64 ? 64 : 32;
 #endif
 }
 
@@ -95,9 +109,9 @@ __device__ __forceinline__ void close_group() {
 #endif
 }
 
-__device__ __forceinline__ void wait_for_all_but_one() {
+template <int N> __device__ __forceinline__ void wait_for_all_but() {
 #ifdef __CUDA_ARCH__
-    asm volatile("cp.async.wait_group 1;" ::: "memory");
+    asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
 #endif
 }
 
@@ -137,7 +151,10 @@ struct Rows {
 #ifndef STAGES
 #define STAGES extern __shared__ __align__(16) char stages[];
 #endif
-#define STAGE_BYTES (2 * THREADS * ROW)
+#ifndef DEPTH
+#define DEPTH 2
+#endif
+#define STAGE_BYTES (DEPTH * THREADS * ROW)
 
 #if ROW
 static_assert(ROW % 16 == 0 && ROW >= place(N_PARTS), "a row is longer than its room");
@@ -149,7 +166,12 @@ static_assert(ROW % 16 == 0 && ROW >= place(N_PARTS), "a row is longer than its 
 #define OUT_TERM PART_Y
 
 // Steps of a group, in the order of a row
-#define EACH_STEP(i, group) _Pragma("unroll") for (int i = GROUP * (group); i < GROUP * (group) + GROUP; ++i)
+#ifdef ROLLED
+#define TOGETHER _Pragma("unroll 1")
+#else
+#define TOGETHER _Pragma("unroll")
+#endif
+#define EACH_STEP(i, group) TOGETHER for (int i = GROUP * (group); i < GROUP * (group) + GROUP; ++i)
 
 struct Feed {
     const Sources& source;
@@ -163,7 +185,7 @@ struct Feed {
     int to[N_PARTS];
 
     __device__ __forceinline__ Feed(const Sources& source, const Rows& rows, char* stages, bool out)
-        : source(source), rows(rows), stage(stages + (threadIdx.x / WARP) * 2 * WARP * ROW), lane(threadIdx.x % WARP),
+        : source(source), rows(rows), stage(stages + (threadIdx.x / WARP) * DEPTH * WARP * ROW), lane(threadIdx.x % WARP),
           out(out), whole(rows.lo == 0 && rows.hi == WARP), even(rows.length % GROUP == 0 || rows.lo >= rows.hi),
           steady(false), low(0), high(WARP) {
         whole = whole && even;
@@ -218,7 +240,7 @@ struct Feed {
         return !here || (i >= rows.odd_from && i + GROUP <= rows.odd_to);
     }
 
-    __device__ __forceinline__ char* row_of(int r, int group) const { return stage + ((group & 1) * WARP + r) * ROW; }
+    __device__ __forceinline__ char* row_of(int r, int group) const { return stage + (group % DEPTH * WARP + r) * ROW; }
 
     template <int PART, bool ALL> __device__ __forceinline__ void ask_evenly(int group) {
         constexpr int size = piece(GROUP * bytes_of(PART)), n = GROUP * bytes_of(PART) / size;
@@ -227,7 +249,7 @@ struct Feed {
             EACH(q, n) {
                 const int r = q * (WARP / n) + lane / n;
                 if (ALL || (r >= low && r < high))
-                    copy_async<size>(row_of(q * (WARP / n), group) + to[PART], from[PART] + q * leap);
+                    copy_async<size, line_of(PART)>(row_of(q * (WARP / n), group) + to[PART], from[PART] + q * leap);
             }
             from[PART] += rows.way * GROUP * bytes_of(PART);
         }
@@ -235,11 +257,11 @@ struct Feed {
 
     template <int PART> __device__ __forceinline__ void ask_steadily(int group) {
         constexpr int size = piece(bytes_of(PART)), n = GROUP * bytes_of(PART) / size;
-        if (group > 1 && !(out && (PART == OUT_P || PART == OUT_M || PART == OUT_TERM))) return;  // it stays where it was put
+        if (group >= DEPTH && !(out && (PART == OUT_P || PART == OUT_M || PART == OUT_TERM))) return;  // it stays where it was put
         EACH(q, n) {
             const int each = q * WARP + lane, at = each % n;
             char* const to = row_of(each / n, group) + place(PART) + at * size;
-            copy_async<size, true>(to, source.from[PART] + at % (n / GROUP) * size);
+            copy_async<size, 0>(to, source.from[PART] + at % (n / GROUP) * size);
         }
     }
 
@@ -250,7 +272,7 @@ struct Feed {
             const int each = q * WARP + lane, r = each / n, at = each % n, i = GROUP * group + slot(at / (n / GROUP));
             const char* const start = source.from[PART] + bytes_of(PART) * rows.step(r, i);
             char* const to = row_of(r, group) + place(PART) + at * size;
-            if (on(r, i)) copy_async<size>(to, start + at % (n / GROUP) * size);
+            if (on(r, i)) copy_async<size, line_of(PART)>(to, start + at % (n / GROUP) * size);
         }
         from[PART] += rows.way * GROUP * bytes_of(PART);
     }
@@ -278,7 +300,11 @@ struct Feed {
     // Begin to bring a group of every row; called with 0, 1, 2, ...
     __device__ __forceinline__ void ask(int group) {
 #if ROW
+#ifdef NOASK
+        if (group < DEPTH) {
+#else
         if (group < groups()) {
+#endif
             if (whole && even && !steady) ask_all<0>(group);
             else ask_parts<0>(group, range(group));
         }
@@ -289,7 +315,7 @@ struct Feed {
     // Wait until a group is here, the one after it perhaps under way
     __device__ __forceinline__ void take() const {
 #if ROW
-        wait_for_all_but_one();
+        wait_for_all_but<DEPTH - 1>();
         __syncwarp();
 #endif
     }
@@ -321,6 +347,16 @@ struct Feed {
         }
     }
 };
+
+template <class T> __device__ __forceinline__ void stream(T* to, const T& value) {
+#if defined(__CUDA_ARCH__) && defined(STREAM)
+    if constexpr (sizeof(T) == 16) __stcs((float4*)to, *(const float4*)&value);
+    else if constexpr (sizeof(T) == 8) __stcs((float2*)to, *(const float2*)&value);
+    else *to = value;
+#else
+    *to = value;
+#endif
+}
 
 // The way out, neighbours together: states of a warp's rows, and likelihoods where there are any
 struct Exit {
@@ -391,7 +427,7 @@ struct Exit {
             EACH(q, n) pieces[q] = *(const Piece*)(feed.row_of(q * (WARP / n), group) + at);
             EACH(q, n) {
                 const int r = q * (WARP / n) + feed.lane / n;
-                if (ALL || (r >= feed.low && r < feed.high)) *(Piece*)(to + q * leap) = pieces[q];
+                if (ALL || (r >= feed.low && r < feed.high)) stream((Piece*)(to + q * leap), pieces[q]);
             }
             to += feed.rows.way * GROUP * BYTES;
         }

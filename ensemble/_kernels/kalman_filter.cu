@@ -26,17 +26,21 @@ filter_chunks(MODEL, int* flags, REAL* totals, REAL* own, REAL* local, int pass,
     const bool stands = c == 0 && !predict_first;
     Element e, total;
     identity(e);
-    if (pass != 2) feed.ask(0);
 #pragma unroll 1
-    for (int group = 0; group < feed.groups() && pass != 2; ++group) {
-        feed.ask(group + 1);
+    for (int group = 1 - DEPTH; group < feed.groups() && pass != 2; ++group) {
+        feed.ask(group + DEPTH - 1);
+        if (group < 0) continue;
         feed.take();
         EACH_STEP(i, group) if (feed.on(lane, i)) {
             Step s;
             Look l;
             load(l, feed, i);
             load(s, feed, i, stands && i == 0);
+#ifdef NOWORK
+            EACH(a, NX) { e.b[a] += s.F[a][0] + s.Q.s[a] + l.H[0][a] + s.u[a] + l.r[0] + l.R.s[0]; }
+#else
             extend(e, s, l);
+#endif
         }
         feed.release();
     }
@@ -55,7 +59,8 @@ filter_chunks(MODEL, int* flags, REAL* totals, REAL* own, REAL* local, int pass,
     }
     if (pass == 2) e = kept<Element>(local + series * all * size_of<Element>(), all, c);
     Feed again(from, rows, stages, true);
-    again.ask(0);
+#pragma unroll 1
+    for (int group = 0; group < DEPTH - 1; ++group) again.ask(group);
     Gauss x;
     load_state(x, m0 + places[14] * series, P0 + places[16] * series, 0);
     if (block > 0) {
@@ -67,7 +72,7 @@ filter_chunks(MODEL, int* flags, REAL* totals, REAL* own, REAL* local, int pass,
               terms == nullptr ? nullptr : terms + series * n_steps);
 #pragma unroll 1
     for (int group = 0; group < again.groups(); ++group) {
-        again.ask(group + 1);
+        again.ask(group + DEPTH - 1);
         again.take();
         EACH_STEP(i, group) {
             Step s;
@@ -76,9 +81,14 @@ filter_chunks(MODEL, int* flags, REAL* totals, REAL* own, REAL* local, int pass,
             load(l, again, i);
             load(s, again, i, stands && i == 0);
             if (again.on(lane, i)) {
+#ifdef NOWORK
+                EACH(a, NX) { x.m[a] += s.F[a][0] + s.Q.s[a] + l.H[0][a] + s.u[a] + l.r[0] + l.R.s[0]; }
+                if (terms != nullptr) exit.put(i, x.m[0]);
+#else
                 move(s, x);
                 look(l, x, g);
                 if (terms != nullptr) exit.put(i, log_density(l, g));
+#endif
             }
             exit.put(i, x);
         }
