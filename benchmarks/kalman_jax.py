@@ -141,7 +141,7 @@ def compiled(models: dict[int, tuple[np.ndarray, ...]], threads: int = 16) -> di
 
     jax.config.update("jax_default_matmul_precision", "highest")
     on_device = {T: tuple(jax.numpy.asarray(a, jax.numpy.float32) for a in model) for T, model in models.items()}
-    keys = [key for key in itertools.product(sorted(models, reverse=True), METHODS, FORMS)]
+    keys = list(itertools.product(sorted(models, reverse=True), METHODS, FORMS))
 
     def make(key: tuple[int, str, str]) -> Any:
         T, name, form = key

@@ -21,17 +21,19 @@ __all__ = [
     "THREADS",
     "Problem",
     "chunk_length",
-    "combine",
     "filter_chunks",
     "flags_of",
     "function",
     "options",
     "room",
     "room_of",
+    "settle",
     "sizes",
     "smooth_chunks",
+    "smooth_each",
     "source",
     "two_filter_chunks",
+    "wide_room",
 ]
 
 LARGEST = 16
@@ -39,36 +41,40 @@ LARGEST = 16
 
 THREADS = 128
 
-RESIDENT = 132 * 2 * THREADS
-"""Threads that an H200 holds at once when each uses all registers it may: what the length of chunks aims at."""
+PROCESSORS = 132
+"""Blocks that an H200 works on at once, one a processor: what the length of chunks aims at."""
+
+MANY = PROCESSORS * THREADS // 2
+"""Series that fill a device with a thread each."""
 
 SHORTEST = 4
 """Steps of the shortest chunk: below it, joining chunks costs more than they save."""
 
-ALONE = 16
-"""Steps of the longest chunk for which a processor is better left to one block."""
+SHARED = 224 * 1024
+"""Bytes of shared memory that a block may take for its steps."""
 
 GROUPS = (4, 2, 1)
 """Steps that a thread may be brought at once: the more, the longer the runs of memory that are read and written."""
 
-SHARED = 112 * 1024
-"""Bytes of shared memory that a block may take so that two blocks share a processor."""
+LEAVES = 32 * THREADS
+"""Terms of a likelihood that one block adds up."""
 
-HEADERS = ("matrices", "elements", "steps", "feed", "scan")
+HEADERS = ("matrices", "elements", "steps", "feed", "scan", "recursion")
 
 FAMILIES = {
-    "filter": (("filter_chunks", "filter_series"), "FQHRudy"),
-    "smooth": (("smooth_chunks", "smooth_series"), "FQumP"),
+    "filter": (("filter_chunks",), "FQHRudy"),
+    "smooth": (("smooth_chunks",), "FQumP"),
+    "recursion": (("filter_series", "settle_series", "smooth_series"), "FQHRudymP"),
     "meet": (("meet_chunks", "state_behind", "said_before"), "FQHRudymP"),
     "levels": (("filter_elements", "smoother_links", "join_elements", "join_links", "element_states", "link_states",
-                "met_states", "combine_pairs", "combine_links"), "FQHRudy"),
+                "met_states"), "FQHRudy"),
 }  # fmt: skip
 """Kernels of each source file, and the parts of the model and of the filter's states that their steps read."""
 
 NOTHING, WHOLE = np.uint64(0), np.int32(0)
 """No array; and the pass of `filter_chunks` over a series that one device has for itself."""
 
-INT = np.dtype(np.int32)
+INT, DOUBLE = np.dtype(np.int32), np.dtype(np.float64)
 
 PARTS = "FQHRudymP"  # as `kalman_feed.cuh` counts them
 
@@ -167,7 +173,9 @@ def _places(shape: tuple[int, ...], strides: tuple[int, ...], item: int, tail: i
 @functools.lru_cache(maxsize=1024)
 def _cut(layout: tuple[Any, ...], item: int, predict_first: bool, n_steps: int, chunk: int | None, n_cut: int) -> Any:
     """The `Cut` of arrays that are laid out like this, and the widest load; None where some array must be copied."""
-    places = [(0, 0, 1) if a is None else _places(*a, item, tail) for a, tail in zip(layout, TAILS, strict=True)]
+    places = [
+        (0, 0, 1) if a is None else _places(a[0], a[1], item, tail) for a, tail in zip(layout, TAILS, strict=True)
+    ]
     if any(p is None for p in places):
         return None
     n_chunks = 1 if chunk is None else -(-n_cut // chunk)
@@ -202,16 +210,15 @@ class Problem:
             cut = _cut(tuple([None if a is None else (a.shape, a.strides) for a in arrays]), *how)
         self.arguments = (*[some if a is None else a for a in arrays], cut[0])  # `some` where kernels read nothing
         self.n_chunks, self.n_blocks = int(cut[0]["n_chunks"]), int(cut[0]["n_blocks"])
+        self.ny = 1 if y is None else y.shape[-1]
 
 
 def chunk_length(n_series: int, n_steps: int) -> int | None:
-    """Steps of a chunk, so that chunks just fill the device; None where the series alone do."""
-    if n_series >= RESIDENT // 4:
+    """Steps of a chunk, so that blocks of chunks just fill the device; None where the series alone do."""
+    if n_series >= MANY:
         return None
-    chunk = -(-n_steps * n_series // (RESIDENT // 2))
-    if chunk > ALONE:
-        chunk = -(-n_steps * n_series // RESIDENT)
-    chunk = max(SHORTEST, _multiple(chunk, 4))  # likelihoods are written four at a time
+    threads = PROCESSORS // n_series * THREADS or PROCESSORS * THREADS // n_series  # of one series
+    chunk = max(SHORTEST, _multiple(-(-n_steps // threads), GROUPS[0]))
     return None if chunk >= n_steps else chunk
 
 
@@ -232,13 +239,20 @@ def room(like: Any, *shape: int) -> Any:
     return np.empty(shape, like.dtype) if isinstance(like, np.ndarray) else device_empty(shape, like.dtype)
 
 
-def rooms(like: Any, n_blocks: int, *shapes: tuple[int, ...]) -> tuple[Any, ...]:
-    """Uninitialised memory for each of `shapes` where `like` lives, and `flags_of` as many blocks."""
+def rooms(like: Any, n_flags: int, wide: tuple[int, ...], *shapes: tuple[int, ...]) -> Any:
+    """Uninitialised memory where `like` lives for each of `shapes` and for as many float64; zeros as flags."""
     if isinstance(like, np.ndarray):
-        return *(np.empty(shape, like.dtype) for shape in shapes), flags_of(like, n_blocks)
-    *arrays, flags = device_empties((*((shape, like.dtype) for shape in shapes), ((n_blocks + 1,), INT)))
-    flags.data.memset_async(0, 4 * (n_blocks + 1))
-    return *arrays, flags
+        hosted = [np.empty(shape, like.dtype) for shape in shapes] + [np.empty((n,)) for n in wide]
+        return [*hosted, np.zeros((n_flags,), np.int32)]
+    given = [(shape, like.dtype) for shape in shapes] + [((n,), DOUBLE) for n in wide]
+    arrays: list[Any] = device_empties((*given, ((n_flags,), INT)))
+    arrays[-1].data.memset_async(0, 4 * n_flags)
+    return arrays
+
+
+def wide_room(like: Any, n: int) -> Any:
+    """Uninitialised float64 where `like` lives."""
+    return np.empty((n,)) if isinstance(like, np.ndarray) else device_empty((n,), np.float64)
 
 
 def flags_of(like: Any, n_blocks: int) -> Any:
@@ -250,11 +264,33 @@ def flags_of(like: Any, n_blocks: int) -> Any:
     return flags
 
 
-def filter_chunks(F, Q, H, R, u, d, y, m0, P0, predict_first, chunk=None, behind=False):
-    """Filtered means, covariances and ``log p(y[k] | y[:k])`` of every step.
+def settle(problem: Problem, tickets: Any, again: bool, mean: Any, covariance: Any, terms: Any) -> Any:
+    """The sum of every series' terms, in float64; `tickets` are zeros, one a series.
 
-    `chunk` is a number of steps, or None for one chunk a series, which is the plain recursion. With `behind`, what
-    `two_filter_chunks` goes on with comes as well.
+    With `again` the recursion takes over, in place, for series that chunks or a scan left without an answer.
+    """
+    n_series, n_steps, nx = mean.shape
+    parts = -(-n_steps // LEAVES)
+    partials, totals = wide_room(mean, n_series * parts), wide_room(mean, n_series)
+    given = (np.int32(parts), np.int32(again), tickets, partials, mean, covariance, terms, totals)
+    run = function(mean.dtype.name, nx, problem.ny, "settle_series")
+    run((n_series * parts,), (THREADS,), (*problem.arguments, *given))
+    return totals
+
+
+def smooth_each(problem: Problem, again: bool, m: Any, P: Any, mean: Any, covariance: Any) -> None:
+    """The smoother's recursion, a thread a series; with `again` for series that two filters left without an answer."""
+    n_series, _, nx = mean.shape
+    arguments = (*problem.arguments, np.int64(n_series), np.int32(again), m, P, mean, covariance)
+    function(mean.dtype.name, nx, problem.ny, "smooth_series")((-(-n_series // THREADS),), (THREADS,), arguments)
+
+
+def filter_chunks(F, Q, H, R, u, d, y, m0, P0, predict_first, chunk=None, behind=False):
+    """Filtered means, covariances and ``log p(y[k] | y[:k])`` of every step, and the sum of these for every series.
+
+    `chunk` is a number of steps, or None for one chunk a series, which is the plain recursion; it takes over where the
+    innovation covariance given the state before a chunk is singular. With `behind`, what `two_filter_chunks` goes on
+    with comes as well.
     """
     n_series, n_steps, ny = y.shape
     nx, dtype = m0.shape[-1], name_of(y.dtype)
@@ -263,16 +299,18 @@ def filter_chunks(F, Q, H, R, u, d, y, m0, P0, predict_first, chunk=None, behind
     states = ((n_series, n_steps, nx), (n_series, n_steps, nx, nx), (n_series, n_steps))
     if chunk is None:
         mean, covariance, terms = (room(y, *shape) for shape in states)
-        series = function(dtype, nx, ny, "filter_series")
-        series((-(-n_series // THREADS),), (THREADS,), (*p.arguments, np.int64(n_series), mean, covariance, terms))
-        return (mean, covariance, terms, None) if behind else (mean, covariance, terms)
+        totals = wide_room(y, n_series)
+        arguments = (*p.arguments, np.int64(n_series), mean, covariance, terms, totals)
+        function(dtype, nx, ny, "filter_series")((-(-n_series // THREADS),), (THREADS,), arguments)
+        return (mean, covariance, terms, totals, None) if behind else (mean, covariance, terms, totals)
     element = sizes(nx)[0]
-    mean, covariance, terms, totals, flags = rooms(y, n_blocks, *states, (n_blocks, element))
+    some = rooms(y, 1 + n_blocks + n_series, (n_blocks, n_series), *states, (n_blocks, element))
+    mean, covariance, terms, sums, partials, totals, flags = some
     own = room(y, n_series, element, p.n_blocks * THREADS) if behind else NOTHING
-    arguments = (*p.arguments, flags, totals, own, NOTHING, WHOLE, mean, covariance, terms)
+    arguments = (*p.arguments, flags, sums, own, NOTHING, WHOLE, mean, covariance, terms, partials, totals)
     shared = room_of(dtype, nx, ny, "filter_chunks")
     function(dtype, nx, ny, "filter_chunks")((n_blocks,), (THREADS,), arguments, shared_mem=shared)
-    return (mean, covariance, terms, (p, totals, own)) if behind else (mean, covariance, terms)
+    return (mean, covariance, terms, totals, (p, sums, own)) if behind else (mean, covariance, terms, totals)
 
 
 def smooth_chunks(F, Q, u, m, P, chunk=None):
@@ -285,12 +323,10 @@ def smooth_chunks(F, Q, u, m, P, chunk=None):
     states = ((n_series, n_steps, nx), (n_series, n_steps, nx, nx))
     if chunk is None:
         mean, covariance = (room(m, *shape) for shape in states)
-        series = function(dtype, nx, 1, "smooth_series")
-        arguments = (*p.arguments, np.int64(n_series), m, P, mean, covariance)
-        series((-(-n_series // THREADS),), (THREADS,), arguments)
+        smooth_each(p, False, m, P, mean, covariance)
         return mean, covariance
     n_blocks = p.n_blocks * n_series
-    mean, covariance, totals, flags = rooms(m, n_blocks, *states, (n_blocks, sizes(nx)[1]))
+    mean, covariance, totals, flags = rooms(m, 1 + n_blocks, (), *states, (n_blocks, sizes(nx)[1]))
     arguments = (*p.arguments, flags, totals, m, P, mean, covariance)
     shared = room_of(dtype, nx, 1, "smooth_chunks")
     function(dtype, nx, 1, "smooth_chunks")((n_blocks,), (THREADS,), arguments, shared_mem=shared)
@@ -298,35 +334,17 @@ def smooth_chunks(F, Q, u, m, P, chunk=None):
 
 
 def two_filter_chunks(F, Q, H, R, u, d, y, m0, P0, predict_first, chunk):
-    """Filtered means and covariances, ``log p(y[k] | y[:k])``, and smoothed means and covariances."""
-    mean, covariance, terms, behind = filter_chunks(F, Q, H, R, u, d, y, m0, P0, predict_first, chunk, True)
-    p, totals, own = behind
+    """What `filter_chunks` returns, and smoothed means and covariances."""
+    *filtered, behind = filter_chunks(F, Q, H, R, u, d, y, m0, P0, predict_first, chunk, True)
+    p, sums, own = behind
+    mean, covariance = filtered[:2]
     n_series, n_steps, nx = mean.shape
     dtype, ny = name_of(y.dtype), y.shape[-1]
     smooth_mean, smooth_covariance = room(y, n_series, n_steps, nx), room(y, n_series, n_steps, nx, nx)
     states = (mean, covariance, smooth_mean, smooth_covariance)
-    arguments = (*p.arguments, totals, own, NOTHING, *states)
+    arguments = (*p.arguments, sums, own, NOTHING, *states)
     shared = room_of(dtype, nx, ny, "meet_chunks")
     meet = function(dtype, nx, ny, "meet_chunks")
     meet((p.n_blocks, n_series), (THREADS,), arguments, shared_mem=shared)
-    return mean, covariance, terms, smooth_mean, smooth_covariance
-
-
-def combine(name: str, earlier: tuple[Any, ...], later: tuple[Any, ...], nx: int) -> tuple[Any, ...]:
-    """Pairs of elements joined by the kernel `name`; arrays (n, ...), steps between entries may be longer than one."""
-    n = later[0].shape[0]
-    operands: list[Any] = []
-    steps: list[int] = []
-    for element in (earlier, later):
-        entries = [math.prod(a.shape[1:]) for a in element]
-        step = {a.strides[0] // (a.dtype.itemsize * e) for a, e in zip(element, entries, strict=True)} if n > 1 else {1}
-        rows = all(a[:1].flags.c_contiguous for a in element)
-        if len(step) > 1 or not rows or min(step) < 0:
-            element, step = tuple(a.copy() for a in element), {1}
-        operands += element
-        steps.append(step.pop())
-    outs = tuple(room(a, *a.shape) for a in later)
-    grid = (-(-n // THREADS),)
-    arguments = (np.int64(n), np.int64(steps[0]), np.int64(steps[1]), *operands, *outs)
-    function(later[0].dtype.name, nx, 1, name)(grid, (THREADS,), arguments)
-    return outs
+    smooth_each(p, True, *states)
+    return *filtered, smooth_mean, smooth_covariance
