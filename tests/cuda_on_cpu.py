@@ -28,6 +28,7 @@ HEADER = r"""
 #include <vector>
 using std::fma;
 using std::isfinite;
+using std::isnan;
 using std::sqrt;
 struct dim3 { unsigned x, y, z; };
 static dim3 gridDim, blockDim, blockIdx, threadIdx;

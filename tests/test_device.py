@@ -5,12 +5,13 @@ import importlib
 import numpy as np
 import pytest
 
-from ensemble import Ensemble
+from ensemble import Ensemble, gallery
 from ensemble._backend import moved, prototype, to_numpy
 from ensemble.apps.fem import RandomDiffusion
 from ensemble.krylov import Status, bicgstab, cg, gmres
+from ensemble.linalg import CrsMatrix
 from ensemble.multigrid import smoothed_aggregation
-from tests.krylov.problems import nonsymmetric
+from tests.krylov.problems import EVERY_METHOD, nonsymmetric
 from tests.test_cuda_sources import problem, solved
 
 pytestmark = [pytest.mark.cuda, pytest.mark.filterwarnings("ignore")]
@@ -52,6 +53,31 @@ def test_recorded_and_plain_launches_give_the_same_bits(monkeypatch):
     monkeypatch.setattr(cg_module, "can_stay", lambda *arguments: False)
     by_host = solved(A, b)
     for other in (plain, by_host):
+        np.testing.assert_array_equal(to_numpy(recorded.x.samples), to_numpy(other.x.samples))
+        np.testing.assert_array_equal(recorded.residual_norms, other.residual_norms)
+
+
+@pytest.mark.parametrize("name", EVERY_METHOD)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_methods_that_stay_have_the_bits_of_the_host_loop(name, dtype, monkeypatch):
+    """Recorded or not; a zero, a tiny, a NaN sample and one that breaks down among them."""
+    A = gallery.random_spd(90, 7) if name.startswith("cg") else nonsymmetric(90, 7, seed=50231)
+    b = np.random.default_rng(80917).standard_normal((90, 7))
+    b[:, 1] *= 1e-9
+    b[:, 2], b[3, 4], A.values[:, 5] = 0.0, np.nan, 0.0
+    A, b = on_device(CrsMatrix(A.graph, A.values.astype(dtype)), Ensemble(b.astype(dtype)))
+    method, options = EVERY_METHOD[name]
+    options = {**options, "rtol": 1e-9 if dtype == np.float64 else 1e-4, "max_iterations": 80}
+    recorded = method(A, b, **options)
+    assert recorded.converged[[0, 1, 2, 3, 6]].all() and not recorded.converged[[4, 5]].any()
+    monkeypatch.setattr(resident_module, "own_stream", plain_stream)
+    plain = method(A, b, **options)
+    module = importlib.import_module(f"ensemble.krylov.{method.__name__}")
+    monkeypatch.setattr(module, "can_stay", lambda *arguments: False)
+    by_host = method(A, b, **options)
+    for other in (plain, by_host):
+        np.testing.assert_array_equal(recorded.status, other.status)
+        np.testing.assert_array_equal(recorded.iterations, other.iterations)
         np.testing.assert_array_equal(to_numpy(recorded.x.samples), to_numpy(other.x.samples))
         np.testing.assert_array_equal(recorded.residual_norms, other.residual_norms)
 

@@ -18,7 +18,15 @@ from ensemble._kernels.sparse import block_sums, ordered_sum, partial_sums
 __all__ = ["basis_add", "basis_dots", "scale"]
 
 
-CUDA = _cuda.Family("basis", ["basis_dots", "basis_add", "scale"])
+CUDA = _cuda.Family(
+    "basis",
+    [
+        "basis_dots", "basis_add", "scale", "append", "keep", "gmres_left", "gmres_rotate",
+        *(f"{name}<{which}>" for name in ("arnoldi_dots", "arnoldi_add", "gmres_dots") for which in ("false", "true")),
+        *(f"{name}<{which}>" for name in ("cycle_sum", "gmres_solve", "gmres_settle") for which in ("false", "true")),
+    ],
+    ("statuses.cuh",),
+)  # fmt: skip
 
 
 @kernel
@@ -105,9 +113,14 @@ def _(h, basis, w):
 
 @basis_add.register("cuda")
 def _(h, basis, w):
+    return _cuda.sums(basis_add_partials(h, basis, w))[0]
+
+
+def basis_add_partials(h, basis, w):
+    """On a device: the sum, and the partial sums of the new w . w."""
     n_vectors, n_rows, n_samples = basis.shape
     arguments, layout = (h, basis, w, np.int32(n_vectors)), _cuda.layout_of(n_samples, h, basis, w)
-    return _cuda.sums(_cuda.chunked(CUDA, "basis_add", n_rows, arguments, layout, False, n_samples, 1))[0]
+    return _cuda.chunked(CUDA, "basis_add", n_rows, arguments, layout, False, n_samples, 1)
 
 
 @kernel

@@ -49,3 +49,188 @@ __global__ void __launch_bounds__(THREADS)
     const Pack moved = next + factor * (load(p + here) - step * load(v + here));
     store(p + here, where_nonzero(factor, moved, next));
 }
+
+// p as above; where `renew` is not zero the shadow vector becomes r, too.
+__global__ void __launch_bounds__(THREADS)
+    bicgstab_turn(const real* __restrict__ beta, const real* __restrict__ omega, const real* __restrict__ renew,
+                  const real* __restrict__ r, const real* __restrict__ v, real* p, real* shadow, int64 n_rows,
+                  int n_samples)
+{
+    const int64 row = row_here();
+    const int s = sample_here();
+    if (row >= n_rows || s >= n_samples) return;
+    const int64 here = row * n_samples + s;
+    const Pack factor = load_shared(beta + s), step = load_shared(omega + s), next = load(r + here);
+    const Pack moved = next + factor * (load(p + here) - step * load(v + here));
+    store(p + here, where_nonzero(factor, moved, next));
+    const Pack begins = load_shared(renew + s);
+#pragma unroll
+    for (int i = 0; i < VECTOR; ++i)
+        if (begins.lane[i] != 0) shadow[here + i] = next.lane[i];
+}
+
+// --- the scalars, one thread a sample: blocks of (32, 32) threads for 32 samples
+struct Recurrence {
+    double &rho, &shadow_norm, &alpha, &omega;
+    double &fresh, &good, &steep, &replaced, &half;  // 0 or 1
+};
+
+__device__ inline Recurrence recurrence_of(double* rows, int n, int s)
+{
+    return {rows[s],         rows[n + s],     rows[2 * n + s], rows[3 * n + s], rows[4 * n + s],
+            rows[5 * n + s], rows[6 * n + s], rows[7 * n + s], rows[8 * n + s]};
+}
+
+// Whether an inner product holds more than the roundoff of its own sum; `norms`: of one vector by the other.
+__device__ inline bool usable(double inner, double norms, double eps)
+{
+    return isfinite(inner) && fabs(inner) > eps * norms;
+}
+
+__device__ inline void both_totals(const real* first, const real* second, int64 n_partials, int n_samples, int s,
+                                   double& one, double& other)
+{
+    one = total_of(first, n_partials, n_samples, s);
+    __syncthreads();  // the shares of the first have been read
+    other = total_of(second, n_partials, n_samples, s);
+}
+
+// A recurrence that begins from a residual of this norm.
+__device__ inline void begin(const Recurrence& now, double norm)
+{
+    now.rho = norm * norm;
+    now.shadow_norm = sqrt(norm * norm);
+    now.fresh = 1;
+}
+
+// Count the iteration, and the step along M p. A sample whose claim of the last half failed has taken it already.
+__global__ void __launch_bounds__(1024)
+    bicgstab_alpha(const real* inners, const real* squares, int64 n_partials, double* rows, double eps, real* moving,
+                   BOOK)
+{
+    const Book book = book_of(numbers, history, limit, n_samples);
+    const int s = sample_of_block();
+    double rv, vv;
+    both_totals(inners, squares, n_partials, n_samples, s, rv, vv);
+    if (threadIdx.y != 0 || s >= n_samples) return;
+    const Recurrence now = recurrence_of(rows, n_samples, s);
+    moving[s] = 0;
+    if (book.status[s] != RUNNING || now.half != 0) return;
+    book.iterations[s] += 1;
+    now.replaced = 0;
+    if (!isfinite(rv)) {
+        record(book, s, book.latest[s]);
+        book.status[s] = BREAKDOWN;
+        return;
+    }
+    now.good = usable(rv, now.shadow_norm * sqrt(vv), eps);
+    now.alpha = now.good != 0 ? now.rho / rv : 0;
+    moving[s] = coefficient(now.alpha, now.good != 0);
+}
+
+// The residual after the first half of an iteration.
+__global__ void __launch_bounds__(1024) bicgstab_half(const real* partials, int64 n_partials, double* rows, BOOK)
+{
+    const Book book = book_of(numbers, history, limit, n_samples);
+    const int s = sample_of_block();
+    const double square = total_of(partials, n_partials, n_samples, s);
+    if (threadIdx.y != 0 || s >= n_samples || book.status[s] != RUNNING) return;
+    if (recurrence_of(rows, n_samples, s).half != 0) return;
+    const double norm = sqrt(square);
+    record(book, s, norm);
+    if (!isfinite(square))
+        book.status[s] = BREAKDOWN;
+    else if (norm <= book.target[s])
+        book.status[s] = CLAIMED_HALF;
+}
+
+// The step along M r that makes the residual smallest.
+__global__ void __launch_bounds__(1024)
+    bicgstab_omega(const real* inners, const real* squares, int64 n_partials, double* rows, double eps, real* moving,
+                   BOOK)
+{
+    const Book book = book_of(numbers, history, limit, n_samples);
+    const int s = sample_of_block();
+    double ts, tt;
+    both_totals(inners, squares, n_partials, n_samples, s, ts, tt);
+    if (threadIdx.y != 0 || s >= n_samples) return;
+    moving[s] = 0;
+    if (book.status[s] != RUNNING) return;
+    if (!isfinite(ts)) {
+        book.status[s] = BREAKDOWN;
+        return;
+    }
+    const Recurrence now = recurrence_of(rows, n_samples, s);
+    const double norm = book.latest[s];
+    now.steep = usable(ts, sqrt(norm * norm * tt), eps);
+    now.omega = now.steep != 0 ? ts / tt : 0;
+    moving[s] = coefficient(now.omega, now.steep != 0);
+}
+
+// The end of an iteration: how the next direction is made, or that a recurrence begins anew (`renew`).
+__global__ void __launch_bounds__(1024)
+    bicgstab_beta(const real* squares, const real* inners, int64 n_partials, double* rows, double eps, real* beta,
+                  real* omega, real* renew, BOOK)
+{
+    const Book book = book_of(numbers, history, limit, n_samples);
+    const int s = sample_of_block();
+    double square, rho;
+    both_totals(squares, inners, n_partials, n_samples, s, square, rho);
+    if (threadIdx.y != 0 || s >= n_samples) return;
+    beta[s] = omega[s] = renew[s] = 0;
+    if (book.status[s] != RUNNING) return;
+    const Recurrence now = recurrence_of(rows, n_samples, s);
+    const double norm = sqrt(square);
+    now.half = 0;
+    record(book, s, norm);
+    if (!isfinite(square))
+        book.status[s] = BREAKDOWN;
+    else if (norm <= book.target[s])
+        book.status[s] = CLAIMED;
+    else if (now.fresh != 0 && now.good == 0 && now.steep == 0)
+        book.status[s] = BREAKDOWN;  // neither half moved from a recurrence as new as can be
+    else
+        book.status[s] = next_status(book, s);
+    if (book.status[s] != RUNNING) return;
+    const double factor = (rho / now.rho) * (now.alpha / now.omega);
+    const bool goes_on = now.good != 0 && now.steep != 0 && now.replaced == 0 && isfinite(factor) && factor != 0 &&
+                         usable(rho, now.shadow_norm * sqrt(norm * norm), eps);
+    beta[s] = coefficient(factor, goes_on);
+    omega[s] = coefficient(now.omega, goes_on);
+    if (goes_on) {
+        now.rho = rho;
+        now.fresh = 0;
+    } else {
+        begin(now, norm);
+        renew[s] = 1;
+    }
+}
+
+// Believe a claim only from the true residual's norm. Where that fails, r becomes the true residual (`adopt`); a claim
+// of the first half goes on with the second, one of the second with a new recurrence (`renew`).
+__global__ void __launch_bounds__(1024)
+    bicgstab_prove(const real* partials, int64 n_partials, double* rows, real* adopt, real* renew, BOOK)
+{
+    const Book book = book_of(numbers, history, limit, n_samples);
+    const int s = sample_of_block();
+    const double square = total_of(partials, n_partials, n_samples, s);
+    if (threadIdx.y != 0 || s >= n_samples) return;
+    adopt[s] = renew[s] = 0;
+    const int claim = book.status[s];
+    if (claim != CLAIMED && claim != CLAIMED_HALF) return;
+    const Recurrence now = recurrence_of(rows, n_samples, s);
+    const double norm = sqrt(square);
+    record(book, s, norm);
+    book.status[s] = CONVERGED;
+    if (norm <= book.target[s]) return;
+    adopt[s] = 1;
+    if (claim == CLAIMED_HALF) {
+        book.status[s] = RUNNING;
+        now.replaced = now.half = 1;
+        return;
+    }
+    const bool stuck = now.fresh != 0 && now.good == 0 && now.steep == 0;
+    book.status[s] = stuck ? BREAKDOWN : next_status(book, s);
+    begin(now, norm);
+    renew[s] = 1;
+}

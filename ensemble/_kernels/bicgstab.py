@@ -17,7 +17,14 @@ from ensemble._kernels.sparse import block_sums, ordered_sum, partial_sums
 __all__ = ["bicgstab_direction", "bicgstab_update", "dot_and_square"]
 
 
-CUDA = _cuda.Family("bicgstab", ["dot_and_square", "bicgstab_update", "bicgstab_direction"])
+CUDA = _cuda.Family(
+    "bicgstab",
+    [
+        "dot_and_square", "bicgstab_update", "bicgstab_direction", "bicgstab_turn",
+        "bicgstab_alpha", "bicgstab_half", "bicgstab_omega", "bicgstab_beta", "bicgstab_prove",
+    ],
+    ("statuses.cuh",),
+)  # fmt: skip
 
 
 @kernel
@@ -55,10 +62,15 @@ def _(x, y):
 
 @dot_and_square.register("cuda")
 def _(x, y):
+    inner, square = _cuda.sums(dot_and_square_partials(x, y))
+    return inner, square
+
+
+def dot_and_square_partials(x, y):
+    """On a device: the partial sums of x . y and of y . y."""
     n_rows, n_samples = x.shape
     layout = _cuda.layout_of(n_samples, x, y)
-    inner, square = _cuda.sums(_cuda.chunked(CUDA, "dot_and_square", n_rows, (x, y), layout, False, n_samples, 2))
-    return inner, square
+    return _cuda.chunked(CUDA, "dot_and_square", n_rows, (x, y), layout, False, n_samples, 2)
 
 
 @kernel
@@ -106,11 +118,16 @@ def _(omega, shadow, z, t, x, r):
 
 @bicgstab_update.register("cuda")
 def _(omega, shadow, z, t, x, r):
+    square, inner = _cuda.sums(bicgstab_update_partials(omega, shadow, z, t, x, r))
+    return square, inner
+
+
+def bicgstab_update_partials(omega, shadow, z, t, x, r):
+    """On a device: the update, and the partial sums of r . r and shadow . r."""
     n_rows, n_samples = x.shape
     arguments = (omega, shadow, z, t, x, r)
     layout = _cuda.layout_of(n_samples, x, r, z, t, shadow, omega)
-    square, inner = _cuda.sums(_cuda.chunked(CUDA, "bicgstab_update", n_rows, arguments, layout, False, n_samples, 2))
-    return square, inner
+    return _cuda.chunked(CUDA, "bicgstab_update", n_rows, arguments, layout, False, n_samples, 2)
 
 
 @kernel
@@ -148,3 +165,10 @@ def _(beta, omega, r, v, p):
 def _(beta, omega, r, v, p):
     CUDA.rows("bicgstab_direction", *p.shape, (beta, omega, r, v, p), _cuda.layout_of(p.shape[1], p, r, v, beta, omega))
     return p
+
+
+def bicgstab_turn(beta, omega, renew, r, v, p, shadow):
+    """On a device: `bicgstab_direction`, and shadow = r where `renew` is not zero."""
+    arguments = (beta, omega, renew, r, v, p, shadow)
+    layout = _cuda.layout_of(p.shape[1], p, r, v, shadow, beta, omega, renew)
+    CUDA.rows("bicgstab_turn", *p.shape, arguments, layout)

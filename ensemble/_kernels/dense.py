@@ -184,15 +184,19 @@ def nonsymmetric_inverse(dense: np.ndarray) -> np.ndarray:
 def inverse_of(dense: np.ndarray) -> np.ndarray:
     """The inverse of a matrix, or its pseudo-inverse if it is not safely positive definite, or nonsingular."""
     n = dense.shape[0]
+    if n == 0:
+        return dense
     if not np.all(np.isfinite(dense)):
         return np.full_like(dense, np.nan)
-    if n and np.abs(dense - dense.T).max() > ASYMMETRY * np.abs(dense).max():
+    if np.abs(dense - dense.T).max() > ASYMMETRY * np.abs(dense).max():
         return nonsymmetric_inverse(dense)
     # LAPACK wants columns contiguous; the transpose of a symmetric matrix is itself, without a copy
     factor, failed = scipy.linalg.lapack.dpotrf(dense.T, lower=1)
     if not failed:
-        pivots = np.diag(factor) ** 2
-        if n == 0 or pivots.min() > n * np.finfo(float).eps * pivots.max():
+        # A pivot is what its row adds to the rows before it; over the diagonal it has no unit, so that identity rows of
+        # fixed unknowns beside a matrix of tiny or huge entries do not count as signs of a singular one.
+        pivots = np.diag(factor) ** 2 / np.diag(dense)
+        if pivots.min() > n * np.finfo(float).eps * pivots.max():
             inverse, failed = scipy.linalg.lapack.dpotri(factor, lower=1, overwrite_c=1)
             if not failed:  # the upper triangle is zero: add the mirror image, which doubles the diagonal
                 full = np.add(inverse, inverse.T, order="C")

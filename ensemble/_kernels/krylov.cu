@@ -30,7 +30,7 @@ __global__ void __launch_bounds__(CHUNK_THREADS)
     add_quads<0>(share, inner, partials, n_samples);
 }
 
-// KEEP: where beta is zero p stays, else it becomes z.
+// KEEP: where beta is no number p stays.
 template <bool KEEP>
 __global__ void __launch_bounds__(THREADS)
     cg_direction(const real* __restrict__ beta, const real* __restrict__ z, real* p, int64 n_rows, int n_samples)
@@ -40,7 +40,11 @@ __global__ void __launch_bounds__(THREADS)
     if (row >= n_rows || s >= n_samples) return;
     const int64 here = row * n_samples + s;
     const Pack factor = load_shared(beta + s), next = load(z + here), old = load(p + here);
-    store(p + here, where_nonzero(factor, next + factor * old, KEEP ? old : next));
+    Pack moved = where_nonzero(factor, next + factor * old, next);
+#pragma unroll
+    for (int v = 0; v < VECTOR && KEEP; ++v)
+        if (isnan(factor.lane[v])) moved.lane[v] = old.lane[v];
+    store(p + here, moved);
 }
 
 // One thread for each row and sample that moves.
@@ -61,68 +65,76 @@ __global__ void put_samples(const real* __restrict__ array, const int64* __restr
 }
 
 // --- the scalars of conjugate gradients, one thread a sample: blocks of (32, 32) threads for 32 samples
-enum { RUNNING, CONVERGED, BREAKDOWN, CLAIMED };
-
 __device__ inline bool positive(real value) { return isfinite(value) && value > 0; }
 
-// alpha = rz / (p . A p) for running samples, else 0.
+// alpha = rz / (p . A p) for running samples, else 0; `last` keeps it while a sample waits.
 __global__ void __launch_bounds__(1024)
-    cg_alpha(const real* partials, int64 n_partials, const real* rz, int* status, real* alpha, int n_samples)
+    cg_alpha(const real* partials, int64 n_partials, const real* rz, real* alpha, real* last, BOOK)
 {
-    const int s = blockIdx.x * 32 + threadIdx.x;
+    const Book book = book_of(numbers, history, limit, n_samples);
+    const int s = sample_of_block();
     const real pq = total_of(partials, n_partials, n_samples, s);
     if (threadIdx.y != 0 || s >= n_samples) return;
-    if (status[s] == RUNNING && !positive(pq)) status[s] = BREAKDOWN;
-    alpha[s] = status[s] == RUNNING ? rz[s] / pq : 0;
+    alpha[s] = 0;
+    if (book.status[s] != RUNNING) return;
+    if (positive(pq))
+        last[s] = alpha[s] = rz[s] / pq;
+    else
+        book.status[s] = BREAKDOWN;
 }
 
 // Count the iteration, record the norm, and tell which samples claim to have converged.
-__global__ void __launch_bounds__(1024)
-    cg_norm(const real* partials, int64 n_partials, const double* target, int* status, int* iterations,
-            double* latest, double* history, int n_samples)
+__global__ void __launch_bounds__(1024) cg_norm(const real* partials, int64 n_partials, BOOK)
 {
-    const int s = blockIdx.x * 32 + threadIdx.x;
+    const Book book = book_of(numbers, history, limit, n_samples);
+    const int s = sample_of_block();
     const real rr = total_of(partials, n_partials, n_samples, s);
-    if (threadIdx.y != 0 || s >= n_samples || status[s] != RUNNING) return;
+    if (threadIdx.y != 0 || s >= n_samples || book.status[s] != RUNNING) return;
     const double norm = sqrt((double)rr);
-    iterations[s] += 1;
-    latest[s] = norm;
-    history[(int64)iterations[s] * n_samples + s] = norm;
-    if (!isfinite(norm))
-        status[s] = BREAKDOWN;
-    else if (norm <= target[s])
-        status[s] = CLAIMED;
+    book.iterations[s] += 1;
+    record(book, s, norm);
+    book.status[s] = !isfinite(norm) ? BREAKDOWN : norm <= book.target[s] ? CLAIMED : next_status(book, s);
 }
 
-// beta = (r . z) / rz for running samples, else 0; at the start (FRESH) p is to become z.
+// z . (r - old r) = -alpha z . q, for the flexible method.
+__global__ void __launch_bounds__(1024)
+    cg_change(const real* partials, int64 n_partials, const real* last, real* change, BOOK)
+{
+    const int s = sample_of_block();
+    const real zq = total_of(partials, n_partials, n_samples, s);
+    if (threadIdx.y == 0 && s < n_samples) change[s] = -last[s] * zq;
+}
+
+// beta = (r . z) / rz for running samples, else no number; at the start (FRESH) 0, so that p becomes z. `change`, where
+// there is one, takes the place of r . z.
 template <bool FRESH>
 __global__ void __launch_bounds__(1024)
-    cg_beta(const real* partials, int64 n_partials, real* rz, int* status, real* beta, int n_samples)
+    cg_beta(const real* partials, int64 n_partials, real* rz, const real* change, real* beta, BOOK)
 {
-    const int s = blockIdx.x * 32 + threadIdx.x;
+    const Book book = book_of(numbers, history, limit, n_samples);
+    const int s = sample_of_block();
     const real next = total_of(partials, n_partials, n_samples, s);
     if (threadIdx.y != 0 || s >= n_samples) return;
-    if (status[s] == RUNNING && !positive(next)) status[s] = BREAKDOWN;
-    const bool running = status[s] == RUNNING;
-    beta[s] = running && !FRESH ? next / rz[s] : 0;
+    const real factor = FRESH ? 0 : (change ? change[s] : next) / rz[s];
+    if (book.status[s] == RUNNING && (!positive(next) || isnan(factor))) book.status[s] = BREAKDOWN;
+    const bool running = book.status[s] == RUNNING;
+    beta[s] = running ? factor : (real)__longlong_as_double(0x7ff8000000000000LL);
     if (running) rz[s] = next;
 }
 
 // Believe a claim only from the true residual's norm; `adopt` is 1 where the iteration goes on from that residual.
-__global__ void __launch_bounds__(1024)
-    cg_prove(const real* partials, int64 n_partials, const double* target, int* status, const int* iterations,
-             double* latest, double* history, real* adopt, int n_samples)
+__global__ void __launch_bounds__(1024) cg_prove(const real* partials, int64 n_partials, real* adopt, BOOK)
 {
-    const int s = blockIdx.x * 32 + threadIdx.x;
+    const Book book = book_of(numbers, history, limit, n_samples);
+    const int s = sample_of_block();
     const real rr = total_of(partials, n_partials, n_samples, s);
     if (threadIdx.y != 0 || s >= n_samples) return;
     adopt[s] = 0;
-    if (status[s] != CLAIMED) return;
+    if (book.status[s] != CLAIMED) return;
     const double norm = sqrt((double)rr);
-    latest[s] = norm;
-    history[(int64)iterations[s] * n_samples + s] = norm;
-    status[s] = norm <= target[s] ? CONVERGED : RUNNING;
-    if (status[s] == RUNNING) adopt[s] = 1;
+    record(book, s, norm);
+    book.status[s] = norm <= book.target[s] ? CONVERGED : next_status(book, s);
+    adopt[s] = norm <= book.target[s] ? 0 : 1;
 }
 
 // to = from where `chosen` is not zero.

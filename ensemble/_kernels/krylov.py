@@ -22,8 +22,9 @@ CUDA = _cuda.Family(
     "krylov",
     [
         "dot", "cg_update", "cg_direction<false>", "cg_direction<true>", "take_samples", "put_samples",
-        "cg_alpha", "cg_norm", "cg_beta<false>", "cg_beta<true>", "cg_prove", "copy_chosen",
+        "cg_alpha", "cg_norm", "cg_change", "cg_beta<false>", "cg_beta<true>", "cg_prove", "copy_chosen",
     ],
+    ("statuses.cuh",),
 )  # fmt: skip
 
 
@@ -155,14 +156,18 @@ def _(beta, z, p):
 
 @cg_direction.register("cuda")
 def _(beta, z, p):
-    return cg_direction_on_device(beta, z, p, False)
-
-
-def cg_direction_on_device(beta, z, p, keep):
-    """p = z + beta p; where beta is zero, p stays if `keep`, else becomes z."""
-    layout = _cuda.layout_of(p.shape[1], p, z, beta)
-    CUDA.rows(f"cg_direction<{str(keep).lower()}>", *p.shape, (beta, z, p), layout)
+    CUDA.rows("cg_direction<false>", *p.shape, (beta, z, p), _cuda.layout_of(p.shape[1], p, z, beta))
     return p
+
+
+def copy_chosen_on_device(chosen, source, out):
+    """out = source for the samples whose `chosen` is not zero."""
+    CUDA.rows("copy_chosen", *out.shape, (chosen, source, out), _cuda.layout_of(out.shape[1], source, out, chosen))
+
+
+def cg_direction_or_keep(beta, z, p):
+    """On a device: `cg_direction`, except that p stays where beta is no number."""
+    CUDA.rows("cg_direction<true>", *p.shape, (beta, z, p), _cuda.layout_of(p.shape[1], p, z, beta))
 
 
 @kernel

@@ -1,8 +1,8 @@
-"""Conjugate gradients whose scalars never leave the device.
+"""What Krylov methods know of each sample, kept on the device: scalars that never leave it.
 
-Per-sample step lengths, norms, counts and statuses live in device memory; one block of threads adds the partial sums of
-an inner product and takes the decision that hangs on it. The host looks at the statuses when it likes: what it sees
-changes when it stops queueing work, never a bit of any sample.
+Step lengths, norms, counts and statuses live in device memory; one block of threads adds the partial sums of an inner
+product and takes the decision that hangs on it. The host looks at the statuses when it likes: what it sees changes when
+it stops queueing work, never a bit of any sample.
 """
 
 from __future__ import annotations
@@ -13,11 +13,27 @@ import numpy as np
 
 from ensemble._backend import array_namespace, backend_of, moved, to_numpy
 from ensemble._kernels import _cuda, krylov
-from ensemble._kernels.krylov import CUDA
 
-__all__ = ["BREAKDOWN", "CLAIMED", "CONVERGED", "RUNNING", "CgScalars", "on_device"]
+__all__ = [
+    "BREAKDOWN",
+    "CLAIMED",
+    "CONVERGED",
+    "LIMITED",
+    "RUNNING",
+    "SETTLED",
+    "CgScalars",
+    "Scalars",
+    "on_device",
+]
 
-RUNNING, CONVERGED, BREAKDOWN, CLAIMED = range(4)  # as in krylov.cu
+RUNNING, CONVERGED, BREAKDOWN, LIMITED = range(4)
+"""Where a sample stands, as in statuses.cuh; one that says something else waits for a judgement."""
+
+CLAIMED = 4
+"""The least code of a sample that waits: it says that it has converged, or why it does not go on."""
+
+SETTLED = 9
+"""Judged in mid-cycle by its true residual, and waiting for the next cycle."""
 
 
 def on_device(array: Any) -> bool:
@@ -25,59 +41,88 @@ def on_device(array: Any) -> bool:
     return backend_of(array) == "cuda" and array.dtype.kind == "f"
 
 
-class CgScalars:
-    """What conjugate gradients know of each sample, on the device of `vector`.
+class Scalars:
+    """Statuses, counts and norms of each sample, on the device of `vector`.
 
     Parameters
     ----------
     vector : array, shape (n, n_samples)
-    status : array of int, shape (n_samples,)
-    target : array of float, shape (n_samples,)
-    iterations : array of int, shape (n_samples,)
-        Done so far.
-    rz : array, shape (n_samples,)
-        The inner products r . z of the last direction.
-    capacity : int
-        Iterations that the history can hold.
+    status, iterations : array of int, shape (n_samples,)
+    latest, target : array of float, shape (n_samples,)
+        Norms of the residuals, and what they have to reach.
+    limit : int
+        Iterations that a sample may take.
     """
 
-    def __init__(self, vector: Any, status: Any, target: Any, iterations: Any, rz: Any, capacity: int) -> None:
-        xp, self.n_samples = array_namespace(vector), vector.shape[1]
-        self.status = moved(np.asarray(status, np.int32), vector)
-        self.iterations = moved(np.asarray(iterations, np.int32), vector)
-        self.target = moved(np.asarray(target, np.float64), vector)
-        self.latest = xp.zeros(self.n_samples, dtype=xp.float64)
-        self.history = xp.zeros((capacity + 1, self.n_samples), dtype=xp.float64)
-        self.rz = moved(np.asarray(rz, vector.dtype), vector)
-        self.alpha, self.beta, self.adopt = (xp.zeros_like(self.rz) for _ in range(3))
+    family: Any = None
 
-    def _decide(self, kernel: str, partials: Any, *arguments: Any) -> None:
-        """Queue a kernel that adds partial sums and acts on the total, one thread a sample."""
-        chunks = np.int64(partials.shape[1])
-        layout = _cuda.Layout("double" if partials.dtype.itemsize == 8 else "float", 1, 1, 1)
-        grid = (-(-self.n_samples // 32),)
-        CUDA.launch(kernel, layout, grid, (32, 32), (partials, chunks, *arguments, np.int32(self.n_samples)))
+    def __init__(self, vector: Any, status: Any, iterations: Any, latest: Any, target: Any, limit: int) -> None:
+        xp, n = array_namespace(vector), vector.shape[1]
+        self.n_samples, self.limit, self.like = n, limit, vector
+        numbers = np.zeros(3 * n)  # latest norms, targets, and two lists of 32-bit integers: one copy tells the host
+        numbers[:n], numbers[n : 2 * n] = latest, target
+        counts = numbers[2 * n :].view(np.int32)
+        counts[:n], counts[n:] = status, iterations
+        self.numbers = moved(numbers, vector)
+        self.history = xp.zeros((limit + 1, n), dtype=xp.float64)
+        self.layout = _cuda.Layout("double" if vector.dtype.itemsize == 8 else "float", 1, 1, 1)
 
-    def step(self, p: Any, q: Any, x: Any, r: Any, pq: Any) -> None:
-        """alpha from the partial sums of p . q; x and r follow; the new norms are counted, recorded and judged."""
-        self._decide("cg_alpha", pq, self.rz, self.status, self.alpha)
-        rr = krylov.cg_update_partials(self.alpha, p, q, x, r)
-        self._decide("cg_norm", rr, self.target, self.status, self.iterations, self.latest, self.history)
+    def rows(self, values: Any) -> Any:
+        """A copy of `values`, whose last axis is the sample, on the device."""
+        return moved(np.array(values, order="C"), self.like)
 
-    def direct(self, r: Any, z: Any, p: Any, fresh: bool = False) -> None:
-        """beta from r . z, and the next direction; `fresh`: p = z, a new Krylov space."""
-        rz = krylov.dot_partials(r, z)
-        self._decide(f"cg_beta<{str(fresh).lower()}>", rz, self.rz, self.status, self.beta)
-        krylov.cg_direction_on_device(self.beta, z, p, not fresh)
+    def zeros(self, *shape: int) -> Any:
+        """Coefficients, one a sample, in the type of the vectors."""
+        return array_namespace(self.like).zeros((*shape, self.n_samples), dtype=self.like.dtype)
 
-    def prove(self, true: Any, r: Any) -> None:
-        """Judge claims by the true residual, which replaces r where a sample has to go on."""
-        partials = krylov.dot_partials(true, true)
-        known = (self.target, self.status, self.iterations, self.latest, self.history, self.adopt)
-        self._decide("cg_prove", partials, *known)
-        layout = _cuda.layout_of(self.n_samples, true, r, self.adopt)
-        CUDA.rows("copy_chosen", r.shape[0], self.n_samples, (self.adopt, true, r), layout)
+    def decide(self, kernel: str, partials: Any, *arguments: Any, n_sums: int = 1) -> None:
+        """Queue a kernel that adds partial sums and acts on the totals, one thread a sample."""
+        grid = (-(-self.n_samples // 32), n_sums)
+        sums = () if partials is None else (*(partials if isinstance(partials, tuple) else (partials,)),)
+        chunks = (np.int64(sums[0].shape[-2]),) if sums else ()
+        book = (self.numbers, self.history, np.int32(self.limit), np.int32(self.n_samples))
+        threads = (32, 32) if sums else (32, 1)
+        self.family.launch(kernel, self.layout, grid, threads, (*sums, *chunks, *arguments, *book))
 
     def look(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(status, iterations, latest norms) as the host sees them once the queue has come this far."""
-        return to_numpy(self.status), to_numpy(self.iterations), to_numpy(self.latest)
+        numbers = np.array(to_numpy(self.numbers))
+        counts = numbers[2 * self.n_samples :].view(np.int32)
+        return counts[: self.n_samples], counts[self.n_samples :], numbers[: self.n_samples]
+
+
+class CgScalars(Scalars):
+    """What conjugate gradients know of each sample.
+
+    Parameters
+    ----------
+    last : array, shape (2, n_samples)
+        The inner product r . z of the last direction, and the last step length.
+    """
+
+    family = krylov.CUDA
+
+    def __init__(self, *book: Any, last: Any) -> None:
+        super().__init__(*book)
+        self.last = self.rows(np.asarray(last, self.like.dtype))
+        self.alpha, self.beta, self.change, self.adopt = self.zeros(4)
+
+    def step(self, p: Any, q: Any, x: Any, r: Any, pq: Any) -> None:
+        """alpha from the partial sums of p . q; x and r follow; the new norms are counted, recorded and judged."""
+        self.decide("cg_alpha", pq, self.last[0], self.alpha, self.last[1])
+        self.decide("cg_norm", krylov.cg_update_partials(self.alpha, p, q, x, r))
+
+    def direct(self, r: Any, z: Any, q: Any, p: Any, fresh: bool) -> None:
+        """beta from r . z, and the next direction; `fresh`: p = z; `q`, where given, is the last A p (flexible)."""
+        flexible = q is not None and not fresh
+        if flexible:
+            self.decide("cg_change", krylov.dot_partials(z, q), self.last[1], self.change)
+        change = self.change if flexible else None
+        name = f"cg_beta<{str(fresh).lower()}>"
+        self.decide(name, krylov.dot_partials(r, z), self.last[0], change, self.beta)
+        krylov.cg_direction_or_keep(self.beta, z, p)
+
+    def prove(self, true: Any, r: Any) -> None:
+        """Judge claims by the true residual, which replaces r where a sample has to go on."""
+        self.decide("cg_prove", krylov.dot_partials(true, true), self.adopt)
+        krylov.copy_chosen_on_device(self.adopt, true, r)

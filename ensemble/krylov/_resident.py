@@ -1,22 +1,22 @@
-"""Conjugate gradients on a device: the same method as `cg`'s loop, its scalars kept beside the vectors."""
+"""Solves that stay on a device: the methods' loops with their scalars kept beside the vectors.
+
+A method says what an iteration queues and how claims of convergence are judged; when the host looks, when the ensemble
+is narrowed, and how the outcome comes back to a `Run` is the same for all of them.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ensemble._backend import to_numpy
 from ensemble._kernels._streams import Recording, own_stream
-from ensemble._kernels.resident import BREAKDOWN, CLAIMED, CONVERGED, RUNNING, CgScalars, on_device
+from ensemble._kernels.resident import BREAKDOWN, CLAIMED, CONVERGED, LIMITED, RUNNING, on_device
 from ensemble.krylov.result import Status
 
-CODES = {
-    RUNNING: Status.max_iterations,
-    CLAIMED: Status.max_iterations,
-    CONVERGED: Status.converged,
-    BREAKDOWN: Status.breakdown,
-}
+OUTCOMES = {CONVERGED: Status.converged, BREAKDOWN: Status.breakdown, LIMITED: Status.max_iterations}
 LONGEST_HISTORY = 20_000
 MOST_AHEAD = 50
 
@@ -26,7 +26,7 @@ def can_stay(run: Any, max_iterations: int, callback: Any) -> bool:
     return (
         on_device(run.x)
         and callback is None
-        and not (run.coupled or run.flexible)
+        and not run.coupled
         and max_iterations <= LONGEST_HISTORY
         and hasattr(run.A, "apply_dot_partials")
         and getattr(run.M, "queues_kernels", False)
@@ -34,92 +34,105 @@ def can_stay(run: Any, max_iterations: int, callback: Any) -> bool:
 
 
 class ResidentSolve:
-    """One stage of a solve: from the present state of `run` until no sample runs or it pays to narrow the ensemble."""
+    """From the present state of `run` until no sample runs, in stages between which the ensemble is narrowed."""
 
-    rz: Any  # inner products r . z that the last stage ended with
+    scalars: Any
 
     def __init__(self, run: Any, max_iterations: int, compact: bool) -> None:
         self.run, self.max_iterations, self.compact = run, max_iterations, compact
+        self.ahead = 1
 
     def solve(self) -> None:
         """Run to the end, stage by stage."""
         with own_stream(self.run.x) as record:
-            fresh, done = True, 0
-            while self.run.active.any() and done < self.max_iterations:
-                done = self._stage(fresh, done, record)
-                fresh = False
+            while self.run.active.any() and self.max_iterations > 0:
+                self._stage(lambda play: Recording(play, record))
+
+    # --- what a method says
+    def _begin(self, book: tuple[Any, ...]) -> None:
+        """Bring the scalars of a stage to the device, as `self.scalars`."""
+        raise NotImplementedError
+
+    def _iteration(self) -> None:
+        """Queue one iteration of all running samples."""
+        raise NotImplementedError
+
+    def _prove(self) -> None:
+        """Queue a judgement of the samples that wait for one."""
+        raise NotImplementedError
+
+    def _keep(self) -> None:
+        """Fetch what a next stage goes on from into values of `run`."""
+        raise NotImplementedError
 
     # --- one stage
-    def _stage(self, fresh: bool, done: int, record: bool) -> int:
-        run, n_samples = self.run, self.run.x.shape[1]
-        status = np.where(run.active, RUNNING, CONVERGED)  # finished samples: any status but RUNNING
-        rz = np.zeros(n_samples) if fresh else self.rz
+    def _stage(self, recorded: Callable[[Callable[[], None]], Recording]) -> None:
+        run = self.run
         self.first = run.iterations[run.members].copy()
-        self.scalars = CgScalars(run.x, status, run.target[run.members], self.first, rz, self.max_iterations)
-        play, ahead, narrow = Recording(self._iteration, record), 2, False
-        if fresh:
-            self._iteration(fresh=True)
-            done, ahead = done + 1, 1
+        status = np.where(run.active, RUNNING, CONVERGED)  # finished samples: any outcome
+        norms = run.latest[run.members], run.target[run.members]
+        self._begin((run.x, status, self.first, *norms, self.max_iterations))
+        self._record(recorded)
+        narrow = False
         while not narrow:
-            for _ in range(min(ahead, self.max_iterations - done)):
-                play()
-                done += 1
-            seen = self.scalars.look()
-            if np.any(seen[0] == CLAIMED) and not np.any(seen[0] == RUNNING):
-                seen = self._prove()
-            if done >= self.max_iterations or not np.any(seen[0] == RUNNING):
+            self._play_ahead()
+            seen = self._judged()
+            running = seen[0] == RUNNING
+            if not running.any():
                 break
-            if self.compact and self._should_narrow(seen, done):
-                narrow = not np.any(self._prove()[0] == CLAIMED)
-            ahead = self._ahead(seen)
+            if self.compact and self._should_narrow(seen, running):
+                narrow = self._ready_to_narrow()
+            self.ahead = self._needed(seen, running)
         self._hand_back(narrow)
-        return done
 
-    def _iteration(self, fresh: bool = False) -> None:
-        """From a residual to the next one: what comes before it has converged is not spent on it."""
-        run = self.run
-        z = run.precondition(run.r, run.z)
-        self.scalars.direct(run.r, z, run.p, fresh)
-        _, pq = run.A.apply_dot_partials(run.p, run.z)
-        self.scalars.step(run.p, run.z, run.x, run.r, pq)
+    def _record(self, recorded: Callable[[Callable[[], None]], Recording]) -> None:
+        self.play = recorded(self._iteration)
 
-    def _prove(self) -> Any:
-        """Check the claims of convergence; samples that fail run on from their true residuals. What is then seen."""
-        run = self.run
-        run.residual(run.z)
-        self.scalars.prove(run.z, run.r)
-        return self.scalars.look()
+    def _play_ahead(self) -> None:
+        for _ in range(self.ahead):
+            self.play()
+
+    def _judged(self) -> Any:
+        """What the host sees where some sample runs on, or none has anything left to be judged."""
+        seen = self.scalars.look()
+        if not np.any(seen[0] == RUNNING) and np.any(seen[0] >= CLAIMED):
+            self._prove()
+            seen = self.scalars.look()
+        return seen
 
     # --- when to look, and when to narrow: neither changes a bit
-    def _ahead(self, seen: Any) -> int:
+    def _needed(self, seen: Any, running: np.ndarray) -> int:
         """Iterations to queue before the next look: a little fewer than the slowest sample seems to need."""
-        run, (status, iterations, latest) = self.run, seen
-        counted = (status == RUNNING) & (iterations > 0)
+        run, (_, iterations, latest) = self.run, seen
+        most = min(MOST_AHEAD, self.max_iterations - iterations[running].min())
         with np.errstate(all="ignore"):
-            rate = np.log(latest / run.initial[run.members])[counted] / iterations[counted]
-            needed = np.log(run.target[run.members] / latest)[counted] / rate
-        needed = needed[np.isfinite(needed) & (rate < 0)]
-        return int(np.clip(0.9 * needed.max(initial=1.0), 1, MOST_AHEAD))
+            rate = np.log(latest / run.initial[run.members])[running] / iterations[running]
+            needed = 0.9 * np.log(run.target[run.members] / latest)[running] / rate
+        needed = np.where(rate < 0.0, needed, 2.0 * self.ahead)  # one that gains nothing: as much again
+        return int(max(1, min(np.nan_to_num(needed, nan=1.0).max(), most)))
 
-    def _should_narrow(self, seen: Any, done: int) -> bool:
+    def _should_narrow(self, seen: Any, running: np.ndarray) -> bool:
         with np.errstate(all="ignore"):  # a broken sample's arithmetic is its own affair
-            return bool(self.run.should_compact(seen[2], done, seen[0] == RUNNING))
+            return bool(self.run.should_compact(seen[2], seen[1][running], running))
+
+    def _ready_to_narrow(self) -> bool:
+        """Judge the samples that wait; whether those that are left can begin a new stage."""
+        self._prove()
+        return True
 
     # --- back to the host
     def _hand_back(self, narrow: bool) -> None:
         """Statuses, counts and history into `run`, which is narrowed to the samples that are left."""
         run, running = self.run, self.run.active
         status, iterations, _ = self.scalars.look()
-        history = to_numpy(self.scalars.history)
-        for i in range(int(iterations.min(initial=0)) + 1, int(iterations.max(initial=0)) + 1):
+        history = to_numpy(self.scalars.history[: int(iterations.max(initial=0)) + 1, :])
+        for i in range(int(iterations.min(initial=0)) + 1, history.shape[0]):
             which = running & (self.first < i) & (i <= iterations)
             if which.any():
                 run.iterations[run.members[which]] = i
                 run.record(which, history[i])
-        for code, outcome in CODES.items():
-            if code != RUNNING:
-                run.finish(running & (status == code), outcome)
-        self.rz = to_numpy(self.scalars.rz)
+        for code, outcome in OUTCOMES.items():
+            run.finish(running & (status == code), outcome)
         if narrow:
-            self.rz = self.rz[run.active]
+            self._keep()
             run.compact(np.flatnonzero(run.active))

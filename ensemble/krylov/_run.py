@@ -54,12 +54,12 @@ def linear_system(
     )
     integer(max_iterations, function, "max_iterations", minimum=0)
     one_of(coupling, ("independent", "ensemble"), function, "coupling")
-    vectors = {"b": samples_of(b)}
-    if x0 is not None:
-        vectors["x0"] = samples_of(x0)
+    given = {"b": b} if x0 is None else {"b": b, "x0": x0}
+    vectors = {name: samples_of(v) for name, v in given.items()}
     n_samples = common_samples(function, n, vectors, A=A, M=M)
     rtol, atol = (tolerance(t, function, name, n_samples) for t, name in ((rtol, "rtol"), (atol, "atol")))
     dtype = common_dtype(function, vectors, A)
+    A, M = (m.astype(dtype) if hasattr(m, "astype") else m for m in (A, M))  # kernels know no mixed products
     wide = {name: widen(v, n_samples, dtype) for name, v in vectors.items()}
     require_one_home(function, wide["b"], A=A, M=M)
     like = x0 if x0 is not None and vectors["x0"].shape[-1] > vectors["b"].shape[-1] else b
@@ -87,6 +87,7 @@ def common_samples(function: str, n: int, vectors: dict[str, Any], **operators: 
         require(
             samples.ndim == 2 and samples.shape[0] == n, function, name, f"be a vector of length {n}",
             f"shape {tuple(samples.shape[:-1])}",
+            "For many samples, pass an Ensemble, its samples in the last axis." if samples.ndim > 2 else "",
         )  # fmt: skip
         counts[name] = samples.shape[1]
     n_samples = max(counts.values())

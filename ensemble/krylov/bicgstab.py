@@ -10,6 +10,8 @@ import numpy as np
 from ensemble._kernels import bicgstab as kernels
 from ensemble._kernels._memory import empty_like
 from ensemble._kernels.krylov import cg_update
+from ensemble.krylov._resident import can_stay
+from ensemble.krylov._resident_bicgstab import ResidentBicgstab
 from ensemble.krylov._run import LinearSystem, Run, host, linear_system
 from ensemble.krylov.result import SolveResult, Status
 
@@ -86,7 +88,11 @@ def bicgstab(
     """
     system = linear_system("bicgstab", A, b, x0, M, rtol, atol, max_iterations, coupling)
     run = _Run(system)
-    run.solve(max_iterations, compact and not run.coupled, callback)
+    narrow = compact and not run.coupled
+    if can_stay(run, max_iterations, callback):
+        ResidentBicgstab(run, max_iterations, narrow).solve()
+    else:
+        run.solve(max_iterations, narrow, callback)
     return run.result()
 
 
@@ -117,7 +123,7 @@ class _Run(Run):
         """Iterate until no sample runs."""
         iteration = 0
         with np.errstate(all="ignore"):  # a broken sample's arithmetic is its own affair
-            self._begin(self.active, self.latest**2)
+            self.begin(self.active, self.latest**2)
             while self.active.any() and iteration < max_iterations:
                 iteration += 1
                 running = self.active
@@ -129,7 +135,7 @@ class _Run(Run):
                 if compact and self.should_compact(norm, iteration, self.active):
                     self.compact(np.flatnonzero(self.active))
 
-    def _begin(self, which: np.ndarray, square: np.ndarray) -> None:
+    def begin(self, which: np.ndarray, square: np.ndarray) -> None:
         """A new recurrence from the present residual, whose square is given: shadow = p = r."""
         self.copy(which, self.r, self.shadow)
         self.copy(which, self.r, self.p)
@@ -200,4 +206,4 @@ class _Run(Run):
         self.rho = np.where(goes_on, rho, self.rho)
         self.fresh = self.active & ~goes_on
         if self.fresh.any():
-            self._begin(self.fresh, norm**2)
+            self.begin(self.fresh, norm**2)

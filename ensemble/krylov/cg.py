@@ -10,7 +10,8 @@ import numpy as np
 from ensemble._backend import moved, to_numpy
 from ensemble._kernels import krylov as kernels
 from ensemble._kernels._memory import empty_like
-from ensemble.krylov._resident import ResidentSolve, can_stay
+from ensemble.krylov._resident import can_stay
+from ensemble.krylov._resident_cg import ResidentCg
 from ensemble.krylov._run import LinearSystem, Run, host, linear_system
 from ensemble.krylov.result import SolveResult, Status
 
@@ -84,7 +85,7 @@ def cg(
     run = _Run(linear_system("cg", A, b, x0, M, rtol, atol, max_iterations, coupling), flexible)
     narrow = compact and not run.coupled
     if can_stay(run, max_iterations, callback):
-        ResidentSolve(run, max_iterations, narrow).solve()
+        ResidentCg(run, max_iterations, narrow).solve()
     else:
         run.solve(max_iterations, narrow, callback)
     return run.result()
@@ -117,7 +118,7 @@ class _Run(Run):
 
     def preconditioned(self) -> tuple[Any, np.ndarray]:
         """z = M r and the inner products r . z."""
-        if hasattr(self.M, "apply_dot"):
+        if self.workspace is not None and hasattr(self.M, "apply_dot"):  # that of a hierarchy
             return self.z, to_numpy(self.M.apply_dot(self.r, self.z, self.workspace))
         z = self.precondition(self.r, self.z)
         return z, to_numpy(kernels.dot(self.r, z, None))

@@ -12,6 +12,8 @@ from ensemble._check import integer
 from ensemble._kernels import basis as kernels
 from ensemble._kernels._memory import empty_like
 from ensemble._kernels.krylov import take_samples
+from ensemble.krylov._resident import can_stay
+from ensemble.krylov._resident_gmres import ResidentGmres
 from ensemble.krylov._run import LinearSystem, Run, host, linear_system, norms
 from ensemble.krylov.result import SolveResult, Status
 from ensemble.linalg import Identity
@@ -105,7 +107,11 @@ def gmres(
     system = linear_system("gmres", A, b, x0, M, rtol, atol, max_iterations, coupling)
     restart = integer(restart, "gmres", "restart", minimum=1)
     run = _Run(system, min(restart, max(system.b.shape[0], 1), max(max_iterations, 1)), flexible)
-    run.solve(max_iterations, compact and not run.coupled, callback)
+    narrow = compact and not run.coupled
+    if can_stay(run, max_iterations, callback):
+        ResidentGmres(run, max_iterations, narrow).solve()
+    else:
+        run.solve(max_iterations, narrow, callback)
     return run.result()
 
 
@@ -117,7 +123,7 @@ class _Run(Run):
 
     def __init__(self, system: LinearSystem, restart: int, flexible: bool) -> None:
         super().__init__(system)
-        self.restart, self.steps = restart, 0
+        self.restart, self.steps, self.max_iterations = restart, 0, 0
         self.flexible = flexible and not isinstance(self.M, Identity)
         self.u = empty_like(self.b)
         self.V = empty_like(self.b, (restart + 1, *self.b.shape))
@@ -132,12 +138,13 @@ class _Run(Run):
 
     def solve(self, max_iterations: int, compact: bool, callback: Any) -> None:
         """Run cycles until no sample runs."""
+        self.max_iterations = max_iterations
         with np.errstate(all="ignore"):  # a broken sample's arithmetic is its own affair
             while self.active.any() and max_iterations > 0:
-                self._open()
+                self.open()
                 for j in range(self.restart):
                     running = self.active & (self.stand == GOES_ON)
-                    norm = self._expand(j, running, max_iterations)
+                    norm = self._expand(j, running)
                     self.steps += 1
                     self.record(running, norm)
                     still = self.active & (self.stand == GOES_ON)
@@ -153,7 +160,7 @@ class _Run(Run):
                     if ended:
                         break
 
-    def _open(self) -> None:
+    def open(self) -> None:
         """Begin a cycle: the first basis vector is the residual at length one."""
         squares = np.where(self.active, self.latest[self.members] ** 2, 0.0)
         self.begun = np.sqrt(self.together(squares))
@@ -165,7 +172,7 @@ class _Run(Run):
         self.settled[...] = False
 
     # --- one step of Arnoldi's process
-    def _expand(self, j: int, running: np.ndarray, max_iterations: int) -> np.ndarray:
+    def _expand(self, j: int, running: np.ndarray) -> np.ndarray:
         """Make basis vector j + 1 and column j of R; returns the residual norms."""
         self.iterations[self.members[running]] += 1
         z = self.precondition(self.V[j, :, :], self.Z[j, :, :] if self.flexible else self.u)
@@ -185,7 +192,7 @@ class _Run(Run):
         claims = running & (norm <= self.target[self.members])
         if self.coupled and not np.array_equal(claims, running):
             claims = np.zeros_like(claims)
-        limit = running & (self.iterations[self.members] >= max_iterations)
+        limit = running & (self.iterations[self.members] >= self.max_iterations)
         for which, stand in ((limit, LIMIT), (exhausted, EXHAUSTED), (claims, CLAIMS)):
             self.stand[which] = stand
         return norm
@@ -213,7 +220,9 @@ class _Run(Run):
             upper = c * column[i] + s * column[i + 1]
             column[i + 1] = c * column[i + 1] - s * column[i]
             column[i] = upper
-        radius = np.hypot(column[j], low)
+        larger, smaller = np.maximum(np.abs(column[j]), low), np.minimum(np.abs(column[j]), low)
+        ratio = np.where(larger > 0.0, smaller / larger, 0.0)
+        radius = larger * np.sqrt(1.0 + ratio * ratio)  # as every device rounds it, which hypot is not
         kept = running & (radius > ROUNDOFF * self.eps * before)  # else the column adds nothing to the space's image
         self.R[: j + 1, j] = column
         self.R[j, j] = radius
@@ -247,7 +256,7 @@ class _Run(Run):
             lost = (self.stand == EXHAUSTED) & (np.sum(norm[which] ** 2) > 0.25 * self.begun**2)
             broken |= which & ~proven & lost
             proven = proven & bool(np.all(proven[which & ~broken]))
-        limit = which & ~proven & ~broken & (self.stand == LIMIT)
+        limit = which & ~proven & ~broken & (self.iterations[self.members] >= self.max_iterations)
         for samples, status in ((proven, Status.converged), (broken, Status.breakdown), (limit, Status.max_iterations)):
             self.finish(samples, status)
 
@@ -276,14 +285,22 @@ class _Run(Run):
         norm, steps = self.latest[self.members], self.iterations[self.members[self.active]]
         if not self.should_compact(norm, steps, self.active):
             return
-        kept = np.flatnonzero(self.active)
-        self.compact(kept)
-        self.V = self._narrow(self.V, kept, j + 2)
-        if self.flexible:
-            self.Z = self._narrow(self.Z, kept, j + 1)
+        self.compact(np.flatnonzero(self.active))
+        self.narrow_basis(j + 1)
 
-    def _narrow(self, basis: Any, kept: np.ndarray, used: int) -> Any:
+    def compact(self, kept: np.ndarray) -> None:
+        """As every method's; the basis is narrowed apart."""
+        super().compact(kept)
+        self.kept = kept
+
+    def narrow_basis(self, columns: int) -> None:
+        """The basis of a cycle with so many columns, for the samples that were kept."""
+        self.V = self._narrow(self.V, columns + 1)
+        if self.flexible:
+            self.Z = self._narrow(self.Z, columns)
+
+    def _narrow(self, basis: Any, used: int) -> Any:
         new = empty_like(self.x, (basis.shape[0], *self.x.shape))
         for k in range(used):
-            take_samples(basis[k, :, :], moved(kept, self.x), new[k, :, :])
+            take_samples(basis[k, :, :], moved(self.kept, self.x), new[k, :, :])
         return new

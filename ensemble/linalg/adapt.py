@@ -20,12 +20,17 @@ class _Wrapped:
     def __init__(self, operator: Any) -> None:
         self.operator = operator
         self.shape = tuple(operator.shape)
+        self.n_samples = getattr(operator, "n_samples", 1)
 
     def apply(self, x: Any, out: Any = None) -> Any:
         if hasattr(self.operator, "matvec"):
             y = np.stack([self.operator.matvec(x[:, s].copy()) for s in range(x.shape[1])], axis=1)
         else:
             y = samples_of(self.operator @ Ensemble(x))
+            if y.shape[-1] not in (1, x.shape[1]):
+                kind, seen = type(self.operator).__name__, f"{y.shape[-1]} samples for {x.shape[1]}"
+                advice = "An operator that differs from sample to sample has an attribute n_samples."
+                raise ValueError(message(f"{kind} @", "the product", "have the samples of the vector", seen, advice))
             y = array_namespace(x).broadcast_to(y, x.shape)
         if out is None:
             return contiguous(y)
@@ -39,7 +44,7 @@ def as_operator(operator: Any, function: str, argument: str) -> Any:
         return operator
     if sp.issparse(operator):
         return CrsMatrix.from_scipy(operator)
-    if is_array(operator) and operator.ndim == 2:
+    if is_array(operator) and operator.ndim == 2 and not isinstance(operator, Ensemble):
         return _Wrapped(Ensemble(operator[..., None]))
     if hasattr(operator, "__matmul__") and hasattr(operator, "shape"):
         return _Wrapped(operator)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from ensemble.krylov import bicgstab, gmres
+from ensemble.krylov import bicgstab, cg, gmres
 from ensemble.linalg import CrsMatrix, Diagonal
 from ensemble.scalar import Ensemble
 
@@ -14,6 +14,15 @@ SOLVERS = {
     "gmres_short": lambda *args, **options: gmres(*args, restart=6, **options),
     "gmres_flexible": lambda *args, **options: gmres(*args, restart=9, flexible=True, **options),
 }
+METHODS = {
+    "bicgstab": (bicgstab, {}),
+    "gmres": (gmres, {"restart": 14}),
+    "gmres_short": (gmres, {"restart": 5}),
+    "gmres_flexible": (gmres, {"restart": 9, "flexible": True}),
+}
+EVERY_METHOD = {"cg": (cg, {}), "cg_flexible": (cg, {"flexible": True}), **METHODS}
+"""Methods that stay on a device, and their options."""
+
 COUPLINGS = ["independent", "ensemble"]
 
 each_solver = pytest.mark.parametrize("solve", SOLVERS.values(), ids=SOLVERS)

@@ -1,0 +1,58 @@
+"""The scalars of BiCGSTAB on the device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ensemble._kernels import bicgstab, krylov
+from ensemble._kernels.resident import Scalars
+
+__all__ = ["BicgstabScalars"]
+
+ROWS = 9
+"""Numbers a sample of a recurrence, as in bicgstab.cu."""
+
+RHO, SHADOW_NORM, FRESH, HALF = 0, 1, 4, 8
+"""Which of them outlast an iteration; the last one tells that a sample stands in the middle of one."""
+
+
+class BicgstabScalars(Scalars):
+    """What BiCGSTAB knows of each sample.
+
+    Parameters
+    ----------
+    rows : array of float64, shape (9, n_samples)
+    eps : float
+        Roundoff of the vectors' type.
+    """
+
+    family = bicgstab.CUDA
+
+    def __init__(self, *book: Any, rows: Any, eps: float) -> None:
+        super().__init__(*book)
+        self.recurrence, self.eps = self.rows(rows), np.float64(eps)
+        self.moving, self.beta, self.omega, self.renew, self.adopt = self.zeros(5)
+
+    def _decide_on_two(self, kernel: str, partials: Any, *arguments: Any) -> None:
+        self.decide(kernel, tuple(partials), self.recurrence, self.eps, *arguments)
+
+    def step(self, shadow: Any, y: Any, v: Any, x: Any, r: Any) -> None:
+        """The first half: x and r along y = M p and v = A y; the norms are judged."""
+        self._decide_on_two("bicgstab_alpha", bicgstab.dot_and_square_partials(shadow, v), self.moving)
+        self.decide("bicgstab_half", krylov.cg_update_partials(self.moving, y, v, x, r), self.recurrence)
+
+    def stabilise(self, shadow: Any, z: Any, t: Any, x: Any, r: Any, v: Any, p: Any) -> None:
+        """The second half: x and r along z = M r and t = A z; the norms are judged, the next direction is made."""
+        self._decide_on_two("bicgstab_omega", bicgstab.dot_and_square_partials(r, t), self.moving)
+        partials = bicgstab.bicgstab_update_partials(self.moving, shadow, z, t, x, r)
+        self._decide_on_two("bicgstab_beta", partials, self.beta, self.omega, self.renew)
+        bicgstab.bicgstab_turn(self.beta, self.omega, self.renew, r, v, p, shadow)
+
+    def prove(self, true: Any, r: Any, p: Any, shadow: Any) -> None:
+        """Judge claims by the true residual, which replaces r where a sample has to go on."""
+        self.decide("bicgstab_prove", krylov.dot_partials(true, true), self.recurrence, self.adopt, self.renew)
+        krylov.copy_chosen_on_device(self.adopt, true, r)
+        krylov.copy_chosen_on_device(self.renew, true, p)
+        krylov.copy_chosen_on_device(self.renew, true, shadow)

@@ -1,0 +1,176 @@
+"""Solves that stay on the device, on the CPU: the same bits as the loop whose scalars are on the host."""
+
+import importlib
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from ensemble import gallery
+from ensemble.krylov import Status
+from ensemble.krylov._resident import ResidentSolve
+from ensemble.linalg import CrsMatrix
+from ensemble.scalar import Ensemble
+from tests.krylov.problems import EVERY_METHOD, METHODS, convection, equal, jacobi_of, nonsymmetric
+from tests.krylov.test_nonsymmetric_failures import bad_samples
+from tests.test_cuda_sources import as_device, on_cpu, problem  # noqa: F401
+
+each_method = pytest.mark.parametrize("name", METHODS)
+every_method = pytest.mark.parametrize("name", EVERY_METHOD)
+
+pytestmark = [
+    pytest.mark.usefixtures("as_device"),
+    pytest.mark.filterwarnings("ignore::RuntimeWarning"),  # the planted NaN and infinities
+]
+
+
+@pytest.fixture
+def stays(monkeypatch):
+    """The solves that stayed on the device, each as the widths of its stages."""
+    widths = []
+    solve, stage = ResidentSolve.solve, ResidentSolve._stage
+    monkeypatch.setattr(ResidentSolve, "solve", lambda self: (widths.append([]), solve(self))[1])
+    staged = lambda self, recorded: (widths[-1].append(self.run.x.shape[1]), stage(self, recorded))[1]
+    monkeypatch.setattr(ResidentSolve, "_stage", staged)
+    return widths
+
+
+def solve(name, A, b, **options):
+    method, own = EVERY_METHOD[name]
+    return method(A, b, **own, **options)
+
+
+def by_host(monkeypatch, name, *arguments, **options):
+    """The same solve by the loop with its scalars on the host."""
+    module = importlib.import_module(f"ensemble.krylov.{EVERY_METHOD[name][0].__name__}")
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "can_stay", lambda *run: False)
+        return solve(name, *arguments, **options)
+
+
+def assert_same(one, other):
+    for attribute in ("status", "iterations", "residual_norms"):
+        np.testing.assert_array_equal(getattr(one, attribute), getattr(other, attribute))
+    np.testing.assert_array_equal(one.x.samples, other.x.samples)
+
+
+@each_method
+@pytest.mark.parametrize("preconditioned", [False, True])
+def test_bad_samples_have_the_bits_of_the_host_loop(name, preconditioned, stays, monkeypatch):
+    """Zero and tiny right-hand sides, a singular, a skew-symmetric matrix, NaN and infinity among good samples."""
+    A, b = bad_samples()
+    options = {"M": jacobi_of(A) if preconditioned else None, "max_iterations": 60, "rtol": 1e-9}
+    got = solve(name, A, Ensemble(b), **options)
+    assert len(stays) == 1
+    assert got.status[2] == got.status[5] == Status.breakdown and got.converged[[0, 4, 6, 7]].any()
+    assert_same(got, by_host(monkeypatch, name, A, Ensemble(b), **options))
+    assert len(stays) == 1
+
+
+@pytest.mark.parametrize("name", ["cg", "cg_flexible"])
+def test_conjugate_gradients_have_the_bits_of_the_host_loop(name, stays, monkeypatch):
+    A, b = problem(6)
+    A.values[:, 1] *= -1.0
+    b.samples[:, 2], b.samples[3, 4] = 0.0, np.nan
+    options = {"M": jacobi_of(A), "rtol": 1e-10}
+    got = solve(name, A, b, **options)
+    assert len(stays) == 1
+    assert "".join(s.value[0] for s in got.status) == "cbccbc"  # converged or breakdown
+    assert_same(got, by_host(monkeypatch, name, A, b, **options))
+
+
+@every_method
+def test_claims_that_fail_have_the_bits_of_the_host_loop(name, stays, monkeypatch):
+    """At the limit of rounding recursive residuals claim what the true ones deny, at any point of an iteration."""
+    rng, n = np.random.default_rng(88019), 30
+    left, right = (np.linalg.qr(rng.standard_normal((n, n)))[0] for _ in range(2))
+    if name.startswith("cg"):
+        right = left.T
+    spectra = [np.logspace(0, d, n) for d in (0.3, 6, 8, 7)]
+    A = CrsMatrix.from_scipy([sp.csr_array(left @ np.diag(e) @ right) for e in spectra])
+    b = Ensemble(rng.standard_normal((n, 4)))
+    for rtol in (1e-15, 3e-14):
+        options = {"rtol": rtol, "max_iterations": 90}
+        got = solve(name, A, b, **options)
+        assert not got.converged.all()
+        assert_same(got, by_host(monkeypatch, name, A, b, **options))
+    assert len(stays) == 2
+
+
+@every_method
+def test_a_sample_that_waits_is_judged_before_the_solve_ends(name, stays):
+    """Another one, that takes all iterations there are, does not make a limit of its convergence."""
+    A, b = problem(3)
+    result = solve(name, A, b, rtol=np.array([1e-1, 1e-13, 1e-13]), max_iterations=12)
+    assert len(stays) == 1
+    assert [s.value for s in result.status] == ["converged", "max_iterations", "max_iterations"]
+    assert result.iterations[0] < 12 and result.iterations[1] == result.iterations[2] == 12
+
+
+@each_method
+def test_narrowing_changes_nothing_and_happens(name, stays):
+    shifts = [0.02, 0.02, 1.0, 1.0, 1.0] + [40.0] * 11
+    A = CrsMatrix.from_scipy([convection(40, 0.3).to_scipy() + d * sp.eye_array(40) for d in shifts])
+    b = Ensemble(np.random.default_rng(55021).standard_normal((40, len(shifts))))
+    wide = solve(name, A, b, rtol=1e-10, compact=False)
+    narrow = solve(name, A, b, rtol=1e-10)
+    assert stays[0] == [16] and len(stays[1]) >= 2 and stays[1][-1] <= 5
+    assert narrow.converged.all()
+    assert_same(narrow, wide)
+
+
+@every_method
+@pytest.mark.parametrize("seed", [50231, 70937, 11903])
+def test_each_sample_is_its_scalar_run(name, seed, stays):
+    rng = np.random.default_rng(seed)
+    A = gallery.random_spd(20, 5) if name.startswith("cg") else nonsymmetric(20, 5, seed, spread=20.0)
+    b = rng.standard_normal((20, 5)) * 10.0 ** rng.uniform(-9, 9, 5)
+    b[:, 1], b[3, 3] = 0.0, np.nan
+    x0 = Ensemble(rng.standard_normal((20, 5))) if seed % 2 else None
+    options = {"rtol": 1e-9, "max_iterations": 25}
+    together = solve(name, A, Ensemble(b), x0=x0, M=jacobi_of(A), **options)
+    for i in range(5):
+        one, start = A.sample(i), None if x0 is None else Ensemble(x0.samples[:, i : i + 1].copy())
+        alone = solve(name, one, Ensemble(b[:, i : i + 1].copy()), x0=start, M=jacobi_of(one), **options)
+        assert equal(together, alone, i)
+    assert len(stays) == 6
+
+
+@every_method
+def test_solved_and_forbidden_solves_touch_nothing(name, stays):
+    A, b = problem(2)
+    none = solve(name, A, b, max_iterations=0)
+    assert none.status[0] == Status.max_iterations and not none.x.samples.any()
+    zero = solve(name, A, Ensemble(0.0 * b.samples))
+    assert zero.converged.all() and not zero.iterations.any() and not zero.x.samples.any()
+    solved = solve(name, A, b, rtol=1e-6)
+    again = solve(name, A, b, x0=solved.x, rtol=1e-5)
+    assert not again.iterations.any()
+    np.testing.assert_array_equal(again.x.samples, solved.x.samples)
+
+
+@every_method
+def test_float32_has_the_bits_of_the_host_loop(name, stays, monkeypatch):
+    A, b = problem(5)
+    A, b = CrsMatrix(A.graph, A.values.astype(np.float32)), Ensemble(b.samples.astype(np.float32))
+    got = solve(name, A, b, rtol=1e-4)
+    assert got.x.dtype == np.float32 and got.converged.all() and len(stays) == 1
+    assert_same(got, by_host(monkeypatch, name, A, b, rtol=1e-4))
+
+
+@each_method
+def test_shared_matrices_and_shared_right_hand_sides(name, stays, monkeypatch):
+    A, b = nonsymmetric(30, 4, seed=15013), np.random.default_rng(60013).standard_normal((30, 4))
+    for matrix, vector in ((A.sample(1), b), (A, b[:, :1].copy())):
+        got = solve(name, matrix, Ensemble(vector), M=jacobi_of(matrix))
+        assert got.x.n_samples == 4 and got.converged.all()
+        assert_same(got, by_host(monkeypatch, name, matrix, Ensemble(vector), M=jacobi_of(matrix)))
+
+
+@every_method
+def test_callbacks_and_coupled_samples_take_the_host_loop(name, stays):
+    A, b = problem(3)
+    seen = []
+    solve(name, A, b, rtol=1e-4, callback=lambda k, norms: seen.append(k))
+    assert solve(name, A, b, rtol=1e-4, coupling="ensemble").converged.all()
+    assert seen and not stays
