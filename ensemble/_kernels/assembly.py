@@ -25,8 +25,8 @@ from ensemble._kernels._registry import into, kernel
 
 __all__ = ["affine_coefficient", "diffusion_jacobian_and_residual", "diffusion_residual"]
 
-WARP = 32
-"""Threads of a block of the device's row kernel."""
+ROW_THREADS = 32
+"""Threads of a block of the device's row kernel, as in assembly.cu."""
 
 CUDA = _cuda.Family(
     "assembly",
@@ -292,12 +292,11 @@ def _run_on_device(with_matrix, mesh, tables, kappa, u, indptr, slots, values, r
     written = (values, residual) if with_matrix else (residual,)
     layout = _cuda.layout_of(n_samples, u, kappa, *written)
     reacts = tables[2].shape[0] > 0
-    packs = 1 if reacts or layout.lanes == 1 else 2  # as in assembly.cu
-    rows = WARP * packs // layout.lanes
+    rows = ROW_THREADS // layout.lanes
     arguments = (*mesh, *tables, kappa, u, indptr, slots, values, residual, np.int64(n_rows), np.int32(n_samples))
     name = f"gather_rows<{str(reacts).lower()}, {str(with_matrix).lower()}>"
     grid = (-(-n_rows // rows), layout.tiles)
-    CUDA.launch(name, layout, grid, WARP, arguments, with_matrix and _cuda.is_wide(indptr))
+    CUDA.launch(name, layout, grid, ROW_THREADS, arguments, with_matrix and _cuda.is_wide(indptr))
 
 
 @diffusion_residual.register("cuda")

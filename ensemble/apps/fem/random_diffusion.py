@@ -270,18 +270,20 @@ class RandomDiffusion:
         )
         parameters = self._parameters(y, "solve")
         key = (parameters.shape[1], parameters.dtype)
-        if key not in self._spare:
-            require_memory(self, self._discrete.home, key[0], key[1].itemsize, operator)
-        start_values = self._discrete.initial_guess(*key)
-        guess = start_values if u0 is None else self._start(u0, start_values)
-        work = self._spare.pop(key, Workspace())
-        options = {"rtol": cg_rtol, "max_iterations": max_cg_iterations, "coupling": coupling}
         advice = "To keep the matrices alone in a narrower type, give hierarchy_values_dtype."
         wanted = key[1] if hierarchy_dtype is None else hierarchy_dtype
         precision = (
             _check.floating(wanted, "RandomDiffusion.solve", "hierarchy_dtype", advice),
             hierarchy_values_dtype,
         )
+        if key not in self._spare:
+            own_hierarchy = hierarchy != "mean" and precision != (key[1], None)
+            converted = precision[0].itemsize if own_hierarchy else 0
+            require_memory(self, self._discrete.home, key[0], key[1].itemsize, operator, converted)
+        start_values = self._discrete.initial_guess(*key)
+        guess = start_values if u0 is None else self._start(u0, start_values)
+        work = self._spare.pop(key, Workspace())
+        options = {"rtol": cg_rtol, "max_iterations": max_cg_iterations, "coupling": coupling}
         start = time.perf_counter()
         run: Any
         if operator == "stored":
