@@ -54,6 +54,28 @@ def positive(value: Any, function: str, argument: str, *, advice: str = "", zero
     return number
 
 
+def finite(value: Any, function: str, argument: str) -> float:
+    """`value` as a finite float."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise TypeError(message(function, argument, "be a finite number", repr(value))) from None
+    require(abs(number) < float("inf"), function, argument, "be finite", number)
+    return number
+
+
+def sample_number(i: Any, n_samples: int, function: str, argument: str = "i in sample(i)") -> int:
+    """The place of sample `i` among `n_samples`; the one sample of shared data answers for every `i` from 0."""
+    requirement = f"be from {-n_samples} to {n_samples - 1}"
+    try:
+        number = operator.index(i)
+    except TypeError:
+        raise TypeError(message(function, argument, requirement, repr(i))) from None
+    if number < -n_samples or (number >= n_samples and n_samples > 1):
+        raise IndexError(message(function, argument, requirement, number))
+    return 0 if n_samples == 1 else number
+
+
 def floating(value: Any, function: str, argument: str, advice: str = "") -> np.dtype:
     """`value` as one of the two data types that compiled code computes in."""
     try:

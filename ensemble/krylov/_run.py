@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import array_namespace, contiguous, home_of, is_array, moved, to_numpy
+from ensemble._backend import array_namespace, contiguous, home_of, moved, to_numpy
 from ensemble._check import integer, message, one_of, positive, require
 from ensemble._kernels import krylov as kernels
 from ensemble._kernels._memory import empty_like
@@ -55,7 +55,7 @@ def linear_system(
     integer(max_iterations, function, "max_iterations", minimum=0)
     one_of(coupling, ("independent", "ensemble"), function, "coupling")
     given = {"b": b} if x0 is None else {"b": b, "x0": x0}
-    vectors = {name: samples_of(v if is_array(v) else np.asarray(v)) for name, v in given.items()}
+    vectors = {name: samples_of(v) for name, v in given.items()}
     n_samples = common_samples(function, n, vectors, A=A, M=M)
     rtol, atol = (tolerance(t, function, name, n_samples) for t, name in ((rtol, "rtol"), (atol, "atol")))
     dtype = common_dtype(function, vectors, A)

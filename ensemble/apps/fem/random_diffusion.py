@@ -119,7 +119,7 @@ class RandomDiffusion:
             coefficient == "lognormal", backend,
         )  # fmt: skip
         n_nodes = self.mesh.n_nodes
-        self.graph = CrsGraph(self._discrete.indptr, self._discrete.indices, (n_nodes, n_nodes))
+        self.graph = CrsGraph.unchecked(self._discrete.indptr, self._discrete.indices, (n_nodes, n_nodes))
         self._spare: dict[tuple[int, np.dtype], Workspace] = {}
         self._mean_hierarchies: dict[Precision, Hierarchy] = {}
         self._affine_hierarchies: dict[Precision, AffineHierarchy] = {}
