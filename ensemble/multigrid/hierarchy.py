@@ -62,6 +62,17 @@ class Hierarchy:
 
     ``hierarchy @ r`` is the V-cycle's approximation of ``A^-1 r``, sample by sample (eq. 6 of Phipps et al. 2017 holds
     exactly, because damping and smoother bounds are each sample's own). ``repr`` prints the level table.
+
+    Examples
+    --------
+    >>> from ensemble.gallery import poisson
+    >>> from ensemble.multigrid import smoothed_aggregation
+    >>> A = poisson((40, 40), n_samples=2)
+    >>> hierarchy = smoothed_aggregation(A)
+    >>> (hierarchy @ np.ones(1600)).shape                  # one V-cycle
+    (1600,)
+    >>> hierarchy.update(poisson((40, 40), n_samples=4)).n_samples
+    4
     """
 
     __array_ufunc__ = None

@@ -27,6 +27,13 @@ class Chebyshev:
         The smoother damps eigenvalues of D^-1 A from ``lambda_max / ratio`` to ``boost * lambda_max``.
     boost : float >= 1, dimensionless
         Safety on the estimate of lambda_max, which the power method finds from below.
+
+    Examples
+    --------
+    >>> from ensemble.gallery import poisson
+    >>> from ensemble.multigrid import smoothed_aggregation
+    >>> smoothed_aggregation(poisson((40, 40)), smoother=Chebyshev(degree=3, ratio=10.0)).smoother.degree
+    3
     """
 
     degree: int = 2
