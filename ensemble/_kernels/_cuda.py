@@ -73,8 +73,8 @@ class Family:
     """The kernels of one ``.cu`` file.
 
     `instances` are their names, template arguments included; `extras` some sets of options that they compile with;
-    `widest` is the number of threads that may carry one row. Those of a family that is `apart` are compiled one by one,
-    as they are wanted.
+    `widest` is the number of threads that may carry one row, `only` the layout of kernels that know no other. Those of
+    a family that is `apart` are compiled one by one, as they are wanted.
     """
 
     def __init__(
@@ -84,10 +84,11 @@ class Family:
         headers: tuple[str, ...] = (),
         extras: tuple[tuple[str, ...], ...] = ((),),
         widest: int = 32,
+        only: Layout | None = None,
         apart: bool = False,
     ) -> None:
         self.name, self.instances, self.headers, self.extras = name, tuple(instances), headers, extras
-        self.widest, self.apart = widest, apart
+        self.widest, self.only, self.apart = widest, only, apart
         self._functions: dict[tuple[Any, ...], Any] = {}
         FAMILIES[name] = self
 
