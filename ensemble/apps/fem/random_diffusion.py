@@ -109,13 +109,11 @@ class RandomDiffusion:
         _check.one_of(coefficient, COEFFICIENTS, name, "coefficient")
         mean = _check.positive(mean, name, "mean")
         variance = _check.positive(variance, name, "variance", zero=True)
-        for argument, value in (("source", source), ("advection", advection)):
-            _check.require(bool(np.isfinite(value)), name, argument, "be finite", value)
+        source, self.advection = _check.finite(source, name, "source"), _check.finite(advection, name, "advection")
         self.mesh = HexMesh.box(cells, grading=grading)
         self.field = exponential_covariance(n_terms, correlation_length, mode_order=mode_order)
-        self.advection = float(advection)
         self._discrete = Discretization(
-            self.mesh, self.field, mean, float(np.sqrt(variance)), float(source), self.advection,
+            self.mesh, self.field, mean, float(np.sqrt(variance)), source, self.advection,
             coefficient == "lognormal", backend,
         )  # fmt: skip
         n_nodes = self.mesh.n_nodes
@@ -360,6 +358,7 @@ class RandomDiffusion:
         """The buffer that `out` offers."""
         if out is None:
             return None
+        _check.require_type(out, CrsMatrix, "RandomDiffusion.assemble", "out", "be a CrsMatrix")
         shape = (self.graph.nnz, state.shape[1])
         _check.require(
             out.values.shape == shape and out.dtype == state.dtype,
