@@ -344,6 +344,8 @@ def test_a_coefficient_that_is_not_positive_is_named_before_any_work(monkeypatch
         ({"variance": -0.1}, ValueError, "RandomDiffusion: variance must be a finite number, zero or above"),
         ({"source": np.inf}, ValueError, "RandomDiffusion: source must be finite; got inf"),
         ({"advection": np.nan}, ValueError, "RandomDiffusion: advection must be finite; got nan"),
+        ({"source": "strong"}, TypeError, "RandomDiffusion: source must be a finite number; got 'strong'"),
+        ({"advection": [1.0, 0.0]}, TypeError, r"RandomDiffusion: advection must be a finite number; got \[1.0, 0.0\]"),
         ({"grading": 9.0}, ValueError, "grading must lie between"),
         ({"mode_order": "sorted"}, ValueError, "mode_order must be one of"),
         ({"backend": "fortran"}, ValueError, "RandomDiffusion: backend must be one of 'numpy', 'cupy'; got 'fortran'"),

@@ -110,13 +110,11 @@ class RandomDiffusion:
         _check.one_of(coefficient, COEFFICIENTS, name, "coefficient")
         mean = _check.positive(mean, name, "mean")
         variance = _check.positive(variance, name, "variance", zero=True)
-        for argument, value in (("source", source), ("advection", advection)):
-            _check.require(bool(np.isfinite(value)), name, argument, "be finite", value)
+        source, self.advection = _check.finite(source, name, "source"), _check.finite(advection, name, "advection")
         self.mesh = HexMesh.box(cells, grading=grading)
         self.field = exponential_covariance(n_terms, correlation_length, mode_order=mode_order)
-        self.advection = float(advection)
         self._discrete = Discretization(
-            self.mesh, self.field, mean, float(np.sqrt(variance)), float(source), self.advection,
+            self.mesh, self.field, mean, float(np.sqrt(variance)), source, self.advection,
             coefficient == "lognormal", backend,
         )  # fmt: skip
         n_nodes = self.mesh.n_nodes
@@ -375,11 +373,12 @@ class RandomDiffusion:
             return None
         kind = MATRICES[symmetric]
         shape = (int(self.graph.upper.starts[-1]) if symmetric else self.graph.nnz, state.shape[1])
+        _check.require_type(out, kind, "RandomDiffusion.assemble", "out", f"be a {kind.__name__}")
         _check.require(
-            isinstance(out, kind) and out.values.shape == shape and out.dtype == state.dtype,
+            out.values.shape == shape and out.dtype == state.dtype,
             "RandomDiffusion.assemble",
             "out",
-            f"be a {kind.__name__} and have {shape[0]} values, {shape[1]} samples and values of type {state.dtype}",
+            f"have {shape[0]} values, {shape[1]} samples and values of type {state.dtype}",
             out,
         )
         return out.values
