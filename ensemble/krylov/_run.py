@@ -19,6 +19,8 @@ from ensemble.krylov.result import SolveResult, Status
 from ensemble.linalg import Identity
 from ensemble.linalg.adapt import as_operator
 from ensemble.linalg.operators import samples_of, wrap_like
+from ensemble.scalar import Ensemble
+from ensemble.scalar.namespace import set_of
 
 WORTH_COMPACTING = 3
 """Iterations that must lie ahead before finished samples are taken out of the vectors and matrices."""
@@ -38,6 +40,7 @@ class LinearSystem:
     coupled: bool
     like: Any
     operator_samples: int
+    sample_set: Any
 
 
 def linear_system(
@@ -60,12 +63,15 @@ def linear_system(
     n_samples = common_samples(function, n, vectors, A=A, M=M)
     rtol, atol = (tolerance(t, function, name, n_samples) for t, name in ((rtol, "rtol"), (atol, "atol")))
     dtype = common_dtype(function, vectors, A)
+    A, M = in_type(A, dtype), in_type(M, dtype)
     wide = {name: widen(v, n_samples, dtype) for name, v in vectors.items()}
     require_one_home(function, wide["b"], A=A, M=M)
     like = x0 if x0 is not None and vectors["x0"].shape[-1] > vectors["b"].shape[-1] else b
     operator_samples = max(getattr(A, "n_samples", 1), getattr(M, "n_samples", 1))
+    sample_set = set_of(*(v for v in (b, x0) if isinstance(v, Ensemble) and v.n_samples == n_samples))
     coupled = coupling == "ensemble"
-    return LinearSystem(function, A, M, wide["b"], wide.get("x0"), rtol, atol, coupled, like, operator_samples)
+    start = wide.get("x0")
+    return LinearSystem(function, A, M, wide["b"], start, rtol, atol, coupled, like, operator_samples, sample_set)
 
 
 def tolerance(value: Any, function: str, argument: str, n_samples: int) -> Any:
@@ -76,7 +82,9 @@ def tolerance(value: Any, function: str, argument: str, n_samples: int) -> Any:
     require(
         value.shape == (n_samples,), function, argument, f"be a number or {n_samples} of them", f"shape {value.shape}"
     )
-    require(not np.any(value < 0.0), function, argument, "be zero or above in every sample", f"{value.min()}")
+    bad = value[~(np.isfinite(value) & (value >= 0.0))]
+    seen = f"{bad[0] if bad.size else 0}"
+    require(bad.size == 0, function, argument, "be finite, and zero or above in every sample", seen)
     return value
 
 
@@ -108,6 +116,11 @@ def common_dtype(function: str, vectors: dict[str, Any], A: Any) -> Any:
     if not xp.isdtype(dtype, "real floating"):
         raise TypeError(message(function, "A, b and x0", "be real and floating", dtype))
     return dtype
+
+
+def in_type(operator: Any, dtype: Any) -> Any:
+    """`operator` with values of the vectors' type, which its kernels want, where it knows how to change it."""
+    return operator.astype(dtype) if hasattr(operator, "astype") else operator
 
 
 def widen(samples: Any, n_samples: int, dtype: Any) -> Any:
@@ -268,6 +281,8 @@ class Run:
         """The outcome of all samples."""
         x = self.x if self.wide_x is None else kernels.put_samples(self.x, moved(self.members, self.x), self.wide_x)
         wrapped = wrap_like(self.system.like, x, self.system.operator_samples)
+        if isinstance(wrapped, Ensemble):
+            wrapped = Ensemble(x, self.system.sample_set)
         return SolveResult(wrapped, self.status, self.iterations, self.history(), self.target, self.system.function)
 
     def history(self) -> np.ndarray:

@@ -20,6 +20,9 @@ class _Wrapped:
     def __init__(self, operator: Any) -> None:
         self.operator = operator
         self.shape = tuple(operator.shape)
+        self.n_samples = getattr(operator, "n_samples", 1)
+        if getattr(operator, "dtype", None) is not None:
+            self.dtype = operator.dtype
 
     def apply(self, x: Any, out: Any = None) -> Any:
         if hasattr(self.operator, "matvec"):
@@ -39,6 +42,8 @@ def as_operator(operator: Any, function: str, argument: str) -> Any:
         return operator
     if sp.issparse(operator):
         return CrsMatrix.from_scipy(operator)
+    if isinstance(operator, Ensemble):
+        return _Wrapped(operator)
     if is_array(operator) and operator.ndim == 2:
         return _Wrapped(Ensemble(operator[..., None]))
     if hasattr(operator, "__matmul__") and hasattr(operator, "shape"):

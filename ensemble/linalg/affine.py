@@ -204,7 +204,7 @@ class AffineMatrix:
         return kernels.affine_chebyshev_last(*self._arrays(x.shape[1]), dinv, b, x, a, c, w, out)
 
     def __matmul__(self, x: Any) -> Any:
-        return multiply(self, x, self.apply, self.shape)
+        return multiply(self, x)
 
     @property
     def T(self) -> TransposedAffineMatrix:
@@ -219,7 +219,7 @@ class TransposedAffineMatrix(TransposedMatrix):
         super().__init__(matrix)
 
     def __matmul__(self, x: Any) -> Any:
-        return multiply(self, x, self.apply, self.shape)
+        return multiply(self, x)
 
     def to_matrix(self) -> Any:
         """An `AffineMatrix` of its own, terms copied into the transposed order."""

@@ -48,6 +48,7 @@ class CrsMatrix:
     """
 
     __array_ufunc__ = None  # NumPy leaves `array @ A` to us
+    queues_kernels = True
 
     def __init__(self, graph: CrsGraph, values: Any) -> None:
         if not isinstance(graph, CrsGraph):
@@ -148,6 +149,12 @@ class CrsMatrix:
             return self
         return CrsMatrix(self.graph, moved(to_numpy(self.values), like))
 
+    def astype(self, dtype: Any) -> CrsMatrix:
+        """The same matrix with values of another type; itself where that is their type."""
+        if self.dtype == dtype:
+            return self
+        return CrsMatrix(self.graph, array_namespace(self.values).astype(self.values, dtype))
+
     def diagonal(self) -> Ensemble:
         """The main diagonal, an Ensemble of shape (n_rows,); zero where no entry is stored."""
         return Ensemble(sparse.diagonal(self.graph.diagonal_beside(self.values), self.values, None))
@@ -191,7 +198,7 @@ class CrsMatrix:
     def __matmul__(self, other: Any) -> Any:
         if isinstance(other, CrsMatrix):
             return self._times_matrix(other)
-        return multiply(self, other, self.apply, self.shape)
+        return multiply(self, other)
 
     def _times_matrix(self, other: CrsMatrix) -> CrsMatrix:
         require(
@@ -227,6 +234,10 @@ class TransposedMatrix:
     def __repr__(self) -> str:
         return f"{self.T!r}.T"
 
+    def astype(self, dtype: Any) -> TransposedMatrix:
+        """The transpose of the matrix with values of another type."""
+        return self if self.dtype == dtype else type(self)(self.T.astype(dtype))
+
     def apply(self, x: Any, out: Any = None) -> Any:
         """A^T x on bare arrays."""
         return self.T.apply_transpose(x, out)
@@ -234,7 +245,7 @@ class TransposedMatrix:
     def __matmul__(self, x: Any) -> Any:
         if isinstance(x, CrsMatrix):
             return self.to_matrix() @ x
-        return multiply(self, x, self.apply, self.shape)
+        return multiply(self, x)
 
     def to_matrix(self) -> CrsMatrix:
         """A `CrsMatrix` of its own, values copied into the transposed order."""
@@ -246,22 +257,22 @@ def _same_samples(a: int, b: int) -> None:
     require(a == b or 1 in (a, b), "CrsMatrix @", "operands", "have the same n_samples, or 1", f"{a} and {b}")
 
 
-def multiply(matrix: Any, x: Any, apply: Any, shape: tuple[int, int]) -> Any:
+def multiply(matrix: Any, x: Any) -> Any:
     """``matrix @ x`` for a vector or a tall array, plain or Ensemble."""
     if not is_array(x) and not isinstance(x, Ensemble):
         return NotImplemented
     samples = samples_of(x)
     require(
-        samples.ndim in (2, 3) and samples.shape[0] == shape[1], "CrsMatrix @", "x",
-        f"have {shape[1]} rows (the matrix has shape {shape})", f"shape {tuple(samples.shape[:-1])}",
+        samples.ndim in (2, 3) and samples.shape[0] == matrix.shape[1], "CrsMatrix @", "x",
+        f"have {matrix.shape[1]} rows (the matrix has shape {matrix.shape})", f"shape {tuple(samples.shape[:-1])}",
     )  # fmt: skip
     _same_samples(matrix.n_samples, samples.shape[-1])
     n_samples = max(matrix.n_samples, samples.shape[-1])
     dtype = np.result_type(matrix.dtype, samples.dtype)
     if samples.ndim == 3:  # the columns of x one after another
-        columns = [multiply(matrix, Ensemble(samples[:, j, :]), apply, shape).samples for j in range(samples.shape[1])]
+        columns = [multiply(matrix, Ensemble(samples[:, j, :])).samples for j in range(samples.shape[1])]
         return wrap_like(x, array_namespace(samples).stack(columns, axis=1), matrix.n_samples)
     if samples.shape[1] != n_samples:
         samples = array_namespace(samples).broadcast_to(samples, (samples.shape[0], n_samples))
-    y = apply(contiguous(samples, dtype))
+    y = matrix.astype(dtype).apply(contiguous(samples, dtype))
     return wrap_like(x, y, matrix.n_samples)

@@ -82,6 +82,12 @@ class DiffusionOperator:
         """The stored matrix of the mean diffusivity."""
         return CrsMatrix(self.graph, self._discrete.mean_values)
 
+    def astype(self, dtype: Any) -> DiffusionOperator:
+        """The operator of the same coefficient in another type; itself where that is its type."""
+        if self.dtype == dtype:
+            return self
+        return DiffusionOperator(self._discrete, self.graph, array_namespace(self.kappa).astype(self.kappa, dtype))
+
     def sample(self, i: int) -> DiffusionOperator:
         """Sample `i` alone."""
         return self.take_samples(np.array([0 if self.n_samples == 1 else i]))
@@ -132,7 +138,7 @@ class DiffusionOperator:
         return array_namespace(y).subtract(b, y, out=y)
 
     def __matmul__(self, x: Any) -> Any:
-        return multiply(self, x, self.apply, self.shape)
+        return multiply(self, x)
 
 
 def require_coefficient(kappa: Any, n_cells: int, home: Any, function: str) -> Any:
