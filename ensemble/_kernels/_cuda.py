@@ -27,6 +27,9 @@ VECTOR_BYTES = 16
 CHUNK = 64
 """Rows that one partial sum covers."""
 
+SUM_THREADS = (4, 128)
+"""A block that adds partial sums: samples by segments, as in samples.cuh."""
+
 FAMILIES: dict[str, Family] = {}
 """Every family by name; the compile test walks this table."""
 
@@ -196,7 +199,7 @@ def sums(partials: Any) -> Any:
     n_sums, chunks, n_samples = partials.shape
     out = empty_like(partials, (n_sums, n_samples))
     layout = Layout("double" if partials.dtype.itemsize == 8 else "float", 1, 1, 1)
-    grid = (-(-n_samples // 32), n_sums)
+    grid = (-(-n_samples // SUM_THREADS[0]), n_sums)
     arguments = (partials, out, np.int64(chunks), np.int32(n_samples))
-    FAMILIES["sparse"].launch("sum_partials", layout, grid, (32, 32), arguments)
+    FAMILIES["sparse"].launch("sum_partials", layout, grid, SUM_THREADS, arguments)
     return out
