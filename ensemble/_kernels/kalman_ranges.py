@@ -51,7 +51,7 @@ class _Range:
     def filter(self, which: int) -> None:
         """Sum up (1; 3 where the state before the range is known), or run the filter from that state (2)."""
         given = (self.flags, self.totals, self.own, self.local, np.int32(which), *self.states[:3])
-        self.launch("filter_chunks", *self.problem.arguments, np.int32(self.n_blocks), *given)
+        self.launch("filter_chunks", *self.problem.arguments, *given)
 
     def settle(self) -> Any:
         """The sum of the likelihood's terms."""
@@ -73,7 +73,7 @@ class _Range:
     def meet(self, behind: Any) -> None:
         """Run back over the range."""
         mean, covariance, _, *smooth = self.states
-        given = (np.int32(self.n_blocks), self.totals, self.own, behind, mean, covariance, *smooth)
+        given = (self.totals, self.own, behind, mean, covariance, *smooth)
         self.launch("meet_chunks", *self.problem.arguments, *given)
 
 

@@ -4,7 +4,9 @@
 
 __device__ __forceinline__ bool known(const REAL* mean, Index at) { return mean[at * NX] == mean[at * NX]; }
 
-__device__ void filter_one(MODEL, Index series, REAL* mean, REAL* covariance, REAL* terms, double* totals) {
+__device__ __forceinline__ void filter_one(
+    MODEL, Index series, REAL* mean, REAL* covariance, REAL* terms, double* totals) {
+    UNPACK
     Sources from;
     model_of(from, series, F, Q, H, R, u, d, y, places);
     const Direct steps{from};
@@ -33,10 +35,10 @@ __device__ void filter_one(MODEL, Index series, REAL* mean, REAL* covariance, RE
 
 extern "C" __global__ void __launch_bounds__(THREADS)
 filter_series(MODEL, Index n_series, REAL* mean, REAL* covariance, REAL* terms, double* totals) {
+    UNPACK
     const Index series = (Index)blockIdx.x * THREADS + threadIdx.x;
     if (series >= n_series) return;
-    filter_one(F, Q, H, R, u, d, y, m0, P0, places, predict_first, n_steps, chunk, n_chunks, series, mean, covariance, terms,
-               totals);
+    filter_one(F, Q, H, R, u, d, y, m0, P0, cut, series, mean, covariance, terms, totals);
 }
 
 // The sum over the threads of a block, on thread 0, always in the same order
@@ -56,6 +58,7 @@ __device__ __forceinline__ double block_sum(double mine, double* room) {
 extern "C" __global__ void __launch_bounds__(THREADS)
 settle_series(MODEL, int parts, int again, int* tickets, double* partials, REAL* mean, REAL* covariance, REAL* terms,
               double* totals) {
+    UNPACK
     __shared__ double room[THREADS];
     __shared__ int done;
     const Index series = blockIdx.x / parts, part = blockIdx.x % parts;
@@ -63,8 +66,7 @@ settle_series(MODEL, int parts, int again, int* tickets, double* partials, REAL*
     __syncthreads();  // before the recursion writes what was asked for
     if (done < 0) {
         if (part == 0 && threadIdx.x == 0)
-            filter_one(F, Q, H, R, u, d, y, m0, P0, places, predict_first, n_steps, chunk, n_chunks, series, mean, covariance,
-                       terms, totals);
+            filter_one(F, Q, H, R, u, d, y, m0, P0, cut, series, mean, covariance, terms, totals);
         return;
     }
     const REAL* mine = terms + series * n_steps;
@@ -89,6 +91,7 @@ settle_series(MODEL, int parts, int again, int* tickets, double* partials, REAL*
 extern "C" __global__ void __launch_bounds__(THREADS)
 smooth_series(MODEL, Index n_series, int again, const REAL* mean, const REAL* covariance, REAL* smooth_mean,
               REAL* smooth_covariance) {
+    UNPACK
     const Index series = (Index)blockIdx.x * THREADS + threadIdx.x;
     if (series >= n_series || (again && known(smooth_mean, series * n_steps))) return;
     Sources from;

@@ -37,6 +37,14 @@ template <class T> T __shfl_up_sync(unsigned, T value, int distance) {
     return lane >= distance ? (T)passed[me - distance] : value;
 }
 
+template <class T> T __shfl_sync(unsigned, T value, int from) {
+    const int me = threadIdx.x;
+    pthread_barrier_wait(&warp_barrier[me / 32]);
+    passed[me] = value;
+    pthread_barrier_wait(&warp_barrier[me / 32]);
+    return (T)passed[me / 32 * 32 + from];
+}
+
 static void __syncwarp() { pthread_barrier_wait(&warp_barrier[threadIdx.x / 32]); }
 static void __threadfence() {}
 static int atomicAdd(int* place, int more) { return __sync_fetch_and_add(place, more); }

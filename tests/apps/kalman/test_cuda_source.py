@@ -43,6 +43,8 @@ class Emulated:
         for a in arguments:
             if isinstance(a, np.ndarray):
                 held.append(ctypes.c_void_p(a.ctypes.data))
+            elif isinstance(a, np.void):
+                held.append(ctypes.create_string_buffer(a.tobytes()))
             else:
                 kind = {"i4": ctypes.c_int, "i8": ctypes.c_longlong, "u8": ctypes.c_ulonglong}[a.dtype.str[1:]]
                 held.append(kind(int(a)))
