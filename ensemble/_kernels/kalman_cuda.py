@@ -41,25 +41,25 @@ LARGEST = 16
 
 THREADS = 128
 
-RESIDENT = 132 * 2 * THREADS
-"""Threads that an H200 holds at once when each uses all registers it may: what the length of chunks aims at."""
+PROCESSORS = 132
+"""Blocks that an H200 works on at once, one a processor: what the length of chunks aims at."""
+
+MANY = PROCESSORS * THREADS // 2
+"""Series that fill a device with a thread each."""
 
 SHORTEST = 4
 """Steps of the shortest chunk: below it, joining chunks costs more than they save."""
 
-ALONE = 16
-"""Steps of the longest chunk for which a processor is better left to one block."""
+SHARED = 224 * 1024
+"""Bytes of shared memory that a block may take for its steps."""
 
 GROUPS = (4, 2, 1)
 """Steps that a thread may be brought at once: the more, the longer the runs of memory that are read and written."""
 
-SHARED = 112 * 1024
-"""Bytes of shared memory that a block may take so that two blocks share a processor."""
-
 LEAVES = 32 * THREADS
 """Terms of a likelihood that one block adds up."""
 
-HEADERS = ("matrices", "elements", "steps", "feed", "scan")
+HEADERS = ("matrices", "elements", "steps", "feed", "scan", "recursion")
 
 FAMILIES = {
     "filter": (("filter_chunks",), "FQHRudy"),
@@ -74,7 +74,7 @@ FAMILIES = {
 NOTHING, WHOLE = np.uint64(0), np.int32(0)
 """No array; and the pass of `filter_chunks` over a series that one device has for itself."""
 
-INT = np.dtype(np.int32)
+INT, DOUBLE = np.dtype(np.int32), np.dtype(np.float64)
 
 PARTS = "FQHRudymP"  # as `kalman_feed.cuh` counts them
 
@@ -173,8 +173,9 @@ def _places(shape: tuple[int, ...], strides: tuple[int, ...], item: int, tail: i
 @functools.lru_cache(maxsize=1024)
 def _cut(layout: tuple[Any, ...], item: int, predict_first: bool, n_steps: int, chunk: int | None, n_cut: int) -> Any:
     """The `Cut` of arrays that are laid out like this, and the widest load; None where some array must be copied."""
-    pairs = zip(layout, TAILS, strict=True)
-    places = [(0, 0, 1) if a is None else _places(a[0], a[1], item, tail) for a, tail in pairs]
+    places = [
+        (0, 0, 1) if a is None else _places(a[0], a[1], item, tail) for a, tail in zip(layout, TAILS, strict=True)
+    ]
     if any(p is None for p in places):
         return None
     n_chunks = 1 if chunk is None else -(-n_cut // chunk)
@@ -213,13 +214,11 @@ class Problem:
 
 
 def chunk_length(n_series: int, n_steps: int) -> int | None:
-    """Steps of a chunk, so that chunks just fill the device; None where the series alone do."""
-    if n_series >= RESIDENT // 4:
+    """Steps of a chunk, so that blocks of chunks just fill the device; None where the series alone do."""
+    if n_series >= MANY:
         return None
-    chunk = -(-n_steps * n_series // (RESIDENT // 2))
-    if chunk > ALONE:
-        chunk = -(-n_steps * n_series // RESIDENT)
-    chunk = max(SHORTEST, _multiple(chunk, 4))  # likelihoods are written four at a time
+    threads = PROCESSORS // n_series * THREADS or PROCESSORS * THREADS // n_series  # of one series
+    chunk = max(SHORTEST, _multiple(-(-n_steps // threads), GROUPS[0]))
     return None if chunk >= n_steps else chunk
 
 
@@ -240,18 +239,20 @@ def room(like: Any, *shape: int) -> Any:
     return np.empty(shape, like.dtype) if isinstance(like, np.ndarray) else device_empty(shape, like.dtype)
 
 
+def rooms(like: Any, n_flags: int, wide: tuple[int, ...], *shapes: tuple[int, ...]) -> Any:
+    """Uninitialised memory where `like` lives for each of `shapes` and for as many float64; zeros as flags."""
+    if isinstance(like, np.ndarray):
+        hosted = [np.empty(shape, like.dtype) for shape in shapes] + [np.empty((n,)) for n in wide]
+        return [*hosted, np.zeros((n_flags,), np.int32)]
+    given = [(shape, like.dtype) for shape in shapes] + [((n,), DOUBLE) for n in wide]
+    arrays: list[Any] = device_empties((*given, ((n_flags,), INT)))
+    arrays[-1].data.memset_async(0, 4 * n_flags)
+    return arrays
+
+
 def wide_room(like: Any, n: int) -> Any:
     """Uninitialised float64 where `like` lives."""
     return np.empty((n,)) if isinstance(like, np.ndarray) else device_empty((n,), np.float64)
-
-
-def rooms(like: Any, n_blocks: int, *shapes: tuple[int, ...]) -> tuple[Any, ...]:
-    """Uninitialised memory for each of `shapes` where `like` lives, and `flags_of` as many blocks."""
-    if isinstance(like, np.ndarray):
-        return *(np.empty(shape, like.dtype) for shape in shapes), flags_of(like, n_blocks)
-    *arrays, flags = device_empties((*((shape, like.dtype) for shape in shapes), ((n_blocks + 1,), INT)))
-    flags.data.memset_async(0, 4 * (n_blocks + 1))
-    return *arrays, flags
 
 
 def flags_of(like: Any, n_blocks: int) -> Any:
@@ -270,18 +271,18 @@ def settle(problem: Problem, tickets: Any, again: bool, mean: Any, covariance: A
     """
     n_series, n_steps, nx = mean.shape
     parts = -(-n_steps // LEAVES)
-    totals = wide_room(mean, n_series * (1 + parts))
-    given = (np.int32(parts), np.int32(again), tickets, totals[n_series:], mean, covariance, terms, totals)
-    run = function(name_of(mean.dtype), nx, problem.ny, "settle_series")
+    partials, totals = wide_room(mean, n_series * parts), wide_room(mean, n_series)
+    given = (np.int32(parts), np.int32(again), tickets, partials, mean, covariance, terms, totals)
+    run = function(mean.dtype.name, nx, problem.ny, "settle_series")
     run((n_series * parts,), (THREADS,), (*problem.arguments, *given))
-    return totals[:n_series]
+    return totals
 
 
 def smooth_each(problem: Problem, again: bool, m: Any, P: Any, mean: Any, covariance: Any) -> None:
     """The smoother's recursion, a thread a series; with `again` for series that two filters left without an answer."""
     n_series, _, nx = mean.shape
     arguments = (*problem.arguments, np.int64(n_series), np.int32(again), m, P, mean, covariance)
-    function(name_of(mean.dtype), nx, problem.ny, "smooth_series")((-(-n_series // THREADS),), (THREADS,), arguments)
+    function(mean.dtype.name, nx, problem.ny, "smooth_series")((-(-n_series // THREADS),), (THREADS,), arguments)
 
 
 def filter_chunks(F, Q, H, R, u, d, y, m0, P0, predict_first, chunk=None, behind=False):
@@ -303,12 +304,12 @@ def filter_chunks(F, Q, H, R, u, d, y, m0, P0, predict_first, chunk=None, behind
         function(dtype, nx, ny, "filter_series")((-(-n_series // THREADS),), (THREADS,), arguments)
         return (mean, covariance, terms, totals, None) if behind else (mean, covariance, terms, totals)
     element = sizes(nx)[0]
-    mean, covariance, terms, sums, flags = rooms(y, n_blocks + n_series, *states, (n_blocks, element))
+    some = rooms(y, 1 + n_blocks + n_series, (n_blocks, n_series), *states, (n_blocks, element))
+    mean, covariance, terms, sums, partials, totals, flags = some
     own = room(y, n_series, element, p.n_blocks * THREADS) if behind else NOTHING
-    arguments = (*p.arguments, flags, sums, own, NOTHING, WHOLE, mean, covariance, terms)
+    arguments = (*p.arguments, flags, sums, own, NOTHING, WHOLE, mean, covariance, terms, partials, totals)
     shared = room_of(dtype, nx, ny, "filter_chunks")
     function(dtype, nx, ny, "filter_chunks")((n_blocks,), (THREADS,), arguments, shared_mem=shared)
-    totals = settle(p, flags[n_blocks + 1 :], True, mean, covariance, terms)
     return (mean, covariance, terms, totals, (p, sums, own)) if behind else (mean, covariance, terms, totals)
 
 
@@ -325,7 +326,7 @@ def smooth_chunks(F, Q, u, m, P, chunk=None):
         smooth_each(p, False, m, P, mean, covariance)
         return mean, covariance
     n_blocks = p.n_blocks * n_series
-    mean, covariance, totals, flags = rooms(m, n_blocks, *states, (n_blocks, sizes(nx)[1]))
+    mean, covariance, totals, flags = rooms(m, 1 + n_blocks, (), *states, (n_blocks, sizes(nx)[1]))
     arguments = (*p.arguments, flags, totals, m, P, mean, covariance)
     shared = room_of(dtype, nx, 1, "smooth_chunks")
     function(dtype, nx, 1, "smooth_chunks")((n_blocks,), (THREADS,), arguments, shared_mem=shared)

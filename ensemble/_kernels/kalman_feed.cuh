@@ -53,8 +53,8 @@ struct Cut { Index places[18], n_steps; int predict_first, chunk, n_chunks, n_bl
 #define MODEL const REAL *F, const REAL *Q, const REAL *H, const REAL *R, const REAL *u, const REAL *d, const REAL *y, \
     const REAL *m0, const REAL *P0, const Cut cut
 #define UNPACK \
-    const Index *const places = cut.places, n_steps = cut.n_steps; \
-    const int predict_first = cut.predict_first, chunk = cut.chunk, n_chunks = cut.n_chunks, n_blocks = cut.n_blocks;
+    [[maybe_unused]] const Index *const places = cut.places, n_steps = cut.n_steps; \
+    [[maybe_unused]] const int predict_first = cut.predict_first, chunk = cut.chunk, n_chunks = cut.n_chunks, n_blocks = cut.n_blocks;
 
 __device__ __forceinline__ void model_of(
     Sources& s, Index series, const REAL* F, const REAL* Q, const REAL* H, const REAL* R, const REAL* u, const REAL* d,
@@ -78,38 +78,14 @@ __device__ __forceinline__ void links_of(
     states_of(s, series, n_steps, mean, covariance);
 }
 
-// One copy, after which the second level of cache has the first AHEAD bytes around it
-template <int SIZE, int LINE> __device__ __forceinline__ void copy_async(char* to, const char* from) {
-#ifdef __CUDA_ARCH__
+template <int SIZE, bool AGAIN = false> __device__ __forceinline__ void copy_async(char* to, const char* from) {
+#ifdef __CUDA_ARCH__  // the second level of cache takes in the whole line, which the next steps will ask for
     const unsigned at = (unsigned)__cvta_generic_to_shared(to);
-    if constexpr (SIZE == 16 && LINE == 128)
+    if constexpr (SIZE == 16 && !AGAIN)
         asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");
-    else if constexpr (SIZE == 16 && LINE == 64)
-        asm volatile("cp.async.cg.shared.global.L2::64B [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");
-    else if constexpr (SIZE == 16 && LINE > 0)
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");
     else asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(at), "l"(from), "n"(SIZE) : "memory");
 #else
     for (int i = 0; i < SIZE; ++i) to[i] = from[i];
-#endif
-}
-
-#ifndef HINTS
-#define HINTS 2
-#endif
-__host__ __device__ constexpr int line_of(int part) {
-#if HINTS == 0
-    return 128;
-#else
-    const int b = HINTS * GROUP * bytes_of(part);
-    return b >= 128 ? 128 : b >= 64 ? 64 : 32;
-#endif
-}
-
-// Ask the second level of cache for the line at an address
-__device__ __forceinline__ void ask_near(const char* from) {
-#ifdef __CUDA_ARCH__
-    asm volatile("prefetch.global.L2 [%0];" ::"l"(from));
 #endif
 }
 
@@ -119,9 +95,9 @@ __device__ __forceinline__ void close_group() {
 #endif
 }
 
-template <int N> __device__ __forceinline__ void wait_for_all_but() {
+__device__ __forceinline__ void wait_for_all_but_one() {
 #ifdef __CUDA_ARCH__
-    asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+    asm volatile("cp.async.wait_group 1;" ::: "memory");
 #endif
 }
 
@@ -161,10 +137,7 @@ struct Rows {
 #ifndef STAGES
 #define STAGES extern __shared__ __align__(16) char stages[];
 #endif
-#ifndef DEPTH
-#define DEPTH 2
-#endif
-#define STAGE_BYTES (DEPTH * THREADS * ROW)
+#define STAGE_BYTES (2 * THREADS * ROW)
 
 #if ROW
 static_assert(ROW % 16 == 0 && ROW >= place(N_PARTS), "a row is longer than its room");
@@ -175,13 +148,8 @@ static_assert(ROW % 16 == 0 && ROW >= place(N_PARTS), "a row is longer than its 
 #define OUT_P (PARTS >> PART_P & 1 ? PART_P : PART_F)
 #define OUT_TERM PART_Y
 
-// Steps of a group, in the order of a row
-#ifdef ROLLED
-#define TOGETHER _Pragma("unroll 1")
-#else
-#define TOGETHER _Pragma("unroll")
-#endif
-#define EACH_STEP(i, group) TOGETHER for (int i = GROUP * (group); i < GROUP * (group) + GROUP; ++i)
+// Steps of a group, in the order of a row; code that is short stays in its cache
+#define EACH_STEP(i, group) _Pragma("unroll 1") for (int i = GROUP * (group); i < GROUP * (group) + GROUP; ++i)
 
 struct Feed {
     const Sources& source;
@@ -195,7 +163,7 @@ struct Feed {
     int to[N_PARTS];
 
     __device__ __forceinline__ Feed(const Sources& source, const Rows& rows, char* stages, bool out)
-        : source(source), rows(rows), stage(stages + (threadIdx.x / WARP) * DEPTH * WARP * ROW), lane(threadIdx.x % WARP),
+        : source(source), rows(rows), stage(stages + (threadIdx.x / WARP) * 2 * WARP * ROW), lane(threadIdx.x % WARP),
           out(out), whole(rows.lo == 0 && rows.hi == WARP), even(rows.length % GROUP == 0 || rows.lo >= rows.hi),
           steady(false), low(0), high(WARP) {
         whole = whole && even;
@@ -250,7 +218,7 @@ struct Feed {
         return !here || (i >= rows.odd_from && i + GROUP <= rows.odd_to);
     }
 
-    __device__ __forceinline__ char* row_of(int r, int group) const { return stage + (group % DEPTH * WARP + r) * ROW; }
+    __device__ __forceinline__ char* row_of(int r, int group) const { return stage + ((group & 1) * WARP + r) * ROW; }
 
     template <int PART, bool ALL> __device__ __forceinline__ void ask_evenly(int group) {
         constexpr int size = piece(GROUP * bytes_of(PART)), n = GROUP * bytes_of(PART) / size;
@@ -259,7 +227,7 @@ struct Feed {
             EACH(q, n) {
                 const int r = q * (WARP / n) + lane / n;
                 if (ALL || (r >= low && r < high))
-                    copy_async<size, line_of(PART)>(row_of(q * (WARP / n), group) + to[PART], from[PART] + q * leap);
+                    copy_async<size>(row_of(q * (WARP / n), group) + to[PART], from[PART] + q * leap);
             }
             from[PART] += rows.way * GROUP * bytes_of(PART);
         }
@@ -267,11 +235,11 @@ struct Feed {
 
     template <int PART> __device__ __forceinline__ void ask_steadily(int group) {
         constexpr int size = piece(bytes_of(PART)), n = GROUP * bytes_of(PART) / size;
-        if (group >= DEPTH && !(out && (PART == OUT_P || PART == OUT_M || PART == OUT_TERM))) return;  // it stays where it was put
+        if (group > 1 && !(out && (PART == OUT_P || PART == OUT_M || PART == OUT_TERM))) return;  // it stays where it was put
         EACH(q, n) {
             const int each = q * WARP + lane, at = each % n;
             char* const to = row_of(each / n, group) + place(PART) + at * size;
-            copy_async<size, 0>(to, source.from[PART] + at % (n / GROUP) * size);
+            copy_async<size, true>(to, source.from[PART] + at % (n / GROUP) * size);
         }
     }
 
@@ -282,7 +250,7 @@ struct Feed {
             const int each = q * WARP + lane, r = each / n, at = each % n, i = GROUP * group + slot(at / (n / GROUP));
             const char* const start = source.from[PART] + bytes_of(PART) * rows.step(r, i);
             char* const to = row_of(r, group) + place(PART) + at * size;
-            if (on(r, i)) copy_async<size, line_of(PART)>(to, start + at % (n / GROUP) * size);
+            if (on(r, i)) copy_async<size>(to, start + at % (n / GROUP) * size);
         }
         from[PART] += rows.way * GROUP * bytes_of(PART);
     }
@@ -310,11 +278,7 @@ struct Feed {
     // Begin to bring a group of every row; called with 0, 1, 2, ...
     __device__ __forceinline__ void ask(int group) {
 #if ROW
-#ifdef NOASK
-        if (group < DEPTH) {
-#else
         if (group < groups()) {
-#endif
             if (whole && even && !steady) ask_all<0>(group);
             else ask_parts<0>(group, range(group));
         }
@@ -325,7 +289,7 @@ struct Feed {
     // Wait until a group is here, the one after it perhaps under way
     __device__ __forceinline__ void take() const {
 #if ROW
-        wait_for_all_but<DEPTH - 1>();
+        wait_for_all_but_one();
         __syncwarp();
 #endif
     }
@@ -344,29 +308,7 @@ struct Feed {
         return source.at<PART>(rows.step(lane, i));
 #endif
     }
-
-    // Have the second level of cache bring this thread's first steps
-    template <int PART = 0> __device__ __forceinline__ void foresee(int n_steps) const {
-        if constexpr (PART < N_PARTS) {
-            if constexpr (PARTS >> PART & 1) {
-                const char* const start = source.from[PART] + source.by[PART] * rows.step(lane, 0);
-                if (whole && source.by[PART] != 0 && rows.way > 0)
-                    for (int at = 0; at < n_steps * bytes_of(PART); at += 64) ask_near(start + at);
-            }
-            foresee<PART + 1>(n_steps);
-        }
-    }
 };
-
-template <class T> __device__ __forceinline__ void stream(T* to, const T& value) {
-#if defined(__CUDA_ARCH__) && defined(STREAM)
-    if constexpr (sizeof(T) == 16) __stcs((float4*)to, *(const float4*)&value);
-    else if constexpr (sizeof(T) == 8) __stcs((float2*)to, *(const float2*)&value);
-    else *to = value;
-#else
-    *to = value;
-#endif
-}
 
 // The way out, neighbours together: states of a warp's rows, and likelihoods where there are any
 struct Exit {
@@ -437,7 +379,7 @@ struct Exit {
             EACH(q, n) pieces[q] = *(const Piece*)(feed.row_of(q * (WARP / n), group) + at);
             EACH(q, n) {
                 const int r = q * (WARP / n) + feed.lane / n;
-                if (ALL || (r >= feed.low && r < feed.high)) stream((Piece*)(to + q * leap), pieces[q]);
+                if (ALL || (r >= feed.low && r < feed.high)) *(Piece*)(to + q * leap) = pieces[q];
             }
             to += feed.rows.way * GROUP * BYTES;
         }

@@ -24,11 +24,8 @@ template <class E> __device__ __forceinline__ E of_lane(const E& e, int lane) {
     return out;
 }
 
-#ifndef SCAN
-#define SCAN
-#endif
 // The exclusive scan over the first `count` threads; `total` on all threads. Without `each`, total alone.
-template <class E> __device__ SCAN void block_scan(bool backward, bool each, int count, E& e, E& total, E* room) {
+template <class E> __device__ void block_scan(bool backward, bool each, int count, E& e, E& total, E* room) {
     const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, n_warps = (count + WARP - 1) / WARP;
 #pragma unroll 1
     for (int distance = 1; distance < min(WARP, count); distance *= 2) {

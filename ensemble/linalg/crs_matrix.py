@@ -54,6 +54,7 @@ class CrsMatrix:
     """
 
     __array_ufunc__ = None  # NumPy leaves `array @ A` to us
+    queues_kernels = True
 
     def __init__(self, graph: CrsGraph, values: Any) -> None:
         if not isinstance(graph, CrsGraph):
@@ -175,6 +176,12 @@ class CrsMatrix:
             return self
         return CrsMatrix(self.graph, Ensemble(moved(to_numpy(self.values), like), self.sample_set))
 
+    def astype(self, dtype: Any) -> CrsMatrix:
+        """The same matrix with values of another type; itself where that is their type."""
+        if self.dtype == dtype:
+            return self
+        return CrsMatrix(self.graph, array_namespace(self.values).astype(self.values, dtype))
+
     def diagonal(self) -> Ensemble:
         """The main diagonal, an Ensemble of shape (n_rows,); zero where no entry is stored."""
         entries = self.graph.diagonal_beside(self.values)
@@ -189,6 +196,11 @@ class CrsMatrix:
     def arrays(self) -> tuple[Any, Any, Any]:
         """(indptr, indices, values), all where the values live: what every kernel on a matrix begins with."""
         return (*self.graph.beside(self.values), self.values)
+
+    @property
+    def graph_arrays(self) -> tuple[Any, Any]:
+        """(indptr, indices) where the values live."""
+        return self.graph.beside(self.values)
 
     @property
     def transposed_arrays(self) -> tuple[Any, Any, Any, Any]:
@@ -261,6 +273,10 @@ class TransposedMatrix:
 
     def __repr__(self) -> str:
         return f"{self.T!r}.T"
+
+    def astype(self, dtype: Any) -> TransposedMatrix:
+        """The transpose of the matrix with values of another type."""
+        return self if self.dtype == dtype else type(self)(self.T.astype(dtype))
 
     def apply(self, x: Any, out: Any = None) -> Any:
         """A^T x on bare arrays."""
