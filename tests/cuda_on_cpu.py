@@ -54,7 +54,7 @@ static std::vector<Mark> marks;
 static std::vector<char> state;
 enum { FRESH, WAITING, WAITING_IN_WARP, DONE };
 static size_t current;
-static void (*body)(void**);
+static void (*launched)(void**);  // what `enter` runs in each thread
 static void** arguments;
 static void wait(char how)
 {
@@ -117,7 +117,7 @@ static void mma_16_8_4(double* c, double a0, double a1, double b)
 }
 static void enter()
 {
-    body(arguments);
+    launched(arguments);
     state[current] = DONE;
     _longjmp(back, 1);
 }
@@ -126,7 +126,7 @@ static void run(void (*kernel)(void**), void** given, dim3 grid, dim3 block)
 {
     const size_t n = block.x * block.y * block.z, stack = 1 << 16;
     static char* stacks = static_cast<char*>(std::malloc(1024 * stack));
-    body = kernel, arguments = given, gridDim = grid, blockDim = block;
+    launched = kernel, arguments = given, gridDim = grid, blockDim = block;
     for (blockIdx.z = 0; blockIdx.z < grid.z; ++blockIdx.z)
     for (blockIdx.y = 0; blockIdx.y < grid.y; ++blockIdx.y)
     for (blockIdx.x = 0; blockIdx.x < grid.x; ++blockIdx.x) {
@@ -180,7 +180,7 @@ class Module:
 
     def __init__(self, source: str, options: tuple[str, ...], instances: tuple[str, ...]) -> None:
         entries = "".join(ENTRY.format(k=k, name=name) for k, name in enumerate(instances))
-        text = HEADER + source + entries
+        text = HEADER + source.replace('extern "C" __global__', "__global__") + entries
         flags = [option for option in options if option.startswith(("-D", "-std"))]
         folder = Path(tempfile.gettempdir()) / "cuda-on-cpu"
         folder.mkdir(exist_ok=True)

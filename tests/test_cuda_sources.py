@@ -13,13 +13,13 @@ from ensemble.krylov import bicgstab, cg, gmres
 from ensemble.linalg import CrsMatrix
 from ensemble.multigrid import smoothed_aggregation
 from tests import cuda_on_cpu, nvrtc
-from tests.cases import all_cases
+from tests.cases import device_cases
 from tests.krylov.problems import nonsymmetric
 from tests.test_kernels import SEED, SUMS_DIFFER, results, tolerance
 
 cg_module = importlib.import_module("ensemble.krylov.cg")
 
-CASES = [case for case in all_cases(SEED) if "cuda" in KERNELS[case.kernel].implementations]
+CASES = device_cases(SEED)
 
 
 MODULES: dict = {}  # what the tests compiled, by family

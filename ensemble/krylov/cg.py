@@ -118,7 +118,7 @@ class _Run(Run):
 
     def preconditioned(self) -> tuple[Any, np.ndarray]:
         """z = M r and the inner products r . z."""
-        if hasattr(self.M, "apply_dot"):
+        if self.workspace is not None and hasattr(self.M, "apply_dot"):  # that of a hierarchy
             return self.z, to_numpy(self.M.apply_dot(self.r, self.z, self.workspace))
         z = self.precondition(self.r, self.z)
         return z, to_numpy(kernels.dot(self.r, z, None))
@@ -167,7 +167,7 @@ class _Run(Run):
         claims = self.active & (norm <= self.target[self.members])
         self.record(running, self.prove(claims, norm, self.z))
         if callback is not None:
-            callback(iteration, self.latest.copy())
+            callback(iteration, self.outside(self.latest))
 
     def start(self) -> np.ndarray:
         """p = z = M r: a fresh Krylov space from the present residual."""

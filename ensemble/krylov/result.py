@@ -42,6 +42,16 @@ class SolveResult:
         2-norm of the residual after each iteration; a finished sample keeps its last value.
     target : array, shape (n_samples,)
         What each sample's norm had to reach.
+
+    Examples
+    --------
+    >>> from ensemble.gallery import poisson
+    >>> from ensemble.krylov import cg
+    >>> result = cg(poisson((10,), n_samples=3), np.ones(10))
+    >>> result
+    SolveResult(cg: 3 of 3 samples converged, 5 iterations)
+    >>> result.converged, result.residual_norms.shape
+    (array([ True,  True,  True]), (6, 3))
     """
 
     x: Any
@@ -50,6 +60,21 @@ class SolveResult:
     residual_norms: np.ndarray
     target: np.ndarray
     solver: str = "solve"
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.summary})"
+
+    @property
+    def summary(self) -> str:
+        """How many samples converged, in how many iterations, and which ended otherwise."""
+        low, high = int(self.iterations.min()), int(self.iterations.max())
+        text = f"{self.solver}: {int(self.converged.sum())} of {self.status.size} samples converged, "
+        text += f"{high} iteration{'s' * (high != 1)}" if low == high else f"{low} to {high} iterations"
+        for outcome in (Status.max_iterations, Status.breakdown):
+            samples = np.flatnonzero(self.status == outcome)
+            if samples.size:
+                text += f"; {outcome.value}: {samples_text(samples)}"
+        return text
 
     @property
     def converged(self) -> np.ndarray:

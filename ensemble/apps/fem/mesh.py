@@ -41,6 +41,12 @@ class HexMesh:
     ----------
     axes : tuple of three ndarrays, shapes (n_x + 1,), (n_y + 1,), (n_z + 1,)
         Increasing coordinates along x, y and z.
+
+    Examples
+    --------
+    >>> mesh = HexMesh.box((2, 2, 1))
+    >>> mesh.n_nodes, mesh.n_cells, mesh.points.shape
+    (18, 4, (18, 3))
     """
 
     axes: tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -77,7 +83,7 @@ class HexMesh:
         along = (cells,) * 3 if np.ndim(cells) == 0 else tuple(cells)  # type: ignore[arg-type]
         _check.require(len(along) == 3, "HexMesh.box", "cells", "be one count or three", f"{len(along)} counts")
         counts = [_check.integer(n, "HexMesh.box", "cells", minimum=1) for n in along]
-        b = float(grading)
+        b = _check.finite(grading, "HexMesh.box", "grading")
         _check.require(
             abs(b) < STEEPEST,
             "HexMesh.box",
