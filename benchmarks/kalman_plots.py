@@ -14,7 +14,7 @@ RESULTS = Path(__file__).parent / "results"
 
 METHODS = ("PKF", "PRTS", "PTFS")
 
-TWO = ("PRTS, one", "PTFS, one", "PTFS, two")
+TWO = ("PRTS, one GPU", "PTFS, one GPU", "PTFS, two GPUs")
 """Smoothers of the figures with two devices, and how many run them."""
 
 STYLES = {
@@ -125,7 +125,8 @@ def speedup(rows: list[dict[str, Any]], file: str) -> None:
 def by_devices(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Rows of smoothers on one device and on two, the method and the number of devices as the method."""
     names = [r["run"].rsplit(", ", 1) for r in rows]
-    return [{**r, "method": method, "scan": scan} for r, (method, scan) in zip(rows, names, strict=True)]
+    full = dict(zip(("PRTS, one", "PTFS, one", "PTFS, two"), TWO, strict=True))
+    return [{**r, "method": full[method], "scan": scan} for r, (method, scan) in zip(rows, names, strict=True)]
 
 
 def main() -> None:

@@ -50,8 +50,8 @@ MANY = PROCESSORS * THREADS // 2
 SHORTEST = 4
 """Steps of the shortest chunk: below it, joining chunks costs more than they save."""
 
-SHARED = 224 * 1024
-"""Bytes of shared memory that a block may take for its steps."""
+SHARED = 225 * 1024
+"""Bytes of shared memory that a block may take for its steps and for one element a warp; 2 KB are for small things."""
 
 GROUPS = (4, 2, 1)
 """Steps that a thread may be brought at once: the more, the longer the runs of memory that are read and written."""
@@ -101,7 +101,7 @@ def row_bytes(dtype: Any, nx: int, ny: int, parts: str) -> tuple[int, int]:
                 size = _multiple(size, piece) + length
         row = _multiple(size, 16)
         row += 16 * (row // 16 % 2 == 0)
-        if 2 * THREADS * row <= SHARED:
+        if 2 * THREADS * row + THREADS // 32 * sizes(nx)[0] * item <= SHARED:
             return row, group
     return 0, 1
 
@@ -217,6 +217,7 @@ def chunk_length(n_series: int, n_steps: int) -> int | None:
     """Steps of a chunk, so that blocks of chunks just fill the device; None where the series alone do."""
     if n_series >= MANY:
         return None
+    n_series = max(1, n_series)
     threads = PROCESSORS // n_series * THREADS or PROCESSORS * THREADS // n_series  # of one series
     chunk = max(SHORTEST, _multiple(-(-n_steps // threads), GROUPS[0]))
     return None if chunk >= n_steps else chunk
