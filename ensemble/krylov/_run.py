@@ -123,11 +123,6 @@ def common_dtype(function: str, vectors: dict[str, Any], A: Any) -> Any:
     return dtype
 
 
-def in_type(operator: Any, dtype: Any) -> Any:
-    """`operator` with values of the vectors' type, which its kernels want, where it knows how to change it."""
-    return operator.astype(dtype) if hasattr(operator, "astype") else operator
-
-
 def widen(samples: Any, n_samples: int, dtype: Any) -> Any:
     """`samples` with `n_samples` columns of `dtype`, contiguous."""
     if samples.shape[1] != n_samples:

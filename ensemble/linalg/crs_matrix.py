@@ -176,12 +176,6 @@ class CrsMatrix:
             return self
         return CrsMatrix(self.graph, Ensemble(moved(to_numpy(self.values), like), self.sample_set))
 
-    def astype(self, dtype: Any) -> CrsMatrix:
-        """The same matrix with values of another type; itself where that is their type."""
-        if self.dtype == dtype:
-            return self
-        return CrsMatrix(self.graph, array_namespace(self.values).astype(self.values, dtype))
-
     def diagonal(self) -> Ensemble:
         """The main diagonal, an Ensemble of shape (n_rows,); zero where no entry is stored."""
         entries = self.graph.diagonal_beside(self.values)
@@ -273,10 +267,6 @@ class TransposedMatrix:
 
     def __repr__(self) -> str:
         return f"{self.T!r}.T"
-
-    def astype(self, dtype: Any) -> TransposedMatrix:
-        """The transpose of the matrix with values of another type."""
-        return self if self.dtype == dtype else type(self)(self.T.astype(dtype))
 
     def apply(self, x: Any, out: Any = None) -> Any:
         """A^T x on bare arrays."""

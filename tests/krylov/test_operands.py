@@ -1,4 +1,4 @@
-"""What the solvers take, all of them alike: types, layouts, samples shared or not, and whose sample set the answer has."""
+"""What the solvers take: types, layouts, samples shared or not, and whose sample set the answer has."""
 
 import numpy as np
 import pytest

@@ -82,12 +82,6 @@ class DiffusionOperator:
         """The stored matrix of the mean diffusivity."""
         return CrsMatrix(self.graph, self._discrete.mean_values)
 
-    def astype(self, dtype: Any) -> DiffusionOperator:
-        """The operator of the same coefficient in another type; itself where that is its type."""
-        if self.dtype == dtype:
-            return self
-        return DiffusionOperator(self._discrete, self.graph, array_namespace(self.kappa).astype(self.kappa, dtype))
-
     def sample(self, i: int) -> DiffusionOperator:
         """Sample `i` alone."""
         return self.take_samples([_check.sample_number(i, self.n_samples, "DiffusionOperator")])
