@@ -4,7 +4,7 @@ struct Step { REAL F[NX][NX]; Sym<NX> Q; REAL u[NX]; };
 struct Look { REAL H[NY][NX]; Sym<NY> R; REAL r[NY]; bool gone[NY]; };
 struct Gain { REAL K[NX][NY]; REAL lower[NY][NY]; REAL inverse[NY]; REAL pivot[NY]; REAL r[NY]; bool lost; };
 
-// What of a diagonal entry a pivot may be lost in rounding
+// What part of a diagonal entry, or of the terms it is made of, may be lost in rounding
 __device__ __forceinline__ REAL rounding(int n) {
     return REAL(8 * n) * (sizeof(REAL) == 4 ? REAL(1.1920928955078125e-7) : REAL(2.220446049250313e-16));
 }
@@ -28,8 +28,8 @@ __device__ __forceinline__ void look(const Look& l, Gauss& x, Gain& g) {
     EACH(a, NX) EACH(i, NY) { PHt[a][i] = 0; EACH(k, NX) PHt[a][i] += x.P(a, k) * l.H[i][k]; }
     Sym<NY> S = l.R;
     EACH(i, NY) FROM(j, i, NY) EACH(k, NX) S(i, j) += l.H[i][k] * PHt[k][j];
-    REAL whole[NY];
-    EACH(j, NY) whole[j] = S(j, j);
+    REAL whole[NY];  // what the rounding of S is in proportion to: its terms may cancel
+    EACH(j, NY) { REAL sum = 0; EACH(k, NX) sum += l.H[j][k] * l.H[j][k] * x.P(k, k); whole[j] = NX * sum + l.R(j, j); }
     g.lost = false;
     EACH(j, NY) {
         g.pivot[j] = S(j, j);

@@ -12,6 +12,7 @@ from ensemble._typing import Array
 from ensemble.apps.kalman.model import Series
 from ensemble.apps.kalman.steps import (
     apply,
+    innovation_scale,
     is_singular,
     observed_part,
     predict,
@@ -52,7 +53,7 @@ def filter_elements(series: Series) -> Element:
     solved, _ = symmetric_solve(
         symmetric(HQ @ H.mT + R), xp.concat([xp.broadcast_to(HQ, HF.shape), HF], axis=-1) if HQ.shape != HF.shape
         else xp.concat([HQ, HF], axis=-1),
-        semidefinite=True,
+        semidefinite=True, scale=innovation_scale(H, R, Q),
     )  # fmt: skip
     K, W = solved[..., :nx].mT, solved[..., nx:].mT
     eye = xp.eye(nx, dtype=b.dtype)
@@ -79,7 +80,8 @@ def has_no_elements(series: Series) -> Array:
     Q, H, R, d = (series.each(name, slice(1, None)) for name in ("Q", "H", "R", "d"))
     origin = xp.zeros_like(series.each("u", slice(1, None)))
     H, R, _, _ = observed_part(H, R, series.y[1:, ...], origin, d)
-    return xp.broadcast_to(xp.any(is_singular(symmetric(H @ Q @ H.mT + R)), axis=0), series.batch)
+    singular = is_singular(symmetric(H @ Q @ H.mT + R), innovation_scale(H, R, Q))
+    return xp.broadcast_to(xp.any(singular, axis=0), series.batch)
 
 
 def combine_filter(earlier: Element, later: Element) -> Element:

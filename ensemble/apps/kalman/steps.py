@@ -9,6 +9,7 @@ from ensemble._typing import Array
 
 __all__ = [
     "apply",
+    "innovation_scale",
     "is_singular",
     "observed_part",
     "predict",
@@ -68,11 +69,20 @@ def update(H: Array, R: Array, d: Array, y: Array, m: Array, P: Array) -> tuple[
     return m + apply(K, innovation), symmetric(A @ P @ A.mT + K @ R @ K.mT), log_density
 
 
-def symmetric_solve(A: Array, B: Array, *, semidefinite: bool = False) -> tuple[Array, Array]:
+def innovation_scale(H: Array, R: Array, P: Array) -> Array:
+    """What the rounding of the diagonal of ``H P H' + R`` is in proportion to: its terms may cancel."""
+    xp = array_namespace(H, P)
+    spread = xp.linalg.diagonal(P)[..., None, :]
+    return P.shape[-1] * xp.sum(H * H * spread, axis=-1) + xp.linalg.diagonal(R)
+
+
+def symmetric_solve(
+    A: Array, B: Array, *, semidefinite: bool = False, scale: Array | None = None
+) -> tuple[Array, Array]:
     """``A^-1 B`` and ``log det A`` for symmetric positive definite `A`, by elimination without pivoting.
 
-    With `semidefinite`, a pivot lost in rounding (below ``8 n eps`` of its diagonal entry) drops its row and column: a
-    solution is found wherever `B` lies in the range of `A`. A matrix that is not positive gives NaN.
+    With `semidefinite`, a pivot lost in rounding (below ``8 n eps`` of its diagonal entry, or of `scale`) drops its row
+    and column: a solution is found wherever `B` lies in the range of `A`. A matrix that is not positive gives NaN.
     """
     xp = array_namespace(A, B)
     n = A.shape[-1]
@@ -83,7 +93,7 @@ def symmetric_solve(A: Array, B: Array, *, semidefinite: bool = False) -> tuple[
     for j in range(n):
         pivot = rows[j][..., j]
         if semidefinite:
-            lost = pivot <= smallest * xp.abs(A[..., j, j])
+            lost = pivot <= smallest * (xp.abs(A[..., j, j]) if scale is None else scale[..., j])
             inverse = xp.where(lost, zero, one / xp.where(lost, one, pivot))
         else:
             pivot = xp.where(pivot > zero, pivot, xp.asarray(float("nan"), dtype=A.dtype))
@@ -101,8 +111,8 @@ def symmetric_solve(A: Array, B: Array, *, semidefinite: bool = False) -> tuple[
     return xp.stack(solved, axis=-2), log_det
 
 
-def is_singular(A: Array) -> Array:
-    """Whether elimination of the semidefinite `A` meets a pivot lost in rounding."""
+def is_singular(A: Array, scale: Array | None = None) -> Array:
+    """Whether elimination of the semidefinite `A` meets a pivot lost in rounding, see `symmetric_solve`."""
     xp = array_namespace(A)
     n = A.shape[-1]
     one = xp.asarray(1.0, dtype=A.dtype)
@@ -110,7 +120,7 @@ def is_singular(A: Array) -> Array:
     rows = [A[..., i, :] for i in range(n)]
     found = xp.zeros_like(A[..., 0, 0], dtype=xp.bool)
     for j in range(n):
-        lost = rows[j][..., j] <= smallest * xp.abs(A[..., j, j])
+        lost = rows[j][..., j] <= smallest * (xp.abs(A[..., j, j]) if scale is None else scale[..., j])
         found = xp.logical_or(found, lost)
         inverse = one / xp.where(lost, one, rows[j][..., j])
         for i in range(j + 1, n):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from ensemble._backend import array_namespace
 from ensemble._typing import Array
 from ensemble.apps.kalman.elements import Element
-from ensemble.apps.kalman.steps import apply, observed_part, predict, symmetric, symmetric_solve
+from ensemble.apps.kalman.steps import apply, innovation_scale, observed_part, predict, symmetric, symmetric_solve
 
 __all__ = ["advance_filter", "extend_filter"]
 
@@ -34,7 +34,8 @@ def extend_filter(
     H, R, r, _ = observed_part(H, R, y, b, d)
     G, HC = H @ A, H @ C
     right = xp.concat([HC, G, r[..., None]], axis=-1)
-    solved, _ = symmetric_solve(symmetric(HC @ H.mT + R), right, semidefinite=semidefinite)
+    scale = innovation_scale(H, R, C) if semidefinite else None
+    solved, _ = symmetric_solve(symmetric(HC @ H.mT + R), right, semidefinite=semidefinite, scale=scale)
     K = solved[..., :n].mT
     IKH = xp.eye(n, dtype=C.dtype) - K @ H
     return (

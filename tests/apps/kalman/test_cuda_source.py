@@ -26,7 +26,7 @@ from ensemble.apps.kalman import (
 from ensemble.scalar import Ensemble
 from tests import nvrtc
 from tests.apps.kalman.models import close, random_parts, with_gaps
-from tests.apps.kalman.test_singular import exact_observations
+from tests.apps.kalman.test_singular import exact_observations, turned
 
 HERE = Path(__file__).parent
 
@@ -237,10 +237,12 @@ def test_split_series_take_turns_where_elements_say_nothing(on_cpu, cuda):
     assert not any(part.failed for part in smooth)
 
 
+@pytest.mark.parametrize("hidden", [False, True])
 @pytest.mark.parametrize("scan", ["chunked", "blelloch"])
-def test_the_recursion_takes_over_where_elements_say_nothing(on_cpu, cuda, scan):
-    """Series 1 is seen without noise and moves without noise in what is seen, but for its last steps."""
+def test_the_recursion_takes_over_where_elements_say_nothing(on_cpu, cuda, scan, hidden):
+    """Series 1 is seen without noise and moves without noise in what is seen; rounding may hide it."""
     parts, y = exact_observations(T=23)
+    parts, y = turned(parts, y) if hidden else (parts, y)
     smooth = rts_smoother(LinearGaussianModel(**parts), y)
     model = LinearGaussianModel(**parts)
     results = [rts_smoother(model, y, method="scan", scan=scan), two_filter_smoother(model, y, scan=scan)]

@@ -24,6 +24,28 @@ def exact_observations(T=9, batch=(3,)):
     return parts, y
 
 
+def turned(parts, y, seed=2203):
+    """The same series in other coordinates of the state, where what was zero is rounding."""
+    U = np.linalg.qr(np.random.default_rng(seed).standard_normal((3, 3)))[0]
+    both = lambda A: U @ ((A + A.mT) / 2) @ U.T
+    even = lambda A: (both(A) + both(A).mT) / 2
+    return {**parts, "F": U @ parts["F"] @ U.T, "Q": even(parts["Q"]), "P0": even(parts["P0"]),
+            "H": parts["H"] @ U.T, "u": parts["u"] @ U.T, "m0": parts["m0"] @ U.T}, y  # fmt: skip
+
+
+@pytest.mark.parametrize("scan", sorted(SCANS))
+@pytest.mark.parametrize("run", RUNS)
+def test_rounding_hides_no_singular_series(run, scan):
+    parts, y = turned(*exact_observations(T=9))
+    S = parts["H"] @ parts["Q"] @ parts["H"].mT + parts["R"]
+    assert 0 < np.abs(S[1]).max() < 1e-14 < S[0].min()
+    expected = (kalman_filter if run == "filter" else rts_smoother)(LinearGaussianModel(**parts), y)
+    got = RUNS[run](LinearGaussianModel(**parts), y, scan=scan)
+    close(got.mean, expected.mean)
+    close(got.log_likelihood, expected.log_likelihood)
+    close(got.covariance, expected.covariance)
+
+
 @pytest.mark.parametrize("scan", sorted(SCANS))
 @pytest.mark.parametrize("run", RUNS)
 def test_scans_answer_where_only_the_recursion_is_regular(run, scan):
