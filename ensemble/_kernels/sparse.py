@@ -99,7 +99,7 @@ def residual(indptr, indices, values, x, b, out):
 
 
 SET, ADD, RESIDUAL = 0, 1, 2
-ENTRIES_AHEAD = 4  # how far ahead a product asks for entries that lie anywhere
+ENTRIES_AHEAD = 16  # how far ahead a product asks for entries that lie anywhere
 STAGED_LANES = 4  # as in rows.cuh
 SHARED = ("false", "true")
 

@@ -168,11 +168,9 @@ class RandomDiffusion:
         ValueError
             As for `check`, or if `u` or `out` does not fit, or `symmetric` is asked for where it cannot be.
         """
-        _check.require(
-            not symmetric or self._discrete.halves, "RandomDiffusion.assemble", "symmetric",
-            "be False with advection, whose matrix is not symmetric, and on a device",
-            f"True with advection = {self.advection:g} on {home_of(self._discrete.home)[1]}",
-        )  # fmt: skip
+        wanted = "be False with advection, whose matrix is not symmetric, and on a device"
+        seen = f"True with advection = {self.advection:g} on {home_of(self._discrete.home)[1]}"
+        _check.require(not symmetric or self._discrete.halves, "RandomDiffusion.assemble", "symmetric", wanted, seen)
         parameters = self._parameters(y, "assemble")
         if u is None:
             state = self._discrete.initial_guess(parameters.shape[1], parameters.dtype)
