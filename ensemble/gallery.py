@@ -94,7 +94,14 @@ def anisotropic(
 
 
 def random_spd(n: int, n_samples: int = 1, *, density: float = 0.05, seed: int = 20731) -> CrsMatrix:
-    """Random symmetric, strictly diagonally dominant matrices on one random graph."""
+    """Random symmetric, strictly diagonally dominant matrices on one random graph.
+
+    Examples
+    --------
+    >>> A = random_spd(20, n_samples=3)
+    >>> A.shape, A.n_samples
+    ((20, 20), 3)
+    """
     integer(n, "random_spd", "n", minimum=1)
     integer(n_samples, "random_spd", "n_samples", minimum=1)
     rng = np.random.default_rng(seed)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.__main__ import parser_of_arguments, programs
 from ensemble._backend import prototype
 
 ROOT = Path(__file__).parents[1]
@@ -31,6 +32,27 @@ def test_the_index_names_every_page():
     index = (ROOT / "docs" / "README.md").read_text()
     pages = [*HOWTOS, *(ROOT / "docs" / "tutorials").glob("*.py"), *(ROOT / "docs" / "reference").glob("*.md")]
     assert [page.name for page in pages if f"{page.parent.name}/{page.name}" not in index] == []
+
+
+COMMANDS = sorted({c for page in PAGES for c in re.findall(r"`(python -m benchmarks[^`]*)`", page.read_text())})
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_commands_of_benchmarks_exist(command):
+    """Their tables or programs do, and their options."""
+    module, *words = command.removeprefix("python -m ").replace("[", " ").replace("]", " ").split()
+    source = (ROOT / "benchmarks" / f"{module.partition('.')[2] or '__main__'}.py").read_text()
+    if module == "benchmarks":
+        plain = ["1" if word == "T" else word for word in words]
+        assert parser_of_arguments().parse_args(plain).name == words[0]
+    for word in words:
+        assert not word.startswith("--") or f'"{word}"' in source or 'f"--{name}"' in source, word
+
+
+def test_the_list_of_benchmarks_is_complete():
+    text = parser_of_arguments().format_help()
+    assert [name for name in programs() if f"python -m benchmarks.{name}\n" not in text] == []
+    assert {"gbees_gpu", "bench_kalman", "kalman_gpu"} <= set(programs()) and "against SciPy" in text
 
 
 def names_of(text, page):

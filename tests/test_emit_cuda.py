@@ -1,12 +1,7 @@
 """The CUDA source of fused functions: compiled by NVRTC, no GPU needed, and run on the host by a C++ compiler."""
 
-import ctypes
 import functools
-import hashlib
 import math
-import re
-import shutil
-import subprocess
 import sys
 
 import numpy as np
@@ -19,7 +14,7 @@ from ensemble._kernels._emit_cuda import Access
 from ensemble._kernels._operations import DTYPES
 from ensemble._kernels._trace import Scalar, trace
 from ensemble.scalar import Ensemble, fuse
-from tests import nvrtc
+from tests import cuda_on_cpu, nvrtc
 from tests.bodies import BOOL, F32, F64, I32, I64, everything, lorenz
 
 
@@ -76,54 +71,13 @@ def test_cuda_source_that_is_wrong_fails(compiler):
 
 
 # --- the same source on the host
-ON_HOST = """
-#include <cmath>
-using namespace std;
-#define __global__
-#define __device__
-#define __forceinline__ inline
-struct Dimension { unsigned x; };
-static Dimension gridDim, blockDim, blockIdx, threadIdx;
-"""
-
-
-class HostModule:
-    """CUDA C++ compiled for the processor: each thread of each block in turn."""
-
-    def __init__(self, source, folder):
-        signature = re.search(r"void fused\((.*?)\) \{", source, re.S).group(1)
-        kinds = [re.sub(r"\w+$", "", part.strip()).removeprefix("const ") for part in signature.split(",")]
-        values = ", ".join(f"*({kind}*)arguments[{k}]" for k, kind in enumerate(kinds))
-        caller = f"""
-        extern "C" void run(unsigned blocks, unsigned threads, void** arguments) {{
-            gridDim.x = blocks; blockDim.x = threads;
-            for (blockIdx.x = 0; blockIdx.x < blocks; ++blockIdx.x)
-                for (threadIdx.x = 0; threadIdx.x < threads; ++threadIdx.x) fused({values});
-        }}"""
-        text = ON_HOST + source + caller
-        path = folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.cpp"
-        path.write_text(text)
-        options = ["-std=c++17", "-O1", "-shared", "-fPIC", "-ffp-contract=off", "-w"]
-        subprocess.run(["g++", *options, "-o", str(path.with_suffix(".so")), str(path)], check=True)
-        self.library = ctypes.CDLL(str(path.with_suffix(".so")))
-
-    def get_function(self, name):
-        assert name == "fused"
-        return self.launch
-
-    def launch(self, grid, block, arguments):
-        held = [np.array(a.ctypes.data) if isinstance(a, np.ndarray) else np.asarray(a) for a in arguments]
-        places = (ctypes.c_void_p * len(held))(*(value.ctypes.data for value in held))
-        self.library.run(grid[0], block[0], places)
-
-
 @pytest.fixture
-def on_host(monkeypatch, tmp_path):
+def on_host(monkeypatch):
     """`fuse` takes NumPy arrays for those of a device."""
-    if shutil.which("g++") is None:
-        pytest.skip("needs g++")
+    if cuda_on_cpu.COMPILER is None:
+        pytest.skip("no g++")
     monkeypatch.setattr(sys.modules[fuse.__module__], "backend_of", lambda *arrays: "cuda")
-    kernel = functools.cache(lambda source: HostModule(source, tmp_path).get_function("fused"))
+    kernel = functools.cache(lambda source: cuda_on_cpu.Module(source, (), ("fused",)).get_function("fused"))
     monkeypatch.setattr(_emit_cuda, "_kernel", kernel)
     return kernel
 

@@ -42,6 +42,16 @@ class SolveResult:
         2-norm of the residual after each iteration; a finished sample keeps its last value.
     target : array, shape (n_samples,)
         What each sample's norm had to reach.
+
+    Examples
+    --------
+    >>> from ensemble.gallery import poisson
+    >>> from ensemble.krylov import cg
+    >>> result = cg(poisson((10,), n_samples=3), np.ones(10))
+    >>> result
+    SolveResult(cg: 3 of 3 samples converged, 5 iterations)
+    >>> result.converged, result.residual_norms.shape
+    (array([ True,  True,  True]), (6, 3))
     """
 
     x: Any

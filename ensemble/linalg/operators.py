@@ -120,6 +120,16 @@ class Diagonal:
     Parameters
     ----------
     entries : Ensemble or array, shape (n,)
+
+    Examples
+    --------
+    >>> from ensemble.gallery import poisson
+    >>> A = poisson((3,), n_samples=2)
+    >>> M = Diagonal(1 / A.diagonal())
+    >>> (M @ A.diagonal()).samples
+    array([[1., 1.],
+           [1., 1.],
+           [1., 1.]])
     """
 
     __array_ufunc__ = None

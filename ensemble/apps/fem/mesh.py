@@ -41,6 +41,12 @@ class HexMesh:
     ----------
     axes : tuple of three ndarrays, shapes (n_x + 1,), (n_y + 1,), (n_z + 1,)
         Increasing coordinates along x, y and z.
+
+    Examples
+    --------
+    >>> mesh = HexMesh.box((2, 2, 1))
+    >>> mesh.n_nodes, mesh.n_cells, mesh.points.shape
+    (18, 4, (18, 3))
     """
 
     axes: tuple[np.ndarray, np.ndarray, np.ndarray]

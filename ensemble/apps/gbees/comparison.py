@@ -64,6 +64,14 @@ def compare(a: Cells, b: Cells, *, widths: Any = None) -> Comparison:
     ------
     ValueError
         If the distributions have different numbers of dimensions, or one has no probability.
+
+    Examples
+    --------
+    >>> widths, origin = np.array([0.5]), np.zeros(1)
+    >>> a = Cells(np.array([[0], [1]]), np.array([0.5, 0.5]), origin, widths)
+    >>> b = Cells(np.array([[1], [2]]), np.array([0.5, 0.5]), origin, widths)
+    >>> compare(a, b)
+    Comparison(bhattacharyya=0.5, l1=1.0, shared=1, only_first=1, only_second=1)
     """
     n, other = len(a.widths), len(b.widths)
     _check.require(n == other, "compare", "b", f"have the {n} dimensions of a", other)

@@ -76,6 +76,13 @@ def marginal(cells: Cells, axes: int | Sequence[int]) -> Marginal:
     ------
     ValueError
         If `axes` are empty, repeated or out of range, there is no cell, or the dense grid would need more than 2**28.
+
+    Examples
+    --------
+    >>> indices, p = np.array([[0, 0], [0, 1], [2, 1]]), np.array([0.25, 0.25, 0.5])
+    >>> cells = Cells(indices, p, np.zeros(2), np.array([1.0, 0.1]))
+    >>> marginal(cells, 0).probabilities, marginal(cells, 0).coordinates[0]
+    (array([0.5, 0. , 0.5]), array([0., 1., 2.]))
     """
     chosen = [axes] if isinstance(axes, int) else list(axes)
     _check.require(cells.indices.shape[0] > 0, "marginal", "cells", "hold at least one cell", "none")

@@ -41,6 +41,12 @@ def draw(mean: Any, covariance: Any, n_samples: int, *, seed: int, backend: str 
     ------
     ValueError
         If shapes do not fit, or `covariance` is not positive definite.
+
+    Examples
+    --------
+    >>> x = draw([1.0, 0.0], [[0.04, 0.0], [0.0, 0.01]], 1000, seed=3)
+    >>> x.shape, x.n_samples
+    ((2,), 1000)
     """
     centre, C = np.asarray(mean, dtype=np.float64), np.asarray(covariance, dtype=np.float64)
     _check.require(centre.ndim == 1, "draw", "mean", "have one axis", f"shape {centre.shape}")
@@ -105,6 +111,13 @@ def propagate(
     References
     ----------
     .. [1] Hairer, Norsett, Wanner (1993), Solving Ordinary Differential Equations I, 2nd edition, section II.10.
+
+    Examples
+    --------
+    >>> x = Ensemble(np.array([[1.0, 0.0], [0.0, 2.0]]))
+    >>> propagate(lambda x, t, xp: (x[1], -x[0]), x, np.pi / 2).samples.round(6) + 0.0
+    array([[ 0.,  2.],
+           [-1.,  0.]])
     """
     _check.require_type(x, Ensemble, "propagate", "x", "be an Ensemble", "draw() makes one.")
     _check.require(x.ndim == 1, "propagate", "x", "have shape (n,)", x.shape)
