@@ -155,6 +155,7 @@ def scaled_aggregation(A: Any, mean: CrsMatrix | None = None, **options: Any) ->
     >>> import numpy as np
     >>> from ensemble.gallery import poisson
     >>> from ensemble.linalg import AffineMatrix
+    >>> from ensemble.scalar import Ensemble
     >>> mean = poisson((20, 20))
     >>> terms = np.concatenate([mean.values, 0.5 * mean.values], axis=1)
     >>> A = AffineMatrix(mean.graph, terms, Ensemble(np.array([[0.0, 1.0]])))

@@ -46,3 +46,7 @@ class Cells:
     def __iter__(self) -> Iterator[Any]:
         """Multi-indices and probabilities: ``indices, probabilities = cells``."""
         return iter((self.indices, self.probabilities))
+
+    def __getitem__(self, place: int) -> Any:
+        """The pair as a tuple has it: ``cells[0]`` the multi-indices, ``cells[1]`` the probabilities."""
+        return (self.indices, self.probabilities)[place]

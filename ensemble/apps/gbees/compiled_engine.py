@@ -315,6 +315,10 @@ class _Loops:
         self.options = graph, bounds, n, problem.limiter, np.dtype(problem.dtype).name, at, diffusive
         self.modules: dict[bool, Any] = {}
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the compiled modules, which no pickle can hold: they are found again when they are needed."""
+        return self.__dict__ | {"modules": {}}
+
     def advance(self, shared: bool, *arguments: Any) -> int:
         """Run steps, with their cells `shared` among threads; gives how it ended."""
         if shared not in self.modules:
