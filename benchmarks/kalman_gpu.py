@@ -4,14 +4,17 @@
 and García-Fernández, 4 states, 2 observations, all time-varying, float32. PKF, PRTS and PTFS by chunks and, up to
 ``--scans-T``, by every other scan over packed elements, each of its levels one launch; the plain recursion on one
 thread. PRTS and PTFS contain the filter. Median of 10 calls after 2, between events: ``call`` with all that Python does
-for each launch, ``graph`` as a recorded CUDA graph, which is what the device itself takes. Plots:
-``benchmarks.kalman_plots``.
+for each launch, ``graph`` as a recorded CUDA graph, which is what the device itself takes. ``--jax 10000`` runs JAX's
+`associative_scan` (`benchmarks.kalman_jax`), too, timed as ``wall``: by the host's clock until the device is done, ours
+as well. Plots: ``benchmarks.kalman_plots``.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
+import os
 import statistics
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import kalman_jax
 from benchmarks.bench_kalman import NX, NY, random_model
 from ensemble._kernels import kalman_cuda as kernels
 from ensemble._kernels._streams import Recording
@@ -42,6 +46,9 @@ SCANS: dict[str, tuple[str, dict[str, int]]] = {
     "Sengupta B": ("sengupta", {"threshold": 20_000}),
 }
 """The scans of the paper by its names; N = 20000 is its choice for a large GPU."""
+
+
+drawn_model = functools.cache(random_model)
 
 
 def milliseconds(cp: Any, run: Callable[[], Any], calls: int = 10, warm: int = 2) -> float:
@@ -119,7 +126,7 @@ def scanned(arrays: tuple[Any, ...], way: str) -> dict[str, Callable[[], Any]]:
 def problem(cp: Any, T: int) -> tuple[tuple[Any, ...], dict[str, tuple[np.ndarray, np.ndarray]] | None]:
     """The model's arrays on the device, and the states of a float64 filter and smoother."""
     drawn = min(T, SIMULATED)
-    parts, y = random_model(drawn)
+    parts, y = drawn_model(drawn)
     exact = None
     if drawn == T:
         smooth = rts_smoother(LinearGaussianModel(**parts), y)
@@ -135,7 +142,18 @@ def problem(cp: Any, T: int) -> tuple[tuple[Any, ...], dict[str, tuple[np.ndarra
 def lengths(T: int, tune: bool) -> list[int]:
     """Steps of a chunk to try."""
     best = kernels.chunk_length(1, T) or T
-    return sorted({max(1, best // 2), best, 2 * best}) if tune else [best]
+    return sorted({max(4, best // 8 * 4), best, 2 * best}) if tune else [best]
+
+
+def row(
+    T: int, name: str, way: str, times: dict[str, float], error: tuple[float, float], bandwidth: float,
+) -> dict[str, Any]:  # fmt: skip
+    """What was found about one method by one scan, printed."""
+    least = 4 * T * (READ + WRITTEN[name]) / bandwidth * 1e3
+    numbers = {**times, "% of the traffic bound": 100 * least / min(times.values()), "error / deviation": error[0],
+               "relative error of P": error[1]}  # fmt: skip
+    print(T, name, way, *(f"{key} {value:.4g}" for key, value in numbers.items()), sep="  ", flush=True)
+    return {"T": T, "method": name, "scan": way, **numbers}
 
 
 def measured(cp: Any, T: int, scans_T: int, bandwidth: float, tune: bool) -> list[dict[str, Any]]:
@@ -146,18 +164,17 @@ def measured(cp: Any, T: int, scans_T: int, bandwidth: float, tune: bool) -> lis
     def add(name: str, way: str, run: Callable[[], Any], record: bool = True, calls: int = 10, warm: int = 2) -> None:
         error = (float("nan"),) * 2 if exact is None else errors(cp, run(), exact[name])
         call = milliseconds(cp, run, calls, warm)
-        ms = call
+        times = {"graph ms": call, "call ms": call}
+        if way.startswith("chunks"):
+            times["wall ms"] = kalman_jax.milliseconds(lambda: (run(), cp.cuda.get_current_stream().synchronize()))
         if record:
             kept: list[Any] = []
             replay = Recording(lambda: kept.__setitem__(slice(None), run()))
-            ms = milliseconds(cp, replay, calls, 3)
+            times["graph ms"] = milliseconds(cp, replay, calls, 3)
             if exact is not None:
-                error = tuple(max(pair) for pair in zip(error, errors(cp, tuple(kept), exact[name]), strict=True))
-        least = 4 * T * (READ + WRITTEN[name]) / bandwidth * 1e3
-        rows.append({"T": T, "method": name, "scan": way, "graph ms": ms, "call ms": call,
-                     "% of the traffic bound": 100 * least / ms, "error / deviation": error[0],
-                     "relative error of P": error[1]})  # fmt: skip
-        print("  ".join(f"{v:>11.4g}" if isinstance(v, float) else f"{v!s:>11}" for v in rows[-1].values()), flush=True)
+                again = errors(cp, tuple(kept), exact[name])
+                error = (max(error[0], again[0]), max(error[1], again[1]))
+        rows.append(row(T, name, way, times, error, bandwidth))
 
     for chunk in lengths(T, tune):
         for name, run in chunked(arrays, chunk).items():
@@ -171,6 +188,21 @@ def measured(cp: Any, T: int, scans_T: int, bandwidth: float, tune: bool) -> lis
     return rows
 
 
+def jax_rows(cp: Any, lengths: list[int], bandwidth: float) -> list[dict[str, Any]]:
+    """JAX at these lengths."""
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    models, exact = {}, {}
+    for T in lengths:
+        parts, y = drawn_model(T)
+        models[T] = tuple({**parts, "y": y}[name] for name in ("F", "Q", "H", "R", "u", "d", "y", "m0", "P0"))
+        exact[T] = problem(cp, T)[1]
+    rows = []
+    for (T, name, form), run in kalman_jax.compiled(models).items():
+        error = errors(cp, tuple(np.asarray(a) for a in run()), exact[T][name])
+        rows.append(row(T, name, f"JAX {form}", {"wall ms": kalman_jax.milliseconds(run)}, error, bandwidth))
+    return rows
+
+
 def main() -> None:
     """Print and keep the table."""
     import cupy as cp
@@ -179,6 +211,7 @@ def main() -> None:
     parser.add_argument("--T", type=int, nargs="+", default=[1000, 10_000, 100_000, 1_000_000, 10_000_000])
     parser.add_argument("--scans-T", type=int, default=1_000_000)
     parser.add_argument("--tune", action="store_true", help="chunks half and twice as long too")
+    parser.add_argument("--jax", type=int, nargs="*", default=[], help="lengths at which JAX runs, too")
     parser.add_argument("--out", default="kalman-gpu.json")
     options = parser.parse_args()
     name = cp.cuda.runtime.getDeviceProperties(0)["name"].decode()
@@ -186,10 +219,17 @@ def main() -> None:
         bandwidth = bound(cp)
         print(f"{name}, CuPy {cp.__version__}, triad {bandwidth / 1e12:.2f} TB/s")
         rows = []
-        for T in options.T:
-            rows += measured(cp, T, options.scans_T, bandwidth, options.tune)
+
+        def keep() -> None:
             about = {"benchmark": "kalman-gpu", "device": name, "triad_TB_s": bandwidth / 1e12, "rows": rows}
             Path(options.out).write_text(json.dumps(about, indent=1) + "\n")
+
+        for T in options.T:
+            rows += measured(cp, T, options.scans_T, bandwidth, options.tune)
+            keep()
+        if options.jax:
+            rows += jax_rows(cp, options.jax, bandwidth)
+            keep()
     for T in options.T:
         filters = [r for r in rows if r["T"] == T and r["method"] == "PKF"]
         best = min(r["graph ms"] for r in filters if r["scan"].startswith("chunks"))

@@ -14,6 +14,9 @@ RESULTS = Path(__file__).parent / "results"
 
 METHODS = ("PKF", "PRTS", "PTFS")
 
+TWO = ("PRTS, one", "PTFS, one", "PTFS, two")
+"""Smoothers of the figures with two devices, and how many run them."""
+
 STYLES = {
     "Hillis-Steele": ("#c44e52", "s"),
     "Blelloch": ("#dd8452", "^"),
@@ -44,12 +47,19 @@ def best_chunks(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [min(same(key), key=lambda r: r["graph ms"]) for key in sorted(keys)]
 
 
-def lines(rows: list[dict[str, Any]], value: str, label: str, file: str) -> None:
+def _scans(rows: list[dict[str, Any]]) -> dict[str, tuple[str, str]]:
+    """Colours and marks of the scans that occur."""
+    return {scan: style for scan, style in STYLES.items() if any(r["scan"] == scan for r in rows)}
+
+
+def lines(
+    rows: list[dict[str, Any]], value: str, label: str, file: str, methods: tuple[str, ...] = METHODS,
+) -> None:  # fmt: skip
     """A panel for each method: `value` against the number of steps, a line for each scan."""
     plt = _plt()
     figure, panels = plt.subplots(1, 3, figsize=(11, 3.9), layout="constrained", sharey=True)
-    for axes, method in zip(panels, METHODS, strict=True):
-        for scan, (colour, mark) in STYLES.items():
+    for axes, method in zip(panels, methods, strict=True):
+        for scan, (colour, mark) in _scans(rows).items():
             points = sorted((r["T"], r[value]) for r in rows if r["method"] == method and r["scan"] == scan)
             width = 2.2 if scan == "ours" else 1.3
             dash = (0, (2, 2)) if scan == "Sengupta A" else "-"  # over Ladner and Fischer's line, which it often covers
@@ -64,24 +74,27 @@ def lines(rows: list[dict[str, Any]], value: str, label: str, file: str) -> None
     plt.close(figure)
 
 
-def bars(rows: list[dict[str, Any]], value: str, label: str, file: str) -> None:
+def bars(
+    rows: list[dict[str, Any]], value: str, label: str, file: str, methods: tuple[str, ...] = METHODS,
+) -> None:  # fmt: skip
     """A panel for each of the paper's lengths: a group of bars for each method, a bar for each scan."""
     plt = _plt()
     figure, panels = plt.subplots(2, 2, figsize=(11, 6.4), layout="constrained")
-    wide = 0.8 / len(STYLES)
+    scans = _scans(rows)
+    wide = 0.8 / len(scans)
     for axes, T in zip(panels.flat, PAPER_LENGTHS, strict=True):
-        for i, (scan, (colour, _)) in enumerate(STYLES.items()):
+        for i, (scan, (colour, _)) in enumerate(scans.items()):
             at = {r["method"]: r[value] for r in rows if (r["T"], r["scan"]) == (T, scan)}
-            heights = [at[m] for m in METHODS]
-            places = [k + (i - (len(STYLES) - 1) / 2) * wide for k in range(len(METHODS))]
+            heights = [at[m] for m in methods]
+            places = [k + (i - (len(scans) - 1) / 2) * wide for k in range(len(methods))]
             axes.bar(places, heights, 0.92 * wide, color=colour, label=scan)
-        axes.set_xticks(range(len(METHODS)), METHODS)
+        axes.set_xticks(range(len(methods)), methods)
         axes.set_title(f"{T:,} steps".replace(",", " "), fontsize=10)
         axes.spines[["top", "right"]].set_visible(False)
     for axes in panels[:, 0]:
         axes.set_ylabel(label)
     handles, labels = panels[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", frameon=False, fontsize=9, ncols=len(STYLES))
+    figure.legend(handles, labels, loc="outside upper center", frameon=False, fontsize=9, ncols=len(scans))
     figure.savefig(file, dpi=150)
     plt.close(figure)
 
@@ -109,35 +122,25 @@ def speedup(rows: list[dict[str, Any]], file: str) -> None:
     plt.close(figure)
 
 
-def two(rows: list[dict[str, Any]], file: str) -> None:
-    """Smoothers on one device and on two, against the number of steps."""
-    plt = _plt()
-    figure, axes = plt.subplots(figsize=(8.2, 4.4), layout="constrained")
-    dashes = {"PRTS, one": ":", "PTFS, one": "--", "PTFS, two": "-"}
-    for name in dict.fromkeys(r["run"] for r in rows):
-        points = sorted((r["T"], r["ms"]) for r in rows if r["run"] == name)
-        run, scan = name.rsplit(", ", 1)
-        colour, mark = STYLES[scan]
-        axes.plot(*zip(*points, strict=True), color=colour, marker=mark, ms=4, ls=dashes[run], label=name)
-    axes.set(xscale="log", yscale="log", xlabel="steps", ylabel="ms")
-    axes.grid(color="0.92")
-    axes.set_axisbelow(True)
-    figure.legend(loc="outside right center", frameon=False, fontsize=8)
-    axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(file, dpi=150)
-    plt.close(figure)
+def by_devices(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of smoothers on one device and on two, the method and the number of devices as the method."""
+    names = [r["run"].rsplit(", ", 1) for r in rows]
+    return [{**r, "method": method, "scan": scan} for r, (method, scan) in zip(rows, names, strict=True)]
 
 
 def main() -> None:
     """All plots of the device."""
     rows = json.loads((RESULTS / "kalman-cuda.json").read_text())["rows"]
     rows = [r for r in rows if not r["scan"].startswith("chunks")] + [{**r, "scan": "ours"} for r in best_chunks(rows)]
+    rows = [r for r in rows if not r["scan"].startswith("JAX")]
     lines(rows, "graph ms", "ms", "docs/images/kalman-gpu.png")
     bars(rows, "graph ms", "ms", "docs/images/kalman-gpu-bars.png")
     speedup(rows, "docs/images/kalman-gpu-speedup.png")
     pairs = RESULTS / "kalman-two-gpus.json"
     if pairs.exists():
-        two(json.loads(pairs.read_text())["rows"], "docs/images/kalman-two-gpus.png")
+        rows = by_devices(json.loads(pairs.read_text())["rows"])
+        lines(rows, "ms", "ms", "docs/images/kalman-two-gpus.png", TWO)
+        bars(rows, "ms", "ms", "docs/images/kalman-two-gpus-bars.png", TWO)
 
 
 if __name__ == "__main__":

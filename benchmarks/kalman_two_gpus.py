@@ -31,7 +31,7 @@ from ensemble.apps.kalman import (
     two_filter_smoother,
 )
 
-WAYS = ("Ladner-Fischer", "Sengupta A", "Sengupta B")
+WAYS = tuple(name for name in SCANS if name != "Hillis-Steele")
 """The classical scans that are shown: the paper leaves Hillis and Steele's out, too."""
 
 

@@ -90,7 +90,7 @@ def floating(value: Any, function: str, argument: str, advice: str = "") -> np.d
 def one_of(value: Any, choices: Iterable[str], function: str, argument: str, *, advice: str = "") -> str:
     """`value` if it is one of the named `choices`."""
     names = list(choices)
-    if value not in names:
+    if not isinstance(value, str) or value not in names:
         quoted = ", ".join(repr(name) for name in names)
         raise ValueError(message(function, argument, f"be one of {quoted}", repr(value), advice))
     return value

@@ -6,10 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from ensemble._kernels import KERNELS
 from ensemble._kernels.product_graphs import product_graph, slab_tasks, transpose_graph
 from ensemble.apps.fem import HexMesh, elements
+from ensemble.apps.fem.discretization import upper_graph
+from ensemble.linalg import CrsGraph
 
 
 @dataclass(frozen=True)
@@ -20,6 +23,7 @@ class Case:
     label: str
     arrays: tuple[Any, ...]
     in_place: tuple[int, ...] = ()  # arguments that the kernel changes and the test compares
+    host_only: bool = False  # arguments that no device kernel is ever given
 
     def __str__(self) -> str:
         return f"{self.kernel}-{self.label}"
@@ -95,6 +99,30 @@ def square_cases(name, seed, build):
             values = rng.standard_normal((indices.size, width)).astype(dtype)
             arguments, in_place = build(rng, n, s, dtype, width)
             yield Case(name, label + kind, (indptr, indices, values, *arguments), in_place)
+
+
+def symmetric_matrix(rng, n, s, dtype, per_row=3):
+    """The graph and the stored values of a symmetric matrix; its last row reaches the first."""
+    indptr, indices = random_graph(rng, n, n, per_row, square_diagonal=True)
+    pattern = sp.csr_array((np.ones(indices.size), indices, indptr), shape=(n, n))
+    corner = sp.csr_array(([1.0], ([0], [n - 1])), shape=(n, n))
+    pattern = sp.csr_array(pattern + pattern.T + corner + corner.T)
+    pattern.sort_indices()
+    graph = CrsGraph(pattern.indptr, pattern.indices, (n, n))
+    values = rng.standard_normal((int(graph.upper.starts[-1]), s)).astype(dtype)
+    return (graph.indptr, graph.indices, *graph.upper), values
+
+
+def symmetric_cases(name, seed, build):
+    """Cases of kernels on symmetric matrices: `build` as for `square_cases`."""
+    for label, rng, n, _, s, dtype in settings(seed, square=True):
+        for kind, width in (("", s), ("_shared", 1)):
+            graph, values = symmetric_matrix(rng, n, width, dtype, per_row=60 if label == "long_rows" else 3)
+            arguments, in_place = build(rng, n, s, dtype, width)
+            if label == "no_entries":
+                graph, values = (graph[0][:1] * 0, graph[1][:0], graph[2][:1] * 0, graph[3][:0], 0), values[:0]
+                arguments = tuple(a[:0] if getattr(a, "ndim", 0) == 2 else a for a in arguments)
+            yield Case(name, label + kind, (graph, values, *arguments), tuple(i - 1 for i in in_place))
 
 
 def vector_cases(name, seed, build):
@@ -193,7 +221,11 @@ def coupled_cases(seed):
         indptr, indices = graph_for(label, rng, n, n)
         values = numbers(rng, (indices.size, s), dtype) if indices.size else np.zeros((0, s), dtype)
         values[: indices.size // 2] = 0.0
-        yield Case("coupled_rows", label, (indptr, indices, values))
+        yield Case("coupled_rows", label, ((indptr, indices), values))
+        if label != "no_entries":
+            graph, stored = symmetric_matrix(rng, n, s, dtype)
+            stored[: stored.shape[0] // 2] = 0.0
+            yield Case("coupled_rows", label + "_symmetric", ((*graph[:2], graph[3]), stored))
 
 
 def galerkin_setting(rng, n, per_row=3):
@@ -224,6 +256,9 @@ def galerkin_cases(seed):
             values = numbers(rng, (a[1].size, width_a), dtype)
             b = rng.standard_normal((p[1].size, width_p)).astype(dtype)
             yield Case("galerkin_values", label + kind, (a, values, p, b, ap, restriction, tasks, coarse, None))
+        entries = rng.integers(0, a[1].size, a[1].size).astype(np.int32)  # several entries may share a value
+        arrays = ((*a, entries), values, p, b[:, :1].copy(), ap, restriction, tasks, coarse, None)
+        yield Case("galerkin_values", label + "_mapped", arrays, (), True)
 
 
 def prolongator_cases(seed):
@@ -244,6 +279,9 @@ def prolongator_cases(seed):
         yield Case(
             "smooth_prolongator", label, (a, values, dinv, coefficients(rng, s, dtype), t, tentative, p, None, None)
         )
+        mapped = (*a, rng.integers(0, a[1].size, a[1].size).astype(np.int32))
+        arrays = (mapped, values, dinv, coefficients(rng, s, dtype), t, tentative, p, None, None)
+        yield Case("smooth_prolongator", label + "_mapped", arrays, (), True)
 
 
 def cg_update_arguments(rng, n, s, dtype):
@@ -317,6 +355,9 @@ def diffusion_cases(name, seed):
             else:
                 out = (np.full((indices.size, s), np.nan, dtype), np.full((mesh.n_nodes, s), np.nan, dtype))
                 yield Case(name, label + kind, (*arrays, indptr, indices, incidence.slots, *out), (15, 16))
+                starts, columns, slots = upper_graph(indptr, indices, incidence)
+                half = (np.full((columns.size, s), np.nan, dtype), out[1].copy())
+                yield Case(name, label + kind + "_upper", (*arrays, starts, columns, slots, *half), (15, 16), True)
 
 
 AFFINE_TERMS = {"no_entries": 1}
@@ -530,6 +571,16 @@ CASES = {
     "spmv_add": lambda seed: product_cases("spmv_add", seed),
     "residual": lambda seed: product_cases("residual", seed, extra=1),
     "spmv_dot": lambda seed: square_cases("spmv_dot", seed, spmv_dot_arguments),
+    "symmetric_spmv": lambda seed: symmetric_cases("symmetric_spmv", seed, spmv_dot_arguments),
+    "symmetric_spmv_dot": lambda seed: symmetric_cases("symmetric_spmv_dot", seed, spmv_dot_arguments),
+    "symmetric_residual": lambda seed: symmetric_cases("symmetric_residual", seed, rounded_residual_arguments),
+    "symmetric_chebyshev_first": lambda seed: symmetric_cases(
+        "symmetric_chebyshev_first", seed, chebyshev_arguments(True)),
+    "symmetric_chebyshev_step": lambda seed: symmetric_cases(
+        "symmetric_chebyshev_step", seed, chebyshev_arguments(False)),
+    "symmetric_chebyshev_last": lambda seed: symmetric_cases(
+        "symmetric_chebyshev_last", seed, chebyshev_arguments(False)),
+    "symmetric_power_step": lambda seed: symmetric_cases("symmetric_power_step", seed, power_arguments),
     "spmv_transpose": transpose_cases,
     "diagonal": diagonal_cases,
     "dot": lambda seed: vector_cases("dot", seed, lambda rng, n, s, dtype: (
@@ -567,3 +618,8 @@ def all_cases(seed):
     for name in KERNELS:
         if name in CASES:
             yield from CASES[name](seed)
+
+
+def device_cases(seed):
+    """Those that a device implementation must know."""
+    return [c for c in all_cases(seed) if "cuda" in KERNELS[c.kernel].implementations and not c.host_only]

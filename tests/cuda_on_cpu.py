@@ -34,6 +34,7 @@ struct dim3 { unsigned x, y, z; };
 static dim3 gridDim, blockDim, blockIdx, threadIdx;
 struct int2 { int x, y; };
 struct int4 { int x, y, z, w; };
+struct double2 { double x, y; };
 
 #define __global__ static
 #define __device__ static
@@ -51,16 +52,17 @@ static std::vector<ucontext_t> fibers;
 struct Mark { jmp_buf at; };
 static std::vector<Mark> marks;
 static std::vector<char> state;
-enum { FRESH, WAITING, DONE };
+enum { FRESH, WAITING, WAITING_IN_WARP, DONE };
 static size_t current;
 static void (*launched)(void**);  // what `enter` runs in each thread
 static void** arguments;
-static void __syncthreads()
+static void wait(char how)
 {
-    state[current] = WAITING;
+    state[current] = how;
     if (!_setjmp(marks[current].at)) _longjmp(back, 1);
 }
-static void __syncwarp() {}
+static void __syncthreads() { wait(WAITING); }
+static void __syncwarp() { wait(WAITING_IN_WARP); }  // by all threads of a warp equally often
 static void __threadfence() {}
 // One thread runs at a time, and to its next barrier.
 template <class T, class V> static T exchanged(T* p, V v) { const T old = *p; *p = v; return old; }
@@ -75,17 +77,43 @@ static unsigned long long __umul64hi(unsigned long long a, unsigned long long b)
 static unsigned long long __double2ull_rn(double x) { return (unsigned long long)std::nearbyint(x); }
 static long long __double_as_longlong(double x) { long long y; std::memcpy(&y, &x, 8); return y; }
 static double __longlong_as_double(long long x) { double y; std::memcpy(&y, &x, 8); return y; }
-// Of values of 8 bytes; for kernels in which all threads of a block come here together.
+// Of values of 8 bytes; for kernels in which all threads of a warp come here together.
 static unsigned long long shared_lanes[2][1024];
 static std::vector<char> parity;
-template <class T> static T __shfl_xor_sync(unsigned, T value, int step)
+static int put_lane(const void* value, size_t size)
 {
     const int turn = parity[current] ^= 1;
-    std::memcpy(&shared_lanes[turn][current], &value, sizeof value);
-    __syncthreads();
+    std::memcpy(&shared_lanes[turn][current], value, size);
+    __syncwarp();
+    return turn;
+}
+template <class T> static T __shfl_xor_sync(unsigned, T value, int step)
+{
+    const int turn = put_lane(&value, sizeof value);
     T other;
     std::memcpy(&other, &shared_lanes[turn][current ^ step], sizeof value);
     return other;
+}
+template <class T> static T __shfl_sync(unsigned, T value, int lane, int width)
+{
+    const int turn = put_lane(&value, sizeof value);
+    T other;
+    std::memcpy(&other, &shared_lanes[turn][current / width * width + lane], sizeof value);
+    return other;
+}
+// The matrix unit: c += a b of (16, 4) and (4, 8), a chain of fused multiply-adds.
+static double shared_factors[3][2][1024];
+static void mma_16_8_4(double* c, double a0, double a1, double b)
+{
+    const int turn = parity[current] ^ 1;
+    const double given[3] = {a0, a1, b};
+    for (int i = 0; i < 3; ++i) shared_factors[i][turn][current] = given[i];
+    put_lane(&b, sizeof b);
+    const size_t warp = current / 32 * 32, g = current % 32 / 4, t = current % 4;
+    for (int i = 0; i < 4; ++i) {
+        const double *a = &shared_factors[i / 2][turn][warp + 4 * g], *column = &shared_factors[2][turn][warp + 8 * t];
+        for (int k = 0; k < 4; ++k) c[i] = fma(a[k], column[i % 2 * 4 + k], c[i]);
+    }
 }
 static void enter()
 {
@@ -109,13 +137,17 @@ static void run(void (*kernel)(void**), void** given, dim3 grid, dim3 block)
             fibers[t].uc_link = &scheduler;
             makecontext(&fibers[t], enter, 0);
         }
-        for (bool running = true; running;) {
+        for (bool running = true, among_warps = true; running;) {
             running = false;
+            const bool block_waits = !among_warps;  // every thread has come to the block's barrier, or is done
+            among_warps = false;
             for (current = 0; current < n; ++current) {
                 if (state[current] == DONE) continue;
+                running = true;
+                if (state[current] == WAITING && !block_waits) continue;
+                among_warps = true;
                 const unsigned t = (unsigned)current;
                 threadIdx = {t % block.x, t / block.x % block.y, t / (block.x * block.y)};
-                running = true;
                 if (_setjmp(back)) continue;
                 if (state[current] == FRESH) setcontext(&fibers[current]);
                 _longjmp(marks[current].at, 1);

@@ -6,20 +6,20 @@ import numpy as np
 import pytest
 
 from ensemble import Ensemble
-from ensemble._kernels import KERNELS, _compile, _cuda, _registry, galerkin, pairs, resident
+from ensemble._kernels import KERNELS, _compile, _cuda, _registry, affine_mma, galerkin, pairs, resident
 from ensemble.apps.fem import RandomDiffusion, memory
 from ensemble.gallery import poisson
 from ensemble.krylov import bicgstab, cg, gmres
 from ensemble.linalg import CrsMatrix
 from ensemble.multigrid import smoothed_aggregation
 from tests import cuda_on_cpu, nvrtc
-from tests.cases import all_cases
+from tests.cases import device_cases
 from tests.krylov.problems import nonsymmetric
 from tests.test_kernels import SEED, SUMS_DIFFER, results, tolerance
 
 cg_module = importlib.import_module("ensemble.krylov.cg")
 
-CASES = [case for case in all_cases(SEED) if "cuda" in KERNELS[case.kernel].implementations]
+CASES = device_cases(SEED)
 
 
 MODULES: dict = {}  # what the tests compiled, by family
@@ -56,6 +56,80 @@ def test_galerkin_products_by_slabs_have_the_same_bits(case, on_cpu, monkeypatch
     np.testing.assert_array_equal(by_slabs, results(k.reference, case)[0])
 
 
+# --- affine products on the matrix units
+def affine_arrays(n_rows, n_terms, n_samples, seed=60317):
+    """Rows of 0 to 30 entries, one much longer, a stretch of empty ones; NaN in x, infinity in a coefficient."""
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(0, 31, n_rows)
+    lengths[n_rows // 3 : n_rows // 2], lengths[3] = 0, 70
+    indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    indices = rng.integers(0, 50, indptr[-1]).astype(np.int32)
+    terms, x = rng.standard_normal((indptr[-1], n_terms)), rng.standard_normal((50, n_samples))
+    coefficients = rng.standard_normal((n_terms - 1, n_samples))
+    x[7, 1], coefficients[0, 2] = np.nan, np.inf
+    return indptr, indices, terms, coefficients, x
+
+
+def counting(monkeypatch):
+    """Launches of the kernels on the matrix units, which are used from the first row on."""
+    launched = []
+    launch = affine_mma.product
+    monkeypatch.setattr(affine_mma, "FEWEST_ROWS", 0)
+    monkeypatch.setattr(_compile, "ordered_matrix_units", lambda: 5)
+    monkeypatch.setattr(affine_mma, "product", lambda *arguments: launched.append(arguments[0]) or launch(*arguments))
+    return launched
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("n_terms, n_samples", [(6, 32), (5, 16), (8, 64), (7, 48), (9, 32), (21, 16)])
+def test_matrix_units_give_the_bits_of_the_reference(n_terms, n_samples, on_cpu, monkeypatch):
+    arrays = affine_arrays(61, n_terms, n_samples)
+    launched = counting(monkeypatch)
+    for name in ("affine_spmv", "affine_residual"):
+        vectors = (np.random.default_rng(5).standard_normal((61, n_samples)),) if name == "affine_residual" else ()
+        k = KERNELS[name]
+        got = k.implementations["cuda"](*arrays, *vectors, None)
+        np.testing.assert_array_equal(got, k.implementations["numba"](*arrays, *vectors, None))
+    assert launched == ["affine_product<SET>", "affine_product<RESIDUAL>"]
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("kind", ["first", "step", "last"])
+def test_matrix_units_take_chebyshev_steps(kind, on_cpu, monkeypatch):
+    indptr, indices, terms, coefficients, x = affine_arrays(50, 6, 32)
+    launched = counting(monkeypatch)
+    rng = np.random.default_rng(91019)
+    dinv, b, w = (rng.standard_normal((50, 32)) for _ in range(3))
+    a, c = rng.standard_normal((2, 32))
+    scalars = (c,) if kind == "first" else (a, c)
+    k, outs = KERNELS[f"affine_chebyshev_{kind}"], []
+    for backend in ("cuda", "numba"):
+        mine, out = w.copy(), np.full((50, 32), np.nan)
+        k.implementations[backend](indptr, indices, terms, coefficients, dinv, b, x, *scalars, mine, out)
+        outs.append((mine, out))
+    np.testing.assert_array_equal(outs[0], outs[1])
+    assert launched == [f"affine_chebyshev<{kind.upper()}>"]
+
+
+@pytest.mark.parametrize(
+    "n_rows, n_terms, n_samples, dtype",
+    [(49, 6, 32, float), (61, 4, 32, float), (61, 6, 24, float), (61, 6, 32, np.float32)],
+)
+def test_other_affine_products_go_without_matrix_units(n_rows, n_terms, n_samples, dtype, on_cpu, monkeypatch):
+    arrays = affine_arrays(n_rows, n_terms, n_samples)
+    launched = counting(monkeypatch)
+    monkeypatch.setattr(affine_mma, "FEWEST_ROWS", 50)
+    KERNELS["affine_spmv"].implementations["cuda"](*arrays[:2], *(a.astype(dtype) for a in arrays[2:]), None)
+    assert not launched
+
+
+def test_without_matrix_units_the_plain_kernel_runs(on_cpu, monkeypatch):
+    launched = counting(monkeypatch)
+    monkeypatch.setattr(_compile, "ordered_matrix_units", lambda: 0)
+    KERNELS["affine_spmv"].implementations["cuda"](*affine_arrays(61, 6, 32), None)
+    assert not launched
+
+
 # --- NVRTC
 @pytest.fixture(scope="module")
 def compiler():
@@ -72,7 +146,7 @@ LAYOUTS = [("double", 16, 2, "int"), ("double", 32, 1, "long long"), ("double", 
 @pytest.mark.parametrize("name", _cuda.FAMILIES)
 def test_nvrtc_compiles_every_kernel(compiler, name, real, lanes, vector, offset):
     family = _cuda.FAMILIES[name]
-    options = _cuda.Layout(real, min(lanes, family.widest), vector, 0).options(offset)
+    options = (family.only or _cuda.Layout(real, min(lanes, family.widest), vector, 0)).options(offset)
     for extra in family.extras:
         assert nvrtc.compiled(compiler, family.source(), *options, *extra, instances=family.instances)
 

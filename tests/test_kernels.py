@@ -8,7 +8,7 @@ import pytest
 from ensemble._backend import moved, prototype, to_numpy
 from ensemble._kernels import KERNELS
 from ensemble._kernels._registry import kernel
-from tests.cases import CASES, all_cases
+from tests.cases import CASES, all_cases, device_cases
 
 SEED = 20731
 
@@ -69,7 +69,7 @@ def test_a_given_buffer_is_filled(case):
     np.testing.assert_array_equal(buffer, expected)
 
 
-ON_DEVICE = [case for case in all_cases(SEED) if "cuda" in KERNELS[case.kernel].implementations]
+ON_DEVICE = device_cases(SEED)
 
 
 @pytest.mark.cuda

@@ -15,6 +15,7 @@ from ensemble._kernels import (
     rounded,
     scaling,
     sparse,
+    symmetric,
 )
 from ensemble._kernels._registry import KERNELS
 
@@ -34,4 +35,5 @@ __all__ = [
     "rounded",
     "scaling",
     "sparse",
+    "symmetric",
 ]

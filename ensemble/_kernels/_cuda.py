@@ -27,6 +27,9 @@ VECTOR_BYTES = 16
 CHUNK = 64
 """Rows that one partial sum covers."""
 
+SUM_THREADS = (4, 128)
+"""A block that adds partial sums: samples by segments, as in samples.cuh."""
+
 FAMILIES: dict[str, Family] = {}
 """Every family by name; the compile test walks this table."""
 
@@ -73,8 +76,8 @@ class Family:
     """The kernels of one ``.cu`` file.
 
     `instances` are their names, template arguments included; `extras` some sets of options that they compile with;
-    `widest` is the number of threads that may carry one row. Those of a family that is `apart` are compiled one by one,
-    as they are wanted.
+    `widest` is the number of threads that may carry one row, `only` the layout of kernels that know no other. Those of
+    a family that is `apart` are compiled one by one, as they are wanted.
     """
 
     def __init__(
@@ -84,10 +87,11 @@ class Family:
         headers: tuple[str, ...] = (),
         extras: tuple[tuple[str, ...], ...] = ((),),
         widest: int = 32,
+        only: Layout | None = None,
         apart: bool = False,
     ) -> None:
         self.name, self.instances, self.headers, self.extras = name, tuple(instances), headers, extras
-        self.widest, self.apart = widest, apart
+        self.widest, self.only, self.apart = widest, only, apart
         self._functions: dict[tuple[Any, ...], Any] = {}
         FAMILIES[name] = self
 
@@ -195,7 +199,7 @@ def sums(partials: Any) -> Any:
     n_sums, chunks, n_samples = partials.shape
     out = empty_like(partials, (n_sums, n_samples))
     layout = Layout("double" if partials.dtype.itemsize == 8 else "float", 1, 1, 1)
-    grid = (-(-n_samples // 32), n_sums)
+    grid = (-(-n_samples // SUM_THREADS[0]), n_sums)
     arguments = (partials, out, np.int64(chunks), np.int32(n_samples))
-    FAMILIES["sparse"].launch("sum_partials", layout, grid, (32, 32), arguments)
+    FAMILIES["sparse"].launch("sum_partials", layout, grid, SUM_THREADS, arguments)
     return out

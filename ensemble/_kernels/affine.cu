@@ -3,7 +3,7 @@
 // TERMS is the number of shared terms. A row keeps one sum for each and combines them at its end: a chain of fused
 // multiply-adds in the order of the entries, as on the CPU. The terms of a block's rows are staged in shared memory, read
 // there once by all threads together: asking for them lane by lane took twice as long. Keeping rows that share columns
-// together (bricks, aggregates) brought nothing, and neither did the matrix units.
+// together (bricks, aggregates) brought nothing.
 
 __device__ inline real fused(real a, real b, real c)
 {
@@ -85,19 +85,15 @@ __device__ inline Pack term_product(const offset* __restrict__ indptr, const int
     return inside ? combined(sums, coefficients, s, n_samples) : spread(0);
 }
 
-enum { SET, RESIDUAL };
-
 template <int ENDING>
 __global__ void __launch_bounds__(THREADS)
     affine_product(const offset* __restrict__ indptr, const int* __restrict__ indices, const real* __restrict__ terms,
                    const real* __restrict__ coefficients, const real* __restrict__ x, const real* b, real* y,
                    int64 n_rows, int n_samples)
 {
-    Pack total = term_product(indptr, indices, terms, coefficients, x, n_rows, n_samples);
-    const int64 here = row_here() * n_samples + sample_here();
+    const Pack total = term_product(indptr, indices, terms, coefficients, x, n_rows, n_samples);
     if (row_here() >= n_rows || sample_here() >= n_samples) return;
-    if (ENDING == RESIDUAL) total = load(b + here) - total;
-    store(y + here, total);
+    end_product<ENDING>(total, row_here() * n_samples + sample_here(), b, y);
 }
 
 __global__ void __launch_bounds__(THREADS)
@@ -132,8 +128,6 @@ __global__ void __launch_bounds__(THREADS)
     store(values + k * n_samples + s, combined(sums, coefficients, s, n_samples));
 }
 
-enum { FIRST, STEP, LAST };
-
 template <int KIND>
 __global__ void __launch_bounds__(THREADS)
     affine_chebyshev(const offset* __restrict__ indptr, const int* __restrict__ indices,
@@ -143,11 +137,6 @@ __global__ void __launch_bounds__(THREADS)
                      int n_samples)
 {
     const Pack total = term_product(indptr, indices, terms, coefficients, x, n_rows, n_samples);
-    const int s = sample_here();
-    const int64 here = row_here() * n_samples + s;
-    if (row_here() >= n_rows || s >= n_samples) return;
-    Pack step = load_shared(c + s) * (load_once(dinv + here) * (load_once(b + here) - total));
-    if (KIND != FIRST) step = load_shared(a + s) * load(w + here) + step;
-    if (KIND != LAST) store(w + here, step);
-    store(out + here, load(x + here) + step);
+    if (row_here() >= n_rows || sample_here() >= n_samples) return;
+    end_step<KIND>(total, row_here() * n_samples + sample_here(), sample_here(), dinv, b, x, a, c, w, out);
 }

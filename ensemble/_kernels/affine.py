@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 
 from ensemble._backend import array_namespace
-from ensemble._kernels import _cuda
+from ensemble._kernels import _cuda, affine_mma
 from ensemble._kernels._compile import (
     ROW_BLOCK,
     WIDTHS,
@@ -53,13 +53,10 @@ SET, RESIDUAL = 0, 1
 
 CUDA = _cuda.Family(
     "affine",
-    [
-        *(f"affine_product<{ending}>" for ending in (SET, RESIDUAL)),
-        *(f"affine_chebyshev<{kind}>" for kind in (FIRST, STEP, LAST)),
-        "affine_transpose", "affine_values",
-    ],
-    extras=(("-DTERMS=6",), ("-DTERMS=3",)),
-)  # fmt: skip
+    [*affine_mma.INSTANCES, "affine_transpose", "affine_values"],
+    ("affine.cuh",),
+    (("-DTERMS=6",), ("-DTERMS=3",)),
+)
 
 ENTRIES_AHEAD = 48
 """How far ahead terms are asked for; twice as far was slower, and so was none."""
@@ -145,20 +142,19 @@ def _run_product(ending, indptr, indices, terms, coefficients, x, b, out):
 def _product_on_device(ending, indptr, indices, terms, coefficients, x, b, out):
     n_rows, n_samples = indptr.shape[0] - 1, x.shape[1]
     out = _cuda.output(out, x, (n_rows, n_samples))
-    layout, extra = _cuda.layout_of(n_samples, x, b, out, coefficients), (f"-DTERMS={terms.shape[1]}",)
-    arguments, wide = (indptr, indices, terms, coefficients, x, b, out), _cuda.is_wide(indptr)
-    CUDA.rows(f"affine_product<{ending}>", n_rows, n_samples, arguments, layout, wide, extra)
+    arguments = (indptr, indices, terms, coefficients, x, b, out)
+    affine_mma.queue(CUDA, f"affine_product<{ending}>", n_rows, n_samples, arguments, (x, b, out, coefficients))
     return out
 
 
 @affine_spmv.register("cuda")
 def _(indptr, indices, terms, coefficients, x, out):
-    return _product_on_device(SET, indptr, indices, terms, coefficients, x, x, out)
+    return _product_on_device("SET", indptr, indices, terms, coefficients, x, x, out)
 
 
 @affine_residual.register("cuda")
 def _(indptr, indices, terms, coefficients, x, b, out):
-    return _product_on_device(RESIDUAL, indptr, indices, terms, coefficients, x, b, out)
+    return _product_on_device("RESIDUAL", indptr, indices, terms, coefficients, x, b, out)
 
 
 @affine_spmv.register("numba")
@@ -201,7 +197,7 @@ def _spmv_dot(width, n_terms):
 
 def affine_spmv_dot_partials(indptr, indices, terms, coefficients, x, out):
     """On a device: A x and the partial sums of x . A x."""
-    out = _product_on_device(SET, indptr, indices, terms, coefficients, x, x, out)
+    out = _product_on_device("SET", indptr, indices, terms, coefficients, x, x, out)
     return out, dot_partials(x, out)
 
 
@@ -360,25 +356,25 @@ def _chebyshev_on_device(kind, indptr, indices, terms, coefficients, dinv, b, x,
     n_rows, n_samples = x.shape
     w, given = _cuda.output(w, x, x.shape), _cuda.output(out, x, x.shape)
     out = given if given.dtype == x.dtype else empty_like(x, x.shape)
-    layout, extra = _cuda.layout_of(n_samples, dinv, b, x, a, c, w, out, coefficients), (f"-DTERMS={terms.shape[1]}",)
-    arguments = (indptr, indices, terms, coefficients, dinv, b, x, a, c, w, out)
-    CUDA.rows(f"affine_chebyshev<{kind}>", n_rows, n_samples, arguments, layout, _cuda.is_wide(indptr), extra)
+    vectors = (dinv, b, x, a, c, w, out, coefficients)
+    arguments = (indptr, indices, terms, coefficients, *vectors[:-1])
+    affine_mma.queue(CUDA, f"affine_chebyshev<{kind}>", n_rows, n_samples, arguments, vectors)
     return w, into(None if given is out else given, out)
 
 
 @affine_chebyshev_first.register("cuda")
 def _(indptr, indices, terms, coefficients, dinv, b, x, c, w, out):
-    return _chebyshev_on_device(FIRST, indptr, indices, terms, coefficients, dinv, b, x, c, c, w, out)
+    return _chebyshev_on_device("FIRST", indptr, indices, terms, coefficients, dinv, b, x, c, c, w, out)
 
 
 @affine_chebyshev_step.register("cuda")
 def _(indptr, indices, terms, coefficients, dinv, b, x, a, c, w, out):
-    return _chebyshev_on_device(STEP, indptr, indices, terms, coefficients, dinv, b, x, a, c, w, out)
+    return _chebyshev_on_device("STEP", indptr, indices, terms, coefficients, dinv, b, x, a, c, w, out)
 
 
 @affine_chebyshev_last.register("cuda")
 def _(indptr, indices, terms, coefficients, dinv, b, x, a, c, w, out):
-    return _chebyshev_on_device(LAST, indptr, indices, terms, coefficients, dinv, b, x, a, c, w, out)[1]
+    return _chebyshev_on_device("LAST", indptr, indices, terms, coefficients, dinv, b, x, a, c, w, out)[1]
 
 
 @affine_chebyshev_first.register("numba")

@@ -12,13 +12,15 @@ __all__ = ["aggregate", "coupled_rows"]
 
 
 @kernel
-def coupled_rows(indptr, indices, values):
+def coupled_rows(graph, values):
     """True for each row with an off-diagonal entry that is not zero in some sample; the others are boundary rows.
 
-    A NaN counts as a coupling, so that a broken sample does not change the graph of the others.
+    `graph` is (indptr, indices), or (indptr, indices, entries) where entry k has the value ``values[entries[k]]``. A
+    NaN counts as a coupling, so that a broken sample does not change the graph of the others.
     """
-    xp = array_namespace(values)
+    xp, (indptr, indices, *entries) = array_namespace(values), graph
     nonzero = to_numpy(xp.any(values != 0, axis=1))
+    nonzero = nonzero[to_numpy(entries[0])] if entries else nonzero
     rows = np.repeat(np.arange(indptr.shape[0] - 1), to_numpy(indptr[1:] - indptr[:-1]))
     coupled = np.zeros(indptr.shape[0] - 1, bool)
     coupled[rows[nonzero & (to_numpy(indices) != rows)]] = True
@@ -26,13 +28,14 @@ def coupled_rows(indptr, indices, values):
 
 
 @compiled
-def _coupled_rows(indptr, indices, values, coupled):
+def _coupled_rows(indptr, indices, entries, mapped, values, coupled):
     for i in prange(indptr.size - 1):
         found = False
         for k in range(indptr[i], indptr[i + 1]):
             if indices[k] != i:
+                m = np.int64(entries[k]) if mapped else np.int64(k)
                 for s in range(values.shape[1]):
-                    if values[k, s] != 0:
+                    if values[m, s] != 0:
                         found = True
                         break
             if found:
@@ -41,9 +44,9 @@ def _coupled_rows(indptr, indices, values, coupled):
 
 
 @coupled_rows.register("numba")
-def _(indptr, indices, values):
-    coupled = np.empty(indptr.size - 1, np.bool_)
-    _coupled_rows(indptr, indices, values, coupled)
+def _(graph, values):
+    coupled = np.empty(graph[0].size - 1, np.bool_)
+    _coupled_rows(*graph[:2], graph[-1], len(graph) == 3, values, coupled)
     return coupled
 
 

@@ -25,8 +25,8 @@ from ensemble._kernels._registry import into, kernel
 
 __all__ = ["affine_coefficient", "diffusion_jacobian_and_residual", "diffusion_residual"]
 
-WARP = 32
-"""Threads of a block of the device's row kernel."""
+ROW_THREADS = 32
+"""Threads of a block of the device's row kernel, as in assembly.cu."""
 
 CUDA = _cuda.Family(
     "assembly",
@@ -152,7 +152,10 @@ def diffusion_jacobian_and_residual(
     first_cell, cells, corners, connectivity, fixed, edges, interpolation, stiffness, reaction, advection, kappa, u,
     indptr, indices, slots, values, residual,
 ):  # fmt: skip
-    """The residual, and the entries K + M of its Jacobian; rows and columns of fixed nodes are the identity's."""
+    """The residual, and the entries K + M of its Jacobian; rows and columns of fixed nodes are the identity's.
+
+    An entry whose slot is below zero is not stored: that is how a symmetric matrix gets its upper triangle alone.
+    """
     xp = array_namespace(kappa)
     shared = (first_cell, cells, corners, connectivity, fixed, edges, interpolation, stiffness, reaction, advection)
     _, rows = element_rows(connectivity, edges, interpolation, stiffness, reaction, advection, kappa, u)
@@ -160,7 +163,7 @@ def diffusion_jacobian_and_residual(
     target = xp.take(indptr, node)[:, None] + xp.astype(slots, indptr.dtype)
     source = (cells * 64 + xp.astype(corners, cells.dtype) * 8)[:, None] + xp.arange(8, dtype=cells.dtype)
     nnz = indices.shape[0]
-    entries = sum_by_target(rows, xp.reshape(source, (-1,)), xp.reshape(target, (-1,)), nnz)
+    entries = sum_by_target(rows, source[slots >= 0], target[slots >= 0], nnz)
     row = xp.repeat(xp.arange(fixed.shape[0], dtype=indices.dtype), xp.astype(indptr[1:] - indptr[:-1], xp.int64))
     held = xp.take(fixed, row) | xp.take(fixed, indices)
     identity = xp.astype(row == indices, kappa.dtype)[:, None]
@@ -239,7 +242,7 @@ def _gather_rows(width, reacts, with_matrix):
                             entry = entry + derivative
                         else:
                             r = r + entry * at_corner
-                        if with_matrix and not fixed[connectivity[cell, b]]:
+                        if with_matrix and slots[p, b] >= 0 and not fixed[connectivity[cell, b]]:
                             k = (row + slots[p, b]) * n_samples + first
                             store(values, k, load(values, k, width) + entry)
                 store(residual, np.int64(i) * n_samples + first, r)
@@ -289,12 +292,11 @@ def _run_on_device(with_matrix, mesh, tables, kappa, u, indptr, slots, values, r
     written = (values, residual) if with_matrix else (residual,)
     layout = _cuda.layout_of(n_samples, u, kappa, *written)
     reacts = tables[2].shape[0] > 0
-    packs = 1 if reacts or layout.lanes == 1 else 2  # as in assembly.cu
-    rows = WARP * packs // layout.lanes
+    rows = ROW_THREADS // layout.lanes
     arguments = (*mesh, *tables, kappa, u, indptr, slots, values, residual, np.int64(n_rows), np.int32(n_samples))
     name = f"gather_rows<{str(reacts).lower()}, {str(with_matrix).lower()}>"
     grid = (-(-n_rows // rows), layout.tiles)
-    CUDA.launch(name, layout, grid, WARP, arguments, with_matrix and _cuda.is_wide(indptr))
+    CUDA.launch(name, layout, grid, ROW_THREADS, arguments, with_matrix and _cuda.is_wide(indptr))
 
 
 @diffusion_residual.register("cuda")

@@ -164,7 +164,7 @@ __global__ void __launch_bounds__(THREADS)
     store(kept + made[COLUMNS] * n_rows * n_samples + here, load(z + here));
 }
 
-// --- its scalars, one thread a sample: blocks of (32, 32) threads for 32 samples
+// --- its scalars, one thread a sample, in blocks as `totals_of` wants them
 #define ROUNDOFF 64  // as in gmres.py
 
 // Numbers of one sample within a cycle, each of `n` apart from the next; `restart` columns at most.
@@ -193,7 +193,7 @@ __device__ inline double& entry(const Cycle& cycle, int i, int j)
 
 // A block a vector: its coefficient h, and how much of it is to be taken out of w.
 template <bool SECOND>
-__global__ void __launch_bounds__(1024)
+__global__ void __launch_bounds__(SUM_THREADS)
     gmres_dots(const real* partials, int64 n_partials, real* h, CYCLE, BOOK)
 {
     const int k = blockIdx.y, columns = made[COLUMNS], s = sample_of_block();
@@ -219,7 +219,7 @@ __global__ void __launch_bounds__(1024)
 }
 
 // What is left of w after the basis has been taken out once.
-__global__ void __launch_bounds__(1024) gmres_left(const real* partials, int64 n_partials, CYCLE, BOOK)
+__global__ void __launch_bounds__(SUM_THREADS) gmres_left(const real* partials, int64 n_partials, CYCLE, BOOK)
 {
     const Book book = book_of(numbers, history, limit, n_samples);
     const int s = sample_of_block(), columns = made[COLUMNS];
@@ -267,7 +267,7 @@ __device__ inline double rotate(const Cycle& cycle, int j, double low, double be
 }
 
 // The end of an iteration: the new column and the new norm; `alpha` brings w to length one.
-__global__ void __launch_bounds__(1024)
+__global__ void __launch_bounds__(SUM_THREADS)
     gmres_rotate(const real* partials, int64 n_partials, double eps, real* alpha, CYCLE, BOOK)
 {
     const Book book = book_of(numbers, history, limit, n_samples);
@@ -323,7 +323,7 @@ __global__ void gmres_solve(real* y, real* chosen, CYCLE, BOOK)
 
 // Judge samples by their true residuals; at the end of a cycle those that go on begin the next one.
 template <bool ENDED>
-__global__ void __launch_bounds__(1024)
+__global__ void __launch_bounds__(SUM_THREADS)
     gmres_settle(const real* partials, int64 n_partials, real* alpha, CYCLE, BOOK)
 {
     const Book book = book_of(numbers, history, limit, n_samples);

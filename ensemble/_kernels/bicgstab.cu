@@ -69,10 +69,11 @@ __global__ void __launch_bounds__(THREADS)
         if (begins.lane[i] != 0) shadow[here + i] = next.lane[i];
 }
 
-// --- the scalars, one thread a sample: blocks of (32, 32) threads for 32 samples
+// --- the scalars, one thread a sample, in blocks as `totals_of` wants them
 struct Recurrence {
     double &rho, &shadow_norm, &alpha, &omega;
-    double &fresh, &good, &steep, &replaced, &half;  // 0 or 1
+    double &fresh, &good, &steep, &replaced;  // 0 or 1
+    double& half;  // 1 where only the second half of an iteration is missing, -1 where the next half is not for it
 };
 
 __device__ inline Recurrence recurrence_of(double* rows, int n, int s)
@@ -90,9 +91,11 @@ __device__ inline bool usable(double inner, double norms, double eps)
 __device__ inline void both_totals(const real* first, const real* second, int64 n_partials, int n_samples, int s,
                                    double& one, double& other)
 {
-    one = total_of(first, n_partials, n_samples, s);
-    __syncthreads();  // the shares of the first have been read
-    other = total_of(second, n_partials, n_samples, s);
+    const real* const both[2] = {first, second};
+    real totals[2];
+    totals_of<2>(both, totals, n_partials, n_samples, s);
+    one = totals[0];
+    other = totals[1];
 }
 
 // A recurrence that begins from a residual of this norm.
@@ -104,7 +107,7 @@ __device__ inline void begin(const Recurrence& now, double norm)
 }
 
 // Count the iteration, and the step along M p. A sample whose claim of the last half failed has taken it already.
-__global__ void __launch_bounds__(1024)
+__global__ void __launch_bounds__(SUM_THREADS)
     bicgstab_alpha(const real* inners, const real* squares, int64 n_partials, double* rows, double eps, real* moving,
                    BOOK)
 {
@@ -115,6 +118,7 @@ __global__ void __launch_bounds__(1024)
     if (threadIdx.y != 0 || s >= n_samples) return;
     const Recurrence now = recurrence_of(rows, n_samples, s);
     moving[s] = 0;
+    if (now.half < 0) now.half = 0;
     if (book.status[s] != RUNNING || now.half != 0) return;
     book.iterations[s] += 1;
     now.replaced = 0;
@@ -129,7 +133,7 @@ __global__ void __launch_bounds__(1024)
 }
 
 // The residual after the first half of an iteration.
-__global__ void __launch_bounds__(1024) bicgstab_half(const real* partials, int64 n_partials, double* rows, BOOK)
+__global__ void __launch_bounds__(SUM_THREADS) bicgstab_half(const real* partials, int64 n_partials, double* rows, BOOK)
 {
     const Book book = book_of(numbers, history, limit, n_samples);
     const int s = sample_of_block();
@@ -145,7 +149,7 @@ __global__ void __launch_bounds__(1024) bicgstab_half(const real* partials, int6
 }
 
 // The step along M r that makes the residual smallest.
-__global__ void __launch_bounds__(1024)
+__global__ void __launch_bounds__(SUM_THREADS)
     bicgstab_omega(const real* inners, const real* squares, int64 n_partials, double* rows, double eps, real* moving,
                    BOOK)
 {
@@ -154,13 +158,13 @@ __global__ void __launch_bounds__(1024)
     double ts, tt;
     both_totals(inners, squares, n_partials, n_samples, s, ts, tt);
     if (threadIdx.y != 0 || s >= n_samples) return;
+    const Recurrence now = recurrence_of(rows, n_samples, s);
     moving[s] = 0;
-    if (book.status[s] != RUNNING) return;
+    if (book.status[s] != RUNNING || now.half < 0) return;
     if (!isfinite(ts)) {
         book.status[s] = BREAKDOWN;
         return;
     }
-    const Recurrence now = recurrence_of(rows, n_samples, s);
     const double norm = book.latest[s];
     now.steep = usable(ts, sqrt(norm * norm * tt), eps);
     now.omega = now.steep != 0 ? ts / tt : 0;
@@ -168,7 +172,7 @@ __global__ void __launch_bounds__(1024)
 }
 
 // The end of an iteration: how the next direction is made, or that a recurrence begins anew (`renew`).
-__global__ void __launch_bounds__(1024)
+__global__ void __launch_bounds__(SUM_THREADS)
     bicgstab_beta(const real* squares, const real* inners, int64 n_partials, double* rows, double eps, real* beta,
                   real* omega, real* renew, BOOK)
 {
@@ -178,8 +182,8 @@ __global__ void __launch_bounds__(1024)
     both_totals(squares, inners, n_partials, n_samples, s, square, rho);
     if (threadIdx.y != 0 || s >= n_samples) return;
     beta[s] = omega[s] = renew[s] = 0;
-    if (book.status[s] != RUNNING) return;
     const Recurrence now = recurrence_of(rows, n_samples, s);
+    if (book.status[s] != RUNNING || now.half < 0) return;
     const double norm = sqrt(square);
     now.half = 0;
     record(book, s, norm);
@@ -207,9 +211,10 @@ __global__ void __launch_bounds__(1024)
 }
 
 // Believe a claim only from the true residual's norm. Where that fails, r becomes the true residual (`adopt`); a claim
-// of the first half goes on with the second, one of the second with a new recurrence (`renew`).
-__global__ void __launch_bounds__(1024)
-    bicgstab_prove(const real* partials, int64 n_partials, double* rows, real* adopt, real* renew, BOOK)
+// of the first half goes on with the second, one of the second with a new recurrence (`renew`). `middle`: the next half
+// to be queued is a second one.
+__global__ void __launch_bounds__(SUM_THREADS)
+    bicgstab_prove(const real* partials, int64 n_partials, double* rows, int middle, real* adopt, real* renew, BOOK)
 {
     const Book book = book_of(numbers, history, limit, n_samples);
     const int s = sample_of_block();
@@ -233,4 +238,5 @@ __global__ void __launch_bounds__(1024)
     book.status[s] = stuck ? BREAKDOWN : next_status(book, s);
     begin(now, norm);
     renew[s] = 1;
+    now.half = middle ? -1 : 0;
 }

@@ -3,6 +3,9 @@
 The graph work is done once, for all samples and all later values (`product_graphs`); these kernels only add. Rows of
 A P are made in slabs, on the CPU of `SLAB_ROWS` rows that stay in the cache; each coarse row then takes its share of
 the slab. Every sum runs over ascending fine rows, whatever the threads.
+
+The graph of A is (indptr, indices), or (indptr, indices, entries) of a symmetric matrix that stores its upper triangle:
+``entries[k]`` is then the place of the value of entry k.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ import itertools
 
 import numpy as np
 
-from ensemble._backend import backend_of
+from ensemble._backend import array_namespace, backend_of
 from ensemble._kernels import _cuda
 from ensemble._kernels._compile import compiled, empty, output, per_width, prange, tiles
 from ensemble._kernels._lanes import load, splat, store, zeros
@@ -35,6 +38,13 @@ __all__ = [
 ]
 
 
+def every_entry(graph_a, values):
+    """(indptr, indices) and the values of all entries, in their order."""
+    if len(graph_a) == 2:
+        return graph_a, values
+    return graph_a[:2], array_namespace(values).take(values, graph_a[2], axis=0)
+
+
 # --- P = T - omega D^-1 A T
 def prolongator_tasks(values, graph_a, graph_t, graph_p):
     """What `smooth_prolongator` needs beside the graphs where `values` live: pairs on a device, else nothing."""
@@ -48,6 +58,7 @@ def smooth_prolongator(graph_a, values, dinv, omega, graph_t, tentative, graph_p
     Each graph is (indptr, indices); `tentative` holds T's values, the same for all samples, as shape (nnz, 1); rows of
     T without entries are boundary rows and stay empty in P. `tasks` is None or from `prolongator_tasks`.
     """
+    graph_a, values = every_entry(graph_a, values)
     (indptr_a, indices_a), (indptr_t, indices_t), (indptr_p, indices_p) = graph_a, graph_t, graph_p
     p = np.zeros((indices_p.shape[0], values.shape[1]), values.dtype)
     for i in range(indptr_p.shape[0] - 1):
@@ -66,11 +77,11 @@ def smooth_prolongator(graph_a, values, dinv, omega, graph_t, tentative, graph_p
 
 
 @per_width
-def _smooth_prolongator(width):
+def _smooth_prolongator(width, mapped):
     @compiled
     def loop(
-        indptr_a, indices_a, values, dinv, omega, indptr_t, indices_t, tentative, indptr_p, indices_p, n_coarse, p,
-        n_samples, first,
+        indptr_a, indices_a, entries, values, dinv, omega, indptr_t, indices_t, tentative, indptr_p, indices_p,
+        n_coarse, p, n_samples, first,
     ):  # fmt: skip
         n_rows = indptr_p.size - 1
         for chunk in prange((n_rows + ROW_CHUNK - 1) // ROW_CHUNK):
@@ -83,7 +94,8 @@ def _smooth_prolongator(width):
                     store(p, np.int64(m) * n_samples + first, zeros(values, width))
                 for k in range(indptr_a[i], indptr_a[i + 1]):
                     j = indices_a[k]
-                    entry = load(values, np.int64(k) * n_samples + first, width)
+                    m_a = np.int64(entries[k]) if mapped else np.int64(k)
+                    entry = load(values, m_a * n_samples + first, width)
                     for m in range(indptr_t[j], indptr_t[j + 1]):
                         here = place[indices_t[m]]
                         store(p, here, load(p, here, width) + entry * splat(tentative[m], values, width))
@@ -101,6 +113,7 @@ def _smooth_prolongator(width):
 
 @smooth_prolongator.register("cuda")
 def _(graph_a, values, dinv, omega, graph_t, tentative, graph_p, tasks, out):
+    graph_a, values = every_entry(graph_a, values)
     if not isinstance(tasks, ProlongatorPairs):
         tasks = prolongator_pairs(graph_a, graph_t, graph_p)
     n_samples = values.shape[1]
@@ -117,9 +130,9 @@ def _(graph_a, values, dinv, omega, graph_t, tentative, graph_p, tasks, out):
     out = output(out, (graph_p[1].shape[0], n_samples), values.dtype)
     n_coarse = int(graph_p[1].max()) + 1 if graph_p[1].size else 0
     for first, width in tiles(n_samples):
-        _smooth_prolongator(width)(
-            *graph_a, values.reshape(-1), dinv.reshape(-1), omega, *graph_t, tentative.reshape(-1), *graph_p,
-            n_coarse, out.reshape(-1), n_samples, first,
+        _smooth_prolongator(width, len(graph_a) == 3)(
+            *graph_a[:2], graph_a[-1], values.reshape(-1), dinv.reshape(-1), omega, *graph_t, tentative.reshape(-1),
+            *graph_p, n_coarse, out.reshape(-1), n_samples, first,
         )  # fmt: skip
     return out
 
@@ -145,8 +158,8 @@ def _(graph_a, values, graph_b, b, graph_c, out):
     out = output(out, (graph_c[1].size, n_samples), values.dtype)
     n_columns = int(graph_c[1].max()) + 1 if graph_c[1].size else 0
     for first, width in tiles(n_samples):
-        _product_rows(width, *shared)(
-            *graph_a, values.reshape(-1), *graph_b, b.reshape(-1), *graph_c, out.reshape(-1), n_columns,
+        _product_rows(width, *shared, False)(
+            *graph_a, graph_a[1], values.reshape(-1), *graph_b, b.reshape(-1), *graph_c, out.reshape(-1), n_columns,
             0, graph_a[0].size - 1, n_samples, first, n_samples, first,
         )  # fmt: skip
     return out
@@ -162,12 +175,13 @@ def galerkin_tasks(values, graph_a, graph_p, graph_ap, restriction, graph_c):
     """What `galerkin_values` needs beside the graphs where `values` live: slab tasks, or pairs on a device."""
     if backend_of(values) != "cuda":
         return slab_tasks(*restriction[:2], graph_a[0].shape[0] - 1)
-    return galerkin_pairs(graph_a, graph_p, graph_ap, restriction, graph_c)
+    return galerkin_pairs(graph_a[:2], graph_p, graph_ap, restriction, graph_c)
 
 
 @kernel
 def galerkin_values(graph_a, values, graph_p, p, graph_ap, restriction, tasks, graph_c, out):
     """Values of P^T A P for every sample on the graph `graph_c`; see `galerkin_tasks`."""
+    graph_a, values = every_entry(graph_a, values)
     (indptr_a, indices_a), (indptr_p, indices_p) = graph_a, graph_p
     indptr_c, indices_c = graph_c
     n_samples = max(values.shape[1], p.shape[1])
@@ -188,11 +202,11 @@ def galerkin_values(graph_a, values, graph_p, p, graph_ap, restriction, tasks, g
 
 
 @per_width
-def _product_rows(width, shared_a, shared_p):
+def _product_rows(width, shared_a, shared_p, mapped):
     @compiled
     def loop(
-        indptr_a, indices_a, values, indptr_p, indices_p, p, indptr_ap, indices_ap, product, n_coarse, begin, end,
-        stride, offset, n_samples, first,
+        indptr_a, indices_a, entries, values, indptr_p, indices_p, p, indptr_ap, indices_ap, product, n_coarse, begin,
+        end, stride, offset, n_samples, first,
     ):  # fmt: skip
         base = np.int64(indptr_ap[begin])
         for chunk in prange((end - begin + ROW_CHUNK - 1) // ROW_CHUNK):
@@ -204,10 +218,11 @@ def _product_rows(width, shared_a, shared_p):
                     store(product, here, zeros(product, width))
                 for k in range(indptr_a[i], indptr_a[i + 1]):
                     j = indices_a[k]
+                    m_a = np.int64(entries[k]) if mapped else np.int64(k)
                     if shared_a:
-                        a = splat(values[k], values, width)
+                        a = splat(values[m_a], values, width)
                     else:
-                        a = load(values, np.int64(k) * n_samples + first, width)
+                        a = load(values, m_a * n_samples + first, width)
                     for m in range(indptr_p[j], indptr_p[j + 1]):
                         here = place[indices_p[m]]
                         if shared_p:
@@ -249,6 +264,7 @@ def _restrict_slab(width, shared_p):
 
 @galerkin_values.register("cuda")
 def _(graph_a, values, graph_p, p, graph_ap, restriction, tasks, graph_c, out):
+    graph_a, values = every_entry(graph_a, values)
     if not isinstance(tasks, GalerkinPairs):
         tasks = galerkin_pairs(graph_a, graph_p, graph_ap, restriction, graph_c)
     return galerkin_product(tasks, values, p, out)
@@ -269,9 +285,9 @@ def _(graph_a, values, graph_p, p, graph_ap, restriction, tasks, graph_c, out):
     for first, width in tiles(n_samples):
         buffer = empty((longest * width,), values.dtype)
         for slab, (begin, end) in enumerate(itertools.pairwise(edges)):
-            _product_rows(width, shared_a, shared_p)(
-                *graph_a, values.reshape(-1), *graph_p, p.reshape(-1), indptr_ap, indices_ap, buffer, n_coarse,
-                begin, end, width, 0, n_samples, first,
+            _product_rows(width, shared_a, shared_p, len(graph_a) == 3)(
+                *graph_a[:2], graph_a[-1], values.reshape(-1), *graph_p, p.reshape(-1), indptr_ap, indices_ap, buffer,
+                n_coarse, begin, end, width, 0, n_samples, first,
             )  # fmt: skip
             _restrict_slab(width, shared_p)(
                 rows, begins, ends, starts[slab], starts[slab + 1], indices_r, entries_r, p.reshape(-1),

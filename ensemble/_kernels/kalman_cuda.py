@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._kernels._compile import current_device, device_array, device_empty, raw_module
+from ensemble._kernels._compile import current_device, device_empties, device_empty, raw_module
 
 __all__ = [
     "FAMILIES",
@@ -41,22 +41,25 @@ LARGEST = 16
 
 THREADS = 128
 
-RESIDENT = 132 * 2 * THREADS
-"""Threads that an H200 holds at once when each uses all registers it may: what the length of chunks aims at."""
+PROCESSORS = 132
+"""Blocks that an H200 works on at once, one a processor: what the length of chunks aims at."""
+
+MANY = PROCESSORS * THREADS // 2
+"""Series that fill a device with a thread each."""
 
 SHORTEST = 4
 """Steps of the shortest chunk: below it, joining chunks costs more than they save."""
 
-ALONE = 16
-"""Steps of the longest chunk for which a processor is better left to one block."""
+SHARED = 224 * 1024
+"""Bytes of shared memory that a block may take for its steps."""
 
-SHARED = 112 * 1024
-"""Bytes of shared memory that a block may take so that two blocks share a processor."""
+GROUPS = (4, 2, 1)
+"""Steps that a thread may be brought at once: the more, the longer the runs of memory that are read and written."""
 
 LEAVES = 32 * THREADS
 """Terms of a likelihood that one block adds up."""
 
-HEADERS = ("matrices", "elements", "steps", "feed", "scan")
+HEADERS = ("matrices", "elements", "steps", "feed", "scan", "recursion")
 
 FAMILIES = {
     "filter": (("filter_chunks",), "FQHRudy"),
@@ -68,6 +71,11 @@ FAMILIES = {
 }  # fmt: skip
 """Kernels of each source file, and the parts of the model and of the filter's states that their steps read."""
 
+NOTHING, WHOLE = np.uint64(0), np.int32(0)
+"""No array; and the pass of `filter_chunks` over a series that one device has for itself."""
+
+INT, DOUBLE = np.dtype(np.int32), np.dtype(np.float64)
+
 PARTS = "FQHRudymP"  # as `kalman_feed.cuh` counts them
 
 
@@ -77,25 +85,25 @@ def source(family: str) -> str:
     return "\n".join((Path(__file__).parent / file).read_text() for file in files)
 
 
-def row_bytes(dtype: Any, nx: int, ny: int, parts: str) -> tuple[int, bool]:
-    """Shared memory of one thread's step, 0 where it is too much, and whether it holds the state on its way out too.
+def row_bytes(dtype: Any, nx: int, ny: int, parts: str) -> tuple[int, int]:
+    """Shared memory of one group of a thread's steps, 0 where it is too much, and the steps of a group.
 
     Parts lie one after another, an odd number of 16 bytes in all, so that threads fall on different banks.
     """
     item = np.dtype(dtype).itemsize
     entries = {"F": nx * nx, "Q": nx * nx, "H": ny * nx, "R": ny * ny, "u": nx, "d": ny, "y": ny, "m": nx, "P": nx * nx}
-    size = 0
-    for part in PARTS:
-        if part in parts:
-            length = entries[part] * item
-            piece = 16 if length % 16 == 0 else 8 if length % 8 == 0 else item
-            size = _multiple(size, piece) + length
-    for puts in (True, False):
-        row = _multiple(_multiple(_multiple(size, 16) + nx * item, 16) + nx * nx * item if puts else size, 16)
+    for group in GROUPS:
+        size = 0
+        for part in PARTS:
+            if part in parts:
+                length = group * entries[part] * item
+                piece = 16 if length % 16 == 0 else 8 if length % 8 == 0 else item
+                size = _multiple(size, piece) + length
+        row = _multiple(size, 16)
         row += 16 * (row // 16 % 2 == 0)
         if 2 * THREADS * row <= SHARED:
-            return row, puts
-    return 0, False
+            return row, group
+    return 0, 1
 
 
 def _multiple(size: int, of: int) -> int:
@@ -107,8 +115,8 @@ def options(dtype: Any, nx: int, ny: int, family: str) -> tuple[str, ...]:
     real = {4: "float", 8: "double"}[np.dtype(dtype).itemsize]
     parts = FAMILIES[family][1]
     mask = sum(1 << PARTS.index(part) for part in parts)
-    row, puts = row_bytes(dtype, nx, ny, parts)
-    told = {"REAL": real, "NX": nx, "NY": ny, "PARTS": mask, "ROW": row, "PUT": int(puts)}
+    row, group = row_bytes(dtype, nx, ny, parts)
+    told = {"REAL": real, "NX": nx, "NY": ny, "PARTS": mask, "ROW": row, "GROUP": group}
     return ("--std=c++17", *(f"-D{name}={value}" for name, value in told.items()))
 
 
@@ -138,35 +146,51 @@ def room_of(dtype: str, nx: int, ny: int, name: str) -> int:
     return 2 * THREADS * row_bytes(dtype, nx, ny, FAMILIES[name.removesuffix("_chunks")][1])[0]
 
 
-@functools.lru_cache(maxsize=256)
-def _on_device(numbers: tuple[int, ...], device: int) -> Any:
-    """Numbers on the device, sent once."""
-    return device_array(np.array(numbers, np.int64))
+CUT = np.dtype([("places", np.int64, 18), ("n_steps", np.int64), *((name, np.int32) for name in
+                ("predict_first", "chunk", "n_chunks", "n_blocks"))])  # fmt: skip
+"""`Cut` of `kalman_feed.cuh`."""
+
+TAILS = (2, 2, 2, 2, 1, 1, 1, 1, 2)
+"""Axes of one entry of F, Q, H, R, u, d, y, m0, P0."""
 
 
-def _places(like: Any, numbers: tuple[int, ...]) -> Any:
-    if isinstance(like, np.ndarray):
-        return np.array(numbers, np.int64)
-    return _on_device(numbers, like.device.id)
+def _address(a: Any) -> int:
+    return int(a.ctypes.data) if isinstance(a, np.ndarray) else a.data.ptr
 
 
-def _placed(a: Any, tail: int) -> tuple[Any, tuple[int, int]]:
-    """`a` with each step's entries together, and its strides over series and steps in entries."""
-    entries = math.prod(a.shape[len(a.shape) - tail :])
-    item, lead = a.dtype.itemsize, len(a.shape) - tail
-    if lead == 2 and a.flags.c_contiguous and not isinstance(a, np.ndarray) and a.data.ptr % 16 == 0:  # the usual case
-        return a, (0 if a.shape[0] == 1 else a.shape[1] * entries, 0 if a.shape[1] == 1 else entries)
-    inner = [item * math.prod(a.shape[k + 1 :]) for k in range(lead, len(a.shape))]
-    together = all(n == 1 or s == t for n, s, t in zip(a.shape[lead:], a.strides[lead:], inner, strict=True))
-    strides = [0 if n == 1 else s // item for n, s in zip(a.shape[:lead], a.strides[:lead], strict=True)]
-    if lead == 1:
-        strides.append(0)
-    pointer = a.ctypes.data if isinstance(a, np.ndarray) else a.data.ptr
-    width = 16 if entries * item % 16 == 0 else 8 if entries * item % 8 == 0 else item  # of one load
-    sound = together and pointer % width == 0 and all(s >= 0 and s * item % width == 0 for s in strides)
-    if not sound or strides[1] not in (0, entries):
-        return _placed(a.copy(order="C"), tail)
-    return a, (strides[0], strides[1])
+def _places(shape: tuple[int, ...], strides: tuple[int, ...], item: int, tail: int) -> tuple[int, int, int] | None:
+    """Steps over series and steps in entries, and the bytes of one load; None where entries lie in other ways."""
+    lead, entries = len(shape) - tail, math.prod(shape[len(shape) - tail :])
+    inner = [item * math.prod(shape[k + 1 :]) for k in range(lead, len(shape))]
+    together = all(n == 1 or s == t for n, s, t in zip(shape[lead:], strides[lead:], inner, strict=True))
+    steps = [0 if n == 1 else s // item for n, s in zip(shape[:lead], strides[:lead], strict=True)]
+    width = 16 if entries * item % 16 == 0 else 8 if entries * item % 8 == 0 else item
+    sound = together and all(s >= 0 and s * item % width == 0 for s in steps)
+    steps += [0] * (2 - lead)
+    return (steps[0], steps[1], width) if sound and steps[1] in (0, entries) else None
+
+
+@functools.lru_cache(maxsize=1024)
+def _cut(layout: tuple[Any, ...], item: int, predict_first: bool, n_steps: int, chunk: int | None, n_cut: int) -> Any:
+    """The `Cut` of arrays that are laid out like this, and the widest load; None where some array must be copied."""
+    places = [
+        (0, 0, 1) if a is None else _places(a[0], a[1], item, tail) for a, tail in zip(layout, TAILS, strict=True)
+    ]
+    if any(p is None for p in places):
+        return None
+    n_chunks = 1 if chunk is None else -(-n_cut // chunk)
+    cut = np.zeros((), CUT)
+    cut["places"] = [n for p in places if p is not None for n in p[:2]]
+    cut["n_steps"], cut["predict_first"] = n_steps, predict_first
+    cut["chunk"], cut["n_chunks"] = chunk or n_cut, n_chunks
+    cut["n_blocks"] = -(-n_chunks // THREADS)
+    return cut[()], max(p[2] for p in places if p is not None)
+
+
+def _tidy(a: Any, tail: int) -> Any:
+    """`a` with each step's entries together, where loads may start; itself if it is."""
+    places = _places(a.shape, a.strides, a.dtype.itemsize, tail)
+    return a if places is not None and _address(a) % places[2] == 0 else a.copy(order="C")
 
 
 class Problem:
@@ -174,30 +198,34 @@ class Problem:
 
     def __init__(self, parts: tuple[Any, ...], y: Any, starts: tuple[Any, ...], predict_first: bool, chunk: int | None,
                  n_steps: int, n_cut: int | None = None) -> None:  # fmt: skip
-        placed = [None if a is None else _placed(a, tail) for a, tail in
-                  zip((*parts, y, *starts), (2, 2, 2, 2, 1, 1, 1, 1, 2), strict=True)]  # fmt: skip
-        self.kept = [p[0] for p in placed if p is not None]  # alive while kernels run
-        arrays = [np.uint64(0) if p is None else p[0] for p in placed]
-        numbers = tuple(n for p in placed for n in ((0, 0) if p is None else p[1]))
-        places = _places(self.kept[0], numbers)
-        n_cut = n_steps if n_cut is None else n_cut
-        self.n_chunks = 1 if chunk is None else -(-n_cut // chunk)
-        length = n_cut if chunk is None else chunk
-        self.n_blocks = -(-self.n_chunks // THREADS)
+        arrays = (*parts, y, *starts)
+        some = arrays[0]
+        how = (some.dtype.itemsize, bool(predict_first), n_steps, chunk, n_steps if n_cut is None else n_cut)
+        cut = _cut(tuple([None if a is None else (a.shape, a.strides) for a in arrays]), *how)
+        together = 0
+        for a in arrays:
+            together |= 0 if a is None else _address(a)
+        if cut is None or together % cut[1]:
+            arrays = tuple(None if a is None else _tidy(a, tail) for a, tail in zip(arrays, TAILS, strict=True))
+            cut = _cut(tuple([None if a is None else (a.shape, a.strides) for a in arrays]), *how)
+        self.arguments = (*[some if a is None else a for a in arrays], cut[0])  # `some` where kernels read nothing
+        self.n_chunks, self.n_blocks = int(cut[0]["n_chunks"]), int(cut[0]["n_blocks"])
         self.ny = 1 if y is None else y.shape[-1]
-        self.arguments = (*arrays, places, np.int32(predict_first), np.int64(n_steps), np.int32(length),
-                          np.int32(self.n_chunks))  # fmt: skip
 
 
 def chunk_length(n_series: int, n_steps: int) -> int | None:
-    """Steps of a chunk, so that chunks just fill the device; None where the series alone do."""
-    if n_series >= RESIDENT // 4:
+    """Steps of a chunk, so that blocks of chunks just fill the device; None where the series alone do."""
+    if n_series >= MANY:
         return None
-    chunk = -(-n_steps * n_series // (RESIDENT // 2))
-    if chunk > ALONE:
-        chunk = -(-n_steps * n_series // RESIDENT)
-    chunk = max(SHORTEST, _multiple(chunk, 4))  # likelihoods are written four at a time
+    threads = PROCESSORS // n_series * THREADS or PROCESSORS * THREADS // n_series  # of one series
+    chunk = max(SHORTEST, _multiple(-(-n_steps // threads), GROUPS[0]))
     return None if chunk >= n_steps else chunk
+
+
+@functools.cache
+def name_of(dtype: Any) -> str:
+    """The name of a type; NumPy puts it together anew each time."""
+    return str(dtype.name)
 
 
 def sizes(nx: int) -> tuple[int, int]:
@@ -209,6 +237,17 @@ def sizes(nx: int) -> tuple[int, int]:
 def room(like: Any, *shape: int) -> Any:
     """Uninitialised memory where `like` lives."""
     return np.empty(shape, like.dtype) if isinstance(like, np.ndarray) else device_empty(shape, like.dtype)
+
+
+def rooms(like: Any, n_flags: int, wide: tuple[int, ...], *shapes: tuple[int, ...]) -> Any:
+    """Uninitialised memory where `like` lives for each of `shapes` and for as many float64; zeros as flags."""
+    if isinstance(like, np.ndarray):
+        hosted = [np.empty(shape, like.dtype) for shape in shapes] + [np.empty((n,)) for n in wide]
+        return [*hosted, np.zeros((n_flags,), np.int32)]
+    given = [(shape, like.dtype) for shape in shapes] + [((n,), DOUBLE) for n in wide]
+    arrays: list[Any] = device_empties((*given, ((n_flags,), INT)))
+    arrays[-1].data.memset_async(0, 4 * n_flags)
+    return arrays
 
 
 def wide_room(like: Any, n: int) -> Any:
@@ -254,41 +293,41 @@ def filter_chunks(F, Q, H, R, u, d, y, m0, P0, predict_first, chunk=None, behind
     with comes as well.
     """
     n_series, n_steps, ny = y.shape
-    nx, dtype = m0.shape[-1], y.dtype.name
+    nx, dtype = m0.shape[-1], name_of(y.dtype)
     p = Problem((F, Q, H, R, u, d), y, (m0, P0), predict_first, chunk, n_steps)
-    mean, covariance = room(y, n_series, n_steps, nx), room(y, n_series, n_steps, nx, nx)
-    terms = room(y, n_series, n_steps)
+    n_blocks = p.n_blocks * n_series
+    states = ((n_series, n_steps, nx), (n_series, n_steps, nx, nx), (n_series, n_steps))
     if chunk is None:
+        mean, covariance, terms = (room(y, *shape) for shape in states)
         totals = wide_room(y, n_series)
         arguments = (*p.arguments, np.int64(n_series), mean, covariance, terms, totals)
         function(dtype, nx, ny, "filter_series")((-(-n_series // THREADS),), (THREADS,), arguments)
         return (mean, covariance, terms, totals, None) if behind else (mean, covariance, terms, totals)
-    element, _ = sizes(nx)
-    n_blocks = p.n_blocks * n_series
-    sums, flags = room(y, n_blocks, element), flags_of(y, n_blocks + n_series)
-    own = room(y, n_series, element, p.n_blocks * THREADS) if behind else np.uint64(0)
-    alone = (np.uint64(0), np.int32(0))
-    arguments = (*p.arguments, np.int32(p.n_blocks), flags, sums, own, *alone, mean, covariance, terms)
+    element = sizes(nx)[0]
+    some = rooms(y, 1 + n_blocks + n_series, (n_blocks, n_series), *states, (n_blocks, element))
+    mean, covariance, terms, sums, partials, totals, flags = some
+    own = room(y, n_series, element, p.n_blocks * THREADS) if behind else NOTHING
+    arguments = (*p.arguments, flags, sums, own, NOTHING, WHOLE, mean, covariance, terms, partials, totals)
     shared = room_of(dtype, nx, ny, "filter_chunks")
     function(dtype, nx, ny, "filter_chunks")((n_blocks,), (THREADS,), arguments, shared_mem=shared)
-    totals = settle(p, flags[n_blocks + 1 :], True, mean, covariance, terms)
     return (mean, covariance, terms, totals, (p, sums, own)) if behind else (mean, covariance, terms, totals)
 
 
 def smooth_chunks(F, Q, u, m, P, chunk=None):
     """Smoothed means and covariances of every step from the filtered ones."""
     n_series, n_steps, nx = m.shape
-    dtype = m.dtype.name
+    dtype = name_of(m.dtype)
     chunk = chunk if n_steps > 1 else None
-    m, P = _placed(m, 1)[0], _placed(P, 2)[0]
+    m, P = _tidy(m, 1), _tidy(P, 2)
     p = Problem((F, Q, None, None, u, None), None, (None, None), True, chunk, n_steps, max(1, n_steps - 1))
-    mean, covariance = room(m, n_series, n_steps, nx), room(m, n_series, n_steps, nx, nx)
+    states = ((n_series, n_steps, nx), (n_series, n_steps, nx, nx))
     if chunk is None:
+        mean, covariance = (room(m, *shape) for shape in states)
         smooth_each(p, False, m, P, mean, covariance)
         return mean, covariance
     n_blocks = p.n_blocks * n_series
-    totals, flags = room(m, n_blocks, sizes(nx)[1]), flags_of(m, n_blocks)
-    arguments = (*p.arguments, np.int32(p.n_blocks), flags, totals, m, P, mean, covariance)
+    mean, covariance, totals, flags = rooms(m, 1 + n_blocks, (), *states, (n_blocks, sizes(nx)[1]))
+    arguments = (*p.arguments, flags, totals, m, P, mean, covariance)
     shared = room_of(dtype, nx, 1, "smooth_chunks")
     function(dtype, nx, 1, "smooth_chunks")((n_blocks,), (THREADS,), arguments, shared_mem=shared)
     return mean, covariance
@@ -300,10 +339,10 @@ def two_filter_chunks(F, Q, H, R, u, d, y, m0, P0, predict_first, chunk):
     p, sums, own = behind
     mean, covariance = filtered[:2]
     n_series, n_steps, nx = mean.shape
-    dtype, ny = y.dtype.name, y.shape[-1]
+    dtype, ny = name_of(y.dtype), y.shape[-1]
     smooth_mean, smooth_covariance = room(y, n_series, n_steps, nx), room(y, n_series, n_steps, nx, nx)
     states = (mean, covariance, smooth_mean, smooth_covariance)
-    arguments = (*p.arguments, np.int32(p.n_blocks), sums, own, np.uint64(0), *states)
+    arguments = (*p.arguments, sums, own, NOTHING, *states)
     shared = room_of(dtype, nx, ny, "meet_chunks")
     meet = function(dtype, nx, ny, "meet_chunks")
     meet((p.n_blocks, n_series), (THREADS,), arguments, shared_mem=shared)

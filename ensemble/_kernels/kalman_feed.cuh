@@ -1,10 +1,11 @@
-// What a step needs of the model, brought near before it is needed.
+// What steps need of the model, brought near before it is needed.
 //
-// Thread t of a warp walks over a stretch of steps of its own, row t. While it works on one step, the warp copies the next
-// step of all its rows into shared memory, 16 bytes a thread and neighbours together wherever a row is that long, so that
-// nobody waits for memory and no sector is fetched twice. -DROW=... is what one row takes there, in bytes; 0 for sizes that
-// do not fit: those read global memory where they need it. Parts that do not change stay there from the first two steps on.
-// With -DPUT=1 a row has room for the state on its way out too. -DPARTS=... has bit p set where kernels need part p.
+// Thread t of a warp walks over a stretch of steps of its own, row t, GROUP steps at a time. While it works on one group, the
+// warp copies the next group of all its rows into shared memory, 16 bytes a thread and neighbours together wherever a row is
+// that long, so that nobody waits for memory and no sector is fetched twice. -DROW=... is what one group of a row takes there,
+// in bytes; 0 for sizes that do not fit: those read global memory where they need it. Parts that do not change stay there from
+// the first two groups on. States go out the same way, in the place of parts that their step has read. -DPARTS=... has bit p
+// set where kernels need part p.
 
 enum Part { PART_F, PART_Q, PART_H, PART_R, PART_U, PART_D, PART_Y, PART_M, PART_P, N_PARTS };
 
@@ -16,16 +17,17 @@ __host__ __device__ constexpr int entries(int part) {
                                                               : NY;
 }
 __host__ __device__ constexpr int bytes_of(int part) { return entries(part) * (int)sizeof(REAL); }
-// What one copy carries: arrays are laid out so that every step's entries start at a multiple of it
-__host__ __device__ constexpr int piece(int part) {
-    return bytes_of(part) % 16 == 0 ? 16 : bytes_of(part) % 8 == 0 ? 8 : (int)sizeof(REAL);
+// What one copy carries of so many bytes: arrays are laid out so that every step's entries start at a multiple of it
+__host__ __device__ constexpr int piece(int bytes) {
+    return bytes % 16 == 0 ? 16 : bytes % 8 == 0 ? 8 : (int)sizeof(REAL);
 }
 __host__ __device__ constexpr int place(int part) {
     int at = 0;
     for (int p = 0; p <= part; ++p)
         if (PARTS >> p & 1) {
-            at = (at + piece(p) - 1) / piece(p) * piece(p);
-            if (p < part) at += bytes_of(p);
+            const int size = piece(GROUP * bytes_of(p));
+            at = (at + size - 1) / size * size;
+            if (p < part) at += GROUP * bytes_of(p);
         }
     return at;
 }
@@ -44,8 +46,15 @@ struct Sources {
     }
 };
 
+// How the host lays a problem out: entries from series to series and from step to step of F, Q, H, R, u, d, y, m0, P0 in
+// pairs, 0 where something is shared or constant; and how time is cut
+struct Cut { Index places[18], n_steps; int predict_first, chunk, n_chunks, n_blocks; };
+
 #define MODEL const REAL *F, const REAL *Q, const REAL *H, const REAL *R, const REAL *u, const REAL *d, const REAL *y, \
-    const REAL *m0, const REAL *P0, const Index *places, int predict_first, Index n_steps, int chunk, int n_chunks
+    const REAL *m0, const REAL *P0, const Cut cut
+#define UNPACK \
+    [[maybe_unused]] const Index *const places = cut.places, n_steps = cut.n_steps; \
+    [[maybe_unused]] const int predict_first = cut.predict_first, chunk = cut.chunk, n_chunks = cut.n_chunks, n_blocks = cut.n_blocks;
 
 __device__ __forceinline__ void model_of(
     Sources& s, Index series, const REAL* F, const REAL* Q, const REAL* H, const REAL* R, const REAL* u, const REAL* d,
@@ -69,10 +78,11 @@ __device__ __forceinline__ void links_of(
     states_of(s, series, n_steps, mean, covariance);
 }
 
-template <int SIZE> __device__ __forceinline__ void copy_async(char* to, const char* from) {
+template <int SIZE, bool AGAIN = false> __device__ __forceinline__ void copy_async(char* to, const char* from) {
 #ifdef __CUDA_ARCH__  // the second level of cache takes in the whole line, which the next steps will ask for
     const unsigned at = (unsigned)__cvta_generic_to_shared(to);
-    if constexpr (SIZE == 16) asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");
+    if constexpr (SIZE == 16 && !AGAIN)
+        asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");
     else asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(at), "l"(from), "n"(SIZE) : "memory");
 #else
     for (int i = 0; i < SIZE; ++i) to[i] = from[i];
@@ -129,114 +139,162 @@ struct Rows {
 #endif
 #define STAGE_BYTES (2 * THREADS * ROW)
 
-// Where a row keeps a state on its way out
-__host__ __device__ constexpr int aligned(int at, int size) { return (at + size - 1) / size * size; }
-#define OUT_M aligned(place(N_PARTS), 16)
-#define OUT_P aligned(OUT_M + bytes_of(PART_M), 16)
-
 #if ROW
-static_assert(ROW % 16 == 0 && ROW >= (PUT ? OUT_P + bytes_of(PART_P) : place(N_PARTS)), "a row is longer than its room");
+static_assert(ROW % 16 == 0 && ROW >= place(N_PARTS), "a row is longer than its room");
 #endif
+
+// States leave in the place of what they come from, likelihoods in that of the observations
+#define OUT_M (PARTS >> PART_M & 1 ? PART_M : PART_U)
+#define OUT_P (PARTS >> PART_P & 1 ? PART_P : PART_F)
+#define OUT_TERM PART_Y
+
+// Steps of a group, in the order of a row; code that is short stays in its cache
+#define EACH_STEP(i, group) _Pragma("unroll 1") for (int i = GROUP * (group); i < GROUP * (group) + GROUP; ++i)
 
 struct Feed {
     const Sources& source;
     const Rows& rows;
     char* stage;  // of this warp: two of them, one being filled while the other is read
     int lane;
-    bool whole, plain;            // all rows take all steps; and no part is the same at all of them
-    const char* from[N_PARTS];    // this lane's first piece of the next step, and where it goes
+    bool out;                    // whether states leave in the place of parts
+    bool whole, even, steady;    // all rows take all steps; groups start where large pieces may; a part is the same at all steps
+    int low, high;               // rows that take all steps of a group, the group being asked for or given
+    const char* from[N_PARTS];   // this lane's first piece of the next group, and where it goes
     int to[N_PARTS];
 
-    __device__ __forceinline__ Feed(const Sources& source, const Rows& rows, char* stages)
+    __device__ __forceinline__ Feed(const Sources& source, const Rows& rows, char* stages, bool out)
         : source(source), rows(rows), stage(stages + (threadIdx.x / WARP) * 2 * WARP * ROW), lane(threadIdx.x % WARP),
-          whole(rows.lo == 0 && rows.hi == WARP), plain(whole) {
+          out(out), whole(rows.lo == 0 && rows.hi == WARP), even(rows.length % GROUP == 0 || rows.lo >= rows.hi),
+          steady(false), low(0), high(WARP) {
+        whole = whole && even;
 #if ROW
         start<0>();
 #endif
     }
 
+    __device__ __forceinline__ int groups() const { return (rows.length + GROUP - 1) / GROUP; }
+
+    // Where a row's i-th step stands in its group: memory runs forward
+    __device__ __forceinline__ int slot(int i) const {
+        return GROUP == 1 ? 0 : rows.way < 0 ? GROUP - 1 - i % GROUP : i % GROUP;
+    }
+
+    // The first step in memory of a row's first group
+    __device__ __forceinline__ Index first(int r) const { return rows.step(r, rows.way < 0 ? GROUP - 1 : 0); }
+
+    // Whether all groups of an array start where pieces of `size` may
+    __device__ __forceinline__ bool fits(const char* array, int bytes, int size) const {
+        return (((size_t)array + (size_t)(bytes * first(0))) | (size_t)(bytes * rows.row)) % size == 0;
+    }
+
     template <int PART> __device__ __forceinline__ void start() {
         if constexpr (PART < N_PARTS) {
             if constexpr (PARTS >> PART & 1) {
-                constexpr int size = piece(PART), n = bytes_of(PART) / size;
-                if constexpr (WARP % n == 0) {  // a warp's copies are as many whole rows
-                    from[PART] = source.from[PART] + source.by[PART] * rows.step(lane / n, 0) + lane % n * size;
+                constexpr int size = piece(GROUP * bytes_of(PART)), n = GROUP * bytes_of(PART) / size;
+                if (source.by[PART] == 0) {
+                    steady = true;
+                } else if constexpr (WARP % n == 0) {  // a warp's copies are as many whole rows
+                    from[PART] = source.from[PART] + bytes_of(PART) * first(lane / n) + lane % n * size;
                     to[PART] = lane / n * ROW + place(PART) + lane % n * size;
-                    plain = plain && source.by[PART] != 0;
+                    if constexpr (GROUP > 1) even = even && fits(source.from[PART], bytes_of(PART), size);
                 } else {
-                    plain = false;
+                    even = false;
                 }
             }
             start<PART + 1>();
         }
     }
 
-    __device__ __forceinline__ bool on(int r, int i) const { return whole || rows.on(r, i); }
+    __device__ __forceinline__ bool on(int r, int i) const {
+        return whole || (i < rows.length && rows.on(r, i));
+    }
 
-    __device__ __forceinline__ char* row_of(int r, int i) const { return stage + ((i & 1) * WARP + r) * ROW; }
+    // Find the rows that take all steps of a group; false where one takes some
+    __device__ __forceinline__ bool range(int group) {
+        const int i = GROUP * group;
+        const bool here = i < rows.odd_to && i + GROUP > rows.odd_from;
+        low = rows.lo - (here && rows.odd == rows.lo - 1);
+        high = rows.hi + (here && rows.odd == rows.hi);
+        return !here || (i >= rows.odd_from && i + GROUP <= rows.odd_to);
+    }
 
-    template <int PART> __device__ __forceinline__ void ask_part(int i) {
-        constexpr int size = piece(PART), n = bytes_of(PART) / size;
-        const bool steady = source.by[PART] == 0;
-        if (steady && i > 1) return;  // it stays where it was put
+    __device__ __forceinline__ char* row_of(int r, int group) const { return stage + ((group & 1) * WARP + r) * ROW; }
+
+    template <int PART, bool ALL> __device__ __forceinline__ void ask_evenly(int group) {
+        constexpr int size = piece(GROUP * bytes_of(PART)), n = GROUP * bytes_of(PART) / size;
         if constexpr (WARP % n == 0) {
-            const Index leap = steady ? 0 : (Index)(WARP * size) * rows.row;
+            const Index leap = (Index)(WARP * size / GROUP) * rows.row;
             EACH(q, n) {
                 const int r = q * (WARP / n) + lane / n;
-                if (steady || on(r, i)) copy_async<size>(row_of(q * (WARP / n), i) + to[PART], from[PART] + q * leap);
+                if (ALL || (r >= low && r < high))
+                    copy_async<size>(row_of(q * (WARP / n), group) + to[PART], from[PART] + q * leap);
             }
-            if (!steady) from[PART] += rows.way * bytes_of(PART);
-        } else {
-            const char* const start = source.from[PART] + source.by[PART] * rows.step(0, i);
-            const Index by = source.by[PART] * rows.row;
-            EACH(q, n) {
-                const int each = q * WARP + lane, r = each / n, at = each % n * size;
-                if (steady || on(r, i)) copy_async<size>(row_of(r, i) + place(PART) + at, start + r * by + at);
-            }
+            from[PART] += rows.way * GROUP * bytes_of(PART);
         }
     }
 
-    template <int PART> __device__ __forceinline__ void ask_plainly(int i) {
-        constexpr int size = piece(PART), n = bytes_of(PART) / size;
-        const Index leap = (Index)(WARP * size) * rows.row;
-        EACH(q, n) copy_async<size>(row_of(q * (WARP / n), i) + to[PART], from[PART] + q * leap);
-        from[PART] += rows.way * bytes_of(PART);
+    template <int PART> __device__ __forceinline__ void ask_steadily(int group) {
+        constexpr int size = piece(bytes_of(PART)), n = GROUP * bytes_of(PART) / size;
+        if (group > 1 && !(out && (PART == OUT_P || PART == OUT_M || PART == OUT_TERM))) return;  // it stays where it was put
+        EACH(q, n) {
+            const int each = q * WARP + lane, at = each % n;
+            char* const to = row_of(each / n, group) + place(PART) + at * size;
+            copy_async<size, true>(to, source.from[PART] + at % (n / GROUP) * size);
+        }
     }
 
-    template <int PART> __device__ __forceinline__ void ask_parts(int i) {
+    template <int PART> __device__ __forceinline__ void ask_singly(int group) {
+        constexpr int size = piece(bytes_of(PART)), n = GROUP * bytes_of(PART) / size;
+#pragma unroll 1
+        for (int q = 0; q < n; ++q) {
+            const int each = q * WARP + lane, r = each / n, at = each % n, i = GROUP * group + slot(at / (n / GROUP));
+            const char* const start = source.from[PART] + bytes_of(PART) * rows.step(r, i);
+            char* const to = row_of(r, group) + place(PART) + at * size;
+            if (on(r, i)) copy_async<size>(to, start + at % (n / GROUP) * size);
+        }
+        from[PART] += rows.way * GROUP * bytes_of(PART);
+    }
+
+    template <int PART> __device__ __forceinline__ void ask_part(int group, bool full) {
+        if (source.by[PART] == 0) ask_steadily<PART>(group);
+        else if (even && full) ask_evenly<PART, false>(group);
+        else ask_singly<PART>(group);
+    }
+
+    template <int PART> __device__ __forceinline__ void ask_parts(int group, bool full) {
         if constexpr (PART < N_PARTS) {
-            if constexpr (PARTS >> PART & 1) ask_part<PART>(i);
-            ask_parts<PART + 1>(i);
+            if constexpr (PARTS >> PART & 1) ask_part<PART>(group, full);
+            ask_parts<PART + 1>(group, full);
         }
     }
 
-    template <int PART> __device__ __forceinline__ void ask_all_plainly(int i) {
+    template <int PART> __device__ __forceinline__ void ask_all(int group) {
         if constexpr (PART < N_PARTS) {
-            if constexpr (PARTS >> PART & 1) ask_plainly<PART>(i);
-            ask_all_plainly<PART + 1>(i);
+            if constexpr (PARTS >> PART & 1) ask_evenly<PART, true>(group);
+            ask_all<PART + 1>(group);
         }
     }
 
-    // Begin to bring the i-th step of every row; called with 0, 1, 2, ...
-    __device__ __forceinline__ void ask(int i) {
+    // Begin to bring a group of every row; called with 0, 1, 2, ...
+    __device__ __forceinline__ void ask(int group) {
 #if ROW
-        if (i < rows.length) {
-            if (plain) ask_all_plainly<0>(i);
-            else ask_parts<0>(i);
+        if (group < groups()) {
+            if (whole && even && !steady) ask_all<0>(group);
+            else ask_parts<0>(group, range(group));
         }
         close_group();
 #endif
     }
 
-    // Wait until the i-th step is here, the one after it perhaps under way
-    __device__ __forceinline__ void take(int i) const {
+    // Wait until a group is here, the one after it perhaps under way
+    __device__ __forceinline__ void take() const {
 #if ROW
         wait_for_all_but_one();
         __syncwarp();
 #endif
     }
 
-    // Everyone has read the i-th step
+    // Everyone has read the group, and put what leaves in its place
     __device__ __forceinline__ void release() const {
 #if ROW
         __syncwarp();
@@ -245,65 +303,99 @@ struct Feed {
 
     template <int PART> __device__ __forceinline__ const REAL* at(int i) const {
 #if ROW
-        return (const REAL*)(row_of(lane, i) + place(PART));
+        return (const REAL*)(row_of(lane, i / GROUP) + place(PART) + slot(i) * bytes_of(PART));
 #else
         return source.at<PART>(rows.step(lane, i));
 #endif
     }
+};
 
-    // Leave a state where `Exit` finds it, or write it at once where there is no room
-    __device__ __forceinline__ void put(int i, const Gauss& x, REAL* mean, REAL* covariance) const {
-#if ROW && PUT
-        write<NX>((REAL*)(row_of(lane, i) + OUT_M), x.m);
-        write_symmetric((REAL*)(row_of(lane, i) + OUT_P), x.P);
+// The way out, neighbours together: states of a warp's rows, and likelihoods where there are any
+struct Exit {
+    Feed& feed;
+    REAL *mean, *covariance, *terms;
+    bool even;
+    char *m, *P, *term;  // this lane's first piece of the next group
+
+    __device__ __forceinline__ Exit(Feed& feed, REAL* mean, REAL* covariance, REAL* terms)
+        : feed(feed), mean(mean), covariance(covariance), terms(terms), even(feed.even), m(start<bytes_of(PART_M)>(mean)),
+          P(start<bytes_of(PART_P)>(covariance)), term(start<(int)sizeof(REAL)>(terms)) {}
+
+    template <int BYTES> __device__ __forceinline__ char* start(REAL* to) {
+        constexpr int size = piece(GROUP * BYTES), n = GROUP * BYTES / size;
+        if (to == nullptr) return nullptr;
+        if (WARP % n != 0 || !feed.fits((const char*)to, BYTES, size)) even = false;
+        return (char*)to + BYTES * feed.first(feed.lane / n) + feed.lane % n * size;
+    }
+
+    // Leave the state of a step, for `give`; at once where there is no room
+    __device__ __forceinline__ void put(int i, const Gauss& x) const {
+#if ROW
+        write<NX>((REAL*)feed.at<OUT_M>(i), x.m);
+        write_symmetric((REAL*)feed.at<OUT_P>(i), x.P);
 #else
-        if (!on(lane, i)) return;
-        const Index k = rows.step(lane, i);
+        if (!feed.on(feed.lane, i)) return;
+        const Index k = feed.rows.step(feed.lane, i);
         write<NX>(mean + k * NX, x.m);
         write_symmetric(covariance + k * NX * NX, x.P);
 #endif
     }
-};
 
-// The way out: the states of a warp's rows, one step after they were put, neighbours together
-struct Exit {
-    const Feed& feed;
-    char *mean, *covariance;  // this lane's first piece of the next state
-
-    __device__ __forceinline__ Exit(const Feed& feed, REAL* mean, REAL* covariance)
-        : feed(feed), mean(start<PART_M>(mean)), covariance(start<PART_P>(covariance)) {}
-
-    template <int PART> __device__ __forceinline__ char* start(REAL* to) const {
-        constexpr int size = piece(PART), n = bytes_of(PART) / size;
-        constexpr bool even = WARP % n == 0;
-        return (char*)to + bytes_of(PART) * feed.rows.step(even ? feed.lane / n : 0, 0) + (even ? feed.lane % n * size : 0);
-    }
-
-    // Write what was put as the i-th step; the warp has met since. Called with 0, 1, 2, ...
-    __device__ __forceinline__ void give(int i) {
-#if ROW && PUT
-        give_part<PART_M, OUT_M>(i, mean);
-        give_part<PART_P, OUT_P>(i, covariance);
+    __device__ __forceinline__ void put(int i, REAL value) const {
+#if ROW
+        ((REAL*)(feed.row_of(feed.lane, i / GROUP) + place(OUT_TERM)))[feed.slot(i)] = value;
+#else
+        if (feed.on(feed.lane, i)) terms[feed.rows.step(feed.lane, i)] = value;
 #endif
     }
 
-    template <int PART, int PLACE> __device__ __forceinline__ void give_part(int i, char*& to) const {
-        constexpr int size = piece(PART), n = bytes_of(PART) / size;
+    // Write what was put of a group, once the warp has met; called with 0, 1, 2, ... The next copies may then take its place.
+    __device__ __forceinline__ void give(int group) {
+#if ROW
+        if (feed.whole && even) give_all<true>(group);
+        else if (feed.range(group) && even) give_all<false>(group);
+        else {
+            give_singly<bytes_of(PART_M), place(OUT_M)>(group, mean, m);
+            give_singly<bytes_of(PART_P), place(OUT_P)>(group, covariance, P);
+            if (terms != nullptr) give_singly<(int)sizeof(REAL), place(OUT_TERM)>(group, terms, term);
+        }
+        __syncwarp();
+#endif
+    }
+
+    template <bool ALL> __device__ __forceinline__ void give_all(int group) {
+        give_evenly<bytes_of(PART_M), place(OUT_M), ALL>(group, m);
+        give_evenly<bytes_of(PART_P), place(OUT_P), ALL>(group, P);
+        if (terms != nullptr) give_evenly<(int)sizeof(REAL), place(OUT_TERM), ALL>(group, term);
+    }
+
+    template <int BYTES, int PLACE, bool ALL> __device__ __forceinline__ void give_evenly(int group, char*& to) const {
+        constexpr int size = piece(GROUP * BYTES), n = GROUP * BYTES / size;
         struct alignas(size) Piece { REAL x[size / sizeof(REAL)]; };
         if constexpr (WARP % n == 0) {
-            const Index leap = (Index)(WARP * size) * feed.rows.row;
+            const Index leap = (Index)(WARP * size / GROUP) * feed.rows.row;
             const int at = feed.lane / n * ROW + PLACE + feed.lane % n * size;
             Piece pieces[n];
-            EACH(q, n) pieces[q] = *(const Piece*)(feed.row_of(q * (WARP / n), i) + at);
-            EACH(q, n) if (feed.on(q * (WARP / n) + feed.lane / n, i)) *(Piece*)(to + q * leap) = pieces[q];
-        } else {
-            const Index by = bytes_of(PART) * feed.rows.row;
+            EACH(q, n) pieces[q] = *(const Piece*)(feed.row_of(q * (WARP / n), group) + at);
             EACH(q, n) {
-                const int each = q * WARP + feed.lane, r = each / n, at = each % n * size;
-                if (feed.on(r, i)) *(Piece*)(to + r * by + at) = *(const Piece*)(feed.row_of(r, i) + PLACE + at);
+                const int r = q * (WARP / n) + feed.lane / n;
+                if (ALL || (r >= feed.low && r < feed.high)) *(Piece*)(to + q * leap) = pieces[q];
             }
+            to += feed.rows.way * GROUP * BYTES;
         }
-        to += feed.rows.way * bytes_of(PART);
+    }
+
+    template <int BYTES, int PLACE> __device__ __forceinline__ void give_singly(int group, REAL* array, char*& to) const {
+        constexpr int size = piece(BYTES), n = GROUP * BYTES / size;
+        struct alignas(size) Piece { REAL x[size / sizeof(REAL)]; };
+#pragma unroll 1
+        for (int q = 0; q < n; ++q) {
+            const int each = q * WARP + feed.lane, r = each / n, at = each % n;
+            const int i = GROUP * group + feed.slot(at / (n / GROUP));
+            char* const there = (char*)array + BYTES * feed.rows.step(r, i) + at % (n / GROUP) * size;
+            if (feed.on(r, i)) *(Piece*)there = *(const Piece*)(feed.row_of(r, group) + PLACE + at * size);
+        }
+        to += feed.rows.way * GROUP * BYTES;
     }
 };
 

@@ -20,6 +20,7 @@ template <class E> __device__ __forceinline__ void pack(REAL* to, Index at, cons
 
 // The element of every step, the first holding the prior, and the neutral one behind the last
 extern "C" __global__ void __launch_bounds__(THREADS) filter_elements(MODEL, Index n_series, REAL* elements) {
+    UNPACK
     THREAD(n_steps + 1)
     Element e;
     identity(e);
@@ -51,6 +52,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) filter_elements(MODEL, Ind
 // The link of every step from the filter's states, the last of them the filter's last state, and the neutral one
 extern "C" __global__ void __launch_bounds__(THREADS)
 smoother_links(MODEL, Index n_series, const REAL* filtered, const REAL* spread, REAL* links) {
+    UNPACK
     THREAD(n_steps + 1)
     Link one;
     if (k == n_steps) {
@@ -102,6 +104,7 @@ __device__ __forceinline__ void put_state(Index at, const REAL m[NX], const Sym<
 // With the density of each observation given those before it, from the state one step before
 extern "C" __global__ void __launch_bounds__(THREADS)
 element_states(MODEL, Index n_series, const REAL* elements, REAL* mean, REAL* covariance, REAL* terms) {
+    UNPACK
     THREAD(n_steps)
     const Element e = packed<Element>(elements, row);
     put_state(series * n_steps + k, e.b, e.C, mean, covariance);
@@ -128,6 +131,7 @@ element_states(MODEL, Index n_series, const REAL* elements, REAL* mean, REAL* co
 
 extern "C" __global__ void __launch_bounds__(THREADS)
 link_states(MODEL, Index n_series, const REAL* links, REAL* mean, REAL* covariance) {
+    UNPACK
     THREAD(n_steps)
     const Link e = packed<Link>(links, row);
     put_state(series * n_steps + k, e.g, e.L, mean, covariance);
@@ -137,6 +141,7 @@ link_states(MODEL, Index n_series, const REAL* links, REAL* mean, REAL* covarian
 extern "C" __global__ void __launch_bounds__(THREADS)
 met_states(MODEL, Index n_series, const REAL* filtered, const REAL* spread, const REAL* behind, REAL* mean,
            REAL* covariance) {
+    UNPACK
     THREAD(n_steps)
     const Element later = packed<Element>(behind, row);
     Gauss x;

@@ -9,8 +9,9 @@ __device__ __forceinline__ void load_information(Information& x, const REAL* sai
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-meet_chunks(MODEL, int n_blocks, const REAL* totals, const REAL* own, const REAL* said, const REAL* mean,
+meet_chunks(MODEL, const REAL* totals, const REAL* own, const REAL* said, const REAL* mean,
             const REAL* covariance, REAL* smooth_mean, REAL* smooth_covariance) {
+    UNPACK
     STAGES
     __shared__ Element room[WARPS];
     __shared__ Sources from;
@@ -23,10 +24,10 @@ meet_chunks(MODEL, int n_blocks, const REAL* totals, const REAL* own, const REAL
     }
     __syncthreads();
     const Rows rows(c + lane, chunk, n_steps, n_chunks);
-    Feed feed(from, rows, stages);
+    Feed feed(from, rows, stages, true);
     feed.ask(0);
     Element e = kept<Element>(own + series * all * size_of<Element>(), all, c), total;
-    block_scan(true, THREADS, e, total, room);
+    block_scan(true, true, THREADS, e, total, room);
     Information x;
     load_information(x, said);
     if (blockIdx.x > 0) {
@@ -36,30 +37,30 @@ meet_chunks(MODEL, int n_blocks, const REAL* totals, const REAL* own, const REAL
     retreat(e, x);
     smooth_mean += series * n_steps * NX;
     smooth_covariance += series * n_steps * NX * NX;
-    Exit exit(feed, smooth_mean, smooth_covariance);
+    Exit exit(feed, smooth_mean, smooth_covariance, nullptr);
 #pragma unroll 1
-    for (int i = 0; i < rows.length; ++i) {
-        feed.ask(i + 1);
-        feed.take(i);
-        if (i > 0) exit.give(i - 1);
-        Step s;
-        Look l;
-        Gauss f;
-        load(l, feed, i);
-        load(s, feed, i, rows.step(lane, i) == 0 && !predict_first);
-        load(f, feed, i);
-        feed.release();
-        if (feed.on(lane, i)) {
-            meet(x, f);
-            Element one;
-            identity(one);
-            extend(one, s, l);
-            retreat(one, x);
+    for (int group = 0; group < feed.groups(); ++group) {
+        feed.ask(group + 1);
+        feed.take();
+        EACH_STEP(i, group) {
+            Step s;
+            Look l;
+            Gauss f;
+            load(l, feed, i);
+            load(s, feed, i, rows.step(lane, i) == 0 && !predict_first);
+            load(f, feed, i);
+            if (feed.on(lane, i)) {
+                meet(x, f);
+                Element one;
+                identity(one);
+                extend(one, s, l);
+                retreat(one, x);
+            }
+            exit.put(i, f);
         }
-        feed.put(i, f, smooth_mean, smooth_covariance);
+        feed.release();
+        exit.give(group);
     }
-    feed.release();
-    if (rows.length > 0) exit.give(rows.length - 1);
 }
 
 // --- a range of steps as a whole, for the devices that hold the ranges beside it; one block

@@ -21,8 +21,8 @@ from ensemble._kernels.kalman_cuda import (
     function,
     room,
     room_of,
-    settle,
     sizes,
+    wide_room,
 )
 
 __all__ = ["filter_ranges", "two_filter_ranges"]
@@ -39,6 +39,7 @@ class _Range:
         self.problem = Problem(tuple(parts), y, self.prior, predict_first, chunk, n_steps)
         self.n_blocks, element = self.problem.n_blocks, sizes(nx)[0]
         self.totals, self.flags = room(y, self.n_blocks, element), flags_of(y, self.n_blocks + 1)
+        self.partials, self.sum = wide_room(y, self.n_blocks), wide_room(y, 1)
         self.own, self.local = (room(y, element, self.n_blocks * THREADS) for _ in range(2))
         self.said, self.end = room(y, nx + nx * (nx + 1) // 2), (room(y, 1, nx), room(y, 1, nx, nx))
         self.states = tuple(room(y, 1, n_steps, *shape) for shape in ((nx,), (nx, nx), (), (nx,), (nx, nx)))
@@ -50,12 +51,17 @@ class _Range:
 
     def filter(self, which: int) -> None:
         """Sum up (1; 3 where the state before the range is known), or run the filter from that state (2)."""
-        given = (self.flags, self.totals, self.own, self.local, np.int32(which), *self.states[:3])
-        self.launch("filter_chunks", *self.problem.arguments, np.int32(self.n_blocks), *given)
-
-    def settle(self) -> Any:
-        """The sum of the likelihood's terms."""
-        return settle(self.problem, self.flags[self.n_blocks + 1 :], False, *self.states[:3])
+        given = (
+            self.flags,
+            self.totals,
+            self.own,
+            self.local,
+            np.int32(which),
+            *self.states[:3],
+            self.partials,
+            self.sum,
+        )
+        self.launch("filter_chunks", *self.problem.arguments, *given)
 
     def give_state(self, later: _Range) -> None:
         """The state behind this range to the one after it."""
@@ -73,7 +79,7 @@ class _Range:
     def meet(self, behind: Any) -> None:
         """Run back over the range."""
         mean, covariance, _, *smooth = self.states
-        given = (np.int32(self.n_blocks), self.totals, self.own, behind, mean, covariance, *smooth)
+        given = (self.totals, self.own, behind, mean, covariance, *smooth)
         self.launch("meet_chunks", *self.problem.arguments, *given)
 
 
@@ -100,7 +106,7 @@ def filter_ranges(
     for piece in pieces:
         with on_device_of(piece.y):
             piece.filter(2)
-            results.append((*piece.states[:3], piece.settle()))
+            results.append((*piece.states[:3], piece.sum))
     return results
 
 
@@ -122,5 +128,5 @@ def two_filter_ranges(
         with on_device_of(piece.y):
             piece.filter(2)
             piece.meet(said)
-            results.append((*piece.states[:3], piece.settle(), *piece.states[3:]))
+            results.append((*piece.states[:3], piece.sum, *piece.states[3:]))
     return results

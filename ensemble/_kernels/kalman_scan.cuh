@@ -16,9 +16,17 @@ template <class E> __device__ __forceinline__ void join(bool backward, const E& 
     else combine(before, after, out);
 }
 
-// The exclusive scan over the first `count` threads, the others holding the neutral element; `total` on all threads
-template <class E> __device__ void block_scan(bool backward, int count, E& e, E& total, E* room) {
-    const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+template <class E> __device__ __forceinline__ E of_lane(const E& e, int lane) {
+    E out;
+    const REAL* from = (const REAL*)&e;
+    REAL* to = (REAL*)&out;
+    EACH(i, size_of<E>()) to[i] = __shfl_sync(0xffffffffu, from[i], lane);
+    return out;
+}
+
+// The exclusive scan over the first `count` threads; `total` on all threads. Without `each`, total alone.
+template <class E> __device__ void block_scan(bool backward, bool each, int count, E& e, E& total, E* room) {
+    const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, n_warps = (count + WARP - 1) / WARP;
 #pragma unroll 1
     for (int distance = 1; distance < min(WARP, count); distance *= 2) {
         const E other = shifted(e, distance);
@@ -28,15 +36,16 @@ template <class E> __device__ void block_scan(bool backward, int count, E& e, E&
     e = shifted(e, 1);
     if (lane == 0) identity(e);
     __syncthreads();
-    E before;
-    identity(before);
-    total = room[0];
+    E warps;  // lane w of every warp has the total of warp w, then of all up to it
+    warps = room[min(lane, n_warps - 1)];
 #pragma unroll 1
-    for (int w = 1; w < WARPS && w * WARP < count; ++w) {
-        if (w == warp) before = total;
-        join(backward, total, room[w], total);
+    for (int distance = 1; distance < n_warps; distance *= 2) {
+        const E other = shifted(warps, distance);
+        if (lane >= distance && lane < n_warps) join(backward, other, warps, warps);
     }
-    if (warp > 0 && warp * WARP < count) join(backward, before, e, e);
+    total = of_lane(warps, n_warps - 1);
+    const E before = of_lane(warps, max(0, warp - 1));
+    if (each && warp > 0 && warp < n_warps) join(backward, before, e, e);
     __syncthreads();
 }
 
@@ -94,13 +103,14 @@ template <class E> __device__ __forceinline__ E told(const REAL* totals, int pla
 template <class E>
 __device__ __forceinline__ void joined(
     bool backward, const REAL* totals, const int* flags, int first, int way, int n, E& total, E* room) {
-    const int each = (n + THREADS - 1) / THREADS;
+    const int each = (n + THREADS - 1) / THREADS, start = (int)threadIdx.x * each;
     E e;
     identity(e);
 #pragma unroll 1
-    for (int j = (int)threadIdx.x * each; j < min(n, (int)(threadIdx.x + 1) * each); ++j) {
+    for (int j = start; j < min(n, start + each); ++j) {
         if (flags != nullptr) await(flags + 1 + first + way * j);
-        join(backward, e, told<E>(totals, first + way * j), e);
+        if (j == start) e = told<E>(totals, first + way * j);
+        else join(backward, e, told<E>(totals, first + way * j), e);
     }
-    block_scan(backward, (n + each - 1) / each, e, total, room);
+    block_scan(backward, false, (n + each - 1) / each, e, total, room);
 }

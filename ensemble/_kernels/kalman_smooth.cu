@@ -2,8 +2,9 @@
 // links (E, g, L). Chunk 0 is the last one, and steps run back inside.
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-smooth_chunks(MODEL, int n_blocks, int* flags, REAL* totals, const REAL* mean, const REAL* covariance, REAL* smooth_mean,
+smooth_chunks(MODEL, int* flags, REAL* totals, const REAL* mean, const REAL* covariance, REAL* smooth_mean,
               REAL* smooth_covariance) {
+    UNPACK
     STAGES
     __shared__ Link room[WARPS];
     __shared__ Sources from;
@@ -12,16 +13,16 @@ smooth_chunks(MODEL, int n_blocks, int* flags, REAL* totals, const REAL* mean, c
     if (threadIdx.x == 0) links_of(from, series, n_steps, F, Q, u, mean, covariance, places);
     __syncthreads();
     const Rows rows(n_steps - 2, -1, c - threadIdx.x % WARP, chunk, n_steps - 1);
-    Feed feed(from, rows, stages);
+    Feed feed(from, rows, stages, false);
     const int lane = threadIdx.x % WARP;
     Link e, total;
     identity(e);
     feed.ask(0);
 #pragma unroll 1
-    for (int i = 0; i < rows.length; ++i) {
-        feed.ask(i + 1);
-        feed.take(i);
-        if (feed.on(lane, i)) {
+    for (int group = 0; group < feed.groups(); ++group) {
+        feed.ask(group + 1);
+        feed.take();
+        EACH_STEP(i, group) if (feed.on(lane, i)) {
             Step s;
             Gauss x;
             Link one;
@@ -32,9 +33,9 @@ smooth_chunks(MODEL, int n_blocks, int* flags, REAL* totals, const REAL* mean, c
         }
         feed.release();
     }
-    block_scan(true, THREADS, e, total, room);
+    block_scan(true, true, THREADS, e, total, room);
     tell(totals, flags, place, total);
-    Feed again(from, rows, stages);
+    Feed again(from, rows, stages, true);
     again.ask(0);
     const Index last = series * n_steps + n_steps - 1;
     Gauss later;
@@ -50,24 +51,24 @@ smooth_chunks(MODEL, int n_blocks, int* flags, REAL* totals, const REAL* mean, c
     advance(e, later);
     smooth_mean += series * n_steps * NX;
     smooth_covariance += series * n_steps * NX * NX;
-    Exit exit(again, smooth_mean, smooth_covariance);
+    Exit exit(again, smooth_mean, smooth_covariance, nullptr);
 #pragma unroll 1
-    for (int i = 0; i < rows.length; ++i) {
-        again.ask(i + 1);
-        again.take(i);
-        if (i > 0) exit.give(i - 1);
-        Step s;
-        Gauss x;
-        load(s, again, i, false);
-        load(x, again, i);
-        again.release();
-        if (again.on(lane, i)) {
-            Link one;
-            link(s, x, one);
-            advance(one, later);
+    for (int group = 0; group < again.groups(); ++group) {
+        again.ask(group + 1);
+        again.take();
+        EACH_STEP(i, group) {
+            Step s;
+            Gauss x;
+            load(s, again, i, false);
+            load(x, again, i);
+            if (again.on(lane, i)) {
+                Link one;
+                link(s, x, one);
+                advance(one, later);
+            }
+            exit.put(i, later);
         }
-        again.put(i, later, smooth_mean, smooth_covariance);
+        again.release();
+        exit.give(group);
     }
-    again.release();
-    if (rows.length > 0) exit.give(rows.length - 1);
 }

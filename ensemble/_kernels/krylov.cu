@@ -64,11 +64,11 @@ __global__ void put_samples(const real* __restrict__ array, const int64* __restr
     out[item / n_moved * width_out + samples[item % n_moved]] = array[item / n_moved * width + item % n_moved];
 }
 
-// --- the scalars of conjugate gradients, one thread a sample: blocks of (32, 32) threads for 32 samples
+// --- the scalars of conjugate gradients, one thread a sample, in blocks as `totals_of` wants them
 __device__ inline bool positive(real value) { return isfinite(value) && value > 0; }
 
 // alpha = rz / (p . A p) for running samples, else 0; `last` keeps it while a sample waits.
-__global__ void __launch_bounds__(1024)
+__global__ void __launch_bounds__(SUM_THREADS)
     cg_alpha(const real* partials, int64 n_partials, const real* rz, real* alpha, real* last, BOOK)
 {
     const Book book = book_of(numbers, history, limit, n_samples);
@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(1024)
 }
 
 // Count the iteration, record the norm, and tell which samples claim to have converged.
-__global__ void __launch_bounds__(1024) cg_norm(const real* partials, int64 n_partials, BOOK)
+__global__ void __launch_bounds__(SUM_THREADS) cg_norm(const real* partials, int64 n_partials, BOOK)
 {
     const Book book = book_of(numbers, history, limit, n_samples);
     const int s = sample_of_block();
@@ -97,7 +97,7 @@ __global__ void __launch_bounds__(1024) cg_norm(const real* partials, int64 n_pa
 }
 
 // z . (r - old r) = -alpha z . q, for the flexible method.
-__global__ void __launch_bounds__(1024)
+__global__ void __launch_bounds__(SUM_THREADS)
     cg_change(const real* partials, int64 n_partials, const real* last, real* change, BOOK)
 {
     const int s = sample_of_block();
@@ -108,7 +108,7 @@ __global__ void __launch_bounds__(1024)
 // beta = (r . z) / rz for running samples, else no number; at the start (FRESH) 0, so that p becomes z. `change`, where
 // there is one, takes the place of r . z.
 template <bool FRESH>
-__global__ void __launch_bounds__(1024)
+__global__ void __launch_bounds__(SUM_THREADS)
     cg_beta(const real* partials, int64 n_partials, real* rz, const real* change, real* beta, BOOK)
 {
     const Book book = book_of(numbers, history, limit, n_samples);
@@ -123,7 +123,7 @@ __global__ void __launch_bounds__(1024)
 }
 
 // Believe a claim only from the true residual's norm; `adopt` is 1 where the iteration goes on from that residual.
-__global__ void __launch_bounds__(1024) cg_prove(const real* partials, int64 n_partials, real* adopt, BOOK)
+__global__ void __launch_bounds__(SUM_THREADS) cg_prove(const real* partials, int64 n_partials, real* adopt, BOOK)
 {
     const Book book = book_of(numbers, history, limit, n_samples);
     const int s = sample_of_block();

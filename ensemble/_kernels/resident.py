@@ -77,11 +77,11 @@ class Scalars:
 
     def decide(self, kernel: str, partials: Any, *arguments: Any, n_sums: int = 1) -> None:
         """Queue a kernel that adds partial sums and acts on the totals, one thread a sample."""
-        grid = (-(-self.n_samples // 32), n_sums)
+        grid = (-(-self.n_samples // _cuda.SUM_THREADS[0]), n_sums)
         sums = () if partials is None else (*(partials if isinstance(partials, tuple) else (partials,)),)
         chunks = (np.int64(sums[0].shape[-2]),) if sums else ()
         book = (self.numbers, self.history, np.int32(self.limit), np.int32(self.n_samples))
-        threads = (32, 32) if sums else (32, 1)
+        threads = _cuda.SUM_THREADS if sums else (_cuda.SUM_THREADS[0], 1)
         self.family.launch(kernel, self.layout, grid, threads, (*sums, *chunks, *arguments, *book))
 
     def look(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

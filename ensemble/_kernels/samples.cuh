@@ -159,22 +159,47 @@ __device__ inline void store_chunks(const RowSums& sums, real* partials, int64 n
     store(partials + chunk * n_samples + sample_here(), total);
 }
 
-// The sum over all chunks for sample `s`, in a block of (32, 32) threads; valid where threadIdx.y is 0.
-__device__ inline real total_of(const real* partials, int64 n_partials, int n_samples, int s)
+// Sums over all chunks, N of them side by side so that their loads wait together: blocks of (SUM_SAMPLES, SUM_SEGMENTS)
+// threads, a few samples each, because one multiprocessor alone is slow to read. Valid where threadIdx.y is 0.
+#define SUM_SAMPLES 4
+#define SUM_SEGMENTS 128
+#define SUM_THREADS (SUM_SAMPLES * SUM_SEGMENTS)
+
+__device__ inline int sample_of_block() { return blockIdx.x * SUM_SAMPLES + threadIdx.x; }
+
+template <int N>
+__device__ inline void totals_of(const real* const (&partials)[N], real (&totals)[N], int64 n_partials, int n_samples,
+                                 int s)
 {
-    __shared__ real shares[32][33];
-    const int64 length = (n_partials + 31) / 32;
+    __shared__ real shares[N][SUM_SEGMENTS][SUM_SAMPLES];
+    const int64 length = (n_partials + SUM_SEGMENTS - 1) / SUM_SEGMENTS;
     const int64 begin = threadIdx.y * length;
     const int64 end = begin + length < n_partials ? begin + length : n_partials;
-    real sum = 0;
+    real sums[N];
+#pragma unroll
+    for (int k = 0; k < N; ++k) sums[k] = 0;
     if (s < n_samples) {
-#pragma unroll 8
-        for (int64 i = begin; i < end; ++i) sum = sum + partials[i * n_samples + s];
+#pragma unroll 16
+        for (int64 i = begin; i < end; ++i)
+#pragma unroll
+            for (int k = 0; k < N; ++k) sums[k] = sums[k] + partials[k][i * n_samples + s];
     }
-    shares[threadIdx.y][threadIdx.x] = sum;
+#pragma unroll
+    for (int k = 0; k < N; ++k) shares[k][threadIdx.y][threadIdx.x] = sums[k];
     __syncthreads();
-    real total = 0;
-    if (threadIdx.y == 0)
-        for (int y = 0; y < 32; ++y) total = total + shares[y][threadIdx.x];
-    return total;
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+        totals[k] = 0;
+        if (threadIdx.y == 0)
+#pragma unroll 16
+            for (int y = 0; y < SUM_SEGMENTS; ++y) totals[k] = totals[k] + shares[k][y][threadIdx.x];
+    }
+}
+
+__device__ inline real total_of(const real* partials, int64 n_partials, int n_samples, int s)
+{
+    const real* const one[1] = {partials};
+    real total[1];
+    totals_of<1>(one, total, n_partials, n_samples, s);
+    return total[0];
 }

@@ -79,6 +79,8 @@ def prefix_scan(
     array([ 1,  3,  6, 10, 15])
     """
     one_of(algorithm, SCANS, "prefix_scan", "algorithm")
+    if not callable(op):
+        raise TypeError(message("prefix_scan", "op", "be callable", f"a {type(op).__name__}"))
     if not isinstance(elements, tuple) or not elements or not all(getattr(a, "shape", ()) for a in elements):
         raise TypeError(
             message("prefix_scan", "elements", "be a tuple of arrays with one axis or more", repr(elements))
@@ -90,14 +92,32 @@ def prefix_scan(
     if algorithm == "blelloch":
         advice = "Give neutral=, or use ladner_fischer, which needs none."
         require(neutral is not None, "prefix_scan", "neutral", "be given for blelloch", None, advice)
+        fits = isinstance(neutral, tuple) and len(neutral) == len(elements)
+        require(fits, "prefix_scan", "neutral", f"be a tuple of {len(elements)} arrays", repr(neutral), advice)
         options["neutral"] = neutral
     elif algorithm == "sengupta":
         options["threshold"] = integer(threshold, "prefix_scan", "threshold", minimum=1)
     elif algorithm == "chunked" and chunk is not None:
         options["chunk"] = integer(chunk, "prefix_scan", "chunk", minimum=1)
+    op = _counted(op)
     if not reverse:
         return SCANS[algorithm](op, elements, **options)
     return _flip(SCANS[algorithm](_turned(op), _flip(elements), **options))
+
+
+def _counted(op: Operation) -> Operation:
+    """The operation, which must return as many arrays as it is given."""
+
+    def counted(earlier: Elements, later: Elements) -> Elements:
+        out = op(earlier, later)
+        if not isinstance(out, tuple) or len(out) != len(earlier):
+            seen = f"{len(out)} arrays" if isinstance(out, tuple) else f"a {type(out).__name__}"
+            raise TypeError(message("prefix_scan", "op", f"return a tuple of {len(earlier)} arrays", seen))
+        return out
+
+    if hasattr(op, "into"):
+        counted.into = op.into  # type: ignore[attr-defined]
+    return counted
 
 
 def _turned(op: Operation) -> Operation:

@@ -99,6 +99,7 @@ def residual(indptr, indices, values, x, b, out):
 
 
 SET, ADD, RESIDUAL = 0, 1, 2
+ENTRIES_AHEAD = 4  # how far ahead a product asks for entries that lie anywhere
 STAGED_LANES = 4  # as in rows.cuh
 SHARED = ("false", "true")
 
@@ -258,6 +259,7 @@ def spmv_transpose(indptr, indices, entries, values, x, out):
 def _spmv_transpose(width, shared):
     @compiled
     def loop(indptr, indices, entries, values, x, y, n_samples, first):
+        last = np.int64(indptr[-1]) - 1
         for i in prange(indptr.size - 1):
             total = zeros(values, width)
             for k in range(indptr[i], indptr[i + 1]):
@@ -265,6 +267,9 @@ def _spmv_transpose(width, shared):
                     a = splat(values[entries[k]], values, width)
                 else:
                     a = load(values, np.int64(entries[k]) * n_samples + first, width)
+                    ahead = min(np.int64(k) + ENTRIES_AHEAD, last)  # no hardware guesses where the next ones lie
+                    prefetch(values, np.int64(entries[ahead]) * n_samples + first, width)
+                    prefetch(x, np.int64(indices[ahead]) * n_samples + first, width)
                 total = total + a * load(x, np.int64(indices[k]) * n_samples + first, width)
             store(y, np.int64(i) * n_samples + first, total)
 

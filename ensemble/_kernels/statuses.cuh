@@ -17,9 +17,6 @@ __device__ inline Book book_of(double* numbers, double* history, int limit, int 
     return {numbers, numbers + n_samples, history, counts, counts + n_samples, limit, n_samples};
 }
 
-// The sample of a thread in blocks of 32 samples.
-__device__ inline int sample_of_block() { return blockIdx.x * 32 + threadIdx.x; }
-
 __device__ inline void record(const Book& book, int s, double norm)
 {
     book.latest[s] = norm;

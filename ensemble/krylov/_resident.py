@@ -37,10 +37,12 @@ class ResidentSolve:
     """From the present state of `run` until no sample runs, in stages between which the ensemble is narrowed."""
 
     scalars: Any
+    parts = 1
+    """Pieces that an iteration is queued in."""
 
     def __init__(self, run: Any, max_iterations: int, compact: bool) -> None:
         self.run, self.max_iterations, self.compact = run, max_iterations, compact
-        self.ahead = 1
+        self.ahead = 2 * self.parts  # what is played first keeps the device busy while the next is recorded
 
     def solve(self) -> None:
         """Run to the end, stage by stage."""
@@ -102,14 +104,17 @@ class ResidentSolve:
 
     # --- when to look, and when to narrow: neither changes a bit
     def _needed(self, seen: Any, running: np.ndarray) -> int:
-        """Iterations to queue before the next look: a little fewer than the slowest sample seems to need."""
+        """What to queue before the next look: a little less than the slowest sample seems to need, nor more than done.
+
+        Early rates promise little: many solves gain speed.
+        """
         run, (_, iterations, latest) = self.run, seen
-        most = min(MOST_AHEAD, self.max_iterations - iterations[running].min())
+        most = min(MOST_AHEAD, self.max_iterations - iterations[running].min(), iterations[running].max())
         with np.errstate(all="ignore"):
             rate = np.log(latest / run.initial[run.members])[running] / iterations[running]
             needed = 0.9 * np.log(run.target[run.members] / latest)[running] / rate
-        needed = np.where(rate < 0.0, needed, 2.0 * self.ahead)  # one that gains nothing: as much again
-        return int(max(1, min(np.nan_to_num(needed, nan=1.0).max(), most)))
+        needed = np.where(rate < 0.0, needed, most)
+        return int(max(1, self.parts * min(np.nan_to_num(needed, nan=0.0).max(), most)))
 
     def _should_narrow(self, seen: Any, running: np.ndarray) -> bool:
         with np.errstate(all="ignore"):  # a broken sample's arithmetic is its own affair
@@ -118,7 +123,7 @@ class ResidentSolve:
     def _ready_to_narrow(self) -> bool:
         """Judge the samples that wait; whether those that are left can begin a new stage."""
         self._prove()
-        return True
+        return bool(np.any(self.scalars.look()[0] == RUNNING))
 
     # --- back to the host
     def _hand_back(self, narrow: bool) -> None:

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ensemble._backend import to_numpy
+from ensemble._kernels._streams import Recording
 from ensemble._kernels.resident_bicgstab import FRESH, HALF, RHO, ROWS, SHADOW_NORM, BicgstabScalars
 from ensemble.krylov._resident import ResidentSolve
 
 
 class ResidentBicgstab(ResidentSolve):
-    """A sample that claims to have converged stands still until it is judged, in the middle of an iteration, too."""
+    """Half an iteration is queued at a time: many a solve ends in the middle of one.
+
+    A sample that claims to have converged stands still until it is judged, wherever that is.
+    """
 
     scalars: BicgstabScalars
+    parts = 2
 
     def __init__(self, run: Any, max_iterations: int, compact: bool) -> None:
         super().__init__(run, max_iterations, compact)
@@ -26,23 +32,38 @@ class ResidentBicgstab(ResidentSolve):
         rows[RHO], rows[SHADOW_NORM], rows[FRESH] = run.rho, run.shadow_norm, run.fresh
         self.scalars = BicgstabScalars(*book, rows=rows, eps=run.eps)
 
-    def _iteration(self) -> None:
+    def _record(self, recorded: Callable[[Callable[[], None]], Recording]) -> None:
+        self.halves, self.middle = (recorded(self._first_half), recorded(self._second_half)), False
+
+    def _play_ahead(self) -> None:
+        for _ in range(self.ahead):
+            self._play_half()
+
+    def _play_half(self) -> None:
+        self.halves[self.middle]()
+        self.middle = not self.middle
+
+    def _first_half(self) -> None:
         run = self.run
         y = run.precondition(run.p, run.y)
         run.A.apply(y, run.v)
         self.scalars.step(run.shadow, y, run.v, run.x, run.r)
+
+    def _second_half(self) -> None:
+        run = self.run
         z = run.precondition(run.r, run.y)
         run.A.apply(z, run.t)
         self.scalars.stabilise(run.shadow, z, run.t, run.x, run.r, run.v, run.p)
 
     def _prove(self) -> None:
         run = self.run
-        self.scalars.prove(run.residual(run.t), run.r, run.p, run.shadow)
+        self.scalars.prove(run.residual(run.t), run.r, run.p, run.shadow, self.middle)
 
     def _ready_to_narrow(self) -> bool:
-        """Not while a sample stands in the middle of an iteration."""
-        self._prove()
-        return not np.any(to_numpy(self.scalars.recurrence)[HALF])
+        """Between iterations only, of all samples."""
+        if self.middle:
+            self._play_half()
+        return super()._ready_to_narrow() and not np.any(to_numpy(self.scalars.recurrence)[HALF] > 0.0)
 
     def _keep(self) -> None:
         rows = np.array(to_numpy(self.scalars.recurrence))

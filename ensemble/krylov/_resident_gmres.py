@@ -88,7 +88,7 @@ class ResidentGmres(ResidentSolve):
     def _ready_to_narrow(self) -> bool:
         """Settle the samples that wait, also in mid-cycle."""
         self._settle("false")
-        return True
+        return bool(np.any(self.scalars.look()[0] == RUNNING))
 
     def _keep(self) -> None:
         run = self.run

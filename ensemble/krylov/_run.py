@@ -6,6 +6,7 @@ masks, counts) is NumPy on the host: a few numbers, decided on in plain sight.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +19,9 @@ from ensemble._kernels._memory import empty_like
 from ensemble.krylov.result import SolveResult, Status
 from ensemble.linalg import Identity
 from ensemble.linalg.adapt import as_operator
-from ensemble.linalg.operators import samples_of, wrap_like
+from ensemble.linalg.operators import samples_of, set_of, wrap_like
+from ensemble.scalar import Ensemble
+from ensemble.scalar.sample_set import SampleSet, common_set
 
 WORTH_COMPACTING = 3
 """Iterations that must lie ahead before finished samples are taken out of the vectors and matrices."""
@@ -38,6 +41,7 @@ class LinearSystem:
     coupled: bool
     like: Any
     operator_samples: int
+    sample_set: SampleSet | None
 
 
 def linear_system(
@@ -64,19 +68,27 @@ def linear_system(
     require_one_home(function, wide["b"], A=A, M=M)
     like = x0 if x0 is not None and vectors["x0"].shape[-1] > vectors["b"].shape[-1] else b
     operator_samples = max(getattr(A, "n_samples", 1), getattr(M, "n_samples", 1))
-    coupled = coupling == "ensemble"
-    return LinearSystem(function, A, M, wide["b"], wide.get("x0"), rtol, atol, coupled, like, operator_samples)
+    sample_set = functools.reduce(common_set, (set_of(v) for v in (b, x0, A, M)))
+    return LinearSystem(
+        function, A, M, wide["b"], wide.get("x0"), rtol, atol, coupling == "ensemble", like, operator_samples,
+        sample_set,
+    )  # fmt: skip
 
 
 def tolerance(value: Any, function: str, argument: str, n_samples: int) -> Any:
-    """A tolerance: one number, or one for each sample."""
+    """A tolerance: one number, or one for each sample, in an array or an Ensemble."""
+    if isinstance(value, Ensemble) and not value.ndim:
+        value = to_numpy(value.samples) if value.n_samples > 1 else value.samples[0]
     if np.ndim(value) == 0:
         return positive(value, function, argument, zero=True)
     value = np.asarray(value, np.float64)
     require(
         value.shape == (n_samples,), function, argument, f"be a number or {n_samples} of them", f"shape {value.shape}"
     )
-    require(not np.any(value < 0.0), function, argument, "be zero or above in every sample", f"{value.min()}")
+    sound = (value >= 0.0) & (value < np.inf)
+    if not sound.all():
+        requirement = "be a finite number, zero or above, in every sample"
+        require(False, function, argument, requirement, f"{value[np.argmin(sound)]} in sample {np.argmin(sound)}")
     return value
 
 
@@ -146,8 +158,14 @@ class Run:
         self.A, self.M, self.b, self.coupled = system.A, system.M, system.b, system.coupled
         n_samples = self.b.shape[1]
         self.members = np.arange(n_samples)
+        norm_b, x0, atol = norms(self.b), system.x0, system.atol
+        self.unit = units_of(self.b, norm_b, self.coupled)
+        if self.unit is not None:
+            unit = moved(self.unit.astype(self.b.dtype), self.b)
+            self.b, x0, atol = self.b / unit, None if x0 is None else x0 / unit, atol / self.unit
+            norm_b = norms(self.b)
         self.x, self.r = empty_like(self.b), empty_like(self.b)
-        self.x[...] = 0.0 if system.x0 is None else system.x0
+        self.x[...] = 0.0 if x0 is None else x0
         self.workspace = self.M.workspace(n_samples) if hasattr(self.M, "workspace") else None
         if system.x0 is None:
             self.r[...] = self.b
@@ -155,11 +173,12 @@ class Run:
             self.residual(self.r)
         self.wide_x: Any = None
         self.eps = float(array_namespace(self.b).finfo(self.b.dtype).eps)
-        norm = norms(self.r)
-        norm_b = norm if system.x0 is None else norms(self.b)
+        norm = norm_b if x0 is None else norms(self.r)
         with np.errstate(all="ignore"):
-            self.target = np.maximum(system.rtol * norm_b, system.atol)
+            self.target = np.maximum(system.rtol * norm_b, atol)
         sound = np.isfinite(norm) & np.isfinite(self.target)
+        if self.coupled and not norm_b.all():  # beside the others, a sample may be too small to have a norm
+            sound &= (norm_b > 0.0) | ~to_numpy(array_namespace(self.b).any(self.b != 0.0, axis=0))
         self.initial, self.latest = norm, norm.copy()
         self.status = np.full(n_samples, Status.max_iterations, dtype=object)
         self.status[norm <= self.target] = Status.converged
@@ -268,8 +287,15 @@ class Run:
     def result(self) -> SolveResult:
         """The outcome of all samples."""
         x = self.x if self.wide_x is None else kernels.put_samples(self.x, moved(self.members, self.x), self.wide_x)
-        wrapped = wrap_like(self.system.like, x, self.system.operator_samples)
-        return SolveResult(wrapped, self.status, self.iterations, self.history(), self.target, self.system.function)
+        if self.unit is not None:
+            x = x * moved(self.unit.astype(x.dtype), x)
+        wrapped = wrap_like(self.system.like, x, self.system.operator_samples, self.system.sample_set)
+        history, target = self.outside(self.history()), self.outside(self.target)
+        return SolveResult(wrapped, self.status, self.iterations, history, target, self.system.function)
+
+    def outside(self, norms: np.ndarray) -> np.ndarray:
+        """Norms of all samples in the caller's units: a copy."""
+        return norms.copy() if self.unit is None else norms * self.unit
 
     def history(self) -> np.ndarray:
         """Residual norms by each sample's own iteration number; a finished sample keeps its last value."""
@@ -285,6 +311,28 @@ class Run:
 def norms(vectors: Any) -> np.ndarray:
     """The 2-norm of each sample, float64 on the host."""
     return np.sqrt(host(kernels.dot(vectors, vectors, None)))
+
+
+def units_of(b: Any, norm: np.ndarray, coupled: bool) -> np.ndarray | None:
+    """Powers of two to divide samples by whose squares leave the range of numbers, 1 for the others; None for no such.
+
+    A right-hand side of 1e-200 has a norm of zero by its squares, and would be met by any x. Dividing by a power of two
+    rounds nothing. Coupled samples share one unit.
+    """
+    limits = np.finfo(b.dtype if isinstance(b, np.ndarray) else str(b.dtype).split(".")[-1])
+    low, high = np.sqrt(float(limits.smallest_normal)) / limits.eps, np.sqrt(float(limits.max)) * limits.eps
+    odd = ~((norm >= low) & (norm <= high))
+    if not odd.any():
+        return None
+    xp = array_namespace(b)
+    largest = to_numpy(xp.max(xp.abs(b), axis=0)).astype(np.float64) if b.shape[0] else np.zeros(b.shape[1])
+    known = np.isfinite(largest) & (largest > 0.0)
+    if coupled:
+        largest = np.full_like(largest, largest[known].max(initial=0.0))
+        odd, known = np.full_like(odd, odd[known].any()), largest > 0.0
+    if not (odd & known).any():
+        return None
+    return np.where(odd & known, np.ldexp(1.0, np.frexp(largest)[1] - 1), 1.0)
 
 
 def host(values: Any) -> np.ndarray:

@@ -131,7 +131,7 @@ class _Run(Run):
                 norm = self._iterate()
                 self.record(running, norm)
                 if callback is not None:
-                    callback(iteration, self.latest)
+                    callback(iteration, self.outside(self.latest))
                 if compact and self.should_compact(norm, iteration, self.active):
                     self.compact(np.flatnonzero(self.active))
 

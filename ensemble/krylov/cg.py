@@ -167,7 +167,7 @@ class _Run(Run):
         claims = self.active & (norm <= self.target[self.members])
         self.record(running, self.prove(claims, norm, self.z))
         if callback is not None:
-            callback(iteration, self.latest.copy())
+            callback(iteration, self.outside(self.latest))
 
     def start(self) -> np.ndarray:
         """p = z = M r: a fresh Krylov space from the present residual."""

@@ -154,7 +154,7 @@ class _Run(Run):
                     elif compact and self.should_compact(norm, self.iterations[self.members[still]], still):
                         self._settle(self.active & ~still & ~self.settled)
                     if callback is not None:
-                        callback(self.steps, self.latest)
+                        callback(self.steps, self.outside(self.latest))
                     if compact and self.active.any() and 2 * self.active.sum() <= self.active.size:
                         self._compact(j)
                     if ended:

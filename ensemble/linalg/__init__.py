@@ -5,6 +5,7 @@ from ensemble.linalg.crs_matrix import CrsMatrix, TransposedMatrix
 from ensemble.linalg.galerkin import GalerkinProduct
 from ensemble.linalg.graph import CrsGraph
 from ensemble.linalg.operators import Diagonal, Identity
+from ensemble.linalg.symmetric import SymmetricCrsMatrix
 from ensemble.scalar import dot, norm
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "Diagonal",
     "GalerkinProduct",
     "Identity",
+    "SymmetricCrsMatrix",
     "TransposedMatrix",
     "dot",
     "norm",

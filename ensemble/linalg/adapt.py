@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from ensemble._backend import array_namespace, contiguous, is_array
 from ensemble._check import message
 from ensemble.linalg.crs_matrix import CrsMatrix
-from ensemble.linalg.operators import samples_of
+from ensemble.linalg.operators import samples_of, set_of
 from ensemble.scalar import Ensemble
 
 
@@ -21,6 +21,9 @@ class _Wrapped:
         self.operator = operator
         self.shape = tuple(operator.shape)
         self.n_samples = getattr(operator, "n_samples", 1)
+        self.sample_set = set_of(operator)
+        if getattr(operator, "dtype", None) is not None:
+            self.dtype = operator.dtype
 
     def apply(self, x: Any, out: Any = None) -> Any:
         if hasattr(self.operator, "matvec"):
@@ -46,14 +49,15 @@ def as_operator(operator: Any, function: str, argument: str) -> Any:
         return CrsMatrix.from_scipy(operator)
     if is_array(operator) and operator.ndim == 2 and not isinstance(operator, Ensemble):
         return _Wrapped(Ensemble(operator[..., None]))
-    if hasattr(operator, "__matmul__") and hasattr(operator, "shape"):
+    if hasattr(operator, "__matmul__") and len(getattr(operator, "shape", ())) == 2:
         return _Wrapped(operator)
+    seen = f"an array of shape {tuple(operator.shape)}" if is_array(operator) else f"a {type(operator).__name__}"
     raise TypeError(
         message(
             function,
             argument,
             "be a matrix or a linear operator (shape and @)",
-            f"a {type(operator).__name__}",
+            seen,
             "Give a CrsMatrix, a SciPy sparse matrix, or an object with shape and __matmul__.",
         )
     )

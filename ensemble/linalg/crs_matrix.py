@@ -54,6 +54,7 @@ class CrsMatrix:
     """
 
     __array_ufunc__ = None  # NumPy leaves `array @ A` to us
+    queues_kernels = True
 
     def __init__(self, graph: CrsGraph, values: Any) -> None:
         if not isinstance(graph, CrsGraph):
@@ -189,6 +190,11 @@ class CrsMatrix:
     def arrays(self) -> tuple[Any, Any, Any]:
         """(indptr, indices, values), all where the values live: what every kernel on a matrix begins with."""
         return (*self.graph.beside(self.values), self.values)
+
+    @property
+    def graph_arrays(self) -> tuple[Any, Any]:
+        """(indptr, indices) where the values live."""
+        return self.graph.beside(self.values)
 
     @property
     def transposed_arrays(self) -> tuple[Any, Any, Any, Any]:

@@ -42,9 +42,9 @@ class GalerkinProduct:
         self.graph = CrsGraph.unchecked(*product_graph(*graph_p.transposed[:2], *ap, n_coarse), (n_coarse, n_coarse))
         self._tasks: dict[Any, Any] = {}
 
-    def __call__(self, A: CrsMatrix, P: CrsMatrix, out: Any = None) -> CrsMatrix:
-        """The coarse matrix; `out` may be a buffer of shape (graph.nnz, n_samples) for its values."""
-        a, p = A.graph.beside(A.values), P.graph.beside(P.values)
+    def __call__(self, A: Any, P: CrsMatrix, out: Any = None) -> CrsMatrix:
+        """The coarse matrix; `A` may be a `SymmetricCrsMatrix`, `out` a buffer of shape (graph.nnz, n_samples)."""
+        a, p = A.graph_arrays, P.graph.beside(P.values)
         ap, c = self.graph_ap.beside(A.values), self.graph.beside(A.values)
         restriction, home = P.graph.transposed_beside(P.values), home_of(A.values)
         if home not in self._tasks:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -133,6 +133,33 @@ class CrsGraph:
     def transposed(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(indptr, indices, entries) of the transpose: its entry k is entry ``entries[k]`` of this graph."""
         return transpose_graph(self.indptr, self.indices, self.shape[1])
+
+    @cached_property
+    def upper(self) -> UpperTriangle:
+        """What a symmetric matrix on this graph stores: the diagonal, and what lies above it."""
+        indptr, indices, entries = self.transposed
+        symmetric = np.array_equal(indptr, self.indptr) and np.array_equal(indices, self.indices)
+        require(
+            symmetric and bool(np.all(self.diagonal_entries >= 0)), "CrsGraph.upper", "the graph",
+            "be symmetric, with a diagonal entry in every row", repr(self), "Use a CrsMatrix.",
+        )  # fmt: skip
+        above = self.indices - self.row_of_entry
+        number = np.zeros(self.nnz + 1, self.indptr.dtype)  # entries of the triangle before each entry
+        np.cumsum(above >= 0, out=number[1:])
+        place = np.where(above >= 0, number[:-1], number[entries])
+        return UpperTriangle(number[self.indptr], place, int(above.max(initial=0)))
+
+
+class UpperTriangle(NamedTuple):
+    """Where a symmetric matrix keeps its values: the entries on and above the diagonal, row by row.
+
+    `starts`, shape (n_rows + 1,), holds the place of each row's first value; `entries`, shape (nnz,), the place of
+    the value of each entry of the full graph; `reach` is the largest column - row.
+    """
+
+    starts: np.ndarray
+    entries: np.ndarray
+    reach: int
 
 
 def _ends(array: np.ndarray) -> str:

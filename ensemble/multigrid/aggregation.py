@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ensemble._kernels.aggregation import aggregate, coupled_rows
 from ensemble._kernels.product_graphs import product_graph
-from ensemble.linalg import CrsGraph, CrsMatrix
+from ensemble.linalg import CrsGraph
 
 
-def aggregates_of(A: CrsMatrix, block_size: int = 1) -> tuple[np.ndarray, int]:
+def aggregates_of(A: Any, block_size: int = 1) -> tuple[np.ndarray, int]:
     """The aggregate of each row, -1 for boundary rows, and how many aggregates there are.
 
     Neighbours are the stored entries, whatever their values. A boundary row is one whose off-diagonal entries are zero
     in every sample (an eliminated Dirichlet row with its explicit zeros, say): it stays out of the hierarchy. With
     ``block_size > 1``, `block_size` consecutive rows are one node of the graph.
     """
-    coupled = coupled_rows(*A.arrays)
+    coupled = coupled_rows(A.graph_arrays, A.values)
     if block_size == 1:
         return aggregate(A.graph.indptr, A.graph.indices, coupled)
     indptr, indices = node_graph(A.graph, block_size)

@@ -6,13 +6,15 @@ from typing import Any
 
 from ensemble._backend import array_namespace, contiguous, moved
 from ensemble._kernels.dense import dense_inverses, dense_product
-from ensemble.linalg import CrsMatrix
+from ensemble.linalg import CrsMatrix, SymmetricCrsMatrix
 
 
 class CoarseSolver:
     """Inverses of the coarsest matrices, shape (n, n, n_samples): a singular sample gets its pseudo-inverse."""
 
-    def __init__(self, A: CrsMatrix) -> None:
+    def __init__(self, A: CrsMatrix | SymmetricCrsMatrix) -> None:
+        if isinstance(A, SymmetricCrsMatrix):
+            A = A.to_crs()
         self.inverse = dense_inverses(*A.graph.coordinates_beside(A.values), A.values, A.shape[0], None)
 
     def apply(self, b: Any, out: Any) -> Any:

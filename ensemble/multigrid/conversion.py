@@ -7,7 +7,7 @@ from typing import Any
 from ensemble._kernels._memory import empty_like
 from ensemble._kernels.krylov import dot
 from ensemble._kernels.scaling import scaled_finish, scaled_start
-from ensemble.linalg import CrsMatrix
+from ensemble.linalg import CrsMatrix, SymmetricCrsMatrix
 from ensemble.multigrid.cycle import Workspace, coarse_correction
 
 
@@ -35,7 +35,10 @@ def converted_v_cycle(levels: Any, coarse: Any, scale: Any, r: Any, out: Any, wo
         A = level.A
         if isinstance(A, CrsMatrix):
             return scaled_finish(scale, *A.arrays, smoother.dinv, b, x, a, c, w, r, out)
-        smoother.last(b, x, a, c, w, out)
+        if isinstance(A, SymmetricCrsMatrix):  # its kernels keep to one type; the change of x is not needed any more
+            out[...] = smoother.last(b, x, a, c, w, w if w is not x else empty_like(x))
+        else:
+            smoother.last(b, x, a, c, w, out)
         if scale is not None:
             out[...] = scale * out
         return out, dot(r, out, None)

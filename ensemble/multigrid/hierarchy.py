@@ -11,15 +11,21 @@ from ensemble._backend import home_of, moved
 from ensemble._check import message, require
 from ensemble._kernels._memory import empty_like
 from ensemble._kernels.krylov import dot
-from ensemble.linalg import CrsGraph, CrsMatrix, GalerkinProduct
+from ensemble.linalg import CrsGraph, CrsMatrix, GalerkinProduct, SymmetricCrsMatrix
 from ensemble.linalg.adapt import as_operator
 from ensemble.linalg.operators import multiply
 from ensemble.multigrid.coarse import CoarseSolver
 from ensemble.multigrid.conversion import converted_v_cycle
 from ensemble.multigrid.cycle import Workspace, v_cycle
 from ensemble.multigrid.prolongation import smoothed_prolongator, smoothing_tasks
-from ensemble.multigrid.relaxation import Chebyshev, ChebyshevSmoother, inverse_diagonal, largest_eigenvalue
-from ensemble.multigrid.rounded import RoundedMatrix, RoundedSmoother
+from ensemble.multigrid.relaxation import (
+    Chebyshev,
+    ChebyshevSmoother,
+    MatrixSmoother,
+    inverse_diagonal,
+    largest_eigenvalue,
+)
+from ensemble.multigrid.rounded import RoundedMatrix
 
 
 @dataclass
@@ -32,7 +38,7 @@ class Plan:
     galerkin: GalerkinProduct
     smoothing: dict[Any, Any] = field(default_factory=dict)
 
-    def prolongator(self, A: CrsMatrix, dinv: Any, omega: Any, out: Any) -> CrsMatrix:
+    def prolongator(self, A: Any, dinv: Any, omega: Any, out: Any) -> CrsMatrix:
         """The smoothed prolongator for the values of `A`."""
         home = home_of(A.values)
         if home not in self.smoothing:
@@ -175,9 +181,9 @@ class Hierarchy:
             If `A` is no stored matrix.
         """
         graph, A = self.levels[0].A.graph, as_operator(A, "Hierarchy.update", "A")
-        if not isinstance(A, CrsMatrix):
-            seen = f"a {type(A).__name__}"
-            raise TypeError(message("Hierarchy.update", "A", "be a CrsMatrix or a SciPy sparse matrix", seen))
+        if not isinstance(A, CrsMatrix | SymmetricCrsMatrix):
+            wanted = "be a CrsMatrix, a SymmetricCrsMatrix or a SciPy sparse matrix"
+            raise TypeError(message("Hierarchy.update", "A", wanted, f"a {type(A).__name__}"))
         same = A.graph is graph or (
             A.shape == graph.shape
             and np.array_equal(A.graph.indptr, graph.indptr)
@@ -185,8 +191,7 @@ class Hierarchy:
         )
         require(same, "Hierarchy.update", "A", "have the graph the hierarchy was built for", repr(A.graph),
                 "Build a new one with smoothed_aggregation.")  # fmt: skip
-        values = A.values.astype(self.dtype, copy=False)
-        self.levels[0].A = CrsMatrix(graph, values)
+        self.levels[0].A = finest_matrix(A, self.dtype, self.storage)
         self._fill()
         return self
 
@@ -203,18 +208,26 @@ class Hierarchy:
             round_level(level, self.storage)
 
 
+def finest_matrix(A: Any, dtype: Any, storage: Any) -> Any:
+    """`A` in values of type `dtype`; every entry stored where they will be rounded to `storage`, row by row."""
+    if storage is not None and isinstance(A, SymmetricCrsMatrix):
+        A = A.to_crs()
+    return type(A)(A.graph, A.values.astype(dtype, copy=False))
+
+
 def fill_level(level: Level, smoother: Chebyshev) -> None:
     """Eigenvalue estimate and smoother of a level whose matrix is set."""
     dinv = inverse_diagonal(level.A)
     level.lambda_max = largest_eigenvalue(level.A, dinv)
-    level.smoother = ChebyshevSmoother(level.A, dinv, smoother.coefficients(level.lambda_max))
+    kind = MatrixSmoother if isinstance(level.A, SymmetricCrsMatrix) else ChebyshevSmoother
+    level.smoother = kind(level.A, dinv, smoother.coefficients(level.lambda_max))
 
 
 def round_level(level: Level, storage: Any) -> None:
     """Keep the matrix of a level in values of type `storage`, once all that comes from it is made; None: as it is."""
     if storage is not None and isinstance(level.A, CrsMatrix) and level.smoother is not None:
         level.A = RoundedMatrix.of(level.A, storage)
-        level.smoother = RoundedSmoother(level.A, level.smoother.dinv, level.smoother.host_steps)
+        level.smoother = MatrixSmoother(level.A, level.smoother.dinv, level.smoother.host_steps)
 
 
 def coarse_matrix(level: Level, damping: float, old: Any) -> CrsMatrix:

@@ -23,17 +23,17 @@ def prolongator_graph(A: CrsGraph, T: CrsGraph) -> CrsGraph:
 
 
 def smoothed_prolongator(
-    A: CrsMatrix, T: CrsMatrix, graph: CrsGraph, dinv: Any, omega: Any, tasks: Any = None, out: Any = None
+    A: Any, T: CrsMatrix, graph: CrsGraph, dinv: Any, omega: Any, tasks: Any = None, out: Any = None
 ) -> CrsMatrix:
     """``P = T - omega D^-1 A T`` with one `omega` a sample (4/3 over its own largest eigenvalue).
 
     `tasks` is what `smoothing_tasks` found, or None.
     """
-    a, t, p = (g.beside(A.values) for g in (A.graph, T.graph, graph))
+    t, p = (g.beside(A.values) for g in (T.graph, graph))
     tentative = moved(T.values.astype(A.dtype, copy=False), A.values)
-    return CrsMatrix(graph, smooth_prolongator(a, A.values, dinv, omega, t, tentative, p, tasks, out))
+    return CrsMatrix(graph, smooth_prolongator(A.graph_arrays, A.values, dinv, omega, t, tentative, p, tasks, out))
 
 
-def smoothing_tasks(A: CrsMatrix, T: CrsMatrix, graph: CrsGraph) -> Any:
+def smoothing_tasks(A: Any, T: CrsMatrix, graph: CrsGraph) -> Any:
     """What `smoothed_prolongator` can know before it sees any values, where the values live."""
     return prolongator_tasks(A.values, *(g.beside(A.values) for g in (A.graph, T.graph, graph)))

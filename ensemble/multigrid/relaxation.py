@@ -60,7 +60,7 @@ class Chebyshev:
         return steps
 
 
-def inverse_diagonal(A: CrsMatrix) -> Any:
+def inverse_diagonal(A: Any) -> Any:
     """1 / diagonal, shape (n, n_samples); 0, which leaves its unknown alone, where there is no such number.
 
     What is small depends on the units of A, so only zero and subnormal entries count as none.
@@ -84,7 +84,7 @@ def start_vector(n: int) -> np.ndarray:
     return (z >> np.uint64(11)).astype(np.float64) * 2.0**-52 - 1.0
 
 
-def largest_eigenvalue(A: CrsMatrix, dinv: Any, iterations: int = 10) -> np.ndarray:
+def largest_eigenvalue(A: Any, dinv: Any, iterations: int = 10) -> np.ndarray:
     """The power method's estimate of the largest eigenvalue of D^-1 A: one value a sample, float64.
 
     A fixed number of steps from a fixed start, so that no sample's estimate depends on another's.
@@ -95,8 +95,9 @@ def largest_eigenvalue(A: CrsMatrix, dinv: Any, iterations: int = 10) -> np.ndar
     q[...] = A.graph.kept_beside(A.values, "power method", start[:, None])
     scale = moved(np.full(n_samples, 1.0 / np.sqrt(np.sum(start**2)), A.dtype), A.values)
     quotient = scale
+    step = A.power_step if hasattr(A, "power_step") else functools.partial(kernels.power_step, *A.arrays)
     for _ in range(iterations):
-        _, quotient, square = kernels.power_step(*A.arrays, dinv, q, scale, z)
+        _, quotient, square = step(dinv, q, scale, z)
         with np.errstate(all="ignore"):
             scale = xp.astype(1.0 / xp.sqrt(square), A.dtype, copy=False)
         q, z = z, q
@@ -194,3 +195,10 @@ class OperatorSmoother(ChebyshevSmoother):
         if self.dinv.shape[1] == b.shape[1]:
             return self.dinv
         return array_namespace(self.dinv).repeat(self.dinv, b.shape[1], axis=1)
+
+
+class MatrixSmoother(OperatorSmoother):
+    """The same on a stored matrix with such methods, whose kernels know a diagonal that all samples share."""
+
+    def _wide_dinv(self, b: Any) -> Any:
+        return self.dinv

@@ -12,7 +12,6 @@ from ensemble._kernels import rounded as kernels
 from ensemble._kernels._memory import empty_like
 from ensemble._kernels.krylov import take_samples
 from ensemble.linalg import CrsGraph, CrsMatrix
-from ensemble.multigrid.relaxation import OperatorSmoother
 from ensemble.scalar import Ensemble
 
 
@@ -115,10 +114,3 @@ class RoundedMatrix:
     def chebyshev_last(self, dinv: Any, b: Any, x: Any, a: Any, c: Any, w: Any, out: Any) -> Any:
         """x + a * w + c * dinv * (b - A x) to `out`, which may be of a wider type."""
         return kernels.rounded_chebyshev_last(*self.arrays, dinv, b, x, a, c, w, out)
-
-
-class RoundedSmoother(OperatorSmoother):
-    """Chebyshev steps on a `RoundedMatrix`, whose kernels know a diagonal that all samples share."""
-
-    def _wide_dinv(self, b: Any) -> Any:
-        return self.dinv

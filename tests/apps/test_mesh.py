@@ -82,7 +82,8 @@ def test_the_published_mesh_has_the_published_size():
         ((2, 2), 0.0, ValueError, "cells must be one count or three; got 2 counts"),
         (2.5, 0.0, TypeError, "cells must be an integer"),
         (2, 6.0, ValueError, r"grading must lie between -5.196 and 5.196 .*; got 6.0"),
-        (2, np.nan, ValueError, "grading must lie between"),
+        (2, np.nan, ValueError, "grading must be finite; got nan"),
+        (2, "steep", TypeError, "grading must be a finite number; got 'steep'"),
     ],
 )
 def test_bad_arguments_are_named(cells, grading, error, text):

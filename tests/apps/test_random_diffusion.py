@@ -344,6 +344,8 @@ def test_a_coefficient_that_is_not_positive_is_named_before_any_work(monkeypatch
         ({"variance": -0.1}, ValueError, "RandomDiffusion: variance must be a finite number, zero or above"),
         ({"source": np.inf}, ValueError, "RandomDiffusion: source must be finite; got inf"),
         ({"advection": np.nan}, ValueError, "RandomDiffusion: advection must be finite; got nan"),
+        ({"source": "strong"}, TypeError, "RandomDiffusion: source must be a finite number; got 'strong'"),
+        ({"advection": [1.0, 0.0]}, TypeError, r"RandomDiffusion: advection must be a finite number; got \[1.0, 0.0\]"),
         ({"grading": 9.0}, ValueError, "grading must lie between"),
         ({"mode_order": "sorted"}, ValueError, "mode_order must be one of"),
         ({"backend": "fortran"}, ValueError, "RandomDiffusion: backend must be one of 'numpy', 'cupy'; got 'fortran'"),
@@ -374,3 +376,22 @@ def test_a_state_of_the_wrong_size_is_named(benchmark):
 
 def test_repr_tells_the_size(benchmark):
     assert repr(benchmark) == "RandomDiffusion(8 x 8 x 8 cells, 729 nodes, 3 terms)"
+
+
+@pytest.mark.parametrize("options", [{}, {"source": 1.0}, {"coefficient": "lognormal", "grading": 0.7}], ids=str)
+def test_the_upper_triangle_is_that_of_the_full_matrix(options):
+    problem = RandomDiffusion((3, 4, 5), n_terms=3, **options)
+    y, u = Ensemble(draw(3, 5, seed=44023)), Ensemble(np.random.default_rng(3).standard_normal((120, 5)))
+    full, r = problem.assemble(y, u)
+    half, again = problem.assemble(y, u, symmetric=True)
+    np.testing.assert_array_equal(half.to_crs().values, full.values)
+    np.testing.assert_array_equal(again.samples, r.samples)
+    refilled, _ = problem.assemble(y, u, symmetric=True, out=problem.assemble(y, symmetric=True)[0])
+    np.testing.assert_array_equal(refilled.values, half.values)
+    with pytest.raises(ValueError, match="out must be a SymmetricCrsMatrix"):
+        problem.assemble(y, u, symmetric=True, out=full)
+
+
+def test_advection_leaves_no_symmetric_matrix():
+    with pytest.raises(ValueError, match="symmetric must be False with advection"):
+        RandomDiffusion(3, advection=1.0).assemble(np.zeros(5), symmetric=True)

@@ -176,9 +176,9 @@ def test_misuse_is_refused(rng):
         scaled_aggregation(A, mean=A.to_crs())
     with pytest.raises(ValueError, match="x must have 132 rows"):
         M @ np.ones(3)
-    with pytest.raises(ValueError, match="r must have 3 samples, or 1; got 2"):
+    with pytest.raises(ValueError, match="operands must have the same n_samples, or 1; got 3 and 2"):
         M @ Ensemble(np.ones((132, 2)))
-    with pytest.raises(TypeError, match=r"A must be a CrsMatrix or AffineMatrix; got a Diagonal.*to_crs"):
+    with pytest.raises(TypeError, match=r"A must be a CrsMatrix, .* or AffineMatrix; got a Diagonal.*to_crs"):
         from ensemble.linalg import Diagonal
 
         smoothed_aggregation(Diagonal(np.ones(4)))

@@ -56,6 +56,8 @@ class Discretization:
         self.mean = mean
         self.source = source
         self.drifts = advection != 0.0
+        self.halves = not self.drifts and isinstance(self.home, np.ndarray)
+        """Whether the upper triangle of a matrix may stand for the whole."""
         self.modes = scaled_modes(mesh, field, standard_deviation)
         self.fixed = mesh.on_face(2, 0) | mesh.on_face(2, -1)
         self.indptr, self.indices = mesh.coupling_graph()
@@ -66,7 +68,7 @@ class Discretization:
         reaction = 2.0 * source * elements.MASS if source else np.empty((0, 8, 8))
         self._floats = (mesh.edges, elements.SHAPE, elements.STIFFNESS, reaction, advection * elements.ADVECTION)
         self._by_dtype: dict[np.dtype, tuple[Any, ...]] = {}
-        self._graph: tuple[Any, ...] | None = None
+        self._graphs: dict[bool, tuple[Any, ...]] = {}
         self._matrix_free: dict[np.dtype, tuple[Any, ...]] = {}
 
     @cached_property
@@ -132,13 +134,18 @@ class Discretization:
         return diffusion_residual(*shared, kappa, u, None)
 
     def jacobian_and_residual(
-        self, kappa: np.ndarray, u: np.ndarray, values: np.ndarray | None = None
+        self, kappa: np.ndarray, u: np.ndarray, values: np.ndarray | None = None, symmetric: bool = False
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The Jacobian's values, shape (nnz, n_samples), and the residual."""
+        """The Jacobian's values, shape (nnz, n_samples), and the residual.
+
+        With `symmetric` only the values on and above the diagonal, as a `SymmetricCrsMatrix` keeps them.
+        """
         _, _, shared = self.tables(kappa.dtype)
-        if self._graph is None:
-            self._graph = tuple(moved(array, self.home) for array in (self.indptr, self.indices, self.slots))
-        return diffusion_jacobian_and_residual(*shared, kappa, u, *self._graph, values, None)
+        if symmetric not in self._graphs:
+            own = (self.indptr, self.indices)
+            graph = upper_graph(*own, self.mesh.row_incidence()) if symmetric else (*own, self.slots)
+            self._graphs[symmetric] = tuple(moved(array, self.home) for array in graph)
+        return diffusion_jacobian_and_residual(*shared, kappa, u, *self._graphs[symmetric], values, None)
 
     def initial_guess(self, n_samples: int, dtype: np.dtype) -> np.ndarray:
         """The boundary values, and zero inside, shape (n_nodes, n_samples)."""
@@ -188,3 +195,11 @@ def scaled_modes(mesh: HexMesh, field: KarhunenLoeve, standard_deviation: float)
     z = z * (standard_deviation * np.sqrt(field.eigenvalues))
     product = z[:, None, None, :, None, None] * y[:, None, None, :, None] * x[:, None, None, :]
     return product.reshape(8 * mesh.n_cells, field.n_terms)
+
+
+def upper_graph(indptr: np.ndarray, indices: np.ndarray, incidence: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The upper triangle of a mesh's graph: where its rows start, columns, and slots; below zero those left of it."""
+    above = indices >= np.repeat(np.arange(indptr.size - 1, dtype=indices.dtype), np.diff(indptr))
+    number = np.concatenate([np.zeros(1, np.int64), np.cumsum(above)]).astype(indptr.dtype)
+    diagonal = np.take_along_axis(incidence.slots, incidence.corners[:, None].astype(np.int64), axis=1)
+    return number[indptr], indices[above], incidence.slots - diagonal

@@ -19,28 +19,32 @@ PAIRS = 2200
 """Bytes a node of the lists that the Galerkin products gather by."""
 
 
-def bytes_needed(problem: Any, n_samples: int, itemsize: int, operator: str = "stored") -> tuple[int, int]:
+def bytes_needed(
+    problem: Any, n_samples: int, itemsize: int, operator: str = "stored", converted: int = 0
+) -> tuple[int, int]:
     """(bytes for `n_samples` samples, bytes that they share) on a device; good to a tenth or so.
 
     A stored solve holds a matrix a sample, the diffusivity at eight Gauss points a cell, and vectors; a matrix-free one
-    no matrix.
+    no matrix. `converted`: bytes of a value of the hierarchy where it keeps the matrix in a type of its own, else 0.
     """
     nnz, nodes, cells, terms = problem.graph.nnz, problem.mesh.n_nodes, problem.mesh.n_cells, problem.field.n_terms
     shared = int(nnz * 4 * COARSE + nodes * PAIRS + cells * (8 * itemsize * terms + 150))
+    own = itemsize * VECTORS * nodes
     if operator == "affine":
         shared += int(itemsize * (terms + 1) * (COARSE * nnz + 8 * cells))
-        return itemsize * n_samples * nodes * VECTORS // 2, shared
-    if operator == "matrix-free":
-        return itemsize * n_samples * (8 * cells + nodes * VECTORS // 2), shared
-    return int(itemsize * n_samples * (COARSE * nnz + 8 * cells + VECTORS * nodes)), shared
+    else:
+        own += itemsize * 8 * cells
+    if operator == "stored":
+        own += int((itemsize + converted) * COARSE * nnz)
+    return own * n_samples, shared
 
 
-def require_memory(problem: Any, home: Any, n_samples: int, itemsize: int, operator: str) -> None:
+def require_memory(problem: Any, home: Any, n_samples: int, itemsize: int, operator: str, converted: int = 0) -> None:
     """Raise MemoryError, with the ensemble size that would fit, unless a solve fits the free memory of a device."""
     free = free_bytes(home)
     if free is None:
         return
-    own, shared = bytes_needed(problem, n_samples, itemsize, operator)
+    own, shared = bytes_needed(problem, n_samples, itemsize, operator, converted)
     if own + shared <= free:
         return
     fits = max(0, int((free - shared) // (own // n_samples)))

@@ -83,7 +83,7 @@ class HexMesh:
         along = (cells,) * 3 if np.ndim(cells) == 0 else tuple(cells)  # type: ignore[arg-type]
         _check.require(len(along) == 3, "HexMesh.box", "cells", "be one count or three", f"{len(along)} counts")
         counts = [_check.integer(n, "HexMesh.box", "cells", minimum=1) for n in along]
-        b = float(grading)
+        b = _check.finite(grading, "HexMesh.box", "grading")
         _check.require(
             abs(b) < STEEPEST,
             "HexMesh.box",

@@ -19,13 +19,14 @@ from ensemble.apps.fem.operator_run import OperatorRun, Precision, require_opera
 from ensemble.apps.fem.result import DiffusionResult
 from ensemble.apps.fem.stored_run import StoredRun, Workspace
 from ensemble.krylov import bicgstab, cg, gmres, newton
-from ensemble.linalg import CrsGraph, CrsMatrix
+from ensemble.linalg import CrsGraph, CrsMatrix, SymmetricCrsMatrix
 from ensemble.multigrid import AffineHierarchy, Hierarchy
 from ensemble.scalar import Ensemble
 
 __all__ = ["DiffusionResult", "RandomDiffusion"]
 
 BACKENDS = ("numpy", "cupy")
+MATRICES = (CrsMatrix, SymmetricCrsMatrix)
 COEFFICIENTS = ("affine", "lognormal")
 SOLVERS: dict[str, Any] = {"cg": cg, "bicgstab": bicgstab, "gmres": gmres}
 
@@ -109,13 +110,11 @@ class RandomDiffusion:
         _check.one_of(coefficient, COEFFICIENTS, name, "coefficient")
         mean = _check.positive(mean, name, "mean")
         variance = _check.positive(variance, name, "variance", zero=True)
-        for argument, value in (("source", source), ("advection", advection)):
-            _check.require(bool(np.isfinite(value)), name, argument, "be finite", value)
+        source, self.advection = _check.finite(source, name, "source"), _check.finite(advection, name, "advection")
         self.mesh = HexMesh.box(cells, grading=grading)
         self.field = exponential_covariance(n_terms, correlation_length, mode_order=mode_order)
-        self.advection = float(advection)
         self._discrete = Discretization(
-            self.mesh, self.field, mean, float(np.sqrt(variance)), float(source), self.advection,
+            self.mesh, self.field, mean, float(np.sqrt(variance)), source, self.advection,
             coefficient == "lognormal", backend,
         )  # fmt: skip
         n_nodes = self.mesh.n_nodes
@@ -141,7 +140,9 @@ class RandomDiffusion:
         """
         self._parameters(y, "check")
 
-    def assemble(self, y: Any, u: Any = None, *, out: CrsMatrix | None = None) -> tuple[CrsMatrix, Any]:
+    def assemble(
+        self, y: Any, u: Any = None, *, symmetric: bool = False, out: CrsMatrix | SymmetricCrsMatrix | None = None
+    ) -> tuple[CrsMatrix | SymmetricCrsMatrix, Any]:
         """Assemble the Jacobian and the residual at `u`, for all samples in one pass.
 
         Parameters
@@ -149,13 +150,15 @@ class RandomDiffusion:
         y : Ensemble or array, shape (n_terms,), dimensionless
         u : Ensemble or array, shape (n_nodes,), optional
             By default the boundary values, and zero inside.
-        out : CrsMatrix, optional
-            A matrix from an earlier call with as many samples, whose values are overwritten: memory that is new to the
-            process can cost more than the assembly.
+        symmetric : bool
+            Store the upper triangle alone: half the memory, and half the time of all products. Not with advection, and
+            not on a device.
+        out : CrsMatrix or SymmetricCrsMatrix, optional
+            A matrix from an earlier call like this one, to be overwritten: new memory can cost more than the assembly.
 
         Returns
         -------
-        CrsMatrix, shape (n_nodes, n_nodes)
+        CrsMatrix or SymmetricCrsMatrix, shape (n_nodes, n_nodes)
             Rows and columns of nodes at z = 0 and z = 1 are those of the identity.
         Ensemble, shape (n_nodes,)
             The residual, zero at those nodes. A plain array if `y` and `u` are.
@@ -163,8 +166,13 @@ class RandomDiffusion:
         Raises
         ------
         ValueError
-            As for `check`, or if `u` or `out` does not fit.
+            As for `check`, or if `u` or `out` does not fit, or `symmetric` is asked for where it cannot be.
         """
+        _check.require(
+            not symmetric or self._discrete.halves, "RandomDiffusion.assemble", "symmetric",
+            "be False with advection, whose matrix is not symmetric, and on a device",
+            f"True with advection = {self.advection:g} on {home_of(self._discrete.home)[1]}",
+        )  # fmt: skip
         parameters = self._parameters(y, "assemble")
         if u is None:
             state = self._discrete.initial_guess(parameters.shape[1], parameters.dtype)
@@ -172,11 +180,12 @@ class RandomDiffusion:
             parameters, state = self._fit(parameters, u)
         work = self._spare.pop((parameters.shape[1], parameters.dtype), Workspace())
         work.kappa = self._discrete.coefficient(parameters, work.kappa)
-        values, residual = self._discrete.jacobian_and_residual(work.kappa, state, self._values_of(out, state))
+        buffer = self._values_of(out, state, symmetric)
+        values, residual = self._discrete.jacobian_and_residual(work.kappa, state, buffer, symmetric)
         self._spare[parameters.shape[1], parameters.dtype] = work
         if not isinstance(y, Ensemble) and not isinstance(u, Ensemble):
-            return CrsMatrix(self.graph, values), residual[:, 0]
-        return CrsMatrix(self.graph, values), Ensemble(residual, _sample_set(residual.shape[1], y, u))
+            return MATRICES[symmetric](self.graph, values), residual[:, 0]
+        return MATRICES[symmetric](self.graph, values), Ensemble(residual, _sample_set(residual.shape[1], y, u))
 
     def solve(
         self,
@@ -259,18 +268,20 @@ class RandomDiffusion:
         )
         parameters = self._parameters(y, "solve")
         key = (parameters.shape[1], parameters.dtype)
-        if key not in self._spare:
-            require_memory(self, self._discrete.home, key[0], key[1].itemsize, operator)
-        start_values = self._discrete.initial_guess(*key)
-        guess = start_values if u0 is None else self._start(u0, start_values)
-        work = self._spare.pop(key, Workspace())
-        options = {"rtol": cg_rtol, "max_iterations": max_cg_iterations, "coupling": coupling}
         advice = "To keep the matrices alone in a narrower type, give hierarchy_values_dtype."
         wanted = key[1] if hierarchy_dtype is None else hierarchy_dtype
         precision = (
             _check.floating(wanted, "RandomDiffusion.solve", "hierarchy_dtype", advice),
             hierarchy_values_dtype,
         )
+        if key not in self._spare:
+            own_hierarchy = hierarchy != "mean" and precision != (key[1], None)
+            converted = precision[0].itemsize if own_hierarchy else 0
+            require_memory(self, self._discrete.home, key[0], key[1].itemsize, operator, converted)
+        start_values = self._discrete.initial_guess(*key)
+        guess = start_values if u0 is None else self._start(u0, start_values)
+        work = self._spare.pop(key, Workspace())
+        options = {"rtol": cg_rtol, "max_iterations": max_cg_iterations, "coupling": coupling}
         start = time.perf_counter()
         run: Any
         if operator == "stored":
@@ -356,16 +367,18 @@ class RandomDiffusion:
             raise TypeError(_check.message(function, "y", f"hold arrays of {' or '.join(libraries)}", library))
         return to_numpy(samples)
 
-    def _values_of(self, out: CrsMatrix | None, state: np.ndarray) -> np.ndarray | None:
+    def _values_of(self, out: Any, state: np.ndarray, symmetric: bool) -> np.ndarray | None:
         """The buffer that `out` offers."""
         if out is None:
             return None
-        shape = (self.graph.nnz, state.shape[1])
+        kind = MATRICES[symmetric]
+        shape = (int(self.graph.upper.starts[-1]) if symmetric else self.graph.nnz, state.shape[1])
+        _check.require_type(out, kind, "RandomDiffusion.assemble", "out", f"be a {kind.__name__}")
         _check.require(
             out.values.shape == shape and out.dtype == state.dtype,
             "RandomDiffusion.assemble",
             "out",
-            f"have {shape[0]} entries, {shape[1]} samples and values of type {state.dtype}",
+            f"have {shape[0]} values, {shape[1]} samples and values of type {state.dtype}",
             out,
         )
         return out.values

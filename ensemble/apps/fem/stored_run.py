@@ -8,7 +8,7 @@ import numpy as np
 
 from ensemble.apps.fem.operator_run import Phases, Precision, mean_hierarchy
 from ensemble.krylov import SolveResult
-from ensemble.linalg import CrsMatrix
+from ensemble.linalg import CrsMatrix, SymmetricCrsMatrix
 from ensemble.multigrid import Hierarchy, ScaledHierarchy, smoothed_aggregation
 from ensemble.scalar import Ensemble
 
@@ -42,6 +42,8 @@ class StoredRun(Phases):
         self.solver, self.options = solver, options
         self.precision = precision
         self.residuals = 0
+        # values that are going to be rounded are needed in whole rows
+        self.symmetric = problem._discrete.halves and not (hierarchy == "own" and precision[1] is not None)
         with self.phase("coefficient"):
             work.kappa = problem._discrete.coefficient(parameters, work.kappa)
 
@@ -57,18 +59,23 @@ class StoredRun(Phases):
                 return Ensemble(self._both(u.samples))
             return Ensemble(self.problem._discrete.residual(self.work.kappa, u.samples))
 
-    def jacobian(self, u: Ensemble) -> CrsMatrix:
+    def jacobian(self, u: Ensemble) -> CrsMatrix | SymmetricCrsMatrix:
         with self.phase("assembly"):
             if self.residuals > 1:
                 self._both(u.samples)
-        return CrsMatrix(self.problem.graph, self.work.values)
+        kind = SymmetricCrsMatrix if self.symmetric else CrsMatrix
+        return kind(self.problem.graph, self.work.values)
 
     def _both(self, u: np.ndarray) -> np.ndarray:
-        work = self.work
-        work.values, residual = self.problem._discrete.jacobian_and_residual(work.kappa, u, work.values)
+        work, graph = self.work, self.problem.graph
+        n_stored = int(graph.upper.starts[-1]) if self.symmetric else graph.nnz
+        if work.values is not None and work.values.shape[0] != n_stored:
+            work.values = None  # of an earlier solve that stored the other way
+        discrete = self.problem._discrete
+        work.values, residual = discrete.jacobian_and_residual(work.kappa, u, work.values, self.symmetric)
         return residual
 
-    def _preconditioner(self, A: CrsMatrix) -> Any:
+    def _preconditioner(self, A: CrsMatrix | SymmetricCrsMatrix) -> Any:
         if self.hierarchy == "mean":
             return ScaledHierarchy.of(A, mean_hierarchy(self.problem, self.precision))
         kept = self.work.hierarchies
@@ -78,7 +85,7 @@ class StoredRun(Phases):
         kept[self.precision] = smoothed_aggregation(A, dtype=dtype, values_dtype=values_dtype)
         return kept[self.precision]
 
-    def solve(self, A: CrsMatrix, r: Ensemble, *active: Any) -> SolveResult:
+    def solve(self, A: CrsMatrix | SymmetricCrsMatrix, r: Ensemble, *active: Any) -> SolveResult:
         with self.phase("setup"):
             preconditioner = self._preconditioner(A)
         with self.phase("solve"):

@@ -87,7 +87,8 @@ def filter_arguments(series: Series, n_samples: int | None) -> list[np.ndarray]:
     parts = [series_first(getattr(series, name), tail, series.batch, n_samples, 0) for name, tail in FILTER_PARTS]
     starts = [series_first(a, tail, series.batch, n_samples, None) for a, tail in ((series.m0, 1), (series.P0, 2))]
     n_series = math.prod(series.batch) * (n_samples or 1)
-    parts[-1] = np.broadcast_to(parts[-1], (n_series, *parts[-1].shape[1:]))
+    if parts[-1].shape[0] != n_series:
+        parts[-1] = np.broadcast_to(parts[-1], (n_series, *parts[-1].shape[1:]))
     return [*parts, *starts]
 
 

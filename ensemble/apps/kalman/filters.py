@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ensemble._backend import array_namespace
-from ensemble._check import one_of, require
+from ensemble._check import message, one_of, require
 from ensemble._kernels.scan import SCANS, prefix_scan
 from ensemble._typing import Array
 from ensemble.apps.kalman.chunks import chunk_filter
@@ -92,9 +92,18 @@ def kalman_filter(
     one_of(scan, SCANS, "kalman_filter", "scan")
     check_form(form, method, "kalman_filter")
     series = aligned(model, y, mask, "kalman_filter", mean_dtype)
+    if method == "scan":
+        check_scannable(series, "kalman_filter")
     if series.is_mixed:
         return refined_filter(series, lambda run: filtered(run, method, scan, form))
     return filtered(series, method, scan, form)
+
+
+def check_scannable(series: Series, function: str) -> None:
+    """Scans solve with general matrices, which array libraries do for two types only."""
+    dtype, advice = str(series.F.dtype).split(".")[-1], "method='sequential' takes any type."
+    if dtype not in ("float32", "float64"):
+        raise TypeError(message(function, "model and y", "be of float32 or float64 for a scan", dtype, advice))
 
 
 def check_form(form: str, method: str, function: str) -> None:

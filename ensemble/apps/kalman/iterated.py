@@ -12,7 +12,7 @@ from ensemble._check import integer, message, one_of, positive, require
 from ensemble._kernels.scan import SCANS
 from ensemble._typing import Array
 from ensemble.apps.kalman.filters import METHODS, anywhere, check_form
-from ensemble.apps.kalman.model import Series
+from ensemble.apps.kalman.model import Series, real_array
 from ensemble.apps.kalman.nonlinear import (
     NonlinearGaussianModel,
     deviations,
@@ -165,7 +165,7 @@ def _check_definite(series: Series) -> None:
 def _started(model: NonlinearGaussianModel, series: Series, x0: Any, first: int) -> Array:
     """`x0` with time in front, behind the prior's mean if that has a step of its own."""
     xp = array_namespace(series.y, *([x0] if isinstance(x0, Ensemble) else []))
-    x0 = xp.astype(xp.asarray(x0), series.y.dtype, copy=False)
+    x0 = xp.astype(xp.asarray(real_array(x0, "x0", "iterated_smoother")), series.y.dtype, copy=False)
     shape = (*series.batch, series.n_steps + first, model.nx)
     fits = tuple(x0.shape) == shape
     require(fits, "iterated_smoother", "x0", f"have shape {shape}", f"shape {tuple(x0.shape)}")

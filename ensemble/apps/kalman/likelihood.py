@@ -11,7 +11,7 @@ import numpy as np
 from ensemble._backend import array_namespace, to_numpy
 from ensemble._check import integer, message, positive, require
 from ensemble.apps.kalman.filters import kalman_filter
-from ensemble.apps.kalman.model import LinearGaussianModel
+from ensemble.apps.kalman.model import LinearGaussianModel, real_array
 from ensemble.apps.kalman.results import total
 from ensemble.krylov import SolveError
 from ensemble.scalar import Ensemble
@@ -142,7 +142,12 @@ def maximum_likelihood(
     >>> bool(np.all(np.abs(result.estimate - [1.0, 4.0]) < 3.0 * result.standard_errors)), result.converged
     (True, True)
     """
-    starts = np.atleast_2d(np.asarray(start, dtype=np.float64))
+    if not callable(model_of):
+        raise TypeError(message("maximum_likelihood", "model_of", "be callable", f"a {type(model_of).__name__}"))
+    if isinstance(y, Ensemble):
+        advice = "Its samples are the candidates: fit one series, or give a batch of them."
+        raise TypeError(message("maximum_likelihood", "y", "be a plain array", "an Ensemble", advice))
+    starts = np.atleast_2d(to_numpy(real_array(start, "start", "maximum_likelihood")).astype(np.float64))
     require(starts.ndim == 2 and starts.size > 0, "maximum_likelihood", "start",
             "have shape (n_parameters,) or (n_starts, n_parameters)", f"shape {starts.shape}")  # fmt: skip
     variables = Variables(bounds, starts)
@@ -185,11 +190,15 @@ class Variables:
 
     def __init__(self, bounds: Sequence[tuple[float | None, float | None]] | None, starts: np.ndarray) -> None:
         n = starts.shape[1]
-        pairs = [(None, None)] * n if bounds is None else list(bounds)
+        pairs = [(None, None)] * n if bounds is None else list(bounds) if isinstance(bounds, Sequence) else []
         fits = len(pairs) == n and all(isinstance(pair, Sequence) and len(pair) == 2 for pair in pairs)
         require(fits, "maximum_likelihood", "bounds", f"be {n} pairs (low, high)", bounds)
+        numbers = all(isinstance(v, (int, float, np.number, type(None))) for pair in pairs for v in pair)
+        require(numbers, "maximum_likelihood", "bounds", "hold numbers or None", bounds)
         self.low = np.array([-np.inf if low is None else float(low) for low, _ in pairs])
         self.high = np.array([np.inf if high is None else float(high) for _, high in pairs])
+        ordered = bool(np.all(self.low < self.high))
+        require(ordered, "maximum_likelihood", "bounds", "hold pairs with low < high", bounds)
         inside = bool(np.all((starts > self.low) & (starts < self.high)))
         advice = "A variance has bounds (0.0, None)."
         require(inside, "maximum_likelihood", "start", "lie strictly within the bounds", starts.tolist(), advice)

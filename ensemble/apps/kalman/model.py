@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,7 @@ from ensemble._check import message, one_of, require
 from ensemble._typing import Array
 from ensemble.scalar import Ensemble
 
-__all__ = ["LinearGaussianModel", "Series"]
+__all__ = ["LinearGaussianModel", "Series", "aligned", "real_array"]
 
 PRIORS = ("before", "first_observation")
 
@@ -66,14 +67,18 @@ class LinearGaussianModel:
         self, F: Any, Q: Any, H: Any, R: Any, m0: Any, P0: Any, u: Any = None, d: Any = None, prior_at: str = "before"
     ) -> None:
         self.prior_at = one_of(prior_at, PRIORS, "LinearGaussianModel", "prior_at")
-        F, Q, H, R, m0, P0 = (_array(a, n) for a, n in zip((F, Q, H, R, m0, P0), PARTS, strict=False))
+        F, Q, H, R, m0, P0 = (real_array(a, n) for a, n in zip((F, Q, H, R, m0, P0), PARTS, strict=False))
         for a, name in ((F, "F"), (H, "H")):
             require(len(a.shape) >= 2, "LinearGaussianModel", name, "have 2 axes or more", f"shape {tuple(a.shape)}")
+            some = 0 not in a.shape[-2:]
+            require(some, "LinearGaussianModel", name, "have one row or more", f"shape {tuple(a.shape)}")
         self.nx, self.ny = int(F.shape[-1]), int(H.shape[-2])
         nx, ny = self.nx, self.ny
         xp = array_namespace(*(a for a in (F, Q, H, R, m0, P0, u, d) if is_array(a) or isinstance(a, Ensemble)))
-        u = xp.zeros((nx,), dtype=F.dtype) if u is None else _array(u, "u")
-        d = xp.zeros((ny,), dtype=F.dtype) if d is None else _array(d, "d")
+        given = zip(PARTS, (F, Q, H, R, m0, P0, u, d), strict=True)
+        check_samples({name: a.n_samples for name, a in given if isinstance(a, Ensemble)}, "LinearGaussianModel")
+        u = xp.zeros((nx,), dtype=F.dtype) if u is None else real_array(u, "u")
+        d = xp.zeros((ny,), dtype=F.dtype) if d is None else real_array(d, "d")
         tails = {"F": (nx, nx), "Q": (nx, nx), "H": (ny, nx), "R": (ny, ny), "m0": (nx,), "P0": (nx, nx),
                  "u": (nx,), "d": (ny,)}  # fmt: skip
         for a, name in zip((F, Q, H, R, m0, P0, u, d), PARTS, strict=True):
@@ -192,7 +197,40 @@ def aligned(model: LinearGaussianModel, y: Any, mask: Any, function: str, mean_d
     """
     if not isinstance(model, LinearGaussianModel):
         raise TypeError(message(function, "model", "be a LinearGaussianModel", f"a {type(model).__name__}"))
-    y = _array(y, "y", function)
+    y = real_array(y, "y", function)
+    T, batch = _steps_and_batch(model, y, function)
+    parts = {name: getattr(model, name) for name in PARTS}
+    given = {**parts, "y": y, "mask": mask}
+    lifted = {name: a.n_samples for name, a in given.items() if isinstance(a, Ensemble)}
+    if lifted:
+        counts = {"model": max((n for name, n in lifted.items() if name in PARTS), default=1)}
+        check_samples({**counts, **{name: n for name, n in lifted.items() if name not in PARTS}}, function)
+    xp = _one_library(given, function)
+    of_matrix = of_vector = _common(xp, (*parts.values(), y))
+    if mean_dtype is not None:
+        of_matrix = _common(xp, [parts[name] for name in ("F", "Q", "H", "R", "P0")])
+        of_vector = _wide(xp, mean_dtype, of_matrix, function)
+    if mask is not None:
+        y = _masked(xp, y, mask, of_vector, function)
+
+    def cast(a: Array, dtype: Any) -> Array:
+        return a if a.dtype == dtype and not lifted else xp.astype(xp.asarray(a), dtype, copy=False)
+
+    parts = {name: cast(a, of_vector if name in ("m0", "u", "d") else of_matrix) for name, a in parts.items()}
+    forms = {name: _time_first(xp, a, len(batch), 1 if name in "ud" else 2) for name, a in parts.items()
+             if name not in ("m0", "P0")}  # fmt: skip
+    y = _time_first(xp, cast(y, of_vector), len(batch), 1)
+    if tuple(y.shape) != (T, *batch, model.ny):
+        y = xp.broadcast_to(y, (T, *batch, model.ny))
+    for name, tail in (("m0", 1), ("P0", 2)):
+        a = parts[name]
+        missing = len(batch) + tail - len(a.shape)
+        forms[name] = xp.reshape(a, (*(1,) * missing, *a.shape)) if missing else a
+    return Series(y=y, batch=batch, predict_first=model.prior_at == "before", **forms)
+
+
+def _steps_and_batch(model: LinearGaussianModel, y: Array, function: str) -> tuple[int, tuple[int, ...]]:
+    """How many steps observations have, and the batch axes of them and the model."""
     advice = "One series is (T, ny), even for ny = 1; batches stand before."
     fits = len(y.shape) >= 2 and y.shape[-1] == model.ny
     require(fits, function, "y", f"have shape (..., T, {model.ny})", f"shape {tuple(y.shape)}", advice)
@@ -201,36 +239,41 @@ def aligned(model: LinearGaussianModel, y: Any, mask: Any, function: str, mean_d
     fits = not model.is_time_varying or model.n_steps == T
     require(fits, function, "y", f"have {model.n_steps} steps as the model has", f"{T} steps")
     try:
-        batch = np.broadcast_shapes(model.batch, tuple(y.shape[:-2]))
+        return T, np.broadcast_shapes(model.batch, tuple(y.shape[:-2]))
     except ValueError:
         seen = f"{tuple(y.shape[:-2])} for {model.batch}"
         raise ValueError(message(function, "y", "have batch axes that broadcast with the model's", seen)) from None
-    parts = {name: getattr(model, name) for name in PARTS}
-    xp = array_namespace(*parts.values(), y, *([mask] if is_array(mask) or isinstance(mask, Ensemble) else []))
-    dtype = xp.result_type(*(a.dtype for a in parts.values()), y.dtype)
-    of_matrix, of_vector = dtype, dtype
-    if mean_dtype is not None:
-        of_matrix = xp.result_type(*(parts[name].dtype for name in ("F", "Q", "H", "R", "P0")))
-        of_vector = _wide(xp, mean_dtype, of_matrix, function)
-    if mask is not None:
-        y = _masked(xp, y, mask, of_vector, function)
-    parts = {name: xp.astype(xp.asarray(a), of_vector if name in ("m0", "u", "d") else of_matrix, copy=False)
-             for name, a in parts.items()}  # fmt: skip
-    forms = {name: _time_first(xp, a, len(batch), 1 if name in "ud" else 2) for name, a in parts.items()
-             if name not in ("m0", "P0")}  # fmt: skip
-    y = _time_first(xp, xp.astype(xp.asarray(y), of_vector, copy=False), len(batch), 1)
-    y = xp.broadcast_to(y, (T, *batch, model.ny))
-    for name, tail in (("m0", 1), ("P0", 2)):
-        a = parts[name]
-        lead = tuple(a.shape[: len(a.shape) - tail])
-        forms[name] = xp.reshape(a, (*(1,) * (len(batch) - len(lead)), *a.shape))
-    return Series(y=y, batch=tuple(batch), predict_first=model.prior_at == "before", **forms)
+
+
+def _one_library(given: dict[str, Any], function: str) -> Any:
+    """The namespace of a model's parts, observations and mask."""
+    arrays = [a for a in given.values() if is_array(a) or isinstance(a, Ensemble)]
+    try:
+        return array_namespace(*arrays)
+    except TypeError:
+        seen = ", ".join(sorted({type(_values(a)).__module__.split(".")[0] for a in arrays}))
+        advice = "Move one of them with xp.asarray or from_dlpack."
+        raise TypeError(message(function, "model, y and mask", "be of one array library", seen, advice)) from None
+
+
+def _common(xp: Any, arrays: Sequence[Array]) -> Any:
+    """The type that holds the numbers of all arrays."""
+    first = arrays[0].dtype
+    return first if all(a.dtype == first for a in arrays) else xp.result_type(*(a.dtype for a in arrays))
+
+
+def check_samples(counts: dict[str, int], function: str) -> None:
+    """Ensembles have one number of samples, or are shared."""
+    counts = {name: n for name, n in counts.items() if n > 1}
+    seen = ", ".join(f"{name}: {n}" for name, n in counts.items())
+    require(len(set(counts.values())) <= 1, function, "Ensembles", "have one number of samples", seen)
 
 
 def _wide(xp: Any, dtype: Any, narrow: Any, function: str) -> Any:
     """The floating type called `dtype`, which must hold every number of type `narrow`."""
     names = ("float32", "float64")
-    known = next((getattr(xp, name) for name in names if dtype == name or dtype == getattr(xp, name)), None)
+    fit = not (is_array(dtype) or isinstance(dtype, Ensemble))
+    known = next((getattr(xp, name) for name in names if fit and (dtype == name or dtype == getattr(xp, name))), None)
     fits = known is not None and xp.result_type(known, narrow) == known
     require(fits, function, "mean_dtype", f"be float32 or float64 and as wide as {narrow}", dtype)
     return known
@@ -249,18 +292,14 @@ def _time_first(xp: Any, a: Array, n_batch: int, tail: int) -> Array:
 
 def _masked(xp: Any, y: Array, mask: Any, dtype: Any, function: str) -> Array:
     """`y` with NaN where `mask` holds; `mask` has the shape of `y`, or one entry a step."""
-    mask = xp.asarray(mask)
+    mask = xp.asarray(mask if isinstance(mask, Ensemble) else real_array(mask, "mask", function, as_is=True))
     seen = f"dtype {mask.dtype}"
     require(xp.isdtype(mask.dtype, "bool"), function, "mask", "hold bools, true where y is missing", seen)
-    if len(mask.shape) == len(y.shape) - 1 and tuple(mask.shape) == tuple(y.shape[:-1]):
+    shapes = tuple(y.shape), tuple(y.shape[:-1])
+    seen = f"shape {tuple(mask.shape)} for {shapes[0]}"
+    require(tuple(mask.shape) in shapes, function, "mask", "have the shape of y, or of y without its last axis", seen)
+    if tuple(mask.shape) != shapes[0]:
         mask = xp.expand_dims(mask, axis=-1)
-    try:
-        np.broadcast_shapes(tuple(mask.shape), tuple(y.shape))
-    except ValueError:
-        seen = f"shape {tuple(mask.shape)} for {tuple(y.shape)}"
-        raise ValueError(
-            message(function, "mask", "have the shape of y, or of y without its last axis", seen)
-        ) from None
     y = xp.astype(xp.asarray(y), dtype, copy=False)
     return xp.where(mask, xp.asarray(float("nan"), dtype=dtype), y)
 
@@ -269,18 +308,18 @@ def _values(a: Array) -> Array:
     return a.samples if isinstance(a, Ensemble) else a
 
 
-def _array(value: Any, name: str, function: str = "LinearGaussianModel") -> Array:
-    """`value` as an array of real floats."""
+def real_array(value: Any, name: str, function: str = "LinearGaussianModel", as_is: bool = False) -> Array:
+    """`value` as an array of real floats; with `as_is`, of any real numbers or bools."""
     if not (is_array(value) or isinstance(value, Ensemble)) or isinstance(value, np.generic):
         try:
             value = np.asarray(value)
         except ValueError:
             value = np.empty((), object)
-        if value.dtype.kind not in "biuf":
+        if value.dtype.kind not in "biufc":
             raise TypeError(message(function, name, "be an array, an Ensemble or nested numbers", "something else"))
     xp = array_namespace(value)
-    if xp.isdtype(value.dtype, "complex floating"):
-        raise TypeError(message(function, name, "be real", f"dtype {value.dtype}"))
-    if not xp.isdtype(value.dtype, "real floating"):
+    if not xp.isdtype(value.dtype, ("bool", "integral", "real floating")):
+        raise TypeError(message(function, name, "be real numbers", f"dtype {value.dtype}"))
+    if not (as_is or xp.isdtype(value.dtype, "real floating")):
         return xp.astype(value, xp.float64)
     return value

@@ -10,7 +10,7 @@ from ensemble._backend import array_namespace, is_array
 from ensemble._check import message, require
 from ensemble._typing import Array
 from ensemble.apps.kalman.duals import jacobian_of
-from ensemble.apps.kalman.model import LinearGaussianModel, Series, aligned
+from ensemble.apps.kalman.model import LinearGaussianModel, Series, aligned, real_array
 from ensemble.apps.kalman.steps import apply, predict, update
 from ensemble.scalar import Ensemble
 
@@ -72,8 +72,7 @@ class NonlinearGaussianModel:
         self.f, self.h, self.f_jacobian, self.h_jacobian = f, h, f_jacobian, h_jacobian
         sizes = []
         for a, name in ((Q, "Q"), (R, "R")):
-            array = is_array(a) or isinstance(a, Ensemble)
-            shape = tuple(a.shape) if array else (len(a), len(a[0]) if len(a) and hasattr(a[0], "__len__") else 0)
+            shape = tuple(real_array(a, name, "NonlinearGaussianModel").shape)
             square = len(shape) >= 2 and shape[-1] == shape[-2] > 0
             require(square, "NonlinearGaussianModel", name, "be square matrices", f"shape {shape}")
             sizes.append(shape[-1])
@@ -127,7 +126,15 @@ def _joined(parts: Sequence[Any], x: Array) -> Array:
 
 
 def _called(function: Callable[..., Any], x: Array, first: int, n_out: int, name: str) -> list[Any]:
-    parts = list(function(_components(x), _steps(x, first), array_namespace(x)))
+    return _counted(function(_components(x), _steps(x, first), array_namespace(x)), n_out, name)
+
+
+def _counted(parts: Any, n_out: int, name: str) -> list[Any]:
+    """What a function of the model has given, as a list of `n_out` components."""
+    if not hasattr(parts, "__iter__"):
+        seen = f"a {type(parts).__name__}"
+        raise TypeError(message("NonlinearGaussianModel", name, f"give {n_out} components", seen, "Return a tuple."))
+    parts = list(parts)
     require(len(parts) == n_out, "NonlinearGaussianModel", name, f"give {n_out} components", len(parts))
     return parts
 
@@ -144,9 +151,10 @@ def linearised(model: NonlinearGaussianModel, name: str, x: Array, first: int) -
     if given is not None:
         rows = _called(given, x, first, n_out, f"{name}_jacobian")
         values = value(model, name, x, first)
+        rows = [_counted(row, model.nx, f"each row of {name}_jacobian") for row in rows]
         return values, _stacked([_joined(row, x) for row in rows])
-    parts, rows = jacobian_of(function, _components(x), _steps(x, first), xp=array_namespace(x))
-    require(len(parts) == n_out, "NonlinearGaussianModel", name, f"give {n_out} components", len(parts))
+    counted = lambda *arguments: _counted(function(*arguments), n_out, name)
+    parts, rows = jacobian_of(counted, _components(x), _steps(x, first), xp=array_namespace(x))
     return _joined(parts, x), _stacked([_joined(row, x) for row in rows])
 
 

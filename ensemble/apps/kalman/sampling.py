@@ -11,7 +11,7 @@ from ensemble._check import integer, message, one_of
 from ensemble._kernels.scan import SCANS, prefix_scan
 from ensemble._typing import Array
 from ensemble.apps.kalman.elements import smoother_elements
-from ensemble.apps.kalman.filters import METHODS, filtered
+from ensemble.apps.kalman.filters import METHODS, check_scannable, filtered
 from ensemble.apps.kalman.model import LinearGaussianModel, aligned
 from ensemble.apps.kalman.smoothers import time_first
 from ensemble.apps.kalman.square_root import semidefinite_factor
@@ -75,10 +75,16 @@ def sample_posterior(
     if any(isinstance(a, Ensemble) for a in (series.y, series.F, series.Q, series.H, series.m0)):
         advice = "Draw for one sample at a time: each Ensemble's .sample(i)."
         raise TypeError(message("sample_posterior", "model and y", "hold plain arrays", "an Ensemble", advice))
+    if method == "scan":
+        check_scannable(series, "sample_posterior")
+    try:
+        rng = np.random.default_rng(seed)
+    except (TypeError, ValueError):
+        seen, kind = f"a {type(seed).__name__}", "be None, an integer from 0 or a numpy.random.Generator"
+        raise TypeError(message("sample_posterior", "seed", kind, seen)) from None
     m, P = time_first(series, filtered(series, method, scan))
     xp = array_namespace(m, P)
     E, g, L = smoother_elements(series, m, P)
-    rng = np.random.default_rng(seed)
     # Draws stand in front of the state's axis while the maps act on them.
     normal = xp.asarray(rng.standard_normal((*m.shape[:-1], n_samples, m.shape[-1])), dtype=m.dtype)
     offset = g[..., None, :] + apply(semidefinite_factor(L)[..., None, :, :], normal)

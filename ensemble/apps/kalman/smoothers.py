@@ -18,7 +18,17 @@ from ensemble.apps.kalman.elements import (
     smoother_elements,
     smoother_neutral,
 )
-from ensemble.apps.kalman.filters import METHODS, anywhere, check_form, chosen, filtered, pick, result_of, scan_filter
+from ensemble.apps.kalman.filters import (
+    METHODS,
+    anywhere,
+    check_form,
+    check_scannable,
+    chosen,
+    filtered,
+    pick,
+    result_of,
+    scan_filter,
+)
 from ensemble.apps.kalman.model import LinearGaussianModel, Series, aligned
 from ensemble.apps.kalman.reference import refined_smoother
 from ensemble.apps.kalman.results import FilterResult, SmootherResult
@@ -80,6 +90,8 @@ def rts_smoother(
     one_of(scan, SCANS, "rts_smoother", "scan")
     check_form(form, method, "rts_smoother")
     series = aligned(model, y, mask, "rts_smoother", mean_dtype)
+    if method == "scan":
+        check_scannable(series, "rts_smoother")
     if series.is_mixed:
         rough = lambda run: filtered(run, method, scan, form)
         return refined_smoother(series, rough, lambda run: rts(run, method, scan, form))
@@ -144,6 +156,7 @@ def two_filter_smoother(
     """
     one_of(scan, SCANS, "two_filter_smoother", "scan")
     series = aligned(model, y, mask, "two_filter_smoother", mean_dtype)
+    check_scannable(series, "two_filter_smoother")
     if series.is_mixed:
         rough = lambda run: filtered(run, "scan", scan)
         return refined_smoother(series, rough, lambda run: two_filters(run, scan))

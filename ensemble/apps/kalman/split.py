@@ -13,7 +13,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ensemble._backend import array_namespace
+import numpy as np
+
+from ensemble._backend import array_namespace, to_numpy
 from ensemble._check import integer, message, require
 from ensemble._kernels._streams import brought, on_device_of, sent
 from ensemble._kernels.kalman_ranges import filter_ranges, two_filter_ranges
@@ -235,9 +237,8 @@ def _smoothed_range(series: Series, arrays: tuple[Array, ...]) -> SmootherResult
 
 
 def _is_nowhere(m: Array) -> bool:
-    """Whether a state is NaN."""
-    with on_device_of(m):
-        return bool(array_namespace(m).any(m != m))
+    """Whether a number is NaN."""
+    return bool(np.isnan(to_numpy(m)).any())
 
 
 # --- in turn

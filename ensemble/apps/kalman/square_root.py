@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ensemble._backend import array_namespace
 from ensemble._typing import Array
 from ensemble.apps.kalman.model import Series
@@ -34,10 +36,7 @@ def semidefinite_factor(A: Array) -> Array:
 def triangle(*blocks: Array) -> Array:
     """Lower triangular `U` with ``U U'`` the sum of ``B B'`` over the blocks, of equally many rows."""
     xp = array_namespace(*blocks)
-    lead = max((tuple(b.shape[:-2]) for b in blocks), key=len)
-    for b in blocks:
-        lead = tuple(max(m, n) for m, n in zip((1,) * (len(lead) - len(b.shape) + 2) + tuple(b.shape[:-2]), lead,
-                                               strict=True))  # fmt: skip
+    lead = np.broadcast_shapes(*(tuple(b.shape[:-2]) for b in blocks))
     wide = xp.concat([xp.broadcast_to(b, (*lead, *b.shape[-2:])) for b in blocks], axis=-1)
     return xp.linalg.qr(wide.mT)[1].mT
 

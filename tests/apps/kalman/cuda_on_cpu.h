@@ -19,6 +19,7 @@
 
 struct Place { int x = 0, y = 0; };
 static thread_local Place threadIdx, blockIdx;
+static Place gridDim;
 static pthread_barrier_t block_barrier, warp_barrier[4];
 static double passed[128];
 
@@ -37,6 +38,14 @@ template <class T> T __shfl_up_sync(unsigned, T value, int distance) {
     return lane >= distance ? (T)passed[me - distance] : value;
 }
 
+template <class T> T __shfl_sync(unsigned, T value, int from) {
+    const int me = threadIdx.x;
+    pthread_barrier_wait(&warp_barrier[me / 32]);
+    passed[me] = value;
+    pthread_barrier_wait(&warp_barrier[me / 32]);
+    return (T)passed[me / 32 * 32 + from];
+}
+
 static void __syncwarp() { pthread_barrier_wait(&warp_barrier[threadIdx.x / 32]); }
 static void __threadfence() {}
 static int atomicAdd(int* place, int more) { return __sync_fetch_and_add(place, more); }
@@ -48,12 +57,14 @@ static int atomicAdd(int* place, int more) { return __sync_fetch_and_add(place, 
 #include "kalman_steps.cuh"
 #include "kalman_feed.cuh"
 #include "kalman_scan.cuh"
+#include "kalman_recursion.cuh"
 #include FAMILY
 
 template <class... A, std::size_t... I>
 static void run(void (*kernel)(A...), int gx, int gy, void** arguments, std::index_sequence<I...>) {
     pthread_barrier_init(&block_barrier, nullptr, 128);
     for (auto& barrier : warp_barrier) pthread_barrier_init(&barrier, nullptr, 32);
+    gridDim.x = gx;
     for (int y = 0; y < gy; ++y)
         for (int x = 0; x < gx; ++x) {
             std::vector<std::thread> threads;

@@ -43,6 +43,8 @@ class Emulated:
         for a in arguments:
             if isinstance(a, np.ndarray):
                 held.append(ctypes.c_void_p(a.ctypes.data))
+            elif isinstance(a, np.void):
+                held.append(ctypes.create_string_buffer(a.tobytes()))
             else:
                 kind = {"i4": ctypes.c_int, "i8": ctypes.c_longlong, "u8": ctypes.c_ulonglong}[a.dtype.str[1:]]
                 held.append(kind(int(a)))
@@ -87,7 +89,13 @@ def cuda(monkeypatch):
     monkeypatch.setattr(compiled, "backend_of", lambda *a: "cuda")
 
 
-CASES = [(1, 300, 4, 2, 2, True), (2, 5, 2, 3, 1, True), (1, 1, 4, 2, 3, False), (1, 600, 1, 1, 2, False)]
+CASES = [
+    (1, 300, 4, 2, 2, True),
+    (2, 5, 2, 3, 1, True),
+    (1, 1, 4, 2, 3, False),
+    (1, 600, 1, 1, 2, False),
+    (2, 517, 1, 1, 4, True),
+]
 
 
 def arguments_of(B, T, nx, ny, dtype=np.float64):
@@ -138,6 +146,25 @@ def test_float32_and_constant_parts(on_cpu):
     assert m.dtype == np.float32
     assert np.max(np.abs(m - exact.mean) / deviation) < 1e-4
     assert np.max(np.abs(P - exact.covariance)) < 1e-5 * np.max(exact.covariance)
+
+
+@pytest.mark.parametrize("fixed", ["", "FRu", "FQHRud"])
+@pytest.mark.parametrize("T, chunk", [(600, 4), (1033, 8), (1030, 6)])
+def test_groups_of_steps_come_and_go_whole_and_in_part(on_cpu, T, chunk, fixed):
+    """Whole warps and short ones, chunks that are whole groups and that are not, parts that change and that do not."""
+    parts, y, _ = arguments_of(1, T, 4, 2, np.float32)
+    parts = {name: a[:, :1] if name in fixed else a for name, a in parts.items()}
+    arrays = [parts[name] for name in ("F", "Q", "H", "R", "u", "d")]
+    m, P, terms, sums, sm, sP = kalman_cuda.two_filter_chunks(*arrays, y, parts["m0"], parts["P0"], True, chunk)
+    rm, rP = kalman_cuda.smooth_chunks(parts["F"], parts["Q"], parts["u"], m, P, chunk)
+    wide = {name: a.astype(np.float64) for name, a in parts.items()}
+    exact = rts_smoother(LinearGaussianModel(**wide), y.astype(np.float64))
+    for mean, covariance, states in ((m, P, exact.filtered), (sm, sP, exact), (rm, rP, exact)):
+        deviation = np.sqrt(np.einsum("...ii->...i", states.covariance))
+        assert np.max(np.abs(mean - states.mean) / deviation) < 1e-3
+        assert np.max(np.abs(covariance - states.covariance)) < 1e-4 * np.max(states.covariance)
+    assert np.max(np.abs(terms - exact.log_likelihoods)) < 1e-3 * np.max(np.abs(exact.log_likelihoods))
+    close(sums, exact.log_likelihood, 1e-5)
 
 
 @pytest.mark.parametrize("cuts, predict_first", [((200,), True), ((1, 280), False), ((), True)])
@@ -234,7 +261,8 @@ def test_a_prior_that_makes_the_first_observation_regular_is_enough(on_cpu, cuda
         P0=[[3.0, 0.4], [0.4, theta**2]], prior_at="first_observation",
     )  # fmt: skip
     y = np.random.default_rng(5).standard_normal((31, 1))
-    for module in (kalman_cuda, kalman_scans):  # nothing takes over
+    monkeypatch.setattr(kalman_cuda, "WHOLE", np.int32(4))  # nothing takes over
+    for module in (kalman_cuda, kalman_scans):
         settle, smooth_each = module.settle, module.smooth_each
         monkeypatch.setattr(module, "settle", lambda p, t, again, *a, f=settle: f(p, t, False, *a))
         monkeypatch.setattr(

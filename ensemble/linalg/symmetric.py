@@ -1,0 +1,212 @@
+"""`SymmetricCrsMatrix`: half the values of a symmetric matrix, and half the traffic of its products."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ensemble._backend import array_namespace, contiguous, is_array, moved
+from ensemble._check import message, require
+from ensemble._kernels import krylov, sparse
+from ensemble._kernels import symmetric as kernels
+from ensemble.linalg.crs_matrix import CrsMatrix
+from ensemble.linalg.graph import CrsGraph
+from ensemble.linalg.operators import multiply, premultiply
+from ensemble.scalar import Ensemble
+
+
+class SymmetricCrsMatrix:
+    """A symmetric sparse matrix, or S of them on one graph, of which the upper triangle is stored.
+
+    A product of many samples takes the time that the values need from memory, and every stored value serves two
+    entries here: products, smoothing steps and residuals take half of a `CrsMatrix`'s time, and give its bits.
+
+    Parameters
+    ----------
+    graph : CrsGraph, shape (n, n)
+        The graph of the whole matrix, itself symmetric, with a diagonal entry in every row.
+    values : array or Ensemble
+        The values on and above the diagonal, row by row: shape (n_stored,) for the same matrix in all samples,
+        (n_stored, n_samples) or an Ensemble of shape (n_stored,) for one matrix a sample;
+        ``n_stored = graph.upper.starts[-1]``.
+
+    Attributes
+    ----------
+    values : array, shape (n_stored, n_samples)
+        ``n_samples == 1`` means shared by all samples.
+
+    Raises
+    ------
+    ValueError
+        If the graph is not symmetric or lacks a diagonal entry, or `values` does not have one row per stored value.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> graph = CrsGraph([0, 2, 4], [0, 1, 0, 1], (2, 2))
+    >>> A = SymmetricCrsMatrix(graph, np.array([2.0, -1.0, 3.0]))
+    >>> A @ np.array([1.0, 1.0])
+    array([1., 2.])
+    """
+
+    __array_ufunc__ = None  # NumPy leaves `array @ A` to us
+
+    def __init__(self, graph: CrsGraph, values: Any) -> None:
+        if not isinstance(graph, CrsGraph):
+            raise TypeError(message("SymmetricCrsMatrix", "graph", "be a CrsGraph", f"a {type(graph).__name__}"))
+        values = values.samples if isinstance(values, Ensemble) else values
+        values = values if is_array(values) else np.asarray(values)
+        values = values[:, None] if values.ndim == 1 else values
+        n_stored = int(graph.upper.starts[-1])
+        require(
+            values.ndim == 2 and values.shape[0] == n_stored and values.shape[1] > 0, "SymmetricCrsMatrix", "values",
+            f"have one row per entry on and above the diagonal ({n_stored}) and a sample or more",
+            f"shape {tuple(values.shape)}", "SymmetricCrsMatrix.from_crs picks them from a CrsMatrix.",
+        )  # fmt: skip
+        if isinstance(values, np.ndarray) and values.dtype.kind in "iub":
+            values = values.astype(np.float64)
+        self.graph, self.values = graph, contiguous(values)
+
+    @classmethod
+    def from_crs(cls, A: CrsMatrix) -> SymmetricCrsMatrix:
+        """The stored half of `A`.
+
+        Raises
+        ------
+        ValueError
+            If an entry differs from the one across the diagonal, in any sample; NaN is equal to NaN here.
+        """
+        xp = array_namespace(A.values)
+        starts, entries, _ = A.graph.upper
+        first = np.empty(int(starts[-1]), np.int64)  # of the entries that share a value, the last is the upper one
+        rows = A.graph.row_of_entry
+        above = A.graph.indices >= rows
+        first[entries[above]] = np.flatnonzero(above)
+        matrix = cls(A.graph, xp.take(A.values, moved(first, A.values), axis=0))
+        other = xp.take(matrix.values, moved(entries, A.values), axis=0)
+        alike = (A.values == other) | ((A.values != A.values) & (other != other))
+        if not bool(xp.all(alike)):
+            k = int(np.flatnonzero(~np.asarray(xp.all(alike, axis=1)))[0])
+            require(
+                False, "SymmetricCrsMatrix.from_crs", "A", "equal its transpose to the last bit",
+                f"another value at ({rows[k]}, {A.graph.indices[k]}) than across the diagonal", "Keep the CrsMatrix.",
+            )  # fmt: skip
+        return matrix
+
+    def to_crs(self) -> CrsMatrix:
+        """The same matrix with every entry stored."""
+        return CrsMatrix(self.graph, kernels.expanded(*self.arrays)[2])
+
+    def to_scipy(self, i: int = 0) -> Any:
+        """Sample `i` as a ``scipy.sparse.csr_array``, every entry stored."""
+        return self.sample(i).to_crs().to_scipy()
+
+    # --- what it is
+    def __repr__(self) -> str:
+        return f"SymmetricCrsMatrix(shape={self.shape}, nnz={self.nnz}, n_samples={self.n_samples}, {self.dtype})"
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.graph.shape
+
+    @property
+    def nnz(self) -> int:
+        """Entries of one sample, both triangles counted."""
+        return self.graph.nnz
+
+    @property
+    def n_samples(self) -> int:
+        """Samples held; 1 means shared by all."""
+        return self.values.shape[1]
+
+    @property
+    def dtype(self) -> Any:
+        """Type of the values."""
+        return self.values.dtype
+
+    @property
+    def home(self) -> Any:
+        """An array that lives where this matrix does."""
+        return self.values
+
+    @property
+    def T(self) -> SymmetricCrsMatrix:
+        """The transpose, which is the matrix itself."""
+        return self
+
+    @property
+    def arrays(self) -> tuple[Any, Any]:
+        """((indptr, indices, starts, entries, reach), values): what every kernel on such a matrix begins with."""
+        starts, _, reach = self.graph.upper
+        starts = self.graph.kept_beside(self.values, "upper starts", starts)
+        return (*self.graph.beside(self.values), starts, self.entries, reach), self.values
+
+    @property
+    def entries(self) -> Any:
+        """For each entry of the graph the place of its value, where the values live."""
+        return self.graph.kept_beside(self.values, "upper entries", self.graph.upper.entries)
+
+    @property
+    def graph_arrays(self) -> tuple[Any, Any, Any]:
+        """(indptr, indices, entries) where the values live: what kernels that walk along whole rows take."""
+        return (*self.graph.beside(self.values), self.entries)
+
+    def sample(self, i: int) -> SymmetricCrsMatrix:
+        """Sample `i` alone, on the same graph."""
+        return SymmetricCrsMatrix(self.graph, self.values[:, 0 if self.n_samples == 1 else i])
+
+    def take_samples(self, samples: Any) -> SymmetricCrsMatrix:
+        """The matrix of the samples named, in that order; a shared matrix is its own answer."""
+        if self.n_samples == 1:
+            return self
+        values = krylov.take_samples(self.values, moved(np.asarray(samples), self.values), None)
+        return SymmetricCrsMatrix(self.graph, values)
+
+    def astype(self, dtype: Any) -> SymmetricCrsMatrix:
+        """The same matrix in values of another type; itself if they have that type."""
+        return SymmetricCrsMatrix(self.graph, array_namespace(self.values).astype(self.values, dtype, copy=False))
+
+    def diagonal(self) -> Ensemble:
+        """The main diagonal, an Ensemble of shape (n_rows,)."""
+        starts = self.arrays[0][2]
+        return Ensemble(sparse.diagonal(starts[:-1], self.values, None))
+
+    # --- products
+    def apply(self, x: Any, out: Any = None) -> Any:
+        """A x on bare arrays: `x` of shape (n, n_samples), the answer in `out` or a new array."""
+        return kernels.symmetric_spmv(*self.arrays, x, out)
+
+    def apply_dot(self, x: Any, out: Any = None) -> tuple[Any, Any]:
+        """A x and the inner product of x with it, one value a sample, in one pass over A."""
+        return kernels.symmetric_spmv_dot(*self.arrays, x, out)
+
+    def residual(self, x: Any, b: Any, out: Any = None) -> Any:
+        """b - A x on bare arrays, in one pass over A."""
+        return kernels.symmetric_residual(*self.arrays, x, b, out)
+
+    def __matmul__(self, x: Any) -> Any:
+        if isinstance(x, CrsMatrix) or hasattr(x, "tocsr"):
+            return self.to_crs() @ x
+        return multiply(self, x, "SymmetricCrsMatrix")
+
+    def __rmatmul__(self, x: Any) -> Any:
+        return x @ self.to_crs() if hasattr(x, "tocsr") else premultiply(x, self)
+
+    # --- one step of a smoother, or of the power method
+    def chebyshev_first(self, dinv: Any, b: Any, x: Any, c: Any, w: Any, out: Any) -> Any:
+        """w = c * dinv * (b - A x), and x + w to `out`."""
+        return kernels.symmetric_chebyshev_first(*self.arrays, dinv, b, x, c, w, out)
+
+    def chebyshev_step(self, dinv: Any, b: Any, x: Any, a: Any, c: Any, w: Any, out: Any) -> Any:
+        """w = a * w + c * dinv * (b - A x), and x + w to `out`."""
+        return kernels.symmetric_chebyshev_step(*self.arrays, dinv, b, x, a, c, w, out)
+
+    def chebyshev_last(self, dinv: Any, b: Any, x: Any, a: Any, c: Any, w: Any, out: Any) -> Any:
+        """x + a * w + c * dinv * (b - A x) to `out`."""
+        return kernels.symmetric_chebyshev_last(*self.arrays, dinv, b, x, a, c, w, out)
+
+    def power_step(self, dinv: Any, q: Any, scale: Any, out: Any) -> Any:
+        """z = dinv * (A (scale * q)) to `out`, its Rayleigh quotients and squares."""
+        return kernels.symmetric_power_step(*self.arrays, dinv, q, scale, out)

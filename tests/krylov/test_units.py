@@ -1,0 +1,104 @@
+"""A right-hand side may have any units: its size changes no iteration, and no sample is called solved that is not."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from ensemble import gallery
+from ensemble.krylov import Status, bicgstab, cg, gmres
+from ensemble.linalg import CrsMatrix
+from ensemble.multigrid import smoothed_aggregation
+from ensemble.scalar import Ensemble, SampleSet
+
+each_solver = pytest.mark.parametrize("solve", [cg, bicgstab, gmres])
+A = gallery.poisson((7, 7), 5)
+
+
+@each_solver
+@pytest.mark.parametrize(
+    "dtype, powers", [(np.float64, [0, -700, 600, -1030, 900]), (np.float32, [0, -80, 70, -120, 90])]
+)
+def test_the_size_of_b_changes_nothing(solve, dtype, powers, rng):
+    b = rng.uniform(0.5, 1.0, (49, 1)).astype(dtype)
+    matrix, rtol = CrsMatrix(A.graph, A.values[:, :1].astype(dtype)), 1e-9 if dtype is np.float64 else 1e-4
+    alone = solve(matrix, b[:, 0], rtol=rtol)
+    scales = np.ldexp(np.ones(5, dtype), powers)
+    seen = []
+    result = solve(matrix, Ensemble(b * scales), rtol=rtol, callback=lambda k, norms: seen.append(norms))
+    assert result.converged.all() and np.all(result.iterations == alone.iterations[0])
+    np.testing.assert_array_equal(result.x.samples[:, :3], alone.x[:, None] * scales[:3])
+    # samples 3 and 4 come near the ends of the range, where x has fewer bits
+    np.testing.assert_allclose(result.x.samples / scales, np.repeat(alone.x[:, None], 5, axis=1), rtol=1e-3)
+    np.testing.assert_allclose(result.target, alone.target * np.ldexp(1.0, powers), rtol=1e-6, atol=5e-324)
+    np.testing.assert_allclose(result.residual_norms[0], alone.residual_norms[0] * np.ldexp(1.0, powers), rtol=1e-6)
+    assert np.all(seen[0][[1, 2]] > 0.0) and seen[0][1] < 1e-20 and seen[0][2] > 1e15
+
+
+@each_solver
+def test_a_starting_guess_and_a_tolerance_have_the_units_of_b(solve, rng):
+    b, guess = rng.uniform(0.5, 1.0, 49), rng.uniform(0.0, 1.0, 49)
+    scale = 2.0**-650
+    wanted = solve(A, b, x0=guess, rtol=0.0, atol=1e-6)
+    got = solve(A, b * scale, x0=guess * scale, rtol=0.0, atol=1e-6 * scale)
+    assert got.converged.all() and np.array_equal(got.iterations, wanted.iterations)
+    np.testing.assert_array_equal(got.x.samples, wanted.x.samples * scale)
+
+
+def test_every_sample_keeps_its_own_bits_beside_others_of_any_size(rng):
+    b = rng.standard_normal((49, 5)) * np.array([1.0, 1e-200, 0.0, 1e180, np.nan])
+    hierarchy = smoothed_aggregation(A, coarse_size=20)
+    together = cg(A, Ensemble(b), M=hierarchy)
+    assert [status is Status.converged for status in together.status] == [True, True, True, True, False]
+    for s in range(5):
+        alone = cg(A.sample(s), b[:, s], M=hierarchy.take_samples([s]))
+        np.testing.assert_array_equal(together.x.sample(s), alone.x)
+        assert together.status[s] is alone.status[0]
+
+
+def test_coupled_samples_share_one_unit(rng):
+    b = rng.uniform(0.5, 1.0, (49, 5))
+    wanted = cg(A, Ensemble(b), coupling="ensemble")
+    got = cg(A, Ensemble(b * 2.0**-650), coupling="ensemble")
+    assert got.converged.all()
+    np.testing.assert_array_equal(got.x.samples, wanted.x.samples * 2.0**-650)
+
+
+def test_a_sample_too_small_beside_the_others_is_no_success(rng):
+    b = rng.uniform(0.5, 1.0, (49, 5)) * np.array([1.0, 1e-300, 0.0, 1.0, 1.0])
+    result = cg(A, Ensemble(b), coupling="ensemble")
+    assert result.status.tolist() == [Status.converged, Status.breakdown, *[Status.converged] * 3]
+
+
+# --- what else solvers take
+@each_solver
+def test_tolerances_may_be_an_ensemble(solve, rng):
+    rtol, b = np.array([1e-2, 1e-4, 1e-6, 1e-8, 1e-10]), rng.standard_normal(49)
+    wanted, got = solve(A, b, rtol=rtol), solve(A, b, rtol=Ensemble(rtol))
+    assert np.array_equal(got.iterations, wanted.iterations) and got.iterations[0] < got.iterations[4]
+
+
+@each_solver
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -1.0])
+def test_a_tolerance_that_is_none_is_named(solve, bad):
+    for given in ([1e-2, bad, 1e-2, 1e-2, 1e-2], Ensemble(np.array([1e-2, bad, 1e-2, 1e-2, 1e-2]))):
+        with pytest.raises(ValueError, match=r"rtol must be a finite number, zero or above, in every sample; got .* 1"):
+            solve(A, np.ones(49), rtol=given)
+
+
+@each_solver
+def test_weights_reach_the_solution(solve):
+    weights = SampleSet(weights=[1.0, 2.0, 3.0, 4.0, 0.0])
+    matrix = CrsMatrix(A.graph, Ensemble(A.values, weights))
+    assert solve(matrix, np.ones(49)).x.sample_set == weights
+    assert solve(A, np.ones(49), x0=Ensemble(np.zeros((49, 5)), weights)).x.sample_set == weights
+    other = Ensemble(np.ones((49, 5)), SampleSet(weights=[1.0, 1.0, 1.0, 1.0, 2.0]))
+    with pytest.raises(ValueError, match="operands must share one sample set"):
+        solve(matrix, other)
+
+
+@each_solver
+def test_what_is_no_matrix_is_named(solve):
+    with pytest.raises(TypeError, match=r"A must be a matrix or a linear operator .*; got an array of shape \(3,\)"):
+        solve(np.ones(3), np.ones(3))
+    with pytest.raises(TypeError, match="A, b and x0 must be real; got complex128"):
+        solve(sp.linalg.aslinearoperator(1j * sp.eye_array(3)), np.ones(3))
