@@ -10,6 +10,7 @@ from ensemble.__main__ import main
 from ensemble._command.sampling import estimate, uniform_points
 from ensemble.apps.fem import RandomDiffusion
 from ensemble.scalar import Ensemble
+from tests.command_line import exit_status
 
 SMALL = ["diffusion", "--cells", "4", "--samples", "20", "--ensemble-size", "8"]
 
@@ -41,14 +42,6 @@ def interrupt_after(monkeypatch):
         monkeypatch.setattr(RandomDiffusion, "solve", counted)
 
     return arrange
-
-
-def exit_status(arguments):
-    """The status, whether main returned it or argparse left with it."""
-    try:
-        return main(arguments)
-    except SystemExit as end:
-        return end.code
 
 
 def test_json_is_one_object_and_right(capsys):

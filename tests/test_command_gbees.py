@@ -13,6 +13,7 @@ from ensemble._command.gbees_input import configuration_of
 from ensemble._command.gbees_progress import GridProgress
 from ensemble.apps.gbees import Gbees, Recording, configuration, read_binary
 from ensemble.apps.gbees.recorded_run import Reports
+from tests.command_line import exit_status
 
 CIRCLE = """
 drift = "model.py:circle"
@@ -87,14 +88,6 @@ def interrupt_after(monkeypatch):
         monkeypatch.setattr(Reports, "__call__", counted)
 
     return arrange
-
-
-def exit_status(arguments):
-    """The status, whether main returned it or argparse left with it."""
-    try:
-        return main(arguments)
-    except SystemExit as end:
-        return end.code
 
 
 def changed(folder, text, old="", new="", name="circle.toml"):

@@ -73,6 +73,15 @@ def test_code_of_the_page_on_unchanged_code_runs():
     assert names["result"].value.samples.tolist() == [0, 8, 16, 0] and len(names["result"].groups) == 3
 
 
+@pytest.mark.slow
+def test_code_and_figures_of_the_page_on_gbees(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = names_of(python_of(FOLDER / "gbees.md"), "gbees.md")
+    gbees, x, cells = names["gbees"], names["x"], names["cells"]
+    assert abs(gbees.bhattacharyya(cells, gbees.kernel_density(x, cells)) - 0.904) < 5e-4
+    assert abs(gbees.bhattacharyya(cells, gbees.binned(x, cells, widths=1.0), widths=1.0) - 0.73) < 5e-3
+
+
 def check_gpu_page(text):
     names = names_of(text, "gpu.md")
     assert names["on_host"].tolist() == pytest.approx([1.0 + x for x in (3.5 / 121, 31.5 / 121, 91.5 / 121)], rel=1e-12)
