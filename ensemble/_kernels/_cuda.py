@@ -195,7 +195,7 @@ def sums(partials: Any) -> Any:
     n_sums, chunks, n_samples = partials.shape
     out = empty_like(partials, (n_sums, n_samples))
     layout = Layout("double" if partials.dtype.itemsize == 8 else "float", 1, 1, 1)
-    grid = (-(-n_samples // 32), n_sums)
+    grid = (-(-n_samples // 8), n_sums)
     arguments = (partials, out, np.int64(chunks), np.int32(n_samples))
-    FAMILIES["sparse"].launch("sum_partials", layout, grid, (32, 32), arguments)
+    FAMILIES["sparse"].launch("sum_partials", layout, grid, (8, 32), arguments)
     return out

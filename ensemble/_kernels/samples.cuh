@@ -159,7 +159,7 @@ __device__ inline void store_chunks(const RowSums& sums, real* partials, int64 n
     store(partials + chunk * n_samples + sample_here(), total);
 }
 
-// The sum over all chunks for sample `s`, in a block of (32, 32) threads; valid where threadIdx.y is 0.
+// The sum over all chunks for sample `s`, in a block of up to 32 samples by 32 threads; valid where threadIdx.y is 0.
 __device__ inline real total_of(const real* partials, int64 n_partials, int n_samples, int s)
 {
     __shared__ real shares[32][33];
@@ -168,7 +168,7 @@ __device__ inline real total_of(const real* partials, int64 n_partials, int n_sa
     const int64 end = begin + length < n_partials ? begin + length : n_partials;
     real sum = 0;
     if (s < n_samples) {
-#pragma unroll 8
+#pragma unroll 16
         for (int64 i = begin; i < end; ++i) sum = sum + partials[i * n_samples + s];
     }
     shares[threadIdx.y][threadIdx.x] = sum;

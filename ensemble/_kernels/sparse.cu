@@ -66,10 +66,10 @@ __global__ void __launch_bounds__(THREADS)
     store(out + row * n_samples + s, entry < 0 ? spread(0) : load(values + entry * n_samples + s));
 }
 
-// One block of (32, 32) threads for 32 samples; blockIdx.y counts the sums.
-__global__ void __launch_bounds__(1024) sum_partials(const real* partials, real* sums, int64 n_partials, int n_samples)
+// Blocks of (8, 32) threads for 8 samples: a multiprocessor alone would read too slowly. blockIdx.y counts the sums.
+__global__ void __launch_bounds__(256) sum_partials(const real* partials, real* sums, int64 n_partials, int n_samples)
 {
-    const int s = blockIdx.x * 32 + threadIdx.x;
+    const int s = blockIdx.x * blockDim.x + threadIdx.x;
     const real total = total_of(partials + blockIdx.y * n_partials * n_samples, n_partials, n_samples, s);
     if (threadIdx.y == 0 && s < n_samples) sums[blockIdx.y * n_samples + s] = total;
 }

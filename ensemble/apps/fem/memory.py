@@ -39,9 +39,7 @@ def bytes_needed(
     return own * n_samples, shared
 
 
-def require_memory(
-    problem: Any, home: Any, n_samples: int, itemsize: int, operator: str, converted: int = 0
-) -> None:
+def require_memory(problem: Any, home: Any, n_samples: int, itemsize: int, operator: str, converted: int = 0) -> None:
     """Raise MemoryError, with the ensemble size that would fit, unless a solve fits the free memory of a device."""
     free = free_bytes(home)
     if free is None:
