@@ -90,21 +90,30 @@ def chunked(arrays: tuple[Any, ...], chunk: int) -> dict[str, Callable[[], Any]]
     F, Q, u = arrays[0], arrays[1], arrays[4]
 
     def prts() -> Any:
-        m, P, _ = kernels.filter_chunks(*arrays, True, chunk)
+        m, P, *_ = kernels.filter_chunks(*arrays, True, chunk)
         return kernels.smooth_chunks(F, Q, u, m, P, chunk)
 
     return {
         "PKF": lambda: kernels.filter_chunks(*arrays, True, chunk)[:2],
         "PRTS": prts,
-        "PTFS": lambda: kernels.two_filter_chunks(*arrays, True, chunk)[3:],
+        "PTFS": lambda: kernels.two_filter_chunks(*arrays, True, chunk)[4:],
     }
 
 
 def scanned(arrays: tuple[Any, ...], way: str) -> dict[str, Callable[[], Any]]:
     """PKF, PRTS and PTFS by one of the classical scans."""
     algorithm, options = SCANS[way]
-    methods = {"PKF": scan_filter, "PRTS": scan_smoother, "PTFS": scan_two_filters}
-    return {name: lambda f=f: f((*arrays, True), algorithm, **options) for name, f in methods.items()}
+    given = (*arrays, True)
+
+    def prts() -> Any:
+        m, P, *_ = scan_filter(given, algorithm, **options)
+        return scan_smoother(given, m, P, algorithm, **options)
+
+    return {
+        "PKF": lambda: scan_filter(given, algorithm, **options)[:2],
+        "PRTS": prts,
+        "PTFS": lambda: scan_two_filters(given, algorithm, **options)[4:],
+    }
 
 
 def problem(cp: Any, T: int) -> tuple[tuple[Any, ...], dict[str, tuple[np.ndarray, np.ndarray]] | None]:

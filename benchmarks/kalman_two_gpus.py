@@ -2,8 +2,9 @@
 
 ``python -m benchmarks.kalman_two_gpus [--out FILE]``: PRTS and PTFS on one device, and PTFS on two. With the classical
 scans two devices work as in the paper: one runs the filter, the other the scan from the end, the filter's states are
-copied over and met there. Ours gives each device half of the steps; states and information at the cut are all that
-travels, and each device keeps its half of the result. float32, the random model, median of 10 calls after 2 by the
+copied over and met there. Ours, `smooth_split_series`, gives each device half of the steps; states and information at
+the cut are all that travels, and each device keeps its half of the result. On one device ours are the public smoothers,
+too. float32, the random model, median of 10 calls after 2 by the
 clock of the host, which waits for both devices: everything that Python does for a launch is in it.
 """
 
@@ -20,10 +21,15 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.kalman_gpu import SCANS, chunked, errors, problem, scanned
-from ensemble._kernels import kalman_cuda as kernels
-from ensemble._kernels.kalman_ranges import two_filter_ranges
+from benchmarks.kalman_gpu import SCANS, errors, problem, scanned
 from ensemble._kernels.kalman_scans import scan_two_filters
+from ensemble.apps.kalman import (
+    LinearGaussianModel,
+    rts_smoother,
+    smooth_split_series,
+    split_series,
+    two_filter_smoother,
+)
 
 WAYS = ("Ladner-Fischer", "Sengupta A", "Sengupta B")
 """The classical scans that are shown: the paper leaves Hillis and Steele's out, too."""
@@ -49,16 +55,9 @@ def on(cp: Any, device: int, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
         return tuple(cp.asarray(a) for a in hosted)
 
 
-def halves(cp: Any, arrays: tuple[Any, ...], T: int) -> list[tuple[Any, ...]]:
-    """F, Q, H, R, u, d, y of the first half of the steps on device 0, of the second on device 1."""
-    steps = arrays[:-2]
-    cut = T // 2
-    return [tuple(a[:, :cut].copy() for a in steps), on(cp, 1, tuple(a[:, cut:] for a in steps))]
-
-
-def gathered(cp: Any, pieces: list[tuple[Any, ...]]) -> tuple[np.ndarray, np.ndarray]:
-    """Smoothed means and covariances of all ranges."""
-    return tuple(np.concatenate([cp.asnumpy(piece[k]) for piece in pieces], axis=1) for k in (3, 4))
+def gathered(cp: Any, parts: list[Any]) -> tuple[np.ndarray, np.ndarray]:
+    """Smoothed means and covariances of all parts."""
+    return tuple(np.concatenate([cp.asnumpy(getattr(part, k)) for part in parts]) for k in ("mean", "covariance"))
 
 
 def measured(cp: Any, T: int, scans_T: int) -> list[dict[str, Any]]:
@@ -73,12 +72,15 @@ def measured(cp: Any, T: int, scans_T: int) -> list[dict[str, Any]]:
         rows.append({"T": T, "run": name, "ms": milliseconds(cp, run), "error / deviation": error})
         print("  ".join(f"{v:>9.4g}" if isinstance(v, float) else f"{v!s:>32}" for v in rows[-1].values()), flush=True)
 
-    chunk = kernels.chunk_length(1, T) or T
-    for method in ("PRTS", "PTFS"):
-        add(f"{method}, one, ours", chunked(arrays, chunk)[method])
-    parts = halves(cp, arrays, T)
-    m0, P0 = arrays[-2:]
-    add("PTFS, two, ours", lambda: two_filter_ranges(parts, m0, P0, True), lambda out: gathered(cp, out))
+    names = ("F", "Q", "H", "R", "u", "d", "y", "m0", "P0")
+    given = {name: a[0] for name, a in zip(names, arrays, strict=True)}
+    y = given.pop("y")
+    model = LinearGaussianModel(**given)
+    states = lambda result: (result.mean, result.covariance)
+    add("PRTS, one, ours", lambda: rts_smoother(model, y, method="scan"), states)
+    add("PTFS, one, ours", lambda: two_filter_smoother(model, y), states)
+    parts = split_series(model, y, devices=[0, 1])
+    add("PTFS, two, ours", lambda: smooth_split_series(parts), lambda out: gathered(cp, out))
     if scans_T < T:
         return rows
     there = on(cp, 1, arrays)
@@ -86,7 +88,7 @@ def measured(cp: Any, T: int, scans_T: int) -> list[dict[str, Any]]:
         algorithm, options = SCANS[way]
         for method in ("PRTS", "PTFS"):
             add(f"{method}, one, {way}", scanned(arrays, way)[method])
-        both = lambda a=algorithm, o=options: scan_two_filters((*arrays, True), a, elsewhere=(*there, True), **o)
+        both = lambda a=algorithm, o=options: scan_two_filters((*arrays, True), a, elsewhere=(*there, True), **o)[4:]
         add(f"PTFS, two, {way}", both)
     return rows
 

@@ -6,6 +6,8 @@ import operator
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+
 
 def message(function: str, argument: str, requirement: str, seen: Any, advice: str = "") -> str:
     """Fill the library's one error template."""
@@ -50,6 +52,39 @@ def positive(value: Any, function: str, argument: str, *, advice: str = "", zero
     good = number < float("inf") and (number >= 0.0 if zero else number > 0.0)
     require(good, function, argument, requirement, number, advice)
     return number
+
+
+def finite(value: Any, function: str, argument: str) -> float:
+    """`value` as a finite float."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise TypeError(message(function, argument, "be a finite number", repr(value))) from None
+    require(abs(number) < float("inf"), function, argument, "be finite", number)
+    return number
+
+
+def sample_number(i: Any, n_samples: int, function: str, argument: str = "i in sample(i)") -> int:
+    """The place of sample `i` among `n_samples`; the one sample of shared data answers for every `i` from 0."""
+    requirement = f"be from {-n_samples} to {n_samples - 1}"
+    try:
+        number = operator.index(i)
+    except TypeError:
+        raise TypeError(message(function, argument, requirement, repr(i))) from None
+    if number < -n_samples or (number >= n_samples and n_samples > 1):
+        raise IndexError(message(function, argument, requirement, number))
+    return 0 if n_samples == 1 else number
+
+
+def floating(value: Any, function: str, argument: str, advice: str = "") -> np.dtype:
+    """`value` as one of the two data types that compiled code computes in."""
+    try:
+        dtype = np.dtype(value)
+    except TypeError:
+        dtype = None
+    if dtype not in (np.float32, np.float64):
+        raise ValueError(message(function, argument, "be float32 or float64", repr(value), advice))
+    return dtype
 
 
 def one_of(value: Any, choices: Iterable[str], function: str, argument: str, *, advice: str = "") -> str:

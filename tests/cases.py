@@ -169,7 +169,7 @@ def inverse_cases(seed):
     for label, rng, n, _, s, dtype in settings(seed, square=True):
         if n > 100 or label == "no_entries":
             continue
-        for kind, size in (("", n), ("_blocks", 37)):
+        for kind, size in (("", n), ("_blocks", 37), ("_tiles", 137)):
             full = rng.standard_normal((size, size, s))
             full = np.einsum("iks,jks->ijs", full, full) + size * np.eye(size)[..., None]
             if s > 1 and not kind:

@@ -76,7 +76,8 @@ class Family:
     """The kernels of one ``.cu`` file.
 
     `instances` are their names, template arguments included; `extras` some sets of options that they compile with;
-    `widest` is the number of threads that may carry one row.
+    `widest` is the number of threads that may carry one row. Those of a family that is `apart` are compiled one by one,
+    as they are wanted.
     """
 
     def __init__(
@@ -86,9 +87,10 @@ class Family:
         headers: tuple[str, ...] = (),
         extras: tuple[tuple[str, ...], ...] = ((),),
         widest: int = 32,
+        apart: bool = False,
     ) -> None:
         self.name, self.instances, self.headers, self.extras = name, tuple(instances), headers, extras
-        self.widest = widest
+        self.widest, self.apart = widest, apart
         self._functions: dict[tuple[Any, ...], Any] = {}
         FAMILIES[name] = self
 
@@ -103,12 +105,13 @@ class Family:
         return "\n".join((FOLDER / file).read_text() for file in ("samples.cuh", *self.headers, f"{self.name}.cu"))
 
     def function(self, name: str, layout: Layout, wide: bool, extra: tuple[str, ...] = ()) -> Any:
-        """A compiled kernel; the first one of a layout compiles the whole family. `extra` are options of its own."""
+        """A compiled kernel; the first one of a layout compiles the family. `extra` are options of its own."""
         key = (*layout[:3], wide, extra)
         if (name, *key) not in self._functions:
             options = (*layout.options("long long" if wide else "int"), *extra)
-            module = _compile.raw_module(self.source(), options, self.instances)
-            self._functions.update({(each, *key): module.get_function(each) for each in self.instances})
+            wanted = (name,) if self.apart else self.instances
+            module = _compile.raw_module(self.source(), options, wanted)
+            self._functions.update({(each, *key): module.get_function(each) for each in wanted})
         return self._functions[name, *key]
 
     def launch(

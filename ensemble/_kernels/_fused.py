@@ -42,6 +42,7 @@ class Compiled:
         self._numbers = [place for place in used if place not in self._arrays]
         self._dtypes = [np.dtype(dtype) for dtype in graph.dtypes]
         self._entering = bool(graph.entering)
+        self.constant = not (self._used or self._numbers or self._entering)
 
     @functools.cached_property
     def module(self) -> Any:

@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["Recording", "on_device_of", "own_stream", "send", "stream_number"]
+import numpy as np
+
+__all__ = ["Recording", "brought", "on_device_of", "own_stream", "send", "sent", "stream_number"]
 
 
 def stream_number(array: Any) -> int:
@@ -30,7 +32,10 @@ def on_device_of(array: Any) -> Iterator[None]:
 
 
 def send(array: Any, out: Any) -> None:
-    """Copy `array` into `out`, which may lie on another device, in order with the current streams of both."""
+    """Copy `array` into `out`, which may lie on another device, in order with the current streams of both.
+
+    The stream of `array` goes on once the copy is made, so that its memory may be given to others.
+    """
     if not hasattr(array.data, "ptr"):
         out[...] = array
         return
@@ -42,6 +47,30 @@ def send(array: Any, out: Any) -> None:
         stream = cupy.cuda.get_current_stream()
         stream.wait_event(ready)
         out.data.copy_from_device_async(array.data, array.nbytes, stream)
+        copied = stream.record()
+    with array.device:
+        cupy.cuda.get_current_stream().wait_event(copied)
+
+
+def sent(array: Any, device: int) -> Any:
+    """`array`, of NumPy or CuPy, on the CUDA device of that number, in one piece; itself where it is so already."""
+    import cupy
+
+    with cupy.cuda.Device(device):
+        if isinstance(array, np.ndarray):
+            return cupy.asarray(array)
+        if array.device.id == device:
+            return cupy.ascontiguousarray(array)
+        out = cupy.empty(array.shape, array.dtype)
+        with array.device:
+            array = cupy.ascontiguousarray(array)
+        send(array, out)
+        return out
+
+
+def brought(array: Any, like: Any) -> Any:
+    """`array` on the device of `like`, where both are CuPy's; else itself."""
+    return sent(array, like.device.id) if hasattr(array.data, "ptr") else array
 
 
 class Recording:

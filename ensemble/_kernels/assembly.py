@@ -25,6 +25,8 @@ from ensemble._kernels._registry import into, kernel
 
 __all__ = ["affine_coefficient", "diffusion_jacobian_and_residual", "diffusion_residual"]
 
+WARP = 32
+"""Threads of a block of the device's row kernel."""
 
 CUDA = _cuda.Family(
     "assembly",
@@ -33,6 +35,7 @@ CUDA = _cuda.Family(
         "hex_diagonal",
         *(f"gather_rows<{r}, {m}>" for r in ("false", "true") for m in ("false", "true")),
     ],
+    apart=True,  # a row kernel takes the compiler seconds
 )
 
 
@@ -285,13 +288,13 @@ def _run_on_device(with_matrix, mesh, tables, kappa, u, indptr, slots, values, r
     n_rows, n_samples = u.shape
     written = (values, residual) if with_matrix else (residual,)
     layout = _cuda.layout_of(n_samples, u, kappa, *written)
-    width = layout.lanes * layout.vector
-    rows = 1 if width >= 128 else 16 if width <= 8 else 128 // width  # ELEMENT_ROWS of assembly.cu
     reacts = tables[2].shape[0] > 0
+    packs = 1 if reacts or layout.lanes == 1 else 2  # as in assembly.cu
+    rows = WARP * packs // layout.lanes
     arguments = (*mesh, *tables, kappa, u, indptr, slots, values, residual, np.int64(n_rows), np.int32(n_samples))
     name = f"gather_rows<{str(reacts).lower()}, {str(with_matrix).lower()}>"
     grid = (-(-n_rows // rows), layout.tiles)
-    CUDA.launch(name, layout, grid, rows * layout.lanes, arguments, with_matrix and _cuda.is_wide(indptr))
+    CUDA.launch(name, layout, grid, WARP, arguments, with_matrix and _cuda.is_wide(indptr))
 
 
 @diffusion_residual.register("cuda")

@@ -22,15 +22,13 @@ __all__ = ["dense_inverses", "dense_product", "inverse_of"]
 
 SHARED = ("false", "true")
 SHARES = 16
-PIVOT, TOGETHER, TILE = 16, 8, 4  # as in dense.cu
+PIVOT, TILE, TILE_THREADS = 32, 64, 128  # as in inverses.cu
 
 ASYMMETRY = 1e-5
 """Difference from the transpose, over the largest entry, that roundoff of single precision does not explain."""
 
-CUDA = _cuda.Family(
-    "dense",
-    [*(f"dense_product<{shared}>" for shared in SHARED), "scatter", "invert_pivot", "invert_panels", "invert_update"],
-)
+CUDA = _cuda.Family("dense", [f"dense_product<{shared}>" for shared in SHARED])
+INVERSES = _cuda.Family("inverses", ["spread_entries", "measure_skew", "sweep_start", "sweep", "collect"])
 
 
 @kernel
@@ -125,44 +123,44 @@ def _(rows, columns, values, n, out):
     if n == 0:
         return into(out, xp.zeros((0, 0, n_samples), dtype=values.dtype))
     wide = xp.astype(values, xp.float64)
-    matrix = xp.zeros((n, n, n_samples), dtype=xp.float64)
-    layout = _cuda.layout_of(n_samples, wide, matrix)
-    arguments = (rows, columns, wide, matrix, np.int32(n))
-    CUDA.rows("scatter", values.shape[0], n_samples, arguments, layout)
-    symmetric = _symmetric(rows, columns, wide)
-    smallest, largest = xp.ones(n_samples, dtype=xp.float64), xp.ones(n_samples, dtype=xp.float64)
-    _eliminate(matrix, smallest, largest, layout)
-    # The same test on the same pivots as `inverse_of`: what it does not trust goes through LAPACK, one by one.
-    trusted = symmetric & (to_numpy(smallest) > n * np.finfo(float).eps * to_numpy(largest))
+    inverse, pivots, skew = _swept(rows, columns, wide, n)
+    # The same tests on the same pivots as `inverse_of`: what it does not trust goes through LAPACK, one by one.
+    (smallest, largest), (skew, most) = to_numpy(pivots), to_numpy(skew).max(axis=1)
+    trusted = (skew <= ASYMMETRY * most) & (smallest > n * np.finfo(float).eps * largest)
     for s in np.flatnonzero(~trusted):
         dense = dense_of(to_numpy(rows), to_numpy(columns), to_numpy(wide[:, int(s)]), n)
-        matrix[:, :, int(s)] = moved(inverse_of(dense), values)
-    return into(out, xp.astype(matrix, values.dtype))
+        inverse[:, :, int(s)] = moved(inverse_of(dense), values)
+    return into(out, xp.astype(inverse, values.dtype))
 
 
-def _symmetric(rows, columns, values):
-    """Which samples are symmetric, but for roundoff; none if the pattern is not."""
+def _swept(rows, columns, values, n):
+    """The inverses of positive definite matrices, extreme pivots (2, S), asymmetry and size by tiles (2, tiles, S)."""
     xp = array_namespace(values)
-    mirror = xp.argsort(xp.astype(columns, xp.int64) * (int(xp.max(rows)) + 1 if rows.shape[0] else 1) + rows)
-    if not bool(xp.all(rows[mirror] == columns) & xp.all(columns[mirror] == rows)):
-        return np.zeros(values.shape[1], bool)
-    skew = xp.max(xp.abs(values - xp.take(values, mirror, axis=0)), axis=0)
-    return to_numpy(skew <= ASYMMETRY * xp.max(xp.abs(values), axis=0))
-
-
-def _eliminate(matrix, smallest, largest, layout):
-    """Block Gauss-Jordan elimination in place; leaves the extreme pivots of each sample."""
-    n, _, n_samples = matrix.shape
-    block = empty_like(matrix, (PIVOT, PIVOT, n_samples))
-    row, column = empty_like(matrix, (PIVOT, n, n_samples)), empty_like(matrix, (n, PIVOT, n_samples))
+    nnz, n_samples = values.shape
     n_tiles = -(-n // TILE)
+    size, n_lower = n_tiles * TILE, n_tiles * (n_tiles + 1) // 2
+    matrix = xp.zeros((n_samples, size, size), dtype=xp.float64)
+    panels = [empty_like(values, (n_samples, PIVOT, size)) for _ in range(2)]
+    blocks = [empty_like(values, (n_samples, PIVOT, PIVOT)) for _ in range(2)]
+    pivots, skew = empty_like(values, (2, n_samples)), empty_like(values, (2, n_lower, n_samples))
+    lengths = np.int32(n), np.int32(size)
+    grid = (-(-(nnz + size - n) * n_samples // TILE_THREADS),)
+    _invert("spread_entries", grid, rows, columns, values, matrix, *lengths, np.int64(nnz), np.int32(n_samples))
+    _invert("measure_skew", (n_lower, n_samples), matrix, *skew, np.int32(size), np.int32(n_samples))
+    _invert("sweep_start", (n_tiles, n_samples), matrix, panels[0], blocks[0], *pivots, *lengths)
     for first in range(0, n, PIVOT):
-        here = (np.int32(n), np.int32(first))
-        grid, threads = (-(-n_samples // TOGETHER),), PIVOT * TOGETHER
-        pivot = (matrix, block, smallest, largest, *here, np.int32(n_samples))
-        CUDA.launch("invert_pivot", layout, grid, threads, pivot)
-        CUDA.rows("invert_panels", PIVOT * n, n_samples, (matrix, block, row, column, *here), layout)
-        CUDA.rows("invert_update", n_tiles * n_tiles, n_samples, (matrix, block, row, column, *here), layout)
+        state = (matrix, *panels, *blocks, *pivots)
+        _invert("sweep", (n_lower, n_samples), *state, *lengths, np.int32(first))
+        panels, blocks = panels[::-1], blocks[::-1]
+    inverse = empty_like(values, (n, n, n_samples))
+    grid = (-(-n // PIVOT), -(-n_samples // PIVOT), n)
+    _invert("collect", grid, matrix, inverse, *lengths, np.int32(n_samples))
+    return inverse, pivots, skew
+
+
+def _invert(name, grid, *arguments):
+    """Queue a kernel on matrices that lie sample by sample."""
+    INVERSES.launch(name, _cuda.Layout("double", 1, 1, 1), grid, TILE_THREADS, arguments)
 
 
 def dense_of(rows, columns, values, n):
@@ -186,15 +184,19 @@ def nonsymmetric_inverse(dense: np.ndarray) -> np.ndarray:
 def inverse_of(dense: np.ndarray) -> np.ndarray:
     """The inverse of a matrix, or its pseudo-inverse if it is not safely positive definite, or nonsingular."""
     n = dense.shape[0]
+    if n == 0:
+        return dense
     if not np.all(np.isfinite(dense)):
         return np.full_like(dense, np.nan)
-    if n and np.abs(dense - dense.T).max() > ASYMMETRY * np.abs(dense).max():
+    if np.abs(dense - dense.T).max() > ASYMMETRY * np.abs(dense).max():
         return nonsymmetric_inverse(dense)
     # LAPACK wants columns contiguous; the transpose of a symmetric matrix is itself, without a copy
     factor, failed = scipy.linalg.lapack.dpotrf(dense.T, lower=1)
     if not failed:
-        pivots = np.diag(factor) ** 2
-        if n == 0 or pivots.min() > n * np.finfo(float).eps * pivots.max():
+        # A pivot is what its row adds to the rows before it; over the diagonal it has no unit, so that identity rows of
+        # fixed unknowns beside a matrix of tiny or huge entries do not count as signs of a singular one.
+        pivots = np.diag(factor) ** 2 / np.diag(dense)
+        if pivots.min() > n * np.finfo(float).eps * pivots.max():
             inverse, failed = scipy.linalg.lapack.dpotri(factor, lower=1, overwrite_c=1)
             if not failed:  # the upper triangle is zero: add the mirror image, which doubles the diagonal
                 full = np.add(inverse, inverse.T, order="C")

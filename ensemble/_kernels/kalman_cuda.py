@@ -21,17 +21,19 @@ __all__ = [
     "THREADS",
     "Problem",
     "chunk_length",
-    "combine",
     "filter_chunks",
     "flags_of",
     "function",
     "options",
     "room",
     "room_of",
+    "settle",
     "sizes",
     "smooth_chunks",
+    "smooth_each",
     "source",
     "two_filter_chunks",
+    "wide_room",
 ]
 
 LARGEST = 16
@@ -51,14 +53,18 @@ ALONE = 16
 SHARED = 112 * 1024
 """Bytes of shared memory that a block may take so that two blocks share a processor."""
 
+LEAVES = 32 * THREADS
+"""Terms of a likelihood that one block adds up."""
+
 HEADERS = ("matrices", "elements", "steps", "feed", "scan")
 
 FAMILIES = {
-    "filter": (("filter_chunks", "filter_series"), "FQHRudy"),
-    "smooth": (("smooth_chunks", "smooth_series"), "FQumP"),
+    "filter": (("filter_chunks",), "FQHRudy"),
+    "smooth": (("smooth_chunks",), "FQumP"),
+    "recursion": (("filter_series", "settle_series", "smooth_series"), "FQHRudymP"),
     "meet": (("meet_chunks", "state_behind", "said_before"), "FQHRudymP"),
     "levels": (("filter_elements", "smoother_links", "join_elements", "join_links", "element_states", "link_states",
-                "met_states", "combine_pairs", "combine_links"), "FQHRudy"),
+                "met_states"), "FQHRudy"),
 }  # fmt: skip
 """Kernels of each source file, and the parts of the model and of the filter's states that their steps read."""
 
@@ -178,6 +184,7 @@ class Problem:
         self.n_chunks = 1 if chunk is None else -(-n_cut // chunk)
         length = n_cut if chunk is None else chunk
         self.n_blocks = -(-self.n_chunks // THREADS)
+        self.ny = 1 if y is None else y.shape[-1]
         self.arguments = (*arrays, places, np.int32(predict_first), np.int64(n_steps), np.int32(length),
                           np.int32(self.n_chunks))  # fmt: skip
 
@@ -204,6 +211,11 @@ def room(like: Any, *shape: int) -> Any:
     return np.empty(shape, like.dtype) if isinstance(like, np.ndarray) else device_empty(shape, like.dtype)
 
 
+def wide_room(like: Any, n: int) -> Any:
+    """Uninitialised float64 where `like` lives."""
+    return np.empty((n,)) if isinstance(like, np.ndarray) else device_empty((n,), np.float64)
+
+
 def flags_of(like: Any, n_blocks: int) -> Any:
     """What blocks of one launch tell each other by: zeros, one more than there are blocks."""
     if isinstance(like, np.ndarray):
@@ -213,11 +225,33 @@ def flags_of(like: Any, n_blocks: int) -> Any:
     return flags
 
 
-def filter_chunks(F, Q, H, R, u, d, y, m0, P0, predict_first, chunk=None, behind=False):
-    """Filtered means, covariances and ``log p(y[k] | y[:k])`` of every step.
+def settle(problem: Problem, tickets: Any, again: bool, mean: Any, covariance: Any, terms: Any) -> Any:
+    """The sum of every series' terms, in float64; `tickets` are zeros, one a series.
 
-    `chunk` is a number of steps, or None for one chunk a series, which is the plain recursion. With `behind`, what
-    `two_filter_chunks` goes on with comes as well.
+    With `again` the recursion takes over, in place, for series that chunks or a scan left without an answer.
+    """
+    n_series, n_steps, nx = mean.shape
+    parts = -(-n_steps // LEAVES)
+    partials, totals = wide_room(mean, n_series * parts), wide_room(mean, n_series)
+    given = (np.int32(parts), np.int32(again), tickets, partials, mean, covariance, terms, totals)
+    run = function(mean.dtype.name, nx, problem.ny, "settle_series")
+    run((n_series * parts,), (THREADS,), (*problem.arguments, *given))
+    return totals
+
+
+def smooth_each(problem: Problem, again: bool, m: Any, P: Any, mean: Any, covariance: Any) -> None:
+    """The smoother's recursion, a thread a series; with `again` for series that two filters left without an answer."""
+    n_series, _, nx = mean.shape
+    arguments = (*problem.arguments, np.int64(n_series), np.int32(again), m, P, mean, covariance)
+    function(mean.dtype.name, nx, problem.ny, "smooth_series")((-(-n_series // THREADS),), (THREADS,), arguments)
+
+
+def filter_chunks(F, Q, H, R, u, d, y, m0, P0, predict_first, chunk=None, behind=False):
+    """Filtered means, covariances and ``log p(y[k] | y[:k])`` of every step, and the sum of these for every series.
+
+    `chunk` is a number of steps, or None for one chunk a series, which is the plain recursion; it takes over where the
+    innovation covariance given the state before a chunk is singular. With `behind`, what `two_filter_chunks` goes on
+    with comes as well.
     """
     n_series, n_steps, ny = y.shape
     nx, dtype = m0.shape[-1], y.dtype.name
@@ -225,18 +259,20 @@ def filter_chunks(F, Q, H, R, u, d, y, m0, P0, predict_first, chunk=None, behind
     mean, covariance = room(y, n_series, n_steps, nx), room(y, n_series, n_steps, nx, nx)
     terms = room(y, n_series, n_steps)
     if chunk is None:
-        series = function(dtype, nx, ny, "filter_series")
-        series((-(-n_series // THREADS),), (THREADS,), (*p.arguments, np.int64(n_series), mean, covariance, terms))
-        return (mean, covariance, terms, None) if behind else (mean, covariance, terms)
+        totals = wide_room(y, n_series)
+        arguments = (*p.arguments, np.int64(n_series), mean, covariance, terms, totals)
+        function(dtype, nx, ny, "filter_series")((-(-n_series // THREADS),), (THREADS,), arguments)
+        return (mean, covariance, terms, totals, None) if behind else (mean, covariance, terms, totals)
     element, _ = sizes(nx)
     n_blocks = p.n_blocks * n_series
-    totals, flags = room(y, n_blocks, element), flags_of(y, n_blocks)
+    sums, flags = room(y, n_blocks, element), flags_of(y, n_blocks + n_series)
     own = room(y, n_series, element, p.n_blocks * THREADS) if behind else np.uint64(0)
     alone = (np.uint64(0), np.int32(0))
-    arguments = (*p.arguments, np.int32(p.n_blocks), flags, totals, own, *alone, mean, covariance, terms)
+    arguments = (*p.arguments, np.int32(p.n_blocks), flags, sums, own, *alone, mean, covariance, terms)
     shared = room_of(dtype, nx, ny, "filter_chunks")
     function(dtype, nx, ny, "filter_chunks")((n_blocks,), (THREADS,), arguments, shared_mem=shared)
-    return (mean, covariance, terms, (p, totals, own)) if behind else (mean, covariance, terms)
+    totals = settle(p, flags[n_blocks + 1 :], True, mean, covariance, terms)
+    return (mean, covariance, terms, totals, (p, sums, own)) if behind else (mean, covariance, terms, totals)
 
 
 def smooth_chunks(F, Q, u, m, P, chunk=None):
@@ -248,9 +284,7 @@ def smooth_chunks(F, Q, u, m, P, chunk=None):
     p = Problem((F, Q, None, None, u, None), None, (None, None), True, chunk, n_steps, max(1, n_steps - 1))
     mean, covariance = room(m, n_series, n_steps, nx), room(m, n_series, n_steps, nx, nx)
     if chunk is None:
-        series = function(dtype, nx, 1, "smooth_series")
-        arguments = (*p.arguments, np.int64(n_series), m, P, mean, covariance)
-        series((-(-n_series // THREADS),), (THREADS,), arguments)
+        smooth_each(p, False, m, P, mean, covariance)
         return mean, covariance
     n_blocks = p.n_blocks * n_series
     totals, flags = room(m, n_blocks, sizes(nx)[1]), flags_of(m, n_blocks)
@@ -261,35 +295,17 @@ def smooth_chunks(F, Q, u, m, P, chunk=None):
 
 
 def two_filter_chunks(F, Q, H, R, u, d, y, m0, P0, predict_first, chunk):
-    """Filtered means and covariances, ``log p(y[k] | y[:k])``, and smoothed means and covariances."""
-    mean, covariance, terms, behind = filter_chunks(F, Q, H, R, u, d, y, m0, P0, predict_first, chunk, True)
-    p, totals, own = behind
+    """What `filter_chunks` returns, and smoothed means and covariances."""
+    *filtered, behind = filter_chunks(F, Q, H, R, u, d, y, m0, P0, predict_first, chunk, True)
+    p, sums, own = behind
+    mean, covariance = filtered[:2]
     n_series, n_steps, nx = mean.shape
     dtype, ny = y.dtype.name, y.shape[-1]
     smooth_mean, smooth_covariance = room(y, n_series, n_steps, nx), room(y, n_series, n_steps, nx, nx)
     states = (mean, covariance, smooth_mean, smooth_covariance)
-    arguments = (*p.arguments, np.int32(p.n_blocks), totals, own, np.uint64(0), *states)
+    arguments = (*p.arguments, np.int32(p.n_blocks), sums, own, np.uint64(0), *states)
     shared = room_of(dtype, nx, ny, "meet_chunks")
     meet = function(dtype, nx, ny, "meet_chunks")
     meet((p.n_blocks, n_series), (THREADS,), arguments, shared_mem=shared)
-    return mean, covariance, terms, smooth_mean, smooth_covariance
-
-
-def combine(name: str, earlier: tuple[Any, ...], later: tuple[Any, ...], nx: int) -> tuple[Any, ...]:
-    """Pairs of elements joined by the kernel `name`; arrays (n, ...), steps between entries may be longer than one."""
-    n = later[0].shape[0]
-    operands: list[Any] = []
-    steps: list[int] = []
-    for element in (earlier, later):
-        entries = [math.prod(a.shape[1:]) for a in element]
-        step = {a.strides[0] // (a.dtype.itemsize * e) for a, e in zip(element, entries, strict=True)} if n > 1 else {1}
-        rows = all(a[:1].flags.c_contiguous for a in element)
-        if len(step) > 1 or not rows or min(step) < 0:
-            element, step = tuple(a.copy() for a in element), {1}
-        operands += element
-        steps.append(step.pop())
-    outs = tuple(room(a, *a.shape) for a in later)
-    grid = (-(-n // THREADS),)
-    arguments = (np.int64(n), np.int64(steps[0]), np.int64(steps[1]), *operands, *outs)
-    function(later[0].dtype.name, nx, 1, name)(grid, (THREADS,), arguments)
-    return outs
+    smooth_each(p, True, *states)
+    return *filtered, smooth_mean, smooth_covariance

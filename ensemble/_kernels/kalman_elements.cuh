@@ -15,6 +15,13 @@ __device__ __forceinline__ void identity(Link& e) {
     EACH(i, SYM) e.L.s[i] = 0;
 }
 
+// The element that leads to one state, whatever was before
+__device__ __forceinline__ void forget(const Gauss& x, Element& e) {
+    EACH(i, NX) { EACH(j, NX) e.A[i][j] = 0; e.b[i] = x.m[i]; e.eta[i] = 0; }
+    EACH(i, SYM) e.J.s[i] = 0;
+    e.C = x.P;
+}
+
 // --- associative operations; the results may be the operands
 __device__ __forceinline__ void combine(const Element& i, const Element& j, Element& out) {
     REAL right[NX][2 * NX + 1];

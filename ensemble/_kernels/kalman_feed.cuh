@@ -59,6 +59,16 @@ __device__ __forceinline__ void states_of(Sources& s, Index series, Index n_step
     s.set(PART_P, P, series * n_steps * NX * NX, NX * NX);
 }
 
+// Step k links k to k + 1: the transition that leads there, and the filter's state at k
+__device__ __forceinline__ void links_of(
+    Sources& s, Index series, Index n_steps, const REAL* F, const REAL* Q, const REAL* u, const REAL* mean,
+    const REAL* covariance, const Index* places) {
+    s.set(PART_F, F, places[0] * series + places[1], places[1]);
+    s.set(PART_Q, Q, places[2] * series + places[3], places[3]);
+    s.set(PART_U, u, places[8] * series + places[9], places[9]);
+    states_of(s, series, n_steps, mean, covariance);
+}
+
 template <int SIZE> __device__ __forceinline__ void copy_async(char* to, const char* from) {
 #ifdef __CUDA_ARCH__  // the second level of cache takes in the whole line, which the next steps will ask for
     const unsigned at = (unsigned)__cvta_generic_to_shared(to);

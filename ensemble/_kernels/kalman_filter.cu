@@ -32,8 +32,9 @@ struct Terms {
     }
 };
 
+// The first chunk's element starts with the prior, which may say what makes its observations regular.
 // Where several devices share a series, `pass` is 1 to sum up and stop, `local` then keeping what stands before each chunk
-// in its block, and 2 to go on from there once the state before the first chunk is known; else 0. `own`, if not null, keeps
+// in its block, and 2 to go on from there once the state before the first chunk is known; 3 is 1 where it is known; else 0. `own`, if not null, keeps
 // the element of every chunk: the start of a filter that runs backwards.
 extern "C" __global__ void __launch_bounds__(THREADS)
 filter_chunks(MODEL, int n_blocks, int* flags, REAL* totals, REAL* own, REAL* local, int pass, REAL* mean,
@@ -51,6 +52,11 @@ filter_chunks(MODEL, int n_blocks, int* flags, REAL* totals, REAL* own, REAL* lo
     const bool stands = c == 0 && !predict_first;
     Element e, total;
     identity(e);
+    if (c == 0 && (pass == 0 || pass == 3)) {
+        Gauss prior;
+        load_state(prior, m0 + places[14] * series, P0 + places[16] * series, 0);
+        forget(prior, e);
+    }
     if (pass != 2) feed.ask(0);
 #pragma unroll 1
     for (int i = 0; i < rows.length && pass != 2; ++i) {
@@ -71,7 +77,7 @@ filter_chunks(MODEL, int n_blocks, int* flags, REAL* totals, REAL* own, REAL* lo
         block_scan(false, THREADS, e, total, room);
         tell(totals, flags, place, total);
     }
-    if (pass == 1) {
+    if (pass % 2 == 1) {
         keep(local + series * all * size_of<Element>(), all, c, e);
         return;
     }
@@ -108,31 +114,4 @@ filter_chunks(MODEL, int n_blocks, int* flags, REAL* totals, REAL* own, REAL* lo
     again.release();
     if (rows.length > 0) exit.give(rows.length - 1);
     if (terms != nullptr) said.rest();
-}
-
-// The plain recursion, a thread a series
-extern "C" __global__ void __launch_bounds__(THREADS)
-filter_series(MODEL, Index n_series, REAL* mean, REAL* covariance, REAL* terms) {
-    const Index series = (Index)blockIdx.x * THREADS + threadIdx.x;
-    if (series >= n_series) return;
-    Sources from;
-    model_of(from, series, F, Q, H, R, u, d, y, places);
-    const Direct steps{from};
-    Gauss x;
-    load_state(x, m0 + places[14] * series, P0 + places[16] * series, 0);
-#pragma unroll 1
-    for (Index k = 0; k < n_steps; ++k) {
-        Step s;
-        Look l;
-        Gain g;
-        load(l, steps, k);
-        load(s, steps, k, false);
-        ask_at_once();
-        if (k > 0 || predict_first) move(s, x);
-        look(l, x, g);
-        const Index at = series * n_steps + k;
-        write<NX>(mean + at * NX, x.m);
-        write_symmetric(covariance + at * NX * NX, x.P);
-        if (terms != nullptr) terms[at] = log_density(l, g);
-    }
 }

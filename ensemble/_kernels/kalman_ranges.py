@@ -13,9 +13,19 @@ from typing import Any
 import numpy as np
 
 from ensemble._kernels._streams import on_device_of, send
-from ensemble._kernels.kalman_cuda import THREADS, Problem, chunk_length, flags_of, function, room, room_of, sizes
+from ensemble._kernels.kalman_cuda import (
+    THREADS,
+    Problem,
+    chunk_length,
+    flags_of,
+    function,
+    room,
+    room_of,
+    settle,
+    sizes,
+)
 
-__all__ = ["two_filter_ranges"]
+__all__ = ["filter_ranges", "two_filter_ranges"]
 
 
 class _Range:
@@ -28,7 +38,7 @@ class _Range:
         chunk = chunk or chunk_length(1, n_steps) or n_steps
         self.problem = Problem(tuple(parts), y, self.prior, predict_first, chunk, n_steps)
         self.n_blocks, element = self.problem.n_blocks, sizes(nx)[0]
-        self.totals, self.flags = room(y, self.n_blocks, element), flags_of(y, self.n_blocks)
+        self.totals, self.flags = room(y, self.n_blocks, element), flags_of(y, self.n_blocks + 1)
         self.own, self.local = (room(y, element, self.n_blocks * THREADS) for _ in range(2))
         self.said, self.end = room(y, nx + nx * (nx + 1) // 2), (room(y, 1, nx), room(y, 1, nx, nx))
         self.states = tuple(room(y, 1, n_steps, *shape) for shape in ((nx,), (nx, nx), (), (nx,), (nx, nx)))
@@ -39,9 +49,13 @@ class _Range:
         function(*self.size, name)((1 if alone else self.n_blocks, 1), (THREADS,), arguments, shared_mem=shared)
 
     def filter(self, which: int) -> None:
-        """Sum up (1), or run the filter from the state before the range (2)."""
+        """Sum up (1; 3 where the state before the range is known), or run the filter from that state (2)."""
         given = (self.flags, self.totals, self.own, self.local, np.int32(which), *self.states[:3])
         self.launch("filter_chunks", *self.problem.arguments, np.int32(self.n_blocks), *given)
+
+    def settle(self) -> Any:
+        """The sum of the likelihood's terms."""
+        return settle(self.problem, self.flags[self.n_blocks + 1 :], False, *self.states[:3])
 
     def give_state(self, later: _Range) -> None:
         """The state behind this range to the one after it."""
@@ -63,29 +77,50 @@ class _Range:
         self.launch("meet_chunks", *self.problem.arguments, *given)
 
 
-def two_filter_ranges(
-    ranges: list[tuple[Any, ...]], m0: Any, P0: Any, predict_first: bool, chunk: int | None = None
-) -> list[tuple[Any, ...]]:
-    """Filtered means and covariances, ``log p(y[k] | y[:k])``, smoothed means and covariances, of each range.
-
-    `ranges` are F, Q, H, R, u, d, y of consecutive stretches of one series, each (1, n_steps or 1, ...) on a device of
-    its own; `m0`, `P0` lie with the first.
-    """
+def _summed(ranges: list[tuple[Any, ...]], m0: Any, P0: Any, predict_first: bool, chunk: int | None) -> list[_Range]:
+    """All ranges summed up, and the states between them where they are needed."""
     pieces: list[_Range] = []
     for k, arrays in enumerate(ranges):
         with on_device_of(arrays[-1]):
             prior = (m0, P0) if k == 0 else None
             pieces.append(_Range(arrays, prior, predict_first or k > 0, m0.shape[-1], chunk))
-            pieces[-1].filter(1)
+            pieces[-1].filter(1 if k else 3)
     for piece, later in itertools.pairwise(pieces):
         with on_device_of(piece.y):
             piece.give_state(later)
+    return pieces
+
+
+def filter_ranges(
+    ranges: list[tuple[Any, ...]], m0: Any, P0: Any, predict_first: bool, chunk: int | None = None
+) -> list[tuple[Any, ...]]:
+    """Filtered means, covariances, ``log p(y[k] | y[:k])`` and their sum of each range, as `two_filter_ranges`."""
+    pieces = _summed(ranges, m0, P0, predict_first, chunk)
+    results = []
+    for piece in pieces:
+        with on_device_of(piece.y):
+            piece.filter(2)
+            results.append((*piece.states[:3], piece.settle()))
+    return results
+
+
+def two_filter_ranges(
+    ranges: list[tuple[Any, ...]], m0: Any, P0: Any, predict_first: bool, chunk: int | None = None
+) -> list[tuple[Any, ...]]:
+    """Filtered means, covariances, ``log p(y[k] | y[:k])`` and their sum, smoothed means and covariances of each range.
+
+    `ranges` are F, Q, H, R, u, d, y of consecutive stretches of one series, each (1, n_steps or 1, ...) on a device of
+    its own; `m0`, `P0` lie with the first.
+    """
+    pieces = _summed(ranges, m0, P0, predict_first, chunk)
     behind: list[Any] = [piece.said for piece in pieces[:-1]] + [np.uint64(0)]
     for k in range(len(pieces) - 1, 0, -1):
         with on_device_of(pieces[k].y):
             pieces[k].give_information(behind[k], pieces[k - 1])
+    results = []
     for piece, said in zip(pieces, behind, strict=True):
         with on_device_of(piece.y):
             piece.filter(2)
             piece.meet(said)
-    return [piece.states for piece in pieces]
+            results.append((*piece.states[:3], piece.settle(), *piece.states[3:]))
+    return results

@@ -1,7 +1,7 @@
-"""Filter and smoothers of one series by scans over packed elements: every level of a scan is one CUDA launch.
+"""Filter and smoothers by scans over packed elements: every level of a scan is one CUDA launch for all series.
 
-An element is one row of numbers, as `kalman_levels.cu` packs it; `prefix_scan` runs over these rows as over any others.
-Arrays as in `kalman_cuda.py`, of one series.
+An element is one row of numbers, as `kalman_levels.cu` packs it; `prefix_scan` runs over these rows, of shape
+(T, n_series, size), as over any others. Arrays as in `kalman_cuda.py`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,17 @@ from typing import Any
 import numpy as np
 
 from ensemble._kernels._streams import on_device_of, send
-from ensemble._kernels.kalman_cuda import THREADS, Problem, function, room, sizes
+from ensemble._kernels.kalman_cuda import (
+    THREADS,
+    Problem,
+    flags_of,
+    function,
+    room,
+    settle,
+    sizes,
+    smooth_each,
+    wide_room,
+)
 from ensemble._kernels.scan import prefix_scan
 
 __all__ = ["Join", "scan_filter", "scan_smoother", "scan_two_filters"]
@@ -32,50 +42,59 @@ class Join:
 
     def into(self, earlier: tuple[Any, ...], later: tuple[Any, ...], out: tuple[Any, ...]) -> None:
         """Write the results into `out`."""
-        n = out[0].shape[0]
-        row = self.size * out[0].dtype.itemsize
-        arguments = [np.int64(n)]
+        n, n_series, _ = out[0].shape
+        element = self.size * out[0].dtype.itemsize
+        arguments = [np.int64(n), np.int64(n_series)]
         for (a,) in (earlier, later, out):
-            arguments += [a, np.int64(a.strides[0] // row)]
-        self.kernel((-(-n // THREADS),), (THREADS,), tuple(arguments))
+            arguments += [a, np.int64(a.strides[0] // element)]
+        self.kernel((-(-n * n_series // THREADS),), (THREADS,), tuple(arguments))
 
 
 class _Run:
-    """The launches of one series."""
+    """The launches for some series."""
 
     def __init__(self, arguments: tuple[Any, ...], scan: str, options: dict[str, Any]) -> None:
         *parts, y, m0, P0, predict_first = arguments
         self.y, self.nx, self.ny = y, m0.shape[-1], y.shape[-1]
-        self.n_steps, self.dtype = y.shape[1], y.dtype.name
+        self.n_series, self.n_steps, self.dtype = y.shape[0], y.shape[1], y.dtype.name
         self.problem = Problem(tuple(parts), y, (m0, P0), predict_first, None, self.n_steps)
         self.options = {"algorithm": scan, **options}
 
     def launch(self, name: str, *arguments: Any) -> None:
         kernel = function(self.dtype, self.nx, self.ny, name)
-        kernel((-(-(self.n_steps + 1) // THREADS),), (THREADS,), arguments)
+        blocks = -(-(self.n_steps + 1) * self.n_series // THREADS)
+        kernel((blocks,), (THREADS,), (*self.problem.arguments, np.int64(self.n_series), *arguments))
+
+    def rows(self, name: str, size: int, *arguments: Any) -> Any:
+        """Packed elements of every step, and the neutral one behind them."""
+        rows = room(self.y, self.n_steps + 1, self.n_series, size)
+        self.launch(name, *arguments, rows)
+        return rows
 
     def elements(self) -> Any:
-        """The element of every step, and the neutral one behind them."""
-        rows = room(self.y, self.n_steps + 1, sizes(self.nx)[0])
-        self.launch("filter_elements", *self.problem.arguments, rows)
-        return rows
+        """The filter's."""
+        return self.rows("filter_elements", sizes(self.nx)[0])
 
-    def links(self, filtered: Any) -> Any:
-        """The link of every step, and the neutral one behind them."""
-        rows = room(self.y, self.n_steps + 1, sizes(self.nx)[1])
-        self.launch("smoother_links", *self.problem.arguments, filtered, rows)
-        return rows
+    def links(self, states: tuple[Any, Any]) -> Any:
+        """The smoother's."""
+        return self.rows("smoother_links", sizes(self.nx)[1], *states)
 
     def scanned(self, name: str, rows: Any, neutral: Any, reverse: bool = False) -> Any:
         """The prefix sums of rows, those from the end with `reverse`."""
         join = Join(name, self.dtype, self.nx, self.ny)
         (sums,) = prefix_scan(join, (rows,), reverse=reverse, neutral=(neutral,), **self.options)
-        return sums
+        return _contiguous(sums)
 
-    def states(self, name: str, *rows: Any) -> tuple[Any, Any]:
-        mean, covariance = (room(self.y, 1, self.n_steps, *shape) for shape in ((self.nx,), (self.nx, self.nx)))
-        self.launch(name, np.int64(self.n_steps), *rows, mean, covariance)
-        return mean, covariance
+    def states(self, name: str, *given: Any, terms: bool = False) -> tuple[Any, ...]:
+        tails = ((self.nx,), (self.nx, self.nx), ())[: 2 + terms]
+        out = tuple(room(self.y, self.n_series, self.n_steps, *tail) for tail in tails)
+        self.launch(name, *given, *out)
+        return out
+
+    def filtered(self, rows: Any) -> tuple[Any, ...]:
+        """Means, covariances, log-densities and their sums from elements."""
+        out = self.states("element_states", self.scanned("join_elements", rows[:-1], rows[-1]), terms=True)
+        return *out, settle(self.problem, flags_of(self.y, self.n_series), True, *out)
 
 
 def _contiguous(rows: Any) -> Any:
@@ -83,43 +102,46 @@ def _contiguous(rows: Any) -> Any:
     return rows if rows.flags.c_contiguous else rows.copy()
 
 
-def scan_filter(arguments: tuple[Any, ...], scan: str, **options: Any) -> tuple[Any, Any]:
-    """Filtered means and covariances; `arguments` are F, Q, H, R, u, d, y, m0, P0, predict_first."""
+def scan_filter(arguments: tuple[Any, ...], scan: str, **options: Any) -> tuple[Any, ...]:
+    """Filtered means, covariances and ``log p(y[k] | y[:k])``, and the sum of these for every series.
+
+    `arguments` are F, Q, H, R, u, d, y, m0, P0, predict_first; `options` go to `prefix_scan`.
+    """
     run = _Run(arguments, scan, options)
-    rows = run.elements()
-    return run.states("element_states", run.scanned("join_elements", rows[:-1], rows[-1]))
+    return run.filtered(run.elements())
 
 
-def scan_smoother(arguments: tuple[Any, ...], scan: str, **options: Any) -> tuple[Any, Any]:
-    """Smoothed means and covariances by the recursion of Rauch, Tung and Striebel as a scan, after the filter's."""
+def scan_smoother(arguments: tuple[Any, ...], m: Any, P: Any, scan: str, **options: Any) -> tuple[Any, Any]:
+    """Smoothed means and covariances by the recursion of Rauch, Tung and Striebel as a scan, from the filtered ones."""
     run = _Run(arguments, scan, options)
-    rows = run.elements()
-    links = run.links(run.scanned("join_elements", rows[:-1], rows[-1]))
-    sums = run.scanned("join_links", links[:-1], links[-1], reverse=True)
-    return run.states("link_states", _contiguous(sums))
+    links = run.links((_contiguous(m), _contiguous(P)))
+    return run.states("link_states", run.scanned("join_links", links[:-1], links[-1], reverse=True))
 
 
 def scan_two_filters(
     arguments: tuple[Any, ...], scan: str, *, elsewhere: tuple[Any, ...] | None = None, **options: Any
-) -> tuple[Any, Any]:
-    """Smoothed means and covariances by two scans over the same elements that meet.
+) -> tuple[Any, ...]:
+    """What `scan_filter` returns, and smoothed means and covariances by a scan from the end over the same elements.
 
     With `elsewhere`, the same arguments on another device, the filter runs there while the scan from the end runs here,
-    and its states are sent over.
+    and its results are sent over.
     """
     there = arguments if elsewhere is None else elsewhere
     with on_device_of(there[-4]):
         run = _Run(there, scan, options)
         rows = run.elements()
-        states = run.states("element_states", run.scanned("join_elements", rows[:-1], rows[-1]))
+        filtered = run.filtered(rows)
     with on_device_of(arguments[-4]):
         if elsewhere is not None:
             run = _Run(arguments, scan, options)
             rows = run.elements()
-        behind = _contiguous(run.scanned("join_elements", rows[1:], rows[-1], reverse=True))
+        behind = run.scanned("join_elements", rows[1:], rows[-1], reverse=True)
         if elsewhere is not None:
-            here = tuple(room(run.y, *a.shape) for a in states)
-            for a, out in zip(states, here, strict=True):
+            here = (*(room(run.y, *a.shape) for a in filtered[:3]), wide_room(run.y, run.n_series))
+            for a, out in zip(filtered, here, strict=True):
                 send(a, out)
-            states = here
-        return run.states("met_states", *states, behind)
+            filtered = here
+        states = filtered[:2]
+        smooth = run.states("met_states", *states, behind)
+        smooth_each(run.problem, True, *states, *smooth)
+        return *filtered, *smooth

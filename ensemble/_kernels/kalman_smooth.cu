@@ -1,16 +1,6 @@
 // The smoother of Rauch, Tung and Striebel over chunks of time, one a thread, in one launch: as the filter, backwards, with
 // links (E, g, L). Chunk 0 is the last one, and steps run back inside.
 
-// Step k links k to k + 1: the transition that leads there, and the filter's state at k
-__device__ __forceinline__ void links_of(
-    Sources& s, Index series, Index n_steps, const REAL* F, const REAL* Q, const REAL* u, const REAL* mean,
-    const REAL* covariance, const Index* places) {
-    s.set(PART_F, F, places[0] * series + places[1], places[1]);
-    s.set(PART_Q, Q, places[2] * series + places[3], places[3]);
-    s.set(PART_U, u, places[8] * series + places[9], places[9]);
-    states_of(s, series, n_steps, mean, covariance);
-}
-
 extern "C" __global__ void __launch_bounds__(THREADS)
 smooth_chunks(MODEL, int n_blocks, int* flags, REAL* totals, const REAL* mean, const REAL* covariance, REAL* smooth_mean,
               REAL* smooth_covariance) {
@@ -80,32 +70,4 @@ smooth_chunks(MODEL, int n_blocks, int* flags, REAL* totals, const REAL* mean, c
     }
     again.release();
     if (rows.length > 0) exit.give(rows.length - 1);
-}
-
-// The plain recursion, a thread a series
-extern "C" __global__ void __launch_bounds__(THREADS)
-smooth_series(MODEL, Index n_series, const REAL* mean, const REAL* covariance, REAL* smooth_mean, REAL* smooth_covariance) {
-    const Index series = (Index)blockIdx.x * THREADS + threadIdx.x;
-    if (series >= n_series) return;
-    Sources from;
-    links_of(from, series, n_steps, F, Q, u, mean, covariance, places);
-    const Direct steps{from};
-    const Index start = series * n_steps;
-    Gauss later;
-    load_state(later, mean, covariance, start + n_steps - 1);
-    write<NX>(smooth_mean + (start + n_steps - 1) * NX, later.m);
-    write_symmetric(smooth_covariance + (start + n_steps - 1) * NX * NX, later.P);
-#pragma unroll 1
-    for (Index k = n_steps - 2; k >= 0; --k) {
-        Step s;
-        Gauss x;
-        Link one;
-        load(s, steps, k, false);
-        load(x, steps, k);
-        ask_at_once();
-        link(s, x, one);
-        advance(one, later);
-        write<NX>(smooth_mean + (start + k) * NX, later.m);
-        write_symmetric(smooth_covariance + (start + k) * NX * NX, later.P);
-    }
 }

@@ -2,7 +2,12 @@
 
 struct Step { REAL F[NX][NX]; Sym<NX> Q; REAL u[NX]; };
 struct Look { REAL H[NY][NX]; Sym<NY> R; REAL r[NY]; bool gone[NY]; };
-struct Gain { REAL K[NX][NY]; REAL lower[NY][NY]; REAL inverse[NY]; REAL pivot[NY]; REAL r[NY]; };
+struct Gain { REAL K[NX][NY]; REAL lower[NY][NY]; REAL inverse[NY]; REAL pivot[NY]; REAL r[NY]; bool lost; };
+
+// What of a diagonal entry a pivot may be lost in rounding
+__device__ __forceinline__ REAL rounding(int n) {
+    return REAL(8 * n) * (sizeof(REAL) == 4 ? REAL(1.1920928955078125e-7) : REAL(2.220446049250313e-16));
+}
 
 __device__ __forceinline__ void move(const Step& s, Gauss& x) {
     REAL m[NX];
@@ -23,8 +28,12 @@ __device__ __forceinline__ void look(const Look& l, Gauss& x, Gain& g) {
     EACH(a, NX) EACH(i, NY) { PHt[a][i] = 0; EACH(k, NX) PHt[a][i] += x.P(a, k) * l.H[i][k]; }
     Sym<NY> S = l.R;
     EACH(i, NY) FROM(j, i, NY) EACH(k, NX) S(i, j) += l.H[i][k] * PHt[k][j];
+    REAL whole[NY];
+    EACH(j, NY) whole[j] = S(j, j);
+    g.lost = false;
     EACH(j, NY) {
         g.pivot[j] = S(j, j);
+        g.lost = g.lost || g.pivot[j] <= rounding(NY) * whole[j];
         g.inverse[j] = REAL(1) / g.pivot[j];
         FROM(i, j + 1, NY) {
             g.lower[i][j] = S(j, i) * g.inverse[j];
@@ -60,7 +69,9 @@ __device__ __forceinline__ REAL log_density(const Look& l, Gain& g) {
     return REAL(-0.5) * sum;
 }
 
-// One more step at the end of a stretch of time
+// One more step at the end of a stretch of time. Where its innovation covariance is singular given the state before the
+// stretch, an observation can fix that state exactly, which no J says: NaN, and with it all that is joined with the element,
+// until the recursion takes over.
 __device__ __forceinline__ void extend(Element& e, const Step& s, const Look& l) {
     Gauss x;
     EACH(i, NX) x.m[i] = e.b[i];
@@ -79,13 +90,14 @@ __device__ __forceinline__ void extend(Element& e, const Step& s, const Look& l)
         e.eta[c] += weighted * g.r[i];
         FROM(a, c, NX) e.J(c, a) += weighted * G[i][a];
     }
+    if (g.lost) e.J.s[0] = log(REAL(-1));
     EACH(i, NX) e.b[i] = x.m[i];
     e.C = x.P;
 }
 
 // x[k] given x[k+1] and the observations up to k; a pivot lost in rounding drops out
 __device__ __forceinline__ void link(const Step& s, const Gauss& x, Link& e) {
-    const REAL tiny = REAL(8 * NX) * (sizeof(REAL) == 4 ? REAL(1.1920928955078125e-7) : REAL(2.220446049250313e-16));
+    const REAL tiny = rounding(NX);
     REAL FP[NX][NX], inverse[NX], lower[NX][NX];
     EACH(i, NX) EACH(j, NX) { FP[i][j] = 0; EACH(k, NX) FP[i][j] += s.F[i][k] * x.P(k, j); }
     Sym<NX> S = s.Q;

@@ -33,9 +33,8 @@ __device__ inline Pack row_product(const offset* __restrict__ indptr, const int*
 // are better, and values staged instead of products, or read by rows through the caches, are slower.
 __device__ inline Pack staged_product(const offset* __restrict__ indptr, const int* __restrict__ indices,
                                       const real* __restrict__ values, const real* __restrict__ x, int64 first,
-                                      int64 last, int64 row, int s, int n_samples)
+                                      int64 last, int64 row, int s, int n_samples, Pack* products)
 {
-    __shared__ Pack products[STAGED * LANES];
     const int lane = threadIdx.x % LANES, step = blockDim.x;  // a constant step would be unrolled in full, guards and all
     const offset finish = indptr[last];
     Pack total = spread(0);
@@ -62,6 +61,114 @@ __device__ inline Pack staged_product(const offset* __restrict__ indptr, const i
     return total;
 }
 
+// Where a block's entries are one run of bytes, the copy engine brings values and columns in as few stages as room allows,
+// all of the same length; other blocks on the multiprocessor compute meanwhile, which is better than two stages in flight
+// and half as many blocks. Products and order are those of the plain loop.
+#define ENTRY_BYTES ((int)sizeof(Pack) * LANES)
+#define STREAM_BYTES (ENTRY_BYTES == 16 ? 36864 : ENTRY_BYTES == 32 ? 32768 : 30720)
+#define STREAMED ((STREAM_BYTES - 80) / (ENTRY_BYTES + (int)sizeof(int)))
+#define STAGE_BYTES (LANES > STAGED_LANES ? 16 : STREAM_BYTES)
+
+struct Stage {
+    alignas(128) unsigned char bytes[STAGE_BYTES];
+};
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+__device__ inline unsigned shared_address(const void* p) { return (unsigned)__cvta_generic_to_shared(p); }
+
+__device__ inline void start_arrivals(unsigned long long* arrived)
+{
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(arrived)) : "memory");
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+__device__ inline void expect(unsigned long long* arrived, int bytes)
+{
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(arrived)), "r"(bytes)
+                 : "memory");
+}
+
+__device__ inline void fetch(void* to, const void* from, int bytes, unsigned long long* arrived)
+{
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                     shared_address(to)),
+                 "l"(__cvta_generic_to_global(from)), "r"(bytes), "r"(shared_address(arrived))
+                 : "memory");
+}
+
+__device__ inline void wait_for(unsigned long long* arrived, int parity)
+{
+    int done = 0;
+    while (!done)
+        asm volatile(
+            "{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.b32 %0, 1, 0, p; }"
+            : "=r"(done)
+            : "r"(shared_address(arrived)), "r"(parity)
+            : "memory");
+}
+#define HAS_COPY_ENGINE true
+#elif defined(__CUDA_ARCH__)
+__device__ inline void start_arrivals(unsigned long long*) {}
+__device__ inline void expect(unsigned long long*, int) {}
+__device__ inline void fetch(void*, const void*, int, unsigned long long*) {}
+__device__ inline void wait_for(unsigned long long*, int) {}
+#define HAS_COPY_ENGINE false
+#else  // one thread at a time, in order
+__device__ inline void start_arrivals(unsigned long long*) {}
+__device__ inline void expect(unsigned long long*, int) {}
+__device__ inline void fetch(void* to, const void* from, int bytes, unsigned long long*) { memcpy(to, from, bytes); }
+__device__ inline void wait_for(unsigned long long*, int) {}
+#define HAS_COPY_ENGINE true
+#endif
+
+// Bytes that begin at `from`, in whole units of 16: where the first one is, and how many there are.
+struct Span {
+    const char* begin;
+    int skipped, bytes;
+};
+
+__device__ inline Span span_of(const void* from, int bytes)
+{
+    const int skipped = (int)((size_t)from & 15);
+    return {(const char*)from - skipped, skipped, (skipped + bytes + 15) / 16 * 16};
+}
+
+__device__ inline Pack streamed_product(const offset* __restrict__ indptr, const int* __restrict__ indices,
+                                        const real* __restrict__ values, const real* __restrict__ x, int64 first,
+                                        int64 last, int64 row, int s, int n_samples, unsigned char* stage)
+{
+    __shared__ unsigned long long arrived;
+    constexpr int COLUMNS = (STREAMED * ENTRY_BYTES + 47) / 16 * 16;
+    const int lane = threadIdx.x % LANES;
+    const int64 start = indptr[first];
+    const int n_entries = (int)(indptr[last] - start), n_stages = (n_entries + STREAMED - 1) / STREAMED;
+    const int length = (n_entries + n_stages - 1) / (n_stages ? n_stages : 1);
+    int k = row < last ? (int)(indptr[row] - start) : n_entries;
+    const int end = row < last ? (int)(indptr[row + 1] - start) : n_entries;
+    Pack total = spread(0);
+    if (threadIdx.x == 0) start_arrivals(&arrived);
+    __syncthreads();
+    for (int from = 0, parity = 0; from < n_entries; from += length, parity ^= 1) {
+        const int count = n_entries - from < length ? n_entries - from : length;
+        const Span entries = span_of(values + (start + from) * n_samples, count * ENTRY_BYTES);
+        const Span columns = span_of(indices + start + from, count * (int)sizeof(int));
+        if (threadIdx.x == 0) {
+            expect(&arrived, entries.bytes + columns.bytes);
+            fetch(stage, entries.begin, entries.bytes, &arrived);
+            fetch(stage + COLUMNS, columns.begin, columns.bytes, &arrived);
+        }
+        wait_for(&arrived, parity);
+        const Pack* entry = (const Pack*)(stage + entries.skipped) + lane;
+        const int* column = (const int*)(stage + COLUMNS + columns.skipped);
+        const int stop = end < from + count ? end : from + count;
+#pragma unroll UNROLL
+        for (; k < stop; ++k)
+            total = total + entry[(k - from) * LANES] * load_shared(x + (int64)column[k - from] * n_samples + s);
+        __syncthreads();
+    }
+    return total;
+}
+
 // The product of this thread's row. Every thread of the block calls this; what those without a row or a sample get is
 // of no use.
 template <bool SHARED>
@@ -77,6 +184,9 @@ __device__ inline Pack product_here(const offset* __restrict__ indptr, const int
     } else {
         const int64 first = (int64)blockIdx.x * ROWS, last = first + ROWS < n_rows ? first + ROWS : n_rows;
         if (first >= last) return spread(0);
-        return staged_product(indptr, indices, values, x, first, last, row, s, n_samples);
+        __shared__ Stage stage;
+        if (HAS_COPY_ENGINE && n_samples == LANES * VECTOR)
+            return streamed_product(indptr, indices, values, x, first, last, row, s, n_samples, stage.bytes);
+        return staged_product(indptr, indices, values, x, first, last, row, s, n_samples, (Pack*)stage.bytes);
     }
 }

@@ -6,6 +6,7 @@ masks, counts) is NumPy on the host: a few numbers, decided on in plain sight.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,9 +19,9 @@ from ensemble._kernels._memory import empty_like
 from ensemble.krylov.result import SolveResult, Status
 from ensemble.linalg import Identity
 from ensemble.linalg.adapt import as_operator
-from ensemble.linalg.operators import samples_of, wrap_like
+from ensemble.linalg.operators import samples_of, set_of, wrap_like
 from ensemble.scalar import Ensemble
-from ensemble.scalar.namespace import set_of
+from ensemble.scalar.sample_set import common_set
 
 WORTH_COMPACTING = 3
 """Iterations that must lie ahead before finished samples are taken out of the vectors and matrices."""
@@ -57,18 +58,18 @@ def linear_system(
     )
     integer(max_iterations, function, "max_iterations", minimum=0)
     one_of(coupling, ("independent", "ensemble"), function, "coupling")
-    vectors = {"b": samples_of(b)}
-    if x0 is not None:
-        vectors["x0"] = samples_of(x0)
+    given = {"b": b} if x0 is None else {"b": b, "x0": x0}
+    vectors = {name: samples_of(v) for name, v in given.items()}
     n_samples = common_samples(function, n, vectors, A=A, M=M)
     rtol, atol = (tolerance(t, function, name, n_samples) for t, name in ((rtol, "rtol"), (atol, "atol")))
     dtype = common_dtype(function, vectors, A)
-    A, M = in_type(A, dtype), in_type(M, dtype)
+    A, M = (m.astype(dtype) if hasattr(m, "astype") else m for m in (A, M))  # kernels know no mixed products
     wide = {name: widen(v, n_samples, dtype) for name, v in vectors.items()}
     require_one_home(function, wide["b"], A=A, M=M)
     like = x0 if x0 is not None and vectors["x0"].shape[-1] > vectors["b"].shape[-1] else b
     operator_samples = max(getattr(A, "n_samples", 1), getattr(M, "n_samples", 1))
-    sample_set = set_of(*(v for v in (b, x0) if isinstance(v, Ensemble) and v.n_samples == n_samples))
+    sets = [set_of(v) for v in (A, M, b, x0) if getattr(v, "n_samples", 1) == n_samples]
+    sample_set = functools.reduce(common_set, sets, None)
     coupled = coupling == "ensemble"
     start = wide.get("x0")
     return LinearSystem(function, A, M, wide["b"], start, rtol, atol, coupled, like, operator_samples, sample_set)
@@ -95,6 +96,7 @@ def common_samples(function: str, n: int, vectors: dict[str, Any], **operators: 
         require(
             samples.ndim == 2 and samples.shape[0] == n, function, name, f"be a vector of length {n}",
             f"shape {tuple(samples.shape[:-1])}",
+            "For many samples, pass an Ensemble, its samples in the last axis." if samples.ndim > 2 else "",
         )  # fmt: skip
         counts[name] = samples.shape[1]
     n_samples = max(counts.values())
@@ -116,11 +118,6 @@ def common_dtype(function: str, vectors: dict[str, Any], A: Any) -> Any:
     if not xp.isdtype(dtype, "real floating"):
         raise TypeError(message(function, "A, b and x0", "be real and floating", dtype))
     return dtype
-
-
-def in_type(operator: Any, dtype: Any) -> Any:
-    """`operator` with values of the vectors' type, which its kernels want, where it knows how to change it."""
-    return operator.astype(dtype) if hasattr(operator, "astype") else operator
 
 
 def widen(samples: Any, n_samples: int, dtype: Any) -> Any:

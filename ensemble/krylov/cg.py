@@ -118,7 +118,7 @@ class _Run(Run):
 
     def preconditioned(self) -> tuple[Any, np.ndarray]:
         """z = M r and the inner products r . z."""
-        if hasattr(self.M, "apply_dot") and hasattr(self.M, "workspace"):  # a cycle's last pass adds up as it goes
+        if self.workspace is not None and hasattr(self.M, "apply_dot"):  # that of a hierarchy
             return self.z, to_numpy(self.M.apply_dot(self.r, self.z, self.workspace))
         z = self.precondition(self.r, self.z)
         return z, to_numpy(kernels.dot(self.r, z, None))

@@ -17,7 +17,7 @@ from ensemble.krylov.result import SolveResult, Status
 from ensemble.linalg.operators import samples_of, wrap_like
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class NewtonResult(SolveResult):
     """Outcome of `newton`: a `SolveResult` whose iterations are Newton steps.
 

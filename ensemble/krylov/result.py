@@ -51,6 +51,21 @@ class SolveResult:
     target: np.ndarray
     solver: str = "solve"
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.summary})"
+
+    @property
+    def summary(self) -> str:
+        """How many samples converged, in how many iterations, and which ended otherwise."""
+        low, high = int(self.iterations.min()), int(self.iterations.max())
+        text = f"{self.solver}: {int(self.converged.sum())} of {self.status.size} samples converged, "
+        text += f"{high} iteration{'s' * (high != 1)}" if low == high else f"{low} to {high} iterations"
+        for outcome in (Status.max_iterations, Status.breakdown):
+            samples = np.flatnonzero(self.status == outcome)
+            if samples.size:
+                text += f"; {outcome.value}: {samples_text(samples)}"
+        return text
+
     @property
     def converged(self) -> np.ndarray:
         """True for each sample that reached its target, shape (n_samples,)."""

@@ -21,14 +21,16 @@ class _Wrapped:
         self.operator = operator
         self.shape = tuple(operator.shape)
         self.n_samples = getattr(operator, "n_samples", 1)
-        if getattr(operator, "dtype", None) is not None:
-            self.dtype = operator.dtype
 
     def apply(self, x: Any, out: Any = None) -> Any:
         if hasattr(self.operator, "matvec"):
             y = np.stack([self.operator.matvec(x[:, s].copy()) for s in range(x.shape[1])], axis=1)
         else:
             y = samples_of(self.operator @ Ensemble(x))
+            if y.shape[-1] not in (1, x.shape[1]):
+                kind, seen = type(self.operator).__name__, f"{y.shape[-1]} samples for {x.shape[1]}"
+                advice = "An operator that differs from sample to sample has an attribute n_samples."
+                raise ValueError(message(f"{kind} @", "the product", "have the samples of the vector", seen, advice))
             y = array_namespace(x).broadcast_to(y, x.shape)
         if out is None:
             return contiguous(y)
@@ -42,9 +44,7 @@ def as_operator(operator: Any, function: str, argument: str) -> Any:
         return operator
     if sp.issparse(operator):
         return CrsMatrix.from_scipy(operator)
-    if isinstance(operator, Ensemble):
-        return _Wrapped(operator)
-    if is_array(operator) and operator.ndim == 2:
+    if is_array(operator) and operator.ndim == 2 and not isinstance(operator, Ensemble):
         return _Wrapped(Ensemble(operator[..., None]))
     if hasattr(operator, "__matmul__") and hasattr(operator, "shape"):
         return _Wrapped(operator)

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, contiguous, is_array, moved
-from ensemble._check import message, require
+from ensemble._check import message, require, sample_number
 from ensemble._kernels import affine as kernels
 from ensemble._kernels import krylov
-from ensemble.linalg.crs_matrix import CrsMatrix, TransposedMatrix, multiply
+from ensemble.linalg.crs_matrix import CrsMatrix, TransposedMatrix
 from ensemble.linalg.graph import CrsGraph
-from ensemble.linalg.operators import samples_of
+from ensemble.linalg.operators import multiply, places_of, premultiply, samples_of, set_of
 from ensemble.scalar import Ensemble
 
 
@@ -35,11 +35,15 @@ class AffineMatrix:
     ----------
     terms : array, shape (nnz, m + 1)
     coefficients : array, shape (m, n_samples)
+    sample_set : SampleSet or None
+        That of an Ensemble of coefficients; products carry it along.
 
     Raises
     ------
     ValueError
         If `terms` does not have one row per entry of `graph`, or `coefficients` not one row per term after the first.
+    TypeError
+        If one of them is not real.
 
     Notes
     -----
@@ -70,8 +74,10 @@ class AffineMatrix:
         if not isinstance(graph, CrsGraph):
             raise TypeError(message("AffineMatrix", "graph", "be a CrsGraph", f"a {type(graph).__name__}"))
         terms = terms if is_array(terms) else np.asarray(terms)
-        coefficients = samples_of(coefficients if is_array(coefficients) or isinstance(coefficients, Ensemble)
-                                  else np.asarray(coefficients))  # fmt: skip
+        self.sample_set, coefficients = set_of(coefficients), samples_of(coefficients)
+        for name, array in (("terms", terms), ("coefficients", coefficients)):
+            if not array_namespace(array).isdtype(array.dtype, ("bool", "integral", "real floating")):
+                raise TypeError(message("AffineMatrix", name, "be real", f"dtype {array.dtype}"))
         require(
             terms.ndim == 2 and terms.shape[0] == graph.nnz and terms.shape[1] > 0, "AffineMatrix", "terms",
             f"have one row per stored entry (nnz = {graph.nnz}) and one column or more", f"shape {tuple(terms.shape)}",
@@ -127,33 +133,41 @@ class AffineMatrix:
         """The same terms and coefficients in another floating-point type; itself where that is its type."""
         if np.dtype(dtype) == self.dtype:
             return self
-        return AffineMatrix(self.graph, self.terms.astype(dtype), Ensemble(self.coefficients.astype(dtype)))
+        coefficients = Ensemble(self.coefficients.astype(dtype), self.sample_set)
+        return AffineMatrix(self.graph, self.terms.astype(dtype), coefficients)
 
     def sample(self, i: int) -> AffineMatrix:
         """Sample `i` alone, on the same terms."""
-        return self.take_samples(np.array([0 if self.n_samples == 1 else i]))
+        return self.take_samples(np.array([sample_number(i, self.n_samples, "AffineMatrix")]))
 
     def take_samples(self, samples: Any) -> AffineMatrix:
         """The matrices of the samples named, in that order; a shared matrix is its own answer."""
         if self.n_samples == 1:
             return self
-        chosen = krylov.take_samples(self.coefficients, moved(np.asarray(samples), self.terms), None)
-        return AffineMatrix(self.graph, self.terms, Ensemble(chosen))
+        places = places_of(samples, self.n_samples, "AffineMatrix.take_samples")
+        chosen = krylov.take_samples(self.coefficients, moved(places, self.terms), None)
+        chosen_set = self.sample_set and self.sample_set.take(places)
+        return AffineMatrix(self.graph, self.terms, Ensemble(chosen, chosen_set))
 
     def diagonal(self) -> Ensemble:
         """The main diagonal, an Ensemble of shape (n_rows,); zero where no entry is stored."""
         xp, entries = array_namespace(self.terms), self.graph.diagonal_beside(self.terms)
         rows = xp.take(self.terms, xp.where(entries < 0, xp.zeros_like(entries), entries), axis=0)
         terms = xp.where((entries < 0)[:, None], xp.zeros_like(rows), rows)
-        return Ensemble(kernels.affine_values(terms, self.coefficients, None))
+        return Ensemble(kernels.affine_values(terms, self.coefficients, None), self.sample_set)
 
     def to_crs(self) -> CrsMatrix:
         """The stored matrices: nnz times n_samples values."""
-        return CrsMatrix(self.graph, kernels.affine_values(self.terms, self.coefficients, None))
+        values = kernels.affine_values(self.terms, self.coefficients, None)
+        return CrsMatrix(self.graph, Ensemble(values, self.sample_set))
 
     def to_scipy(self, i: int = 0) -> Any:
         """Sample `i` as a ``scipy.sparse.csr_array``; a shared matrix answers for every sample."""
-        return self.sample(i).to_crs().to_scipy()
+        return (
+            self.take_samples([sample_number(i, self.n_samples, "AffineMatrix", "i in to_scipy(i)")])
+            .to_crs()
+            .to_scipy()
+        )
 
     # --- products, on bare arrays of shape (n, n_samples)
     def _arrays(self, n_samples: int) -> tuple[Any, ...]:
@@ -204,7 +218,10 @@ class AffineMatrix:
         return kernels.affine_chebyshev_last(*self._arrays(x.shape[1]), dinv, b, x, a, c, w, out)
 
     def __matmul__(self, x: Any) -> Any:
-        return multiply(self, x)
+        return multiply(self, x, "AffineMatrix")
+
+    def __rmatmul__(self, x: Any) -> Any:
+        return premultiply(x, self)
 
     @property
     def T(self) -> TransposedAffineMatrix:
@@ -215,14 +232,9 @@ class AffineMatrix:
 class TransposedAffineMatrix(TransposedMatrix):
     """``A.T`` of an `AffineMatrix`: nothing is copied."""
 
-    def __init__(self, matrix: Any) -> None:
-        super().__init__(matrix)
-
-    def __matmul__(self, x: Any) -> Any:
-        return multiply(self, x)
-
     def to_matrix(self) -> Any:
         """An `AffineMatrix` of its own, terms copied into the transposed order."""
         matrix: Any = self.T
         indptr, indices, entries = matrix.graph.transposed
-        return AffineMatrix(CrsGraph(indptr, indices, self.shape), matrix.terms[entries], Ensemble(matrix.coefficients))
+        coefficients = Ensemble(matrix.coefficients, self.sample_set)
+        return AffineMatrix(CrsGraph.unchecked(indptr, indices, self.shape), matrix.terms[entries], coefficients)

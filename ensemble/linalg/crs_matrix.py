@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from ensemble._backend import array_namespace, contiguous, is_array, moved, to_numpy
-from ensemble._check import message, require
+from ensemble._check import message, require, sample_number
 from ensemble._kernels import galerkin, krylov, sparse
 from ensemble._kernels.product_graphs import product_graph
 from ensemble.linalg.graph import CrsGraph
-from ensemble.linalg.operators import samples_of, wrap_like
+from ensemble.linalg.operators import multiply, places_of, premultiply, set_of
 from ensemble.scalar import Ensemble
+from ensemble.scalar.sample_set import common_set
 
 
 class CrsMatrix:
@@ -29,11 +31,15 @@ class CrsMatrix:
     ----------
     values : array, shape (nnz, n_samples)
         ``n_samples == 1`` means shared by all samples.
+    sample_set : SampleSet or None
+        That of an Ensemble of values; products carry it along.
 
     Raises
     ------
     ValueError
         If `values` does not have one row per entry of `graph`.
+    TypeError
+        If `values` holds no numbers.
 
     Examples
     --------
@@ -53,10 +59,13 @@ class CrsMatrix:
     def __init__(self, graph: CrsGraph, values: Any) -> None:
         if not isinstance(graph, CrsGraph):
             raise TypeError(message("CrsMatrix", "graph", "be a CrsGraph", f"a {type(graph).__name__}"))
+        self.sample_set = set_of(values)
         if isinstance(values, Ensemble):
             values = values.samples
         if not is_array(values):
             values = np.asarray(values)
+        if isinstance(values, np.ndarray) and values.dtype.kind not in "biufc":
+            raise TypeError(message("CrsMatrix", "values", "hold numbers", f"dtype {values.dtype}"))
         if values.ndim == 1:
             values = values[:, None]
         require(
@@ -77,14 +86,23 @@ class CrsMatrix:
         """
         import scipy.sparse as sp
 
-        many = isinstance(matrices, (list, tuple))
-        given = [
-            sp.csr_array(m).astype(np.result_type(m.dtype, np.float32)) for m in (matrices if many else [matrices])
-        ]
-        require(len(given) > 0, "CrsMatrix.from_scipy", "matrices", "hold one matrix or more", "an empty list")
+        name = "CrsMatrix.from_scipy"
+        many = not (sp.issparse(matrices) or isinstance(matrices, np.ndarray))
+        if many and not isinstance(matrices, Iterable):
+            seen = f"a {type(matrices).__name__}"
+            raise TypeError(message(name, "matrices", "be a SciPy sparse matrix or a list of them", seen))
+        given = []
+        for m in matrices if many else [matrices]:
+            good = sp.issparse(m) or isinstance(m, np.ndarray)
+            if not good or m.ndim != 2:
+                seen = f"shape {m.shape}" if good else f"a {type(m).__name__}"
+                raise TypeError(message(name, "matrices", "be SciPy sparse matrices with two axes", seen))
+            dtype = np.float64 if m.dtype.kind in "biu" else np.result_type(m.dtype, np.float32)
+            given.append(sp.csr_array(m).astype(dtype))
+        require(len(given) > 0, name, "matrices", "hold one matrix or more", "an empty list")
         shape = given[0].shape
         for m in given:
-            require(m.shape == shape, "CrsMatrix.from_scipy", "matrices", f"all have shape {shape}", m.shape)
+            require(m.shape == shape, name, "matrices", f"all have shape {shape}", m.shape)
             m.sum_duplicates()
             m.sort_indices()
         first = given[0]
@@ -102,12 +120,12 @@ class CrsMatrix:
         return cls(graph, values)
 
     def to_scipy(self, i: int = 0) -> Any:
-        """Sample `i` as a ``scipy.sparse.csr_array``; a shared matrix answers for every sample."""
+        """Sample `i` as a ``scipy.sparse.csr_array`` in memory of its own; a shared matrix answers for every sample."""
         import scipy.sparse as sp
 
-        values = to_numpy(self.values[:, 0 if self.n_samples == 1 else i])
-        arrays = (values.copy(), self.graph.indices, self.graph.indptr)
-        return sp.csr_array(arrays, shape=self.shape)
+        values = to_numpy(self.values[:, sample_number(i, self.n_samples, "CrsMatrix", "i in to_scipy(i)")])
+        # SciPy's methods rewrite index arrays in place, and the graph is everyone's.
+        return sp.csr_array((values, self.graph.indices, self.graph.indptr), shape=self.shape, copy=True)
 
     # --- what it is
     def __repr__(self) -> str:
@@ -135,29 +153,33 @@ class CrsMatrix:
 
     def sample(self, i: int) -> CrsMatrix:
         """Sample `i` alone, on the same graph."""
-        return CrsMatrix(self.graph, self.values[:, 0 if self.n_samples == 1 else i])
+        return CrsMatrix(self.graph, self.values[:, sample_number(i, self.n_samples, "CrsMatrix")])
 
     def take_samples(self, samples: Any) -> CrsMatrix:
         """The matrix of the samples named, in that order; a shared matrix is its own answer."""
         if self.n_samples == 1:
             return self
-        return CrsMatrix(self.graph, krylov.take_samples(self.values, moved(np.asarray(samples), self.values), None))
+        places = places_of(samples, self.n_samples, "CrsMatrix.take_samples")
+        chosen = krylov.take_samples(self.values, moved(places, self.values), None)
+        return CrsMatrix(self.graph, Ensemble(chosen, self.sample_set and self.sample_set.take(places)))
+
+    def astype(self, dtype: Any) -> CrsMatrix:
+        """The same matrix with values of another type; itself where that is its type."""
+        if dtype == self.dtype:
+            return self
+        values = array_namespace(self.values).astype(self.values, dtype)
+        return CrsMatrix(self.graph, Ensemble(values, self.sample_set))
 
     def to(self, like: Any) -> CrsMatrix:
         """This matrix with its values in the library and on the device of the array `like`."""
         if is_array(like) and type(like) is type(self.values):
             return self
-        return CrsMatrix(self.graph, moved(to_numpy(self.values), like))
-
-    def astype(self, dtype: Any) -> CrsMatrix:
-        """The same matrix with values of another type; itself where that is their type."""
-        if self.dtype == dtype:
-            return self
-        return CrsMatrix(self.graph, array_namespace(self.values).astype(self.values, dtype))
+        return CrsMatrix(self.graph, Ensemble(moved(to_numpy(self.values), like), self.sample_set))
 
     def diagonal(self) -> Ensemble:
         """The main diagonal, an Ensemble of shape (n_rows,); zero where no entry is stored."""
-        return Ensemble(sparse.diagonal(self.graph.diagonal_beside(self.values), self.values, None))
+        entries = self.graph.diagonal_beside(self.values)
+        return Ensemble(sparse.diagonal(entries, self.values, None), self.sample_set)
 
     @property
     def home(self) -> Any:
@@ -196,23 +218,30 @@ class CrsMatrix:
         return sparse.spmv_transpose(*self.transposed_arrays, x, out)
 
     def __matmul__(self, other: Any) -> Any:
-        if isinstance(other, CrsMatrix):
-            return self._times_matrix(other)
-        return multiply(self, other)
+        if isinstance(other, TransposedMatrix) and isinstance(other.T, CrsMatrix):
+            other = other.to_matrix()
+        if hasattr(other, "tocsr"):
+            other = CrsMatrix.from_scipy(other)
+        return self._times_matrix(other) if isinstance(other, CrsMatrix) else multiply(self, other, "CrsMatrix")
+
+    def __rmatmul__(self, x: Any) -> Any:
+        return CrsMatrix.from_scipy(x) @ self if hasattr(x, "tocsr") else premultiply(x, self)
 
     def _times_matrix(self, other: CrsMatrix) -> CrsMatrix:
         require(
             self.shape[1] == other.shape[0], "CrsMatrix @ CrsMatrix", "other",
             f"have {self.shape[1]} rows", f"shape {other.shape}",
         )  # fmt: skip
-        _same_samples(self.n_samples, other.n_samples)
+        counts = self.n_samples, other.n_samples
+        same = counts[0] == counts[1] or 1 in counts
+        require(same, "CrsMatrix @", "operands", "have the same n_samples, or 1", f"{counts[0]} and {counts[1]}")
         graph_a, graph_b = ((m.graph.indptr, m.graph.indices) for m in (self, other))
         indptr, indices = product_graph(*graph_a, *graph_b, other.shape[1])
         graph = CrsGraph.unchecked(indptr, indices, (self.shape[0], other.shape[1]))
         xp, dtype = array_namespace(self.values), np.result_type(self.dtype, other.dtype)
         a, b = (xp.astype(m.values, dtype, copy=False) for m in (self, other))
         values = galerkin.product_values(self.graph.beside(a), a, other.graph.beside(b), b, graph.beside(a), None)
-        return CrsMatrix(graph, values)
+        return CrsMatrix(graph, Ensemble(values, common_set(self.sample_set, other.sample_set)))
 
     @property
     def T(self) -> TransposedMatrix:
@@ -221,58 +250,65 @@ class CrsMatrix:
 
 
 class TransposedMatrix:
-    """``A.T`` of a `CrsMatrix`: nothing is copied."""
+    """``A.T`` of a `CrsMatrix`: nothing is copied, and most of what a matrix can do is passed on to it."""
 
     __array_ufunc__ = None
 
-    def __init__(self, matrix: CrsMatrix) -> None:
+    def __init__(self, matrix: Any) -> None:
         self.T = matrix
         self.shape = matrix.shape[::-1]
-        self.n_samples = matrix.n_samples
-        self.dtype = matrix.dtype
+        self.nnz, self.n_samples = matrix.nnz, matrix.n_samples
+        self.dtype, self.sample_set = matrix.dtype, matrix.sample_set
 
     def __repr__(self) -> str:
         return f"{self.T!r}.T"
-
-    def astype(self, dtype: Any) -> TransposedMatrix:
-        """The transpose of the matrix with values of another type."""
-        return self if self.dtype == dtype else type(self)(self.T.astype(dtype))
 
     def apply(self, x: Any, out: Any = None) -> Any:
         """A^T x on bare arrays."""
         return self.T.apply_transpose(x, out)
 
     def __matmul__(self, x: Any) -> Any:
-        if isinstance(x, CrsMatrix):
+        matrix = isinstance(x, CrsMatrix | TransposedMatrix) or hasattr(x, "tocsr")
+        if matrix and isinstance(self.T, CrsMatrix):
             return self.to_matrix() @ x
-        return multiply(self, x)
+        return multiply(self, x, f"{type(self.T).__name__}.T")
 
-    def to_matrix(self) -> CrsMatrix:
-        """A `CrsMatrix` of its own, values copied into the transposed order."""
-        indptr, indices, entries = self.T.graph.transposed
-        return CrsMatrix(CrsGraph(indptr, indices, self.shape), self.T.values[entries])
+    def __rmatmul__(self, x: Any) -> Any:
+        return CrsMatrix.from_scipy(x) @ self if hasattr(x, "tocsr") else premultiply(x, self)
 
+    @property
+    def home(self) -> Any:
+        """An array that lives where this matrix does."""
+        return self.T.home
 
-def _same_samples(a: int, b: int) -> None:
-    require(a == b or 1 in (a, b), "CrsMatrix @", "operands", "have the same n_samples, or 1", f"{a} and {b}")
+    def diagonal(self) -> Ensemble:
+        """The main diagonal, an Ensemble of shape (n_rows,); zero where no entry is stored."""
+        entries = self.T.diagonal()
+        rows = self.shape[0]
+        if entries.shape[0] >= rows:
+            return entries[:rows]
+        xp = array_namespace(entries)
+        return xp.concat([entries, xp.zeros(rows - entries.shape[0], dtype=entries.dtype)])
 
+    def sample(self, i: int) -> TransposedMatrix:
+        """Sample `i` alone, on the same graph."""
+        return self.T.sample(i).T
 
-def multiply(matrix: Any, x: Any) -> Any:
-    """``matrix @ x`` for a vector or a tall array, plain or Ensemble."""
-    if not is_array(x) and not isinstance(x, Ensemble):
-        return NotImplemented
-    samples = samples_of(x)
-    require(
-        samples.ndim in (2, 3) and samples.shape[0] == matrix.shape[1], "CrsMatrix @", "x",
-        f"have {matrix.shape[1]} rows (the matrix has shape {matrix.shape})", f"shape {tuple(samples.shape[:-1])}",
-    )  # fmt: skip
-    _same_samples(matrix.n_samples, samples.shape[-1])
-    n_samples = max(matrix.n_samples, samples.shape[-1])
-    dtype = np.result_type(matrix.dtype, samples.dtype)
-    if samples.ndim == 3:  # the columns of x one after another
-        columns = [multiply(matrix, Ensemble(samples[:, j, :])).samples for j in range(samples.shape[1])]
-        return wrap_like(x, array_namespace(samples).stack(columns, axis=1), matrix.n_samples)
-    if samples.shape[1] != n_samples:
-        samples = array_namespace(samples).broadcast_to(samples, (samples.shape[0], n_samples))
-    y = matrix.astype(dtype).apply(contiguous(samples, dtype))
-    return wrap_like(x, y, matrix.n_samples)
+    def take_samples(self, samples: Any) -> TransposedMatrix:
+        """The transposes of the samples named, in that order; a shared matrix is its own answer."""
+        return self.T.take_samples(samples).T
+
+    def astype(self, dtype: Any) -> TransposedMatrix:
+        """The transpose of the matrix with values of another type."""
+        return self.T.astype(dtype).T
+
+    def to_scipy(self, i: int = 0) -> Any:
+        """Sample `i` as a ``scipy.sparse.csr_array``; a shared matrix answers for every sample."""
+        return self.T.to_scipy(i).T.tocsr()
+
+    def to_matrix(self) -> Any:
+        """A matrix of its own, values copied into the transposed order."""
+        indptr, indices, _ = self.T.graph.transposed
+        values, graph = self.T.values, CrsGraph.unchecked(indptr, indices, self.shape)
+        values = array_namespace(values).take(values, self.T.graph.transposed_beside(values)[2], axis=0)
+        return CrsMatrix(graph, Ensemble(values, self.sample_set))

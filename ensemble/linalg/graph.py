@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import home_of, moved
-from ensemble._check import message, require
+from ensemble._check import integer, message, require
 from ensemble._kernels.product_graphs import transpose_graph
 
 
@@ -40,7 +40,9 @@ class CrsGraph:
     """
 
     def __init__(self, indptr, indices, shape: tuple[int, int]) -> None:
-        n_rows, n_columns = (int(n) for n in shape)
+        if not isinstance(shape, list | tuple) or len(shape) != 2:
+            raise TypeError(message("CrsGraph", "shape", "be (rows, columns)", repr(shape)))
+        n_rows, n_columns = (integer(n, "CrsGraph", "shape", minimum=0) for n in shape)
         indptr, indices = np.asarray(indptr), np.asarray(indices)
         for name, array in (("indptr", indptr), ("indices", indices)):
             if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
@@ -62,8 +64,9 @@ class CrsGraph:
             "Use CrsMatrix.from_scipy, which sorts and sums doubles.",
         )  # fmt: skip
         self.shape = (n_rows, n_columns)
-        self.indptr = np.ascontiguousarray(indptr, np.int32 if indices.size < 2**31 else np.int64)
-        self.indices = np.ascontiguousarray(indices, np.int32 if n_columns <= 2**31 else np.int64)
+        # Copies: what is worked out from them is kept, so a caller who writes into his arrays must not reach these.
+        self.indptr = np.array(indptr, np.int32 if indices.size < 2**31 else np.int64, order="C")
+        self.indices = np.array(indices, np.int32 if n_columns <= 2**31 else np.int64, order="C")
         self._copies: dict[Any, tuple[Any, ...]] = {}
 
     @classmethod

@@ -62,6 +62,7 @@ class AffineHierarchy(Hierarchy):
         """
         finest = self.terms[0]
         same = isinstance(A, AffineMatrix) and A.shape == finest.shape and A.terms.shape == finest.terms.shape
+        same = same and (A.graph is finest.graph or np.array_equal(A.graph.indices, finest.graph.indices))
         require(same, "AffineHierarchy.update", "A", f"be like the matrix this was built for, {finest!r}", repr(A),
                 "Build a new one with smoothed_aggregation.")  # fmt: skip
         coefficients = A.coefficients.astype(self.dtype, copy=False)

@@ -7,19 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import array_namespace, contiguous, home_of, is_array, moved
-from ensemble._check import require
+from ensemble._backend import home_of, moved
+from ensemble._check import message, require
 from ensemble._kernels._memory import empty_like
 from ensemble._kernels.krylov import dot
 from ensemble.linalg import CrsGraph, CrsMatrix, GalerkinProduct
-from ensemble.linalg.operators import samples_of, wrap_like
+from ensemble.linalg.adapt import as_operator
+from ensemble.linalg.operators import multiply
 from ensemble.multigrid.coarse import CoarseSolver
 from ensemble.multigrid.conversion import converted_v_cycle
 from ensemble.multigrid.cycle import Workspace, v_cycle
 from ensemble.multigrid.prolongation import smoothed_prolongator, smoothing_tasks
 from ensemble.multigrid.relaxation import Chebyshev, ChebyshevSmoother, inverse_diagonal, largest_eigenvalue
 from ensemble.multigrid.rounded import RoundedMatrix, RoundedSmoother
-from ensemble.scalar import Ensemble
 
 
 @dataclass
@@ -134,18 +134,7 @@ class Hierarchy:
         return converted_v_cycle(self.levels, self.coarse, None, r, out, workspace)[1]
 
     def __matmul__(self, r: Any) -> Any:
-        if not is_array(r) and not isinstance(r, Ensemble):
-            return NotImplemented
-        samples = samples_of(r)
-        require(
-            samples.ndim == 2 and samples.shape[0] == self.shape[1], "Hierarchy @", "r",
-            f"be a vector of {self.shape[1]}", f"shape {tuple(samples.shape[:-1])}",
-        )  # fmt: skip
-        n_samples = max(self.n_samples, samples.shape[1])
-        require(samples.shape[1] in (1, n_samples) and self.n_samples in (1, n_samples), "Hierarchy @", "r",
-                f"have {self.n_samples} samples, or 1", samples.shape[1])  # fmt: skip
-        wide = contiguous(array_namespace(samples).broadcast_to(samples, (samples.shape[0], n_samples)))
-        return wrap_like(r, self.apply(wide), self.n_samples)
+        return multiply(self, r, "Hierarchy")
 
     def take_samples(self, samples: Any) -> Hierarchy:
         """The hierarchy of the samples named; the graph work is shared."""
@@ -171,8 +160,13 @@ class Hierarchy:
         ------
         ValueError
             If `A` does not have the graph that the hierarchy was built for.
+        TypeError
+            If `A` is no stored matrix.
         """
-        graph = self.levels[0].A.graph
+        graph, A = self.levels[0].A.graph, as_operator(A, "Hierarchy.update", "A")
+        if not isinstance(A, CrsMatrix):
+            seen = f"a {type(A).__name__}"
+            raise TypeError(message("Hierarchy.update", "A", "be a CrsMatrix or a SciPy sparse matrix", seen))
         same = A.graph is graph or (
             A.shape == graph.shape
             and np.array_equal(A.graph.indptr, graph.indptr)

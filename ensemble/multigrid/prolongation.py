@@ -19,7 +19,7 @@ def prolongator_graph(A: CrsGraph, T: CrsGraph) -> CrsGraph:
     length = np.diff(indptr)
     kept = np.zeros_like(indptr)
     np.cumsum(np.where(inside, length, 0), out=kept[1:])
-    return CrsGraph(kept, indices[np.repeat(inside, length)], T.shape)
+    return CrsGraph.unchecked(kept, indices[np.repeat(inside, length)], T.shape)
 
 
 def smoothed_prolongator(

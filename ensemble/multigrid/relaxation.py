@@ -54,12 +54,15 @@ class Chebyshev:
 
 
 def inverse_diagonal(A: CrsMatrix) -> Any:
-    """1 / diagonal, shape (n, n_samples); an entry below the unit roundoff counts as that (as Ifpack2 clips it)."""
+    """1 / diagonal, shape (n, n_samples); 0, which leaves its unknown alone, where there is no such number.
+
+    What is small depends on the units of A, so only zero and subnormal entries count as none.
+    """
     dinv = A.diagonal().samples
-    eps = np.finfo(dinv.dtype).eps
-    small = (dinv < eps) & (dinv > -eps)
-    if small.any():
-        dinv[small] = eps
+    tiny = np.finfo(dinv.dtype).smallest_normal
+    none = (dinv < tiny) & (dinv > -tiny)
+    if none.any():
+        dinv[none] = np.inf
     return array_namespace(dinv).divide(1.0, dinv, out=dinv)
 
 

@@ -6,17 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import array_namespace, contiguous, is_array, moved
+from ensemble._backend import array_namespace, moved
 from ensemble._check import message, require
 from ensemble._kernels._memory import empty_like
 from ensemble._kernels.krylov import take_samples
 from ensemble.linalg import CrsMatrix
-from ensemble.linalg.operators import samples_of, wrap_like
+from ensemble.linalg.operators import multiply
 from ensemble.multigrid.conversion import converted_v_cycle
 from ensemble.multigrid.cycle import Workspace
 from ensemble.multigrid.hierarchy import Hierarchy
 from ensemble.multigrid.setup import smoothed_aggregation
-from ensemble.scalar import Ensemble
 
 
 class ScaledHierarchy:
@@ -79,19 +78,7 @@ class ScaledHierarchy:
         return self._run(r, out, workspace)[1]
 
     def __matmul__(self, r: Any) -> Any:
-        if not is_array(r) and not isinstance(r, Ensemble):
-            return NotImplemented
-        samples = samples_of(r)
-        n = self.shape[1]
-        require(
-            samples.ndim == 2 and samples.shape[0] == n, "ScaledHierarchy @", "r", f"be a vector of {n}",
-            f"shape {tuple(samples.shape[:-1])}",
-        )  # fmt: skip
-        n_samples = max(self.n_samples, samples.shape[1])
-        require({samples.shape[1], self.n_samples} <= {1, n_samples}, "ScaledHierarchy @", "r",
-                f"have {self.n_samples} samples, or 1", samples.shape[1])  # fmt: skip
-        wide = contiguous(array_namespace(samples).broadcast_to(samples, (n, n_samples)))
-        return wrap_like(r, self.apply(wide), self.n_samples)
+        return multiply(self, r, "ScaledHierarchy")
 
     def take_samples(self, samples: Any) -> ScaledHierarchy:
         """The preconditioner of the samples named; the hierarchy is shared."""

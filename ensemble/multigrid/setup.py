@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._check import integer, message, positive, require
+from ensemble._backend import array_namespace, is_array, to_numpy
+from ensemble._check import floating, integer, message, positive, require, require_type
 from ensemble.linalg import AffineMatrix, CrsMatrix, GalerkinProduct
 from ensemble.linalg.adapt import as_operator
 from ensemble.multigrid.affine import AffineHierarchy
@@ -17,6 +18,7 @@ from ensemble.multigrid.prolongation import prolongator_graph
 from ensemble.multigrid.relaxation import Chebyshev
 from ensemble.multigrid.rounded import storage_of
 from ensemble.multigrid.tentative import tentative_prolongator
+from ensemble.scalar import Ensemble
 
 CHEBYSHEV = Chebyshev(degree=2, ratio=7)
 
@@ -57,7 +59,7 @@ def smoothed_aggregation(
     smoother : Chebyshev
     damping : float, dimensionless
         Of the prolongator smoothing, over each sample's largest eigenvalue of D^-1 A. Zero: plain aggregation.
-    dtype : data type, optional
+    dtype : float32 or float64, optional
         float32 halves the bytes of the preconditioner; the Krylov method around it stays in A's type.
     values_dtype : "bfloat16" or data type, optional
         Type in which the matrices of the smoothed levels are kept, where that is not `dtype`: "bfloat16" (8 bits of
@@ -72,8 +74,8 @@ def smoothed_aggregation(
     Raises
     ------
     ValueError
-        If `A` is not square, the near-nullspace does not fit it, or `values_dtype` is none of those; or is given for an
-        `AffineMatrix`, which stores no values.
+        If `A` is not square, the near-nullspace does not fit it, or `dtype` or `values_dtype` is none of those; or the
+        latter is given for an `AffineMatrix`, which stores no values.
 
     References
     ----------
@@ -89,7 +91,10 @@ def smoothed_aggregation(
         0       1600       7840      4.9  1.888 .. 1.888
         1        280       2368      8.5  direct
     """
-    A = as_operator(A, "smoothed_aggregation", "A")
+    given, A = A, as_operator(A, "smoothed_aggregation", "A")
+    if dtype is not None:
+        advice = "To keep the matrices alone in a narrower type, give values_dtype."
+        dtype = floating(dtype, "smoothed_aggregation", "dtype", advice)
     if isinstance(A, AffineMatrix):
         require(
             values_dtype is None, "smoothed_aggregation", "values_dtype", "be None for an AffineMatrix",
@@ -103,17 +108,19 @@ def smoothed_aggregation(
     if not isinstance(A, CrsMatrix):
         advice = "Give A.to_crs(), or build the hierarchy of its mean with scaled_aggregation."
         raise TypeError(
-            message("smoothed_aggregation", "A", "be a CrsMatrix or AffineMatrix", f"a {type(A).__name__}", advice)
+            message("smoothed_aggregation", "A", "be a CrsMatrix or AffineMatrix", f"a {type(given).__name__}", advice)
         )
     n = A.shape[0]
     require(A.shape == (n, n), "smoothed_aggregation", "A", "be square", f"shape {A.shape}")
+    if not array_namespace(A.values).isdtype(A.dtype, "real floating"):
+        raise TypeError(message("smoothed_aggregation", "A", "be real", f"dtype {A.dtype}"))
     integer(coarse_size, "smoothed_aggregation", "coarse_size", minimum=1)
     integer(max_levels, "smoothed_aggregation", "max_levels", minimum=1)
     integer(block_size, "smoothed_aggregation", "block_size", minimum=1)
     require(n % block_size == 0, "smoothed_aggregation", "block_size", f"divide the {n} rows of A", block_size)
     positive(damping, "smoothed_aggregation", "damping", zero=True)
-    B = np.ones((n, 1)) if near_nullspace is None else np.asarray(near_nullspace, np.float64).reshape(n, -1)
-    require(bool(np.all(np.isfinite(B))), "smoothed_aggregation", "near_nullspace", "be finite", "NaN or infinity")
+    require_type(smoother, Chebyshev, "smoothed_aggregation", "smoother", "be a Chebyshev", "Chebyshev(degree=2)?")
+    B = near_nullspace_of(near_nullspace, n)
     if dtype is not None:
         A = CrsMatrix(A.graph, A.values.astype(dtype, copy=False))
     storage = storage_of(values_dtype, A.dtype, "smoothed_aggregation")
@@ -136,3 +143,23 @@ def smoothed_aggregation(
     coarse = CoarseSolver(levels[-1].A) if direct else None
     round_level(levels[-1], storage)
     return Hierarchy(levels, coarse, smoother, damping, storage)
+
+
+def near_nullspace_of(vectors: Any, n: int) -> np.ndarray:
+    """The near-nullspace as float64 columns, shape (n, k): constants where none is given."""
+    if vectors is None:
+        return np.ones((n, 1))
+    name = "smoothed_aggregation", "near_nullspace"
+    if isinstance(vectors, Ensemble):
+        require(vectors.is_shared, *name, "be the same for all samples", f"{vectors.n_samples} samples")
+        vectors = vectors.samples[..., 0]
+    B = to_numpy(vectors) if is_array(vectors) else np.asarray(vectors)
+    if B.dtype.kind not in "biuf":
+        raise TypeError(message(*name, "be real", f"dtype {B.dtype}"))
+    fits = B.ndim in (1, 2) and B.shape[0] == n and B.size > 0
+    require(fits or (n == 0 and B.ndim in (1, 2)), *name, f"have shape ({n},) or ({n}, k)", f"shape {B.shape}")
+    B = B.astype(np.float64).reshape(n, -1) if n else np.ones((0, 1))
+    require(bool(np.all(np.isfinite(B))), *name, "be finite", "NaN or infinity")
+    empty = np.flatnonzero(~B.any(axis=0)) if n else np.zeros(0, int)
+    require(empty.size == 0, *name, "have no column of zeros", f"zeros in column {empty[0] if empty.size else 0}")
+    return B

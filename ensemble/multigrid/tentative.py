@@ -36,4 +36,6 @@ def tentative_prolongator(aggregates: np.ndarray, n_aggregates: int, B: np.ndarr
     indptr = np.zeros(n + 1, np.int32)
     np.cumsum(np.where(inside, k, 0), out=indptr[1:])
     indices = (where[:, None] * k + np.arange(k, dtype=np.int32)).astype(np.int32).reshape(-1)
-    return CrsMatrix(CrsGraph(indptr, indices, (n, n_aggregates * k)), Q.reshape(-1)), R.reshape(n_aggregates * k, k)
+    return CrsMatrix(CrsGraph.unchecked(indptr, indices, (n, n_aggregates * k)), Q.reshape(-1)), R.reshape(
+        n_aggregates * k, k
+    )

@@ -219,6 +219,39 @@ def _svd(ns: EnsembleNamespace, a: Any, full_matrices: bool = True, compute_uv: 
     return ns.linalg.svd(a, full_matrices=full_matrices) if compute_uv else ns.linalg.svdvals(a)
 
 
+def _qr(ns: EnsembleNamespace, a: Any, mode: str = "reduced") -> Any:
+    if mode in ("reduced", "complete"):
+        return ns.linalg.qr(a, mode=mode)
+    if mode != "r":
+        raise unsupported("np.linalg.qr", f"mode={mode!r} is not lifted")
+    return ns.linalg.qr(a)[1]
+
+
+def _diff(ns: EnsembleNamespace, a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
+    a, edges = ns.asarray(a), {}
+    for key, value in (("prepend", prepend), ("append", append)):
+        if value is None or value is np._NoValue:
+            continue
+        edge = ns.asarray(value)
+        if not edge.ndim:  # one number stands for a slice
+            shape = list(a.shape)
+            shape[axis] = 1
+            edge = ns.broadcast_to(edge, tuple(shape))
+        edges[key] = edge
+    return ns.diff(a, axis=axis, n=n, **edges)
+
+
+def _ordered(name: str) -> Callable[..., Any]:
+    def ordered(
+        ns: EnsembleNamespace, a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None
+    ) -> Any:
+        if order is not None:
+            raise unsupported(f"np.{name}", "the option order is not in the Array API")
+        return getattr(ns, name)(a, axis=axis) if axis is not None else getattr(ns, name)(ns.reshape(a, -1))
+
+    return ordered
+
+
 def _copyto(ns: EnsembleNamespace, dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
     if not isinstance(dst, Ensemble):
         raise unsupported("np.copyto", "a plain array cannot hold samples")
@@ -296,6 +329,10 @@ SPECIAL: dict[str, Callable[..., Any]] = {
     "round": _round,
     "around": _round,
     "linalg.svd": _svd,
+    "linalg.qr": _qr,
+    "diff": _diff,
+    "sort": _ordered("sort"),
+    "argsort": _ordered("argsort"),
     "copyto": _copyto,
     "iscomplexobj": _has_complex_type,
     "isrealobj": lambda ns, x: not _has_complex_type(ns, x),

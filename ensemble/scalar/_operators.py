@@ -45,11 +45,14 @@ def operand(samples: Array, other: Any) -> Any:
 
 
 def right_operand(samples: Array, other: Any) -> Any:
-    """`operand` where an operator meets it: NumPy's arrays also take lists and tuples of numbers."""
+    """`operand` where an operator meets it: NumPy's arrays also take lists and tuples of numbers.
+
+    A whole number does not: ``[0] * n`` repeats the list.
+    """
     right = operand(samples, other)
-    if right is NotImplemented and isinstance(other, list | tuple) and type(samples) is np.ndarray and samples.ndim > 1:
-        return operand(samples, np.asarray(other))
-    return right
+    if right is not NotImplemented or not isinstance(other, list | tuple) or type(samples) is not np.ndarray:
+        return right
+    return operand(samples, np.asarray(other)) if samples.ndim > 1 or samples.dtype.kind in "fc" else right
 
 
 def mismatch(*operands: Any) -> ValueError | None:

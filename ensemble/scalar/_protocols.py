@@ -128,6 +128,8 @@ class Protocols(Operators):
         """All samples in one contiguous message."""
         return np.ascontiguousarray(to_numpy(self.samples)).tobytes()
 
+    __bytes__ = tobytes
+
     @classmethod
     def from_bytes(cls, message_bytes: Any, like: Any) -> Self:
         """The ensemble that `tobytes` wrote, in the shape, type and library of `like`.

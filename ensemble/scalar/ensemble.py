@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import is_array, to_device, whole
-from ensemble._check import message, require
+from ensemble._check import message, require, require_type, sample_number
 from ensemble._typing import Array, Namespace
 from ensemble.scalar._methods import Methods
 from ensemble.scalar._operators import Family
@@ -75,6 +74,7 @@ class Ensemble(Methods):
         n_samples = samples.shape[-1]
         require(n_samples > 0, "Ensemble", "samples", "hold one sample or more", f"shape {tuple(samples.shape)}")
         if sample_set is not None:
+            require_type(sample_set, SampleSet, "Ensemble", "sample_set", "be a SampleSet", "SampleSet(weights=...)?")
             seen = f"{sample_set.n_samples} for {n_samples} samples"
             require(sample_set.n_samples == n_samples, "Ensemble", "sample_set", "have as many samples", seen)
         _jax.register()
@@ -143,11 +143,7 @@ class Ensemble(Methods):
 
         A shared ensemble answers for every `i` from 0, as its one sample is everyone's.
         """
-        i = operator.index(i)
-        n = self.n_samples
-        if i < -n or (i >= n and n > 1):
-            raise IndexError(message("Ensemble", "i in sample(i)", f"be from {-n} to {n - 1}", i))
-        chosen = self.samples[..., 0 if n == 1 else i]
+        chosen = self.samples[..., sample_number(i, self.samples.shape[-1], "Ensemble")]
         if type(self.samples) is np.ndarray:
             return np.array(chosen)
         return self._base().asarray(chosen, copy=True)
@@ -295,6 +291,9 @@ def from_samples(samples: Sequence[Array], sample_set: SampleSet | None = None) 
     """
     columns = list(samples)
     require(len(columns) > 0, "from_samples", "samples", "hold one sample or more", "none")
+    if any(isinstance(column, Ensemble) for column in columns):
+        advice = "Take x.sample(i) of each; np.stack puts ensembles side by side on a visible axis."
+        raise TypeError(message("from_samples", "samples", "be plain arrays or numbers", "an Ensemble", advice))
     first = next((column for column in columns if is_array(column)), None)
     base = _namespace.base_of(np.empty(0) if first is None else first)
     columns = [column if is_array(column) else base.asarray(column) for column in columns]

@@ -85,6 +85,8 @@ class Fused:
             if not self._traceable(arrays):
                 return self._by_itself(arguments, out)
             compiled = self._compiled[key] = self._traced(arguments, arrays)
+        if compiled.constant:
+            return self._by_itself(arguments, out)
         sample_set = set_of(*arguments) if lifted else None
         layout = self._layout(arguments, arrays)
         targets = None if out is None else self._targets(out, compiled, layout, lifted)

@@ -18,10 +18,14 @@ def votes_of(m: Any, function: str) -> np.ndarray:
     """What each sample says, shape (n_samples,)."""
     if isinstance(m, Ensemble):
         samples, most = m.samples, 0
-    elif is_array(m):
-        samples, most = m, 1
-    else:
+    elif is_array(m) or isinstance(m, list | tuple):
+        samples, most = m if is_array(m) else np.asarray(m), 1
+    elif isinstance(m, bool | int | float):
         return np.array([bool(m)])
+    else:
+        requirement = "be a bool, an array of bools or a bool Ensemble"
+        raise TypeError(message(function, "m", requirement, f"a {type(m).__name__}"))
+    m = samples if most else m
     if len(m.shape) > most:
         advice = "Reduce its visible axes first, with xp.all or xp.any."
         requirement = "have no axis" if most == 0 else "have one entry a sample"
@@ -175,6 +179,7 @@ def divide(a: Any, b: Any, *, where: Any = True, fill: Any = 0.0) -> Any:
     >>> divide(1.0, b, where=b != 0.0).samples
     array([0.5 , 0.  , 0.25])
     """
+    a, b, where, fill = (np.asarray(v) if isinstance(v, list | tuple) else v for v in (a, b, where, fill))
     xp = _namespace_of(a, b, where, fill)
     samples_of("divide", a, b, where, fill)
     mask = xp.asarray(where) if _is_plain(where) else where

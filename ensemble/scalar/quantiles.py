@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ensemble._check import one_of, require
+from ensemble._check import message, one_of, require
 from ensemble._typing import Array, Namespace
 from ensemble.scalar.ensemble import Ensemble
 from ensemble.scalar.moments import effective_count
@@ -17,20 +16,20 @@ from ensemble.scalar.statistics import floating, sample_mean, sample_std, weighe
 __all__ = ["ConfidenceInterval", "sample_confidence_interval", "sample_quantile"]
 
 
-def sample_quantile(x: Ensemble, q: float | Sequence[float], *, method: str = "linear") -> Array:
+def sample_quantile(x: Ensemble, q: Any, *, method: str = "linear") -> Array:
     """Quantiles over samples, exact: of all samples, sorted.
 
     Parameters
     ----------
     x : real Ensemble, shape `shape`
-    q : float or sequence of floats in [0, 1], dimensionless
+    q : float or array of floats in [0, 1], dimensionless
     method : {"linear", "inverted_cdf"}
         "linear" interpolates between neighbours. "inverted_cdf" gives the smallest sample up to which the weights
         reach `q`, so that a sample of weight 2 counts as two.
 
     Returns
     -------
-    array of the base library, shape `shape`, or ``(len(q), *shape)`` for a sequence
+    array of the base library, shape ``(*q.shape, *shape)``
 
     Raises
     ------
@@ -55,7 +54,10 @@ def sample_quantile(x: Ensemble, q: float | Sequence[float], *, method: str = "l
     """
     xp, samples, weights = weighed(x, "sample_quantile", ordered=True)
     samples = floating(xp, samples)
-    levels = [float(level) for level in (q if isinstance(q, Sequence | np.ndarray) and np.ndim(q) else [q])]  # type: ignore[arg-type]
+    given = np.asarray(q)
+    if given.dtype.kind not in "biuf":
+        raise TypeError(message("sample_quantile", "q", "hold numbers in [0, 1]", repr(q)))
+    levels = [float(level) for level in given.reshape(-1)]
     sound = all(0.0 <= level <= 1.0 for level in levels)
     require(sound, "sample_quantile", "q", "be in [0, 1]", q, "Divide percentages by 100.")
     one_of(method, ("linear", "inverted_cdf"), "sample_quantile", "method")
@@ -65,7 +67,7 @@ def sample_quantile(x: Ensemble, q: float | Sequence[float], *, method: str = "l
         w = xp.ones_like(xp.real(ordered)) if weights is None else xp.take(weights, xp.reshape(order, (-1,)))
         running = xp.cumulative_sum(xp.reshape(w, order.shape), axis=-1)
         found = [_reached(xp, ordered, running, level) for level in levels]
-        return _unless_nan(xp, samples, found, q)
+        return _unless_nan(xp, samples, found, given.shape)
     if weights is None or ordered.shape[-1] == 1:
         n = ordered.shape[-1]
         place = xp.astype(xp.arange(n), xp.float64) / max(n - 1, 1)
@@ -75,14 +77,17 @@ def sample_quantile(x: Ensemble, q: float | Sequence[float], *, method: str = "l
         w = xp.reshape(xp.take(weights, flat_order), order.shape)
         running = xp.cumulative_sum(w, axis=-1)
         place = (running - w) / (running[..., -1:] - w)
-    return _unless_nan(xp, samples, [_interpolated(xp, ordered, place, level) for level in levels], q)
+    return _unless_nan(xp, samples, [_interpolated(xp, ordered, place, level) for level in levels], given.shape)
 
 
-def _unless_nan(xp: Namespace, samples: Array, found: list[Array], q: Any) -> Array:
+def _unless_nan(xp: Namespace, samples: Array, found: list[Array], shape: tuple[int, ...]) -> Array:
     """The quantiles `found`, NaN for entries in which a sample is."""
     bad = xp.any(xp.isnan(samples), axis=-1)
     found = [xp.where(bad, xp.asarray(math.nan, dtype=samples.dtype), value) for value in found]
-    return xp.stack(found, axis=0) if np.ndim(q) else found[0]
+    if not shape:
+        return found[0]
+    stacked = xp.stack(found, axis=0) if found else xp.zeros((0, *samples.shape[:-1]), dtype=samples.dtype)
+    return xp.reshape(stacked, (*shape, *samples.shape[:-1]))
 
 
 def _reached(xp: Namespace, ordered: Array, running: Array, level: float) -> Array:

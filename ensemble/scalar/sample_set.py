@@ -76,11 +76,15 @@ class SampleSet:
             if value is not None and np.ndim(value)
         }
         if n_samples is not None:
-            lengths["n_samples"] = n_samples
+            lengths["n_samples"] = integer(n_samples, "SampleSet", "n_samples", minimum=1)
         require(
             len(set(lengths.values())) == 1, "SampleSet", "points, weights, ids", "have one length", lengths or "none"
         )
         count = next(iter(lengths.values()))
+        require(count > 0, "SampleSet", "n_samples", "be 1 or more", count)
+        for name, value in (("weights", weights), ("ids", ids)):
+            seen = f"shape {np.shape(value)}"
+            require(value is None or np.ndim(value) == 1, "SampleSet", name, "be a vector", seen)
         fill = object.__setattr__
         fill(self, "n_samples", count)
         fill(self, "points", None if points is None else _frozen(points))

@@ -322,4 +322,7 @@ def sample_corr(x: Ensemble, y: Ensemble | None = None) -> Array:
     xp = base_of(x.samples)
     left = xp.reshape(sample_std(x), (*x.shape, *(1,) * y.ndim))
     scale = left * sample_std(y)
-    return xp.where(scale > 0.0, covariance / xp.where(scale > 0.0, scale, xp.ones_like(scale)), xp.asarray(math.nan))
+    ratio = covariance / xp.where(scale > 0.0, scale, xp.ones_like(scale))
+    # Roundoff alone can take a correlation out of the unit circle; what is inside is left as it is.
+    ratio = xp.where(xp.abs(ratio) > 1.0, ratio / xp.abs(ratio), ratio)
+    return xp.where(scale > 0.0, ratio, xp.asarray(math.nan))

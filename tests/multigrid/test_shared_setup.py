@@ -174,7 +174,7 @@ def test_misuse_is_refused(rng):
         scaled_aggregation(A.to_crs())
     with pytest.raises(ValueError, match=r"mean must have shape .* and one sample"):
         scaled_aggregation(A, mean=A.to_crs())
-    with pytest.raises(ValueError, match="r must be a vector of 132"):
+    with pytest.raises(ValueError, match="x must have 132 rows"):
         M @ np.ones(3)
     with pytest.raises(ValueError, match="r must have 3 samples, or 1; got 2"):
         M @ Ensemble(np.ones((132, 2)))

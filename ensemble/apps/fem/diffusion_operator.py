@@ -12,7 +12,7 @@ from ensemble._kernels.krylov import dot, dot_partials, take_samples
 from ensemble._kernels.matrix_free import hex_diagonal, hex_product
 from ensemble.apps.fem.discretization import Discretization
 from ensemble.linalg import CrsGraph, CrsMatrix
-from ensemble.linalg.crs_matrix import multiply
+from ensemble.linalg.operators import multiply, places_of, premultiply
 from ensemble.scalar import Ensemble
 
 __all__ = ["DiffusionOperator"]
@@ -82,23 +82,25 @@ class DiffusionOperator:
         """The stored matrix of the mean diffusivity."""
         return CrsMatrix(self.graph, self._discrete.mean_values)
 
-    def astype(self, dtype: Any) -> DiffusionOperator:
-        """The operator of the same coefficient in another type; itself where that is its type."""
-        if self.dtype == dtype:
-            return self
-        return DiffusionOperator(self._discrete, self.graph, array_namespace(self.kappa).astype(self.kappa, dtype))
-
     def sample(self, i: int) -> DiffusionOperator:
         """Sample `i` alone."""
-        return self.take_samples(np.array([0 if self.n_samples == 1 else i]))
+        return self.take_samples([_check.sample_number(i, self.n_samples, "DiffusionOperator")])
 
     def take_samples(self, samples: Any) -> DiffusionOperator:
         """The operators of the samples named, in that order; a shared one is its own answer."""
         if self.n_samples == 1:
             return self
-        return DiffusionOperator(
-            self._discrete, self.graph, take_samples(self.kappa, moved(np.asarray(samples), self.kappa), None)
-        )
+        places = places_of(samples, self.n_samples, "DiffusionOperator.take_samples")
+        return DiffusionOperator(self._discrete, self.graph, take_samples(self.kappa, moved(places, self.kappa), None))
+
+    def astype(self, dtype: Any) -> DiffusionOperator:
+        """The operator of the coefficient in another floating-point type; itself where that is its type."""
+        dtype = np.dtype(dtype)
+        if dtype.kind != "f":
+            raise TypeError(_check.message("DiffusionOperator", "the type of a product", "be real", dtype))
+        if dtype == self.dtype:
+            return self
+        return DiffusionOperator(self._discrete, self.graph, self.kappa.astype(dtype))
 
     def diagonal(self) -> Ensemble:
         """The main diagonal, an Ensemble of shape (n_nodes,); 1 at fixed nodes."""
@@ -138,7 +140,10 @@ class DiffusionOperator:
         return array_namespace(y).subtract(b, y, out=y)
 
     def __matmul__(self, x: Any) -> Any:
-        return multiply(self, x)
+        return multiply(self, x, "DiffusionOperator")
+
+    def __rmatmul__(self, x: Any) -> Any:
+        return premultiply(x, self)
 
 
 def require_coefficient(kappa: Any, n_cells: int, home: Any, function: str) -> Any:

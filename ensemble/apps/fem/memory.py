@@ -9,13 +9,13 @@ from ensemble._check import message
 
 __all__ = ["bytes_needed", "require_memory"]
 
-VECTORS = 32
+VECTORS = 17
 """Arrays of one number a node and sample: what Krylov method, V-cycle, prolongator and its products hold together."""
 
 COARSE = 1.04
 """Entries of all levels over those of the finest."""
 
-PAIRS = 1500
+PAIRS = 2200
 """Bytes a node of the lists that the Galerkin products gather by."""
 
 

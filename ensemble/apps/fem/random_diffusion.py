@@ -119,7 +119,7 @@ class RandomDiffusion:
             coefficient == "lognormal", backend,
         )  # fmt: skip
         n_nodes = self.mesh.n_nodes
-        self.graph = CrsGraph(self._discrete.indptr, self._discrete.indices, (n_nodes, n_nodes))
+        self.graph = CrsGraph.unchecked(self._discrete.indptr, self._discrete.indices, (n_nodes, n_nodes))
         self._spare: dict[tuple[int, np.dtype], Workspace] = {}
         self._mean_hierarchies: dict[Precision, Hierarchy] = {}
         self._affine_hierarchies: dict[Precision, AffineHierarchy] = {}
@@ -227,7 +227,7 @@ class RandomDiffusion:
             "affine" with the prolongator of the mean); "mean", the default of the others, is that of the mean
             diffusivity, set up once for every later call and scaled to each sample by its diagonal
             (`scaled_aggregation`). "matrix-free" has no other.
-        hierarchy_dtype : data type, optional
+        hierarchy_dtype : float32 or float64, optional
             float32 halves the bytes that the preconditioner moves; tolerances hold as before.
         hierarchy_values_dtype : "bfloat16" or data type, optional
             The type in which its matrices are kept, where that is another: see `smoothed_aggregation`. Not for "affine"
@@ -265,7 +265,12 @@ class RandomDiffusion:
         guess = start_values if u0 is None else self._start(u0, start_values)
         work = self._spare.pop(key, Workspace())
         options = {"rtol": cg_rtol, "max_iterations": max_cg_iterations, "coupling": coupling}
-        precision = (np.dtype(key[1] if hierarchy_dtype is None else hierarchy_dtype), hierarchy_values_dtype)
+        advice = "To keep the matrices alone in a narrower type, give hierarchy_values_dtype."
+        wanted = key[1] if hierarchy_dtype is None else hierarchy_dtype
+        precision = (
+            _check.floating(wanted, "RandomDiffusion.solve", "hierarchy_dtype", advice),
+            hierarchy_values_dtype,
+        )
         start = time.perf_counter()
         run: Any
         if operator == "stored":

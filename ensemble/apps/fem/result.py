@@ -38,6 +38,10 @@ class DiffusionResult:
     newton: NewtonResult
     seconds: dict[str, float]
 
+    def __repr__(self) -> str:
+        total = f"{self.seconds['total']:.3g} s" if "total" in self.seconds else "not timed"
+        return f"DiffusionResult({self.newton.summary}; response {self.response:.6g}; {total})"
+
     @property
     def status(self) -> np.ndarray:
         """How each sample ended, shape (n_samples,)."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from ensemble._check import message, require
 from ensemble.apps.gbees.problem import Drift
 from ensemble.scalar import Ensemble
 
-__all__ = ["Values", "common_samples", "components", "drift_of", "drift_values", "matrix", "periods_of"]
+__all__ = ["Values", "common_samples", "components", "drift_of", "drift_values", "matrix", "periods_of", "tried"]
 
 
 class Values:
@@ -125,3 +125,11 @@ def periods_of(periods: Sequence[float | None] | None, n: int, rotate: bool) -> 
     turned = rotate and any(period is not None for period in given)
     require(not turned, "Gbees", "periods", "be None in a rotated grid", repr(given), "Use rotate=False.")
     return given
+
+
+def tried(call: Callable[[], Any], function: str, argument: str, requirement: str) -> Any:
+    """What `call` gives, a function of the caller's; a ValueError that names it where its arguments do not suit it."""
+    try:
+        return call()
+    except (IndexError, ValueError, TypeError) as error:
+        raise ValueError(message(function, argument, requirement, f"{type(error).__name__}: {error}")) from error

@@ -39,6 +39,10 @@ class Cells:
     rotation: np.ndarray | None = None
     time: float = 0.0
 
+    def __repr__(self) -> str:
+        count, n = self.indices.shape
+        return f"Cells({count:,} cells, n={n}, time={self.time:.6g})"
+
     def __iter__(self) -> Iterator[Any]:
         """Multi-indices and probabilities: ``indices, probabilities = cells``."""
         return iter((self.indices, self.probabilities))

@@ -19,6 +19,13 @@ class Steps:
     cells: np.ndarray
     masses: np.ndarray
 
+    def __repr__(self) -> str:
+        if not len(self):
+            return "Steps(none)"
+        (short, long), (few, many) = ((np.min(a), np.max(a)) for a in (self.lengths, self.cells))
+        count = "1 step" if len(self) == 1 else f"{len(self):,} steps"
+        return f"Steps({count}, {short:.4g} to {long:.4g} long, {few:,} to {many:,} cells)"
+
     @classmethod
     def of(cls, taken: Sequence[tuple[float, int, float]]) -> Steps:
         """Steps given one by one: length, cells, mass."""

@@ -42,6 +42,10 @@ class Marginal:
     axes: tuple[int, ...]
     time: float
 
+    def __repr__(self) -> str:
+        ends = ", ".join(f"{x[0]:.4g} to {x[-1]:.4g}" for x in self.coordinates)
+        return f"Marginal(axes={self.axes}, shape={self.probabilities.shape}, {ends}, time={self.time:.6g})"
+
     @property
     def density(self) -> np.ndarray:
         """Probability per length, area or volume."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace, is_array
 from ensemble._check import message, require
+from ensemble.apps.gbees.arguments import tried
 from ensemble.apps.gbees.problem import Problem
 
 __all__ = ["Noise", "centres", "log_likelihoods", "noise_of"]
@@ -59,7 +60,8 @@ def log_likelihoods(problem: Problem, indices: Any, h: Callable[..., Any], y: np
         If `h` does not give one number for each of `y`.
     """
     xp = array_namespace(indices)
-    values = h(centres(problem, indices), xp)
+    requirement = f"take {problem.n} scalars x and a namespace, and give {len(y)}"
+    values = tried(lambda: h(centres(problem, indices), xp), "Gbees.update", "h", requirement)
     values = (values,) if is_array(values) or isinstance(values, int | float) else tuple(values)
     if len(values) != len(y):
         seen = f"{len(values)} for {len(y)} measured"

@@ -8,6 +8,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ensemble._check import message, require, require_type
+
 __all__ = ["Drift", "Problem"]
 
 
@@ -25,11 +27,30 @@ class Drift:
         Handed over after `xp`. They reach compiled code as arguments: new values need no new compilation.
     names : tuple of str
         What the parameters are called, for messages and records.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `function` is not callable, `parameters` are no tuple, or `names` are fewer or more than they.
+
+    Examples
+    --------
+    >>> spring = Drift(lambda x, t, xp, k: (x[1], -k * x[0]), (2.0,), ("k",))
+    >>> spring((1.0, 0.0), 0.0, None), spring.with_parameters(k=3.0)((1.0, 0.0), 0.0, None)
+    ((0.0, -2.0), (0.0, -3.0))
     """
 
     function: Callable[..., Sequence[Any]]
     parameters: tuple[Any, ...] = ()
     names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not callable(self.function):
+            seen = f"a {type(self.function).__name__}"
+            raise TypeError(message("Drift", "function", "be a function (x, t, xp, *parameters)", seen))
+        require_type(self.parameters, (tuple, list), "Drift", "parameters", "be a tuple of numbers or Ensembles")
+        count = f"{len(self.names)} for {len(self.parameters)} parameters"
+        require(len(self.names) in (0, len(self.parameters)), "Drift", "names", "be one a parameter, or none", count)
 
     def __call__(self, x: Sequence[Any], t: Any, xp: Any) -> Sequence[Any]:
         """The n components of the drift at `x` and `t`."""

@@ -17,6 +17,7 @@ from ensemble.apps.gbees.arguments import (
     drift_values,
     matrix,
     periods_of,
+    tried,
 )
 from ensemble.apps.gbees.initial import frame_of, gaussian
 from ensemble.apps.gbees.limiters import LIMITERS
@@ -26,6 +27,9 @@ from ensemble.apps.gbees.problem import Problem
 __all__ = ["Rules", "Setup"]
 
 PRUNES = ("sequential", "parallel")
+
+LATER = 0.7390851332151607
+"""Until a second look at the drift: a number that is no period of anybody's."""
 
 
 @dataclass(frozen=True)
@@ -111,8 +115,9 @@ class Setup:
 
 def range_of(bounds: Callable[..., Any], x: Iterable[Any]) -> tuple[float, float]:
     """The range of `bounds` over the points `x`."""
+    give = lambda: np.asarray(bounds(tuple(x), np), dtype=np.float64)
     with np.errstate(all="ignore"):
-        J = np.asarray(bounds(tuple(x), np), dtype=np.float64)
+        J = tried(give, "Gbees", "bounds", "take n scalars x and a namespace, and give one")
     low, high = float(np.min(J)), float(np.max(J))
     seen = f"values from {low} to {high} on the first grid"
     require(bool(np.isfinite(low) and np.isfinite(high)), "Gbees", "bounds", "be finite", seen)
@@ -139,13 +144,20 @@ def along_axes(Q: np.ndarray, rotation: np.ndarray | None) -> np.ndarray:
 
 
 def check_drift(problem: Problem, time: float) -> None:
-    """Raise unless the drift takes n scalars and gives n."""
-    origin = tuple(np.asarray(value) for value in problem.origin)
-    try:
+    """Raise unless the drift takes n scalars and gives n, and says so where it depends on the time."""
+    requirement = f"take {problem.n} scalars x, a time and a namespace, and give {problem.n} scalars"
+
+    def at(steps: float, when: float) -> list[np.ndarray]:
+        x = tuple(np.asarray(value) for value in problem.origin + steps * problem.widths)
+        give = lambda: [np.asarray(part, dtype=np.float64) for part in problem.drift(x, when, np)]
         with np.errstate(all="ignore"):
-            v = problem.drift(origin, time, np)
-        count = len(v)
-    except (IndexError, ValueError, TypeError) as error:
-        requirement = f"take {problem.n} scalars x, a time and a namespace, and give {problem.n} scalars"
-        raise ValueError(message("Gbees", "drift", requirement, f"{type(error).__name__}: {error}")) from error
-    require(count == problem.n, "Gbees", "drift", f"give {problem.n} components, as the mean has", count)
+            v = tried(give, "Gbees", "drift", requirement)
+        require(len(v) == problem.n, "Gbees", "drift", f"give {problem.n} components, as the mean has", len(v))
+        return v
+
+    for steps in (0.0, 1.0):
+        v = at(steps, time)
+        if not problem.time_varying and not np.array_equal(v, at(steps, time + LATER), equal_nan=True):
+            seen = f"one that changes between the times {time:g} and {time + LATER:g}"
+            advice = "Give Gbees time_varying=True."
+            require(False, "Gbees", "drift", "not depend on t unless it is said to", seen, advice)

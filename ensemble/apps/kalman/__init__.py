@@ -9,6 +9,7 @@ from ensemble.apps.kalman.nonlinear import NonlinearGaussianModel
 from ensemble.apps.kalman.results import FilterResult, SmootherResult
 from ensemble.apps.kalman.sampling import sample_posterior
 from ensemble.apps.kalman.smoothers import rts_smoother, two_filter_smoother
+from ensemble.apps.kalman.split import filter_split_series, smooth_split_series, split_series
 
 __all__ = [
     "FilterResult",
@@ -17,11 +18,14 @@ __all__ = [
     "MaximumLikelihoodResult",
     "NonlinearGaussianModel",
     "SmootherResult",
+    "filter_split_series",
     "iterated_smoother",
     "kalman_filter",
     "maximum_likelihood",
     "prefix_scan",
     "rts_smoother",
     "sample_posterior",
+    "smooth_split_series",
+    "split_series",
     "two_filter_smoother",
 ]

@@ -10,6 +10,7 @@ import numpy as np
 from ensemble._backend import backend_of
 from ensemble._kernels.kalman import filter_series, smooth_series
 from ensemble._kernels.kalman_cuda import LARGEST, chunk_length, filter_chunks, smooth_chunks, two_filter_chunks
+from ensemble._kernels.kalman_scans import scan_filter, scan_smoother, scan_two_filters
 from ensemble._typing import Array
 from ensemble.apps.kalman.model import Series
 from ensemble.apps.kalman.results import FilterResult, SmootherResult, total
@@ -27,7 +28,7 @@ def _values(a: Array) -> Array:
     return a.samples if isinstance(a, Ensemble) else a
 
 
-def device_of(series: Series, method: str, scan: str) -> str | None:
+def device_of(series: Series, method: str) -> str | None:
     """Where compiled code for this method runs: "numba", "cuda", or None where there is none."""
     arrays = [_values(getattr(series, name)) for name in PARTS]
     backend = backend_of(*arrays)
@@ -36,7 +37,7 @@ def device_of(series: Series, method: str, scan: str) -> str | None:
     if backend == "numba":
         return backend if method != "scan" else None
     fits = max(series.F.shape[-1], series.y.shape[-1]) <= LARGEST
-    return backend if backend == "cuda" and fits and (method != "scan" or scan == "chunked") else None
+    return backend if backend == "cuda" and fits else None
 
 
 def n_samples_of(series: Series) -> int | None:
@@ -51,6 +52,8 @@ def series_first(a: Array, tail: int, batch: tuple[int, ...], n_samples: int | N
     `time_at` is the axis of time, which stands before or behind the batch; None where there is none.
     """
     lone = not isinstance(a, Ensemble)
+    if lone and not batch:  # the usual case
+        return a[None, ...]
     values = a[..., None] if lone else a.samples
     axes = len(values.shape)
     values = np.moveaxis(values, -1, axes - 1 - tail)  # samples behind the batch
@@ -67,6 +70,8 @@ def series_first(a: Array, tail: int, batch: tuple[int, ...], n_samples: int | N
 
 def from_series(series: Series, values: np.ndarray, n_samples: int | None) -> Array:
     """Results with all series in front as an array or Ensemble of shape (*batch, ...)."""
+    if n_samples is None and not series.batch:
+        return values[0, ...]
     shaped = values.reshape((*series.batch, n_samples or 1, *values.shape[1:]))
     n_batch = len(series.batch)
     if n_samples is None:
@@ -92,26 +97,34 @@ def chunk_of(series: Series, n_samples: int | None, method: str) -> int | None:
     return None if method == "sequential" else chunk_length(n_series, series.n_steps)
 
 
-def filter_result(series: Series, m: Array, P: Array, terms: Array, n_samples: int | None) -> FilterResult:
+def filter_result(
+    series: Series, n_samples: int | None, m: Array, P: Array, terms: Array, sums: Array | None = None
+) -> FilterResult:
     """Results with all series in front, in the caller's form."""
     return FilterResult(
         mean=from_series(series, m, n_samples),
         covariance=from_series(series, P, n_samples),
         log_likelihoods=from_series(series, terms, n_samples),
-        log_likelihood=from_series(series, total(terms.T), n_samples),
+        log_likelihood=from_series(series, total(terms.T) if sums is None else sums, n_samples),
         series=series,
     )
 
 
-def compiled_filter(series: Series, device: str, method: str) -> FilterResult:
-    """The recursion on the CPU; on a device, chunks of time unless `method` is "sequential"."""
+def is_level_by_level(method: str, scan: str) -> bool:
+    """Whether a device joins elements by one of the classical scans; else it cuts time into chunks, or does not."""
+    return method == "scan" and scan != "chunked"
+
+
+def compiled_filter(series: Series, device: str, method: str, scan: str) -> FilterResult:
+    """The recursion on the CPU; on a device, a scan unless `method` is "sequential"."""
     n_samples = n_samples_of(series)
     arguments = filter_arguments(series, n_samples)
     if device == "cuda":
-        chunk = chunk_of(series, n_samples, method)
-        options: list[Any] = [*arguments, series.predict_first, chunk]
-        m, P, terms = filter_chunks(*options)
-        return filter_result(series, m, P, terms, n_samples)
+        options: list[Any] = [*arguments, series.predict_first]
+        if is_level_by_level(method, scan):
+            return filter_result(series, n_samples, *scan_filter(tuple(options), scan))
+        options += [chunk_of(series, n_samples, method)]
+        return filter_result(series, n_samples, *filter_chunks(*options))
     last = n_samples is not None and not series.batch
     m, P, quadratic, pivots = filter_series(*arguments, series.predict_first, last)
     pivots = pivots[:1] if pivots.strides[0] == 0 else pivots
@@ -119,27 +132,33 @@ def compiled_filter(series: Series, device: str, method: str) -> FilterResult:
         for i in range(pivots.shape[-1]):
             quadratic += np.log(pivots[..., i])
     quadratic *= -0.5
-    return filter_result(series, m, P, quadratic, n_samples)
+    return filter_result(series, n_samples, m, P, quadratic)
 
 
-def compiled_two_filter(series: Series) -> SmootherResult:
+def compiled_two_filter(series: Series, scan: str) -> SmootherResult:
     """Two filters that meet, on a device."""
     n_samples = n_samples_of(series)
-    arguments = filter_arguments(series, n_samples)
-    chunk = chunk_of(series, n_samples, "scan") or series.n_steps
-    options: list[Any] = [*arguments, series.predict_first, chunk]
-    m, P, terms, mean, covariance = two_filter_chunks(*options)
-    result = filter_result(series, m, P, terms, n_samples)
+    options: list[Any] = [*filter_arguments(series, n_samples), series.predict_first]
+    if is_level_by_level("scan", scan):
+        *filtered, mean, covariance = scan_two_filters(tuple(options), scan)
+    else:
+        options += [chunk_of(series, n_samples, "scan") or series.n_steps]
+        *filtered, mean, covariance = two_filter_chunks(*options)
+    result = filter_result(series, n_samples, *filtered)
     return SmootherResult(from_series(series, mean, n_samples), from_series(series, covariance, n_samples), result)
 
 
-def compiled_rts(series: Series, result: FilterResult, device: str, method: str) -> SmootherResult:
-    """The smoother's recursion on the CPU; on a device, chunks of time unless `method` is "sequential"."""
+def compiled_rts(series: Series, result: FilterResult, device: str, method: str, scan: str) -> SmootherResult:
+    """The smoother's recursion on the CPU; on a device, a scan unless `method` is "sequential"."""
     n_samples, time_at = n_samples_of(series), len(series.batch)
-    parts = [series_first(getattr(series, name), tail, series.batch, n_samples, 0)
-             for name, tail in (("F", 2), ("Q", 2), ("u", 1))]  # fmt: skip
     m = series_first(result.mean, 1, series.batch, n_samples, time_at)
     P = series_first(result.covariance, 2, series.batch, n_samples, time_at)
+    if device == "cuda" and is_level_by_level(method, scan):
+        arguments = (*filter_arguments(series, n_samples), series.predict_first)
+        mean, covariance = scan_smoother(arguments, m, P, scan)
+        return SmootherResult(from_series(series, mean, n_samples), from_series(series, covariance, n_samples), result)
+    parts = [series_first(getattr(series, name), tail, series.batch, n_samples, 0)
+             for name, tail in (("F", 2), ("Q", 2), ("u", 1))]  # fmt: skip
     if device == "cuda":
         options: list[Any] = [*parts, m, P, chunk_of(series, n_samples, method)]
         mean, covariance = smooth_chunks(*options)

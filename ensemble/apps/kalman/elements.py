@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ensemble._backend import array_namespace, backend_of
-from ensemble._kernels.kalman_cuda import LARGEST, combine
+from ensemble._backend import array_namespace
 from ensemble._typing import Array
 from ensemble.apps.kalman.model import Series
 from ensemble.apps.kalman.steps import (
@@ -21,7 +20,6 @@ from ensemble.apps.kalman.steps import (
     symmetric_solve,
     update,
 )
-from ensemble.scalar import Ensemble
 
 __all__ = ["combine_filter", "combine_smoother", "filter_elements", "filter_neutral", "has_no_elements",
            "smoother_elements", "smoother_neutral"]  # fmt: skip
@@ -86,8 +84,6 @@ def has_no_elements(series: Series) -> Array:
 
 def combine_filter(earlier: Element, later: Element) -> Element:
     """The filter element of two stretches of time, one after the other; one factorisation of ``I + C J``."""
-    if _on_device(earlier, later):
-        return combine("combine_pairs", earlier, later, earlier[0].shape[-1])
     Ai, bi, Ci, ei, Ji = earlier
     Aj, bj, Cj, ej, Jj = later
     xp = array_namespace(Ai, Aj)
@@ -102,13 +98,6 @@ def combine_filter(earlier: Element, later: Element) -> Element:
         apply(XA.mT, ej - apply(Jj, bi)) + ei,
         symmetric(XA.mT @ (Jj @ Ai) + Ji),
     )
-
-
-def _on_device(earlier: Element, later: Element) -> bool:
-    """Whether the pairs can be joined by one CUDA kernel: plain CuPy arrays of one series."""
-    if isinstance(earlier[0], Ensemble) or len(earlier[0].shape) != 3:
-        return False
-    return earlier[0].shape[-1] <= LARGEST and backend_of(*earlier, *later) == "cuda"
 
 
 def filter_neutral(xp: Any, nx: int, dtype: Any) -> Element:
@@ -130,8 +119,6 @@ def smoother_elements(series: Series, m: Array, P: Array) -> Element:
 
 def combine_smoother(earlier: Element, later: Element) -> Element:
     """The smoother element of two stretches of time."""
-    if _on_device(earlier, later):
-        return combine("combine_links", earlier, later, earlier[0].shape[-1])
     Ei, gi, Li = earlier
     Ej, gj, Lj = later
     return Ei @ Ej, apply(Ei, gj) + gi, symmetric(Ei @ Lj @ Ei.mT + Li)

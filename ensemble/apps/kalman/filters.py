@@ -43,7 +43,7 @@ def kalman_filter(
     method : {"auto", "sequential", "scan"}
         "sequential" is Kalman's recursion with Joseph's form of the update. "scan" is the prefix sum of Särkkä and
         García-Fernández [1]_: O(log T) parallel steps and a few times the work. Series with a singular ``H Q H' + R``,
-        which that sum cannot tell, take the recursion; only the compiled scan of a GPU gives NaN instead (`failed`).
+        which that sum cannot tell, take the recursion.
         "auto" takes the recursion on the CPU, and on a GPU "scan" unless there are series enough to fill it.
     scan : {"chunked", "sequential", "hillis_steele", "blelloch", "ladner_fischer", "sengupta"}
         The algorithm of "scan", see `prefix_scan`. For the filter, "chunked" sums up each chunk of time by filter
@@ -108,9 +108,9 @@ def filtered(series: Series, method: str, scan: str, form: str = "covariance") -
     """The filter of a series in one form."""
     if form == "square_root":
         return result_of(series, *square_root_filter(series))
-    device = device_of(series, method, scan)
+    device = device_of(series, method)
     if device is not None:
-        return compiled_filter(series, device, method)
+        return compiled_filter(series, device, method, scan)
     if method != "scan":
         return result_of(series, *sequential_filter(series))
     result = result_of(series, *scan_filter(series, scan))

@@ -20,7 +20,7 @@ from ensemble.apps.kalman.nonlinear import (
     lengthened,
     residuals,
 )
-from ensemble.apps.kalman.results import total
+from ensemble.apps.kalman.results import described, total
 from ensemble.apps.kalman.smoothers import rts
 from ensemble.apps.kalman.steps import apply, is_singular, observed_part, symmetric_solve
 from ensemble.krylov import SolveError
@@ -60,6 +60,9 @@ class IteratedSmootherResult:
     log_likelihood: Array
     converged: Array
     iterations: Array
+
+    def __repr__(self) -> str:
+        return described(self)
 
     def raise_if_failed(self) -> IteratedSmootherResult:
         """This result, or `SolveError` where a series of a sample did not converge."""

@@ -241,6 +241,8 @@ def _time_first(xp: Any, a: Array, n_batch: int, tail: int) -> Array:
     lead = len(a.shape) - tail
     if lead == 0:
         return xp.reshape(a, (1,) * (n_batch + 1) + tuple(a.shape))
+    if lead == 1 and n_batch == 0:  # the usual case
+        return a
     a = xp.moveaxis(a, lead - 1, 0)
     return xp.reshape(a, (a.shape[0], *(1,) * (n_batch - lead + 1), *a.shape[1:]))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from ensemble.apps.kalman.model import Series
 from ensemble.krylov import SolveError
 from ensemble.scalar import Ensemble
 
-__all__ = ["FilterResult", "SmootherResult", "total"]
+__all__ = ["FilterResult", "SmootherResult", "described", "total"]
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,9 @@ class FilterResult:
     log_likelihoods: Array
     log_likelihood: Array
     series: Series = field(repr=False)
+
+    def __repr__(self) -> str:
+        return described(self)
 
     @property
     def failed(self) -> Array:
@@ -81,6 +85,9 @@ class SmootherResult:
     covariance: Array
     filtered: FilterResult = field(repr=False)
 
+    def __repr__(self) -> str:
+        return described(self)
+
     @property
     def log_likelihoods(self) -> Array:
         """``log p(y[k] | y[0], ..., y[k-1])`` of each step."""
@@ -100,6 +107,17 @@ class SmootherResult:
         """This result, or `SolveError` as `FilterResult.raise_if_failed` has it."""
         self.filtered.raise_if_failed()
         return self
+
+
+def described(result: Any) -> str:
+    """One line for a result: what is a series' shape, and its likelihood."""
+    likelihood, mean = result.log_likelihood, result.mean
+    samples = f", n_samples={mean.n_samples}" if isinstance(mean, Ensemble) else ""
+    if likelihood.ndim:
+        text = f"of shape {tuple(likelihood.shape)}"
+    else:
+        text = f"{likelihood if isinstance(likelihood, Ensemble) else float(likelihood):.6g}"
+    return f"{type(result).__name__}(mean {tuple(mean.shape)}{samples}, log_likelihood {text})"
 
 
 def total(terms: Array) -> Array:

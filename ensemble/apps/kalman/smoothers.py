@@ -88,10 +88,14 @@ def rts_smoother(
 
 def rts(series: Series, method: str, scan: str, form: str = "covariance") -> SmootherResult:
     """Filter and smoother of a series in one form."""
-    result = filtered(series, method, scan, form)
-    device = device_of(series, method, scan)
+    return backwards(series, filtered(series, method, scan, form), method, scan, form)
+
+
+def backwards(series: Series, result: FilterResult, method: str, scan: str, form: str = "covariance") -> SmootherResult:
+    """The smoother from what the filter says."""
+    device = device_of(series, method)
     if form == "covariance" and device is not None:
-        return compiled_rts(series, result, device, method)
+        return compiled_rts(series, result, device, method, scan)
     m, P = time_first(series, result)
     if form == "square_root":
         return smoothed(series, result, *square_root_rts(series, m, P))
@@ -148,8 +152,8 @@ def two_filter_smoother(
 
 def two_filters(series: Series, scan: str) -> SmootherResult:
     """The two-filter smoother of a series in one form."""
-    if device_of(series, "scan", scan) == "cuda":
-        return compiled_two_filter(series)
+    if device_of(series, "scan") == "cuda":
+        return compiled_two_filter(series, scan)
     xp = array_namespace(series.y, series.F, series.m0)
     elements = filter_elements(series)
     neutral = filter_neutral(xp, series.F.shape[-1], elements[0].dtype)

@@ -1,7 +1,6 @@
 """The CUDA kernels without a GPU: NVRTC compiles them for sm_90, and g++ runs them, a thread for a thread."""
 
 import ctypes
-import functools
 import shutil
 import subprocess
 from pathlib import Path
@@ -11,11 +10,23 @@ import pytest
 
 from ensemble._kernels import kalman_cuda, kalman_ranges, kalman_scans
 from ensemble._kernels.scan import SCANS
-from ensemble.apps.kalman import LinearGaussianModel, compiled, kalman_filter, rts_smoother, two_filter_smoother
-from ensemble.apps.kalman.elements import combine_filter, combine_smoother, filter_elements, smoother_elements
-from ensemble.apps.kalman.model import aligned
+from ensemble.apps.kalman import (
+    LinearGaussianModel,
+    compiled,
+    filter_split_series,
+    filters,
+    kalman_filter,
+    rts_smoother,
+    smooth_split_series,
+    smoothers,
+    split,
+    split_series,
+    two_filter_smoother,
+)
+from ensemble.scalar import Ensemble
 from tests import nvrtc
 from tests.apps.kalman.models import close, random_parts, with_gaps
+from tests.apps.kalman.test_singular import exact_observations
 
 HERE = Path(__file__).parent
 
@@ -70,6 +81,12 @@ def on_cpu(tmp_path_factory):
         yield
 
 
+@pytest.fixture
+def cuda(monkeypatch):
+    """Arrays of NumPy pass for arrays on a device."""
+    monkeypatch.setattr(compiled, "backend_of", lambda *a: "cuda")
+
+
 CASES = [(1, 300, 4, 2, 2, True), (2, 5, 2, 3, 1, True), (1, 1, 4, 2, 3, False), (1, 600, 1, 1, 2, False)]
 
 
@@ -85,9 +102,10 @@ def test_chunks_are_the_sequential_filter_and_smoother(on_cpu, B, T, nx, ny, chu
     parts, y, arrays = arguments_of(B, T, nx, ny)
     prior = "before" if predict_first else "first_observation"
     smooth = rts_smoother(LinearGaussianModel(**parts, prior_at=prior), y)
-    m, P, terms, sm, sP = kalman_cuda.two_filter_chunks(*arrays, predict_first, chunk)
+    m, P, terms, sums, sm, sP = kalman_cuda.two_filter_chunks(*arrays, predict_first, chunk)
     for got, expected in ((m, smooth.filtered.mean), (P, smooth.filtered.covariance), (terms, smooth.log_likelihoods)):
         close(got, expected)
+    close(sums, smooth.log_likelihood, 1e-13)
     close(sm, smooth.mean)
     close(sP, smooth.covariance)
     F, Q, u = parts["F"], parts["Q"], parts["u"]
@@ -98,8 +116,9 @@ def test_chunks_are_the_sequential_filter_and_smoother(on_cpu, B, T, nx, ny, chu
 
 def test_one_chunk_a_series_is_the_plain_recursion(on_cpu):
     parts, y, arrays = arguments_of(3, 20, 2, 3)
-    m, P, terms = kalman_cuda.filter_chunks(*arrays, True)
+    m, P, terms, sums = kalman_cuda.filter_chunks(*arrays, True)
     smooth = rts_smoother(LinearGaussianModel(**parts), y)
+    close(sums, smooth.log_likelihood, 1e-13)
     close(m, smooth.filtered.mean)
     close(terms, smooth.log_likelihoods)
     mean, covariance = kalman_cuda.smooth_chunks(parts["F"], parts["Q"], parts["u"], m, P)
@@ -112,31 +131,13 @@ def test_float32_and_constant_parts(on_cpu):
     parts, y, _ = arguments_of(1, 400, 4, 2, np.float32)
     fixed = {**parts, "F": parts["F"][:, :1], "R": parts["R"][:, :1]}
     arrays = [fixed[name] for name in ("F", "Q", "H", "R", "u", "d")]
-    m, P, _ = kalman_cuda.filter_chunks(*arrays, y, parts["m0"], parts["P0"], True, 5)
+    m, P, *_ = kalman_cuda.filter_chunks(*arrays, y, parts["m0"], parts["P0"], True, 5)
     wide = {name: a.astype(np.float64) for name, a in fixed.items()}
     exact = kalman_filter(LinearGaussianModel(**wide), y.astype(np.float64))
     deviation = np.sqrt(np.einsum("...ii->...i", exact.covariance))
     assert m.dtype == np.float32
     assert np.max(np.abs(m - exact.mean) / deviation) < 1e-4
     assert np.max(np.abs(P - exact.covariance)) < 1e-5 * np.max(exact.covariance)
-
-
-def test_pairs_join_as_the_matrix_formulas_say(on_cpu):
-    parts, y, _ = arguments_of(1, 41, 4, 2)
-    series = aligned(LinearGaussianModel(**{k: a[0] for k, a in parts.items()}), y[0], None, "test")
-    e = filter_elements(series)
-    left, right = tuple(a[1::2] for a in e), tuple(a[2::2] for a in e)
-    for got, expected in zip(
-        kalman_cuda.combine("combine_pairs", left, right, 4), combine_filter(left, right), strict=True
-    ):
-        close(got, expected)
-    f = kalman_filter(LinearGaussianModel(**{k: a[0] for k, a in parts.items()}), y[0])
-    e = smoother_elements(series, f.mean, f.covariance)
-    left, right = tuple(a[:-1] for a in e), tuple(a[1:] for a in e)
-    for got, expected in zip(
-        kalman_cuda.combine("combine_links", left, right, 4), combine_smoother(left, right), strict=True
-    ):
-        close(got, expected)
 
 
 @pytest.mark.parametrize("cuts, predict_first", [((200,), True), ((1, 280), False), ((), True)])
@@ -146,7 +147,8 @@ def test_ranges_of_several_devices_are_the_sequential_filter_and_smoother(on_cpu
     smooth = rts_smoother(LinearGaussianModel(**parts, prior_at=prior), y)
     ranges = [tuple(a[:, i:j] for a in steps) for i, j in zip((0, *cuts), (*cuts, 300), strict=True)]
     got = kalman_ranges.two_filter_ranges(ranges, m0, P0, predict_first, 2)
-    m, P, terms, sm, sP = (np.concatenate(arrays, axis=1) for arrays in zip(*got, strict=True))
+    m, P, terms, sm, sP = (np.concatenate([piece[k] for piece in got], axis=1) for k in (0, 1, 2, 4, 5))
+    close(sum(piece[3] for piece in got), smooth.log_likelihood)
     close(m, smooth.filtered.mean)
     close(P, smooth.filtered.covariance)
     close(terms, smooth.log_likelihoods)
@@ -154,23 +156,130 @@ def test_ranges_of_several_devices_are_the_sequential_filter_and_smoother(on_cpu
     close(sP, smooth.covariance)
 
 
-@pytest.mark.parametrize("scan", sorted(set(SCANS) - {"sequential"}))
-@pytest.mark.parametrize("T", [1, 2, 37])
+@pytest.mark.parametrize("scan", sorted(SCANS))
+@pytest.mark.parametrize("B, T", [(1, 1), (1, 2), (1, 37), (3, 6)])
 @pytest.mark.parametrize("predict_first", [True, False])
-def test_scans_over_packed_elements_are_the_sequential_filter_and_smoother(on_cpu, scan, T, predict_first):
-    parts, y, arrays = arguments_of(1, T, 4, 2)
+def test_scans_over_packed_elements_are_the_sequential_filter_and_smoother(on_cpu, scan, B, T, predict_first):
+    parts, y, arrays = arguments_of(B, T, 4, 2)
     prior = "before" if predict_first else "first_observation"
     smooth = rts_smoother(LinearGaussianModel(**parts, prior_at=prior), y)
-    m, P = kalman_scans.scan_filter((*arrays, predict_first), scan)
-    close(m, smooth.filtered.mean)
-    close(P, smooth.filtered.covariance)
     given = (*arrays, predict_first)
-    smoothers = [kalman_scans.scan_smoother, kalman_scans.scan_two_filters,
-                 functools.partial(kalman_scans.scan_two_filters, elsewhere=given)]  # fmt: skip
-    for smoother in smoothers:
-        m, P = smoother(given, scan)
+    two = kalman_scans.scan_two_filters(given, scan)
+    apart = kalman_scans.scan_two_filters(given, scan, elsewhere=given)
+    for m, P, terms, sums in (kalman_scans.scan_filter(given, scan), two[:4], apart[:4]):
+        close(sums, smooth.log_likelihood)
+        close(m, smooth.filtered.mean)
+        close(P, smooth.filtered.covariance)
+        close(terms, smooth.log_likelihoods)
+    for m, P in (kalman_scans.scan_smoother(given, *two[:2], scan), two[4:], apart[4:]):
         close(m, smooth.mean)
         close(P, smooth.covariance)
+
+
+@pytest.mark.parametrize("prior_at", ["before", "first_observation"])
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_split_series_run_side_by_side(on_cpu, cuda, monkeypatch, n, prior_at):
+    parts, y = random_parts(290, 4, 2)
+    y = with_gaps(y)
+    model = LinearGaussianModel(**parts, prior_at=prior_at)
+    monkeypatch.setattr(compiled, "backend_of", lambda *a: "numba")
+    exact = rts_smoother(model, y)
+    monkeypatch.setattr(compiled, "backend_of", lambda *a: "cuda")
+    turns = []
+    monkeypatch.setattr(split, "_filter_in_turn", lambda s, f=split._filter_in_turn: turns.append(len(s)) or f(s))
+    pieces = split_series(model, y, [None] * n)
+    for states in (filter_split_series(pieces), [part.filtered for part in smooth_split_series(pieces)]):
+        for attribute in ("mean", "covariance", "log_likelihoods"):
+            close(np.concatenate([getattr(f, attribute) for f in states]), getattr(exact.filtered, attribute))
+    smooth = smooth_split_series(pieces)
+    close(np.concatenate([part.mean for part in smooth]), exact.mean)
+    close(np.concatenate([part.covariance for part in smooth]), exact.covariance)
+    close(sum(part.log_likelihood for part in smooth), exact.log_likelihood)
+    assert turns == ([1] * 3 if n == 1 else [])
+
+
+def test_split_series_take_turns_where_elements_say_nothing(on_cpu, cuda):
+    parts, y = exact_observations(T=24, batch=(2,))
+    one = {name: a[1] for name, a in parts.items()}
+    model = LinearGaussianModel(**one)
+    exact = rts_smoother(model, y[1])
+    pieces = split_series(model, y[1], [None, None, None])
+    smooth, states = smooth_split_series(pieces), filter_split_series(pieces)
+    close(np.concatenate([part.mean for part in smooth]), exact.mean)
+    close(np.concatenate([part.mean for part in states]), exact.filtered.mean)
+    assert not any(part.failed for part in smooth)
+
+
+@pytest.mark.parametrize("scan", ["chunked", "blelloch"])
+def test_the_recursion_takes_over_where_elements_say_nothing(on_cpu, cuda, scan):
+    """Series 1 is seen without noise and moves without noise in what is seen, but for its last steps."""
+    parts, y = exact_observations(T=23)
+    smooth = rts_smoother(LinearGaussianModel(**parts), y)
+    model = LinearGaussianModel(**parts)
+    results = [rts_smoother(model, y, method="scan", scan=scan), two_filter_smoother(model, y, scan=scan)]
+    for got in results:
+        assert not got.failed.any()
+        for attribute in ("mean", "covariance", "log_likelihoods", "log_likelihood"):
+            close(getattr(got, attribute), getattr(smooth, attribute))
+        close(got.filtered.covariance, smooth.filtered.covariance)
+
+
+@pytest.mark.parametrize("scan", ["chunked", "blelloch"])
+def test_a_prior_that_makes_the_first_observation_regular_is_enough(on_cpu, cuda, monkeypatch, scan):
+    """An ARMA model as statsmodels writes it: no noise in what is seen, the prior at the first observation."""
+    phi, theta = 0.8, 0.4
+    selection = np.array([[1.0], [theta]])
+    model = LinearGaussianModel(
+        F=[[phi, 1.0], [0.0, 0.0]], Q=selection @ selection.T, H=[[1.0, 0.0]], R=[[0.0]], m0=[0.0, 0.0],
+        P0=[[3.0, 0.4], [0.4, theta**2]], prior_at="first_observation",
+    )  # fmt: skip
+    y = np.random.default_rng(5).standard_normal((31, 1))
+    for module in (kalman_cuda, kalman_scans):  # nothing takes over
+        settle, smooth_each = module.settle, module.smooth_each
+        monkeypatch.setattr(module, "settle", lambda p, t, again, *a, f=settle: f(p, t, False, *a))
+        monkeypatch.setattr(
+            module, "smooth_each", lambda p, again, *a, f=smooth_each: None if again else f(p, again, *a)
+        )
+    monkeypatch.setattr(compiled, "backend_of", lambda *a: "numba")
+    exact = rts_smoother(model, y)
+    monkeypatch.setattr(compiled, "backend_of", lambda *a: "cuda")
+    for got in (rts_smoother(model, y, method="scan", scan=scan), two_filter_smoother(model, y, scan=scan)):
+        close(got.mean, exact.mean)
+        close(got.log_likelihood, exact.log_likelihood)
+
+
+def test_a_series_without_density_fails_alone(on_cpu, cuda):
+    parts, y = random_parts(19, 2, 1, batch=(3,))
+    for name in ("Q", "P0", "R"):
+        parts[name][1] = 0.0
+    model = LinearGaussianModel(**parts)
+    alone = rts_smoother(LinearGaussianModel(**{name: a[2] for name, a in parts.items()}), y[2], method="scan")
+    for got in (rts_smoother(model, y, method="scan"), two_filter_smoother(model, y)):
+        assert got.failed.tolist() == [False, True, False]
+        close(got.mean[2], alone.mean)
+        assert np.isfinite(got.covariance[::2]).all()
+
+
+@pytest.mark.parametrize("scan", sorted(set(SCANS) - {"chunked"}))
+@pytest.mark.parametrize("batch", [(), (2,)])
+def test_public_scans_join_level_by_level(on_cpu, cuda, monkeypatch, batch, scan):
+    """What users call is what is timed: nothing but the packed kernels, for one series, a batch and an Ensemble."""
+    parts, y = random_parts(13, 2, 3, batch=batch)
+    y = with_gaps(y)
+    model = LinearGaussianModel(**parts)
+    monkeypatch.setattr(compiled, "backend_of", lambda *a: "numba")
+    smooth = rts_smoother(model, y)
+    monkeypatch.setattr(compiled, "backend_of", lambda *a: "cuda")
+    monkeypatch.setattr(filters, "prefix_scan", None)
+    monkeypatch.setattr(smoothers, "prefix_scan", None)
+    shifts = Ensemble(np.array([0.0, 2.0, 5.0]))
+    for got in (rts_smoother(model, y, method="scan", scan=scan), two_filter_smoother(model, y, scan=scan)):
+        close(got.filtered.mean, smooth.filtered.mean)
+        close(got.mean, smooth.mean)
+        close(got.log_likelihoods, smooth.log_likelihoods)
+    lifted = rts_smoother(model, y + 0.0 * shifts, method="scan", scan=scan)
+    close(lifted.covariance.sample(2), smooth.covariance)
+    close(lifted.log_likelihood.sample(1), smooth.log_likelihood)
 
 
 @pytest.mark.parametrize("batch", [(), (2,)])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ensemble.apps.kalman import LinearGaussianModel, kalman_filter
+from ensemble.apps.kalman import LinearGaussianModel, kalman_filter, rts_smoother
 from ensemble.scalar import Ensemble
 
 GOOD = {"F": np.eye(2), "Q": np.eye(2), "H": np.ones((1, 2)), "R": np.eye(1), "m0": np.zeros(2), "P0": np.eye(2)}
@@ -48,3 +48,12 @@ def test_integers_become_float64():
 def test_a_model_is_required():
     with pytest.raises(TypeError, match="kalman_filter: model must be a LinearGaussianModel; got a dict"):
         kalman_filter(GOOD, np.zeros((3, 1)))
+
+
+def test_results_are_one_line():
+    model = LinearGaussianModel(F=[[1.0]], Q=[[1.0]], H=[[1.0]], R=[[1.0]], m0=[0.0], P0=[[1.0]])
+    assert repr(kalman_filter(model, np.zeros((3, 1)))) == "FilterResult(mean (3, 1), log_likelihood -4.27908)"
+    many = rts_smoother(model, np.zeros((2, 3, 1)))
+    assert repr(many) == "SmootherResult(mean (2, 3, 1), log_likelihood of shape (2,))"
+    drawn = kalman_filter(model, Ensemble(np.zeros((3, 1, 4))))
+    assert repr(drawn) == "FilterResult(mean (3, 1), n_samples=4, log_likelihood -4.27908 ± 0)"

@@ -7,7 +7,6 @@ from ensemble.apps.kalman import (
     LinearGaussianModel,
     NonlinearGaussianModel,
     iterated_smoother,
-    kalman_filter,
     rts_smoother,
     two_filter_smoother,
 )
@@ -52,20 +51,43 @@ def test_wide_means_beside_narrow_covariances(name, q, r, narrow_loses):
     assert left < 1e-4
 
 
+@pytest.mark.parametrize("batch", [(), (3,)])
 @pytest.mark.parametrize("scan", ["chunked", "blelloch"])
-def test_scans_of_singular_models_answer_or_say_so(scan):
-    """The compiled scan gives NaN and tells; the others take the recursion."""
-    parts, y = random_parts(600, 3, 1)
+def test_the_recursion_takes_over_where_scans_say_nothing(scan, batch):
+    """The last series alone moves and is seen without noise: the others keep their bits."""
+    parts, y = random_parts(600, 3, 1, batch=batch)
     parts["H"] = np.zeros_like(parts["H"]) + np.array([1.0, 0.0, 0.0])
-    parts["Q"][:, 0, :] = parts["Q"][:, :, 0] = parts["R"][:] = 0.0
-    exact = kalman_filter(LinearGaussianModel(**parts), y)
-    model = LinearGaussianModel(**moved(parts))
-    got = kalman_filter(model, moved({"y": y})["y"], method="scan", scan=scan)
-    if scan == "chunked":
-        assert bool(got.failed)
-        got = kalman_filter(model, moved({"y": y})["y"], method="sequential")
-    assert not bool(got.failed)
-    close(got.mean.get(), exact.mean)
+    regular = {name: a.copy() for name, a in parts.items()}
+    last = batch and (-1,)
+    for name, key in (("Q", (..., 0, slice(None))), ("Q", (..., slice(None), 0)), ("R", ...)):
+        parts[name][last][key] = 0.0
+    exact = rts_smoother(LinearGaussianModel(**parts), y)
+    there = moved({"y": y})["y"]
+    runs = (
+        lambda m: rts_smoother(m, there, method="scan", scan=scan),
+        lambda m: two_filter_smoother(m, there, scan=scan),
+    )
+    for run in runs:
+        got, full = run(LinearGaussianModel(**moved(parts))), run(LinearGaussianModel(**moved(regular)))
+        assert not bool(got.failed.any())
+        close(got.mean.get(), exact.mean)
+        close(got.filtered.covariance.get(), exact.filtered.covariance)
+        close(got.log_likelihoods.get(), exact.log_likelihoods)
+        if batch:
+            np.testing.assert_array_equal(got.mean[:-1].get(), full.mean[:-1].get())
+
+
+@pytest.mark.parametrize("batch", [(), (5,)])
+@pytest.mark.parametrize("scan", ["hillis_steele", "blelloch", "ladner_fischer", "sengupta", "sequential"])
+def test_every_scan_of_the_public_face(scan, batch):
+    parts, y = random_parts(257, 4, 2, batch=batch)
+    y = with_gaps(y)
+    exact = rts_smoother(LinearGaussianModel(**parts), y)
+    model, there = LinearGaussianModel(**moved(parts)), moved({"y": y})["y"]
+    for got in (rts_smoother(model, there, method="scan", scan=scan), two_filter_smoother(model, there, scan=scan)):
+        close(got.mean.get(), exact.mean)
+        close(got.covariance.get(), exact.covariance)
+        close(got.log_likelihoods.get(), exact.log_likelihoods)
 
 
 @pytest.mark.parametrize("options", [{}, {"method": "scan"}, {"method": "scan", "scan": "sengupta"}], ids=str)

@@ -1,0 +1,302 @@
+"""One series in parts, each a stretch of its steps and perhaps on a device of its own.
+
+On CUDA devices every part sums itself up, the sums say what the state is between parts and what later parts say of it,
+and all parts run side by side (`_kernels/kalman_ranges.py`). Elsewhere, for batches, for Ensembles, and where a sum
+says nothing because an innovation covariance is singular, parts take turns, on the CPU with the bits of one run over
+all of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from ensemble._backend import array_namespace
+from ensemble._check import integer, message, require
+from ensemble._kernels._streams import brought, on_device_of, sent
+from ensemble._kernels.kalman_ranges import filter_ranges, two_filter_ranges
+from ensemble._typing import Array
+from ensemble.apps.kalman.compiled import PARTS, device_of, filter_arguments, filter_result, from_series, n_samples_of
+from ensemble.apps.kalman.filters import filtered
+from ensemble.apps.kalman.model import LinearGaussianModel, Series, aligned
+from ensemble.apps.kalman.results import FilterResult, SmootherResult
+from ensemble.apps.kalman.smoothers import backwards
+from ensemble.scalar import Ensemble
+from ensemble.scalar.namespace import set_of
+
+__all__ = ["filter_split_series", "smooth_split_series", "split_series"]
+
+Part = tuple[LinearGaussianModel, Any]
+
+
+def split_series(
+    model: LinearGaussianModel, y: Any, devices: Sequence[int | None], *, mask: Any = None
+) -> list[tuple[LinearGaussianModel, Array]]:
+    """Cut a model and its observations into stretches of time, and bring each to a device.
+
+    Parameters
+    ----------
+    model : LinearGaussianModel
+        With NumPy's or CuPy's arrays, or Ensembles of them.
+    y : array or Ensemble, shape (*batch, T, ny)
+        Observations, NaN where missing.
+    devices : sequence of int or None
+        For every part the number of a CUDA device, where its arrays become CuPy's; None leaves them where they are.
+    mask : bool array or Ensemble, shape of `y` or of `y` without its last axis, optional
+        Entries to treat as missing.
+
+    Returns
+    -------
+    list of (LinearGaussianModel, array)
+        As many parts as devices, of equally many steps but for one. Every part has the prior, and the first alone
+        uses it.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `kalman_filter`, and if there are no devices, or more of them than steps.
+
+    Examples
+    --------
+    >>> model = LinearGaussianModel(F=[[1.0]], Q=[[1.0]], H=[[1.0]], R=[[1.0]], m0=[0.0], P0=[[1.0]])
+    >>> [part.shape for _, part in split_series(model, [[3.0], [float("nan")], [4.0]], [None, None])]
+    [(1, 1), (2, 1)]
+    """
+    series = aligned(model, y, mask, "split_series")
+    if not isinstance(devices, Sequence) or isinstance(devices, str):
+        advice = "One entry a part, e.g. [0, 1]."
+        raise TypeError(
+            message("split_series", "devices", "be a list of device numbers or None", repr(devices), advice)
+        )
+    places = [None if device is None else integer(device, "split_series", "devices", minimum=0) for device in devices]
+    n, T = len(places), series.n_steps
+    seen = f"{n} for {T} steps"
+    require(1 <= n <= T, "split_series", "devices", "be one or more, and no more than there are steps", seen)
+    cuts = [T * k // n for k in range(n + 1)]
+    return [
+        _part(series, slice(*cuts[k : k + 2]), model.prior_at if k == 0 else "before", place)
+        for k, place in enumerate(places)
+    ]
+
+
+def _part(series: Series, steps: slice, prior_at: str, device: int | None) -> Part:
+    """The steps of a series as a model and observations of its own, batch axes in front."""
+    arrays = {}
+    for name in PARTS:
+        a = getattr(series, name)
+        if name not in ("m0", "P0"):
+            a = series.each(name, steps)
+            a = array_namespace(a).moveaxis(a, 0, len(series.batch))
+        if device is not None:
+            a = Ensemble(sent(a.samples, device), set_of(a)) if isinstance(a, Ensemble) else sent(a, device)
+        arrays[name] = a
+    y = arrays.pop("y")
+    with on_device_of(_values(y)):
+        return LinearGaussianModel(**arrays, prior_at=prior_at), y
+
+
+def filter_split_series(parts: Sequence[tuple[LinearGaussianModel, Any]]) -> list[FilterResult]:
+    """What `kalman_filter` says of one series in parts, every part of the result where its part of the series is.
+
+    Parameters
+    ----------
+    parts : sequence of (LinearGaussianModel, array or Ensemble)
+        Consecutive stretches of time, from `split_series` or made where they are needed. Entry 0 of a later part's F, Q
+        and u leads over from the part before it; its prior is not read.
+
+    Returns
+    -------
+    list of FilterResult
+        `log_likelihood` is each part's share.
+
+    Raises
+    ------
+    TypeError
+        If `parts` is no sequence of pairs, or as `kalman_filter`.
+    ValueError
+        If parts differ in their sizes, batches or dtypes, a later part has its prior at its first observation, or as
+        `kalman_filter`.
+
+    Notes
+    -----
+    Parts of one series on CUDA devices run side by side: twice the filter's work, and a state goes from device to
+    device. All others take turns. Many series are better shared out among devices whole.
+
+    Examples
+    --------
+    >>> model = LinearGaussianModel(F=[[1.0]], Q=[[1.0]], H=[[1.0]], R=[[1.0]], m0=[0.0], P0=[[1.0]])
+    >>> parts = split_series(model, [[3.0], [float("nan")], [4.0]], [None, None])
+    >>> [part.mean[:, 0].round(4).tolist() for part in filter_split_series(parts)]
+    [[2.0], [2.0, 3.4545]]
+    """
+    stretches = _stretches(parts, "filter_split_series")
+    if _are_ranges(stretches):
+        ranges = _range_arguments(stretches)
+        results = [_filtered_range(s, a) for s, a in zip(stretches, filter_ranges(*ranges), strict=True)]
+        if not _is_nowhere(results[-1].mean[..., -1:, :1]):
+            return results
+    return _filter_in_turn(stretches)
+
+
+def smooth_split_series(parts: Sequence[tuple[LinearGaussianModel, Any]]) -> list[SmootherResult]:
+    """What a smoother says of one series in parts, every part of the result where its part of the series is.
+
+    Parameters
+    ----------
+    parts : sequence of (LinearGaussianModel, array or Ensemble)
+        See `filter_split_series`.
+
+    Returns
+    -------
+    list of SmootherResult
+        `log_likelihood` is each part's share.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `filter_split_series`.
+
+    Notes
+    -----
+    On CUDA devices this is the two-filter smoother, elsewhere the recursion of Rauch, Tung and Striebel. What goes from
+    device to device is a state, and what later observations say of it: 34 numbers for four states.
+
+    Examples
+    --------
+    On two CUDA devices, for a model and observations of NumPy or CuPy:
+    ``smooth_split_series(split_series(model, y, devices=[0, 1]))``. Here both parts stay where they are:
+
+    >>> model = LinearGaussianModel(F=[[1.0]], Q=[[1.0]], H=[[1.0]], R=[[1.0]], m0=[0.0], P0=[[1.0]])
+    >>> parts = split_series(model, [[3.0], [float("nan")], [4.0]], [None, None])
+    >>> [part.mean[:, 0].round(4).tolist() for part in smooth_split_series(parts)]
+    [[2.3636], [2.9091, 3.4545]]
+    """
+    stretches = _stretches(parts, "smooth_split_series")
+    if _are_ranges(stretches):
+        ranges = _range_arguments(stretches)
+        results = [_smoothed_range(s, a) for s, a in zip(stretches, two_filter_ranges(*ranges), strict=True)]
+        if not (_is_nowhere(results[-1].filtered.mean[..., -1:, :1]) or _is_nowhere(results[0].mean[..., :1, :1])):
+            return results
+    return _smooth_in_turn(stretches, _filter_in_turn(stretches))
+
+
+def _stretches(parts: Any, function: str) -> list[Series]:
+    """Every part in the one form, checked against the others."""
+    pairs = isinstance(parts, Sequence) and len(parts) > 0
+    if not pairs or not all(isinstance(part, tuple) and len(part) == 2 for part in parts):
+        seen = f"a {type(parts).__name__}"
+        raise TypeError(message(function, "parts", "be a list of pairs (model, y)", seen, "split_series makes them."))
+    stretches = []
+    for model, y in parts:
+        with on_device_of(_values(y)):
+            stretches.append(aligned(model, y, None, function))
+    for k, (series, (model, _)) in enumerate(zip(stretches, parts, strict=True)):
+        advice = "Entry 0 of its F, Q, u leads over from the part before."
+        before = k == 0 or model.prior_at == "before"
+        require(before, function, f"part {k}", "have prior_at='before'", repr(model.prior_at), advice)
+        kinds = [(s.F.shape[-1], s.y.shape[-1], s.batch, str(s.y.dtype)) for s in (stretches[0], series)]
+        seen = " and ".join(f"nx={nx}, ny={ny}, batch {batch}, {dtype}" for nx, ny, batch, dtype in kinds)
+        require(kinds[0] == kinds[1], function, f"part {k}", "be of the first part's sizes, batch and dtype", seen)
+    return stretches
+
+
+def _values(a: Any) -> Any:
+    return a.samples if isinstance(a, Ensemble) else a
+
+
+# --- side by side
+def _are_ranges(stretches: list[Series]) -> bool:
+    """Whether the kernels over several devices know these parts: one series of CuPy's arrays."""
+    alone = all(n_samples_of(s) is None and math.prod(s.batch) == 1 for s in stretches)
+    return len(stretches) > 1 and alone and all(device_of(s, "scan") == "cuda" for s in stretches)
+
+
+def _range_arguments(stretches: list[Series]) -> tuple[Any, ...]:
+    """The parts' arrays, and the prior, as the kernels want them."""
+    arguments = []
+    for series in stretches:
+        with on_device_of(series.y):
+            arguments.append(filter_arguments(series, None))
+    m0, P0 = arguments[0][-2:]
+    return [tuple(a[:-2]) for a in arguments], m0, P0, stretches[0].predict_first
+
+
+def _filtered_range(series: Series, arrays: tuple[Array, ...]) -> FilterResult:
+    with on_device_of(series.y):
+        return filter_result(series, None, *arrays[:4])
+
+
+def _smoothed_range(series: Series, arrays: tuple[Array, ...]) -> SmootherResult:
+    result = _filtered_range(series, arrays)
+    mean, covariance = (from_series(series, a, None) for a in arrays[4:])
+    return SmootherResult(mean, covariance, result)
+
+
+def _is_nowhere(m: Array) -> bool:
+    """Whether a state is NaN."""
+    with on_device_of(m):
+        return bool(array_namespace(m).any(m != m))
+
+
+# --- in turn
+def _filter_in_turn(stretches: list[Series]) -> list[FilterResult]:
+    """Each part from the state that the one before it ends with."""
+    results: list[FilterResult] = []
+    for series in stretches:
+        with on_device_of(_values(series.y)):
+            if results:
+                m, P = (_brought(a, series.y) for a in _at(results[-1], -1))
+                series = replace(series, m0=m, P0=P, predict_first=True)
+            results.append(filtered(series, "auto", "chunked"))
+    return results
+
+
+def _smooth_in_turn(stretches: list[Series], results: list[FilterResult]) -> list[SmootherResult]:
+    """Each part back from the first state of the one after it, as if that were the last step of its own."""
+    smoothers: list[SmootherResult] = []
+    for k in range(len(stretches) - 1, -1, -1):
+        series, result = stretches[k], results[k]
+        with on_device_of(_values(series.y)):
+            if not smoothers:
+                smoothers.append(backwards(series, result, "auto", "chunked"))
+                continue
+            longer = _longer(series, stretches[k + 1])
+            state = [_brought(a, series.y) for a in _at(smoothers[0], 0)]
+            ahead = replace(result, series=longer, **_with_one_more(result, state, len(series.batch)))
+            run = backwards(longer, ahead, "auto", "chunked")
+            T, n_batch = series.n_steps, len(series.batch)
+            key = (*(slice(None),) * n_batch, slice(0, T), ...)
+            smoothers.insert(0, SmootherResult(run.mean[key], run.covariance[key], result))
+    return smoothers
+
+
+def _at(result: FilterResult | SmootherResult, k: int) -> tuple[Array, Array]:
+    """The state at step k."""
+    return result.mean[..., k, :], result.covariance[..., k, :, :]
+
+
+def _brought(a: Array, like: Array) -> Array:
+    """`a` on the device of `like`."""
+    if isinstance(a, Ensemble):
+        return Ensemble(brought(a.samples, _values(like)), set_of(a))
+    return brought(a, _values(like))
+
+
+def _longer(series: Series, later: Series) -> Series:
+    """A series with the transition to the part after it at its end; nothing is observed there."""
+    xp = array_namespace(series.y, series.F, series.m0)
+    parts = {}
+    for name in ("F", "Q", "u"):
+        a, end = getattr(series, name), _brought(later.at(name, 0), series.y)[None, ...]
+        parts[name] = xp.concat([xp.broadcast_to(a, (series.n_steps, *a.shape[1:])), end], axis=0)
+    y = xp.concat([series.y, xp.zeros_like(series.y[:1, ...])], axis=0)
+    return replace(series, y=y, **parts)
+
+
+def _with_one_more(result: FilterResult, state: list[Array], n_batch: int) -> dict[str, Array]:
+    """Means and covariances with a state at their end."""
+    xp = array_namespace(result.mean, *state)
+    pairs = zip(("mean", "covariance"), (result.mean, result.covariance), state, strict=True)
+    return {name: xp.concat([a, xp.expand_dims(end, axis=n_batch)], axis=n_batch) for name, a, end in pairs}

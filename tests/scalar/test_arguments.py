@@ -1,0 +1,101 @@
+"""What the everyday functions take besides the plainest call, and what they say to anything else."""
+
+import numpy as np
+import pytest
+
+from ensemble.scalar import (
+    Ensemble,
+    SampleSet,
+    all_samples,
+    any_sample,
+    count_samples,
+    divide,
+    from_samples,
+    fuse,
+    sample_corr,
+    sample_quantile,
+)
+
+RNG = np.random.default_rng(47110)
+X = Ensemble(RNG.normal(size=(4, 4, 5)))
+V = Ensemble(RNG.normal(size=(4, 5)))
+
+CALLS = {
+    "sort of all entries": lambda x, v: np.sort(x, axis=None),
+    "argsort of all entries": lambda x, v: np.argsort(x, axis=None),
+    "sort along an axis": lambda x, v: np.sort(x, axis=0),
+    "diff after a number": lambda x, v: np.diff(x, prepend=0.0, axis=0),
+    "diff before a list": lambda x, v: np.diff(v, append=[1.0, 2.0]),
+    "diff after a value of each sample": lambda x, v: np.diff(v, n=2, prepend=v[0]),
+    "R alone": lambda x, v: np.linalg.qr(x, mode="r"),
+    "complete Q": lambda x, v: np.linalg.qr(x[:, :2], mode="complete")[0],
+    "a list beside a value": lambda x, v: v[0] + [1.0, 2.0],
+    "a list in a division": lambda x, v: divide([1.0, 2.0], v[:2]),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_call_is_that_of_each_sample(name):
+    got = CALLS[name](X, V)
+    for s in range(5):
+        expected = CALLS[name](X.sample(s), V.sample(s))
+        assert got.shape == expected.shape and got.dtype == expected.dtype
+        np.testing.assert_array_equal(got.sample(s), expected)
+
+
+def test_a_whole_number_repeats_a_list():
+    n = Ensemble(np.array([2, 2]))
+    assert [0, 1] * n == [0, 1, 0, 1]
+
+
+def test_masks_may_be_lists():
+    assert not all_samples([True, False]) and any_sample((True, False)) and count_samples([True, False, True]) == 2
+
+
+def test_a_quantile_for_every_level():
+    levels = np.array([[0.0, 0.1, 0.25], [0.5, 0.9, 1.0]])
+    np.testing.assert_allclose(sample_quantile(V, levels), np.quantile(V.samples, levels, axis=-1), rtol=1e-14)
+    assert sample_quantile(V, []).shape == (0, 4)
+
+
+def test_correlations_stay_in_the_unit_circle():
+    """Weights and odd numbers make roundoff; before, some diagonals came to 1 + eps."""
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        samples = rng.normal(size=(6, 50)) * (1.0 + 1j * (seed % 2))
+        x = Ensemble(samples, SampleSet(weights=rng.random(50)))
+        found = sample_corr(x)
+        assert np.abs(found).max() <= 1.0
+        np.testing.assert_allclose(np.diagonal(found), 1.0, rtol=1e-14)
+
+
+def test_a_fused_constant_is_the_constant():
+    assert fuse(lambda x: 1.5)(V) == 1.5
+    pair = fuse(lambda x: (2.0 * x, 1.5))(V)
+    assert np.array_equal(pair[0].samples, 2.0 * V.samples) and np.all(pair[1].samples == 1.5)
+
+
+def test_bytes_are_those_of_tobytes():
+    agreeing = Ensemble(np.array([[1, 1], [2, 2]]))
+    assert bytes(V) == V.tobytes() and bytes(agreeing) == agreeing.tobytes()
+
+
+@pytest.mark.parametrize(
+    "call, error, text",
+    [
+        (lambda: all_samples("yes"), TypeError, "all_samples: m must be a bool, an array of bools or .*; got a str"),
+        (lambda: any_sample(None), TypeError, "any_sample: m must be a bool.*; got a NoneType"),
+        (lambda: Ensemble(np.ones(3), "weights"), TypeError, "Ensemble: sample_set must be a SampleSet; got a str"),
+        (lambda: V.sample(1.5), TypeError, r"i in sample\(i\) must be from -5 to 4; got 1.5"),
+        (lambda: from_samples([V, V]), TypeError, "from_samples: samples must be plain arrays or numbers; got an Ens"),
+        (lambda: SampleSet(n_samples=0), ValueError, "SampleSet: n_samples must be an integer of at least 1; got 0"),
+        (lambda: SampleSet(n_samples=2.5), TypeError, r"n_samples must be an integer of at least 1; got 2\.5"),
+        (lambda: SampleSet(weights=[]), ValueError, "SampleSet: n_samples must be 1 or more; got 0"),
+        (lambda: SampleSet(weights=np.ones((2, 2))), ValueError, r"weights must be a vector; got shape \(2, 2\)"),
+        (lambda: sample_quantile(V, "half"), TypeError, "sample_quantile: q must hold numbers in"),
+        (lambda: np.linalg.qr(X, mode="raw"), TypeError, "np.linalg.qr.*mode='raw' is not lifted"),
+    ],
+)
+def test_bad_arguments_are_refused(call, error, text):
+    with pytest.raises(error, match=text):
+        call()

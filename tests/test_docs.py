@@ -1,0 +1,72 @@
+"""The pages of the documentation: their code runs, their links lead somewhere, the index names them all."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from ensemble._backend import prototype
+
+ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / "docs" / "howto"
+HOWTOS = sorted(FOLDER.glob("*.md"))
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES += sorted((ROOT / "ensemble" / "apps").glob("*/README.md"))
+
+
+def python_of(page):
+    """The Python of a page without prompts; blocks with prompts are doctests, which pytest finds by itself."""
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    return "\n".join(block for block in blocks if not block.startswith(">>>"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page):
+    targets = re.findall(r"\]\(([^)#\s]+)(?:#[^)\s]*)?\)", page.read_text())
+    missing = [t for t in targets if "://" not in t and not (page.parent / t).exists()]
+    assert missing == []
+
+
+def test_the_index_names_every_page():
+    index = (ROOT / "docs" / "README.md").read_text()
+    pages = [*HOWTOS, *(ROOT / "docs" / "tutorials").glob("*.py"), *(ROOT / "docs" / "reference").glob("*.md")]
+    assert [page.name for page in pages if f"{page.parent.name}/{page.name}" not in index] == []
+
+
+def names_of(text, page):
+    names = {"__name__": page}
+    exec(compile(text, page, "exec"), names)
+    return names
+
+
+def test_code_of_the_page_on_fusing_runs():
+    result = names_of(python_of(FOLDER / "fuse.md"), "fuse.md")["result"]
+    assert result["capped"].shape == (1_000_000,) and result["capped"].n_samples == 32
+
+
+def test_code_of_the_page_on_unchanged_code_runs():
+    names = names_of(
+        python_of(FOLDER / "unchanged-code.md").partition('with en.divergence("majority")')[0], "unchanged"
+    )
+    assert names["result"].value.samples.tolist() == [0, 8, 16, 0] and len(names["result"].groups) == 3
+
+
+def check_gpu_page(text):
+    names = names_of(text, "gpu.md")
+    assert names["on_host"].tolist() == pytest.approx([1.0 + x for x in (3.5 / 121, 31.5 / 121, 91.5 / 121)], rel=1e-12)
+    assert names["result"].converged.all() and names["solved"].converged.all()
+    assert names["run"].time == 0.5 and names["smooth"].mean.shape == (1000, 1)
+
+
+def test_code_of_the_page_on_gpus_runs_on_numpy_too():
+    text = python_of(FOLDER / "gpu.md")
+    check_gpu_page(
+        text.replace("import cupy as cp", "import numpy as cp").replace("cp.asnumpy", "").replace('"cupy"', '"numpy"')
+    )
+
+
+@pytest.mark.cuda
+@pytest.mark.filterwarnings("ignore")
+def test_code_of_the_page_on_gpus_runs():
+    prototype("cupy")
+    check_gpu_page(python_of(FOLDER / "gpu.md"))
