@@ -21,7 +21,7 @@ from ensemble.linalg import Identity
 from ensemble.linalg.adapt import as_operator
 from ensemble.linalg.operators import samples_of, set_of, wrap_like
 from ensemble.scalar import Ensemble
-from ensemble.scalar.sample_set import SampleSet, common_set
+from ensemble.scalar.sample_set import common_set
 
 WORTH_COMPACTING = 3
 """Iterations that must lie ahead before finished samples are taken out of the vectors and matrices."""
@@ -68,11 +68,11 @@ def linear_system(
     require_one_home(function, wide["b"], A=A, M=M)
     like = x0 if x0 is not None and vectors["x0"].shape[-1] > vectors["b"].shape[-1] else b
     operator_samples = max(getattr(A, "n_samples", 1), getattr(M, "n_samples", 1))
-    sample_set = functools.reduce(common_set, (set_of(v) for v in (b, x0, A, M)))
-    return LinearSystem(
-        function, A, M, wide["b"], wide.get("x0"), rtol, atol, coupling == "ensemble", like, operator_samples,
-        sample_set,
-    )  # fmt: skip
+    sets = [set_of(v) for v in (A, M, b, x0) if getattr(v, "n_samples", 1) == n_samples]
+    sample_set = functools.reduce(common_set, sets, None)
+    coupled = coupling == "ensemble"
+    start = wide.get("x0")
+    return LinearSystem(function, A, M, wide["b"], start, rtol, atol, coupled, like, operator_samples, sample_set)
 
 
 def tolerance(value: Any, function: str, argument: str, n_samples: int) -> Any:

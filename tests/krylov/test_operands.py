@@ -1,206 +1,112 @@
-"""What the solvers take: types, layouts, samples shared or not, and whose sample set the answer has."""
+"""What a solver may be handed: any matrix, any precision, anything with `@`; and how its answer shows itself."""
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
-import scipy.sparse.linalg
 
-from ensemble import SampleSet, gallery
+from ensemble import from_samples, gallery
 from ensemble.apps.fem import RandomDiffusion
-from ensemble.krylov import Status, cg
-from ensemble.linalg import AffineMatrix, CrsMatrix, Diagonal
+from ensemble.krylov import bicgstab, cg, gmres, newton
+from ensemble.linalg import CrsMatrix
+from ensemble.multigrid import smoothed_aggregation
 from ensemble.scalar import Ensemble
-from tests.krylov.problems import EVERY_METHOD
-from tests.krylov.test_cg import same, true_residuals
 
-each_method = pytest.mark.parametrize("name", EVERY_METHOD)
+each_solver = pytest.mark.parametrize("solve", [cg, bicgstab, gmres])
 
 
-def solve(name, A, b, **options):
-    method, own = EVERY_METHOD[name]
-    return method(A, b, **own, **options)
+class Shifted:
+    """``A + shift``, one shift a sample, which nobody has stored."""
+
+    def __init__(self, A, shift):
+        self.A, self.shift, self.shape = A, shift, A.shape
+
+    def __matmul__(self, x):
+        return self.A @ x + self.shift * x
 
 
-def system(n_samples=3):
-    """Symmetric positive definite, well conditioned: every method converges soon."""
-    A = gallery.random_spd(12, n_samples)
-    A = CrsMatrix(A.graph, A.values + 2.0 * (A.graph.row_of_entry == A.graph.indices)[:, None])
-    return A, np.random.default_rng(30011).standard_normal((12, n_samples))
+@each_solver
+def test_a_sparse_matrix_is_a_preconditioner(solve, rng):
+    A = gallery.poisson((9, 9), n_samples=3)
+    inverse = CrsMatrix.from_scipy([np.linalg.inv(A.to_scipy(i).toarray()) for i in range(3)])
+    result = solve(A, rng.standard_normal(81), M=inverse)
+    assert result.converged.all() and result.iterations.max() <= 2
 
 
-def single(A):
-    return CrsMatrix(A.graph, A.values.astype(np.float32))
+@each_solver
+def test_precisions_meet_in_the_wider_one(solve, rng):
+    A = gallery.poisson((9, 9), n_samples=3)
+    narrow = A.astype(np.float32)
+    b = rng.standard_normal(81)
+    result, wide = solve(narrow, b, rtol=1e-10), solve(narrow.astype(np.float64), b, rtol=1e-10)
+    assert result.x.dtype == np.float64 and result.converged.all()
+    np.testing.assert_array_equal(result.x.samples, wide.x.samples)
+    assert solve(narrow, b.astype(np.float32), rtol=1e-4).x.dtype == np.float32
+    assert solve(A, b, M=CrsMatrix(A.graph, narrow.values)).x.dtype == np.float64
 
 
-# --- types
-@each_method
-def test_a_matrix_of_less_precision_is_raised_to_that_of_the_vectors(name):
-    """float32 values, float64 vectors: the bits of the matrix converted by hand."""
-    A, b = system()
-    matrix = single(A)
-    by_hand = CrsMatrix(A.graph, matrix.values.astype(np.float64))
-    got, expected = solve(name, matrix, Ensemble(b)), solve(name, by_hand, Ensemble(b))
-    assert got.x.dtype == np.float64 and got.converged.all()
-    np.testing.assert_array_equal(got.x.samples, expected.x.samples)
-    assert solve(name, matrix.sample(0), np.arange(12, dtype=np.int32)).x.dtype == np.float64
+def test_products_of_two_precisions_are_those_of_the_wider():
+    A = gallery.anisotropic((5, 4), n_samples=3)
+    narrow, x = A.astype(np.float32), np.linspace(0.1, 1.0, 20)
+    for one, other in ((narrow, narrow.astype(np.float64)), (narrow.T, narrow.astype(np.float64).T)):
+        np.testing.assert_array_equal((one @ x).samples, (other @ x).samples)
+    assert (narrow @ x.astype(np.float32)).dtype == np.float32 and A.astype(np.float64) is A
 
 
-def test_other_operators_of_less_precision():
-    A, b = system()
-    terms = np.concatenate([A.values[:, :1], 0.01 * A.values[:, 1:2]], axis=1).astype(np.float32)
-    affine = AffineMatrix(A.graph, terms, Ensemble(np.array([[0.1, 0.2, 0.3]], np.float32)))
+def test_a_matrix_free_operator_takes_wider_vectors(rng):
     problem = RandomDiffusion(4)
-    diffusion = problem.operator(np.ones(8 * problem.mesh.n_cells, np.float32))
-    wide = np.random.default_rng(30013).standard_normal(diffusion.shape[0])
-    for operator, vector in ((affine, Ensemble(b)), (diffusion, wide)):
-        result = cg(operator, vector, rtol=1e-9)
-        assert result.converged.all() and result.x.dtype == np.float64
-        assert (operator @ vector).dtype == np.float64
-    np.testing.assert_allclose((affine.T @ Ensemble(b)).samples, (affine @ Ensemble(b)).samples, rtol=1e-6, atol=1e-6)
+    kappa, x = rng.uniform(0.5, 2.0, (8 * 64, 2)).astype(np.float32), rng.standard_normal(125)
+    narrow, wide = (problem.operator(Ensemble(k)) for k in (kappa, kappa.astype(np.float64)))
+    np.testing.assert_array_equal((narrow @ x).samples, (wide @ x).samples)
 
 
-def test_products_of_mixed_precision():
-    A, b = system()
-    by_hand = CrsMatrix(A.graph, single(A).values.astype(np.float64))
-    for one, other in ((single(A) @ Ensemble(b), by_hand @ Ensemble(b)), (single(A).T @ b, by_hand.T @ b)):
-        assert one.dtype == np.float64
-        np.testing.assert_array_equal(one.samples, other.samples)
+@each_solver
+def test_dense_ensembles_are_operators(solve, rng):
+    A, b = gallery.poisson((5, 5), n_samples=4), rng.standard_normal(25)
+    dense = from_samples([A.to_scipy(i).toarray() for i in range(4)])
+    np.testing.assert_allclose(solve(dense, b, rtol=1e-12).x.samples, solve(A, b, rtol=1e-12).x.samples, rtol=1e-9)
 
 
-@each_method
-def test_a_matrix_preconditions(name):
-    """A sparse approximate inverse, a `CrsMatrix` as M; of any precision."""
-    A, b = system()
-    inverse = np.where(A.graph.row_of_entry == A.graph.indices, 1.0, 0.0)[:, None] / 4.0
-    M = CrsMatrix(A.graph, inverse)
-    result = solve(name, A, Ensemble(b), M=M, rtol=1e-9)
-    assert result.converged.all()
-    np.testing.assert_array_equal(result.x.samples, solve(name, A, Ensemble(b), M=single(M), rtol=1e-9).x.samples)
-    diagonal = solve(name, A, Ensemble(b), M=Diagonal(np.full(12, 0.25)), rtol=1e-9)
-    np.testing.assert_array_equal(result.x.samples, diagonal.x.samples)
+@each_solver
+def test_an_operator_says_how_many_samples_it_has(solve):
+    shift, b = np.linspace(0.1, 3.0, 4), np.ones(25)
+    operator = Shifted(gallery.poisson((5, 5)), Ensemble(shift))
+    with pytest.raises(ValueError, match=r"must have the samples of the vector; got 4 samples for 1. An operator that"):
+        solve(operator, b)
+    operator.n_samples = 4
+    result = solve(operator, b, rtol=1e-12)
+    for i in range(4):
+        alone = solve(Shifted(gallery.poisson((5, 5)), shift[i]), b, rtol=1e-12)
+        np.testing.assert_array_equal(result.x.sample(i), alone.x)
 
 
-# --- kinds of operators
-@each_method
-def test_dense_matrices_a_sample_each(name):
-    A, b = system()
-    dense = Ensemble(np.stack([A.to_scipy(i).toarray() for i in range(3)], axis=-1))
-    result = solve(name, dense, Ensemble(b), rtol=1e-9)
-    assert result.converged.all()
-    assert np.all(true_residuals(A, result.x.samples, b) <= 1.1e-9 * np.linalg.norm(b, axis=0))
-    assert solve(name, dense, b[:, 0]).x.n_samples == 3
+def test_lists_are_vectors_and_columns_are_not_samples():
+    A = gallery.poisson((4,), n_samples=2)
+    np.testing.assert_array_equal(cg(A, [1.0] * 4).x.samples, cg(A, np.ones(4)).x.samples)
+    with pytest.raises(ValueError, match=r"got shape \(4, 2\). For many samples, pass an Ensemble, its samples in the"):
+        cg(A, np.ones((4, 2)))
 
 
-@each_method
-def test_scipy_operators(name):
-    A, b = system()
-    one = A.sample(1)
-    result = solve(name, scipy.sparse.linalg.aslinearoperator(one.to_scipy()), Ensemble(b), rtol=1e-9)
-    assert result.converged.all()
-    assert np.all(true_residuals(one, result.x.samples, b) <= 1.1e-9 * np.linalg.norm(b, axis=0))
+@pytest.mark.parametrize("dtype", [np.float16, "bfloat16", np.int32, "nonsense", complex])
+def test_hierarchies_compute_in_float32_or_float64(dtype):
+    with pytest.raises(ValueError, match=r"dtype must be float32 or float64; got .*narrower type, give values_dtype"):
+        smoothed_aggregation(gallery.poisson((4, 4)), dtype=dtype)
+    with pytest.raises(ValueError, match="hierarchy_dtype must be float32 or float64; got"):
+        RandomDiffusion(2).solve(np.zeros(5), hierarchy_dtype=dtype)
 
 
-# --- layouts and samples
-@each_method
-def test_vectors_need_not_be_contiguous(name):
-    A, b = system()
-    whole = solve(name, A, Ensemble(b), x0=Ensemble(b[::-1].copy()))
-    strided = solve(name, A, Ensemble(np.asfortranarray(b)), x0=Ensemble(b[::-1]))
-    assert all(same(whole, strided, i, i) for i in range(3))
-    every_other = np.repeat(b[:, 0], 2)[::2]
-    assert same(solve(name, A, Ensemble(b)), solve(name, A.sample(0), every_other), 0)
+# --- how results show themselves
+def test_a_result_says_in_one_line_who_converged():
+    A = gallery.poisson((6, 6), n_samples=5)
+    values = A.values.copy()
+    values[:, 2] = np.nan
+    result = cg(CrsMatrix(A.graph, values), np.ones(36))
+    most = result.iterations.max()
+    assert repr(result) == f"SolveResult(cg: 4 of 5 samples converged, 0 to {most} iterations; breakdown: sample 2)"
+    short = cg(A, np.ones(36), max_iterations=1)
+    assert repr(short).endswith("0 of 5 samples converged, 1 iteration; max_iterations: samples 0, 1, 2, 3, 4)")
 
 
-@each_method
-def test_arguments_are_left_as_they_are(name):
-    A, b = system()
-    right, start = Ensemble(b.copy()), Ensemble(0.5 * b)
-    solve(name, A, right, x0=start)
-    np.testing.assert_array_equal(right.samples, b)
-    np.testing.assert_array_equal(start.samples, 0.5 * b)
-
-
-@each_method
-@pytest.mark.parametrize("wide", ["A", "b", "x0", "M"])
-def test_any_operand_may_be_shared(name, wide):
-    """One operand has samples: each of them is its scalar run, and a plain vector gives an Ensemble."""
-    A, b = system()
-    x0, M = np.ones((12, 3)) * np.arange(3), Ensemble(1.0 / (1.0 + A.diagonal().samples))
-    given = {"A": A.sample(0), "b": b[:, 0], "x0": x0[:, 1], "M": Diagonal(M.sample(0))}
-    alone = {"A": A.sample, "b": lambda i: b[:, i], "x0": lambda i: x0[:, i], "M": lambda i: Diagonal(M.sample(i))}
-    every = {"A": A, "b": Ensemble(b), "x0": Ensemble(x0), "M": Diagonal(M)}
-    result = solve(name, **(given | {wide: every[wide]}))
-    assert isinstance(result.x, Ensemble) and result.x.n_samples == 3
-    for i in range(3):
-        assert same(result, solve(name, **(given | {wide: alone[wide](i)})), i)
-
-
-@each_method
-def test_the_answer_has_the_sample_set_of_the_vectors(name):
-    A, b = system()
-    one, other = (SampleSet(weights=weights) for weights in ([1.0, 2.0, 3.0], [3.0, 2.0, 1.0]))
-    assert solve(name, A, Ensemble(b, one)).x.sample_set is one
-    assert solve(name, A, Ensemble(b), x0=Ensemble(b, one)).x.sample_set is one
-    assert solve(name, A.sample(0), b[:, 0], x0=Ensemble(b, one)).x.sample_set is one
-    with pytest.raises(ValueError, match="share one sample set"):
-        solve(name, A, Ensemble(b, one), x0=Ensemble(b, other))
-
-
-# --- ends
-@each_method
-@pytest.mark.parametrize("coupling", ["independent", "ensemble"])
-def test_what_is_solved_takes_no_iteration(name, coupling):
-    A, b = system()
-    b[:, 1] = 0.0
-    solved = solve(name, A, Ensemble(b), rtol=1e-11, coupling=coupling)
-    for limit in (0, 5):
-        again = solve(name, A, Ensemble(b), x0=solved.x, rtol=1e-9, coupling=coupling, max_iterations=limit)
-        assert again.converged.all() and not again.iterations.any()
-    nothing = solve(name, A, Ensemble(b), coupling=coupling, max_iterations=0)
-    assert [s.value[0] for s in nothing.status] == ["m", "c", "m"] and not nothing.x.samples.any()
-
-
-@each_method
-def test_a_start_that_is_not_finite_breaks_its_sample_alone(name):
-    A, b = system()
-    x0 = np.ones((12, 3))
-    x0[4, 1] = np.nan
-    result = solve(name, A, Ensemble(b), x0=Ensemble(x0))
-    assert result.status[1] == Status.breakdown and result.converged[[0, 2]].all()
-    assert same(result, solve(name, A.sample(2), b[:, 2], x0=x0[:, 2]), 2)
-
-
-@each_method
-def test_an_absolute_tolerance_serves_a_zero_right_hand_side(name):
-    A, b = system()
-    result = solve(name, A, Ensemble(0.0 * b), x0=Ensemble(b), rtol=1e-3, atol=np.array([1e-2, 1e-5, 1e-8]))
-    assert result.converged.all() and np.all(np.diff(result.iterations) > 0)
-    np.testing.assert_array_equal(result.target, [1e-2, 1e-5, 1e-8])
-
-
-@each_method
-def test_callbacks_are_given_norms_of_their_own(name):
-    A, b = system()
-    seen = []
-    result = solve(name, A, Ensemble(b), callback=lambda k, norms: seen.append(norms))
-    np.testing.assert_array_equal(seen[-1], result.residual_norms[-1])
-    assert not np.array_equal(seen[0], seen[-1])
-
-
-@each_method
-def test_a_limit_is_never_passed(name):
-    """Nor where the last claim of convergence fails."""
-    rng, n = np.random.default_rng(88019), 16
-    basis = np.linalg.qr(rng.standard_normal((n, n)))[0]
-    A = sp.csr_array(basis @ np.diag(np.logspace(0, 9, n)) @ basis.T)
-    b = rng.standard_normal(n)
-    for limit in range(1, 40):
-        result = solve(name, A, b, rtol=1e-15, max_iterations=limit)
-        assert result.iterations[0] <= limit
-
-
-def test_iterations_of_conjugate_gradients_are_those_of_scipy():
-    A, b = gallery.poisson((15, 15)), np.random.default_rng(31183).standard_normal(225)
-    seen = []
-    scipy.sparse.linalg.cg(A.to_scipy(), b, rtol=1e-8, callback=seen.append)
-    assert abs(cg(A, b, rtol=1e-8).iterations[0] - len(seen)) <= 1
+def test_results_of_newton_and_diffusion_are_one_line():
+    result = newton(lambda u: u * u - 2.0, lambda u: np.diag(2.0 * u), np.ones(1), rtol=1e-12)
+    assert repr(result) == "NewtonResult(newton: 1 of 1 samples converged, 5 iterations)"
+    text = repr(RandomDiffusion(2).solve(Ensemble(np.zeros((5, 3)))))
+    assert text.startswith("DiffusionResult(newton: 3 of 3 samples converged, 1 iteration; response ")
