@@ -21,7 +21,7 @@ from ensemble.linalg import Identity
 from ensemble.linalg.adapt import as_operator
 from ensemble.linalg.operators import samples_of, set_of, wrap_like
 from ensemble.scalar import Ensemble
-from ensemble.scalar.sample_set import common_set
+from ensemble.scalar.sample_set import SampleSet, common_set
 
 WORTH_COMPACTING = 3
 """Iterations that must lie ahead before finished samples are taken out of the vectors and matrices."""

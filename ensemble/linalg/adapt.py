@@ -21,6 +21,9 @@ class _Wrapped:
         self.operator = operator
         self.shape = tuple(operator.shape)
         self.n_samples = getattr(operator, "n_samples", 1)
+        self.sample_set = set_of(operator)
+        if getattr(operator, "dtype", None) is not None:
+            self.dtype = operator.dtype
 
     def apply(self, x: Any, out: Any = None) -> Any:
         if hasattr(self.operator, "matvec"):
