@@ -204,3 +204,18 @@ def test_matrix_units_add_in_order(n_terms, n_samples):
     k, home = KERNELS["affine_spmv"], prototype("cupy")
     got = k.implementations["cuda"](*(moved(array, home) for array in (indptr, indices, *factors)), None)
     np.testing.assert_array_equal(to_numpy(got), k.implementations["numba"](indptr, indices, *factors, None))
+
+
+@pytest.mark.parametrize("name", ["residual", "chebyshev_first", "chebyshev_step", "chebyshev_last"])
+def test_matrix_units_end_as_the_cpu_does(name):
+    indptr, indices, terms, coefficients, _ = affine_arrays(1500, 6, 32)
+    rng = np.random.default_rng(40093)
+    square = (indptr, indices, terms, coefficients)
+    dinv, b, x, w = rng.standard_normal((4, 1500, 32))
+    a, c = rng.standard_normal((2, 32))
+    vectors = {"residual": (x, b), "chebyshev_first": (dinv, b, x, c, w)}.get(name, (dinv, b, x, a, c, w))
+    k, home = KERNELS[f"affine_{name}"], prototype("cupy")
+    got = k.implementations["cuda"](*(moved(array, home) for array in (*square, *vectors)), None)
+    expected = k.implementations["numba"](*square, *vectors, None)
+    for here, there in zip(got, expected, strict=True):
+        np.testing.assert_array_equal(to_numpy(here), there)
