@@ -222,7 +222,7 @@ def test_assembly_writes_into_an_earlier_matrix(benchmark):
     again, _ = benchmark.assemble(y, out=earlier)
     assert again.values is values
     np.testing.assert_array_equal(values, fresh.values)
-    with pytest.raises(ValueError, match=r"out must have 15625 entries, 1 samples and values of type float64; got Crs"):
+    with pytest.raises(ValueError, match=r"out must be a CrsMatrix and have 15625 values, 1 samples and values of type float64; got"):
         benchmark.assemble(np.zeros(3), out=earlier)
 
 
