@@ -144,7 +144,7 @@ __device__ inline void volume_times(Pack* volume_u, const int* corners_of_cell, 
 }
 
 template <bool REACTS, bool WITH_MATRIX>
-__global__ void __launch_bounds__(ROW_THREADS, REACTS ? 11 : ALONE ? 20 : 16)
+__global__ void __launch_bounds__(ROW_THREADS, REACTS ? 11 : ALONE ? 1 : 16)
     gather_rows(const int* __restrict__ first_cell, const int* __restrict__ cells,
                 const signed char* __restrict__ corners, const int* __restrict__ connectivity,
                 const bool* __restrict__ fixed, const real* __restrict__ edges,
