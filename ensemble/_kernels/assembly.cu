@@ -143,8 +143,9 @@ __device__ inline void volume_times(Pack* volume_u, const int* corners_of_cell, 
     }
 }
 
+// Blocks that a multiprocessor must hold: 16 cost no time by what they spill; 0 leaves it to the compiler.
 template <bool REACTS, bool WITH_MATRIX>
-__global__ void __launch_bounds__(ROW_THREADS, REACTS ? 11 : ALONE ? 20 : 16)
+__global__ void __launch_bounds__(ROW_THREADS, REACTS ? 11 : ALONE ? 0 : 16)
     gather_rows(const int* __restrict__ first_cell, const int* __restrict__ cells,
                 const signed char* __restrict__ corners, const int* __restrict__ connectivity,
                 const bool* __restrict__ fixed, const real* __restrict__ edges,
