@@ -211,10 +211,10 @@ __global__ void __launch_bounds__(SUM_THREADS)
 }
 
 // Believe a claim only from the true residual's norm. Where that fails, r becomes the true residual (`adopt`); a claim
-// of the first half goes on with the second, one of the second with a new recurrence (`renew`). `middle`: the next half
-// to be queued is a second one.
+// of the first half goes on with the second, one of the second with a new recurrence (`renew`),
+// which begins with a first half, whichever is queued next.
 __global__ void __launch_bounds__(SUM_THREADS)
-    bicgstab_prove(const real* partials, int64 n_partials, double* rows, int middle, real* adopt, real* renew, BOOK)
+    bicgstab_prove(const real* partials, int64 n_partials, double* rows, real* adopt, real* renew, BOOK)
 {
     const Book book = book_of(numbers, history, limit, n_samples);
     const int s = sample_of_block();
@@ -238,5 +238,5 @@ __global__ void __launch_bounds__(SUM_THREADS)
     book.status[s] = stuck ? BREAKDOWN : next_status(book, s);
     begin(now, norm);
     renew[s] = 1;
-    now.half = middle ? -1 : 0;
+    now.half = -1;
 }

@@ -50,10 +50,10 @@ class BicgstabScalars(Scalars):
         self._decide_on_two("bicgstab_beta", partials, self.beta, self.omega, self.renew)
         bicgstab.bicgstab_turn(self.beta, self.omega, self.renew, r, v, p, shadow)
 
-    def prove(self, true: Any, r: Any, p: Any, shadow: Any, middle: bool) -> None:
-        """Judge claims by the true residual, which replaces r where a sample has to go on; between halves or not."""
+    def prove(self, true: Any, r: Any, p: Any, shadow: Any) -> None:
+        """Judge claims by the true residual, which replaces r where a sample has to go on."""
         partials = krylov.dot_partials(true, true)
-        self.decide("bicgstab_prove", partials, self.recurrence, np.int32(middle), self.adopt, self.renew)
+        self.decide("bicgstab_prove", partials, self.recurrence, self.adopt, self.renew)
         krylov.copy_chosen_on_device(self.adopt, true, r)
         krylov.copy_chosen_on_device(self.renew, true, p)
         krylov.copy_chosen_on_device(self.renew, true, shadow)

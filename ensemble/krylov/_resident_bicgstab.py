@@ -57,7 +57,7 @@ class ResidentBicgstab(ResidentSolve):
 
     def _prove(self) -> None:
         run = self.run
-        self.scalars.prove(run.residual(run.t), run.r, run.p, run.shadow, self.middle)
+        self.scalars.prove(run.residual(run.t), run.r, run.p, run.shadow)
 
     def _ready_to_narrow(self) -> bool:
         """Between iterations only, of all samples."""

@@ -104,6 +104,19 @@ def test_claims_that_fail_have_the_bits_of_the_host_loop(name, stays, monkeypatc
     assert len(stays) == 2
 
 
+def test_claims_fail_in_either_half_of_an_iteration(stays, monkeypatch):
+    """Many samples of BiCGSTAB near the limit of rounding: their claims are judged wherever the others stand."""
+    rng, n, matrices = np.random.default_rng(88019), 16, []
+    for _ in range(12):
+        left, right = (np.linalg.qr(rng.standard_normal((n, n)))[0] for _ in range(2))
+        matrices.append(sp.csr_array(left @ np.diag(np.logspace(0, 3, n)) @ (left.T + 0.1 * right)))
+    A, b = CrsMatrix.from_scipy(matrices), Ensemble(rng.standard_normal((n, 12)))
+    options = {"rtol": 1e-14, "max_iterations": 60}
+    got = solve("bicgstab", A, b, **options)
+    assert got.converged.any() and not got.converged.all() and len(stays) == 1
+    assert_same(got, by_host(monkeypatch, "bicgstab", A, b, **options))
+
+
 @every_method
 def test_a_sample_that_waits_is_judged_before_the_solve_ends(name, stays):
     """Another one, that takes all iterations there are, does not make a limit of its convergence."""
