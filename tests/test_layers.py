@@ -75,3 +75,9 @@ def test_one_door_to_each_library(module, only):
         if any(name.split(".")[0] == module for name in imported_modules(path))
     }
     assert users <= only
+
+
+def test_test_files_have_names_of_their_own():
+    """The folders are no packages: pytest cannot load two files of one name."""
+    names = [path.name for path in Path(__file__).parent.rglob("test_*.py")]
+    assert sorted({name for name in names if names.count(name) > 1}) == []
