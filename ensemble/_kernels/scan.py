@@ -93,7 +93,8 @@ def prefix_scan(
         advice = "Give neutral=, or use ladner_fischer, which needs none."
         require(neutral is not None, "prefix_scan", "neutral", "be given for blelloch", None, advice)
         fits = isinstance(neutral, tuple) and len(neutral) == len(elements)
-        require(fits, "prefix_scan", "neutral", f"be a tuple of {len(elements)} arrays", repr(neutral), advice)
+        seen = f"a {type(neutral).__name__}"  # never the arrays themselves: showing them would wait for a device
+        require(fits, "prefix_scan", "neutral", f"be a tuple of {len(elements)} arrays", seen, advice)
         options["neutral"] = neutral
     elif algorithm == "sengupta":
         options["threshold"] = integer(threshold, "prefix_scan", "threshold", minimum=1)

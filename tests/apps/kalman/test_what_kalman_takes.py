@@ -147,8 +147,11 @@ BAD = {
 
 @pytest.mark.parametrize(
     "name, options, kind, match",
-    [(name, *case) for name, cases in BAD.items() for case in cases],
-    ids=lambda v: str(v)[:40],
+    [
+        pytest.param(name, *case, id=f"{name}-{'-'.join(case[0])}-{number}")  # no texts of objects: they hold addresses
+        for name, cases in BAD.items()
+        for number, case in enumerate(cases)
+    ],
 )
 def test_bad_arguments_are_named(name, options, kind, match):
     function = "maximum_likelihood|kalman_filter" if name == "maximum_likelihood" else name
