@@ -157,7 +157,14 @@ def _copied(elements: Elements) -> Elements:
 
 
 def _put(elements: Elements, key: Any, values: Elements) -> Elements:
-    return tuple(assigned(a, (key, ...), value) for a, value in zip(elements, values, strict=True))
+    return tuple(assigned(_wide(a, value), (key, ...), value) for a, value in zip(elements, values, strict=True))
+
+
+def _wide(a: Any, value: Any) -> Any:
+    """`a`, or a copy with the samples of `value` where it holds one for all: sums of shared entries may differ."""
+    if getattr(value, "n_samples", 1) == 1 or a.n_samples > 1:
+        return a
+    return array_namespace(a, value).concat([a, value[:0, ...]], axis=0)
 
 
 def _fill(op: Operation, a: Elements, key: Any, earlier: Elements, later: Elements) -> Elements:

@@ -93,7 +93,7 @@ def test_update_takes_what_the_constructor_takes(rng):
     hierarchy, r = smoothed_aggregation(A, coarse_size=50), rng.standard_normal(400)
     again = smoothed_aggregation(2.0 * A.to_scipy(), coarse_size=50)
     assert np.array_equal(hierarchy.update(2.0 * A.to_scipy()) @ r, again @ r)
-    with pytest.raises(TypeError, match=r"Hierarchy.update: A must be a CrsMatrix or a SciPy sparse matrix; got"):
+    with pytest.raises(TypeError, match=r"Hierarchy.update: A must be a CrsMatrix, .* or a SciPy sparse matrix; got"):
         hierarchy.update(np.eye(400))
     constants = smoothed_aggregation(A, near_nullspace=shared(np.ones(400)), coarse_size=50)
     assert np.array_equal(constants.update(2.0 * A.to_scipy()) @ r, again @ r)
@@ -124,5 +124,5 @@ def test_bad_matrices_are_named():
     A = gallery.poisson((4, 4))
     with pytest.raises(TypeError, match="smoothed_aggregation: A must be real; got dtype complex128"):
         smoothed_aggregation(CrsMatrix(A.graph, 1j * A.values))
-    with pytest.raises(TypeError, match="A must be a CrsMatrix or AffineMatrix; got a ndarray"):
+    with pytest.raises(TypeError, match=r"A must be a CrsMatrix, .* or AffineMatrix; got a ndarray"):
         smoothed_aggregation(np.eye(4))

@@ -272,7 +272,7 @@ def check_samples(counts: dict[str, int], function: str) -> None:
 def _wide(xp: Any, dtype: Any, narrow: Any, function: str) -> Any:
     """The floating type called `dtype`, which must hold every number of type `narrow`."""
     names = ("float32", "float64")
-    fit = not (is_array(dtype) or isinstance(dtype, Ensemble))
+    fit = isinstance(dtype, type) or not (is_array(dtype) or isinstance(dtype, Ensemble))
     known = next((getattr(xp, name) for name in names if fit and (dtype == name or dtype == getattr(xp, name))), None)
     fits = known is not None and xp.result_type(known, narrow) == known
     require(fits, function, "mean_dtype", f"be float32 or float64 and as wide as {narrow}", dtype)

@@ -267,3 +267,20 @@ def test_time_batches_and_samples_at_once_are_scalar_runs(prior_at, constant, si
                     np.testing.assert_array_equal(value, getattr(alone, attribute))
                 else:
                     np.testing.assert_allclose(value, getattr(alone, attribute), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("scan", ["hillis_steele", "blelloch", "ladner_fischer", "sengupta"])
+@pytest.mark.parametrize("part", ["u", "d", "m0", "Q", "y"])
+def test_one_part_alone_differs_from_sample_to_sample(part, scan):
+    """Elements that all samples share meet others that they do not, in place, too."""
+    parts, y = random_parts(6, 2, 2, 3)
+    both, scale = {**parts, "y": y}, Ensemble(np.array([1.0, 0.5, 1.25]))
+    both[part] = scale * both[part]
+    model = LinearGaussianModel(**{n: a for n, a in both.items() if n != "y"})
+    for smoother in (two_filter_smoother, rts_smoother):
+        options = {"scan": scan} if smoother is two_filter_smoother else {"scan": scan, "method": "scan"}
+        got = smoother(model, both["y"], **options)
+        for s in range(3):
+            one = {n: a.sample(s) if n == part else a for n, a in both.items()}
+            alone = smoother(LinearGaussianModel(**{n: a for n, a in one.items() if n != "y"}), one["y"], **options)
+            np.testing.assert_allclose(got.mean.sample(s), alone.mean, rtol=1e-9, atol=1e-9)
