@@ -11,12 +11,12 @@ from ensemble._check import message, require, sample_number
 from ensemble._kernels import affine as kernels
 from ensemble._kernels import krylov
 from ensemble.linalg.crs_matrix import CrsMatrix, TransposedMatrix
-from ensemble.linalg.graph import CrsGraph
+from ensemble.linalg.graph import CrsGraph, OnGraph
 from ensemble.linalg.operators import multiply, places_of, premultiply, samples_of, set_of
 from ensemble.scalar import Ensemble
 
 
-class AffineMatrix:
+class AffineMatrix(OnGraph):
     """S sparse matrices ``A_0 + sum over i of c_i A_i`` on one graph, of which only the A_i are stored.
 
     Entry k of sample s is ``terms[k, 0] + sum over i of terms[k, i + 1] * coefficients[i, s]``. A product computes the
@@ -99,16 +99,6 @@ class AffineMatrix:
             f"AffineMatrix(shape={self.shape}, nnz={self.nnz}, n_terms={self.terms.shape[1]}, "
             f"n_samples={self.n_samples}, {self.dtype})"
         )
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
-        return self.graph.shape
-
-    @property
-    def nnz(self) -> int:
-        """Stored entries of one term."""
-        return self.graph.nnz
 
     @property
     def n_samples(self) -> int:

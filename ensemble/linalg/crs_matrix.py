@@ -11,13 +11,13 @@ from ensemble._backend import array_namespace, contiguous, is_array, moved, to_n
 from ensemble._check import message, require, sample_number
 from ensemble._kernels import galerkin, krylov, sparse
 from ensemble._kernels.product_graphs import product_graph
-from ensemble.linalg.graph import CrsGraph
+from ensemble.linalg.graph import CrsGraph, OnGraph
 from ensemble.linalg.operators import multiply, places_of, premultiply, set_of
 from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import common_set
 
 
-class CrsMatrix:
+class CrsMatrix(OnGraph):
     """A sparse matrix, or S of them on one graph.
 
     Parameters
@@ -131,26 +131,6 @@ class CrsMatrix:
     def __repr__(self) -> str:
         return f"CrsMatrix(shape={self.shape}, nnz={self.graph.nnz}, n_samples={self.n_samples}, {self.dtype})"
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
-        return self.graph.shape
-
-    @property
-    def nnz(self) -> int:
-        """Stored entries of one sample."""
-        return self.graph.nnz
-
-    @property
-    def n_samples(self) -> int:
-        """Samples held; 1 means shared by all."""
-        return self.values.shape[1]
-
-    @property
-    def dtype(self) -> Any:
-        """Type of the values."""
-        return self.values.dtype
-
     def sample(self, i: int) -> CrsMatrix:
         """Sample `i` alone, on the same graph."""
         return CrsMatrix(self.graph, self.values[:, sample_number(i, self.n_samples, "CrsMatrix")])
@@ -180,11 +160,6 @@ class CrsMatrix:
         """The main diagonal, an Ensemble of shape (n_rows,); zero where no entry is stored."""
         entries = self.graph.diagonal_beside(self.values)
         return Ensemble(sparse.diagonal(entries, self.values, None), self.sample_set)
-
-    @property
-    def home(self) -> Any:
-        """An array that lives where this matrix does."""
-        return self.values
 
     @property
     def arrays(self) -> tuple[Any, Any, Any]:

@@ -150,6 +150,38 @@ class CrsGraph:
         return UpperTriangle(number[self.indptr], place, int(above.max(initial=0)))
 
 
+class OnGraph:
+    """What a matrix of values on a `CrsGraph` says of itself; a kind that keeps other arrays says some of it anew."""
+
+    graph: CrsGraph
+    values: Any
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.graph.shape
+
+    @property
+    def nnz(self) -> int:
+        """Entries of one sample."""
+        return self.graph.nnz
+
+    @property
+    def n_samples(self) -> int:
+        """Samples held; 1 means shared by all."""
+        return self.values.shape[1]
+
+    @property
+    def dtype(self) -> Any:
+        """Type of the values."""
+        return self.values.dtype
+
+    @property
+    def home(self) -> Any:
+        """An array that lives where this matrix does."""
+        return self.values
+
+
 class UpperTriangle(NamedTuple):
     """Where a symmetric matrix keeps its values: the entries on and above the diagonal, row by row.
 

@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, contiguous, is_array, moved
-from ensemble._check import message, require
+from ensemble._check import message, require, sample_number
 from ensemble._kernels import krylov, sparse
 from ensemble._kernels import symmetric as kernels
 from ensemble.linalg.crs_matrix import CrsMatrix
-from ensemble.linalg.graph import CrsGraph
-from ensemble.linalg.operators import multiply, premultiply
+from ensemble.linalg.graph import CrsGraph, OnGraph
+from ensemble.linalg.operators import multiply, places_of, premultiply
 from ensemble.scalar import Ensemble
 
 
-class SymmetricCrsMatrix:
+class SymmetricCrsMatrix(OnGraph):
     """A symmetric sparse matrix, or S of them on one graph, of which the upper triangle is stored.
 
     A product of many samples takes the time that the values need from memory, and every stored value serves two
@@ -107,31 +107,6 @@ class SymmetricCrsMatrix:
         return f"SymmetricCrsMatrix(shape={self.shape}, nnz={self.nnz}, n_samples={self.n_samples}, {self.dtype})"
 
     @property
-    def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
-        return self.graph.shape
-
-    @property
-    def nnz(self) -> int:
-        """Entries of one sample, both triangles counted."""
-        return self.graph.nnz
-
-    @property
-    def n_samples(self) -> int:
-        """Samples held; 1 means shared by all."""
-        return self.values.shape[1]
-
-    @property
-    def dtype(self) -> Any:
-        """Type of the values."""
-        return self.values.dtype
-
-    @property
-    def home(self) -> Any:
-        """An array that lives where this matrix does."""
-        return self.values
-
-    @property
     def T(self) -> SymmetricCrsMatrix:
         """The transpose, which is the matrix itself."""
         return self
@@ -155,14 +130,14 @@ class SymmetricCrsMatrix:
 
     def sample(self, i: int) -> SymmetricCrsMatrix:
         """Sample `i` alone, on the same graph."""
-        return SymmetricCrsMatrix(self.graph, self.values[:, 0 if self.n_samples == 1 else i])
+        return SymmetricCrsMatrix(self.graph, self.values[:, sample_number(i, self.n_samples, "SymmetricCrsMatrix")])
 
     def take_samples(self, samples: Any) -> SymmetricCrsMatrix:
         """The matrix of the samples named, in that order; a shared matrix is its own answer."""
         if self.n_samples == 1:
             return self
-        values = krylov.take_samples(self.values, moved(np.asarray(samples), self.values), None)
-        return SymmetricCrsMatrix(self.graph, values)
+        places = places_of(samples, self.n_samples, "SymmetricCrsMatrix.take_samples")
+        return SymmetricCrsMatrix(self.graph, krylov.take_samples(self.values, moved(places, self.values), None))
 
     def astype(self, dtype: Any) -> SymmetricCrsMatrix:
         """The same matrix in values of another type; itself if they have that type."""

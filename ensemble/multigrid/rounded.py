@@ -12,6 +12,7 @@ from ensemble._kernels import rounded as kernels
 from ensemble._kernels._memory import empty_like
 from ensemble._kernels.krylov import take_samples
 from ensemble.linalg import CrsGraph, CrsMatrix
+from ensemble.linalg.graph import OnGraph
 from ensemble.scalar import Ensemble
 
 
@@ -33,7 +34,7 @@ def storage_of(values_dtype: Any, dtype: Any, function: str) -> Any:
     raise ValueError(message(function, "values_dtype", choices, repr(values_dtype)))
 
 
-class RoundedMatrix:
+class RoundedMatrix(OnGraph):
     """A square matrix in rounded values, as a V-cycle needs it: residuals and smoothing steps, fused.
 
     Entries are rounded to nearest; what that takes from the sum of a row is given back to its diagonal, in the type of
@@ -50,21 +51,6 @@ class RoundedMatrix:
         values, shift = empty_like(A.values, dtype=storage), empty_like(A.values, (A.shape[0], A.n_samples))
         kernels.round_rows(A.arrays[0], A.values, values, shift)
         return cls(A.graph, values, shift)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
-        return self.graph.shape
-
-    @property
-    def nnz(self) -> int:
-        """Stored entries of one sample."""
-        return self.graph.nnz
-
-    @property
-    def n_samples(self) -> int:
-        """Samples held; 1 means shared by all."""
-        return self.values.shape[1]
 
     @property
     def dtype(self) -> Any:

@@ -142,3 +142,12 @@ def test_a_matrix_too_small_to_coarsen_is_solved_directly():
     full, half = random_pair(9, 50, 2)
     r = np.random.default_rng(1).standard_normal((50, 2))
     np.testing.assert_array_equal(smoothed_aggregation(half).apply(r), smoothed_aggregation(full).apply(r))
+
+
+def test_samples_that_are_not_there_are_named():
+    _, half = random_pair(5, 12, 3)
+    np.testing.assert_array_equal(half.sample(-1).values, half.sample(2).values)
+    with pytest.raises(IndexError, match=r"SymmetricCrsMatrix: i in sample\(i\) must be from -3 to 2; got 3"):
+        half.sample(3)
+    with pytest.raises(IndexError, match=r"SymmetricCrsMatrix.take_samples: samples must be"):
+        half.take_samples([0, 7])
