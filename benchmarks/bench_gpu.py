@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks.bench_multigrid import pyamgs
 from benchmarks.bench_spmv import brick_graph, compulsory_bytes
-from benchmarks.common import SEED, save, show
+from benchmarks.common import SEED, cuda_device, save, show
 from ensemble import Ensemble
 from ensemble._kernels import basis, bicgstab, krylov, relaxation, rounded, sparse
 from ensemble.apps.fem import RandomDiffusion
@@ -92,15 +92,6 @@ def triad() -> float:
     a, b, c = (cupy.random.random(n) for _ in range(3))
     kernel = cupy.ElementwiseKernel("float64 b, float64 c", "float64 a", "a = b + 3.0 * c", "triad")
     return 24.0 * n / milliseconds(lambda: kernel(b, c, a)) / 1e6
-
-
-def device() -> dict[str, Any]:
-    """Name of the device, and versions."""
-    import cupy
-
-    properties = cupy.cuda.runtime.getDeviceProperties(0)
-    runtime = cupy.cuda.runtime.runtimeGetVersion()
-    return {"device": properties["name"].decode(), "cupy": cupy.__version__, "cuda": runtime}
 
 
 def kernels(cells: int, sizes: tuple[int, ...] = SIZES) -> list[dict[str, Any]]:
@@ -449,7 +440,7 @@ def plot_phases(rows: list[dict[str, Any]], file: str = "docs/images/gpu-phases.
 
 def main(cells: int, threads: int) -> None:
     """Run and keep all tables."""
-    save(f"gpu-kernels-{cells}", kernels(cells), **device())
-    save(f"gpu-phases-{cells}", phases(cells), **device())
+    save(f"gpu-kernels-{cells}", kernels(cells), **cuda_device())
+    save(f"gpu-phases-{cells}", phases(cells), **cuda_device())
     for grading in (0.0, 1.0):
-        save(f"gpu-solves-{cells}-grading{grading:.0f}", solves(cells, grading=grading), **device())
+        save(f"gpu-solves-{cells}-grading{grading:.0f}", solves(cells, grading=grading), **cuda_device())

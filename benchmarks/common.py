@@ -110,6 +110,15 @@ def machine() -> dict[str, Any]:
     }
 
 
+def cuda_device() -> dict[str, Any]:
+    """Name of the CUDA device, and versions, for the head of a result."""
+    import cupy
+
+    properties = cupy.cuda.runtime.getDeviceProperties(0)
+    runtime = cupy.cuda.runtime.runtimeGetVersion()
+    return {"device": properties["name"].decode(), "cupy": cupy.__version__, "cuda": runtime}
+
+
 def _installed(name: str) -> bool:
     try:
         metadata.version(name)

@@ -16,7 +16,7 @@ import functools
 import json
 import os
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ import numpy as np
 
 from benchmarks import kalman_jax
 from benchmarks.bench_kalman import NX, NY, random_model
+from benchmarks.common import cuda_device, machine
 from ensemble._kernels import kalman_cuda as kernels
 from ensemble._kernels._streams import Recording
 from ensemble._kernels.kalman_scans import scan_filter, scan_smoother, scan_two_filters
@@ -188,19 +189,17 @@ def measured(cp: Any, T: int, scans_T: int, bandwidth: float, tune: bool) -> lis
     return rows
 
 
-def jax_rows(cp: Any, lengths: list[int], bandwidth: float) -> list[dict[str, Any]]:
-    """JAX at these lengths."""
+def jax_rows(cp: Any, lengths: list[int], bandwidth: float) -> Iterator[dict[str, Any]]:
+    """JAX at these lengths, a row as soon as it is measured."""
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     models, exact = {}, {}
     for T in lengths:
         parts, y = drawn_model(T)
         models[T] = tuple({**parts, "y": y}[name] for name in ("F", "Q", "H", "R", "u", "d", "y", "m0", "P0"))
         exact[T] = problem(cp, T)[1]
-    rows = []
-    for (T, name, form), run in kalman_jax.compiled(models).items():
+    for T, name, form, run in kalman_jax.programs(models):
         error = errors(cp, tuple(np.asarray(a) for a in run()), exact[T][name])
-        rows.append(row(T, name, f"JAX {form}", {"wall ms": kalman_jax.milliseconds(run)}, error, bandwidth))
-    return rows
+        yield row(T, name, f"JAX {form}", {"wall ms": kalman_jax.milliseconds(run)}, error, bandwidth)
 
 
 def main() -> None:
@@ -214,21 +213,20 @@ def main() -> None:
     parser.add_argument("--jax", type=int, nargs="*", default=[], help="lengths at which JAX runs, too")
     parser.add_argument("--out", default="kalman-gpu.json")
     options = parser.parse_args()
-    name = cp.cuda.runtime.getDeviceProperties(0)["name"].decode()
     with cp.cuda.Stream(non_blocking=True):
         bandwidth = bound(cp)
-        print(f"{name}, CuPy {cp.__version__}, triad {bandwidth / 1e12:.2f} TB/s")
+        about = {"benchmark": "kalman-gpu", "machine": {**machine(), **cuda_device()}, "triad_TB_s": bandwidth / 1e12}
+        print(f"{about['machine']}, triad {bandwidth / 1e12:.2f} TB/s")
         rows = []
 
         def keep() -> None:
-            about = {"benchmark": "kalman-gpu", "device": name, "triad_TB_s": bandwidth / 1e12, "rows": rows}
-            Path(options.out).write_text(json.dumps(about, indent=1) + "\n")
+            Path(options.out).write_text(json.dumps({**about, "rows": rows}, indent=1) + "\n")
 
         for T in options.T:
             rows += measured(cp, T, options.scans_T, bandwidth, options.tune)
             keep()
-        if options.jax:
-            rows += jax_rows(cp, options.jax, bandwidth)
+        for found in jax_rows(cp, options.jax, bandwidth):
+            rows.append(found)
             keep()
     for T in options.T:
         filters = [r for r in rows if r["T"] == T and r["method"] == "PKF"]

@@ -10,15 +10,14 @@ from __future__ import annotations
 import itertools
 import statistics
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
-__all__ = ["FORMS", "METHODS", "compiled", "milliseconds"]
+__all__ = ["milliseconds", "programs"]
 
-FORMS = ("library", "fused")
+FORMS = ("fused", "library")
 
 METHODS = ("PKF", "PRTS", "PTFS")
 
@@ -132,24 +131,19 @@ def _method(jax: Any, name: str, form: str) -> Callable[..., Any]:
     return jax.jit({"PKF": pkf, "PRTS": prts, "PTFS": ptfs}[name])
 
 
-def compiled(models: dict[int, tuple[np.ndarray, ...]], threads: int = 16) -> dict[tuple[int, str, str], Any]:
-    """Programs for every length of `models`, method and form, compiled side by side, with the model they run on.
+def programs(models: dict[int, tuple[np.ndarray, ...]]) -> Iterator[tuple[int, str, str, Callable[[], Any]]]:
+    """Length, method, form and a call of the compiled program, for every length of `models`, one after another.
 
-    A model is F, Q, H, R, u, d, y, m0, P0, time first.
+    A model is F, Q, H, R, u, d, y, m0, P0, time first. Programs are not compiled side by side: XLA chooses kernels by
+    timing them, which fails when others run on the device.
     """
     import jax
 
     jax.config.update("jax_default_matmul_precision", "highest")
-    on_device = {T: tuple(jax.numpy.asarray(a, jax.numpy.float32) for a in model) for T, model in models.items()}
-    keys = list(itertools.product(sorted(models, reverse=True), METHODS, FORMS))
-
-    def make(key: tuple[int, str, str]) -> Any:
-        T, name, form = key
-        program = _method(jax, name, form).lower(*on_device[T]).compile()
-        return lambda: jax.block_until_ready(program(*on_device[T]))
-
-    with ThreadPoolExecutor(threads) as pool:
-        return dict(zip(keys, pool.map(make, keys), strict=True))
+    for T, form, name in itertools.product(models, FORMS, METHODS):
+        model = tuple(jax.numpy.asarray(a, jax.numpy.float32) for a in models[T])
+        program = _method(jax, name, form).lower(*model).compile()
+        yield T, name, form, lambda run=program, on=model: jax.block_until_ready(run(*on))
 
 
 def milliseconds(run: Callable[[], Any]) -> float:

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.common import cuda_device, machine
 from benchmarks.kalman_gpu import SCANS, errors, problem, scanned
 from ensemble._kernels.kalman_scans import scan_two_filters
 from ensemble.apps.kalman import (
@@ -106,13 +107,13 @@ def main() -> None:
     for device in (0, 1) if direct else ():
         with cp.cuda.Device(device), contextlib.suppress(cp.cuda.runtime.CUDARuntimeError):  # CuPy may have done it
             cp.cuda.runtime.deviceEnablePeerAccess(1 - device)
-    name = cp.cuda.runtime.getDeviceProperties(0)["name"].decode()
-    print(f"2 {name}, CuPy {cp.__version__}, {'direct' if direct else 'staged'} copies between devices")
+    about = {"benchmark": "kalman-two-gpus", "machine": {**machine(), **cuda_device()}, "devices": 2}
+    print(f"{about['machine']}, {'direct' if direct else 'staged'} copies between two devices")
     rows = []
     for T in options.T:
         rows += measured(cp, T, options.scans_T)
-        about = {"benchmark": "kalman-two-gpus", "device": f"2 {name}", "direct copies": bool(direct), "rows": rows}
-        Path(options.out).write_text(json.dumps(about, indent=1) + "\n")
+        content = {**about, "direct copies": bool(direct), "rows": rows}
+        Path(options.out).write_text(json.dumps(content, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.bench_gpu import device, release, triad
-from benchmarks.common import SEED, save, show
+from benchmarks.bench_gpu import release, triad
+from benchmarks.common import SEED, cuda_device, save, show
 from ensemble import Ensemble
 from ensemble._backend import synchronize, to_numpy
 from ensemble.apps.fem import RandomDiffusion
@@ -159,7 +159,7 @@ def main() -> None:
     title = f"BiCGSTAB and GMRES, {options.cells}^3 cells, advection {options.advection:g}, triad {bandwidth:.0f} GB/s"
     show(title, rows)
     if on_device:
-        save(f"gpu-krylov-{options.cells}", rows, **device())
+        save(f"gpu-krylov-{options.cells}", rows, **cuda_device())
 
 
 if __name__ == "__main__":

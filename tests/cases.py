@@ -513,6 +513,8 @@ SERIES = {
     "float32": (17, 6, 3, 2, np.float32),
     "more_observations": (4, 5, 1, 2, np.float64),
     "large_state": (1, 3, 9, 1, np.float64),
+    "large_float32": (2, 4, 11, 3, np.float32),
+    "many_observations": (3, 4, 2, 9, np.float64),
 }
 
 
@@ -526,6 +528,12 @@ def filter_cases(seed):
                 F, Q, H, R, u, d, y, m0, P0 = arrays
                 alike = (F[:1], Q[:1], H[:1], R[:1], u, d, rng.standard_normal(y.shape).astype(y.dtype), m0, P0[:1])
                 yield Case("filter_series", f"{label}_alike{'_last' * last}", (*alike, k % 2 == 0, last))
+
+
+def step_sum_cases(seed):
+    rng = np.random.default_rng(seed)
+    for n_steps, n_series in ((1, 1), (7, 3), (513, 70), (1030, 1)):
+        yield Case("sum_steps", f"{n_steps}_{n_series}", (rng.standard_normal((n_steps, n_series)),), host_only=True)
 
 
 def smooth_cases(seed):
@@ -611,6 +619,7 @@ CASES = {
     "galerkin_values": galerkin_cases,
     "smooth_prolongator": prolongator_cases,
     "filter_series": filter_cases,
+    "sum_steps": step_sum_cases,
     "smooth_series": smooth_cases,
 }  # fmt: skip
 

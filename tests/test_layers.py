@@ -40,7 +40,7 @@ def imported_modules(path: Path):
                 yield module
 
 
-LLVM = {"_kernels/_lanes.py", "_kernels/_lane_arithmetic.py", "_kernels/_straight_line.py"}
+LLVM = {f"_kernels/{name}.py" for name in ("_lanes", "_lane_arithmetic", "_lane_transpose", "_straight_line")}
 """The files that write instructions of their own."""
 
 SOURCES = sorted(ROOT.rglob("*.py"))

@@ -17,10 +17,15 @@ import numpy as np
 
 from ensemble._kernels import _kalman_bodies as bodies
 
-__all__ = ["module_source", "tiny"]
+__all__ = ["RECURSIONS", "lanes_of", "module_source", "tiny"]
 
 BLOCK = 4
 """Steps that a tile copies at a time."""
+
+
+def lanes_of(dtype: Any) -> int:
+    """Numbers in a SIMD register of the widest kind."""
+    return 64 // np.dtype(dtype).itemsize
 
 
 def tiny(nx: int, dtype: Any) -> float:
@@ -28,56 +33,75 @@ def tiny(nx: int, dtype: Any) -> float:
     return 8 * nx * float(np.finfo(dtype).eps)
 
 
+NUMBERS = {"zero": "0.0", "one": "1.0", "minus_half": "-0.5", "two_pi": repr(bodies.TWO_PI), "tiny": "TINY"}
+"""Constants by name, as they are written in a module."""
+
+
 class Writer:
     """Offers what a body asks for, and writes down each operation on symbols as one assignment."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
-        self.zero, self.one, self.two_pi, self.tiny = (Symbol(self, n) for n in ("zero", "one", "two_pi", "tiny"))
+        self.groups: list[str] = []
+        self.zero, self.one, self.minus_half, self.two_pi, self.tiny = (Symbol(self, name) for name in NUMBERS)
 
-    def write(self, text: str) -> Symbol:
+    def write(self, operation: str, *operands: Symbol) -> Symbol:
         name = f"t{len(self.lines)}"
-        self.lines.append(f"{name} = {text}")
-        return Symbol(self, name)
+        self.lines.append(" ".join([name, operation, *(operand.name for operand in operands)]))
+        return Symbol(self, name, operands if operation == "*" else None)
 
     def where(self, condition: Symbol, a: Symbol, b: Symbol) -> Symbol:
-        return self.write(f"pick({condition.name}, {a.name}, {b.name})")
+        return self.write("pick", condition, a, b)
 
     def missing(self, y: Symbol) -> Symbol:
-        return self.write(f"{y.name} != {y.name}")
+        return self.write("!=", y, y)
+
+    def columns(self, A: list[list[Symbol]], symmetric: bool = False) -> list[list[Symbol]]:
+        """`A`, whose columns are groups of `straight_line`; of symmetric matrices down to the diagonal."""
+        for j in range(len(A[0])):
+            self.groups.append(" ".join(row[j].name if i <= j or not symmetric else "-" for i, row in enumerate(A)))
+        return A
 
 
 class Symbol:
-    """A scalar that is still a name."""
+    """A scalar that is still a name. A product that is added or subtracted is fused: rounded once, with the sum."""
 
-    def __init__(self, writer: Writer, name: str) -> None:
-        self.writer, self.name = writer, name
+    def __init__(self, writer: Writer, name: str, factors: tuple[Symbol, ...] | None = None) -> None:
+        self.writer, self.name, self.factors = writer, name, factors
 
     def __add__(self, other: Symbol) -> Symbol:
-        return self.writer.write(f"{self.name} + {other.name}")
+        if other.factors is None:
+            return self.writer.write("+", self, other)
+        return self.writer.write("fma", *other.factors, self)
 
     def __sub__(self, other: Symbol) -> Symbol:
-        return self.writer.write(f"{self.name} - {other.name}")
+        if other.factors is None:
+            return self.writer.write("-", self, other)
+        return self.writer.write("fnma", *other.factors, self)
 
     def __mul__(self, other: Symbol) -> Symbol:
-        return self.writer.write(f"{self.name} * {other.name}")
+        return self.writer.write("*", self, other)
 
     def __truediv__(self, other: Symbol) -> Symbol:
-        return self.writer.write(f"{self.name} / {other.name}")
+        return self.writer.write("/", self, other)
 
     def __le__(self, other: Symbol) -> Symbol:
-        return self.writer.write(f"{self.name} <= {other.name}")
+        return self.writer.write("<=", self, other)
 
 
 @dataclass(frozen=True)
 class Recursion:
-    """What one recursion reads, carries and writes; kinds name axes: "nn" is (nx, nx), "1" one number."""
+    """What one recursion reads, carries and writes; kinds name axes: "nn" is (nx, nx), "1" one number.
+
+    Inputs in `shared` are the same for all series.
+    """
 
     inputs: tuple[tuple[str, str], ...]
     outputs: tuple[tuple[str, str], ...]
     stages: Callable[[int, int], list[tuple[Writer, dict[str, Any]]]]
     backward: bool = False
     carried: tuple[tuple[str, str], ...] = (("m", "n"), ("P", "nn"))
+    shared: tuple[str, ...] = ()
 
 
 def count_of(kind: str, nx: int, ny: int) -> int:
@@ -98,14 +122,19 @@ def _symmetric(writer: Writer, name: str, n: int) -> list[list[Symbol]]:
     return [[Symbol(writer, f"{name}_{min(i, j) * n + max(i, j)}") for j in range(n)] for i in range(n)]
 
 
+def _carried(writer: Writer, name: str, n: int) -> list[list[Symbol]]:
+    """A symmetric matrix that is stored in full: the entries of a column side by side."""
+    return [[Symbol(writer, f"{name}_{j * n + i}") for j in range(n)] for i in range(n)]
+
+
 def _filter_stages(nx: int, ny: int) -> list[tuple[Writer, dict[str, Any]]]:
     """Prediction, left out at a prior that stands at the first observation, and update."""
     o = Writer()
-    m, P = _vector(o, "m", nx), _symmetric(o, "P", nx)
+    m, P = _vector(o, "m", nx), _carried(o, "P", nx)
     m, P = bodies.predict(o, _matrix(o, "F", nx, nx), _symmetric(o, "Q", nx), _vector(o, "u", nx), m, P)
     then = Writer()
     parts = (_matrix(then, "H", ny, nx), _symmetric(then, "R", ny), _vector(then, "d", ny), _vector(then, "y", ny))
-    updated = bodies.update(then, *parts, _vector(then, "m", nx), _symmetric(then, "P", nx))
+    updated = bodies.update(then, *parts, _vector(then, "m", nx), _carried(then, "P", nx))
     m2, P2, quadratic, pivots = updated[:4]
     results = {"m": m2, "P": P2, "mean": m2, "cov": P2, "quad": [quadratic], "piv": pivots}
     return [(o, {"m": m, "P": P}), (then, results)]
@@ -116,7 +145,7 @@ def _gain_stages(nx: int, ny: int) -> list[tuple[Writer, dict[str, Any]]]:
     first, (then, results) = _filter_stages(nx, ny)
     again = Writer()
     parts = (_matrix(again, "H", ny, nx), _symmetric(again, "R", ny), _vector(again, "d", ny), _vector(again, "y", ny))
-    *_, K, lower, inverses = bodies.update(again, *parts, _vector(again, "m", nx), _symmetric(again, "P", nx))
+    *_, K, lower, inverses = bodies.update(again, *parts, _vector(again, "m", nx), _carried(again, "P", nx))
     lower = [[entry or again.zero for entry in row] for row in lower]
     return [first, (then, {**results, "K": K, "low": lower, "inv": inverses})]
 
@@ -128,37 +157,43 @@ def _mean_stages(nx: int, ny: int) -> list[tuple[Writer, dict[str, Any]]]:
     then = Writer()
     parts = (_matrix(then, "H", ny, nx), _vector(then, "d", ny), _vector(then, "y", ny), _vector(then, "m", nx))
     gains = (_matrix(then, "K", nx, ny), _matrix(then, "low", ny, ny), _vector(then, "inv", ny))
-    m2, quadratic = bodies.update_mean(*parts, *gains)
-    return [(o, {"m": m}), (then, {"m": m2, "mean": m2, "quad": [quadratic]})]
+    m2, term = bodies.update_mean(then, *parts, *gains, _vector(then, "log", ny))
+    return [(o, {"m": m}), (then, {"m": m2, "mean": m2, "term": [term]})]
 
 
 def _smoother_stages(nx: int, ny: int) -> list[tuple[Writer, dict[str, Any]]]:
     o = Writer()
     parts = (_matrix(o, "F", nx, nx), _symmetric(o, "Q", nx), _vector(o, "u", nx), _vector(o, "fm", nx))
-    m, P = bodies.smooth(o, *parts, _symmetric(o, "fP", nx), _vector(o, "m", nx), _symmetric(o, "P", nx))
+    m, P = bodies.smooth(o, *parts, _symmetric(o, "fP", nx), _vector(o, "m", nx), _carried(o, "P", nx))
     return [(o, {"m": m, "P": P, "mean": m, "cov": P})]
+
+
+def _parts(text: str) -> tuple[tuple[str, str], ...]:
+    """Names and kinds out of "F:nn u:n"."""
+    return tuple((name, kind) for name, _, kind in (part.partition(":") for part in text.split()))
 
 
 RECURSIONS = {
     "filter": Recursion(
-        inputs=(("F", "nn"), ("Q", "nn"), ("H", "yn"), ("R", "yy"), ("u", "n"), ("d", "y"), ("y", "y")),
-        outputs=(("mean", "n"), ("cov", "nn"), ("quad", "1"), ("piv", "y")),
+        inputs=_parts("F:nn Q:nn H:yn R:yy u:n d:y y:y"),
+        outputs=_parts("mean:n cov:nn quad:1 piv:y"),
         stages=_filter_stages,
     ),
     "gain": Recursion(
-        inputs=(("F", "nn"), ("Q", "nn"), ("H", "yn"), ("R", "yy"), ("u", "n"), ("d", "y"), ("y", "y")),
-        outputs=(("mean", "n"), ("cov", "nn"), ("quad", "1"), ("piv", "y"), ("K", "ny"), ("low", "yy"), ("inv", "y")),
+        inputs=_parts("F:nn Q:nn H:yn R:yy u:n d:y y:y"),
+        outputs=_parts("mean:n cov:nn quad:1 piv:y K:ny low:yy inv:y"),
         stages=_gain_stages,
     ),
     "mean": Recursion(
-        inputs=(("F", "nn"), ("u", "n"), ("H", "yn"), ("d", "y"), ("y", "y"), ("K", "ny"), ("low", "yy"), ("inv", "y")),
-        outputs=(("mean", "n"), ("quad", "1")),
+        inputs=_parts("F:nn u:n H:yn d:y y:y K:ny low:yy inv:y log:y"),
+        outputs=_parts("mean:n term:1"),
         stages=_mean_stages,
-        carried=(("m", "n"),),
+        carried=_parts("m:n"),
+        shared=("F", "H", "K", "low", "inv", "log"),
     ),
     "smoother": Recursion(
-        inputs=(("F", "nn"), ("Q", "nn"), ("u", "n"), ("fm", "n"), ("fP", "nn")),
-        outputs=(("mean", "n"), ("cov", "nn")),
+        inputs=_parts("F:nn Q:nn u:n fm:n fP:nn"),
+        outputs=_parts("mean:n cov:nn"),
         stages=_smoother_stages,
         backward=True,
     ),
@@ -169,6 +204,7 @@ HEAD = '''"""A recursion of the Kalman filter, written by ensemble; it may be de
 import numpy as np
 
 from ensemble._kernels._compile import compiled, compiled_serial, prange
+from ensemble._kernels._lane_transpose import transpose
 from ensemble._kernels._straight_line import straight_line
 
 
@@ -189,6 +225,14 @@ def fetch(source, place, n, start, count, first, valid, buffer):
                 for w in range({width}):
                     buffer[(t * n + c) * {width} + w] = source[offset + w]
         return
+    if place[1] == n and place[2] == 1 and valid == {width}:
+        begin, whole = place[0] * first + start * n, count * n // {width} * {width}
+        for e in range(0, whole, {width}):
+            transpose(source, begin + e, place[0], buffer, e * {width}, {width}, {width})
+        for w in range({width}):
+            for e in range(whole, count * n):
+                buffer[e * {width} + w] = source[begin + w * place[0] + e]
+        return
     for w in range({width}):
         offset = place[0] * (first + min(w, valid - 1)) + place[1] * start
         for t in range(count):
@@ -206,11 +250,28 @@ def flush(buffer, place, n, start, count, first, valid, target):
                 for w in range({width}):
                     target[offset + w] = buffer[(t * n + c) * {width} + w]
         return
+    if place[1] == n and place[2] == 1 and valid == {width}:
+        begin, whole = place[0] * first + start * n, count * n // {width} * {width}
+        for e in range(0, whole, {width}):
+            transpose(buffer, e * {width}, {width}, target, begin + e, place[0], {width})
+        for w in range({width}):
+            for e in range(whole, count * n):
+                target[begin + w * place[0] + e] = buffer[e * {width} + w]
+        return
     for w in range(valid):
         offset = place[0] * (first + w) + place[1] * start
         for t in range(count):
             for c in range(n):
                 target[offset + t * place[1] + c * place[2]] = buffer[(t * n + c) * {width} + w]
+
+
+@compiled_serial
+def mirror(P):
+    """The entries above the diagonal below it, too."""
+    for i in range({nx}):
+        for j in range(i):
+            for w in range({width}):
+                P[(i * {nx} + j) * {width} + w] = P[(j * {nx} + i) * {width} + w]
 '''
 
 LOOPS = """
@@ -227,7 +288,9 @@ def run_threaded({arrays}, places, n_series, n_steps, predict_first):
 """
 
 
-def _stage_source(stages: list[tuple[Writer, dict[str, Any]]], parts: list[str], nx: int, width: int) -> str:
+def _stage_source(
+    recursion: Recursion, stages: list[tuple[Writer, dict[str, Any]]], parts: list[str], nx: int, width: int,
+) -> str:  # fmt: skip
     """The statements of each stage, as compiled functions `stage0`, `stage1`."""
     text = []
     for number, (writer, results) in enumerate(stages):
@@ -235,29 +298,33 @@ def _stage_source(stages: list[tuple[Writer, dict[str, Any]]], parts: list[str],
         for name, values in results.items():
             flat = [entry for row in values for entry in (row if isinstance(row, list) else [row])]
             writes += [f"{name}_{c} {symbol.name}" for c, symbol in enumerate(flat)]
-        numbers = f'{{"zero": 0.0, "one": 1.0, "two_pi": {bodies.TWO_PI!r}, "tiny": TINY}}'
-        text.append(
-            f'stage{number} = straight_line(\n    "{" ".join(parts)}",\n    """'
-            + "\n".join(writer.lines)
-            + '""",\n    """'
-            + "\n".join(writes)
-            + f'""",\n    {numbers},\n    {width},\n)\n'
-        )
+        groups = writer.groups if width == 1 < nx else []
+        lines = ('"""' + "\n".join(part) + '"""' for part in (writer.lines, writes, groups))
+        statements, written, grouped = lines
+        numbers = "{" + ", ".join(f'"{name}": {number}' for name, number in NUMBERS.items()) + "}"
+        arguments = [f'"{" ".join(parts)}"', statements, written, numbers, str(width), grouped]
+        arguments.append(f'"{" ".join(recursion.shared)}"')
+        text.append(f"stage{number} = straight_line(\n    " + ",\n    ".join(arguments) + ",\n)\n")
     return "\n".join(text)
 
 
-def _loop_source(recursion: Recursion, nx: int, ny: int, width: int, n_stages: int) -> list[str]:
-    """The loop over blocks of steps of one tile. Scalars look at the arrays themselves, lanes at copies."""
+def _loop_source(recursion: Recursion, nx: int, ny: int, width: int, dtype: str, n_stages: int) -> list[str]:
+    """The loop over blocks of steps of one tile. Scalars look at the arrays themselves, lanes at copies.
+
+    Copies of what is shared by all series would be of one number in each lane: those arrays are looked at, too.
+    """
     counts = {n: count_of(k, nx, ny) for n, k in (*recursion.inputs, *recursion.outputs, *recursion.carried)}
     names, outs = [n for n, _ in recursion.inputs], [n for n, _ in recursion.outputs]
     kept = [n for n, _ in recursion.carried]
     moving, row = [*names, *outs], {n: k for k, n in enumerate([*names, *kept, *outs])}
-    back = recursion.backward
+    back, copied = recursion.backward, [n for n in names if n not in recursion.shared]
     arrays = ", ".join([*names, *(f"{n}0" for n in kept), *outs])
     text = [f"def tile({arrays}, places, first, valid, n_steps, predict_first):"]
     for name in kept:
         text += [f"    {name} = np.empty({counts[name] * width}, {names[0]}.dtype)",
                  f"    fetch({name}0, places[{row[name]}], {counts[name]}, 0, 1, first, valid, {name})"]  # fmt: skip
+    if "P" in kept:
+        text.append("    mirror(P)")
     if width == 1:
         text += [f"    at_{n}, by_{n} = places[{row[n]}, 0] * first, places[{row[n]}, 1]" for n in moving]
         text += [f"    arrays = ({', '.join([*names, *kept, *outs])})",
@@ -266,24 +333,28 @@ def _loop_source(recursion: Recursion, nx: int, ny: int, width: int, n_stages: i
         places = {n: f"at_{n} + k * by_{n}" for n in moving}
         depth, now = 2, "k"
     else:
-        text += [f"    b_{n} = np.empty({BLOCK * counts[n] * width}, {names[0]}.dtype)" for n in moving]
-        text += [f"    sources, buffers = ({', '.join(names)}), ({', '.join(f'b_{n}' for n in names)})",
-                 f"    targets, results = ({', '.join(outs)}), ({', '.join(f'b_{n}' for n in outs)})",
-                 f"    sizes, out_sizes = ({_tuple(counts[n] for n in names)}), ({_tuple(counts[n] for n in outs)})",
-                 f"    arrays = ({', '.join(n if n in kept else f'b_{n}' for n in row)})"]  # fmt: skip
-        text += [f"    by_{n} = {counts[n] * width} if places[{row[n]}, 1] != 0 else 0" for n in names]
-        text += [f"    for block in range(0, n_steps, {BLOCK}):",
-                 f"        count = min({BLOCK}, n_steps - block)",
+        steps = lanes_of(dtype) if recursion.shared else BLOCK
+        text += [f"    b_{n} = np.empty({steps * counts[n] * width}, {names[0]}.dtype)" for n in (*copied, *outs)]
+        text += [f"    sources, buffers = ({_tuple(copied)}), ({_tuple(f'b_{n}' for n in copied)})",
+                 f"    targets, results = ({_tuple(outs)}), ({_tuple(f'b_{n}' for n in outs)})",
+                 f"    sizes, out_sizes = ({_tuple(counts[n] for n in copied)}), ({_tuple(counts[n] for n in outs)})",
+                 f"    rows = ({_tuple(row[n] for n in copied)})",
+                 f"    arrays = ({_tuple(f'b_{n}' if n in (*copied, *outs) else n for n in row)})"]  # fmt: skip
+        text += [f"    by_{n} = {counts[n] * width} if places[{row[n]}, 1] != 0 else 0" for n in copied]
+        text += [f"    by_{n} = places[{row[n]}, 1]" for n in recursion.shared]
+        text += [f"    for block in range(0, n_steps, {steps}):",
+                 f"        count = min({steps}, n_steps - block)",
                  f"        start = {'n_steps - block - count' if back else 'block'}",
-                 f"        for part in range({len(names)}):",
-                 "            moves = places[part, 1] != 0",
+                 f"        for part in range({len(copied)}):",
+                 "            place, size = places[rows[part]], sizes[part]",
+                 "            moves = place[1] != 0",
                  "            if moves or block == 0:",
                  "                begin, many = (start, count) if moves else (0, 1)",
-                 "                source, place, size = sources[part], places[part], sizes[part]",
-                 "                fetch(source, place, size, begin, many, first, valid, buffers[part])",
+                 "                fetch(sources[part], place, size, begin, many, first, valid, buffers[part])",
                  "        for step in range(count):",
                  f"            k = {'count - 1 - step' if back else 'step'}"]  # fmt: skip
-        places = {**{n: f"k * by_{n}" for n in names}, **{n: f"k * {counts[n] * width}" for n in outs}}
+        places = {**{n: f"k * by_{n}" for n in copied}, **{n: f"k * {counts[n] * width}" for n in outs}}
+        places |= {n: f"(start + k) * by_{n}" for n in recursion.shared}
         depth, now = 3, "start + k"
     places |= dict.fromkeys(kept, "0")
     pad = "    " * depth
@@ -299,8 +370,8 @@ def _loop_source(recursion: Recursion, nx: int, ny: int, width: int, n_stages: i
     return text
 
 
-def _tuple(numbers: Iterable[int]) -> str:
-    return ", ".join(str(n) for n in numbers)
+def _tuple(items: Iterable[Any]) -> str:
+    return "".join(f"{item}, " for item in items).rstrip()
 
 
 @functools.cache
@@ -319,9 +390,9 @@ def module_source(name: str, nx: int, ny: int, width: int, dtype: str) -> str:
         width=width,
     )
     return "\n\n".join([
-        HEAD.format(width=width),
+        HEAD.format(nx=nx, width=width),
         f"TINY = {tiny(nx, dtype)!r}",
-        _stage_source(stages, [*inputs, *kept, *outputs], nx, width),
-        "@compiled_serial\n" + "\n".join(_loop_source(recursion, nx, ny, width, len(stages))) + "\n",
+        _stage_source(recursion, stages, [*inputs, *kept, *outputs], nx, width),
+        "@compiled_serial\n" + "\n".join(_loop_source(recursion, nx, ny, width, dtype, len(stages))) + "\n",
         loops,
     ])  # fmt: skip

@@ -1,8 +1,9 @@
 """One step of the filter and of the smoother as scalar arithmetic, written once for every target.
 
 Matrices are nested lists of scalars: NumPy arrays with one value a series, or symbols that write source code. `o`
-offers `zero`, `one`, ``where(condition, a, b)`` and ``missing(y)``. Sums run over ascending indices: all round alike.
-Symmetric matrices are read above the diagonal only.
+offers `zero`, `one`, ``where(condition, a, b)``, ``missing(y)`` and ``columns(A)``, which gives A back and may keep
+each column in one register. Sums run over ascending indices: all round alike. Symmetric matrices are read above the
+diagonal only.
 """
 
 from __future__ import annotations
@@ -17,11 +18,19 @@ Matrix = list[list[Any]]
 Vector = list[Any]
 
 
-def _dot(a: Vector, b: Vector) -> Any:
-    total = a[0] * b[0]
-    for x, y in zip(a[1:], b[1:], strict=True):
-        total = total + x * y
+def _dot(a: Vector, b: Vector, start: Any = None) -> Any:
+    """a' b, added to `start`, which as the first term of a chain makes it no longer."""
+    total = start
+    for x, y in zip(a, b, strict=True):
+        total = x * y if total is None else total + x * y
     return total
+
+
+def _less(start: Any, a: Vector, b: Vector) -> Any:
+    """start - a' b."""
+    for x, y in zip(a, b, strict=True):
+        start = start - x * y
+    return start
 
 
 def _times(A: Matrix, B: Matrix) -> Matrix:
@@ -36,8 +45,7 @@ def _congruence(A: Matrix, B: Matrix, C: Matrix | None = None) -> Matrix:
     out: Matrix = [[None] * n for _ in range(n)]
     for i in range(n):
         for j in range(i, n):
-            entry = _dot(A[i], B[j])
-            out[i][j] = out[j][i] = entry if C is None else entry + C[i][j]
+            out[i][j] = out[j][i] = _dot(A[i], B[j], C and C[i][j])
     return out
 
 
@@ -79,28 +87,36 @@ def _solve(lower: Matrix, inverses: Vector, x: Vector) -> Vector:
 
 
 def _identity_minus(o: Any, K: Matrix, H: Matrix) -> Matrix:
-    KH = _times(K, H)
-    return [[(o.one if i == j else o.zero) - KH[i][j] for j in range(len(KH))] for i in range(len(KH))]
+    columns = [list(column) for column in zip(*H, strict=True)]
+    entry = lambda i, j: _less(o.one if i == j else o.zero, K[i], columns[j])
+    return [[entry(i, j) for j in range(len(columns))] for i in range(len(K))]
 
 
 def predict(o: Any, F: Matrix, Q: Matrix, u: Vector, m: Vector, P: Matrix) -> tuple[Vector, Matrix]:
     """Mean and covariance one transition on."""
-    return predict_mean(F, u, m), _congruence(_times(F, P), F, Q)
+    mean = predict_mean(F, u, m)
+    o.columns([[entry] for entry in mean])
+    return mean, o.columns(_congruence(o.columns(_times(F, P)), F, Q), symmetric=True)
 
 
 def predict_mean(F: Matrix, u: Vector, m: Vector) -> Vector:
     """The mean one transition on."""
-    return [_dot(row, m) + shift for row, shift in zip(F, u, strict=True)]
+    return [_dot(row, m, shift) for row, shift in zip(F, u, strict=True)]
 
 
 def update_mean(
-    H: Matrix, d: Vector, y: Vector, m: Vector, K: Matrix, lower: Matrix, inverses: Vector
+    o: Any, H: Matrix, d: Vector, y: Vector, m: Vector, K: Matrix, lower: Matrix, inverses: Vector, logs: Vector
 ) -> tuple[Vector, Any]:
-    """The mean given `y`, and ``r' S^-1 r``, by a gain that is known; nothing is missing."""
-    r = [y[i] - _dot(H[i], m) - d[i] for i in range(len(H))]
+    """The mean given `y`, and the logarithm of the density of `y`, by a gain that is known; nothing is missing.
+
+    `logs` are the logarithms of the pivots of ``2 pi S``.
+    """
+    r = [_less(y[i] - d[i], H[i], m) for i in range(len(H))]
     white = _forward(lower, r)
     quadratic = _dot(white, [w * v for w, v in zip(white, inverses, strict=True)])
-    return [m[a] + _dot(K[a], r) for a in range(len(m))], quadratic
+    for log in logs:
+        quadratic = quadratic + log
+    return [_dot(K[a], r, m[a]) for a in range(len(m))], quadratic * o.minus_half
 
 
 def update(o: Any, H: Matrix, R: Matrix, d: Vector, y: Vector, m: Vector, P: Matrix) -> tuple[Any, ...]:
@@ -116,16 +132,18 @@ def update(o: Any, H: Matrix, R: Matrix, d: Vector, y: Vector, m: Vector, P: Mat
         noise[i][i] = o.where(gone[i], o.one, R[i][i])
         for j in range(i + 1, ny):
             noise[i][j] = noise[j][i] = o.where(gone[i], o.zero, o.where(gone[j], o.zero, R[i][j]))
-    r = [o.where(gone[i], o.zero, y[i] - _dot(H[i], m) - d[i]) for i in range(ny)]
-    PHt = [[_dot(P[a], H[i]) for i in range(ny)] for a in range(nx)]
+    r = [o.where(gone[i], o.zero, _less(y[i] - d[i], H[i], m)) for i in range(ny)]
+    PHt = o.columns([[_dot(P[a], H[i]) for i in range(ny)] for a in range(nx)])
     columns = [list(column) for column in zip(*PHt, strict=True)]
     lower, pivots, inverses = _factored(_congruence(H, columns, noise), lambda pivot, j: o.one / pivot)
-    K = [_solve(lower, inverses, row) for row in PHt]
+    K = o.columns([_solve(lower, inverses, row) for row in PHt])
     white = _forward(lower, r)
     quadratic = _dot(white, [w * v for w, v in zip(white, inverses, strict=True)])
-    mean = [m[a] + _dot(K[a], r) for a in range(nx)]
-    A = _identity_minus(o, K, H)
-    covariance = _congruence(_times(A, P), A, _congruence(_times(K, noise), K))
+    mean = [_dot(K[a], r, m[a]) for a in range(nx)]
+    o.columns([[entry] for entry in mean])
+    A = o.columns(_identity_minus(o, K, H))
+    spread = _congruence(o.columns(_times(K, noise)), K)
+    covariance = o.columns(_congruence(o.columns(_times(A, P)), A, spread), symmetric=True)
     scaled = [o.where(gone[i], o.one, pivots[i] * o.two_pi) for i in range(ny)]
     return mean, covariance, quadratic, scaled, K, lower, inverses
 
@@ -138,20 +156,22 @@ def smooth(
     A pivot of the predicted covariance below ``o.tiny`` of its diagonal entry is rounding: its row drops out.
     """
     nx = len(m)
-    FP = _times(F, P)
-    ahead = _congruence(FP, F, Q)
+    FP = o.columns(_times(F, P))
+    ahead = o.columns(_congruence(FP, F, Q), symmetric=True)
 
     def inverse(pivot: Any, j: int) -> Any:
         lost = pivot <= o.tiny * ahead[j][j]
         return o.where(lost, o.zero, o.one / o.where(lost, o.one, pivot))
 
     lower, _, inverses = _factored(ahead, inverse)
-    E = [_solve(lower, inverses, [FP[i][a] for i in range(nx)]) for a in range(nx)]
-    gap = [later_m[i] - (_dot(F[i], m) + u[i]) for i in range(nx)]
-    mean = [m[a] + _dot(E[a], gap) for a in range(nx)]
-    A = _identity_minus(o, E, F)
+    E = o.columns([_solve(lower, inverses, [FP[i][a] for i in range(nx)]) for a in range(nx)])
+    gap = [_less(later_m[i] - u[i], F[i], m) for i in range(nx)]
+    mean = [_dot(E[a], gap, m[a]) for a in range(nx)]
+    o.columns([[entry] for entry in mean])
+    A = o.columns(_identity_minus(o, E, F))
     spread: Matrix = [[None] * nx for _ in range(nx)]
     for i in range(nx):
         for j in range(i, nx):
             spread[i][j] = spread[j][i] = Q[i][j] + later_P[i][j]
-    return mean, _congruence(_times(A, P), A, _congruence(_times(E, spread), E))
+    noise = _congruence(o.columns(_times(E, spread)), E)
+    return mean, o.columns(_congruence(o.columns(_times(A, P)), A, noise), symmetric=True)

@@ -122,11 +122,13 @@ def from_bits(typingctx, a):
 
 
 # --- arithmetic
-def _instruction(builder: Any, name: str, lanes: Any, arguments: Any) -> Any:
-    vector = arguments[0].type
-    element = "f32" if lanes.dtype is types.float32 else "f64"
-    kind = ir.FunctionType(vector, [vector] * len(arguments))
-    function = cgutils.get_or_insert_function(builder.module, kind, f"llvm.{name}.v{lanes.width}{element}")
+def instruction(builder: Any, name: str, arguments: Any) -> Any:
+    """LLVM's own function of this name, on scalars or vectors of one type."""
+    kind = arguments[0].type
+    scalar, lanes = (kind.element, f"v{kind.count}") if isinstance(kind, ir.VectorType) else (kind, "")
+    width = "f64" if isinstance(scalar, ir.DoubleType) else "f32"
+    signature = ir.FunctionType(kind, [kind] * len(arguments))
+    function = cgutils.get_or_insert_function(builder.module, signature, f"llvm.{name}.{lanes}{width}")
     return builder.call(function, arguments)
 
 
@@ -134,7 +136,7 @@ def _rounding(name: str) -> Any:
     @intrinsic
     def function(typingctx, a):
         def codegen(context, builder, signature, arguments):
-            return _instruction(builder, name, a, arguments)
+            return instruction(builder, name, arguments)
 
         return a(a), codegen
 
@@ -150,7 +152,7 @@ def absolute(typingctx, a):
 
     def codegen(context, builder, signature, arguments):
         if isinstance(a.dtype, types.Float):
-            return _instruction(builder, "fabs", a, arguments)
+            return instruction(builder, "fabs", arguments)
         negative = builder.icmp_signed("<", arguments[0], ir.Constant(arguments[0].type, None))
         return builder.select(negative, builder.neg(arguments[0]), arguments[0])
 
@@ -163,18 +165,18 @@ def copysign(typingctx, a, b):
     lanes = _lanes_among((a, b))
 
     def codegen(context, builder, signature, arguments):
-        return _instruction(builder, "copysign", lanes, arguments)
+        return instruction(builder, "copysign", arguments)
 
     return lanes(lanes, lanes), codegen
 
 
 @intrinsic
 def fma(typingctx, a, b, c):
-    """``a * b + c``, rounded once, on every processor."""
-    lanes = _lanes_among((a, b, c))
+    """``a * b + c``, rounded once, on every processor; of lanes, or of numbers."""
+    lanes = a if isinstance(a, types.Float) else _lanes_among((a, b, c))
 
     def codegen(context, builder, signature, arguments):
-        return _instruction(builder, "fma", lanes, arguments)
+        return instruction(builder, "fma", arguments)
 
     return lanes(lanes, lanes, lanes), codegen
 
@@ -287,8 +289,7 @@ def polynomial(*coefficients: float) -> Any:
         while len(parts) > 1:
             pairs = [parts[k : k + 2] for k in range(0, len(parts), 2)]
             parts = [
-                _instruction(builder, "fma", lanes, [pair[1], power, pair[0]]) if len(pair) == 2 else pair[0]
-                for pair in pairs
+                instruction(builder, "fma", [pair[1], power, pair[0]]) if len(pair) == 2 else pair[0] for pair in pairs
             ]
             power = builder.fmul(power, power)
         return parts[0]

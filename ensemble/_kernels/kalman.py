@@ -12,21 +12,52 @@ import numpy as np
 
 from ensemble._backend import array_namespace
 from ensemble._kernels import _kalman_bodies as bodies
-from ensemble._kernels._compile import empty
-from ensemble._kernels._emit_kalman import module_source, tiny
+from ensemble._kernels._compile import ROW_BLOCK, compiled, compiled_serial, empty, prange
+from ensemble._kernels._emit_kalman import RECURSIONS, lanes_of, module_source, tiny
 from ensemble._kernels._emit_numba import load_module
+from ensemble._kernels._fma import fma
+from ensemble._kernels._kalman_loops import filter_alone, filter_each, smooth_alone, smooth_each
 from ensemble._kernels._registry import kernel
 
-__all__ = ["filter_series", "smooth_series"]
+__all__ = ["filter_series", "smooth_series", "sum_steps"]
 
 LANES_FROM = 3
 """Series from which on they are worked on in lanes."""
 
 LARGEST = 8
-"""States and observations up to which code is generated; it grows with their cube."""
+"""States and observations up to which steps are written out; their code grows with the cube. Beyond, loops."""
 
 THREADED = 1 << 15
 """Steps of all series together from which on threads are worth waking."""
+
+
+APART = 8
+"""Steps from one to the next that a sum over time adds to the same partial sum: a register of them."""
+
+
+class _Fused:
+    """An array as the bodies see it: a product is rounded once, with the sum it enters, as in compiled code."""
+
+    def __init__(self, value: Any, factors: tuple[Any, Any] | None = None) -> None:
+        self.value, self.factors = value, factors
+
+    def __add__(self, other: _Fused) -> _Fused:
+        return _Fused(fma(*other.factors, self.value) if other.factors else self.value + other.value)
+
+    def __sub__(self, other: _Fused) -> _Fused:
+        if other.factors is None:
+            return _Fused(self.value - other.value)
+        a, b = other.factors
+        return _Fused(fma(-a, b, self.value))
+
+    def __mul__(self, other: _Fused) -> _Fused:
+        return _Fused(self.value * other.value, (self.value, other.value))
+
+    def __truediv__(self, other: _Fused) -> _Fused:
+        return _Fused(self.value / other.value)
+
+    def __le__(self, other: _Fused) -> Any:
+        return self.value <= other.value
 
 
 class _Arrays:
@@ -35,34 +66,37 @@ class _Arrays:
     def __init__(self, like: Any, nx: int) -> None:
         self.xp = array_namespace(like)
         numbers = (0.0, 1.0, bodies.TWO_PI, tiny(nx, np.dtype(str(like.dtype).split(".")[-1])))
-        self.zero, self.one, self.two_pi, self.tiny = (self.xp.asarray(v, dtype=like.dtype) for v in numbers)
+        self.zero, self.one, self.two_pi, self.tiny = (_Fused(self.xp.asarray(v, dtype=like.dtype)) for v in numbers)
 
-    def where(self, condition: Any, a: Any, b: Any) -> Any:
-        return self.xp.where(condition, a, b)
+    def where(self, condition: Any, a: _Fused, b: _Fused) -> _Fused:
+        return _Fused(self.xp.where(condition, a.value, b.value))
 
-    def missing(self, y: Any) -> Any:
-        return self.xp.isnan(y)
+    def missing(self, y: _Fused) -> Any:
+        return self.xp.isnan(y.value)
+
+    def columns(self, A: Any, symmetric: bool = False) -> Any:
+        return A
 
 
 def _entries(a: Any, k: int | None, axes: int) -> Any:
     """The entries of `a` at step k as nested lists of arrays with one value a series."""
     here = a if k is None else a[:, k if a.shape[1] > 1 else 0, ...]
     if axes == 1:
-        return [here[:, i] for i in range(here.shape[1])]
-    return [[here[:, i, j] for j in range(here.shape[2])] for i in range(here.shape[1])]
+        return [_Fused(here[:, i]) for i in range(here.shape[1])]
+    return [[_Fused(here[:, i, j]) for j in range(here.shape[2])] for i in range(here.shape[1])]
 
 
 def _gathered(rows: list[Any], n_series: int) -> Any:
     """Nested lists of arrays as one array with the series in front."""
     if not isinstance(rows, list):
-        return array_namespace(rows).broadcast_to(rows, (n_series,))
+        return array_namespace(rows.value).broadcast_to(rows.value, (n_series,))
     parts = [_gathered(row, n_series) for row in rows]
     return array_namespace(parts[0]).stack(parts, axis=1)
 
 
 @kernel
 def filter_series(F, Q, H, R, u, d, y, m0, P0, predict_first, series_last):
-    """Filtered means and covariances, ``r' S^-1 r`` and the pivots of ``2 pi S`` (1 where missing) of every step."""
+    """Filtered means and covariances, and the logarithm of the density of every observation."""
     n_series, n_steps, _ = y.shape
     o = _Arrays(y, m0.shape[-1])
     m, P = _entries(m0, None, 1), _entries(P0, None, 2)
@@ -74,7 +108,10 @@ def filter_series(F, Q, H, R, u, d, y, m0, P0, predict_first, series_last):
         m, P, quadratic, pivots, *_ = bodies.update(o, *parts, m, P)
         for kept, value in zip(out, (m, P, quadratic, pivots), strict=True):
             kept.append(_gathered(value, n_series))
-    return tuple(o.xp.stack(kept, axis=1) for kept in out)
+    mean, covariance, terms, pivots = (o.xp.stack(kept, axis=1) for kept in out)
+    for i in range(pivots.shape[-1]):
+        terms = terms + o.xp.log(pivots[:, :, i])
+    return mean, covariance, -0.5 * terms
 
 
 @kernel
@@ -90,6 +127,29 @@ def smooth_series(F, Q, u, m, P, series_last):
         means.append(_gathered(mean, n_series))
         covariances.append(_gathered(covariance, n_series))
     return o.xp.stack(means[::-1], axis=1), o.xp.stack(covariances[::-1], axis=1)
+
+
+@kernel
+def sum_steps(terms):
+    """The sum over the first axis of float64 terms (n_steps, n_series), in one order whatever their number.
+
+    Blocks of `ROW_BLOCK` steps: every `APART`-th step together, those sums in order, then the blocks in order.
+    """
+    xp = array_namespace(terms)
+    n_steps, n_series = terms.shape
+    n_blocks = -(-n_steps // ROW_BLOCK)
+    padding = xp.zeros((n_blocks * ROW_BLOCK - n_steps, n_series), dtype=terms.dtype)
+    blocks = xp.reshape(xp.concat([terms, padding]), (n_blocks, ROW_BLOCK // APART, APART, n_series))
+    partial = xp.zeros((n_blocks, APART, n_series), dtype=terms.dtype)
+    for i in range(min(ROW_BLOCK, n_steps + APART - 1) // APART):
+        partial = partial + blocks[:, i, :, :]
+    total = xp.zeros((n_series,), dtype=terms.dtype)
+    for block in range(n_blocks):
+        whole = xp.zeros((n_series,), dtype=terms.dtype)
+        for i in range(APART):
+            whole = whole + partial[block, i, :]
+        total = total + whole
+    return total
 
 
 def _placed(a: np.ndarray, axes: int, contiguous: bool) -> tuple[np.ndarray, tuple[int, int, int]]:
@@ -116,12 +176,13 @@ def _room(shape: tuple[int, ...], dtype: Any, series_last: bool) -> np.ndarray:
 def _run(name, ny, inputs, starts, outs, predict_first):
     """Call the generated recursion."""
     n_series, n_steps, nx = outs[0].shape
-    dtype = outs[0].dtype
-    width = 1 if n_series < LANES_FROM else 64 // dtype.itemsize
+    dtype, recursion = outs[0].dtype, RECURSIONS[name]
+    width = 1 if n_series < LANES_FROM else lanes_of(dtype)
     module = load_module(module_source(name, nx, ny, width, dtype.name))
     flats, places = [], []
-    for a in (*inputs, *(s[:, None] for s in starts), *outs):
-        flat, place = _placed(a, a.ndim - 2, width == 1)
+    looked_at = [width == 1 or part in recursion.shared for part, _ in recursion.inputs]
+    for i, a in enumerate((*inputs, *(s[:, None] for s in starts), *outs)):
+        flat, place = _placed(a, a.ndim - 2, looked_at[i] if i < len(inputs) else width == 1)
         flats.append(flat)
         places.append(place)
     run = module.run_threaded if n_series > width and n_series * n_steps >= THREADED else module.run
@@ -132,21 +193,47 @@ def _run(name, ny, inputs, starts, outs, predict_first):
 def _(F, Q, H, R, u, d, y, m0, P0, predict_first, series_last):
     n_series, n_steps, ny = y.shape
     nx = m0.shape[-1]
-    if y.dtype.kind != "f" or max(nx, ny) > LARGEST or n_series == 0:
+    if y.dtype.kind != "f" or n_series == 0:
         return filter_series.reference(F, Q, H, R, u, d, y, m0, P0, predict_first, series_last)
     last = series_last and n_series >= LANES_FROM
-    alike = all(a.shape[0] == 1 for a in (F, Q, H, R, P0))
-    if n_series >= LANES_FROM and alike and not np.isnan(y.sum()):
-        return _one_covariance(F, Q, H, R, u, d, y, m0, P0, predict_first, last)
-    outs = tuple(_room((n_series, n_steps, *tail), y.dtype, last) for tail in ((nx,), (nx, nx), (), (ny,)))
-    _run("filter", ny, (F, Q, H, R, u, d, y), (m0, P0), outs, bool(predict_first))
-    return outs
+    written_out = max(nx, ny) <= LARGEST
+    if written_out and n_series >= LANES_FROM and all(a.shape[0] == 1 for a in (F, Q, H, R, P0)):
+        outs = _one_covariance(F, Q, H, R, u, d, y, m0, P0, predict_first, last)
+        if not np.isnan(outs[2][:, -1]).any():  # what is missing has made all that follows NaN
+            return outs
+    *outs, pivots = (_room((n_series, n_steps, *tail), y.dtype, last) for tail in ((nx,), (nx, nx), (), (ny,)))
+    if written_out:
+        _run("filter", ny, (F, Q, H, R, u, d, y), (m0, P0), (*outs, pivots), bool(predict_first))
+    else:
+        inputs = map(np.ascontiguousarray, (F, Q, H, R, u, d, y, m0, P0))
+        _looped(filter_alone, filter_each, (*inputs, bool(predict_first)), (*outs, pivots))
+    logs, terms = _logarithms(pivots), outs[2]
+    with np.errstate(all="ignore"):
+        for i in range(ny):
+            terms += logs[..., i]
+        terms *= -0.5
+    return tuple(outs)
+
+
+def _looped(alone, each, inputs, outs):
+    """Call loops on contiguous arrays only: they are compiled for each order in memory that they meet."""
+    results = tuple(np.ascontiguousarray(out) for out in outs)
+    each(*inputs, *results) if outs[0].shape[0] > 1 else alone(*inputs, *results, 0)
+    for out, result in zip(outs, results, strict=True):
+        if out is not result:
+            out[...] = result
+
+
+def _logarithms(pivots):
+    """The logarithms of pivots, in their place; NaN where they are not positive."""
+    with np.errstate(all="ignore"):
+        return np.log(pivots, out=pivots)
 
 
 def _one_covariance(F, Q, H, R, u, d, y, m0, P0, predict_first, series_last):
     """The filter of series that differ in their numbers only: covariances and gains are computed once for all.
 
-    Covariances and pivots are views with a stride of zero over the series.
+    The covariance is a view with a stride of zero over the series.
     """
     n_series, n_steps, ny = y.shape
     nx = m0.shape[-1]
@@ -155,21 +242,83 @@ def _one_covariance(F, Q, H, R, u, d, y, m0, P0, predict_first, series_last):
     _run("gain", ny, (F, Q, H, R, u[:1], d[:1], np.zeros_like(y[:1])), (m0[:1], P0), single, bool(predict_first))
     _, covariance, _, pivots, K, lower, inverses = single
     outs = tuple(_room((n_series, n_steps, *tail), y.dtype, series_last) for tail in ((nx,), ()))
-    _run("mean", ny, (F, u, H, d, y, K, lower, inverses), (m0,), outs, bool(predict_first))
-    spread = (np.broadcast_to(a, (n_series, *a.shape[1:])) for a in (covariance, pivots))
-    covariance, pivots = spread
-    return outs[0], covariance, outs[1], pivots
+    _run("mean", ny, (F, u, H, d, y, K, lower, inverses, _logarithms(pivots)), (m0,), outs, bool(predict_first))
+    return outs[0], np.broadcast_to(covariance, (n_series, *covariance.shape[1:])), outs[1]
+
+
+@compiled_serial
+def _sum_alone(terms):
+    """The sum of one series, by `APART` additions side by side."""
+    total = 0.0
+    partial = np.zeros(APART)
+    for start in range(0, terms.shape[0], ROW_BLOCK):
+        block = terms[start : start + ROW_BLOCK]
+        partial[:] = 0.0
+        n_rows = block.shape[0] // APART
+        for row in range(n_rows):
+            for i in range(APART):
+                partial[i] += block[row * APART + i]
+        for i in range(block.shape[0] - n_rows * APART):
+            partial[i] += block[n_rows * APART + i]
+        whole = 0.0
+        for i in range(APART):
+            whole += partial[i]
+        total += whole
+    return total
+
+
+@compiled_serial
+def _sum_together(terms, sums):
+    """The sums of series that lie side by side."""
+    n_steps, n_series = terms.shape
+    partial = np.zeros((APART, n_series))
+    for start in range(0, n_steps, ROW_BLOCK):
+        partial[:] = 0.0
+        for k in range(start, min(start + ROW_BLOCK, n_steps)):
+            for s in range(n_series):
+                partial[k % APART, s] += terms[k, s]
+        whole = np.zeros(n_series)
+        for i in range(APART):
+            whole += partial[i]
+        sums += whole
+
+
+@compiled
+def _sum_each(terms, sums):
+    for s in prange(terms.shape[1]):
+        sums[s] = _sum_alone(terms[:, s])
+
+
+@sum_steps.register("numba")
+def _(terms):
+    n_steps, n_series = terms.shape
+    if terms.dtype != np.float64:
+        return sum_steps.reference(terms)
+    if n_series == 1:
+        return np.array([_sum_alone(terms[:, 0])])
+    sums = np.zeros(n_series)
+    if terms.strides[0] > terms.strides[1]:
+        _sum_together(terms, sums)
+    elif n_series * n_steps >= THREADED:
+        _sum_each(terms, sums)
+    else:
+        for s in range(n_series):
+            sums[s] = _sum_alone(terms[:, s])
+    return sums
 
 
 @smooth_series.register("numba")
 def _(F, Q, u, m, P, series_last):
     n_series, n_steps, nx = m.shape
-    if m.dtype.kind != "f" or nx > LARGEST or n_series == 0:
+    if m.dtype.kind != "f" or n_series == 0:
         return smooth_series.reference(F, Q, u, m, P, series_last)
     last = series_last and n_series >= LANES_FROM
     outs = tuple(_room((n_series, n_steps, *tail), m.dtype, last) for tail in ((nx,), (nx, nx)))
     outs[0][:, -1], outs[1][:, -1] = m[:, -1], P[:, -1]
-    if n_steps > 1:
+    if nx > LARGEST:
+        inputs = map(np.ascontiguousarray, (F, Q, u, m, P))
+        _looped(smooth_alone, smooth_each, (*inputs, m.dtype.type(tiny(nx, m.dtype))), outs)
+    elif n_steps > 1:
         steps = (a[:, 1:] if a.shape[1] > 1 else a for a in (F, Q, u))
         inputs = (*steps, m[:, :-1], P[:, :-1])
         _run("smoother", 1, inputs, (m[:, -1], P[:, -1]), tuple(out[:, :-1] for out in outs), True)

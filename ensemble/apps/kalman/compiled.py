@@ -127,13 +127,7 @@ def compiled_filter(series: Series, device: str, method: str, scan: str) -> Filt
         options += [chunk_of(series, n_samples, method)]
         return filter_result(series, n_samples, *filter_chunks(*options))
     last = n_samples is not None and not series.batch
-    m, P, quadratic, pivots = filter_series(*arguments, series.predict_first, last)
-    pivots = pivots[:1] if pivots.strides[0] == 0 else pivots
-    with np.errstate(all="ignore"):  # pivots that are not positive give NaN
-        for i in range(pivots.shape[-1]):
-            quadratic += np.log(pivots[..., i])
-    quadratic *= -0.5
-    return filter_result(series, n_samples, m, P, quadratic)
+    return filter_result(series, n_samples, *filter_series(*arguments, series.predict_first, last))
 
 
 def compiled_two_filter(series: Series, scan: str) -> SmootherResult:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace, to_numpy
 from ensemble._check import samples_text
-from ensemble._kernels.sparse import block_sums
+from ensemble._kernels.kalman import sum_steps
 from ensemble._typing import Array
 from ensemble.apps.kalman.model import Series
 from ensemble.krylov import SolveError
@@ -127,4 +127,4 @@ def total(terms: Array) -> Array:
     columns = 1
     for n in terms.shape[1:]:
         columns *= n
-    return xp.reshape(block_sums(xp.reshape(wide, (terms.shape[0], columns))), tuple(terms.shape[1:]))
+    return xp.reshape(sum_steps(xp.reshape(wide, (terms.shape[0], columns))), tuple(terms.shape[1:]))

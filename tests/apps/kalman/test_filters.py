@@ -1,11 +1,14 @@
 """Filters and smoothers against plain conditioning of Gaussians, and against one another."""
 
+import math
+
 import array_api_strict
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ensemble._kernels.kalman import sum_steps
 from ensemble._kernels.scan import SCANS
 from ensemble.apps.kalman import (
     LinearGaussianModel,
@@ -125,7 +128,10 @@ def test_runs_on_array_api_strict(name):
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the sample that overflows
 @given(
-    S=st.integers(1, 11), T=st.integers(1, 12), size=st.sampled_from([(2, 1), (1, 2), (4, 2)]), seed=st.integers(0, 999)
+    S=st.integers(1, 11),
+    T=st.integers(1, 12),
+    size=st.sampled_from([(2, 1), (1, 2), (4, 2), (9, 2)]),
+    seed=st.integers(0, 999),
 )
 def test_a_sample_sees_only_itself(S, T, size, seed):
     """Sample i of an Ensemble, series i of a batch and series i alone: the same bits; a NaN stays where it is."""
@@ -160,6 +166,17 @@ def test_one_model_for_all_series_changes_no_bit(size, gap):
         for attribute in ("mean", "covariance", "log_likelihoods", "log_likelihood"):
             np.testing.assert_array_equal(getattr(batch, attribute)[i], getattr(one, attribute))
             np.testing.assert_array_equal(getattr(lifted, attribute).sample(i), getattr(one, attribute))
+
+
+@pytest.mark.parametrize("T", [1, 7, 8, 511, 513, 1100])
+def test_a_sum_over_time_depends_on_its_series_alone(T):
+    """Many series, one, and either order in memory, compiled and not: the same bits, and nearly the exact sum."""
+    terms = np.random.default_rng(T).standard_normal((T, 70))
+    sums = sum_steps(terms)
+    np.testing.assert_allclose(sums, [math.fsum(series) for series in terms.T], atol=1e-13 * T)
+    np.testing.assert_array_equal(sum_steps(np.asfortranarray(terms)), sums)
+    np.testing.assert_array_equal(sum_steps.reference(terms), sums)
+    np.testing.assert_array_equal([sum_steps(terms[:, i : i + 1])[0] for i in range(70)], sums)
 
 
 def test_shared_parts_broadcast():
