@@ -1,7 +1,7 @@
 """The recursions of `_kalman_bodies` as loops over matrices of any size: for those that are too large to write out.
 
-Every entry is made of the same operations in the same order, so it has the same bits; the innermost loops run along
-rows, where SIMD registers hold them.
+Every entry is made of the same operations in the same order, so it has the same bits (a sum that starts at zero is its
+first product); the innermost loops run along rows, where SIMD registers hold them.
 """
 
 from __future__ import annotations
@@ -19,11 +19,9 @@ __all__ = ["filter_alone", "filter_each", "smooth_alone", "smooth_each"]
 @compiled_serial
 def _times(A, B):
     """A B."""
-    out = np.empty((A.shape[0], B.shape[1]), B.dtype)
+    out = np.zeros((A.shape[0], B.shape[1]), B.dtype)
     for i in range(A.shape[0]):
-        for j in range(B.shape[1]):
-            out[i, j] = A[i, 0] * B[0, j]
-        for k in range(1, A.shape[1]):
+        for k in range(A.shape[1]):
             for j in range(B.shape[1]):
                 out[i, j] = fma(A[i, k], B[k, j], out[i, j])
     return out
@@ -38,21 +36,6 @@ def _add_symmetric(A, columns, out):
             for j in range(i, n):
                 out[i, j] = fma(A[i, k], columns[k, j], out[i, j])
     _mirror(out)
-
-
-@compiled_serial
-def _symmetric(A, columns):
-    """The symmetric product of `A` and the matrix whose `columns` are given."""
-    n = A.shape[0]
-    out = np.empty((n, n), A.dtype)
-    for i in range(n):
-        for j in range(i, n):
-            out[i, j] = A[i, 0] * columns[0, j]
-        for k in range(1, A.shape[1]):
-            for j in range(i, n):
-                out[i, j] = fma(A[i, k], columns[k, j], out[i, j])
-    _mirror(out)
-    return out
 
 
 @compiled_serial
@@ -160,7 +143,8 @@ def _update(H, R, d, y, m, P):
     for i in range(1, ny):
         quadratic = fma(r[i, 0], r[i, 0] * inverses[i], quadratic)
     A = _identity_minus(K, H)
-    covariance = _symmetric(_times(K, noise), gain)
+    covariance = np.zeros_like(P)
+    _add_symmetric(_times(K, noise), gain, covariance)
     _add_symmetric(_times(A, P), A.T.copy(), covariance)
     pivots *= TWO_PI
     pivots[gone] = 1.0
@@ -180,7 +164,8 @@ def _smooth(F, Q, u, m, P, later_m, later_P, tiny):
     A = _identity_minus(E, F)
     spread = Q + later_P
     _mirror(spread)
-    covariance = _symmetric(_times(E, spread), FP)
+    covariance = np.zeros_like(P)
+    _add_symmetric(_times(E, spread), FP, covariance)
     _add_symmetric(_times(A, P), A.T.copy(), covariance)
     return mean, covariance
 

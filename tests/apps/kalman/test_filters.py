@@ -82,6 +82,17 @@ def test_smoother_is_conditioning_on_everything(name, size, kind, prior_at):
     close(result.log_likelihood, log_density)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("size", [(9, 2), (2, 9), (12, 5)], ids=str)
+def test_models_too_large_to_write_out_are_conditioned_too(size, kind):
+    parts, y = KINDS[kind](*random_parts(6, *size))
+    result = rts_smoother(LinearGaussianModel(**parts), y)
+    mean, covariance, log_density = conditioned(parts, y)
+    close(result.mean, mean)
+    close(result.covariance, covariance)
+    close(result.log_likelihood, log_density)
+
+
 @pytest.mark.parametrize("kind", ["gaps", "singular"])
 @pytest.mark.parametrize("T", [*LENGTHS, pytest.param(100_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", sorted(SCANS))
