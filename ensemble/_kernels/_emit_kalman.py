@@ -205,6 +205,7 @@ import numpy as np
 
 from ensemble._kernels._compile import compiled, compiled_serial, prange
 from ensemble._kernels._lane_transpose import transpose
+from ensemble._kernels._lanes import prefetch
 from ensemble._kernels._straight_line import straight_line
 
 
@@ -253,6 +254,8 @@ def flush(buffer, place, n, start, count, first, valid, target):
     if place[1] == n and place[2] == 1 and valid == {width}:
         begin, whole = place[0] * first + start * n, count * n // {width} * {width}
         for e in range(0, whole, {width}):
+            for w in range({width}):  # lines of the next block: a store waits for the line that it changes a part of
+                prefetch(target, begin + w * place[0] + e + whole, {width})
             transpose(buffer, e * {width}, {width}, target, begin + e, place[0], {width})
         for w in range({width}):
             for e in range(whole, count * n):
@@ -299,8 +302,7 @@ def _stage_source(
             flat = [entry for row in values for entry in (row if isinstance(row, list) else [row])]
             writes += [f"{name}_{c} {symbol.name}" for c, symbol in enumerate(flat)]
         groups = writer.groups if width == 1 < nx else []
-        lines = ('"""' + "\n".join(part) + '"""' for part in (writer.lines, writes, groups))
-        statements, written, grouped = lines
+        statements, written, grouped = ('"""' + "\n".join(part) + '"""' for part in (writer.lines, writes, groups))
         numbers = "{" + ", ".join(f'"{name}": {number}' for name, number in NUMBERS.items()) + "}"
         arguments = [f'"{" ".join(parts)}"', statements, written, numbers, str(width), grouped]
         arguments.append(f'"{" ".join(recursion.shared)}"')
@@ -371,7 +373,7 @@ def _loop_source(recursion: Recursion, nx: int, ny: int, width: int, dtype: str,
 
 
 def _tuple(items: Iterable[Any]) -> str:
-    return "".join(f"{item}, " for item in items).rstrip()
+    return "".join(f"{item}, " for item in items)
 
 
 @functools.cache
