@@ -143,12 +143,12 @@ def sum_steps(terms):
     partial = xp.zeros((n_blocks, APART, n_series), dtype=terms.dtype)
     for i in range(min(ROW_BLOCK, n_steps + APART - 1) // APART):
         partial = partial + blocks[:, i, :, :]
+    whole = xp.zeros((n_blocks, n_series), dtype=terms.dtype)
+    for i in range(APART):
+        whole = whole + partial[:, i, :]
     total = xp.zeros((n_series,), dtype=terms.dtype)
     for block in range(n_blocks):
-        whole = xp.zeros((n_series,), dtype=terms.dtype)
-        for i in range(APART):
-            whole = whole + partial[block, i, :]
-        total = total + whole
+        total = total + whole[block, :]
     return total
 
 
