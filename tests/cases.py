@@ -513,7 +513,7 @@ SERIES = {
     "float32": (17, 6, 3, 2, np.float32),
     "more_observations": (4, 5, 1, 2, np.float64),
     "large_state": (1, 3, 9, 1, np.float64),
-    "large_float32": (2, 4, 11, 3, np.float32),
+    "large_float32": (1, 4, 11, 3, np.float32),
     "many_observations": (3, 4, 2, 9, np.float64),
 }
 
