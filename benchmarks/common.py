@@ -142,8 +142,8 @@ def _text(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def save(name: str, rows: list[dict[str, Any]], **about: Any) -> None:
-    """Keep rows with machine and versions as ``benchmarks/results/NAME.json``."""
+def save(name: str, rows: list[dict[str, Any]], *, path: Path | None = None, **about: Any) -> None:
+    """Keep rows with machine and versions at `path`, or as ``benchmarks/results/NAME.json``."""
     RESULTS.mkdir(exist_ok=True)
     content = {"benchmark": name, "machine": machine(), **about, "rows": rows}
-    (RESULTS / f"{name}.json").write_text(json.dumps(content, indent=1) + "\n")
+    (path or RESULTS / f"{name}.json").write_text(json.dumps(content, indent=1) + "\n")

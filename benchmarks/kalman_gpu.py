@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import json
 import os
 import statistics
 from collections.abc import Callable, Iterator
@@ -24,7 +23,7 @@ import numpy as np
 
 from benchmarks import kalman_jax
 from benchmarks.bench_kalman import NX, NY, random_model
-from benchmarks.common import cuda_device, machine
+from benchmarks.common import cuda_device, save
 from ensemble._kernels import kalman_cuda as kernels
 from ensemble._kernels._streams import Recording
 from ensemble._kernels.kalman_scans import scan_filter, scan_smoother, scan_two_filters
@@ -215,12 +214,12 @@ def main() -> None:
     options = parser.parse_args()
     with cp.cuda.Stream(non_blocking=True):
         bandwidth = bound(cp)
-        about = {"benchmark": "kalman-gpu", "machine": {**machine(), **cuda_device()}, "triad_TB_s": bandwidth / 1e12}
-        print(f"{about['machine']}, triad {bandwidth / 1e12:.2f} TB/s")
+        about = {**cuda_device(), "triad_TB_s": bandwidth / 1e12}
+        print(about)
         rows = []
 
         def keep() -> None:
-            Path(options.out).write_text(json.dumps({**about, "rows": rows}, indent=1) + "\n")
+            save("kalman-gpu", rows, path=Path(options.out), **about)
 
         for T in options.T:
             rows += measured(cp, T, options.scans_T, bandwidth, options.tune)

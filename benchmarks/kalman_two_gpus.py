@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import statistics
 import time
 from collections.abc import Callable
@@ -21,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.common import cuda_device, machine
+from benchmarks.common import cuda_device, save
 from benchmarks.kalman_gpu import SCANS, errors, problem, scanned
 from ensemble._kernels.kalman_scans import scan_two_filters
 from ensemble.apps.kalman import (
@@ -107,13 +106,12 @@ def main() -> None:
     for device in (0, 1) if direct else ():
         with cp.cuda.Device(device), contextlib.suppress(cp.cuda.runtime.CUDARuntimeError):  # CuPy may have done it
             cp.cuda.runtime.deviceEnablePeerAccess(1 - device)
-    about = {"benchmark": "kalman-two-gpus", "machine": {**machine(), **cuda_device()}, "devices": 2}
-    print(f"{about['machine']}, {'direct' if direct else 'staged'} copies between two devices")
+    about = {**cuda_device(), "devices": 2, "direct copies": bool(direct)}
+    print(about)
     rows = []
     for T in options.T:
         rows += measured(cp, T, options.scans_T)
-        content = {**about, "direct copies": bool(direct), "rows": rows}
-        Path(options.out).write_text(json.dumps(content, indent=1) + "\n")
+        save("kalman-two-gpus", rows, path=Path(options.out), **about)
 
 
 if __name__ == "__main__":

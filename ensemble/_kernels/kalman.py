@@ -1,7 +1,8 @@
 """The recursions of the Kalman filter and of its smoother, for many series at once.
 
 Arrays have shape (n_series or 1, n_steps or 1, ...): one entry where something is shared by all series or constant in
-time. Starting values have no axis of steps. With `series_last`, results lie in memory with the series innermost.
+time. Starting values have no axis of steps. With `series_last`, results of steps that are written out lie in memory
+with the series innermost.
 """
 
 from __future__ import annotations
@@ -195,18 +196,20 @@ def _(F, Q, H, R, u, d, y, m0, P0, predict_first, series_last):
     nx = m0.shape[-1]
     if y.dtype.kind != "f" or n_series == 0:
         return filter_series.reference(F, Q, H, R, u, d, y, m0, P0, predict_first, series_last)
-    last = series_last and n_series >= LANES_FROM
     written_out = max(nx, ny) <= LARGEST
+    last = series_last and n_series >= LANES_FROM and written_out
     if written_out and n_series >= LANES_FROM and all(a.shape[0] == 1 for a in (F, Q, H, R, P0)):
         outs = _one_covariance(F, Q, H, R, u, d, y, m0, P0, predict_first, last)
         if not np.isnan(outs[2][:, -1]).any():  # what is missing has made all that follows NaN
             return outs
+        del outs  # before there is room for others
     *outs, pivots = (_room((n_series, n_steps, *tail), y.dtype, last) for tail in ((nx,), (nx, nx), (), (ny,)))
     if written_out:
         _run("filter", ny, (F, Q, H, R, u, d, y), (m0, P0), (*outs, pivots), bool(predict_first))
     else:
-        inputs = map(np.ascontiguousarray, (F, Q, H, R, u, d, y, m0, P0))
-        _looped(filter_alone, filter_each, (*inputs, bool(predict_first)), (*outs, pivots))
+        inputs = _contiguous(F, Q, H, R, u, d, y, m0, P0)
+        arguments = (*inputs, bool(predict_first), *outs, pivots)
+        filter_each(*arguments) if n_series > 1 else filter_alone(*arguments, 0)
     logs, terms = _logarithms(pivots), outs[2]
     with np.errstate(all="ignore"):
         for i in range(ny):
@@ -215,13 +218,9 @@ def _(F, Q, H, R, u, d, y, m0, P0, predict_first, series_last):
     return tuple(outs)
 
 
-def _looped(alone, each, inputs, outs):
-    """Call loops on contiguous arrays only: they are compiled for each order in memory that they meet."""
-    results = tuple(np.ascontiguousarray(out) for out in outs)
-    each(*inputs, *results) if outs[0].shape[0] > 1 else alone(*inputs, *results, 0)
-    for out, result in zip(outs, results, strict=True):
-        if out is not result:
-            out[...] = result
+def _contiguous(*arrays):
+    """Arrays for loops, which are compiled for each order in memory that they meet."""
+    return (np.ascontiguousarray(a) for a in arrays)
 
 
 def _logarithms(pivots):
@@ -312,12 +311,12 @@ def _(F, Q, u, m, P, series_last):
     n_series, n_steps, nx = m.shape
     if m.dtype.kind != "f" or n_series == 0:
         return smooth_series.reference(F, Q, u, m, P, series_last)
-    last = series_last and n_series >= LANES_FROM
+    last = series_last and n_series >= LANES_FROM and nx <= LARGEST
     outs = tuple(_room((n_series, n_steps, *tail), m.dtype, last) for tail in ((nx,), (nx, nx)))
     outs[0][:, -1], outs[1][:, -1] = m[:, -1], P[:, -1]
     if nx > LARGEST:
-        inputs = map(np.ascontiguousarray, (F, Q, u, m, P))
-        _looped(smooth_alone, smooth_each, (*inputs, m.dtype.type(tiny(nx, m.dtype))), outs)
+        arguments = (*_contiguous(F, Q, u, m, P), m.dtype.type(tiny(nx, m.dtype)), *outs)
+        smooth_each(*arguments) if n_series > 1 else smooth_alone(*arguments, 0)
     elif n_steps > 1:
         steps = (a[:, 1:] if a.shape[1] > 1 else a for a in (F, Q, u))
         inputs = (*steps, m[:, :-1], P[:, :-1])
