@@ -46,16 +46,6 @@ struct Sources {
     }
 };
 
-// How the host lays a problem out: entries from series to series and from step to step of F, Q, H, R, u, d, y, m0, P0 in
-// pairs, 0 where something is shared or constant; and how time is cut
-struct Cut { Index places[18], n_steps; int predict_first, chunk, n_chunks, n_blocks; };
-
-#define MODEL const REAL *F, const REAL *Q, const REAL *H, const REAL *R, const REAL *u, const REAL *d, const REAL *y, \
-    const REAL *m0, const REAL *P0, const Cut cut
-#define UNPACK \
-    [[maybe_unused]] const Index *const places = cut.places, n_steps = cut.n_steps; \
-    [[maybe_unused]] const int predict_first = cut.predict_first, chunk = cut.chunk, n_chunks = cut.n_chunks, n_blocks = cut.n_blocks;
-
 __device__ __forceinline__ void model_of(
     Sources& s, Index series, const REAL* F, const REAL* Q, const REAL* H, const REAL* R, const REAL* u, const REAL* d,
     const REAL* y, const Index* places) {

@@ -4,9 +4,6 @@
 #define THREADS 128
 #define WARPS (THREADS / WARP)
 #define SYM (NX * (NX + 1) / 2)
-#define TWO_PI 6.283185307179586476925286766559
-
-typedef long long Index;
 
 template <int N> struct Sym {
     REAL s[N * (N + 1) / 2];

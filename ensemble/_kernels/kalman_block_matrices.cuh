@@ -1,0 +1,214 @@
+// Matrices of any size, run-time arguments, on which all threads of a block work together.
+//
+// They are stored by rows in shared memory, or in a piece of global memory where that is too small, with an odd number of
+// entries from row to row, so that a column falls on different banks. Every function ends with a barrier.
+
+// Entries shared out over the threads of a block, and a loop of each thread; unrolled code would take long to compile
+#define EACH(e, n) _Pragma("unroll 1") for (int e = threadIdx.x; e < (n); e += blockDim.x)
+#define FOR(i, from, to) _Pragma("unroll 1") for (int i = (from); i < (to); ++i)
+
+struct Matrix {
+    REAL* entries;
+    int stride;
+    __device__ __forceinline__ REAL& operator()(int i, int j) const { return entries[i * stride + j]; }
+};
+
+// Work space of one block: arrays are taken from it in the same order by all threads
+struct Workspace {
+    REAL* next;
+    __device__ __forceinline__ REAL* vector(int n) {
+        REAL* const taken = next;
+        next += n;
+        return taken;
+    }
+    __device__ __forceinline__ Matrix matrix(int rows, int columns) {
+        return Matrix{vector(rows * (columns | 1)), columns | 1};
+    }
+};
+
+// Products: out = A B, or with A or B transposed; (m, k) times (k, n). PLUS adds to `out`, MINUS subtracts from it.
+enum Mode { SET, PLUS, MINUS };
+
+template <Mode MODE = SET, bool A_TRANSPOSED = false, bool B_TRANSPOSED = false>
+__device__ __noinline__ void multiply(const Matrix out, const Matrix A, const Matrix B, int m, int k, int n) {
+    EACH(e, m * n) {
+        const int i = e / n, j = e - i * n;
+        const REAL* a = A.entries + (A_TRANSPOSED ? i : i * A.stride);
+        const REAL* b = B.entries + (B_TRANSPOSED ? j * B.stride : j);
+        const int step_a = A_TRANSPOSED ? A.stride : 1, step_b = B_TRANSPOSED ? 1 : B.stride;
+        REAL sum = 0;
+        for (int l = 0; l < k; ++l, a += step_a, b += step_b) sum += *a * *b;
+        if (MODE == SET) out(i, j) = sum;
+        else if (MODE == PLUS) out(i, j) += sum;
+        else out(i, j) -= sum;
+    }
+    __syncthreads();
+}
+
+// y = A x, added to or subtracted from y; A is (m, n), transposed (n, m)
+template <Mode MODE = SET, bool TRANSPOSED = false>
+__device__ __noinline__ void apply(REAL* y, const Matrix A, const REAL* x, int m, int n) {
+    EACH(i, m) {
+        REAL sum = 0;
+        FOR(j, 0, n) sum += (TRANSPOSED ? A(j, i) : A(i, j)) * x[j];
+        if (MODE == SET) y[i] = sum;
+        else if (MODE == PLUS) y[i] += sum;
+        else y[i] -= sum;
+    }
+    __syncthreads();
+}
+
+// out = T B' + C for a product that is known to be symmetric; C may be null, or `out`. T and B are (n, k).
+__device__ __noinline__ void symmetric_product(const Matrix out, const Matrix T, const Matrix B, int n, int k, const REAL* C, int stride) {
+    EACH(e, n * n) {
+        const int i = e / n, j = e - i * n;
+        if (j < i) continue;
+        REAL sum = C == nullptr ? REAL(0) : C[i * stride + j];
+        for (int l = 0; l < k; ++l) sum += T(i, l) * B(j, l);
+        out(i, j) = out(j, i) = sum;
+    }
+    __syncthreads();
+}
+
+// out = A S A' + C, S and C symmetric; `product` holds A S
+__device__ void congruence(
+    const Matrix out, const Matrix A, const Matrix S, const Matrix product, int m, int n, const REAL* C, int stride) {
+    multiply(product, A, S, m, n, n);
+    symmetric_product(out, product, A, m, n, C, stride);
+}
+
+__device__ __noinline__ void copy(const Matrix to, const Matrix from, int m, int n) {
+    EACH(e, m * n) { const int i = e / n, j = e - i * n; to(i, j) = from(i, j); }
+    __syncthreads();
+}
+
+__device__ __noinline__ void fill(const Matrix A, int m, int n, REAL value, REAL diagonal) {
+    EACH(e, m * n) { const int i = e / n, j = e - i * n; A(i, j) = i == j ? diagonal : value; }
+    __syncthreads();
+}
+
+__device__ __noinline__ void fill(REAL* x, int n, REAL value) {
+    EACH(i, n) x[i] = value;
+    __syncthreads();
+}
+
+// From global memory, where rows lie together; with `symmetric` the triangle above the diagonal counts
+__device__ __noinline__ void load(const Matrix to, const REAL* from, int m, int n, bool symmetric = false) {
+    EACH(e, m * n) {
+        const int i = e / n, j = e - i * n;
+        if (!symmetric) to(i, j) = from[e];
+        else if (j >= i) to(i, j) = to(j, i) = from[e];
+    }
+    __syncthreads();
+}
+
+__device__ __noinline__ void load(REAL* to, const REAL* from, int n) {
+    EACH(i, n) to[i] = from[i];
+    __syncthreads();
+}
+
+__device__ __noinline__ void store(REAL* to, const Matrix from, int m, int n) {
+    EACH(e, m * n) { const int i = e / n, j = e - i * n; to[e] = from(i, j); }
+    __syncthreads();
+}
+
+__device__ __noinline__ void store(REAL* to, const REAL* from, int n) {
+    EACH(i, n) to[i] = from[i];
+    __syncthreads();
+}
+
+// S = L D L' of a symmetric matrix in its place: L below the diagonal, pivots on it, and their inverses
+__device__ __noinline__ void factor(const Matrix S, REAL* inverse, int n) {
+    FOR(j, 0, n) {
+        if (threadIdx.x == 0) inverse[j] = REAL(1) / S(j, j);
+        __syncthreads();
+        const int left = n - 1 - j;
+        EACH(i, left) S(j + 1 + i, j) = S(j, j + 1 + i) * inverse[j];
+        __syncthreads();
+        EACH(e, left * left) {
+            const int i = j + 1 + e / left, k = j + 1 + e % left;
+            if (k >= i) S(i, k) -= S(i, j) * S(j, k);
+        }
+        __syncthreads();
+    }
+}
+
+// (I + C J) X = right by elimination with row exchange; X overwrites `right`, (n, columns). M is work space, (n, n).
+__device__ __noinline__ void solve_sum(const Matrix C, const Matrix J, const Matrix right, const Matrix M, int n, int columns) {
+    EACH(e, n * n) {
+        const int i = e / n, j = e - i * n;
+        REAL sum = i == j;
+        for (int k = 0; k < n; ++k) sum += C(i, k) * J(k, j);
+        M(i, j) = sum;
+    }
+    __syncthreads();
+    FOR(c, 0, n) {
+        int row = c;  // every thread finds it
+        FOR(i, c + 1, n)
+            if (fabs(M(i, c)) > fabs(M(row, c))) row = i;
+        __syncthreads();
+        const int left = n - c, width = left + columns;
+        if (row != c)
+            EACH(j, width) {
+                REAL &a = j < left ? M(c, c + j) : right(c, j - left), &b = j < left ? M(row, c + j) : right(row, j - left);
+                const REAL kept = a;
+                a = b;
+                b = kept;
+            }
+        __syncthreads();
+        const REAL inverse = REAL(1) / M(c, c);
+        EACH(e, (left - 1) * (width - 1)) {
+            const int i = c + 1 + e / (width - 1), j = 1 + e % (width - 1);
+            const REAL f = M(i, c) * inverse;
+            if (j < left) M(i, c + j) -= f * M(c, c + j);
+            else right(i, j - left) -= f * right(c, j - left);
+        }
+        __syncthreads();
+    }
+    EACH(j, columns)
+        _Pragma("unroll 1") for (int i = n - 1; i >= 0; --i) {
+            REAL sum = right(i, j);
+            FOR(k, i + 1, n) sum -= M(i, k) * right(k, j);
+            right(i, j) = sum / M(i, i);
+        }
+    __syncthreads();
+}
+
+// A generalised inverse of a semidefinite matrix in its place: symmetric sweeps, the largest pivot relative to its diagonal
+// entry first, until what is left of every diagonal entry is rounding. `diagonal` and `swept` are work space.
+__device__ __noinline__ void generalised_inverse(const Matrix S, REAL* diagonal, REAL* swept, int n, REAL tiny) {
+    EACH(i, n) { diagonal[i] = S(i, i); swept[i] = 0; }
+    __syncthreads();
+    FOR(step, 0, n) {
+        int p = -1;
+        REAL largest = tiny;
+        FOR(i, 0, n)
+            if (swept[i] == 0 && S(i, i) > largest * diagonal[i]) { p = i; largest = S(i, i) / diagonal[i]; }
+        __syncthreads();
+        if (p < 0) break;
+        const REAL inverse = REAL(1) / S(p, p);
+        EACH(e, n * n) {
+            const int i = e / n, j = e - i * n;
+            if (i != p && j != p && j >= i) {
+                const REAL value = S(i, j) - S(i, p) * inverse * S(p, j);
+                S(i, j) = value;
+            }
+        }
+        __syncthreads();
+        EACH(e, n * n) {
+            const int i = e / n, j = e - i * n;
+            if (i != p && j != p && j > i) S(j, i) = S(i, j);
+        }
+        __syncthreads();
+        EACH(i, n) if (i != p) S(i, p) *= inverse;
+        __syncthreads();
+        EACH(i, n) if (i != p) S(p, i) = S(i, p);
+        if (threadIdx.x == 0) { S(p, p) = -inverse; swept[p] = 1; }
+        __syncthreads();
+    }
+    EACH(e, n * n) {
+        const int i = e / n, j = e - i * n;
+        S(i, j) = swept[i] != 0 && swept[j] != 0 ? -S(i, j) : REAL(0);
+    }
+    __syncthreads();
+}

@@ -1,0 +1,292 @@
+"""Launches of `kalman_blocks.cu`: filter and smoothers of any size on a CUDA device, a block of threads per chunk of time.
+
+One compilation serves all sizes. Arrays as in `kalman_cuda.py`, (n_series or 1, n_steps or 1, ...), on one device.
+"""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ensemble._kernels._compile import current_device, raw_module
+from ensemble._kernels._streams import on_device_of, send
+from ensemble._kernels.kalman_cuda import NOTHING, PROCESSORS, Problem, name_of, room, wide_room
+from ensemble._kernels.scan import prefix_scan
+
+__all__ = ["KERNELS", "compile_options", "filter_blocks", "smooth_blocks", "source", "two_filter_blocks", "workspace"]
+
+KERNELS = ("chunk_elements", "chunk_states", "sum_terms", "join_elements", "join_links", "chunk_two_filters", "chunk_links",
+           "chunk_smoothed", "repair_states", "advance_state", "retreat_information")  # fmt: skip
+
+SHARED = 224 * 1024
+"""Bytes of shared memory that a block may ask for; larger work spaces lie in global memory."""
+
+RESIDENT = 16
+"""Blocks of a processor that chunks are made for, where shared memory has room for them."""
+
+SHORTEST = 8
+"""Steps of the shortest chunk."""
+
+SCAN = "ladner_fischer"
+"""The scan that joins the elements of chunks."""
+
+CANCELLED = {"float64": 1e-5, "float32": 1e-2}
+"""The part of a filtered variance below which the smoothed one is not taken from ``P - P N P``, which loses it."""
+
+FILES = ("kalman_problem.cuh", "kalman_block_matrices.cuh", "kalman_blocks.cu")
+
+SIZES = np.dtype([("nx", np.int32), ("ny", np.int32), ("scratch", np.uint64), ("space", np.int64)])
+"""`Sizes` of `kalman_blocks.cu`."""
+
+
+def source() -> str:
+    """The CUDA C++ source."""
+    return "\n".join((Path(__file__).parent / file).read_text() for file in FILES)
+
+
+def compile_options(dtype: str) -> tuple[str, ...]:
+    """What the source is compiled with."""
+    return ("--std=c++17", f"-DREAL={ {'float32': 'float', 'float64': 'double'}[dtype] }")
+
+
+def _matrix(rows: int, columns: int) -> int:
+    return rows * (columns | 1)
+
+
+@functools.cache
+def workspace(name: str, nx: int, ny: int) -> int:
+    """Entries of the work space of one block, as each kernel takes arrays from it."""
+    square, state = _matrix(nx, nx), nx + _matrix(nx, nx)
+    element, link, transition = 3 * square + 2 * nx, 2 * square + nx, 2 * square + nx
+    observation = _matrix(ny, nx) + _matrix(ny, ny) + 2 * ny
+    gain = 2 * _matrix(ny, ny) + _matrix(ny, nx + 1) + 2 * _matrix(nx, ny) + ny
+    step = transition + observation + gain
+    backward = _matrix(nx, ny) + _matrix(ny, ny) + _matrix(ny, nx) + square + nx + ny
+    right = _matrix(nx, nx + 1)
+    return {
+        "chunk_elements": element + step + _matrix(ny, nx) + square + nx,
+        "chunk_states": state + step + square + nx,
+        "join_elements": 2 * element + _matrix(nx, 2 * nx + 1) + 2 * square + nx,
+        "join_links": 2 * link + 2 * square,
+        "chunk_two_filters": 2 * state + element + step + _matrix(ny, nx) + 2 * square + right + nx,
+        "chunk_links": link + state + step + backward,
+        "chunk_smoothed": link + state + step + backward,
+        "repair_states": 2 * state + transition + 4 * square + 2 * nx,
+        "advance_state": element + state + right + square,
+        "retreat_information": element + state + right + 2 * square + nx,
+    }[name]
+
+
+def threads_of(nx: int, ny: int) -> int:
+    """Threads of a block."""
+    largest = max(nx, ny)
+    return 32 if largest <= 8 else 64 if largest <= 16 else 128 if largest <= 32 else 256
+
+
+def element_size(nx: int) -> int:
+    """Entries of an element of the filter."""
+    return 3 * nx * nx + 2 * nx
+
+
+def link_size(nx: int) -> int:
+    """Entries of an element of the smoother."""
+    return 2 * nx * nx + nx
+
+
+@functools.cache
+def _module(dtype: str, device: int) -> Any:
+    return raw_module(source(), compile_options(dtype))
+
+
+@functools.cache
+def _function(dtype: str, name: str, device: int) -> Any:
+    kernel = _module(dtype, device).get_function(name)
+    if name != "sum_terms":
+        kernel.max_dynamic_shared_size_bytes = SHARED
+    return kernel
+
+
+def function(dtype: str, name: str) -> Any:
+    """A kernel on the current device."""
+    return _function(dtype, name, current_device())
+
+
+class _Launcher:
+    """Launches for one size and type."""
+
+    def __init__(self, like: Any, nx: int, ny: int) -> None:
+        self.like, self.nx, self.ny, self.dtype = like, nx, ny, name_of(like.dtype)
+
+    def __call__(self, name: str, n_blocks: int, *arguments: Any, before: tuple[Any, ...] = ()) -> None:
+        """Queue a kernel over so many blocks, after the arguments `before` and the sizes."""
+        space = workspace(name, self.nx, self.ny)
+        fits = space * self.like.dtype.itemsize <= SHARED and not isinstance(self.like, np.ndarray)
+        scratch = None if fits else room(self.like, n_blocks, space)
+        sizes = np.zeros((), SIZES)
+        sizes["nx"], sizes["ny"], sizes["space"] = self.nx, self.ny, space
+        if scratch is not None:
+            sizes["scratch"] = scratch.ctypes.data if isinstance(scratch, np.ndarray) else scratch.data.ptr
+        shared = space * self.like.dtype.itemsize if fits else 0
+        kernel, threads = function(self.dtype, name), threads_of(self.nx, self.ny)
+        kernel((n_blocks,), (threads,), (*before, sizes[()], *arguments), shared_mem=shared)
+
+
+class _Join:
+    """The associative operation on elements as `prefix_scan` calls it: one launch for any number of pairs."""
+
+    def __init__(self, name: str, launch: _Launcher, size: int) -> None:
+        self.name, self.launch, self.size = name, launch, size
+
+    def __call__(self, earlier: tuple[Any, ...], later: tuple[Any, ...]) -> tuple[Any, ...]:
+        out = (room(earlier[0], *earlier[0].shape),)
+        self.into(earlier, later, out)
+        return out
+
+    def into(self, earlier: tuple[Any, ...], later: tuple[Any, ...], out: tuple[Any, ...]) -> None:
+        """Write the results into `out`."""
+        n, n_series, _ = out[0].shape
+        given: list[Any] = [np.int64(n_series)]
+        for (a,) in (earlier, later, out):
+            given += [a, np.int64(a.strides[0] // (self.size * a.dtype.itemsize))]
+        self.launch(self.name, n * n_series, *given)
+
+
+def chunk_of(nx: int, ny: int, item: int, n_series: int, n_steps: int) -> int:
+    """Steps of a chunk, so that the blocks of all series fill the device once."""
+    each = max(1, min(RESIDENT, SHARED // (workspace("chunk_elements", nx, ny) * item)))
+    chunks = max(1, PROCESSORS * each // max(1, n_series))
+    return min(n_steps, max(SHORTEST, -(-n_steps // chunks)))
+
+
+def _neutral(like: Any, nx: int, size: int) -> Any:
+    """The element that changes nothing: the identity, and zeros."""
+    row = np.zeros((size,), like.dtype)
+    row[: nx * nx : nx + 1] = 1
+    if isinstance(like, np.ndarray):
+        return row
+    import cupy
+
+    return cupy.asarray(row)
+
+
+class _Run:
+    """Some series cut into chunks of one length, and what is launched over them."""
+
+    def __init__(self, arguments: tuple[Any, ...], chunk: int, scan: str, options: dict[str, Any]) -> None:
+        *parts, y, m0, P0, predict_first = arguments
+        self.y, self.nx, self.ny = y, m0.shape[-1], y.shape[-1]
+        self.n_series, self.n_steps = y.shape[0], y.shape[1]
+        self.cut = lambda chunk: Problem(tuple(parts), y, (m0, P0), predict_first, chunk, self.n_steps)
+        self.problem = self.cut(chunk)
+        self.n_chunks = self.problem.n_chunks
+        self.launch = _Launcher(y, self.nx, self.ny)
+        self.options = {"algorithm": scan, **options}
+
+    def over_chunks(self, name: str, *arguments: Any) -> None:
+        """Queue a kernel with a block per chunk."""
+        self.launch(name, self.n_chunks * self.n_series, *arguments, before=self.problem.arguments)
+
+    def over_series(self, name: str, *arguments: Any) -> None:
+        """Queue a kernel with a block, and one chunk, per series."""
+        self.launch(name, self.n_series, *arguments, before=self.cut(None).arguments)
+
+    def elements(self) -> Any:
+        """The filter's element of every chunk, (n_chunks, n_series, size)."""
+        rows = room(self.y, self.n_chunks, self.n_series, element_size(self.nx))
+        self.over_chunks("chunk_elements", rows)
+        return rows
+
+    def scanned(self, name: str, rows: Any, reverse: bool = False) -> Any:
+        """The prefix sums of elements, those from the end with `reverse`."""
+        neutral = (_neutral(self.y, self.nx, rows.shape[-1]),)
+        join = _Join(name, self.launch, rows.shape[-1])
+        (sums,) = prefix_scan(join, (rows,), reverse=reverse, neutral=neutral, **self.options)
+        return sums if sums.flags.c_contiguous else sums.copy()
+
+    def rooms(self, terms: bool) -> tuple[Any, ...]:
+        """Uninitialised means and covariances, and terms of the likelihood."""
+        tails = ((self.nx,), (self.nx, self.nx), ())[: 2 + terms]
+        return tuple(room(self.y, self.n_series, self.n_steps, *tail) for tail in tails)
+
+    def filtered(self, rows: Any) -> tuple[Any, ...]:
+        """Means, covariances, log-densities and their sums from the elements of chunks."""
+        prefixes = self.scanned("join_elements", rows) if self.n_chunks > 1 else NOTHING
+        out = self.rooms(True)
+        self.over_chunks("chunk_states", prefixes, np.int32(0), *out)
+        if self.n_chunks > 1:
+            self.over_series("chunk_states", NOTHING, np.int32(1), *out)
+        return *out, self.sums(out[2])
+
+    def sums(self, terms: Any) -> Any:
+        """The sum of every series' terms, in float64."""
+        totals = wide_room(self.y, self.n_series)
+        kernel = function(name_of(self.y.dtype), "sum_terms")
+        kernel((self.n_series,), (256,), (np.int64(self.n_steps), terms, totals))
+        return totals
+
+    def smoothed(self, states: tuple[Any, ...], out: tuple[Any, ...] | None = None) -> tuple[Any, Any]:
+        """Smoothed states in disturbance form; with `out`, by the recursion where that holds none."""
+        again = out is not None
+        out = out or self.rooms(False)
+        suffixes: Any = NOTHING
+        if self.n_chunks > 1 and not again:
+            links = room(self.y, self.n_chunks, self.n_series, link_size(self.nx))
+            self.over_chunks("chunk_links", *states, links)
+            suffixes = self.scanned("join_links", links, reverse=True)
+        marks = _zeros(self.y, self.n_series * (self.n_steps + 1))
+        counts, marks = marks[: self.n_series], marks[self.n_series :]
+        cancelled = self.y.dtype.type(CANCELLED[name_of(self.y.dtype)])
+        over = self.over_series if again else self.over_chunks
+        over("chunk_smoothed", suffixes, np.int32(again), cancelled, *states, *out, counts, marks)
+        self.over_series("repair_states", *states, *out, counts, marks)
+        return out[0], out[1]
+
+
+def _zeros(like: Any, n: int) -> Any:
+    if isinstance(like, np.ndarray):
+        return np.zeros(n, np.int32)
+    import cupy
+
+    return cupy.zeros(n, np.int32)
+
+
+def _run(arguments: tuple[Any, ...], scan: str | None, options: dict[str, Any]) -> _Run:
+    """Chunks of one step for the classical scans, chunks that fill the device for "chunked", one for None."""
+    y, m0 = arguments[6], arguments[7]
+    n_series, n_steps, ny = y.shape
+    if scan is None:
+        return _Run(arguments, n_steps, SCAN, {})
+    if scan == "chunked":
+        return _Run(arguments, chunk_of(m0.shape[-1], ny, y.dtype.itemsize, n_series, n_steps), SCAN, {})
+    return _Run(arguments, 1, scan, options)
+
+
+def filter_blocks(arguments: tuple[Any, ...], scan: str | None, **options: Any) -> tuple[Any, ...]:
+    """Filtered means, covariances and ``log p(y[k] | y[:k])``, and the sum of these for every series.
+
+    `arguments` are F, Q, H, R, u, d, y, m0, P0, predict_first; `scan` an algorithm of `prefix_scan`, "chunked" for chunks
+    of time whose recursion is replayed, None for the recursion. `options` go to `prefix_scan`. Series whose elements do
+    not exist take the recursion.
+    """
+    run = _run(arguments, scan, options)
+    return run.filtered(run.elements() if run.n_chunks > 1 else None)
+
+
+def smooth_blocks(arguments: tuple[Any, ...], m: Any, P: Any, scan: str | None, **options: Any) -> tuple[Any, Any]:
+    """Smoothed means and covariances of every step from the filtered ones."""
+    states = tuple(a if a.flags.c_contiguous else a.copy() for a in (m, P))
+    return _run(arguments, scan, options).smoothed(states)
+
+
+def two_filter_blocks(arguments: tuple[Any, ...], scan: str, **options: Any) -> tuple[Any, ...]:
+    """What `filter_blocks` returns, and smoothed means and covariances by a scan from the end over the same elements."""
+    run = _run(arguments, scan, options)
+    rows = run.elements()
+    filtered = run.filtered(rows)
+    out = run.rooms(False)
+    suffixes = run.scanned("join_elements", rows, reverse=True) if run.n_chunks > 1 else NOTHING
+    run.over_chunks("chunk_two_filters", suffixes, NOTHING, *filtered[:2], *out)
+    return *filtered, *run.smoothed(filtered[:2], out)
