@@ -202,9 +202,7 @@ class Module:
     def get_function(self, name: str) -> Any:
         launch = getattr(self.library, f"launch_{self.names[name]}")
 
-        def run(
-            grid: tuple[int, ...], block: tuple[int, ...], arguments: tuple[Any, ...], shared_mem: int = 0
-        ) -> None:
+        def run(grid: tuple[int, ...], block: tuple[int, ...], arguments: tuple[Any, ...], shared_mem: int = 0) -> None:
             guarded = Guarded(a for a in arguments if isinstance(a, np.ndarray) and a.ndim and a.size)
             held = [
                 np.array([guarded.address(a)], np.uint64) if isinstance(a, np.ndarray) and a.ndim else np.asarray(a)

@@ -373,9 +373,9 @@ __device__ __noinline__ void retreat(const Element& e, const Information& x, con
 }
 
 // --- the filter
-// The element of every chunk, the first holding the prior
+// The element of every chunk, the first holding the prior unless that is `open`: not known yet
 extern "C" __global__ void __launch_bounds__(256)
-chunk_elements(MODEL, const Sizes sizes, REAL* elements) {
+chunk_elements(MODEL, const Sizes sizes, int open, REAL* elements) {
     BLOCK
     const Element e = take_element(work, nx);
     const Transition s = take_transition(work, nx);
@@ -385,7 +385,7 @@ chunk_elements(MODEL, const Sizes sizes, REAL* elements) {
     REAL* const next = work.vector(nx);
     fill(e.eta, nx, 0);
     fill(e.J, nx, nx, 0, 0);
-    if (start == 0) {
+    if (start == 0 && !open) {
         fill(e.A, nx, nx, 0, 0);
         load(State{e.b, e.C}, m0 + places[14] * series, P0 + places[16] * series, nx);
     } else {
@@ -403,9 +403,10 @@ chunk_elements(MODEL, const Sizes sizes, REAL* elements) {
 }
 
 // The recursion over every chunk, from the prefix sums of all chunks before it; `prefixes` may be null with one chunk a
-// series. With `again` only series whose last mean is NaN, as lost elements leave it, have their turn.
+// series, and does not hold the prior where it is `open`. With `again` only series whose last mean is NaN, as lost elements
+// leave it, have their turn.
 extern "C" __global__ void __launch_bounds__(256)
-chunk_states(MODEL, const Sizes sizes, const REAL* prefixes, int again, REAL* mean, REAL* covariance, REAL* terms) {
+chunk_states(MODEL, const Sizes sizes, const REAL* prefixes, int open, int again, REAL* mean, REAL* covariance, REAL* terms) {
     BLOCK
     if (again && is_known(mean + (series * n_steps + n_steps - 1) * nx)) return;
     const State x = take_state(work, nx);
@@ -414,11 +415,17 @@ chunk_states(MODEL, const Sizes sizes, const REAL* prefixes, int again, REAL* me
     const Gain g = take_gain(work, nx, ny);
     const Matrix product = work.matrix(nx, nx);
     REAL* const next = work.vector(nx);
-    if (start == 0) {
+    const REAL* before = prefixes + ((chunk_at - 1) * (gridDim.x / n_chunks) + series) * element_size(nx);
+    if (start == 0 || open) {
         load(x, m0 + places[14] * series, P0 + places[16] * series, nx);
+        if (start > 0) {
+            const Element e = take_element(work, nx);
+            const Matrix right = work.matrix(nx, nx + 1), M = work.matrix(nx, nx);
+            load(e, before, nx);
+            advance(e, x, right, M, nx);
+        }
     } else {
-        const REAL* before = prefixes + ((chunk_at - 1) * (gridDim.x / n_chunks) + series) * element_size(nx) + nx * nx;
-        load(x, before, before + nx, nx);
+        load(x, before + nx * nx, before + nx * nx + nx, nx);
     }
     _Pragma("unroll 1") for (Index k = start; k < stop; ++k) {
         if (k > 0 || predict_first) {
@@ -622,12 +629,13 @@ chunk_links(MODEL, const Sizes sizes, const REAL* mean, const REAL* covariance, 
 // Smoothed states of every chunk, m + P lambda and P - P N P, from `suffixes`, the joined elements of all chunks from each to
 // the end; null with one chunk a series. `marks` counts, for each series, and marks the steps whose smoothed variance is so much
 // smaller than the filtered one that it is lost in the difference: see `repair_states`. With `again` only series whose first
-// smoothed mean is NaN have their turn.
+// smoothed mean is NaN, and whose last filtered one is not, have their turn.
 extern "C" __global__ void __launch_bounds__(256)
 chunk_smoothed(MODEL, const Sizes sizes, const REAL* suffixes, int again, REAL cancelled, const REAL* mean,
                const REAL* covariance, REAL* smooth_mean, REAL* smooth_covariance, int* counts, int* marks) {
     BLOCK
-    if (again && is_known(smooth_mean + series * n_steps * nx)) return;
+    const bool found = again && is_known(smooth_mean + series * n_steps * nx);
+    if (found || (again && !is_known(mean + (series * n_steps + n_steps - 1) * nx))) return;
     const Link e = take_link(work, nx);
     const State x = take_state(work, nx);
     const Transition s = take_transition(work, nx);

@@ -1,4 +1,4 @@
-"""Launches of `kalman_blocks.cu`: filter and smoothers of any size on a CUDA device, a block of threads per chunk of time.
+"""Launches of `kalman_blocks.cu`: filter and smoothers of any size on a CUDA device, a block of threads per chunk.
 
 One compilation serves all sizes. Arrays as in `kalman_cuda.py`, (n_series or 1, n_steps or 1, ...), on one device.
 """
@@ -12,14 +12,24 @@ from typing import Any
 import numpy as np
 
 from ensemble._kernels._compile import current_device, raw_module
-from ensemble._kernels._streams import on_device_of, send
+from ensemble._kernels._streams import send
 from ensemble._kernels.kalman_cuda import NOTHING, PROCESSORS, Problem, name_of, room, wide_room
 from ensemble._kernels.scan import prefix_scan
 
-__all__ = ["KERNELS", "compile_options", "filter_blocks", "smooth_blocks", "source", "two_filter_blocks", "workspace"]
+__all__ = [
+    "KERNELS",
+    "Range",
+    "compile_options",
+    "filter_blocks",
+    "smooth_blocks",
+    "smooth_lost",
+    "source",
+    "two_filter_blocks",
+    "workspace",
+]
 
-KERNELS = ("chunk_elements", "chunk_states", "sum_terms", "join_elements", "join_links", "chunk_two_filters", "chunk_links",
-           "chunk_smoothed", "repair_states", "advance_state", "retreat_information")  # fmt: skip
+KERNELS = ("chunk_elements", "chunk_states", "sum_terms", "join_elements", "join_links", "chunk_two_filters",
+           "chunk_links", "chunk_smoothed", "repair_states", "advance_state", "retreat_information")  # fmt: skip
 
 SHARED = 224 * 1024
 """Bytes of shared memory that a block may ask for; larger work spaces lie in global memory."""
@@ -68,7 +78,7 @@ def workspace(name: str, nx: int, ny: int) -> int:
     right = _matrix(nx, nx + 1)
     return {
         "chunk_elements": element + step + _matrix(ny, nx) + square + nx,
-        "chunk_states": state + step + square + nx,
+        "chunk_states": state + step + square + nx + element + right + square,
         "join_elements": 2 * element + _matrix(nx, 2 * nx + 1) + 2 * square + nx,
         "join_links": 2 * link + 2 * square,
         "chunk_two_filters": 2 * state + element + step + _matrix(ny, nx) + 2 * square + right + nx,
@@ -193,10 +203,10 @@ class _Run:
         """Queue a kernel with a block, and one chunk, per series."""
         self.launch(name, self.n_series, *arguments, before=self.cut(None).arguments)
 
-    def elements(self) -> Any:
-        """The filter's element of every chunk, (n_chunks, n_series, size)."""
+    def elements(self, is_open: bool = False) -> Any:
+        """The filter's element of every chunk, (n_chunks, n_series, size); without the prior where that `is_open`."""
         rows = room(self.y, self.n_chunks, self.n_series, element_size(self.nx))
-        self.over_chunks("chunk_elements", rows)
+        self.over_chunks("chunk_elements", np.int32(is_open), rows)
         return rows
 
     def scanned(self, name: str, rows: Any, reverse: bool = False) -> Any:
@@ -215,9 +225,9 @@ class _Run:
         """Means, covariances, log-densities and their sums from the elements of chunks."""
         prefixes = self.scanned("join_elements", rows) if self.n_chunks > 1 else NOTHING
         out = self.rooms(True)
-        self.over_chunks("chunk_states", prefixes, np.int32(0), *out)
+        self.over_chunks("chunk_states", prefixes, np.int32(0), np.int32(0), *out)
         if self.n_chunks > 1:
-            self.over_series("chunk_states", NOTHING, np.int32(1), *out)
+            self.over_series("chunk_states", NOTHING, np.int32(0), np.int32(1), *out)
         return *out, self.sums(out[2])
 
     def sums(self, terms: Any) -> Any:
@@ -267,8 +277,8 @@ def _run(arguments: tuple[Any, ...], scan: str | None, options: dict[str, Any]) 
 def filter_blocks(arguments: tuple[Any, ...], scan: str | None, **options: Any) -> tuple[Any, ...]:
     """Filtered means, covariances and ``log p(y[k] | y[:k])``, and the sum of these for every series.
 
-    `arguments` are F, Q, H, R, u, d, y, m0, P0, predict_first; `scan` an algorithm of `prefix_scan`, "chunked" for chunks
-    of time whose recursion is replayed, None for the recursion. `options` go to `prefix_scan`. Series whose elements do
+    `arguments` are F, Q, H, R, u, d, y, m0, P0, predict_first; `scan` an algorithm of `prefix_scan`, "chunked" for
+    chunks of time whose recursion is replayed, None for the recursion. `options` go to `prefix_scan`. Series whose elements do
     not exist take the recursion.
     """
     run = _run(arguments, scan, options)
@@ -281,8 +291,14 @@ def smooth_blocks(arguments: tuple[Any, ...], m: Any, P: Any, scan: str | None, 
     return _run(arguments, scan, options).smoothed(states)
 
 
+def smooth_lost(arguments: tuple[Any, ...], m: Any, P: Any, mean: Any, covariance: Any) -> None:
+    """The smoother in disturbance form, in place, for series whose first smoothed mean is NaN."""
+    states = tuple(a if a.flags.c_contiguous else a.copy() for a in (m, P))
+    _run(arguments, None, {}).smoothed(states, (mean, covariance))
+
+
 def two_filter_blocks(arguments: tuple[Any, ...], scan: str, **options: Any) -> tuple[Any, ...]:
-    """What `filter_blocks` returns, and smoothed means and covariances by a scan from the end over the same elements."""
+    """What `filter_blocks` returns, and smoothed states by a scan from the end over the same elements."""
     run = _run(arguments, scan, options)
     rows = run.elements()
     filtered = run.filtered(rows)
@@ -290,3 +306,45 @@ def two_filter_blocks(arguments: tuple[Any, ...], scan: str, **options: Any) -> 
     suffixes = run.scanned("join_elements", rows, reverse=True) if run.n_chunks > 1 else NOTHING
     run.over_chunks("chunk_two_filters", suffixes, NOTHING, *filtered[:2], *out)
     return *filtered, *run.smoothed(filtered[:2], out)
+
+
+class Range:
+    """A range of the steps of one series on its device, as `kalman_ranges` has it; `prior` None where an earlier range
+    gives it."""
+
+    def __init__(self, arrays: tuple[Any, ...], prior: Any, predict_first: bool, nx: int, chunk: int | None) -> None:
+        *parts, y = arrays
+        self.y, n_steps = y, y.shape[1]
+        self.prior = (room(y, 1, nx), room(y, 1, nx, nx)) if prior is None else prior
+        chunk = chunk or chunk_of(nx, y.shape[-1], y.dtype.itemsize, 1, n_steps)
+        self.run = _Run((*parts, y, *self.prior, predict_first), chunk, SCAN, {})
+        self.said, self.end = room(y, nx + nx * nx), (room(y, 1, nx), room(y, 1, nx, nx))
+        self.states = (*self.run.rooms(True), *self.run.rooms(False))
+        self.sum = wide_room(y, 1)
+
+    def filter(self, which: int) -> None:
+        """Sum up (1 and 3), or run the filter from the state before the range (2)."""
+        if which != 2:
+            self.rows = self.run.elements(True)
+            self.prefixes = self.run.scanned("join_elements", self.rows)
+            return
+        self.run.over_chunks("chunk_states", self.prefixes, np.int32(1), np.int32(0), *self.states[:3])
+        self.sum = self.run.sums(self.states[2])
+
+    def give_state(self, later: Range) -> None:
+        """The state behind this range to the one after it."""
+        self.run.launch("advance_state", 1, self.prefixes[-1], *self.prior, *self.end)
+        for end, start in zip(self.end, later.prior, strict=True):
+            send(end, start)
+
+    def give_information(self, behind: Any, earlier: Range) -> None:
+        """What this range and those behind it say of the state before it to the range there."""
+        out = room(self.y, self.said.shape[0])
+        self.run.launch("retreat_information", 1, self.prefixes[-1], behind, out)
+        send(out, earlier.said)
+
+    def meet(self, behind: Any) -> None:
+        """The smoothed states of the range."""
+        suffixes = self.run.scanned("join_elements", self.rows, reverse=True)
+        mean, covariance, _, *smooth = self.states
+        self.run.over_chunks("chunk_two_filters", suffixes, behind, mean, covariance, *smooth)

@@ -36,8 +36,8 @@ __all__ = [
     "wide_room",
 ]
 
-LARGEST = 16
-"""States and observations up to which kernels are compiled; from 6 on, matrices lie in local memory."""
+LARGEST = 4
+"""States and observations up to which a thread holds their matrices in registers; beyond, see `kalman_blocks.py`."""
 
 THREADS = 128
 
@@ -59,7 +59,7 @@ GROUPS = (4, 2, 1)
 LEAVES = 32 * THREADS
 """Terms of a likelihood that one block adds up."""
 
-HEADERS = ("matrices", "elements", "steps", "feed", "scan", "recursion")
+HEADERS = ("problem", "matrices", "elements", "steps", "feed", "scan", "recursion")
 
 FAMILIES = {
     "filter": (("filter_chunks",), "FQHRudy"),
@@ -86,7 +86,7 @@ def source(family: str) -> str:
 
 
 def row_bytes(dtype: Any, nx: int, ny: int, parts: str) -> tuple[int, int]:
-    """Shared memory of one group of a thread's steps, 0 where it is too much, and the steps of a group.
+    """Shared memory of one group of a thread's steps, and the steps of a group: as many as fit.
 
     Parts lie one after another, an odd number of 16 bytes in all, so that threads fall on different banks.
     """
@@ -103,7 +103,7 @@ def row_bytes(dtype: Any, nx: int, ny: int, parts: str) -> tuple[int, int]:
         row += 16 * (row // 16 % 2 == 0)
         if 2 * THREADS * row + THREADS // 32 * sizes(nx)[0] * item <= SHARED:
             return row, group
-    return 0, 1
+    raise ValueError(f"row_bytes: nx = {nx} and ny = {ny} must be at most {LARGEST}")
 
 
 def _multiple(size: int, of: int) -> int:
@@ -279,10 +279,10 @@ def settle(problem: Problem, tickets: Any, again: bool, mean: Any, covariance: A
     return totals
 
 
-def smooth_each(problem: Problem, again: bool, m: Any, P: Any, mean: Any, covariance: Any) -> None:
-    """The smoother's recursion, a thread a series; with `again` for series that two filters left without an answer."""
+def smooth_each(problem: Problem, m: Any, P: Any, mean: Any, covariance: Any) -> None:
+    """The smoother's recursion, a thread a series."""
     n_series, _, nx = mean.shape
-    arguments = (*problem.arguments, np.int64(n_series), np.int32(again), m, P, mean, covariance)
+    arguments = (*problem.arguments, np.int64(n_series), m, P, mean, covariance)
     function(mean.dtype.name, nx, problem.ny, "smooth_series")((-(-n_series // THREADS),), (THREADS,), arguments)
 
 
@@ -315,7 +315,11 @@ def filter_chunks(F, Q, H, R, u, d, y, m0, P0, predict_first, chunk=None, behind
 
 
 def smooth_chunks(F, Q, u, m, P, chunk=None):
-    """Smoothed means and covariances of every step from the filtered ones."""
+    """Smoothed means and covariances of every step from the filtered ones.
+
+    NaN from the first step, counted from the end, whose predicted covariance is nearly singular: see
+    `kalman_blocks.smooth_lost`.
+    """
     n_series, n_steps, nx = m.shape
     dtype = name_of(m.dtype)
     chunk = chunk if n_steps > 1 else None
@@ -324,7 +328,7 @@ def smooth_chunks(F, Q, u, m, P, chunk=None):
     states = ((n_series, n_steps, nx), (n_series, n_steps, nx, nx))
     if chunk is None:
         mean, covariance = (room(m, *shape) for shape in states)
-        smooth_each(p, False, m, P, mean, covariance)
+        smooth_each(p, m, P, mean, covariance)
         return mean, covariance
     n_blocks = p.n_blocks * n_series
     mean, covariance, totals, flags = rooms(m, 1 + n_blocks, (), *states, (n_blocks, sizes(nx)[1]))
@@ -335,7 +339,7 @@ def smooth_chunks(F, Q, u, m, P, chunk=None):
 
 
 def two_filter_chunks(F, Q, H, R, u, d, y, m0, P0, predict_first, chunk):
-    """What `filter_chunks` returns, and smoothed means and covariances."""
+    """What `filter_chunks` returns, and smoothed means and covariances; NaN for series whose elements do not exist."""
     *filtered, behind = filter_chunks(F, Q, H, R, u, d, y, m0, P0, predict_first, chunk, True)
     p, sums, own = behind
     mean, covariance = filtered[:2]
@@ -347,5 +351,4 @@ def two_filter_chunks(F, Q, H, R, u, d, y, m0, P0, predict_first, chunk):
     shared = room_of(dtype, nx, ny, "meet_chunks")
     meet = function(dtype, nx, ny, "meet_chunks")
     meet((p.n_blocks, n_series), (THREADS,), arguments, shared_mem=shared)
-    smooth_each(p, True, *states)
     return *filtered, smooth_mean, smooth_covariance

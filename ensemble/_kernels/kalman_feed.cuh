@@ -1,11 +1,10 @@
-// What steps need of the model, brought near before it is needed.
+// Prefetch of each step's matrices into shared memory, double-buffered.
 //
 // Thread t of a warp walks over a stretch of steps of its own, row t, GROUP steps at a time. While it works on one group, the
 // warp copies the next group of all its rows into shared memory, 16 bytes a thread and neighbours together wherever a row is
-// that long, so that nobody waits for memory and no sector is fetched twice. -DROW=... is what one group of a row takes there,
-// in bytes; 0 for sizes that do not fit: those read global memory where they need it. Parts that do not change stay there from
-// the first two groups on. States go out the same way, in the place of parts that their step has read. -DPARTS=... has bit p
-// set where kernels need part p.
+// that long, so that no thread waits for memory and no sector is fetched twice. -DROW=... is what one group of a row takes
+// there, in bytes. Parts that do not change stay there from the first two groups on. States go out the same way, in the place
+// of parts that their step has read. -DPARTS=... has bit p set where kernels need part p.
 
 enum Part { PART_F, PART_Q, PART_H, PART_R, PART_U, PART_D, PART_Y, PART_M, PART_P, N_PARTS };
 
@@ -129,9 +128,7 @@ struct Rows {
 #endif
 #define STAGE_BYTES (2 * THREADS * ROW)
 
-#if ROW
 static_assert(ROW % 16 == 0 && ROW >= place(N_PARTS), "a row is longer than its room");
-#endif
 
 // States leave in the place of what they come from, likelihoods in that of the observations
 #define OUT_M (PARTS >> PART_M & 1 ? PART_M : PART_U)
@@ -157,9 +154,7 @@ struct Feed {
           out(out), whole(rows.lo == 0 && rows.hi == WARP), even(rows.length % GROUP == 0 || rows.lo >= rows.hi),
           steady(false), low(0), high(WARP) {
         whole = whole && even;
-#if ROW
         start<0>();
-#endif
     }
 
     __device__ __forceinline__ int groups() const { return (rows.length + GROUP - 1) / GROUP; }
@@ -267,36 +262,26 @@ struct Feed {
 
     // Begin to bring a group of every row; called with 0, 1, 2, ...
     __device__ __forceinline__ void ask(int group) {
-#if ROW
         if (group < groups()) {
             if (whole && even && !steady) ask_all<0>(group);
             else ask_parts<0>(group, range(group));
         }
         close_group();
-#endif
     }
 
     // Wait until a group is here, the one after it perhaps under way
     __device__ __forceinline__ void take() const {
-#if ROW
         wait_for_all_but_one();
         __syncwarp();
-#endif
     }
 
     // Everyone has read the group, and put what leaves in its place
     __device__ __forceinline__ void release() const {
-#if ROW
         __syncwarp();
-#endif
     }
 
     template <int PART> __device__ __forceinline__ const REAL* at(int i) const {
-#if ROW
         return (const REAL*)(row_of(lane, i / GROUP) + place(PART) + slot(i) * bytes_of(PART));
-#else
-        return source.at<PART>(rows.step(lane, i));
-#endif
     }
 };
 
@@ -318,30 +303,18 @@ struct Exit {
         return (char*)to + BYTES * feed.first(feed.lane / n) + feed.lane % n * size;
     }
 
-    // Leave the state of a step, for `give`; at once where there is no room
+    // Leave the state of a step, for `give`
     __device__ __forceinline__ void put(int i, const Gauss& x) const {
-#if ROW
         write<NX>((REAL*)feed.at<OUT_M>(i), x.m);
         write_symmetric((REAL*)feed.at<OUT_P>(i), x.P);
-#else
-        if (!feed.on(feed.lane, i)) return;
-        const Index k = feed.rows.step(feed.lane, i);
-        write<NX>(mean + k * NX, x.m);
-        write_symmetric(covariance + k * NX * NX, x.P);
-#endif
     }
 
     __device__ __forceinline__ void put(int i, REAL value) const {
-#if ROW
         ((REAL*)(feed.row_of(feed.lane, i / GROUP) + place(OUT_TERM)))[feed.slot(i)] = value;
-#else
-        if (feed.on(feed.lane, i)) terms[feed.rows.step(feed.lane, i)] = value;
-#endif
     }
 
     // Write what was put of a group, once the warp has met; called with 0, 1, 2, ... The next copies may then take its place.
     __device__ __forceinline__ void give(int group) {
-#if ROW
         if (feed.whole && even) give_all<true>(group);
         else if (feed.range(group) && even) give_all<false>(group);
         else {
@@ -350,7 +323,6 @@ struct Exit {
             if (terms != nullptr) give_singly<(int)sizeof(REAL), place(OUT_TERM)>(group, terms, term);
         }
         __syncwarp();
-#endif
     }
 
     template <bool ALL> __device__ __forceinline__ void give_all(int group) {

@@ -15,12 +15,7 @@ template <int N> struct Sym {
     }
 };
 
-// Small matrices live in registers, so every loop over them is unrolled; large ones in local memory, so none is.
-#if NX <= 5 && NY <= 5
 #define UNROLL _Pragma("unroll")
-#else
-#define UNROLL _Pragma("unroll 1")
-#endif
 #define EACH(i, n) UNROLL for (int i = 0; i < (n); ++i)
 #define FROM(j, i, n) UNROLL for (int j = (i); j < (n); ++j)
 #define DOWN(i, from, to) UNROLL for (int i = (from); i > (to); --i)

@@ -12,8 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from ensemble._kernels import kalman_blocks
 from ensemble._kernels._streams import on_device_of, send
 from ensemble._kernels.kalman_cuda import (
+    LARGEST,
     THREADS,
     Problem,
     chunk_length,
@@ -83,13 +85,15 @@ class _Range:
         self.launch("meet_chunks", *self.problem.arguments, *given)
 
 
-def _summed(ranges: list[tuple[Any, ...]], m0: Any, P0: Any, predict_first: bool, chunk: int | None) -> list[_Range]:
+def _summed(ranges: list[tuple[Any, ...]], m0: Any, P0: Any, predict_first: bool, chunk: int | None) -> list[Any]:
     """All ranges summed up, and the states between them where they are needed."""
-    pieces: list[_Range] = []
+    nx = m0.shape[-1]
+    of_range: Any = _Range if max(nx, ranges[0][-1].shape[-1]) <= LARGEST else kalman_blocks.Range
+    pieces: list[Any] = []
     for k, arrays in enumerate(ranges):
         with on_device_of(arrays[-1]):
             prior = (m0, P0) if k == 0 else None
-            pieces.append(_Range(arrays, prior, predict_first or k > 0, m0.shape[-1], chunk))
+            pieces.append(of_range(arrays, prior, predict_first or k > 0, nx, chunk))
             pieces[-1].filter(1 if k else 3)
     for piece, later in itertools.pairwise(pieces):
         with on_device_of(piece.y):

@@ -1,6 +1,6 @@
 // The plain recursions, a thread a series, and what is left to do once chunks or a scan have given a filter's states: where
-// the elements of a series say nothing (see `extend`), all states from some step on are NaN, before it for the smoother, and
-// the recursion takes over; the terms of every likelihood are added up.
+// the elements of a series say nothing (see `extend`), all states from some step on are NaN, and the recursion takes over; the
+// terms of every likelihood are added up.
 
 extern "C" __global__ void __launch_bounds__(THREADS)
 filter_series(MODEL, Index n_series, REAL* mean, REAL* covariance, REAL* terms, double* totals) {
@@ -34,11 +34,11 @@ settle_series(MODEL, int parts, int again, int* tickets, double* partials, REAL*
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-smooth_series(MODEL, Index n_series, int again, const REAL* mean, const REAL* covariance, REAL* smooth_mean,
+smooth_series(MODEL, Index n_series, const REAL* mean, const REAL* covariance, REAL* smooth_mean,
               REAL* smooth_covariance) {
     UNPACK
     const Index series = (Index)blockIdx.x * THREADS + threadIdx.x;
-    if (series >= n_series || (again && known(smooth_mean, series * n_steps))) return;
+    if (series >= n_series) return;
     Sources from;
     links_of(from, series, n_steps, F, Q, u, mean, covariance, places);
     const Direct steps{from};

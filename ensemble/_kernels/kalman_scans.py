@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._kernels._streams import on_device_of, send
+from ensemble._kernels.kalman_blocks import smooth_lost
 from ensemble._kernels.kalman_cuda import (
     THREADS,
     Problem,
@@ -19,7 +20,6 @@ from ensemble._kernels.kalman_cuda import (
     room,
     settle,
     sizes,
-    smooth_each,
     wide_room,
 )
 from ensemble._kernels.scan import prefix_scan
@@ -114,8 +114,11 @@ def scan_filter(arguments: tuple[Any, ...], scan: str, **options: Any) -> tuple[
 def scan_smoother(arguments: tuple[Any, ...], m: Any, P: Any, scan: str, **options: Any) -> tuple[Any, Any]:
     """Smoothed means and covariances by the recursion of Rauch, Tung and Striebel as a scan, from the filtered ones."""
     run = _Run(arguments, scan, options)
-    links = run.links((_contiguous(m), _contiguous(P)))
-    return run.states("link_states", run.scanned("join_links", links[:-1], links[-1], reverse=True))
+    states = _contiguous(m), _contiguous(P)
+    links = run.links(states)
+    smooth = run.states("link_states", run.scanned("join_links", links[:-1], links[-1], reverse=True))
+    smooth_lost(arguments, *states, *smooth)
+    return smooth[0], smooth[1]
 
 
 def scan_two_filters(
@@ -143,5 +146,5 @@ def scan_two_filters(
             filtered = here
         states = filtered[:2]
         smooth = run.states("met_states", *states, behind)
-        smooth_each(run.problem, True, *states, *smooth)
+        smooth_lost(arguments, *states, *smooth)
         return *filtered, *smooth

@@ -9,6 +9,7 @@ import numpy as np
 
 from ensemble._backend import backend_of
 from ensemble._kernels.kalman import filter_series, smooth_series
+from ensemble._kernels.kalman_blocks import filter_blocks, smooth_blocks, smooth_lost, two_filter_blocks
 from ensemble._kernels.kalman_cuda import LARGEST, chunk_length, filter_chunks, smooth_chunks, two_filter_chunks
 from ensemble._kernels.kalman_scans import scan_filter, scan_smoother, scan_two_filters
 from ensemble._typing import Array
@@ -36,8 +37,12 @@ def device_of(series: Series, method: str) -> str | None:
         return None
     if backend == "numba":
         return backend if method != "scan" else None
-    fits = max(series.F.shape[-1], series.y.shape[-1]) <= LARGEST
-    return backend if backend == "cuda" and fits else None
+    return backend if backend == "cuda" else None
+
+
+def fits_registers(series: Series) -> bool:
+    """Whether a thread of a device holds the matrices of a step; else a block of threads does."""
+    return max(series.F.shape[-1], series.y.shape[-1]) <= LARGEST
 
 
 def n_samples_of(series: Series) -> int | None:
@@ -116,12 +121,22 @@ def is_level_by_level(method: str, scan: str) -> bool:
     return method == "scan" and scan != "chunked"
 
 
+def block_scan(series: Series, n_samples: int | None, method: str, scan: str) -> str | None:
+    """The scan that joins chunks, a block of threads each; None for the recursion."""
+    if method == "scan":
+        return scan
+    return None if chunk_of(series, n_samples, method) is None else "chunked"
+
+
 def compiled_filter(series: Series, device: str, method: str, scan: str) -> FilterResult:
     """The recursion on the CPU; on a device, a scan unless `method` is "sequential"."""
     n_samples = n_samples_of(series)
     arguments = filter_arguments(series, n_samples)
     if device == "cuda":
         options: list[Any] = [*arguments, series.predict_first]
+        if not fits_registers(series):
+            used = block_scan(series, n_samples, method, scan)
+            return filter_result(series, n_samples, *filter_blocks(tuple(options), used))
         if is_level_by_level(method, scan):
             return filter_result(series, n_samples, *scan_filter(tuple(options), scan))
         options += [chunk_of(series, n_samples, method)]
@@ -133,12 +148,15 @@ def compiled_filter(series: Series, device: str, method: str, scan: str) -> Filt
 def compiled_two_filter(series: Series, scan: str) -> SmootherResult:
     """Two filters that meet, on a device."""
     n_samples = n_samples_of(series)
-    options: list[Any] = [*filter_arguments(series, n_samples), series.predict_first]
-    if is_level_by_level("scan", scan):
-        *filtered, mean, covariance = scan_two_filters(tuple(options), scan)
+    arguments: Any = (*filter_arguments(series, n_samples), series.predict_first)
+    if not fits_registers(series):
+        *filtered, mean, covariance = two_filter_blocks(arguments, scan)
+    elif is_level_by_level("scan", scan):
+        *filtered, mean, covariance = scan_two_filters(arguments, scan)
     else:
-        options += [chunk_of(series, n_samples, "scan") or series.n_steps]
-        *filtered, mean, covariance = two_filter_chunks(*options)
+        chunk: Any = chunk_of(series, n_samples, "scan") or series.n_steps
+        *filtered, mean, covariance = two_filter_chunks(*arguments, chunk)
+        smooth_lost(arguments, *filtered[:2], mean, covariance)
     result = filter_result(series, n_samples, *filtered)
     return SmootherResult(from_series(series, mean, n_samples), from_series(series, covariance, n_samples), result)
 
@@ -148,15 +166,18 @@ def compiled_rts(series: Series, result: FilterResult, device: str, method: str,
     n_samples, time_at = n_samples_of(series), len(series.batch)
     m = series_first(result.mean, 1, series.batch, n_samples, time_at)
     P = series_first(result.covariance, 2, series.batch, n_samples, time_at)
-    if device == "cuda" and is_level_by_level(method, scan):
-        arguments = (*filter_arguments(series, n_samples), series.predict_first)
-        mean, covariance = scan_smoother(arguments, m, P, scan)
+    if device == "cuda":
+        arguments: Any = (*filter_arguments(series, n_samples), series.predict_first)
+        if not fits_registers(series):
+            mean, covariance = smooth_blocks(arguments, m, P, block_scan(series, n_samples, method, scan))
+        elif is_level_by_level(method, scan):
+            mean, covariance = scan_smoother(arguments, m, P, scan)
+        else:
+            F, Q, _, _, u, *_ = arguments
+            mean, covariance = smooth_chunks(F, Q, u, m, P, chunk_of(series, n_samples, method))
+            smooth_lost(arguments, m, P, mean, covariance)
         return SmootherResult(from_series(series, mean, n_samples), from_series(series, covariance, n_samples), result)
     parts = [series_first(getattr(series, name), tail, series.batch, n_samples, 0)
              for name, tail in (("F", 2), ("Q", 2), ("u", 1))]  # fmt: skip
-    if device == "cuda":
-        options: list[Any] = [*parts, m, P, chunk_of(series, n_samples, method)]
-        mean, covariance = smooth_chunks(*options)
-    else:
-        mean, covariance = smooth_series(*parts, m, P, n_samples is not None and not series.batch)
+    mean, covariance = smooth_series(*parts, m, P, n_samples is not None and not series.batch)
     return SmootherResult(from_series(series, mean, n_samples), from_series(series, covariance, n_samples), result)

@@ -14,6 +14,7 @@
 #define __device__
 #define __host__
 #define __forceinline__ inline
+#define __noinline__ __attribute__((noinline))
 #define __launch_bounds__(n)
 #define __shared__ static
 
@@ -52,6 +53,7 @@ static int atomicAdd(int* place, int more) { return __sync_fetch_and_add(place, 
 
 #define STAGES alignas(16) static char stages[STAGE_BYTES + 16];
 
+#include "kalman_problem.cuh"
 #include "kalman_matrices.cuh"
 #include "kalman_elements.cuh"
 #include "kalman_steps.cuh"

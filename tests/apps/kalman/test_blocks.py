@@ -3,53 +3,19 @@
 import numpy as np
 import pytest
 
-from ensemble._kernels import kalman_blocks
+from ensemble._kernels import kalman_blocks, kalman_ranges
 from ensemble._kernels.scan import SCANS
 from ensemble.apps.kalman import LinearGaussianModel, rts_smoother
-from tests import cuda_on_cpu, nvrtc
+from tests import nvrtc
+from tests.apps.kalman.emulation import Blocks
 from tests.apps.kalman.models import close, random_parts, with_gaps
-
-SENTINEL = """
-#include <vector>
-static std::vector<REAL> memory;
-static REAL* guarded(long long n)
-{
-    if ((long long)memory.size() != n + 64) memory.assign(n + 64, REAL(12345.5));
-    return memory.data();
-}
-#define WORKSPACE Workspace work{guarded(sizes.space)};
-extern "C" __global__ void check_workspace(int* clean)
-{
-    for (size_t i = memory.size() - 64; i < memory.size(); ++i) *clean = *clean && memory[i] == REAL(12345.5);
-}
-"""
 
 
 @pytest.fixture(scope="module")
 def on_cpu():
-    """Launch the kernels on this machine's processor; an error where one leaves its work space."""
-    if cuda_on_cpu.COMPILER is None:
-        pytest.skip("no g++")
-    modules = {}
-
-    def function(dtype, name):
-        if dtype not in modules:
-            text = SENTINEL + kalman_blocks.source()
-            names = (*kalman_blocks.KERNELS, "check_workspace")
-            modules[dtype] = cuda_on_cpu.Module(text, kalman_blocks.compile_options(dtype), names)
-        run, check = (modules[dtype].get_function(kernel) for kernel in (name, "check_workspace"))
-
-        def checked(*arguments, **options):
-            run(*arguments, **options)
-            clean = np.ones(1, np.int32)
-            if name != "sum_terms":
-                check((1,), (1,), (clean,))
-            assert clean[0], f"{name} took more work space than it has"
-
-        return checked
-
+    """Launch the kernels on this machine's processor."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kalman_blocks, "function", function)
+        patch.setattr(kalman_blocks, "function", Blocks())
         patch.setattr(kalman_blocks, "threads_of", lambda nx, ny: 32)
         yield
 
@@ -82,6 +48,65 @@ def test_chunks_of_any_size_are_the_recursions(on_cpu, nx, ny):
     parts, y, arguments = arguments_of(2, 27, nx, ny)
     smooth = expected(parts, y)
     check(kalman_blocks.two_filter_blocks(arguments, "chunked"), smooth)
-    mean, covariance = kalman_blocks.smooth_blocks(arguments, smooth.filtered.mean, smooth.filtered.covariance, "chunked")
+    mean, covariance = kalman_blocks.smooth_blocks(
+        arguments, smooth.filtered.mean, smooth.filtered.covariance, "chunked"
+    )
     close(mean, smooth.mean)
     close(covariance, smooth.covariance)
+
+
+def test_prior_at_the_first_observation_and_constant_parts(on_cpu):
+    parts, y, _ = arguments_of(1, 40, 6, 3)
+    fixed = {name: a[:, :1] if name in "FQR" else a for name, a in parts.items()}
+    arguments = (*(fixed[name] for name in ("F", "Q", "H", "R", "u", "d")), y, parts["m0"], parts["P0"], False)
+    smooth = expected(fixed, y, "first_observation")
+    check(kalman_blocks.two_filter_blocks(arguments, "chunked"), smooth)
+    check(kalman_blocks.filter_blocks(arguments, None), smooth)
+    for scan in ("chunked", None):
+        got = kalman_blocks.smooth_blocks(arguments, smooth.filtered.mean, smooth.filtered.covariance, scan)
+        close(got[0], smooth.mean)
+        close(got[1], smooth.covariance)
+
+
+@pytest.mark.parametrize("T", [1, 2, 9])
+@pytest.mark.parametrize("scan", sorted(SCANS))
+def test_classical_scans_of_any_size(on_cpu, scan, T):
+    parts, y, arguments = arguments_of(2, T, 6, 2)
+    smooth = expected(parts, y)
+    check(kalman_blocks.two_filter_blocks(arguments, scan), smooth)
+    got = kalman_blocks.smooth_blocks(arguments, smooth.filtered.mean, smooth.filtered.covariance, scan)
+    close(got[0], smooth.mean)
+    close(got[1], smooth.covariance)
+
+
+@pytest.mark.parametrize("cuts", [(11,), (1, 20), ()])
+def test_ranges_of_several_devices_of_any_size(on_cpu, cuts):
+    parts, y, (*steps, m0, P0, _) = arguments_of(1, 30, 6, 2)
+    smooth = expected(parts, y)
+    ranges = [tuple(a[:, i:j] for a in steps) for i, j in zip((0, *cuts), (*cuts, 30), strict=True)]
+    got = kalman_ranges.two_filter_ranges(ranges, m0, P0, True)
+    m, P, terms, sm, sP = (np.concatenate([piece[k] for piece in got], axis=1) for k in (0, 1, 2, 4, 5))
+    check((m, P, terms, sum(piece[3] for piece in got), sm, sP), smooth)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_compiles_for_sm_90(dtype):
+    library = nvrtc.library()
+    if library is None:
+        pytest.skip("needs NVRTC: pip install nvidia-cuda-nvrtc")
+    code = nvrtc.compiled(library, kalman_blocks.source(), *kalman_blocks.compile_options(dtype))
+    assert all(name.encode() in code for name in kalman_blocks.KERNELS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype, tolerance", [("float64", 1e-9), ("float32", 2e-2)])
+@pytest.mark.parametrize("ny", range(1, 17))
+@pytest.mark.parametrize("nx", range(1, 17))
+def test_every_size(on_cpu, nx, ny, dtype, tolerance):
+    parts, y, arguments = arguments_of(1, 19, nx, ny, np.dtype(dtype))
+    smooth = expected(parts, y)
+    check(kalman_blocks.two_filter_blocks(arguments, "chunked"), smooth, tolerance)
+    states = (smooth.filtered.mean.astype(dtype), smooth.filtered.covariance.astype(dtype))
+    got = kalman_blocks.smooth_blocks(arguments, *states, "chunked")
+    close(got[0], smooth.mean, tolerance)
+    close(got[1], smooth.covariance, tolerance)

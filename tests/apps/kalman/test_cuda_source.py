@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ensemble._kernels import kalman_cuda, kalman_ranges, kalman_scans
+from ensemble._kernels import kalman_blocks, kalman_cuda, kalman_ranges, kalman_scans
 from ensemble._kernels.scan import SCANS
 from ensemble.apps.kalman import (
     LinearGaussianModel,
@@ -25,6 +25,7 @@ from ensemble.apps.kalman import (
 )
 from ensemble.scalar import Ensemble
 from tests import nvrtc
+from tests.apps.kalman.emulation import Blocks
 from tests.apps.kalman.models import close, random_parts, with_gaps
 from tests.apps.kalman.test_singular import exact_observations, turned
 
@@ -80,6 +81,8 @@ def on_cpu(tmp_path_factory):
         patch.setattr(kalman_cuda, "function", function)
         patch.setattr(kalman_scans, "function", function)
         patch.setattr(kalman_ranges, "function", function)
+        patch.setattr(kalman_blocks, "function", Blocks())
+        patch.setattr(kalman_blocks, "threads_of", lambda nx, ny: 32)
         yield
 
 
@@ -265,11 +268,7 @@ def test_a_prior_that_makes_the_first_observation_regular_is_enough(on_cpu, cuda
     y = np.random.default_rng(5).standard_normal((31, 1))
     monkeypatch.setattr(kalman_cuda, "WHOLE", np.int32(4))  # nothing takes over
     for module in (kalman_cuda, kalman_scans):
-        settle, smooth_each = module.settle, module.smooth_each
-        monkeypatch.setattr(module, "settle", lambda p, t, again, *a, f=settle: f(p, t, False, *a))
-        monkeypatch.setattr(
-            module, "smooth_each", lambda p, again, *a, f=smooth_each: None if again else f(p, again, *a)
-        )
+        monkeypatch.setattr(module, "settle", lambda p, t, again, *a, f=module.settle: f(p, t, False, *a))
     monkeypatch.setattr(compiled, "backend_of", lambda *a: "numba")
     exact = rts_smoother(model, y)
     monkeypatch.setattr(compiled, "backend_of", lambda *a: "cuda")
@@ -341,7 +340,7 @@ def test_the_public_functions_find_their_way_to_the_kernels(on_cpu, monkeypatch,
 @pytest.mark.parametrize("family", kalman_cuda.FAMILIES)
 @pytest.mark.parametrize(
     "dtype, nx, ny",
-    [("float32", 4, 2), ("float64", 2, 3), pytest.param("float32", 7, 1, marks=pytest.mark.slow)],
+    [("float32", 4, 2), ("float64", 2, 3), pytest.param("float64", 4, 4, marks=pytest.mark.slow)],
 )
 def test_compiles_for_sm_90(dtype, nx, ny, family):
     library = nvrtc.library()

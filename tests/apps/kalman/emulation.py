@@ -1,0 +1,47 @@
+"""The CUDA kernels that work on states of any size, run on this machine's processor."""
+
+import numpy as np
+import pytest
+
+from ensemble._kernels import kalman_blocks
+from tests import cuda_on_cpu
+
+SENTINEL = """
+#include <vector>
+static std::vector<REAL> memory;
+static REAL* guarded(long long n)
+{
+    if ((long long)memory.size() != n + 64) memory.assign(n + 64, REAL(12345.5));
+    return memory.data();
+}
+#define WORKSPACE Workspace work{guarded(sizes.space)};
+extern "C" __global__ void check_workspace(int* clean)
+{
+    for (size_t i = memory.size() - 64; i < memory.size(); ++i) *clean = *clean && memory[i] == REAL(12345.5);
+}
+"""
+
+
+class Blocks:
+    """Stands in for `kalman_blocks.function`: an error where a kernel leaves its work space."""
+
+    def __init__(self):
+        if cuda_on_cpu.COMPILER is None:
+            pytest.skip("no g++")
+        self.modules = {}
+
+    def __call__(self, dtype, name):
+        if dtype not in self.modules:
+            names = (*kalman_blocks.KERNELS, "check_workspace")
+            text = SENTINEL + kalman_blocks.source()
+            self.modules[dtype] = cuda_on_cpu.Module(text, kalman_blocks.compile_options(dtype), names)
+        run, check = (self.modules[dtype].get_function(kernel) for kernel in (name, "check_workspace"))
+
+        def checked(*arguments, **options):
+            run(*arguments, **options)
+            clean = np.ones(1, np.int32)
+            if name != "sum_terms":
+                check((1,), (1,), (clean,))
+            assert clean[0], f"{name} took more work space than it has"
+
+        return checked
