@@ -1,7 +1,6 @@
 """Kalman filter and smoothers on a CUDA device at every size, against the CPU: largest errors and times.
 
-``python -m benchmarks.kalman_sizes_gpu [--sizes 1 2 ... 16] [--T 37 500 3000] [--timed 6x2 9x2 16x3 20x2] [--timed-T 100000]``:
-random time-varying models with gaps, filter, RTS and two-filter smoother, float64 and float32; errors of means in
+``python -m benchmarks.kalman_sizes_gpu [--sizes 1 2 ... 16] [--T 37 500 3000] [--timed 6x2 20x2] [--timed-T 100000]``: random time-varying models with gaps, filter, RTS and two-filter smoother, float64 and float32; errors of means in
 posterior deviations, of covariances relative to the largest entry. The CPU's answers are float64 prefix sums of Array
 API code. Models are compiled and answered on all cores first. Then public calls are timed against one CPU thread, and
 the first call of a size.
@@ -41,14 +40,12 @@ def random_model(T: int, nx: int, ny: int) -> tuple[dict[str, Any], Any]:
     return parts, y
 
 
-def runs(method: str, parts: dict[str, Any], y: Any, **options: Any) -> Any:
+def runs(which: str, parts: dict[str, Any], y: Any, **options: Any) -> Any:
     """The public call of one method."""
     from ensemble.apps import kalman
 
     model = kalman.LinearGaussianModel(**parts)
-    call = {"filter": kalman.kalman_filter, "rts": kalman.rts_smoother, "two_filter": kalman.two_filter_smoother}[
-        method
-    ]
+    call = {"filter": kalman.kalman_filter, "rts": kalman.rts_smoother, "two_filter": kalman.two_filter_smoother}[which]
     return call(model, y, **options)
 
 
@@ -69,7 +66,8 @@ def compile_size(size: tuple[int, int, str]) -> None:
     if max(nx, ny) <= kalman_cuda.LARGEST:
         for family in ("filter", "smooth", "meet", "recursion"):
             kalman_cuda.function(dtype, nx, 1 if family == "smooth" else ny, kalman_cuda.FAMILIES[family][0][0])
-    kalman_blocks.function(dtype, "sum_terms")
+    for family in kalman_blocks.FAMILIES.values():
+        kalman_blocks.function(dtype, family[-1])
 
 
 def errors(method: str, got: Any, truth: Any) -> tuple[float, float]:
@@ -136,8 +134,8 @@ def timed(cp: Any, sizes: list[tuple[int, int]], T: int) -> list[dict[str, Any]]
         row = {"nx": nx, "ny": ny, "method": method, "T": T, "device_s": median(times), "cpu_us_a_step": each,
                "speedup": each * 1e-6 * T / median(times), "first_s": first}  # fmt: skip
         rows.append(row)
-        print(f"{nx:3d}x{ny:<3d} {method:10s} T={T}: {1e3 * median(times):9.2f} ms, first {first:6.2f} s, CPU {each:7.2f} us"
-              f" a step, x {row['speedup']:.0f}", flush=True)  # fmt: skip
+        text = f"{nx:3d}x{ny:<3d} {method:10s} T={T}: {1e3 * median(times):9.2f} ms, first {first:6.2f} s"
+        print(f"{text}, CPU {each:7.2f} us a step, x {row['speedup']:.0f}", flush=True)
         del result
     return rows
 
@@ -145,6 +143,9 @@ def timed(cp: Any, sizes: list[tuple[int, int]], T: int) -> list[dict[str, Any]]
 def first_calls(cp: Any, sizes: list[tuple[int, int]]) -> list[dict[str, Any]]:
     """Seconds of the first call of each method at sizes that nothing was compiled for."""
     rows = []
+    cp.linalg.norm(cp.ones(3))  # what CuPy itself starts with
+    import ensemble.apps.kalman  # noqa: F401
+
     for nx, ny in sizes:
         parts, y = random_model(64, nx, ny)
         there, seen = {name: cp.asarray(a) for name, a in parts.items()}, cp.asarray(y)
@@ -171,7 +172,9 @@ def main() -> None:
     parser.add_argument("--first", nargs="*", default=["4x2", "12x4"])
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
-    cp = cuda_device()
+    import cupy as cp
+
+    machine = cuda_device()
     workers = max(1, (os.cpu_count() or 2) - 2)
     first = first_calls(cp, pairs(given.first))
     rows = check(cp, list(itertools.product(given.sizes, given.sizes)), given.T, workers)
@@ -184,7 +187,7 @@ def main() -> None:
                   f"({worst['nx']}, {worst['ny']}), others {other['other']:.1e} at ({other['nx']}, {other['ny']})",
                   flush=True)  # fmt: skip
     times = timed(cp, pairs(given.timed), given.timed_T)
-    save("kalman-sizes-cuda", [*rows, *times, *first], path=given.out)
+    save("kalman-sizes-cuda", [*rows, *times, *first], path=given.out, **machine)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Launches of `kalman_blocks.cu`: filter and smoothers of any size on a CUDA device, a block of threads per chunk.
+"""Launches of `kalman_block_*.cu`: filter and smoothers of any size on a CUDA device, a block of threads per chunk.
 
 One compilation serves all sizes. Arrays as in `kalman_cuda.py`, (n_series or 1, n_steps or 1, ...), on one device.
 """
@@ -17,7 +17,7 @@ from ensemble._kernels.kalman_cuda import NOTHING, PROCESSORS, Problem, name_of,
 from ensemble._kernels.scan import prefix_scan
 
 __all__ = [
-    "KERNELS",
+    "FAMILIES",
     "Range",
     "compile_options",
     "filter_blocks",
@@ -28,8 +28,12 @@ __all__ = [
     "workspace",
 ]
 
-KERNELS = ("chunk_elements", "chunk_states", "sum_terms", "join_elements", "join_links", "chunk_two_filters",
-           "chunk_links", "chunk_smoothed", "repair_states", "advance_state", "retreat_information")  # fmt: skip
+FAMILIES = {
+    "filter": ("chunk_elements", "chunk_states", "sum_terms", "join_elements"),
+    "smooth": ("chunk_links", "chunk_smoothed", "repair_states", "join_links"),
+    "two_filters": ("chunk_two_filters", "advance_state", "retreat_information"),
+}
+"""Kernels of each source file; one file is compiled when its first kernel is launched."""
 
 SHARED = 224 * 1024
 """Bytes of shared memory that a block may ask for; larger work spaces lie in global memory."""
@@ -46,15 +50,16 @@ SCAN = "ladner_fischer"
 CANCELLED = {"float64": 1e-5, "float32": 1e-2}
 """The part of a filtered variance below which the smoothed one is not taken from ``P - P N P``, which loses it."""
 
-FILES = ("kalman_problem.cuh", "kalman_block_matrices.cuh", "kalman_blocks.cu")
+HEADERS = ("kalman_problem.cuh", "kalman_block_matrices.cuh", "kalman_blocks.cuh")
 
 SIZES = np.dtype([("nx", np.int32), ("ny", np.int32), ("scratch", np.uint64), ("space", np.int64)])
-"""`Sizes` of `kalman_blocks.cu`."""
+"""`Sizes` of `kalman_blocks.cuh`."""
 
 
-def source() -> str:
-    """The CUDA C++ source."""
-    return "\n".join((Path(__file__).parent / file).read_text() for file in FILES)
+def source(family: str) -> str:
+    """The CUDA C++ source of one family."""
+    files = (*HEADERS, f"kalman_block_{family}.cu")
+    return "\n".join((Path(__file__).parent / file).read_text() for file in files)
 
 
 def compile_options(dtype: str) -> tuple[str, ...]:
@@ -107,13 +112,14 @@ def link_size(nx: int) -> int:
 
 
 @functools.cache
-def _module(dtype: str, device: int) -> Any:
-    return raw_module(source(), compile_options(dtype))
+def _module(dtype: str, family: str, device: int) -> Any:
+    return raw_module(source(family), compile_options(dtype))
 
 
 @functools.cache
 def _function(dtype: str, name: str, device: int) -> Any:
-    kernel = _module(dtype, device).get_function(name)
+    family = next(family for family, names in FAMILIES.items() if name in names)
+    kernel = _module(dtype, family, device).get_function(name)
     if name != "sum_terms":
         kernel.max_dynamic_shared_size_bytes = SHARED
     return kernel
@@ -278,8 +284,8 @@ def filter_blocks(arguments: tuple[Any, ...], scan: str | None, **options: Any) 
     """Filtered means, covariances and ``log p(y[k] | y[:k])``, and the sum of these for every series.
 
     `arguments` are F, Q, H, R, u, d, y, m0, P0, predict_first; `scan` an algorithm of `prefix_scan`, "chunked" for
-    chunks of time whose recursion is replayed, None for the recursion. `options` go to `prefix_scan`. Series whose elements do
-    not exist take the recursion.
+    chunks of time whose recursion is replayed, None for the recursion. `options` go to `prefix_scan`. Series whose
+    elements do not exist take the recursion.
     """
     run = _run(arguments, scan, options)
     return run.filtered(run.elements() if run.n_chunks > 1 else None)

@@ -100,6 +100,12 @@ struct Rows {
     __device__ __forceinline__ bool on(int r, int i) const {
         return (r >= lo && r < hi) || (r == odd && i >= odd_from && i < odd_to);
     }
+    __device__ __forceinline__ bool takes(int r, int i) const { return i < length && on(r, i); }
+
+    // Where a row's i-th step stands in its group: memory runs forward
+    __device__ __forceinline__ int slot(int i) const {
+        return GROUP == 1 ? 0 : way < 0 ? GROUP - 1 - i % GROUP : i % GROUP;
+    }
 
     // Chunks c, c + 1, ... of n steps in all, the short one last; the first step of chunk 0 is `start`
     __device__ __forceinline__ Rows(Index start, int way, Index c, int chunk, Index n)
@@ -135,6 +141,32 @@ static_assert(ROW % 16 == 0 && ROW >= place(N_PARTS), "a row is longer than its 
 #define OUT_P (PARTS >> PART_P & 1 ? PART_P : PART_F)
 #define OUT_TERM PART_Y
 
+// Copies of a part for one group of all rows of a warp, where its entries are no whole number of pieces of a row, or where some
+// rows take no part; and of a part that is the same at all steps. They are not compiled into each place.
+__device__ __forceinline__ void copy_piece(char* to, const char* from, int size) {
+    if (size == 16) copy_async<16, true>(to, from);
+    else if (size == 8) copy_async<8>(to, from);
+    else copy_async<4>(to, from);
+}
+
+__device__ __noinline__ void copy_singly(char* stage, const char* source, int bytes, Rows rows, int step, int lane) {
+    const int size = piece(bytes), n = bytes / size;
+#pragma unroll 1
+    for (int each = lane; each < WARP * GROUP * n; each += WARP) {
+        const int r = each / (GROUP * n), at = each % (GROUP * n), i = step + rows.slot(at / n);
+        if (rows.takes(r, i)) copy_piece(stage + r * ROW + at * size, source + bytes * rows.step(r, i) + at % n * size, size);
+    }
+}
+
+__device__ __noinline__ void copy_repeated(char* stage, const char* source, int bytes, int lane) {
+    const int size = piece(bytes), n = bytes / size;
+#pragma unroll 1
+    for (int each = lane; each < WARP * GROUP * n; each += WARP) {
+        const int r = each / (GROUP * n), at = each % (GROUP * n);
+        copy_piece(stage + r * ROW + at * size, source + at % n * size, size);
+    }
+}
+
 // Steps of a group, in the order of a row; code that is short stays in its cache
 #define EACH_STEP(i, group) _Pragma("unroll 1") for (int i = GROUP * (group); i < GROUP * (group) + GROUP; ++i)
 
@@ -159,10 +191,7 @@ struct Feed {
 
     __device__ __forceinline__ int groups() const { return (rows.length + GROUP - 1) / GROUP; }
 
-    // Where a row's i-th step stands in its group: memory runs forward
-    __device__ __forceinline__ int slot(int i) const {
-        return GROUP == 1 ? 0 : rows.way < 0 ? GROUP - 1 - i % GROUP : i % GROUP;
-    }
+    __device__ __forceinline__ int slot(int i) const { return rows.slot(i); }
 
     // The first step in memory of a row's first group
     __device__ __forceinline__ Index first(int r) const { return rows.step(r, rows.way < 0 ? GROUP - 1 : 0); }
@@ -191,7 +220,7 @@ struct Feed {
     }
 
     __device__ __forceinline__ bool on(int r, int i) const {
-        return whole || (i < rows.length && rows.on(r, i));
+        return whole || rows.takes(r, i);
     }
 
     // Find the rows that take all steps of a group; false where one takes some
@@ -219,24 +248,12 @@ struct Feed {
     }
 
     template <int PART> __device__ __forceinline__ void ask_steadily(int group) {
-        constexpr int size = piece(bytes_of(PART)), n = GROUP * bytes_of(PART) / size;
         if (group > 1 && !(out && (PART == OUT_P || PART == OUT_M || PART == OUT_TERM))) return;  // it stays where it was put
-        EACH(q, n) {
-            const int each = q * WARP + lane, at = each % n;
-            char* const to = row_of(each / n, group) + place(PART) + at * size;
-            copy_async<size, true>(to, source.from[PART] + at % (n / GROUP) * size);
-        }
+        copy_repeated(row_of(0, group) + place(PART), source.from[PART], bytes_of(PART), lane);
     }
 
     template <int PART> __device__ __forceinline__ void ask_singly(int group) {
-        constexpr int size = piece(bytes_of(PART)), n = GROUP * bytes_of(PART) / size;
-#pragma unroll 1
-        for (int q = 0; q < n; ++q) {
-            const int each = q * WARP + lane, r = each / n, at = each % n, i = GROUP * group + slot(at / (n / GROUP));
-            const char* const start = source.from[PART] + bytes_of(PART) * rows.step(r, i);
-            char* const to = row_of(r, group) + place(PART) + at * size;
-            if (on(r, i)) copy_async<size>(to, start + at % (n / GROUP) * size);
-        }
+        copy_singly(row_of(0, group) + place(PART), source.from[PART], bytes_of(PART), rows, GROUP * group, lane);
         from[PART] += rows.way * GROUP * bytes_of(PART);
     }
 

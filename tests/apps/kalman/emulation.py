@@ -31,11 +31,13 @@ class Blocks:
         self.modules = {}
 
     def __call__(self, dtype, name):
-        if dtype not in self.modules:
-            names = (*kalman_blocks.KERNELS, "check_workspace")
-            text = SENTINEL + kalman_blocks.source()
-            self.modules[dtype] = cuda_on_cpu.Module(text, kalman_blocks.compile_options(dtype), names)
-        run, check = (self.modules[dtype].get_function(kernel) for kernel in (name, "check_workspace"))
+        family = next(family for family, names in kalman_blocks.FAMILIES.items() if name in names)
+        if (dtype, family) not in self.modules:
+            names = (*kalman_blocks.FAMILIES[family], "check_workspace")
+            text = SENTINEL + kalman_blocks.source(family)
+            options = kalman_blocks.compile_options(dtype)
+            self.modules[dtype, family] = cuda_on_cpu.Module(text, options, names)
+        run, check = (self.modules[dtype, family].get_function(kernel) for kernel in (name, "check_workspace"))
 
         def checked(*arguments, **options):
             run(*arguments, **options)

@@ -89,13 +89,14 @@ def test_ranges_of_several_devices_of_any_size(on_cpu, cuts):
     check((m, P, terms, sum(piece[3] for piece in got), sm, sP), smooth)
 
 
+@pytest.mark.parametrize("family", kalman_blocks.FAMILIES)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_compiles_for_sm_90(dtype):
+def test_compiles_for_sm_90(dtype, family):
     library = nvrtc.library()
     if library is None:
         pytest.skip("needs NVRTC: pip install nvidia-cuda-nvrtc")
-    code = nvrtc.compiled(library, kalman_blocks.source(), *kalman_blocks.compile_options(dtype))
-    assert all(name.encode() in code for name in kalman_blocks.KERNELS)
+    code = nvrtc.compiled(library, kalman_blocks.source(family), *kalman_blocks.compile_options(dtype))
+    assert all(name.encode() in code for name in kalman_blocks.FAMILIES[family])
 
 
 @pytest.mark.slow

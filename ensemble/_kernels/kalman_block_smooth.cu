@@ -1,0 +1,208 @@
+// The smoother in disturbance form over chunks of time, a block of threads each: Bryson and Frazier's lambda and N at the filtered states, back over the steps
+
+struct Backward { Matrix V, T, HE, product; REAL *next, *pulled; };
+
+__device__ __forceinline__ Backward take_backward(Workspace& work, int nx, int ny) {
+    return Backward{work.matrix(nx, ny), work.matrix(ny, ny), work.matrix(ny, nx), work.matrix(nx, nx), work.vector(nx),
+                    work.vector(ny)};
+}
+
+// Back over observation and transition k, from the filtered state at k to that at k - 1, which x holds; it is left
+// predicted. `link` holds c = lambda, M = N and, if `whole`, the map E.
+__device__ __noinline__ void step_back(const Link& link, bool whole, const State& x, const Transition& s, const Observation& o, const Gain& g,
+                     const Backward& b, int nx, int ny) {
+    predict(s, x, b.product, b.next, nx);
+    innovate(o, x, g, nx, ny);
+    copy(b.HE, o.H, ny, nx);
+    whiten(g.S, b.HE, ny, nx);  // L^-1 H
+    multiply(b.V, link.M, g.K, nx, nx, ny);
+    multiply<SET, true, false>(b.T, g.K, b.V, ny, nx, ny);
+    EACH(i, ny) {  // K' lambda
+        REAL sum = 0;
+        FOR(k, 0, nx) sum += g.K(k, i) * link.c[k];
+        b.pulled[i] = sum;
+    }
+    EACH(e, nx * ny) {
+        const int i = e / ny, j = e - i * ny;
+        REAL sum = 0;
+        FOR(l, 0, ny) sum += o.H(l, i) * b.T(l, j);
+        b.V(i, j) -= REAL(0.5) * sum;
+    }
+    __syncthreads();
+    EACH(e, nx * nx) {
+        const int i = e / nx, j = e - i * nx;
+        if (j < i) continue;
+        REAL sum = link.M(i, j);
+        FOR(l, 0, ny) sum -= b.V(i, l) * o.H(l, j) + o.H(l, i) * b.V(j, l);
+        FOR(l, 0, ny) sum += b.HE(l, i) * (g.inverse[l] * b.HE(l, j));
+        link.M(i, j) = link.M(j, i) = sum;
+    }
+    EACH(i, nx) {
+        REAL sum = link.c[i];
+        FOR(l, 0, ny) {
+            sum += b.HE(l, i) * (g.inverse[l] * g.white(l, nx));
+            sum -= o.H(l, i) * b.pulled[l];
+        }
+        b.next[i] = sum;
+    }
+    __syncthreads();
+    apply<SET, true>(link.c, s.F, b.next, nx, nx);
+    multiply<SET, true, false>(b.product, s.F, link.M, nx, nx, nx);
+    EACH(e, nx * nx) {
+        const int i = e / nx, j = e - i * nx;
+        if (j < i) continue;
+        REAL sum = 0;
+        for (int l = 0; l < nx; ++l) sum += b.product(i, l) * s.F(l, j);
+        link.M(i, j) = link.M(j, i) = sum;
+    }
+    __syncthreads();
+    if (!whole) return;
+    multiply<SET, true, false>(b.HE, g.K, link.E, ny, nx, nx);
+    multiply<MINUS, true, false>(link.E, o.H, b.HE, nx, ny, nx);
+    multiply<SET, true, false>(b.product, s.F, link.E, nx, nx, nx);
+    copy(link.E, b.product, nx, nx);
+}
+
+// The element of every chunk but the first, which nothing before it asks for
+extern "C" __global__ void __launch_bounds__(256)
+chunk_links(MODEL, const Sizes sizes, const REAL* mean, const REAL* covariance, REAL* links) {
+    BLOCK
+    const Link e = take_link(work, nx);
+    const State x = take_state(work, nx);
+    const Transition s = take_transition(work, nx);
+    const Observation o = take_observation(work, nx, ny);
+    const Gain g = take_gain(work, nx, ny);
+    const Backward b = take_backward(work, nx, ny);
+    fill(e.E, nx, nx, 0, 1);
+    fill(e.c, nx, 0);
+    fill(e.M, nx, nx, 0, 0);
+    _Pragma("unroll 1") for (Index k = stop - 1; k >= start && start > 0; --k) {
+        load(x, mean + (series * n_steps + k - 1) * nx, covariance + (series * n_steps + k - 1) * nx * nx, nx);
+        load(s, k, series, nx, F, Q, u, places);
+        load(o, k, series, nx, ny, H, R, d, y, places);
+        step_back(e, true, x, s, o, g, b, nx, ny);
+    }
+    store(links + (chunk_at * (gridDim.x / n_chunks) + series) * link_size(nx), e, nx);
+}
+
+// Smoothed states of every chunk, m + P lambda and P - P N P, from `suffixes`, the joined elements of all chunks from each to
+// the end; null with one chunk a series. `marks` counts, for each series, and marks the steps whose smoothed variance is so much
+// smaller than the filtered one that it is lost in the difference: see `repair_states`. With `again` only series whose first
+// smoothed mean is NaN, and whose last filtered one is not, have their turn.
+extern "C" __global__ void __launch_bounds__(256)
+chunk_smoothed(MODEL, const Sizes sizes, const REAL* suffixes, int again, REAL cancelled, const REAL* mean,
+               const REAL* covariance, REAL* smooth_mean, REAL* smooth_covariance, int* counts, int* marks) {
+    BLOCK
+    const bool found = again && is_known(smooth_mean + series * n_steps * nx);
+    if (found || (again && !is_known(mean + (series * n_steps + n_steps - 1) * nx))) return;
+    const Link e = take_link(work, nx);
+    const State x = take_state(work, nx);
+    const Transition s = take_transition(work, nx);
+    const Observation o = take_observation(work, nx, ny);
+    const Gain g = take_gain(work, nx, ny);
+    const Backward b = take_backward(work, nx, ny);
+    if (chunk_at + 1 < n_chunks) {
+        load(e, suffixes + ((chunk_at + 1) * (gridDim.x / n_chunks) + series) * link_size(nx), nx);
+    } else {
+        fill(e.c, nx, 0);
+        fill(e.M, nx, nx, 0, 0);
+    }
+    load(x, mean + (series * n_steps + stop - 1) * nx, covariance + (series * n_steps + stop - 1) * nx * nx, nx);
+    _Pragma("unroll 1") for (Index k = stop - 1; k >= start; --k) {
+        const Index at = series * n_steps + k;
+        REAL* const P = smooth_covariance + at * nx * nx;
+        EACH(i, nx) {
+            REAL sum = x.m[i];
+            FOR(j, 0, nx) sum += x.P(i, j) * e.c[j];
+            smooth_mean[at * nx + i] = sum;
+        }
+        multiply(b.product, x.P, e.M, nx, nx, nx);
+        EACH(f, nx * nx) {
+            const int i = f / nx, j = f - i * nx;
+            if (j < i) continue;
+            REAL sum = x.P(i, j);
+            for (int l = 0; l < nx; ++l) sum -= b.product(i, l) * x.P(l, j);
+            P[i * nx + j] = P[j * nx + i] = sum;
+            if (i == j) b.next[i] = sum;
+        }
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            bool lost = false;
+            FOR(i, 0, nx) lost = lost || !(b.next[i] >= cancelled * x.P(i, i));
+            marks[at] = lost && k + 1 < n_steps;
+            if (lost && k + 1 < n_steps) atomicAdd(counts + series, 1);
+        }
+        __syncthreads();
+        if (k == start) break;
+        load(x, mean + (at - 1) * nx, covariance + (at - 1) * nx * nx, nx);
+        load(s, k, series, nx, F, Q, u, places);
+        load(o, k, series, nx, ny, H, R, d, y, places);
+        step_back(e, false, x, s, o, g, b, nx, ny);
+        load(x, mean + (at - 1) * nx, covariance + (at - 1) * nx * nx, nx);
+    }
+}
+
+// The marked steps, from the last to the first, by the recursion of Rauch, Tung and Striebel from the step behind each; one
+// block a series
+extern "C" __global__ void __launch_bounds__(256)
+repair_states(MODEL, const Sizes sizes, const REAL* mean, const REAL* covariance, REAL* smooth_mean, REAL* smooth_covariance,
+              const int* counts, const int* marks) {
+    UNPACK
+    const int nx = sizes.nx;
+    const Index series = blockIdx.x;
+    if (counts[series] == 0) return;
+    WORKSPACE
+    const State x = take_state(work, nx), later = take_state(work, nx);
+    const Transition s = take_transition(work, nx);
+    const Matrix FP = work.matrix(nx, nx), S = work.matrix(nx, nx), E = work.matrix(nx, nx), A = work.matrix(nx, nx);
+    REAL *const gap = work.vector(nx), *const other = work.vector(nx);
+    __shared__ int found;
+    for (Index top = n_steps - 1; top >= 0; top -= blockDim.x) {
+        if (threadIdx.x == 0) found = 0;
+        __syncthreads();
+        const Index mine = top - threadIdx.x;
+        if (mine >= 0 && marks[series * n_steps + mine]) found = 1;
+        __syncthreads();
+        const bool some = found;
+        __syncthreads();
+        if (!some) continue;
+        _Pragma("unroll 1") for (Index k = top; k >= 0 && k > top - (Index)blockDim.x; --k) {
+            const Index at = series * n_steps + k;
+            if (!marks[at]) continue;
+            load(x, mean + at * nx, covariance + at * nx * nx, nx);
+            load(later, smooth_mean + (at + 1) * nx, smooth_covariance + (at + 1) * nx * nx, nx);
+            load(s, k + 1, series, nx, F, Q, u, places);
+            multiply(FP, s.F, x.P, nx, nx, nx);
+            symmetric_product(S, FP, s.F, nx, nx, s.Q.entries, s.Q.stride);
+            generalised_inverse(S, gap, other, nx, rounding(nx));
+            multiply<SET, true, false>(E, FP, S, nx, nx, nx);
+            EACH(i, nx) {
+                REAL sum = later.m[i] - s.u[i];
+                FOR(j, 0, nx) sum -= s.F(i, j) * x.m[j];
+                gap[i] = sum;
+            }
+            __syncthreads();
+            apply<PLUS>(x.m, E, gap, nx, nx);
+            fill(A, nx, nx, 0, 1);
+            multiply<MINUS>(A, E, s.F, nx, nx, nx);
+            EACH(f, nx * nx) { const int i = f / nx, j = f - i * nx; later.P(i, j) += s.Q(i, j); }
+            __syncthreads();
+            multiply(FP, E, later.P, nx, nx, nx);
+            symmetric_product(S, FP, E, nx, nx, nullptr, 0);
+            congruence(later.P, A, x.P, FP, nx, nx, S.entries, S.stride);
+            store(smooth_mean + at * nx, x.m, nx);
+            store(smooth_covariance + at * nx * nx, later.P, nx, nx);
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+join_links(const Sizes sizes, Index n_series, const REAL* earlier, Index step_i, const REAL* later, Index step_j, REAL* out,
+           Index step) {
+    PAIR
+    const Link i = take_link(work, nx), j = take_link(work, nx);
+    const Matrix product = work.matrix(nx, nx), sum = work.matrix(nx, nx);
+    load(i, earlier + (k * step_i + series) * link_size(nx), nx);
+    load(j, later + (k * step_j + series) * link_size(nx), nx);
+    combine(i, j, product, sum, out + (k * step + series) * link_size(nx), nx);
+}
