@@ -1,6 +1,7 @@
 """Kalman filter and smoothers on a CUDA device at every size, against the CPU: largest errors and times.
 
-``python -m benchmarks.kalman_sizes_gpu [--sizes 1 2 ... 16] [--T 37 500 3000] [--timed 6x2 20x2] [--timed-T 100000]``: random time-varying models with gaps, filter, RTS and two-filter smoother, float64 and float32; errors of means in
+``python -m benchmarks.kalman_sizes_gpu [--sizes 1 2 ... 16] [--T 37 500 3000] [--timed 6x2 20x2] [--timed-T 100000]``:
+random time-varying models with gaps, filter, RTS and two-filter smoother, float64 and float32; errors of means in
 posterior deviations, of covariances relative to the largest entry. The CPU's answers are float64 prefix sums of Array
 API code. Models are compiled and answered on all cores first. Then public calls are timed against one CPU thread, and
 the first call of a size.
@@ -143,10 +144,7 @@ def timed(cp: Any, sizes: list[tuple[int, int]], T: int) -> list[dict[str, Any]]
 def first_calls(cp: Any, sizes: list[tuple[int, int]]) -> list[dict[str, Any]]:
     """Seconds of the first call of each method at sizes that nothing was compiled for."""
     rows = []
-    cp.linalg.norm(cp.ones(3))  # what CuPy itself starts with
-    import ensemble.apps.kalman  # noqa: F401
-
-    for nx, ny in sizes:
+    for nx, ny in [(2, 1), *sizes]:  # CuPy's own kernels are compiled with the first
         parts, y = random_model(64, nx, ny)
         there, seen = {name: cp.asarray(a) for name, a in parts.items()}, cp.asarray(y)
         for method in METHODS:
@@ -169,7 +167,7 @@ def main() -> None:
     parser.add_argument("--T", type=int, nargs="+", default=[37, 500, 3000])
     parser.add_argument("--timed", nargs="*", default=["4x2", "6x2", "9x2", "12x4", "16x3", "16x16", "20x2"])
     parser.add_argument("--timed-T", type=int, default=100_000)
-    parser.add_argument("--first", nargs="*", default=["4x2", "12x4"])
+    parser.add_argument("--first", nargs="*", default=["4x2", "4x4", "7x5", "12x4"])
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     import cupy as cp

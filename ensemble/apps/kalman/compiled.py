@@ -154,9 +154,9 @@ def compiled_two_filter(series: Series, scan: str) -> SmootherResult:
     elif is_level_by_level("scan", scan):
         *filtered, mean, covariance = scan_two_filters(arguments, scan)
     else:
-        chunk: Any = chunk_of(series, n_samples, "scan") or series.n_steps
-        *filtered, mean, covariance = two_filter_chunks(*arguments, chunk)
-        smooth_lost(arguments, *filtered[:2], mean, covariance)
+        options: list[Any] = [*arguments, chunk_of(series, n_samples, "scan") or series.n_steps]
+        *filtered, mean, covariance = two_filter_chunks(*options)
+        smooth_lost(arguments, filtered[0], filtered[1], mean, covariance)
     result = filter_result(series, n_samples, *filtered)
     return SmootherResult(from_series(series, mean, n_samples), from_series(series, covariance, n_samples), result)
 
