@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import array_namespace, is_array
+from ensemble._backend import array_namespace, backend_of, is_array
 from ensemble._check import message, one_of, require
 from ensemble._typing import Array
+from ensemble.apps.kalman.covariances import check_covariance, check_finite
+from ensemble.apps.kalman.observations import index_of, unmasked, with_gaps_as_nan
 from ensemble.scalar import Ensemble
 
 __all__ = ["LinearGaussianModel", "Series", "aligned", "real_array"]
@@ -118,25 +120,9 @@ class LinearGaussianModel:
 
     def _check_numbers(self) -> None:
         for name in PARTS:
-            values = _values(getattr(self, name))
-            xp = array_namespace(values)
-            finite = bool(xp.all(xp.isfinite(values)))
-            require(finite, "LinearGaussianModel", name, "be finite", "NaN or infinity in it")
+            check_finite(getattr(self, name), name, "LinearGaussianModel")
         for name in ("Q", "R", "P0"):
-            a = getattr(self, name)
-            for i in range(a.shape[-1]):
-                values = _values(a[..., i, i])
-                xp = array_namespace(values)
-                seen = f"a negative number at ({i}, {i})"
-                require(bool(xp.all(values >= 0)), "LinearGaussianModel", name, "be a covariance matrix", seen)
-            values = _values(a)
-            offset = -1 if isinstance(a, Ensemble) else 0
-            turned = xp.moveaxis(values, -1 + offset, -2 + offset)
-            size = xp.max(xp.abs(values)) if 0 not in values.shape else 0.0
-            gap = float(xp.max(xp.abs(values - turned))) if 0 not in values.shape else 0.0
-            bound = 64 * float(xp.finfo(values.dtype).eps) * float(size)
-            seen = f"entries that differ by {gap:.3g} from their transpose"
-            require(gap <= bound, "LinearGaussianModel", name, "be symmetric", seen, "Use (A + A.mT) / 2.")
+            check_covariance(getattr(self, name), name, "LinearGaussianModel")
 
     def __repr__(self) -> str:
         parts = [f"nx={self.nx}, ny={self.ny}"]
@@ -155,6 +141,7 @@ class Series:
     """A model and observations in one form: time first, one dtype, batch axes that broadcast.
 
     `F` has shape (T or 1, *batch or 1s, nx, nx) and so on; `m0` (*batch or 1s, nx), `P0` alike; `y` (T, *batch, ny).
+    `index` is the index of a pandas table `y`.
     """
 
     F: Array
@@ -168,6 +155,7 @@ class Series:
     y: Array
     batch: tuple[int, ...]
     predict_first: bool
+    index: Any = None
 
     @property
     def is_mixed(self) -> bool:
@@ -197,7 +185,8 @@ def aligned(model: LinearGaussianModel, y: Any, mask: Any, function: str, mean_d
     """
     if not isinstance(model, LinearGaussianModel):
         raise TypeError(message(function, "model", "be a LinearGaussianModel", f"a {type(model).__name__}"))
-    y = real_array(y, "y", function)
+    index = index_of(y)
+    y = real_array(with_gaps_as_nan(y, function), "y", function)
     T, batch = _steps_and_batch(model, y, function)
     parts = {name: getattr(model, name) for name in PARTS}
     given = {**parts, "y": y, "mask": mask}
@@ -219,6 +208,7 @@ def aligned(model: LinearGaussianModel, y: Any, mask: Any, function: str, mean_d
     parts = {name: cast(a, of_vector if name in ("m0", "u", "d") else of_matrix) for name, a in parts.items()}
     forms = {name: _time_first(xp, a, len(batch), 1 if name in "ud" else 2) for name, a in parts.items()
              if name not in ("m0", "P0")}  # fmt: skip
+    _check_not_infinite(y, function)
     y = _time_first(xp, cast(y, of_vector), len(batch), 1)
     if tuple(y.shape) != (T, *batch, model.ny):
         y = xp.broadcast_to(y, (T, *batch, model.ny))
@@ -226,14 +216,15 @@ def aligned(model: LinearGaussianModel, y: Any, mask: Any, function: str, mean_d
         a = parts[name]
         missing = len(batch) + tail - len(a.shape)
         forms[name] = xp.reshape(a, (*(1,) * missing, *a.shape)) if missing else a
-    return Series(y=y, batch=batch, predict_first=model.prior_at == "before", **forms)
+    return Series(y=y, batch=batch, predict_first=model.prior_at == "before", index=index, **forms)
 
 
 def _steps_and_batch(model: LinearGaussianModel, y: Array, function: str) -> tuple[int, tuple[int, ...]]:
     """How many steps observations have, and the batch axes of them and the model."""
-    advice = "One series is (T, ny), even for ny = 1; batches stand before."
     fits = len(y.shape) >= 2 and y.shape[-1] == model.ny
-    require(fits, function, "y", f"have shape (..., T, {model.ny})", f"shape {tuple(y.shape)}", advice)
+    length = model.n_steps if model.is_time_varying else "T"
+    requirement = f"have shape (..., {length}, {model.ny})"
+    require(fits, function, "y", requirement, f"shape {tuple(y.shape)}", _shape_advice(model, y))
     T = int(y.shape[-2])
     require(T > 0, function, "y", "hold one observation or more", f"shape {tuple(y.shape)}")
     fits = not model.is_time_varying or model.n_steps == T
@@ -243,6 +234,25 @@ def _steps_and_batch(model: LinearGaussianModel, y: Array, function: str) -> tup
     except ValueError:
         seen = f"{tuple(y.shape[:-2])} for {model.batch}"
         raise ValueError(message(function, "y", "have batch axes that broadcast with the model's", seen)) from None
+
+
+def _shape_advice(model: LinearGaussianModel, y: Array) -> str:
+    """What to do with observations whose last axis is not that of an observation."""
+    if len(y.shape) == 1 and model.ny == 1:
+        return "One series is (T, 1): use y[:, None]."
+    if len(y.shape) == 2 and y.shape[0] == model.ny:
+        return "Time is the first axis of a series: use y.T."
+    return f"The model has ny = {model.ny} (rows of H). One series is (T, ny); several are (n_series, T, ny)."
+
+
+def _check_not_infinite(y: Array, function: str) -> None:
+    """Refuse infinite observations; on a device, where asking waits for it, `raise_if_failed` names them."""
+    values = _values(y)
+    if backend_of(values) == "cuda":
+        return
+    xp = array_namespace(values)
+    infinite = bool(xp.any(xp.isinf(values)))
+    require(not infinite, function, "y", "be finite, or NaN where missing", "infinity in it", "Missing is NaN.")
 
 
 def _one_library(given: dict[str, Any], function: str) -> Any:
@@ -310,6 +320,7 @@ def _values(a: Array) -> Array:
 
 def real_array(value: Any, name: str, function: str = "LinearGaussianModel", as_is: bool = False) -> Array:
     """`value` as an array of real floats; with `as_is`, of any real numbers or bools."""
+    value = unmasked(value, name, function)
     if not (is_array(value) or isinstance(value, Ensemble)) or isinstance(value, np.generic):
         try:
             value = np.asarray(value)

@@ -61,10 +61,14 @@ class FilterResult:
             series = np.argwhere(bad.any(axis=(-1, -2)))
             named = ", ".join(str(tuple(map(int, index))) for index in series[:6])
             where.insert(0, f"series {named}" + (f", ... ({len(series)} in all)" if len(series) > 6 else ""))
+        y = self.series.y.samples if isinstance(self.series.y, Ensemble) else self.series.y
+        if np.isinf(to_numpy(y)).any():
+            raise SolveError(
+                f"kalman_filter: y must be finite, or NaN where missing; got infinity in it{_in(where)}. Missing is NaN."
+            )
         raise SolveError(
             f"kalman_filter: the innovation covariance is not positive definite from step {step} on"
-            f"{' (' + '; '.join(where) + ')' if where else ''}; observations without noise of what is known exactly "
-            "have no density."
+            f"{_in(where)}; observations without noise of what is known exactly have no density."
         )
 
 
@@ -107,6 +111,10 @@ class SmootherResult:
         """This result, or `SolveError` as `FilterResult.raise_if_failed` has it."""
         self.filtered.raise_if_failed()
         return self
+
+
+def _in(where: list[str]) -> str:
+    return f" ({'; '.join(where)})" if where else ""
 
 
 def described(result: Any) -> str:

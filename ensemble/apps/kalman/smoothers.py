@@ -116,7 +116,14 @@ def backwards(series: Series, result: FilterResult, method: str, scan: str, form
 
 
 def two_filter_smoother(
-    model: LinearGaussianModel, y: Any, *, scan: str = "chunked", mask: Any = None, mean_dtype: Any = None
+    model: LinearGaussianModel,
+    y: Any,
+    *,
+    method: str = "scan",
+    scan: str = "chunked",
+    form: str = "covariance",
+    mask: Any = None,
+    mean_dtype: Any = None,
 ) -> SmootherResult:
     """Means and covariances of the state given all observations: two prefix sums that do not wait for each other.
 
@@ -129,7 +136,11 @@ def two_filter_smoother(
         Series with a singular ``H Q H' + R`` take the recursion of `rts_smoother`, see `kalman_filter`.
     y : array or Ensemble, shape (*batch, T, ny)
         Observations, NaN where missing.
+    method : {"scan", "auto"}
+        Both mean the same: there is no sequential form of this smoother; `rts_smoother` has one.
     scan : {"chunked", "sequential", "hillis_steele", "blelloch", "ladner_fischer", "sengupta"}
+    form : {"covariance"}
+        Prefix sums have no square-root form; `rts_smoother` has one.
     mask : bool array or Ensemble, shape of `y` or of `y` without its last axis, optional
     mean_dtype : {"float64", "float32"} or dtype, optional
         See `kalman_filter`.
@@ -154,6 +165,9 @@ def two_filter_smoother(
     >>> two_filter_smoother(model, [[3.0], [float("nan")], [4.0]]).mean[:, 0].round(4).tolist()
     [2.3636, 2.9091, 3.4545]
     """
+    advice = "Use rts_smoother, which has both."
+    one_of(method, ("scan", "auto"), "two_filter_smoother", "method", advice=advice)
+    one_of(form, ("covariance",), "two_filter_smoother", "form", advice=advice)
     one_of(scan, SCANS, "two_filter_smoother", "scan")
     series = aligned(model, y, mask, "two_filter_smoother", mean_dtype)
     check_scannable(series, "two_filter_smoother")
