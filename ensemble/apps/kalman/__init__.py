@@ -10,6 +10,7 @@ from ensemble.apps.kalman.results import FilterResult, SmootherResult
 from ensemble.apps.kalman.sampling import sample_posterior
 from ensemble.apps.kalman.smoothers import rts_smoother, two_filter_smoother
 from ensemble.apps.kalman.split import filter_split_series, smooth_split_series, split_series
+from ensemble.apps.kalman.stationary import stationary_covariance
 
 __all__ = [
     "FilterResult",
@@ -27,5 +28,6 @@ __all__ = [
     "sample_posterior",
     "smooth_split_series",
     "split_series",
+    "stationary_covariance",
     "two_filter_smoother",
 ]

@@ -11,7 +11,7 @@ from ensemble._check import require
 from ensemble._typing import Array
 from ensemble.scalar import Ensemble
 
-__all__ = ["check_covariance", "check_finite"]
+__all__ = ["check_covariance", "check_finite", "check_independent"]
 
 ROUNDING = 64
 """Units of rounding, times the size of a matrix, by which symmetry and eigenvalues may be off."""
@@ -43,6 +43,17 @@ def check_covariance(a: Array, name: str, function: str) -> None:
     seen = f"entries that differ by {gap:.3g} from their transpose"
     require(gap <= bound, function, name, "be symmetric", seen, "Use (A + A.mT) / 2.")
     _check_eigenvalues(a, values, name, function)
+
+
+def check_independent(a: Array, name: str, function: str) -> None:
+    """Refuse matrices (..., n, columns) whose columns depend on each other."""
+    values = _wide(to_numpy(matrices_last(a)))
+    norms = np.linalg.norm(values, axis=-2, keepdims=True)
+    singular = np.linalg.svd(values / np.where(norms > 0, norms, 1.0), compute_uv=False)
+    bound = float(np.finfo(values.dtype).eps) ** 0.5
+    fits = values.shape[-1] <= values.shape[-2] and bool((singular[..., -1] > bound).all())
+    seen = f"columns with the singular value {float(singular[..., -1].min()):.3g} after scaling"
+    require(fits, function, name, "have independent columns, not more than states", seen)
 
 
 def matrices_last(a: Array) -> Array:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, to_numpy
-from ensemble._check import samples_text
+from ensemble._check import message, samples_text
 from ensemble._kernels.kalman import sum_steps
 from ensemble._typing import Array
 from ensemble.apps.kalman.model import Series
@@ -31,6 +31,9 @@ class FilterResult:
         ``log p(y[k] | y[0], ..., y[k-1])`` of each step; 0 where all of ``y[k]`` is missing.
     log_likelihood : array or Ensemble, shape batch
         Their sum over time, in float64 or the arrays' dtype if that is wider.
+    diffuse_covariance : array or Ensemble, shape (*batch, n_diffuse_steps, nx, nx), or None
+        What multiplies kappa in the covariance of the first steps, where the model has a diffuse prior; `covariance` is
+        the finite part. Behind these steps it is zero. None for models without diffuse states.
     """
 
     mean: Array
@@ -38,6 +41,7 @@ class FilterResult:
     log_likelihoods: Array
     log_likelihood: Array
     series: Series = field(repr=False)
+    diffuse_covariance: Array | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
         return described(self)
@@ -63,9 +67,8 @@ class FilterResult:
             where.insert(0, f"series {named}" + (f", ... ({len(series)} in all)" if len(series) > 6 else ""))
         y = self.series.y.samples if isinstance(self.series.y, Ensemble) else self.series.y
         if np.isinf(to_numpy(y)).any():
-            raise SolveError(
-                f"kalman_filter: y must be finite, or NaN where missing; got infinity in it{_in(where)}. Missing is NaN."
-            )
+            seen = f"infinity in it{_in(where)}"
+            raise SolveError(message("kalman_filter", "y", "be finite, or NaN where missing", seen, "Missing is NaN."))
         raise SolveError(
             f"kalman_filter: the innovation covariance is not positive definite from step {step} on"
             f"{_in(where)}; observations without noise of what is known exactly have no density."
@@ -83,11 +86,14 @@ class SmootherResult:
     log_likelihoods, log_likelihood
         Those of the filter, see `FilterResult`.
     filtered : FilterResult
+    diffuse_covariance : array or Ensemble, shape (*batch, n_diffuse_steps, nx, nx), or None
+        As that of `FilterResult`: not zero where all observations leave a diffuse direction undetermined.
     """
 
     mean: Array
     covariance: Array
     filtered: FilterResult = field(repr=False)
+    diffuse_covariance: Array | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
         return described(self)

@@ -1,4 +1,4 @@
-"""Arrays with marks for missing entries, brought to NaN: masked arrays of NumPy, tables of pandas."""
+"""What users give as arrays, brought to arrays of real floats: nested numbers, masked arrays, tables of pandas."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from ensemble._backend import array_namespace, is_array
 from ensemble._check import message, require
+from ensemble._typing import Array
+from ensemble.scalar import Ensemble
 
-__all__ = ["index_of", "is_pandas", "unmasked", "with_gaps_as_nan"]
+__all__ = ["index_of", "is_pandas", "real_array", "unmasked", "with_gaps_as_nan"]
 
 
 def is_pandas(value: Any) -> bool:
@@ -47,3 +50,21 @@ def unmasked(a: Any, name: str, function: str) -> Any:
     n = int(np.ma.count_masked(a))
     require(n == 0, function, name, "have no masked entries", f"{n} of them", "Only observations may be missing.")
     return a.data
+
+
+def real_array(value: Any, name: str, function: str = "LinearGaussianModel", as_is: bool = False) -> Array:
+    """`value` as an array of real floats; with `as_is`, of any real numbers or bools."""
+    value = unmasked(value, name, function)
+    if not (is_array(value) or isinstance(value, Ensemble)) or isinstance(value, np.generic):
+        try:
+            value = np.asarray(value)
+        except ValueError:
+            value = np.empty((), object)
+        if value.dtype.kind not in "biufc":
+            raise TypeError(message(function, name, "be an array, an Ensemble or nested numbers", "something else"))
+    xp = array_namespace(value)
+    if not xp.isdtype(value.dtype, ("bool", "integral", "real floating")):
+        raise TypeError(message(function, name, "be real numbers", f"dtype {value.dtype}"))
+    if not (as_is or xp.isdtype(value.dtype, "real floating")):
+        return xp.astype(value, xp.float64)
+    return value
