@@ -201,6 +201,24 @@ def diffuse_gain(F: Array, Q: Array, P: Array, G: Array, whole: Array) -> Condit
     return found._replace(G=_without_rounding(found.G, whole))
 
 
+def _undetermined(diffuse: Array, G: Array, whole: Array) -> Array:
+    """What multiplies kappa in a smoothed covariance, without rounding; `G` is the filter's factor."""
+    xp = array_namespace(diffuse, G, whole)
+    gone = xp.linalg.diagonal(diffuse) <= xp.finfo(diffuse.dtype).eps * xp.sum(whole * whole, axis=-1)
+    gone = xp.logical_or(gone, xp.all(G == 0.0, axis=-1))
+    return xp.where(xp.logical_or(gone[..., :, None], gone[..., None, :]), 0.0 * diffuse, symmetric(diffuse))
+
+
+def _with_infinity(P: Array, diffuse: Array) -> Array:
+    """`P` with infinite variances of the states that are not determined, and NaN for their covariances."""
+    xp = array_namespace(P, diffuse)
+    there = xp.linalg.diagonal(diffuse) > 0
+    infinity, nan = (xp.asarray(v, dtype=P.dtype) for v in (float("inf"), float("nan")))
+    either = xp.logical_or(there[..., :, None], there[..., None, :])
+    unknown = xp.where(xp.eye(P.shape[-1], dtype=xp.bool), infinity, nan)
+    return xp.where(either, unknown, P)
+
+
 def diffuse_smoother(series: Series, run: Callable[[Series], SmootherResult]) -> SmootherResult:
     """The smoother of a series with a diffuse prior; `run` smooths the steps behind the diffuse ones."""
     start = _diffuse_steps(series)
@@ -209,7 +227,7 @@ def diffuse_smoother(series: Series, run: Callable[[Series], SmootherResult]) ->
     at = lambda a: a[(*(slice(None),) * n_batch, 0, ...)]
     mean, covariance = at(later.mean), at(later.covariance)
     diffuse = _squares(start.factors[-1:])[0]
-    means, covariances, diffuses = [mean], [covariance], [diffuse]
+    means, covariances, diffuses = [mean], [_with_infinity(covariance, diffuse)], [diffuse]
     for k in range(len(start.means) - 2, -1, -1):
         F, Q, u = (series.at(name, k + 1) for name in ("F", "Q", "u"))
         m, P = start.means[k], start.covariances[k]
@@ -217,9 +235,10 @@ def diffuse_smoother(series: Series, run: Callable[[Series], SmootherResult]) ->
         E = found.gain
         mean = m + apply(E, mean - apply(F, m) - u)
         covariance = symmetric(found.P + E @ covariance @ E.mT)
-        diffuse = symmetric(found.G @ found.G.mT + E @ diffuse @ E.mT)
-        for kept, value in zip((means, covariances, diffuses), (mean, covariance, diffuse), strict=True):
-            kept.append(value)
+        diffuse = _undetermined(found.G @ found.G.mT + E @ diffuse @ E.mT, start.factors[k], start.wholes[k])
+        means.append(mean)
+        covariances.append(_with_infinity(covariance, diffuse))
+        diffuses.append(diffuse)
     return SmootherResult(
         mean=_in_front(series, means[::-1], later.mean, (nx,)),
         covariance=_in_front(series, covariances[::-1], later.covariance, (nx, nx)),

@@ -88,7 +88,8 @@ class LinearGaussianModel:
         self.nx, self.ny = int(F.shape[-1]), int(H.shape[-2])
         nx, ny = self.nx, self.ny
         given = dict(zip((*PARTS, "S", "diffuse"), (F, Q, H, R, m0, P0, u, d, S, diffuse), strict=True))
-        xp = array_namespace(*(a for a in given.values() if is_array(a) or isinstance(a, Ensemble)))
+        arrays = [a for name, a in given.items() if is_array(a) or isinstance(a, Ensemble) if name != "diffuse"]
+        xp = array_namespace(*arrays)
         lifted = {name: a.n_samples for name, a in given.items() if isinstance(a, Ensemble)}
         check_samples(lifted, "LinearGaussianModel")
         u = xp.zeros((nx,), dtype=F.dtype) if u is None else real_array(u, "u")

@@ -87,7 +87,8 @@ class SmootherResult:
         Those of the filter, see `FilterResult`.
     filtered : FilterResult
     diffuse_covariance : array or Ensemble, shape (*batch, n_diffuse_steps, nx, nx), or None
-        As that of `FilterResult`: not zero where all observations leave a diffuse direction undetermined.
+        As that of `FilterResult`: not zero where all observations leave a diffuse direction undetermined. There
+        `covariance` has infinite variances, and NaN beside them.
     """
 
     mean: Array
