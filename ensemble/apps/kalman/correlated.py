@@ -17,11 +17,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from ensemble._backend import array_namespace
 from ensemble._typing import Array
 from ensemble.apps.kalman.steps import apply, symmetric, symmetric_solve
+from ensemble.scalar import Ensemble
 
-__all__ = ["uncorrelated"]
+__all__ = ["explained", "joint_covariance", "uncorrelated"]
 
 
 def uncorrelated(series: Any, S: Array) -> Any:
@@ -30,24 +33,36 @@ def uncorrelated(series: Any, S: Array) -> Any:
     if T == 1:
         return series
     before = slice(0, T - 1)
-    H, R, d, F, Q, u = (series.each(name, before if name in "HRd" else slice(1, None)) for name in "HRdFQu")
+    H, R, d = (series.each(name, before) for name in "HRd")
+    F, Q, u = (series.each(name, slice(1, None)) for name in "FQu")
     S = S[before, ...] if S.shape[0] > 1 else S
-    y = series.y[before, ...]
+    moved = dict(zip("FQu", explained(F, Q, u, H, R, d, S, series.y[before, ...]), strict=True))
+    return replace(series, **{name: _with_first(series.at(name, 0)[None, ...], a, T) for name, a in moved.items()})
+
+
+def explained(
+    F: Array, Q: Array, u: Array, H: Array, R: Array, d: Array, S: Array, y: Array
+) -> tuple[Array, Array, Array]:
+    """F, Q and u of the transition that leaves a step where `y` was seen; `S` is their noises' covariance."""
     xp = array_namespace(y, S, R, H)
     missing = xp.isnan(y)
-    values = missing.samples if hasattr(missing, "n_samples") else missing
+    values = missing.samples if isinstance(missing, Ensemble) else missing
     zero = xp.asarray(0.0, dtype=y.dtype)
-    seen = xp.where(missing, zero, y - d)
     if bool(array_namespace(values).any(values)):
         either = xp.logical_or(missing[..., :, None], missing[..., None, :])
         R = xp.where(either, xp.eye(R.shape[-1], dtype=R.dtype), R)
         S = xp.where(missing[..., None, :], zero, S)
     solved, _ = symmetric_solve(R, _wide(xp, S.mT, R), semidefinite=True)
     C = solved.mT
-    moved = {"F": F - C @ H, "Q": symmetric(Q - C @ S.mT), "u": u + apply(C, seen)}
-    first = {name: series.at(name, 0)[None, ...] for name in moved}
-    parts = {name: _with_first(first[name], a, T) for name, a in moved.items()}
-    return replace(series, **parts)
+    return F - C @ H, symmetric(Q - C @ S.mT), u + apply(C, xp.where(missing, zero, y - d))
+
+
+def joint_covariance(Q: Array, S: Array, R: Array) -> Array:
+    """The matrices ``[[Q, S], [S', R]]``."""
+    xp = array_namespace(next((a for a in (Q, S, R) if isinstance(a, Ensemble)), Q))
+    lead = np.broadcast_shapes(*(tuple(a.shape[:-2]) for a in (Q, S, R)))
+    Q, S, R = (xp.broadcast_to(xp.asarray(a), (*lead, *a.shape[-2:])) for a in (Q, S, R))
+    return xp.concat([xp.concat([Q, S], axis=-1), xp.concat([S.mT, R], axis=-1)], axis=-2)
 
 
 def _wide(xp: Any, a: Array, like: Array) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from ensemble._backend import array_namespace, backend_of, is_array, to_numpy
 from ensemble._check import message, one_of, require
 from ensemble._typing import Array
 from ensemble.apps.kalman.arrays import index_of, real_array, with_gaps_as_nan
-from ensemble.apps.kalman.correlated import uncorrelated
+from ensemble.apps.kalman.correlated import joint_covariance, uncorrelated
 from ensemble.apps.kalman.covariances import check_covariance, check_finite, check_independent
 from ensemble.apps.kalman.stationary import stationary_moments
 from ensemble.apps.kalman.statsmodels_parts import parts_of_statsmodels
@@ -147,17 +147,13 @@ class LinearGaussianModel:
             check_independent(self.diffuse, "diffuse", "LinearGaussianModel")
         if self.S is not None:
             check_finite(self.S, "S", "LinearGaussianModel")
-            check_covariance(self._joint_noise(self.S), "the covariance of (q[k+1], r[k])", "LinearGaussianModel")
+            check_covariance(self._joint_noise(), "the covariance of (q[k+1], r[k])", "LinearGaussianModel")
 
-    def _joint_noise(self, S: Array) -> Array:
+    def _joint_noise(self) -> Array:
         """The covariances of (q[k+1], r[k])."""
-        later = lambda a: a[..., 1:, :, :] if a.ndim > 2 and a.shape[-3] > 1 else a
-        earlier = lambda a: a[..., :-1, :, :] if a.ndim > 2 and a.shape[-3] > 1 else a
-        Q, S, R = later(self.Q), earlier(S), earlier(self.R)
-        xp = array_namespace(*(a for a in (Q, S, R) if isinstance(a, Ensemble)), Q)
-        lead = np.broadcast_shapes(*(tuple(a.shape[:-2]) for a in (Q, S, R)))
-        Q, S, R = (xp.broadcast_to(xp.asarray(a), (*lead, *a.shape[-2:])) for a in (Q, S, R))
-        return xp.concat([xp.concat([Q, S], axis=-1), xp.concat([S.mT, R], axis=-1)], axis=-2)
+        later = lambda a: a[..., 1:, :, :] if len(a.shape) > 2 and a.shape[-3] > 1 else a
+        earlier = lambda a: a[..., :-1, :, :] if len(a.shape) > 2 and a.shape[-3] > 1 else a
+        return joint_covariance(later(self.Q), earlier(self.S), earlier(self.R))
 
     @classmethod
     def from_statsmodels(cls, model: Any, params: Any = None) -> LinearGaussianModel:
@@ -243,7 +239,8 @@ class Series:
     """A model and observations in one form: time first, one dtype, batch axes that broadcast.
 
     `F` has shape (T or 1, *batch or 1s, nx, nx) and so on; `m0` (*batch or 1s, nx), `P0` alike; `y` (T, *batch, ny).
-    `diffuse` is (*batch or 1s, nx, n_diffuse); `index` is the index of a pandas table `y`.
+    `diffuse` is (*batch or 1s, nx, n_diffuse); `S` is None where noises have been made independent. `index` is that of
+    a pandas table `y`.
     """
 
     F: Array
@@ -258,6 +255,7 @@ class Series:
     batch: tuple[int, ...]
     predict_first: bool
     diffuse: Array | None = None
+    S: Array | None = None
     index: Any = None
 
     @property
@@ -282,12 +280,13 @@ class Series:
 
 
 def aligned(
-    model: LinearGaussianModel, y: Any, mask: Any, function: str, mean_dtype: Any = None, *, diffuse: bool = False
-) -> Series:
+    model: LinearGaussianModel, y: Any, mask: Any, function: str, mean_dtype: Any = None, *, diffuse: bool = False,
+    correlated: bool = False,
+) -> Series:  # fmt: skip
     """`model` and observations `y` as a `Series`; entries where `mask` holds become missing (NaN).
 
-    With `mean_dtype` the vectors have that type and the matrices their own. Correlated noises are made independent.
-    Without `diffuse`, models with diffuse states are refused.
+    With `mean_dtype` the vectors have that type and the matrices their own. Correlated noises are made independent
+    unless `correlated`. Without `diffuse`, models with diffuse states are refused.
     """
     if not isinstance(model, LinearGaussianModel):
         raise TypeError(message(function, "model", "be a LinearGaussianModel", f"a {type(model).__name__}"))
@@ -333,7 +332,8 @@ def aligned(
     series = Series(y=y, batch=batch, predict_first=model.prior_at == "before", index=index, **forms)
     if model.S is None:
         return series
-    return uncorrelated(series, _time_first(xp, cast(model.S, of_matrix), len(batch), 2))
+    S = _time_first(xp, cast(model.S, of_matrix), len(batch), 2)
+    return replace(series, S=S) if correlated else uncorrelated(series, S)
 
 
 def _diffuse_columns(xp: Any, diffuse: Any, nx: int, dtype: Any) -> Array | None:

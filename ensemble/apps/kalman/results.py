@@ -11,6 +11,7 @@ from ensemble._backend import array_namespace, to_numpy
 from ensemble._check import message, samples_text
 from ensemble._kernels.kalman import sum_steps
 from ensemble._typing import Array
+from ensemble.apps.kalman import moments, tables
 from ensemble.apps.kalman.model import Series
 from ensemble.krylov import SolveError
 from ensemble.scalar import Ensemble
@@ -51,6 +52,58 @@ class FilterResult:
         """True for each series without a finite log-likelihood, as a singular innovation covariance leaves it."""
         xp = array_namespace(self.log_likelihood)
         return xp.logical_not(xp.isfinite(self.log_likelihood))
+
+    @property
+    def predicted_mean(self) -> Array:
+        """Means of the states given the observations before each step, shape (*batch, T, nx)."""
+        return self._time_last(self._predicted()[0])
+
+    @property
+    def predicted_covariance(self) -> Array:
+        """Their covariances, shape (*batch, T, nx, nx); of a diffuse prior the finite part."""
+        return self._time_last(self._predicted()[1])
+
+    @property
+    def predicted_diffuse_covariance(self) -> Array | None:
+        """What multiplies kappa in the predicted covariances of the diffuse steps; None without a diffuse prior."""
+        if self.diffuse_covariance is None:
+            return None
+        return self._time_last(moments.predicted_diffuse(self.series, self._time_first(self.diffuse_covariance)))
+
+    @property
+    def innovation(self) -> Array:
+        """Observations minus their predictions, shape (*batch, T, ny); NaN where missing."""
+        return self._time_last(moments.innovations(self.series, self._predicted()[0]))
+
+    @property
+    def innovation_covariance(self) -> Array:
+        """``H P H' + R`` of the predicted covariances, shape (*batch, T, ny, ny), of entries that are missing, too.
+
+        Of a diffuse prior it is the finite part.
+        """
+        return self._time_last(moments.innovation_covariances(self.series, self._predicted()[1]))
+
+    @property
+    def gain(self) -> Array:
+        """Kalman's gains, shape (*batch, T, nx, ny): ``mean = predicted_mean + gain innovation``.
+
+        Columns of missing entries are zero; of a diffuse prior it is the limit.
+        """
+        return self._time_last(moments.gains(self.series, self._predicted()[1]))
+
+    def _predicted(self) -> tuple[Array, Array]:
+        return moments.predicted(self.series, self._time_first(self.mean), self._time_first(self.covariance))
+
+    def _time_first(self, a: Array) -> Array:
+        return array_namespace(a).moveaxis(a, len(self.series.batch), 0)
+
+    def _time_last(self, a: Array) -> Array:
+        """`a`, which has time in front, with time behind the batch."""
+        return array_namespace(a).moveaxis(a, 0, len(self.series.batch))
+
+    def to_pandas(self) -> Any:
+        """A DataFrame with the index of the observations, see `SmootherResult.to_pandas`."""
+        return tables.states(self, self.series.index)
 
     def raise_if_failed(self) -> FilterResult:
         """This result, or `SolveError` naming the series and samples that failed, and the first step."""
@@ -113,6 +166,34 @@ class SmootherResult:
     def failed(self) -> Array:
         """True for each series that failed, see `FilterResult`."""
         return self.filtered.failed
+
+    @property
+    def lag_one_covariance(self) -> Array:
+        """``cov(x[k], x[k+1] | y)`` for k from 0 to T - 2, shape (*batch, T - 1, nx, nx)."""
+        filtered = self.filtered
+        first = filtered._time_first
+        found = moments.lag_one_covariances(
+            filtered.series, first(filtered.mean), first(filtered.covariance), first(self.covariance)
+        )
+        return filtered._time_last(found)
+
+    def to_pandas(self) -> Any:
+        """A DataFrame of means, standard deviations and log-likelihoods, one row a step.
+
+        Returns
+        -------
+        pandas.DataFrame
+            With the index of the observations where these were a Series or DataFrame. Columns are pairs: ("mean", i)
+            and ("deviation", i) for each state i, and ("log_likelihood", "").
+
+        Raises
+        ------
+        ImportError
+            If pandas is not installed.
+        ValueError
+            If the result holds several series or an Ensemble.
+        """
+        return tables.states(self, self.filtered.series.index)
 
     def raise_if_failed(self) -> SmootherResult:
         """This result, or `SolveError` as `FilterResult.raise_if_failed` has it."""
