@@ -3,6 +3,12 @@
 from ensemble._kernels.scan import prefix_scan
 from ensemble.apps.kalman.filters import kalman_filter
 from ensemble.apps.kalman.forecasting import ForecastResult, forecast
+from ensemble.apps.kalman.gaussian import (
+    extended_kalman_filter,
+    extended_kalman_smoother,
+    unscented_kalman_filter,
+    unscented_kalman_smoother,
+)
 from ensemble.apps.kalman.iterated import IteratedSmootherResult, iterated_smoother
 from ensemble.apps.kalman.likelihood import MaximumLikelihoodResult, maximum_likelihood
 from ensemble.apps.kalman.model import LinearGaussianModel
@@ -25,6 +31,8 @@ __all__ = [
     "OnlineFilter",
     "SimulationResult",
     "SmootherResult",
+    "extended_kalman_filter",
+    "extended_kalman_smoother",
     "filter_split_series",
     "forecast",
     "iterated_smoother",
@@ -38,4 +46,6 @@ __all__ = [
     "split_series",
     "stationary_covariance",
     "two_filter_smoother",
+    "unscented_kalman_filter",
+    "unscented_kalman_smoother",
 ]

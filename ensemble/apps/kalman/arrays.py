@@ -40,7 +40,7 @@ def with_gaps_as_nan(y: Any, function: str) -> Any:
         return y.data
     if y.dtype.kind not in "biuf":
         return y  # refused by its dtype
-    return y.astype(y.dtype if y.dtype.kind == "f" else np.float64).filled(np.nan)
+    return np.ma.filled(y.astype(y.dtype if y.dtype.kind == "f" else np.float64), np.nan)
 
 
 def unmasked(a: Any, name: str, function: str) -> Any:

@@ -153,9 +153,14 @@ def forecast(
     mean, P = (xp.moveaxis(a, n_batch, 0)[1:, ...] for a in (run.mean, run.covariance))
     H, R, d = (ahead.each(name, slice(1, None)) for name in "HRd")
     back = lambda a: array_namespace(a).moveaxis(a, 0, n_batch)
-    observed = apply(H, mean) + d, symmetric(H @ P @ H.mT + R)
-    index = tables.continued(series.index, horizon)
-    return ForecastResult(*(back(a) for a in (*observed, mean, P)), level=level, index=index)
+    return ForecastResult(
+        mean=back(apply(H, mean) + d),
+        covariance=back(symmetric(H @ P @ H.mT + R)),
+        state_mean=back(mean),
+        state_covariance=back(P),
+        level=level,
+        index=tables.continued(series.index, horizon),
+    )
 
 
 def _filtered(model: LinearGaussianModel, y: Any, mask: Any) -> FilterResult:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -94,6 +95,10 @@ def simulate(
     series = _parts(model, n_steps)
     n = _count(model, n_samples)
     noise = _normal(series, rng, n_steps, n)
+    if n is not None:
+        xp = array_namespace(*noise)
+        names = ("F", "Q", "H", "R", "u", "d", "m0", "P0", *(("S",) if series.S is not None else ()))
+        series = replace(series, **{name: xp.asarray(getattr(series, name)) for name in names})
     states = _states(series, noise)
     return SimulationResult(*(array_namespace(a).moveaxis(a, 0, len(series.batch)) for a in states))
 
@@ -116,18 +121,24 @@ def _count(model: LinearGaussianModel, n_samples: Any) -> int | None:
 
 
 def _normal(series: Series, rng: np.random.Generator, n_steps: int, n: int | None) -> tuple[Array, Array]:
-    """Standard normal numbers of the prior and the first transition, and of the steps; samples are drawn in turn."""
+    """Standard normal numbers of the prior and the first transition, and of the steps.
+
+    Samples are drawn one after the other, so that their number changes none of them.
+    """
     nx, ny = series.F.shape[-1], series.y.shape[-1]
-    xp = array_namespace(series.y)
-    start, steps = [], []
-    for _ in range(n or 1):
-        start.append(rng.standard_normal((*series.batch, 2 * nx)))
-        steps.append(np.moveaxis(rng.standard_normal((*series.batch, n_steps, nx + ny)), -2, 0))
-    if n is None:
-        return tuple(xp.asarray(a[0], dtype=series.y.dtype) for a in (start, steps))
     base = series.y.samples if isinstance(series.y, Ensemble) else series.y
     of_base = array_namespace(base)
-    return tuple(Ensemble(of_base.asarray(np.stack(a, axis=-1), dtype=base.dtype)) for a in (start, steps))
+    first, steps = (*series.batch, 2 * nx), (*series.batch, n_steps, nx + ny)
+    drawn = rng.standard_normal((n or 1, math.prod(first) + math.prod(steps)))
+
+    def brought(values: np.ndarray) -> Array:
+        values = values[0] if n is None else np.ascontiguousarray(np.moveaxis(values, 0, -1))
+        values = of_base.asarray(values, dtype=base.dtype)
+        return values if n is None else Ensemble(values)
+
+    cut = math.prod(first)
+    start = drawn[:, :cut].reshape((-1, *first))
+    return brought(start), brought(np.moveaxis(drawn[:, cut:].reshape((-1, *steps)), -2, 1))
 
 
 def _states(series: Series, noise: tuple[Array, Array]) -> tuple[Array, Array]:

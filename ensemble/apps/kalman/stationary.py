@@ -105,8 +105,10 @@ def _check_stable(F: Array, function: str) -> None:
     worst = found.reshape(-1, found.shape[-1])[int(np.argmax(size))]
     largest = complex(worst[int(np.argmax(np.abs(worst)))])
     shown = f"{largest.real:.6g}" if largest.imag == 0.0 else f"{largest:.6g} (modulus {abs(largest):.6g})"
-    where = f" in {samples_text(np.flatnonzero(unstable.reshape(len(unstable), -1).any(axis=1)))}"
-    seen = f"the eigenvalue {shown}{where if isinstance(F, Ensemble) else ''}"
+    where = ""
+    if isinstance(F, Ensemble):
+        where = f" in {samples_text(np.flatnonzero(unstable.reshape(len(unstable), -1).any(axis=1)))}"
+    seen = f"the eigenvalue {shown}{where}"
     advice = "A state that is not stationary needs a prior of its own, or diffuse=."
     require(False, function, "F", "have eigenvalues of a modulus below 1", seen, advice)
 

