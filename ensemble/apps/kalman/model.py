@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from ensemble._backend import array_namespace, backend_of, is_array, to_numpy
+from ensemble._backend import array_namespace, is_array, to_numpy
 from ensemble._check import message, one_of, require
 from ensemble._typing import Array
 from ensemble.apps.kalman.arrays import index_of, real_array, with_gaps_as_nan
 from ensemble.apps.kalman.correlated import joint_covariance, uncorrelated
 from ensemble.apps.kalman.covariances import check_covariance, check_finite, check_independent
+from ensemble.apps.kalman.series import (
+    Series,
+    check_not_infinite,
+    check_samples,
+    common,
+    masked,
+    one_library,
+    time_first,
+    wide,
+)
 from ensemble.apps.kalman.stationary import stationary_moments
 from ensemble.apps.kalman.statsmodels_parts import parts_of_statsmodels
 from ensemble.scalar import Ensemble
@@ -234,51 +243,6 @@ class LinearGaussianModel:
         return f"LinearGaussianModel({', '.join(parts)}, prior_at={self.prior_at!r}, {self.F.dtype})"
 
 
-@dataclass(frozen=True)
-class Series:
-    """A model and observations in one form: time first, one dtype, batch axes that broadcast.
-
-    `F` has shape (T or 1, *batch or 1s, nx, nx) and so on; `m0` (*batch or 1s, nx), `P0` alike; `y` (T, *batch, ny).
-    `diffuse` is (*batch or 1s, nx, n_diffuse); `S` is None where noises have been made independent. `index` is that of
-    a pandas table `y`.
-    """
-
-    F: Array
-    Q: Array
-    H: Array
-    R: Array
-    u: Array
-    d: Array
-    m0: Array
-    P0: Array
-    y: Array
-    batch: tuple[int, ...]
-    predict_first: bool
-    diffuse: Array | None = None
-    S: Array | None = None
-    index: Any = None
-
-    @property
-    def is_mixed(self) -> bool:
-        """Whether vectors are wider than matrices."""
-        return self.y.dtype != self.F.dtype
-
-    @property
-    def n_steps(self) -> int:
-        """The number of observations."""
-        return self.y.shape[0]
-
-    def at(self, name: str, k: int) -> Array:
-        """Part `name` at step `k`; a constant answers for every step."""
-        a = getattr(self, name)
-        return a[k if a.shape[0] > 1 else 0, ...]
-
-    def each(self, name: str, steps: slice) -> Array:
-        """Part `name` at `steps`, one entry for all of them where it is constant."""
-        a = getattr(self, name)
-        return a[steps, ...] if a.shape[0] > 1 else a
-
-
 def aligned(
     model: LinearGaussianModel, y: Any, mask: Any, function: str, mean_dtype: Any = None, *, diffuse: bool = False,
     correlated: bool = False,
@@ -301,26 +265,26 @@ def aligned(
     given = {**parts, **special, "y": y, "mask": mask}
     lifted = {name: a.n_samples for name, a in given.items() if isinstance(a, Ensemble)}
     if lifted:
-        counts = {"model": max((n for name, n in lifted.items() if name not in "y mask"), default=1)}
-        check_samples({**counts, **{name: n for name, n in lifted.items() if name in "y mask"}}, function)
-    xp = _one_library(given, function)
-    of_matrix = of_vector = _common(xp, (*parts.values(), *special.values(), y))
+        counts = {"model": max((n for name, n in lifted.items() if name not in ("y", "mask")), default=1)}
+        check_samples({**counts, **{name: n for name, n in lifted.items() if name in ("y", "mask")}}, function)
+    xp = one_library(given, function)
+    of_matrix = of_vector = common(xp, (*parts.values(), *special.values(), y))
     if mean_dtype is not None:
-        of_matrix = _common(xp, [parts[name] for name in ("F", "Q", "H", "R", "P0")])
-        of_vector = _wide(xp, mean_dtype, of_matrix, function)
+        of_matrix = common(xp, [parts[name] for name in ("F", "Q", "H", "R", "P0")])
+        of_vector = wide(xp, mean_dtype, of_matrix, function)
         names = " and ".join(special)
         require(not special, function, "mean_dtype", f"be None for a model with {names}", repr(mean_dtype))
     if mask is not None:
-        y = _masked(xp, y, mask, of_vector, function)
+        y = masked(xp, y, mask, of_vector, function)
 
     def cast(a: Array, dtype: Any) -> Array:
         return a if a.dtype == dtype and not lifted else xp.astype(xp.asarray(a), dtype, copy=False)
 
     parts = {name: cast(a, of_vector if name in ("m0", "u", "d") else of_matrix) for name, a in parts.items()}
-    forms = {name: _time_first(xp, a, len(batch), 1 if name in "ud" else 2) for name, a in parts.items()
+    forms = {name: time_first(xp, a, len(batch), 1 if name in "ud" else 2) for name, a in parts.items()
              if name not in ("m0", "P0")}  # fmt: skip
-    _check_not_infinite(y, function)
-    y = _time_first(xp, cast(y, of_vector), len(batch), 1)
+    check_not_infinite(y, function)
+    y = time_first(xp, cast(y, of_vector), len(batch), 1)
     if tuple(y.shape) != (T, *batch, model.ny):
         y = xp.broadcast_to(y, (T, *batch, model.ny))
     for name, tail in (("m0", 1), ("P0", 2), ("diffuse", 2)):
@@ -332,7 +296,7 @@ def aligned(
     series = Series(y=y, batch=batch, predict_first=model.prior_at == "before", index=index, **forms)
     if model.S is None:
         return series
-    S = _time_first(xp, cast(model.S, of_matrix), len(batch), 2)
+    S = time_first(xp, cast(model.S, of_matrix), len(batch), 2)
     return replace(series, S=S) if correlated else uncorrelated(series, S)
 
 
@@ -378,76 +342,3 @@ def _shape_advice(model: LinearGaussianModel, y: Array) -> str:
     if len(y.shape) == 2 and y.shape[0] == model.ny:
         return "Time is the first axis of a series: use y.T."
     return f"The model has ny = {model.ny} (rows of H). One series is (T, ny); several are (n_series, T, ny)."
-
-
-def _check_not_infinite(y: Array, function: str) -> None:
-    """Refuse infinite observations; on a device, where asking waits for it, `raise_if_failed` names them."""
-    values = _values(y)
-    if backend_of(values) == "cuda":
-        return
-    xp = array_namespace(values)
-    infinite = bool(xp.any(xp.isinf(values)))
-    require(not infinite, function, "y", "be finite, or NaN where missing", "infinity in it", "Missing is NaN.")
-
-
-def _one_library(given: dict[str, Any], function: str) -> Any:
-    """The namespace of a model's parts, observations and mask."""
-    arrays = [a for a in given.values() if is_array(a) or isinstance(a, Ensemble)]
-    try:
-        return array_namespace(*arrays)
-    except TypeError:
-        seen = ", ".join(sorted({type(_values(a)).__module__.split(".")[0] for a in arrays}))
-        advice = "Move one of them with xp.asarray or from_dlpack."
-        raise TypeError(message(function, "model, y and mask", "be of one array library", seen, advice)) from None
-
-
-def _common(xp: Any, arrays: Sequence[Array]) -> Any:
-    """The type that holds the numbers of all arrays."""
-    first = arrays[0].dtype
-    return first if all(a.dtype == first for a in arrays) else xp.result_type(*(a.dtype for a in arrays))
-
-
-def check_samples(counts: dict[str, int], function: str) -> None:
-    """Ensembles have one number of samples, or are shared."""
-    counts = {name: n for name, n in counts.items() if n > 1}
-    seen = ", ".join(f"{name}: {n}" for name, n in counts.items())
-    require(len(set(counts.values())) <= 1, function, "Ensembles", "have one number of samples", seen)
-
-
-def _wide(xp: Any, dtype: Any, narrow: Any, function: str) -> Any:
-    """The floating type called `dtype`, which must hold every number of type `narrow`."""
-    names = ("float32", "float64")
-    fit = isinstance(dtype, type) or not (is_array(dtype) or isinstance(dtype, Ensemble))
-    known = next((getattr(xp, name) for name in names if fit and (dtype == name or dtype == getattr(xp, name))), None)
-    fits = known is not None and xp.result_type(known, narrow) == known
-    require(fits, function, "mean_dtype", f"be float32 or float64 and as wide as {narrow}", dtype)
-    return known
-
-
-def _time_first(xp: Any, a: Array, n_batch: int, tail: int) -> Array:
-    """`a` of shape (*batch, time, *tail) with time in front and `n_batch` batch axes."""
-    lead = len(a.shape) - tail
-    if lead == 0:
-        return xp.reshape(a, (1,) * (n_batch + 1) + tuple(a.shape))
-    if lead == 1 and n_batch == 0:  # the usual case
-        return a
-    a = xp.moveaxis(a, lead - 1, 0)
-    return xp.reshape(a, (a.shape[0], *(1,) * (n_batch - lead + 1), *a.shape[1:]))
-
-
-def _masked(xp: Any, y: Array, mask: Any, dtype: Any, function: str) -> Array:
-    """`y` with NaN where `mask` holds; `mask` has the shape of `y`, or one entry a step."""
-    mask = xp.asarray(mask if isinstance(mask, Ensemble) else real_array(mask, "mask", function, as_is=True))
-    seen = f"dtype {mask.dtype}"
-    require(xp.isdtype(mask.dtype, "bool"), function, "mask", "hold bools, true where y is missing", seen)
-    shapes = tuple(y.shape), tuple(y.shape[:-1])
-    seen = f"shape {tuple(mask.shape)} for {shapes[0]}"
-    require(tuple(mask.shape) in shapes, function, "mask", "have the shape of y, or of y without its last axis", seen)
-    if tuple(mask.shape) != shapes[0]:
-        mask = xp.expand_dims(mask, axis=-1)
-    y = xp.astype(xp.asarray(y), dtype, copy=False)
-    return xp.where(mask, xp.asarray(float("nan"), dtype=dtype), y)
-
-
-def _values(a: Array) -> Array:
-    return a.samples if isinstance(a, Ensemble) else a
