@@ -66,7 +66,7 @@ def matrices_last(a: Array) -> Array:
 
 def _check_eigenvalues(a: Array, values: Array, name: str, function: str) -> None:
     bound = ROUNDING * a.shape[-1] * float(array_namespace(values).finfo(values.dtype).eps)
-    if isinstance(values, np.ndarray) and _are_semidefinite(_wide(values), bound):
+    if _are_semidefinite(values, bound):
         return
     lowest, size = _extremes(values)
     bad = lowest < -bound * size
@@ -88,35 +88,39 @@ def _wide(values: np.ndarray) -> np.ndarray:
     return values if values.dtype in (np.float32, np.float64) else values.astype(np.float64)
 
 
-def _are_semidefinite(values: np.ndarray, bound: float) -> bool:
+def _are_semidefinite(values: Array, bound: float) -> bool:
     """Whether all matrices, shifted by their rounding, have a Cholesky factor."""
-    n = values.shape[-1]
-    flat = values.reshape((-1, n, n))
-    size = flat[:, range(n), range(n)].max(axis=1)
-    shift = np.maximum(bound * size, 4.0 * np.finfo(values.dtype).tiny)
+    xp, n = array_namespace(values), values.shape[-1]
+    flat = xp.reshape(values, (-1, n, n))
     if flat.shape[0] > FEW:
-        return _have_positive_pivots(flat, shift)
-    shifted = flat + shift[:, None, None] * np.eye(n, dtype=values.dtype)
+        return _have_positive_pivots(xp, flat, bound)
+    host = _wide(to_numpy(flat))
+    size = host[:, range(n), range(n)].max(axis=1)
+    shift = np.maximum(bound * size, 4.0 * np.finfo(host.dtype).tiny)
     try:
-        np.linalg.cholesky(shifted)
+        np.linalg.cholesky(host + shift[:, None, None] * np.eye(n, dtype=host.dtype))
     except np.linalg.LinAlgError:
         return False
     return True
 
 
-def _have_positive_pivots(flat: np.ndarray, shift: np.ndarray) -> bool:
+def _have_positive_pivots(xp: Any, flat: Array, bound: float) -> bool:
     """Whether elimination, all matrices side by side, meets positive pivots only."""
     n = flat.shape[-1]
+    size = xp.max(xp.linalg.diagonal(flat), axis=-1)
+    least = xp.asarray(4.0 * xp.finfo(flat.dtype).smallest_normal, dtype=flat.dtype)
+    shift = xp.where(bound * size > least, bound * size, least)
     rows = [[flat[:, i, j] + shift if i == j else flat[:, i, j] for j in range(i, n)] for i in range(n)]
+    positive = xp.ones((flat.shape[0],), dtype=xp.bool)
     for k in range(n):
         pivot = rows[k][0]
-        if not (pivot > 0).all():
-            return False
+        positive = xp.logical_and(positive, pivot > 0)
+        safe = xp.where(pivot > 0, pivot, least)
         for i in range(k + 1, n):
-            factor = rows[k][i - k] / pivot
+            factor = rows[k][i - k] / safe
             for j in range(i, n):
                 rows[i][j - i] = rows[i][j - i] - factor * rows[k][j - k]
-    return True
+    return bool(xp.all(positive))
 
 
 def _extremes(values: Any) -> tuple[np.ndarray, np.ndarray]:
