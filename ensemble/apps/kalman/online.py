@@ -11,7 +11,7 @@ from ensemble._backend import array_namespace
 from ensemble._check import integer, message, require
 from ensemble._kernels._kalman_loops import filter_alone
 from ensemble._typing import Array
-from ensemble.apps.kalman.arrays import real_array, with_gaps_as_nan
+from ensemble.apps.kalman.arrays import is_pandas, real_array, with_gaps_as_nan
 from ensemble.apps.kalman.compiled import device_of
 from ensemble.apps.kalman.correlated import explained
 from ensemble.apps.kalman.model import LinearGaussianModel, Series, aligned
@@ -145,6 +145,14 @@ def _parts(model: LinearGaussianModel) -> Series:
     return aligned(model, y, None, "OnlineFilter", correlated=True)
 
 
+def _entries(y: Any) -> Array:
+    """One observation as an array; a row of a pandas table is a Series."""
+    values = with_gaps_as_nan(y, "OnlineFilter")
+    if is_pandas(y) and len(y.shape) == 1:
+        values = values[:, 0]
+    return real_array(values, "y", "OnlineFilter")
+
+
 def _refused(y: Any, shape: tuple[int, ...]) -> None:
     seen = f"shape {tuple(y.shape)}" if tuple(y.shape) != shape else "infinity in it"
     require(tuple(y.shape) == shape, "OnlineFilter", "y", f"have shape {shape}", seen)
@@ -193,7 +201,7 @@ class _General:
 
     def _observation(self, y: Any) -> Array:
         series = self.series
-        y = real_array(with_gaps_as_nan(y, "OnlineFilter"), "y", "OnlineFilter")
+        y = _entries(y)
         shape = (*series.batch, series.y.shape[-1])
         xp = array_namespace(*(a for a in (y, series.y) if isinstance(a, Ensemble)), y, series.y)
         y = xp.astype(xp.asarray(y), series.y.dtype, copy=False)
@@ -246,7 +254,7 @@ class _Compiled:
 
     def _observe(self, y: Any) -> None:
         if type(y) is not np.ndarray or y.dtype.kind != "f":
-            y = np.asarray(real_array(with_gaps_as_nan(y, "OnlineFilter"), "y", "OnlineFilter"))
+            y = np.asarray(_entries(y))
         if y.shape != self.shape:
             _refused(y, self.shape)
         self.entry[:] = y

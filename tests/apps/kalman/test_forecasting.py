@@ -352,6 +352,14 @@ def test_forecasts_go_on_with_the_index(index, later):
     assert [str(label).split(" ")[0] for label in ahead.index] == [str(label) for label in later]
 
 
+def test_rows_of_a_table_are_taken_one_by_one():
+    frame = pandas.DataFrame([[1.0, 2.0], [np.nan, 3.0], [0.5, np.nan]])
+    online = OnlineFilter(MODEL)
+    for _, row in frame.iterrows():
+        online.step(row)
+    np.testing.assert_array_equal(online.mean, kalman_filter(MODEL, frame).mean[-1])
+
+
 def test_tables_that_do_not_fit_are_refused():
     with pytest.raises(TypeError, match="kalman_filter: y must hold numbers; got a DataFrame of"):
         kalman_filter(MODEL, pandas.DataFrame([["a", 1.0], ["b", 2.0]]))
