@@ -12,8 +12,10 @@ from ensemble._typing import Array
 from ensemble.apps.kalman.diffuse_steps import diffuse_gain, diffuse_steps
 from ensemble.apps.kalman.model import Series
 from ensemble.apps.kalman.steps import apply, observed_part, rts_gain, symmetric, symmetric_solve
+from ensemble.scalar import Ensemble
 
 __all__ = [
+    "covariances_of_neighbours",
     "gains",
     "innovation_covariances",
     "innovations",
@@ -90,15 +92,50 @@ def gains(series: Series, P: Array) -> Array:
 
 
 def lag_one_covariances(series: Series, m: Array, P: Array, smoothed: Array) -> Array:
-    """``cov(x[k], x[k+1] | y)`` for k from 0 to T - 2, from filtered states and smoothed covariances."""
+    """``cov(x[k], x[k+1] | y)`` for k from 0 to T - 2, from filtered states and smoothed covariances.
+
+    The product of the smoother's gain and the smoothed covariance; where a gain is NaN, because the predicted
+    covariance is nearly singular, by `covariances_of_neighbours`.
+    """
     F, Q, u = (series.each(name, slice(1, None)) for name in "FQu")
     E, _, _ = rts_gain(F, Q, _as(u, P.dtype), _as(m[:-1, ...], P.dtype), P[:-1, ...])
-    if series.diffuse is not None:
-        xp, start = array_namespace(E), diffuse_steps(series)
-        early = []
-        for k in range(len(start.factors) - 1):
-            F, Q = series.at("F", k + 1), series.at("Q", k + 1)
-            found = diffuse_gain(F, Q, start.covariances[k], start.factors[k], start.wholes[k])
-            early.append(xp.broadcast_to(found.gain, E.shape[1:])[None, ...])
-        E = xp.concat([*early, E[len(early) :, ...]], axis=0) if early else E
-    return E @ smoothed[1:, ...]
+    xp = array_namespace(E, smoothed)
+    found = E @ smoothed[1:, ...]
+    lost = xp.logical_and(xp.isnan(found), xp.logical_not(xp.isnan(smoothed[1:, ...])))
+    values = lost.samples if isinstance(lost, Ensemble) else lost
+    if bool(array_namespace(values).any(values)):
+        found = xp.where(lost, covariances_of_neighbours(series, m, P), found)
+    if series.diffuse is None:
+        return found
+    start, early = diffuse_steps(series), []
+    for k in range(len(start.factors) - 1):
+        F, Q = series.at("F", k + 1), series.at("Q", k + 1)
+        gain = diffuse_gain(F, Q, start.covariances[k], start.factors[k], start.wholes[k]).gain
+        early.append(xp.broadcast_to(gain @ smoothed[k + 1, ...], found.shape[1:])[None, ...])
+    return xp.concat([*early, found[len(early) :, ...]], axis=0) if early else found
+
+
+def covariances_of_neighbours(series: Series, m: Array, P: Array) -> Array:
+    """``cov(x[k], x[k+1] | y)`` without an inverse of predicted covariances, from the filtered states.
+
+    ``P[k] F[k+1]' (I - N[k] P*[k+1])`` with predicted covariances P* and the information N[k] of all observations
+    behind step k, a recursion backwards (P. de Jong, M. J. Mackinnon, Biometrika 75 (1988), 601-602). It loses digits
+    where P* is much wider than P.
+    """
+    _, ahead = predicted(series, m, P)
+    y, nx = _as(series.y, P.dtype), P.shape[-1]
+    xp = array_namespace(P, ahead, y)
+    origin = xp.zeros((nx,), dtype=P.dtype)
+    H, R, _, _ = observed_part(series.H, series.R, y, origin, xp.zeros((y.shape[-1],), dtype=P.dtype))
+    HP = H @ ahead
+    S = symmetric(HP @ H.mT + R)
+    W, _ = symmetric_solve(S, xp.broadcast_to(H, (*S.shape[:-2], *H.shape[-2:])))
+    eye = xp.eye(nx, dtype=P.dtype)
+    own, kept = H.mT @ W, eye - (W.mT @ HP).mT
+    N, found = own[-1, ...], []
+    for k in range(series.n_steps - 2, -1, -1):
+        F = series.at("F", k + 1)
+        found.append(P[k, ...] @ F.mT @ (eye - N @ ahead[k + 1, ...]))
+        back = F @ kept[k, ...]
+        N = own[k, ...] + back.mT @ N @ back
+    return xp.stack(found[::-1], axis=0)

@@ -8,13 +8,16 @@ from ensemble.apps.kalman import (
     LinearGaussianModel,
     filter_split_series,
     kalman_filter,
+    moments,
     rts_smoother,
     sample_posterior,
     split_series,
     two_filter_smoother,
 )
+from ensemble.apps.kalman.moments import covariances_of_neighbours
+from ensemble.apps.kalman.steps import rts_gain
 from ensemble.scalar import Ensemble
-from tests.apps.kalman.digits import diffuse_limit
+from tests.apps.kalman.digits import diffuse_limit, in_many_digits
 from tests.apps.kalman.joint import Joint
 from tests.apps.kalman.models import close, random_parts, with_gaps
 
@@ -69,6 +72,52 @@ def test_covariances_of_neighbours_are_conditioning(kind):
     got = rts_smoother(LinearGaussianModel(**parts), y)
     _, P, _, _, _ = Joint(parts).given(y)
     close(got.lag_one_covariance, np.stack([P[k, :, k + 1] for k in range(5)]))
+
+
+def moving_average(theta=0.9, T=20):
+    """MA(1) observed without noise: predicted covariances become singular."""
+    R = np.array([[1.0], [theta]])
+    parts = {"F": np.eye(2, k=1), "Q": R @ R.T, "H": np.eye(1, 2), "R": np.zeros((1, 1)), "m0": np.zeros(2),
+             "P0": np.array([[1.0 + theta**2, theta], [theta, theta**2]])}  # fmt: skip
+    return parts, np.random.default_rng(27143).standard_normal((T, 1))
+
+
+def pairs_in_many_digits(parts, y):
+    """Covariances of neighbours by the smoother of (x[k], x[k-1]) in 60 digits."""
+    nx = len(parts["m0"])
+    zero = np.zeros((nx, nx))
+    twice = lambda A: np.block([[A, zero], [zero, zero]])
+    both = {
+        "F": np.block([[parts["F"], zero], [np.eye(nx), zero]]),
+        "Q": twice(parts["Q"]),
+        "H": np.concatenate([parts["H"], 0.0 * parts["H"]], axis=1),
+        "R": parts["R"],
+        "m0": np.concatenate([parts["m0"], np.zeros(nx)]),
+        "P0": twice(parts["P0"]),
+    }
+    return in_many_digits(both, y)[3].astype(float)[1:, nx:, :nx]
+
+
+@pytest.mark.parametrize("kind", ["moving average", "wide prior"])
+def test_covariances_of_neighbours_need_no_inverse_of_a_prediction(kind):
+    parts, y = moving_average()
+    if kind == "wide prior":
+        parts = {**parts, "F": np.array([[1.0, 1.0], [0.0, 1.0]]), "P0": 1e4 * np.eye(2), "Q": np.diag([0.0, 1.0])}
+    result = kalman_filter(LinearGaussianModel(**parts, prior_at="first_observation"), y)
+    got = covariances_of_neighbours(result.series, result.mean, result.covariance)
+    close(got, pairs_in_many_digits(parts, y))
+
+
+def test_a_gain_that_is_not_there_is_gone_round(monkeypatch):
+    parts, y = random_parts(6, 3, 2)
+    y = with_gaps(y)
+    model = LinearGaussianModel(**parts)
+    expected = rts_smoother(model, y).lag_one_covariance
+    absent = lambda *a: tuple(float("nan") * part for part in rts_gain(*a))
+    monkeypatch.setattr(moments, "rts_gain", absent)
+    close(rts_smoother(model, y).lag_one_covariance, expected)
+    many = Ensemble(np.stack([y, with_gaps(2.0 * y, 5)], -1))
+    close(rts_smoother(model, many).lag_one_covariance.sample(0), expected)
 
 
 def test_one_step_has_no_neighbours():
