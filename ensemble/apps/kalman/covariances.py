@@ -105,12 +105,13 @@ def _are_semidefinite(values: Array, bound: float) -> bool:
 
 
 def _have_positive_pivots(xp: Any, flat: Array, bound: float) -> bool:
-    """Whether elimination, all matrices side by side, meets positive pivots only."""
+    """Whether elimination of all matrices side by side finds positive pivots only."""
     n = flat.shape[-1]
     size = xp.max(xp.linalg.diagonal(flat), axis=-1)
     least = xp.asarray(4.0 * xp.finfo(flat.dtype).smallest_normal, dtype=flat.dtype)
     shift = xp.where(bound * size > least, bound * size, least)
-    rows = [[flat[:, i, j] + shift if i == j else flat[:, i, j] for j in range(i, n)] for i in range(n)]
+    entries = xp.asarray(xp.moveaxis(flat, 0, -1), copy=True)  # each entry of all matrices in one run of memory
+    rows = [[entries[i, j, :] + shift if i == j else entries[i, j, :] for j in range(i, n)] for i in range(n)]
     positive = xp.ones((flat.shape[0],), dtype=xp.bool)
     for k in range(n):
         pivot = rows[k][0]

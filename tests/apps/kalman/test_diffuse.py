@@ -179,7 +179,7 @@ def test_bad_directions_are_named(diffuse, match):
         (lambda m, y: kalman_filter(m, y, mean_dtype="float64"), "mean_dtype must be None for a model with diffuse"),
     ],
 )
-def test_functions_that_do_not_know_diffuse_states_say_so(call, match):
+def test_functions_without_diffuse_states_refuse_them(call, match):
     with pytest.raises(ValueError, match=match):
         call(LinearGaussianModel(**PARTS, diffuse=[True, False]), np.zeros((3, 2)))
 

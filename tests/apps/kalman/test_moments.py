@@ -108,7 +108,7 @@ def test_covariances_of_neighbours_need_no_inverse_of_a_prediction(kind):
     close(got, pairs_in_many_digits(parts, y))
 
 
-def test_a_gain_that_is_not_there_is_gone_round(monkeypatch):
+def test_an_absent_gain_is_replaced(monkeypatch):
     parts, y = random_parts(6, 3, 2)
     y = with_gaps(y)
     model = LinearGaussianModel(**parts)
@@ -145,7 +145,7 @@ def test_moments_of_a_diffuse_prior_are_limits():
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("prior_at", PRIORS)
-def test_every_method_knows_correlated_noises(method, prior_at):
+def test_every_method_takes_correlated_noises(method, prior_at):
     parts, y = random_parts(7, 3, 2)
     parts, y = correlated(parts), with_gaps(y)
     got = METHODS[method](LinearGaussianModel(**parts, prior_at=prior_at), y)
@@ -186,7 +186,7 @@ def test_samples_of_correlations_are_runs_of_their_own():
         close(lifted.filtered.gain.sample(i), alone.filtered.gain, 1e-13)
 
 
-def test_draws_and_parts_of_a_series_know_correlated_noises():
+def test_draws_and_parts_of_a_series_take_correlated_noises():
     parts, y = constant_parts()
     model = LinearGaussianModel(**parts)
     smooth = rts_smoother(model, y)
