@@ -2,30 +2,50 @@
 
 from ensemble._kernels.scan import prefix_scan
 from ensemble.apps.kalman.filters import kalman_filter
+from ensemble.apps.kalman.forecasting import ForecastResult, forecast
+from ensemble.apps.kalman.gaussian import (
+    extended_kalman_filter,
+    extended_kalman_smoother,
+    unscented_kalman_filter,
+    unscented_kalman_smoother,
+)
 from ensemble.apps.kalman.iterated import IteratedSmootherResult, iterated_smoother
 from ensemble.apps.kalman.likelihood import MaximumLikelihoodResult, maximum_likelihood
 from ensemble.apps.kalman.model import LinearGaussianModel
 from ensemble.apps.kalman.nonlinear import NonlinearGaussianModel
+from ensemble.apps.kalman.online import OnlineFilter
 from ensemble.apps.kalman.results import FilterResult, SmootherResult
 from ensemble.apps.kalman.sampling import sample_posterior
+from ensemble.apps.kalman.simulation import SimulationResult, simulate
 from ensemble.apps.kalman.smoothers import rts_smoother, two_filter_smoother
 from ensemble.apps.kalman.split import filter_split_series, smooth_split_series, split_series
+from ensemble.apps.kalman.stationary import stationary_covariance
 
 __all__ = [
     "FilterResult",
+    "ForecastResult",
     "IteratedSmootherResult",
     "LinearGaussianModel",
     "MaximumLikelihoodResult",
     "NonlinearGaussianModel",
+    "OnlineFilter",
+    "SimulationResult",
     "SmootherResult",
+    "extended_kalman_filter",
+    "extended_kalman_smoother",
     "filter_split_series",
+    "forecast",
     "iterated_smoother",
     "kalman_filter",
     "maximum_likelihood",
     "prefix_scan",
     "rts_smoother",
     "sample_posterior",
+    "simulate",
     "smooth_split_series",
     "split_series",
+    "stationary_covariance",
     "two_filter_smoother",
+    "unscented_kalman_filter",
+    "unscented_kalman_smoother",
 ]

@@ -10,6 +10,7 @@ from ensemble._kernels.scan import SCANS, prefix_scan
 from ensemble._typing import Array
 from ensemble.apps.kalman.chunks import chunk_filter
 from ensemble.apps.kalman.compiled import compiled_filter, device_of
+from ensemble.apps.kalman.diffuse import diffuse_filter
 from ensemble.apps.kalman.elements import Element, combine_filter, filter_elements, filter_neutral, has_no_elements
 from ensemble.apps.kalman.model import LinearGaussianModel, Series, aligned
 from ensemble.apps.kalman.reference import refined_filter
@@ -91,7 +92,7 @@ def kalman_filter(
     one_of(method, METHODS, "kalman_filter", "method")
     one_of(scan, SCANS, "kalman_filter", "scan")
     check_form(form, method, "kalman_filter")
-    series = aligned(model, y, mask, "kalman_filter", mean_dtype)
+    series = aligned(model, y, mask, "kalman_filter", mean_dtype, diffuse=True)
     if method == "scan":
         check_scannable(series, "kalman_filter")
     if series.is_mixed:
@@ -115,6 +116,8 @@ def check_form(form: str, method: str, function: str) -> None:
 
 def filtered(series: Series, method: str, scan: str, form: str = "covariance") -> FilterResult:
     """The filter of a series in one form."""
+    if series.diffuse is not None:
+        return diffuse_filter(series, lambda later: filtered(later, method, scan, form))
     if form == "square_root":
         return result_of(series, *square_root_filter(series))
     device = device_of(series, method)

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from ensemble._backend import array_namespace, is_array
+from ensemble._backend import array_namespace, is_array, to_numpy
 from ensemble._check import message, one_of, require
 from ensemble._typing import Array
+from ensemble.apps.kalman.arrays import index_of, real_array, with_gaps_as_nan
+from ensemble.apps.kalman.correlated import joint_covariance, uncorrelated
+from ensemble.apps.kalman.covariances import check_covariance, check_finite, check_independent
+from ensemble.apps.kalman.series import (
+    Series,
+    check_not_infinite,
+    check_samples,
+    common,
+    masked,
+    one_library,
+    time_first,
+    wide,
+)
+from ensemble.apps.kalman.stationary import stationary_moments
+from ensemble.apps.kalman.statsmodels_parts import parts_of_statsmodels
 from ensemble.scalar import Ensemble
 
 __all__ = ["LinearGaussianModel", "Series", "aligned", "real_array"]
@@ -49,6 +63,13 @@ class LinearGaussianModel:
     prior_at : {"before", "first_observation"}
         Where the prior holds: one transition before the first observation, or at it. In the second case entry 0 of
         `F`, `Q`, `u` is not used.
+    S : array or Ensemble, shape (..., nx, ny), optional
+        Correlation of the noises: entry k is ``cov(q[k+1], r[k])``, the noise of the observation at step k with that of
+        the transition which leaves step k. Zero where it is not given.
+    diffuse : bool array of shape (nx,), or array or Ensemble of shape (*batch, nx, n_diffuse), optional
+        Exact diffuse initialisation: the prior is ``N(m0, P0 + kappa A A')`` in the limit of infinite kappa, A being
+        the matrix, or the unit vectors of the states that the mask selects. What is known of diffuse states beside that
+        is in `P0`, usually zero.
 
     Raises
     ------
@@ -64,8 +85,9 @@ class LinearGaussianModel:
     """
 
     def __init__(
-        self, F: Any, Q: Any, H: Any, R: Any, m0: Any, P0: Any, u: Any = None, d: Any = None, prior_at: str = "before"
-    ) -> None:
+        self, F: Any, Q: Any, H: Any, R: Any, m0: Any, P0: Any, u: Any = None, d: Any = None, prior_at: str = "before",
+        *, S: Any = None, diffuse: Any = None,
+    ) -> None:  # fmt: skip
         self.prior_at = one_of(prior_at, PRIORS, "LinearGaussianModel", "prior_at")
         F, Q, H, R, m0, P0 = (real_array(a, n) for a, n in zip((F, Q, H, R, m0, P0), PARTS, strict=False))
         for a, name in ((F, "F"), (H, "H")):
@@ -74,30 +96,38 @@ class LinearGaussianModel:
             require(some, "LinearGaussianModel", name, "have one row or more", f"shape {tuple(a.shape)}")
         self.nx, self.ny = int(F.shape[-1]), int(H.shape[-2])
         nx, ny = self.nx, self.ny
-        xp = array_namespace(*(a for a in (F, Q, H, R, m0, P0, u, d) if is_array(a) or isinstance(a, Ensemble)))
-        given = zip(PARTS, (F, Q, H, R, m0, P0, u, d), strict=True)
-        check_samples({name: a.n_samples for name, a in given if isinstance(a, Ensemble)}, "LinearGaussianModel")
+        given = dict(zip((*PARTS, "S", "diffuse"), (F, Q, H, R, m0, P0, u, d, S, diffuse), strict=True))
+        arrays = [a for name, a in given.items() if is_array(a) or isinstance(a, Ensemble) if name != "diffuse"]
+        xp = array_namespace(*arrays)
+        lifted = {name: a.n_samples for name, a in given.items() if isinstance(a, Ensemble)}
+        check_samples(lifted, "LinearGaussianModel")
         u = xp.zeros((nx,), dtype=F.dtype) if u is None else real_array(u, "u")
         d = xp.zeros((ny,), dtype=F.dtype) if d is None else real_array(d, "d")
         tails = {"F": (nx, nx), "Q": (nx, nx), "H": (ny, nx), "R": (ny, ny), "m0": (nx,), "P0": (nx, nx),
                  "u": (nx,), "d": (ny,)}  # fmt: skip
-        for a, name in zip((F, Q, H, R, m0, P0, u, d), PARTS, strict=True):
-            tail = tails[name]
+        self.F, self.Q, self.H, self.R, self.m0, self.P0, self.u, self.d = F, Q, H, R, m0, P0, u, d
+        self.S = None if S is None else real_array(S, "S")
+        self.diffuse = _diffuse_columns(xp, diffuse, nx, F.dtype)
+        if self.S is not None:
+            tails["S"] = (nx, ny)
+        if self.diffuse is not None:
+            tails["diffuse"] = (nx, int(self.diffuse.shape[-1]))
+        for name, tail in tails.items():
+            a = getattr(self, name)
             advice = f"The state has nx = {nx} entries (last axis of F), an observation ny = {ny} (rows of H)."
             seen = f"shape {tuple(a.shape)}"
             fits = tuple(a.shape[len(a.shape) - len(tail) :]) == tail
             require(fits, "LinearGaussianModel", name, f"end in shape {tail}", seen, advice)
-        self.F, self.Q, self.H, self.R, self.m0, self.P0, self.u, self.d = F, Q, H, R, m0, P0, u, d
         self._check_leading(tails)
         self._check_numbers()
 
     def _check_leading(self, tails: dict[str, tuple[int, ...]]) -> None:
         steps: dict[str, int] = {}
         batches: dict[str, tuple[int, ...]] = {}
-        for name in PARTS:
+        for name, tail in tails.items():
             a = getattr(self, name)
-            lead = tuple(a.shape[: len(a.shape) - len(tails[name])])
-            if name in ("m0", "P0"):
+            lead = tuple(a.shape[: len(a.shape) - len(tail)])
+            if name in ("m0", "P0", "diffuse"):
                 batches[name] = lead
                 continue
             batches[name] = lead[:-1]
@@ -118,25 +148,86 @@ class LinearGaussianModel:
 
     def _check_numbers(self) -> None:
         for name in PARTS:
-            values = _values(getattr(self, name))
-            xp = array_namespace(values)
-            finite = bool(xp.all(xp.isfinite(values)))
-            require(finite, "LinearGaussianModel", name, "be finite", "NaN or infinity in it")
+            check_finite(getattr(self, name), name, "LinearGaussianModel")
         for name in ("Q", "R", "P0"):
-            a = getattr(self, name)
-            for i in range(a.shape[-1]):
-                values = _values(a[..., i, i])
-                xp = array_namespace(values)
-                seen = f"a negative number at ({i}, {i})"
-                require(bool(xp.all(values >= 0)), "LinearGaussianModel", name, "be a covariance matrix", seen)
-            values = _values(a)
-            offset = -1 if isinstance(a, Ensemble) else 0
-            turned = xp.moveaxis(values, -1 + offset, -2 + offset)
-            size = xp.max(xp.abs(values)) if 0 not in values.shape else 0.0
-            gap = float(xp.max(xp.abs(values - turned))) if 0 not in values.shape else 0.0
-            bound = 64 * float(xp.finfo(values.dtype).eps) * float(size)
-            seen = f"entries that differ by {gap:.3g} from their transpose"
-            require(gap <= bound, "LinearGaussianModel", name, "be symmetric", seen, "Use (A + A.mT) / 2.")
+            check_covariance(getattr(self, name), name, "LinearGaussianModel")
+        if self.diffuse is not None:
+            check_finite(self.diffuse, "diffuse", "LinearGaussianModel")
+            check_independent(self.diffuse, "diffuse", "LinearGaussianModel")
+        if self.S is not None:
+            check_finite(self.S, "S", "LinearGaussianModel")
+            check_covariance(self._joint_noise(), "the covariance of (q[k+1], r[k])", "LinearGaussianModel")
+
+    def _joint_noise(self) -> Array:
+        """The covariances of (q[k+1], r[k])."""
+        later = lambda a: a[..., 1:, :, :] if len(a.shape) > 2 and a.shape[-3] > 1 else a
+        earlier = lambda a: a[..., :-1, :, :] if len(a.shape) > 2 and a.shape[-3] > 1 else a
+        return joint_covariance(later(self.Q), earlier(self.S), earlier(self.R))
+
+    @classmethod
+    def from_statsmodels(cls, model: Any, params: Any = None) -> LinearGaussianModel:
+        """The model of a statsmodels state-space model, e.g. SARIMAX, UnobservedComponents, VARMAX, DynamicFactor.
+
+        Statsmodels' transition, selection, covariance and intercept of entry k lead from step k to k + 1; here they
+        are entry k + 1. The prior stands at the first observation.
+
+        Parameters
+        ----------
+        model : statsmodels.tsa.statespace.mlemodel.MLEModel
+            Its observations are ``model.endog``, an array of shape (T, ny).
+        params : array, shape (n_params,), optional
+            Parameters as ``model.loglike`` takes them. Where they are not given, `model` keeps those that it has, e.g.
+            of the last fit.
+
+        Returns
+        -------
+        LinearGaussianModel
+            Known, stationary and approximate diffuse initialisation give `m0` and `P0`, exact diffuse initialisation
+            gives `diffuse`, too.
+
+        Raises
+        ------
+        TypeError
+            If `model` is no state-space model of statsmodels.
+        ValueError
+            If it is not initialised, holds complex numbers, or if its initial state is the filtered one (filter timing
+            of Kim and Nelson).
+
+        Notes
+        -----
+        Statsmodels leaves ``model.loglikelihood_burn`` steps out of its likelihood where the initialisation is
+        approximately diffuse: ``log_likelihoods[burn:]``, and `burn` of `maximum_likelihood`, do the same.
+        """
+        return cls(**parts_of_statsmodels(model, params), prior_at="first_observation")
+
+    @classmethod
+    def stationary(
+        cls, F: Any, Q: Any, H: Any, R: Any, u: Any = None, d: Any = None, *, S: Any = None
+    ) -> LinearGaussianModel:
+        """The model whose prior is the stationary distribution of its state.
+
+        Parameters
+        ----------
+        F, Q, H, R, u, d, S : array or Ensemble
+            As those of `LinearGaussianModel`; `F`, `Q` and `u` are constant in time.
+
+        Returns
+        -------
+        LinearGaussianModel
+            With the mean ``(I - F)^-1 u``, and the covariance ``P = F P F' + Q`` of `stationary_covariance`.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `LinearGaussianModel`, and if `F` has an eigenvalue of modulus 1 or above, or a part varies in time.
+
+        Examples
+        --------
+        >>> LinearGaussianModel.stationary(F=[[0.8]], Q=[[0.36]], H=[[1.0]], R=[[1.0]]).P0.round(12).tolist()
+        [[1.0]]
+        """
+        m0, P0 = stationary_moments(F, Q, u, "LinearGaussianModel.stationary")
+        return cls(F, Q, H, R, m0, P0, u, d, prior_at="first_observation", S=S)
 
     def __repr__(self) -> str:
         parts = [f"nx={self.nx}, ny={self.ny}"]
@@ -147,93 +238,92 @@ class LinearGaussianModel:
         samples = {a.n_samples for a in map(self.__getattribute__, PARTS) if isinstance(a, Ensemble)}
         if samples:
             parts.append(f"n_samples={max(samples)}")
+        if self.diffuse is not None:
+            parts.append(f"n_diffuse={self.diffuse.shape[-1]}")
         return f"LinearGaussianModel({', '.join(parts)}, prior_at={self.prior_at!r}, {self.F.dtype})"
 
 
-@dataclass(frozen=True)
-class Series:
-    """A model and observations in one form: time first, one dtype, batch axes that broadcast.
-
-    `F` has shape (T or 1, *batch or 1s, nx, nx) and so on; `m0` (*batch or 1s, nx), `P0` alike; `y` (T, *batch, ny).
-    """
-
-    F: Array
-    Q: Array
-    H: Array
-    R: Array
-    u: Array
-    d: Array
-    m0: Array
-    P0: Array
-    y: Array
-    batch: tuple[int, ...]
-    predict_first: bool
-
-    @property
-    def is_mixed(self) -> bool:
-        """Whether vectors are wider than matrices."""
-        return self.y.dtype != self.F.dtype
-
-    @property
-    def n_steps(self) -> int:
-        """The number of observations."""
-        return self.y.shape[0]
-
-    def at(self, name: str, k: int) -> Array:
-        """Part `name` at step `k`; a constant answers for every step."""
-        a = getattr(self, name)
-        return a[k if a.shape[0] > 1 else 0, ...]
-
-    def each(self, name: str, steps: slice) -> Array:
-        """Part `name` at `steps`, one entry for all of them where it is constant."""
-        a = getattr(self, name)
-        return a[steps, ...] if a.shape[0] > 1 else a
-
-
-def aligned(model: LinearGaussianModel, y: Any, mask: Any, function: str, mean_dtype: Any = None) -> Series:
+def aligned(
+    model: LinearGaussianModel, y: Any, mask: Any, function: str, mean_dtype: Any = None, *, diffuse: bool = False,
+    correlated: bool = False,
+) -> Series:  # fmt: skip
     """`model` and observations `y` as a `Series`; entries where `mask` holds become missing (NaN).
 
-    With `mean_dtype` the vectors have that type and the matrices their own.
+    With `mean_dtype` the vectors have that type and the matrices their own. Correlated noises are made independent
+    unless `correlated`. Without `diffuse`, models with diffuse states are refused.
     """
     if not isinstance(model, LinearGaussianModel):
         raise TypeError(message(function, "model", "be a LinearGaussianModel", f"a {type(model).__name__}"))
-    y = real_array(y, "y", function)
+    if model.diffuse is not None and not diffuse:
+        advice = "Give a proper prior; kalman_filter, rts_smoother and two_filter_smoother take diffuse ones."
+        require(False, function, "model", "have no diffuse states", f"{model.diffuse.shape[-1]}", advice)
+    special = {name: a for name in ("S", "diffuse") if (a := getattr(model, name)) is not None}
+    index = index_of(y)
+    y = real_array(with_gaps_as_nan(y, function), "y", function)
     T, batch = _steps_and_batch(model, y, function)
     parts = {name: getattr(model, name) for name in PARTS}
-    given = {**parts, "y": y, "mask": mask}
+    given = {**parts, **special, "y": y, "mask": mask}
     lifted = {name: a.n_samples for name, a in given.items() if isinstance(a, Ensemble)}
     if lifted:
-        counts = {"model": max((n for name, n in lifted.items() if name in PARTS), default=1)}
-        check_samples({**counts, **{name: n for name, n in lifted.items() if name not in PARTS}}, function)
-    xp = _one_library(given, function)
-    of_matrix = of_vector = _common(xp, (*parts.values(), y))
+        counts = {"model": max((n for name, n in lifted.items() if name not in ("y", "mask")), default=1)}
+        check_samples({**counts, **{name: n for name, n in lifted.items() if name in ("y", "mask")}}, function)
+    xp = one_library(given, function)
+    of_matrix = of_vector = common(xp, (*parts.values(), *special.values(), y))
     if mean_dtype is not None:
-        of_matrix = _common(xp, [parts[name] for name in ("F", "Q", "H", "R", "P0")])
-        of_vector = _wide(xp, mean_dtype, of_matrix, function)
+        of_matrix = common(xp, [parts[name] for name in ("F", "Q", "H", "R", "P0")])
+        of_vector = wide(xp, mean_dtype, of_matrix, function)
+        names = " and ".join(special)
+        require(not special, function, "mean_dtype", f"be None for a model with {names}", repr(mean_dtype))
     if mask is not None:
-        y = _masked(xp, y, mask, of_vector, function)
+        y = masked(xp, y, mask, of_vector, function)
 
     def cast(a: Array, dtype: Any) -> Array:
         return a if a.dtype == dtype and not lifted else xp.astype(xp.asarray(a), dtype, copy=False)
 
     parts = {name: cast(a, of_vector if name in ("m0", "u", "d") else of_matrix) for name, a in parts.items()}
-    forms = {name: _time_first(xp, a, len(batch), 1 if name in "ud" else 2) for name, a in parts.items()
+    forms = {name: time_first(xp, a, len(batch), 1 if name in "ud" else 2) for name, a in parts.items()
              if name not in ("m0", "P0")}  # fmt: skip
-    y = _time_first(xp, cast(y, of_vector), len(batch), 1)
+    check_not_infinite(y, function)
+    y = time_first(xp, cast(y, of_vector), len(batch), 1)
     if tuple(y.shape) != (T, *batch, model.ny):
         y = xp.broadcast_to(y, (T, *batch, model.ny))
-    for name, tail in (("m0", 1), ("P0", 2)):
-        a = parts[name]
+    for name, tail in (("m0", 1), ("P0", 2), ("diffuse", 2)):
+        if name == "diffuse" and model.diffuse is None:
+            continue
+        a = parts[name] if name in parts else cast(model.diffuse, of_matrix)
         missing = len(batch) + tail - len(a.shape)
         forms[name] = xp.reshape(a, (*(1,) * missing, *a.shape)) if missing else a
-    return Series(y=y, batch=batch, predict_first=model.prior_at == "before", **forms)
+    series = Series(y=y, batch=batch, predict_first=model.prior_at == "before", index=index, **forms)
+    if model.S is None:
+        return series
+    S = time_first(xp, cast(model.S, of_matrix), len(batch), 2)
+    return replace(series, S=S) if correlated else uncorrelated(series, S)
+
+
+def _diffuse_columns(xp: Any, diffuse: Any, nx: int, dtype: Any) -> Array | None:
+    """The matrix whose columns are diffuse, of what the user gives; None where nothing is diffuse."""
+    if diffuse is None:
+        return None
+    columns = real_array(diffuse, "diffuse", as_is=True)
+    if not array_namespace(columns).isdtype(columns.dtype, "bool"):
+        columns = real_array(columns, "diffuse")
+        fits = columns.ndim >= 2 and columns.shape[-1] > 0
+        requirement = f"be {nx} bools or a matrix with {nx} rows"
+        require(fits, "LinearGaussianModel", "diffuse", requirement, f"shape {tuple(columns.shape)}")
+        return columns
+    fits = tuple(columns.shape) == (nx,) and not isinstance(columns, Ensemble)
+    require(fits, "LinearGaussianModel", "diffuse", f"be {nx} bools or a matrix with {nx} rows",
+            f"bools of shape {tuple(columns.shape)}")  # fmt: skip
+    chosen = np.eye(nx)[:, to_numpy(columns)]
+    return xp.asarray(chosen, dtype=dtype) if chosen.size else None
 
 
 def _steps_and_batch(model: LinearGaussianModel, y: Array, function: str) -> tuple[int, tuple[int, ...]]:
     """How many steps observations have, and the batch axes of them and the model."""
-    advice = "One series is (T, ny), even for ny = 1; batches stand before."
     fits = len(y.shape) >= 2 and y.shape[-1] == model.ny
-    require(fits, function, "y", f"have shape (..., T, {model.ny})", f"shape {tuple(y.shape)}", advice)
+    length = model.n_steps if model.is_time_varying else "T"
+    requirement = f"have shape (..., {length}, {model.ny})"
+    require(fits, function, "y", requirement, f"shape {tuple(y.shape)}", _shape_advice(model, y))
     T = int(y.shape[-2])
     require(T > 0, function, "y", "hold one observation or more", f"shape {tuple(y.shape)}")
     fits = not model.is_time_varying or model.n_steps == T
@@ -245,81 +335,10 @@ def _steps_and_batch(model: LinearGaussianModel, y: Array, function: str) -> tup
         raise ValueError(message(function, "y", "have batch axes that broadcast with the model's", seen)) from None
 
 
-def _one_library(given: dict[str, Any], function: str) -> Any:
-    """The namespace of a model's parts, observations and mask."""
-    arrays = [a for a in given.values() if is_array(a) or isinstance(a, Ensemble)]
-    try:
-        return array_namespace(*arrays)
-    except TypeError:
-        seen = ", ".join(sorted({type(_values(a)).__module__.split(".")[0] for a in arrays}))
-        advice = "Move one of them with xp.asarray or from_dlpack."
-        raise TypeError(message(function, "model, y and mask", "be of one array library", seen, advice)) from None
-
-
-def _common(xp: Any, arrays: Sequence[Array]) -> Any:
-    """The type that holds the numbers of all arrays."""
-    first = arrays[0].dtype
-    return first if all(a.dtype == first for a in arrays) else xp.result_type(*(a.dtype for a in arrays))
-
-
-def check_samples(counts: dict[str, int], function: str) -> None:
-    """Ensembles have one number of samples, or are shared."""
-    counts = {name: n for name, n in counts.items() if n > 1}
-    seen = ", ".join(f"{name}: {n}" for name, n in counts.items())
-    require(len(set(counts.values())) <= 1, function, "Ensembles", "have one number of samples", seen)
-
-
-def _wide(xp: Any, dtype: Any, narrow: Any, function: str) -> Any:
-    """The floating type called `dtype`, which must hold every number of type `narrow`."""
-    names = ("float32", "float64")
-    fit = isinstance(dtype, type) or not (is_array(dtype) or isinstance(dtype, Ensemble))
-    known = next((getattr(xp, name) for name in names if fit and (dtype == name or dtype == getattr(xp, name))), None)
-    fits = known is not None and xp.result_type(known, narrow) == known
-    require(fits, function, "mean_dtype", f"be float32 or float64 and as wide as {narrow}", dtype)
-    return known
-
-
-def _time_first(xp: Any, a: Array, n_batch: int, tail: int) -> Array:
-    """`a` of shape (*batch, time, *tail) with time in front and `n_batch` batch axes."""
-    lead = len(a.shape) - tail
-    if lead == 0:
-        return xp.reshape(a, (1,) * (n_batch + 1) + tuple(a.shape))
-    if lead == 1 and n_batch == 0:  # the usual case
-        return a
-    a = xp.moveaxis(a, lead - 1, 0)
-    return xp.reshape(a, (a.shape[0], *(1,) * (n_batch - lead + 1), *a.shape[1:]))
-
-
-def _masked(xp: Any, y: Array, mask: Any, dtype: Any, function: str) -> Array:
-    """`y` with NaN where `mask` holds; `mask` has the shape of `y`, or one entry a step."""
-    mask = xp.asarray(mask if isinstance(mask, Ensemble) else real_array(mask, "mask", function, as_is=True))
-    seen = f"dtype {mask.dtype}"
-    require(xp.isdtype(mask.dtype, "bool"), function, "mask", "hold bools, true where y is missing", seen)
-    shapes = tuple(y.shape), tuple(y.shape[:-1])
-    seen = f"shape {tuple(mask.shape)} for {shapes[0]}"
-    require(tuple(mask.shape) in shapes, function, "mask", "have the shape of y, or of y without its last axis", seen)
-    if tuple(mask.shape) != shapes[0]:
-        mask = xp.expand_dims(mask, axis=-1)
-    y = xp.astype(xp.asarray(y), dtype, copy=False)
-    return xp.where(mask, xp.asarray(float("nan"), dtype=dtype), y)
-
-
-def _values(a: Array) -> Array:
-    return a.samples if isinstance(a, Ensemble) else a
-
-
-def real_array(value: Any, name: str, function: str = "LinearGaussianModel", as_is: bool = False) -> Array:
-    """`value` as an array of real floats; with `as_is`, of any real numbers or bools."""
-    if not (is_array(value) or isinstance(value, Ensemble)) or isinstance(value, np.generic):
-        try:
-            value = np.asarray(value)
-        except ValueError:
-            value = np.empty((), object)
-        if value.dtype.kind not in "biufc":
-            raise TypeError(message(function, name, "be an array, an Ensemble or nested numbers", "something else"))
-    xp = array_namespace(value)
-    if not xp.isdtype(value.dtype, ("bool", "integral", "real floating")):
-        raise TypeError(message(function, name, "be real numbers", f"dtype {value.dtype}"))
-    if not (as_is or xp.isdtype(value.dtype, "real floating")):
-        return xp.astype(value, xp.float64)
-    return value
+def _shape_advice(model: LinearGaussianModel, y: Array) -> str:
+    """What to do with observations whose last axis is not that of an observation."""
+    if len(y.shape) == 1 and model.ny == 1:
+        return "One series is (T, 1): use y[:, None]."
+    if len(y.shape) == 2 and y.shape[0] == model.ny:
+        return "Time is the first axis of a series: use y.T."
+    return f"The model has ny = {model.ny} (rows of H). One series is (T, ny); several are (n_series, T, ny)."

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, to_numpy
-from ensemble._check import samples_text
+from ensemble._check import message, samples_text
 from ensemble._kernels.kalman import sum_steps
 from ensemble._typing import Array
+from ensemble.apps.kalman import moments, tables
 from ensemble.apps.kalman.model import Series
 from ensemble.krylov import SolveError
 from ensemble.scalar import Ensemble
@@ -31,6 +32,9 @@ class FilterResult:
         ``log p(y[k] | y[0], ..., y[k-1])`` of each step; 0 where all of ``y[k]`` is missing.
     log_likelihood : array or Ensemble, shape batch
         Their sum over time, in float64 or the arrays' dtype if that is wider.
+    diffuse_covariance : array or Ensemble, shape (*batch, n_diffuse_steps, nx, nx), or None
+        What multiplies kappa in the covariance of the first steps, where the model has a diffuse prior; `covariance` is
+        the finite part. Behind these steps it is zero. None for models without diffuse states.
     """
 
     mean: Array
@@ -38,6 +42,7 @@ class FilterResult:
     log_likelihoods: Array
     log_likelihood: Array
     series: Series = field(repr=False)
+    diffuse_covariance: Array | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
         return described(self)
@@ -47,6 +52,58 @@ class FilterResult:
         """True for each series without a finite log-likelihood, as a singular innovation covariance leaves it."""
         xp = array_namespace(self.log_likelihood)
         return xp.logical_not(xp.isfinite(self.log_likelihood))
+
+    @property
+    def predicted_mean(self) -> Array:
+        """Means of the states given the observations before each step, shape (*batch, T, nx)."""
+        return self._time_last(self._predicted()[0])
+
+    @property
+    def predicted_covariance(self) -> Array:
+        """Their covariances, shape (*batch, T, nx, nx); of a diffuse prior the finite part."""
+        return self._time_last(self._predicted()[1])
+
+    @property
+    def predicted_diffuse_covariance(self) -> Array | None:
+        """What multiplies kappa in the predicted covariances of the diffuse steps; None without a diffuse prior."""
+        if self.diffuse_covariance is None:
+            return None
+        return self._time_last(moments.predicted_diffuse(self.series, self._time_first(self.diffuse_covariance)))
+
+    @property
+    def innovation(self) -> Array:
+        """Observations minus their predictions, shape (*batch, T, ny); NaN where missing."""
+        return self._time_last(moments.innovations(self.series, self._predicted()[0]))
+
+    @property
+    def innovation_covariance(self) -> Array:
+        """``H P H' + R`` of the predicted covariances, shape (*batch, T, ny, ny), of entries that are missing, too.
+
+        Of a diffuse prior it is the finite part.
+        """
+        return self._time_last(moments.innovation_covariances(self.series, self._predicted()[1]))
+
+    @property
+    def gain(self) -> Array:
+        """Kalman's gains, shape (*batch, T, nx, ny): ``mean = predicted_mean + gain innovation``.
+
+        Columns of missing entries are zero; of a diffuse prior it is the limit.
+        """
+        return self._time_last(moments.gains(self.series, self._predicted()[1]))
+
+    def _predicted(self) -> tuple[Array, Array]:
+        return moments.predicted(self.series, self._time_first(self.mean), self._time_first(self.covariance))
+
+    def _time_first(self, a: Array) -> Array:
+        return array_namespace(a).moveaxis(a, len(self.series.batch), 0)
+
+    def _time_last(self, a: Array) -> Array:
+        """`a`, which has time in front, with time behind the batch."""
+        return array_namespace(a).moveaxis(a, 0, len(self.series.batch))
+
+    def to_pandas(self) -> Any:
+        """A DataFrame with the index of the observations, see `SmootherResult.to_pandas`."""
+        return tables.states(self, self.series.index)
 
     def raise_if_failed(self) -> FilterResult:
         """This result, or `SolveError` naming the series and samples that failed, and the first step."""
@@ -61,10 +118,13 @@ class FilterResult:
             series = np.argwhere(bad.any(axis=(-1, -2)))
             named = ", ".join(str(tuple(map(int, index))) for index in series[:6])
             where.insert(0, f"series {named}" + (f", ... ({len(series)} in all)" if len(series) > 6 else ""))
+        y = self.series.y.samples if isinstance(self.series.y, Ensemble) else self.series.y
+        if np.isinf(to_numpy(y)).any():
+            seen = f"infinity in it{_in(where)}"
+            raise SolveError(message("kalman_filter", "y", "be finite, or NaN where missing", seen, "Missing is NaN."))
         raise SolveError(
             f"kalman_filter: the innovation covariance is not positive definite from step {step} on"
-            f"{' (' + '; '.join(where) + ')' if where else ''}; observations without noise of what is known exactly "
-            "have no density."
+            f"{_in(where)}; observations without noise of what is known exactly have no density."
         )
 
 
@@ -79,11 +139,15 @@ class SmootherResult:
     log_likelihoods, log_likelihood
         Those of the filter, see `FilterResult`.
     filtered : FilterResult
+    diffuse_covariance : array or Ensemble, shape (*batch, n_diffuse_steps, nx, nx), or None
+        As that of `FilterResult`: not zero where all observations leave a diffuse direction undetermined. There
+        `covariance` has infinite variances, and NaN beside them.
     """
 
     mean: Array
     covariance: Array
     filtered: FilterResult = field(repr=False)
+    diffuse_covariance: Array | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
         return described(self)
@@ -103,10 +167,42 @@ class SmootherResult:
         """True for each series that failed, see `FilterResult`."""
         return self.filtered.failed
 
+    @property
+    def lag_one_covariance(self) -> Array:
+        """``cov(x[k], x[k+1] | y)`` for k from 0 to T - 2, shape (*batch, T - 1, nx, nx)."""
+        filtered = self.filtered
+        first = filtered._time_first
+        found = moments.lag_one_covariances(
+            filtered.series, first(filtered.mean), first(filtered.covariance), first(self.covariance)
+        )
+        return filtered._time_last(found)
+
+    def to_pandas(self) -> Any:
+        """A DataFrame of means, standard deviations and log-likelihoods, one row a step.
+
+        Returns
+        -------
+        pandas.DataFrame
+            With the index of the observations where these were a Series or DataFrame. Columns are pairs: ("mean", i)
+            and ("deviation", i) for each state i, and ("log_likelihood", "").
+
+        Raises
+        ------
+        ImportError
+            If pandas is not installed.
+        ValueError
+            If the result holds several series or an Ensemble.
+        """
+        return tables.states(self, self.filtered.series.index)
+
     def raise_if_failed(self) -> SmootherResult:
         """This result, or `SolveError` as `FilterResult.raise_if_failed` has it."""
         self.filtered.raise_if_failed()
         return self
+
+
+def _in(where: list[str]) -> str:
+    return f" ({'; '.join(where)})" if where else ""
 
 
 def described(result: Any) -> str:

@@ -9,6 +9,7 @@ from ensemble._check import one_of
 from ensemble._kernels.scan import SCANS, prefix_scan
 from ensemble._typing import Array
 from ensemble.apps.kalman.compiled import compiled_rts, compiled_two_filter, device_of
+from ensemble.apps.kalman.diffuse import diffuse_smoother
 from ensemble.apps.kalman.elements import (
     combine_filter,
     combine_smoother,
@@ -89,7 +90,7 @@ def rts_smoother(
     one_of(method, METHODS, "rts_smoother", "method")
     one_of(scan, SCANS, "rts_smoother", "scan")
     check_form(form, method, "rts_smoother")
-    series = aligned(model, y, mask, "rts_smoother", mean_dtype)
+    series = aligned(model, y, mask, "rts_smoother", mean_dtype, diffuse=True)
     if method == "scan":
         check_scannable(series, "rts_smoother")
     if series.is_mixed:
@@ -100,6 +101,8 @@ def rts_smoother(
 
 def rts(series: Series, method: str, scan: str, form: str = "covariance") -> SmootherResult:
     """Filter and smoother of a series in one form."""
+    if series.diffuse is not None:
+        return diffuse_smoother(series, lambda later: rts(later, method, scan, form))
     return backwards(series, filtered(series, method, scan, form), method, scan, form)
 
 
@@ -116,7 +119,14 @@ def backwards(series: Series, result: FilterResult, method: str, scan: str, form
 
 
 def two_filter_smoother(
-    model: LinearGaussianModel, y: Any, *, scan: str = "chunked", mask: Any = None, mean_dtype: Any = None
+    model: LinearGaussianModel,
+    y: Any,
+    *,
+    method: str = "scan",
+    scan: str = "chunked",
+    form: str = "covariance",
+    mask: Any = None,
+    mean_dtype: Any = None,
 ) -> SmootherResult:
     """Means and covariances of the state given all observations: two prefix sums that do not wait for each other.
 
@@ -129,7 +139,11 @@ def two_filter_smoother(
         Series with a singular ``H Q H' + R`` take the recursion of `rts_smoother`, see `kalman_filter`.
     y : array or Ensemble, shape (*batch, T, ny)
         Observations, NaN where missing.
+    method : {"scan", "auto"}
+        Both mean the same: there is no sequential form of this smoother; `rts_smoother` has one.
     scan : {"chunked", "sequential", "hillis_steele", "blelloch", "ladner_fischer", "sengupta"}
+    form : {"covariance"}
+        Prefix sums have no square-root form; `rts_smoother` has one.
     mask : bool array or Ensemble, shape of `y` or of `y` without its last axis, optional
     mean_dtype : {"float64", "float32"} or dtype, optional
         See `kalman_filter`.
@@ -154,8 +168,11 @@ def two_filter_smoother(
     >>> two_filter_smoother(model, [[3.0], [float("nan")], [4.0]]).mean[:, 0].round(4).tolist()
     [2.3636, 2.9091, 3.4545]
     """
+    advice = "Use rts_smoother, which has both."
+    one_of(method, ("scan", "auto"), "two_filter_smoother", "method", advice=advice)
+    one_of(form, ("covariance",), "two_filter_smoother", "form", advice=advice)
     one_of(scan, SCANS, "two_filter_smoother", "scan")
-    series = aligned(model, y, mask, "two_filter_smoother", mean_dtype)
+    series = aligned(model, y, mask, "two_filter_smoother", mean_dtype, diffuse=True)
     check_scannable(series, "two_filter_smoother")
     if series.is_mixed:
         rough = lambda run: filtered(run, "scan", scan)
@@ -165,6 +182,8 @@ def two_filter_smoother(
 
 def two_filters(series: Series, scan: str) -> SmootherResult:
     """The two-filter smoother of a series in one form."""
+    if series.diffuse is not None:
+        return diffuse_smoother(series, lambda later: two_filters(later, scan))
     if device_of(series, "scan") == "cuda":
         return compiled_two_filter(series, scan)
     xp = array_namespace(series.y, series.F, series.m0)

@@ -268,7 +268,7 @@ def test_draws_with_a_seed_repeat_and_refuse_ensembles():
         ({"form": "square_root", "method": "scan"}, "form must be 'covariance'"),
         ({"mask": np.zeros((2, 2), bool)}, "mask must have the shape of y"),
         ({"mask": np.zeros((4, 1))}, "mask must hold bools"),
-        ({"y": np.zeros((4, 2))}, r"y must have shape \(..., T, 1\)"),
+        ({"y": np.zeros((4, 2))}, r"y must have shape \(..., 4, 1\)"),
         ({"y": np.zeros((5, 1))}, "y must have 4 steps"),
         ({"y": np.zeros((0, 1))}, "y must hold one observation or more"),
     ],

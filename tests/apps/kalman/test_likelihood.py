@@ -157,7 +157,7 @@ def test_few_iterations_are_told():
             TypeError,
             "model_of must use",
         ),
-        ({"y": np.full((9, 1), np.inf)}, ValueError, "start must have a finite likelihood"),
+        ({"y": np.full((9, 1), 1e300)}, ValueError, "start must have a finite likelihood"),
     ],
 )
 def test_bad_input_is_named(changes, error, match):

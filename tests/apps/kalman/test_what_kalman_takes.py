@@ -63,6 +63,8 @@ COMMON = [
     ({"y": Y[:, 0]}, ValueError, "y must have shape"),
     ({"y": Y[:0]}, ValueError, "y must hold one observation"),
     ({"y": np.zeros((4, 0))}, ValueError, "y must have shape"),
+    ({"y": np.where(Y == 3.0, np.inf, Y)}, ValueError, "y must be finite, or NaN where missing; got infinity"),
+    ({"y": np.where(Y == 3.0, -np.inf, Y).tolist()}, ValueError, "y must be finite, or NaN where missing"),
     ({"mask": UNEVEN}, TypeError, "mask must be"),
     ({"mask": "abc"}, TypeError, "mask must be"),
     ({"mask": 3}, ValueError, "mask must hold bools"),
@@ -85,6 +87,8 @@ METHODS = [
     *(({"scan": bad}, ValueError, "scan must be one of") for bad in (None, 3, "fast", Y)),
 ]
 
+ODD = np.array([[1.0, 2.0], [2.0, 1.0]])  # eigenvalues -1 and 3
+
 HALF = {name: a.astype(np.float16) for name, a in PARTS.items()}
 
 BAD = {
@@ -94,6 +98,14 @@ BAD = {
         ({"H": np.zeros((0, 2)), "R": np.zeros((0, 0))}, ValueError, "H must have one row or more"),
         ({"F": np.zeros((0, 0))}, ValueError, "F must have one row or more"),
         ({"prior_at": Y}, ValueError, "prior_at must be one of"),
+        *(({name: ODD}, ValueError, f"{name} must be positive semidefinite; got the eigenvalue -1[.]")
+          for name in ("Q", "R", "P0")),
+        ({"Q": ODD.astype(np.float32)}, ValueError, "Q must be positive semidefinite; got the eigenvalue -1[.]"),
+        ({"Q": np.stack([np.eye(2), ODD, np.eye(2)])}, ValueError, "Q must be .* the eigenvalue -1 at .1,.[.]"),
+        ({"Q": np.stack([np.eye(2)] * 300 + [ODD])}, ValueError, "Q must be .* the eigenvalue -1 at .300,.[.]"),
+        ({"R": Ensemble(np.stack([np.eye(2), 2 * ODD], -1))}, ValueError, "R must be .* eigenvalue -2 in sample 1[.]"),
+        ({"P0": np.zeros((2, 2)) - 1e-3 * (1 - np.eye(2))}, ValueError, "P0 must be .* the eigenvalue -0.001"),
+        ({"Q": np.ma.array(np.eye(2), mask=np.eye(2))}, ValueError, "Q must have no masked entries; got 2 of them"),
         ({"Q": lifted(3), "R": lifted(5)}, ValueError, "Ensembles must have one number of samples; got Q: 3, R: 5"),
     ],
     "NonlinearGaussianModel": [
@@ -109,7 +121,9 @@ BAD = {
     ],
     "rts_smoother": [*COMMON, *LINEAR, *METHODS],
     "two_filter_smoother": [
-        *COMMON, *LINEAR, *METHODS[5:],
+        *COMMON, *LINEAR, *METHODS,
+        ({"method": "sequential"}, ValueError, "method must be one of 'scan', 'auto'.*Use rts_smoother"),
+        ({"form": "square_root"}, ValueError, "form must be one of 'covariance'.*Use rts_smoother"),
         ({"model": LinearGaussianModel(**HALF), "y": Y.astype(np.float16)}, TypeError, "model and y must be of"),
     ],
     "split_series": [*COMMON, *LINEAR],
@@ -284,3 +298,43 @@ def test_one_part_alone_differs_from_sample_to_sample(part, scan):
             one = {n: a.sample(s) if n == part else a for n, a in both.items()}
             alone = smoother(LinearGaussianModel(**{n: a for n, a in one.items() if n != "y"}), one["y"], **options)
             np.testing.assert_allclose(got.mean.sample(s), alone.mean, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "int64"])
+@pytest.mark.parametrize("form", FORMS)
+def test_masked_entries_of_a_masked_array_are_missing(form, dtype):
+    y, mask = np.where(Y == 3.0, 10**9, Y).astype(dtype), Y == 3.0
+    narrow = "float32" if dtype == "float32" else "float64"
+    model = LinearGaussianModel(**{name: a.astype(narrow) for name, a in PARTS.items()})
+    expected, got = FORMS[form](model, y.astype(narrow), mask=mask), FORMS[form](model, np.ma.array(y, mask=mask))
+    np.testing.assert_array_equal(got.mean, expected.mean)
+    np.testing.assert_array_equal(got.log_likelihood, expected.log_likelihood)
+    plain = FORMS[form](model, np.ma.array(y))
+    np.testing.assert_array_equal(plain.mean, FORMS[form](model, y).mean)
+
+
+@pytest.mark.parametrize("n", [2, 3, 5])
+@pytest.mark.parametrize("lead", [(), (4,), (400,)])
+def test_covariances_of_low_rank_and_of_zero_are_taken(n, lead):
+    """Products of factors are semidefinite up to rounding, whatever their rank and their scale."""
+    B = np.random.default_rng(52817).standard_normal((*lead, n, 1)) * 1e3 ** np.arange(n)[:, None]
+    for A in (B @ B.mT, 0.0 * B @ B.mT, 1e-300 * np.ones((*lead, n, n))):
+        for kind in (A, A.astype(np.float32), Ensemble(np.stack([A, 2.0 * A], -1))):
+            LinearGaussianModel(F=np.eye(n), Q=kind, H=np.eye(n), R=np.eye(n), m0=np.zeros(n), P0=np.eye(n))
+
+
+@pytest.mark.parametrize(
+    "y, match",
+    [
+        (np.zeros((2, 7)), r"y must have shape \(..., 5, 2\); got shape \(2, 7\). Time is the first axis of a series"),
+        (np.zeros((7, 2)), r"y must have 5 steps as the model has; got 7 steps.$"),
+        (np.zeros((7, 3)), r"y must have shape \(..., 5, 2\); got shape \(7, 3\). The model has ny = 2"),
+    ],
+)
+def test_a_wrong_number_of_steps_is_called_that(y, match):
+    model = LinearGaussianModel(**{**PARTS, "F": np.zeros((5, 2, 2))})
+    with pytest.raises(ValueError, match=f"^kalman_filter: {match}") as caught:
+        kalman_filter(model, y)
+    assert "batch" not in str(caught.value)
+    with pytest.raises(ValueError, match=r"Use y\[:, None\]|use y\[:, None\]"):
+        kalman_filter(LinearGaussianModel([[1.0]], [[1.0]], [[1.0]], [[1.0]], [0.0], [[1.0]]), np.zeros(4))

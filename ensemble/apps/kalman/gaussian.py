@@ -1,0 +1,321 @@
+"""Filters and smoothers of nonlinear models that go step after step: extended and unscented.
+
+Each step replaces f and h by an affine function and a noise that stands for what it leaves out. The steps together are
+a linear series, whose filter is the nonlinear one and whose smoother is the nonlinear smoother: by any method.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from ensemble._backend import array_namespace
+from ensemble._check import finite, message, one_of, positive, require
+from ensemble._kernels.scan import SCANS
+from ensemble._typing import Array
+from ensemble.apps.kalman.filters import METHODS, check_form, result_of
+from ensemble.apps.kalman.model import Series, aligned
+from ensemble.apps.kalman.nonlinear import NonlinearGaussianModel, linearised, value
+from ensemble.apps.kalman.results import FilterResult, SmootherResult
+from ensemble.apps.kalman.smoothers import backwards
+from ensemble.apps.kalman.square_root import semidefinite_factor
+from ensemble.apps.kalman.steps import apply, predict, stacked, symmetric, symmetric_solve, update
+
+__all__ = [
+    "extended_kalman_filter",
+    "extended_kalman_smoother",
+    "unscented_kalman_filter",
+    "unscented_kalman_smoother",
+]
+
+Affine = tuple[Array, Array, Array]
+"""Matrix, offset, and the covariance of what the affine function leaves out."""
+
+Approximation = Callable[[str, int, Array, Array], Affine]
+"""From the name of a function, a step, a mean and a covariance to an affine function."""
+
+
+def extended_kalman_filter(model: NonlinearGaussianModel, y: Any, *, mask: Any = None) -> FilterResult:
+    """Means and covariances of the state of a nonlinear model given the past, by linearisation at the mean [1]_.
+
+    Parameters
+    ----------
+    model : NonlinearGaussianModel
+        Parameters of its functions may be Ensembles.
+    y : array or Ensemble, shape (*batch, T, ny)
+        Observations, NaN where missing.
+    mask : bool array or Ensemble, shape of `y` or of `y` without its last axis, optional
+        Entries to treat as missing.
+
+    Returns
+    -------
+    FilterResult
+        Ensembles where the model or `y` has any. Its `series` is the linearised model.
+
+    Raises
+    ------
+    TypeError
+        If `model` is no NonlinearGaussianModel, or a function branches on a state.
+    ValueError
+        If shapes do not fit.
+
+    References
+    ----------
+    .. [1] S. Särkkä, Bayesian Filtering and Smoothing, Cambridge 2013, section 5.2; of the smoother, section 9.1.
+
+    Examples
+    --------
+    >>> model = NonlinearGaussianModel(lambda x, k, xp: (xp.sin(x[0]),), lambda x, k, xp: (x[0] ** 2,),
+    ...                                Q=[[0.1]], R=[[0.1]], m0=[1.0], P0=[[0.1]])
+    >>> extended_kalman_filter(model, [[0.9], [float("nan")], [0.4]]).mean[:, 0].round(4).tolist()
+    [0.931, 0.8022, 0.6572]
+    """
+    series = _series(model, y, mask, "extended_kalman_filter")
+    return _filtered(series, _taylor(model))
+
+
+def extended_kalman_smoother(
+    model: NonlinearGaussianModel,
+    y: Any,
+    *,
+    method: str = "auto",
+    scan: str = "chunked",
+    form: str = "covariance",
+    mask: Any = None,
+) -> SmootherResult:
+    """Means and covariances of the state of a nonlinear model given all observations, linearised at filtered means.
+
+    Parameters
+    ----------
+    model : NonlinearGaussianModel
+    y : array or Ensemble, shape (*batch, T, ny)
+        Observations, NaN where missing.
+    method : {"auto", "sequential", "scan"}
+        Of the pass backwards, see `rts_smoother`, as are the next two. The filter goes step after step.
+    scan : {"chunked", "sequential", "hillis_steele", "blelloch", "ladner_fischer", "sengupta"}
+    form : {"covariance", "square_root"}
+    mask : bool array or Ensemble, shape of `y` or of `y` without its last axis, optional
+
+    Returns
+    -------
+    SmootherResult
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `extended_kalman_filter`, and if a name is unknown.
+
+    Examples
+    --------
+    >>> model = NonlinearGaussianModel(lambda x, k, xp: (xp.sin(x[0]),), lambda x, k, xp: (x[0] ** 2,),
+    ...                                Q=[[0.1]], R=[[0.1]], m0=[1.0], P0=[[0.1]])
+    >>> extended_kalman_smoother(model, [[0.9], [float("nan")], [0.4]]).mean[:, 0].round(4).tolist()
+    [0.9264, 0.7714, 0.6572]
+    """
+    _check_options(method, scan, form, "extended_kalman_smoother")
+    series = _series(model, y, mask, "extended_kalman_smoother")
+    result = _filtered(series, _taylor(model))
+    return backwards(result.series, result, method, scan, form)
+
+
+def unscented_kalman_filter(
+    model: NonlinearGaussianModel,
+    y: Any,
+    *,
+    alpha: float = math.sqrt(3.0),
+    beta: float = 2.0,
+    kappa: float = 1.0,
+    mask: Any = None,
+) -> FilterResult:
+    """Means and covariances of the state of a nonlinear model given the past, by sigma points [1]_.
+
+    The 2 nx + 1 points ``m`` and ``m +- sqrt(c) U[:, i]``, with ``U U' = P`` and ``c = alpha^2 (nx + kappa)``, are
+    drawn anew before each transition and each observation.
+
+    Parameters
+    ----------
+    model : NonlinearGaussianModel
+        Its functions need no derivatives. Parameters may be Ensembles.
+    y : array or Ensemble, shape (*batch, T, ny)
+        Observations, NaN where missing.
+    alpha, beta, kappa : float, dimensionless
+        Weights of van der Merwe: ``1 - nx / c`` for the mean at the central point, with ``1 - alpha^2 + beta`` more for
+        the covariance, and ``1 / (2 c)`` for each other point. All are positive for the defaults.
+    mask : bool array or Ensemble, shape of `y` or of `y` without its last axis, optional
+
+    Returns
+    -------
+    FilterResult
+        Its `series` is the model of the statistical linear regressions.
+
+    Raises
+    ------
+    TypeError
+        If `model` is no NonlinearGaussianModel.
+    ValueError
+        If shapes do not fit, or ``alpha^2 (nx + kappa)`` is not positive.
+
+    References
+    ----------
+    .. [1] S. J. Julier, J. K. Uhlmann, Proc. IEEE 92 (2004), 401-422; E. A. Wan, R. van der Merwe, The unscented
+       Kalman filter, in: S. Haykin (ed.), Kalman Filtering and Neural Networks, Wiley 2001, chapter 7.
+
+    Examples
+    --------
+    >>> model = NonlinearGaussianModel(lambda x, k, xp: (xp.sin(x[0]),), lambda x, k, xp: (x[0] ** 2,),
+    ...                                Q=[[0.1]], R=[[0.1]], m0=[1.0], P0=[[0.1]])
+    >>> unscented_kalman_filter(model, [[0.9], [float("nan")], [0.4]]).mean[:, 0].round(4).tolist()
+    [0.8521, 0.7354, 0.5663]
+    """
+    series = _series(model, y, mask, "unscented_kalman_filter")
+    return _filtered(series, _sigma_points(model, alpha, beta, kappa, "unscented_kalman_filter"))
+
+
+def unscented_kalman_smoother(
+    model: NonlinearGaussianModel,
+    y: Any,
+    *,
+    alpha: float = math.sqrt(3.0),
+    beta: float = 2.0,
+    kappa: float = 1.0,
+    method: str = "auto",
+    scan: str = "chunked",
+    form: str = "covariance",
+    mask: Any = None,
+) -> SmootherResult:
+    """Means and covariances of the state of a nonlinear model given all observations, by sigma points [1]_.
+
+    Parameters
+    ----------
+    model : NonlinearGaussianModel
+    y : array or Ensemble, shape (*batch, T, ny)
+        Observations, NaN where missing.
+    alpha, beta, kappa : float, dimensionless
+        See `unscented_kalman_filter`.
+    method : {"auto", "sequential", "scan"}
+        Of the pass backwards, see `rts_smoother`, as are the next two. The filter goes step after step.
+    scan : {"chunked", "sequential", "hillis_steele", "blelloch", "ladner_fischer", "sengupta"}
+    form : {"covariance"}
+    mask : bool array or Ensemble, shape of `y` or of `y` without its last axis, optional
+
+    Returns
+    -------
+    SmootherResult
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `unscented_kalman_filter`, and if a name is unknown.
+
+    References
+    ----------
+    .. [1] S. Särkkä, Unscented Rauch-Tung-Striebel smoother, IEEE Trans. Automat. Control 53 (2008), 845-849.
+
+    Examples
+    --------
+    >>> model = NonlinearGaussianModel(lambda x, k, xp: (xp.sin(x[0]),), lambda x, k, xp: (x[0] ** 2,),
+    ...                                Q=[[0.1]], R=[[0.1]], m0=[1.0], P0=[[0.1]])
+    >>> unscented_kalman_smoother(model, [[0.9], [float("nan")], [0.4]]).mean[:, 0].round(4).tolist()
+    [0.8439, 0.7024, 0.5663]
+    """
+    function = "unscented_kalman_smoother"
+    _check_options(method, scan, form, function)
+    advice = "What a regression leaves out may have no square root; use extended_kalman_smoother."
+    one_of(form, ("covariance",), function, "form", advice=advice)
+    series = _series(model, y, mask, function)
+    result = _filtered(series, _sigma_points(model, alpha, beta, kappa, function))
+    return backwards(result.series, result, method, scan, form)
+
+
+def _check_options(method: str, scan: str, form: str, function: str) -> None:
+    one_of(method, METHODS, function, "method")
+    one_of(scan, SCANS, function, "scan")
+    check_form(form, method, function)
+
+
+def _series(model: NonlinearGaussianModel, y: Any, mask: Any, function: str) -> Series:
+    """Everything but f and h in one form."""
+    if not isinstance(model, NonlinearGaussianModel):
+        raise TypeError(message(function, "model", "be a NonlinearGaussianModel", f"a {type(model).__name__}"))
+    return aligned(model.linear, y, mask, function)
+
+
+def _taylor(model: NonlinearGaussianModel) -> Approximation:
+    """Linearisation at the mean."""
+
+    def approximation(name: str, k: int, m: Array, P: Array) -> Affine:
+        at, A = linearised(model, name, m[None, ...], k)
+        A = A[0, ...]
+        return A, at[0, ...] - apply(A, m), 0.0 * (A @ A.mT)
+
+    return approximation
+
+
+def _sigma_points(
+    model: NonlinearGaussianModel, alpha: float, beta: float, kappa: float, function: str
+) -> Approximation:
+    """Statistical linear regression on sigma points."""
+    alpha = positive(alpha, function, "alpha")
+    beta, kappa = finite(beta, function, "beta"), finite(kappa, function, "kappa")
+    n = model.nx
+    c = alpha * alpha * (n + kappa)
+    require(c > 0.0, function, "kappa", f"be above -{n}, minus the number of states", kappa)
+    side, centre = 0.5 / c, 1.0 - n / c
+    of_covariance = centre + 1.0 - alpha * alpha + beta
+
+    def approximation(name: str, k: int, m: Array, P: Array) -> Affine:
+        xp = array_namespace(m, P)
+        U = math.sqrt(c) * semidefinite_factor(P)
+        moves = xp.moveaxis(U, -1, 0)
+        points = xp.concat([xp.broadcast_to(m, moves.shape[1:])[None, ...], m + moves, m - moves], axis=0)
+        found = value(model, name, points[None, ...], k)[0, ...]
+        sides = found[1:, ...]
+        mean = centre * found[0, ...] + side * xp.sum(sides, axis=0)
+        away = sides - mean
+        off = found[0, ...] - mean
+        spread = side * _outer(xp, away, away) + of_covariance * (off[..., :, None] * off[..., None, :])
+        cross = side * _outer(xp, xp.concat([moves, -moves], axis=0), away)
+        A = symmetric_solve(P, cross, semidefinite=True)[0].mT
+        return A, mean - apply(A, m), symmetric(spread - A @ P @ A.mT)
+
+    return approximation
+
+
+def _outer(xp: Any, a: Array, b: Array) -> Array:
+    """The sum over points, in front, of ``a b'``."""
+    return xp.sum(a[..., :, None] * b[..., None, :], axis=0)
+
+
+def _filtered(series: Series, approximation: Approximation) -> FilterResult:
+    """The filter of the affine functions, each made at the state of its step; they are the parts of its series."""
+    xp = array_namespace(series.y, series.m0, series.P0, series.Q, series.R)
+    nx, ny = series.m0.shape[-1], series.y.shape[-1]
+    m = xp.broadcast_to(series.m0, (*series.batch, nx))
+    P = xp.broadcast_to(series.P0, (*series.batch, nx, nx))
+    made: dict[str, list[Array]] = {name: [] for name in ("F", "u", "Q", "H", "d", "R")}
+    means, covariances, terms = [], [], []
+    for k in range(series.n_steps):
+        if k or series.predict_first:
+            F, u, left = approximation("f", k, m, P)
+            Q = left + series.at("Q", k)
+            m, P = predict(F, Q, u, m, P)
+        else:  # entry 0 is not used
+            F, u, Q = xp.eye(nx, dtype=m.dtype), xp.zeros((nx,), dtype=m.dtype), series.at("Q", 0)
+        H, d, left = approximation("h", k, m, P)
+        R = left + series.at("R", k)
+        m, P, term = update(H, R, d, series.y[k, ...], m, P)
+        for kept, part in zip(made.values(), (F, u, Q, H, d, R), strict=True):
+            kept.append(part)
+        means.append(m)
+        covariances.append(P)
+        terms.append(term)
+    tails = {"F": (nx, nx), "u": (nx,), "Q": (nx, nx), "H": (ny, nx), "d": (ny,), "R": (ny, ny)}
+    xp = array_namespace(*means, *terms)
+    parts = {
+        name: xp.stack([xp.broadcast_to(a, (*series.batch, *tails[name])) for a in kept], axis=0)
+        for name, kept in made.items()
+    }
+    whole = [xp.broadcast_to(term, series.batch) for term in terms]
+    return result_of(replace(series, **parts), *stacked(series.batch, means, covariances), xp.stack(whole, axis=0))

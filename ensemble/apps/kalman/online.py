@@ -1,0 +1,276 @@
+"""The filter one step at a time, as observations arrive."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ensemble._backend import array_namespace
+from ensemble._check import integer, message, require
+from ensemble._kernels._kalman_loops import filter_alone
+from ensemble._typing import Array
+from ensemble.apps.kalman.arrays import is_pandas, real_array, with_gaps_as_nan
+from ensemble.apps.kalman.compiled import device_of
+from ensemble.apps.kalman.correlated import explained
+from ensemble.apps.kalman.model import LinearGaussianModel, Series, aligned
+from ensemble.apps.kalman.steps import predict, update
+from ensemble.scalar import Ensemble
+
+__all__ = ["OnlineFilter"]
+
+
+INFINITE = (math.inf, -math.inf)
+
+
+class OnlineFilter:
+    """A Kalman filter that takes observations one by one and keeps nothing but its state.
+
+    Steps are those of `kalman_filter`: ``step(y)`` is ``predict()`` and ``update(y)``, where the first prediction of a
+    model whose prior stands at the first observation changes nothing.
+
+    Parameters
+    ----------
+    model : LinearGaussianModel
+        Of one series, a batch, or with Ensembles. Parts that vary in time are taken at the steps' own entries.
+
+    Attributes
+    ----------
+    mean : array or Ensemble, shape (*batch, nx)
+        Of the state given the observations so far.
+    covariance : array or Ensemble, shape (*batch, nx, nx)
+    log_likelihood : float, array or Ensemble, shape batch
+        Of the observations so far.
+    k : int
+        The step that the state belongs to, from 0; -1 for a prior before the first observation.
+
+    Raises
+    ------
+    TypeError
+        If `model` is no LinearGaussianModel.
+    ValueError
+        If it has diffuse states.
+
+    Examples
+    --------
+    >>> model = LinearGaussianModel(F=[[1.0]], Q=[[1.0]], H=[[1.0]], R=[[1.0]], m0=[0.0], P0=[[1.0]])
+    >>> online = OnlineFilter(model)
+    >>> for y in ([3.0], [float("nan")], [4.0]):
+    ...     online.step(y)
+    >>> online.mean.round(4).tolist(), online.covariance.round(4).tolist()
+    ([3.4545], [[0.7273]])
+    """
+
+    def __init__(self, model: LinearGaussianModel) -> None:
+        if not isinstance(model, LinearGaussianModel):
+            raise TypeError(message("OnlineFilter", "model", "be a LinearGaussianModel", f"a {type(model).__name__}"))
+        self.model = model
+        series = _parts(model)
+        self._length = model.n_steps if model.is_time_varying else None
+        self.k = -1
+        lifted = any(isinstance(a, Ensemble) for a in vars(series).values())
+        plain = not (lifted or series.batch or series.S is not None)
+        fast = plain and device_of(series, "sequential") == "numba"
+        self._engine: Any = _Compiled(series) if fast else _General(series)
+
+    def __repr__(self) -> str:
+        return f"OnlineFilter(k={self.k}, {self.model!r})"
+
+    @property
+    def mean(self) -> Array:
+        return self._engine.mean
+
+    @property
+    def covariance(self) -> Array:
+        return self._engine.covariance
+
+    @property
+    def log_likelihood(self) -> Any:
+        return self._engine.log_likelihood
+
+    def predict(self, n_steps: int = 1) -> None:
+        """Go on by `n_steps` transitions without an observation.
+
+        Parameters
+        ----------
+        n_steps : int
+
+        Raises
+        ------
+        ValueError
+            If the model varies in time and has no entry for a step.
+        """
+        for _ in range(integer(n_steps, "OnlineFilter.predict", "n_steps", minimum=1)):
+            self._next("predict")
+            self._engine.predict(self.k)
+
+    def update(self, y: Any) -> None:
+        """Condition the state on an observation of the present step.
+
+        Parameters
+        ----------
+        y : array or Ensemble, shape (*batch, ny)
+            NaN where missing.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If `y` is no array of that shape, or infinite; if there was no prediction to the first observation.
+        """
+        if self.k < 0 and self.model.prior_at == "first_observation":
+            self._next("update")
+        if self.k < 0:
+            require(False, "OnlineFilter", "update", "follow a prediction", "the prior", "Call predict or step first.")
+        self._engine.update(self.k, y)
+
+    def step(self, y: Any) -> None:
+        """Predict, then condition on the observation `y` of shape (*batch, ny)."""
+        self._next("step")
+        self._engine.step(self.k, y)
+
+    def _next(self, name: str) -> None:
+        k = self.k + 1
+        if self._length is not None and k >= self._length:
+            advice = "Make a model of the steps to come whose prior is this state."
+            require(False, "OnlineFilter", name, f"be called for the model's {self._length} steps", f"step {k}", advice)
+        self.k = k
+
+
+def _parts(model: LinearGaussianModel) -> Series:
+    """The model's parts in one form; noises stay correlated."""
+    xp = array_namespace(next((a for a in vars(model).values() if isinstance(a, Ensemble)), model.F))
+    n = model.n_steps if model.is_time_varying else 1
+    y = xp.full((n, model.ny), float("nan"), dtype=model.F.dtype)
+    return aligned(model, y, None, "OnlineFilter", correlated=True)
+
+
+def _entries(y: Any) -> Array:
+    """One observation as an array; a row of a pandas table is a Series."""
+    values = with_gaps_as_nan(y, "OnlineFilter")
+    if is_pandas(y) and len(y.shape) == 1:
+        values = values[:, 0]
+    return real_array(values, "y", "OnlineFilter")
+
+
+def _refused(y: Any, shape: tuple[int, ...]) -> None:
+    seen = f"shape {tuple(y.shape)}" if tuple(y.shape) != shape else "infinity in it"
+    require(tuple(y.shape) == shape, "OnlineFilter", "y", f"have shape {shape}", seen)
+    require(False, "OnlineFilter", "y", "be finite, or NaN where missing", seen, "Missing is NaN.")
+
+
+class _General:
+    """The state as arrays or Ensembles, moved by the matrix formulas."""
+
+    def __init__(self, series: Series) -> None:
+        self.series = series
+        xp = array_namespace(series.m0, series.P0, series.y)
+        nx = series.F.shape[-1]
+        self.mean = xp.broadcast_to(series.m0, (*series.batch, nx))
+        self.covariance = xp.broadcast_to(series.P0, (*series.batch, nx, nx))
+        self.log_likelihood = xp.zeros(series.batch, dtype=xp.float64)
+        self.seen: Any = None
+
+    def at(self, name: str, k: int) -> Array:
+        return self.series.at(name, k)
+
+    def predict(self, k: int) -> None:
+        if k == 0 and not self.series.predict_first:
+            return
+        F, Q, u = (self.at(name, k) for name in "FQu")
+        if self.series.S is not None and self.seen is not None:
+            H, R, d, S = (self.at(name, k - 1) for name in "HRdS")
+            F, Q, u = explained(F, Q, u, H, R, d, S, self.seen)
+        self.seen = None
+        self.mean, self.covariance = predict(F, Q, u, self.mean, self.covariance)
+
+    def update(self, k: int, y: Any) -> None:
+        if self.series.S is not None and self.seen is not None:
+            advice = "The noise of a second observation has no given correlation with the next transition."
+            require(False, "OnlineFilter", "update", "be called once a step for a model with S", "a second", advice)
+        y = self._observation(y)
+        H, R, d = (self.at(name, k) for name in "HRd")
+        self.mean, self.covariance, term = update(H, R, d, y, self.mean, self.covariance)
+        xp = array_namespace(term)
+        self.log_likelihood = self.log_likelihood + xp.astype(term, xp.float64, copy=False)
+        self.seen = y
+
+    def step(self, k: int, y: Any) -> None:
+        self.predict(k)
+        self.update(k, y)
+
+    def _observation(self, y: Any) -> Array:
+        series = self.series
+        y = _entries(y)
+        shape = (*series.batch, series.y.shape[-1])
+        xp = array_namespace(*(a for a in (y, series.y) if isinstance(a, Ensemble)), y, series.y)
+        y = xp.astype(xp.asarray(y), series.y.dtype, copy=False)
+        values = y.samples if isinstance(y, Ensemble) else y
+        of_values = array_namespace(values)
+        if tuple(y.shape) != shape or bool(of_values.any(of_values.isinf(values))):
+            _refused(y, shape)
+        return y
+
+
+class _Compiled:
+    """The state of one series as arrays of NumPy, moved by the compiled recursion: its bits, without its set-up."""
+
+    def __init__(self, series: Series) -> None:
+        dtype, self.first = series.F.dtype, series.predict_first
+        nx, ny = series.F.shape[-1], series.y.shape[-1]
+        self.parts = tuple(np.ascontiguousarray(getattr(series, name))[None] for name in ("F", "Q", "H", "R", "u", "d"))
+        self.varies = any(a.shape[1] > 1 for a in self.parts)
+        self.y = np.empty((1, 1, ny), dtype)
+        self.entry, self.shape, self.log_likelihood = self.y[0, 0], (ny,), 0.0
+        self.state = (np.array(series.m0)[None], np.array(series.P0)[None])
+        self.results = [self._result(nx, ny, dtype) for _ in range(2)]  # one is read while the other is written
+
+    @staticmethod
+    def _result(nx: int, ny: int, dtype: Any) -> tuple[Any, ...]:
+        """Arrays of the compiled code, the state in them without the axis of time, and the pivots."""
+        tails = ((nx,), (nx, nx), (), (ny,))
+        outs = tuple(np.empty((1, 1, *tail), dtype) for tail in tails)
+        return outs, (outs[0][:, 0], outs[1][:, 0]), outs[2], outs[3][0, 0]
+
+    @property
+    def mean(self) -> np.ndarray:
+        return self.state[0][0].copy()
+
+    @property
+    def covariance(self) -> np.ndarray:
+        return self.state[1][0].copy()
+
+    def predict(self, k: int) -> None:
+        self.entry.fill(math.nan)
+        self._move(k, k > 0 or self.first)
+
+    def update(self, k: int, y: Any) -> None:
+        self._observe(y)
+        self.log_likelihood += self._move(k, False)
+
+    def step(self, k: int, y: Any) -> None:
+        self._observe(y)
+        self.log_likelihood += self._move(k, k > 0 or self.first)
+
+    def _observe(self, y: Any) -> None:
+        if type(y) is not np.ndarray or y.dtype.kind != "f":
+            y = np.asarray(_entries(y))
+        if y.shape != self.shape:
+            _refused(y, self.shape)
+        self.entry[:] = y
+        for value in y.tolist():
+            if value in INFINITE:
+                _refused(y, self.shape)
+
+    def _move(self, k: int, predict_first: bool) -> float:
+        parts = self.parts
+        if self.varies:
+            parts = tuple(a[:, k : k + 1] if a.shape[1] > 1 else a for a in parts)
+        outs, state, quadratic, pivots = self.results[0]
+        filter_alone(*parts, self.y, *self.state, predict_first, *outs, 0)
+        self.results.reverse()
+        self.state = state
+        term = quadratic.item()
+        for pivot in pivots.tolist():
+            term += math.log(pivot) if pivot > 0.0 else math.nan
+        return -0.5 * term

@@ -1,0 +1,174 @@
+"""Draws of states and observations from a linear model."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ensemble._backend import array_namespace
+from ensemble._check import integer, message, require
+from ensemble._typing import Array
+from ensemble.apps.kalman.correlated import joint_covariance
+from ensemble.apps.kalman.model import LinearGaussianModel, Series, aligned
+from ensemble.apps.kalman.square_root import semidefinite_factor
+from ensemble.apps.kalman.steps import apply
+from ensemble.scalar import Ensemble
+
+__all__ = ["SimulationResult", "random_generator", "simulate"]
+
+
+@dataclass(frozen=True)
+class SimulationResult:
+    """States and observations drawn from a model.
+
+    Attributes
+    ----------
+    states : array or Ensemble, shape (*batch, n_steps, nx)
+    observations : array or Ensemble, shape (*batch, n_steps, ny)
+    """
+
+    states: Array
+    observations: Array
+
+    def __repr__(self) -> str:
+        n = f", n_samples={self.states.n_samples}" if isinstance(self.states, Ensemble) else ""
+        return f"SimulationResult(states {tuple(self.states.shape)}, observations {tuple(self.observations.shape)}{n})"
+
+
+def random_generator(seed: Any, function: str) -> np.random.Generator:
+    """NumPy's generator from what its `default_rng` takes."""
+    try:
+        return np.random.default_rng(seed)
+    except (TypeError, ValueError):
+        kind = "be None, an integer from 0 or a numpy.random.Generator"
+        raise TypeError(message(function, "seed", kind, f"a {type(seed).__name__}")) from None
+
+
+def simulate(
+    model: LinearGaussianModel,
+    n_steps: int | None = None,
+    *,
+    n_samples: int | None = None,
+    seed: int | np.random.Generator | None = None,
+) -> SimulationResult:
+    """States and observations drawn from a model: the prior, the process noise and the observation noise.
+
+    Parameters
+    ----------
+    model : LinearGaussianModel
+    n_steps : int, optional
+        The number of observations; needed where the model is constant in time.
+    n_samples : int, optional
+        The number of draws, of which sample i has noise that is the same whatever their number. Where it is not given:
+        that of the model's Ensembles, or one draw as arrays, equal to sample 0.
+    seed : int or numpy.random.Generator, optional
+
+    Returns
+    -------
+    SimulationResult
+
+    Raises
+    ------
+    TypeError
+        If `model` is no LinearGaussianModel, or a number is no integer.
+    ValueError
+        If `n_steps` or `n_samples` do not fit the model, or it has diffuse states, which have no distribution.
+
+    Examples
+    --------
+    >>> model = LinearGaussianModel(F=[[0.9]], Q=[[1.0]], H=[[1.0]], R=[[1.0]], m0=[0.0], P0=[[1.0]])
+    >>> simulate(model, 50, n_samples=3, seed=20731)
+    SimulationResult(states (50, 1), observations (50, 1), n_samples=3)
+    """
+    if not isinstance(model, LinearGaussianModel):
+        raise TypeError(message("simulate", "model", "be a LinearGaussianModel", f"a {type(model).__name__}"))
+    if n_steps is None:
+        require(model.is_time_varying, "simulate", "n_steps", "be given for a model that is constant in time", None)
+        n_steps = model.n_steps
+    n_steps = integer(n_steps, "simulate", "n_steps", minimum=1)
+    fits = not model.is_time_varying or n_steps == model.n_steps
+    require(fits, "simulate", "n_steps", f"be {model.n_steps} as the model has", n_steps)
+    rng = random_generator(seed, "simulate")
+    series = _parts(model, n_steps)
+    n = _count(model, n_samples)
+    noise = _normal(series, rng, n_steps, n)
+    if n is not None:
+        xp = array_namespace(*noise)
+        names = ("F", "Q", "H", "R", "u", "d", "m0", "P0", *(("S",) if series.S is not None else ()))
+        series = replace(series, **{name: xp.asarray(getattr(series, name)) for name in names})
+    states = _states(series, noise)
+    return SimulationResult(*(array_namespace(a).moveaxis(a, 0, len(series.batch)) for a in states))
+
+
+def _parts(model: LinearGaussianModel, n_steps: int) -> Series:
+    """The parts with time in front; noises stay correlated."""
+    xp = array_namespace(next((a for a in vars(model).values() if isinstance(a, Ensemble)), model.F))
+    y = xp.zeros((n_steps, model.ny), dtype=model.F.dtype)
+    return aligned(model, y, None, "simulate", correlated=True)
+
+
+def _count(model: LinearGaussianModel, n_samples: Any) -> int | None:
+    """How many samples are drawn; None for arrays."""
+    own = max((a.n_samples for a in vars(model).values() if isinstance(a, Ensemble)), default=None)
+    if n_samples is None:
+        return own
+    n = integer(n_samples, "simulate", "n_samples", minimum=1)
+    require(own in (None, 1, n), "simulate", "n_samples", f"be {own} as the model's Ensembles have", n)
+    return n
+
+
+def _normal(series: Series, rng: np.random.Generator, n_steps: int, n: int | None) -> tuple[Array, Array]:
+    """Standard normal numbers of the prior and the first transition, and of the steps.
+
+    Samples are drawn one after the other, so that their number changes none of them.
+    """
+    nx, ny = series.F.shape[-1], series.y.shape[-1]
+    base = series.y.samples if isinstance(series.y, Ensemble) else series.y
+    of_base = array_namespace(base)
+    first, steps = (*series.batch, 2 * nx), (*series.batch, n_steps, nx + ny)
+    drawn = rng.standard_normal((n or 1, math.prod(first) + math.prod(steps)))
+
+    def brought(values: np.ndarray) -> Array:
+        values = values[0] if n is None else np.ascontiguousarray(np.moveaxis(values, 0, -1))
+        values = of_base.asarray(values, dtype=base.dtype)
+        return values if n is None else Ensemble(values)
+
+    cut = math.prod(first)
+    start = drawn[:, :cut].reshape((-1, *first))
+    return brought(start), brought(np.moveaxis(drawn[:, cut:].reshape((-1, *steps)), -2, 1))
+
+
+def _states(series: Series, noise: tuple[Array, Array]) -> tuple[Array, Array]:
+    """States and observations with time in front.
+
+    Entry k of the second noise makes q[k+1] and r[k], the first noise the prior and q[0].
+    """
+    start, steps = noise
+    nx, T = series.F.shape[-1], series.n_steps
+    L = lambda name: semidefinite_factor(getattr(series, name))
+    q, r = apply(L("Q"), _later(start[None, ..., nx:], steps[..., :nx])), apply(L("R"), steps[..., nx:])
+    if series.S is not None and T > 1:
+        xp, before = array_namespace(q), slice(0, T - 1)
+        S = series.S[before, ...] if series.S.shape[0] > 1 else series.S
+        joint = joint_covariance(series.each("Q", slice(1, None)), S, series.each("R", before))
+        both = apply(semidefinite_factor(joint), steps[:-1, ...])
+        q = xp.concat([q[:1, ...], both[..., :nx]], axis=0)
+        r = xp.concat([both[..., nx:], r[-1:, ...]], axis=0)
+    x = series.m0 + apply(semidefinite_factor(series.P0), start[..., :nx])
+    moves = series.u + q
+    states = []
+    for k in range(T):
+        if k or series.predict_first:
+            x = apply(series.at("F", k), x) + moves[k, ...]
+        states.append(x)
+    xp = array_namespace(*states)
+    x = xp.stack(states, axis=0)
+    return x, apply(series.H, x) + series.d + r
+
+
+def _later(first: Array, steps: Array) -> Array:
+    """The first entry, then all of `steps` but the last."""
+    return array_namespace(first, steps).concat([first, steps[:-1, ...]], axis=0)

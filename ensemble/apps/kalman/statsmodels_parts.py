@@ -1,0 +1,61 @@
+"""The parts of a linear model from a state-space model of statsmodels, whose time index is one step earlier."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ensemble._check import message, require
+
+__all__ = ["parts_of_statsmodels"]
+
+FUNCTION = "LinearGaussianModel.from_statsmodels"
+
+MATRICES = ("design", "obs_intercept", "obs_cov", "transition", "state_intercept", "selection", "state_cov")
+
+
+def parts_of_statsmodels(model: Any, params: Any) -> dict[str, Any]:
+    """F, Q, H, R, u, d, m0, P0 and `diffuse` of a model with the prior at its first observation."""
+    ssm: Any = getattr(model, "ssm", None)
+    known = callable(getattr(model, "update", None)) and hasattr(ssm, "initialization")
+    if not known:
+        seen = f"a {type(model).__module__.split('.')[0]} {type(model).__name__}"
+        advice = "Such are SARIMAX, UnobservedComponents, VARMAX, DynamicFactor and what derives from MLEModel."
+        raise TypeError(message(FUNCTION, "model", "be a statsmodels state-space model", seen, advice))
+    if params is not None:
+        _update(model, params)
+    initialisation = ssm.initialization
+    require(initialisation is not None, FUNCTION, "model", "be initialised", "no initialisation",
+            "E.g. model.initialize_approximate_diffuse() or model.ssm.initialize('stationary').")  # fmt: skip
+    require(not ssm.timing_init_filtered, FUNCTION, "model", "have the initial state predicted", "filter timing")
+    given = {name: np.asarray(getattr(ssm, name)) for name in MATRICES}
+    complex_ones = [name for name, a in given.items() if np.iscomplexobj(a)]
+    require(not complex_ones, FUNCTION, "model", "be real", f"complex {', '.join(complex_ones)}")
+    H, d, R, F, u, B, Q = (np.moveaxis(given[name].astype(np.float64), -1, 0) for name in MATRICES)
+    noise = B @ Q @ B.mT
+    m0, unbounded, P0 = initialisation(model=ssm)
+    parts = {
+        "H": H, "d": d, "R": _symmetric(R), "F": _later(F), "u": _later(u), "Q": _later(_symmetric(noise)),
+        "m0": np.array(m0, dtype=np.float64), "P0": _symmetric(np.asarray(P0, dtype=np.float64)),
+    }  # fmt: skip
+    parts = {name: a[0] if name not in ("m0", "P0") and len(a) == 1 else a for name, a in parts.items()}
+    # Statsmodels' diffuse part is the identity on blocks of states.
+    return {**parts, "diffuse": np.diagonal(unbounded) != 0.0}
+
+
+def _update(model: Any, params: Any) -> None:
+    values = np.asarray(params, dtype=np.float64)
+    n = len(model.param_names)
+    require(values.shape == (n,), FUNCTION, "params", f"hold {n} numbers ({', '.join(model.param_names)})",
+            f"shape {values.shape}")  # fmt: skip
+    model.update(values)
+
+
+def _later(a: np.ndarray) -> np.ndarray:
+    """Entry k - 1 at k. Entry 0 is not used: the prior stands at the first observation."""
+    return a if len(a) == 1 else np.concatenate([a[:1], a[:-1]])
+
+
+def _symmetric(a: np.ndarray) -> np.ndarray:
+    return 0.5 * (a + a.mT)
