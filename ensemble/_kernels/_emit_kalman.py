@@ -11,13 +11,14 @@ import functools
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ensemble._kernels import _kalman_bodies as bodies
 
-__all__ = ["RECURSIONS", "lanes_of", "module_source", "tiny"]
+__all__ = ["NUMBERS", "RECURSIONS", "lanes_of", "module_source", "tiny"]
 
 BLOCK = 4
 """Steps that a tile copies at a time."""
@@ -102,6 +103,8 @@ class Recursion:
     backward: bool = False
     carried: tuple[tuple[str, str], ...] = (("m", "n"), ("P", "nn"))
     shared: tuple[str, ...] = ()
+    joined: Callable[[int, int], list[tuple[Writer, dict[str, Any]]]] | None = None
+    """The stages as one, whose prediction changes nothing where F is the identity and Q and u are zero."""
 
 
 def count_of(kind: str, nx: int, ny: int) -> int:
@@ -127,38 +130,54 @@ def _carried(writer: Writer, name: str, n: int) -> list[list[Symbol]]:
     return [[Symbol(writer, f"{name}_{j * n + i}") for j in range(n)] for i in range(n)]
 
 
-def _filter_stages(nx: int, ny: int) -> list[tuple[Writer, dict[str, Any]]]:
+Stage = tuple[Writer, dict[str, Any]]
+
+
+def _two_stages(predict: Callable[..., Any], update: Callable[..., Any], nx: int, ny: int) -> list[Stage]:
     """Prediction, left out at a prior that stands at the first observation, and update."""
+    o, then = Writer(), Writer()
+    state = predict(o, nx)
+    updated = update(then, nx, ny, _vector(then, "m", nx), _carried(then, "P", nx))
+    return [(o, dict(zip(("m", "P"), state, strict=False))), (then, updated)]
+
+
+def _one_stage(predict: Callable[..., Any], update: Callable[..., Any], nx: int, ny: int) -> list[Stage]:
+    """Prediction and update, without a detour by memory."""
     o = Writer()
+    state = predict(o, nx)
+    return [(o, update(o, nx, ny, *state, *([None] * (2 - len(state)))))]
+
+
+def _predicted(o: Writer, nx: int) -> tuple[Any, ...]:
     m, P = _vector(o, "m", nx), _carried(o, "P", nx)
-    m, P = bodies.predict(o, _matrix(o, "F", nx, nx), _symmetric(o, "Q", nx), _vector(o, "u", nx), m, P)
-    then = Writer()
-    parts = (_matrix(then, "H", ny, nx), _symmetric(then, "R", ny), _vector(then, "d", ny), _vector(then, "y", ny))
-    updated = bodies.update(then, *parts, _vector(then, "m", nx), _carried(then, "P", nx))
-    m2, P2, quadratic, pivots = updated[:4]
-    results = {"m": m2, "P": P2, "mean": m2, "cov": P2, "quad": [quadratic], "piv": pivots}
-    return [(o, {"m": m, "P": P}), (then, results)]
+    return bodies.predict(o, _matrix(o, "F", nx, nx), _symmetric(o, "Q", nx), _vector(o, "u", nx), m, P)
 
 
-def _gain_stages(nx: int, ny: int) -> list[tuple[Writer, dict[str, Any]]]:
-    """The filter, which also writes its gains and the factors of S."""
-    first, (then, results) = _filter_stages(nx, ny)
-    again = Writer()
-    parts = (_matrix(again, "H", ny, nx), _symmetric(again, "R", ny), _vector(again, "d", ny), _vector(again, "y", ny))
-    *_, K, lower, inverses = bodies.update(again, *parts, _vector(again, "m", nx), _carried(again, "P", nx))
-    lower = [[entry or again.zero for entry in row] for row in lower]
-    return [first, (then, {**results, "K": K, "low": lower, "inv": inverses})]
+def _updated(o: Writer, nx: int, ny: int, m: Any, P: Any) -> dict[str, Any]:
+    parts = (_matrix(o, "H", ny, nx), _symmetric(o, "R", ny), _vector(o, "d", ny), _vector(o, "y", ny))
+    m, P, quadratic, pivots, *_ = bodies.update(o, *parts, m, P)
+    return {"m": m, "P": P, "mean": m, "cov": P, "quad": [quadratic], "piv": pivots}
 
 
-def _mean_stages(nx: int, ny: int) -> list[tuple[Writer, dict[str, Any]]]:
-    """The filter's mean alone, by gains that are known."""
-    o = Writer()
-    m = bodies.predict_mean(_matrix(o, "F", nx, nx), _vector(o, "u", nx), _vector(o, "m", nx))
-    then = Writer()
-    parts = (_matrix(then, "H", ny, nx), _vector(then, "d", ny), _vector(then, "y", ny), _vector(then, "m", nx))
-    gains = (_matrix(then, "K", nx, ny), _matrix(then, "low", ny, ny), _vector(then, "inv", ny))
-    m2, term = bodies.update_mean(then, *parts, *gains, _vector(then, "log", ny))
-    return [(o, {"m": m}), (then, {"m": m2, "mean": m2, "term": [term]})]
+def _updated_with_gain(o: Writer, nx: int, ny: int, m: Any, P: Any) -> dict[str, Any]:
+    """The update, which also writes its gains and the factors of S."""
+    parts = (_matrix(o, "H", ny, nx), _symmetric(o, "R", ny), _vector(o, "d", ny), _vector(o, "y", ny))
+    m, P, quadratic, pivots, K, lower, inverses = bodies.update(o, *parts, m, P)
+    lower = [[entry or o.zero for entry in row] for row in lower]
+    results = {"m": m, "P": P, "mean": m, "cov": P, "quad": [quadratic], "piv": pivots}
+    return {**results, "K": K, "low": lower, "inv": inverses}
+
+
+def _mean_predicted(o: Writer, nx: int) -> tuple[Any, ...]:
+    return (bodies.predict_mean(_matrix(o, "F", nx, nx), _vector(o, "u", nx), _vector(o, "m", nx)),)
+
+
+def _mean_updated(o: Writer, nx: int, ny: int, m: Any, _: Any) -> dict[str, Any]:
+    """The update of the mean alone, by gains that are known."""
+    parts = (_matrix(o, "H", ny, nx), _vector(o, "d", ny), _vector(o, "y", ny), m)
+    gains = (_matrix(o, "K", nx, ny), _matrix(o, "low", ny, ny), _vector(o, "inv", ny))
+    m, term = bodies.update_mean(o, *parts, *gains, _vector(o, "log", ny))
+    return {"m": m, "mean": m, "term": [term]}
 
 
 def _smoother_stages(nx: int, ny: int) -> list[tuple[Writer, dict[str, Any]]]:
@@ -177,17 +196,20 @@ RECURSIONS = {
     "filter": Recursion(
         inputs=_parts("F:nn Q:nn H:yn R:yy u:n d:y y:y"),
         outputs=_parts("mean:n cov:nn quad:1 piv:y"),
-        stages=_filter_stages,
+        stages=partial(_two_stages, _predicted, _updated),
+        joined=partial(_one_stage, _predicted, _updated),
     ),
     "gain": Recursion(
         inputs=_parts("F:nn Q:nn H:yn R:yy u:n d:y y:y"),
         outputs=_parts("mean:n cov:nn quad:1 piv:y K:ny low:yy inv:y"),
-        stages=_gain_stages,
+        stages=partial(_two_stages, _predicted, _updated_with_gain),
+        joined=partial(_one_stage, _predicted, _updated_with_gain),
     ),
     "mean": Recursion(
         inputs=_parts("F:nn u:n H:yn d:y y:y K:ny low:yy inv:y log:y"),
         outputs=_parts("mean:n term:1"),
-        stages=_mean_stages,
+        stages=partial(_two_stages, _mean_predicted, _mean_updated),
+        joined=partial(_one_stage, _mean_predicted, _mean_updated),
         carried=_parts("m:n"),
         shared=("F", "H", "K", "low", "inv", "log"),
     ),
@@ -321,6 +343,8 @@ def _loop_source(recursion: Recursion, nx: int, ny: int, width: int, dtype: str,
     moving, row = [*names, *outs], {n: k for k, n in enumerate([*names, *kept, *outs])}
     back, copied = recursion.backward, [n for n in names if n not in recursion.shared]
     arrays = ", ".join([*names, *(f"{n}0" for n in kept), *outs])
+    still = {"F": f"np.eye({nx})", "Q": f"np.zeros(({nx}, {nx}))", "u": f"np.zeros({nx})"} if n_stages == 1 else {}
+    still = {n: value for n, value in still.items() if n in names and not back}
     text = [f"def tile({arrays}, places, first, valid, n_steps, predict_first):"]
     for name in kept:
         text += [f"    {name} = np.empty({counts[name] * width}, {names[0]}.dtype)",
@@ -329,6 +353,7 @@ def _loop_source(recursion: Recursion, nx: int, ny: int, width: int, dtype: str,
         text.append("    mirror(P)")
     if width == 1:
         text += [f"    at_{n}, by_{n} = places[{row[n]}, 0] * first, places[{row[n]}, 1]" for n in moving]
+        text += [f"    still_{n} = {value}.ravel().astype({n}.dtype)" for n, value in still.items()]
         text += [f"    arrays = ({', '.join([*names, *kept, *outs])})",
                  "    for step in range(n_steps):",
                  f"        k = {'n_steps - 1 - step' if back else 'step'}"]  # fmt: skip
@@ -361,6 +386,12 @@ def _loop_source(recursion: Recursion, nx: int, ny: int, width: int, dtype: str,
     places |= dict.fromkeys(kept, "0")
     pad = "    " * depth
     text.append(f"{pad}offsets = ({', '.join(places[n] for n in row)})")
+    if still and width == 1:
+        text += [f"{pad}if {now} == 0 and not predict_first:",
+                 f"{pad}    now = ({', '.join(f'still_{n}' if n in still else n for n in row)})",
+                 f"{pad}    offsets = ({', '.join('0' if n in still else places[n] for n in row)})",
+                 f"{pad}else:", f"{pad}    now = arrays", f"{pad}stage0(now, offsets)"]  # fmt: skip
+        return text
     if n_stages > 1:
         text += [f"{pad}if {now} > 0 or predict_first:", f"{pad}    stage0(arrays, offsets)"]
     text.append(f"{pad}stage{n_stages - 1}(arrays, offsets)")
@@ -383,7 +414,7 @@ def module_source(name: str, nx: int, ny: int, width: int, dtype: str) -> str:
     `width` series are worked on together; 1 is scalar code.
     """
     recursion = RECURSIONS[name]
-    stages = recursion.stages(nx, ny)
+    stages = (recursion.joined if width == 1 and recursion.joined else recursion.stages)(nx, ny)
     inputs, outputs = [n for n, _ in recursion.inputs], [n for n, _ in recursion.outputs]
     kept = [n for n, _ in recursion.carried]
     loops = LOOPS.format(

@@ -39,14 +39,18 @@ def _times(A: Matrix, B: Matrix) -> Matrix:
     return [[_dot(row, list(column)) for column in columns] for row in A]
 
 
-def _congruence(A: Matrix, B: Matrix, C: Matrix | None = None) -> Matrix:
-    """A B', known to be symmetric, plus C."""
-    n = len(A)
+def _mirrored(n: int, entry: Any) -> Matrix:
+    """The symmetric matrix of which ``entry(i, j)`` gives the upper triangle."""
     out: Matrix = [[None] * n for _ in range(n)]
     for i in range(n):
         for j in range(i, n):
-            out[i][j] = out[j][i] = _dot(A[i], B[j], C and C[i][j])
+            out[i][j] = out[j][i] = entry(i, j)
     return out
+
+
+def _congruence(A: Matrix, B: Matrix, C: Matrix | None = None) -> Matrix:
+    """A B', known to be symmetric, plus C."""
+    return _mirrored(len(A), lambda i, j: _dot(A[i], B[j], C and C[i][j]))
 
 
 def _factored(S: Matrix, inverse: Any) -> tuple[Matrix, Vector, Vector]:
@@ -74,16 +78,20 @@ def _forward(lower: Matrix, x: Vector) -> Vector:
     return z
 
 
-def _solve(lower: Matrix, inverses: Vector, x: Vector) -> Vector:
-    z = _forward(lower, x)
-    n = len(z)
+def _backward(lower: Matrix, x: Vector) -> Vector:
+    """``L'^-1 x``."""
+    n = len(x)
     out: Vector = [None] * n
     for i in range(n - 1, -1, -1):
-        right = z[i] * inverses[i]
+        right = x[i]
         for j in range(i + 1, n):
             right = right - lower[j][i] * out[j]
         out[i] = right
     return out
+
+
+def _solve(lower: Matrix, inverses: Vector, x: Vector) -> Vector:
+    return _backward(lower, [z * v for z, v in zip(_forward(lower, x), inverses, strict=True)])
 
 
 def _identity_minus(o: Any, K: Matrix, H: Matrix) -> Matrix:
@@ -120,9 +128,11 @@ def update_mean(
 
 
 def update(o: Any, H: Matrix, R: Matrix, d: Vector, y: Vector, m: Vector, P: Matrix) -> tuple[Any, ...]:
-    """Mean and covariance given `y` in Joseph's form, ``r' S^-1 r``, the pivots of ``2 pi S``, 1 where missing.
+    """Mean and covariance given `y`, ``r' S^-1 r``, the pivots of ``2 pi S``, 1 where missing.
 
-    Then the gain, and the triangle and the inverse pivots of ``S = L D L'``.
+    Then the gain, and the triangle and the inverse pivots of ``S = L D L'``. The covariance is
+    ``M = P - P H' S^-1 H P``, minus the part of Joseph's form that is zero but for the rounding errors of M: it is made
+    of the residual ``G = K R - M H'``.
     """
     ny, nx = len(H), len(m)
     gone = [o.missing(entry) for entry in y]
@@ -136,16 +146,26 @@ def update(o: Any, H: Matrix, R: Matrix, d: Vector, y: Vector, m: Vector, P: Mat
     PHt = o.columns([[_dot(P[a], H[i]) for i in range(ny)] for a in range(nx)])
     columns = [list(column) for column in zip(*PHt, strict=True)]
     lower, pivots, inverses = _factored(_congruence(H, columns, noise), lambda pivot, j: o.one / pivot)
-    K = o.columns([_solve(lower, inverses, row) for row in PHt])
+    W = o.columns([_forward(lower, row) for row in PHt])
+    K = o.columns([_backward(lower, [w * v for w, v in zip(row, inverses, strict=True)]) for row in W])
     white = _forward(lower, r)
     quadratic = _dot(white, [w * v for w, v in zip(white, inverses, strict=True)])
     mean = [_dot(K[a], r, m[a]) for a in range(nx)]
     o.columns([[entry] for entry in mean])
-    A = o.columns(_identity_minus(o, K, H))
-    spread = _congruence(o.columns(_times(K, noise)), K)
-    covariance = o.columns(_congruence(o.columns(_times(A, P)), A, spread), symmetric=True)
+    pairs = [[[v * w for v, w in zip(W[a], W[b], strict=True)] for b in range(nx)] for a in range(nx)]
+    M = o.columns([[_less(P[a][b], pairs[a][b], inverses) for b in range(nx)] for a in range(nx)])
+    covariance = o.columns(_corrected(o, M, H, noise, K), symmetric=True)
     scaled = [o.where(gone[i], o.one, pivots[i] * o.two_pi) for i in range(ny)]
     return mean, covariance, quadratic, scaled, K, lower, inverses
+
+
+def _corrected(o: Any, M: Matrix, H: Matrix, R: Matrix, K: Matrix) -> Matrix:
+    """``M + K G' + (G - K (H G)') K'`` for the residual ``G = K R - M H'`` of a gain K."""
+    nx, ny = len(K), len(H)
+    G = o.columns([[_less(_dot(K[a], R[i]), M[a], H[i]) for i in range(ny)] for a in range(nx)])
+    HG = [[_dot(H[i], [row[j] for row in G]) for j in range(ny)] for i in range(ny)]
+    X = o.columns([[_less(G[a][j], K[a], HG[j]) for j in range(ny)] for a in range(nx)])
+    return _mirrored(nx, lambda a, b: M[a][b] + _dot(X[a], K[b], _dot(K[a], G[b])))
 
 
 def smooth(

@@ -104,10 +104,23 @@ def _forward(lower, x):
 def _solve(lower, inverses, x):
     """``S^-1 x`` in place of the rows of `x`."""
     _forward(lower, x)
+    _scale(inverses, x)
+    _backward(lower, x)
+
+
+@compiled_serial
+def _scale(factors, x):
+    """Each row of `x` times its factor."""
+    for i in range(x.shape[0]):
+        for c in range(x.shape[1]):
+            x[i, c] *= factors[i]
+
+
+@compiled_serial
+def _backward(lower, x):
+    """``L'^-1 x`` in place of the rows of `x`."""
     n = x.shape[0]
     for i in range(n - 1, -1, -1):
-        for c in range(x.shape[1]):
-            x[i, c] *= inverses[i]
         for j in range(i + 1, n):
             for c in range(x.shape[1]):
                 x[i, c] = fma(-lower[j, i], x[j, c], x[i, c])
@@ -134,21 +147,44 @@ def _update(H, R, d, y, m, P):
     S = noise.copy()
     _add_symmetric(H, PHt, S)
     lower, pivots, inverses = _factored(S, -1.0)
-    gain = PHt.T.copy()
-    _solve(lower, inverses, gain)
+    white = PHt.T.copy()
+    _forward(lower, white)
+    gain = white.copy()
+    _scale(inverses, gain)
+    _backward(lower, gain)
     K, mean = gain.T.copy(), m.copy()
     _add(K, r[:, 0], mean)
     _forward(lower, r)
     quadratic = r[0, 0] * (r[0, 0] * inverses[0])
     for i in range(1, ny):
         quadratic = fma(r[i, 0], r[i, 0] * inverses[i], quadratic)
-    A = _identity_minus(K, H)
-    covariance = np.zeros_like(P)
-    _add_symmetric(_times(K, noise), gain, covariance)
-    _add_symmetric(_times(A, P), A.T.copy(), covariance)
+    covariance = P.copy()
+    for a in range(P.shape[0]):
+        for i in range(ny):
+            for b in range(P.shape[0]):
+                covariance[a, b] = fma(-(white[i, a] * white[i, b]), inverses[i], covariance[a, b])
+    _correct(covariance, H, noise, K, gain)
     pivots *= TWO_PI
     pivots[gone] = 1.0
     return mean, covariance, quadratic, pivots
+
+
+@compiled_serial
+def _correct(M, H, R, K, Kt):
+    """`_kalman_bodies._corrected` in place of `M`."""
+    G, columns = _times(K, R), H.T.copy()
+    for a in range(G.shape[0]):
+        for b in range(M.shape[0]):
+            for i in range(R.shape[0]):
+                G[a, i] = fma(-M[a, b], columns[b, i], G[a, i])
+    HG, spread = _times(H, G), np.zeros_like(M)
+    _add_symmetric(K, G.T.copy(), spread)
+    for a in range(G.shape[0]):
+        for j in range(R.shape[0]):
+            for i in range(R.shape[0]):
+                G[a, j] = fma(-K[a, i], HG[j, i], G[a, j])
+    _add_symmetric(G, Kt, spread)
+    M += spread
 
 
 @compiled_serial

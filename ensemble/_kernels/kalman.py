@@ -14,7 +14,7 @@ import numpy as np
 from ensemble._backend import array_namespace
 from ensemble._kernels import _kalman_bodies as bodies
 from ensemble._kernels._compile import ROW_BLOCK, compiled, compiled_serial, empty, prange
-from ensemble._kernels._emit_kalman import RECURSIONS, lanes_of, module_source, tiny
+from ensemble._kernels._emit_kalman import NUMBERS, RECURSIONS, lanes_of, module_source, tiny
 from ensemble._kernels._emit_numba import load_module
 from ensemble._kernels._fma import fma
 from ensemble._kernels._kalman_loops import filter_alone, filter_each, smooth_alone, smooth_each
@@ -66,8 +66,10 @@ class _Arrays:
 
     def __init__(self, like: Any, nx: int) -> None:
         self.xp = array_namespace(like)
-        numbers = (0.0, 1.0, bodies.TWO_PI, tiny(nx, np.dtype(str(like.dtype).split(".")[-1])))
-        self.zero, self.one, self.two_pi, self.tiny = (_Fused(self.xp.asarray(v, dtype=like.dtype)) for v in numbers)
+        dtype = np.dtype(str(like.dtype).split(".")[-1])
+        for name, number in NUMBERS.items():
+            value = tiny(nx, dtype) if name == "tiny" else float(number)
+            setattr(self, name, _Fused(self.xp.asarray(value, dtype=like.dtype)))
 
     def where(self, condition: Any, a: _Fused, b: _Fused) -> _Fused:
         return _Fused(self.xp.where(condition, a.value, b.value))

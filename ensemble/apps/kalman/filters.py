@@ -42,9 +42,9 @@ def kalman_filter(
     y : array or Ensemble, shape (*batch, T, ny)
         Observations. NaN is a missing entry: a whole observation, or single components of one.
     method : {"auto", "sequential", "scan"}
-        "sequential" is Kalman's recursion with Joseph's form of the update. "scan" is the prefix sum of Särkkä and
-        García-Fernández [1]_: O(log T) parallel steps and a few times the work. Series with a singular ``H Q H' + R``,
-        which that sum cannot tell, take the recursion.
+        "sequential" is Kalman's recursion, its update corrected by the residual of the gain. "scan" is the prefix sum
+        of Särkkä and García-Fernández [1]_: O(log T) parallel steps and a few times the work. Series with a singular
+        ``H Q H' + R``, which that sum cannot tell, take the recursion.
         "auto" takes the recursion on the CPU, and on a GPU "scan" unless there are series enough to fill it.
     scan : {"chunked", "sequential", "hillis_steele", "blelloch", "ladner_fischer", "sengupta"}
         The algorithm of "scan", see `prefix_scan`. For the filter, "chunked" sums up each chunk of time by filter

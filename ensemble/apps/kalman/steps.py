@@ -9,6 +9,8 @@ from ensemble._typing import Array
 
 __all__ = [
     "apply",
+    "corrected",
+    "eliminated",
     "innovation_scale",
     "is_singular",
     "observed_part",
@@ -55,18 +57,32 @@ def observed_part(H: Array, R: Array, y: Array, m: Array, d: Array) -> tuple[Arr
 
 
 def update(H: Array, R: Array, d: Array, y: Array, m: Array, P: Array) -> tuple[Array, Array, Array]:
-    """Mean and covariance given `y`, in Joseph's form, and the log-density of `y` before it was seen."""
+    """Mean and covariance given `y`, and the log-density of `y` before it was seen.
+
+    The covariance is ``P - P H' S^-1 H P`` less what Joseph's form finds in its rounding errors, see `corrected`.
+    """
     xp = array_namespace(m, P, y)
     H, R, innovation, n_observed = observed_part(H, R, y, m, d)
     PHt = P @ H.mT
     S = symmetric(H @ PHt + R)
-    gain_t, log_det = symmetric_solve(S, PHt.mT)
-    K = gain_t.mT
-    whitened, _ = symmetric_solve(S, innovation[..., None])
-    A = xp.eye(m.shape[-1], dtype=m.dtype) - K @ H
-    quadratic = xp.sum(innovation * whitened[..., 0], axis=-1)
+    white, weighted, gain_t, log_det = eliminated(S, xp.concat([PHt.mT, innovation[..., None]], axis=-1))
+    quadratic = xp.sum(white[..., -1] * weighted[..., -1], axis=-1)
+    K = gain_t[..., :-1].mT
+    M = symmetric(P - white[..., :-1].mT @ weighted[..., :-1])
     log_density = -0.5 * (quadratic + log_det + n_observed * LOG_2PI)
-    return m + apply(K, innovation), symmetric(A @ P @ A.mT + K @ R @ K.mT), log_density
+    return m + apply(K, innovation), corrected(M, H, R, K), log_density
+
+
+def corrected(M: Array, H: Array, R: Array, K: Array) -> Array:
+    """``M - G K' - K G' + K H G K'`` for the residual ``G = M H' - K R`` of a gain K.
+
+    In exact arithmetic G is zero for the posterior covariance M; where M has rounding errors E, Joseph's form
+    ``(I - K H) E (I - K H)'`` remains of them.
+    """
+    G = M @ H.mT - K @ R
+    G = G - 0.5 * (K @ (H @ G))
+    spread = G @ K.mT
+    return M - (spread + spread.mT)
 
 
 def innovation_scale(H: Array, R: Array, P: Array) -> Array:
@@ -84,6 +100,14 @@ def symmetric_solve(
     With `semidefinite`, a pivot lost in rounding (below ``8 n eps`` of its diagonal entry, or of `scale`) drops its row
     and column: a solution is found wherever `B` lies in the range of `A`. A matrix that is not positive gives NaN.
     """
+    _, _, solved, log_det = eliminated(A, B, semidefinite=semidefinite, scale=scale)
+    return solved, log_det
+
+
+def eliminated(
+    A: Array, B: Array, *, semidefinite: bool = False, scale: Array | None = None
+) -> tuple[Array, Array, Array, Array]:
+    """``L^-1 B``, ``D^-1 L^-1 B``, ``A^-1 B`` and ``log det A`` for ``A = L D L'``, see `symmetric_solve`."""
     xp = array_namespace(A, B)
     n = A.shape[-1]
     zero, one = (xp.asarray(v, dtype=A.dtype) for v in (0.0, 1.0))
@@ -102,13 +126,15 @@ def symmetric_solve(
         inverses.append(inverse[..., None])
         for i in range(j + 1, n):
             rows[i] = rows[i] - (rows[i][..., j] * inverse)[..., None] * rows[j]
+    white = [row[..., n:] for row in rows]
+    weighted = [row * inverse for row, inverse in zip(white, inverses, strict=True)]
     solved: list[Array] = [None] * n
     for j in range(n - 1, -1, -1):
-        right = rows[j][..., n:]
+        right = white[j]
         for i in range(j + 1, n):
             right = right - rows[j][..., i, None] * solved[i]
         solved[j] = right * inverses[j]
-    return xp.stack(solved, axis=-2), log_det
+    return *(xp.stack(parts, axis=-2) for parts in (white, weighted, solved)), log_det
 
 
 def is_singular(A: Array, scale: Array | None = None) -> Array:
