@@ -100,7 +100,14 @@ template <class T> static T __shfl_xor_sync(unsigned, T value, int step)
     std::memcpy(&other, &shared_lanes[turn][current ^ step], sizeof value);
     return other;
 }
-template <class T> static T __shfl_sync(unsigned, T value, int lane, int width)
+template <class T> static T __shfl_up_sync(unsigned, T value, int step)
+{
+    const int turn = put_lane(&value, sizeof value);
+    T other = value;
+    if ((int)current % 32 >= step) std::memcpy(&other, &shared_lanes[turn][current - step], sizeof value);
+    return other;
+}
+template <class T> static T __shfl_sync(unsigned, T value, int lane, int width = 32)
 {
     const int turn = put_lane(&value, sizeof value);
     T other;

@@ -174,41 +174,19 @@ __device__ __noinline__ void solve_sum(const Matrix C, const Matrix J, const Mat
     __syncthreads();
 }
 
-// A generalised inverse of a semidefinite matrix in its place: symmetric sweeps, the largest pivot relative to its diagonal
-// entry first, until what is left of every diagonal entry is rounding. `diagonal` and `swept` are work space.
-__device__ __noinline__ void generalised_inverse(const Matrix S, REAL* diagonal, REAL* swept, int n, REAL tiny) {
-    EACH(i, n) { diagonal[i] = S(i, i); swept[i] = 0; }
-    __syncthreads();
-    FOR(step, 0, n) {
-        int p = -1;
-        REAL largest = tiny;
-        FOR(i, 0, n)
-            if (swept[i] == 0 && S(i, i) > largest * diagonal[i]) { p = i; largest = S(i, i) / diagonal[i]; }
-        __syncthreads();
-        if (p < 0) break;
-        const REAL inverse = REAL(1) / S(p, p);
-        EACH(e, n * n) {
-            const int i = e / n, j = e - i * n;
-            if (i != p && j != p && j >= i) {
-                const REAL value = S(i, j) - S(i, p) * inverse * S(p, j);
-                S(i, j) = value;
-            }
+// X' for S X = right, (n, columns), from the factors of S; `right` becomes L^-1 right
+__device__ __noinline__ void solve(const Matrix S, const REAL* inverse, const Matrix right, const Matrix Xt, int n, int columns) {
+    EACH(c, columns) {
+        FOR(i, 0, n) {
+            REAL sum = right(i, c);
+            FOR(j, 0, i) sum -= S(i, j) * right(j, c);
+            right(i, c) = sum;
         }
-        __syncthreads();
-        EACH(e, n * n) {
-            const int i = e / n, j = e - i * n;
-            if (i != p && j != p && j > i) S(j, i) = S(i, j);
+        _Pragma("unroll 1") for (int i = n - 1; i >= 0; --i) {
+            REAL sum = right(i, c) * inverse[i];
+            FOR(j, i + 1, n) sum -= S(j, i) * Xt(c, j);
+            Xt(c, i) = sum;
         }
-        __syncthreads();
-        EACH(i, n) if (i != p) S(i, p) *= inverse;
-        __syncthreads();
-        EACH(i, n) if (i != p) S(p, i) = S(i, p);
-        if (threadIdx.x == 0) { S(p, p) = -inverse; swept[p] = 1; }
-        __syncthreads();
-    }
-    EACH(e, n * n) {
-        const int i = e / n, j = e - i * n;
-        S(i, j) = swept[i] != 0 && swept[j] != 0 ? -S(i, j) : REAL(0);
     }
     __syncthreads();
 }

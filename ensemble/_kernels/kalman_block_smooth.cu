@@ -87,14 +87,11 @@ chunk_links(MODEL, const Sizes sizes, const REAL* mean, const REAL* covariance, 
 
 // Smoothed states of every chunk, m + P lambda and P - P N P, from `suffixes`, the joined elements of all chunks from each to
 // the end; null with one chunk a series. `marks` counts, for each series, and marks the steps whose smoothed variance is so much
-// smaller than the filtered one that it is lost in the difference: see `repair_states`. With `again` only series whose first
-// smoothed mean is NaN, and whose last filtered one is not, have their turn.
+// smaller than the filtered one that it is lost in the difference: see `repair_states`.
 extern "C" __global__ void __launch_bounds__(256)
-chunk_smoothed(MODEL, const Sizes sizes, const REAL* suffixes, int again, REAL cancelled, const REAL* mean,
+chunk_smoothed(MODEL, const Sizes sizes, const REAL* suffixes, REAL cancelled, const REAL* mean,
                const REAL* covariance, REAL* smooth_mean, REAL* smooth_covariance, int* counts, int* marks) {
     BLOCK
-    const bool found = again && is_known(smooth_mean + series * n_steps * nx);
-    if (found || (again && !is_known(mean + (series * n_steps + n_steps - 1) * nx))) return;
     const Link e = take_link(work, nx);
     const State x = take_state(work, nx);
     const Transition s = take_transition(work, nx);
@@ -143,7 +140,7 @@ chunk_smoothed(MODEL, const Sizes sizes, const REAL* suffixes, int again, REAL c
 }
 
 // The marked steps, from the last to the first, by the recursion of Rauch, Tung and Striebel from the step behind each; one
-// block a series
+// block a series. Where a predicted covariance is nearly singular, its gain is lost in rounding: the first mean becomes NaN.
 extern "C" __global__ void __launch_bounds__(256)
 repair_states(MODEL, const Sizes sizes, const REAL* mean, const REAL* covariance, REAL* smooth_mean, REAL* smooth_covariance,
               const int* counts, const int* marks) {
@@ -174,8 +171,16 @@ repair_states(MODEL, const Sizes sizes, const REAL* mean, const REAL* covariance
             load(s, k + 1, series, nx, F, Q, u, places);
             multiply(FP, s.F, x.P, nx, nx, nx);
             symmetric_product(S, FP, s.F, nx, nx, s.Q.entries, s.Q.stride);
-            generalised_inverse(S, gap, other, nx, rounding(nx));
-            multiply<SET, true, false>(E, FP, S, nx, nx, nx);
+            EACH(i, nx) gap[i] = S(i, i);
+            factor(S, other, nx);
+            bool lost = false;
+            FOR(i, 0, nx) lost = lost || !(S(i, i) > nearly_singular(nx) * gap[i]);
+            __syncthreads();
+            if (lost) {
+                if (threadIdx.x == 0) smooth_mean[series * n_steps * nx] = log(REAL(-1));
+                return;
+            }
+            solve(S, other, FP, E, nx, nx);
             EACH(i, nx) {
                 REAL sum = later.m[i] - s.u[i];
                 FOR(j, 0, nx) sum -= s.F(i, j) * x.m[j];

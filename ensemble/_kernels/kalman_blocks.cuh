@@ -30,6 +30,9 @@ __device__ __forceinline__ REAL rounding(int n) {
     return REAL(8 * n) * (sizeof(REAL) == 4 ? REAL(1.1920928955078125e-7) : REAL(2.220446049250313e-16));
 }
 
+// The part of its diagonal entry below which a pivot of a predicted covariance leaves no gain for the smoother
+__device__ __forceinline__ REAL nearly_singular(int n) { return sizeof(REAL) == 4 ? 8 * rounding(n) : REAL(1e-8); }
+
 struct State { REAL* m; Matrix P; };
 struct Information { REAL* eta; Matrix J; };
 struct Element { Matrix A; REAL* b; Matrix C; REAL* eta; Matrix J; };
@@ -93,7 +96,8 @@ struct Transition { Matrix F, Q; REAL* u; };
 
 struct Observation { Matrix H, R; REAL *r, *missing; };  // r holds y - d; missing entries have zero rows, and unit noise
 
-// Factors of the innovation covariance S = H P H' + R = L D L', L^-1 H P and behind it L^-1 (y - d - H m), the gain
+// Factors of the innovation covariance S = H P H' + R = L D L', L^-1 H P and behind it L^-1 (y - d - H m), the gain and below it
+// S^-1 (y - d - H m)
 struct Gain { Matrix S, white, K, G, T; REAL *inverse; };
 
 __device__ __forceinline__ Transition take_transition(Workspace& work, int nx) {
@@ -103,7 +107,7 @@ __device__ __forceinline__ Observation take_observation(Workspace& work, int nx,
     return Observation{work.matrix(ny, nx), work.matrix(ny, ny), work.vector(ny), work.vector(ny)};
 }
 __device__ __forceinline__ Gain take_gain(Workspace& work, int nx, int ny) {
-    return Gain{work.matrix(ny, ny), work.matrix(ny, nx + 1), work.matrix(nx, ny), work.matrix(nx, ny), work.matrix(ny, ny),
+    return Gain{work.matrix(ny, ny), work.matrix(ny, nx + 1), work.matrix(nx + 1, ny), work.matrix(nx, ny), work.matrix(ny, ny),
                 work.vector(ny)};
 }
 
@@ -169,20 +173,7 @@ __device__ __noinline__ bool innovate(const Observation& o, const State& x, cons
     factor(g.S, g.inverse, ny);
     bool lost = false;
     FOR(i, 0, ny) lost = lost || g.S(i, i) <= rounding(ny) * g.T(i, 0);
-    EACH(c, nx + 1) {
-        FOR(i, 0, ny) {
-            REAL sum = g.white(i, c);
-            FOR(j, 0, i) sum -= g.S(i, j) * g.white(j, c);
-            g.white(i, c) = sum;
-        }
-        if (c == nx) continue;
-        _Pragma("unroll 1") for (int i = ny - 1; i >= 0; --i) {
-            REAL sum = g.white(i, c) * g.inverse[i];
-            FOR(j, i + 1, ny) sum -= g.S(j, i) * g.K(c, j);
-            g.K(c, i) = sum;
-        }
-    }
-    __syncthreads();
+    solve(g.S, g.inverse, g.white, g.K, ny, nx + 1);
     return lost;
 }
 

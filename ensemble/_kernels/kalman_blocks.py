@@ -22,7 +22,6 @@ __all__ = [
     "compile_options",
     "filter_blocks",
     "smooth_blocks",
-    "smooth_lost",
     "source",
     "two_filter_blocks",
     "workspace",
@@ -77,7 +76,7 @@ def workspace(name: str, nx: int, ny: int) -> int:
     square, state = _matrix(nx, nx), nx + _matrix(nx, nx)
     element, link, transition = 3 * square + 2 * nx, 2 * square + nx, 2 * square + nx
     observation = _matrix(ny, nx) + _matrix(ny, ny) + 2 * ny
-    gain = 2 * _matrix(ny, ny) + _matrix(ny, nx + 1) + 2 * _matrix(nx, ny) + ny
+    gain = 2 * _matrix(ny, ny) + _matrix(ny, nx + 1) + _matrix(nx + 1, ny) + _matrix(nx, ny) + ny
     step = transition + observation + gain
     backward = _matrix(nx, ny) + _matrix(ny, ny) + _matrix(ny, nx) + square + nx + ny
     right = _matrix(nx, nx + 1)
@@ -243,20 +242,18 @@ class _Run:
         kernel((self.n_series,), (256,), (np.int64(self.n_steps), terms, totals))
         return totals
 
-    def smoothed(self, states: tuple[Any, ...], out: tuple[Any, ...] | None = None) -> tuple[Any, Any]:
-        """Smoothed states in disturbance form; with `out`, by the recursion where that holds none."""
-        again = out is not None
-        out = out or self.rooms(False)
+    def smoothed(self, states: tuple[Any, ...]) -> tuple[Any, Any]:
+        """Smoothed states in disturbance form."""
+        out = self.rooms(False)
         suffixes: Any = NOTHING
-        if self.n_chunks > 1 and not again:
+        if self.n_chunks > 1:
             links = room(self.y, self.n_chunks, self.n_series, link_size(self.nx))
             self.over_chunks("chunk_links", *states, links)
             suffixes = self.scanned("join_links", links, reverse=True)
         marks = _zeros(self.y, self.n_series * (self.n_steps + 1))
         counts, marks = marks[: self.n_series], marks[self.n_series :]
         cancelled = self.y.dtype.type(CANCELLED[name_of(self.y.dtype)])
-        over = self.over_series if again else self.over_chunks
-        over("chunk_smoothed", suffixes, np.int32(again), cancelled, *states, *out, counts, marks)
+        self.over_chunks("chunk_smoothed", suffixes, cancelled, *states, *out, counts, marks)
         self.over_series("repair_states", *states, *out, counts, marks)
         return out[0], out[1]
 
@@ -292,26 +289,27 @@ def filter_blocks(arguments: tuple[Any, ...], scan: str | None, **options: Any) 
 
 
 def smooth_blocks(arguments: tuple[Any, ...], m: Any, P: Any, scan: str | None, **options: Any) -> tuple[Any, Any]:
-    """Smoothed means and covariances of every step from the filtered ones."""
+    """Smoothed means and covariances of every step from the filtered ones, in disturbance form.
+
+    NaN at the first step of a series whose smoothed variances are lost beside its filtered ones while its predicted
+    covariances are nearly singular: these kernels have no form for it.
+    """
     states = tuple(a if a.flags.c_contiguous else a.copy() for a in (m, P))
     return _run(arguments, scan, options).smoothed(states)
 
 
-def smooth_lost(arguments: tuple[Any, ...], m: Any, P: Any, mean: Any, covariance: Any) -> None:
-    """The smoother in disturbance form, in place, for series whose first smoothed mean is NaN."""
-    states = tuple(a if a.flags.c_contiguous else a.copy() for a in (m, P))
-    _run(arguments, None, {}).smoothed(states, (mean, covariance))
-
-
 def two_filter_blocks(arguments: tuple[Any, ...], scan: str, **options: Any) -> tuple[Any, ...]:
-    """What `filter_blocks` returns, and smoothed states by a scan from the end over the same elements."""
+    """What `filter_blocks` returns, and smoothed states by a scan from the end over the same elements.
+
+    NaN for series whose elements do not exist.
+    """
     run = _run(arguments, scan, options)
     rows = run.elements()
     filtered = run.filtered(rows)
     out = run.rooms(False)
     suffixes = run.scanned("join_elements", rows, reverse=True) if run.n_chunks > 1 else NOTHING
     run.over_chunks("chunk_two_filters", suffixes, NOTHING, *filtered[:2], *out)
-    return *filtered, *run.smoothed(filtered[:2], out)
+    return *filtered, *out
 
 
 class Range:

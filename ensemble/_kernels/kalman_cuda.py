@@ -317,8 +317,8 @@ def filter_chunks(F, Q, H, R, u, d, y, m0, P0, predict_first, chunk=None, behind
 def smooth_chunks(F, Q, u, m, P, chunk=None):
     """Smoothed means and covariances of every step from the filtered ones.
 
-    NaN from the first step, counted from the end, whose predicted covariance is nearly singular: see
-    `kalman_blocks.smooth_lost`.
+    NaN from the last step whose predicted covariance is nearly singular back to the first: `kalman_blocks` has another
+    form.
     """
     n_series, n_steps, nx = m.shape
     dtype = name_of(m.dtype)

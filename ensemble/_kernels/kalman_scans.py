@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from ensemble._kernels._streams import on_device_of, send
-from ensemble._kernels.kalman_blocks import smooth_lost
 from ensemble._kernels.kalman_cuda import (
     THREADS,
     Problem,
@@ -116,9 +115,7 @@ def scan_smoother(arguments: tuple[Any, ...], m: Any, P: Any, scan: str, **optio
     run = _Run(arguments, scan, options)
     states = _contiguous(m), _contiguous(P)
     links = run.links(states)
-    smooth = run.states("link_states", run.scanned("join_links", links[:-1], links[-1], reverse=True))
-    smooth_lost(arguments, *states, *smooth)
-    return smooth[0], smooth[1]
+    return run.states("link_states", run.scanned("join_links", links[:-1], links[-1], reverse=True))
 
 
 def scan_two_filters(
@@ -146,5 +143,4 @@ def scan_two_filters(
             filtered = here
         states = filtered[:2]
         smooth = run.states("met_states", *states, behind)
-        smooth_lost(arguments, *states, *smooth)
         return *filtered, *smooth

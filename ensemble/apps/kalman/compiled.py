@@ -9,7 +9,7 @@ import numpy as np
 
 from ensemble._backend import backend_of
 from ensemble._kernels.kalman import filter_series, smooth_series
-from ensemble._kernels.kalman_blocks import filter_blocks, smooth_blocks, smooth_lost, two_filter_blocks
+from ensemble._kernels.kalman_blocks import filter_blocks, smooth_blocks, two_filter_blocks
 from ensemble._kernels.kalman_cuda import LARGEST, chunk_length, filter_chunks, smooth_chunks, two_filter_chunks
 from ensemble._kernels.kalman_scans import scan_filter, scan_smoother, scan_two_filters
 from ensemble._typing import Array
@@ -156,7 +156,6 @@ def compiled_two_filter(series: Series, scan: str) -> SmootherResult:
     else:
         options: list[Any] = [*arguments, chunk_of(series, n_samples, "scan") or series.n_steps]
         *filtered, mean, covariance = two_filter_chunks(*options)
-        smooth_lost(arguments, filtered[0], filtered[1], mean, covariance)
     result = filter_result(series, n_samples, *filtered)
     return SmootherResult(from_series(series, mean, n_samples), from_series(series, covariance, n_samples), result)
 
@@ -175,7 +174,6 @@ def compiled_rts(series: Series, result: FilterResult, device: str, method: str,
         else:
             F, Q, _, _, u, *_ = arguments
             mean, covariance = smooth_chunks(F, Q, u, m, P, chunk_of(series, n_samples, method))
-            smooth_lost(arguments, m, P, mean, covariance)
         return SmootherResult(from_series(series, mean, n_samples), from_series(series, covariance, n_samples), result)
     parts = [series_first(getattr(series, name), tail, series.batch, n_samples, 0)
              for name, tail in (("F", 2), ("Q", 2), ("u", 1))]  # fmt: skip

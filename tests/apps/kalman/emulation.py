@@ -1,9 +1,9 @@
-"""The CUDA kernels that work on states of any size, run on this machine's processor."""
+"""The CUDA kernels of filters and smoothers, run on this machine's processor."""
 
 import numpy as np
 import pytest
 
-from ensemble._kernels import kalman_blocks
+from ensemble._kernels import kalman_blocks, kalman_cuda, kalman_ranges, kalman_scans
 from tests import cuda_on_cpu
 
 SENTINEL = """
@@ -47,3 +47,30 @@ class Blocks:
             assert clean[0], f"{name} took more work space than it has"
 
         return checked
+
+
+class Threads:
+    """Stands in for `kalman_cuda.function`."""
+
+    def __init__(self):
+        if cuda_on_cpu.COMPILER is None:
+            pytest.skip("no g++")
+        self.modules = {}
+
+    def __call__(self, dtype, nx, ny, name):
+        family = next(family for family, (names, _) in kalman_cuda.FAMILIES.items() if name in names)
+        key = dtype, nx, ny, family
+        if key not in self.modules:
+            text = "#define STAGES alignas(16) static char stages[STAGE_BYTES + 16];\n" + kalman_cuda.source(family)
+            names = kalman_cuda.FAMILIES[family][0]
+            self.modules[key] = cuda_on_cpu.Module(text, kalman_cuda.options(*key), names)
+        return self.modules[key].get_function(name)
+
+
+def emulate(patch):
+    """Launch all kernels on this machine's processor."""
+    threads = Threads()
+    for module in (kalman_cuda, kalman_scans, kalman_ranges):
+        patch.setattr(module, "function", threads)
+    patch.setattr(kalman_blocks, "function", Blocks())
+    patch.setattr(kalman_blocks, "threads_of", lambda nx, ny: 32)

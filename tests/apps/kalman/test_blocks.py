@@ -7,7 +7,7 @@ from ensemble._kernels import kalman_blocks, kalman_ranges
 from ensemble._kernels.scan import SCANS
 from ensemble.apps.kalman import LinearGaussianModel, rts_smoother
 from tests import nvrtc
-from tests.apps.kalman.emulation import Blocks
+from tests.apps.kalman.emulation import emulate
 from tests.apps.kalman.models import close, random_parts, with_gaps
 
 
@@ -15,8 +15,7 @@ from tests.apps.kalman.models import close, random_parts, with_gaps
 def on_cpu():
     """Launch the kernels on this machine's processor."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kalman_blocks, "function", Blocks())
-        patch.setattr(kalman_blocks, "threads_of", lambda nx, ny: 32)
+        emulate(patch)
         yield
 
 

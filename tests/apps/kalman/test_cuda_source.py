@@ -1,14 +1,9 @@
 """The CUDA kernels without a GPU: NVRTC compiles them for sm_90, and g++ runs them, a thread for a thread."""
 
-import ctypes
-import shutil
-import subprocess
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-from ensemble._kernels import kalman_blocks, kalman_cuda, kalman_ranges, kalman_scans
+from ensemble._kernels import kalman_cuda, kalman_ranges, kalman_scans
 from ensemble._kernels.scan import SCANS
 from ensemble.apps.kalman import (
     LinearGaussianModel,
@@ -25,64 +20,16 @@ from ensemble.apps.kalman import (
 )
 from ensemble.scalar import Ensemble
 from tests import nvrtc
-from tests.apps.kalman.emulation import Blocks
+from tests.apps.kalman.emulation import emulate
 from tests.apps.kalman.models import close, random_parts, with_gaps
 from tests.apps.kalman.test_singular import exact_observations, turned
 
-HERE = Path(__file__).parent
-
-
-class Emulated:
-    """A compiled kernel that is called as CuPy calls one."""
-
-    def __init__(self, library, name):
-        self.kernel = getattr(library, f"launch_{name}")
-
-    def __call__(self, grid, block, arguments, shared_mem=0):
-        assert block == (128,)
-        held = []
-        for a in arguments:
-            if isinstance(a, np.ndarray):
-                held.append(ctypes.c_void_p(a.ctypes.data))
-            elif isinstance(a, np.void):
-                held.append(ctypes.create_string_buffer(a.tobytes()))
-            else:
-                kind = {"i4": ctypes.c_int, "i8": ctypes.c_longlong, "u8": ctypes.c_ulonglong}[a.dtype.str[1:]]
-                held.append(kind(int(a)))
-        pointers = (ctypes.c_void_p * len(held))(*(ctypes.addressof(h) for h in held))
-        self.kernel(grid[0], grid[1] if len(grid) > 1 else 1, pointers)
-
 
 @pytest.fixture(scope="module")
-def on_cpu(tmp_path_factory):
+def on_cpu():
     """Launch the kernels on this machine's processor."""
-    compiler = shutil.which("g++")
-    if compiler is None:
-        pytest.skip("no g++")
-    folder = tmp_path_factory.mktemp("kernels")
-    libraries = {}
-
-    def function(dtype, nx, ny, name):
-        family = next(family for family, (names, _) in kalman_cuda.FAMILIES.items() if name in names)
-        if (dtype, nx, ny, family) not in libraries:
-            target = folder / f"{dtype}{nx}{ny}{family}.so"
-            kernels = " ".join(f"LAUNCH({kernel})" for kernel in kalman_cuda.FAMILIES[family][0])
-            options = [o for o in kalman_cuda.options(dtype, nx, ny, family) if o.startswith("-D")]
-            options += [f'-DFAMILY="kalman_{family}.cu"', f"-DKERNELS={kernels}"]
-            subprocess.run(
-                [compiler, "-std=c++17", "-O1", "-w", "-fno-strict-aliasing", "-shared", "-fPIC", "-pthread", *options,
-                 f"-I{Path(kalman_cuda.__file__).parent}", "-x", "c++", str(HERE / "cuda_on_cpu.h"), "-o", str(target)],
-                check=True,
-            )  # fmt: skip
-            libraries[dtype, nx, ny, family] = ctypes.CDLL(str(target))
-        return Emulated(libraries[dtype, nx, ny, family], name)
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kalman_cuda, "function", function)
-        patch.setattr(kalman_scans, "function", function)
-        patch.setattr(kalman_ranges, "function", function)
-        patch.setattr(kalman_blocks, "function", Blocks())
-        patch.setattr(kalman_blocks, "threads_of", lambda nx, ny: 32)
+        emulate(patch)
         yield
 
 
