@@ -14,13 +14,14 @@ import numpy as np
 from ensemble._backend import array_namespace
 from ensemble._kernels import _kalman_bodies as bodies
 from ensemble._kernels._compile import ROW_BLOCK, compiled, compiled_serial, empty, prange
-from ensemble._kernels._emit_kalman import RECURSIONS, lanes_of, module_source, tiny
+from ensemble._kernels._emit_kalman import RECURSIONS, lanes_of, module_source
 from ensemble._kernels._emit_numba import load_module
 from ensemble._kernels._fma import fma
 from ensemble._kernels._kalman_loops import filter_alone, filter_each, smooth_alone, smooth_each
+from ensemble._kernels._kalman_square_root import root_smooth_alone, root_smooth_each
 from ensemble._kernels._registry import kernel
 
-__all__ = ["filter_series", "smooth_series", "sum_steps"]
+__all__ = ["filter_series", "smooth_roots", "smooth_series", "sum_steps"]
 
 LANES_FROM = 3
 """Series from which on they are worked on in lanes."""
@@ -66,8 +67,9 @@ class _Arrays:
 
     def __init__(self, like: Any, nx: int) -> None:
         self.xp = array_namespace(like)
-        numbers = (0.0, 1.0, bodies.TWO_PI, tiny(nx, np.dtype(str(like.dtype).split(".")[-1])))
-        self.zero, self.one, self.two_pi, self.tiny = (_Fused(self.xp.asarray(v, dtype=like.dtype)) for v in numbers)
+        regular = bodies.regular(nx, str(like.dtype).split(".")[-1])
+        fused = (_Fused(self.xp.asarray(v, dtype=like.dtype)) for v in (0.0, 1.0, bodies.TWO_PI, regular, self.xp.nan))
+        self.zero, self.one, self.two_pi, self.regular, self.nan = fused
 
     def where(self, condition: Any, a: _Fused, b: _Fused) -> _Fused:
         return _Fused(self.xp.where(condition, a.value, b.value))
@@ -117,7 +119,10 @@ def filter_series(F, Q, H, R, u, d, y, m0, P0, predict_first, series_last):
 
 @kernel
 def smooth_series(F, Q, u, m, P, series_last):
-    """Smoothed means and covariances of every step from the filtered ones; entry k of `F` leads to step k."""
+    """Smoothed means and covariances of every step from the filtered ones; entry k of `F` leads to step k.
+
+    NaN from the last step on, going back, at which a predicted covariance is nearly singular, see `bodies.regular`.
+    """
     n_series, n_steps, nx = m.shape
     o = _Arrays(m, nx)
     mean, covariance = _entries(m, n_steps - 1, 1), _entries(P, n_steps - 1, 2)
@@ -315,10 +320,28 @@ def _(F, Q, u, m, P, series_last):
     outs = tuple(_room((n_series, n_steps, *tail), m.dtype, last) for tail in ((nx,), (nx, nx)))
     outs[0][:, -1], outs[1][:, -1] = m[:, -1], P[:, -1]
     if nx > LARGEST:
-        arguments = (*_contiguous(F, Q, u, m, P), m.dtype.type(tiny(nx, m.dtype)), *outs)
+        arguments = (*_contiguous(F, Q, u, m, P), m.dtype.type(bodies.regular(nx, m.dtype)), *outs)
         smooth_each(*arguments) if n_series > 1 else smooth_alone(*arguments, 0)
     elif n_steps > 1:
         steps = (a[:, 1:] if a.shape[1] > 1 else a for a in (F, Q, u))
         inputs = (*steps, m[:, :-1], P[:, :-1])
         _run("smoother", 1, inputs, (m[:, -1], P[:, -1]), tuple(out[:, :-1] for out in outs), True)
     return outs
+
+
+def smooth_roots(parts, predict_first, mean, covariance, which):
+    """Smooth the series in `which` on square roots: arrays of `filter_series`, results in place but for the last step."""
+    n_series, n_steps, nx = mean.shape
+    indices = np.flatnonzero(which)
+    arguments = (*_contiguous(*parts), bool(predict_first), rounding(nx, mean.dtype))
+    outs = tuple(np.ascontiguousarray(a[indices]) for a in (mean, covariance))
+    if len(indices) > 1:
+        root_smooth_each(*arguments, *outs, indices)
+    else:
+        root_smooth_alone(*arguments, *outs, indices[0], 0)
+    mean[indices], covariance[indices] = outs
+
+
+def rounding(nx, dtype):
+    """What part of its terms a sum may be that is nothing but rounding."""
+    return 8 * nx * float(np.finfo(dtype).eps)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import backend_of
-from ensemble._kernels.kalman import filter_series, smooth_series
+from ensemble._kernels.kalman import filter_series, smooth_roots, smooth_series
 from ensemble._kernels.kalman_cuda import LARGEST, chunk_length, filter_chunks, smooth_chunks, two_filter_chunks
 from ensemble._kernels.kalman_scans import scan_filter, scan_smoother, scan_two_filters
 from ensemble._typing import Array
@@ -17,7 +17,7 @@ from ensemble.apps.kalman.results import FilterResult, SmootherResult, total
 from ensemble.scalar import Ensemble
 from ensemble.scalar.namespace import set_of
 
-__all__ = ["compiled_filter", "compiled_rts", "compiled_two_filter", "device_of"]
+__all__ = ["compiled_filter", "compiled_roots", "compiled_rts", "compiled_two_filter", "device_of"]
 
 PARTS = ("F", "Q", "H", "R", "u", "d", "m0", "P0", "y")
 
@@ -159,4 +159,30 @@ def compiled_rts(series: Series, result: FilterResult, device: str, method: str,
         mean, covariance = smooth_chunks(*options)
     else:
         mean, covariance = smooth_series(*parts, m, P, n_samples is not None and not series.batch)
+        settle(series, m, mean, covariance)
     return SmootherResult(from_series(series, mean, n_samples), from_series(series, covariance, n_samples), result)
+
+
+def settle(series: Series, m: np.ndarray, mean: np.ndarray, covariance: np.ndarray) -> None:
+    """Smooth on square roots, in place, the series whose gain failed and whose filter, with means `m`, did not."""
+    unsettled = np.isnan(mean[:, 0, 0]) & ~np.isnan(m[:, -1, 0])
+    if unsettled.any():
+        smooth_roots(filter_arguments(series, n_samples_of(series)), series.predict_first, mean, covariance, unsettled)
+
+
+def compiled_roots(series: Series, result: FilterResult, run: SmootherResult | None = None) -> SmootherResult:
+    """The smoother on square roots; with `run`, of the series that it leaves unsettled."""
+    n_samples, time_at = n_samples_of(series), len(series.batch)
+    T, nx = series.n_steps, series.F.shape[-1]
+    forms = ((result.mean, 1), (result.covariance, 2))
+    m, P = (series_first(a, tail, series.batch, n_samples, time_at) for a, tail in forms)
+    shape = (math.prod(series.batch) * (n_samples or 1), T)
+    outs = []
+    for a, last, tail in ((run and run.mean, m, (nx,)), (run and run.covariance, P, (nx, nx))):
+        out = np.full((*shape, *tail), np.nan, m.dtype)
+        out[...] = np.nan if a is None else series_first(a, len(tail), series.batch, n_samples, time_at)
+        out[:, -1] = last[:, -1] if a is None else out[:, -1]
+        outs.append(out)
+    if T > 1:
+        settle(series, m, *outs)
+    return SmootherResult(*(from_series(series, out, n_samples) for out in outs), result)
