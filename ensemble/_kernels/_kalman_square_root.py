@@ -397,7 +397,7 @@ def root_smooth_alone(F, Q, H, R, u, d, y, m0, P0, predict_first, tiny, mean, co
     means, factors, before, jumps, white, seen, gain = kept
     unused = np.empty(n_steps, mean.dtype), np.empty((n_steps, H.shape[-2]), mean.dtype)
     _filter(F, Q, H, R, u, d, y, m0, P0, predict_first, tiny, kept, *unused, s)
-    noise, P, chosen = np.empty((3, nx, nx), mean.dtype)
+    noise, P = np.empty((2, nx, nx), mean.dtype)
     pull, weight = np.zeros(nx, mean.dtype), np.zeros((nx, nx), mean.dtype)
     later, gap = factors[-1].copy(), jumps[-1].copy()  # of the chain of gains
     step, by_disturbance = np.empty((2, nx), mean.dtype)

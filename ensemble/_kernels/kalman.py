@@ -330,10 +330,9 @@ def _(F, Q, u, m, P, series_last):
 
 
 def smooth_roots(parts, predict_first, mean, covariance, which):
-    """Smooth the series in `which` on square roots: arrays of `filter_series`, results in place but for the last step."""
-    n_series, n_steps, nx = mean.shape
+    """Smooth the series in `which` on square roots, in place but for the last step; `parts` as `filter_series` has."""
     indices = np.flatnonzero(which)
-    arguments = (*_contiguous(*parts), bool(predict_first), rounding(nx, mean.dtype))
+    arguments = (*_contiguous(*parts), bool(predict_first), rounding(mean.shape[-1], mean.dtype))
     outs = tuple(np.ascontiguousarray(a[indices]) for a in (mean, covariance))
     if len(indices) > 1:
         root_smooth_each(*arguments, *outs, indices)

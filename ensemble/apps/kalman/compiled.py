@@ -185,4 +185,5 @@ def compiled_roots(series: Series, result: FilterResult, run: SmootherResult | N
         outs.append(out)
     if T > 1:
         settle(series, m, *outs)
-    return SmootherResult(*(from_series(series, out, n_samples) for out in outs), result)
+    mean, covariance = (from_series(series, out, n_samples) for out in outs)
+    return SmootherResult(mean, covariance, result)

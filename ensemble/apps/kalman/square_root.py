@@ -192,9 +192,9 @@ def _gain(F: Array, step: _Step, U_q: Array, tiny: float) -> tuple[Array, Array,
 
 
 def _before(F: Array, step: _Step, pull: Array, weight: Array) -> tuple[Array, Array]:
-    """What observations from `step` on say of the state before it: ``exp(pull' x - x' weight x / 2)``.
+    """What `step` and those after it say of the state before it, de Jong's recursion.
 
-    Relative to the filter there: the smoothed state is ``m + P pull`` with covariance ``P - P weight P`` (de Jong 1989).
+    The smoothed state is ``m + P pull`` there, with covariance ``P - P weight P``.
     """
     xp = array_namespace(F, step.U)
     A = xp.eye(F.shape[-1], dtype=step.U.dtype) - step.gain @ step.seen
