@@ -23,10 +23,10 @@ import math
 
 import numpy as np
 
-from ensemble._kernels._compile import compiled, compiled_serial, prange
+from ensemble._kernels._compile import compiled_serial
 from ensemble._kernels._kalman_bodies import TWO_PI
 
-__all__ = ["root_filter_alone", "root_filter_each", "root_smooth_alone", "root_smooth_each"]
+__all__ = ["root_filter", "root_smooth"]
 
 
 @compiled_serial
@@ -371,7 +371,7 @@ def _room(n_steps, nx, ny, like):
 
 
 @compiled_serial
-def root_filter_alone(F, Q, H, R, u, d, y, m0, P0, predict_first, tiny, mean, covariance, quadratic, pivots, s):
+def root_filter(F, Q, H, R, u, d, y, m0, P0, predict_first, tiny, mean, covariance, quadratic, pivots, s):
     """The filter of series s."""
     n_steps, nx = mean.shape[1:]
     kept = _room(n_steps, nx, H.shape[-2], mean)
@@ -381,16 +381,8 @@ def root_filter_alone(F, Q, H, R, u, d, y, m0, P0, predict_first, tiny, mean, co
         _gram(kept[1][k], covariance[s, k])
 
 
-@compiled
-def root_filter_each(F, Q, H, R, u, d, y, m0, P0, predict_first, tiny, mean, covariance, quadratic, pivots):
-    """The filter of every series."""
-    for s in prange(y.shape[0]):
-        arguments = F, Q, H, R, u, d, y, m0, P0, predict_first, tiny, mean, covariance, quadratic, pivots
-        root_filter_alone(*arguments, np.int64(s))
-
-
 @compiled_serial
-def root_smooth_alone(F, Q, H, R, u, d, y, m0, P0, predict_first, tiny, mean, covariance, s, to):
+def root_smooth(F, Q, H, R, u, d, y, m0, P0, predict_first, tiny, mean, covariance, s, to):
     """The smoother of series s, written to series `to` of the results; the last step is left as it is."""
     n_steps, nx = mean.shape[1:]
     kept = _room(n_steps, nx, H.shape[-2], mean)
@@ -429,10 +421,3 @@ def root_smooth_alone(F, Q, H, R, u, d, y, m0, P0, predict_first, tiny, mean, co
             mean[to, k] = means[k] + step
             _gram(rows, covariance[to, k])
         later[:], gap[:] = _compressed(rows), step + jumps[k]
-
-
-@compiled
-def root_smooth_each(F, Q, H, R, u, d, y, m0, P0, predict_first, tiny, mean, covariance, which):
-    """The smoother of the series in `which`, in their order."""
-    for i in prange(which.shape[0]):
-        root_smooth_alone(F, Q, H, R, u, d, y, m0, P0, predict_first, tiny, mean, covariance, which[i], np.int64(i))

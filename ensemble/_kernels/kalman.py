@@ -7,21 +7,22 @@ with the series innermost.
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
 from ensemble._backend import array_namespace
 from ensemble._kernels import _kalman_bodies as bodies
-from ensemble._kernels._compile import ROW_BLOCK, compiled, compiled_serial, empty, prange
+from ensemble._kernels._compile import ROW_BLOCK, compiled, compiled_serial, empty, prange, thread_count
 from ensemble._kernels._emit_kalman import RECURSIONS, lanes_of, module_source
 from ensemble._kernels._emit_numba import load_module
 from ensemble._kernels._fma import fma
 from ensemble._kernels._kalman_loops import filter_alone, filter_each, smooth_alone, smooth_each
-from ensemble._kernels._kalman_square_root import root_smooth_alone, root_smooth_each
+from ensemble._kernels._kalman_square_root import root_filter, root_smooth
 from ensemble._kernels._registry import kernel
 
-__all__ = ["filter_series", "smooth_roots", "smooth_series", "sum_steps"]
+__all__ = ["filter_roots", "filter_series", "smooth_roots", "smooth_series", "sum_steps"]
 
 LANES_FROM = 3
 """Series from which on they are worked on in lanes."""
@@ -329,16 +330,35 @@ def _(F, Q, u, m, P, series_last):
     return outs
 
 
+def filter_roots(parts, predict_first):
+    """What `filter_series` gives of its arrays `parts`, by factors of covariances."""
+    n_series, n_steps, ny = parts[6].shape
+    nx, dtype = parts[7].shape[-1], parts[6].dtype
+    outs = tuple(empty((n_series, n_steps, *tail), dtype) for tail in ((nx,), (nx, nx), (), (ny,)))
+    arguments = (*_contiguous(*parts), bool(predict_first), rounding(nx, dtype), *outs)
+    _one_by_one(root_filter, arguments, [(s,) for s in range(n_series)], n_steps)
+    with np.errstate(all="ignore"):
+        terms = -0.5 * (outs[2] + np.sum(np.log(outs[3]), axis=-1, dtype=dtype))
+    return outs[0], outs[1], terms
+
+
 def smooth_roots(parts, predict_first, mean, covariance, which):
     """Smooth the series in `which` on square roots, in place but for the last step; `parts` as `filter_series` has."""
     indices = np.flatnonzero(which)
     arguments = (*_contiguous(*parts), bool(predict_first), rounding(mean.shape[-1], mean.dtype))
     outs = tuple(np.ascontiguousarray(a[indices]) for a in (mean, covariance))
-    if len(indices) > 1:
-        root_smooth_each(*arguments, *outs, indices)
-    else:
-        root_smooth_alone(*arguments, *outs, indices[0], 0)
+    _one_by_one(root_smooth, (*arguments, *outs), [(s, i) for i, s in enumerate(indices)], mean.shape[1])
     mean[indices], covariance[indices] = outs
+
+
+def _one_by_one(run, arguments, each, n_steps):
+    """``run(*arguments, *e)`` for all `each`, on threads where that pays: compiled code that waits for no other."""
+    if len(each) * n_steps < THREADED or thread_count() == 1:
+        for e in each:
+            run(*arguments, *e)
+        return
+    with ThreadPoolExecutor(thread_count()) as pool:
+        list(pool.map(lambda e: run(*arguments, *e), each))
 
 
 def rounding(nx, dtype):

@@ -119,7 +119,7 @@ def sequentially(parts, y):
 
 
 def exactly(parts, y, digits=50, prior_at="before"):
-    """Smoothed means and covariances in arithmetic of many digits, by de Jong's recursion; constant or varying parts."""
+    """Smoothed means and covariances in arithmetic of many digits, by de Jong's recursion."""
     mp = pytest.importorskip("mpmath")
     with mp.workdps(digits):
         matrix = lambda a: mp.matrix(np.asarray(a, float).tolist())

@@ -1,4 +1,4 @@
-"""Smoothers where the predicted covariance is singular or nearly so: exact observations, noise of low rank, wide priors.
+"""Smoothers where the predicted covariance is nearly singular: exact observations, noise of low rank, wide priors.
 
 The truth is a closed form, arithmetic of 50 digits, or another library.
 """
@@ -94,9 +94,14 @@ MODELS = {
     "wide prior, no noise": lambda: regression(1e6),
 }  # fmt: skip
 
-LOST = {("wide prior, no noise", "two_filter"): 1e-2, ("wide prior, no noise", "sequential"): 1e-5,
-        ("wide prior, no noise", "scan"): 1e-5, ("wide prior, no noise", "blelloch"): 1e-2}  # fmt: skip
-"""Tolerances of what the filter itself loses below a prior of 1e6: see its notes."""
+LOST = {
+    ("rank one", "two_filter"): 1e-6,
+    ("wide prior, no noise", "two_filter"): 1e-2,
+    ("wide prior, no noise", "sequential"): 1e-5,
+    ("wide prior, no noise", "scan"): 1e-5,
+    ("wide prior, no noise", "blelloch"): 1e-2,
+}
+"""Tolerances where other parts of a method lose digits: filters below a prior of 1e6, scans of elements near singular."""
 
 
 @functools.lru_cache(maxsize=1)
@@ -162,7 +167,7 @@ def test_narrow_numbers_have_the_states_too():
     check(got, expected, 1e-4)
 
 
-def test_array_libraries_smooth_singular_models(xp_strict=None):
+def test_array_libraries_smooth_singular_models():
     strict = pytest.importorskip("array_api_strict")
     model, y, expected = case("rank one")
     parts = {name: strict.asarray(getattr(model, name)) for name in ("F", "Q", "H", "R", "m0", "P0", "u", "d")}
