@@ -18,7 +18,7 @@ import numpy as np
 
 from ensemble._kernels import _kalman_bodies as bodies
 
-__all__ = ["NUMBERS", "RECURSIONS", "lanes_of", "module_source", "tiny"]
+__all__ = ["NUMBERS", "RECURSIONS", "lanes_of", "module_source"]
 
 BLOCK = 4
 """Steps that a tile copies at a time."""
@@ -29,12 +29,8 @@ def lanes_of(dtype: Any) -> int:
     return 64 // np.dtype(dtype).itemsize
 
 
-def tiny(nx: int, dtype: Any) -> float:
-    """What part of a diagonal entry a pivot must keep to be more than rounding."""
-    return 8 * nx * float(np.finfo(dtype).eps)
-
-
-NUMBERS = {"zero": "0.0", "one": "1.0", "minus_half": "-0.5", "two_pi": repr(bodies.TWO_PI), "tiny": "TINY"}
+NUMBERS = {"zero": "0.0", "one": "1.0", "minus_half": "-0.5", "two_pi": repr(bodies.TWO_PI), "regular": "REGULAR",
+           "nan": "np.nan"}  # fmt: skip
 """Constants by name, as they are written in a module."""
 
 
@@ -44,7 +40,9 @@ class Writer:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.groups: list[str] = []
-        self.zero, self.one, self.minus_half, self.two_pi, self.tiny = (Symbol(self, name) for name in NUMBERS)
+        self.zero, self.one, self.minus_half, self.two_pi, self.regular, self.nan = (
+            Symbol(self, name) for name in NUMBERS
+        )
 
     def write(self, operation: str, *operands: Symbol) -> Symbol:
         name = f"t{len(self.lines)}"
@@ -424,7 +422,7 @@ def module_source(name: str, nx: int, ny: int, width: int, dtype: str) -> str:
     )
     return "\n\n".join([
         HEAD.format(nx=nx, width=width),
-        f"TINY = {tiny(nx, dtype)!r}",
+        f"REGULAR = {bodies.regular(nx, dtype)!r}",
         _stage_source(recursion, stages, [*inputs, *kept, *outputs], nx, width),
         "@compiled_serial\n" + "\n".join(_loop_source(recursion, nx, ny, width, dtype, len(stages))) + "\n",
         loops,

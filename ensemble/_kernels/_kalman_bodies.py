@@ -10,9 +10,21 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["TWO_PI", "predict", "predict_mean", "smooth", "update", "update_mean"]
+import numpy as np
+
+__all__ = ["TWO_PI", "predict", "predict_mean", "regular", "smooth", "update", "update_mean"]
 
 TWO_PI = 6.283185307179586
+
+
+def regular(nx: int, dtype: Any) -> float:
+    """What part of its diagonal entry every pivot of a predicted covariance must keep for the gain of a smoother.
+
+    The gain's error is about eps over that part. Series with a smaller pivot at any step are smoothed on square roots
+    (`_kalman_square_root`). A diagonal entry of zero, a component that is known exactly, is no such pivot.
+    """
+    return 1e-8 if np.dtype(dtype).itemsize >= 8 else 64 * nx * float(np.finfo(dtype).eps)
+
 
 Matrix = list[list[Any]]
 Vector = list[Any]
@@ -173,15 +185,17 @@ def smooth(
 ) -> tuple[Vector, Matrix]:
     """Smoothed mean and covariance from the filtered ones and the smoothed ones a step later.
 
-    A pivot of the predicted covariance below ``o.tiny`` of its diagonal entry is rounding: its row drops out.
+    Where a pivot of the predicted covariance is no more than ``o.regular`` of its diagonal entry, the results are NaN:
+    see `regular`. The row of a diagonal entry that is zero drops out.
     """
     nx = len(m)
     FP = o.columns(_times(F, P))
     ahead = o.columns(_congruence(FP, F, Q), symmetric=True)
 
     def inverse(pivot: Any, j: int) -> Any:
-        lost = pivot <= o.tiny * ahead[j][j]
-        return o.where(lost, o.zero, o.one / o.where(lost, o.one, pivot))
+        known = ahead[j][j] <= o.zero
+        good = o.one / o.where(pivot <= o.regular * ahead[j][j], o.nan, pivot)
+        return o.where(known, o.zero, good)
 
     lower, _, inverses = _factored(ahead, inverse)
     E = o.columns([_solve(lower, inverses, [FP[i][a] for i in range(nx)]) for a in range(nx)])

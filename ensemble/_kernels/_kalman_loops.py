@@ -74,16 +74,17 @@ def _identity_minus(K, H):
 
 
 @compiled_serial
-def _factored(S, tiny):
+def _factored(S, regular):
     """Unit lower triangle, pivots and their inverses of ``S = L D L'``.
 
-    A pivot below `tiny` of its diagonal entry, negative for none, has the inverse zero.
+    A pivot below `regular` of its diagonal entry, negative for none, has the inverse NaN; zero where that entry is.
     """
     n = S.shape[0]
     rest, lower, inverses = S.copy(), np.zeros_like(S), np.empty(n, S.dtype)
     for j in range(n):
-        lost = tiny >= 0.0 and rest[j, j] <= tiny * S[j, j]
-        inverses[j] = 0.0 if lost else 1.0 / rest[j, j]
+        inverses[j] = 1.0 / rest[j, j]
+        if regular >= 0.0 and rest[j, j] <= regular * S[j, j]:
+            inverses[j] = 0.0 if S[j, j] <= 0.0 else np.nan
         for i in range(j + 1, n):
             lower[i, j] = rest[j, i] * inverses[j]
             for k in range(i, n):
@@ -188,11 +189,11 @@ def _correct(M, H, R, K, Kt):
 
 
 @compiled_serial
-def _smooth(F, Q, u, m, P, later_m, later_P, tiny):
+def _smooth(F, Q, u, m, P, later_m, later_P, regular):
     """`_kalman_bodies.smooth`."""
     FP, ahead = _times(F, P), Q.copy()
     _add_symmetric(FP, F.T.copy(), ahead)
-    lower, _, inverses = _factored(ahead, tiny)
+    lower, _, inverses = _factored(ahead, regular)
     _solve(lower, inverses, FP)
     E, gap, mean = FP.T.copy(), later_m - u, m.copy()
     _subtract(F, m, gap)
@@ -236,17 +237,17 @@ def filter_each(F, Q, H, R, u, d, y, m0, P0, predict_first, mean, covariance, qu
 
 
 @compiled_serial
-def smooth_alone(F, Q, u, m, P, tiny, mean, covariance, s):
+def smooth_alone(F, Q, u, m, P, regular, mean, covariance, s):
     """The smoother of series s; its last step is there."""
     for k in range(m.shape[1] - 2, -1, -1):
         filtered = P[s, k].copy()
         _mirror(filtered)
         parts = _at(F, s, k + 1), _at(Q, s, k + 1), _at(u, s, k + 1), m[s, k], filtered
-        mean[s, k], covariance[s, k] = _smooth(*parts, mean[s, k + 1], covariance[s, k + 1], tiny)
+        mean[s, k], covariance[s, k] = _smooth(*parts, mean[s, k + 1], covariance[s, k + 1], regular)
 
 
 @compiled
-def smooth_each(F, Q, u, m, P, tiny, mean, covariance):
+def smooth_each(F, Q, u, m, P, regular, mean, covariance):
     """The smoother of every series."""
     for s in prange(m.shape[0]):
-        smooth_alone(F, Q, u, m, P, tiny, mean, covariance, np.int64(s))
+        smooth_alone(F, Q, u, m, P, regular, mean, covariance, np.int64(s))

@@ -7,20 +7,22 @@ with the series innermost.
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
 from ensemble._backend import array_namespace
 from ensemble._kernels import _kalman_bodies as bodies
-from ensemble._kernels._compile import ROW_BLOCK, compiled, compiled_serial, empty, prange
-from ensemble._kernels._emit_kalman import NUMBERS, RECURSIONS, lanes_of, module_source, tiny
+from ensemble._kernels._compile import ROW_BLOCK, compiled, compiled_serial, empty, prange, thread_count
+from ensemble._kernels._emit_kalman import NUMBERS, RECURSIONS, lanes_of, module_source
 from ensemble._kernels._emit_numba import load_module
 from ensemble._kernels._fma import fma
 from ensemble._kernels._kalman_loops import filter_alone, filter_each, smooth_alone, smooth_each
+from ensemble._kernels._kalman_square_root import root_filter, root_smooth
 from ensemble._kernels._registry import kernel
 
-__all__ = ["filter_series", "smooth_series", "sum_steps"]
+__all__ = ["filter_roots", "filter_series", "smooth_roots", "smooth_series", "sum_steps"]
 
 LANES_FROM = 3
 """Series from which on they are worked on in lanes."""
@@ -66,9 +68,9 @@ class _Arrays:
 
     def __init__(self, like: Any, nx: int) -> None:
         self.xp = array_namespace(like)
-        dtype = np.dtype(str(like.dtype).split(".")[-1])
+        dtype = str(like.dtype).split(".")[-1]
         for name, number in NUMBERS.items():
-            value = tiny(nx, dtype) if name == "tiny" else float(number)
+            value = {"regular": bodies.regular(nx, dtype), "nan": self.xp.nan}.get(name) or float(number)
             setattr(self, name, _Fused(self.xp.asarray(value, dtype=like.dtype)))
 
     def where(self, condition: Any, a: _Fused, b: _Fused) -> _Fused:
@@ -119,7 +121,10 @@ def filter_series(F, Q, H, R, u, d, y, m0, P0, predict_first, series_last):
 
 @kernel
 def smooth_series(F, Q, u, m, P, series_last):
-    """Smoothed means and covariances of every step from the filtered ones; entry k of `F` leads to step k."""
+    """Smoothed means and covariances of every step from the filtered ones; entry k of `F` leads to step k.
+
+    NaN from the last step on, going back, at which a predicted covariance is nearly singular, see `bodies.regular`.
+    """
     n_series, n_steps, nx = m.shape
     o = _Arrays(m, nx)
     mean, covariance = _entries(m, n_steps - 1, 1), _entries(P, n_steps - 1, 2)
@@ -317,10 +322,46 @@ def _(F, Q, u, m, P, series_last):
     outs = tuple(_room((n_series, n_steps, *tail), m.dtype, last) for tail in ((nx,), (nx, nx)))
     outs[0][:, -1], outs[1][:, -1] = m[:, -1], P[:, -1]
     if nx > LARGEST:
-        arguments = (*_contiguous(F, Q, u, m, P), m.dtype.type(tiny(nx, m.dtype)), *outs)
+        arguments = (*_contiguous(F, Q, u, m, P), m.dtype.type(bodies.regular(nx, m.dtype)), *outs)
         smooth_each(*arguments) if n_series > 1 else smooth_alone(*arguments, 0)
     elif n_steps > 1:
         steps = (a[:, 1:] if a.shape[1] > 1 else a for a in (F, Q, u))
         inputs = (*steps, m[:, :-1], P[:, :-1])
         _run("smoother", 1, inputs, (m[:, -1], P[:, -1]), tuple(out[:, :-1] for out in outs), True)
     return outs
+
+
+def filter_roots(parts, predict_first):
+    """What `filter_series` gives of its arrays `parts`, by factors of covariances."""
+    n_series, n_steps, ny = parts[6].shape
+    nx, dtype = parts[7].shape[-1], parts[6].dtype
+    outs = tuple(empty((n_series, n_steps, *tail), dtype) for tail in ((nx,), (nx, nx), (), (ny,)))
+    arguments = (*_contiguous(*parts), bool(predict_first), rounding(nx, dtype), *outs)
+    _one_by_one(root_filter, arguments, [(s,) for s in range(n_series)], n_steps)
+    with np.errstate(all="ignore"):
+        terms = -0.5 * (outs[2] + np.sum(np.log(outs[3]), axis=-1, dtype=dtype))
+    return outs[0], outs[1], terms
+
+
+def smooth_roots(parts, predict_first, mean, covariance, which):
+    """Smooth the series in `which` on square roots, in place but for the last step; `parts` as `filter_series` has."""
+    indices = np.flatnonzero(which)
+    arguments = (*_contiguous(*parts), bool(predict_first), rounding(mean.shape[-1], mean.dtype))
+    outs = tuple(np.ascontiguousarray(a[indices]) for a in (mean, covariance))
+    _one_by_one(root_smooth, (*arguments, *outs), [(s, i) for i, s in enumerate(indices)], mean.shape[1])
+    mean[indices], covariance[indices] = outs
+
+
+def _one_by_one(run, arguments, each, n_steps):
+    """``run(*arguments, *e)`` for all `each`, on threads where that pays: compiled code that waits for no other."""
+    if len(each) * n_steps < THREADED or thread_count() == 1:
+        for e in each:
+            run(*arguments, *e)
+        return
+    with ThreadPoolExecutor(thread_count()) as pool:
+        list(pool.map(lambda e: run(*arguments, *e), each))
+
+
+def rounding(nx, dtype):
+    """What part of its terms a sum may be that is nothing but rounding."""
+    return 8 * nx * float(np.finfo(dtype).eps)

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import backend_of
-from ensemble._kernels.kalman import filter_series, smooth_series
+from ensemble._backend import array_namespace, backend_of, moved, to_numpy
+from ensemble._kernels.kalman import filter_roots, filter_series, smooth_roots, smooth_series
 from ensemble._kernels.kalman_blocks import filter_blocks, smooth_blocks, two_filter_blocks
 from ensemble._kernels.kalman_cuda import LARGEST, chunk_length, filter_chunks, smooth_chunks, two_filter_chunks
 from ensemble._kernels.kalman_scans import scan_filter, scan_smoother, scan_two_filters
@@ -18,7 +18,14 @@ from ensemble.apps.kalman.results import FilterResult, SmootherResult, total
 from ensemble.scalar import Ensemble
 from ensemble.scalar.namespace import set_of
 
-__all__ = ["compiled_filter", "compiled_rts", "compiled_two_filter", "device_of"]
+__all__ = [
+    "compiled_filter",
+    "compiled_root_filter",
+    "compiled_roots",
+    "compiled_rts",
+    "compiled_two_filter",
+    "device_of",
+]
 
 PARTS = ("F", "Q", "H", "R", "u", "d", "m0", "P0", "y")
 
@@ -145,6 +152,13 @@ def compiled_filter(series: Series, device: str, method: str, scan: str) -> Filt
     return filter_result(series, n_samples, *filter_series(*arguments, series.predict_first, last))
 
 
+def compiled_root_filter(series: Series) -> FilterResult:
+    """The recursion on square roots, on the CPU."""
+    n_samples = n_samples_of(series)
+    arguments = filter_arguments(series, n_samples)
+    return filter_result(series, n_samples, *filter_roots(arguments, series.predict_first))
+
+
 def compiled_two_filter(series: Series, scan: str) -> SmootherResult:
     """Two filters that meet, on a device."""
     n_samples = n_samples_of(series)
@@ -156,6 +170,7 @@ def compiled_two_filter(series: Series, scan: str) -> SmootherResult:
     else:
         options: list[Any] = [*arguments, chunk_of(series, n_samples, "scan") or series.n_steps]
         *filtered, mean, covariance = two_filter_chunks(*options)
+    smooth_lost(arguments, filtered[0], filtered[1], mean, covariance)
     result = filter_result(series, n_samples, *filtered)
     return SmootherResult(from_series(series, mean, n_samples), from_series(series, covariance, n_samples), result)
 
@@ -174,8 +189,65 @@ def compiled_rts(series: Series, result: FilterResult, device: str, method: str,
         else:
             F, Q, _, _, u, *_ = arguments
             mean, covariance = smooth_chunks(F, Q, u, m, P, chunk_of(series, n_samples, method))
+        smooth_lost(arguments, m, P, mean, covariance)
         return SmootherResult(from_series(series, mean, n_samples), from_series(series, covariance, n_samples), result)
     parts = [series_first(getattr(series, name), tail, series.batch, n_samples, 0)
              for name, tail in (("F", 2), ("Q", 2), ("u", 1))]  # fmt: skip
     mean, covariance = smooth_series(*parts, m, P, n_samples is not None and not series.batch)
+    settle(series, m, mean, covariance)
     return SmootherResult(from_series(series, mean, n_samples), from_series(series, covariance, n_samples), result)
+
+
+def smooth_lost(arguments: tuple[Any, ...], m: Array, P: Array, mean: Array, covariance: Array) -> None:
+    """Smooth, in place, the series that a device's kernels left without a first mean though the filter has a last one.
+
+    First in disturbance form, in parallel; where that cancels too, on the host, on square roots.
+    """
+    lost = np.flatnonzero(to_numpy(_is_lost(m, mean))).tolist()
+    if not lost:
+        return
+    parts, (y, m0, P0, predict_first) = arguments[:6], arguments[6:]
+    some = [a if a.shape[0] == 1 else a[lost] for a in (*parts, y, m0, P0)]
+    m, P = m[lost], P[lost]
+    again = smooth_blocks((*some, predict_first), m, P, "chunked")
+    left = np.flatnonzero(to_numpy(_is_lost(m, again[0]))).tolist()
+    if left:
+        host = [to_numpy(a if a.shape[0] == 1 else a[left]) for a in (*some, m, P, *again)]
+        *given, last, spread, found, wide = host
+        found[:, -1], wide[:, -1] = last[:, -1], spread[:, -1]
+        smooth_roots(given, predict_first, found, wide, np.ones(len(left), bool))
+        for a, out in zip((found, wide), again, strict=True):
+            out[left] = moved(a, out)
+    mean[lost], covariance[lost] = again
+
+
+def _is_lost(m: Array, mean: Array) -> Array:
+    """Which series have no first smoothed mean but a last filtered one."""
+    xp = array_namespace(mean)
+    return xp.logical_and(xp.isnan(mean[:, 0, 0]), xp.logical_not(xp.isnan(m[:, -1, 0])))
+
+
+def settle(series: Series, m: np.ndarray, mean: np.ndarray, covariance: np.ndarray) -> None:
+    """Smooth on square roots, in place, the series whose gain failed and whose filter, with means `m`, did not."""
+    unsettled = np.isnan(mean[:, 0, 0]) & ~np.isnan(m[:, -1, 0])
+    if unsettled.any():
+        smooth_roots(filter_arguments(series, n_samples_of(series)), series.predict_first, mean, covariance, unsettled)
+
+
+def compiled_roots(series: Series, result: FilterResult, run: SmootherResult | None = None) -> SmootherResult:
+    """The smoother on square roots; with `run`, of the series that it leaves unsettled."""
+    n_samples, time_at = n_samples_of(series), len(series.batch)
+    T, nx = series.n_steps, series.F.shape[-1]
+    forms = ((result.mean, 1), (result.covariance, 2))
+    m, P = (series_first(a, tail, series.batch, n_samples, time_at) for a, tail in forms)
+    shape = (math.prod(series.batch) * (n_samples or 1), T)
+    outs = []
+    for a, last, tail in ((run and run.mean, m, (nx,)), (run and run.covariance, P, (nx, nx))):
+        out = np.full((*shape, *tail), np.nan, m.dtype)
+        out[...] = np.nan if a is None else series_first(a, len(tail), series.batch, n_samples, time_at)
+        out[:, -1] = last[:, -1] if a is None else out[:, -1]
+        outs.append(out)
+    if T > 1:
+        settle(series, m, *outs)
+    mean, covariance = (from_series(series, out, n_samples) for out in outs)
+    return SmootherResult(mean, covariance, result)

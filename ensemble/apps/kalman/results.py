@@ -108,24 +108,33 @@ class FilterResult:
     def raise_if_failed(self) -> FilterResult:
         """This result, or `SolveError` naming the series and samples that failed, and the first step."""
         terms = self.log_likelihoods
-        lone = not isinstance(terms, Ensemble)
-        bad = ~np.isfinite(to_numpy(terms[..., None] if lone else terms.samples))  # (*batch, T, samples)
-        if not bad.any():
+        where = failures(array_namespace(terms).isfinite(terms))
+        if where is None:
             return self
-        step = int(np.argmax(bad.any(axis=-1), axis=-1)[bad.any(axis=(-1, -2))].min())
-        where = [] if lone else [samples_text(np.flatnonzero(bad.reshape(-1, bad.shape[-1]).any(axis=0)))]
-        if bad.ndim > 2:
-            series = np.argwhere(bad.any(axis=(-1, -2)))
-            named = ", ".join(str(tuple(map(int, index))) for index in series[:6])
-            where.insert(0, f"series {named}" + (f", ... ({len(series)} in all)" if len(series) > 6 else ""))
         y = self.series.y.samples if isinstance(self.series.y, Ensemble) else self.series.y
         if np.isinf(to_numpy(y)).any():
-            seen = f"infinity in it{_in(where)}"
+            seen = f"infinity in it, from {where}"
             raise SolveError(message("kalman_filter", "y", "be finite, or NaN where missing", seen, "Missing is NaN."))
         raise SolveError(
-            f"kalman_filter: the innovation covariance is not positive definite from step {step} on"
-            f"{_in(where)}; observations without noise of what is known exactly have no density."
+            f"kalman_filter: the innovation covariance is not positive definite from {where}; observations without "
+            "noise of what is known exactly have no density."
         )
+
+
+def failures(good: Array, first: bool = True) -> str | None:
+    """The first or last step of those not `good`, of shape (*batch, T), with the series and samples that have any."""
+    lone = not isinstance(good, Ensemble)
+    bad = ~to_numpy(good[..., None] if lone else good.samples)  # (*batch, T, samples)
+    if not bad.any():
+        return None
+    steps = np.flatnonzero(bad.any(axis=(*range(bad.ndim - 2), -1)))
+    step = int(steps[0] if first else steps[-1])
+    where = [] if lone else [samples_text(np.flatnonzero(bad.reshape(-1, bad.shape[-1]).any(axis=0)))]
+    if bad.ndim > 2:
+        series = np.argwhere(bad.any(axis=(-1, -2)))
+        named = ", ".join(str(tuple(map(int, index))) for index in series[:6])
+        where.insert(0, f"series {named}" + (f", ... ({len(series)} in all)" if len(series) > 6 else ""))
+    return f"step {step} on{' (' + '; '.join(where) + ')' if where else ''}"
 
 
 @dataclass(frozen=True)
@@ -164,8 +173,21 @@ class SmootherResult:
 
     @property
     def failed(self) -> Array:
-        """True for each series that failed, see `FilterResult`."""
-        return self.filtered.failed
+        """True for each series whose filter failed, see `FilterResult`, or whose smoother did.
+
+        A smoother failed where a mean or variance is not finite, or where a variance is negative by more than rounding:
+        by more than ``sqrt(eps)`` of the largest filtered variance of the same component.
+        """
+        xp = array_namespace(self.mean)
+        return xp.logical_or(self.filtered.failed, xp.logical_not(xp.all(self._is_sound(), axis=-1)))
+
+    def _is_sound(self) -> Array:
+        """Whether mean and variances of a step are what they can be, shape (*batch, T)."""
+        xp = array_namespace(self.mean, self.covariance)
+        variance, before = (xp.linalg.diagonal(a) for a in (self.covariance, self.filtered.covariance))
+        least = -(float(xp.finfo(variance.dtype).eps) ** 0.5) * xp.max(xp.abs(before), axis=-2, keepdims=True)
+        finite = xp.logical_and(xp.isfinite(self.mean), xp.isfinite(variance))
+        return xp.all(xp.logical_and(finite, variance >= least), axis=-1)
 
     @property
     def lag_one_covariance(self) -> Array:
@@ -196,13 +218,18 @@ class SmootherResult:
         return tables.states(self, self.filtered.series.index)
 
     def raise_if_failed(self) -> SmootherResult:
-        """This result, or `SolveError` as `FilterResult.raise_if_failed` has it."""
+        """This result, or `SolveError` as `FilterResult.raise_if_failed` has it, or for the smoother.
+
+        A smoother runs back: the step that is named is the last of those that failed.
+        """
         self.filtered.raise_if_failed()
-        return self
-
-
-def _in(where: list[str]) -> str:
-    return f" ({'; '.join(where)})" if where else ""
+        where = failures(self._is_sound(), first=False)
+        if where is None:
+            return self
+        raise SolveError(
+            f"rts_smoother: means or variances are not finite, or variances are negative, from {where} back; check the "
+            "covariances of the model, or use float64."
+        )
 
 
 def described(result: Any) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,12 +12,10 @@ from ensemble._backend import array_namespace
 from ensemble._check import integer, message, one_of
 from ensemble._kernels.scan import SCANS, prefix_scan
 from ensemble._typing import Array
-from ensemble.apps.kalman.elements import smoother_elements
-from ensemble.apps.kalman.filters import METHODS, check_scannable, filtered
-from ensemble.apps.kalman.model import LinearGaussianModel, aligned
-from ensemble.apps.kalman.smoothers import time_first
+from ensemble.apps.kalman.filters import METHODS, check_scannable
+from ensemble.apps.kalman.model import LinearGaussianModel, Series, aligned
+from ensemble.apps.kalman.smoothers import rts
 from ensemble.apps.kalman.square_root import semidefinite_factor
-from ensemble.apps.kalman.steps import apply
 from ensemble.scalar import Ensemble
 
 __all__ = ["sample_posterior"]
@@ -33,8 +33,8 @@ def sample_posterior(
 ) -> Ensemble:
     """Trajectories drawn from the joint distribution of all states given all observations.
 
-    A filter runs forwards; then each state is drawn given the next one, ``x[k] = E[k] x[k+1] + g[k] + e[k]`` with
-    ``e[k] ~ N(0, L[k])``, which is a recursion or a prefix sum of affine maps.
+    States and observations ``(x+, y+)`` are drawn from the model with all its means zero; the smoothed mean given
+    ``y - y+``, plus ``x+``, is a draw [1]_. The factored covariances are those of the model, which may be singular.
 
     Parameters
     ----------
@@ -45,8 +45,9 @@ def sample_posterior(
     n_samples : int
         The number of draws.
     seed : int or numpy.random.Generator, optional
+        Draw i is the same for any number of draws.
     method : {"auto", "sequential", "scan"}
-        Of both passes, see `kalman_filter`.
+        Of all passes, see `kalman_filter`.
     scan : {"chunked", "sequential", "hillis_steele", "blelloch", "ladner_fischer", "sengupta"}
     mask : bool array, optional
 
@@ -60,6 +61,11 @@ def sample_posterior(
         If the model or `y` holds an Ensemble.
     ValueError
         As `kalman_filter`.
+
+    References
+    ----------
+    .. [1] J. Durbin, S. J. Koopman, A simple and efficient simulation smoother for state space time series analysis,
+       Biometrika 89 (2002), 603-616.
 
     Examples
     --------
@@ -82,33 +88,49 @@ def sample_posterior(
     except (TypeError, ValueError):
         seen, kind = f"a {type(seed).__name__}", "be None, an integer from 0 or a numpy.random.Generator"
         raise TypeError(message("sample_posterior", "seed", kind, seen)) from None
-    m, P = time_first(series, filtered(series, method, scan))
-    xp = array_namespace(m, P)
-    E, g, L = smoother_elements(series, m, P)
-    # Draws stand in front of the state's axis while the maps act on them.
-    normal = xp.asarray(rng.standard_normal((*m.shape[:-1], n_samples, m.shape[-1])), dtype=m.dtype)
-    offset = g[..., None, :] + apply(semidefinite_factor(L)[..., None, :, :], normal)
-    drawn = _scan_draws(E, offset, scan) if method == "scan" else _recursion(E, offset)
-    return Ensemble(xp.asarray(xp.moveaxis(xp.moveaxis(drawn, 0, -3), -2, -1), copy=True))
+    x, seen = _simulated(series, n_samples, rng, scan if method == "scan" else None)
+    xp = array_namespace(x, seen)
+    draws = rts(replace(series, y=Ensemble(series.y[..., None] - seen)), method, scan).mean.samples
+    return Ensemble(draws + xp.moveaxis(x, 0, len(series.batch)))
 
 
-def _recursion(E: Array, offset: Array) -> Array:
-    xp = array_namespace(E, offset)
-    x = offset[-1, ...]
-    draws = [x]
-    for k in range(offset.shape[0] - 2, -1, -1):
-        x = apply(E[k, ...][..., None, :, :], x) + offset[k, ...]
-        draws.append(x)
-    return xp.stack(draws[::-1], axis=0)
+def _simulated(series: Series, n: int, rng: np.random.Generator, scan: str | None) -> tuple[Array, Array]:
+    """`n` draws of the states and observations of a model whose means are zero: (T, *batch, nx or ny, n)."""
+    xp = array_namespace(series.F, series.y)
+    T, batch, nx, ny = series.n_steps, series.batch, series.F.shape[-1], series.y.shape[-1]
+    shapes = ((*batch, nx), (T, *batch, nx), (T, *batch, ny))
+    counts = [math.prod(shape) for shape in shapes]
+    normal = rng.standard_normal((n, sum(counts))).T  # a draw's numbers are one run of the generator's
+    parts = np.split(normal, np.cumsum(counts)[:-1])
+    start, moved, noise = (xp.asarray(np.ascontiguousarray(a).reshape((*shape, n)), dtype=series.F.dtype)
+                           for a, shape in zip(parts, shapes, strict=True))  # fmt: skip
+    x = semidefinite_factor(series.P0) @ start
+    moved = semidefinite_factor(series.Q) @ moved
+    if not series.predict_first:
+        moved = xp.concat([xp.broadcast_to(x, moved.shape[1:])[None, ...], moved[1:, ...]], axis=0)
+    else:
+        moved = xp.concat([(series.at("F", 0) @ x + moved[0, ...])[None, ...], moved[1:, ...]], axis=0)
+    states = _recursion(series, moved) if scan is None else _scanned(series, moved, scan)
+    return states, series.H @ states + semidefinite_factor(series.R) @ noise
 
 
-def _scan_draws(E: Array, offset: Array, scan: str) -> Array:
-    xp = array_namespace(E, offset)
-    nx = E.shape[-1]
-    neutral = (xp.eye(nx, dtype=E.dtype), xp.zeros(offset.shape[-2:], dtype=E.dtype))
+def _recursion(series: Series, moved: Array) -> Array:
+    """``x[k] = F[k] x[k-1] + moved[k]``, step by step."""
+    xp = array_namespace(moved)
+    states = [moved[0, ...]]
+    for k in range(1, moved.shape[0]):
+        states.append(series.at("F", k) @ states[-1] + moved[k, ...])
+    return xp.stack(states, axis=0)
+
+
+def _scanned(series: Series, moved: Array, scan: str) -> Array:
+    """`_recursion` as a prefix sum of affine maps."""
+    xp, nx = array_namespace(moved), moved.shape[-2]
+    neutral = (xp.eye(nx, dtype=moved.dtype), xp.zeros(moved.shape[-2:], dtype=moved.dtype))
+    F = xp.broadcast_to(series.F, (moved.shape[0], *series.batch, nx, nx))
 
     def combine(earlier: tuple[Array, ...], later: tuple[Array, ...]) -> tuple[Array, ...]:
-        (Ei, hi), (Ej, hj) = earlier, later
-        return Ei @ Ej, apply(Ei[..., None, :, :], hj) + hi
+        (A, a), (B, b) = earlier, later
+        return B @ A, B @ a + b
 
-    return prefix_scan(combine, (E, offset), algorithm=scan, reverse=True, neutral=neutral)[1]
+    return prefix_scan(combine, (F, moved), algorithm=scan, neutral=neutral)[1]

@@ -8,7 +8,7 @@ from ensemble._backend import array_namespace
 from ensemble._check import one_of
 from ensemble._kernels.scan import SCANS, prefix_scan
 from ensemble._typing import Array
-from ensemble.apps.kalman.compiled import compiled_rts, compiled_two_filter, device_of
+from ensemble.apps.kalman.compiled import compiled_roots, compiled_rts, compiled_two_filter, device_of
 from ensemble.apps.kalman.diffuse import diffuse_smoother
 from ensemble.apps.kalman.elements import (
     combine_filter,
@@ -33,7 +33,7 @@ from ensemble.apps.kalman.filters import (
 from ensemble.apps.kalman.model import LinearGaussianModel, Series, aligned
 from ensemble.apps.kalman.reference import refined_smoother
 from ensemble.apps.kalman.results import FilterResult, SmootherResult
-from ensemble.apps.kalman.square_root import square_root_rts
+from ensemble.apps.kalman.square_root import square_root_smoother
 from ensemble.apps.kalman.steps import apply, rts_gain, smooth, stacked, symmetric
 
 __all__ = ["rts_smoother", "two_filter_smoother"]
@@ -108,14 +108,34 @@ def rts(series: Series, method: str, scan: str, form: str = "covariance") -> Smo
 
 def backwards(series: Series, result: FilterResult, method: str, scan: str, form: str = "covariance") -> SmootherResult:
     """The smoother from what the filter says."""
+    if form == "square_root":
+        return on_roots(series, result)
     device = device_of(series, method)
-    if form == "covariance" and device is not None:
+    if device is not None:
         return compiled_rts(series, result, device, method, scan)
     m, P = time_first(series, result)
-    if form == "square_root":
-        return smoothed(series, result, *square_root_rts(series, m, P))
-    run = scan_rts(series, m, P, scan) if method == "scan" else sequential_rts(series, m, P)
-    return smoothed(series, result, *run)
+    run = smoothed(
+        series, result, *(scan_rts(series, m, P, scan) if method == "scan" else sequential_rts(series, m, P))
+    )
+    return on_roots(series, result, run) if anywhere(unsettled(run)) else run
+
+
+def unsettled(run: SmootherResult) -> Array:
+    """Where the gain of a step is NaN, and the filter is not: shape batch."""
+    xp = array_namespace(run.mean)
+    return xp.logical_and(xp.isnan(run.mean[..., 0, 0]), xp.logical_not(xp.isnan(run.filtered.mean[..., -1, 0])))
+
+
+def on_roots(series: Series, result: FilterResult, run: SmootherResult | None = None) -> SmootherResult:
+    """The smoother on square roots of covariances; with `run`, of the series that it leaves unsettled."""
+    if device_of(series, "sequential") == "numba":
+        return compiled_roots(series, result, run)
+    roots = smoothed(series, result, *square_root_smoother(series))
+    if run is None:
+        return roots
+    apart = unsettled(run)
+    mean, covariance = pick(apart, roots.mean, run.mean, 2), pick(apart, roots.covariance, run.covariance, 3)
+    return SmootherResult(mean, covariance, result)
 
 
 def two_filter_smoother(

@@ -30,6 +30,9 @@ from ensemble.scalar.namespace import set_of
 
 __all__ = ["filter_split_series", "smooth_split_series", "split_series"]
 
+STEPS = tuple(name for name in PARTS if name not in ("m0", "P0"))
+"""Parts of a series that have an axis of time."""
+
 Part = tuple[LinearGaussianModel, Any]
 
 
@@ -255,7 +258,12 @@ def _filter_in_turn(stretches: list[Series]) -> list[FilterResult]:
 
 
 def _smooth_in_turn(stretches: list[Series], results: list[FilterResult]) -> list[SmootherResult]:
-    """Each part back from the first state of the one after it, as if that were the last step of its own."""
+    """Each part back from the first state of the one after it, as if that were the last step of its own.
+
+    Off CUDA devices all parts go back in one piece: on square roots a series needs its filter from the prior on.
+    """
+    if not any(device_of(series, "scan") == "cuda" for series in stretches):
+        return _smooth_in_one(stretches, results)
     smoothers: list[SmootherResult] = []
     for k in range(len(stretches) - 1, -1, -1):
         series, result = stretches[k], results[k]
@@ -270,6 +278,30 @@ def _smooth_in_turn(stretches: list[Series], results: list[FilterResult]) -> lis
             T, n_batch = series.n_steps, len(series.batch)
             key = (*(slice(None),) * n_batch, slice(0, T), ...)
             smoothers.insert(0, SmootherResult(run.mean[key], run.covariance[key], result))
+    return smoothers
+
+
+def _smooth_in_one(stretches: list[Series], results: list[FilterResult]) -> list[SmootherResult]:
+    """The smoother of all parts as one series, cut again."""
+    first, n_batch = stretches[0], len(stretches[0].batch)
+    xp = array_namespace(*(s.F for s in stretches), *(s.y for s in stretches))
+    parts = {}
+    for name in STEPS:
+        arrays = [getattr(s, name) for s in stretches]
+        if all(a.shape[0] == 1 and a is arrays[0] for a in arrays):
+            parts[name] = arrays[0]
+            continue
+        shapes = [(s.n_steps, *a.shape[1:]) for s, a in zip(stretches, arrays, strict=True)]
+        parts[name] = xp.concat([xp.broadcast_to(a, n) for a, n in zip(arrays, shapes, strict=True)], axis=0)
+    joined = {name: xp.concat([getattr(r, name) for r in results], axis=n_batch)
+              for name in ("mean", "covariance", "log_likelihoods")}  # fmt: skip
+    whole = replace(first, **parts)
+    run = backwards(whole, replace(results[0], series=whole, **joined), "auto", "chunked")
+    smoothers, start = [], 0
+    for series, result in zip(stretches, results, strict=True):
+        key = (*(slice(None),) * n_batch, slice(start, start + series.n_steps), ...)
+        smoothers.append(SmootherResult(run.mean[key], run.covariance[key], result))
+        start += series.n_steps
     return smoothers
 
 

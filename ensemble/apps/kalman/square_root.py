@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,9 +10,9 @@ import numpy as np
 from ensemble._backend import array_namespace
 from ensemble._typing import Array
 from ensemble.apps.kalman.model import Series
-from ensemble.apps.kalman.steps import LOG_2PI, apply, observed_part, stacked, symmetric, symmetric_solve
+from ensemble.apps.kalman.steps import LOG_2PI, apply, observed_part, stacked, symmetric
 
-__all__ = ["semidefinite_factor", "square_root_filter", "square_root_rts"]
+__all__ = ["semidefinite_factor", "square_root_filter", "square_root_smoother"]
 
 
 def semidefinite_factor(A: Array) -> Array:
@@ -61,7 +62,17 @@ def _update(series: Series, k: int, m: Array, U: Array) -> tuple[Array, Array, A
     y = series.y[k, ...]
     xp = array_namespace(m, U, y)
     H, R, innovation, n_observed = observed_part(series.at("H", k), series.at("R", k), y, m, series.at("d", k))
-    ny, nx = H.shape[-2], H.shape[-1]
+    S_root, gain, U = _triangularised(H, R, U)
+    white = _forward_rows(S_root, innovation[..., None])[..., 0]
+    diagonal = xp.linalg.diagonal(S_root)
+    log_det = 2.0 * xp.sum(xp.log(xp.abs(diagonal)), axis=-1)
+    term = -0.5 * (xp.sum(white * white, axis=-1) + log_det + n_observed * LOG_2PI)
+    return m + apply(gain, white), U, term
+
+
+def _triangularised(H: Array, R: Array, U: Array) -> tuple[Array, Array, Array]:
+    """The factor A of ``H P H' + R``, ``K A`` for the gain K, and the factor given the observation."""
+    xp, ny, nx = array_namespace(H, R, U), H.shape[-2], H.shape[-1]
     root = semidefinite_factor(R)
     HU = H @ U
     lead = tuple(HU.shape[:-2])
@@ -70,40 +81,137 @@ def _update(series: Series, k: int, m: Array, U: Array) -> tuple[Array, Array, A
     zeros = xp.zeros((*lead, nx, ny), dtype=HU.dtype)
     bottom = xp.concat([zeros, xp.broadcast_to(U, (*lead, nx, nx))], axis=-1)
     post = triangle(xp.concat([top, bottom], axis=-2))
-    S_root, gain, U = post[..., :ny, :ny], post[..., ny:, :ny], post[..., ny:, ny:]
-    white = _forward(S_root, innovation)
-    diagonal = xp.linalg.diagonal(S_root)
-    log_det = 2.0 * xp.sum(xp.log(xp.abs(diagonal)), axis=-1)
-    term = -0.5 * (xp.sum(white * white, axis=-1) + log_det + n_observed * LOG_2PI)
-    return m + apply(gain, white), U, term
+    return post[..., :ny, :ny], post[..., ny:, :ny], post[..., ny:, ny:]
 
 
-def _forward(U: Array, x: Array) -> Array:
+def _forward_rows(U: Array, x: Array) -> Array:
     """``U^-1 x`` for lower triangular `U`."""
     xp = array_namespace(U, x)
     solved: list[Any] = []
     for i in range(U.shape[-1]):
-        right = x[..., i]
+        right = x[..., i, :]
         for j, value in enumerate(solved):
-            right = right - U[..., i, j] * value
-        solved.append(right / U[..., i, i])
-    return xp.stack(solved, axis=-1)
+            right = right - U[..., i, j, None] * value
+        solved.append(right / U[..., i, i, None])
+    return xp.stack(solved, axis=-2)
 
 
-def square_root_rts(series: Series, m: Array, P: Array) -> tuple[Array, Array]:
-    """The recursion of Rauch, Tung and Striebel on square roots."""
-    xp = array_namespace(m, P)
-    T = series.n_steps
-    mean, U = m[T - 1, ...], semidefinite_factor(P[T - 1, ...])
-    means, covariances = [mean], [P[T - 1, ...]]
-    eye = xp.eye(m.shape[-1], dtype=m.dtype)
-    for k in range(T - 2, -1, -1):
-        F, Q, u = (series.at(name, k + 1) for name in ("F", "Q", "u"))
-        U_k, U_q = semidefinite_factor(P[k, ...]), semidefinite_factor(Q)
-        FP = F @ P[k, ...]
-        E = symmetric_solve(symmetric(FP @ F.mT + Q), FP, semidefinite=True)[0].mT
-        mean = m[k, ...] + apply(E, mean - apply(F, m[k, ...]) - u)
-        U = triangle((eye - E @ F) @ U_k, E @ U_q, E @ U)
-        means.append(mean)
-        covariances.append(symmetric(U @ U.mT))
+def square_root_smoother(series: Series) -> tuple[Array, Array]:
+    """The smoother of `_kernels/_kalman_square_root` for any array library: by gains or by disturbances, step by step.
+
+    Gains come from a singular value decomposition: singular values that are rounding are left out.
+    """
+    steps = _filter_steps(series)
+    xp = array_namespace(steps[-1].m, steps[-1].U)
+    nx, dtype = series.F.shape[-1], steps[-1].U.dtype
+    eps = float(xp.finfo(dtype).eps)
+    tiny = 8 * nx * eps
+    m, U = steps[-1].m, steps[-1].U
+    means, covariances = [m], [symmetric(U @ U.mT)]
+    gap = steps[-1].jump
+    pull, weight = xp.zeros_like(m), xp.zeros_like(U @ U.mT)
+    error, fall, moved, P = xp.zeros_like(m[..., 0]), xp.zeros_like(m[..., 0]), gap, covariances[0]
+    for k in range(series.n_steps - 2, -1, -1):
+        step, after = steps[k], steps[k + 1]
+        F = series.at("F", k + 1)
+        E, L, least = _gain(F, step, semidefinite_factor(series.at("Q", k + 1)), tiny)
+        seeded = xp.logical_and(xp.asarray(k < series.n_steps - 2), eps * fall / least**2 < error + eps / least)
+        error = xp.where(seeded, eps * fall / least**2, error + eps / least)
+        gap = xp.where(seeded[..., None], moved + after.jump, gap)
+        U = xp.where(seeded[..., None, None], semidefinite_factor(P), U)
+        pull, weight = _before(F, after, pull, weight)
+        moved, P, fall = _by_disturbances(step, pull, weight, tiny)
+        chained = apply(E, gap)
+        U = triangle(L, E @ U)
+        disturbed = eps * fall < error
+        means.append(step.m + xp.where(disturbed[..., None], moved, chained))
+        covariances.append(xp.where(disturbed[..., None, None], P, symmetric(U @ U.mT)))
+        gap = chained + step.jump
     return stacked(series.batch, means[::-1], covariances[::-1])
+
+
+@dataclass(frozen=True)
+class _Step:
+    """A step of the filter: mean, factor, deviations before the observation, and what the observation says.
+
+    With ``S = A A'``: `white` is ``A^-1 r``, `seen` ``A^-1 H``, `gain` ``K A``, and `jump` the step of the mean.
+    """
+
+    m: Array
+    U: Array
+    before: Array
+    white: Array
+    seen: Array
+    gain: Array
+    jump: Array
+
+
+def _filter_steps(series: Series) -> list[_Step]:
+    m, U = series.m0, semidefinite_factor(series.P0)
+    steps = []
+    for k in range(series.n_steps):
+        if k or series.predict_first:
+            F, Q, u = (series.at(name, k) for name in ("F", "Q", "u"))
+            m, U = apply(F, m) + u, triangle(F @ U, semidefinite_factor(Q))
+        before = _deviations(U)
+        H, R, r, _ = observed_part(series.at("H", k), series.at("R", k), series.y[k, ...], m, series.at("d", k))
+        A, gain, U = _triangularised(H, R, U)
+        xp, n = array_namespace(m, A, r), m.shape[-1]
+        lead = np.broadcast_shapes(tuple(r.shape[:-1]), tuple(A.shape[:-2]))
+        H = xp.broadcast_to(H, (*lead, *H.shape[-2:]))
+        solved = _forward_rows(A, xp.concat([H, xp.broadcast_to(r, (*lead, r.shape[-1]))[..., None]], axis=-1))
+        jump = apply(gain, solved[..., n])
+        m = m + jump
+        steps.append(_Step(m, U, before, solved[..., n], solved[..., :n], gain, jump))
+    return steps
+
+
+def _deviations(U: Array) -> Array:
+    xp = array_namespace(U)
+    return xp.sqrt(xp.sum(U * U, axis=-1))
+
+
+def _gain(F: Array, step: _Step, U_q: Array, tiny: float) -> tuple[Array, Array, Array]:
+    """E and L with ``P_s = L L' + E P_next E'``, and the least singular value relative to its rounding."""
+    xp = array_namespace(F, step.U, U_q)
+    n = F.shape[-1]
+    zero, one = (xp.asarray(v, dtype=step.U.dtype) for v in (0.0, 1.0))
+    scale = xp.sum(xp.abs(F) * step.before[..., None, :], axis=-1) + _deviations(U_q)
+    scale = xp.where(scale > zero, scale, one)[..., None]
+    FU = F @ step.U
+    left = xp.concat([FU, xp.broadcast_to(U_q, FU.shape) if U_q.shape != FU.shape else U_q], axis=-1) / scale
+    left = xp.where(xp.isfinite(left), left, zero)  # a series that failed must not stop the others
+    V, s, Z = xp.linalg.svd(left, full_matrices=False)
+    kept = s > tiny
+    inverse = xp.where(kept, one / xp.where(kept, s, one), zero)
+    Z = xp.where(kept[..., None], Z, zero)
+    seen = step.U @ Z[..., :n].mT
+    L = xp.concat([step.U, xp.zeros_like(step.U)], axis=-1) - seen @ Z
+    E = (seen * inverse[..., None, :]) @ V.mT / scale.mT
+    return E, L, xp.min(xp.where(kept, s, one), axis=-1)
+
+
+def _before(F: Array, step: _Step, pull: Array, weight: Array) -> tuple[Array, Array]:
+    """What `step` and those after it say of the state before it, de Jong's recursion.
+
+    The smoothed state is ``m + P pull`` there, with covariance ``P - P weight P``.
+    """
+    xp = array_namespace(F, step.U)
+    A = xp.eye(F.shape[-1], dtype=step.U.dtype) - step.gain @ step.seen
+    pull = apply(A.mT, pull) + apply(step.seen.mT, step.white)
+    weight = A.mT @ weight @ A + step.seen.mT @ step.seen
+    return apply(F.mT, pull), symmetric(F.mT @ weight @ F)
+
+
+def _by_disturbances(step: _Step, pull: Array, weight: Array, tiny: float) -> tuple[Array, Array, Array]:
+    """``P pull``, ``P - P weight P``, and by what factor the terms of a variance exceed it."""
+    xp = array_namespace(step.U, weight)
+    zero, one = (xp.asarray(v, dtype=step.U.dtype) for v in (0.0, 1.0))
+    P = symmetric(step.U @ step.U.mT)
+    smoothed = symmetric(P - P @ weight @ P)
+    size = xp.sum((xp.abs(P) @ xp.abs(weight)) * xp.abs(P), axis=-1) + xp.linalg.diagonal(P)
+    kept = xp.linalg.diagonal(smoothed)
+    rounded = xp.linalg.diagonal(P) <= (tiny * step.before) ** 2
+    factor = xp.where(kept > zero, size / xp.where(kept > zero, kept, one), xp.asarray(np.inf, dtype=P.dtype))
+    factor = xp.where(rounded, one, factor)
+    return apply(P, pull), smoothed, xp.max(factor, axis=-1)

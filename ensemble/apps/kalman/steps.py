@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from ensemble._backend import array_namespace
+from ensemble._kernels._kalman_bodies import regular
 from ensemble._typing import Array
 
 __all__ = [
@@ -93,12 +94,13 @@ def innovation_scale(H: Array, R: Array, P: Array) -> Array:
 
 
 def symmetric_solve(
-    A: Array, B: Array, *, semidefinite: bool = False, scale: Array | None = None
+    A: Array, B: Array, *, semidefinite: bool = False, scale: Array | None = None, regular: float | None = None
 ) -> tuple[Array, Array]:
     """``A^-1 B`` and ``log det A`` for symmetric positive definite `A`, by elimination without pivoting.
 
     With `semidefinite`, a pivot lost in rounding (below ``8 n eps`` of its diagonal entry, or of `scale`) drops its row
-    and column: a solution is found wherever `B` lies in the range of `A`. A matrix that is not positive gives NaN.
+    and column: a solution is found wherever `B` lies in the range of `A`. A matrix that is not positive gives NaN; so
+    does a pivot below `regular` of its diagonal entry, but where that entry is zero the row and column drop out.
     """
     _, _, solved, log_det = eliminated(A, B, semidefinite=semidefinite, scale=scale)
     return solved, log_det
@@ -116,7 +118,11 @@ def eliminated(
     inverses, log_det = [], xp.zeros_like(A[..., 0, 0])
     for j in range(n):
         pivot = rows[j][..., j]
-        if semidefinite:
+        if regular is not None:
+            diagonal = A[..., j, j]
+            nan = xp.asarray(float("nan"), dtype=A.dtype)
+            inverse = xp.where(diagonal <= zero, zero, one / xp.where(pivot <= regular * diagonal, nan, pivot))
+        elif semidefinite:
             lost = pivot <= smallest * (xp.abs(A[..., j, j]) if scale is None else scale[..., j])
             inverse = xp.where(lost, zero, one / xp.where(lost, one, pivot))
         else:
@@ -155,10 +161,14 @@ def is_singular(A: Array, scale: Array | None = None) -> Array:
 
 
 def rts_gain(F: Array, Q: Array, u: Array, m: Array, P: Array) -> tuple[Array, Array, Array]:
-    """The element (E, g, L) of the Rauch-Tung-Striebel smoother: ``x[k] | x[k+1], y[:k+1] = N(E x[k+1] + g, L)``."""
+    """The element (E, g, L) of the Rauch-Tung-Striebel smoother: ``x[k] | x[k+1], y[:k+1] = N(E x[k+1] + g, L)``.
+
+    NaN where the predicted covariance is nearly singular, see `regular`.
+    """
     xp = array_namespace(F, m)
     FP = F @ P
-    E_t, _ = symmetric_solve(symmetric(FP @ F.mT + Q), FP, semidefinite=True)
+    least = regular(m.shape[-1], str(m.dtype).split(".")[-1])
+    E_t, _ = symmetric_solve(symmetric(FP @ F.mT + Q), FP, regular=least)
     E = E_t.mT
     A = xp.eye(m.shape[-1], dtype=m.dtype) - E @ F
     return E, m - apply(E, apply(F, m) + u), symmetric(A @ P @ A.mT + E @ Q @ E.mT)

@@ -1,6 +1,7 @@
 """Random models, and the truth by plain Gaussian conditioning of all states on all observations at once."""
 
 import numpy as np
+import pytest
 
 SIZES = [(1, 1), (2, 3), (4, 2), (8, 3)]
 
@@ -115,3 +116,37 @@ def sequentially(parts, y):
         pull, weight = own + L.T @ pull, gain + L.T @ weight @ L
         smooth[k], spread[k] = m + P @ pull, P - P @ weight @ P
     return means, covs, smooth, spread, terms
+
+
+def exactly(parts, y, digits=50, prior_at="before"):
+    """Smoothed means and covariances in arithmetic of many digits, by de Jong's recursion."""
+    mp = pytest.importorskip("mpmath")
+    with mp.workdps(digits):
+        matrix = lambda a: mp.matrix(np.asarray(a, float).tolist())
+        column = lambda a: mp.matrix(np.asarray(a, float)[:, None].tolist())
+        T, nx = y.shape[0], np.shape(parts["m0"])[-1]
+        at = lambda name, k: parts[name][k] if np.ndim(parts[name]) == (1 if name in "ud" else 2) + 1 else parts[name]
+        m, P, kept = column(parts["m0"]), matrix(parts["P0"]), []
+        for k in range(T):
+            F = matrix(at("F", k))
+            if k or prior_at == "before":
+                m, P = F * m + column(at("u", k)), F * P * F.T + matrix(at("Q", k))
+            seen = np.flatnonzero(~np.isnan(y[k]))
+            own, gain, closed = mp.zeros(nx, 1), mp.zeros(nx, nx), mp.eye(nx)
+            kept.append([F, m, P, own, gain, closed])
+            if seen.size:
+                H, R = matrix(np.asarray(at("H", k))[seen]), matrix(np.asarray(at("R", k))[np.ix_(seen, seen)])
+                r = column(y[k][seen] - np.asarray(at("d", k))[seen]) - H * m
+                S_inverse = (H * P * H.T + R) ** -1
+                K = P * H.T * S_inverse
+                kept[-1][3:] = H.T * S_inverse * r, H.T * S_inverse * H, closed - K * H
+                m, P = m + K * r, P - K * H * P
+        pull, weight = mp.zeros(nx, 1), mp.zeros(nx, nx)
+        means, covariances = np.empty((T, nx)), np.empty((T, nx, nx))
+        for k in range(T - 1, -1, -1):
+            F, m, P, own, gain, closed = kept[k]
+            pull, weight = own + closed.T * pull, gain + closed.T * weight * closed
+            means[k] = np.array((m + P * pull).tolist(), float)[:, 0]
+            covariances[k] = np.array((P - P * weight * P).tolist(), float)
+            pull, weight = F.T * pull, F.T * weight * F
+        return means, covariances
