@@ -17,7 +17,8 @@ from ensemble._kernels._compile import ROW_BLOCK, compiled, compiled_serial, emp
 from ensemble._kernels._emit_kalman import NUMBERS, RECURSIONS, lanes_of, module_source, tiny
 from ensemble._kernels._emit_numba import load_module
 from ensemble._kernels._fma import fma
-from ensemble._kernels._kalman_loops import filter_alone, filter_each, smooth_alone, smooth_each
+from ensemble._kernels._kalman_blocks import filter_alone, filter_each
+from ensemble._kernels._kalman_loops import smooth_alone, smooth_each
 from ensemble._kernels._registry import kernel
 
 __all__ = ["filter_series", "smooth_series", "sum_steps"]
