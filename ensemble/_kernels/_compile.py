@@ -40,6 +40,7 @@ __all__ = [
     "prange",
     "raw_module",
     "release_device_memory",
+    "spliced",
     "streams",
     "thread_count",
     "tiles",
@@ -70,6 +71,9 @@ inner: Any = functools.partial(
     numba.njit, error_model="numpy", nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True
 )
 """Compile a function that ends up inside a generated one, which is kept on disk itself."""
+
+spliced: Any = functools.partial(numba.njit, error_model="numpy", inline="always")
+"""A function whose statements become part of each caller, before types are known: it is not compiled by itself."""
 
 
 def per_width(make: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,4 +1,4 @@
-"""The recursions of `_kalman_bodies` as loops over matrices of any size: for those that are too large to write out.
+"""The smoother of `_kalman_bodies` as loops over matrices of any size: for those that are too large to write out.
 
 Every entry is made of the same operations in the same order, so it has the same bits (a sum that starts at zero is its
 first product); the innermost loops run along rows, where SIMD registers hold them.
@@ -9,10 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from ensemble._kernels._compile import compiled, compiled_serial, prange
-from ensemble._kernels._kalman_bodies import TWO_PI
 from ensemble._kernels._lane_arithmetic import fma
 
-__all__ = ["filter_alone", "filter_each", "smooth_alone", "smooth_each"]
+__all__ = ["smooth_alone", "smooth_each"]
 
 
 # --- matrices
@@ -129,66 +128,6 @@ def _backward(lower, x):
 
 # --- steps
 @compiled_serial
-def _update(H, R, d, y, m, P):
-    """`_kalman_bodies.update`, without what it needs for other series."""
-    ny = H.shape[0]
-    H, noise, gone = H.copy(), R.copy(), np.isnan(y)
-    r = np.zeros((ny, 1), H.dtype)
-    _mirror(noise)
-    for i in range(ny):
-        if gone[i]:
-            H[i, :], noise[i, :], noise[:, i] = 0.0, 0.0, 0.0
-            noise[i, i] = 1.0
-        else:
-            r[i, 0] = y[i] - d[i]
-    _subtract(H, m, r[:, 0])
-    for i in range(ny):
-        r[i, 0] = 0.0 if gone[i] else r[i, 0]
-    PHt = _times(P, H.T.copy())
-    S = noise.copy()
-    _add_symmetric(H, PHt, S)
-    lower, pivots, inverses = _factored(S, -1.0)
-    white = PHt.T.copy()
-    _forward(lower, white)
-    gain = white.copy()
-    _scale(inverses, gain)
-    _backward(lower, gain)
-    K, mean = gain.T.copy(), m.copy()
-    _add(K, r[:, 0], mean)
-    _forward(lower, r)
-    quadratic = r[0, 0] * (r[0, 0] * inverses[0])
-    for i in range(1, ny):
-        quadratic = fma(r[i, 0], r[i, 0] * inverses[i], quadratic)
-    covariance = P.copy()
-    for a in range(P.shape[0]):
-        for i in range(ny):
-            for b in range(P.shape[0]):
-                covariance[a, b] = fma(-(white[i, a] * white[i, b]), inverses[i], covariance[a, b])
-    _correct(covariance, H, noise, K, gain)
-    pivots *= TWO_PI
-    pivots[gone] = 1.0
-    return mean, covariance, quadratic, pivots
-
-
-@compiled_serial
-def _correct(M, H, R, K, Kt):
-    """`_kalman_bodies._corrected` in place of `M`."""
-    G, columns = _times(K, R), H.T.copy()
-    for a in range(G.shape[0]):
-        for b in range(M.shape[0]):
-            for i in range(R.shape[0]):
-                G[a, i] = fma(-M[a, b], columns[b, i], G[a, i])
-    HG, spread = _times(H, G), np.zeros_like(M)
-    _add_symmetric(K, G.T.copy(), spread)
-    for a in range(G.shape[0]):
-        for j in range(R.shape[0]):
-            for i in range(R.shape[0]):
-                G[a, j] = fma(-K[a, i], HG[j, i], G[a, j])
-    _add_symmetric(G, Kt, spread)
-    M += spread
-
-
-@compiled_serial
 def _smooth(F, Q, u, m, P, later_m, later_P, regular):
     """`_kalman_bodies.smooth`."""
     FP, ahead = _times(F, P), Q.copy()
@@ -212,28 +151,6 @@ def _smooth(F, Q, u, m, P, later_m, later_P, regular):
 def _at(a, s, k):
     """The entry of series s and step k, which may stand for all."""
     return a[s if a.shape[0] > 1 else 0, k if a.shape[1] > 1 else 0]
-
-
-@compiled_serial
-def filter_alone(F, Q, H, R, u, d, y, m0, P0, predict_first, mean, covariance, quadratic, pivots, s):
-    """The filter of series s."""
-    m, P = m0[s if m0.shape[0] > 1 else 0].copy(), P0[s if P0.shape[0] > 1 else 0].copy()
-    _mirror(P)
-    for k in range(y.shape[1]):
-        if k > 0 or predict_first:
-            transition, ahead, shifted = _at(F, s, k), _at(Q, s, k).copy(), _at(u, s, k).copy()
-            _add(transition, m, shifted)
-            _add_symmetric(_times(transition, P), transition.T.copy(), ahead)
-            m, P = shifted, ahead
-        m, P, quadratic[s, k], scaled = _update(_at(H, s, k), _at(R, s, k), _at(d, s, k), _at(y, s, k), m, P)
-        mean[s, k], covariance[s, k], pivots[s, k] = m, P, scaled
-
-
-@compiled
-def filter_each(F, Q, H, R, u, d, y, m0, P0, predict_first, mean, covariance, quadratic, pivots):
-    """The filter of every series."""
-    for s in prange(y.shape[0]):
-        filter_alone(F, Q, H, R, u, d, y, m0, P0, predict_first, mean, covariance, quadratic, pivots, np.int64(s))
 
 
 @compiled_serial

@@ -29,14 +29,17 @@ from numba.extending import intrinsic, models, register_model
 
 __all__ = [
     "PREFETCH_BYTES",
+    "ROW_BYTES",
     "Lanes",
     "borrowed",
+    "called",
     "fence",
     "library_call",
     "library_function",
     "load",
     "load_some",
     "prefetch",
+    "register_of",
     "select",
     "splat",
     "sqrt",
@@ -48,6 +51,9 @@ __all__ = [
 
 PREFETCH_BYTES = 8192
 """How far ahead of its use a stream of matrix values is asked for: the hardware's own prefetch stops at page ends."""
+
+ROW_BYTES = 32
+"""Bytes of a register of small matrices, whose rows are padded to it."""
 
 
 class Lanes(types.Type):
@@ -246,6 +252,28 @@ def zeros(typingctx, array, width):
         return ir.Constant(ir.VectorType(context.get_value_type(array.dtype), n), None)
 
     return Lanes(array.dtype, n)(array, width), codegen
+
+
+@intrinsic
+def register_of(typingctx, array):
+    """Zeros that fill `ROW_BYTES`, as the dtype of `array`."""
+    lanes = Lanes(array.dtype, ROW_BYTES * 8 // array.dtype.bitwidth)
+
+    def codegen(context, builder, signature, arguments):
+        return ir.Constant(ir.VectorType(context.get_value_type(array.dtype), lanes.width), None)
+
+    return lanes(array), codegen
+
+
+@intrinsic
+def called(typingctx):
+    """The function that this stands in is never copied into its callers, so that it is translated once."""
+
+    def codegen(context, builder, signature, arguments):
+        builder.function.attributes.add("noinline")
+        return context.get_dummy_value()
+
+    return types.void(), codegen
 
 
 @intrinsic

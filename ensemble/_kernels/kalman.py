@@ -18,11 +18,12 @@ from ensemble._kernels._compile import ROW_BLOCK, compiled, compiled_serial, emp
 from ensemble._kernels._emit_kalman import NUMBERS, RECURSIONS, lanes_of, module_source
 from ensemble._kernels._emit_numba import load_module
 from ensemble._kernels._fma import fma
-from ensemble._kernels._kalman_loops import filter_alone, filter_each, smooth_alone, smooth_each
+from ensemble._kernels._kalman_blocks import filter_alone, filter_each
+from ensemble._kernels._kalman_loops import smooth_alone, smooth_each
 from ensemble._kernels._kalman_square_root import root_filter, root_smooth
 from ensemble._kernels._registry import kernel
 
-__all__ = ["filter_roots", "filter_series", "smooth_roots", "smooth_series", "sum_steps"]
+__all__ = ["FilterStep", "filter_roots", "filter_series", "smooth_roots", "smooth_series", "sum_steps"]
 
 LANES_FROM = 3
 """Series from which on they are worked on in lanes."""
@@ -223,6 +224,46 @@ def _(F, Q, H, R, u, d, y, m0, P0, predict_first, series_last):
             terms += logs[..., i]
         terms *= -0.5
     return tuple(outs)
+
+
+class FilterStep:
+    """One series, a step at a time, in arrays that are made once; nothing is checked.
+
+    The arrays `F`, `Q`, `H`, `R`, `u`, `d`, `y` of the model and the observation, and the state `m`, `P`, are written
+    in place, by the caller and by each call. Each call has the bits of that step in `filter_series`, but for gains
+    that are kept there once covariances have converged.
+
+    Parameters
+    ----------
+    nx, ny : int
+    dtype : {"float64", "float32"} or dtype
+    """
+
+    def __init__(self, nx: int, ny: int, dtype: Any) -> None:
+        shapes = {"F": (nx, nx), "Q": (nx, nx), "H": (ny, nx), "R": (ny, ny), "u": (nx,), "d": (ny,), "y": (ny,)}
+        wide = {name: np.zeros((1, 1, *tail), dtype) for name, tail in shapes.items()}
+        outs = [np.zeros((1, 1, *tail), dtype) for tail in ((nx,), (nx, nx), (), (ny,))]
+        self.F, self.Q, self.H, self.R, self.u, self.d, self.y = (a[0, 0] for a in wide.values())
+        self.m, self.P, self._quadratic, self._pivots = outs[0][0, 0], outs[1][0, 0], outs[2][0], outs[3][0, 0]
+        self._logs = np.empty(ny, dtype)
+        starts = outs[0][0], outs[1][0]  # the state that a step ends with is the next one's start
+        if max(nx, ny) > LARGEST:
+            self._run = filter_alone
+            self._before, self._after = (*wide.values(), *starts), (*outs, 0)
+            return
+        self._run = load_module(module_source("filter", nx, ny, 1, np.dtype(dtype).name)).run
+        flats, places = zip(*(_placed(a, a.ndim - 2, True) for a in (*wide.values(), *outs[:2], *outs)), strict=True)
+        self._before, self._after = (*flats, np.array(places, np.int64), 1, 1), ()
+
+    def __call__(self, predict: bool = True) -> float:
+        """Predict, unless `predict` is false, and update by `y`: the logarithm of its density."""
+        self._run(*self._before, predict, *self._after)
+        total = self._quadratic[0]
+        with np.errstate(all="ignore"):
+            np.log(self._pivots, out=self._logs)
+        for log in self._logs.tolist():
+            total = total + log
+        return float(total * -0.5)
 
 
 def _contiguous(*arrays):

@@ -66,6 +66,12 @@ def series_first(a: Array, tail: int, batch: tuple[int, ...], n_samples: int | N
     lone = not isinstance(a, Ensemble)
     if lone and not batch:  # the usual case
         return a[None, ...]
+    if not lone and not batch:  # samples of one series: one transpose
+        n = len(a.samples.shape)
+        values = a.samples.transpose(n - 1, *range(n - 1))
+        if values.shape[0] in (1, n_samples):
+            return values
+        return np.broadcast_to(values, (n_samples or 1, *values.shape[1:]))
     values = a[..., None] if lone else a.samples
     axes = len(values.shape)
     values = np.moveaxis(values, -1, axes - 1 - tail)  # samples behind the batch
@@ -84,12 +90,14 @@ def from_series(series: Series, values: np.ndarray, n_samples: int | None) -> Ar
     """Results with all series in front as an array or Ensemble of shape (*batch, ...)."""
     if n_samples is None and not series.batch:
         return values[0, ...]
+    if not series.batch:
+        only = values[:1] if values.strides[0] == 0 else values  # the same for every sample
+        samples = only.transpose(*range(1, values.ndim), 0)
+        return Ensemble(np.ascontiguousarray(samples), set_of(*(getattr(series, name) for name in PARTS)))
     shaped = values.reshape((*series.batch, n_samples or 1, *values.shape[1:]))
     n_batch = len(series.batch)
     if n_samples is None:
         return np.squeeze(shaped, axis=n_batch)
-    if not series.batch and values.strides[0] == 0:  # the same for every sample
-        shaped = shaped[:1]
     samples = np.moveaxis(shaped, n_batch, -1)
     return Ensemble(np.ascontiguousarray(samples), set_of(*(getattr(series, name) for name in PARTS)))
 

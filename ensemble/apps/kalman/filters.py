@@ -75,6 +75,10 @@ def kalman_filter(
     A series whose innovation covariance ``H P H' + R`` is singular has no density: its results are not finite from that
     step on, and `FilterResult.failed` tells. Other series and samples do not notice.
 
+    On the CPU, models of more than 8 states or observations whose F, Q, H and R are constant in time keep their gains
+    and covariances once two successive predicted covariances agree to rounding: no entry (a, b) differs by more than
+    ``8 eps sqrt(P[a, a] P[b, b])``. That is decided per series; an observation with a missing entry ends it.
+
     References
     ----------
     .. [1] S. Särkkä, Á. F. García-Fernández, Temporal parallelization of Bayesian smoothers, IEEE Trans. Automat.

@@ -5,8 +5,9 @@ import pytest
 
 from ensemble._kernels import kalman_blocks, kalman_ranges
 from ensemble._kernels.scan import SCANS
-from ensemble.apps.kalman import LinearGaussianModel, rts_smoother
+from ensemble.apps.kalman import LinearGaussianModel, compiled, rts_smoother
 from tests import nvrtc
+from tests.apps.kalman import statsmodels_models
 from tests.apps.kalman.emulation import emulate
 from tests.apps.kalman.models import close, random_parts, with_gaps
 
@@ -110,3 +111,16 @@ def test_every_size(on_cpu, nx, ny, dtype, tolerance):
     got = kalman_blocks.smooth_blocks(arguments, *states, "chunked")
     close(got[0], smooth.mean, tolerance)
     close(got[1], smooth.covariance, tolerance)
+
+
+@pytest.mark.parametrize("name", ["seasonal", "ARIMA(0,1,1)(0,1,0)", "SARIMAX(1,1,1)(1,1,1)"])
+def test_wide_priors_and_singular_predictions(on_cpu, monkeypatch, name):
+    """Smoothed variances far below filtered ones, predicted covariances of low rank, and both at once."""
+    model, params, _ = statsmodels_models.at_start(name)
+    ours, y = LinearGaussianModel.from_statsmodels(model, params), statsmodels_models.observations(model)
+    exact = rts_smoother(ours, y)
+    monkeypatch.setattr(compiled, "backend_of", lambda *a: "cuda")
+    for method in ("scan", "sequential"):
+        got = rts_smoother(ours, y, method=method)
+        assert not got.failed
+        close(got.mean, exact.mean, 1e-9)

@@ -10,6 +10,7 @@ from ensemble.apps.kalman import (
     rts_smoother,
     two_filter_smoother,
 )
+from tests.apps.kalman import statsmodels_models
 from tests.apps.kalman.models import close, random_parts, with_gaps
 from tests.apps.kalman.test_iterated import radar, simulated
 from tests.apps.kalman.test_mean_dtype import car, errors
@@ -102,3 +103,74 @@ def test_the_iterated_smoother(options):
     assert bool(got.converged) == bool(expected.converged)
     close(got.mean.get(), expected.mean, 1e-6)
     close(got.covariance.get(), expected.covariance, 1e-6)
+
+
+SAMPLED = [
+    (1, 1),
+    (3, 2),
+    (4, 4),
+    (5, 1),
+    (1, 5),
+    (6, 2),
+    (6, 6),
+    (2, 6),
+    (7, 5),
+    (5, 8),
+    (9, 2),
+    (16, 3),
+    (3, 16),
+    (20, 2),
+]
+
+
+def check_every_method(T, nx, ny, dtype, tolerance):
+    parts, y = random_parts(T, nx, ny, dtype=dtype)
+    y = with_gaps(y).astype(dtype)
+    wide = {name: a.astype(np.float64) for name, a in parts.items()}
+    exact = rts_smoother(LinearGaussianModel(**wide), y.astype(np.float64), method="scan")
+    model, there = LinearGaussianModel(**moved(parts)), moved({"y": y})["y"]
+    for got in (
+        rts_smoother(model, there),
+        rts_smoother(model, there, method="sequential"),
+        two_filter_smoother(model, there),
+    ):
+        close(got.mean.get(), exact.mean, tolerance)
+        close(got.covariance.get(), exact.covariance, tolerance)
+        close(got.filtered.mean.get(), exact.filtered.mean, tolerance)
+        close(got.filtered.covariance.get(), exact.filtered.covariance, tolerance)
+        close(got.log_likelihoods.get(), exact.log_likelihoods, tolerance)
+
+
+@pytest.mark.parametrize("T", [1, 2, 9, 300])
+@pytest.mark.parametrize("nx, ny", SAMPLED)
+def test_sizes_beyond_registers(nx, ny, T):
+    """Whole chunks, a short one at the end, a single step."""
+    check_every_method(T, nx, ny, np.float64, 1e-9)
+
+
+@pytest.mark.parametrize("nx, ny", SAMPLED)
+def test_sizes_in_float32(nx, ny):
+    check_every_method(300, nx, ny, np.float32, 1e-2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype, tolerance", [("float64", 1e-9), ("float32", 1e-2)])
+@pytest.mark.parametrize("ny", range(1, 17))
+@pytest.mark.parametrize("nx", range(1, 17))
+def test_every_size(nx, ny, dtype, tolerance):
+    check_every_method(301, nx, ny, np.dtype(dtype), tolerance)
+
+
+@pytest.mark.parametrize("name", [name for name in statsmodels_models.MODELS if "diffuse" not in name])
+def test_models_of_statsmodels(name):
+    """Wide priors, no noise in observations, noise of low rank: on the device as on the CPU."""
+    model, params, _ = statsmodels_models.at_start(name)
+    ours, y = LinearGaussianModel.from_statsmodels(model, params), statsmodels_models.observations(model)
+    parts = {part: np.asarray(getattr(ours, part)) for part in ("F", "Q", "H", "R", "m0", "P0", "u", "d")}
+    there = LinearGaussianModel(**moved(parts), prior_at=ours.prior_at)
+    exact = rts_smoother(ours, y)
+    seen = moved({"y": y})["y"]
+    for got in (rts_smoother(there, seen), rts_smoother(there, seen, method="scan"), two_filter_smoother(there, seen)):
+        assert not bool(got.failed.any())
+        close(got.mean.get(), exact.mean, 1e-6)
+        close(got.log_likelihood.get(), exact.log_likelihood, 1e-9)

@@ -1,0 +1,26 @@
+"""One step at a time on arrays made once is the filter of the series, to the bit."""
+
+import numpy as np
+import pytest
+
+from ensemble._kernels.kalman import FilterStep
+from ensemble.apps.kalman import LinearGaussianModel, kalman_filter
+from tests.apps.kalman.models import random_parts, with_gaps
+
+
+@pytest.mark.parametrize("size", [(1, 1), (4, 2), (12, 5)], ids=str)
+@pytest.mark.parametrize("prior_at", ["before", "first_observation"])
+def test_steps_are_the_filter_of_the_series(size, prior_at):
+    parts, y = random_parts(30, *size, seed=27183)
+    y = with_gaps(y)
+    whole = kalman_filter(LinearGaussianModel(**parts, prior_at=prior_at), y)
+    step = FilterStep(*size, "float64")
+    step.m[:], step.P[:] = parts["m0"], parts["P0"]
+    for k in range(30):
+        for name in ("F", "Q", "H", "R", "u", "d"):
+            getattr(step, name)[:] = parts[name][k]
+        step.y[:] = y[k]
+        term = step(k > 0 or prior_at == "before")
+        np.testing.assert_array_equal(step.m, whole.mean[k])
+        np.testing.assert_array_equal(step.P, whole.covariance[k])
+        assert term == whole.log_likelihoods[k]
