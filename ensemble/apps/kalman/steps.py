@@ -102,12 +102,12 @@ def symmetric_solve(
     and column: a solution is found wherever `B` lies in the range of `A`. A matrix that is not positive gives NaN; so
     does a pivot below `regular` of its diagonal entry, but where that entry is zero the row and column drop out.
     """
-    _, _, solved, log_det = eliminated(A, B, semidefinite=semidefinite, scale=scale)
+    _, _, solved, log_det = eliminated(A, B, semidefinite=semidefinite, scale=scale, regular=regular)
     return solved, log_det
 
 
 def eliminated(
-    A: Array, B: Array, *, semidefinite: bool = False, scale: Array | None = None
+    A: Array, B: Array, *, semidefinite: bool = False, scale: Array | None = None, regular: float | None = None
 ) -> tuple[Array, Array, Array, Array]:
     """``L^-1 B``, ``D^-1 L^-1 B``, ``A^-1 B`` and ``log det A`` for ``A = L D L'``, see `symmetric_solve`."""
     xp = array_namespace(A, B)
