@@ -221,6 +221,39 @@ def test_a_prior_at_the_first_observation_takes_it_at_once():
     close(online.mean, [0.5, 0.0])
 
 
+@pytest.mark.parametrize("kind", ["one series", "correlated", "batch", "ensemble"])
+@pytest.mark.parametrize("prior_at", ["before", "first_observation"])
+def test_a_diffuse_prior_is_taken_online(kind, prior_at):
+    parts, y = random_parts(7, 3, 2, batch=(2,) if kind == "batch" else ())
+    y = with_gaps(y)
+    parts = correlated(parts) if kind == "correlated" else parts
+    if kind == "ensemble":
+        parts["Q"] = Ensemble(np.array([1.0, 2.0])) * parts["Q"]
+    model = LinearGaussianModel(**parts, prior_at=prior_at, diffuse=np.ones(3, bool))
+    expected, online = kalman_filter(model, y), OnlineFilter(model)
+    n = expected.diffuse_covariance.shape[-3]
+    values = lambda a, b: (a.samples + 0.0 * b.samples, b.samples + 0.0 * a.samples) if kind == "ensemble" else (a, b)
+    same = lambda a, b: close(*values(a, b), 1e-12)
+    for k in range(7):
+        online.step(y[..., k, :])
+        same(online.mean, expected.mean[..., k, :])
+        same(online.covariance, expected.covariance[..., k, :, :])
+        if k < n - 1:
+            same(online.diffuse_covariance, expected.diffuse_covariance[..., k, :, :])
+    same(online.log_likelihood, expected.log_likelihood)
+
+
+def test_a_refused_observation_leaves_the_state():
+    for model in (MODEL, LinearGaussianModel(**{**GOOD, "m0": np.zeros((3, 2))})):
+        online = OnlineFilter(model)
+        online.step(np.ones(online.mean.shape))
+        before = online.mean
+        with pytest.raises(ValueError, match="OnlineFilter: y must"):
+            online.step(np.full(online.mean.shape, np.inf))
+        assert online.k == 0
+        np.testing.assert_array_equal(online.mean, before)
+
+
 def stepped(model, *ys):
     online = OnlineFilter(model)
     for y in ys:
@@ -232,7 +265,6 @@ def stepped(model, *ys):
     "call, error, match",
     [
         (lambda: OnlineFilter(3), TypeError, "OnlineFilter: model must be a LinearGaussianModel"),
-        (lambda: OnlineFilter(LinearGaussianModel(**GOOD, diffuse=[True, False])), ValueError, "no diffuse states"),
         (lambda: stepped(MODEL, [1.0]), ValueError, r"OnlineFilter: y must have shape \(2,\); got shape \(1,\)"),
         (lambda: stepped(MODEL, np.zeros((1, 2))), ValueError, r"OnlineFilter: y must have shape \(2,\)"),
         (lambda: stepped(MODEL, "a"), TypeError, "OnlineFilter: y must be"),
