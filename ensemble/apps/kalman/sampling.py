@@ -13,7 +13,6 @@ from ensemble._typing import Array
 from ensemble.apps.kalman.elements import smoother_elements
 from ensemble.apps.kalman.filters import METHODS, check_scannable, filtered
 from ensemble.apps.kalman.model import LinearGaussianModel, aligned
-from ensemble.apps.kalman.simulation import random_generator
 from ensemble.apps.kalman.smoothers import time_first
 from ensemble.apps.kalman.square_root import semidefinite_factor
 from ensemble.apps.kalman.steps import apply
@@ -78,7 +77,11 @@ def sample_posterior(
         raise TypeError(message("sample_posterior", "model and y", "hold plain arrays", "an Ensemble", advice))
     if method == "scan":
         check_scannable(series, "sample_posterior")
-    rng = random_generator(seed, "sample_posterior")
+    try:
+        rng = np.random.default_rng(seed)
+    except (TypeError, ValueError):
+        seen, kind = f"a {type(seed).__name__}", "be None, an integer from 0 or a numpy.random.Generator"
+        raise TypeError(message("sample_posterior", "seed", kind, seen)) from None
     m, P = time_first(series, filtered(series, method, scan))
     xp = array_namespace(m, P)
     E, g, L = smoother_elements(series, m, P)
