@@ -24,7 +24,7 @@ from ensemble.apps.kalman.model import Series
 from ensemble.apps.kalman.steps import LOG_2PI, apply, innovation_scale, observed_part, predict, symmetric
 from ensemble.scalar import Ensemble
 
-__all__ = ["Conditioned", "Start", "diffuse_gain", "diffuse_steps", "diffuse_update"]
+__all__ = ["Conditioned", "DiffuseState", "Start", "diffuse_gain", "diffuse_steps", "diffuse_update"]
 
 
 class Conditioned(NamedTuple):
@@ -124,26 +124,49 @@ class Start(NamedTuple):
     terms: list[Array]
 
 
-def diffuse_steps(series: Series) -> Start:
-    """The filter's steps until nothing is diffuse."""
-    m, P, G = series.m0, series.P0, series.diffuse
-    xp = array_namespace(m, P, G, series.y, series.F)
-    whole, start = G, Start([], [], [], [], [], [])
-    for k in range(series.n_steps):
-        if k or series.predict_first:
-            F = series.at("F", k)
-            m, P = predict(F, series.at("Q", k), series.at("u", k), m, P)
-            G, whole = F @ G, F @ whole
-        H, R, v, n_seen = observed_part(series.at("H", k), series.at("R", k), series.y[k, ...], m, series.at("d", k))
-        found = diffuse_update(H, R, P, G, whole)
-        m, P, G = m + apply(found.gain, v), found.P, _without_rounding(found.G, whole)
+class DiffuseState(NamedTuple):
+    """A filtered Gaussian with covariance ``P + kappa G G'``; `whole` is G without what observations have removed."""
+
+    m: Array
+    P: Array
+    G: Array
+    whole: Array
+
+    @property
+    def is_diffuse(self) -> bool:
+        """Whether any series of any sample is."""
+        values = self.G.samples if isinstance(self.G, Ensemble) else self.G
+        return bool(array_namespace(values).any(values != 0))
+
+    def predicted(self, F: Array, Q: Array, u: Array) -> DiffuseState:
+        """One transition on."""
+        return DiffuseState(*predict(F, Q, u, self.m, self.P), F @ self.G, F @ self.whole)
+
+    def updated(self, H: Array, R: Array, d: Array, y: Array) -> tuple[DiffuseState, Array, Array]:
+        """The state given `y`, the gain, and the limit of the log-density of `y`."""
+        H, R, v, n_seen = observed_part(H, R, y, self.m, d)
+        found = diffuse_update(H, R, self.P, self.G, self.whole)
         white = apply(found.rows, v)
+        xp = array_namespace(white, found.pivots)
         quadratic = xp.where(found.fixes, 0.0 * white, white * white / found.pivots)
         term = -0.5 * (xp.sum(quadratic + xp.log(found.pivots), axis=-1) + n_seen * LOG_2PI)
-        for kept, value in zip(start, (m, P, G, whole, found.gain, term), strict=True):
+        G = _without_rounding(found.G, self.whole)
+        return DiffuseState(self.m + apply(found.gain, v), found.P, G, self.whole), found.gain, term
+
+
+def diffuse_steps(series: Series) -> Start:
+    """The filter's steps until nothing is diffuse."""
+    assert series.diffuse is not None
+    state = DiffuseState(series.m0, series.P0, series.diffuse, series.diffuse)
+    start = Start([], [], [], [], [], [])
+    for k in range(series.n_steps):
+        if k or series.predict_first:
+            state = state.predicted(*(series.at(name, k) for name in "FQu"))
+        H, R, d = (series.at(name, k) for name in "HRd")
+        state, gain, term = state.updated(H, R, d, series.y[k, ...])
+        for kept, value in zip(start, (*state, gain, term), strict=True):
             kept.append(value)
-        values = G.samples if isinstance(G, Ensemble) else G
-        if not bool(array_namespace(values).any(values != 0)):
+        if not state.is_diffuse:
             break
     return start
 

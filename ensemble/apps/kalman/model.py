@@ -255,7 +255,7 @@ def aligned(
     if not isinstance(model, LinearGaussianModel):
         raise TypeError(message(function, "model", "be a LinearGaussianModel", f"a {type(model).__name__}"))
     if model.diffuse is not None and not diffuse:
-        advice = "Give a proper prior; kalman_filter, rts_smoother and two_filter_smoother take diffuse ones."
+        advice = "Give a proper prior; kalman_filter, OnlineFilter and the smoothers take diffuse ones."
         require(False, function, "model", "have no diffuse states", f"{model.diffuse.shape[-1]}", advice)
     special = {name: a for name in ("S", "diffuse") if (a := getattr(model, name)) is not None}
     index = index_of(y)

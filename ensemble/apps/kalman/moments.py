@@ -95,7 +95,7 @@ def lag_one_covariances(series: Series, m: Array, P: Array, smoothed: Array) -> 
     """``cov(x[k], x[k+1] | y)`` for k from 0 to T - 2, from filtered states and smoothed covariances.
 
     The product of the smoother's gain and the smoothed covariance; where a gain is NaN, because the predicted
-    covariance is nearly singular, by `covariances_of_neighbours`.
+    covariance is nearly singular, by `covariances_of_neighbours`, and NaN where that has less than six digits.
     """
     F, Q, u = (series.each(name, slice(1, None)) for name in "FQu")
     E, _, _ = rts_gain(F, Q, _as(u, P.dtype), _as(m[:-1, ...], P.dtype), P[:-1, ...])
@@ -104,7 +104,10 @@ def lag_one_covariances(series: Series, m: Array, P: Array, smoothed: Array) -> 
     lost = xp.logical_and(xp.isnan(found), xp.logical_not(xp.isnan(smoothed[1:, ...])))
     values = lost.samples if isinstance(lost, Ensemble) else lost
     if bool(array_namespace(values).any(values)):
-        found = xp.where(lost, covariances_of_neighbours(series, m, P), found)
+        other, error = covariances_of_neighbours(series, m, P)
+        spread = xp.sqrt(xp.abs(xp.max(xp.linalg.diagonal(smoothed), axis=-1)))
+        sound = error <= 1e-6 * spread[:-1, ...] * spread[1:, ...]
+        found = xp.where(xp.logical_and(lost, sound[..., None, None]), other, found)
     if series.diffuse is None:
         return found
     start, early = diffuse_steps(series), []
@@ -115,12 +118,12 @@ def lag_one_covariances(series: Series, m: Array, P: Array, smoothed: Array) -> 
     return xp.concat([*early, found[len(early) :, ...]], axis=0) if early else found
 
 
-def covariances_of_neighbours(series: Series, m: Array, P: Array) -> Array:
-    """``cov(x[k], x[k+1] | y)`` without an inverse of predicted covariances, from the filtered states.
+def covariances_of_neighbours(series: Series, m: Array, P: Array) -> tuple[Array, Array]:
+    """``cov(x[k], x[k+1] | y)`` without an inverse of predicted covariances, and the size of its rounding errors.
 
     ``P[k] F[k+1]' (I - N[k] P*[k+1])`` with predicted covariances P* and the information N[k] of all observations
     behind step k, a recursion backwards (P. de Jong, M. J. Mackinnon, Biometrika 75 (1988), 601-602). It loses digits
-    where P* is much wider than P.
+    where P* is much wider than what is known in the end.
     """
     _, ahead = predicted(series, m, P)
     y, nx = _as(series.y, P.dtype), P.shape[-1]
@@ -132,10 +135,14 @@ def covariances_of_neighbours(series: Series, m: Array, P: Array) -> Array:
     W, _ = symmetric_solve(S, xp.broadcast_to(H, (*S.shape[:-2], *H.shape[-2:])))
     eye = xp.eye(nx, dtype=P.dtype)
     own, kept = H.mT @ W, eye - (W.mT @ HP).mT
-    N, found = own[-1, ...], []
+    size = lambda a: xp.max(xp.abs(a), axis=(-2, -1))
+    eps = nx * xp.finfo(P.dtype).eps
+    N, found, errors = own[-1, ...], [], []
     for k in range(series.n_steps - 2, -1, -1):
         F = series.at("F", k + 1)
-        found.append(P[k, ...] @ F.mT @ (eye - N @ ahead[k + 1, ...]))
+        first = P[k, ...] @ F.mT
+        found.append(first @ (eye - N @ ahead[k + 1, ...]))
+        errors.append(eps * size(first) * (1.0 + size(N) * size(ahead[k + 1, ...])))
         back = F @ kept[k, ...]
         N = own[k, ...] + back.mT @ N @ back
-    return xp.stack(found[::-1], axis=0)
+    return xp.stack(found[::-1], axis=0), xp.stack(errors[::-1], axis=0)

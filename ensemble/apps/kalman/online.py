@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,9 @@ from ensemble._typing import Array
 from ensemble.apps.kalman.arrays import is_pandas, real_array, with_gaps_as_nan
 from ensemble.apps.kalman.compiled import device_of
 from ensemble.apps.kalman.correlated import explained
+from ensemble.apps.kalman.diffuse_steps import DiffuseState
 from ensemble.apps.kalman.model import LinearGaussianModel, Series, aligned
-from ensemble.apps.kalman.steps import predict, update
+from ensemble.apps.kalman.steps import predict, symmetric, update
 from ensemble.scalar import Ensemble
 
 __all__ = ["OnlineFilter"]
@@ -40,6 +42,9 @@ class OnlineFilter:
     mean : array or Ensemble, shape (*batch, nx)
         Of the state given the observations so far.
     covariance : array or Ensemble, shape (*batch, nx, nx)
+        Of a diffuse prior the finite part.
+    diffuse_covariance : array or Ensemble, shape (*batch, nx, nx), or None
+        What multiplies kappa in the covariance while the state is diffuse, see `FilterResult`; None from then on.
     log_likelihood : float, array or Ensemble, shape batch
         Of the observations so far.
     k : int
@@ -49,8 +54,6 @@ class OnlineFilter:
     ------
     TypeError
         If `model` is no LinearGaussianModel.
-    ValueError
-        If it has diffuse states.
 
     Examples
     --------
@@ -69,10 +72,7 @@ class OnlineFilter:
         series = _parts(model)
         self._length = model.n_steps if model.is_time_varying else None
         self.k = -1
-        lifted = any(isinstance(a, Ensemble) for a in vars(series).values())
-        plain = not (lifted or series.batch or series.S is not None)
-        fast = plain and device_of(series, "sequential") == "numba"
-        self._engine: Any = _Compiled(series) if fast else _General(series)
+        self._engine: Any = _General(series) if series.diffuse is not None else _engine_of(series)
 
     def __repr__(self) -> str:
         return f"OnlineFilter(k={self.k}, {self.model!r})"
@@ -84,6 +84,10 @@ class OnlineFilter:
     @property
     def covariance(self) -> Array:
         return self._engine.covariance
+
+    @property
+    def diffuse_covariance(self) -> Array | None:
+        return self._engine.diffuse_covariance
 
     @property
     def log_likelihood(self) -> Any:
@@ -102,8 +106,9 @@ class OnlineFilter:
             If the model varies in time and has no entry for a step.
         """
         for _ in range(integer(n_steps, "OnlineFilter.predict", "n_steps", minimum=1)):
-            self._next("predict")
-            self._engine.predict(self.k)
+            k = self._next("predict")
+            self._engine.predict(k)
+            self.k = k
 
     def update(self, y: Any) -> None:
         """Condition the state on an observation of the present step.
@@ -118,23 +123,30 @@ class OnlineFilter:
         TypeError, ValueError
             If `y` is no array of that shape, or infinite; if there was no prediction to the first observation.
         """
-        if self.k < 0 and self.model.prior_at == "first_observation":
-            self._next("update")
-        if self.k < 0:
+        k = self.k
+        if k < 0 and self.model.prior_at == "first_observation":
+            k = self._next("update")
+        if k < 0:
             require(False, "OnlineFilter", "update", "follow a prediction", "the prior", "Call predict or step first.")
-        self._engine.update(self.k, y)
+        self._engine.update(k, y)
+        self.k = k
+        if self._engine.has_settled:
+            self._engine = _engine_of(self._engine.settled(), self._engine.log_likelihood)
 
     def step(self, y: Any) -> None:
         """Predict, then condition on the observation `y` of shape (*batch, ny)."""
-        self._next("step")
-        self._engine.step(self.k, y)
+        k = self._next("step")
+        self._engine.step(k, y)
+        self.k = k
+        if self._engine.has_settled:
+            self._engine = _engine_of(self._engine.settled(), self._engine.log_likelihood)
 
-    def _next(self, name: str) -> None:
+    def _next(self, name: str) -> int:
         k = self.k + 1
         if self._length is not None and k >= self._length:
             advice = "Make a model of the steps to come whose prior is this state."
             require(False, "OnlineFilter", name, f"be called for the model's {self._length} steps", f"step {k}", advice)
-        self.k = k
+        return k
 
 
 def _parts(model: LinearGaussianModel) -> Series:
@@ -142,7 +154,16 @@ def _parts(model: LinearGaussianModel) -> Series:
     xp = array_namespace(next((a for a in vars(model).values() if isinstance(a, Ensemble)), model.F))
     n = model.n_steps if model.is_time_varying else 1
     y = xp.full((n, model.ny), float("nan"), dtype=model.F.dtype)
-    return aligned(model, y, None, "OnlineFilter", correlated=True)
+    return aligned(model, y, None, "OnlineFilter", correlated=True, diffuse=True)
+
+
+def _engine_of(series: Series, log_likelihood: Any = 0.0) -> Any:
+    """Compiled code for one series on NumPy, else arrays and Ensembles."""
+    lifted = any(isinstance(a, Ensemble) for a in vars(series).values())
+    plain = not (lifted or series.batch or series.S is not None)
+    engine: Any = _Compiled(series) if plain and device_of(series, "sequential") == "numba" else _General(series)
+    engine.log_likelihood = engine.log_likelihood + log_likelihood
+    return engine
 
 
 def _entries(y: Any) -> Array:
@@ -165,39 +186,58 @@ class _General:
     def __init__(self, series: Series) -> None:
         self.series = series
         xp = array_namespace(series.m0, series.P0, series.y)
-        nx = series.F.shape[-1]
+        nx, G = series.F.shape[-1], series.diffuse
         self.mean = xp.broadcast_to(series.m0, (*series.batch, nx))
         self.covariance = xp.broadcast_to(series.P0, (*series.batch, nx, nx))
         self.log_likelihood = xp.zeros(series.batch, dtype=xp.float64)
         self.seen: Any = None
+        self.diffuse = None if G is None else DiffuseState(self.mean, self.covariance, G, G)
+        self.has_settled = False
 
-    def at(self, name: str, k: int) -> Array:
-        return self.series.at(name, k)
+    @property
+    def diffuse_covariance(self) -> Array | None:
+        return None if self.diffuse is None else symmetric(self.diffuse.G @ self.diffuse.G.mT)
+
+    def settled(self) -> Series:
+        """The series whose prior is this state, which is no longer diffuse; the prior's place has passed."""
+        return replace(self.series, m0=self.mean, P0=self.covariance, diffuse=None)
 
     def predict(self, k: int) -> None:
         if k == 0 and not self.series.predict_first:
             return
-        F, Q, u = (self.at(name, k) for name in "FQu")
+        F, Q, u = (self.series.at(name, k) for name in "FQu")
         if self.series.S is not None and self.seen is not None:
-            H, R, d, S = (self.at(name, k - 1) for name in "HRdS")
+            H, R, d, S = (self.series.at(name, k - 1) for name in "HRdS")
             F, Q, u = explained(F, Q, u, H, R, d, S, self.seen)
         self.seen = None
-        self.mean, self.covariance = predict(F, Q, u, self.mean, self.covariance)
+        if self.diffuse is None:
+            self.mean, self.covariance = predict(F, Q, u, self.mean, self.covariance)
+        else:
+            self.diffuse = self.diffuse.predicted(F, Q, u)
+            self.mean, self.covariance = self.diffuse.m, self.diffuse.P
 
     def update(self, k: int, y: Any) -> None:
         if self.series.S is not None and self.seen is not None:
             advice = "The noise of a second observation has no given correlation with the next transition."
             require(False, "OnlineFilter", "update", "be called once a step for a model with S", "a second", advice)
+        self._update(k, self._observation(y))
+
+    def step(self, k: int, y: Any) -> None:
         y = self._observation(y)
-        H, R, d = (self.at(name, k) for name in "HRd")
-        self.mean, self.covariance, term = update(H, R, d, y, self.mean, self.covariance)
+        self.predict(k)
+        self._update(k, y)
+
+    def _update(self, k: int, y: Array) -> None:
+        H, R, d = (self.series.at(name, k) for name in "HRd")
+        if self.diffuse is None:
+            self.mean, self.covariance, term = update(H, R, d, y, self.mean, self.covariance)
+        else:
+            self.diffuse, _, term = self.diffuse.updated(H, R, d, y)
+            self.mean, self.covariance = self.diffuse.m, self.diffuse.P
+            self.has_settled = self.series.S is None and not self.diffuse.is_diffuse
         xp = array_namespace(term)
         self.log_likelihood = self.log_likelihood + xp.astype(term, xp.float64, copy=False)
         self.seen = y
-
-    def step(self, k: int, y: Any) -> None:
-        self.predict(k)
-        self.update(k, y)
 
     def _observation(self, y: Any) -> Array:
         series = self.series
@@ -214,6 +254,8 @@ class _General:
 
 class _Compiled:
     """The state of one series as arrays of NumPy, moved by the compiled recursion: its bits, without its set-up."""
+
+    diffuse_covariance, has_settled = None, False
 
     def __init__(self, series: Series) -> None:
         dtype, self.first = series.F.dtype, series.predict_first

@@ -191,7 +191,10 @@ class SmootherResult:
 
     @property
     def lag_one_covariance(self) -> Array:
-        """``cov(x[k], x[k+1] | y)`` for k from 0 to T - 2, shape (*batch, T - 1, nx, nx)."""
+        """``cov(x[k], x[k+1] | y)`` for k from 0 to T - 2, shape (*batch, T - 1, nx, nx).
+
+        NaN where it has less than six digits, as where predicted covariances are nearly singular behind a wide prior.
+        """
         filtered = self.filtered
         first = filtered._time_first
         found = moments.lag_one_covariances(

@@ -129,6 +129,26 @@ def test_runs_on_array_api_strict_and_in_float32():
     close(got.mean, expected.mean, 1e-3)
 
 
+@pytest.mark.parametrize("form, tolerance", [("covariance", 1e-5), ("square_root", 1e-7)])
+def test_regressors_that_are_nearly_collinear_at_first_keep_digits(form, tolerance):
+    """[1, t, sin t, cos t] at steps of 0.1: behind the diffuse steps variances are 1e9 times the last ones."""
+    t = 0.1 * np.arange(60)
+    H = np.stack([np.ones(60), t, np.sin(t), np.cos(t)], axis=-1)[:, None, :]
+    noise = 0.1 * np.random.default_rng(30707).standard_normal((60, 1))
+    y = H[:, 0] @ np.array([[1.0], [2.0], [3.0], [4.0]]) + noise
+    nothing = np.zeros((4, 4))
+    model = LinearGaussianModel(np.eye(4), nothing, H, [[0.01]], np.zeros(4), nothing, diffuse=np.ones(4, bool))
+    got = kalman_filter(model, y, form=form)
+    expected, residual, _, _ = np.linalg.lstsq(H[:, 0], y[:, 0])
+    covariance = 0.01 * np.linalg.inv(H[:, 0].T @ H[:, 0])
+    deviation = np.sqrt(np.diag(covariance))
+    assert np.max(np.abs(got.mean[-1] - expected) / deviation) < tolerance
+    assert np.max(np.abs(got.covariance[-1] - covariance) / np.outer(deviation, deviation)) < tolerance
+    log_density = -0.5 * (residual[0] / 0.01 + 56 * np.log(2 * np.pi * 0.01) + 4 * np.log(2 * np.pi))
+    log_density -= 0.5 * np.linalg.slogdet(H[:, 0].T @ H[:, 0])[1]
+    close(got.log_likelihood, log_density, tolerance)
+
+
 def test_observations_of_what_is_known_exactly_have_no_density():
     model = LinearGaussianModel(np.eye(2), np.zeros((2, 2)), np.eye(2), np.zeros((2, 2)), np.zeros(2), np.zeros((2, 2)),
                                 diffuse=[True, False])  # fmt: skip
