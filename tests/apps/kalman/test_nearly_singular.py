@@ -101,7 +101,7 @@ LOST = {
     ("wide prior, no noise", "scan"): 1e-5,
     ("wide prior, no noise", "blelloch"): 1e-2,
 }
-"""Tolerances where other parts of a method lose digits: filters below a prior of 1e6, scans of elements near singular."""
+"""Tolerances where other parts lose digits: filters below a prior of 1e6, scans of elements that are near singular."""
 
 
 @functools.lru_cache(maxsize=1)
