@@ -50,8 +50,8 @@ def rts_smoother(
 ) -> SmootherResult:
     """Means and covariances of the state given all observations: a filter forwards, then a recursion backwards.
 
-    The covariance recursion is a sum of positive semidefinite terms [1]_. Where a predicted covariance is nearly singular
-    the gain would be rounding: such series are smoothed on square roots of covariances, see Notes.
+    The covariance recursion is a sum of positive semidefinite terms [1]_. Where a predicted covariance is nearly
+    singular the gain would be rounding: such series are smoothed on square roots of covariances, see Notes.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def rts_smoother(
     Notes
     -----
     A series goes by square roots where a pivot of ``F P F' + Q`` keeps no more than 1e-8 of its diagonal entry at any
-    step (``64 nx eps`` in float32), as without observation noise and with noise of low rank: exact models of ARIMA kind.
+    step (``64 nx eps`` in float32), as without observation noise and with noise of low rank: models of ARIMA kind.
     Each step then takes the gain of a rank-revealing triangularisation or the recursion of de Jong [2]_, which needs no
     gain, whichever has the smaller estimated error. `form="square_root"` smooths every series so.
 
