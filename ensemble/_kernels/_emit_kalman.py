@@ -181,8 +181,22 @@ def _mean_updated(o: Writer, nx: int, ny: int, m: Any, _: Any) -> dict[str, Any]
 def _smoother_stages(nx: int, ny: int) -> list[tuple[Writer, dict[str, Any]]]:
     o = Writer()
     parts = (_matrix(o, "F", nx, nx), _symmetric(o, "Q", nx), _vector(o, "u", nx), _vector(o, "fm", nx))
-    m, P = bodies.smooth(o, *parts, _symmetric(o, "fP", nx), _vector(o, "m", nx), _carried(o, "P", nx))
-    return [(o, {"m": m, "P": P, "mean": m, "cov": P})]
+    m, P, E = bodies.smooth(o, *parts, _symmetric(o, "fP", nx), _vector(o, "m", nx), _carried(o, "P", nx))
+    return [(o, {"m": m, "P": P, "mean": m, "cov": P, "E": E})]
+
+
+def _smoother_without_gains(nx: int, ny: int) -> list[tuple[Writer, dict[str, Any]]]:
+    [(o, results)] = _smoother_stages(nx, ny)
+    del results["E"]
+    return [(o, results)]
+
+
+def _smoother_mean_stages(nx: int, ny: int) -> list[tuple[Writer, dict[str, Any]]]:
+    """The smoother's mean alone, by gains that are known."""
+    o = Writer()
+    parts = (_matrix(o, "F", nx, nx), _vector(o, "u", nx), _vector(o, "fm", nx), _vector(o, "m", nx))
+    m = bodies.smooth_mean(*parts, _matrix(o, "E", nx, nx))
+    return [(o, {"m": m, "mean": m})]
 
 
 def _parts(text: str) -> tuple[tuple[str, str], ...]:
@@ -214,8 +228,22 @@ RECURSIONS = {
     "smoother": Recursion(
         inputs=_parts("F:nn Q:nn u:n fm:n fP:nn"),
         outputs=_parts("mean:n cov:nn"),
+        stages=_smoother_without_gains,
+        backward=True,
+    ),
+    "smoother gain": Recursion(
+        inputs=_parts("F:nn Q:nn u:n fm:n fP:nn"),
+        outputs=_parts("mean:n cov:nn E:nn"),
         stages=_smoother_stages,
         backward=True,
+    ),
+    "smoother mean": Recursion(
+        inputs=_parts("F:nn u:n fm:n E:nn"),
+        outputs=_parts("mean:n"),
+        stages=_smoother_mean_stages,
+        backward=True,
+        carried=_parts("m:n"),
+        shared=("F", "E"),
     ),
 }
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["TWO_PI", "predict", "predict_mean", "regular", "smooth", "update", "update_mean"]
+__all__ = ["TWO_PI", "predict", "predict_mean", "regular", "smooth", "smooth_mean", "update", "update_mean"]
 
 TWO_PI = 6.283185307179586
 
@@ -182,8 +182,8 @@ def _corrected(o: Any, M: Matrix, H: Matrix, R: Matrix, K: Matrix) -> Matrix:
 
 def smooth(
     o: Any, F: Matrix, Q: Matrix, u: Vector, m: Vector, P: Matrix, later_m: Vector, later_P: Matrix
-) -> tuple[Vector, Matrix]:
-    """Smoothed mean and covariance from the filtered ones and the smoothed ones a step later.
+) -> tuple[Vector, Matrix, Matrix]:
+    """Smoothed mean and covariance from the filtered ones and the smoothed ones a step later; and the gain.
 
     Where a pivot of the predicted covariance is no more than ``o.regular`` of its diagonal entry, the results are NaN:
     see `regular`. The row of a diagonal entry that is zero drops out.
@@ -199,8 +199,7 @@ def smooth(
 
     lower, _, inverses = _factored(ahead, inverse)
     E = o.columns([_solve(lower, inverses, [FP[i][a] for i in range(nx)]) for a in range(nx)])
-    gap = [_less(later_m[i] - u[i], F[i], m) for i in range(nx)]
-    mean = [_dot(E[a], gap, m[a]) for a in range(nx)]
+    mean = smooth_mean(F, u, m, later_m, E)
     o.columns([[entry] for entry in mean])
     A = o.columns(_identity_minus(o, E, F))
     spread: Matrix = [[None] * nx for _ in range(nx)]
@@ -208,4 +207,11 @@ def smooth(
         for j in range(i, nx):
             spread[i][j] = spread[j][i] = Q[i][j] + later_P[i][j]
     noise = _congruence(o.columns(_times(E, spread)), E)
-    return mean, o.columns(_congruence(o.columns(_times(A, P)), A, noise), symmetric=True)
+    return mean, o.columns(_congruence(o.columns(_times(A, P)), A, noise), symmetric=True), E
+
+
+def smooth_mean(F: Matrix, u: Vector, m: Vector, later_m: Vector, E: Matrix) -> Vector:
+    """The smoothed mean, by a gain that is known."""
+    nx = len(m)
+    gap = [_less(later_m[i] - u[i], F[i], m) for i in range(nx)]
+    return [_dot(E[a], gap, m[a]) for a in range(nx)]

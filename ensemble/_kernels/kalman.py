@@ -132,7 +132,7 @@ def smooth_series(F, Q, u, m, P, series_last):
     means, covariances = [_gathered(mean, n_series)], [_gathered(covariance, n_series)]
     for k in range(n_steps - 2, -1, -1):
         parts = (_entries(F, k + 1, 2), _entries(Q, k + 1, 2), _entries(u, k + 1, 1))
-        mean, covariance = bodies.smooth(o, *parts, _entries(m, k, 1), _entries(P, k, 2), mean, covariance)
+        mean, covariance, _ = bodies.smooth(o, *parts, _entries(m, k, 1), _entries(P, k, 2), mean, covariance)
         means.append(_gathered(mean, n_series))
         covariances.append(_gathered(covariance, n_series))
     return o.xp.stack(means[::-1], axis=1), o.xp.stack(covariances[::-1], axis=1)
@@ -360,6 +360,9 @@ def _(F, Q, u, m, P, series_last):
     if m.dtype.kind != "f" or n_series == 0:
         return smooth_series.reference(F, Q, u, m, P, series_last)
     last = series_last and n_series >= LANES_FROM and nx <= LARGEST
+    shared = all(a.shape[0] == 1 for a in (F, Q)) and (P.shape[0] == 1 or P.strides[0] == 0)
+    if shared and n_series >= LANES_FROM and nx <= LARGEST and n_steps > 1:
+        return _smooth_one_covariance(F, Q, u, m, P, last)
     outs = tuple(_room((n_series, n_steps, *tail), m.dtype, last) for tail in ((nx,), (nx, nx)))
     outs[0][:, -1], outs[1][:, -1] = m[:, -1], P[:, -1]
     if nx > LARGEST:
@@ -370,6 +373,24 @@ def _(F, Q, u, m, P, series_last):
         inputs = (*steps, m[:, :-1], P[:, :-1])
         _run("smoother", 1, inputs, (m[:, -1], P[:, -1]), tuple(out[:, :-1] for out in outs), True)
     return outs
+
+
+def _smooth_one_covariance(F, Q, u, m, P, series_last):
+    """The smoother of series that share covariances: those and the gains are computed once for all.
+
+    The covariance is a view with a stride of zero over the series.
+    """
+    n_series, n_steps, nx = m.shape
+    F, Q, u = (a[:, 1:] if a.shape[1] > 1 else a for a in (F, Q, u))
+    single = tuple(empty((1, n_steps, *tail), m.dtype) for tail in ((nx,), (nx, nx), (nx, nx)))
+    single[1][:, -1] = P[:1, -1]
+    starts = m[:1, -1], P[:1, -1]
+    _run("smoother gain", 1, (F, Q, u[:1], m[:1, :-1], P[:1, :-1]), starts, tuple(a[:, :-1] for a in single), True)
+    _, covariance, E = single
+    mean = _room((n_series, n_steps, nx), m.dtype, series_last)
+    mean[:, -1] = m[:, -1]
+    _run("smoother mean", 1, (F, u, m[:, :-1], E[:, :-1]), (m[:, -1],), (mean[:, :-1],), True)
+    return mean, np.broadcast_to(covariance, (n_series, *covariance.shape[1:]))
 
 
 def filter_roots(parts, predict_first):

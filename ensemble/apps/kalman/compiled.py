@@ -83,7 +83,9 @@ def series_first(a: Array, tail: int, batch: tuple[int, ...], n_samples: int | N
     lead, rest = values.shape[:n_lead], values.shape[n_lead:]
     if math.prod(lead) == 1:
         return values.reshape((1, *rest))
-    return np.broadcast_to(values, (*batch, n_samples or 1, *rest)).reshape((-1, *rest))
+    shape = (*batch, n_samples or 1, *rest)
+    values = values if values.shape == shape else np.broadcast_to(values, shape)  # which may not be written to
+    return values.reshape((-1, *rest))
 
 
 def from_series(series: Series, values: np.ndarray, n_samples: int | None) -> Array:
@@ -202,7 +204,7 @@ def compiled_rts(series: Series, result: FilterResult, device: str, method: str,
     parts = [series_first(getattr(series, name), tail, series.batch, n_samples, 0)
              for name, tail in (("F", 2), ("Q", 2), ("u", 1))]  # fmt: skip
     mean, covariance = smooth_series(*parts, m, P, n_samples is not None and not series.batch)
-    settle(series, m, mean, covariance)
+    covariance = settle(series, m, mean, covariance)
     return SmootherResult(from_series(series, mean, n_samples), from_series(series, covariance, n_samples), result)
 
 
@@ -235,11 +237,16 @@ def _is_lost(m: Array, mean: Array) -> Array:
     return xp.logical_and(xp.isnan(mean[:, 0, 0]), xp.logical_not(xp.isnan(m[:, -1, 0])))
 
 
-def settle(series: Series, m: np.ndarray, mean: np.ndarray, covariance: np.ndarray) -> None:
-    """Smooth on square roots, in place, the series whose gain failed and whose filter, with means `m`, did not."""
+def settle(series: Series, m: np.ndarray, mean: np.ndarray, covariance: np.ndarray) -> np.ndarray:
+    """Smooth on square roots the series whose gain failed and whose filter, with means `m`, did not.
+
+    Means are written in place; covariances too, unless series share them.
+    """
     unsettled = np.isnan(mean[:, 0, 0]) & ~np.isnan(m[:, -1, 0])
     if unsettled.any():
+        covariance = covariance if covariance.flags.writeable else covariance.copy()
         smooth_roots(filter_arguments(series, n_samples_of(series)), series.predict_first, mean, covariance, unsettled)
+    return covariance
 
 
 def compiled_roots(series: Series, result: FilterResult, run: SmootherResult | None = None) -> SmootherResult:
@@ -256,6 +263,6 @@ def compiled_roots(series: Series, result: FilterResult, run: SmootherResult | N
         out[:, -1] = last[:, -1] if a is None else out[:, -1]
         outs.append(out)
     if T > 1:
-        settle(series, m, *outs)
+        settle(series, m, *outs)  # in place
     mean, covariance = (from_series(series, out, n_samples) for out in outs)
     return SmootherResult(mean, covariance, result)

@@ -145,6 +145,7 @@ class SmootherResult:
     ----------
     mean : array or Ensemble, shape (*batch, T, nx)
     covariance : array or Ensemble, shape (*batch, T, nx, nx)
+        A read-only view, or an Ensemble of one sample, where series differ in their observations and means only.
     log_likelihoods, log_likelihood
         Those of the filter, see `FilterResult`.
     filtered : FilterResult

@@ -101,7 +101,7 @@ LOST = {
     ("wide prior, no noise", "scan"): 1e-5,
     ("wide prior, no noise", "blelloch"): 1e-2,
 }
-"""Tolerances where other parts of a method lose digits: filters below a prior of 1e6, scans near singular elements."""
+"""Tolerances where other parts lose digits: filters below a prior of 1e6, scans of elements that are near singular."""
 
 
 @functools.lru_cache(maxsize=1)
@@ -193,6 +193,45 @@ def test_singular_samples_beside_others_have_their_own_bits(options):
         np.testing.assert_array_equal(batched.covariance[1], alone.covariance)
     check(alone, exactly(singular, z), 1e-9)
     np.testing.assert_allclose(together.mean.sample(1), alone.mean, rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("nx", [2, 4])
+def test_square_roots_of_samples_have_their_own_bits(nx):
+    parts, y = random_parts(7, nx, 2, batch=(3,))
+    lifted = {name: Ensemble(np.ascontiguousarray(np.moveaxis(a, 0, -1))) for name, a in parts.items()}
+    seen = Ensemble(np.ascontiguousarray(np.moveaxis(with_gaps(y), 0, -1)))
+    together = rts_smoother(LinearGaussianModel(**lifted), seen, form="square_root")
+    for i in range(3):
+        one = LinearGaussianModel(**{name: a[i] for name, a in parts.items()})
+        alone = rts_smoother(one, with_gaps(y)[i], form="square_root")
+        for name in ("mean", "covariance", "log_likelihoods"):
+            np.testing.assert_array_equal(getattr(together, name).sample(i), getattr(alone, name))
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_series_that_share_covariances_have_the_bits_of_their_own_smoother(dtype):
+    parts, _ = random_parts(1, 2, 1, dtype=dtype)
+    one = {name: a if name in ("m0", "P0") else a[0] for name, a in parts.items()}
+    y = np.random.default_rng(58757).standard_normal((5, 9, 1)).astype(dtype)
+    shifts = np.random.default_rng(58763).standard_normal((5, 9, 2)).astype(dtype)
+    together = rts_smoother(LinearGaussianModel(**{**one, "u": shifts}), y)
+    assert together.covariance.strides[0] == 0
+    for i in range(5):
+        alone = rts_smoother(LinearGaussianModel(**{**one, "u": shifts[i]}), y[i])
+        np.testing.assert_array_equal(together.mean[i], alone.mean)
+        np.testing.assert_array_equal(together.covariance[i], alone.covariance)
+
+
+def test_series_that_share_a_singular_model_are_settled_too():
+    parts, _ = walk_of(arma([0.5, 0.3], [0.2]))
+    y = np.random.default_rng(36151).standard_normal((4, 11, 1))
+    together = rts_smoother(LinearGaussianModel(**parts, prior_at="first_observation"), y)
+    for i in range(4):
+        check(rts_smoother(LinearGaussianModel(**parts, prior_at="first_observation"), y[i]),
+              exactly(parts, y[i], prior_at="first_observation"), 1e-12)  # fmt: skip
+    alone = rts_smoother(LinearGaussianModel(**parts, prior_at="first_observation"), y[3])
+    np.testing.assert_array_equal(together.mean[3], alone.mean)
+    np.testing.assert_array_equal(together.covariance[3], alone.covariance)
 
 
 def test_parts_of_a_singular_series_have_the_bits_of_one_piece():
