@@ -22,6 +22,9 @@ OPTIONS = (
 )  # fmt: skip
 """Of `Gbees`, by the same name in a TOML file."""
 
+LIKELIHOODS = ("auto", "point", "cell")
+"""Rules of `Gbees.update`."""
+
 KEYS = {"system", "drift", "parameters", "initial", "mean", "covariance", "span", "records", "bounds", "axes",
         "measurements", *OPTIONS}  # fmt: skip
 
@@ -154,7 +157,7 @@ def initial_of(path: Path, text: dict[str, Any]) -> dict[str, Any]:
 
 def measurement_of(path: Path, number: int, part: dict[str, Any]) -> Measurement:
     """One of the tables ``[[measurements]]``."""
-    complain_about_unknown(path, part, {"coordinates", "h", "file", "y", "R", "span"})
+    complain_about_unknown(path, part, {"coordinates", "h", "file", "y", "R", "span", "likelihood"})
     where = f"{path}: measurement {number}"
     values: dict[str, Any] = {}
     if "file" in part:
@@ -167,7 +170,10 @@ def measurement_of(path: Path, number: int, part: dict[str, Any]) -> Measurement
         raise ValueError(f"{where} must say y, R, span (or a file), and either coordinates or h; got {seen}.")
     h = thing_in(part["h"], path.parent) if "h" in part else seen_coordinates(part["coordinates"])
     y = tuple(float(value) for value in np.atleast_1d(values["y"]))
-    return Measurement(h, y, matrix(values["R"]), float(values["span"]))
+    likelihood = part.get("likelihood", "auto")
+    if likelihood not in LIKELIHOODS:
+        raise ValueError(f"{where}: likelihood must be one of {', '.join(LIKELIHOODS)}; got {likelihood!r}.")
+    return Measurement(h, y, matrix(values["R"]), float(values["span"]), likelihood)
 
 
 def seen_coordinates(coordinates: list[int]) -> Callable[..., Any]:

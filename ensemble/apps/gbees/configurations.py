@@ -39,12 +39,15 @@ class Measurement:
         Covariance of the measurement's noise.
     span : float
         Time from here to the next measurement, or to the end.
+    likelihood : {"auto", "point", "cell"}
+        As `Gbees.update` takes it.
     """
 
     h: Callable[..., Any]
     y: tuple[float, ...]
     R: np.ndarray
     span: float
+    likelihood: str = "auto"
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import moved
-from ensemble._check import require
+from ensemble._check import one_of, require
 from ensemble.apps.gbees import distribution, marginals
 from ensemble.apps.gbees.arguments import Values, common_samples
 from ensemble.apps.gbees.cells import Cells
@@ -181,8 +181,12 @@ class Gbees:
         for run in self._runs.alive:
             run.engine.report_each_step = wanted
 
-    def update(self, h: Callable[..., Any], y: Any, R: Any) -> Any:
+    def update(self, h: Callable[..., Any], y: Any, R: Any, *, likelihood: str = "auto") -> Any:
         """Bayes' rule for the measurement ``y = h(x) + noise``, ``noise ~ N(0, R)``.
+
+        Where the measurement changes across a cell by more than a deviation of its noise, the likelihood at the
+        centres of cells says little about them. It is then integrated over the cells, with the density in each from a
+        log-quadratic function through it and its neighbours: to rounding for linear `h`, by adaptive quadrature else.
 
         Parameters
         ----------
@@ -192,11 +196,21 @@ class Gbees:
             What was measured. An Ensemble splits a run that is none into one a sample.
         R : float, array or Ensemble, shape (), (m,) or (m, m)
             Covariance of the noise; m numbers, or one, are its diagonal.
+        likelihood : {"auto", "point", "cell"}
+            Taken at the cells' centres, as the public programs do ("point"), or integrated over the cells ("cell"):
+            `mean` and `covariance` then have what is inside the cells, until the next step. "auto" integrates where
+            the noise is sharper than a cell.
 
         Returns
         -------
         float or Ensemble, shape ()
             Logarithm of the evidence ``p(y | measurements so far)``.
+
+        Warns
+        -----
+        GridWarning
+            If centres are used although the noise is sharper than a cell, or the posterior is narrower than half a
+            cell: the next step carries whole cells on.
 
         Raises
         ------
@@ -208,10 +222,11 @@ class Gbees:
         require(len(y.shape) < 2, "Gbees.update", "y", "be a number or have shape (m,)", f"shape {y.shape}")
         m = y.shape[0] if y.shape else 1
         noises = [noise_of(R.sample(i), m, "Gbees.update") for i in range(R.n_samples)]
+        one_of(likelihood, ("auto", "point", "cell"), "Gbees.update", "likelihood")
         self._split(common_samples("Gbees.update", y=y, R=R))
 
         def weigh(run: Run, i: int) -> float:
-            return run.update(h, np.atleast_1d(y.sample(i)), noises[i if R.n_samples > 1 else 0])
+            return run.update(h, np.atleast_1d(y.sample(i)), noises[i if R.n_samples > 1 else 0], likelihood)
 
         return self._runs.numbers(weigh)
 
@@ -263,11 +278,11 @@ class Gbees:
 
     def mean(self) -> Any:
         """Mean of the distribution, array or Ensemble of shape (n,)."""
-        return self._runs.arrays(lambda run: distribution.mean(run.cells()))
+        return self._runs.arrays(Run.mean)
 
     def covariance(self) -> Any:
         """Covariance of the distribution, array or Ensemble of shape (n, n)."""
-        return self._runs.arrays(lambda run: distribution.covariance(run.cells()))
+        return self._runs.arrays(Run.covariance)
 
     def marginal(self, axes: int | Sequence[int]) -> Any:
         """Distribution of the coordinates `axes` on a dense grid.

@@ -200,7 +200,8 @@ class RecordedRun:
         """Steps, measurement and record of one point of the schedule."""
         if stop.measurement is not None:
             seen = self.configuration.measurements[stop.measurement]
-            self.recording.log_evidences.append(float(self.gbees.update(seen.h, np.array(seen.y), seen.R)))
+            evidence = self.gbees.update(seen.h, np.array(seen.y), seen.R, likelihood=seen.likelihood)
+            self.recording.log_evidences.append(float(evidence))
         else:
             self.advance(stop, watch)
         if stop.record:
