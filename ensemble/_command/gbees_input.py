@@ -18,14 +18,15 @@ from ensemble.apps.gbees.configurations import CONFIGURATIONS
 __all__ = ["configuration_of"]
 
 OPTIONS = (
-    "threshold", "factor", "limiter", "cfl", "prune_every", "prune", "diffusion", "rotate", "time_varying", "periods",
+    "threshold", "factor", "extent", "limiter", "cfl", "prune_every", "prune", "diffusion", "rotate", "time_varying",
+    "periods",
 )  # fmt: skip
 """Of `Gbees`, by the same name in a TOML file."""
 
 LIKELIHOODS = ("auto", "point", "cell")
 """Rules of `Gbees.update`."""
 
-KEYS = {"system", "drift", "parameters", "initial", "mean", "covariance", "span", "records", "bounds", "axes",
+KEYS = {"system", "drift", "parameters", "initial", "mean", "covariance", "span", "records", "bounds", "start", "axes",
         "measurements", *OPTIONS}  # fmt: skip
 
 
@@ -106,8 +107,7 @@ def from_toml(path: Path) -> Configuration:
             values[name] = kind(text[name])
     options = dict(base.options) if base is not None else {}
     options |= {name: text[name] for name in OPTIONS if name in text}
-    if "bounds" in text:
-        options["bounds"] = thing_in(text["bounds"], beside)
+    options |= {name: thing_in(text[name], beside) for name in ("bounds", "start") if name in text}
     values["options"] = options
     if "measurements" in text:
         values["measurements"] = tuple(measurement_of(path, k, part) for k, part in enumerate(text["measurements"]))

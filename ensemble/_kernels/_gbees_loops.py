@@ -196,20 +196,25 @@ def outflow(first, last, dt, grid, numbers):
 
 @inner
 def inflow(first, last, grid, sums):
-    """Add up what arrives; gives the mass in whole multiples of `UNIT`: no order of cells is in its bits."""
+    """Add up what arrives; gives the mass, and what clipping added to it, in whole multiples of `UNIT`.
+
+    No order of cells is in the bits of such sums.
+    """
     q, links, up, down = grid[2], grid[4], grid[5], grid[6]
     size = q.size
-    total = zeros(sums, LANES)
+    total, clipped = zeros(sums, LANES), zeros(sums, LANES)
     for c in range(first, last, LANES):
         x = load(q, c, LANES)
 {arrivals}
+        clipped = clipped + as_int64(rint(as_float64(positive(-x)) / UNIT))
         x = select(x > 0.0, x, 0.0)
         store(q, c, x)
         total = total + as_int64(rint(as_float64(x) / UNIT))
-    mass = 0
+    mass, gain = 0, 0
     for k in range(LANES):
         mass += lane(total, k)
-    return mass
+        gain += lane(clipped, k)
+    return mass, gain
 
 
 @inner
@@ -229,9 +234,10 @@ def refresh(first, last, time, grid, frame, numbers, blocks):
 
 @inner
 def flow(end, dt, grid, numbers, sums):
-    """One step of length `dt` into the second buffer; gives the mass there."""
+    """One step of length `dt` into the second buffer; gives the mass there, and what of it clipping added."""
     outflow(BASE, end, dt, grid, numbers)
-    return inflow(BASE, end, grid, sums) * UNIT
+    mass, gain = inflow(BASE, end, grid, sums)
+    return mass * UNIT, gain * UNIT
 
 
 @inner
@@ -261,7 +267,7 @@ def outflow_by_all(last, dt, grid, numbers):
 def inflow_by_all(last, grid, sums):
     for b in prange((last - BASE + BLOCK - 1) // BLOCK):
         first = BASE + b * BLOCK
-        sums[b] = inflow(first, min(last, first + BLOCK), grid, sums)
+        sums[2 * b], sums[2 * b + 1] = inflow(first, min(last, first + BLOCK), grid, sums)
 
 
 @compiled
@@ -286,13 +292,14 @@ def refresh(first, last, time, grid, frame, numbers, blocks):
 
 @inner
 def flow(end, dt, grid, numbers, sums):
-    """One step of length `dt` into the second buffer; gives the mass there."""
+    """One step of length `dt` into the second buffer; gives the mass there, and what of it clipping added."""
     outflow_by_all(end, dt, grid, numbers)
     inflow_by_all(end, grid, sums)
-    mass = 0
+    mass, gain = 0, 0
     for b in range((end - BASE + BLOCK - 1) // BLOCK):
-        mass += sums[b]
-    return mass * UNIT
+        mass += sums[2 * b]
+        gain += sums[2 * b + 1]
+    return mass * UNIT, gain * UNIT
 
 
 @inner
@@ -304,12 +311,12 @@ def normalise(end, mass, q):
 ADVANCE = '''
 
 @compiled_serial
-def advance(grid, frame, numbers, state, reals, lengths, cells, masses):
+def advance(grid, frame, numbers, state, reals, lengths, cells, masses, clips):
     """Steps until the span is over, the budget of cell-steps is used up, or something is in the way."""
     grid, frame, numbers = ({borrowed}), borrowed(frame), borrowed(numbers)
     real = grid[1].dtype.type
     size = grid[0].size
-    blocks, sums = np.empty(size // BLOCK + 1), np.empty(size // BLOCK + 1, np.int64)
+    blocks, sums = np.empty(size // BLOCK + 1), np.empty(2 * (size // BLOCK + 1), np.int64)
     while True:
         end = state[END]
         if state[KNOWN] < end:
@@ -345,7 +352,7 @@ def advance(grid, frame, numbers, state, reals, lengths, cells, masses):
             dt = min(reals[CFL] / reals[RATE], left)
         if dt < left and now + dt == now:
             return STUCK
-        mass = flow(end, dt, grid, numbers, sums)
+        mass, clipped = flow(end, dt, grid, numbers, sums)
         if not (mass > 0.0 and mass < np.inf):
             return EMPTY
         after = (grid[0], grid[2], grid[1], *grid[3:])
@@ -358,7 +365,7 @@ def advance(grid, frame, numbers, state, reals, lengths, cells, masses):
             normalise(end, mass, grid[2])
         grid = after
         k = state[RECORDED]
-        lengths[k], cells[k], masses[k] = dt, end - BASE, mass
+        lengths[k], cells[k], masses[k], clips[k] = dt, end - BASE, mass, clipped
         reals[MOMENT] = now
         state[RECORDED] += 1
         state[SWAPPED] = 1 - state[SWAPPED]

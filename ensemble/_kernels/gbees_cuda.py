@@ -71,7 +71,8 @@ def fields(n: int, n_parameters: int) -> list[tuple[str, str, tuple[int, ...]]]:
         *((name, "i64", (n,)) for name in ("shifts", "masks", "lows", "periods")),
         # each of these on a line of the cache by itself: while some threads wait for one, others count in another
         ("gap_0", "i64", LINE), ("n", "i64", one), ("gap_1", "i64", LINE), ("arrivals", "u64", one),
-        ("gap_2", "i64", LINE), ("masses", "u64", (2,)), ("gap_3", "i64", LINE), ("rates", "u64", (2,)),
+        ("gap_2", "i64", LINE), ("masses", "u64", (2,)), ("clips", "u64", (2,)),
+        ("gap_3", "i64", LINE), ("rates", "u64", (2,)),
         ("gap_4", "i64", LINE), ("full", "i64", one), ("bad_key", "u64", one),
         *((name, "i64", one) for name in ("listed", "kept")),
         *((name, "u64", one) for name in ("candidates", "surely", "dead", "carried")), ("gap_5", "i64", LINE),

@@ -201,11 +201,12 @@ template <int FIRST> __device__ __forceinline__ real change_along(
     return change;
 }
 
+// What is in a cell after the step; it may be below zero.
 __device__ __forceinline__ real changed(const Instance& g, i64 c, real scale, double t, double dt)
 {
     int s[N];
     const u64 key = g.keys[c];
     const real here = g.p[c] * scale, T = g.T[c];
     unpack(g, key, s);
-    return positive(here - change_along<0>(g, c, s, here, T, scale, t, dt));
+    return here - change_along<0>(g, c, s, here, T, scale, t, dt);
 }

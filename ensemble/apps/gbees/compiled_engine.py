@@ -156,7 +156,7 @@ class CompiledEngine:
 
     def _some_steps(self) -> str:
         """Run compiled code until it has something to tell; gives what that is."""
-        records = np.empty(RECORDS), np.empty(RECORDS, np.int64), np.empty(RECORDS)
+        records = np.empty(RECORDS), np.empty(RECORDS, np.int64), np.empty(RECORDS), np.empty(RECORDS)
         self._set(RECORDED=0, BUDGET=1 if self.report_each_step else BUDGET // self.problem.n)
         shared = self.n_cells > SMALL and thread_count() > 1
         arguments = self.grid, self.frame, self.loops.numbers, self.state, self.reals, *records

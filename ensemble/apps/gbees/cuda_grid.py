@@ -125,7 +125,7 @@ class DeviceGrid:
         r["periods"] = [period or 0 for period in self.packing.periods]
         r["arrivals"] = r["taken"] = r["reason"] = r["full"] = 0
         r["bad_key"] = EMPTY
-        r["masses"] = 0
+        r["masses"] = r["clips"] = 0
         if self.problem.time_varying:
             r["rates"] = 0
         return r

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,7 +15,8 @@ from ensemble.apps.gbees.arguments import Values, common_samples
 from ensemble.apps.gbees.cells import Cells
 from ensemble.apps.gbees.engine import Steps
 from ensemble.apps.gbees.engines import backend_named
-from ensemble.apps.gbees.errors import GridError
+from ensemble.apps.gbees.errors import GridError, GridWarning
+from ensemble.apps.gbees.initial import EXTENT
 from ensemble.apps.gbees.many_runs import Runs
 from ensemble.apps.gbees.measurement import noise_of
 from ensemble.apps.gbees.problem import Drift, Problem
@@ -31,7 +33,7 @@ class Gbees:
 
     Solves ``dp/dt = -sum_i d(f_i p)/dx_i + 1/2 sum_i Q_ii d2p/dx_i2`` between measurements, by corner transport upwind
     with limited slopes on the cells that matter [1]_, [2]_, and Bayes' rule at measurements. Starts from a Gaussian,
-    cut off at three standard deviations.
+    cut off at `extent` standard deviations, or from any density or samples.
 
     Parameters
     ----------
@@ -40,14 +42,20 @@ class Gbees:
         per time. It must be plain arithmetic over `xp`, as compiled backends trace it. A `Drift` has parameters
         besides, each of which may be an Ensemble.
     mean : array or Ensemble, shape (n,)
-        Of the initial Gaussian; the grid's origin.
+        Of the initial Gaussian; the grid's origin. None: of the points that are the start.
     covariance : array or Ensemble, shape (n, n) or (n,)
-        Of the initial Gaussian, positive definite; n numbers are a diagonal.
+        Of the initial Gaussian, positive definite; n numbers are a diagonal. None: of the points that are the start.
     threshold : float in (0, 1)
         Cells with at least this probability are active: they are what the grid is grown around. Far below one over
         the number of cells that matter.
     factor : float or array, shape (n,)
-        Cells are ``1 / (2 factor)`` standard deviations of the initial Gaussian wide.
+        Cells are ``1 / (2 factor)`` standard deviations of `covariance` wide.
+    extent : float or array, shape (n,)
+        Half the edge of the first grid, in standard deviations of `covariance`. 3, as published, leaves variances at
+        0.973 of the Gaussian's, however small the cells are; 5 at 0.99998.
+    start : callable, array of shape (n, n_points) or Ensemble of shape (n,), optional
+        Instead of the Gaussian: a density ``start(x, xp)`` of n scalars, up to a factor, taken at the centres of the
+        first grid; or points drawn from the distribution, of which each cell holds its share.
     limiter : {"mc", "superbee", "van_leer", "minmod", "none"}
         Of the slopes; "none" is the first-order scheme.
     cfl : float in (0, 1]
@@ -120,6 +128,8 @@ class Gbees:
         *,
         threshold: float,
         factor: Any = 1.0,
+        extent: Any = EXTENT,
+        start: Any = None,
         limiter: str = "mc",
         cfl: float = 1.0,
         prune_every: int = 20,
@@ -139,7 +149,7 @@ class Gbees:
             threshold=threshold, limiter=limiter, cfl=cfl, prune_every=prune_every, prune=prune, bounds=bounds,
             time_varying=time_varying, memory_limit=memory_limit, dtype=dtype,
         )  # fmt: skip
-        setup = Setup(drift, mean, covariance, rules, factor, diffusion, rotate, periods)
+        setup = Setup(drift, mean, covariance, rules, factor, extent, start, diffusion, rotate, periods)
 
         def begin(i: int) -> Run:
             problem, indices, p = setup.sample(i, float(time))
@@ -170,11 +180,19 @@ class Gbees:
             If `until` is not finite or lies before `time`; `GridError` if a run that is no Ensemble cannot go on.
         MemoryError
             If the grid of a run that is no Ensemble outgrows the memory; it is then as it was one step before.
+
+        Warns
+        -----
+        GridWarning
+            If `mass_loss` or `mass_gain` has come to more than 0.01, and again whenever it has doubled.
         """
         until = float(until)
         seen = f"{until} at time {self.time}"
         require(bool(np.isfinite(until)) and until >= self.time, "Gbees.advance", "until", "not lie in the past", seen)
-        return self._runs.advance(until, watch)
+        steps = self._runs.advance(until, watch)
+        for text in self._runs.told_masses():
+            warnings.warn(text, GridWarning, stacklevel=2)
+        return steps
 
     def report_each_step(self, wanted: bool = True) -> None:
         """Have `watch` of `advance` called after every step, which costs time, or now and then."""
@@ -346,12 +364,21 @@ class Gbees:
 
     @property
     def mass_loss(self) -> Any:
-        """Probability that steps lost over the grid's rim, less what clipping negative values gave, since the start.
+        """Probability that steps lost over the grid's rim since the start: a float or Ensemble of shape ().
 
-        The sum over steps of one minus the total before it was normalised: a float or Ensemble of shape (). How much of
-        an answer may be missing because `threshold` is too high, or `bounds` too tight.
+        The sum over steps of what each lost of a total of 1. How much of an answer may be missing because `threshold`
+        is too high, or `bounds` too tight.
         """
-        return self._runs.scalars(lambda run: float(np.sum(1.0 - run.steps.masses)))
+        return self._runs.scalars(lambda run: run.mass_loss)
+
+    @property
+    def mass_gain(self) -> Any:
+        """Probability that setting negative values to zero added since the start: a float or Ensemble of shape ().
+
+        The sum over steps of what each added to a total of 1. How much of an answer may be made up because the
+        distribution is thinner than cells can resolve.
+        """
+        return self._runs.scalars(lambda run: run.mass_gain)
 
     @property
     def failed(self) -> np.ndarray:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ensemble._backend import to_numpy
 from ensemble._check import integer, message, one_of, positive, require
 from ensemble.apps.gbees.arguments import (
     Values,
@@ -19,10 +20,11 @@ from ensemble.apps.gbees.arguments import (
     periods_of,
     tried,
 )
-from ensemble.apps.gbees.initial import frame_of, gaussian
+from ensemble.apps.gbees.initial import filled, frame_of, gaussian, histogram
 from ensemble.apps.gbees.limiters import LIMITERS
 from ensemble.apps.gbees.measurement import centres
 from ensemble.apps.gbees.problem import Problem
+from ensemble.scalar import Ensemble
 
 __all__ = ["Rules", "Setup"]
 
@@ -74,21 +76,32 @@ class Setup:
     """The checked arguments; `sample` makes one sample's problem of them."""
 
     def __init__(
-        self, drift: Any, mean: Any, covariance: Any, rules: Rules, factor: Any, diffusion: Any, rotate: bool,
-        periods: Sequence[float | None] | None,
+        self, drift: Any, mean: Any, covariance: Any, rules: Rules, factor: Any, extent: Any, start: Any,
+        diffusion: Any, rotate: bool, periods: Sequence[float | None] | None,
     ) -> None:  # fmt: skip
         self.drift = drift_of(drift)
         self.parameters = drift_values(self.drift)
+        self.start = start if start is None or callable(start) else points_of(start)
+        mean, covariance = (
+            value if value is not None else moment("mean" if number == 0 else "covariance", self.start)
+            for number, value in enumerate((mean, covariance))
+        )
         self.means = Values(mean, "Gbees", "mean")
         shape = self.means.shape
         require(len(shape) == 1 and shape[0] > 0, "Gbees", "mean", "have shape (n,)", f"shape {shape}")
         n = shape[0]
         self.covariances, self.factors = matrix(covariance, n, "covariance"), components(factor, n, "factor")
         require(bool(np.all(self.factors.samples > 0.0)), "Gbees", "factor", "be above zero", repr(factor))
+        self.extents = components(extent, n, "extent")
+        require(bool(np.all(self.extents.samples > 0.0)), "Gbees", "extent", "be above zero", repr(extent))
+        if isinstance(self.start, np.ndarray):
+            seen = f"shape {self.start.shape}"
+            require(len(self.start) == n, "Gbees", "start", f"have shape ({n}, n_points)", seen)
         self.diffusion = None if diffusion is None else matrix(diffusion, n, "diffusion")
         self.rotate, self.rules = rotate, rules.checked()
         self.periods = periods_of(periods, n, rotate)
-        given = {**self.parameters, "mean": self.means, "covariance": self.covariances, "factor": self.factors}
+        given = {**self.parameters, "mean": self.means, "covariance": self.covariances, "factor": self.factors,
+                 "extent": self.extents}  # fmt: skip
         if self.diffusion is not None:
             given["diffusion"] = self.diffusion
         self.n_samples = common_samples("Gbees", **given)
@@ -96,7 +109,8 @@ class Setup:
     def sample(self, i: int, time: float) -> tuple[Problem, np.ndarray, np.ndarray]:
         """Problem, multi-indices and probabilities of sample `i`."""
         covariance = self.covariances.sample(i)
-        frame = frame_of(self.means.sample(i), covariance, self.factors.sample(i), self.rotate, self.periods)
+        scales = self.factors.sample(i), self.extents.sample(i)
+        frame = frame_of(self.means.sample(i), covariance, *scales, self.rotate, self.periods)
         problem = Problem(
             replace(self.drift, parameters=tuple(float(value.sample(i)) for value in self.parameters.values())),
             frame.origin,
@@ -107,10 +121,32 @@ class Setup:
             **self.rules,
         )
         check_drift(problem, time)
-        indices, p = gaussian(frame, covariance, problem.memory_limit)
+        if self.start is None:
+            indices, p = gaussian(frame, covariance, problem.memory_limit)
+        elif callable(self.start):
+            place = lambda indices: centres(problem, indices)
+            indices, p = filled(frame, self.start, place, problem.memory_limit)
+        else:
+            indices, p = histogram(frame, self.start)
         if problem.bounds is not None:
             problem = replace(problem, bounds_range=range_of(problem.bounds, centres(problem, indices)))
         return problem, indices, p
+
+
+def points_of(start: Any) -> np.ndarray:
+    """The points of a start from samples, shape (n, n_points)."""
+    points = np.asarray(to_numpy(start.samples if isinstance(start, Ensemble) else start))
+    sound = points.ndim == 2 and points.size > 0 and points.dtype.kind in "biuf"
+    requirement = "be a density (x, xp), or points of shape (n, n_points)"
+    require(sound, "Gbees", "start", requirement, f"shape {points.shape} of {points.dtype}")
+    require(bool(np.all(np.isfinite(points))), "Gbees", "start", "be finite", "NaN or infinity in it")
+    return points.astype(np.float64)
+
+
+def moment(name: str, start: Any) -> np.ndarray:
+    """The `name`, mean or covariance, of a start from points; of nothing else can it be left out."""
+    require(isinstance(start, np.ndarray), "Gbees", name, "be given unless the start is points", "None")
+    return start.mean(axis=1) if name == "mean" else np.atleast_2d(np.cov(start))
 
 
 def range_of(bounds: Callable[..., Any], x: Iterable[Any]) -> tuple[float, float]:

@@ -21,6 +21,9 @@ from ensemble.apps.gbees.sharpness import Sharpness, sharpness
 
 __all__ = ["Run", "Way"]
 
+MASS_LIMIT = 0.01
+"""Probability lost or made up from which on there is a warning."""
+
 SMALLEST_LOG = float(np.log(np.finfo(np.float64).smallest_subnormal))
 
 
@@ -59,6 +62,7 @@ class Run:
         self.steps = Steps.of([])
         self.log_evidence = 0.0
         self.moments: tuple[np.ndarray, np.ndarray] | None = None  # of a posterior that is narrower than its cells
+        self.told = {"mass_loss": MASS_LIMIT, "mass_gain": MASS_LIMIT}  # what the next warnings wait for
         self.under_way: tuple[float, float, float] | None = None  # begin, end, elapsed of an advance that was cut short
 
     def copy(self) -> Run:
@@ -68,7 +72,7 @@ class Run:
         other.engine = self.make(self.problem, *self.engine.cells(), self.engine.velocity_time)
         other.engine.count = self.engine.count
         other.steps, other.log_evidence, other.under_way = self.steps, self.log_evidence, self.under_way
-        other.moments = self.moments
+        other.moments, other.told = self.moments, dict(self.told)
         return other
 
     def way(self, until: float) -> Way:
@@ -136,6 +140,24 @@ class Run:
                 warnings.warn(finer, GridWarning, stacklevel=2)
         return log_evidence
 
+    @property
+    def mass_loss(self) -> float:
+        """Probability lost over the rim since the start."""
+        return float(np.sum(self.steps.losses))
+
+    @property
+    def mass_gain(self) -> float:
+        """Probability added by clipping since the start."""
+        return float(np.sum(self.steps.clipped))
+
+    def exceeded(self, name: str) -> float | None:
+        """``mass_loss`` or ``mass_gain`` where it has come to what a warning waits for, which then doubles."""
+        value = float(getattr(self, name))
+        if not value > self.told[name]:
+            return None
+        self.told[name] = 2.0 * value
+        return value
+
     def update_likelihood(self, log_likelihood: Callable[..., Any]) -> float:
         """Bayes' rule for any likelihood; the logarithm of its evidence."""
         indices, _ = self.engine.cells()
@@ -176,6 +198,7 @@ class Run:
             "step_lengths": self.steps.lengths,
             "step_cells": self.steps.cells,
             "step_masses": self.steps.masses,
+            "step_clipped": self.steps.clipped,
             "moments": np.array([]) if self.moments is None else np.vstack(self.moments),
         }
 
@@ -188,7 +211,7 @@ class Run:
         self.time, self.log_evidence = time, log_evidence
         under_way = [float(value) for value in state["under_way"]]
         self.under_way = (under_way[0], under_way[1], under_way[2]) if under_way else None
-        self.steps = Steps(state["step_lengths"], state["step_cells"], state["step_masses"])
+        self.steps = Steps(*(state[f"step_{name}"] for name in ("lengths", "cells", "masses", "clipped")))
         moments = np.asarray(state.get("moments", ()))
         self.moments = (moments[0], moments[1:]) if moments.size else None
 

@@ -1,5 +1,7 @@
 """The engines that exist; every test of the step itself takes them all."""
 
+from pathlib import Path
+
 import pytest
 
 from ensemble.apps.gbees.array_engine import ArrayEngine
@@ -17,3 +19,11 @@ def engine(request):
 def patient_engine(request):
     """The same for drifts that no other test has: compiling one takes ten seconds or more."""
     return ENGINES[request.param]
+
+
+def pytest_collection_modifyitems(items):
+    """Tests run on coarse grids on purpose; those of the warnings catch them all the same."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.filterwarnings("ignore:Gbees.advance:ensemble.apps.gbees.GridWarning"))
