@@ -19,7 +19,7 @@ __all__ = ["configuration_of"]
 
 OPTIONS = (
     "threshold", "factor", "extent", "limiter", "cfl", "prune_every", "prune", "diffusion", "rotate", "time_varying",
-    "periods",
+    "time_order", "periods",
 )  # fmt: skip
 """Of `Gbees`, by the same name in a TOML file."""
 

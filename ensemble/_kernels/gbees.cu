@@ -71,14 +71,17 @@ __global__ void __launch_bounds__(THREADS, BLOCKS) CLUSTERED advance(Instance* i
             reason = STUCK;
             break;
         }
+#if SECOND_ORDER && TIME_VARYING
+        velocity_time = t + 0.5 * dt;
+#endif
         // 3
-        EACH(c, n) transverse(g, c, scale, t, dt);
+        EACH(c, n) transverse(g, c, scale, velocity_time, dt);
         if (group.rank == 0) shared.masses[next] = shared.clips[next] = 0;
         wait_for_all(group);
         // 4
         u64 sum = 0, clipped = 0;
         EACH(c, n) {
-            const real unclipped = changed(g, c, scale, t, dt), p = positive(unclipped);
+            const real unclipped = changed(g, c, scale, velocity_time, dt), p = positive(unclipped);
             g.q[c] = p;
             sum += fixed((double)p), clipped += fixed((double)positive(-unclipped));
         }

@@ -104,6 +104,9 @@ class ArrayEngine:
         dt = min(problem.cfl / largest, longest) if largest > 0.0 else longest
         if time + dt == time and dt < longest:
             raise GridError(f"Gbees: time steps must move the time; got a step of {dt:.3g} at t = {time:.6g}.")
+        if problem.time_varying and problem.time_order == 2:
+            time = time + 0.5 * dt
+            grid = grid.changed(velocities=face_velocities(problem, grid.columns, time, grid.p.dtype))
         p = advected(problem, grid, dt)
         clipped = -float(xp.sum(xp.clip(p, max=0.0), dtype=xp.float64))
         grid, mass = normalised(grid.changed(p=xp.clip(p, min=0.0)))

@@ -232,7 +232,8 @@ def _kernels(problem: Problem, cluster: int, small: bool) -> dict[str, Any]:
     setting = Setting(
         n=problem.n, n_parameters=len(problem.drift.parameters), dtype=dtype.name, limiter=problem.limiter,
         rotated=problem.rotation is not None, time_varying=problem.time_varying, periodic=any(problem.periods),
-        diffusive=problem.diffusion is not None, cluster=cluster, threads=threads, blocks=blocks,
+        diffusive=problem.diffusion is not None, mixing=problem.mixing is not None, time_order=problem.time_order,
+        cluster=cluster, threads=threads, blocks=blocks,
     )  # fmt: skip
     return kernels(_source(problem.drift.function, problem.bounds, setting))
 

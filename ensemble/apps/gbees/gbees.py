@@ -31,7 +31,7 @@ Watch = Callable[[float, int, int], None]
 class Gbees:
     """Grid-based Bayesian estimation exploiting sparsity: a density on cells that follow it through state space.
 
-    Solves ``dp/dt = -sum_i d(f_i p)/dx_i + 1/2 sum_i Q_ii d2p/dx_i2`` between measurements, by corner transport upwind
+    Solves ``dp/dt = -sum_i d(f_i p)/dx_i + 1/2 sum_ij Q_ij d2p/dx_i dx_j`` between measurements, by corner transport upwind
     with limited slopes on the cells that matter [1]_, [2]_, and Bayes' rule at measurements. Starts from a Gaussian,
     cut off at `extent` standard deviations, or from any density or samples.
 
@@ -68,11 +68,17 @@ class Gbees:
     bounds : callable, optional
         ``bounds(x, xp)`` gives one scalar; new cells are made only where it is within its range over the first grid.
     diffusion : float, array of shape (n,) or (n, n), or Ensemble, optional
-        Spectral density Q of white noise in ``dx/dt``, in x squared per time; must be diagonal along the grid's axes.
+        Spectral density Q of white noise in ``dx/dt``, in x squared per time, positive semidefinite; n numbers, or one,
+        are its diagonal. Steps keep probabilities positive where ``Q_ii / dx_i^2``, dx the widths of cells, is at least
+        the sum over the other j of ``|Q_ij| / (dx_i dx_j)``; what is negative else is counted by `mass_gain`.
     rotate : bool
         Lay the grid along the eigenvectors of `covariance`.
     time_varying : bool
         Whether `drift` depends on `t`; velocities are then worked out anew in every step.
+    time_order : {1, 2}
+        Order of the advection in time. 1, the published scheme, leaves the divergence of the drift out of the state at
+        half a step, and takes velocities that vary in time at its start; 2 does neither. Both are of order 2 for drifts
+        without divergence that do not vary in time. Diffusion is of order 1 in time.
     periods : sequence of (float or None), optional
         Period of each coordinate that is periodic, None for the others. Cell widths are adjusted to divide it.
     time : float
@@ -138,6 +144,7 @@ class Gbees:
         diffusion: Any = None,
         rotate: bool = False,
         time_varying: bool = False,
+        time_order: int = 1,
         periods: Sequence[float | None] | None = None,
         time: float = 0.0,
         memory_limit: float | None = None,
@@ -147,7 +154,7 @@ class Gbees:
         engine, self._like = backend_named(backend)
         rules = Rules(
             threshold=threshold, limiter=limiter, cfl=cfl, prune_every=prune_every, prune=prune, bounds=bounds,
-            time_varying=time_varying, memory_limit=memory_limit, dtype=dtype,
+            time_varying=time_varying, time_order=time_order, memory_limit=memory_limit, dtype=dtype,
         )  # fmt: skip
         setup = Setup(drift, mean, covariance, rules, factor, extent, start, diffusion, rotate, periods)
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ensemble._check import message, require, require_type
+from ensemble.apps.gbees.mixing import Mixing
 
 __all__ = ["Drift", "Problem"]
 
@@ -100,9 +101,15 @@ class Problem:
     bounds : callable or None
         ``bounds(x, xp)``; a cell is made only where it lies in `bounds_range`.
     diffusion : ndarray (n,) or None
-        Diagonal of the process noise density Q in the grid's frame: ``dp/dt = ... + 1/2 Q_ii d2p/dx_i2``.
+        Diagonal of the process noise density Q in the grid's frame: ``dp/dt = ... + 1/2 Q_ij d2p/dx_i dx_j``.
+    mixing : Mixing or None
+        What of Q is off the diagonal, and how it is shared out.
     rotation : ndarray (n, n) or None
         Columns are the grid's axes in space.
+    time_varying : bool
+        Whether the drift depends on the time.
+    time_order : int
+        2: fluxes are taken of the state at half a step with ``p div f`` in it; 1: without, as published.
     periods : tuple of int or None
         Cells after which a dimension repeats itself, None where it does not; indices run from ``-(period // 2)`` on.
     memory_limit : float or None
@@ -120,8 +127,10 @@ class Problem:
     bounds: Callable[..., Any] | None = None
     bounds_range: tuple[float, float] = (-np.inf, np.inf)
     diffusion: np.ndarray | None = None
+    mixing: Mixing | None = None
     rotation: np.ndarray | None = None
     time_varying: bool = False
+    time_order: Literal[1, 2] = 1
     periods: tuple[int | None, ...] = ()
     dtype: Any = field(default=np.float64)
     memory_limit: float | None = None
@@ -130,6 +139,13 @@ class Problem:
     def n(self) -> int:
         """Number of dimensions."""
         return len(self.origin)
+
+    @property
+    def face_diffusion(self) -> np.ndarray:
+        """Diffusion through faces along each axis, shape (n,)."""
+        if self.mixing is not None:
+            return self.mixing.faces
+        return np.zeros(self.n) if self.diffusion is None else np.asarray(self.diffusion, dtype=np.float64)
 
     def position(self, z: Sequence[Any]) -> tuple[Any, ...]:
         """The point in space, n scalars, of a point `z` of the grid's frame."""

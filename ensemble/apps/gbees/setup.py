@@ -20,9 +20,10 @@ from ensemble.apps.gbees.arguments import (
     periods_of,
     tried,
 )
-from ensemble.apps.gbees.initial import filled, frame_of, gaussian, histogram
+from ensemble.apps.gbees.initial import Frame, filled, frame_of, gaussian, histogram
 from ensemble.apps.gbees.limiters import LIMITERS
 from ensemble.apps.gbees.measurement import centres
+from ensemble.apps.gbees.mixing import mixing_of
 from ensemble.apps.gbees.problem import Problem
 from ensemble.scalar import Ensemble
 
@@ -45,6 +46,7 @@ class Rules:
     prune: str
     bounds: Callable[..., Any] | None
     time_varying: bool
+    time_order: int
     memory_limit: float | None
     dtype: Any
 
@@ -53,6 +55,7 @@ class Rules:
         threshold, cfl = positive(self.threshold, "Gbees", "threshold"), positive(self.cfl, "Gbees", "cfl")
         require(threshold < 1.0, "Gbees", "threshold", "be a probability below 1", threshold)
         require(cfl <= 1.0, "Gbees", "cfl", "be at most 1", cfl, "Longer steps are not stable.")
+        require(self.time_order in (1, 2), "Gbees", "time_order", "be 1 or 2", repr(self.time_order))
         dtype = np.dtype(np.float64 if self.dtype is None else self.dtype)
         require(dtype in (np.float32, np.float64), "Gbees", "dtype", "be float64 or float32", str(dtype))
         if self.bounds is not None and not callable(self.bounds):
@@ -67,6 +70,7 @@ class Rules:
             "prune": one_of(self.prune, PRUNES, "Gbees", "prune"),
             "bounds": self.bounds,
             "time_varying": bool(self.time_varying),
+            "time_order": self.time_order,
             "dtype": dtype.type,
             "memory_limit": None if limit is None else positive(limit, "Gbees", "memory_limit"),
         }
@@ -111,11 +115,12 @@ class Setup:
         covariance = self.covariances.sample(i)
         scales = self.factors.sample(i), self.extents.sample(i)
         frame = frame_of(self.means.sample(i), covariance, *scales, self.rotate, self.periods)
+        noise = {} if self.diffusion is None else along_axes(self.diffusion.sample(i), frame)
         problem = Problem(
             replace(self.drift, parameters=tuple(float(value.sample(i)) for value in self.parameters.values())),
             frame.origin,
             frame.widths,
-            diffusion=None if self.diffusion is None else along_axes(self.diffusion.sample(i), frame.rotation),
+            **noise,
             rotation=frame.rotation,
             periods=frame.periods,
             **self.rules,
@@ -160,23 +165,21 @@ def range_of(bounds: Callable[..., Any], x: Iterable[Any]) -> tuple[float, float
     return low, high
 
 
-def along_axes(Q: np.ndarray, rotation: np.ndarray | None) -> np.ndarray:
-    """The diagonal of `Q` in the grid's frame.
+def along_axes(Q: np.ndarray, frame: Frame) -> dict[str, Any]:
+    """`Q` in the grid's frame: ``diffusion`` and ``mixing`` of a `Problem`.
 
     Raises
     ------
     ValueError
-        If it is not diagonal there, or an entry is negative.
+        If it is not positive semidefinite.
     """
-    turned = Q if rotation is None else rotation.T @ Q @ rotation
-    off = float(np.max(np.abs(turned - np.diag(np.diag(turned)))))
-    axes = "the grid's axes" if rotation is None else "the grid's rotated axes"
-    sound = off <= 1e-12 * float(np.max(np.abs(turned), initial=0.0))
-    advice = "Change to coordinates in which it is diagonal."
-    require(sound, "Gbees", "diffusion", f"be diagonal along {axes}", f"an entry of {off:.3g} off the diagonal", advice)
-    diagonal = np.diag(turned).copy()
-    require(bool(np.all(diagonal >= 0.0)), "Gbees", "diffusion", "have no negative entry", diagonal.tolist())
-    return diagonal
+    turned = Q if frame.rotation is None else frame.rotation.T @ Q @ frame.rotation
+    largest = float(np.max(np.abs(turned), initial=0.0))
+    turned = np.where(np.abs(turned) <= 1e-12 * largest, 0.0, 0.5 * (turned + turned.T))
+    smallest = float(np.linalg.eigvalsh(turned)[0])
+    seen = f"a smallest eigenvalue of {smallest:.3g}"
+    require(smallest >= -1e-12 * largest, "Gbees", "diffusion", "be positive semidefinite", seen)
+    return {"diffusion": np.diag(turned).copy(), "mixing": mixing_of(turned, frame.widths)}
 
 
 def check_drift(problem: Problem, time: float) -> None:

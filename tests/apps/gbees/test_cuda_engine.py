@@ -12,6 +12,7 @@ from ensemble.apps.gbees.array_engine import ArrayEngine
 from ensemble.apps.gbees.cuda_engine import CudaEngine
 from ensemble.apps.gbees.errors import GridError
 from ensemble.apps.gbees.keys import Packing
+from ensemble.apps.gbees.mixing import mixing_of
 from ensemble.apps.gbees.problem import Drift, Problem
 from ensemble.apps.gbees.systems import lorenz63, lorenz96
 from tests import cuda_on_cpu, nvrtc
@@ -97,6 +98,8 @@ def swing(**options):
 
 TURN = np.array([[np.cos(0.4), -np.sin(0.4)], [np.sin(0.4), np.cos(0.4)]])
 
+NOISE = np.array([[0.01, 0.012], [0.012, 0.03]])
+
 VARIANTS = {
     "plain": {},
     "time_varying": {"time_varying": True},
@@ -104,6 +107,9 @@ VARIANTS = {
     "periodic": {"periods": (48, None), "time_varying": True},
     "diffusive": {"diffusion": np.array([0.01, 0.03])},
     "diffusive_rotated": {"diffusion": np.array([0.0, 0.03]), "rotation": TURN},
+    "mixing": {"diffusion": np.array([0.01, 0.03]), "mixing": mixing_of(NOISE, np.array([2 * np.pi / 48, 0.2]))},
+    "second_order": {"time_order": 2},
+    "second_order_in_all": {"time_order": 2, "time_varying": True, "diffusion": np.array([0.01, 0.03])},
     "bounded": {"bounds": lambda x, xp: 0.5 * x[1] ** 2 - xp.cos(x[0]), "bounds_range": (-1.1, 0.3)},
     "cfl": {"cfl": 0.6},
     "parallel": {"prune": "parallel"},
