@@ -159,7 +159,7 @@ class CompiledEngine:
         records = np.empty(RECORDS), np.empty(RECORDS, np.int64), np.empty(RECORDS), np.empty(RECORDS)
         self._set(RECORDED=0, BUDGET=1 if self.report_each_step else BUDGET // self.problem.n)
         shared = self.n_cells > SMALL and thread_count() > 1
-        arguments = self.grid, self.frame, self.loops.numbers, self.state, self.reals, *records
+        arguments = self.grid, self.frame, self.state, self.reals, *records
         status = self.loops.advance(shared, *arguments)
         if self._get("SWAPPED"):
             self.grid = (self.grid[0], self.grid[2], self.grid[1], *self.grid[3:])
@@ -311,16 +311,23 @@ class _Loops:
             bounds, constants = emitted.hoisted(bounds, n + len(numbers))
             numbers += constants
         self.numbers = np.array(numbers)
-        diffusive = problem.diffusion is not None
-        self.options = graph, bounds, n, problem.limiter, np.dtype(problem.dtype).name, at, diffusive
-        self.modules: dict[bool, Any] = {}
+        dtype = np.dtype(problem.dtype).name
+        self.traced = (graph, n, dtype), (bounds, n, at["range"])
+        self.options = n, problem.limiter, dtype, problem.diffusion is not None
+        self.steps: dict[bool, Callable[..., int]] = {}
+        self.addresses: tuple[int, ...] = ()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the compiled modules, which no pickle can hold: they are found again when they are needed."""
-        return self.__dict__ | {"modules": {}}
+        """Without compiled code, which no pickle can hold: it is found again when it is needed."""
+        return self.__dict__ | {"steps": {}, "addresses": ()}
 
-    def advance(self, shared: bool, *arguments: Any) -> int:
+    def advance(self, shared: bool, grid: Any, frame: Any, *state: Any) -> int:
         """Run steps, with their cells `shared` among threads; gives how it ended."""
-        if shared not in self.modules:
-            self.modules[shared] = emitted.module_of(*self.options, shared)
-        return self.modules[shared].advance(*arguments)
+        if shared not in self.steps:
+            self.steps[shared] = emitted.step_of(*self.options, shared)
+        if not self.addresses:
+            drift, bounds = self.traced
+            self.addresses = (
+                emitted.address_of_drift(*drift), emitted.address_of_bounds(*bounds), kernels.address_of_prune(drift[2])
+            )  # fmt: skip
+        return self.steps[shared](grid, frame, self.numbers, *self.addresses, *state)

@@ -17,7 +17,7 @@ def engine(request):
 
 @pytest.fixture(params=["array", pytest.param("compiled", marks=pytest.mark.slow)])
 def patient_engine(request):
-    """The same for drifts that no other test has: compiling one takes ten seconds or more."""
+    """The same for dimensions and limiters that no other test has: their loops take some seconds to compile."""
     return ENGINES[request.param]
 
 

@@ -3,9 +3,11 @@
 import numba
 import numpy as np
 import pytest
+from numba.core import event
 
+from ensemble._kernels import _emit_numba
 from ensemble._kernels import gbees as kernels
-from ensemble.apps.gbees import compiled_engine
+from ensemble.apps.gbees import Gbees, compiled_engine, lorenz96
 from ensemble.apps.gbees.array_engine import ArrayEngine
 from ensemble.apps.gbees.compiled_engine import CompiledEngine
 from ensemble.apps.gbees.errors import GridError
@@ -76,6 +78,25 @@ def test_the_step_is_that_of_the_definition(name):
     assert_like(run, oracle)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [7, 8])
+def test_a_run_in_seven_and_eight_dimensions_comes_to_its_end(n):
+    options = {"threshold": 1e-4, "factor": 1 / 3, "prune_every": 4}
+    runs = [
+        Gbees(lorenz96(4.0), [4.5] + [4.0] * (n - 1), [0.04] * n, backend=backend, **options)
+        for backend in ("numpy", "array")
+    ]
+    for run in runs:
+        run.advance(0.15)
+        run.update(lambda x, xp: x[n - 1], y=4.1, R=0.02)
+        run.advance(0.2)
+    mine, theirs = (run.cells() for run in runs)
+    assert runs[0].n_steps == runs[1].n_steps > 8
+    np.testing.assert_array_equal(mine.indices, theirs.indices)
+    np.testing.assert_allclose(mine.probabilities, theirs.probabilities, rtol=1e-11)
+    assert runs[0].log_evidence == pytest.approx(runs[1].log_evidence, rel=1e-12)
+
+
 def bits(run):
     indices, p = run.cells()
     return indices.tobytes(), p.tobytes()
@@ -111,8 +132,31 @@ def test_a_new_number_needs_no_new_code():
     for one, other in ((first, second), closed):
         one.advance(0.0, 0.1)
         other.advance(0.0, 0.1)
-        assert one.loops.modules[False] is other.loops.modules[False]
+        assert one.loops.addresses == other.loops.addresses
         assert bits(one) != bits(other)
+
+
+class Compiled(event.Listener):
+    """The names of the functions that Numba compiled while this listened."""
+
+    def __init__(self):
+        self.names = set()
+
+    def on_start(self, event):
+        self.names.add(event.data["dispatcher"].__name__)
+
+    def on_end(self, event):
+        pass
+
+
+def test_a_new_drift_compiles_nothing_but_itself(tmp_path, monkeypatch):
+    CompiledEngine(*case(2)).advance(0.0, 0.01)
+    monkeypatch.setattr(_emit_numba, "cache_folder", lambda: tmp_path)  # the next module is not there yet
+    listener = Compiled()
+    with event.install_listener("numba:compile", listener):
+        CompiledEngine(*case(2, lambda x, t, xp, rate: (x[1] - rate * x[0], xp.cos(x[0]) - x[1]))).advance(0.0, 0.01)
+    assert "drift" in listener.names
+    assert not {"advance", "growing_cells", "settle", "flow", "outflow", "prune"} & listener.names
 
 
 def test_room_and_keys_are_made_as_the_grid_grows():
