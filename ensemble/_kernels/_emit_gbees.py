@@ -7,23 +7,27 @@ import hashlib
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from ensemble._kernels import _lane_arithmetic, _lane_circular, _lane_functions, _lane_quotients, _lanes
-from ensemble._kernels._emit_numba import lanes_function, load_module, parameters, scalar_function
+from ensemble._kernels import _lane_arithmetic, _lane_circular, _lane_functions, _lane_quotients, _lane_tables, _lanes
+from ensemble._kernels._emit_numba import lanes_function, load_module, parameters, scalar_function, tables
 from ensemble._kernels._gbees_loops import (
     ADVANCE,
     ALONE,
     ARRIVALS,
     BOUNDS,
+    CORNER,
+    DIVERGENCE,
     DRIFT,
     FLUXES,
     HEAD,
     LIMITERS,
+    MIDWAY,
     OUTFLOW,
     RATIOS,
     REALS,
     SHARED,
+    SHARES,
     SPREADING,
     STATE,
     STATUS,
@@ -31,8 +35,28 @@ from ensemble._kernels._gbees_loops import (
 from ensemble._kernels._trace import Graph, Node, Scalar, trace
 from ensemble._kernels._traced import Traced
 
-__all__ = ["LIMITERS", "REALS", "STATE", "STATUS", "address_of_bounds", "address_of_drift", "hoisted", "layout",
-           "step_of", "trace_bounds", "trace_velocity"]  # fmt: skip
+__all__ = [
+    "LIMITERS",
+    "REALS",
+    "STATE",
+    "STATUS",
+    "Kind",
+    "address_of_bounds",
+    "address_of_drift",
+    "hoisted",
+    "layout",
+    "step_of",
+    "trace_bounds",
+    "trace_velocity",
+]  # fmt: skip
+
+
+class Kind(NamedTuple):
+    """What steps have to do besides advection: diffusion, also over edges, and the second order in time."""
+
+    diffusive: bool
+    mixing: bool
+    second_order: bool
 
 
 class _Flat:
@@ -47,8 +71,8 @@ class _Flat:
 
 def layout(n: int, n_parameters: int, rotated: bool) -> dict[str, int]:
     """Where each kind of number stands in ``numbers``."""
-    sizes = {"widths": n, "halves": n, "leaks": n, "spread": n, "origin": n, "rotation": n * n * rotated, "range": 2,
-             "parameters": n_parameters}  # fmt: skip
+    sizes = {"widths": n, "halves": n, "leaks": n, "spread": n, "corners": n * n, "origin": n,
+             "rotation": n * n * rotated, "range": 2, "parameters": n_parameters}  # fmt: skip
     places, at = {}, 0
     for name, size in sizes.items():
         places[name] = at
@@ -143,21 +167,44 @@ def _inputs(graph: Graph, n: int, time: bool) -> list[tuple[str, int]]:
     return kinds
 
 
-def step_source(n: int, limiter: str, dtype: str, diffusive: bool, shared: bool) -> str:
+def step_source(n: int, limiter: str, dtype: str, kind: Kind, shared: bool) -> str:
     """The module whose ``advance`` runs steps of every drift in `n` dimensions."""
-    at = layout(n, 0, False)
-    flux_lines = FLUXES + (SPREADING if diffusive else "")
+    at, real = layout(n, 0, False), f"np.{dtype}"
+    flux_lines = FLUXES + (SPREADING if kind.diffusive else "")
+    differences, total = OUTFLOW, " + ".join(f"t_{j}" for j in range(n))
+    if kind.second_order:
+        lines = OUTFLOW.split("\n")
+        differences = "\n".join([*lines[:4], DIVERGENCE.strip(), *lines[4:]])
+        total += f" + x * ({' + '.join(f'd_{j}' for j in range(n))})"
+    ratios, corners = [_lines(1, RATIOS.format(real=real, **at), n)], ""
+    if kind.mixing:
+        pairs = [(i, j) for i in range(n) for j in range(n) if i != j]
+        ratios += ["    " + SHARES.format(i=i, j=j, real=real, corners=at["corners"]) for i, j in pairs]
+        corners = "\n".join(f"        {line}" for line in _corner_lines(n))
     text = (HEAD + (SHARED if shared else ALONE) + ADVANCE).format(
         digest=_digest(),
         names="\n".join(f"{name} = {k}" for names in (STATUS, STATE, REALS) for k, name in enumerate(names)),
         borrowed=", ".join(f"borrowed(grid[{k}])" for k in range(10)),
         n=n, dtype=dtype, lanes=8 if dtype == "float64" else 16, limiter=LIMITERS[limiter],
         widths=at["widths"], leaks=at["leaks"],
-        ratios=_lines(1, RATIOS.format(real=f"np.{dtype}", **at), n), differences=_lines(2, OUTFLOW, n),
-        total=" + ".join(f"t_{j}" for j in range(n)),
+        ratios="\n".join(ratios), differences=_lines(2, differences, n), total=total, corners=corners,
+        midway=MIDWAY if kind.second_order else "",
         fluxes=_lines(2, flux_lines, n), arrivals=_lines(2, ARRIVALS, n),
     )  # fmt: skip
     return _with_imports(text)
+
+
+def _corner_lines(n: int) -> list[str]:
+    """The lines of all exchange over edges."""
+    lines = []
+    for i in range(n):
+        for j in range(i + 1, n):
+            for up, over in ((1, 1), (0, 0), (1, 0), (0, 1)):
+                share = f"{i}_{j}" if up == over else f"{j}_{i}"
+                to_i, to_j = (i + n * up, j + n * over)
+                names = {"first": f"{'lu'[up]}_{i}", "other": f"{'lu'[over]}_{j}"}
+                lines += CORNER.format(to_i=to_i, to_j=to_j, share=share, **names).split("\n")
+    return lines
 
 
 POINTERS = {"keys_at": "CPointer(int64)", "numbers_at": "CPointer(float64)"}
@@ -174,7 +221,7 @@ def drift_source(graph: Graph, n: int, dtype: str) -> str:
         f"a{p} = spread(numbers[{p}], WIDTH)" for kind, p in inputs if kind == "number"
     ]  # fmt: skip
     text = DRIFT.format(
-        n=n, drift=lanes_function(graph, "drift"), reals_at=f"CPointer({dtype})", **POINTERS,
+        n=n, tables=tables(graph), drift=lanes_function(graph, "drift"), reals_at=f"CPointer({dtype})", **POINTERS,
         columns="\n".join(f"        {line}" for line in columns),
         results=", ".join(f"r_{i}" for i in range(n)),
         arguments=", ".join(words[kind].format(p) for kind, p in inputs),
@@ -190,13 +237,15 @@ def bounds_source(graph: Graph, n: int, low: int) -> str:
         f"float(((key >> frame[0, {i}]) & frame[1, {i}]) + frame[2, {i}])" if kind == "column" else f"numbers[{i}]"
         for kind, i in _inputs(graph, n, False)
     )
-    return BOUNDS.format(n=n, bounds=scalar_function(graph, "bounds"), arguments=values, low=low, **POINTERS)
+    return BOUNDS.format(
+        n=n, tables=tables(graph), bounds=scalar_function(graph, "bounds"), arguments=values, low=low, **POINTERS
+    )
 
 
 def _with_imports(text: str) -> str:
     """`text` with the functions on lanes imported that it calls."""
     called = {*re.findall(r"\w+(?=\()", text)}
-    lanes_modules = (_lane_arithmetic, _lane_circular, _lane_functions, _lane_quotients, _lanes)
+    lanes_modules = (_lane_arithmetic, _lane_circular, _lane_functions, _lane_quotients, _lane_tables, _lanes)
     wanted = [(module.__name__, [name for name in module.__all__ if name in called]) for module in lanes_modules]
     imports = "\n".join(f"from {name} import {', '.join(names)}" for name, names in wanted if names)
     return text.replace("IMPORTS", imports, 1)
@@ -209,9 +258,9 @@ def _digest() -> str:
     return hashlib.blake2b(b"".join(files), digest_size=8).hexdigest()
 
 
-def step_of(n: int, limiter: str, dtype: str, diffusive: bool, shared: bool) -> Callable[..., int]:
+def step_of(n: int, limiter: str, dtype: str, kind: Kind, shared: bool) -> Callable[..., int]:
     """The compiled ``advance``, for the calling thread or `shared` among all threads."""
-    advance: Callable[..., int] = load_module(step_source(n, limiter, dtype, diffusive, shared)).advance
+    advance: Callable[..., int] = load_module(step_source(n, limiter, dtype, kind, shared)).advance
     return advance
 
 

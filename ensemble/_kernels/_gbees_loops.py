@@ -174,6 +174,7 @@ def outflow(first, last, dt, grid, numbers):
         left = x - ({total})
         stays = x
 {fluxes}
+{corners}
         store(q, c, stays)
 
 
@@ -335,6 +336,7 @@ def advance(grid, frame, numbers, drift, bounds, prune, state, reals, lengths, c
             dt = min(reals[CFL] / reals[RATE], left)
         if dt < left and now + dt == now:
             return STUCK
+{midway}
         mass, clipped = flow(end, dt, grid, numbers, sums)
         if not (mass > 0.0 and mass < np.inf):
             return EMPTY
@@ -371,6 +373,7 @@ from ensemble._kernels._compile import array_at, c_function, inner
 IMPORTS
 
 WIDTH = 8
+{tables}
 
 
 @inner
@@ -396,6 +399,9 @@ BOUNDS = '''"""The bounds of a grid, written by ensemble; it may be deleted at a
 import numpy as np
 
 from ensemble._kernels._compile import array_at, c_function, inner
+from ensemble._kernels._lane_tables import interpolated
+
+{tables}
 
 
 @inner
@@ -431,6 +437,24 @@ stays = stays + leak_J * (select(there_J, above_J, 0.0) - select(l_J > 0, below_
 RATIOS = """ratio_J = {real}(dt / numbers[{widths} + J])
 half_J = {real}(dt / (2.0 * numbers[{widths} + J]))
 leak_J = {real}(dt * numbers[{spread} + J])"""
+
+DIVERGENCE = """
+d_J = half_J * select(l_J > 0, v_J - w_J, 0.0)"""
+"""Behind the line of ``t_J`` in `OUTFLOW`: half a step times the drift's divergence, for the second order in time."""
+
+MIDWAY = """        if state[TIME_VARYING]:
+            now += 0.5 * dt
+            rate = refresh(BASE, end, now, grid, frame, numbers, drift, blocks)
+            if rate != rate:
+                return NOT_FINITE"""
+"""The second order in time for drifts that vary in it."""
+
+SHARES = """mix_{i}_{j} = {real}(0.5 * dt * numbers[{corners} + {i} * N + {j}])"""
+
+CORNER = """corner = gather(links, {to_j} * size, {first})
+corner = select(corner > 0, corner, gather(links, {to_i} * size, {other}))
+stays = stays + mix_{share} * select(corner > 0, gather(p, 0, corner) - x, 0.0)"""
+"""What comes over an edge: behind either face that is there."""
 
 ARRIVALS = """l_J, u_J = load(links, J * size + c, LANES), load(links, (N + J) * size + c, LANES)
 x = x + (gather(up, J * size, l_J) - gather(down, J * size, u_J))"""

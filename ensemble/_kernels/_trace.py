@@ -175,7 +175,9 @@ class Tracer:
         k = self.cast(self.number(x), "float64")
         node = self.nodes[k]
         if node.operation == "constant":
-            return Traced(self, self.add("constant", (), "float64", float(np.interp(node.value, table.points, table.values))))
+            return Traced(
+                self, self.add("constant", (), "float64", float(np.interp(node.value, table.points, table.values)))
+            )
         return Traced(self, self.add("interp", (k,), "float64", table))
 
     def _python_can(self, name: str, kinds: list[str]) -> bool:

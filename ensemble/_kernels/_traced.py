@@ -124,13 +124,17 @@ def _unsupported(tracer: Tracer, what: str) -> TypeError:
 def table_of(tracer: Tracer, points: Any, values: Any) -> Table:
     """The table of ``interp``, checked."""
     what = f"{tracer.function}: the tables of interp must"
-    if any(isinstance(part, Traced) for side in (points, values) for part in (side, *np.ravel(np.asarray(side, object)))):
+    if any(
+        isinstance(part, Traced) for side in (points, values) for part in (side, *np.ravel(np.asarray(side, object)))
+    ):
         raise TypeError(f"{what} be plain arrays, known before; got traced values{caller()}.")
     xs, fs = (np.ascontiguousarray(to_numpy(side), dtype=np.float64) for side in (points, values))
     if xs.ndim != 1 or xs.shape != fs.shape or not xs.size:
         raise ValueError(f"{what} be two arrays of one length; got shapes {xs.shape} and {fs.shape}{caller()}.")
     if not (np.all(np.diff(xs) > 0.0) and np.all(np.isfinite(xs)) and np.all(np.isfinite(fs))):
-        raise ValueError(f"{what} be finite, with points that ascend; got others{caller()}. Sort them, each point once.")
+        raise ValueError(
+            f"{what} be finite, with points that ascend; got others{caller()}. Sort them, each point once."
+        )
     return Table(xs, fs)
 
 

@@ -287,14 +287,18 @@ class _Loops:
         at = emitted.layout(n, len(parameters), rotated)
         widths = np.asarray(problem.widths, dtype=np.float64)
         noise = np.zeros(n) if problem.diffusion is None else np.asarray(problem.diffusion, dtype=np.float64)
+        mixing, leaks = problem.mixing, noise / widths**2
+        if mixing is not None:
+            leaks[0] += mixing.rate  # only their sum matters
         rotation = np.ravel([] if problem.rotation is None else problem.rotation)
-        spread = 0.5 * noise / widths**2
+        spread = 0.5 * problem.face_diffusion / widths**2
         numbers = np.concatenate(
             [
                 widths,
                 widths / 2.0,
-                noise / widths**2,
+                leaks,
                 spread,
+                np.zeros(n * n) if mixing is None else np.ravel(mixing.corners),
                 problem.origin,
                 rotation,
                 problem.bounds_range,
@@ -313,7 +317,8 @@ class _Loops:
         self.numbers = np.array(numbers)
         dtype = np.dtype(problem.dtype).name
         self.traced = (graph, n, dtype), (bounds, n, at["range"])
-        self.options = n, problem.limiter, dtype, problem.diffusion is not None
+        kind = emitted.Kind(problem.diffusion is not None, mixing is not None, problem.time_order == 2)
+        self.options = n, problem.limiter, dtype, kind
         self.steps: dict[bool, Callable[..., int]] = {}
         self.addresses: tuple[int, ...] = ()
 

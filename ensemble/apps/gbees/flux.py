@@ -16,7 +16,7 @@ __all__ = ["advected", "rates"]
 
 def rates(problem: Problem, grid: Grid) -> Any:
     """Share of each cell that may leave it in unit time: the step is stable up to one over the largest."""
-    total = None
+    total: Any = None
     for i, (v, width) in enumerate(zip(grid.velocities, problem.widths)):
         part = abs(v) / float(width)
         if problem.diffusion is not None:

@@ -31,9 +31,9 @@ Watch = Callable[[float, int, int], None]
 class Gbees:
     """Grid-based Bayesian estimation exploiting sparsity: a density on cells that follow it through state space.
 
-    Solves ``dp/dt = -sum_i d(f_i p)/dx_i + 1/2 sum_ij Q_ij d2p/dx_i dx_j`` between measurements, by corner transport upwind
-    with limited slopes on the cells that matter [1]_, [2]_, and Bayes' rule at measurements. Starts from a Gaussian,
-    cut off at `extent` standard deviations, or from any density or samples.
+    Solves ``dp/dt = -sum_i d(f_i p)/dx_i + 1/2 sum_ij Q_ij d2p/dx_i dx_j`` between measurements, by corner transport
+    upwind with limited slopes on the cells that matter [1]_, [2]_, and Bayes' rule at measurements. Starts from a
+    Gaussian, cut off at `extent` standard deviations, or from any density or samples.
 
     Parameters
     ----------
