@@ -136,7 +136,7 @@ def test_an_angle_comes_round(patient_engine):
     assert closed.mean()[1] == pytest.approx(wide.mean()[1], abs=0.01)  # as the drift is periodic, too
 
 
-def test_noise_must_lie_along_a_rotated_grid():
+def test_noise_is_turned_into_a_rotated_grid():
     covariance = [[0.04, 0.01], [0.01, 0.05]]
     options = {"threshold": 1e-4, "rotate": True}
     run = Gbees(oscillator, [0.8, 0.1], covariance, diffusion=0.1, **options)  # the same in all directions
@@ -145,8 +145,14 @@ def test_noise_must_lie_along_a_rotated_grid():
         Gbees(oscillator, [0.8, 0.1], covariance, diffusion=covariance, **options).problems[0].diffusion,
         np.linalg.eigvalsh(covariance),
     )
-    with pytest.raises(ValueError, match="diffusion must be diagonal along the grid's rotated axes"):
-        Gbees(oscillator, [0.8, 0.1], covariance, diffusion=[0.1, 0.2], **options)
+    turned = Gbees(oscillator, [0.8, 0.1], covariance, diffusion=[0.1, 0.2], **options).problems[0]
+    R = turned.rotation
+    np.testing.assert_allclose(turned.diffusion, np.diag(R.T @ np.diag([0.1, 0.2]) @ R))
+    assert turned.mixing is not None
+    with pytest.raises(ValueError, match="diffusion must be positive semidefinite; got a smallest eigenvalue of -1"):
+        Gbees(oscillator, [0.8, 0.1], covariance, diffusion=[[1.0, 2.0], [2.0, 1.0]], threshold=1e-4)
+    with pytest.raises(ValueError, match="time_order must be 1 or 2; got 3"):
+        Gbees(oscillator, [0.8, 0.1], covariance, time_order=3, threshold=1e-4)
 
 
 def test_what_leaves_over_the_rim_is_told(patient_engine):

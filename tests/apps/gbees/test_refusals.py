@@ -125,11 +125,8 @@ def test_a_threshold_that_leaves_nothing(engine):
         ({"prune": "all"}, "prune must be one of 'sequential', 'parallel'"),
         ({"bounds": 1.0}, "bounds must be a function"),
         ({"bounds": lambda x, xp: xp.log(-1.0 - x[0] ** 2)}, "bounds must be finite"),
-        (
-            {"diffusion": [[1.0, 0.1], [0.1, 1.0]]},
-            "diffusion must be diagonal along the grid's axes; got an entry of 0.1",
-        ),
-        ({"diffusion": [1.0, -1.0]}, "diffusion must have no negative entry"),
+        ({"diffusion": [[1.0, 1.1], [1.1, 1.0]]}, "diffusion must be positive semidefinite; got a smallest .* of -0.1"),
+        ({"diffusion": [1.0, -1.0]}, "diffusion must be positive semidefinite; got a smallest eigenvalue of -1"),
         ({"periods": [1.0]}, "periods must have 2 entries"),
         ({"periods": [0.0, None]}, "periods must be finite numbers above zero"),
         ({"periods": [1.0, None], "rotate": True}, "periods must be None in a rotated grid"),
