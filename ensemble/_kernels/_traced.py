@@ -124,9 +124,8 @@ def _unsupported(tracer: Tracer, what: str) -> TypeError:
 def table_of(tracer: Tracer, points: Any, values: Any) -> Table:
     """The table of ``interp``, checked."""
     what = f"{tracer.function}: the tables of interp must"
-    if any(
-        isinstance(part, Traced) for side in (points, values) for part in (side, *np.ravel(np.asarray(side, object)))
-    ):
+    sides = [side if isinstance(side, list | tuple) else [side] for side in (points, values)]
+    if any(isinstance(part, Traced) for side in sides for part in side):
         raise TypeError(f"{what} be plain arrays, known before; got traced values{caller()}.")
     xs, fs = (np.ascontiguousarray(to_numpy(side), dtype=np.float64) for side in (points, values))
     if xs.ndim != 1 or xs.shape != fs.shape or not xs.size:
