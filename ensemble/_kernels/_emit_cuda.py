@@ -155,7 +155,7 @@ def tables(graph: Graph) -> list[str]:
         lines += [f"#ifndef DEFINED_{table.name}", f"#define DEFINED_{table.name}"]
         for part in ("points", "values"):
             numbers = ", ".join(map(repr, getattr(table, part).tolist()))
-            lines.append(f"static __device__ const double {table.name}_{part}[] = {{{numbers}}};")
+            lines.append(f"__device__ const double {table.name}_{part}[] = {{{numbers}}};")
         lines.append("#endif")
     return lines
 

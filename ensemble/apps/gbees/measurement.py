@@ -11,6 +11,7 @@ from ensemble._backend import array_namespace, is_array
 from ensemble._check import message, require
 from ensemble.apps.gbees.arguments import tried
 from ensemble.apps.gbees.problem import Problem
+from ensemble.apps.gbees.tables import with_tables
 
 __all__ = ["Noise", "centres", "frame_points", "log_likelihoods", "noise_of", "whitened_residuals"]
 
@@ -66,7 +67,7 @@ def whitened_residuals(
         If `h` does not give one number for each of `y`.
     """
     requirement = f"take {problem.n} scalars x and a namespace, and give {len(y)}"
-    values = tried(lambda: h(problem.position(z), xp), "Gbees.update", "h", requirement)
+    values = tried(lambda: h(problem.position(z), with_tables(xp)), "Gbees.update", "h", requirement)
     values = (values,) if is_array(values) or isinstance(values, int | float) else tuple(values)
     if len(values) != len(y):
         seen = f"{len(values)} for {len(y)} measured"

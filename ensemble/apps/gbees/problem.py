@@ -10,6 +10,7 @@ import numpy as np
 
 from ensemble._check import message, require, require_type
 from ensemble.apps.gbees.mixing import Mixing
+from ensemble.apps.gbees.tables import with_tables
 
 __all__ = ["Drift", "Problem"]
 
@@ -23,7 +24,7 @@ class Drift:
     function : callable
         ``function(x, t, xp, *parameters)``: `x` a tuple of n scalars, `t` a scalar, `xp` the namespace of their
         functions; gives n scalars. It is traced for compiled backends: no branches on values, only arithmetic and
-        functions of `xp`.
+        functions of `xp`, tables of plain arrays by ``xp.interp(x[0], points, values)`` among them.
     parameters : tuple of float or Ensemble
         Handed over after `xp`. They reach compiled code as arguments: new values need no new compilation.
     names : tuple of str
@@ -158,7 +159,7 @@ class Problem:
 
     def velocity(self, z: Sequence[Any], t: Any, xp: Any, *parameters: Any) -> tuple[Any, ...]:
         """The drift along the grid's axes at a point `z` of its frame; `parameters` replace the drift's own."""
-        v = self.drift.function(self.position(z), t, xp, *(parameters or self.drift.parameters))
+        v = self.drift.function(self.position(z), t, with_tables(xp), *(parameters or self.drift.parameters))
         if self.rotation is None:
             return tuple(v)
         return tuple(
