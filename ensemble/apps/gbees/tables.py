@@ -34,10 +34,9 @@ class WithTables:
         at = base.clip(base.searchsorted(points, flat, side="right") - 1, 0, max(last - 1, 0))
         low, high = base.take(points, at), base.take(points, at + min(last, 1))
         start, end = base.take(values, at), base.take(values, at + min(last, 1))
-        inside = base.logical_and(flat > float(points[0]), flat < float(points[last]))
-        inside = base.logical_or(inside, flat != flat)
-        width = base.where(inside, high - low, base.ones_like(low))
-        result = (end - start) / width * (flat - low) + start
+        width = base.where(high > low, high - low, base.ones_like(low))
+        near = base.clip(flat, float(points[0]), float(points[last]))
+        result = (end - start) / width * (near - low) + start
         first, final, none = float(points[0]), float(points[last]), base.zeros_like(result)
         for mask, value in (
             (flat <= first, values[0]), (flat >= final, values[last]), (flat < first, left), (flat > final, right),
