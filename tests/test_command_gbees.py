@@ -220,6 +220,32 @@ def test_a_resumed_run_needs_the_same_options_and_a_checkpoint(folder, capsys):
     assert "--resume must find a checkpoint; got none at 'circle.checkpoint.npz'" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "model, problem, options, text",
+    [
+        (("-x[0]", "-2.0 * x[0]"), None, [], "another drift, in line 1 of its program: t0 = negative(x[0])"),
+        (None, ("R = 0.01", "R = 0.02"), [], "another R of measurement 0: [[0.01]] there, [[0.02]] here"),
+        (None, None, ["--limiter", "minmod", "--cfl", "0.5"],
+         "another limiter: mc there, minmod here; another cfl: 1.0 there, 0.5 here"),
+    ],
+)  # fmt: skip
+def test_a_checkpoint_of_another_problem_is_not_gone_on_with(model, problem, options, text, folder, capsys,
+                                                             interrupt_after):  # fmt: skip
+    command = ["gbees", "circle.toml", "--backend", "array", "--quiet"]
+    interrupt_after(3)
+    assert main(command) == 130
+    kept = (folder / "circle.checkpoint.npz").read_bytes()
+    if model is not None:
+        (folder / "model.py").write_text(MODEL.replace(*model))
+    if problem is not None:
+        changed(folder, CIRCLE, *problem)
+    capsys.readouterr()
+    assert exit_status([*command, "--resume", *options]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.count("\n") == 1 and text in err
+    assert (folder / "circle.checkpoint.npz").read_bytes() == kept
+
+
 # --- problems
 
 

@@ -79,6 +79,8 @@ class Gbees:
     Attributes
     ----------
     time : float
+    backend : str
+        The name that was given, or the namespace's.
 
     Raises
     ------
@@ -135,6 +137,7 @@ class Gbees:
         backend: Any = "numpy",
     ) -> None:
         engine, self._like = backend_named(backend)
+        self.backend = backend if isinstance(backend, str) else str(backend.__name__)
         rules = Rules(
             threshold=threshold, limiter=limiter, cfl=cfl, prune_every=prune_every, prune=prune, bounds=bounds,
             time_varying=time_varying, memory_limit=memory_limit, dtype=dtype,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import os
 import time as clock
 from collections.abc import Callable, Sequence
@@ -11,10 +13,12 @@ from typing import Any
 import numpy as np
 
 from ensemble import _check
+from ensemble.apps.gbees import identity
 from ensemble.apps.gbees.cells import Cells
 from ensemble.apps.gbees.configurations import Configuration
 from ensemble.apps.gbees.engine import Steps
 from ensemble.apps.gbees.gbees import Gbees
+from ensemble.apps.gbees.problem import Problem
 from ensemble.apps.gbees.records import Recording, compact, read_arrays, write_arrays
 
 __all__ = ["RecordedRun"]
@@ -97,6 +101,7 @@ class RecordedRun:
         self.recording = Recording(threshold=float(arguments["threshold"]), title=configuration.name)
         self.saved_at = clock.monotonic()
         self.recorded_steps = 0
+        self.identity = self.described()
 
     @classmethod
     def resume(cls, configuration: Configuration, checkpoint: str | os.PathLike[str], **options: Any) -> RecordedRun:
@@ -114,19 +119,25 @@ class RecordedRun:
         Raises
         ------
         ValueError
-            If the file is damaged, no checkpoint, or of a run with another grid or schedule.
+            If the file is damaged, no checkpoint, or of another run: the message names what differs (drift and other
+            functions are compared by their traced programs, or by values where they cannot be traced, and all that
+            changes a bit of the results by value) and gives both values.
         """
         run = cls(configuration, checkpoint=checkpoint, **options)
         arrays = read_arrays(checkpoint)
-        for name, mine in run.identity().items():
-            theirs = arrays.get(f"run_{name}")
-            if theirs is None:
-                raise ValueError(f"resume: {checkpoint} must be a checkpoint; got an .npz file without {name!r}.")
-            if theirs.shape != mine.shape or not np.array_equal(theirs, mine):
-                raise ValueError(
-                    f"resume: {checkpoint} must be of the same run; got another {name}: {theirs.tolist()} there, "
-                    f"{mine.tolist()} here. Give the options that it was started with."
-                )
+        if "identity" not in arrays:
+            raise ValueError(f"resume: {checkpoint} must be a checkpoint; got an .npz file without 'identity'.")
+        theirs = json.loads(str(arrays["identity"]))
+        differences = [
+            identity.difference(name, theirs.get(name, "nothing"), run.identity.get(name, "nothing"))
+            for name in {**run.identity, **theirs}
+            if theirs.get(name) != run.identity.get(name)
+        ]
+        if differences:
+            raise ValueError(
+                f"resume: {checkpoint} must be of the same run; got {'; '.join(differences)}. "
+                "Give the problem and the options that it was started with."
+            )
         run.recording = Recording.of(arrays, str(checkpoint))
         state = {name.removeprefix("state_"): widened(a) for name, a in arrays.items() if name.startswith("state_")}
         run.gbees.restore(state)
@@ -138,17 +149,20 @@ class RecordedRun:
         """Whether the end is reached."""
         return self.next == len(self.stops)
 
-    def identity(self) -> dict[str, np.ndarray]:
-        """What must agree for a run to go on from a file."""
-        (problem,) = self.gbees.problems
-        assert problem is not None
-        return {
-            "origin": np.asarray(problem.origin),
-            "widths": np.asarray(problem.widths),
-            "threshold": np.array(problem.threshold),
-            "dtype": np.array(np.dtype(problem.dtype).name),
-            "schedule": np.array([stop.time for stop in self.stops]),
-        }
+    def described(self) -> dict[str, identity.Entry]:
+        """Everything that decides the run, as text by name; a run goes on from files that have the same."""
+        (problem,), cells = self.gbees.problems, self.gbees.cells()
+        assert isinstance(problem, Problem) and isinstance(cells, Cells)
+        found = identity.of_problem(problem)
+        found["backend"] = self.gbees.backend
+        found["start"] = identity.of_start(cells)
+        found["schedule"] = identity.of_value([stop.time for stop in self.stops])
+        for k, measurement in enumerate(self.configuration.measurements):
+            for attribute in dataclasses.fields(measurement):
+                name, value = f"{attribute.name} of measurement {k}", getattr(measurement, attribute.name)
+                function = callable(value)
+                found[name] = identity.of_function(value, problem) if function else identity.of_value(value)
+        return found
 
     def run(self, *, until: float | None = None, watch: Watch | None = None) -> Recording:
         """Go on to the end.
@@ -240,7 +254,7 @@ class RecordedRun:
             return
         self.recording.steps = self.steps
         arrays = self.recording.arrays()
-        arrays |= {f"run_{name}": value for name, value in self.identity().items()}
+        arrays["identity"] = np.array(json.dumps(self.identity))
         arrays |= {f"state_{name}": shortened(value) for name, value in self.gbees.state().items()}
         arrays["position"] = np.array([self.next, self.recorded_steps])
         write_arrays(self.checkpoint, arrays)

@@ -9,6 +9,7 @@ import pytest
 from ensemble.apps.gbees import (
     Cells,
     Configuration,
+    Drift,
     Measurement,
     RecordedRun,
     Recording,
@@ -224,19 +225,72 @@ def test_damaged_and_foreign_files_are_refused(tmp_path):
         RecordedRun.resume(SMALL, tmp_path / "r.npz")
 
 
+def faster(x, t, xp):
+    return x[1], -1.5 * x[0]
+
+
+def branching(x, xp):
+    return x[0] if float(np.sum(x[0])) > -1e9 else x[1]  # asks a traced value for a number
+
+
+def other_measurement(**values):
+    return {"measurements": (dataclasses.replace(SMALL.measurements[0], **values),)}
+
+
+SPRING = Drift(lambda x, t, xp, k: (x[1], -k * x[0]), (1.0,), ("k",))
+BOUNDED = dataclasses.replace(SMALL, options={"threshold": 1e-4, "bounds": lambda x, xp: x[0] + 0.5 * x[1]})
+
+
 @pytest.mark.parametrize(
     "options, text",
     [
         ({"threshold": 2e-4}, "got another threshold: 0.0001 there, 0.0002 here"),
         ({"factor": 2.0}, "got another widths"),
         ({"dtype": np.float32}, "got another dtype: float64 there, float32 here"),
-        ({"times": [0.3]}, "got another schedule"),
+        ({"times": [0.3]}, "another schedule"),
+        ({"limiter": "superbee"}, "got another limiter: mc there, superbee here"),
+        ({"cfl": 0.5}, "got another cfl: 1.0 there, 0.5 here"),
+        ({"prune": "parallel"}, "got another prune: sequential there, parallel here"),
+        ({"prune_every": 7}, "got another prune_every: 20 there, 7 here"),
+        ({"diffusion": 0.01}, r"got another diffusion: None there, \[0.01, 0.01\] here"),
+        ({"periods": (6.0, None)}, "another periods"),
+        ({"rotate": True}, "another rotation"),
+        ({"time_varying": True}, "got another time_varying: False there, True here"),
+        ({"bounds": lambda x, xp: x[0]}, "another bounds"),
+        ({"backend": "numpy"}, "got another backend: array there, numpy here"),
+        ({"cfl": 0.5, "limiter": "none"}, "another limiter: mc there, none here; another cfl: 1.0 there, 0.5 here"),
     ],
 )
-def test_a_checkpoint_of_another_run_is_refused(options, text, tmp_path):
-    RecordedRun(SMALL, checkpoint=tmp_path / "c.npz").run(until=0.25)
-    with pytest.raises(ValueError, match=text):
-        RecordedRun.resume(SMALL, tmp_path / "c.npz", **options)
+def test_a_checkpoint_of_a_run_with_other_options_is_refused(options, text, tmp_path):
+    RecordedRun(SMALL, checkpoint=tmp_path / "c.npz", backend="array").run(until=0.25)
+    with pytest.raises(ValueError, match=rf"c.npz must be of the same run; .*{text}"):
+        RecordedRun.resume(SMALL, tmp_path / "c.npz", **{"backend": "array", **options})
+
+
+@pytest.mark.parametrize(
+    "first, changes, text",
+    [
+        (SMALL, {"drift": faster}, r"another drift, in line 1 of its program: t0 = .* there, t0 = multiply\("),
+        (SMALL, {"covariance": np.array([[0.04, 0.01], [0.01, 0.04]])}, "got another start: 169 cells"),
+        (SMALL, other_measurement(y=(0.8,)), "got another y of measurement 0: .0.9. there, .0.8. here"),
+        (SMALL, other_measurement(R=0.02 * np.eye(1)), "another R of measurement 0: ..0.01.. there, ..0.02.. here"),
+        (SMALL, other_measurement(h=lambda x, xp: (x[1],)), r"of measurement 0.*: result x\[0\] there, .* x\[1\] here"),
+        (SMALL, other_measurement(h=branching), "another h of measurement 0, in line 1 of its program"),
+        (dataclasses.replace(SMALL, drift=SPRING), {"drift": SPRING.with_parameters(k=2.0)},
+         "got another drift parameters: .1.0. there, .2.0. here"),
+        (BOUNDED, {"options": {"threshold": 1e-4, "bounds": lambda x, xp: x[0] + 0.6 * x[1]}}, "another bounds"),
+    ],
+)  # fmt: skip
+def test_a_checkpoint_of_another_problem_is_refused(first, changes, text, tmp_path):
+    RecordedRun(first, checkpoint=tmp_path / "c.npz", backend="array").run(until=0.25)
+    with pytest.raises(ValueError, match=rf"c.npz must be of the same run; .*{text}"):
+        RecordedRun.resume(dataclasses.replace(first, **changes), tmp_path / "c.npz", backend="array")
+
+
+def test_the_same_problem_written_anew_goes_on(tmp_path):
+    again = dataclasses.replace(SMALL, drift=lambda x, t, xp: (x[1], -x[0]), **other_measurement(h=lambda x, xp: x[0]))
+    RecordedRun(SMALL, checkpoint=tmp_path / "c.npz", backend="array").run(until=0.25)
+    assert RecordedRun.resume(again, tmp_path / "c.npz", backend="array", memory_limit=1e9).gbees.time == 0.25
 
 
 @pytest.mark.parametrize(
