@@ -62,7 +62,7 @@ class Gbees:
     diffusion : float, array of shape (n,) or (n, n), or Ensemble, optional
         Spectral density Q of white noise in ``dx/dt``, in x squared per time; must be diagonal along the grid's axes.
     rotate : bool
-        Lay the grid along the eigenvectors of `covariance`.
+        Lay the grid along the eigenvectors of `covariance`, with the signs that LAPACK gives them.
     time_varying : bool
         Whether `drift` depends on `t`; velocities are then worked out anew in every step.
     periods : sequence of (float or None), optional

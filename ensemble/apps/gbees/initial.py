@@ -37,7 +37,7 @@ def frame_of(
     ValueError
         If `covariance` is not positive definite.
     """
-    eigenvalues, vectors = np.linalg.eigh(covariance)
+    eigenvalues, vectors = np.linalg.eigh(covariance, UPLO="U")  # signs of the axes as the public program has them
     require(
         bool(eigenvalues[0] > eigenvalues[-1] * 1e-14),
         "Gbees",
@@ -47,10 +47,7 @@ def frame_of(
     )
     variances, rotation = np.diag(covariance), None
     if rotate:
-        # eigenvectors have no sign: each axis points where its largest component does
-        largest = np.argmax(np.abs(vectors), axis=0)
-        rotation = vectors * np.sign(vectors[largest, np.arange(len(mean))])
-        variances = eigenvalues
+        rotation, variances = vectors, along(vectors, covariance)
     widths = np.sqrt(variances) / (2.0 * factor)
     half = [round(2 * DEVIATIONS * float(f)) for f in factor]
     counts: list[int | None] = []
@@ -62,6 +59,18 @@ def frame_of(
         widths[i], half[i] = period / count, min(half[i], (count - 1) // 2)
         counts.append(count)
     return Frame(mean, widths, rotation, tuple(counts), tuple(half))
+
+
+def along(rotation: np.ndarray, covariance: np.ndarray) -> np.ndarray:
+    """Variances along the columns of `rotation`, added up one after another as the public program does."""
+    n = len(covariance)
+    turned = np.zeros((n, n))
+    for k in range(n):
+        turned = turned + rotation.T[:, k, None] * covariance[k]
+    variances = np.zeros(n)
+    for k in range(n):
+        variances = variances + turned[:, k] * rotation[k]
+    return variances
 
 
 def gaussian(frame: Frame, covariance: np.ndarray, limit: float | None) -> tuple[np.ndarray, np.ndarray]:
