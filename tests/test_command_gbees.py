@@ -258,6 +258,12 @@ def test_a_file_may_change_a_published_problem(folder):
     np.testing.assert_allclose(found.drift((1.0, 2.0, 3.0), 0.0, np), [4.0, -5.0, -3.0 + 2.0 - 28.0])
 
 
+def test_a_file_says_which_coordinates_have_no_period(folder):
+    text = CIRCLE.replace("records = 3", 'records = 3\nperiods = ["none", 4.0]\ndiffusion = 0.01\nrotate = false')
+    found = configuration_of(changed(folder, text, name="p.toml"))
+    assert found.options["periods"] == (None, 4.0) and found.options["diffusion"] == 0.01
+
+
 def test_a_file_may_name_functions_and_the_public_programs_files(folder):
     (folder / "start.txt").write_text("x v\n1 0\n\nCovariance(x, v)\n0.1 0\n0 0.2\n\nT\n0.7\n")
     (folder / "seen.txt").write_text("x v\n0.5 0.6\n\nCovariance(x, v)\n0.01 0\n0 0.02\n\nT\n0.3\n")
@@ -312,7 +318,63 @@ def test_a_problem_that_is_none_is_one_line(problem, text, folder, capsys):
         ("coordinates = [0]", "", "measurement 0 must say y, R, span"),
         ('axes = ["x", "v"]', "parameters = {k = 1.0}", "parameters must belong to a system or a gbees.Drift"),
         ("covariance = [0.04, 0.04]", "covariance = [0.04, -0.04]", "covariance must be"),
-        ("threshold = 1e-4", "threshold = 2.0", "threshold"),
+        ("threshold = 1e-4", "threshold = 2.0", "circle.toml: Gbees: threshold must be a probability below 1; got 2.0"),
+        (
+            "threshold = 1e-4",
+            "threshold = 0.5",
+            "circle.toml: Gbees: threshold must leave active cells on the first grid",
+        ),
+        ("records = 3", "records = 1", "circle.toml: records must be an integer of at least 2; got 1"),
+        ("records = 3", "records = 2.5", "circle.toml: records must be a whole number; got 2.5"),
+        ("records = 3", "records = true", "circle.toml: records must be a whole number; got True"),
+        ("span = 0.5", "span = nan", "circle.toml: span must be a finite number above zero; got nan"),
+        ("span = 0.5", "span = inf", "circle.toml: span must be a finite number above zero; got inf"),
+        ("span = 0.5", 'span = "long"', "circle.toml: span must be a finite number above zero; got 'long'"),
+        ("span = 0.4", "span = -1", "circle.toml: measurement 0: span must be a finite number above zero; got -1"),
+        ("y = 0.9", "y = nan", "circle.toml: measurement 0: y must be a finite number, or a list of them; got nan"),
+        ("R = 0.01", "R = -0.01", "circle.toml: measurement 0: R must be a covariance matrix, positive definite; got"),
+        ("R = 0.01", "R = [[1, 0], [0]]", "circle.toml: measurement 0: R must be a finite number, a list of them"),
+        ("coordinates = [0]", "coordinates = [2]", "measurement 0: coordinates must be below the number of dimensions"),
+        (
+            "coordinates = [0]",
+            "coordinates = [-1]",
+            "measurement 0: coordinates must be a coordinate, or a list of them",
+        ),
+        (
+            "coordinates = [0]",
+            'h = "model.py:both"',
+            "circle.toml: measurement 0: h must give one number for each of y",
+        ),
+        ("coordinates = [0]", 'h = "model.py:no"', "circle.toml: measurement 0: h: model.py:no: model.py must define"),
+        ('axes = ["x", "v"]', 'axes = ["x"]', "circle.toml: axes must be 2 names, one for each coordinate; got ['x']"),
+        ('axes = ["x", "v"]', 'axes = "xv"', "circle.toml: axes must be a list of strings; got 'xv'"),
+        ('axes = ["x", "v"]', "factor = -1", "circle.toml: Gbees: factor must be above zero"),
+        ('axes = ["x", "v"]', 'rotate = "yes"', "circle.toml: rotate must be true or false; got 'yes'"),
+        (
+            'axes = ["x", "v"]',
+            "periods = [0.1, 'none']",
+            "circle.toml: Gbees: periods must hold 3 cells, to half a cell; got",
+        ),
+        ('axes = ["x", "v"]', "periods = 3", "circle.toml: periods must be a list of numbers above zero, with"),
+        ('axes = ["x", "v"]', "parameters = 3", "circle.toml: parameters must be a table; got 3"),
+        (
+            "model.py:circle",
+            'model.py:spring"\nparameters = {q = 1.0} #',
+            "circle.toml: parameters: Drift: parameters must",
+        ),
+        ("model.py:circle", "model.py:nothing", "circle.toml: drift: model.py:nothing: model.py must define 'nothing'"),
+        ('drift = "model.py:circle"', 'system = "lorenz"', "circle.toml: system must be one of lorenz63, lorenz96"),
+        (
+            "mean = [1.0, 0.0]",
+            'mean = "here"',
+            "circle.toml: mean must be a finite number, or a list of them; got 'here'",
+        ),
+        (
+            "mean = [1.0, 0.0]",
+            'initial = "none.txt"',
+            "circle.toml: initial must be a file that can be read; got 'none.txt'",
+        ),
+        ("[[measurements]]", "[measurements]", "circle.toml: measurements must be tables, one for each measurement"),
     ],
 )
 def test_a_file_that_does_not_say_enough_is_one_line(old, new, text, folder, capsys):
@@ -330,7 +392,10 @@ def test_a_file_that_does_not_say_enough_is_one_line(old, new, text, folder, cap
         (["--factor", "1,much"], "argument --factor: must be a number, or several between commas; got '1,much'"),
         (["--every", "0"], "argument --every: must be an integer of at least 1"),
         (["--until", "-1"], "--until must be above zero; got -1"),
-        (["--times", "3"], "times must lie between 0 and 0.9; got [3.0]"),
+        (["--times", "3"], "error: RecordedRun: times must lie between 0 and 0.9; got [3.0]"),
+        (["--times", "0.1,nan,0.5"], "times must lie between 0 and 0.9; got [0.1, nan, 0.5]"),
+        (["--until", "nan"], "--until must be above zero; got nan"),
+        (["--threshold", "0.5"], "error: Gbees: threshold must leave active cells on the first grid; got 0.5, and the"),
         (["--out", "result.txt"], "--out must end in one of .npz; got 'result.txt'"),
         (["--plot", "/nowhere/at/all.png"], "--plot must name a file that can be written"),
         (["--checkpoint", "/nowhere/c.npz"], "--checkpoint must name a file that can be written"),

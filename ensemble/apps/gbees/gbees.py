@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import moved
-from ensemble._check import require
+from ensemble._check import finite, require
 from ensemble.apps.gbees import distribution, marginals
 from ensemble.apps.gbees.arguments import Values, common_samples
 from ensemble.apps.gbees.cells import Cells
@@ -144,9 +144,11 @@ class Gbees:
         )  # fmt: skip
         setup = Setup(drift, mean, covariance, rules, factor, diffusion, rotate, periods)
 
+        time = finite(time, "Gbees", "time")
+
         def begin(i: int) -> Run:
-            problem, indices, p = setup.sample(i, float(time))
-            return Run(problem, engine, moved(indices, self._like), moved(p, self._like), float(time))
+            problem, indices, p = setup.sample(i, time)
+            return Run(problem, engine, moved(indices, self._like), moved(p, self._like), time)
 
         self._runs = Runs.begun(begin, setup.n_samples)
 

@@ -15,6 +15,9 @@ __all__ = ["Frame", "frame_of", "gaussian"]
 DEVIATIONS = 3
 """Half the box's edge in standard deviations."""
 
+FEWEST = 3
+"""Cells of a period: both neighbours of a cell are others."""
+
 
 @dataclass(frozen=True)
 class Frame:
@@ -55,7 +58,12 @@ def frame_of(
         if period is None:
             counts.append(None)
             continue
-        count = max(3, round(period / float(widths[i])))
+        count = round(period / float(widths[i]))
+        require(
+            count >= FEWEST, "Gbees", "periods", f"hold {FEWEST} cells, to half a cell",
+            f"{period:g} for coordinate {i}, whose cells are {widths[i]:.3g} wide",
+            "Make the cells narrower (a larger factor), or leave the period out.",
+        )  # fmt: skip
         widths[i], half[i] = period / count, min(half[i], (count - 1) // 2)
         counts.append(count)
     return Frame(mean, widths, rotation, tuple(counts), tuple(half))

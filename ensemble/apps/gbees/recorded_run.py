@@ -14,10 +14,12 @@ import numpy as np
 
 from ensemble import _check
 from ensemble.apps.gbees import identity
+from ensemble.apps.gbees.arguments import tried
 from ensemble.apps.gbees.cells import Cells
 from ensemble.apps.gbees.configurations import Configuration
 from ensemble.apps.gbees.engine import Steps
 from ensemble.apps.gbees.gbees import Gbees
+from ensemble.apps.gbees.measurement import noise_of
 from ensemble.apps.gbees.problem import Problem
 from ensemble.apps.gbees.records import Recording, compact, read_arrays, write_arrays
 
@@ -99,6 +101,7 @@ class RecordedRun:
             f"Ensembles of {self.gbees.n_samples} samples", "Record each of them, or drive Gbees yourself.",
         )  # fmt: skip
         self.recording = Recording(threshold=float(arguments["threshold"]), title=configuration.name)
+        check_measurements(configuration, np.asarray(self.gbees.mean()))
         self.saved_at = clock.monotonic()
         self.recorded_steps = 0
         self.identity = self.described()
@@ -180,9 +183,12 @@ class RecordedRun:
 
         Raises
         ------
+        ValueError
+            If `until` is NaN.
         GridError, MemoryError
             As `Gbees.advance` and `Gbees.update`. The checkpoint is written before, if there is to be one.
         """
+        _check.require(until is None or until == until, "RecordedRun.run", "until", "be a number", until)
         try:
             while not self.done and (until is None or self.stops[self.next].time <= until):
                 self.go_to(self.stops[self.next], watch)
@@ -286,13 +292,26 @@ def widened(value: np.ndarray) -> np.ndarray:
     return value.astype(np.int64) if value.ndim == 2 and value.dtype.kind == "i" else value
 
 
+def check_measurements(configuration: Configuration, x: np.ndarray) -> None:
+    """Raise for a measurement that would end the run hours later: tried at the point `x`."""
+    for k, measurement in enumerate(configuration.measurements):
+        where, y = f"measurement {k}", np.atleast_1d(np.asarray(measurement.y, dtype=np.float64))
+        _check.require(bool(np.all(np.isfinite(y))), where, "y", "be finite", y.tolist())
+        noise_of(measurement.R, len(y), where)
+        place = tuple(np.asarray(value) for value in x)
+        with np.errstate(all="ignore"):
+            given = tried(lambda: measurement.h(place, np), where, "h", "take n scalars x and a namespace")  # noqa: B023
+        count = len(given) if isinstance(given, tuple | list) else 1
+        _check.require(count == len(y), where, "h", "give one number for each of y", f"{count} for {len(y)} measured")
+
+
 def schedule(configuration: Configuration, times: Sequence[float] | None) -> list[Stop]:
     """Every point where something happens, in order."""
     stops: list[Stop] = []
     start = 0.0
     wanted = None if times is None else sorted(float(time) for time in times)
     end = float(sum(configuration.spans))
-    if wanted is not None and wanted and not (wanted[0] >= 0.0 and wanted[-1] <= end):
+    if wanted is not None and not all(0.0 <= time <= end for time in wanted):  # no NaN is
         raise ValueError(_check.message("RecordedRun", "times", f"lie between 0 and {end}", wanted))
     for m, span in enumerate(configuration.spans):
         if m > 0:

@@ -19,6 +19,7 @@ from ensemble.apps.gbees.arguments import (
     periods_of,
     tried,
 )
+from ensemble.apps.gbees.errors import GridError
 from ensemble.apps.gbees.initial import frame_of, gaussian
 from ensemble.apps.gbees.limiters import LIMITERS
 from ensemble.apps.gbees.measurement import centres
@@ -108,6 +109,7 @@ class Setup:
         )
         check_drift(problem, time)
         indices, p = gaussian(frame, covariance, problem.memory_limit)
+        check_active(problem, p)
         if problem.bounds is not None:
             problem = replace(problem, bounds_range=range_of(problem.bounds, centres(problem, indices)))
         return problem, indices, p
@@ -141,6 +143,15 @@ def along_axes(Q: np.ndarray, rotation: np.ndarray | None) -> np.ndarray:
     diagonal = np.diag(turned).copy()
     require(bool(np.all(diagonal >= 0.0)), "Gbees", "diffusion", "have no negative entry", diagonal.tolist())
     return diagonal
+
+
+def check_active(problem: Problem, p: np.ndarray) -> None:
+    """Raise unless some cell of the first grid is active: no other grows the grid or is reported."""
+    largest = float(np.max(p))
+    if not largest >= problem.threshold:
+        seen = f"{problem.threshold:g}, and the largest of {len(p):,} cells holds {largest:.3g}"
+        advice = "Lower the threshold: it has to be well below one over the number of cells that matter."
+        raise GridError(message("Gbees", "threshold", "leave active cells on the first grid", seen, advice))
 
 
 def check_drift(problem: Problem, time: float) -> None:

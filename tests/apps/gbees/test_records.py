@@ -298,6 +298,8 @@ def test_the_same_problem_written_anew_goes_on(tmp_path):
     [
         ({"times": [1.0]}, r"times must lie between 0 and 0.9; got \[1.0\]"),
         ({"times": [-0.1, 0.2]}, "times must lie between"),
+        ({"times": [0.1, np.nan, 0.2]}, "times must lie between"),
+        ({"time": np.nan}, "Gbees: time must be finite; got nan"),
         ({"every": 0}, "every must be an integer of at least 1"),
         ({"checkpoint_seconds": 0.0}, "checkpoint_seconds must be a finite number above zero"),
     ],
@@ -305,3 +307,40 @@ def test_the_same_problem_written_anew_goes_on(tmp_path):
 def test_bad_input_is_named(options, text):
     with pytest.raises(ValueError, match=text):
         RecordedRun(SMALL, **options)
+
+
+def test_a_run_to_no_time_is_refused():
+    with pytest.raises(ValueError, match=r"RecordedRun.run: until must be a number; got nan"):
+        RecordedRun(SMALL, backend="array").run(until=float("nan"))
+
+
+@pytest.mark.parametrize(
+    "changes, text",
+    [
+        ({"records": 1}, "Configuration: records must be an integer of at least 2; got 1"),
+        ({"span": np.nan}, "Configuration: span must be a finite number above zero; got nan"),
+    ],
+)
+def test_a_configuration_that_runs_nothing_is_refused(changes, text):
+    with pytest.raises(ValueError, match=text):
+        dataclasses.replace(SMALL, **changes)
+
+
+@pytest.mark.parametrize(
+    "changes, text",
+    [
+        ({"R": -np.eye(1)}, "measurement 0: R must be a covariance matrix, positive definite"),
+        ({"R": np.eye(2)}, r"measurement 0: R must be a number or have shape \(1,\) or \(1, 1\)"),
+        ({"y": (np.nan,)}, "measurement 0: y must be finite"),
+        ({"h": lambda x, xp: x}, "measurement 0: h must give one number for each of y; got 2 for 1 measured"),
+        ({"h": lambda x, xp: x[3]}, "measurement 0: h must take n scalars x and a namespace; got IndexError"),
+    ],
+)
+def test_a_measurement_that_cannot_be_used_is_refused_before_the_first_step(changes, text):
+    with pytest.raises(ValueError, match=text):
+        RecordedRun(dataclasses.replace(SMALL, **other_measurement(**changes)), backend="array")
+
+
+def test_the_span_of_a_measurement_is_checked():
+    with pytest.raises(ValueError, match="Measurement: span must be a finite number above zero; got inf"):
+        other_measurement(span=np.inf)
