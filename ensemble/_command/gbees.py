@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import re
 import sys
 import time
 import warnings
@@ -92,7 +93,10 @@ def run(options: argparse.Namespace) -> int:
     until = sum(problem.spans) if options.until is None else options.until
     if not until > 0.0:
         raise ValueError(f"--until must be above zero; got {until:g}.")
-    recorded = begin(problem, checkpoint, options)
+    try:
+        recorded = begin(problem, checkpoint, options)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{source_of(str(error), options)}{error}") from error
     first = recorded.gbees.cell_steps
     outcome = Outcome(recorded.recording, axes_of(problem), {"backend": options.backend, "dtype": options.dtype},
                       cell_steps_before=first)  # fmt: skip
@@ -122,6 +126,14 @@ def gbees_options(options: argparse.Namespace) -> dict[str, Any]:
         said[name] = value[0] if value is not None and len(value) == 1 else value
     found = {name: value for name, value in said.items() if value is not None}
     return {**found, "backend": options.backend, "dtype": np.dtype(options.dtype)}
+
+
+def source_of(text: str, options: argparse.Namespace) -> str:
+    """The file that a complaint is about, or nothing where it is about what the command line says."""
+    argument = re.match(r"(?:Gbees|RecordedRun): (\w+) ", text)
+    said = argument is not None and getattr(options, argument[1], None) is not None
+    in_file = "." in options.problem and not said and not text.startswith(("resume: ", "--"))
+    return f"{options.problem}: " if in_file else ""
 
 
 def axes_of(problem: Configuration) -> tuple[str, ...]:

@@ -49,6 +49,9 @@ class Measurement:
     span: float
     likelihood: str = "auto"
 
+    def __post_init__(self) -> None:
+        _check.positive(self.span, "Measurement", "span")
+
 
 @dataclass(frozen=True)
 class Configuration:
@@ -64,11 +67,17 @@ class Configuration:
         Time to the first measurement, or to the end.
     measurements : tuple of Measurement
     records : int
-        Distributions recorded in each span: one at either end, the others at equal distances. Steps end exactly there.
+        Distributions recorded in each span, at least 2: one at either end, the others at equal distances. Steps end
+        exactly there.
     options : dict
         Further arguments of `Gbees`: `threshold` at least.
     axes : tuple of str
         What the coordinates are called.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a span is not finite and above zero, or `records` is below 2.
     """
 
     name: str
@@ -80,6 +89,10 @@ class Configuration:
     records: int = 2
     options: dict[str, Any] = field(default_factory=dict)
     axes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        _check.positive(self.span, "Configuration", "span")
+        _check.integer(self.records, "Configuration", "records", minimum=2, advice="Both ends of a span are records.")
 
     @property
     def spans(self) -> tuple[float, ...]:

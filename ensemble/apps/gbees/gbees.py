@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import moved
-from ensemble._check import one_of, require
+from ensemble._check import finite, one_of, require
 from ensemble.apps.gbees import distribution, marginals
 from ensemble.apps.gbees.arguments import Values, common_samples
 from ensemble.apps.gbees.cells import Cells
@@ -72,7 +72,7 @@ class Gbees:
         are its diagonal. Steps keep probabilities positive where ``Q_ii / dx_i^2``, dx the widths of cells, is at least
         the sum over the other j of ``|Q_ij| / (dx_i dx_j)``; what is negative else is counted by `mass_gain`.
     rotate : bool
-        Lay the grid along the eigenvectors of `covariance`.
+        Lay the grid along the eigenvectors of `covariance`, with the signs that LAPACK gives them.
     time_varying : bool
         Whether `drift` depends on `t`; velocities are then worked out anew in every step.
     time_order : {1, 2}
@@ -93,6 +93,8 @@ class Gbees:
     Attributes
     ----------
     time : float
+    backend : str
+        The name that was given, or the namespace's.
 
     Raises
     ------
@@ -152,15 +154,18 @@ class Gbees:
         backend: Any = "numpy",
     ) -> None:
         engine, self._like = backend_named(backend)
+        self.backend = backend if isinstance(backend, str) else str(backend.__name__)
         rules = Rules(
             threshold=threshold, limiter=limiter, cfl=cfl, prune_every=prune_every, prune=prune, bounds=bounds,
             time_varying=time_varying, time_order=time_order, memory_limit=memory_limit, dtype=dtype,
         )  # fmt: skip
         setup = Setup(drift, mean, covariance, rules, factor, extent, start, diffusion, rotate, periods)
 
+        time = finite(time, "Gbees", "time")
+
         def begin(i: int) -> Run:
-            problem, indices, p = setup.sample(i, float(time))
-            return Run(problem, engine, moved(indices, self._like), moved(p, self._like), float(time))
+            problem, indices, p = setup.sample(i, time)
+            return Run(problem, engine, moved(indices, self._like), moved(p, self._like), time)
 
         self._runs = Runs.begun(begin, setup.n_samples)
 

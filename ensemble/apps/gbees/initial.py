@@ -18,6 +18,9 @@ __all__ = ["EXTENT", "Frame", "filled", "frame_of", "gaussian", "histogram"]
 EXTENT = 3.0
 """Half the box's edge in standard deviations, in the public programs."""
 
+FEWEST = 3
+"""Cells of a period: both neighbours of a cell are others."""
+
 
 @dataclass(frozen=True)
 class Frame:
@@ -41,7 +44,7 @@ def frame_of(
     ValueError
         If `covariance` is not positive definite.
     """
-    eigenvalues, vectors = np.linalg.eigh(covariance)
+    eigenvalues, vectors = np.linalg.eigh(covariance, UPLO="U")  # signs of the axes as the public program has them
     require(
         bool(eigenvalues[0] > eigenvalues[-1] * 1e-14),
         "Gbees",
@@ -51,10 +54,7 @@ def frame_of(
     )
     variances, rotation = np.diag(covariance), None
     if rotate:
-        # eigenvectors have no sign: each axis points where its largest component does
-        largest = np.argmax(np.abs(vectors), axis=0)
-        rotation = vectors * np.sign(vectors[largest, np.arange(len(mean))])
-        variances = eigenvalues
+        rotation, variances = vectors, along(vectors, covariance)
     widths = np.sqrt(variances) / (2.0 * factor)
     half = [round(2.0 * float(e) * float(f)) for e, f in zip(extent, factor, strict=True)]
     counts: list[int | None] = []
@@ -62,10 +62,27 @@ def frame_of(
         if period is None:
             counts.append(None)
             continue
-        count = max(3, round(period / float(widths[i])))
+        count = round(period / float(widths[i]))
+        require(
+            count >= FEWEST, "Gbees", "periods", f"hold {FEWEST} cells, to half a cell",
+            f"{period:g} for coordinate {i}, whose cells are {widths[i]:.3g} wide",
+            "Make the cells narrower (a larger factor), or leave the period out.",
+        )  # fmt: skip
         widths[i], half[i] = period / count, min(half[i], (count - 1) // 2)
         counts.append(count)
     return Frame(mean, widths, rotation, tuple(counts), tuple(half))
+
+
+def along(rotation: np.ndarray, covariance: np.ndarray) -> np.ndarray:
+    """Variances along the columns of `rotation`, added up one after another as the public program does."""
+    n = len(covariance)
+    turned = np.zeros((n, n))
+    for k in range(n):
+        turned = turned + rotation.T[:, k, None] * covariance[k]
+    variances = np.zeros(n)
+    for k in range(n):
+        variances = variances + turned[:, k] * rotation[k]
+    return variances
 
 
 def gaussian(frame: Frame, covariance: np.ndarray, limit: float | None) -> tuple[np.ndarray, np.ndarray]:

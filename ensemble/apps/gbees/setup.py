@@ -20,6 +20,7 @@ from ensemble.apps.gbees.arguments import (
     periods_of,
     tried,
 )
+from ensemble.apps.gbees.errors import GridError
 from ensemble.apps.gbees.initial import Frame, filled, frame_of, gaussian, histogram
 from ensemble.apps.gbees.limiters import LIMITERS
 from ensemble.apps.gbees.measurement import centres
@@ -133,6 +134,7 @@ class Setup:
             indices, p = filled(frame, self.start, place, problem.memory_limit)
         else:
             indices, p = histogram(frame, self.start)
+        check_active(problem, p)
         if problem.bounds is not None:
             problem = replace(problem, bounds_range=range_of(problem.bounds, centres(problem, indices)))
         return problem, indices, p
@@ -180,6 +182,15 @@ def along_axes(Q: np.ndarray, frame: Frame) -> dict[str, Any]:
     seen = f"a smallest eigenvalue of {smallest:.3g}"
     require(smallest >= -1e-12 * largest, "Gbees", "diffusion", "be positive semidefinite", seen)
     return {"diffusion": np.diag(turned).copy(), "mixing": mixing_of(turned, frame.widths)}
+
+
+def check_active(problem: Problem, p: np.ndarray) -> None:
+    """Raise unless some cell of the first grid is active: no other grows the grid or is reported."""
+    largest = float(np.max(p))
+    if not largest >= problem.threshold:
+        seen = f"{problem.threshold:g}, and the largest of {len(p):,} cells holds {largest:.3g}"
+        advice = "Lower the threshold: it has to be well below one over the number of cells that matter."
+        raise GridError(message("Gbees", "threshold", "leave active cells on the first grid", seen, advice))
 
 
 def check_drift(problem: Problem, time: float) -> None:

@@ -167,6 +167,17 @@ class Run:
         return self._weighed(weights, 0.0)
 
     def _weighed(self, weights: Any, log_peak: float) -> float:
+        xp = array_namespace(weights)
+        undefined = xp.logical_or(xp.isnan(weights), weights == xp.inf)
+        if bool(xp.any(undefined)):
+            cell = int(xp.argmax(xp.astype(undefined, xp.int8)))
+            indices, _ = self.engine.cells()
+            where = ", ".join(f"{float(part[0]):.6g}" for part in centres(self.problem, indices[cell : cell + 1, :]))
+            raise GridError(
+                "Gbees.update: the likelihood must be a number in every cell; got "
+                f"{float(weights[cell])} at x = ({where}) and in {int(xp.count_nonzero(undefined)) - 1} other cells. "
+                "Make h, or the likelihood, a number there."
+            )
         log_evidence = self.engine.weigh(weights) + log_peak
         self.moments = None
         self.log_evidence += log_evidence
