@@ -29,10 +29,10 @@ LIKELIHOODS = ("auto", "point", "cell")
 """Rules of `Gbees.update`."""
 
 KINDS: dict[str, Callable[[Any], Any]] = {
-    "threshold": kinds.positive, "factor": kinds.numbers, "limiter": kinds.text, "cfl": kinds.positive,
-    "extent": kinds.numbers, "prune_every": kinds.whole, "prune": kinds.text, "diffusion": kinds.spread, "rotate": kinds.flag,
-    "time_varying": kinds.flag, "time_order": kinds.whole, "periods": kinds.periods, "span": kinds.positive, "records": kinds.whole,
-    "axes": kinds.names,
+    "threshold": kinds.positive, "factor": kinds.numbers, "extent": kinds.numbers, "limiter": kinds.text,
+    "cfl": kinds.positive, "prune_every": kinds.whole, "prune": kinds.text, "diffusion": kinds.spread,
+    "rotate": kinds.flag, "time_varying": kinds.flag, "time_order": kinds.whole, "periods": kinds.periods,
+    "span": kinds.positive, "records": kinds.whole, "axes": kinds.names,
 }  # fmt: skip
 """What stands under a key; a key that is not here is checked where it is used."""
 
