@@ -34,7 +34,8 @@ def test_lorenz63_step_for_step():
 
 NOISE = np.array([[0.5, 0.2, 0.0], [0.2, 0.5, 0.1], [0.0, 0.1, 0.5]])
 OPTIONS = [
-    {"prune": "parallel"}, {"rotate": True}, {"diffusion": 0.5}, {"diffusion": NOISE}, {"time_order": 2}, {"extent": 4.0},
+    {"prune": "parallel"}, {"rotate": True}, {"diffusion": 0.5}, {"diffusion": NOISE}, {"time_order": 2},
+    {"extent": 4.0},
 ]  # fmt: skip
 
 
