@@ -152,6 +152,7 @@ def _aizawa() -> Configuration:
 def _pcr3bp() -> Configuration:
     span = 0.931792004789438
     R = np.diag([7.0303608437767e-9, 3.0461733e-4, 2.51477110445507e-8])
+    # close to the smaller body the angle is sharper than a cell; the program takes the likelihood at centres
     seen = (
         (0.00480752217018, 1.573600972503426, 0.000011792829939),
         (0.001479571603251, 3.129790477251764, -0.000089444718616),
@@ -163,7 +164,7 @@ def _pcr3bp() -> Configuration:
         np.array([1.001471995170839, -0.000017518099335, 0.000071987832396, 0.013633926328993]),
         np.diag([7.0303608437767e-9] * 2 + [2.51477110445507e-8] * 2),
         span,
-        tuple(Measurement(range_angle_rate(SATURN_ENCELADUS, y[1]), y, R, span) for y in seen),
+        tuple(Measurement(range_angle_rate(SATURN_ENCELADUS, y[1]), y, R, span, "point") for y in seen),
         records=8,
         options={"threshold": 1e-7, "bounds": jacobi_constant(SATURN_ENCELADUS)},
         axes=("x", "y", "x'", "y'"),
