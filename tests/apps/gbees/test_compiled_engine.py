@@ -103,6 +103,7 @@ def test_the_step_is_that_of_the_definition(name):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:Gbees.update:ensemble.apps.gbees.GridWarning")  # the cells are wide
 @pytest.mark.parametrize("n", [7, 8])
 def test_a_run_in_seven_and_eight_dimensions_comes_to_its_end(n):
     options = {"threshold": 1e-4, "factor": 1 / 3, "prune_every": 4}
