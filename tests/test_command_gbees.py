@@ -220,6 +220,32 @@ def test_a_resumed_run_needs_the_same_options_and_a_checkpoint(folder, capsys):
     assert "--resume must find a checkpoint; got none at 'circle.checkpoint.npz'" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "model, problem, options, text",
+    [
+        (("-x[0]", "-2.0 * x[0]"), None, [], "another drift, in line 1 of its program: t0 = negative(x[0])"),
+        (None, ("R = 0.01", "R = 0.02"), [], "another R of measurement 0: [[0.01]] there, [[0.02]] here"),
+        (None, None, ["--limiter", "minmod", "--cfl", "0.5"],
+         "another limiter: mc there, minmod here; another cfl: 1.0 there, 0.5 here"),
+    ],
+)  # fmt: skip
+def test_a_checkpoint_of_another_problem_is_not_gone_on_with(model, problem, options, text, folder, capsys,
+                                                             interrupt_after):  # fmt: skip
+    command = ["gbees", "circle.toml", "--backend", "array", "--quiet"]
+    interrupt_after(3)
+    assert main(command) == 130
+    kept = (folder / "circle.checkpoint.npz").read_bytes()
+    if model is not None:
+        (folder / "model.py").write_text(MODEL.replace(*model))
+    if problem is not None:
+        changed(folder, CIRCLE, *problem)
+    capsys.readouterr()
+    assert exit_status([*command, "--resume", *options]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.count("\n") == 1 and text in err
+    assert (folder / "circle.checkpoint.npz").read_bytes() == kept
+
+
 # --- problems
 
 
@@ -230,6 +256,12 @@ def test_a_file_may_change_a_published_problem(folder):
     assert found.name == "l" and found.options == {"threshold": 1e-5} and found.spans == published.spans
     np.testing.assert_array_equal(found.mean, [1.0, 2.0, 3.0])
     np.testing.assert_allclose(found.drift((1.0, 2.0, 3.0), 0.0, np), [4.0, -5.0, -3.0 + 2.0 - 28.0])
+
+
+def test_a_file_says_which_coordinates_have_no_period(folder):
+    text = CIRCLE.replace("records = 3", 'records = 3\nperiods = ["none", 4.0]\ndiffusion = 0.01\nrotate = false')
+    found = configuration_of(changed(folder, text, name="p.toml"))
+    assert found.options["periods"] == (None, 4.0) and found.options["diffusion"] == 0.01
 
 
 def test_a_file_may_name_functions_and_the_public_programs_files(folder):
@@ -277,16 +309,73 @@ def test_a_problem_that_is_none_is_one_line(problem, text, folder, capsys):
     [
         ("span = 0.5", "span = ", "circle.toml must be TOML; got an error"),
         ("records", "record", "circle.toml must have no keys but"),
-        ("coordinates", "coordinate", "circle.toml must have no keys but R, coordinates, file, h, span, y"),
+        ("coordinates", "coordinate", "circle.toml must have no keys but R, coordinates, file, h, likelihood, span, y"),
         ("threshold = 1e-4", "", "circle.toml must say threshold; got"),
         ("mean = [1.0, 0.0]", "", "circle.toml must say mean; got"),
         ('drift = "model.py:circle"', "", "must have a system or a drift; got neither"),
         ("model.py:circle", "circle", "a function must be given as FILE.py:NAME; got 'circle'"),
         ("y = 0.9", "", "measurement 0 must say y, R, span (or a file), and either coordinates or h"),
         ("coordinates = [0]", "", "measurement 0 must say y, R, span"),
+        ("R = 0.01", "R = 0.01\nlikelihood = 'cells'", "measurement 0: likelihood must be one of auto, point, cell"),
         ('axes = ["x", "v"]', "parameters = {k = 1.0}", "parameters must belong to a system or a gbees.Drift"),
         ("covariance = [0.04, 0.04]", "covariance = [0.04, -0.04]", "covariance must be"),
-        ("threshold = 1e-4", "threshold = 2.0", "threshold"),
+        ("threshold = 1e-4", "threshold = 2.0", "circle.toml: Gbees: threshold must be a probability below 1; got 2.0"),
+        (
+            "threshold = 1e-4",
+            "threshold = 0.5",
+            "circle.toml: Gbees: threshold must leave active cells on the first grid",
+        ),
+        ("records = 3", "records = 1", "circle.toml: records must be an integer of at least 2; got 1"),
+        ("records = 3", "records = 2.5", "circle.toml: records must be a whole number; got 2.5"),
+        ("records = 3", "records = true", "circle.toml: records must be a whole number; got True"),
+        ("span = 0.5", "span = nan", "circle.toml: span must be a finite number above zero; got nan"),
+        ("span = 0.5", "span = inf", "circle.toml: span must be a finite number above zero; got inf"),
+        ("span = 0.5", 'span = "long"', "circle.toml: span must be a finite number above zero; got 'long'"),
+        ("span = 0.4", "span = -1", "circle.toml: measurement 0: span must be a finite number above zero; got -1"),
+        ("y = 0.9", "y = nan", "circle.toml: measurement 0: y must be a finite number, or a list of them; got nan"),
+        ("R = 0.01", "R = -0.01", "circle.toml: measurement 0: R must be a covariance matrix, positive definite; got"),
+        ("R = 0.01", "R = [[1, 0], [0]]", "circle.toml: measurement 0: R must be a finite number, a list of them"),
+        ("coordinates = [0]", "coordinates = [2]", "measurement 0: coordinates must be below the number of dimensions"),
+        (
+            "coordinates = [0]",
+            "coordinates = [-1]",
+            "measurement 0: coordinates must be a coordinate, or a list of them",
+        ),
+        (
+            "coordinates = [0]",
+            'h = "model.py:both"',
+            "circle.toml: measurement 0: h must give one number for each of y",
+        ),
+        ("coordinates = [0]", 'h = "model.py:no"', "circle.toml: measurement 0: h: model.py:no: model.py must define"),
+        ('axes = ["x", "v"]', 'axes = ["x"]', "circle.toml: axes must be 2 names, one for each coordinate; got ['x']"),
+        ('axes = ["x", "v"]', 'axes = "xv"', "circle.toml: axes must be a list of strings; got 'xv'"),
+        ('axes = ["x", "v"]', "factor = -1", "circle.toml: Gbees: factor must be above zero"),
+        ('axes = ["x", "v"]', 'rotate = "yes"', "circle.toml: rotate must be true or false; got 'yes'"),
+        (
+            'axes = ["x", "v"]',
+            "periods = [0.1, 'none']",
+            "circle.toml: Gbees: periods must hold 3 cells, to half a cell; got",
+        ),
+        ('axes = ["x", "v"]', "periods = 3", "circle.toml: periods must be a list of numbers above zero, with"),
+        ('axes = ["x", "v"]', "parameters = 3", "circle.toml: parameters must be a table; got 3"),
+        (
+            "model.py:circle",
+            'model.py:spring"\nparameters = {q = 1.0} #',
+            "circle.toml: parameters: Drift: parameters must",
+        ),
+        ("model.py:circle", "model.py:nothing", "circle.toml: drift: model.py:nothing: model.py must define 'nothing'"),
+        ('drift = "model.py:circle"', 'system = "lorenz"', "circle.toml: system must be one of lorenz63, lorenz96"),
+        (
+            "mean = [1.0, 0.0]",
+            'mean = "here"',
+            "circle.toml: mean must be a finite number, or a list of them; got 'here'",
+        ),
+        (
+            "mean = [1.0, 0.0]",
+            'initial = "none.txt"',
+            "circle.toml: initial must be a file that can be read; got 'none.txt'",
+        ),
+        ("[[measurements]]", "[measurements]", "circle.toml: measurements must be tables, one for each measurement"),
     ],
 )
 def test_a_file_that_does_not_say_enough_is_one_line(old, new, text, folder, capsys):
@@ -304,7 +393,10 @@ def test_a_file_that_does_not_say_enough_is_one_line(old, new, text, folder, cap
         (["--factor", "1,much"], "argument --factor: must be a number, or several between commas; got '1,much'"),
         (["--every", "0"], "argument --every: must be an integer of at least 1"),
         (["--until", "-1"], "--until must be above zero; got -1"),
-        (["--times", "3"], "times must lie between 0 and 0.9; got [3.0]"),
+        (["--times", "3"], "error: RecordedRun: times must lie between 0 and 0.9; got [3.0]"),
+        (["--times", "0.1,nan,0.5"], "times must lie between 0 and 0.9; got [0.1, nan, 0.5]"),
+        (["--until", "nan"], "--until must be above zero; got nan"),
+        (["--threshold", "0.5"], "error: Gbees: threshold must leave active cells on the first grid; got 0.5, and the"),
         (["--out", "result.txt"], "--out must end in one of .npz; got 'result.txt'"),
         (["--plot", "/nowhere/at/all.png"], "--plot must name a file that can be written"),
         (["--checkpoint", "/nowhere/c.npz"], "--checkpoint must name a file that can be written"),

@@ -74,6 +74,7 @@ def test_code_of_the_page_on_unchanged_code_runs():
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::ensemble.apps.gbees.GridWarning")  # of the published cells
 def test_code_and_figures_of_the_page_on_gbees(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = names_of(python_of(FOLDER / "gbees.md"), "gbees.md")

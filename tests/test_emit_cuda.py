@@ -31,6 +31,7 @@ BODIES = {
     "everything in float32": (everything, (F32, F32, I32, BOOL)),
     "numbers": (lambda x, k, s: x * k + s * 0.1, (F32, Scalar("pyfloat"), F64)),
     "integers": (lambda i, j: (i // j, i % j, abs(i), i * j - 2**31, -i, ~i, i / j, i * -(2**63) // 3), (I64, I32)),
+    "tables": (lambda x: np.interp(x, [0.0, 0.5, 2.0], [1.0, -1.0, 3.0]) + np.interp(x, [0.0], [2.0]), (F64,)),
     "constants": (lambda x: (x + math.inf, x - math.nan, x * -0.0, x > -math.inf, True, 1e-320, 3), (F64,)),
 }
 
@@ -40,6 +41,7 @@ ACCESSES = {
     "everything in float32": Access(2, ("pack", "same", "pack", "strided"), 4),
     "numbers": Access(3, ("strided", "same"), 1, "long long"),
     "integers": Access(1, ("pack", "strided"), 2, "long long"),
+    "tables": Access(1, ("pack",), 2),
     "constants": Access(2, ("same",), 16),
 }
 

@@ -40,7 +40,8 @@ def imported_modules(path: Path):
                 yield module
 
 
-LLVM = {f"_kernels/{name}.py" for name in ("_lanes", "_lane_arithmetic", "_lane_transpose", "_straight_line")}
+WITH_LLVM = ("_c_functions", "_lanes", "_lane_arithmetic", "_lane_tables", "_lane_transpose", "_straight_line")
+LLVM = {f"_kernels/{name}.py" for name in WITH_LLVM}
 """The files that write instructions of their own."""
 
 SOURCES = sorted(ROOT.rglob("*.py"))

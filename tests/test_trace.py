@@ -2,6 +2,7 @@
 
 import math
 
+import numba
 import numpy as np
 import pytest
 
@@ -112,6 +113,64 @@ def test_a_body_of_several_scalars_runs_compiled():
     arguments = (1.0, 2.5, -3.0, 0.25)
     expected = lorenz(arguments[:3], arguments[3], Namespace)
     assert names["drift"](*arguments) == expected
+
+
+POINTS, VALUES = np.array([-1.0, -0.2, 0.1, 0.1000001, 2.0]), np.array([0.3, -0.4, 0.2, 5.0, -0.5])
+PLACES = np.concatenate([np.linspace(-2.0, 3.0, 301), POINTS, [np.nan, np.inf, -np.inf, -0.0]])
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64])
+def test_tables_are_interpolated_with_numpys_bits(dtype):
+    with np.errstate(invalid="ignore"):
+        x = PLACES.astype(dtype)
+    inside = fuse(lambda x: x.__array_namespace__().interp(x, POINTS, VALUES))
+    outside = fuse(lambda x: 2.0 * np.interp(x, POINTS.tolist(), VALUES, left=-7.0, right=8.0))
+    np.testing.assert_array_equal(inside(x), np.interp(x, POINTS, VALUES))
+    np.testing.assert_array_equal(outside(x), 2.0 * np.interp(x, POINTS, VALUES, -7.0, 8.0))
+    assert inside(x).dtype == np.float64
+
+
+def test_one_number_is_interpolated_as_many_are():
+    graph = trace(lambda x: x.__array_namespace__().interp(x, POINTS, VALUES), F64)
+    source = "\n".join(
+        ["import numpy as np", "from ensemble._kernels._lane_tables import interpolated", _emit_numba.tables(graph),
+         _emit_numba.scalar_function(graph, "value")]
+    )  # fmt: skip
+    names = {}
+    exec(compile(source, "value", "exec"), names)
+    value = numba.njit(names["value"])
+    got = [value(x) for x in PLACES]
+    np.testing.assert_array_equal(got, np.interp(PLACES, POINTS, VALUES))
+
+
+def test_equal_tables_are_one_node_and_constants_are_folded():
+    def body(x):
+        return np.interp(x, POINTS, VALUES) + np.interp(x, POINTS.copy(), list(VALUES)) + np.interp(x, [0.0], [1.0])
+
+    graph = trace(body, F64)
+    assert sum(node.operation == "interp" for node in graph.nodes) == len(graph.tables) == 2
+    folded = trace(lambda x: x + x.__array_namespace__().interp(0.5, POINTS, VALUES), F64)
+    assert not folded.tables
+    assert any(node.value == np.interp(0.5, POINTS, VALUES) for node in folded.nodes)
+
+
+@pytest.mark.parametrize(
+    "tables, error, text",
+    [
+        (lambda x: ([0.0, 1.0], [0.0]), ValueError, "be two arrays of one length"),
+        (lambda x: ([], []), ValueError, "be two arrays of one length"),
+        (lambda x: ([0.0, 0.0], [1.0, 2.0]), ValueError, "be finite, with points that ascend"),
+        (lambda x: ([0.0, 1.0], [1.0, np.nan]), ValueError, "be finite, with points that ascend"),
+        (
+            lambda x: ([0.0, 1.0], [1.0, x]),
+            TypeError,
+            "be plain arrays, known before; got traced values at test_",
+        ),
+    ],
+)
+def test_bad_tables_are_refused(tables, error, text):
+    with pytest.raises(error, match=f"trace: the tables of interp must {text}"):
+        trace(lambda x: x.__array_namespace__().interp(x, *tables(x)), F64)
 
 
 def test_every_operation_runs_compiled_as_numpy_evaluates_it():

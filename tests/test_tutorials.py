@@ -68,6 +68,7 @@ def test_the_measurement_fixes_the_height_and_not_the_wing(butterfly):
     assert -6.0 < butterfly["log_evidence"] < -3.0
 
 
+@pytest.mark.filterwarnings("ignore::ensemble.apps.gbees.GridWarning")  # of the published cells
 def test_each_system_of_the_ensemble_is_its_own(butterfly):
     gbees, problem = butterfly["gbees"], butterfly["problem"]
     alone = gbees.Gbees(gbees.lorenz63.with_parameters(r=38.0), problem.mean, problem.covariance, threshold=1e-5)

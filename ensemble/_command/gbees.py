@@ -5,8 +5,11 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import re
 import sys
 import time
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,7 @@ from ensemble.apps.gbees import (
     Configuration,
     Gbees,
     GridError,
+    GridWarning,
     RecordedRun,
     bhattacharyya,
     binned,
@@ -58,6 +62,7 @@ def add_parser(commands: Any) -> None:
     add("--dtype", choices=("float64", "float32"), default="float64", help="of probabilities (default: %(default)s)")
     add("--threshold", type=float, metavar="P", help="cells with at least this probability are active")
     add("--factor", type=numbers, metavar="X[,X...]", help="cells are 1/(2X) standard deviations wide")
+    add("--extent", type=numbers, metavar="X[,X...]", help="deviations that the first grid covers on either side")
     add("--limiter", choices=tuple(sorted(LIMITERS)), help="of the slopes")
     add("--cfl", type=float, metavar="X", help="time steps over the largest stable ones")
     add("--prune", choices=("sequential", "parallel"), help="which cells without inflow are given up")
@@ -88,7 +93,10 @@ def run(options: argparse.Namespace) -> int:
     until = sum(problem.spans) if options.until is None else options.until
     if not until > 0.0:
         raise ValueError(f"--until must be above zero; got {until:g}.")
-    recorded = begin(problem, checkpoint, options)
+    try:
+        recorded = begin(problem, checkpoint, options)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{source_of(str(error), options)}{error}") from error
     first = recorded.gbees.cell_steps
     outcome = Outcome(recorded.recording, axes_of(problem), {"backend": options.backend, "dtype": options.dtype},
                       cell_steps_before=first)  # fmt: skip
@@ -113,10 +121,19 @@ def run(options: argparse.Namespace) -> int:
 def gbees_options(options: argparse.Namespace) -> dict[str, Any]:
     """What the command line says to `Gbees`; what it leaves out is the problem's."""
     said = {name: getattr(options, name) for name in ("threshold", "limiter", "cfl", "prune")}
-    factor = options.factor
-    said["factor"] = factor[0] if factor is not None and len(factor) == 1 else factor
+    for name in ("factor", "extent"):
+        value = getattr(options, name)
+        said[name] = value[0] if value is not None and len(value) == 1 else value
     found = {name: value for name, value in said.items() if value is not None}
     return {**found, "backend": options.backend, "dtype": np.dtype(options.dtype)}
+
+
+def source_of(text: str, options: argparse.Namespace) -> str:
+    """The file that a complaint is about, or nothing where it is about what the command line says."""
+    argument = re.match(r"(?:Gbees|RecordedRun): (\w+) ", text)
+    said = argument is not None and getattr(options, argument[1], None) is not None
+    in_file = "." in options.problem and not said and not text.startswith(("resume: ", "--"))
+    return f"{options.problem}: " if in_file else ""
 
 
 def axes_of(problem: Configuration) -> tuple[str, ...]:
@@ -151,7 +168,8 @@ def carry_out(
     start = time.perf_counter()
     status = 0
     try:
-        recorded.run(until=options.until, watch=progress.report)
+        with told_warnings(progress):
+            recorded.run(until=options.until, watch=progress.report)
     except KeyboardInterrupt:
         outcome.interrupted, status = True, 130
         again = f"ensemble gbees {options.problem} --resume --checkpoint {checkpoint}"
@@ -162,6 +180,23 @@ def carry_out(
         print(f"{options.prog}: stopped at t = {recorded.gbees.time:.6g}: {text}", file=sys.stderr)
     outcome.seconds = time.perf_counter() - start
     return status
+
+
+@contextlib.contextmanager
+def told_warnings(progress: GridProgress) -> Iterator[None]:
+    """Show warnings about the grid as lines of progress; others stay what they are."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            yield
+        finally:
+            for warning in caught:
+                if issubclass(warning.category, GridWarning):
+                    text = f"warning: {warning.message}"
+                    print(text, file=sys.stderr) if progress.quiet else progress.say(text)
+    for warning in caught:
+        if not issubclass(warning.category, GridWarning):
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
 
 
 def compared(problem: Configuration, recorded: RecordedRun, options: argparse.Namespace) -> dict[str, float]:

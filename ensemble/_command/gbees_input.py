@@ -12,17 +12,31 @@ from typing import Any
 
 import numpy as np
 
+from ensemble._command import toml_values as kinds
+from ensemble._command.toml_values import read
 from ensemble.apps.gbees import Configuration, Drift, Measurement, configuration, read_gaussian
 from ensemble.apps.gbees.configurations import CONFIGURATIONS
 
 __all__ = ["configuration_of"]
 
 OPTIONS = (
-    "threshold", "factor", "limiter", "cfl", "prune_every", "prune", "diffusion", "rotate", "time_varying", "periods",
+    "threshold", "factor", "extent", "limiter", "cfl", "prune_every", "prune", "diffusion", "rotate", "time_varying",
+    "time_order", "periods",
 )  # fmt: skip
 """Of `Gbees`, by the same name in a TOML file."""
 
-KEYS = {"system", "drift", "parameters", "initial", "mean", "covariance", "span", "records", "bounds", "axes",
+LIKELIHOODS = ("auto", "point", "cell")
+"""Rules of `Gbees.update`."""
+
+KINDS: dict[str, Callable[[Any], Any]] = {
+    "threshold": kinds.positive, "factor": kinds.numbers, "extent": kinds.numbers, "limiter": kinds.text,
+    "cfl": kinds.positive, "prune_every": kinds.whole, "prune": kinds.text, "diffusion": kinds.spread,
+    "rotate": kinds.flag, "time_varying": kinds.flag, "time_order": kinds.whole, "periods": kinds.periods,
+    "span": kinds.positive, "records": kinds.whole, "axes": kinds.names,
+}  # fmt: skip
+"""What stands under a key; a key that is not here is checked where it is used."""
+
+KEYS = {"system", "drift", "parameters", "initial", "mean", "covariance", "span", "records", "bounds", "start", "axes",
         "measurements", *OPTIONS}  # fmt: skip
 
 
@@ -90,31 +104,56 @@ def from_toml(path: Path) -> Configuration:
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{path} must be TOML; got an error: {error}.") from None
     complain_about_unknown(path, text, KEYS)
-    beside = path.parent
-    base = configuration(text["system"]) if "system" in text else None
+    beside, where = path.parent, str(path)
+    base = system_of(where, text) if "system" in text else None
     values: dict[str, Any] = {"name": path.stem}
-    drift = thing_in(text["drift"], beside) if "drift" in text else None if base is None else base.drift
+    drift = named_in(where, text, "drift", beside) if "drift" in text else None if base is None else base.drift
     if drift is None:
         raise ValueError(f"{path} must have a system or a drift; got neither.")
-    values["drift"] = with_parameters(path, drift, text.get("parameters", {}))
+    values["drift"] = with_parameters(path, drift, read(where, {"parameters": {}, **text}, "parameters", kinds.table))
     values |= initial_of(path, text)
-    for name, kind in (("span", float), ("records", int), ("axes", tuple)):
-        if name in text:
-            values[name] = kind(text[name])
+    values |= {name: read(where, text, name, KINDS[name]) for name in ("span", "records", "axes") if name in text}
     options = dict(base.options) if base is not None else {}
-    options |= {name: text[name] for name in OPTIONS if name in text}
-    if "bounds" in text:
-        options["bounds"] = thing_in(text["bounds"], beside)
+    for name in OPTIONS:
+        if name in text:
+            options[name] = read(where, text, name, KINDS[name]) if name in KINDS else text[name]
+    options |= {name: named_in(where, text, name, beside) for name in ("bounds", "start") if name in text}
     values["options"] = options
+    mean = values.get("mean", None if base is None else base.mean)
+    n = None if mean is None else len(mean)
     if "measurements" in text:
-        values["measurements"] = tuple(measurement_of(path, k, part) for k, part in enumerate(text["measurements"]))
+        parts = read(where, text, "measurements", kinds.tables)
+        values["measurements"] = tuple(measurement_of(path, k, part, n) for k, part in enumerate(parts))
+    if n is not None and len(values.get("axes", ())) not in (0, n):
+        raise ValueError(f"{path}: axes must be {n} names, one for each coordinate; got {text['axes']!r}.")
     if base is not None:
-        return dataclasses.replace(base, **values)
+        return made(where, lambda: dataclasses.replace(base, **values))
     missing = [name for name in ("mean", "covariance", "span") if name not in values]
     missing += [] if "threshold" in options else ["threshold"]
     if missing:
         raise ValueError(f"{path} must say {', '.join(missing)}; got {', '.join(sorted(text))}.")
-    return Configuration(**values)
+    return made(where, lambda: Configuration(**values))
+
+
+def made(where: str, make: Callable[[], Any]) -> Any:
+    """What `make` gives; its complaints begin with the file, or the part of it, that they are about."""
+    try:
+        return make()
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{where}: {str(error).removeprefix('Configuration: ')}") from error
+
+
+def system_of(where: str, text: dict[str, Any]) -> Configuration:
+    """The published problem that the file begins with."""
+    name = read(where, text, "system", kinds.text)
+    if name not in CONFIGURATIONS:
+        raise ValueError(f"{where}: system must be one of {', '.join(CONFIGURATIONS)}; got {name!r}.")
+    return configuration(name)
+
+
+def named_in(where: str, text: dict[str, Any], name: str, beside: Path) -> Any:
+    """The function that stands under `name` as FILE.py:NAME."""
+    return made(f"{where}: {name}", lambda: thing_in(read(where, text, name, kinds.text), beside))
 
 
 def complain_about_unknown(path: Path, table: dict[str, Any], known: set[str]) -> None:
@@ -130,47 +169,62 @@ def with_parameters(path: Path, drift: Any, parameters: dict[str, float]) -> Any
         return drift
     if not isinstance(drift, Drift):
         raise ValueError(f"{path}: parameters must belong to a system or a gbees.Drift; got a plain function.")
-    return drift.with_parameters(**{name: float(value) for name, value in parameters.items()})
-
-
-def matrix(value: Any) -> np.ndarray:
-    """A square matrix; a list of numbers is a diagonal, a number a matrix of one entry."""
-    found = np.asarray(value, dtype=np.float64)
-    return np.diag(np.atleast_1d(found)) if found.ndim < 2 else found
+    where = f"{path}: parameters"
+    values = {name: read(where, parameters, name, kinds.numbers) for name in parameters}
+    return made(where, lambda: drift.with_parameters(**values))
 
 
 def initial_of(path: Path, text: dict[str, Any]) -> dict[str, Any]:
     """Mean, covariance and span, as far as they are given."""
     values: dict[str, Any] = {}
     if "initial" in text:
-        read = read_gaussian(path.parent / text["initial"])
-        values |= {"mean": read.mean, "covariance": read.covariance, "span": read.span}
+        found = gaussian_in(str(path), text, "initial", path.parent)
+        values |= {"mean": found.mean, "covariance": found.covariance, "span": found.span}
     if "mean" in text:
-        values["mean"] = np.asarray(text["mean"], dtype=np.float64)
+        values["mean"] = np.atleast_1d(read(str(path), text, "mean", kinds.numbers))
     if "covariance" in text:
-        values["covariance"] = matrix(text["covariance"])
+        values["covariance"] = read(str(path), text, "covariance", kinds.rows)
     return values
 
 
-def measurement_of(path: Path, number: int, part: dict[str, Any]) -> Measurement:
-    """One of the tables ``[[measurements]]``."""
-    complain_about_unknown(path, part, {"coordinates", "h", "file", "y", "R", "span"})
+def gaussian_in(where: str, text: dict[str, Any], name: str, beside: Path) -> Any:
+    """What the public program's file says that stands under `name`."""
+    file = beside / read(where, text, name, kinds.text)
+    try:
+        return made(f"{where}: {name}", lambda: read_gaussian(file))
+    except OSError:
+        raise ValueError(f"{where}: {name} must be a file that can be read; got {str(file)!r}.") from None
+
+
+def measurement_of(path: Path, number: int, part: dict[str, Any], n: int | None) -> Measurement:
+    """One of the tables ``[[measurements]]`` of a problem in `n` dimensions."""
+    complain_about_unknown(path, part, {"coordinates", "h", "file", "y", "R", "span", "likelihood"})
     where = f"{path}: measurement {number}"
     values: dict[str, Any] = {}
     if "file" in part:
-        read = read_gaussian(path.parent / part["file"])
-        values = {"y": read.mean, "R": read.covariance, "span": read.span}
-    values |= {name: part[name] for name in ("y", "R", "span") if name in part}
+        found = gaussian_in(where, part, "file", path.parent)
+        values = {"y": found.mean, "R": found.covariance, "span": found.span}
+    of = {"y": kinds.numbers, "R": kinds.rows, "span": kinds.positive}
+    values |= {name: read(where, part, name, kind) for name, kind in of.items() if name in part}
     missing = [name for name in ("y", "R", "span") if name not in values]
     if missing or ("coordinates" in part) == ("h" in part):
         seen = ", ".join(sorted(part)) or "nothing"
         raise ValueError(f"{where} must say y, R, span (or a file), and either coordinates or h; got {seen}.")
-    h = thing_in(part["h"], path.parent) if "h" in part else seen_coordinates(part["coordinates"])
     y = tuple(float(value) for value in np.atleast_1d(values["y"]))
-    return Measurement(h, y, matrix(values["R"]), float(values["span"]))
+    if "h" in part:
+        h = named_in(where, part, "h", path.parent)
+    else:
+        coordinates = read(where, part, "coordinates", kinds.indices)
+        if n is not None and max(coordinates) >= n:
+            seen = f"{part['coordinates']!r} for {n} dimensions"
+            raise ValueError(f"{where}: coordinates must be below the number of dimensions; got {seen}.")
+        h = seen_coordinates(coordinates)
+    likelihood = part.get("likelihood", "auto")
+    if likelihood not in LIKELIHOODS:
+        raise ValueError(f"{where}: likelihood must be one of {', '.join(LIKELIHOODS)}; got {likelihood!r}.")
+    return made(where, lambda: Measurement(h, y, values["R"], float(values["span"]), likelihood))
 
 
 def seen_coordinates(coordinates: list[int]) -> Callable[..., Any]:
     """A measurement of coordinates themselves, counted from 0."""
-    chosen = [int(i) for i in np.atleast_1d(coordinates)]
-    return lambda x, xp: tuple(x[i] for i in chosen)
+    return lambda x, xp: tuple(x[i] for i in coordinates)

@@ -63,11 +63,18 @@ def as_json(outcome: Outcome) -> dict[str, Any]:
         "largest_grid": int(np.max(steps.cells, initial=0)),
         "mass_min": float(np.min(steps.masses)) if len(steps) else None,
         "mass_max": float(np.max(steps.masses)) if len(steps) else None,
+        "mass_loss": known(float(np.sum(steps.losses))),
+        "mass_gain": known(float(np.sum(steps.clipped))),
         "interrupted": outcome.interrupted,
         "seconds": outcome.seconds,
         "cell_steps_per_second": outcome.rate,
         "monte_carlo": outcome.comparison or None,
     }
+
+
+def known(value: float) -> float | None:
+    """None for NaN: files of before clipping was counted by itself do not say."""
+    return value if np.isfinite(value) else None
 
 
 def as_table(outcome: Outcome) -> str:
@@ -94,6 +101,10 @@ def as_table(outcome: Outcome) -> str:
     ]
     if found["steps"]:
         lines.append(f"probability before normalising: {found['mass_min']:.6f} to {found['mass_max']:.6f}")
+    if found["steps"] and found["mass_loss"] is not None:
+        lines.append(
+            f"probability lost over the rim: {found['mass_loss']:.2g}, added by clipping: {found['mass_gain']:.2g}"
+        )
     lines.append(f"{found['seconds']:.3g} s, {found['cell_steps_per_second'] / 1e6:.3g} M cell-steps/s")
     if outcome.comparison:
         lines += ["", *comparison_lines(outcome.comparison)]

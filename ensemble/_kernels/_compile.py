@@ -24,6 +24,8 @@ from ensemble._kernels._memory import empty
 __all__ = [
     "ROW_BLOCK",
     "WIDTHS",
+    "array_at",
+    "c_function",
     "compiled",
     "compiled_serial",
     "current_device",
@@ -74,6 +76,12 @@ inner: Any = functools.partial(
 
 spliced: Any = functools.partial(numba.njit, error_model="numpy", inline="always")
 """A function whose statements become part of each caller, before types are known: it is not compiled by itself."""
+
+array_at: Any = numba.carray
+"""``array_at(pointer, shape)``: the array whose first entry a C function was given; it owns nothing."""
+
+c_function: Any = functools.partial(numba.cfunc, cache=True, error_model="numpy")
+"""Compile a C function of the given signature; ``address`` is where it lies in this process."""
 
 
 def per_width(make: Callable[..., Any]) -> Callable[..., Any]:

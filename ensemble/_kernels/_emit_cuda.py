@@ -64,6 +64,20 @@ template <class T> __device__ inline T floor_remainder(T a, T b) {
     return (b < 0) != (rest < 0) ? rest + b : rest;
 }
 
+// The value at x of the lines between values at ascending points, as numpy.interp has it.
+__device__ inline double interpolated(double x, const double* points, const double* values, int count) {
+    if (!(x > points[0])) return x == x ? values[0] : x;
+    if (x >= points[count - 1]) return values[count - 1];
+    int low = 0, high = count - 1;
+    while (high - low > 1) {
+        const int middle = (low + high) / 2;
+        if (points[middle] <= x) low = middle;
+        else high = middle;
+    }
+    const double slope = (values[low + 1] - values[low]) / (points[low + 1] - points[low]);
+    return slope * (x - points[low]) + values[low];
+}
+
 template <class T> __device__ inline T floor_divide_int(T a, T b) {
     if (b == 0) return 0;
     if (b == -1) return T(0ULL - (unsigned long long)a);
@@ -100,6 +114,9 @@ def _expression(graph: Graph, node: Node) -> str:
     kind = TYPES[node.dtype]
     if node.operation == "cast":
         return f"{operands[0]} != 0" if node.dtype == "bool" else f"static_cast<{kind}>({operands[0]})"
+    if node.operation == "interp":
+        table = node.value
+        return f"interpolated({operands[0]}, {table.name}_points, {table.name}_values, {table.points.size})"
     integer = not graph.nodes[node.inputs[-1]].dtype.startswith("float")
     text = OPERATIONS[node.operation].text("cuda", integer).format(*operands)
     return f"static_cast<{kind}>({text})"
@@ -128,7 +145,19 @@ def device_function(graph: Graph, name: str) -> str:
             text = entering[k] if is_entry(graph.nodes, node) else _expression(graph, node)
         lines.append(f"    const {TYPES[node.dtype]} t{k} = {text};")
     lines += [f"    r{number} = t{k};" for number, k in enumerate(graph.outputs)]
-    return "\n".join([*lines, "}"])
+    return "\n".join([*tables(graph), *lines, "}"])
+
+
+def tables(graph: Graph) -> list[str]:
+    """The tables that are interpolated in; a table of another function of the same source is not defined again."""
+    lines = []
+    for table in graph.tables:
+        lines += [f"#ifndef DEFINED_{table.name}", f"#define DEFINED_{table.name}"]
+        for part in ("points", "values"):
+            numbers = ", ".join(map(repr, getattr(table, part).tolist()))
+            lines.append(f"__device__ const double {table.name}_{part}[] = {{{numbers}}};")
+        lines.append("#endif")
+    return lines
 
 
 @dataclass(frozen=True)

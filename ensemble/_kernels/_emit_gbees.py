@@ -1,4 +1,4 @@
-"""The loops of a GBEES run over all its cells, written out for one number of dimensions, one limiter and one drift."""
+"""The code of a GBEES run: its loops over all cells, and the functions of one drift and of bounds that they call."""
 
 from __future__ import annotations
 
@@ -7,21 +7,27 @@ import hashlib
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from ensemble._kernels import _lane_arithmetic, _lane_circular, _lane_functions, _lane_quotients, _lanes
-from ensemble._kernels._emit_numba import lanes_function, load_module, parameters, scalar_function
+from ensemble._kernels import _lane_arithmetic, _lane_circular, _lane_functions, _lane_quotients, _lane_tables, _lanes
+from ensemble._kernels._emit_numba import lanes_function, load_module, parameters, scalar_function, tables
 from ensemble._kernels._gbees_loops import (
     ADVANCE,
     ALONE,
     ARRIVALS,
+    BOUNDS,
+    CORNER,
+    DIVERGENCE,
+    DRIFT,
     FLUXES,
     HEAD,
     LIMITERS,
+    MIDWAY,
     OUTFLOW,
     RATIOS,
     REALS,
     SHARED,
+    SHARES,
     SPREADING,
     STATE,
     STATUS,
@@ -29,7 +35,28 @@ from ensemble._kernels._gbees_loops import (
 from ensemble._kernels._trace import Graph, Node, Scalar, trace
 from ensemble._kernels._traced import Traced
 
-__all__ = ["LIMITERS", "REALS", "STATE", "STATUS", "hoisted", "layout", "module_of", "trace_bounds", "trace_velocity"]
+__all__ = [
+    "LIMITERS",
+    "REALS",
+    "STATE",
+    "STATUS",
+    "Kind",
+    "address_of_bounds",
+    "address_of_drift",
+    "hoisted",
+    "layout",
+    "step_of",
+    "trace_bounds",
+    "trace_velocity",
+]  # fmt: skip
+
+
+class Kind(NamedTuple):
+    """What steps have to do besides advection: diffusion, also over edges, and the second order in time."""
+
+    diffusive: bool
+    mixing: bool
+    second_order: bool
 
 
 class _Flat:
@@ -44,8 +71,8 @@ class _Flat:
 
 def layout(n: int, n_parameters: int, rotated: bool) -> dict[str, int]:
     """Where each kind of number stands in ``numbers``."""
-    sizes = {"widths": n, "halves": n, "leaks": n, "spread": n, "origin": n, "rotation": n * n * rotated, "range": 2,
-             "parameters": n_parameters}  # fmt: skip
+    sizes = {"widths": n, "halves": n, "leaks": n, "spread": n, "corners": n * n, "origin": n,
+             "rotation": n * n * rotated, "range": 2, "parameters": n_parameters}  # fmt: skip
     places, at = {}, 0
     for name, size in sizes.items():
         places[name] = at
@@ -140,49 +167,85 @@ def _inputs(graph: Graph, n: int, time: bool) -> list[tuple[str, int]]:
     return kinds
 
 
-def source_of(
-    graph: Graph, bounds: Graph | None, n: int, limiter: str, dtype: str, at: dict[str, int], diffusive: bool,
-    shared: bool,
-) -> str:  # fmt: skip
-    """The module of one drift; ``advance`` in it runs steps."""
-    lanes = 8 if dtype == "float64" else 16
-    drift = lanes_function(graph, "drift")
-    words = {"column": "s{}", "time": "now", "number": "a{}"}
-    inputs = _inputs(graph, n, True)
-    columns = "\n".join(
-        f"        s{i} = as_float64(((key >> frame[0, {i}]) & frame[1, {i}]) + frame[2, {i}])"
-        for kind, i in inputs if kind == "column"
-    ) + "\n        now = spread(time, WIDTH)" + "".join(
-        f"\n        a{p} = spread(numbers[{p}], WIDTH)" for kind, p in inputs if kind == "number"
-    )  # fmt: skip
-    if bounds is None:
-        bounds_text, admitted = "def bounds():\n    return 0.0", "return True"
-    else:
-        bounds_text = scalar_function(bounds, "bounds")
-        values = ", ".join(
-            f"float(((key >> frame[0, {i}]) & frame[1, {i}]) + frame[2, {i}])" if kind == "column" else f"numbers[{i}]"
-            for kind, i in _inputs(bounds, n, False)
-        )
-        low = at["range"]
-        admitted = f"J = bounds({values})\n    return J >= numbers[{low}] and J <= numbers[{low + 1}]"
-    flux_lines = FLUXES + (SPREADING if diffusive else "")
+def step_source(n: int, limiter: str, dtype: str, kind: Kind, shared: bool) -> str:
+    """The module whose ``advance`` runs steps of every drift in `n` dimensions."""
+    at, real = layout(n, 0, False), f"np.{dtype}"
+    flux_lines = FLUXES + (SPREADING if kind.diffusive else "")
+    differences, total = OUTFLOW, " + ".join(f"t_{j}" for j in range(n))
+    if kind.second_order:
+        lines = OUTFLOW.split("\n")
+        differences = "\n".join([*lines[:4], DIVERGENCE.strip(), *lines[4:]])
+        total += f" + x * ({' + '.join(f'd_{j}' for j in range(n))})"
+    ratios, corners = [_lines(1, RATIOS.format(real=real, **at), n)], ""
+    if kind.mixing:
+        pairs = [(i, j) for i in range(n) for j in range(n) if i != j]
+        ratios += ["    " + SHARES.format(i=i, j=j, real=real, corners=at["corners"]) for i, j in pairs]
+        corners = "\n".join(f"        {line}" for line in _corner_lines(n))
     text = (HEAD + (SHARED if shared else ALONE) + ADVANCE).format(
         digest=_digest(),
         names="\n".join(f"{name} = {k}" for names in (STATUS, STATE, REALS) for k, name in enumerate(names)),
         borrowed=", ".join(f"borrowed(grid[{k}])" for k in range(10)),
-        n=n, dtype=dtype, lanes=lanes, limiter=LIMITERS[limiter], drift=drift, bounds=bounds_text, admitted=admitted,
-        columns=columns,
+        n=n, dtype=dtype, lanes=8 if dtype == "float64" else 16, limiter=LIMITERS[limiter],
+        widths=at["widths"], leaks=at["leaks"],
+        ratios="\n".join(ratios), differences=_lines(2, differences, n), total=total, corners=corners,
+        midway=MIDWAY if kind.second_order else "",
+        fluxes=_lines(2, flux_lines, n), arrivals=_lines(2, ARRIVALS, n),
+    )  # fmt: skip
+    return _with_imports(text)
+
+
+def _corner_lines(n: int) -> list[str]:
+    """The lines of all exchange over edges."""
+    lines = []
+    for i in range(n):
+        for j in range(i + 1, n):
+            for up, over in ((1, 1), (0, 0), (1, 0), (0, 1)):
+                share = f"{i}_{j}" if up == over else f"{j}_{i}"
+                to_i, to_j = (i + n * up, j + n * over)
+                names = {"first": f"{'lu'[up]}_{i}", "other": f"{'lu'[over]}_{j}"}
+                lines += CORNER.format(to_i=to_i, to_j=to_j, share=share, **names).split("\n")
+    return lines
+
+
+POINTERS = {"keys_at": "CPointer(int64)", "numbers_at": "CPointer(float64)"}
+
+
+def drift_source(graph: Graph, n: int, dtype: str) -> str:
+    """The module whose ``velocities`` works out the graph of `trace_velocity`."""
+    inputs = _inputs(graph, n, True)
+    words = {"column": "s{}", "time": "now", "number": "a{}"}
+    columns = [
+        f"s{i} = as_float64(((key >> frame[0, {i}]) & frame[1, {i}]) + frame[2, {i}])"
+        for kind, i in inputs if kind == "column"
+    ] + ["now = spread(time, WIDTH)"] + [
+        f"a{p} = spread(numbers[{p}], WIDTH)" for kind, p in inputs if kind == "number"
+    ]  # fmt: skip
+    text = DRIFT.format(
+        n=n, tables=tables(graph), drift=lanes_function(graph, "drift"), reals_at=f"CPointer({dtype})", **POINTERS,
+        columns="\n".join(f"        {line}" for line in columns),
         results=", ".join(f"r_{i}" for i in range(n)),
         arguments=", ".join(words[kind].format(p) for kind, p in inputs),
         stores=_lines(3, f"store(v, J * size + c, as_{dtype}(r_J))", n),
         last_stores=_lines(3, f"store_some(v, J * size + c, last - c, as_{dtype}(r_J))", n),
-        widths=at["widths"], leaks=at["leaks"],
-        ratios=_lines(1, RATIOS.format(real=f"np.{dtype}", **at), n), differences=_lines(2, OUTFLOW, n),
-        total=" + ".join(f"t_{j}" for j in range(n)),
-        fluxes=_lines(2, flux_lines, n), arrivals=_lines(2, ARRIVALS, n),
     )  # fmt: skip
+    return _with_imports(text)
+
+
+def bounds_source(graph: Graph, n: int, low: int) -> str:
+    """The module whose ``admitted`` judges the graph of `trace_bounds` by the range at `low` in ``numbers``."""
+    values = ", ".join(
+        f"float(((key >> frame[0, {i}]) & frame[1, {i}]) + frame[2, {i}])" if kind == "column" else f"numbers[{i}]"
+        for kind, i in _inputs(graph, n, False)
+    )
+    return BOUNDS.format(
+        n=n, tables=tables(graph), bounds=scalar_function(graph, "bounds"), arguments=values, low=low, **POINTERS
+    )
+
+
+def _with_imports(text: str) -> str:
+    """`text` with the functions on lanes imported that it calls."""
     called = {*re.findall(r"\w+(?=\()", text)}
-    lanes_modules = (_lane_arithmetic, _lane_circular, _lane_functions, _lane_quotients, _lanes)
+    lanes_modules = (_lane_arithmetic, _lane_circular, _lane_functions, _lane_quotients, _lane_tables, _lanes)
     wanted = [(module.__name__, [name for name in module.__all__ if name in called]) for module in lanes_modules]
     imports = "\n".join(f"from {name} import {', '.join(names)}" for name, names in wanted if names)
     return text.replace("IMPORTS", imports, 1)
@@ -191,12 +254,21 @@ def source_of(
 @functools.cache
 def _digest() -> str:
     """Of the functions that end up inside the module: where they change, it is compiled anew."""
-    return hashlib.blake2b((Path(__file__).parent / "gbees.py").read_bytes(), digest_size=8).hexdigest()
+    files = [(Path(__file__).parent / name).read_bytes() for name in ("gbees.py", "_c_functions.py")]
+    return hashlib.blake2b(b"".join(files), digest_size=8).hexdigest()
 
 
-def module_of(
-    graph: Graph, bounds: Graph | None, n: int, limiter: str, dtype: str, at: dict[str, int], diffusive: bool,
-    shared: bool,
-) -> Any:  # fmt: skip
-    """The compiled loops of one drift, for the calling thread or `shared` among all threads."""
-    return load_module(source_of(graph, bounds, n, limiter, dtype, at, diffusive, shared))
+def step_of(n: int, limiter: str, dtype: str, kind: Kind, shared: bool) -> Callable[..., int]:
+    """The compiled ``advance``, for the calling thread or `shared` among all threads."""
+    advance: Callable[..., int] = load_module(step_source(n, limiter, dtype, kind, shared)).advance
+    return advance
+
+
+def address_of_drift(graph: Graph, n: int, dtype: str) -> int:
+    """Where the compiled velocities of a drift lie in this process."""
+    return int(load_module(drift_source(graph, n, dtype)).velocities.address)
+
+
+def address_of_bounds(graph: Graph | None, n: int, low: int) -> int:
+    """Where the compiled bounds lie in this process; 0 where there are none."""
+    return 0 if graph is None else int(load_module(bounds_source(graph, n, low)).admitted.address)

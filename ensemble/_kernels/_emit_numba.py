@@ -19,15 +19,15 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._kernels import _lane_arithmetic, _lane_circular, _lane_functions, _lane_quotients, _lanes
+from ensemble._kernels import _lane_arithmetic, _lane_circular, _lane_functions, _lane_quotients, _lane_tables, _lanes
 from ensemble._kernels._operations import OPERATIONS, WEAK
 from ensemble._kernels._trace import Graph, Node, is_entry
 
-__all__ = ["cache_folder", "elementwise_source", "load_module", "scalar_function"]
+__all__ = ["cache_folder", "elementwise_source", "load_module", "scalar_function", "tables"]
 
 BUILT_ON = (
     "_compile.py", "_elementwise.py", "_lane_arithmetic.py", "_lane_circular.py", "_lane_functions.py",
-    "_lane_quotients.py", "_lane_transpose.py", "_lanes.py", "_straight_line.py",
+    "_lane_quotients.py", "_lane_tables.py", "_lane_transpose.py", "_lanes.py", "_straight_line.py",
 )  # fmt: skip
 """The files whose functions end up inside a generated kernel."""
 
@@ -46,6 +46,8 @@ def _expression(graph: Graph, node: Node) -> str:
     operands = [f"t{k}" for k in node.inputs]
     if node.operation == "cast":
         return f"{operands[0]} != 0" if node.dtype == "bool" else f"np.{node.dtype}({operands[0]})"
+    if node.operation == "interp":
+        return f"interpolated({operands[0]}, {node.value.name}_points, {node.value.name}_values)"
     integer = not graph.nodes[node.inputs[-1]].dtype.startswith("float")
     text = OPERATIONS[node.operation].text("python", integer).format(*operands)
     return text if node.dtype == "bool" else f"np.{node.dtype}({text})"
@@ -75,6 +77,15 @@ def scalar_function(graph: Graph, name: str) -> str:
     return "\n".join(lines)
 
 
+def tables(graph: Graph) -> str:
+    """Python source of the tables that `scalar_function` and `lanes_function` name."""
+    lines = []
+    for table in graph.tables:
+        for part in ("points", "values"):
+            lines.append(f"{table.name}_{part} = np.array({getattr(table, part).tolist()!r})")
+    return "\n".join(lines)
+
+
 def lanes_function(graph: Graph, name: str) -> str:
     """Python source of the body on lanes: the parameters of `scalar_function`, `WIDTH` numbers in each."""
     entering = {k: f"s{number}" for number, k in enumerate(graph.entering)}
@@ -97,6 +108,8 @@ def _on_lanes(graph: Graph, node: Node) -> str:
     operands = [f"t{k}" for k in node.inputs]
     if node.operation == "cast":
         return f"as_{node.dtype}({operands[0]})"
+    if node.operation == "interp":
+        return f"interpolated_lanes({operands[0]}, {node.value.name}_points, {node.value.name}_values)"
     dtype = graph.nodes[node.inputs[-1]].dtype
     operation = OPERATIONS[node.operation]
     if operation.libm and dtype == "float32":  # in float64, rounded once more at the end
@@ -114,6 +127,7 @@ from ensemble._kernels._elementwise import CHUNK, CHUNKS, FLAT, fetch
 
 WIDTH = {width}
 """Numbers that are computed at a time."""
+{tables}
 
 
 @inner
@@ -173,6 +187,7 @@ def elementwise_source(graph: Graph, arrays: Sequence[int]) -> str:
     written = ["store" if dtype == "bool" else "stream" for dtype in graph.dtypes]
     return HEAD.format(
         width=width_of(graph),
+        tables=tables(graph),
         imports="\n".join(
             filter(
                 None,
@@ -181,6 +196,7 @@ def elementwise_source(graph: Graph, arrays: Sequence[int]) -> str:
                     _imports(body, _lane_circular),
                     _imports(body, _lane_functions),
                     _imports(body, _lane_quotients),
+                    _imports(body, _lane_tables),
                     _imports(body, _lanes, ["borrowed", "fence", "load", "load_some", "store", "store_some", "stream"]),
                 ],
             )

@@ -1,4 +1,7 @@
-"""The text of a GBEES run's loops, with gaps for dimensions, limiter and drift; `_emit_gbees` fills them.
+"""The text of a GBEES run's loops, with gaps for dimensions and limiter; `_emit_gbees` fills them.
+
+Drift and bounds are no part of it: they are C functions of their own, called by their addresses, so that another drift
+compiles nothing but itself.
 
 A step is two passes. The first works out all that leaves a cell: every quantity that a flux takes from its upwind side
 belongs to that one cell and its two neighbours along the dimension, so both fluxes that may leave the cell through its
@@ -33,8 +36,9 @@ HEAD = '''"""The loops of a GBEES run, written by ensemble; it may be deleted at
 
 import numpy as np
 
+from ensemble._kernels._c_functions import call_bounds, call_prune, call_velocities
 from ensemble._kernels._compile import compiled, compiled_serial, inner, prange
-from ensemble._kernels.gbees import BASE, GOOD, UNIT, attach, beside, find, flows, prune, room_for
+from ensemble._kernels.gbees import BASE, GOOD, UNIT, attach, beside, find, flows, room_for
 IMPORTS
 
 N = {n}
@@ -77,30 +81,8 @@ def limited(a, d):
 
 
 @inner
-{drift}
-
-
-@inner
-{bounds}
-
-
-@inner
-def admitted(key, frame, numbers):
-    {admitted}
-
-
-@inner
-def velocities(first, last, time, grid, frame, numbers):
-    keys, v = grid[0], grid[3]
-    size = keys.size
-    for c in range(first, last, WIDTH):
-        key = load(keys, c, WIDTH) if last - c >= WIDTH else load_some(keys, c, last - c, WIDTH)
-{columns}
-        {results} = drift({arguments})
-        if last - c >= WIDTH:
-{stores}
-        else:
-{last_stores}
+def admitted(key, frame, numbers, bounds):
+    return bounds == 0 or call_bounds(bounds, key, frame, numbers) != 0
 
 
 @inner
@@ -123,13 +105,14 @@ def fastest(first, last, v, size, numbers):
 
 
 @inner
-def refreshed(first, last, time, grid, frame, numbers):
-    velocities(first, last, time, grid, frame, numbers)
-    return fastest(first, last, grid[3], grid[0].size, numbers)
+def refreshed(first, last, time, grid, frame, numbers, drift):
+    size = grid[0].size
+    call_velocities(drift, first, last, time, grid[0], grid[3], size, frame, numbers)
+    return fastest(first, last, grid[3], size, numbers)
 
 
 @inner
-def settle(cell, end, keys, v, links, growing, table, frame, numbers):
+def settle(cell, end, keys, v, links, growing, table, frame, numbers, bounds):
     """Make all cells that `cell` may flow into: over its faces, and over the edges between two of them.
 
     Gives the new end and how it went. Cells that `admitted` refuses stay missing.
@@ -141,7 +124,7 @@ def settle(cell, end, keys, v, links, growing, table, frame, numbers):
                 continue
             face = links[(i + (n if step > 0 else 0)) * size + cell]
             key = beside(keys[cell], i, step, frame)
-            if face == 0 and admitted(key, frame, numbers):
+            if face == 0 and admitted(key, frame, numbers, bounds):
                 status = room_for(key, end, n, keys, frame)
                 if status != GOOD:
                     return end, status
@@ -155,7 +138,7 @@ def settle(cell, end, keys, v, links, growing, table, frame, numbers):
                     if face and links[(j + (n if side > 0 else 0)) * size + face]:
                         continue
                     edge = beside(key, j, side, frame)
-                    if (face or find(edge, keys, table) == 0) and admitted(edge, frame, numbers):
+                    if (face or find(edge, keys, table) == 0) and admitted(edge, frame, numbers, bounds):
                         status = room_for(edge, end, n, keys, frame)
                         if status != GOOD:
                             return end, status
@@ -166,7 +149,7 @@ def settle(cell, end, keys, v, links, growing, table, frame, numbers):
 
 
 @inner
-def growing_cells(end, limit, grid, frame, numbers):
+def growing_cells(end, limit, grid, frame, numbers, bounds):
     """All cells that probability may flow into; gives the new end and how it went."""
     keys, p, v, links, growing, table = grid[0], grid[1], grid[3], grid[4], grid[7], grid[9]
     last = end
@@ -174,7 +157,7 @@ def growing_cells(end, limit, grid, frame, numbers):
         if any_lane((load(p, c, LANES) >= limit) & load(growing, c, LANES)):
             for cell in range(c, min(last, c + LANES)):
                 if growing[cell] and p[cell] >= limit:
-                    end, status = settle(cell, end, keys, v, links, growing, table, frame, numbers)
+                    end, status = settle(cell, end, keys, v, links, growing, table, frame, numbers, bounds)
                     if status != GOOD:
                         return end, status
     return end, GOOD
@@ -191,25 +174,31 @@ def outflow(first, last, dt, grid, numbers):
         left = x - ({total})
         stays = x
 {fluxes}
+{corners}
         store(q, c, stays)
 
 
 @inner
 def inflow(first, last, grid, sums):
-    """Add up what arrives; gives the mass in whole multiples of `UNIT`: no order of cells is in its bits."""
+    """Add up what arrives; gives the mass, and what clipping added to it, in whole multiples of `UNIT`.
+
+    No order of cells is in the bits of such sums.
+    """
     q, links, up, down = grid[2], grid[4], grid[5], grid[6]
     size = q.size
-    total = zeros(sums, LANES)
+    total, clipped = zeros(sums, LANES), zeros(sums, LANES)
     for c in range(first, last, LANES):
         x = load(q, c, LANES)
 {arrivals}
+        clipped = clipped + as_int64(rint(as_float64(positive(-x)) / UNIT))
         x = select(x > 0.0, x, 0.0)
         store(q, c, x)
         total = total + as_int64(rint(as_float64(x) / UNIT))
-    mass = 0
+    mass, gain = 0, 0
     for k in range(LANES):
         mass += lane(total, k)
-    return mass
+        gain += lane(clipped, k)
+    return mass, gain
 
 
 @inner
@@ -221,17 +210,18 @@ def scale(first, last, factor, q):
 ALONE = '''
 
 @inner
-def refresh(first, last, time, grid, frame, numbers, blocks):
+def refresh(first, last, time, grid, frame, numbers, drift, blocks):
     """Velocities of these cells, and the largest rate among them; NaN where one is not finite."""
-    most, good = refreshed(first, last, time, grid, frame, numbers)
+    most, good = refreshed(first, last, time, grid, frame, numbers, drift)
     return most if good else np.nan
 
 
 @inner
 def flow(end, dt, grid, numbers, sums):
-    """One step of length `dt` into the second buffer; gives the mass there."""
+    """One step of length `dt` into the second buffer; gives the mass there, and what of it clipping added."""
     outflow(BASE, end, dt, grid, numbers)
-    return inflow(BASE, end, grid, sums) * UNIT
+    mass, gain = inflow(BASE, end, grid, sums)
+    return mass * UNIT, gain * UNIT
 
 
 @inner
@@ -243,10 +233,10 @@ def normalise(end, mass, q):
 SHARED = '''
 
 @compiled
-def refreshed_by_all(first, last, time, grid, frame, numbers, blocks):
+def refreshed_by_all(first, last, time, grid, frame, numbers, drift, blocks):
     for b in prange((last - first + BLOCK - 1) // BLOCK):
         begin = first + b * BLOCK
-        most, good = refreshed(begin, min(last, begin + BLOCK), time, grid, frame, numbers)
+        most, good = refreshed(begin, min(last, begin + BLOCK), time, grid, frame, numbers, drift)
         blocks[b] = most if good else np.nan
 
 
@@ -261,7 +251,7 @@ def outflow_by_all(last, dt, grid, numbers):
 def inflow_by_all(last, grid, sums):
     for b in prange((last - BASE + BLOCK - 1) // BLOCK):
         first = BASE + b * BLOCK
-        sums[b] = inflow(first, min(last, first + BLOCK), grid, sums)
+        sums[2 * b], sums[2 * b + 1] = inflow(first, min(last, first + BLOCK), grid, sums)
 
 
 @compiled
@@ -272,9 +262,9 @@ def scale_by_all(last, factor, q):
 
 
 @inner
-def refresh(first, last, time, grid, frame, numbers, blocks):
+def refresh(first, last, time, grid, frame, numbers, drift, blocks):
     """Velocities of these cells, and the largest rate among them; NaN where one is not finite."""
-    refreshed_by_all(first, last, time, grid, frame, numbers, blocks)
+    refreshed_by_all(first, last, time, grid, frame, numbers, drift, blocks)
     most = 0.0
     for b in range((last - first + BLOCK - 1) // BLOCK):
         if not blocks[b] <= most:
@@ -286,13 +276,14 @@ def refresh(first, last, time, grid, frame, numbers, blocks):
 
 @inner
 def flow(end, dt, grid, numbers, sums):
-    """One step of length `dt` into the second buffer; gives the mass there."""
+    """One step of length `dt` into the second buffer; gives the mass there, and what of it clipping added."""
     outflow_by_all(end, dt, grid, numbers)
     inflow_by_all(end, grid, sums)
-    mass = 0
+    mass, gain = 0, 0
     for b in range((end - BASE + BLOCK - 1) // BLOCK):
-        mass += sums[b]
-    return mass * UNIT
+        mass += sums[2 * b]
+        gain += sums[2 * b + 1]
+    return mass * UNIT, gain * UNIT
 
 
 @inner
@@ -304,16 +295,16 @@ def normalise(end, mass, q):
 ADVANCE = '''
 
 @compiled_serial
-def advance(grid, frame, numbers, state, reals, lengths, cells, masses):
+def advance(grid, frame, numbers, drift, bounds, prune, state, reals, lengths, cells, masses, clips):
     """Steps until the span is over, the budget of cell-steps is used up, or something is in the way."""
     grid, frame, numbers = ({borrowed}), borrowed(frame), borrowed(numbers)
     real = grid[1].dtype.type
     size = grid[0].size
-    blocks, sums = np.empty(size // BLOCK + 1), np.empty(size // BLOCK + 1, np.int64)
+    blocks, sums = np.empty(size // BLOCK + 1), np.empty(2 * (size // BLOCK + 1), np.int64)
     while True:
         end = state[END]
         if state[KNOWN] < end:
-            rate = refresh(state[KNOWN], end, reals[MOMENT], grid, frame, numbers, blocks)
+            rate = refresh(state[KNOWN], end, reals[MOMENT], grid, frame, numbers, drift, blocks)
             if rate != rate:
                 return NOT_FINITE
             reals[RATE] = max(reals[RATE], rate)
@@ -327,14 +318,14 @@ def advance(grid, frame, numbers, state, reals, lengths, cells, masses):
             if state[TIME_VARYING]:
                 grid[7][BASE:end] = True
         state[RESUMED] = 1
-        state[END], status = growing_cells(end, real(reals[THRESHOLD]), grid, frame, numbers)
+        state[END], status = growing_cells(end, real(reals[THRESHOLD]), grid, frame, numbers, bounds)
         known, end = end, state[END]
         if status != GOOD:
             return status
         if state[TIME_VARYING]:
             known, reals[RATE] = BASE, 0.0
         now = reals[TIME] + reals[ELAPSED]
-        rate = refresh(known, end, now, grid, frame, numbers, blocks)
+        rate = refresh(known, end, now, grid, frame, numbers, drift, blocks)
         if rate != rate:
             return NOT_FINITE
         reals[RATE] = max(reals[RATE], rate)
@@ -345,20 +336,22 @@ def advance(grid, frame, numbers, state, reals, lengths, cells, masses):
             dt = min(reals[CFL] / reals[RATE], left)
         if dt < left and now + dt == now:
             return STUCK
-        mass = flow(end, dt, grid, numbers, sums)
+{midway}
+        mass, clipped = flow(end, dt, grid, numbers, sums)
         if not (mass > 0.0 and mass < np.inf):
             return EMPTY
         after = (grid[0], grid[2], grid[1], *grid[3:])
         pruned = (state[COUNT] + 1) % state[PRUNE_EVERY] == 0
         if pruned:
-            new_end = prune(N, after, frame, end, state[SORTED], reals[THRESHOLD], mass, state[SEQUENTIAL] != 0)
+            new_end = call_prune(prune, N, size, grid[9].size, end, state[SORTED], reals[THRESHOLD], mass,
+                                 state[SEQUENTIAL], frame, after)
             if new_end < 0:
                 return NONE_LEFT
         else:
             normalise(end, mass, grid[2])
         grid = after
         k = state[RECORDED]
-        lengths[k], cells[k], masses[k] = dt, end - BASE, mass
+        lengths[k], cells[k], masses[k], clips[k] = dt, end - BASE, mass, clipped
         reals[MOMENT] = now
         state[RECORDED] += 1
         state[SWAPPED] = 1 - state[SWAPPED]
@@ -370,6 +363,57 @@ def advance(grid, frame, numbers, state, reals, lengths, cells, masses):
             state[END], state[KNOWN], state[SORTED] = new_end, new_end, new_end
             state[START] = new_end
             reals[RATE], good = fastest(BASE, new_end, grid[3], size, numbers)
+'''
+
+DRIFT = '''"""The velocities of a drift, written by ensemble; it may be deleted at any time."""
+
+import numpy as np
+
+from ensemble._kernels._compile import array_at, c_function, inner
+IMPORTS
+
+WIDTH = 8
+{tables}
+
+
+@inner
+{drift}
+
+
+@c_function("void(int64, int64, float64, {keys_at}, {reals_at}, int64, {keys_at}, {numbers_at})")
+def velocities(first, last, time, keys, v, size, frame, numbers):
+    """Velocities of the cells from `first` up to `last`, each through its upper faces, into `v`."""
+    keys, v, frame, numbers = array_at(keys, 1), array_at(v, 1), array_at(frame, (6, {n})), array_at(numbers, 1)
+    for c in range(first, last, WIDTH):
+        key = load(keys, c, WIDTH) if last - c >= WIDTH else load_some(keys, c, last - c, WIDTH)
+{columns}
+        {results} = drift({arguments})
+        if last - c >= WIDTH:
+{stores}
+        else:
+{last_stores}
+'''
+
+BOUNDS = '''"""The bounds of a grid, written by ensemble; it may be deleted at any time."""
+
+import numpy as np
+
+from ensemble._kernels._compile import array_at, c_function, inner
+from ensemble._kernels._lane_tables import interpolated
+
+{tables}
+
+
+@inner
+{bounds}
+
+
+@c_function("int64(int64, {keys_at}, {numbers_at})")
+def admitted(key, frame, numbers):
+    """Whether the cell with this key lies within bounds, as 0 or 1."""
+    frame, numbers = array_at(frame, (6, {n})), array_at(numbers, 1)
+    J = bounds({arguments})
+    return np.int64(J >= numbers[{low}] and J <= numbers[{low} + 1])
 '''
 
 OUTFLOW = """l_J, u_J = load(links, J * size + c, LANES), load(links, (N + J) * size + c, LANES)
@@ -393,6 +437,24 @@ stays = stays + leak_J * (select(there_J, above_J, 0.0) - select(l_J > 0, below_
 RATIOS = """ratio_J = {real}(dt / numbers[{widths} + J])
 half_J = {real}(dt / (2.0 * numbers[{widths} + J]))
 leak_J = {real}(dt * numbers[{spread} + J])"""
+
+DIVERGENCE = """
+d_J = half_J * select(l_J > 0, v_J - w_J, 0.0)"""
+"""Behind the line of ``t_J`` in `OUTFLOW`: half a step times the drift's divergence, for the second order in time."""
+
+MIDWAY = """        if state[TIME_VARYING]:
+            now += 0.5 * dt
+            rate = refresh(BASE, end, now, grid, frame, numbers, drift, blocks)
+            if rate != rate:
+                return NOT_FINITE"""
+"""The second order in time for drifts that vary in it."""
+
+SHARES = """mix_{i}_{j} = {real}(0.5 * dt * numbers[{corners} + {i} * N + {j}])"""
+
+CORNER = """corner = gather(links, {to_j} * size, {first})
+corner = select(corner > 0, corner, gather(links, {to_i} * size, {other}))
+stays = stays + mix_{share} * select(corner > 0, gather(p, 0, corner) - x, 0.0)"""
+"""What comes over an edge: behind either face that is there."""
 
 ARRIVALS = """l_J, u_J = load(links, J * size + c, LANES), load(links, (N + J) * size + c, LANES)
 x = x + (gather(up, J * size, l_J) - gather(down, J * size, u_J))"""

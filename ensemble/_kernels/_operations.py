@@ -8,6 +8,7 @@ enter at run time: they take the dtype of what they meet.
 
 from __future__ import annotations
 
+import hashlib
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["DTYPES", "OPERATIONS", "WEAK", "Operation", "common", "floating", "strong", "supported"]
+__all__ = ["DTYPES", "OPERATIONS", "WEAK", "Operation", "Table", "common", "floating", "strong", "supported"]
 
 DTYPES = ("bool", "int32", "int64", "float32", "float64")
 """What a traced value may be."""
@@ -139,8 +140,28 @@ _ALL = [
 OPERATIONS = {operation.name: operation for operation in _ALL}
 """Every operation by its Array API name."""
 
-COMPOSED = ("astype", "clip", "full_like", "ones_like", "zeros_like")
-"""Functions of a traced namespace that are written with the operations."""
+COMPOSED = ("astype", "clip", "full_like", "interp", "ones_like", "zeros_like")
+"""Functions of a traced namespace that are written with the operations, or take more than numbers."""
+
+
+class Table:
+    """Points and values that lines go through: the `value` of a node "interp", which has one operand.
+
+    Equal tables are equal, and have the same name in emitted code.
+    """
+
+    def __init__(self, points: np.ndarray, values: np.ndarray) -> None:
+        self.points, self.values = points, values
+        self.name = "table_" + hashlib.blake2b(points.tobytes() + values.tobytes(), digest_size=8).hexdigest()
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Table) and other.name == self.name
+
+    def __hash__(self) -> int:
+        return hash(self.name)
 
 
 def supported() -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._kernels._operations import DTYPES, OPERATIONS, WEAK, common, floating, strong
+from ensemble._kernels._operations import DTYPES, OPERATIONS, WEAK, Table, common, floating, strong
 from ensemble._kernels._traced import Traced, caller
 
 __all__ = ["Graph", "Node", "Scalar", "mapped", "trace"]
@@ -63,6 +63,11 @@ class Graph:
     def uses(self, position: int) -> bool:
         """Whether input `position` is used at all."""
         return any(node.operation == "input" and node.value == position for node in self.nodes)
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """The tables that are interpolated in, each once."""
+        return tuple(dict.fromkeys(node.value for node in self.nodes if node.operation == "interp"))
 
     @property
     def libm(self) -> bool:
@@ -164,6 +169,16 @@ class Tracer:
         if name == "positive" or (name in ("floor", "ceil", "trunc", "round") and not given.startswith("float")):
             return Traced(self, numbers[0])
         return Traced(self, self._folded(name, tuple(numbers), given))
+
+    def interpolate(self, x: Any, table: Table) -> Traced:
+        """The value at `x` of the lines through a table, as `numpy.interp` has it: in float64."""
+        k = self.cast(self.number(x), "float64")
+        node = self.nodes[k]
+        if node.operation == "constant":
+            return Traced(
+                self, self.add("constant", (), "float64", float(np.interp(node.value, table.points, table.values)))
+            )
+        return Traced(self, self.add("interp", (k,), "float64", table))
 
     def _python_can(self, name: str, kinds: list[str]) -> bool:
         masks = {"logical": {"pybool"}, "bitwise": {"pybool", "pyint"}}

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ensemble._kernels._operations import COMPOSED, DTYPES, OPERATIONS, strong, supported
+from ensemble._backend import to_numpy
+from ensemble._kernels._operations import COMPOSED, DTYPES, OPERATIONS, Table, strong, supported
 
 if TYPE_CHECKING:
     from ensemble._kernels._trace import Tracer
@@ -120,6 +121,22 @@ def _unsupported(tracer: Tracer, what: str) -> TypeError:
     )
 
 
+def table_of(tracer: Tracer, points: Any, values: Any) -> Table:
+    """The table of ``interp``, checked."""
+    what = f"{tracer.function}: the tables of interp must"
+    sides = [side if isinstance(side, list | tuple) else [side] for side in (points, values)]
+    if any(isinstance(part, Traced) for side in sides for part in side):
+        raise TypeError(f"{what} be plain arrays, known before; got traced values{caller()}.")
+    xs, fs = (np.ascontiguousarray(to_numpy(side), dtype=np.float64) for side in (points, values))
+    if xs.ndim != 1 or xs.shape != fs.shape or not xs.size:
+        raise ValueError(f"{what} be two arrays of one length; got shapes {xs.shape} and {fs.shape}{caller()}.")
+    if not (np.all(np.diff(xs) > 0.0) and np.all(np.isfinite(xs)) and np.all(np.isfinite(fs))):
+        raise ValueError(
+            f"{what} be finite, with points that ascend; got others{caller()}. Sort them, each point once."
+        )
+    return Table(xs, fs)
+
+
 class TracedNamespace:
     """The part of the Array API that can be traced: elementwise functions, dtypes, constants."""
 
@@ -173,6 +190,17 @@ class TracedNamespace:
         min, max = names.get("a_min", min), names.get("a_max", max)
         result = x if min is None else self.maximum(x, min)
         return result if max is None else self.minimum(result, max)
+
+    def interp(self, x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Traced:
+        """The value at `x` of the lines through points `xp` and `fp`, plain arrays that are known now."""
+        tracer = self._tracer
+        table = table_of(tracer, xp, fp)
+        result = tracer.interpolate(x, table)
+        if left is not None:
+            result = self.where(self.less(x, float(table.points[0])), left, result)
+        if right is not None:
+            result = self.where(self.greater(x, float(table.points[-1])), right, result)
+        return result
 
     def full_like(self, x: Any, fill_value: Any, *, dtype: Any = None) -> Traced:
         """`fill_value` in the dtype of `x`."""

@@ -71,18 +71,22 @@ __global__ void __launch_bounds__(THREADS, BLOCKS) CLUSTERED advance(Instance* i
             reason = STUCK;
             break;
         }
+#if SECOND_ORDER && TIME_VARYING
+        velocity_time = t + 0.5 * dt;
+#endif
         // 3
-        EACH(c, n) transverse(g, c, scale, t, dt);
-        if (group.rank == 0) shared.masses[next] = 0;
+        EACH(c, n) transverse(g, c, scale, velocity_time, dt);
+        if (group.rank == 0) shared.masses[next] = shared.clips[next] = 0;
         wait_for_all(group);
         // 4
-        u64 sum = 0;
+        u64 sum = 0, clipped = 0;
         EACH(c, n) {
-            const real p = changed(g, c, scale, t, dt);
+            const real unclipped = changed(g, c, scale, velocity_time, dt), p = positive(unclipped);
             g.q[c] = p;
-            sum += fixed((double)p);
+            sum += fixed((double)p), clipped += fixed((double)positive(-unclipped));
         }
         add(&shared.masses[turn], sum);
+        add(&shared.clips[turn], clipped);
 #if TIME_VARYING
         if (group.rank == 0) shared.rates[next] = 0;
 #endif
@@ -95,7 +99,10 @@ __global__ void __launch_bounds__(THREADS, BLOCKS) CLUSTERED advance(Instance* i
         scale = over(latest(&shared.masses[turn]));
         if (threadIdx.x == 0) exchange(g.p, g.q);
         __syncthreads();
-        if (group.rank == 0) g.log[3 * taken] = dt, g.log[3 * taken + 1] = (double)n, g.log[3 * taken + 2] = mass;
+        if (group.rank == 0) {
+            double* const told = g.log + 4 * taken;
+            told[0] = dt, told[1] = (double)n, told[2] = mass, told[3] = floating(latest(&shared.clips[turn]));
+        }
         elapsed = last ? g.span : elapsed + dt;
         ++taken, ++count, work += n;
         turn = next;

@@ -15,16 +15,17 @@ Functions called for single cells take arrays one by one: each that is taken out
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 
-from ensemble._kernels._compile import compiled_serial, inner
+from ensemble._kernels._compile import array_at, c_function, compiled_serial, inner
 
 __all__ = [
     "BASE", "FRAME", "FULL", "GOOD", "PADDING", "RIM", "UNIT",
-    "attach", "beside", "bytes_per_cell", "capacity_for", "clear", "find", "flows", "fresh_table", "link",
-    "make_arrays", "prune", "room_for",
+    "address_of_prune", "attach", "beside", "bytes_per_cell", "capacity_for", "clear", "find", "flows", "fresh_table",
+    "link", "make_arrays", "prune", "room_for",
 ]  # fmt: skip
 
 BASE = 16
@@ -291,7 +292,8 @@ def taken(values, room, first, order):
     """``values[first + BASE:]`` = ``values[first + order]``, by way of `room`."""
     for k in range(order.size):
         room[k] = values[first + order[k]]
-    values[first + BASE : first + BASE + order.size] = room[: order.size]
+    for k in range(order.size):  # slices would compile messages about shapes that differ
+        values[first + BASE + k] = room[k]
 
 
 @compiled_serial
@@ -336,7 +338,8 @@ def prune(n, grid, frame, end, sorted_end, threshold, mass, sequential):
     left = counted * UNIT
     for k in range(order.size):
         room[k] = p[order[k]] / left
-    p[BASE : BASE + order.size] = room[: order.size]
+    for k in range(order.size):
+        p[BASE + k] = room[k]
     for i in range(n):
         taken(v, room, i * keys.size, order)
     new_end = BASE + order.size
@@ -345,6 +348,27 @@ def prune(n, grid, frame, end, sorted_end, threshold, mass, sequential):
     link(n, keys, links, frame, new_end)
     fresh_table(keys, new_end, table)
     return new_end
+
+
+def _prune_there(
+    n, size, table_size, end, sorted_end, threshold, mass, sequential, frame,
+    keys, p, room, v, links, up, down, growing, kept, table,
+):  # fmt: skip
+    grid = (
+        array_at(keys, size), array_at(p, size), array_at(room, size), array_at(v, n * size),
+        array_at(links, 2 * n * size), array_at(up, n * size), array_at(down, n * size), array_at(growing, size),
+        array_at(kept, size), array_at(table, table_size),
+    )  # fmt: skip
+    return prune(n, grid, array_at(frame, (6, n)), end, sorted_end, threshold, mass, sequential != 0)
+
+
+@functools.cache
+def address_of_prune(dtype: str) -> int:
+    """Where `prune` lies as a C function: it is compiled once for all dimensions, limiters and drifts."""
+    numbers = "int64, int64, int64, int64, int64, float64, float64, int64"
+    arrays = [f"CPointer({kind})" for kind in ("int64", "int64", *[dtype] * 3, "int32", dtype, dtype, *["bool_"] * 2,
+                                               "int32")]  # fmt: skip
+    return int(c_function(f"int64({numbers}, {', '.join(arrays)})")(_prune_there).address)
 
 
 def bytes_per_cell(n: int, itemsize: int) -> int:

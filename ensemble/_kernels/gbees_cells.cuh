@@ -11,7 +11,8 @@
 // In front of this text stand `struct Instance` (one grid, as the host described it), `drift` and, where BOUNDED,
 // `bounds`. Told by the compiler: N dimensions, REAL of probabilities, LIMITER, CLUSTER, THREADS, BLOCKS (a
 // multiprocessor's share), SCANNED (cells that a thread looks at together), AT_ONCE (dimensions that it loads for
-// together), and the flags ROTATED, BOUNDED, TIME_VARYING, PERIODIC and DIFFUSIVE.
+// together), and the flags ROTATED, BOUNDED, TIME_VARYING, PERIODIC, DIFFUSIVE, MIXING and
+// SECOND_ORDER (in time).
 
 typedef REAL real;
 typedef unsigned long long u64;
@@ -192,6 +193,9 @@ __device__ inline double rate_of(const Instance& g, u64 key, double t)
 #if DIFFUSIVE
 #pragma unroll
     for (int i = 0; i < N; ++i) rate = rate + g.diffusion[i] / (g.widths[i] * g.widths[i]);
+#endif
+#if MIXING
+    rate = rate + g.corner_rate;
 #endif
     return rate;
 }

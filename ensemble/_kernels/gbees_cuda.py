@@ -45,6 +45,9 @@ class Setting(NamedTuple):
     time_varying: bool
     periodic: bool
     diffusive: bool
+    mixing: bool
+    """Whether noise along different axes is correlated."""
+    time_order: int
     cluster: int
     """Blocks that work on one instance, in a cluster; 0: all blocks of a launch, on one."""
     threads: int
@@ -66,12 +69,15 @@ def fields(n: int, n_parameters: int) -> list[tuple[str, str, tuple[int, ...]]]:
         *((name, kind, one) for name, kind in pointers),
         *((name, "i64", one) for name in (*given, *state)),
         *((name, "double", one) for name in reals),
-        *((name, "double", (n,)) for name in ("widths", "origin", "diffusion")),
+        ("corner_rate", "double", one),
+        *((name, "double", (n,)) for name in ("widths", "origin", "diffusion", "faces")),
+        ("corners", "double", (n * n,)),
         ("rotation", "double", (n * n,)), ("parameters", "double", (max(n_parameters, 1),)),
         *((name, "i64", (n,)) for name in ("shifts", "masks", "lows", "periods")),
         # each of these on a line of the cache by itself: while some threads wait for one, others count in another
         ("gap_0", "i64", LINE), ("n", "i64", one), ("gap_1", "i64", LINE), ("arrivals", "u64", one),
-        ("gap_2", "i64", LINE), ("masses", "u64", (2,)), ("gap_3", "i64", LINE), ("rates", "u64", (2,)),
+        ("gap_2", "i64", LINE), ("masses", "u64", (2,)), ("clips", "u64", (2,)),
+        ("gap_3", "i64", LINE), ("rates", "u64", (2,)),
         ("gap_4", "i64", LINE), ("full", "i64", one), ("bad_key", "u64", one),
         *((name, "i64", one) for name in ("listed", "kept")),
         *((name, "u64", one) for name in ("candidates", "surely", "dead", "carried")), ("gap_5", "i64", LINE),
@@ -111,7 +117,8 @@ def source(drift: Graph, bounds: Graph | None, setting: Setting) -> str:
         "N": n, "REAL": TYPES[setting.dtype], "LIMITER": LIMITERS[setting.limiter], "CLUSTER": setting.cluster,
         "THREADS": setting.threads, "BLOCKS": setting.blocks, "ROTATED": int(setting.rotated),
         "BOUNDED": int(bounds is not None), "TIME_VARYING": int(setting.time_varying),
-        "PERIODIC": int(setting.periodic), "DIFFUSIVE": int(setting.diffusive), "SCANNED": SCANNED,
+        "PERIODIC": int(setting.periodic), "DIFFUSIVE": int(setting.diffusive), "MIXING": int(setting.mixing),
+        "SECOND_ORDER": int(setting.time_order == 2), "SCANNED": SCANNED,
         "AT_ONCE": 1 if setting.dtype == "float32" else 3,
     }  # fmt: skip
     parts = [PRELUDE, *(f"#define {name} {value}" for name, value in flags.items()), _struct(n, setting.n_parameters)]

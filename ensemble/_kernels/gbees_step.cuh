@@ -120,6 +120,15 @@ __device__ __forceinline__ void transverse(const Instance& g, i64 c, real scale,
         const real in = positive((real)velocity(g, s, i, -1, t)) * (here - below[i]);
         sum = sum + h * (in + negative((real)velocity(g, s, i, 0, t)) * (above[i] - here));
     }
+#if SECOND_ORDER
+    real divergence = 0;
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+        const real change = (real)velocity(g, s, i, 0, t) - (real)velocity(g, s, i, -1, t);
+        divergence = divergence + (lo[i] < 0 ? real(0) : change) / (real)g.widths[i];
+    }
+    sum = sum + (real)(0.5 * dt) * (here * divergence);
+#endif
     g.T[c] = sum;
 }
 
@@ -192,7 +201,7 @@ template <int FIRST> __device__ __forceinline__ real change_along(
             in = in + real(0.5) * size * (1 - size * ratio) * limited(v_lo > 0 ? p_lo - p_lolo : p_hi - here, down);
         }
 #if DIFFUSIVE
-        const real slope = (real)(0.5 * g.diffusion[j] / g.widths[j]);
+        const real slope = (real)(0.5 * g.faces[j] / g.widths[j]);
         out = out - slope * up, in = in - slope * down;
 #endif
         change = change + ratio * (out - in);
@@ -201,11 +210,35 @@ template <int FIRST> __device__ __forceinline__ real change_along(
     return change;
 }
 
+#if MIXING
+// Twice what comes in unit time from the neighbours over edges, those behind a face neighbour that is there.
+__device__ inline real over_edges(const Instance& g, i64 c, real here, real scale)
+{
+    real sum = 0;
+    for (int i = 0; i < N; ++i)
+        for (int j = i + 1; j < N; ++j)
+            for (int k = 0; k < 4; ++k) {
+                const int up = k & 1, over = k < 2 ? up : !up;
+                const int first = BESIDE(i, up)[c], other = BESIDE(j, over)[c];
+                const int corner = first >= 0 ? BESIDE(j, over)[first] : other >= 0 ? BESIDE(i, up)[other] : -1;
+                const real share = (real)g.corners[k < 2 ? i * N + j : j * N + i];
+                if (corner >= 0) sum = sum + share * (g.p[corner] * scale - here);
+            }
+    return sum;
+}
+#endif
+
+// What is in a cell after the step; it may be below zero.
 __device__ __forceinline__ real changed(const Instance& g, i64 c, real scale, double t, double dt)
 {
     int s[N];
     const u64 key = g.keys[c];
     const real here = g.p[c] * scale, T = g.T[c];
     unpack(g, key, s);
-    return positive(here - change_along<0>(g, c, s, here, T, scale, t, dt));
+    const real after = here - change_along<0>(g, c, s, here, T, scale, t, dt);
+#if MIXING
+    return after + (real)(0.5 * dt) * over_edges(g, c, here, scale);
+#else
+    return after;
+#endif
 }

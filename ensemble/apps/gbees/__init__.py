@@ -9,7 +9,7 @@ from ensemble.apps.gbees.comparison import Comparison, bhattacharyya, binned, co
 from ensemble.apps.gbees.configurations import Configuration, Measurement, configuration
 from ensemble.apps.gbees.distribution import Regions, active, density, highest_density_regions, positions
 from ensemble.apps.gbees.engine import Steps
-from ensemble.apps.gbees.errors import GridError
+from ensemble.apps.gbees.errors import GridError, GridWarning
 from ensemble.apps.gbees.formats import (
     GaussianFile,
     Points,
@@ -39,6 +39,7 @@ __all__ = [
     "GaussianFile",
     "Gbees",
     "GridError",
+    "GridWarning",
     "Marginal",
     "Measurement",
     "Points",

@@ -78,21 +78,21 @@ class ArrayEngine:
     ) -> Steps:
         """Steps from `time` on until `span` is over, of which `elapsed` is gone."""
         cell_steps = 0
-        taken: list[tuple[float, int, float]] = []
+        taken: list[tuple[float, int, float, float]] = []
         try:
             while elapsed < span:
                 with np.errstate(all="ignore"):  # what is not finite is found and told below
-                    dt, n_cells, mass = self._step(time + elapsed, span - elapsed)
+                    dt, n_cells, mass, clipped = self._step(time + elapsed, span - elapsed)
                 elapsed = elapsed + dt if dt < span - elapsed else span
                 cell_steps += n_cells
-                taken.append((dt, n_cells, mass))
+                taken.append((dt, n_cells, mass, clipped))
                 if watch is not None:
                     watch(elapsed, self.n_cells, cell_steps)
         finally:
             self.taken = Steps.of(taken)
         return self.taken
 
-    def _step(self, time: float, longest: float) -> tuple[float, int, float]:
+    def _step(self, time: float, longest: float) -> tuple[float, int, float, float]:
         """Grow, advect, normalise, and prune if it is time to."""
         problem = self.problem
         xp = array_namespace(self.grid.keys)
@@ -104,13 +104,18 @@ class ArrayEngine:
         dt = min(problem.cfl / largest, longest) if largest > 0.0 else longest
         if time + dt == time and dt < longest:
             raise GridError(f"Gbees: time steps must move the time; got a step of {dt:.3g} at t = {time:.6g}.")
-        grid, mass = normalised(grid.changed(p=xp.clip(advected(problem, grid, dt), min=0.0)))
+        if problem.time_varying and problem.time_order == 2:
+            time = time + 0.5 * dt
+            grid = grid.changed(velocities=face_velocities(problem, grid.columns, time, grid.p.dtype))
+        p = advected(problem, grid, dt)
+        clipped = -float(xp.sum(xp.clip(p, max=0.0), dtype=xp.float64))
+        grid, mass = normalised(grid.changed(p=xp.clip(p, min=0.0)))
         n_cells = grid.size
         if (self.count + 1) % problem.prune_every == 0:
             grid, _ = normalised(pruned(problem, grid))
         self.grid, self.velocity_time = grid, time
         self.count += 1
-        return dt, n_cells, mass
+        return dt, n_cells, mass, clipped
 
     def weigh(self, log_weights: Any) -> float:
         """Multiplies by ``exp(log_weights)``, normalises, prunes, normalises; gives the logarithm of the mass."""

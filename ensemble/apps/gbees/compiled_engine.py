@@ -156,10 +156,10 @@ class CompiledEngine:
 
     def _some_steps(self) -> str:
         """Run compiled code until it has something to tell; gives what that is."""
-        records = np.empty(RECORDS), np.empty(RECORDS, np.int64), np.empty(RECORDS)
+        records = np.empty(RECORDS), np.empty(RECORDS, np.int64), np.empty(RECORDS), np.empty(RECORDS)
         self._set(RECORDED=0, BUDGET=1 if self.report_each_step else BUDGET // self.problem.n)
         shared = self.n_cells > SMALL and thread_count() > 1
-        arguments = self.grid, self.frame, self.loops.numbers, self.state, self.reals, *records
+        arguments = self.grid, self.frame, self.state, self.reals, *records
         status = self.loops.advance(shared, *arguments)
         if self._get("SWAPPED"):
             self.grid = (self.grid[0], self.grid[2], self.grid[1], *self.grid[3:])
@@ -287,14 +287,18 @@ class _Loops:
         at = emitted.layout(n, len(parameters), rotated)
         widths = np.asarray(problem.widths, dtype=np.float64)
         noise = np.zeros(n) if problem.diffusion is None else np.asarray(problem.diffusion, dtype=np.float64)
+        mixing, leaks = problem.mixing, noise / widths**2
+        if mixing is not None:
+            leaks[0] += mixing.rate  # only their sum matters
         rotation = np.ravel([] if problem.rotation is None else problem.rotation)
-        spread = 0.5 * noise / widths**2
+        spread = 0.5 * problem.face_diffusion / widths**2
         numbers = np.concatenate(
             [
                 widths,
                 widths / 2.0,
-                noise / widths**2,
+                leaks,
                 spread,
+                np.zeros(n * n) if mixing is None else np.ravel(mixing.corners),
                 problem.origin,
                 rotation,
                 problem.bounds_range,
@@ -311,16 +315,24 @@ class _Loops:
             bounds, constants = emitted.hoisted(bounds, n + len(numbers))
             numbers += constants
         self.numbers = np.array(numbers)
-        diffusive = problem.diffusion is not None
-        self.options = graph, bounds, n, problem.limiter, np.dtype(problem.dtype).name, at, diffusive
-        self.modules: dict[bool, Any] = {}
+        dtype = np.dtype(problem.dtype).name
+        self.traced = (graph, n, dtype), (bounds, n, at["range"])
+        kind = emitted.Kind(problem.diffusion is not None, mixing is not None, problem.time_order == 2)
+        self.options = n, problem.limiter, dtype, kind
+        self.steps: dict[bool, Callable[..., int]] = {}
+        self.addresses: tuple[int, ...] = ()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the compiled modules, which no pickle can hold: they are found again when they are needed."""
-        return self.__dict__ | {"modules": {}}
+        """Without compiled code, which no pickle can hold: it is found again when it is needed."""
+        return self.__dict__ | {"steps": {}, "addresses": ()}
 
-    def advance(self, shared: bool, *arguments: Any) -> int:
+    def advance(self, shared: bool, grid: Any, frame: Any, *state: Any) -> int:
         """Run steps, with their cells `shared` among threads; gives how it ended."""
-        if shared not in self.modules:
-            self.modules[shared] = emitted.module_of(*self.options, shared)
-        return self.modules[shared].advance(*arguments)
+        if shared not in self.steps:
+            self.steps[shared] = emitted.step_of(*self.options, shared)
+        if not self.addresses:
+            drift, bounds = self.traced
+            self.addresses = (
+                emitted.address_of_drift(*drift), emitted.address_of_bounds(*bounds), kernels.address_of_prune(drift[2])
+            )  # fmt: skip
+        return self.steps[shared](grid, frame, self.numbers, *self.addresses, *state)

@@ -39,12 +39,18 @@ class Measurement:
         Covariance of the measurement's noise.
     span : float
         Time from here to the next measurement, or to the end.
+    likelihood : {"auto", "point", "cell"}
+        As `Gbees.update` takes it.
     """
 
     h: Callable[..., Any]
     y: tuple[float, ...]
     R: np.ndarray
     span: float
+    likelihood: str = "auto"
+
+    def __post_init__(self) -> None:
+        _check.positive(self.span, "Measurement", "span")
 
 
 @dataclass(frozen=True)
@@ -61,11 +67,17 @@ class Configuration:
         Time to the first measurement, or to the end.
     measurements : tuple of Measurement
     records : int
-        Distributions recorded in each span: one at either end, the others at equal distances. Steps end exactly there.
+        Distributions recorded in each span, at least 2: one at either end, the others at equal distances. Steps end
+        exactly there.
     options : dict
         Further arguments of `Gbees`: `threshold` at least.
     axes : tuple of str
         What the coordinates are called.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a span is not finite and above zero, or `records` is below 2.
     """
 
     name: str
@@ -77,6 +89,10 @@ class Configuration:
     records: int = 2
     options: dict[str, Any] = field(default_factory=dict)
     axes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        _check.positive(self.span, "Configuration", "span")
+        _check.integer(self.records, "Configuration", "records", minimum=2, advice="Both ends of a span are records.")
 
     @property
     def spans(self) -> tuple[float, ...]:
@@ -136,6 +152,7 @@ def _aizawa() -> Configuration:
 def _pcr3bp() -> Configuration:
     span = 0.931792004789438
     R = np.diag([7.0303608437767e-9, 3.0461733e-4, 2.51477110445507e-8])
+    # close to the smaller body the angle is sharper than a cell; the program takes the likelihood at centres
     seen = (
         (0.00480752217018, 1.573600972503426, 0.000011792829939),
         (0.001479571603251, 3.129790477251764, -0.000089444718616),
@@ -147,7 +164,7 @@ def _pcr3bp() -> Configuration:
         np.array([1.001471995170839, -0.000017518099335, 0.000071987832396, 0.013633926328993]),
         np.diag([7.0303608437767e-9] * 2 + [2.51477110445507e-8] * 2),
         span,
-        tuple(Measurement(range_angle_rate(SATURN_ENCELADUS, y[1]), y, R, span) for y in seen),
+        tuple(Measurement(range_angle_rate(SATURN_ENCELADUS, y[1]), y, R, span, "point") for y in seen),
         records=8,
         options={"threshold": 1e-7, "bounds": jacobi_constant(SATURN_ENCELADUS)},
         axes=("x", "y", "x'", "y'"),

@@ -78,7 +78,7 @@ class CudaEngine:
         parameters = tuple(float(value) for value in problem.drift.parameters)
         self.room = Room(bytes_per_cell(problem.n, real.itemsize), problem.memory_limit, p)
         self.grid = DeviceGrid(problem, keys[order], p[order], packing, parameters)
-        self._log = _compile.device_empty((MOST_STEPS, 3), np.float64)
+        self._log = _compile.device_empty((MOST_STEPS, 4), np.float64)
         self._reserve(self.grid.n)
         self._build()
 
@@ -232,7 +232,8 @@ def _kernels(problem: Problem, cluster: int, small: bool) -> dict[str, Any]:
     setting = Setting(
         n=problem.n, n_parameters=len(problem.drift.parameters), dtype=dtype.name, limiter=problem.limiter,
         rotated=problem.rotation is not None, time_varying=problem.time_varying, periodic=any(problem.periods),
-        diffusive=problem.diffusion is not None, cluster=cluster, threads=threads, blocks=blocks,
+        diffusive=problem.diffusion is not None, mixing=problem.mixing is not None, time_order=problem.time_order,
+        cluster=cluster, threads=threads, blocks=blocks,
     )  # fmt: skip
     return kernels(_source(problem.drift.function, problem.bounds, setting))
 
@@ -278,8 +279,8 @@ class _Journey:
         engine.grid.take_back(record)
         taken = int(record["taken"][0])
         if taken:
-            lengths, cells, masses = to_numpy(engine._log[:taken]).T
-            engine.taken = engine.taken.then(Steps(lengths, cells.astype(np.int64), masses))
+            lengths, cells, masses, clipped = to_numpy(engine._log[:taken]).T
+            engine.taken = engine.taken.then(Steps(lengths, cells.astype(np.int64), masses, clipped))
         engine.count, self.elapsed = int(record["count"][0]), float(record["elapsed"][0])
         engine.velocity_time = float(record["velocity_time"][0])
         engine._answer(int(record["reason"][0]), self.time + self.elapsed)

@@ -77,7 +77,9 @@ class DeviceGrid:
         r["lower"], r["upper"] = problem.bounds_range
         r["widths"], r["origin"] = problem.widths, problem.origin
         if problem.diffusion is not None:
-            r["diffusion"] = problem.diffusion
+            r["diffusion"], r["faces"] = problem.diffusion, problem.face_diffusion
+        if problem.mixing is not None:
+            r["corners"], r["corner_rate"] = np.ravel(problem.mixing.corners), problem.mixing.rate
         if problem.rotation is not None:
             r["rotation"] = np.ravel(problem.rotation)
         r["parameters"][:, : len(parameters)] = parameters
@@ -125,7 +127,7 @@ class DeviceGrid:
         r["periods"] = [period or 0 for period in self.packing.periods]
         r["arrivals"] = r["taken"] = r["reason"] = r["full"] = 0
         r["bad_key"] = EMPTY
-        r["masses"] = 0
+        r["masses"] = r["clips"] = 0
         if self.problem.time_varying:
             r["rates"] = 0
         return r

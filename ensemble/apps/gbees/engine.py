@@ -13,11 +13,28 @@ __all__ = ["Engine", "Steps"]
 
 @dataclass(frozen=True)
 class Steps:
-    """What happened in an `advance`, one entry a step: its length, the cells in it, the mass before normalising."""
+    """What happened in an `advance`, one entry a step.
+
+    Attributes
+    ----------
+    lengths : ndarray of float64
+    cells : ndarray of int64
+        Cells stored in the step.
+    masses : ndarray of float64
+        Probability after the step, before it is normalised.
+    clipped : ndarray of float64
+        What of it is there because negative values were set to zero.
+    """
 
     lengths: np.ndarray
     cells: np.ndarray
     masses: np.ndarray
+    clipped: np.ndarray
+
+    @property
+    def losses(self) -> np.ndarray:
+        """Probability that left over the grid's rim in each step."""
+        return 1.0 - (self.masses - self.clipped)
 
     def __repr__(self) -> str:
         if not len(self):
@@ -27,14 +44,15 @@ class Steps:
         return f"Steps({count}, {short:.4g} to {long:.4g} long, {few:,} to {many:,} cells)"
 
     @classmethod
-    def of(cls, taken: Sequence[tuple[float, int, float]]) -> Steps:
-        """Steps given one by one: length, cells, mass."""
-        lengths, cells, masses = zip(*taken) if taken else ((), (), ())
-        return cls(np.array(lengths, np.float64), np.array(cells, np.int64), np.array(masses, np.float64))
+    def of(cls, taken: Sequence[tuple[float, int, float, float]]) -> Steps:
+        """Steps given one by one: length, cells, mass, and what clipping added."""
+        kinds = np.float64, np.int64, np.float64, np.float64
+        columns = zip(*taken) if taken else ((),) * 4
+        return cls(*(np.array(column, kind) for column, kind in zip(columns, kinds, strict=True)))
 
     def then(self, later: Steps) -> Steps:
         """These steps and `later` ones."""
-        pairs = ((self.lengths, later.lengths), (self.cells, later.cells), (self.masses, later.masses))
+        pairs = zip(vars(self).values(), vars(later).values(), strict=True)
         return Steps(*(np.concatenate(pair) for pair in pairs))
 
     def __len__(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["GridError"]
+__all__ = ["GridError", "GridWarning"]
 
 
 class GridError(ValueError):
@@ -10,3 +10,7 @@ class GridError(ValueError):
 
     The grid is then still the one of the last whole step.
     """
+
+
+class GridWarning(UserWarning):
+    """A result that the cells are too coarse for, or the grid too small; the message says by how much."""

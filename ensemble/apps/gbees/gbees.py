@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ensemble._backend import moved
-from ensemble._check import require
+from ensemble._check import finite, one_of, require
 from ensemble.apps.gbees import distribution, marginals
 from ensemble.apps.gbees.arguments import Values, common_samples
 from ensemble.apps.gbees.cells import Cells
 from ensemble.apps.gbees.engine import Steps
 from ensemble.apps.gbees.engines import backend_named
-from ensemble.apps.gbees.errors import GridError
+from ensemble.apps.gbees.errors import GridError, GridWarning
+from ensemble.apps.gbees.initial import EXTENT
 from ensemble.apps.gbees.many_runs import Runs
 from ensemble.apps.gbees.measurement import noise_of
 from ensemble.apps.gbees.problem import Drift, Problem
@@ -29,9 +31,9 @@ Watch = Callable[[float, int, int], None]
 class Gbees:
     """Grid-based Bayesian estimation exploiting sparsity: a density on cells that follow it through state space.
 
-    Solves ``dp/dt = -sum_i d(f_i p)/dx_i + 1/2 sum_i Q_ii d2p/dx_i2`` between measurements, by corner transport upwind
-    with limited slopes on the cells that matter [1]_, [2]_, and Bayes' rule at measurements. Starts from a Gaussian,
-    cut off at three standard deviations.
+    Solves ``dp/dt = -sum_i d(f_i p)/dx_i + 1/2 sum_ij Q_ij d2p/dx_i dx_j`` between measurements, by corner transport
+    upwind with limited slopes on the cells that matter [1]_, [2]_, and Bayes' rule at measurements. Starts from a
+    Gaussian, cut off at `extent` standard deviations, or from any density or samples.
 
     Parameters
     ----------
@@ -40,14 +42,20 @@ class Gbees:
         per time. It must be plain arithmetic over `xp`, as compiled backends trace it. A `Drift` has parameters
         besides, each of which may be an Ensemble.
     mean : array or Ensemble, shape (n,)
-        Of the initial Gaussian; the grid's origin.
+        Of the initial Gaussian; the grid's origin. None: of the points that are the start.
     covariance : array or Ensemble, shape (n, n) or (n,)
-        Of the initial Gaussian, positive definite; n numbers are a diagonal.
+        Of the initial Gaussian, positive definite; n numbers are a diagonal. None: of the points that are the start.
     threshold : float in (0, 1)
         Cells with at least this probability are active: they are what the grid is grown around. Far below one over
         the number of cells that matter.
     factor : float or array, shape (n,)
-        Cells are ``1 / (2 factor)`` standard deviations of the initial Gaussian wide.
+        Cells are ``1 / (2 factor)`` standard deviations of `covariance` wide.
+    extent : float or array, shape (n,)
+        Half the edge of the first grid, in standard deviations of `covariance`. 3, as published, leaves variances at
+        0.973 of the Gaussian's, however small the cells are; 5 at 0.99998.
+    start : callable, array of shape (n, n_points) or Ensemble of shape (n,), optional
+        Instead of the Gaussian: a density ``start(x, xp)`` of n scalars, up to a factor, taken at the centres of the
+        first grid; or points drawn from the distribution, of which each cell holds its share.
     limiter : {"mc", "superbee", "van_leer", "minmod", "none"}
         Of the slopes; "none" is the first-order scheme.
     cfl : float in (0, 1]
@@ -60,11 +68,17 @@ class Gbees:
     bounds : callable, optional
         ``bounds(x, xp)`` gives one scalar; new cells are made only where it is within its range over the first grid.
     diffusion : float, array of shape (n,) or (n, n), or Ensemble, optional
-        Spectral density Q of white noise in ``dx/dt``, in x squared per time; must be diagonal along the grid's axes.
+        Spectral density Q of white noise in ``dx/dt``, in x squared per time, positive semidefinite; n numbers, or one,
+        are its diagonal. Steps keep probabilities positive where ``Q_ii / dx_i^2``, dx the widths of cells, is at least
+        the sum over the other j of ``|Q_ij| / (dx_i dx_j)``; what is negative else is counted by `mass_gain`.
     rotate : bool
-        Lay the grid along the eigenvectors of `covariance`.
+        Lay the grid along the eigenvectors of `covariance`, with the signs that LAPACK gives them.
     time_varying : bool
         Whether `drift` depends on `t`; velocities are then worked out anew in every step.
+    time_order : {1, 2}
+        Order of the advection in time. 1, the published scheme, leaves the divergence of the drift out of the state at
+        half a step, and takes velocities that vary in time at its start; 2 does neither. Both are of order 2 for drifts
+        without divergence that do not vary in time. Diffusion is of order 1 in time.
     periods : sequence of (float or None), optional
         Period of each coordinate that is periodic, None for the others. Cell widths are adjusted to divide it.
     time : float
@@ -79,6 +93,8 @@ class Gbees:
     Attributes
     ----------
     time : float
+    backend : str
+        The name that was given, or the namespace's.
 
     Raises
     ------
@@ -120,6 +136,8 @@ class Gbees:
         *,
         threshold: float,
         factor: Any = 1.0,
+        extent: Any = EXTENT,
+        start: Any = None,
         limiter: str = "mc",
         cfl: float = 1.0,
         prune_every: int = 20,
@@ -128,6 +146,7 @@ class Gbees:
         diffusion: Any = None,
         rotate: bool = False,
         time_varying: bool = False,
+        time_order: int = 1,
         periods: Sequence[float | None] | None = None,
         time: float = 0.0,
         memory_limit: float | None = None,
@@ -135,15 +154,18 @@ class Gbees:
         backend: Any = "numpy",
     ) -> None:
         engine, self._like = backend_named(backend)
+        self.backend = backend if isinstance(backend, str) else str(backend.__name__)
         rules = Rules(
             threshold=threshold, limiter=limiter, cfl=cfl, prune_every=prune_every, prune=prune, bounds=bounds,
-            time_varying=time_varying, memory_limit=memory_limit, dtype=dtype,
+            time_varying=time_varying, time_order=time_order, memory_limit=memory_limit, dtype=dtype,
         )  # fmt: skip
-        setup = Setup(drift, mean, covariance, rules, factor, diffusion, rotate, periods)
+        setup = Setup(drift, mean, covariance, rules, factor, extent, start, diffusion, rotate, periods)
+
+        time = finite(time, "Gbees", "time")
 
         def begin(i: int) -> Run:
-            problem, indices, p = setup.sample(i, float(time))
-            return Run(problem, engine, moved(indices, self._like), moved(p, self._like), float(time))
+            problem, indices, p = setup.sample(i, time)
+            return Run(problem, engine, moved(indices, self._like), moved(p, self._like), time)
 
         self._runs = Runs.begun(begin, setup.n_samples)
 
@@ -170,19 +192,31 @@ class Gbees:
             If `until` is not finite or lies before `time`; `GridError` if a run that is no Ensemble cannot go on.
         MemoryError
             If the grid of a run that is no Ensemble outgrows the memory; it is then as it was one step before.
+
+        Warns
+        -----
+        GridWarning
+            If `mass_loss` or `mass_gain` has come to more than 0.01, and again whenever it has doubled.
         """
         until = float(until)
         seen = f"{until} at time {self.time}"
         require(bool(np.isfinite(until)) and until >= self.time, "Gbees.advance", "until", "not lie in the past", seen)
-        return self._runs.advance(until, watch)
+        steps = self._runs.advance(until, watch)
+        for text in self._runs.told_masses():
+            warnings.warn(text, GridWarning, stacklevel=2)
+        return steps
 
     def report_each_step(self, wanted: bool = True) -> None:
         """Have `watch` of `advance` called after every step, which costs time, or now and then."""
         for run in self._runs.alive:
             run.engine.report_each_step = wanted
 
-    def update(self, h: Callable[..., Any], y: Any, R: Any) -> Any:
+    def update(self, h: Callable[..., Any], y: Any, R: Any, *, likelihood: str = "auto") -> Any:
         """Bayes' rule for the measurement ``y = h(x) + noise``, ``noise ~ N(0, R)``.
+
+        Where the measurement changes across a cell by more than a deviation of its noise, the likelihood at the
+        centres of cells says little about them. It is then integrated over the cells, with the density in each from a
+        log-quadratic function through it and its neighbours: to rounding for linear `h`, by adaptive quadrature else.
 
         Parameters
         ----------
@@ -192,11 +226,21 @@ class Gbees:
             What was measured. An Ensemble splits a run that is none into one a sample.
         R : float, array or Ensemble, shape (), (m,) or (m, m)
             Covariance of the noise; m numbers, or one, are its diagonal.
+        likelihood : {"auto", "point", "cell"}
+            Taken at the cells' centres, as the public programs do ("point"), or integrated over the cells ("cell"):
+            `mean` and `covariance` then have what is inside the cells, until the next step. "auto" integrates where
+            the noise is sharper than a cell.
 
         Returns
         -------
         float or Ensemble, shape ()
             Logarithm of the evidence ``p(y | measurements so far)``.
+
+        Warns
+        -----
+        GridWarning
+            If centres are used although the noise is sharper than a cell, or the posterior is narrower than half a
+            cell: the next step carries whole cells on.
 
         Raises
         ------
@@ -208,10 +252,11 @@ class Gbees:
         require(len(y.shape) < 2, "Gbees.update", "y", "be a number or have shape (m,)", f"shape {y.shape}")
         m = y.shape[0] if y.shape else 1
         noises = [noise_of(R.sample(i), m, "Gbees.update") for i in range(R.n_samples)]
+        one_of(likelihood, ("auto", "point", "cell"), "Gbees.update", "likelihood")
         self._split(common_samples("Gbees.update", y=y, R=R))
 
         def weigh(run: Run, i: int) -> float:
-            return run.update(h, np.atleast_1d(y.sample(i)), noises[i if R.n_samples > 1 else 0])
+            return run.update(h, np.atleast_1d(y.sample(i)), noises[i if R.n_samples > 1 else 0], likelihood)
 
         return self._runs.numbers(weigh)
 
@@ -263,11 +308,11 @@ class Gbees:
 
     def mean(self) -> Any:
         """Mean of the distribution, array or Ensemble of shape (n,)."""
-        return self._runs.arrays(lambda run: distribution.mean(run.cells()))
+        return self._runs.arrays(Run.mean)
 
     def covariance(self) -> Any:
         """Covariance of the distribution, array or Ensemble of shape (n, n)."""
-        return self._runs.arrays(lambda run: distribution.covariance(run.cells()))
+        return self._runs.arrays(Run.covariance)
 
     def marginal(self, axes: int | Sequence[int]) -> Any:
         """Distribution of the coordinates `axes` on a dense grid.
@@ -331,12 +376,21 @@ class Gbees:
 
     @property
     def mass_loss(self) -> Any:
-        """Probability that steps lost over the grid's rim, less what clipping negative values gave, since the start.
+        """Probability that steps lost over the grid's rim since the start: a float or Ensemble of shape ().
 
-        The sum over steps of one minus the total before it was normalised: a float or Ensemble of shape (). How much of
-        an answer may be missing because `threshold` is too high, or `bounds` too tight.
+        The sum over steps of what each lost of a total of 1. How much of an answer may be missing because `threshold`
+        is too high, or `bounds` too tight.
         """
-        return self._runs.scalars(lambda run: float(np.sum(1.0 - run.steps.masses)))
+        return self._runs.scalars(lambda run: run.mass_loss)
+
+    @property
+    def mass_gain(self) -> Any:
+        """Probability that setting negative values to zero added since the start: a float or Ensemble of shape ().
+
+        The sum over steps of what each added to a total of 1. How much of an answer may be made up because the
+        distribution is thinner than cells can resolve.
+        """
+        return self._runs.scalars(lambda run: run.mass_gain)
 
     @property
     def failed(self) -> np.ndarray:

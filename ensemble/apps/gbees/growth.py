@@ -9,6 +9,7 @@ from ensemble._backend import array_namespace
 from ensemble.apps.gbees.grid import Grid, face_velocities
 from ensemble.apps.gbees.keys import find, merged_columns
 from ensemble.apps.gbees.problem import Problem
+from ensemble.apps.gbees.tables import with_tables
 
 __all__ = ["flows", "grown"]
 
@@ -84,6 +85,6 @@ def within(problem: Problem, columns: list[Any]) -> Any:
     assert problem.bounds is not None
     xp = array_namespace(columns[0])
     z = [xp.astype(s, xp.float64) * float(width) for s, width in zip(columns, problem.widths)]
-    J = problem.bounds(problem.position(z), xp)
+    J = problem.bounds(problem.position(z), with_tables(xp))
     low, high = problem.bounds_range
     return xp.logical_and(low <= J, high >= J)

@@ -22,6 +22,18 @@ __all__ = ["Runs"]
 FAILURES = (GridError, MemoryError)
 """What ends one sample and no other."""
 
+MASSES = {
+    "mass_loss": (
+        "the grid must keep all but 0.01 of a probability of 1", "lost over its rim",
+        "Lower the threshold, or widen bounds.",
+    ),
+    "mass_gain": (
+        "negative values must be below 0.01 of a probability of 1", "added by setting them to zero",
+        "The distribution is thinner than cells can resolve: use a larger factor.",
+    ),
+}  # fmt: skip
+"""Of `Run.exceeded`: what must hold, what is counted, and what to do."""
+
 T = TypeVar("T")
 
 Watch = Callable[[float, int, int], None]
@@ -149,6 +161,19 @@ class Runs:
             else:
                 self.messages[i] = str(failure)
         return tuple(results)
+
+    def told_masses(self) -> list[str]:
+        """Warnings of probability lost over the rim, and of what clipping added, since the start."""
+        texts = []
+        for name, (requirement, what, advice) in MASSES.items():
+            found = {i: run.exceeded(name) for i, run in enumerate(self.runs) if run is not None}
+            worst = max(((value, i) for i, value in found.items() if value is not None), default=None)
+            if worst is not None:
+                where = "" if self.n_samples is None else f" in sample {worst[1]}"
+                texts.append(
+                    f"Gbees.advance: {requirement}; got {worst[0]:.2g} {what} since the start{where}. {advice}"
+                )
+        return texts
 
     def parts(self, work: Callable[[Run], T]) -> Any:
         """`work` on every sample: its result, or a tuple of results."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,9 @@ from ensemble._backend import array_namespace, is_array
 from ensemble._check import message, require
 from ensemble.apps.gbees.arguments import tried
 from ensemble.apps.gbees.problem import Problem
+from ensemble.apps.gbees.tables import with_tables
 
-__all__ = ["Noise", "centres", "log_likelihoods", "noise_of"]
+__all__ = ["Noise", "centres", "frame_points", "log_likelihoods", "noise_of", "whitened_residuals"]
 
 
 class Noise:
@@ -46,13 +47,45 @@ def noise_of(R: np.ndarray, m: int, function: str) -> Noise:
 
 def centres(problem: Problem, indices: Any) -> tuple[Any, ...]:
     """Centres of the cells in space, n arrays (N,)."""
+    return problem.position(frame_points(problem, indices))
+
+
+def frame_points(problem: Problem, indices: Any) -> list[Any]:
+    """Centres of the cells in the grid's frame, n arrays (N,)."""
     xp = array_namespace(indices)
-    z = [xp.astype(indices[:, i], xp.float64) * float(problem.widths[i]) for i in range(problem.n)]
-    return problem.position(z)
+    return [xp.astype(indices[:, i], xp.float64) * float(problem.widths[i]) for i in range(problem.n)]
+
+
+def whitened_residuals(
+    problem: Problem, z: Sequence[Any], h: Callable[..., Any], y: np.ndarray, noise: Noise, xp: Any
+) -> list[Any]:
+    """``h(x) - y`` in deviations of the noise, one array (N,) for each of `y`, at points `z` of the grid's frame.
+
+    Raises
+    ------
+    ValueError
+        If `h` does not give one number for each of `y`.
+    """
+    requirement = f"take {problem.n} scalars x and a namespace, and give {len(y)}"
+    values = tried(lambda: h(problem.position(z), with_tables(xp)), "Gbees.update", "h", requirement)
+    values = (values,) if is_array(values) or isinstance(values, int | float) else tuple(values)
+    if len(values) != len(y):
+        seen = f"{len(values)} for {len(y)} measured"
+        raise ValueError(message("Gbees.update", "h", "give one number for each of y", seen))
+    residuals = [value - float(measured) for value, measured in zip(values, y)]
+    found = []
+    for row in range(len(y)):
+        white = xp.zeros(z[0].shape, dtype=xp.float64)
+        for column in range(row + 1):
+            weight = float(noise.whitening[row, column])
+            if weight != 0.0:
+                white = white + weight * residuals[column]
+        found.append(white)
+    return found
 
 
 def log_likelihoods(problem: Problem, indices: Any, h: Callable[..., Any], y: np.ndarray, noise: Noise) -> Any:
-    """``-(h(x) - y)' R^-1 (h(x) - y) / 2`` of each cell; the density's peak is left to the caller.
+    """``-(h(x) - y)' R^-1 (h(x) - y) / 2`` at each cell's centre; the density's peak is left to the caller.
 
     Raises
     ------
@@ -60,19 +93,7 @@ def log_likelihoods(problem: Problem, indices: Any, h: Callable[..., Any], y: np
         If `h` does not give one number for each of `y`.
     """
     xp = array_namespace(indices)
-    requirement = f"take {problem.n} scalars x and a namespace, and give {len(y)}"
-    values = tried(lambda: h(centres(problem, indices), xp), "Gbees.update", "h", requirement)
-    values = (values,) if is_array(values) or isinstance(values, int | float) else tuple(values)
-    if len(values) != len(y):
-        seen = f"{len(values)} for {len(y)} measured"
-        raise ValueError(message("Gbees.update", "h", "give one number for each of y", seen))
-    residuals = [value - float(measured) for value, measured in zip(values, y)]
     total = xp.zeros(indices.shape[0], dtype=xp.float64)
-    for row in range(len(y)):
-        white = xp.zeros(indices.shape[0], dtype=xp.float64)
-        for column in range(row + 1):
-            weight = float(noise.whitening[row, column])
-            if weight != 0.0:
-                white = white + weight * residuals[column]
+    for white in whitened_residuals(problem, frame_points(problem, indices), h, y, noise, xp):
         total = total + white * white
     return -0.5 * total

@@ -11,6 +11,7 @@ from ensemble import _check
 from ensemble._backend import array_namespace, moved, prototype
 from ensemble._typing import Array
 from ensemble.apps.gbees.problem import Drift
+from ensemble.apps.gbees.tables import with_tables
 from ensemble.scalar import Ensemble, namespace
 
 __all__ = ["draw", "propagate"]
@@ -125,7 +126,7 @@ def propagate(
     _check.one_of(method, ("dop853", "rk4"), "propagate", "method")
     n, n_samples = x.shape[0], x.n_samples
     base = array_namespace(x.samples)
-    xp = namespace(base, n_samples)
+    xp = with_tables(namespace(base, n_samples))
 
     def f(t: Array, state: Array) -> Array:
         """The drift at times (S,) and states (n, S)."""

@@ -9,6 +9,8 @@ from typing import Any, Literal
 import numpy as np
 
 from ensemble._check import message, require, require_type
+from ensemble.apps.gbees.mixing import Mixing
+from ensemble.apps.gbees.tables import with_tables
 
 __all__ = ["Drift", "Problem"]
 
@@ -22,7 +24,7 @@ class Drift:
     function : callable
         ``function(x, t, xp, *parameters)``: `x` a tuple of n scalars, `t` a scalar, `xp` the namespace of their
         functions; gives n scalars. It is traced for compiled backends: no branches on values, only arithmetic and
-        functions of `xp`.
+        functions of `xp`, tables of plain arrays by ``xp.interp(x[0], points, values)`` among them.
     parameters : tuple of float or Ensemble
         Handed over after `xp`. They reach compiled code as arguments: new values need no new compilation.
     names : tuple of str
@@ -100,9 +102,15 @@ class Problem:
     bounds : callable or None
         ``bounds(x, xp)``; a cell is made only where it lies in `bounds_range`.
     diffusion : ndarray (n,) or None
-        Diagonal of the process noise density Q in the grid's frame: ``dp/dt = ... + 1/2 Q_ii d2p/dx_i2``.
+        Diagonal of the process noise density Q in the grid's frame: ``dp/dt = ... + 1/2 Q_ij d2p/dx_i dx_j``.
+    mixing : Mixing or None
+        What of Q is off the diagonal, and how it is shared out.
     rotation : ndarray (n, n) or None
         Columns are the grid's axes in space.
+    time_varying : bool
+        Whether the drift depends on the time.
+    time_order : int
+        2: fluxes are taken of the state at half a step with ``p div f`` in it; 1: without, as published.
     periods : tuple of int or None
         Cells after which a dimension repeats itself, None where it does not; indices run from ``-(period // 2)`` on.
     memory_limit : float or None
@@ -120,8 +128,10 @@ class Problem:
     bounds: Callable[..., Any] | None = None
     bounds_range: tuple[float, float] = (-np.inf, np.inf)
     diffusion: np.ndarray | None = None
+    mixing: Mixing | None = None
     rotation: np.ndarray | None = None
     time_varying: bool = False
+    time_order: Literal[1, 2] = 1
     periods: tuple[int | None, ...] = ()
     dtype: Any = field(default=np.float64)
     memory_limit: float | None = None
@@ -130,6 +140,13 @@ class Problem:
     def n(self) -> int:
         """Number of dimensions."""
         return len(self.origin)
+
+    @property
+    def face_diffusion(self) -> np.ndarray:
+        """Diffusion through faces along each axis, shape (n,)."""
+        if self.mixing is not None:
+            return self.mixing.faces
+        return np.zeros(self.n) if self.diffusion is None else np.asarray(self.diffusion, dtype=np.float64)
 
     def position(self, z: Sequence[Any]) -> tuple[Any, ...]:
         """The point in space, n scalars, of a point `z` of the grid's frame."""
@@ -142,7 +159,7 @@ class Problem:
 
     def velocity(self, z: Sequence[Any], t: Any, xp: Any, *parameters: Any) -> tuple[Any, ...]:
         """The drift along the grid's axes at a point `z` of its frame; `parameters` replace the drift's own."""
-        v = self.drift.function(self.position(z), t, xp, *(parameters or self.drift.parameters))
+        v = self.drift.function(self.position(z), t, with_tables(xp), *(parameters or self.drift.parameters))
         if self.rotation is None:
             return tuple(v)
         return tuple(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import os
 import time as clock
 from collections.abc import Callable, Sequence
@@ -11,10 +13,14 @@ from typing import Any
 import numpy as np
 
 from ensemble import _check
+from ensemble.apps.gbees import identity
+from ensemble.apps.gbees.arguments import tried
 from ensemble.apps.gbees.cells import Cells
 from ensemble.apps.gbees.configurations import Configuration
 from ensemble.apps.gbees.engine import Steps
 from ensemble.apps.gbees.gbees import Gbees
+from ensemble.apps.gbees.measurement import noise_of
+from ensemble.apps.gbees.problem import Problem
 from ensemble.apps.gbees.records import Recording, compact, read_arrays, write_arrays
 
 __all__ = ["RecordedRun"]
@@ -95,8 +101,10 @@ class RecordedRun:
             f"Ensembles of {self.gbees.n_samples} samples", "Record each of them, or drive Gbees yourself.",
         )  # fmt: skip
         self.recording = Recording(threshold=float(arguments["threshold"]), title=configuration.name)
+        check_measurements(configuration, np.asarray(self.gbees.mean()))
         self.saved_at = clock.monotonic()
         self.recorded_steps = 0
+        self.identity = self.described()
 
     @classmethod
     def resume(cls, configuration: Configuration, checkpoint: str | os.PathLike[str], **options: Any) -> RecordedRun:
@@ -114,19 +122,25 @@ class RecordedRun:
         Raises
         ------
         ValueError
-            If the file is damaged, no checkpoint, or of a run with another grid or schedule.
+            If the file is damaged, no checkpoint, or of another run: the message names what differs (drift and other
+            functions are compared by their traced programs, or by values where they cannot be traced, and all that
+            changes a bit of the results by value) and gives both values.
         """
         run = cls(configuration, checkpoint=checkpoint, **options)
         arrays = read_arrays(checkpoint)
-        for name, mine in run.identity().items():
-            theirs = arrays.get(f"run_{name}")
-            if theirs is None:
-                raise ValueError(f"resume: {checkpoint} must be a checkpoint; got an .npz file without {name!r}.")
-            if theirs.shape != mine.shape or not np.array_equal(theirs, mine):
-                raise ValueError(
-                    f"resume: {checkpoint} must be of the same run; got another {name}: {theirs.tolist()} there, "
-                    f"{mine.tolist()} here. Give the options that it was started with."
-                )
+        if "identity" not in arrays:
+            raise ValueError(f"resume: {checkpoint} must be a checkpoint; got an .npz file without 'identity'.")
+        theirs = json.loads(str(arrays["identity"]))
+        differences = [
+            identity.difference(name, theirs.get(name, "nothing"), run.identity.get(name, "nothing"))
+            for name in {**run.identity, **theirs}
+            if theirs.get(name) != run.identity.get(name)
+        ]
+        if differences:
+            raise ValueError(
+                f"resume: {checkpoint} must be of the same run; got {'; '.join(differences)}. "
+                "Give the problem and the options that it was started with."
+            )
         run.recording = Recording.of(arrays, str(checkpoint))
         state = {name.removeprefix("state_"): widened(a) for name, a in arrays.items() if name.startswith("state_")}
         run.gbees.restore(state)
@@ -138,17 +152,20 @@ class RecordedRun:
         """Whether the end is reached."""
         return self.next == len(self.stops)
 
-    def identity(self) -> dict[str, np.ndarray]:
-        """What must agree for a run to go on from a file."""
-        (problem,) = self.gbees.problems
-        assert problem is not None
-        return {
-            "origin": np.asarray(problem.origin),
-            "widths": np.asarray(problem.widths),
-            "threshold": np.array(problem.threshold),
-            "dtype": np.array(np.dtype(problem.dtype).name),
-            "schedule": np.array([stop.time for stop in self.stops]),
-        }
+    def described(self) -> dict[str, identity.Entry]:
+        """Everything that decides the run, as text by name; a run goes on from files that have the same."""
+        (problem,), cells = self.gbees.problems, self.gbees.cells()
+        assert isinstance(problem, Problem) and isinstance(cells, Cells)
+        found = identity.of_problem(problem)
+        found["backend"] = self.gbees.backend
+        found["start"] = identity.of_start(cells)
+        found["schedule"] = identity.of_value([stop.time for stop in self.stops])
+        for k, measurement in enumerate(self.configuration.measurements):
+            for attribute in dataclasses.fields(measurement):
+                name, value = f"{attribute.name} of measurement {k}", getattr(measurement, attribute.name)
+                function = callable(value)
+                found[name] = identity.of_function(value, problem) if function else identity.of_value(value)
+        return found
 
     def run(self, *, until: float | None = None, watch: Watch | None = None) -> Recording:
         """Go on to the end.
@@ -166,9 +183,12 @@ class RecordedRun:
 
         Raises
         ------
+        ValueError
+            If `until` is NaN.
         GridError, MemoryError
             As `Gbees.advance` and `Gbees.update`. The checkpoint is written before, if there is to be one.
         """
+        _check.require(until is None or until == until, "RecordedRun.run", "until", "be a number", until)
         try:
             while not self.done and (until is None or self.stops[self.next].time <= until):
                 self.go_to(self.stops[self.next], watch)
@@ -200,7 +220,8 @@ class RecordedRun:
         """Steps, measurement and record of one point of the schedule."""
         if stop.measurement is not None:
             seen = self.configuration.measurements[stop.measurement]
-            self.recording.log_evidences.append(float(self.gbees.update(seen.h, np.array(seen.y), seen.R)))
+            evidence = self.gbees.update(seen.h, np.array(seen.y), seen.R, likelihood=seen.likelihood)
+            self.recording.log_evidences.append(float(evidence))
         else:
             self.advance(stop, watch)
         if stop.record:
@@ -240,7 +261,7 @@ class RecordedRun:
             return
         self.recording.steps = self.steps
         arrays = self.recording.arrays()
-        arrays |= {f"run_{name}": value for name, value in self.identity().items()}
+        arrays["identity"] = np.array(json.dumps(self.identity))
         arrays |= {f"state_{name}": shortened(value) for name, value in self.gbees.state().items()}
         arrays["position"] = np.array([self.next, self.recorded_steps])
         write_arrays(self.checkpoint, arrays)
@@ -272,13 +293,26 @@ def widened(value: np.ndarray) -> np.ndarray:
     return value.astype(np.int64) if value.ndim == 2 and value.dtype.kind == "i" else value
 
 
+def check_measurements(configuration: Configuration, x: np.ndarray) -> None:
+    """Raise for a measurement that would end the run hours later: tried at the point `x`."""
+    for k, measurement in enumerate(configuration.measurements):
+        where, y = f"measurement {k}", np.atleast_1d(np.asarray(measurement.y, dtype=np.float64))
+        _check.require(bool(np.all(np.isfinite(y))), where, "y", "be finite", y.tolist())
+        noise_of(measurement.R, len(y), where)
+        place = tuple(np.asarray(value) for value in x)
+        with np.errstate(all="ignore"):
+            given = tried(lambda: measurement.h(place, np), where, "h", "take n scalars x and a namespace")  # noqa: B023
+        count = len(given) if isinstance(given, tuple | list) else 1
+        _check.require(count == len(y), where, "h", "give one number for each of y", f"{count} for {len(y)} measured")
+
+
 def schedule(configuration: Configuration, times: Sequence[float] | None) -> list[Stop]:
     """Every point where something happens, in order."""
     stops: list[Stop] = []
     start = 0.0
     wanted = None if times is None else sorted(float(time) for time in times)
     end = float(sum(configuration.spans))
-    if wanted is not None and wanted and not (wanted[0] >= 0.0 and wanted[-1] <= end):
+    if wanted is not None and not all(0.0 <= time <= end for time in wanted):  # no NaN is
         raise ValueError(_check.message("RecordedRun", "times", f"lie between 0 and {end}", wanted))
     for m, span in enumerate(configuration.spans):
         if m > 0:

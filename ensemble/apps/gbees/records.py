@@ -81,6 +81,7 @@ class Recording:
             "step_lengths": self.steps.lengths,
             "step_cells": self.steps.cells,
             "step_masses": self.steps.masses,
+            "step_clipped": self.steps.clipped,
         }
         if self.distributions:
             first = self.distributions[0]
@@ -108,8 +109,11 @@ class Recording:
                 f"Recording: {source} must be of format {FORMAT}; got {version}. Use the version that wrote it."
             )
         times, spans = need("times"), need("spans")
-        steps = Steps(need("step_lengths"), need("step_cells"), need("step_masses"))
-        together = {len(steps.lengths), len(steps.cells), len(steps.masses)}
+        masses = need("step_masses")
+        # files of before clipping was counted by itself have no such entry
+        clipped = arrays.get("step_clipped", np.full(masses.shape, np.nan))
+        steps = Steps(need("step_lengths"), need("step_cells"), masses, clipped)
+        together = {len(part) for part in vars(steps).values()}
         if len(together) > 1 or len(times) != len(spans):
             raise ValueError(f"Recording: {source} must have one entry a step and a time; got lengths that differ.")
         rotation = arrays.get("rotation")

@@ -1,5 +1,7 @@
 """The engines that exist; every test of the step itself takes them all."""
 
+from pathlib import Path
+
 import pytest
 
 from ensemble.apps.gbees.array_engine import ArrayEngine
@@ -15,5 +17,13 @@ def engine(request):
 
 @pytest.fixture(params=["array", pytest.param("compiled", marks=pytest.mark.slow)])
 def patient_engine(request):
-    """The same for drifts that no other test has: compiling one takes ten seconds or more."""
+    """The same for dimensions and limiters that no other test has: their loops take some seconds to compile."""
     return ENGINES[request.param]
+
+
+def pytest_collection_modifyitems(items):
+    """Tests run on coarse grids on purpose; those of the warnings catch them all the same."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.filterwarnings("ignore:Gbees.advance:ensemble.apps.gbees.GridWarning"))

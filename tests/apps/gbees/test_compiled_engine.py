@@ -3,12 +3,15 @@
 import numba
 import numpy as np
 import pytest
+from numba.core import event
 
+from ensemble._kernels import _emit_numba
 from ensemble._kernels import gbees as kernels
-from ensemble.apps.gbees import compiled_engine
+from ensemble.apps.gbees import Gbees, compiled_engine, lorenz96
 from ensemble.apps.gbees.array_engine import ArrayEngine
 from ensemble.apps.gbees.compiled_engine import CompiledEngine
 from ensemble.apps.gbees.errors import GridError
+from ensemble.apps.gbees.mixing import mixing_of
 from ensemble.apps.gbees.problem import Drift
 from tests.apps.gbees.grids import boxed, normal
 
@@ -31,6 +34,13 @@ def case(n, drift=spiral, half=3, rate=1.5, threshold=1e-6, **options):
     return boxed(drift, np.full(n, 0.4), width, half, density, threshold=threshold, **options)
 
 
+def noise(Q):
+    """Correlated noise on the cells of `case`."""
+    Q = np.array(Q)
+    return {"diffusion": np.diag(Q).copy(), "mixing": mixing_of(Q, 0.2 + 0.05 * np.arange(len(Q)))}
+
+
+TABLE = np.array([-1.0, -0.2, 0.1, 0.5, 2.0]), np.array([0.3, -0.4, 0.2, 0.9, -0.5])
 turned = np.linalg.qr(np.random.default_rng(3).standard_normal((2, 2)))[0]
 CASES = {
     "one dimension": case(1, half=6),
@@ -48,7 +58,19 @@ CASES = {
     "bounds": case(2, bounds=lambda x, xp: x[0] * x[0] + 0.5 * x[1], bounds_range=(-0.4, 1.2)),
     "diffusion": case(2, diffusion=np.array([0.05, 0.0])),
     "periods": case(2, lambda x, t, xp, rate: (rate + xp.sin(x[1]), 0.3 * x[1]), periods=(9, None)),
+    "a table": case(2, lambda x, t, xp, rate: (rate - x[1], xp.interp(x[0], *TABLE))),
+    "a table in bounds": case(2, bounds=lambda x, xp: xp.interp(x[0], *TABLE) + x[1], bounds_range=(-0.4, 1.2)),
+    "all of the second order": case(2, driven, time_varying=True, time_order=2, **noise([[0.05, 0.03], [0.03, 0.04]])),
 }
+PATIENT_CASES = {
+    "second order": case(2, time_order=2),
+    "second order, three dimensions": case(3, time_order=2),
+    "noise over edges": case(2, **noise([[0.05, -0.02], [-0.02, 0.04]])),
+    "noise by central differences": case(2, **noise([[0.01, 0.05], [0.05, 0.3]])),
+    "noise over edges, three dimensions": case(3, **noise(np.full((3, 3), 0.02) + 0.01 * np.eye(3))),
+    "noise over edges, single precision": case(2, dtype=np.float32, **noise([[0.05, -0.02], [-0.02, 0.04]])),
+}
+CASES |= PATIENT_CASES
 
 
 def assert_like(run, oracle, rtol=1e-12):
@@ -58,22 +80,46 @@ def assert_like(run, oracle, rtol=1e-12):
     np.testing.assert_allclose(p, q, rtol=rtol, atol=1e-18)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in PATIENT_CASES else []) for name in CASES]
+)
 def test_the_step_is_that_of_the_definition(name):
     problem, indices, p = CASES[name]
+    rtol = 1e-12 if problem.dtype is np.float64 else 1e-4
     run, oracle = CompiledEngine(problem, indices, p, 0.2), ArrayEngine(problem, indices, p, 0.2)
     for span in (0.01, 0.5):
         steps, expected = run.advance(0.2, span), oracle.advance(0.2, span)
         np.testing.assert_array_equal(steps.cells, expected.cells)
-        np.testing.assert_allclose(steps.lengths, expected.lengths, rtol=1e-14)
-        np.testing.assert_allclose(steps.masses, expected.masses, rtol=1e-13)
-        assert_like(run, oracle)
+        np.testing.assert_allclose(steps.lengths, expected.lengths, rtol=1e-2 * rtol)
+        np.testing.assert_allclose(steps.masses, expected.masses, rtol=0.1 * rtol)
+        np.testing.assert_allclose(steps.clipped, expected.clipped, rtol=1e-9, atol=0.1 * rtol)
+        assert_like(run, oracle, rtol)
     weights = -0.5 * ((run.cells()[0][:, 0] - 2.0) / 3.0) ** 2
-    assert run.weigh(weights) == pytest.approx(oracle.weigh(weights), rel=1e-12)
-    assert_like(run, oracle)
+    assert run.weigh(weights) == pytest.approx(oracle.weigh(weights), rel=rtol)
+    assert_like(run, oracle, rtol)
     run.advance(0.7, 0.1)
     oracle.advance(0.7, 0.1)
-    assert_like(run, oracle)
+    assert_like(run, oracle, rtol)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:Gbees.update:ensemble.apps.gbees.GridWarning")  # the cells are wide
+@pytest.mark.parametrize("n", [7, 8])
+def test_a_run_in_seven_and_eight_dimensions_comes_to_its_end(n):
+    options = {"threshold": 1e-4, "factor": 1 / 3, "prune_every": 4}
+    runs = [
+        Gbees(lorenz96(4.0), [4.5] + [4.0] * (n - 1), [0.04] * n, backend=backend, **options)
+        for backend in ("numpy", "array")
+    ]
+    for run in runs:
+        run.advance(0.15)
+        run.update(lambda x, xp: x[n - 1], y=4.1, R=0.02)
+        run.advance(0.2)
+    mine, theirs = (run.cells() for run in runs)
+    assert runs[0].n_steps == runs[1].n_steps > 8
+    np.testing.assert_array_equal(mine.indices, theirs.indices)
+    np.testing.assert_allclose(mine.probabilities, theirs.probabilities, rtol=1e-11)
+    assert runs[0].log_evidence == pytest.approx(runs[1].log_evidence, rel=1e-12)
 
 
 def bits(run):
@@ -111,8 +157,31 @@ def test_a_new_number_needs_no_new_code():
     for one, other in ((first, second), closed):
         one.advance(0.0, 0.1)
         other.advance(0.0, 0.1)
-        assert one.loops.modules[False] is other.loops.modules[False]
+        assert one.loops.addresses == other.loops.addresses
         assert bits(one) != bits(other)
+
+
+class Compiled(event.Listener):
+    """The names of the functions that Numba compiled while this listened."""
+
+    def __init__(self):
+        self.names = set()
+
+    def on_start(self, event):
+        self.names.add(event.data["dispatcher"].__name__)
+
+    def on_end(self, event):
+        pass
+
+
+def test_a_new_drift_compiles_nothing_but_itself(tmp_path, monkeypatch):
+    CompiledEngine(*case(2)).advance(0.0, 0.01)
+    monkeypatch.setattr(_emit_numba, "cache_folder", lambda: tmp_path)  # the next module is not there yet
+    listener = Compiled()
+    with event.install_listener("numba:compile", listener):
+        CompiledEngine(*case(2, lambda x, t, xp, rate: (x[1] - rate * x[0], xp.cos(x[0]) - x[1]))).advance(0.0, 0.01)
+    assert "drift" in listener.names
+    assert not {"advance", "growing_cells", "settle", "flow", "outflow", "prune"} & listener.names
 
 
 def test_room_and_keys_are_made_as_the_grid_grows():

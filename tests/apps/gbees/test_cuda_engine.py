@@ -12,6 +12,7 @@ from ensemble.apps.gbees.array_engine import ArrayEngine
 from ensemble.apps.gbees.cuda_engine import CudaEngine
 from ensemble.apps.gbees.errors import GridError
 from ensemble.apps.gbees.keys import Packing
+from ensemble.apps.gbees.mixing import mixing_of
 from ensemble.apps.gbees.problem import Drift, Problem
 from ensemble.apps.gbees.systems import lorenz63, lorenz96
 from tests import cuda_on_cpu, nvrtc
@@ -92,10 +93,14 @@ def blob(problem, half=4, sigma=1.5):
 
 def swing(**options):
     drift = Drift(pendulum, (0.2, 0.3 if options.get("time_varying") else 0.0), ("damping", "push"))
+    drift = options.pop("drift", drift)
     return Problem(drift, np.array([0.3, 0.1]), np.array([2 * np.pi / 48, 0.2]), 1e-6, prune_every=7, **options)
 
 
 TURN = np.array([[np.cos(0.4), -np.sin(0.4)], [np.sin(0.4), np.cos(0.4)]])
+
+TABLE = np.array([-1.0, -0.2, 0.1, 0.5, 2.0]), np.array([0.3, 0.4, 0.2, -0.9, -0.5])
+NOISE = np.array([[0.01, 0.012], [0.012, 0.03]])
 
 VARIANTS = {
     "plain": {},
@@ -104,6 +109,14 @@ VARIANTS = {
     "periodic": {"periods": (48, None), "time_varying": True},
     "diffusive": {"diffusion": np.array([0.01, 0.03])},
     "diffusive_rotated": {"diffusion": np.array([0.0, 0.03]), "rotation": TURN},
+    "mixing": {"diffusion": np.array([0.01, 0.03]), "mixing": mixing_of(NOISE, np.array([2 * np.pi / 48, 0.2]))},
+    "second_order": {"time_order": 2},
+    "second_order_in_all": {"time_order": 2, "time_varying": True, "diffusion": np.array([0.01, 0.03])},
+    "tables": {
+        "drift": Drift(lambda x, t, xp: (x[1], xp.interp(x[0], *TABLE))),
+        "bounds": lambda x, xp: xp.interp(x[0], *TABLE) + x[1],
+        "bounds_range": (-3.0, 2.0),
+    },
     "bounded": {"bounds": lambda x, xp: 0.5 * x[1] ** 2 - xp.cos(x[0]), "bounds_range": (-1.1, 0.3)},
     "cfl": {"cfl": 0.6},
     "parallel": {"prune": "parallel"},
@@ -113,7 +126,7 @@ VARIANTS = {
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_every_option_gives_the_cells_of_the_array_engine(variant):
-    made = blob(swing(**VARIANTS[variant]))
+    made = blob(swing(**dict(VARIANTS[variant])))
     got, expected = CudaEngine(*made, 0.25), ArrayEngine(*made, 0.25)
     for time in (0.25, 0.85):
         steps, wanted = got.advance(time, 0.6), expected.advance(time, 0.6)
@@ -353,6 +366,6 @@ def test_nvrtc_compiles_every_dimension(compiled, n, dtype, cluster):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("variant", ["time_varying", "rotated", "periodic", "diffusive", "bounded"])
+@pytest.mark.parametrize("variant", ["time_varying", "rotated", "periodic", "mixing", "tables"])
 def test_nvrtc_compiles_every_option(compiled, variant):
     assert compiled(swing(**VARIANTS[variant]), 8)

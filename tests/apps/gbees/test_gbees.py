@@ -5,9 +5,11 @@ from dataclasses import replace
 import array_api_strict
 import numpy as np
 import pytest
+from scipy.stats import norm
 
+import ensemble as en
 from ensemble._backend import to_numpy
-from ensemble.apps.gbees import Gbees, lorenz63
+from ensemble.apps.gbees import Gbees, GridWarning, lorenz63
 from ensemble.apps.gbees.array_engine import ArrayEngine
 from tests.apps.gbees.grids import boxed, normal, table
 from tests.apps.gbees.test_measurement import backend_of
@@ -44,6 +46,8 @@ def test_the_first_grid_is_the_box_of_three_deviations(engine):
 def test_a_rotated_grid_is_the_run_in_rotated_coordinates(patient_engine):
     angle, mean, variances = 0.6, np.array([0.4, -0.3]), np.array([0.02, 0.06])
     R = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+    covariance = R @ np.diag(variances) @ R.T
+    R = R * np.sign(np.sum(R * np.linalg.eigh(covariance, UPLO="U")[1], axis=0))  # axes point where the grid's do
 
     def drift(x, t, xp):
         return x[1], xp.sin(x[0]) - 0.2 * x[1]
@@ -54,22 +58,16 @@ def test_a_rotated_grid_is_the_run_in_rotated_coordinates(patient_engine):
         return [R[0, j] * v[0] + R[1, j] * v[1] for j in range(2)]
 
     options = {"threshold": 1e-4, "backend": backend_of(patient_engine)}
-    rotated = Gbees(drift, mean, R @ np.diag(variances) @ R.T, rotate=True, **options)
+    rotated = Gbees(drift, mean, covariance, rotate=True, **options)
     plain = Gbees(turned, [0.0, 0.0], variances, **options)
     for run in (rotated, plain):
         run.advance(0.8)
-    frame = rotated.problems[0].rotation
-    np.testing.assert_allclose(np.abs(frame), np.abs(R), atol=1e-12)
+    np.testing.assert_allclose(rotated.problems[0].rotation, R, atol=1e-12)
     np.testing.assert_allclose(rotated.mean(), R @ plain.mean() + mean, atol=1e-9)
     np.testing.assert_allclose(rotated.covariance(), R @ plain.covariance() @ R.T, atol=1e-9)
-    signs = np.sign(np.diag(frame.T @ R)).astype(int)
-    mine = {
-        tuple(s): q
-        for s, q in zip((to_numpy(rotated.cells().indices) * signs).tolist(), to_numpy(rotated.cells().probabilities))
-    }
+    mine = dict(zip(map(tuple, to_numpy(rotated.cells().indices).tolist()), to_numpy(rotated.cells().probabilities)))
     theirs = table(plain._runs.runs[0].engine)
-    if np.all(signs == 1):  # else upper faces are lower ones, and which cells are kept may differ
-        assert mine.keys() == theirs.keys()
+    assert mine.keys() == theirs.keys()
     heavy = {s for s, q in theirs.items() if q > 1e-3}
     assert all(mine[s] == pytest.approx(theirs[s], rel=0.05) for s in heavy)
 
@@ -134,7 +132,7 @@ def test_an_angle_comes_round(patient_engine):
     assert closed.mean()[1] == pytest.approx(wide.mean()[1], abs=0.01)  # as the drift is periodic, too
 
 
-def test_noise_must_lie_along_a_rotated_grid():
+def test_noise_is_turned_into_a_rotated_grid():
     covariance = [[0.04, 0.01], [0.01, 0.05]]
     options = {"threshold": 1e-4, "rotate": True}
     run = Gbees(oscillator, [0.8, 0.1], covariance, diffusion=0.1, **options)  # the same in all directions
@@ -143,8 +141,14 @@ def test_noise_must_lie_along_a_rotated_grid():
         Gbees(oscillator, [0.8, 0.1], covariance, diffusion=covariance, **options).problems[0].diffusion,
         np.linalg.eigvalsh(covariance),
     )
-    with pytest.raises(ValueError, match="diffusion must be diagonal along the grid's rotated axes"):
-        Gbees(oscillator, [0.8, 0.1], covariance, diffusion=[0.1, 0.2], **options)
+    turned = Gbees(oscillator, [0.8, 0.1], covariance, diffusion=[0.1, 0.2], **options).problems[0]
+    R = turned.rotation
+    np.testing.assert_allclose(turned.diffusion, np.diag(R.T @ np.diag([0.1, 0.2]) @ R))
+    assert turned.mixing is not None
+    with pytest.raises(ValueError, match="diffusion must be positive semidefinite; got a smallest eigenvalue of -1"):
+        Gbees(oscillator, [0.8, 0.1], covariance, diffusion=[[1.0, 2.0], [2.0, 1.0]], threshold=1e-4)
+    with pytest.raises(ValueError, match="time_order must be 1 or 2; got 3"):
+        Gbees(oscillator, [0.8, 0.1], covariance, time_order=3, threshold=1e-4)
 
 
 def test_what_leaves_over_the_rim_is_told(patient_engine):
@@ -154,11 +158,125 @@ def test_what_leaves_over_the_rim_is_told(patient_engine):
         backend=backend_of(patient_engine),
     )  # fmt: skip
     indices, p = (to_numpy(part) for part in run.cells())
-    run.advance(0.1 * k)
+    with pytest.warns(GridWarning, match=r"keep all but 0.01 of a probability of 1; got 0.2\d lost over its rim since"):
+        run.advance(0.1 * k)
     left = p[indices[:, 0] <= 6 - k].sum()
     assert np.prod(run.steps.masses) == pytest.approx(left, rel=1e-12)
     assert run.mass_loss == pytest.approx(np.sum(1.0 - run.steps.masses))
     assert run.mass_loss > 0.2
+    assert run.mass_gain == pytest.approx(0.0, abs=1e-14)
+    with pytest.warns(GridWarning, match="lost over its rim"):  # once more when it has doubled
+        run.advance(0.1 * (k + 3))
+
+
+def test_loss_over_the_rim_and_gain_by_clipping_do_not_cancel(patient_engine):
+    # a front thinner than a cell, turned around: limited slopes undershoot in two dimensions
+    problem, indices, p = boxed(
+        oscillator, [0.8, 0.1], [0.05, 0.05], 12, normal([0.8, 0.1], 2e-3 * np.eye(2)), threshold=1e-4
+    )
+    kept = p > 1e-3
+    run = patient_engine(problem, indices[kept], p[kept] / p[kept].sum())
+    steps = run.advance(0.0, 2.0)
+    assert np.all(steps.clipped >= 0.0) and steps.clipped.sum() > 1e-4
+    assert np.all(steps.losses > -1e-12) and steps.losses.sum() > 1e-4
+    np.testing.assert_allclose(steps.masses, 1.0 - steps.losses + steps.clipped, atol=1e-15)
+
+
+def test_gain_by_clipping_is_warned_of():
+    run = Gbees(lorenz63, [-11.5, -10.0, 9.5], np.eye(3), threshold=1e-4, factor=0.5, backend="array")
+    with pytest.warns(GridWarning) as caught:
+        run.advance(0.6)
+    texts = [str(warning.message) for warning in caught]
+    assert any("negative values must be below 0.01" in text and "use a larger factor" in text for text in texts)
+    assert any("keep all but 0.01" in text for text in texts)
+    assert run.mass_gain > 0.01 and run.mass_loss > 0.01
+
+
+# -- the start ---------------------------------------------------------------------------------------------------------
+
+
+def still(x, t, xp):
+    return 0.0 * x[0], 0.0 * x[1]
+
+
+def test_a_wider_first_grid_leaves_no_variance_out():
+    # a Gaussian cut at k deviations has 1 - 2 k phi(k) / (2 Phi(k) - 1) of its variance, and cells do not change that
+    ratios = {}
+    for extent, factor in ((3.0, 8.0), (4.0, 8.0), (5.0, 8.0), (5.0, 1.0)):
+        run = Gbees(still, [0.0, 0.0], [0.04, 0.09], threshold=1e-12, extent=extent, factor=factor, backend="array")
+        ratios[extent, factor] = run.covariance()[0, 0] / 0.04
+    exact = {k: 1.0 - 2.0 * k * norm.pdf(k) / (2.0 * norm.cdf(k) - 1.0) for k in (3.0, 4.0, 5.0)}
+    assert exact[3.0] == pytest.approx(0.973, abs=5e-4)
+    for (extent, factor), ratio in ratios.items():  # the box ends half a cell further out
+        assert exact[extent] <= ratio < 1.0 and ratio - exact[extent] < 2.0 * extent**3 * norm.pdf(extent) / factor
+
+
+def test_the_extent_may_differ_by_axis_and_fits_a_period():
+    run = Gbees(
+        still, [0.0, 0.0], [0.04, 0.04], threshold=1e-9, extent=[5.0, 2.0], periods=[1.6, None], backend="array"
+    )
+    indices = run.cells().indices
+    assert np.abs(indices).max(axis=0).tolist() == [7, 4]  # sixteen cells around
+
+
+def test_a_start_from_a_density(patient_engine):
+    density = lambda x, xp: xp.where(x[0] > 1.0, xp.exp(-10.0 * (x[0] - 1.0) - 0.5 * x[1] ** 2 / 0.04), 0.0 * x[0])
+    run = Gbees(
+        still, [1.0, 0.0], [0.04, 0.04], threshold=1e-9, start=density, extent=[6.0, 5.0], factor=8.0,
+        backend=backend_of(patient_engine),
+    )  # fmt: skip
+    assert run.mean()[0] == pytest.approx(1.1, abs=0.01)
+    assert run.covariance()[0, 0] == pytest.approx(0.01, rel=0.03)
+    assert run.covariance()[1, 1] == pytest.approx(0.04, rel=1e-4)
+    assert to_numpy(run.cells().indices)[:, 0].min() == 1  # cells without any are not there
+    gaussian = lambda x, xp: xp.exp(-0.5 * ((x[0] - 1.0) ** 2 + x[1] ** 2) / 0.04)
+    runs = [Gbees(still, [1.0, 0.0], [0.04, 0.04], threshold=1e-9, start=start) for start in (gaussian, None)]
+    np.testing.assert_allclose(runs[0].cells().probabilities, runs[1].cells().probabilities, rtol=1e-12)
+
+
+@pytest.mark.parametrize("rotate", [False, True])
+def test_a_start_from_samples(rotate):
+    rng = np.random.default_rng(48213)
+    P = np.array([[0.04, 0.02], [0.02, 0.05]])
+    points = rng.multivariate_normal([1.0, -0.5], P, 50_000).T
+    options = {"threshold": 1e-9, "rotate": rotate, "backend": "array", "factor": 2.0}
+    run = Gbees(still, None, None, start=points, **options)
+    np.testing.assert_allclose(run.problems[0].origin, points.mean(axis=1))
+    np.testing.assert_allclose(run.mean(), points.mean(axis=1), atol=1e-3)
+    spread = run.covariance() - np.cov(points)
+    # counts in cells have the variance of a cell besides
+    np.testing.assert_allclose(np.trace(spread), np.sum(run.problems[0].widths ** 2) / 12.0, rtol=0.1)
+    again = Gbees(still, [1.0, -0.5], P, start=en.Ensemble(points), **options)
+    assert again.n_samples is None
+    assert np.sum(again.cells().probabilities) == pytest.approx(1.0, abs=1e-12)
+    turned = Gbees(
+        still, [3.0, 0.0], P, start=points + np.array([[4.0], [0.0]]), periods=[6.0, None], threshold=1e-9, factor=2.0
+    )
+    count = turned.problems[0].periods[0]
+    indices = turned.cells().indices[:, 0]
+    assert indices.min() >= -(count // 2) and indices.max() < count - count // 2
+
+
+@pytest.mark.parametrize(
+    "arguments, text",
+    [
+        ({"extent": 0.0}, "extent must be above zero"),
+        ({"extent": [1.0, 2.0, 3.0]}, r"extent must be a number or have shape \(2,\)"),
+        ({"start": np.ones((3, 5))}, r"start must have shape \(2, n_points\); got shape \(3, 5\)"),
+        ({"start": np.ones(5)}, "start must be a density .* or points of shape"),
+        ({"start": np.full((2, 3), np.nan)}, "start must be finite"),
+        (
+            {"start": lambda x, xp: x[0] - 10.0},
+            "start must be a density, finite, not negative, not all zero; got values",
+        ),
+        ({"start": lambda x, xp: x[7]}, "start must take 2 scalars x and a namespace"),
+        ({"mean": None}, "mean must be given unless the start is points"),
+    ],
+)
+def test_bad_starts_are_refused(arguments, text):
+    given = {"mean": [0.0, 0.0], "covariance": [0.04, 0.04], "threshold": 1e-4, **arguments}
+    with pytest.raises(ValueError, match=text):
+        Gbees(still, **given)
 
 
 @pytest.mark.parametrize("prune", ["sequential", "parallel"])

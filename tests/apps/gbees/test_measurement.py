@@ -1,11 +1,13 @@
 """Bayes' rule: against Kalman's formulas, against particles, and where it must refuse."""
 
+import warnings
+
 import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
 from ensemble._backend import to_numpy
-from ensemble.apps.gbees import Gbees, GridError
+from ensemble.apps.gbees import Gbees, GridError, GridWarning
 from ensemble.apps.gbees.measurement import noise_of
 from ensemble.apps.gbees.single_run import Run
 from tests.apps.gbees.grids import boxed, moments, normal
@@ -30,9 +32,10 @@ def updated(engine, cells_per_deviation, H, R, y):
     )
     run = Run(problem, engine, indices, p, 0.0)
     R = np.asarray(R, float)
-    log_evidence = run.update(
-        lambda x, xp: [row[0] * x[0] + row[1] * x[1] for row in H], y, noise_of(R, len(y), "test")
-    )
+    h = lambda x, xp: [row[0] * x[0] + row[1] * x[1] for row in H]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", GridWarning)  # the coarsest cells are too wide
+        log_evidence = run.update(h, y, noise_of(R, len(y), "test"), "point")
     return *moments(run.engine, problem), log_evidence
 
 
@@ -155,3 +158,8 @@ def test_an_impossible_measurement_leaves_the_grid_alone(run, update, text):
 def test_bad_measurements_are_refused(run, arguments, text):
     with pytest.raises((ValueError, TypeError), match=text):
         run.update(*arguments)
+
+
+def test_an_unknown_rule_is_refused(run):
+    with pytest.raises(ValueError, match="likelihood must be one of 'auto', 'point', 'cell'; got 'average'"):
+        run.update(lambda x, xp: x[0], 0.5, 0.1, likelihood="average")

@@ -9,6 +9,7 @@ import pytest
 from ensemble.apps.gbees import (
     Cells,
     Configuration,
+    Drift,
     Measurement,
     RecordedRun,
     Recording,
@@ -224,19 +225,72 @@ def test_damaged_and_foreign_files_are_refused(tmp_path):
         RecordedRun.resume(SMALL, tmp_path / "r.npz")
 
 
+def faster(x, t, xp):
+    return x[1], -1.5 * x[0]
+
+
+def branching(x, xp):
+    return x[0] if float(np.sum(x[0])) > -1e9 else x[1]  # asks a traced value for a number
+
+
+def other_measurement(**values):
+    return {"measurements": (dataclasses.replace(SMALL.measurements[0], **values),)}
+
+
+SPRING = Drift(lambda x, t, xp, k: (x[1], -k * x[0]), (1.0,), ("k",))
+BOUNDED = dataclasses.replace(SMALL, options={"threshold": 1e-4, "bounds": lambda x, xp: x[0] + 0.5 * x[1]})
+
+
 @pytest.mark.parametrize(
     "options, text",
     [
         ({"threshold": 2e-4}, "got another threshold: 0.0001 there, 0.0002 here"),
         ({"factor": 2.0}, "got another widths"),
         ({"dtype": np.float32}, "got another dtype: float64 there, float32 here"),
-        ({"times": [0.3]}, "got another schedule"),
+        ({"times": [0.3]}, "another schedule"),
+        ({"limiter": "superbee"}, "got another limiter: mc there, superbee here"),
+        ({"cfl": 0.5}, "got another cfl: 1.0 there, 0.5 here"),
+        ({"prune": "parallel"}, "got another prune: sequential there, parallel here"),
+        ({"prune_every": 7}, "got another prune_every: 20 there, 7 here"),
+        ({"diffusion": 0.01}, r"got another diffusion: None there, \[0.01, 0.01\] here"),
+        ({"periods": (6.0, None)}, "another periods"),
+        ({"rotate": True}, "another rotation"),
+        ({"time_varying": True}, "got another time_varying: False there, True here"),
+        ({"bounds": lambda x, xp: x[0]}, "another bounds"),
+        ({"backend": "numpy"}, "got another backend: array there, numpy here"),
+        ({"cfl": 0.5, "limiter": "none"}, "another limiter: mc there, none here; another cfl: 1.0 there, 0.5 here"),
     ],
 )
-def test_a_checkpoint_of_another_run_is_refused(options, text, tmp_path):
-    RecordedRun(SMALL, checkpoint=tmp_path / "c.npz").run(until=0.25)
-    with pytest.raises(ValueError, match=text):
-        RecordedRun.resume(SMALL, tmp_path / "c.npz", **options)
+def test_a_checkpoint_of_a_run_with_other_options_is_refused(options, text, tmp_path):
+    RecordedRun(SMALL, checkpoint=tmp_path / "c.npz", backend="array").run(until=0.25)
+    with pytest.raises(ValueError, match=rf"c.npz must be of the same run; .*{text}"):
+        RecordedRun.resume(SMALL, tmp_path / "c.npz", **{"backend": "array", **options})
+
+
+@pytest.mark.parametrize(
+    "first, changes, text",
+    [
+        (SMALL, {"drift": faster}, r"another drift, in line 1 of its program: t0 = .* there, t0 = multiply\("),
+        (SMALL, {"covariance": np.array([[0.04, 0.01], [0.01, 0.04]])}, "got another start: 169 cells"),
+        (SMALL, other_measurement(y=(0.8,)), "got another y of measurement 0: .0.9. there, .0.8. here"),
+        (SMALL, other_measurement(R=0.02 * np.eye(1)), "another R of measurement 0: ..0.01.. there, ..0.02.. here"),
+        (SMALL, other_measurement(h=lambda x, xp: (x[1],)), r"of measurement 0.*: result x\[0\] there, .* x\[1\] here"),
+        (SMALL, other_measurement(h=branching), "another h of measurement 0, in line 1 of its program"),
+        (dataclasses.replace(SMALL, drift=SPRING), {"drift": SPRING.with_parameters(k=2.0)},
+         "got another drift parameters: .1.0. there, .2.0. here"),
+        (BOUNDED, {"options": {"threshold": 1e-4, "bounds": lambda x, xp: x[0] + 0.6 * x[1]}}, "another bounds"),
+    ],
+)  # fmt: skip
+def test_a_checkpoint_of_another_problem_is_refused(first, changes, text, tmp_path):
+    RecordedRun(first, checkpoint=tmp_path / "c.npz", backend="array").run(until=0.25)
+    with pytest.raises(ValueError, match=rf"c.npz must be of the same run; .*{text}"):
+        RecordedRun.resume(dataclasses.replace(first, **changes), tmp_path / "c.npz", backend="array")
+
+
+def test_the_same_problem_written_anew_goes_on(tmp_path):
+    again = dataclasses.replace(SMALL, drift=lambda x, t, xp: (x[1], -x[0]), **other_measurement(h=lambda x, xp: x[0]))
+    RecordedRun(SMALL, checkpoint=tmp_path / "c.npz", backend="array").run(until=0.25)
+    assert RecordedRun.resume(again, tmp_path / "c.npz", backend="array", memory_limit=1e9).gbees.time == 0.25
 
 
 @pytest.mark.parametrize(
@@ -244,6 +298,8 @@ def test_a_checkpoint_of_another_run_is_refused(options, text, tmp_path):
     [
         ({"times": [1.0]}, r"times must lie between 0 and 0.9; got \[1.0\]"),
         ({"times": [-0.1, 0.2]}, "times must lie between"),
+        ({"times": [0.1, np.nan, 0.2]}, "times must lie between"),
+        ({"time": np.nan}, "Gbees: time must be finite; got nan"),
         ({"every": 0}, "every must be an integer of at least 1"),
         ({"checkpoint_seconds": 0.0}, "checkpoint_seconds must be a finite number above zero"),
     ],
@@ -251,3 +307,40 @@ def test_a_checkpoint_of_another_run_is_refused(options, text, tmp_path):
 def test_bad_input_is_named(options, text):
     with pytest.raises(ValueError, match=text):
         RecordedRun(SMALL, **options)
+
+
+def test_a_run_to_no_time_is_refused():
+    with pytest.raises(ValueError, match=r"RecordedRun.run: until must be a number; got nan"):
+        RecordedRun(SMALL, backend="array").run(until=float("nan"))
+
+
+@pytest.mark.parametrize(
+    "changes, text",
+    [
+        ({"records": 1}, "Configuration: records must be an integer of at least 2; got 1"),
+        ({"span": np.nan}, "Configuration: span must be a finite number above zero; got nan"),
+    ],
+)
+def test_a_configuration_that_runs_nothing_is_refused(changes, text):
+    with pytest.raises(ValueError, match=text):
+        dataclasses.replace(SMALL, **changes)
+
+
+@pytest.mark.parametrize(
+    "changes, text",
+    [
+        ({"R": -np.eye(1)}, "measurement 0: R must be a covariance matrix, positive definite"),
+        ({"R": np.eye(2)}, r"measurement 0: R must be a number or have shape \(1,\) or \(1, 1\)"),
+        ({"y": (np.nan,)}, "measurement 0: y must be finite"),
+        ({"h": lambda x, xp: x}, "measurement 0: h must give one number for each of y; got 2 for 1 measured"),
+        ({"h": lambda x, xp: x[3]}, "measurement 0: h must take n scalars x and a namespace; got IndexError"),
+    ],
+)
+def test_a_measurement_that_cannot_be_used_is_refused_before_the_first_step(changes, text):
+    with pytest.raises(ValueError, match=text):
+        RecordedRun(dataclasses.replace(SMALL, **other_measurement(**changes)), backend="array")
+
+
+def test_the_span_of_a_measurement_is_checked():
+    with pytest.raises(ValueError, match="Measurement: span must be a finite number above zero; got inf"):
+        other_measurement(span=np.inf)

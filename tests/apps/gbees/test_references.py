@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from ensemble._backend import to_numpy
+from ensemble.apps.gbees import Gbees, lorenz63
 from tests.apps.gbees.references import assert_same, distance, reference, start
 
 
@@ -72,3 +73,17 @@ def test_lorenz96_in_six_dimensions(engine):
     assert_same(run, data, "P0_pdf_2", rtol=1e-11)
     assert sum(len(part.lengths) for part in taken) == 35
     assert sum(int(part.cells.sum()) for part in taken) == 3_096_283
+
+
+@pytest.mark.parametrize("backend", ["numpy", pytest.param("array", marks=pytest.mark.slow)])
+def test_a_rotated_grid_is_the_public_programs(backend):
+    data = reference("l63_rotated")
+    threshold = float(data["thresh"])
+    run = Gbees(lorenz63, data["mu"], data["covariance"], threshold=threshold, rotate=True, backend=backend)
+    np.testing.assert_allclose(run.problems[0].rotation, data["R"], rtol=1e-14)  # signs too
+    np.testing.assert_allclose(run.problems[0].widths, data["dx"], rtol=1e-15)
+    for record in ("P0_pdf_1", "P0_pdf_2"):
+        run.advance(float(data[f"{record}_t"]))
+        indices, p = run.cells()
+        np.testing.assert_array_equal(indices[p >= threshold], data[f"{record}_s"])
+        np.testing.assert_allclose(p[p >= threshold], data[f"{record}_p"], rtol=1e-11)

@@ -91,10 +91,14 @@ def test_a_first_grid_that_does_not_fit():
 
 
 def test_a_threshold_that_leaves_nothing(engine):
-    run = build(engine, threshold=0.9, prune="parallel", prune_every=1)
+    run = build(engine, threshold=0.039, prune="parallel")
     before = run.state()
-    with pytest.raises(GridError, match=r"threshold must leave some cells; got 0.9"):
-        run.advance(1.0)
+
+    def flattening(x, xp):  # all 169 cells become as likely as each other
+        return 0.5 * ((x[0] - 0.8) ** 2 / 0.04 + (x[1] - 0.1) ** 2 / 0.05)
+
+    with pytest.raises(GridError, match=r"threshold must leave some cells; got 0.039"):
+        run.update_likelihood(flattening)
     np.testing.assert_array_equal(run.state()["0/probabilities"], before["0/probabilities"])
 
 
@@ -119,19 +123,25 @@ def test_a_threshold_that_leaves_nothing(engine):
         ({"factor": [1.0, 1.0, 1.0]}, r"factor must be a number or have shape \(2,\)"),
         ({"threshold": 0.0}, "threshold must be a finite number above zero"),
         ({"threshold": 1.0}, "threshold must be a probability below 1"),
+        (
+            {"threshold": 0.1},
+            "threshold must leave active cells on the first grid; got 0.1, and the largest of 169 cells holds 0.0399",
+        ),
+        ({"time": np.nan}, "time must be finite"),
         ({"limiter": "koren"}, "limiter must be one of 'mc'"),
         ({"cfl": 1.5}, "cfl must be at most 1; got 1.5. Longer steps are not stable."),
         ({"prune_every": 0}, "prune_every must be an integer of at least 1"),
         ({"prune": "all"}, "prune must be one of 'sequential', 'parallel'"),
         ({"bounds": 1.0}, "bounds must be a function"),
         ({"bounds": lambda x, xp: xp.log(-1.0 - x[0] ** 2)}, "bounds must be finite"),
-        (
-            {"diffusion": [[1.0, 0.1], [0.1, 1.0]]},
-            "diffusion must be diagonal along the grid's axes; got an entry of 0.1",
-        ),
-        ({"diffusion": [1.0, -1.0]}, "diffusion must have no negative entry"),
+        ({"diffusion": [[1.0, 1.1], [1.1, 1.0]]}, "diffusion must be positive semidefinite; got a smallest .* of -0.1"),
+        ({"diffusion": [1.0, -1.0]}, "diffusion must be positive semidefinite; got a smallest eigenvalue of -1"),
         ({"periods": [1.0]}, "periods must have 2 entries"),
         ({"periods": [0.0, None]}, "periods must be finite numbers above zero"),
+        (
+            {"periods": [0.2, None]},
+            "periods must hold 3 cells, to half a cell; got 0.2 for coordinate 0, whose cells are 0.1 wide",
+        ),
         ({"periods": [1.0, None], "rotate": True}, "periods must be None in a rotated grid"),
         ({"memory_limit": -1.0}, "memory_limit must be a finite number above zero"),
         ({"dtype": np.int64}, "dtype must be float64 or float32; got int64"),
@@ -143,6 +153,21 @@ def test_bad_arguments_are_named(arguments, text):
     given = {"drift": oscillator, "mean": [0.8, 0.1], "covariance": [0.04, 0.05], "threshold": 1e-4, **arguments}
     with pytest.raises((ValueError, TypeError), match=text):
         Gbees(given.pop("drift"), given.pop("mean"), given.pop("covariance"), **given)
+
+
+@pytest.mark.parametrize("log_likelihood", [False, True])
+def test_a_likelihood_that_is_no_number_is_said_with_its_place(engine, log_likelihood):
+    run = build(engine)
+    before = run.state()
+
+    def undefined(x, xp):  # beyond half a deviation above the mean
+        return xp.where(x[0] > 0.95, xp.nan * x[0], x[0])
+
+    with pytest.raises(
+        GridError, match=r"in every cell; got nan at x = \((1|0.99?9*), -0.57\d+\) and in \d+ other cells"
+    ):
+        run.update_likelihood(undefined) if log_likelihood else run.update(undefined, 0.8, 0.1)
+    np.testing.assert_array_equal(run.state()["0/probabilities"], before["0/probabilities"])
 
 
 @pytest.mark.parametrize("until", [-0.1, np.nan, np.inf])

@@ -1,12 +1,16 @@
 """What the step must do to any distribution: conserve it, move it, turn it, spread it."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.integrate import solve_ivp
 from scipy.linalg import expm
 
 from ensemble._backend import to_numpy
+from ensemble.apps.gbees import Gbees, draw, propagate
 from ensemble.apps.gbees.limiters import LIMITERS
 from ensemble.apps.gbees.problem import Drift
 from tests.apps.gbees.conftest import ENGINES
@@ -89,7 +93,7 @@ def test_corner_transport_moves_the_mean_exactly_for_donor_cells(name, v, span):
     np.testing.assert_allclose(after - before, np.array(v) * span, atol=1e-5)
 
 
-def linear_errors(engine, A, refinement, cfl=1.0):
+def linear_errors(engine, A, refinement, cfl=1.0, **options):
     """Errors of mean, covariance and density (L1) against the exact Gaussian under ``x' = A x``."""
     mean, covariance, T = np.array([1.0, 0.5]), np.array([[0.09, 0.02], [0.02, 0.05]]), 0.8
     flow = expm(T * np.array(A))
@@ -97,6 +101,7 @@ def linear_errors(engine, A, refinement, cfl=1.0):
     problem, indices, p = boxed(
         lambda x, t, xp: (A[0][0] * x[0] + A[0][1] * x[1], A[1][0] * x[0] + A[1][1] * x[1]),
         mean, np.array([0.15, 0.12]) / refinement, 11 * refinement, normal(mean, covariance), threshold=1e-9, cfl=cfl,
+        **options,
     )  # fmt: skip
     run = engine(problem, indices, p)
     run.advance(0.0, T)
@@ -115,6 +120,55 @@ def test_where_the_drift_converges_the_mean_is_of_first_order_in_time(engine):
     # what the published scheme leaves out of the state at half a step is p times the divergence
     full, half, quarter = (linear_errors(engine, [[-0.3, 1.0], [-1.0, -0.3]], 2, cfl)[0] for cfl in (1.0, 0.5, 0.25))
     assert 1.7 < (full - half) / (half - quarter) < 2.3
+
+
+@pytest.mark.parametrize(
+    "A", [[[0.5, 1.0], [-1.0, 0.5]], [[-0.3, 1.0], [-1.0, -0.3]], [[-0.8, 1.0], [-1.0, 0.2]]], ids=["out", "in", "both"]
+)
+def test_with_the_divergence_in_the_half_step_time_is_of_second_order(patient_engine, A):
+    second, first = (
+        np.array([linear_errors(patient_engine, A, refinement, time_order=order) for refinement in (1, 2, 4)])
+        for order in (2, 1)
+    )
+    rates = np.log2(second[:-1] / second[1:])
+    assert np.all(rates.mean(axis=0)[[0, 2]] > 1.9)  # of the mean and of the density
+    assert np.log2(first[1, 0] / first[2, 0]) < 1.1  # the published step's mean is of first order here
+    assert second[-1, 0] < 0.1 * first[-1, 0] and second[-1, 2] < first[-1, 2]
+
+
+def test_a_drift_whose_divergence_varies_follows_the_characteristics_at_second_order():
+    # Van der Pol's oscillator; the exact density by the flow backwards in time, and its mean by Monte Carlo
+    mu, T, start, variance = 0.8, 1.2, np.array([1.0, 0.6]), 0.04
+
+    def drift(x, t, xp):
+        return x[1], mu * (1.0 - x[0] * x[0]) * x[1] - x[0]
+
+    def backwards(t, state):
+        x, y, _ = state.reshape(3, -1)
+        return -np.concatenate([*drift((x, y), 0.0, np), mu * (1.0 - x * x)])
+
+    samples = propagate(drift, draw(start, variance * np.eye(2), 100_000, seed=31907), T).samples
+    errors, means = {1: [], 2: []}, {1: [], 2: []}
+    for order, factor in itertools.product((1, 2), (1.0, 2.0, 4.0)):
+        run = Gbees(
+            drift, start, [variance] * 2, threshold=1e-7 / factor**2, factor=factor, extent=5.0, time_order=order,
+            backend="array",
+        )  # fmt: skip
+        run.advance(T)
+        cells = run.cells()
+        x = (cells.indices * cells.widths + cells.origin).T
+        flown = solve_ivp(
+            backwards, (0.0, T), np.concatenate([*x, 0.0 * x[0]]), method="DOP853", rtol=1e-8, atol=1e-10
+        ).y[:, -1].reshape(3, -1)  # fmt: skip
+        away = np.sum((flown[:2] - start[:, None]) ** 2, axis=0) / variance
+        exact = np.exp(-0.5 * away + flown[2]) * np.prod(cells.widths) / (2.0 * np.pi * variance)
+        errors[order].append(np.abs(cells.probabilities - exact).sum())
+        means[order].append(np.abs(run.mean() - samples.mean(axis=1)).max())
+    rates = {order: np.log2(np.array(found[:-1]) / found[1:]) for order, found in errors.items()}
+    assert np.all(rates[2] > 2.0) and rates[1][-1] < 2.0
+    assert errors[2][-1] < 0.01 and errors[2][-1] < 0.8 * errors[1][-1]
+    spread = np.max(samples.std(axis=1)) / np.sqrt(100_000)
+    assert means[2][-1] < 4.0 * spread < means[2][0]
 
 
 def leveque(engine, cells, limiter):
@@ -227,6 +281,21 @@ def test_a_drift_that_varies_in_time_is_integrated(engine):
         assert m[1] == pytest.approx(2.0, abs=2e-3)
     assert errors[1] < 0.02
     assert 1.7 < errors[0] / errors[1] < 2.3  # velocities of a step are those at its start
+
+
+def test_velocities_at_half_a_step_are_of_second_order(patient_engine):
+    errors = []
+    for order in (1, 2):
+        problem, indices, p = boxed(
+            lambda x, t, xp: (3.0 * np.cos(3.0 * t), 2.0 + 0.0 * t), [0.0, 0.0], [0.2, 0.2], 14,
+            normal([0.0, 0.0], np.diag([0.32, 0.32])), threshold=1e-9, time_varying=True, cfl=0.8, time_order=order,
+        )  # fmt: skip
+        run = patient_engine(problem, indices, p)
+        run.advance(0.0, 0.4)
+        run.advance(0.4, 0.6)
+        m, _ = moments(run, problem)
+        errors.append(abs(m[0] - np.sin(3.0)))
+    assert errors[0] > 0.05 and errors[1] < 0.01 * errors[0]
 
 
 def test_a_drift_that_turns_back_grows_the_grid_anew(patient_engine):

@@ -1,0 +1,48 @@
+"""Calls of C functions by their addresses: code that is compiled once calls what is compiled for each problem."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+__all__ = ["call_bounds", "call_prune", "call_velocities"]
+
+
+def _caller(returned: types.Type) -> Any:
+    """An intrinsic ``call(address, *arguments)``: pointers to their first entries for arrays, tuples entry by entry."""
+
+    def plain(context: Any, builder: Any, kind: Any, value: Any) -> list[Any]:
+        if isinstance(kind, types.Tuple | types.UniTuple):
+            parts = zip(kind.types, cgutils.unpack_tuple(builder, value, len(kind.types)), strict=True)
+            return [argument for part in parts for argument in plain(context, builder, *part)]
+        if isinstance(kind, types.Array):
+            return [cgutils.create_struct_proxy(kind)(context, builder, value=value).data]
+        return [value]
+
+    def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        arguments = plain(context, builder, signature.args[1], values[1])
+        result = ir.VoidType() if returned is types.void else context.get_value_type(returned)
+        function = ir.FunctionType(result, [argument.type for argument in arguments])
+        answer = builder.call(builder.inttoptr(values[0], function.as_pointer()), arguments)
+        return context.get_dummy_value() if returned is types.void else answer
+
+    @intrinsic
+    def call(typingctx, address, *arguments):
+        kinds = [types.int64 if isinstance(kind, types.Integer) else kind for kind in arguments]
+        return returned(types.int64, types.StarArgTuple(kinds)), codegen
+
+    return call
+
+
+call_velocities = _caller(types.void)
+"""``(address, first, last, time, keys, v, size, frame, numbers)``: velocities of the cells `first` to `last`."""
+
+call_bounds = _caller(types.int64)
+"""``(address, key, frame, numbers)``: 0 where bounds refuse the cell with this key."""
+
+call_prune = _caller(types.int64)
+"""``(address, n, size, table_size, end, sorted_end, threshold, mass, sequential, frame, grid)``: the new end, or -1."""
