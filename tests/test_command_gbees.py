@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from ensemble.__main__ import main
 from ensemble._command.gbees_input import configuration_of
@@ -180,6 +181,20 @@ def test_files_are_written_and_nothing_else_is_left(folder, capsys):
 def test_every_number_of_dimensions_has_a_picture(problem, folder, capsys):
     assert main(["gbees", problem, "--until", "4", "--times", "0,0.05", "--plot", "p.svg", "--quiet"]) == 0
     assert (folder / "p.svg").read_bytes().startswith(b"<?xml")
+    capsys.readouterr()
+
+
+def test_a_picture_has_units_and_says_what_its_surfaces_hold(folder, monkeypatch, capsys):
+    units = 'units = ["rad", "rad/s"]\ntime_unit = "s"\n'
+    changed(folder, CIRCLE, 'axes = ["x", "v"]', 'axes = ["angle", "rate"]\n' + units)
+    drawn = []
+    monkeypatch.setattr(Figure, "savefig", lambda self, *_, **__: drawn.append(self))
+    assert main(["gbees", "circle.toml", "--backend", "array", "--plot", "p.png", "--quiet"]) == 0
+    first, second, cells = drawn[0].axes
+    assert (first.get_xlabel(), first.get_ylabel()) == ("angle (rad)", "rate (rad/s)")
+    assert cells.get_xlabel() == "time (s)"
+    entries = [text.get_text() for text in second.get_legend().get_texts()]
+    assert entries == ["t = 0.5 s", "t = 0.7 s", "t = 0.9 s", "50 % inside", "90 % inside", "99 % inside"]
     capsys.readouterr()
 
 

@@ -79,9 +79,11 @@ def draw(path):
             for k in range(5):
                 cells = recording.distributions[5 * span + k]
                 dots = samples if span == 0 and k == 4 else None
-                gbees.plot_isosurfaces(cells, ax=axes, color=colours[k], samples=dots)
+                gbees.plot_isosurfaces(cells, ax=axes, masses=(0.5, 0.9, 0.99), color=colours[k], samples=dots)
                 axes.plot([], [], [], "s", color=colours[k], label=f"t = {cells.time:g}")
+            inside = axes.legend(handles=gbees.legend_handles((0.5, 0.9, 0.99)), loc="upper right", fontsize=8.5)
             axes.legend(loc="upper left", fontsize=8.5)
+            axes.add_artist(inside)
             axes.set_box_aspect(None, zoom=0.94)
             axes.set_title("Before the measurement, dots: Monte Carlo" if span == 0 else "After it")
         axes = gbees.plot_cells(recording.step_times, recording.steps.cells, ax=figure.add_subplot(grid[0, 2]))

@@ -99,7 +99,7 @@ def run(options: argparse.Namespace) -> int:
         raise ValueError(f"{source_of(str(error), options)}{error}") from error
     first = recorded.gbees.cell_steps
     outcome = Outcome(recorded.recording, axes_of(problem), {"backend": options.backend, "dtype": options.dtype},
-                      cell_steps_before=first)  # fmt: skip
+                      cell_steps_before=first, units=problem.units, time_unit=problem.time_unit)  # fmt: skip
     with GridProgress(until, start=recorded.gbees.time, quiet=options.quiet) as progress:
         progress.say("compiling, or loading what was compiled before ...")
         warm_up(problem, gbees_options(options))

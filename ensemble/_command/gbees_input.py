@@ -32,12 +32,16 @@ KINDS: dict[str, Callable[[Any], Any]] = {
     "threshold": kinds.positive, "factor": kinds.numbers, "extent": kinds.numbers, "limiter": kinds.text,
     "cfl": kinds.positive, "prune_every": kinds.whole, "prune": kinds.text, "diffusion": kinds.spread,
     "rotate": kinds.flag, "time_varying": kinds.flag, "time_order": kinds.whole, "periods": kinds.periods,
-    "span": kinds.positive, "records": kinds.whole, "axes": kinds.names,
+    "span": kinds.positive, "records": kinds.whole, "axes": kinds.names, "units": kinds.names,
+    "time_unit": kinds.text,
 }  # fmt: skip
 """What stands under a key; a key that is not here is checked where it is used."""
 
+PLAIN = ("span", "records", "axes", "units", "time_unit")
+"""Of a `Configuration`, by the same name."""
+
 KEYS = {"system", "drift", "parameters", "initial", "mean", "covariance", "span", "records", "bounds", "start", "axes",
-        "measurements", *OPTIONS}  # fmt: skip
+        "units", "time_unit", "measurements", *OPTIONS}  # fmt: skip
 
 
 def configuration_of(problem: str) -> Configuration:
@@ -112,7 +116,7 @@ def from_toml(path: Path) -> Configuration:
         raise ValueError(f"{path} must have a system or a drift; got neither.")
     values["drift"] = with_parameters(path, drift, read(where, {"parameters": {}, **text}, "parameters", kinds.table))
     values |= initial_of(path, text)
-    values |= {name: read(where, text, name, KINDS[name]) for name in ("span", "records", "axes") if name in text}
+    values |= {name: read(where, text, name, KINDS[name]) for name in PLAIN if name in text}
     options = dict(base.options) if base is not None else {}
     for name in OPTIONS:
         if name in text:
@@ -124,8 +128,9 @@ def from_toml(path: Path) -> Configuration:
     if "measurements" in text:
         parts = read(where, text, "measurements", kinds.tables)
         values["measurements"] = tuple(measurement_of(path, k, part, n) for k, part in enumerate(parts))
-    if n is not None and len(values.get("axes", ())) not in (0, n):
-        raise ValueError(f"{path}: axes must be {n} names, one for each coordinate; got {text['axes']!r}.")
+    for name in ("axes", "units"):
+        if n is not None and len(values.get(name, ())) not in (0, n):
+            raise ValueError(f"{path}: {name} must be {n} names, one for each coordinate; got {text[name]!r}.")
     if base is not None:
         return made(where, lambda: dataclasses.replace(base, **values))
     missing = [name for name in ("mean", "covariance", "span") if name not in values]

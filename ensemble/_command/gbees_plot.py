@@ -8,12 +8,16 @@ import matplotlib
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 
 from ensemble._command.gbees_report import Outcome
 from ensemble._command.plot import INK, STYLE
-from ensemble.apps.gbees import marginal, plot_cells, plot_isosurfaces, plot_region
+from ensemble.apps.gbees import legend_handles, marginal, plot_cells, plot_isosurfaces, plot_region
 
 __all__ = ["figure"]
+
+MASSES = (0.5, 0.9, 0.99)
+"""Probability inside the surfaces, or regions, of each record."""
 
 
 def figure(outcome: Outcome) -> Figure:
@@ -36,6 +40,7 @@ def figure(outcome: Outcome) -> Figure:
         ax = drawing.add_subplot(grid[0, -1])
         recording = outcome.recording
         plot_cells(recording.step_times, recording.steps.cells, ax=ax)
+        ax.set_xlabel(f"time ({outcome.time_unit})" if outcome.time_unit else "time")
         ax.yaxis.set_major_formatter(matplotlib.ticker.StrMethodFormatter("{x:,.0f}"))
         ax.set_title("Cells stored")
         drawing.suptitle(
@@ -62,20 +67,26 @@ def panels_of(outcome: Outcome, n: int) -> list[tuple[str, tuple[int, ...], list
 def draw_records(ax: Any, outcome: Outcome, coordinates: tuple[int, ...], records: list[int]) -> None:
     """The distributions with the numbers `records`, later ones in lighter colours."""
     colours = matplotlib.colormaps["viridis"](np.linspace(0.0, 0.85, max(len(records), 2)))
+    n, names = len(coordinates), outcome.labels
+    entries: list[Any] = []
     for colour, k in zip(colours, records):
         cells = outcome.recording.distributions[k]
-        label = f"t = {cells.time:.4g}"
-        if len(coordinates) == 3:
-            plot_isosurfaces(cells, coordinates, ax=ax, color=colour[:3], names=outcome.axes)
-        elif len(coordinates) == 2:
-            plot_region(cells, coordinates, ax=ax, color=colour[:3], names=outcome.axes)
+        if n == 3:
+            plot_isosurfaces(cells, coordinates, ax=ax, masses=MASSES, color=colour[:3], names=names)
+        elif n == 2:
+            plot_region(cells, coordinates, ax=ax, masses=MASSES, color=colour[:3], names=names)
         else:
             found = marginal(cells, coordinates)
             ax.plot(found.coordinates[0], found.density, color=colour)
-            ax.set(xlabel=outcome.axes[coordinates[0]], ylabel="density")
-        ax.plot([], [], *([[]] if len(coordinates) == 3 else []), "s", color=colour, label=label)
-    beside = None if len(coordinates) == 3 else (1.0, 1.0)
-    ax.legend(loc="upper left", bbox_to_anchor=beside, fontsize=8, handletextpad=0.2)
-    if len(coordinates) == 3:
-        ax.locator_params(nbins=5)
+            unit = outcome.units[coordinates[0]] if outcome.units else ""
+            ax.set(xlabel=names[coordinates[0]], ylabel=f"density (1/{unit})" if unit else "density")
+        entries.append(Patch(color=colour, label=f"t = {cells.time:.4g} {outcome.time_unit}".rstrip()))
+    inside = legend_handles(MASSES, surfaces=n == 3) if n > 1 else []
+    style: dict[str, Any] = {"fontsize": 8, "handlelength": 1.0, "handleheight": 1.0}
+    if n == 3:  # the box leaves both upper corners empty
+        ax.add_artist(ax.legend(handles=inside, loc="upper right", **style))
+        ax.legend(handles=entries, loc="upper left", **style)
+    else:
+        ax.legend(handles=entries + inside, loc="upper left", bbox_to_anchor=(1.0, 1.0), **style)
+    if n == 3:
         ax.set_box_aspect(None, zoom=0.94)  # the labels of the third axis would be cut off

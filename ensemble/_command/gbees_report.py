@@ -24,6 +24,14 @@ class Outcome:
     cell_steps_before: int = 0
     interrupted: bool = False
     comparison: dict[str, float] = field(default_factory=dict)
+    units: tuple[str, ...] = ()
+    time_unit: str = ""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names of the coordinates, with units where they have some."""
+        units = self.units if len(self.units) == len(self.axes) else ("",) * len(self.axes)
+        return tuple(f"{name} ({unit})" if unit else name for name, unit in zip(self.axes, units, strict=True))
 
     @property
     def rate(self) -> float:

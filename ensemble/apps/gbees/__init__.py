@@ -25,7 +25,7 @@ from ensemble.apps.gbees.gbees import Gbees
 from ensemble.apps.gbees.marginals import Marginal, marginal
 from ensemble.apps.gbees.monte_carlo import draw, propagate
 from ensemble.apps.gbees.oscillators import aizawa, duffing
-from ensemble.apps.gbees.plots import plot_cells, plot_isosurfaces, plot_marginals, plot_region
+from ensemble.apps.gbees.plots import legend_handles, plot_cells, plot_isosurfaces, plot_marginals, plot_region
 from ensemble.apps.gbees.problem import Drift, Problem
 from ensemble.apps.gbees.recorded_run import RecordedRun
 from ensemble.apps.gbees.records import Recording
@@ -62,6 +62,7 @@ __all__ = [
     "jacobi_constant",
     "kernel_density",
     "l1_distance",
+    "legend_handles",
     "lorenz63",
     "lorenz96",
     "marginal",

@@ -73,6 +73,9 @@ class Configuration:
         Further arguments of `Gbees`: `threshold` at least.
     axes : tuple of str
         What the coordinates are called.
+    units : tuple of str
+        Of the coordinates, for pictures.
+    time_unit : str
 
     Raises
     ------
@@ -89,6 +92,8 @@ class Configuration:
     records: int = 2
     options: dict[str, Any] = field(default_factory=dict)
     axes: tuple[str, ...] = ()
+    units: tuple[str, ...] = ()
+    time_unit: str = ""
 
     def __post_init__(self) -> None:
         _check.positive(self.span, "Configuration", "span")
@@ -168,6 +173,8 @@ def _pcr3bp() -> Configuration:
         records=8,
         options={"threshold": 1e-7, "bounds": jacobi_constant(SATURN_ENCELADUS)},
         axes=("x", "y", "x'", "y'"),
+        units=("LU", "LU", "LU/TU", "LU/TU"),
+        time_unit="TU",
     )
 
 
@@ -180,6 +187,8 @@ def _cr3bp() -> Configuration:
         0.751047510475105,
         options={"threshold": 1e-7, "bounds": jacobi_constant(EARTH_MOON)},
         axes=("x", "y", "z", "x'", "y'", "z'"),
+        units=("LU",) * 3 + ("LU/TU",) * 3,
+        time_unit="TU",
     )
 
 
@@ -193,6 +202,8 @@ def _two_body() -> Configuration:
         records=5,
         options={"threshold": 1e-9, "factor": (4.0, 2.5)},
         axes=("L", "l"),
+        units=("Earth radii^2/h", "rad"),
+        time_unit="h",
     )
 
 

@@ -14,7 +14,7 @@ from ensemble.apps.gbees.isosurface import isosurface
 from ensemble.apps.gbees.marginals import marginal
 from ensemble.scalar import Ensemble
 
-__all__ = ["plot_cells", "plot_isosurfaces", "plot_marginals", "plot_region"]
+__all__ = ["legend_handles", "plot_cells", "plot_isosurfaces", "plot_marginals", "plot_region"]
 
 SIGMAS = tuple(float(np.exp(-0.5 * k * k)) for k in (1, 2, 3))
 """Where a Gaussian density is 1, 2, 3 standard deviations from its top, over the top: 0.607, 0.135, 0.011."""
@@ -28,11 +28,14 @@ def plot_isosurfaces(
     *,
     ax: Any = None,
     levels: Sequence[float] = SIGMAS,
+    masses: Sequence[float] = (),
     color: Any = COLOUR,
     samples: Any = None,
     names: Sequence[str] = (),
 ) -> Any:
     """Draw surfaces of constant density of three coordinates, all others summed over.
+
+    `legend_handles` makes a legend's entries of what they hold.
 
     Parameters
     ----------
@@ -42,12 +45,14 @@ def plot_isosurfaces(
         Default: a new figure's. Several distributions may go into the same one.
     levels : sequence of float in (0, 1)
         Densities over the largest one.
+    masses : sequence of float in (0, 1), optional
+        Instead of `levels`: the surfaces enclose the smallest regions that hold these probabilities.
     color : matplotlib colour
         Of all surfaces; inner ones are less transparent.
     samples : Ensemble, shape (n,), or array, shape (n, n_samples), optional
         Points drawn too, say of a Monte Carlo run; at most 5000 of them.
     names : sequence of str, optional
-        Of all coordinates.
+        Of all coordinates, with their units.
 
     Returns
     -------
@@ -56,27 +61,26 @@ def plot_isosurfaces(
     Raises
     ------
     ValueError
-        If `axes` are not three, or a level is outside (0, 1).
+        If `axes` are not three, or a level or a mass is outside (0, 1).
     """
     from matplotlib import pyplot
     from matplotlib.colors import to_rgb
     from mpl_toolkits.mplot3d.art3d import Poly3DCollection
 
     _check.require(len(axes) == 3, "plot_isosurfaces", "axes", "be three numbers", list(axes))
-    good = len(levels) > 0 and all(0.0 < level < 1.0 for level in levels)
-    _check.require(good, "plot_isosurfaces", "levels", "be in (0, 1)", list(levels))
+    for name, values in (("levels", levels), ("masses", masses)):
+        good = all(0.0 < value < 1.0 for value in values)
+        _check.require(good, "plot_isosurfaces", name, "be in (0, 1)", list(values))
+    _check.require(len(levels) + len(masses) > 0, "plot_isosurfaces", "levels", "be at least one", "none")
     ax = pyplot.figure().add_subplot(projection="3d") if ax is None else ax
     found = marginal(cells, axes)
-    top = float(found.probabilities.max())
     had_data = bool(ax.collections or ax.lines)
-    ordered = sorted(levels)
-    for k, level in enumerate(ordered):
-        triangles = isosurface(found.probabilities, level * top, found.coordinates)
-        surface = Poly3DCollection(
-            triangles,
-            facecolors=shaded(triangles, to_rgb(color), 0.1 + 0.7 * ((k + 1) / len(ordered)) ** 2),
-            edgecolors="none",
-        )
+    heights = found.levels(masses) if len(masses) else float(found.density.max()) * np.asarray(levels)
+    for height, alpha in zip(np.sort(heights), opacities(len(heights)), strict=True):
+        triangles = isosurface(found.density, float(height), found.coordinates)
+        if not len(triangles):  # the level of the likeliest cell
+            continue
+        surface = Poly3DCollection(triangles, facecolors=shaded(triangles, to_rgb(color), alpha), edgecolors="none")
         surface.set_rasterized(True)  # a vector file with every triangle would be huge
         ax.add_collection3d(surface)
     ends = [(c[0] - width, c[-1] + width) for c, width in zip(found.coordinates, found.widths)]
@@ -84,10 +88,55 @@ def plot_isosurfaces(
     if samples is not None:
         x = to_numpy(samples.samples if isinstance(samples, Ensemble) else samples)[list(axes), :5000]
         ax.plot(*x, ".", color="0.25", markersize=1.0, alpha=0.35, rasterized=True)
-    for i, axis in enumerate(axes):
-        getattr(ax, f"set_{'xyz'[i]}label")(names[axis] if names else f"x{axis + 1}")
+    label_beside_ticks(ax, [names[axis] if names else f"x{axis + 1}" for axis in axes])
     return ax
 
+
+def opacities(n: int) -> list[float]:
+    """Of `n` surfaces, the outermost first."""
+    return [0.1 + 0.7 * ((k + 1) / n) ** 2 for k in range(n)]
+
+
+def legend_handles(masses: Sequence[float], surfaces: bool = True) -> list[Any]:
+    """Legend entries that say which probability is inside each surface, or region, of a picture.
+
+    Parameters
+    ----------
+    masses : sequence of float in (0, 1)
+        As `plot_isosurfaces` or `plot_region` was given them.
+    surfaces : bool
+        Of `plot_isosurfaces`, or else of `plot_region`.
+
+    Returns
+    -------
+    list of matplotlib.patches.Patch
+    """
+    from matplotlib.patches import Patch
+
+    n, shade = len(masses), 0.25
+    alphas = opacities(n) if surfaces else [0.25 + 0.7 * (k + 1) / n for k in range(n)]
+    return [
+        Patch(facecolor=(shade, shade, shade, alpha), edgecolor="none", label=f"{100.0 * mass:.4g} % inside")
+        for mass, alpha in zip(sorted(masses), alphas[::-1], strict=True)
+    ]
+
+
+def label_beside_ticks(ax: Any, labels: Sequence[str]) -> None:
+    """Name the axes of a picture in three dimensions, as near as the numbers beside them allow."""
+    from matplotlib.ticker import MaxNLocator
+
+    ax.tick_params(labelsize=8, pad=0)
+    ax.tick_params(axis="z", pad=4)
+    for name, label in zip("xyz", labels, strict=True):
+        axis = getattr(ax, f"{name}axis")
+        axis.set_major_locator(MaxNLocator(4))
+        texts = axis.get_major_formatter().format_ticks(axis.get_majorticklocs())
+        axis.set_label_text(label)
+        axis.labelpad = LABEL_PADS[name] * max(map(len, texts))
+
+
+LABEL_PADS = {"x": 0.7, "y": 0.7, "z": 1.0}
+"""Points between an axis' label and its numbers, for each character of the longest number."""
 
 LIGHT = np.array([-0.5, -0.6, 0.62])
 """Where the light comes from, of length 1."""
@@ -244,7 +293,9 @@ def plot_cells(times: Any, cells: Any, *, ax: Any = None, label: str | None = No
     from matplotlib import pyplot
 
     ax = pyplot.gca() if ax is None else ax
-    ax.plot(np.asarray(times), np.asarray(cells), label=label, **({"color": COLOUR, "linewidth": 1.4} | style))
+    marker = "o" if np.size(times) == 1 else None  # a line needs two steps
+    style = {"color": COLOUR, "linewidth": 1.4, "marker": marker, **style}
+    ax.plot(np.asarray(times), np.asarray(cells), label=label, **style)
     ax.set(xlabel="time", ylabel="cells")
     ax.set_ylim(bottom=0.0)
     if label is not None:

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
-from ensemble.apps.gbees import plot_cells, plot_isosurfaces, plot_marginals, plot_region
+from ensemble.apps.gbees import legend_handles, plot_cells, plot_isosurfaces, plot_marginals, plot_region
 from ensemble.apps.gbees.isosurface import isosurface
 from ensemble.apps.gbees.monte_carlo import draw
 from tests.apps.gbees.distributions import gaussian_cells
@@ -94,6 +95,44 @@ def test_surfaces_of_two_distributions_share_their_axes():
     assert inked(ax.figure) > 0.02
 
 
+def test_a_surface_holds_its_mass_and_the_legend_says_so():
+    ax = Figure().add_subplot(projection="3d")
+    fine = gaussian_cells(np.zeros(3), np.eye(3), [0.2, 0.2, 0.2], reach=4.0)
+    plot_isosurfaces(fine, ax=ax, masses=(0.5, 0.9))
+    radii = [np.linalg.norm(np.concatenate(surface._faces), axis=1).mean() for surface in ax.collections]
+    # Roots of the chi-square distribution with three degrees of freedom at 0.9 and 0.5.
+    np.testing.assert_allclose(radii, np.sqrt([6.2514, 2.3660]), rtol=0.02)
+    handles = legend_handles((0.9, 0.5))
+    assert [handle.get_label() for handle in handles] == ["50 % inside", "90 % inside"]
+    alphas = [surface.get_facecolor()[0, 3] for surface in ax.collections]
+    assert [handle.get_facecolor()[3] for handle in handles] == pytest.approx(alphas[::-1])
+
+
+def test_axis_labels_stand_beside_the_numbers_and_not_on_them(monkeypatch):
+    places, write = {}, Text.draw
+
+    def noted(text, renderer):
+        if text.get_text():
+            places[text.get_text(), id(text)] = text.get_window_extent(renderer)
+        write(text, renderer)
+
+    monkeypatch.setattr(Text, "draw", noted)
+    figure = Figure(figsize=(5.0, 4.6))
+    ax = figure.add_subplot(projection="3d")
+    small = gaussian_cells([1.001, 0.0, -0.0015], np.diag([1e-7, 1e-6, 1e-6]), [2e-4, 5e-4, 5e-4], reach=4.0)
+    plot_isosurfaces(small, ax=ax, names=("x (LU)", "y (LU)", "x' (LU/TU)"))
+    inked(figure)
+    numbers = [box for (text, _), box in places.items() if text[-1].isdigit() and box.x0 > 1.0]  # not yet placed: at 0
+    labels = [box for (text, _), box in places.items() if text.endswith(")")]
+    assert len(labels) == 3 and len(numbers) >= 9
+    for label in labels:
+        text = label.expanded(0.6, 0.6)  # labels stand at an angle: no letter is in the corners of their boxes
+        assert not any(text.overlaps(number) for number in numbers)
+        centre = label.get_points().mean(axis=0)
+        gap = min(np.linalg.norm(number.get_points().mean(axis=0) - centre) for number in numbers)
+        assert gap < 0.14 * figure.bbox.width
+
+
 def test_a_region_holds_its_mass():
     ax = Figure().add_subplot()
     fine = gaussian_cells([0.0, 0.0], np.eye(2), [0.1, 0.1])
@@ -142,6 +181,8 @@ def test_without_axes_the_current_ones_are_taken():
         (lambda: isosurface(np.zeros((3, 3, 3)), 1.0, [np.zeros(2)] * 3), "coordinates must have 3 numbers on axis 0"),
         (lambda: plot_isosurfaces(CELLS, (0, 1)), "axes must be three numbers"),
         (lambda: plot_isosurfaces(CELLS, levels=(1.5,)), r"levels must be in \(0, 1\); got \[1.5\]"),
+        (lambda: plot_isosurfaces(CELLS, masses=(1.0,)), r"masses must be in \(0, 1\); got \[1.0\]"),
+        (lambda: plot_isosurfaces(CELLS, levels=()), "levels must be at least one; got none"),
         (lambda: plot_region(CELLS, (0,)), "axes must be two numbers"),
         (lambda: plot_region(CELLS, (0, 1), ax=Figure().add_subplot(), masses=(2.0,)), r"masses must be numbers in"),
     ],
