@@ -187,8 +187,10 @@ class SmootherResult:
         xp = array_namespace(self.mean, self.covariance)
         variance, before = (xp.linalg.diagonal(a) for a in (self.covariance, self.filtered.covariance))
         least = -(float(xp.finfo(variance.dtype).eps) ** 0.5) * xp.max(xp.abs(before), axis=-2, keepdims=True)
-        finite = xp.logical_and(xp.isfinite(self.mean), xp.isfinite(variance))
-        return xp.all(xp.logical_and(finite, variance >= least), axis=-1)
+        finite = xp.isfinite(variance)
+        if self.diffuse_covariance is not None:  # what all observations leave undetermined
+            finite = xp.logical_or(finite, variance == float("inf"))
+        return xp.all(xp.logical_and(xp.logical_and(xp.isfinite(self.mean), finite), variance >= least), axis=-1)
 
     @property
     def lag_one_covariance(self) -> Array:

@@ -14,6 +14,7 @@ from ensemble._kernels.scan import SCANS, prefix_scan
 from ensemble._typing import Array
 from ensemble.apps.kalman.filters import METHODS, check_scannable
 from ensemble.apps.kalman.model import LinearGaussianModel, Series, aligned
+from ensemble.apps.kalman.simulation import random_generator
 from ensemble.apps.kalman.smoothers import rts
 from ensemble.apps.kalman.square_root import semidefinite_factor
 from ensemble.scalar import Ensemble
@@ -83,11 +84,7 @@ def sample_posterior(
         raise TypeError(message("sample_posterior", "model and y", "hold plain arrays", "an Ensemble", advice))
     if method == "scan":
         check_scannable(series, "sample_posterior")
-    try:
-        rng = np.random.default_rng(seed)
-    except (TypeError, ValueError):
-        seen, kind = f"a {type(seed).__name__}", "be None, an integer from 0 or a numpy.random.Generator"
-        raise TypeError(message("sample_posterior", "seed", kind, seen)) from None
+    rng = random_generator(seed, "sample_posterior")
     x, seen = _simulated(series, n_samples, rng, scan if method == "scan" else None)
     xp = array_namespace(x, seen)
     draws = rts(replace(series, y=Ensemble(series.y[..., None] - seen)), method, scan).mean.samples

@@ -1,8 +1,6 @@
 """State-space models of statsmodels on data that come with it: the table that every method is compared on.
 
-`MODELS` gives a statsmodels model by name, at its own first guess of the parameters by `at_start`. `SINGULAR` names
-those whose predicted covariances are singular or nearly so (no noise in observations, noise of low rank): the
-Rauch-Tung-Striebel form of the smoother needs care there.
+`MODELS` gives a statsmodels model by name, at its own first guess of the parameters by `at_start`.
 """
 
 import functools
@@ -127,11 +125,6 @@ MODELS = {
     "diffuse factor": exact(lambda: api.tsa.DynamicFactor(
         gapped(macro("realgdp", "realcons", "realinv", growth=True)), k_factors=1, factor_order=1)),
 }  # fmt: skip
-
-SINGULAR = frozenset(
-    ("moving average", "ARIMA(0,1,1)(0,1,0)", "SARIMAX(1,1,1)(1,1,1)", "vector moving average", "diffuse random walk",
-     "diffuse ARIMA", "diffuse SARIMAX")
-)  # fmt: skip
 
 
 @functools.cache
