@@ -22,9 +22,8 @@ __device__ __forceinline__ void forget(const Gauss& x, Element& e) {
     e.C = x.P;
 }
 
-// --- associative operations; the results may be the operands. Those of elements are no part of the loops over steps, and are
-// not compiled into each place.
-__device__ __noinline__ void combine(const Element& i, const Element& j, Element& out) {
+// --- associative operations; the results may be the operands
+__device__ __forceinline__ void combine(const Element& i, const Element& j, Element& out) {
     REAL right[NX][2 * NX + 1];
     EACH(r, NX) {
         EACH(c, NX) { right[r][c] = i.A[r][c]; right[r][NX + c] = i.C(r, c); }
@@ -72,7 +71,7 @@ __device__ __forceinline__ void combine(const Link& i, const Link& j, Link& out)
 }
 
 // The state behind a stretch of time from the state before it
-__device__ __noinline__ void advance(const Element& e, Gauss& x) {
+__device__ __forceinline__ void advance(const Element& e, Gauss& x) {
     REAL right[NX][NX + 1];
     EACH(r, NX) {
         REAL sum = x.m[r];
