@@ -209,6 +209,7 @@ def _digest() -> str:
     return hashlib.blake2b(b"".join(files), digest_size=8).hexdigest()
 
 
+@functools.cache
 def step_of(n: int, limiter: str, dtype: str, diffusive: bool, shared: bool) -> Callable[..., int]:
     """The compiled ``advance``, for the calling thread or `shared` among all threads."""
     advance: Callable[..., int] = load_module(step_source(n, limiter, dtype, diffusive, shared)).advance
