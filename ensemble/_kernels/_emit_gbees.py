@@ -143,7 +143,7 @@ def _inputs(graph: Graph, n: int, time: bool) -> list[tuple[str, int]]:
     return kinds
 
 
-def step_source(n: int, limiter: str, dtype: str, diffusive: bool, shared: bool) -> str:
+def step_source(n: int, limiter: str, dtype: str, diffusive: bool, bounded: bool, shared: bool) -> str:
     """The module whose ``advance`` runs steps of every drift in `n` dimensions."""
     at = layout(n, 0, False)
     flux_lines = FLUXES + (SPREADING if diffusive else "")
@@ -153,6 +153,7 @@ def step_source(n: int, limiter: str, dtype: str, diffusive: bool, shared: bool)
         borrowed=", ".join(f"borrowed(grid[{k}])" for k in range(10)),
         n=n, dtype=dtype, lanes=8 if dtype == "float64" else 16, limiter=LIMITERS[limiter],
         widths=at["widths"], leaks=at["leaks"],
+        admitted="call_bounds(bounds, key, frame, numbers) != 0" if bounded else "True",
         ratios=_lines(1, RATIOS.format(real=f"np.{dtype}", **at), n), differences=_lines(2, OUTFLOW, n),
         total=" + ".join(f"t_{j}" for j in range(n)),
         fluxes=_lines(2, flux_lines, n), arrivals=_lines(2, ARRIVALS, n),
@@ -210,9 +211,9 @@ def _digest() -> str:
 
 
 @functools.cache
-def step_of(n: int, limiter: str, dtype: str, diffusive: bool, shared: bool) -> Callable[..., int]:
+def step_of(n: int, limiter: str, dtype: str, diffusive: bool, bounded: bool, shared: bool) -> Callable[..., int]:
     """The compiled ``advance``, for the calling thread or `shared` among all threads."""
-    advance: Callable[..., int] = load_module(step_source(n, limiter, dtype, diffusive, shared)).advance
+    advance: Callable[..., int] = load_module(step_source(n, limiter, dtype, diffusive, bounded, shared)).advance
     return advance
 
 

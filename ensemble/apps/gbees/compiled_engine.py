@@ -313,7 +313,7 @@ class _Loops:
         self.numbers = np.array(numbers)
         dtype = np.dtype(problem.dtype).name
         self.traced = (graph, n, dtype), (bounds, n, at["range"])
-        self.options = n, problem.limiter, dtype, problem.diffusion is not None
+        self.options = n, problem.limiter, dtype, problem.diffusion is not None, bounds is not None
         self.steps: dict[bool, Callable[..., int]] = {}
         self.addresses: tuple[int, ...] = ()
 
