@@ -52,11 +52,12 @@ __all__ = [
 
 
 class Kind(NamedTuple):
-    """What steps have to do besides advection: diffusion, also over edges, and the second order in time."""
+    """What steps have to do besides advection: diffusion, also over edges, the second order in time, and bounds."""
 
     diffusive: bool
     mixing: bool
     second_order: bool
+    bounded: bool
 
 
 class _Flat:
@@ -187,6 +188,7 @@ def step_source(n: int, limiter: str, dtype: str, kind: Kind, shared: bool) -> s
         borrowed=", ".join(f"borrowed(grid[{k}])" for k in range(10)),
         n=n, dtype=dtype, lanes=8 if dtype == "float64" else 16, limiter=LIMITERS[limiter],
         widths=at["widths"], leaks=at["leaks"],
+        admitted="call_bounds(bounds, key, frame, numbers) != 0" if kind.bounded else "True",
         ratios="\n".join(ratios), differences=_lines(2, differences, n), total=total, corners=corners,
         midway=MIDWAY if kind.second_order else "",
         fluxes=_lines(2, flux_lines, n), arrivals=_lines(2, ARRIVALS, n),
@@ -258,6 +260,7 @@ def _digest() -> str:
     return hashlib.blake2b(b"".join(files), digest_size=8).hexdigest()
 
 
+@functools.cache
 def step_of(n: int, limiter: str, dtype: str, kind: Kind, shared: bool) -> Callable[..., int]:
     """The compiled ``advance``, for the calling thread or `shared` among all threads."""
     advance: Callable[..., int] = load_module(step_source(n, limiter, dtype, kind, shared)).advance

@@ -317,7 +317,9 @@ class _Loops:
         self.numbers = np.array(numbers)
         dtype = np.dtype(problem.dtype).name
         self.traced = (graph, n, dtype), (bounds, n, at["range"])
-        kind = emitted.Kind(problem.diffusion is not None, mixing is not None, problem.time_order == 2)
+        kind = emitted.Kind(
+            problem.diffusion is not None, mixing is not None, problem.time_order == 2, bounds is not None
+        )
         self.options = n, problem.limiter, dtype, kind
         self.steps: dict[bool, Callable[..., int]] = {}
         self.addresses: tuple[int, ...] = ()
