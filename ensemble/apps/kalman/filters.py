@@ -60,7 +60,8 @@ def kalman_filter(
     Returns
     -------
     FilterResult
-        Ensembles where the model or `y` has any: sample i is the run of sample i alone.
+        Ensembles where the model or `y` has any: sample i is the run of sample i alone, to the bit for the recursion
+        on the CPU, to rounding for scans and square roots.
 
     Raises
     ------
