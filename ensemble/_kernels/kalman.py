@@ -19,9 +19,10 @@ from ensemble._kernels._emit_numba import load_module
 from ensemble._kernels._fma import fma
 from ensemble._kernels._kalman_blocks import filter_alone, filter_each
 from ensemble._kernels._kalman_loops import smooth_alone, smooth_each
+from ensemble._kernels._kalman_square_roots import square_root_each
 from ensemble._kernels._registry import kernel
 
-__all__ = ["FilterStep", "filter_series", "smooth_series", "sum_steps"]
+__all__ = ["FilterStep", "filter_series", "smooth_series", "square_root_series", "sum_steps"]
 
 LANES_FROM = 3
 """Series from which on they are worked on in lanes."""
@@ -259,6 +260,15 @@ class FilterStep:
         for log in self._logs.tolist():
             total = total + log
         return float(total * -0.5)
+
+
+def square_root_series(F, Q, H, R, u, d, y, m0, P0, predict_first):
+    """`filter_series` on square roots of covariances, on NumPy arrays: each series by itself."""
+    n_series, n_steps, _ = y.shape
+    nx = m0.shape[-1]
+    outs = tuple(empty((n_series, n_steps, *tail), y.dtype) for tail in ((nx,), (nx, nx), ()))
+    square_root_each(*_contiguous(F, Q, H, R, u, d, y, m0, P0), bool(predict_first), *outs)
+    return outs
 
 
 def _contiguous(*arrays):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import backend_of
-from ensemble._kernels.kalman import filter_series, smooth_series
+from ensemble._kernels.kalman import filter_series, smooth_series, square_root_series
 from ensemble._kernels.kalman_cuda import LARGEST, chunk_length, filter_chunks, smooth_chunks, two_filter_chunks
 from ensemble._kernels.kalman_scans import scan_filter, scan_smoother, scan_two_filters
 from ensemble._typing import Array
@@ -17,7 +17,7 @@ from ensemble.apps.kalman.results import FilterResult, SmootherResult, total
 from ensemble.scalar import Ensemble
 from ensemble.scalar.namespace import set_of
 
-__all__ = ["compiled_filter", "compiled_rts", "compiled_two_filter", "device_of"]
+__all__ = ["compiled_filter", "compiled_rts", "compiled_square_roots", "compiled_two_filter", "device_of"]
 
 PARTS = ("F", "Q", "H", "R", "u", "d", "m0", "P0", "y")
 
@@ -136,6 +136,13 @@ def compiled_filter(series: Series, device: str, method: str, scan: str) -> Filt
         return filter_result(series, n_samples, *filter_chunks(*options))
     last = n_samples is not None and not series.batch
     return filter_result(series, n_samples, *filter_series(*arguments, series.predict_first, last))
+
+
+def compiled_square_roots(series: Series) -> FilterResult:
+    """The filter on square roots of covariances, on the CPU."""
+    n_samples = n_samples_of(series)
+    arguments = filter_arguments(series, n_samples)
+    return filter_result(series, n_samples, *square_root_series(*arguments, series.predict_first))
 
 
 def compiled_two_filter(series: Series, scan: str) -> SmootherResult:

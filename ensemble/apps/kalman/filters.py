@@ -9,7 +9,7 @@ from ensemble._check import message, one_of, require
 from ensemble._kernels.scan import SCANS, prefix_scan
 from ensemble._typing import Array
 from ensemble.apps.kalman.chunks import chunk_filter
-from ensemble.apps.kalman.compiled import compiled_filter, device_of
+from ensemble.apps.kalman.compiled import compiled_filter, compiled_square_roots, device_of
 from ensemble.apps.kalman.elements import Element, combine_filter, filter_elements, filter_neutral, has_no_elements
 from ensemble.apps.kalman.model import LinearGaussianModel, Series, aligned
 from ensemble.apps.kalman.reference import refined_filter
@@ -121,6 +121,8 @@ def check_form(form: str, method: str, function: str) -> None:
 def filtered(series: Series, method: str, scan: str, form: str = "covariance") -> FilterResult:
     """The filter of a series in one form."""
     if form == "square_root":
+        if device_of(series, "sequential") == "numba":
+            return compiled_square_roots(series)
         return result_of(series, *square_root_filter(series))
     device = device_of(series, method)
     if device is not None:
