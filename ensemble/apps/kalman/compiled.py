@@ -59,7 +59,7 @@ def series_first(a: Array, tail: int, batch: tuple[int, ...], n_samples: int | N
         values = a.samples.transpose(n - 1, *range(n - 1))
         if values.shape[0] in (1, n_samples):
             return values
-        return np.broadcast_to(values, (n_samples, *values.shape[1:]))
+        return np.broadcast_to(values, (n_samples or 1, *values.shape[1:]))
     values = a[..., None] if lone else a.samples
     axes = len(values.shape)
     values = np.moveaxis(values, -1, axes - 1 - tail)  # samples behind the batch
@@ -141,8 +141,8 @@ def compiled_filter(series: Series, device: str, method: str, scan: str) -> Filt
 def compiled_square_roots(series: Series) -> FilterResult:
     """The filter on square roots of covariances, on the CPU."""
     n_samples = n_samples_of(series)
-    arguments = filter_arguments(series, n_samples)
-    return filter_result(series, n_samples, *square_root_series(*arguments, series.predict_first))
+    arguments: list[Any] = [*filter_arguments(series, n_samples), series.predict_first]
+    return filter_result(series, n_samples, *square_root_series(*arguments))
 
 
 def compiled_two_filter(series: Series, scan: str) -> SmootherResult:
