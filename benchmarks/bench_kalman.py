@@ -1,6 +1,6 @@
 """Kalman filters against statsmodels, filterpy, pykalman, simdkalman and JAX, where they are installed, in one run.
 
-``python -m benchmarks.bench_kalman [series|batch] [--threads N]``; peers that are absent are left out.
+``python -m benchmarks.bench_kalman [series|batch|states|small] [--threads N]``; peers that are absent are left out.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import numba
 import numpy as np
 
 from benchmarks.common import SEED, interleaved, median, ratio, save, show
-from ensemble.apps.kalman import LinearGaussianModel, kalman_filter, rts_smoother
+from ensemble._kernels.kalman import FilterStep
+from ensemble.apps.kalman import LinearGaussianModel, kalman_filter, maximum_likelihood, rts_smoother
 
 NX, NY = 4, 2
 
@@ -28,7 +29,7 @@ def peer(name: str) -> Any:
         return None
 
 
-def random_model(T: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
+def random_model(T: int, NX: int = NX, NY: int = NY) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """The random model of Särkkä and García-Fernández, all of it time-varying, with observations simulated from it."""
     rng = np.random.default_rng(SEED)
 
@@ -80,21 +81,24 @@ def jax_filter(parts: dict[str, np.ndarray], y: np.ndarray, batched: bool) -> Ca
     return lambda: jax.block_until_ready(run(values))
 
 
-def statsmodels_filter(parts: dict[str, np.ndarray], y: np.ndarray) -> Callable[[], Any] | None:
-    """Means and covariances by statsmodels' compiled filter."""
+def statsmodels_filter(
+    parts: dict[str, np.ndarray], y: np.ndarray, likelihood_only: bool = False
+) -> Callable[[], Any] | None:
+    """Means and covariances by statsmodels' compiled filter, or the log-likelihood alone."""
     module = peer("statsmodels.tsa.statespace.kalman_filter")
     if module is None:
         return None
+    NX, NY = parts["m0"].size, y.shape[1]
     other = module.KalmanFilter(k_endog=NY, k_states=NX)
     other.bind(np.asfortranarray(y.T))
     last = lambda a: np.asfortranarray(np.moveaxis(a, 0, -1))
-    ahead = lambda a: np.concatenate([a[1:], a[-1:]])  # its transition k leads from step k to k + 1
+    ahead = lambda a: np.concatenate([a[1:], a[-1:]]) if len(a) > 1 else a  # k leads to k + 1
     other["design"], other["obs_cov"], other["obs_intercept"] = last(parts["H"]), last(parts["R"]), last(parts["d"])
     other["transition"], other["state_cov"] = last(ahead(parts["F"])), last(ahead(parts["Q"]))
     other["selection"], other["state_intercept"] = np.eye(NX), last(ahead(parts["u"]))
     F, Q = parts["F"][0], parts["Q"][0]
     other.initialize_known(F @ parts["m0"] + parts["u"][0], F @ parts["P0"] @ F.T + Q)
-    return other.filter
+    return other.loglike if likelihood_only else other.filter
 
 
 def filterpy_filter(parts: dict[str, np.ndarray], y: np.ndarray) -> Callable[[], Any] | None:
@@ -193,10 +197,69 @@ def batch_table(n_series: int, T: int, rounds: int) -> list[dict[str, Any]]:
     return rows
 
 
+def states_table(T: int, rounds: int) -> list[dict[str, Any]]:
+    """Models too large to write out, constant and time-varying, against statsmodels."""
+    rows = []
+    for nx, ny in ((9, 2), (12, 1), (12, 4), (16, 3), (20, 2)):
+        varying, y = random_model(T, nx, ny)
+        fixed = {name: a if name in ("m0", "P0") else a[:1] for name, a in varying.items()}
+        for kind, parts in (("constant", fixed), ("time-varying", varying)):
+            model = LinearGaussianModel(**parts)
+            ways = {"ours": lambda m=model, z=y: kalman_filter(m, z), "statsmodels": statsmodels_filter(parts, y),
+                    "its likelihood": statsmodels_filter(parts, y, True)}  # fmt: skip
+            seconds = interleaved({name: way for name, way in ways.items() if way is not None}, rounds)
+            row = {"nx": nx, "ny": ny, "model": kind}
+            row |= {f"us a step, {name}": 1e6 * median(times) / T for name, times in seconds.items()}
+            row |= {f"{name}, x ours": ratio(times, seconds["ours"]) for name, times in list(seconds.items())[1:]}
+            rows.append(row)
+    show(f"One series of {T} steps, float64", rows)
+    return rows
+
+
+def small_table(rounds: int) -> list[dict[str, Any]]:
+    """One fit of a local level, and one online step."""
+    rng = np.random.default_rng(SEED)
+    y = (1000.0 + rng.normal(0.0, 38.0, 100).cumsum() + rng.normal(0.0, 123.0, 100))[:, None]
+    one = np.eye(1)
+
+    def level(theta: Any) -> LinearGaussianModel:
+        return LinearGaussianModel(one, theta[0] * one, one, theta[1] * one, np.zeros(1), 1e7 * one)
+
+    ways: dict[str, Callable[[], Any]] = {
+        "ours": lambda: maximum_likelihood(level, y, [1000.0, 10000.0], bounds=[(0.0, None)] * 2, burn=1)
+    }
+    structural = peer("statsmodels.tsa.statespace.structural")
+    if structural is not None:
+        ways["statsmodels"] = lambda: structural.UnobservedComponents(y[:, 0], "local level").fit(disp=False)
+    seconds = interleaved(ways, rounds)
+    rows = [{"what": "fit of a local level, 100 steps", "way": name, "us": 1e6 * median(times),
+             "x ours": ratio(times, seconds["ours"])} for name, times in seconds.items()]  # fmt: skip
+    step = FilterStep(NX, NY, "float64")
+    parts, z = random_model(1)
+    for name in "FQHRud":
+        getattr(step, name)[:] = parts[name][0]
+    steps: dict[str, Callable[[], Any]] = {"ours, kernel": lambda: [_one(step, z[0]) for _ in range(1000)]}
+    module = peer("filterpy.kalman")
+    if module is not None:
+        other = module.KalmanFilter(dim_x=NX, dim_z=NY)
+        other.F, other.Q, other.H, other.R = (parts[name][0] for name in "FQHR")
+        steps["filterpy"] = lambda: [(other.predict(), other.update(z[0][:, None])) for _ in range(1000)]
+    seconds = interleaved(steps, rounds)
+    rows += [{"what": f"online step, nx {NX}, ny {NY}", "way": name, "us": 1e3 * median(times),
+              "x ours": ratio(times, seconds["ours, kernel"])} for name, times in seconds.items()]  # fmt: skip
+    show("Small calls", rows)
+    return rows
+
+
+def _one(step: FilterStep, y: np.ndarray) -> float:
+    step.y[:] = y
+    return step()
+
+
 def main() -> None:
     """Print and keep the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("table", choices=["series", "batch"])
+    parser.add_argument("table", choices=["series", "batch", "states", "small"])
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--T", type=int, default=1_000_000)
     parser.add_argument("--peers-T", type=int, default=20_000)
@@ -206,6 +269,10 @@ def main() -> None:
     start = time.perf_counter()
     if options.table == "series":
         rows = series_table(options.T, options.peers_T, options.rounds)
+    elif options.table == "states":
+        rows = states_table(1000, options.rounds)
+    elif options.table == "small":
+        rows = small_table(options.rounds)
     else:
         rows = batch_table(1024, 1000, options.rounds)
     packages = {name: peer("importlib.metadata").version(name) for name in

@@ -251,13 +251,13 @@ HEAD = '''"""A recursion of the Kalman filter, written by ensemble; it may be de
 
 import numpy as np
 
-from ensemble._kernels._compile import compiled, compiled_serial, prange
+from ensemble._kernels._compile import compiled, compiled_serial, inner, prange, spliced
 from ensemble._kernels._lane_transpose import transpose
 from ensemble._kernels._lanes import prefetch
 from ensemble._kernels._straight_line import straight_line
 
 
-@compiled_serial
+@inner
 def fetch(source, place, n, start, count, first, valid, buffer):
     """`count` steps from `start` on of the series `first`, ..., `first + {width} - 1`, series innermost."""
     if place[0] == 0:
@@ -289,7 +289,7 @@ def fetch(source, place, n, start, count, first, valid, buffer):
                 buffer[(t * n + c) * {width} + w] = source[offset + t * place[1] + c * place[2]]
 
 
-@compiled_serial
+@inner
 def flush(buffer, place, n, start, count, first, valid, target):
     """The opposite of `fetch`."""
     if place[0] == 1 and valid == {width}:
@@ -316,7 +316,7 @@ def flush(buffer, place, n, start, count, first, valid, target):
                 target[offset + t * place[1] + c * place[2]] = buffer[(t * n + c) * {width} + w]
 
 
-@compiled_serial
+@inner
 def mirror(P):
     """The entries above the diagonal below it, too."""
     for i in range({nx}):
@@ -325,11 +325,38 @@ def mirror(P):
                 P[(i * {nx} + j) * {width} + w] = P[(j * {nx} + i) * {width} + w]
 '''
 
+SCALAR_HEAD = '''"""A recursion of the Kalman filter, written by ensemble; it may be deleted at any time."""
+
+import numpy as np
+
+from ensemble._kernels._compile import compiled, compiled_serial, inner, prange, spliced
+from ensemble._kernels._straight_line import straight_line
+
+
+@inner
+def fetch(source, place, n, start, count, first, valid, buffer):
+    """The entries of the series `first`."""
+    for c in range(n):
+        buffer[c] = source[place[0] * first + c * place[2]]
+
+
+@inner
+def mirror(P):
+    """The entries above the diagonal below it, too."""
+    for i in range({nx}):
+        for j in range(i):
+            P[i * {nx} + j] = P[j * {nx} + i]
+'''
+
 LOOPS = """
+tile = inner(steps)
+tile_within = spliced(steps)  # what is not called is translated once less
+
+
 @compiled_serial
 def run({arrays}, places, n_series, n_steps, predict_first):
     for k in range({n_tiles}):
-        tile({arrays}, places, k * {width}, min({width}, n_series - k * {width}), n_steps, predict_first)
+        tile_within({arrays}, places, k * {width}, min({width}, n_series - k * {width}), n_steps, predict_first)
 
 
 @compiled
@@ -371,7 +398,7 @@ def _loop_source(recursion: Recursion, nx: int, ny: int, width: int, dtype: str,
     arrays = ", ".join([*names, *(f"{n}0" for n in kept), *outs])
     still = {"F": f"np.eye({nx})", "Q": f"np.zeros(({nx}, {nx}))", "u": f"np.zeros({nx})"} if n_stages == 1 else {}
     still = {n: value for n, value in still.items() if n in names and not back}
-    text = [f"def tile({arrays}, places, first, valid, n_steps, predict_first):"]
+    text = [f"def steps({arrays}, places, first, valid, n_steps, predict_first):"]
     for name in kept:
         text += [f"    {name} = np.empty({counts[name] * width}, {names[0]}.dtype)",
                  f"    fetch({name}0, places[{row[name]}], {counts[name]}, 0, 1, first, valid, {name})"]  # fmt: skip
@@ -449,9 +476,9 @@ def module_source(name: str, nx: int, ny: int, width: int, dtype: str) -> str:
         width=width,
     )
     return "\n\n".join([
-        HEAD.format(nx=nx, width=width),
+        (HEAD if width > 1 else SCALAR_HEAD).format(nx=nx, width=width),
         f"REGULAR = {bodies.regular(nx, dtype)!r}",
         _stage_source(recursion, stages, [*inputs, *kept, *outputs], nx, width),
-        "@compiled_serial\n" + "\n".join(_loop_source(recursion, nx, ny, width, dtype, len(stages))) + "\n",
+        "\n".join(_loop_source(recursion, nx, ny, width, dtype, len(stages))) + "\n",
         loops,
     ])  # fmt: skip

@@ -51,7 +51,8 @@ def kalman_filter(
         steps, scans the sums, and replays the recursion inside each chunk, which keeps its accuracy; on a GPU for the
         smoothers too.
     form : {"covariance", "square_root"}
-        "square_root" carries triangular factors of the covariances, sequentially: slower, twice the digits.
+        "square_root" carries triangular factors of the covariances, sequentially: twice the digits. Compiled on the
+        CPU, slow on other arrays.
     mask : bool array or Ensemble, shape of `y` or of `y` without its last axis, optional
         Entries to treat as missing.
     mean_dtype : {"float64", "float32"} or dtype, optional
@@ -61,7 +62,8 @@ def kalman_filter(
     Returns
     -------
     FilterResult
-        Ensembles where the model or `y` has any: sample i is the run of sample i alone.
+        Ensembles where the model or `y` has any: sample i is the run of sample i alone, on the CPU to the bit, to
+        rounding for scans.
 
     Raises
     ------

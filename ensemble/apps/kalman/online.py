@@ -10,7 +10,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace
 from ensemble._check import integer, message, require
-from ensemble._kernels._kalman_blocks import filter_alone
+from ensemble._kernels.kalman import FilterStep
 from ensemble._typing import Array
 from ensemble.apps.kalman.arrays import is_pandas, real_array, with_gaps_as_nan
 from ensemble.apps.kalman.compiled import device_of
@@ -253,37 +253,32 @@ class _General:
 
 
 class _Compiled:
-    """The state of one series as arrays of NumPy, moved by the compiled recursion: its bits, without its set-up."""
+    """The state of one series as arrays of NumPy, moved by the compiled recursion."""
 
     diffuse_covariance, has_settled = None, False
 
     def __init__(self, series: Series) -> None:
-        dtype, self.first = series.F.dtype, series.predict_first
         nx, ny = series.F.shape[-1], series.y.shape[-1]
-        self.parts = tuple(np.ascontiguousarray(getattr(series, name))[None] for name in ("F", "Q", "H", "R", "u", "d"))
-        self.varies = any(a.shape[1] > 1 for a in self.parts)
-        self.y = np.empty((1, 1, ny), dtype)
-        self.entry, self.shape, self.log_likelihood = self.y[0, 0], (ny,), 0.0
-        self.state = (np.array(series.m0)[None], np.array(series.P0)[None])
-        self.results = [self._result(nx, ny, dtype) for _ in range(2)]  # one is read while the other is written
-
-    @staticmethod
-    def _result(nx: int, ny: int, dtype: Any) -> tuple[Any, ...]:
-        """Arrays of the compiled code, the state in them without the axis of time, and the pivots."""
-        tails = ((nx,), (nx, nx), (), (ny,))
-        outs = tuple(np.empty((1, 1, *tail), dtype) for tail in tails)
-        return outs, (outs[0][:, 0], outs[1][:, 0]), outs[2], outs[3][0, 0]
+        self.move, self.first = FilterStep(nx, ny, series.F.dtype), series.predict_first
+        self.shape, self.log_likelihood = (ny,), 0.0
+        self.varying = []
+        for name in ("F", "Q", "H", "R", "u", "d"):
+            part, place = getattr(series, name), getattr(self.move, name)
+            place[...] = part[0]
+            if part.shape[0] > 1:
+                self.varying.append((place, part))
+        self.move.m[...], self.move.P[...] = series.m0, series.P0
 
     @property
     def mean(self) -> np.ndarray:
-        return self.state[0][0].copy()
+        return self.move.m.copy()
 
     @property
     def covariance(self) -> np.ndarray:
-        return self.state[1][0].copy()
+        return self.move.P.copy()
 
     def predict(self, k: int) -> None:
-        self.entry.fill(math.nan)
+        self.move.y.fill(math.nan)
         self._move(k, k > 0 or self.first)
 
     def update(self, k: int, y: Any) -> None:
@@ -299,20 +294,12 @@ class _Compiled:
             y = np.asarray(_entries(y))
         if y.shape != self.shape:
             _refused(y, self.shape)
-        self.entry[:] = y
         for value in y.tolist():
             if value in INFINITE:
                 _refused(y, self.shape)
+        self.move.y[:] = y
 
     def _move(self, k: int, predict_first: bool) -> float:
-        parts = self.parts
-        if self.varies:
-            parts = tuple(a[:, k : k + 1] if a.shape[1] > 1 else a for a in parts)
-        outs, state, quadratic, pivots = self.results[0]
-        filter_alone(*parts, self.y, *self.state, predict_first, *outs, 0)
-        self.results.reverse()
-        self.state = state
-        term = quadratic.item()
-        for pivot in pivots.tolist():
-            term += math.log(pivot) if pivot > 0.0 else math.nan
-        return -0.5 * term
+        for place, part in self.varying:
+            place[...] = part[k]
+        return self.move(predict_first)

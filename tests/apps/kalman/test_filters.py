@@ -298,3 +298,17 @@ def test_log_likelihood_is_that_of_statsmodels():
     close(result.mean, expected.smoothed_state.T)
     close(result.filtered.mean, expected.filtered_state.T)
     close(result.covariance, np.moveaxis(expected.smoothed_state_cov, -1, 0))
+
+
+@pytest.mark.parametrize("size", [(2, 1), (4, 2)], ids=str)
+def test_a_sample_of_the_square_root_filter_is_its_own_run(size):
+    parts, y = random_parts(40, *size, seed=31907)
+    samples = np.stack([y, with_gaps(y), 3.0 * y], axis=-1)
+    parts["Q"] = Ensemble(np.stack([parts["Q"], 2.0 * parts["Q"], 0.1 * parts["Q"]], axis=-1))
+    together = kalman_filter(LinearGaussianModel(**parts), Ensemble(samples), form="square_root")
+    for i in range(3):
+        own = {**parts, "Q": np.ascontiguousarray(parts["Q"].samples[..., i])}
+        alone = kalman_filter(LinearGaussianModel(**own), samples[..., i], form="square_root")
+        np.testing.assert_array_equal(together.mean.samples[..., i], alone.mean)
+        np.testing.assert_array_equal(together.covariance.samples[..., i], alone.covariance)
+        np.testing.assert_array_equal(together.log_likelihoods.samples[..., i], alone.log_likelihoods)
