@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._kernels._compile import current_device, raw_module
+from ensemble._kernels._compile import current_device, device_array, raw_module
 from ensemble._kernels._streams import send
-from ensemble._kernels.kalman_cuda import NOTHING, PROCESSORS, Problem, name_of, room, wide_room
+from ensemble._kernels.kalman_cuda import NOTHING, PROCESSORS, Problem, flags_of, name_of, room, wide_room
 from ensemble._kernels.scan import prefix_scan
 
 __all__ = [
@@ -180,11 +180,7 @@ def _neutral(like: Any, nx: int, size: int) -> Any:
     """The element that changes nothing: the identity, and zeros."""
     row = np.zeros((size,), like.dtype)
     row[: nx * nx : nx + 1] = 1
-    if isinstance(like, np.ndarray):
-        return row
-    import cupy
-
-    return cupy.asarray(row)
+    return row if isinstance(like, np.ndarray) else device_array(row)
 
 
 class _Run:
@@ -250,20 +246,12 @@ class _Run:
             links = room(self.y, self.n_chunks, self.n_series, link_size(self.nx))
             self.over_chunks("chunk_links", *states, links)
             suffixes = self.scanned("join_links", links, reverse=True)
-        marks = _zeros(self.y, self.n_series * (self.n_steps + 1))
+        marks = flags_of(self.y, self.n_series * (self.n_steps + 1) - 1)
         counts, marks = marks[: self.n_series], marks[self.n_series :]
         cancelled = self.y.dtype.type(CANCELLED[name_of(self.y.dtype)])
         self.over_chunks("chunk_smoothed", suffixes, cancelled, *states, *out, counts, marks)
         self.over_series("repair_states", *states, *out, counts, marks)
         return out[0], out[1]
-
-
-def _zeros(like: Any, n: int) -> Any:
-    if isinstance(like, np.ndarray):
-        return np.zeros(n, np.int32)
-    import cupy
-
-    return cupy.zeros(n, np.int32)
 
 
 def _run(arguments: tuple[Any, ...], scan: str | None, options: dict[str, Any]) -> _Run:
