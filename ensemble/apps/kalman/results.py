@@ -177,7 +177,7 @@ class SmootherResult:
         """True for each series whose filter failed, see `FilterResult`, or whose smoother did.
 
         A smoother failed where a mean or variance is not finite, or where a variance is negative by more than rounding:
-        by more than ``sqrt(eps)`` of the largest filtered variance of the same component.
+        by more than ``sqrt(eps)`` of the largest filtered variance of the same component, or of ``eps`` of all.
         """
         xp = array_namespace(self.mean)
         return xp.logical_or(self.filtered.failed, xp.logical_not(xp.all(self._is_sound(), axis=-1)))
@@ -186,7 +186,9 @@ class SmootherResult:
         """Whether mean and variances of a step are what they can be, shape (*batch, T)."""
         xp = array_namespace(self.mean, self.covariance)
         variance, before = (xp.linalg.diagonal(a) for a in (self.covariance, self.filtered.covariance))
-        least = -(float(xp.finfo(variance.dtype).eps) ** 0.5) * xp.max(xp.abs(before), axis=-2, keepdims=True)
+        eps = float(xp.finfo(variance.dtype).eps)
+        size = xp.max(xp.abs(before), axis=-2, keepdims=True)
+        least = -(eps**0.5) * xp.maximum(size, eps * xp.max(size, axis=-1, keepdims=True))
         finite = xp.isfinite(variance)
         if self.diffuse_covariance is not None:  # what all observations leave undetermined
             finite = xp.logical_or(finite, variance == float("inf"))

@@ -20,16 +20,16 @@ def on_cpu():
         yield
 
 
-def arguments_of(B, T, nx, ny, dtype=np.float64, gaps=True):
-    parts, y = random_parts(T, nx, ny, batch=(B,), dtype=dtype)
-    y = (with_gaps(y) if gaps else y).astype(dtype)
+def arguments_of(B, T, nx, ny, dtype=np.float64):
+    """A model and observations in float64, and the kernels' arguments in `dtype`."""
+    parts, y = random_parts(T, nx, ny, batch=(B,))
+    y = with_gaps(y)
     arrays = [parts[name] for name in ("F", "Q", "H", "R", "u", "d")]
-    return parts, y, (*arrays, y, parts["m0"], parts["P0"], True)
+    return parts, y, (*(a.astype(dtype) for a in (*arrays, y, parts["m0"], parts["P0"])), True)
 
 
 def expected(parts, y, prior="before"):
-    wide = {name: a.astype(np.float64) for name, a in parts.items()}
-    return rts_smoother(LinearGaussianModel(**wide, prior_at=prior), y.astype(np.float64))
+    return rts_smoother(LinearGaussianModel(**parts, prior_at=prior), y)
 
 
 def check(got, smooth, tolerance=1e-9):

@@ -302,3 +302,13 @@ def test_the_filter_is_as_it_was():
     result = rts_smoother(model, y)
     np.testing.assert_array_equal(result.filtered.mean, kalman_filter(model, y).mean)
     np.testing.assert_array_equal(result.mean[-1], result.filtered.mean[-1])
+
+
+def test_a_component_that_is_known_exactly_is_no_failure():
+    """Its filtered variances are zero, its smoothed ones the rounding of zero, of either sign."""
+    parts, y = random_parts(600, 3, 1)
+    parts["H"] = np.zeros_like(parts["H"]) + np.array([1.0, 0.0, 0.0])
+    parts["Q"][:, 0, :] = parts["Q"][:, :, 0] = parts["R"][:] = 0.0
+    smooth = rts_smoother(LinearGaussianModel(**parts), y)
+    assert np.abs(smooth.covariance[:, 0, 0]).max() < 1e-30
+    assert not smooth.failed

@@ -124,10 +124,10 @@ SAMPLED = [
 
 
 def check_every_method(T, nx, ny, dtype, tolerance):
-    parts, y = random_parts(T, nx, ny, dtype=dtype)
-    y = with_gaps(y).astype(dtype)
-    wide = {name: a.astype(np.float64) for name, a in parts.items()}
-    exact = rts_smoother(LinearGaussianModel(**wide), y.astype(np.float64), method="scan")
+    wide, y = random_parts(T, nx, ny)
+    y = with_gaps(y)
+    exact = rts_smoother(LinearGaussianModel(**wide), y, method="scan")
+    parts, y = {name: a.astype(dtype) for name, a in wide.items()}, y.astype(dtype)
     model, there = LinearGaussianModel(**moved(parts)), moved({"y": y})["y"]
     for got in (
         rts_smoother(model, there),
