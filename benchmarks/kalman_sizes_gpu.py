@@ -106,6 +106,19 @@ def check(cp: Any, sizes: list[tuple[int, int]], lengths: list[int], workers: in
     return rows
 
 
+def largest(rows: list[dict[str, Any]], lengths: list[int]) -> list[dict[str, Any]]:
+    """The largest errors over all sizes, for each type, method and length; NaN is larger than any."""
+    found = []
+    for dtype, method, T in itertools.product(("float64", "float32"), METHODS, lengths):
+        some = [row for row in rows if (row["dtype"], row["method"], row["T"]) == (dtype, method, T)]
+        one: dict[str, Any] = {"dtype": dtype, "method": method, "T": T, "sizes": len(some)}
+        for kind in ("mean", "other"):
+            row = max(some, key=lambda row: np.nan_to_num(row[kind], nan=np.inf))
+            one |= {kind: row[kind], f"{kind}_at": f"({row['nx']}, {row['ny']})"}
+        found.append(one)
+    return found
+
+
 def timed(cp: Any, sizes: list[tuple[int, int]], T: int) -> list[dict[str, Any]]:
     """Public calls on the device, and one thread of the CPU on fewer steps."""
     rows = []
@@ -176,16 +189,12 @@ def main() -> None:
     workers = max(1, (os.cpu_count() or 2) - 2)
     first = first_calls(cp, pairs(given.first))
     rows = check(cp, list(itertools.product(given.sizes, given.sizes)), given.T, workers)
-    for dtype, method in itertools.product(("float64", "float32"), METHODS):
-        for T in given.T:
-            some = [row for row in rows if (row["dtype"], row["method"], row["T"]) == (dtype, method, T)]
-            worst = max(some, key=lambda row: row["mean"] if row["mean"] == row["mean"] else np.inf)
-            other = max(some, key=lambda row: row["other"] if row["other"] == row["other"] else np.inf)
-            print(f"{dtype} {method:10s} T={T:5d} {len(some)} sizes: means {worst['mean']:.1e} deviations at "
-                  f"({worst['nx']}, {worst['ny']}), others {other['other']:.1e} at ({other['nx']}, {other['ny']})",
-                  flush=True)  # fmt: skip
+    worst = largest(rows, given.T)
+    for row in worst:
+        print("{dtype} {method:10s} T={T:5d} {sizes} sizes: means {mean:.1e} deviations at {mean_at}, others {other:.1e} at "
+              "{other_at}".format(**row), flush=True)  # fmt: skip
     times = timed(cp, pairs(given.timed), given.timed_T)
-    save("kalman-sizes-cuda", [*rows, *times, *first], path=given.out, **machine)
+    save("kalman-sizes-cuda", [*worst, *times, *first], path=given.out, **machine)
 
 
 if __name__ == "__main__":
