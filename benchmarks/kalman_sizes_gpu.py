@@ -191,8 +191,10 @@ def main() -> None:
     rows = check(cp, list(itertools.product(given.sizes, given.sizes)), given.T, workers)
     worst = largest(rows, given.T)
     for row in worst:
-        print("{dtype} {method:10s} T={T:5d} {sizes} sizes: means {mean:.1e} deviations at {mean_at}, others {other:.1e} at "
-              "{other_at}".format(**row), flush=True)  # fmt: skip
+        text = (
+            "{dtype} {method:10s} T={T:5d} {sizes} sizes: means {mean:.1e} deviations at {mean_at}, others {other:.1e}"
+        )
+        print((text + " at {other_at}").format(**row), flush=True)
     times = timed(cp, pairs(given.timed), given.timed_T)
     save("kalman-sizes-cuda", [*worst, *times, *first], path=given.out, **machine)
 
