@@ -81,15 +81,13 @@ def jax_filter(parts: dict[str, np.ndarray], y: np.ndarray, batched: bool) -> Ca
     return lambda: jax.block_until_ready(run(values))
 
 
-def statsmodels_filter(
-    parts: dict[str, np.ndarray], y: np.ndarray, likelihood_only: bool = False
-) -> Callable[[], Any] | None:
-    """Means and covariances by statsmodels' compiled filter, or the log-likelihood alone."""
-    module = peer("statsmodels.tsa.statespace.kalman_filter")
+def statsmodels_filter(parts: dict[str, np.ndarray], y: np.ndarray, method: str = "filter") -> Callable[[], Any] | None:
+    """Means and covariances by statsmodels' compiled filter, the log-likelihood alone ("loglike"), or "smooth"."""
+    module = peer("statsmodels.tsa.statespace.kalman_smoother")
     if module is None:
         return None
     NX, NY = parts["m0"].size, y.shape[1]
-    other = module.KalmanFilter(k_endog=NY, k_states=NX)
+    other = module.KalmanSmoother(k_endog=NY, k_states=NX)
     other.bind(np.asfortranarray(y.T))
     last = lambda a: np.asfortranarray(np.moveaxis(a, 0, -1))
     ahead = lambda a: np.concatenate([a[1:], a[-1:]]) if len(a) > 1 else a  # k leads to k + 1
@@ -98,7 +96,8 @@ def statsmodels_filter(
     other["selection"], other["state_intercept"] = np.eye(NX), last(ahead(parts["u"]))
     F, Q = parts["F"][0], parts["Q"][0]
     other.initialize_known(F @ parts["m0"] + parts["u"][0], F @ parts["P0"] @ F.T + Q)
-    return other.loglike if likelihood_only else other.filter
+    run: Callable[[], Any] = getattr(other, method)
+    return run
 
 
 def filterpy_filter(parts: dict[str, np.ndarray], y: np.ndarray) -> Callable[[], Any] | None:
@@ -198,7 +197,7 @@ def batch_table(n_series: int, T: int, rounds: int) -> list[dict[str, Any]]:
 
 
 def states_table(T: int, rounds: int) -> list[dict[str, Any]]:
-    """Models too large to write out, constant and time-varying, against statsmodels."""
+    """Models too large to write out, constant and time-varying, against statsmodels; filter and smoother."""
     rows = []
     for nx, ny in ((9, 2), (12, 1), (12, 4), (16, 3), (20, 2)):
         varying, y = random_model(T, nx, ny)
@@ -206,11 +205,14 @@ def states_table(T: int, rounds: int) -> list[dict[str, Any]]:
         for kind, parts in (("constant", fixed), ("time-varying", varying)):
             model = LinearGaussianModel(**parts)
             ways = {"ours": lambda m=model, z=y: kalman_filter(m, z), "statsmodels": statsmodels_filter(parts, y),
-                    "its likelihood": statsmodels_filter(parts, y, True)}  # fmt: skip
+                    "its likelihood": statsmodels_filter(parts, y, "loglike"),
+                    "ours, smoother": lambda m=model, z=y: rts_smoother(m, z),
+                    "its smoother": statsmodels_filter(parts, y, "smooth")}  # fmt: skip
             seconds = interleaved({name: way for name, way in ways.items() if way is not None}, rounds)
             row = {"nx": nx, "ny": ny, "model": kind}
             row |= {f"us a step, {name}": 1e6 * median(times) / T for name, times in seconds.items()}
-            row |= {f"{name}, x ours": ratio(times, seconds["ours"]) for name, times in list(seconds.items())[1:]}
+            pairs = (("statsmodels", "ours"), ("its likelihood", "ours"), ("its smoother", "ours, smoother"))
+            row |= {f"{name}, x ours": ratio(seconds[name], seconds[own]) for name, own in pairs if name in seconds}
             rows.append(row)
     show(f"One series of {T} steps, float64", rows)
     return rows

@@ -18,8 +18,8 @@ from ensemble._kernels._compile import ROW_BLOCK, compiled, compiled_serial, emp
 from ensemble._kernels._emit_kalman import NUMBERS, RECURSIONS, lanes_of, module_source
 from ensemble._kernels._emit_numba import load_module
 from ensemble._kernels._fma import fma
+from ensemble._kernels._kalman_block_smoother import smooth_alone, smooth_each
 from ensemble._kernels._kalman_blocks import filter_alone, filter_each
-from ensemble._kernels._kalman_loops import smooth_alone, smooth_each
 from ensemble._kernels._kalman_square_root import root_filter, root_smooth
 from ensemble._kernels._registry import kernel
 

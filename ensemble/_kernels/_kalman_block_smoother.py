@@ -1,0 +1,178 @@
+"""The smoother of `_kalman_bodies` for models of any size: products of matrices in register tiles, arrays made once.
+
+In a constant model, a gain depends on the filtered covariance alone. Where that equals the one of the step after, entry
+by entry, the gain is that of the step after; where the smoothed covariance there equals its successor, too, so does
+this one. Both are exact.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ensemble._kernels._compile import compiled, compiled_serial, inner, prange, spliced
+from ensemble._kernels._kalman_tiles import (
+    add_row,
+    copy,
+    copy_transposed,
+    factor,
+    fill,
+    mirror,
+    move,
+    multiply,
+    negate,
+    padded,
+    scaled_row,
+    start,
+    steps,
+)
+from ensemble._kernels._lanes import called
+
+__all__ = ["smooth_alone", "smooth_each"]
+
+
+@spliced
+def _places(nx, like):
+    """Where everything starts in the working array, and its length; some matrices share a place, one after another."""
+    n = padded(nx, like)
+    size = nx * n
+    vectors = 7 * size, 7 * size + n, 7 * size + 2 * n
+    return (0, size, 2 * size, 3 * size, 4 * size, 5 * size, 6 * size), vectors, 7 * size + 3 * n
+
+
+@inner
+def _is_same(A, a, b, count):
+    """Whether entries from `a` on equal those from `b` on."""
+    called()
+    if A[a] != A[b]:
+        return False
+    differing = 0
+    for c in range(count):  # without a way out, so that registers of entries are compared
+        differing += A[a + c] != A[b + c]
+    return differing == 0
+
+
+@inner
+def _solve(w, low, inverses, X, nx, n):
+    """``S^-1 X`` in place of X, from the negative triangle of ``S = L D L'``."""
+    called()
+    for i in range(nx):
+        tile = i // 4 * 4
+        if i == tile:
+            multiply(w, low + i * n, n, 1, w, X, w, X + i * n, n, min(4, nx - i), i, False)
+        else:
+            multiply(w, low + i * n + tile, n, 1, w, X + tile * n, w, X + i * n, n, 1, i - tile, False)
+    for i in range(nx):
+        scaled_row(w[inverses + i], w, X + i * n, w, X + i * n, n)
+    for i in range(nx - 2, -1, -1):
+        later = (i + 1) * n
+        multiply(w, low + later + i, 1, n, w, X + later, w, X + i * n, n, 1, nx - 1 - i, False)
+
+
+@spliced
+def _transition(F, f, places, w, nx, n):
+    """The transpose of F, and that of -F."""
+    Ft, less = places[0][0], places[0][1]
+    copy_transposed(F, f, nx, nx, nx, w, Ft, n)
+    negate(w, Ft, less, nx * n)
+
+
+@spliced
+def _gain(F, f, Q, q, P, at_P, regular, places, w, nx, n):
+    """The transposed gain E', ``(I - E F)'`` and ``(I - E F) P``."""
+    Ft, less, Et, At, AP, S, low = places[0]
+    inverses = places[1][0]
+    copy(P, at_P, nx, nx, w, AP, n)
+    mirror(w, AP, nx, n)
+    fill(w, Et, nx * n)
+    multiply(F, f, nx, 1, w, AP, w, Et, n, nx, nx, False)
+    copy(Q, q, nx, nx, w, S, n)
+    multiply(w, Et, n, 1, w, Ft, w, S, n, nx, nx, True)
+    factor(w, S, low, inverses, nx, n, regular)
+    negate(w, low, low, nx * n)
+    _solve(w, low, inverses, Et, nx, n)
+    fill(w, At, nx * n)
+    for i in range(nx):
+        w[At + i * n + i] = 1.0
+    multiply(w, less, n, 1, w, Et, w, At, n, nx, nx, False)
+    move(w, AP, S, nx * n)
+    fill(w, AP, nx * n)
+    multiply(w, At, 1, n, w, S, w, AP, n, nx, nx, False)
+
+
+@inner
+def _spread(Q, q, P, at_P, w, S, nx, n):
+    """Q and the smoothed covariance of the step after, together."""
+    called()
+    for i in range(nx):
+        for j in range(i, nx):
+            w[S + i * n + j] = Q[q + i * nx + j] + P[at_P + i * nx + j]
+
+
+@spliced
+def _covariance(Q, q, P, at_P, places, w, nx, n):
+    """``(I - E F) P (I - E F)' + E (Q + P_next) E'``, written before the smoothed covariance of the step after."""
+    _, _, Et, At, AP, S, ES = places[0]
+    _spread(Q, q, P, at_P, w, S, nx, n)
+    mirror(w, S, nx, n)
+    fill(w, ES, nx * n)
+    multiply(w, Et, 1, n, w, S, w, ES, n, nx, nx, False)
+    fill(w, S, nx * n)
+    multiply(w, ES, n, 1, w, Et, w, S, n, nx, nx, True)
+    multiply(w, AP, n, 1, w, At, w, S, n, nx, nx, True)
+    for i in range(nx):
+        for j in range(i, nx):
+            entry = w[S + i * n + j]
+            P[at_P - nx * nx + i * nx + j] = entry
+            P[at_P - nx * nx + j * nx + i] = entry
+
+
+@spliced
+def _mean(u, at_u, m, at_m, mean, places, w, nx, n):
+    """``m + E (m_next - u - F m)``, written before the smoothed mean of the step after."""
+    Ft, Et = places[0][0], places[0][2]
+    _, gap, out = places[1]
+    for i in range(nx):
+        w[gap + i] = mean[at_m + nx + i] - u[at_u + i]
+        w[out + i] = m[at_m + i]
+    for k in range(nx):
+        add_row(-m[at_m + k], w, Ft + k * n, w, gap, n)
+    for i in range(nx):
+        add_row(w[gap + i], w, Et + i * n, w, out, n)
+    for i in range(nx):
+        mean[at_m + i] = w[out + i]
+
+
+# --- series
+@compiled_serial
+def smooth_alone(F, Q, u, m, P, regular, mean, covariance, s):
+    """The smoother of series s; its last step is there."""
+    n_steps, nx = m.shape[1], m.shape[2]
+    n = padded(nx, mean)
+    places = _places(nx, mean)
+    w = np.zeros(places[2], mean.dtype)
+    at_F, at_Q, at_u, at_m, at_P = start(F, s), start(Q, s), start(u, s), start(mean, s), start(covariance, s)
+    constant = F.shape[1] == 1 and Q.shape[1] == 1
+    flat_F, flat_Q, flat_u, flat_m, flat_P = F.reshape(-1), Q.reshape(-1), u.reshape(-1), m.reshape(-1), P.reshape(-1)
+    means, covariances = mean.reshape(-1), covariance.reshape(-1)
+    kept, size = False, nx * nx
+    for k in range(n_steps - 2, -1, -1):
+        here = at_P + k * size
+        f, q = at_F + (k + 1) * steps(F), at_Q + (k + 1) * steps(Q)
+        same = constant and k < n_steps - 2 and _is_same(flat_P, here, here + size, size)
+        if F.shape[1] > 1 or k == n_steps - 2:
+            _transition(flat_F, f, places, w, nx, n)
+        if not same:
+            _gain(flat_F, f, flat_Q, q, flat_P, here, regular, places, w, nx, n)
+        kept = same and (kept or _is_same(covariances, here + size, here + 2 * size, size))
+        if kept:
+            move(covariances, here + size, here, size)
+        else:
+            _covariance(flat_Q, q, covariances, here + size, places, w, nx, n)
+        _mean(flat_u, at_u + (k + 1) * steps(u), flat_m, at_m + k * nx, means, places, w, nx, n)
+
+
+@compiled
+def smooth_each(F, Q, u, m, P, regular, mean, covariance):
+    """The smoother of every series."""
+    for s in prange(m.shape[0]):
+        smooth_alone(F, Q, u, m, P, regular, mean, covariance, np.int64(s))
