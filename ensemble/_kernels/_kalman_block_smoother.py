@@ -12,10 +12,12 @@ import numpy as np
 from ensemble._kernels._compile import compiled, compiled_serial, inner, prange, spliced
 from ensemble._kernels._kalman_tiles import (
     add_row,
+    added,
     copy,
     copy_transposed,
     factor,
     fill,
+    is_same,
     mirror,
     move,
     multiply,
@@ -37,18 +39,6 @@ def _places(nx, like):
     size = nx * n
     vectors = 7 * size, 7 * size + n, 7 * size + 2 * n
     return (0, size, 2 * size, 3 * size, 4 * size, 5 * size, 6 * size), vectors, 7 * size + 3 * n
-
-
-@inner
-def _is_same(A, a, b, count):
-    """Whether entries from `a` on equal those from `b` on."""
-    called()
-    if A[a] != A[b]:
-        return False
-    differing = 0
-    for c in range(count):  # without a way out, so that registers of entries are compared
-        differing += A[a + c] != A[b + c]
-    return differing == 0
 
 
 @inner
@@ -81,11 +71,11 @@ def _gain(F, f, Q, q, P, at_P, regular, places, w, nx, n):
     """The transposed gain E', ``(I - E F)'`` and ``(I - E F) P``."""
     Ft, less, Et, At, AP, S, low = places[0]
     inverses = places[1][0]
-    copy(P, at_P, nx, nx, w, AP, n)
+    copy(P, at_P, nx, nx, nx, w, AP, n)
     mirror(w, AP, nx, n)
     fill(w, Et, nx * n)
     multiply(F, f, nx, 1, w, AP, w, Et, n, nx, nx, False)
-    copy(Q, q, nx, nx, w, S, n)
+    copy(Q, q, nx, nx, nx, w, S, n)
     multiply(w, Et, n, 1, w, Ft, w, S, n, nx, nx, True)
     factor(w, S, low, inverses, nx, n, regular)
     negate(w, low, low, nx * n)
@@ -99,31 +89,19 @@ def _gain(F, f, Q, q, P, at_P, regular, places, w, nx, n):
     multiply(w, At, 1, n, w, S, w, AP, n, nx, nx, False)
 
 
-@inner
-def _spread(Q, q, P, at_P, w, S, nx, n):
-    """Q and the smoothed covariance of the step after, together."""
-    called()
-    for i in range(nx):
-        for j in range(i, nx):
-            w[S + i * n + j] = Q[q + i * nx + j] + P[at_P + i * nx + j]
-
-
 @spliced
 def _covariance(Q, q, P, at_P, places, w, nx, n):
     """``(I - E F) P (I - E F)' + E (Q + P_next) E'``, written before the smoothed covariance of the step after."""
     _, _, Et, At, AP, S, ES = places[0]
-    _spread(Q, q, P, at_P, w, S, nx, n)
+    added(Q, q, P, at_P, nx, w, S, n)
     mirror(w, S, nx, n)
     fill(w, ES, nx * n)
     multiply(w, Et, 1, n, w, S, w, ES, n, nx, nx, False)
     fill(w, S, nx * n)
     multiply(w, ES, n, 1, w, Et, w, S, n, nx, nx, True)
     multiply(w, AP, n, 1, w, At, w, S, n, nx, nx, True)
-    for i in range(nx):
-        for j in range(i, nx):
-            entry = w[S + i * n + j]
-            P[at_P - nx * nx + i * nx + j] = entry
-            P[at_P - nx * nx + j * nx + i] = entry
+    mirror(w, S, nx, n)
+    copy(w, S, n, nx, nx, P, at_P - nx * nx, nx)
 
 
 @spliced
@@ -158,12 +136,12 @@ def smooth_alone(F, Q, u, m, P, regular, mean, covariance, s):
     for k in range(n_steps - 2, -1, -1):
         here = at_P + k * size
         f, q = at_F + (k + 1) * steps(F), at_Q + (k + 1) * steps(Q)
-        same = constant and k < n_steps - 2 and _is_same(flat_P, here, here + size, size)
+        same = constant and k < n_steps - 2 and is_same(flat_P, here, here + size, size)
         if F.shape[1] > 1 or k == n_steps - 2:
             _transition(flat_F, f, places, w, nx, n)
         if not same:
             _gain(flat_F, f, flat_Q, q, flat_P, here, regular, places, w, nx, n)
-        kept = same and (kept or _is_same(covariances, here + size, here + 2 * size, size))
+        kept = same and (kept or is_same(covariances, here + size, here + 2 * size, size))
         if kept:
             move(covariances, here + size, here, size)
         else:

@@ -142,7 +142,7 @@ def _predict(F, f, Q, q, places, w, nx, n):
     P, ahead, _, Ft, FP = places[0]
     fill(w, FP, nx * n)
     multiply(F, f, nx, 1, w, P, w, FP, n, nx, nx, False)
-    copy(Q, q, nx, nx, w, ahead, n)
+    copy(Q, q, nx, nx, nx, w, ahead, n)
     multiply(w, FP, n, 1, w, Ft, w, ahead, n, nx, nx, True)
     mirror(w, ahead, nx, n)
 
@@ -151,8 +151,8 @@ def _predict(F, f, Q, q, places, w, nx, n):
 def _observe(H, h, R, r, y, at, places, w, nx, ny, p):
     """H and R without what is missing; whether anything is."""
     observed, noise = places[1][5], places[3][0]
-    copy(H, h, ny, nx, w, observed, nx)
-    copy(R, r, ny, ny, w, noise, p)
+    copy(H, h, nx, ny, nx, w, observed, nx)
+    copy(R, r, ny, ny, ny, w, noise, p)
     mirror(w, noise, ny, p)
     return _take_out(y, at, w, observed, noise, nx, ny, p)
 
@@ -249,8 +249,8 @@ def filter_alone(F, Q, H, R, u, d, y, m0, P0, predict_first, mean, covariance, q
     flat_F, flat_Q, flat_H, flat_R = F.reshape(-1), Q.reshape(-1), H.reshape(-1), R.reshape(-1)
     flat_u, flat_d, flat_y = u.reshape(-1), d.reshape(-1), y.reshape(-1)
     means, covariances = mean.reshape(-1), covariance.reshape(-1)
-    copy(m0.reshape(-1), start(m0, s), 1, nx, w, m, n)
-    copy(P0.reshape(-1), start(P0, s), nx, nx, w, P, n)
+    copy(m0.reshape(-1), start(m0, s), nx, 1, nx, w, m, n)
+    copy(P0.reshape(-1), start(P0, s), nx, nx, nx, w, P, n)
     mirror(w, P, nx, n)
     copy_transposed(flat_F, at_F, nx, nx, nx, w, Ft, n)
     kept, whole = False, False
@@ -279,9 +279,7 @@ def filter_alone(F, Q, H, R, u, d, y, m0, P0, predict_first, mean, covariance, q
             _gain(places, w, nx, ny, n, p)
             quadratic[s, k] = _update_mean(flat_d, at_d + k * steps(d), flat_y, at_y + k * ny, places, w, nx, ny, n, p)
             _condition(places, w, nx, ny, n, p)
-            for a in range(nx):
-                for b in range(nx):
-                    covariances[at_P + (k * nx + a) * nx + b] = w[P + a * n + b]
+            copy(w, P, n, nx, nx, covariances, at_P + k * nx * nx, nx)
             for i in range(ny):
                 gone = np.isnan(flat_y[at_y + k * ny + i])
                 pivots[s, k, i] = 1.0 if gone else w[S + i * p + i] * TWO_PI

@@ -10,15 +10,17 @@ from __future__ import annotations
 import numpy as np
 
 from ensemble._kernels._compile import inner, spliced
-from ensemble._kernels._lane_arithmetic import fma
+from ensemble._kernels._lane_arithmetic import any_lane, fma
 from ensemble._kernels._lanes import ROW_BYTES, called, load, register_of, store
 
 __all__ = [
     "add_row",
+    "added",
     "copy",
     "copy_transposed",
     "factor",
     "fill",
+    "is_same",
     "mirror",
     "move",
     "multiply",
@@ -122,20 +124,24 @@ def scaled_row(x, B, b, C, c, stride):
 
 
 @inner
-def copy(A, a, rows, columns, C, c, stride):
-    """Rows of A, side by side, to padded rows of C."""
+def copy(A, a, by_row, rows, columns, C, c, stride):
+    """Rows of A, `by_row` apart, to rows of C, `stride` apart."""
     called()
+    kind, width = register_of(C), ROW_BYTES // C.itemsize
     for i in range(rows):
-        for j in range(columns):
-            C[c + i * stride + j] = A[a + i * columns + j]
+        at, to = a + i * by_row, c + i * stride
+        for j in range(0, columns - width + 1, width):
+            store(C, to + j, load(A, at + j, kind))
+        for j in range(columns // width * width, columns):
+            store(C, to + j, load(A, at + j, 1))
 
 
 @inner
 def copy_transposed(A, a, by_row, rows, columns, C, c, stride):
     called()
-    for i in range(rows):
-        for j in range(columns):
-            C[c + j * stride + i] = A[a + i * by_row + j]
+    for j in range(columns):
+        for i in range(rows):
+            store(C, c + j * stride + i, load(A, a + i * by_row + j, 1))
 
 
 @inner
@@ -144,22 +150,22 @@ def mirror(A, a, n, stride):
     called()
     for i in range(n):
         for j in range(i):
-            A[a + i * stride + j] = A[a + j * stride + i]
+            store(A, a + i * stride + j, load(A, a + j * stride + i, 1))
 
 
 @inner
 def fill(C, c, count):
+    """Zeros in whole registers."""
     called()
-    for i in range(c, c + count):
-        C[i] = 0.0
+    zero, width = register_of(C), ROW_BYTES // C.itemsize
+    for i in range(c, c + count, width):
+        store(C, i, zero)
 
 
-@inner
+@spliced
 def move(A, a, b, count):
     """Entries from `a` on, from `b` on."""
-    called()
-    for c in range(count):
-        A[b + c] = A[a + c]
+    copy(A, a, count, 1, count, A, b, count)
 
 
 @inner
@@ -167,7 +173,34 @@ def negate(A, a, b, count):
     """The negatives of entries from `a` on, from `b` on."""
     called()
     for c in range(count):
-        A[b + c] = -A[a + c]
+        store(A, b + c, load(A, a + c, 1) * -1.0)
+
+
+@inner
+def is_same(A, a, b, count):
+    """Whether entries from `a` on equal those from `b` on."""
+    called()
+    kind, width = register_of(A), ROW_BYTES // A.itemsize
+    for c in range(0, count - width + 1, width):
+        if any_lane(load(A, a + c, kind) != load(A, b + c, kind)):
+            return False
+    same = True
+    for c in range(count // width * width, count):
+        same = same and A[a + c] == A[b + c]
+    return same
+
+
+@inner
+def added(A, a, B, b, rows, C, c, stride):
+    """Rows of C, `stride` apart, as those of A and B, side by side, added."""
+    called()
+    kind, width = register_of(C), ROW_BYTES // C.itemsize
+    for i in range(rows):
+        at, to = i * rows, c + i * stride
+        for j in range(0, rows - width + 1, width):
+            store(C, to + j, load(A, a + at + j, kind) + load(B, b + at + j, kind))
+        for j in range(rows // width * width, rows):
+            store(C, to + j, load(A, a + at + j, 1) + load(B, b + at + j, 1))
 
 
 @inner
