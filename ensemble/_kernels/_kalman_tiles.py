@@ -40,6 +40,12 @@ def padded(n, like):
     return (n + width - 1) // width * width
 
 
+@spliced
+def _entry(A, i):
+    """``A[i]`` without the test for a negative index."""
+    return A[np.uint64(i)]
+
+
 @inner
 def multiply(A, a, by_row, by_inner, B, b, C, c, stride, rows, inner, upper):
     """Add ``A B`` to C, rows `stride` apart; with `upper` without the registers left of the diagonal."""
@@ -59,8 +65,8 @@ def multiply(A, a, by_row, by_inner, B, b, C, c, stride, rows, inner, upper):
                 q2, q3 = load(C, at + 2 * stride + width, kind), load(C, at + 3 * stride + width, kind)
                 for k in range(inner):
                     p, q = load(B, b + k * stride + j, kind), load(B, b + k * stride + j + width, kind)
-                    x0, x1 = A[a0 + k * by_inner], A[a1 + k * by_inner]
-                    x2, x3 = A[a2 + k * by_inner], A[a3 + k * by_inner]
+                    x0, x1 = _entry(A, a0 + k * by_inner), _entry(A, a1 + k * by_inner)
+                    x2, x3 = _entry(A, a2 + k * by_inner), _entry(A, a3 + k * by_inner)
                     p0, p1, p2, p3 = fma(p, x0, p0), fma(p, x1, p1), fma(p, x2, p2), fma(p, x3, p3)
                     q0, q1, q2, q3 = fma(q, x0, q0), fma(q, x1, q1), fma(q, x2, q2), fma(q, x3, q3)
                 store(C, at + width, q0)
@@ -73,8 +79,8 @@ def multiply(A, a, by_row, by_inner, B, b, C, c, stride, rows, inner, upper):
                 p2, p3 = load(C, at + 2 * stride, kind), load(C, at + 3 * stride, kind)
                 for k in range(inner):
                     p = load(B, b + k * stride + j, kind)
-                    x0, x1 = A[a0 + k * by_inner], A[a1 + k * by_inner]
-                    x2, x3 = A[a2 + k * by_inner], A[a3 + k * by_inner]
+                    x0, x1 = _entry(A, a0 + k * by_inner), _entry(A, a1 + k * by_inner)
+                    x2, x3 = _entry(A, a2 + k * by_inner), _entry(A, a3 + k * by_inner)
                     p0, p1, p2, p3 = fma(p, x0, p0), fma(p, x1, p1), fma(p, x2, p2), fma(p, x3, p3)
                 j += width
             store(C, at, p0)
@@ -89,7 +95,7 @@ def multiply(A, a, by_row, by_inner, B, b, C, c, stride, rows, inner, upper):
             if j + 2 * width < stride:
                 p0, q0, r0 = load(C, at, kind), load(C, at + width, kind), load(C, at + 2 * width, kind)
                 for k in range(inner):
-                    x0, start = A[a0 + k * by_inner], b + k * stride + j
+                    x0, start = _entry(A, a0 + k * by_inner), b + k * stride + j
                     p0 = fma(load(B, start, kind), x0, p0)
                     q0 = fma(load(B, start + width, kind), x0, q0)
                     r0 = fma(load(B, start + 2 * width, kind), x0, r0)
@@ -99,7 +105,7 @@ def multiply(A, a, by_row, by_inner, B, b, C, c, stride, rows, inner, upper):
             else:
                 p0 = load(C, at, kind)
                 for k in range(inner):
-                    p0 = fma(load(B, b + k * stride + j, kind), A[a0 + k * by_inner], p0)
+                    p0 = fma(load(B, b + k * stride + j, kind), _entry(A, a0 + k * by_inner), p0)
                 j += width
             store(C, at, p0)
         i += 1
@@ -219,7 +225,7 @@ def factor(w, S, low, inverses, n, p, regular):
         for c in range(i // width * width, p, width):
             entry = load(w, S + i * p + c, kind)
             for j in range(i):
-                entry = fma(load(w, S + j * p + c, kind), -w[low + i * p + j], entry)
+                entry = fma(load(w, S + j * p + c, kind), -_entry(w, low + i * p + j), entry)
             store(w, S + i * p + c, entry)
         pivot = w[S + i * p + i]
         w[inverses + i] = 1.0 / pivot
