@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from ensemble._kernels.kalman import smooth_series
 from ensemble.apps.kalman import LinearGaussianModel, kalman_filter
 from ensemble.scalar import Ensemble
 from tests.apps.kalman.models import random_parts
@@ -56,3 +57,39 @@ def test_a_sample_with_gaps_leaves_the_others_alone(seed):
         np.testing.assert_array_equal(together.mean.samples[..., i], alone.mean)
         np.testing.assert_array_equal(together.covariance.samples[..., i], alone.covariance)
         np.testing.assert_array_equal(together.log_likelihood.samples[i], alone.log_likelihood)
+
+
+def smoother_arguments(parts, filtered):
+    """What the kernel takes, of one series: F, Q, u, the filtered mean and covariance."""
+    F, Q, u = (parts[name][None] if parts[name].shape[0] == T else parts[name][None, None] for name in "FQu")
+    return F, Q, u, filtered.mean[None], filtered.covariance[None], False
+
+
+def test_the_smoother_with_kept_gains_has_the_bits_of_one_that_computes_each():
+    parts, y = constant_parts()
+    filtered = kalman_filter(LinearGaussianModel(**parts), y)
+    assert np.any(np.all(filtered.covariance[1:] == filtered.covariance[:-1], axis=(1, 2)))
+    kept, full = (smooth_series(*smoother_arguments(p, filtered)) for p in (parts, each_step(parts)))
+    for a, b in zip(kept, full, strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert np.all(np.isfinite(kept[0]))
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_smoothers_of_nine_states_are_flagged_like_the_reference(rank):
+    """A component without variance drops out; one that is nearly the copy of another makes all before it NaN."""
+    rng = np.random.default_rng(73121)
+    F = np.repeat(0.3 * rng.standard_normal((1, 1, NX, NX)), 5, axis=1)
+    F[..., 3, :] = 0.0
+    F[:, 2, 3] = F[:, 2, 1] if rank else 0.0
+    X, Y = rng.standard_normal((2, 1, 5, NX, NX))
+    Q, P = X @ X.mT, Y @ Y.mT
+    Q[..., 3, :], Q[..., :, 3] = 0.0, 0.0
+    if rank:
+        Q[:, 2, 3], Q[:, 2, :, 3] = Q[:, 2, 1], Q[:, 2, :, 1]
+        Q[:, 2, 3, 3] = Q[:, 2, 1, 1] * (1 + 1e-12)
+    arguments = F, Q, rng.standard_normal((1, 1, NX)), rng.standard_normal((1, 5, NX)), P, False
+    got, want = smooth_series(*arguments), smooth_series.reference(*arguments)
+    for a, b in zip(got, want, strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert np.isnan(got[0][0, :, 0]).tolist() == [bool(rank), bool(rank), False, False, False]
