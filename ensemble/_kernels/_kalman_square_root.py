@@ -362,7 +362,7 @@ def _filter(F, Q, H, R, u, d, y, m0, P0, predict_first, tiny, kept, quadratic, p
 
 
 @compiled_serial
-def _room(n_steps, nx, ny, like):
+def _step_arrays(n_steps, nx, ny, like):
     """Arrays for what `_filter` keeps."""
     means, before, jumps = np.empty((3, n_steps, nx), like.dtype)
     factors, white = np.empty((n_steps, nx, nx), like.dtype), np.empty((n_steps, ny), like.dtype)
@@ -374,7 +374,7 @@ def _room(n_steps, nx, ny, like):
 def root_filter(F, Q, H, R, u, d, y, m0, P0, predict_first, tiny, mean, covariance, quadratic, pivots, s):
     """The filter of series s."""
     n_steps, nx = mean.shape[1:]
-    kept = _room(n_steps, nx, H.shape[-2], mean)
+    kept = _step_arrays(n_steps, nx, H.shape[-2], mean)
     _filter(F, Q, H, R, u, d, y, m0, P0, predict_first, tiny, kept, quadratic[s], pivots[s], s)
     for k in range(n_steps):
         mean[s, k] = kept[0][k]
@@ -385,7 +385,7 @@ def root_filter(F, Q, H, R, u, d, y, m0, P0, predict_first, tiny, mean, covarian
 def root_smooth(F, Q, H, R, u, d, y, m0, P0, predict_first, tiny, mean, covariance, s, to):
     """The smoother of series s, written to series `to` of the results; the last step is left as it is."""
     n_steps, nx = mean.shape[1:]
-    kept = _room(n_steps, nx, H.shape[-2], mean)
+    kept = _step_arrays(n_steps, nx, H.shape[-2], mean)
     means, factors, before, jumps, white, seen, gain = kept
     unused = np.empty(n_steps, mean.dtype), np.empty((n_steps, H.shape[-2]), mean.dtype)
     _filter(F, Q, H, R, u, d, y, m0, P0, predict_first, tiny, kept, *unused, s)

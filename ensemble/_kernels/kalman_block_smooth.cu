@@ -1,4 +1,5 @@
-// The smoother in disturbance form over chunks of time, a block of threads each: Bryson and Frazier's lambda and N at the filtered states, back over the steps
+// The smoother in disturbance form over chunks of time, a block of threads each: Bryson and Frazier's lambda and N at the
+// filtered states, back over the steps.
 
 struct Backward { Matrix V, T, HE, product; REAL *next, *pulled; };
 

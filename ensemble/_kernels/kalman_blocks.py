@@ -13,7 +13,7 @@ import numpy as np
 
 from ensemble._kernels._compile import current_device, device_array, raw_module
 from ensemble._kernels._streams import send
-from ensemble._kernels.kalman_cuda import NOTHING, PROCESSORS, Problem, flags_of, name_of, room, wide_room
+from ensemble._kernels.kalman_cuda import NOTHING, PROCESSORS, PairwiseJoin, Problem, flags_of, name_of, room, wide_room
 from ensemble._kernels.scan import prefix_scan
 
 __all__ = [
@@ -149,24 +149,14 @@ class _Launcher:
         kernel((n_blocks,), (threads,), (*before, sizes[()], *arguments), shared_mem=shared)
 
 
-class _Join:
-    """The associative operation on elements as `prefix_scan` calls it: one launch for any number of pairs."""
+class _Join(PairwiseJoin):
+    """The operation on elements, a block per pair."""
 
     def __init__(self, name: str, launch: _Launcher, size: int) -> None:
         self.name, self.launch, self.size = name, launch, size
 
-    def __call__(self, earlier: tuple[Any, ...], later: tuple[Any, ...]) -> tuple[Any, ...]:
-        out = (room(earlier[0], *earlier[0].shape),)
-        self.into(earlier, later, out)
-        return out
-
-    def into(self, earlier: tuple[Any, ...], later: tuple[Any, ...], out: tuple[Any, ...]) -> None:
-        """Write the results into `out`."""
-        n, n_series, _ = out[0].shape
-        given: list[Any] = [np.int64(n_series)]
-        for (a,) in (earlier, later, out):
-            given += [a, np.int64(a.strides[0] // (self.size * a.dtype.itemsize))]
-        self.launch(self.name, n * n_series, *given)
+    def launch_pairs(self, n: int, n_series: int, arguments: list[Any]) -> None:
+        self.launch(self.name, n * n_series, np.int64(n_series), *arguments)
 
 
 def chunk_of(nx: int, ny: int, item: int, n_series: int, n_steps: int) -> int:

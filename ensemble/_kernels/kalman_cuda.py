@@ -6,6 +6,7 @@ Arrays as in `kalman.py`, (n_series or 1, n_steps or 1, ...), on one device.
 
 from __future__ import annotations
 
+import abc
 import functools
 import math
 from pathlib import Path
@@ -19,6 +20,7 @@ __all__ = [
     "FAMILIES",
     "LARGEST",
     "THREADS",
+    "PairwiseJoin",
     "Problem",
     "chunk_length",
     "filter_chunks",
@@ -211,6 +213,31 @@ class Problem:
         self.arguments = (*[some if a is None else a for a in arrays], cut[0])  # `some` where kernels read nothing
         self.n_chunks, self.n_blocks = int(cut[0]["n_chunks"]), int(cut[0]["n_blocks"])
         self.ny = 1 if y is None else y.shape[-1]
+
+
+class PairwiseJoin(abc.ABC):
+    """An associative operation on elements of `size` entries as `prefix_scan` calls it: one launch for many pairs."""
+
+    size: int
+
+    @abc.abstractmethod
+    def launch_pairs(self, n: int, n_series: int, arguments: list[Any]) -> None:
+        """Queue the kernel for `n` pairs of every series."""
+
+    def __call__(self, earlier: tuple[Any, ...], later: tuple[Any, ...]) -> tuple[Any, ...]:
+        """A new array of results."""
+        out = (room(earlier[0], *earlier[0].shape),)
+        self.into(earlier, later, out)
+        return out
+
+    def into(self, earlier: tuple[Any, ...], later: tuple[Any, ...], out: tuple[Any, ...]) -> None:
+        """Write the results into `out`."""
+        n, n_series, _ = out[0].shape
+        element = self.size * out[0].dtype.itemsize
+        arguments: list[Any] = []
+        for (a,) in (earlier, later, out):
+            arguments += [a, np.int64(a.strides[0] // element)]
+        self.launch_pairs(n, n_series, arguments)
 
 
 def chunk_length(n_series: int, n_steps: int) -> int | None:

@@ -13,6 +13,7 @@ import numpy as np
 from ensemble._kernels._streams import on_device_of, send
 from ensemble._kernels.kalman_cuda import (
     THREADS,
+    PairwiseJoin,
     Problem,
     flags_of,
     function,
@@ -26,27 +27,16 @@ from ensemble._kernels.scan import prefix_scan
 __all__ = ["Join", "scan_filter", "scan_smoother", "scan_two_filters"]
 
 
-class Join:
-    """The associative operation on packed elements or links: one launch for any number of pairs."""
+class Join(PairwiseJoin):
+    """The operation on packed elements or links, a thread per pair."""
 
     def __init__(self, name: str, dtype: str, nx: int, ny: int) -> None:
         self.kernel = function(dtype, nx, ny, name)
         self.size = sizes(nx)[name == "join_links"]
 
-    def __call__(self, earlier: tuple[Any, ...], later: tuple[Any, ...]) -> tuple[Any, ...]:
-        """A new array of results."""
-        out = (room(earlier[0], *earlier[0].shape),)
-        self.into(earlier, later, out)
-        return out
-
-    def into(self, earlier: tuple[Any, ...], later: tuple[Any, ...], out: tuple[Any, ...]) -> None:
-        """Write the results into `out`."""
-        n, n_series, _ = out[0].shape
-        element = self.size * out[0].dtype.itemsize
-        arguments = [np.int64(n), np.int64(n_series)]
-        for (a,) in (earlier, later, out):
-            arguments += [a, np.int64(a.strides[0] // element)]
-        self.kernel((-(-n * n_series // THREADS),), (THREADS,), tuple(arguments))
+    def launch_pairs(self, n: int, n_series: int, arguments: list[Any]) -> None:
+        given = (np.int64(n), np.int64(n_series), *arguments)
+        self.kernel((-(-n * n_series // THREADS),), (THREADS,), given)
 
 
 class _Run:

@@ -242,7 +242,7 @@ def settle(series: Series, m: np.ndarray, mean: np.ndarray, covariance: np.ndarr
 
     Means are written in place; covariances too, unless series share them.
     """
-    unsettled = np.isnan(mean[:, 0, 0]) & ~np.isnan(m[:, -1, 0])
+    unsettled = _is_lost(m, mean)
     if unsettled.any():
         covariance = covariance if covariance.flags.writeable else covariance.copy()
         smooth_roots(filter_arguments(series, n_samples_of(series)), series.predict_first, mean, covariance, unsettled)
