@@ -59,7 +59,7 @@ def pyamg_solvers(problem: Problem) -> dict[str, Callable[[], Any]]:
 def pyamg_iterations(problem: Problem, setup: Callable[[], Any]) -> dict[str, Any]:
     """Set up and solve."""
     b, residuals = problem.right_hand_side(), []
-    np.random.seed(0)  # PyAMG starts its eigenvalue estimates from it
+    np.random.seed(0)  # noqa: NPY002  PyAMG starts its eigenvalue estimates from it
     start = time.perf_counter()
     solver = setup()
     middle = time.perf_counter()
@@ -142,7 +142,8 @@ def table(names: list[str]) -> list[dict[str, Any]]:
         counts = " ".join(str(row["iterations"] or "-") for row in ours.values())
         shown = "-" if ratio is None else f"{ratio:.2f}"
         print(
-            f"{name:38}{problem.A.shape[0]:8}  {theirs or '-':>5} {peer:18} {mine or '-':>5} {own:24} {shown:>5}  {counts}",
+            f"{name:38}{problem.A.shape[0]:8}  {theirs or '-':>5} {peer:18} {mine or '-':>5} {own:24} {shown:>5}",
+            counts,
             flush=True,
         )
     return rows
