@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import importlib
 import math
 import os
 from collections.abc import Callable, Iterator
@@ -99,8 +100,7 @@ def _one_thread_after_fork() -> None:
     except ValueError:
         return
     if layer == "omp":
-        from numba.np.ufunc import omppool
-
+        omppool = importlib.import_module("numba.np.ufunc.omppool")
         ctypes.CFUNCTYPE(None, ctypes.c_int)(omppool.launch_threads)(1)
         numba.set_num_threads(1)
 

@@ -81,6 +81,14 @@ def smoothed_aggregation(
         If `A` is not square, the near-nullspace does not fit it, or `dtype` or `values_dtype` is none of those; or the
         latter is given for an `AffineMatrix`, which stores no values.
 
+    Notes
+    -----
+    One property of all samples together decides the graphs: which rows stay out of the hierarchy. It is the rows whose
+    off-diagonal entries are zero in every sample. Where a row is so in some samples only, those samples have another
+    hierarchy here than alone: their solutions agree to the tolerance, not to the bit, and iterations may differ. Every
+    stored entry counts as a coupling, zeros included, and stored zeros cost iterations: see
+    `CrsMatrix.eliminate_zeros`.
+
     References
     ----------
     .. [1] Vanek, Mandel, Brezina (1996), Computing 56, 179-196.
