@@ -10,8 +10,11 @@ Rules that make every sample of an ensemble equal to its own scalar run, to the 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
+import importlib
 import math
+import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -82,6 +85,28 @@ array_at: Any = numba.carray
 
 c_function: Any = functools.partial(numba.cfunc, cache=True, error_model="numpy")
 """Compile a C function of the given signature; ``address`` is where it lies in this process."""
+
+
+def _one_thread_after_fork() -> None:
+    """In a forked process, run every kernel on the thread that calls it.
+
+    The threads of OpenMP do not exist in the child, and Numba ends a child of GNU OpenMP that starts a parallel region.
+    A region of one thread needs none of them: `launch_threads` makes the child the owner of the layer, with one thread
+    as the default of all its threads. A layer that had not started before the fork starts in the child as usual, and
+    the layers "tbb" and "workqueue" handle a fork themselves.
+    """
+    try:
+        layer = numba.threading_layer()
+    except ValueError:
+        return
+    if layer == "omp":
+        omppool = importlib.import_module("numba.np.ufunc.omppool")
+        ctypes.CFUNCTYPE(None, ctypes.c_int)(omppool.launch_threads)(1)
+        numba.set_num_threads(1)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_one_thread_after_fork)
 
 
 def per_width(make: Callable[..., Any]) -> Callable[..., Any]:

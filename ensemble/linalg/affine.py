@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,13 +11,16 @@ from ensemble._backend import array_namespace, contiguous, is_array, moved
 from ensemble._check import message, require, sample_number
 from ensemble._kernels import affine as kernels
 from ensemble._kernels import krylov
-from ensemble.linalg.crs_matrix import CrsMatrix, TransposedMatrix
+from ensemble.linalg.arithmetic import MatrixArithmetic, nonzero_rows, per_sample, placed, subgraph, united
+from ensemble.linalg.crs_matrix import CrsMatrix, TransposedMatrix, as_crs
 from ensemble.linalg.graph import CrsGraph, OnGraph
 from ensemble.linalg.operators import multiply, places_of, premultiply, samples_of, set_of
+from ensemble.linalg.scipy_operator import SciPyMatrix
 from ensemble.scalar import Ensemble
+from ensemble.scalar.sample_set import SampleSet, common_set
 
 
-class AffineMatrix(OnGraph):
+class AffineMatrix(OnGraph, MatrixArithmetic, SciPyMatrix):
     """S sparse matrices ``A_0 + sum over i of c_i A_i`` on one graph, of which only the A_i are stored.
 
     Entry k of sample s is ``terms[k, 0] + sum over i of terms[k, i + 1] * coefficients[i, s]``. A product computes the
@@ -158,6 +162,45 @@ class AffineMatrix(OnGraph):
             .to_crs()
             .to_scipy()
         )
+
+    def eliminate_zeros(self) -> AffineMatrix:
+        """The matrix without the entries whose terms are all zero; itself if there is none."""
+        kept = nonzero_rows(self.terms)
+        if kept.all():
+            return self
+        terms = array_namespace(self.terms).take(self.terms, moved(np.flatnonzero(kept), self.terms), axis=0)
+        return AffineMatrix(subgraph(self.graph, kept), terms, Ensemble(self.coefficients, self.sample_set))
+
+    # --- arithmetic
+    def _plus(self, other: Any) -> Any:
+        """Affine where `other` is affine (all terms side by side) or the same for all samples; else every value."""
+        xp = array_namespace(self.terms)
+        if not isinstance(other, AffineMatrix):
+            other = as_crs(other)
+            if other is NotImplemented:
+                return other
+            if other.n_samples > 1:
+                return self.to_crs() + other
+            other = AffineMatrix(other.graph, moved(other.values, self.terms), Ensemble(self.coefficients[:0, :1]))
+        graph, own, given = united(self.graph, other.graph)
+        a, b = placed(self.terms, own), placed(other.terms, given)
+        n_samples = max(self.n_samples, other.n_samples)
+        coefficients = [xp.broadcast_to(m.coefficients, (m.coefficients.shape[0], n_samples)) for m in (self, other)]
+        terms = xp.concat([a[:, :1] + b[:, :1], a[:, 1:], b[:, 1:]], axis=1)
+        common = common_set(self.sample_set, other.sample_set)
+        return AffineMatrix(graph, terms, Ensemble(xp.concat(coefficients, axis=0), common))
+
+    def _scaled(self, operation: Callable[[Any, Any], Any], factor: Any, sample_set: SampleSet | None) -> AffineMatrix:
+        """A number goes to the terms; one number per sample makes A_0 a term with a coefficient."""
+        common = common_set(self.sample_set, sample_set)
+        if not is_array(factor) or factor.ndim == 0:
+            terms = operation(self.terms, factor)
+            return AffineMatrix(self.graph, terms, Ensemble(self.coefficients, common))
+        xp, factor = array_namespace(self.terms), per_sample(factor, self.terms)
+        terms = xp.concat([xp.zeros_like(self.terms[:, :1]), self.terms], axis=1)
+        own = xp.ones((1, self.n_samples), dtype=self.dtype)
+        coefficients = operation(xp.concat([own, self.coefficients], axis=0), factor)
+        return AffineMatrix(self.graph, terms, Ensemble(coefficients, common))
 
     # --- products, on bare arrays of shape (n, n_samples)
     def _arrays(self, n_samples: int) -> tuple[Any, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -11,14 +11,20 @@ from ensemble._backend import array_namespace, contiguous, is_array, moved, to_n
 from ensemble._check import message, require, sample_number
 from ensemble._kernels import galerkin, krylov, sparse
 from ensemble._kernels.product_graphs import product_graph
+from ensemble.linalg.arithmetic import MatrixArithmetic, nonzero_rows, per_sample, placed, subgraph, united
 from ensemble.linalg.graph import CrsGraph, OnGraph
-from ensemble.linalg.operators import multiply, places_of, premultiply, set_of
+from ensemble.linalg.operators import Diagonal, multiply, places_of, premultiply, set_of
+from ensemble.linalg.scipy_operator import SciPyMatrix
 from ensemble.scalar import Ensemble
-from ensemble.scalar.sample_set import common_set
+from ensemble.scalar.sample_set import SampleSet, common_set
 
 
-class CrsMatrix(OnGraph):
+class CrsMatrix(OnGraph, MatrixArithmetic, SciPyMatrix):
     """A sparse matrix, or S of them on one graph.
+
+    ``A + B``, ``A - B``, ``a * A``, ``A / a`` and ``-A`` give matrices, with `a` a number or an Ensemble of shape ()
+    (one number per sample) and `B` any matrix of this module or of SciPy. Graphs are united where they differ; an entry
+    that becomes zero stays until `eliminate_zeros`.
 
     Parameters
     ----------
@@ -82,7 +88,8 @@ class CrsMatrix(OnGraph):
     def from_scipy(cls, matrices: Any) -> CrsMatrix:
         """One SciPy sparse matrix (shared by all samples), or a list of them (one a sample).
 
-        Doubles are summed; matrices with different patterns get the union of their graphs. An explicit zero stays.
+        Doubles are summed; matrices with different patterns get the union of their graphs, without the entries that
+        are zero in every matrix. Of matrices with one pattern every stored entry stays; see `eliminate_zeros`.
         """
         import scipy.sparse as sp
 
@@ -117,7 +124,7 @@ class CrsMatrix(OnGraph):
         for s, m in enumerate(given):
             rows = np.repeat(np.arange(shape[0], dtype=np.int64), np.diff(m.indptr))
             values[np.searchsorted(keys, rows * shape[1] + m.indices), s] = m.data
-        return cls(graph, values)
+        return cls(graph, values).eliminate_zeros()
 
     def to_scipy(self, i: int = 0) -> Any:
         """Sample `i` as a ``scipy.sparse.csr_array`` in memory of its own; a shared matrix answers for every sample."""
@@ -156,6 +163,17 @@ class CrsMatrix(OnGraph):
             return self
         return CrsMatrix(self.graph, Ensemble(moved(to_numpy(self.values), like), self.sample_set))
 
+    def eliminate_zeros(self) -> CrsMatrix:
+        """The matrix without the entries that are zero in every sample, on a graph of its own; itself if there is none.
+
+        Stored zeros count as couplings in `smoothed_aggregation` and cost iterations there.
+        """
+        kept = nonzero_rows(self.values)
+        if kept.all():
+            return self
+        values = array_namespace(self.values).take(self.values, moved(np.flatnonzero(kept), self.values), axis=0)
+        return CrsMatrix(subgraph(self.graph, kept), Ensemble(values, self.sample_set))
+
     def diagonal(self) -> Ensemble:
         """The main diagonal, an Ensemble of shape (n_rows,); zero where no entry is stored."""
         entries = self.graph.diagonal_beside(self.values)
@@ -175,6 +193,19 @@ class CrsMatrix(OnGraph):
     def transposed_arrays(self) -> tuple[Any, Any, Any, Any]:
         """(indptr, indices, entries, values) of the transpose, which reads the values where they stand."""
         return (*self.graph.transposed_beside(self.values), self.values)
+
+    # --- arithmetic
+    def _plus(self, other: Any) -> Any:
+        other = as_crs(other)
+        if other is NotImplemented:
+            return other
+        graph, own, given = united(self.graph, other.graph)
+        values = placed(self.values, own) + placed(moved(other.values, self.values), given)
+        return CrsMatrix(graph, Ensemble(values, common_set(self.sample_set, other.sample_set)))
+
+    def _scaled(self, operation: Callable[[Any, Any], Any], factor: Any, sample_set: SampleSet | None) -> CrsMatrix:
+        values = operation(self.values, per_sample(factor, self.values))
+        return CrsMatrix(self.graph, Ensemble(values, common_set(self.sample_set, sample_set)))
 
     # --- products
     def apply(self, x: Any, out: Any = None) -> Any:
@@ -229,7 +260,22 @@ class CrsMatrix(OnGraph):
         return TransposedMatrix(self)
 
 
-class TransposedMatrix:
+def as_crs(matrix: Any) -> Any:
+    """Any sparse matrix as a `CrsMatrix`; NotImplemented for what is none."""
+    if isinstance(matrix, CrsMatrix):
+        return matrix
+    if isinstance(matrix, TransposedMatrix):
+        return as_crs(matrix.to_matrix())
+    if isinstance(matrix, Diagonal):
+        n = matrix.shape[0]
+        graph = CrsGraph(np.arange(n + 1), np.arange(n), (n, n))
+        return CrsMatrix(graph, Ensemble(matrix.entries, matrix.sample_set))
+    if hasattr(matrix, "to_crs"):
+        return matrix.to_crs()
+    return CrsMatrix.from_scipy(matrix) if hasattr(matrix, "tocsr") else NotImplemented
+
+
+class TransposedMatrix(MatrixArithmetic, SciPyMatrix):
     """``A.T`` of a `CrsMatrix`: nothing is copied, and most of what a matrix can do is passed on to it."""
 
     __array_ufunc__ = None
@@ -242,6 +288,12 @@ class TransposedMatrix:
 
     def __repr__(self) -> str:
         return f"{self.T!r}.T"
+
+    def _plus(self, other: Any) -> Any:
+        return self.to_matrix() + other
+
+    def _scaled(self, operation: Callable[[Any, Any], Any], factor: Any, sample_set: SampleSet | None) -> Any:
+        return self.T._scaled(operation, factor, sample_set).T
 
     def apply(self, x: Any, out: Any = None) -> Any:
         """A^T x on bare arrays."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ensemble._backend import array_namespace, contiguous, is_array, moved
 from ensemble._check import message, require
+from ensemble.linalg.arithmetic import MatrixArithmetic, per_sample
+from ensemble.linalg.scipy_operator import SciPyMatrix
 from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import SampleSet, common_set
 
@@ -114,7 +117,7 @@ class Identity:
         return x
 
 
-class Diagonal:
+class Diagonal(MatrixArithmetic, SciPyMatrix):
     """A diagonal matrix, for Jacobi preconditioning: ``Diagonal(1 / A.diagonal())``.
 
     Parameters
@@ -160,6 +163,16 @@ class Diagonal:
         """The same entries in another type."""
         xp = array_namespace(self.entries)
         return Diagonal(Ensemble(xp.astype(self.entries, dtype, copy=False), self.sample_set))
+
+    def _plus(self, other: Any) -> Any:
+        if not isinstance(other, Diagonal):
+            return NotImplemented  # a matrix on a graph takes it
+        entries = self.entries + moved(other.entries, self.entries)
+        return Diagonal(Ensemble(entries, common_set(self.sample_set, other.sample_set)))
+
+    def _scaled(self, operation: Callable[[Any, Any], Any], factor: Any, sample_set: SampleSet | None) -> Diagonal:
+        entries = operation(self.entries, per_sample(factor, self.entries))
+        return Diagonal(Ensemble(entries, common_set(self.sample_set, sample_set)))
 
     def apply(self, x: Any, out: Any = None) -> Any:
         """The product on bare arrays of shape (n, n_samples)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,13 +11,16 @@ from ensemble._backend import array_namespace, contiguous, is_array, moved
 from ensemble._check import message, require, sample_number
 from ensemble._kernels import krylov, sparse
 from ensemble._kernels import symmetric as kernels
+from ensemble.linalg.arithmetic import MatrixArithmetic, nonzero_rows, per_sample, subgraph
 from ensemble.linalg.crs_matrix import CrsMatrix
 from ensemble.linalg.graph import CrsGraph, OnGraph
-from ensemble.linalg.operators import multiply, places_of, premultiply
+from ensemble.linalg.operators import Diagonal, multiply, places_of, premultiply
+from ensemble.linalg.scipy_operator import SciPyMatrix
 from ensemble.scalar import Ensemble
+from ensemble.scalar.sample_set import SampleSet
 
 
-class SymmetricCrsMatrix(OnGraph):
+class SymmetricCrsMatrix(OnGraph, MatrixArithmetic, SciPyMatrix):
     """A symmetric sparse matrix, or S of them on one graph, of which the upper triangle is stored.
 
     A product of many samples takes the time that the values need from memory, and every stored value serves two
@@ -97,6 +101,26 @@ class SymmetricCrsMatrix(OnGraph):
     def to_crs(self) -> CrsMatrix:
         """The same matrix with every entry stored."""
         return CrsMatrix(self.graph, kernels.expanded(*self.arrays)[2])
+
+    def eliminate_zeros(self) -> SymmetricCrsMatrix:
+        """The matrix without the off-diagonal entries that are zero in every sample; itself if there is none."""
+        starts, entries, _ = self.graph.upper
+        kept = nonzero_rows(self.values)
+        kept[starts[:-1]] = True  # the diagonal
+        if kept.all():
+            return self
+        values = array_namespace(self.values).take(self.values, moved(np.flatnonzero(kept), self.values), axis=0)
+        return SymmetricCrsMatrix(subgraph(self.graph, kept[entries]), values)
+
+    # --- arithmetic
+    def _plus(self, other: Any) -> Any:
+        total = self.to_crs() + (other.to_crs() if isinstance(other, SymmetricCrsMatrix) else other)
+        return SymmetricCrsMatrix.from_crs(total) if isinstance(other, SymmetricCrsMatrix | Diagonal) else total
+
+    def _scaled(
+        self, operation: Callable[[Any, Any], Any], factor: Any, sample_set: SampleSet | None
+    ) -> SymmetricCrsMatrix:
+        return SymmetricCrsMatrix(self.graph, operation(self.values, per_sample(factor, self.values)))
 
     def to_scipy(self, i: int = 0) -> Any:
         """Sample `i` as a ``scipy.sparse.csr_array``, every entry stored."""

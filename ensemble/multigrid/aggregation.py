@@ -15,7 +15,8 @@ def aggregates_of(A: Any, block_size: int = 1) -> tuple[np.ndarray, int]:
     """The aggregate of each row, -1 for boundary rows, and how many aggregates there are.
 
     Neighbours are the stored entries, whatever their values. A boundary row is one whose off-diagonal entries are zero
-    in every sample (an eliminated Dirichlet row with its explicit zeros, say): it stays out of the hierarchy. With
+    in every sample (an eliminated Dirichlet row with its explicit zeros, say): it stays out of the hierarchy. This is
+    the one thing that couples samples: a row that is decoupled in some samples only is in the hierarchy of all. With
     ``block_size > 1``, `block_size` consecutive rows are one node of the graph.
     """
     coupled = coupled_rows(A.graph_arrays, A.values)

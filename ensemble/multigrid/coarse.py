@@ -1,4 +1,4 @@
-"""The coarsest level: one small dense inverse a sample, applied to all samples at once."""
+"""The coarsest level: its choice, and its dense inverses, one per sample, applied to all samples at once."""
 
 from __future__ import annotations
 
@@ -7,6 +7,38 @@ from typing import Any
 from ensemble._backend import array_namespace, contiguous, moved
 from ensemble._kernels.dense import dense_inverses, dense_product
 from ensemble.linalg import CrsMatrix, SymmetricCrsMatrix
+
+LARGEST_COARSEST = 500
+"""Rows below which a level may be chosen as the coarsest."""
+
+LEVEL_ENTRIES = 1000
+"""Fixed cost of one more level (kernel launches), in stored entries of a smoothed level."""
+
+NEGLIGIBLE = 1 / 8
+"""Cost of the dense inverse, relative to that of the finer levels, below which further levels gain nothing."""
+
+
+def dense_cost(rows: int) -> float:
+    """Cost of a dense inverse and ten products with it, in stored entries of a smoothed level.
+
+    A stored entry of a smoothed level costs about 100 ns per sample on one CPU thread: its set-up and ten V-cycles. The
+    inverse by LAPACK takes 0.15 ns times rows^3, a product 1 ns times rows^2.
+    """
+    return 1.5e-3 * rows**3 + 0.1 * rows**2
+
+
+def is_coarsest(entries: list[int], rows: int, coarse_rows: int) -> bool:
+    """Whether the last level, of `rows` rows, is better inverted than coarsened to `coarse_rows`.
+
+    `entries` are the stored entries of all levels so far. Neither values nor the number of samples count: a sample has
+    the levels of its scalar run.
+    """
+    if rows >= LARGEST_COARSEST:
+        return False
+    if not 0 < coarse_rows < rows:
+        return True
+    further = LEVEL_ENTRIES + entries[-1] + dense_cost(coarse_rows)
+    return dense_cost(rows) <= max(further, NEGLIGIBLE * sum(entries[:-1]))
 
 
 class CoarseSolver:

@@ -14,6 +14,7 @@ from ensemble._kernels.krylov import dot
 from ensemble.linalg import CrsGraph, CrsMatrix, GalerkinProduct, SymmetricCrsMatrix
 from ensemble.linalg.adapt import as_operator
 from ensemble.linalg.operators import multiply
+from ensemble.linalg.scipy_operator import SciPyOperator
 from ensemble.multigrid.coarse import CoarseSolver
 from ensemble.multigrid.conversion import converted_v_cycle
 from ensemble.multigrid.cycle import Workspace, v_cycle
@@ -57,7 +58,7 @@ class Level:
     smoother: ChebyshevSmoother | None = None
 
 
-class Hierarchy:
+class Hierarchy(SciPyOperator):
     """A multigrid hierarchy: a `LinearOperator` that applies one V-cycle, made by `smoothed_aggregation`.
 
     ``hierarchy @ r`` is the V-cycle's approximation of ``A^-1 r``, sample by sample (eq. 6 of Phipps et al. 2017 holds

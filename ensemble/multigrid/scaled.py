@@ -12,13 +12,14 @@ from ensemble._kernels._memory import empty_like
 from ensemble._kernels.krylov import take_samples
 from ensemble.linalg import CrsMatrix
 from ensemble.linalg.operators import multiply
+from ensemble.linalg.scipy_operator import SciPyOperator
 from ensemble.multigrid.conversion import converted_v_cycle
 from ensemble.multigrid.cycle import Workspace
 from ensemble.multigrid.hierarchy import Hierarchy
 from ensemble.multigrid.setup import smoothed_aggregation
 
 
-class ScaledHierarchy:
+class ScaledHierarchy(SciPyOperator):
     """``S V S`` for each sample: V one V-cycle of the mean matrix, S the root of mean over own diagonal.
 
     Made by `scaled_aggregation`; a `LinearOperator`: ``cg(A, b, M=M)``. Of each sample only S is stored, one vector;

@@ -289,7 +289,7 @@ def test_float32_hierarchy_under_float64_cg(rng):
 
 def test_repr_is_the_level_table():
     text = repr(smoothed_aggregation(gallery.poisson((40, 40), 2)))
-    assert "2 levels, 2 samples" in text and "direct" in text and "1600" in text
+    assert "3 levels, 2 samples" in text and "direct" in text and "1600" in text
 
 
 @pytest.mark.parametrize(
@@ -311,3 +311,34 @@ def test_bad_matrices_are_refused():
         smoothed_aggregation(CrsMatrix.from_scipy(sp.csr_array(np.ones((2, 3)))))
     with pytest.raises(ValueError, match=r"Chebyshev: ratio must be above 1; got 1.0"):
         Chebyshev(ratio=1.0)
+
+
+@pytest.mark.parametrize("shape, rows", [((1000,), 38), ((50, 50), 54), ((20, 20), 70)], ids=str)
+def test_a_small_problem_is_coarsened_until_its_inverse_is_cheap(shape, rows):
+    """One inverse of 334 rows takes longer than all else in the set-up of 1000 unknowns."""
+    M = smoothed_aggregation(gallery.poisson(shape))
+    assert M.levels[-1].A.shape[0] == rows and M.levels[-1].smoother is None
+
+
+def test_the_coarsest_level_depends_on_the_graph_alone():
+    sizes = [
+        [level.A.shape[0] for level in smoothed_aggregation(gallery.anisotropic((30, 30), n, strength=s)).levels]
+        for n, s in ((1, 1.5), (1, 100.0), (40, 10.0))
+    ]
+    assert sizes[0] == sizes[1] == sizes[2]
+
+
+def test_a_coarse_size_given_is_kept():
+    M = smoothed_aggregation(gallery.poisson((1000,)), coarse_size=500)
+    assert [level.A.shape[0] for level in M.levels] == [1000, 334]
+    assert len(smoothed_aggregation(gallery.poisson((20, 20)), coarse_size=401).levels) == 1
+
+
+def test_blocks_without_a_near_nullspace_take_one_constant_for_each_unknown_of_a_node():
+    A, _ = elasticity()
+    b = np.random.default_rng(60221).standard_normal(A.shape[0])
+    constants = np.kron(np.ones((2500, 1)), np.eye(2))
+    given = smoothed_aggregation(A, near_nullspace=constants, block_size=2)
+    M = smoothed_aggregation(A, block_size=2)
+    assert np.array_equal(M @ b, given @ b)
+    assert cg(A, b, M=M, rtol=1e-8).iterations[0] <= 20

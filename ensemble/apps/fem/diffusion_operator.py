@@ -13,12 +13,13 @@ from ensemble._kernels.matrix_free import hex_diagonal, hex_product
 from ensemble.apps.fem.discretization import Discretization
 from ensemble.linalg import CrsGraph, CrsMatrix
 from ensemble.linalg.operators import multiply, places_of, premultiply
+from ensemble.linalg.scipy_operator import SciPyMatrix
 from ensemble.scalar import Ensemble
 
 __all__ = ["DiffusionOperator"]
 
 
-class DiffusionOperator:
+class DiffusionOperator(SciPyMatrix):
     """The matrix of ``-div(kappa grad u)`` on a box mesh, one a sample, with the face of a `CrsMatrix`.
 
     Only the coefficient at the Gauss points is kept: 8 numbers a cell and sample instead of 27 a node. The coefficient
