@@ -6,6 +6,7 @@ import numpy as np
 
 from ensemble._kernels._compile import compiled, compiled_serial, prange
 from ensemble._kernels._registry import kernel
+from ensemble._kernels.product_graphs import ROW_CHUNK
 
 __all__ = ["ALL_ENTRIES", "DIAGONAL", "OFF_DIAGONAL", "split_rows", "strong_entries"]
 
@@ -16,67 +17,62 @@ UNDECIDED, FINE, COARSE = range(3)
 
 
 @kernel
-def strong_entries(indptr, indices, values, measure, threshold, mean, counted):
-    """True for each entry with ``|values[k, s]| >= threshold * scale[i, s]`` in a counted sample, or on their mean.
+def strong_entries(indptr, indices, values, measure, threshold, mean):
+    """True for each entry with ``|values[k, s]| >= threshold * scale[i, s]`` in some sample, or on their mean.
 
     ``scale[i, s]`` is the absolute value that `measure` names in row i; an entry that is zero is never strong, and one
-    whose row has scale zero is strong. With `mean`, the mean of ``|values| / scale`` over the samples `counted` is
-    compared with `threshold`. Diagonal entries are strong where `measure` is DIAGONAL and never where it is
-    OFF_DIAGONAL.
+    whose row has scale zero is strong. With `mean`, the mean of ``|values| / scale`` over the samples is compared with
+    `threshold`. Diagonal entries are strong where `measure` is DIAGONAL and never where it is OFF_DIAGONAL. Values are
+    finite.
     """
-    n_rows = indptr.shape[0] - 1
+    n_rows, n_samples = indptr.shape[0] - 1, values.shape[1]
     rows = np.repeat(np.arange(n_rows), np.diff(indptr))
-    size = np.abs(values[:, counted])
-    on_diagonal = indices == rows
-    if measure == OFF_DIAGONAL:
-        size = np.where(on_diagonal[:, None], 0, size)
-    scale = np.zeros((n_rows, size.shape[1]), size.dtype)
-    measured = on_diagonal if measure == DIAGONAL else np.ones_like(on_diagonal)
+    on_diagonal, size = indices == rows, np.abs(values)
+    measured = {OFF_DIAGONAL: ~on_diagonal, DIAGONAL: on_diagonal, ALL_ENTRIES: np.ones_like(on_diagonal)}[measure]
+    scale = np.zeros((n_rows, n_samples), size.dtype)
     np.maximum.at(scale, rows[measured], size[measured])
-    scale = scale[rows]
+    scale, threshold = scale[rows], size.dtype.type(threshold)
     if mean:
         total = np.zeros(indices.shape[0], size.dtype)
-        for s in range(size.shape[1]):
-            ratio = np.divide(size[:, s], scale[:, s], out=np.sign(size[:, s]), where=scale[:, s] > 0)
-            total = total + ratio
-        strong = (total >= size.dtype.type(threshold) * size.shape[1]) & (total > 0)
+        for s in range(n_samples):
+            total = total + np.divide(size[:, s], scale[:, s], out=np.sign(size[:, s]), where=scale[:, s] > 0)
+        strong = (total >= threshold * size.dtype.type(n_samples)) & (total > 0)
     else:
-        strong = ((size >= size.dtype.type(threshold) * scale) & (size > 0)).any(axis=1)
-    return strong | on_diagonal if measure == DIAGONAL else strong
+        strong = ((size >= threshold * scale) & (size > 0)).any(axis=1)
+    return strong | on_diagonal if measure == DIAGONAL else strong & (measured | (measure == ALL_ENTRIES))
 
 
 @compiled
-def _strong_entries(indptr, indices, values, measure, threshold, mean, counted, strong):
-    n_counted = values.dtype.type(counted.size)
-    for i in prange(indptr.size - 1):
-        begin, end = indptr[i], indptr[i + 1]
-        total = np.zeros(end - begin, values.dtype)
-        found = np.zeros(end - begin, np.bool_)
-        for s in counted:
-            scale = values.dtype.type(0)
-            for k in range(begin, end):
-                measured = (indices[k] == i) == (measure == DIAGONAL) or measure == ALL_ENTRIES
-                if measured and abs(values[k, s]) > scale:
-                    scale = abs(values[k, s])
-            for k in range(begin, end):
-                size = abs(values[k, s])
-                if size == 0 or (measure == OFF_DIAGONAL and indices[k] == i):
+def _strong_entries(indptr, indices, values, measure, threshold, mean, strong):
+    n_rows, n_samples = indptr.size - 1, values.shape[1]
+    zero, one, least = values.dtype.type(0), values.dtype.type(1), threshold * values.dtype.type(n_samples)
+    for chunk in prange((n_rows + ROW_CHUNK - 1) // ROW_CHUNK):
+        scale = np.empty(n_samples, values.dtype)
+        for i in range(chunk * ROW_CHUNK, min((chunk + 1) * ROW_CHUNK, n_rows)):
+            scale[:] = zero
+            for k in range(indptr[i], indptr[i + 1]):
+                if measure == ALL_ENTRIES or (indices[k] == i) == (measure == DIAGONAL):
+                    for s in range(n_samples):
+                        scale[s] = max(scale[s], abs(values[k, s]))
+            for k in range(indptr[i], indptr[i + 1]):
+                if indices[k] == i and measure != ALL_ENTRIES:
+                    strong[k] = measure == DIAGONAL
                     continue
-                if mean:
-                    total[k - begin] += size / scale if scale > 0 else values.dtype.type(1)
-                elif size >= threshold * scale:
-                    found[k - begin] = True
-        for k in range(begin, end):
-            strong[k] = total[k - begin] >= threshold * n_counted and total[k - begin] > 0 if mean else found[k - begin]
-            if measure == DIAGONAL and indices[k] == i:
-                strong[k] = True
+                total, found = zero, False
+                for s in range(n_samples):
+                    size = abs(values[k, s])
+                    if mean and size > 0:
+                        total += size / scale[s] if scale[s] > 0 else one
+                    elif size > 0 and size >= threshold * scale[s]:
+                        found = True
+                        break
+                strong[k] = total >= least and total > 0 if mean else found
 
 
 @strong_entries.register("numba")
-def _(indptr, indices, values, measure, threshold, mean, counted):
+def _(indptr, indices, values, measure, threshold, mean):
     strong = np.empty(indices.size, np.bool_)
-    threshold = values.dtype.type(threshold)
-    _strong_entries(indptr, indices, values, measure, threshold, mean, counted, strong)
+    _strong_entries(indptr, indices, values, measure, values.dtype.type(threshold), mean, strong)
     return strong
 
 

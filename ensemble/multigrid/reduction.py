@@ -18,7 +18,7 @@ from ensemble._kernels.sparse import spmv
 from ensemble._kernels.splitting import ALL_ENTRIES, DIAGONAL, OFF_DIAGONAL
 from ensemble.linalg import CrsGraph, CrsMatrix
 from ensemble.multigrid.relaxation import reciprocal
-from ensemble.multigrid.splitting import Judge, Part, coarse_rows, part_of, sorted_graph, union_of
+from ensemble.multigrid.splitting import Judge, Part, coarse_rows, part_of, places_in, sorted_graph
 
 
 @dataclass(frozen=True)
@@ -53,17 +53,20 @@ class Reduction:
         self.cf = part_of(graph, near, self.coarse, fine)
         self.ff = part_of(graph, near, fine, fine)
         self.sums: list[Part] = []
-        last = self.cf.graph
+        last, each = self.cf.graph, np.arange(self.fine_rows.size)
+        next_to = joined(
+            self.ff.graph.row_of_entry, self.ff.graph.indices, each, each, self.ff.graph.shape, graph
+        ).graph
         for _ in range(options.degree):
-            self.sums.append(union_of(graph_of_product(last, self.ff.graph), self.cf.graph))
-            last = self.sums[-1].graph
+            last = graph_of_product(last, next_to)
+            self.sums.append(Part(last, places_in(last, self.cf.graph)))
         self.kept_restriction: Part | None = None
         # interpolation
-        off_diagonal = graph.row_of_entry != graph.indices
         self.fc = part_of(graph, strong, fine, self.coarse)
-        self.f_all = part_of(graph, off_diagonal, fine, everywhere)
-        self.P = joined(self.fine_rows[self.fc.graph.row_of_entry], self.fc.graph.indices,
-                        self.coarse_rows, np.arange(self.coarse_rows.size), (graph.shape[0], self.coarse_rows.size), graph)  # fmt: skip
+        self.f_all = part_of(graph, graph.row_of_entry != graph.indices, fine, everywhere)
+        n, n_coarse = self.coarse.size, self.coarse_rows.size
+        rows, numbers = self.fine_rows[self.fc.graph.row_of_entry], np.arange(n_coarse)
+        self.P = joined(rows, self.fc.graph.indices, self.coarse_rows, numbers, (n, n_coarse), graph)
         self.AP = graph_of_product(graph, self.P.graph)
         self.kept_coarse: Part | None = None
 
@@ -104,7 +107,8 @@ class Reduction:
                 for graph, values in ((self.f_all.graph, f_all), (self.fc.graph, fc))
             )
             none = strong == 0
-            ratios.append(xp.where(none, xp.zeros_like(strong), everywhere / xp.where(none, xp.ones_like(strong), strong)))
+            ratio = everywhere / xp.where(none, xp.ones_like(strong), strong)
+            ratios.append(xp.where(none, xp.zeros_like(strong), ratio))
         lumped = xp.where(none, everywhere, xp.zeros_like(everywhere))  # positive entries alone
         diagonal = A.diagonal().samples
         places = self.f_all.graph.kept_beside(diagonal, "fine rows", self.fine_rows)

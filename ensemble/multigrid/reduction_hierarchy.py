@@ -138,7 +138,8 @@ def approximate_ideal_restriction(
     integer(degree, name, "degree", minimum=0)
     one_of(strength, STRENGTHS, name, "strength")
     require(len(sweeps) == 2, name, "sweeps", "be (fine, coarse)", repr(sweeps))
-    sweeps = tuple(integer(count, name, "sweeps", minimum=0) for count in sweeps)
+    for count in sweeps:
+        integer(count, name, "sweeps", minimum=0)
     integer(coarse_size, name, "coarse_size", minimum=1)
     integer(max_levels, name, "max_levels", minimum=1)
     options = Options(theta, degree, theta_restriction, drop_restriction, drop_coarse)
@@ -174,11 +175,11 @@ class ReductionLevel:
 
     def take_samples(self, samples: np.ndarray) -> ReductionLevel:
         """The level of the samples named."""
-        A, R, P = (M and M.take_samples(samples) for M in (self.A, self.R, self.P))
+        R, P = (M and M.take_samples(samples) for M in (self.R, self.P))
         dinv = self.dinv
         if dinv is not None:
             dinv = contiguous(array_namespace(dinv).take(dinv, moved(samples, dinv), axis=1))
-        return ReductionLevel(A, self.plan, R, P, self.marks, dinv)
+        return ReductionLevel(self.A.take_samples(samples), self.plan, R, P, self.marks, dinv)
 
 
 class ReductionWorkspace:
@@ -214,7 +215,7 @@ class ReductionHierarchy(Hierarchy):
 
     levels: list[Any]
 
-    def __init__(self, levels: list[ReductionLevel], coarse: CoarseSolver | None, sweeps: tuple[int, ...]) -> None:
+    def __init__(self, levels: list[ReductionLevel], coarse: CoarseSolver | None, sweeps: tuple[int, int]) -> None:
         self.levels, self.coarse, self.sweeps = levels, coarse, sweeps
 
     def __repr__(self) -> str:
@@ -225,7 +226,9 @@ class ReductionHierarchy(Hierarchy):
         ]
         for k, level in enumerate(self.levels):
             rows, nnz = level.A.shape[0], level.A.nnz
-            ending = f"{level.R.nnz:11d} {level.P.nnz:11d}" if level.R else "     direct" if self.coarse else "    relaxed"
+            ending = "     direct" if self.coarse else "    relaxed"
+            if level.R is not None:
+                ending = f"{level.R.nnz:11d} {level.P.nnz:11d}"
             lines.append(f"{k:5d} {rows:10d} {nnz:10d} {nnz / max(rows, 1):8.1f} {ending}")
         return "\n".join(lines)
 

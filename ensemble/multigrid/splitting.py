@@ -26,21 +26,25 @@ class Judge:
     finite: np.ndarray = field(default_factory=lambda: np.ones(0, bool))
 
     def judge(self, values: Any) -> np.ndarray:
-        """`values` on the host; samples that are not finite on this level or one above it do not count."""
+        """`values` of the finite samples, on the host; one that was not finite on a level above does not count."""
         here = to_numpy(values)
-        if self.strength != "graph":
-            finite = np.isfinite(here).all(axis=0)
-            self.finite = finite & self.finite if self.finite.size else finite
-        return here
+        if self.strength == "graph":
+            return here
+        finite = np.isfinite(here).all(axis=0)
+        self.finite = finite & self.finite if self.finite.size else finite
+        return here if self.finite.all() else here[:, self.finite]
 
     def strong(self, graph: CrsGraph, values: np.ndarray, measure: int, threshold: float) -> np.ndarray:
-        """True for the entries of at least `threshold` times the `measure` of their row; shape (nnz,)."""
-        if self.strength == "graph" or not self.finite.any():
+        """True for the entries of at least `threshold` times the `measure` of their row, shape (nnz,).
+
+        `values` are from `judge`; without a finite sample every entry is strong.
+        """
+        if self.strength == "graph" or values.shape[1] == 0:
             if measure == kernels.OFF_DIAGONAL:
                 return graph.row_of_entry != graph.indices
             return np.ones(graph.nnz, bool)
-        mean, counted = self.strength == "mean", np.flatnonzero(self.finite)
-        return kernels.strong_entries(graph.indptr, graph.indices, values, measure, threshold, mean, counted)
+        mean = self.strength == "mean"
+        return kernels.strong_entries(graph.indptr, graph.indices, values, measure, threshold, mean)
 
 
 @dataclass
@@ -67,13 +71,10 @@ def sorted_graph(rows: np.ndarray, columns: np.ndarray, shape: tuple[int, int], 
     return CrsGraph.unchecked(indptr, columns.astype(like.indices.dtype), shape)
 
 
-def union_of(a: CrsGraph, b: CrsGraph) -> Part:
-    """The graph of all entries of `a` and `b`, and the place of each entry of `b` in it."""
-    n_columns = max(a.shape[1], 1)
-    keys_a, keys_b = (g.row_of_entry.astype(np.int64) * n_columns + g.indices for g in (a, b))
-    keys = np.union1d(keys_a, keys_b)
-    graph = sorted_graph(keys // n_columns, keys % n_columns, a.shape, a)
-    return Part(graph, np.searchsorted(keys, keys_b))
+def places_in(whole: CrsGraph, part: CrsGraph) -> np.ndarray:
+    """The place of each entry of `part` in `whole`, which holds them all."""
+    keys = (np.add(g.row_of_entry.astype(np.int64) * whole.shape[1], g.indices) for g in (whole, part))
+    return np.searchsorted(*keys)
 
 
 def coarse_rows(graph: CrsGraph, strong: np.ndarray) -> np.ndarray:
