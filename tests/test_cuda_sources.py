@@ -4,12 +4,11 @@ import importlib
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 
 from ensemble import Ensemble
 from ensemble._kernels import KERNELS, _compile, _cuda, _registry, affine_mma, galerkin, pairs, resident
 from ensemble.apps.fem import RandomDiffusion, memory
-from ensemble.gallery import poisson
+from ensemble.gallery import convection_diffusion, poisson
 from ensemble.krylov import bicgstab, cg, gmres
 from ensemble.linalg import CrsMatrix
 from ensemble.multigrid import approximate_ideal_restriction, smoothed_aggregation
@@ -174,12 +173,9 @@ def solved(A, b, **options):
 
 
 def convection(n_samples, n=15):
-    """Upwind differences on n x n points, a direction for each sample, and right-hand sides."""
-    line, rng = sp.diags_array([-1.0, 1.0], offsets=[-1, 0], shape=(n, n)), np.random.default_rng(64007)
-    along, across = sp.kron(sp.eye_array(n), line), sp.kron(line, sp.eye_array(n))
-    laplacian = along + along.T + across + across.T
-    A = [w * along + (1.0 - w) * across + 1e-3 * laplacian for w in np.linspace(0.2, 0.9, n_samples)]
-    return CrsMatrix.from_scipy(A), Ensemble(rng.standard_normal((n * n, n_samples)))
+    """Convection in another direction in each sample, and right-hand sides."""
+    A = convection_diffusion((n, n), np.linspace([0.2, 0.9], [0.9, 0.2], n_samples, axis=1), 1e-3)
+    return A, Ensemble(np.random.default_rng(64007).standard_normal((n * n, n_samples)))
 
 
 def solved_by_reduction(A, b):

@@ -96,7 +96,10 @@ def approximate_ideal_restriction(
     splitting for many directions of convection has more levels and longer rows, and takes more iterations than one for
     each direction. A sample that is not finite decides nothing.
 
-    ``strength="graph"`` suits meshes whose stored entries are all of a size; strong recirculation defeats it.
+    ``strength="graph"`` takes more iterations, and fails for strong recirculation.
+
+    Of a matrix on a CUDA device the host reads the values of each level once, to decide on the graphs; all values of
+    the hierarchy are made and kept on the device.
 
     References
     ----------
@@ -112,11 +115,12 @@ def approximate_ideal_restriction(
     >>> upwind = diags_array([-1.0, 1.0], offsets=[-1, 0], shape=(400, 400))
     >>> M = approximate_ideal_restriction(upwind)
     >>> M
-    ReductionHierarchy: 3 levels, 1 samples, float64, operator complexity 1.750, grid complexity 1.750
+    ReductionHierarchy: 4 levels, 1 samples, float64, operator complexity 1.872, grid complexity 1.875
     level       rows        nnz  nnz/row      nnz(R)      nnz(P)
-        0        400        799      2.0         399         399
-        1        200        399      2.0         199         199
-        2        100        199      2.0      direct
+        0        400        799      2.0         399         400
+        1        200        399      2.0         199         200
+        2        100        199      2.0          99         100
+        3         50         99      2.0      direct
     >>> gmres(upwind, np.ones(400), M=M).iterations
     array([1])
     """
