@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from ensemble._check import integer, require
 from ensemble.linalg import CrsMatrix
 
-__all__ = ["anisotropic", "poisson", "random_spd"]
+__all__ = ["anisotropic", "convection_diffusion", "poisson", "random_spd"]
 
 
 def _stencil(shape: tuple[int, ...], weights: Any) -> Any:
@@ -91,6 +91,54 @@ def anisotropic(
         "anisotropic", "weights", f"have shape ({len(shape)}, n_samples)", f"shape {weights.shape}",
     )  # fmt: skip
     return CrsMatrix.from_scipy([_stencil(shape, w) for w in weights.T])
+
+
+def convection_diffusion(shape: tuple[int, ...], velocity: Any, diffusion: Any = 0.0) -> CrsMatrix:
+    """First-order upwind differences of ``velocity . grad u - diffusion * laplacian u`` on the unit cube.
+
+    Each axis of n points has spacing ``1 / (n + 1)``, and u is zero outside. Entries that vanish in a sample are stored
+    as zeros.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Grid points along each axis; unknowns are numbered with the last axis fastest.
+    velocity : array, shape (n_axes, n_samples) or (n_axes, *shape, n_samples), dimensionless
+        The component along each axis, constant in space or at the grid points.
+    diffusion : float or array, shape (n_samples,), dimensionless, zero or above
+        The inverse of the Peclet number where the velocity is of size one.
+
+    Examples
+    --------
+    >>> convection_diffusion((3,), [[1.0]]).to_scipy().toarray()
+    array([[ 4.,  0.,  0.],
+           [-4.,  4.,  0.],
+           [ 0., -4.,  4.]])
+    """
+    name = "convection_diffusion"
+    shape = _shape(shape, name)
+    velocity, diffusion = np.asarray(velocity, np.float64), np.asarray(diffusion, np.float64)
+    n_samples = velocity.shape[-1] if velocity.ndim else 0
+    wanted = f"have shape ({len(shape)}, n_samples) or ({len(shape)}, *shape, n_samples)"
+    fits = velocity.shape in ((len(shape), n_samples), (len(shape), *shape, n_samples)) and n_samples > 0
+    require(fits, name, "velocity", wanted, f"shape {velocity.shape}")
+    fits = diffusion.shape in ((), (n_samples,)) and bool(np.all(diffusion >= 0.0))
+    require(fits, name, "diffusion", f"be a number or {n_samples} of them, zero or above", repr(diffusion))
+    graph = CrsMatrix.from_scipy(_stencil(shape, np.ones(len(shape)))).graph
+    rows = graph.row_of_entry
+    values, diagonal = np.zeros((graph.nnz, n_samples)), np.zeros((graph.shape[0], n_samples))
+    for axis, n in enumerate(shape):
+        w = velocity[axis] if velocity.ndim > 2 else np.broadcast_to(velocity[axis], (*shape, n_samples))
+        w = (n + 1) * w.reshape(-1, n_samples)
+        spread = (n + 1) ** 2 * diffusion
+        before, after = spread + np.maximum(w, 0.0), spread + np.maximum(-w, 0.0)
+        diagonal += before + after
+        step = int(np.prod(shape[axis + 1 :]))
+        for entries, weights in ((graph.indices == rows - step, before), (graph.indices == rows + step, after)):
+            if n > 1:  # the step of an axis of one point is that of another axis
+                values[entries] = -weights[rows[entries]]
+    values[graph.diagonal_entries] = diagonal
+    return CrsMatrix(graph, values)
 
 
 def random_spd(n: int, n_samples: int = 1, *, density: float = 0.05, seed: int = 20731) -> CrsMatrix:

@@ -156,6 +156,30 @@ def chebyshev_arguments(first):
     return build
 
 
+def relax_cases(seed):
+    for label, rng, n, _, s, dtype in settings(seed, square=True):
+        indptr, indices = graph_for(label, rng, n, n)
+        marks = rng.integers(0, 2, n).astype(np.uint8)
+        for kind, width in (("", s), ("_shared", 1)):
+            if kind and label in ("wide", "many_tiles"):
+                continue  # every width is compiled anew
+            values, dinv = (rng.standard_normal((rows, width)).astype(dtype) for rows in (indices.size, n))
+            vectors = (numbers(rng, (n, s), dtype) for _ in range(2))
+            yield Case("relax_rows", label + kind, (marks, 1, indptr, indices, values, dinv, *vectors, None))
+
+
+def strong_cases(seed):
+    for label, rng, n, m, s, dtype in settings(seed):
+        indptr, indices = graph_for(label, rng, n, m)
+        values = rng.standard_normal((indices.size, s)).astype(dtype)
+        values[rng.uniform(size=values.shape) < 0.2] = 0.0
+        for measure, name in enumerate(("off_diagonal", "diagonal", "all_entries")):
+            for mean in (False, True):
+                yield Case(
+                    "strong_entries", f"{label}_{name}{'_mean' * mean}", (indptr, indices, values, measure, 0.4, mean)
+                )
+
+
 def power_arguments(rng, n, s, dtype, width):
     dinv = rng.uniform(0.5, 1.5, (n, width)).astype(dtype)
     return (dinv, numbers(rng, (n, s), dtype), rng.uniform(0.5, 1.5, s).astype(dtype), None), ()
@@ -611,6 +635,8 @@ CASES = {
     "chebyshev_first": lambda seed: square_cases("chebyshev_first", seed, chebyshev_arguments(True)),
     "chebyshev_step": lambda seed: square_cases("chebyshev_step", seed, chebyshev_arguments(False)),
     "chebyshev_last": lambda seed: square_cases("chebyshev_last", seed, chebyshev_arguments(False)),
+    "relax_rows": relax_cases,
+    "strong_entries": strong_cases,
     "power_step": lambda seed: square_cases("power_step", seed, power_arguments),
     "dense_product": dense_cases,
     "dense_inverses": inverse_cases,

@@ -8,10 +8,10 @@ import pytest
 from ensemble import Ensemble
 from ensemble._kernels import KERNELS, _compile, _cuda, _registry, affine_mma, galerkin, pairs, resident
 from ensemble.apps.fem import RandomDiffusion, memory
-from ensemble.gallery import poisson
+from ensemble.gallery import convection_diffusion, poisson
 from ensemble.krylov import bicgstab, cg, gmres
 from ensemble.linalg import CrsMatrix
-from ensemble.multigrid import smoothed_aggregation
+from ensemble.multigrid import approximate_ideal_restriction, smoothed_aggregation
 from tests import cuda_on_cpu, nvrtc
 from tests.cases import device_cases
 from tests.krylov.problems import nonsymmetric
@@ -170,6 +170,27 @@ def problem(n_samples, seed=41503):
 
 def solved(A, b, **options):
     return cg(A, b, M=smoothed_aggregation(A, coarse_size=60), rtol=1e-9, **options)
+
+
+def convection(n_samples, n=15):
+    """Convection in another direction in each sample, and right-hand sides."""
+    A = convection_diffusion((n, n), np.linspace([0.2, 0.9], [0.9, 0.2], n_samples, axis=1), 1e-3)
+    return A, Ensemble(np.random.default_rng(64007).standard_normal((n * n, n_samples)))
+
+
+def solved_by_reduction(A, b):
+    M = approximate_ideal_restriction(A, coarse_size=20)
+    return gmres(A, b, M=M.update(A), rtol=1e-9)
+
+
+def test_a_solve_by_reduction_agrees_with_the_cpu(request):
+    A, b = convection(6)
+    expected = solved_by_reduction(A, b)
+    request.getfixturevalue("as_device")
+    got = solved_by_reduction(A, b)
+    assert got.converged.all()
+    np.testing.assert_array_equal(got.iterations, expected.iterations)
+    np.testing.assert_allclose(got.x.samples, expected.x.samples, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("n_samples", [1, 6])

@@ -13,7 +13,7 @@ from ensemble.krylov import Status, bicgstab, cg, gmres
 from ensemble.linalg import CrsMatrix
 from ensemble.multigrid import smoothed_aggregation
 from tests.krylov.problems import EVERY_METHOD, nonsymmetric
-from tests.test_cuda_sources import affine_arrays, problem, solved
+from tests.test_cuda_sources import affine_arrays, convection, problem, solved, solved_by_reduction
 
 pytestmark = [pytest.mark.cuda, pytest.mark.filterwarnings("ignore")]
 cg_module = importlib.import_module("ensemble.krylov.cg")
@@ -31,6 +31,14 @@ def test_a_solve_agrees_with_the_cpu(n_samples):
     expected, got = solved(A, b), solved(*on_device(A, b))
     np.testing.assert_array_equal(got.iterations, expected.iterations)
     np.testing.assert_allclose(to_numpy(got.x.samples), expected.x.samples, rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize("n_samples", [1, 6, 33])
+def test_a_solve_by_reduction_agrees_with_the_cpu(n_samples):
+    A, b = convection(n_samples)
+    expected, got = solved_by_reduction(A, b), solved_by_reduction(*on_device(A, b))
+    np.testing.assert_array_equal(got.iterations, expected.iterations)
+    np.testing.assert_allclose(to_numpy(got.x.samples), expected.x.samples, rtol=1e-9, atol=1e-9)
 
 
 def test_a_sample_is_its_own_scalar_run():

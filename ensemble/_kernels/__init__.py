@@ -11,10 +11,12 @@ from ensemble._kernels import (
     kalman,
     krylov,
     matrix_free,
+    reduction,
     relaxation,
     rounded,
     scaling,
     sparse,
+    splitting,
     symmetric,
 )
 from ensemble._kernels._registry import KERNELS
@@ -31,9 +33,11 @@ __all__ = [
     "kalman",
     "krylov",
     "matrix_free",
+    "reduction",
     "relaxation",
     "rounded",
     "scaling",
     "sparse",
+    "splitting",
     "symmetric",
 ]

@@ -48,6 +48,7 @@ __all__ = [
     "spliced",
     "streams",
     "thread_count",
+    "threads_for",
     "tiles",
 ]
 
@@ -144,6 +145,11 @@ def one_thread() -> Iterator[None]:
         yield
     finally:
         numba.set_num_threads(threads)
+
+
+def threads_for(n_values: int) -> contextlib.AbstractContextManager[None]:
+    """One thread for kernels on at most `SMALL` values, all threads for larger ones."""
+    return one_thread() if n_values <= SMALL else contextlib.nullcontext()
 
 
 def thread_count() -> int:

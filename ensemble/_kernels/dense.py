@@ -25,7 +25,7 @@ SHARES = 16
 PIVOT, TILE, TILE_THREADS = 32, 64, 128  # as in inverses.cu
 
 ASYMMETRY = 1e-5
-"""Difference from the transpose, over the largest entry, that roundoff of single precision does not explain."""
+"""``|a_ij - a_ji| / sqrt(|a_ii a_jj|)``, free of units, that roundoff of single precision does not explain."""
 
 CUDA = _cuda.Family("dense", [f"dense_product<{shared}>" for shared in SHARED])
 INVERSES = _cuda.Family("inverses", ["spread_entries", "measure_skew", "sweep_start", "sweep", "collect"])
@@ -125,8 +125,8 @@ def _(rows, columns, values, n, out):
     wide = xp.astype(values, xp.float64)
     inverse, pivots, skew = _swept(rows, columns, wide, n)
     # The same tests on the same pivots as `inverse_of`: what it does not trust goes through LAPACK, one by one.
-    (smallest, largest), (skew, most) = to_numpy(pivots), to_numpy(skew).max(axis=1)
-    trusted = (skew <= ASYMMETRY * most) & (smallest > n * np.finfo(float).eps * largest)
+    (smallest, largest), skew = to_numpy(pivots), to_numpy(skew).max(axis=0)
+    trusted = (skew <= ASYMMETRY) & (smallest > n * np.finfo(float).eps * largest)
     for s in np.flatnonzero(~trusted):
         dense = dense_of(to_numpy(rows), to_numpy(columns), to_numpy(wide[:, int(s)]), n)
         inverse[:, :, int(s)] = moved(inverse_of(dense), values)
@@ -134,7 +134,7 @@ def _(rows, columns, values, n, out):
 
 
 def _swept(rows, columns, values, n):
-    """The inverses of positive definite matrices, extreme pivots (2, S), asymmetry and size by tiles (2, tiles, S)."""
+    """The inverses of positive definite matrices, extreme pivots (2, S), asymmetry by tiles (tiles, S)."""
     xp = array_namespace(values)
     nnz, n_samples = values.shape
     n_tiles = -(-n // TILE)
@@ -142,11 +142,11 @@ def _swept(rows, columns, values, n):
     matrix = xp.zeros((n_samples, size, size), dtype=xp.float64)
     panels = [empty_like(values, (n_samples, PIVOT, size)) for _ in range(2)]
     blocks = [empty_like(values, (n_samples, PIVOT, PIVOT)) for _ in range(2)]
-    pivots, skew = empty_like(values, (2, n_samples)), empty_like(values, (2, n_lower, n_samples))
+    pivots, skew = empty_like(values, (2, n_samples)), empty_like(values, (n_lower, n_samples))
     lengths = np.int32(n), np.int32(size)
     grid = (-(-(nnz + size - n) * n_samples // TILE_THREADS),)
     _invert("spread_entries", grid, rows, columns, values, matrix, *lengths, np.int64(nnz), np.int32(n_samples))
-    _invert("measure_skew", (n_lower, n_samples), matrix, *skew, np.int32(size), np.int32(n_samples))
+    _invert("measure_skew", (n_lower, n_samples), matrix, skew, np.int32(size), np.int32(n_samples))
     _invert("sweep_start", (n_tiles, n_samples), matrix, panels[0], blocks[0], *pivots, *lengths)
     for first in range(0, n, PIVOT):
         state = (matrix, *panels, *blocks, *pivots)
@@ -171,14 +171,24 @@ def dense_of(rows, columns, values, n):
 
 
 def nonsymmetric_inverse(dense: np.ndarray) -> np.ndarray:
-    """The inverse by LU factorisation, or the pseudo-inverse if the matrix is singular to working precision."""
+    """The inverse by LU factorisation, or the pseudo-inverse if the matrix is singular to working precision.
+
+    The condition number is that of the matrix with rows and columns scaled to largest entries of one: rows in other
+    units are no sign of a singular matrix.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rows = 1.0 / np.abs(dense).max(axis=1, keepdims=True)
+        columns = 1.0 / np.abs(rows * dense).max(axis=0, keepdims=True)
+        scaled = rows * dense * columns
+    if not np.all(np.isfinite(scaled)):  # a row or column of zeros
+        return np.linalg.pinv(dense)
     try:
-        inverse = np.linalg.inv(dense)
+        inverse = np.linalg.inv(scaled)
     except np.linalg.LinAlgError:
         return np.linalg.pinv(dense)
-    condition = np.linalg.norm(dense, 1) * np.linalg.norm(inverse, 1)
+    condition = np.linalg.norm(scaled, 1) * np.linalg.norm(inverse, 1)
     safe = np.isfinite(condition) and condition * dense.shape[0] * np.finfo(float).eps < 1.0
-    return inverse if safe else np.linalg.pinv(dense)
+    return columns.T * inverse * rows.T if safe else np.linalg.pinv(dense)
 
 
 def inverse_of(dense: np.ndarray) -> np.ndarray:
@@ -188,7 +198,8 @@ def inverse_of(dense: np.ndarray) -> np.ndarray:
         return dense
     if not np.all(np.isfinite(dense)):
         return np.full_like(dense, np.nan)
-    if np.abs(dense - dense.T).max() > ASYMMETRY * np.abs(dense).max():
+    size = np.sqrt(np.abs(np.diag(dense)))
+    if np.any(np.abs(dense - dense.T) > ASYMMETRY * np.outer(size, size)):
         return nonsymmetric_inverse(dense)
     # LAPACK wants columns contiguous; the transpose of a symmetric matrix is itself, without a copy
     factor, failed = scipy.linalg.lapack.dpotrf(dense.T, lower=1)

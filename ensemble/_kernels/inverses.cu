@@ -36,32 +36,33 @@ __global__ void __launch_bounds__(TILE_THREADS)
 
 __device__ inline real larger(real a, real b) { return a <= b || b != b ? b : a; }  // NaN beats all numbers
 
-// skew[tile, s] and most[tile, s]: the largest differences from the transpose, and the largest entries.
+// skew[tile, s]: the largest |a_ij - a_ji| / sqrt(|a_ii a_jj|), infinite where only the divisor is zero.
 __global__ void __launch_bounds__(TILE_THREADS)
-    measure_skew(const real* __restrict__ matrix, real* skew, real* most, int size, int n_samples)
+    measure_skew(const real* __restrict__ matrix, real* skew, int size, int n_samples)
 {
-    __shared__ real mirror[PIVOT][PIVOT + 1], found[2][TILE_THREADS];
+    __shared__ real mirror[PIVOT][PIVOT + 1], found[TILE_THREADS];
     const Corner tile = corner_of(blockIdx.x);
     const int x = threadIdx.x % PIVOT, y = threadIdx.x / PIVOT;
     const real* here = matrix + (int64)blockIdx.y * size * size;
-    real difference = 0, entry = 0;
+    real most = 0;
     for (int part = 0; part < 4; ++part) {
         const int i0 = tile.i * TILE + part / 2 * PIVOT, j0 = tile.j * TILE + part % 2 * PIVOT;
+        const real column = here[(int64)(j0 + x) * size + j0 + x];
         __syncthreads();
         for (int i = y; i < PIVOT; i += TILE_THREADS / PIVOT) mirror[i][x] = here[(int64)(j0 + i) * size + i0 + x];
         __syncthreads();
         for (int i = y; i < PIVOT; i += TILE_THREADS / PIVOT) {
             const real value = here[(int64)(i0 + i) * size + j0 + x], other = mirror[x][i];
-            difference = larger(value < other ? other - value : value - other, difference);
-            entry = larger(value < 0 ? -value : value, larger(other < 0 ? -other : other, entry));
+            const real row = here[(int64)(i0 + i) * size + i0 + i];
+            const real scale = sqrt(row < 0 ? -row : row) * sqrt(column < 0 ? -column : column);
+            if (value != other) most = larger((value < other ? other - value : value - other) / scale, most);
         }
     }
-    found[0][threadIdx.x] = difference, found[1][threadIdx.x] = entry;
+    found[threadIdx.x] = most;
     __syncthreads();
-    if (threadIdx.x > 1) return;
-    real total = 0;
-    for (int t = 0; t < TILE_THREADS; ++t) total = larger(found[threadIdx.x][t], total);
-    (threadIdx.x ? most : skew)[(int64)blockIdx.x * n_samples + blockIdx.y] = total;
+    if (threadIdx.x > 0) return;
+    for (int t = 0; t < TILE_THREADS; ++t) most = larger(found[t], most);
+    skew[(int64)blockIdx.x * n_samples + blockIdx.y] = most;
 }
 
 // Invert m in place, all threads of the block together; pivots from `count` on are padding.

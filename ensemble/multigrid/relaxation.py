@@ -65,12 +65,16 @@ def inverse_diagonal(A: Any) -> Any:
 
     What is small depends on the units of A, so only zero and subnormal entries count as none.
     """
-    dinv = A.diagonal().samples
-    tiny = np.finfo(dinv.dtype).smallest_normal
-    none = (dinv < tiny) & (dinv > -tiny)
+    return reciprocal(A.diagonal().samples)
+
+
+def reciprocal(d: Any) -> Any:
+    """1 / d in the memory of `d`; 0 where `d` is zero or subnormal."""
+    tiny = np.finfo(d.dtype).smallest_normal
+    none = (d < tiny) & (d > -tiny)
     if none.any():
-        dinv[none] = np.inf
-    return array_namespace(dinv).divide(1.0, dinv, out=dinv)
+        d[none] = np.inf
+    return array_namespace(d).divide(1.0, d, out=d)
 
 
 @functools.lru_cache(maxsize=16)

@@ -262,6 +262,21 @@ def test_coarse_inverse_of_nonsymmetric_matrices(rng):
     np.testing.assert_allclose(inverse_of(singular), np.linalg.pinv(singular), rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize(
+    "rows, columns",
+    [
+        (np.r_[1e8, 1.0, 1.0, 1.0], np.ones(4)),
+        (np.r_[1e-10, 1.0, 1.0, 1e10], np.r_[1.0, 1e-6, 1e5, 1.0]),
+    ],
+    ids=["rows of fixed unknowns", "units"],
+)
+def test_coarse_inverse_of_nonsymmetric_matrices_with_rows_in_other_units(rows, columns):
+    """The inverse of diag(r) A diag(c) is diag(1/c) A^-1 diag(1/r), A lower bidiagonal."""
+    dense = 2.0 * np.eye(4) - np.diag([0.0, 1.0, 1.0], -1)
+    expected = np.linalg.inv(dense) / columns[:, None] / rows
+    np.testing.assert_allclose(inverse_of(rows[:, None] * dense * columns), expected, rtol=1e-13, atol=0)
+
+
 def test_neumann_problem_converges_for_a_compatible_right_hand_side(rng):
     n = 900
     line = sp.diags_array([-np.ones(29), np.r_[1.0, 2 * np.ones(28), 1.0], -np.ones(29)], offsets=[-1, 0, 1])

@@ -1,0 +1,178 @@
+"""One level of reduction-based multigrid: restriction, interpolation and coarse matrix for all samples.
+
+With rows and columns in the order fine (f), coarse (c), the ideal restriction ``[-A_cf A_ff^-1, I]`` leaves the coarse
+equations without fine unknowns; its inverse is approximated by a Neumann series.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ensemble._backend import array_namespace
+from ensemble._kernels.galerkin import product_values
+from ensemble._kernels.product_graphs import product_graph
+from ensemble._kernels.sparse import spmv
+from ensemble._kernels.splitting import ALL_ENTRIES, DIAGONAL, OFF_DIAGONAL
+from ensemble.linalg import CrsGraph, CrsMatrix
+from ensemble.multigrid.relaxation import reciprocal
+from ensemble.multigrid.splitting import Judge, Part, coarse_rows, part_of, places_in, sorted_graph
+
+
+@dataclass(frozen=True)
+class Options:
+    """Thresholds of the set-up: relative sizes of the entries that are kept, see `approximate_ideal_restriction`."""
+
+    theta: float
+    degree: int
+    theta_restriction: float
+    drop_restriction: float
+    drop_coarse: float
+
+
+class Reduction:
+    """What the graph and the strong entries of one level decide, for all samples and all later values.
+
+    The methods that take a `Judge` decide with it what they drop; without one they keep to what was decided before.
+    """
+
+    def __init__(self, A: CrsMatrix, judge: Judge, options: Options) -> None:
+        values, graph = judge.judge(A.values), A.graph
+        self.options = options
+        strong = judge.strong(graph, values, OFF_DIAGONAL, options.theta)
+        self.coarse = coarse_rows(graph, strong)
+        fine, everywhere = ~self.coarse, np.ones_like(self.coarse)
+        self.fine_rows, self.coarse_rows = np.flatnonzero(fine), np.flatnonzero(self.coarse)
+        self.splits = 0 < self.coarse_rows.size < self.coarse.size
+        if not self.splits:
+            return
+        # restriction: entries of A_cf and A_ff, and the graphs of the partial sums of the series
+        near = judge.strong(graph, values, OFF_DIAGONAL, options.theta_restriction)
+        self.cf = part_of(graph, near, self.coarse, fine)
+        self.ff = part_of(graph, near, fine, fine)
+        self.sums: list[Part] = []
+        last, each = self.cf.graph, np.arange(self.fine_rows.size)
+        next_to = joined(
+            self.ff.graph.row_of_entry, self.ff.graph.indices, each, each, self.ff.graph.shape, graph
+        ).graph
+        for _ in range(options.degree):
+            last = graph_of_product(last, next_to)
+            self.sums.append(Part(last, places_in(last, self.cf.graph)))
+        self.kept_restriction: Part | None = None
+        # interpolation
+        self.fc = part_of(graph, strong, fine, self.coarse)
+        self.f_all = part_of(graph, graph.row_of_entry != graph.indices, fine, everywhere)
+        n, n_coarse = self.coarse.size, self.coarse_rows.size
+        rows, numbers = self.fine_rows[self.fc.graph.row_of_entry], np.arange(n_coarse)
+        self.P = joined(rows, self.fc.graph.indices, self.coarse_rows, numbers, (n, n_coarse), graph)
+        self.AP = graph_of_product(graph, self.P.graph)
+        self.kept_coarse: Part | None = None
+
+    def restriction(self, A: CrsMatrix, dinv: Any, judge: Judge | None) -> CrsMatrix:
+        """``R = [-A_cf (I + L + ... + L^degree) D_ff^-1, I]`` with ``L = I - D_ff^-1 A_ff``."""
+        cf, ff = taken(A, self.cf), taken(A, self.ff)
+        L = -ff * rows_of(dinv, self.ff.graph, "rows of A_ff", self.fine_rows[self.ff.graph.row_of_entry])
+        total, graph = cf, self.cf.graph
+        for part in self.sums:  # by Horner's rule
+            places = part.graph.kept_beside(cf, "entries of A_cf", part.entries)
+            total = product(graph, total, self.ff.graph, L, part.graph)
+            total[places] += cf
+            graph = part.graph
+        total = -total * rows_of(dinv, graph, "columns of the sum", self.fine_rows[graph.indices])
+        if judge is not None:
+            kept = judge.strong(graph, judge.judge(total), ALL_ENTRIES, self.options.drop_restriction)
+            self.kept_restriction = part_of(graph, kept, *(np.ones(n, bool) for n in graph.shape))
+            here = self.kept_restriction.graph
+            self.R = joined(here.row_of_entry, self.fine_rows[here.indices], np.arange(here.shape[0]),
+                            self.coarse_rows, (here.shape[0], A.shape[0]), here)  # fmt: skip
+            self.RAP = graph_of_product(self.R.graph, self.AP)
+        assert self.kept_restriction is not None
+        places = graph.kept_beside(total, "kept", self.kept_restriction.entries)
+        return with_identity(self.R, array_namespace(total).take(total, places, axis=0))
+
+    def interpolation(self, A: CrsMatrix) -> CrsMatrix:
+        """Direct interpolation from strong coarse neighbours, for each sample by its own values.
+
+        A fine row i with the strong coarse columns C takes ``w_ij = -alpha_i a_ij / a_ii`` for negative entries, where
+        alpha_i is the sum of all negative entries of the row over the sum of those in C; the same for positive
+        entries, which count with the diagonal where C has none (Stueben 2001, section A.7.2.1).
+        """
+        xp, f_all, fc = array_namespace(A.values), taken(A, self.f_all), taken(A, self.fc)
+        ratios = []
+        for sign in (-1.0, 1.0):
+            everywhere, strong = (
+                row_sums(graph, xp.where(sign * values > 0, values, xp.zeros_like(values)))
+                for graph, values in ((self.f_all.graph, f_all), (self.fc.graph, fc))
+            )
+            none = strong == 0
+            ratio = everywhere / xp.where(none, xp.ones_like(strong), strong)
+            ratios.append(xp.where(none, xp.zeros_like(strong), ratio))
+        lumped = xp.where(none, everywhere, xp.zeros_like(everywhere))  # positive entries alone
+        diagonal = A.diagonal().samples
+        places = self.f_all.graph.kept_beside(diagonal, "fine rows", self.fine_rows)
+        inverse = reciprocal(xp.take(diagonal, places, axis=0) + lumped)
+        rows = self.fc.graph.kept_beside(fc, "rows of A_fc", self.fc.graph.row_of_entry.astype(np.intp))
+        negative, positive = (xp.take(ratio * inverse, rows, axis=0) for ratio in ratios)
+        return with_identity(self.P, -fc * xp.where(fc < 0, negative, positive))
+
+    def coarse_matrix(self, A: CrsMatrix, R: CrsMatrix, P: CrsMatrix, judge: Judge | None) -> CrsMatrix:
+        """R A P without the entries that are small beside the diagonal."""
+        values = product(A.graph, A.values, P.graph, P.values, self.AP)
+        values = product(R.graph, R.values, self.AP, values, self.RAP)
+        if judge is not None:
+            kept = judge.strong(self.RAP, judge.judge(values), DIAGONAL, self.options.drop_coarse)
+            everywhere = np.ones(self.RAP.shape[0], bool)
+            self.kept_coarse = part_of(self.RAP, kept, everywhere, everywhere)
+        assert self.kept_coarse is not None
+        if self.kept_coarse.graph.nnz == self.RAP.nnz:
+            return CrsMatrix(self.RAP, values)
+        return CrsMatrix(self.kept_coarse.graph, taken(CrsMatrix(self.RAP, values), self.kept_coarse))
+
+
+def graph_of_product(a: CrsGraph, b: CrsGraph) -> CrsGraph:
+    """The graph of a product of matrices on the graphs `a` and `b`."""
+    indptr, indices = product_graph(a.indptr, a.indices, b.indptr, b.indices, b.shape[1])
+    return CrsGraph.unchecked(indptr, indices, (a.shape[0], b.shape[1]))
+
+
+def product(graph_a: CrsGraph, a: Any, graph_b: CrsGraph, b: Any, graph: CrsGraph) -> Any:
+    """Values of the product for every sample, on a graph that holds all its entries."""
+    return product_values(graph_a.beside(a), a, graph_b.beside(b), b, graph.beside(a), None)
+
+
+def joined(
+    rows: np.ndarray, columns: np.ndarray, unit_rows: np.ndarray, unit_columns: np.ndarray,
+    shape: tuple[int, int], like: CrsGraph,
+) -> Part:  # fmt: skip
+    """The graph of given coordinates and those of an identity, and the order of their values in it."""
+    rows, columns = np.concatenate([rows, unit_rows]), np.concatenate([columns, unit_columns])
+    order = np.lexsort((columns, rows))
+    return Part(sorted_graph(rows[order], columns[order], shape, like), order)
+
+
+def with_identity(part: Part, values: Any) -> CrsMatrix:
+    """The matrix of `values` and the ones of the identity, on a graph that `joined` made."""
+    xp = array_namespace(values)
+    n_ones = part.entries.size - values.shape[0]
+    ones = xp.ones((n_ones, values.shape[1]), dtype=values.dtype)
+    order = part.graph.kept_beside(values, "order", part.entries)
+    return CrsMatrix(part.graph, xp.take(xp.concat([values, ones]), order, axis=0))
+
+
+def taken(A: CrsMatrix, part: Part) -> Any:
+    """The values of `A` in a part of its graph."""
+    places = part.graph.kept_beside(A.values, "entries", part.entries)
+    return array_namespace(A.values).take(A.values, places, axis=0)
+
+
+def rows_of(vector: Any, graph: CrsGraph, what: str, rows: np.ndarray) -> Any:
+    """Row ``rows[k]`` of `vector` for each entry k of `graph`."""
+    return array_namespace(vector).take(vector, graph.kept_beside(vector, what, rows), axis=0)
+
+
+def row_sums(graph: CrsGraph, values: Any) -> Any:
+    """The sum of each row for every sample, shape (n_rows, n_samples)."""
+    ones = array_namespace(values).ones((graph.shape[1], values.shape[1]), dtype=values.dtype)
+    return spmv(*graph.beside(values), values, ones, None)

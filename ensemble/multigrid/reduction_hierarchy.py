@@ -1,0 +1,347 @@
+"""Reduction-based multigrid by approximate ideal restriction: set-up, hierarchy, and its V-cycle."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ensemble._backend import array_namespace, contiguous, moved
+from ensemble._check import floating, integer, message, one_of, positive, require
+from ensemble._kernels._compile import threads_for
+from ensemble._kernels._memory import empty_like
+from ensemble._kernels.krylov import dot
+from ensemble._kernels.reduction import relax_rows
+from ensemble._kernels.sparse import spmv
+from ensemble.linalg import CrsMatrix, SymmetricCrsMatrix
+from ensemble.linalg.adapt import as_operator
+from ensemble.linalg.operators import multiply
+from ensemble.multigrid.coarse import CoarseSolver
+from ensemble.multigrid.hierarchy import Hierarchy
+from ensemble.multigrid.reduction import Options, Reduction
+from ensemble.multigrid.relaxation import inverse_diagonal
+from ensemble.multigrid.splitting import STRENGTHS, Judge
+
+LARGEST_DENSE = 4000
+"""Rows above which a coarsest level that would not coarsen further is relaxed instead of inverted."""
+
+FINE, COARSE = 0, 1
+
+
+def approximate_ideal_restriction(
+    A: Any,
+    *,
+    theta: float = 0.25,
+    degree: int = 2,
+    strength: str = "largest",
+    theta_restriction: float = 0.02,
+    drop_restriction: float = 0.01,
+    drop_coarse: float = 1e-4,
+    sweeps: tuple[int, int] = (2, 1),
+    coarse_size: int = 100,
+    max_levels: int = 30,
+    dtype: Any = None,
+) -> ReductionHierarchy:
+    """Build a reduction-based multigrid hierarchy for nonsymmetric matrices, all samples of `A` at once.
+
+    For convection and convection-diffusion. Rows are split into fine and coarse ones by strong entries [3]_, the
+    restriction approximates the ideal one by a Neumann series of the fine block (nAIR) [1]_, [2]_, interpolation is the
+    direct one from strong coarse neighbours [4]_, and after the coarse correction fine rows and then coarse rows are
+    relaxed by Jacobi sweeps, nothing before it.
+
+    Parameters
+    ----------
+    A : CrsMatrix, SymmetricCrsMatrix or SciPy sparse matrix, shape (n, n)
+    theta : float in [0, 1], dimensionless
+        An entry is strong when its absolute value is at least `theta` times the largest off-diagonal one of its row.
+    degree : int, at least 0
+        Of the Neumann series ``sum over k of (I - D_ff^-1 A_ff)^k D_ff^-1``. Larger: fewer iterations, longer rows.
+    strength : {"largest", "mean", "graph"}
+        What samples share: an entry is strong, or small enough to be dropped, on the largest of its relative sizes over
+        the samples, on their mean, or ("graph") every stored entry is strong and none is dropped.
+    theta_restriction : float in [0, 1], dimensionless
+        Entries below this times the largest off-diagonal one of their row stay out of the Neumann series.
+    drop_restriction : float in [0, 1], dimensionless
+        Entries of the restriction below this times the largest of their row are dropped.
+    drop_coarse : float in [0, 1], dimensionless
+        Entries of coarse matrices below this times the diagonal of their row are dropped.
+    sweeps : (int, int)
+        Jacobi sweeps over the fine rows, and then over the coarse rows.
+    coarse_size : int
+        Coarsen until a level has fewer rows than this; that level is solved directly.
+    max_levels : int
+        At most this many levels.
+    dtype : float32 or float64, optional
+        Type in which the hierarchy is set up and applied; the Krylov method around it stays in A's type.
+
+    Returns
+    -------
+    ReductionHierarchy
+        A `LinearOperator`: ``gmres(A, b, M=hierarchy)`` or ``bicgstab(A, b, M=hierarchy)``.
+
+    Raises
+    ------
+    ValueError
+        If `A` is not square, or an option is out of range.
+    TypeError
+        If `A` is not a stored real matrix.
+
+    Notes
+    -----
+    Samples share splitting and graphs, and nothing else: restriction, interpolation, coarse matrices and relaxation
+    have each sample's own values. So a sample has the bits of its scalar run wherever that makes the same decisions:
+    always with ``strength="graph"``, and always against the same hierarchy updated to the sample alone, ``M.update``.
+    Otherwise entries that matter in one sample are kept in all. That does not slow a sample down by itself, but a
+    splitting for many directions of convection has more levels and longer rows, and takes more iterations than one for
+    each direction. A sample that is not finite decides nothing.
+
+    ``strength="graph"`` takes more iterations, and fails for strong recirculation.
+
+    Of a matrix on a CUDA device the host reads the values of each level once, to decide on the graphs; all values of
+    the hierarchy are made and kept on the device.
+
+    References
+    ----------
+    .. [1] Manteuffel, Munzenmaier, Ruge, Southworth (2019), SIAM J. Sci. Comput. 41, S242-S268.
+    .. [2] Manteuffel, Ruge, Southworth (2018), SIAM J. Sci. Comput. 40, A4105-A4130.
+    .. [3] Ruge, Stueben (1987), in McCormick (ed.), Multigrid Methods, SIAM, 73-130, section 4.6.
+    .. [4] Stueben (2001), in Trottenberg, Oosterlee, Schueller, Multigrid, section A.7.2.1.
+
+    Examples
+    --------
+    >>> from scipy.sparse import diags_array
+    >>> from ensemble.krylov import gmres
+    >>> upwind = diags_array([-1.0, 1.0], offsets=[-1, 0], shape=(400, 400))
+    >>> M = approximate_ideal_restriction(upwind)
+    >>> M
+    ReductionHierarchy: 4 levels, 1 samples, float64, operator complexity 1.872, grid complexity 1.875
+    level       rows        nnz  nnz/row      nnz(R)      nnz(P)
+        0        400        799      2.0         399         400
+        1        200        399      2.0         199         200
+        2        100        199      2.0          99         100
+        3         50         99      2.0      direct
+    >>> gmres(upwind, np.ones(400), M=M).iterations
+    array([1])
+    """
+    name = "approximate_ideal_restriction"
+    given, A = A, as_operator(A, name, "A")
+    if isinstance(A, SymmetricCrsMatrix):
+        A = A.to_crs()
+    if not isinstance(A, CrsMatrix):
+        wanted = "be a CrsMatrix, a SymmetricCrsMatrix or a SciPy sparse matrix"
+        raise TypeError(message(name, "A", wanted, f"a {type(given).__name__}", "Give A.to_crs()."))
+    require(A.shape[0] == A.shape[1], name, "A", "be square", f"shape {A.shape}")
+    if not array_namespace(A.values).isdtype(A.dtype, "real floating"):
+        raise TypeError(message(name, "A", "be real", f"dtype {A.dtype}"))
+    dtype = A.dtype if dtype is None else floating(dtype, name, "dtype")
+    ratios = {"theta": theta, "theta_restriction": theta_restriction,
+              "drop_restriction": drop_restriction, "drop_coarse": drop_coarse}  # fmt: skip
+    for argument, value in ratios.items():
+        require(positive(value, name, argument, zero=True) <= 1.0, name, argument, "be from 0 to 1", value)
+    integer(degree, name, "degree", minimum=0)
+    one_of(strength, STRENGTHS, name, "strength")
+    require(len(sweeps) == 2, name, "sweeps", "be (fine, coarse)", repr(sweeps))
+    for count in sweeps:
+        integer(count, name, "sweeps", minimum=0)
+    integer(coarse_size, name, "coarse_size", minimum=1)
+    integer(max_levels, name, "max_levels", minimum=1)
+    options = Options(theta, degree, theta_restriction, drop_restriction, drop_coarse)
+    hierarchy = ReductionHierarchy([ReductionLevel(A.astype(dtype))], None, sweeps)
+    hierarchy.set_up(Judge(strength), options, coarse_size, max_levels)
+    return hierarchy
+
+
+@dataclass
+class ReductionLevel:
+    """One level: its matrix, what its graph decides, the transfers to the next level, and its relaxation."""
+
+    A: CrsMatrix
+    plan: Reduction | None = None
+    R: CrsMatrix | None = None
+    P: CrsMatrix | None = None
+    marks: Any = None  # FINE or COARSE for each row
+    dinv: Any = None
+
+    def fill(self, judge: Judge | None = None) -> CrsMatrix:
+        """Transfers of a level whose plan is set, and the matrix of the next one."""
+        plan = self.plan
+        assert plan is not None
+        self.relax(plan.coarse)
+        self.R = plan.restriction(self.A, self.dinv, judge)
+        self.P = plan.interpolation(self.A)
+        return plan.coarse_matrix(self.A, self.R, self.P, judge)
+
+    def relax(self, coarse: np.ndarray) -> None:
+        """What relaxation needs: the inverse diagonal, and the mark of each row."""
+        self.dinv = inverse_diagonal(self.A)
+        self.marks = moved(np.where(coarse, COARSE, FINE).astype(np.uint8), self.A.values)
+
+    def take_samples(self, samples: np.ndarray) -> ReductionLevel:
+        """The level of the samples named."""
+        R, P = (M and M.take_samples(samples) for M in (self.R, self.P))
+        dinv = self.dinv
+        if dinv is not None:
+            dinv = contiguous(array_namespace(dinv).take(dinv, moved(samples, dinv), axis=1))
+        return ReductionLevel(self.A.take_samples(samples), self.plan, R, P, self.marks, dinv)
+
+
+class ReductionWorkspace:
+    """The vectors one V-cycle needs on each level; one per thread of control."""
+
+    def __init__(self, sizes: list[int], n_samples: int, values: Any) -> None:
+        self.n_samples = n_samples
+
+        def vectors() -> list[Any]:
+            return [empty_like(values, (n, n_samples)) for n in sizes]
+
+        self.swap, self.x = vectors(), vectors()
+        self.b = [None, *vectors()[1:]]
+
+
+class ReductionHierarchy(Hierarchy):
+    """A hierarchy for nonsymmetric matrices: one V-cycle, made by `approximate_ideal_restriction`.
+
+    ``hierarchy @ r`` is the V-cycle's approximation of ``A^-1 r``, sample by sample. ``repr`` prints the level table.
+
+    Examples
+    --------
+    >>> from scipy.sparse import diags_array
+    >>> from ensemble.linalg import CrsMatrix
+    >>> from ensemble.multigrid import approximate_ideal_restriction
+    >>> upwind = [diags_array([-c, 0.1 + c], offsets=[-1, 0], shape=(400, 400)) for c in (1.0, 2.0)]
+    >>> hierarchy = approximate_ideal_restriction(CrsMatrix.from_scipy(upwind))
+    >>> (hierarchy @ np.ones(400)).shape                   # one V-cycle
+    (400,)
+    >>> hierarchy.take_samples([1]).n_samples
+    1
+    """
+
+    levels: list[Any]
+
+    def __init__(self, levels: list[ReductionLevel], coarse: CoarseSolver | None, sweeps: tuple[int, int]) -> None:
+        self.levels, self.coarse, self.sweeps = levels, coarse, sweeps
+
+    def __repr__(self) -> str:
+        lines = [
+            f"ReductionHierarchy: {len(self.levels)} levels, {self.n_samples} samples, {self.dtype}, "
+            f"operator complexity {self.operator_complexity:.3f}, grid complexity {self.grid_complexity:.3f}",
+            "level       rows        nnz  nnz/row      nnz(R)      nnz(P)",
+        ]
+        for k, level in enumerate(self.levels):
+            rows, nnz = level.A.shape[0], level.A.nnz
+            ending = "     direct" if self.coarse else "    relaxed"
+            if level.R is not None:
+                ending = f"{level.R.nnz:11d} {level.P.nnz:11d}"
+            lines.append(f"{k:5d} {rows:10d} {nnz:10d} {nnz / max(rows, 1):8.1f} {ending}")
+        return "\n".join(lines)
+
+    # --- set-up
+    def set_up(self, judge: Judge, options: Options, coarse_size: int, max_levels: int) -> None:
+        """Decide and fill all levels below the finest matrix."""
+        with np.errstate(all="ignore"):  # a broken sample keeps its NaN to itself
+            while len(self.levels) < max_levels and self.levels[-1].A.shape[0] >= coarse_size:
+                level = self.levels[-1]
+                with threads_for(level.A.values.size):
+                    level.plan = Reduction(level.A, judge, options)
+                    if not level.plan.splits:
+                        level.plan = None
+                        break
+                    self.levels.append(ReductionLevel(level.fill(judge)))
+            self._finish(self.levels[-1].A.shape[0] <= LARGEST_DENSE)
+
+    def _finish(self, direct: bool) -> None:
+        """The coarsest level: an inverse, or relaxation of all rows."""
+        last = self.levels[-1]
+        self.coarse = CoarseSolver(last.A) if direct else None
+        if not direct:
+            last.relax(np.zeros(last.A.shape[0], bool))
+
+    def update(self, A: Any) -> ReductionHierarchy:
+        """Fill the hierarchy with new values on the same graph, in place; returns it.
+
+        Splittings, graphs and what was dropped are kept; everything else that depends on values is redone.
+
+        Raises
+        ------
+        ValueError
+            If `A` does not have the graph that the hierarchy was built for.
+        TypeError
+            If `A` is no stored matrix.
+        """
+        name = "ReductionHierarchy.update"
+        given, A = A, as_operator(A, name, "A")
+        A = A.to_crs() if isinstance(A, SymmetricCrsMatrix) else A
+        if not isinstance(A, CrsMatrix):
+            wanted = "be a CrsMatrix, a SymmetricCrsMatrix or a SciPy sparse matrix"
+            raise TypeError(message(name, "A", wanted, f"a {type(given).__name__}"))
+        graph = self.levels[0].A.graph
+        same = A.graph is graph or (
+            A.shape == graph.shape
+            and np.array_equal(A.graph.indptr, graph.indptr)
+            and np.array_equal(A.graph.indices, graph.indices)
+        )
+        advice = "Build a new one with approximate_ideal_restriction."
+        require(same, name, "A", "have the graph the hierarchy was built for", repr(A.graph), advice)
+        self.levels[0].A = CrsMatrix(graph, A.values).astype(self.dtype)
+        with np.errstate(all="ignore"):
+            for level, coarser in zip(self.levels, self.levels[1:], strict=False):
+                with threads_for(level.A.values.size):
+                    coarser.A = level.fill()
+            self._finish(self.coarse is not None)
+        return self
+
+    def take_samples(self, samples: Any) -> ReductionHierarchy:
+        """The hierarchy of the samples named; the graph work is shared."""
+        if self.n_samples == 1:
+            return self
+        samples = np.asarray(samples)
+        levels = [level.take_samples(samples) for level in self.levels]
+        return ReductionHierarchy(levels, self.coarse and self.coarse.take_samples(samples), self.sweeps)
+
+    # --- one V-cycle
+    def workspace(self, n_samples: int) -> Any:
+        """Vectors for `apply`; a solver makes them once."""
+        return ReductionWorkspace([level.A.shape[0] for level in self.levels], n_samples, self.home)
+
+    def apply(self, r: Any, out: Any = None, workspace: Any = None) -> Any:
+        """One V-cycle on bare arrays: `r` of shape (n, n_samples)."""
+        if workspace is None or workspace.n_samples != r.shape[1]:
+            workspace = self.workspace(r.shape[1])
+        if out is None:
+            out = empty_like(r)
+        if r.dtype == self.dtype:
+            return self._cycle(0, r, out, workspace)
+        if workspace.b[0] is None:
+            workspace.b[0] = empty_like(workspace.swap[0])
+        workspace.b[0][...] = r
+        out[...] = self._cycle(0, workspace.b[0], workspace.x[0], workspace)
+        return out
+
+    def apply_dot(self, r: Any, out: Any = None, workspace: Any = None) -> Any:
+        """`apply` to `out`, and the inner products of `r` with it, one value a sample."""
+        return dot(r, self.apply(r, out, workspace), None)
+
+    def __matmul__(self, r: Any) -> Any:
+        return multiply(self, r, "ReductionHierarchy")
+
+    def _cycle(self, k: int, b: Any, out: Any, workspace: Any) -> Any:
+        """One V-cycle from a zero guess on level `k`, answer in `out`.
+
+        Bytes: per level R and P, the fine rows of A `sweeps[0]` times and the coarse rows `sweeps[1]` times.
+        """
+        level = self.levels[k]
+        if level.R is None and self.coarse is not None:
+            return self.coarse.apply(b, out)
+        order = [FINE] * self.sweeps[0] + [COARSE] * self.sweeps[1]
+        here, there = (workspace.swap[k], out) if len(order) % 2 else (out, workspace.swap[k])
+        if level.R is None:
+            here[...] = 0
+        else:
+            spmv(*level.R.arrays, b, workspace.b[k + 1])
+            self._cycle(k + 1, workspace.b[k + 1], workspace.x[k + 1], workspace)
+            spmv(*level.P.arrays, workspace.x[k + 1], here)
+        for mark in order:
+            relax_rows(level.marks, mark, *level.A.arrays, level.dinv, b, here, there)
+            here, there = there, here
+        return out

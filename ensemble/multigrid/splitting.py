@@ -1,0 +1,84 @@
+"""What reduction-based multigrid decides once for all samples: strong entries, coarse rows, and parts of a graph."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ensemble._backend import to_numpy
+from ensemble._kernels import splitting as kernels
+from ensemble.linalg import CrsGraph
+
+STRENGTHS = ("largest", "mean", "graph")
+
+
+@dataclass
+class Judge:
+    """Which entries of a shared graph matter, judged on the values of all finite samples.
+
+    `strength` is "largest" (an entry matters if it does in some sample), "mean" (on the mean of its relative sizes) or
+    "graph" (every stored entry matters).
+    """
+
+    strength: str
+    finite: np.ndarray = field(default_factory=lambda: np.ones(0, bool))
+
+    def judge(self, values: Any) -> np.ndarray:
+        """`values` of the finite samples, on the host; one that was not finite on a level above does not count."""
+        here = to_numpy(values)
+        if self.strength == "graph":
+            return here
+        finite = np.isfinite(here).all(axis=0)
+        self.finite = finite & self.finite if self.finite.size else finite
+        return here if self.finite.all() else here[:, self.finite]
+
+    def strong(self, graph: CrsGraph, values: np.ndarray, measure: int, threshold: float) -> np.ndarray:
+        """True for the entries of at least `threshold` times the `measure` of their row, shape (nnz,).
+
+        `values` are from `judge`; without a finite sample every entry is strong.
+        """
+        if self.strength == "graph" or values.shape[1] == 0:
+            if measure == kernels.OFF_DIAGONAL:
+                return graph.row_of_entry != graph.indices
+            return np.ones(graph.nnz, bool)
+        mean = self.strength == "mean"
+        return kernels.strong_entries(graph.indptr, graph.indices, values, measure, threshold, mean)
+
+
+@dataclass
+class Part:
+    """A part of a graph: its own graph, and the place of each of its entries in the whole."""
+
+    graph: CrsGraph
+    entries: np.ndarray
+
+
+def part_of(graph: CrsGraph, kept: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> Part:
+    """The entries `kept` in the marked `rows` and `columns`, these numbered anew; all masks."""
+    row, column = graph.row_of_entry, graph.indices
+    entries = np.flatnonzero(kept & rows[row] & columns[column])
+    number = np.cumsum(rows) - 1, np.cumsum(columns) - 1
+    shape = int(rows.sum()), int(columns.sum())
+    return Part(sorted_graph(number[0][row[entries]], number[1][column[entries]], shape, graph), entries)
+
+
+def sorted_graph(rows: np.ndarray, columns: np.ndarray, shape: tuple[int, int], like: CrsGraph) -> CrsGraph:
+    """A graph from coordinates that ascend by rows, then columns."""
+    indptr = np.zeros(shape[0] + 1, like.indptr.dtype)
+    np.cumsum(np.bincount(rows, minlength=shape[0]), out=indptr[1:])
+    return CrsGraph.unchecked(indptr, columns.astype(like.indices.dtype), shape)
+
+
+def places_in(whole: CrsGraph, part: CrsGraph) -> np.ndarray:
+    """The place of each entry of `part` in `whole`, which holds them all."""
+    keys = (np.add(g.row_of_entry.astype(np.int64) * whole.shape[1], g.indices) for g in (whole, part))
+    return np.searchsorted(*keys)
+
+
+def coarse_rows(graph: CrsGraph, strong: np.ndarray) -> np.ndarray:
+    """True for the coarse rows of the splitting by strong entries, shape (n,)."""
+    everywhere = np.ones(graph.shape[0], bool)
+    chosen = part_of(graph, strong, everywhere, everywhere).graph
+    return kernels.split_rows(chosen.indptr, chosen.indices, *chosen.transposed[:2])
