@@ -359,7 +359,7 @@ class Run:
         return self.best
 
     def choose_best(self, which: np.ndarray) -> None:
-        """x of the samples of `which` that failed: of the last and the kept iterate the one of smaller true residual."""
+        """Of the last and the kept iterate the one of smaller true residual, for the samples of `which` that failed."""
         members = self.members
         failed = which & np.array([status != Status.converged for status in self.status[members]], bool)
         self.final[members[which]] = self.latest[members[which]]

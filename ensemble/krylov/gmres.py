@@ -157,7 +157,7 @@ class _Run(Run):
                         self.stop(callback(self.steps, self.outside(self.latest)))
                     if compact and self.active.any() and 2 * self.active.sum() <= self.active.size:
                         self._compact(j)
-                    if ended:
+                    if ended or not self.active.any():
                         break
 
     def open(self) -> None:

@@ -18,8 +18,8 @@ class SolveError(RuntimeError):
 class Status(enum.Enum):
     """How one sample ended.
 
-    ``converged``: the true residual met the target. ``max_iterations``: it might have, later. ``stagnated``: its norm can
-    fall no further in the numbers' type, so that a smaller tolerance is never met. ``stopped``: by the callback.
+    ``converged``: the true residual met the target. ``max_iterations``: it might have, later. ``stagnated``: its norm
+    can fall no further in the numbers' type, so that a smaller tolerance is never met. ``stopped``: by the callback.
     ``breakdown``: a number is not finite, or the matrix is not what the method needs.
     """
 
@@ -104,10 +104,10 @@ class SolveResult:
         worst = failed[int(np.argmax(np.where(np.isnan(excess), np.inf, excess)))]
         counts = {outcome: int(np.sum(self.status[failed] == outcome)) for outcome in Status}
         ended = ", ".join(f"{count} {outcome.value}" for outcome, count in counts.items() if count)
+        ratio = f", {norms[worst] / self.target[worst]:.1e} times that" if self.target[worst] > 0.0 else ""
         advice = " A residual that stagnated is as small as rounding allows: ask for no smaller rtol or atol."
         raise SolveError(
             f"{self.solver}: {failed.size} of {self.status.size} samples did not converge in "
             f"{int(self.iterations[failed].max())} iterations ({samples_text(failed)}; {ended}; worst residual "
-            f"{norms[worst]:.1e}, target {self.target[worst]:.1e})."
-            + advice * bool(counts[Status.stagnated])
+            f"{norms[worst]:.1e}, target {self.target[worst]:.1e}{ratio})." + advice * bool(counts[Status.stagnated])
         )
