@@ -621,6 +621,8 @@ CASES = {
         (numbers(rng, (n, s), dtype), numbers(rng, (n, s), dtype), None), ())),
     "cg_update": lambda seed: vector_cases("cg_update", seed, cg_update_arguments),
     "cg_direction": lambda seed: vector_cases("cg_direction", seed, cg_direction_arguments),
+    "copy_chosen": lambda seed: vector_cases("copy_chosen", seed, lambda rng, n, s, dtype: (
+        ((rng.uniform(size=s) < 0.5).astype(dtype), numbers(rng, (n, s), dtype), numbers(rng, (n, s), dtype)), (2,))),
     "basis_dots": lambda seed: basis_cases("basis_dots", seed),
     "basis_add": lambda seed: basis_cases("basis_add", seed),
     "scale": lambda seed: vector_cases("scale", seed, lambda rng, n, s, dtype: (

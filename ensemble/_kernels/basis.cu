@@ -285,7 +285,7 @@ __global__ void __launch_bounds__(SUM_THREADS)
     const double norm = rotate(cycle, j, exhausted ? 0 : length, before, eps);
     book.iterations[s] += 1;
     record(book, s, norm);
-    if (norm <= book.target[s])
+    if (norm <= book.check[s])
         book.status[s] = CLAIMED;
     else if (exhausted)
         book.status[s] = EXHAUSTED;
@@ -308,9 +308,8 @@ __global__ void gmres_solve(real* y, real* chosen, CYCLE, BOOK)
     const int s = sample_of_block(), columns = made[COLUMNS];
     if (s >= n_samples) return;
     const Cycle cycle = cycle_of(rows, restart, n_samples, s);
-    const bool settling = settles<ENDED>(book.status[s]);
-    chosen[s] = settling ? 1 : 0;
-    const int length = settling ? (int)cycle.length : 0;
+    const int length = settles<ENDED>(book.status[s]) ? (int)cycle.length : 0;
+    chosen[s] = length > 0 ? 1 : 0;  // M of a sample that found nothing may not even be finite
     for (int i = columns - 1; i >= length; --i) y[(int64)i * n_samples + s] = 0;
     for (int i = length - 1; i >= 0; --i) {
         double rest = cycle.g[i * n_samples];
@@ -321,10 +320,21 @@ __global__ void gmres_solve(real* y, real* chosen, CYCLE, BOOK)
     }
 }
 
-// Judge samples by their true residuals; at the end of a cycle those that go on begin the next one.
+// Whether the least-squares problems made the residual fall tenfold where its true norm has not halved.
+__device__ inline bool stagnant(const Book& book, const Cycle& cycle, int s, double claimed, double norm)
+{
+    const double fall = book.fall[s] * claimed / cycle.begun;
+    const bool stays = norm > 0.5 * book.reference[s];
+    book.fall[s] = stays ? fall : 1;
+    if (!stays) book.reference[s] = norm;
+    return stays && fall <= 0.1;
+}
+
+// Judge samples by their true residuals, of which the best are kept (`keep`); at the end of a cycle those that go on
+// begin the next one.
 template <bool ENDED>
 __global__ void __launch_bounds__(SUM_THREADS)
-    gmres_settle(const real* partials, int64 n_partials, real* alpha, CYCLE, BOOK)
+    gmres_settle(const real* partials, int64 n_partials, real* alpha, real* keep, CYCLE, BOOK)
 {
     const Book book = book_of(numbers, history, limit, n_samples);
     const int s = sample_of_block();
@@ -333,16 +343,25 @@ __global__ void __launch_bounds__(SUM_THREADS)
     if (threadIdx.y != 0 || s >= n_samples) return;
     const Cycle cycle = cycle_of(rows, restart, n_samples, s);
     if (ENDED) alpha[s] = 0;
+    keep[s] = 0;
     const int stood = book.status[s];
     if (settles<ENDED>(stood)) {
-        const double norm = sqrt(square);
+        const double norm = sqrt(square), claimed = book.latest[s];
         record(book, s, norm);
+        const bool stays = stagnant(book, cycle, s, claimed, norm);
         if (norm <= book.target[s])
             book.status[s] = CONVERGED;
+        else if (stays)
+            book.status[s] = STAGNATED;
         else if (stood == BROKEN || !isfinite(norm) || (stood == EXHAUSTED && norm > 0.5 * cycle.begun))
             book.status[s] = BREAKDOWN;
         else
             book.status[s] = next_status(book, s) == LIMITED ? LIMITED : SETTLED;
+        if (book.status[s] == SETTLED) {
+            keep[s] = norm < book.best[s] ? 1 : 0;
+            if (keep[s] != 0) book.best[s] = norm;
+            if (stood == CLAIMED) lower_check(book, s, norm);
+        }
     }
     if (!ENDED || book.status[s] != SETTLED) return;
     const double begun = sqrt(book.latest[s] * book.latest[s]);

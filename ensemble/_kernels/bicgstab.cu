@@ -50,11 +50,11 @@ __global__ void __launch_bounds__(THREADS)
     store(p + here, where_nonzero(factor, moved, next));
 }
 
-// p as above; where `renew` is not zero the shadow vector becomes r, too.
+// p as above; where `renew` is not zero the shadow vector becomes r, too, and where `keep` is not zero kept = x.
 __global__ void __launch_bounds__(THREADS)
     bicgstab_turn(const real* __restrict__ beta, const real* __restrict__ omega, const real* __restrict__ renew,
-                  const real* __restrict__ r, const real* __restrict__ v, real* p, real* shadow, int64 n_rows,
-                  int n_samples)
+                  const real* __restrict__ r, const real* __restrict__ v, real* p, real* shadow,
+                  const real* __restrict__ keep, const real* __restrict__ x, real* kept, int64 n_rows, int n_samples)
 {
     const int64 row = row_here();
     const int s = sample_here();
@@ -63,10 +63,12 @@ __global__ void __launch_bounds__(THREADS)
     const Pack factor = load_shared(beta + s), step = load_shared(omega + s), next = load(r + here);
     const Pack moved = next + factor * (load(p + here) - step * load(v + here));
     store(p + here, where_nonzero(factor, moved, next));
-    const Pack begins = load_shared(renew + s);
+    const Pack begins = load_shared(renew + s), chosen = load_shared(keep + s);
 #pragma unroll
-    for (int i = 0; i < VECTOR; ++i)
+    for (int i = 0; i < VECTOR; ++i) {
         if (begins.lane[i] != 0) shadow[here + i] = next.lane[i];
+        if (chosen.lane[i] != 0) kept[here + i] = x[here + i];
+    }
 }
 
 // --- the scalars, one thread a sample, in blocks as `totals_of` wants them
@@ -144,7 +146,7 @@ __global__ void __launch_bounds__(SUM_THREADS) bicgstab_half(const real* partial
     record(book, s, norm);
     if (!isfinite(square))
         book.status[s] = BREAKDOWN;
-    else if (norm <= book.target[s])
+    else if (norm <= book.check[s])
         book.status[s] = CLAIMED_HALF;
 }
 
@@ -174,14 +176,14 @@ __global__ void __launch_bounds__(SUM_THREADS)
 // The end of an iteration: how the next direction is made, or that a recurrence begins anew (`renew`).
 __global__ void __launch_bounds__(SUM_THREADS)
     bicgstab_beta(const real* squares, const real* inners, int64 n_partials, double* rows, double eps, real* beta,
-                  real* omega, real* renew, BOOK)
+                  real* omega, real* renew, real* keep, BOOK)
 {
     const Book book = book_of(numbers, history, limit, n_samples);
     const int s = sample_of_block();
     double square, rho;
     both_totals(squares, inners, n_partials, n_samples, s, square, rho);
     if (threadIdx.y != 0 || s >= n_samples) return;
-    beta[s] = omega[s] = renew[s] = 0;
+    beta[s] = omega[s] = renew[s] = keep[s] = 0;
     const Recurrence now = recurrence_of(rows, n_samples, s);
     if (book.status[s] != RUNNING || now.half < 0) return;
     const double norm = sqrt(square);
@@ -189,13 +191,17 @@ __global__ void __launch_bounds__(SUM_THREADS)
     record(book, s, norm);
     if (!isfinite(square))
         book.status[s] = BREAKDOWN;
-    else if (norm <= book.target[s])
+    else if (norm <= book.check[s])
         book.status[s] = CLAIMED;
     else if (now.fresh != 0 && now.good == 0 && now.steep == 0)
         book.status[s] = BREAKDOWN;  // neither half moved from a recurrence as new as can be
     else
         book.status[s] = next_status(book, s);
     if (book.status[s] != RUNNING) return;
+    if (norm <= 0.5 * book.best[s]) {
+        book.best[s] = norm;
+        keep[s] = 1;
+    }
     const double factor = (rho / now.rho) * (now.alpha / now.omega);
     const bool goes_on = now.good != 0 && now.steep != 0 && now.replaced == 0 && isfinite(factor) && factor != 0 &&
                          usable(rho, now.shadow_norm * sqrt(norm * norm), eps);
@@ -214,20 +220,23 @@ __global__ void __launch_bounds__(SUM_THREADS)
 // of the first half goes on with the second, one of the second with a new recurrence (`renew`),
 // which begins with a first half, whichever is queued next.
 __global__ void __launch_bounds__(SUM_THREADS)
-    bicgstab_prove(const real* partials, int64 n_partials, double* rows, real* adopt, real* renew, BOOK)
+    bicgstab_prove(const real* partials, int64 n_partials, double* rows, real* adopt, real* renew, real* keep, BOOK)
 {
     const Book book = book_of(numbers, history, limit, n_samples);
     const int s = sample_of_block();
     const double square = total_of(partials, n_partials, n_samples, s);
     if (threadIdx.y != 0 || s >= n_samples) return;
-    adopt[s] = renew[s] = 0;
+    adopt[s] = renew[s] = keep[s] = 0;
     const int claim = book.status[s];
     if (claim != CLAIMED && claim != CLAIMED_HALF) return;
     const Recurrence now = recurrence_of(rows, n_samples, s);
     const double norm = sqrt(square);
     record(book, s, norm);
-    book.status[s] = CONVERGED;
-    if (norm <= book.target[s]) return;
+    bool best;
+    const int outcome = judged(book, s, norm, best);
+    keep[s] = best ? 1 : 0;
+    book.status[s] = outcome;
+    if (outcome != RUNNING && outcome != LIMITED) return;
     adopt[s] = 1;
     if (claim == CLAIMED_HALF) {
         book.status[s] = RUNNING;
@@ -235,7 +244,7 @@ __global__ void __launch_bounds__(SUM_THREADS)
         return;
     }
     const bool stuck = now.fresh != 0 && now.good == 0 && now.steep == 0;
-    book.status[s] = stuck ? BREAKDOWN : next_status(book, s);
+    book.status[s] = stuck ? BREAKDOWN : outcome;
     begin(now, norm);
     renew[s] = 1;
     now.half = -1;

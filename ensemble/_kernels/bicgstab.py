@@ -167,8 +167,8 @@ def _(beta, omega, r, v, p):
     return p
 
 
-def bicgstab_turn(beta, omega, renew, r, v, p, shadow):
-    """On a device: `bicgstab_direction`, and shadow = r where `renew` is not zero."""
-    arguments = (beta, omega, renew, r, v, p, shadow)
-    layout = _cuda.layout_of(p.shape[1], p, r, v, shadow, beta, omega, renew)
+def bicgstab_turn(beta, omega, renew, r, v, p, shadow, keep, x, kept):
+    """On a device: `bicgstab_direction`, shadow = r where `renew` is not zero, kept = x where `keep` is not zero."""
+    arguments = (beta, omega, renew, r, v, p, shadow, keep, x, kept)
+    layout = _cuda.layout_of(p.shape[1], p, r, v, shadow, beta, omega, renew, keep, x, kept)
     CUDA.rows("bicgstab_turn", *p.shape, arguments, layout)

@@ -30,8 +30,6 @@ __global__ void __launch_bounds__(CHUNK_THREADS)
     add_quads<0>(share, inner, partials, n_samples);
 }
 
-// KEEP: where beta is no number p stays.
-template <bool KEEP>
 __global__ void __launch_bounds__(THREADS)
     cg_direction(const real* __restrict__ beta, const real* __restrict__ z, real* p, int64 n_rows, int n_samples)
 {
@@ -40,10 +38,26 @@ __global__ void __launch_bounds__(THREADS)
     if (row >= n_rows || s >= n_samples) return;
     const int64 here = row * n_samples + s;
     const Pack factor = load_shared(beta + s), next = load(z + here), old = load(p + here);
+    store(p + here, where_nonzero(factor, next + factor * old, next));
+}
+
+// As cg_direction, but where beta is no number p stays. Before p moves, kept = x - alpha p where `keep` is not zero: the
+// iterate before the last step.
+__global__ void __launch_bounds__(THREADS)
+    cg_turn(const real* __restrict__ beta, const real* __restrict__ z, real* p, const real* __restrict__ keep,
+            const real* __restrict__ alpha, const real* __restrict__ x, real* kept, int64 n_rows, int n_samples)
+{
+    const int64 row = row_here();
+    const int s = sample_here();
+    if (row >= n_rows || s >= n_samples) return;
+    const int64 here = row * n_samples + s;
+    const Pack factor = load_shared(beta + s), next = load(z + here), old = load(p + here), chosen = load_shared(keep + s);
     Pack moved = where_nonzero(factor, next + factor * old, next);
 #pragma unroll
-    for (int v = 0; v < VECTOR && KEEP; ++v)
+    for (int v = 0; v < VECTOR; ++v) {
         if (isnan(factor.lane[v])) moved.lane[v] = old.lane[v];
+        if (chosen.lane[v] != 0) kept[here + v] = x[here + v] - alpha[s + v] * old.lane[v];
+    }
     store(p + here, moved);
 }
 
@@ -67,33 +81,39 @@ __global__ void put_samples(const real* __restrict__ array, const int64* __restr
 // --- the scalars of conjugate gradients, one thread a sample, in blocks as `totals_of` wants them
 __device__ inline bool positive(real value) { return isfinite(value) && value > 0; }
 
-// alpha = rz / (p . A p) for running samples, else 0; `last` keeps it while a sample waits.
+// alpha = rz / (p . A p) for running samples, else 0; `last` keeps it while a sample waits. What was to be kept is kept.
 __global__ void __launch_bounds__(SUM_THREADS)
-    cg_alpha(const real* partials, int64 n_partials, const real* rz, real* alpha, real* last, BOOK)
+    cg_alpha(const real* partials, int64 n_partials, const real* rz, real* alpha, real* last, real* keep, BOOK)
 {
     const Book book = book_of(numbers, history, limit, n_samples);
     const int s = sample_of_block();
     const real pq = total_of(partials, n_partials, n_samples, s);
     if (threadIdx.y != 0 || s >= n_samples) return;
     alpha[s] = 0;
+    keep[s] = 0;
     if (book.status[s] != RUNNING) return;
-    if (positive(pq))
+    if (positive(pq) && isfinite(rz[s] / pq))
         last[s] = alpha[s] = rz[s] / pq;
     else
         book.status[s] = BREAKDOWN;
 }
 
-// Count the iteration, record the norm, and tell which samples claim to have converged.
-__global__ void __launch_bounds__(SUM_THREADS) cg_norm(const real* partials, int64 n_partials, BOOK)
+// Count the iteration, record the norm, and tell which samples claim to have converged, and where the norm rises from
+// one that is to be kept.
+__global__ void __launch_bounds__(SUM_THREADS) cg_norm(const real* partials, int64 n_partials, real* keep, BOOK)
 {
     const Book book = book_of(numbers, history, limit, n_samples);
     const int s = sample_of_block();
     const real rr = total_of(partials, n_partials, n_samples, s);
     if (threadIdx.y != 0 || s >= n_samples || book.status[s] != RUNNING) return;
-    const double norm = sqrt((double)rr);
+    const double norm = sqrt((double)rr), last = book.latest[s];
+    if (!(norm <= last) && last <= 0.5 * book.best[s]) {
+        book.best[s] = last;
+        keep[s] = 1;
+    }
     book.iterations[s] += 1;
     record(book, s, norm);
-    book.status[s] = !isfinite(norm) ? BREAKDOWN : norm <= book.target[s] ? CLAIMED : next_status(book, s);
+    book.status[s] = !isfinite(norm) ? BREAKDOWN : norm <= book.check[s] ? CLAIMED : next_status(book, s);
 }
 
 // z . (r - old r) = -alpha z . q, for the flexible method.
@@ -122,19 +142,25 @@ __global__ void __launch_bounds__(SUM_THREADS)
     if (running) rz[s] = next;
 }
 
-// Believe a claim only from the true residual's norm; `adopt` is 1 where the iteration goes on from that residual.
-__global__ void __launch_bounds__(SUM_THREADS) cg_prove(const real* partials, int64 n_partials, real* adopt, BOOK)
+// Believe a claim only from the true residual's norm. Where the iteration goes on from that residual `adopt` is 1, and
+// rz infinite, which makes the next beta 0: the old direction belongs to another residual.
+__global__ void __launch_bounds__(SUM_THREADS)
+    cg_prove(const real* partials, int64 n_partials, real* rz, real* adopt, real* keep, BOOK)
 {
     const Book book = book_of(numbers, history, limit, n_samples);
     const int s = sample_of_block();
     const real rr = total_of(partials, n_partials, n_samples, s);
     if (threadIdx.y != 0 || s >= n_samples) return;
-    adopt[s] = 0;
+    adopt[s] = keep[s] = 0;
     if (book.status[s] != CLAIMED) return;
     const double norm = sqrt((double)rr);
     record(book, s, norm);
-    book.status[s] = norm <= book.target[s] ? CONVERGED : next_status(book, s);
-    adopt[s] = norm <= book.target[s] ? 0 : 1;
+    bool best;
+    book.status[s] = judged(book, s, norm, best);
+    keep[s] = best ? 1 : 0;
+    if (book.status[s] != RUNNING) return;
+    adopt[s] = 1;
+    rz[s] = (real)__longlong_as_double(0x7ff0000000000000LL);
 }
 
 // to = from where `chosen` is not zero.

@@ -15,13 +15,13 @@ from ensemble._kernels._lanes import load, select, store, zeros
 from ensemble._kernels._registry import KERNELS, into, kernel
 from ensemble._kernels.sparse import block_sums, ordered_sum, partial_sums
 
-__all__ = ["cg_direction", "cg_update", "dot", "put_samples", "take_samples"]
+__all__ = ["cg_direction", "cg_update", "copy_chosen", "dot", "put_samples", "take_samples"]
 
 
 CUDA = _cuda.Family(
     "krylov",
     [
-        "dot", "cg_update", "cg_direction<false>", "cg_direction<true>", "take_samples", "put_samples",
+        "dot", "cg_update", "cg_direction", "cg_turn", "take_samples", "put_samples",
         "cg_alpha", "cg_norm", "cg_change", "cg_beta<false>", "cg_beta<true>", "cg_prove", "copy_chosen",
     ],
     ("statuses.cuh",),
@@ -156,18 +156,43 @@ def _(beta, z, p):
 
 @cg_direction.register("cuda")
 def _(beta, z, p):
-    CUDA.rows("cg_direction<false>", *p.shape, (beta, z, p), _cuda.layout_of(p.shape[1], p, z, beta))
+    CUDA.rows("cg_direction", *p.shape, (beta, z, p), _cuda.layout_of(p.shape[1], p, z, beta))
     return p
 
 
-def copy_chosen_on_device(chosen, source, out):
-    """out = source for the samples whose `chosen` is not zero."""
+@kernel
+def copy_chosen(chosen, source, out):
+    """out = source for the samples whose `chosen` is not zero, in place."""
+    out[...] = array_namespace(out).where(chosen != 0, source, out)
+    return out
+
+
+@compiled
+def _copy_chosen(chosen, source, out):
+    for i in prange(out.shape[0]):
+        for s in range(out.shape[1]):
+            if chosen[s] != 0:
+                out[i, s] = source[i, s]
+
+
+@copy_chosen.register("numba")
+def _(chosen, source, out):
+    _copy_chosen(chosen, source, out)
+    return out
+
+
+@copy_chosen.register("cuda")
+def _(chosen, source, out):
     CUDA.rows("copy_chosen", *out.shape, (chosen, source, out), _cuda.layout_of(out.shape[1], source, out, chosen))
+    return out
 
 
-def cg_direction_or_keep(beta, z, p):
-    """On a device: `cg_direction`, except that p stays where beta is no number."""
-    CUDA.rows("cg_direction<true>", *p.shape, (beta, z, p), _cuda.layout_of(p.shape[1], p, z, beta))
+def cg_turn(beta, z, p, keep, alpha, x, kept):
+    """On a device: `cg_direction`, except that p stays where beta is no number; before it ``kept = x - alpha p`` for
+    the samples whose `keep` is not zero.
+    """
+    arguments = (beta, z, p, keep, alpha, x, kept)
+    CUDA.rows("cg_turn", *p.shape, arguments, _cuda.layout_of(p.shape[1], p, z, beta, keep, alpha, x, kept))
 
 
 @kernel

@@ -21,18 +21,22 @@ __all__ = [
     "LIMITED",
     "RUNNING",
     "SETTLED",
+    "STAGNATED",
     "CgScalars",
     "Scalars",
     "on_device",
 ]
 
-RUNNING, CONVERGED, BREAKDOWN, LIMITED = range(4)
+RUNNING, CONVERGED, BREAKDOWN, LIMITED, STAGNATED = range(5)
 """Where a sample stands, as in statuses.cuh; one that says something else waits for a judgement."""
 
-CLAIMED = 4
+CLAIMED = 5
 """The least code of a sample that waits: it says that it has converged, or why it does not go on."""
 
-SETTLED = 9
+N_NORMS = 7
+"""Rows of floats in what a kernel is given of each sample, as in statuses.cuh."""
+
+SETTLED = 10
 """Judged in mid-cycle by its true residual, and waiting for the next cycle."""
 
 
@@ -42,26 +46,29 @@ def on_device(array: Any) -> bool:
 
 
 class Scalars:
-    """Statuses, counts and norms of each sample, on the device of `vector`.
+    """Statuses, counts and norms of each sample, on the device of `x`.
 
     Parameters
     ----------
-    vector : array, shape (n, n_samples)
     status, iterations : array of int, shape (n_samples,)
-    latest, target : array of float, shape (n_samples,)
-        Norms of the residuals, and what they have to reach.
+    norms : array of float, shape (7, n_samples)
+        The latest of the residuals, what they have to reach, and what judges claims and keeps the best iterate, in the
+        order of statuses.cuh.
     limit : int
         Iterations that a sample may take.
+    x, kept : array, shape (n, n_samples)
+        The iterates, and the best ones so far.
     """
 
     family: Any = None
 
-    def __init__(self, vector: Any, status: Any, iterations: Any, latest: Any, target: Any, limit: int) -> None:
-        xp, n = array_namespace(vector), vector.shape[1]
+    def __init__(self, status: Any, iterations: Any, norms: Any, limit: int, x: Any, kept: Any) -> None:
+        xp, n, vector = array_namespace(x), x.shape[1], x
         self.n_samples, self.limit, self.like = n, limit, vector
-        numbers = np.zeros(3 * n)  # latest norms, targets, and two lists of 32-bit integers: one copy tells the host
-        numbers[:n], numbers[n : 2 * n] = latest, target
-        counts = numbers[2 * n :].view(np.int32)
+        self.x, self.kept = x, kept
+        numbers = np.zeros((N_NORMS + 1) * n)  # norms, and two lists of 32-bit integers: one copy tells the host
+        numbers[: N_NORMS * n] = np.ravel(norms)
+        counts = numbers[N_NORMS * n :].view(np.int32)
         counts[:n], counts[n:] = status, iterations
         self.numbers = moved(numbers, vector)
         self.history = xp.zeros((limit + 1, n), dtype=xp.float64)
@@ -87,8 +94,16 @@ class Scalars:
     def look(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(status, iterations, latest norms) as the host sees them once the queue has come this far."""
         numbers = np.array(to_numpy(self.numbers))
-        counts = numbers[2 * self.n_samples :].view(np.int32)
+        counts = numbers[N_NORMS * self.n_samples :].view(np.int32)
         return counts[: self.n_samples], counts[self.n_samples :], numbers[: self.n_samples]
+
+    def norms(self) -> np.ndarray:
+        """What the constructor was given as `norms`, as it stands now."""
+        return np.array(to_numpy(self.numbers))[: N_NORMS * self.n_samples].reshape(N_NORMS, self.n_samples)
+
+    def copy(self, chosen: Any, source: Any, out: Any) -> None:
+        """Queue ``out = source`` for the samples whose `chosen` is not zero."""
+        krylov.copy_chosen(chosen, source, out)
 
 
 class CgScalars(Scalars):
@@ -105,12 +120,12 @@ class CgScalars(Scalars):
     def __init__(self, *book: Any, last: Any) -> None:
         super().__init__(*book)
         self.last = self.rows(np.asarray(last, self.like.dtype))
-        self.alpha, self.beta, self.change, self.adopt = self.zeros(4)
+        self.alpha, self.beta, self.change, self.adopt, self.keep = self.zeros(5)
 
     def step(self, p: Any, q: Any, x: Any, r: Any, pq: Any) -> None:
         """alpha from the partial sums of p . q; x and r follow; the new norms are counted, recorded and judged."""
-        self.decide("cg_alpha", pq, self.last[0], self.alpha, self.last[1])
-        self.decide("cg_norm", krylov.cg_update_partials(self.alpha, p, q, x, r))
+        self.decide("cg_alpha", pq, self.last[0], self.alpha, self.last[1], self.keep)
+        self.decide("cg_norm", krylov.cg_update_partials(self.alpha, p, q, x, r), self.keep)
 
     def direct(self, r: Any, z: Any, q: Any, p: Any, fresh: bool) -> None:
         """beta from r . z, and the next direction; `fresh`: p = z; `q`, where given, is the last A p (flexible)."""
@@ -120,9 +135,17 @@ class CgScalars(Scalars):
         change = self.change if flexible else None
         name = f"cg_beta<{str(fresh).lower()}>"
         self.decide(name, krylov.dot_partials(r, z), self.last[0], change, self.beta)
-        krylov.cg_direction_or_keep(self.beta, z, p)
+        krylov.cg_turn(self.beta, z, p, self.keep, self.last[1], self.x, self.kept)
 
     def prove(self, true: Any, r: Any) -> None:
         """Judge claims by the true residual, which replaces r where a sample has to go on."""
-        self.decide("cg_prove", krylov.dot_partials(true, true), self.adopt)
-        krylov.copy_chosen_on_device(self.adopt, true, r)
+        keep = self.change  # in no use between iterations
+        self.decide("cg_prove", krylov.dot_partials(true, true), self.last[0], self.adopt, keep)
+        self.copy(self.adopt, true, r)
+        self.copy(keep, self.x, self.kept)
+
+    def keep_last(self, p: Any) -> None:
+        """Keep the iterates that a next direction would keep: queued behind the last iteration."""
+        chosen = np.array(to_numpy(self.keep)) != 0
+        if chosen.any():
+            self.copy(self.keep, self.x - self.last[1] * p, self.kept)

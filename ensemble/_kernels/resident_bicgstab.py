@@ -33,7 +33,7 @@ class BicgstabScalars(Scalars):
     def __init__(self, *book: Any, rows: Any, eps: float) -> None:
         super().__init__(*book)
         self.recurrence, self.eps = self.rows(rows), np.float64(eps)
-        self.moving, self.beta, self.omega, self.renew, self.adopt = self.zeros(5)
+        self.moving, self.beta, self.omega, self.renew, self.adopt, self.keep = self.zeros(6)
 
     def _decide_on_two(self, kernel: str, partials: Any, *arguments: Any) -> None:
         self.decide(kernel, tuple(partials), self.recurrence, self.eps, *arguments)
@@ -47,13 +47,14 @@ class BicgstabScalars(Scalars):
         """The second half: x and r along z = M r and t = A z; the norms are judged, the next direction is made."""
         self._decide_on_two("bicgstab_omega", bicgstab.dot_and_square_partials(r, t), self.moving)
         partials = bicgstab.bicgstab_update_partials(self.moving, shadow, z, t, x, r)
-        self._decide_on_two("bicgstab_beta", partials, self.beta, self.omega, self.renew)
-        bicgstab.bicgstab_turn(self.beta, self.omega, self.renew, r, v, p, shadow)
+        self._decide_on_two("bicgstab_beta", partials, self.beta, self.omega, self.renew, self.keep)
+        bicgstab.bicgstab_turn(self.beta, self.omega, self.renew, r, v, p, shadow, self.keep, x, self.kept)
 
     def prove(self, true: Any, r: Any, p: Any, shadow: Any) -> None:
         """Judge claims by the true residual, which replaces r where a sample has to go on."""
         partials = krylov.dot_partials(true, true)
-        self.decide("bicgstab_prove", partials, self.recurrence, self.adopt, self.renew)
-        krylov.copy_chosen_on_device(self.adopt, true, r)
-        krylov.copy_chosen_on_device(self.renew, true, p)
-        krylov.copy_chosen_on_device(self.renew, true, shadow)
+        self.decide("bicgstab_prove", partials, self.recurrence, self.adopt, self.renew, self.keep)
+        self.copy(self.adopt, true, r)
+        self.copy(self.renew, true, p)
+        self.copy(self.renew, true, shadow)
+        self.copy(self.keep, self.x, self.kept)

@@ -93,7 +93,8 @@ class GmresScalars(Scalars):
 
     def settle(self, r: Any, ended: str) -> None:
         """Judge the samples that settle by the true residual r; at the end of a cycle those that go on begin anew."""
-        self.decide(f"gmres_settle<{ended}>", krylov.dot_partials(r, r), self.alpha, *self._cycle)
+        self.decide(f"gmres_settle<{ended}>", krylov.dot_partials(r, r), self.alpha, self.chosen, *self._cycle)
+        self.copy(self.chosen, self.x, self.kept)
 
     def open(self, V: Any, r: Any, u: Any) -> None:
         """The first basis vector of a cycle, in V and in u."""

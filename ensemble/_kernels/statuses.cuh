@@ -1,9 +1,10 @@
 // What a Krylov method that stays on the device knows of each sample; resident.py tells what the names mean.
 
-enum { RUNNING, CONVERGED, BREAKDOWN, LIMITED, CLAIMED, CLAIMED_HALF, EXHAUSTED, BROKEN, SPENT, SETTLED };
+enum { RUNNING, CONVERGED, BREAKDOWN, LIMITED, STAGNATED, CLAIMED, CLAIMED_HALF, EXHAUSTED, BROKEN, SPENT, SETTLED };
 
 struct Book {
     double *latest, *target, *history;
+    double *check, *reference, *misses, *fall, *best;  // as in _run.py, which decides likewise
     int *status, *iterations;
     int limit, n_samples;
 };
@@ -13,8 +14,20 @@ struct Book {
 
 __device__ inline Book book_of(double* numbers, double* history, int limit, int n_samples)
 {
-    int* counts = reinterpret_cast<int*>(numbers + 2 * n_samples);
-    return {numbers, numbers + n_samples, history, counts, counts + n_samples, limit, n_samples};
+    double* const rest = numbers + 2 * n_samples;
+    int* counts = reinterpret_cast<int*>(numbers + 7 * n_samples);
+    return {numbers,
+            numbers + n_samples,
+            history,
+            rest,
+            rest + n_samples,
+            rest + 2 * n_samples,
+            rest + 3 * n_samples,
+            rest + 4 * n_samples,
+            counts,
+            counts + n_samples,
+            limit,
+            n_samples};
 }
 
 __device__ inline void record(const Book& book, int s, double norm)
@@ -27,6 +40,29 @@ __device__ inline void record(const Book& book, int s, double norm)
 __device__ inline int next_status(const Book& book, int s)
 {
     return book.iterations[s] >= book.limit ? LIMITED : RUNNING;
+}
+
+// After a disproved claim the recurrence has to reach a tenth of the true norm before it is judged again.
+__device__ inline void lower_check(const Book& book, int s, double norm)
+{
+    if (0.1 * norm < book.check[s]) book.check[s] = 0.1 * norm;
+}
+
+// A claim judged by the true norm: a status, and whether x is to be kept (`keep`). RUNNING, or LIMITED, where the sample
+// goes on from the true residual.
+__device__ inline int judged(const Book& book, int s, double norm, bool& keep)
+{
+    keep = false;
+    if (norm <= book.target[s]) return CONVERGED;
+    if (!isfinite(norm)) return BREAKDOWN;
+    const double reference = book.reference[s];
+    book.misses[s] = norm > 0.5 * reference ? book.misses[s] + 1 : 0;
+    book.reference[s] = norm < reference ? norm : reference;
+    if (book.misses[s] >= (norm <= 2 * book.target[s] ? 5 : 1)) return STAGNATED;
+    keep = !isfinite(reference) || norm < book.best[s];
+    if (keep) book.best[s] = norm;
+    lower_check(book, s, norm);
+    return next_status(book, s);
 }
 
 // A coefficient as the vector kernels take it: zero, which freezes, where it is not meant or not finite.

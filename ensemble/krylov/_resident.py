@@ -13,10 +13,18 @@ import numpy as np
 
 from ensemble._backend import to_numpy
 from ensemble._kernels._streams import Recording, own_stream
-from ensemble._kernels.resident import BREAKDOWN, CLAIMED, CONVERGED, LIMITED, RUNNING, on_device
+from ensemble._kernels.resident import BREAKDOWN, CLAIMED, CONVERGED, LIMITED, RUNNING, STAGNATED, on_device
 from ensemble.krylov.result import Status
 
-OUTCOMES = {CONVERGED: Status.converged, BREAKDOWN: Status.breakdown, LIMITED: Status.max_iterations}
+OUTCOMES = {
+    CONVERGED: Status.converged,
+    BREAKDOWN: Status.breakdown,
+    LIMITED: Status.max_iterations,
+    STAGNATED: Status.stagnated,
+}
+NORMS = ("latest", "target", "check", "reference", "misses", "fall", "best_norm")
+"""What statuses.cuh knows of each sample beside its status and count, by the names in `Run`."""
+
 LONGEST_HISTORY = 20_000
 MOST_AHEAD = 50
 
@@ -72,8 +80,8 @@ class ResidentSolve:
         run = self.run
         self.first = run.iterations[run.members].copy()
         status = np.where(run.active, RUNNING, CONVERGED)  # finished samples: any outcome
-        norms = run.latest[run.members], run.target[run.members]
-        self._begin((run.x, status, self.first, *norms, self.max_iterations))
+        norms = np.stack([getattr(run, name)[run.members] for name in NORMS])
+        self._begin((status, self.first, norms, self.max_iterations, run.x, run.best_vectors()))
         self._record(recorded)
         narrow = False
         while not narrow:
@@ -130,6 +138,8 @@ class ResidentSolve:
         """Statuses, counts and history into `run`, which is narrowed to the samples that are left."""
         run, running = self.run, self.run.active
         status, iterations, _ = self.scalars.look()
+        for name, norms in zip(NORMS[2:], self.scalars.norms()[2:], strict=True):
+            getattr(run, name)[run.members] = norms
         history = to_numpy(self.scalars.history[: int(iterations.max(initial=0)) + 1, :])
         for i in range(int(iterations.min(initial=0)) + 1, history.shape[0]):
             which = running & (self.first < i) & (i <= iterations)

@@ -37,5 +37,9 @@ class ResidentCg(ResidentSolve):
         self.run.residual(self.run.z)
         self.scalars.prove(self.run.z, self.run.r)
 
+    def _hand_back(self, narrow: bool) -> None:
+        self.scalars.keep_last(self.run.p)
+        super()._hand_back(narrow)
+
     def _keep(self) -> None:
         self.run.last, self.run.values = np.array(to_numpy(self.scalars.last)), ("last",)

@@ -35,10 +35,10 @@ class ResidentGmres(ResidentSolve):
 
     def _begin(self, book: tuple[Any, ...]) -> None:
         run = self.run
-        x, status, *rest = book
+        status, *rest = book
         status = np.where(run.active & run.settled, SETTLED, status)
         cycle = {"rows": run.cycle, "restart": run.restart, "made": self.made, "eps": run.eps}
-        self.scalars = GmresScalars(x, status, *rest, **cycle)
+        self.scalars = GmresScalars(status, *rest, **cycle)
         run.u[...] = run.V[self.made, :, :]
 
     def _record(self, recorded: Callable[[Callable[[], None]], Recording]) -> None:

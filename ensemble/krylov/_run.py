@@ -26,6 +26,12 @@ from ensemble.scalar.sample_set import SampleSet, common_set
 WORTH_COMPACTING = 3
 """Iterations that must lie ahead before finished samples are taken out of the vectors and matrices."""
 
+MOST_MISSES = 5.0
+"""Claims that fail by less than a factor of two before a sample has stagnated."""
+
+DEFAULT_RTOL, DEFAULT_RTOL_FLOAT32 = 1e-8, 1e-5
+"""`rtol` where none is given."""
+
 
 @dataclass
 class LinearSystem:
@@ -48,8 +54,11 @@ def linear_system(
     function: str, A: Any, b: Any, x0: Any, M: Any, rtol: Any, atol: Any, max_iterations: int, coupling: str
 ) -> LinearSystem:
     """Check what every solver takes, and give all vectors one number of samples and one type."""
+    for name, value in (("A", A), ("b", b), ("x0", x0), ("M", M)):
+        require_real(function, name, value)
     A = as_operator(A, function, "A")
     M = Identity() if M is None else as_operator(M, function, "M")
+    b, x0 = one_column(b), one_column(x0)
     n = A.shape[0]
     advice = "Solve the normal equations or use lsmr."
     require(A.shape[0] == A.shape[1], function, "A", "be square", f"shape {tuple(A.shape)}", advice)
@@ -61,8 +70,9 @@ def linear_system(
     given = {"b": b} if x0 is None else {"b": b, "x0": x0}
     vectors = {name: samples_of(v) for name, v in given.items()}
     n_samples = common_samples(function, n, vectors, A=A, M=M)
-    rtol, atol = (tolerance(t, function, name, n_samples) for t, name in ((rtol, "rtol"), (atol, "atol")))
     dtype = common_dtype(function, vectors, A)
+    rtol = default_rtol(vectors["b"], dtype) if rtol is None else tolerance(rtol, function, "rtol", n_samples)
+    atol = tolerance(atol, function, "atol", n_samples)
     A, M = (m.astype(dtype) if hasattr(m, "astype") else m for m in (A, M))  # kernels know no mixed products
     wide = {name: widen(v, n_samples, dtype) for name, v in vectors.items()}
     require_one_home(function, wide["b"], A=A, M=M)
@@ -73,6 +83,11 @@ def linear_system(
     coupled = coupling == "ensemble"
     start = wide.get("x0")
     return LinearSystem(function, A, M, wide["b"], start, rtol, atol, coupled, like, operator_samples, sample_set)
+
+
+def default_rtol(like: Any, dtype: Any) -> float:
+    """The relative tolerance that numbers of `dtype` usually reach."""
+    return DEFAULT_RTOL if array_namespace(like).finfo(dtype).bits > 32 else DEFAULT_RTOL_FLOAT32
 
 
 def tolerance(value: Any, function: str, argument: str, n_samples: int) -> Any:
@@ -90,6 +105,24 @@ def tolerance(value: Any, function: str, argument: str, n_samples: int) -> Any:
         requirement = "be a finite number, zero or above, in every sample"
         require(False, function, argument, requirement, f"{value[np.argmin(sound)]} in sample {np.argmin(sound)}")
     return value
+
+
+def require_real(function: str, argument: str, value: Any) -> None:
+    """Refuse complex numbers, which the kernels do not compute with."""
+    dtype = getattr(value, "dtype", None)
+    if dtype is None and isinstance(value, list | tuple | complex):
+        dtype = np.asarray(value).dtype
+    if "complex" in str(dtype):
+        advice = "Solve the real system of twice the size, [[Re A, -Im A], [Im A, Re A]]."
+        raise TypeError(message(function, argument, "be real", dtype, advice))
+
+
+def one_column(vector: Any) -> Any:
+    """An array of shape (n, 1) as a vector of length n, which SciPy's solvers take it for; anything else as it is."""
+    if isinstance(vector, Ensemble) or vector is None:
+        return vector
+    vector = vector if hasattr(vector, "ndim") else np.asarray(vector)
+    return vector[:, 0] if vector.ndim == 2 and vector.shape[1] == 1 else vector
 
 
 def common_samples(function: str, n: int, vectors: dict[str, Any], **operators: Any) -> int:
@@ -165,7 +198,9 @@ class Run:
             self.b, x0, atol = self.b / unit, None if x0 is None else x0 / unit, atol / self.unit
             norm_b = norms(self.b)
         self.x, self.r = empty_like(self.b), empty_like(self.b)
-        self.x[...] = 0.0 if x0 is None else x0
+        zero = self.zero_samples(norm_b)
+        self.x0 = x0 if x0 is None or not zero.any() else self.without(x0, zero)
+        self.x[...] = 0.0 if x0 is None else self.x0
         self.workspace = self.M.workspace(n_samples) if hasattr(self.M, "workspace") else None
         if system.x0 is None:
             self.r[...] = self.b
@@ -173,13 +208,21 @@ class Run:
             self.residual(self.r)
         self.wide_x: Any = None
         self.eps = float(array_namespace(self.b).finfo(self.b.dtype).eps)
-        norm = norm_b if x0 is None else norms(self.r)
+        norm = norm_b if x0 is None else np.where(zero, 0.0, norms(self.r))
         with np.errstate(all="ignore"):
             self.target = np.maximum(system.rtol * norm_b, atol)
         sound = np.isfinite(norm) & np.isfinite(self.target)
-        if self.coupled and not norm_b.all():  # beside the others, a sample may be too small to have a norm
-            sound &= (norm_b > 0.0) | ~to_numpy(array_namespace(self.b).any(self.b != 0.0, axis=0))
+        sound &= (norm_b > 0.0) | zero  # beside the others, a coupled sample may be too small to have a norm
         self.initial, self.latest = norm, norm.copy()
+        # below the roundoff of b a recursive norm is compared with the true residual in any case
+        self.check = np.maximum(self.target, self.eps * norm_b)
+        self.reference = np.full(n_samples, np.inf)  # the least true norm that disproved a claim
+        self.misses = np.zeros(n_samples)  # disproved claims since it was halved
+        self.fall = np.ones(n_samples)  # the factor by which the norm fell since, as the recurrence has it
+        self.best: Any = None  # the best iterate so far but for a factor of two; the starting guess while there is none
+        self.best_norm = norm.copy()
+        self.final = norm.copy()  # true norms of what is returned
+        self.replaced = np.zeros(n_samples, bool)  # whether a claim of this iteration was disproved
         self.status = np.full(n_samples, Status.max_iterations, dtype=object)
         self.status[norm <= self.target] = Status.converged
         self.status[~sound] = Status.breakdown
@@ -188,11 +231,23 @@ class Run:
         self.log: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
 
     # --- vectors
-    def residual(self, out: Any) -> Any:
-        """out = b - A x."""
+    def zero_samples(self, norm_b: np.ndarray) -> np.ndarray:
+        """Which samples of b are all zeros: their solution is zero, whatever x0 is."""
+        if norm_b.all():
+            return np.zeros(norm_b.size, bool)
+        return (norm_b == 0.0) & ~to_numpy(array_namespace(self.b).any(self.b != 0.0, axis=0))
+
+    def without(self, vectors: Any, which: np.ndarray) -> Any:
+        """`vectors` with zeros in the samples of `which`."""
+        xp = array_namespace(vectors)
+        return xp.where(moved(which, vectors), xp.zeros_like(vectors), vectors)
+
+    def residual(self, out: Any, x: Any = None) -> Any:
+        """out = b - A x, of the present x or another."""
+        x = self.x if x is None else x
         if hasattr(self.A, "residual"):
-            return self.A.residual(self.x, self.b, out)
-        self.A.apply(self.x, out)
+            return self.A.residual(x, self.b, out)
+        self.A.apply(x, out)
         out[...] = self.b - out
         return out
 
@@ -232,25 +287,99 @@ class Run:
         self.active = self.active & ~which
 
     def prove(self, claims: np.ndarray, norm: np.ndarray, scratch: Any) -> np.ndarray:
-        """Believe convergence only from the true residual, which replaces the recursive one where they disagree."""
+        """Judge the samples whose recursive norm is at most `check` by the true residual; returns the norms.
+
+        Where the true norm misses the target the true residual replaces the recursive one, and `replaced` says so, or
+        the sample has stagnated.
+        """
+        self.replaced = np.zeros_like(self.active)
         if not claims.any() or (self.coupled and not np.array_equal(claims, self.active)):
             return norm
         true_norm = norms(self.residual(scratch))
         norm = np.where(claims, true_norm, norm)
         proven = claims & (true_norm <= self.target[self.members])
-        unproven = claims & ~proven
-        if self.coupled and unproven.any():
-            proven, unproven = np.zeros_like(proven), claims
-        if unproven.any():
-            self.copy(unproven, scratch, self.r)
+        broken = claims & ~np.isfinite(true_norm)
+        first = ~np.isfinite(self.reference[self.members])  # till now kept norms were those of the recurrence
+        unproven = claims & ~proven & ~broken
+        stagnant = self.stagnant(unproven, true_norm)
+        goes_on = unproven & ~stagnant
+        if self.coupled and goes_on.any():
+            stagnant, goes_on, proven = np.zeros_like(proven), claims & ~broken, np.zeros_like(proven)
         self.finish(proven, Status.converged)
+        self.finish(broken, Status.breakdown)
+        self.finish(stagnant, Status.stagnated)
+        if goes_on.any():
+            self.copy(goes_on, scratch, self.r)
+            self.keep(goes_on & (first | (true_norm < self.best_norm[self.members])), true_norm)
+            self.lower_check(goes_on & unproven, true_norm)
+        self.replaced = goes_on
         return norm
+
+    def stagnant(self, unproven: np.ndarray, true_norm: np.ndarray) -> np.ndarray:
+        """Which samples with a disproved claim have stagnated.
+
+        Their true norm has not halved since the last such claim, while the recurrence fell tenfold. Near the target it
+        may be met all the same, as rounding falls, and a few more claims are heard.
+        """
+        members = self.members[unproven]
+        norm, reference = true_norm[unproven], self.reference[members]
+        self.misses[members] = np.where(norm > 0.5 * reference, self.misses[members] + 1.0, 0.0)
+        self.reference[members] = np.minimum(reference, norm)
+        patience = np.where(norm <= 2.0 * self.target[members], MOST_MISSES, 1.0)
+        stagnant = np.zeros_like(unproven)
+        stagnant[unproven] = self.misses[members] >= patience
+        return stagnant
+
+    def lower_check(self, which: np.ndarray, true_norm: np.ndarray) -> None:
+        """After a disproved claim the recurrence has to reach a tenth of the true norm before it is judged again."""
+        members = self.members[which]
+        self.check[members] = np.minimum(self.check[members], 0.1 * true_norm[which])
 
     def copy(self, which: np.ndarray, source: Any, out: Any) -> None:
         """The samples of `which` of one vector into another."""
-        xp = array_namespace(out)
-        mask = which if isinstance(out, np.ndarray) else xp.asarray(which, device=out.device)
-        out[...] = xp.where(mask, source, out)
+        kernels.copy_chosen(self.coefficients(np.ones(which.size), which), source, out)
+
+    # --- the best iterate
+    def keep(self, which: np.ndarray, norm: np.ndarray, x: Any = None) -> None:
+        """Keep x, whose residual norms are given, of the samples of `which`."""
+        if not which.any():
+            return
+        self.copy(which, self.x if x is None else x, self.best_vectors())
+        self.best_norm[self.members[which]] = norm[which]
+
+    def best_vectors(self) -> Any:
+        """The kept iterates, at first the starting guess."""
+        if self.best is None:
+            self.best = empty_like(self.x)
+            if self.x0 is None:
+                self.best[...] = 0.0
+            else:
+                kernels.take_samples(self.x0, moved(self.members, self.x), self.best)
+            self.vectors = (*self.vectors, "best")
+        return self.best
+
+    def choose_best(self, which: np.ndarray) -> None:
+        """Of the last and the kept iterate the one of smaller true residual, for the samples of `which` that failed."""
+        members = self.members
+        failed = which & np.array([status != Status.converged for status in self.status[members]], bool)
+        self.final[members[which]] = self.latest[members[which]]
+        failed = failed & (self.iterations[members] > 0)
+        if not failed.any():
+            return
+        scratch = getattr(self, self.scratch[-1])
+        with np.errstate(all="ignore"):
+            last = norms(self.residual(scratch))
+            kept = norms(self.residual(scratch, self.best_vectors()))
+            better = failed & (np.where(np.isfinite(kept), kept, np.inf) < np.where(np.isfinite(last), last, np.inf))
+        if better.any():
+            self.copy(better, self.best, self.x)
+        self.final[members[failed]] = np.where(better, kept, last)[failed]
+
+    # --- the caller's word
+    def stop(self, answer: Any) -> None:
+        """End the running samples where a callback answered True."""
+        if says_stop(answer):
+            self.finish(self.active, Status.stopped)
 
     # --- compaction
     def should_compact(self, norm: np.ndarray, iterations: Any, running: np.ndarray) -> bool:
@@ -266,6 +395,9 @@ class Run:
 
     def compact(self, kept: np.ndarray) -> None:
         """Narrow vectors, matrix and preconditioner to the samples whose places are `kept`."""
+        leaving = np.ones(self.members.size, bool)
+        leaving[kept] = False
+        self.choose_best(leaving)
         places = moved(kept, self.x)
         if self.wide_x is None:
             self.wide_x = empty_like(self.x)
@@ -279,19 +411,20 @@ class Run:
             setattr(self, name, empty_like(self.x))
         for name in self.values:
             setattr(self, name, getattr(self, name)[..., kept])
-        self.members, self.active = self.members[kept], self.active[kept]
+        self.members, self.active, self.replaced = self.members[kept], self.active[kept], self.replaced[kept]
         if self.workspace is not None:
             self.workspace = self.M.workspace(kept.size)
 
     # --- the end
     def result(self) -> SolveResult:
         """The outcome of all samples."""
+        self.choose_best(np.ones(self.members.size, bool))
         x = self.x if self.wide_x is None else kernels.put_samples(self.x, moved(self.members, self.x), self.wide_x)
         if self.unit is not None:
             x = x * moved(self.unit.astype(x.dtype), x)
         wrapped = wrap_like(self.system.like, x, self.system.operator_samples, self.system.sample_set)
-        history, target = self.outside(self.history()), self.outside(self.target)
-        return SolveResult(wrapped, self.status, self.iterations, history, target, self.system.function)
+        history, target, final = (self.outside(norms) for norms in (self.history(), self.target, self.final))
+        return SolveResult(wrapped, self.status, self.iterations, history, target, self.system.function, final)
 
     def outside(self, norms: np.ndarray) -> np.ndarray:
         """Norms of all samples in the caller's units: a copy."""
@@ -306,6 +439,11 @@ class Run:
         for s, last in enumerate(self.iterations):
             history[last:, s] = history[last, s]
         return history
+
+
+def says_stop(answer: Any) -> bool:
+    """Whether a callback's answer ends the solve: True does, None and other objects do not."""
+    return isinstance(answer, bool | np.bool_) and bool(answer)
 
 
 def norms(vectors: Any) -> np.ndarray:

@@ -22,7 +22,7 @@ def bicgstab(
     *,
     x0: Any = None,
     M: Any = None,
-    rtol: Any = 1e-8,
+    rtol: Any = None,
     atol: Any = 0.0,
     max_iterations: int = 1000,
     coupling: str = "independent",
@@ -115,9 +115,6 @@ class _Run(Run):
         n_samples = self.members.size
         self.rho, self.shadow_norm = np.zeros(n_samples), np.zeros(n_samples)
         self.fresh = self.active  # whether the sample's recurrence has just begun
-        self.replaced = np.zeros(
-            n_samples, bool
-        )  # whether the residual was replaced by the true one within this iteration
 
     def solve(self, max_iterations: int, compact: bool, callback: Any) -> None:
         """Iterate until no sample runs."""
@@ -131,7 +128,7 @@ class _Run(Run):
                 norm = self._iterate()
                 self.record(running, norm)
                 if callback is not None:
-                    callback(iteration, self.outside(self.latest))
+                    self.stop(callback(iteration, self.outside(self.latest)))
                 if compact and self.should_compact(norm, iteration, self.active):
                     self.compact(np.flatnonzero(self.active))
 
@@ -179,12 +176,13 @@ class _Run(Run):
         stuck = self.active & self.fresh & ~good & ~steep  # neither half moved from a recurrence as new as can be
         self.finish(stuck, Status.breakdown)
         self._turn(alpha, omega, good & steep & (not self._lost(count)), rho, norm)
+        self.keep(self.active & (norm <= 0.5 * self.best_norm[self.members]), norm)
         return norm
 
     def _check(self, norm: np.ndarray) -> np.ndarray:
-        claims = self.active & (norm <= self.target[self.members])
-        checked = self.prove(claims, norm, self.t)
-        self.replaced = self.replaced | (self.active & claims & (checked != norm))
+        before = self.replaced  # in the first half of the iteration
+        checked = self.prove(self.active & (norm <= self.check[self.members]), norm, self.t)
+        self.replaced = self.replaced | before
         return checked
 
     def _lost(self, count: int) -> bool:

@@ -23,7 +23,7 @@ def cg(
     x0: Any = None,
     M: Any = None,
     flexible: bool = False,
-    rtol: Any = 1e-8,
+    rtol: Any = None,
     atol: Any = 0.0,
     max_iterations: int = 1000,
     coupling: str = "independent",
@@ -137,13 +137,15 @@ class _Run(Run):
             rz = self.start() if self.active.any() else self.initial
             while self.active.any() and iteration < max_iterations:
                 q, pq = self.product()
+                if not self.coupled:
+                    pq = np.where(np.isfinite(rz / pq), pq, np.nan)  # a step beyond all numbers is none
                 if self.eject(pq) and self.coupled:
                     rz = self.start()  # the others begin a Krylov space of their own
                     continue
                 alpha = np.where(self.active, self.together(rz) / self.together(pq), 0.0).astype(self.x.dtype)
                 rr = kernels.cg_update(moved(alpha, self.x), self.p, q, self.x, self.r)
                 iteration += 1
-                self.judge(np.sqrt(host(rr)), iteration, callback)
+                self.judge(np.sqrt(host(rr)), alpha, iteration, callback)
                 if not self.active.any():
                     break
                 if compact and self.should_compact(self.latest[self.members], iteration, self.active):
@@ -155,19 +157,23 @@ class _Run(Run):
                     continue
                 # z . (r - old r) for the flexible method
                 change = -alpha * to_numpy(kernels.dot(z, self.q, None)) if self.flexible else rz_new
-                beta = np.where(self.active, self.together(change) / self.together(rz), 0.0).astype(self.x.dtype)
+                goes_on = self.active & ~self.replaced  # else the old direction belongs to another residual
+                beta = np.where(goes_on, self.together(change) / self.together(rz), 0.0).astype(self.x.dtype)
                 kernels.cg_direction(moved(beta, self.p), z, self.p)
                 rz = rz_new
 
-    def judge(self, norm: np.ndarray, iteration: int, callback: Any) -> None:
+    def judge(self, norm: np.ndarray, alpha: np.ndarray, iteration: int, callback: Any) -> None:
         """Note the residual norms after an iteration, and take out the samples that it finished."""
-        running = self.active
+        running, last = self.active, self.latest[self.members]
         self.iterations[self.members[running]] = iteration
+        rises = running & ~(norm <= last) & (last <= 0.5 * self.best_norm[self.members])
+        if rises.any():  # the iterate before was the best so far
+            self.keep(rises, last, self.x - moved(alpha, self.x) * self.p)
         self.finish(running & ~np.isfinite(norm), Status.breakdown)
-        claims = self.active & (norm <= self.target[self.members])
+        claims = self.active & (norm <= self.check[self.members])
         self.record(running, self.prove(claims, norm, self.z))
         if callback is not None:
-            callback(iteration, self.outside(self.latest))
+            self.stop(callback(iteration, self.outside(self.latest)))
 
     def start(self) -> np.ndarray:
         """p = z = M r: a fresh Krylov space from the present residual."""

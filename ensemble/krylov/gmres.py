@@ -14,7 +14,7 @@ from ensemble._kernels._memory import empty_like
 from ensemble._kernels.krylov import take_samples
 from ensemble.krylov._resident import can_stay
 from ensemble.krylov._resident_gmres import ResidentGmres
-from ensemble.krylov._run import LinearSystem, Run, host, linear_system, norms
+from ensemble.krylov._run import LinearSystem, Run, host, linear_system, norms, says_stop
 from ensemble.krylov.result import SolveResult, Status
 from ensemble.linalg import Identity
 
@@ -33,7 +33,7 @@ def gmres(
     flexible: bool = False,
     x0: Any = None,
     M: Any = None,
-    rtol: Any = 1e-8,
+    rtol: Any = None,
     atol: Any = 0.0,
     max_iterations: int = 1000,
     coupling: str = "independent",
@@ -154,10 +154,10 @@ class _Run(Run):
                     elif compact and self.should_compact(norm, self.iterations[self.members[still]], still):
                         self._settle(self.active & ~still & ~self.settled)
                     if callback is not None:
-                        callback(self.steps, self.outside(self.latest))
+                        self.stop(callback(self.steps, self.outside(self.latest)))
                     if compact and self.active.any() and 2 * self.active.sum() <= self.active.size:
                         self._compact(j)
-                    if ended:
+                    if ended or not self.active.any():
                         break
 
     def open(self) -> None:
@@ -189,7 +189,7 @@ class _Run(Run):
         norm = np.where(broken, np.nan, self._rotate(j, column, np.where(exhausted, 0.0, length), before, running))
         if self.coupled:
             norm = self._coupled_norm(j, running)
-        claims = running & (norm <= self.target[self.members])
+        claims = running & (norm <= self.check[self.members])
         if self.coupled and not np.array_equal(claims, running):
             claims = np.zeros_like(claims)
         limit = running & (self.iterations[self.members] >= self.max_iterations)
@@ -245,20 +245,44 @@ class _Run(Run):
         if not which.any():
             return
         self._correct(which)
-        norm = norms(self.residual(self.r))
+        claimed, norm = self.latest[self.members], norms(self.residual(self.r))
         self.settled = self.settled | which
         self.record(which, norm)
         proven = which & (norm <= self.target[self.members])
-        broken = which & ~proven & ((self.stand == BROKEN) | ~np.isfinite(norm))
+        stagnant = self._stagnant(which, claimed, norm) & ~proven
+        fails = which & ~proven & ~stagnant
+        broken = fails & ((self.stand == BROKEN) | ~np.isfinite(norm))
         begun = self.begun if not self.coupled else np.full_like(norm, np.inf)
-        broken |= which & ~proven & (self.stand == EXHAUSTED) & (norm > 0.5 * begun)
+        broken |= fails & (self.stand == EXHAUSTED) & (norm > 0.5 * begun)
         if self.coupled:
             lost = (self.stand == EXHAUSTED) & (np.sum(norm[which] ** 2) > 0.25 * self.begun**2)
-            broken |= which & ~proven & lost
-            proven = proven & bool(np.all(proven[which & ~broken]))
-        limit = which & ~proven & ~broken & (self.iterations[self.members] >= self.max_iterations)
-        for samples, status in ((proven, Status.converged), (broken, Status.breakdown), (limit, Status.max_iterations)):
-            self.finish(samples, status)
+            broken |= fails & lost
+            proven = proven & bool(np.all(proven[which & ~broken & ~stagnant]))
+        limit = which & ~proven & ~broken & ~stagnant & (self.iterations[self.members] >= self.max_iterations)
+        self.finish(proven, Status.converged)
+        self.finish(broken, Status.breakdown)
+        self.finish(stagnant, Status.stagnated)
+        self.finish(limit, Status.max_iterations)
+        goes_on = which & self.active
+        self.keep(goes_on & (norm < self.best_norm[self.members]), norm)
+        self.lower_check(goes_on & (self.stand == CLAIMS) & (norm > self.target[self.members]), norm)
+
+    def _stagnant(self, which: np.ndarray, claimed: np.ndarray, norm: np.ndarray) -> np.ndarray:
+        """Whether the least-squares problems made the residual fall tenfold where its true norm has not halved."""
+        members = self.members
+        if self.coupled:  # what they minimise is the norm over all samples
+            claimed, norm = (np.broadcast_to(np.sqrt(np.sum(n[which] ** 2)), n.shape) for n in (claimed, norm))
+        fall = self.fall[members] * claimed / self.begun
+        stays = norm > 0.5 * self.reference[members]
+        self.fall[members[which]] = np.where(stays, fall, 1.0)[which]
+        self.reference[members[which]] = np.where(stays, self.reference[members], norm)[which]
+        return which & stays & (fall <= 0.1)
+
+    def stop(self, answer: Any) -> None:
+        """As every method's; x takes up what the cycle has found."""
+        if says_stop(answer):
+            self._settle(self.active & ~self.settled)
+        super().stop(answer)
 
     def _correct(self, which: np.ndarray) -> None:
         """x += M V y, or Z y, with y from R y = g: each sample by the columns it has."""
@@ -277,7 +301,8 @@ class _Run(Run):
         self.u[...] = 0.0
         kernels.basis_add(y, self.V[:columns, :, :], self.u)
         z = self.precondition(self.u, self.r)
-        kernels.basis_add(self.coefficients(np.ones((1, which.size)), which), z[None, :, :], self.x)
+        has = which & (self.length > 0)  # M of a sample that found nothing may not even be finite
+        kernels.basis_add(self.coefficients(np.ones((1, which.size)), has), z[None, :, :], self.x)
 
     # --- compaction
     def _compact(self, j: int) -> None:

@@ -124,7 +124,7 @@ def newton(
             iterations[active] += 1
             linear += result.iterations
             r = residual(_like(u0, r, u))
-    return NewtonResult(_like(u0, r, u), status, iterations, np.stack(history), target, "newton", linear)
+    return NewtonResult(_like(u0, r, u), status, iterations, np.stack(history), target, "newton", history[-1], linear)
 
 
 def _like(u0: Any, r: Any, samples: Any) -> Any:

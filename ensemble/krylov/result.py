@@ -16,10 +16,17 @@ class SolveError(RuntimeError):
 
 
 class Status(enum.Enum):
-    """How one sample ended."""
+    """How one sample ended.
+
+    ``converged``: the true residual met the target. ``max_iterations``: it might have, later. ``stagnated``: its norm
+    can fall no further in the numbers' type, so that a smaller tolerance is never met. ``stopped``: by the callback.
+    ``breakdown``: a number is not finite, or the matrix is not what the method needs.
+    """
 
     converged = "converged"
     max_iterations = "max_iterations"
+    stagnated = "stagnated"
+    stopped = "stopped"
     breakdown = "breakdown"
 
     def __repr__(self) -> str:
@@ -33,15 +40,19 @@ class SolveResult:
     Attributes
     ----------
     x : Ensemble or array, shape (n,)
-        The solution; for a sample that failed, its last iterate.
+        The solution; for a sample that did not converge, its best iterate: one whose residual norm is at most twice the
+        least of the solve.
     status : array of Status, shape (n_samples,)
-        ``breakdown``: not finite, or not positive definite where the method needs that.
     iterations : array of int, shape (n_samples,)
         Iterations each sample took.
     residual_norms : array, shape (n_iterations + 1, n_samples)
-        2-norm of the residual after each iteration; a finished sample keeps its last value.
+        2-norm of the residual after each iteration, as the method has it, and the true one where the method computed
+        that; a finished sample keeps its last value.
     target : array, shape (n_samples,)
         What each sample's norm had to reach.
+    true_residual_norms : array, shape (n_samples,)
+        2-norm of ``b - A x`` for the x returned. It is below the last of `residual_norms` where an earlier iterate is
+        the best, and above it where rounding had parted the method's residual from the true one.
 
     Examples
     --------
@@ -60,6 +71,7 @@ class SolveResult:
     residual_norms: np.ndarray
     target: np.ndarray
     solver: str = "solve"
+    true_residual_norms: np.ndarray | None = None
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.summary})"
@@ -70,7 +82,7 @@ class SolveResult:
         low, high = int(self.iterations.min()), int(self.iterations.max())
         text = f"{self.solver}: {int(self.converged.sum())} of {self.status.size} samples converged, "
         text += f"{high} iteration{'s' * (high != 1)}" if low == high else f"{low} to {high} iterations"
-        for outcome in (Status.max_iterations, Status.breakdown):
+        for outcome in (Status.max_iterations, Status.stagnated, Status.stopped, Status.breakdown):
             samples = np.flatnonzero(self.status == outcome)
             if samples.size:
                 text += f"; {outcome.value}: {samples_text(samples)}"
@@ -86,11 +98,16 @@ class SolveResult:
         failed = np.flatnonzero(~self.converged)
         if failed.size == 0:
             return self
-        norms = self.residual_norms[-1, failed]
-        worst = failed[int(np.argmax(np.where(np.isnan(norms), np.inf, norms)))]
+        norms = self.residual_norms[-1] if self.true_residual_norms is None else self.true_residual_norms
+        with np.errstate(all="ignore"):
+            excess = norms[failed] / self.target[failed]
+        worst = failed[int(np.argmax(np.where(np.isnan(excess), np.inf, excess)))]
+        counts = {outcome: int(np.sum(self.status[failed] == outcome)) for outcome in Status}
+        ended = ", ".join(f"{count} {outcome.value}" for outcome, count in counts.items() if count)
+        ratio = f", {norms[worst] / self.target[worst]:.1e} times that" if self.target[worst] > 0.0 else ""
+        advice = " A residual that stagnated is as small as rounding allows: ask for no smaller rtol or atol."
         raise SolveError(
             f"{self.solver}: {failed.size} of {self.status.size} samples did not converge in "
-            f"{int(self.iterations[failed].max())} iterations ({samples_text(failed)}; worst residual "
-            f"{self.residual_norms[-1, worst]:.1e}, target {self.target[worst]:.1e}; "
-            f"{int(np.sum(self.status[failed] == Status.breakdown))} broke down)."
+            f"{int(self.iterations[failed].max())} iterations ({samples_text(failed)}; {ended}; worst residual "
+            f"{norms[worst]:.1e}, target {self.target[worst]:.1e}{ratio})." + advice * bool(counts[Status.stagnated])
         )

@@ -154,11 +154,27 @@ def test_a_start_that_is_not_finite_breaks_its_sample_alone(name):
 
 
 @each_method
-def test_an_absolute_tolerance_serves_a_zero_right_hand_side(name):
+def test_an_absolute_tolerance_bounds_each_sample(name):
     A, b = system()
-    result = solve(name, A, Ensemble(0.0 * b), x0=Ensemble(b), rtol=1e-3, atol=np.array([1e-2, 1e-5, 1e-8]))
+    result = solve(name, A, Ensemble(b), rtol=0.0, atol=np.array([1e-2, 1e-5, 1e-8]))
     assert result.converged.all() and np.all(np.diff(result.iterations) > 0)
     np.testing.assert_array_equal(result.target, [1e-2, 1e-5, 1e-8])
+
+
+@each_method
+@pytest.mark.parametrize("start", [None, 3.0])
+def test_a_zero_right_hand_side_is_solved_by_zero_at_once(name, start):
+    """As SciPy does, whatever x0 is; the samples beside it are not touched by that."""
+    A, b = system()
+    b[:, 1] = 0.0
+    x0 = None if start is None else Ensemble(np.full((12, 3), start))
+    for coupling in ("independent", "ensemble"):
+        result = solve(name, A, Ensemble(b), x0=x0, coupling=coupling)
+        assert result.converged.all() and result.iterations[1] == 0 and result.iterations[[0, 2]].all()
+        assert not result.x.samples[:, 1].any() and result.true_residual_norms[1] == 0.0
+        if coupling == "independent":
+            start_of_one = None if start is None else np.full(12, start)
+            assert same(result, solve(name, A.sample(2), b[:, 2], x0=start_of_one), 2)
 
 
 @each_method

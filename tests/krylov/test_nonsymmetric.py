@@ -134,7 +134,7 @@ def test_one_dimensional_laplacians_with_a_known_solution(solve):
 
 
 @each_solver
-def test_history_is_the_true_residual(solve, rng):
+def test_history_is_the_true_residual(solve, rng, last_iterates):
     A, b = nonsymmetric(40, 3, seed=50087), rng.standard_normal((40, 3))
     result = solve(A, Ensemble(b), M=jacobi(A))
     assert result.iterations.min() >= 5
@@ -213,7 +213,7 @@ def test_compaction_changes_nothing_and_happens(solve, monkeypatch, n_slow, late
 
 # --- coupled samples
 @each_solver
-def test_coupled_iterates_are_those_of_the_block_diagonal_matrix(solve, rng):
+def test_coupled_iterates_are_those_of_the_block_diagonal_matrix(solve, rng, last_iterates):
     A, b = nonsymmetric(25, 3, seed=20101), rng.standard_normal((25, 3))
     blocks = sp.csr_array(sp.block_diag([A.to_scipy(i) for i in range(3)]))
     for k in range(1, 8):

@@ -56,7 +56,7 @@ def by_host(monkeypatch, name, *arguments, **options):
 
 
 def assert_same(one, other):
-    for attribute in ("status", "iterations", "residual_norms"):
+    for attribute in ("status", "iterations", "residual_norms", "true_residual_norms"):
         np.testing.assert_array_equal(getattr(one, attribute), getattr(other, attribute))
     np.testing.assert_array_equal(one.x.samples, other.x.samples)
 
@@ -115,6 +115,25 @@ def test_claims_fail_in_either_half_of_an_iteration(stays, monkeypatch):
     got = solve("bicgstab", A, b, **options)
     assert got.converged.any() and not got.converged.all() and len(stays) == 1
     assert_same(got, by_host(monkeypatch, "bicgstab", A, b, **options))
+
+
+@every_method
+def test_stagnation_and_best_iterates_have_the_bits_of_the_host_loop(name, stays, monkeypatch):
+    """Tolerances that are met, beyond rounding and zero, a zero right-hand side, indefinite samples; some taken out."""
+    rng, n = np.random.default_rng(41203), 18
+    bases = [np.linalg.qr(rng.standard_normal((n, n)))[0] for _ in range(8)]
+    spectra = [np.logspace(0, d % 6, n) * np.where(np.arange(n) < d - 5, -1.0, 1.0) for d in range(8)]
+    A = CrsMatrix.from_scipy([sp.csr_array(q @ np.diag(e) @ q.T) for e, q in zip(spectra, bases, strict=True)])
+    b, x0 = rng.standard_normal((n, 8)), Ensemble(rng.standard_normal((n, 8)))
+    b[:, 4] = 0.0
+    rtol = np.array([1e-15, 1e-6, 0.0, 1e-14, 1e-9, 1e-17, 1e-10, 1e-15])
+    for start, compact in ((None, True), (x0, True), (x0, False)):
+        options = {"rtol": rtol, "max_iterations": 70, "x0": start, "compact": compact}
+        got = solve(name, A, Ensemble(b), **options)
+        assert got.status[4] == Status.converged and not got.iterations[4] and not got.x.samples[:, 4].any()
+        assert name.startswith("gmres") or (got.status == Status.stagnated).any()
+        assert_same(got, by_host(monkeypatch, name, A, Ensemble(b), **options))
+    assert len(stays) == 3
 
 
 @every_method
