@@ -22,6 +22,7 @@ CUDA = _cuda.Family(
     "krylov",
     [
         "dot", "cg_update", "cg_direction<false>", "cg_direction<true>", "take_samples", "put_samples",
+        "largest", "units_from",
         "cg_alpha", "cg_norm", "cg_change", "cg_beta<false>", "cg_beta<true>", "cg_prove", "copy_chosen",
     ],
     ("statuses.cuh",),
