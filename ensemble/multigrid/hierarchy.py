@@ -17,7 +17,7 @@ from ensemble.linalg.operators import multiply
 from ensemble.multigrid.coarse import CoarseSolver
 from ensemble.multigrid.conversion import converted_v_cycle
 from ensemble.multigrid.cycle import Workspace, v_cycle
-from ensemble.multigrid.precision import energies_kept, in_single_precision, inverse_trusted
+from ensemble.multigrid.precision import amplification, energy_kept, in_single_precision, serves
 from ensemble.multigrid.prolongation import smoothed_prolongator, smoothing_tasks
 from ensemble.multigrid.relaxation import (
     Chebyshev,
@@ -56,8 +56,8 @@ class Level:
     P: CrsMatrix | None = None
     lambda_max: np.ndarray = field(default_factory=lambda: np.zeros(0))
     smoother: ChebyshevSmoother | None = None
-    trusted: np.ndarray | None = None
-    """Which samples of the next coarser matrix single precision serves; None where that was not asked."""
+    energy: np.ndarray | None = None
+    """What `energy_kept` measured on the next coarser matrix; None where the precision was requested."""
 
 
 class Hierarchy:
@@ -255,10 +255,9 @@ class Hierarchy:
         self.wide = None
         if self.precision.fits is None:
             return
-        trusted = [self.precision.fits, *(level.trusted for level in self.levels if level.trusted is not None)]
-        if self.coarse is not None:
-            trusted.append(inverse_trusted(self.levels[-1].A, self.coarse.inverse))
-        samples = np.flatnonzero(~np.all(trusted, axis=0))
+        energies = [level.energy for level in self.levels if level.energy is not None]
+        amplified = None if self.coarse is None else amplification(self.levels[-1].A, self.coarse.inverse)
+        samples = np.flatnonzero(~serves(self.precision.fits, energies, amplified))
         if not samples.size:
             return
         part = A if samples.size == self.n_samples else A.take_samples(samples)
@@ -335,7 +334,7 @@ def round_level(level: Level, storage: Any) -> None:
 def coarse_matrix(level: Level, damping: float, old: Any, judged: bool = False) -> CrsMatrix:
     """Prolongator and Galerkin matrix of a level whose plan and smoother are set; old buffers are used again.
 
-    With `judged`, the level notes for which samples single precision serves.
+    With `judged`, the level notes the energy that single precision keeps.
     """
     plan, A = level.plan, level.A
     assert plan is not None and level.smoother is not None
@@ -346,5 +345,5 @@ def coarse_matrix(level: Level, damping: float, old: Any, judged: bool = False) 
     level.P = plan.prolongator(A, level.smoother.dinv, omega, p)
     kept = isinstance(old, CrsMatrix) and old.n_samples == A.n_samples and old.dtype == A.dtype
     coarse = plan.galerkin(A, level.P, old.values if kept else None)
-    level.trusted = energies_kept(A, plan.T, coarse) if judged else None
+    level.energy = energy_kept(A, plan.T, coarse) if judged else None
     return coarse

@@ -55,6 +55,7 @@ PROBLEMS = {
     "elasticity": (lambda: sp.csr_array(ELASTIC), {"near_nullspace": RIGID, "block_size": 2}, True),
     "jump-1e6": (lambda: half(1e6), {}, True),
     "islands-10": (lambda: islands(10.0), {}, True),
+    "chain": (lambda: gallery.poisson((200_000,)).to_scipy(), {}, False),
     "islands-1e6": (lambda: islands(1e6), {}, False),
     "diagonal-scaling-1e12": (lambda: rescaled(3.0), {}, None),
     "nearly-singular": (lambda: diffusion(np.ones((48, 48)), 1e-8, fixed=False), {}, False),
@@ -70,7 +71,7 @@ def test_iterations_and_residuals_are_those_of_double_precision(name):
     M = smoothed_aggregation(A, **OPTIONS, **options)
     assert single is None or (M.dtype == np.float32) is single
     wide = smoothed_aggregation(A, dtype=np.float64, **OPTIONS, **options)
-    rtol = 1e-7 if name == "nearly-singular" else 1e-9  # what its condition number of 1e9 leaves attainable
+    rtol = {"nearly-singular": 1e-7, "chain": 1e-5}.get(name, 1e-9)  # what their condition numbers leave attainable
     got, want = (cg(A, b, M=m, rtol=rtol, max_iterations=300) for m in (M, wide))
     assert got.converged[0] and got.x.dtype == np.float64
     assert abs(int(got.iterations[0]) - int(want.iterations[0])) <= want.iterations[0] // 15
