@@ -144,7 +144,7 @@ def smoothed_aggregation(
     while levels[-1].A.shape[0] >= coarse_size and len(levels) < max_levels:
         level = levels[-1]
         fill_level(level, smoother)
-        aggregates, count = aggregates_of(level.A, block_size)
+        aggregates, count = aggregates_of(given if len(levels) == 1 else level.A, block_size)
         block_size = B.shape[1]  # a coarse node has one unknown per near-nullspace vector
         if count == 0 or count * B.shape[1] >= level.A.shape[0]:
             break
