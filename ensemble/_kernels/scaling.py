@@ -65,8 +65,8 @@ def entry_units(r, unit, out):
 
 def units_from(most, unit):
     """`entry_units` from the largest magnitudes, one a sample."""
-    exponent = np.frexp(np.where(np.isfinite(most), most, 0))[1] - (most > 0)
-    exponent = np.clip(exponent, -LARGEST_EXPONENT[most.dtype.itemsize], None)
+    exponent = np.frexp(np.where(np.isfinite(most) & (most > 0), most, 1))[1] - 1
+    exponent = np.maximum(exponent, -LARGEST_EXPONENT[most.dtype.itemsize])
     with np.errstate(over="ignore", under="ignore"):  # beyond the range is where the answer lies, too
         return np.stack([np.ldexp(np.ones_like(most), -exponent), np.ldexp(unit, exponent)])
 
