@@ -438,8 +438,9 @@ def scaled_start_cases(seed):
     for label, rng, n, _, s, dtype in settings(seed, square=True):
         for kind, scale, dinv, outside in scaled_kinds(rng, n, s, dtype):
             b, out = (np.full((n, s), np.nan, dtype) for _ in range(2))
-            arrays = (scale, numbers(rng, (n, s), outside), dinv, coefficients(rng, s, dtype), b, out)
-            yield Case("scaled_start", label + kind, arrays, (4, 5))
+            enter = powers_of_two(rng, s, outside)
+            arrays = (scale, enter, numbers(rng, (n, s), outside), dinv, coefficients(rng, s, dtype), b, out)
+            yield Case("scaled_start", label + kind, arrays, (5, 6))
 
 
 def scaled_finish_cases(seed):
@@ -450,7 +451,41 @@ def scaled_finish_cases(seed):
             b, x, w = (numbers(rng, (n, s), dtype) for _ in range(3))
             a, c = coefficients(rng, s, dtype), coefficients(rng, s, dtype)
             r = numbers(rng, (n, s), outside)
-            yield Case("scaled_finish", label + kind, (scale, indptr, indices, values, dinv, b, x, a, c, w, r, None))
+            leave = powers_of_two(rng, s, outside)
+            arrays = (scale, leave, indptr, indices, values, dinv, b, x, a, c, w, r, None)
+            yield Case("scaled_finish", label + kind, arrays)
+
+
+def symmetric_finish_cases(seed):
+    for label, rng, n, _, s, dtype in settings(seed, square=True):
+        if label in ("many_tiles", "no_entries"):
+            continue  # as the other kernels on symmetric matrices
+        for kind, _, dinv, outside in scaled_kinds(rng, n, s, dtype):
+            graph, values = symmetric_matrix(rng, n, dinv.shape[1], dtype)
+            b, x, w = (numbers(rng, (n, s), dtype) for _ in range(3))
+            a, c = coefficients(rng, s, dtype), coefficients(rng, s, dtype)
+            r, leave = numbers(rng, (n, s), outside), powers_of_two(rng, s, outside)
+            yield Case("symmetric_finish", label + kind, (leave, graph, values, dinv, b, x, a, c, w, r, None))
+
+
+def powers_of_two(rng, s, dtype):
+    return np.ldexp(1.0, rng.integers(-9, 9, s)).astype(dtype)
+
+
+def entry_units_cases(seed):
+    """Beside others a sample of zeros, one beyond the range of squares, and one with an infinity."""
+    for label, rng, n, _, s, dtype in settings(seed, square=True):
+        r = numbers(rng, (n, s), dtype)
+        if label == "odd_samples":
+            r[:, 0], r[:, 1] = 0.0, r[:, 1] * np.finfo(dtype).smallest_normal
+            r[n // 2, 2] = np.inf
+        yield Case("entry_units", label, (r, powers_of_two(rng, s, dtype), None))
+
+
+def narrowed_cases(seed):
+    for label, rng, n, _, s, dtype in settings(seed, square=True):
+        values = numbers(rng, (n, s), np.float64)
+        yield Case("narrowed", label, (values, powers_of_two(rng, s, np.float64), np.empty((n, s), dtype)), (2,))
 
 
 def storages(label):
@@ -585,6 +620,9 @@ CASES = {
         "affine_chebyshev_step", seed, affine_chebyshev_arguments(False)),
     "affine_chebyshev_last": lambda seed: affine_cases(
         "affine_chebyshev_last", seed, affine_chebyshev_arguments(False)),
+    "entry_units": entry_units_cases,
+    "narrowed": narrowed_cases,
+    "symmetric_finish": symmetric_finish_cases,
     "scaled_start": scaled_start_cases,
     "scaled_finish": scaled_finish_cases,
     "round_rows": round_cases,

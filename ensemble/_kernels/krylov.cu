@@ -1,5 +1,16 @@
 // Vector updates and inner products; what each computes stands in krylov.py.
 
+__device__ inline Pack larger(const Pack& most, const Pack& x)
+{
+    Pack pack;
+#pragma unroll
+    for (int v = 0; v < VECTOR; ++v) {
+        const real size = x.lane[v] < 0 ? -x.lane[v] : x.lane[v];
+        pack.lane[v] = size > most.lane[v] ? size : most.lane[v];
+    }
+    return pack;
+}
+
 __global__ void __launch_bounds__(CHUNK_THREADS)
     dot(const real* __restrict__ x, const real* __restrict__ y, real* partials, int64 n_rows, int n_samples)
 {
@@ -10,6 +21,49 @@ __global__ void __launch_bounds__(CHUNK_THREADS)
         inner = inner + load(x + here) * load(y + here);
     }
     add_quads<0>(share, inner, partials, n_samples);
+}
+
+// The largest magnitude of each chunk; NaN counts as zero.
+__global__ void __launch_bounds__(CHUNK_THREADS)
+    largest(const real* __restrict__ x, real* partials, int64 n_rows, int n_samples)
+{
+    __shared__ Pack terms[CHUNKS * QUADS][LANES];
+    const Share share = share_here(n_rows, n_samples);
+    Pack most = spread(0);
+    for (int64 row = share.begin; row < share.end; ++row) most = larger(most, load(x + row * n_samples + share.s));
+    terms[share.group][threadIdx.x % LANES] = most;
+    __syncthreads();
+    if (share.group % QUADS || !share.inside) return;
+    for (int quad = 1; quad < QUADS; ++quad) most = larger(most, terms[share.group + quad][threadIdx.x % LANES]);
+    store(partials + share.chunk * n_samples + share.s, most);
+}
+
+// A block for each sample: the power of two that brings its largest magnitude into [1, 2), and `unit` over it.
+#define UNIT_THREADS 128
+
+__global__ void __launch_bounds__(UNIT_THREADS)
+    units_from(const real* __restrict__ partials, const real* __restrict__ unit, real* out, int64 n_chunks,
+               int n_samples)
+{
+    __shared__ real terms[UNIT_THREADS];
+    const int s = blockIdx.x;
+    real most = 0;
+    for (int64 i = threadIdx.x; i < n_chunks; i += UNIT_THREADS) {
+        const real size = partials[i * n_samples + s];
+        most = size > most ? size : most;
+    }
+    terms[threadIdx.x] = most;
+    __syncthreads();
+    if (threadIdx.x) return;
+    for (int i = 1; i < UNIT_THREADS; ++i) most = terms[i] > most ? terms[i] : most;
+    const int lowest = sizeof(real) == 8 ? -1022 : -126;
+    int exponent = 0;
+    if (most > 0 && most - most == 0) {  // a finite number
+        frexp(most, &exponent);
+        exponent = exponent - 1 < lowest ? lowest : exponent - 1;
+    }
+    out[s] = ldexp((real)1, -exponent);
+    out[n_samples + s] = ldexp(unit[s], exponent);
 }
 
 __global__ void __launch_bounds__(CHUNK_THREADS)

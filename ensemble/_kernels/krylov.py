@@ -21,7 +21,7 @@ __all__ = ["cg_direction", "cg_update", "copy_chosen", "dot", "put_samples", "ta
 CUDA = _cuda.Family(
     "krylov",
     [
-        "dot", "cg_update", "cg_direction", "cg_turn", "take_samples", "put_samples",
+        "dot", "cg_update", "cg_direction", "cg_turn", "take_samples", "put_samples", "largest", "units_from",
         "cg_alpha", "cg_norm", "cg_change", "cg_beta<false>", "cg_beta<true>", "cg_prove", "copy_chosen",
     ],
     ("statuses.cuh",),

@@ -18,7 +18,7 @@ from __future__ import annotations
 import numpy as np
 
 from ensemble._backend import array_namespace
-from ensemble._kernels import relaxation, sparse
+from ensemble._kernels import relaxation, scaling, sparse
 from ensemble._kernels._compile import (
     ROW_BLOCK,
     compiled,
@@ -31,6 +31,7 @@ from ensemble._kernels._compile import (
     thread_count,
     tiles,
 )
+from ensemble._kernels._lane_arithmetic import convert
 from ensemble._kernels._lanes import PREFETCH_BYTES, load, prefetch, splat, store, stream, zeros
 from ensemble._kernels._registry import kernel
 from ensemble._kernels.sparse import ordered_sum, partial_sums
@@ -40,13 +41,14 @@ __all__ = [
     "symmetric_chebyshev_first",
     "symmetric_chebyshev_last",
     "symmetric_chebyshev_step",
+    "symmetric_finish",
     "symmetric_power_step",
     "symmetric_residual",
     "symmetric_spmv",
     "symmetric_spmv_dot",
 ]
 
-PRODUCT, RESIDUAL, DOT, FIRST, STEP, LAST, POWER = range(7)
+PRODUCT, RESIDUAL, DOT, FIRST, STEP, LAST, POWER, FINISH = range(8)
 
 
 def expanded(graph, values):
@@ -92,6 +94,12 @@ def symmetric_chebyshev_last(graph, values, dinv, b, x, a, c, w, out):
 
 
 @kernel
+def symmetric_finish(leave, graph, values, dinv, b, x, a, c, w, r, out):
+    """The last step in the type of r: leave * (x + a * w + c * dinv * (b - A x)); see `scaling.scaled_finish`."""
+    return scaling.scaled_finish.reference(None, leave, *expanded(graph, values), dinv, b, x, a, c, w, r, out)
+
+
+@kernel
 def symmetric_power_step(graph, values, dinv, q, scale, out):
     """One step of the power method on D^-1 A: z = dinv * (A (scale * q)); see `relaxation.power_step`."""
     return relaxation.power_step.reference(*expanded(graph, values), dinv, q, scale, out)
@@ -125,8 +133,8 @@ def upper_row(indptr, indices, starts, values, x, ring, base, slot, room, i, n_s
 def _pass(width, shared, kind):
     @compiled
     def loop(
-        indptr, indices, starts, entries, reach, values, dinv, b, x, a, c, w, out, ring, sums, squares, n_chunks,
-        past_cache, n_samples, first,
+        indptr, indices, starts, entries, reach, values, dinv, b, x, a, c, w, leave, r, out, ring, sums, squares,
+        n_chunks, past_cache, n_samples, first,
     ):  # fmt: skip
         n_rows = indptr.size - 1
         n_blocks = (n_rows + ROW_BLOCK - 1) // ROW_BLOCK
@@ -147,7 +155,7 @@ def _pass(width, shared, kind):
                         total = total + entry * load(x, np.int64(indices[k]) * n_samples + first, width)
                 store(ring, base + (i - low) * width, total)
             for block in range(first_block, last_block):
-                inner, square = zeros(values, width), zeros(values, width)
+                inner, square = zeros(out, width), zeros(out, width)
                 for i in range(block * ROW_BLOCK, min((block + 1) * ROW_BLOCK, n_rows)):
                     total = upper_row(
                         indptr, indices, starts, values, x, ring, base, slot, room, i, n_samples, first, shared, width,
@@ -171,14 +179,18 @@ def _pass(width, shared, kind):
                         step = load(c, first, width) * (inverse * (load(b, here, width) - total))
                         if kind != FIRST:
                             step = load(a, first, width) * load(w, here, width) + step
-                        if kind != LAST:
+                        if kind not in (LAST, FINISH):
                             store(w, here, step)
                         total = load(x, here, width) + step
+                    answer = convert(total, out)
+                    if kind == FINISH:
+                        answer = load(leave, first, width) * answer
+                        inner = inner + load(r, here, width) * answer
                     if past_cache:
-                        stream(out, here, total)
+                        stream(out, here, answer)
                     else:
-                        store(out, here, total)
-                if kind in (DOT, POWER):
+                        store(out, here, answer)
+                if kind in (DOT, POWER, FINISH):
                     store(sums, block * n_samples + first, inner)
                 if kind == POWER:
                     store(squares, block * n_samples + first, square)
@@ -186,14 +198,15 @@ def _pass(width, shared, kind):
     return loop
 
 
-def _run(kind, graph, values, dinv, b, x, a, c, w, out):
+def _run(kind, graph, values, dinv, b, x, a, c, w, out, leave=None, r=None):
     """One pass over the stored half of A; returns `out` and two arrays of partial sums, where the kind makes them."""
     n_rows, n_samples = x.shape
-    out = output(out, x.shape, x.dtype)
+    leave, r = (x if array is None else array for array in (leave, r))
+    out = output(out, x.shape, r.dtype)
     shared = values.shape[1] != n_samples
-    sums, squares = (partial_sums(n_rows if kind in (DOT, POWER) else 0, n_samples, x.dtype) for _ in range(2))
+    sums, squares = (partial_sums(n_rows if kind in (DOT, POWER, FINISH) else 0, n_samples, r.dtype) for _ in range(2))
     n_chunks = max(1, min(thread_count(), -(-n_rows // ROW_BLOCK)))
-    flat = [array.reshape(-1) for array in (values, dinv, b, x, a, c, w, out)]
+    flat = [array.reshape(-1) for array in (values, dinv, b, x, a, c, w, leave, r, out)]
     for first, width in tiles(n_samples):
         ring = empty((n_chunks * (graph[-1] + 1) * width,), x.dtype)
         _pass(width, shared, kind)(
@@ -232,6 +245,12 @@ def _(graph, values, dinv, b, x, a, c, w, out):
 @symmetric_chebyshev_last.register("numba")
 def _(graph, values, dinv, b, x, a, c, w, out):
     return _run(LAST, graph, values, dinv, b, x, a, c, w, out)[0]
+
+
+@symmetric_finish.register("numba")
+def _(leave, graph, values, dinv, b, x, a, c, w, r, out):
+    out, sums, _ = _run(FINISH, graph, values, dinv, b, x, a, c, w, out, leave, r)
+    return out, ordered_sum(sums)
 
 
 @symmetric_power_step.register("numba")

@@ -85,7 +85,9 @@ def _meeting(operator: Any, samples: Any, name: str) -> tuple[Any, Any]:
         return operator if dtype == own else operator.astype(dtype), dtype
     if xp.isdtype(samples.dtype, "complex floating"):
         raise TypeError(message(f"{name} @", "x", "be real", f"dtype {samples.dtype}"))
-    return operator, samples.dtype if xp.isdtype(samples.dtype, "real floating") else own
+    if xp.isdtype(samples.dtype, "real floating"):
+        return operator, samples.dtype
+    return operator, getattr(operator, "matrix_dtype", own)
 
 
 def premultiply(x: Any, operator: Any) -> Any:

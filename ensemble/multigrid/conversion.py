@@ -4,43 +4,59 @@ from __future__ import annotations
 
 from typing import Any
 
+from ensemble._backend import array_namespace
 from ensemble._kernels._memory import empty_like
 from ensemble._kernels.krylov import dot
-from ensemble._kernels.scaling import scaled_finish, scaled_start
+from ensemble._kernels.scaling import entry_units, scaled_finish, scaled_start
+from ensemble._kernels.symmetric import symmetric_finish
 from ensemble.linalg import CrsMatrix, SymmetricCrsMatrix
 from ensemble.multigrid.cycle import Workspace, coarse_correction
 
 
-def converted_v_cycle(levels: Any, coarse: Any, scale: Any, r: Any, out: Any, workspace: Workspace) -> tuple[Any, Any]:
+def converted_v_cycle(
+    levels: Any, coarse: Any, scale: Any, r: Any, out: Any, workspace: Workspace, unit: Any = None
+) -> tuple[Any, Any]:
     """``scale * V(scale * r)`` in the type of r, V computed in the type of the workspace; `scale` may be None.
 
     Returns `out` and the inner products of `r` with it. Conversion and scaling happen in registers, in the passes that
     the smoother makes anyway: no copy of r or of the answer in the other precision is made beyond the V-cycle's b.
+    `unit`, one power of two a sample in the type of r, is what the answer of V is to be multiplied by; where it is
+    given, r enters in units of its own, so that numbers of any magnitude fit the type of V.
     """
     level = levels[0]
     if workspace.b[0] is None:
         workspace.b[0], workspace.x[0] = (empty_like(workspace.swap[0]) for _ in range(2))
     b, x, swap, w = workspace.b[0], workspace.x[0], workspace.swap[0], workspace.scratch[0]
+    if unit is None:
+        enter = leave = array_namespace(r).ones_like(r[0])
+    else:
+        enter, leave = entry_units(r, unit, None)
     smoother = level.smoother
     if smoother is None:  # the one level is solved directly
-        b[...] = r if scale is None else scale * r
+        b[...] = enter * r if scale is None else scale * (enter * r)
         coarse.apply(b, x)
         out[...] = x if scale is None else scale * x
+        if unit is not None:
+            out[...] = leave * out
         return out, dot(r, out, None)
-    scaled_start(scale, r, smoother.dinv, smoother.steps(r.shape[1])[0][1], b, swap)
+    scaled_start(scale, enter, r, smoother.dinv, smoother.steps(r.shape[1])[0][1], b, swap)
     here = smoother.smooth(b, None, swap, x, w, begun=True)
     coarse_correction(levels, coarse, b, here, w, workspace, 0)
 
     def finish(x: Any, a: Any, c: Any, w: Any) -> tuple[Any, Any]:
         A = level.A
         if isinstance(A, CrsMatrix):
-            return scaled_finish(scale, *A.arrays, smoother.dinv, b, x, a, c, w, r, out)
-        if isinstance(A, SymmetricCrsMatrix):  # its kernels keep to one type; the change of x is not needed any more
+            return scaled_finish(scale, leave, *A.arrays, smoother.dinv, b, x, a, c, w, r, out)
+        if isinstance(A, SymmetricCrsMatrix) and scale is None:
+            return symmetric_finish(leave, *A.arrays, smoother.dinv, b, x, a, c, w, r, out)
+        if isinstance(A, SymmetricCrsMatrix):
             out[...] = smoother.last(b, x, a, c, w, w if w is not x else empty_like(x))
         else:
             smoother.last(b, x, a, c, w, out)
         if scale is not None:
             out[...] = scale * out
+        if unit is not None:
+            out[...] = leave * out
         return out, dot(r, out, None)
 
     return smoother.smooth(b, here, here, x if here is swap else swap, w, finish=finish)

@@ -10,7 +10,7 @@ import numpy as np
 from ensemble._backend import home_of, moved
 from ensemble._check import message, require
 from ensemble._kernels._memory import empty_like
-from ensemble._kernels.krylov import dot
+from ensemble._kernels.krylov import dot, put_samples, take_samples
 from ensemble.linalg import CrsGraph, CrsMatrix, GalerkinProduct, SymmetricCrsMatrix
 from ensemble.linalg.adapt import as_operator
 from ensemble.linalg.operators import multiply
@@ -18,6 +18,7 @@ from ensemble.linalg.scipy_operator import SciPyOperator
 from ensemble.multigrid.coarse import CoarseSolver
 from ensemble.multigrid.conversion import converted_v_cycle
 from ensemble.multigrid.cycle import Workspace, v_cycle
+from ensemble.multigrid.precision import amplification, energy_kept, in_single_precision, serves
 from ensemble.multigrid.prolongation import smoothed_prolongator, smoothing_tasks
 from ensemble.multigrid.relaxation import (
     Chebyshev,
@@ -56,6 +57,8 @@ class Level:
     P: CrsMatrix | None = None
     lambda_max: np.ndarray = field(default_factory=lambda: np.zeros(0))
     smoother: ChebyshevSmoother | None = None
+    energy: np.ndarray | None = None
+    """What `energy_kept` measured on the next coarser matrix; None where the precision was requested."""
 
 
 class Hierarchy(SciPyOperator):
@@ -80,11 +83,20 @@ class Hierarchy(SciPyOperator):
     queues_kernels = True  # a device may run ahead of the host through `apply`
 
     def __init__(
-        self, levels: list[Level], coarse: CoarseSolver | None, smoother: Chebyshev, damping: float, storage: Any = None
+        self,
+        levels: list[Level],
+        coarse: CoarseSolver | None,
+        smoother: Chebyshev,
+        damping: float,
+        storage: Any = None,
+        precision: Precision | None = None,
     ) -> None:
         """`storage` is the type in which the values of smoothed levels are kept, None for that of the vectors."""
         self.levels, self.coarse, self.smoother, self.damping = levels, coarse, smoother, damping
         self.storage = storage
+        self.precision = Precision(levels[0].A.dtype) if precision is None else precision
+        self.wide: tuple[Hierarchy, np.ndarray] | None = None  # in double precision, and of which samples
+        self._units: dict[Any, Any] = {}
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -100,6 +112,11 @@ class Hierarchy(SciPyOperator):
     def dtype(self) -> Any:
         """Type in which the V-cycle computes."""
         return self.levels[0].A.dtype
+
+    @property
+    def matrix_dtype(self) -> Any:
+        """Type of the matrix that the hierarchy was built from."""
+        return self.dtype if self.precision.unit is None else np.dtype(np.float64)
 
     @property
     def home(self) -> Any:
@@ -118,6 +135,8 @@ class Hierarchy(SciPyOperator):
 
     def __repr__(self) -> str:
         kept = {None: "", np.dtype(np.uint16): " in bfloat16"}.get(self.storage, f" in {self.storage}")
+        if self.wide is not None:
+            kept += f" ({self.wide[1].size} in float64)"
         lines = [
             f"Hierarchy: {len(self.levels)} levels, {self.n_samples} samples, {self.dtype}{kept}, "
             f"operator complexity {self.operator_complexity:.3f}, grid complexity {self.grid_complexity:.3f}",
@@ -139,17 +158,43 @@ class Hierarchy(SciPyOperator):
             workspace = self.workspace(r.shape[1])
         if out is None:
             out = empty_like(r)
-        if r.dtype == self.dtype:
+        if r.dtype == self.dtype and self.precision.unit is None:
             return v_cycle(self.levels, self.coarse, r, out, workspace)
-        return converted_v_cycle(self.levels, self.coarse, None, r, out, workspace)[0]
+        return self.converted(None, r, out, workspace)[0]
 
     def apply_dot(self, r: Any, out: Any = None, workspace: Workspace | None = None) -> Any:
         """`apply` to `out`, and the inner products of `r` with it, one value a sample."""
-        if r.dtype == self.dtype:
+        if r.dtype == self.dtype and self.precision.unit is None:
             return dot(r, self.apply(r, out, workspace), None)
         if workspace is None or workspace.n_samples != r.shape[1]:
             workspace = self.workspace(r.shape[1])
-        return converted_v_cycle(self.levels, self.coarse, None, r, out, workspace)[1]
+        if out is None:
+            out = empty_like(r)
+        return self.converted(None, r, out, workspace)[1]
+
+    def converted(self, scale: Any, r: Any, out: Any, workspace: Workspace, unit: Any = None) -> tuple[Any, Any]:
+        """`converted_v_cycle` on these levels, in units of powers of two: the hierarchy's, or `unit` in their place."""
+        if unit is None:
+            unit = self.unit_beside(r)
+        inner = converted_v_cycle(self.levels, self.coarse, scale, r, out, workspace, unit)[1]
+        if self.wide is not None:
+            hierarchy, samples = self.wide
+            places = moved(samples, r)
+            if workspace.wide is None:
+                workspace.wide = hierarchy.workspace(samples.size)
+            part = hierarchy.apply(take_samples(r, places, None), None, workspace.wide)
+            inner = dot(r, put_samples(part, places, out), None)
+        return out, inner
+
+    def unit_beside(self, r: Any) -> Any:
+        """The unit of each sample of `r`, in its type and where it lives; None for a hierarchy without units."""
+        if self.precision.unit is None:
+            return None
+        key = home_of(r), r.dtype, r.shape[1]
+        if key not in self._units:
+            times = r.shape[1] if self.n_samples == 1 else 1
+            self._units[key] = moved(np.repeat(self.precision.unit, times).astype(str(r.dtype)), r)
+        return self._units[key]
 
     def __matmul__(self, r: Any) -> Any:
         return multiply(self, r, "Hierarchy")
@@ -167,7 +212,15 @@ class Hierarchy(SciPyOperator):
                 new.smoother = level.smoother.take_samples(new.A, samples)
             levels.append(new)
         coarse = self.coarse and self.coarse.take_samples(samples)
-        return Hierarchy(levels, coarse, self.smoother, self.damping, self.storage)
+        new = Hierarchy(levels, coarse, self.smoother, self.damping, self.storage, self.precision.take_samples(samples))
+        if self.wide is not None:
+            hierarchy, wide = self.wide
+            chosen = np.flatnonzero(np.isin(samples, wide))
+            if chosen.size == samples.size:
+                return hierarchy.take_samples(np.searchsorted(wide, samples))
+            if chosen.size:
+                new.wide = hierarchy.take_samples(np.searchsorted(wide, samples[chosen])), chosen
+        return new
 
     def update(self, A: Any) -> Hierarchy:
         """Fill the hierarchy with new values on the same graph, in place; returns it.
@@ -192,9 +245,31 @@ class Hierarchy(SciPyOperator):
         )
         require(same, "Hierarchy.update", "A", "have the graph the hierarchy was built for", repr(A.graph),
                 "Build a new one with smoothed_aggregation.")  # fmt: skip
-        self.levels[0].A = finest_matrix(A, self.dtype, self.storage)
+        self.levels[0].A, self.precision = finest_matrix(A, self.precision, self.storage)
+        self._units = {}
         self._fill()
+        self.keep_accurate(A)
         return self
+
+    def keep_accurate(self, A: Any) -> None:
+        """Hold the samples of `A` in double precision that single precision does not serve, unless a type was asked."""
+        self.wide = None
+        if self.precision.fits is None:
+            return
+        energies = [level.energy for level in self.levels if level.energy is not None]
+        amplified = None if self.coarse is None else amplification(self.levels[-1].A, self.coarse.inverse)
+        samples = np.flatnonzero(~serves(self.precision.fits, energies, amplified))
+        if not samples.size:
+            return
+        part = A if samples.size == self.n_samples else A.take_samples(samples)
+        levels = [Level(part, self.levels[0].plan), *(Level(None, level.plan) for level in self.levels[1:])]
+        wide = Hierarchy(levels, self.coarse, self.smoother, self.damping)
+        wide._fill()
+        if samples.size < self.n_samples:
+            self.wide = wide, samples
+        else:
+            self.levels, self.coarse = wide.levels, wide.coarse
+            self.precision = Precision(None)
 
     def _fill(self) -> None:
         """The numeric phase: everything below the finest matrix that depends on values."""
@@ -205,15 +280,41 @@ class Hierarchy(SciPyOperator):
                 break
             fill_level(level, self.smoother)
             if level.plan is not None:
-                self.levels[k + 1].A = coarse_matrix(level, self.damping, self.levels[k + 1].A)
+                self.levels[k + 1].A = coarse_matrix(
+                    level, self.damping, self.levels[k + 1].A, self.precision.fits is not None
+                )
             round_level(level, self.storage)
 
 
-def finest_matrix(A: Any, dtype: Any, storage: Any) -> Any:
-    """`A` in values of type `dtype`; every entry stored where they will be rounded to `storage`, row by row."""
+@dataclass
+class Precision:
+    """The type that a hierarchy computes in, and the units of its numbers."""
+
+    requested: Any
+    """The data type; None for single precision where it serves a matrix in double precision."""
+    unit: np.ndarray | None = None
+    """Powers of two, one a sample: the finest level holds ``unit * A``. None for a hierarchy in the type of A."""
+    fits: np.ndarray | None = None
+    """Which samples are in the range of single precision; None where a type was requested."""
+
+    def take_samples(self, samples: np.ndarray) -> Precision:
+        """The units of the samples named."""
+        unit, fits = (None if one is None or one.size == 1 else one[samples] for one in (self.unit, self.fits))
+        return Precision(self.requested, self.unit if unit is None else unit, self.fits if fits is None else fits)
+
+
+def finest_matrix(A: Any, precision: Precision, storage: Any) -> tuple[Any, Precision]:
+    """`A` in the type of `precision`; every entry stored where they will be rounded to `storage`, row by row."""
+    requested = precision.requested
     if storage is not None and isinstance(A, SymmetricCrsMatrix):
         A = A.to_crs()
-    return type(A)(A.graph, A.values.astype(dtype, copy=False))
+    double = str(A.dtype).endswith("float64")
+    if double and storage is None and (requested is None or np.dtype(requested) == np.float32):
+        narrow, unit, fits = in_single_precision(A)
+        return narrow, Precision(requested, unit, fits if requested is None else None)
+    if requested is not None:
+        A = type(A)(A.graph, A.values.astype(requested, copy=False))
+    return A, Precision(requested)
 
 
 def fill_level(level: Level, smoother: Chebyshev) -> None:
@@ -231,13 +332,19 @@ def round_level(level: Level, storage: Any) -> None:
         level.smoother = MatrixSmoother(level.A, level.smoother.dinv, level.smoother.host_steps)
 
 
-def coarse_matrix(level: Level, damping: float, old: Any) -> CrsMatrix:
-    """Prolongator and Galerkin matrix of a level whose plan and smoother are set; old buffers are used again."""
+def coarse_matrix(level: Level, damping: float, old: Any, judged: bool = False) -> CrsMatrix:
+    """Prolongator and Galerkin matrix of a level whose plan and smoother are set; old buffers are used again.
+
+    With `judged`, the level notes the energy that single precision keeps.
+    """
     plan, A = level.plan, level.A
     assert plan is not None and level.smoother is not None
     with np.errstate(all="ignore"):
         omega = moved((damping / level.lambda_max).astype(A.dtype), A.values)
-    p = level.P.values if level.P is not None and level.P.n_samples == A.n_samples else None
+    kept = level.P is not None and level.P.n_samples == A.n_samples and level.P.dtype == A.dtype
+    p = level.P.values if kept and level.P is not None else None
     level.P = plan.prolongator(A, level.smoother.dinv, omega, p)
-    kept = isinstance(old, CrsMatrix) and old.n_samples == A.n_samples
-    return plan.galerkin(A, level.P, old.values if kept else None)
+    kept = isinstance(old, CrsMatrix) and old.n_samples == A.n_samples and old.dtype == A.dtype
+    coarse = plan.galerkin(A, level.P, old.values if kept else None)
+    level.energy = energy_kept(A, plan.T, coarse) if judged else None
+    return coarse

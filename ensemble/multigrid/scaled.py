@@ -10,6 +10,7 @@ from ensemble._backend import array_namespace, moved
 from ensemble._check import message, require
 from ensemble._kernels._memory import empty_like
 from ensemble._kernels.krylov import take_samples
+from ensemble._kernels.scaling import entry_units, narrowed
 from ensemble.linalg import CrsMatrix
 from ensemble.linalg.operators import multiply
 from ensemble.linalg.scipy_operator import SciPyOperator
@@ -29,14 +30,15 @@ class ScaledHierarchy(SciPyOperator):
     __array_ufunc__ = None
     queues_kernels = True
 
-    def __init__(self, hierarchy: Hierarchy, scale: Any) -> None:
-        self.hierarchy, self.scale = hierarchy, scale
+    def __init__(self, hierarchy: Hierarchy, scale: Any, unit: Any = None) -> None:
+        """`unit`: what answers are multiplied by, one power of two a sample; None for a hierarchy without units."""
+        self.hierarchy, self.scale, self.unit = hierarchy, scale, unit
         self.shape = hierarchy.shape
 
     @classmethod
     def of(cls, A: Any, hierarchy: Hierarchy) -> ScaledHierarchy:
         """The preconditioner of `A` on a mean's hierarchy that is there already."""
-        return cls(hierarchy, scale_of(A, hierarchy))
+        return cls(hierarchy, *scale_of(A, hierarchy))
 
     @property
     def n_samples(self) -> int:
@@ -47,6 +49,11 @@ class ScaledHierarchy(SciPyOperator):
     def dtype(self) -> Any:
         """Type in which the V-cycle computes."""
         return self.hierarchy.dtype
+
+    @property
+    def matrix_dtype(self) -> Any:
+        """Type of the matrix that the hierarchy was built from."""
+        return self.hierarchy.matrix_dtype
 
     @property
     def home(self) -> Any:
@@ -65,10 +72,14 @@ class ScaledHierarchy(SciPyOperator):
             workspace = self.workspace(r.shape[1])
         if out is None:
             out = empty_like(r)
-        scale = self.scale
+        scale, unit = self.scale, self.unit
+        xp = array_namespace(scale)
         if scale.shape[1] != r.shape[1]:
-            scale = array_namespace(scale).repeat(scale, r.shape[1], axis=1)
-        return converted_v_cycle(self.hierarchy.levels, self.hierarchy.coarse, scale, r, out, workspace)
+            scale = xp.repeat(scale, r.shape[1], axis=1)
+            unit = None if unit is None else xp.repeat(unit, r.shape[1])
+        if unit is not None:
+            unit = xp.astype(unit, r.dtype, copy=False)
+        return converted_v_cycle(self.hierarchy.levels, self.hierarchy.coarse, scale, r, out, workspace, unit)
 
     def apply(self, r: Any, out: Any = None, workspace: Workspace | None = None) -> Any:
         """One scaled V-cycle on bare arrays: `r` of shape (n, n_samples)."""
@@ -85,7 +96,9 @@ class ScaledHierarchy(SciPyOperator):
         """The preconditioner of the samples named; the hierarchy is shared."""
         if self.n_samples == 1:
             return self
-        return ScaledHierarchy(self.hierarchy, take_samples(self.scale, moved(np.asarray(samples), self.scale), None))
+        places = moved(np.asarray(samples), self.scale)
+        unit = None if self.unit is None else array_namespace(self.unit).take(self.unit, places)
+        return ScaledHierarchy(self.hierarchy, take_samples(self.scale, places, None), unit)
 
     def update(self, A: Any) -> ScaledHierarchy:
         """Fit the scaling to other matrices, in place; returns this. The hierarchy stays as it is.
@@ -96,22 +109,34 @@ class ScaledHierarchy(SciPyOperator):
             If `A` does not have this shape.
         """
         require(tuple(A.shape) == tuple(self.shape), "ScaledHierarchy.update", "A", f"have shape {self.shape}", A.shape)
-        self.scale = scale_of(A, self.hierarchy)
+        self.scale, self.unit = scale_of(A, self.hierarchy)
         return self
 
 
-def scale_of(A: Any, hierarchy: Hierarchy) -> Any:
-    """The root of the mean's diagonal over each sample's own, shape (n, n_samples), in the hierarchy's type."""
+def scale_of(A: Any, hierarchy: Hierarchy) -> tuple[Any, Any]:
+    """The root of the mean's diagonal over each sample's own, shape (n, n_samples), in the hierarchy's type; the unit.
+
+    Of a hierarchy that holds its matrix in units of its own, powers of two are taken out of the root, too: the largest
+    entry of each sample is brought into [1, 2), and what undoes it is part of the unit of that sample.
+    """
     own = A.diagonal().samples  # made for us: its memory serves the result
     xp = array_namespace(own)
     mean = xp.astype(hierarchy.levels[0].A.diagonal().samples, xp.float64)
+    unit = hierarchy.precision.unit
     with np.errstate(all="ignore"):  # a broken sample keeps its NaN to itself
+        if unit is not None:
+            mean /= unit[0]
         xp.sqrt(xp.divide(mean, own, out=own), out=own)
+    if unit is not None:
+        one = moved(np.ones(own.shape[1]), own)
+        enter, leave = entry_units(own, one, None)
+        scale = empty_like(own, dtype=hierarchy.dtype)
+        return narrowed(own, enter, scale), unit[0] * leave * leave
     if own.dtype == hierarchy.dtype:
-        return own
+        return own, None
     scale = empty_like(own, dtype=hierarchy.dtype)
     scale[...] = own
-    return scale
+    return scale, None
 
 
 def scaled_aggregation(A: Any, mean: CrsMatrix | None = None, **options: Any) -> ScaledHierarchy:
@@ -134,7 +159,7 @@ def scaled_aggregation(A: Any, mean: CrsMatrix | None = None, **options: Any) ->
         The matrix to build the hierarchy of; by default ``A.mean``. A stored ensemble must be given one: the mean over
         its samples would let a sample's answer depend on the others.
     **options
-        Of `smoothed_aggregation`; ``dtype=np.float32`` halves the traffic of the V-cycle.
+        Of `smoothed_aggregation`; by default the V-cycle computes in float32 where that serves the mean matrix.
 
     Returns
     -------

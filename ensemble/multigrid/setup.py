@@ -13,7 +13,16 @@ from ensemble.linalg.adapt import as_operator
 from ensemble.multigrid.affine import AffineHierarchy
 from ensemble.multigrid.aggregation import aggregates_of
 from ensemble.multigrid.coarse import CoarseSolver, is_coarsest
-from ensemble.multigrid.hierarchy import Hierarchy, Level, Plan, coarse_matrix, fill_level, finest_matrix, round_level
+from ensemble.multigrid.hierarchy import (
+    Hierarchy,
+    Level,
+    Plan,
+    Precision,
+    coarse_matrix,
+    fill_level,
+    finest_matrix,
+    round_level,
+)
 from ensemble.multigrid.prolongation import prolongator_graph
 from ensemble.multigrid.relaxation import Chebyshev
 from ensemble.multigrid.rounded import storage_of
@@ -64,7 +73,12 @@ def smoothed_aggregation(
     damping : float, dimensionless
         Of the prolongator smoothing, over each sample's largest eigenvalue of D^-1 A. Zero: plain aggregation.
     dtype : float32 or float64, optional
-        float32 halves the bytes of the preconditioner; the Krylov method around it stays in A's type.
+        Type of the V-cycle; the Krylov method around it stays in A's type, and vectors are converted on the way in and
+        out. By default float32 for a matrix of float64 values, which halves the bytes of the preconditioner; values are
+        brought into range by a power of two of each sample's own. A sample that float32 does not serve is held in
+        float64: one whose diagonal entries differ by more than 1e24, or whose small eigenvalues rounding could move
+        (nearly singular, or coefficients that jump by a factor of 1e3 and more around islands). Each sample is judged
+        by itself. Of an `AffineMatrix` and with `values_dtype`, the default is the type of A.
     values_dtype : "bfloat16" or data type, optional
         Type in which the matrices of the smoothed levels are kept, where that is not `dtype`: "bfloat16" (8 bits of
         precision) or float32. Set-up and vectors stay in `dtype`; rows keep their sums, so that the V-cycle loses next
@@ -115,7 +129,7 @@ def smoothed_aggregation(
         )  # fmt: skip
         mean = smoothed_aggregation(
             A.mean, near_nullspace=near_nullspace, block_size=block_size, coarse_size=coarse_size,
-            max_levels=max_levels, smoother=smoother, damping=damping,
+            max_levels=max_levels, smoother=smoother, damping=damping, dtype=A.dtype,
         )  # fmt: skip
         return AffineHierarchy(mean, A.terms, np.dtype(A.dtype if dtype is None else dtype)).update(A)
     if not isinstance(A, CrsMatrix | SymmetricCrsMatrix):
@@ -134,13 +148,15 @@ def smoothed_aggregation(
     positive(damping, "smoothed_aggregation", "damping", zero=True)
     require_type(smoother, Chebyshev, "smoothed_aggregation", "smoother", "be a Chebyshev", "Chebyshev(degree=2)?")
     B = near_nullspace_of(near_nullspace, n, block_size)
-    dtype = A.dtype if dtype is None else dtype
+    if dtype is None and values_dtype is not None:
+        dtype = A.dtype
     storage = storage_of(values_dtype, dtype, "smoothed_aggregation")
-    A = finest_matrix(A, dtype, storage)
+    given = A
+    A, precision = finest_matrix(A, Precision(dtype), storage)
     levels = [Level(A)]
     while len(levels) < max_levels and (coarse_size is None or levels[-1].A.shape[0] >= coarse_size):
         level = levels[-1]
-        aggregates, count = aggregates_of(level.A, block_size)
+        aggregates, count = aggregates_of(given if len(levels) == 1 else level.A, block_size)
         block_size = B.shape[1]  # a coarse node has one unknown per near-nullspace vector
         coarse_rows = count * B.shape[1]
         if coarse_size is None and is_coarsest([level.A.nnz for level in levels], level.A.shape[0], coarse_rows):
@@ -151,14 +167,16 @@ def smoothed_aggregation(
         T, B = tentative_prolongator(aggregates, count, B)
         graph_p = prolongator_graph(level.A.graph, T.graph)
         level.plan = Plan(aggregates, T, graph_p, GalerkinProduct(level.A.graph, graph_p))
-        levels.append(Level(coarse_matrix(level, damping, None)))
+        levels.append(Level(coarse_matrix(level, damping, None, precision.fits is not None)))
         round_level(level, storage)
     direct = levels[-1].smoother is None and levels[-1].A.shape[0] <= LARGEST_DENSE
     if levels[-1].smoother is None and not direct:
         fill_level(levels[-1], smoother)
     coarse = CoarseSolver(levels[-1].A) if direct else None
     round_level(levels[-1], storage)
-    return Hierarchy(levels, coarse, smoother, damping, storage)
+    hierarchy = Hierarchy(levels, coarse, smoother, damping, storage, precision)
+    hierarchy.keep_accurate(given)
+    return hierarchy
 
 
 def near_nullspace_of(vectors: Any, n: int, block_size: int = 1) -> np.ndarray:

@@ -21,8 +21,8 @@ from ensemble.scalar import Ensemble
 
 __all__ = ["OperatorRun", "Phases", "Precision", "mean_hierarchy", "require_operator"]
 
-Precision: TypeAlias = tuple[np.dtype, Any]
-"""In which a hierarchy computes, and in which it keeps its matrices (None: in the same)."""
+Precision: TypeAlias = tuple[np.dtype | None, Any]
+"""Types in which a hierarchy computes (None: chosen by `smoothed_aggregation`) and keeps its matrices (None: same)."""
 
 OPERATORS = ("stored", "affine", "matrix-free")
 HIERARCHIES = ("own", "mean")

@@ -235,7 +235,7 @@ class RandomDiffusion:
             diffusivity, set up once for every later call and scaled to each sample by its diagonal
             (`scaled_aggregation`). "matrix-free" has no other.
         hierarchy_dtype : float32 or float64, optional
-            float32 halves the bytes that the preconditioner moves; tolerances hold as before.
+            Type of the preconditioner; by default float32 where that serves a sample, see `smoothed_aggregation`.
         hierarchy_values_dtype : "bfloat16" or data type, optional
             The type in which its matrices are kept, where that is another: see `smoothed_aggregation`. Not for "affine"
             with its "own" hierarchy.
@@ -267,14 +267,15 @@ class RandomDiffusion:
         parameters = self._parameters(y, "solve")
         key = (parameters.shape[1], parameters.dtype)
         advice = "To keep the matrices alone in a narrower type, give hierarchy_values_dtype."
-        wanted = key[1] if hierarchy_dtype is None else hierarchy_dtype
-        precision = (
-            _check.floating(wanted, "RandomDiffusion.solve", "hierarchy_dtype", advice),
-            hierarchy_values_dtype,
-        )
+        wanted = hierarchy_dtype
+        if wanted is None and hierarchy_values_dtype is not None:
+            wanted = key[1]
+        if wanted is not None:
+            wanted = _check.floating(wanted, "RandomDiffusion.solve", "hierarchy_dtype", advice)
+        precision = (wanted, hierarchy_values_dtype)
         if key not in self._spare:
             own_hierarchy = hierarchy != "mean" and precision != (key[1], None)
-            converted = precision[0].itemsize if own_hierarchy else 0
+            converted = (4 if wanted is None else wanted.itemsize) if own_hierarchy else 0
             require_memory(self, self._discrete.home, key[0], key[1].itemsize, operator, converted)
         start_values = self._discrete.initial_guess(*key)
         guess = start_values if u0 is None else self._start(u0, start_values)
