@@ -206,11 +206,11 @@ class Hierarchy(SciPyOperator):
         samples = np.asarray(samples)
         levels = []
         for level in self.levels:
-            new = Level(level.A.take_samples(samples), level.plan, level.P and level.P.take_samples(samples))
+            taken = Level(level.A.take_samples(samples), level.plan, level.P and level.P.take_samples(samples))
             if level.smoother is not None:
-                new.lambda_max = level.lambda_max[samples]
-                new.smoother = level.smoother.take_samples(new.A, samples)
-            levels.append(new)
+                taken.lambda_max = level.lambda_max[samples]
+                taken.smoother = level.smoother.take_samples(taken.A, samples)
+            levels.append(taken)
         coarse = self.coarse and self.coarse.take_samples(samples)
         new = Hierarchy(levels, coarse, self.smoother, self.damping, self.storage, self.precision.take_samples(samples))
         if self.wide is not None:

@@ -241,7 +241,9 @@ def test_float32_hierarchy_under_float64_gmres():
     assert narrow.converged.all() and np.all(narrow.iterations <= wide.iterations + 1)
 
 
-@pytest.mark.parametrize("kind", [lambda A: A.to_scipy(), lambda A: A, SymmetricCrsMatrix.from_crs], ids=str)
+@pytest.mark.parametrize(
+    "kind", [lambda A: A.to_scipy(), lambda A: A, SymmetricCrsMatrix.from_crs], ids=["scipy", "crs", "symmetric"]
+)
 def test_every_stored_matrix_is_taken(kind):
     A = gallery.poisson((24, 24))
     r = right_hand_side(A.shape[0])
