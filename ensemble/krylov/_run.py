@@ -69,7 +69,8 @@ class Run:
         self.reference = np.full(n_samples, np.inf)  # the least true norm that disproved a claim
         self.misses = np.zeros(n_samples)  # disproved claims since it was halved
         self.fall = np.ones(n_samples)  # the factor by which the norm fell since, as the recurrence has it
-        self.best: Any = None  # the best iterate so far but for a factor of two; the starting guess while there is none
+        self.best: Any = None  # the iterates that are kept; the starting guesses while it is None
+        self.least = norm.copy()  # norm of the solve
         self.best_norm = norm.copy()
         self.final = norm.copy()  # true norms of what is returned
         self.replaced = np.zeros(n_samples, bool)  # whether a claim of this iteration was disproved
@@ -160,6 +161,7 @@ class Run:
         self.finish(stagnant, Status.stagnated)
         if goes_on.any():
             self.copy(goes_on, scratch, self.r)
+            self.least[self.members[goes_on]] = true_norm[goes_on]
             self.keep(goes_on & (first | (true_norm < self.best_norm[self.members])), true_norm)
             self.lower_check(goes_on & unproven, true_norm)
         self.replaced = goes_on
@@ -190,11 +192,11 @@ class Run:
         kernels.copy_chosen(self.coefficients(np.ones(which.size), which), source, out)
 
     # --- the best iterate
-    def keep(self, which: np.ndarray, norm: np.ndarray, x: Any = None) -> None:
+    def keep(self, which: np.ndarray, norm: np.ndarray) -> None:
         """Keep x, whose residual norms are given, of the samples of `which`."""
         if not which.any():
             return
-        self.copy(which, self.x if x is None else x, self.best_vectors())
+        self.copy(which, self.x, self.best_vectors())
         self.best_norm[self.members[which]] = norm[which]
 
     def best_vectors(self) -> Any:

@@ -102,6 +102,14 @@ def bicgstab(
     return run.result()
 
 
+def kept_at(iterations: np.ndarray) -> np.ndarray:
+    """Whether an iterate is kept where it is the best of those: every sixteenth, and the first by powers of two.
+
+    All samples have a pass over their vectors in common, because they begin together.
+    """
+    return (iterations % 16 == 0) | ((iterations & (iterations - 1)) == 0)
+
+
 class _Run(Run):
     """One BiCGSTAB solve. `shadow` is the fixed left vector, `rho` its product with the residual."""
 
@@ -182,7 +190,8 @@ class _Run(Run):
         stuck = self.active & self.fresh & ~good & ~steep  # neither half moved from a recurrence as new as can be
         self.finish(stuck, Status.breakdown)
         self._turn(alpha, omega, good & steep & (not self._lost(count)), rho, norm)
-        self.keep(self.active & (norm <= 0.5 * self.best_norm[self.members]), norm)
+        due = kept_at(self.iterations[self.members])
+        self.keep(self.active & due & (norm < self.best_norm[self.members]), norm)
         return norm
 
     def _check(self, norm: np.ndarray) -> np.ndarray:

@@ -177,14 +177,26 @@ class _Run(Run):
         """Note the residual norms after an iteration, and take out the samples that it finished."""
         running, last = self.active, self.latest[self.members]
         self.iterations[self.members[running]] = iteration
-        rises = running & ~(norm <= last) & (last <= 0.5 * self.best_norm[self.members])
-        if rises.any():  # the iterate before was the best so far
-            self.keep(rises, last, self.x - moved(alpha, self.x) * self.p)
+        twice = 2.0 * self.least[self.members]
+        leaves = running & ~(norm <= twice) & (last <= twice) & (last <= 0.5 * self.best_norm[self.members])
+        if leaves.any():
+            self.keep_previous(leaves, last, alpha)
+        self.least[self.members[running]] = np.fmin(0.5 * twice, norm)[running]
         self.finish(running & ~np.isfinite(norm), Status.breakdown)
         claims = self.active & (norm <= self.check[self.members])
         self.record(running, self.prove(claims, norm, self.z))
         if callback is not None:
             self.stop(callback(iteration, self.outside(self.latest)))
+
+    def keep_previous(self, which: np.ndarray, norm: np.ndarray, alpha: np.ndarray) -> None:
+        """Keep the iterates before the last step, of these norms."""
+        best = self.best_vectors()
+        if isinstance(best, np.ndarray):  # the columns alone: a pass over all of them would be one a sample
+            s = np.flatnonzero(which)
+            best[:, s] = self.x[:, s] - alpha[s] * self.p[:, s]
+        else:
+            self.copy(which, self.x - moved(alpha, self.x) * self.p, best)
+        self.best_norm[self.members[which]] = norm[which]
 
     def start(self) -> np.ndarray:
         """p = z = M r: a fresh Krylov space from the present residual."""
