@@ -198,7 +198,8 @@ __global__ void __launch_bounds__(SUM_THREADS)
     else
         book.status[s] = next_status(book, s);
     if (book.status[s] != RUNNING) return;
-    if (norm <= 0.5 * book.best[s]) {
+    const int iteration = book.iterations[s];
+    if ((iteration % 16 == 0 || (iteration & (iteration - 1)) == 0) && norm < book.best[s]) {  // `kept_at`
         book.best[s] = norm;
         keep[s] = 1;
     }

@@ -152,8 +152,8 @@ __global__ void __launch_bounds__(SUM_THREADS)
         book.status[s] = BREAKDOWN;
 }
 
-// Count the iteration, record the norm, and tell which samples claim to have converged, and where the norm rises from
-// one that is to be kept.
+// Count the iteration, record the norm, and tell which samples claim to have converged, and whose iterate before this one
+// is to be kept: the norm leaves the neighbourhood of its least.
 __global__ void __launch_bounds__(SUM_THREADS) cg_norm(const real* partials, int64 n_partials, real* keep, BOOK)
 {
     const Book book = book_of(numbers, history, limit, n_samples);
@@ -161,10 +161,12 @@ __global__ void __launch_bounds__(SUM_THREADS) cg_norm(const real* partials, int
     const real rr = total_of(partials, n_partials, n_samples, s);
     if (threadIdx.y != 0 || s >= n_samples || book.status[s] != RUNNING) return;
     const double norm = sqrt((double)rr), last = book.latest[s];
-    if (!(norm <= last) && last <= 0.5 * book.best[s]) {
+    const double least = book.least[s];
+    if (!(norm <= 2 * least) && last <= 2 * least && last <= 0.5 * book.best[s]) {
         book.best[s] = last;
         keep[s] = 1;
     }
+    if (norm < least) book.least[s] = norm;
     book.iterations[s] += 1;
     record(book, s, norm);
     book.status[s] = !isfinite(norm) ? BREAKDOWN : norm <= book.check[s] ? CLAIMED : next_status(book, s);

@@ -33,7 +33,7 @@ RUNNING, CONVERGED, BREAKDOWN, LIMITED, STAGNATED = range(5)
 CLAIMED = 5
 """The least code of a sample that waits: it says that it has converged, or why it does not go on."""
 
-N_NORMS = 7
+N_NORMS = 8
 """Rows of floats in what a kernel is given of each sample, as in statuses.cuh."""
 
 SETTLED = 10
@@ -51,7 +51,7 @@ class Scalars:
     Parameters
     ----------
     status, iterations : array of int, shape (n_samples,)
-    norms : array of float, shape (7, n_samples)
+    norms : array of float, shape (8, n_samples)
         The latest of the residuals, what they have to reach, and what judges claims and keeps the best iterate, in the
         order of statuses.cuh.
     limit : int

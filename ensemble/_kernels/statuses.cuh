@@ -4,7 +4,7 @@ enum { RUNNING, CONVERGED, BREAKDOWN, LIMITED, STAGNATED, CLAIMED, CLAIMED_HALF,
 
 struct Book {
     double *latest, *target, *history;
-    double *check, *reference, *misses, *fall, *best;  // as in _run.py, which decides likewise
+    double *check, *reference, *misses, *fall, *best, *least;  // as in _run.py, which decides likewise
     int *status, *iterations;
     int limit, n_samples;
 };
@@ -15,7 +15,7 @@ struct Book {
 __device__ inline Book book_of(double* numbers, double* history, int limit, int n_samples)
 {
     double* const rest = numbers + 2 * n_samples;
-    int* counts = reinterpret_cast<int*>(numbers + 7 * n_samples);
+    int* counts = reinterpret_cast<int*>(numbers + 8 * n_samples);
     return {numbers,
             numbers + n_samples,
             history,
@@ -24,6 +24,7 @@ __device__ inline Book book_of(double* numbers, double* history, int limit, int 
             rest + 2 * n_samples,
             rest + 3 * n_samples,
             rest + 4 * n_samples,
+            rest + 5 * n_samples,
             counts,
             counts + n_samples,
             limit,
@@ -61,6 +62,7 @@ __device__ inline int judged(const Book& book, int s, double norm, bool& keep)
     if (book.misses[s] >= (norm <= 2 * book.target[s] ? 5 : 1)) return STAGNATED;
     keep = !isfinite(reference) || norm < book.best[s];
     if (keep) book.best[s] = norm;
+    book.least[s] = norm;
     lower_check(book, s, norm);
     return next_status(book, s);
 }

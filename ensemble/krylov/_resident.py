@@ -22,7 +22,7 @@ OUTCOMES = {
     LIMITED: Status.max_iterations,
     STAGNATED: Status.stagnated,
 }
-NORMS = ("latest", "target", "check", "reference", "misses", "fall", "best_norm")
+NORMS = ("latest", "target", "check", "reference", "misses", "fall", "best_norm", "least")
 """What statuses.cuh knows of each sample beside its status and count, by the names in `Run`."""
 
 LONGEST_HISTORY = 20_000

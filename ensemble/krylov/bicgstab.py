@@ -12,7 +12,8 @@ from ensemble._kernels._memory import empty_like
 from ensemble._kernels.krylov import cg_update
 from ensemble.krylov._resident import can_stay
 from ensemble.krylov._resident_bicgstab import ResidentBicgstab
-from ensemble.krylov._run import LinearSystem, Run, host, linear_system
+from ensemble.krylov._run import Run, host
+from ensemble.krylov._system import LinearSystem, linear_system
 from ensemble.krylov.result import SolveResult, Status
 
 
@@ -33,21 +34,25 @@ def bicgstab(
 
     Preconditioned from the right, ``A M (M^-1 x) = b``, so that the residual is the true one: a sample has converged
     when its 2-norm is at most ``max(rtol * norm(b), atol)``, which is computed anew from x before it is believed.
-    Memory does not grow with the iterations: eight vectors, b and x counted [1]_, [2]_.
+    Memory does not grow with the iterations: nine vectors, b, x and the best iterate counted [1]_, [2]_.
 
     An inner product that is nothing but the roundoff of its own sum ends a sample's recurrence; the sample then begins
     a new one from its present residual. Where that does not help either (a skew-symmetric or singular matrix, say), or
-    a number is not finite, the sample is flagged ``breakdown`` and left where it stands; the others finish.
+    a number is not finite, the sample is flagged ``breakdown``; the others finish. A claim of convergence that the true
+    residual disproves begins a new recurrence, too; a sample whose residual can fall no further in the numbers' type
+    ends as ``stagnated``, and one that does not converge returns its best iterate (see `cg` and `SolveResult`).
 
     Parameters
     ----------
     A : CrsMatrix, SciPy sparse matrix or LinearOperator, shape (n, n)
     b : Ensemble or array, shape (n,)
+        An array of shape (n, 1) is taken for its column. Where b is zero so is x, whatever `x0` is.
     x0 : Ensemble or array, shape (n,), optional
         Starting guess; zero by default.
     M : LinearOperator, shape (n, n), optional
         Preconditioner, an approximation of the inverse of A, the same in every iteration.
     rtol, atol : float or array, shape (n_samples,), dimensionless and in units of b
+        By default ``rtol`` is 1e-8, and 1e-5 where the vectors are float32.
     max_iterations : int
         An iteration takes two products with A and two with M.
     coupling : {"independent", "ensemble"}
@@ -58,7 +63,8 @@ def bicgstab(
         Take finished samples out of vectors and matrices when at least half are done and more than a few iterations
         lie ahead. Changes no result.
     callback : callable, optional
-        Called as ``callback(iteration, residual_norms)`` after each iteration, norms of shape (n_samples,).
+        Called as ``callback(iteration, residual_norms)`` after each iteration, norms of shape (n_samples,). Where it
+        returns True the samples that still run end as ``stopped``.
 
     Returns
     -------
@@ -94,6 +100,14 @@ def bicgstab(
     else:
         run.solve(max_iterations, narrow, callback)
     return run.result()
+
+
+def kept_at(iterations: np.ndarray) -> np.ndarray:
+    """Whether an iterate is kept where it is the best of those: every sixteenth, and the first by powers of two.
+
+    All samples have a pass over their vectors in common, because they begin together.
+    """
+    return (iterations % 16 == 0) | ((iterations & (iterations - 1)) == 0)
 
 
 class _Run(Run):
@@ -176,7 +190,8 @@ class _Run(Run):
         stuck = self.active & self.fresh & ~good & ~steep  # neither half moved from a recurrence as new as can be
         self.finish(stuck, Status.breakdown)
         self._turn(alpha, omega, good & steep & (not self._lost(count)), rho, norm)
-        self.keep(self.active & (norm <= 0.5 * self.best_norm[self.members]), norm)
+        due = kept_at(self.iterations[self.members])
+        self.keep(self.active & due & (norm < self.best_norm[self.members]), norm)
         return norm
 
     def _check(self, norm: np.ndarray) -> np.ndarray:

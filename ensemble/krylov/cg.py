@@ -12,7 +12,8 @@ from ensemble._kernels import krylov as kernels
 from ensemble._kernels._memory import empty_like
 from ensemble.krylov._resident import can_stay
 from ensemble.krylov._resident_cg import ResidentCg
-from ensemble.krylov._run import LinearSystem, Run, host, linear_system
+from ensemble.krylov._run import Run, host
+from ensemble.krylov._system import LinearSystem, linear_system
 from ensemble.krylov.result import SolveResult, Status
 
 
@@ -33,13 +34,19 @@ def cg(
     """Solve ``A x = b`` for every sample at once, A symmetric positive definite in each.
 
     A sample has converged when the 2-norm of its residual is at most ``max(rtol * norm(b), atol)``; the residual is
-    computed anew from x before that is believed. A sample that is not finite or not positive definite is flagged and
-    left where it stands; the others finish [1]_, [2]_.
+    computed anew from x before that is believed. A sample that is not finite or not positive definite is flagged
+    ``breakdown``; the others finish [1]_, [2]_.
+
+    A claim of convergence that the true residual disproves restarts the sample from that residual with a new direction.
+    A sample whose residual can fall no further in the numbers' type ends as ``stagnated``: twice in succession its
+    recurrence fell to the target, or tenfold, and its true residual did not halve. A sample that does not converge
+    returns its best iterate (see `SolveResult`).
 
     Parameters
     ----------
     A : CrsMatrix, SciPy sparse matrix or LinearOperator, shape (n, n)
     b : Ensemble or array, shape (n,)
+        An array of shape (n, 1) is taken for its column. Where b is zero so is x, whatever `x0` is.
     x0 : Ensemble or array, shape (n,), optional
         Starting guess; zero by default.
     M : LinearOperator, shape (n, n), optional
@@ -48,6 +55,7 @@ def cg(
         Allow an M that changes from one application to the next (an inner solve, say): the new direction is made
         orthogonal to the last one as it is (Polak and Ribiere's formula) [3]_, for one more vector and inner product.
     rtol, atol : float or array, shape (n_samples,), dimensionless and in units of b
+        By default ``rtol`` is 1e-8, and 1e-5 where the vectors are float32.
     max_iterations : int
     coupling : {"independent", "ensemble"}
         "independent": each sample has step lengths of its own and the bits of its own scalar run; finished samples are
@@ -57,7 +65,8 @@ def cg(
         Take finished samples out of vectors and matrices when at least half are done and more than a few iterations
         lie ahead. Changes no result.
     callback : callable, optional
-        Called as ``callback(iteration, residual_norms)`` after each iteration, norms of shape (n_samples,).
+        Called as ``callback(iteration, residual_norms)`` after each iteration, norms of shape (n_samples,). Where it
+        returns True the samples that still run end as ``stopped``.
 
     Returns
     -------
@@ -67,6 +76,8 @@ def cg(
     ------
     ValueError
         If shapes or numbers of samples do not fit, or a tolerance is negative.
+    TypeError
+        If A is no operator, or numbers are complex.
 
     References
     ----------
@@ -166,14 +177,26 @@ class _Run(Run):
         """Note the residual norms after an iteration, and take out the samples that it finished."""
         running, last = self.active, self.latest[self.members]
         self.iterations[self.members[running]] = iteration
-        rises = running & ~(norm <= last) & (last <= 0.5 * self.best_norm[self.members])
-        if rises.any():  # the iterate before was the best so far
-            self.keep(rises, last, self.x - moved(alpha, self.x) * self.p)
+        twice = 2.0 * self.least[self.members]
+        leaves = running & ~(norm <= twice) & (last <= twice) & (last <= 0.5 * self.best_norm[self.members])
+        if leaves.any():
+            self.keep_previous(leaves, last, alpha)
+        self.least[self.members[running]] = np.fmin(0.5 * twice, norm)[running]
         self.finish(running & ~np.isfinite(norm), Status.breakdown)
         claims = self.active & (norm <= self.check[self.members])
         self.record(running, self.prove(claims, norm, self.z))
         if callback is not None:
             self.stop(callback(iteration, self.outside(self.latest)))
+
+    def keep_previous(self, which: np.ndarray, norm: np.ndarray, alpha: np.ndarray) -> None:
+        """Keep the iterates before the last step, of these norms."""
+        best = self.best_vectors()
+        if isinstance(best, np.ndarray):  # the columns alone: a pass over all of them would be one a sample
+            s = np.flatnonzero(which)
+            best[:, s] = self.x[:, s] - alpha[s] * self.p[:, s]
+        else:
+            self.copy(which, self.x - moved(alpha, self.x) * self.p, best)
+        self.best_norm[self.members[which]] = norm[which]
 
     def start(self) -> np.ndarray:
         """p = z = M r: a fresh Krylov space from the present residual."""

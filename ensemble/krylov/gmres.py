@@ -14,7 +14,8 @@ from ensemble._kernels._memory import empty_like
 from ensemble._kernels.krylov import take_samples
 from ensemble.krylov._resident import can_stay
 from ensemble.krylov._resident_gmres import ResidentGmres
-from ensemble.krylov._run import LinearSystem, Run, host, linear_system, norms, says_stop
+from ensemble.krylov._run import Run, host, norms, says_stop
+from ensemble.krylov._system import LinearSystem, linear_system
 from ensemble.krylov.result import SolveResult, Status
 from ensemble.linalg import Identity
 
@@ -49,12 +50,16 @@ def gmres(
 
     A sample that meets its target, or whose Krylov space is exhausted (lucky breakdown: the solution lies in it), stops
     there and waits for the others' cycle to end. A space that is exhausted without the solution (a singular matrix), or
-    a number that is not finite, flags the sample ``breakdown`` with the best x of its cycle; the others finish.
+    a number that is not finite, flags the sample ``breakdown`` with the best x of its cycle; the others finish. Where
+    the least-squares problems of cycles make the residual fall tenfold and the true one does not halve, it can fall no
+    further in the numbers' type: the sample ends as ``stagnated``. A sample that does not converge returns its best
+    iterate (see `SolveResult`).
 
     Parameters
     ----------
     A : CrsMatrix, SciPy sparse matrix or LinearOperator, shape (n, n)
     b : Ensemble or array, shape (n,)
+        An array of shape (n, 1) is taken for its column. Where b is zero so is x, whatever `x0` is.
     restart : int, at least 1
         Length of a cycle. The basis holds ``restart + 1`` vectors of n values a sample, twice that if `flexible`.
     flexible : bool
@@ -65,6 +70,7 @@ def gmres(
     M : LinearOperator, shape (n, n), optional
         Preconditioner, an approximation of the inverse of A.
     rtol, atol : float or array, shape (n_samples,), dimensionless and in units of b
+        By default ``rtol`` is 1e-8, and 1e-5 where the vectors are float32.
     max_iterations : int
         Of each sample, over all cycles; an iteration takes one product with A and one with M.
     coupling : {"independent", "ensemble"}
@@ -75,7 +81,8 @@ def gmres(
         Take finished samples out of basis, vectors and matrices when at least half are done and more than a few
         iterations lie ahead. Changes no result.
     callback : callable, optional
-        Called as ``callback(iteration, residual_norms)`` after each iteration, norms of shape (n_samples,).
+        Called as ``callback(iteration, residual_norms)`` after each iteration, norms of shape (n_samples,). Where it
+        returns True the samples that still run end as ``stopped``.
 
     Returns
     -------

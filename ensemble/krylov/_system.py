@@ -1,0 +1,162 @@
+"""Checked arguments of the Krylov methods: operators, vectors of one number of samples and one type, tolerances."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ensemble._backend import array_namespace, contiguous, home_of, to_numpy
+from ensemble._check import integer, message, one_of, positive, require
+from ensemble.linalg import Identity
+from ensemble.linalg.adapt import as_operator
+from ensemble.linalg.operators import samples_of, set_of
+from ensemble.scalar import Ensemble
+from ensemble.scalar.sample_set import SampleSet, common_set
+
+DEFAULT_RTOL, DEFAULT_RTOL_FLOAT32 = 1e-8, 1e-5
+"""`rtol` where none is given."""
+
+
+@dataclass
+class LinearSystem:
+    """Checked arguments of a solver: operators, wide vectors, and what the answer should look like."""
+
+    function: str
+    A: Any
+    M: Any
+    b: Any
+    x0: Any
+    rtol: Any
+    atol: Any
+    coupled: bool
+    like: Any
+    operator_samples: int
+    sample_set: SampleSet | None
+
+
+def linear_system(
+    function: str, A: Any, b: Any, x0: Any, M: Any, rtol: Any, atol: Any, max_iterations: int, coupling: str
+) -> LinearSystem:
+    """Check what every solver takes, and give all vectors one number of samples and one type."""
+    for name, value in (("A", A), ("b", b), ("x0", x0), ("M", M)):
+        require_real(function, name, value)
+    A = as_operator(A, function, "A")
+    M = Identity() if M is None else as_operator(M, function, "M")
+    b, x0 = one_column(b), one_column(x0)
+    n = A.shape[0]
+    advice = "Solve the normal equations or use lsmr."
+    require(A.shape[0] == A.shape[1], function, "A", "be square", f"shape {tuple(A.shape)}", advice)
+    require(
+        isinstance(M, Identity) or tuple(M.shape) == (n, n), function, "M", f"have shape {(n, n)}", f"shape {M.shape}"
+    )
+    integer(max_iterations, function, "max_iterations", minimum=0)
+    one_of(coupling, ("independent", "ensemble"), function, "coupling")
+    given = {"b": b} if x0 is None else {"b": b, "x0": x0}
+    vectors = {name: samples_of(v) for name, v in given.items()}
+    n_samples = common_samples(function, n, vectors, A=A, M=M)
+    dtype = common_dtype(function, vectors, A)
+    rtol = default_rtol(vectors["b"], dtype) if rtol is None else tolerance(rtol, function, "rtol", n_samples)
+    atol = tolerance(atol, function, "atol", n_samples)
+    A, M = (m.astype(dtype) if hasattr(m, "astype") else m for m in (A, M))  # kernels know no mixed products
+    wide = {name: widen(v, n_samples, dtype) for name, v in vectors.items()}
+    require_one_home(function, wide["b"], A=A, M=M)
+    like = x0 if x0 is not None and vectors["x0"].shape[-1] > vectors["b"].shape[-1] else b
+    operator_samples = max(getattr(A, "n_samples", 1), getattr(M, "n_samples", 1))
+    sets = [set_of(v) for v in (A, M, b, x0) if getattr(v, "n_samples", 1) == n_samples]
+    sample_set = functools.reduce(common_set, sets, None)
+    coupled = coupling == "ensemble"
+    start = wide.get("x0")
+    return LinearSystem(function, A, M, wide["b"], start, rtol, atol, coupled, like, operator_samples, sample_set)
+
+
+def default_rtol(like: Any, dtype: Any) -> float:
+    """The relative tolerance that numbers of `dtype` usually reach."""
+    return DEFAULT_RTOL if array_namespace(like).finfo(dtype).bits > 32 else DEFAULT_RTOL_FLOAT32
+
+
+def tolerance(value: Any, function: str, argument: str, n_samples: int) -> Any:
+    """A tolerance: one number, or one for each sample, in an array or an Ensemble."""
+    if isinstance(value, Ensemble) and not value.ndim:
+        value = to_numpy(value.samples) if value.n_samples > 1 else value.samples[0]
+    if np.ndim(value) == 0:
+        return positive(value, function, argument, zero=True)
+    value = np.asarray(value, np.float64)
+    require(
+        value.shape == (n_samples,), function, argument, f"be a number or {n_samples} of them", f"shape {value.shape}"
+    )
+    sound = (value >= 0.0) & (value < np.inf)
+    if not sound.all():
+        requirement = "be a finite number, zero or above, in every sample"
+        require(False, function, argument, requirement, f"{value[np.argmin(sound)]} in sample {np.argmin(sound)}")
+    return value
+
+
+def require_real(function: str, argument: str, value: Any) -> None:
+    """Refuse complex numbers, which the kernels do not compute with."""
+    dtype = getattr(value, "dtype", None)
+    if dtype is None and isinstance(value, list | tuple | complex):
+        dtype = np.asarray(value).dtype
+    if "complex" in str(dtype):
+        advice = "Solve the real system of twice the size, [[Re A, -Im A], [Im A, Re A]]."
+        raise TypeError(message(function, argument, "be real", dtype, advice))
+
+
+def one_column(vector: Any) -> Any:
+    """An array of shape (n, 1) as a vector of length n, which SciPy's solvers take it for; anything else as it is."""
+    if isinstance(vector, Ensemble) or vector is None:
+        return vector
+    vector = vector if hasattr(vector, "ndim") else np.asarray(vector)
+    return vector[:, 0] if vector.ndim == 2 and vector.shape[1] == 1 else vector
+
+
+def common_samples(function: str, n: int, vectors: dict[str, Any], **operators: Any) -> int:
+    """The one number of samples of vectors and operators; 1 fits every other."""
+    counts = {name: getattr(operator, "n_samples", 1) for name, operator in operators.items()}
+    for name, samples in vectors.items():
+        require(
+            samples.ndim == 2 and samples.shape[0] == n, function, name, f"be a vector of length {n}",
+            f"shape {tuple(samples.shape[:-1])}",
+            "For many samples, pass an Ensemble, its samples in the last axis." if samples.ndim > 2 else "",
+        )  # fmt: skip
+        counts[name] = samples.shape[1]
+    n_samples = max(counts.values())
+    for name, count in counts.items():
+        require(count in (1, n_samples), function, name, f"have {n_samples} samples, or 1", count)
+    return n_samples
+
+
+def common_dtype(function: str, vectors: dict[str, Any], A: Any) -> Any:
+    """The real floating type that vectors and matrix meet in."""
+    first = vectors["b"]
+    if isinstance(first, np.ndarray):
+        dtype = np.result_type(*vectors.values(), getattr(A, "dtype", np.float64), np.float32)
+        if dtype.kind != "f":
+            raise TypeError(message(function, "A, b and x0", "be real", dtype))
+        return dtype
+    xp = array_namespace(first)
+    dtype = xp.result_type(*(v.dtype for v in vectors.values()), getattr(A, "dtype", first.dtype))
+    if not xp.isdtype(dtype, "real floating"):
+        raise TypeError(message(function, "A, b and x0", "be real and floating", dtype))
+    return dtype
+
+
+def widen(samples: Any, n_samples: int, dtype: Any) -> Any:
+    """`samples` with `n_samples` columns of `dtype`, contiguous."""
+    if samples.shape[1] != n_samples:
+        samples = array_namespace(samples).broadcast_to(samples, (samples.shape[0], n_samples))
+    return contiguous(samples, dtype)
+
+
+def require_one_home(function: str, b: Any, **operators: Any) -> None:
+    """Matrix, preconditioner and vectors must lie in one library and on one device."""
+    for name, operator in operators.items():
+        values = getattr(operator, "home", None)
+        if values is not None and home_of(values) != home_of(b):
+            library, device = home_of(values)
+            require(
+                False, function, "b", f"live where {name} does ({library}, {device})", " ".join(home_of(b)),
+                "Move one of them: xp.asarray for vectors, A.to(b) for a matrix.",
+            )  # fmt: skip
