@@ -1,17 +1,24 @@
 """Smoothed-aggregation multigrid, one hierarchy for all samples."""
 
 from ensemble.multigrid.affine import AffineHierarchy
+from ensemble.multigrid.gauss_seidel import GaussSeidel
 from ensemble.multigrid.hierarchy import Hierarchy, Level
+from ensemble.multigrid.jacobi import Jacobi
 from ensemble.multigrid.relaxation import Chebyshev
 from ensemble.multigrid.scaled import ScaledHierarchy, scaled_aggregation
 from ensemble.multigrid.setup import smoothed_aggregation
+from ensemble.multigrid.strength import EvolutionStrength, SymmetricStrength
 
 __all__ = [
     "AffineHierarchy",
     "Chebyshev",
+    "EvolutionStrength",
+    "GaussSeidel",
     "Hierarchy",
+    "Jacobi",
     "Level",
     "ScaledHierarchy",
+    "SymmetricStrength",
     "scaled_aggregation",
     "smoothed_aggregation",
 ]

@@ -8,7 +8,8 @@ from ensemble._kernels._memory import empty_like
 from ensemble._kernels.krylov import dot
 from ensemble._kernels.scaling import scaled_finish, scaled_start
 from ensemble.linalg import CrsMatrix, SymmetricCrsMatrix
-from ensemble.multigrid.cycle import Workspace, coarse_correction
+from ensemble.multigrid.cycle import Workspace, coarse_correction, v_cycle
+from ensemble.multigrid.relaxation import ChebyshevSmoother
 
 
 def converted_v_cycle(levels: Any, coarse: Any, scale: Any, r: Any, out: Any, workspace: Workspace) -> tuple[Any, Any]:
@@ -22,9 +23,9 @@ def converted_v_cycle(levels: Any, coarse: Any, scale: Any, r: Any, out: Any, wo
         workspace.b[0], workspace.x[0] = (empty_like(workspace.swap[0]) for _ in range(2))
     b, x, swap, w = workspace.b[0], workspace.x[0], workspace.swap[0], workspace.scratch[0]
     smoother = level.smoother
-    if smoother is None:  # the one level is solved directly
+    if not isinstance(smoother, ChebyshevSmoother):  # no first and last step that convert on the way
         b[...] = r if scale is None else scale * r
-        coarse.apply(b, x)
+        v_cycle(levels, coarse, b, x, workspace)
         out[...] = x if scale is None else scale * x
         return out, dot(r, out, None)
     scaled_start(scale, r, smoother.dinv, smoother.steps(r.shape[1])[0][1], b, swap)
