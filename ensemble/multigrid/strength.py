@@ -13,8 +13,8 @@ from ensemble._check import message, positive, require
 from ensemble.linalg import CrsGraph, CrsMatrix
 from ensemble.multigrid.relaxation import largest_eigenvalue
 
-CHUNK = 1 << 22
-"""Values of all samples that are reduced at a time."""
+CHUNK, DEVICE_CHUNK = 1 << 15, 1 << 24
+"""Values of all samples that are reduced at a time: they stay in the cache, or keep a device busy."""
 
 LEAST_DIAGONAL = 0.1
 """Share of a diagonal entry that must be left when weak entries are added to it."""
@@ -56,7 +56,7 @@ class SymmetricStrength:
         wanted = "be 'mean' or 'largest'"
         require(self.over in ("mean", "largest"), "SymmetricStrength", "over", wanted, repr(self.over))
 
-    def strong(self, A: CrsMatrix, B: np.ndarray, block_size: int) -> sp.csr_array:
+    def strong(self, A: CrsMatrix, mean: CrsMatrix, B: np.ndarray, block_size: int) -> sp.csr_array:
         """The couplings of nodes that are strong, with their quotients; no diagonal."""
         quotient = scaled_magnitudes(A, self.over)
         rows, columns = A.graph.row_of_entry, A.graph.indices
@@ -114,7 +114,7 @@ class EvolutionStrength:
         epsilon = positive(self.epsilon, "EvolutionStrength", "epsilon")
         require(epsilon > 1.0, "EvolutionStrength", "epsilon", "be above 1", self.epsilon)
 
-    def strong(self, A: CrsMatrix, B: np.ndarray, block_size: int) -> sp.csr_array:
+    def strong(self, A: CrsMatrix, mean: CrsMatrix, B: np.ndarray, block_size: int) -> sp.csr_array:
         """The couplings of nodes that are strong, with the inverse of their differences; no diagonal."""
         if block_size > 1 or B.shape[1] > 1:
             seen = f"{B.shape[1]} vectors, block_size {block_size}"
@@ -122,7 +122,6 @@ class EvolutionStrength:
             raise ValueError(
                 message("EvolutionStrength", "near_nullspace", "be one vector of single unknowns", seen, advice)
             )
-        mean = mean_matrix(A)
         n, rows, columns = mean.shape[0], mean.graph.row_of_entry, mean.graph.indices
         diagonal = mean.diagonal().samples[:, 0]
         with np.errstate(all="ignore"):
@@ -152,22 +151,26 @@ def scaled_magnitudes(A: CrsMatrix, over: str) -> np.ndarray:
     out = np.zeros(nnz)
     diagonal = xp.abs(A.diagonal().samples)
     with np.errstate(all="ignore"):
-        root = xp.where(diagonal > 0, 1.0 / xp.sqrt(diagonal), xp.zeros_like(diagonal))
-        rows, columns = A.graph.kept_beside(A.values, "rows", A.graph.row_of_entry), A.graph_arrays[1]
-        run = max(1, CHUNK // A.n_samples)
+        root = xp.where(diagonal > 0, 1.0 / xp.sqrt(diagonal), 0.0)
+        rows, columns = A.graph.coordinates_beside(A.values)
+        run = run_of(A)
         for first in range(0, nnz, run):
             here = slice(first, first + run)
-            left, right = (xp.take(root, part[here], axis=0) for part in (rows, columns))
-            quotient = xp.abs(A.values[here]) * left * right
+            quotient = xp.abs(A.values[here]) * xp.take(root, rows[here], axis=0) * xp.take(root, columns[here], axis=0)
             finite = xp.isfinite(quotient)
-            quotient = xp.where(finite, quotient, xp.zeros_like(quotient))
+            quotient = xp.where(finite, quotient, 0.0)
             if over == "largest":
                 chosen = xp.max(quotient, axis=1)
             else:
                 count = xp.sum(xp.astype(finite, quotient.dtype), axis=1)
-                chosen = xp.sum(quotient, axis=1) / xp.where(count > 0, count, xp.ones_like(count))
+                chosen = xp.sum(quotient, axis=1) / xp.where(count > 0, count, 1.0)
             out[here] = to_numpy(chosen)
     return out
+
+
+def run_of(A: CrsMatrix) -> int:
+    """Entries whose values are reduced at a time."""
+    return max(1, (CHUNK if isinstance(A.values, np.ndarray) else DEVICE_CHUNK) // A.n_samples)
 
 
 def mean_matrix(A: CrsMatrix) -> CrsMatrix:
@@ -182,10 +185,10 @@ def mean_matrix(A: CrsMatrix) -> CrsMatrix:
         return CrsMatrix(A.graph, np.full((A.graph.nnz, 1), np.nan))
     weight = np.where(finite, 1.0 / np.where(finite, size, 1.0), 0.0) / np.count_nonzero(finite)
     weight, chosen = (moved(array, A.values) for array in (weight, finite))
-    values, run = np.zeros(A.graph.nnz), max(1, CHUNK // A.n_samples)
+    values, run = np.zeros(A.graph.nnz), run_of(A)
     for first in range(0, A.graph.nnz, run):
         part = xp.astype(A.values[first : first + run], xp.float64)
-        values[first : first + run] = to_numpy(xp.sum(xp.where(chosen, part, xp.zeros_like(part)) * weight, axis=1))
+        values[first : first + run] = to_numpy(xp.sum(xp.where(chosen, part, 0.0) * weight, axis=1))
     return CrsMatrix(A.graph, values)
 
 
@@ -217,16 +220,17 @@ class StrongGraph:
     """
 
     def __init__(self, A: CrsMatrix, measure: Any, B: np.ndarray, block_size: int) -> None:
-        strong = measure.strong(A, B, block_size)
+        mean = mean_matrix(A)
+        strong = measure.strong(A, mean, B, block_size)
         self.nodes = strong.indptr.astype(np.int32), strong.indices.astype(np.int32)
         self.graph: CrsGraph | None = None
         self.nearest: np.ndarray | None = None
         if block_size == 1 and B.shape[1] == 1:
-            self._filter(A, strong, B[:, 0], measure.theta)
+            self._filter(mean, strong, B[:, 0], measure.theta)
 
-    def _filter(self, A: CrsMatrix, strong: sp.csr_array, b: np.ndarray, theta: float) -> None:
+    def _filter(self, mean: CrsMatrix, strong: sp.csr_array, b: np.ndarray, theta: float) -> None:
         """The filtered matrix's graph, its values as a sparse matrix times those of A, and where lone nodes belong."""
-        graph = A.graph
+        graph = mean.graph
         columns: Any = graph.indices
         n, nnz, rows = graph.shape[0], graph.nnz, graph.row_of_entry
         own = rows == columns
@@ -234,11 +238,14 @@ class StrongGraph:
             return  # rows without a diagonal entry to add weak entries to
         with np.errstate(all="ignore"):
             ratio = np.where(b[rows] != 0.0, b[columns] / b[rows], 0.0)  # 0: a boundary row
-            mean = np.abs(mean_matrix(A).values[:, 0] * ratio)
-            share = np.nan_to_num(mean / mean[own][rows], nan=0.0)
+            size = np.abs(mean.values[:, 0] * ratio)
+            share = np.nan_to_num(size / size[own][rows], nan=0.0)
         share[own] = 0.0
+        kept = own | (share >= theta)
         keys = np.repeat(np.arange(n, dtype=np.int64), np.diff(strong.indptr)) * n + strong.indices
-        kept = own | (share >= theta) | np.isin(rows.astype(np.int64) * n + columns, keys)
+        stored = rows.astype(np.int64) * n + columns
+        place = np.minimum(np.searchsorted(stored, keys), nnz - 1)  # both are sorted
+        kept[place[stored[place] == keys]] = True
         self.nearest = nearest_nodes(strong.indptr, graph, np.where(share >= theta, share, 0.0))
         if kept.all():
             return
@@ -268,10 +275,9 @@ class StrongGraph:
 def nearest_nodes(indptr: np.ndarray, graph: CrsGraph, share: np.ndarray) -> np.ndarray:
     """For each node without strong couplings the neighbour of the largest `share`, the first among equals; else -1."""
     nearest = np.full(graph.shape[0], -1, np.int64)
-    columns: Any = graph.indices
-    order = np.lexsort((-columns, share, graph.row_of_entry))  # the last of a row is its largest
-    last = graph.indptr[1:] - 1
-    alone = (np.diff(indptr) == 0) & (np.diff(graph.indptr) > 0)
-    best = order[last[alone]]
-    nearest[alone] = np.where(share[best] > 0.0, graph.indices[best], -1)
+    alone = np.diff(indptr) == 0
+    rows, columns = graph.row_of_entry, graph.indices.astype(np.int64)
+    chosen = np.flatnonzero(alone[rows] & (share > 0.0))
+    order = chosen[np.lexsort((-columns[chosen], share[chosen], rows[chosen]))]
+    nearest[rows[order]] = columns[order]  # the last of a row, its largest, stays
     return nearest

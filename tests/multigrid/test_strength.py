@@ -10,7 +10,7 @@ from ensemble.krylov import cg
 from ensemble.linalg import AffineMatrix, CrsMatrix
 from ensemble.multigrid import EvolutionStrength, SymmetricStrength, smoothed_aggregation
 from ensemble.multigrid.aggregation import aggregates_of
-from ensemble.multigrid.strength import StrongGraph
+from ensemble.multigrid.strength import StrongGraph, mean_matrix
 from ensemble.scalar import Ensemble
 
 
@@ -138,9 +138,9 @@ def test_the_largest_quotient_over_samples_counts_where_it_is_asked_for():
     along_x, along_y = sp.kron(line, other), sp.kron(other, line)
     A = CrsMatrix.from_scipy([sp.csr_array(along_x + 0.01 * along_y), sp.csr_array(along_y + 0.01 * along_x)])
     B = np.ones((144, 1))
-    assert SymmetricStrength(0.3).strong(A, B, 1).nnz == 0
+    assert SymmetricStrength(0.3).strong(A, mean_matrix(A), B, 1).nnz == 0
     off_diagonal = A.nnz - 144
-    assert SymmetricStrength(0.3, over="largest").strong(A, B, 1).nnz == off_diagonal
+    assert SymmetricStrength(0.3, over="largest").strong(A, mean_matrix(A), B, 1).nnz == off_diagonal
 
 
 @pytest.mark.parametrize("near_nullspace", ["constant", "varying"])
@@ -171,7 +171,7 @@ def test_lone_nodes_join_the_neighbour_on_which_they_depend():
 
 def test_equal_neighbours_are_all_strong_at_their_own_quotient():
     A = CrsMatrix(gallery.poisson((9, 9)).graph, gallery.poisson((9, 9)).values * np.array([[1 / 3, 0.7, 1.3]]))
-    assert SymmetricStrength(0.25).strong(A, np.ones((81, 1)), 1).nnz == A.nnz - 81
+    assert SymmetricStrength(0.25).strong(A, mean_matrix(A), np.ones((81, 1)), 1).nnz == A.nnz - 81
 
 
 def test_an_affine_matrix_takes_the_strength_of_its_mean():
