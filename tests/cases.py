@@ -13,6 +13,7 @@ from ensemble._kernels.product_graphs import product_graph, slab_tasks, transpos
 from ensemble.apps.fem import HexMesh, elements
 from ensemble.apps.fem.discretization import upper_graph
 from ensemble.linalg import CrsGraph
+from ensemble.multigrid.gauss_seidel import colours_of
 
 
 @dataclass(frozen=True)
@@ -188,6 +189,21 @@ def power_arguments(rng, n, s, dtype, width):
 def chebyshev_start_arguments(rng, n, s, dtype):
     dinv = rng.uniform(0.5, 1.5, (n, s)).astype(dtype)
     return (dinv, numbers(rng, (n, s), dtype), coefficients(rng, s, dtype), None), ()
+
+
+def gauss_seidel_cases(seed):
+    for label, rng, n, _, s, dtype in settings(seed, square=True):
+        if label in ("many_tiles", "long_rows"):
+            continue  # one way over the tiles and rows for all kernels, and every width is compiled anew
+        indptr, indices = graph_for(label, rng, n, n)
+        rows, starts = colours_of(CrsGraph(indptr, indices, (n, n)))
+        order = rng.permutation(np.repeat(np.arange(starts.size - 1, dtype=np.int32), 2))
+        for kind, width in (("", s), ("_shared", 1)):
+            values = rng.standard_normal((indices.size, width)).astype(dtype)
+            dinv = rng.uniform(0.5, 1.5, (n, width)).astype(dtype)
+            b, x = (numbers(rng, (n, s), dtype) for _ in range(2))
+            arrays = indptr, indices, values, dinv, rows, starts, order, b, x
+            yield Case("gauss_seidel", label + kind, arrays, (8,))
 
 
 def transpose_cases(seed):
@@ -671,6 +687,7 @@ CASES = {
     "bicgstab_direction": lambda seed: vector_cases("bicgstab_direction", seed, bicgstab_direction_arguments),
     "take_samples": lambda seed: sample_cases("take_samples", seed),
     "put_samples": lambda seed: sample_cases("put_samples", seed),
+    "gauss_seidel": gauss_seidel_cases,
     "chebyshev_start": lambda seed: vector_cases("chebyshev_start", seed, chebyshev_start_arguments),
     "chebyshev_first": lambda seed: square_cases("chebyshev_first", seed, chebyshev_arguments(True)),
     "chebyshev_step": lambda seed: square_cases("chebyshev_step", seed, chebyshev_arguments(False)),

@@ -11,7 +11,7 @@ from ensemble.apps.fem import RandomDiffusion, memory
 from ensemble.gallery import convection_diffusion, poisson
 from ensemble.krylov import bicgstab, cg, gmres
 from ensemble.linalg import CrsMatrix
-from ensemble.multigrid import approximate_ideal_restriction, smoothed_aggregation
+from ensemble.multigrid import GaussSeidel, approximate_ideal_restriction, smoothed_aggregation
 from tests import cuda_on_cpu, nvrtc
 from tests.cases import device_cases
 from tests.krylov.problems import nonsymmetric
@@ -203,6 +203,17 @@ def test_a_whole_solve_agrees_with_the_cpu(n_samples, request):
     np.testing.assert_array_equal(got.iterations, expected.iterations)
     np.testing.assert_allclose(got.x.samples, expected.x.samples, rtol=1e-11, atol=1e-11)
     np.testing.assert_allclose(got.residual_norms, expected.residual_norms, rtol=1e-4)
+
+
+def test_a_solve_with_strength_and_gauss_seidel_agrees_with_the_cpu(request):
+    A, b = problem(3)
+    options = {"coarse_size": 60, "smoother": GaussSeidel(), "strength": 0.05, "improve_candidates": 2}
+    expected = cg(A, b, M=smoothed_aggregation(A, **options), rtol=1e-9)
+    request.getfixturevalue("as_device")
+    got = cg(A, b, M=smoothed_aggregation(A, **options), rtol=1e-9)
+    assert got.converged.all()
+    np.testing.assert_array_equal(got.iterations, expected.iterations)
+    np.testing.assert_allclose(got.x.samples, expected.x.samples, rtol=1e-11, atol=1e-11)
 
 
 def test_scalars_on_the_device_change_no_bit(as_device, monkeypatch):

@@ -19,6 +19,7 @@ from ensemble._kernels.relaxation import power_step
 from ensemble._kernels.sparse import spmv
 from ensemble.linalg import AffineMatrix, CrsMatrix
 from ensemble.multigrid.coarse import CoarseSolver
+from ensemble.multigrid.gauss_seidel import GaussSeidel
 from ensemble.multigrid.hierarchy import Hierarchy, Level
 from ensemble.multigrid.relaxation import OperatorSmoother, inverse_diagonal, start_vector
 from ensemble.scalar import Ensemble
@@ -73,6 +74,7 @@ class AffineHierarchy(Hierarchy):
                 self.coarse = CoarseSolver(level.A.to_crs())
                 break
             level.lambda_max = self.mean.levels[k].lambda_max * quotient(*self.quotients[k], wide)
+            assert not isinstance(self.smoother, GaussSeidel)
             steps = self.smoother.coefficients(level.lambda_max)
             level.smoother = OperatorSmoother(level.A, inverse_diagonal(level.A), steps)
         return self

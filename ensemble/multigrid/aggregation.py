@@ -11,19 +11,29 @@ from ensemble._kernels.product_graphs import product_graph
 from ensemble.linalg import CrsGraph
 
 
-def aggregates_of(A: Any, block_size: int = 1) -> tuple[np.ndarray, int]:
+def aggregates_of(A: Any, block_size: int = 1, strong: Any = None) -> tuple[np.ndarray, int]:
     """The aggregate of each row, -1 for boundary rows, and how many aggregates there are.
 
     Neighbours are the stored entries, whatever their values. A boundary row is one whose off-diagonal entries are zero
     in every sample (an eliminated Dirichlet row with its explicit zeros, say): it stays out of the hierarchy. This is
     the one thing that couples samples: a row that is decoupled in some samples only is in the hierarchy of all. With
     ``block_size > 1``, `block_size` consecutive rows are one node of the graph.
+
+    With a `StrongGraph`, neighbours are strong couplings alone. A node without any joins the aggregate of the neighbour
+    on which it depends most; without such a neighbour it stays out, and the smoother alone solves for it.
     """
     coupled = coupled_rows(A.graph_arrays, A.values)
+    included = coupled.reshape(-1, block_size).any(axis=1)
+    if strong is None:
+        graph = (A.graph.indptr, A.graph.indices) if block_size == 1 else node_graph(A.graph, block_size)
+        member, count = aggregate(*graph, included)
+    else:
+        member, count = aggregate(*strong.nodes, included & (np.diff(strong.nodes[0]) > 0))
+        if strong.nearest is not None:
+            lone = np.flatnonzero((strong.nearest >= 0) & included)
+            member[lone] = member[strong.nearest[lone]]
     if block_size == 1:
-        return aggregate(A.graph.indptr, A.graph.indices, coupled)
-    indptr, indices = node_graph(A.graph, block_size)
-    member, count = aggregate(indptr, indices, coupled.reshape(-1, block_size).any(axis=1))
+        return member, count
     return np.where(coupled, np.repeat(member, block_size), np.int32(-1)), count
 
 

@@ -10,7 +10,8 @@ from ensemble._kernels.krylov import dot
 from ensemble._kernels.scaling import entry_units, scaled_finish, scaled_start
 from ensemble._kernels.symmetric import symmetric_finish
 from ensemble.linalg import CrsMatrix, SymmetricCrsMatrix
-from ensemble.multigrid.cycle import Workspace, coarse_correction
+from ensemble.multigrid.cycle import Workspace, coarse_correction, v_cycle
+from ensemble.multigrid.relaxation import ChebyshevSmoother
 
 
 def converted_v_cycle(
@@ -32,9 +33,9 @@ def converted_v_cycle(
     else:
         enter, leave = entry_units(r, unit, None)
     smoother = level.smoother
-    if smoother is None:  # the one level is solved directly
+    if not isinstance(smoother, ChebyshevSmoother):  # no first and last step that convert on the way
         b[...] = enter * r if scale is None else scale * (enter * r)
-        coarse.apply(b, x)
+        v_cycle(levels, coarse, b, x, workspace)
         out[...] = x if scale is None else scale * x
         if unit is not None:
             out[...] = leave * out

@@ -18,6 +18,8 @@ from ensemble.linalg.scipy_operator import SciPyOperator
 from ensemble.multigrid.coarse import CoarseSolver
 from ensemble.multigrid.conversion import converted_v_cycle
 from ensemble.multigrid.cycle import Workspace, v_cycle
+from ensemble.multigrid.gauss_seidel import GaussSeidel, GaussSeidelSmoother
+from ensemble.multigrid.jacobi import Jacobi
 from ensemble.multigrid.precision import amplification, energy_kept, in_single_precision, serves
 from ensemble.multigrid.prolongation import smoothed_prolongator, smoothing_tasks
 from ensemble.multigrid.relaxation import (
@@ -28,6 +30,9 @@ from ensemble.multigrid.relaxation import (
     largest_eigenvalue,
 )
 from ensemble.multigrid.rounded import RoundedMatrix
+from ensemble.multigrid.strength import StrongGraph
+
+SmootherOption = Chebyshev | Jacobi | GaussSeidel
 
 
 @dataclass
@@ -38,6 +43,7 @@ class Plan:
     T: CrsMatrix
     graph_p: CrsGraph
     galerkin: GalerkinProduct
+    strong: StrongGraph | None = None
     smoothing: dict[Any, Any] = field(default_factory=dict)
 
     def prolongator(self, A: Any, dinv: Any, omega: Any, out: Any) -> CrsMatrix:
@@ -56,7 +62,7 @@ class Level:
     plan: Plan | None = None
     P: CrsMatrix | None = None
     lambda_max: np.ndarray = field(default_factory=lambda: np.zeros(0))
-    smoother: ChebyshevSmoother | None = None
+    smoother: ChebyshevSmoother | GaussSeidelSmoother | None = None
     energy: np.ndarray | None = None
     """What `energy_kept` measured on the next coarser matrix; None where the precision was requested."""
 
@@ -86,7 +92,7 @@ class Hierarchy(SciPyOperator):
         self,
         levels: list[Level],
         coarse: CoarseSolver | None,
-        smoother: Chebyshev,
+        smoother: SmootherOption,
         damping: float,
         storage: Any = None,
         precision: Precision | None = None,
@@ -225,7 +231,8 @@ class Hierarchy(SciPyOperator):
     def update(self, A: Any) -> Hierarchy:
         """Fill the hierarchy with new values on the same graph, in place; returns it.
 
-        Aggregates, graphs and the symbolic Galerkin products are kept; everything that depends on values is redone.
+        Aggregates, graphs, the near-nullspace and the symbolic Galerkin products are kept, with `strength` and
+        `improve_candidates` as the first values decided them; everything else that depends on values is redone.
 
         Raises
         ------
@@ -317,17 +324,20 @@ def finest_matrix(A: Any, precision: Precision, storage: Any) -> tuple[Any, Prec
     return A, Precision(requested)
 
 
-def fill_level(level: Level, smoother: Chebyshev) -> None:
+def fill_level(level: Level, smoother: SmootherOption) -> None:
     """Eigenvalue estimate and smoother of a level whose matrix is set."""
     dinv = inverse_diagonal(level.A)
     level.lambda_max = largest_eigenvalue(level.A, dinv)
+    if isinstance(smoother, GaussSeidel):
+        level.smoother = smoother.smoother_of(level.A, dinv, level.smoother)
+        return
     kind = MatrixSmoother if isinstance(level.A, SymmetricCrsMatrix) else ChebyshevSmoother
     level.smoother = kind(level.A, dinv, smoother.coefficients(level.lambda_max))
 
 
 def round_level(level: Level, storage: Any) -> None:
     """Keep the matrix of a level in values of type `storage`, once all that comes from it is made; None: as it is."""
-    if storage is not None and isinstance(level.A, CrsMatrix) and level.smoother is not None:
+    if storage is not None and isinstance(level.A, CrsMatrix) and isinstance(level.smoother, ChebyshevSmoother):
         level.A = RoundedMatrix.of(level.A, storage)
         level.smoother = MatrixSmoother(level.A, level.smoother.dinv, level.smoother.host_steps)
 
@@ -339,11 +349,16 @@ def coarse_matrix(level: Level, damping: float, old: Any, judged: bool = False) 
     """
     plan, A = level.plan, level.A
     assert plan is not None and level.smoother is not None
+    F, dinv, lambda_max = A, level.smoother.dinv, level.lambda_max
+    if plan.strong is not None and plan.strong.graph is not None:
+        F = plan.strong.filtered(A)
+        dinv = inverse_diagonal(F)
+        lambda_max = largest_eigenvalue(F, dinv)
     with np.errstate(all="ignore"):
-        omega = moved((damping / level.lambda_max).astype(A.dtype), A.values)
+        omega = moved((damping / lambda_max).astype(A.dtype), A.values)
     kept = level.P is not None and level.P.n_samples == A.n_samples and level.P.dtype == A.dtype
     p = level.P.values if kept and level.P is not None else None
-    level.P = plan.prolongator(A, level.smoother.dinv, omega, p)
+    level.P = plan.prolongator(F, dinv, omega, p)
     kept = isinstance(old, CrsMatrix) and old.n_samples == A.n_samples and old.dtype == A.dtype
     coarse = plan.galerkin(A, level.P, old.values if kept else None)
     level.energy = energy_kept(A, plan.T, coarse) if judged else None

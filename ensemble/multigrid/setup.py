@@ -12,20 +12,25 @@ from ensemble.linalg import AffineMatrix, CrsMatrix, GalerkinProduct, SymmetricC
 from ensemble.linalg.adapt import as_operator
 from ensemble.multigrid.affine import AffineHierarchy
 from ensemble.multigrid.aggregation import aggregates_of
+from ensemble.multigrid.candidates import improved_candidates
 from ensemble.multigrid.coarse import CoarseSolver, is_coarsest
+from ensemble.multigrid.gauss_seidel import GaussSeidel
 from ensemble.multigrid.hierarchy import (
     Hierarchy,
     Level,
     Plan,
     Precision,
+    SmootherOption,
     coarse_matrix,
     fill_level,
     finest_matrix,
     round_level,
 )
+from ensemble.multigrid.jacobi import Jacobi
 from ensemble.multigrid.prolongation import prolongator_graph
 from ensemble.multigrid.relaxation import Chebyshev
 from ensemble.multigrid.rounded import storage_of
+from ensemble.multigrid.strength import StrongGraph, strength_of
 from ensemble.multigrid.tentative import tentative_prolongator
 from ensemble.scalar import Ensemble
 
@@ -42,15 +47,21 @@ def smoothed_aggregation(
     block_size: int = 1,
     coarse_size: int | None = None,
     max_levels: int = 20,
-    smoother: Chebyshev = CHEBYSHEV,
+    strength: Any = None,
+    improve_candidates: int = 0,
+    smoother: SmootherOption = CHEBYSHEV,
     damping: float = 4.0 / 3.0,
     dtype: Any = None,
     values_dtype: Any = None,
 ) -> Hierarchy:
     """Build a smoothed-aggregation multigrid hierarchy for all samples of `A` at once.
 
-    Aggregates follow the graph alone, without dropping, so all samples share them; prolongator damping and Chebyshev
+    Aggregates follow the graph alone, without dropping, so all samples share them; prolongator damping and smoother
     bounds are each sample's own, so that a sample's V-cycle is exactly that of its scalar run [1]_, [2]_.
+
+    `strength` and `improve_candidates` couple samples: values decide what all samples share, the aggregates and the
+    tentative prolongator. With `strength`, a sample has the bits of its scalar run where that finds the same strong
+    graphs; with `improve_candidates`, it is no longer its scalar run. A sample's system is solved all the same.
 
     Parameters
     ----------
@@ -69,7 +80,15 @@ def smoothed_aggregation(
         counts rows and stored entries alone, so that it is the same for every number of samples.
     max_levels : int
         At most this many levels.
-    smoother : Chebyshev
+    strength : float, SymmetricStrength or EvolutionStrength, optional
+        Which couplings aggregates follow, on every level; a number is theta of `SymmetricStrength`. Of prolongators
+        with one near-nullspace vector and no blocks, the smoothing drops weak couplings, too. Default: all stored
+        entries are strong, whatever their values.
+    improve_candidates : int
+        Symmetric Gauss-Seidel sweeps that the near-nullspace gets on ``A x = 0``, A being the mean over samples, each
+        sample over its mean diagonal: for matrices whose near-nullspace is not known, like ``D A D``.
+    smoother : Chebyshev, Jacobi or GaussSeidel
+        The last keeps all entries row by row: not for an `AffineMatrix`, nor with `values_dtype`.
     damping : float, dimensionless
         Of the prolongator smoothing, over each sample's largest eigenvalue of D^-1 A. Zero: plain aggregation.
     dtype : float32 or float64, optional
@@ -93,7 +112,8 @@ def smoothed_aggregation(
     ------
     ValueError
         If `A` is not square, the near-nullspace does not fit it, or `dtype` or `values_dtype` is none of those; or the
-        latter is given for an `AffineMatrix`, which stores no values.
+        latter, or `GaussSeidel`, is given for an `AffineMatrix`, which stores no values; or `EvolutionStrength` meets
+        blocks or several near-nullspace vectors.
 
     Notes
     -----
@@ -127,9 +147,12 @@ def smoothed_aggregation(
             values_dtype is None, "smoothed_aggregation", "values_dtype", "be None for an AffineMatrix",
             repr(values_dtype), "It stores no values a sample; use dtype.",
         )  # fmt: skip
+        require(not isinstance(smoother, GaussSeidel), "smoothed_aggregation", "smoother",
+                "be a Chebyshev or a Jacobi for an AffineMatrix", repr(smoother))  # fmt: skip
         mean = smoothed_aggregation(
             A.mean, near_nullspace=near_nullspace, block_size=block_size, coarse_size=coarse_size,
-            max_levels=max_levels, smoother=smoother, damping=damping, dtype=A.dtype,
+            max_levels=max_levels, strength=strength, improve_candidates=improve_candidates, smoother=smoother,
+            damping=damping, dtype=A.dtype,
         )  # fmt: skip
         return AffineHierarchy(mean, A.terms, np.dtype(A.dtype if dtype is None else dtype)).update(A)
     if not isinstance(A, CrsMatrix | SymmetricCrsMatrix):
@@ -146,17 +169,30 @@ def smoothed_aggregation(
     integer(block_size, "smoothed_aggregation", "block_size", minimum=1)
     require(n % block_size == 0, "smoothed_aggregation", "block_size", f"divide the {n} rows of A", block_size)
     positive(damping, "smoothed_aggregation", "damping", zero=True)
-    require_type(smoother, Chebyshev, "smoothed_aggregation", "smoother", "be a Chebyshev", "Chebyshev(degree=2)?")
+    kinds = Chebyshev, Jacobi, GaussSeidel
+    wanted = "be a Chebyshev, a Jacobi or a GaussSeidel"
+    require_type(smoother, kinds, "smoothed_aggregation", "smoother", wanted, "Chebyshev(degree=2)?")
     B = near_nullspace_of(near_nullspace, n, block_size)
     if dtype is None and values_dtype is not None:
         dtype = A.dtype
     storage = storage_of(values_dtype, dtype, "smoothed_aggregation")
+    strength = strength_of(strength)
+    integer(improve_candidates, "smoothed_aggregation", "improve_candidates", minimum=0)
+    by_rows = isinstance(smoother, GaussSeidel)
+    require(not (by_rows and storage), "smoothed_aggregation", "values_dtype", "be None for GaussSeidel",
+            repr(values_dtype), "Use dtype.")  # fmt: skip
+    if isinstance(A, SymmetricCrsMatrix) and (by_rows or strength is not None or improve_candidates):
+        A = A.to_crs()
     given = A
     A, precision = finest_matrix(A, Precision(dtype), storage)
+    if improve_candidates:
+        B = improved_candidates(given, B, improve_candidates)
     levels = [Level(A)]
     while len(levels) < max_levels and (coarse_size is None or levels[-1].A.shape[0] >= coarse_size):
         level = levels[-1]
-        aggregates, count = aggregates_of(given if len(levels) == 1 else level.A, block_size)
+        decisive = given if len(levels) == 1 else level.A  # aggregates follow the caller's values
+        strong = None if strength is None else StrongGraph(decisive, strength, B, block_size)
+        aggregates, count = aggregates_of(decisive, block_size, strong)
         block_size = B.shape[1]  # a coarse node has one unknown per near-nullspace vector
         coarse_rows = count * B.shape[1]
         if coarse_size is None and is_coarsest([level.A.nnz for level in levels], level.A.shape[0], coarse_rows):
@@ -165,8 +201,9 @@ def smoothed_aggregation(
         if not 0 < coarse_rows < level.A.shape[0]:
             break
         T, B = tentative_prolongator(aggregates, count, B)
-        graph_p = prolongator_graph(level.A.graph, T.graph)
-        level.plan = Plan(aggregates, T, graph_p, GalerkinProduct(level.A.graph, graph_p))
+        smoothed = level.A.graph if strong is None or strong.graph is None else strong.graph
+        graph_p = prolongator_graph(smoothed, T.graph)
+        level.plan = Plan(aggregates, T, graph_p, GalerkinProduct(level.A.graph, graph_p), strong)
         levels.append(Level(coarse_matrix(level, damping, None, precision.fits is not None)))
         round_level(level, storage)
     direct = levels[-1].smoother is None and levels[-1].A.shape[0] <= LARGEST_DENSE
