@@ -148,12 +148,15 @@ class _Run(Run):
             rz = self.start() if self.active.any() else self.initial
             while self.active.any() and iteration < max_iterations:
                 q, pq = self.product()
-                if not self.coupled:
-                    pq = np.where(np.isfinite(rz / pq), pq, np.nan)  # a step beyond all numbers is none
                 if self.eject(pq) and self.coupled:
                     rz = self.start()  # the others begin a Krylov space of their own
                     continue
                 alpha = np.where(self.active, self.together(rz) / self.together(pq), 0.0).astype(self.x.dtype)
+                if not np.isfinite(alpha).all():  # a step beyond all numbers is none
+                    self.finish(self.active & ~np.isfinite(alpha), Status.breakdown)
+                    alpha = np.where(self.active, alpha, 0.0).astype(self.x.dtype)
+                    if not self.active.any():
+                        break
                 rr = kernels.cg_update(moved(alpha, self.x), self.p, q, self.x, self.r)
                 iteration += 1
                 self.judge(np.sqrt(host(rr)), alpha, iteration, callback)
@@ -177,11 +180,12 @@ class _Run(Run):
         """Note the residual norms after an iteration, and take out the samples that it finished."""
         running, last = self.active, self.latest[self.members]
         self.iterations[self.members[running]] = iteration
-        twice = 2.0 * self.least[self.members]
-        leaves = running & ~(norm <= twice) & (last <= twice) & (last <= 0.5 * self.best_norm[self.members])
-        if leaves.any():
+        least = self.least[self.members]
+        near = norm <= 2.0 * least
+        if not near.all():
+            leaves = running & ~near & (last <= 2.0 * least) & (last <= 0.5 * self.best_norm[self.members])
             self.keep_previous(leaves, last, alpha)
-        self.least[self.members[running]] = np.fmin(0.5 * twice, norm)[running]
+        self.least[self.members] = np.fmin(least, norm)
         self.finish(running & ~np.isfinite(norm), Status.breakdown)
         claims = self.active & (norm <= self.check[self.members])
         self.record(running, self.prove(claims, norm, self.z))
@@ -190,6 +194,8 @@ class _Run(Run):
 
     def keep_previous(self, which: np.ndarray, norm: np.ndarray, alpha: np.ndarray) -> None:
         """Keep the iterates before the last step, of these norms."""
+        if not which.any():
+            return
         best = self.best_vectors()
         if isinstance(best, np.ndarray):  # the columns alone: a pass over all of them would be one a sample
             s = np.flatnonzero(which)
