@@ -8,7 +8,10 @@ from ensemble._backend import array_namespace, to_numpy
 from ensemble._kernels._compile import compiled, compiled_serial, prange
 from ensemble._kernels._registry import kernel
 
-__all__ = ["aggregate", "coupled_rows"]
+__all__ = ["aggregate", "coupled_rows", "square_on_graph"]
+
+CHUNK = 4096
+"""Rows of a squared matrix that share one marker array."""
 
 
 @kernel
@@ -111,3 +114,19 @@ def aggregate(indptr, indices, included):
                 member[j] = n_aggregates
         n_aggregates += 1
     return member, n_aggregates
+
+
+@compiled
+def square_on_graph(indptr, indices, values, out):
+    """The entries of the square of a matrix that lie on its own graph: one sample, to `out`, shape (nnz,)."""
+    n = indptr.size - 1
+    for chunk in prange((n + CHUNK - 1) // CHUNK):
+        place = np.full(n, -1, np.int64)  # of each column's entry in the row at hand; earlier rows' lie before it
+        for i in range(chunk * CHUNK, min((chunk + 1) * CHUNK, n)):
+            for k in range(indptr[i], indptr[i + 1]):
+                place[indices[k]] = k
+                out[k] = 0.0
+            for k in range(indptr[i], indptr[i + 1]):
+                for m in range(indptr[indices[k]], indptr[indices[k] + 1]):
+                    if place[indices[m]] >= indptr[i]:
+                        out[place[indices[m]]] += values[k] * values[m]

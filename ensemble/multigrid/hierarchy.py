@@ -252,6 +252,10 @@ class Hierarchy(SciPyOperator):
         )
         require(same, "Hierarchy.update", "A", "have the graph the hierarchy was built for", repr(A.graph),
                 "Build a new one with smoothed_aggregation.")  # fmt: skip
+        plan = self.levels[0].plan
+        by_rows = isinstance(self.smoother, GaussSeidel) or (plan is not None and plan.strong is not None)
+        if by_rows and isinstance(A, SymmetricCrsMatrix):
+            A = A.to_crs()
         self.levels[0].A, self.precision = finest_matrix(A, self.precision, self.storage)
         self._units = {}
         self._fill()

@@ -188,7 +188,7 @@ def smoothed_aggregation(
     if improve_candidates:
         B = improved_candidates(given, B, improve_candidates)
     levels = [Level(A)]
-    while len(levels) < max_levels and (coarse_size is None or levels[-1].A.shape[0] >= coarse_size):
+    while len(levels) < max_levels and levels[-1].A.shape[0] >= (1 if coarse_size is None else coarse_size):
         level = levels[-1]
         decisive = given if len(levels) == 1 else level.A  # aggregates follow the caller's values
         strong = None if strength is None else StrongGraph(decisive, strength, B, block_size)

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 
 from ensemble._backend import array_namespace, moved, to_numpy
 from ensemble._check import message, positive, require
+from ensemble._kernels.aggregation import square_on_graph
 from ensemble.linalg import CrsGraph, CrsMatrix
 from ensemble.multigrid.relaxation import largest_eigenvalue
 
@@ -19,13 +20,10 @@ CHUNK, DEVICE_CHUNK = 1 << 15, 1 << 24
 LEAST_DIAGONAL = 0.1
 """Share of a diagonal entry that must be left when weak entries are added to it."""
 
-ROWS = 1 << 14
-"""Rows of a squared matrix that are made at a time."""
-
 
 @dataclass(frozen=True)
 class SymmetricStrength:
-    """Coupling (i, j) is strong where ``|a_ij| >= theta * sqrt(|a_ii a_jj|)`` (Vanek, Mandel, Brezina 1996, eq. 4).
+    """Coupling (i, j) is strong where ``|a_ij| >= theta * sqrt(|a_ii a_jj|)`` (Vanek, Mandel, Brezina 1996).
 
     The samples share one strong graph, judged on the quotient of both sides, its mean or its largest value over the
     samples. So samples are coupled through this choice, and through nothing else: a sample has the bits of its scalar
@@ -128,12 +126,12 @@ class EvolutionStrength:
             dinv = np.where(diagonal != 0.0, 1.0 / diagonal, 0.0)
         step = -mean.values[:, 0] * (dinv[rows] / largest_eigenvalue(mean, dinv[:, None]))
         step[rows == columns] += 1.0
-        matrix = sp.csr_array((step, columns, mean.graph.indptr), shape=(n, n))
-        pattern = sp.csr_array((np.ones(columns.size), columns, mean.graph.indptr), shape=(n, n))
-        parts = [(matrix[k : k + ROWS] @ matrix).multiply(pattern[k : k + ROWS]) for k in range(0, n, ROWS)]
-        evolved = sp.csr_array(sp.vstack(parts).T)  # row i: a unit value at i
-        rows, columns, values = np.repeat(np.arange(n), np.diff(evolved.indptr)), evolved.indices, evolved.data
-        b, own = B[:, 0], evolved.diagonal()
+        square = np.empty(columns.size)
+        square_on_graph(mean.graph.indptr, columns, step, square)
+        indptr, columns, entries = mean.graph.transposed  # row i: a unit value at i
+        rows, values = np.repeat(np.arange(n), np.diff(indptr)), square[entries]
+        b, own = B[:, 0], np.zeros(n)
+        own[rows[rows == columns]] = values[rows == columns]
         with np.errstate(all="ignore"):
             agreement = (own[rows] * b[columns] / b[rows]) / values
             difference = np.where(agreement > 0.0, np.abs(1.0 - agreement), np.inf)

@@ -10,7 +10,7 @@ from ensemble import gallery
 from ensemble._kernels._compile import numba
 from ensemble.krylov import cg
 from ensemble.linalg import AffineMatrix, CrsMatrix, SymmetricCrsMatrix
-from ensemble.multigrid import GaussSeidel, Jacobi, scaled_aggregation, smoothed_aggregation
+from ensemble.multigrid import EvolutionStrength, GaussSeidel, Jacobi, scaled_aggregation, smoothed_aggregation
 from ensemble.multigrid.gauss_seidel import GaussSeidelSmoother, colours_of
 from ensemble.multigrid.relaxation import inverse_diagonal
 from ensemble.scalar import Ensemble
@@ -111,8 +111,12 @@ def test_solves_take_about_as_many_iterations_as_with_chebyshev(smoother):
 def test_half_the_values_of_a_symmetric_matrix_serve(rng):
     A = gallery.anisotropic((12, 12), 3)
     r = Ensemble(rng.standard_normal((144, 3)))
-    whole, half = (smoothed_aggregation(m, smoother=GaussSeidel()) for m in (A, SymmetricCrsMatrix.from_crs(A)))
-    assert np.array_equal((whole @ r).samples, (half @ r).samples)
+    half = SymmetricCrsMatrix.from_crs(A)
+    for options in ({"smoother": GaussSeidel()}, {"strength": 0.2}):
+        z = (smoothed_aggregation(A, **options) @ r).samples
+        M = smoothed_aggregation(half, **options)
+        assert np.array_equal(z, (M @ r).samples)
+        assert np.array_equal(z, (M.update(half) @ r).samples)
 
 
 def test_a_scaled_hierarchy_takes_them():
@@ -149,3 +153,10 @@ def test_an_affine_matrix_takes_jacobi_and_refuses_gauss_seidel():
 def test_bad_options_are_refused(make, error, text):
     with pytest.raises(error, match=text):
         make()
+
+
+@pytest.mark.parametrize("n", [0, 1, 3])
+def test_tiny_matrices_without_couplings_are_inverted(n):
+    A = CrsMatrix.from_scipy(4.0 * sp.csr_array(sp.eye_array(n)))
+    for options in ({}, {"strength": EvolutionStrength()}, {"improve_candidates": 2, "smoother": GaussSeidel()}):
+        assert np.array_equal(smoothed_aggregation(A, **options) @ np.ones(n), np.full(n, 0.25))

@@ -6,6 +6,7 @@ import pytest
 import scipy.sparse as sp
 
 from ensemble import gallery
+from ensemble._kernels.aggregation import square_on_graph
 from ensemble.krylov import cg
 from ensemble.linalg import AffineMatrix, CrsMatrix
 from ensemble.multigrid import EvolutionStrength, SymmetricStrength, smoothed_aggregation
@@ -206,3 +207,18 @@ def test_an_affine_matrix_takes_the_strength_of_its_mean():
 def test_bad_options_are_refused(make, error, text):
     with pytest.raises(error, match=text):
         make()
+
+
+def test_the_square_on_a_graph_is_that_part_of_the_square(rng):
+    """Over several runs of rows; a graph that is not symmetric, with empty rows."""
+    M = sp.random_array((9000, 9000), density=5e-4, rng=rng, format="csr")
+    M.sort_indices()
+    got = np.full(M.nnz, np.nan)
+    square_on_graph(M.indptr, M.indices, M.data, got)
+    rows = np.repeat(np.arange(9000), np.diff(M.indptr))
+    np.testing.assert_allclose(got, (M @ M)[rows, M.indices], rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("options", [{"dtype": np.float32}, {"values_dtype": "bfloat16"}], ids=str)
+def test_narrow_hierarchies_follow_strong_couplings(options):
+    assert iterations(rotated(60, 1e-3, 0), strength=0.25, **options) <= 11
