@@ -80,7 +80,6 @@ class Reduction:
             total = product(graph, total, self.ff.graph, L, part.graph)
             total[places] += cf
             graph = part.graph
-        total = -total * rows_of(dinv, graph, "columns of the sum", self.fine_rows[graph.indices])
         if judge is not None:
             kept = judge.strong(graph, judge.judge(total), ALL_ENTRIES, self.options.drop_restriction)
             self.kept_restriction = part_of(graph, kept, *(np.ones(n, bool) for n in graph.shape))
@@ -88,6 +87,7 @@ class Reduction:
             self.R = joined(here.row_of_entry, self.fine_rows[here.indices], np.arange(here.shape[0]),
                             self.coarse_rows, (here.shape[0], A.shape[0]), here)  # fmt: skip
             self.RAP = graph_of_product(self.R.graph, self.AP)
+        total = -total * rows_of(dinv, graph, "columns of the sum", self.fine_rows[graph.indices])
         assert self.kept_restriction is not None
         places = graph.kept_beside(total, "kept", self.kept_restriction.entries)
         return with_identity(self.R, array_namespace(total).take(total, places, axis=0))

@@ -55,6 +55,7 @@ def approximate_ideal_restriction(
     A : CrsMatrix, SymmetricCrsMatrix or SciPy sparse matrix, shape (n, n)
     theta : float in [0, 1], dimensionless
         An entry is strong when its absolute value is at least `theta` times the largest off-diagonal one of its row.
+        Larger: fewer iterations, more levels; 0.5 for finite elements without upwinding.
     degree : int, at least 0
         Of the Neumann series ``sum over k of (I - D_ff^-1 A_ff)^k D_ff^-1``. Larger: fewer iterations, longer rows.
     strength : {"largest", "mean", "graph"}
@@ -63,7 +64,8 @@ def approximate_ideal_restriction(
     theta_restriction : float in [0, 1], dimensionless
         Entries below this times the largest off-diagonal one of their row stay out of the Neumann series.
     drop_restriction : float in [0, 1], dimensionless
-        Entries of the restriction below this times the largest of their row are dropped.
+        Entries of the restriction below this times the largest of their row are dropped, each times the diagonal of
+        its column, so that the units of rows do not count.
     drop_coarse : float in [0, 1], dimensionless
         Entries of coarse matrices below this times the diagonal of their row are dropped.
     sweeps : (int, int)

@@ -174,6 +174,17 @@ def test_singular_matrix_converges_for_a_compatible_right_hand_side():
     assert result.converged.all()
 
 
+def test_units_of_rows_change_no_decision():
+    """(D A)^-1 D r = A^-1 r for the V-cycle too; powers of two are exact."""
+    A = straight([1e2, 1e6], 0.3, 24)
+    d = 2.0 ** np.random.default_rng(71011).integers(-12, 13, A.shape[0])[:, None]
+    scaled = CrsMatrix(A.graph, A.values * d[A.graph.row_of_entry])
+    r = right_hand_side(A.shape[0], 2).samples
+    M, other = (approximate_ideal_restriction(matrix, coarse_size=20) for matrix in (A, scaled))
+    assert other.operator_complexity == M.operator_complexity
+    np.testing.assert_allclose((other @ Ensemble(d * r)).samples, (M @ Ensemble(r)).samples, rtol=1e-9, atol=1e-12)
+
+
 # --- a linear operator
 def test_compaction_changes_no_bit():
     A = straight([1e0, 1e8, 1e8, 1e8], 0.3)
