@@ -81,7 +81,7 @@ def amplification(A: CrsMatrix | SymmetricCrsMatrix, inverse: Any) -> np.ndarray
         return np.ones(A.n_samples)
     A = A.to_crs() if isinstance(A, SymmetricCrsMatrix) else A
     xp = array_namespace(inverse)
-    at = moved(A.graph.row_of_entry.astype(np.int64) * n + A.graph.indices, inverse)
+    at = moved(A.graph.row_of_entry.astype(np.int64) * n + A.graph.indices.astype(np.int64), inverse)
     flat = xp.reshape(inverse, (n * n, inverse.shape[2]))
     trace = to_numpy(xp.sum(A.values * xp.take(flat, at, axis=0), axis=0))
     size = A.diagonal().samples * xp.take(flat, moved(np.arange(n) * (n + 1), inverse), axis=0)

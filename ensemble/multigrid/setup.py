@@ -101,7 +101,7 @@ def smoothed_aggregation(
     --------
     >>> from ensemble.gallery import poisson
     >>> smoothed_aggregation(poisson((40, 40)))
-    Hierarchy: 2 levels, 1 samples, float64, operator complexity 1.302, grid complexity 1.175
+    Hierarchy: 2 levels, 1 samples, float32, operator complexity 1.302, grid complexity 1.175
     level       rows        nnz  nnz/row  lambda_max
         0       1600       7840      4.9  1.888 .. 1.888
         1        280       2368      8.5  direct
