@@ -218,15 +218,16 @@ class Hierarchy(SciPyOperator):
                 taken.smoother = level.smoother.take_samples(taken.A, samples)
             levels.append(taken)
         coarse = self.coarse and self.coarse.take_samples(samples)
-        new = Hierarchy(levels, coarse, self.smoother, self.damping, self.storage, self.precision.take_samples(samples))
+        precision = self.precision.take_samples(samples)
+        part = Hierarchy(levels, coarse, self.smoother, self.damping, self.storage, precision)
         if self.wide is not None:
             hierarchy, wide = self.wide
             chosen = np.flatnonzero(np.isin(samples, wide))
             if chosen.size == samples.size:
                 return hierarchy.take_samples(np.searchsorted(wide, samples))
             if chosen.size:
-                new.wide = hierarchy.take_samples(np.searchsorted(wide, samples[chosen])), chosen
-        return new
+                part.wide = hierarchy.take_samples(np.searchsorted(wide, samples[chosen])), chosen
+        return part
 
     def update(self, A: Any) -> Hierarchy:
         """Fill the hierarchy with new values on the same graph, in place; returns it.

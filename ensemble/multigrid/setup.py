@@ -132,7 +132,7 @@ def smoothed_aggregation(
     --------
     >>> from ensemble.gallery import poisson
     >>> smoothed_aggregation(poisson((40, 40)))
-    Hierarchy: 3 levels, 1 samples, float64, operator complexity 1.341, grid complexity 1.196
+    Hierarchy: 3 levels, 1 samples, float32, operator complexity 1.341, grid complexity 1.196
     level       rows        nnz  nnz/row  lambda_max
         0       1600       7840      4.9  1.888 .. 1.888
         1        280       2368      8.5  1.344 .. 1.344
