@@ -20,9 +20,9 @@ from ensemble._kernels._kalman_tiles import (
     is_same,
     mirror,
     move,
-    multiply,
     negate,
     padded,
+    product,
     scaled_row,
     start,
     steps,
@@ -48,14 +48,14 @@ def _solve(w, low, inverses, X, nx, n):
     for i in range(nx):
         tile = i // 4 * 4
         if i == tile:
-            multiply(w, low + i * n, n, 1, w, X, w, X + i * n, n, min(4, nx - i), i, False)
+            product(w, low + i * n, n, 1, w, X, w, X + i * n, X + i * n, n, min(4, nx - i), i, False)
         else:
-            multiply(w, low + i * n + tile, n, 1, w, X + tile * n, w, X + i * n, n, 1, i - tile, False)
+            product(w, low + i * n + tile, n, 1, w, X + tile * n, w, X + i * n, X + i * n, n, 1, i - tile, False)
     for i in range(nx):
         scaled_row(w[inverses + i], w, X + i * n, w, X + i * n, n)
     for i in range(nx - 2, -1, -1):
         later = (i + 1) * n
-        multiply(w, low + later + i, 1, n, w, X + later, w, X + i * n, n, 1, nx - 1 - i, False)
+        product(w, low + later + i, 1, n, w, X + later, w, X + i * n, X + i * n, n, 1, nx - 1 - i, False)
 
 
 @spliced
@@ -73,20 +73,18 @@ def _gain(F, f, Q, q, P, at_P, regular, places, w, nx, n):
     inverses = places[1][0]
     copy(P, at_P, nx, nx, nx, w, AP, n)
     mirror(w, AP, nx, n)
-    fill(w, Et, nx * n)
-    multiply(F, f, nx, 1, w, AP, w, Et, n, nx, nx, False)
+    product(F, f, nx, 1, w, AP, w, Et, -1, n, nx, nx, False)
     copy(Q, q, nx, nx, nx, w, S, n)
-    multiply(w, Et, n, 1, w, Ft, w, S, n, nx, nx, True)
+    product(w, Et, n, 1, w, Ft, w, S, S, n, nx, nx, True)
     factor(w, S, low, inverses, nx, n, regular)
     negate(w, low, low, nx * n)
     _solve(w, low, inverses, Et, nx, n)
     fill(w, At, nx * n)
     for i in range(nx):
         w[At + i * n + i] = 1.0
-    multiply(w, less, n, 1, w, Et, w, At, n, nx, nx, False)
+    product(w, less, n, 1, w, Et, w, At, At, n, nx, nx, False)
     move(w, AP, S, nx * n)
-    fill(w, AP, nx * n)
-    multiply(w, At, 1, n, w, S, w, AP, n, nx, nx, False)
+    product(w, At, 1, n, w, S, w, AP, -1, n, nx, nx, False)
 
 
 @spliced
@@ -95,11 +93,9 @@ def _covariance(Q, q, P, at_P, places, w, nx, n):
     _, _, Et, At, AP, S, ES = places[0]
     added(Q, q, P, at_P, nx, w, S, n)
     mirror(w, S, nx, n)
-    fill(w, ES, nx * n)
-    multiply(w, Et, 1, n, w, S, w, ES, n, nx, nx, False)
-    fill(w, S, nx * n)
-    multiply(w, ES, n, 1, w, Et, w, S, n, nx, nx, True)
-    multiply(w, AP, n, 1, w, At, w, S, n, nx, nx, True)
+    product(w, Et, 1, n, w, S, w, ES, -1, n, nx, nx, False)
+    product(w, ES, n, 1, w, Et, w, S, -1, n, nx, nx, True)
+    product(w, AP, n, 1, w, At, w, S, S, n, nx, nx, True)
     mirror(w, S, nx, n)
     copy(w, S, n, nx, nx, P, at_P - nx * nx, nx)
 
