@@ -36,7 +36,7 @@ __all__ = ["smooth_alone", "smooth_each"]
 def _places(nx, like):
     """Where everything starts in the working array, and its length; some matrices share a place, one after another."""
     n = padded(nx, like)
-    size = nx * n
+    size = n * n
     vectors = 7 * size, 7 * size + n, 7 * size + 2 * n
     return (0, size, 2 * size, 3 * size, 4 * size, 5 * size, 6 * size), vectors, 7 * size + 3 * n
 
@@ -72,7 +72,7 @@ def _gain(F, f, Q, q, P, at_P, regular, places, w, nx, n):
     Ft, less, Et, At, AP, S, low = places[0]
     inverses = places[1][0]
     copy(P, at_P, nx, nx, nx, w, AP, n)
-    mirror(w, AP, nx, n)
+    mirror(w, AP, n)
     product(F, f, nx, 1, w, AP, w, Et, -1, n, nx, nx, False)
     copy(Q, q, nx, nx, nx, w, S, n)
     product(w, Et, n, 1, w, Ft, w, S, S, n, nx, nx, True)
@@ -92,11 +92,11 @@ def _covariance(Q, q, P, at_P, places, w, nx, n):
     """``(I - E F) P (I - E F)' + E (Q + P_next) E'``, written before the smoothed covariance of the step after."""
     _, _, Et, At, AP, S, ES = places[0]
     added(Q, q, P, at_P, nx, w, S, n)
-    mirror(w, S, nx, n)
+    mirror(w, S, n)
     product(w, Et, 1, n, w, S, w, ES, -1, n, nx, nx, False)
     product(w, ES, n, 1, w, Et, w, S, -1, n, nx, nx, True)
     product(w, AP, n, 1, w, At, w, S, S, n, nx, nx, True)
-    mirror(w, S, nx, n)
+    mirror(w, S, n)
     copy(w, S, n, nx, nx, P, at_P - nx * nx, nx)
 
 

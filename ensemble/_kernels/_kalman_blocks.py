@@ -14,11 +14,11 @@ import numpy as np
 from ensemble._kernels._compile import compiled, compiled_serial, inner, prange, spliced
 from ensemble._kernels._kalman_bodies import TWO_PI
 from ensemble._kernels._kalman_tiles import (
-    add_upper,
     copy,
     copy_transposed,
     entry,
     factor,
+    fetch,
     mirror,
     move,
     negate,
@@ -29,6 +29,7 @@ from ensemble._kernels._kalman_tiles import (
     transposed_rows,
 )
 from ensemble._kernels._lane_arithmetic import fma
+from ensemble._kernels._lane_tiles import add_products_tile, subtract_squares_tile
 from ensemble._kernels._lanes import ROW_BYTES, called, load, register_of, store
 
 __all__ = ["CONVERGED", "filter_alone", "filter_each"]
@@ -38,27 +39,23 @@ CONVERGED = 8
 
 
 @inner
-def _subtract_squares(w, A, rows, weights, C, n, count, stride):
-    """C as A less ``sum_i weights[i] rows[i] rows[i]'``, symmetric to the bit."""
+def _subtract_squares(w, A, rows, weights, C, count, stride):
+    """C as the symmetric A less ``sum_i weights[i] rows[i] rows[i]'``."""
     called()
-    kind, width = register_of(w), ROW_BYTES // w.itemsize
-    for i in range(count):
-        row, weight, old = rows + i * stride, entry(w, weights + i), C if i else A
-        for a in range(0, n - 3, 4):
-            x0, x1 = -entry(w, row + a), -entry(w, row + a + 1)
-            x2, x3 = -entry(w, row + a + 2), -entry(w, row + a + 3)
-            for at in range(a * stride, (a + 1) * stride, width):
-                z = load(w, row + at - a * stride, kind)
-                at1, at2, at3 = at + stride, at + 2 * stride, at + 3 * stride
-                store(w, C + at, fma(z * x0, weight, load(w, old + at, kind)))
-                store(w, C + at1, fma(z * x1, weight, load(w, old + at1, kind)))
-                store(w, C + at2, fma(z * x2, weight, load(w, old + at2, kind)))
-                store(w, C + at3, fma(z * x3, weight, load(w, old + at3, kind)))
-        for a in range(n // 4 * 4, n):
-            x0 = -entry(w, row + a)
-            for j in range(0, stride, width):
-                at = a * stride + j
-                store(w, C + at, fma(load(w, row + j, kind) * x0, weight, load(w, old + at, kind)))
+    width = ROW_BYTES // w.itemsize
+    for i in range(0, stride, width):
+        for j in range(i, stride, width):
+            subtract_squares_tile(w, A, C, rows, weights, count, stride, i, j)
+
+
+@inner
+def _add_products(w, left, right, C, count, stride):
+    """Add ``sum_i left[i] right[i]'`` of rows to the symmetric C."""
+    called()
+    width = ROW_BYTES // w.itemsize
+    for i in range(0, stride, width):
+        for j in range(i, stride, width):
+            add_products_tile(w, C, left, right, count, stride, i, j)
 
 
 @inner
@@ -135,14 +132,14 @@ def _square(w, low, r, white, inverses, n, p):
 def _places(nx, ny, like):
     """Where everything starts in the working array, and its length."""
     n, p = padded(nx, like), padded(ny, like)
-    squares = 0, nx * n, 2 * nx * n, 3 * nx * n, 4 * nx * n
-    at = 5 * nx * n
+    squares = 0, n * n, 2 * n * n, 3 * n * n, 4 * n * n
+    at = 5 * n * n
     rows = at, at + ny * n, at + 2 * ny * n, at + 3 * ny * n, at + 4 * ny * n, at + 5 * ny * n, at + 6 * ny * n
     at += 7 * ny * n
     columns = at
     at += n * p
-    small = at, at + ny * p, at + 2 * ny * p, at + 3 * ny * p
-    at += 4 * ny * p
+    small = at, at + p * p, at + 2 * p * p, at + 3 * p * p
+    at += 4 * p * p
     vectors = at, at + n, at + 2 * n, at + 2 * n + p, at + 2 * n + 2 * p
     return squares, rows, columns, small, vectors, at + 2 * n + 3 * p
 
@@ -162,7 +159,7 @@ def _predict(F, f, Q, q, ahead, places, w, nx, n):
     product(F, f, nx, 1, w, P, w, FP, -1, n, nx, nx, False)
     copy(Q, q, nx, nx, nx, w, ahead, n)
     product(w, FP, n, 1, w, Ft, w, ahead, ahead, n, nx, nx, True)
-    mirror(w, ahead, nx, n)
+    mirror(w, ahead, n)
 
 
 @spliced
@@ -171,7 +168,7 @@ def _observe(H, h, R, r, y, at, gaps, places, w, nx, ny, p):
     observed, negative, noise = places[1][5], places[1][6], places[3][0]
     copy(H, h, nx, ny, nx, w, observed, nx)
     copy(R, r, ny, ny, ny, w, noise, p)
-    mirror(w, noise, ny, p)
+    mirror(w, noise, p)
     if gaps:
         _take_out(y, at, w, observed, noise, nx, ny, p)
     negate(w, observed, negative, ny * nx)
@@ -194,20 +191,17 @@ def _gain(ahead, places, w, nx, ny, n, p):
 @spliced
 def _condition(ahead, places, w, nx, ny, n, p):
     """The covariance given an observation, corrected by the residual of the gain."""
-    P, _, _, _, correction = places[0]
+    P = places[0][0]
     _, white, G, gain, X, H, negative = places[1]
     columns = places[2]
     noise, _, _, HG = places[3]
-    _subtract_squares(w, ahead, white, places[4][2], P, nx, ny, n)
+    _subtract_squares(w, ahead, white, places[4][2], P, ny, n)
     product(w, noise, 1, p, w, gain, w, G, -1, n, ny, ny, False)
     product(w, negative, nx, 1, w, P, w, G, G, n, ny, nx, False)
     transposed_rows(w, G, ny, n, w, columns, p)
     product(w, negative, nx, 1, w, columns, w, HG, -1, p, ny, nx, False)
     product(w, HG, p, 1, w, gain, w, X, G, n, ny, ny, False)
-    # K G' + X K' of rows that lie one behind another: K and X, G and K
-    product(w, gain, 1, n, w, G, w, correction, -1, n, nx, 2 * ny, True)
-    add_upper(w, correction, w, P, nx, n)
-    mirror(w, P, nx, n)
+    _add_products(w, gain, G, P, 2 * ny, n)  # K G' + X K': rows of K and X, of G and K, lie one behind another
 
 
 @spliced
@@ -257,10 +251,17 @@ def filter_alone(F, Q, H, R, u, d, y, m0, P0, predict_first, mean, covariance, q
     by_P = steps(covariance)
     copy(m0.reshape(-1), start(m0, s), nx, 1, nx, w, m, n)
     copy(P0.reshape(-1), start(P0, s), nx, nx, nx, w, P, n)
-    mirror(w, P, nx, n)
+    mirror(w, P, n)
     copy_transposed(flat_F, at_F, nx, nx, nx, w, Ft, n)
     kept, whole, observed = False, False, False
     for k in range(n_steps):
+        if k + 1 < n_steps:
+            if F.shape[1] > 1:
+                fetch(flat_F, at_F + (k + 1) * nx * nx, nx * nx)
+            if Q.shape[1] > 1:
+                fetch(flat_Q, at_Q + (k + 1) * nx * nx, nx * nx)
+            if by_P > 0:
+                fetch(covariances, at_P + (k + 1) * by_P, nx * nx)
         gaps = _has_gaps(flat_y, at_y + k * ny, ny)
         kept = kept and not gaps
         if k > 0 or predict_first:
@@ -271,7 +272,7 @@ def filter_alone(F, Q, H, R, u, d, y, m0, P0, predict_first, mean, covariance, q
                 ahead, before = before, ahead
                 _predict(flat_F, at_F + k * steps(F), flat_Q, at_Q + k * steps(Q), ahead, places, w, nx, n)
         else:
-            move(w, P, ahead, nx * n)
+            move(w, P, ahead, n * n)
             move(w, m, m_ahead, n)
         if not kept:
             if gaps or not observed:

@@ -12,16 +12,16 @@ import numpy as np
 from ensemble._kernels._compile import inner, spliced
 from ensemble._kernels._lane_arithmetic import any_lane, fma
 from ensemble._kernels._lane_tiles import reflect_tile, tile, transpose_tile
-from ensemble._kernels._lanes import ROW_BYTES, called, load, register_of, store
+from ensemble._kernels._lanes import ROW_BYTES, called, load, prefetch, register_of, store
 
 __all__ = [
     "add_row",
-    "add_upper",
     "added",
     "copy",
     "copy_transposed",
     "entry",
     "factor",
+    "fetch",
     "fill",
     "is_same",
     "mirror",
@@ -148,29 +148,23 @@ def transposed_rows(A, a, rows, stride, C, c, pitch):
 
 
 @inner
-def mirror(A, a, n, stride):
-    """The entries above the diagonal below it, too."""
+def mirror(A, a, stride):
+    """The entries above the diagonal below it, too; the matrix has as many rows as columns, padding included."""
     called()
     width = ROW_BYTES // A.itemsize
-    whole = n // width * width
-    for i in range(0, whole, width):
-        for j in range(0, i, width):
-            transpose_tile(A, a + j * stride + i, stride, A, a + i * stride + j, stride)
+    for i in range(0, stride, width):
         reflect_tile(A, a + i * stride + i, stride)
-    for i in range(whole, n):
-        for j in range(i):
-            store(A, a + i * stride + j, load(A, a + j * stride + i, 1))
+        for j in range(i + width, stride, width):
+            transpose_tile(A, a + i * stride + j, stride, A, a + j * stride + i, stride)
 
 
 @inner
-def add_upper(A, a, C, c, n, stride):
-    """Add A to C, from the diagonal's registers on."""
+def fetch(A, a, count):
+    """Ask for entries from `a` on ahead of time."""
     called()
-    kind, width = register_of(C), ROW_BYTES // C.itemsize
-    for i in range(n):
-        for j in range(i // width * width, stride, width):
-            at = i * stride + j
-            store(C, c + at, load(C, c + at, kind) + load(A, a + at, kind))
+    width = 64 // A.itemsize
+    for i in range(a, a + count, width):
+        prefetch(A, i, 8)
 
 
 @inner

@@ -69,29 +69,62 @@ def tile(typingctx, A, a, by_row, by_inner, B, b, inner, C, c, base, stride, row
     return types.void(*places, rows, registers), codegen
 
 
-def _square(context: Any, builder: Any, kind: Any, array: Any, at: Any, stride: Any) -> tuple[list[Any], list[Any]]:
-    """Addresses and values of the rows of a square as wide as a register."""
-    size = kind.dtype.bitwidth // 8
-    n = ROW_BYTES // size
-    places = []
-    for i in range(n):
-        row = builder.add(at, builder.mul(stride, ir.IntType(64)(i)))
-        places.append(_pointer(context, builder, kind, array, row, n))
-    rows = [builder.load(pointer) for pointer in places]
-    for row in rows:
-        row.align = size
-    return places, rows
+class _Squares:
+    """Squares as wide as a register in one array, inside a function that is being written."""
 
+    def __init__(self, context: Any, builder: Any, kind: Any, array: Any) -> None:
+        self.context, self.builder, self.kind, self.array = context, builder, kind, array
+        self.size = kind.dtype.bitwidth // 8
+        self.n = ROW_BYTES // self.size
 
-def _transposed(builder: Any, rows: list[Any]) -> list[Any]:
-    for _ in range(len(rows).bit_length() - 1):
-        rows = interleaved(builder, rows)
-    return rows
+    def place(self, at: Any) -> Any:
+        return _pointer(self.context, self.builder, self.kind, self.array, at, self.n)
 
+    def row(self, at: Any) -> Any:
+        value = self.builder.load(self.place(at))
+        value.align = self.size
+        return value
 
-def _write(builder: Any, rows: list[Any], places: list[Any], size: int) -> None:
-    for row, pointer in zip(rows, places, strict=True):
-        builder.store(row, pointer).align = size
+    def number(self, at: Any, i: int = 0) -> Any:
+        """An entry in every lane."""
+        data = cgutils.create_struct_proxy(self.kind)(self.context, self.builder, value=self.array).data
+        at = self.builder.add(at, ir.IntType(64)(i))
+        return _fill(self.builder, self.builder.load(self.builder.gep(data, [at], inbounds=True)), self.n)
+
+    def starts(self, at: Any, stride: Any) -> list[Any]:
+        return [self.builder.add(at, self.builder.mul(stride, ir.IntType(64)(i))) for i in range(self.n)]
+
+    def load(self, at: Any, stride: Any) -> list[Any]:
+        return [self.row(start) for start in self.starts(at, stride)]
+
+    def store(self, rows: list[Any], at: Any, stride: Any) -> None:
+        for row, start in zip(rows, self.starts(at, stride), strict=True):
+            self.builder.store(row, self.place(start)).align = self.size
+
+    def transposed(self, rows: list[Any]) -> list[Any]:
+        for _ in range(self.n.bit_length() - 1):
+            rows = interleaved(self.builder, rows)
+        return rows
+
+    def reflected(self, rows: list[Any]) -> list[Any]:
+        """The entries above the diagonal below it, too."""
+        below = ir.VectorType(ir.IntType(1), self.n)
+        masks = [ir.Constant(below, [j < i for j in range(self.n)]) for i in range(self.n)]
+        pairs = zip(masks, self.transposed(rows), rows, strict=True)
+        return [self.builder.select(mask, other, row) for mask, other, row in pairs]
+
+    def sums(self, rows: list[Any]) -> list[Any]:
+        """Variables that start as `rows`."""
+        variables = [cgutils.alloca_once(self.builder, row.type) for row in rows]
+        for variable, row in zip(variables, rows, strict=True):
+            self.builder.store(row, variable)
+        return variables
+
+    def add(self, sums: list[Any], factors: Any) -> None:
+        """Add the product of ``factors(i)``, rounded once with its sum, to variable i."""
+        for i, variable in enumerate(sums):
+            total = instruction(self.builder, "fma", [*factors(i), self.builder.load(variable)])
+            self.builder.store(total, variable)
 
 
 @intrinsic
@@ -100,13 +133,9 @@ def transpose_tile(typingctx, A, a, stride, C, c, pitch):
 
     def codegen(context, builder, signature, arguments):
         A, a, stride, C, c, pitch = arguments
-        _, rows = _square(context, builder, signature.args[0], A, a, stride)
-        size = signature.args[3].dtype.bitwidth // 8
-        places = []
-        for i in range(len(rows)):
-            row = builder.add(c, builder.mul(pitch, ir.IntType(64)(i)))
-            places.append(_pointer(context, builder, signature.args[3], C, row, len(rows)))
-        _write(builder, _transposed(builder, rows), places, size)
+        source = _Squares(context, builder, signature.args[0], A)
+        target = _Squares(context, builder, signature.args[3], C)
+        target.store(source.transposed(source.load(a, stride)), c, pitch)
         return context.get_dummy_value()
 
     return types.void(A, types.int64, types.int64, C, types.int64, types.int64), codegen
@@ -117,13 +146,65 @@ def reflect_tile(typingctx, A, a, stride):
     """The entries above the diagonal of a square as wide as a register below it, too."""
 
     def codegen(context, builder, signature, arguments):
-        places, rows = _square(context, builder, signature.args[0], *arguments)
-        n = len(rows)
-        mixed = []
-        for i, (row, other) in enumerate(zip(rows, _transposed(builder, rows), strict=True)):
-            below = ir.Constant(ir.VectorType(ir.IntType(1), n), [j < i for j in range(n)])
-            mixed.append(builder.select(below, other, row))
-        _write(builder, mixed, places, signature.args[0].dtype.bitwidth // 8)
+        A, a, stride = arguments
+        tiles = _Squares(context, builder, signature.args[0], A)
+        tiles.store(tiles.reflected(tiles.load(a, stride)), a, stride)
         return context.get_dummy_value()
 
     return types.void(A, types.int64, types.int64), codegen
+
+
+@intrinsic
+def subtract_squares_tile(typingctx, w, a, c, rows, weights, count, stride, i, j):
+    """The square at (i, j) of the matrix at `c`, and its transpose at (j, i).
+
+    As that of the symmetric matrix at `a` less ``sum_k w[weights + k] row_k' row_k`` over `count` rows from `rows` on.
+    """
+
+    def codegen(context, builder, signature, arguments):
+        w, a, c, rows, weights, count, stride, i, j = arguments
+        tiles = _Squares(context, builder, signature.args[0], w)
+        here = builder.add(builder.mul(i, stride), j)
+        sums = tiles.sums(tiles.load(builder.add(a, here), stride))
+        with cgutils.for_range(builder, count) as loop:
+            row = builder.add(rows, builder.mul(loop.index, stride))
+            left, right = builder.add(row, i), tiles.row(builder.add(row, j))
+            weight = tiles.number(builder.add(weights, loop.index))
+            scaled = [builder.fmul(right, builder.fneg(tiles.number(left, k))) for k in range(tiles.n)]
+            tiles.add(sums, lambda k: (scaled[k], weight))
+        total = [builder.load(variable) for variable in sums]
+        tiles.store(total, builder.add(c, here), stride)
+        tiles.store(tiles.transposed(total), builder.add(c, builder.add(builder.mul(j, stride), i)), stride)
+        return context.get_dummy_value()
+
+    return types.void(w, *[types.int64] * 8), codegen
+
+
+@intrinsic
+def add_products_tile(typingctx, w, c, left, right, count, stride, i, j):
+    """Add ``sum_k left_k' right_k`` of rows to the square at (i, j) of the matrix at `c`, and to the one at (j, i).
+
+    Above the diagonal; the entries below it are those above.
+    """
+
+    def codegen(context, builder, signature, arguments):
+        w, c, left, right, count, stride, i, j = arguments
+        tiles = _Squares(context, builder, signature.args[0], w)
+        at, across = builder.add(builder.mul(i, stride), j), builder.add(builder.mul(j, stride), i)
+        at, across = builder.add(c, at), builder.add(c, across)
+        old = tiles.load(at, stride)
+        sums = tiles.sums([ir.Constant(row.type, None) for row in old])
+        with cgutils.for_range(builder, count) as loop:
+            start = builder.mul(loop.index, stride)
+            row = tiles.row(builder.add(builder.add(right, start), j))
+            first = builder.add(builder.add(left, start), i)
+            tiles.add(sums, lambda k: (row, tiles.number(first, k)))
+        total = [builder.fadd(row, builder.load(variable)) for row, variable in zip(old, sums, strict=True)]
+        diagonal = builder.icmp_signed("==", i, j)
+        pairs = zip(tiles.reflected(total), total, strict=True)
+        tiles.store([builder.select(diagonal, a, b) for a, b in pairs], at, stride)
+        with builder.if_then(builder.not_(diagonal)):
+            tiles.store(tiles.transposed(total), across, stride)
+        return context.get_dummy_value()
+
+    return types.void(w, *[types.int64] * 7), codegen
