@@ -23,6 +23,7 @@ __all__ = [
     "compiled_root_filter",
     "compiled_roots",
     "compiled_rts",
+    "compiled_terms",
     "compiled_two_filter",
     "device_of",
 ]
@@ -160,6 +161,12 @@ def compiled_filter(series: Series, device: str, method: str, scan: str) -> Filt
         return filter_result(series, n_samples, *filter_chunks(*options))
     last = n_samples is not None and not series.batch
     return filter_result(series, n_samples, *filter_series(*arguments, series.predict_first, last))
+
+
+def compiled_terms(series: Series) -> Array:
+    """``log p(y[k] | y[:k])`` by the recursion on the CPU, which keeps no means and covariances: (T, n_series)."""
+    arguments = filter_arguments(series, n_samples_of(series))
+    return filter_series(*arguments, series.predict_first, True, False)[2].T
 
 
 def compiled_root_filter(series: Series) -> FilterResult:
