@@ -38,6 +38,10 @@ CONVERGED = 8
 """Rounding errors by which an entry of two successive predicted covariances may differ where they have converged."""
 
 
+FEW = 3
+"""Rows up to which a product of rows is made number by number."""
+
+
 @inner
 def _subtract_squares(w, A, rows, weights, C, count, stride):
     """C as the symmetric A less ``sum_i weights[i] rows[i] rows[i]'``."""
@@ -74,6 +78,26 @@ def _solve_rows(w, low, inverses, B, white, X, n, p, stride):
             for j in range(i + 1, n):
                 z = fma(load(w, X + j * stride + c, kind), -entry(w, low + j * p + i), z)
             store(w, X + i * stride + c, z)
+
+
+@inner
+def _rows_by_rows(w, A, inner, B, columns, C, base, n, stride, pitch, upper):
+    """C as A B', n rows of each, added to the matrix at `base`, to zero where `base` is negative.
+
+    A has rows of `inner` entries, B of `stride`, C of `pitch`. Its transpose takes the place at `columns`, unless rows are few.
+    """
+    if n > FEW:
+        transposed_rows(w, B, n, stride, w, columns, pitch)
+        product(w, A, inner, 1, w, columns, w, C, base, pitch, n, inner, upper)
+        return
+    for i in range(n):
+        for j in range(i if upper else 0, n):
+            total = w.dtype.type(0.0)
+            if base >= 0:
+                total = entry(w, base + i * pitch + j)
+            for k in range(inner):
+                total = fma(entry(w, B + j * stride + k), entry(w, A + i * inner + k), total)
+            w[C + i * pitch + j] = total
 
 
 @inner
@@ -182,8 +206,7 @@ def _gain(ahead, places, w, nx, ny, n, p):
     noise, S, low, _ = places[3]
     inverses = places[4][2]
     product(w, H, nx, 1, w, ahead, w, HP, -1, n, ny, nx, False)
-    transposed_rows(w, HP, ny, n, w, columns, p)
-    product(w, H, nx, 1, w, columns, w, S, noise, p, ny, nx, True)
+    _rows_by_rows(w, H, nx, HP, columns, S, noise, ny, n, p, True)
     factor(w, S, low, inverses, ny, p, -1.0)
     _solve_rows(w, low, inverses, HP, white, gain, ny, p, n)
 
@@ -198,8 +221,7 @@ def _condition(ahead, places, w, nx, ny, n, p):
     _subtract_squares(w, ahead, white, places[4][2], P, ny, n)
     product(w, noise, 1, p, w, gain, w, G, -1, n, ny, ny, False)
     product(w, negative, nx, 1, w, P, w, G, G, n, ny, nx, False)
-    transposed_rows(w, G, ny, n, w, columns, p)
-    product(w, negative, nx, 1, w, columns, w, HG, -1, p, ny, nx, False)
+    _rows_by_rows(w, negative, nx, G, columns, HG, -1, ny, n, p, False)
     product(w, HG, p, 1, w, gain, w, X, G, n, ny, ny, False)
     _add_products(w, gain, G, P, 2 * ny, n)  # K G' + X K': rows of K and X, of G and K, lie one behind another
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from ensemble._kernels._compile import inner, spliced
 from ensemble._kernels._lane_arithmetic import any_lane, fma
-from ensemble._kernels._lane_tiles import reflect_tile, tile, transpose_tile
+from ensemble._kernels._lane_tiles import address, reflect_tile, tile, transpose_tile
 from ensemble._kernels._lanes import ROW_BYTES, called, load, prefetch, register_of, store
 
 __all__ = [
@@ -50,14 +50,19 @@ def entry(A, i):
     return A[np.uint64(i)]
 
 
-@inner
+@spliced
 def product(A, a, by_row, by_inner, B, b, C, c, base, stride, rows, inner, upper):
     """C as ``A B`` added to the matrix that starts at `base` in C's array, to zero where `base` is negative.
 
     Rows of B and C are `stride` apart. With `upper` without the registers left of the diagonal.
     """
-    called()
     width = ROW_BYTES // C.itemsize
+    _product(address(A), a, by_row, by_inner, address(B), b, address(C), c, base, stride, rows, inner, upper, width)
+
+
+@inner
+def _product(A, a, by_row, by_inner, B, b, C, c, base, stride, rows, inner, upper, width):
+    called()
     i = 0
     while i < rows:
         many = 4 if rows - i >= 4 else 2 if rows - i >= 2 else 1

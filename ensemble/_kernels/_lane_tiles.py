@@ -13,32 +13,44 @@ from ensemble._kernels._lane_arithmetic import instruction
 from ensemble._kernels._lane_transpose import interleaved
 from ensemble._kernels._lanes import ROW_BYTES, _fill, _pointer
 
-__all__ = ["reflect_tile", "tile", "transpose_tile"]
+__all__ = ["add_products_tile", "address", "reflect_tile", "subtract_squares_tile", "tile", "transpose_tile"]
+
+
+@intrinsic
+def address(typingctx, array):
+    """Where the entries of an array lie: one argument of a function that is called, where an array is seven."""
+
+    def codegen(context, builder, signature, arguments):
+        return cgutils.create_struct_proxy(array)(context, builder, value=arguments[0]).data
+
+    return types.CPointer(array.dtype)(array), codegen
 
 
 @intrinsic(prefer_literal=True)
 def tile(typingctx, A, a, by_row, by_inner, B, b, inner, C, c, base, stride, rows, registers):
     """``C[c + i stride + j] = C[base + i stride + j] + sum_k A[a + i by_row + k by_inner] B[b + k stride + j]``.
 
-    For i below `rows` and j below `registers` registers of `ROW_BYTES`, both known when compiled; zero in place of
-    ``C[base + ...]`` where `base` is negative. The sum takes k in order, each product rounded once, with its sum.
+    A, B and C are addresses of entries. For i below `rows` and j below `registers` registers of `ROW_BYTES`, both known
+    when compiled; zero in place of ``C[base + ...]`` where `base` is negative. The sum takes k in order, each product
+    rounded once, with its sum.
     """
     n_rows, n_registers = rows.literal_value, registers.literal_value
-    lanes = ROW_BYTES * 8 // C.dtype.bitwidth
+    size = C.dtype.bitwidth // 8
+    lanes = ROW_BYTES // size
 
     def codegen(context, builder, signature, arguments):
         A, a, by_row, by_inner, B, b, inner, C, c, base, stride, _, _ = arguments
-        kinds, word = signature.args, ir.IntType(64)
-        vector = ir.VectorType(context.get_data_type(kinds[7].dtype), lanes)
-        entries = cgutils.create_struct_proxy(kinds[0])(context, builder, value=A).data
+        word = ir.IntType(64)
+        vector = ir.VectorType(C.type.pointee, lanes)
 
-        def place(kind: Any, array: Any, first: Any, i: int, j: int) -> Any:
+        def place(array: Any, first: Any, i: int, j: int) -> Any:
             row = builder.add(first, builder.mul(stride, word(i)))
-            return _pointer(context, builder, kind, array, builder.add(row, word(j * lanes)), lanes)
+            at = builder.gep(array, [builder.add(row, word(j * lanes))], inbounds=True)
+            return builder.bitcast(at, vector.as_pointer())
 
         def read(pointer: Any) -> Any:
             value = builder.load(pointer)
-            value.align = kinds[7].dtype.bitwidth // 8
+            value.align = size
             return value
 
         each = [(i, j) for i in range(n_rows) for j in range(n_registers)]
@@ -49,20 +61,19 @@ def tile(typingctx, A, a, by_row, by_inner, B, b, inner, C, c, base, stride, row
                     builder.store(ir.Constant(vector, None), sums[at])
             with from_values:
                 for at in each:
-                    builder.store(read(place(kinds[7], C, base, *at)), sums[at])
+                    builder.store(read(place(C, base, *at)), sums[at])
         with cgutils.for_range(builder, inner) as loop:
             column = builder.add(a, builder.mul(loop.index, by_inner))
             row = builder.add(b, builder.mul(loop.index, stride))
-            right = [read(place(kinds[4], B, row, 0, j)) for j in range(n_registers)]
+            right = [read(place(B, row, 0, j)) for j in range(n_registers)]
             for i in range(n_rows):
                 at = builder.add(column, builder.mul(by_row, word(i)))
-                left = _fill(builder, builder.load(builder.gep(entries, [at], inbounds=True)), lanes)
+                left = _fill(builder, builder.load(builder.gep(A, [at], inbounds=True)), lanes)
                 for j in range(n_registers):
                     total = instruction(builder, "fma", [right[j], left, builder.load(sums[i, j])])
                     builder.store(total, sums[i, j])
         for at in each:
-            stored = builder.store(builder.load(sums[at]), place(kinds[7], C, c, *at))
-            stored.align = kinds[7].dtype.bitwidth // 8
+            builder.store(builder.load(sums[at]), place(C, c, *at)).align = size
         return context.get_dummy_value()
 
     places = (A, types.int64, types.int64, types.int64, B, types.int64, types.int64, C, *[types.int64] * 3)

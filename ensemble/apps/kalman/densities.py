@@ -13,7 +13,7 @@ from ensemble.apps.kalman.filters import METHODS, check_form, check_scannable, f
 from ensemble.apps.kalman.model import LinearGaussianModel, Series, aligned
 from ensemble.apps.kalman.results import total
 
-__all__ = ["log_likelihood"]
+__all__ = ["density_of", "log_likelihood"]
 
 
 def log_likelihood(
@@ -60,14 +60,22 @@ def log_likelihood(
     >>> round(float(log_likelihood(model, [[3.0], [float("nan")], [4.0]])), 4)
     -4.8289
     """
-    one_of(method, METHODS, "log_likelihood", "method")
-    one_of(scan, SCANS, "log_likelihood", "scan")
-    check_form(form, method, "log_likelihood")
-    burn = integer(burn, "log_likelihood", "burn", minimum=0)
-    series = aligned(model, y, mask, "log_likelihood", diffuse=True)
-    require(burn < series.n_steps, "log_likelihood", "burn", "leave one step or more", burn)
+    return density_of("log_likelihood", model, y, burn, mask, method, scan, form)
+
+
+def density_of(
+    function: str, model: LinearGaussianModel, y: Any, burn: int = 0, mask: Any = None, method: str = "auto",
+    scan: str = "chunked", form: str = "covariance",
+) -> Array:  # fmt: skip
+    """What `log_likelihood` gives; errors name `function`."""
+    one_of(method, METHODS, function, "method")
+    one_of(scan, SCANS, function, "scan")
+    check_form(form, method, function)
+    burn = integer(burn, function, "burn", minimum=0)
+    series = aligned(model, y, mask, function, diffuse=True)
+    require(burn < series.n_steps, function, "burn", "leave one step or more", burn)
     if method == "scan":
-        check_scannable(series, "log_likelihood")
+        check_scannable(series, function)
     return log_density(series, burn, method, scan, form)
 
 
