@@ -16,6 +16,7 @@ from ensemble._kernels._kalman_tiles import (
     copy,
     copy_transposed,
     factor,
+    fetch,
     fill,
     is_same,
     mirror,
@@ -132,6 +133,13 @@ def smooth_alone(F, Q, u, m, P, regular, mean, covariance, s):
     for k in range(n_steps - 2, -1, -1):
         here = at_P + k * size
         f, q = at_F + (k + 1) * steps(F), at_Q + (k + 1) * steps(Q)
+        if k > 0:
+            fetch(flat_P, here - size, size)
+            fetch(covariances, here - size, size)
+            if F.shape[1] > 1:
+                fetch(flat_F, f - size, size)
+            if Q.shape[1] > 1:
+                fetch(flat_Q, q - size, size)
         same = constant and k < n_steps - 2 and is_same(flat_P, here, here + size, size)
         if F.shape[1] > 1 or k == n_steps - 2:
             _transition(flat_F, f, places, w, nx, n)

@@ -191,8 +191,11 @@ def move(A, a, b, count):
 def negate(A, a, b, count):
     """The negatives of entries from `a` on, from `b` on."""
     called()
-    for c in range(count):
-        store(A, b + c, load(A, a + c, 1) * -1.0)
+    kind, width = register_of(A), ROW_BYTES // A.itemsize
+    for c in range(0, count - width + 1, width):
+        store(A, b + c, -load(A, a + c, kind))
+    for c in range(count // width * width, count):
+        store(A, b + c, -load(A, a + c, 1))
 
 
 @inner
@@ -234,7 +237,7 @@ def factor(w, S, low, inverses, n, p, regular):
     for i in range(n):
         diagonal = w[S + i * p + i]
         for j in range(i):
-            w[low + i * p + j] = w[S + j * p + i] * w[inverses + j]
+            w[low + i * p + j] = entry(w, S + j * p + i) * entry(w, inverses + j)
         for c in range(i // width * width, p, width):
             rest = load(w, S + i * p + c, kind)
             for j in range(i):

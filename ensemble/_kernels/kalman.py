@@ -7,6 +7,7 @@ with the series innermost.
 
 from __future__ import annotations
 
+import math
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -168,6 +169,9 @@ def sum_steps(terms):
 
 def _placed(a: np.ndarray, axes: int, contiguous: bool) -> tuple[np.ndarray, tuple[int, int, int]]:
     """`a` as a flat run of memory, and its strides over series, steps and entries, in elements; 0 where it repeats."""
+    if a.flags.c_contiguous and a.flags.writeable and a.size:  # the usual case
+        step = math.prod(a.shape[2:])
+        return a.reshape(-1), (a.shape[1] * step if a.shape[0] > 1 else 0, step if a.shape[1] > 1 else 0, 1)
     item, tail = a.itemsize, a.shape[2:]
     steps = [0 if n == 1 else stride // item for n, stride in zip(a.shape, a.strides, strict=True)]
     by_entry = steps[-1] if tail and tail[-1] > 1 else (steps[2] if tail and tail[0] > 1 else 1)
