@@ -80,16 +80,23 @@ def _solve_rows(w, low, inverses, B, white, X, n, p, stride):
             store(w, X + i * stride + c, z)
 
 
-@inner
+@spliced
 def _rows_by_rows(w, A, inner, B, columns, C, base, n, stride, pitch, upper):
     """C as A B', n rows of each, added to the matrix at `base`, to zero where `base` is negative.
 
-    A has rows of `inner` entries, B of `stride`, C of `pitch`. Its transpose takes the place at `columns`, unless rows are few.
+    A has rows of `inner` entries, B of `stride`, C of `pitch`. The transpose of B is written at `columns`, unless rows
+    are few.
     """
     if n > FEW:
         transposed_rows(w, B, n, stride, w, columns, pitch)
         product(w, A, inner, 1, w, columns, w, C, base, pitch, n, inner, upper)
-        return
+    else:
+        _few_rows_by_rows(w, A, inner, B, C, base, n, stride, pitch, upper)
+
+
+@inner
+def _few_rows_by_rows(w, A, inner, B, C, base, n, stride, pitch, upper):
+    called()
     for i in range(n):
         for j in range(i if upper else 0, n):
             total = w.dtype.type(0.0)

@@ -65,7 +65,7 @@ def _product(A, a, by_row, by_inner, B, b, C, c, base, stride, rows, inner, uppe
     called()
     i = 0
     while i < rows:
-        many = 4 if rows - i >= 4 else 2 if rows - i >= 2 else 1
+        many = 4 if rows - i >= 4 else 1
         j, at = i // width * width if upper else 0, a + i * by_row
         while j < stride:
             left, to = (stride - j) // width, c + i * stride + j
@@ -78,13 +78,6 @@ def _product(A, a, by_row, by_inner, B, b, C, c, base, stride, rows, inner, uppe
                     tile(A, at, by_row, by_inner, B, b + j, inner, C, to, old, stride, 4, 2)
                 else:
                     tile(A, at, by_row, by_inner, B, b + j, inner, C, to, old, stride, 4, 1)
-            elif many == 2:
-                if registers == 3:
-                    tile(A, at, by_row, by_inner, B, b + j, inner, C, to, old, stride, 2, 3)
-                elif registers == 2:
-                    tile(A, at, by_row, by_inner, B, b + j, inner, C, to, old, stride, 2, 2)
-                else:
-                    tile(A, at, by_row, by_inner, B, b + j, inner, C, to, old, stride, 2, 1)
             elif registers == 3:
                 tile(A, at, by_row, by_inner, B, b + j, inner, C, to, old, stride, 1, 3)
             elif registers == 2:
