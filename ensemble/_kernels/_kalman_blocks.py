@@ -222,7 +222,7 @@ def _gain(ahead, places, w, nx, ny, n, p):
 def _condition(ahead, places, w, nx, ny, n, p):
     """The covariance given an observation, corrected by the residual of the gain."""
     P = places[0][0]
-    _, white, G, gain, X, H, negative = places[1]
+    _, white, G, gain, X, _, negative = places[1]
     columns = places[2]
     noise, _, _, HG = places[3]
     _subtract_squares(w, ahead, white, places[4][2], P, ny, n)

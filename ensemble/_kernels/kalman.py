@@ -300,7 +300,9 @@ def _one_covariance(F, Q, H, R, u, d, y, m0, P0, predict_first, series_last, kee
     single = tuple(empty((1, n_steps, *tail), y.dtype) for tail in tails)
     _run("gain", ny, (F, Q, H, R, u[:1], d[:1], np.zeros_like(y[:1])), (m0[:1], P0), single, bool(predict_first))
     _, covariance, _, pivots, K, lower, inverses = single
-    outs = tuple(_room((n_series, *shape), y.dtype, series_last) for shape in ((n_steps if keep else 1, nx), (n_steps,)))
+    outs = tuple(
+        _room((n_series, *shape), y.dtype, series_last) for shape in ((n_steps if keep else 1, nx), (n_steps,))
+    )
     _run("mean", ny, (F, u, H, d, y, K, lower, inverses, _logarithms(pivots)), (m0,), outs, bool(predict_first))
     return outs[0], np.broadcast_to(covariance, (n_series, *covariance.shape[1:])), outs[1]
 

@@ -58,7 +58,7 @@ def log_likelihood(
     --------
     >>> model = LinearGaussianModel(F=[[1.0]], Q=[[1.0]], H=[[1.0]], R=[[1.0]], m0=[0.0], P0=[[1.0]])
     >>> round(float(log_likelihood(model, [[3.0], [float("nan")], [4.0]])), 4)
-    -4.8289
+    -5.0823
     """
     return density_of("log_likelihood", model, y, burn, mask, method, scan, form)
 
