@@ -277,6 +277,8 @@ def fetch(source, place, n, start, count, first, valid, buffer):
     if place[1] == n and place[2] == 1 and valid == {width}:
         begin, whole = place[0] * first + start * n, count * n // {width} * {width}
         for e in range(0, whole, {width}):
+            for w in range({width}):  # lines of the next block, which the processor does not foresee going back
+                prefetch(source, begin + w * place[0] + e {ahead} whole, {width})
             transpose(source, begin + e, place[0], buffer, e * {width}, {width}, {width})
         for w in range({width}):
             for e in range(whole, count * n):
@@ -303,7 +305,7 @@ def flush(buffer, place, n, start, count, first, valid, target):
         begin, whole = place[0] * first + start * n, count * n // {width} * {width}
         for e in range(0, whole, {width}):
             for w in range({width}):  # lines of the next block: a store waits for the line that it changes a part of
-                prefetch(target, begin + w * place[0] + e + whole, {width})
+                prefetch(target, begin + w * place[0] + e {ahead} whole, {width})
             transpose(buffer, e * {width}, {width}, target, begin + e, place[0], {width})
         for w in range({width}):
             for e in range(whole, count * n):
@@ -476,7 +478,7 @@ def module_source(name: str, nx: int, ny: int, width: int, dtype: str) -> str:
         width=width,
     )
     return "\n\n".join([
-        (HEAD if width > 1 else SCALAR_HEAD).format(nx=nx, width=width),
+        (HEAD if width > 1 else SCALAR_HEAD).format(nx=nx, width=width, ahead="-" if recursion.backward else "+"),
         f"REGULAR = {bodies.regular(nx, dtype)!r}",
         _stage_source(recursion, stages, [*inputs, *kept, *outputs], nx, width),
         "\n".join(_loop_source(recursion, nx, ny, width, dtype, len(stages))) + "\n",

@@ -10,7 +10,7 @@ from numba.extending import intrinsic
 
 from ensemble._kernels._lanes import _pointer
 
-__all__ = ["transpose"]
+__all__ = ["interleaved", "transpose"]
 
 
 @intrinsic(prefer_literal=True)
@@ -30,7 +30,7 @@ def transpose(typingctx, source, at, stride, target, to, pitch, width):
             rows.append(builder.load(place(source, source_array, at, stride, i)))
             rows[-1].align = source.dtype.bitwidth // 8
         for _ in range(n.bit_length() - 1):
-            rows = _interleaved(builder, rows)
+            rows = interleaved(builder, rows)
         for j, row in enumerate(rows):
             stored = builder.store(row, place(target, target_array, to, pitch, j))
             stored.align = source.dtype.bitwidth // 8
@@ -39,7 +39,7 @@ def transpose(typingctx, source, at, stride, target, to, pitch, width):
     return types.void(source, types.int64, types.int64, target, types.int64, types.int64, width), codegen
 
 
-def _interleaved(builder: Any, rows: list[Any]) -> list[Any]:
+def interleaved(builder: Any, rows: list[Any]) -> list[Any]:
     """Each row of the first half and its fellow of the second, entries in turns: as often as n doubles, a transpose."""
     n = len(rows)
     out = []
