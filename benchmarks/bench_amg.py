@@ -17,7 +17,13 @@ from benchmarks.amg_problems import PROBLEMS, Problem
 from benchmarks.common import save
 from ensemble.krylov import cg, gmres
 from ensemble.linalg import CrsMatrix
-from ensemble.multigrid import smoothed_aggregation
+from ensemble.multigrid import (
+    Chebyshev,
+    EvolutionStrength,
+    GaussSeidel,
+    approximate_ideal_restriction,
+    smoothed_aggregation,
+)
 
 RTOL = 1e-8
 MOST = 500
@@ -32,7 +38,17 @@ PYAMG_SYMMETRIC: dict[str, dict[str, Any]] = {
     "evolution, energy": {**EVOLUTION, "smooth": ("energy", {"krylov": "cg", "maxiter": 2, "degree": 1})},
 }
 """Keywords of ``pyamg.smoothed_aggregation_solver``."""
-OURS_SYMMETRIC: dict[str, dict[str, Any]] = {"default": {}}
+CUBIC = {"smoother": Chebyshev(degree=3)}
+OURS_SYMMETRIC: dict[str, dict[str, Any]] = {
+    "default": {},
+    "degree 3": CUBIC,
+    "strength 0.08": {"strength": 0.08, **CUBIC},
+    "strength 0.25": {"strength": 0.25, **CUBIC},
+    "evolution": {"strength": EvolutionStrength(), **CUBIC},
+    "evolution 4": {"strength": EvolutionStrength(epsilon=4.0), **CUBIC},
+    "candidates": {"improve_candidates": 8, **CUBIC},
+    "Gauss-Seidel": {"smoother": GaussSeidel()},
+}
 """Keywords of ``smoothed_aggregation``."""
 
 
@@ -78,6 +94,13 @@ def our_solvers(problem: Problem) -> dict[str, Callable[[CrsMatrix], Any]]:
     def setup(options: dict[str, Any]) -> Callable[[CrsMatrix], Any]:
         return lambda A: smoothed_aggregation(A, **given, **options)
 
+    if not problem.symmetric:
+        return {
+            "default": setup({}),
+            "reduction": approximate_ideal_restriction,
+            "reduction, mean": lambda A: approximate_ideal_restriction(A, strength="mean"),
+            "reduction, 3 + 1 sweeps": lambda A: approximate_ideal_restriction(A, sweeps=(3, 1)),
+        }
     return {name: setup(options) for name, options in OURS_SYMMETRIC.items()}
 
 
