@@ -56,7 +56,7 @@ def pyamg_solvers(problem: Problem) -> dict[str, Callable[[], Any]]:
     """Name of a setting to what sets it up."""
     import pyamg
 
-    A, B = problem.A, problem.near_nullspace
+    A, B = problem.A.copy(), None if problem.near_nullspace is None else problem.near_nullspace.copy()  # written to
     if not problem.symmetric:
         both = {"symmetry": "nonsymmetric", "B": B, "BH": None if B is None else B.copy()}
         return {

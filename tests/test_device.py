@@ -134,8 +134,8 @@ def test_random_diffusion_agrees_with_the_cpu(source):
 def test_an_indefinite_coarsest_matrix_goes_through_lapack():
     A, b = problem(3)
     A.values[:, 1] *= -1.0
-    expected = smoothed_aggregation(A, coarse_size=60).coarse.inverse
-    got = smoothed_aggregation(on_device(A, b)[0], coarse_size=60).coarse.inverse
+    expected = smoothed_aggregation(A, coarse_size=60, dtype=np.float64).coarse.inverse
+    got = smoothed_aggregation(on_device(A, b)[0], coarse_size=60, dtype=np.float64).coarse.inverse
     np.testing.assert_allclose(to_numpy(got), expected, rtol=1e-9, atol=1e-9 * np.abs(expected).max())
 
 

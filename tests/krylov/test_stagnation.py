@@ -1,7 +1,6 @@
 """Residuals at the limit of rounding: restarts, the status stagnated, and the best iterate."""
 
 import numpy as np
-import pyamg.gallery
 import pytest
 import scipy.sparse as sp
 import scipy.sparse.linalg
@@ -13,6 +12,8 @@ from ensemble.multigrid import smoothed_aggregation
 from ensemble.scalar import Ensemble
 from tests.krylov.problems import EVERY_METHOD, equal, jacobi_of
 from tests.krylov.test_cg import true_residuals
+
+pyamg = pytest.importorskip("pyamg")
 
 every_method = pytest.mark.parametrize("name", EVERY_METHOD)
 
