@@ -20,7 +20,7 @@ from ensemble._kernels._emit_numba import load_module
 from ensemble._kernels._fma import fma
 from ensemble._kernels._kalman_block_smoother import smooth_alone, smooth_each
 from ensemble._kernels._kalman_blocks import filter_alone, filter_each
-from ensemble._kernels._kalman_square_root import root_filter, root_smooth
+from ensemble._kernels._kalman_square_root import RootRun
 from ensemble._kernels._registry import kernel
 
 __all__ = ["FilterStep", "filter_roots", "filter_series", "smooth_roots", "smooth_series", "sum_steps"]
@@ -397,21 +397,20 @@ def filter_roots(parts, predict_first):
     """What `filter_series` gives of its arrays `parts`, by factors of covariances."""
     n_series, n_steps, ny = parts[6].shape
     nx, dtype = parts[7].shape[-1], parts[6].dtype
-    outs = tuple(empty((n_series, n_steps, *tail), dtype) for tail in ((nx,), (nx, nx), (), (ny,)))
-    arguments = (*_contiguous(*parts), bool(predict_first), rounding(nx, dtype), *outs)
-    _one_by_one(root_filter, arguments, [(s,) for s in range(n_series)], n_steps)
+    mean, covariance = (empty((n_series, n_steps, *tail), dtype) for tail in ((nx,), (nx, nx)))
+    terms, pivots = np.empty((n_series, n_steps)), np.empty((n_series, n_steps, ny))
+    run = RootRun(parts, bool(predict_first), rounding(nx, dtype))
+    _one_by_one(run.filter, (mean, covariance, terms, pivots), [(s,) for s in range(n_series)], n_steps)
     with np.errstate(all="ignore"):
-        terms = -0.5 * (outs[2] + np.sum(np.log(outs[3]), axis=-1, dtype=dtype))
-    return outs[0], outs[1], terms
+        terms = -0.5 * (terms + np.sum(np.log(pivots), axis=-1))
+    return mean, covariance, terms.astype(dtype, copy=False)
 
 
 def smooth_roots(parts, predict_first, mean, covariance, which):
     """Smooth the series in `which` on square roots, in place but for the last step; `parts` as `filter_series` has."""
     indices = np.flatnonzero(which)
-    arguments = (*_contiguous(*parts), bool(predict_first), rounding(mean.shape[-1], mean.dtype))
-    outs = tuple(np.ascontiguousarray(a[indices]) for a in (mean, covariance))
-    _one_by_one(root_smooth, (*arguments, *outs), [(s, i) for i, s in enumerate(indices)], mean.shape[1])
-    mean[indices], covariance[indices] = outs
+    run = RootRun(parts, bool(predict_first), rounding(mean.shape[-1], mean.dtype))
+    _one_by_one(run.smooth, (mean, covariance), [(s, s) for s in indices], mean.shape[1])
 
 
 def _one_by_one(run, arguments, each, n_steps):
