@@ -12,10 +12,10 @@ functions of a group are translated together, once.
 
 The language is a part of Python's: names, numbers, ``w[i]`` with ``i >= 0``, arithmetic, comparisons, ``and``, ``or``,
 ``not``, ``a if c else b``, assignments, ``if``, ``while``, ``for`` over ranges with a constant step, ``break``,
-``continue``, ``return``, and calls of `plain` functions, ``min``, ``max``, ``abs``, ``int``, ``float``, ``math.sqrt``
-and ``np.isnan``. A variable has the type of its first value; ``int`` is an int64, ``float`` the type of the numbers in
-`Numbers`. Division of integers by ``//`` and ``%`` is that of numbers that are not negative. Nothing is reassociated or
-contracted. Indices are not checked.
+``continue``, ``return``, and calls of `Function`, ``min``, ``max``, ``abs``, ``int``, ``float``, ``math.sqrt``,
+``np.isnan``, `room` and `numbers_at`. A variable has the type of its first value; ``int`` is an int64, ``float`` the
+type of the numbers in `Numbers`. Division of integers by ``//`` and ``%`` is that of numbers that are not negative.
+Nothing is reassociated or contracted. Indices are not checked.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-__all__ = ["Integers", "Numbers", "entry", "plain"]
+__all__ = ["Function", "Group", "Integers", "Numbers", "entry", "numbers_at", "plain", "room"]
 
 Numbers = Any
 """A flat array of floating-point numbers."""
@@ -46,16 +46,48 @@ ARITHMETIC = {"Add": "add", "Sub": "sub", "Mult": "mul"}
 COMPARISONS = {"Eq": "==", "NotEq": "!=", "Lt": "<", "LtE": "<=", "Gt": ">", "GtE": ">="}
 
 
-class Plain:
-    """A function of this language: its syntax tree, and the names that it sees."""
+def room(count: int) -> Numbers:
+    """An array of so many numbers, a constant, that ends with the call of the function that it is made in."""
+    raise NotImplementedError("room: only in functions of this language")
+
+
+def numbers_at(address: int) -> Numbers:
+    """The array of numbers that starts at an address; it owns nothing."""
+    raise NotImplementedError("numbers_at: only in functions of this language")
+
+
+class Function:
+    """What functions of this language call.
+
+    `arguments` have a name and a kind, ``int``, ``float``, ``bool``, ``Numbers`` or ``Integers``; `returned` is a list
+    of kinds, ``["None"]`` for nothing.
+    """
+
+    attribute = "noinline"
+    """What LLVM is told about copies of the function in its callers."""
+
+    def __init__(self, name: str, arguments: list[tuple[str, str]], returned: list[str]) -> None:
+        self.name, self.arguments, self.returned = name, arguments, returned
+
+    def write(self, group: Group, made: ir.Function) -> None:
+        """The instructions, to the empty function `made`."""
+        raise NotImplementedError
+
+
+class Plain(Function):
+    """A function of this language: its statements, and the names that it sees."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        self.names, self.name = function.__globals__, function.__name__
         tree: Any = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
-        self.body: list[ast.stmt] = tree.body
-        self.arguments = [(a.arg, ast.unparse(a.annotation)) for a in tree.args.args]
-        parts = tree.returns.slice.elts if isinstance(tree.returns, ast.Subscript) else [tree.returns]
-        self.returned = [ast.unparse(part) for part in parts]
+        parts: Any = [tree.returns]
+        if isinstance(tree.returns, ast.Subscript):
+            parts = tree.returns.slice.elts
+        arguments = [(a.arg, ast.unparse(a.annotation)) for a in tree.args.args]
+        super().__init__(function.__name__, arguments, [ast.unparse(part) for part in parts])
+        self.names, self.body = function.__globals__, tree.body
+
+    def write(self, group: Group, made: ir.Function) -> None:
+        _Body(group, self, made).write()
 
 
 def plain(function: Callable[..., Any]) -> Any:
@@ -63,28 +95,27 @@ def plain(function: Callable[..., Any]) -> Any:
     return Plain(function)
 
 
-def entry(function: Plain) -> Any:
-    """`function` for callers that Numba compiles."""
+def entry(function: Function, dtype: str | None = None) -> Any:
+    """`function` for callers that Numba compiles; numbers are of `dtype`, or of the type of its first array of them."""
 
     @intrinsic
     def call(typingctx, *arguments):
         names = [kind for _, kind in function.arguments]
-        number = next(a.dtype for a, kind in zip(arguments, names, strict=True) if kind == "Numbers")
+        given = dict(zip(names, arguments, strict=True))
+        number = given["Numbers"].dtype if dtype is None else getattr(types, dtype)
         kinds = {"int": types.int64, "float": number, "bool": types.boolean}
-        wanted = [kinds.get(kind, given) for kind, given in zip(names, arguments, strict=True)]
+        wanted = [kinds.get(kind, argument) for kind, argument in zip(names, arguments, strict=True)]
 
         def codegen(context, builder, signature, values):
             parts = cgutils.unpack_tuple(builder, values[0], len(names))
-            given = [
+            plain_values = [
                 cgutils.create_struct_proxy(kind)(context, builder, value=part).data
                 if isinstance(kind, types.Array)
-                else builder.trunc(part, I1)
-                if kind is types.boolean and part.type != I1
                 else part
                 for kind, part in zip(wanted, parts, strict=True)
             ]
             written = Group(builder.module, context.get_value_type(number)).function(function)
-            result = builder.call(written, given)
+            result = builder.call(written, plain_values)
             return context.get_dummy_value() if function.returned == ["None"] else result
 
         (returned,) = function.returned
@@ -94,7 +125,7 @@ def entry(function: Plain) -> Any:
 
 
 class Group:
-    """Functions in one module."""
+    """Functions in one module, and the type of their numbers."""
 
     def __init__(self, module: ir.Module, number: ir.Type) -> None:
         self.module, self.number = module, number
@@ -102,7 +133,7 @@ class Group:
         self.kinds |= {"Numbers": number.as_pointer(), "Integers": I64.as_pointer()}
         self.written: dict[int, ir.Function] = {}
 
-    def function(self, function: Plain) -> ir.Function:
+    def function(self, function: Function) -> ir.Function:
         """`function` in this module; written there where it is not yet."""
         if id(function) not in self.written:
             results = [self.kinds[kind] for kind in function.returned]
@@ -110,10 +141,10 @@ class Group:
             kind = ir.FunctionType(result, [self.kinds[kind] for _, kind in function.arguments])
             made = ir.Function(self.module, kind, self.module.get_unique_name(function.name))
             made.linkage = "internal"
-            made.attributes.add("noinline")
+            made.attributes.add(function.attribute)
             made.attributes.add("nounwind")
             self.written[id(function)] = made
-            _Body(self, function, made).write()
+            function.write(self, made)
         return self.written[id(function)]
 
 
@@ -404,11 +435,15 @@ class _Body:
     def call(self, node: Any) -> Any:
         name = ast.unparse(node.func)
         called = self.function.names.get(name)
-        if isinstance(called, Plain):
+        if isinstance(called, Function):
             written = self.group.function(called)
             given = zip(node.args, written.args, strict=True)
             return self.builder.call(written, [self.converted(self.value(part), a.type) for part, a in given])
         values = [self.value(part) for part in node.args]
+        if name == "room":
+            return ir.IRBuilder(self.start).alloca(self.group.number, values[0])
+        if name == "numbers_at":
+            return self.builder.inttoptr(values[0], self.group.number.as_pointer())
         if name in ("min", "max"):
             a, b = self.alike(*values)
             compare = self.builder.icmp_signed if a.type == I64 else self.builder.fcmp_ordered

@@ -161,18 +161,16 @@ def sum_steps(terms):
     return total
 
 
-def _placed(a: np.ndarray, axes: int, contiguous: bool) -> tuple[np.ndarray, tuple[int, int, int]]:
-    """`a` as a flat run of memory, and its strides over series, steps and entries, in elements; 0 where it repeats."""
+def _placed(a: np.ndarray, contiguous: bool) -> tuple[np.ndarray, tuple[int, int, int, int]]:
+    """`a` or a copy, its address, and its steps over series, time and entries, in elements; 0 where it repeats."""
     item, tail = a.itemsize, a.shape[2:]
     steps = [0 if n == 1 else stride // item for n, stride in zip(a.shape, a.strides, strict=True)]
     by_entry = steps[-1] if tail and tail[-1] > 1 else (steps[2] if tail and tail[0] > 1 else 1)
     regular = len(tail) < 2 or tail[0] == 1 or tail[1] == 1 or steps[2] == tail[1] * steps[3]
     sound = all(s >= 0 for s in steps) and all(s % item == 0 for s in a.strides)
     if not (regular and sound) or (contiguous and by_entry != 1):
-        return _placed(np.ascontiguousarray(a), axes, contiguous)
-    extent = 1 + sum((n - 1) * s for n, s in zip(a.shape, steps, strict=True)) if a.size else 0
-    flat = np.lib.stride_tricks.as_strided(a, (extent,), (item,))
-    return flat if flat.flags.writeable else flat.copy(), (steps[0], steps[1], by_entry)
+        return _placed(np.ascontiguousarray(a), contiguous)
+    return a, (a.__array_interface__["data"][0], steps[0], steps[1], by_entry)
 
 
 def _room(shape: tuple[int, ...], dtype: Any, series_last: bool) -> np.ndarray:
@@ -188,14 +186,17 @@ def _run(name, ny, inputs, starts, outs, predict_first):
     dtype, recursion = outs[0].dtype, RECURSIONS[name]
     width = 1 if n_series < LANES_FROM else lanes_of(dtype)
     module = load_module(module_source(name, nx, ny, width, dtype.name))
-    flats, places = [], []
     looked_at = [width == 1 or part in recursion.shared for part, _ in recursion.inputs]
-    for i, a in enumerate((*inputs, *(s[:, None] for s in starts), *outs)):
-        flat, place = _placed(a, a.ndim - 2, looked_at[i] if i < len(inputs) else width == 1)
-        flats.append(flat)
-        places.append(place)
+    looked_at += [width == 1] * (len(starts) + len(outs))
+    arrays = (*(np.asarray(a, dtype) for a in (*inputs, *(s[:, None] for s in starts))), *outs)
+    placed = [_placed(a, contiguous) for a, contiguous in zip(arrays, looked_at, strict=True)]  # copies must live
     run = module.run_threaded if n_series > width and n_series * n_steps >= THREADED else module.run
-    run(*flats, np.array(places, np.int64), n_series, n_steps, predict_first)
+    run(_table(placed), n_series, n_steps, predict_first)
+
+
+def _table(placed):
+    """What `_placed` says of all arrays, as recursions read it."""
+    return np.array([number for _, place in placed for number in place], np.int64)
 
 
 @filter_series.register("numba")
@@ -252,8 +253,8 @@ class FilterStep:
             self._before, self._after = (*wide.values(), *starts), (*outs, 0)
             return
         self._run = load_module(module_source("filter", nx, ny, 1, np.dtype(dtype).name)).run
-        flats, places = zip(*(_placed(a, a.ndim - 2, True) for a in (*wide.values(), *outs[:2], *outs)), strict=True)
-        self._before, self._after = (*flats, np.array(places, np.int64), 1, 1), ()
+        self._placed = [_placed(a, True) for a in (*wide.values(), *outs[:2], *outs)]
+        self._before, self._after = (_table(self._placed), 1, 1), ()
 
     def __call__(self, predict: bool = True) -> float:
         """Predict, unless `predict` is false, and update by `y`: the logarithm of its density."""
