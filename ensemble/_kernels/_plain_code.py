@@ -79,12 +79,12 @@ class Plain(Function):
 
     def __init__(self, function: Callable[..., Any]) -> None:
         tree: Any = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
-        parts: Any = [tree.returns]
-        if isinstance(tree.returns, ast.Subscript):
-            parts = tree.returns.slice.elts
+        several: Any = getattr(tree.returns, "slice", None)
+        parts = several.elts if several else [tree.returns]
         arguments = [(a.arg, ast.unparse(a.annotation)) for a in tree.args.args]
         super().__init__(function.__name__, arguments, [ast.unparse(part) for part in parts])
-        self.names, self.body = function.__globals__, tree.body
+        self.names: dict[str, Any] = function.__globals__
+        self.body: list[ast.stmt] = tree.body
 
     def write(self, group: Group, made: ir.Function) -> None:
         _Body(group, self, made).write()

@@ -39,8 +39,8 @@ class StraightLine(Function):
     ) -> None:  # fmt: skip
         self.parts, self.statements, self.writes = parts.split(), statements, writes
         self.numbers, self.width, self.groups, self.shared = numbers, width, groups, shared
-        arguments = [(name, "Numbers") for name in self.parts] + [(f"at_{name}", "int") for name in self.parts]
-        super().__init__("straight_line", arguments, ["None"])
+        arrays, offsets = ([(name, kind) for name in self.parts] for kind in ("Numbers", "int"))
+        super().__init__("straight_line", arrays + offsets, ["None"])
 
     def write(self, group: Group, made: ir.Function) -> None:
         builder = ir.IRBuilder(made.append_basic_block())
@@ -61,7 +61,8 @@ class StraightLine(Function):
         for name, value in self.numbers.items():
             emit.values[name] = ir.Constant(emit.type, value if self.width == 1 else [value] * self.width)
         grouped = [tuple(None if name == "-" else name for name in line.split()) for line in self.groups.splitlines()]
-        emit.run([tuple(line.split()) for line in self.writes.splitlines()], grouped)
+        writes = (line.split() for line in self.writes.splitlines())
+        emit.run([(target, source) for target, source in writes], grouped)
 
 
 def straight_line(*description: Any) -> Any:
