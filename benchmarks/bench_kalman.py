@@ -16,7 +16,7 @@ import numpy as np
 
 from benchmarks.common import SEED, interleaved, median, ratio, save, show
 from ensemble._kernels.kalman import FilterStep
-from ensemble.apps.kalman import LinearGaussianModel, kalman_filter, maximum_likelihood, rts_smoother
+from ensemble.apps.kalman import LinearGaussianModel, kalman_filter, log_likelihood, maximum_likelihood, rts_smoother
 
 NX, NY = 4, 2
 
@@ -175,9 +175,13 @@ def batch_table(n_series: int, T: int, rounds: int) -> list[dict[str, Any]]:
     }
     y = rng.standard_normal((n_series, T, NY))
     model = LinearGaussianModel(**parts)
+    each = LinearGaussianModel(**{**parts, "P0": np.repeat(parts["P0"][None], n_series, axis=0)})
     ways: dict[str, Callable[[], Any]] = {
         "settle": lambda: kalman_filter(model, y),
         "ensemble": lambda: kalman_filter(model, y),
+        "ensemble, likelihood": lambda: log_likelihood(model, y),
+        "ensemble, filter and RTS": lambda: rts_smoother(model, y),
+        "ensemble, filter and RTS, a model a series": lambda: rts_smoother(each, y),
     }
     simd = peer("simdkalman")
     if simd is not None:
@@ -197,21 +201,33 @@ def batch_table(n_series: int, T: int, rounds: int) -> list[dict[str, Any]]:
 
 
 def states_table(T: int, rounds: int) -> list[dict[str, Any]]:
-    """Models too large to write out, constant and time-varying, against statsmodels; filter and smoother."""
+    """Models too large to write out, constant and time-varying, against statsmodels; filter, likelihood and smoother.
+
+    Each library runs once before its calls of a round are timed: what another leaves in the caches is not counted.
+    """
     rows = []
     for nx, ny in ((9, 2), (12, 1), (12, 4), (16, 3), (20, 2)):
         varying, y = random_model(T, nx, ny)
         fixed = {name: a if name in ("m0", "P0") else a[:1] for name, a in varying.items()}
         for kind, parts in (("constant", fixed), ("time-varying", varying)):
             model = LinearGaussianModel(**parts)
-            ways = {"ours": lambda m=model, z=y: kalman_filter(m, z), "statsmodels": statsmodels_filter(parts, y),
-                    "its likelihood": statsmodels_filter(parts, y, "loglike"),
+            ways = {"settle": lambda m=model, z=y: kalman_filter(m, z),
+                    "ours": lambda m=model, z=y: kalman_filter(m, z),
+                    "ours, likelihood": lambda m=model, z=y: log_likelihood(m, z),
                     "ours, smoother": lambda m=model, z=y: rts_smoother(m, z),
+                    "settle, too": statsmodels_filter(parts, y),
+                    "statsmodels": statsmodels_filter(parts, y),
+                    "its likelihood": statsmodels_filter(parts, y, "loglike"),
                     "its smoother": statsmodels_filter(parts, y, "smooth")}  # fmt: skip
             seconds = interleaved({name: way for name, way in ways.items() if way is not None}, rounds)
             row = {"nx": nx, "ny": ny, "model": kind}
-            row |= {f"us a step, {name}": 1e6 * median(times) / T for name, times in seconds.items()}
-            pairs = (("statsmodels", "ours"), ("its likelihood", "ours"), ("its smoother", "ours, smoother"))
+            row |= {f"us a step, {name}": 1e6 * median(times) / T for name, times in seconds.items()
+                    if not name.startswith("settle")}  # fmt: skip
+            pairs = (
+                ("statsmodels", "ours"),
+                ("its likelihood", "ours, likelihood"),
+                ("its smoother", "ours, smoother"),
+            )
             row |= {f"{name}, x ours": ratio(seconds[name], seconds[own]) for name, own in pairs if name in seconds}
             rows.append(row)
     show(f"One series of {T} steps, float64", rows)
@@ -266,6 +282,8 @@ def main() -> None:
     parser.add_argument("--T", type=int, default=1_000_000)
     parser.add_argument("--peers-T", type=int, default=20_000)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--series", type=int, default=1024, help="series of the table `batch`")
+    parser.add_argument("--steps", type=int, default=1000, help="steps of each")
     options = parser.parse_args()
     numba.set_num_threads(options.threads)
     start = time.perf_counter()
@@ -276,11 +294,12 @@ def main() -> None:
     elif options.table == "small":
         rows = small_table(options.rounds)
     else:
-        rows = batch_table(1024, 1000, options.rounds)
+        rows = batch_table(options.series, options.steps, options.rounds)
     packages = {name: peer("importlib.metadata").version(name) for name in
                 ("jax", "statsmodels", "filterpy", "pykalman", "simdkalman") if peer(name) is not None}  # fmt: skip
     print(f"{time.perf_counter() - start:.0f} s in all")
-    save(f"kalman-{options.table}-{options.threads}threads", rows, peers=packages)
+    size = "" if (options.series, options.steps) == (1024, 1000) else f"-{options.series}x{options.steps}"
+    save(f"kalman-{options.table}{size}-{options.threads}threads", rows, peers=packages)
 
 
 if __name__ == "__main__":

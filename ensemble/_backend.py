@@ -6,6 +6,7 @@ import operator
 from typing import Any
 
 import array_api_compat
+import array_api_compat.numpy
 import numpy as np
 
 from ensemble._typing import Array, Namespace
@@ -33,6 +34,8 @@ COMPILED_DTYPES = frozenset((np.dtype(np.float32), np.dtype(np.float64)))
 
 def array_namespace(*arrays: Any) -> Namespace:
     """The Array API namespace of `arrays`, Ensembles included."""
+    if arrays and all(type(array) is np.ndarray for array in arrays):
+        return array_api_compat.numpy
     for array in arrays:
         lifted = getattr(array, "__array_namespace__", None)
         if lifted is not None and hasattr(array, "n_samples"):
@@ -42,7 +45,7 @@ def array_namespace(*arrays: Any) -> Namespace:
 
 def is_array(value: Any) -> bool:
     """Whether `value` is an array of a library that speaks the Array API."""
-    return array_api_compat.is_array_api_obj(value)
+    return type(value) is np.ndarray or array_api_compat.is_array_api_obj(value)
 
 
 def backend_of(*arrays: Any) -> str:

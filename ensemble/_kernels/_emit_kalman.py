@@ -295,6 +295,8 @@ def fetch(
     elif by_step == n and by_entry == 1 and valid == {width}:
         begin, whole = by_series * first + start * n, count * n // {width} * {width}
         for e in range(0, whole, {width}):
+            for w in range({width}):  # lines of the next block, which the processor does not foresee going back
+                prefetch(source, begin + w * by_series + e {ahead} whole)
             transpose(source, begin + e, by_series, buffer, e * {width}, {width})
         for w in range({width}):
             for e in range(whole, count * n):
@@ -324,7 +326,7 @@ def flush(
         begin, whole = by_series * first + start * n, count * n // {width} * {width}
         for e in range(0, whole, {width}):
             for w in range({width}):  # lines of the next block: a store waits for the line that it changes a part of
-                prefetch(target, begin + w * by_series + e + whole)
+                prefetch(target, begin + w * by_series + e {ahead} whole)
             transpose(buffer, e * {width}, {width}, target, begin + e, by_series)
         for w in range({width}):
             for e in range(whole, count * n):
@@ -483,7 +485,7 @@ def module_source(name: str, nx: int, ny: int, width: int, dtype: str) -> str:
     names = [n for n, _ in (*recursion.inputs, *recursion.carried, *recursion.outputs)]
     n_tiles = f"(n_series + {width - 1}) // {width}" if width > 1 else "n_series"
     return "\n\n".join([
-        (HEAD + (LANES if width > 1 else SCALARS)).format(nx=nx, width=width),
+        (HEAD + (LANES if width > 1 else SCALARS)).format(nx=nx, width=width, ahead="-" if recursion.backward else "+"),
         f"REGULAR = {bodies.regular(nx, dtype)!r}",
         _stage_source(recursion, stages, names, nx, width),
         "\n".join(_loop_source(recursion, nx, ny, width, dtype, len(stages))),

@@ -16,13 +16,14 @@ from ensemble._kernels._kalman_tiles import (
     copy,
     copy_transposed,
     factor,
+    fetch,
     fill,
     is_same,
     mirror,
     move,
-    multiply,
     negate,
     padded,
+    product,
     scaled_row,
     start,
     steps,
@@ -36,7 +37,7 @@ __all__ = ["smooth_alone", "smooth_each"]
 def _places(nx, like):
     """Where everything starts in the working array, and its length; some matrices share a place, one after another."""
     n = padded(nx, like)
-    size = nx * n
+    size = n * n
     vectors = 7 * size, 7 * size + n, 7 * size + 2 * n
     return (0, size, 2 * size, 3 * size, 4 * size, 5 * size, 6 * size), vectors, 7 * size + 3 * n
 
@@ -48,14 +49,14 @@ def _solve(w, low, inverses, X, nx, n):
     for i in range(nx):
         tile = i // 4 * 4
         if i == tile:
-            multiply(w, low + i * n, n, 1, w, X, w, X + i * n, n, min(4, nx - i), i, False)
+            product(w, low + i * n, n, 1, w, X, w, X + i * n, X + i * n, n, min(4, nx - i), i, False)
         else:
-            multiply(w, low + i * n + tile, n, 1, w, X + tile * n, w, X + i * n, n, 1, i - tile, False)
+            product(w, low + i * n + tile, n, 1, w, X + tile * n, w, X + i * n, X + i * n, n, 1, i - tile, False)
     for i in range(nx):
         scaled_row(w[inverses + i], w, X + i * n, w, X + i * n, n)
     for i in range(nx - 2, -1, -1):
         later = (i + 1) * n
-        multiply(w, low + later + i, 1, n, w, X + later, w, X + i * n, n, 1, nx - 1 - i, False)
+        product(w, low + later + i, 1, n, w, X + later, w, X + i * n, X + i * n, n, 1, nx - 1 - i, False)
 
 
 @spliced
@@ -72,21 +73,19 @@ def _gain(F, f, Q, q, P, at_P, regular, places, w, nx, n):
     Ft, less, Et, At, AP, S, low = places[0]
     inverses = places[1][0]
     copy(P, at_P, nx, nx, nx, w, AP, n)
-    mirror(w, AP, nx, n)
-    fill(w, Et, nx * n)
-    multiply(F, f, nx, 1, w, AP, w, Et, n, nx, nx, False)
+    mirror(w, AP, n)
+    product(F, f, nx, 1, w, AP, w, Et, -1, n, nx, nx, False)
     copy(Q, q, nx, nx, nx, w, S, n)
-    multiply(w, Et, n, 1, w, Ft, w, S, n, nx, nx, True)
+    product(w, Et, n, 1, w, Ft, w, S, S, n, nx, nx, True)
     factor(w, S, low, inverses, nx, n, regular)
     negate(w, low, low, nx * n)
     _solve(w, low, inverses, Et, nx, n)
     fill(w, At, nx * n)
     for i in range(nx):
         w[At + i * n + i] = 1.0
-    multiply(w, less, n, 1, w, Et, w, At, n, nx, nx, False)
+    product(w, less, n, 1, w, Et, w, At, At, n, nx, nx, False)
     move(w, AP, S, nx * n)
-    fill(w, AP, nx * n)
-    multiply(w, At, 1, n, w, S, w, AP, n, nx, nx, False)
+    product(w, At, 1, n, w, S, w, AP, -1, n, nx, nx, False)
 
 
 @spliced
@@ -94,13 +93,11 @@ def _covariance(Q, q, P, at_P, places, w, nx, n):
     """``(I - E F) P (I - E F)' + E (Q + P_next) E'``, written before the smoothed covariance of the step after."""
     _, _, Et, At, AP, S, ES = places[0]
     added(Q, q, P, at_P, nx, w, S, n)
-    mirror(w, S, nx, n)
-    fill(w, ES, nx * n)
-    multiply(w, Et, 1, n, w, S, w, ES, n, nx, nx, False)
-    fill(w, S, nx * n)
-    multiply(w, ES, n, 1, w, Et, w, S, n, nx, nx, True)
-    multiply(w, AP, n, 1, w, At, w, S, n, nx, nx, True)
-    mirror(w, S, nx, n)
+    mirror(w, S, n)
+    product(w, Et, 1, n, w, S, w, ES, -1, n, nx, nx, False)
+    product(w, ES, n, 1, w, Et, w, S, -1, n, nx, nx, True)
+    product(w, AP, n, 1, w, At, w, S, S, n, nx, nx, True)
+    mirror(w, S, n)
     copy(w, S, n, nx, nx, P, at_P - nx * nx, nx)
 
 
@@ -136,6 +133,13 @@ def smooth_alone(F, Q, u, m, P, regular, mean, covariance, s):
     for k in range(n_steps - 2, -1, -1):
         here = at_P + k * size
         f, q = at_F + (k + 1) * steps(F), at_Q + (k + 1) * steps(Q)
+        if k > 0:
+            fetch(flat_P, here - size, size)
+            fetch(covariances, here - size, size)
+            if F.shape[1] > 1:
+                fetch(flat_F, f - size, size)
+            if Q.shape[1] > 1:
+                fetch(flat_Q, q - size, size)
         same = constant and k < n_steps - 2 and is_same(flat_P, here, here + size, size)
         if F.shape[1] > 1 or k == n_steps - 2:
             _transition(flat_F, f, places, w, nx, n)

@@ -14,21 +14,22 @@ import numpy as np
 from ensemble._kernels._compile import compiled, compiled_serial, inner, prange, spliced
 from ensemble._kernels._kalman_bodies import TWO_PI
 from ensemble._kernels._kalman_tiles import (
-    add_row,
     copy,
     copy_transposed,
+    entry,
     factor,
-    fill,
+    fetch,
     mirror,
     move,
-    multiply,
     negate,
     padded,
-    scaled_row,
+    product,
     start,
     steps,
+    transposed_rows,
 )
 from ensemble._kernels._lane_arithmetic import fma
+from ensemble._kernels._lane_tiles import add_products_tile, subtract_squares_tile
 from ensemble._kernels._lanes import ROW_BYTES, called, load, register_of, store
 
 __all__ = ["CONVERGED", "filter_alone", "filter_each"]
@@ -37,48 +38,95 @@ CONVERGED = 8
 """Rounding errors by which an entry of two successive predicted covariances may differ where they have converged."""
 
 
-@inner
-def _subtract_squares(w, A, rows, weights, C, n, count, stride):
-    """C as A less ``sum_i weights[i] rows[i] rows[i]'``, symmetric to the bit."""
-    called()
-    kind, width = register_of(w), ROW_BYTES // w.itemsize
-    for a in range(n):
-        for j in range(0, stride, width):
-            entry = load(w, A + a * stride + j, kind)
-            for i in range(count):
-                product = load(w, rows + i * stride + j, kind) * -w[rows + i * stride + a]
-                entry = fma(product, w[weights + i], entry)
-            store(w, C + a * stride + j, entry)
+FEW = 3
+"""Rows up to which a product of rows is made number by number."""
 
 
 @inner
-def _add_products(w, K, G, X, P, n, count, stride):
-    """Add ``sum_i K[i] G[i]' + sum_i X[i] K[i]'`` of rows to P, from the diagonal's registers on."""
+def _subtract_squares(w, A, rows, weights, C, count, stride):
+    """C as the symmetric A less ``sum_i weights[i] rows[i] rows[i]'``."""
+    called()
+    width = ROW_BYTES // w.itemsize
+    for i in range(0, stride, width):
+        for j in range(i, stride, width):
+            subtract_squares_tile(w, A, C, rows, weights, count, stride, i, j)
+
+
+@inner
+def _add_products(w, left, right, C, count, stride):
+    """Add ``sum_i left[i] right[i]'`` of rows to the symmetric C."""
+    called()
+    width = ROW_BYTES // w.itemsize
+    for i in range(0, stride, width):
+        for j in range(i, stride, width):
+            add_products_tile(w, C, left, right, count, stride, i, j)
+
+
+@inner
+def _solve_rows(w, low, inverses, B, white, X, n, p, stride):
+    """The rows of ``L^-1 B`` in `white`, and those of ``(L D L')^-1 B`` in X."""
     called()
     kind, width = register_of(w), ROW_BYTES // w.itemsize
-    for a in range(n):
-        for j in range(a // width * width, stride, width):
-            entry = kind
-            for i in range(count):
-                entry = fma(load(w, G + i * stride + j, kind), w[K + i * stride + a], entry)
-            for i in range(count):
-                entry = fma(load(w, K + i * stride + j, kind), w[X + i * stride + a], entry)
-            store(w, P + a * stride + j, load(w, P + a * stride + j, kind) + entry)
+    for c in range(0, stride, width):
+        for i in range(n):
+            z = load(w, B + i * stride + c, kind)
+            for j in range(i):
+                z = fma(load(w, white + j * stride + c, kind), -entry(w, low + i * p + j), z)
+            store(w, white + i * stride + c, z)
+        for i in range(n - 1, -1, -1):
+            z = load(w, white + i * stride + c, kind) * entry(w, inverses + i)
+            for j in range(i + 1, n):
+                z = fma(load(w, X + j * stride + c, kind), -entry(w, low + j * p + i), z)
+            store(w, X + i * stride + c, z)
+
+
+@spliced
+def _rows_by_rows(w, A, inner, B, columns, C, base, n, stride, pitch, upper):
+    """C as A B', n rows of each, added to the matrix at `base`, to zero where `base` is negative.
+
+    A has rows of `inner` entries, B of `stride`, C of `pitch`. The transpose of B is written at `columns`, unless rows
+    are few.
+    """
+    if n > FEW:
+        transposed_rows(w, B, n, stride, w, columns, pitch)
+        product(w, A, inner, 1, w, columns, w, C, base, pitch, n, inner, upper)
+    else:
+        _few_rows_by_rows(w, A, inner, B, C, base, n, stride, pitch, upper)
+
+
+@inner
+def _few_rows_by_rows(w, A, inner, B, C, base, n, stride, pitch, upper):
+    called()
+    for i in range(n):
+        for j in range(i if upper else 0, n):
+            total = w.dtype.type(0.0)
+            if base >= 0:
+                total = entry(w, base + i * pitch + j)
+            for k in range(inner):
+                total = fma(entry(w, B + j * stride + k), entry(w, A + i * inner + k), total)
+            w[C + i * pitch + j] = total
 
 
 @inner
 def _take_out(y, at, w, H, R, nx, ny, p):
-    """Zero rows of H and unit noise where an observation is missing; whether any is."""
+    """Zero rows of H and unit noise where an observation is missing."""
     called()
-    gaps = False
     for i in range(ny):
         if np.isnan(y[at + i]):
-            gaps = True
             for k in range(nx):
                 w[H + i * nx + k] = 0.0
             for k in range(ny):
                 w[R + i * p + k] = w[R + k * p + i] = 0.0
             w[R + i * p + i] = 1.0
+
+
+@inner
+def _has_gaps(y, at, ny):
+    """Whether any entry of an observation is missing."""
+    called()
+    gaps = False
+    for i in range(ny):
+        gaps = gaps or np.isnan(entry(y, at + i))
     return gaps
 
 
@@ -87,10 +135,11 @@ def _innovation(d, at_d, y, at_y, w, H, m, r, nx, ny):
     """y - d - H m, zero where y is missing."""
     called()
     for i in range(ny):
-        total = y[at_y + i] - d[at_d + i]
+        value = entry(y, at_y + i)
+        total = value - entry(d, at_d + i)
         for k in range(nx):
-            total = fma(-w[H + i * nx + k], w[m + k], total)
-        w[r + i] = 0.0 if np.isnan(y[at_y + i]) else total
+            total = fma(-entry(w, H + i * nx + k), entry(w, m + k), total)
+        w[r + i] = 0.0 if np.isnan(value) else total
 
 
 @inner
@@ -98,13 +147,14 @@ def _square(w, low, r, white, inverses, n, p):
     """``r' S^-1 r``."""
     called()
     for i in range(n):
-        z = w[r + i]
+        z = entry(w, r + i)
         for j in range(i):
-            z = fma(-w[low + i * p + j], w[white + j], z)
+            z = fma(-entry(w, low + i * p + j), entry(w, white + j), z)
         w[white + i] = z
-    total = w[white] * (w[white] * w[inverses])
+    total = entry(w, white) * (entry(w, white) * entry(w, inverses))
     for i in range(1, n):
-        total = fma(w[white + i], w[white + i] * w[inverses + i], total)
+        z = entry(w, white + i)
+        total = fma(z, z * entry(w, inverses + i), total)
     return total
 
 
@@ -113,121 +163,98 @@ def _square(w, low, r, white, inverses, n, p):
 def _places(nx, ny, like):
     """Where everything starts in the working array, and its length."""
     n, p = padded(nx, like), padded(ny, like)
-    squares = 0, nx * n, 2 * nx * n, 3 * nx * n, 4 * nx * n
-    at = 5 * nx * n
-    rows = at, at + ny * n, at + 2 * ny * n, at + 3 * ny * n, at + 4 * ny * n, at + 5 * ny * n
-    at += 6 * ny * n
-    columns = at, at + nx * p
-    at += 2 * nx * p
-    small = at, at + ny * p, at + 2 * ny * p, at + 3 * ny * p
-    at += 4 * ny * p
+    squares = 0, n * n, 2 * n * n, 3 * n * n, 4 * n * n
+    at = 5 * n * n
+    rows = at, at + ny * n, at + 2 * ny * n, at + 3 * ny * n, at + 4 * ny * n, at + 5 * ny * n, at + 6 * ny * n
+    at += 7 * ny * n
+    columns = at
+    at += n * p
+    small = at, at + p * p, at + 2 * p * p, at + 3 * p * p
+    at += 4 * p * p
     vectors = at, at + n, at + 2 * n, at + 2 * n + p, at + 2 * n + 2 * p
     return squares, rows, columns, small, vectors, at + 2 * n + 3 * p
 
 
 @spliced
 def _predict_mean(u, at, places, w, nx, n):
-    """u + F m in place of m: a sum of columns of F."""
+    """u + F m."""
     Ft, m, ahead = places[0][3], places[4][0], places[4][1]
-    for a in range(nx):
-        w[ahead + a] = u[at + a]
-    for k in range(nx):
-        add_row(w[m + k], w, Ft + k * n, w, ahead, n)
-    move(w, ahead, m, n)
+    copy(u, at, nx, 1, nx, w, ahead, n)
+    product(w, m, 0, 1, w, Ft, w, ahead, ahead, n, 1, nx, False)
 
 
 @spliced
-def _predict(F, f, Q, q, places, w, nx, n):
-    """F P F' + Q; the transpose of F is there."""
-    P, ahead, _, Ft, FP = places[0]
-    fill(w, FP, nx * n)
-    multiply(F, f, nx, 1, w, P, w, FP, n, nx, nx, False)
+def _predict(F, f, Q, q, ahead, places, w, nx, n):
+    """F P F' + Q in `ahead`; the transpose of F is there."""
+    P, _, _, Ft, FP = places[0]
+    product(F, f, nx, 1, w, P, w, FP, -1, n, nx, nx, False)
     copy(Q, q, nx, nx, nx, w, ahead, n)
-    multiply(w, FP, n, 1, w, Ft, w, ahead, n, nx, nx, True)
-    mirror(w, ahead, nx, n)
+    product(w, FP, n, 1, w, Ft, w, ahead, ahead, n, nx, nx, True)
+    mirror(w, ahead, n)
 
 
 @spliced
-def _observe(H, h, R, r, y, at, places, w, nx, ny, p):
-    """H and R without what is missing; whether anything is."""
-    observed, noise = places[1][5], places[3][0]
+def _observe(H, h, R, r, y, at, gaps, places, w, nx, ny, p):
+    """H and R without what is missing, and -H."""
+    observed, negative, noise = places[1][5], places[1][6], places[3][0]
     copy(H, h, nx, ny, nx, w, observed, nx)
     copy(R, r, ny, ny, ny, w, noise, p)
-    mirror(w, noise, ny, p)
-    return _take_out(y, at, w, observed, noise, nx, ny, p)
+    mirror(w, noise, p)
+    if gaps:
+        _take_out(y, at, w, observed, noise, nx, ny, p)
+    negate(w, observed, negative, ny * nx)
 
 
 @spliced
-def _gain(places, w, nx, ny, n, p):
+def _gain(ahead, places, w, nx, ny, n, p):
     """The rows ``L^-1 H P`` and ``S^-1 H P`` with the factors of ``S = L D L'``."""
-    ahead = places[0][1]
-    HP, white, gain, _, _, H = places[1]
-    PHt = places[2][0]
+    HP, white, _, gain, _, H, _ = places[1]
+    columns = places[2]
     noise, S, low, _ = places[3]
     inverses = places[4][2]
-    fill(w, HP, ny * n)
-    multiply(w, H, nx, 1, w, ahead, w, HP, n, ny, nx, False)
-    copy_transposed(w, HP, n, ny, nx, w, PHt, p)
-    move(w, noise, S, ny * p)
-    multiply(w, H, nx, 1, w, PHt, w, S, p, ny, nx, True)
+    product(w, H, nx, 1, w, ahead, w, HP, -1, n, ny, nx, False)
+    _rows_by_rows(w, H, nx, HP, columns, S, noise, ny, n, p, True)
     factor(w, S, low, inverses, ny, p, -1.0)
-    move(w, HP, white, ny * n)
-    for i in range(ny):
-        for j in range(i):
-            add_row(-w[low + i * p + j], w, white + j * n, w, white + i * n, n)
-    for i in range(ny - 1, -1, -1):
-        scaled_row(w[inverses + i], w, white + i * n, w, gain + i * n, n)
-        for j in range(i + 1, ny):
-            add_row(-w[low + j * p + i], w, gain + j * n, w, gain + i * n, n)
+    _solve_rows(w, low, inverses, HP, white, gain, ny, p, n)
 
 
 @spliced
-def _condition(places, w, nx, ny, n, p):
+def _condition(ahead, places, w, nx, ny, n, p):
     """The covariance given an observation, corrected by the residual of the gain."""
-    P, ahead = places[0][:2]
-    _, white, gain, G, X, H = places[1]
-    columns = places[2][1]
+    P = places[0][0]
+    _, white, G, gain, X, _, negative = places[1]
+    columns = places[2]
     noise, _, _, HG = places[3]
-    inverses = places[4][2]
-    _subtract_squares(w, ahead, white, inverses, P, nx, ny, n)
-    fill(w, G, ny * n)
-    multiply(w, noise, 1, p, w, gain, w, G, n, ny, ny, False)
-    negate(w, H, X, ny * nx)
-    multiply(w, X, nx, 1, w, P, w, G, n, ny, nx, False)
-    copy_transposed(w, G, n, ny, nx, w, columns, p)
-    fill(w, HG, ny * p)
-    multiply(w, H, nx, 1, w, columns, w, HG, p, ny, nx, False)
-    move(w, G, X, ny * n)
-    negate(w, HG, HG, ny * p)
-    multiply(w, HG, p, 1, w, gain, w, X, n, ny, ny, False)
-    _add_products(w, gain, G, X, P, nx, ny, n)
-    mirror(w, P, nx, n)
+    _subtract_squares(w, ahead, white, places[4][2], P, ny, n)
+    product(w, noise, 1, p, w, gain, w, G, -1, n, ny, ny, False)
+    product(w, negative, nx, 1, w, P, w, G, G, n, ny, nx, False)
+    _rows_by_rows(w, negative, nx, G, columns, HG, -1, ny, n, p, False)
+    product(w, HG, p, 1, w, gain, w, X, G, n, ny, ny, False)
+    _add_products(w, gain, G, P, 2 * ny, n)  # K G' + X K': rows of K and X, of G and K, lie one behind another
 
 
 @spliced
 def _update_mean(d, at_d, y, at_y, places, w, nx, ny, n, p):
-    """The mean given an observation in place of m; ``r' S^-1 r``."""
-    gain, H, low = places[1][2], places[1][5], places[3][2]
-    m, _, inverses, r, white = places[4]
-    _innovation(d, at_d, y, at_y, w, H, m, r, nx, ny)
-    for i in range(ny):
-        add_row(w[r + i], w, gain + i * n, w, m, n)
+    """The mean given an observation; ``r' S^-1 r``."""
+    gain, H, low = places[1][3], places[1][5], places[3][2]
+    m, ahead, inverses, r, white = places[4]
+    _innovation(d, at_d, y, at_y, w, H, ahead, r, nx, ny)
+    product(w, r, 0, 1, w, gain, w, m, ahead, n, 1, ny, False)
     return _square(w, low, r, white, inverses, ny, p)
 
 
 @inner
-def _has_converged(places, w, nx, n):
+def _has_converged(w, ahead, before, nx, n):
     """Whether each entry of the predicted covariance is that of the step before, but for rounding errors.
 
     These are counted in units of the deviations: the bound is ``CONVERGED eps sqrt(P[a, a] P[b, b])``.
     """
     called()
-    ahead, before = places[0][1], places[0][2]
     bound = CONVERGED * np.finfo(w.dtype).eps
     for a in range(nx):
         for b in range(nx - 1, a - 1, -1):
-            gap = w[ahead + a * n + b] - w[before + a * n + b]
-            scale = w[ahead + a * n + a] * w[ahead + b * n + b]
+            gap = entry(w, ahead + a * n + b) - entry(w, before + a * n + b)
+            scale = entry(w, ahead + a * n + a) * entry(w, ahead + b * n + b)
             if not gap * gap <= bound * bound * scale:
                 return False
     return True
@@ -236,57 +263,70 @@ def _has_converged(places, w, nx, n):
 # --- series
 @compiled_serial
 def filter_alone(F, Q, H, R, u, d, y, m0, P0, predict_first, mean, covariance, quadratic, pivots, s):
-    """The filter of series s."""
+    """The filter of series s. Means and covariances with one step for all keep those of the last."""
     n_steps, ny, nx = y.shape[1], y.shape[2], m0.shape[1]
     n, p = padded(nx, mean), padded(ny, mean)
     places = _places(nx, ny, mean)
     w = np.zeros(places[5], mean.dtype)
     P, ahead, before, Ft, _ = places[0]
-    m, S = places[4][0], places[3][1]
+    m, m_ahead, S = places[4][0], places[4][1], places[3][1]
     at_F, at_Q, at_H, at_R = start(F, s), start(Q, s), start(H, s), start(R, s)
     at_u, at_d, at_y, at_m, at_P = start(u, s), start(d, s), start(y, s), start(mean, s), start(covariance, s)
-    constant = F.shape[1] == 1 and Q.shape[1] == 1 and H.shape[1] == 1 and R.shape[1] == 1
+    lasting = H.shape[1] == 1 and R.shape[1] == 1
+    constant = F.shape[1] == 1 and Q.shape[1] == 1 and lasting
     flat_F, flat_Q, flat_H, flat_R = F.reshape(-1), Q.reshape(-1), H.reshape(-1), R.reshape(-1)
     flat_u, flat_d, flat_y = u.reshape(-1), d.reshape(-1), y.reshape(-1)
     means, covariances = mean.reshape(-1), covariance.reshape(-1)
+    by_P = steps(covariance)
     copy(m0.reshape(-1), start(m0, s), nx, 1, nx, w, m, n)
     copy(P0.reshape(-1), start(P0, s), nx, nx, nx, w, P, n)
-    mirror(w, P, nx, n)
+    mirror(w, P, n)
     copy_transposed(flat_F, at_F, nx, nx, nx, w, Ft, n)
-    kept, whole = False, False
+    kept, whole, observed = False, False, False
     for k in range(n_steps):
-        if kept:
-            for i in range(ny):
-                kept = kept and not np.isnan(flat_y[at_y + k * ny + i])
+        if k + 1 < n_steps:
+            if F.shape[1] > 1:
+                fetch(flat_F, at_F + (k + 1) * nx * nx, nx * nx)
+            if Q.shape[1] > 1:
+                fetch(flat_Q, at_Q + (k + 1) * nx * nx, nx * nx)
+            if by_P > 0:
+                fetch(covariances, at_P + (k + 1) * by_P, nx * nx)
+        gaps = _has_gaps(flat_y, at_y + k * ny, ny)
+        kept = kept and not gaps
         if k > 0 or predict_first:
             if F.shape[1] > 1:
                 copy_transposed(flat_F, at_F + k * nx * nx, nx, nx, nx, w, Ft, n)
             _predict_mean(flat_u, at_u + k * steps(u), places, w, nx, n)
             if not kept:
-                if whole:
-                    move(w, ahead, before, nx * n)
-                _predict(flat_F, at_F + k * steps(F), flat_Q, at_Q + k * steps(Q), places, w, nx, n)
+                ahead, before = before, ahead
+                _predict(flat_F, at_F + k * steps(F), flat_Q, at_Q + k * steps(Q), ahead, places, w, nx, n)
         else:
-            move(w, P, ahead, nx * n)
+            move(w, P, ahead, n * n)
+            move(w, m, m_ahead, n)
+        if not kept:
+            if gaps or not observed:
+                rows = at_H + k * steps(H), at_R + k * steps(R)
+                _observe(flat_H, rows[0], flat_R, rows[1], flat_y, at_y + k * ny, gaps, places, w, nx, ny, p)
+                observed = lasting and not gaps
+            _gain(ahead, places, w, nx, ny, n, p)
+        quadratic[s, k] = _update_mean(flat_d, at_d + k * steps(d), flat_y, at_y + k * ny, places, w, nx, ny, n, p)
         if kept:
-            quadratic[s, k] = _update_mean(flat_d, at_d + k * steps(d), flat_y, at_y + k * ny, places, w, nx, ny, n, p)
-            move(covariances, at_P + (k - 1) * nx * nx, at_P + k * nx * nx, nx * nx)
+            if by_P > 0:
+                move(covariances, at_P + (k - 1) * by_P, at_P + k * by_P, nx * nx)
             for i in range(ny):
                 pivots[s, k, i] = pivots[s, k - 1, i]
         else:
-            rows = at_H + k * steps(H), at_R + k * steps(R)
-            gaps = _observe(flat_H, rows[0], flat_R, rows[1], flat_y, at_y + k * ny, places, w, nx, ny, p)
-            _gain(places, w, nx, ny, n, p)
-            quadratic[s, k] = _update_mean(flat_d, at_d + k * steps(d), flat_y, at_y + k * ny, places, w, nx, ny, n, p)
-            _condition(places, w, nx, ny, n, p)
-            copy(w, P, n, nx, nx, covariances, at_P + k * nx * nx, nx)
+            _condition(ahead, places, w, nx, ny, n, p)
+            if by_P > 0:
+                copy(w, P, n, nx, nx, covariances, at_P + k * by_P, nx)
             for i in range(ny):
                 gone = np.isnan(flat_y[at_y + k * ny + i])
                 pivots[s, k, i] = 1.0 if gone else w[S + i * p + i] * TWO_PI
-            kept = constant and whole and not gaps and k > 1 and _has_converged(places, w, nx, n)
+            kept = constant and whole and not gaps and k > 1 and _has_converged(w, ahead, before, nx, n)
             whole = constant and not gaps
-        for a in range(nx):
-            means[at_m + k * nx + a] = w[m + a]
+        copy(w, m, nx, 1, nx, means, at_m + k * steps(mean), nx)
+    if by_P == 0:
+        copy(w, P, n, nx, nx, covariances, at_P, nx)
 
 
 @compiled

@@ -11,24 +11,28 @@ import numpy as np
 
 from ensemble._kernels._compile import inner, spliced
 from ensemble._kernels._lane_arithmetic import any_lane, fma
-from ensemble._kernels._lanes import ROW_BYTES, called, load, register_of, store
+from ensemble._kernels._lane_tiles import address, reflect_tile, tile, transpose_tile
+from ensemble._kernels._lanes import ROW_BYTES, called, load, prefetch, register_of, store
 
 __all__ = [
     "add_row",
     "added",
     "copy",
     "copy_transposed",
+    "entry",
     "factor",
+    "fetch",
     "fill",
     "is_same",
     "mirror",
     "move",
-    "multiply",
     "negate",
     "padded",
+    "product",
     "scaled_row",
     "start",
     "steps",
+    "transposed_rows",
 ]
 
 
@@ -41,74 +45,47 @@ def padded(n, like):
 
 
 @spliced
-def _entry(A, i):
+def entry(A, i):
     """``A[i]`` without the test for a negative index."""
     return A[np.uint64(i)]
 
 
+@spliced
+def product(A, a, by_row, by_inner, B, b, C, c, base, stride, rows, inner, upper):
+    """C as ``A B`` added to the matrix that starts at `base` in C's array, to zero where `base` is negative.
+
+    Rows of B and C are `stride` apart. With `upper` without the registers left of the diagonal.
+    """
+    width = ROW_BYTES // C.itemsize
+    _product(address(A), a, by_row, by_inner, address(B), b, address(C), c, base, stride, rows, inner, upper, width)
+
+
 @inner
-def multiply(A, a, by_row, by_inner, B, b, C, c, stride, rows, inner, upper):
-    """Add ``A B`` to C, rows `stride` apart; with `upper` without the registers left of the diagonal."""
+def _product(A, a, by_row, by_inner, B, b, C, c, base, stride, rows, inner, upper, width):
     called()
-    kind, width = register_of(C), ROW_BYTES // C.itemsize
     i = 0
-    while i + 4 <= rows:
-        j = i // width * width if upper else 0
-        while j < stride:
-            at = c + i * stride + j
-            a0 = a + i * by_row
-            a1, a2, a3 = a0 + by_row, a0 + 2 * by_row, a0 + 3 * by_row
-            if j + width < stride:
-                p0, p1 = load(C, at, kind), load(C, at + stride, kind)
-                p2, p3 = load(C, at + 2 * stride, kind), load(C, at + 3 * stride, kind)
-                q0, q1 = load(C, at + width, kind), load(C, at + stride + width, kind)
-                q2, q3 = load(C, at + 2 * stride + width, kind), load(C, at + 3 * stride + width, kind)
-                for k in range(inner):
-                    p, q = load(B, b + k * stride + j, kind), load(B, b + k * stride + j + width, kind)
-                    x0, x1 = _entry(A, a0 + k * by_inner), _entry(A, a1 + k * by_inner)
-                    x2, x3 = _entry(A, a2 + k * by_inner), _entry(A, a3 + k * by_inner)
-                    p0, p1, p2, p3 = fma(p, x0, p0), fma(p, x1, p1), fma(p, x2, p2), fma(p, x3, p3)
-                    q0, q1, q2, q3 = fma(q, x0, q0), fma(q, x1, q1), fma(q, x2, q2), fma(q, x3, q3)
-                store(C, at + width, q0)
-                store(C, at + stride + width, q1)
-                store(C, at + 2 * stride + width, q2)
-                store(C, at + 3 * stride + width, q3)
-                j += 2 * width
-            else:
-                p0, p1 = load(C, at, kind), load(C, at + stride, kind)
-                p2, p3 = load(C, at + 2 * stride, kind), load(C, at + 3 * stride, kind)
-                for k in range(inner):
-                    p = load(B, b + k * stride + j, kind)
-                    x0, x1 = _entry(A, a0 + k * by_inner), _entry(A, a1 + k * by_inner)
-                    x2, x3 = _entry(A, a2 + k * by_inner), _entry(A, a3 + k * by_inner)
-                    p0, p1, p2, p3 = fma(p, x0, p0), fma(p, x1, p1), fma(p, x2, p2), fma(p, x3, p3)
-                j += width
-            store(C, at, p0)
-            store(C, at + stride, p1)
-            store(C, at + 2 * stride, p2)
-            store(C, at + 3 * stride, p3)
-        i += 4
     while i < rows:
-        j = i // width * width if upper else 0
+        many = 4 if rows - i >= 4 else 1
+        j, at = i // width * width if upper else 0, a + i * by_row
         while j < stride:
-            at, a0 = c + i * stride + j, a + i * by_row
-            if j + 2 * width < stride:
-                p0, q0, r0 = load(C, at, kind), load(C, at + width, kind), load(C, at + 2 * width, kind)
-                for k in range(inner):
-                    x0, start = _entry(A, a0 + k * by_inner), b + k * stride + j
-                    p0 = fma(load(B, start, kind), x0, p0)
-                    q0 = fma(load(B, start + width, kind), x0, q0)
-                    r0 = fma(load(B, start + 2 * width, kind), x0, r0)
-                store(C, at + width, q0)
-                store(C, at + 2 * width, r0)
-                j += 3 * width
+            left, to = (stride - j) // width, c + i * stride + j
+            old = base + i * stride + j if base >= 0 else -1
+            registers = left if left < 3 else 2 if left == 4 else 3
+            if many == 4:
+                if registers == 3:
+                    tile(A, at, by_row, by_inner, B, b + j, inner, C, to, old, stride, 4, 3)
+                elif registers == 2:
+                    tile(A, at, by_row, by_inner, B, b + j, inner, C, to, old, stride, 4, 2)
+                else:
+                    tile(A, at, by_row, by_inner, B, b + j, inner, C, to, old, stride, 4, 1)
+            elif registers == 3:
+                tile(A, at, by_row, by_inner, B, b + j, inner, C, to, old, stride, 1, 3)
+            elif registers == 2:
+                tile(A, at, by_row, by_inner, B, b + j, inner, C, to, old, stride, 1, 2)
             else:
-                p0 = load(C, at, kind)
-                for k in range(inner):
-                    p0 = fma(load(B, b + k * stride + j, kind), _entry(A, a0 + k * by_inner), p0)
-                j += width
-            store(C, at, p0)
-        i += 1
+                tile(A, at, by_row, by_inner, B, b + j, inner, C, to, old, stride, 1, 1)
+            j += registers * width
+        i += many
 
 
 @inner
@@ -145,18 +122,47 @@ def copy(A, a, by_row, rows, columns, C, c, stride):
 @inner
 def copy_transposed(A, a, by_row, rows, columns, C, c, stride):
     called()
-    for j in range(columns):
-        for i in range(rows):
+    width = ROW_BYTES // C.itemsize
+    whole, side = rows // width * width, columns // width * width
+    for i in range(0, whole, width):
+        for j in range(0, side, width):
+            transpose_tile(A, a + i * by_row + j, by_row, C, c + j * stride + i, stride)
+        for j in range(side, columns):
+            for k in range(i, i + width):
+                store(C, c + j * stride + k, load(A, a + k * by_row + j, 1))
+    for i in range(whole, rows):
+        for j in range(columns):
             store(C, c + j * stride + i, load(A, a + i * by_row + j, 1))
 
 
 @inner
-def mirror(A, a, n, stride):
-    """The entries above the diagonal below it, too."""
+def transposed_rows(A, a, rows, stride, C, c, pitch):
+    """Rows of A in whole registers, as columns of C; columns behind them get what follows A in memory."""
     called()
-    for i in range(n):
-        for j in range(i):
-            store(A, a + i * stride + j, load(A, a + j * stride + i, 1))
+    width = ROW_BYTES // C.itemsize
+    for i in range(0, rows, width):
+        for j in range(0, stride, width):
+            transpose_tile(A, a + i * stride + j, stride, C, c + j * pitch + i, pitch)
+
+
+@inner
+def mirror(A, a, stride):
+    """The entries above the diagonal below it, too; the matrix has as many rows as columns, padding included."""
+    called()
+    width = ROW_BYTES // A.itemsize
+    for i in range(0, stride, width):
+        reflect_tile(A, a + i * stride + i, stride)
+        for j in range(i + width, stride, width):
+            transpose_tile(A, a + i * stride + j, stride, A, a + j * stride + i, stride)
+
+
+@inner
+def fetch(A, a, count):
+    """Ask for entries from `a` on ahead of time."""
+    called()
+    width = 64 // A.itemsize
+    for i in range(a, a + count, width):
+        prefetch(A, i, 8)
 
 
 @inner
@@ -178,8 +184,11 @@ def move(A, a, b, count):
 def negate(A, a, b, count):
     """The negatives of entries from `a` on, from `b` on."""
     called()
-    for c in range(count):
-        store(A, b + c, load(A, a + c, 1) * -1.0)
+    kind, width = register_of(A), ROW_BYTES // A.itemsize
+    for c in range(0, count - width + 1, width):
+        store(A, b + c, -load(A, a + c, kind))
+    for c in range(count // width * width, count):
+        store(A, b + c, -load(A, a + c, 1))
 
 
 @inner
@@ -221,12 +230,12 @@ def factor(w, S, low, inverses, n, p, regular):
     for i in range(n):
         diagonal = w[S + i * p + i]
         for j in range(i):
-            w[low + i * p + j] = w[S + j * p + i] * w[inverses + j]
+            w[low + i * p + j] = entry(w, S + j * p + i) * entry(w, inverses + j)
         for c in range(i // width * width, p, width):
-            entry = load(w, S + i * p + c, kind)
+            rest = load(w, S + i * p + c, kind)
             for j in range(i):
-                entry = fma(load(w, S + j * p + c, kind), -_entry(w, low + i * p + j), entry)
-            store(w, S + i * p + c, entry)
+                rest = fma(load(w, S + j * p + c, kind), -entry(w, low + i * p + j), rest)
+            store(w, S + i * p + c, rest)
         pivot = w[S + i * p + i]
         w[inverses + i] = 1.0 / pivot
         if regular >= 0.0:

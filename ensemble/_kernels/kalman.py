@@ -7,6 +7,7 @@ with the series innermost.
 
 from __future__ import annotations
 
+import math
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -101,8 +102,11 @@ def _gathered(rows: list[Any], n_series: int) -> Any:
 
 
 @kernel
-def filter_series(F, Q, H, R, u, d, y, m0, P0, predict_first, series_last):
-    """Filtered means and covariances, and the logarithm of the density of every observation."""
+def filter_series(F, Q, H, R, u, d, y, m0, P0, predict_first, series_last, keep=True):
+    """Filtered means and covariances, and the logarithm of the density of every observation.
+
+    Without `keep` means and covariances have one step: those of the others are not written.
+    """
     n_series, n_steps, _ = y.shape
     o = _Arrays(y, m0.shape[-1])
     m, P = _entries(m0, None, 1), _entries(P0, None, 2)
@@ -115,6 +119,8 @@ def filter_series(F, Q, H, R, u, d, y, m0, P0, predict_first, series_last):
         for kept, value in zip(out, (m, P, quadratic, pivots), strict=True):
             kept.append(_gathered(value, n_series))
     mean, covariance, terms, pivots = (o.xp.stack(kept, axis=1) for kept in out)
+    if not keep:
+        mean, covariance = mean[:, -1:, ...], covariance[:, -1:, ...]
     for i in range(pivots.shape[-1]):
         terms = terms + o.xp.log(pivots[:, :, i])
     return mean, covariance, -0.5 * terms
@@ -163,6 +169,10 @@ def sum_steps(terms):
 
 def _placed(a: np.ndarray, contiguous: bool) -> tuple[np.ndarray, tuple[int, int, int, int]]:
     """`a` or a copy, its address, and its steps over series, time and entries, in elements; 0 where it repeats."""
+    if a.flags.c_contiguous:  # the usual case
+        step = math.prod(a.shape[2:])
+        place = a.shape[1] * step if a.shape[0] > 1 else 0, step if a.shape[1] > 1 else 0, 1
+        return a, (a.__array_interface__["data"][0], *place)
     item, tail = a.itemsize, a.shape[2:]
     steps = [0 if n == 1 else stride // item for n, stride in zip(a.shape, a.strides, strict=True)]
     by_entry = steps[-1] if tail and tail[-1] > 1 else (steps[2] if tail and tail[0] > 1 else 1)
@@ -182,7 +192,8 @@ def _room(shape: tuple[int, ...], dtype: Any, series_last: bool) -> np.ndarray:
 
 def _run(name, ny, inputs, starts, outs, predict_first):
     """Call the generated recursion."""
-    n_series, n_steps, nx = outs[0].shape
+    n_series, _, nx = outs[0].shape
+    n_steps = max(out.shape[1] for out in outs)
     dtype, recursion = outs[0].dtype, RECURSIONS[name]
     width = 1 if n_series < LANES_FROM else lanes_of(dtype)
     module = load_module(module_source(name, nx, ny, width, dtype.name))
@@ -200,19 +211,21 @@ def _table(placed):
 
 
 @filter_series.register("numba")
-def _(F, Q, H, R, u, d, y, m0, P0, predict_first, series_last):
+def _(F, Q, H, R, u, d, y, m0, P0, predict_first, series_last, keep=True):
     n_series, n_steps, ny = y.shape
     nx = m0.shape[-1]
     if y.dtype.kind != "f" or n_series == 0:
-        return filter_series.reference(F, Q, H, R, u, d, y, m0, P0, predict_first, series_last)
+        return filter_series.reference(F, Q, H, R, u, d, y, m0, P0, predict_first, series_last, keep)
     written_out = max(nx, ny) <= LARGEST
-    last = series_last and n_series >= LANES_FROM and written_out
+    last = (series_last or not keep) and n_series >= LANES_FROM and written_out
     if written_out and n_series >= LANES_FROM and all(a.shape[0] == 1 for a in (F, Q, H, R, P0)):
-        outs = _one_covariance(F, Q, H, R, u, d, y, m0, P0, predict_first, last)
+        outs = _one_covariance(F, Q, H, R, u, d, y, m0, P0, predict_first, last, keep)
         if not np.isnan(outs[2][:, -1]).any():  # what is missing has made all that follows NaN
             return outs
         del outs  # before there is room for others
-    *outs, pivots = (_room((n_series, n_steps, *tail), y.dtype, last) for tail in ((nx,), (nx, nx), (), (ny,)))
+    many = n_steps if keep else 1
+    shapes = (many, nx), (many, nx, nx), (n_steps,), (n_steps, ny)
+    *outs, pivots = (_room((n_series, *shape), y.dtype, last) for shape in shapes)
     if written_out:
         _run("filter", ny, (F, Q, H, R, u, d, y), (m0, P0), (*outs, pivots), bool(predict_first))
     else:
@@ -278,7 +291,7 @@ def _logarithms(pivots):
         return np.log(pivots, out=pivots)
 
 
-def _one_covariance(F, Q, H, R, u, d, y, m0, P0, predict_first, series_last):
+def _one_covariance(F, Q, H, R, u, d, y, m0, P0, predict_first, series_last, keep):
     """The filter of series that differ in their numbers only: covariances and gains are computed once for all.
 
     The covariance is a view with a stride of zero over the series.
@@ -289,7 +302,9 @@ def _one_covariance(F, Q, H, R, u, d, y, m0, P0, predict_first, series_last):
     single = tuple(empty((1, n_steps, *tail), y.dtype) for tail in tails)
     _run("gain", ny, (F, Q, H, R, u[:1], d[:1], np.zeros_like(y[:1])), (m0[:1], P0), single, bool(predict_first))
     _, covariance, _, pivots, K, lower, inverses = single
-    outs = tuple(_room((n_series, n_steps, *tail), y.dtype, series_last) for tail in ((nx,), ()))
+    outs = tuple(
+        _room((n_series, *shape), y.dtype, series_last) for shape in ((n_steps if keep else 1, nx), (n_steps,))
+    )
     _run("mean", ny, (F, u, H, d, y, K, lower, inverses, _logarithms(pivots)), (m0,), outs, bool(predict_first))
     return outs[0], np.broadcast_to(covariance, (n_series, *covariance.shape[1:])), outs[1]
 

@@ -1,6 +1,7 @@
 """Kalman filters and smoothers, sequential and parallel in time; the method is told in `README.md` beside this file."""
 
 from ensemble._kernels.scan import prefix_scan
+from ensemble.apps.kalman.densities import log_likelihood
 from ensemble.apps.kalman.filters import kalman_filter
 from ensemble.apps.kalman.forecasting import ForecastResult, forecast
 from ensemble.apps.kalman.gaussian import (
@@ -37,6 +38,7 @@ __all__ = [
     "forecast",
     "iterated_smoother",
     "kalman_filter",
+    "log_likelihood",
     "maximum_likelihood",
     "prefix_scan",
     "rts_smoother",

@@ -23,6 +23,7 @@ __all__ = [
     "compiled_root_filter",
     "compiled_roots",
     "compiled_rts",
+    "compiled_terms",
     "compiled_two_filter",
     "device_of",
 ]
@@ -162,6 +163,12 @@ def compiled_filter(series: Series, device: str, method: str, scan: str) -> Filt
     return filter_result(series, n_samples, *filter_series(*arguments, series.predict_first, last))
 
 
+def compiled_terms(series: Series) -> Array:
+    """``log p(y[k] | y[:k])`` by the recursion on the CPU, which keeps no means and covariances: (T, n_series)."""
+    arguments = filter_arguments(series, n_samples_of(series))
+    return filter_series(*arguments, series.predict_first, True, False)[2].T
+
+
 def compiled_root_filter(series: Series) -> FilterResult:
     """The recursion on square roots, on the CPU."""
     n_samples = n_samples_of(series)
@@ -242,6 +249,8 @@ def settle(series: Series, m: np.ndarray, mean: np.ndarray, covariance: np.ndarr
 
     Means are written in place; covariances too, unless series share them.
     """
+    if covariance.strides[0] == 0 and not np.isnan(covariance[0, 0, 0, 0]):
+        return covariance  # one gain for all, without NaN
     unsettled = _is_lost(m, mean)
     if unsettled.any():
         covariance = covariance if covariance.flags.writeable else covariance.copy()

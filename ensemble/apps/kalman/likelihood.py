@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import array_namespace, to_numpy
+from ensemble._backend import to_numpy
 from ensemble._check import integer, message, positive, require
-from ensemble.apps.kalman.filters import kalman_filter
+from ensemble.apps.kalman.densities import density_of
 from ensemble.apps.kalman.model import LinearGaussianModel, real_array
-from ensemble.apps.kalman.results import total
 from ensemble.krylov import SolveError
 from ensemble.scalar import Ensemble
 
@@ -241,17 +240,12 @@ def _log_likelihoods(
     if not isinstance(model, LinearGaussianModel):
         seen = f"a {type(model).__name__}"
         raise TypeError(message("maximum_likelihood", "model_of", "return a LinearGaussianModel", seen))
-    result = kalman_filter(model, y, mask=mask, **options)
-    terms = result.log_likelihoods
-    if not isinstance(terms, Ensemble) or terms.n_samples != theta.n_samples:
+    sums = density_of("maximum_likelihood", model, y, burn, mask, **options)
+    if not isinstance(sums, Ensemble) or sums.n_samples != theta.n_samples:
         raise TypeError(
             message("maximum_likelihood", "model_of", "use theta", "a model that is the same for any theta")
         )
-    samples = terms.samples  # (*batch, T, candidates)
-    time = len(samples.shape) - 2
-    require(burn < samples.shape[time], "maximum_likelihood", "burn", "leave one step or more", burn)
-    sums = total(array_namespace(samples).moveaxis(samples, time, 0)[burn:, ...])
-    sums = to_numpy(sums).reshape(-1, theta.n_samples).sum(axis=0)[:count]
+    sums = to_numpy(sums.samples).reshape(-1, theta.n_samples).sum(axis=0)[:count]
     return np.where(np.isfinite(sums), sums, -np.inf)
 
 

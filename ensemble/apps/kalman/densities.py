@@ -1,0 +1,90 @@
+"""The log-density of observations under a model, without the states' means and covariances."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ensemble._backend import array_namespace
+from ensemble._check import integer, one_of, require
+from ensemble._kernels.scan import SCANS
+from ensemble._typing import Array
+from ensemble.apps.kalman.compiled import compiled_terms, device_of, from_series, n_samples_of
+from ensemble.apps.kalman.filters import METHODS, check_form, check_scannable, filtered
+from ensemble.apps.kalman.model import LinearGaussianModel, Series, aligned
+from ensemble.apps.kalman.results import total
+
+__all__ = ["density_of", "log_likelihood"]
+
+
+def log_likelihood(
+    model: LinearGaussianModel,
+    y: Any,
+    *,
+    burn: int = 0,
+    method: str = "auto",
+    scan: str = "chunked",
+    form: str = "covariance",
+    mask: Any = None,
+) -> Array:
+    """The logarithm of the density of the observations under a model.
+
+    That is `FilterResult.log_likelihood` of `kalman_filter`, to the bit. The recursion on the CPU writes no means and
+    covariances, so that it needs less memory and time.
+
+    Parameters
+    ----------
+    model : LinearGaussianModel
+    y : array or Ensemble, shape (*batch, T, ny)
+        Observations, NaN where missing.
+    burn : int
+        How many of the first steps' terms to leave out, where a vague prior stands for ignorance.
+    method : {"auto", "sequential", "scan"}
+    scan : {"chunked", "sequential", "hillis_steele", "blelloch", "ladner_fischer", "sengupta"}
+    form : {"covariance", "square_root"}
+    mask : bool array or Ensemble, shape of `y` or of `y` without its last axis, optional
+        These four as `kalman_filter`.
+
+    Returns
+    -------
+    array or Ensemble, shape batch
+        In float64 or the arrays' dtype if that is wider. Not finite where an innovation covariance is singular.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `kalman_filter`, and if `burn` leaves no step.
+
+    Examples
+    --------
+    >>> model = LinearGaussianModel(F=[[1.0]], Q=[[1.0]], H=[[1.0]], R=[[1.0]], m0=[0.0], P0=[[1.0]])
+    >>> round(float(log_likelihood(model, [[3.0], [float("nan")], [4.0]])), 4)
+    -5.0823
+    """
+    return density_of("log_likelihood", model, y, burn, mask, method, scan, form)
+
+
+def density_of(
+    function: str, model: LinearGaussianModel, y: Any, burn: int = 0, mask: Any = None, method: str = "auto",
+    scan: str = "chunked", form: str = "covariance",
+) -> Array:  # fmt: skip
+    """What `log_likelihood` gives; errors name `function`."""
+    one_of(method, METHODS, function, "method")
+    one_of(scan, SCANS, function, "scan")
+    check_form(form, method, function)
+    burn = integer(burn, function, "burn", minimum=0)
+    series = aligned(model, y, mask, function, diffuse=True)
+    require(burn < series.n_steps, function, "burn", "leave one step or more", burn)
+    if method == "scan":
+        check_scannable(series, function)
+    return log_density(series, burn, method, scan, form)
+
+
+def log_density(series: Series, burn: int, method: str, scan: str, form: str) -> Array:
+    """The sum over time of the terms of a series, shape batch."""
+    if form == "covariance" and series.diffuse is None and device_of(series, method) == "numba":
+        return from_series(series, total(compiled_terms(series)[burn:, ...]), n_samples_of(series))
+    result = filtered(series, method, scan, form)
+    if burn == 0:
+        return result.log_likelihood
+    terms = result.log_likelihoods
+    return total(array_namespace(terms).moveaxis(terms, -1, 0)[burn:, ...])
