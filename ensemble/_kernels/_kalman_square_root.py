@@ -530,9 +530,9 @@ class RootRun:
         self.parts, self.predict_first, self.tiny = parts, predict_first, float(tiny)
         self.n_steps, self.ny = parts[6].shape[1:]
         self.nx = parts[7].shape[-1]
-        sizes = [a.size // a.shape[0] for a in parts]
+        sizes = [math.prod(a.shape[1:]) for a in parts]
         self.starts = np.cumsum([0, *sizes])
-        moves = [a.size // (a.shape[0] * a.shape[1]) if a.shape[1] > 1 else 0 for a in parts[:MOVING]]
+        moves = [math.prod(a.shape[2:]) if a.shape[1] > 1 else 0 for a in parts[:MOVING]]
         nx, ny = self.nx, self.ny
         self.length = 3 * nx + 2 * nx * nx + 1 + 2 * ny + 2 * ny * nx
         self.space = int(self.starts[-1]) + self.n_steps * self.length

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,8 @@ from ensemble._kernels._compile import ROW_BLOCK, compiled, compiled_serial, emp
 from ensemble._kernels._emit_kalman import NUMBERS, RECURSIONS, lanes_of, module_source
 from ensemble._kernels._emit_numba import load_module
 from ensemble._kernels._fma import fma
-from ensemble._kernels._kalman_block_smoother import smooth_alone, smooth_each
-from ensemble._kernels._kalman_blocks import filter_alone, filter_each
+from ensemble._kernels._kalman_block_smoother import smooth_some
+from ensemble._kernels._kalman_blocks import filter_some
 from ensemble._kernels._kalman_square_root import RootRun
 from ensemble._kernels._registry import kernel
 
@@ -231,7 +232,7 @@ def _(F, Q, H, R, u, d, y, m0, P0, predict_first, series_last, keep=True):
     else:
         inputs = _contiguous(F, Q, H, R, u, d, y, m0, P0)
         arguments = (*inputs, bool(predict_first), *outs, pivots)
-        filter_each(*arguments) if n_series > 1 else filter_alone(*arguments, 0)
+        _in_ranges(filter_some, arguments, n_series, n_steps)
     logs, terms = _logarithms(pivots), outs[2]
     with np.errstate(all="ignore"):
         for i in range(ny):
@@ -262,8 +263,8 @@ class FilterStep:
         self._logs = np.empty(ny, dtype)
         starts = outs[0][0], outs[1][0]  # the state that a step ends with is the next one's start
         if max(nx, ny) > LARGEST:
-            self._run = filter_alone
-            self._before, self._after = (*wide.values(), *starts), (*outs, 0)
+            self._run = filter_some
+            self._before, self._after = (*wide.values(), *starts), (*outs, 0, 1)
             return
         self._run = load_module(module_source("filter", nx, ny, 1, np.dtype(dtype).name)).run
         self._placed = [_placed(a, True) for a in (*wide.values(), *outs[:2], *outs)]
@@ -383,7 +384,7 @@ def _(F, Q, u, m, P, series_last):
     outs[0][:, -1], outs[1][:, -1] = m[:, -1], P[:, -1]
     if nx > LARGEST:
         arguments = (*_contiguous(F, Q, u, m, P), m.dtype.type(bodies.regular(nx, m.dtype)), *outs)
-        smooth_each(*arguments) if n_series > 1 else smooth_alone(*arguments, 0)
+        _in_ranges(smooth_some, arguments, n_series, n_steps)
     elif n_steps > 1:
         steps = (a[:, 1:] if a.shape[1] > 1 else a for a in (F, Q, u))
         inputs = (*steps, m[:, :-1], P[:, :-1])
@@ -429,8 +430,18 @@ def smooth_roots(parts, predict_first, mean, covariance, which):
     _one_by_one(run.smooth, (mean, covariance), [(s, s) for s in indices], mean.shape[1])
 
 
+def _in_ranges(run, arguments, n_series, n_steps):
+    """``run(*arguments, first, last)`` for ranges of series: several a thread, as they may need unlike times."""
+    n = min(n_series, 8 * thread_count()) if n_series * n_steps >= THREADED and thread_count() > 1 else 1
+    bounds = [n_series * i // n for i in range(n + 1)]
+    _one_by_one(run, arguments, list(pairwise(bounds)), n_steps * n_series // n)
+
+
 def _one_by_one(run, arguments, each, n_steps):
-    """``run(*arguments, *e)`` for all `each`, on threads where that pays: compiled code that waits for no other."""
+    """``run(*arguments, *e)`` for all `each`, of `n_steps` steps, on threads where that pays.
+
+    They are compiled code that waits for no other.
+    """
     if len(each) * n_steps < THREADED or thread_count() == 1:
         for e in each:
             run(*arguments, *e)
