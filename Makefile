@@ -36,7 +36,7 @@ bench:  ## every benchmark table, peers in the same run
 asv-check:  ## the asv suite imports and its parameters are sound
 	$(PYTHON) -m asv check -E existing
 
-clean-cache:  ## forget compiled kernels (after an edit of _kernels/_lanes.py or _lane_arithmetic.py)
+clean-cache:  ## forget compiled kernels (after an edit of _kernels/_lanes.py, _lane_arithmetic.py or _plain_code.py)
 	find ensemble -name '*.nb[ic]' -delete
 
 .PHONY: help lint format test test-slow test-gpu conformance support bench asv-check clean-cache

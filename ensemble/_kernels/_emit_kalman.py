@@ -23,6 +23,9 @@ __all__ = ["NUMBERS", "RECURSIONS", "lanes_of", "module_source"]
 BLOCK = 4
 """Steps that a tile copies at a time."""
 
+PLACE = 4
+"""Numbers that say where an array lies: its address, and the steps between series, steps of time and entries."""
+
 
 def lanes_of(dtype: Any) -> int:
     """Numbers in a SIMD register of the widest kind."""
@@ -251,127 +254,139 @@ HEAD = '''"""A recursion of the Kalman filter, written by ensemble; it may be de
 
 import numpy as np
 
-from ensemble._kernels._compile import compiled, compiled_serial, inner, prange, spliced
-from ensemble._kernels._lane_transpose import transpose
-from ensemble._kernels._lanes import prefetch
-from ensemble._kernels._straight_line import straight_line
+from ensemble._kernels._compile import compiled, compiled_serial, prange
+from ensemble._kernels._lane_transpose import Prefetch, Transpose
+from ensemble._kernels._plain_code import Integers, Numbers, entry, numbers_at, plain, room
+from ensemble._kernels._straight_line import StraightLine
+
+transpose, prefetch = Transpose({width}), Prefetch()
 
 
-@inner
-def fetch(source, place, n, start, count, first, valid, buffer):
-    """`count` steps from `start` on of the series `first`, ..., `first + {width} - 1`, series innermost."""
-    if place[0] == 0:
-        for t in range(count):
-            for c in range(n):
-                value = source[(start + t) * place[1] + c * place[2]]
-                for w in range({width}):
-                    buffer[(t * n + c) * {width} + w] = value
-        return
-    if place[0] == 1 and valid == {width}:
-        for t in range(count):
-            for c in range(n):
-                offset = first + (start + t) * place[1] + c * place[2]
-                for w in range({width}):
-                    buffer[(t * n + c) * {width} + w] = source[offset + w]
-        return
-    if place[1] == n and place[2] == 1 and valid == {width}:
-        begin, whole = place[0] * first + start * n, count * n // {width} * {width}
-        for e in range(0, whole, {width}):
-            for w in range({width}):  # lines of the next block, which the processor does not foresee going back
-                prefetch(source, begin + w * place[0] + e {ahead} whole, {width})
-            transpose(source, begin + e, place[0], buffer, e * {width}, {width}, {width})
-        for w in range({width}):
-            for e in range(whole, count * n):
-                buffer[e * {width} + w] = source[begin + w * place[0] + e]
-        return
-    for w in range({width}):
-        offset = place[0] * (first + min(w, valid - 1)) + place[1] * start
-        for t in range(count):
-            for c in range(n):
-                buffer[(t * n + c) * {width} + w] = source[offset + t * place[1] + c * place[2]]
-
-
-@inner
-def flush(buffer, place, n, start, count, first, valid, target):
-    """The opposite of `fetch`."""
-    if place[0] == 1 and valid == {width}:
-        for t in range(count):
-            for c in range(n):
-                offset = first + (start + t) * place[1] + c * place[2]
-                for w in range({width}):
-                    target[offset + w] = buffer[(t * n + c) * {width} + w]
-        return
-    if place[1] == n and place[2] == 1 and valid == {width}:
-        begin, whole = place[0] * first + start * n, count * n // {width} * {width}
-        for e in range(0, whole, {width}):
-            for w in range({width}):  # lines of the next block: a store waits for the line that it changes a part of
-                prefetch(target, begin + w * place[0] + e {ahead} whole, {width})
-            transpose(buffer, e * {width}, {width}, target, begin + e, place[0], {width})
-        for w in range({width}):
-            for e in range(whole, count * n):
-                target[begin + w * place[0] + e] = buffer[e * {width} + w]
-        return
-    for w in range(valid):
-        offset = place[0] * (first + w) + place[1] * start
-        for t in range(count):
-            for c in range(n):
-                target[offset + t * place[1] + c * place[2]] = buffer[(t * n + c) * {width} + w]
-
-
-@inner
-def mirror(P):
-    """The entries above the diagonal below it, too."""
+@plain
+def mirror(P: Numbers) -> None:
+    # the entries above the diagonal below it, too
     for i in range({nx}):
         for j in range(i):
             for w in range({width}):
                 P[(i * {nx} + j) * {width} + w] = P[(j * {nx} + i) * {width} + w]
 '''
 
-SCALAR_HEAD = '''"""A recursion of the Kalman filter, written by ensemble; it may be deleted at any time."""
+LANES = """
 
-import numpy as np
+@plain
+def fetch(
+    places: Integers, row: int, n: int, start: int, count: int, first: int, valid: int, buffer: Numbers
+) -> None:
+    # `count` steps from `start` on of the series `first`, ..., `first + {width} - 1`, series innermost
+    source = numbers_at(places[row])
+    by_series, by_step, by_entry = places[row + 1], places[row + 2], places[row + 3]
+    if by_series == 0:
+        for t in range(count):
+            for c in range(n):
+                value = source[(start + t) * by_step + c * by_entry]
+                for w in range({width}):
+                    buffer[(t * n + c) * {width} + w] = value
+    elif by_series == 1 and valid == {width}:
+        for t in range(count):
+            for c in range(n):
+                offset = first + (start + t) * by_step + c * by_entry
+                for w in range({width}):
+                    buffer[(t * n + c) * {width} + w] = source[offset + w]
+    elif by_step == n and by_entry == 1 and valid == {width}:
+        begin, whole = by_series * first + start * n, count * n // {width} * {width}
+        for e in range(0, whole, {width}):
+            for w in range({width}):  # lines of the next block, which the processor does not foresee going back
+                prefetch(source, begin + w * by_series + e {ahead} whole)
+            transpose(source, begin + e, by_series, buffer, e * {width}, {width})
+        for w in range({width}):
+            for e in range(whole, count * n):
+                buffer[e * {width} + w] = source[begin + w * by_series + e]
+    else:
+        for w in range({width}):
+            offset = by_series * (first + min(w, valid - 1)) + by_step * start
+            for t in range(count):
+                for c in range(n):
+                    buffer[(t * n + c) * {width} + w] = source[offset + t * by_step + c * by_entry]
 
-from ensemble._kernels._compile import compiled, compiled_serial, inner, prange, spliced
-from ensemble._kernels._straight_line import straight_line
 
+@plain
+def flush(
+    buffer: Numbers, places: Integers, row: int, n: int, start: int, count: int, first: int, valid: int
+) -> None:
+    # the opposite of `fetch`
+    target = numbers_at(places[row])
+    by_series, by_step, by_entry = places[row + 1], places[row + 2], places[row + 3]
+    if by_series == 1 and valid == {width}:
+        for t in range(count):
+            for c in range(n):
+                offset = first + (start + t) * by_step + c * by_entry
+                for w in range({width}):
+                    target[offset + w] = buffer[(t * n + c) * {width} + w]
+    elif by_step == n and by_entry == 1 and valid == {width}:
+        begin, whole = by_series * first + start * n, count * n // {width} * {width}
+        for e in range(0, whole, {width}):
+            for w in range({width}):  # lines of the next block: a store waits for the line that it changes a part of
+                prefetch(target, begin + w * by_series + e {ahead} whole)
+            transpose(buffer, e * {width}, {width}, target, begin + e, by_series)
+        for w in range({width}):
+            for e in range(whole, count * n):
+                target[begin + w * by_series + e] = buffer[e * {width} + w]
+    else:
+        for w in range(valid):
+            offset = by_series * (first + w) + by_step * start
+            for t in range(count):
+                for c in range(n):
+                    target[offset + t * by_step + c * by_entry] = buffer[(t * n + c) * {width} + w]
+"""
 
-@inner
-def fetch(source, place, n, start, count, first, valid, buffer):
-    """The entries of the series `first`."""
+SCALARS = """
+
+@plain
+def fetch(
+    places: Integers, row: int, n: int, start: int, count: int, first: int, valid: int, buffer: Numbers
+) -> None:
+    # the entries of the series `first`
+    source, offset = numbers_at(places[row]), places[row + 1] * first
     for c in range(n):
-        buffer[c] = source[place[0] * first + c * place[2]]
+        buffer[c] = source[offset + c * places[row + 3]]
 
 
-@inner
-def mirror(P):
-    """The entries above the diagonal below it, too."""
-    for i in range({nx}):
-        for j in range(i):
-            P[i * {nx} + j] = P[j * {nx} + i]
-'''
+@plain
+def unit(F: Numbers, n: int, diagonal: float) -> None:
+    # zeros, and `diagonal`
+    for c in range(n * n):
+        F[c] = 0.0
+    for c in range(n):
+        F[c * n + c] = diagonal
+"""
 
 LOOPS = """
-tile = inner(steps)
-tile_within = spliced(steps)  # what is not called is translated once less
+
+@plain
+def tiles(places: Integers, n_series: int, n_steps: int, predict_first: bool) -> None:
+    for k in range({n_tiles}):
+        tile(places, k * {width}, min({width}, n_series - k * {width}), n_steps, predict_first)
+
+
+call_tile, call_tiles = entry(tile, "{dtype}"), entry(tiles, "{dtype}")
 
 
 @compiled_serial
-def run({arrays}, places, n_series, n_steps, predict_first):
-    for k in range({n_tiles}):
-        tile_within({arrays}, places, k * {width}, min({width}, n_series - k * {width}), n_steps, predict_first)
+def run(places, n_series, n_steps, predict_first):
+    call_tiles(places, n_series, n_steps, predict_first)
 
 
 @compiled
-def run_threaded({arrays}, places, n_series, n_steps, predict_first):
+def run_threaded(places, n_series, n_steps, predict_first):
     for k in prange({n_tiles}):
-        tile({arrays}, places, k * {width}, min({width}, n_series - k * {width}), n_steps, predict_first)
+        call_tile(places, k * {width}, min({width}, n_series - k * {width}), n_steps, predict_first)
 """
 
 
 def _stage_source(
     recursion: Recursion, stages: list[tuple[Writer, dict[str, Any]]], parts: list[str], nx: int, width: int,
 ) -> str:  # fmt: skip
-    """The statements of each stage, as compiled functions `stage0`, `stage1`."""
+    """The statements of each stage, as `stage0`, `stage1`."""
     text = []
     for number, (writer, results) in enumerate(stages):
         writes = []
@@ -383,7 +398,7 @@ def _stage_source(
         numbers = "{" + ", ".join(f'"{name}": {number}' for name, number in NUMBERS.items()) + "}"
         arguments = [f'"{" ".join(parts)}"', statements, written, numbers, str(width), grouped]
         arguments.append(f'"{" ".join(recursion.shared)}"')
-        text.append(f"stage{number} = straight_line(\n    " + ",\n    ".join(arguments) + ",\n)\n")
+        text.append(f"stage{number} = StraightLine(\n    " + ",\n    ".join(arguments) + ",\n)\n")
     return "\n".join(text)
 
 
@@ -395,92 +410,84 @@ def _loop_source(recursion: Recursion, nx: int, ny: int, width: int, dtype: str,
     counts = {n: count_of(k, nx, ny) for n, k in (*recursion.inputs, *recursion.outputs, *recursion.carried)}
     names, outs = [n for n, _ in recursion.inputs], [n for n, _ in recursion.outputs]
     kept = [n for n, _ in recursion.carried]
-    moving, row = [*names, *outs], {n: k for k, n in enumerate([*names, *kept, *outs])}
+    moving, row = [*names, *outs], {n: PLACE * k for k, n in enumerate([*names, *kept, *outs])}
     back, copied = recursion.backward, [n for n in names if n not in recursion.shared]
-    arrays = ", ".join([*names, *(f"{n}0" for n in kept), *outs])
-    still = {"F": f"np.eye({nx})", "Q": f"np.zeros(({nx}, {nx}))", "u": f"np.zeros({nx})"} if n_stages == 1 else {}
-    still = {n: value for n, value in still.items() if n in names and not back}
-    text = [f"def steps({arrays}, places, first, valid, n_steps, predict_first):"]
+    looked_at = moving if width == 1 else recursion.shared
+    still = {"F": 1.0, "Q": 0.0, "u": 0.0} if n_stages == 1 and width == 1 and not back else {}
+    still = {n: value for n, value in still.items() if n in names}
+    text = ["@plain",
+            "def tile(places: Integers, first: int, valid: int, n_steps: int, predict_first: bool) -> None:",
+            ]  # fmt: skip
     for name in kept:
-        text += [f"    {name} = np.empty({counts[name] * width}, {names[0]}.dtype)",
-                 f"    fetch({name}0, places[{row[name]}], {counts[name]}, 0, 1, first, valid, {name})"]  # fmt: skip
+        text += [f"    {name} = room({counts[name] * width})",
+                 f"    fetch(places, {row[name]}, {counts[name]}, 0, 1, first, valid, {name})"]  # fmt: skip
     if "P" in kept:
         text.append("    mirror(P)")
+    text += [f"    {n} = numbers_at(places[{row[n]}])" for n in looked_at]
     if width == 1:
-        text += [f"    at_{n}, by_{n} = places[{row[n]}, 0] * first, places[{row[n]}, 1]" for n in moving]
-        text += [f"    still_{n} = {value}.ravel().astype({n}.dtype)" for n, value in still.items()]
-        text += [f"    arrays = ({', '.join([*names, *kept, *outs])})",
-                 "    for step in range(n_steps):",
-                 f"        k = {'n_steps - 1 - step' if back else 'step'}"]  # fmt: skip
-        places = {n: f"at_{n} + k * by_{n}" for n in moving}
+        text += [f"    from_{n}, by_{n} = places[{row[n] + 1}] * first, places[{row[n] + 2}]" for n in moving]
+        for n, value in still.items():
+            text += [f"    still_{n} = room({nx * nx})", f"    unit(still_{n}, {nx}, {value})"]
+        text += ["    for step in range(n_steps):", f"        k = {'n_steps - 1 - step' if back else 'step'}"]
+        places = {n: f"from_{n} + k * by_{n}" for n in moving}
         depth, now = 2, "k"
     else:
         steps = lanes_of(dtype) if recursion.shared else BLOCK
-        text += [f"    b_{n} = np.empty({steps * counts[n] * width}, {names[0]}.dtype)" for n in (*copied, *outs)]
-        text += [f"    sources, buffers = ({_tuple(copied)}), ({_tuple(f'b_{n}' for n in copied)})",
-                 f"    targets, results = ({_tuple(outs)}), ({_tuple(f'b_{n}' for n in outs)})",
-                 f"    sizes, out_sizes = ({_tuple(counts[n] for n in copied)}), ({_tuple(counts[n] for n in outs)})",
-                 f"    rows = ({_tuple(row[n] for n in copied)})",
-                 f"    arrays = ({_tuple(f'b_{n}' if n in (*copied, *outs) else n for n in row)})"]  # fmt: skip
-        text += [f"    by_{n} = {counts[n] * width} if places[{row[n]}, 1] != 0 else 0" for n in copied]
-        text += [f"    by_{n} = places[{row[n]}, 1]" for n in recursion.shared]
+        text += [f"    {n} = room({steps * counts[n] * width})" for n in (*copied, *outs)]
+        text += [f"    by_{n} = {counts[n] * width} if places[{row[n] + 2}] != 0 else 0" for n in copied]
+        text += [f"    by_{n} = places[{row[n] + 2}]" for n in recursion.shared]
         text += [f"    for block in range(0, n_steps, {steps}):",
                  f"        count = min({steps}, n_steps - block)",
-                 f"        start = {'n_steps - block - count' if back else 'block'}",
-                 f"        for part in range({len(copied)}):",
-                 "            place, size = places[rows[part]], sizes[part]",
-                 "            moves = place[1] != 0",
-                 "            if moves or block == 0:",
-                 "                begin, many = (start, count) if moves else (0, 1)",
-                 "                fetch(sources[part], place, size, begin, many, first, valid, buffers[part])",
-                 "        for step in range(count):",
-                 f"            k = {'count - 1 - step' if back else 'step'}"]  # fmt: skip
+                 f"        start = {'n_steps - block - count' if back else 'block'}"]  # fmt: skip
+        for n in copied:
+            text += [f"        if by_{n} != 0:",
+                     f"            fetch(places, {row[n]}, {counts[n]}, start, count, first, valid, {n})",
+                     "        elif block == 0:",
+                     f"            fetch(places, {row[n]}, {counts[n]}, 0, 1, first, valid, {n})"]  # fmt: skip
+        text += ["        for step in range(count):", f"            k = {'count - 1 - step' if back else 'step'}"]
         places = {**{n: f"k * by_{n}" for n in copied}, **{n: f"k * {counts[n] * width}" for n in outs}}
         places |= {n: f"(start + k) * by_{n}" for n in recursion.shared}
         depth, now = 3, "start + k"
     places |= dict.fromkeys(kept, "0")
     pad = "    " * depth
-    text.append(f"{pad}offsets = ({', '.join(places[n] for n in row)})")
-    if still and width == 1:
-        text += [f"{pad}if {now} == 0 and not predict_first:",
-                 f"{pad}    now = ({', '.join(f'still_{n}' if n in still else n for n in row)})",
-                 f"{pad}    offsets = ({', '.join('0' if n in still else places[n] for n in row)})",
-                 f"{pad}else:", f"{pad}    now = arrays", f"{pad}stage0(now, offsets)"]  # fmt: skip
-        return text
-    if n_stages > 1:
-        text += [f"{pad}if {now} > 0 or predict_first:", f"{pad}    stage0(arrays, offsets)"]
-    text.append(f"{pad}stage{n_stages - 1}(arrays, offsets)")
+    for n in still:
+        text += [f"{pad}now_{n}, at_{n} = {n}, {places[n]}"]
+    if still:
+        text.append(f"{pad}if {now} == 0 and not predict_first:")
+        text += [f"{pad}    now_{n}, at_{n} = still_{n}, 0" for n in still]
+        places |= {n: f"at_{n}" for n in still}
+    elif n_stages > 1:
+        text += [
+            f"{pad}if {now} > 0 or predict_first:",
+            f"{pad}    stage0({', '.join(row)}, {_tuple(places[n] for n in row)})",
+        ]
+    arrays = [f"now_{n}" if n in still else n for n in row]
+    text.append(f"{pad}stage{n_stages - 1}({', '.join(arrays)}, {_tuple(places[n] for n in row)})")
     if width > 1:
-        text += [f"        for part in range({len(outs)}):",
-                 f"            place, size = places[part + {len(names) + len(kept)}], out_sizes[part]",
-                 "            flush(results[part], place, size, start, count, first, valid, targets[part])",
-                 ]  # fmt: skip
+        for n in outs:
+            text.append(f"        flush({n}, places, {row[n]}, {counts[n]}, start, count, first, valid)")
     return text
 
 
 def _tuple(items: Iterable[Any]) -> str:
-    return "".join(f"{item}, " for item in items)
+    return ", ".join(str(item) for item in items)
 
 
 @functools.cache
 def module_source(name: str, nx: int, ny: int, width: int, dtype: str) -> str:
-    """The module with ``run(*arrays, places, n_series, n_steps, predict_first)`` and its threaded form.
+    """The module with ``run(places, n_series, n_steps, predict_first)`` and its threaded form.
 
-    `width` series are worked on together; 1 is scalar code.
+    `width` series are worked on together; 1 is scalar code. For each array of inputs, of what is carried at the start,
+    and of outputs, `places` has the address and the steps between series, steps and entries.
     """
     recursion = RECURSIONS[name]
     stages = (recursion.joined if width == 1 and recursion.joined else recursion.stages)(nx, ny)
-    inputs, outputs = [n for n, _ in recursion.inputs], [n for n, _ in recursion.outputs]
-    kept = [n for n, _ in recursion.carried]
-    loops = LOOPS.format(
-        arrays=", ".join([*inputs, *(f"{n}0" for n in kept), *outputs]),
-        n_tiles=f"(n_series + {width - 1}) // {width}" if width > 1 else "n_series",
-        width=width,
-    )
+    names = [n for n, _ in (*recursion.inputs, *recursion.carried, *recursion.outputs)]
+    n_tiles = f"(n_series + {width - 1}) // {width}" if width > 1 else "n_series"
     return "\n\n".join([
-        (HEAD if width > 1 else SCALAR_HEAD).format(nx=nx, width=width, ahead="-" if recursion.backward else "+"),
+        (HEAD + (LANES if width > 1 else SCALARS)).format(nx=nx, width=width, ahead="-" if recursion.backward else "+"),
         f"REGULAR = {bodies.regular(nx, dtype)!r}",
-        _stage_source(recursion, stages, [*inputs, *kept, *outputs], nx, width),
-        "\n".join(_loop_source(recursion, nx, ny, width, dtype, len(stages))) + "\n",
-        loops,
+        _stage_source(recursion, stages, names, nx, width),
+        "\n".join(_loop_source(recursion, nx, ny, width, dtype, len(stages))),
+        LOOPS.format(n_tiles=n_tiles, width=width, dtype=dtype),
     ])  # fmt: skip

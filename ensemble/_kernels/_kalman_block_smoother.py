@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ensemble._kernels._compile import compiled, compiled_serial, inner, prange, spliced
+from ensemble._kernels._compile import compiled_serial, inner, spliced
 from ensemble._kernels._kalman_tiles import (
     add_row,
     added,
@@ -30,7 +30,7 @@ from ensemble._kernels._kalman_tiles import (
 )
 from ensemble._kernels._lanes import called
 
-__all__ = ["smooth_alone", "smooth_each"]
+__all__ = ["smooth_some"]
 
 
 @spliced
@@ -119,42 +119,42 @@ def _mean(u, at_u, m, at_m, mean, places, w, nx, n):
 
 # --- series
 @compiled_serial
-def smooth_alone(F, Q, u, m, P, regular, mean, covariance, s):
-    """The smoother of series s; its last step is there."""
-    n_steps, nx = m.shape[1], m.shape[2]
-    n = padded(nx, mean)
-    places = _places(nx, mean)
-    w = np.zeros(places[2], mean.dtype)
-    at_F, at_Q, at_u, at_m, at_P = start(F, s), start(Q, s), start(u, s), start(mean, s), start(covariance, s)
-    constant = F.shape[1] == 1 and Q.shape[1] == 1
-    flat_F, flat_Q, flat_u, flat_m, flat_P = F.reshape(-1), Q.reshape(-1), u.reshape(-1), m.reshape(-1), P.reshape(-1)
-    means, covariances = mean.reshape(-1), covariance.reshape(-1)
-    kept, size = False, nx * nx
-    for k in range(n_steps - 2, -1, -1):
-        here = at_P + k * size
-        f, q = at_F + (k + 1) * steps(F), at_Q + (k + 1) * steps(Q)
-        if k > 0:
-            fetch(flat_P, here - size, size)
-            fetch(covariances, here - size, size)
-            if F.shape[1] > 1:
-                fetch(flat_F, f - size, size)
-            if Q.shape[1] > 1:
-                fetch(flat_Q, q - size, size)
-        same = constant and k < n_steps - 2 and is_same(flat_P, here, here + size, size)
-        if F.shape[1] > 1 or k == n_steps - 2:
-            _transition(flat_F, f, places, w, nx, n)
-        if not same:
-            _gain(flat_F, f, flat_Q, q, flat_P, here, regular, places, w, nx, n)
-        kept = same and (kept or is_same(covariances, here + size, here + 2 * size, size))
-        if kept:
-            move(covariances, here + size, here, size)
-        else:
-            _covariance(flat_Q, q, covariances, here + size, places, w, nx, n)
-        _mean(flat_u, at_u + (k + 1) * steps(u), flat_m, at_m + k * nx, means, places, w, nx, n)
-
-
-@compiled
-def smooth_each(F, Q, u, m, P, regular, mean, covariance):
-    """The smoother of every series."""
-    for s in prange(m.shape[0]):
-        smooth_alone(F, Q, u, m, P, regular, mean, covariance, np.int64(s))
+def smooth_some(F, Q, u, m, P, regular, mean, covariance, first, last):
+    """The smoother of the series from `first` to `last`, which is left out; their last steps are there."""
+    for s in range(first, last):
+        n_steps, nx = m.shape[1], m.shape[2]
+        n = padded(nx, mean)
+        places = _places(nx, mean)
+        w = np.zeros(places[2], mean.dtype)
+        at_F, at_Q, at_u, at_m, at_P = start(F, s), start(Q, s), start(u, s), start(mean, s), start(covariance, s)
+        constant = F.shape[1] == 1 and Q.shape[1] == 1
+        flat_F, flat_Q, flat_u, flat_m, flat_P = (
+            F.reshape(-1),
+            Q.reshape(-1),
+            u.reshape(-1),
+            m.reshape(-1),
+            P.reshape(-1),
+        )
+        means, covariances = mean.reshape(-1), covariance.reshape(-1)
+        kept, size = False, nx * nx
+        for k in range(n_steps - 2, -1, -1):
+            here = at_P + k * size
+            f, q = at_F + (k + 1) * steps(F), at_Q + (k + 1) * steps(Q)
+            if k > 0:
+                fetch(flat_P, here - size, size)
+                fetch(covariances, here - size, size)
+                if F.shape[1] > 1:
+                    fetch(flat_F, f - size, size)
+                if Q.shape[1] > 1:
+                    fetch(flat_Q, q - size, size)
+            same = constant and k < n_steps - 2 and is_same(flat_P, here, here + size, size)
+            if F.shape[1] > 1 or k == n_steps - 2:
+                _transition(flat_F, f, places, w, nx, n)
+            if not same:
+                _gain(flat_F, f, flat_Q, q, flat_P, here, regular, places, w, nx, n)
+            kept = same and (kept or is_same(covariances, here + size, here + 2 * size, size))
+            if kept:
+                move(covariances, here + size, here, size)
+            else:
+                _covariance(flat_Q, q, covariances, here + size, places, w, nx, n)
+            _mean(flat_u, at_u + (k + 1) * steps(u), flat_m, at_m + k * nx, means, places, w, nx, n)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ensemble._kernels._compile import compiled, compiled_serial, inner, prange, spliced
+from ensemble._kernels._compile import compiled_serial, inner, spliced
 from ensemble._kernels._kalman_bodies import TWO_PI
 from ensemble._kernels._kalman_tiles import (
     copy,
@@ -32,7 +32,7 @@ from ensemble._kernels._lane_arithmetic import fma
 from ensemble._kernels._lane_tiles import add_products_tile, subtract_squares_tile
 from ensemble._kernels._lanes import ROW_BYTES, called, load, register_of, store
 
-__all__ = ["CONVERGED", "filter_alone", "filter_each"]
+__all__ = ["CONVERGED", "filter_some"]
 
 CONVERGED = 8
 """Rounding errors by which an entry of two successive predicted covariances may differ where they have converged."""
@@ -262,75 +262,72 @@ def _has_converged(w, ahead, before, nx, n):
 
 # --- series
 @compiled_serial
-def filter_alone(F, Q, H, R, u, d, y, m0, P0, predict_first, mean, covariance, quadratic, pivots, s):
-    """The filter of series s. Means and covariances with one step for all keep those of the last."""
-    n_steps, ny, nx = y.shape[1], y.shape[2], m0.shape[1]
-    n, p = padded(nx, mean), padded(ny, mean)
-    places = _places(nx, ny, mean)
-    w = np.zeros(places[5], mean.dtype)
-    P, ahead, before, Ft, _ = places[0]
-    m, m_ahead, S = places[4][0], places[4][1], places[3][1]
-    at_F, at_Q, at_H, at_R = start(F, s), start(Q, s), start(H, s), start(R, s)
-    at_u, at_d, at_y, at_m, at_P = start(u, s), start(d, s), start(y, s), start(mean, s), start(covariance, s)
-    lasting = H.shape[1] == 1 and R.shape[1] == 1
-    constant = F.shape[1] == 1 and Q.shape[1] == 1 and lasting
-    flat_F, flat_Q, flat_H, flat_R = F.reshape(-1), Q.reshape(-1), H.reshape(-1), R.reshape(-1)
-    flat_u, flat_d, flat_y = u.reshape(-1), d.reshape(-1), y.reshape(-1)
-    means, covariances = mean.reshape(-1), covariance.reshape(-1)
-    by_P = steps(covariance)
-    copy(m0.reshape(-1), start(m0, s), nx, 1, nx, w, m, n)
-    copy(P0.reshape(-1), start(P0, s), nx, nx, nx, w, P, n)
-    mirror(w, P, n)
-    copy_transposed(flat_F, at_F, nx, nx, nx, w, Ft, n)
-    kept, whole, observed = False, False, False
-    for k in range(n_steps):
-        if k + 1 < n_steps:
-            if F.shape[1] > 1:
-                fetch(flat_F, at_F + (k + 1) * nx * nx, nx * nx)
-            if Q.shape[1] > 1:
-                fetch(flat_Q, at_Q + (k + 1) * nx * nx, nx * nx)
-            if by_P > 0:
-                fetch(covariances, at_P + (k + 1) * by_P, nx * nx)
-        gaps = _has_gaps(flat_y, at_y + k * ny, ny)
-        kept = kept and not gaps
-        if k > 0 or predict_first:
-            if F.shape[1] > 1:
-                copy_transposed(flat_F, at_F + k * nx * nx, nx, nx, nx, w, Ft, n)
-            _predict_mean(flat_u, at_u + k * steps(u), places, w, nx, n)
+def filter_some(F, Q, H, R, u, d, y, m0, P0, predict_first, mean, covariance, quadratic, pivots, first, last):
+    """The filter of the series from `first` to `last`, which is left out.
+
+    Means and covariances with one step for all keep those of the last.
+    """
+    for s in range(first, last):
+        n_steps, ny, nx = y.shape[1], y.shape[2], m0.shape[1]
+        n, p = padded(nx, mean), padded(ny, mean)
+        places = _places(nx, ny, mean)
+        w = np.zeros(places[5], mean.dtype)
+        P, ahead, before, Ft, _ = places[0]
+        m, m_ahead, S = places[4][0], places[4][1], places[3][1]
+        at_F, at_Q, at_H, at_R = start(F, s), start(Q, s), start(H, s), start(R, s)
+        at_u, at_d, at_y, at_m, at_P = start(u, s), start(d, s), start(y, s), start(mean, s), start(covariance, s)
+        lasting = H.shape[1] == 1 and R.shape[1] == 1
+        constant = F.shape[1] == 1 and Q.shape[1] == 1 and lasting
+        flat_F, flat_Q, flat_H, flat_R = F.reshape(-1), Q.reshape(-1), H.reshape(-1), R.reshape(-1)
+        flat_u, flat_d, flat_y = u.reshape(-1), d.reshape(-1), y.reshape(-1)
+        means, covariances = mean.reshape(-1), covariance.reshape(-1)
+        by_P = steps(covariance)
+        copy(m0.reshape(-1), start(m0, s), nx, 1, nx, w, m, n)
+        copy(P0.reshape(-1), start(P0, s), nx, nx, nx, w, P, n)
+        mirror(w, P, n)
+        copy_transposed(flat_F, at_F, nx, nx, nx, w, Ft, n)
+        kept, whole, observed = False, False, False
+        for k in range(n_steps):
+            if k + 1 < n_steps:
+                if F.shape[1] > 1:
+                    fetch(flat_F, at_F + (k + 1) * nx * nx, nx * nx)
+                if Q.shape[1] > 1:
+                    fetch(flat_Q, at_Q + (k + 1) * nx * nx, nx * nx)
+                if by_P > 0:
+                    fetch(covariances, at_P + (k + 1) * by_P, nx * nx)
+            gaps = _has_gaps(flat_y, at_y + k * ny, ny)
+            kept = kept and not gaps
+            if k > 0 or predict_first:
+                if F.shape[1] > 1:
+                    copy_transposed(flat_F, at_F + k * nx * nx, nx, nx, nx, w, Ft, n)
+                _predict_mean(flat_u, at_u + k * steps(u), places, w, nx, n)
+                if not kept:
+                    ahead, before = before, ahead
+                    _predict(flat_F, at_F + k * steps(F), flat_Q, at_Q + k * steps(Q), ahead, places, w, nx, n)
+            else:
+                move(w, P, ahead, n * n)
+                move(w, m, m_ahead, n)
             if not kept:
-                ahead, before = before, ahead
-                _predict(flat_F, at_F + k * steps(F), flat_Q, at_Q + k * steps(Q), ahead, places, w, nx, n)
-        else:
-            move(w, P, ahead, n * n)
-            move(w, m, m_ahead, n)
-        if not kept:
-            if gaps or not observed:
-                rows = at_H + k * steps(H), at_R + k * steps(R)
-                _observe(flat_H, rows[0], flat_R, rows[1], flat_y, at_y + k * ny, gaps, places, w, nx, ny, p)
-                observed = lasting and not gaps
-            _gain(ahead, places, w, nx, ny, n, p)
-        quadratic[s, k] = _update_mean(flat_d, at_d + k * steps(d), flat_y, at_y + k * ny, places, w, nx, ny, n, p)
-        if kept:
-            if by_P > 0:
-                move(covariances, at_P + (k - 1) * by_P, at_P + k * by_P, nx * nx)
-            for i in range(ny):
-                pivots[s, k, i] = pivots[s, k - 1, i]
-        else:
-            _condition(ahead, places, w, nx, ny, n, p)
-            if by_P > 0:
-                copy(w, P, n, nx, nx, covariances, at_P + k * by_P, nx)
-            for i in range(ny):
-                gone = np.isnan(flat_y[at_y + k * ny + i])
-                pivots[s, k, i] = 1.0 if gone else w[S + i * p + i] * TWO_PI
-            kept = constant and whole and not gaps and k > 1 and _has_converged(w, ahead, before, nx, n)
-            whole = constant and not gaps
-        copy(w, m, nx, 1, nx, means, at_m + k * steps(mean), nx)
-    if by_P == 0:
-        copy(w, P, n, nx, nx, covariances, at_P, nx)
-
-
-@compiled
-def filter_each(F, Q, H, R, u, d, y, m0, P0, predict_first, mean, covariance, quadratic, pivots):
-    """The filter of every series."""
-    for s in prange(y.shape[0]):
-        filter_alone(F, Q, H, R, u, d, y, m0, P0, predict_first, mean, covariance, quadratic, pivots, np.int64(s))
+                if gaps or not observed:
+                    rows = at_H + k * steps(H), at_R + k * steps(R)
+                    _observe(flat_H, rows[0], flat_R, rows[1], flat_y, at_y + k * ny, gaps, places, w, nx, ny, p)
+                    observed = lasting and not gaps
+                _gain(ahead, places, w, nx, ny, n, p)
+            quadratic[s, k] = _update_mean(flat_d, at_d + k * steps(d), flat_y, at_y + k * ny, places, w, nx, ny, n, p)
+            if kept:
+                if by_P > 0:
+                    move(covariances, at_P + (k - 1) * by_P, at_P + k * by_P, nx * nx)
+                for i in range(ny):
+                    pivots[s, k, i] = pivots[s, k - 1, i]
+            else:
+                _condition(ahead, places, w, nx, ny, n, p)
+                if by_P > 0:
+                    copy(w, P, n, nx, nx, covariances, at_P + k * by_P, nx)
+                for i in range(ny):
+                    gone = np.isnan(flat_y[at_y + k * ny + i])
+                    pivots[s, k, i] = 1.0 if gone else w[S + i * p + i] * TWO_PI
+                kept = constant and whole and not gaps and k > 1 and _has_converged(w, ahead, before, nx, n)
+                whole = constant and not gaps
+            copy(w, m, nx, 1, nx, means, at_m + k * steps(mean), nx)
+        if by_P == 0:
+            copy(w, P, n, nx, nx, covariances, at_P, nx)

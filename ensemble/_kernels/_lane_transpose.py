@@ -1,42 +1,63 @@
-"""Square tiles of memory turned round in SIMD registers."""
+"""Square tiles of memory turned round in SIMD registers, and what is read ahead of its use."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
+from numba.core import cgutils
 
-from ensemble._kernels._lanes import _pointer
+from ensemble._kernels._plain_code import Function, Group
 
-__all__ = ["interleaved", "transpose"]
+__all__ = ["Prefetch", "Transpose", "interleaved"]
 
 
-@intrinsic(prefer_literal=True)
-def transpose(typingctx, source, at, stride, target, to, pitch, width):
+class Transpose(Function):
     """``target[to + j * pitch + i] = source[at + i * stride + j]`` for i and j below `width`, a power of two."""
-    n = width.literal_value
 
-    def codegen(context, builder, signature, arguments):
-        source_array, at, stride, target_array, to, pitch, _ = arguments
+    def __init__(self, width: int) -> None:
+        source, target = ("source", "Numbers"), ("target", "Numbers")
+        at, stride, to, pitch = ((name, "int") for name in ("at", "stride", "to", "pitch"))
+        super().__init__("transpose", [source, at, stride, target, to, pitch], ["None"])
+        self.width = width
 
-        def place(kind: Any, array: Any, first: Any, step: Any, i: int) -> Any:
+    def write(self, group: Group, made: ir.Function) -> None:
+        builder, n = ir.IRBuilder(made.append_basic_block()), self.width
+        source, at, stride, target, to, pitch = made.args
+        pointer = ir.VectorType(group.number, n).as_pointer()
+
+        def place(array: Any, first: Any, step: Any, i: int) -> Any:
             offset = builder.add(first, builder.mul(step, ir.IntType(64)(i)))
-            return _pointer(context, builder, kind, array, offset, n)
+            return builder.bitcast(builder.gep(array, [offset], inbounds=True), pointer)
 
+        alignment = 8 if isinstance(group.number, ir.DoubleType) else 4
         rows = []
         for i in range(n):
-            rows.append(builder.load(place(source, source_array, at, stride, i)))
-            rows[-1].align = source.dtype.bitwidth // 8
+            rows.append(builder.load(place(source, at, stride, i)))
+            rows[-1].align = alignment
         for _ in range(n.bit_length() - 1):
             rows = interleaved(builder, rows)
         for j, row in enumerate(rows):
-            stored = builder.store(row, place(target, target_array, to, pitch, j))
-            stored.align = source.dtype.bitwidth // 8
-        return context.get_dummy_value()
+            builder.store(row, place(target, to, pitch, j)).align = alignment
+        builder.ret_void()
 
-    return types.void(source, types.int64, types.int64, target, types.int64, types.int64, width), codegen
+
+class Prefetch(Function):
+    """Read the line of ``array[offset]`` into the second-level cache, wherever that entry is."""
+
+    attribute = "alwaysinline"
+
+    def __init__(self) -> None:
+        super().__init__("prefetch", [("array", "Numbers"), ("offset", "int")], ["None"])
+
+    def write(self, group: Group, made: ir.Function) -> None:
+        builder, byte, word = ir.IRBuilder(made.append_basic_block()), ir.IntType(8).as_pointer(), ir.IntType(32)
+        function = cgutils.get_or_insert_function(
+            group.module, ir.FunctionType(ir.VoidType(), [byte, word, word, word]), "llvm.prefetch.p0i8"
+        )
+        start = builder.bitcast(builder.gep(made.args[0], [made.args[1]]), byte)
+        builder.call(function, [start, word(0), word(1), word(1)])
+        builder.ret_void()
 
 
 def interleaved(builder: Any, rows: list[Any]) -> list[Any]:

@@ -11,49 +11,72 @@ from numba.extending import intrinsic
 
 from ensemble._kernels._lane_arithmetic import instruction
 from ensemble._kernels._lanes import _fill
+from ensemble._kernels._plain_code import Function, Group
 
-__all__ = ["straight_line"]
+__all__ = ["StraightLine", "straight_line"]
 
 
-def straight_line(
-    parts: str, statements: str, writes: str, numbers: dict[str, float], width: int, groups: str = "", shared: str = ""
-) -> Any:
-    """A compiled function ``f(arrays, offsets)`` that runs statements without branches on `width` lanes.
+class StraightLine(Function):
+    """Statements without branches on `width` lanes, as a function of one array and one offset for each part.
 
-    `arrays` and `offsets` are tuples, one flat array and its offset for each name in `parts`. Each line of
-    `statements` is a result, an operation and its operands, ``x + a b``. Operations are those of `ARITHMETIC`,
-    ``!=``, ``<=``, ``pick c a b`` (a if c, else b), ``fma a b c`` (a b + c) and ``fnma a b c`` (c - a b); an operand
-    is a result, a name in `numbers`, or entry c of a part, ``F_c``, which lies at ``offset + c * width``. `writes`
-    lists ``mean_0 t5``: what is stored where, after everything else. Thousands of statements go to LLVM in one piece:
-    Numba, which types each by itself, would take a minute over them.
+    `parts` are names; arguments are all arrays, then all offsets. Each line of `statements` is a result, an operation
+    and its operands, ``x + a b``. Operations are those of `ARITHMETIC`, ``!=``, ``<=``, ``pick c a b`` (a if c, else
+    b), ``fma a b c`` (a b + c) and ``fnma a b c`` (c - a b); an operand is a result, a name in `numbers`, or entry c of
+    a part, ``F_c``, which lies at ``offset + c * width``. `writes` lists ``mean_0 t5``: what is stored where, after
+    everything else.
 
     Parts in `shared` have one number for all lanes, entry c at ``offset + c``.
 
     On one lane, a line of `groups` names results that one SIMD register may hold, "-" where an entry of it is free:
     what is done to all of them alike is one instruction. No bit of any result depends on that.
     """
-    names = parts.split()
+
+    attribute = "alwaysinline"
+
+    def __init__(
+        self, parts: str, statements: str, writes: str, numbers: dict[str, float], width: int, groups: str = "",
+        shared: str = "",
+    ) -> None:  # fmt: skip
+        self.parts, self.statements, self.writes = parts.split(), statements, writes
+        self.numbers, self.width, self.groups, self.shared = numbers, width, groups, shared
+        arrays, offsets = ([(name, kind) for name in self.parts] for kind in ("Numbers", "int"))
+        super().__init__("straight_line", arrays + offsets, ["None"])
+
+    def write(self, group: Group, made: ir.Function) -> None:
+        builder = ir.IRBuilder(made.append_basic_block())
+        n = len(self.parts)
+        self.emit(builder, group.number, made.args[:n], made.args[n:])
+        builder.ret_void()
+
+    def emit(self, builder: Any, number: ir.Type, arrays: Any, offsets: Any) -> None:
+        """The instructions, at the builder's place."""
+        starts = {
+            name: builder.gep(array, [offset], inbounds=True)
+            for name, array, offset in zip(self.parts, arrays, offsets, strict=True)
+        }
+        split = (line.split() for line in self.statements.splitlines())
+        named = {target: tuple(rest) for target, *rest in split}
+        emit = _StraightLine(builder, number, self.width, starts, named)
+        emit.shared = frozenset(self.shared.split())
+        for name, value in self.numbers.items():
+            emit.values[name] = ir.Constant(emit.type, value if self.width == 1 else [value] * self.width)
+        grouped = [tuple(None if name == "-" else name for name in line.split()) for line in self.groups.splitlines()]
+        writes = (line.split() for line in self.writes.splitlines())
+        emit.run([(target, source) for target, source in writes], grouped)
+
+
+def straight_line(*description: Any) -> Any:
+    """`StraightLine` for functions that Numba compiles: ``f(arrays, offsets)``, two tuples."""
+    line = StraightLine(*description)
 
     @intrinsic
     def run(typingctx, arrays, offsets):
-        dtype = arrays.dtype.dtype
-
         def codegen(context, builder, signature, arguments):
-            structs = cgutils.unpack_tuple(builder, arguments[0], len(names))
-            places = cgutils.unpack_tuple(builder, arguments[1], len(names))
-            scalar = context.get_value_type(dtype)
-            starts = {}
-            for name, struct, place in zip(names, structs, places, strict=True):
-                data = cgutils.create_struct_proxy(arrays.dtype)(context, builder, value=struct).data
-                starts[name] = builder.gep(data, [place], inbounds=True)
-            split = (line.split() for line in statements.splitlines())
-            named = {target: tuple(rest) for target, *rest in split}
-            emit = _StraightLine(builder, scalar, width, starts, named)
-            emit.shared = frozenset(shared.split())
-            for name, number in numbers.items():
-                emit.values[name] = ir.Constant(emit.type, number if width == 1 else [number] * width)
-            grouped = [tuple(None if name == "-" else name for name in line.split()) for line in groups.splitlines()]
-            emit.run([tuple(line.split()) for line in writes.splitlines()], grouped)
+            structs = cgutils.unpack_tuple(builder, arguments[0], len(line.parts))
+            places = cgutils.unpack_tuple(builder, arguments[1], len(line.parts))
+            kind = arrays.dtype
+            data = [cgutils.create_struct_proxy(kind)(context, builder, value=struct).data for struct in structs]
+            line.emit(builder, context.get_value_type(kind.dtype), data, places)
             return context.get_dummy_value()
 
         return types.void(arrays, offsets), codegen

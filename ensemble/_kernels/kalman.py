@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -19,9 +20,9 @@ from ensemble._kernels._compile import ROW_BLOCK, compiled, compiled_serial, emp
 from ensemble._kernels._emit_kalman import NUMBERS, RECURSIONS, lanes_of, module_source
 from ensemble._kernels._emit_numba import load_module
 from ensemble._kernels._fma import fma
-from ensemble._kernels._kalman_block_smoother import smooth_alone, smooth_each
-from ensemble._kernels._kalman_blocks import filter_alone, filter_each
-from ensemble._kernels._kalman_square_root import root_filter, root_smooth
+from ensemble._kernels._kalman_block_smoother import smooth_some
+from ensemble._kernels._kalman_blocks import filter_some
+from ensemble._kernels._kalman_square_root import RootRun
 from ensemble._kernels._registry import kernel
 
 __all__ = ["FilterStep", "filter_roots", "filter_series", "smooth_roots", "smooth_series", "sum_steps"]
@@ -167,21 +168,20 @@ def sum_steps(terms):
     return total
 
 
-def _placed(a: np.ndarray, axes: int, contiguous: bool) -> tuple[np.ndarray, tuple[int, int, int]]:
-    """`a` as a flat run of memory, and its strides over series, steps and entries, in elements; 0 where it repeats."""
-    if a.flags.c_contiguous and a.flags.writeable and a.size:  # the usual case
+def _placed(a: np.ndarray, contiguous: bool) -> tuple[np.ndarray, tuple[int, int, int, int]]:
+    """`a` or a copy, its address, and its steps over series, time and entries, in elements; 0 where it repeats."""
+    if a.flags.c_contiguous:  # the usual case
         step = math.prod(a.shape[2:])
-        return a.reshape(-1), (a.shape[1] * step if a.shape[0] > 1 else 0, step if a.shape[1] > 1 else 0, 1)
+        place = a.shape[1] * step if a.shape[0] > 1 else 0, step if a.shape[1] > 1 else 0, 1
+        return a, (a.__array_interface__["data"][0], *place)
     item, tail = a.itemsize, a.shape[2:]
     steps = [0 if n == 1 else stride // item for n, stride in zip(a.shape, a.strides, strict=True)]
     by_entry = steps[-1] if tail and tail[-1] > 1 else (steps[2] if tail and tail[0] > 1 else 1)
     regular = len(tail) < 2 or tail[0] == 1 or tail[1] == 1 or steps[2] == tail[1] * steps[3]
     sound = all(s >= 0 for s in steps) and all(s % item == 0 for s in a.strides)
     if not (regular and sound) or (contiguous and by_entry != 1):
-        return _placed(np.ascontiguousarray(a), axes, contiguous)
-    extent = 1 + sum((n - 1) * s for n, s in zip(a.shape, steps, strict=True)) if a.size else 0
-    flat = np.lib.stride_tricks.as_strided(a, (extent,), (item,))
-    return flat if flat.flags.writeable else flat.copy(), (steps[0], steps[1], by_entry)
+        return _placed(np.ascontiguousarray(a), contiguous)
+    return a, (a.__array_interface__["data"][0], steps[0], steps[1], by_entry)
 
 
 def _room(shape: tuple[int, ...], dtype: Any, series_last: bool) -> np.ndarray:
@@ -198,14 +198,17 @@ def _run(name, ny, inputs, starts, outs, predict_first):
     dtype, recursion = outs[0].dtype, RECURSIONS[name]
     width = 1 if n_series < LANES_FROM else lanes_of(dtype)
     module = load_module(module_source(name, nx, ny, width, dtype.name))
-    flats, places = [], []
     looked_at = [width == 1 or part in recursion.shared for part, _ in recursion.inputs]
-    for i, a in enumerate((*inputs, *(s[:, None] for s in starts), *outs)):
-        flat, place = _placed(a, a.ndim - 2, looked_at[i] if i < len(inputs) else width == 1)
-        flats.append(flat)
-        places.append(place)
+    looked_at += [width == 1] * (len(starts) + len(outs))
+    arrays = (*(np.asarray(a, dtype) for a in (*inputs, *(s[:, None] for s in starts))), *outs)
+    placed = [_placed(a, contiguous) for a, contiguous in zip(arrays, looked_at, strict=True)]  # copies must live
     run = module.run_threaded if n_series > width and n_series * n_steps >= THREADED else module.run
-    run(*flats, np.array(places, np.int64), n_series, n_steps, predict_first)
+    run(_table(placed), n_series, n_steps, predict_first)
+
+
+def _table(placed):
+    """What `_placed` says of all arrays, as recursions read it."""
+    return np.array([number for _, place in placed for number in place], np.int64)
 
 
 @filter_series.register("numba")
@@ -229,7 +232,7 @@ def _(F, Q, H, R, u, d, y, m0, P0, predict_first, series_last, keep=True):
     else:
         inputs = _contiguous(F, Q, H, R, u, d, y, m0, P0)
         arguments = (*inputs, bool(predict_first), *outs, pivots)
-        filter_each(*arguments) if n_series > 1 else filter_alone(*arguments, 0)
+        _in_ranges(filter_some, arguments, n_series, n_steps)
     logs, terms = _logarithms(pivots), outs[2]
     with np.errstate(all="ignore"):
         for i in range(ny):
@@ -260,12 +263,12 @@ class FilterStep:
         self._logs = np.empty(ny, dtype)
         starts = outs[0][0], outs[1][0]  # the state that a step ends with is the next one's start
         if max(nx, ny) > LARGEST:
-            self._run = filter_alone
-            self._before, self._after = (*wide.values(), *starts), (*outs, 0)
+            self._run = filter_some
+            self._before, self._after = (*wide.values(), *starts), (*outs, 0, 1)
             return
         self._run = load_module(module_source("filter", nx, ny, 1, np.dtype(dtype).name)).run
-        flats, places = zip(*(_placed(a, a.ndim - 2, True) for a in (*wide.values(), *outs[:2], *outs)), strict=True)
-        self._before, self._after = (*flats, np.array(places, np.int64), 1, 1), ()
+        self._placed = [_placed(a, True) for a in (*wide.values(), *outs[:2], *outs)]
+        self._before, self._after = (_table(self._placed), 1, 1), ()
 
     def __call__(self, predict: bool = True) -> float:
         """Predict, unless `predict` is false, and update by `y`: the logarithm of its density."""
@@ -381,7 +384,7 @@ def _(F, Q, u, m, P, series_last):
     outs[0][:, -1], outs[1][:, -1] = m[:, -1], P[:, -1]
     if nx > LARGEST:
         arguments = (*_contiguous(F, Q, u, m, P), m.dtype.type(bodies.regular(nx, m.dtype)), *outs)
-        smooth_each(*arguments) if n_series > 1 else smooth_alone(*arguments, 0)
+        _in_ranges(smooth_some, arguments, n_series, n_steps)
     elif n_steps > 1:
         steps = (a[:, 1:] if a.shape[1] > 1 else a for a in (F, Q, u))
         inputs = (*steps, m[:, :-1], P[:, :-1])
@@ -411,25 +414,34 @@ def filter_roots(parts, predict_first):
     """What `filter_series` gives of its arrays `parts`, by factors of covariances."""
     n_series, n_steps, ny = parts[6].shape
     nx, dtype = parts[7].shape[-1], parts[6].dtype
-    outs = tuple(empty((n_series, n_steps, *tail), dtype) for tail in ((nx,), (nx, nx), (), (ny,)))
-    arguments = (*_contiguous(*parts), bool(predict_first), rounding(nx, dtype), *outs)
-    _one_by_one(root_filter, arguments, [(s,) for s in range(n_series)], n_steps)
+    mean, covariance = (empty((n_series, n_steps, *tail), dtype) for tail in ((nx,), (nx, nx)))
+    terms, pivots = np.empty((n_series, n_steps)), np.empty((n_series, n_steps, ny))
+    run = RootRun(parts, bool(predict_first), rounding(nx, dtype))
+    _one_by_one(run.filter, (mean, covariance, terms, pivots), [(s,) for s in range(n_series)], n_steps)
     with np.errstate(all="ignore"):
-        terms = -0.5 * (outs[2] + np.sum(np.log(outs[3]), axis=-1, dtype=dtype))
-    return outs[0], outs[1], terms
+        terms = -0.5 * (terms + np.sum(np.log(pivots), axis=-1))
+    return mean, covariance, terms.astype(dtype, copy=False)
 
 
 def smooth_roots(parts, predict_first, mean, covariance, which):
     """Smooth the series in `which` on square roots, in place but for the last step; `parts` as `filter_series` has."""
     indices = np.flatnonzero(which)
-    arguments = (*_contiguous(*parts), bool(predict_first), rounding(mean.shape[-1], mean.dtype))
-    outs = tuple(np.ascontiguousarray(a[indices]) for a in (mean, covariance))
-    _one_by_one(root_smooth, (*arguments, *outs), [(s, i) for i, s in enumerate(indices)], mean.shape[1])
-    mean[indices], covariance[indices] = outs
+    run = RootRun(parts, bool(predict_first), rounding(mean.shape[-1], mean.dtype))
+    _one_by_one(run.smooth, (mean, covariance), [(s, s) for s in indices], mean.shape[1])
+
+
+def _in_ranges(run, arguments, n_series, n_steps):
+    """``run(*arguments, first, last)`` for ranges of series: several a thread, as they may need unlike times."""
+    n = min(n_series, 8 * thread_count()) if n_series * n_steps >= THREADED and thread_count() > 1 else 1
+    bounds = [n_series * i // n for i in range(n + 1)]
+    _one_by_one(run, arguments, list(pairwise(bounds)), n_steps * n_series // n)
 
 
 def _one_by_one(run, arguments, each, n_steps):
-    """``run(*arguments, *e)`` for all `each`, on threads where that pays: compiled code that waits for no other."""
+    """``run(*arguments, *e)`` for all `each`, of `n_steps` steps, on threads where that pays.
+
+    They are compiled code that waits for no other.
+    """
     if len(each) * n_steps < THREADED or thread_count() == 1:
         for e in each:
             run(*arguments, *e)

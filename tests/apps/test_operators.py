@@ -45,15 +45,18 @@ def draw(n_terms, n_samples, seed):
     return np.random.default_rng(seed).uniform(-1.0, 1.0, (n_terms, n_samples))
 
 
+# Samples in this file: 5 of them, or 1. Both kinds of tiles, of 4 samples and of 1, and no kernel for a third width.
+
+
 @pytest.mark.parametrize("way", WAYS, ids=label)
 def test_every_way_gives_the_answer_and_each_sample_its_own_bits(problem, way):
-    y = draw(2, 7, seed=60493)
+    y = draw(2, 5, seed=60493)
     stored, other = problem.solve(Ensemble(y), cg_rtol=1e-10, rtol=1e-9), problem.solve(Ensemble(y), **way)
     assert other.converged.all()
     assert np.all(other.iterations <= 7)
     # the residual is 1e-7 of the first in both; the smallest eigenvalue of the matrix is near pi^2 / 10^3
     np.testing.assert_allclose(other.u.samples, stored.u.samples, rtol=0, atol=1e-5)
-    for s in (0, 6):
+    for s in (0, 4):
         alone = problem.solve(y[:, s], **way)
         np.testing.assert_array_equal(other.u.samples[:, s], alone.u)
         assert other.response.samples[s] == alone.response
@@ -63,7 +66,7 @@ def test_every_way_gives_the_answer_and_each_sample_its_own_bits(problem, way):
 @pytest.mark.parametrize("way", WAYS, ids=label)
 def test_a_tighter_tolerance_is_met(problem, way):
     """The preconditioner's precision does not limit the answer's."""
-    y = draw(2, 3, seed=82219)
+    y = draw(2, 5, seed=82219)
     tight = {"rtol": 1e-11, "cg_rtol": 1e-12}
     result = problem.solve(Ensemble(y), **way, **tight)
     assert result.converged.all()
@@ -75,12 +78,12 @@ def test_a_tighter_tolerance_is_met(problem, way):
 @pytest.mark.parametrize("cells", [16, pytest.param(64, marks=pytest.mark.slow)])
 def test_iterations_on_the_papers_even_mesh(cells):
     problem = RandomDiffusion(cells, grading=0.0, n_terms=2)
-    y = Ensemble(draw(2, 2, seed=20731))
+    y = Ensemble(draw(2, 5, seed=20731))
     for way in ({"operator": "affine", "hierarchy_dtype": np.float32}, {"operator": "affine", "hierarchy": "own"}):
         assert problem.solve(y, **way).iterations.max() <= 7
 
 
-@given(seed=st.integers(0, 2**32 - 1), n_samples=st.sampled_from([1, 3, 7]))
+@given(seed=st.integers(0, 2**32 - 1), n_samples=st.sampled_from([1, 4, 5]))
 @settings(max_examples=15)
 def test_the_matrix_free_product_is_the_assembled_one(seed, n_samples):
     """27 couplings of 8 points in 8 cells: at most 64 roundings of the magnitudes that they add."""
@@ -108,22 +111,22 @@ def test_the_matrix_free_product_is_the_assembled_one(seed, n_samples):
 def test_the_matrix_free_operator_is_symmetric_and_kills_constants(rng):
     """Away from the fixed nodes a constant has no flux: the row sums of the free rows are their fixed columns."""
     problem = RandomDiffusion((4, 3, 5), n_terms=1)
-    kappa = Ensemble(rng.lognormal(0, 1, (8 * problem.mesh.n_cells, 3)))
+    kappa = Ensemble(rng.lognormal(0, 1, (8 * problem.mesh.n_cells, 5)))
     A = problem.operator(kappa)
-    x, y = rng.standard_normal((2, problem.mesh.n_nodes, 3))
+    x, y = rng.standard_normal((2, problem.mesh.n_nodes, 5))
     left, right = np.sum(x * A.apply(y), axis=0), np.sum(y * A.apply(x), axis=0)
     np.testing.assert_allclose(left, right, rtol=1e-11)
     inside = (problem.mesh.points[:, 2] > 0.3) & (problem.mesh.points[:, 2] < 0.6)
     assert inside.any()
-    assert np.abs((A @ Ensemble(np.ones((problem.mesh.n_nodes, 3)))).samples[inside]).max() < 1e-12
+    assert np.abs((A @ Ensemble(np.ones((problem.mesh.n_nodes, 5)))).samples[inside]).max() < 1e-12
 
 
 def test_threads_change_no_bit(rng):
     from ensemble._kernels import _compile
 
     problem = RandomDiffusion((7, 7, 40), n_terms=1)
-    A = problem.operator(Ensemble(rng.lognormal(0, 1, (8 * problem.mesh.n_cells, 7))))
-    x = rng.standard_normal((problem.mesh.n_nodes, 7))
+    A = problem.operator(Ensemble(rng.lognormal(0, 1, (8 * problem.mesh.n_cells, 5))))
+    x = rng.standard_normal((problem.mesh.n_nodes, 5))
     before = _compile.thread_count()
     expected = A.apply(x)
     try:
@@ -133,7 +136,7 @@ def test_threads_change_no_bit(rng):
         _compile.numba.set_num_threads(before)
 
 
-@pytest.mark.parametrize("n_samples", [1, 7])
+@pytest.mark.parametrize("n_samples", [1, 5])
 def test_lognormal_samples_see_only_themselves(lognormal, n_samples):
     y = 2.0 * draw(3, n_samples, seed=93131)
     stored, free = lognormal.solve(Ensemble(y)), lognormal.solve(Ensemble(y), operator="matrix-free")
@@ -164,9 +167,9 @@ def test_a_constant_lognormal_coefficient_gives_a_linear_u(lognormal):
 def test_any_coefficient_solves_with_the_hierarchy_of_the_mean(problem, rng):
     z = problem.mesh.points[:, 2]
     fixed = (z == 0) | (z == 1)
-    kappa = rng.uniform(0.5, 2.0, (8 * problem.mesh.n_cells, 3))
+    kappa = rng.uniform(0.5, 2.0, (8 * problem.mesh.n_cells, 5))
     A = problem.operator(Ensemble(kappa))
-    b = np.where(fixed[:, None], 0.0, rng.standard_normal((problem.mesh.n_nodes, 3)))
+    b = np.where(fixed[:, None], 0.0, rng.standard_normal((problem.mesh.n_nodes, 5)))
     result = cg(A, Ensemble(b), M=scaled_aggregation(A, dtype=np.float32))
     assert result.converged.all()
     residual = A.to_scipy(2) @ result.x.sample(2) - b[:, 2]
@@ -176,17 +179,17 @@ def test_any_coefficient_solves_with_the_hierarchy_of_the_mean(problem, rng):
 @pytest.mark.parametrize("way", WAYS, ids=label)
 def test_nan_stays_in_its_sample(way):
     problem = RandomDiffusion(8, n_terms=2)
-    y = draw(2, 7, seed=33301)
+    y = draw(2, 5, seed=33301)
     clean = problem.solve(Ensemble(y), **way)
-    y[1, 5] = np.nan
+    y[1, 3] = np.nan
     result = problem.solve(Ensemble(y), **way)
-    others = np.arange(7) != 5
-    assert result.status[5] == Status.breakdown and np.isnan(result.response.samples[5])
+    others = np.arange(5) != 3
+    assert result.status[3] == Status.breakdown and np.isnan(result.response.samples[3])
     np.testing.assert_array_equal(result.u.samples[:, others], clean.u.samples[:, others])
 
 
 def test_affine_terms_are_the_assembled_matrices(problem):
-    y = draw(2, 3, seed=55001)
+    y = draw(2, 5, seed=55001)
     stored, residual = problem.assemble(Ensemble(y))
     values, load = problem._discrete.affine_terms
     A = AffineMatrix(problem.graph, values, Ensemble(y))

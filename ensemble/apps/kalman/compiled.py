@@ -249,7 +249,7 @@ def settle(series: Series, m: np.ndarray, mean: np.ndarray, covariance: np.ndarr
 
     Means are written in place; covariances too, unless series share them.
     """
-    if covariance.size > 0 and covariance.strides[0] == 0 and not np.isnan(covariance[0, 0, 0, 0]):
+    if covariance.size and covariance.strides[0] == 0 and not np.isnan(covariance[0, 0, 0, 0]):
         return covariance  # one gain for all, without NaN
     unsettled = _is_lost(m, mean)
     if unsettled.any():
