@@ -111,8 +111,8 @@ N = 16
         ({"near_nullspace": np.zeros(N)}, ValueError, "near_nullspace must have no column of zeros"),
         ({"near_nullspace": 1j * np.ones(N)}, TypeError, "near_nullspace must be real; got dtype complex128"),
         ({"near_nullspace": Ensemble(np.ones((N, 2)))}, ValueError, "near_nullspace must be the same for all samples"),
-        ({"smoother": "jacobi"}, TypeError, "smoother must be a Chebyshev; got a str"),
-        ({"smoother": Chebyshev}, TypeError, "smoother must be a Chebyshev; got a type"),
+        ({"smoother": "jacobi"}, TypeError, "smoother must be a Chebyshev, a Jacobi or a GaussSeidel; got a str"),
+        ({"smoother": Chebyshev}, TypeError, "smoother must be a Chebyshev, a Jacobi or a GaussSeidel; got a type"),
     ],
 )
 def test_bad_options_are_named(arguments, error, text):
