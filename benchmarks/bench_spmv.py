@@ -172,7 +172,7 @@ def alternating(functions: dict[str, Callable[[], Any]], rounds: int) -> dict[st
     return seconds
 
 
-def orders(sizes: tuple[int, ...] = (1, 2, 4, 8, 16, 32), rounds: int = 13) -> list[dict[str, Any]]:
+def orders(sizes: tuple[int, ...] = (1, 2, 4, 8, 16, 32), rounds: int = 7) -> list[dict[str, Any]]:
     """Time per sample against as many SciPy products, each of a matrix of its own on shared index arrays."""
     read, n_read = reader()
     rows = []
