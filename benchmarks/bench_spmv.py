@@ -1,13 +1,19 @@
 """The sparse product on the 27-point matrix of a block of hexahedra, against SciPy and the read bandwidth.
 
+``python -m benchmarks.bench_spmv orders`` compares three matrices in three orders of their rows, on one thread.
+
 Bytes it must move (float64, int32): nnz * (8 S + 4) + rows * (16 S + 4); of a symmetric matrix that stores its upper
 triangle, half of the entries and the sums under way, which stay in the cache.
 """
 
 from __future__ import annotations
 
+import argparse
+import time
+from collections.abc import Callable
 from typing import Any
 
+import numba
 import numpy as np
 import scipy.sparse as sp
 
@@ -114,3 +120,97 @@ def table(cells: int = 64, sizes: tuple[int, ...] = (8, 16, 32), rounds: int = 1
 def main(cells: int, threads: int) -> None:
     """Print and keep the table."""
     save(f"spmv-{cells}-{threads}threads", table(cells), cells=cells)
+
+
+# --- three matrices, each in three orders of its rows
+def five_point(n: int = 700) -> Any:
+    """The 5-point matrix of n^2 unknowns."""
+    line = sp.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(n, n))
+    return sp.csr_array(sp.kron(line, sp.eye_array(n)) + sp.kron(sp.eye_array(n), line))
+
+
+def twenty_seven_point(cells: int = 44) -> Any:
+    """The 27-point matrix of trilinear elements on cells^3 hexahedra."""
+    graph = brick_graph(cells)
+    return sp.csr_array((np.ones(graph.nnz), graph.indices, graph.indptr), shape=graph.shape)
+
+
+def tetrahedral(cells: int = 52) -> Any:
+    """The mass matrix of linear tetrahedra on cells^3 cubes of six each, by scikit-fem."""
+    import skfem
+    from skfem.models.poisson import mass
+
+    points = np.linspace(0.0, 1.0, cells + 1)
+    return sp.csr_array(
+        mass.assemble(skfem.Basis(skfem.MeshTet.init_tensor(points, points, points), skfem.ElementTetP1()))
+    )
+
+
+def in_three_orders(matrix: Any) -> dict[str, CrsGraph]:
+    """The graph in its natural order, in a random one, and that random one in reverse Cuthill-McKee order."""
+    p = np.random.default_rng(SEED).permutation(matrix.shape[0])
+    shuffled = sp.csr_array(matrix[p][:, p])
+    for m in (matrix, shuffled):
+        m.sort_indices()
+    natural, random = (CrsGraph(m.indptr, m.indices, m.shape) for m in (matrix, shuffled))
+    return {"natural": natural, "shuffled": random, "reordered": random.reordered().graph}
+
+
+def alternating(functions: dict[str, Callable[[], Any]], rounds: int) -> dict[str, list[float]]:
+    """Seconds of this thread's own processor time, forwards and backwards in turn, after one warm-up each.
+
+    Other programs on the machine delay a thread, which does not count here; that they empty its caches does.
+    """
+    seconds: dict[str, list[float]] = {name: [] for name in functions}
+    for function in functions.values():
+        function()
+    for k in range(rounds):
+        for name in list(functions)[:: -1 if k % 2 else 1]:
+            start = time.thread_time()
+            functions[name]()
+            seconds[name].append(time.thread_time() - start)
+    return seconds
+
+
+def orders(sizes: tuple[int, ...] = (1, 2, 4, 8, 16, 32), rounds: int = 7) -> list[dict[str, Any]]:
+    """Time per sample against as many SciPy products, each of a matrix of its own on shared index arrays."""
+    read, n_read = reader()
+    rows = []
+    for name, make in (("5-point", five_point), ("27-point", twenty_seven_point), ("tetrahedra", tetrahedral)):
+        for order, graph in in_three_orders(make()).items():
+            for s in sizes:
+                A = CrsMatrix(graph, random_values((graph.nnz, s)))
+                x, y = random_values((graph.shape[1], s)), empty((graph.shape[0], s), np.float64)
+                given = [sp.csr_array((v.copy(), graph.indices, graph.indptr), shape=graph.shape) for v in A.values.T]
+                columns = [column.copy() for column in x.T]
+                functions = {
+                    "read": read,
+                    "ours": lambda A=A, x=x, y=y: A.apply(x, y),
+                    "scipy": lambda given=given, columns=columns: [m @ v for m, v in zip(given, columns, strict=True)],
+                }
+                seconds = alternating(functions, rounds)
+                bound = compulsory_bytes(graph, s) * median(seconds["read"]) / n_read
+                rows.append(
+                    {
+                        "matrix": name,
+                        "order": order,
+                        "rows": graph.shape[0],
+                        "nnz": graph.nnz,
+                        "n_samples": s,
+                        "ms per sample": 1e3 * median(seconds["ours"]) / s,
+                        "SciPy ms": 1e3 * median(seconds["scipy"]) / s,
+                        "x SciPy": ratio(seconds["scipy"], seconds["ours"]),
+                        "fraction of bound": bound / median(seconds["ours"]),
+                        "read GB/s": n_read / median(seconds["read"]) / 1e9,
+                    }
+                )
+    show("Sparse products in three orders of rows, float64, processor time of one thread", rows)
+    return rows
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.bench_spmv", description=orders.__doc__)
+    parser.add_argument("table", choices=["orders"])
+    parser.parse_args()
+    numba.set_num_threads(1)
+    save("spmv-orders-1threads", orders())

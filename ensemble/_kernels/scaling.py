@@ -229,7 +229,9 @@ def _finish(width, shared, scaled):
         for block in prange(partials.size // n_samples):
             inner = zeros(out, width)
             for i in range(block * ROW_BLOCK, min((block + 1) * ROW_BLOCK, n_rows)):
-                total = row_product(indptr, indices, values, x, i, n_samples, first, shared, zeros(values, width))
+                total = row_product(
+                    indptr, indices, values, x, i, n_samples, first, shared, False, zeros(values, width)
+                )
                 here = np.int64(i) * n_samples + first
                 inverse = splat(dinv[i], dinv, width) if shared else load(dinv, here, width)
                 step = load(c, first, width) * (inverse * (load(b, here, width) - total))

@@ -14,7 +14,7 @@ import numpy as np
 from ensemble._backend import array_namespace
 from ensemble._kernels import _cuda
 from ensemble._kernels._compile import ROW_BLOCK, compiled, compiled_serial, output, per_width, prange, streams, tiles
-from ensemble._kernels._lanes import PREFETCH_BYTES, load, prefetch, splat, store, stream, zeros
+from ensemble._kernels._lanes import load, prefetch, splat, store, stream, zeros
 from ensemble._kernels._registry import into, kernel
 
 __all__ = ["diagonal", "residual", "spmv", "spmv_add", "spmv_dot", "spmv_transpose"]
@@ -50,18 +50,72 @@ def block_sums(terms):
     return total
 
 
+WIDE_ENTRY = 128
+"""Bytes of an entry of all samples from which on values are asked for `BYTES_AHEAD[1]` ahead, not `BYTES_AHEAD[0]`."""
+
+BYTES_AHEAD = (4096, 2048)
+"""How far ahead of its use a value is asked for: the hardware's own prefetch stops at page ends."""
+
+ROWS_AHEAD = np.uint64(64)
+"""How many entries ahead a row of `x` is asked for where columns are scattered."""
+
+CACHED = 1 << 20
+"""Bytes of a vector that the caches near a core hold."""
+
+SAMPLED_ROWS, NEAR_COLUMNS = 64, 64
+
+U = np.uint64  # an unsigned index needs no test for a negative one
+
+
 @compiled_serial
-def row_product(indptr, indices, values, x, i, n_samples, first, shared, total):
+def values_ahead(bytes_of_entry):
+    """How many entries ahead a value is asked for, an entry being `bytes_of_entry` of all samples."""
+    return U((BYTES_AHEAD[0] if bytes_of_entry < WIDE_ENTRY else BYTES_AHEAD[1]) // bytes_of_entry)
+
+
+@compiled_serial
+def row_product(indptr, indices, values, x, i, n_samples, first, shared, scattered, total):
     """`total` plus row i of the matrix times `x`, for the tile of samples from `first` on that `total` is wide."""
-    ahead = PREFETCH_BYTES // (n_samples * values.itemsize)
-    for k in range(indptr[i], indptr[i + 1]):
+    ahead = values_ahead(n_samples * values.itemsize)
+    row, stride, start, last = U(i), U(n_samples), U(first), U(indices.size - 1)
+    for k in range(U(indptr[row]), U(indptr[row + U(1)])):
         if shared:
             entry = splat(values[k], values, total)
         else:
-            entry = load(values, np.int64(k) * n_samples + first, total)
-            prefetch(values, (np.int64(k) + ahead) * n_samples + first, total)
-        total = total + entry * load(x, np.int64(indices[k]) * n_samples + first, total)
+            entry = load(values, np.int64(k * stride + start), total)
+            prefetch(values, np.int64((k + ahead) * stride + start), total)
+        if scattered:
+            later = np.int64(U(indices[min(k + ROWS_AHEAD, last)]) * stride + start)
+            prefetch(x, later, 8)  # at least one line, however narrow the tile
+            prefetch(x, later, total)
+        total = total + entry * load(x, np.int64(U(indices[k]) * stride + start), total)
     return total
+
+
+@compiled_serial
+def far_columns(indptr, indices):
+    """Whether one entry in eight of some rows is far from all columns of the row before."""
+    n_rows, far, seen = indptr.size - 1, 0, 0
+    for j in range(min(n_rows - 1, SAMPLED_ROWS)):
+        i = 1 + j * (n_rows - 1) // SAMPLED_ROWS if n_rows > SAMPLED_ROWS else 1 + j
+        m, end = indptr[i - 1], indptr[i]
+        for k in range(end, indptr[i + 1]):
+            while m + 1 < end and indices[m + 1] <= indices[k]:
+                m += 1
+            near = m < end and abs(np.int64(indices[k]) - np.int64(indices[m])) <= NEAR_COLUMNS
+            near = near or (m + 1 < end and abs(np.int64(indices[m + 1]) - np.int64(indices[k])) <= NEAR_COLUMNS)
+            far += not near
+            seen += 1
+    return 8 * far > seen
+
+
+def scattered(indptr, indices, x):
+    """Whether rows of `x` are asked for ahead: they outgrow a cache, and the columns of neighbouring rows lie apart.
+
+    The order in which a row is summed does not depend on it. One sample is left to the processor: there a request costs
+    more than it saves.
+    """
+    return x.shape[1] > 1 and x.nbytes > CACHED and bool(far_columns(indptr, indices))
 
 
 @compiled_serial
@@ -99,6 +153,8 @@ def residual(indptr, indices, values, x, b, out):
 
 
 SET, ADD, RESIDUAL = 0, 1, 2
+WHOLE = 16
+"""Samples from which on a product whose samples fill one tile is compiled for that number of samples."""
 ENTRIES_AHEAD = 16  # how far ahead a product asks for entries that lie anywhere
 STAGED_LANES = 4  # as in rows.cuh
 SHARED = ("false", "true")
@@ -115,21 +171,75 @@ CUDA = _cuda.Family(
 )
 
 
+@compiled_serial
+def product_rows(
+    indptr, indices, values, x, b, y, past_cache, n_samples, first, shared, apart, ending, low, high, nothing
+):
+    """Rows `low` to `high` of a product, for the tile of samples from `first` on that the zeros `nothing` are wide."""
+    for i in range(U(low), U(high)):
+        total = row_product(indptr, indices, values, x, i, n_samples, first, shared, apart, nothing)
+        here = np.int64(i) * n_samples + first
+        if ending == ADD:
+            total = load(y, here, nothing) + total
+        elif ending == RESIDUAL:
+            total = load(b, here, nothing) - total
+        if past_cache:
+            stream(y, here, total)
+        else:
+            store(y, here, total)
+
+
 @per_width
-def _product(width, shared, ending):
+def _product(width, shared, ending, apart, whole):
+    """`apart` is what `scattered` says; `whole` means that the tile has all samples: strides are constants.
+
+    Threads take runs of rows: the arrays of a loop of one run are in registers, which those of a `prange` are not.
+    """
+
     @compiled
     def loop(indptr, indices, values, x, b, y, past_cache, n_samples, first):
-        for i in prange(indptr.size - 1):
-            total = row_product(indptr, indices, values, x, i, n_samples, first, shared, zeros(values, width))
-            here = np.int64(i) * n_samples + first
-            if ending == ADD:
-                total = load(y, here, width) + total
-            elif ending == RESIDUAL:
-                total = load(b, here, width) - total
-            if past_cache:
-                stream(y, here, total)
-            else:
-                store(y, here, total)
+        n_rows = indptr.size - 1
+        run = run_of_rows(n_rows)
+        stride, start = (width, 0) if whole else (n_samples, first)
+        for r in prange((n_rows + run - 1) // run):
+            product_rows(
+                indptr, indices, values, x, b, y, past_cache, stride, start, shared, apart, ending,
+                r * run, min((r + 1) * run, n_rows), zeros(values, width),
+            )  # fmt: skip
+
+    return loop
+
+
+@compiled_serial
+def run_of_rows(n_rows):
+    """Rows of one run: at least 64 runs, for any number of threads, and not above 1024 rows."""
+    return max(1, min(1024, (n_rows + 63) // 64))
+
+
+@compiled_serial
+def scalar_rows(indptr, indices, values, x, b, y, ending, low, high):
+    """Rows `low` to `high` of a product of one sample."""
+    k = U(indptr[U(low)])
+    for row in range(U(low), U(high)):
+        total, end = values.dtype.type(0), U(indptr[row + U(1)])
+        for entry in range(k, end):
+            total += values[entry] * x[U(indices[entry])]
+        k = end
+        if ending == ADD:
+            total = y[row] + total
+        elif ending == RESIDUAL:
+            total = b[row] - total
+        y[row] = total
+
+
+@per_width
+def _scalar_product(ending):
+    @compiled
+    def loop(indptr, indices, values, x, b, y):
+        n_rows = indptr.size - 1
+        run = run_of_rows(n_rows)
+        for r in prange((n_rows + run - 1) // run):
+            scalar_rows(indptr, indices, values, x, b, y, ending, r * run, min((r + 1) * run, n_rows))
 
     return loop
 
@@ -140,8 +250,13 @@ def _run_product(ending, indptr, indices, values, x, b, out):
     shared = values.shape[1] != n_samples
     past_cache = ending != ADD and streams(out)
     flat = [array.reshape(-1) for array in (values, x, b, out)]
+    if n_samples == 1:
+        _scalar_product(ending)(indptr, indices, *flat)
+        return out
+    apart = scattered(indptr, indices, x)
     for first, width in tiles(n_samples):
-        _product(width, shared, ending)(indptr, indices, *flat, past_cache, n_samples, first)
+        whole = width == n_samples and width >= WHOLE
+        _product(width, shared, ending, apart, whole)(indptr, indices, *flat, past_cache, n_samples, first)
     return out
 
 
@@ -195,14 +310,16 @@ def spmv_dot(indptr, indices, values, x, out):
 
 
 @per_width
-def _spmv_dot(width, shared):
+def _spmv_dot(width, shared, apart):
     @compiled
     def loop(indptr, indices, values, x, y, partials, past_cache, n_samples, first):
         n_rows = indptr.size - 1
         for block in prange(partials.shape[0]):
             inner = zeros(values, width)
             for i in range(block * ROW_BLOCK, min((block + 1) * ROW_BLOCK, n_rows)):
-                total = row_product(indptr, indices, values, x, i, n_samples, first, shared, zeros(values, width))
+                total = row_product(
+                    indptr, indices, values, x, i, n_samples, first, shared, apart, zeros(values, width)
+                )
                 here = np.int64(i) * n_samples + first
                 if past_cache:
                     stream(y, here, total)
@@ -221,8 +338,9 @@ def _(indptr, indices, values, x, out):
     shared = values.shape[1] != n_samples
     partials = partial_sums(n_rows, n_samples, x.dtype)
     flat = [array.reshape(-1) for array in (values, x, out)]
+    apart = scattered(indptr, indices, x)
     for first, width in tiles(n_samples):
-        _spmv_dot(width, shared)(indptr, indices, *flat, partials, streams(out), n_samples, first)
+        _spmv_dot(width, shared, apart)(indptr, indices, *flat, partials, streams(out), n_samples, first)
     return out, ordered_sum(partials)
 
 

@@ -134,6 +134,45 @@ class CrsGraph:
         """(indptr, indices, entries) of the transpose: its entry k is entry ``entries[k]`` of this graph."""
         return transpose_graph(self.indptr, self.indices, self.shape[1])
 
+    def reordered(self) -> Reordering:
+        """The graph in reverse Cuthill-McKee order, in which neighbours have numbers close to each other [1]_.
+
+        A product reads the rows of `x` in the order of the columns: where those lie anywhere and the vectors outgrow
+        the cache, it waits for memory.
+
+        Returns
+        -------
+        Reordering
+            ``CrsMatrix(r.graph, A.values[r.entries])`` is the matrix ``A[rows][:, rows]``, ``b[r.rows]`` a right-hand
+            side; of its solution y, ``x[r.rows] = y`` is the one of A.
+
+        Raises
+        ------
+        ValueError
+            If the graph is not square.
+
+        References
+        ----------
+        .. [1] Cuthill, McKee (1969), Proc. 24th Nat. Conf. ACM, 157-172; made by ``scipy.sparse.csgraph``.
+
+        Examples
+        --------
+        >>> graph = CrsGraph([0, 2, 5, 7], [0, 1, 0, 1, 2, 1, 2], (3, 3))
+        >>> graph.reordered().rows
+        array([2, 1, 0], dtype=int32)
+        """
+        import scipy.sparse as sp
+        from scipy.sparse.csgraph import reverse_cuthill_mckee
+
+        require(self.shape[0] == self.shape[1], "CrsGraph.reordered", "the graph", "be square", f"shape {self.shape}")
+        places = sp.csr_array((np.arange(self.nnz), self.indices, self.indptr), shape=self.shape)
+        rows = reverse_cuthill_mckee(sp.csr_array((np.ones(self.nnz), self.indices, self.indptr), shape=self.shape))
+        moved_places = sp.csr_array(places[rows][:, rows])
+        moved_places.sort_indices()
+        indptr = moved_places.indptr.astype(self.indptr.dtype)
+        graph = CrsGraph.unchecked(indptr, moved_places.indices.astype(self.indices.dtype), self.shape)
+        return Reordering(graph, rows, moved_places.data)
+
     @cached_property
     def upper(self) -> UpperTriangle:
         """What a symmetric matrix on this graph stores: the diagonal, and what lies above it."""
@@ -148,6 +187,17 @@ class CrsGraph:
         np.cumsum(above >= 0, out=number[1:])
         place = np.where(above >= 0, number[:-1], number[entries])
         return UpperTriangle(number[self.indptr], place, int(above.max(initial=0)))
+
+
+class Reordering(NamedTuple):
+    """Rows and columns of a square graph in another order: row i of `graph` is row ``rows[i]`` of the old one.
+
+    `rows` has shape (n,); `entries`, shape (nnz,), holds the place in the old graph of each entry of `graph`.
+    """
+
+    graph: CrsGraph
+    rows: np.ndarray
+    entries: np.ndarray
 
 
 class OnGraph:
