@@ -27,8 +27,8 @@ def get(x: Ensemble, key: Any) -> Ensemble:
         x = wrap(x._base().flip(x.samples, axis=reversed_axes), x.sample_set)
     if not any(_is_advanced(item) for item in items):
         picked = x.samples[_with_samples(items)]
-        # ``x[...]`` and ``x[()]`` keep the array itself; an entry is what an integer has named.
-        return entry_or_view(x, picked) if x.ndim else view(x, picked)
+        # An Ellipsis keeps the array, as in NumPy; without one, an index of a single entry gives its value.
+        return view(x, picked) if any(item is Ellipsis for item in items) else entry_or_view(x, picked)
     try:
         samples = x.samples[_with_samples(items)]
     except IndexError:

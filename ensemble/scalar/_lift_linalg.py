@@ -284,5 +284,7 @@ def vector_norm(
     x = ns.lift(x, "vector_norm")
     axes = visible_axes(axis, x.ndim, "vector_norm")
     if not axes:
-        return wrap(ns.main.base.abs(x.samples), x.sample_set)
+        base, magnitudes = ns.main.base, ns.main.base.abs(x.samples)
+        inexact = base.isdtype(magnitudes.dtype, "real floating")
+        return wrap(magnitudes if inexact else base.astype(magnitudes, base.float64), x.sample_set)
     return wrap(packed(ns.base.vector_norm(x.samples, axis=axes, keepdims=keepdims, ord=ord)), x.sample_set)

@@ -206,6 +206,13 @@ class Operators:
 
     def __imatmul__(self, other: Any) -> Any:
         product = self @ other
+        shape = tuple(self.samples.shape[:-1])
+        if product.shape != shape or len(getattr(other, "shape", shape)) < 2:  # NumPy takes no vector here
+            seen = f"a product of shape {product.shape} for shape {shape}"
+            raise ValueError(message("Ensemble", "A in x @= A", "be a matrix that keeps the shape of x", seen))
+        if type(self.samples) is np.ndarray and not np.can_cast(product.dtype, self.samples.dtype, "same_kind"):
+            seen = f"{product.dtype} for {self.samples.dtype}"
+            raise TypeError(message("Ensemble", "the product in x @= A", "be of the kind of x", seen))
         self[...] = product  # type: ignore[index]
         return self
 
