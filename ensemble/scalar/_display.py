@@ -11,6 +11,7 @@ import numpy as np
 from ensemble._backend import to_numpy
 from ensemble._check import message, require, samples_text
 from ensemble.scalar.ensemble import Ensemble
+from ensemble.scalar.moments import scaled
 
 
 def text(x: Ensemble) -> str:
@@ -35,7 +36,7 @@ def counted(x: Ensemble) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
     if weights is None:
         return values, None, np.arange(x.n_samples)
     places = np.flatnonzero(weights > 0.0)
-    return values[..., places], weights[places], places
+    return values[..., places], scaled(weights[places]), places
 
 
 def _has_nan(values: np.ndarray) -> np.ndarray:

@@ -9,6 +9,7 @@ import numpy as np
 from ensemble._backend import assigned, is_array, to_numpy, whole
 from ensemble._check import message
 from ensemble._typing import Array
+from ensemble.scalar._methods import read_only
 from ensemble.scalar.divergence import agreed, split
 from ensemble.scalar.ensemble import Ensemble, entry_or_view, view, wrap
 from ensemble.scalar.namespace import samples_of, set_of
@@ -192,7 +193,11 @@ def _get_per_sample(x: Ensemble, items: tuple[Any, ...]) -> Ensemble:
     columns = [
         x.samples[..., 0 if x.is_shared else s][tuple(_index_of(item, s) for item in items)] for s in range(n_samples)
     ]
-    return Ensemble(_stacked(x, columns), sample_set)
+    picked = Ensemble(_stacked(x, columns), sample_set)
+    is_view = picked.ndim and not any(len(item.shape) or "bool" in str(item.dtype) for item in indices)
+    if is_view and not any(_is_advanced(item) for item in items if not isinstance(item, Ensemble)):
+        return read_only(picked)  # each sample's own would be a view: there is nothing to write through to
+    return picked
 
 
 def _index_of(item: Any, s: int) -> Any:
@@ -215,9 +220,9 @@ def _assign_per_sample(x: Ensemble, items: tuple[Any, ...], value: Any) -> None:
             base = x._base()
             rest = x.ndim - mask.ndim
             wide = base.reshape(mask.samples, (*mask.shape, *(1,) * rest, mask.n_samples))
-            if not hasattr(plain, "shape"):
-                plain = base.asarray(plain, dtype=x.dtype)
-            x.samples = assigned(x.samples, ..., base.astype(base.where(wide, plain, x.samples), x.dtype))
+            # In the dtype of `x` before they come together: entries that the mask spares keep every bit.
+            plain = base.astype(plain, x.dtype) if is_array(plain) else base.asarray(plain, dtype=x.dtype)
+            x.samples = assigned(x.samples, ..., base.where(wide, plain, x.samples))
             return
     for s in range(x.n_samples):
         _assign_sample(x, s, tuple(_index_of(item, s) for item in items), _sample_of(value, s))

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from ensemble._check import message
-from ensemble.scalar._operators import mismatch, operand
+from ensemble.scalar._operators import mismatch, operand, power
 from ensemble.scalar.ensemble import Ensemble, packed, view, wrap
 from ensemble.scalar.namespace import EnsembleNamespace, named, samples_of, set_of
 from ensemble.scalar.sample_set import common_set
@@ -38,7 +40,7 @@ def part(ns: EnsembleNamespace, name: str) -> Callable[..., Any]:
 
 def binary(ns: EnsembleNamespace, name: str) -> Callable[..., Any]:
     """Rule: ``f(x1, x2, /)``; one of the two may be a Python number."""
-    f = getattr(ns.base, name)
+    f = power if name == "pow" and getattr(ns.base, name) is np.power else getattr(ns.base, name)
 
     def lifted(x1: Any, x2: Any, /) -> Ensemble:
         if type(x1) is Ensemble:

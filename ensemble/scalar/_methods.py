@@ -25,7 +25,6 @@ METHODS = [
     "argmax",
     "argmin",
     "argsort",
-    "clip",
     "cumprod",
     "cumsum",
     "diagonal",
@@ -101,6 +100,11 @@ class Methods(Protocols):
         order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
         backwards = tuple(reversed(range(len(self._visible()))))
         return self.__array_namespace__().permute_dims(self, order or backwards)
+
+    def clip(self, min: Any = None, max: Any = None, out: Any = None, **options: Any) -> Self:
+        """Each entry, kept between `min` and `max`; either may be left out."""
+        given = options if out is None else {"out": out, **options}
+        return np.clip(self, min, max, **given)  # type: ignore[call-overload, no-any-return]
 
     def fill(self, value: Any) -> None:
         """Write one value into every entry."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._check import message
-from ensemble.scalar._operators import operand
+from ensemble.scalar._operators import operand, power
 from ensemble.scalar.divergence import agreed, split
 from ensemble.scalar.ensemble import Ensemble, packed, wrap
 from ensemble.scalar.namespace import samples_of, set_of
@@ -92,7 +92,7 @@ def _plain_call(ufunc: Any, inputs: tuple[Any, ...]) -> Any:
         else:
             return NotImplemented
     try:
-        results = ufunc(*arrays)
+        results = power(*arrays) if ufunc is np.power else ufunc(*arrays)
     except ValueError:
         samples_of(f"np.{ufunc.__name__}", *inputs)
         raise

@@ -32,11 +32,17 @@ class NotByRuleError(Exception):
     """No rule covers this call: another way has to."""
 
 
+N_ARRAYS: dict[Function, int] = {np.where: 3, np.clip: 3, np.isclose: 5, np.angle: 2}
+"""How many arguments by position broadcast; those after them are options."""
+
+
 def elementwise(function: Function) -> Function:
     """Rule: the arguments by position are arrays or numbers that broadcast; the result is a new array."""
-    name = function.__name__
+    name, n_arrays = function.__name__, N_ARRAYS.get(function, 1)
 
     def lifted(*values: Any, **options: Any) -> Any:
+        if len(values) > n_arrays:
+            raise NotByRuleError("an option by place")
         arrays: list[Any] = []
         sample_set = None
         for value in values:
