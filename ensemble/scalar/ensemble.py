@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import is_array, to_device, whole
+from ensemble._backend import is_array, to_device, to_numpy, whole
 from ensemble._check import message, require, require_type, sample_number
 from ensemble._typing import Array, Namespace
 from ensemble.scalar._methods import Methods
@@ -147,6 +147,53 @@ class Ensemble(Methods):
         if type(self.samples) is np.ndarray:
             return np.array(chosen)
         return self._base().asarray(chosen, copy=True)
+
+    def take_samples(self, chosen: Any) -> Ensemble:
+        """The ensemble of some samples, in the order named; their weights, points and ids go along.
+
+        Parameters
+        ----------
+        chosen : array of integers, or of bools, shape (n_samples,); bool Ensemble, shape ()
+            Numbers of samples, or which of them: ``x.take_samples(result.converged)``. `take` is NumPy's, along
+            visible axes.
+
+        Returns
+        -------
+        Ensemble, shape `shape`
+            A copy. Shared data stays as it is. A single sample is shared data, which has no sample set.
+
+        Raises
+        ------
+        ValueError, IndexError
+            If no sample is chosen, or one that is not there.
+
+        Examples
+        --------
+        >>> x = Ensemble(np.array([1.0, 2.0, 6.0]), SampleSet(weights=[1.0, 3.0, 1.0]))
+        >>> x.take_samples([True, True, False]).sample_set.weights
+        array([1., 3.])
+        """
+        places = to_numpy(chosen.samples if isinstance(chosen, Ensemble) else np.asarray(chosen))
+        sound = places.ndim == 1 and places.dtype.kind in "biu" and places.size > 0
+        seen = f"dtype {places.dtype}, shape {places.shape}"
+        require(sound, "Ensemble.take_samples", "chosen", "be a vector of integers or bools", seen)
+        if self.is_shared:
+            return self.copy()
+        n_samples = self.n_samples
+        if places.dtype.kind == "b":
+            fits = places.size in (1, n_samples)
+            seen = f"{places.size} for {n_samples} samples"
+            require(fits, "Ensemble.take_samples", "chosen", "have one entry per sample", seen)
+            places = np.flatnonzero(np.broadcast_to(places, n_samples))
+        require(places.size > 0, "Ensemble.take_samples", "chosen", "name one sample or more", "none")
+        if places.min() < -n_samples or places.max() >= n_samples:
+            seen = f"{places.min()} to {places.max()}"
+            requirement = f"be from {-n_samples} to {n_samples - 1}"
+            raise IndexError(message("Ensemble.take_samples", "chosen", requirement, seen))
+        base = self._base()
+        indices = base.asarray(places % n_samples, device=self.device)
+        samples = base.take(self.samples, indices, axis=-1)
+        return Ensemble(samples, None if self.sample_set is None else self.sample_set.take(places))
 
     # -- one value -----------------------------------------------------------------------------------------------------
 
