@@ -10,6 +10,7 @@ from ensemble._backend import assigned, is_array, to_numpy, whole
 from ensemble._check import message
 from ensemble._typing import Array
 from ensemble.scalar._methods import read_only
+from ensemble.scalar._operators import NUMBERS
 from ensemble.scalar.divergence import agreed, split
 from ensemble.scalar.ensemble import Ensemble, entry_or_view, view, wrap
 from ensemble.scalar.namespace import samples_of, set_of
@@ -40,6 +41,8 @@ def get(x: Ensemble, key: Any) -> Ensemble:
 
 def assign(x: Ensemble, key: Any, value: Any) -> None:
     """``x[key] = value``."""
+    if type(key) is Ensemble and type(value) in NUMBERS and _fill_masked(x, key, value):
+        return
     items = _items(x, key)
     if isinstance(value, list | tuple):
         value = x.__array_namespace__().asarray(value)
@@ -67,6 +70,17 @@ def assign(x: Ensemble, key: Any, value: Any) -> None:
     except IndexError:
         for s in range(x.n_samples):
             _assign_sample(x, s, items, _sample_of(value, s))
+
+
+def _fill_masked(x: Ensemble, mask: Ensemble, value: Any) -> bool:
+    """``x[mask] = value`` of a number, where all is NumPy's and one mask is there for each sample; else nothing."""
+    inside, samples = mask.samples, x.samples
+    if type(samples) is not np.ndarray or type(inside) is not np.ndarray or inside.dtype != np.bool:
+        return False
+    if inside.shape != samples.shape or mask.sample_set is not x.sample_set:
+        return False
+    np.copyto(samples, np.asarray(value, dtype=samples.dtype), where=inside)
+    return True
 
 
 def _assign_sample(x: Ensemble, s: int, items: tuple[Any, ...], value: Any) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 
 from ensemble._backend import to_numpy
 from ensemble._check import message, one_of, require, samples_text
+from ensemble.scalar._operators import wrapped
 from ensemble.scalar._protocols import Protocols
 from ensemble.scalar.divergence import as_scalars, failure
 
@@ -58,6 +59,9 @@ def _method(name: str) -> Callable[..., Any]:
 
     def method(self: Methods, *arguments: Any, **options: Any) -> Any:
         if reduces and not options and len(arguments) < 2:  # the short way to what NumPy's function comes to
+            samples = self.samples
+            if type(samples) is np.ndarray and samples.ndim == 2 and (not arguments or arguments[0] in (None, 0)):
+                return wrapped(type(self), getattr(samples, name)(axis=0), self.sample_set)
             return getattr(self.__array_namespace__(), name)(self, axis=arguments[0] if arguments else None)
         return function(self, *arguments, **options)
 

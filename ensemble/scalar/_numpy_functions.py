@@ -42,11 +42,15 @@ EACH_SAMPLE = frozenset(NAMES.split())
 def call_function(function: Any, arguments: Any, options: Any) -> Any:
     """What ``__array_function__`` answers."""
     by_rule = RULES.get(function)
-    if by_rule is not None and type(first_ensemble((*arguments, *options.values())).samples) is np.ndarray:
-        try:
-            return by_rule(*arguments, **options)
-        except NotByRuleError:
-            pass
+    if by_rule is not None:
+        first = arguments[0] if arguments else None
+        if type(first) is not Ensemble:
+            first = first_ensemble((*arguments, *options.values()))
+        if type(first.samples) is np.ndarray:
+            try:
+                return by_rule(*arguments, **options)
+            except NotByRuleError:
+                pass
     module = (getattr(function, "__module__", "") or "").removeprefix("numpy").removeprefix(".")
     name = function.__name__
     short_name = f"{module}.{name}" if module else name

@@ -106,8 +106,15 @@ def along(function: Function) -> Function:
     parameters = list(_signature(function).parameters)
     first = parameters[0]
     one_axis = function in (np.argmax, np.argmin, np.nanargmax, np.nanargmin)
+    axis_second = parameters[1] == "axis"
 
     def lifted(*arguments: Any, **options: Any) -> Any:
+        if not options and arguments and type(arguments[0]) is Ensemble and arguments[0].samples.ndim == 2:
+            x = arguments[0]
+            if len(arguments) == 1 + (not axis_second):  # all entries of a vector, no options: the common case
+                more = arguments[1:]
+                if axis_second or type(more[0]) in NUMBERS:
+                    return _result(function(x.samples, *more, axis=0), x.sample_set, function.__name__)
         given = dict(_signature(function).bind(*arguments, **options).arguments)
         x = _lifted(given.pop(first))
         where, out, axis = (given.pop(key, np._NoValue) for key in ("where", "out", "axis"))
@@ -226,6 +233,19 @@ def _full_like(
     return wrap(result, set_of(x, fill_value))
 
 
+def _like(function: Function) -> Function:
+    """`zeros_like`, `ones_like`, `empty_like`: as many samples as the array has."""
+
+    def lifted(a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, **more: Any) -> Any:
+        x = _lifted(a)
+        if shape is not None:
+            shape = (*((shape,) if isinstance(shape, int) else shape), x.n_samples)
+            return wrap(function(x.samples, dtype=dtype, shape=shape), x.sample_set)
+        return wrap(packed(function(x.samples, dtype=dtype)), x.sample_set)
+
+    return lifted
+
+
 def _einsum(subscripts: Any, *operands: Any, **options: Any) -> Any:
     """A diagonal or another order of axes: a view, as NumPy's is."""
     plain = isinstance(subscripts, str) and "->" in subscripts and len(operands) == 1 and not options
@@ -300,6 +320,7 @@ _NUMPY = (
     *((f, _atleast) for f in (np.atleast_1d, np.atleast_2d, np.atleast_3d)),
     *((f, moving) for f in (np.linalg.diagonal, np.linalg.matrix_transpose)),
     *((f, _triangle) for f in (np.tril, np.triu)),
+    *((f, _like) for f in (np.zeros_like, np.ones_like, np.empty_like)),
     *((f, _ordered) for f in (np.sort, np.argsort)),
 )
 

@@ -14,7 +14,7 @@ from ensemble._typing import Array, Namespace
 from ensemble.scalar.divergence import as_scalars, failure
 from ensemble.scalar.sample_set import SampleSet, common_set
 
-__all__ = ["NUMBERS", "Family", "Operators", "mismatch", "operand", "power"]
+__all__ = ["NUMBERS", "Family", "Operators", "mismatch", "operand", "power", "wrapped"]
 
 NUMBERS = frozenset((bool, int, float, complex))
 """Python's own numbers keep their type: the array's dtype decides, not theirs."""
@@ -66,6 +66,15 @@ def mismatch(*operands: Any) -> ValueError | None:
 
 def _result(x: Operators, samples: Array, sample_set: SampleSet | None) -> Any:
     y = _blank(type(x))
+    y.samples = samples
+    y.sample_set = sample_set
+    y._family = None
+    return y
+
+
+def wrapped(kind: type[Any], samples: Array, sample_set: SampleSet | None) -> Any:
+    """An ensemble of `kind` around `samples` that are known to be sound."""
+    y = _blank(kind)
     y.samples = samples
     y.sample_set = sample_set
     y._family = None

@@ -13,7 +13,7 @@ from ensemble._backend import is_array, to_device, to_numpy, whole
 from ensemble._check import message, require, require_type, sample_number
 from ensemble._typing import Array, Namespace
 from ensemble.scalar._methods import Methods
-from ensemble.scalar._operators import Family
+from ensemble.scalar._operators import NUMBERS, Family
 from ensemble.scalar.divergence import guarded, one_number, one_truth
 from ensemble.scalar.sample_set import SampleSet
 
@@ -237,10 +237,32 @@ class Ensemble(Methods):
         kind = type(key)
         if (kind is int or (kind is slice and key.step is None)) and len(self.samples.shape) > 1:
             return entry_or_view(self, self.samples[key, ...])
+        if kind is tuple and type(self.samples) is np.ndarray and self._is_basic(key):
+            return entry_or_view(self, self.samples[key]) if key else _indexing.get(self, key)
         return _indexing.get(self, key)
 
     def __setitem__(self, key: Any, value: Any) -> None:
+        # The common case in few steps: integers and slices, a number or as many samples of the same set.
+        if type(self.samples) is np.ndarray and self._is_basic(key if type(key) is tuple else (key,)):
+            kind = type(value)
+            if kind in NUMBERS:
+                self.samples[key] = value
+                return
+            if kind is Ensemble and value.sample_set is self.sample_set and type(value.samples) is np.ndarray:
+                if value.samples.shape[-1] == self.samples.shape[-1]:
+                    self.samples[key] = value.samples
+                    return
         _indexing.assign(self, key, value)
+
+    def _is_basic(self, key: tuple[Any, ...]) -> bool:
+        """Whether `key` holds integers and slices alone, at most one for every visible axis."""
+        if len(key) >= self.samples.ndim:
+            return False
+        for item in key:
+            kind = type(item)
+            if kind is not int and kind is not slice:
+                return False
+        return True
 
     # -- protocols -----------------------------------------------------------------------------------------------------
 
