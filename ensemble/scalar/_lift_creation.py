@@ -44,9 +44,13 @@ def full(ns: EnsembleNamespace, shape: Any, fill_value: Any, *, dtype: Any = Non
     if not isinstance(fill_value, Ensemble):
         return wrap(ns.base.full((*as_shape(shape), ns.n_samples), fill_value, dtype=dtype, device=device))
     n_samples = samples_of("full", fill_value, ns.zeros(()))
+    visible = as_shape(shape)
+    fits = len(fill_value.shape) <= len(visible)
+    fits = fits and all(m in (1, n) for m, n in zip(fill_value.shape[::-1], visible[::-1], strict=False))
+    require(fits, "full", "fill_value", f"broadcast to shape {visible}", f"shape {fill_value.shape}")
     dtype = fill_value.dtype if dtype is None else dtype
     values = ns.base.asarray(ns.base.astype(fill_value.samples, dtype), device=device)
-    samples = ns.base.broadcast_to(values, (*as_shape(shape), n_samples))
+    samples = ns.base.broadcast_to(values, (*visible, n_samples))
     return wrap(ns.base.asarray(samples, copy=True), fill_value.sample_set)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._check import message
-from ensemble.scalar._operators import mismatch, operand, power
+from ensemble.scalar._operators import mismatch, operand, power, promoted
 from ensemble.scalar.ensemble import Ensemble, packed, view, wrap
 from ensemble.scalar.namespace import EnsembleNamespace, named, samples_of, set_of
 from ensemble.scalar.sample_set import common_set
@@ -56,6 +56,8 @@ def binary(ns: EnsembleNamespace, name: str) -> Callable[..., Any]:
             a = other(b, x1, name)
         else:
             a, b, sample_set = *numbers_and_arrays(ns, name, x1, x2), None
+        if type(a) is not np.ndarray:
+            a, b = promoted(a, b)
         try:
             return wrap(f(a, b), sample_set)
         except Exception as error:
@@ -101,7 +103,7 @@ def where(ns: EnsembleNamespace, condition: Any, x1: Any, x2: Any, /) -> Ensembl
     condition = ns.lift(condition, "where")
     samples_of("where", condition, x1, x2)
     sample_set = set_of(condition, x1, x2)
-    a, b = (_samples(condition.samples, value, "where") for value in (x1, x2))
+    a, b = promoted(*(_samples(condition.samples, value, "where") for value in (x1, x2)))
     return wrap(ns.base.where(condition.samples, a, b), sample_set)
 
 

@@ -63,6 +63,9 @@ def _method(name: str) -> Callable[..., Any]:
             if type(samples) is np.ndarray and samples.ndim == 2 and (not arguments or arguments[0] in (None, 0)):
                 return wrapped(type(self), getattr(samples, name)(axis=0), self.sample_set)
             return getattr(self.__array_namespace__(), name)(self, axis=arguments[0] if arguments else None)
+        if name in ("std", "var") and type(self.samples).__module__.startswith("torch"):
+            if not options.keys() & {"ddof", "correction"} and len(arguments) < 4:
+                options["ddof"] = 1  # as a tensor's own method has it
         return function(self, *arguments, **options)
 
     method.__name__, method.__qualname__ = name, f"Ensemble.{name}"

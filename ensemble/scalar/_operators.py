@@ -14,7 +14,7 @@ from ensemble._typing import Array, Namespace
 from ensemble.scalar.divergence import as_scalars, failure
 from ensemble.scalar.sample_set import SampleSet, common_set
 
-__all__ = ["NUMBERS", "Family", "Operators", "mismatch", "operand", "power", "wrapped"]
+__all__ = ["NUMBERS", "Family", "Operators", "mismatch", "operand", "power", "promoted", "wrapped"]
 
 NUMBERS = frozenset((bool, int, float, complex))
 """Python's own numbers keep their type: the array's dtype decides, not theirs."""
@@ -55,6 +55,21 @@ def right_operand(samples: Array, other: Any) -> Any:
     return operand(samples, np.asarray(other)) if samples.ndim > 1 or samples.dtype.kind in "fc" else right
 
 
+def promoted(a: Any, b: Any) -> tuple[Any, Any]:
+    """Two operands, promoted as PyTorch does: a value without axes raises no dtype of its own kind of numbers.
+
+    Its samples have an axis, so that PyTorch itself would take them for an array.
+    """
+    kinds = type(a).__module__.partition(".")[0], type(b).__module__.partition(".")[0]
+    if kinds != ("torch", "torch") or (a.ndim == 1) == (b.ndim == 1):
+        return a, b
+    import torch
+
+    if a.ndim == 1:
+        return a.to(torch.result_type(b, a[0])), b
+    return a, b.to(torch.result_type(a, b[0]))
+
+
 def mismatch(*operands: Any) -> ValueError | None:
     """The error to raise where operands hold different numbers of samples."""
     counts = [x.samples.shape[-1] for x in operands if isinstance(x, Operators)]
@@ -92,8 +107,11 @@ def _binary(operation: Callable[[Any, Any], Any], reflected: bool = False) -> Ca
             right = right_operand(self.samples, other)
             if right is NotImplemented:
                 return NotImplemented
+        left = self.samples
+        if type(left) is not np.ndarray:
+            left, right = promoted(left, right)
         try:
-            samples = operation(right, self.samples) if reflected else operation(self.samples, right)
+            samples = operation(right, left) if reflected else operation(left, right)
         except Exception as error:
             raise failure(mismatch(self, other) or error) from None
         return _result(self, samples, sample_set)
@@ -162,6 +180,8 @@ def _in_place(
             right = right_operand(self.samples, other)
             if right is NotImplemented:
                 return NotImplemented
+        if type(self.samples) is not np.ndarray:
+            _, right = promoted(self.samples, right)
         try:
             self.samples = operation(self.samples, right)
         except Exception as error:
