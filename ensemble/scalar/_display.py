@@ -117,9 +117,9 @@ def set_in_xarray(array: Any, sample_dim: str) -> SampleSet | None:
     method, seed = array.attrs.get("sample_method"), array.attrs.get("sample_seed")
     columns: dict[tuple[int, ...], np.ndarray] = {}
     for name in array.coords:
-        first, *place = str(name).split("_")
-        if first == POINT and all(k.isdigit() for k in place) and array.coords[name].dims == (sample_dim,):
-            columns[tuple(int(k) for k in place)] = array.coords[name].values
+        first, *numbers = str(name).split("_")
+        if first == POINT and all(k.isdigit() for k in numbers) and array.coords[name].dims == (sample_dim,):
+            columns[tuple(int(k) for k in numbers)] = array.coords[name].values
     if not given and not columns and method is None and seed is None:
         return None
     points = None

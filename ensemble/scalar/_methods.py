@@ -63,9 +63,9 @@ def _method(name: str) -> Callable[..., Any]:
             if type(samples) is np.ndarray and samples.ndim == 2 and (not arguments or arguments[0] in (None, 0)):
                 return wrapped(type(self), getattr(samples, name)(axis=0), self.sample_set)
             return getattr(self.__array_namespace__(), name)(self, axis=arguments[0] if arguments else None)
-        if name in ("std", "var") and type(self.samples).__module__.startswith("torch"):
-            if not options.keys() & {"ddof", "correction"} and len(arguments) < 4:
-                options["ddof"] = 1  # as a tensor's own method has it
+        corrected = name in ("std", "var") and type(self.samples).__module__.startswith("torch")
+        if corrected and len(arguments) < 4 and not options.keys() & {"ddof", "correction"}:
+            options["ddof"] = 1  # as a tensor's own method has it
         return function(self, *arguments, **options)
 
     method.__name__, method.__qualname__ = name, f"Ensemble.{name}"
@@ -111,7 +111,7 @@ class Methods(Protocols):
     def clip(self, min: Any = None, max: Any = None, out: Any = None, **options: Any) -> Self:
         """Each entry, kept between `min` and `max`; either may be left out."""
         given = options if out is None else {"out": out, **options}
-        return np.clip(self, min, max, **given)  # type: ignore[call-overload, no-any-return]
+        return np.clip(self, min, max, **given)
 
     def fill(self, value: Any) -> None:
         """Write one value into every entry."""

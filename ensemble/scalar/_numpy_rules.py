@@ -253,7 +253,7 @@ def _einsum(subscripts: Any, *operands: Any, **options: Any) -> Any:
         raise NotByRuleError("a sum")
     (x,) = operands
     left, right = subscripts.replace(" ", "").split("->")
-    if set(left) != set(right) or "..." in subscripts and left.count(".") != right.count("."):
+    if set(left) != set(right) or left.count(".") != right.count("."):
         raise NotByRuleError("a sum")
     hidden = next(letter for letter in "zyxwvutsrqponmlkjihgfedcbaZ" if letter not in subscripts)
     return view(x, np.einsum(f"{left}{hidden}->{right}{hidden}", x.samples))

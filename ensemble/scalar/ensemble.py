@@ -248,10 +248,10 @@ class Ensemble(Methods):
             if kind in NUMBERS:
                 self.samples[key] = value
                 return
-            if kind is Ensemble and value.sample_set is self.sample_set and type(value.samples) is np.ndarray:
-                if value.samples.shape[-1] == self.samples.shape[-1]:
-                    self.samples[key] = value.samples
-                    return
+            alike = kind is Ensemble and value.sample_set is self.sample_set and type(value.samples) is np.ndarray
+            if alike and value.samples.shape[-1] == self.samples.shape[-1]:
+                self.samples[key] = value.samples
+                return
         _indexing.assign(self, key, value)
 
     def _is_basic(self, key: tuple[Any, ...]) -> bool:

@@ -65,7 +65,7 @@ def save(path: str | os.PathLike[str], x: Ensemble | None = None, /, **named: En
             seen = f"a {type(value).__name__}"
             raise TypeError(message("save", name or "x", "be an Ensemble", seen, "Use en.shared(x) for a plain array."))
         arrays |= {f"{name}.{key}" if name else key: array for key, array in value.state().items()}
-    write_whole(Path(path), lambda file: np.savez(file, allow_pickle=False, **arrays))  # type: ignore[arg-type]
+    write_whole(Path(path), lambda file: np.savez(file, allow_pickle=False, **arrays))
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -100,4 +100,4 @@ def load(path: str | os.PathLike[str]) -> Any:
     sound = bool(states) and all("samples" in state for state in states.values())
     require(sound, "load", "path", "name a file that save has written", os.fspath(path))
     found = {name: Ensemble.from_state(state) for name, state in states.items()}
-    return found[""] if "" in found else found
+    return found.get("", found)

@@ -117,7 +117,9 @@ class Draw:
         elif shape and self.chance(0.1):
             steps.insert(0, ("index", slice(None, None, 2)))
             shape = (2 * shape[0], *shape[1:])
-        return Own(np.ascontiguousarray(self.values((*shape, n_samples), dtype)).reshape(*shape, n_samples), tuple(steps))
+        return Own(
+            np.ascontiguousarray(self.values((*shape, n_samples), dtype)).reshape(*shape, n_samples), tuple(steps)
+        )
 
     def plain(self, shape, dtype=None):
         x = self.values(shape, self.pick(DTYPES) if dtype is None else dtype)
@@ -154,7 +156,11 @@ class Draw:
         if "c" in kinds:
             choices += [complex(1, 2)]
         value = self.pick(choices)
-        return np.dtype(self.pick(dtypes)).type(abs(value)) if self.chance(0.25) and value == value and abs(value) < 9 else value
+        return (
+            np.dtype(self.pick(dtypes)).type(abs(value))
+            if self.chance(0.25) and value == value and abs(value) < 9
+            else value
+        )
 
     def mask(self, x):
         return self.like(x, "?")
@@ -283,13 +289,18 @@ def compared(call):
             if isinstance(mine, Ensemble):
                 _same(mine, theirs, s, call.exact, f"argument {k} after the call", call.signed_zeros)
         if call.memory:
-            _same_memory(got, expected[s], ensembles, [a for a, m in zip(own_arrays, all_arrays) if isinstance(m, Ensemble)])
+            _same_memory(
+                got, expected[s], ensembles, [a for a, m in zip(own_arrays, all_arrays) if isinstance(m, Ensemble)]
+            )
     return "equal"
 
 
 def _of_one_type(results):
     """Where NumPy's dtype depends on the values (real or complex roots), that of all samples together."""
-    if not all(isinstance(result, np.ndarray | np.generic) for result in results) or len({r.dtype for r in results}) == 1:
+    if (
+        not all(isinstance(result, np.ndarray | np.generic) for result in results)
+        or len({r.dtype for r in results}) == 1
+    ):
         return results
     return [result.astype(np.result_type(*results)) for result in results]
 
@@ -309,7 +320,11 @@ def _same(got, expected, s, exact, what, signed_zeros=True):
             _same(mine, theirs, s, exact, what, signed_zeros)
     elif isinstance(got, np.ndarray):
         _same_values(got, np.asarray(expected), True, what)
-    elif not (got is expected or (type(got) is type(expected) and got == expected) or (isinstance(got, bool | int) and got == expected)):
+    elif not (
+        got is expected
+        or (type(got) is type(expected) and got == expected)
+        or (isinstance(got, bool | int) and got == expected)
+    ):
         raise DifferenceError(f"{what}: {got!r} for {expected!r}")
 
 

@@ -197,7 +197,7 @@ def test_what_cannot_be_saved_is_refused(tmp_path):
             call()
     assert not list(tmp_path.iterdir())
     np.savez(path, a=np.ones(3))
-    with pytest.raises(ValueError, match="load: path must name a file that save has written; got .*x.npz"):
+    with pytest.raises(ValueError, match=r"load: path must name a file that save has written; got .*x\.npz"):
         load(path)
 
 

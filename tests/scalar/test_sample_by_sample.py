@@ -145,7 +145,9 @@ def test_a_power_by_a_plain_vector_has_the_bits_of_each_sample():
         np.testing.assert_array_equal(got.sample(s), BASES[:, s].copy() ** exponents)
 
 
-@pytest.mark.parametrize("call", [lambda n, v: n**v, lambda n, v: v**n, lambda n, v: n**n], ids=["n**v", "v**n", "n**n"])
+@pytest.mark.parametrize(
+    "call", [lambda n, v: n**v, lambda n, v: v**n, lambda n, v: n**n], ids=["n**v", "v**n", "n**n"]
+)
 def test_inside_run_a_power_has_the_bits_of_the_scalar_run(call):
     numbers, vector = np.array([1.7, 2.0, 0.5, 3.0, 2.5, 0.1]), BASES[:16, 0].copy()
     result = run(lambda n: call(n, vector), Ensemble(numbers))

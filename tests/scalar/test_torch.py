@@ -158,7 +158,9 @@ def test_a_spread_is_corrected_as_of_a_tensor(spread):
         np.testing.assert_allclose(got.sample(s).numpy(), expected.numpy(), rtol=1e-14)
 
 
-@pytest.mark.parametrize("array, number", [("float32", "float64"), ("int32", "int64"), ("int64", "float32"), ("int8", "bool")])
+@pytest.mark.parametrize(
+    "array, number", [("float32", "float64"), ("int32", "int64"), ("int64", "float32"), ("int8", "bool")]
+)
 @pytest.mark.parametrize("call", [lambda a, n: a * n, lambda a, n: n + a, lambda a, n: torch.where(a > 1, a, n)])
 def test_a_value_without_axes_is_promoted_as_a_tensor_without_axes(array, number, call):
     a = torch.as_tensor(2.0 * VALUES).to(getattr(torch, array))
