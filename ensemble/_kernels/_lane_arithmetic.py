@@ -249,8 +249,8 @@ def with_lane(typingctx, a, position, number):
 def library_lanes(name: str, arity: int) -> Any:
     """``function(mask, other, x[, y])``: the C library's `name` where `mask` holds, `other` elsewhere.
 
-    The function is that of float64. For float32 lanes its results must be exact, as those of `fmod` are: the way through
-    float64 then rounds nothing.
+    The function is that of float64. For float32 lanes its results must be exact, as those of `fmod` are: then the way
+    through float64 rounds nothing.
     """
 
     def codegen(context, builder, signature, arguments):
