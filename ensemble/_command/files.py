@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
+
+from ensemble.scalar.files import write_whole
 
 __all__ = ["require_writable", "write_whole"]
 
@@ -29,14 +29,3 @@ def require_writable(option: str, path: Path | None, suffixes: tuple[str, ...]) 
     finally:
         if not existed:
             path.unlink(missing_ok=True)
-
-
-def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Let `write` fill a file beside `path`, then put it in place: readers never see half a file."""
-    part = path.with_name(f".{path.name}.part")
-    try:
-        with part.open("wb") as file:
-            write(file)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)

@@ -247,7 +247,11 @@ def with_lane(typingctx, a, position, number):
 
 
 def library_lanes(name: str, arity: int) -> Any:
-    """``function(mask, other, x[, y])``: the C library's `name` where `mask` holds, `other` elsewhere; float64 only."""
+    """``function(mask, other, x[, y])``: the C library's `name` where `mask` holds, `other` elsewhere.
+
+    The function is that of float64. For float32 lanes its results must be exact, as those of `fmod` are: then the way
+    through float64 rounds nothing.
+    """
 
     def codegen(context, builder, signature, arguments):
         vector, width = arguments[1].type, arguments[1].type.count
@@ -272,7 +276,12 @@ def _write_loop(builder: Any, name: str, arguments: Any) -> None:
         place = ir.IntType(32)(k)
         with builder.if_then(builder.extract_element(mask, place)):
             numbers = [builder.extract_element(operand, place) for operand in operands]
+            narrow, double = numbers[0].type, ir.DoubleType()
+            if narrow != double:
+                numbers = [builder.fpext(number, double) for number in numbers]
             result = library_call(builder, name, numbers)
+            if narrow != double:
+                result = builder.fptrunc(result, narrow)
             builder.store(builder.insert_element(builder.load(room), result, place), room)
     builder.ret(builder.load(room))
 

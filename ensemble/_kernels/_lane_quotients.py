@@ -17,7 +17,8 @@ def _remainder_of_truncation(a, b):
     ratio = a / b
     rest = fma(-trunc(ratio), b, a)  # one divisor too much where the ratio was rounded up to an integer
     rest = select((rest != 0.0) & ((rest < 0.0) != (a < 0.0)), rest + copysign(b, a), rest)
-    outside = ~((absolute(ratio) < 2.0**51) & (b - b == 0.0))  # too far apart, or an infinite divisor
+    size = absolute(ratio)
+    outside = ~((size + 0.25 > size) & (b - b == 0.0))  # too far apart to round to the right integer, or b infinite
     return _fmod(outside, rest, a, b) if any_lane(outside) else rest
 
 

@@ -5,6 +5,7 @@ import numpy
 from ensemble.scalar.branching import LoopResult, cond, per_sample, while_loop
 from ensemble.scalar.divergence import DivergenceError, divergence
 from ensemble.scalar.ensemble import Ensemble, from_samples, shared
+from ensemble.scalar.files import load, save
 from ensemble.scalar.fuse import fuse
 from ensemble.scalar.masks import all_samples, any_sample, count_samples, divide, where
 from ensemble.scalar.moments import Moments
@@ -49,6 +50,7 @@ __all__ = [
     "dot",
     "from_samples",
     "fuse",
+    "load",
     "namespace",
     "norm",
     "per_sample",
@@ -66,6 +68,7 @@ __all__ = [
     "sample_quantile",
     "sample_std",
     "sample_var",
+    "save",
     "shared",
     "support",
     "where",

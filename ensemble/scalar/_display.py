@@ -11,6 +11,8 @@ import numpy as np
 from ensemble._backend import to_numpy
 from ensemble._check import message, require, samples_text
 from ensemble.scalar.ensemble import Ensemble
+from ensemble.scalar.moments import scaled
+from ensemble.scalar.sample_set import SampleSet
 
 
 def text(x: Ensemble) -> str:
@@ -35,7 +37,7 @@ def counted(x: Ensemble) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
     if weights is None:
         return values, None, np.arange(x.n_samples)
     places = np.flatnonzero(weights > 0.0)
-    return values[..., places], weights[places], places
+    return values[..., places], scaled(weights[places]), places
 
 
 def _has_nan(values: np.ndarray) -> np.ndarray:
@@ -89,13 +91,44 @@ def to_xarray(x: Ensemble, sample_dim: str, dims: Sequence[str] | None) -> Any:
     if sample_dim in names:
         raise ValueError(message("to_xarray", "sample_dim", "be a name of its own", repr(sample_dim)))
     coordinates: dict[str, Any] = {}
-    if x.sample_set is not None:
-        coordinates[sample_dim] = x.sample_set.ids
-        if x.sample_set.weights is not None:
-            coordinates["weight"] = (sample_dim, x.sample_set.weights)
     attributes: dict[str, Any] = {}
-    if x.sample_set is not None:
-        attributes["sample_method"] = x.sample_set.method
-        if x.sample_set.seed is not None:
-            attributes["sample_seed"] = x.sample_set.seed
+    samples = x.sample_set
+    if samples is not None:
+        coordinates[sample_dim] = samples.ids
+        if samples.weights is not None:
+            coordinates["weight"] = (sample_dim, samples.weights)
+        if samples.points is not None:  # a coordinate may not bring a dimension of its own: one for every input
+            for place in np.ndindex(samples.points.shape[:-1]):
+                name = "_".join([POINT, *(str(k) for k in place)])
+                coordinates[name] = (sample_dim, samples.points[place])
+        attributes["sample_method"] = samples.method
+        if samples.seed is not None:
+            seed = int(samples.seed)
+            attributes["sample_seed"] = seed if -(2**63) <= seed < 2**63 else str(seed)  # files know 64 bits
     return xarray.DataArray(to_numpy(x.samples), dims=[*names, sample_dim], coords=coordinates, attrs=attributes)
+
+
+POINT = "point"
+
+
+def set_in_xarray(array: Any, sample_dim: str) -> SampleSet | None:
+    """The sample set that `to_xarray` wrote into `array`, as far as it is there."""
+    given = {name: array.coords[name].values for name in (sample_dim, "weight") if name in array.coords}
+    method, seed = array.attrs.get("sample_method"), array.attrs.get("sample_seed")
+    columns: dict[tuple[int, ...], np.ndarray] = {}
+    for name in array.coords:
+        first, *numbers = str(name).split("_")
+        if first == POINT and all(k.isdigit() for k in numbers) and array.coords[name].dims == (sample_dim,):
+            columns[tuple(int(k) for k in numbers)] = array.coords[name].values
+    if not given and not columns and method is None and seed is None:
+        return None
+    points = None
+    if columns:
+        shape = tuple(max(ks) + 1 for ks in zip(*columns, strict=True))
+        points = np.empty((*shape, array.sizes[sample_dim]), dtype=np.result_type(*columns.values()))
+        for place, column in columns.items():
+            points[place] = column
+    number = None if seed is None else int(seed)
+    n_samples = array.sizes[sample_dim]
+    weights, ids = given.get("weight"), given.get(sample_dim)
+    return SampleSet(points, weights, ids, method or "", number, n_samples=n_samples)

@@ -9,6 +9,8 @@ import numpy as np
 from ensemble._backend import assigned, is_array, to_numpy, whole
 from ensemble._check import message
 from ensemble._typing import Array
+from ensemble.scalar._methods import read_only
+from ensemble.scalar._operators import NUMBERS
 from ensemble.scalar.divergence import agreed, split
 from ensemble.scalar.ensemble import Ensemble, entry_or_view, view, wrap
 from ensemble.scalar.namespace import samples_of, set_of
@@ -27,8 +29,8 @@ def get(x: Ensemble, key: Any) -> Ensemble:
         x = wrap(x._base().flip(x.samples, axis=reversed_axes), x.sample_set)
     if not any(_is_advanced(item) for item in items):
         picked = x.samples[_with_samples(items)]
-        # ``x[...]`` and ``x[()]`` keep the array itself; an entry is what an integer has named.
-        return entry_or_view(x, picked) if x.ndim else view(x, picked)
+        # An Ellipsis keeps the array, as in NumPy; without one, an index of a single entry gives its value.
+        return view(x, picked) if any(item is Ellipsis for item in items) else entry_or_view(x, picked)
     try:
         samples = x.samples[_with_samples(items)]
     except IndexError:
@@ -39,6 +41,8 @@ def get(x: Ensemble, key: Any) -> Ensemble:
 
 def assign(x: Ensemble, key: Any, value: Any) -> None:
     """``x[key] = value``."""
+    if type(key) is Ensemble and type(value) in NUMBERS and _fill_masked(x, key, value):
+        return
     items = _items(x, key)
     if isinstance(value, list | tuple):
         value = x.__array_namespace__().asarray(value)
@@ -66,6 +70,17 @@ def assign(x: Ensemble, key: Any, value: Any) -> None:
     except IndexError:
         for s in range(x.n_samples):
             _assign_sample(x, s, items, _sample_of(value, s))
+
+
+def _fill_masked(x: Ensemble, mask: Ensemble, value: Any) -> bool:
+    """``x[mask] = value`` of a number, where all is NumPy's and one mask is there for each sample; else nothing."""
+    inside, samples = mask.samples, x.samples
+    if type(samples) is not np.ndarray or type(inside) is not np.ndarray or inside.dtype != np.bool:
+        return False
+    if inside.shape != samples.shape or mask.sample_set is not x.sample_set:
+        return False
+    np.copyto(samples, np.asarray(value, dtype=samples.dtype), where=inside)
+    return True
 
 
 def _assign_sample(x: Ensemble, s: int, items: tuple[Any, ...], value: Any) -> None:
@@ -192,7 +207,11 @@ def _get_per_sample(x: Ensemble, items: tuple[Any, ...]) -> Ensemble:
     columns = [
         x.samples[..., 0 if x.is_shared else s][tuple(_index_of(item, s) for item in items)] for s in range(n_samples)
     ]
-    return Ensemble(_stacked(x, columns), sample_set)
+    picked = Ensemble(_stacked(x, columns), sample_set)
+    is_view = picked.ndim and not any(len(item.shape) or "bool" in str(item.dtype) for item in indices)
+    if is_view and not any(_is_advanced(item) for item in items if not isinstance(item, Ensemble)):
+        return read_only(picked)  # each sample's own would be a view: there is nothing to write through to
+    return picked
 
 
 def _index_of(item: Any, s: int) -> Any:
@@ -215,9 +234,9 @@ def _assign_per_sample(x: Ensemble, items: tuple[Any, ...], value: Any) -> None:
             base = x._base()
             rest = x.ndim - mask.ndim
             wide = base.reshape(mask.samples, (*mask.shape, *(1,) * rest, mask.n_samples))
-            if not hasattr(plain, "shape"):
-                plain = base.asarray(plain, dtype=x.dtype)
-            x.samples = assigned(x.samples, ..., base.astype(base.where(wide, plain, x.samples), x.dtype))
+            # In the dtype of `x` before they come together: entries that the mask spares keep every bit.
+            plain = base.astype(plain, x.dtype) if is_array(plain) else base.asarray(plain, dtype=x.dtype)
+            x.samples = assigned(x.samples, ..., base.where(wide, plain, x.samples))
             return
     for s in range(x.n_samples):
         _assign_sample(x, s, tuple(_index_of(item, s) for item in items), _sample_of(value, s))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -39,15 +38,20 @@ def allocation_like(ns: EnsembleNamespace, name: str) -> Callable[..., Any]:
 
 
 def full(ns: EnsembleNamespace, shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Ensemble:
-    """One value everywhere; a 0-d ensemble gives each sample its own."""
-    if isinstance(fill_value, Ensemble):
-        require(fill_value.ndim == 0, "full", "fill_value", "have no axis", f"shape {fill_value.shape}")
-        n_samples = samples_of("full", fill_value, ns.zeros(()))
-        dtype = fill_value.dtype if dtype is None else dtype
-        values = ns.base.asarray(fill_value.samples, dtype=dtype, device=device)
-        samples = ns.base.broadcast_to(values, (*as_shape(shape), n_samples))
-        return wrap(ns.base.asarray(samples, copy=True), fill_value.sample_set)
-    return wrap(ns.base.full((*as_shape(shape), ns.n_samples), fill_value, dtype=dtype, device=device))
+    """One value everywhere; an ensemble gives each sample its own, and arrays broadcast against the visible `shape`."""
+    if isinstance(fill_value, list | tuple) or is_array(fill_value):
+        fill_value = asarray(ns, fill_value)
+    if not isinstance(fill_value, Ensemble):
+        return wrap(ns.base.full((*as_shape(shape), ns.n_samples), fill_value, dtype=dtype, device=device))
+    n_samples = samples_of("full", fill_value, ns.zeros(()))
+    visible = as_shape(shape)
+    fits = len(fill_value.shape) <= len(visible)
+    fits = fits and all(m in (1, n) for m, n in zip(fill_value.shape[::-1], visible[::-1], strict=False))
+    require(fits, "full", "fill_value", f"broadcast to shape {visible}", f"shape {fill_value.shape}")
+    dtype = fill_value.dtype if dtype is None else dtype
+    values = ns.base.asarray(ns.base.astype(fill_value.samples, dtype), device=device)
+    samples = ns.base.broadcast_to(values, (*visible, n_samples))
+    return wrap(ns.base.asarray(samples, copy=True), fill_value.sample_set)
 
 
 def full_like(ns: EnsembleNamespace, x: Any, /, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Ensemble:
@@ -55,11 +59,17 @@ def full_like(ns: EnsembleNamespace, x: Any, /, fill_value: Any, *, dtype: Any =
     x = ns.lift(x, "full_like")
     dtype = x.dtype if dtype is None else dtype
     device = x.device if device is None else device
-    if isinstance(fill_value, Ensemble):
-        samples_of("full_like", x, fill_value)
-        return wrap(full(ns, x.shape, fill_value, dtype=dtype, device=device).samples, set_of(x, fill_value))
-    n_samples = builtins.max(x.n_samples, ns.n_samples)
-    return wrap(ns.base.full((*x.shape, n_samples), fill_value, dtype=dtype, device=device), x.sample_set)
+    n_samples = samples_of("full_like", x, fill_value)
+    if n_samples > ns.n_samples:
+        ns = _wider(ns, n_samples)
+    filled = full(ns, x.shape, fill_value, dtype=dtype, device=device)
+    return wrap(filled.samples, set_of(x, fill_value))
+
+
+def _wider(ns: EnsembleNamespace, n_samples: int) -> Any:
+    from ensemble.scalar.namespace import namespace
+
+    return namespace(ns, n_samples, api_version=ns.__array_api_version__)
 
 
 def asarray(ns: EnsembleNamespace, obj: Any, /, *, dtype: Any = None, device: Any = None, copy: Any = None) -> Ensemble:
@@ -142,6 +152,7 @@ def triangle(ns: EnsembleNamespace, name: str) -> Callable[..., Any]:
 
     def lifted(x: Any, /, *, k: int = 0) -> Ensemble:
         x = ns.lift(x, name)
+        require(x.ndim > 1, name, "x", "have 2 axes or more", f"shape {x.shape}")
         front = ns.base.moveaxis(x.samples, -1, 0)
         return wrap(packed(ns.base.moveaxis(f(front, k=k), 0, -1)), x.sample_set)
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from ensemble._check import message
-from ensemble.scalar._operators import mismatch, operand
+from ensemble.scalar._operators import mismatch, operand, power, promoted
 from ensemble.scalar.ensemble import Ensemble, packed, view, wrap
 from ensemble.scalar.namespace import EnsembleNamespace, named, samples_of, set_of
 from ensemble.scalar.sample_set import common_set
@@ -38,7 +40,7 @@ def part(ns: EnsembleNamespace, name: str) -> Callable[..., Any]:
 
 def binary(ns: EnsembleNamespace, name: str) -> Callable[..., Any]:
     """Rule: ``f(x1, x2, /)``; one of the two may be a Python number."""
-    f = getattr(ns.base, name)
+    f = power if name == "pow" and getattr(ns.base, name) is np.power else getattr(ns.base, name)
 
     def lifted(x1: Any, x2: Any, /) -> Ensemble:
         if type(x1) is Ensemble:
@@ -54,6 +56,8 @@ def binary(ns: EnsembleNamespace, name: str) -> Callable[..., Any]:
             a = other(b, x1, name)
         else:
             a, b, sample_set = *numbers_and_arrays(ns, name, x1, x2), None
+        if type(a) is not np.ndarray:
+            a, b = promoted(a, b)
         try:
             return wrap(f(a, b), sample_set)
         except Exception as error:
@@ -99,7 +103,7 @@ def where(ns: EnsembleNamespace, condition: Any, x1: Any, x2: Any, /) -> Ensembl
     condition = ns.lift(condition, "where")
     samples_of("where", condition, x1, x2)
     sample_set = set_of(condition, x1, x2)
-    a, b = (_samples(condition.samples, value, "where") for value in (x1, x2))
+    a, b = promoted(*(_samples(condition.samples, value, "where") for value in (x1, x2)))
     return wrap(ns.base.where(condition.samples, a, b), sample_set)
 
 

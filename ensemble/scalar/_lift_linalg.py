@@ -283,6 +283,9 @@ def vector_norm(
     """A norm of the vectors along visible axes."""
     x = ns.lift(x, "vector_norm")
     axes = visible_axes(axis, x.ndim, "vector_norm")
-    if not axes:
-        return wrap(ns.main.base.abs(x.samples), x.sample_set)
+    if not axes:  # a vector of one entry; NumPy makes floats of integers and bools first
+        base, line = ns.main.base, ns.main.base.expand_dims(x.samples, axis=0)
+        if not base.isdtype(line.dtype, ("real floating", "complex floating")):
+            line = base.astype(line, base.float64)
+        return wrap(packed(ns.base.vector_norm(line, axis=0, ord=ord)), x.sample_set)
     return wrap(packed(ns.base.vector_norm(x.samples, axis=axes, keepdims=keepdims, ord=ord)), x.sample_set)

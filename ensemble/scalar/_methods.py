@@ -14,10 +14,11 @@ import numpy as np
 
 from ensemble._backend import to_numpy
 from ensemble._check import message, one_of, require, samples_text
+from ensemble.scalar._operators import wrapped
 from ensemble.scalar._protocols import Protocols
 from ensemble.scalar.divergence import as_scalars, failure
 
-__all__ = ["METHODS", "Methods"]
+__all__ = ["METHODS", "Methods", "read_only"]
 
 METHODS = [
     "all",
@@ -25,7 +26,6 @@ METHODS = [
     "argmax",
     "argmin",
     "argsort",
-    "clip",
     "cumprod",
     "cumsum",
     "diagonal",
@@ -59,7 +59,13 @@ def _method(name: str) -> Callable[..., Any]:
 
     def method(self: Methods, *arguments: Any, **options: Any) -> Any:
         if reduces and not options and len(arguments) < 2:  # the short way to what NumPy's function comes to
+            samples = self.samples
+            if type(samples) is np.ndarray and samples.ndim == 2 and (not arguments or arguments[0] in (None, 0)):
+                return wrapped(type(self), getattr(samples, name)(axis=0), self.sample_set)
             return getattr(self.__array_namespace__(), name)(self, axis=arguments[0] if arguments else None)
+        corrected = name in ("std", "var") and type(self.samples).__module__.startswith("torch")
+        if corrected and len(arguments) < 4 and not options.keys() & {"ddof", "correction"}:
+            options["ddof"] = 1  # as a tensor's own method has it
         return function(self, *arguments, **options)
 
     method.__name__, method.__qualname__ = name, f"Ensemble.{name}"
@@ -102,6 +108,11 @@ class Methods(Protocols):
         backwards = tuple(reversed(range(len(self._visible()))))
         return self.__array_namespace__().permute_dims(self, order or backwards)
 
+    def clip(self, min: Any = None, max: Any = None, out: Any = None, **options: Any) -> Self:
+        """Each entry, kept between `min` and `max`; either may be left out."""
+        given = options if out is None else {"out": out, **options}
+        return np.clip(self, min, max, **given)
+
     def fill(self, value: Any) -> None:
         """Write one value into every entry."""
         self[...] = value  # type: ignore[index]
@@ -112,15 +123,21 @@ class Methods(Protocols):
 
     def item(self, *place: Any) -> Self:
         """One entry as a 0-d ensemble; of an ensemble with one entry, that entry."""
-        if place:
-            return self[place[0] if len(place) == 1 and isinstance(place[0], tuple) else place]  # type: ignore[index]
         shape = self._visible()
-        require(math.prod(shape) == 1, "item", "x", "have one entry", f"shape {shape}", "Name the entry: x.item(i).")
-        return self.reshape(())
+        if not place:
+            requirement = "have one entry"
+            require(math.prod(shape) == 1, "item", "x", requirement, f"shape {shape}", "Name the entry: x.item(i).")
+            return self.reshape(()).copy()
+        if len(place) == 1 and isinstance(place[0], tuple):
+            place = place[0]
+        if len(place) == 1 and len(shape) > 1:  # the number of the entry, rows first
+            return self.reshape(-1)[place].copy()  # type: ignore[index]
+        require(len(place) == len(shape), "item", "x.item(i, ...)", f"have {len(shape)} indices", len(place))
+        return self[place].copy()  # type: ignore[index]
 
     def tolist(self) -> Any:
         """Nested lists of 0-d ensembles."""
-        return [part.tolist() for part in self] if self._visible() else self  # type: ignore[attr-defined]
+        return [part.tolist() for part in self] if self._visible() else self.copy()  # type: ignore[attr-defined]
 
     @property
     def itemsize(self) -> int:
@@ -135,13 +152,13 @@ class Methods(Protocols):
     @property
     def real(self) -> Self:
         """The real part; not for writing into."""
-        return _read_only(self.__array_namespace__().real(self)) if self._is_complex() else self
+        return read_only(self.__array_namespace__().real(self)) if self._is_complex() else self
 
     @property
     def imag(self) -> Self:
         """The imaginary part, zero for real values; not for writing into."""
         xp = self.__array_namespace__()
-        return _read_only(xp.imag(self) if self._is_complex() else xp.zeros_like(self))
+        return read_only(xp.imag(self) if self._is_complex() else xp.zeros_like(self))
 
     def conj(self) -> Self:
         """The complex conjugate; real values as they are."""
@@ -188,7 +205,7 @@ class Methods(Protocols):
         return self._whole(math.trunc)
 
 
-def _read_only(part: Any) -> Any:
+def read_only(part: Any) -> Any:
     """`part`, marked so that NumPy refuses to write: the array it was taken from would not change with it."""
     if isinstance(part.samples, np.ndarray) and not part.samples.flags.owndata:
         part.samples = part.samples.view()

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._check import message
-from ensemble.scalar._operators import operand
+from ensemble.scalar._operators import operand, power
 from ensemble.scalar.divergence import agreed, split
 from ensemble.scalar.ensemble import Ensemble, packed, wrap
 from ensemble.scalar.namespace import samples_of, set_of
@@ -92,7 +92,7 @@ def _plain_call(ufunc: Any, inputs: tuple[Any, ...]) -> Any:
         else:
             return NotImplemented
     try:
-        results = ufunc(*arrays)
+        results = power(*arrays) if ufunc is np.power else ufunc(*arrays)
     except ValueError:
         samples_of(f"np.{ufunc.__name__}", *inputs)
         raise
@@ -267,12 +267,23 @@ def _generalised(ufunc: Any, name: str, method: str, inputs: Any, options: dict[
     lifted = [_lifted(value) for value in inputs]
     n_samples = samples_of(name, *lifted)
     core = [len(part.split(",")) if part else 0 for part in ufunc.signature.partition("->")[0][1:-1].split("),(")]
+    dropped: tuple[int, ...] = ()
+    for x, n in zip(lifted, core, strict=True):
+        least = 1 if "?" in ufunc.signature else n
+        if x.ndim < least:
+            raise ValueError(message(name, "operands", f"have {least} axes or more", f"shape {x.shape}"))
+    if "?" in ufunc.signature:  # matmul: a vector is a matrix of one row or one column
+        if lifted[0].ndim == 1:
+            lifted[0], dropped = wrap(lifted[0].samples[None, :, :], lifted[0].sample_set), (*dropped, -2)
+        if lifted[1].ndim == 1:
+            lifted[1], dropped = wrap(lifted[1].samples[:, None, :], lifted[1].sample_set), (*dropped, -1)
     n_loops = max(x.ndim - n for x, n in zip(lifted, core, strict=True))
     fronts = []
     for x, n in zip(lifted, core, strict=True):
         front = np.moveaxis(x.samples, -1, 0)
         fronts.append(front.reshape(front.shape[0], *(1,) * (n_loops - x.ndim + n), *front.shape[1:]))
     results = ufunc(*fronts, **options)
+    results = np.squeeze(results, axis=dropped) if dropped else results
     columns = [np.moveaxis(r, 0, -1) for r in (results if isinstance(results, tuple) else (results,))]
     found = [_result(r, set_of(*lifted), ufunc.__name__) for r in columns]
     writing = {"out": outputs} if outputs else {}

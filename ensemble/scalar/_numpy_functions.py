@@ -10,8 +10,11 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import is_array
+from ensemble._check import message
 from ensemble.scalar._lift_search import each_sample
+from ensemble.scalar._methods import read_only
 from ensemble.scalar._numpy import OTHER_NAMES, first_ensemble, unsupported
+from ensemble.scalar._numpy_rules import RULES, NotByRuleError
 from ensemble.scalar.ensemble import Ensemble, wrap
 from ensemble.scalar.namespace import EnsembleNamespace, namespace_of
 
@@ -38,6 +41,16 @@ EACH_SAMPLE = frozenset(NAMES.split())
 
 def call_function(function: Any, arguments: Any, options: Any) -> Any:
     """What ``__array_function__`` answers."""
+    by_rule = RULES.get(function)
+    if by_rule is not None:
+        first = arguments[0] if arguments else None
+        if type(first) is not Ensemble:
+            first = first_ensemble((*arguments, *options.values()))
+        if type(first.samples) is np.ndarray:
+            try:
+                return by_rule(*arguments, **options)
+            except NotByRuleError:
+                pass
     module = (getattr(function, "__module__", "") or "").removeprefix("numpy").removeprefix(".")
     name = function.__name__
     short_name = f"{module}.{name}" if module else name
@@ -48,7 +61,7 @@ def call_function(function: Any, arguments: Any, options: Any) -> Any:
         return special(ns, *arguments, **options)
     place = getattr(ns, module, None) if module else ns
     lifted = getattr(place, OTHER_NAMES.get(name, name), None)
-    if callable(lifted):
+    if callable(lifted) and short_name not in OTHERWISE:
         try:
             return _translated(ns, function, lifted, arguments, options)
         except _OnlyInNumPyError as only:
@@ -62,6 +75,10 @@ def call_function(function: Any, arguments: Any, options: Any) -> Any:
     elif short_name in EACH_SAMPLE:
         return _on_each_sample(ns, f"np.{short_name}", function, arguments, options)
     raise unsupported(f"np.{short_name}", why)
+
+
+OTHERWISE = frozenset(["linspace"])
+"""Functions of NumPy that promote otherwise than the function of the Array API of the same name."""
 
 
 class _OnlyInNumPyError(Exception):
@@ -93,6 +110,8 @@ ARRAYS = frozenset(("x", "x1", "x2", "indices", "sorter"))
 def _translated(ns: EnsembleNamespace, function: Any, lifted: Any, arguments: Any, options: Any) -> Any:
     """Call `lifted` with what the NumPy call said; an option that only NumPy has must keep its default."""
     given = _signature(function).bind(*arguments, **options)
+    if given.arguments.get("ddof", 0) and "correction" in given.arguments:
+        raise ValueError(message(f"np.{function.__name__}", "ddof and correction", "not be given both", "both"))
     parameters = _signature(lifted).parameters.values()
     values = list(given.arguments.items())
     positional: list[Any] = []
@@ -123,15 +142,23 @@ def _on_each_sample(ns: EnsembleNamespace, name: str, function: Any, arguments: 
     """`function` on the plain arrays of one sample after the other; nested lists may hold ensembles."""
     found: list[Ensemble] = []
     arguments, options = _marked(arguments, found), _marked(options, found)
+    views: set[int] = set()
 
     def call(*plain: Any) -> Any:
         result = function(*_filled(arguments, plain), **_filled(options, plain))
         parts = result if isinstance(result, list | tuple) else [result]
+        for k, part in enumerate(parts):
+            if isinstance(part, np.ndarray) and any(np.may_share_memory(part, array) for array in plain):
+                views.add(k)
         if not all(is_array(part) or isinstance(part, bool | int | float | complex) for part in parts):
             raise unsupported(name, f"its result is a {type(result).__name__}")
         return tuple(result) if isinstance(result, list) else result
 
-    return each_sample(ns, name, call, *found)
+    result = each_sample(ns, name, call, *found)
+    for k, part in enumerate(result if isinstance(result, tuple) else (result,)):
+        if k in views:  # a view of each sample's own array: here there is nothing to write through to
+            read_only(part)
+    return result
 
 
 class _Place:
@@ -174,6 +201,9 @@ def _dot(ns: EnsembleNamespace, a: Any, b: Any) -> Any:
 def _norm(ns: EnsembleNamespace, x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
     if axis is None and ord is None:
         return ns.linalg.vector_norm(x, keepdims=keepdims)
+    if axis is None and x.ndim not in (1, 2):
+        seen = f"shape {x.shape} with ord={ord!r}"
+        raise ValueError(message("np.linalg.norm", "x", "have 1 or 2 axes where axis is not given", seen))
     if (axis is None and x.ndim == 2) or (isinstance(axis, tuple | list) and len(axis) == 2):
         if axis is not None:
             x = ns.moveaxis(x, tuple(axis), (-2, -1))
@@ -219,6 +249,22 @@ def _svd(ns: EnsembleNamespace, a: Any, full_matrices: bool = True, compute_uv: 
     return ns.linalg.svd(a, full_matrices=full_matrices) if compute_uv else ns.linalg.svdvals(a)
 
 
+def _eigenvalues(name: str) -> Callable[..., Any]:
+    """`eig` and `eigvals`: of real matrices NumPy gives real results where all eigenvalues are real."""
+
+    def eigenvalues(ns: EnsembleNamespace, a: Any) -> Any:
+        result = getattr(ns.linalg, name)(a)
+        values = result[0] if name == "eig" else result
+        real = isinstance(values.samples, np.ndarray) and a.dtype.kind != "c"
+        if not real or values.dtype.kind != "c" or np.any(values.samples.imag != 0.0):
+            return result
+        if name == "eigvals":
+            return values.real.copy()
+        return type(result)(*(part.real.copy() for part in result))
+
+    return eigenvalues
+
+
 def _qr(ns: EnsembleNamespace, a: Any, mode: str = "reduced") -> Any:
     if mode in ("reduced", "complete"):
         return ns.linalg.qr(a, mode=mode)
@@ -228,6 +274,8 @@ def _qr(ns: EnsembleNamespace, a: Any, mode: str = "reduced") -> Any:
 
 
 def _diff(ns: EnsembleNamespace, a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
+    if isinstance(n, int) and not n:
+        return a
     a, edges = ns.asarray(a), {}
     for key, value in (("prepend", prepend), ("append", append)):
         if value is None or value is np._NoValue:
@@ -330,6 +378,8 @@ SPECIAL: dict[str, Callable[..., Any]] = {
     "around": _round,
     "linalg.svd": _svd,
     "linalg.qr": _qr,
+    "linalg.eig": _eigenvalues("eig"),
+    "linalg.eigvals": _eigenvalues("eigvals"),
     "diff": _diff,
     "sort": _ordered("sort"),
     "argsort": _ordered("argsort"),

@@ -14,7 +14,7 @@ from ensemble._typing import Array, Namespace
 from ensemble.scalar.divergence import as_scalars, failure
 from ensemble.scalar.sample_set import SampleSet, common_set
 
-__all__ = ["NUMBERS", "Family", "Operators", "mismatch", "operand"]
+__all__ = ["NUMBERS", "Family", "Operators", "mismatch", "operand", "power", "promoted", "wrapped"]
 
 NUMBERS = frozenset((bool, int, float, complex))
 """Python's own numbers keep their type: the array's dtype decides, not theirs."""
@@ -55,6 +55,21 @@ def right_operand(samples: Array, other: Any) -> Any:
     return operand(samples, np.asarray(other)) if samples.ndim > 1 or samples.dtype.kind in "fc" else right
 
 
+def promoted(a: Any, b: Any) -> tuple[Any, Any]:
+    """Two operands, promoted as PyTorch does: a value without axes raises no dtype of its own kind of numbers.
+
+    Its samples have an axis, so that PyTorch itself would take them for an array.
+    """
+    kinds = type(a).__module__.partition(".")[0], type(b).__module__.partition(".")[0]
+    if kinds != ("torch", "torch") or (a.ndim == 1) == (b.ndim == 1):
+        return a, b
+    import torch
+
+    if a.ndim == 1:
+        return a.to(torch.result_type(b, a[0])), b
+    return a, b.to(torch.result_type(a, b[0]))
+
+
 def mismatch(*operands: Any) -> ValueError | None:
     """The error to raise where operands hold different numbers of samples."""
     counts = [x.samples.shape[-1] for x in operands if isinstance(x, Operators)]
@@ -72,6 +87,15 @@ def _result(x: Operators, samples: Array, sample_set: SampleSet | None) -> Any:
     return y
 
 
+def wrapped(kind: type[Any], samples: Array, sample_set: SampleSet | None) -> Any:
+    """An ensemble of `kind` around `samples` that are known to be sound."""
+    y = _blank(kind)
+    y.samples = samples
+    y.sample_set = sample_set
+    y._family = None
+    return y
+
+
 def _binary(operation: Callable[[Any, Any], Any], reflected: bool = False) -> Callable[[Any, Any], Any]:
     def method(self: Operators, other: Any) -> Any:
         sample_set = self.sample_set
@@ -83,8 +107,11 @@ def _binary(operation: Callable[[Any, Any], Any], reflected: bool = False) -> Ca
             right = right_operand(self.samples, other)
             if right is NotImplemented:
                 return NotImplemented
+        left = self.samples
+        if type(left) is not np.ndarray:
+            left, right = promoted(left, right)
         try:
-            samples = operation(right, self.samples) if reflected else operation(self.samples, right)
+            samples = operation(right, left) if reflected else operation(left, right)
         except Exception as error:
             raise failure(mismatch(self, other) or error) from None
         return _result(self, samples, sample_set)
@@ -92,12 +119,49 @@ def _binary(operation: Callable[[Any, Any], Any], reflected: bool = False) -> Ca
     return method
 
 
-def _power(a: Any, b: Any) -> Any:
-    """``a ** b``; NumPy's scalars have a routine of their own, which `float_power` shares."""
-    samples = a if type(a) is np.ndarray else b
-    if type(samples) is np.ndarray and as_scalars(samples) and np.result_type(a, b) == np.float64:
+def power(a: Any, b: Any) -> Any:
+    """``a ** b`` on samples, to the bit of each sample's own.
+
+    NumPy squares, takes the root or inverts where one exponent serves a whole loop, and its scalars have a routine of
+    their own, which `float_power` shares. Samples side by side make other loops than one sample does.
+    """
+    if type(b) is not np.ndarray:
+        if type(b) not in NUMBERS or not as_scalars(a) or np.result_type(a, b) != np.float64:
+            return a**b
         return np.float_power(a, b)
-    return a**b
+    if type(a) is not np.ndarray and type(a) not in NUMBERS and not isinstance(a, np.generic):
+        return a**b
+    scalars = (type(a) is not np.ndarray or a.ndim == 1) and as_scalars(b)
+    if scalars and np.result_type(a, b) == np.float64:
+        return np.float_power(a, b)
+    if type(a) is not np.ndarray or not _is_shortened(a, b):
+        return a**b
+    n_samples = max(a.shape[-1], b.shape[-1])
+    columns = [_sample_of(a, s) ** _sample_of(b, s) for s in range(n_samples)]
+    return np.stack(columns, axis=-1)
+
+
+def _is_shortened(a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether some exponent is one for which NumPy has a shorter way of other rounding."""
+    if a.shape[-1] != b.shape[-1] and 1 not in (a.shape[-1], b.shape[-1]):
+        return False
+    if np.result_type(a, b).kind not in "fc":
+        return False
+    return bool(np.any((b == 2) | (b == 0.5) | (b == -1)))
+
+
+def _sample_of(samples: np.ndarray, s: int) -> np.ndarray:
+    return samples[..., 0 if samples.shape[-1] == 1 else s].copy(order="K")
+
+
+def _in_place_power(a: Any, b: Any) -> Any:
+    if type(a) is not np.ndarray or type(b) is not np.ndarray or not _is_shortened(a, b):
+        return operator.ipow(a, b)
+    result = power(a, b)
+    if result.shape != a.shape:
+        return operator.ipow(a, b)  # which says why that cannot be
+    np.copyto(a, result, casting="same_kind")
+    return a
 
 
 def _in_place(
@@ -116,6 +180,8 @@ def _in_place(
             right = right_operand(self.samples, other)
             if right is NotImplemented:
                 return NotImplemented
+        if type(self.samples) is not np.ndarray:
+            _, right = promoted(self.samples, right)
         try:
             self.samples = operation(self.samples, right)
         except Exception as error:
@@ -163,8 +229,8 @@ class Operators:
     __ifloordiv__ = _in_place(operator.ifloordiv, __floordiv__)
     __mod__, __rmod__ = _binary(operator.mod), _binary(operator.mod, reflected=True)
     __imod__ = _in_place(operator.imod, __mod__)
-    __pow__, __rpow__ = _binary(_power), _binary(_power, reflected=True)
-    __ipow__ = _in_place(operator.ipow, __pow__)
+    __pow__, __rpow__ = _binary(power), _binary(power, reflected=True)
+    __ipow__ = _in_place(_in_place_power, __pow__)
     __and__, __rand__ = _binary(operator.and_), _binary(operator.and_, reflected=True)
     __iand__ = _in_place(operator.iand, __and__)
     __or__, __ror__ = _binary(operator.or_), _binary(operator.or_, reflected=True)
@@ -206,6 +272,13 @@ class Operators:
 
     def __imatmul__(self, other: Any) -> Any:
         product = self @ other
+        shape = tuple(self.samples.shape[:-1])
+        if product.shape != shape or len(getattr(other, "shape", shape)) < 2:  # NumPy takes no vector here
+            seen = f"a product of shape {product.shape} for shape {shape}"
+            raise ValueError(message("Ensemble", "A in x @= A", "be a matrix that keeps the shape of x", seen))
+        if type(self.samples) is np.ndarray and not np.can_cast(product.dtype, self.samples.dtype, "same_kind"):
+            seen = f"{product.dtype} for {self.samples.dtype}"
+            raise TypeError(message("Ensemble", "the product in x @= A", "be of the kind of x", seen))
         self[...] = product  # type: ignore[index]
         return self
 

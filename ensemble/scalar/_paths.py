@@ -84,7 +84,7 @@ class Follower(Decider):
             mine = np.trunc(mine) + 0.0  # all that ``int(x)`` shows; NaN and the infinities stay what they are
         parties: dict[bytes, list[int]] = {}
         for position, value in zip(self.followed.tolist(), mine, strict=True):
-            parties.setdefault(b"nan" if value != value else value.tobytes(), []).append(position)
+            parties.setdefault(_identity(value), []).append(position)
         if not self.stopped and len(parties) > 1:
             parts = [np.array(party) for party in parties.values()]
             self._part(parts, [_shown(values[part[0]].item(), kind) for part in parts])
@@ -124,6 +124,15 @@ class Follower(Decider):
             raise Stop
         np.seterr(all="ignore")
         return answers[best]
+
+
+def _identity(value: Any) -> bytes:
+    """The bytes of a number; every NaN is one, in the parts of a complex number too."""
+    if value == value:
+        return value.tobytes()
+    if value.dtype.kind == "c":
+        return b"".join(_identity(part) for part in (value.real, value.imag))
+    return b"nan"
 
 
 def _shown(value: Any, kind: str) -> Any:

@@ -88,7 +88,9 @@ class Protocols(Operators):
             return state
         state["method"] = np.array(self.sample_set.method)
         if self.sample_set.seed is not None:
-            state["seed"] = np.array(self.sample_set.seed)
+            seed = int(self.sample_set.seed)
+            fits = -(2**63) <= seed < 2**63
+            state["seed"] = np.array(seed if fits else str(seed))  # an array of objects would be pickled
         arrays = {name: getattr(self.sample_set, name) for name in SET_ARRAYS}
         return state | {name: array for name, array in arrays.items() if array is not None}
 
@@ -118,10 +120,12 @@ class Protocols(Operators):
         names = sorted(state)
         require("samples" in names, "from_state", "state", "have an array named samples", names)
         sample_set = None
-        if "ids" in names:
+        if any(name in names for name in (*SET_ARRAYS, "method", "seed")):
             arrays = {name: state[name] for name in SET_ARRAYS if name in names}
-            seed = int(state["seed"]) if "seed" in names else None
-            sample_set = SampleSet(**arrays, method=str(state["method"]), seed=seed)
+            seed = int(str(state["seed"])) if "seed" in names else None
+            method = str(state["method"]) if "method" in names else ""
+            n_samples = np.shape(state["samples"])[-1]
+            sample_set = SampleSet(**arrays, method=method, seed=seed, n_samples=n_samples)
         return cls(np.asarray(state["samples"]), sample_set)  # type: ignore[call-arg]
 
     def tobytes(self) -> bytes:
@@ -183,6 +187,8 @@ class Protocols(Operators):
         Returns
         -------
         Ensemble, shape: the other dimensions in their order
+            Its sample set is made of what `to_xarray` writes of one: the coordinate `sample_dim` (ids), ``weight``,
+            ``point_0``, ... and the attributes ``sample_method`` and ``sample_seed``, as far as they are there.
 
         Raises
         ------
@@ -198,11 +204,9 @@ class Protocols(Operators):
         """
         require(sample_dim in array.dims, "from_xarray", "sample_dim", f"be one of {array.dims}", repr(sample_dim))
         turned = array.transpose(..., sample_dim)
-        sample_set = None
-        if sample_dim in array.coords:
-            weights = array.coords["weight"].values if "weight" in array.coords else None
-            method, seed = array.attrs.get("sample_method", ""), array.attrs.get("sample_seed")
-            sample_set = SampleSet(None, weights, array.coords[sample_dim].values, method, seed)
+        from ensemble.scalar import _display
+
+        sample_set = _display.set_in_xarray(array, sample_dim)
         return cls(np.ascontiguousarray(turned.values), sample_set)  # type: ignore[call-arg]
 
     # -- looks ---------------------------------------------------------------------------------------------------------

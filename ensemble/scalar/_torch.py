@@ -84,12 +84,29 @@ def _reduction(standard: str) -> Callable[..., Any]:
 
 
 def _spread(standard: str) -> Callable[..., Any]:
-    """`std` and `var`: PyTorch corrects by 1 unless told otherwise."""
+    """`std` and `var`: PyTorch corrects by 1 unless told otherwise, as ``std(x, False)`` does in its older form."""
 
-    def reduce(ns: EnsembleNamespace, x: Any, dim: Any = None, *, correction: float = 1, keepdim: bool = False) -> Any:
+    def reduce(
+        ns: EnsembleNamespace,
+        x: Any,
+        dim: Any = None,
+        unbiased: Any = None,
+        keepdim: bool = False,
+        *,
+        correction: float | None = None,
+    ) -> Any:
+        if isinstance(dim, bool):
+            dim, unbiased = None, dim
+        if correction is None:
+            correction = 0 if unbiased is False else 1
         return getattr(ns, standard)(x, axis=dim, correction=correction, keepdims=keepdim)
 
     return reduce
+
+
+def _equal(ns: EnsembleNamespace, a: Any, b: Any) -> bool:
+    """One truth value: whether shapes and all entries are equal."""
+    return tuple(a.shape) == tuple(b.shape) and bool(ns.all(ns.equal(a, b)))
 
 
 def _extreme(standard: str) -> Callable[..., Any]:
@@ -157,6 +174,7 @@ SPECIAL: dict[str, Callable[..., Any]] = {
     "cumprod": _cumulative("cumulative_prod"),
     **dict.fromkeys(("mm", "mv", "dot", "__matmul__"), _product),
     "__getitem__": _getitem,
+    "equal": _equal,
     "linalg_norm": _norm,
     "linalg_vector_norm": _norm,
     "clamp": _clamp,

@@ -164,12 +164,13 @@ def agreed(samples: Array) -> bool:
     if samples.shape[-1] == 1:
         return True
     values = to_numpy(samples)
+    if values.dtype.kind == "c":  # real and imaginary parts each have a sign and may be NaN
+        values = np.stack([values.real, values.imag])
     first = values[..., :1]
     same = values == first
-    if values.dtype.kind in "fc":
+    if values.dtype.kind == "f":
         same |= (values != values) & (first != first)
-        if values.dtype.kind == "f":
-            same &= np.signbit(values) == np.signbit(first)
+        same &= (np.signbit(values) == np.signbit(first)) | (values != values)
     return bool(np.all(same))
 
 

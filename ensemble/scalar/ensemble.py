@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import is_array, to_device, whole
+from ensemble._backend import is_array, to_device, to_numpy, whole
 from ensemble._check import message, require, require_type, sample_number
 from ensemble._typing import Array, Namespace
 from ensemble.scalar._methods import Methods
-from ensemble.scalar._operators import Family
+from ensemble.scalar._operators import NUMBERS, Family
 from ensemble.scalar.divergence import guarded, one_number, one_truth
 from ensemble.scalar.sample_set import SampleSet
 
@@ -148,6 +148,53 @@ class Ensemble(Methods):
             return np.array(chosen)
         return self._base().asarray(chosen, copy=True)
 
+    def take_samples(self, chosen: Any) -> Ensemble:
+        """The ensemble of some samples, in the order named; their weights, points and ids go along.
+
+        Parameters
+        ----------
+        chosen : array of integers, or of bools, shape (n_samples,); bool Ensemble, shape ()
+            Numbers of samples, or which of them: ``x.take_samples(result.converged)``. `take` is NumPy's, along
+            visible axes.
+
+        Returns
+        -------
+        Ensemble, shape `shape`
+            A copy. Shared data stays as it is. A single sample is shared data, which has no sample set.
+
+        Raises
+        ------
+        ValueError, IndexError
+            If no sample is chosen, or one that is not there.
+
+        Examples
+        --------
+        >>> x = Ensemble(np.array([1.0, 2.0, 6.0]), SampleSet(weights=[1.0, 3.0, 1.0]))
+        >>> x.take_samples([True, True, False]).sample_set.weights
+        array([1., 3.])
+        """
+        places = to_numpy(chosen.samples if isinstance(chosen, Ensemble) else np.asarray(chosen))
+        sound = places.ndim == 1 and places.dtype.kind in "biu" and places.size > 0
+        seen = f"dtype {places.dtype}, shape {places.shape}"
+        require(sound, "Ensemble.take_samples", "chosen", "be a vector of integers or bools", seen)
+        if self.is_shared:
+            return self.copy()
+        n_samples = self.n_samples
+        if places.dtype.kind == "b":
+            fits = places.size in (1, n_samples)
+            seen = f"{places.size} for {n_samples} samples"
+            require(fits, "Ensemble.take_samples", "chosen", "have one entry per sample", seen)
+            places = np.flatnonzero(np.broadcast_to(places, n_samples))
+        require(places.size > 0, "Ensemble.take_samples", "chosen", "name one sample or more", "none")
+        if places.min() < -n_samples or places.max() >= n_samples:
+            seen = f"{places.min()} to {places.max()}"
+            requirement = f"be from {-n_samples} to {n_samples - 1}"
+            raise IndexError(message("Ensemble.take_samples", "chosen", requirement, seen))
+        base = self._base()
+        indices = base.asarray(places % n_samples, device=self.device)
+        samples = base.take(self.samples, indices, axis=-1)
+        return Ensemble(samples, None if self.sample_set is None else self.sample_set.take(places))
+
     # -- one value -----------------------------------------------------------------------------------------------------
 
     def _of_zero_axes(self, kind: str, advice: str) -> Array:
@@ -190,10 +237,32 @@ class Ensemble(Methods):
         kind = type(key)
         if (kind is int or (kind is slice and key.step is None)) and len(self.samples.shape) > 1:
             return entry_or_view(self, self.samples[key, ...])
+        if kind is tuple and type(self.samples) is np.ndarray and self._is_basic(key):
+            return entry_or_view(self, self.samples[key]) if key else _indexing.get(self, key)
         return _indexing.get(self, key)
 
     def __setitem__(self, key: Any, value: Any) -> None:
+        # The common case in few steps: integers and slices, a number or as many samples of the same set.
+        if type(self.samples) is np.ndarray and self._is_basic(key if type(key) is tuple else (key,)):
+            kind = type(value)
+            if kind in NUMBERS:
+                self.samples[key] = value
+                return
+            alike = kind is Ensemble and value.sample_set is self.sample_set and type(value.samples) is np.ndarray
+            if alike and value.samples.shape[-1] == self.samples.shape[-1]:
+                self.samples[key] = value.samples
+                return
         _indexing.assign(self, key, value)
+
+    def _is_basic(self, key: tuple[Any, ...]) -> bool:
+        """Whether `key` holds integers and slices alone, at most one for every visible axis."""
+        if len(key) >= self.samples.ndim:
+            return False
+        for item in key:
+            kind = type(item)
+            if kind is not int and kind is not slice:
+                return False
+        return True
 
     # -- protocols -----------------------------------------------------------------------------------------------------
 

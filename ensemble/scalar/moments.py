@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,11 @@ from ensemble._typing import Array
 from ensemble.scalar.ensemble import Ensemble
 from ensemble.scalar.namespace import base_of
 
-__all__ = ["Moments", "effective_count", "weighted_samples"]
+__all__ = ["Moments", "effective_count", "scaled", "weighted_samples"]
 
 
 def weighted_samples(x: Ensemble) -> tuple[Array, Array | None]:
-    """The samples of weight above 0, and their weights; None where all weigh the same."""
+    """The samples of weight above 0, and their weights, the largest in [0.5, 1); None where all weigh the same."""
     weights = None if x.sample_set is None else x.sample_set.weights
     if weights is None:
         return x.samples, None
@@ -28,9 +29,15 @@ def weighted_samples(x: Ensemble) -> tuple[Array, Array | None]:
         samples = xp.take(samples, xp.asarray(chosen, device=x.device), axis=-1)
     if np.all(kept == kept[0]):
         return samples, None
+    kept = scaled(kept)
     real = xp.real(samples).dtype if xp.isdtype(samples.dtype, "complex floating") else samples.dtype
     dtype = real if xp.isdtype(real, "real floating") else xp.float64
     return samples, xp.asarray(kept, dtype=dtype, device=x.device)
+
+
+def scaled(weights: np.ndarray) -> np.ndarray:
+    """`weights` times the power of two that takes the largest to [0.5, 1): no sum of them overflows."""
+    return np.ldexp(weights, -np.frexp(np.max(weights))[1])
 
 
 def effective_count(weights: Array | None, n_samples: int) -> float:
@@ -120,6 +127,12 @@ class Moments:
             require(x.shape == shape, "Moments.update", "x", f"have shape {shape}", f"shape {x.shape}")
         chosen = np.flatnonzero(w > 0.0)
         if chosen.size:
+            with np.errstate(over="ignore", under="ignore"):
+                total, squares = float(w.sum()), float((w**2).sum())
+            sound = math.isfinite(total) and math.isfinite(squares) and squares > 0.0
+            seen = f"weights from {w[chosen].min():.3g} to {w.max():.3g}"
+            advice = "Divide all weights by one number near the largest."
+            require(sound, "Moments.update", "weights", "have a finite sum of squares above 0", seen, advice)
             self._add(*_batch(x, w[chosen], chosen))
         return self
 

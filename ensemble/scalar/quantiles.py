@@ -10,7 +10,7 @@ import numpy as np
 from ensemble._check import message, one_of, require
 from ensemble._typing import Array, Namespace
 from ensemble.scalar.ensemble import Ensemble
-from ensemble.scalar.moments import effective_count
+from ensemble.scalar.moments import effective_count, scaled
 from ensemble.scalar.statistics import floating, sample_mean, sample_std, weighed
 
 __all__ = ["ConfidenceInterval", "sample_confidence_interval", "sample_quantile"]
@@ -40,7 +40,7 @@ def sample_quantile(x: Ensemble, q: Any, *, method: str = "linear") -> Array:
 
     Notes
     -----
-    Linear: sorted sample k with weight ``w_k`` stands at ``(W_k - w_k) / (W - w_k)``, ``W_k`` the weights up to it.
+    Linear: sorted sample k with weight ``w_k`` stands at ``B_k / (B_k + A_k)``, the weights before and after it.
     Equal weights give ``(k - 1) / (n - 1)``: definition 7 of Hyndman and Fan [1]_, which is NumPy's.
 
     References
@@ -64,7 +64,7 @@ def sample_quantile(x: Ensemble, q: Any, *, method: str = "linear") -> Array:
     order = xp.argsort(samples, axis=-1)
     ordered = xp.take_along_axis(samples, order, axis=-1)
     if method == "inverted_cdf":
-        w = xp.ones_like(xp.real(ordered)) if weights is None else xp.take(weights, xp.reshape(order, (-1,)))
+        w = xp.ones(ordered.shape) if weights is None else xp.take(_double(xp, x), xp.reshape(order, (-1,)))
         running = xp.cumulative_sum(xp.reshape(w, order.shape), axis=-1)
         found = [_reached(xp, ordered, running, level) for level in levels]
         return _unless_nan(xp, samples, found, given.shape)
@@ -73,11 +73,19 @@ def sample_quantile(x: Ensemble, q: Any, *, method: str = "linear") -> Array:
         place = xp.astype(xp.arange(n), xp.float64) / max(n - 1, 1)
         place = xp.broadcast_to(place, ordered.shape)
     else:
-        flat_order = xp.reshape(order, (-1,))
-        w = xp.reshape(xp.take(weights, flat_order), order.shape)
-        running = xp.cumulative_sum(w, axis=-1)
-        place = (running - w) / (running[..., -1:] - w)
+        w = xp.reshape(xp.take(_double(xp, x), xp.reshape(order, (-1,))), order.shape)
+        before = xp.cumulative_sum(w, axis=-1, include_initial=True)[..., :-1]
+        after = xp.flip(xp.cumulative_sum(xp.flip(w, axis=-1), axis=-1, include_initial=True)[..., :-1], axis=-1)
+        others = before + after  # not the sum of all less its own: a small weight would be lost beside a large one
+        place = xp.where(others > 0.0, before / xp.where(others > 0.0, others, xp.ones_like(others)), 0.5)
     return _unless_nan(xp, samples, [_interpolated(xp, ordered, place, level) for level in levels], given.shape)
+
+
+def _double(xp: Namespace, x: Ensemble) -> Array:
+    """The weights above 0 in float64, whatever the samples are."""
+    assert x.sample_set is not None and x.sample_set.weights is not None
+    weights = x.sample_set.weights
+    return xp.asarray(scaled(weights[weights > 0.0]), device=x.device)
 
 
 def _unless_nan(xp: Namespace, samples: Array, found: list[Array], shape: tuple[int, ...]) -> Array:
@@ -92,6 +100,8 @@ def _unless_nan(xp: Namespace, samples: Array, found: list[Array], shape: tuple[
 
 def _reached(xp: Namespace, ordered: Array, running: Array, level: float) -> Array:
     """The first of `ordered` at which the weights so far are `level` of all."""
+    if level == 1.0:
+        return ordered[..., -1]  # a small weight at the end leaves the sum of all as it is
     below = xp.sum(xp.astype(running < level * running[..., -1:], xp.int64), axis=-1, keepdims=True)
     return xp.take_along_axis(ordered, xp.clip(below, 0, ordered.shape[-1] - 1), axis=-1)[..., 0]
 

@@ -317,8 +317,11 @@ def sample_corr(x: Ensemble, y: Ensemble | None = None) -> Array:
     array([[ 1., -1.],
            [-1.,  1.]])
     """
-    y = x if y is None else y
+    x = lifted(x, "sample_corr")
+    y = x if y is None else lifted(y, "sample_corr")
     covariance = sample_cov(x, y)
+    weights_of_both = common_set(x.sample_set, y.sample_set)  # one of the two may have come without
+    x, y = (value if value.is_shared else Ensemble(value.samples, weights_of_both) for value in (x, y))
     xp = base_of(x.samples)
     left = xp.reshape(sample_std(x), (*x.shape, *(1,) * y.ndim))
     scale = left * sample_std(y)

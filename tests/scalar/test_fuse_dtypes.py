@@ -24,16 +24,19 @@ def test_integers_wrap_around_and_divide_like_numpy(rng):
 
 
 def test_floor_division_of_floats_is_numpys(rng):
-    a = np.array([*SPECIAL, *rng.normal(scale=9.0, size=300)])
-    b = np.array([*rng.permutation(SPECIAL), *rng.normal(size=300)])
+    a = np.array([*SPECIAL, *rng.normal(scale=9.0, size=300), *rng.normal(scale=1e9, size=40)])
+    b = np.array([*rng.permutation(SPECIAL), *rng.normal(size=300), *rng.normal(scale=1e-3, size=40)])
+    with np.errstate(over="ignore"):
+        c, d = a.astype(np.float32), b.astype(np.float32)
+    mask = a > 0.0
 
     @fuse
-    def f(a, b):
-        return a // b, a % b
+    def f(a, b, c, d, mask):
+        return a // b, a % b, c // d, c % d, mask % 2, mask // d
 
     with np.errstate(all="ignore"):
-        expected = a // b, a % b
-    for got, one in zip(f(a, b), expected, strict=True):
+        expected = f.original(a, b, c, d, mask)
+    for got, one in zip(f(a, b, c, d, mask), expected, strict=True):
         assert_same_bits(got, one)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ensemble._backend import to_numpy
-from ensemble.scalar import Ensemble, SampleSet, plot_histogram, plot_ribbon
+from ensemble.scalar import Ensemble, SampleSet, load, plot_histogram, plot_ribbon, sample_mean, save
 
 matplotlib.use("agg")
 SETS = {
@@ -139,3 +139,93 @@ def test_a_ribbon_spans_quantiles():
 def test_what_cannot_be_drawn_is_refused(call, text):
     with pytest.raises((TypeError, ValueError), match=text):
         call()
+
+
+# -- what a sample set holds goes along --------------------------------------------------------------------------------
+
+POINTS = np.arange(15.0).reshape(3, 5)
+WHOLE_SETS = {
+    "weights": SampleSet(weights=[1, 2, 3, 4, 0.5]),
+    "points": SampleSet(POINTS, method="sobol", seed=7),
+    "a vector of points": SampleSet(POINTS[0]),
+    "a table of points": SampleSet(POINTS.reshape(3, 1, 5)),
+    "ids": SampleSet(ids=[9, 8, 7, 6, 5]),
+    "a long seed": SampleSet(n_samples=5, seed=2**80 + 1),
+    "a negative seed": SampleSet(n_samples=5, seed=-3),
+    "everything": SampleSet(POINTS, [1, 0, 3, 4, 0.5], [4, 4, 1, 2, 9], "by hand", 2**63),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE_SETS)
+def test_a_sample_set_comes_back_from_everywhere(name, tmp_path):
+    pytest.importorskip("xarray")
+    x = Ensemble(np.random.default_rng(60103).normal(size=(2, 5)), WHOLE_SETS[name])
+    file = tmp_path / "x.npz"
+    np.savez(file, **x.state())
+    with np.load(file, allow_pickle=False) as state:
+        same(x, Ensemble.from_state(state))
+    same(x, Ensemble.from_xarray(x.to_xarray()))
+    save(tmp_path / "one", x)
+    same(x, load(tmp_path / "one"))
+    save(tmp_path / "several.npz", u=x, v=x[0])
+    several = load(tmp_path / "several.npz")
+    assert sorted(several) == ["u", "v"]
+    same(x[0], several["v"])
+    same(x, several["u"])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one", "several.npz", "x.npz"]
+
+
+def test_what_is_missing_of_a_sample_set_is_left_out():
+    xarray = pytest.importorskip("xarray")
+    x = Ensemble(np.ones((2, 3)), SampleSet(np.arange(6.0).reshape(2, 3), [1.0, 2.0, 3.0]))
+    state = {name: array for name, array in x.state().items() if name not in ("ids", "method")}
+    assert Ensemble.from_state(state).sample_set == x.sample_set
+    assert Ensemble.from_xarray(x.to_xarray().drop_vars("sample")).sample_set == x.sample_set
+    plain = xarray.DataArray(np.ones((2, 3)), dims=["t", "sample"], attrs={"units": "Pa"})
+    assert Ensemble.from_xarray(plain).sample_set is None
+
+
+def test_what_cannot_be_saved_is_refused(tmp_path):
+    x = Ensemble(np.ones((2, 3)))
+    path = tmp_path / "x.npz"
+    for call, text in (
+        (lambda: save(path), "save: the ensembles must be one without a name, or several by name; got nothing"),
+        (lambda: save(path, x, y=x), "or several by name; got both"),
+        (lambda: save(path, y=np.ones(3)), r"save: y must be an Ensemble; got a ndarray\. Use en\.shared\(x\)"),
+    ):
+        with pytest.raises(TypeError, match=text):
+            call()
+    assert not list(tmp_path.iterdir())
+    np.savez(path, a=np.ones(3))
+    with pytest.raises(ValueError, match=r"load: path must name a file that save has written; got .*x\.npz"):
+        load(path)
+
+
+def test_chosen_samples_keep_their_weights(base):
+    values = np.random.default_rng(60103).normal(size=(2, 3))
+    weights = np.array([1.0, 3.0, 0.02])
+    x = Ensemble(base.asarray(values), SampleSet(POINTS[:, :3], weights, [7, 8, 9]))
+    for chosen in ([True, True, False], np.array([0, 1]), [0, -2], Ensemble(np.array([True, True, False]))):
+        some = x.take_samples(chosen)
+        np.testing.assert_array_equal(to_numpy(some.samples), values[:, :2])
+        expected = np.average(values[:, :2], axis=1, weights=weights[:2])
+        np.testing.assert_allclose(to_numpy(sample_mean(some)), expected, rtol=1e-15)
+        np.testing.assert_array_equal(some.sample_set.ids, [7, 8])
+        np.testing.assert_array_equal(some.sample_set.points, POINTS[:, :2])
+    shared_data = Ensemble(base.asarray(values[:, :1]))
+    assert shared_data.take_samples([True, False]).is_shared
+
+
+@pytest.mark.parametrize(
+    "chosen, error, text",
+    [
+        ([False] * 3, ValueError, "chosen must name one sample or more; got none"),
+        ([True] * 4, ValueError, "chosen must have one entry per sample; got 4 for 3 samples"),
+        ([0, 3], IndexError, "chosen must be from -3 to 2; got 0 to 3"),
+        ([0.5], ValueError, "chosen must be a vector of integers or bools; got dtype float64"),
+        (1, ValueError, r"chosen must be a vector of integers or bools; got dtype int64, shape \(\)"),
+    ],
+)
+def test_samples_that_are_not_there_cannot_be_chosen(chosen, error, text):
+    with pytest.raises(error, match=rf"Ensemble\.take_samples: {text}"):
+        Ensemble(np.ones((2, 3))).take_samples(chosen)

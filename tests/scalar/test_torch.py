@@ -129,3 +129,44 @@ def test_a_conjugate_tensor_is_shown_and_compared():
     x = Ensemble(torch.as_tensor([1.0 + 1.0j, 1.0 + 1.0j]).conj())
     assert complex(x) == 1.0 - 1.0j
     assert "1-1j" in repr(x)
+
+
+def test_equal_is_one_truth_value():
+    x = Ensemble(torch.as_tensor(VALUES))
+    assert torch.equal(x, x) is True
+    assert torch.equal(x, x + 1.0) is False
+    assert torch.equal(x, x[0]) is False
+
+
+@pytest.mark.parametrize(
+    "spread",
+    [
+        lambda x: torch.std(x),
+        lambda x: torch.var(x, 0),
+        lambda x: torch.std(x, unbiased=False),
+        lambda x: torch.var(x, False),
+        lambda x: torch.std(x, dim=1, correction=0),
+        lambda x: x.std(),
+        lambda x: x.var(0),
+    ],
+)
+def test_a_spread_is_corrected_as_of_a_tensor(spread):
+    got = spread(Ensemble(torch.as_tensor(VALUES)))
+    for s in range(3):
+        expected = spread(torch.as_tensor(VALUES[..., s].copy()))
+        # 1e-14: sums of 16 terms in another order
+        np.testing.assert_allclose(got.sample(s).numpy(), expected.numpy(), rtol=1e-14)
+
+
+@pytest.mark.parametrize(
+    "array, number", [("float32", "float64"), ("int32", "int64"), ("int64", "float32"), ("int8", "bool")]
+)
+@pytest.mark.parametrize("call", [lambda a, n: a * n, lambda a, n: n + a, lambda a, n: torch.where(a > 1, a, n)])
+def test_a_value_without_axes_is_promoted_as_a_tensor_without_axes(array, number, call):
+    a = torch.as_tensor(2.0 * VALUES).to(getattr(torch, array))
+    n = torch.as_tensor(2.0 * VALUES[0, 0]).to(getattr(torch, number))
+    expected = call(a[..., 0].clone(), n[0].clone())
+    for value in (Ensemble(n), n[0].clone()):
+        got = call(Ensemble(a), value)
+        assert got.dtype == expected.dtype
+        np.testing.assert_array_equal(got.sample(0).numpy(), expected.numpy())

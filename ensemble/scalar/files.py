@@ -1,0 +1,103 @@
+"""`save` and `load`: ensembles with their sample sets in one file of NumPy's npz form."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from ensemble._check import message, require
+from ensemble.scalar.ensemble import Ensemble
+
+__all__ = ["load", "save", "write_whole"]
+
+
+def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
+    """Let `write` fill a file beside `path`, then put it in place: readers never see half a file."""
+    part = path.with_name(f".{path.name}.part")
+    try:
+        with part.open("wb") as file:
+            write(file)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def save(path: str | os.PathLike[str], x: Ensemble | None = None, /, **named: Ensemble) -> None:
+    """Write an ensemble, or several by name, to an npz file; sample sets go along.
+
+    Parameters
+    ----------
+    path : path of the file
+        It is written under exactly this name; a file there is replaced once the new one is complete.
+    x : Ensemble, optional
+        One ensemble without a name.
+    **named : Ensemble
+        Or several, for which `load` gives a dict.
+
+    Raises
+    ------
+    TypeError
+        If something else than ensembles is given, or nothing, or one with and others without a name.
+
+    Notes
+    -----
+    Samples of any array library are written as NumPy arrays. Nothing is pickled.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "result.npz")
+    >>> save(path, u=Ensemble(np.array([[1.0, 2.0]])), p=Ensemble(np.array([3.0, 4.0])))
+    >>> load(path)["p"].samples
+    array([3., 4.])
+    """
+    given = named if x is None else {"": x}
+    if (x is None) == (not named):
+        seen = "both" if named else "nothing"
+        raise TypeError(message("save", "the ensembles", "be one without a name, or several by name", seen))
+    arrays: dict[str, np.ndarray] = {}
+    for name, value in given.items():
+        if not isinstance(value, Ensemble):
+            seen = f"a {type(value).__name__}"
+            raise TypeError(message("save", name or "x", "be an Ensemble", seen, "Use en.shared(x) for a plain array."))
+        arrays |= {f"{name}.{key}" if name else key: array for key, array in value.state().items()}
+    write_whole(Path(path), lambda file: np.savez(file, allow_pickle=False, **arrays))
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """The ensemble that `save` wrote, over NumPy; a dict of them where they were saved by name.
+
+    Parameters
+    ----------
+    path : path of the file
+
+    Returns
+    -------
+    Ensemble or dict of Ensembles by name
+
+    Raises
+    ------
+    ValueError
+        If the file holds no ensemble.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "result.npz")
+    >>> save(path, Ensemble(np.array([1.0, 2.0])))
+    >>> load(path).samples
+    array([1., 2.])
+    """
+    with np.load(path, allow_pickle=False) as file:
+        states: dict[str, dict[str, np.ndarray]] = {}
+        for key in file.files:
+            name, _, part = key.rpartition(".")
+            states.setdefault(name, {})[part] = file[key]
+    sound = bool(states) and all("samples" in state for state in states.values())
+    require(sound, "load", "path", "name a file that save has written", os.fspath(path))
+    found = {name: Ensemble.from_state(state) for name, state in states.items()}
+    return found.get("", found)
