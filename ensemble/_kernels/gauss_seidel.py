@@ -67,7 +67,9 @@ def _gauss_seidel(width, shared):
             c = order[step]
             for j in prange(starts[c], starts[c + 1]):
                 i = rows[j]
-                total = row_product(indptr, indices, values, x, i, n_samples, first, shared, zeros(values, width))
+                total = row_product(
+                    indptr, indices, values, x, i, n_samples, first, shared, False, zeros(values, width)
+                )
                 here = np.int64(i) * n_samples + first
                 inverse = splat(dinv[i], dinv, width) if shared else load(dinv, here, width)
                 store(x, here, load(x, here, width) + inverse * (load(b, here, width) - total))

@@ -38,7 +38,9 @@ def _relax_rows(width, shared):
             here = np.int64(i) * n_samples + first
             new = load(x, here, width)
             if marks[i] == mark:
-                total = row_product(indptr, indices, values, x, i, n_samples, first, shared, zeros(values, width))
+                total = row_product(
+                    indptr, indices, values, x, i, n_samples, first, shared, False, zeros(values, width)
+                )
                 inverse = splat(dinv[i], dinv, width) if shared else load(dinv, here, width)
                 new = new + inverse * (load(b, here, width) - total)
             store(out, here, new)

@@ -14,7 +14,8 @@ import numpy as np
 
 from ensemble._backend import array_namespace, moved, to_numpy
 from ensemble._kernels._memory import empty_like
-from ensemble._kernels.scaling import narrowed
+from ensemble._kernels.krylov import dot
+from ensemble._kernels.scaling import entry_units, narrowed
 from ensemble._kernels.sparse import spmv_transpose
 from ensemble.linalg import CrsMatrix, SymmetricCrsMatrix
 
@@ -45,15 +46,12 @@ def in_single_precision(A: Any) -> tuple[Any, np.ndarray, np.ndarray]:
     """`A` in float32, its unit, and which samples fit: the last two one value a sample, on the host."""
     xp = array_namespace(A.values)
     size = xp.abs(A.diagonal().samples)
-    most = to_numpy(xp.max(size, axis=0)) if A.shape[0] else np.ones(A.n_samples)
-    least = to_numpy(xp.min(xp.where(size > 0, size, xp.inf), axis=0)) if A.shape[0] else most
-    known = np.isfinite(most) & (most > 0.0)
-    exponent = np.where(known, np.frexp(np.where(known, most, 1.0))[1] - 1, 0)
-    unit = np.ldexp(1.0, np.clip(-exponent, -1022, 1022))
+    units = entry_units(size, xp.ones_like(A.values[:1, :])[0], None)[0]
     with np.errstate(all="ignore"):
-        fits = ~known | (most * unit <= SPREAD * (least * unit))
+        lost = xp.astype((size > 0) & (size * units < 1.0 / SPREAD), size.dtype)
+    unit, fits = to_numpy(units), to_numpy(dot(lost, lost, None)) == 0.0
     values = empty_like(A.values, dtype=xp.float32)
-    narrowed(A.values, moved(unit.astype(np.float64), A.values), values)
+    narrowed(A.values, units, values)
     return type(A)(A.graph, values), unit, fits
 
 
