@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from ensemble._backend import to_numpy
 from ensemble.scalar import (
     Ensemble,
     Moments,
@@ -52,6 +53,14 @@ CALLS = {
 @pytest.mark.parametrize("name", CALLS)
 def test_a_call_on_integers_is_that_of_each_sample(name):
     assert_like_samples(CALLS[name], INTEGERS)
+
+
+def test_small_integers_are_close_whatever_the_library(base):
+    x = Ensemble(base.asarray(np.array([[127, -128], [-128, 3]], dtype=np.int8)))
+    y = Ensemble(base.asarray(np.array([[-128, -128], [127, 4]], dtype=np.int8)))
+    np.testing.assert_array_equal(to_numpy(np.isclose(x, y, atol=1.0).samples), [[False, True], [False, True]])
+    z = Ensemble(base.asarray(np.array([[np.nan, 1.0]])))
+    assert np.allclose(z, z, equal_nan=True) and not np.isclose(z, z).samples[0, 0]
 
 
 def test_full_of_an_array_fills_visible_axes():
