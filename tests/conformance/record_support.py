@@ -97,7 +97,8 @@ def page(table: dict, passes: dict) -> str:
     ]
     lines += ["", "## NumPy's own functions", ""]
     lines += [
-        "`np.f(x)` of a function in the Array API takes its lifted form. These see all samples at once where a rule covers the call, else each sample by itself:"
+        "`np.f(x)` of a function in the Array API takes its lifted form. These see all samples at once "
+        "where a rule covers the call, else each sample by itself:"
     ]
     lines += ["", " ".join(f"`{name}`" for name in table["each_sample"]), ""]
     lines += [
