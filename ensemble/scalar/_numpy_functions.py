@@ -306,6 +306,7 @@ def _copyto(ns: EnsembleNamespace, dst: Any, src: Any, casting: Any = "same_kind
     value = ns.asarray(src)
     if not np.can_cast(value.dtype, dst.dtype, casting):
         raise unsupported("np.copyto", f"{value.dtype} is not cast to {dst.dtype} by the rule {casting!r}")
+    value = ns.astype(value, dst.dtype)  # before it meets what the mask spares
     dst[...] = value if where is True else ns.where(_array(ns, where), value, dst)
 
 
@@ -348,14 +349,17 @@ def _copy(ns: EnsembleNamespace, a: Any, order: str = "K", subok: bool = False) 
     return ns.asarray(a, copy=True)
 
 
-def _isclose(ns: EnsembleNamespace, a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8) -> Any:
-    a, b = ns.asarray(a), ns.asarray(b)
-    close = ns.abs(a - b) <= atol + rtol * ns.abs(b)
-    return ns.where(ns.isfinite(b), close, a == b)
+def _isclose(
+    ns: EnsembleNamespace, a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> Any:
+    inexact = ("real floating", "complex floating")  # differences of integers would wrap around
+    a, b = (x if ns.isdtype(x.dtype, inexact) else ns.astype(x, ns.float64) for x in (ns.asarray(a), ns.asarray(b)))
+    close = ns.where(ns.isfinite(b), ns.abs(a - b) <= atol + rtol * ns.abs(b), a == b)
+    return close | (ns.isnan(a) & ns.isnan(b)) if equal_nan else close
 
 
-def _allclose(ns: EnsembleNamespace, a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8) -> bool:
-    return bool(ns.all(_isclose(ns, a, b, rtol, atol)))
+def _allclose(ns: EnsembleNamespace, a: Any, b: Any, *tolerances: Any, **options: Any) -> bool:
+    return bool(ns.all(_isclose(ns, a, b, *tolerances, **options)))
 
 
 SPECIAL: dict[str, Callable[..., Any]] = {

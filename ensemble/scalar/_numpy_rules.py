@@ -282,6 +282,16 @@ def _ordered(function: Function) -> Function:
     return lifted
 
 
+def _copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
+    if not isinstance(dst, Ensemble):
+        raise NotByRuleError("a plain array written to")
+    n_samples, sample_set = samples_of("np.copyto", dst, src, where), set_of(dst, src, where)
+    if dst.is_shared and n_samples > 1:
+        dst._widen(n_samples)
+    np.copyto(dst.samples, _samples(src), casting=casting, where=_samples(where))
+    dst.sample_set = sample_set
+
+
 def _truth(function: Function) -> Function:
     """`allclose`: a truth value of all entries."""
 
@@ -330,6 +340,7 @@ RULES: dict[Any, Function] = {
     np.where: elementwise(np.where),
     np.allclose: _truth(np.isclose),
     np.full_like: _full_like,
+    np.copyto: _copyto,
     np.einsum: _einsum,
     np.interp: _interp,
     **{function: _own_order(function) for function in _UNIQUE},

@@ -96,7 +96,10 @@ def page(table: dict, passes: dict) -> str:
         for name, words in table["functions"].items()
     ]
     lines += ["", "## NumPy's own functions", ""]
-    lines += ["`np.f(x)` of a function in the Array API takes its lifted form. These are run on each sample by itself:"]
+    lines += [
+        "`np.f(x)` of a function in the Array API takes its lifted form. These see all samples at once "
+        "where a rule covers the call, else each sample by itself:"
+    ]
     lines += ["", " ".join(f"`{name}`" for name in table["each_sample"]), ""]
     lines += [
         "Ufuncs: a call, `reduce`, `accumulate`, `reduceat`, `outer`, `at`, with `where=` and `out=` (an Ensemble)."

@@ -133,7 +133,10 @@ def repeated(d):
 def taken(d, f):
     x = d.array(low=1)
     kwargs = d.options(axis=lambda: d.axis(x), mode=lambda: d.pick(["clip", "wrap", "raise"]))
-    n = max(1, x.shape[kwargs["axis"]] if "axis" in kwargs else int(np.prod(x.shape)))
+    n = x.shape[kwargs["axis"]] if "axis" in kwargs else int(np.prod(x.shape))
+    if not n:
+        kwargs.pop("mode", None)  # NumPy's "wrap" of nothing does not end
+        n = 1
     i = d.pick(
         [
             lambda: d.integer(-n, n),

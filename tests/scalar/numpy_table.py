@@ -55,6 +55,11 @@ VECTORISED = frozenset(
         "pow",
     ]
 )
+PRODUCTS = frozenset(
+    ["matmul", "vecdot", "matvec", "vecmat", "imatmul", "dot", "inner", "vdot", "tensordot", "einsum", "multi_dot"]
+) | {"solve", "lstsq", "convolve", "correlate"}
+"""BLAS makes of infinities and NaN what its loops for each shape make of them."""
+
 TIES = frozenset(
     ["reduce", "fmax", "fmin", "maximum", "minimum", "max", "min", "amax", "amin", "nanmax", "nanmin", "clip"]
 )
@@ -71,6 +76,7 @@ def add(names, make, *, exact=True, module=np, weight=1, memory=True):
 def drawn(d, name):
     """A random call of the function `name` with one ensemble of several samples or more among the arguments."""
     f, make, exact, _, memory = CALLS[name]
+    d.finite = name.rpartition(".")[2] in PRODUCTS
     for _ in range(40):
         try:
             args, kwargs = make(d, f)

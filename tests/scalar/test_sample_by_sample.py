@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from ensemble._backend import to_numpy
 from ensemble.scalar import (
     Ensemble,
     Moments,
@@ -40,7 +41,9 @@ CALLS = {
     "triu of a vector": lambda x: np.triu(x, k=-1),
     "clip of integers between halves": lambda x: np.clip(x, -0.5, 2.5),
     "clip by an array": lambda x: np.clip(x, None, np.array([0.5, 1.5, 2.5])),
-    "isclose of small integers": lambda x: np.isclose(x.astype(np.int8) * np.int8(24), np.int8(-100), atol=1.0),
+    "isclose of small integers": lambda x: np.isclose(
+        np.where(x > 0, np.int8(127), np.int8(-128)), np.int8(-128), atol=1.0
+    ),
     "isclose of unsigned integers": lambda x: np.isclose(x.astype(np.uint8), np.uint8(3), atol=2.0),
     "linspace of integers": lambda x: np.linspace(x[0], np.float32(2.0), 4),
     "fmod by a list": lambda x: np.fmod(x, [1.5, 2.0, 2.5]),
@@ -50,6 +53,14 @@ CALLS = {
 @pytest.mark.parametrize("name", CALLS)
 def test_a_call_on_integers_is_that_of_each_sample(name):
     assert_like_samples(CALLS[name], INTEGERS)
+
+
+def test_small_integers_are_close_whatever_the_library(base):
+    x = Ensemble(base.asarray(np.array([[127, -128], [-128, 3]], dtype=np.int8)))
+    y = Ensemble(base.asarray(np.array([[-128, -128], [127, 4]], dtype=np.int8)))
+    np.testing.assert_array_equal(to_numpy(np.isclose(x, y, atol=1.0).samples), [[False, True], [False, True]])
+    z = Ensemble(base.asarray(np.array([[np.nan, 1.0]])))
+    assert np.allclose(z, z, equal_nan=True) and not np.isclose(z, z).samples[0, 0]
 
 
 def test_full_of_an_array_fills_visible_axes():
@@ -101,6 +112,13 @@ def test_a_mask_of_each_sample_spares_every_bit_of_the_others(value):
         expected = LARGE[:, s].copy()
         expected[mask.sample(s)] = value.sample(s) if isinstance(value, Ensemble) else value
         np.testing.assert_array_equal(x.sample(s), expected)
+
+
+def test_copyto_spares_every_bit_of_what_its_mask_leaves_out():
+    x = Ensemble(LARGE.copy())
+    np.copyto(x, -1.5, casting="unsafe", where=Ensemble(np.array([True, False, False])))
+    np.testing.assert_array_equal(x.samples[:, 1:], LARGE[:, 1:])
+    np.testing.assert_array_equal(x.sample(0), [-1, -1])
 
 
 @pytest.mark.parametrize(
