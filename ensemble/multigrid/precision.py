@@ -46,7 +46,7 @@ def in_single_precision(A: Any) -> tuple[Any, np.ndarray, np.ndarray]:
     """`A` in float32, its unit, and which samples fit: the last two one value a sample, on the host."""
     xp = array_namespace(A.values)
     size = xp.abs(A.diagonal().samples)
-    units = entry_units(size, xp.ones_like(A.values[:1, :])[0], None)[0]
+    units = entry_units(size, moved(np.ones(A.n_samples), A.values), None)[0]
     with np.errstate(all="ignore"):
         lost = xp.astype((size > 0) & (size * units < 1.0 / SPREAD), size.dtype)
     unit, fits = to_numpy(units), to_numpy(dot(lost, lost, None)) == 0.0

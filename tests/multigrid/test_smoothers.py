@@ -51,7 +51,7 @@ def test_sweeps_are_the_textbooks_in_the_order_of_colours(rng):
 
 def test_jacobi_is_the_textbooks(rng):
     A = gallery.anisotropic((6, 5), 2)
-    M = smoothed_aggregation(A, smoother=Jacobi(damping=1.2, sweeps=2), coarse_size=5, max_levels=2)
+    M = smoothed_aggregation(A, smoother=Jacobi(damping=1.2, sweeps=2), coarse_size=5, max_levels=2, dtype=np.float64)
     level, b = M.levels[0], rng.standard_normal((30, 2))
     x = level.smoother.smooth(b, None, np.empty_like(b), np.empty_like(b), np.empty_like(b))
     for i in range(2):
@@ -63,7 +63,7 @@ def test_jacobi_is_the_textbooks(rng):
 @pytest.mark.parametrize("smoother", SMOOTHERS, ids=str)
 def test_v_cycle_is_symmetric_positive(smoother, rng):
     A = gallery.anisotropic((12, 12), 3)
-    M = smoothed_aggregation(A, coarse_size=10, smoother=smoother)
+    M = smoothed_aggregation(A, coarse_size=10, smoother=smoother, dtype=np.float64)
     x, y = (Ensemble(rng.standard_normal((144, 3))) for _ in range(2))
     left, right = (np.sum(u.samples * (M @ v).samples, axis=0) for u, v in ((x, y), (y, x)))
     np.testing.assert_allclose(left, right, rtol=1e-10)
