@@ -100,7 +100,7 @@ def united(a: CrsGraph, b: CrsGraph) -> tuple[CrsGraph, np.ndarray | None, np.nd
 
     None instead of positions where the union is the graph itself.
     """
-    if a is b or (np.array_equal(a.indptr, b.indptr) and np.array_equal(a.indices, b.indices)):
+    if a.same_as(b):
         return a, None, None
     n_rows, n_columns = a.shape
     keys = [graph.row_of_entry * np.int64(n_columns) + graph.indices.astype(np.int64) for graph in (a, b)]

@@ -93,6 +93,14 @@ class CrsGraph:
         position[rows[on_diagonal]] = on_diagonal
         return position
 
+    def same_as(self, other: CrsGraph) -> bool:
+        """Whether `other` has this shape and these entries."""
+        return self is other or (
+            self.shape == other.shape
+            and np.array_equal(self.indptr, other.indptr)
+            and np.array_equal(self.indices, other.indices)
+        )
+
     # --- the same where the values live: copied there once
     def _beside(self, values: Any, what: str, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
         if isinstance(values, np.ndarray):

@@ -11,6 +11,9 @@ from ensemble.linalg import CrsMatrix, SymmetricCrsMatrix
 LARGEST_COARSEST = 500
 """Rows below which a level may be chosen as the coarsest."""
 
+LARGEST_DENSE = 4000
+"""Rows above which a coarsest level that would not coarsen further is smoothed instead of inverted."""
+
 LEVEL_ENTRIES = 1000
 """Fixed cost of one more level (kernel launches), in stored entries of a smoothed level."""
 

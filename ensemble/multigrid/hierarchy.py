@@ -246,13 +246,9 @@ class Hierarchy(SciPyOperator):
         if not isinstance(A, CrsMatrix | SymmetricCrsMatrix):
             wanted = "be a CrsMatrix, a SymmetricCrsMatrix or a SciPy sparse matrix"
             raise TypeError(message("Hierarchy.update", "A", wanted, f"a {type(A).__name__}"))
-        same = A.graph is graph or (
-            A.shape == graph.shape
-            and np.array_equal(A.graph.indptr, graph.indptr)
-            and np.array_equal(A.graph.indices, graph.indices)
-        )
-        require(same, "Hierarchy.update", "A", "have the graph the hierarchy was built for", repr(A.graph),
-                "Build a new one with smoothed_aggregation.")  # fmt: skip
+        advice = "Build a new one with smoothed_aggregation."
+        wanted = "have the graph the hierarchy was built for"
+        require(A.graph.same_as(graph), "Hierarchy.update", "A", wanted, repr(A.graph), advice)
         plan = self.levels[0].plan
         by_rows = isinstance(self.smoother, GaussSeidel) or (plan is not None and plan.strong is not None)
         if by_rows and isinstance(A, SymmetricCrsMatrix):

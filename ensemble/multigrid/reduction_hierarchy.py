@@ -17,14 +17,11 @@ from ensemble._kernels.sparse import spmv
 from ensemble.linalg import CrsMatrix, SymmetricCrsMatrix
 from ensemble.linalg.adapt import as_operator
 from ensemble.linalg.operators import multiply
-from ensemble.multigrid.coarse import CoarseSolver
+from ensemble.multigrid.coarse import LARGEST_DENSE, CoarseSolver
 from ensemble.multigrid.hierarchy import Hierarchy
 from ensemble.multigrid.reduction import Options, Reduction
 from ensemble.multigrid.relaxation import inverse_diagonal
 from ensemble.multigrid.splitting import STRENGTHS, Judge
-
-LARGEST_DENSE = 4000
-"""Rows above which a coarsest level that would not coarsen further is relaxed instead of inverted."""
 
 FINE, COARSE = 0, 1
 
@@ -278,13 +275,8 @@ class ReductionHierarchy(Hierarchy):
             wanted = "be a CrsMatrix, a SymmetricCrsMatrix or a SciPy sparse matrix"
             raise TypeError(message(name, "A", wanted, f"a {type(given).__name__}"))
         graph = self.levels[0].A.graph
-        same = A.graph is graph or (
-            A.shape == graph.shape
-            and np.array_equal(A.graph.indptr, graph.indptr)
-            and np.array_equal(A.graph.indices, graph.indices)
-        )
         advice = "Build a new one with approximate_ideal_restriction."
-        require(same, name, "A", "have the graph the hierarchy was built for", repr(A.graph), advice)
+        require(A.graph.same_as(graph), name, "A", "have the graph the hierarchy was built for", repr(A.graph), advice)
         self.levels[0].A = CrsMatrix(graph, A.values).astype(self.dtype)
         with np.errstate(all="ignore"):
             for level, coarser in zip(self.levels, self.levels[1:], strict=False):

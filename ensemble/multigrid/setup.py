@@ -13,7 +13,7 @@ from ensemble.linalg.adapt import as_operator
 from ensemble.multigrid.affine import AffineHierarchy
 from ensemble.multigrid.aggregation import aggregates_of
 from ensemble.multigrid.candidates import improved_candidates
-from ensemble.multigrid.coarse import CoarseSolver, is_coarsest
+from ensemble.multigrid.coarse import LARGEST_DENSE, CoarseSolver, is_coarsest
 from ensemble.multigrid.gauss_seidel import GaussSeidel
 from ensemble.multigrid.hierarchy import (
     Hierarchy,
@@ -35,9 +35,6 @@ from ensemble.multigrid.tentative import tentative_prolongator
 from ensemble.scalar import Ensemble
 
 CHEBYSHEV = Chebyshev(degree=2, ratio=7)
-
-LARGEST_DENSE = 4000
-"""Rows above which a coarsest level that would not coarsen further is smoothed instead of inverted."""
 
 
 def smoothed_aggregation(
