@@ -13,7 +13,7 @@ from threadpoolctl import ThreadpoolController
 
 from ensemble._backend import array_namespace, moved, to_numpy
 from ensemble._kernels import _cuda
-from ensemble._kernels._compile import compiled, empty, output, per_width, prange, tiles
+from ensemble._kernels._compile import compiled, compiled_serial, empty, output, per_width, prange, tiles
 from ensemble._kernels._lanes import load, splat, store, zeros
 from ensemble._kernels._memory import empty_like
 from ensemble._kernels._registry import into, kernel
@@ -26,6 +26,9 @@ PIVOT, TILE, TILE_THREADS = 32, 64, 128  # as in inverses.cu
 
 ASYMMETRY = 1e-5
 """``|a_ij - a_ji| / sqrt(|a_ii a_jj|)``, free of units, that roundoff of single precision does not explain."""
+
+SQUARE = 32
+"""Rows and columns of a matrix and its transpose that are compared at once."""
 
 CUDA = _cuda.Family("dense", [f"dense_product<{shared}>" for shared in SHARED])
 INVERSES = _cuda.Family("inverses", ["spread_entries", "measure_skew", "sweep_start", "sweep", "collect"])
@@ -191,6 +194,19 @@ def nonsymmetric_inverse(dense: np.ndarray) -> np.ndarray:
     return columns.T * inverse * rows.T if safe else np.linalg.pinv(dense)
 
 
+@compiled_serial
+def _symmetric(dense, size, most):
+    """Whether ``|a_ij - a_ji| <= most * (size_i * size_j)`` for all i and j, by squares of entries that the cache holds."""
+    n = size.size
+    for low in range(0, n, SQUARE):
+        for left in range(0, low + 1, SQUARE):
+            for i in range(low, min(low + SQUARE, n)):
+                for j in range(left, min(left + SQUARE, i)):
+                    if abs(dense[i, j] - dense[j, i]) > most * (size[i] * size[j]):
+                        return False
+    return True
+
+
 def inverse_of(dense: np.ndarray) -> np.ndarray:
     """The inverse of a matrix, or its pseudo-inverse if it is not safely positive definite, or nonsingular."""
     n = dense.shape[0]
@@ -199,7 +215,7 @@ def inverse_of(dense: np.ndarray) -> np.ndarray:
     if not np.all(np.isfinite(dense)):
         return np.full_like(dense, np.nan)
     size = np.sqrt(np.abs(np.diag(dense)))
-    if np.any(np.abs(dense - dense.T) > ASYMMETRY * np.outer(size, size)):
+    if not _symmetric(dense, size, ASYMMETRY):
         return nonsymmetric_inverse(dense)
     # LAPACK wants columns contiguous; the transpose of a symmetric matrix is itself, without a copy
     factor, failed = scipy.linalg.lapack.dpotrf(dense.T, lower=1)

@@ -16,8 +16,8 @@ import numpy as np
 
 from ensemble._backend import array_namespace, backend_of
 from ensemble._kernels import _cuda
-from ensemble._kernels._compile import compiled, empty, output, per_width, prange, tiles
-from ensemble._kernels._lanes import load, splat, store, zeros
+from ensemble._kernels._compile import compiled, compiled_serial, empty, output, per_width, prange, tiles
+from ensemble._kernels._lanes import load, prefetch, splat, store, zeros
 from ensemble._kernels._registry import into, kernel
 from ensemble._kernels.pairs import (
     CUDA,
@@ -29,13 +29,16 @@ from ensemble._kernels.pairs import (
     prolongator_pairs,
     sum_products,
 )
-from ensemble._kernels.product_graphs import ROW_CHUNK, SLAB_ROWS, slab_tasks
+from ensemble._kernels.product_graphs import ROW_CHUNK, SLAB_ROWS, U, slab_tasks
 
 __all__ = [
     "galerkin_values",
     "product_values",
     "smooth_prolongator",
 ]
+
+ENTRIES_AHEAD = np.uint64(32)
+"""How far ahead of their use the values of a symmetric matrix's lower entries are asked for."""
 
 
 def every_entry(graph_a, values):
@@ -76,6 +79,41 @@ def smooth_prolongator(graph_a, values, dinv, omega, graph_t, tentative, graph_p
     return into(out, p)
 
 
+@compiled_serial
+def prolongator_rows(
+    indptr_a, indices_a, entries, mapped, values, dinv, omega, indptr_t, indices_t, tentative, indptr_p, indices_p,
+    place, p, low, high, n_samples, first, nothing,
+):  # fmt: skip
+    """Rows `low` to `high` of P for the tile of samples from `first` on that the zeros `nothing` are wide."""
+    stride, start, last = U(n_samples), U(first), U(entries.size - 1)
+    for i in range(U(low), U(high)):
+        begin, end = U(indptr_p[i]), U(indptr_p[i + U(1)])
+        if begin == end:
+            continue
+        for m in range(begin, end):
+            here = np.int64(m * stride + start)
+            place[U(indices_p[m])] = here
+            store(p, here, nothing)
+        for k in range(U(indptr_a[i]), U(indptr_a[i + U(1)])):
+            j = U(indices_a[k])
+            m_a = U(entries[k]) if mapped else k
+            entry = load(values, np.int64(m_a * stride + start), nothing)
+            if mapped:  # no hardware guesses where the next ones lie
+                later = U(entries[min(k + ENTRIES_AHEAD, last)])
+                prefetch(values, np.int64(later * stride + start), nothing)
+            for m in range(U(indptr_t[j]), U(indptr_t[j + U(1)])):
+                here = place[U(indices_t[m])]
+                store(p, here, load(p, here, nothing) + entry * splat(tentative[m], values, nothing))
+        factor = load(omega, first, nothing) * load(dinv, np.int64(i * stride + start), nothing)
+        factor = nothing - factor
+        for m in range(begin, end):
+            here = np.int64(m * stride + start)
+            store(p, here, factor * load(p, here, nothing))
+        for m in range(U(indptr_t[i]), U(indptr_t[i + U(1)])):
+            here = place[U(indices_t[m])]
+            store(p, here, load(p, here, nothing) + splat(tentative[m], values, nothing))
+
+
 @per_width
 def _smooth_prolongator(width, mapped):
     @compiled
@@ -86,27 +124,11 @@ def _smooth_prolongator(width, mapped):
         n_rows = indptr_p.size - 1
         for chunk in prange((n_rows + ROW_CHUNK - 1) // ROW_CHUNK):
             place = np.empty(n_coarse, np.int64)
-            for i in range(chunk * ROW_CHUNK, min((chunk + 1) * ROW_CHUNK, n_rows)):
-                if indptr_p[i] == indptr_p[i + 1]:
-                    continue
-                for m in range(indptr_p[i], indptr_p[i + 1]):
-                    place[indices_p[m]] = np.int64(m) * n_samples + first
-                    store(p, np.int64(m) * n_samples + first, zeros(values, width))
-                for k in range(indptr_a[i], indptr_a[i + 1]):
-                    j = indices_a[k]
-                    m_a = np.int64(entries[k]) if mapped else np.int64(k)
-                    entry = load(values, m_a * n_samples + first, width)
-                    for m in range(indptr_t[j], indptr_t[j + 1]):
-                        here = place[indices_t[m]]
-                        store(p, here, load(p, here, width) + entry * splat(tentative[m], values, width))
-                factor = load(omega, first, width) * load(dinv, np.int64(i) * n_samples + first, width)
-                factor = zeros(values, width) - factor
-                for m in range(indptr_p[i], indptr_p[i + 1]):
-                    here = np.int64(m) * n_samples + first
-                    store(p, here, factor * load(p, here, width))
-                for m in range(indptr_t[i], indptr_t[i + 1]):
-                    here = place[indices_t[m]]
-                    store(p, here, load(p, here, width) + splat(tentative[m], values, width))
+            prolongator_rows(
+                indptr_a, indices_a, entries, mapped, values, dinv, omega, indptr_t, indices_t, tentative,
+                indptr_p, indices_p, place, p, chunk * ROW_CHUNK, min((chunk + 1) * ROW_CHUNK, n_rows),
+                n_samples, first, zeros(values, width),
+            )  # fmt: skip
 
     return loop
 
@@ -201,6 +223,37 @@ def galerkin_values(graph_a, values, graph_p, p, graph_ap, restriction, tasks, g
     return into(out, c)
 
 
+@compiled_serial
+def product_rows(
+    indptr_a, indices_a, entries, mapped, values, shared_a, indptr_p, indices_p, p, shared_p, indptr_ap, indices_ap,
+    product, place, low, high, base, stride, offset, n_samples, first, nothing,
+):  # fmt: skip
+    """Rows `low` to `high` of A P, the first entry of which that `product` holds is number `base`."""
+    samples, start, last = U(n_samples), U(first), U(entries.size - 1)
+    for i in range(U(low), U(high)):
+        for m in range(U(indptr_ap[i]), U(indptr_ap[i + U(1)])):
+            here = (np.int64(m) - base) * stride + offset
+            place[U(indices_ap[m])] = here
+            store(product, here, nothing)
+        for k in range(U(indptr_a[i]), U(indptr_a[i + U(1)])):
+            j = U(indices_a[k])
+            m_a = U(entries[k]) if mapped else k
+            if shared_a:
+                a = splat(values[m_a], values, nothing)
+            else:
+                a = load(values, np.int64(m_a * samples + start), nothing)
+                if mapped:  # no hardware guesses where the next ones lie
+                    later = U(entries[min(k + ENTRIES_AHEAD, last)])
+                    prefetch(values, np.int64(later * samples + start), nothing)
+            for m in range(U(indptr_p[j]), U(indptr_p[j + U(1)])):
+                here = place[U(indices_p[m])]
+                if shared_p:
+                    factor = splat(p[m], p, nothing)
+                else:
+                    factor = load(p, np.int64(m * samples + start), nothing)
+                store(product, here, load(product, here, nothing) + a * factor)
+
+
 @per_width
 def _product_rows(width, shared_a, shared_p, mapped):
     @compiled
@@ -211,27 +264,35 @@ def _product_rows(width, shared_a, shared_p, mapped):
         base = np.int64(indptr_ap[begin])
         for chunk in prange((end - begin + ROW_CHUNK - 1) // ROW_CHUNK):
             place = np.empty(n_coarse, np.int64)
-            for i in range(begin + chunk * ROW_CHUNK, min(begin + (chunk + 1) * ROW_CHUNK, end)):
-                for m in range(indptr_ap[i], indptr_ap[i + 1]):
-                    here = (np.int64(m) - base) * stride + offset
-                    place[indices_ap[m]] = here
-                    store(product, here, zeros(product, width))
-                for k in range(indptr_a[i], indptr_a[i + 1]):
-                    j = indices_a[k]
-                    m_a = np.int64(entries[k]) if mapped else np.int64(k)
-                    if shared_a:
-                        a = splat(values[m_a], values, width)
-                    else:
-                        a = load(values, m_a * n_samples + first, width)
-                    for m in range(indptr_p[j], indptr_p[j + 1]):
-                        here = place[indices_p[m]]
-                        if shared_p:
-                            factor = splat(p[m], p, width)
-                        else:
-                            factor = load(p, np.int64(m) * n_samples + first, width)
-                        store(product, here, load(product, here, width) + a * factor)
+            low = begin + chunk * ROW_CHUNK
+            product_rows(
+                indptr_a, indices_a, entries, mapped, values, shared_a, indptr_p, indices_p, p, shared_p,
+                indptr_ap, indices_ap, product, place, low, min(low + ROW_CHUNK, end), base, stride, offset,
+                n_samples, first, zeros(product, width),
+            )  # fmt: skip
 
     return loop
+
+
+@compiled_serial
+def restrict_task(
+    row, begin, end, indices_r, entries_r, p, shared_p, indptr_ap, indices_ap, buffer, base, width, indptr_c, indices_c,
+    c, place, n_samples, first, nothing,
+):  # fmt: skip
+    """Add to coarse row `row` what entries `begin` to `end` of P^T make of the rows of A P in `buffer`."""
+    stride, start = U(n_samples), U(first)
+    for m in range(U(indptr_c[row]), U(indptr_c[row + 1])):
+        place[U(indices_c[m])] = np.int64(m * stride + start)
+    for k in range(U(begin), U(end)):
+        i, m_p = U(indices_r[k]), U(entries_r[k])
+        if shared_p:
+            factor = splat(p[m_p], p, nothing)
+        else:
+            factor = load(p, np.int64(m_p * stride + start), nothing)
+        for m in range(U(indptr_ap[i]), U(indptr_ap[i + U(1)])):
+            here = place[U(indices_ap[m])]
+            term = factor * load(buffer, (np.int64(m) - base) * width, nothing)
+            store(c, here, load(c, here, nothing) + term)
 
 
 @per_width
@@ -245,19 +306,10 @@ def _restrict_slab(width, shared_p):
         for chunk in prange(n_chunks):
             place = np.empty(n_coarse, np.int64)
             for task in range(task_begin + chunk * 16, min(task_begin + (chunk + 1) * 16, task_end)):
-                row = rows[task]
-                for m in range(indptr_c[row], indptr_c[row + 1]):
-                    place[indices_c[m]] = np.int64(m) * n_samples + first
-                for k in range(begins[task], ends[task]):
-                    i = indices_r[k]
-                    if shared_p:
-                        factor = splat(p[entries_r[k]], p, width)
-                    else:
-                        factor = load(p, np.int64(entries_r[k]) * n_samples + first, width)
-                    for m in range(indptr_ap[i], indptr_ap[i + 1]):
-                        here = place[indices_ap[m]]
-                        term = factor * load(buffer, (np.int64(m) - base) * width, width)
-                        store(c, here, load(c, here, width) + term)
+                restrict_task(
+                    rows[task], begins[task], ends[task], indices_r, entries_r, p, shared_p, indptr_ap, indices_ap,
+                    buffer, base, width, indptr_c, indices_c, c, place, n_samples, first, zeros(c, width),
+                )  # fmt: skip
 
     return loop
 

@@ -16,6 +16,9 @@ SLAB_ROWS = 1024
 ROW_CHUNK = 128
 """Rows that share one marker array."""
 
+U = np.uint64  # an unsigned index needs no test for a negative one
+NO_ROW = np.uint64(2**64 - 1)
+
 
 @compiled_serial
 def transpose_graph(indptr, indices, n_columns):
@@ -49,37 +52,51 @@ def sort_row(indices, begin, end):
         indices[m + 1] = column
 
 
+@compiled_serial
+def _count_rows(indptr_a, indices_a, indptr_b, indices_b, marker, low, high, length):
+    for i in range(U(low), U(high)):
+        count = 0
+        for k in range(U(indptr_a[i]), U(indptr_a[i + U(1)])):
+            row = U(indices_a[k])
+            for m in range(U(indptr_b[row]), U(indptr_b[row + U(1)])):
+                j = U(indices_b[m])
+                if marker[j] != i:
+                    marker[j] = i
+                    count += 1
+        length[i] = count
+
+
 @compiled
 def _count_product(indptr_a, indices_a, indptr_b, indices_b, n_columns, length):
     n_rows = indptr_a.size - 1
     for chunk in prange((n_rows + ROW_CHUNK - 1) // ROW_CHUNK):
-        marker = np.full(n_columns, -1, np.int64)
-        for i in range(chunk * ROW_CHUNK, min((chunk + 1) * ROW_CHUNK, n_rows)):
-            count = 0
-            for k in range(indptr_a[i], indptr_a[i + 1]):
-                row = indices_a[k]
-                for m in range(indptr_b[row], indptr_b[row + 1]):
-                    if marker[indices_b[m]] != i:
-                        marker[indices_b[m]] = i
-                        count += 1
-            length[i] = count
+        marker = np.full(n_columns, NO_ROW, np.uint64)
+        low, high = chunk * ROW_CHUNK, min((chunk + 1) * ROW_CHUNK, n_rows)
+        _count_rows(indptr_a, indices_a, indptr_b, indices_b, marker, low, high, length)
+
+
+@compiled_serial
+def _fill_rows(indptr_a, indices_a, indptr_b, indices_b, marker, low, high, indptr, indices):
+    for i in range(U(low), U(high)):
+        place = U(indptr[i])
+        for k in range(U(indptr_a[i]), U(indptr_a[i + U(1)])):
+            row = U(indices_a[k])
+            for m in range(U(indptr_b[row]), U(indptr_b[row + U(1)])):
+                j = U(indices_b[m])
+                if marker[j] != i:
+                    marker[j] = i
+                    indices[place] = j
+                    place += U(1)
+        sort_row(indices, indptr[i], np.int64(place))
 
 
 @compiled
 def _fill_product(indptr_a, indices_a, indptr_b, indices_b, n_columns, indptr, indices):
     n_rows = indptr_a.size - 1
     for chunk in prange((n_rows + ROW_CHUNK - 1) // ROW_CHUNK):
-        marker = np.full(n_columns, -1, np.int64)
-        for i in range(chunk * ROW_CHUNK, min((chunk + 1) * ROW_CHUNK, n_rows)):
-            place = indptr[i]
-            for k in range(indptr_a[i], indptr_a[i + 1]):
-                row = indices_a[k]
-                for m in range(indptr_b[row], indptr_b[row + 1]):
-                    if marker[indices_b[m]] != i:
-                        marker[indices_b[m]] = i
-                        indices[place] = indices_b[m]
-                        place += 1
-            sort_row(indices, indptr[i], place)
+        marker = np.full(n_columns, NO_ROW, np.uint64)
+        low, high = chunk * ROW_CHUNK, min((chunk + 1) * ROW_CHUNK, n_rows)
+        _fill_rows(indptr_a, indices_a, indptr_b, indices_b, marker, low, high, indptr, indices)
 
 
 def product_graph(indptr_a, indices_a, indptr_b, indices_b, n_columns) -> tuple[Any, Any]:

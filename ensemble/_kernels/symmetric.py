@@ -27,6 +27,7 @@ from ensemble._kernels._compile import (
     output,
     per_width,
     prange,
+    spliced,
     streams,
     thread_count,
     tiles,
@@ -34,7 +35,7 @@ from ensemble._kernels._compile import (
 from ensemble._kernels._lane_arithmetic import convert
 from ensemble._kernels._lanes import PREFETCH_BYTES, load, prefetch, splat, store, stream, zeros
 from ensemble._kernels._registry import kernel
-from ensemble._kernels.sparse import ordered_sum, partial_sums
+from ensemble._kernels.sparse import U, ordered_sum, partial_sums
 
 __all__ = [
     "expanded",
@@ -49,6 +50,9 @@ __all__ = [
 ]
 
 PRODUCT, RESIDUAL, DOT, FIRST, STEP, LAST, POWER, FINISH = range(8)
+
+MASKED = 1 << 18
+"""Bytes up to which a ring is lengthened to a power of two rows."""
 
 
 def expanded(graph, values):
@@ -105,40 +109,50 @@ def symmetric_power_step(graph, values, dinv, q, scale, out):
     return relaxation.power_step.reference(*expanded(graph, values), dinv, q, scale, out)
 
 
-@compiled_serial
-def upper_row(indptr, indices, starts, values, x, ring, base, slot, room, i, n_samples, first, shared, width, total):
+@spliced
+def upper_row(
+    indptr, indices, starts, values, x, ring, base, slot, room, masked, i, n_samples, first, ahead, shared, width, total
+):  # fmt: skip
     """`total` plus the stored entries of row i times `x`; the rows below get their share of them in the ring."""
-    ahead = PREFETCH_BYTES // (n_samples * values.itemsize)
-    begin, end = np.int64(starts[i]), np.int64(starts[i + 1])
-    before = np.int64(indptr[i + 1]) - end
-    own = load(x, np.int64(i) * n_samples + first, total)
+    row, stride, start = U(i), U(n_samples), U(first)
+    begin, end = U(starts[row]), U(starts[row + U(1)])
+    before = U(indptr[row + U(1)]) - end
+    own = load(x, np.int64(row * stride + start), width)
     for m in range(begin, end):
         if shared:
-            entry = splat(values[m], values, total)
+            entry = splat(values[m], values, width)
         else:
-            entry = load(values, m * n_samples + first, total)
-            prefetch(values, (m + ahead) * n_samples + first, total)
-        j = np.int64(indices[m + before])
-        total = total + entry * load(x, j * n_samples + first, total)
+            entry = load(values, np.int64(m * stride + start), width)
+            prefetch(values, np.int64((m + ahead) * stride + start), width)
+        j = U(indices[m + before])
+        total = total + entry * load(x, np.int64(j * stride + start), width)
         if m > begin:  # the first is the diagonal
-            place = slot + (j - i)
-            if place >= room:
+            place = slot + np.int64(j - row)
+            if masked:
+                place &= room - 1
+            elif place >= room:
                 place -= room
             place = base + place * width
-            store(ring, place, load(ring, place, total) + entry * own)
+            store(ring, place, load(ring, place, width) + entry * own)
     return total
 
 
 @per_width
-def _pass(width, shared, kind):
-    @compiled
+def _pass(width, shared, kind, masked, alone, threaded):
+    """`masked` is what `ring_of` says; `alone` means that there is one sample: strides are constants.
+
+    Without `threaded` the chunks come one by one, and the arrays are in registers, which those of a `prange` are not.
+    """
+
+    @(compiled if threaded else compiled_serial)
     def loop(
         indptr, indices, starts, entries, reach, values, dinv, b, x, a, c, w, leave, r, out, ring, sums, squares,
-        n_chunks, past_cache, n_samples, first,
+        room, n_chunks, past_cache, stride, offset,
     ):  # fmt: skip
+        n_samples, first = (1, 0) if alone else (stride, offset)
+        ahead = U(PREFETCH_BYTES // (n_samples * values.itemsize))
         n_rows = indptr.size - 1
         n_blocks = (n_rows + ROW_BLOCK - 1) // ROW_BLOCK
-        room = np.int64(reach) + 1
         for chunk in prange(n_chunks):
             first_block, last_block = chunk * n_blocks // n_chunks, (chunk + 1) * n_blocks // n_chunks
             low, base, slot = first_block * ROW_BLOCK, chunk * room * width, np.int64(0)
@@ -158,8 +172,8 @@ def _pass(width, shared, kind):
                 inner, square = zeros(out, width), zeros(out, width)
                 for i in range(block * ROW_BLOCK, min((block + 1) * ROW_BLOCK, n_rows)):
                     total = upper_row(
-                        indptr, indices, starts, values, x, ring, base, slot, room, i, n_samples, first, shared, width,
-                        load(ring, base + slot * width, width),
+                        indptr, indices, starts, values, x, ring, base, slot, room, masked, i, n_samples, first,
+                        ahead, shared, width, load(ring, base + slot * width, width),
                     )  # fmt: skip
                     store(ring, base + slot * width, zeros(values, width))
                     slot = 0 if slot + 1 == room else slot + 1
@@ -198,6 +212,15 @@ def _pass(width, shared, kind):
     return loop
 
 
+def ring_of(reach, row_bytes):
+    """Rows of the ring of a matrix of this reach, and whether they are a power of two, by which places are masked.
+
+    A ring of many bytes has no room to spare in the cache.
+    """
+    room = 1 << int(reach).bit_length()
+    return (room, True) if room * row_bytes <= MASKED else (reach + 1, False)
+
+
 def _run(kind, graph, values, dinv, b, x, a, c, w, out, leave=None, r=None):
     """One pass over the stored half of A; returns `out` and two arrays of partial sums, where the kind makes them."""
     n_rows, n_samples = x.shape
@@ -208,9 +231,10 @@ def _run(kind, graph, values, dinv, b, x, a, c, w, out, leave=None, r=None):
     n_chunks = max(1, min(thread_count(), -(-n_rows // ROW_BLOCK)))
     flat = [array.reshape(-1) for array in (values, dinv, b, x, a, c, w, leave, r, out)]
     for first, width in tiles(n_samples):
-        ring = empty((n_chunks * (graph[-1] + 1) * width,), x.dtype)
-        _pass(width, shared, kind)(
-            *graph, *flat, ring, sums.reshape(-1), squares.reshape(-1), n_chunks, streams(out), n_samples, first
+        room, masked = ring_of(graph[-1], width * x.itemsize)
+        ring = empty((n_chunks * room * width,), x.dtype)
+        _pass(width, shared, kind, masked, n_samples == 1, n_chunks > 1)(
+            *graph, *flat, ring, sums.reshape(-1), squares.reshape(-1), room, n_chunks, streams(out), n_samples, first
         )
     return out, sums, squares
 

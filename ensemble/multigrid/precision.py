@@ -14,12 +14,14 @@ import numpy as np
 
 from ensemble._backend import array_namespace, moved, to_numpy
 from ensemble._kernels._memory import empty_like
-from ensemble._kernels.krylov import dot
 from ensemble._kernels.scaling import entry_units, narrowed
 from ensemble._kernels.sparse import spmv_transpose
 from ensemble.linalg import CrsMatrix, SymmetricCrsMatrix
 
 __all__ = ["amplification", "energy_kept", "in_single_precision", "serves"]
+
+RUN = 1024
+"""Rows that are judged at once on the host."""
 
 SPREAD = 2.0**80
 """Largest ratio of two diagonal entries of a sample: its inverse, and squares of its root, are normal float32."""
@@ -45,14 +47,27 @@ is at 1e8 and not solved.
 def in_single_precision(A: Any) -> tuple[Any, np.ndarray, np.ndarray]:
     """`A` in float32, its unit, and which samples fit: the last two one value a sample, on the host."""
     xp = array_namespace(A.values)
-    size = xp.abs(A.diagonal().samples)
+    diagonal = A.diagonal().samples  # made for us: its memory serves the absolute values
+    size = xp.abs(diagonal, out=diagonal)
     units = entry_units(size, moved(np.ones(A.n_samples), A.values), None)[0]
-    with np.errstate(all="ignore"):
-        lost = xp.astype((size > 0) & (size * units < 1.0 / SPREAD), size.dtype)
-    unit, fits = to_numpy(units), to_numpy(dot(lost, lost, None)) == 0.0
+    unit, fits = to_numpy(units), ~too_small(size, units)
     values = empty_like(A.values, dtype=xp.float32)
     narrowed(A.values, units, values)
     return type(A)(A.graph, values), unit, fits
+
+
+def too_small(size: Any, units: Any) -> np.ndarray:
+    """Which samples have a positive entry of `size` that is below 1 / `SPREAD` in its unit: one value a sample.
+
+    On the host by runs of rows that the cache holds: memory for whole vectors of answers would cost more than the work.
+    """
+    xp, found = array_namespace(size), np.zeros(size.shape[1], bool)
+    step = RUN if isinstance(size, np.ndarray) else max(size.shape[0], 1)
+    with np.errstate(all="ignore"):
+        for start in range(0, size.shape[0], step):
+            part = size[start : start + step]
+            found |= to_numpy(xp.any((part > 0) & (part * units < 1.0 / SPREAD), axis=0))
+    return found
 
 
 def energy_kept(A: Any, T: CrsMatrix, coarse: CrsMatrix) -> np.ndarray:
