@@ -484,6 +484,23 @@ def symmetric_finish_cases(seed):
             yield Case("symmetric_finish", label + kind, (leave, graph, values, dinv, b, x, a, c, w, r, None))
 
 
+def restricted_residual_cases(seed):
+    for label, rng, n, _, s, dtype in settings(seed, square=True):
+        if label == "many_tiles":
+            continue  # as the other kernels on symmetric matrices
+        n_coarse = 0 if label == "no_entries" else n // 3
+        for kind, width, width_p in (("", s, s), ("_shared", 1, 1), ("_shared_prolongator", s, 1)):
+            graph, values = symmetric_matrix(rng, n, width, dtype, per_row=60 if label == "long_rows" else 3)
+            graph_p = np.zeros(n + 1, np.int32), np.zeros(0, np.int32)
+            if n_coarse:
+                graph_p = random_graph(rng, n, n_coarse)
+            p = rng.standard_normal((graph_p[1].size, width_p)).astype(dtype)
+            x, b = (numbers(rng, (n, s), dtype) for _ in range(2))
+            r = None if label == "odd_samples" else np.full((n, s), np.nan, dtype)
+            arrays = (graph, values, x, b, graph_p, transpose_graph(*graph_p, n_coarse), p, r, None)
+            yield Case("symmetric_restricted_residual", label + kind, arrays)
+
+
 def powers_of_two(rng, s, dtype):
     return np.ldexp(1.0, rng.integers(-9, 9, s)).astype(dtype)
 
@@ -639,6 +656,7 @@ CASES = {
     "entry_units": entry_units_cases,
     "narrowed": narrowed_cases,
     "symmetric_finish": symmetric_finish_cases,
+    "symmetric_restricted_residual": restricted_residual_cases,
     "scaled_start": scaled_start_cases,
     "scaled_finish": scaled_finish_cases,
     "round_rows": round_cases,

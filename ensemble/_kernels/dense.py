@@ -196,7 +196,7 @@ def nonsymmetric_inverse(dense: np.ndarray) -> np.ndarray:
 
 @compiled_serial
 def _symmetric(dense, size, most):
-    """Whether ``|a_ij - a_ji| <= most * (size_i * size_j)`` for all i and j, by squares of entries that the cache holds."""
+    """Whether ``|a_ij - a_ji| <= most * (size_i * size_j)`` for all i and j, by squares that the cache holds."""
     n = size.size
     for low in range(0, n, SQUARE):
         for left in range(0, low + 1, SQUARE):

@@ -45,6 +45,7 @@ __all__ = [
     "symmetric_finish",
     "symmetric_power_step",
     "symmetric_residual",
+    "symmetric_restricted_residual",
     "symmetric_spmv",
     "symmetric_spmv_dot",
 ]
@@ -71,6 +72,17 @@ def symmetric_spmv(graph, values, x, out):
 def symmetric_residual(graph, values, x, b, out):
     """r = b - A x."""
     return sparse.residual.reference(*expanded(graph, values), x, b, out)
+
+
+@kernel
+def symmetric_restricted_residual(graph, values, x, b, graph_p, restriction, p, r, out):
+    """P^T (b - A x), `restriction` being (indptr, indices, entries) of P^T; `r` is room for the residual or None.
+
+    On one thread the residual is never written: each row of it is spread over the coarse rows at once, which come to
+    ascending sums over fine rows as in `sparse.spmv_transpose`.
+    """
+    r = sparse.residual.reference(*expanded(graph, values), x, b, None)
+    return sparse.spmv_transpose.reference(*restriction, p, r, out)
 
 
 @kernel
@@ -212,6 +224,11 @@ def _pass(width, shared, kind, masked, alone, threaded):
     return loop
 
 
+def chunks_of(n_rows):
+    """Runs of rows that threads take."""
+    return max(1, min(thread_count(), -(-n_rows // ROW_BLOCK)))
+
+
 def ring_of(reach, row_bytes):
     """Rows of the ring of a matrix of this reach, and whether they are a power of two, by which places are masked.
 
@@ -228,7 +245,7 @@ def _run(kind, graph, values, dinv, b, x, a, c, w, out, leave=None, r=None):
     out = output(out, x.shape, r.dtype)
     shared = values.shape[1] != n_samples
     sums, squares = (partial_sums(n_rows if kind in (DOT, POWER, FINISH) else 0, n_samples, r.dtype) for _ in range(2))
-    n_chunks = max(1, min(thread_count(), -(-n_rows // ROW_BLOCK)))
+    n_chunks = chunks_of(n_rows)
     flat = [array.reshape(-1) for array in (values, dinv, b, x, a, c, w, leave, r, out)]
     for first, width in tiles(n_samples):
         room, masked = ring_of(graph[-1], width * x.itemsize)
@@ -247,6 +264,57 @@ def _(graph, values, x, out):
 @symmetric_residual.register("numba")
 def _(graph, values, x, b, out):
     return _run(RESIDUAL, graph, values, x, b, x, x, x, x, out)[0]
+
+
+@per_width
+def _restricted(width, shared, shared_p, masked, alone):
+    @compiled_serial
+    def loop(
+        indptr, indices, starts, values, b, x, indptr_p, indices_p, p, ring, room, out, n_coarse, stride, offset
+    ):  # fmt: skip
+        n_samples, first = (1, 0) if alone else (stride, offset)
+        ahead = U(PREFETCH_BYTES // (n_samples * values.itemsize))
+        slot = np.int64(0)
+        for i in range(room):
+            store(ring, i * width, zeros(values, width))
+        for i in range(n_coarse):
+            store(out, i * n_samples + first, zeros(values, width))
+        for i in range(indptr.size - 1):
+            total = upper_row(
+                indptr, indices, starts, values, x, ring, 0, slot, room, masked, i, n_samples, first,
+                ahead, shared, width, load(ring, slot * width, width),
+            )  # fmt: skip
+            store(ring, slot * width, zeros(values, width))
+            slot = 0 if slot + 1 == room else slot + 1
+            total = load(b, np.int64(i) * n_samples + first, width) - total
+            for k in range(U(indptr_p[i]), U(indptr_p[i + 1])):
+                if shared_p:
+                    factor = splat(p[k], p, width)
+                else:
+                    factor = load(p, np.int64(k * U(n_samples) + U(first)), width)
+                place = np.int64(U(indices_p[k]) * U(n_samples) + U(first))
+                store(out, place, load(out, place, width) + factor * total)
+
+    return loop
+
+
+@symmetric_restricted_residual.register("numba")
+def _(graph, values, x, b, graph_p, restriction, p, r, out):
+    n_rows, n_samples = x.shape
+    if chunks_of(n_rows) > 1:  # the sums of several threads would not come in the order of one
+        r = _run(RESIDUAL, graph, values, x, b, x, x, x, x, r)[0]
+        return sparse.spmv_transpose(*restriction, p, r, out)
+    n_coarse = restriction[0].size - 1
+    out = output(out, (n_coarse, n_samples), x.dtype)
+    shared, shared_p = values.shape[1] != n_samples, p.shape[1] != n_samples
+    flat = [array.reshape(-1) for array in (values, b, x)]
+    for first, width in tiles(n_samples):
+        room, masked = ring_of(graph[-1], width * x.itemsize)
+        ring = empty((room * width,), x.dtype)
+        _restricted(width, shared, shared_p, masked, n_samples == 1)(
+            *graph[:3], *flat, *graph_p, p.reshape(-1), ring, room, out.reshape(-1), n_coarse, n_samples, first
+        )
+    return out
 
 
 @symmetric_spmv_dot.register("numba")

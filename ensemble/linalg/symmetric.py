@@ -185,6 +185,11 @@ class SymmetricCrsMatrix(OnGraph, MatrixArithmetic, SciPyMatrix):
         """b - A x on bare arrays, in one pass over A."""
         return kernels.symmetric_residual(*self.arrays, x, b, out)
 
+    def restricted_residual(self, x: Any, b: Any, P: CrsMatrix, r: Any = None, out: Any = None) -> Any:
+        """P^T (b - A x) on bare arrays, in one pass over A; `r`, of the shape of x, is room that it may use."""
+        *restriction, p = P.transposed_arrays
+        return kernels.symmetric_restricted_residual(*self.arrays, x, b, P.arrays[:2], tuple(restriction), p, r, out)
+
     def __matmul__(self, x: Any) -> Any:
         if isinstance(x, CrsMatrix) or hasattr(x, "tocsr"):
             return self.to_crs() @ x

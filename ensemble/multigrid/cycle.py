@@ -42,11 +42,13 @@ def v_cycle(levels: Any, coarse: Any, b: Any, out: Any, workspace: Workspace, k:
 
 
 def coarse_correction(levels: Any, coarse: Any, b: Any, x: Any, w: Any, workspace: Workspace, k: int) -> None:
-    """Add to `x` what the levels below `k` make of its residual; `w` is scratch for that residual."""
-    P = levels[k].P
+    """Add to `x` what the levels below `k` make of its residual; `w` is room for that residual."""
+    A, P = levels[k].A, levels[k].P
     if P is None:
         return
-    r = levels[k].A.residual(x, b, w)
-    spmv_transpose(*P.transposed_arrays, r, workspace.b[k + 1])
+    if hasattr(A, "restricted_residual"):
+        A.restricted_residual(x, b, P, w, workspace.b[k + 1])
+    else:
+        spmv_transpose(*P.transposed_arrays, A.residual(x, b, w), workspace.b[k + 1])
     v_cycle(levels, coarse, workspace.b[k + 1], workspace.x[k + 1], workspace, k + 1)
     spmv_add(*P.arrays, workspace.x[k + 1], x)

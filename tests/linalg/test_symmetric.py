@@ -55,6 +55,20 @@ def test_products_have_the_bits_of_the_full_matrix_on_any_number_of_threads(seed
         np.testing.assert_array_equal(steps, x + (a * b + c * (dinv * full.residual(x, b))))
 
 
+@pytest.mark.parametrize("n_threads", [1, 3])
+@pytest.mark.parametrize("n_samples", [1, 3, 8])
+def test_a_restricted_residual_has_the_bits_of_two_products_on_any_number_of_threads(n_samples, n_threads, monkeypatch):
+    full, half = random_pair(5, 1300, n_samples, density=0.005)
+    rng = np.random.default_rng(6)
+    prolongator = sp.random_array((1300, 90), density=0.03, rng=rng, format="csr")
+    prolongator.sort_indices()
+    P = CrsMatrix(CrsGraph(prolongator.indptr, prolongator.indices, (1300, 90)), rng.random((prolongator.nnz, 1)))
+    x, b = (rng.standard_normal((1300, n_samples)) for _ in range(2))
+    expected = P.T.apply(full.residual(x, b))
+    monkeypatch.setattr(kernels, "thread_count", lambda: n_threads)
+    np.testing.assert_array_equal(half.restricted_residual(x, b, P), expected)
+
+
 def test_each_sample_is_its_own_scalar_run():
     _, half = random_pair(1, 700, 5)
     x = np.random.default_rng(2).standard_normal((700, 5))

@@ -253,6 +253,15 @@ def test_singular_coarse_matrix_gets_its_pseudo_inverse():
     np.testing.assert_array_equal(solver.inverse[:, :, 1], np.eye(n))
 
 
+@pytest.mark.parametrize("i, j", [(1, 0), (31, 30), (32, 31), (32, 0), (69, 68), (64, 63), (40, 33), (69, 2)])
+def test_one_pair_of_entries_makes_a_coarse_matrix_nonsymmetric(rng, i, j):
+    dense = rng.standard_normal((70, 70))
+    dense = dense @ dense.T + 70.0 * np.eye(70)
+    dense[i, j] += 1e-3 * np.sqrt(dense[i, i] * dense[j, j])
+    for one in (dense, dense.T):
+        np.testing.assert_allclose(inverse_of(np.ascontiguousarray(one)) @ one, np.eye(70), rtol=0, atol=1e-12)
+
+
 def test_coarse_inverse_of_nonsymmetric_matrices(rng):
     dense = rng.standard_normal((9, 9)) + 4.0 * np.eye(9)
     np.testing.assert_allclose(inverse_of(dense) @ dense, np.eye(9), rtol=0, atol=1e-12)
