@@ -150,13 +150,10 @@ def upper_row(
 
 
 @per_width
-def _pass(width, shared, kind, masked, alone, threaded):
-    """`masked` is what `ring_of` says; `alone` means that there is one sample: strides are constants.
+def _pass(width, shared, kind, masked, alone):
+    """`masked` is what `ring_of` says; `alone` means that there is one sample: strides are constants."""
 
-    Without `threaded` the chunks come one by one, and the arrays are in registers, which those of a `prange` are not.
-    """
-
-    @(compiled if threaded else compiled_serial)
+    @compiled
     def loop(
         indptr, indices, starts, entries, reach, values, dinv, b, x, a, c, w, leave, r, out, ring, sums, squares,
         room, n_chunks, past_cache, stride, offset,
@@ -250,7 +247,7 @@ def _run(kind, graph, values, dinv, b, x, a, c, w, out, leave=None, r=None):
     for first, width in tiles(n_samples):
         room, masked = ring_of(graph[-1], width * x.itemsize)
         ring = empty((n_chunks * room * width,), x.dtype)
-        _pass(width, shared, kind, masked, n_samples == 1, n_chunks > 1)(
+        _pass(width, shared, kind, masked, n_samples == 1)(
             *graph, *flat, ring, sums.reshape(-1), squares.reshape(-1), room, n_chunks, streams(out), n_samples, first
         )
     return out, sums, squares
