@@ -113,12 +113,12 @@ def row_product(indptr, indices, values, x, i, n_samples, first, shared, scatter
 
 @compiled_serial
 def far_columns(indptr, indices, apart=1):
-    """Whether one entry in eight of some rows is far from all columns of the row `apart` before."""
+    """Whether one entry in eight of some rows is far from all columns of the row that is `apart` rows before."""
     n_rows, far, seen = indptr.size - 1, 0, 0
     for j in range(min(n_rows - apart, SAMPLED_ROWS)):
         i = apart + j * (n_rows - apart) // SAMPLED_ROWS if n_rows > SAMPLED_ROWS else apart + j
         m, end = indptr[i - apart], indptr[i - apart + 1]
-        for k in range(end, indptr[i + 1]):
+        for k in range(indptr[i], indptr[i + 1]):
             while m + 1 < end and indices[m + 1] <= indices[k]:
                 m += 1
             near = m < end and abs(np.int64(indices[k]) - np.int64(indices[m])) <= NEAR_COLUMNS

@@ -195,7 +195,7 @@ class CrsGraph:
             ones, starts = np.ones(n, np.int32), np.arange(0, n + 1, block_size)
             nodes = sp.csr_array((ones, np.arange(n), starts), shape=(n // block_size, n))
             pattern = sp.csr_array(nodes @ pattern @ nodes.T)
-        rows = reverse_cuthill_mckee(pattern)
+        rows = reverse_cuthill_mckee(pattern) if n else np.zeros(0, np.int32)
         if block_size > 1:
             rows = (rows[:, None] * block_size + np.arange(block_size, dtype=rows.dtype)).reshape(-1)
         moved_entries = sp.csr_array(entries[rows][:, rows])

@@ -284,7 +284,7 @@ class ReductionHierarchy(Hierarchy):
             wanted = "be a CrsMatrix, a SymmetricCrsMatrix or a SciPy sparse matrix"
             raise TypeError(message(name, "A", wanted, f"a {type(given).__name__}"))
         graph = self.levels[0].A.graph
-        require_graph(A, graph, name)
+        require_graph(A, graph, name, "approximate_ideal_restriction")
         self.levels[0].A = CrsMatrix(graph, A.values).astype(self.dtype)
         with np.errstate(all="ignore"):
             for level, coarser in zip(self.levels, self.levels[1:], strict=False):

@@ -34,7 +34,7 @@ def order_of(graph: CrsGraph, block_size: int, reorder: bool | str, function: st
 
 
 def is_scattered(graph: CrsGraph, block_size: int) -> bool:
-    """Whether one entry in eight of some rows is far from all columns of the row one node before."""
+    """Whether one entry in eight of some rows is far from all columns of the row that is one node before."""
     return bool(far_columns(graph.indptr, graph.indices, block_size))
 
 
@@ -100,7 +100,7 @@ class ReorderedHierarchy(Hierarchy):
         name = f"{type(self.inner).__name__}.update"
         A = as_operator(A, name, "A")
         if isinstance(A, CrsMatrix | SymmetricCrsMatrix):
-            require_graph(A, self.graph, name)
+            require_graph(A, self.graph, name, "the function that made this")
             A = reordered_matrix(A, self.graph, self.reordering)
         self.inner.update(A)
         return self
