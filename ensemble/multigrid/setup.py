@@ -80,10 +80,13 @@ def smoothed_aggregation(
         counts rows and stored entries alone, so that it is the same for every number of samples.
     max_levels : int
         At most this many levels.
-    strength : float, SymmetricStrength or EvolutionStrength, optional
+    strength : float, "auto", SymmetricStrength or EvolutionStrength, optional
         Which couplings aggregates follow, on every level; a number is theta of `SymmetricStrength`. Of prolongators
         with one near-nullspace vector and no blocks, the smoothing drops weak couplings, too. Default: all stored
-        entries are strong, whatever their values.
+        entries are strong, whatever their values. "auto" is `SymmetricStrength` where a coefficient jumps in every
+        finite sample (two neighbours have diagonal entries that differ by more than 100, and a weak coupling), else the
+        default: not the default itself, because then a sample that jumps would take another hierarchy beside samples
+        that do not.
     improve_candidates : int
         Symmetric Gauss-Seidel sweeps that the near-nullspace gets on ``A x = 0``, A being the mean over samples, each
         sample over its mean diagonal: for matrices whose near-nullspace is not known, like ``D A D``.
@@ -185,7 +188,7 @@ def smoothed_aggregation(
     if dtype is None and values_dtype is not None:
         dtype = A.dtype
     storage = storage_of(values_dtype, dtype, "smoothed_aggregation")
-    strength = strength_of(strength)
+    strength = strength_of(strength, A, block_size)
     integer(improve_candidates, "smoothed_aggregation", "improve_candidates", minimum=0)
     by_rows = isinstance(smoother, GaussSeidel)
     require(not (by_rows and storage), "smoothed_aggregation", "values_dtype", "be None for GaussSeidel",
