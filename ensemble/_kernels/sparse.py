@@ -17,6 +17,7 @@ from ensemble._kernels._compile import (
     ROW_BLOCK,
     compiled,
     compiled_serial,
+    inner,
     output,
     per_width,
     prange,
@@ -86,13 +87,13 @@ SAMPLED_ROWS, NEAR_COLUMNS = 64, 64
 U = np.uint64  # an unsigned index needs no test for a negative one
 
 
-@compiled_serial
+@spliced
 def values_ahead(bytes_of_entry):
     """How many entries ahead a value is asked for, an entry being `bytes_of_entry` of all samples."""
     return U((BYTES_AHEAD[0] if bytes_of_entry < WIDE_ENTRY else BYTES_AHEAD[1]) // bytes_of_entry)
 
 
-@compiled_serial
+@spliced
 def row_product(indptr, indices, values, x, i, n_samples, first, shared, scattered, total):
     """`total` plus row i of the matrix times `x`, for the tile of samples from `first` on that `total` is wide."""
     ahead = values_ahead(n_samples * values.itemsize)
@@ -196,7 +197,7 @@ CUDA = _cuda.Family(
 )
 
 
-@compiled_serial
+@inner
 def product_rows(
     indptr, indices, values, x, b, y, past_cache, n_samples, first, shared, apart, ending, low, high, nothing
 ):
@@ -235,7 +236,7 @@ def _product(width, shared, ending, apart, whole):
     return loop
 
 
-@compiled_serial
+@spliced
 def run_of_rows(n_rows):
     """Rows of one run: at least 64 runs, for any number of threads, and not above 1024 rows."""
     return max(1, min(1024, (n_rows + 63) // 64))
@@ -247,7 +248,7 @@ def entry_product(indices, values, x, k, width, nothing):
     return load(values, np.int64(k) * width, nothing) * load(x, np.int64(U(indices[k])) * width, nothing)
 
 
-@compiled_serial
+@inner
 def few_rows(indptr, indices, values, x, b, y, width, apart, ending, low, high, nothing):
     """Rows `low` to `high` of a product of the few samples that `width` says; the inner product where asked for.
 
@@ -256,7 +257,7 @@ def few_rows(indptr, indices, values, x, b, y, width, apart, ending, low, high, 
     loses its stride among the lines of `x`.
     """
     last, ahead = U(indices.size - 1), U(FEW_AHEAD // (width * values.itemsize))
-    k, inner = U(indptr[U(low)]), nothing
+    k, product = U(indptr[U(low)]), nothing
     for row in range(U(low), U(high)):
         total, end, here = nothing, U(indptr[row + U(1)]), np.int64(row) * width
         if apart or width > 1:
@@ -283,9 +284,9 @@ def few_rows(indptr, indices, values, x, b, y, width, apart, ending, low, high, 
         elif ending == RESIDUAL:
             total = load(b, here, nothing) - total
         elif ending == DOT:
-            inner = inner + load(x, here, nothing) * total
+            product = product + load(x, here, nothing) * total
         store(y, here, total)
-    return inner
+    return product
 
 
 @per_width
@@ -397,8 +398,8 @@ def _few_dot(width, apart):
         n_rows = indptr.size - 1
         for block in prange(partials.shape[0]):
             low, high = block * ROW_BLOCK, min((block + 1) * ROW_BLOCK, n_rows)
-            inner = few_rows(indptr, indices, values, x, x, y, width, apart, DOT, low, high, zeros(values, width))
-            store(partials.reshape(-1), block * width, inner)
+            product = few_rows(indptr, indices, values, x, x, y, width, apart, DOT, low, high, zeros(values, width))
+            store(partials.reshape(-1), block * width, product)
 
     return loop
 
