@@ -156,23 +156,30 @@ def in_three_orders(matrix: Any) -> dict[str, CrsGraph]:
     return {"natural": natural, "shuffled": random, "reordered": random.reordered().graph}
 
 
-def alternating(functions: dict[str, Callable[[], Any]], rounds: int) -> dict[str, list[float]]:
+def alternating(
+    functions: dict[str, Callable[[], Any]], rounds: int, before: Callable[[], Any] = lambda: None
+) -> dict[str, list[float]]:
     """Seconds of this thread's own processor time, forwards and backwards in turn, after one warm-up each.
 
     Other programs on the machine delay a thread, which does not count here; that they empty its caches does.
+    What comes `before` each call does not count either.
     """
     seconds: dict[str, list[float]] = {name: [] for name in functions}
     for function in functions.values():
         function()
     for k in range(rounds):
         for name in list(functions)[:: -1 if k % 2 else 1]:
+            before()
             start = time.thread_time()
             functions[name]()
             seconds[name].append(time.thread_time() - start)
     return seconds
 
 
-def orders(sizes: tuple[int, ...] = (1, 2, 4, 8, 16, 32), rounds: int = 7) -> list[dict[str, Any]]:
+SIZES = (1, 2, 4, 8, 16, 32)
+
+
+def orders(sizes: tuple[int, ...] = SIZES, rounds: int = 7) -> list[dict[str, Any]]:
     """Time per sample against as many SciPy products, each of a matrix of its own on shared index arrays."""
     read, n_read = reader()
     rows = []
@@ -188,7 +195,7 @@ def orders(sizes: tuple[int, ...] = (1, 2, 4, 8, 16, 32), rounds: int = 7) -> li
                     "ours": lambda A=A, x=x, y=y: A.apply(x, y),
                     "scipy": lambda given=given, columns=columns: [m @ v for m, v in zip(given, columns, strict=True)],
                 }
-                seconds = alternating(functions, rounds)
+                seconds = alternating(functions, rounds, read)  # all begin with what `read` leaves in the caches
                 bound = compulsory_bytes(graph, s) * median(seconds["read"]) / n_read
                 rows.append(
                     {
@@ -211,6 +218,7 @@ def orders(sizes: tuple[int, ...] = (1, 2, 4, 8, 16, 32), rounds: int = 7) -> li
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m benchmarks.bench_spmv", description=orders.__doc__)
     parser.add_argument("table", choices=["orders"])
-    parser.parse_args()
+    parser.add_argument("--samples", type=int, nargs="+", default=SIZES)
+    chosen = tuple(parser.parse_args().samples)
     numba.set_num_threads(1)
-    save("spmv-orders-1threads", orders())
+    save("-".join(["spmv-orders", *(() if chosen == SIZES else map(str, chosen)), "1threads"]), orders(chosen))

@@ -37,7 +37,7 @@ HEAD = '''"""The loops of a GBEES run, written by ensemble; it may be deleted at
 import numpy as np
 
 from ensemble._kernels._c_functions import call_bounds, call_prune, call_velocities
-from ensemble._kernels._compile import compiled, compiled_serial, inner, prange
+from ensemble._kernels._compile import compiled_regions, compiled_serial, inner, prange
 from ensemble._kernels.gbees import BASE, GOOD, UNIT, attach, beside, find, flows, room_for
 IMPORTS
 
@@ -232,7 +232,7 @@ def normalise(end, mass, q):
 
 SHARED = '''
 
-@compiled
+@compiled_regions
 def refreshed_by_all(first, last, time, grid, frame, numbers, drift, blocks):
     for b in prange((last - first + BLOCK - 1) // BLOCK):
         begin = first + b * BLOCK
@@ -240,21 +240,21 @@ def refreshed_by_all(first, last, time, grid, frame, numbers, drift, blocks):
         blocks[b] = most if good else np.nan
 
 
-@compiled
+@compiled_regions
 def outflow_by_all(last, dt, grid, numbers):
     for b in prange((last - BASE + BLOCK - 1) // BLOCK):
         first = BASE + b * BLOCK
         outflow(first, min(last, first + BLOCK), dt, grid, numbers)
 
 
-@compiled
+@compiled_regions
 def inflow_by_all(last, grid, sums):
     for b in prange((last - BASE + BLOCK - 1) // BLOCK):
         first = BASE + b * BLOCK
         sums[2 * b], sums[2 * b + 1] = inflow(first, min(last, first + BLOCK), grid, sums)
 
 
-@compiled
+@compiled_regions
 def scale_by_all(last, factor, q):
     for b in prange((last - BASE + BLOCK - 1) // BLOCK):
         first = BASE + b * BLOCK

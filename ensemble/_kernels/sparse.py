@@ -70,6 +70,15 @@ BYTES_AHEAD = (4096, 2048)
 ROWS_AHEAD = np.uint64(64)
 """How many entries ahead a row of `x` is asked for where columns are scattered."""
 
+FEW = 2
+"""Samples up to which a product has loops of its own."""
+
+FEW_AHEAD = 4096
+"""Bytes ahead of its use that a value of few samples is asked for."""
+
+FEW_ROWS_AHEAD = np.uint64(128)
+"""Entries ahead that a row of `x` of few samples is asked for."""
+
 CACHED = 1 << 20
 """Bytes of a vector that the caches near a core hold."""
 
@@ -104,13 +113,13 @@ def row_product(indptr, indices, values, x, i, n_samples, first, shared, scatter
 
 
 @compiled_serial
-def far_columns(indptr, indices):
-    """Whether one entry in eight of some rows is far from all columns of the row before."""
+def far_columns(indptr, indices, apart=1):
+    """Whether one entry in eight of some rows is far from all columns of the row that is `apart` rows before."""
     n_rows, far, seen = indptr.size - 1, 0, 0
-    for j in range(min(n_rows - 1, SAMPLED_ROWS)):
-        i = 1 + j * (n_rows - 1) // SAMPLED_ROWS if n_rows > SAMPLED_ROWS else 1 + j
-        m, end = indptr[i - 1], indptr[i]
-        for k in range(end, indptr[i + 1]):
+    for j in range(min(n_rows - apart, SAMPLED_ROWS)):
+        i = apart + j * (n_rows - apart) // SAMPLED_ROWS if n_rows > SAMPLED_ROWS else apart + j
+        m, end = indptr[i - apart], indptr[i - apart + 1]
+        for k in range(indptr[i], indptr[i + 1]):
             while m + 1 < end and indices[m + 1] <= indices[k]:
                 m += 1
             near = m < end and abs(np.int64(indices[k]) - np.int64(indices[m])) <= NEAR_COLUMNS
@@ -123,10 +132,16 @@ def far_columns(indptr, indices):
 def scattered(indptr, indices, x):
     """Whether rows of `x` are asked for ahead: they outgrow a cache, and the columns of neighbouring rows lie apart.
 
-    The order in which a row is summed does not depend on it. One sample is left to the processor: there a request costs
-    more than it saves.
+    The order in which a row is summed does not depend on it. Kernels with work of their own in each row leave one
+    sample to the processor.
     """
     return x.shape[1] > 1 and x.nbytes > CACHED and bool(far_columns(indptr, indices))
+
+
+def scattered_few(indptr, indices, values, x):
+    """As `scattered`, for a product of one or two samples, where the stream of values drives `x` from the cache."""
+    outgrown = x.nbytes > CACHED // 4 and values.nbytes > 4 * CACHED
+    return outgrown and bool(far_columns(indptr, indices))
 
 
 @compiled_serial
@@ -163,7 +178,7 @@ def residual(indptr, indices, values, x, b, out):
     return into(out, b - row_sum(indptr, indices, values, x))
 
 
-SET, ADD, RESIDUAL = 0, 1, 2
+SET, ADD, RESIDUAL, DOT = 0, 1, 2, 3
 WHOLE = 16
 """Samples from which on a product whose samples fill one tile is compiled for that number of samples."""
 ENTRIES_AHEAD = 16  # how far ahead a product asks for entries that lie anywhere
@@ -228,29 +243,63 @@ def run_of_rows(n_rows):
 
 
 @spliced
-def scalar_rows(indptr, indices, values, x, b, y, ending, low, high):
-    """Rows `low` to `high` of a product of one sample."""
-    k = U(indptr[U(low)])
+def entry_product(indices, values, x, k, width, nothing):
+    """Entry k times its row of `x`, for all `width` samples."""
+    return load(values, np.int64(k) * width, nothing) * load(x, np.int64(U(indices[k])) * width, nothing)
+
+
+@inner
+def few_rows(indptr, indices, values, x, b, y, width, apart, ending, low, high, nothing):
+    """Rows `low` to `high` of a product of the few samples that `width` says; the inner product where asked for.
+
+    One sample on near columns is summed by fours: a loop that ends in single entries, as compilers unroll it, costs
+    short rows more than their entries. Otherwise lines are asked for ahead, entry by entry: the hardware's prefetch
+    loses its stride among the lines of `x`.
+    """
+    last, ahead = U(indices.size - 1), U(FEW_AHEAD // (width * values.itemsize))
+    k, product = U(indptr[U(low)]), nothing
     for row in range(U(low), U(high)):
-        total, end = values.dtype.type(0), U(indptr[row + U(1)])
-        for entry in range(k, end):
-            total += values[entry] * x[U(indices[entry])]
-        k = end
+        total, end, here = nothing, U(indptr[row + U(1)]), np.int64(row) * width
+        if apart or width > 1:
+            while k < end:
+                prefetch(values, np.int64(k + ahead) * width, 8)
+                if apart:
+                    prefetch(x, np.int64(U(indices[min(k + FEW_ROWS_AHEAD, last)])) * width, 8)
+                total = total + entry_product(indices, values, x, k, width, nothing)
+                k += U(1)
+        else:
+            while k + U(4) <= end:
+                for _ in range(4):
+                    total = total + entry_product(indices, values, x, k, width, nothing)
+                    k += U(1)
+            if k + U(2) <= end:
+                for _ in range(2):
+                    total = total + entry_product(indices, values, x, k, width, nothing)
+                    k += U(1)
+            if k < end:
+                total = total + entry_product(indices, values, x, k, width, nothing)
+                k += U(1)
         if ending == ADD:
-            total = y[row] + total
+            total = load(y, here, nothing) + total
         elif ending == RESIDUAL:
-            total = b[row] - total
-        y[row] = total
+            total = load(b, here, nothing) - total
+        elif ending == DOT:
+            product = product + load(x, here, nothing) * total
+        store(y, here, total)
+    return product
 
 
 @per_width
-def _scalar_product(ending):
+def _few_product(width, apart, ending):
     @compiled
     def loop(indptr, indices, values, x, b, y):
         n_rows = indptr.size - 1
         run = run_of_rows(n_rows)
         for r in prange((n_rows + run - 1) // run):
-            scalar_rows(indptr, indices, values, x, b, y, ending, r * run, min((r + 1) * run, n_rows))
+            few_rows(
+                indptr, indices, values, x, b, y, width, apart, ending,
+                r * run, min((r + 1) * run, n_rows), zeros(values, width),
+            )  # fmt: skip
 
     return loop
 
@@ -261,8 +310,8 @@ def _run_product(ending, indptr, indices, values, x, b, out):
     shared = values.shape[1] != n_samples
     past_cache = ending != ADD and streams(out)
     flat = [array.reshape(-1) for array in (values, x, b, out)]
-    if n_samples == 1:
-        _scalar_product(ending)(indptr, indices, *flat)
+    if n_samples <= FEW and not shared:
+        _few_product(n_samples, scattered_few(indptr, indices, values, x), ending)(indptr, indices, *flat)
         return out
     apart = scattered(indptr, indices, x)
     for first, width in tiles(n_samples):
@@ -342,6 +391,19 @@ def _spmv_dot(width, shared, apart):
     return loop
 
 
+@per_width
+def _few_dot(width, apart):
+    @compiled
+    def loop(indptr, indices, values, x, y, partials):
+        n_rows = indptr.size - 1
+        for block in prange(partials.shape[0]):
+            low, high = block * ROW_BLOCK, min((block + 1) * ROW_BLOCK, n_rows)
+            product = few_rows(indptr, indices, values, x, x, y, width, apart, DOT, low, high, zeros(values, width))
+            store(partials.reshape(-1), block * width, product)
+
+    return loop
+
+
 @spmv_dot.register("numba")
 def _(indptr, indices, values, x, out):
     n_rows, n_samples = x.shape
@@ -349,6 +411,9 @@ def _(indptr, indices, values, x, out):
     shared = values.shape[1] != n_samples
     partials = partial_sums(n_rows, n_samples, x.dtype)
     flat = [array.reshape(-1) for array in (values, x, out)]
+    if n_samples <= FEW and not shared:
+        _few_dot(n_samples, scattered_few(indptr, indices, values, x))(indptr, indices, *flat, partials)
+        return out, ordered_sum(partials)
     apart = scattered(indptr, indices, x)
     for first, width in tiles(n_samples):
         _spmv_dot(width, shared, apart)(indptr, indices, *flat, partials, streams(out), n_samples, first)

@@ -17,6 +17,7 @@ from ensemble.krylov._system import LinearSystem
 from ensemble.krylov.result import SolveResult, Status
 from ensemble.linalg import Identity
 from ensemble.linalg.operators import wrap_like
+from ensemble.linalg.reordering import restored_vectors
 
 WORTH_COMPACTING = 3
 """Iterations that must lie ahead before finished samples are taken out of the vectors and matrices."""
@@ -274,6 +275,8 @@ class Run:
         x = self.x if self.wide_x is None else kernels.put_samples(self.x, moved(self.members, self.x), self.wide_x)
         if self.unit is not None:
             x = x * moved(self.unit.astype(x.dtype), x)
+        if self.system.order is not None:
+            x = restored_vectors(x, self.system.order)
         wrapped = wrap_like(self.system.like, x, self.system.operator_samples, self.system.sample_set)
         history, target, final = (self.outside(norms) for norms in (self.history(), self.target, self.final))
         return SolveResult(wrapped, self.status, self.iterations, history, target, self.system.function, final)

@@ -12,7 +12,9 @@ from ensemble._backend import array_namespace, contiguous, home_of, to_numpy
 from ensemble._check import integer, message, one_of, positive, require
 from ensemble.linalg import Identity
 from ensemble.linalg.adapt import as_operator
+from ensemble.linalg.graph import Reordering
 from ensemble.linalg.operators import samples_of, set_of
+from ensemble.linalg.reordering import reordered_vectors
 from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import SampleSet, common_set
 
@@ -35,6 +37,8 @@ class LinearSystem:
     like: Any
     operator_samples: int
     sample_set: SampleSet | None
+    order: Reordering | None = None
+    """The order of rows in which the system is solved; None for the caller's."""
 
 
 def linear_system(
@@ -68,8 +72,13 @@ def linear_system(
     sets = [set_of(v) for v in (A, M, b, x0) if getattr(v, "n_samples", 1) == n_samples]
     sample_set = functools.reduce(common_set, sets, None)
     coupled = coupling == "ensemble"
-    start = wide.get("x0")
-    return LinearSystem(function, A, M, wide["b"], start, rtol, atol, coupled, like, operator_samples, sample_set)
+    order = None
+    own = M.in_own_order(A) if hasattr(M, "in_own_order") else None
+    if own is not None:
+        A, M, order = own
+        wide = {name: reordered_vectors(v, order) for name, v in wide.items()}
+    b, start = wide["b"], wide.get("x0")
+    return LinearSystem(function, A, M, b, start, rtol, atol, coupled, like, operator_samples, sample_set, order)
 
 
 def default_rtol(like: Any, dtype: Any) -> float:

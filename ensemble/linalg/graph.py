@@ -68,12 +68,14 @@ class CrsGraph:
         self.indptr = np.array(indptr, np.int32 if indices.size < 2**31 else np.int64, order="C")
         self.indices = np.array(indices, np.int32 if n_columns <= 2**31 else np.int64, order="C")
         self._copies: dict[Any, tuple[Any, ...]] = {}
+        self._orders: dict[int, Reordering] = {}
 
     @classmethod
     def unchecked(cls, indptr: np.ndarray, indices: np.ndarray, shape: tuple[int, int]) -> CrsGraph:
         """A graph from arrays that one of our own kernels made: nothing is looked at again."""
         graph = object.__new__(cls)
-        graph.shape, graph.indptr, graph.indices, graph._copies = shape, indptr, indices, {}
+        graph.shape, graph.indptr, graph.indices = shape, indptr, indices
+        graph._copies, graph._orders = {}, {}
         return graph
 
     def __repr__(self) -> str:
@@ -142,22 +144,27 @@ class CrsGraph:
         """(indptr, indices, entries) of the transpose: its entry k is entry ``entries[k]`` of this graph."""
         return transpose_graph(self.indptr, self.indices, self.shape[1])
 
-    def reordered(self) -> Reordering:
+    def reordered(self, block_size: int = 1) -> Reordering:
         """The graph in reverse Cuthill-McKee order, in which neighbours have numbers close to each other [1]_.
 
         A product reads the rows of `x` in the order of the columns: where those lie anywhere and the vectors outgrow
         the cache, it waits for memory.
 
+        Parameters
+        ----------
+        block_size : int
+            Consecutive rows that stay together, in their order: the unknowns of a node.
+
         Returns
         -------
         Reordering
             ``CrsMatrix(r.graph, A.values[r.entries])`` is the matrix ``A[rows][:, rows]``, ``b[r.rows]`` a right-hand
-            side; of its solution y, ``x[r.rows] = y`` is the one of A.
+            side; of its solution y, ``y[r.places]`` is the one of A.
 
         Raises
         ------
         ValueError
-            If the graph is not square.
+            If the graph is not square, or `block_size` does not divide its rows.
 
         References
         ----------
@@ -169,17 +176,35 @@ class CrsGraph:
         >>> graph.reordered().rows
         array([2, 1, 0], dtype=int32)
         """
+        n = self.shape[0]
+        require(n == self.shape[1], "CrsGraph.reordered", "the graph", "be square", f"shape {self.shape}")
+        integer(block_size, "CrsGraph.reordered", "block_size", minimum=1)
+        require(n % block_size == 0, "CrsGraph.reordered", "block_size", f"divide the {n} rows", block_size)
+        if block_size not in self._orders:
+            self._orders[block_size] = self._reordered(block_size)
+        return self._orders[block_size]
+
+    def _reordered(self, block_size: int) -> Reordering:
         import scipy.sparse as sp
         from scipy.sparse.csgraph import reverse_cuthill_mckee
 
-        require(self.shape[0] == self.shape[1], "CrsGraph.reordered", "the graph", "be square", f"shape {self.shape}")
-        places = sp.csr_array((np.arange(self.nnz), self.indices, self.indptr), shape=self.shape)
-        rows = reverse_cuthill_mckee(sp.csr_array((np.ones(self.nnz), self.indices, self.indptr), shape=self.shape))
-        moved_places = sp.csr_array(places[rows][:, rows])
-        moved_places.sort_indices()
-        indptr = moved_places.indptr.astype(self.indptr.dtype)
-        graph = CrsGraph.unchecked(indptr, moved_places.indices.astype(self.indices.dtype), self.shape)
-        return Reordering(graph, rows, moved_places.data)
+        n = self.shape[0]
+        entries = sp.csr_array((np.arange(self.nnz), self.indices, self.indptr), shape=self.shape)
+        pattern = sp.csr_array((np.ones(self.nnz, np.int8), self.indices, self.indptr), shape=self.shape)
+        if block_size > 1:
+            ones, starts = np.ones(n, np.int32), np.arange(0, n + 1, block_size)
+            nodes = sp.csr_array((ones, np.arange(n), starts), shape=(n // block_size, n))
+            pattern = sp.csr_array(nodes @ pattern @ nodes.T)
+        rows = reverse_cuthill_mckee(pattern) if n else np.zeros(0, np.int32)
+        if block_size > 1:
+            rows = (rows[:, None] * block_size + np.arange(block_size, dtype=rows.dtype)).reshape(-1)
+        moved_entries = sp.csr_array(entries[rows][:, rows])
+        moved_entries.sort_indices()
+        indptr = moved_entries.indptr.astype(self.indptr.dtype)
+        graph = CrsGraph.unchecked(indptr, moved_entries.indices.astype(self.indices.dtype), self.shape)
+        places = np.empty_like(rows)
+        places[rows] = np.arange(n, dtype=rows.dtype)
+        return Reordering(graph, rows, moved_entries.data, places)
 
     @cached_property
     def upper(self) -> UpperTriangle:
@@ -200,12 +225,14 @@ class CrsGraph:
 class Reordering(NamedTuple):
     """Rows and columns of a square graph in another order: row i of `graph` is row ``rows[i]`` of the old one.
 
-    `rows` has shape (n,); `entries`, shape (nnz,), holds the place in the old graph of each entry of `graph`.
+    `rows` has shape (n,); `entries`, shape (nnz,), holds the place in the old graph of each entry of `graph`; `places`,
+    shape (n,), the row of `graph` that each old row has become.
     """
 
     graph: CrsGraph
     rows: np.ndarray
     entries: np.ndarray
+    places: np.ndarray
 
 
 class OnGraph:

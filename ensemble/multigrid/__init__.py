@@ -6,6 +6,7 @@ from ensemble.multigrid.hierarchy import Hierarchy, Level
 from ensemble.multigrid.jacobi import Jacobi
 from ensemble.multigrid.reduction_hierarchy import ReductionHierarchy, approximate_ideal_restriction
 from ensemble.multigrid.relaxation import Chebyshev
+from ensemble.multigrid.reordered import ReorderedHierarchy
 from ensemble.multigrid.scaled import ScaledHierarchy, scaled_aggregation
 from ensemble.multigrid.setup import smoothed_aggregation
 from ensemble.multigrid.strength import EvolutionStrength, SymmetricStrength
@@ -19,6 +20,7 @@ __all__ = [
     "Jacobi",
     "Level",
     "ReductionHierarchy",
+    "ReorderedHierarchy",
     "ScaledHierarchy",
     "SymmetricStrength",
     "approximate_ideal_restriction",

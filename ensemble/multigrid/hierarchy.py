@@ -246,9 +246,7 @@ class Hierarchy(SciPyOperator):
         if not isinstance(A, CrsMatrix | SymmetricCrsMatrix):
             wanted = "be a CrsMatrix, a SymmetricCrsMatrix or a SciPy sparse matrix"
             raise TypeError(message("Hierarchy.update", "A", wanted, f"a {type(A).__name__}"))
-        advice = "Build a new one with smoothed_aggregation."
-        wanted = "have the graph the hierarchy was built for"
-        require(A.graph.same_as(graph), "Hierarchy.update", "A", wanted, repr(A.graph), advice)
+        require_graph(A, graph, "Hierarchy.update", "smoothed_aggregation")
         plan = self.levels[0].plan
         by_rows = isinstance(self.smoother, GaussSeidel) or (plan is not None and plan.strong is not None)
         if by_rows and isinstance(A, SymmetricCrsMatrix):
@@ -292,6 +290,12 @@ class Hierarchy(SciPyOperator):
                     level, self.damping, self.levels[k + 1].A, self.precision.fits is not None
                 )
             round_level(level, self.storage)
+
+
+def require_graph(A: Any, graph: CrsGraph, function: str, builder: str) -> None:
+    """Refuse a matrix that is not on the graph that a hierarchy was built for."""
+    wanted = "have the graph the hierarchy was built for"
+    require(A.graph.same_as(graph), function, "A", wanted, repr(A.graph), f"Build a new one with {builder}.")
 
 
 @dataclass

@@ -17,10 +17,12 @@ from ensemble._kernels.sparse import spmv
 from ensemble.linalg import CrsMatrix, SymmetricCrsMatrix
 from ensemble.linalg.adapt import as_operator
 from ensemble.linalg.operators import multiply
+from ensemble.linalg.reordering import reordered_matrix
 from ensemble.multigrid.coarse import LARGEST_DENSE, CoarseSolver
-from ensemble.multigrid.hierarchy import Hierarchy
+from ensemble.multigrid.hierarchy import Hierarchy, require_graph
 from ensemble.multigrid.reduction import Options, Reduction
 from ensemble.multigrid.relaxation import inverse_diagonal
+from ensemble.multigrid.reordered import ReorderedHierarchy, order_of
 from ensemble.multigrid.splitting import STRENGTHS, Judge
 
 FINE, COARSE = 0, 1
@@ -39,7 +41,8 @@ def approximate_ideal_restriction(
     coarse_size: int = 100,
     max_levels: int = 30,
     dtype: Any = None,
-) -> ReductionHierarchy:
+    reorder: bool | str = "auto",
+) -> Hierarchy:
     """Build a reduction-based multigrid hierarchy for nonsymmetric matrices, all samples of `A` at once.
 
     For convection and convection-diffusion. Rows are split into fine and coarse ones by strong entries [3]_, the
@@ -73,10 +76,12 @@ def approximate_ideal_restriction(
         At most this many levels.
     dtype : float32 or float64, optional
         Type in which the hierarchy is set up and applied; the Krylov method around it stays in A's type.
+    reorder : {"auto", True, False}
+        Whether levels are kept in reverse Cuthill-McKee order; see `smoothed_aggregation`.
 
     Returns
     -------
-    ReductionHierarchy
+    ReductionHierarchy, or ReorderedHierarchy around one
         A `LinearOperator`: ``gmres(A, b, M=hierarchy)`` or ``bicgstab(A, b, M=hierarchy)``.
 
     Raises
@@ -146,9 +151,13 @@ def approximate_ideal_restriction(
     integer(coarse_size, name, "coarse_size", minimum=1)
     integer(max_levels, name, "max_levels", minimum=1)
     options = Options(theta, degree, theta_restriction, drop_restriction, drop_coarse)
+    graph = A.graph
+    order = order_of(graph, 1, reorder, name)
+    if order is not None:
+        A = reordered_matrix(A, graph, order)
     hierarchy = ReductionHierarchy([ReductionLevel(A.astype(dtype))], None, sweeps)
     hierarchy.set_up(Judge(strength), options, coarse_size, max_levels)
-    return hierarchy
+    return hierarchy if order is None else ReorderedHierarchy(hierarchy, graph, order)
 
 
 @dataclass
@@ -275,8 +284,7 @@ class ReductionHierarchy(Hierarchy):
             wanted = "be a CrsMatrix, a SymmetricCrsMatrix or a SciPy sparse matrix"
             raise TypeError(message(name, "A", wanted, f"a {type(given).__name__}"))
         graph = self.levels[0].A.graph
-        advice = "Build a new one with approximate_ideal_restriction."
-        require(A.graph.same_as(graph), name, "A", "have the graph the hierarchy was built for", repr(A.graph), advice)
+        require_graph(A, graph, name, "approximate_ideal_restriction")
         self.levels[0].A = CrsMatrix(graph, A.values).astype(self.dtype)
         with np.errstate(all="ignore"):
             for level, coarser in zip(self.levels, self.levels[1:], strict=False):

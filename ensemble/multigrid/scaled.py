@@ -159,7 +159,8 @@ def scaled_aggregation(A: Any, mean: CrsMatrix | None = None, **options: Any) ->
         The matrix to build the hierarchy of; by default ``A.mean``. A stored ensemble must be given one: the mean over
         its samples would let a sample's answer depend on the others.
     **options
-        Of `smoothed_aggregation`; by default the V-cycle computes in float32 where that serves the mean matrix.
+        Of `smoothed_aggregation` but `reorder`: levels are in the order of `A`. By default the V-cycle computes in
+        float32 where that serves the mean matrix.
 
     Returns
     -------
@@ -204,4 +205,6 @@ def scaled_aggregation(A: Any, mean: CrsMatrix | None = None, **options: Any) ->
         tuple(mean.shape) == tuple(A.shape) and mean.n_samples == 1, "scaled_aggregation", "mean",
         f"have shape {tuple(A.shape)} and one sample", f"shape {mean.shape} and {mean.n_samples} samples",
     )  # fmt: skip
-    return ScaledHierarchy.of(A, smoothed_aggregation(mean, **options))
+    require("reorder" not in options, "scaled_aggregation", "options", "not name reorder", repr(options.get("reorder")),
+            "Reorder the matrices: CrsGraph.reordered().")  # fmt: skip
+    return ScaledHierarchy.of(A, smoothed_aggregation(mean, reorder=False, **options))

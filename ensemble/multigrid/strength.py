@@ -11,11 +11,14 @@ import scipy.sparse as sp
 from ensemble._backend import array_namespace, moved, to_numpy
 from ensemble._check import message, positive, require
 from ensemble._kernels.aggregation import square_on_graph
-from ensemble.linalg import CrsGraph, CrsMatrix
+from ensemble.linalg import CrsGraph, CrsMatrix, SymmetricCrsMatrix
 from ensemble.multigrid.relaxation import largest_eigenvalue
 
 CHUNK, DEVICE_CHUNK = 1 << 15, 1 << 24
 """Values of all samples that are reduced at a time: they stay in the cache, or keep a device busy."""
+
+JUMP = 100.0
+"""Ratio of neighbours' diagonal entries from which on a weak coupling between them is that of a jump."""
 
 LEAST_DIAGONAL = 0.1
 """Share of a diagonal entry that must be left when weak entries are added to it."""
@@ -198,14 +201,42 @@ def symmetrized(values: np.ndarray, rows: np.ndarray, columns: np.ndarray, n: in
     return S
 
 
-def strength_of(option: Any) -> Any:
-    """The measure that `smoothed_aggregation` was given: None, a measure, or theta of the symmetric one."""
+def strength_of(option: Any, A: CrsMatrix | SymmetricCrsMatrix, block_size: int) -> Any:
+    """The measure that `smoothed_aggregation` was given, or that it chooses: None, or a measure."""
+    if isinstance(option, str) and option == "auto":
+        return SymmetricStrength() if jumps(A, block_size) else None
     if option is None or isinstance(option, SymmetricStrength | EvolutionStrength):
         return option
     if isinstance(option, int | float | np.floating) and not isinstance(option, bool):
         return SymmetricStrength(theta=float(option))
-    wanted = "be None, a number, a SymmetricStrength or an EvolutionStrength"
+    wanted = "be None, 'auto', a number, a SymmetricStrength or an EvolutionStrength"
     raise TypeError(message("smoothed_aggregation", "strength", wanted, f"a {type(option).__name__}"))
+
+
+def jumps(A: CrsMatrix | SymmetricCrsMatrix, block_size: int) -> bool:
+    """Whether a coefficient jumps in every finite sample; at least one must be finite.
+
+    It does where two neighbours' diagonal entries differ by more than `JUMP` and their coupling is weak to
+    `SymmetricStrength()`: at the rim of an island. Both hold for no anisotropy, no scaling ``D A D`` of a smooth
+    coefficient and no graded mesh. Of blocks, entries between like unknowns count.
+    """
+    A = A.to_crs() if isinstance(A, SymmetricCrsMatrix) else A
+    xp, theta = array_namespace(A.values), SymmetricStrength().theta
+    found, sound = np.zeros(A.n_samples, bool), np.ones(A.n_samples, bool)
+    with np.errstate(all="ignore"):
+        root = xp.sqrt(xp.abs(A.diagonal().samples))
+        rows, columns = A.graph.coordinates_beside(A.values)
+        run = run_of(A)
+        for first in range(0, A.graph.nnz, run):
+            i, j, values = rows[first : first + run], columns[first : first + run], A.values[first : first + run]
+            size, other = (xp.take(root, k, axis=0) for k in (i, j))
+            ratio, quotient = size / other, xp.abs(values) / size / other
+            apart = (ratio > JUMP**0.5) & (quotient > 0.0) & (quotient < theta)
+            if block_size > 1:
+                apart = apart & ((i - j) % block_size == 0)[:, None]
+            found |= to_numpy(xp.any(apart, axis=0))
+            sound &= to_numpy(xp.all(xp.isfinite(values), axis=0))
+    return bool(sound.any() and found[sound].all())
 
 
 class StrongGraph:

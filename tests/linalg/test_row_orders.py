@@ -49,12 +49,21 @@ def test_a_product_on_scattered_columns_has_the_bits_of_its_samples():
         assert np.array_equal(alone[:, 0], many.to_scipy(s) @ x[:, s])
 
 
+@pytest.mark.parametrize("far", [False, True], ids=["near", "far"])
+@pytest.mark.parametrize("n_samples", [1, 2])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_products_of_one_sample_are_the_references_to_the_bit(dtype):
-    rows = sp.random_array((333, 200), density=0.05, rng=np.random.default_rng(77017), format="csr")
-    rows.data[5] = np.nan
-    B = CrsMatrix.from_scipy(rows.astype(dtype))
-    x, b = random((200, 1), 77023).astype(dtype), random((333, 1), 77029).astype(dtype)
+def test_products_of_few_samples_are_the_references_to_the_bit(dtype, n_samples, far, monkeypatch):
+    monkeypatch.setattr(sparse, "CACHED", 0)  # whatever is far is asked for ahead
+    rows = sp.random_array((3000, 3000), density=0.003, rng=np.random.default_rng(77017), format="csr")
+    if not far:
+        rows = sp.diags_array(np.ones(10), offsets=range(-4, 6), shape=(3000, 3000))
+    graph = CrsMatrix.from_scipy(rows).graph
+    values, x, b = (
+        random((n, n_samples), k).astype(dtype) for k, n in ((77021, graph.nnz), (77023, 3000), (77029, 3000))
+    )
+    values[5, 0] = np.nan
+    B = CrsMatrix(graph, values)
+    assert sparse.scattered_few(graph.indptr, graph.indices, values, x) == far
     for kernel, given in ((sparse.spmv, ()), (sparse.residual, (b,))):
         expected = kernel.reference(*B.arrays, x, *given, None)
         for limited in (False, True):
@@ -68,6 +77,10 @@ def test_products_of_one_sample_are_the_references_to_the_bit(dtype):
     assert np.array_equal(
         sparse.spmv_add(*B.arrays, x, total), sparse.spmv_add.reference(*B.arrays, x, b, ), equal_nan=True
     )  # fmt: skip
+    for got, expected in zip(
+        sparse.spmv_dot(*B.arrays, x, None), sparse.spmv_dot.reference(*B.arrays, x, None), strict=True
+    ):
+        assert np.array_equal(got, expected, equal_nan=True)
 
 
 def test_a_reordered_graph_keeps_neighbours_together():

@@ -8,10 +8,10 @@ import scipy.sparse as sp
 from ensemble import gallery
 from ensemble._kernels.aggregation import square_on_graph
 from ensemble.krylov import cg
-from ensemble.linalg import AffineMatrix, CrsMatrix
+from ensemble.linalg import AffineMatrix, CrsMatrix, SymmetricCrsMatrix
 from ensemble.multigrid import EvolutionStrength, SymmetricStrength, smoothed_aggregation
 from ensemble.multigrid.aggregation import aggregates_of
-from ensemble.multigrid.strength import StrongGraph, mean_matrix
+from ensemble.multigrid.strength import StrongGraph, mean_matrix, strength_of
 from ensemble.scalar import Ensemble
 
 
@@ -222,3 +222,65 @@ def test_the_square_on_a_graph_is_that_part_of_the_square(rng):
 @pytest.mark.parametrize("options", [{"dtype": np.float32}, {"values_dtype": "bfloat16"}], ids=str)
 def test_narrow_hierarchies_follow_strong_couplings(options):
     assert iterations(rotated(60, 1e-3, 0), strength=0.25, **options) <= 11
+
+
+def islands(n, jump):
+    """Cells of 1 with squares of `jump` of 4 by 4 cells in a regular array."""
+    inside = np.arange(n) % 10 < 4
+    return jumps(n, np.where(np.outer(inside, inside), jump, 1.0))
+
+
+def test_jumps_are_found_by_themselves():
+    A = islands(80, 1e6)
+    assert iterations(A) > 50
+    assert iterations(A, strength="auto") <= 12
+    blocks = sp.kron(A, np.array([[2.0, 0.5], [0.5, 1.0]]), format="csr")
+    assert iterations(blocks, strength="auto", block_size=2) <= 15
+
+
+@pytest.mark.parametrize(
+    "A",
+    [
+        gallery.poisson((40, 40)).to_scipy(),
+        rotated(40, 1e-4, 0),
+        rotated(40, 1e-3, 22.5, "FD"),
+        jumps(40, np.exp(np.sin(np.arange(1600) / 100) * 3)),
+        islands(40, 20.0),
+        sp.csr_array(sp.kron(gallery.poisson((20, 20)).to_scipy(), np.array([[1e6, 1.0], [1.0, 1.0]]))),
+    ],
+    ids=["poisson", "anisotropic", "rotated", "smooth", "small jumps", "units"],
+)
+def test_without_jumps_auto_is_the_default(A):
+    block_size = 2 if A.shape[0] == 800 else 1
+    v = np.random.default_rng(86028121).standard_normal(A.shape[0])
+    M, N = (smoothed_aggregation(A, strength=strength, block_size=block_size) for strength in ("auto", None))
+    assert np.array_equal(M @ v, N @ v)
+
+
+def test_auto_wants_jumps_in_every_finite_sample():
+    one, other = (CrsMatrix.from_scipy(islands(40, jump)) for jump in (1e6, 1.0))
+
+    def measure(*values):
+        A = CrsMatrix(one.graph, np.concatenate(values, axis=1))
+        return strength_of("auto", A, 1)
+
+    nan = np.full_like(one.values, np.nan)
+    assert measure(one.values, 3.0 * one.values) == SymmetricStrength()
+    assert measure(one.values, nan) == SymmetricStrength()
+    assert measure(one.values, other.values) is None
+    assert measure(nan) is None
+    assert measure(1e-200 * one.values) == SymmetricStrength()
+    scale = 10.0 ** np.random.default_rng(15485863).uniform(-3, 3, 1600)
+    scaled = sp.diags_array(scale) @ gallery.poisson((40, 40)).to_scipy() @ sp.diags_array(scale)
+    assert strength_of("auto", CrsMatrix.from_scipy(scaled), 1) is None
+    assert strength_of("auto", SymmetricCrsMatrix.from_crs(one), 1) == SymmetricStrength()
+
+
+def test_samples_with_the_same_jumps_have_the_bits_of_their_own_runs():
+    one = CrsMatrix.from_scipy(islands(40, 1e6))
+    A = CrsMatrix(one.graph, one.values * np.array([1.0, 8.0, 0.3]))
+    v = np.random.default_rng(32452843).standard_normal((1600, 3))
+    got = smoothed_aggregation(A, strength="auto").apply(v)
+    for s in range(3):
+        alone = smoothed_aggregation(A.sample(s), strength="auto").apply(v[:, s : s + 1].copy())
+        assert np.array_equal(alone[:, 0], got[:, s])

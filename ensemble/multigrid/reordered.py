@@ -1,0 +1,140 @@
+"""Hierarchies that keep their levels in an order of rows of their own, which the caller does not see."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ensemble._check import message
+from ensemble._kernels._memory import empty_like
+from ensemble._kernels.sparse import far_columns
+from ensemble.linalg import CrsGraph, CrsMatrix, SymmetricCrsMatrix
+from ensemble.linalg.adapt import as_operator
+from ensemble.linalg.graph import Reordering
+from ensemble.linalg.operators import multiply
+from ensemble.linalg.reordering import reordered_matrix, reordered_vectors, restored_vectors
+from ensemble.multigrid.hierarchy import Hierarchy, require_graph
+
+FEWEST_ROWS = 1000
+"""Rows below which no order is sought: the caches hold such a matrix."""
+
+
+def order_of(graph: CrsGraph, block_size: int, reorder: bool | str, function: str) -> Reordering | None:
+    """The order in which a hierarchy of a matrix on `graph` keeps its levels; None for the caller's.
+
+    By default the reverse Cuthill-McKee order where the columns of neighbouring rows lie apart in the caller's and
+    together in that one. The graph alone decides. The `block_size` rows of a node stay together.
+    """
+    if not (isinstance(reorder, bool) or (isinstance(reorder, str) and reorder == "auto")):
+        raise ValueError(message(function, "reorder", "be True, False or 'auto'", repr(reorder)))
+    small = graph.shape[0] < FEWEST_ROWS * block_size
+    if reorder is False or (reorder == "auto" and (small or not is_scattered(graph, block_size))):
+        return None
+    found = graph.reordered(block_size)
+    return None if reorder == "auto" and is_scattered(found.graph, block_size) else found
+
+
+def is_scattered(graph: CrsGraph, block_size: int) -> bool:
+    """Whether one entry in eight of some rows is far from all columns of the row that is one node before."""
+    return bool(far_columns(graph.indptr, graph.indices, block_size))
+
+
+class ReorderedWorkspace:
+    """The vectors of the inner V-cycle, and those that bring the caller's into its order."""
+
+    def __init__(self, inner: Any, n_samples: int) -> None:
+        self.inner, self.n_samples = inner, n_samples
+        self.r: Any = None
+        self.z: Any = None
+
+    def vectors(self, like: Any) -> tuple[Any, Any]:
+        """Two vectors of the shape, type and home of `like`."""
+        if self.r is None or self.r.dtype != like.dtype:
+            self.r, self.z = empty_like(like), empty_like(like)
+        return self.r, self.z
+
+
+class ReorderedHierarchy(Hierarchy):
+    """A `Hierarchy` whose levels are in another order of rows than the caller's matrix and vectors.
+
+    Made by `smoothed_aggregation` and `approximate_ideal_restriction` of a matrix in a scattered order. The Krylov
+    methods of this library bring the whole system into that order, once a solve (`in_own_order`); others have each
+    vector brought there and back.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ensemble.gallery import poisson
+    >>> from ensemble.multigrid import smoothed_aggregation
+    >>> A = poisson((40, 40)).to_scipy()
+    >>> p = np.random.default_rng(0).permutation(1600)
+    >>> hierarchy = smoothed_aggregation(A[p][:, p])
+    >>> type(hierarchy).__name__
+    'ReorderedHierarchy'
+    >>> (hierarchy @ np.ones(1600)).shape
+    (1600,)
+    """
+
+    queues_kernels = False  # vectors change their order between kernels
+
+    def __init__(self, inner: Any, graph: CrsGraph, reordering: Reordering) -> None:
+        """`inner` is a hierarchy of the matrix in the order of `reordering`, `graph` the caller's graph."""
+        self.inner, self.graph, self.reordering = inner, graph, reordering
+
+    def __getattr__(self, name: str) -> Any:
+        """What the inner hierarchy says of itself: its levels, coarse solver, smoother and precision."""
+        if name.startswith("__") or "inner" not in self.__dict__:
+            raise AttributeError(name)
+        return getattr(self.inner, name)
+
+    def __repr__(self) -> str:
+        return f"{self.inner!r}\nrows in reverse Cuthill-McKee order"
+
+    def in_own_order(self, A: Any) -> tuple[Any, Any, Reordering] | None:
+        """`A` and the preconditioner in the order of the levels, and that order; None for an `A` of another graph."""
+        if not isinstance(A, CrsMatrix | SymmetricCrsMatrix) or not A.graph.same_as(self.graph):
+            return None
+        return reordered_matrix(A, self.graph, self.reordering), self.inner, self.reordering
+
+    def update(self, A: Any) -> ReorderedHierarchy:
+        """Fill the hierarchy with new values on the same graph, in place; returns it. See the inner one's `update`."""
+        name = f"{type(self.inner).__name__}.update"
+        A = as_operator(A, name, "A")
+        if isinstance(A, CrsMatrix | SymmetricCrsMatrix):
+            require_graph(A, self.graph, name, "the function that made this")
+            A = reordered_matrix(A, self.graph, self.reordering)
+        self.inner.update(A)
+        return self
+
+    def take_samples(self, samples: Any) -> ReorderedHierarchy:
+        """The hierarchy of the samples named; the graph work is shared."""
+        if self.n_samples == 1:
+            return self
+        return ReorderedHierarchy(self.inner.take_samples(samples), self.graph, self.reordering)
+
+    # --- one V-cycle
+    def workspace(self, n_samples: int) -> Any:
+        """Vectors for `apply`; a solver makes them once."""
+        return ReorderedWorkspace(self.inner.workspace(n_samples), n_samples)
+
+    def _run(self, r: Any, out: Any, workspace: Any, with_dot: bool) -> tuple[Any, Any]:
+        if workspace is None or workspace.n_samples != r.shape[1]:
+            workspace = self.workspace(r.shape[1])
+        here, z = workspace.vectors(r)
+        reordered_vectors(r, self.reordering, here)
+        if with_dot:
+            inner = self.inner.apply_dot(here, z, workspace.inner)
+        else:
+            inner = None
+            self.inner.apply(here, z, workspace.inner)
+        return restored_vectors(z, self.reordering, out), inner
+
+    def apply(self, r: Any, out: Any = None, workspace: Any = None) -> Any:
+        """One V-cycle on bare arrays: `r` of shape (n, n_samples)."""
+        return self._run(r, out, workspace, False)[0]
+
+    def apply_dot(self, r: Any, out: Any = None, workspace: Any = None) -> Any:
+        """`apply` to `out`, and the inner products of `r` with it, one value a sample."""
+        return self._run(r, out, workspace, True)[1]
+
+    def __matmul__(self, r: Any) -> Any:
+        return multiply(self, r, "Hierarchy")
