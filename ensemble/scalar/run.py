@@ -2,132 +2,38 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 
 from ensemble._check import integer, message, one_of, samples_text
+from ensemble.scalar._compared import compared, samples_to_check
 from ensemble.scalar._outside import changes, refuse_generator, refuse_lazy, snapshot
-from ensemble.scalar._paths import Decision, Follower, Stop, Task, following
-from ensemble.scalar._stitch import ForeignError, copied, cut, ensembles_in, plain, sample_of, stitched
-from ensemble.scalar.branching import _count_of, _Gather, _one_set
+from ensemble.scalar._paths import Follower, Stop, Task, following
+from ensemble.scalar._plain_loop import PlainLoop, as_numpy, plain_loop
+from ensemble.scalar._rebound import Outside
+from ensemble.scalar._stitch import ForeignError, copied, cut, plain, stitched
+from ensemble.scalar.branching import _count_of, _ensembles, _Gather, _one_set
 from ensemble.scalar.divergence import POLICIES, Decider, DivergenceError, _policy, divergence
+from ensemble.scalar.ensemble import wrap
+from ensemble.scalar.run_result import Group, RunResult
 from ensemble.scalar.sample_set import SampleSet
 
 __all__ = ["Group", "RunResult", "run"]
 
 
-@dataclass(frozen=True, eq=False)
-class Group:
-    """Samples that took one path.
-
-    Attributes
-    ----------
-    samples : numpy.ndarray of int
-        Their numbers, rising.
-    decisions : tuple of Decision
-        Where they parted from other samples, in the order of the run, each with their answer.
-    carried : int
-        How many samples were computed in the run that gave their results: these and, up to as many more, others that
-        had left them on the way. 1: the run was of plain numbers and arrays.
-    reason : str
-        Why a sample had to run alone although no decision parted it from the others; empty otherwise.
-    error : Exception or None
-        What their run ended with.
-    """
-
-    samples: np.ndarray
-    decisions: tuple[Decision, ...]
-    carried: int
-    reason: str = ""
-    error: Exception | None = None
-
-    @property
-    def n_samples(self) -> int:
-        """How many samples took this path."""
-        return self.samples.size
-
-
-@dataclass(frozen=True, eq=False)
-class RunResult:
-    """What `run` returns.
-
-    Attributes
-    ----------
-    value : any
-        What `f` returned, for all samples: numbers and arrays as ensembles, in the dicts, lists, tuples and dataclasses
-        that `f` built. What no ensemble can hold, say texts or arrays of different shapes, is a `SampleList` where
-        samples differ and the value itself where all are equal. Samples that failed hold NaN (``None`` in a
-        `SampleList`). Without an ensemble among the inputs it is what `f` returned.
-    groups : tuple of Group
-        The paths, by their first sample.
-    errors : dict of int to Exception
-        What `f` raised, by sample.
-    n_samples : int
-    n_runs : int
-        How often `f` was called.
-    work : int
-        Samples computed, over all calls of `f`; `n_samples` would be one call for all.
-    """
-
-    value: Any
-    groups: tuple[Group, ...]
-    errors: dict[int, Exception]
-    n_samples: int
-    n_runs: int
-    work: int
-    _values: list[tuple[np.ndarray, Any]] = field(repr=False)
-
-    @property
-    def failed(self) -> np.ndarray:
-        """Which samples raised, bools of shape (n_samples,)."""
-        return np.isin(np.arange(self.n_samples), list(self.errors))
-
-    def sample(self, i: int) -> Any:
-        """What `f` returned for sample `i`, as a plain value; or raises what it raised."""
-        i = range(self.n_samples)[i]
-        if i in self.errors:
-            raise self.errors[i]
-        ids, value = next((ids, value) for ids, value in self._values if i in ids)
-        return sample_of(value, int(np.flatnonzero(ids == i)[0]))
-
-    def group_of(self, i: int) -> Group:
-        """The path that sample `i` took."""
-        i = range(self.n_samples)[i]
-        return next(group for group in self.groups if i in group.samples)
-
-    def raise_if_failed(self) -> RunResult:
-        """Raise the exceptions of all samples as one `ExceptionGroup`; without any, give the result itself."""
-        if self.errors:
-            seen = f"{len(self.errors)} of {self.n_samples} that raised ({samples_text(sorted(self.errors))})"
-            text = message("run", "f", "return in every sample", seen, "result.errors holds them by sample.")
-            raise ExceptionGroup(text, list({id(error): error for error in self.errors.values()}.values()))
-        return self
-
-    def __repr__(self) -> str:
-        paths = f"{len(self.groups)} {'path' if len(self.groups) == 1 else 'paths'}"
-        calls = f"{self.n_runs} {'call' if self.n_runs == 1 else 'calls'} of {self.work} samples in all"
-        failed = f", {len(self.errors)} failed" if self.errors else ""
-        lines = [f"RunResult: {self.n_samples} samples, {paths}, {calls}{failed}"]
-        for group in self.groups[:12]:
-            way = [str(decision) for decision in group.decisions]
-            way = way if len(way) <= 3 else ["...", *way[-2:]]
-            way += [f"alone: {group.reason}"] if group.reason else []
-            way += [f"raised {type(group.error).__name__}: {group.error}"] if group.error is not None else []
-            lines.append(f"  {samples_text(group.samples)}: {'; '.join(way) or 'no decision'}")
-        lines += [f"  ... {len(self.groups) - 12} paths more"] if len(self.groups) > 12 else []
-        return "\n".join(lines)
-
-
 class _Runner:
     """Runs tasks until no sample is left over."""
 
-    def __init__(self, f: Callable[..., Any], nest: Any, n_samples: int, max_groups: int | None) -> None:
-        self.f, self.nest, self.max_groups = f, nest, max_groups
+    def __init__(
+        self, f: Callable[..., Any], nest: Any, n_samples: int, max_groups: int | None, loop: PlainLoop | None = None
+    ) -> None:
+        self.f, self.nest, self.n_samples, self.max_groups, self.loop = f, nest, n_samples, max_groups, loop
+        self.outside = Outside(f, n_samples)
         self.waiting = [Task(np.arange(n_samples))]
         self.groups: list[Group] = []
         self.values: list[tuple[np.ndarray, Any]] = []
@@ -136,18 +42,31 @@ class _Runner:
     def run(self) -> None:
         while self.waiting:
             task = self.waiting.pop()
-            if task.ids.size == 1:
+            if self.loop is not None and task.ids.size <= self.loop.up_to:
+                self.one_by_one(self.loop, task.ids)
+            elif task.ids.size == 1:
                 self.alone(task)
             else:
                 self.together(task)
             self.check_limit()
+
+    def one_by_one(self, loop: PlainLoop, ids: np.ndarray) -> None:
+        """A loop over the samples `ids`, whose paths stay unknown."""
+        values = loop(ids)
+        for value in {type(value): value for value in values}.values():
+            refuse_lazy(value)
+        for k, value in enumerate(values):
+            if int(ids[k]) not in loop.errors:
+                self.values.append((ids[k : k + 1], as_numpy(value) if loop.exact else value))
+        self.n_runs, self.work = self.n_runs + loop.n_runs, self.work + loop.n_runs
+        loop.n_runs = 0
 
     def call(self, pick: Callable[[Any], Any], n_samples: int) -> Any:
         """`f` of own copies of the inputs, so that no run sees what another one changed in place."""
         arguments, options = copied(pick, self.nest)
         self.n_runs += 1
         self.work += n_samples
-        return self.f(*arguments, **options)
+        return self.outside.seen_from(self.f, pick, n_samples > 1)(*arguments, **options)
 
     def alone(self, task: Task) -> Exception | None:
         """Run one sample as plain values: any code works."""
@@ -158,6 +77,8 @@ class _Runner:
             self.groups.append(Group(task.ids, task.decisions, 1, task.reason, error))
             return error
         refuse_lazy(value)
+        if self.n_samples > 1:
+            _refuse_other_samples(value, s)
         self.groups.append(Group(task.ids, task.decisions, 1, task.reason))
         self.values.append((task.ids, value))
         return None
@@ -242,12 +163,26 @@ def _ends_in_arrays(traceback: TracebackType | None) -> bool:
     return module.startswith(("ensemble.", "numpy.", "array_api_compat.", "array_api_strict."))
 
 
+def _refuse_other_samples(value: Any, s: int) -> None:
+    """A sample alone has no other samples: an ensemble that it returns came from outside."""
+    several = [x.n_samples for x in _ensembles(value) if not x.is_shared]
+    if several:
+        seen = f"an ensemble of {several[0]} samples from sample {s} alone"
+        advice = (
+            "An ensemble that f finds outside itself, as in an attribute, has all samples in every call: give it to run "
+            "as an argument of f. An ensemble that f makes itself: return its samples, or statistics of them."
+        )
+        raise ValueError(message("run", "f", "return values of the samples that it is called with", seen, advice))
+
+
 def run(
     f: Callable[..., Any],
     /,
     *inputs: Any,
     on_divergence: str = "split",
     max_groups: int | None = None,
+    loop: bool | None = None,
+    check: int = 0,
     **keywords: Any,
 ) -> RunResult:
     """Call unchanged Python code with ensembles: every sample goes the way it would go alone.
@@ -322,25 +257,92 @@ def run(
     """
     one_of(on_divergence, ("split", *POLICIES), "run", "on_divergence")
     limit = None if max_groups is None else integer(max_groups, "run", "max_groups", minimum=1)
+    n_checks = integer(check, "run", "check", minimum=0) if check else 0
     if not callable(f):
         raise TypeError(message("run", "f", "be callable", f"a {type(f).__name__}"))
     refuse_generator(f)
+    looping = None
+    if on_divergence == "split" and limit is None and loop is not False:
+        looping = plain_loop(f, inputs, keywords)
+        if looping is not None and (loop or looping.n_samples <= looping.up_to):
+            return _of_loop(f, inputs, keywords, looping, n_checks)
     nest = (inputs, keywords)
-    found = ensembles_in(nest)
+    found = _ensembles(nest)
     n_samples, sample_set = _count_of("run", found), _one_set(found)
     in_force = _policy.get()
     if isinstance(in_force, Decider) and n_samples > 1:
         # Inside another run each sample has to be alone before it can be run by itself.
         raise in_force.refused(ValueError("run inside run"))
     before = snapshot(f)
-    runner = _Runner(f, nest, n_samples, limit)
-    if on_divergence == "split":
-        runner.run()
-    else:
+    runner = _Runner(f, nest, n_samples, limit, looping)
+    if on_divergence != "split":
         with divergence(on_divergence):
             runner.at_once()
+    else:
+        if loop:
+            runner.waiting = [Task(np.array([s])) for s in range(n_samples)]
+        runner.run()
+    result = _result(runner, n_samples, sample_set, lifted=bool(found))
+    checked = _checked(runner, result, n_checks if on_divergence == "split" else 0)
     _warn_of_changes(changes(before, snapshot(f)), runner.n_runs, n_samples)
-    return _result(runner, n_samples, sample_set, lifted=bool(found))
+    return checked
+
+
+def _of_loop(
+    f: Callable[..., Any], inputs: tuple[Any, ...], keywords: dict[str, Any], loop: PlainLoop, n_checks: int
+) -> RunResult:
+    """The result of a loop over all samples."""
+    values, n_samples = loop(), loop.n_samples
+    everyone = _everyone(n_samples)
+    kept: list[tuple[np.ndarray, Any]]
+    if loop.floats:
+        value = wrap(np.array(values), loop.sample_set)
+        kept = [(everyone, value)]
+    else:
+        for value in {type(value): value for value in values}.values():
+            refuse_lazy(value)
+        values = [as_numpy(value) for value in values] if loop.exact else values
+        kept = [(everyone[s : s + 1], value) for s, value in enumerate(values) if s not in loop.errors]
+        value = stitched([value for _, value in kept], [ids for ids, _ in kept], n_samples, loop.sample_set)
+    paths = functools.partial(_paths_of_loop, loop)
+    counts = loop.n_runs, loop.n_runs
+    errors = dict(sorted(loop.errors.items())) if loop.errors else {}
+    result = RunResult(value, errors, n_samples, *counts, "loop", {}, kept, paths)
+    if not n_checks:
+        return result
+    return _checked(_Runner(f, (inputs, keywords), n_samples, None, loop), result, n_checks)
+
+
+@functools.lru_cache(maxsize=16)
+def _everyone(n_samples: int) -> np.ndarray:
+    """The numbers of all samples, which nobody changes."""
+    ids = np.arange(n_samples)
+    ids.flags.writeable = False
+    return ids
+
+
+def _paths_of_loop(loop: PlainLoop) -> tuple[Group, ...]:
+    return _paths_of(loop.f, loop.ensembles())
+
+
+def _paths_of(f: Callable[..., Any], nest: Any) -> tuple[Group, ...]:
+    """The paths that samples take, found by a run with ensembles."""
+    inputs, keywords = nest
+    with np.errstate(all="ignore"):  # what there is to warn of was told in the loop
+        return run(f, *inputs, loop=False, **keywords).groups
+
+
+def _checked(runner: _Runner, result: RunResult, k: int) -> RunResult:
+    """`result`, after `k` of its samples were run alone and compared."""
+    if k and result.n_samples > 1:
+        for s in samples_to_check(k, result.n_samples, runner.groups):
+            got: Any = result.errors[s] if s in result.errors else result.sample(s)
+            try:
+                alone = runner.call(functools.partial(plain, s=s), 1)
+            except Exception as error:
+                alone = error
+            result.checked[s] = compared(s, got, alone)
+    return result
 
 
 def _result(runner: _Runner, n_samples: int, sample_set: SampleSet | None, lifted: bool) -> RunResult:
@@ -353,7 +355,17 @@ def _result(runner: _Runner, n_samples: int, sample_set: SampleSet | None, lifte
     else:
         value = values[0]
     counts = runner.n_runs, runner.work
-    return RunResult(value, groups, dict(sorted(errors.items())), n_samples, *counts, runner.values)
+    looped = runner.loop is not None and sum(group.n_samples for group in groups) < n_samples
+    if looped and runner.loop is not None:
+        errors |= runner.loop.errors
+        paths = functools.partial(_paths_of, runner.f, copied(lambda x: x, runner.nest))
+        way, known = "both", []
+    else:
+        way = "loop" if n_samples > 1 and all(group.carried == 1 for group in groups) else "ensembles"
+        paths, known = None, [groups]
+    return RunResult(
+        value, dict(sorted(errors.items())), n_samples, *counts, way, {}, runner.values, paths, known
+    )
 
 
 def _warn_of_changes(names: list[str], n_runs: int, n_samples: int) -> None:

@@ -23,7 +23,8 @@ def test_random_programs_give_what_scalar_runs_give(seed, rows):
     f = compiled(program(seed))
     inputs = [Ensemble(np.array(column)) for column in zip(*rows, strict=True)]
     with np.errstate(all="ignore"):
-        result = run(f, *inputs)
+        result = run(f, *inputs, loop=False)
+        assert_like_scalar_runs(run(f, *inputs), f, *inputs)
     assert_like_scalar_runs(result, f, *inputs)
     failing = sum(group.error is not None for group in result.groups)
     assert result.n_runs <= 2 * len(result.groups) - 1 + failing
@@ -53,7 +54,7 @@ def test_calls_are_less_than_twice_the_paths(seed, n_samples, n_choices):
 
 
 def test_one_path_is_one_call():
-    result = run(lambda x: x * 2.0 if x > 0.0 else x, ensemble_of(1.0, 2.0, 3.0))
+    result = run(lambda x: x * 2.0 if x > 0.0 else x, ensemble_of(1.0, 2.0, 3.0), loop=False)
     assert (result.n_runs, result.work, len(result.groups)) == (1, 3, 1)
 
 

@@ -97,7 +97,7 @@ def test_a_result_tells_its_story():
             raise ValueError("below zero")
         return x
 
-    text = repr(run(f, ensemble_of(1.0, -1.0, 2.0, -2.0, 3.0)))
+    text = repr(run(f, ensemble_of(1.0, -1.0, 2.0, -2.0, 3.0), loop=False))
     assert text.startswith("RunResult: 5 samples, 2 paths, 3 calls of 8 samples in all, 2 failed")
     assert "samples 0, 2, 4: x < 0.0 -> False (test_run_results.py:" in text
     assert "samples 1, 3: x < 0.0 -> True (test_run_results.py:" in text

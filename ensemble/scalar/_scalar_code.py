@@ -1,0 +1,214 @@
+"""Which functions are plain arithmetic on scalars, told by their code: then a loop over samples may cost less.
+
+Two claims are made of a function, from its instructions and from what its names mean at the time. *pure*: it has no
+effect outside itself, and all that it calls is as cheap as an operation on scalars. *exact*: moreover, Python's floats
+give the bits that NumPy's scalars give, as long as nothing is raised and every number that comes out is finite.
+
+Where the two kinds of number differ: division by zero and overflow of a power (Python raises), a fractional power of a
+negative number (complex in Python), comparisons as numbers (``True + True``), texts, ``round(x, 2)``, ``sum``, and
+integers beyond 2**53 beside a float. What of these raises or is not finite shows; the rest is excluded here.
+"""
+
+from __future__ import annotations
+
+import builtins
+import dis
+import math
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ensemble.scalar._outside import GENERATES
+
+__all__ = ["EXACT", "NEITHER", "PURE", "kind_of"]
+
+NEITHER, PURE, EXACT = range(3)
+
+LARGEST = 2**31
+"""Integers of the source up to there make no integers that a float does not hold, short of a loop made for it."""
+
+
+def _numbers(*names: str) -> frozenset[int]:
+    """The instructions whose names begin so, of this version of Python."""
+    return frozenset(code for name, code in dis.opmap.items() if name.startswith(names))
+
+
+EXACT_CODES = _numbers(
+    "CACHE", "RESUME", "NOP", "EXTENDED_ARG", "POP_TOP", "PUSH_NULL", "COPY", "SWAP", "LOAD_FAST", "STORE_FAST",
+    "LOAD_CONST", "LOAD_SMALL_INT", "RETURN_VALUE", "RETURN_CONST", "LOAD_GLOBAL", "LOAD_DEREF", "LOAD_CLOSURE", "MAKE_CELL",
+    "LOAD_ATTR", "LOAD_METHOD", "PRECALL", "CALL", "KW_NAMES", "BINARY_", "BUILD_TUPLE", "BUILD_LIST", "BUILD_MAP",
+    "BUILD_CONST_KEY_MAP", "LIST_EXTEND", "LIST_APPEND", "UNPACK_SEQUENCE", "GET_ITER", "FOR_ITER", "END_FOR", "POP_ITER",
+    "JUMP_FORWARD", "JUMP_BACKWARD", "POP_JUMP", "NOT_TAKEN", "COMPARE_OP", "CONTAINS_OP", "UNARY_", "TO_BOOL",
+    "STORE_SUBSCR", "MAKE_FUNCTION", "SET_FUNCTION_ATTRIBUTE",
+) - _numbers("CALL_INTRINSIC")  # fmt: skip
+PURE_CODES = EXACT_CODES | _numbers(
+    "JUMP_IF", "IS_OP", "FORMAT_", "CONVERT_VALUE", "BUILD_STRING", "BUILD_SET", "BUILD_SLICE", "RAISE_VARARGS", "RERAISE",
+    "PUSH_EXC_INFO", "POP_EXCEPT", "CHECK_EXC_MATCH", "STORE_DEREF", "LOAD_ASSERTION_ERROR", "LOAD_COMMON_CONSTANT",
+    "CALL_INTRINSIC", "MAP_ADD", "SET_ADD", "LIST_TO_TUPLE", "DELETE_FAST", "RETURN_GENERATOR", "YIELD_VALUE", "STOP",
+)  # fmt: skip
+
+COMPARE, JUMPS = _numbers("COMPARE_OP"), _numbers("POP_JUMP", "UNARY_NOT", "TO_BOOL")
+SKIPPED = _numbers("CACHE", "NOP", "EXTENDED_ARG")
+OPERATION, STORE_DEREF = dis.opmap["BINARY_OP"], dis.opmap["STORE_DEREF"]
+POWER = "**"
+"""Stands among the names of a function for a power in it."""
+POWERS = frozenset(k for k, (name, _) in enumerate(dis._nb_ops) if "POWER" in name)  # type: ignore[attr-defined]
+
+OF_MATH = frozenset(name for name in dir(math) if not name.startswith("_"))
+INTEGERS_OF_MATH = frozenset("ceil comb factorial floor gcd isqrt lcm perm prod sumprod trunc".split())
+OF_NUMPY = frozenset(
+    name for name, value in vars(np).items() if isinstance(value, np.ufunc) and value.signature is None
+) | {"e", "float64", "inf", "isscalar", "nan", "pi"}
+METHODS = frozenset(
+    "append conjugate count extend format get imag index insert is_integer items join keys pop real sort values".split()
+)
+EXACT_METHODS = frozenset("append extend get items keys pop values".split())
+
+EXACT_BUILTINS = frozenset(
+    getattr(builtins, name)
+    for name in "abs all any bool dict enumerate float len list max min range reversed sorted tuple zip".split()
+)
+PURE_BUILTINS = EXACT_BUILTINS | frozenset(
+    getattr(builtins, name)
+    for name in "complex divmod format frozenset hasattr int isinstance iter map next pow repr round set str sum".split()
+)
+FUNCTIONS_OF_MATH = frozenset(value for value in vars(math).values() if callable(value))
+MODULES = (math, np)
+
+
+def kind_of(f: Callable[..., Any]) -> int:
+    """`EXACT`, `PURE` or `NEITHER`."""
+    if type(f) is not types.FunctionType:
+        return NEITHER
+    known: set[Any] = set()
+    kind = _kind(f, known)
+    # A power may be complex in Python. Only `abs` makes a number of it that is not.
+    return min(kind, PURE) if POWER in known and abs in known else kind
+
+
+def _kind(f: types.FunctionType, known: set[Any]) -> int:
+    code = f.__code__
+    if id(code) in known:
+        return EXACT
+    if code.co_flags & GENERATES:
+        return NEITHER
+    known.add(id(code))
+    kind, names = _of_code(code)
+    if kind == NEITHER:
+        return NEITHER
+    scope, inner = f.__globals__, f.__builtins__  # type: ignore[attr-defined]
+    for name in names:
+        if name == POWER:
+            known.add(POWER)
+        elif name in scope:
+            kind = min(kind, _of_value(scope[name], known))
+        elif name in inner:
+            kind = min(kind, _of_value(inner[name], known))
+        elif name in OF_MATH:
+            kind = min(kind, PURE if name in INTEGERS_OF_MATH else EXACT)
+        elif name in METHODS or name in OF_NUMPY:
+            kind = min(kind, EXACT if name in EXACT_METHODS else PURE)
+        else:
+            return NEITHER
+        if kind == NEITHER:
+            return NEITHER
+    for value in f.__defaults__ or ():
+        kind = min(kind, _of_value(value, known))
+    for value in (f.__kwdefaults__ or {}).values():
+        kind = min(kind, _of_value(value, known))
+    for cell in f.__closure__ or ():
+        try:
+            kind = min(kind, _of_value(cell.cell_contents, known))
+        except ValueError:  # not yet filled
+            return NEITHER
+    return kind
+
+
+def _of_value(value: Any, known: set[Any]) -> int:
+    """What a function may be that uses `value`, which it finds outside itself: only what cannot change."""
+    kind = type(value)
+    if kind in (float, bool, type(None), str, np.float64):
+        return EXACT
+    if kind is int:
+        return EXACT if abs(value) <= LARGEST else PURE
+    if kind is types.FunctionType:
+        return _kind(value, known)
+    if kind is tuple:
+        return min((_of_value(part, known) for part in value), default=EXACT)
+    try:
+        if value in EXACT_BUILTINS:
+            known.add(value)
+            return EXACT
+        if value in PURE_BUILTINS:
+            return PURE
+        if value in FUNCTIONS_OF_MATH:
+            return PURE if value.__name__ in INTEGERS_OF_MATH else EXACT
+    except (TypeError, ValueError):  # without a hash: it may change
+        return NEITHER
+    if value is math:
+        return EXACT
+    known_type = isinstance(value, type) and issubclass(value, Exception) and value.__module__ == "builtins"
+    ufunc = isinstance(value, np.ufunc) and value.signature is None
+    return PURE if value is np or known_type or ufunc or isinstance(value, np.number | np.bool) else NEITHER
+
+
+Verdict = tuple[int, tuple[str, ...]]
+
+_VERDICTS: dict[int, tuple[types.CodeType, Verdict]] = {}
+"""By the identity of a code object: comparing two of them takes longer than what is looked up."""
+
+
+def _of_code(code: types.CodeType) -> Verdict:
+    """What the instructions of `code` allow, and the names that it uses."""
+    found = _VERDICTS.get(id(code))
+    if found is None or found[0] is not code:
+        if len(_VERDICTS) >= 1024:
+            _VERDICTS.clear()
+        found = _VERDICTS[id(code)] = (code, _read(code))
+    return found[1]
+
+
+def _read(code: types.CodeType) -> Verdict:
+    instructions = code.co_code
+    codes = set(instructions[::2])
+    if not codes <= PURE_CODES or (STORE_DEREF in codes and _stores_outside(code)):
+        return NEITHER, ()
+    exact = codes <= EXACT_CODES and not code.co_exceptiontable and _only_jumps_compare(instructions)
+    kind, names = (EXACT if exact else PURE), dict.fromkeys(code.co_names)
+    if any(operand in POWERS for operand in _operations(instructions)):
+        names[POWER] = None
+    for constant in code.co_consts:
+        if type(constant) is types.CodeType:
+            inner, more = _of_code(constant)
+            kind, names = min(kind, inner), names | dict.fromkeys(more)
+        elif type(constant) in (complex, bytes, frozenset) or (type(constant) is int and abs(constant) > LARGEST):
+            kind = min(kind, PURE)
+    return kind, tuple(names)
+
+
+def _stores_outside(code: types.CodeType) -> bool:
+    """Whether `code` assigns to a variable of a function around it."""
+    own = len(set(code.co_varnames) | set(code.co_cellvars))
+    instructions = code.co_code
+    return own + len(code.co_freevars) > 255 or any(
+        instructions[k] == STORE_DEREF and instructions[k + 1] >= own for k in range(0, len(instructions), 2)
+    )
+
+
+def _operations(instructions: bytes) -> list[int]:
+    """The operands of all binary operations."""
+    return [instructions[k + 1] for k in range(0, len(instructions), 2) if instructions[k] == OPERATION]
+
+
+def _only_jumps_compare(instructions: bytes) -> bool:
+    """Whether every comparison is for a jump: then nobody sees whether it is a bool of Python or of NumPy."""
+    waiting = False
+    for code in instructions[::2]:
+        if waiting and code not in SKIPPED:
+            if code not in JUMPS:
+                return False
+            waiting = False
+        waiting = waiting or code in COMPARE
+    return not waiting
