@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -87,7 +88,8 @@ def filled(value: Any, parts: list[Any]) -> Any:
 
 def _holding(value: Any, kind: type, entries: dict[Any, Any]) -> Any:
     if isinstance(value, tuple):
-        return tuple.__new__(kind, entries.values())
+        of_c = not isinstance(kind.__new__, types.FunctionType) and kind.__new__ is not tuple.__new__
+        return kind(entries.values()) if of_c else tuple.__new__(kind, entries.values())  # as time.struct_time
     if isinstance(value, list):
         rows = list.__new__(kind)
         list.extend(rows, entries.values())
@@ -112,4 +114,12 @@ def _holding(value: Any, kind: type, entries: dict[Any, Any]) -> Any:
 def mapped(f: Callable[[Any], Any], value: Any) -> Any:
     """`f` of every value in nested containers."""
     parts = parts_of(value)
-    return f(value) if parts is None else filled(value, [mapped(f, part) for part in parts.values()])
+    if parts is None:
+        return f(value)
+    others = [mapped(f, part) for part in parts.values()]
+    try:
+        return filled(value, others)
+    except TypeError:
+        if all(other is part for other, part in zip(others, parts.values(), strict=True)):
+            return value  # as sys.version_info: nothing in it was to be replaced
+        raise

@@ -24,6 +24,7 @@ import numpy as np
 
 from ensemble.scalar._nests import mapped
 from ensemble.scalar._python_float import PythonFloat, lifted
+from ensemble.scalar._scalar_code import stored_outside
 from ensemble.scalar.branching import _ensembles
 from ensemble.scalar.ensemble import Ensemble
 
@@ -110,9 +111,9 @@ class Outside:
     def __init__(self, f: Callable[..., Any], n_samples: int) -> None:
         self.n_samples = n_samples
         self.package = _package(f)
-        self.held = self.asks = False
-        if n_samples > 1:
-            self._look(f, set())
+        self.asks = False
+        self.held: list[Ensemble] = []
+        self._look(f, set())
 
     def seen_from(self, f: Callable[..., Any], pick: Callable[[Any], Any], together: bool) -> Callable[..., Any]:
         """`f` with the samples that `pick` takes, and, for several samples `together`, with functions of ensembles."""
@@ -124,15 +125,18 @@ class Outside:
         """Whether `value` is a function of Python in the package of `f` that can be copied."""
         return type(value) is FunctionType and _package(value) == self.package and self.package not in ARRAY_API_LIBRARIES
 
-    def holds(self, value: Any) -> bool:
-        """Whether `value` is, or is a small container of, ensembles of as many samples as the run."""
+    def found_in(self, value: Any) -> list[Ensemble]:
+        """The ensembles of the samples of the run, or of shared data, that `value` is or, a small container, holds."""
         if isinstance(value, Ensemble):
-            return value.n_samples == self.n_samples
+            return [value] if value.n_samples in (1, self.n_samples) else []
         if type(value) in (list, tuple, dict) and len(value) <= MOST:
-            return any(x.n_samples == self.n_samples for x in _ensembles(value))
-        return False
+            return [x for x in _ensembles(value) if x.n_samples in (1, self.n_samples)]
+        return []
 
     def _look(self, value: Any, known: set[int]) -> None:
+        while isinstance(value, functools.partial):
+            self.held += self.found_in(list(value.args)) + self.found_in(value.keywords)
+            value = value.func
         value = _function_in(value)
         if id(value) in known or len(known) > 4 * MOST:
             return
@@ -142,8 +146,8 @@ class Outside:
         for part in _outer_values(value):
             if id(part) in OTHERS:
                 self.asks = self.asks or part is not np or "isscalar" in _names(value.__code__)
-            elif self.holds(part):
-                self.held = True
+            elif found := self.found_in(part):
+                self.held += found
             elif callable(part):
                 self._look(part, known)
 
@@ -225,8 +229,8 @@ class _Copies:
             return types.MethodType(self.of(value.__func__), value.__self__)
         if self.outside.is_own(value):
             return self._copy(value)
-        if self.outside.holds(value):
-            other = mapped(lambda x: self.pick(x) if self.outside.holds(x) else x, value)
+        if self.outside.found_in(value):
+            other = mapped(lambda x: self.pick(x) if self.outside.found_in(x) else x, value)
             self.known[id(value)] = value, other
             return other
         return value
@@ -237,9 +241,7 @@ class _Copies:
             return f  # it writes into its globals, or wants to see them whole
         if id(f.__globals__) not in self.scopes:
             self.scopes[id(f.__globals__)] = _Scope(f.__globals__, self)
-        written = {
-            step.argval for code in codes for step in dis.get_instructions(code) if step.opname == "STORE_DEREF"
-        } if f.__closure__ else set()
+        written = set().union(*map(stored_outside, codes)) if f.__closure__ else set()
         cells = tuple(
             cell if name in written else types.CellType()
             for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True)

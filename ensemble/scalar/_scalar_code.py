@@ -22,7 +22,7 @@ import numpy as np
 
 from ensemble.scalar._outside import GENERATES
 
-__all__ = ["EXACT", "NEITHER", "PURE", "kind_of"]
+__all__ = ["EXACT", "NEITHER", "PURE", "kind_of", "stored_outside"]
 
 NEITHER, PURE, EXACT = range(3)
 
@@ -173,7 +173,7 @@ def _of_code(code: types.CodeType) -> Verdict:
 def _read(code: types.CodeType) -> Verdict:
     instructions = code.co_code
     codes = set(instructions[::2])
-    if not codes <= PURE_CODES or (STORE_DEREF in codes and _stores_outside(code)):
+    if not codes <= PURE_CODES or (STORE_DEREF in codes and stored_outside(code)):
         return NEITHER, ()
     exact = codes <= EXACT_CODES and not code.co_exceptiontable and _only_jumps_compare(instructions)
     kind, names = (EXACT if exact else PURE), dict.fromkeys(code.co_names)
@@ -188,13 +188,14 @@ def _read(code: types.CodeType) -> Verdict:
     return kind, tuple(names)
 
 
-def _stores_outside(code: types.CodeType) -> bool:
-    """Whether `code` assigns to a variable of a function around it."""
+def stored_outside(code: types.CodeType) -> set[str]:
+    """The variables of functions around it that `code` assigns to; all that it knows where that is not clear."""
     own = len(set(code.co_varnames) | set(code.co_cellvars))
     instructions = code.co_code
-    return own + len(code.co_freevars) > 255 or any(
-        instructions[k] == STORE_DEREF and instructions[k + 1] >= own for k in range(0, len(instructions), 2)
-    )
+    if own + len(code.co_freevars) > 255:  # their numbers take two instructions
+        return set(code.co_freevars)
+    places = {instructions[k + 1] for k in range(0, len(instructions), 2) if instructions[k] == STORE_DEREF}
+    return {code.co_freevars[place - own] for place in places if place >= own}
 
 
 def _operations(instructions: bytes) -> list[int]:

@@ -12,6 +12,7 @@ import numpy as np
 
 from ensemble._check import integer, message, one_of, samples_text
 from ensemble.scalar._compared import compared, samples_to_check
+from ensemble.scalar._nests import mapped
 from ensemble.scalar._outside import changes, refuse_generator, refuse_lazy, snapshot
 from ensemble.scalar._paths import Follower, Stop, Task, following
 from ensemble.scalar._plain_loop import PlainLoop, as_numpy, plain_loop
@@ -19,7 +20,7 @@ from ensemble.scalar._rebound import Outside
 from ensemble.scalar._stitch import ForeignError, copied, cut, plain, stitched
 from ensemble.scalar.branching import _count_of, _ensembles, _Gather, _one_set
 from ensemble.scalar.divergence import POLICIES, Decider, DivergenceError, _policy, divergence
-from ensemble.scalar.ensemble import wrap
+from ensemble.scalar.ensemble import Ensemble, wrap
 from ensemble.scalar.run_result import Group, RunResult
 from ensemble.scalar.sample_set import SampleSet
 
@@ -267,14 +268,16 @@ def run(
         if looping is not None and (loop or looping.n_samples <= looping.up_to):
             return _of_loop(f, inputs, keywords, looping, n_checks)
     nest = (inputs, keywords)
+    mapped(lambda x: None if isinstance(x, Ensemble) else x, nest)  # what cannot be copied is said before any call
     found = _ensembles(nest)
-    n_samples, sample_set = _count_of("run", found), _one_set(found)
+    n_samples = _count_of("run", found)
     in_force = _policy.get()
     if isinstance(in_force, Decider) and n_samples > 1:
         # Inside another run each sample has to be alone before it can be run by itself.
         raise in_force.refused(ValueError("run inside run"))
     before = snapshot(f)
     runner = _Runner(f, nest, n_samples, limit, looping)
+    sample_set = _one_set(found, runner.outside.held)
     if on_divergence != "split":
         with divergence(on_divergence):
             runner.at_once()
