@@ -82,7 +82,9 @@ def filled(value: Any, parts: list[Any]) -> Any:
     except (TypeError, AttributeError) as error:
         seen = f"a {kind.__module__}.{kind.__qualname__}, of which no other can be made ({error})"
         advice = "Use a dict, list, tuple, namedtuple or dataclass."
-        raise TypeError(message("ensemble", "a container of ensembles", "be one that can be copied", seen, advice)) from None
+        raise TypeError(
+            message("ensemble", "a container of ensembles", "be one that can be copied", seen, advice)
+        ) from None
     return new
 
 

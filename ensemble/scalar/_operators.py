@@ -132,8 +132,14 @@ def power(a: Any, b: Any) -> Any:
     else:
         numbers = type(a) in NUMBERS or isinstance(a, np.generic) or (type(a) is np.ndarray and a.ndim == 1)
         scalars = numbers and as_scalars(b)
-    if scalars and np.result_type(a, b) == np.float64:
+    dtype = np.result_type(a, b) if scalars else None
+    if dtype == np.float64:
         return np.float_power(a, b)
+    if dtype is not None and dtype.kind == "f" and type(a) is np.ndarray:  # `float_power` would give float64
+        exponents = b if type(b) is np.ndarray else [b]
+        n_samples = max(a.size, len(exponents))
+        pairs = [(a[s % a.size], exponents[s % len(exponents)]) for s in range(n_samples)]
+        return np.array([base**exponent for base, exponent in pairs])
     return array_power(a, b)
 
 

@@ -123,7 +123,9 @@ class Outside:
 
     def is_own(self, value: Any) -> bool:
         """Whether `value` is a function of Python in the package of `f` that can be copied."""
-        return type(value) is FunctionType and _package(value) == self.package and self.package not in ARRAY_API_LIBRARIES
+        return (
+            type(value) is FunctionType and _package(value) == self.package and self.package not in ARRAY_API_LIBRARIES
+        )
 
     def found_in(self, value: Any) -> list[Ensemble]:
         """The ensembles of the samples of the run, or of shared data, that `value` is or, a small container, holds."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 import builtins
 import dis
 import math
+import re
 import types
 from collections.abc import Callable
 from typing import Any
@@ -51,6 +52,15 @@ PURE_CODES = EXACT_CODES | _numbers(
 
 COMPARE, JUMPS = _numbers("COMPARE_OP"), _numbers("POP_JUMP", "UNARY_NOT", "TO_BOOL")
 SKIPPED = _numbers("CACHE", "NOP", "EXTENDED_ARG")
+SEEN_COMPARISON = re.compile(
+    b"[%b][%b]*(?![%b])"
+    % tuple(
+        b"".join(re.escape(bytes([code])) for code in sorted(codes)) for codes in (COMPARE, SKIPPED, JUMPS | SKIPPED)
+    ),
+    re.DOTALL,
+)
+"""A comparison that is for something else than a jump: there it shows whether it is a bool of Python or of NumPy."""
+
 OPERATION, STORE_DEREF = dis.opmap["BINARY_OP"], dis.opmap["STORE_DEREF"]
 POWER = "**"
 """Stands among the names of a function for a power in it."""
@@ -65,6 +75,9 @@ METHODS = frozenset(
     "append conjugate count extend format get imag index insert is_integer items join keys pop real sort values".split()
 )
 EXACT_METHODS = frozenset("append extend get items keys pop values".split())
+
+INEXACT = INTEGERS_OF_MATH | (METHODS - EXACT_METHODS)
+"""Attributes that floats may not be asked for; a name that also means something outside may still be one of them."""
 
 EXACT_BUILTINS = frozenset(
     getattr(builtins, name)
@@ -103,11 +116,11 @@ def _kind(f: types.FunctionType, known: set[Any]) -> int:
         if name == POWER:
             known.add(POWER)
         elif name in scope:
-            kind = min(kind, _of_value(scope[name], known))
+            kind = min(kind, _of_value(scope[name], known), PURE if name in INEXACT else EXACT)
         elif name in inner:
             kind = min(kind, _of_value(inner[name], known))
         elif name in OF_MATH:
-            kind = min(kind, PURE if name in INTEGERS_OF_MATH else EXACT)
+            kind = min(kind, PURE if name in INEXACT else EXACT)
         elif name in METHODS or name in OF_NUMPY:
             kind = min(kind, EXACT if name in EXACT_METHODS else PURE)
         else:
@@ -171,13 +184,15 @@ def _of_code(code: types.CodeType) -> Verdict:
 
 
 def _read(code: types.CodeType) -> Verdict:
-    instructions = code.co_code
-    codes = set(instructions[::2])
+    steps, operands = code.co_code[::2], code.co_code[1::2]
+    codes = set(steps)
     if not codes <= PURE_CODES or (STORE_DEREF in codes and stored_outside(code)):
         return NEITHER, ()
-    exact = codes <= EXACT_CODES and not code.co_exceptiontable and _only_jumps_compare(instructions)
+    exact = codes <= EXACT_CODES and not code.co_exceptiontable and SEEN_COMPARISON.search(steps) is None
     kind, names = (EXACT if exact else PURE), dict.fromkeys(code.co_names)
-    if any(operand in POWERS for operand in _operations(instructions)):
+    if not POWERS.isdisjoint(operands) and POWERS & {
+        operand for step, operand in zip(steps, operands, strict=True) if step == OPERATION
+    }:
         names[POWER] = None
     for constant in code.co_consts:
         if type(constant) is types.CodeType:
@@ -196,20 +211,3 @@ def stored_outside(code: types.CodeType) -> set[str]:
         return set(code.co_freevars)
     places = {instructions[k + 1] for k in range(0, len(instructions), 2) if instructions[k] == STORE_DEREF}
     return {code.co_freevars[place - own] for place in places if place >= own}
-
-
-def _operations(instructions: bytes) -> list[int]:
-    """The operands of all binary operations."""
-    return [instructions[k + 1] for k in range(0, len(instructions), 2) if instructions[k] == OPERATION]
-
-
-def _only_jumps_compare(instructions: bytes) -> bool:
-    """Whether every comparison is for a jump: then nobody sees whether it is a bool of Python or of NumPy."""
-    waiting = False
-    for code in instructions[::2]:
-        if waiting and code not in SKIPPED:
-            if code not in JUMPS:
-                return False
-            waiting = False
-        waiting = waiting or code in COMPARE
-    return not waiting

@@ -17,7 +17,7 @@ from ensemble.scalar.ensemble import Ensemble, packed, wrap
 from ensemble.scalar.namespace import base_of
 from ensemble.scalar.sample_set import SampleSet
 
-__all__ = ["ForeignError", "SampleList", "copied", "cut", "plain", "sample_of", "stitched"]
+__all__ = ["ForeignError", "SampleList", "copied", "cut", "plain", "sample_of", "stitched", "stitched_rows"]
 
 ATOMS = (str, bytes, bool, int, float, complex, np.generic, np.dtype, type(None), type(...), type, enum.Enum, range)
 """Values without parts, in which no ensemble can hide."""
@@ -246,6 +246,22 @@ def _same_keys(parts: dict[Any, Any], others: dict[Any, Any], container: Any) ->
 def stitched(values: list[Any], places: list[np.ndarray], n_samples: int, sample_set: SampleSet | None) -> Any:
     """One value for all samples; None where no sample has any."""
     return Stitcher(places, n_samples, sample_set)(values) if values else None
+
+
+def stitched_rows(values: list[Any], n_samples: int, sample_set: SampleSet | None) -> Any:
+    """`stitched` for the values of all samples, one for each, in few steps where these are numbers or tuples of them."""
+    kinds = set(map(type, values))
+    kind = type(values[0])
+    if kinds <= SCALARS and (len(kinds) == 1 or kinds == {float, np.float64}):
+        samples = np.array(values)
+        if kind is not int or samples.dtype == np.int64:
+            return wrap(samples, sample_set)
+    elif len(kinds) == 1 and (kind is tuple or kind is list) and len(set(map(len, values))) == 1:
+        return kind([stitched_rows(list(column), n_samples, sample_set) for column in zip(*values, strict=True)])
+    elif kind is dict and len(kinds) == 1 and all(value.keys() == values[0].keys() for value in values):
+        return {key: stitched_rows([value[key] for value in values], n_samples, sample_set) for key in values[0]}
+    ids = np.arange(n_samples)
+    return stitched(values, [ids[s : s + 1] for s in range(n_samples)], n_samples, sample_set)
 
 
 def sample_of(value: Any, k: int) -> Any:

@@ -17,7 +17,7 @@ from ensemble.scalar._outside import changes, refuse_generator, refuse_lazy, sna
 from ensemble.scalar._paths import Follower, Stop, Task, following
 from ensemble.scalar._plain_loop import PlainLoop, as_numpy, plain_loop
 from ensemble.scalar._rebound import Outside
-from ensemble.scalar._stitch import ForeignError, copied, cut, plain, stitched
+from ensemble.scalar._stitch import ForeignError, copied, cut, plain, stitched, stitched_rows
 from ensemble.scalar.branching import _count_of, _ensembles, _Gather, _one_set
 from ensemble.scalar.divergence import POLICIES, Decider, DivergenceError, _policy, divergence
 from ensemble.scalar.ensemble import Ensemble, wrap
@@ -36,14 +36,16 @@ class _Runner:
         self.f, self.nest, self.n_samples, self.max_groups, self.loop = f, nest, n_samples, max_groups, loop
         self.outside = Outside(f, n_samples)
         self.waiting = [Task(np.arange(n_samples))]
+        self.in_loop = False
+        self.rows: dict[int, Any] = {}
         self.groups: list[Group] = []
         self.values: list[tuple[np.ndarray, Any]] = []
-        self.n_runs = self.work = 0
+        self.n_runs = self.work = self.n_together = 0
 
     def run(self) -> None:
         while self.waiting:
             task = self.waiting.pop()
-            if self.loop is not None and task.ids.size <= self.loop.up_to:
+            if self.loop is not None and (task.ids.size <= self.loop.up_to or self.is_scattered(self.loop)):
                 self.one_by_one(self.loop, task.ids)
             elif task.ids.size == 1:
                 self.alone(task)
@@ -51,14 +53,17 @@ class _Runner:
                 self.together(task)
             self.check_limit()
 
+    def is_scattered(self, loop: PlainLoop) -> bool:
+        """Whether the calls with ensembles finished fewer samples than a loop would have in that time."""
+        finished = sum(ids.size for ids, _ in self.values if ids.size > 1)
+        return finished < self.n_together * loop.up_to // 2
+
     def one_by_one(self, loop: PlainLoop, ids: np.ndarray) -> None:
         """A loop over the samples `ids`, whose paths stay unknown."""
         values = loop(ids)
-        for value in {type(value): value for value in values}.values():
-            refuse_lazy(value)
-        for k, value in enumerate(values):
-            if int(ids[k]) not in loop.errors:
-                self.values.append((ids[k : k + 1], as_numpy(value) if loop.exact else value))
+        for s, value in zip(ids.tolist(), values, strict=True):
+            if s not in loop.errors:
+                self.rows[s] = as_numpy(value) if loop.exact else value
         self.n_runs, self.work = self.n_runs + loop.n_runs, self.work + loop.n_runs
         loop.n_runs = 0
 
@@ -86,7 +91,8 @@ class _Runner:
 
     def together(self, task: Task) -> None:
         """Run all samples of `task` and keep what came out for those that were followed to the end."""
-        follower, value, error = Follower(task), None, None
+        follower, value, error = Follower(task, 1 if self.loop is None else self.loop.up_to), None, None
+        self.n_together += 1
         try:
             with following(follower):
                 value = self.call(_Gather(task.ids), task.ids.size)
@@ -256,17 +262,17 @@ def run(
     >>> run(lambda x: 1 // int(x), Ensemble(np.array([0.5, 1.5]))).errors
     {0: ZeroDivisionError('integer division or modulo by zero')}
     """
+    looping = None
+    if on_divergence == "split" and max_groups is None and loop is not False:
+        looping = plain_loop(f, inputs, keywords)
+        if looping is not None and not check and (loop or looping.n_samples <= looping.up_to):
+            return _of_loop(looping)
     one_of(on_divergence, ("split", *POLICIES), "run", "on_divergence")
     limit = None if max_groups is None else integer(max_groups, "run", "max_groups", minimum=1)
     n_checks = integer(check, "run", "check", minimum=0) if check else 0
     if not callable(f):
         raise TypeError(message("run", "f", "be callable", f"a {type(f).__name__}"))
     refuse_generator(f)
-    looping = None
-    if on_divergence == "split" and limit is None and loop is not False:
-        looping = plain_loop(f, inputs, keywords)
-        if looping is not None and (loop or looping.n_samples <= looping.up_to):
-            return _of_loop(f, inputs, keywords, looping, n_checks)
     nest = (inputs, keywords)
     mapped(lambda x: None if isinstance(x, Ensemble) else x, nest)  # what cannot be copied is said before any call
     found = _ensembles(nest)
@@ -275,53 +281,43 @@ def run(
     if isinstance(in_force, Decider) and n_samples > 1:
         # Inside another run each sample has to be alone before it can be run by itself.
         raise in_force.refused(ValueError("run inside run"))
-    before = snapshot(f)
+    before = snapshot(f) if looping is None else {}  # plain arithmetic changes nothing
     runner = _Runner(f, nest, n_samples, limit, looping)
     sample_set = _one_set(found, runner.outside.held)
+    if looping is not None and (loop or n_samples <= looping.up_to):
+        return _checked(runner, _of_loop(looping), n_checks)
     if on_divergence != "split":
         with divergence(on_divergence):
             runner.at_once()
     else:
         if loop:
-            runner.waiting = [Task(np.array([s])) for s in range(n_samples)]
+            runner.in_loop, runner.waiting = True, [Task(np.array([s])) for s in reversed(range(n_samples))]
         runner.run()
     result = _result(runner, n_samples, sample_set, lifted=bool(found))
     checked = _checked(runner, result, n_checks if on_divergence == "split" else 0)
-    _warn_of_changes(changes(before, snapshot(f)), runner.n_runs, n_samples)
+    if looping is None:
+        _warn_of_changes(changes(before, snapshot(f)), runner.n_runs, n_samples)
     return checked
 
 
-def _of_loop(
-    f: Callable[..., Any], inputs: tuple[Any, ...], keywords: dict[str, Any], loop: PlainLoop, n_checks: int
-) -> RunResult:
+def _of_loop(loop: PlainLoop) -> RunResult:
     """The result of a loop over all samples."""
-    values, n_samples = loop(), loop.n_samples
-    everyone = _everyone(n_samples)
-    kept: list[tuple[np.ndarray, Any]]
-    if loop.floats:
-        value = wrap(np.array(values), loop.sample_set)
-        kept = [(everyone, value)]
+    values, n_samples, errors = loop(), loop.n_samples, loop.errors
+    if errors:
+        errors = dict(sorted(errors.items()))
+        ids = np.array([s for s in range(n_samples) if s not in errors], dtype=np.int64)
+        places = [ids[k : k + 1] for k in range(ids.size)]
+        value = stitched([values[s] for s in ids], places, n_samples, loop.sample_set)
     else:
-        for value in {type(value): value for value in values}.values():
-            refuse_lazy(value)
-        values = [as_numpy(value) for value in values] if loop.exact else values
-        kept = [(everyone[s : s + 1], value) for s, value in enumerate(values) if s not in loop.errors]
-        value = stitched([value for _, value in kept], [ids for ids, _ in kept], n_samples, loop.sample_set)
+        plain_floats = loop.kinds == {float}
+        value = (
+            wrap(np.array(values), loop.sample_set)
+            if plain_floats
+            else stitched_rows(values, n_samples, loop.sample_set)
+        )
     paths = functools.partial(_paths_of_loop, loop)
     counts = loop.n_runs, loop.n_runs
-    errors = dict(sorted(loop.errors.items())) if loop.errors else {}
-    result = RunResult(value, errors, n_samples, *counts, "loop", {}, kept, paths)
-    if not n_checks:
-        return result
-    return _checked(_Runner(f, (inputs, keywords), n_samples, None, loop), result, n_checks)
-
-
-@functools.lru_cache(maxsize=16)
-def _everyone(n_samples: int) -> np.ndarray:
-    """The numbers of all samples, which nobody changes."""
-    ids = np.arange(n_samples)
-    ids.flags.writeable = False
-    return ids
+    return RunResult(value, errors, n_samples, *counts, "loop", {}, [], paths, [], values, loop.exact)
 
 
 def _paths_of_loop(loop: PlainLoop) -> tuple[Group, ...]:
@@ -351,24 +347,21 @@ def _checked(runner: _Runner, result: RunResult, k: int) -> RunResult:
 def _result(runner: _Runner, n_samples: int, sample_set: SampleSet | None, lifted: bool) -> RunResult:
     groups = tuple(sorted(runner.groups, key=lambda group: group.samples[0]))
     errors = {int(s): group.error for group in groups if group.error is not None for s in group.samples}
+    counts = runner.n_runs, runner.work
+    way, paths, known = ("loop" if runner.in_loop else "ensembles"), None, [groups]
+    if runner.rows or (runner.loop is not None and runner.loop.errors):
+        errors |= runner.loop.errors if runner.loop is not None else {}
+        way, paths, known = "both", functools.partial(_paths_of, runner.f, copied(lambda x: x, runner.nest)), []
+    if len(runner.rows) == n_samples:
+        rows = [runner.rows[s] for s in range(n_samples)]
+        value = stitched_rows(rows, n_samples, sample_set)
+        return RunResult(value, errors, n_samples, *counts, way, {}, [], paths, known, rows)
+    runner.values += [(np.array([s]), row) for s, row in runner.rows.items()]
     runner.values.sort(key=lambda part: part[0][0])
     values, places = [value for _, value in runner.values], [ids for ids, _ in runner.values]
-    if lifted or not values:
-        value = stitched(values, places, n_samples, sample_set)
-    else:
-        value = values[0]
-    counts = runner.n_runs, runner.work
-    looped = runner.loop is not None and sum(group.n_samples for group in groups) < n_samples
-    if looped and runner.loop is not None:
-        errors |= runner.loop.errors
-        paths = functools.partial(_paths_of, runner.f, copied(lambda x: x, runner.nest))
-        way, known = "both", []
-    else:
-        way = "loop" if n_samples > 1 and all(group.carried == 1 for group in groups) else "ensembles"
-        paths, known = None, [groups]
-    return RunResult(
-        value, dict(sorted(errors.items())), n_samples, *counts, way, {}, runner.values, paths, known
-    )
+    value = stitched(values, places, n_samples, sample_set) if lifted or not values else values[0]
+    errors = dict(sorted(errors.items()))
+    return RunResult(value, errors, n_samples, *counts, way, {}, runner.values, paths, known)
 
 
 def _warn_of_changes(names: list[str], n_runs: int, n_samples: int) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from ensemble._check import message, samples_text
 from ensemble.scalar._paths import Decision
+from ensemble.scalar._plain_loop import as_numpy
 from ensemble.scalar._stitch import sample_of
 
 __all__ = ["IN_ROUNDING", "TO_THE_BIT", "Group", "RunResult"]
@@ -87,6 +88,8 @@ class RunResult:
     _values: list[tuple[np.ndarray, Any]] = field(repr=False)
     _find_groups: Callable[[], tuple[Group, ...]] | None = field(repr=False)
     _found: list[tuple[Group, ...]] = field(default_factory=list, repr=False)
+    _rows: list[Any] | None = field(default=None, repr=False)
+    _rows_are_exact: bool = field(default=False, repr=False)
 
     @property
     def groups(self) -> tuple[Group, ...]:
@@ -116,6 +119,9 @@ class RunResult:
         i = range(self.n_samples)[i]
         if i in self.errors:
             raise self.errors[i]
+        if self._rows is not None:
+            value = sample_of(self._rows[i], 0)
+            return as_numpy(value) if self._rows_are_exact else value
         ids, value = next((ids, value) for ids, value in self._values if i in ids)
         return sample_of(value, int(np.flatnonzero(ids == i)[0]))
 
@@ -149,13 +155,15 @@ class RunResult:
     def _notes(self) -> list[str]:
         """Which way was taken, what would cost less, and what was checked."""
         notes = []
-        if self.way == "loop":
+        if self.way == "loop" and self._find_groups is not None:
             notes.append("  a loop over samples: f is arithmetic on numbers, which costs less than on small ensembles")
         elif self.way == "both":
             notes.append("  ensembles, then a loop over the samples of small groups")
-        elif 1 < self.n_samples < FEW * len(self.groups):
+        elif self.way == "ensembles" and 1 < self.n_samples < FEW * len(self.groups):
             notes.append("  few samples share a path: run(..., loop=True) or per_sample(f), a loop, may cost less")
         if self.checked:
             exact = sum(how == TO_THE_BIT for how in self.checked.values())
-            notes.append(f"  {len(self.checked)} samples checked alone: {exact} equal to the bit, the others in rounding")
+            notes.append(
+                f"  {len(self.checked)} samples checked alone: {exact} equal to the bit, the others in rounding"
+            )
         return notes

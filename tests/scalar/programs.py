@@ -172,7 +172,9 @@ class LearnedAuthor(Author):
 
     def statement(self, depth):
         if depth and self.random.random() < 0.15:
-            errors = self.one_of("ZeroDivisionError", "(ValueError, OverflowError)", "(TypeError, ValueError)", "Exception")
+            errors = self.one_of(
+                "ZeroDivisionError", "(ValueError, OverflowError)", "(TypeError, ValueError)", "Exception"
+            )
             block = indented(self.block(depth - 1))
             more = indented(self.block(depth - 1))
             return f"try:\n{block}except {errors} as error:\n    note = type(error).__name__\n{more}"

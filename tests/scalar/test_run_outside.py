@@ -59,9 +59,7 @@ FUNCTIONS = {
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_an_ensemble_outside_has_the_samples_of_the_run(name, loop):
     result = run(FUNCTIONS[name], Ensemble(VALUES), loop=loop)
-    np.testing.assert_array_equal(
-        result.value.samples, np.where(VALUES > 0.0, VALUES * (10.0 * VALUES), -VALUES)
-    )
+    np.testing.assert_array_equal(result.value.samples, np.where(VALUES > 0.0, VALUES * (10.0 * VALUES), -VALUES))
 
 
 def test_shared_data_outside_is_a_plain_number_alone():
@@ -212,7 +210,9 @@ def test_a_question_for_the_type_is_answered_as_alone(f, size):
     assert_like_scalar_runs(result, f, x)
 
 
-@pytest.mark.parametrize("f", [lambda v: isinstance(v, np.ndarray), lambda v: hasattr(v, "__len__"), lambda v: np.isscalar(v)])
+@pytest.mark.parametrize(
+    "f", [lambda v: isinstance(v, np.ndarray), lambda v: hasattr(v, "__len__"), lambda v: np.isscalar(v)]
+)
 def test_an_ensemble_with_axes_is_an_array(f):
     v = Ensemble(np.ones((3, 4)))
     assert_like_scalar_runs(run(f, v, loop=False), f, v)
@@ -230,6 +230,8 @@ def test_what_a_run_cannot_see_is_seen_by_a_check():
     """A pattern asks for the type without a name that could mean something else."""
     x = ensemble_of(1.0, 2.0, 3.0)
     assert outcome(lambda: run(by_pattern, x).sample(0)) != outcome(lambda: by_pattern(np.float64(1.0)))
-    with pytest.raises(RuntimeError, match=r"run: result of sample \d must be what the sample gives alone; got np.float64\(-"):
+    with pytest.raises(
+        RuntimeError, match=r"run: result of sample \d must be what the sample gives alone; got np.float64\(-"
+    ):
         run(by_pattern, x, check=1)
     assert_like_scalar_runs(run(by_pattern, x, loop=True, check=3), by_pattern, x)

@@ -130,8 +130,8 @@ def test_structures_of_c_are_put_together():
 
 
 def test_what_cannot_be_made_without_its_constructor_is_listed():
-    result = run(lambda x: Failure(x if x > 0.0 else -x), ensemble_of(1.0, -2.0))
-    assert [failure.rate for failure in result.value] == [1.0, 2.0]
+    result = run(lambda x: Failure(x if x > 0.0 else -x), ensemble_of(1.0, 3.0, -2.0))
+    assert [failure.rate for failure in result.value] == [1.0, 3.0, 2.0]
     assert "of which no other can be made" in result.groups[0].reason
 
 
