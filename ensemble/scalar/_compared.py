@@ -44,8 +44,8 @@ def compared(s: int, got: Any, alone: Any) -> str:
         if not _is_rounding(one, other):
             seen = f"{_shown(one)} in the run and {_shown(other)} alone"
             advice = (
-                "What f asks of its arguments has another answer for an ensemble (isinstance, type, len, np.ndim), or f is "
-                "not a function of its arguments alone. Use run(..., loop=True)."
+                "What f asks of its arguments has another answer for an ensemble (a type, a method that only ensembles "
+                "have), or f is not a function of its arguments alone. Use run(..., loop=True)."
             )
             raise RuntimeError(message("run", f"{place} of sample {s}", "be what the sample gives alone", seen, advice))
     return IN_ROUNDING if found else TO_THE_BIT
@@ -64,10 +64,13 @@ def _differences(got: Any, alone: Any, place: str) -> Any:
     elif _is_number(got) and _is_number(alone):
         if not _same_bits(_numbers(got), _numbers(alone)):
             yield place, got, alone
-    elif parts is not None or others is not None or type(got) is not type(alone):
+    elif parts is not None or others is not None or type(got) is not type(alone) or _is_other(got, alone):
         yield place, got, alone
-    elif isinstance(got, str | bytes | int | type(None)) and got != alone:
-        yield place, got, alone
+
+
+def _is_other(got: Any, alone: Any) -> bool:
+    """Whether two values without parts differ, as far as that can be told."""
+    return isinstance(got, str | bytes) and got != alone
 
 
 def _numbers(value: Any) -> np.ndarray:

@@ -93,21 +93,21 @@ def _holding(value: Any, kind: type, entries: dict[Any, Any]) -> Any:
         of_c = not isinstance(kind.__new__, types.FunctionType) and kind.__new__ is not tuple.__new__
         return kind(entries.values()) if of_c else tuple.__new__(kind, entries.values())  # as time.struct_time
     if isinstance(value, list):
-        rows = list.__new__(kind)
+        rows: list[Any] = list.__new__(kind)
         list.extend(rows, entries.values())
         return rows
     if isinstance(value, collections.OrderedDict):
-        ordered = collections.OrderedDict.__new__(kind)
+        ordered: Any = collections.OrderedDict.__new__(kind)
         for key, part in entries.items():
             collections.OrderedDict.__setitem__(ordered, key, part)
         return ordered
     if isinstance(value, collections.defaultdict):
-        filling = collections.defaultdict.__new__(kind)
+        filling: Any = collections.defaultdict.__new__(kind)
         collections.defaultdict.__init__(filling, value.default_factory)
         dict.update(filling, entries)
         return filling
     if isinstance(value, dict):
-        named = dict.__new__(kind)
+        named: Any = dict.__new__(kind)
         dict.update(named, entries)
         return named
     return object.__new__(kind)

@@ -97,7 +97,9 @@ class PlainLoop:
                 return values
             except Exception as error:
                 s = len(values) if ids is None else int(ids[len(values)])
-                values.append(self._again(s) if self.exact else self._failed(s, error))
+                values.append(self._again(s) if self.exact else None)
+                if not self.exact:
+                    self.errors[s] = error
 
     def _named(self, *row: Any) -> Any:
         n = len(row) - len(self.names)
@@ -110,9 +112,6 @@ class PlainLoop:
         n = len(given) - len(self.names)
         return given[:n], dict(zip(self.names, given[n:], strict=True))
 
-    def _failed(self, s: int, error: Exception) -> None:
-        self.errors[s] = error
-
     def _again(self, s: int) -> Any:
         """Sample `s` on NumPy's scalars, which do not raise where floats do, and warn where floats do not."""
         self.n_runs += 1
@@ -120,7 +119,8 @@ class PlainLoop:
         try:
             return self._named(*row)
         except Exception as error:
-            return self._failed(s, error)
+            self.errors[s] = error
+            return None
 
     def _mend(self, values: list[Any], ids: np.ndarray | None, kinds: set[type]) -> None:
         """Run again what is not finite on floats."""

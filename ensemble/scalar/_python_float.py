@@ -1,7 +1,7 @@
 """Numbers of Python in a run: what ``math.sin(x)`` gives for each sample, and how it computes on.
 
-A function of `math` returns a float of Python, not of NumPy: it raises where it is divided by zero, its fractional power
-may be complex, and a comparison of it is a bool of Python. Inside a run each sample keeps to that.
+A function of `math` returns a float of Python, not of NumPy: a division of it by zero raises, its fractional power may
+be complex, and a comparison of it is a bool of Python. Inside a run each sample keeps to that.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ def lifted(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def sample_by_sample(*arguments: Any, **options: Any) -> Any:
         follower = _policy.get()
-        if isinstance(follower, Follower) and (found := _ensembles((arguments, options))):
-            if all(_is_carried(x, follower) for x in found):
+        if isinstance(follower, Follower):
+            found = _ensembles((arguments, options))
+            if found and all(_is_carried(x, follower) for x in found):
                 return _of_each_sample(function, arguments, options, found, follower)
         return function(*arguments, **options)
 
@@ -63,7 +64,7 @@ def _of_each_sample(
             if flat:
                 values[s] = function(*[number(x, s) for x in arguments])
             else:
-                row, named = mapped(lambda x, s=s: number(x, s), (arguments, options))
+                row, named = mapped(functools.partial(number, s=s), (arguments, options))
                 values[s] = function(*row, **named)
         except Exception as error:
             errors[s] = error
@@ -162,7 +163,7 @@ class PythonFloat(Ensemble):
     __mod__ = _judged("__mod__", operator.mod)
     __rmod__ = _judged("__rmod__", operator.mod, reflected=True)
     __divmod__ = _judged("__divmod__", divmod)
-    __rdivmod__ = _judged("__rdivmod__", divmod, reflected=True)
+    __rdivmod__ = _judged("__rdivmod__", divmod, reflected=True)  # type: ignore[assignment]
     __pow__ = _judged("__pow__", operator.pow)
     __rpow__ = _judged("__rpow__", operator.pow, reflected=True)
     __lt__ = _judged("__lt__", operator.lt)

@@ -1,11 +1,11 @@
 """Functions as a run sees them: with the samples of the run in what they find outside, and with `math` on ensembles.
 
-`run` calls `f` with some of the samples. An ensemble that `f` finds as a global, in its closure or among its defaults has
-all of them. And what asks for one float, as ``math.sin(x)``, or for a type, as ``isinstance(x, float)``, would get another
-answer than alone. So a run calls a copy of `f`, of the same code: its names mean what they mean, but for these.
+`run` calls `f` with some of the samples. An ensemble that `f` finds as a global, in its closure or among its defaults
+has all of them. And what asks for one float, as ``math.sin(x)``, or for a type, as ``isinstance(x, float)``, would get
+another answer than alone. So a run calls a copy of `f`, of the same code: its names mean what they mean, but for these.
 
-The copy reaches as far as names do: functions that are globals or in closures, in the package of `f`. Methods, functions of
-other packages and what attributes hold stay as they are.
+The copy reaches as far as names do: functions that are globals or in closures, in the package of `f`. Methods,
+functions of other packages and what attributes hold stay as they are.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ from ensemble.scalar.ensemble import Ensemble
 
 __all__ = ["Outside"]
 
-ARRAY_API_LIBRARIES = frozenset(
-    "array_api_compat array_api_extra array_api_strict cupy ensemble jax numpy scipy sklearn torch".split()
-)
+ARRAY_API_LIBRARIES = frozenset((
+    "array_api_compat", "array_api_extra", "array_api_strict", "cupy", "ensemble", "jax", "numpy", "scipy", "sklearn",
+    "torch",
+))  # fmt: skip
 """They know arrays of other libraries by what these can do, and ask for types on purpose."""
 
 MOST = 64

@@ -38,16 +38,17 @@ def _numbers(*names: str) -> frozenset[int]:
 
 EXACT_CODES = _numbers(
     "CACHE", "RESUME", "NOP", "EXTENDED_ARG", "POP_TOP", "PUSH_NULL", "COPY", "SWAP", "LOAD_FAST", "STORE_FAST",
-    "LOAD_CONST", "LOAD_SMALL_INT", "RETURN_VALUE", "RETURN_CONST", "LOAD_GLOBAL", "LOAD_DEREF", "LOAD_CLOSURE", "MAKE_CELL",
-    "LOAD_ATTR", "LOAD_METHOD", "PRECALL", "CALL", "KW_NAMES", "BINARY_", "BUILD_TUPLE", "BUILD_LIST", "BUILD_MAP",
-    "BUILD_CONST_KEY_MAP", "LIST_EXTEND", "LIST_APPEND", "UNPACK_SEQUENCE", "GET_ITER", "FOR_ITER", "END_FOR", "POP_ITER",
-    "JUMP_FORWARD", "JUMP_BACKWARD", "POP_JUMP", "NOT_TAKEN", "COMPARE_OP", "CONTAINS_OP", "UNARY_", "TO_BOOL",
-    "STORE_SUBSCR", "MAKE_FUNCTION", "SET_FUNCTION_ATTRIBUTE",
+    "LOAD_CONST", "LOAD_SMALL_INT", "RETURN_VALUE", "RETURN_CONST", "LOAD_GLOBAL", "LOAD_DEREF", "LOAD_CLOSURE",
+    "MAKE_CELL", "LOAD_ATTR", "LOAD_METHOD", "PRECALL", "CALL", "KW_NAMES", "BINARY_", "BUILD_TUPLE", "BUILD_LIST",
+    "BUILD_MAP", "BUILD_CONST_KEY_MAP", "LIST_EXTEND", "LIST_APPEND", "UNPACK_SEQUENCE", "GET_ITER", "FOR_ITER",
+    "END_FOR", "POP_ITER", "JUMP_FORWARD", "JUMP_BACKWARD", "POP_JUMP", "NOT_TAKEN", "COMPARE_OP", "CONTAINS_OP",
+    "UNARY_", "TO_BOOL", "STORE_SUBSCR", "MAKE_FUNCTION", "SET_FUNCTION_ATTRIBUTE",
 ) - _numbers("CALL_INTRINSIC")  # fmt: skip
 PURE_CODES = EXACT_CODES | _numbers(
-    "JUMP_IF", "IS_OP", "FORMAT_", "CONVERT_VALUE", "BUILD_STRING", "BUILD_SET", "BUILD_SLICE", "RAISE_VARARGS", "RERAISE",
-    "PUSH_EXC_INFO", "POP_EXCEPT", "CHECK_EXC_MATCH", "STORE_DEREF", "LOAD_ASSERTION_ERROR", "LOAD_COMMON_CONSTANT",
-    "CALL_INTRINSIC", "MAP_ADD", "SET_ADD", "LIST_TO_TUPLE", "DELETE_FAST", "RETURN_GENERATOR", "YIELD_VALUE", "STOP",
+    "JUMP_IF", "IS_OP", "FORMAT_", "CONVERT_VALUE", "BUILD_STRING", "BUILD_SET", "BUILD_SLICE", "RAISE_VARARGS",
+    "RERAISE", "PUSH_EXC_INFO", "POP_EXCEPT", "CHECK_EXC_MATCH", "STORE_DEREF", "LOAD_ASSERTION_ERROR",
+    "LOAD_COMMON_CONSTANT", "CALL_INTRINSIC", "MAP_ADD", "SET_ADD", "LIST_TO_TUPLE", "DELETE_FAST",
+    "RETURN_GENERATOR", "YIELD_VALUE", "STOP",
 )  # fmt: skip
 
 COMPARE, JUMPS = _numbers("COMPARE_OP"), _numbers("POP_JUMP", "UNARY_NOT", "TO_BOOL")
@@ -67,26 +68,26 @@ POWER = "**"
 POWERS = frozenset(k for k, (name, _) in enumerate(dis._nb_ops) if "POWER" in name)  # type: ignore[attr-defined]
 
 OF_MATH = frozenset(name for name in dir(math) if not name.startswith("_"))
-INTEGERS_OF_MATH = frozenset("ceil comb factorial floor gcd isqrt lcm perm prod sumprod trunc".split())
+INTEGERS_OF_MATH = frozenset((
+    "ceil", "comb", "factorial", "floor", "gcd", "isqrt", "lcm", "perm", "prod", "sumprod", "trunc",
+))  # fmt: skip
 OF_NUMPY = frozenset(
     name for name, value in vars(np).items() if isinstance(value, np.ufunc) and value.signature is None
 ) | {"e", "float64", "inf", "isscalar", "nan", "pi"}
-METHODS = frozenset(
-    "append conjugate count extend format get imag index insert is_integer items join keys pop real sort values".split()
-)
-EXACT_METHODS = frozenset("append extend get items keys pop values".split())
+EXACT_METHODS = frozenset(("append", "extend", "get", "items", "keys", "pop", "values"))
+METHODS = EXACT_METHODS | {
+    "conjugate", "count", "format", "imag", "index", "insert", "is_integer", "join", "real", "sort",
+}  # fmt: skip
 
 INEXACT = INTEGERS_OF_MATH | (METHODS - EXACT_METHODS)
 """Attributes that floats may not be asked for; a name that also means something outside may still be one of them."""
 
-EXACT_BUILTINS = frozenset(
-    getattr(builtins, name)
-    for name in "abs all any bool dict enumerate float len list max min range reversed sorted tuple zip".split()
-)
-PURE_BUILTINS = EXACT_BUILTINS | frozenset(
-    getattr(builtins, name)
-    for name in "complex divmod format frozenset hasattr int isinstance iter map next pow repr round set str sum".split()
-)
+EXACT_BUILTINS: frozenset[Any] = frozenset((
+    abs, all, any, bool, dict, enumerate, float, len, list, max, min, range, reversed, sorted, tuple, zip,
+))  # fmt: skip
+PURE_BUILTINS: frozenset[Any] = frozenset((
+    complex, divmod, format, frozenset, hasattr, int, isinstance, iter, map, next, pow, repr, round, set, str, sum,
+))  # fmt: skip
 FUNCTIONS_OF_MATH = frozenset(value for value in vars(math).values() if callable(value))
 MODULES = (math, np)
 
@@ -111,7 +112,7 @@ def _kind(f: types.FunctionType, known: set[Any]) -> int:
     kind, names = _of_code(code)
     if kind == NEITHER:
         return NEITHER
-    scope, inner = f.__globals__, f.__builtins__  # type: ignore[attr-defined]
+    scope, inner = f.__globals__, vars(builtins)
     for name in names:
         if name == POWER:
             known.add(POWER)

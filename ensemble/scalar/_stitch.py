@@ -249,7 +249,7 @@ def stitched(values: list[Any], places: list[np.ndarray], n_samples: int, sample
 
 
 def stitched_rows(values: list[Any], n_samples: int, sample_set: SampleSet | None) -> Any:
-    """`stitched` for the values of all samples, one for each, in few steps where these are numbers or tuples of them."""
+    """`stitched` for one value per sample: in few steps where these are numbers or tuples of them."""
     kinds = set(map(type, values))
     kind = type(values[0])
     if kinds <= SCALARS and (len(kinds) == 1 or kinds == {float, np.float64}):

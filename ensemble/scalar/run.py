@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._check import integer, message, one_of, samples_text
+from ensemble._check import integer, message, one_of
 from ensemble.scalar._compared import compared, samples_to_check
 from ensemble.scalar._nests import mapped
 from ensemble.scalar._outside import changes, refuse_generator, refuse_lazy, snapshot
@@ -176,8 +176,8 @@ def _refuse_other_samples(value: Any, s: int) -> None:
     if several:
         seen = f"an ensemble of {several[0]} samples from sample {s} alone"
         advice = (
-            "An ensemble that f finds outside itself, as in an attribute, has all samples in every call: give it to run "
-            "as an argument of f. An ensemble that f makes itself: return its samples, or statistics of them."
+            "An ensemble that f finds outside itself, as in an attribute, has all samples in every call: give it to "
+            "run as an argument of f. An ensemble that f makes itself: return its samples, or statistics of them."
         )
         raise ValueError(message("run", "f", "return values of the samples that it is called with", seen, advice))
 

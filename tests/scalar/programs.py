@@ -214,8 +214,8 @@ def compiled_with(source, outer):
     """The function of a `learned_program` that finds `outer` outside itself: in its closure, a global and a default."""
     scope = {
         "math": math, "sqrt": math.sqrt, "log": math.log, "isclose": math.isclose, "np": np, "Counter": Counter,
-        "OrderedDict": OrderedDict, "defaultdict": defaultdict, "Pair": Pair, "Scaled": Scaled, "Row": Row, "State": State,
-        "OUTER": [outer], "__name__": "learned",
+        "OrderedDict": OrderedDict, "defaultdict": defaultdict, "Pair": Pair, "Scaled": Scaled, "Row": Row,
+        "State": State, "OUTER": [outer], "__name__": "learned",
     }  # fmt: skip
     exec(code_of(source), scope)
     return scope["make"](outer, outer)

@@ -208,7 +208,7 @@ def test_results_of_every_kind(answer):
 
 
 def test_keywords_and_shared_data_and_options():
-    f = lambda x, *, scale, name="a": x * scale if x > 0.0 else name  # noqa: E731
+    f = lambda x, *, scale, name="a": x * scale if x > 0.0 else name
     x = ensemble_of(1.0, -1.0, 2.0)
     result = run(f, x, scale=Ensemble(np.array([3.0])))
     assert result.way == "loop"

@@ -196,7 +196,7 @@ def test_a_function_that_writes_globals_is_called_itself():
         lambda x: -x if hasattr(x, "__len__") else 2.0 * x,
         lambda x: -x if type(x) is float else 2.0 * x,
         lambda x: 2.0 * x if type(x) is np.float64 else -x,
-        lambda x: 2.0 * x if isinstance(np.sin, np.ufunc) and type(1) is int and hasattr(np, "sin") else -x,
+        lambda x: 2.0 * x if isinstance(np.sin, np.ufunc) and type(TABLE) is dict and hasattr(np, "sin") else -x,
         lambda x: 2.0 * x if type(math.sin(x)) is float and isinstance(math.sin(x), float) else -x,
         lambda x: type(x).__name__,
         lambda x: type("Made", (), {}).__name__ + type.__name__,

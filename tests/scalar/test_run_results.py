@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import math
-import pickle
 import time
 from collections import Counter, OrderedDict, defaultdict
 
@@ -130,20 +129,20 @@ def test_structures_of_c_are_put_together():
 
 
 def test_what_cannot_be_made_without_its_constructor_is_listed():
-    result = run(lambda x: Failure(x if x > 0.0 else -x), ensemble_of(1.0, 3.0, -2.0))
-    assert [failure.rate for failure in result.value] == [1.0, 3.0, 2.0]
+    result = run(lambda x: OwnError(x if x > 0.0 else -x), ensemble_of(1.0, 3.0, -2.0))
+    assert [own.rate for own in result.value] == [1.0, 3.0, 2.0]
     assert "of which no other can be made" in result.groups[0].reason
 
 
 def test_an_argument_that_cannot_be_copied_is_refused():
-    text = r"a container of ensembles must be one that can be copied; got a .*Failure, of which no other .* Use a dict"
+    text = r"a container of ensembles must be one that can be copied; got a .*OwnError, of which no other .* Use a dict"
     with pytest.raises(TypeError, match=text):
-        run(lambda failure: failure.rate, Failure(ensemble_of(1.0, -1.0)))
-    assert run(lambda x, failure: x * failure.rate, ensemble_of(1.0, -1.0), Failure(2)).value.n_samples == 2
+        run(lambda own: own.rate, OwnError(ensemble_of(1.0, -1.0)))
+    assert run(lambda x, own: x * own.rate, ensemble_of(1.0, -1.0), OwnError(2)).value.n_samples == 2
 
 
 @dataclasses.dataclass
-class Failure(Exception):
+class OwnError(Exception):
     """A container that only its own constructor can make."""
 
     rate: object
