@@ -194,9 +194,9 @@ def run(
 ) -> RunResult:
     """Call unchanged Python code with ensembles: every sample goes the way it would go alone.
 
-    Where ``if``, ``while``, ``and``, ``max``, ``sorted``, ``int(x)``, ``math.sqrt(x)`` or anything else that wants one
-    truth value or one number meets samples that differ, the samples are parted by their answers, and each party is run
-    from the start without the others. The results, exceptions included, are put back in sample order.
+    Where ``if``, ``while``, ``and``, ``max``, ``sorted``, ``int(x)`` or anything else that wants one truth value or one
+    number meets samples that differ, the samples are parted by their answers, and each party is run from the start
+    without the others. The results, exceptions included, are put back in sample order.
 
     Parameters
     ----------
@@ -206,23 +206,34 @@ def run(
     *inputs, **keywords : any
         The arguments of `f`: ensembles of one number of samples, plain arrays, numbers and other values, nested in
         dicts, lists, tuples and dataclasses. Every call gets its own copies of the arrays; other objects pass as they
-        are.
+        are. An argument of `f` that has the name of an option below is given by `functools.partial`.
     on_divergence : {"split", "raise", "first", "any", "all", "majority"}
         "split": as said above. Any other: one call of `f` for all samples under ``divergence(on_divergence)``.
     max_groups : int, optional
         Give up with more paths than that.
+    loop : bool, optional
+        True: call `f` with the plain values of one sample after the other. False: call it with ensembles. None: call it
+        with ensembles, unless `f` is arithmetic on numbers, told by its code, and the samples are so few that a loop
+        costs less. A loop calls `f` once for every sample. The bits of the results are the same.
+    check : int
+        Run so many samples, of every group in turn and chosen by a fixed seed, alone as plain values and compare.
 
     Returns
     -------
     RunResult
-        ``.value`` for all samples, ``.sample(i)``, ``.groups``, ``.errors``, ``.n_runs``.
+        ``.value`` for all samples, ``.sample(i)``, ``.groups``, ``.errors``, ``.n_runs``, ``.way``.
 
     Raises
     ------
     TypeError
-        If `f` is a generator or coroutine function, or returns a generator or another lazy iterator.
+        If `f` is a generator or coroutine function, or returns a generator or another lazy iterator; if an argument
+        with ensembles in it is a container of which no other can be made.
     ValueError
-        If the ensembles have different numbers of samples, or `on_divergence` is no such name.
+        If the ensembles have different numbers of samples, or `on_divergence` is no such name; if `f` returns an
+        ensemble of several samples for one sample, as one that it finds in an attribute.
+    RuntimeError
+        If ``check`` finds a sample whose run alone gives something else, by more than 4096 units of rounding of the
+        largest number of an array; it names sample, place and both values.
     DivergenceError
         If there are more than `max_groups` paths, or from `f` under "raise".
 
@@ -242,8 +253,17 @@ def run(
     it stops and these are run by themselves, one alone as plain numbers. So `f` is called at least once and less than
     twice for every path, and at any time at least half of the samples computed count. A path that ends in an exception
     takes one call more: one of its samples is run alone to see that it raises the same. Code that an ensemble cannot
-    pass (``np.asarray(x)``, ``isinstance(x, float)`` that raises, a shape that depends on the values) is run sample by
-    sample.
+    pass (``np.asarray(x)``, a shape that depends on the values) is run sample by sample.
+
+    Functions of `math` are called once for every sample, and the samples stay together. ``isinstance(x, float)``,
+    ``type(x)``, ``hasattr(x, "__len__")`` and ``np.isscalar(x)`` answer as for one sample. An ensemble of the same
+    samples that `f` finds as a global, in its closure or among its defaults has the samples of each call. All of that
+    holds in `f` and in functions of its package that it finds by name; not in methods, nor in other packages.
+
+    In a loop, arithmetic of float64 is done on Python's floats as long as these give the same bits; a sample that
+    divides by zero or overflows is run again on NumPy's scalars. Such a function has no effects outside itself and
+    calls nothing that has; ``result.groups``, which a loop does not tell, is found by a run with ensembles when it is
+    asked for.
 
     Examples
     --------
@@ -257,6 +277,8 @@ def run(
     >>> result = run(collatz_steps, Ensemble(np.array([1, 6, 7, 1])))
     >>> result.value.samples
     array([ 0,  8, 16,  0])
+    >>> result.way
+    'loop'
     >>> [group.samples.tolist() for group in result.groups]
     [[0, 3], [1], [2]]
     >>> run(lambda x: 1 // int(x), Ensemble(np.array([0.5, 1.5]))).errors
