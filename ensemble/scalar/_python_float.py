@@ -7,6 +7,7 @@ be complex, and a comparison of it is a bool of Python. Inside a run each sample
 from __future__ import annotations
 
 import functools
+import math
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -23,6 +24,16 @@ from ensemble.scalar.sample_set import SampleSet
 __all__ = ["PythonFloat", "lifted", "python_floats"]
 
 EXACT_INTEGERS = 2**53
+
+GIVE_FLOATS = frozenset(
+    getattr(math, name)
+    for name in (
+        "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "copysign", "cos", "cosh", "degrees", "erf", "erfc",
+        "exp", "expm1", "fabs", "fmod", "gamma", "hypot", "lgamma", "log", "log10", "log1p", "log2", "pow", "radians",
+        "sin", "sinh", "sqrt", "tan", "tanh",
+    )
+)  # fmt: skip
+"""Functions of `math` that give a float whatever they are given."""
 
 
 def lifted(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -57,8 +68,18 @@ def _of_each_sample(
     if all(x.is_shared for x in found):
         return function(*mapped(lambda x: number(x, 0), arguments), **mapped(lambda x: number(x, 0), options))
     flat = all(isinstance(x, Ensemble) or not isinstance(x, list | tuple | dict) for x in arguments) and not options
-    values: list[Any] = [None] * follower.ids.size
-    errors: dict[int, Exception] = {}
+    sets = [x.sample_set for x in found if x.sample_set is not None]
+    sample_set = sets[0] if sets else None
+    n_samples, errors = follower.ids.size, dict[int, Exception]()
+    if flat and follower.followed.size == n_samples:
+        rows = [columns[id(x)] if isinstance(x, Ensemble) else [x] for x in arguments]
+        calls = map(function, *[row if len(row) == n_samples else row * n_samples for row in rows])
+        try:
+            if function in GIVE_FLOATS:
+                return python_floats(np.fromiter(calls, np.float64, n_samples), sample_set)
+        except Exception:  # in which samples, is found below
+            pass
+    values: list[Any] = [None] * n_samples
     for s in follower.followed.tolist():
         try:
             if flat:
@@ -70,8 +91,7 @@ def _of_each_sample(
             errors[s] = error
     if errors:
         _raise_in_their_samples(errors, follower)
-    sets = [x.sample_set for x in found if x.sample_set is not None]
-    return _together(values, follower, sets[0] if sets else None)
+    return _together(values, follower, sample_set)
 
 
 def _raise_in_their_samples(errors: dict[int, Exception], follower: Follower) -> None:

@@ -314,6 +314,10 @@ def run(
     else:
         if loop:
             runner.in_loop, runner.waiting = True, [Task(np.array([s])) for s in reversed(range(n_samples))]
+        if looping is not None and not loop:
+            runner.together(runner.waiting.pop())
+            if not runner.groups:  # the samples part at once: none is finished
+                return _checked(runner, _of_loop(looping, tried=runner), n_checks)
         runner.run()
     result = _result(runner, n_samples, sample_set, lifted=bool(found))
     checked = _checked(runner, result, n_checks if on_divergence == "split" else 0)
@@ -322,8 +326,8 @@ def run(
     return checked
 
 
-def _of_loop(loop: PlainLoop) -> RunResult:
-    """The result of a loop over all samples."""
+def _of_loop(loop: PlainLoop, tried: _Runner | None = None) -> RunResult:
+    """The result of a loop over all samples, which may follow a run with ensembles that was `tried`."""
     values, n_samples, errors = loop(), loop.n_samples, loop.errors
     if errors:
         errors = dict(sorted(errors.items()))
@@ -338,8 +342,10 @@ def _of_loop(loop: PlainLoop) -> RunResult:
             else stitched_rows(values, n_samples, loop.sample_set)
         )
     paths = functools.partial(_paths_of_loop, loop)
-    counts = loop.n_runs, loop.n_runs
-    return RunResult(value, errors, n_samples, *counts, "loop", {}, [], paths, [], values, loop.exact)
+    way, n_runs, work = "loop", loop.n_runs, loop.n_runs
+    if tried is not None:
+        way, n_runs, work = "both", n_runs + tried.n_runs, work + tried.work
+    return RunResult(value, errors, n_samples, n_runs, work, way, {}, [], paths, [], values, loop.exact)
 
 
 def _paths_of_loop(loop: PlainLoop) -> tuple[Group, ...]:

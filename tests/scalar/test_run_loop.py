@@ -139,7 +139,7 @@ def test_numbers_come_back_as_numpys():
 
 
 def test_the_result_says_which_way_was_taken():
-    small, large = Ensemble(RNG.uniform(size=8)), Ensemble(RNG.uniform(-3.0, 3.0, size=400))
+    small, large = Ensemble(RNG.uniform(size=8)), Ensemble(RNG.uniform(-3.0, 3.0, size=1400))
     result = run(branching, small)
     assert (result.way, result.n_runs, result.work) == ("loop", 8, 8)
     assert "a loop over samples: f is arithmetic on numbers, which costs less than on small ensembles" in repr(result)
@@ -240,7 +240,7 @@ CHEAP = {
     "branches": (branching, RNG.uniform(-3.0, 3.0, 32)),
     "a loop of its own": (collatz, np.arange(1.0, 33.0)),
     "math": (lambda x: sum_of_sines(x), RNG.uniform(0.1, 1.0, 32)),
-    "many paths of many samples": (collatz, np.arange(1.0, 601.0)),
+    "many paths of many samples": (collatz, np.arange(1.0, 501.0)),
 }
 
 
