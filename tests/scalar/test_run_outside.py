@@ -16,15 +16,15 @@ TABLE = {"rate": [RATE, 2.0]}
 
 
 def with_a_global(x):
-    return x * RATE if x > 0.0 else -x
+    return x * RATE if x > 0.0 else -x - RATE
 
 
 def with_a_table(x):
-    return x * TABLE["rate"][0] if x > 0.0 else -x
+    return x * TABLE["rate"][0] if x > 0.0 else -x - TABLE["rate"][0]
 
 
 def with_a_default(x, rate=RATE):
-    return x * rate if x > 0.0 else -x
+    return x * rate if x > 0.0 else -x - rate
 
 
 def helper(x):
@@ -32,14 +32,14 @@ def helper(x):
 
 
 def with_a_helper(x):
-    return helper(x) if x > 0.0 else -x
+    return helper(x) if x > 0.0 else -x - helper(1.0)
 
 
 def made():
     rate = 10.0 * Ensemble(VALUES)
 
     def inner(x):
-        return x * rate if x > 0.0 else -x
+        return x * rate if x > 0.0 else -x - rate
 
     return inner
 
@@ -50,8 +50,8 @@ FUNCTIONS = {
     "default": with_a_default,
     "closure": made(),
     "function that is called": with_a_helper,
-    "lambda": lambda x: (lambda y: y * RATE)(x) if x > 0.0 else -x,
-    "partial": functools.partial(lambda rate, x: x * rate if x > 0.0 else -x, RATE),
+    "lambda": lambda x: (lambda y: y * RATE)(x) if x > 0.0 else -x - RATE,
+    "partial": functools.partial(lambda rate, x: x * rate if x > 0.0 else -x - rate, RATE),
 }
 
 
@@ -59,7 +59,9 @@ FUNCTIONS = {
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_an_ensemble_outside_has_the_samples_of_the_run(name, loop):
     result = run(FUNCTIONS[name], Ensemble(VALUES), loop=loop)
-    np.testing.assert_array_equal(result.value.samples, np.where(VALUES > 0.0, VALUES * (10.0 * VALUES), -VALUES))
+    np.testing.assert_array_equal(
+        result.value.samples, np.where(VALUES > 0.0, VALUES * (10.0 * VALUES), -VALUES - 10.0 * VALUES)
+    )
 
 
 def test_shared_data_outside_is_a_plain_number_alone():
