@@ -15,7 +15,7 @@ MODULES = {
     "spmv": "bench_spmv", "assembly": "bench_fem", "multigrid": "bench_multigrid", "cost": "bench_cost",
     "fuse": "bench_fuse", "memory": "bench_cost", "iterations": "bench_multigrid", "affine": "bench_affine",
     "affine-variants": "bench_affine", "grouping": "bench_grouping", "gpu": "bench_gpu",
-    "convection": "bench_convection",
+    "convection": "bench_convection", "run": "bench_run",
 }  # fmt: skip
 """Where each table is made; imported when it is asked for."""
 

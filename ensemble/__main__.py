@@ -8,6 +8,7 @@ from typing import NoReturn
 
 from ensemble._command import diffusion, gbees
 from ensemble._version import __version__
+from ensemble.scalar import DivergenceError
 
 __all__ = ["main"]
 
@@ -35,7 +36,7 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print(f"{options.prog}: interrupted before any result", file=sys.stderr)
         return 130
-    except (ValueError, TypeError, OSError, MemoryError) as error:
+    except (ValueError, TypeError, OSError, MemoryError, DivergenceError) as error:
         text = " ".join(str(error).split()) or type(error).__name__
         print(f"{options.prog}: error: {text}", file=sys.stderr)
         return 2

@@ -47,7 +47,7 @@ def positive(value: Any, function: str, argument: str, *, advice: str = "", zero
     requirement = "be a finite number, zero or above" if zero else "be a finite number above zero"
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except Exception:  # what is no number, or an ensemble of different ones
         raise TypeError(message(function, argument, requirement, repr(value), advice)) from None
     good = number < float("inf") and (number >= 0.0 if zero else number > 0.0)
     require(good, function, argument, requirement, number, advice)
@@ -58,7 +58,7 @@ def finite(value: Any, function: str, argument: str) -> float:
     """`value` as a finite float."""
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except Exception:  # what is no number, or an ensemble of different ones
         raise TypeError(message(function, argument, "be a finite number", repr(value))) from None
     require(abs(number) < float("inf"), function, argument, "be finite", number)
     return number

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._check import message
-from ensemble.scalar._operators import operand, power
+from ensemble.scalar._operators import array_power, operand, power
 from ensemble.scalar.divergence import agreed, split
 from ensemble.scalar.ensemble import Ensemble, packed, wrap
 from ensemble.scalar.namespace import samples_of, set_of
@@ -92,7 +92,10 @@ def _plain_call(ufunc: Any, inputs: tuple[Any, ...]) -> Any:
         else:
             return NotImplemented
     try:
-        results = power(*arrays) if ufunc is np.power else ufunc(*arrays)
+        if ufunc is np.power:  # a scalar's operator comes here too, and is of another routine than the ufunc
+            results = (power if isinstance(inputs[0], np.generic) else array_power)(*arrays)
+        else:
+            results = ufunc(*arrays)
     except ValueError:
         samples_of(f"np.{ufunc.__name__}", *inputs)
         raise

@@ -14,7 +14,7 @@ from ensemble._typing import Array, Namespace
 from ensemble.scalar.divergence import as_scalars, failure
 from ensemble.scalar.sample_set import SampleSet, common_set
 
-__all__ = ["NUMBERS", "Family", "Operators", "mismatch", "operand", "power", "promoted", "wrapped"]
+__all__ = ["NUMBERS", "Family", "Operators", "array_power", "mismatch", "operand", "power", "promoted", "wrapped"]
 
 NUMBERS = frozenset((bool, int, float, complex))
 """Python's own numbers keep their type: the array's dtype decides, not theirs."""
@@ -111,7 +111,10 @@ def _binary(operation: Callable[[Any, Any], Any], reflected: bool = False) -> Ca
         if type(left) is not np.ndarray:
             left, right = promoted(left, right)
         try:
-            samples = operation(right, left) if reflected else operation(left, right)
+            if operation is power and type(other) is np.ndarray:  # one without axes makes an array of the scalar
+                samples = array_power(right, left) if reflected else array_power(left, right)
+            else:
+                samples = operation(right, left) if reflected else operation(left, right)
         except Exception as error:
             raise failure(mismatch(self, other) or error) from None
         return _result(self, samples, sample_set)
@@ -122,19 +125,31 @@ def _binary(operation: Callable[[Any, Any], Any], reflected: bool = False) -> Ca
 def power(a: Any, b: Any) -> Any:
     """``a ** b`` on samples, to the bit of each sample's own.
 
-    NumPy squares, takes the root or inverts where one exponent serves a whole loop, and its scalars have a routine of
-    their own, which `float_power` shares. Samples side by side make other loops than one sample does.
+    NumPy's scalars have a routine of their own, which `float_power` shares.
     """
     if type(b) is not np.ndarray:
-        if type(b) not in NUMBERS or not as_scalars(a) or np.result_type(a, b) != np.float64:
-            return a**b
+        scalars = type(b) in NUMBERS and as_scalars(a)
+    else:
+        numbers = type(a) in NUMBERS or isinstance(a, np.generic) or (type(a) is np.ndarray and a.ndim == 1)
+        scalars = numbers and as_scalars(b)
+    dtype = np.result_type(a, b) if scalars else None
+    if dtype == np.float64:
         return np.float_power(a, b)
-    if type(a) is not np.ndarray and type(a) not in NUMBERS and not isinstance(a, np.generic):
-        return a**b
-    scalars = (type(a) is not np.ndarray or a.ndim == 1) and as_scalars(b)
-    if scalars and np.result_type(a, b) == np.float64:
-        return np.float_power(a, b)
-    if type(a) is not np.ndarray or not _is_shortened(a, b):
+    if dtype is not None and dtype.kind == "f" and type(a) is np.ndarray:  # `float_power` would give float64
+        exponents = b if type(b) is np.ndarray else [b]
+        n_samples = max(a.size, len(exponents))
+        pairs = [(a[s % a.size], exponents[s % len(exponents)]) for s in range(n_samples)]
+        return np.array([base**exponent for base, exponent in pairs])
+    return array_power(a, b)
+
+
+def array_power(a: Any, b: Any) -> Any:
+    """``np.power(a, b)`` on samples, to the bit of each sample's own.
+
+    NumPy squares, takes the root or inverts where one exponent serves a whole loop. Samples side by side make other
+    loops than one sample does.
+    """
+    if type(a) is not np.ndarray or type(b) is not np.ndarray or not _is_shortened(a, b):
         return a**b
     n_samples = max(a.shape[-1], b.shape[-1])
     columns = [_sample_of(a, s) ** _sample_of(b, s) for s in range(n_samples)]

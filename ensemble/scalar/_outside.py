@@ -13,10 +13,12 @@ import numpy as np
 
 from ensemble._check import message
 
-__all__ = ["changes", "refuse_generator", "refuse_lazy", "snapshot"]
+__all__ = ["GENERATES", "changes", "refuse_generator", "refuse_lazy", "snapshot"]
 
 SMALL = 4096
 """Arrays of up to so many entries are compared by their bytes; larger ones only by identity."""
+
+GENERATES = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 LAZY = (map, filter, zip, enumerate, reversed)
 
@@ -28,8 +30,8 @@ def refuse_generator(f: Callable[..., Any]) -> None:
     inner = f
     while isinstance(inner, functools.partial):
         inner = inner.func
-    kinds = (inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction)
-    if any(kind(inner) for kind in kinds):
+    code = getattr(getattr(inner, "__func__", inner), "__code__", None)
+    if code is not None and code.co_flags & GENERATES:
         raise TypeError(_text("a generator or coroutine function"))
 
 

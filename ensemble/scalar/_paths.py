@@ -58,10 +58,14 @@ class Stop(BaseException):
 
 
 class Follower(Decider):
-    """Decides for the followed samples of one run, and notes the tasks that it leaves behind."""
+    """Decides for the followed samples of one run, and notes the tasks that it leaves behind.
 
-    def __init__(self, task: Task) -> None:
+    The run stops where `least` samples or fewer are followed.
+    """
+
+    def __init__(self, task: Task, least: int = 1) -> None:
         self.ids = task.ids
+        self.least = least
         self.decisions = task.decisions
         self.followed = np.arange(task.ids.size)
         self.left: list[Task] = []
@@ -119,7 +123,7 @@ class Follower(Decider):
         self.followed = parts[best]
         # Samples that are only carried may meet any number: they must go where the code turns that into errors.
         touchy = "raise" in np.geterr().values()
-        if self.followed.size == 1 or 2 * self.followed.size < self.ids.size or touchy:
+        if self.followed.size <= self.least or 2 * self.followed.size < self.ids.size or touchy:
             self.leave()
             raise Stop
         np.seterr(all="ignore")

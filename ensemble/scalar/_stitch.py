@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import collections
 import copy
-import dataclasses
 import enum
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import is_array, to_numpy
-from ensemble.scalar.branching import _Gather
+from ensemble.scalar._nests import filled, mapped, parts_of
+from ensemble.scalar.branching import _ensembles, _Gather
 from ensemble.scalar.ensemble import Ensemble, packed, wrap
 from ensemble.scalar.namespace import base_of
 from ensemble.scalar.sample_set import SampleSet
 
-__all__ = ["ForeignError", "SampleList", "copied", "cut", "ensembles_in", "plain", "sample_of", "stitched"]
+__all__ = ["ForeignError", "SampleList", "copied", "cut", "plain", "sample_of", "stitched", "stitched_rows"]
 
 ATOMS = (str, bytes, bool, int, float, complex, np.generic, np.dtype, type(None), type(...), type, enum.Enum, range)
 """Values without parts, in which no ensemble can hide."""
@@ -63,49 +64,15 @@ class SampleList(Sequence[Any]):
         return f"SampleList([{shown}{', ...' if len(self._values) > 6 else ''}], n_samples={len(self._values)})"
 
 
+SCALARS = frozenset((float, int, bool, np.float64, np.int64, np.bool_))
+"""Types of which an array made of a list holds every value, integers beyond 64 bits aside."""
+
+
 class ForeignError(Exception):
     """A value of which it is not known what belongs to one sample."""
 
 
 # -- nests -------------------------------------------------------------------------------------------------------------
-
-
-def _parts(value: Any) -> list[tuple[Any, Any]] | None:
-    """The parts of a container with their keys; None for anything else."""
-    if isinstance(value, dict):
-        return list(value.items())
-    if isinstance(value, list | tuple):
-        return list(enumerate(value))
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return [(field.name, getattr(value, field.name)) for field in dataclasses.fields(value)]
-    return None
-
-
-def _filled(value: Any, parts: list[Any]) -> Any:
-    """A container like `value` that holds `parts`."""
-    if isinstance(value, dict):
-        new = copy.copy(value)
-        new.update(zip(value, parts, strict=True))
-        return new
-    if isinstance(value, list | tuple):
-        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
-    new = copy.copy(value)
-    for field, part in zip(dataclasses.fields(value), parts, strict=True):
-        object.__setattr__(new, field.name, part)
-    return new
-
-
-def _mapped(f: Callable[[Any], Any], value: Any) -> Any:
-    parts = _parts(value)
-    return f(value) if parts is None else _filled(value, [_mapped(f, part) for _, part in parts])
-
-
-def ensembles_in(value: Any) -> list[Ensemble]:
-    """All ensembles among the leaves of `value`."""
-    parts = _parts(value)
-    if parts is None:
-        return [value] if isinstance(value, Ensemble) else []
-    return [x for _, part in parts for x in ensembles_in(part)]
 
 
 def copied(f: Callable[[Any], Any], value: Any) -> Any:
@@ -117,7 +84,7 @@ def copied(f: Callable[[Any], Any], value: Any) -> Any:
             known[id(leaf)] = f(copy.copy(leaf) if isinstance(leaf, Ensemble) and leaf.is_shared else _own(leaf))
         return known[id(leaf)]
 
-    return _mapped(fresh, value)
+    return mapped(fresh, value)
 
 
 def _own(leaf: Any) -> Any:
@@ -150,7 +117,10 @@ def cut(value: Any, chosen: np.ndarray, n_samples: int) -> Any:
             return _own(x)
         raise ForeignError(f"f returned a {type(x).__name__}, in which samples cannot be told apart")
 
-    return _mapped(leaf, value)
+    try:
+        return mapped(leaf, value)
+    except TypeError as error:
+        raise ForeignError(str(error)) from error
 
 
 def _holds_numbers(x: Any) -> bool:
@@ -170,12 +140,18 @@ class Stitcher:
         self.missing = n_samples - sum(place.size for place in places)
 
     def __call__(self, values: list[Any]) -> Any:
-        nests = [_parts(value) for value in values]
+        kinds = set(map(type, values))
+        if kinds <= SCALARS:
+            together = self._array(values)
+            return self._list(values) if together is None else together
+        nests = [parts_of(value) for value in values]
         if all(nest is not None for nest in nests):
-            keys = [[key for key, _ in nest or []] for nest in nests]
-            if all(type(v) is type(values[0]) and set(k) == set(keys[0]) for v, k in zip(values, keys, strict=True)):
-                found = [dict(nest or []) for nest in nests]
-                return _filled(values[0], [self([parts[key] for parts in found]) for key in keys[0]])
+            found = [nest or {} for nest in nests]
+            if len(kinds) == 1 and all(_same_keys(parts, found[0], values[0]) for parts in found):
+                try:
+                    return filled(values[0], [self([parts[key] for parts in found]) for key in found[0]])
+                except TypeError:  # no other container of that type can be made
+                    return self._list(values)
         elif all(_is_number(value) for value in values):
             together = self._array(values)
             if together is not None:
@@ -193,11 +169,12 @@ class Stitcher:
 
     def _array(self, values: list[Any]) -> Ensemble | None:
         """One ensemble, or None where no array holds all values exactly."""
+        values, places = self._gathered(values)
         arrays = [v for v in values if isinstance(v, Ensemble) or (is_array(v) and not isinstance(v, np.generic))]
         like = arrays[0] if arrays else np.empty(0)
         base = base_of(like.samples if isinstance(like, Ensemble) else like)
         try:
-            columns = [v.samples if isinstance(v, Ensemble) else base.asarray(v)[..., None] for v in values]
+            columns = [_column(v, base) for v in values]
             # An integer of Python that fits no dtype comes as an object.
             if len({tuple(column.shape[:-1]) for column in columns}) > 1 or any(c.dtype == object for c in columns):
                 return None
@@ -209,12 +186,28 @@ class Stitcher:
                 columns.append(base.full((*columns[0].shape[:-1], 1), base.nan, dtype=dtype))
             if any(_would_change(column, dtype, base) for column in columns):
                 return None
-            return self._joined(base, columns, dtype)
+            return self._joined(base, columns, places, dtype)
         except (TypeError, ValueError, OverflowError):
             return None  # other libraries, numbers too large for an integer type
 
-    def _joined(self, base: Any, columns: list[Any], dtype: Any) -> Ensemble:
-        places = list(self.places)
+    def _gathered(self, values: list[Any]) -> tuple[list[Any], list[np.ndarray]]:
+        """Scalars of one type, each of one sample, become one column."""
+        rows: dict[type, list[int]] = {}
+        for k, value in enumerate(values):
+            if type(value) in SCALARS and self.places[k].size == 1:
+                rows.setdefault(type(value), []).append(k)
+        columns, places, done = [], [], set()
+        for kind, which in rows.items():
+            column = np.array([values[k] for k in which])
+            if len(which) > 1 and (kind is not int or column.dtype == np.int64):
+                columns.append(_Column(column))
+                places.append(np.concatenate([self.places[k] for k in which]))
+                done.update(which)
+        rest = [k for k in range(len(values)) if k not in done]
+        return columns + [values[k] for k in rest], places + [self.places[k] for k in rest]
+
+    def _joined(self, base: Any, columns: list[Any], places: list[np.ndarray], dtype: Any) -> Ensemble:
+        places = list(places)
         if self.missing:
             absent = np.ones(self.n_samples, dtype=bool)
             absent[np.concatenate([np.empty(0, dtype=np.int64), *places])] = False
@@ -229,14 +222,56 @@ class Stitcher:
         return wrap(packed(samples), self.sample_set)
 
 
+class _Column:
+    """Scalars of several samples, shape (n_samples,)."""
+
+    def __init__(self, samples: np.ndarray) -> None:
+        self.samples = samples
+
+
+def _column(value: Any, base: Any) -> Any:
+    if isinstance(value, Ensemble):
+        return value.samples
+    if isinstance(value, _Column):
+        return base.asarray(value.samples)
+    return base.asarray(value)[..., None]
+
+
+def _same_keys(parts: dict[Any, Any], others: dict[Any, Any], container: Any) -> bool:
+    if isinstance(container, collections.OrderedDict):
+        return list(parts) == list(others)
+    return parts.keys() == others.keys()
+
+
 def stitched(values: list[Any], places: list[np.ndarray], n_samples: int, sample_set: SampleSet | None) -> Any:
     """One value for all samples; None where no sample has any."""
     return Stitcher(places, n_samples, sample_set)(values) if values else None
 
 
+def stitched_rows(values: list[Any], n_samples: int, sample_set: SampleSet | None) -> Any:
+    """`stitched` for one value per sample: in few steps where these are numbers or tuples of them."""
+    kinds = set(map(type, values))
+    kind = type(values[0])
+    if kinds <= SCALARS and (len(kinds) == 1 or kinds == {float, np.float64}):
+        samples = np.array(values)
+        if kind is not int or samples.dtype == np.int64:
+            return wrap(samples, sample_set)
+    elif len(kinds) == 1 and (kind is tuple or kind is list) and len(set(map(len, values))) == 1:
+        return kind([stitched_rows(list(column), n_samples, sample_set) for column in zip(*values, strict=True)])
+    elif kind is dict and len(kinds) == 1 and all(value.keys() == values[0].keys() for value in values):
+        return {key: stitched_rows([value[key] for value in values], n_samples, sample_set) for key in values[0]}
+    ids = np.arange(n_samples)
+    return stitched(values, [ids[s : s + 1] for s in range(n_samples)], n_samples, sample_set)
+
+
 def sample_of(value: Any, k: int) -> Any:
     """Sample `k` of what a group returned, built as `f` built it."""
-    return _mapped(lambda x: plain(x, k) if isinstance(x, Ensemble) else _own(x), value)
+    try:
+        return mapped(lambda x: plain(x, k) if isinstance(x, Ensemble) else _own(x), value)
+    except TypeError:  # no other container of that type can be made
+        if _ensembles(value):
+            raise
+        return value
 
 
 def _is_number(value: Any) -> bool:

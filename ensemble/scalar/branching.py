@@ -10,6 +10,7 @@ import numpy as np
 
 from ensemble._backend import is_array
 from ensemble._check import integer, message, require, samples_text
+from ensemble.scalar._nests import filled, mapped, parts_of
 from ensemble.scalar.ensemble import Ensemble, from_samples, packed, wrap
 from ensemble.scalar.masks import votes_of
 from ensemble.scalar.namespace import base_of, set_of
@@ -24,53 +25,27 @@ Step = Callable[[Any], Any]
 # -- nested values -----------------------------------------------------------------------------------------------------
 
 
-def _children(value: Any) -> list[Any] | None:
-    """The parts of a container that values are looked for in; None for anything else."""
-    if isinstance(value, dict):
-        return list(value.values())
-    return list(value) if isinstance(value, list | tuple) else None
-
-
-def _rebuilt(value: Any, parts: list[Any]) -> Any:
-    """A container like `value` that holds `parts`."""
-    if isinstance(value, dict):
-        return type(value)(zip(value, parts, strict=True))
-    return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
-
-
-def _mapped(f: Callable[[Any], Any], value: Any) -> Any:
-    """`f` of every value in nested dicts, lists and tuples."""
-    parts = _children(value)
-    return f(value) if parts is None else _rebuilt(value, [_mapped(f, part) for part in parts])
-
-
 def _joined(f: Callable[[list[Any]], Any], values: list[Any], function: str) -> Any:
     """`f` of the values that stand in one place of several nests of one build."""
-    parts = [_children(value) for value in values]
-    if all(part is None for part in parts):
+    nests = [parts_of(value) for value in values]
+    if all(nest is None for nest in nests):
         return f(values)
+    parts = [nest or {} for nest in nests]
     alike = all(
-        part is not None
-        and type(value) is type(values[0])
-        and len(part) == len(parts[0] or [])
-        and (not isinstance(value, dict) or value.keys() == values[0].keys())
-        for part, value in zip(parts, values, strict=True)
+        nest is not None and type(value) is type(values[0]) and nest.keys() == parts[0].keys()
+        for nest, value in zip(nests, values, strict=True)
     )
     if not alike:
         seen = ", ".join(sorted({type(value).__name__ for value in values}))
         raise ValueError(message(function, "results", "be built alike in every branch and sample", f"parts of {seen}"))
-    if isinstance(values[0], dict):
-        places = [[value[key] for value in values] for key in values[0]]
-    else:
-        places = [list(place) for place in zip(*values, strict=True)]
-    return _rebuilt(values[0], [_joined(f, place, function) for place in places])
+    return filled(values[0], [_joined(f, [part[key] for part in parts], function) for key in parts[0]])
 
 
 def _ensembles(value: Any) -> list[Ensemble]:
-    parts = _children(value)
+    parts = parts_of(value)
     if parts is None:
         return [value] if isinstance(value, Ensemble) else []
-    return [found for part in parts for found in _ensembles(part)]
+    return [found for part in parts.values() for found in _ensembles(part)]
 
 
 def _count_of(function: str, *values: Any) -> int:
@@ -191,7 +166,7 @@ def cond(m: Any, f: Callable[..., Any], g: Callable[..., Any], *args: Any) -> An
     require(votes.size == n_samples, "cond", "m", f"have {n_samples} samples, as the arguments", votes.size)
     places = [np.flatnonzero(votes), np.flatnonzero(~votes)]
     values = [
-        branch(*(_mapped(_Gather(place), arg) for arg in args)) for branch, place in zip((f, g), places, strict=True)
+        branch(*(mapped(_Gather(place), arg) for arg in args)) for branch, place in zip((f, g), places, strict=True)
     ]
     return _joined(lambda pair: _scattered(pair, places, n_samples, sample_set, "cond"), values, "cond")
 
@@ -253,8 +228,8 @@ def while_loop(
         if (not running.all() and running.sum() < compact_below * ids.size) or (
             compact_below == 1.0 and not running.all()
         ):
-            finished.append((ids[~running], _mapped(_Gather(np.flatnonzero(~running)), state)))
-            state = _mapped(_Gather(np.flatnonzero(running)), state)
+            finished.append((ids[~running], mapped(_Gather(np.flatnonzero(~running)), state)))
+            state = mapped(_Gather(np.flatnonzero(running)), state)
             ids, running = ids[running], np.ones(int(running.sum()), dtype=bool)
         state = _frozen(running, body(state), state)
         iterations[ids[running]] += 1
@@ -333,7 +308,7 @@ def per_sample(f: Callable[..., Any]) -> Callable[..., Any]:
         n_samples = _count_of(name, *found)
         results = []
         for s in range(n_samples):
-            chosen, named = _mapped(functools.partial(_plain_sample, s=s), nest)
+            chosen, named = mapped(functools.partial(_plain_sample, s=s), nest)
             try:
                 results.append(f(*chosen, **named))
             except Exception as error:

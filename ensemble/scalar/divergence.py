@@ -50,8 +50,11 @@ Watcher = Callable[[str, np.ndarray], None]
 _watchers: ContextVar[tuple[Watcher, ...]] = ContextVar("watchers", default=())
 
 
-class DivergenceError(ValueError):
+class DivergenceError(Exception):
     """The samples of an ensemble do not agree where one value is needed.
+
+    It is neither a `ValueError` nor a `TypeError`: an ``except (TypeError, ValueError)`` around ``float(x)`` is there
+    for text that is no number, and does not catch it.
 
     Attributes
     ----------

@@ -1,8 +1,12 @@
-"""Small random programs over three numbers: nested branches, loops, exceptions, conversions."""
+"""Small random programs over three numbers: nested branches, loops, exceptions, conversions, what they find outside."""
 
+import dataclasses
+import functools
 import math
 import random
 import struct
+from collections import Counter, OrderedDict, defaultdict, namedtuple
+from typing import Any
 
 import numpy as np
 
@@ -10,6 +14,35 @@ from ensemble.scalar import Ensemble
 
 NAMES = ("a", "b", "c")
 LITERALS = ("0.0", "0.5", "1.0", "-2.0", "3.0")
+
+
+Pair = namedtuple("Pair", "first second")
+
+
+class Scaled(namedtuple("Scaled", "value scale")):
+    """A named tuple with a constructor of its own."""
+
+    def __new__(cls, value):
+        made = super().__new__(cls, value * 2.0, 2.0)
+        made.half = value * 0.5
+        return made
+
+
+class Row(list):
+    """A list with a constructor of its own."""
+
+    def __init__(self, first, last):
+        super().__init__([first, 0.5 * last, last])
+        self.last = last
+
+
+@dataclasses.dataclass(frozen=True)
+class State:
+    value: Any
+    steps: int
+
+    def __post_init__(self):
+        object.__setattr__(self, "double", self.value * 2.0)
 
 
 class Author:
@@ -80,6 +113,74 @@ class Author:
         return f"try:\n{block}    if {self.condition()}:\n{indented(indented(self.end()))}{caught}"
 
 
+class LearnedAuthor(Author):
+    """One who also uses `math`, variables outside the function, types, and containers of every kind."""
+
+    def value(self):
+        return self.one_of(*NAMES, *NAMES, *LITERALS, "outer", "OUTER[0]", "default")
+
+    def condition(self):
+        a, x = self.name(), self.value()
+        return self.one_of(
+            super().condition(),
+            super().condition(),
+            super().condition(),
+            f"math.isnan({a})",
+            f"math.sin({a}) > {self.one_of('0.0', '0.5', a, x)}",
+            f"isclose({a}, {x})",
+            f"isinstance({a}, {self.one_of('float', 'int', 'np.floating', '(int, np.ndarray)')})",
+            f"type({a}) is float",
+            f"hasattr({a}, '__len__')",
+            f"np.isscalar({x})",
+        )
+
+    def expression(self):
+        a, b, x = self.name(), self.name(), self.value()
+        of_math = (
+            f"math.sin({a})",
+            f"math.exp({a} / 4.0)",
+            f"math.hypot({a}, {b})",
+            f"math.atan2({a}, {x})",
+            f"math.copysign({x}, {a})",
+            f"sqrt(abs({a}))",
+            f"log({a})",
+            f"math.fsum([{a}, {b}, {x}])",
+            f"math.modf({a})[0]",
+            f"math.ldexp({a}, 2)",
+            f"1.0 / math.sin({a})",
+            f"math.cos({a}) ** 0.5",
+            f"math.floor({a}) + 0.5",
+            f"round(math.cos({a}), 2)",
+            f"math.cos({a}) % {x}",
+            f"scaled({a})",
+        )
+        return self.one_of(super().expression(), self.one_of(*of_math))
+
+    def end(self):
+        a, b = self.name(), self.name()
+        return self.one_of(
+            super().end(),
+            f"return Counter({{'{a}': {a}, 'steps': steps}})\n",
+            "return Counter('steps')\n",
+            f"return Pair({a}, {b})\n",
+            f"return Scaled({a})\n",
+            f"return Row({a}, {b})\n",
+            f"return State({a}, steps)\n",
+            f"return OrderedDict([('{b}', {b}), ('{a}', outer)])\n",
+            f"tally = defaultdict(float)\ntally['{a}'] += {b}\nreturn tally\n",
+        )
+
+    def statement(self, depth):
+        if depth and self.random.random() < 0.15:
+            errors = self.one_of(
+                "ZeroDivisionError", "(ValueError, OverflowError)", "(TypeError, ValueError)", "Exception"
+            )
+            block = indented(self.block(depth - 1))
+            more = indented(self.block(depth - 1))
+            return f"try:\n{block}except {errors} as error:\n    note = type(error).__name__\n{more}"
+        return super().statement(depth)
+
+
 def indented(block):
     return "".join(f"    {line}\n" for line in block.splitlines())
 
@@ -90,10 +191,34 @@ def program(seed):
     return f"def f(a, b, c):\n    steps, note = 0, ''\n{indented(body)}    return a, b, c, steps, note\n"
 
 
+def learned_program(seed):
+    """Source of ``make(outer, default)``, which gives such a function with a closure and a default."""
+    body = indented(LearnedAuthor(seed).block(2))
+    f = f"def f(a, b, c, default=default):\n    steps, note = 0, ''\n{body}    return a, b, c, steps, note\n"
+    scaled = "def scaled(x):\n    return math.tanh(x) * OUTER[0]\n"
+    return f"{scaled}def make(outer, default):\n{indented(f)}    return f\n"
+
+
+@functools.lru_cache(maxsize=4)
+def code_of(source):
+    return compile(source, "<program>", "exec")
+
+
 def compiled(source):
     scope = {"math": math}
-    exec(compile(source, "<program>", "exec"), scope)
+    exec(code_of(source), scope)
     return scope["f"]
+
+
+def compiled_with(source, outer):
+    """The function of a `learned_program` that finds `outer` outside itself: in its closure, a global and a default."""
+    scope = {
+        "math": math, "sqrt": math.sqrt, "log": math.log, "isclose": math.isclose, "np": np, "Counter": Counter,
+        "OrderedDict": OrderedDict, "defaultdict": defaultdict, "Pair": Pair, "Scaled": Scaled, "Row": Row,
+        "State": State, "OUTER": [outer], "__name__": "learned",
+    }  # fmt: skip
+    exec(code_of(source), scope)
+    return scope["make"](outer, outer)
 
 
 def outcome(call):
@@ -107,14 +232,23 @@ def outcome(call):
 
 def exact(value):
     if isinstance(value, dict):
-        return {key: exact(part) for key, part in value.items()}
+        return type(value).__name__, [(key, exact(part)) for key, part in value.items()], held(value)
     if isinstance(value, list | tuple):
-        return type(value)(exact(part) for part in value)
+        return type(value).__name__, [exact(part) for part in value], held(value)
+    if isinstance(value, State):
+        return "State", held(value)
     if isinstance(value, np.ndarray):
         return value.shape, str(value.dtype), value.tobytes()
+    if isinstance(value, complex):
+        return type(value).__name__, exact(value.real), exact(value.imag)
     if isinstance(value, float):
         return "nan" if math.isnan(value) else struct.pack("d", value)
     return type(value).__name__, value
+
+
+def held(value):
+    """The attributes of a container, exact."""
+    return {name: exact(part) for name, part in getattr(value, "__dict__", {}).items()}
 
 
 def ensemble_of(*values):

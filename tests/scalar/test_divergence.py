@@ -72,6 +72,18 @@ def test_numbers_that_differ_name_the_place():
         float(x)
 
 
+def test_code_that_expects_a_bad_number_does_not_catch_the_error():
+    def number(x):
+        try:
+            return float(x)
+        except (TypeError, ValueError):
+            return 0.0
+
+    with pytest.raises(DivergenceError):
+        number(Ensemble(np.array([1.0, -1.0])))
+    assert not issubclass(DivergenceError, TypeError | ValueError | ArithmeticError | LookupError)
+
+
 def test_the_error_survives_a_pickle():
     with pytest.raises(DivergenceError) as caught:
         bool(some_true(1))

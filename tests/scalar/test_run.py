@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 
 from ensemble._backend import to_numpy
 from ensemble.scalar import Ensemble, run, shared
-from tests.scalar.programs import assert_like_scalar_runs, compiled, ensemble_of, program
+from tests.scalar.programs import (
+    assert_like_scalar_runs,
+    compiled,
+    compiled_with,
+    ensemble_of,
+    learned_program,
+    outcome,
+    program,
+)
 
 numbers = st.sampled_from([0.0, -0.0, 0.5, 1.0, -2.0, 3.0, 7.25, 1e30, math.nan, -math.inf]) | st.floats(-9.0, 9.0)
 
@@ -23,12 +31,55 @@ def test_random_programs_give_what_scalar_runs_give(seed, rows):
     f = compiled(program(seed))
     inputs = [Ensemble(np.array(column)) for column in zip(*rows, strict=True)]
     with np.errstate(all="ignore"):
-        result = run(f, *inputs)
+        result = run(f, *inputs, loop=False)
+        assert_like_scalar_runs(run(f, *inputs), f, *inputs)
     assert_like_scalar_runs(result, f, *inputs)
     failing = sum(group.error is not None for group in result.groups)
     assert result.n_runs <= 2 * len(result.groups) - 1 + failing
     together = np.concatenate([group.samples for group in result.groups])
     np.testing.assert_array_equal(np.sort(together), np.arange(len(rows)))
+
+
+SPECIAL = [0.0, -0.0, 0.5, 1.0, -2.0, 3.0, 7.25, 1e30, math.nan, -math.inf]
+
+
+def columns_of(seed, n_columns=4):
+    """Values of one to nine samples, sometimes of up to ninety, a third of them special."""
+    rng = np.random.default_rng(seed)
+    n_samples = int(rng.integers(30, 90) if seed % 10 == 0 else rng.integers(1, 9))
+    some = [
+        np.where(rng.random(n_samples) < 0.5, rng.choice([0.5, 1.5, 2.0], n_samples), rng.uniform(-9.0, 9.0, n_samples))
+        for _ in range(n_columns)
+    ]
+    return [np.where(rng.random(n_samples) < 0.3, rng.choice(SPECIAL, n_samples), column) for column in some]
+
+
+def differences_of(seed):
+    """The samples in which a run of a random program differs from runs alone, and how many samples there were."""
+    source, (*columns, outside) = learned_program(seed), columns_of(seed)
+    inputs = [Ensemble(column) for column in columns]
+    differing, n_results = [], 0
+    for loop in (None, False):
+        with np.errstate(all="ignore"):
+            result = run(compiled_with(source, Ensemble(outside)), *inputs, loop=loop)
+        for s in range(result.n_samples):
+            alone, numbers = compiled_with(source, outside[s]), [column[s] for column in columns]
+            wanted = outcome(lambda alone=alone, numbers=numbers: alone(*numbers))
+            if outcome(lambda result=result, s=s: result.sample(s)) != wanted:
+                differing.append((seed, s, loop))
+            n_results += 1
+    return differing, n_results
+
+
+def test_programs_that_use_more_than_their_arguments_give_what_scalar_runs_give():
+    assert [differences_of(seed)[0] for seed in range(48_300, 48_420)] == [[]] * 120
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_results_of_random_programs():
+    found = [differences_of(seed) for seed in range(73_000, 78_300)]
+    assert [differing for differing, _ in found if differing] == []
+    assert sum(n_results for _, n_results in found) > 100_000
 
 
 @settings(max_examples=40)
@@ -53,7 +104,7 @@ def test_calls_are_less_than_twice_the_paths(seed, n_samples, n_choices):
 
 
 def test_one_path_is_one_call():
-    result = run(lambda x: x * 2.0 if x > 0.0 else x, ensemble_of(1.0, 2.0, 3.0))
+    result = run(lambda x: x * 2.0 if x > 0.0 else x, ensemble_of(1.0, 2.0, 3.0), loop=False)
     assert (result.n_runs, result.work, len(result.groups)) == (1, 3, 1)
 
 

@@ -75,6 +75,22 @@ def test_numbers(f):
     assert_like_scalar_runs(f, Ensemble(np.random.default_rng(51803).uniform(0.1, 5.0, size=500)))
 
 
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: np.power(2.5, x),
+        lambda x: np.power(x, 2.5),
+        lambda x: np.power(x, x),
+        lambda x: x ** np.array(2.5),
+        lambda x: np.array(2.5) ** x,
+        lambda x: np.float64(2.5) ** x,
+        lambda x: np.arange(1.0, 4.0) ** x,
+    ],
+)
+def test_powers_by_the_routine_of_arrays_and_by_that_of_scalars(f):
+    assert_like_scalar_runs(f, Ensemble(np.random.default_rng(29803).uniform(0.1, 5.0, size=700)))
+
+
 def test_a_second_name_keeps_the_old_value():
     assert_like_scalar_runs(alias, Ensemble(np.array([1.0, 2.0, 3.0])), Ensemble(np.array([4.0, 5.0, 6.0])))
     assert_like_scalar_runs(alias, Ensemble(np.array([1, 2, 3])), 0.5)

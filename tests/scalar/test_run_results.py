@@ -2,12 +2,17 @@
 
 import dataclasses
 import functools
+import math
+import time
+from collections import Counter, OrderedDict, defaultdict
 
 import numpy as np
 import pytest
 
 from ensemble.scalar import DivergenceError, Ensemble, RunResult, SampleSet, run, shared
-from tests.scalar.programs import ensemble_of, exact
+from ensemble.scalar._nests import mapped
+from ensemble.scalar._stitch import SampleList, sample_of
+from tests.scalar.programs import Row, Scaled, State, ensemble_of, exact
 
 
 def test_without_an_ensemble_it_is_the_function_itself():
@@ -56,6 +61,93 @@ def test_dataclasses_and_namedtuples_hold_ensembles():
     np.testing.assert_array_equal(value.steps.samples, [0, 1, 0])
 
 
+def tagged(x):
+    row = Row(x, 2.0 * x)
+    row.name = "tagged"
+    return row
+
+
+class Slotted(dict):
+    __slots__ = ("total",)
+
+    def __init__(self, first, second):
+        super().__init__(first=first, second=second)
+        self.total = first + second
+
+
+class Doubled(list):
+    """One whose own methods give other values than it holds."""
+
+    def __iter__(self):
+        return (2.0 * value for value in super().__iter__())
+
+
+CONTAINERS = {
+    "Counter": lambda x: Counter({"a": x, "b": 2 * x}),
+    "Counter of integers": lambda x: Counter({"a": math.floor(x), "b": 2}),
+    "Counter of other keys": lambda x: Counter("ab") if x > 1.5 else Counter("bc"),
+    "OrderedDict": lambda x: OrderedDict([("b", x), ("a", 1.0)]),
+    "OrderedDict of other order": lambda x: OrderedDict.fromkeys("ab" if x > 1.5 else "ba", x),
+    "defaultdict": lambda x: defaultdict(list, {"a": [x]}),
+    "dict with slots": lambda x: Slotted(x, 3.0),
+    "namedtuple with __new__": lambda x: Scaled(x),
+    "list with __init__": lambda x: Row(x, -x),
+    "list with an attribute": tagged,
+    "list with methods of its own": lambda x: Doubled([x, 1.0]),
+    "frozen dataclass with what it computed": lambda x: State(x, 3),
+    "nested": lambda x: {"c": Counter(a=x), "p": [Scaled(x), (Row(x, x),)]},
+}
+
+
+@pytest.mark.parametrize("loop", [None, False, True])
+@pytest.mark.parametrize("name", CONTAINERS)
+def test_containers_of_every_type_are_put_together_right(name, loop):
+    f, x = CONTAINERS[name], ensemble_of(1.0, 2.0, -3.0, 2.0)
+    result = run(lambda x: f(x) if x > 0.0 else f(-x), x, loop=loop)
+    for s, alone in enumerate([1.0, 2.0, 3.0, 2.0]):
+        wanted = f(np.float64(alone))
+        assert exact(result.sample(s)) == exact(wanted)
+        assert exact(mapped(as_floats, sample_of_nest(result.value, s))) == exact(mapped(as_floats, wanted))
+
+
+def as_floats(value):
+    return float(value) if isinstance(value, int | np.integer) else value
+
+
+def sample_of_nest(value, s):
+    return value.sample(s) if isinstance(value, SampleList) else sample_of(value, s)
+
+
+def test_a_default_dict_keeps_its_factory():
+    value = run(lambda x: defaultdict(list, {"a": x if x > 0.0 else -x}), ensemble_of(1.0, -1.0)).value
+    assert value["new"] == []
+
+
+def test_structures_of_c_are_put_together():
+    value = run(lambda x: time.gmtime(0 if x > 0.0 else 86400), ensemble_of(1.0, -1.0, 1.0), loop=False).value
+    np.testing.assert_array_equal(value.tm_mday.samples, [1, 2, 1])
+
+
+def test_what_cannot_be_made_without_its_constructor_is_listed():
+    result = run(lambda x: OwnError(x if x > 0.0 else -x), ensemble_of(1.0, 3.0, -2.0))
+    assert [own.rate for own in result.value] == [1.0, 3.0, 2.0]
+    assert "of which no other can be made" in result.groups[0].reason
+
+
+def test_an_argument_that_cannot_be_copied_is_refused():
+    text = r"a container of ensembles must be one that can be copied; got a .*OwnError, of which no other .* Use a dict"
+    with pytest.raises(TypeError, match=text):
+        run(lambda own: own.rate, OwnError(ensemble_of(1.0, -1.0)))
+    assert run(lambda x, own: x * own.rate, ensemble_of(1.0, -1.0), OwnError(2)).value.n_samples == 2
+
+
+@dataclasses.dataclass
+class OwnError(Exception):
+    """A container that only its own constructor can make."""
+
+    rate: object
+
+
 @pytest.mark.parametrize(
     "answers, listed",
     [
@@ -97,7 +189,7 @@ def test_a_result_tells_its_story():
             raise ValueError("below zero")
         return x
 
-    text = repr(run(f, ensemble_of(1.0, -1.0, 2.0, -2.0, 3.0)))
+    text = repr(run(f, ensemble_of(1.0, -1.0, 2.0, -2.0, 3.0), loop=False))
     assert text.startswith("RunResult: 5 samples, 2 paths, 3 calls of 8 samples in all, 2 failed")
     assert "samples 0, 2, 4: x < 0.0 -> False (test_run_results.py:" in text
     assert "samples 1, 3: x < 0.0 -> True (test_run_results.py:" in text

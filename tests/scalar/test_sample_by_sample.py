@@ -7,6 +7,7 @@ import pytest
 
 from ensemble._backend import to_numpy
 from ensemble.scalar import (
+    DivergenceError,
     Ensemble,
     Moments,
     SampleSet,
@@ -128,7 +129,7 @@ def test_copyto_spares_every_bit_of_what_its_mask_leaves_out():
     ids=["zero real part", "zero imaginary part", "NaN"],
 )  # fmt: skip
 def test_a_complex_number_is_one_where_both_parts_agree(values):
-    with pytest.raises(ValueError, match="a Python complex must be one number"):
+    with pytest.raises(DivergenceError, match="a Python complex must be one number"):
         complex(Ensemble(np.array(values)))
     result = run(lambda z: repr(complex(z)), Ensemble(np.array(values)))
     assert [result.sample(s) for s in range(2)] == [repr(value) for value in values]

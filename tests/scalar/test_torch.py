@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ensemble.scalar import Ensemble, divide, dot, sample_mean, where
+from ensemble.scalar import DivergenceError, Ensemble, divide, dot, sample_mean, where
 
 torch = pytest.importorskip("torch")
 
@@ -81,7 +81,7 @@ REFUSED = {
 def test_what_cannot_be_lifted_is_refused_with_a_reason(name):
     call, text = REFUSED[name]
     plain = torch.zeros((4, 4), dtype=torch.float64)
-    with pytest.raises((TypeError, ValueError, RuntimeError), match=text):
+    with pytest.raises((TypeError, ValueError, RuntimeError, DivergenceError), match=text):
         call(plain, Ensemble(torch.as_tensor(VALUES)))
     assert not plain.any()
 

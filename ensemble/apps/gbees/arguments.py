@@ -10,7 +10,7 @@ import numpy as np
 from ensemble._backend import to_numpy
 from ensemble._check import message, require
 from ensemble.apps.gbees.problem import Drift
-from ensemble.scalar import Ensemble
+from ensemble.scalar import DivergenceError, Ensemble
 
 __all__ = ["Values", "common_samples", "components", "drift_of", "drift_values", "matrix", "periods_of", "tried"]
 
@@ -131,5 +131,5 @@ def tried(call: Callable[[], Any], function: str, argument: str, requirement: st
     """What `call` gives, a function of the caller's; a ValueError that names it where its arguments do not suit it."""
     try:
         return call()
-    except (IndexError, ValueError, TypeError) as error:
+    except (IndexError, ValueError, TypeError, DivergenceError) as error:
         raise ValueError(message(function, argument, requirement, f"{type(error).__name__}: {error}")) from error
