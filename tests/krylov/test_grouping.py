@@ -112,7 +112,7 @@ def test_few_known_samples_give_a_simpler_fit():
 def test_bad_input_is_refused():
     with pytest.raises(ValueError, match="group_samples: ensemble_size must be an integer of at least 1; got 0"):
         group_samples(4, 0)
-    with pytest.raises(ValueError, match=r"group_samples: key must be one number a sample; got shape \(2, 2\)"):
+    with pytest.raises(ValueError, match=r"group_samples: key must be one number per sample; got shape \(2, 2\)"):
         group_samples(np.ones((2, 2)), 2)
     with pytest.raises(ValueError, match="group_samples: key must name one sample or more; got none"):
         group_samples(np.ones(0), 2)

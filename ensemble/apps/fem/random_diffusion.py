@@ -230,7 +230,7 @@ class RandomDiffusion:
             inside: a good guess saves iterations and costs no accuracy.
         operator : {"stored", "affine", "matrix-free"}
             "stored": a matrix a sample, assembled. Without source and advection two others give the same answer, to the
-            tolerance: "affine" keeps one matrix for each term of the expansion and none a sample (`AffineMatrix`);
+            tolerance: "affine" keeps one matrix for each term of the expansion and none per sample (`AffineMatrix`);
             "matrix-free" keeps the diffusivity at the Gauss points (`DiffusionOperator`).
         hierarchy : {"own", "mean"}, optional
             What preconditions: "own", the default of "stored", is smoothed aggregation of each sample's matrix (for
