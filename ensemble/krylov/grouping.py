@@ -55,7 +55,8 @@ class SampleGroups(Sequence[np.ndarray]):
         -------
         array, shape (..., n_samples)
         """
-        require(len(values) == len(self), "SampleGroups.restore", "values", f"be {len(self)}, one per group", len(values))
+        wanted = f"be {len(self)}, one per group"
+        require(len(values) == len(self), "SampleGroups.restore", "values", wanted, len(values))
         arrays = [to_numpy(v.samples if isinstance(v, Ensemble) else np.asarray(v)) for v in values]
         for array, group in zip(arrays, self.samples, strict=True):
             seen = array.shape[-1] if array.ndim else "a number"

@@ -119,7 +119,7 @@ def test_bad_input_is_refused():
     with pytest.raises(ValueError, match="group_samples: last must be one of 'short', 'repeat'; got 'drop'"):
         group_samples(4, 2, last="drop")
     groups = group_samples(4, 2)
-    with pytest.raises(ValueError, match=r"SampleGroups\.restore: values must be 2, one a group; got 1"):
+    with pytest.raises(ValueError, match=r"SampleGroups\.restore: values must be 2, one per group; got 1"):
         groups.restore([np.ones(2)])
     with pytest.raises(ValueError, match=r"SampleGroups\.restore: values must have 2 samples in a group; got 3"):
         groups.restore([np.ones(3), np.ones(3)])

@@ -34,7 +34,7 @@ class Room:
         if limit is None:
             limit = available_bytes(self.like) + stored * self.bytes_per_cell
         if n_cells * self.bytes_per_cell > limit:
-            cells = f"{n_cells:,}" if n_cells < 10**15 else f"{Decimal(n_cells):.2e}"  # no float need hold the number
+            cells = f"{n_cells:,}" if n_cells < 10**18 else f"{Decimal(n_cells):.2e}"  # no float need hold the number
             needed = Decimal(n_cells * self.bytes_per_cell) / 10**9
             raise MemoryError(
                 f"Gbees: the grid must fit {limit / 1e9:.3g} GB; got {cells} cells of about {self.bytes_per_cell} "
