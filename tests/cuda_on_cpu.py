@@ -197,9 +197,12 @@ class Module:
         flags = [option for option in options if option.startswith(("-D", "-std"))]
         folder = Path(tempfile.gettempdir()) / "cuda-on-cpu"
         folder.mkdir(exist_ok=True)
-        library = folder / (hashlib.sha256((text + str(flags)).encode()).hexdigest()[:24] + ".so")
+        # Without -fno-gnu-unique the shared memory of a function template is one array in all libraries of a process,
+        # as long as the first one needs it.
+        command = [str(COMPILER), "-O1", "-w", "-ffp-contract=off", "-fno-gnu-unique", "-shared", "-fPIC", *flags]
+        command += ["-x", "c++", "-"]
+        library = folder / (hashlib.sha256("\0".join([text, *command]).encode()).hexdigest()[:24] + ".so")
         if not library.exists():
-            command = [COMPILER, "-O1", "-w", "-ffp-contract=off", "-shared", "-fPIC", *flags, "-x", "c++", "-"]
             building = library.with_suffix(f".{id(self)}")
             subprocess.run([*command, "-o", building], input=text.encode(), check=True)
             building.rename(library)

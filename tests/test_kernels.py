@@ -8,6 +8,7 @@ import pytest
 from ensemble._backend import moved, prototype, to_numpy
 from ensemble._kernels import KERNELS
 from ensemble._kernels._registry import kernel
+from tests import cases
 from tests.cases import CASES, all_cases, device_cases
 
 SEED = 20731
@@ -55,6 +56,19 @@ def test_numba_matches_reference_to_the_bit(case):
     for got, expected in zip(results(k.implementations["numba"], case), results(k.reference, case), strict=True):
         assert got.dtype == expected.dtype
         np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("name", CASES)
+def test_tiles_of_every_width_match_the_reference(name, monkeypatch):
+    """26 samples are tiles of 16, 8 and 2, which no other case has."""
+    monkeypatch.setattr(cases, "SHAPES", {"odd_samples": (9, 9, 26, np.float64)})
+    monkeypatch.setattr(cases, "MESHES", {"odd_samples": ((3, 2, 4), 26, np.float64)})
+    for case in CASES[name](SEED):
+        expected = results(KERNELS[name].reference, case)
+        for got, wanted in zip(results(KERNELS[name].implementations["numba"], case), expected, strict=True):
+            np.testing.assert_array_equal(got, wanted)
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")

@@ -42,7 +42,7 @@ def imported_modules(path: Path):
 
 WITH_LLVM = (
     "_c_functions", "_lanes", "_lane_arithmetic", "_lane_tables", "_lane_tiles", "_lane_transpose",
-    "_plain_code", "_straight_line",
+    "_plain_code", "_straight_line", "_work_sharing",
 )  # fmt: skip
 LLVM = {f"_kernels/{name}.py" for name in WITH_LLVM}
 """The files that write instructions of their own."""

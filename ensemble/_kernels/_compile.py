@@ -23,6 +23,7 @@ import numpy as np
 from numba import prange
 
 from ensemble._kernels._memory import empty
+from ensemble._kernels._work_sharing import ONE_THREAD, WorkSharing, work_sharing
 
 __all__ = [
     "ROW_BLOCK",
@@ -30,6 +31,7 @@ __all__ = [
     "array_at",
     "c_function",
     "compiled",
+    "compiled_regions",
     "compiled_serial",
     "current_device",
     "device_array",
@@ -67,8 +69,11 @@ TOGETHER = 1 << 22
 WIDTHS = (64, 32, 16, 8, 4, 2, 1)
 """Samples that one pass over the data may carry in registers."""
 
-compiled: Any = functools.partial(numba.njit, parallel=True, cache=True, error_model="numpy", nogil=True)
-"""Compile a function whose `prange` loops run on all threads; the machine code is kept on disk."""
+compiled: Any = functools.partial(work_sharing, cache=True, error_model="numpy", nogil=True)
+"""Compile a function that ends in a loop ``for i in prange(n)`` over threads; the machine code is kept on disk."""
+
+compiled_regions: Any = functools.partial(numba.njit, parallel=True, cache=True, error_model="numpy", nogil=True)
+"""Compile a function with `prange` loops anywhere, which takes twice as long; the machine code is kept on disk."""
 
 compiled_serial: Any = functools.partial(numba.njit, cache=True, error_model="numpy", nogil=True)
 """Compile a function that runs on the calling thread."""
@@ -124,6 +129,8 @@ def per_width(make: Callable[..., Any]) -> Callable[..., Any]:
         def run(*arguments: Any) -> Any:
             if max(a.size for a in arguments if type(a) is np.ndarray) > SMALL:
                 return loop(*arguments)
+            if isinstance(loop, WorkSharing):
+                return loop(*arguments, threads=ONE_THREAD)
             threads = numba.get_num_threads()
             numba.set_num_threads(1)
             try:

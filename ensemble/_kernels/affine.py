@@ -22,10 +22,10 @@ from ensemble._kernels._compile import (
     ROW_BLOCK,
     WIDTHS,
     compiled,
-    compiled_serial,
     output,
     per_width,
     prange,
+    spliced,
     streams,
     tiles,
 )  # fmt: skip
@@ -90,7 +90,7 @@ def combined(sums, coefficients):
     return total
 
 
-@compiled_serial
+@spliced
 def term_product(indptr, indices, terms, x, i, n_samples, first, sums):
     """`sums` plus, term by term, row i times `x`, for the tile of samples from `first` on."""
     for k in range(indptr[i], indptr[i + 1]):

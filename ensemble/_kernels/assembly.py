@@ -19,7 +19,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace
 from ensemble._kernels import _cuda
-from ensemble._kernels._compile import ROW_BLOCK, compiled, compiled_serial, output, per_width, prange, tiles
+from ensemble._kernels._compile import ROW_BLOCK, compiled, output, per_width, prange, spliced, tiles
 from ensemble._kernels._lanes import load, splat, store, zeros
 from ensemble._kernels._registry import into, kernel
 
@@ -171,7 +171,7 @@ def diffusion_jacobian_and_residual(
     return into(values, entries), diffusion_residual.reference(*shared, kappa, u, residual)
 
 
-@compiled_serial
+@spliced
 def _cell_geometry(edges, cell, a, stiffness, geometry):
     """Row `a` of the stiffness integrand of one cell: ``geometry[b * 8 + q]``, the same for all samples."""
     hx, hy, hz = edges[cell, 0], edges[cell, 1], edges[cell, 2]
@@ -184,7 +184,7 @@ def _cell_geometry(edges, cell, a, stiffness, geometry):
         store(geometry, b * 8, x + y + z)
 
 
-@compiled_serial
+@spliced
 def _cell_drift(edges, cell, k, advection):
     """The advective coupling ``k = 8 a + b`` of one cell."""
     hx, hy, hz = edges[cell, 0], edges[cell, 1], edges[cell, 2]

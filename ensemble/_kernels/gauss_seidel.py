@@ -9,7 +9,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace, numbers
 from ensemble._kernels import _cuda
-from ensemble._kernels._compile import compiled, compiled_serial, per_width, prange, tiles
+from ensemble._kernels._compile import compiled_regions, compiled_serial, per_width, prange, tiles
 from ensemble._kernels._lanes import load, splat, store, zeros
 from ensemble._kernels._registry import into, kernel
 from ensemble._kernels.sparse import row_product, row_sum
@@ -61,7 +61,7 @@ def gauss_seidel(indptr, indices, values, dinv, rows, starts, order, b, x):
 
 @per_width
 def _gauss_seidel(width, shared):
-    @compiled
+    @compiled_regions
     def loop(indptr, indices, values, dinv, rows, starts, order, b, x, n_samples, first):
         for step in range(order.size):
             c = order[step]

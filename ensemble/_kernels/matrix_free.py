@@ -23,10 +23,10 @@ from ensemble._kernels import _cuda, assembly
 from ensemble._kernels._compile import (
     WIDTHS,
     compiled,
-    compiled_serial,
     output,
     per_width,
     prange,
+    spliced,
     thread_count,
     tiles,
 )  # fmt: skip
@@ -101,13 +101,13 @@ def hex_product(counts, factors, fixed, kappa, x, out):
     return into(out, xp.where(fixed[:, None], x, xp.reshape(y, x.shape)))
 
 
-@compiled_serial
+@spliced
 def _mixed(a, c, g):
     shift = g * (c - a)
     return a + shift, c - shift
 
 
-@compiled_serial
+@spliced
 def _fluxes(d00, d10, d01, d11, k00, k10, k01, k11, factor, g):
     """Interpolate the four slopes of one axis, multiply by conductance, and bring the fluxes back; `dab` is (a, b)."""
     d00, d10 = _mixed(d00, d10, g)
@@ -123,7 +123,7 @@ def _fluxes(d00, d10, d01, d11, k00, k10, k01, k11, factor, g):
     return f00, f10, f01, f11
 
 
-@compiled_serial
+@spliced
 def _corner(x, fixed, node, n_samples, at, like):
     """The node's values, zero where it is fixed."""
     if fixed[node]:
@@ -131,14 +131,14 @@ def _corner(x, fixed, node, n_samples, at, like):
     return load(x, np.int64(node) * n_samples + at, like)
 
 
-@compiled_serial
+@spliced
 def _add(y, fixed, node, n_samples, at, value):
     if not fixed[node]:
         here = np.int64(node) * n_samples + at
         store(y, here, load(y, here, value) + value)
 
 
-@compiled_serial
+@spliced
 def _begin(x, fixed, y, first_node, last_node, n_samples, begin, end, width, like):
     """x where nodes are fixed and zero elsewhere: what the cells add to."""
     for node in range(first_node, last_node):

@@ -14,7 +14,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace
 from ensemble._kernels import _cuda
-from ensemble._kernels._compile import compiled, compiled_serial, output, per_width, prange, streams, tiles
+from ensemble._kernels._compile import compiled, output, per_width, prange, spliced, streams, tiles
 from ensemble._kernels._lane_arithmetic import convert, rounded_to, widened
 from ensemble._kernels._lanes import PREFETCH_BYTES, load, prefetch, splat, store, stream, zeros
 from ensemble._kernels._registry import into, kernel
@@ -126,7 +126,7 @@ def rounded_sum(indptr, indices, values, shift, x):
     return row_sum(indptr, indices, as_floats(values, x.dtype), x) + shift * x
 
 
-@compiled_serial
+@spliced
 def rounded_row(indptr, indices, values, shift, x, i, n_samples, first, shared, total):
     """`total` plus row i of the matrix times `x`, for the tile of samples from `first` on that `total` is wide."""
     ahead = PREFETCH_BYTES // (n_samples * values.itemsize)

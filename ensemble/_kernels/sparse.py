@@ -13,7 +13,18 @@ import numpy as np
 
 from ensemble._backend import array_namespace
 from ensemble._kernels import _cuda
-from ensemble._kernels._compile import ROW_BLOCK, compiled, compiled_serial, output, per_width, prange, streams, tiles
+from ensemble._kernels._compile import (
+    ROW_BLOCK,
+    compiled,
+    compiled_serial,
+    inner,
+    output,
+    per_width,
+    prange,
+    spliced,
+    streams,
+    tiles,
+)
 from ensemble._kernels._lanes import load, prefetch, splat, store, stream, zeros
 from ensemble._kernels._registry import into, kernel
 
@@ -67,13 +78,13 @@ SAMPLED_ROWS, NEAR_COLUMNS = 64, 64
 U = np.uint64  # an unsigned index needs no test for a negative one
 
 
-@compiled_serial
+@spliced
 def values_ahead(bytes_of_entry):
     """How many entries ahead a value is asked for, an entry being `bytes_of_entry` of all samples."""
     return U((BYTES_AHEAD[0] if bytes_of_entry < WIDE_ENTRY else BYTES_AHEAD[1]) // bytes_of_entry)
 
 
-@compiled_serial
+@spliced
 def row_product(indptr, indices, values, x, i, n_samples, first, shared, scattered, total):
     """`total` plus row i of the matrix times `x`, for the tile of samples from `first` on that `total` is wide."""
     ahead = values_ahead(n_samples * values.itemsize)
@@ -171,7 +182,7 @@ CUDA = _cuda.Family(
 )
 
 
-@compiled_serial
+@inner
 def product_rows(
     indptr, indices, values, x, b, y, past_cache, n_samples, first, shared, apart, ending, low, high, nothing
 ):
@@ -210,13 +221,13 @@ def _product(width, shared, ending, apart, whole):
     return loop
 
 
-@compiled_serial
+@spliced
 def run_of_rows(n_rows):
     """Rows of one run: at least 64 runs, for any number of threads, and not above 1024 rows."""
     return max(1, min(1024, (n_rows + 63) // 64))
 
 
-@compiled_serial
+@spliced
 def scalar_rows(indptr, indices, values, x, b, y, ending, low, high):
     """Rows `low` to `high` of a product of one sample."""
     k = U(indptr[U(low)])

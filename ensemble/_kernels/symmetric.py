@@ -22,11 +22,11 @@ from ensemble._kernels import relaxation, scaling, sparse
 from ensemble._kernels._compile import (
     ROW_BLOCK,
     compiled,
-    compiled_serial,
     empty,
     output,
     per_width,
     prange,
+    spliced,
     streams,
     thread_count,
     tiles,
@@ -105,7 +105,7 @@ def symmetric_power_step(graph, values, dinv, q, scale, out):
     return relaxation.power_step.reference(*expanded(graph, values), dinv, q, scale, out)
 
 
-@compiled_serial
+@spliced
 def upper_row(indptr, indices, starts, values, x, ring, base, slot, room, i, n_samples, first, shared, width, total):
     """`total` plus the stored entries of row i times `x`; the rows below get their share of them in the ring."""
     ahead = PREFETCH_BYTES // (n_samples * values.itemsize)
