@@ -30,7 +30,8 @@ test-lowest:  ## the declared lower bounds: PYTHON installs them at LOWEST, and 
 	$(PYTHON) tests/lowest_versions.py > $(LOWEST)/requirements.txt
 	$(LOWEST)/bin/python -m pip install -r $(LOWEST)/requirements.txt pytest hypothesis array-api-strict array-api-extra mpmath
 	PYTHONPATH=$(CURDIR) $(LOWEST)/bin/python tests/lowest_versions.py --installed
-	PYTHONPATH=$(CURDIR) NUMBA_CACHE_DIR=$(LOWEST)/kernels $(LOWEST)/bin/python -m pytest -p no:cacheprovider -m "not slow and not cuda" $(LOWEST_TESTS)
+	PYTHONPATH=$(CURDIR) NUMBA_CACHE_DIR=$(LOWEST)/kernels $(LOWEST)/bin/python -m pytest -p no:cacheprovider \
+		-W ignore::DeprecationWarning -m "not slow and not cuda" $(LOWEST_TESTS)
 
 test-gpu:  ## kernels on a CUDA device
 	$(PYTHON) -m pytest -m cuda
