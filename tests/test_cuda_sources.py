@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ensemble import Ensemble
-from ensemble._kernels import KERNELS, _compile, _cuda, _registry, affine_mma, galerkin, pairs, resident
+from ensemble._kernels import KERNELS, _cuda, _device, _registry, affine_mma, galerkin, pairs, resident
 from ensemble.apps.fem import RandomDiffusion, memory
 from ensemble.gallery import convection_diffusion, poisson
 from ensemble.krylov import bicgstab, cg, gmres
@@ -29,7 +29,7 @@ MODULES: dict = {}  # what the tests compiled, by family
 def on_cpu(monkeypatch):
     if cuda_on_cpu.COMPILER is None:
         pytest.skip("no g++")
-    monkeypatch.setattr(_compile, "raw_module", cuda_on_cpu.Module)
+    monkeypatch.setattr(_device, "raw_module", cuda_on_cpu.Module)
     for family in _cuda.FAMILIES.values():
         monkeypatch.setattr(family, "_functions", MODULES.setdefault(family.name, {}))
 
@@ -75,7 +75,7 @@ def counting(monkeypatch):
     launched = []
     launch = affine_mma.product
     monkeypatch.setattr(affine_mma, "FEWEST_ROWS", 0)
-    monkeypatch.setattr(_compile, "ordered_matrix_units", lambda: 5)
+    monkeypatch.setattr(_device, "ordered_matrix_units", lambda: 5)
     monkeypatch.setattr(affine_mma, "product", lambda *arguments: launched.append(arguments[0]) or launch(*arguments))
     return launched
 
@@ -125,7 +125,7 @@ def test_other_affine_products_go_without_matrix_units(n_rows, n_terms, n_sample
 
 def test_without_matrix_units_the_plain_kernel_runs(on_cpu, monkeypatch):
     launched = counting(monkeypatch)
-    monkeypatch.setattr(_compile, "ordered_matrix_units", lambda: 0)
+    monkeypatch.setattr(_device, "ordered_matrix_units", lambda: 0)
     KERNELS["affine_spmv"].implementations["cuda"](*affine_arrays(61, 6, 32), None)
     assert not launched
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ensemble._kernels import _compile
+from ensemble._kernels import _device
 from ensemble._kernels._memory import empty_like
 from ensemble._kernels._streams import stream_number
 
@@ -111,7 +111,7 @@ class Family:
         if (name, *key) not in self._functions:
             options = (*layout.options("long long" if wide else "int"), *extra)
             wanted = (name,) if self.apart else self.instances
-            module = _compile.raw_module(self.source(), options, wanted)
+            module = _device.raw_module(self.source(), options, wanted)
             self._functions.update({(each, *key): module.get_function(each) for each in wanted})
         return self._functions[name, *key]
 

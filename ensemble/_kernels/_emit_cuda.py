@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._kernels._broadcast import Layout
-from ensemble._kernels._compile import raw_module
+from ensemble._kernels._device import raw_module
 from ensemble._kernels._emit_numba import parameters
 from ensemble._kernels._operations import OPERATIONS, WEAK
 from ensemble._kernels._trace import Graph, Node, is_entry

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._kernels import _compile, _cuda
+from ensemble._kernels import _cuda, _device
 
 __all__ = ["INSTANCES", "queue"]
 
@@ -57,14 +57,14 @@ def suits(n_rows: int, n_terms: int, n_samples: int, *arrays: Any) -> bool:
         return False
     if any(array.dtype != np.float64 for array in arrays) or _cuda.layout_of(n_samples, *arrays).vector != 2:
         return False
-    return _compile.ordered_matrix_units() > 0
+    return _device.ordered_matrix_units() > 0
 
 
 def product(function: str, n_rows: int, n_terms: int, n_samples: int, arguments: tuple[Any, ...], wide: bool) -> None:
     """Queue one of the kernels: a block a multiprocessor, on a tile of the samples of a stretch of rows."""
     packs, _, warps = cut(n_terms, n_samples)
     tiles = n_samples // (PACK * packs)
-    stretches = max(1, min(_compile.ordered_matrix_units() // tiles, -(-n_rows // warps)))
+    stretches = max(1, min(_device.ordered_matrix_units() // tiles, -(-n_rows // warps)))
     extent = (np.int64(n_rows), np.int32(n_samples))
     extra = options(n_terms, n_samples)
     FAMILY.launch(function, LAYOUT, (stretches * tiles,), 32 * warps, (*arguments, *extent), wide, extra)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ensemble._kernels import _compile
+from ensemble._kernels import _device
 from ensemble._kernels._emit_cuda import PRELUDE, TYPES, device_function
 from ensemble._kernels._emit_numba import parameters
 from ensemble._kernels._trace import Graph
@@ -143,7 +143,7 @@ def source(drift: Graph, bounds: Graph | None, setting: Setting) -> str:
 @functools.cache
 def kernels(text: str) -> dict[str, Any]:
     """The compiled kernels of a source, by name."""
-    module = _compile.raw_module(text, OPTIONS, KERNELS)
+    module = _device.raw_module(text, OPTIONS, KERNELS)
     return {name: module.get_function(name) for name in KERNELS}
 
 

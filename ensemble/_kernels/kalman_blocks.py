@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._kernels._compile import current_device, device_array, raw_module
+from ensemble._kernels._device import current_device, device_array, raw_module
 from ensemble._kernels._streams import send
 from ensemble._kernels.kalman_cuda import NOTHING, PROCESSORS, PairwiseJoin, Problem, flags_of, name_of, room, wide_room
 from ensemble._kernels.scan import prefix_scan

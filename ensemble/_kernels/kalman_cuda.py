@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._kernels._compile import current_device, device_empties, device_empty, raw_module
+from ensemble._kernels._device import current_device, device_empties, device_empty, raw_module
 
 __all__ = [
     "FAMILIES",

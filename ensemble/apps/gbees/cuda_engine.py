@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, to_numpy
-from ensemble._kernels import _compile
+from ensemble._kernels import _device
 from ensemble._kernels._emit_cuda import address
 from ensemble._kernels._trace import Scalar, trace
 from ensemble._kernels.gbees_cuda import Reason, Setting, kernels, launch, source
@@ -78,7 +78,7 @@ class CudaEngine:
         parameters = tuple(float(value) for value in problem.drift.parameters)
         self.room = Room(bytes_per_cell(problem.n, real.itemsize), problem.memory_limit, p)
         self.grid = DeviceGrid(problem, keys[order], p[order], packing, parameters)
-        self._log = _compile.device_empty((MOST_STEPS, 4), np.float64)
+        self._log = _device.device_empty((MOST_STEPS, 4), np.float64)
         self._reserve(self.grid.n)
         self._build()
 
@@ -300,7 +300,7 @@ def _launch(group: list[_Journey], most_work: int) -> None:
 def _advanced(engines: list[CudaEngine], records: list[np.ndarray]) -> list[np.ndarray]:
     """Launch `advance`: the records that it leaves, one an engine."""
     problem, small = engines[0].problem, engines[0].is_small
-    device = _compile.device_array(np.concatenate(records).view(np.uint8))
+    device = _device.device_array(np.concatenate(records).view(np.uint8))
     if len(engines) > 1:
         cluster = _cluster_for(len(engines))
         launch(_kernels(problem, cluster, small)["advance"], cluster * len(engines), CLUSTER_THREADS, (device,))
@@ -308,7 +308,7 @@ def _advanced(engines: list[CudaEngine], records: list[np.ndarray]) -> list[np.n
         threads, per_multiprocessor = (ALONE_THREADS, ALONE_BLOCKS) if small else (
             GRID_THREADS, GRID_BLOCKS[np.dtype(problem.dtype).itemsize])  # fmt: skip
         wanted = -(-engines[0].grid.capacity // threads)
-        n_blocks = max(1, min(_compile.multiprocessors() * per_multiprocessor, wanted))
+        n_blocks = max(1, min(_device.multiprocessors() * per_multiprocessor, wanted))
         launch(_kernels(problem, 0, small)["advance"], n_blocks, threads, (device,), together=True)
     back = to_numpy(device).view(records[0].dtype)
     return [back[k : k + 1].copy() for k in range(len(engines))]
@@ -317,6 +317,6 @@ def _advanced(engines: list[CudaEngine], records: list[np.ndarray]) -> list[np.n
 def _cluster_for(n_grids: int) -> int:
     """Blocks for each of `n_grids`: as many as keep the device busy at one block a multiprocessor."""
     cluster = 1
-    while cluster < LARGEST_CLUSTER and 2 * cluster * n_grids <= _compile.multiprocessors():
+    while cluster < LARGEST_CLUSTER and 2 * cluster * n_grids <= _device.multiprocessors():
         cluster *= 2
     return cluster

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, to_numpy
-from ensemble._kernels import _compile
+from ensemble._kernels import _device
 from ensemble._kernels._emit_cuda import address
 from ensemble._kernels.gbees_cuda import Reason, launch, layout
 from ensemble.apps.gbees.errors import GridError
@@ -88,9 +88,9 @@ class DeviceGrid:
     def reserve(self, capacity: int) -> None:
         """Room for `capacity` cells; nothing is known of them but keys and probabilities."""
         self.built, self.arrays, self.marks = False, {}, None
-        empty = _compile.device_empty
+        empty = _device.device_empty
         if capacity > OWN_PRUNE:
-            _compile.release_device_memory()  # pieces of other sizes would stay beside the new ones
+            _device.release_device_memory()  # pieces of other sizes would stay beside the new ones
         for name in ("keys", "p"):
             old = getattr(self, name)
             if old.shape[0] != capacity:
@@ -103,7 +103,7 @@ class DeviceGrid:
         self.capacity = capacity
 
     def _workspace(self) -> None:
-        n, real, capacity, empty = self.problem.n, self.p.dtype, self.capacity, _compile.device_empty
+        n, real, capacity, empty = self.problem.n, self.p.dtype, self.capacity, _device.device_empty
         self.arrays = {
             "q": empty((capacity,), real), "T": empty((capacity,), real),
             "neighbours": empty((2 * n * capacity,), np.int32),
@@ -171,7 +171,7 @@ class DeviceGrid:
             raise self.not_finite(float(self.record["velocity_time"][0]))
 
     def _blocks(self) -> int:
-        return max(1, min(_compile.multiprocessors() * 8, -(-self.n // THREADS)))
+        return max(1, min(_device.multiprocessors() * 8, -(-self.n // THREADS)))
 
     def columns(self, keys: Any) -> list[Any]:
         """Multi-indices of `keys`, one array a dimension."""
@@ -246,7 +246,7 @@ class DeviceGrid:
 
     def _run(self, kernels: list[Any], *arguments: Any) -> np.ndarray:
         """Launch kernels on the grid's record; the record that they leave."""
-        device = _compile.device_array(self.describe().view(np.uint8))
+        device = _device.device_array(self.describe().view(np.uint8))
         for kernel in kernels:
             launch(kernel, self._blocks(), THREADS, (device, *arguments))
         return to_numpy(device).view(self.record.dtype)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ensemble._kernels import _compile, gbees_cuda
+from ensemble._kernels import _device, gbees_cuda
 from ensemble.apps.gbees import cuda_engine, cuda_grid
 from ensemble.apps.gbees.array_engine import ArrayEngine
 from ensemble.apps.gbees.cuda_engine import CudaEngine
@@ -25,17 +25,17 @@ def on_cpu(monkeypatch):
     """Launch the kernels on this machine's processor, with NumPy's arrays in the role of the device's."""
     if cuda_on_cpu.COMPILER is None:
         pytest.skip("no g++")
-    monkeypatch.setattr(_compile, "raw_module", cuda_on_cpu.Module)
-    monkeypatch.setattr(_compile, "multiprocessors", lambda: 1)
-    monkeypatch.setattr(_compile, "device_array", lambda values: np.array(values))
+    monkeypatch.setattr(_device, "raw_module", cuda_on_cpu.Module)
+    monkeypatch.setattr(_device, "multiprocessors", lambda: 1)
+    monkeypatch.setattr(_device, "device_array", lambda values: np.array(values))
     # what nobody has written must not matter
-    monkeypatch.setattr(_compile, "device_empty", lambda shape, dtype: np.full(shape, 77, dtype))
+    monkeypatch.setattr(_device, "device_empty", lambda shape, dtype: np.full(shape, 77, dtype))
     monkeypatch.setattr(cuda_engine, "CLUSTER_THREADS", 64)
     monkeypatch.setattr(cuda_engine, "GRID_THREADS", 64)
     monkeypatch.setattr(cuda_engine, "GRID_BLOCKS", {4: 1, 8: 1})
     monkeypatch.setattr(cuda_engine, "ALONE_THREADS", 64)
     monkeypatch.setattr(cuda_engine, "ALONE_BLOCKS", 1)
-    monkeypatch.setattr(_compile, "release_device_memory", lambda: None)
+    monkeypatch.setattr(_device, "release_device_memory", lambda: None)
     gbees_cuda.kernels.cache_clear()
     yield
     gbees_cuda.kernels.cache_clear()
@@ -345,7 +345,7 @@ def compiled(compiler, monkeypatch):
         given.append(nvrtc.compiled(compiler, text, *options, instances=instances))
         return argparse.Namespace(get_function=lambda name: name)
 
-    monkeypatch.setattr(_compile, "raw_module", module)
+    monkeypatch.setattr(_device, "raw_module", module)
 
     def of(problem, cluster, small=True):
         gbees_cuda.kernels.cache_clear()
