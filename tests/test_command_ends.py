@@ -126,6 +126,17 @@ def test_what_cannot_be_done_is_refused_before_the_work(arguments, text, capsys,
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.usefixtures("no_solve")
+def test_a_problem_file_that_cannot_be_read_is_named(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder.toml").mkdir()
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
+    for name, text in (("folder.toml", "must be a file that can be read"), ("binary.toml", "must be TOML")):
+        assert exit_status(["gbees", name]) == 2
+        err = capsys.readouterr().err
+        assert err.count("\n") == 1 and f"{name} {text}" in err
+
+
 def test_an_ensemble_that_does_not_fit_the_host_says_what_would(monkeypatch):
     problem = RandomDiffusion(8)
     own, shared = fem_memory.bytes_needed(problem, 1, 8)
