@@ -1,12 +1,33 @@
 """Functions that are written to LLVM as they stand do what Python does with them."""
 
+import ast
+import inspect
 import math
+from pathlib import Path
 
 import numba
 import numpy as np
 import pytest
 
-from ensemble._kernels._plain_code import Integers, Numbers, entry, plain
+from ensemble._kernels._emit_numba import BUILT_ON
+from ensemble._kernels._fma import fma as fused
+from ensemble._kernels._kalman_block_smoother import smooth_some
+from ensemble._kernels._kalman_blocks import filter_some
+from ensemble._kernels._plain_code import (
+    EPS,
+    LANES,
+    Function,
+    Integers,
+    Numbers,
+    behind,
+    entry,
+    fma,
+    inlined,
+    load,
+    plain,
+    rolled,
+    store,
+)
 
 SHIFT, HALF = 3, 0.5
 
@@ -93,3 +114,54 @@ def test_what_is_not_in_the_language_is_refused_by_name(function, words):
     run = numba.njit(lambda w, n: call(w, n))
     with pytest.raises(Exception, match=words):
         run(np.zeros(3), 2)
+
+
+def on_registers(w: Numbers, n: int, x: float) -> None:
+    # n numbers a, and behind them n b, n of a x + b, n of (x - a) b, n of -a / 3 + x, then three more
+    b, first, second, third = behind(w, n), behind(w, 2 * n), behind(w, 3 * n), behind(w, 4 * n)
+    for i in range(0, n, LANES):
+        a = load(w, i)
+        store(first, i, fma(a, x, load(b, i)))
+        store(second, i, (x - a) * load(b, i))
+        store(third, i, -a / 3 + x)
+    w[5 * n], w[5 * n + 1], w[5 * n + 2] = LANES, EPS, fma(w[0], w[1], x)
+
+
+@pytest.mark.parametrize("made", [plain, rolled, inlined], ids=lambda made: made.__name__)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_registers_hold_numbers_side_by_side(made, dtype, rng):
+    call = entry(made(on_registers))
+    run = numba.njit(lambda w, n, x: call(w, n, x), error_model="numpy")
+    lanes = 32 // np.dtype(dtype).itemsize
+    n, x = 3 * lanes, np.dtype(dtype).type(0.7)
+    w = rng.normal(size=5 * n + 3).astype(dtype)
+    a, b = w[:n].copy(), w[n : 2 * n].copy()
+    run(w, n, x)
+    third = np.dtype(dtype).type(3)
+    expected = [a, b, fused(a, np.full_like(a, x), b), (x - a) * b, -a / third + x]
+    last = [lanes, np.finfo(dtype).eps, fused(a[:1], a[1:2], np.full_like(a[:1], x))[0]]
+    np.testing.assert_array_equal(w, np.concatenate([*expected, np.array(last, dtype)]))
+
+
+def test_a_function_of_this_language_is_not_called_from_python():
+    with pytest.raises(NotImplementedError, match="roots: only in functions of this language, or by `entry`"):
+        plain(roots)(np.ones(3), 0, 3, 0.5)
+
+
+def files_of(function, seen):
+    """The files that a function is translated from, and those of all that it calls."""
+    if function.name not in seen:
+        seen[function.name] = Path(inspect.getfile(getattr(function, "function", type(function)))).name
+        for statement in getattr(function, "body", []):
+            for node in ast.walk(statement):
+                called = function.names.get(node.id) if isinstance(node, ast.Name) else None
+                if isinstance(called, Function):
+                    files_of(called, seen)
+    return set(seen.values())
+
+
+@pytest.mark.parametrize("function", [filter_some, smooth_some], ids=lambda function: function.name)
+def test_a_change_of_any_file_of_a_kalman_loop_compiles_it_anew(function):
+    files = files_of(function, {})
+    assert {"_kalman_tiles.py", "_lane_tiles.py", "_lane_transpose.py"} < files
+    assert files <= set(BUILT_ON)

@@ -26,8 +26,9 @@ from ensemble._kernels._trace import Graph, Node, is_entry
 __all__ = ["cache_folder", "elementwise_source", "load_module", "scalar_function", "tables"]
 
 BUILT_ON = (
-    "_compile.py", "_elementwise.py", "_lane_arithmetic.py", "_lane_circular.py", "_lane_functions.py",
-    "_lane_quotients.py", "_lane_tables.py", "_lane_transpose.py", "_lanes.py", "_plain_code.py", "_straight_line.py",
+    "_compile.py", "_elementwise.py", "_kalman_block_smoother.py", "_kalman_blocks.py", "_kalman_bodies.py",
+    "_kalman_tiles.py", "_lane_arithmetic.py", "_lane_circular.py", "_lane_functions.py", "_lane_quotients.py",
+    "_lane_tables.py", "_lane_tiles.py", "_lane_transpose.py", "_lanes.py", "_plain_code.py", "_straight_line.py",
 )  # fmt: skip
 """The files whose functions end up inside a generated kernel."""
 

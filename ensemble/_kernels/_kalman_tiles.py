@@ -1,25 +1,37 @@
-"""Matrices in one working array: products in register tiles, triangles, copies; and where series lie in memory.
+"""Matrices of any size, in `_plain_code`: products in register tiles, triangles, copies; and where series lie.
 
-A matrix is (array, offset, stride of rows); rows are padded to whole registers. Every entry is made of the same
-operations in the same order as where steps are written out, so it has the same bits (a sum that starts at zero is its
-first product).
+A matrix is the array that starts at its first entry, and the stride of its rows, which are padded to whole registers.
+Every entry is made of the same operations in the same order as where steps are written out, so it has the same bits (a
+sum that starts at zero is its first product).
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from ensemble._kernels._compile import inner, spliced
-from ensemble._kernels._lane_arithmetic import any_lane, fma
-from ensemble._kernels._lane_tiles import address, reflect_tile, tile, transpose_tile
-from ensemble._kernels._lanes import ROW_BYTES, called, load, prefetch, register_of, store
+from ensemble._kernels._lane_tiles import Reflect, Tile, Turn
+from ensemble._kernels._lane_transpose import Prefetch
+from ensemble._kernels._plain_code import (
+    LANES,
+    Integers,
+    Numbers,
+    behind,
+    fma,
+    inlined,
+    load,
+    numbers_at,
+    plain,
+    rolled,
+    store,
+)
 
 __all__ = [
+    "PLACE",
     "add_row",
     "added",
+    "array_of",
     "copy",
     "copy_transposed",
-    "entry",
     "factor",
     "fetch",
     "fill",
@@ -29,230 +41,277 @@ __all__ = [
     "negate",
     "padded",
     "product",
+    "row_product",
     "scaled_row",
-    "start",
-    "steps",
     "transposed_rows",
 ]
 
+PLACE = 4
+"""Numbers that say where an array lies: its address, and its steps over series, time and entries."""
+
+BLOCK = 32
+"""Entries that are compared at once."""
+
+tile_4_3, tile_4_2, tile_4_1 = (Tile(4, n) for n in (3, 2, 1))
+tile_3_3, tile_3_2, tile_3_1 = (Tile(3, n) for n in (3, 2, 1))
+tile_2_3, tile_2_2, tile_2_1 = (Tile(2, n) for n in (3, 2, 1))
+tile_1_3, tile_1_2, tile_1_1 = (Tile(1, n) for n in (3, 2, 1))
+turn, reflect, prefetch = Turn(), Reflect(), Prefetch()
+
 
 # --- matrices
-@spliced
-def padded(n, like):
+@inlined
+def padded(n: int) -> int:
     """`n` rounded up to whole registers."""
-    width = ROW_BYTES // like.itemsize
-    return (n + width - 1) // width * width
+    return (n + LANES - 1) // LANES * LANES
 
 
-@spliced
-def entry(A, i):
-    """``A[i]`` without the test for a negative index."""
-    return A[np.uint64(i)]
+@rolled
+def product(
+    A: Numbers, by_row: int, by_inner: int, B: Numbers, C: Numbers, base: Numbers, from_base: bool, stride: int,
+    rows: int, inner: int, upper: bool,
+) -> None:  # fmt: skip
+    """C as ``A B``, added to the matrix `base` or, without `from_base`, to zero.
 
-
-@spliced
-def product(A, a, by_row, by_inner, B, b, C, c, base, stride, rows, inner, upper):
-    """C as ``A B`` added to the matrix that starts at `base` in C's array, to zero where `base` is negative.
-
-    Rows of B and C are `stride` apart. With `upper` without the registers left of the diagonal.
+    Rows of B, C and `base` are `stride` apart. With `upper` without the registers left of the diagonal.
     """
-    width = ROW_BYTES // C.itemsize
-    _product(address(A), a, by_row, by_inner, address(B), b, address(C), c, base, stride, rows, inner, upper, width)
-
-
-@inner
-def _product(A, a, by_row, by_inner, B, b, C, c, base, stride, rows, inner, upper, width):
-    called()
     i = 0
     while i < rows:
-        many = 4 if rows - i >= 4 else 1
-        j, at = i // width * width if upper else 0, a + i * by_row
-        while j < stride:
-            left, to = (stride - j) // width, c + i * stride + j
-            old = base + i * stride + j if base >= 0 else -1
-            registers = left if left < 3 else 2 if left == 4 else 3
-            if many == 4:
-                if registers == 3:
-                    tile(A, at, by_row, by_inner, B, b + j, inner, C, to, old, stride, 4, 3)
-                elif registers == 2:
-                    tile(A, at, by_row, by_inner, B, b + j, inner, C, to, old, stride, 4, 2)
-                else:
-                    tile(A, at, by_row, by_inner, B, b + j, inner, C, to, old, stride, 4, 1)
-            elif registers == 3:
-                tile(A, at, by_row, by_inner, B, b + j, inner, C, to, old, stride, 1, 3)
-            elif registers == 2:
-                tile(A, at, by_row, by_inner, B, b + j, inner, C, to, old, stride, 1, 2)
-            else:
-                tile(A, at, by_row, by_inner, B, b + j, inner, C, to, old, stride, 1, 1)
-            j += registers * width
-        i += many
+        j = i // LANES * LANES if upper else 0
+        at = i * stride + j
+        a, b, c, old = behind(A, i * by_row), behind(B, j), behind(C, at), behind(base, at)
+        if i + 4 <= rows:
+            _rows_4(a, by_row, by_inner, b, c, old, from_base, stride, stride - j, inner)
+        elif i + 3 == rows:
+            _rows_3(a, by_row, by_inner, b, c, old, from_base, stride, stride - j, inner)
+        elif i + 2 == rows:
+            _rows_2(a, by_row, by_inner, b, c, old, from_base, stride, stride - j, inner)
+        else:
+            row_product(a, by_inner, b, c, old, from_base, stride, stride - j, inner)
+        i += 4
 
 
-@inner
-def add_row(x, B, b, C, c, stride):
+@inlined
+def _rows_4(
+    A: Numbers, by_row: int, by_inner: int, B: Numbers, C: Numbers, base: Numbers, from_base: bool, stride: int,
+    columns: int, inner: int,
+) -> None:  # fmt: skip
+    j = 0
+    while j < columns:
+        left = (columns - j) // LANES
+        b, c, old = behind(B, j), behind(C, j), behind(base, j)
+        if left == 3 or left > 4:
+            tile_4_3(A, by_row, by_inner, b, inner, c, old, from_base, stride)
+            j += 3 * LANES
+        elif left > 1:
+            tile_4_2(A, by_row, by_inner, b, inner, c, old, from_base, stride)
+            j += 2 * LANES
+        else:
+            tile_4_1(A, by_row, by_inner, b, inner, c, old, from_base, stride)
+            j += LANES
+
+
+@rolled
+def _rows_3(
+    A: Numbers, by_row: int, by_inner: int, B: Numbers, C: Numbers, base: Numbers, from_base: bool, stride: int,
+    columns: int, inner: int,
+) -> None:  # fmt: skip
+    j = 0
+    while j < columns:
+        left = (columns - j) // LANES
+        b, c, old = behind(B, j), behind(C, j), behind(base, j)
+        if left == 3 or left > 4:
+            tile_3_3(A, by_row, by_inner, b, inner, c, old, from_base, stride)
+            j += 3 * LANES
+        elif left > 1:
+            tile_3_2(A, by_row, by_inner, b, inner, c, old, from_base, stride)
+            j += 2 * LANES
+        else:
+            tile_3_1(A, by_row, by_inner, b, inner, c, old, from_base, stride)
+            j += LANES
+
+
+@rolled
+def _rows_2(
+    A: Numbers, by_row: int, by_inner: int, B: Numbers, C: Numbers, base: Numbers, from_base: bool, stride: int,
+    columns: int, inner: int,
+) -> None:  # fmt: skip
+    j = 0
+    while j < columns:
+        left = (columns - j) // LANES
+        b, c, old = behind(B, j), behind(C, j), behind(base, j)
+        if left == 3 or left > 4:
+            tile_2_3(A, by_row, by_inner, b, inner, c, old, from_base, stride)
+            j += 3 * LANES
+        elif left > 1:
+            tile_2_2(A, by_row, by_inner, b, inner, c, old, from_base, stride)
+            j += 2 * LANES
+        else:
+            tile_2_1(A, by_row, by_inner, b, inner, c, old, from_base, stride)
+            j += LANES
+
+
+@rolled
+def row_product(
+    A: Numbers, by_inner: int, B: Numbers, C: Numbers, base: Numbers, from_base: bool, stride: int, columns: int,
+    inner: int,
+) -> None:  # fmt: skip
+    """One row of a `product`."""
+    j = 0
+    while j < columns:
+        left = (columns - j) // LANES
+        b, c, old = behind(B, j), behind(C, j), behind(base, j)
+        if left == 3 or left > 4:
+            tile_1_3(A, 0, by_inner, b, inner, c, old, from_base, stride)
+            j += 3 * LANES
+        elif left > 1:
+            tile_1_2(A, 0, by_inner, b, inner, c, old, from_base, stride)
+            j += 2 * LANES
+        else:
+            tile_1_1(A, 0, by_inner, b, inner, c, old, from_base, stride)
+            j += LANES
+
+
+@rolled
+def add_row(x: float, B: Numbers, C: Numbers, stride: int) -> None:
     """Add x times a row of B to a row of C."""
-    called()
-    kind, width = register_of(C), ROW_BYTES // C.itemsize
-    for j in range(0, stride, width):
-        store(C, c + j, fma(load(B, b + j, kind), x, load(C, c + j, kind)))
+    for j in range(0, stride, LANES):
+        store(C, j, fma(load(B, j), x, load(C, j)))
 
 
-@inner
-def scaled_row(x, B, b, C, c, stride):
+@rolled
+def scaled_row(x: float, B: Numbers, C: Numbers, stride: int) -> None:
     """A row of C as x times a row of B."""
-    called()
-    kind, width = register_of(C), ROW_BYTES // C.itemsize
-    for j in range(0, stride, width):
-        store(C, c + j, load(B, b + j, kind) * x)
+    for j in range(0, stride, LANES):
+        store(C, j, load(B, j) * x)
 
 
-@inner
-def copy(A, a, by_row, rows, columns, C, c, stride):
+@rolled
+def copy(A: Numbers, by_row: int, rows: int, columns: int, C: Numbers, stride: int) -> None:
     """Rows of A, `by_row` apart, to rows of C, `stride` apart."""
-    called()
-    kind, width = register_of(C), ROW_BYTES // C.itemsize
     for i in range(rows):
-        at, to = a + i * by_row, c + i * stride
-        for j in range(0, columns - width + 1, width):
-            store(C, to + j, load(A, at + j, kind))
-        for j in range(columns // width * width, columns):
-            store(C, to + j, load(A, at + j, 1))
+        at, to = i * by_row, i * stride
+        for j in range(0, columns - LANES + 1, LANES):
+            store(C, to + j, load(A, at + j))
+        for j in range(columns // LANES * LANES, columns):
+            C[to + j] = A[at + j]
 
 
-@inner
-def copy_transposed(A, a, by_row, rows, columns, C, c, stride):
-    called()
-    width = ROW_BYTES // C.itemsize
-    whole, side = rows // width * width, columns // width * width
-    for i in range(0, whole, width):
-        for j in range(0, side, width):
-            transpose_tile(A, a + i * by_row + j, by_row, C, c + j * stride + i, stride)
+@rolled
+def copy_transposed(A: Numbers, by_row: int, rows: int, columns: int, C: Numbers, stride: int) -> None:
+    whole, side = rows // LANES * LANES, columns // LANES * LANES
+    for i in range(0, whole, LANES):
+        for j in range(0, side, LANES):
+            turn(behind(A, i * by_row + j), by_row, behind(C, j * stride + i), stride)
         for j in range(side, columns):
-            for k in range(i, i + width):
-                store(C, c + j * stride + k, load(A, a + k * by_row + j, 1))
+            for k in range(i, i + LANES):
+                C[j * stride + k] = A[k * by_row + j]
     for i in range(whole, rows):
         for j in range(columns):
-            store(C, c + j * stride + i, load(A, a + i * by_row + j, 1))
+            C[j * stride + i] = A[i * by_row + j]
 
 
-@inner
-def transposed_rows(A, a, rows, stride, C, c, pitch):
+@rolled
+def transposed_rows(A: Numbers, rows: int, stride: int, C: Numbers, pitch: int) -> None:
     """Rows of A in whole registers, as columns of C; columns behind them get what follows A in memory."""
-    called()
-    width = ROW_BYTES // C.itemsize
-    for i in range(0, rows, width):
-        for j in range(0, stride, width):
-            transpose_tile(A, a + i * stride + j, stride, C, c + j * pitch + i, pitch)
+    for i in range(0, rows, LANES):
+        for j in range(0, stride, LANES):
+            turn(behind(A, i * stride + j), stride, behind(C, j * pitch + i), pitch)
 
 
-@inner
-def mirror(A, a, stride):
+@rolled
+def mirror(A: Numbers, stride: int) -> None:
     """The entries above the diagonal below it, too; the matrix has as many rows as columns, padding included."""
-    called()
-    width = ROW_BYTES // A.itemsize
-    for i in range(0, stride, width):
-        reflect_tile(A, a + i * stride + i, stride)
-        for j in range(i + width, stride, width):
-            transpose_tile(A, a + i * stride + j, stride, A, a + j * stride + i, stride)
+    for i in range(0, stride, LANES):
+        reflect(behind(A, i * stride + i), stride)
+        for j in range(i + LANES, stride, LANES):
+            turn(behind(A, i * stride + j), stride, behind(A, j * stride + i), stride)
 
 
-@inner
-def fetch(A, a, count):
-    """Ask for entries from `a` on ahead of time."""
-    called()
-    width = 64 // A.itemsize
-    for i in range(a, a + count, width):
-        prefetch(A, i, 8)
+@rolled
+def fetch(A: Numbers, first: int, count: int) -> None:
+    """Ask for entries from `first` on ahead of time."""
+    i = first
+    while i < first + count:
+        prefetch(A, i)
+        i += 2 * LANES
 
 
-@inner
-def fill(C, c, count):
+@rolled
+def fill(C: Numbers, count: int) -> None:
     """Zeros in whole registers."""
-    called()
-    zero, width = register_of(C), ROW_BYTES // C.itemsize
-    for i in range(c, c + count, width):
-        store(C, i, zero)
+    for i in range(0, count, LANES):
+        store(C, i, 0.0)
 
 
-@spliced
-def move(A, a, b, count):
-    """Entries from `a` on, from `b` on."""
-    copy(A, a, count, 1, count, A, b, count)
+@inlined
+def move(A: Numbers, B: Numbers, count: int) -> None:
+    """The entries of A, in B."""
+    copy(A, count, 1, count, B, count)
 
 
-@inner
-def negate(A, a, b, count):
-    """The negatives of entries from `a` on, from `b` on."""
-    called()
-    kind, width = register_of(A), ROW_BYTES // A.itemsize
-    for c in range(0, count - width + 1, width):
-        store(A, b + c, -load(A, a + c, kind))
-    for c in range(count // width * width, count):
-        store(A, b + c, -load(A, a + c, 1))
+@rolled
+def negate(A: Numbers, B: Numbers, count: int) -> None:
+    """The negatives of the entries of A, in B."""
+    for c in range(0, count - LANES + 1, LANES):
+        store(B, c, -load(A, c))
+    for c in range(count // LANES * LANES, count):
+        B[c] = -A[c]
 
 
-@inner
-def is_same(A, a, b, count):
-    """Whether entries from `a` on equal those from `b` on."""
-    called()
-    kind, width = register_of(A), ROW_BYTES // A.itemsize
-    for c in range(0, count - width + 1, width):
-        if any_lane(load(A, a + c, kind) != load(A, b + c, kind)):
+@plain
+def is_same(A: Numbers, B: Numbers, count: int) -> bool:
+    """Whether the entries of A equal those of B."""
+    first = 0
+    while first < count:
+        last, unlike = min(first + BLOCK, count), 0
+        for c in range(first, last):
+            unlike += 1 if A[c] != B[c] else 0
+        if unlike > 0:
             return False
-    same = True
-    for c in range(count // width * width, count):
-        same = same and A[a + c] == A[b + c]
-    return same
+        first = last
+    return True
 
 
-@inner
-def added(A, a, B, b, rows, C, c, stride):
+@rolled
+def added(A: Numbers, B: Numbers, rows: int, C: Numbers, stride: int) -> None:
     """Rows of C, `stride` apart, as those of A and B, side by side, added."""
-    called()
-    kind, width = register_of(C), ROW_BYTES // C.itemsize
     for i in range(rows):
-        at, to = i * rows, c + i * stride
-        for j in range(0, rows - width + 1, width):
-            store(C, to + j, load(A, a + at + j, kind) + load(B, b + at + j, kind))
-        for j in range(rows // width * width, rows):
-            store(C, to + j, load(A, a + at + j, 1) + load(B, b + at + j, 1))
+        at, to = i * rows, i * stride
+        for j in range(0, rows - LANES + 1, LANES):
+            store(C, to + j, load(A, at + j) + load(B, at + j))
+        for j in range(rows // LANES * LANES, rows):
+            C[to + j] = A[at + j] + B[at + j]
 
 
-@inner
-def factor(w, S, low, inverses, n, p, regular):
+@rolled
+def factor(S: Numbers, low: Numbers, inverses: Numbers, n: int, p: int, regular: float) -> None:
     """Unit lower triangle, pivots, on the diagonal of S, and their inverses of ``S = L D L'``, S read above it.
 
     A pivot below `regular` of its diagonal entry has the inverse NaN; zero where that entry is. None with a negative
     `regular`.
     """
-    called()
-    kind, width = register_of(w), ROW_BYTES // w.itemsize
     for i in range(n):
-        diagonal = w[S + i * p + i]
+        diagonal = S[i * p + i]
         for j in range(i):
-            w[low + i * p + j] = entry(w, S + j * p + i) * entry(w, inverses + j)
-        for c in range(i // width * width, p, width):
-            rest = load(w, S + i * p + c, kind)
+            low[i * p + j] = S[j * p + i] * inverses[j]
+        for c in range(i // LANES * LANES, p, LANES):
+            rest = load(S, i * p + c)
             for j in range(i):
-                rest = fma(load(w, S + j * p + c, kind), -entry(w, low + i * p + j), rest)
-            store(w, S + i * p + c, rest)
-        pivot = w[S + i * p + i]
-        w[inverses + i] = 1.0 / pivot
+                rest = fma(load(S, j * p + c), -low[i * p + j], rest)
+            store(S, i * p + c, rest)
+        pivot = S[i * p + i]
+        inverses[i] = 1.0 / pivot
         if regular >= 0.0:
             if diagonal <= 0.0:
-                w[inverses + i] = 0.0
+                inverses[i] = 0.0
             elif pivot <= regular * diagonal:
-                w[inverses + i] = np.nan
+                inverses[i] = np.nan
 
 
 # --- series
-@spliced
-def steps(a):
-    """Entries from one step to the next, none where one stands for all."""
-    return a.size // (a.shape[0] * a.shape[1]) if a.shape[1] > 1 else 0
-
-
-@spliced
-def start(a, s):
-    """Where series s starts."""
-    return s * (a.size // a.shape[0]) if a.shape[0] > 1 else 0
+@inlined
+def array_of(places: Integers, number: int, s: int) -> Numbers:
+    """Series s of array `number`."""
+    at = number * PLACE
+    return behind(numbers_at(places[at]), s * places[at + 1])

@@ -1,116 +1,127 @@
-"""Tiles of matrices in registers: products with one loop over the inner axis, transposes."""
+"""Tiles of matrices in registers, for `_plain_code`: products with one loop over the inner axis, transposes."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
 
 from ensemble._kernels._lane_arithmetic import instruction
 from ensemble._kernels._lane_transpose import interleaved
-from ensemble._kernels._lanes import ROW_BYTES, _fill, _pointer
+from ensemble._kernels._lanes import _fill
+from ensemble._kernels._plain_code import I64, Function, Group
 
-__all__ = ["add_products_tile", "address", "reflect_tile", "subtract_squares_tile", "tile", "transpose_tile"]
-
-
-@intrinsic
-def address(typingctx, array):
-    """Where the entries of an array lie: one argument of a function that is called, where an array is seven."""
-
-    def codegen(context, builder, signature, arguments):
-        return cgutils.create_struct_proxy(array)(context, builder, value=arguments[0]).data
-
-    return types.CPointer(array.dtype)(array), codegen
+__all__ = ["AddProducts", "Reflect", "SubtractSquares", "Tile", "Turn"]
 
 
-@intrinsic(prefer_literal=True)
-def tile(typingctx, A, a, by_row, by_inner, B, b, inner, C, c, base, stride, rows, registers):
-    """``C[c + i stride + j] = C[base + i stride + j] + sum_k A[a + i by_row + k by_inner] B[b + k stride + j]``.
+def _loop(
+    group: Group, builder: Any, count: Any, moving: list[tuple[Any, Any]], sums: list[Any], body: Any
+) -> list[Any]:
+    """``sums = body(pointers, sums)`` so many times; `moving` are pointers, and what they move by. The sums at the end.
 
-    A, B and C are addresses of entries. For i below `rows` and j below `registers` registers of `ROW_BYTES`, both known
-    when compiled; zero in place of ``C[base + ...]`` where `base` is negative. The sum takes k in order, each product
-    rounded once, with its sum.
+    LLVM does not unroll the loop: that takes longer to compile, and registers that the sums need.
     """
-    n_rows, n_registers = rows.literal_value, registers.literal_value
-    size = C.dtype.bitwidth // 8
-    lanes = ROW_BYTES // size
+    function = builder.function
+    inside, after = function.append_basic_block("inside"), function.append_basic_block("after")
+    before = builder.block
+    builder.cbranch(builder.icmp_signed(">", count, I64(0)), inside, after)
+    builder.position_at_end(inside)
+    left = builder.phi(I64)
+    left.add_incoming(count, before)
+    pointers = [builder.phi(pointer.type) for pointer, _ in moving]
+    now = [builder.phi(value.type) for value in sums]
+    for phi, value in zip((*pointers, *now), (*(pointer for pointer, _ in moving), *sums), strict=True):
+        phi.add_incoming(value, before)
+    found = body(pointers, now)
+    steps = [builder.gep(pointer, [step], inbounds=True) for pointer, (_, step) in zip(pointers, moving, strict=True)]
+    for phi, value in zip((*pointers, *now), (*steps, *found), strict=True):
+        phi.add_incoming(value, inside)
+    fewer = builder.sub(left, I64(1))
+    left.add_incoming(fewer, inside)
+    again = builder.cbranch(builder.icmp_signed(">", fewer, I64(0)), inside, after)
+    group.keep_rolled(again)
+    builder.position_at_end(after)
+    ends = [builder.phi(value.type) for value in sums]
+    for end, first, last in zip(ends, sums, found, strict=True):
+        end.add_incoming(first, before)
+        end.add_incoming(last, inside)
+    return ends
 
-    def codegen(context, builder, signature, arguments):
-        A, a, by_row, by_inner, B, b, inner, C, c, base, stride, _, _ = arguments
-        word = ir.IntType(64)
-        vector = ir.VectorType(C.type.pointee, lanes)
 
-        def place(array: Any, first: Any, i: int, j: int) -> Any:
-            row = builder.add(first, builder.mul(stride, word(i)))
-            at = builder.gep(array, [builder.add(row, word(j * lanes))], inbounds=True)
-            return builder.bitcast(at, vector.as_pointer())
+class Tile(Function):
+    """``C[i stride + j] = base[i stride + j] + sum_k A[i by_row + k by_inner] B[k stride + j]``.
 
-        def read(pointer: Any) -> Any:
-            value = builder.load(pointer)
-            value.align = size
-            return value
+    For i below `rows` and j below `registers` registers; zero in place of `base` without `from_base`. The sum takes k
+    in order, each product rounded once, with its sum.
+    """
 
-        each = [(i, j) for i in range(n_rows) for j in range(n_registers)]
-        sums = {at: cgutils.alloca_once(builder, vector) for at in each}
-        with builder.if_else(builder.icmp_signed("<", base, word(0))) as (from_zero, from_values):
-            with from_zero:
-                for at in each:
-                    builder.store(ir.Constant(vector, None), sums[at])
-            with from_values:
-                for at in each:
-                    builder.store(read(place(C, base, *at)), sums[at])
-        with cgutils.for_range(builder, inner) as loop:
-            column = builder.add(a, builder.mul(loop.index, by_inner))
-            row = builder.add(b, builder.mul(loop.index, stride))
-            right = [read(place(B, row, 0, j)) for j in range(n_registers)]
-            for i in range(n_rows):
-                at = builder.add(column, builder.mul(by_row, word(i)))
-                left = _fill(builder, builder.load(builder.gep(A, [at], inbounds=True)), lanes)
-                for j in range(n_registers):
-                    total = instruction(builder, "fma", [right[j], left, builder.load(sums[i, j])])
-                    builder.store(total, sums[i, j])
-        for at in each:
-            builder.store(builder.load(sums[at]), place(C, c, *at)).align = size
-        return context.get_dummy_value()
+    attribute = "alwaysinline"
 
-    places = (A, types.int64, types.int64, types.int64, B, types.int64, types.int64, C, *[types.int64] * 3)
-    return types.void(*places, rows, registers), codegen
+    def __init__(self, rows: int, registers: int) -> None:
+        arguments = [("A", "Numbers"), ("by_row", "int"), ("by_inner", "int"), ("B", "Numbers"), ("inner", "int")]
+        arguments += [("C", "Numbers"), ("base", "Numbers"), ("from_base", "bool"), ("stride", "int")]
+        super().__init__(f"tile_{rows}_{registers}", arguments, ["None"])
+        self.rows, self.registers = rows, registers
+
+    def write(self, group: Group, made: ir.Function) -> None:
+        before, reading, start = (made.append_basic_block() for _ in range(3))
+        builder = ir.IRBuilder(before)
+        A, by_row, by_inner, B, inner, C, base, from_base, stride = made.args
+        each = [(i, j) for i in range(self.rows) for j in range(self.registers)]
+
+        def row(array: Any, i: int, step: Any) -> Any:
+            return builder.gep(array, [builder.mul(step, I64(i))], inbounds=True)
+
+        def register(array: Any, j: int) -> Any:
+            return group.registers(builder, array, I64(j * group.register.count))
+
+        builder.cbranch(from_base, reading, start)
+        builder.position_at_end(reading)
+        old = [group.read(builder, register(row(base, i, stride), j)) for i, j in each]
+        builder.branch(start)
+        builder.position_at_end(start)
+        sums = [builder.phi(group.register) for _ in each]
+        for phi, value in zip(sums, old, strict=True):
+            phi.add_incoming(ir.Constant(group.register, None), before)
+            phi.add_incoming(value, reading)
+
+        def body(pointers: list[Any], now: list[Any]) -> list[Any]:
+            a, b = pointers
+            right = [group.read(builder, register(b, j)) for j in range(self.registers)]
+            left = [_fill(builder, builder.load(row(a, i, by_row)), group.register.count) for i in range(self.rows)]
+            return [
+                instruction(builder, "fma", [right[j], left[i], total]) for (i, j), total in zip(each, now, strict=True)
+            ]
+
+        totals = _loop(group, builder, inner, [(A, by_inner), (B, stride)], sums, body)
+        for (i, j), total in zip(each, totals, strict=True):
+            group.write(builder, total, register(row(C, i, stride), j))
+        builder.ret_void()
 
 
 class _Squares:
-    """Squares as wide as a register in one array, inside a function that is being written."""
+    """Squares as wide as a register in arrays, inside a function that is being written."""
 
-    def __init__(self, context: Any, builder: Any, kind: Any, array: Any) -> None:
-        self.context, self.builder, self.kind, self.array = context, builder, kind, array
-        self.size = kind.dtype.bitwidth // 8
-        self.n = ROW_BYTES // self.size
+    def __init__(self, group: Group, builder: Any) -> None:
+        self.group, self.builder, self.n = group, builder, group.register.count
 
-    def place(self, at: Any) -> Any:
-        return _pointer(self.context, self.builder, self.kind, self.array, at, self.n)
+    def row(self, array: Any, at: Any) -> Any:
+        return self.group.read(self.builder, self.group.registers(self.builder, array, at))
 
-    def row(self, at: Any) -> Any:
-        value = self.builder.load(self.place(at))
-        value.align = self.size
-        return value
-
-    def number(self, at: Any, i: int = 0) -> Any:
+    def number(self, array: Any, at: Any, i: int = 0) -> Any:
         """An entry in every lane."""
-        data = cgutils.create_struct_proxy(self.kind)(self.context, self.builder, value=self.array).data
-        at = self.builder.add(at, ir.IntType(64)(i))
-        return _fill(self.builder, self.builder.load(self.builder.gep(data, [at], inbounds=True)), self.n)
+        at = self.builder.add(at, I64(i))
+        return _fill(self.builder, self.builder.load(self.builder.gep(array, [at], inbounds=True)), self.n)
 
-    def starts(self, at: Any, stride: Any) -> list[Any]:
-        return [self.builder.add(at, self.builder.mul(stride, ir.IntType(64)(i))) for i in range(self.n)]
+    def starts(self, stride: Any) -> list[Any]:
+        return [self.builder.mul(stride, I64(i)) for i in range(self.n)]
 
-    def load(self, at: Any, stride: Any) -> list[Any]:
-        return [self.row(start) for start in self.starts(at, stride)]
+    def load(self, array: Any, stride: Any) -> list[Any]:
+        return [self.row(array, start) for start in self.starts(stride)]
 
-    def store(self, rows: list[Any], at: Any, stride: Any) -> None:
-        for row, start in zip(rows, self.starts(at, stride), strict=True):
-            self.builder.store(row, self.place(start)).align = self.size
+    def store(self, rows: list[Any], array: Any, stride: Any) -> None:
+        for row, start in zip(rows, self.starts(stride), strict=True):
+            self.group.write(self.builder, row, self.group.registers(self.builder, array, start))
 
     def transposed(self, rows: list[Any]) -> list[Any]:
         for _ in range(self.n.bit_length() - 1):
@@ -124,98 +135,104 @@ class _Squares:
         pairs = zip(masks, self.transposed(rows), rows, strict=True)
         return [self.builder.select(mask, other, row) for mask, other, row in pairs]
 
-    def sums(self, rows: list[Any]) -> list[Any]:
-        """Variables that start as `rows`."""
-        variables = [cgutils.alloca_once(self.builder, row.type) for row in rows]
-        for variable, row in zip(variables, rows, strict=True):
-            self.builder.store(row, variable)
-        return variables
 
-    def add(self, sums: list[Any], factors: Any) -> None:
-        """Add the product of ``factors(i)``, rounded once with its sum, to variable i."""
-        for i, variable in enumerate(sums):
-            total = instruction(self.builder, "fma", [*factors(i), self.builder.load(variable)])
-            self.builder.store(total, variable)
+class Turn(Function):
+    """``C[j pitch + i] = A[i stride + j]`` for i and j below the entries of a register."""
 
+    attribute = "alwaysinline"
 
-@intrinsic
-def transpose_tile(typingctx, A, a, stride, C, c, pitch):
-    """``C[c + j pitch + i] = A[a + i stride + j]`` for i and j below the entries of a register."""
+    def __init__(self) -> None:
+        arguments = [("A", "Numbers"), ("stride", "int"), ("C", "Numbers"), ("pitch", "int")]
+        super().__init__("turn", arguments, ["None"])
 
-    def codegen(context, builder, signature, arguments):
-        A, a, stride, C, c, pitch = arguments
-        source = _Squares(context, builder, signature.args[0], A)
-        target = _Squares(context, builder, signature.args[3], C)
-        target.store(source.transposed(source.load(a, stride)), c, pitch)
-        return context.get_dummy_value()
-
-    return types.void(A, types.int64, types.int64, C, types.int64, types.int64), codegen
+    def write(self, group: Group, made: ir.Function) -> None:
+        tiles = _Squares(group, ir.IRBuilder(made.append_basic_block()))
+        A, stride, C, pitch = made.args
+        tiles.store(tiles.transposed(tiles.load(A, stride)), C, pitch)
+        tiles.builder.ret_void()
 
 
-@intrinsic
-def reflect_tile(typingctx, A, a, stride):
+class Reflect(Function):
     """The entries above the diagonal of a square as wide as a register below it, too."""
 
-    def codegen(context, builder, signature, arguments):
-        A, a, stride = arguments
-        tiles = _Squares(context, builder, signature.args[0], A)
-        tiles.store(tiles.reflected(tiles.load(a, stride)), a, stride)
-        return context.get_dummy_value()
+    attribute = "alwaysinline"
 
-    return types.void(A, types.int64, types.int64), codegen
+    def __init__(self) -> None:
+        super().__init__("reflect", [("A", "Numbers"), ("stride", "int")], ["None"])
+
+    def write(self, group: Group, made: ir.Function) -> None:
+        tiles = _Squares(group, ir.IRBuilder(made.append_basic_block()))
+        A, stride = made.args
+        tiles.store(tiles.reflected(tiles.load(A, stride)), A, stride)
+        tiles.builder.ret_void()
 
 
-@intrinsic
-def subtract_squares_tile(typingctx, w, a, c, rows, weights, count, stride, i, j):
-    """The square at (i, j) of the matrix at `c`, and its transpose at (j, i).
+class SubtractSquares(Function):
+    """The square at (i, j) of the matrix C, and its transpose at (j, i).
 
-    As that of the symmetric matrix at `a` less ``sum_k w[weights + k] row_k' row_k`` over `count` rows from `rows` on.
+    As that of the symmetric matrix A less ``sum_k weights[k] row_k' row_k`` over the first `count` of `rows`.
     """
 
-    def codegen(context, builder, signature, arguments):
-        w, a, c, rows, weights, count, stride, i, j = arguments
-        tiles = _Squares(context, builder, signature.args[0], w)
+    attribute = "alwaysinline"
+
+    def __init__(self) -> None:
+        arguments = [(name, "Numbers") for name in ("A", "C", "rows", "weights")]
+        arguments += [(name, "int") for name in ("count", "stride", "i", "j")]
+        super().__init__("subtract_squares", arguments, ["None"])
+
+    def write(self, group: Group, made: ir.Function) -> None:
+        builder = ir.IRBuilder(made.append_basic_block())
+        A, C, rows, weights, count, stride, i, j = made.args
+        tiles = _Squares(group, builder)
         here = builder.add(builder.mul(i, stride), j)
-        sums = tiles.sums(tiles.load(builder.add(a, here), stride))
-        with cgutils.for_range(builder, count) as loop:
-            row = builder.add(rows, builder.mul(loop.index, stride))
-            left, right = builder.add(row, i), tiles.row(builder.add(row, j))
-            weight = tiles.number(builder.add(weights, loop.index))
-            scaled = [builder.fmul(right, builder.fneg(tiles.number(left, k))) for k in range(tiles.n)]
-            tiles.add(sums, lambda k: (scaled[k], weight))
-        total = [builder.load(variable) for variable in sums]
-        tiles.store(total, builder.add(c, here), stride)
-        tiles.store(tiles.transposed(total), builder.add(c, builder.add(builder.mul(j, stride), i)), stride)
-        return context.get_dummy_value()
+        across = builder.add(builder.mul(j, stride), i)
+        at = lambda array, place: builder.gep(array, [place], inbounds=True)
 
-    return types.void(w, *[types.int64] * 8), codegen
+        def body(pointers: list[Any], now: list[Any]) -> list[Any]:
+            row, weight = pointers
+            right, spread = tiles.row(row, j), tiles.number(weight, I64(0))
+            scaled = [builder.fmul(right, builder.fneg(tiles.number(row, i, k))) for k in range(tiles.n)]
+            return [instruction(builder, "fma", [s, spread, old]) for s, old in zip(scaled, now, strict=True)]
+
+        first = tiles.load(at(A, here), stride)
+        total = _loop(group, builder, count, [(rows, stride), (weights, I64(1))], first, body)
+        tiles.store(total, at(C, here), stride)
+        tiles.store(tiles.transposed(total), at(C, across), stride)
+        builder.ret_void()
 
 
-@intrinsic
-def add_products_tile(typingctx, w, c, left, right, count, stride, i, j):
-    """Add ``sum_k left_k' right_k`` of rows to the square at (i, j) of the matrix at `c`, and to the one at (j, i).
+class AddProducts(Function):
+    """Add ``sum_k left_k' right_k`` of rows to the square at (i, j) of the matrix C, and to the one at (j, i).
 
     Above the diagonal; the entries below it are those above.
     """
 
-    def codegen(context, builder, signature, arguments):
-        w, c, left, right, count, stride, i, j = arguments
-        tiles = _Squares(context, builder, signature.args[0], w)
-        at, across = builder.add(builder.mul(i, stride), j), builder.add(builder.mul(j, stride), i)
-        at, across = builder.add(c, at), builder.add(c, across)
+    attribute = "alwaysinline"
+
+    def __init__(self) -> None:
+        arguments = [(name, "Numbers") for name in ("C", "left", "right")]
+        arguments += [(name, "int") for name in ("count", "stride", "i", "j")]
+        super().__init__("add_products", arguments, ["None"])
+
+    def write(self, group: Group, made: ir.Function) -> None:
+        builder = ir.IRBuilder(made.append_basic_block())
+        C, left, right, count, stride, i, j = made.args
+        tiles = _Squares(group, builder)
+        at = builder.gep(C, [builder.add(builder.mul(i, stride), j)], inbounds=True)
+        across = builder.gep(C, [builder.add(builder.mul(j, stride), i)], inbounds=True)
         old = tiles.load(at, stride)
-        sums = tiles.sums([ir.Constant(row.type, None) for row in old])
-        with cgutils.for_range(builder, count) as loop:
-            start = builder.mul(loop.index, stride)
-            row = tiles.row(builder.add(builder.add(right, start), j))
-            first = builder.add(builder.add(left, start), i)
-            tiles.add(sums, lambda k: (row, tiles.number(first, k)))
-        total = [builder.fadd(row, builder.load(variable)) for row, variable in zip(old, sums, strict=True)]
+
+        def body(pointers: list[Any], now: list[Any]) -> list[Any]:
+            row = tiles.row(pointers[1], j)
+            factors = [tiles.number(pointers[0], i, k) for k in range(tiles.n)]
+            return [instruction(builder, "fma", [row, x, total]) for x, total in zip(factors, now, strict=True)]
+
+        zeros = [ir.Constant(row.type, None) for row in old]
+        sums = _loop(group, builder, count, [(left, stride), (right, stride)], zeros, body)
+        total = [builder.fadd(row, change) for row, change in zip(old, sums, strict=True)]
         diagonal = builder.icmp_signed("==", i, j)
         pairs = zip(tiles.reflected(total), total, strict=True)
         tiles.store([builder.select(diagonal, a, b) for a, b in pairs], at, stride)
         with builder.if_then(builder.not_(diagonal)):
             tiles.store(tiles.transposed(total), across, stride)
-        return context.get_dummy_value()
-
-    return types.void(w, *[types.int64] * 7), codegen
+        builder.ret_void()

@@ -13,9 +13,10 @@ functions of a group are translated together, once.
 The language is a part of Python's: names, numbers, ``w[i]`` with ``i >= 0``, arithmetic, comparisons, ``and``, ``or``,
 ``not``, ``a if c else b``, assignments, ``if``, ``while``, ``for`` over ranges with a constant step, ``break``,
 ``continue``, ``return``, and calls of `Function`, ``min``, ``max``, ``abs``, ``int``, ``float``, ``math.sqrt``,
-``np.isnan``, `room` and `numbers_at`. A variable has the type of its first value; ``int`` is an int64, ``float`` the
-type of the numbers in `Numbers`. Division of integers by ``//`` and ``%`` is that of numbers that are not negative.
-Nothing is reassociated or contracted. Indices are not checked.
+``np.isnan``, `room`, `numbers_at`, `behind`, `fma`, `load` and `store`. A variable has the type of its first value;
+``int`` is an int64, ``float`` the type of the numbers in `Numbers`, and a register holds as many of them as fill
+`ROW_BYTES`; a number beside a register stands for one in each of its lanes. Division of integers by ``//`` and ``%`` is
+that of numbers that are not negative. Nothing is reassociated or contracted. Indices are not checked.
 """
 
 from __future__ import annotations
@@ -32,7 +33,27 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-__all__ = ["Function", "Group", "Integers", "Numbers", "entry", "numbers_at", "plain", "room"]
+from ensemble._kernels._lane_arithmetic import instruction
+from ensemble._kernels._lanes import ROW_BYTES, _fill
+
+__all__ = [
+    "EPS",
+    "LANES",
+    "Function",
+    "Group",
+    "Integers",
+    "Numbers",
+    "behind",
+    "entry",
+    "fma",
+    "inlined",
+    "load",
+    "numbers_at",
+    "plain",
+    "rolled",
+    "room",
+    "store",
+]
 
 Numbers = Any
 """A flat array of floating-point numbers."""
@@ -56,6 +77,40 @@ def numbers_at(address: int) -> Numbers:
     raise NotImplementedError("numbers_at: only in functions of this language")
 
 
+def behind(numbers: Numbers, count: int) -> Numbers:
+    """The array of numbers that starts at entry `count` of another."""
+    raise NotImplementedError("behind: only in functions of this language")
+
+
+def fma(a: float, b: float, c: float) -> float:
+    """``a b + c``, rounded once; of numbers, registers or both."""
+    raise NotImplementedError("fma: only in functions of this language")
+
+
+def load(numbers: Numbers, first: int) -> Any:
+    """A register of the entries from `first` on."""
+    raise NotImplementedError("load: only in functions of this language")
+
+
+def store(numbers: Numbers, first: int, register: Any) -> None:
+    """Write a register to the entries from `first` on."""
+    raise NotImplementedError("store: only in functions of this language")
+
+
+class OfType:
+    """A constant that depends on the type of numbers: of float64, of float32."""
+
+    def __init__(self, double: Any, single: Any) -> None:
+        self.double, self.single = double, single
+
+
+LANES: Any = OfType(ROW_BYTES // 8, ROW_BYTES // 4)
+"""Numbers in a register."""
+
+EPS: Any = OfType(float(np.finfo(np.float64).eps), float(np.finfo(np.float32).eps))
+"""The distance from one to the next number."""
+
+
 class Function:
     """What functions of this language call.
 
@@ -69,6 +124,9 @@ class Function:
     def __init__(self, name: str, arguments: list[tuple[str, str]], returned: list[str]) -> None:
         self.name, self.arguments, self.returned = name, arguments, returned
 
+    def __call__(self, *arguments: Any) -> Any:
+        raise NotImplementedError(f"{self.name}: only in functions of this language, or by `entry`")
+
     def write(self, group: Group, made: ir.Function) -> None:
         """The instructions, to the empty function `made`."""
         raise NotImplementedError
@@ -78,13 +136,21 @@ class Plain(Function):
     """A function of this language: its statements, and the names that it sees."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        tree: Any = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
+        self.name, self.function = function.__name__, function
+        self.names: dict[str, Any] = function.__globals__
+        self.rolled = False
+        self.body: list[ast.stmt]
+
+    def __getattr__(self, name: str) -> Any:
+        """`arguments`, `returned` and `body`: read from the source when a function is translated, not when defined."""
+        if name not in ("arguments", "returned", "body"):
+            raise AttributeError(name)
+        tree: Any = ast.parse(textwrap.dedent(inspect.getsource(self.function))).body[0]
         several: Any = getattr(tree.returns, "slice", None)
         parts = several.elts if several else [tree.returns]
-        arguments = [(a.arg, ast.unparse(a.annotation)) for a in tree.args.args]
-        super().__init__(function.__name__, arguments, [ast.unparse(part) for part in parts])
-        self.names: dict[str, Any] = function.__globals__
-        self.body: list[ast.stmt] = tree.body
+        self.arguments = [(a.arg, ast.unparse(a.annotation)) for a in tree.args.args]
+        self.returned, self.body = [ast.unparse(part) for part in parts], tree.body
+        return self.__dict__[name]
 
     def write(self, group: Group, made: ir.Function) -> None:
         _Body(group, self, made).write()
@@ -93,6 +159,20 @@ class Plain(Function):
 def plain(function: Callable[..., Any]) -> Any:
     """A function that is translated with the function it is called from."""
     return Plain(function)
+
+
+def rolled(function: Callable[..., Any]) -> Any:
+    """Like `plain`, for loops of few rounds: LLVM neither unrolls nor vectorises them, which takes it long."""
+    made = Plain(function)
+    made.rolled = True
+    return made
+
+
+def inlined(function: Callable[..., Any]) -> Any:
+    """Like `plain`, copied into its callers: for what has one caller, or is short."""
+    made = Plain(function)
+    made.attribute = "alwaysinline"
+    return made
 
 
 def entry(function: Function, dtype: str | None = None) -> Any:
@@ -129,9 +209,13 @@ class Group:
 
     def __init__(self, module: ir.Module, number: ir.Type) -> None:
         self.module, self.number = module, number
+        self.is_double = isinstance(number, ir.DoubleType)
+        self.size = 8 if self.is_double else 4
+        self.register = ir.VectorType(number, ROW_BYTES // self.size)
         self.kinds = {"int": I64, "bool": I1, "float": number, "None": ir.VoidType()}
         self.kinds |= {"Numbers": number.as_pointer(), "Integers": I64.as_pointer()}
         self.written: dict[int, ir.Function] = {}
+        self.rules: tuple[Any, ...] | None = None
 
     def function(self, function: Function) -> ir.Function:
         """`function` in this module; written there where it is not yet."""
@@ -146,6 +230,32 @@ class Group:
             self.written[id(function)] = made
             function.write(self, made)
         return self.written[id(function)]
+
+    def registers(self, builder: Any, numbers: Any, first: Any) -> Any:
+        """Where the register of the entries from `first` on lies."""
+        return builder.bitcast(builder.gep(numbers, [first], inbounds=True), self.register.as_pointer())
+
+    def read(self, builder: Any, place: Any) -> Any:
+        """The register at a place."""
+        value = builder.load(place)
+        value.align = self.size
+        return value
+
+    def write(self, builder: Any, value: Any, place: Any) -> Any:
+        """A register to its place."""
+        stored = builder.store(value, place)
+        stored.align = self.size
+        return stored
+
+    def keep_rolled(self, branch: Any) -> None:
+        """Note for LLVM, on the branch back of a loop, that it is not to be unrolled or vectorised."""
+        if self.rules is None:
+            no_unroll = self.module.add_metadata([ir.MetaDataString(self.module, "llvm.loop.unroll.disable")])
+            no_lanes = [ir.MetaDataString(self.module, "llvm.loop.vectorize.enable"), I1(0)]
+            self.rules = (no_unroll, self.module.add_metadata(no_lanes))
+        note = self.module.add_metadata([*self.rules, I64(len(self.module.metadata))])  # one that is not there yet
+        note.operands = (note, *self.rules)  # notes on loops start with themselves
+        branch.set_metadata("llvm.loop", note)
 
 
 class _Body:
@@ -230,7 +340,7 @@ class _Body:
         self.builder.position_at_end(test)
         self.builder.cbranch(self.value(node.test), body, after)
         self.loop(body, node.body, test, after)
-        self.go(test)
+        self.go_back(test)
         self.builder.position_at_end(after)
 
     def run_For(self, node: ast.For) -> None:
@@ -255,7 +365,7 @@ class _Body:
         self.go(more)
         self.builder.position_at_end(more)
         self.builder.store(self.builder.add(self.builder.load(counter), step, flags=("nsw",)), counter)
-        self.builder.branch(test)
+        self.go_back(test)
         self.builder.position_at_end(after)
 
     def loop(self, body: ir.Block, statements: list[ast.stmt], more: ir.Block, after: ir.Block) -> None:
@@ -293,6 +403,13 @@ class _Body:
         if not self.builder.block.is_terminated:
             self.builder.branch(block)
 
+    def go_back(self, test: ir.Block) -> None:
+        """To the test of a loop."""
+        if not self.builder.block.is_terminated:
+            branch = self.builder.branch(test)
+            if self.function.rolled:
+                self.group.keep_rolled(branch)
+
     def variable(self, kind: ir.Type) -> Any:
         return ir.IRBuilder(self.start).alloca(kind)
 
@@ -321,11 +438,15 @@ class _Body:
             if isinstance(value, ir.Constant):
                 return ir.Constant(kind, float(value.constant))
             return self.builder.sitofp(value, kind)
+        if kind == self.group.register and value.type in (I64, self.group.number):
+            return _fill(self.builder, self.converted(value, self.group.number), kind.count)
         raise TypeError(f"{self.function.name}: a value of type {value.type} where {kind} is declared")
 
-    def alike(self, a: Any, b: Any) -> tuple[Any, Any]:
-        kind = self.group.number if self.group.number in (a.type, b.type) else a.type
-        return self.converted(a, kind), self.converted(b, kind)
+    def alike(self, *values: Any) -> list[Any]:
+        """The values as registers where one is, else as numbers where one is."""
+        kinds = [value.type for value in values]
+        found = [kind for kind in (self.group.register, self.group.number) if kind in kinds]
+        return [self.converted(value, found[0] if found else kinds[0]) for value in values]
 
     def whole(self, node: ast.expr) -> Any:
         """An integer that is known now."""
@@ -338,6 +459,8 @@ class _Body:
         raise self.refused(node)
 
     def constant(self, value: Any) -> Any:
+        if isinstance(value, OfType):
+            value = value.double if self.group.is_double else value.single
         if isinstance(value, bool):
             return I1(int(value))
         return I64(value) if isinstance(value, int) else ir.Constant(self.group.number, float(value))
@@ -374,8 +497,9 @@ class _Body:
         a, b = self.alike(a, b)
         name = type(operation).__name__
         if name == "Div":
-            number = self.group.number
-            return self.builder.fdiv(self.converted(a, number), self.converted(b, number))
+            if a.type == I64:
+                a, b = (self.converted(value, self.group.number) for value in (a, b))
+            return self.builder.fdiv(a, b)
         if name in ARITHMETIC:
             whole = a.type == I64
             made = getattr(self.builder, ("" if whole else "f") + ARITHMETIC[name])
@@ -454,10 +578,16 @@ class _Body:
             return self.converted(values[0], self.group.number)
         if name == "np.isnan":
             return self.builder.fcmp_unordered("uno", values[0], values[0])
-        intrinsics = {"abs": "llvm.fabs", "math.sqrt": "llvm.sqrt"}
+        if name == "behind":
+            return self.builder.gep(values[0], [values[1]], inbounds=True)
+        if name == "fma":
+            return instruction(self.builder, "fma", self.alike(*values))
+        if name in ("load", "store"):
+            place = self.group.registers(self.builder, values[0], values[1])
+            if name == "load":
+                return self.group.read(self.builder, place)
+            return self.group.write(self.builder, self.converted(values[2], self.group.register), place)
+        intrinsics = {"abs": "fabs", "math.sqrt": "sqrt"}
         if name not in intrinsics:
             raise self.refused(node)
-        kind = ir.FunctionType(self.group.number, [self.group.number])
-        width = "f64" if isinstance(self.group.number, ir.DoubleType) else "f32"
-        function = cgutils.get_or_insert_function(self.group.module, kind, f"{intrinsics[name]}.{width}")
-        return self.builder.call(function, [self.converted(values[0], self.group.number)])
+        return instruction(self.builder, intrinsics[name], [self.converted(values[0], self.group.number)])

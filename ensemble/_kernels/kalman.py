@@ -7,6 +7,9 @@ with the series innermost.
 
 from __future__ import annotations
 
+import functools
+import importlib
+import inspect
 import math
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
@@ -16,29 +19,24 @@ import numpy as np
 
 from ensemble._backend import array_namespace
 from ensemble._kernels import _kalman_bodies as bodies
-from ensemble._kernels._compile import ROW_BLOCK, compiled, compiled_serial, empty, prange, thread_count
+from ensemble._kernels._compile import empty, thread_count
 from ensemble._kernels._emit_kalman import NUMBERS, RECURSIONS, lanes_of, module_source
 from ensemble._kernels._emit_numba import load_module
 from ensemble._kernels._fma import fma
-from ensemble._kernels._kalman_block_smoother import smooth_some
-from ensemble._kernels._kalman_blocks import filter_some
+from ensemble._kernels._kalman_block_smoother import smoother_room
+from ensemble._kernels._kalman_blocks import filter_room
 from ensemble._kernels._kalman_square_root import RootRun
+from ensemble._kernels._lanes import ROW_BYTES
 from ensemble._kernels._registry import kernel
+from ensemble._kernels.kalman_sums import THREADED
 
-__all__ = ["FilterStep", "filter_roots", "filter_series", "smooth_roots", "smooth_series", "sum_steps"]
+__all__ = ["FilterStep", "filter_roots", "filter_series", "smooth_roots", "smooth_series"]
 
 LANES_FROM = 3
 """Series from which on they are worked on in lanes."""
 
 LARGEST = 8
 """States and observations up to which steps are written out; their code grows with the cube. Beyond, loops."""
-
-THREADED = 1 << 15
-"""Steps of all series together from which on threads are worth waking."""
-
-
-APART = 8
-"""Steps from one to the next that a sum over time adds to the same partial sum: a register of them."""
 
 
 class _Fused:
@@ -145,29 +143,6 @@ def smooth_series(F, Q, u, m, P, series_last):
     return o.xp.stack(means[::-1], axis=1), o.xp.stack(covariances[::-1], axis=1)
 
 
-@kernel
-def sum_steps(terms):
-    """The sum over the first axis of float64 terms (n_steps, n_series), in one order whatever their number.
-
-    Blocks of `ROW_BLOCK` steps: every `APART`-th step together, those sums in order, then the blocks in order.
-    """
-    xp = array_namespace(terms)
-    n_steps, n_series = terms.shape
-    n_blocks = -(-n_steps // ROW_BLOCK)
-    padding = xp.zeros((n_blocks * ROW_BLOCK - n_steps, n_series), dtype=terms.dtype)
-    blocks = xp.reshape(xp.concat([terms, padding]), (n_blocks, ROW_BLOCK // APART, APART, n_series))
-    partial = xp.zeros((n_blocks, APART, n_series), dtype=terms.dtype)
-    for i in range(min(ROW_BLOCK, n_steps + APART - 1) // APART):
-        partial = partial + blocks[:, i, :, :]
-    whole = xp.zeros((n_blocks, n_series), dtype=terms.dtype)
-    for i in range(APART):
-        whole = whole + partial[:, i, :]
-    total = xp.zeros((n_series,), dtype=terms.dtype)
-    for block in range(n_blocks):
-        total = total + whole[block, :]
-    return total
-
-
 def _placed(a: np.ndarray, contiguous: bool) -> tuple[np.ndarray, tuple[int, int, int, int]]:
     """`a` or a copy, its address, and its steps over series, time and entries, in elements; 0 where it repeats."""
     if a.flags.c_contiguous:  # the usual case
@@ -206,6 +181,42 @@ def _run(name, ny, inputs, starts, outs, predict_first):
     run(_table(placed), n_series, n_steps, predict_first)
 
 
+BLOCK_LOOP = '''"""A Kalman loop for any number of states, written by ensemble; it may be deleted at any time."""
+
+from ensemble._kernels._compile import compiled_serial
+from ensemble._kernels.{module} import {name}
+from ensemble._kernels._plain_code import entry
+
+loop = entry({name})
+
+
+@compiled_serial
+def run({arguments}):
+    loop({arguments})
+'''
+"""Kept on disk as generated kernels are, so that a change of any file that it is made of compiles it anew."""
+
+
+@functools.cache
+def _block_loop(module, name):
+    """The loop over series of a block module, for functions on the CPU."""
+    function = getattr(importlib.import_module(f"ensemble._kernels.{module}"), name)
+    arguments = ", ".join(inspect.signature(function.function).parameters)
+    return load_module(BLOCK_LOOP.format(module=module, name=name, arguments=arguments)).run
+
+
+def _run_blocks(loop, arrays, numbers, count, n_series, n_steps):
+    """A loop over the series of `arrays`, on ranges of them, each with `count` numbers to work on."""
+    dtype = arrays[-1].dtype
+    placed = [_placed(np.asarray(a, dtype), True) for a in arrays]  # copies must live
+    table = _table(placed)
+
+    def run(first, last):
+        loop(table, n_steps, *numbers, empty((count,), dtype), first, last)
+
+    _in_ranges(run, (), n_series, n_steps)
+
+
 def _table(placed):
     """What `_placed` says of all arrays, as recursions read it."""
     return np.array([number for _, place in placed for number in place], np.int64)
@@ -230,9 +241,10 @@ def _(F, Q, H, R, u, d, y, m0, P0, predict_first, series_last, keep=True):
     if written_out:
         _run("filter", ny, (F, Q, H, R, u, d, y), (m0, P0), (*outs, pivots), bool(predict_first))
     else:
-        inputs = _contiguous(F, Q, H, R, u, d, y, m0, P0)
-        arguments = (*inputs, bool(predict_first), *outs, pivots)
-        _in_ranges(filter_some, arguments, n_series, n_steps)
+        arrays = (F, Q, H, R, u, d, y, m0[:, None], P0[:, None], *outs, pivots)
+        numbers = (nx, ny, bool(predict_first), *_constancy(F, Q, H, R))
+        loop = _block_loop("_kalman_blocks", "filter_some")
+        _run_blocks(loop, arrays, numbers, filter_room(nx, ny, ROW_BYTES // y.itemsize), n_series, n_steps)
     logs, terms = _logarithms(pivots), outs[2]
     with np.errstate(all="ignore"):
         for i in range(ny):
@@ -261,14 +273,17 @@ class FilterStep:
         self.F, self.Q, self.H, self.R, self.u, self.d, self.y = (a[0, 0] for a in wide.values())
         self.m, self.P, self._quadratic, self._pivots = outs[0][0, 0], outs[1][0, 0], outs[2][0], outs[3][0, 0]
         self._logs = np.empty(ny, dtype)
-        starts = outs[0][0], outs[1][0]  # the state that a step ends with is the next one's start
+        # the state that a step ends with is the next one's start
+        self._placed = [_placed(a, True) for a in (*wide.values(), *outs[:2], *outs)]
+        table = _table(self._placed)
         if max(nx, ny) > LARGEST:
-            self._run = filter_some
-            self._before, self._after = (*wide.values(), *starts), (*outs, 0, 1)
+            work = empty((filter_room(nx, ny, ROW_BYTES // self.m.itemsize),), dtype)
+            self._run = _block_loop("_kalman_blocks", "filter_some")
+            self._before: tuple[Any, ...] = (table, 1, nx, ny)
+            self._after: tuple[Any, ...] = (True, True, work, 0, 1)
             return
         self._run = load_module(module_source("filter", nx, ny, 1, np.dtype(dtype).name)).run
-        self._placed = [_placed(a, True) for a in (*wide.values(), *outs[:2], *outs)]
-        self._before, self._after = (_table(self._placed), 1, 1), ()
+        self._before, self._after = (table, 1, 1), ()
 
     def __call__(self, predict: bool = True) -> float:
         """Predict, unless `predict` is false, and update by `y`: the logarithm of its density."""
@@ -281,9 +296,10 @@ class FilterStep:
         return float(total * -0.5)
 
 
-def _contiguous(*arrays):
-    """Arrays for loops, which are compiled for each order in memory that they meet."""
-    return (np.ascontiguousarray(a) for a in arrays)
+def _constancy(F, Q, H, R):
+    """Whether H and R have one step for all; and F and Q, too."""
+    lasting = H.shape[1] == R.shape[1] == 1
+    return lasting, lasting and F.shape[1] == Q.shape[1] == 1
 
 
 def _logarithms(pivots):
@@ -310,67 +326,6 @@ def _one_covariance(F, Q, H, R, u, d, y, m0, P0, predict_first, series_last, kee
     return outs[0], np.broadcast_to(covariance, (n_series, *covariance.shape[1:])), outs[1]
 
 
-@compiled_serial
-def _sum_alone(terms):
-    """The sum of one series, by `APART` additions side by side."""
-    total = 0.0
-    partial = np.zeros(APART)
-    for start in range(0, terms.shape[0], ROW_BLOCK):
-        block = terms[start : start + ROW_BLOCK]
-        partial[:] = 0.0
-        n_rows = block.shape[0] // APART
-        for row in range(n_rows):
-            for i in range(APART):
-                partial[i] += block[row * APART + i]
-        for i in range(block.shape[0] - n_rows * APART):
-            partial[i] += block[n_rows * APART + i]
-        whole = 0.0
-        for i in range(APART):
-            whole += partial[i]
-        total += whole
-    return total
-
-
-@compiled_serial
-def _sum_together(terms, sums):
-    """The sums of series that lie side by side."""
-    n_steps, n_series = terms.shape
-    partial = np.zeros((APART, n_series))
-    for start in range(0, n_steps, ROW_BLOCK):
-        partial[:] = 0.0
-        for k in range(start, min(start + ROW_BLOCK, n_steps)):
-            for s in range(n_series):
-                partial[k % APART, s] += terms[k, s]
-        whole = np.zeros(n_series)
-        for i in range(APART):
-            whole += partial[i]
-        sums += whole
-
-
-@compiled
-def _sum_each(terms, sums):
-    for s in prange(terms.shape[1]):
-        sums[s] = _sum_alone(terms[:, s])
-
-
-@sum_steps.register("numba")
-def _(terms):
-    n_steps, n_series = terms.shape
-    if terms.dtype != np.float64:
-        return sum_steps.reference(terms)
-    if n_series == 1:
-        return np.array([_sum_alone(terms[:, 0])])
-    sums = np.zeros(n_series)
-    if terms.strides[0] > terms.strides[1]:
-        _sum_together(terms, sums)
-    elif n_series * n_steps >= THREADED:
-        _sum_each(terms, sums)
-    else:
-        for s in range(n_series):
-            sums[s] = _sum_alone(terms[:, s])
-    return sums
-
-
 @smooth_series.register("numba")
 def _(F, Q, u, m, P, series_last):
     n_series, n_steps, nx = m.shape
@@ -383,8 +338,10 @@ def _(F, Q, u, m, P, series_last):
     outs = tuple(_room((n_series, n_steps, *tail), m.dtype, last) for tail in ((nx,), (nx, nx)))
     outs[0][:, -1], outs[1][:, -1] = m[:, -1], P[:, -1]
     if nx > LARGEST:
-        arguments = (*_contiguous(F, Q, u, m, P), m.dtype.type(bodies.regular(nx, m.dtype)), *outs)
-        _in_ranges(smooth_some, arguments, n_series, n_steps)
+        numbers = (nx, F.shape[1] == Q.shape[1] == 1, m.dtype.type(bodies.regular(nx, m.dtype)))
+        loop = _block_loop("_kalman_block_smoother", "smooth_some")
+        count = smoother_room(nx, ROW_BYTES // m.itemsize)
+        _run_blocks(loop, (F, Q, u, m, P, *outs), numbers, count, n_series, n_steps)
     elif n_steps > 1:
         steps = (a[:, 1:] if a.shape[1] > 1 else a for a in (F, Q, u))
         inputs = (*steps, m[:, :-1], P[:, :-1])

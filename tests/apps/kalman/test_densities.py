@@ -24,6 +24,31 @@ def test_blocks_of_any_size_have_the_bits_of_the_reference(nx, ny):
         np.testing.assert_array_equal(a, b)
 
 
+def test_blocks_of_float32_have_the_bits_of_the_reference():
+    """Enough steps that a pivot multiplied in float64 would show."""
+    parts, y = random_parts(40, 9, 2, seed=27743)
+    arrays = [a.astype(np.float32)[None] for a in (*(parts[name] for name in "FQHRud"), y, parts["m0"], parts["P0"])]
+    got, want = filter_series(*arrays, True, False), filter_series.reference(*arrays, True, False)
+    for a, b in zip(got, want, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_blocks_take_arrays_of_any_layout_and_type():
+    """Columns before rows, steps backwards in memory, series innermost, a part without a copy for each series."""
+    parts, y = random_parts(12, 9, 2, batch=(3,), seed=90533)
+    parts |= {"m0": np.arange(27.0).reshape(3, 9), "P0": np.stack([np.eye(9)] * 3)}
+    alike = [*(parts[name] for name in "FQHRud"), y, parts["m0"], parts["P0"]]
+    alike[2] = np.stack([alike[2][0, :1]] * 3)
+    other = list(alike)
+    other[0] = np.asfortranarray(alike[0])
+    other[2] = np.broadcast_to(alike[2][:1], alike[2].shape)
+    other[4] = alike[4][:, ::-1].copy()[:, ::-1]
+    other[6] = np.moveaxis(np.ascontiguousarray(np.moveaxis(y, 0, -1)), -1, 0)
+    other[7], other[8] = alike[7].astype(np.int64), alike[8].astype(np.float32)
+    for a, b in zip(filter_series(*alike, True, False), filter_series(*other, True, False), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
 def constant(parts):
     return {name: a[0] if name in "FQHRud" else a for name, a in parts.items()}
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ensemble._kernels.kalman import sum_steps
+from ensemble._kernels.kalman_sums import sum_steps
 from ensemble._kernels.scan import SCANS
 from ensemble.apps.kalman import (
     LinearGaussianModel,
