@@ -19,6 +19,20 @@ test:  ## the CPU test suite, on all cores
 test-slow:  ## the longer checks too: 64^3 meshes, many Hypothesis examples
 	$(PYTHON) -m pytest -m "not cuda"
 
+LOWEST ?= /tmp/ensemble-lowest
+LOWEST_TESTS = README.md docs/howto/fuse.md docs/howto/own-solvers.md docs/howto/statistics-and-files.md \
+	tests/test_command.py tests/test_public_api.py tests/scalar/test_statistics.py tests/scalar/test_sample_set.py \
+	tests/scalar/test_ensemble.py tests/scalar/test_protocols.py tests/scalar/test_fuse.py tests/krylov/test_cg.py \
+	tests/linalg/test_scipy_operator.py tests/apps/kalman/test_moments.py tests/apps/gbees/test_gbees.py
+
+test-lowest:  ## the declared lower bounds: PYTHON installs them at LOWEST, and a part of the suite runs there
+	$(PYTHON) -m venv --clear $(LOWEST)
+	$(PYTHON) tests/lowest_versions.py > $(LOWEST)/requirements.txt
+	$(LOWEST)/bin/python -m pip install -r $(LOWEST)/requirements.txt pytest hypothesis array-api-strict array-api-extra mpmath
+	PYTHONPATH=$(CURDIR) $(LOWEST)/bin/python tests/lowest_versions.py --installed
+	PYTHONPATH=$(CURDIR) NUMBA_CACHE_DIR=$(LOWEST)/kernels $(LOWEST)/bin/python -m pytest -p no:cacheprovider \
+		-W ignore::DeprecationWarning -m "not slow and not cuda" $(LOWEST_TESTS)
+
 test-gpu:  ## kernels on a CUDA device
 	$(PYTHON) -m pytest -m cuda
 
@@ -39,4 +53,4 @@ asv-check:  ## the asv suite imports and its parameters are sound
 clean-cache:  ## forget compiled kernels (after an edit of _kernels/_lanes.py, _lane_arithmetic.py or _plain_code.py)
 	find ensemble -name '*.nb[ic]' -delete
 
-.PHONY: help lint format test test-slow test-gpu conformance support bench asv-check clean-cache
+.PHONY: help lint format test test-slow test-lowest test-gpu conformance support bench asv-check clean-cache

@@ -7,6 +7,7 @@ import sys
 from typing import NoReturn
 
 from ensemble._command import diffusion, gbees
+from ensemble._command.output import Output, flush_stdout, say
 from ensemble._version import __version__
 from ensemble.scalar import DivergenceError
 
@@ -19,11 +20,16 @@ class OneLineParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: error: {message}. See {self.prog} --help.\n")
 
+    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
+        flush_stdout()
+        super().exit(status, message)
+
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command line `argv` (by default the process's own) and return its exit status.
 
-    0: done. 1: some samples did not converge. 2: bad input; nothing was computed. 130: interrupted.
+    0: done. 1: some samples did not converge. 2: bad input, before any solve, or results that could not be written.
+    130: interrupted. A reader of stdout that goes away, as ``| head`` does, changes none of them.
     """
     parser = OneLineParser(prog="ensemble", description="Run many samples of a numerical model at once.")
     parser.add_argument("--version", action="version", version=f"ensemble {__version__}")
@@ -31,14 +37,15 @@ def main(argv: list[str] | None = None) -> int:
     diffusion.add_parser(commands)
     gbees.add_parser(commands)
     options = parser.parse_args(argv)
+    options.output = Output()
     try:
         return options.run(options)
     except KeyboardInterrupt:
-        print(f"{options.prog}: interrupted before any result", file=sys.stderr)
+        say(f"{options.prog}: {options.output.interrupted()}")
         return 130
     except (ValueError, TypeError, OSError, MemoryError, DivergenceError) as error:
         text = " ".join(str(error).split()) or type(error).__name__
-        print(f"{options.prog}: error: {text}", file=sys.stderr)
+        say(f"{options.prog}: error: {text}")
         return 2
 
 

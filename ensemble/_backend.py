@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import operator
+import os
+from pathlib import Path
 from typing import Any
 
 import array_api_compat
@@ -14,6 +16,7 @@ from ensemble._typing import Array, Namespace
 __all__ = [
     "array_namespace",
     "assigned",
+    "available_bytes",
     "backend_of",
     "contiguous",
     "free_bytes",
@@ -138,6 +141,29 @@ def free_bytes(array: Array) -> int | None:
     import cupy
 
     return int(cupy.cuda.runtime.memGetInfo()[0]) + int(cupy.get_default_memory_pool().free_bytes())
+
+
+def available_bytes(array: Array) -> int:
+    """Memory that can still be had where `array` lives: on its device, or on this machine in its control group."""
+    free = free_bytes(array)
+    if free is not None:
+        return free
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        free = next(1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable"))
+    except (OSError, StopIteration):
+        free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    group = Path("/sys/fs/cgroup")  # of version 2; pages of files that it holds can be had too, anonymous ones cannot
+    try:
+        limit = int((group / "memory.max").read_text())
+        held = next(
+            int(line.split()[1])
+            for line in (group / "memory.stat").read_text().splitlines()
+            if line.startswith("anon ")
+        )
+        return max(0, min(free, limit - held))
+    except (OSError, ValueError, StopIteration):
+        return free
 
 
 def contiguous(array: Array, dtype: Any = None) -> Array:

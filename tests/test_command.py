@@ -131,7 +131,7 @@ def test_the_plot_is_a_picture_and_nothing_else_is_left(tmp_path, capsys):
         (["--mean", "much"], "argument --mean: invalid float value: 'much'"),
         (["--variance", "-1"], "variance must be a finite number, zero or above"),
         (["--correlation-length", "0"], "correlation_length must be a finite number above zero"),
-        (["--rtol", "nan"], "--rtol must be a finite number above zero"),
+        (["--rtol", "nan"], "--rtol must be below 1, and not below float64's 2.2e-16; got nan"),
         (["--terms", "4", "--mode-order", "trilinos"], "mode_order must be 'lexicographic' unless"),
         (["--variance", "4"], "y must keep the diffusivity above zero at every Gauss point; got kappa = -"),
         (["--out", "/nowhere/at/all.npz"], "--out must name a file that can be written; got '/nowhere/at/all.npz'"),

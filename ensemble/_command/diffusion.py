@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,11 +12,13 @@ from typing import Any
 import numpy as np
 
 from ensemble import _check
-from ensemble._command.files import require_writable, write_whole
+from ensemble._backend import available_bytes, prototype
+from ensemble._command.files import require_different, require_writable, save_figure, write_whole
+from ensemble._command.output import say
 from ensemble._command.progress import Progress
 from ensemble._command.record import Record
 from ensemble._command.report import as_json, as_table
-from ensemble._command.sampling import SAMPLERS, uniform_points
+from ensemble._command.sampling import MOST_SOBOL_TERMS, SAMPLERS, uniform_points
 from ensemble.apps.fem import RandomDiffusion
 from ensemble.scalar import Ensemble
 
@@ -32,14 +33,15 @@ PLOT_SUFFIXES = (".png", ".pdf", ".svg")
 def counts(text: str) -> int | tuple[int, ...]:
     """``32`` or ``32x32x16`` as cells."""
     parts = text.lower().split("x")
-    if len(parts) not in (1, 3) or not all(part.isdigit() and int(part) > 0 for part in parts):
+    good = all(part.isascii() and part.isdigit() and len(part) < 19 and int(part) > 0 for part in parts)
+    if len(parts) not in (1, 3) or not good:
         raise argparse.ArgumentTypeError(f"must be a count of at least 1, or three as in 32x32x16; got {text!r}")
     numbers = tuple(int(part) for part in parts)
     return numbers if len(numbers) == 3 else numbers[0]
 
 
-def at_least(minimum: int) -> Callable[[str], int]:
-    """An argument type: an integer of at least `minimum`."""
+def at_least(minimum: int, maximum: int | None = 2**63 - 1) -> Callable[[str], int]:
+    """An argument type: an integer from `minimum` to `maximum`, by default the largest that counts anything."""
 
     def parse(text: str) -> int:
         try:
@@ -48,6 +50,8 @@ def at_least(minimum: int) -> Callable[[str], int]:
             number = minimum - 1
         if number < minimum:
             raise argparse.ArgumentTypeError(f"must be an integer of at least {minimum}; got {text!r}")
+        if maximum is not None and number > maximum:
+            raise argparse.ArgumentTypeError(f"must be an integer of at most {maximum}; got {text!r}")
         return number
 
     return parse
@@ -67,7 +71,7 @@ def add_parser(commands: Any) -> None:
     add("--samples", type=at_least(1), default=256, metavar="N", help="samples of the random field")
     add("--ensemble-size", type=at_least(1), default=32, metavar="S", help="samples solved at once")
     add("--sampler", choices=SAMPLERS, default="sobol", help="how samples are drawn")
-    add("--seed", type=at_least(0), default=1, metavar="K", help="of the sampler")
+    add("--seed", type=at_least(0, None), default=1, metavar="K", help="of the sampler")
     add("--terms", type=at_least(1), default=5, metavar="M", help="terms of the Karhunen-Loeve expansion")
     add("--correlation-length", type=float, default=1.0, metavar="L", help="of the field, in edges of the cube")
     add("--mean", type=float, default=1.0, metavar="X", help="of kappa")
@@ -89,7 +93,11 @@ def run(options: argparse.Namespace) -> int:
     """Carry out ``ensemble diffusion``."""
     require_writable("--out", options.out, (".npz",))
     require_writable("--plot", options.plot, PLOT_SUFFIXES)
-    _check.positive(options.rtol, "diffusion", "--rtol")
+    require_different(out=options.out, plot=options.plot)
+    require_reachable(options.rtol)
+    require_backend(options.backend)
+    require_sampler(options)
+    options.output.expect(options.out, options.plot)
     start = time.perf_counter()
     record = prepare(options)
     record.seconds["prepare"] = time.perf_counter() - start
@@ -101,13 +109,41 @@ def run(options: argparse.Namespace) -> int:
             progress.say(f"interrupted: {record.done} of {options.samples} samples are done")
     if record.done == 0:
         return 130
-    print(json.dumps(as_json(record), allow_nan=False) if options.json else as_table(record), flush=True)
-    write_files(record)
+    try:
+        options.output.print(json.dumps(as_json(record), allow_nan=False) if options.json else as_table(record))
+    finally:
+        write_files(record)
     failed = record.done - record.good.size
     if failed:
         numbers = np.flatnonzero(~record.converged[: record.done])
-        print(f"{options.prog}: {failed} samples did not converge: {_check.samples_text(numbers)}", file=sys.stderr)
+        say(f"{options.prog}: {failed} samples did not converge: {_check.samples_text(numbers)}")
     return 130 if record.interrupted else 1 if failed else 0
+
+
+def require_reachable(rtol: float) -> None:
+    """Raise unless a residual can be reduced by the factor `rtol`, and has to be."""
+    if not np.finfo(np.float64).eps <= rtol < 1.0:
+        raise ValueError(f"--rtol must be below 1, and not below float64's 2.2e-16; got {rtol:g}.")
+
+
+def require_backend(name: str) -> None:
+    """Raise unless arrays of the library `name` can be made here."""
+    try:
+        prototype(name)
+    except RuntimeError as error:
+        raise ValueError(f"--{error}") from None
+
+
+def require_sampler(options: argparse.Namespace) -> None:
+    """Raise unless the sampler can draw points of so many terms, and the memory holds them."""
+    if options.sampler == "sobol" and options.terms > MOST_SOBOL_TERMS:
+        seen = f"{options.terms}. Take --sampler monte-carlo"
+        raise ValueError(f"--terms must be at most {MOST_SOBOL_TERMS} with Sobol' points; got {seen}.")
+    n, nodes = options.samples, np.max(options.cells) + 1
+    needed, available = 8 * n * (2 * options.terms + int(nodes) + 6), available_bytes(np.empty(0))
+    if needed > available:
+        seen = f"{n:,} samples, which need at least {needed / 1e9:.1f} GB"
+        raise MemoryError(f"--samples must fit the {available / 1e9:.1f} GB that are free; got {seen}. Take fewer.")
 
 
 def problem_of(options: argparse.Namespace, cells: int | tuple[int, ...]) -> RandomDiffusion:
@@ -194,10 +230,8 @@ def write_files(record: Record) -> None:
             "u_along_z": record.profile[:, :n],
             "summary": np.array(json.dumps(as_json(record), allow_nan=False)),
         }
-        write_whole(options.out, lambda file: np.savez(file, **arrays))
+        options.output.write(options.out, lambda: write_whole(options.out, lambda file: np.savez(file, **arrays)))
     if options.plot is not None:
         from ensemble._command.plot import figure  # Matplotlib takes a second to import
 
-        drawing = figure(record)
-        kind = options.plot.suffix.lower()[1:]
-        write_whole(options.plot, lambda file: drawing.savefig(file, format=kind, dpi=160))
+        options.output.write(options.plot, lambda: save_figure(figure(record), options.plot))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 from ensemble.scalar.files import write_whole
 
-__all__ = ["require_writable", "write_whole"]
+__all__ = ["require_different", "require_folder", "require_writable", "save_figure", "write_whole"]
 
 
 def require_writable(option: str, path: Path | None, suffixes: tuple[str, ...]) -> None:
@@ -29,3 +30,28 @@ def require_writable(option: str, path: Path | None, suffixes: tuple[str, ...]) 
     finally:
         if not existed:
             path.unlink(missing_ok=True)
+
+
+def require_different(**paths: Path | None) -> None:
+    """Raise if two options name one file: the later one would overwrite the earlier one."""
+    seen: dict[Path, str] = {}
+    for option, path in paths.items():
+        if path is not None:
+            earlier = seen.setdefault(path.resolve(), option)
+            if earlier != option:
+                raise ValueError(f"--{option} must name another file than --{earlier}; got {str(path)!r} for both.")
+
+
+def require_folder(option: str, path: Path | None) -> None:
+    """Raise unless files can be written into the folder `path`, which may yet have to be made."""
+    if path is None:
+        return
+    nearest = next((parent for parent in (path, *path.parents) if parent.exists()), Path("."))
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
+        seen = f"{str(nearest)!r}, which is {'not writable' if nearest.is_dir() else 'no folder'}"
+        raise ValueError(f"{option} must name a folder that can be written to; got {str(path)!r} in {seen}.")
+
+
+def save_figure(drawing: Any, path: Path) -> None:
+    """Write a figure of Matplotlib in the form that the file's name ends in."""
+    write_whole(path, lambda file: drawing.savefig(file, format=path.suffix.lower()[1:], dpi=160))

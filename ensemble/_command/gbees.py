@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import json
 import re
-import sys
 import time
 import warnings
 from collections.abc import Iterator
@@ -15,11 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._command.diffusion import PLOT_SUFFIXES, at_least
-from ensemble._command.files import require_writable, write_whole
+from ensemble._backend import available_bytes
+from ensemble._command.diffusion import PLOT_SUFFIXES, at_least, require_backend
+from ensemble._command.files import require_different, require_folder, require_writable, save_figure
 from ensemble._command.gbees_input import configuration_of
 from ensemble._command.gbees_progress import GridProgress
 from ensemble._command.gbees_report import Outcome, as_json, as_table
+from ensemble._command.output import say
 from ensemble.apps.gbees import (
     Configuration,
     Gbees,
@@ -36,6 +37,13 @@ from ensemble.apps.gbees.engines import BACKENDS
 from ensemble.apps.gbees.limiters import LIMITERS
 
 __all__ = ["add_parser", "run"]
+
+
+FINEST_BINS = 0.1
+"""Each cell is spread over the bins that it covers: (1 / bins) to the power of the dimensions."""
+
+LIVE_STATES = 8
+"""States of all samples that an integration by Runge-Kutta's method holds at least."""
 
 
 def numbers(text: str) -> tuple[float, ...]:
@@ -71,7 +79,7 @@ def add_parser(commands: Any) -> None:
     add("--every", type=at_least(1), metavar="K", help="record also every K steps, at the next report after them")
     add("--monte-carlo", type=at_least(2), metavar="N", help="compare with N samples before the first measurement")
     add("--bins", type=float, default=2.0, metavar="X", help="of that comparison, in cells (default: %(default)s)")
-    add("--seed", type=at_least(0), default=1, metavar="K", help="of the samples (default: %(default)s)")
+    add("--seed", type=at_least(0, None), default=1, metavar="K", help="of the samples (default: %(default)s)")
     add("--out", type=Path, metavar="FILE.npz", help="write distributions and steps to this file")
     add("--export", type=Path, metavar="FOLDER", help="write distributions as the public programs do")
     add("--format", choices=("text", "binary"), default="text", help="of --export (default: %(default)s)")
@@ -90,9 +98,14 @@ def run(options: argparse.Namespace) -> int:
     require_writable("--out", options.out, (".npz",))
     require_writable("--plot", options.plot, PLOT_SUFFIXES)
     require_writable("--checkpoint", checkpoint, (".npz",))
+    require_folder("--export", options.export)
+    require_different(out=options.out, plot=options.plot, checkpoint=checkpoint)
+    require_backend(options.backend)
+    require_comparison(problem, options)
+    options.output.expect(options.out, options.export, options.plot)
     until = sum(problem.spans) if options.until is None else options.until
-    if not until > 0.0:
-        raise ValueError(f"--until must be above zero; got {until:g}.")
+    if not 0.0 < until < np.inf:
+        raise ValueError(f"--until must be a finite number above zero; got {until:g}.")
     try:
         recorded = begin(problem, checkpoint, options)
     except (ValueError, TypeError) as error:
@@ -110,9 +123,15 @@ def run(options: argparse.Namespace) -> int:
             except KeyboardInterrupt:
                 outcome.interrupted, status = True, 130
                 progress.say("interrupted: the comparison with Monte Carlo is left out")
-    if outcome.recording.distributions:
-        print(json.dumps(as_json(outcome), allow_nan=False) if options.json else as_table(outcome), flush=True)
-    write_files(outcome, options)
+            except (ValueError, ArithmeticError, MemoryError) as error:
+                status = 1
+                text = " ".join(str(error).split())
+                say(f"{options.prog}: --monte-carlo: the comparison is left out: {text}")
+    try:
+        if outcome.recording.distributions:
+            options.output.print(json.dumps(as_json(outcome), allow_nan=False) if options.json else as_table(outcome))
+    finally:
+        write_files(outcome, options)
     if status == 0:
         checkpoint.unlink(missing_ok=True)
     return status
@@ -172,12 +191,13 @@ def carry_out(
             recorded.run(until=options.until, watch=progress.report)
     except KeyboardInterrupt:
         outcome.interrupted, status = True, 130
-        again = f"ensemble gbees {options.problem} --resume --checkpoint {checkpoint}"
-        progress.say(f"interrupted at t = {recorded.gbees.time:.6g}; go on with: {again} and the same options")
+        again = f"go on with: ensemble gbees {options.problem} --resume --checkpoint {checkpoint} and the same options"
+        kept = again if checkpoint.exists() else "no checkpoint could be written"  # Ctrl-C once more, while it was
+        progress.say(f"interrupted at t = {recorded.gbees.time:.6g}; {kept}")
     except (GridError, MemoryError) as error:
         status = 1
         text = " ".join(str(error).split())
-        print(f"{options.prog}: stopped at t = {recorded.gbees.time:.6g}: {text}", file=sys.stderr)
+        say(f"{options.prog}: stopped at t = {recorded.gbees.time:.6g}: {text}")
     outcome.seconds = time.perf_counter() - start
     return status
 
@@ -193,10 +213,25 @@ def told_warnings(progress: GridProgress) -> Iterator[None]:
             for warning in caught:
                 if issubclass(warning.category, GridWarning):
                     text = f"warning: {warning.message}"
-                    print(text, file=sys.stderr) if progress.quiet else progress.say(text)
+                    say(text) if progress.quiet else progress.say(text)
     for warning in caught:
         if not issubclass(warning.category, GridWarning):
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+
+
+def require_comparison(problem: Configuration, options: argparse.Namespace) -> None:
+    """Raise unless the comparison with Monte Carlo can be made after the run."""
+    n, dimensions = options.monte_carlo, len(problem.mean)
+    if n is None:
+        return
+    if n <= dimensions:
+        raise ValueError(f"--monte-carlo must be above the {dimensions} dimensions; got {n}.")
+    if not FINEST_BINS <= options.bins < np.inf:
+        raise ValueError(f"--bins must be a finite number of at least {FINEST_BINS} cells; got {options.bins:g}.")
+    needed, available = 8 * n * dimensions * LIVE_STATES, available_bytes(np.empty(0))
+    if needed > available:
+        seen = f"{n:,} samples, which need at least {needed / 1e9:.1f} GB"
+        raise MemoryError(f"--monte-carlo must fit the {available / 1e9:.1f} GB that are free; got {seen}. Take fewer.")
 
 
 def compared(problem: Configuration, recorded: RecordedRun, options: argparse.Namespace) -> dict[str, float]:
@@ -222,13 +257,12 @@ def compared(problem: Configuration, recorded: RecordedRun, options: argparse.Na
 
 def write_files(outcome: Outcome, options: argparse.Namespace) -> None:
     """Write what --out, --export and --plot ask for."""
+    output = options.output
     if options.out is not None:
-        outcome.recording.save(options.out)
+        output.write(options.out, lambda: outcome.recording.save(options.out))
     if options.export is not None:
-        outcome.recording.export(options.export, form=options.format)
+        output.write(options.export, lambda: outcome.recording.export(options.export, form=options.format))
     if options.plot is not None and outcome.recording.distributions:
         from ensemble._command.gbees_plot import figure  # Matplotlib takes a second to import
 
-        drawing = figure(outcome)
-        kind = options.plot.suffix.lower()[1:]
-        write_whole(options.plot, lambda file: drawing.savefig(file, format=kind, dpi=160))
+        output.write(options.plot, lambda: save_figure(figure(outcome), options.plot))

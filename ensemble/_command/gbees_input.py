@@ -105,7 +105,9 @@ def from_toml(path: Path) -> Configuration:
         text = tomllib.loads(path.read_text())
     except FileNotFoundError:
         raise ValueError(f"there must be a file {str(path)!r}; got none.") from None
-    except tomllib.TOMLDecodeError as error:
+    except OSError as error:
+        raise ValueError(f"{path} must be a file that can be read; got an error: {error.strerror}.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} must be TOML; got an error: {error}.") from None
     complain_about_unknown(path, text, KEYS)
     beside, where = path.parent, str(path)

@@ -10,6 +10,8 @@ from typing import Any, Self
 import numpy as np
 from tqdm import tqdm
 
+from ensemble._command.output import say
+
 __all__ = ["Display", "Progress"]
 
 SECONDS_BETWEEN_LINES = 5.0
@@ -29,7 +31,7 @@ class Display:
     def __init__(self, *, quiet: bool, **bar: Any) -> None:
         self.quiet = quiet
         self.started = self.last_line = time.perf_counter()
-        on_terminal = sys.stderr.isatty() and not quiet
+        on_terminal = sys.stderr is not None and sys.stderr.isatty() and not quiet
         self.bar = tqdm(file=sys.stderr, dynamic_ncols=True, **bar) if on_terminal else None
 
     def say(self, text: str) -> None:
@@ -39,7 +41,7 @@ class Display:
         if self.bar is not None:
             self.bar.write(text, file=sys.stderr)
         else:
-            print(text, file=sys.stderr, flush=True)
+            say(text)
 
     def restart_clock(self) -> None:
         """What was done before is no guide to the rate."""

@@ -88,11 +88,11 @@ def as_table(record: Record) -> str:
         f"  std            {found.std:.4e}",
         f"  95 % interval  {found.low:.10g} .. {found.high:.10g}  of the mean; {found.method}",
         "",
-        "iterations a sample    min  median  max",
+        "iterations per sample  min  median  max",
         f"  Newton           {newton[0]:7d} {newton[1]:7g} {newton[2]:4d}",
         f"  CG, all steps    {cg[0]:7d} {cg[1]:7g} {cg[2]:4d}",
         "",
-        "seconds                    total  a sample",
+        "seconds                    total  per sample",
     ]
     rows = [(title, seconds[name]) for name, title in PHASES.items()]
     rows.append(("other", seconds["total"] - sum(value for _, value in rows)))
@@ -105,7 +105,7 @@ def as_table(record: Record) -> str:
         runs = len(record.scalar_seconds) - 1
         lines += [
             "",
-            f"one sample at a time, same solver: {alone:.4f} s a sample (median of {runs}); "
+            f"one sample at a time, same solver: {alone:.4f} s per sample (median of {runs}); "
             f"in ensembles {together:.4f} s: {alone / together:.1f} times as fast",
         ]
     return "\n".join(lines)

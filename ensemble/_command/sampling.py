@@ -7,9 +7,12 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
-__all__ = ["SAMPLERS", "Estimate", "estimate", "uniform_points"]
+__all__ = ["MOST_SOBOL_TERMS", "SAMPLERS", "Estimate", "estimate", "uniform_points"]
 
 SAMPLERS = ("sobol", "monte-carlo")
+
+MOST_SOBOL_TERMS = stats.qmc.Sobol.MAXDIM
+"""Dimensions for which SciPy has direction numbers."""
 
 REPLICATES = 8
 """Independent scrambles of the Sobol' sequence: their spread is what an error bar can rest on."""

@@ -1,6 +1,6 @@
 """One step of the filter and of the smoother as scalar arithmetic, written once for every target.
 
-Matrices are nested lists of scalars: NumPy arrays with one value a series, or symbols that write source code. `o`
+Matrices are nested lists of scalars: NumPy arrays with one value per series, or symbols that write source code. `o`
 offers `zero`, `one`, ``where(condition, a, b)``, ``missing(y)`` and ``columns(A)``, which gives A back and may keep
 each column in one register. Sums run over ascending indices: all round alike. Symmetric matrices are read above the
 diagonal only.

@@ -87,7 +87,7 @@ def _pointer(context: Any, builder: Any, array_type: Any, array: Any, offset: An
 
 
 def _from_memory(builder: Any, dtype: Any, value: Any) -> Any:
-    """Loaded lanes as they are held in registers: masks have one bit a lane."""
+    """Loaded lanes as they are held in registers: masks have one bit per lane."""
     return builder.icmp_signed("!=", value, ir.Constant(value.type, None)) if dtype is types.boolean else value
 
 

@@ -145,6 +145,14 @@ class TracedNamespace:
     def __init__(self, tracer: Tracer, name: str = "xp") -> None:
         self._tracer, self.__name__ = tracer, name
 
+    def __eq__(self, other: object) -> bool:
+        # Values of one trace have one namespace: libraries collect those of all operands and want a single one.
+        same = isinstance(other, TracedNamespace) and self._tracer is other._tracer
+        return same and self.__name__ == other.__name__
+
+    def __hash__(self) -> int:
+        return hash((id(self._tracer), self.__name__))
+
     def __getattr__(self, name: str) -> Any:
         known = NUMPY_NAMES.get(name, name)
         if name in DTYPES:

@@ -5,7 +5,7 @@ keeps one sum for each term, ``A_i x``, and combines them with the sample's coef
 (nnz, m + 1), are read once for a whole tile of samples and spread over the lanes; `coefficients` has shape
 (m, n_samples).
 
-Bytes a product must move (float64, int32 columns, k entries a row; per entry and sample):
+Bytes a product must move (float64, int32 columns, k entries per row; per entry and sample):
 ``(8 (m + 1) + 4)/S + (8 + 8)/k``, against ``8 + 4/S`` of stored values; ``m + 1`` fused multiply-adds against one. With
 m = 5, S = 32 and two 512-bit units a row of 27 entries takes at least 27 * 6 * 4 / 2 cycles and moves 1.9 KB: which of
 the two binds depends on the machine. Every sum is a chain of fused multiply-adds in the order of the entries, which
@@ -169,7 +169,7 @@ def _(indptr, indices, terms, coefficients, x, b, out):
 
 @kernel
 def affine_spmv_dot(indptr, indices, terms, coefficients, x, out):
-    """y = A x and the inner product of x and y in the same pass: returns (y, one value a sample)."""
+    """y = A x and the inner product of x and y in the same pass: returns (y, one value per sample)."""
     y = term_sums(indptr, indices, terms, coefficients, x)
     return into(out, y), block_sums(x * y)
 

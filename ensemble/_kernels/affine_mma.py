@@ -34,7 +34,7 @@ FEWEST_ROWS = 1000
 
 
 def cut(n_terms: int, n_samples: int) -> tuple[int, int, int]:
-    """Packs of samples a warp, steps of four entries a piece of a row, and warps a block: what registers hold."""
+    """Packs of samples per warp, steps of four entries per piece of a row, and warps per block: what registers hold."""
     if n_terms > 8:
         return 1, 7, 12
     return (2, 7, 12) if n_samples % (2 * PACK) == 0 else (1, 7, 20)

@@ -164,7 +164,7 @@ __global__ void __launch_bounds__(THREADS)
     store(kept + made[COLUMNS] * n_rows * n_samples + here, load(z + here));
 }
 
-// --- its scalars, one thread a sample, in blocks as `totals_of` wants them
+// --- its scalars, one thread per sample, in blocks as `totals_of` wants them
 #define ROUNDOFF 64  // as in gmres.py
 
 // Numbers of one sample within a cycle, each of `n` apart from the next; `restart` columns at most.

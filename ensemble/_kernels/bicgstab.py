@@ -1,6 +1,6 @@
 """The vector work of BiCGSTAB: its inner products in pairs, its updates with the products that follow.
 
-Vectors have shape (n, n_samples), coefficients one value a sample; a coefficient of zero freezes its sample.
+Vectors have shape (n, n_samples), coefficients one value per sample; a coefficient of zero freezes its sample.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CUDA = _cuda.Family(
 
 @kernel
 def dot_and_square(x, y):
-    """x . y and y . y, one value a sample each, in one pass. Moves 2 n S values."""
+    """x . y and y . y, one value per sample each, in one pass. Moves 2 n S values."""
     return block_sums(x * y), block_sums(y * y)
 
 

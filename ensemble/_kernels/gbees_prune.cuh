@@ -1,6 +1,6 @@
 // Pruning, and building up what is known of the cells that stay, behind gbees_step.cuh.
 
-// Which cells an active neighbour flows into, over a face or over an edge past a face that is there: one byte a cell,
+// Which cells an active neighbour flows into, over a face or over an edge past a face that is there: one byte per cell,
 // where T was. Many may write the same byte, all of them the same.
 __device__ __forceinline__ void feed(const Instance& g, i64 c, real scale, double t)
 {

@@ -68,7 +68,7 @@ chunk_states(MODEL, const Sizes sizes, const REAL* prefixes, int open, int again
     }
 }
 
-// The sum of every series' terms, always in the same order; one block a series
+// The sum of every series' terms, always in the same order; one block per series
 extern "C" __global__ void __launch_bounds__(256)
 sum_terms(Index n_steps, const REAL* terms, double* sums) {
     __shared__ double partial[256];

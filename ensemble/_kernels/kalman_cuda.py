@@ -44,7 +44,7 @@ LARGEST = 4
 THREADS = 128
 
 PROCESSORS = 132
-"""Blocks that an H200 works on at once, one a processor: what the length of chunks aims at."""
+"""Blocks that an H200 works on at once, one per processor: what the length of chunks aims at."""
 
 MANY = PROCESSORS * THREADS // 2
 """Series that fill a device with a thread each."""
@@ -293,7 +293,7 @@ def flags_of(like: Any, n_blocks: int) -> Any:
 
 
 def settle(problem: Problem, tickets: Any, again: bool, mean: Any, covariance: Any, terms: Any) -> Any:
-    """The sum of every series' terms, in float64; `tickets` are zeros, one a series.
+    """The sum of every series' terms, in float64; `tickets` are zeros, one per series.
 
     With `again` the recursion takes over, in place, for series that chunks or a scan left without an answer.
     """

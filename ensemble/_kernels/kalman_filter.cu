@@ -1,4 +1,4 @@
-// The filter over chunks of time, one a thread, in one launch.
+// The filter over chunks of time, one per thread, in one launch.
 //
 // Each thread sums up its chunk as one element (A, b, C, eta, J) by ordinary filter steps, which need no inverse larger than
 // NY; a block scans its elements by warp shuffles and tells its total; once all blocks before it have told theirs, each

@@ -132,7 +132,7 @@ __global__ void put_samples(const real* __restrict__ array, const int64* __restr
     out[item / n_moved * width_out + samples[item % n_moved]] = array[item / n_moved * width + item % n_moved];
 }
 
-// --- the scalars of conjugate gradients, one thread a sample, in blocks as `totals_of` wants them
+// --- the scalars of conjugate gradients, one thread per sample, in blocks as `totals_of` wants them
 __device__ inline bool positive(real value) { return isfinite(value) && value > 0; }
 
 // alpha = rz / (p . A p) for running samples, else 0; `last` keeps it while a sample waits. What was to be kept is kept.

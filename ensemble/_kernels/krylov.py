@@ -1,6 +1,6 @@
 """Vector updates and inner products of the Krylov methods, fused so that each vector passes through memory once.
 
-Vectors have shape (n, n_samples); `alpha`, `beta` and inner products have one value a sample. A coefficient of zero
+Vectors have shape (n, n_samples); `alpha`, `beta` and inner products have one value per sample. A coefficient of zero
 freezes its sample: nothing of that sample is written, not even a NaN.
 """
 
@@ -30,7 +30,7 @@ CUDA = _cuda.Family(
 
 @kernel
 def dot(x, y, out):
-    """sum over i of x[i, s] * y[i, s]: one value a sample, in an order that depends on nothing but n."""
+    """sum over i of x[i, s] * y[i, s]: one value per sample, in an order that depends on nothing but n."""
     return into(out, block_sums(x * y))
 
 

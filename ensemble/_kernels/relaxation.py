@@ -1,7 +1,7 @@
 """Smoothers and the eigenvalue estimate: each step is one pass over A.
 
 `dinv` is the inverse diagonal, of shape (n, 1) or (n, n_samples) like `values`; the coefficients `a` and `c` have one
-value a sample. Bytes the last Chebyshev step must move beyond A itself: 4 vectors read, 1 written.
+value per sample. Bytes the last Chebyshev step must move beyond A itself: 4 vectors read, 1 written.
 """
 
 from __future__ import annotations
@@ -172,8 +172,8 @@ def _(indptr, indices, values, dinv, b, x, a, c, w, out):
 def power_step(indptr, indices, values, dinv, q, scale, out):
     """One step of the power method on D^-1 A: z = dinv * (A (scale * q)).
 
-    Returns z, the Rayleigh quotients (scale * q) . z and the squares z . z, one value a sample each; `scale`, one
-    value a sample, is 1 / ||q||, so that no separate pass normalises q.
+    Returns z, the Rayleigh quotients (scale * q) . z and the squares z . z, one value per sample each; `scale`, one
+    value per sample, is 1 / ||q||, so that no separate pass normalises q.
     """
     z = scale * (dinv * row_sum(indptr, indices, values, q))
     return into(out, z), block_sums((scale * q) * z), block_sums(z * z)

@@ -79,11 +79,11 @@ class Scalars:
         return moved(np.array(values, order="C"), self.like)
 
     def zeros(self, *shape: int) -> Any:
-        """Coefficients, one a sample, in the type of the vectors."""
+        """Coefficients, one per sample, in the type of the vectors."""
         return array_namespace(self.like).zeros((*shape, self.n_samples), dtype=self.like.dtype)
 
     def decide(self, kernel: str, partials: Any, *arguments: Any, n_sums: int = 1) -> None:
-        """Queue a kernel that adds partial sums and acts on the totals, one thread a sample."""
+        """Queue a kernel that adds partial sums and acts on the totals, one thread per sample."""
         grid = (-(-self.n_samples // _cuda.SUM_THREADS[0]), n_sums)
         sums = () if partials is None else (*(partials if isinstance(partials, tuple) else (partials,)),)
         chunks = (np.int64(sums[0].shape[-2]),) if sums else ()

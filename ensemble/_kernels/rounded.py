@@ -5,7 +5,7 @@ holds for each row what rounding took from the sum of its entries, and is added 
 so that what the matrix does to constants is not lost in the rounding of large entries that nearly cancel.
 
 `values` has shape (nnz, n_samples), `shift` (n, n_samples), or one column for all samples. Bytes of a product (k
-entries a row, float32 vectors, bfloat16 values): per entry and sample ``2 + 4/S + (12 + 4/S)/k``.
+entries per row, float32 vectors, bfloat16 values): per entry and sample ``2 + 4/S + (12 + 4/S)/k``.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The V-cycle solves for ``b = scale * (enter * r)`` in its own type, and its answer x goes out as ``leave * (scale * x)``
 in the type of r: conversion and scaling are done in the first and in the last pass over the finest level. `scale`, of
-shape (n, n_samples), may be None: no scaling. `enter` and `leave` are powers of two, one a sample, in the type of r:
+shape (n, n_samples), may be None: no scaling. `enter` and `leave` are powers of two, one per sample, in the type of r:
 they bring numbers of any magnitude into the range of the V-cycle's type, and round nothing.
 
 Bytes (r of 8, the V-cycle of 4, n rows, S samples): `scaled_start` 20 n S, `scaled_finish` 36 n S and the matrix.
@@ -55,7 +55,7 @@ def _extra(outer):
 # --- powers of two
 @kernel
 def entry_units(r, unit, out):
-    """Row 0: the power of two, one a sample, that brings the largest entry of r into [1, 2); row 1: unit over it.
+    """Row 0: the power of two, one per sample, that brings the largest entry of r into [1, 2); row 1: unit over it.
 
     `unit` and the answer are of the type of r. A sample of zeros, or of numbers that are not finite, has 1 in row 0.
     """
@@ -64,7 +64,7 @@ def entry_units(r, unit, out):
 
 
 def units_from(most, unit):
-    """`entry_units` from the largest magnitudes, one a sample."""
+    """`entry_units` from the largest magnitudes, one per sample."""
     exponent = np.frexp(np.where(np.isfinite(most) & (most > 0), most, 1))[1] - 1
     exponent = np.maximum(exponent, -LARGEST_EXPONENT[most.dtype.itemsize])
     with np.errstate(over="ignore", under="ignore"):  # beyond the range is where the answer lies, too
@@ -116,7 +116,7 @@ UNIT_THREADS = 128  # as in krylov.cu
 
 @kernel
 def narrowed(values, unit, out):
-    """values * unit, one factor a sample, rounded to the type of `out`, which must be given."""
+    """values * unit, one factor per sample, rounded to the type of `out`, which must be given."""
     return into(out, array_namespace(values).astype(values * unit, out.dtype))
 
 
@@ -209,7 +209,7 @@ def _(scale, enter, r, dinv, c, b, out):
 def scaled_finish(scale, leave, indptr, indices, values, dinv, b, x, a, c, w, r, out):
     """The last Chebyshev step, leave * (scale * (x + a * w + c * dinv * (b - A x))), to `out`.
 
-    Returns (out, the inner product of r and out, one value a sample). `out` is of the type of r and must not be `x`.
+    Returns (out, the inner product of r and out, one value per sample). `out` is of the type of r and must not be `x`.
     """
     xp = array_namespace(x)
     new = x + (a * w + c * (dinv * (b - row_sum(indptr, indices, values, x))))

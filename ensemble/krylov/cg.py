@@ -197,7 +197,7 @@ class _Run(Run):
         if not which.any():
             return
         best = self.best_vectors()
-        if isinstance(best, np.ndarray):  # the columns alone: a pass over all of them would be one a sample
+        if isinstance(best, np.ndarray):  # the columns alone: a pass over all of them would be one per sample
             s = np.flatnonzero(which)
             best[:, s] = self.x[:, s] - alpha[s] * self.p[:, s]
         else:

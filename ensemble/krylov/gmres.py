@@ -61,7 +61,7 @@ def gmres(
     b : Ensemble or array, shape (n,)
         An array of shape (n, 1) is taken for its column. Where b is zero so is x, whatever `x0` is.
     restart : int, at least 1
-        Length of a cycle. The basis holds ``restart + 1`` vectors of n values a sample, twice that if `flexible`.
+        Length of a cycle. The basis holds ``restart + 1`` vectors of n values per sample, twice that if `flexible`.
     flexible : bool
         Allow an M that changes from one application to the next (an inner solve, say) [3]_: its results are kept as a
         second basis, and the application at the end of a cycle is saved.

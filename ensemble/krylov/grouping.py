@@ -55,7 +55,8 @@ class SampleGroups(Sequence[np.ndarray]):
         -------
         array, shape (..., n_samples)
         """
-        require(len(values) == len(self), "SampleGroups.restore", "values", f"be {len(self)}, one a group", len(values))
+        wanted = f"be {len(self)}, one per group"
+        require(len(values) == len(self), "SampleGroups.restore", "values", wanted, len(values))
         arrays = [to_numpy(v.samples if isinstance(v, Ensemble) else np.asarray(v)) for v in values]
         for array, group in zip(arrays, self.samples, strict=True):
             seen = array.shape[-1] if array.ndim else "a number"
@@ -104,7 +105,7 @@ def group_samples(key: Any, ensemble_size: int, *, last: str = "short") -> Sampl
 
     Parameters
     ----------
-    key : int, or array or Ensemble of one number a sample
+    key : int, or array or Ensemble of one number per sample
         What the work of a sample grows with: `anisotropy`, or iterations predicted by `predict_iterations`. A plain int
         is the number of samples, in their natural order. Samples whose key is NaN come last, equal ones stay in order.
     ensemble_size : int, at least 1
@@ -121,7 +122,7 @@ def group_samples(key: Any, ensemble_size: int, *, last: str = "short") -> Sampl
     Raises
     ------
     ValueError
-        If there is no sample, or `key` has more than one number a sample.
+        If there is no sample, or `key` has more than one number per sample.
 
     References
     ----------
@@ -140,7 +141,7 @@ def group_samples(key: Any, ensemble_size: int, *, last: str = "short") -> Sampl
         order = np.arange(integer(key, "group_samples", "key", minimum=1))
     else:
         values = to_numpy(key.samples) if isinstance(key, Ensemble) else np.asarray(key)
-        require(values.ndim == 1, "group_samples", "key", "be one number a sample", f"shape {values.shape}")
+        require(values.ndim == 1, "group_samples", "key", "be one number per sample", f"shape {values.shape}")
         require(values.size > 0, "group_samples", "key", "name one sample or more", "none")
         order = np.argsort(values, kind="stable")
     groups = [order[k : k + ensemble_size] for k in range(0, order.size, ensemble_size)]

@@ -1,4 +1,4 @@
-"""What every iterative solver returns: one outcome a sample."""
+"""What every iterative solver returns: one outcome per sample."""
 
 from __future__ import annotations
 

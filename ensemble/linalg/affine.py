@@ -220,7 +220,7 @@ class AffineMatrix(OnGraph, MatrixArithmetic, SciPyMatrix):
         return kernels.affine_spmv(*self._arrays(x.shape[1]), x, out)
 
     def apply_dot(self, x: Any, out: Any = None) -> tuple[Any, Any]:
-        """A x and the inner product of x with it, one value a sample, in one pass over the terms."""
+        """A x and the inner product of x with it, one value per sample, in one pass over the terms."""
         return kernels.affine_spmv_dot(*self._arrays(x.shape[1]), x, out)
 
     def apply_dot_partials(self, x: Any, out: Any = None) -> tuple[Any, Any]:

@@ -31,7 +31,7 @@ class CrsMatrix(OnGraph, MatrixArithmetic, SciPyMatrix):
     graph : CrsGraph
     values : array or Ensemble
         Shape (nnz,): the same matrix for all samples. Shape (nnz, n_samples), or an Ensemble of shape (nnz,): one
-        matrix a sample. Samples are contiguous: a product reads each index once for all of them.
+        matrix per sample. Samples are contiguous: a product reads each index once for all of them.
 
     Attributes
     ----------
@@ -86,7 +86,7 @@ class CrsMatrix(OnGraph, MatrixArithmetic, SciPyMatrix):
 
     @classmethod
     def from_scipy(cls, matrices: Any) -> CrsMatrix:
-        """One SciPy sparse matrix (shared by all samples), or a list of them (one a sample).
+        """One SciPy sparse matrix (shared by all samples), or a list of them (one per sample).
 
         Doubles are summed; matrices with different patterns get the union of their graphs, without the entries that
         are zero in every matrix. Of matrices with one pattern every stored entry stays; see `eliminate_zeros`.
@@ -213,7 +213,7 @@ class CrsMatrix(OnGraph, MatrixArithmetic, SciPyMatrix):
         return sparse.spmv(*self.arrays, x, out)
 
     def apply_dot(self, x: Any, out: Any = None) -> tuple[Any, Any]:
-        """A x and the inner product of x with it, one value a sample, in one pass over A."""
+        """A x and the inner product of x with it, one value per sample, in one pass over A."""
         return sparse.spmv_dot(*self.arrays, x, out)
 
     def apply_dot_partials(self, x: Any, out: Any = None) -> tuple[Any, Any]:

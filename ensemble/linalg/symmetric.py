@@ -32,7 +32,7 @@ class SymmetricCrsMatrix(OnGraph, MatrixArithmetic, SciPyMatrix):
         The graph of the whole matrix, itself symmetric, with a diagonal entry in every row.
     values : array or Ensemble
         The values on and above the diagonal, row by row: shape (n_stored,) for the same matrix in all samples,
-        (n_stored, n_samples) or an Ensemble of shape (n_stored,) for one matrix a sample;
+        (n_stored, n_samples) or an Ensemble of shape (n_stored,) for one matrix per sample;
         ``n_stored = graph.upper.starts[-1]``.
 
     Attributes
@@ -178,7 +178,7 @@ class SymmetricCrsMatrix(OnGraph, MatrixArithmetic, SciPyMatrix):
         return kernels.symmetric_spmv(*self.arrays, x, out)
 
     def apply_dot(self, x: Any, out: Any = None) -> tuple[Any, Any]:
-        """A x and the inner product of x with it, one value a sample, in one pass over A."""
+        """A x and the inner product of x with it, one value per sample, in one pass over A."""
         return kernels.symmetric_spmv_dot(*self.arrays, x, out)
 
     def residual(self, x: Any, b: Any, out: Any = None) -> Any:

@@ -25,7 +25,7 @@ def dense_cost(rows: int) -> float:
     """Cost of a dense inverse and ten products with it, in stored entries of a smoothed level.
 
     A stored entry of a smoothed level costs about 100 ns per sample on one CPU thread: its set-up and ten V-cycles. The
-    inverse by LAPACK takes 0.15 ns times rows^3, a product 1 ns times rows^2.
+    inverse by LAPACK takes 0.15 ns times rows^3, per product 1 ns times rows^2.
     """
     return 1.5e-3 * rows**3 + 0.1 * rows**2
 

@@ -89,7 +89,7 @@ def start_vector(n: int) -> np.ndarray:
 
 
 def largest_eigenvalue(A: Any, dinv: Any, iterations: int = 10) -> np.ndarray:
-    """The power method's estimate of the largest eigenvalue of D^-1 A: one value a sample, float64.
+    """The power method's estimate of the largest eigenvalue of D^-1 A: one value per sample, float64.
 
     A fixed number of steps from a fixed start, so that no sample's estimate depends on another's.
     """

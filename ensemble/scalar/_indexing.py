@@ -29,6 +29,8 @@ def get(x: Ensemble, key: Any) -> Ensemble:
         x = wrap(x._base().flip(x.samples, axis=reversed_axes), x.sample_set)
     if not any(_is_advanced(item) for item in items):
         picked = x.samples[_with_samples(items)]
+        if any(type(item) is np.ndarray for item in (key if type(key) is tuple else (key,))):
+            picked = picked.copy()  # an integer in a 0-d array: NumPy copies what it picks
         # An Ellipsis keeps the array, as in NumPy; without one, an index of a single entry gives its value.
         return view(x, picked) if any(item is Ellipsis for item in items) else entry_or_view(x, picked)
     try:
@@ -230,7 +232,7 @@ def _assign_per_sample(x: Ensemble, items: tuple[Any, ...], value: Any) -> None:
     """Assign where each sample has its own index."""
     if len(items) == 1 and "bool" in str(items[0].dtype):
         mask, plain = items[0], _value(x, value)
-        if not hasattr(plain, "shape") or len(plain.shape) <= 1:  # one value a sample: no counting of entries
+        if not hasattr(plain, "shape") or len(plain.shape) <= 1:  # one value per sample: no counting of entries
             base = x._base()
             rest = x.ndim - mask.ndim
             wide = base.reshape(mask.samples, (*mask.shape, *(1,) * rest, mask.n_samples))

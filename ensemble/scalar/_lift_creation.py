@@ -116,7 +116,7 @@ def linspace(
     device: Any = None,
     endpoint: bool = True,
 ) -> Ensemble:
-    """`num` evenly spaced numbers: shared, or one row a sample where `start` or `stop` is a 0-d ensemble."""
+    """`num` evenly spaced numbers: shared, or one row per sample where `start` or `stop` is a 0-d ensemble."""
     if not isinstance(start, Ensemble) and not isinstance(stop, Ensemble):
         plain = ns.base.linspace(start, stop, num, dtype=dtype, device=device, endpoint=endpoint)
         return wrap(plain[..., None])

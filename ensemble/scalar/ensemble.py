@@ -21,7 +21,7 @@ __all__ = ["Ensemble", "from_samples", "shared"]
 
 
 class Ensemble(Methods):
-    """An array of which every entry has `n_samples` values, one a sample.
+    """An array of which every entry has `n_samples` values, one per sample.
 
     Parameters
     ----------
@@ -333,7 +333,7 @@ def packed(samples: Array) -> Array:
 
 
 def from_samples(samples: Sequence[Array], sample_set: SampleSet | None = None) -> Ensemble:
-    """Put plain arrays of one shape side by side, one a sample.
+    """Put plain arrays of one shape side by side, one per sample.
 
     Parameters
     ----------

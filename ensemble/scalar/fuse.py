@@ -171,7 +171,7 @@ class Fused:
         return Compiled(graph, places, tuple(arrays), backend_of(*arrays.values()))
 
     def _called(self, values: Any, namespace: Any) -> Any:
-        """The function itself on `values`, one a parameter; `xp` is theirs where it is not given."""
+        """The function itself on `values`, one per parameter; `xp` is theirs where it is not given."""
         by_name = dict(zip(self._names, values, strict=True))
         if self._takes_xp:
             arrays = [value for value in values if hasattr(value, "__array_namespace__")]
@@ -206,7 +206,7 @@ class Fused:
         return self._filled(out, set_of(*arguments))
 
     def _targets(self, out: Any, compiled: Compiled, layout: Layout, lifted: bool) -> list[Any]:
-        """The arrays that `out` names, one a result."""
+        """The arrays that `out` names, one per result."""
         given: list[Any] = []
 
         def place(value: Any) -> int:

@@ -28,7 +28,7 @@ def votes_of(m: Any, function: str) -> np.ndarray:
     m = samples if most else m
     if len(m.shape) > most:
         advice = "Reduce its visible axes first, with xp.all or xp.any."
-        requirement = "have no axis" if most == 0 else "have one entry a sample"
+        requirement = "have no axis" if most == 0 else "have one entry per sample"
         raise ValueError(message(function, "m", requirement, f"shape {tuple(m.shape)}", advice))
     return np.atleast_1d(to_numpy(samples)).astype(bool, copy=False)
 

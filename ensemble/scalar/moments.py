@@ -121,7 +121,7 @@ class Moments:
             w = to_numpy(weights).astype(np.float64)
             sound = w.ndim == 1 and bool(np.all(w >= 0.0)) and (x.is_shared or w.size == x.n_samples)
             seen = f"shape {w.shape} for {x.n_samples} samples"
-            require(sound, "Moments.update", "weights", "be zero or above, one a sample", seen)
+            require(sound, "Moments.update", "weights", "be zero or above, one per sample", seen)
         if self._mean is not None:
             shape = tuple(self._mean.shape)
             require(x.shape == shape, "Moments.update", "x", f"have shape {shape}", f"shape {x.shape}")

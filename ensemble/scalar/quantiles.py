@@ -108,6 +108,8 @@ def _reached(xp: Namespace, ordered: Array, running: Array, level: float) -> Arr
 
 def _interpolated(xp: Namespace, ordered: Array, place: Array, level: float) -> Array:
     """The value at `level` of the line through points (place, ordered), last axis."""
+    if level in (0.0, 1.0):
+        return ordered[..., -1 if level else 0]  # weights may differ so much that several samples have this place
     n = ordered.shape[-1]
     above = xp.sum(xp.astype(place <= level, xp.int64), axis=-1, keepdims=True)
     upper = xp.clip(above, 0, n - 1)

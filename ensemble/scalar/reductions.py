@@ -1,4 +1,4 @@
-"""Inner products and norms, one a sample or coupled over all samples: the caller says which."""
+"""Inner products and norms, one per sample or coupled over all samples: the caller says which."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def norm(x: Ensemble | Array, over: str = "space") -> Any:
     ----------
     x : real or complex Ensemble or array
     over : {"space", "all"}
-        "space": one value a sample. "all": one value for all samples together.
+        "space": one value per sample. "all": one value for all samples together.
 
     Returns
     -------

@@ -26,7 +26,7 @@ class SampleSet:
     Parameters
     ----------
     points : array, shape (n_inputs, n_samples), optional
-        Input values, one column a sample.
+        Input values, one column per sample.
     weights : array, shape (n_samples,), optional
         Zero or above; only ratios count. A weight of 0 marks padding, which never moves a statistic.
         Default: all equal.

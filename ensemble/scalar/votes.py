@@ -88,7 +88,7 @@ class DivergenceRecord:
         self._sites[key].add(votes)
 
     def signature(self, n_samples: int | None = None) -> np.ndarray:
-        """One row of integers a site, one column a sample: samples that went the same way have equal columns.
+        """One row of integers a site, one column per sample: samples that went the same way have equal columns.
 
         A row counts the sample's True answers; of a number it tells which of the values, in rising order, the sample
         had. It is what to group samples by, before they are run again.

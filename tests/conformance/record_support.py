@@ -18,7 +18,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "scalar")]
+sys.path.insert(0, str(ROOT))
 
 TABLE_PATH = ROOT / "ensemble" / "scalar" / "support.json"
 PAGE_PATH = ROOT / "docs" / "reference" / "support.md"
@@ -28,7 +28,7 @@ NAMES = {"numpy": "numpy", "strict": "array_api_strict", "torch": "torch", "jax"
 
 def outcome(base, case, extension) -> str:
     """ "yes", "no" where the library itself has no such function, or "fails"."""
-    from test_namespace import check_law
+    from tests.scalar.test_namespace import check_law
 
     try:
         for seed, n_samples, shared in DRAWS:
@@ -43,8 +43,8 @@ def outcome(base, case, extension) -> str:
 
 def tried(library: str) -> dict[str, str]:
     """For every function a word for one library; the worst of its cases counts."""
-    from libraries import double_precision
-    from test_namespace import ALL_CASES
+    from tests.scalar.libraries import double_precision
+    from tests.scalar.test_namespace import ALL_CASES
 
     worst = ("yes", "no", "fails")
     words: dict[str, str] = {}

@@ -112,14 +112,14 @@ def test_few_known_samples_give_a_simpler_fit():
 def test_bad_input_is_refused():
     with pytest.raises(ValueError, match="group_samples: ensemble_size must be an integer of at least 1; got 0"):
         group_samples(4, 0)
-    with pytest.raises(ValueError, match=r"group_samples: key must be one number a sample; got shape \(2, 2\)"):
+    with pytest.raises(ValueError, match=r"group_samples: key must be one number per sample; got shape \(2, 2\)"):
         group_samples(np.ones((2, 2)), 2)
     with pytest.raises(ValueError, match="group_samples: key must name one sample or more; got none"):
         group_samples(np.ones(0), 2)
     with pytest.raises(ValueError, match="group_samples: last must be one of 'short', 'repeat'; got 'drop'"):
         group_samples(4, 2, last="drop")
     groups = group_samples(4, 2)
-    with pytest.raises(ValueError, match=r"SampleGroups\.restore: values must be 2, one a group; got 1"):
+    with pytest.raises(ValueError, match=r"SampleGroups\.restore: values must be 2, one per group; got 1"):
         groups.restore([np.ones(2)])
     with pytest.raises(ValueError, match=r"SampleGroups\.restore: values must have 2 samples in a group; got 3"):
         groups.restore([np.ones(3), np.ones(3)])

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from libraries import BASES, double_precision
 
 from ensemble.scalar import Ensemble
+from tests.scalar.libraries import BASES, double_precision
 
 
 @pytest.fixture(params=[pytest.param(name, marks=[pytest.mark.cuda] * (name == "cupy")) for name in BASES])

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy_calls import Own
-from numpy_table import add
-from numpy_ufuncs import products
+
+from tests.scalar.numpy_calls import Own
+from tests.scalar.numpy_table import add
+from tests.scalar.numpy_ufuncs import products
 
 add("dot inner vdot", lambda d, f: (products(d, f)[0], {}), exact=False, weight=2)
 add("outer kron", lambda d, f: ((d.array(0, 2), d.array(0, 2, own=0.5)), {}), exact=False)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy_calls import Own
-from numpy_reductions import searched
-from numpy_table import ALL, add
+
+from tests.scalar.numpy_calls import Own
+from tests.scalar.numpy_reductions import searched
+from tests.scalar.numpy_table import ALL, add
 
 add(
     "angle real imag isreal iscomplex nan_to_num i0 sinc fix isneginf isposinf real_if_close iscomplexobj isrealobj",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy_calls import Own
-from numpy_table import ALL, add
+
+from tests.scalar.numpy_calls import Own
+from tests.scalar.numpy_table import ALL, add
 
 
 def reshaped(d, f):

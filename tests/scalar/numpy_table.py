@@ -5,7 +5,8 @@ from __future__ import annotations
 import operator
 
 import numpy as np
-from numpy_calls import Call, Own, Plain, leaves
+
+from tests.scalar.numpy_calls import Call, Own, Plain, leaves
 
 CALLS = {}
 

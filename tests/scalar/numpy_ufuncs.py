@@ -5,7 +5,8 @@ from __future__ import annotations
 import operator
 
 import numpy as np
-from numpy_table import ALL, CALLS, FLOAT, INTEGER, REAL, add
+
+from tests.scalar.numpy_table import ALL, CALLS, FLOAT, INTEGER, REAL, add
 
 
 def ufunc_options(d, f, args, outputs=1):

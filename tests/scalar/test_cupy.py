@@ -5,7 +5,6 @@ import pickle
 
 import numpy as np
 import pytest
-from libraries import cupy_with_a_device
 
 from ensemble._backend import to_numpy
 from ensemble.scalar import (
@@ -35,6 +34,7 @@ from ensemble.scalar import (
     where,
     while_loop,
 )
+from tests.scalar.libraries import cupy_with_a_device
 
 pytestmark = pytest.mark.cuda
 

@@ -147,3 +147,12 @@ def test_assignment_of_other_samples_is_refused():
     x = Ensemble(np.zeros((2, 3)))
     with pytest.raises(ValueError, match="must have the samples of x; got 4 for 3 samples"):
         x[0] = Ensemble(np.ones(4))
+
+
+@pytest.mark.parametrize("key", [np.array(1), (np.array(1), slice(None)), (slice(None), np.array(-1))], ids=str)
+def test_an_integer_in_an_array_picks_a_copy(key):
+    plain = np.arange(12.0).reshape(3, 4)
+    assert not np.shares_memory(plain[key], plain)
+    x = Ensemble(np.repeat(plain[..., None], 3, axis=-1))
+    x[key][...] = 7.0
+    np.testing.assert_array_equal(x.sample(1), plain)

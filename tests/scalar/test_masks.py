@@ -29,7 +29,7 @@ def test_questions_to_masks(mask, everyone, anyone, count):
 def test_masks_with_axes_are_refused(ask, x):
     with pytest.raises(ValueError, match=rf"{ask.__name__}: m must have no axis; got shape \(3,\)"):
         ask(x > 0)
-    with pytest.raises(ValueError, match=r"m must have one entry a sample; got shape \(2, 1\)"):
+    with pytest.raises(ValueError, match=r"m must have one entry per sample; got shape \(2, 1\)"):
         ask(np.ones((2, 1), dtype=bool))
 
 

@@ -9,13 +9,13 @@ import pytest
 import scipy.special
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from law_cases import CASES, FFT_CASES, LINALG_CASES
-from libraries import double_precision
 
 from ensemble._backend import is_array, to_numpy
 from ensemble.scalar import DivergenceError, Ensemble, SampleSet, namespace
 from ensemble.scalar._tables import FFT, LINALG, TABLE
 from ensemble.scalar.namespace import CONSTANTS, DTYPES
+from tests.scalar.law_cases import CASES, FFT_CASES, LINALG_CASES
+from tests.scalar.libraries import double_precision
 
 NOT_ON_ARRAYS = {
     *(*CONSTANTS, *DTYPES, "linalg", "fft", "special", "__array_namespace_info__"),

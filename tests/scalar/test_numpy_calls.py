@@ -4,10 +4,10 @@ import collections
 
 import numpy as np
 import pytest
-from numpy_calls import DifferenceError, Draw, Own, compared, quiet
-from numpy_functions import CALLS, drawn
 
 from ensemble.scalar import Ensemble
+from tests.scalar.numpy_calls import DifferenceError, Draw, Own, compared, quiet
+from tests.scalar.numpy_functions import CALLS, drawn
 
 WEIGHTED = [name for name, (*_, weight, _) in CALLS.items() for _ in range(weight)]
 
@@ -49,7 +49,7 @@ def test_a_hundred_thousand_random_calls_are_those_of_each_sample(seed):
     ids=["another sample", "another dtype", "another shape", "another memory"],
 )
 def test_the_comparison_is_able_to_fail(spoiled):
-    from numpy_calls import Call
+    from tests.scalar.numpy_calls import Call
 
     def function(x):
         return spoiled(x[1:]) if isinstance(x, Ensemble) else x[1:]

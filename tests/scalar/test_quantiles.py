@@ -66,3 +66,13 @@ def test_shared_data_is_certain():
 def test_an_interval_needs_a_level_and_two_samples(x, level, text):
     with pytest.raises(ValueError, match=f"sample_confidence_interval: {text}"):
         sample_confidence_interval(x, level)
+
+
+@pytest.mark.parametrize("method", ["linear", "inverted_cdf"])
+def test_the_ends_are_the_extremes_whatever_the_weights(method):
+    rng = np.random.default_rng(90011)
+    for _ in range(200):
+        weights = 10.0 ** rng.uniform(-300.0, 300.0, 5)
+        x = Ensemble(rng.normal(size=5), SampleSet(weights=weights))
+        ends = sample_quantile(x, [0.0, 1.0], method=method)
+        np.testing.assert_array_equal(ends, [x.samples.min(), x.samples.max()])

@@ -191,7 +191,7 @@ def test_integers_and_float32():
         (lambda x: Moments(x).update(x[:1]), ValueError, r"Moments.update: x must have shape \(3,\); got shape \(1,\)"),
         (lambda x: Moments(x).merge(Moments(x[:1])), ValueError, r"Moments.merge: other must have shape \(3,\)"),
         (lambda x: Moments(x).var(ddof=4), ValueError, "Moments.var: ddof must be smaller"),
-        (lambda x: Moments(x).update(x, [1.0]), ValueError, "Moments.update: weights must be zero or above, one a"),
+        (lambda x: Moments(x).update(x, [1.0]), ValueError, "Moments.update: weights must be zero or above, one per"),
     ],
 )
 def test_bad_arguments_are_refused(call, error, text):

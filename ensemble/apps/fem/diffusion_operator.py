@@ -20,7 +20,7 @@ __all__ = ["DiffusionOperator"]
 
 
 class DiffusionOperator(SciPyMatrix):
-    """The matrix of ``-div(kappa grad u)`` on a box mesh, one a sample, with the face of a `CrsMatrix`.
+    """The matrix of ``-div(kappa grad u)`` on a box mesh, one per sample, with the face of a `CrsMatrix`.
 
     Only the coefficient at the Gauss points is kept: 8 numbers a cell and sample instead of 27 a node. The coefficient
     need not be affine in anything. Made by `RandomDiffusion.operator`.
@@ -126,7 +126,7 @@ class DiffusionOperator(SciPyMatrix):
         return hex_product(self._discrete.mesh.cells, factors, fixed, kappa, x, out)
 
     def apply_dot(self, x: Any, out: Any = None) -> tuple[Any, Any]:
-        """A x and the inner product of x with it, one value a sample."""
+        """A x and the inner product of x with it, one value per sample."""
         y = self.apply(x, out)
         return y, dot(x, y, None)
 

@@ -13,6 +13,9 @@ __all__ = ["KarhunenLoeve", "exponential_covariance"]
 
 MODE_ORDERS = ("lexicographic", "trilinos")
 
+CORRELATION_LENGTHS = (1e-12, 1e12)
+"""Where the roots below are found: outside, one end of their interval is a root to rounding."""
+
 # The cube's symmetry makes eigenvalues of permuted products equal, and the answer depends on which of them is kept:
 # Trilinos sorts with an unstable sort, whose outcome is known for the two published configurations only.
 TRILINOS_MODES = {
@@ -97,7 +100,7 @@ def exponential_covariance(
     ----------
     n_terms : int, at least 1
         How many terms to keep: those of the largest eigenvalues.
-    correlation_length : float, above zero, dimensionless
+    correlation_length : float, from 1e-12 to 1e12, dimensionless
         The length L in units of the cube's edge.
     dimension : int, at least 1
     mode_order : {"lexicographic", "trilinos"}
@@ -128,6 +131,9 @@ def exponential_covariance(
     name = "exponential_covariance"
     n_terms = _check.integer(n_terms, name, "n_terms", minimum=1)
     length = _check.positive(correlation_length, name, "correlation_length")
+    low, high = CORRELATION_LENGTHS
+    good = low <= length <= high
+    _check.require(good, name, "correlation_length", f"lie between {low:g} and {high:g}, edges of the cube", length)
     dimension = _check.integer(dimension, name, "dimension", minimum=1)
     _check.one_of(mode_order, MODE_ORDERS, name, "mode_order")
     frequencies = np.array([frequency(k, length) for k in range(n_terms)])

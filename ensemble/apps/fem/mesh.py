@@ -11,7 +11,7 @@ import numpy as np
 from ensemble import _check
 from ensemble.apps.fem.elements import GAUSS
 
-__all__ = ["HexMesh", "RowIncidence"]
+__all__ = ["HexMesh", "RowIncidence", "cell_counts"]
 
 STEEPEST = 3.0 * np.sqrt(3.0)
 """From this grading on, g + b g^2 (1-g)^2 is no longer increasing."""
@@ -29,6 +29,13 @@ class RowIncidence(NamedTuple):
     cells: np.ndarray
     corners: np.ndarray
     slots: np.ndarray
+
+
+def cell_counts(cells: int | tuple[int, int, int]) -> list[int]:
+    """The cells along x, y and z, where one count may stand for the three."""
+    along = (cells,) * 3 if np.ndim(cells) == 0 else tuple(cells)  # type: ignore[arg-type]
+    _check.require(len(along) == 3, "HexMesh.box", "cells", "be one count or three", f"{len(along)} counts")
+    return [_check.integer(n, "HexMesh.box", "cells", minimum=1) for n in along]
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,9 +87,7 @@ class HexMesh:
         >>> HexMesh.box(2).n_nodes
         27
         """
-        along = (cells,) * 3 if np.ndim(cells) == 0 else tuple(cells)  # type: ignore[arg-type]
-        _check.require(len(along) == 3, "HexMesh.box", "cells", "be one count or three", f"{len(along)} counts")
-        counts = [_check.integer(n, "HexMesh.box", "cells", minimum=1) for n in along]
+        counts = cell_counts(cells)
         b = _check.finite(grading, "HexMesh.box", "grading")
         _check.require(
             abs(b) < STEEPEST,

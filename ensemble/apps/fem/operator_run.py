@@ -1,4 +1,4 @@
-"""One solve of the linear random diffusion problem without a stored matrix a sample."""
+"""One solve of the linear random diffusion problem without a stored matrix per sample."""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ from ensemble._kernels.krylov import dot
 from ensemble.apps.fem.diffusion_operator import DiffusionOperator, require_coefficient
 from ensemble.apps.fem.discretization import Discretization
 from ensemble.apps.fem.karhunen_loeve import exponential_covariance
-from ensemble.apps.fem.memory import require_memory
-from ensemble.apps.fem.mesh import HexMesh
+from ensemble.apps.fem.memory import require_memory, require_setup_memory
+from ensemble.apps.fem.mesh import HexMesh, cell_counts
 from ensemble.apps.fem.operator_run import OperatorRun, Precision, require_operator
 from ensemble.apps.fem.result import DiffusionResult
 from ensemble.apps.fem.stored_run import StoredRun, Workspace
@@ -77,6 +77,8 @@ class RandomDiffusion:
     ------
     ValueError
         If an argument is out of range.
+    MemoryError
+        If the mesh and the modes on it cannot fit the memory, before they are made.
 
     References
     ----------
@@ -111,6 +113,7 @@ class RandomDiffusion:
         mean = _check.positive(mean, name, "mean")
         variance = _check.positive(variance, name, "variance", zero=True)
         source, self.advection = _check.finite(source, name, "source"), _check.finite(advection, name, "advection")
+        require_setup_memory(cell_counts(cells), _check.integer(n_terms, name, "n_terms", minimum=1))
         self.mesh = HexMesh.box(cells, grading=grading)
         self.field = exponential_covariance(n_terms, correlation_length, mode_order=mode_order)
         self._discrete = Discretization(
@@ -227,7 +230,7 @@ class RandomDiffusion:
             inside: a good guess saves iterations and costs no accuracy.
         operator : {"stored", "affine", "matrix-free"}
             "stored": a matrix a sample, assembled. Without source and advection two others give the same answer, to the
-            tolerance: "affine" keeps one matrix for each term of the expansion and none a sample (`AffineMatrix`);
+            tolerance: "affine" keeps one matrix for each term of the expansion and none per sample (`AffineMatrix`);
             "matrix-free" keeps the diffusivity at the Gauss points (`DiffusionOperator`).
         hierarchy : {"own", "mean"}, optional
             What preconditions: "own", the default of "stored", is smoothed aggregation of each sample's matrix (for
@@ -247,7 +250,7 @@ class RandomDiffusion:
         Raises
         ------
         MemoryError
-            If the samples do not fit a device, before any work; the message says how many would.
+            If the samples do not fit the memory, before any work; the message says how many would.
         ValueError
             As for `check`; or if `u0` does not fit, or `solver` is "cg" and `advection` is not 0; or if an operator
             other than "stored" is asked for with a source, because the matrix then depends on u, or with advection, or

@@ -1,4 +1,4 @@
-"""One solve of the random diffusion problem with a stored matrix a sample."""
+"""One solve of the random diffusion problem with a stored matrix per sample."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Workspace:
 
 
 class StoredRun(Phases):
-    """The functions that `newton` calls, with a stored matrix a sample."""
+    """The functions that `newton` calls, with a stored matrix per sample."""
 
     def __init__(
         self,

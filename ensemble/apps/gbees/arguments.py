@@ -1,4 +1,4 @@
-"""Arguments that are plain, or Ensembles with one value a sample: checked once, then handed out sample by sample."""
+"""Arguments that are plain, or Ensembles with one value per sample: checked once, then handed out sample by sample."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Values", "common_samples", "components", "drift_of", "drift_values",
 
 
 class Values:
-    """Floats of one shape, the same for all samples or one set a sample.
+    """Floats of one shape, the same for all samples or one set per sample.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ class Values:
         except (TypeError, ValueError):
             array = np.empty((), object)
         if array.dtype.kind not in "biuf":
-            advice = "Use plain numbers, an array, or an Ensemble with one value a sample."
+            advice = "Use plain numbers, an array, or an Ensemble with one value per sample."
             raise TypeError(message(function, name, "hold real numbers", f"a {type(value).__name__}", advice))
         array = array.astype(np.float64)
         self.samples = array if self.is_ensemble else array[..., None]
@@ -81,13 +81,13 @@ def drift_of(drift: Any) -> Drift:
 
 
 def drift_values(drift: Drift) -> dict[str, Values]:
-    """The parameters of `drift` by name, each one number a sample."""
+    """The parameters of `drift` by name, each one number per sample."""
     names = drift.names or tuple(f"parameter {i}" for i in range(len(drift.parameters)))
     values = {}
     for name, parameter in zip(names, drift.parameters, strict=True):
         values[name] = Values(parameter, "Gbees", name)
         seen = f"shape {values[name].shape}"
-        require(values[name].shape == (), "Gbees", f"drift parameter {name}", "be one number a sample", seen)
+        require(values[name].shape == (), "Gbees", f"drift parameter {name}", "be one number per sample", seen)
     return values
 
 

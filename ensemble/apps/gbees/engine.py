@@ -13,7 +13,7 @@ __all__ = ["Engine", "Steps"]
 
 @dataclass(frozen=True)
 class Steps:
-    """What happened in an `advance`, one entry a step.
+    """What happened in an `advance`, one entry per step.
 
     Attributes
     ----------

@@ -183,7 +183,7 @@ class Gbees:
 
         Returns
         -------
-        Steps, or a tuple with one a sample (None for a failed one)
+        Steps, or a tuple with one per sample (None for a failed one)
             Their lengths, the cells in them, and the probability before it was normalised.
 
         Raises
@@ -223,7 +223,7 @@ class Gbees:
         h : callable
             ``h(x, xp)`` takes n scalars and gives m, or one.
         y : float, array or Ensemble, shape (m,) or ()
-            What was measured. An Ensemble splits a run that is none into one a sample.
+            What was measured. An Ensemble splits a run that is none into one per sample.
         R : float, array or Ensemble, shape (), (m,) or (m, m)
             Covariance of the noise; m numbers, or one, are its diagonal.
         likelihood : {"auto", "point", "cell"}
@@ -302,7 +302,7 @@ class Gbees:
 
         Returns
         -------
-        Cells, or a tuple with one a sample (None for a failed one)
+        Cells, or a tuple with one per sample (None for a failed one)
         """
         return self._runs.parts(Run.cells)
 
@@ -319,7 +319,7 @@ class Gbees:
 
         Returns
         -------
-        Marginal, or a tuple with one a sample (None for a failed one)
+        Marginal, or a tuple with one per sample (None for a failed one)
         """
         return self._runs.parts(lambda run: marginals.marginal(run.cells(), axes))
 
@@ -328,7 +328,7 @@ class Gbees:
 
         Returns
         -------
-        Ensemble, shape (dimensions,), `n` samples; or a tuple with one a sample of the run (None for a failed one)
+        Ensemble, shape (dimensions,), `n` samples; or a tuple with one per sample of the run (None for a failed one)
         """
         return self._runs.parts(lambda run: distribution.sample(run.cells(), n, seed=seed))
 

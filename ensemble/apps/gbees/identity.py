@@ -77,7 +77,7 @@ def of_function(function: Callable[..., Any], problem: Problem) -> list[str]:
 def _program(
     traced: Callable[[], Graph], names: Sequence[str], call: Callable[[Any], Any], problem: Problem
 ) -> list[str]:
-    """The operations of a graph, one a line; values at fixed points where the function cannot be traced."""
+    """The operations of a graph, one per line; values at fixed points where the function cannot be traced."""
     try:
         graph = traced()
     except Exception:  # whatever a function raises that is not written for traced numbers

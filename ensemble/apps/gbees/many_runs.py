@@ -1,4 +1,4 @@
-"""The runs behind a `Gbees`: one, or one a sample, each of which may fail without the others."""
+"""The runs behind a `Gbees`: one, or one per sample, each of which may fail without the others."""
 
 from __future__ import annotations
 

@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-import os
+from decimal import Decimal
 from typing import Any
 
-from ensemble._backend import free_bytes
+from ensemble._backend import available_bytes
 
-__all__ = ["Room", "available_bytes"]
-
-
-def available_bytes(like: Any) -> int:
-    """Memory that can still be had where the array `like` lives."""
-    free = free_bytes(like)
-    if free is not None:
-        return free
-    try:
-        with open("/proc/meminfo") as lines:
-            return next(1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable"))
-    except (OSError, StopIteration):
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+__all__ = ["Room"]
 
 
 class Room:
@@ -46,9 +34,11 @@ class Room:
         if limit is None:
             limit = available_bytes(self.like) + stored * self.bytes_per_cell
         if n_cells * self.bytes_per_cell > limit:
+            cells = f"{n_cells:,}" if n_cells < 10**18 else f"{Decimal(n_cells):.2e}"  # no float need hold the number
+            needed = Decimal(n_cells * self.bytes_per_cell) / 10**9
             raise MemoryError(
-                f"Gbees: the grid must fit {limit / 1e9:.3g} GB; got {n_cells:,} cells of about {self.bytes_per_cell} "
-                f"bytes each at the peak of a step, {n_cells * self.bytes_per_cell / 1e9:.3g} GB. "
+                f"Gbees: the grid must fit {limit / 1e9:.3g} GB; got {cells} cells of about {self.bytes_per_cell} "
+                f"bytes each at the peak of a step, {needed:.3g} GB. "
                 "Raise the threshold, make the cells wider (a smaller factor), or use float32."
             )
         self.known = n_cells + n_cells // 8 if (n_cells + n_cells // 8) * self.bytes_per_cell <= limit else n_cells

@@ -17,7 +17,7 @@ __all__ = ["Drift", "Problem"]
 
 @dataclass(frozen=True)
 class Drift:
-    """The right-hand side of ``dx/dt = f(x, t)`` with named parameters, each a number or one number a sample.
+    """The right-hand side of ``dx/dt = f(x, t)`` with named parameters, each a number or one number per sample.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class Drift:
             raise TypeError(message("Drift", "function", "be a function (x, t, xp, *parameters)", seen))
         require_type(self.parameters, (tuple, list), "Drift", "parameters", "be a tuple of numbers or Ensembles")
         count = f"{len(self.names)} for {len(self.parameters)} parameters"
-        require(len(self.names) in (0, len(self.parameters)), "Drift", "names", "be one a parameter, or none", count)
+        require(len(self.names) in (0, len(self.parameters)), "Drift", "names", "be one per parameter, or none", count)
 
     def __call__(self, x: Sequence[Any], t: Any, xp: Any) -> Sequence[Any]:
         """The n components of the drift at `x` and `t`."""

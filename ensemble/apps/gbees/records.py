@@ -115,14 +115,14 @@ class Recording:
         steps = Steps(need("step_lengths"), need("step_cells"), masses, clipped)
         together = {len(part) for part in vars(steps).values()}
         if len(together) > 1 or len(times) != len(spans):
-            raise ValueError(f"Recording: {source} must have one entry a step and a time; got lengths that differ.")
+            raise ValueError(f"Recording: {source} must have one entry per step and a time; got lengths that differ.")
         rotation = arrays.get("rotation")
         distributions = []
         for k, time in enumerate(times):
             indices, p = need(f"indices_{k}"), need(f"probabilities_{k}")
             if indices.ndim != 2 or p.shape != indices.shape[:1]:
                 raise ValueError(
-                    f"Recording: {source}: distribution {k} must have one probability a cell; "
+                    f"Recording: {source}: distribution {k} must have one probability per cell; "
                     f"got shapes {indices.shape} and {p.shape}."
                 )
             distributions.append(

@@ -72,7 +72,7 @@ class ForecastResult:
         return _interval(self.state_mean, self.state_covariance, chosen)
 
     def to_pandas(self) -> Any:
-        """A DataFrame of the means, lower and upper ends of observations, one row a step.
+        """A DataFrame of the means, lower and upper ends of observations, one row per step.
 
         The index goes on where that of the observations ends, if those were a Series or DataFrame with a frequency.
         """

@@ -208,7 +208,7 @@ class SmootherResult:
         return filtered._time_last(found)
 
     def to_pandas(self) -> Any:
-        """A DataFrame of means, standard deviations and log-likelihoods, one row a step.
+        """A DataFrame of means, standard deviations and log-likelihoods, one row per step.
 
         Returns
         -------

@@ -125,7 +125,7 @@ def time_first(xp: Any, a: Array, n_batch: int, tail: int) -> Array:
 
 
 def masked(xp: Any, y: Array, mask: Any, dtype: Any, function: str) -> Array:
-    """`y` with NaN where `mask` holds; `mask` has the shape of `y`, or one entry a step."""
+    """`y` with NaN where `mask` holds; `mask` has the shape of `y`, or one entry per step."""
     mask = xp.asarray(mask if isinstance(mask, Ensemble) else real_array(mask, "mask", function, as_is=True))
     seen = f"dtype {mask.dtype}"
     require(xp.isdtype(mask.dtype, "bool"), function, "mask", "hold bools, true where y is missing", seen)

@@ -25,7 +25,7 @@ def states(result: Any, index: Any) -> Any:
 def check_one_series(result: Any, a: Any) -> None:
     """Refuse results of several series or samples."""
     name = f"{type(result).__name__}.to_pandas"
-    advice = "Pick one: a table of each series or sample has one row a step."
+    advice = "Pick one: a table of each series or sample has one row per step."
     seen = f"an Ensemble of {a.n_samples} samples" if isinstance(a, Ensemble) else f"batch axes {tuple(a.shape[:-2])}"
     fits = not isinstance(a, Ensemble) and len(a.shape) == 2
     require(fits, name, "the result", "be that of one series", seen, advice)

@@ -50,7 +50,7 @@ def test_functions_of_the_wrong_arguments_are_named():
     [
         ((1.0,), "function must be a function"),
         ((turning, {"k": 1.0}), "parameters must be a tuple of numbers or Ensembles; got a dict"),
-        ((turning, (1.0,), ("k", "c")), "names must be one a parameter, or none; got 2 for 1 parameters"),
+        ((turning, (1.0,), ("k", "c")), "names must be one per parameter, or none; got 2 for 1 parameters"),
     ],
 )
 def test_a_drift_is_checked_when_it_is_made(arguments, text):
