@@ -147,8 +147,9 @@ class TracedNamespace:
 
     def __eq__(self, other: object) -> bool:
         # Values of one trace have one namespace: libraries collect those of all operands and want a single one.
-        same = isinstance(other, TracedNamespace) and self._tracer is other._tracer
-        return same and self.__name__ == other.__name__
+        if not isinstance(other, TracedNamespace):
+            return False
+        return self._tracer is other._tracer and self.__name__ == other.__name__
 
     def __hash__(self) -> int:
         return hash((id(self._tracer), self.__name__))
