@@ -13,11 +13,13 @@ from benchmarks.bench_fem import parameters
 from benchmarks.bench_multigrid import RTOL, pyamgs
 from benchmarks.common import EnsembleBenchmark, interleaved, median, reader, save, show
 from ensemble._backend import moved
-from ensemble._kernels import _registry, affine, matrix_free, sparse
-from ensemble._kernels._compile import compiled, empty, prange
-from ensemble._kernels._lane_arithmetic import fma
-from ensemble._kernels._lanes import load, store, zeros
-from ensemble._kernels._memory import release_memory
+from ensemble._compile import registry
+from ensemble._compile.lanes.arithmetic import fma
+from ensemble._compile.lanes.types import load, store, zeros
+from ensemble._compile.memory import release_memory
+from ensemble._compile.numba import compiled, empty, prange
+from ensemble._kernels.fem import matrix_free
+from ensemble._kernels.sparse import affine, crs
 from ensemble.apps.fem import RandomDiffusion
 from ensemble.apps.fem.diffusion_operator import DiffusionOperator
 from ensemble.krylov import cg
@@ -92,7 +94,7 @@ def products(cells: int, n_samples: int) -> dict[str, tuple[Callable[[], Any], f
         m = terms.shape[1]
         chosen |= {
             f"stored {name}": (
-                lambda v=stored, x=x, out=out: sparse.spmv(graph.indptr, graph.indices, v, x, out),
+                lambda v=stored, x=x, out=out: crs.spmv(graph.indptr, graph.indices, v, x, out),
                 (stored.nbytes + vectors + graph_bytes) * 1e-9, 2 * nnz * n_samples / lanes * 1e-9,
             ),
             f"affine {name}": (
@@ -100,7 +102,7 @@ def products(cells: int, n_samples: int) -> dict[str, tuple[Callable[[], Any], f
                 (terms.nbytes + vectors + graph_bytes) * 1e-9, m * nnz * n_samples / lanes * 1e-9,
             ),
             f"shared {name}": (
-                lambda v=mean, x=x, out=out: sparse.spmv(graph.indptr, graph.indices, v, x, out),
+                lambda v=mean, x=x, out=out: crs.spmv(graph.indptr, graph.indices, v, x, out),
                 (mean.nbytes + vectors + graph_bytes) * 1e-9, 2 * nnz * n_samples / lanes * 1e-9,
             ),
             f"matrix-free {name}": (
@@ -267,7 +269,7 @@ def solves(
 @contextmanager
 def clock(spent: dict[str, float]) -> Iterator[None]:
     """Add up the seconds of each kernel called within."""
-    call = _registry.Kernel.__call__
+    call = registry.Kernel.__call__
 
     def timed(kernel: Any, *arguments: Any) -> Any:
         start = time.perf_counter()
@@ -277,11 +279,11 @@ def clock(spent: dict[str, float]) -> Iterator[None]:
         spent[key] = spent.get(key, 0.0) + time.perf_counter() - start
         return result
 
-    _registry.Kernel.__call__ = timed  # type: ignore[method-assign]
+    registry.Kernel.__call__ = timed  # type: ignore[method-assign]
     try:
         yield
     finally:
-        _registry.Kernel.__call__ = call  # type: ignore[method-assign]
+        registry.Kernel.__call__ = call  # type: ignore[method-assign]
 
 
 def profile(cells: int = 64, n_samples: int = 32) -> list[dict[str, Any]]:

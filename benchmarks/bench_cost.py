@@ -14,7 +14,7 @@ import numpy as np
 from benchmarks.bench_fem import parameters
 from benchmarks.bench_multigrid import ours
 from benchmarks.common import median, save, show
-from ensemble._kernels._compile import empty
+from ensemble._compile.numba import empty
 from ensemble.apps.fem import RandomDiffusion
 from ensemble.krylov import cg
 from ensemble.multigrid import smoothed_aggregation

@@ -11,8 +11,8 @@ import numba
 import numpy as np
 
 from benchmarks.common import interleaved, median, ratio, save, show
-from ensemble._kernels._compile import compiled, empty, prange
-from ensemble._kernels._lanes import load, store, stream
+from ensemble._compile.lanes.types import load, store, stream
+from ensemble._compile.numba import compiled, empty, prange
 from ensemble.scalar import Ensemble, fuse
 
 SHAPE = (1_000_000, 32)

@@ -17,7 +17,10 @@ from benchmarks.bench_multigrid import pyamgs
 from benchmarks.bench_spmv import brick_graph, compulsory_bytes
 from benchmarks.common import SEED, cuda_device, save, show
 from ensemble import Ensemble
-from ensemble._kernels import basis, bicgstab, krylov, relaxation, rounded, sparse
+from ensemble._kernels.krylov import basis, bicgstab
+from ensemble._kernels.krylov import vectors as krylov
+from ensemble._kernels.multigrid import relaxation
+from ensemble._kernels.sparse import crs, rounded
 from ensemble.apps.fem import RandomDiffusion
 from ensemble.krylov import cg
 from ensemble.linalg import AffineMatrix, CrsMatrix
@@ -137,7 +140,7 @@ def kernels(cells: int, sizes: tuple[int, ...] = SIZES) -> list[dict[str, Any]]:
                 lambda B=B, u=u, v=v: B.apply(u, v), nnz * (6.0 * size + 4) + 4.0 * n + 2.0 * size * s * n
             )  # fmt: skip
         runs["spmv, shared values"] = (
-            lambda v=shared, x=x, y=y: sparse.spmv(*graph.beside(v), v, x, y), 12.0 * nnz + 4.0 * n + 2 * vector,
+            lambda v=shared, x=x, y=y: crs.spmv(*graph.beside(v), v, x, y), 12.0 * nnz + 4.0 * n + 2 * vector,
         )  # fmt: skip
         rows += timed(runs, s, bandwidth) + vendor(graph, s, shared, x)
         del A, x, y, b, w, dinv, runs
@@ -403,8 +406,8 @@ def solve_phases(A: CrsMatrix, b: Ensemble, hierarchy: Any, n: int) -> dict[str,
         row[f"smoother {k}"] = n * (milliseconds(smooth) + milliseconds(again))
         row[f"residual {k}"] = n * milliseconds(lambda L=level, b=right, h=here, w=w: L.A.residual(h, b, w))
         below = work.b[k + 1]
-        down = lambda L=level, w=w, c=below: sparse.spmv_transpose(*L.P.transposed_arrays, w, c)
-        up = lambda L=level, h=here, c=below: sparse.spmv_add(*L.P.arrays, c, h)
+        down = lambda L=level, w=w, c=below: crs.spmv_transpose(*L.P.transposed_arrays, w, c)
+        up = lambda L=level, h=here, c=below: crs.spmv_add(*L.P.arrays, c, h)
         row[f"transfer {k}"] = n * (milliseconds(down) + milliseconds(up))
     row["coarsest"] = n * milliseconds(lambda: hierarchy.coarse.apply(work.b[-1], work.x[-1]))
     return row

@@ -16,7 +16,7 @@ import numpy as np
 
 from benchmarks import common
 from benchmarks.common import SEED, median, ratio, save, show
-from ensemble._kernels.kalman import FilterStep
+from ensemble._kernels.kalman.recursions import FilterStep
 from ensemble.apps.kalman import LinearGaussianModel, kalman_filter, log_likelihood, maximum_likelihood, rts_smoother
 
 NX, NY = 4, 2

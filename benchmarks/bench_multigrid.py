@@ -9,8 +9,8 @@ import numpy as np
 
 from benchmarks.bench_fem import parameters
 from benchmarks.common import EnsembleBenchmark, median, save, show
-from ensemble._kernels._compile import thread_count
-from ensemble._kernels._memory import release_memory
+from ensemble._compile.memory import release_memory
+from ensemble._compile.numba import thread_count
 from ensemble.apps.fem import RandomDiffusion
 from ensemble.krylov import cg
 from ensemble.multigrid import smoothed_aggregation

@@ -19,7 +19,7 @@ import scipy.sparse as sp
 
 from benchmarks.common import SEED, EnsembleBenchmark, interleaved, median, ratio, reader, save, show
 from ensemble._backend import moved
-from ensemble._kernels._compile import empty
+from ensemble._compile.numba import empty
 from ensemble.linalg import CrsGraph, CrsMatrix, SymmetricCrsMatrix
 
 

@@ -16,8 +16,8 @@ import numba
 import numpy as np
 
 from ensemble._backend import prototype, synchronize
-from ensemble._kernels._compile import compiled, empty, prange
-from ensemble._kernels._lanes import load, store, zeros
+from ensemble._compile.lanes.types import load, store, zeros
+from ensemble._compile.numba import compiled, empty, prange
 
 RESULTS = Path(__file__).parent / "results"
 SEED = 20731

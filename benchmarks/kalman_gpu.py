@@ -24,9 +24,9 @@ import numpy as np
 from benchmarks import kalman_jax
 from benchmarks.bench_kalman import NX, NY, random_model
 from benchmarks.common import cuda_device, save
-from ensemble._kernels import kalman_cuda as kernels
-from ensemble._kernels._streams import Recording
-from ensemble._kernels.kalman_scans import scan_filter, scan_smoother, scan_two_filters
+from ensemble._compile.streams import Recording
+from ensemble._kernels.kalman import launch
+from ensemble._kernels.kalman.level_scans import scan_filter, scan_smoother, scan_two_filters
 from ensemble.apps.kalman import LinearGaussianModel, rts_smoother
 
 READ = NX * NX * 2 + NY * NX + NY * NY + NX + 2 * NY
@@ -97,13 +97,13 @@ def chunked(arrays: tuple[Any, ...], chunk: int) -> dict[str, Callable[[], Any]]
     F, Q, u = arrays[0], arrays[1], arrays[4]
 
     def prts() -> Any:
-        m, P, *_ = kernels.filter_chunks(*arrays, True, chunk)
-        return kernels.smooth_chunks(F, Q, u, m, P, chunk)
+        m, P, *_ = launch.filter_chunks(*arrays, True, chunk)
+        return launch.smooth_chunks(F, Q, u, m, P, chunk)
 
     return {
-        "PKF": lambda: kernels.filter_chunks(*arrays, True, chunk)[:2],
+        "PKF": lambda: launch.filter_chunks(*arrays, True, chunk)[:2],
         "PRTS": prts,
-        "PTFS": lambda: kernels.two_filter_chunks(*arrays, True, chunk)[4:],
+        "PTFS": lambda: launch.two_filter_chunks(*arrays, True, chunk)[4:],
     }
 
 
@@ -141,7 +141,7 @@ def problem(cp: Any, T: int) -> tuple[tuple[Any, ...], dict[str, tuple[np.ndarra
 
 def lengths(T: int, tune: bool) -> list[int]:
     """Steps of a chunk to try."""
-    best = kernels.chunk_length(1, T) or T
+    best = launch.chunk_length(1, T) or T
     return sorted({max(4, best // 8 * 4), best, 2 * best}) if tune else [best]
 
 
@@ -183,7 +183,7 @@ def measured(cp: Any, T: int, scans_T: int, bandwidth: float, tune: bool) -> lis
         for name, run in scanned(arrays, way).items():
             add(name, way, run)
     few = T > 100_000
-    alone = lambda: kernels.filter_chunks(*arrays, True)[:2]
+    alone = lambda: launch.filter_chunks(*arrays, True)[:2]
     add("PKF", "one thread", alone, False, 1 if few else 10, 0 if few else 2)
     return rows
 

@@ -61,14 +61,14 @@ def answer(case: tuple[int, int, int, str]) -> None:
 
 def compile_size(size: tuple[int, int, str]) -> None:
     """Compile all kernels of a size that the device keeps in registers."""
-    from ensemble._kernels import kalman_blocks, kalman_cuda
+    from ensemble._kernels.kalman import block_launch, launch
 
     nx, ny, dtype = size
-    if max(nx, ny) <= kalman_cuda.LARGEST:
+    if max(nx, ny) <= launch.LARGEST:
         for family in ("filter", "smooth", "meet", "recursion"):
-            kalman_cuda.function(dtype, nx, 1 if family == "smooth" else ny, kalman_cuda.FAMILIES[family][0][0])
-    for family in kalman_blocks.FAMILIES.values():
-        kalman_blocks.function(dtype, family[-1])
+            launch.function(dtype, nx, 1 if family == "smooth" else ny, launch.FAMILIES[family][0][0])
+    for family in block_launch.FAMILIES.values():
+        block_launch.function(dtype, family[-1])
 
 
 def errors(method: str, got: Any, truth: Any) -> tuple[float, float]:

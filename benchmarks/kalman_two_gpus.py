@@ -22,7 +22,7 @@ import numpy as np
 
 from benchmarks.common import cuda_device, save
 from benchmarks.kalman_gpu import SCANS, errors, problem, scanned
-from ensemble._kernels.kalman_scans import scan_two_filters
+from ensemble._kernels.kalman.level_scans import scan_two_filters
 from ensemble.apps.kalman import (
     LinearGaussianModel,
     rts_smoother,

@@ -1,7 +1,7 @@
 """Bodies that the tests of the tracer and of its targets share."""
 
-from ensemble._kernels._operations import OPERATIONS
-from ensemble._kernels._trace import Scalar
+from ensemble._compile.trace.operations import OPERATIONS
+from ensemble._compile.trace.tracer import Scalar
 
 F64, F32, I64, I32, BOOL = (Scalar(name) for name in ("float64", "float32", "int64", "int32", "bool"))
 

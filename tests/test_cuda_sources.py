@@ -6,7 +6,11 @@ import numpy as np
 import pytest
 
 from ensemble import Ensemble
-from ensemble._kernels import KERNELS, _cuda, _device, _registry, affine_mma, galerkin, pairs, resident
+from ensemble._compile import cuda, device, registry
+from ensemble._kernels import KERNELS
+from ensemble._kernels.krylov.device_scalars import scalars as resident
+from ensemble._kernels.multigrid import galerkin, pairs
+from ensemble._kernels.sparse import affine_mma
 from ensemble.apps.fem import RandomDiffusion, memory
 from ensemble.gallery import convection_diffusion, poisson
 from ensemble.krylov import bicgstab, cg, gmres
@@ -29,8 +33,8 @@ MODULES: dict = {}  # what the tests compiled, by family
 def on_cpu(monkeypatch):
     if cuda_on_cpu.COMPILER is None:
         pytest.skip("no g++")
-    monkeypatch.setattr(_device, "raw_module", cuda_on_cpu.Module)
-    for family in _cuda.FAMILIES.values():
+    monkeypatch.setattr(device, "raw_module", cuda_on_cpu.Module)
+    for family in cuda.FAMILIES.values():
         monkeypatch.setattr(family, "_functions", MODULES.setdefault(family.name, {}))
 
 
@@ -75,7 +79,7 @@ def counting(monkeypatch):
     launched = []
     launch = affine_mma.product
     monkeypatch.setattr(affine_mma, "FEWEST_ROWS", 0)
-    monkeypatch.setattr(_device, "ordered_matrix_units", lambda: 5)
+    monkeypatch.setattr(device, "ordered_matrix_units", lambda: 5)
     monkeypatch.setattr(affine_mma, "product", lambda *arguments: launched.append(arguments[0]) or launch(*arguments))
     return launched
 
@@ -125,7 +129,7 @@ def test_other_affine_products_go_without_matrix_units(n_rows, n_terms, n_sample
 
 def test_without_matrix_units_the_plain_kernel_runs(on_cpu, monkeypatch):
     launched = counting(monkeypatch)
-    monkeypatch.setattr(_device, "ordered_matrix_units", lambda: 0)
+    monkeypatch.setattr(device, "ordered_matrix_units", lambda: 0)
     KERNELS["affine_spmv"].implementations["cuda"](*affine_arrays(61, 6, 32), None)
     assert not launched
 
@@ -143,10 +147,10 @@ LAYOUTS = [("double", 16, 2, "int"), ("double", 32, 1, "long long"), ("double", 
 
 
 @pytest.mark.parametrize("real, lanes, vector, offset", LAYOUTS)
-@pytest.mark.parametrize("name", _cuda.FAMILIES)
+@pytest.mark.parametrize("name", cuda.FAMILIES)
 def test_nvrtc_compiles_every_kernel(compiler, name, real, lanes, vector, offset):
-    family = _cuda.FAMILIES[name]
-    options = (family.only or _cuda.Layout(real, min(lanes, family.widest), vector, 0)).options(offset)
+    family = cuda.FAMILIES[name]
+    options = (family.only or cuda.Layout(real, min(lanes, family.widest), vector, 0)).options(offset)
     for extra in family.extras:
         assert nvrtc.compiled(compiler, family.source(), *options, *extra, instances=family.instances)
 
@@ -154,7 +158,7 @@ def test_nvrtc_compiles_every_kernel(compiler, name, real, lanes, vector, offset
 # --- whole solves, with NumPy arrays in the role of device arrays
 @pytest.fixture
 def as_device(on_cpu, monkeypatch):
-    for module in (_registry, galerkin, resident):
+    for module in (registry, galerkin, resident):
         monkeypatch.setattr(module, "backend_of", lambda *arrays: "cuda")
 
 

@@ -7,7 +7,8 @@ import pytest
 
 from ensemble import Ensemble, gallery
 from ensemble._backend import moved, prototype, to_numpy
-from ensemble._kernels import KERNELS, _device
+from ensemble._compile import device
+from ensemble._kernels import KERNELS
 from ensemble.apps.fem import RandomDiffusion
 from ensemble.krylov import Status, bicgstab, cg, gmres
 from ensemble.linalg import CrsMatrix
@@ -204,7 +205,7 @@ def test_products_do_not_depend_on_the_number_of_samples(n_samples, dtype):
 @pytest.mark.parametrize("n_terms, n_samples", [(6, 32), (5, 16), (8, 64), (21, 48)])
 def test_matrix_units_add_in_order(n_terms, n_samples):
     """Numbers of all magnitudes, long rows and empty ones: the bits of the CPU."""
-    if not _device.ordered_matrix_units():
+    if not device.ordered_matrix_units():
         pytest.skip("not checked on this device")
     indptr, indices, *factors = affine_arrays(1500, n_terms, n_samples)
     rng = np.random.default_rng(77261)

@@ -7,12 +7,12 @@ import sys
 import numpy as np
 import pytest
 
-from ensemble._kernels import _emit_cuda
-from ensemble._kernels._broadcast import layout_of
-from ensemble._kernels._compile import empty
-from ensemble._kernels._emit_cuda import Access
-from ensemble._kernels._operations import DTYPES
-from ensemble._kernels._trace import Scalar, trace
+from ensemble._compile.numba import empty
+from ensemble._compile.trace import cuda_source as _emit_cuda
+from ensemble._compile.trace.broadcast import layout_of
+from ensemble._compile.trace.cuda_source import Access
+from ensemble._compile.trace.operations import DTYPES
+from ensemble._compile.trace.tracer import Scalar, trace
 from ensemble.scalar import Ensemble, fuse
 from tests import cuda_on_cpu, nvrtc
 from tests.bodies import BOOL, F32, F64, I32, I64, everything, lorenz

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from ensemble._backend import moved, prototype, to_numpy
+from ensemble._compile.registry import kernel
 from ensemble._kernels import KERNELS
-from ensemble._kernels._registry import kernel
 from tests import cases
 from tests.cases import CASES, all_cases, device_cases
 

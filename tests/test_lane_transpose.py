@@ -4,8 +4,8 @@ import numba
 import numpy as np
 import pytest
 
-from ensemble._kernels._lane_transpose import Transpose
-from ensemble._kernels._plain_code import entry
+from ensemble._compile.lanes.transpose import Transpose
+from ensemble._compile.plain_code import entry
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

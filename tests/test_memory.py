@@ -5,8 +5,8 @@ import gc
 import numpy as np
 import pytest
 
-from ensemble._kernels import _memory
-from ensemble._kernels._memory import empty, release_memory
+from ensemble._compile import memory as _memory
+from ensemble._compile.memory import empty, release_memory
 
 
 @pytest.fixture(autouse=True)

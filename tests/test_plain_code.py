@@ -9,11 +9,7 @@ import numba
 import numpy as np
 import pytest
 
-from ensemble._kernels._emit_numba import BUILT_ON
-from ensemble._kernels._fma import fma as fused
-from ensemble._kernels._kalman_block_smoother import smooth_some
-from ensemble._kernels._kalman_blocks import filter_some
-from ensemble._kernels._plain_code import (
+from ensemble._compile.plain_code import (
     EPS,
     LANES,
     Function,
@@ -28,6 +24,10 @@ from ensemble._kernels._plain_code import (
     rolled,
     store,
 )
+from ensemble._compile.trace.numba_source import BUILT_ON
+from ensemble._kernels.kalman.loops import filter_some
+from ensemble._kernels.kalman.smoother_loops import smooth_some
+from ensemble._kernels.sparse.fma import fma as fused
 
 SHIFT, HALF = 3, 0.5
 

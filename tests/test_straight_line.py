@@ -9,7 +9,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from ensemble._kernels._straight_line import straight_line
+from ensemble._compile.lanes.straight_line import straight_line
 
 ENTRIES = 12
 """Entries of the one array that programs read."""

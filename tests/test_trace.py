@@ -6,9 +6,9 @@ import numba
 import numpy as np
 import pytest
 
-from ensemble._kernels import _emit_numba
-from ensemble._kernels._operations import DTYPES, OPERATIONS, common
-from ensemble._kernels._trace import Scalar, trace
+from ensemble._compile.trace import numba_source
+from ensemble._compile.trace.operations import DTYPES, OPERATIONS, common
+from ensemble._compile.trace.tracer import Scalar, trace
 from ensemble.scalar import fuse
 from tests.bodies import F32, F64, I32, everything, lorenz
 
@@ -121,7 +121,7 @@ def test_a_body_of_several_scalars_runs_compiled():
         sin = staticmethod(math.sin)
 
     graph = trace(lambda x, t: lorenz(x, t, x[0].__array_namespace__()), (F64, F64, F64), F64)
-    source = _emit_numba.scalar_function(graph, "drift")
+    source = numba_source.scalar_function(graph, "drift")
     names = {"np": np, "sin": math.sin}
     exec(source, names)
     arguments = (1.0, 2.5, -3.0, 0.25)
@@ -147,8 +147,8 @@ def test_tables_are_interpolated_with_numpys_bits(dtype):
 def test_one_number_is_interpolated_as_many_are():
     graph = trace(lambda x: x.__array_namespace__().interp(x, POINTS, VALUES), F64)
     source = "\n".join(
-        ["import numpy as np", "from ensemble._kernels._lane_tables import interpolated", _emit_numba.tables(graph),
-         _emit_numba.scalar_function(graph, "value")]
+        ["import numpy as np", "from ensemble._compile.lanes.tables import interpolated", numba_source.tables(graph),
+         numba_source.scalar_function(graph, "value")]
     )  # fmt: skip
     names = {}
     exec(compile(source, "value", "exec"), names)

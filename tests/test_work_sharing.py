@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numba import prange
 
-from ensemble._kernels._work_sharing import ALL_THREADS, ONE_THREAD, work_sharing
+from ensemble._compile.work_sharing import ALL_THREADS, ONE_THREAD, work_sharing
 
 
 def counting(increment):

@@ -1,47 +1,20 @@
-"""Compiled loops over plain arrays; a kernel knows none of the classes above it."""
+"""Numerics on bare arrays, one folder for each user; a kernel knows none of the classes above it."""
 
-from ensemble._kernels import (
-    affine,
+from ensemble._compile.registry import KERNELS
+from ensemble._kernels.fem import assembly, matrix_free  # noqa: F401
+from ensemble._kernels.kalman import recursions, sums  # noqa: F401
+from ensemble._kernels.krylov import basis, bicgstab, vectors  # noqa: F401
+from ensemble._kernels.multigrid import (  # noqa: F401
     aggregation,
-    assembly,
-    basis,
-    bicgstab,
     dense,
     galerkin,
     gauss_seidel,
-    kalman,
-    kalman_sums,
-    krylov,
-    matrix_free,
     reduction,
     relaxation,
-    rounded,
     scaling,
-    sparse,
     splitting,
     symmetric,
 )
-from ensemble._kernels._registry import KERNELS
+from ensemble._kernels.sparse import affine, crs, rounded  # noqa: F401
 
-__all__ = [
-    "KERNELS",
-    "affine",
-    "aggregation",
-    "assembly",
-    "basis",
-    "bicgstab",
-    "dense",
-    "galerkin",
-    "gauss_seidel",
-    "kalman",
-    "kalman_sums",
-    "krylov",
-    "matrix_free",
-    "reduction",
-    "relaxation",
-    "rounded",
-    "scaling",
-    "sparse",
-    "splitting",
-    "symmetric",
-]
+__all__ = ["KERNELS"]

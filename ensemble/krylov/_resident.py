@@ -12,8 +12,16 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import to_numpy
-from ensemble._kernels._streams import Recording, own_stream
-from ensemble._kernels.resident import BREAKDOWN, CLAIMED, CONVERGED, LIMITED, RUNNING, STAGNATED, on_device
+from ensemble._compile.streams import Recording, own_stream
+from ensemble._kernels.krylov.device_scalars.scalars import (
+    BREAKDOWN,
+    CLAIMED,
+    CONVERGED,
+    LIMITED,
+    RUNNING,
+    STAGNATED,
+    on_device,
+)
 from ensemble.krylov.result import Status
 
 OUTCOMES = {

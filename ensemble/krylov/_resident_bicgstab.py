@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import to_numpy
-from ensemble._kernels._streams import Recording
-from ensemble._kernels.resident_bicgstab import FRESH, HALF, RHO, ROWS, SHADOW_NORM, BicgstabScalars
+from ensemble._compile.streams import Recording
+from ensemble._kernels.krylov.device_scalars.bicgstab import FRESH, HALF, RHO, ROWS, SHADOW_NORM, BicgstabScalars
 from ensemble.krylov._resident import ResidentSolve
 
 

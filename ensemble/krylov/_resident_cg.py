@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import to_numpy
-from ensemble._kernels.resident import CgScalars
+from ensemble._kernels.krylov.device_scalars.scalars import CgScalars
 from ensemble.krylov._resident import ResidentSolve
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import to_numpy
-from ensemble._kernels._memory import empty_like
-from ensemble._kernels._streams import Recording
-from ensemble._kernels.resident import CLAIMED, RUNNING, SETTLED
-from ensemble._kernels.resident_gmres import GmresScalars, cycle_rows
+from ensemble._compile.memory import empty_like
+from ensemble._compile.streams import Recording
+from ensemble._kernels.krylov.device_scalars.gmres import GmresScalars, cycle_rows
+from ensemble._kernels.krylov.device_scalars.scalars import CLAIMED, RUNNING, SETTLED
 from ensemble.krylov._resident import ResidentSolve
 
 

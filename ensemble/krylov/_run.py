@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, moved, to_numpy
-from ensemble._kernels import krylov as kernels
-from ensemble._kernels._memory import empty_like
+from ensemble._compile.memory import empty_like
+from ensemble._kernels.krylov import vectors as kernels
 from ensemble.krylov._system import LinearSystem
 from ensemble.krylov.result import SolveResult, Status
 from ensemble.linalg import Identity

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._kernels import bicgstab as kernels
-from ensemble._kernels._memory import empty_like
-from ensemble._kernels.krylov import cg_update
+from ensemble._compile.memory import empty_like
+from ensemble._kernels.krylov import bicgstab as kernels
+from ensemble._kernels.krylov.vectors import cg_update
 from ensemble.krylov._resident import can_stay
 from ensemble.krylov._resident_bicgstab import ResidentBicgstab
 from ensemble.krylov._run import Run, host

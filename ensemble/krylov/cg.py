@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import moved, to_numpy
-from ensemble._kernels import krylov as kernels
-from ensemble._kernels._memory import empty_like
+from ensemble._compile.memory import empty_like
+from ensemble._kernels.krylov import vectors as kernels
 from ensemble.krylov._resident import can_stay
 from ensemble.krylov._resident_cg import ResidentCg
 from ensemble.krylov._run import Run, host

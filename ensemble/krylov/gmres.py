@@ -9,9 +9,9 @@ import numpy as np
 
 from ensemble._backend import moved
 from ensemble._check import integer
-from ensemble._kernels import basis as kernels
-from ensemble._kernels._memory import empty_like
-from ensemble._kernels.krylov import take_samples
+from ensemble._compile.memory import empty_like
+from ensemble._kernels.krylov import basis as kernels
+from ensemble._kernels.krylov.vectors import take_samples
 from ensemble.krylov._resident import can_stay
 from ensemble.krylov._resident_gmres import ResidentGmres
 from ensemble.krylov._run import Run, host, norms, says_stop

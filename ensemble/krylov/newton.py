@@ -10,7 +10,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace, contiguous, moved
 from ensemble._check import integer, positive
-from ensemble._kernels._memory import empty_like
+from ensemble._compile.memory import empty_like
 from ensemble.krylov._run import norms
 from ensemble.krylov.cg import cg
 from ensemble.krylov.result import SolveResult, Status

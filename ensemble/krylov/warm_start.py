@@ -8,9 +8,9 @@ import numpy as np
 
 from ensemble._backend import array_namespace, moved, to_numpy
 from ensemble._check import integer, one_of, require
-from ensemble._kernels._memory import empty_like
-from ensemble._kernels.basis import basis_add
-from ensemble._kernels.krylov import put_samples, take_samples
+from ensemble._compile.memory import empty_like
+from ensemble._kernels.krylov.basis import basis_add
+from ensemble._kernels.krylov.vectors import put_samples, take_samples
 from ensemble.linalg.operators import samples_of, wrap_like
 from ensemble.scalar import Ensemble
 

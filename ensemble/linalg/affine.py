@@ -9,8 +9,8 @@ import numpy as np
 
 from ensemble._backend import array_namespace, contiguous, is_array, moved
 from ensemble._check import message, require, sample_number
-from ensemble._kernels import affine as kernels
-from ensemble._kernels import krylov
+from ensemble._kernels.krylov import vectors
+from ensemble._kernels.sparse import affine as kernels
 from ensemble.linalg.arithmetic import MatrixArithmetic, nonzero_rows, per_sample, placed, subgraph, united
 from ensemble.linalg.crs_matrix import CrsMatrix, TransposedMatrix, as_crs
 from ensemble.linalg.graph import CrsGraph, OnGraph
@@ -139,7 +139,7 @@ class AffineMatrix(OnGraph, MatrixArithmetic, SciPyMatrix):
         if self.n_samples == 1:
             return self
         places = places_of(samples, self.n_samples, "AffineMatrix.take_samples")
-        chosen = krylov.take_samples(self.coefficients, moved(places, self.terms), None)
+        chosen = vectors.take_samples(self.coefficients, moved(places, self.terms), None)
         chosen_set = self.sample_set and self.sample_set.take(places)
         return AffineMatrix(self.graph, self.terms, Ensemble(chosen, chosen_set))
 

@@ -9,8 +9,10 @@ import numpy as np
 
 from ensemble._backend import array_namespace, contiguous, is_array, moved, to_numpy
 from ensemble._check import message, require, sample_number
-from ensemble._kernels import galerkin, krylov, sparse
-from ensemble._kernels.product_graphs import product_graph
+from ensemble._kernels.krylov import vectors
+from ensemble._kernels.multigrid import galerkin
+from ensemble._kernels.sparse import crs
+from ensemble._kernels.sparse.product_graphs import product_graph
 from ensemble.linalg.arithmetic import MatrixArithmetic, nonzero_rows, per_sample, placed, subgraph, united
 from ensemble.linalg.graph import CrsGraph, OnGraph
 from ensemble.linalg.operators import Diagonal, multiply, places_of, premultiply, set_of
@@ -147,7 +149,7 @@ class CrsMatrix(OnGraph, MatrixArithmetic, SciPyMatrix):
         if self.n_samples == 1:
             return self
         places = places_of(samples, self.n_samples, "CrsMatrix.take_samples")
-        chosen = krylov.take_samples(self.values, moved(places, self.values), None)
+        chosen = vectors.take_samples(self.values, moved(places, self.values), None)
         return CrsMatrix(self.graph, Ensemble(chosen, self.sample_set and self.sample_set.take(places)))
 
     def astype(self, dtype: Any) -> CrsMatrix:
@@ -177,7 +179,7 @@ class CrsMatrix(OnGraph, MatrixArithmetic, SciPyMatrix):
     def diagonal(self) -> Ensemble:
         """The main diagonal, an Ensemble of shape (n_rows,); zero where no entry is stored."""
         entries = self.graph.diagonal_beside(self.values)
-        return Ensemble(sparse.diagonal(entries, self.values, None), self.sample_set)
+        return Ensemble(crs.diagonal(entries, self.values, None), self.sample_set)
 
     @property
     def arrays(self) -> tuple[Any, Any, Any]:
@@ -210,23 +212,23 @@ class CrsMatrix(OnGraph, MatrixArithmetic, SciPyMatrix):
     # --- products
     def apply(self, x: Any, out: Any = None) -> Any:
         """A x on bare arrays: `x` of shape (n_columns, n_samples), the answer in `out` or a new array."""
-        return sparse.spmv(*self.arrays, x, out)
+        return crs.spmv(*self.arrays, x, out)
 
     def apply_dot(self, x: Any, out: Any = None) -> tuple[Any, Any]:
         """A x and the inner product of x with it, one value per sample, in one pass over A."""
-        return sparse.spmv_dot(*self.arrays, x, out)
+        return crs.spmv_dot(*self.arrays, x, out)
 
     def apply_dot_partials(self, x: Any, out: Any = None) -> tuple[Any, Any]:
         """`apply_dot` on a device, its inner products left as partial sums."""
-        return sparse.spmv_dot_partials(*self.arrays, x, out)
+        return crs.spmv_dot_partials(*self.arrays, x, out)
 
     def residual(self, x: Any, b: Any, out: Any = None) -> Any:
         """b - A x on bare arrays, in one pass over A."""
-        return sparse.residual(*self.arrays, x, b, out)
+        return crs.residual(*self.arrays, x, b, out)
 
     def apply_transpose(self, x: Any, out: Any = None) -> Any:
         """A^T x on bare arrays; the values are read where they stand, in a fixed order."""
-        return sparse.spmv_transpose(*self.transposed_arrays, x, out)
+        return crs.spmv_transpose(*self.transposed_arrays, x, out)
 
     def __matmul__(self, other: Any) -> Any:
         if isinstance(other, TransposedMatrix) and isinstance(other.T, CrsMatrix):

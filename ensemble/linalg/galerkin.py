@@ -6,8 +6,8 @@ from typing import Any
 
 from ensemble._backend import home_of
 from ensemble._check import require
-from ensemble._kernels import galerkin as kernels
-from ensemble._kernels.product_graphs import product_graph
+from ensemble._kernels.multigrid import galerkin as kernels
+from ensemble._kernels.sparse.product_graphs import product_graph
 from ensemble.linalg.crs_matrix import CrsMatrix
 from ensemble.linalg.graph import CrsGraph
 

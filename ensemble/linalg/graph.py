@@ -9,7 +9,7 @@ import numpy as np
 
 from ensemble._backend import home_of, moved
 from ensemble._check import integer, message, require
-from ensemble._kernels.product_graphs import transpose_graph
+from ensemble._kernels.sparse.product_graphs import transpose_graph
 
 
 class CrsGraph:

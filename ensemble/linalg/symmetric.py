@@ -9,8 +9,9 @@ import numpy as np
 
 from ensemble._backend import array_namespace, contiguous, is_array, moved
 from ensemble._check import message, require, sample_number
-from ensemble._kernels import krylov, sparse
-from ensemble._kernels import symmetric as kernels
+from ensemble._kernels.krylov import vectors
+from ensemble._kernels.multigrid import symmetric as kernels
+from ensemble._kernels.sparse import crs
 from ensemble.linalg.arithmetic import MatrixArithmetic, nonzero_rows, per_sample, subgraph
 from ensemble.linalg.crs_matrix import CrsMatrix
 from ensemble.linalg.graph import CrsGraph, OnGraph
@@ -161,7 +162,7 @@ class SymmetricCrsMatrix(OnGraph, MatrixArithmetic, SciPyMatrix):
         if self.n_samples == 1:
             return self
         places = places_of(samples, self.n_samples, "SymmetricCrsMatrix.take_samples")
-        return SymmetricCrsMatrix(self.graph, krylov.take_samples(self.values, moved(places, self.values), None))
+        return SymmetricCrsMatrix(self.graph, vectors.take_samples(self.values, moved(places, self.values), None))
 
     def astype(self, dtype: Any) -> SymmetricCrsMatrix:
         """The same matrix in values of another type; itself if they have that type."""
@@ -170,7 +171,7 @@ class SymmetricCrsMatrix(OnGraph, MatrixArithmetic, SciPyMatrix):
     def diagonal(self) -> Ensemble:
         """The main diagonal, an Ensemble of shape (n_rows,)."""
         starts = self.arrays[0][2]
-        return Ensemble(sparse.diagonal(starts[:-1], self.values, None))
+        return Ensemble(crs.diagonal(starts[:-1], self.values, None))
 
     # --- products
     def apply(self, x: Any, out: Any = None) -> Any:

@@ -13,10 +13,10 @@ import numpy as np
 
 from ensemble._backend import array_namespace, contiguous, moved, to_numpy
 from ensemble._check import require
-from ensemble._kernels import affine as kernels
-from ensemble._kernels.krylov import dot
-from ensemble._kernels.relaxation import power_step
-from ensemble._kernels.sparse import spmv
+from ensemble._kernels.krylov.vectors import dot
+from ensemble._kernels.multigrid.relaxation import power_step
+from ensemble._kernels.sparse import affine as kernels
+from ensemble._kernels.sparse.crs import spmv
 from ensemble.linalg import AffineMatrix, CrsMatrix
 from ensemble.multigrid.coarse import CoarseSolver
 from ensemble.multigrid.gauss_seidel import GaussSeidel

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._kernels.aggregation import aggregate, coupled_rows
-from ensemble._kernels.product_graphs import product_graph
+from ensemble._kernels.multigrid.aggregation import aggregate, coupled_rows
+from ensemble._kernels.sparse.product_graphs import product_graph
 from ensemble.linalg import CrsGraph
 
 

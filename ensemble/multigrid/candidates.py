@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ensemble._kernels.gauss_seidel import gauss_seidel
+from ensemble._kernels.multigrid.gauss_seidel import gauss_seidel
 from ensemble.linalg import CrsMatrix
 from ensemble.multigrid.gauss_seidel import GaussSeidelSmoother
 from ensemble.multigrid.relaxation import inverse_diagonal

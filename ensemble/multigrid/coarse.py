@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ensemble._backend import array_namespace, contiguous, moved
-from ensemble._kernels.dense import dense_inverses, dense_product
+from ensemble._kernels.multigrid.dense import dense_inverses, dense_product
 from ensemble.linalg import CrsMatrix, SymmetricCrsMatrix
 
 LARGEST_COARSEST = 500

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from ensemble._backend import array_namespace
-from ensemble._kernels._memory import empty_like
-from ensemble._kernels.krylov import dot
-from ensemble._kernels.scaling import entry_units, scaled_finish, scaled_start
-from ensemble._kernels.symmetric import symmetric_finish
+from ensemble._compile.memory import empty_like
+from ensemble._kernels.krylov.vectors import dot
+from ensemble._kernels.multigrid.scaling import entry_units, scaled_finish, scaled_start
+from ensemble._kernels.multigrid.symmetric import symmetric_finish
 from ensemble.linalg import CrsMatrix, SymmetricCrsMatrix
 from ensemble.multigrid.cycle import Workspace, coarse_correction, v_cycle
 from ensemble.multigrid.relaxation import ChebyshevSmoother

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ensemble._kernels._memory import empty_like
-from ensemble._kernels.sparse import spmv_add, spmv_transpose
+from ensemble._compile.memory import empty_like
+from ensemble._kernels.sparse.crs import spmv_add, spmv_transpose
 
 
 class Workspace:

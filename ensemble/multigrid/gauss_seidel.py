@@ -9,7 +9,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace, contiguous, moved
 from ensemble._check import integer
-from ensemble._kernels import gauss_seidel as kernels
+from ensemble._kernels.multigrid import gauss_seidel as kernels
 from ensemble.linalg import CrsGraph, CrsMatrix
 
 

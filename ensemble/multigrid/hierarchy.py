@@ -9,8 +9,8 @@ import numpy as np
 
 from ensemble._backend import home_of, moved
 from ensemble._check import message, require
-from ensemble._kernels._memory import empty_like
-from ensemble._kernels.krylov import dot, put_samples, take_samples
+from ensemble._compile.memory import empty_like
+from ensemble._kernels.krylov.vectors import dot, put_samples, take_samples
 from ensemble.linalg import CrsGraph, CrsMatrix, GalerkinProduct, SymmetricCrsMatrix
 from ensemble.linalg.adapt import as_operator
 from ensemble.linalg.operators import multiply

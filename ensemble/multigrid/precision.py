@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, moved, to_numpy
-from ensemble._kernels._memory import empty_like
-from ensemble._kernels.scaling import entry_units, narrowed
-from ensemble._kernels.sparse import spmv_transpose
+from ensemble._compile.memory import empty_like
+from ensemble._kernels.multigrid.scaling import entry_units, narrowed
+from ensemble._kernels.sparse.crs import spmv_transpose
 from ensemble.linalg import CrsMatrix, SymmetricCrsMatrix
 
 __all__ = ["amplification", "energy_kept", "in_single_precision", "serves"]

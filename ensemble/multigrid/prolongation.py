@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import moved
-from ensemble._kernels.galerkin import prolongator_tasks, smooth_prolongator
-from ensemble._kernels.product_graphs import product_graph
+from ensemble._kernels.multigrid.galerkin import prolongator_tasks, smooth_prolongator
+from ensemble._kernels.sparse.product_graphs import product_graph
 from ensemble.linalg import CrsGraph, CrsMatrix
 
 

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace
-from ensemble._kernels.galerkin import product_values
-from ensemble._kernels.product_graphs import product_graph
-from ensemble._kernels.sparse import spmv
-from ensemble._kernels.splitting import ALL_ENTRIES, DIAGONAL, OFF_DIAGONAL
+from ensemble._kernels.multigrid.galerkin import product_values
+from ensemble._kernels.multigrid.splitting import ALL_ENTRIES, DIAGONAL, OFF_DIAGONAL
+from ensemble._kernels.sparse.crs import spmv
+from ensemble._kernels.sparse.product_graphs import product_graph
 from ensemble.linalg import CrsGraph, CrsMatrix
 from ensemble.multigrid.relaxation import reciprocal
 from ensemble.multigrid.splitting import Judge, Part, coarse_rows, part_of, places_in, sorted_graph

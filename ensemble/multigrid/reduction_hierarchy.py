@@ -9,11 +9,11 @@ import numpy as np
 
 from ensemble._backend import array_namespace, contiguous, moved
 from ensemble._check import floating, integer, message, one_of, positive, require
-from ensemble._kernels._compile import threads_for
-from ensemble._kernels._memory import empty_like
-from ensemble._kernels.krylov import dot
-from ensemble._kernels.reduction import relax_rows
-from ensemble._kernels.sparse import spmv
+from ensemble._compile.memory import empty_like
+from ensemble._compile.numba import threads_for
+from ensemble._kernels.krylov.vectors import dot
+from ensemble._kernels.multigrid.reduction import relax_rows
+from ensemble._kernels.sparse.crs import spmv
 from ensemble.linalg import CrsMatrix, SymmetricCrsMatrix
 from ensemble.linalg.adapt import as_operator
 from ensemble.linalg.operators import multiply

@@ -10,8 +10,8 @@ import numpy as np
 
 from ensemble._backend import array_namespace, contiguous, moved, to_numpy
 from ensemble._check import integer, positive, require
-from ensemble._kernels import relaxation as kernels
-from ensemble._kernels._memory import empty_like
+from ensemble._compile.memory import empty_like
+from ensemble._kernels.multigrid import relaxation as kernels
 from ensemble.linalg import CrsMatrix
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ensemble._check import message
-from ensemble._kernels._memory import empty_like
-from ensemble._kernels.sparse import far_columns
+from ensemble._compile.memory import empty_like
+from ensemble._kernels.sparse.crs import far_columns
 from ensemble.linalg import CrsGraph, CrsMatrix, SymmetricCrsMatrix
 from ensemble.linalg.adapt import as_operator
 from ensemble.linalg.graph import Reordering

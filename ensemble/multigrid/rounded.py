@@ -8,9 +8,9 @@ import numpy as np
 
 from ensemble._backend import moved
 from ensemble._check import message
-from ensemble._kernels import rounded as kernels
-from ensemble._kernels._memory import empty_like
-from ensemble._kernels.krylov import take_samples
+from ensemble._compile.memory import empty_like
+from ensemble._kernels.krylov.vectors import take_samples
+from ensemble._kernels.sparse import rounded as kernels
 from ensemble.linalg import CrsGraph, CrsMatrix
 from ensemble.linalg.graph import OnGraph
 from ensemble.scalar import Ensemble

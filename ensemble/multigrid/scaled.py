@@ -8,9 +8,9 @@ import numpy as np
 
 from ensemble._backend import array_namespace, moved
 from ensemble._check import message, require
-from ensemble._kernels._memory import empty_like
-from ensemble._kernels.krylov import take_samples
-from ensemble._kernels.scaling import entry_units, narrowed
+from ensemble._compile.memory import empty_like
+from ensemble._kernels.krylov.vectors import take_samples
+from ensemble._kernels.multigrid.scaling import entry_units, narrowed
 from ensemble.linalg import CrsMatrix
 from ensemble.linalg.operators import multiply
 from ensemble.linalg.scipy_operator import SciPyOperator

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import to_numpy
-from ensemble._kernels import splitting as kernels
+from ensemble._kernels.multigrid import splitting as kernels
 from ensemble.linalg import CrsGraph
 
 STRENGTHS = ("largest", "mean", "graph")

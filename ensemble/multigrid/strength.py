@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from ensemble._backend import array_namespace, moved, to_numpy
 from ensemble._check import message, positive, require
-from ensemble._kernels.aggregation import square_on_graph
+from ensemble._kernels.multigrid.aggregation import square_on_graph
 from ensemble.linalg import CrsGraph, CrsMatrix, SymmetricCrsMatrix
 from ensemble.multigrid.relaxation import largest_eigenvalue
 

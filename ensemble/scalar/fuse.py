@@ -13,10 +13,10 @@ import numpy as np
 
 from ensemble._backend import array_namespace, backend_of, is_array
 from ensemble._check import message
-from ensemble._kernels._broadcast import Layout, layout_of
-from ensemble._kernels._fused import Compiled
-from ensemble._kernels._operations import DTYPES
-from ensemble._kernels._trace import Scalar, mapped, trace
+from ensemble._compile.trace.broadcast import Layout, layout_of
+from ensemble._compile.trace.fused import Compiled
+from ensemble._compile.trace.operations import DTYPES
+from ensemble._compile.trace.tracer import Scalar, mapped, trace
 from ensemble.scalar.ensemble import Ensemble, wrap
 from ensemble.scalar.namespace import samples_of, set_of
 

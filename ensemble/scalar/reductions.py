@@ -6,8 +6,8 @@ from typing import Any
 
 from ensemble._backend import array_namespace, is_array
 from ensemble._check import message, one_of, require
-from ensemble._kernels import krylov
-from ensemble._kernels.sparse import block_sums
+from ensemble._kernels.krylov import vectors
+from ensemble._kernels.sparse.crs import block_sums
 from ensemble._typing import Array
 from ensemble.scalar.ensemble import Ensemble, shared, wrap
 from ensemble.scalar.namespace import samples_of, set_of
@@ -75,7 +75,7 @@ def _dot(function: str, x: Any, y: Any, over: str) -> Any:
     if xp.isdtype(left.dtype, "complex floating"):
         left = xp.conj(left)
     if left.shape[1] == right.shape[1]:
-        values = krylov.dot(left, right, None)
+        values = vectors.dot(left, right, None)
     else:  # the kernel does not broadcast, and shared data is not copied for every sample
         values = block_sums(left * right)  # the order of the kernel, so with its bits
     if over == "all":

@@ -7,7 +7,7 @@ import scipy.sparse
 import skfem
 from skfem.helpers import dot
 
-from ensemble._kernels.assembly import affine_coefficient, diffusion_jacobian_and_residual
+from ensemble._kernels.fem.assembly import affine_coefficient, diffusion_jacobian_and_residual
 from ensemble.apps.fem import HexMesh, exponential_covariance
 from ensemble.apps.fem.discretization import Discretization
 

@@ -122,7 +122,7 @@ def test_the_matrix_free_operator_is_symmetric_and_kills_constants(rng):
 
 
 def test_threads_change_no_bit(rng):
-    from ensemble._kernels import _compile
+    from ensemble._compile import numba as _compile
 
     problem = RandomDiffusion((7, 7, 40), n_terms=1)
     A = problem.operator(Ensemble(rng.lognormal(0, 1, (8 * problem.mesh.n_cells, 5))))

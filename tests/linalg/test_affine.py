@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ensemble import gallery
-from ensemble._kernels._fma import fma
+from ensemble._kernels.sparse.fma import fma
 from ensemble.krylov import cg
 from ensemble.linalg import AffineMatrix, CrsGraph
 from ensemble.scalar import Ensemble

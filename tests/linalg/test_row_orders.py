@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from ensemble._kernels import sparse
-from ensemble._kernels._compile import one_thread
+from ensemble._compile.numba import one_thread
+from ensemble._kernels.sparse import crs
 from ensemble.gallery import poisson
 from ensemble.linalg import CrsGraph, CrsMatrix
 
@@ -26,15 +26,15 @@ def random(shape, seed):
 @pytest.mark.parametrize("matrix, apart", [(A, False), (S, True)], ids=["natural", "shuffled"])
 def test_rows_of_x_are_asked_for_ahead_where_columns_are_scattered(matrix, apart):
     graph = matrix.graph
-    assert sparse.scattered(graph.indptr, graph.indices, np.zeros((A.shape[0], 4))) == apart
-    assert not sparse.scattered(graph.indptr, graph.indices, np.zeros((A.shape[0], 1)))
-    assert not sparse.scattered(graph.indptr, graph.indices, np.zeros((A.shape[0], 2)))  # the cache holds it
+    assert crs.scattered(graph.indptr, graph.indices, np.zeros((A.shape[0], 4))) == apart
+    assert not crs.scattered(graph.indptr, graph.indices, np.zeros((A.shape[0], 1)))
+    assert not crs.scattered(graph.indptr, graph.indices, np.zeros((A.shape[0], 2)))  # the cache holds it
 
 
 def test_small_and_empty_graphs_are_not_scattered():
     for n in (0, 1, 2, 5):
         graph = CrsGraph(np.zeros(n + 1, int), np.zeros(0, int), (n, n))
-        assert not sparse.far_columns(graph.indptr, graph.indices)
+        assert not crs.far_columns(graph.indptr, graph.indices)
 
 
 def test_a_product_on_scattered_columns_has_the_bits_of_its_samples():
@@ -53,7 +53,7 @@ def test_a_product_on_scattered_columns_has_the_bits_of_its_samples():
 @pytest.mark.parametrize("n_samples", [1, 2])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_products_of_few_samples_are_the_references_to_the_bit(dtype, n_samples, far, monkeypatch):
-    monkeypatch.setattr(sparse, "CACHED", 0)  # whatever is far is asked for ahead
+    monkeypatch.setattr(crs, "CACHED", 0)  # whatever is far is asked for ahead
     rows = sp.random_array((3000, 3000), density=0.003, rng=np.random.default_rng(77017), format="csr")
     if not far:
         rows = sp.diags_array(np.ones(10), offsets=range(-4, 6), shape=(3000, 3000))
@@ -63,8 +63,8 @@ def test_products_of_few_samples_are_the_references_to_the_bit(dtype, n_samples,
     )
     values[5, 0] = np.nan
     B = CrsMatrix(graph, values)
-    assert sparse.scattered_few(graph.indptr, graph.indices, values, x) == far
-    for kernel, given in ((sparse.spmv, ()), (sparse.residual, (b,))):
+    assert crs.scattered_few(graph.indptr, graph.indices, values, x) == far
+    for kernel, given in ((crs.spmv, ()), (crs.residual, (b,))):
         expected = kernel.reference(*B.arrays, x, *given, None)
         for limited in (False, True):
             if limited:
@@ -75,11 +75,9 @@ def test_products_of_few_samples_are_the_references_to_the_bit(dtype, n_samples,
             assert got.dtype == dtype and np.array_equal(got, expected, equal_nan=True)
     total = b.copy()
     assert np.array_equal(
-        sparse.spmv_add(*B.arrays, x, total), sparse.spmv_add.reference(*B.arrays, x, b, ), equal_nan=True
+        crs.spmv_add(*B.arrays, x, total), crs.spmv_add.reference(*B.arrays, x, b, ), equal_nan=True
     )  # fmt: skip
-    for got, expected in zip(
-        sparse.spmv_dot(*B.arrays, x, None), sparse.spmv_dot.reference(*B.arrays, x, None), strict=True
-    ):
+    for got, expected in zip(crs.spmv_dot(*B.arrays, x, None), crs.spmv_dot.reference(*B.arrays, x, None), strict=True):
         assert np.array_equal(got, expected, equal_nan=True)
 
 
@@ -88,7 +86,7 @@ def test_a_reordered_graph_keeps_neighbours_together():
     assert sorted(r.rows) == list(range(S.shape[0]))
     width = np.abs(r.graph.row_of_entry - r.graph.indices).max()
     assert width <= 2 * 210  # a level of the five-point mesh
-    assert not sparse.far_columns(r.graph.indptr, r.graph.indices)
+    assert not crs.far_columns(r.graph.indptr, r.graph.indices)
     moved = CrsMatrix(r.graph, S.values[r.entries])
     x = random(S.shape[0], 19301)
     assert (moved.to_scipy() - S.to_scipy()[r.rows][:, r.rows]).nnz == 0

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ensemble import Ensemble
-from ensemble._kernels import symmetric as kernels
+from ensemble._kernels.multigrid import symmetric as kernels
 from ensemble.gallery import poisson
 from ensemble.krylov import cg
 from ensemble.linalg import CrsGraph, CrsMatrix, SymmetricCrsMatrix

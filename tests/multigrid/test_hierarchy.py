@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ensemble import gallery
-from ensemble._kernels.aggregation import aggregate
-from ensemble._kernels.dense import inverse_of
+from ensemble._kernels.multigrid.aggregation import aggregate
+from ensemble._kernels.multigrid.dense import inverse_of
 from ensemble.krylov import cg
 from ensemble.linalg import CrsGraph, CrsMatrix
 from ensemble.multigrid import Chebyshev, smoothed_aggregation

@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 from ensemble import gallery
-from ensemble._kernels.splitting import split_rows
+from ensemble._kernels.multigrid.splitting import split_rows
 from ensemble.krylov import bicgstab, gmres
 from ensemble.linalg import AffineMatrix, CrsGraph, CrsMatrix, SymmetricCrsMatrix
 from ensemble.multigrid import approximate_ideal_restriction, smoothed_aggregation

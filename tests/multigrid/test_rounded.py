@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ensemble import gallery
-from ensemble._kernels.rounded import as_floats, as_stored
+from ensemble._kernels.sparse.rounded import as_floats, as_stored
 from ensemble.krylov import Status, cg
 from ensemble.linalg import AffineMatrix, CrsMatrix
 from ensemble.multigrid import smoothed_aggregation

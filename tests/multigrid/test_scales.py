@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 from ensemble import gallery
-from ensemble._kernels.dense import inverse_of
+from ensemble._kernels.multigrid.dense import inverse_of
 from ensemble.apps.fem import RandomDiffusion
 from ensemble.krylov import Status, cg
 from ensemble.linalg import CrsMatrix

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from ensemble import gallery
-from ensemble._kernels._compile import numba
+from ensemble._compile.numba import numba
 from ensemble.krylov import cg
 from ensemble.linalg import AffineMatrix, CrsMatrix, SymmetricCrsMatrix
 from ensemble.multigrid import EvolutionStrength, GaussSeidel, Jacobi, scaled_aggregation, smoothed_aggregation

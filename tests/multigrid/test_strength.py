@@ -6,7 +6,7 @@ import pytest
 import scipy.sparse as sp
 
 from ensemble import gallery
-from ensemble._kernels.aggregation import square_on_graph
+from ensemble._kernels.multigrid.aggregation import square_on_graph
 from ensemble.krylov import cg
 from ensemble.linalg import AffineMatrix, CrsMatrix, SymmetricCrsMatrix
 from ensemble.multigrid import EvolutionStrength, SymmetricStrength, smoothed_aggregation

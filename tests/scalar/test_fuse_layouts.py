@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from ensemble._kernels import _fused
-from ensemble._kernels._compile import empty
+from ensemble._compile.numba import empty
+from ensemble._compile.trace import fused as _fused
 from ensemble.scalar import Ensemble, SampleSet, fuse
 from tests.scalar.fused import assert_same_bits, combined
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from ensemble import _check
 from ensemble._backend import array_namespace, contiguous, home_of, is_array, moved, to_numpy
-from ensemble._kernels.krylov import dot, dot_partials, take_samples
-from ensemble._kernels.matrix_free import hex_diagonal, hex_product
+from ensemble._kernels.fem.matrix_free import hex_diagonal, hex_product
+from ensemble._kernels.krylov.vectors import dot, dot_partials, take_samples
 from ensemble.apps.fem.discretization import Discretization
 from ensemble.linalg import CrsGraph, CrsMatrix
 from ensemble.linalg.operators import multiply, places_of, premultiply

@@ -9,8 +9,8 @@ import numpy as np
 
 from ensemble import _check
 from ensemble._backend import array_namespace, contiguous, moved, prototype, to_numpy
-from ensemble._kernels._memory import empty_like
-from ensemble._kernels.assembly import affine_coefficient, diffusion_jacobian_and_residual, diffusion_residual
+from ensemble._compile.memory import empty_like
+from ensemble._kernels.fem.assembly import affine_coefficient, diffusion_jacobian_and_residual, diffusion_residual
 from ensemble.apps.fem import elements
 from ensemble.apps.fem.karhunen_loeve import KarhunenLoeve
 from ensemble.apps.fem.mesh import HexMesh

@@ -11,8 +11,8 @@ import numpy as np
 
 from ensemble import _check
 from ensemble._backend import moved, synchronize, to_numpy
-from ensemble._kernels.affine import affine_values
-from ensemble._kernels.krylov import dot
+from ensemble._kernels.krylov.vectors import dot
+from ensemble._kernels.sparse.affine import affine_values
 from ensemble.apps.fem.diffusion_operator import DiffusionOperator
 from ensemble.krylov import SolveResult
 from ensemble.linalg import AffineMatrix, CrsMatrix

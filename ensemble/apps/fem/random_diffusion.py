@@ -9,7 +9,7 @@ import numpy as np
 
 from ensemble import _check
 from ensemble._backend import array_namespace, contiguous, home_of, is_array, moved, to_numpy
-from ensemble._kernels.krylov import dot
+from ensemble._kernels.krylov.vectors import dot
 from ensemble.apps.fem.diffusion_operator import DiffusionOperator, require_coefficient
 from ensemble.apps.fem.discretization import Discretization
 from ensemble.apps.fem.karhunen_loeve import exponential_covariance

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._kernels import _emit_gbees as emitted
-from ensemble._kernels import gbees as kernels
-from ensemble._kernels._compile import thread_count
+from ensemble._compile.numba import thread_count
+from ensemble._kernels.gbees import generated
+from ensemble._kernels.gbees import grid as kernels
 from ensemble.apps.gbees.engine import Steps
 from ensemble.apps.gbees.errors import GridError
 from ensemble.apps.gbees.keys import Packing
@@ -67,8 +67,8 @@ class CompiledEngine:
         self.grid[1][kernels.BASE : end] = probabilities[order]
         self.grid[7][kernels.BASE : end] = True
         self.frame = self._frame()
-        self.state = np.zeros(len(emitted.STATE), np.int64)
-        self.reals = np.zeros(len(emitted.REALS))
+        self.state = np.zeros(len(generated.STATE), np.int64)
+        self.reals = np.zeros(len(generated.REALS))
         self._set(END=end, KNOWN=kernels.BASE, SORTED=end, START=end, PRUNE_EVERY=problem.prune_every,
                   SEQUENTIAL=problem.prune == "sequential", TIME_VARYING=problem.time_varying)  # fmt: skip
         self._set(MOMENT=time, THRESHOLD=problem.threshold, CFL=problem.cfl)
@@ -98,15 +98,15 @@ class CompiledEngine:
 
     def _set(self, **values: Any) -> None:
         for name, value in values.items():
-            if name in emitted.STATE:
-                self.state[emitted.STATE.index(name)] = value
+            if name in generated.STATE:
+                self.state[generated.STATE.index(name)] = value
             else:
-                self.reals[emitted.REALS.index(name)] = value
+                self.reals[generated.REALS.index(name)] = value
 
     def _get(self, name: str) -> Any:
-        if name in emitted.STATE:
-            return int(self.state[emitted.STATE.index(name)])
-        return float(self.reals[emitted.REALS.index(name)])
+        if name in generated.STATE:
+            return int(self.state[generated.STATE.index(name)])
+        return float(self.reals[generated.REALS.index(name)])
 
     def _frame(self) -> np.ndarray:
         """How keys are packed, as compiled code reads it."""
@@ -167,7 +167,7 @@ class CompiledEngine:
         n_steps = self._get("RECORDED")
         if n_steps:
             self.taken = self.taken.then(Steps(*(values[:n_steps].copy() for values in records)))
-        return emitted.STATUS[status]
+        return generated.STATUS[status]
 
     def _go_on(self, status: str, time: float) -> None:
         """Remove what was in the way of the next step, or say that it cannot be done."""
@@ -284,7 +284,7 @@ class _Loops:
     def __init__(self, problem: Problem) -> None:
         n, rotated = problem.n, problem.rotation is not None
         parameters = [float(value) for value in problem.drift.parameters]
-        at = emitted.layout(n, len(parameters), rotated)
+        at = generated.layout(n, len(parameters), rotated)
         widths = np.asarray(problem.widths, dtype=np.float64)
         noise = np.zeros(n) if problem.diffusion is None else np.asarray(problem.diffusion, dtype=np.float64)
         mixing, leaks = problem.mixing, noise / widths**2
@@ -306,18 +306,18 @@ class _Loops:
             ]
         )
         numbers = numbers.astype(np.float64).tolist()
-        graph = emitted.trace_velocity(problem.drift.function, n, len(parameters), rotated)
-        graph, constants = emitted.hoisted(graph, n + 1 + len(numbers))
+        graph = generated.trace_velocity(problem.drift.function, n, len(parameters), rotated)
+        graph, constants = generated.hoisted(graph, n + 1 + len(numbers))
         numbers += constants
         bounds = None
         if problem.bounds is not None:
-            bounds = emitted.trace_bounds(problem.bounds, n, len(parameters), rotated)
-            bounds, constants = emitted.hoisted(bounds, n + len(numbers))
+            bounds = generated.trace_bounds(problem.bounds, n, len(parameters), rotated)
+            bounds, constants = generated.hoisted(bounds, n + len(numbers))
             numbers += constants
         self.numbers = np.array(numbers)
         dtype = np.dtype(problem.dtype).name
         self.traced = (graph, n, dtype), (bounds, n, at["range"])
-        kind = emitted.Kind(
+        kind = generated.Kind(
             problem.diffusion is not None, mixing is not None, problem.time_order == 2, bounds is not None
         )
         self.options = n, problem.limiter, dtype, kind
@@ -331,10 +331,12 @@ class _Loops:
     def advance(self, shared: bool, grid: Any, frame: Any, *state: Any) -> int:
         """Run steps, with their cells `shared` among threads; gives how it ended."""
         if shared not in self.steps:
-            self.steps[shared] = emitted.step_of(*self.options, shared)
+            self.steps[shared] = generated.step_of(*self.options, shared)
         if not self.addresses:
             drift, bounds = self.traced
             self.addresses = (
-                emitted.address_of_drift(*drift), emitted.address_of_bounds(*bounds), kernels.address_of_prune(drift[2])
-            )  # fmt: skip
+                generated.address_of_drift(*drift),
+                generated.address_of_bounds(*bounds),
+                kernels.address_of_prune(drift[2]),
+            )
         return self.steps[shared](grid, frame, self.numbers, *self.addresses, *state)

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, to_numpy
-from ensemble._kernels import _device
-from ensemble._kernels._emit_cuda import address
-from ensemble._kernels._trace import Scalar, trace
-from ensemble._kernels.gbees_cuda import Reason, Setting, kernels, launch, source
+from ensemble._compile import device as _device
+from ensemble._compile.trace.cuda_source import address
+from ensemble._compile.trace.tracer import Scalar, trace
+from ensemble._kernels.gbees.launch import Reason, Setting, kernels, launch, source
 from ensemble.apps.gbees.cuda_grid import DeviceGrid, bytes_per_cell
 from ensemble.apps.gbees.engine import Steps
 from ensemble.apps.gbees.errors import GridError

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, to_numpy
-from ensemble._kernels import _device
-from ensemble._kernels._emit_cuda import address
-from ensemble._kernels.gbees_cuda import Reason, launch, layout
+from ensemble._compile import device as _device
+from ensemble._compile.trace.cuda_source import address
+from ensemble._kernels.gbees.launch import Reason, launch, layout
 from ensemble.apps.gbees.errors import GridError
 from ensemble.apps.gbees.keys import Packing
 from ensemble.apps.gbees.problem import Problem

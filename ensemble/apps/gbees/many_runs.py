@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ensemble._check import message
-from ensemble._kernels._compile import one_thread
+from ensemble._compile.numba import one_thread
 from ensemble.apps.gbees.engine import Steps
 from ensemble.apps.gbees.errors import GridError
 from ensemble.apps.gbees.single_run import Run, Way

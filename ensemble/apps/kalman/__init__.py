@@ -1,6 +1,6 @@
 """Kalman filters and smoothers, sequential and parallel in time; the method is told in `README.md` beside this file."""
 
-from ensemble._kernels.scan import prefix_scan
+from ensemble._kernels.kalman.scan import prefix_scan
 from ensemble.apps.kalman.densities import log_likelihood
 from ensemble.apps.kalman.filters import kalman_filter
 from ensemble.apps.kalman.forecasting import ForecastResult, forecast

@@ -11,7 +11,7 @@ import math
 from dataclasses import replace
 
 from ensemble._backend import array_namespace
-from ensemble._kernels.scan import prefix_scan
+from ensemble._kernels.kalman.scan import prefix_scan
 from ensemble._typing import Array
 from ensemble.apps.kalman.elements import Element, combine_filter
 from ensemble.apps.kalman.model import Series

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, backend_of, moved, to_numpy
-from ensemble._kernels.kalman import filter_roots, filter_series, smooth_roots, smooth_series
-from ensemble._kernels.kalman_blocks import filter_blocks, smooth_blocks, two_filter_blocks
-from ensemble._kernels.kalman_cuda import LARGEST, chunk_length, filter_chunks, smooth_chunks, two_filter_chunks
-from ensemble._kernels.kalman_scans import scan_filter, scan_smoother, scan_two_filters
+from ensemble._kernels.kalman.block_launch import filter_blocks, smooth_blocks, two_filter_blocks
+from ensemble._kernels.kalman.launch import LARGEST, chunk_length, filter_chunks, smooth_chunks, two_filter_chunks
+from ensemble._kernels.kalman.level_scans import scan_filter, scan_smoother, scan_two_filters
+from ensemble._kernels.kalman.recursions import filter_roots, filter_series, smooth_roots, smooth_series
 from ensemble._typing import Array
 from ensemble.apps.kalman.model import Series
 from ensemble.apps.kalman.results import FilterResult, SmootherResult, total

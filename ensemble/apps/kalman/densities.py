@@ -6,7 +6,7 @@ from typing import Any
 
 from ensemble._backend import array_namespace
 from ensemble._check import integer, one_of, require
-from ensemble._kernels.scan import SCANS
+from ensemble._kernels.kalman.scan import SCANS
 from ensemble._typing import Array
 from ensemble.apps.kalman.compiled import compiled_terms, device_of, from_series, n_samples_of
 from ensemble.apps.kalman.filters import METHODS, check_form, check_scannable, filtered

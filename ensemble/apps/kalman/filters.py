@@ -6,7 +6,7 @@ from typing import Any
 
 from ensemble._backend import array_namespace
 from ensemble._check import message, one_of, require
-from ensemble._kernels.scan import SCANS, prefix_scan
+from ensemble._kernels.kalman.scan import SCANS, prefix_scan
 from ensemble._typing import Array
 from ensemble.apps.kalman.chunks import chunk_filter
 from ensemble.apps.kalman.compiled import compiled_filter, compiled_root_filter, device_of

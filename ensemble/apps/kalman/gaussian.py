@@ -13,7 +13,7 @@ from typing import Any
 
 from ensemble._backend import array_namespace
 from ensemble._check import finite, message, one_of, positive, require
-from ensemble._kernels.scan import SCANS
+from ensemble._kernels.kalman.scan import SCANS
 from ensemble._typing import Array
 from ensemble.apps.kalman.filters import METHODS, check_form, result_of
 from ensemble.apps.kalman.model import Series, aligned

@@ -9,7 +9,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace, to_numpy
 from ensemble._check import integer, message, one_of, positive, require
-from ensemble._kernels.scan import SCANS
+from ensemble._kernels.kalman.scan import SCANS
 from ensemble._typing import Array
 from ensemble.apps.kalman.filters import METHODS, anywhere, check_form
 from ensemble.apps.kalman.model import Series, real_array

@@ -10,7 +10,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace
 from ensemble._check import integer, message, require
-from ensemble._kernels.kalman import FilterStep
+from ensemble._kernels.kalman.recursions import FilterStep
 from ensemble._typing import Array
 from ensemble.apps.kalman.arrays import is_pandas, real_array, with_gaps_as_nan
 from ensemble.apps.kalman.compiled import device_of

@@ -9,7 +9,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace, to_numpy
 from ensemble._check import message, samples_text
-from ensemble._kernels.kalman_sums import sum_steps
+from ensemble._kernels.kalman.sums import sum_steps
 from ensemble._typing import Array
 from ensemble.apps.kalman import moments, tables
 from ensemble.apps.kalman.model import Series

@@ -10,7 +10,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace
 from ensemble._check import integer, message, one_of
-from ensemble._kernels.scan import SCANS, prefix_scan
+from ensemble._kernels.kalman.scan import SCANS, prefix_scan
 from ensemble._typing import Array
 from ensemble.apps.kalman.filters import METHODS, check_scannable
 from ensemble.apps.kalman.model import LinearGaussianModel, Series, aligned

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._check import integer, one_of, require
-from ensemble._kernels.scan import SCANS, prefix_scan
+from ensemble._kernels.kalman.scan import SCANS, prefix_scan
 from ensemble.apps.kalman.counting import count_flops
 from ensemble.apps.kalman.elements import combine_filter, combine_smoother, filter_elements, smoother_elements
 from ensemble.apps.kalman.model import Series

@@ -6,7 +6,7 @@ from typing import Any
 
 from ensemble._backend import array_namespace
 from ensemble._check import one_of
-from ensemble._kernels.scan import SCANS, prefix_scan
+from ensemble._kernels.kalman.scan import SCANS, prefix_scan
 from ensemble._typing import Array
 from ensemble.apps.kalman.compiled import compiled_roots, compiled_rts, compiled_two_filter, device_of
 from ensemble.apps.kalman.diffuse import diffuse_smoother

@@ -1,7 +1,7 @@
 """One series in parts, each a stretch of its steps and perhaps on a device of its own.
 
 On CUDA devices every part sums itself up, the sums say what the state is between parts and what later parts say of it,
-and all parts run side by side (`_kernels/kalman_ranges.py`). Elsewhere, for batches, for Ensembles, and where a sum
+and all parts run side by side (`time_ranges.py`). Elsewhere, for batches, for Ensembles, and where a sum
 says nothing because an innovation covariance is singular, parts take turns, on the CPU with the bits of one run over
 all of them.
 """
@@ -17,8 +17,8 @@ import numpy as np
 
 from ensemble._backend import array_namespace, to_numpy
 from ensemble._check import integer, message, require
-from ensemble._kernels._streams import brought, on_device_of, sent
-from ensemble._kernels.kalman_ranges import filter_ranges, two_filter_ranges
+from ensemble._compile.streams import brought, on_device_of, sent
+from ensemble._kernels.kalman.time_ranges import filter_ranges, two_filter_ranges
 from ensemble._typing import Array
 from ensemble.apps.kalman.compiled import PARTS, device_of, filter_arguments, filter_result, from_series, n_samples_of
 from ensemble.apps.kalman.filters import filtered

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ensemble._backend import array_namespace
-from ensemble._kernels._kalman_bodies import regular
+from ensemble._kernels.kalman.step import regular
 from ensemble._typing import Array
 
 __all__ = [

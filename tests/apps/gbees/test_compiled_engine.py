@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from numba.core import event
 
-from ensemble._kernels import _emit_numba
-from ensemble._kernels import gbees as kernels
+from ensemble._compile.trace import numba_source
+from ensemble._kernels.gbees import grid as kernels
 from ensemble.apps.gbees import Gbees, compiled_engine, lorenz96
 from ensemble.apps.gbees.array_engine import ArrayEngine
 from ensemble.apps.gbees.compiled_engine import CompiledEngine
@@ -176,7 +176,7 @@ class Compiled(event.Listener):
 
 def test_a_new_drift_compiles_nothing_but_itself(tmp_path, monkeypatch):
     CompiledEngine(*case(2)).advance(0.0, 0.01)
-    monkeypatch.setattr(_emit_numba, "cache_folder", lambda: tmp_path)  # the next module is not there yet
+    monkeypatch.setattr(numba_source, "cache_folder", lambda: tmp_path)  # the next module is not there yet
     listener = Compiled()
     with event.install_listener("numba:compile", listener):
         CompiledEngine(*case(2, lambda x, t, xp, rate: (x[1] - rate * x[0], xp.cos(x[0]) - x[1]))).advance(0.0, 0.01)

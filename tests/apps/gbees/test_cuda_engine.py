@@ -6,7 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ensemble._kernels import _device, gbees_cuda
+from ensemble._compile import device
+from ensemble._kernels.gbees import launch
 from ensemble.apps.gbees import cuda_engine, cuda_grid
 from ensemble.apps.gbees.array_engine import ArrayEngine
 from ensemble.apps.gbees.cuda_engine import CudaEngine
@@ -25,20 +26,20 @@ def on_cpu(monkeypatch):
     """Launch the kernels on this machine's processor, with NumPy's arrays in the role of the device's."""
     if cuda_on_cpu.COMPILER is None:
         pytest.skip("no g++")
-    monkeypatch.setattr(_device, "raw_module", cuda_on_cpu.Module)
-    monkeypatch.setattr(_device, "multiprocessors", lambda: 1)
-    monkeypatch.setattr(_device, "device_array", lambda values: np.array(values))
+    monkeypatch.setattr(device, "raw_module", cuda_on_cpu.Module)
+    monkeypatch.setattr(device, "multiprocessors", lambda: 1)
+    monkeypatch.setattr(device, "device_array", lambda values: np.array(values))
     # what nobody has written must not matter
-    monkeypatch.setattr(_device, "device_empty", lambda shape, dtype: np.full(shape, 77, dtype))
+    monkeypatch.setattr(device, "device_empty", lambda shape, dtype: np.full(shape, 77, dtype))
     monkeypatch.setattr(cuda_engine, "CLUSTER_THREADS", 64)
     monkeypatch.setattr(cuda_engine, "GRID_THREADS", 64)
     monkeypatch.setattr(cuda_engine, "GRID_BLOCKS", {4: 1, 8: 1})
     monkeypatch.setattr(cuda_engine, "ALONE_THREADS", 64)
     monkeypatch.setattr(cuda_engine, "ALONE_BLOCKS", 1)
-    monkeypatch.setattr(_device, "release_device_memory", lambda: None)
-    gbees_cuda.kernels.cache_clear()
+    monkeypatch.setattr(device, "release_device_memory", lambda: None)
+    launch.kernels.cache_clear()
     yield
-    gbees_cuda.kernels.cache_clear()
+    launch.kernels.cache_clear()
 
 
 @pytest.fixture(params=["small", "large", "large, put in order"])
@@ -345,10 +346,10 @@ def compiled(compiler, monkeypatch):
         given.append(nvrtc.compiled(compiler, text, *options, instances=instances))
         return argparse.Namespace(get_function=lambda name: name)
 
-    monkeypatch.setattr(_device, "raw_module", module)
+    monkeypatch.setattr(device, "raw_module", module)
 
     def of(problem, cluster, small=True):
-        gbees_cuda.kernels.cache_clear()
+        launch.kernels.cache_clear()
         cuda_engine._kernels(problem, cluster, small)
         return given.pop()
 

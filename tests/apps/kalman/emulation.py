@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ensemble._kernels import kalman_blocks, kalman_cuda, kalman_ranges, kalman_scans
+from ensemble._kernels.kalman import block_launch, launch, level_scans, time_ranges
 from tests import cuda_on_cpu
 
 SENTINEL = """
@@ -31,11 +31,11 @@ class Blocks:
         self.modules = {}
 
     def __call__(self, dtype, name):
-        family = next(family for family, names in kalman_blocks.FAMILIES.items() if name in names)
+        family = next(family for family, names in block_launch.FAMILIES.items() if name in names)
         if (dtype, family) not in self.modules:
-            names = (*kalman_blocks.FAMILIES[family], "check_workspace")
-            text = SENTINEL + kalman_blocks.source(family)
-            options = kalman_blocks.compile_options(dtype)
+            names = (*block_launch.FAMILIES[family], "check_workspace")
+            text = SENTINEL + block_launch.source(family)
+            options = block_launch.compile_options(dtype)
             self.modules[dtype, family] = cuda_on_cpu.Module(text, options, names)
         run, check = (self.modules[dtype, family].get_function(kernel) for kernel in (name, "check_workspace"))
 
@@ -58,19 +58,19 @@ class Threads:
         self.modules = {}
 
     def __call__(self, dtype, nx, ny, name):
-        family = next(family for family, (names, _) in kalman_cuda.FAMILIES.items() if name in names)
+        family = next(family for family, (names, _) in launch.FAMILIES.items() if name in names)
         key = dtype, nx, ny, family
         if key not in self.modules:
-            text = "#define STAGES alignas(16) static char stages[STAGE_BYTES + 16];\n" + kalman_cuda.source(family)
-            names = kalman_cuda.FAMILIES[family][0]
-            self.modules[key] = cuda_on_cpu.Module(text, kalman_cuda.options(*key), names)
+            text = "#define STAGES alignas(16) static char stages[STAGE_BYTES + 16];\n" + launch.source(family)
+            names = launch.FAMILIES[family][0]
+            self.modules[key] = cuda_on_cpu.Module(text, launch.options(*key), names)
         return self.modules[key].get_function(name)
 
 
 def emulate(patch):
     """Launch all kernels on this machine's processor."""
     threads = Threads()
-    for module in (kalman_cuda, kalman_scans, kalman_ranges):
+    for module in (launch, level_scans, time_ranges):
         patch.setattr(module, "function", threads)
-    patch.setattr(kalman_blocks, "function", Blocks())
-    patch.setattr(kalman_blocks, "threads_of", lambda nx, ny: 32)
+    patch.setattr(block_launch, "function", Blocks())
+    patch.setattr(block_launch, "threads_of", lambda nx, ny: 32)

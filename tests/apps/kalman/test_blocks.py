@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from ensemble._kernels import kalman_blocks, kalman_ranges
-from ensemble._kernels.scan import SCANS
+from ensemble._kernels.kalman import block_launch, time_ranges
+from ensemble._kernels.kalman.scan import SCANS
 from ensemble.apps.kalman import LinearGaussianModel, compiled, rts_smoother
 from tests import nvrtc
 from tests.apps.kalman import statsmodels_models
@@ -47,8 +47,8 @@ def check(got, smooth, tolerance=1e-9):
 def test_chunks_of_any_size_are_the_recursions(on_cpu, nx, ny):
     parts, y, arguments = arguments_of(2, 27, nx, ny)
     smooth = expected(parts, y)
-    check(kalman_blocks.two_filter_blocks(arguments, "chunked"), smooth)
-    mean, covariance = kalman_blocks.smooth_blocks(
+    check(block_launch.two_filter_blocks(arguments, "chunked"), smooth)
+    mean, covariance = block_launch.smooth_blocks(
         arguments, smooth.filtered.mean, smooth.filtered.covariance, "chunked"
     )
     close(mean, smooth.mean)
@@ -60,10 +60,10 @@ def test_prior_at_the_first_observation_and_constant_parts(on_cpu):
     fixed = {name: a[:, :1] if name in "FQR" else a for name, a in parts.items()}
     arguments = (*(fixed[name] for name in ("F", "Q", "H", "R", "u", "d")), y, parts["m0"], parts["P0"], False)
     smooth = expected(fixed, y, "first_observation")
-    check(kalman_blocks.two_filter_blocks(arguments, "chunked"), smooth)
-    check(kalman_blocks.filter_blocks(arguments, None), smooth)
+    check(block_launch.two_filter_blocks(arguments, "chunked"), smooth)
+    check(block_launch.filter_blocks(arguments, None), smooth)
     for scan in ("chunked", None):
-        got = kalman_blocks.smooth_blocks(arguments, smooth.filtered.mean, smooth.filtered.covariance, scan)
+        got = block_launch.smooth_blocks(arguments, smooth.filtered.mean, smooth.filtered.covariance, scan)
         close(got[0], smooth.mean)
         close(got[1], smooth.covariance)
 
@@ -73,8 +73,8 @@ def test_prior_at_the_first_observation_and_constant_parts(on_cpu):
 def test_classical_scans_of_any_size(on_cpu, scan, T):
     parts, y, arguments = arguments_of(2, T, 6, 2)
     smooth = expected(parts, y)
-    check(kalman_blocks.two_filter_blocks(arguments, scan), smooth)
-    got = kalman_blocks.smooth_blocks(arguments, smooth.filtered.mean, smooth.filtered.covariance, scan)
+    check(block_launch.two_filter_blocks(arguments, scan), smooth)
+    got = block_launch.smooth_blocks(arguments, smooth.filtered.mean, smooth.filtered.covariance, scan)
     close(got[0], smooth.mean)
     close(got[1], smooth.covariance)
 
@@ -84,19 +84,19 @@ def test_ranges_of_several_devices_of_any_size(on_cpu, cuts):
     parts, y, (*steps, m0, P0, _) = arguments_of(1, 30, 6, 2)
     smooth = expected(parts, y)
     ranges = [tuple(a[:, i:j] for a in steps) for i, j in zip((0, *cuts), (*cuts, 30), strict=True)]
-    got = kalman_ranges.two_filter_ranges(ranges, m0, P0, True)
+    got = time_ranges.two_filter_ranges(ranges, m0, P0, True)
     m, P, terms, sm, sP = (np.concatenate([piece[k] for piece in got], axis=1) for k in (0, 1, 2, 4, 5))
     check((m, P, terms, sum(piece[3] for piece in got), sm, sP), smooth)
 
 
-@pytest.mark.parametrize("family", kalman_blocks.FAMILIES)
+@pytest.mark.parametrize("family", block_launch.FAMILIES)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_compiles_for_sm_90(dtype, family):
     library = nvrtc.library()
     if library is None:
         pytest.skip("needs NVRTC: pip install nvidia-cuda-nvrtc")
-    code = nvrtc.compiled(library, kalman_blocks.source(family), *kalman_blocks.compile_options(dtype))
-    assert all(name.encode() in code for name in kalman_blocks.FAMILIES[family])
+    code = nvrtc.compiled(library, block_launch.source(family), *block_launch.compile_options(dtype))
+    assert all(name.encode() in code for name in block_launch.FAMILIES[family])
 
 
 @pytest.mark.slow
@@ -106,9 +106,9 @@ def test_compiles_for_sm_90(dtype, family):
 def test_every_size(on_cpu, nx, ny, dtype, tolerance):
     parts, y, arguments = arguments_of(1, 19, nx, ny, np.dtype(dtype))
     smooth = expected(parts, y)
-    check(kalman_blocks.two_filter_blocks(arguments, "chunked"), smooth, tolerance)
+    check(block_launch.two_filter_blocks(arguments, "chunked"), smooth, tolerance)
     states = (smooth.filtered.mean.astype(dtype), smooth.filtered.covariance.astype(dtype))
-    got = kalman_blocks.smooth_blocks(arguments, *states, "chunked")
+    got = block_launch.smooth_blocks(arguments, *states, "chunked")
     close(got[0], smooth.mean, tolerance)
     close(got[1], smooth.covariance, tolerance)
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ensemble._kernels.kalman import smooth_series
+from ensemble._kernels.kalman.recursions import smooth_series
 from ensemble.apps.kalman import LinearGaussianModel, kalman_filter
 from ensemble.scalar import Ensemble
 from tests.apps.kalman.models import random_parts

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from ensemble._kernels import kalman_cuda, kalman_ranges, kalman_scans
-from ensemble._kernels.scan import SCANS
+from ensemble._kernels.kalman import launch, level_scans, time_ranges
+from ensemble._kernels.kalman.scan import SCANS
 from ensemble.apps.kalman import (
     LinearGaussianModel,
     compiled,
@@ -60,26 +60,26 @@ def test_chunks_are_the_sequential_filter_and_smoother(on_cpu, B, T, nx, ny, chu
     parts, y, arrays = arguments_of(B, T, nx, ny)
     prior = "before" if predict_first else "first_observation"
     smooth = rts_smoother(LinearGaussianModel(**parts, prior_at=prior), y)
-    m, P, terms, sums, sm, sP = kalman_cuda.two_filter_chunks(*arrays, predict_first, chunk)
+    m, P, terms, sums, sm, sP = launch.two_filter_chunks(*arrays, predict_first, chunk)
     for got, expected in ((m, smooth.filtered.mean), (P, smooth.filtered.covariance), (terms, smooth.log_likelihoods)):
         close(got, expected)
     close(sums, smooth.log_likelihood, 1e-13)
     close(sm, smooth.mean)
     close(sP, smooth.covariance)
     F, Q, u = parts["F"], parts["Q"], parts["u"]
-    rm, rP = kalman_cuda.smooth_chunks(F, Q, u, m, P, chunk)
+    rm, rP = launch.smooth_chunks(F, Q, u, m, P, chunk)
     close(rm, smooth.mean)
     close(rP, smooth.covariance)
 
 
 def test_one_chunk_a_series_is_the_plain_recursion(on_cpu):
     parts, y, arrays = arguments_of(3, 20, 2, 3)
-    m, P, terms, sums = kalman_cuda.filter_chunks(*arrays, True)
+    m, P, terms, sums = launch.filter_chunks(*arrays, True)
     smooth = rts_smoother(LinearGaussianModel(**parts), y)
     close(sums, smooth.log_likelihood, 1e-13)
     close(m, smooth.filtered.mean)
     close(terms, smooth.log_likelihoods)
-    mean, covariance = kalman_cuda.smooth_chunks(parts["F"], parts["Q"], parts["u"], m, P)
+    mean, covariance = launch.smooth_chunks(parts["F"], parts["Q"], parts["u"], m, P)
     close(mean, smooth.mean)
     close(covariance, smooth.covariance)
 
@@ -89,7 +89,7 @@ def test_float32_and_constant_parts(on_cpu):
     parts, y, _ = arguments_of(1, 400, 4, 2, np.float32)
     fixed = {**parts, "F": parts["F"][:, :1], "R": parts["R"][:, :1]}
     arrays = [fixed[name] for name in ("F", "Q", "H", "R", "u", "d")]
-    m, P, *_ = kalman_cuda.filter_chunks(*arrays, y, parts["m0"], parts["P0"], True, 5)
+    m, P, *_ = launch.filter_chunks(*arrays, y, parts["m0"], parts["P0"], True, 5)
     wide = {name: a.astype(np.float64) for name, a in fixed.items()}
     exact = kalman_filter(LinearGaussianModel(**wide), y.astype(np.float64))
     deviation = np.sqrt(np.einsum("...ii->...i", exact.covariance))
@@ -105,8 +105,8 @@ def test_groups_of_steps_come_and_go_whole_and_in_part(on_cpu, T, chunk, fixed):
     parts, y, _ = arguments_of(1, T, 4, 2, np.float32)
     parts = {name: a[:, :1] if name in fixed else a for name, a in parts.items()}
     arrays = [parts[name] for name in ("F", "Q", "H", "R", "u", "d")]
-    m, P, terms, sums, sm, sP = kalman_cuda.two_filter_chunks(*arrays, y, parts["m0"], parts["P0"], True, chunk)
-    rm, rP = kalman_cuda.smooth_chunks(parts["F"], parts["Q"], parts["u"], m, P, chunk)
+    m, P, terms, sums, sm, sP = launch.two_filter_chunks(*arrays, y, parts["m0"], parts["P0"], True, chunk)
+    rm, rP = launch.smooth_chunks(parts["F"], parts["Q"], parts["u"], m, P, chunk)
     wide = {name: a.astype(np.float64) for name, a in parts.items()}
     exact = rts_smoother(LinearGaussianModel(**wide), y.astype(np.float64))
     for mean, covariance, states in ((m, P, exact.filtered), (sm, sP, exact), (rm, rP, exact)):
@@ -123,7 +123,7 @@ def test_ranges_of_several_devices_are_the_sequential_filter_and_smoother(on_cpu
     prior = "before" if predict_first else "first_observation"
     smooth = rts_smoother(LinearGaussianModel(**parts, prior_at=prior), y)
     ranges = [tuple(a[:, i:j] for a in steps) for i, j in zip((0, *cuts), (*cuts, 300), strict=True)]
-    got = kalman_ranges.two_filter_ranges(ranges, m0, P0, predict_first, 2)
+    got = time_ranges.two_filter_ranges(ranges, m0, P0, predict_first, 2)
     m, P, terms, sm, sP = (np.concatenate([piece[k] for piece in got], axis=1) for k in (0, 1, 2, 4, 5))
     close(sum(piece[3] for piece in got), smooth.log_likelihood)
     close(m, smooth.filtered.mean)
@@ -141,14 +141,14 @@ def test_scans_over_packed_elements_are_the_sequential_filter_and_smoother(on_cp
     prior = "before" if predict_first else "first_observation"
     smooth = rts_smoother(LinearGaussianModel(**parts, prior_at=prior), y)
     given = (*arrays, predict_first)
-    two = kalman_scans.scan_two_filters(given, scan)
-    apart = kalman_scans.scan_two_filters(given, scan, elsewhere=given)
-    for m, P, terms, sums in (kalman_scans.scan_filter(given, scan), two[:4], apart[:4]):
+    two = level_scans.scan_two_filters(given, scan)
+    apart = level_scans.scan_two_filters(given, scan, elsewhere=given)
+    for m, P, terms, sums in (level_scans.scan_filter(given, scan), two[:4], apart[:4]):
         close(sums, smooth.log_likelihood)
         close(m, smooth.filtered.mean)
         close(P, smooth.filtered.covariance)
         close(terms, smooth.log_likelihoods)
-    for m, P in (kalman_scans.scan_smoother(given, *two[:2], scan), two[4:], apart[4:]):
+    for m, P in (level_scans.scan_smoother(given, *two[:2], scan), two[4:], apart[4:]):
         close(m, smooth.mean)
         close(P, smooth.covariance)
 
@@ -213,8 +213,8 @@ def test_a_prior_that_makes_the_first_observation_regular_is_enough(on_cpu, cuda
         P0=[[3.0, 0.4], [0.4, theta**2]], prior_at="first_observation",
     )  # fmt: skip
     y = np.random.default_rng(5).standard_normal((31, 1))
-    monkeypatch.setattr(kalman_cuda, "WHOLE", np.int32(4))  # nothing takes over
-    for module in (kalman_cuda, kalman_scans):
+    monkeypatch.setattr(launch, "WHOLE", np.int32(4))  # nothing takes over
+    for module in (launch, level_scans):
         monkeypatch.setattr(module, "settle", lambda p, t, again, *a, f=module.settle: f(p, t, False, *a))
     monkeypatch.setattr(compiled, "backend_of", lambda *a: "numba")
     exact = rts_smoother(model, y)
@@ -266,7 +266,7 @@ def test_the_public_functions_find_their_way_to_the_kernels(on_cpu, monkeypatch,
     smooth = rts_smoother(model, y)
     called = []
     for name in ("filter_chunks", "smooth_chunks", "two_filter_chunks"):
-        inner = getattr(kalman_cuda, name)
+        inner = getattr(launch, name)
         monkeypatch.setattr(compiled, name, lambda *a, n=name, f=inner: called.append(n) or f(*a))
     monkeypatch.setattr(compiled, "backend_of", lambda *a: "cuda")
     for method in ("sequential", "scan"):
@@ -284,7 +284,7 @@ def test_the_public_functions_find_their_way_to_the_kernels(on_cpu, monkeypatch,
     close(far, 1e6 + smooth.mean, 1e-9)
 
 
-@pytest.mark.parametrize("family", kalman_cuda.FAMILIES)
+@pytest.mark.parametrize("family", launch.FAMILIES)
 @pytest.mark.parametrize(
     "dtype, nx, ny",
     [("float32", 4, 2), ("float64", 2, 3), pytest.param("float64", 4, 4, marks=pytest.mark.slow)],
@@ -293,5 +293,5 @@ def test_compiles_for_sm_90(dtype, nx, ny, family):
     library = nvrtc.library()
     if library is None:
         pytest.skip("needs NVRTC: pip install nvidia-cuda-nvrtc")
-    code = nvrtc.compiled(library, kalman_cuda.source(family), *kalman_cuda.options(dtype, nx, ny, family))
-    assert all(name.encode() in code for name in kalman_cuda.FAMILIES[family][0])
+    code = nvrtc.compiled(library, launch.source(family), *launch.options(dtype, nx, ny, family))
+    assert all(name.encode() in code for name in launch.FAMILIES[family][0])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ensemble._kernels.kalman import FilterStep
+from ensemble._kernels.kalman.recursions import FilterStep
 from ensemble.apps.kalman import LinearGaussianModel, kalman_filter
 from tests.apps.kalman.models import random_parts, with_gaps
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ensemble._kernels.kalman_sums import sum_steps
-from ensemble._kernels.scan import SCANS
+from ensemble._kernels.kalman.scan import SCANS
+from ensemble._kernels.kalman.sums import sum_steps
 from ensemble.apps.kalman import (
     LinearGaussianModel,
     kalman_filter,

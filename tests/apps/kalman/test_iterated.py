@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import least_squares
 
-from ensemble._kernels.scan import SCANS
+from ensemble._kernels.kalman.scan import SCANS
 from ensemble.apps.kalman import LinearGaussianModel, NonlinearGaussianModel, iterated_smoother, rts_smoother
 from ensemble.krylov import SolveError
 from ensemble.scalar import Ensemble

@@ -5,7 +5,7 @@ import functools
 import numpy as np
 import pytest
 
-from ensemble._kernels.scan import SCANS
+from ensemble._kernels.kalman.scan import SCANS
 from ensemble.apps.kalman import LinearGaussianModel, rts_smoother, two_filter_smoother
 from tests.apps.kalman.models import close, random_parts, sequentially, with_gaps
 from tests.apps.kalman.test_mean_dtype import car

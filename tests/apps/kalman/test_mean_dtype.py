@@ -4,7 +4,7 @@ import array_api_strict
 import numpy as np
 import pytest
 
-from ensemble._kernels.scan import SCANS
+from ensemble._kernels.kalman.scan import SCANS
 from ensemble.apps.kalman import LinearGaussianModel, kalman_filter, rts_smoother, two_filter_smoother
 from ensemble.scalar import Ensemble
 from tests.apps.kalman.models import close, random_parts, with_gaps

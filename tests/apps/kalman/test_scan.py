@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ensemble._kernels.scan import SCANS, prefix_scan
+from ensemble._kernels.kalman.scan import SCANS, prefix_scan
 from ensemble.scalar import Ensemble
 
 PARALLEL = sorted(set(SCANS) - {"sequential"})

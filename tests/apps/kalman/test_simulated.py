@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ensemble._kernels.scan import prefix_scan
+from ensemble._kernels.kalman.scan import prefix_scan
 from ensemble.apps.kalman.counting import Counted, CountingNamespace, count_flops
 from ensemble.apps.kalman.elements import combine_filter, filter_elements
 from ensemble.apps.kalman.filters import sequential_filter

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ensemble._kernels.scan import SCANS
+from ensemble._kernels.kalman.scan import SCANS
 from ensemble.apps.kalman import LinearGaussianModel, kalman_filter, rts_smoother, two_filter_smoother
 from ensemble.krylov import SolveError
 from ensemble.scalar import Ensemble

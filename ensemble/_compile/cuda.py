@@ -1,0 +1,213 @@
+"""CUDA C++ kernels: which sources belong together, how samples are laid over threads, and how a kernel is launched.
+
+A family is one ``.cu`` file behind `samples.cuh`. It is compiled once for each layout of samples (value type, threads a
+row, samples a thread) and kept on disk by CuPy; the number of samples itself is an argument, so that a solve that takes
+finished samples out does not wait for a compiler. Launches go to CuPy's current stream and allocate nothing but what
+the caller left to them.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ensemble._compile import device
+from ensemble._compile.memory import empty_like
+from ensemble._compile.streams import stream_number
+
+__all__ = ["FAMILIES", "Family", "Layout", "chunked", "is_wide", "layout_of", "output", "sources", "sums"]
+
+FOLDER = Path(__file__).parents[1]
+THREADS = 128
+VECTOR_BYTES = 16
+CHUNK = 64
+"""Rows that one partial sum covers."""
+
+SUM_THREADS = (4, 128)
+"""A block that adds partial sums: samples by segments, as in samples.cuh."""
+
+
+def sources(*files: str) -> str:
+    """The text of CUDA files, named by their paths in the package."""
+    return "\n".join((FOLDER / file).read_text() for file in files)
+
+
+FAMILIES: dict[str, Family] = {}
+"""Every family by name; the compile test walks this table."""
+
+
+class Layout(NamedTuple):
+    """How the sample axis lies on threads: `tiles` of ``lanes * vector`` samples."""
+
+    real: str
+    lanes: int
+    vector: int
+    tiles: int
+
+    def options(self, offset: str) -> tuple[str, ...]:
+        """What the compiler is told; no contraction, so that a thread's arithmetic is the CPU kernels'."""
+        told = {"REAL": self.real, "LANES": self.lanes, "VECTOR": self.vector, "OFFSET": offset, "THREADS": THREADS}
+        return ("-std=c++17", "-fmad=false", *(f"-D{name}={value}" for name, value in told.items()))
+
+
+def layout_of(n_samples: int, *arrays: Any) -> Layout:
+    """The layout for arrays of `n_samples` columns: 16-byte loads where every row of every array allows them."""
+    size = arrays[0].dtype.itemsize
+    vector, places = VECTOR_BYTES // size, 0
+    for array in arrays:
+        places |= _address(array)
+    while vector > 1 and (n_samples % vector or places % (vector * size)):
+        vector //= 2
+    return _layout("double" if size == 8 else "float", n_samples, vector)
+
+
+@functools.cache
+def _layout(real: str, n_samples: int, vector: int) -> Layout:
+    for lanes in (32, 16, 8, 4, 2, 1):
+        tiles = -(-n_samples // (lanes * vector))
+        if tiles * lanes * vector <= 1.25 * n_samples:  # threads without a sample are idle
+            break
+    return Layout(real, lanes, vector, tiles)
+
+
+def _address(array: Any) -> int:
+    return array.data.ptr if hasattr(array.data, "ptr") else array.ctypes.data
+
+
+class Family:
+    """The kernels of one ``.cu`` file.
+
+    `name` and `headers` are paths in `_kernels`; `instances` are the names of the kernels, template arguments
+    included; `extras` some sets of options that they compile with;
+    `widest` is the number of threads that may carry one row, `only` the layout of kernels that know no other. Those of
+    a family that is `apart` are compiled one by one, as they are wanted.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        instances: list[str],
+        headers: tuple[str, ...] = (),
+        extras: tuple[tuple[str, ...], ...] = ((),),
+        widest: int = 32,
+        only: Layout | None = None,
+        apart: bool = False,
+    ) -> None:
+        self.name, self.instances, self.headers, self.extras = name, tuple(instances), headers, extras
+        self.widest, self.only, self.apart = widest, only, apart
+        self._functions: dict[tuple[Any, ...], Any] = {}
+        FAMILIES[name] = self
+
+    def layout_of(self, n_samples: int, *arrays: Any) -> Layout:
+        """The layout for arrays of `n_samples` columns, no wider than this family's kernels can be."""
+        layout = layout_of(n_samples, *arrays)
+        lanes = min(layout.lanes, self.widest)
+        return layout._replace(lanes=lanes, tiles=-(-n_samples // (lanes * layout.vector)))
+
+    def source(self) -> str:
+        """The text that the compiler sees."""
+        headers = (f"_kernels/{header}" for header in self.headers)
+        return sources("_compile/include/samples.cuh", *headers, f"_kernels/{self.name}.cu")
+
+    def function(self, name: str, layout: Layout, wide: bool, extra: tuple[str, ...] = ()) -> Any:
+        """A compiled kernel; the first one of a layout compiles the family. `extra` are options of its own."""
+        key = (*layout[:3], wide, extra)
+        if (name, *key) not in self._functions:
+            options = (*layout.options("long long" if wide else "int"), *extra)
+            wanted = (name,) if self.apart else self.instances
+            module = device.raw_module(self.source(), options, wanted)
+            self._functions.update({(each, *key): module.get_function(each) for each in wanted})
+        return self._functions[name, *key]
+
+    def launch(
+        self, function: str, layout: Layout, grid: tuple[int, ...], threads: Any, arguments: tuple[Any, ...],
+        wide: bool = False, extra: tuple[str, ...] = (),
+    ) -> None:  # fmt: skip
+        """Queue one kernel; `wide` tells that matrix positions are 64-bit. An empty grid does nothing."""
+        if 0 not in grid:
+            block = threads if isinstance(threads, tuple) else (threads,)
+            self.function(function, layout, wide, extra)(grid, block, tuple([_argument(value) for value in arguments]))
+
+    def rows(
+        self, function: str, n_rows: int, n_samples: int, arguments: tuple[Any, ...], layout: Layout,
+        wide: bool = False, extra: tuple[str, ...] = (),
+    ) -> None:  # fmt: skip
+        """Queue a kernel whose threads carry one row each."""
+        blocks = -(-n_rows * layout.lanes // THREADS)
+        extent = (np.int64(n_rows), np.int32(n_samples))
+        self.launch(function, layout, (blocks, layout.tiles), THREADS, (*arguments, *extent), wide, extra)
+
+
+def _argument(value: Any) -> Any:
+    """What a launch is given: kernels see bare pointers, so an array's samples must lie as they expect."""
+    if value is None:
+        return np.uint64(0)
+    if hasattr(value, "strides") and not value.flags.c_contiguous:
+        raise ValueError(f"kernel: arrays must be contiguous; got strides {value.strides} for shape {value.shape}.")
+    return value
+
+
+def is_wide(indptr: Any) -> bool:
+    """Whether positions in a matrix need 64 bits."""
+    return indptr.dtype.itemsize == 8
+
+
+# --- arrays
+def output(out: Any, array: Any, shape: tuple[int, ...]) -> Any:
+    """The buffer a kernel writes: the caller's `out`, or new memory like `array`."""
+    return empty_like(array, shape) if out is None else out
+
+
+# --- sums over rows
+_scratch: dict[tuple[Any, ...], Any] = {}
+
+
+def scratch(array: Any, size: int) -> Any:
+    """Memory for partial sums, one piece for each thread and stream: its users run one after another.
+
+    It is never given back while it is large enough, so that a captured graph may go on writing to it.
+    """
+    key = (type(array), array.dtype, stream_number(array), threading.get_ident())
+    if key not in _scratch or _scratch[key].shape[0] < size:
+        _scratch[key] = empty_like(array, (size,))
+    return _scratch[key][:size]
+
+
+def n_chunks(n_rows: int) -> int:
+    """Partial sums of a chunked kernel."""
+    return -(-n_rows // CHUNK)
+
+
+def chunked(
+    family: Family, function: str, n_rows: int, arguments: tuple[Any, ...], layout: Layout, wide: bool,
+    n_samples: int, n_sums: int, as_one: bool = False,
+) -> Any:  # fmt: skip
+    """Queue a kernel that leaves `n_sums` partial sums a chunk and sample; returns them, shape (n_sums, chunks, S).
+
+    They are the kernel's last arguments before the number of rows and samples, `as_one` array or one for each sum.
+    """
+    chunks = n_chunks(n_rows)
+    floats = next(a for a in arguments if hasattr(a, "dtype") and a.dtype.kind == "f")
+    partials = scratch(floats, n_sums * chunks * n_samples).reshape(n_sums, chunks, n_samples)
+    per_block = max(1, 8 // layout.lanes)
+    extent = (np.int64(n_rows), np.int32(n_samples))
+    grid = (-(-chunks // per_block), layout.tiles)
+    threads = 16 * layout.lanes * per_block
+    places = (partials,) if as_one else tuple(partials)
+    family.launch(function, layout, grid, threads, (*arguments, *places, *extent), wide)
+    return partials
+
+
+def sums(partials: Any) -> Any:
+    """The sums over chunks, in their order: shape (n_sums, n_samples)."""
+    n_sums, chunks, n_samples = partials.shape
+    out = empty_like(partials, (n_sums, n_samples))
+    layout = Layout("double" if partials.dtype.itemsize == 8 else "float", 1, 1, 1)
+    grid = (-(-n_samples // SUM_THREADS[0]), n_sums)
+    arguments = (partials, out, np.int64(chunks), np.int32(n_samples))
+    FAMILIES["sparse"].launch("sum_partials", layout, grid, SUM_THREADS, arguments)
+    return out

@@ -1,0 +1,1 @@
+"""SIMD registers as values in functions that Numba compiles."""

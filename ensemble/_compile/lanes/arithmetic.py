@@ -1,0 +1,425 @@
+"""What lanes can do beyond their operators: conversions, bits, rounding, and functions called lane by lane.
+
+The second file that speaks to LLVM, so that `_lanes` stays about registers and memory.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import binding, ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from ensemble._compile.lanes.types import Lanes, fill_lanes, item_size, lanes_among, library_call, pointer_to, width_of
+
+__all__ = [
+    "REGISTER_BYTES",
+    "absolute",
+    "add_terms",
+    "any_lane",
+    "as_bool",
+    "as_float32",
+    "as_float64",
+    "as_int32",
+    "as_int64",
+    "bits",
+    "ceil",
+    "combine",
+    "convert",
+    "copysign",
+    "floor",
+    "fma",
+    "from_bits",
+    "gather",
+    "lane",
+    "library_lanes",
+    "polynomial",
+    "quotient",
+    "rint",
+    "rounded_to",
+    "spread",
+    "trunc",
+    "widened",
+    "with_lane",
+    "zero_sums",
+]
+
+
+@intrinsic(prefer_literal=True)
+def spread(typingctx, scalar, width):
+    """`scalar` in every lane, of its own dtype."""
+    n = width_of(width)
+    kind = getattr(scalar, "literal_type", scalar)
+    if n is None:
+        return None
+
+    def codegen(context, builder, signature, arguments):
+        return fill_lanes(builder, arguments[0], n)
+
+    return Lanes(kind, n)(kind, width), codegen
+
+
+# --- conversions
+def _conversion(target: Any) -> Any:
+    """Lanes as `target`, as the processor converts."""
+
+    @intrinsic
+    def convert(typingctx, a):
+        def codegen(context, builder, signature, arguments):
+            return _converted(builder, a.dtype, target, arguments[0], lanes)
+
+        lanes = Lanes(target, a.width)
+        return lanes(a), codegen
+
+    return convert
+
+
+def _converted(builder: Any, source: Any, target: Any, value: Any, lanes: Any) -> Any:
+    if source == target:
+        return value
+    real, whole = isinstance(source, types.Float), isinstance(target, types.Integer)
+    if target is types.boolean:
+        zero = ir.Constant(value.type, None)
+        return builder.fcmp_unordered("!=", value, zero) if real else builder.icmp_signed("!=", value, zero)
+    element = ir.IntType(target.bitwidth) if whole else ir.DoubleType() if target.bitwidth == 64 else ir.FloatType()
+    vector = ir.VectorType(element, lanes.width)
+    if source is types.boolean:
+        return (builder.zext if whole else builder.uitofp)(value, vector)
+    if real and whole:
+        return builder.fptosi(value, vector)
+    if not real and not whole:
+        return builder.sitofp(value, vector)
+    wider = target.bitwidth > source.bitwidth
+    if real:
+        return (builder.fpext if wider else builder.fptrunc)(value, vector)
+    return (builder.sext if wider else builder.trunc)(value, vector)
+
+
+as_bool, as_int32, as_int64 = map(_conversion, (types.boolean, types.int32, types.int64))
+as_float32, as_float64 = map(_conversion, (types.float32, types.float64))
+
+
+@intrinsic
+def bits(typingctx, a):
+    """The bit patterns of float64 lanes, as int64."""
+
+    def codegen(context, builder, signature, arguments):
+        return builder.bitcast(arguments[0], ir.VectorType(ir.IntType(64), a.width))
+
+    return Lanes(types.int64, a.width)(a), codegen
+
+
+@intrinsic
+def from_bits(typingctx, a):
+    """The float64 lanes of these bit patterns."""
+
+    def codegen(context, builder, signature, arguments):
+        return builder.bitcast(arguments[0], ir.VectorType(ir.DoubleType(), a.width))
+
+    return Lanes(types.float64, a.width)(a), codegen
+
+
+# --- arithmetic
+def instruction(builder: Any, name: str, arguments: Any) -> Any:
+    """LLVM's own function of this name, on scalars or vectors of one type."""
+    kind = arguments[0].type
+    scalar, lanes = (kind.element, f"v{kind.count}") if isinstance(kind, ir.VectorType) else (kind, "")
+    width = "f64" if isinstance(scalar, ir.DoubleType) else "f32"
+    signature = ir.FunctionType(kind, [kind] * len(arguments))
+    function = cgutils.get_or_insert_function(builder.module, signature, f"llvm.{name}.{lanes}{width}")
+    return builder.call(function, arguments)
+
+
+def _rounding(name: str) -> Any:
+    @intrinsic
+    def function(typingctx, a):
+        def codegen(context, builder, signature, arguments):
+            return instruction(builder, name, arguments)
+
+        return a(a), codegen
+
+    return function
+
+
+floor, ceil, trunc, rint = map(_rounding, ("floor", "ceil", "trunc", "rint"))
+
+
+@intrinsic
+def absolute(typingctx, a):
+    """Without the sign; the smallest integer stays."""
+
+    def codegen(context, builder, signature, arguments):
+        if isinstance(a.dtype, types.Float):
+            return instruction(builder, "fabs", arguments)
+        negative = builder.icmp_signed("<", arguments[0], ir.Constant(arguments[0].type, None))
+        return builder.select(negative, builder.neg(arguments[0]), arguments[0])
+
+    return a(a), codegen
+
+
+@intrinsic
+def copysign(typingctx, a, b):
+    """`a` with the sign bit of `b`."""
+    lanes = lanes_among((a, b))
+
+    def codegen(context, builder, signature, arguments):
+        return instruction(builder, "copysign", arguments)
+
+    return lanes(lanes, lanes), codegen
+
+
+@intrinsic
+def fma(typingctx, a, b, c):
+    """``a * b + c``, rounded once, on every processor; of lanes, or of numbers."""
+    lanes = a if isinstance(a, types.Float) else lanes_among((a, b, c))
+
+    def codegen(context, builder, signature, arguments):
+        return instruction(builder, "fma", arguments)
+
+    return lanes(lanes, lanes, lanes), codegen
+
+
+@intrinsic
+def quotient(typingctx, a, b):
+    """Integers divided, rounded towards zero; no lane of `b` may be 0 or -1."""
+
+    def codegen(context, builder, signature, arguments):
+        return builder.sdiv(*arguments)
+
+    return a(a, b), codegen
+
+
+# --- memory
+@intrinsic
+def gather(typingctx, array, offset, indices):
+    """``array[offset + indices]`` as lanes; `array` is flat and contiguous."""
+    lanes = Lanes(array.dtype, indices.width)
+
+    def codegen(context, builder, signature, arguments):
+        base = cgutils.create_struct_proxy(array)(context, builder, value=arguments[0]).data
+        base = builder.gep(base, [arguments[1]], inbounds=True)
+        element, n = base.type.pointee, indices.width
+        places = builder.gep(base, [arguments[2]], inbounds=True, source_etype=element)
+        places.type = ir.VectorType(base.type, n)  # a vector of indices gives a vector of addresses
+        vector, mask, size = ir.VectorType(element, n), ir.VectorType(ir.IntType(1), n), ir.IntType(32)
+        letter = "f" if isinstance(array.dtype, types.Float) else "i"
+        name = f"llvm.masked.gather.v{n}{letter}{array.dtype.bitwidth}.v{n}p0"
+        kind = ir.FunctionType(vector, [places.type, size, mask, vector])
+        function = cgutils.get_or_insert_function(builder.module, kind, name)
+        every, other = ir.Constant(mask, [1] * n), ir.Constant(vector, ir.Undefined)
+        return builder.call(function, [places, size(item_size(array.dtype)), every, other])
+
+    return lanes(array, types.int64, indices), codegen
+
+
+# --- single lanes
+@intrinsic
+def any_lane(typingctx, mask):
+    """Whether `mask` holds in some lane."""
+
+    def codegen(context, builder, signature, arguments):
+        word = builder.bitcast(arguments[0], ir.IntType(mask.width))
+        return builder.icmp_unsigned("!=", word, ir.Constant(word.type, 0))
+
+    return types.boolean(mask), codegen
+
+
+@intrinsic
+def lane(typingctx, a, position):
+    """One number of the lanes."""
+
+    def codegen(context, builder, signature, arguments):
+        return builder.extract_element(*arguments)
+
+    return a.dtype(a, types.int64), codegen
+
+
+@intrinsic
+def with_lane(typingctx, a, position, number):
+    """The lanes with another number at `position`."""
+
+    def codegen(context, builder, signature, arguments):
+        return builder.insert_element(arguments[0], arguments[2], arguments[1])
+
+    return a(a, types.int64, a.dtype), codegen
+
+
+def library_lanes(name: str, arity: int) -> Any:
+    """``function(mask, other, x[, y])``: the C library's `name` where `mask` holds, `other` elsewhere.
+
+    The function is that of float64. For float32 lanes its results must be exact, as those of `fmod` are: then the way
+    through float64 rounds nothing.
+    """
+
+    def codegen(context, builder, signature, arguments):
+        vector, width = arguments[1].type, arguments[1].type.count
+        kind = ir.FunctionType(vector, [arguments[0].type, *[vector] * (arity + 1)])
+        outer = cgutils.get_or_insert_function(builder.module, kind, f"ensemble_{name}_{width}")
+        if outer.is_declaration:
+            outer.linkage = "internal"
+            outer.attributes.add("noinline")
+            _write_loop(ir.IRBuilder(outer.append_basic_block()), name, outer.args)
+        return builder.call(outer, arguments)
+
+    if arity == 1:
+        return intrinsic(lambda typingctx, mask, other, x: (x(mask, x, x), codegen))
+    return intrinsic(lambda typingctx, mask, other, x, y: (x(mask, x, x, x), codegen))
+
+
+def _write_loop(builder: Any, name: str, arguments: Any) -> None:
+    mask, other, *operands = arguments
+    room = builder.alloca(other.type)
+    builder.store(other, room)
+    for k in range(other.type.count):
+        place = ir.IntType(32)(k)
+        with builder.if_then(builder.extract_element(mask, place)):
+            numbers = [builder.extract_element(operand, place) for operand in operands]
+            narrow, double = numbers[0].type, ir.DoubleType()
+            if narrow != double:
+                numbers = [builder.fpext(number, double) for number in numbers]
+            result = library_call(builder, name, numbers)
+            if narrow != double:
+                result = builder.fptrunc(result, narrow)
+            builder.store(builder.insert_element(builder.load(room), result, place), room)
+    builder.ret(builder.load(room))
+
+
+def polynomial(*coefficients: float) -> Any:
+    """``function(z)``: ``c0 + c1 z + c2 z**2 + ...`` by fused multiply-adds, in pairs of pairs.
+
+    Estrin's scheme: a chain of half as many steps as Horner's, and how long a processor waits for it is what counts.
+    """
+
+    def codegen(context, builder, signature, arguments):
+        lanes, power = signature.args[0], arguments[0]
+        parts = [ir.Constant(power.type, [c] * lanes.width) for c in coefficients]
+        while len(parts) > 1:
+            pairs = [parts[k : k + 2] for k in range(0, len(parts), 2)]
+            parts = [
+                instruction(builder, "fma", [pair[1], power, pair[0]]) if len(pair) == 2 else pair[0] for pair in pairs
+            ]
+            power = builder.fmul(power, power)
+        return parts[0]
+
+    return intrinsic(lambda typingctx, z: (z(z), codegen))
+
+
+# --- products rounded once, and several sums side by side: one for each term of an affine entry
+REGISTER_BYTES = 2048 if binding.get_host_cpu_features().get("avx512f") else 512
+"""What the machine's SIMD registers hold together: a loop that needs more keeps the rest in memory."""
+
+
+def _fused(builder: Any, a: Any, b: Any, c: Any) -> Any:
+    element = "f32" if a.type.element == ir.FloatType() else "f64"
+    kind = ir.FunctionType(a.type, [a.type] * 3)
+    function = cgutils.get_or_insert_function(builder.module, kind, f"llvm.fma.v{a.type.count}{element}")
+    return builder.call(function, [a, b, c])
+
+
+@intrinsic
+def convert(typingctx, lanes, array):
+    """The lanes as the dtype of `array`: rounded to nearest where that is narrower."""
+    narrow, wide = lanes.dtype.bitwidth > array.dtype.bitwidth, lanes.dtype.bitwidth < array.dtype.bitwidth
+
+    def codegen(context, builder, signature, arguments):
+        vector = ir.VectorType(context.get_value_type(array.dtype), lanes.width)
+        if narrow:
+            return builder.fptrunc(arguments[0], vector)
+        return builder.fpext(arguments[0], vector) if wide else arguments[0]
+
+    return Lanes(array.dtype, lanes.width)(lanes, array), codegen
+
+
+@intrinsic
+def widened(typingctx, lanes, array):
+    """Stored lanes as the dtype of `array`: floats as they are, 16-bit whole numbers as the bits of a bfloat16."""
+    halves = isinstance(lanes.dtype, types.Integer)
+    wide = array.dtype.bitwidth > (32 if halves else lanes.dtype.bitwidth)
+
+    def codegen(context, builder, signature, arguments):
+        value = arguments[0]
+        if halves:
+            words = ir.VectorType(ir.IntType(32), lanes.width)
+            value = builder.shl(builder.zext(value, words), ir.Constant(words, [16] * lanes.width))
+            value = builder.bitcast(value, ir.VectorType(ir.FloatType(), lanes.width))
+        vector = ir.VectorType(context.get_value_type(array.dtype), lanes.width)
+        return builder.fpext(value, vector) if wide else value
+
+    return Lanes(array.dtype, lanes.width)(lanes, array), codegen
+
+
+@intrinsic
+def rounded_to(typingctx, lanes, array):
+    """What `widened` reads: lanes to nearest, ties to even, in the type that `array` is stored in."""
+    halves = isinstance(array.dtype, types.Integer)
+
+    def codegen(context, builder, signature, arguments):
+        value, width = arguments[0], lanes.width
+        if lanes.dtype.bitwidth > 32:
+            value = builder.fptrunc(value, ir.VectorType(ir.FloatType(), width))
+        if not halves:
+            return value
+        words = ir.VectorType(ir.IntType(32), width)
+        constant = lambda number: ir.Constant(words, [number] * width)
+        word = builder.bitcast(value, words)
+        upper = builder.lshr(word, constant(16))
+        odd = builder.and_(upper, constant(1))
+        near = builder.lshr(builder.add(word, builder.add(odd, constant(0x7FFF))), constant(16))
+        missing = builder.or_(upper, constant(0x40))  # a NaN stays one
+        near = builder.select(builder.fcmp_unordered("uno", value, value), missing, near)
+        return builder.trunc(near, ir.VectorType(ir.IntType(16), width))
+
+    return Lanes(array.dtype, lanes.width)(lanes, array), codegen
+
+
+@intrinsic(prefer_literal=True)
+def zero_sums(typingctx, array, width, n_terms):
+    """`n_terms` sums at zero, a tuple of lanes: `n_terms` is a compile-time constant."""
+    n, count = width_of(width), getattr(n_terms, "literal_value", None)
+    if n is None or count is None:
+        return None
+    result = types.UniTuple(Lanes(array.dtype, n), count)
+
+    def codegen(context, builder, signature, arguments):
+        return ir.Constant(context.get_value_type(result), None)
+
+    return result(array, width, n_terms), codegen
+
+
+@intrinsic
+def add_terms(typingctx, sums, terms, k, x):
+    """Each sum i plus ``terms[k * len(sums) + i] * x``, rounded once; `terms` is flat."""
+
+    def codegen(context, builder, signature, arguments):
+        before, array, position, factor = arguments
+        struct = cgutils.create_struct_proxy(signature.args[1])(context, builder, value=array)
+        start = builder.mul(position, ir.IntType(64)(sums.count))
+        after = before
+        for i in range(sums.count):
+            place = builder.gep(struct.data, [builder.add(start, ir.IntType(64)(i))], inbounds=True)
+            term = fill_lanes(builder, builder.load(place), sums.dtype.width)
+            total = _fused(builder, term, factor, builder.extract_value(before, i))
+            after = builder.insert_value(after, total, i)
+        return after
+
+    return sums(sums, terms, types.int64, x), codegen
+
+
+@intrinsic
+def combine(typingctx, sums, coefficients, first, n_samples):
+    """Sum 0 plus each further sum i times coefficient i - 1 of its sample; `coefficients` is flat, a row a term."""
+
+    def codegen(context, builder, signature, arguments):
+        values, array, offset, stride = arguments
+        total = builder.extract_value(values, 0)
+        for i in range(1, sums.count):
+            place = builder.add(offset, builder.mul(stride, ir.IntType(64)(i - 1)))
+            pointer = pointer_to(context, builder, signature.args[1], array, place, sums.dtype.width)
+            factor = builder.load(pointer)
+            factor.align = sums.dtype.dtype.bitwidth // 8
+            total = _fused(builder, factor, builder.extract_value(values, i), total)
+        return total
+
+    return sums.dtype(sums, coefficients, types.int64, types.int64), codegen

@@ -1,0 +1,226 @@
+"""Long runs of statements on lanes, written to LLVM in one piece."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from ensemble._compile.lanes.arithmetic import instruction
+from ensemble._compile.lanes.types import fill_lanes
+from ensemble._compile.plain_code import Function, Group
+
+__all__ = ["StraightLine", "straight_line"]
+
+
+class StraightLine(Function):
+    """Statements without branches on `width` lanes, as a function of one array and one offset for each part.
+
+    `parts` are names; arguments are all arrays, then all offsets. Each line of `statements` is a result, an operation
+    and its operands, ``x + a b``. Operations are those of `ARITHMETIC`, ``!=``, ``<=``, ``pick c a b`` (a if c, else
+    b), ``fma a b c`` (a b + c) and ``fnma a b c`` (c - a b); an operand is a result, a name in `numbers`, or entry c of
+    a part, ``F_c``, which lies at ``offset + c * width``. `writes` lists ``mean_0 t5``: what is stored where, after
+    everything else.
+
+    Parts in `shared` have one number for all lanes, entry c at ``offset + c``.
+
+    On one lane, a line of `groups` names results that one SIMD register may hold, "-" where an entry of it is free:
+    what is done to all of them alike is one instruction. No bit of any result depends on that.
+    """
+
+    attribute = "alwaysinline"
+
+    def __init__(
+        self, parts: str, statements: str, writes: str, numbers: dict[str, float], width: int, groups: str = "",
+        shared: str = "",
+    ) -> None:  # fmt: skip
+        self.parts, self.statements, self.writes = parts.split(), statements, writes
+        self.numbers, self.width, self.groups, self.shared = numbers, width, groups, shared
+        arrays, offsets = ([(name, kind) for name in self.parts] for kind in ("Numbers", "int"))
+        super().__init__("straight_line", arrays + offsets, ["None"])
+
+    def write(self, group: Group, made: ir.Function) -> None:
+        builder = ir.IRBuilder(made.append_basic_block())
+        n = len(self.parts)
+        self.emit(builder, group.number, made.args[:n], made.args[n:])
+        builder.ret_void()
+
+    def emit(self, builder: Any, number: ir.Type, arrays: Any, offsets: Any) -> None:
+        """The instructions, at the builder's place."""
+        starts = {
+            name: builder.gep(array, [offset], inbounds=True)
+            for name, array, offset in zip(self.parts, arrays, offsets, strict=True)
+        }
+        split = (line.split() for line in self.statements.splitlines())
+        named = {target: tuple(rest) for target, *rest in split}
+        emit = _StraightLine(builder, number, self.width, starts, named)
+        emit.shared = frozenset(self.shared.split())
+        for name, value in self.numbers.items():
+            emit.values[name] = ir.Constant(emit.type, value if self.width == 1 else [value] * self.width)
+        grouped = [tuple(None if name == "-" else name for name in line.split()) for line in self.groups.splitlines()]
+        writes = (line.split() for line in self.writes.splitlines())
+        emit.run([(target, source) for target, source in writes], grouped)
+
+
+def straight_line(*description: Any) -> Any:
+    """`StraightLine` for functions that Numba compiles: ``f(arrays, offsets)``, two tuples."""
+    line = StraightLine(*description)
+
+    @intrinsic
+    def run(typingctx, arrays, offsets):
+        def codegen(context, builder, signature, arguments):
+            structs = cgutils.unpack_tuple(builder, arguments[0], len(line.parts))
+            places = cgutils.unpack_tuple(builder, arguments[1], len(line.parts))
+            kind = arrays.dtype
+            data = [cgutils.create_struct_proxy(kind)(context, builder, value=struct).data for struct in structs]
+            line.emit(builder, context.get_value_type(kind.dtype), data, places)
+            return context.get_dummy_value()
+
+        return types.void(arrays, offsets), codegen
+
+    return run
+
+
+ARITHMETIC = {"+": "fadd", "-": "fsub", "*": "fmul", "/": "fdiv"}
+
+Names = tuple[str | None, ...]
+
+
+class _StraightLine:
+    """Statements of `straight_line` on their way to LLVM: in order, those that something hangs on.
+
+    A result with a home, a group and its place in it, is computed by an instruction for the whole group.
+    """
+
+    def __init__(
+        self, builder: Any, scalar: Any, width: int, starts: dict[str, Any], statements: dict[str, tuple[str, ...]]
+    ) -> None:
+        self.builder, self.scalar, self.width, self.starts, self.statements = builder, scalar, width, starts, statements
+        self.type = scalar if width == 1 else ir.VectorType(scalar, width)
+        self.shared: frozenset[str] = frozenset()
+        self.alignment = 8 if isinstance(scalar, ir.DoubleType) else 4
+        self.depths: dict[str, int] = {}
+        for name, (_, *operands) in statements.items():
+            self.depths[name] = 1 + max(self.depths.get(operand, 0) for operand in operands)
+        self.homes: dict[str, tuple[Names, int]] = {}
+        self.values: dict[str, Any] = {}
+        self.vectors: dict[Names, Any] = {}
+
+    def run(self, writes: list[tuple[str, str]], groups: list[Names]) -> None:
+        """All that `writes` needs, and the stores."""
+        for group in groups:
+            self.settle(group)
+        live, waiting = set(), [source for _, source in writes]
+        while waiting:
+            name = waiting.pop()
+            if name in self.statements and name not in live:
+                live.add(name)
+                waiting += self.statements[name][1:]
+        for name in self.statements:
+            if name in live:
+                self.vector(self.homes[name][0]) if name in self.homes else self.value(name)
+        step = len(groups[0]) if groups else 1
+        while writes:
+            count = step if self.adjacent(tuple(target for target, _ in writes[:step]), step) else 1
+            together, writes = writes[:count], writes[count:]
+            stored = self.value(together[0][1]) if count == 1 else self.vector(tuple(source for _, source in together))
+            self.builder.store(stored, self.pointer(together[0][0], stored.type)).align = self.alignment
+
+    def settle(self, group: Names) -> None:
+        """Give results that the same operation makes a home, and then their operands.
+
+        Results with equally many operations behind them are not made of each other.
+        """
+        named = [name for name in group if name is not None]
+        settled = any(name not in self.statements or name in self.homes for name in named)
+        if settled or not 1 < len(named) == len(set(named)):
+            return
+        if len({(self.statements[name][0], self.depths[name]) for name in named}) > 1:
+            return
+        self.homes |= {name: (group, i) for i, name in enumerate(group) if name is not None}
+        for operand in self.operands(group):
+            if len(set(operand)) > 1:
+                self.settle(operand)
+
+    def operands(self, group: Names) -> list[Names]:
+        """The groups that the operands of a group's statements are."""
+        rows = [(None,) if name is None else self.statements[name][1:] for name in group]
+        n = max(len(row) for row in rows)
+        return [tuple(row[i] if row != (None,) else None for row in rows) for i in range(n)]
+
+    def adjacent(self, names: Names, count: int) -> bool:
+        """Whether entries of a part lie side by side."""
+        if len(names) < count or names[0] is None or names[0] in self.statements:
+            return False
+        part, _, c = names[0].rpartition("_")
+        return part in self.starts and list(names) == [f"{part}_{int(c) + i}" for i in range(count)]
+
+    def pointer(self, entry: str, type: Any) -> Any:
+        part, _, c = entry.rpartition("_")
+        apart = 1 if part in self.shared else self.width
+        place = self.builder.gep(self.starts[part], [ir.IntType(64)(int(c) * apart)], inbounds=True)
+        return place if type == self.scalar else self.builder.bitcast(place, type.as_pointer())
+
+    def loaded(self, entry: str, type: Any) -> Any:
+        value = self.builder.load(self.pointer(entry, type))
+        value.align = self.alignment
+        return value
+
+    def value(self, name: str) -> Any:
+        """A result, a number, or an entry of a part."""
+        if name not in self.values:
+            if name in self.homes:
+                group, place = self.homes[name]
+                self.values[name] = self.builder.extract_element(self.vector(group), ir.IntType(32)(place))
+            elif name in self.statements:
+                operation, *operands = self.statements[name]
+                self.values[name] = self.result(operation, *(self.value(operand) for operand in operands))
+            elif name.rpartition("_")[0] in self.shared:
+                self.values[name] = self.spread(self.loaded(name, self.scalar), self.width)
+            else:
+                self.values[name] = self.loaded(name, self.type)
+        return self.values[name]
+
+    def vector(self, names: Names) -> Any:
+        """The values of `names` in one register."""
+        if names not in self.vectors:
+            self.vectors[names] = self.gathered(names)
+        return self.vectors[names]
+
+    def gathered(self, names: Names) -> Any:
+        """`vector`, made of what there is."""
+        live = [(i, name) for i, name in enumerate(names) if name is not None]
+        homes = [self.homes.get(name) for _, name in live]
+        group = homes[0][0] if homes[0] else None
+        if group and all(home == (group, i) for home, (i, _) in zip(homes, live, strict=True)):
+            if group != names:
+                return self.vector(group)
+            operation = self.statements[live[0][1]][0]
+            return self.result(operation, *(self.vector(operand) for operand in self.operands(group)))
+        if self.adjacent(names, len(names)):
+            return self.loaded(live[0][1], ir.VectorType(self.scalar, len(names)))
+        first = self.value(live[0][1])
+        if len({name for _, name in live}) == 1:
+            return self.spread(first, len(names))
+        start = None if None in names else ir.Undefined  # zeros, as left-over subnormal numbers would be slow
+        vector = ir.Constant(ir.VectorType(first.type, len(names)), start)
+        for i, name in live:
+            vector = self.builder.insert_element(vector, self.value(name), ir.IntType(32)(i))
+        return vector
+
+    def spread(self, value: Any, width: int) -> Any:
+        return value if width == 1 else fill_lanes(self.builder, value, width)
+
+    def result(self, operation: str, *operands: Any) -> Any:
+        if operation in ARITHMETIC:
+            return getattr(self.builder, ARITHMETIC[operation])(*operands)
+        if operation == "pick":
+            return self.builder.select(*operands)
+        if operation in ("fma", "fnma"):
+            a, b, c = operands
+            return instruction(self.builder, "fma", [self.builder.fneg(a) if operation == "fnma" else a, b, c])
+        compare = self.builder.fcmp_unordered if operation == "!=" else self.builder.fcmp_ordered
+        return compare(operation, *operands)

@@ -1,0 +1,71 @@
+"""Square tiles of memory turned round in SIMD registers, and what is read ahead of its use."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba.core import cgutils
+
+from ensemble._compile.plain_code import Function, Group
+
+__all__ = ["Prefetch", "Transpose", "interleaved"]
+
+
+class Transpose(Function):
+    """``target[to + j * pitch + i] = source[at + i * stride + j]`` for i and j below `width`, a power of two."""
+
+    def __init__(self, width: int) -> None:
+        source, target = ("source", "Numbers"), ("target", "Numbers")
+        at, stride, to, pitch = ((name, "int") for name in ("at", "stride", "to", "pitch"))
+        super().__init__("transpose", [source, at, stride, target, to, pitch], ["None"])
+        self.width = width
+
+    def write(self, group: Group, made: ir.Function) -> None:
+        builder, n = ir.IRBuilder(made.append_basic_block()), self.width
+        source, at, stride, target, to, pitch = made.args
+        pointer = ir.VectorType(group.number, n).as_pointer()
+
+        def place(array: Any, first: Any, step: Any, i: int) -> Any:
+            offset = builder.add(first, builder.mul(step, ir.IntType(64)(i)))
+            return builder.bitcast(builder.gep(array, [offset], inbounds=True), pointer)
+
+        alignment = 8 if isinstance(group.number, ir.DoubleType) else 4
+        rows = []
+        for i in range(n):
+            rows.append(builder.load(place(source, at, stride, i)))
+            rows[-1].align = alignment
+        for _ in range(n.bit_length() - 1):
+            rows = interleaved(builder, rows)
+        for j, row in enumerate(rows):
+            builder.store(row, place(target, to, pitch, j)).align = alignment
+        builder.ret_void()
+
+
+class Prefetch(Function):
+    """Read the line of ``array[offset]`` into the second-level cache, wherever that entry is."""
+
+    attribute = "alwaysinline"
+
+    def __init__(self) -> None:
+        super().__init__("prefetch", [("array", "Numbers"), ("offset", "int")], ["None"])
+
+    def write(self, group: Group, made: ir.Function) -> None:
+        builder, byte, word = ir.IRBuilder(made.append_basic_block()), ir.IntType(8).as_pointer(), ir.IntType(32)
+        function = cgutils.get_or_insert_function(
+            group.module, ir.FunctionType(ir.VoidType(), [byte, word, word, word]), "llvm.prefetch.p0i8"
+        )
+        start = builder.bitcast(builder.gep(made.args[0], [made.args[1]]), byte)
+        builder.call(function, [start, word(0), word(1), word(1)])
+        builder.ret_void()
+
+
+def interleaved(builder: Any, rows: list[Any]) -> list[Any]:
+    """Each row of the first half and its fellow of the second, entries in turns: as often as n doubles, a transpose."""
+    n = len(rows)
+    out = []
+    for a, b in zip(rows[: n // 2], rows[n // 2 :], strict=True):
+        for start in (0, n // 2):
+            turns = [k for i in range(start, start + n // 2) for k in (i, n + i)]
+            out.append(builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(ir.IntType(32), n), turns)))
+    return out

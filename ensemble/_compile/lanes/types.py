@@ -1,0 +1,418 @@
+"""`Lanes`: one SIMD register set as a value inside a compiled kernel.
+
+LLVM keeps ``<width x float64>`` in registers and splits it to the machine's own width, so a row sum over 32 samples
+needs no memory for its accumulators (a NumPy-style inner loop over samples stores and reloads them at every entry,
+which costs half the bandwidth). Each lane obeys IEEE arithmetic by itself: the same bits as a scalar loop.
+
+Inside a compiled function::
+
+    total = zeros(values, WIDTH)
+    total = total + load(values, offset, WIDTH) * splat(scalar, values, WIDTH)
+    store(out, offset, total)
+
+Arrays are flat; `offset` counts elements; WIDTH is a compile-time constant, or lanes whose width is meant.
+Operators work lane by lane, on two lanes of one kind or on lanes and a number; comparisons give masks, and
+``select(mask, a, b)`` picks. `_lane_arithmetic` has the rest.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.core.imputils import lower_builtin, lower_cast
+from numba.core.typing.templates import AbstractTemplate, infer_global, signature
+from numba.extending import intrinsic, models, register_model
+
+__all__ = [
+    "PREFETCH_BYTES",
+    "ROW_BYTES",
+    "Lanes",
+    "borrowed",
+    "called",
+    "fence",
+    "library_call",
+    "library_function",
+    "load",
+    "load_some",
+    "prefetch",
+    "register_of",
+    "select",
+    "splat",
+    "sqrt",
+    "store",
+    "store_some",
+    "stream",
+    "zeros",
+]
+
+PREFETCH_BYTES = 8192
+"""How far ahead of its use a stream of matrix values is asked for: the hardware's own prefetch stops at page ends."""
+
+ROW_BYTES = 32
+"""Bytes of a register of small matrices, whose rows are padded to it."""
+
+
+class Lanes(types.Type):
+    """The Numba type of `width` numbers of `dtype` held in SIMD registers."""
+
+    def __init__(self, dtype: types.Type, width: int) -> None:
+        self.dtype, self.width = dtype, width
+        super().__init__(name=f"Lanes({dtype}, {width})")
+
+
+@register_model(Lanes)
+class _LanesModel(models.PrimitiveModel):
+    def __init__(self, dmm: Any, fe_type: Lanes) -> None:
+        element = ir.IntType(1) if fe_type.dtype is types.boolean else dmm.lookup(fe_type.dtype).get_value_type()
+        super().__init__(dmm, fe_type, ir.VectorType(element, fe_type.width))
+
+
+def width_of(width: Any) -> int | None:
+    """The number of lanes that a constant, or another value of lanes, asks for."""
+    return width.width if isinstance(width, Lanes) else getattr(width, "literal_value", None)
+
+
+def item_size(dtype: Any) -> int:
+    return 1 if dtype is types.boolean else dtype.bitwidth // 8
+
+
+def pointer_to(context: Any, builder: Any, array_type: Any, array: Any, offset: Any, width: int) -> Any:
+    struct = cgutils.create_struct_proxy(array_type)(context, builder, value=array)
+    vector = ir.VectorType(context.get_data_type(array_type.dtype), width)
+    return builder.bitcast(builder.gep(struct.data, [offset], inbounds=True), vector.as_pointer())
+
+
+def _from_memory(builder: Any, dtype: Any, value: Any) -> Any:
+    """Loaded lanes as they are held in registers: masks have one bit per lane."""
+    return builder.icmp_signed("!=", value, ir.Constant(value.type, None)) if dtype is types.boolean else value
+
+
+def _to_memory(builder: Any, dtype: Any, value: Any) -> Any:
+    wide = ir.VectorType(ir.IntType(8), value.type.count)
+    return builder.zext(value, wide) if dtype is types.boolean else value
+
+
+def fill_lanes(builder: Any, scalar: Any, width: int) -> Any:
+    vector = ir.VectorType(scalar.type, width)
+    one = builder.insert_element(ir.Constant(vector, ir.Undefined), scalar, ir.IntType(32)(0))
+    return builder.shuffle_vector(
+        one, ir.Constant(vector, ir.Undefined), ir.Constant(ir.VectorType(ir.IntType(32), width), [0] * width)
+    )
+
+
+@intrinsic
+def borrowed(typingctx, array):
+    """`array` without a share in its memory, which must outlive it.
+
+    A slice of an array counts its owners up and down by locked instructions, and each of those waits until all that
+    was streamed has reached memory.
+    """
+
+    def codegen(context, builder, signature, arguments):
+        struct = cgutils.create_struct_proxy(array)(context, builder, value=arguments[0])
+        struct.meminfo = ir.Constant(struct.meminfo.type, None)
+        struct.parent = ir.Constant(struct.parent.type, None)
+        return struct._getvalue()
+
+    return array(array), codegen
+
+
+@intrinsic(prefer_literal=True)
+def load(typingctx, array, offset, width):
+    """``array[offset : offset + width]`` as lanes; `array` is flat and contiguous."""
+    n = width_of(width)
+    if n is None:
+        return None
+
+    def codegen(context, builder, signature, arguments):
+        pointer = pointer_to(context, builder, signature.args[0], arguments[0], arguments[1], n)
+        value = builder.load(pointer)
+        value.align = item_size(array.dtype)
+        return _from_memory(builder, array.dtype, value)
+
+    return Lanes(array.dtype, n)(array, types.int64, width), codegen
+
+
+@intrinsic
+def store(typingctx, array, offset, lanes):
+    """``array[offset : offset + width] = lanes``."""
+
+    def codegen(context, builder, signature, arguments):
+        pointer = pointer_to(context, builder, signature.args[0], arguments[0], arguments[1], lanes.width)
+        value = _to_memory(builder, array.dtype, arguments[2])
+        builder.store(value, pointer).align = item_size(array.dtype)
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, lanes), codegen
+
+
+@intrinsic
+def stream(typingctx, array, offset, lanes):
+    """Like `store`, past the cache: no line is read only to be overwritten. The address must start a cache line."""
+
+    def codegen(context, builder, signature, arguments):
+        pointer = pointer_to(context, builder, signature.args[0], arguments[0], arguments[1], lanes.width)
+        instruction = builder.store(_to_memory(builder, array.dtype, arguments[2]), pointer)
+        instruction.align = min(64, lanes.width * item_size(array.dtype))
+        hint = builder.module.add_metadata([ir.IntType(32)(1)])
+        instruction.set_metadata("nontemporal", hint)
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, lanes), codegen
+
+
+@intrinsic(prefer_literal=True)
+def load_some(typingctx, array, offset, count, width):
+    """The first `count` of `width` lanes from ``array[offset:]``, zero in the others: the end of an array."""
+    n = width_of(width)
+    if n is None:
+        return None
+
+    def codegen(context, builder, signature, arguments):
+        first = pointer_to(context, builder, signature.args[0], arguments[0], arguments[1], n)
+        room = cgutils.alloca_once(builder, first.type.pointee)
+        builder.store(ir.Constant(first.type.pointee, None), room)
+        _copy_some(builder, first, room, arguments[2])
+        return _from_memory(builder, array.dtype, builder.load(room))
+
+    return Lanes(array.dtype, n)(array, types.int64, types.int64, width), codegen
+
+
+@intrinsic
+def store_some(typingctx, array, offset, count, lanes):
+    """``array[offset : offset + count]`` = the first `count` lanes."""
+
+    def codegen(context, builder, signature, arguments):
+        first = pointer_to(context, builder, signature.args[0], arguments[0], arguments[1], lanes.width)
+        room = cgutils.alloca_once(builder, first.type.pointee)
+        builder.store(_to_memory(builder, array.dtype, arguments[3]), room)
+        _copy_some(builder, room, first, arguments[2])
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, types.int64, lanes), codegen
+
+
+def _copy_some(builder: Any, source: Any, target: Any, count: Any) -> None:
+    element = source.type.pointee.element.as_pointer()
+    source, target = builder.bitcast(source, element), builder.bitcast(target, element)
+    with cgutils.for_range(builder, count) as loop:
+        builder.store(builder.load(builder.gep(source, [loop.index])), builder.gep(target, [loop.index]))
+
+
+@intrinsic(prefer_literal=True)
+def prefetch(typingctx, array, offset, width):
+    """Ask for ``array[offset : offset + width]`` ahead of time, wherever it is; less than half a line: nothing.
+
+    Into the second-level cache: the hint "not again" halves the bandwidth of some processors.
+    """
+    n = width_of(width)
+    if n is None:
+        return None
+    n_bytes = n * item_size(array.dtype)
+
+    def codegen(context, builder, signature, arguments):
+        byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
+        struct = cgutils.create_struct_proxy(signature.args[0])(context, builder, value=arguments[0])
+        start = builder.bitcast(builder.gep(struct.data, [arguments[1]]), byte)
+        function = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(ir.VoidType(), [byte, word, word, word]), "llvm.prefetch.p0i8"
+        )
+        for line in range(0, n_bytes if n_bytes >= 32 else 0, 64):
+            builder.call(function, [builder.gep(start, [ir.IntType(64)(line)]), word(0), word(1), word(1)])
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, width), codegen
+
+
+@intrinsic(prefer_literal=True)
+def splat(typingctx, scalar, array, width):
+    """`scalar` in every lane, as the dtype of `array`."""
+    n = width_of(width)
+    if n is None:
+        return None
+
+    def codegen(context, builder, signature, arguments):
+        return fill_lanes(builder, arguments[0], n)
+
+    return Lanes(array.dtype, n)(array.dtype, array, width), codegen
+
+
+@intrinsic(prefer_literal=True)
+def zeros(typingctx, array, width):
+    """Zero in every lane, as the dtype of `array`."""
+    n = width_of(width)
+    if n is None:
+        return None
+
+    def codegen(context, builder, signature, arguments):
+        return ir.Constant(ir.VectorType(context.get_value_type(array.dtype), n), None)
+
+    return Lanes(array.dtype, n)(array, width), codegen
+
+
+@intrinsic
+def register_of(typingctx, array):
+    """Zeros that fill `ROW_BYTES`, as the dtype of `array`."""
+    lanes = Lanes(array.dtype, ROW_BYTES * 8 // array.dtype.bitwidth)
+
+    def codegen(context, builder, signature, arguments):
+        return ir.Constant(ir.VectorType(context.get_value_type(array.dtype), lanes.width), None)
+
+    return lanes(array), codegen
+
+
+@intrinsic
+def called(typingctx):
+    """The function that this stands in is never copied into its callers, so that it is translated once."""
+
+    def codegen(context, builder, signature, arguments):
+        builder.function.attributes.add("noinline")
+        return context.get_dummy_value()
+
+    return types.void(), codegen
+
+
+@intrinsic
+def select(typingctx, mask, a, b):
+    """Lane by lane, `a` where `mask` holds and `b` elsewhere; one of them may be a number."""
+    lanes = lanes_among((a, b))
+
+    def codegen(context, builder, signature, arguments):
+        return builder.select(*arguments)
+
+    return lanes(mask, lanes, lanes), codegen
+
+
+@intrinsic
+def sqrt(typingctx, a):
+    """The square root of each lane, correctly rounded."""
+
+    def codegen(context, builder, signature, arguments):
+        vector = arguments[0].type
+        element = "f32" if a.dtype is types.float32 else "f64"
+        function = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(vector, [vector]), f"llvm.sqrt.v{a.width}{element}"
+        )
+        return builder.call(function, arguments)
+
+    return a(a), codegen
+
+
+# --- operators
+# Registered with the compiler's own tables: an overload would compile a small function for each pair of types.
+
+
+def lanes_among(arguments: Any) -> Any:
+    """The type of the lanes that an operator works on; a plain number beside lanes is spread over them."""
+    lanes = {argument for argument in arguments if isinstance(argument, Lanes)}
+    plain = all(isinstance(argument, Lanes | types.Number | types.Boolean) for argument in arguments)
+    return lanes.pop() if len(lanes) == 1 and plain else None
+
+
+def _operator(operation: Any, arity: int, emit: Any, gives_mask: bool = False) -> None:
+    """Let `operation` work on lanes: ``emit(builder, dtype, *values)`` writes it."""
+
+    class Typing(AbstractTemplate):
+        def generic(self, arguments: Any, keywords: Any) -> Any:
+            kind = lanes_among(arguments) if len(arguments) == arity else None
+            if kind is None:
+                return None
+            return signature(Lanes(types.boolean, kind.width) if gives_mask else kind, *[kind] * arity)
+
+    infer_global(operation)(Typing)
+
+    @lower_builtin(operation, *[Lanes] * arity)
+    def lower(context: Any, builder: Any, signed: Any, values: Any) -> Any:
+        return emit(builder, signed.args[0].dtype, *values)
+
+
+def _arithmetic(operation: Any, real: str | None, whole: str) -> None:
+    def emit(builder: Any, dtype: Any, a: Any, b: Any) -> Any:
+        return getattr(builder, real if isinstance(dtype, types.Float) else whole)(a, b)  # type: ignore[arg-type]
+
+    _operator(operation, 2, emit)
+
+
+def _comparison(operation: Any, symbol: str) -> None:
+    def emit(builder: Any, dtype: Any, a: Any, b: Any) -> Any:
+        if not isinstance(dtype, types.Float):
+            return (builder.icmp_unsigned if dtype is types.boolean else builder.icmp_signed)(symbol, a, b)
+        # a NaN differs from everything, itself included
+        return (builder.fcmp_unordered if symbol == "!=" else builder.fcmp_ordered)(symbol, a, b)
+
+    _operator(operation, 2, emit, gives_mask=True)
+
+
+for _operation, _real, _whole in (
+    (operator.add, "fadd", "add"),
+    (operator.sub, "fsub", "sub"),
+    (operator.mul, "fmul", "mul"),
+    (operator.truediv, "fdiv", ""),
+    (operator.and_, None, "and_"),
+    (operator.or_, None, "or_"),
+    (operator.xor, None, "xor"),
+    (operator.lshift, None, "shl"),
+    (operator.rshift, None, "ashr"),
+):
+    _arithmetic(_operation, _real, _whole)
+
+for _operation, _symbol in (
+    (operator.gt, ">"), (operator.lt, "<"), (operator.ge, ">="), (operator.le, "<="), (operator.eq, "=="),
+    (operator.ne, "!="),
+):  # fmt: skip
+    _comparison(_operation, _symbol)
+
+_operator(
+    operator.neg, 1, lambda builder, dtype, a: (builder.fneg if isinstance(dtype, types.Float) else builder.neg)(a)
+)
+_operator(operator.invert, 1, lambda builder, dtype, a: builder.not_(a))
+
+
+@lower_cast(types.Number, Lanes)
+@lower_cast(types.Boolean, Lanes)
+def _spread(context: Any, builder: Any, scalar: Any, lanes: Any, value: Any) -> Any:
+    return fill_lanes(builder, context.cast(builder, value, scalar, lanes.dtype), lanes.width)
+
+
+@intrinsic
+def fence(typingctx):
+    """Wait until what `stream` wrote has reached memory: other threads are about to read it."""
+
+    def codegen(context, builder, signature, arguments):
+        builder.fence("seq_cst")
+        return context.get_dummy_value()
+
+    return types.void(), codegen
+
+
+def library_call(builder: Any, name: str, arguments: Any) -> Any:
+    """A call of the C library's function `name` of float64, kept out of line.
+
+    LLVM may put a vector library's function of other rounding in the place of one that it knows, but only in the whole
+    vectors of a loop and not in its rest: a value would depend on where it stands. A call that it cannot see through
+    stays one function for all.
+    """
+    double = ir.DoubleType()
+    kind = ir.FunctionType(double, [double] * len(arguments))
+    outer = cgutils.get_or_insert_function(builder.module, kind, f"ensemble_{name}")
+    if outer.is_declaration:
+        outer.linkage = "internal"
+        outer.attributes.add("noinline")
+        inside = ir.IRBuilder(outer.append_basic_block())
+        inside.ret(inside.call(cgutils.get_or_insert_function(builder.module, kind, name), outer.args))
+    return builder.call(outer, arguments)
+
+
+def library_function(name: str, arity: int) -> Any:
+    """The C library's function `name` of float64, for one number."""
+
+    def codegen(context, builder, signature, arguments):
+        return library_call(builder, name, arguments)
+
+    if arity == 1:
+        return intrinsic(lambda typingctx, x: (types.float64(types.float64), codegen))
+    return intrinsic(lambda typingctx, x, y: (types.float64(types.float64, types.float64), codegen))

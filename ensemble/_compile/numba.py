@@ -1,0 +1,172 @@
+"""The one import of Numba: how kernels are compiled for the CPU, and how samples are cut into SIMD tiles.
+
+Rules that make every sample of an ensemble equal to its own scalar run, to the bit:
+
+* no ``fastmath``: no reassociation and no contraction to FMA, in any width;
+* sums over rows run in fixed blocks of `ROW_BLOCK` rows that depend on nothing but the number of rows, and the
+  blocks are added in order, whatever the number of threads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import importlib
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numba
+import numpy as np
+from numba import prange
+
+from ensemble._compile.memory import empty
+from ensemble._compile.work_sharing import ONE_THREAD, WorkSharing, work_sharing
+
+__all__ = [
+    "ROW_BLOCK",
+    "WIDTHS",
+    "array_at",
+    "c_function",
+    "compiled",
+    "compiled_regions",
+    "compiled_serial",
+    "empty",
+    "inner",
+    "one_thread",
+    "output",
+    "per_width",
+    "prange",
+    "spliced",
+    "streams",
+    "thread_count",
+    "threads_for",
+    "tiles",
+]
+
+ROW_BLOCK = 512
+"""Rows that one partial sum covers."""
+
+SMALL = 1 << 17
+"""Elements of the largest array below which a kernel does not wake other threads."""
+
+STREAMED = 1 << 25
+"""Bytes above which an output outgrows the caches, so that reading its lines before writing them is a waste."""
+
+WIDTHS = (64, 32, 16, 8, 4, 2, 1)
+"""Samples that one pass over the data may carry in registers."""
+
+compiled: Any = functools.partial(work_sharing, cache=True, error_model="numpy", nogil=True)
+"""Compile a function that ends in a loop ``for i in prange(n)`` over threads; the machine code is kept on disk."""
+
+compiled_regions: Any = functools.partial(numba.njit, parallel=True, cache=True, error_model="numpy", nogil=True)
+"""Compile a function with `prange` loops anywhere, which takes twice as long; the machine code is kept on disk."""
+
+compiled_serial: Any = functools.partial(numba.njit, cache=True, error_model="numpy", nogil=True)
+"""Compile a function that runs on the calling thread."""
+
+inner: Any = functools.partial(
+    numba.njit, error_model="numpy", nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True
+)
+"""Compile a function that ends up inside a generated one, which is kept on disk itself."""
+
+spliced: Any = functools.partial(numba.njit, error_model="numpy", inline="always")
+"""A function whose statements become part of each caller, before types are known: it is not compiled by itself."""
+
+array_at: Any = numba.carray
+"""``array_at(pointer, shape)``: the array whose first entry a C function was given; it owns nothing."""
+
+c_function: Any = functools.partial(numba.cfunc, cache=True, error_model="numpy")
+"""Compile a C function of the given signature; ``address`` is where it lies in this process."""
+
+
+def _one_thread_after_fork() -> None:
+    """In a forked process, run every kernel on the thread that calls it.
+
+    The threads of OpenMP do not exist in the child, and Numba ends a child of GNU OpenMP that starts a parallel region.
+    A region of one thread needs none of them: `launch_threads` makes the child the owner of the layer, with one thread
+    as the default of all its threads. A layer that had not started before the fork starts in the child as usual, and
+    the layers "tbb" and "workqueue" handle a fork themselves.
+    """
+    try:
+        layer = numba.threading_layer()
+    except ValueError:
+        return
+    if layer == "omp":
+        omppool = importlib.import_module("numba.np.ufunc.omppool")
+        ctypes.CFUNCTYPE(None, ctypes.c_int)(omppool.launch_threads)(1)
+        numba.set_num_threads(1)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_one_thread_after_fork)
+
+
+def per_width(make: Callable[..., Any]) -> Callable[..., Any]:
+    """Remember what `make(width, ...)` compiled, so that each width is built once and only when it is met.
+
+    Calls on small arrays run on the calling thread alone: waking a team costs more than it saves there, and on a busy
+    machine much more. The number of threads changes no bit of any result.
+    """
+
+    @functools.cache
+    def made(*options: Any) -> Callable[..., Any]:
+        loop = make(*options)
+
+        def run(*arguments: Any) -> Any:
+            if max(a.size for a in arguments if type(a) is np.ndarray) > SMALL:
+                return loop(*arguments)
+            if isinstance(loop, WorkSharing):
+                return loop(*arguments, threads=ONE_THREAD)
+            threads = numba.get_num_threads()
+            numba.set_num_threads(1)
+            try:
+                return loop(*arguments)
+            finally:
+                numba.set_num_threads(threads)
+
+        return run
+
+    return made
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Kernels that this thread calls in here do not wake others: for callers that have a thread for each problem."""
+    threads = numba.get_num_threads()
+    numba.set_num_threads(1)
+    try:
+        yield
+    finally:
+        numba.set_num_threads(threads)
+
+
+def threads_for(n_values: int) -> contextlib.AbstractContextManager[None]:
+    """One thread for kernels on at most `SMALL` values, all threads for larger ones."""
+    return one_thread() if n_values <= SMALL else contextlib.nullcontext()
+
+
+def thread_count() -> int:
+    """Threads that a kernel may use; nothing that it decides may change a bit."""
+    return numba.get_num_threads()
+
+
+def tiles(n_samples: int, widest: int = WIDTHS[0]) -> Iterator[tuple[int, int]]:
+    """Cut the sample axis into ``(first, width)`` with widths from `WIDTHS` up to `widest`, the widest first."""
+    first = 0
+    for width in WIDTHS:
+        while width <= widest and n_samples - first >= width:
+            yield first, width
+            first += width
+
+
+def streams(out: np.ndarray) -> bool:
+    """Whether `out`, of shape (n, n_samples), is better written past the cache: large, and rows fill whole lines."""
+    row = out.shape[1] * out.itemsize
+    return out.nbytes > STREAMED and row % 64 == 0 and out.ctypes.data % 64 == 0
+
+
+def output(out: np.ndarray | None, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """The buffer a kernel writes: the caller's `out`, or a new one where that is None."""
+    return empty(shape, dtype) if out is None else out

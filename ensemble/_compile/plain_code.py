@@ -1,0 +1,593 @@
+"""Functions of integers, numbers and flat arrays, written to LLVM as they stand, in one module with their caller.
+
+Numba infers the types of each function, optimises it, translates it to machine code, and does the last two again in
+each caller of it, and in theirs. A group of small functions costs ten seconds so. Here types are declared, and all
+functions of a group are translated together, once.
+
+    @plain
+    def total(w: Numbers, first: int, count: int) -> float:
+        ...
+
+    sum_of = entry(total)  # for functions that Numba compiles: sum_of(w, first, count)
+
+The language is a part of Python's: names, numbers, ``w[i]`` with ``i >= 0``, arithmetic, comparisons, ``and``, ``or``,
+``not``, ``a if c else b``, assignments, ``if``, ``while``, ``for`` over ranges with a constant step, ``break``,
+``continue``, ``return``, and calls of `Function`, ``min``, ``max``, ``abs``, ``int``, ``float``, ``math.sqrt``,
+``np.isnan``, `room`, `numbers_at`, `behind`, `fma`, `load` and `store`. A variable has the type of its first value;
+``int`` is an int64, ``float`` the type of the numbers in `Numbers`, and a register holds as many of them as fill
+`ROW_BYTES`; a number beside a register stands for one in each of its lanes. Division of integers by ``//`` and ``%`` is
+that of numbers that are not negative. Nothing is reassociated or contracted. Indices are not checked.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from ensemble._compile.lanes.arithmetic import instruction
+from ensemble._compile.lanes.types import ROW_BYTES, fill_lanes
+
+__all__ = [
+    "EPS",
+    "LANES",
+    "Function",
+    "Group",
+    "Integers",
+    "Numbers",
+    "behind",
+    "entry",
+    "fma",
+    "inlined",
+    "load",
+    "numbers_at",
+    "plain",
+    "rolled",
+    "room",
+    "store",
+]
+
+Numbers = Any
+"""A flat array of floating-point numbers."""
+
+Integers = Any
+"""A flat array of int64."""
+
+I1, I64 = ir.IntType(1), ir.IntType(64)
+
+ARITHMETIC = {"Add": "add", "Sub": "sub", "Mult": "mul"}
+COMPARISONS = {"Eq": "==", "NotEq": "!=", "Lt": "<", "LtE": "<=", "Gt": ">", "GtE": ">="}
+
+
+def room(count: int) -> Numbers:
+    """An array of so many numbers, a constant, that ends with the call of the function that it is made in."""
+    raise NotImplementedError("room: only in functions of this language")
+
+
+def numbers_at(address: int) -> Numbers:
+    """The array of numbers that starts at an address; it owns nothing."""
+    raise NotImplementedError("numbers_at: only in functions of this language")
+
+
+def behind(numbers: Numbers, count: int) -> Numbers:
+    """The array of numbers that starts at entry `count` of another."""
+    raise NotImplementedError("behind: only in functions of this language")
+
+
+def fma(a: float, b: float, c: float) -> float:
+    """``a b + c``, rounded once; of numbers, registers or both."""
+    raise NotImplementedError("fma: only in functions of this language")
+
+
+def load(numbers: Numbers, first: int) -> Any:
+    """A register of the entries from `first` on."""
+    raise NotImplementedError("load: only in functions of this language")
+
+
+def store(numbers: Numbers, first: int, register: Any) -> None:
+    """Write a register to the entries from `first` on."""
+    raise NotImplementedError("store: only in functions of this language")
+
+
+class OfType:
+    """A constant that depends on the type of numbers: of float64, of float32."""
+
+    def __init__(self, double: Any, single: Any) -> None:
+        self.double, self.single = double, single
+
+
+LANES: Any = OfType(ROW_BYTES // 8, ROW_BYTES // 4)
+"""Numbers in a register."""
+
+EPS: Any = OfType(float(np.finfo(np.float64).eps), float(np.finfo(np.float32).eps))
+"""The distance from one to the next number."""
+
+
+class Function:
+    """What functions of this language call.
+
+    `arguments` have a name and a kind, ``int``, ``float``, ``bool``, ``Numbers`` or ``Integers``; `returned` is a list
+    of kinds, ``["None"]`` for nothing.
+    """
+
+    attribute = "noinline"
+    """What LLVM is told about copies of the function in its callers."""
+
+    def __init__(self, name: str, arguments: list[tuple[str, str]], returned: list[str]) -> None:
+        self.name, self.arguments, self.returned = name, arguments, returned
+
+    def __call__(self, *arguments: Any) -> Any:
+        raise NotImplementedError(f"{self.name}: only in functions of this language, or by `entry`")
+
+    def write(self, group: Group, made: ir.Function) -> None:
+        """The instructions, to the empty function `made`."""
+        raise NotImplementedError
+
+
+class Plain(Function):
+    """A function of this language: its statements, and the names that it sees."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.name, self.function = function.__name__, function
+        self.names: dict[str, Any] = function.__globals__
+        self.rolled = False
+        self.body: list[ast.stmt]
+
+    def __getattr__(self, name: str) -> Any:
+        """`arguments`, `returned` and `body`: read from the source when a function is translated, not when defined."""
+        if name not in ("arguments", "returned", "body"):
+            raise AttributeError(name)
+        tree: Any = ast.parse(textwrap.dedent(inspect.getsource(self.function))).body[0]
+        several: Any = getattr(tree.returns, "slice", None)
+        parts = several.elts if several else [tree.returns]
+        self.arguments = [(a.arg, ast.unparse(a.annotation)) for a in tree.args.args]
+        self.returned, self.body = [ast.unparse(part) for part in parts], tree.body
+        return self.__dict__[name]
+
+    def write(self, group: Group, made: ir.Function) -> None:
+        _Body(group, self, made).write()
+
+
+def plain(function: Callable[..., Any]) -> Any:
+    """A function that is translated with the function it is called from."""
+    return Plain(function)
+
+
+def rolled(function: Callable[..., Any]) -> Any:
+    """Like `plain`, for loops of few rounds: LLVM neither unrolls nor vectorises them, which takes it long."""
+    made = Plain(function)
+    made.rolled = True
+    return made
+
+
+def inlined(function: Callable[..., Any]) -> Any:
+    """Like `plain`, copied into its callers: for what has one caller, or is short."""
+    made = Plain(function)
+    made.attribute = "alwaysinline"
+    return made
+
+
+def entry(function: Function, dtype: str | None = None) -> Any:
+    """`function` for callers that Numba compiles; numbers are of `dtype`, or of the type of its first array of them."""
+
+    @intrinsic
+    def call(typingctx, *arguments):
+        names = [kind for _, kind in function.arguments]
+        given = dict(zip(names, arguments, strict=True))
+        number = given["Numbers"].dtype if dtype is None else getattr(types, dtype)
+        kinds = {"int": types.int64, "float": number, "bool": types.boolean}
+        wanted = [kinds.get(kind, argument) for kind, argument in zip(names, arguments, strict=True)]
+
+        def codegen(context, builder, signature, values):
+            parts = cgutils.unpack_tuple(builder, values[0], len(names))
+            plain_values = [
+                cgutils.create_struct_proxy(kind)(context, builder, value=part).data
+                if isinstance(kind, types.Array)
+                else part
+                for kind, part in zip(wanted, parts, strict=True)
+            ]
+            written = Group(builder.module, context.get_value_type(number)).function(function)
+            result = builder.call(written, plain_values)
+            return context.get_dummy_value() if function.returned == ["None"] else result
+
+        (returned,) = function.returned
+        return kinds.get(returned, types.void)(types.StarArgTuple(wanted)), codegen
+
+    return call
+
+
+class Group:
+    """Functions in one module, and the type of their numbers."""
+
+    def __init__(self, module: ir.Module, number: ir.Type) -> None:
+        self.module, self.number = module, number
+        self.is_double = isinstance(number, ir.DoubleType)
+        self.size = 8 if self.is_double else 4
+        self.register = ir.VectorType(number, ROW_BYTES // self.size)
+        self.kinds = {"int": I64, "bool": I1, "float": number, "None": ir.VoidType()}
+        self.kinds |= {"Numbers": number.as_pointer(), "Integers": I64.as_pointer()}
+        self.written: dict[int, ir.Function] = {}
+        self.rules: tuple[Any, ...] | None = None
+
+    def function(self, function: Function) -> ir.Function:
+        """`function` in this module; written there where it is not yet."""
+        if id(function) not in self.written:
+            results = [self.kinds[kind] for kind in function.returned]
+            result = results[0] if len(results) == 1 else ir.LiteralStructType(results)
+            kind = ir.FunctionType(result, [self.kinds[kind] for _, kind in function.arguments])
+            made = ir.Function(self.module, kind, self.module.get_unique_name(function.name))
+            made.linkage = "internal"
+            made.attributes.add(function.attribute)
+            made.attributes.add("nounwind")
+            self.written[id(function)] = made
+            function.write(self, made)
+        return self.written[id(function)]
+
+    def registers(self, builder: Any, numbers: Any, first: Any) -> Any:
+        """Where the register of the entries from `first` on lies."""
+        return builder.bitcast(builder.gep(numbers, [first], inbounds=True), self.register.as_pointer())
+
+    def read(self, builder: Any, place: Any) -> Any:
+        """The register at a place."""
+        value = builder.load(place)
+        value.align = self.size
+        return value
+
+    def write(self, builder: Any, value: Any, place: Any) -> Any:
+        """A register to its place."""
+        stored = builder.store(value, place)
+        stored.align = self.size
+        return stored
+
+    def keep_rolled(self, branch: Any) -> None:
+        """Note for LLVM, on the branch back of a loop, that it is not to be unrolled or vectorised."""
+        if self.rules is None:
+            no_unroll = self.module.add_metadata([ir.MetaDataString(self.module, "llvm.loop.unroll.disable")])
+            no_lanes = [ir.MetaDataString(self.module, "llvm.loop.vectorize.enable"), I1(0)]
+            self.rules = (no_unroll, self.module.add_metadata(no_lanes))
+        note = self.module.add_metadata([*self.rules, I64(len(self.module.metadata))])  # one that is not there yet
+        note.operands = (note, *self.rules)  # notes on loops start with themselves
+        branch.set_metadata("llvm.loop", note)
+
+
+class _Body:
+    """The statements of a function on their way to LLVM. Variables lie in memory until LLVM finds them registers."""
+
+    def __init__(self, group: Group, function: Plain, made: ir.Function) -> None:
+        self.group, self.function, self.made = group, function, made
+        self.start = made.append_basic_block("variables")
+        self.builder = ir.IRBuilder(made.append_basic_block("start"))
+        self.places: dict[str, Any] = {}
+        self.loops: list[tuple[ir.Block, ir.Block]] = []
+
+    def write(self) -> None:
+        first = self.builder.block
+        for (name, _), value in zip(self.function.arguments, self.made.args, strict=True):
+            self.assign(name, value)
+        self.run(self.function.body)
+        if not self.builder.block.is_terminated:
+            if self.function.returned == ["None"]:
+                self.builder.ret_void()
+            else:
+                self.builder.unreachable()
+        ir.IRBuilder(self.start).branch(first)
+
+    def refused(self, node: ast.AST) -> NotImplementedError:
+        return NotImplementedError(f"{self.function.name}: not in this language: {ast.unparse(node)}")
+
+    # --- statements
+    def run(self, statements: list[ast.stmt]) -> None:
+        for statement in statements:
+            getattr(self, f"run_{type(statement).__name__}", self.run_other)(statement)
+            if self.builder.block.is_terminated:
+                return
+
+    def run_other(self, node: Any) -> None:
+        raise self.refused(node)
+
+    def run_Expr(self, node: ast.Expr) -> None:
+        if not isinstance(node.value, ast.Constant):  # a docstring
+            self.call(node.value)
+
+    def run_Assign(self, node: ast.Assign) -> None:
+        for target in node.targets:
+            if not isinstance(target, ast.Tuple):
+                continue
+            if isinstance(node.value, ast.Tuple):
+                values = [self.value(part) for part in node.value.elts]
+            else:
+                result = self.call(node.value)
+                values = [self.builder.extract_value(result, i) for i in range(len(target.elts))]
+            for part, value in zip(target.elts, values, strict=True):
+                self.store(part, value)
+            return
+        value = self.value(node.value)
+        for target in node.targets:
+            self.store(target, value)
+
+    def run_AugAssign(self, node: ast.AugAssign) -> None:
+        if isinstance(node.target, ast.Subscript):
+            place = self.place(node.target)
+            change = self.value(node.value)
+            value = self.arithmetic(node.op, self.builder.load(place), change)
+            self.builder.store(self.converted(value, place.type.pointee), place)
+        else:
+            self.store(node.target, self.arithmetic(node.op, self.value(node.target), self.value(node.value)))
+
+    def run_If(self, node: ast.If) -> None:
+        condition = self.value(node.test)
+        then, after = self.block("then"), self.block("after")
+        other = self.block("other") if node.orelse else after
+        self.builder.cbranch(condition, then, other)
+        for block, statements in ((then, node.body), (other, node.orelse)):
+            if block is not after:
+                self.builder.position_at_end(block)
+                self.run(statements)
+                self.go(after)
+        self.builder.position_at_end(after)
+
+    def run_While(self, node: ast.While) -> None:
+        test, body, after = self.block("test"), self.block("body"), self.block("after")
+        self.builder.branch(test)
+        self.builder.position_at_end(test)
+        self.builder.cbranch(self.value(node.test), body, after)
+        self.loop(body, node.body, test, after)
+        self.go_back(test)
+        self.builder.position_at_end(after)
+
+    def run_For(self, node: ast.For) -> None:
+        numbers = node.iter
+        if not (isinstance(numbers, ast.Call) and ast.unparse(numbers.func) == "range"):
+            raise self.refused(node.iter)
+        given = [self.value(part) for part in numbers.args]
+        first, last = (given[0], given[1]) if len(given) > 1 else (I64(0), given[0])
+        step = given[2] if len(given) > 2 else I64(1)
+        if not isinstance(step, ir.Constant):
+            step = self.whole(numbers.args[2])
+        counter = self.variable(I64)
+        self.builder.store(first, counter)
+        test, body, more, after = (self.block(name) for name in ("test", "body", "more", "after"))
+        self.builder.branch(test)
+        self.builder.position_at_end(test)
+        now = self.builder.load(counter)
+        self.builder.cbranch(self.builder.icmp_signed("<" if step.constant > 0 else ">", now, last), body, after)
+        self.builder.position_at_end(body)
+        self.store(node.target, now)
+        self.loop(body, node.body, more, after)
+        self.go(more)
+        self.builder.position_at_end(more)
+        self.builder.store(self.builder.add(self.builder.load(counter), step, flags=("nsw",)), counter)
+        self.go_back(test)
+        self.builder.position_at_end(after)
+
+    def loop(self, body: ir.Block, statements: list[ast.stmt], more: ir.Block, after: ir.Block) -> None:
+        self.builder.position_at_end(body)
+        self.loops.append((more, after))
+        self.run(statements)
+        self.loops.pop()
+
+    def run_Break(self, node: ast.Break) -> None:
+        self.builder.branch(self.loops[-1][1])
+
+    def run_Continue(self, node: ast.Continue) -> None:
+        self.builder.branch(self.loops[-1][0])
+
+    def run_Return(self, node: ast.Return) -> None:
+        if node.value is None:
+            self.builder.ret_void()
+            return
+        parts = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
+        kinds = [self.group.kinds[kind] for kind in self.function.returned]
+        values = [self.converted(self.value(part), kind) for part, kind in zip(parts, kinds, strict=True)]
+        if len(values) == 1:
+            self.builder.ret(values[0])
+            return
+        result: Any = ir.Constant(ir.LiteralStructType(kinds), ir.Undefined)
+        for i, value in enumerate(values):
+            result = self.builder.insert_value(result, value, i)
+        self.builder.ret(result)
+
+    # --- places
+    def block(self, name: str) -> ir.Block:
+        return self.made.append_basic_block(name)
+
+    def go(self, block: ir.Block) -> None:
+        if not self.builder.block.is_terminated:
+            self.builder.branch(block)
+
+    def go_back(self, test: ir.Block) -> None:
+        """To the test of a loop."""
+        if not self.builder.block.is_terminated:
+            branch = self.builder.branch(test)
+            if self.function.rolled:
+                self.group.keep_rolled(branch)
+
+    def variable(self, kind: ir.Type) -> Any:
+        return ir.IRBuilder(self.start).alloca(kind)
+
+    def assign(self, name: str, value: Any) -> None:
+        if name not in self.places:
+            self.places[name] = self.variable(value.type)
+        self.builder.store(self.converted(value, self.places[name].type.pointee), self.places[name])
+
+    def store(self, target: ast.expr, value: Any) -> None:
+        if isinstance(target, ast.Name):
+            self.assign(target.id, value)
+        else:
+            place = self.place(target)
+            self.builder.store(self.converted(value, place.type.pointee), place)
+
+    def place(self, node: ast.expr) -> Any:
+        if not isinstance(node, ast.Subscript):
+            raise self.refused(node)
+        return self.builder.gep(self.value(node.value), [self.value(node.slice)], inbounds=True)
+
+    # --- values
+    def converted(self, value: Any, kind: ir.Type) -> Any:
+        if value.type == kind:
+            return value
+        if value.type == I64 and kind == self.group.number:
+            if isinstance(value, ir.Constant):
+                return ir.Constant(kind, float(value.constant))
+            return self.builder.sitofp(value, kind)
+        if kind == self.group.register and value.type in (I64, self.group.number):
+            return fill_lanes(self.builder, self.converted(value, self.group.number), kind.count)
+        raise TypeError(f"{self.function.name}: a value of type {value.type} where {kind} is declared")
+
+    def alike(self, *values: Any) -> list[Any]:
+        """The values as registers where one is, else as numbers where one is."""
+        kinds = [value.type for value in values]
+        found = [kind for kind in (self.group.register, self.group.number) if kind in kinds]
+        return [self.converted(value, found[0] if found else kinds[0]) for value in values]
+
+    def whole(self, node: ast.expr) -> Any:
+        """An integer that is known now."""
+        return I64(int(ast.literal_eval(node)))
+
+    def value(self, node: ast.expr) -> Any:
+        return getattr(self, f"value_{type(node).__name__}", self.refused_value)(node)
+
+    def refused_value(self, node: ast.expr) -> Any:
+        raise self.refused(node)
+
+    def constant(self, value: Any) -> Any:
+        if isinstance(value, OfType):
+            value = value.double if self.group.is_double else value.single
+        if isinstance(value, bool):
+            return I1(int(value))
+        return I64(value) if isinstance(value, int) else ir.Constant(self.group.number, float(value))
+
+    def value_Constant(self, node: ast.Constant) -> Any:
+        return self.constant(node.value)
+
+    def value_Name(self, node: ast.Name) -> Any:
+        if node.id in self.places:
+            return self.builder.load(self.places[node.id])
+        return self.constant(self.function.names[node.id])
+
+    def value_Attribute(self, node: ast.Attribute) -> Any:
+        return self.constant({"np.nan": np.nan, "np.inf": np.inf}[ast.unparse(node)])
+
+    def value_Subscript(self, node: ast.Subscript) -> Any:
+        return self.builder.load(self.place(node))
+
+    def value_UnaryOp(self, node: ast.UnaryOp) -> Any:
+        value = self.value(node.operand)
+        if isinstance(node.op, ast.Not):
+            return self.builder.not_(value)
+        if isinstance(value, ir.Constant):
+            return ir.Constant(value.type, -value.constant)
+        return self.builder.neg(value) if value.type == I64 else self.builder.fneg(value)
+
+    def value_BinOp(self, node: ast.BinOp) -> Any:
+        if isinstance(node.op, ast.Pow) and ast.unparse(node.right) == "2":
+            value = self.value(node.left)
+            return self.arithmetic(ast.Mult(), value, value)
+        return self.arithmetic(node.op, self.value(node.left), self.value(node.right))
+
+    def arithmetic(self, operation: ast.operator, a: Any, b: Any) -> Any:
+        a, b = self.alike(a, b)
+        name = type(operation).__name__
+        if name == "Div":
+            if a.type == I64:
+                a, b = (self.converted(value, self.group.number) for value in (a, b))
+            return self.builder.fdiv(a, b)
+        if name in ARITHMETIC:
+            whole = a.type == I64
+            made = getattr(self.builder, ("" if whole else "f") + ARITHMETIC[name])
+            return made(a, b, flags=("nsw",)) if whole else made(a, b)
+        return {"FloorDiv": self.builder.sdiv, "Mod": self.builder.srem}[name](a, b)
+
+    def value_Compare(self, node: ast.Compare) -> Any:
+        values = [self.value(part) for part in (node.left, *node.comparators)]
+        result = None
+        for operation, a, b in zip(node.ops, values[:-1], values[1:], strict=True):
+            a, b = self.alike(a, b)
+            name = COMPARISONS[type(operation).__name__]
+            if a.type == self.group.number:
+                compare = self.builder.fcmp_unordered if name == "!=" else self.builder.fcmp_ordered
+            else:
+                compare = self.builder.icmp_signed
+            met = compare(name, a, b)
+            result = met if result is None else self.builder.and_(result, met)
+        return result
+
+    def value_BoolOp(self, node: ast.BoolOp) -> Any:
+        decided = I1(int(isinstance(node.op, ast.Or)))
+        after = self.block("decided")
+        ends = []
+        for part in node.values[:-1]:
+            value, more = self.value(part), self.block("more")
+            ends.append((decided, self.builder.block))
+            self.builder.cbranch(value, *((after, more) if decided.constant else (more, after)))
+            self.builder.position_at_end(more)
+        ends.append((self.value(node.values[-1]), self.builder.block))
+        return self.joined(ends, after)
+
+    def value_IfExp(self, node: ast.IfExp) -> Any:
+        condition = self.value(node.test)
+        blocks, after = (self.block("then"), self.block("other")), self.block("after")
+        self.builder.cbranch(condition, *blocks)
+        ends = []
+        for block, part in zip(blocks, (node.body, node.orelse), strict=True):
+            self.builder.position_at_end(block)
+            ends.append((self.value(part), self.builder.block))
+            self.builder.branch(after)
+        return self.joined(ends, after, True)
+
+    def joined(self, ends: list[tuple[Any, ir.Block]], after: ir.Block, left: bool = False) -> Any:
+        """The value of whichever block was left for `after`."""
+        if not left:
+            self.builder.branch(after)
+        self.builder.position_at_end(after)
+        phi = self.builder.phi(ends[0][0].type)
+        for value, block in ends:
+            phi.add_incoming(value, block)
+        return phi
+
+    def value_Call(self, node: ast.Call) -> Any:
+        return self.call(node)
+
+    def call(self, node: Any) -> Any:
+        name = ast.unparse(node.func)
+        called = self.function.names.get(name)
+        if isinstance(called, Function):
+            written = self.group.function(called)
+            given = zip(node.args, written.args, strict=True)
+            return self.builder.call(written, [self.converted(self.value(part), a.type) for part, a in given])
+        values = [self.value(part) for part in node.args]
+        if name == "room":
+            return ir.IRBuilder(self.start).alloca(self.group.number, values[0])
+        if name == "numbers_at":
+            return self.builder.inttoptr(values[0], self.group.number.as_pointer())
+        if name in ("min", "max"):
+            a, b = self.alike(*values)
+            compare = self.builder.icmp_signed if a.type == I64 else self.builder.fcmp_ordered
+            return self.builder.select(compare("<" if name == "min" else ">", b, a), b, a)
+        if name == "int":
+            return self.builder.fptosi(values[0], I64)
+        if name == "float":
+            return self.converted(values[0], self.group.number)
+        if name == "np.isnan":
+            return self.builder.fcmp_unordered("uno", values[0], values[0])
+        if name == "behind":
+            return self.builder.gep(values[0], [values[1]], inbounds=True)
+        if name == "fma":
+            return instruction(self.builder, "fma", self.alike(*values))
+        if name in ("load", "store"):
+            place = self.group.registers(self.builder, values[0], values[1])
+            if name == "load":
+                return self.group.read(self.builder, place)
+            return self.group.write(self.builder, self.converted(values[2], self.group.register), place)
+        intrinsics = {"abs": "fabs", "math.sqrt": "sqrt"}
+        if name not in intrinsics:
+            raise self.refused(node)
+        return instruction(self.builder, intrinsics[name], [self.converted(values[0], self.group.number)])

@@ -1,0 +1,1 @@
+"""A Python function of scalars becomes an expression graph, and that Numba or CUDA source."""

@@ -1,0 +1,172 @@
+"""What generated elementwise kernels are built from: chunks of operands in cache, and scalar functions.
+
+A kernel walks over its result in chunks of `CHUNK` elements. An operand that is laid out like the result is read where
+it stands; one that broadcasts is spread over a chunk-sized buffer, which stays in the first-level cache. So the
+arithmetic is always one flat loop, and one compiled kernel serves every broadcasting.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from ensemble._compile.lanes.types import library_function
+from ensemble._compile.numba import compiled_serial
+from ensemble._compile.trace.operations import OPERATIONS
+
+CHUNK = 1024
+"""Elements that are computed at a time: a buffer of float64 is 8 KiB."""
+
+LONG_CHUNK, LONG_FROM = 8192, 1 << 20
+"""The same where no operand needs a buffer, and from how many elements of the result on."""
+
+CHUNKS = 16
+"""Chunks that a thread takes at a time."""
+
+LINES = 64
+"""Elements that fill whole cache lines, whatever their dtype: a chunk of a multiple of them can be streamed."""
+
+FLAT, SPREAD = 0, 1
+"""Modes of an operand: it lies in memory like the result, or it broadcasts."""
+
+# --- operands
+# `plan` is an int64 table: row 0 holds the number of axes and the shape of the result, row k + 1 the mode of operand k
+# and its strides in elements, the last row the elements of a chunk: whole rows where the last axis fits into `CHUNK`.
+
+
+@compiled_serial
+def offset_of(row, plan, k):
+    """Where row `row` of operand `k` starts, in elements; all axes but the last make up the rows."""
+    offset = 0
+    for axis in range(plan[0, 0] - 1, 1, -1):
+        offset += (row % plan[0, axis]) * plan[k + 1, axis]
+        row //= plan[0, axis]
+    return offset + row * plan[k + 1, 1]
+
+
+@compiled_serial
+def fill(rows, source, first, stride):
+    """Spread one value over each row."""
+    for r in range(rows.shape[0]):
+        value = source[first + r * stride]
+        for c in range(rows.shape[1]):
+            rows[r, c] = value
+
+
+@compiled_serial
+def fill_8(rows, source, first, stride):
+    """The same for rows of a multiple of eight: no rest, and one store for eight."""
+    for r in range(rows.shape[0]):
+        value = source[first + r * stride]
+        for block in range(rows.shape[1]):
+            for lane in range(8):
+                rows[r, block, lane] = value
+
+
+@compiled_serial
+def spread_rows(source, plan, k, start, count, buffer):
+    """Whole rows of an operand of two axes."""
+    inner, stride, step = plan[0, 2], plan[k + 1, 1], plan[k + 1, 2]
+    first, n_rows = start // inner, count // inner
+    if step == 0 and inner % 8 == 0:
+        fill_8(buffer[:count].reshape(n_rows, inner // 8, 8), source, first * stride, stride)
+    elif step == 0:
+        fill(buffer[:count].reshape(n_rows, inner), source, first * stride, stride)
+    else:
+        rows = buffer[:count].reshape(n_rows, inner)
+        for r in range(n_rows):
+            offset = (first + r) * stride
+            for c in range(inner):
+                rows[r, c] = source[offset + c * step]
+
+
+@compiled_serial
+def spread(source, plan, k, start, count, buffer):
+    """``buffer[:count]`` = elements ``start : start + count`` of the broadcast operand `k`, whatever its axes."""
+    n_axes = plan[0, 0]
+    inner, step = plan[0, n_axes], plan[k + 1, n_axes]
+    row, column, at = start // inner, start % inner, 0
+    while at < count:
+        offset = (offset_of(row, plan, k) if n_axes > 1 else 0) + column * step
+        target = buffer[at : min(at + inner - column, count)]
+        for i in range(target.size):
+            target[i] = source[offset + i * step]
+        at, row, column = at + target.size, row + 1, 0
+
+
+@compiled_serial
+def fetch(source, plan, k, first, start, count, buffer):
+    """Elements ``start : start + count`` of operand `k`, side by side; the chunks of a thread began at `first`."""
+    if plan[k + 1, 0] == FLAT:
+        return source[start : start + count]
+    if plan[0, 0] != 2 or plan[0, 2] > CHUNK:
+        spread(source, plan, k, start, count, buffer)
+    elif start == first or plan[k + 1, 1] != 0:  # the same for every row: it stands there from the first chunk on
+        spread_rows(source, plan, k, start, count, buffer)
+    return buffer[:count]
+
+
+# --- scalar functions
+_one, _two = (functools.partial(library_function, arity=arity) for arity in (1, 2))
+acos, acosh, asin, asinh, atan, atanh = map(_one, ("acos", "acosh", "asin", "asinh", "atan", "atanh"))
+cos, cosh, sin, sinh, tan, tanh = map(_one, ("cos", "cosh", "sin", "sinh", "tan", "tanh"))
+exp, expm1, log, log10, log1p, log2 = map(_one, ("exp", "expm1", "log", "log10", "log1p", "log2"))
+atan2, copysign, fmod, hypot, power = map(_two, ("atan2", "copysign", "fmod", "hypot", "pow"))
+
+
+@compiled_serial
+def floor_divide(a, b):
+    """NumPy's: the floor of the exact quotient."""
+    if b == 0:
+        return a / b
+    rest = fmod(a, b)
+    quotient = (a - rest) / b
+    if rest != 0 and (b < 0) != (rest < 0):
+        quotient -= 1.0
+    if quotient == 0:
+        return copysign(0.0, a / b)
+    whole = np.floor(quotient)
+    return whole + 1.0 if quotient - whole > 0.5 else whole
+
+
+@compiled_serial
+def remainder(a, b):
+    """NumPy's: of the sign of the divisor."""
+    rest = fmod(a, b)
+    if b == 0:
+        return rest
+    if rest == 0:
+        return copysign(0.0, b)
+    return rest + b if (b < 0) != (rest < 0) else rest
+
+
+@compiled_serial
+def floor_divide_int(a, b):
+    """NumPy's: rounded down; zero for a divisor of zero."""
+    if b == 0:
+        return a * 0
+    if b == -1:  # the smallest integer over -1 wraps around; the processor's division would trap
+        return -a
+    return a // b
+
+
+@compiled_serial
+def remainder_int(a, b):
+    """NumPy's: of the sign of the divisor; zero for a divisor of zero or minus one."""
+    if b == 0 or b == -1:
+        return a * 0
+    return a % b
+
+
+@compiled_serial
+def sign(x):
+    """-1, 0 or 1; NaN stays."""
+    return 1 if x > 0 else -1 if x < 0 else 0 if x == 0 else x
+
+
+SCALAR_FUNCTIONS = sorted(
+    {"copysign", "floor_divide", "floor_divide_int", "power", "remainder", "remainder_int", "sign"}
+    | {name for name, operation in OPERATIONS.items() if operation.libm and name != "pow"}
+)
+"""The names above that generated source may call."""

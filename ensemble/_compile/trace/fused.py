@@ -1,0 +1,148 @@
+"""A traced elementwise function ready to run on arrays of one set of dtypes."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ensemble._backend import array_namespace
+from ensemble._compile.numba import STREAMED, empty
+from ensemble._compile.trace.broadcast import Layout, flattened
+from ensemble._compile.trace.cuda_source import address, launch
+from ensemble._compile.trace.elementwise import FLAT, LINES
+from ensemble._compile.trace.numba_source import elementwise_source, load_module, parameters
+from ensemble._compile.trace.tracer import Graph
+
+__all__ = ["Compiled"]
+
+THREADED_FROM = 1 << 16
+"""Elements from which threads pay; functions of the C library pay earlier."""
+
+ALIGNED_FROM = 1 << 12
+
+
+class Compiled:
+    """The kernel of `graph`.
+
+    `places` are the positions of the graph's inputs among the arguments of the function, `arrays` those of the
+    arguments that are arrays.
+    """
+
+    def __init__(self, graph: Graph, places: Sequence[int], arrays: tuple[int, ...], backend: str) -> None:
+        self.graph, self.backend = graph, backend
+        self.single = graph.structure == 0
+        self._places = places
+        self._threaded_from = THREADED_FROM // 8 if graph.libm else THREADED_FROM
+        self._arrays = [places.index(position) for position in arrays]  # as inputs of the graph
+        used = parameters(graph)[0]
+        self._used = [(k, position) for k, position in enumerate(arrays) if self._arrays[k] in used]
+        self._numbers = [place for place in used if place not in self._arrays]
+        self._dtypes = [np.dtype(dtype) for dtype in graph.dtypes]
+        self._entering = bool(graph.entering)
+        self.constant = not (self._used or self._numbers or self._entering)
+
+    @functools.cached_property
+    def module(self) -> Any:
+        """The generated module: `span` on the calling thread, `spans` on all."""
+        return load_module(elementwise_source(self.graph, self._arrays))
+
+    def run(self, layout: Layout, arrays: dict[int, Any], arguments: Any, targets: list[Any] | None) -> list[Any]:
+        """The results, written into `targets` where given."""
+        if self.backend == "cuda":
+            return self._on_device(layout, arrays, arguments, targets)
+        if targets is None:
+            make = empty if layout.size >= ALIGNED_FROM else np.empty
+            outs = [make(layout.shape, dtype) for dtype in self._dtypes]
+        else:
+            outs = [_direct(target) for target in targets]
+        if layout.size:
+            given = [flattened(arrays[position], layout.forms[k]) for k, position in self._used]
+            if targets is not None:
+                given = [_apart(array, layout, k, outs) for array, (k, _) in zip(given, self._used, strict=True)]
+            self._compute(layout, given, self._values(arguments), [out.reshape(-1) for out in outs])
+        if targets is not None:
+            for target, out in zip(targets, outs, strict=True):
+                if target is not out:
+                    target[...] = out
+        return outs
+
+    def _compute(self, layout: Layout, given: list[Any], values: list[Any], outs: list[Any]) -> None:
+        # parameters come sorted by position: arrays and NumPy scalars may alternate
+        order = sorted([(self._arrays[k], array) for (k, _), array in zip(self._used, given, strict=True)] + values[0],
+                       key=_position)  # fmt: skip
+        inputs = [value for _, value in order]
+        if layout.size >= self._threaded_from:
+            self.module.spans(layout.size, layout.plan, self._streams(layout, outs), *inputs, *values[1], *outs)
+        else:
+            self.module.span(0, layout.size, layout.plan, False, *inputs, *values[1], *outs)
+
+    def _streams(self, layout: Layout, outs: list[Any]) -> bool:
+        """Whether results go past the caches: large, in whole cache lines, and bound by memory; masks never do.
+
+        A loop full of functions was twice as slow with streaming stores as without.
+        """
+        lines = int(layout.plan[-1, 0]) % LINES == 0 and not self.graph.libm
+        large = [out for out in outs if out.dtype != bool]
+        return lines and bool(large) and all(o.nbytes > STREAMED and o.ctypes.data % 64 == 0 for o in large)
+
+    def _values(self, arguments: Any) -> list[Any]:
+        """NumPy scalars by their place in the graph, and the numbers that enter through casts."""
+        numbers = [(place, arguments[self._places[place]]) for place in self._numbers]
+        return [numbers, self.graph.scalars([arguments[place] for place in self._places]) if self._entering else []]
+
+    def _on_device(self, layout: Layout, arrays: dict[int, Any], arguments: Any, targets: Any) -> list[Any]:
+        xp = array_namespace(*arrays.values())
+        given = dict(zip(self._arrays, arrays.values(), strict=True))
+        outs = [
+            xp.empty(layout.shape, dtype=dtype)
+            if target is None or _disturbs(target, given.values(), layout)
+            else target
+            for target, dtype in zip(targets or [None] * len(self._dtypes), self._dtypes, strict=True)
+        ]
+        values = self._values(arguments)
+        numbers = {f"a{place}": value for place, value in values[0]}
+        numbers |= {f"s{k}": value for k, value in enumerate(values[1])}
+        if layout.size:
+            launch(self.graph, given, layout, numbers, outs)
+        for target, out in zip(targets or (), outs, strict=targets is not None):
+            if target is not out:
+                target[...] = out
+        return outs
+
+
+def _disturbs(target: Any, arrays: Iterable[Any], layout: Layout) -> bool:
+    """Whether a kernel must not write into this array on a device: not in order, or read elsewhere by other threads."""
+    if not target.flags.c_contiguous:
+        return True
+    first = address(target)
+    last = first + target.nbytes
+    for k, array in enumerate(arrays):
+        start = address(array)
+        extent = sum((n - 1) * abs(stride) for n, stride in zip(array.shape, array.strides, strict=True))
+        back = sum((n - 1) * min(stride, 0) for n, stride in zip(array.shape, array.strides, strict=True))
+        in_place = start == first and layout.plan[k + 1, 0] == FLAT and array.itemsize == target.itemsize
+        if not in_place and start + back < last and first < start + back + extent + array.itemsize:
+            return True
+    return False
+
+
+def _position(pair: tuple[int, Any]) -> int:
+    return pair[0]
+
+
+def _direct(target: np.ndarray) -> np.ndarray:
+    """`target` where a kernel can write into it, otherwise a buffer of its shape."""
+    sound = target.flags.c_contiguous and target.flags.writeable and target.dtype.isnative
+    return target if sound else np.empty(target.shape, target.dtype)
+
+
+def _apart(array: np.ndarray, layout: Layout, k: int, outs: list[np.ndarray]) -> np.ndarray:
+    """Operand `k`, copied where writing a result would change elements that are read later."""
+    for out in outs:
+        same = layout.plan[k + 1, 0] == 0 and array.ctypes.data == out.ctypes.data and array.itemsize == out.itemsize
+        if not same and np.may_share_memory(array, out):
+            return array.copy()
+    return array

@@ -1,0 +1,290 @@
+"""Graphs written out for Numba: a scalar function, and the elementwise loop around it, as a module kept on disk.
+
+The module is a real file in a cache folder of the user, so that Numba's own cache keeps its machine code: a second
+process compiles nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.util
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ensemble._compile.lanes import arithmetic, circular, functions, quotients, types
+from ensemble._compile.lanes import tables as _lane_tables
+from ensemble._compile.trace.operations import OPERATIONS, WEAK
+from ensemble._compile.trace.tracer import Graph, Node, is_entry
+
+__all__ = ["cache_folder", "elementwise_source", "load_module", "scalar_function", "tables"]
+
+BUILT_ON = ("_compile", "_kernels/kalman")
+"""Folders whose functions end up inside generated kernels: where a file of them changes, these are compiled anew."""
+
+
+def _constant(node: Node) -> str:
+    value = repr(node.value)
+    if value.lstrip("-") in ("inf", "nan"):
+        value = value.replace("inf", "np.inf").replace("nan", "np.nan")
+    return value if node.dtype in ("bool", "float64", "int64") else f"np.{node.dtype}({value})"
+
+
+def _expression(graph: Graph, node: Node) -> str:
+    """The right-hand side of one assignment, of exactly the dtype of `node`."""
+    if node.operation == "constant":
+        return _constant(node)
+    operands = [f"t{k}" for k in node.inputs]
+    if node.operation == "cast":
+        return f"{operands[0]} != 0" if node.dtype == "bool" else f"np.{node.dtype}({operands[0]})"
+    if node.operation == "interp":
+        return f"interpolated({operands[0]}, {node.value.name}_points, {node.value.name}_values)"
+    integer = not graph.nodes[node.inputs[-1]].dtype.startswith("float")
+    text = OPERATIONS[node.operation].text("python", integer).format(*operands)
+    return text if node.dtype == "bool" else f"np.{node.dtype}({text})"
+
+
+def parameters(graph: Graph) -> tuple[list[int], list[str]]:
+    """Inputs that enter the kernel as values (their positions), and the names of all parameters in order."""
+    positions = sorted(n.value for n in graph.nodes if n.operation == "input" and n.dtype not in WEAK)
+    return positions, [*(f"a{p}" for p in positions), *(f"s{k}" for k in range(len(graph.entering)))]
+
+
+def scalar_function(graph: Graph, name: str) -> str:
+    """Python source of the body: scalars in, a scalar or a tuple of them out."""
+    entering = {k: f"s{number}" for number, k in enumerate(graph.entering)}
+    lines = [f"def {name}({', '.join(parameters(graph)[1])}):"]
+    for k, node in enumerate(graph.nodes):
+        if node.dtype in WEAK:
+            continue
+        if node.operation == "input":
+            text = f"a{node.value}"
+        elif is_entry(graph.nodes, node):
+            text = entering[k]
+        else:
+            text = _expression(graph, node)
+        lines.append(f"    t{k} = {text}")
+    lines.append(f"    return {', '.join(f't{k}' for k in graph.outputs)}")
+    return "\n".join(lines)
+
+
+def tables(graph: Graph) -> str:
+    """Python source of the tables that `scalar_function` and `lanes_function` name."""
+    lines = []
+    for table in graph.tables:
+        for part in ("points", "values"):
+            lines.append(f"{table.name}_{part} = np.array({getattr(table, part).tolist()!r})")
+    return "\n".join(lines)
+
+
+def lanes_function(graph: Graph, name: str) -> str:
+    """Python source of the body on lanes: the parameters of `scalar_function`, `WIDTH` numbers in each."""
+    entering = {k: f"s{number}" for number, k in enumerate(graph.entering)}
+    lines = [f"def {name}({', '.join(parameters(graph)[1])}):"]
+    for k, node in enumerate(graph.nodes):
+        if node.dtype in WEAK:
+            continue
+        if node.operation == "input":
+            text = f"a{node.value}"
+        else:
+            text = entering[k] if is_entry(graph.nodes, node) else _on_lanes(graph, node)
+        lines.append(f"    t{k} = {text}")
+    lines.append(f"    return {', '.join(f't{k}' for k in graph.outputs)}")
+    return "\n".join(lines)
+
+
+def _on_lanes(graph: Graph, node: Node) -> str:
+    if node.operation == "constant":
+        return f"spread({_constant(node)}, WIDTH)"
+    operands = [f"t{k}" for k in node.inputs]
+    if node.operation == "cast":
+        return f"as_{node.dtype}({operands[0]})"
+    if node.operation == "interp":
+        return f"interpolated_lanes({operands[0]}, {node.value.name}_points, {node.value.name}_values)"
+    dtype = graph.nodes[node.inputs[-1]].dtype
+    operation = OPERATIONS[node.operation]
+    if operation.libm and dtype == "float32":  # in float64, rounded once more at the end
+        return f"as_float32({operation.text('lanes', False).format(*(f'as_float64({t})' for t in operands))})"
+    return operation.text("lanes", not dtype.startswith("float")).format(*operands)
+
+
+HEAD = '''"""An elementwise kernel, written by ensemble; it may be deleted at any time."""
+
+import numpy as np
+
+from ensemble._compile.numba import compiled, compiled_serial, inner, prange
+from ensemble._compile.trace.elementwise import CHUNK, CHUNKS, FLAT, fetch
+{imports}
+
+WIDTH = {width}
+"""Numbers that are computed at a time."""
+{tables}
+
+
+@inner
+{body}
+
+
+@inner
+def walk(first, last, plan, streamed, {arguments}, {outs}, {rooms}):
+{borrowed}
+{numbers}
+    size = plan[-1, 0]
+    for start in range(first, last, size):
+        count = min(size, last - start)
+{fetches}
+        whole = count - count % WIDTH
+        for i in range(0, whole, WIDTH):
+            {results} = body({elements})
+            if streamed:
+{streams}
+            else:
+{stores}
+        if whole < count:
+            {results} = body({last_elements})
+{last_stores}
+    if streamed:
+        fence()
+
+
+@compiled_serial
+def span(first, last, plan, streamed, {arguments}, {outs}):
+{made_rooms}
+    walk(first, last, plan, streamed, {arguments}, {outs}, {rooms})
+
+
+@compiled
+def spans(n, plan, streamed, {arguments}, {outs}):
+    size = CHUNKS * plan[-1, 0]
+    for block in prange((n + size - 1) // size):
+        span(block * size, min(n, (block + 1) * size), plan, streamed, {arguments}, {outs})
+'''
+
+
+def elementwise_source(graph: Graph, arrays: Sequence[int]) -> str:
+    """The module of a kernel ``span(first, last, plan, streamed, *inputs, *scalars, *outs)`` and its threaded `spans`.
+
+    `arrays` are the positions of the inputs that are flat arrays; the other strong inputs are numbers.
+    """
+    names = parameters(graph)[1]
+    used = [(k, p) for k, p in enumerate(arrays) if graph.uses(p)]  # one that is not used still takes part in the shape
+    dtypes = {n.value: n.dtype for n in graph.nodes if n.operation == "input"}
+    scalars = [name for name in names if name not in {f"a{p}" for p in arrays}]
+    numbers = range(len(graph.outputs))
+    body = lanes_function(graph, "body")
+    rooms = [f"    b{p} = np.empty(CHUNK if plan[{k + 1}, 0] != FLAT else 0, np.{_stored(dtypes[p])})" for k, p in used]
+    lent = [*(f"a{p}" for _, p in used), *(f"b{p}" for _, p in used), *(f"o{k}" for k in numbers)]
+    fetches = [f"        v{p} = fetch(a{p}, plan, {k}, first, start, count, b{p})" for k, p in used]
+    written = ["store" if dtype == "bool" else "stream" for dtype in graph.dtypes]
+    return HEAD.format(
+        width=width_of(graph),
+        tables=tables(graph),
+        imports="\n".join(
+            filter(
+                None,
+                [
+                    _imports(body, arithmetic, ["spread"]),
+                    _imports(body, circular),
+                    _imports(body, functions),
+                    _imports(body, quotients),
+                    _imports(body, _lane_tables),
+                    _imports(body, types, ["borrowed", "fence", "load", "load_some", "store", "store_some", "stream"]),
+                ],
+            )
+        ),
+        body=body,
+        outs=", ".join(f"o{k}" for k in numbers),
+        numbers="\n".join(f"    x{name} = spread({name}, WIDTH)" for name in scalars),
+        results=", ".join(f"r{k}" for k in numbers),
+        elements=", ".join(f"x{name}" if name in scalars else f"load(v{name[1:]}, i, WIDTH)" for name in names),
+        last_elements=", ".join(
+            f"x{name}" if name in scalars else f"load_some(v{name[1:]}, whole, count - whole, WIDTH)" for name in names
+        ),
+        stores="\n".join(f"                store(o{k}, start + i, r{k})" for k in numbers),
+        last_stores="\n".join(f"            store_some(o{k}, start + whole, count - whole, r{k})" for k in numbers),
+        streams="\n".join(f"                {written[k]}(o{k}, start + i, r{k})" for k in numbers),
+        arguments=", ".join(names),
+        rooms=", ".join(f"b{p}" for _, p in used),
+        made_rooms="\n".join(rooms),
+        borrowed="\n".join(f"    {name} = borrowed({name})" for name in lent),
+        fetches="\n".join(fetches),
+    )
+
+
+def width_of(graph: Graph) -> int:
+    """Numbers in a set of lanes: one cache line of the widest dtype."""
+    return 64 // max(np.dtype(node.dtype).itemsize for node in graph.nodes if node.dtype not in WEAK)
+
+
+def _imports(body: str, module: Any, always: Sequence[str] = ()) -> str:
+    """The line that imports what `body` calls from `module`."""
+    called = {*re.findall(r"\w+(?=\()", body), *always}
+    names = [name for name in module.__all__ if name in called]
+    return f"from {module.__name__} import {', '.join(names)}" if names else ""
+
+
+def _stored(dtype: str) -> str:
+    return "bool_" if dtype == "bool" else dtype
+
+
+# --- modules on disk
+def cache_folder() -> Path:
+    """Where generated modules and their machine code are kept: of the user, or ``NUMBA_CACHE_DIR``."""
+    chosen = os.environ.get("NUMBA_CACHE_DIR")
+    if chosen:
+        return Path(chosen) / "ensemble-fuse"
+    if sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA") or str(Path.home() / "AppData" / "Local")
+    elif sys.platform == "darwin":
+        base = str(Path.home() / "Library" / "Caches")
+    else:
+        base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "ensemble" / "fuse"
+
+
+@functools.cache
+def _foundation() -> bytes:
+    """A digest of what generated kernels are built on: where that changes, they are compiled anew."""
+    package = Path(__file__).parents[2]
+    files = sorted(file for folder in BUILT_ON for file in (package / folder).rglob("*.py"))
+    return hashlib.blake2b(b"".join(file.read_bytes() for file in files)).digest()
+
+
+@functools.cache
+def load_module(source: str) -> Any:
+    """The module of `source`, from the cache folder; written there where it is new."""
+    name = "kernel_" + hashlib.blake2b(_foundation() + source.encode(), digest_size=16).hexdigest()
+    try:
+        path = _written(cache_folder(), name, source)
+    except OSError:  # no home to write to: compile for this process only
+        path = _written(Path(tempfile.mkdtemp(prefix="ensemble-fuse-")), name, source)
+    spec = importlib.util.spec_from_file_location(f"ensemble_fuse.{name}", path)
+    module = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]
+    sys.modules[module.__name__] = module  # where Numba and pickle look for it
+    spec.loader.exec_module(module)  # type: ignore[union-attr]
+    return module
+
+
+def _written(folder: Path, name: str, source: str) -> Path:
+    """The file of a module; one that is there is never touched, as Numba goes by its time stamp."""
+    path = folder / f"{name}.py"
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        handle, draft = tempfile.mkstemp(dir=folder, suffix=".draft")
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(source)
+        try:
+            os.link(draft, path)  # fails where another process was faster: its file stands
+        except FileExistsError:
+            pass
+        except OSError:  # a file system without links
+            os.replace(draft, path)
+        Path(draft).unlink(missing_ok=True)
+    return path

@@ -1,0 +1,1 @@
+"""Finite-element assembly and matrix-free products."""

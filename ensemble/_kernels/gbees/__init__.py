@@ -1,0 +1,1 @@
+"""Grids and steps of GBEES."""

@@ -1,0 +1,155 @@
+"""The CUDA kernels for one drift: their source, and the record by which the host describes a grid to them."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ensemble._compile import cuda, device
+from ensemble._compile.trace.cuda_source import PRELUDE, TYPES, device_function
+from ensemble._compile.trace.numba_source import parameters
+from ensemble._compile.trace.tracer import Graph
+
+__all__ = ["LIMITERS", "OPTIONS", "Reason", "Setting", "kernels", "launch", "layout", "source"]
+
+LIMITERS = {"mc": 0, "superbee": 1, "van_leer": 2, "minmod": 3, "none": 4}
+
+OPTIONS = ("--fmad=false", "--std=c++17")
+
+FILES = ("cells.cuh", "step.cuh", "prune.cuh", "kernels.cu")
+
+KERNELS = ("advance", "enter_all", "link_all", "link_some", "link_between", "feed_all", "mark_all", "carry")
+
+SCANNED = 4
+
+LINE = (16,)
+
+
+class Reason:
+    """Why `advance` came back, as in `kernels.cu`."""
+
+    RUNNING, FINISHED, PAUSED, PRUNE, FULL, RIM, NOT_FINITE, NOTHING_LEFT, STUCK = range(9)
+
+
+class Setting(NamedTuple):
+    """What is compiled into the kernels."""
+
+    n: int
+    n_parameters: int
+    dtype: str
+    limiter: str
+    rotated: bool
+    time_varying: bool
+    periodic: bool
+    diffusive: bool
+    mixing: bool
+    """Whether noise along different axes is correlated."""
+    time_order: int
+    cluster: int
+    """Blocks that work on one instance, in a cluster; 0: all blocks of a launch, on one."""
+    threads: int
+    blocks: int
+    """That a multiprocessor is to hold at once."""
+
+
+def fields(n: int, n_parameters: int) -> list[tuple[str, str, tuple[int, ...]]]:
+    """(name, type, shape) of the fields of an instance: 8 bytes each, so that no compiler pads."""
+    one: tuple[int, ...] = ()
+    pointers = [("keys", "u64*"), ("other_keys", "u64*"), ("p", "REAL*"), ("q", "REAL*"), ("T", "REAL*"),
+                ("neighbours", "int*"), ("table", "u64*"), ("places", "int*"), ("marks", "unsigned char*"),
+                ("log", "double*")]  # fmt: skip
+    given = ["capacity", "slots", "prune_every", "sequential", "own_prune", "list_limit", "most_steps", "most_work"]
+    given += ["only_prune"]
+    state = ["whole", "count", "taken", "reason", "in_order"]
+    reals = ["time", "span", "elapsed", "velocity_time", "threshold", "cfl", "lower", "upper", "scale"]
+    return [
+        *((name, kind, one) for name, kind in pointers),
+        *((name, "i64", one) for name in (*given, *state)),
+        *((name, "double", one) for name in reals),
+        ("corner_rate", "double", one),
+        *((name, "double", (n,)) for name in ("widths", "origin", "diffusion", "faces")),
+        ("corners", "double", (n * n,)),
+        ("rotation", "double", (n * n,)), ("parameters", "double", (max(n_parameters, 1),)),
+        *((name, "i64", (n,)) for name in ("shifts", "masks", "lows", "periods")),
+        # each of these on a line of the cache by itself: while some threads wait for one, others count in another
+        ("gap_0", "i64", LINE), ("n", "i64", one), ("gap_1", "i64", LINE), ("arrivals", "u64", one),
+        ("gap_2", "i64", LINE), ("masses", "u64", (2,)), ("clips", "u64", (2,)),
+        ("gap_3", "i64", LINE), ("rates", "u64", (2,)),
+        ("gap_4", "i64", LINE), ("full", "i64", one), ("bad_key", "u64", one),
+        *((name, "i64", one) for name in ("listed", "kept")),
+        *((name, "u64", one) for name in ("candidates", "surely", "dead", "carried")), ("gap_5", "i64", LINE),
+    ]  # fmt: skip
+
+
+def layout(n: int, n_parameters: int) -> np.dtype[Any]:
+    """The record of an instance."""
+    kinds = {"i64": "i8", "double": "f8"}
+    return np.dtype([(name, kinds.get(kind, "u8"), shape) for name, kind, shape in fields(n, n_parameters)])
+
+
+def _struct(n: int, n_parameters: int) -> str:
+    lines = []
+    for name, kind, shape in fields(n, n_parameters):
+        kind = kind.replace("u64", "unsigned long long").replace("i64", "long long")
+        lines.append(f"    {kind} {name}{f'[{shape[0]}]' if shape else ''};")
+    return "\n".join(["struct Instance {", *lines, "};"])
+
+
+def _called(graph: Graph, name: str, places: list[str], results: list[str]) -> str:
+    """A call of the emitted `name`: its inputs found in `places`, its results left in `results`."""
+    positions, _ = parameters(graph)
+    kinds = [TYPES[graph.nodes[k].dtype] for k in graph.outputs]
+    lines = [f"    {kind} r{k};" for k, kind in enumerate(kinds)]
+    given = ", ".join([*(places[p] for p in positions), *(f"r{k}" for k in range(len(kinds)))])
+    lines += [f"    {name}({given});", *(f"    {where} = (double)r{k};" for k, where in enumerate(results))]
+    return "\n".join(lines)
+
+
+def source(drift: Graph, bounds: Graph | None, setting: Setting) -> str:
+    """The CUDA C++ for `drift`, a graph of n coordinates, time and parameters, and `bounds`, one of coordinates."""
+    n = setting.n
+    x = [f"x[{i}]" for i in range(n)]
+    given = [*x, "t", *(f"parameters[{k}]" for k in range(setting.n_parameters))]
+    flags = {
+        "N": n, "REAL": TYPES[setting.dtype], "LIMITER": LIMITERS[setting.limiter], "CLUSTER": setting.cluster,
+        "THREADS": setting.threads, "BLOCKS": setting.blocks, "ROTATED": int(setting.rotated),
+        "BOUNDED": int(bounds is not None), "TIME_VARYING": int(setting.time_varying),
+        "PERIODIC": int(setting.periodic), "DIFFUSIVE": int(setting.diffusive), "MIXING": int(setting.mixing),
+        "SECOND_ORDER": int(setting.time_order == 2), "SCANNED": SCANNED,
+        "AT_ONCE": 1 if setting.dtype == "float32" else 3,
+    }  # fmt: skip
+    parts = [PRELUDE, *(f"#define {name} {value}" for name, value in flags.items()), _struct(n, setting.n_parameters)]
+    parts += [
+        device_function(drift, "drift"),
+        f"__device__ __forceinline__ void drift_at(const double (&x)[{n}], double t, const double* parameters, "
+        f"double (&f)[{n}]) {{",
+        _called(drift, "drift", given, [f"f[{i}]" for i in range(n)]),
+        "}",
+    ]
+    if bounds is not None:
+        parts += [
+            device_function(bounds, "bounds"),
+            f"__device__ __forceinline__ double bounds_at(const double (&x)[{n}]) {{",
+            "    double value;",
+            _called(bounds, "bounds", x, ["value"]),
+            "    return value;\n}",
+        ]
+    return "\n".join([*parts, cuda.sources(*(f"_kernels/gbees/cuda/{name}" for name in FILES))])
+
+
+@functools.cache
+def kernels(text: str) -> dict[str, Any]:
+    """The compiled kernels of a source, by name."""
+    module = device.raw_module(text, OPTIONS, KERNELS)
+    return {name: module.get_function(name) for name in KERNELS}
+
+
+def launch(kernel: Any, n_blocks: int, n_threads: int, arguments: tuple[Any, ...], together: bool = False) -> None:
+    """Queue a kernel; `together`: the device starts it only when all its blocks can run at once."""
+    inner = getattr(kernel, "kernel", None)
+    if together and inner is not None:
+        inner((n_blocks,), (n_threads,), arguments, enable_cooperative_groups=True)
+    else:
+        kernel((n_blocks,), (n_threads,), arguments)

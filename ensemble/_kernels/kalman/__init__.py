@@ -1,0 +1,1 @@
+"""Recursions and scans of Kalman filters and smoothers."""

@@ -1,0 +1,341 @@
+"""Launches of `cuda/block_*.cu`: filter and smoothers of any size on a CUDA device, a block of threads per chunk.
+
+One compilation serves all sizes. Arrays as in `kalman_cuda.py`, (n_series or 1, n_steps or 1, ...), on one device.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from ensemble._compile import cuda
+from ensemble._compile.device import current_device, device_array, raw_module
+from ensemble._compile.streams import send
+from ensemble._kernels.kalman.launch import (
+    NOTHING,
+    PROCESSORS,
+    PairwiseJoin,
+    Problem,
+    flags_of,
+    name_of,
+    room,
+    wide_room,
+)
+from ensemble._kernels.kalman.scan import prefix_scan
+
+__all__ = [
+    "FAMILIES",
+    "Range",
+    "compile_options",
+    "filter_blocks",
+    "smooth_blocks",
+    "source",
+    "two_filter_blocks",
+    "workspace",
+]
+
+FAMILIES = {
+    "filter": ("chunk_elements", "chunk_states", "sum_terms", "join_elements"),
+    "smooth": ("chunk_links", "chunk_smoothed", "repair_states", "join_links"),
+    "two_filters": ("chunk_two_filters", "advance_state", "retreat_information"),
+}
+"""Kernels of each source file; one file is compiled when its first kernel is launched."""
+
+SHARED = 224 * 1024
+"""Bytes of shared memory that a block may ask for; larger work spaces lie in global memory."""
+
+RESIDENT = 16
+"""Blocks of a processor that chunks are made for, where shared memory has room for them."""
+
+SHORTEST = 8
+"""Steps of the shortest chunk."""
+
+SCAN = "ladner_fischer"
+"""The scan that joins the elements of chunks."""
+
+CANCELLED = {"float64": 1e-5, "float32": 1e-2}
+"""The part of a filtered variance below which the smoothed one is not taken from ``P - P N P``, which loses it."""
+
+HEADERS = ("problem.cuh", "block_matrices.cuh", "blocks.cuh")
+
+SIZES = np.dtype([("nx", np.int32), ("ny", np.int32), ("scratch", np.uint64), ("space", np.int64)])
+"""`Sizes` of `blocks.cuh`."""
+
+
+def source(family: str) -> str:
+    """The CUDA C++ source of one family."""
+    files = (*HEADERS, f"block_{family}.cu")
+    return cuda.sources(*(f"_kernels/kalman/cuda/{file}" for file in files))
+
+
+def compile_options(dtype: str) -> tuple[str, ...]:
+    """What the source is compiled with."""
+    return ("--std=c++17", f"-DREAL={ {'float32': 'float', 'float64': 'double'}[dtype] }")
+
+
+def _matrix(rows: int, columns: int) -> int:
+    return rows * (columns | 1)
+
+
+@functools.cache
+def workspace(name: str, nx: int, ny: int) -> int:
+    """Entries of the work space of one block, as each kernel takes arrays from it."""
+    square, state = _matrix(nx, nx), nx + _matrix(nx, nx)
+    element, link, transition = 3 * square + 2 * nx, 2 * square + nx, 2 * square + nx
+    observation = _matrix(ny, nx) + _matrix(ny, ny) + 2 * ny
+    gain = 2 * _matrix(ny, ny) + _matrix(ny, nx + 1) + _matrix(nx + 1, ny) + _matrix(nx, ny) + ny
+    step = transition + observation + gain
+    backward = _matrix(nx, ny) + _matrix(ny, ny) + _matrix(ny, nx) + square + nx + ny
+    right = _matrix(nx, nx + 1)
+    return {
+        "chunk_elements": element + step + _matrix(ny, nx) + square + nx,
+        "chunk_states": state + step + square + nx + element + right + square,
+        "join_elements": 2 * element + _matrix(nx, 2 * nx + 1) + 2 * square + nx,
+        "join_links": 2 * link + 2 * square,
+        "chunk_two_filters": 2 * state + element + step + _matrix(ny, nx) + 2 * square + right + nx,
+        "chunk_links": link + state + step + backward,
+        "chunk_smoothed": link + state + step + backward,
+        "repair_states": 2 * state + transition + 4 * square + 2 * nx,
+        "advance_state": element + state + right + square,
+        "retreat_information": element + state + right + 2 * square + nx,
+    }[name]
+
+
+def threads_of(nx: int, ny: int) -> int:
+    """Threads of a block."""
+    largest = max(nx, ny)
+    return 32 if largest <= 8 else 64 if largest <= 16 else 128 if largest <= 32 else 256
+
+
+def element_size(nx: int) -> int:
+    """Entries of an element of the filter."""
+    return 3 * nx * nx + 2 * nx
+
+
+def link_size(nx: int) -> int:
+    """Entries of an element of the smoother."""
+    return 2 * nx * nx + nx
+
+
+@functools.cache
+def _module(dtype: str, family: str, device: int) -> Any:
+    return raw_module(source(family), compile_options(dtype))
+
+
+@functools.cache
+def _function(dtype: str, name: str, device: int) -> Any:
+    family = next(family for family, names in FAMILIES.items() if name in names)
+    kernel = _module(dtype, family, device).get_function(name)
+    if name != "sum_terms":
+        kernel.max_dynamic_shared_size_bytes = SHARED
+    return kernel
+
+
+def function(dtype: str, name: str) -> Any:
+    """A kernel on the current device."""
+    return _function(dtype, name, current_device())
+
+
+class _Launcher:
+    """Launches for one size and type."""
+
+    def __init__(self, like: Any, nx: int, ny: int) -> None:
+        self.like, self.nx, self.ny, self.dtype = like, nx, ny, name_of(like.dtype)
+
+    def __call__(self, name: str, n_blocks: int, *arguments: Any, before: tuple[Any, ...] = ()) -> None:
+        """Queue a kernel over so many blocks, after the arguments `before` and the sizes."""
+        space = workspace(name, self.nx, self.ny)
+        fits = space * self.like.dtype.itemsize <= SHARED and not isinstance(self.like, np.ndarray)
+        scratch = None if fits else room(self.like, n_blocks, space)
+        sizes = np.zeros((), SIZES)
+        sizes["nx"], sizes["ny"], sizes["space"] = self.nx, self.ny, space
+        if scratch is not None:
+            sizes["scratch"] = scratch.ctypes.data if isinstance(scratch, np.ndarray) else scratch.data.ptr
+        shared = space * self.like.dtype.itemsize if fits else 0
+        kernel, threads = function(self.dtype, name), threads_of(self.nx, self.ny)
+        kernel((n_blocks,), (threads,), (*before, sizes[()], *arguments), shared_mem=shared)
+
+
+class _Join(PairwiseJoin):
+    """The operation on elements, a block per pair."""
+
+    def __init__(self, name: str, launch: _Launcher, size: int) -> None:
+        self.name, self.launch, self.size = name, launch, size
+
+    def launch_pairs(self, n: int, n_series: int, arguments: list[Any]) -> None:
+        self.launch(self.name, n * n_series, np.int64(n_series), *arguments)
+
+
+def chunk_of(nx: int, ny: int, item: int, n_series: int, n_steps: int) -> int:
+    """Steps of a chunk, so that the blocks of all series fill the device once."""
+    each = max(1, min(RESIDENT, SHARED // (workspace("chunk_elements", nx, ny) * item)))
+    chunks = max(1, PROCESSORS * each // max(1, n_series))
+    return min(n_steps, max(SHORTEST, -(-n_steps // chunks)))
+
+
+def _neutral(like: Any, nx: int, size: int) -> Any:
+    """The element that changes nothing: the identity, and zeros."""
+    row = np.zeros((size,), like.dtype)
+    row[: nx * nx : nx + 1] = 1
+    return row if isinstance(like, np.ndarray) else device_array(row)
+
+
+class _Run:
+    """Some series cut into chunks of one length, and what is launched over them."""
+
+    def __init__(self, arguments: tuple[Any, ...], chunk: int, scan: str, options: dict[str, Any]) -> None:
+        *parts, y, m0, P0, predict_first = arguments
+        self.y, self.nx, self.ny = y, m0.shape[-1], y.shape[-1]
+        self.n_series, self.n_steps = y.shape[0], y.shape[1]
+        self.cut = lambda chunk: Problem(tuple(parts), y, (m0, P0), predict_first, chunk, self.n_steps)
+        self.problem = self.cut(chunk)
+        self.n_chunks = self.problem.n_chunks
+        self.launch = _Launcher(y, self.nx, self.ny)
+        self.options = {"algorithm": scan, **options}
+
+    def over_chunks(self, name: str, *arguments: Any) -> None:
+        """Queue a kernel with a block per chunk."""
+        self.launch(name, self.n_chunks * self.n_series, *arguments, before=self.problem.arguments)
+
+    def over_series(self, name: str, *arguments: Any) -> None:
+        """Queue a kernel with a block, and one chunk, per series."""
+        self.launch(name, self.n_series, *arguments, before=self.cut(None).arguments)
+
+    def elements(self, is_open: bool = False) -> Any:
+        """The filter's element of every chunk, (n_chunks, n_series, size); without the prior where that `is_open`."""
+        rows = room(self.y, self.n_chunks, self.n_series, element_size(self.nx))
+        self.over_chunks("chunk_elements", np.int32(is_open), rows)
+        return rows
+
+    def scanned(self, name: str, rows: Any, reverse: bool = False) -> Any:
+        """The prefix sums of elements, those from the end with `reverse`."""
+        neutral = (_neutral(self.y, self.nx, rows.shape[-1]),)
+        join = _Join(name, self.launch, rows.shape[-1])
+        (sums,) = prefix_scan(join, (rows,), reverse=reverse, neutral=neutral, **self.options)
+        return sums if sums.flags.c_contiguous else sums.copy()
+
+    def rooms(self, terms: bool) -> tuple[Any, ...]:
+        """Uninitialised means and covariances, and terms of the likelihood."""
+        tails = ((self.nx,), (self.nx, self.nx), ())[: 2 + terms]
+        return tuple(room(self.y, self.n_series, self.n_steps, *tail) for tail in tails)
+
+    def filtered(self, rows: Any) -> tuple[Any, ...]:
+        """Means, covariances, log-densities and their sums from the elements of chunks."""
+        prefixes = self.scanned("join_elements", rows) if self.n_chunks > 1 else NOTHING
+        out = self.rooms(True)
+        self.over_chunks("chunk_states", prefixes, np.int32(0), np.int32(0), *out)
+        if self.n_chunks > 1:
+            self.over_series("chunk_states", NOTHING, np.int32(0), np.int32(1), *out)
+        return *out, self.sums(out[2])
+
+    def sums(self, terms: Any) -> Any:
+        """The sum of every series' terms, in float64."""
+        totals = wide_room(self.y, self.n_series)
+        kernel = function(name_of(self.y.dtype), "sum_terms")
+        kernel((self.n_series,), (256,), (np.int64(self.n_steps), terms, totals))
+        return totals
+
+    def smoothed(self, states: tuple[Any, ...]) -> tuple[Any, Any]:
+        """Smoothed states in disturbance form."""
+        out = self.rooms(False)
+        suffixes: Any = NOTHING
+        if self.n_chunks > 1:
+            links = room(self.y, self.n_chunks, self.n_series, link_size(self.nx))
+            self.over_chunks("chunk_links", *states, links)
+            suffixes = self.scanned("join_links", links, reverse=True)
+        marks = flags_of(self.y, self.n_series * (self.n_steps + 1) - 1)
+        counts, marks = marks[: self.n_series], marks[self.n_series :]
+        cancelled = self.y.dtype.type(CANCELLED[name_of(self.y.dtype)])
+        self.over_chunks("chunk_smoothed", suffixes, cancelled, *states, *out, counts, marks)
+        self.over_series("repair_states", *states, *out, counts, marks)
+        return out[0], out[1]
+
+
+def _run(arguments: tuple[Any, ...], scan: str | None, options: dict[str, Any]) -> _Run:
+    """Chunks of one step for the classical scans, chunks that fill the device for "chunked", one for None."""
+    y, m0 = arguments[6], arguments[7]
+    n_series, n_steps, ny = y.shape
+    if scan is None:
+        return _Run(arguments, n_steps, SCAN, {})
+    if scan == "chunked":
+        return _Run(arguments, chunk_of(m0.shape[-1], ny, y.dtype.itemsize, n_series, n_steps), SCAN, {})
+    return _Run(arguments, 1, scan, options)
+
+
+def filter_blocks(arguments: tuple[Any, ...], scan: str | None, **options: Any) -> tuple[Any, ...]:
+    """Filtered means, covariances and ``log p(y[k] | y[:k])``, and the sum of these for every series.
+
+    `arguments` are F, Q, H, R, u, d, y, m0, P0, predict_first; `scan` an algorithm of `prefix_scan`, "chunked" for
+    chunks of time whose recursion is replayed, None for the recursion. `options` go to `prefix_scan`. Series whose
+    elements do not exist take the recursion.
+    """
+    run = _run(arguments, scan, options)
+    return run.filtered(run.elements() if run.n_chunks > 1 else None)
+
+
+def smooth_blocks(arguments: tuple[Any, ...], m: Any, P: Any, scan: str | None, **options: Any) -> tuple[Any, Any]:
+    """Smoothed means and covariances of every step from the filtered ones, in disturbance form.
+
+    NaN at the first step of a series whose smoothed variances are lost beside its filtered ones while its predicted
+    covariances are nearly singular: these kernels have no form for it.
+    """
+    states = tuple(a if a.flags.c_contiguous else a.copy() for a in (m, P))
+    return _run(arguments, scan, options).smoothed(states)
+
+
+def two_filter_blocks(arguments: tuple[Any, ...], scan: str, **options: Any) -> tuple[Any, ...]:
+    """What `filter_blocks` returns, and smoothed states by a scan from the end over the same elements.
+
+    NaN for series whose elements do not exist.
+    """
+    run = _run(arguments, scan, options)
+    rows = run.elements()
+    filtered = run.filtered(rows)
+    out = run.rooms(False)
+    suffixes = run.scanned("join_elements", rows, reverse=True) if run.n_chunks > 1 else NOTHING
+    run.over_chunks("chunk_two_filters", suffixes, NOTHING, *filtered[:2], *out)
+    return *filtered, *out
+
+
+class Range:
+    """A range of the steps of one series on its device, as `kalman_ranges` has it; `prior` None where an earlier range
+    gives it."""
+
+    def __init__(self, arrays: tuple[Any, ...], prior: Any, predict_first: bool, nx: int, chunk: int | None) -> None:
+        *parts, y = arrays
+        self.y, n_steps = y, y.shape[1]
+        self.prior = (room(y, 1, nx), room(y, 1, nx, nx)) if prior is None else prior
+        chunk = chunk or chunk_of(nx, y.shape[-1], y.dtype.itemsize, 1, n_steps)
+        self.run = _Run((*parts, y, *self.prior, predict_first), chunk, SCAN, {})
+        self.said, self.end = room(y, nx + nx * nx), (room(y, 1, nx), room(y, 1, nx, nx))
+        self.states = (*self.run.rooms(True), *self.run.rooms(False))
+        self.sum = wide_room(y, 1)
+
+    def filter(self, which: int) -> None:
+        """Sum up (1 and 3), or run the filter from the state before the range (2)."""
+        if which != 2:
+            self.rows = self.run.elements(True)
+            self.prefixes = self.run.scanned("join_elements", self.rows)
+            return
+        self.run.over_chunks("chunk_states", self.prefixes, np.int32(1), np.int32(0), *self.states[:3])
+        self.sum = self.run.sums(self.states[2])
+
+    def give_state(self, later: Range) -> None:
+        """The state behind this range to the one after it."""
+        self.run.launch("advance_state", 1, self.prefixes[-1], *self.prior, *self.end)
+        for end, start in zip(self.end, later.prior, strict=True):
+            send(end, start)
+
+    def give_information(self, behind: Any, earlier: Range) -> None:
+        """What this range and those behind it say of the state before it to the range there."""
+        out = room(self.y, self.said.shape[0])
+        self.run.launch("retreat_information", 1, self.prefixes[-1], behind, out)
+        send(out, earlier.said)
+
+    def meet(self, behind: Any) -> None:
+        """The smoothed states of the range."""
+        suffixes = self.run.scanned("join_elements", self.rows, reverse=True)
+        mean, covariance, _, *smooth = self.states
+        self.run.over_chunks("chunk_two_filters", suffixes, behind, mean, covariance, *smooth)

@@ -1,0 +1,136 @@
+"""Filter and smoothers by scans over packed elements: every level of a scan is one CUDA launch for all series.
+
+An element is one row of numbers, as `levels.cu` packs it; `prefix_scan` runs over these rows, of shape
+(T, n_series, size), as over any others. Arrays as in `kalman_cuda.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ensemble._compile.streams import on_device_of, send
+from ensemble._kernels.kalman.launch import (
+    THREADS,
+    PairwiseJoin,
+    Problem,
+    flags_of,
+    function,
+    room,
+    settle,
+    sizes,
+    wide_room,
+)
+from ensemble._kernels.kalman.scan import prefix_scan
+
+__all__ = ["Join", "scan_filter", "scan_smoother", "scan_two_filters"]
+
+
+class Join(PairwiseJoin):
+    """The operation on packed elements or links, a thread per pair."""
+
+    def __init__(self, name: str, dtype: str, nx: int, ny: int) -> None:
+        self.kernel = function(dtype, nx, ny, name)
+        self.size = sizes(nx)[name == "join_links"]
+
+    def launch_pairs(self, n: int, n_series: int, arguments: list[Any]) -> None:
+        given = (np.int64(n), np.int64(n_series), *arguments)
+        self.kernel((-(-n * n_series // THREADS),), (THREADS,), given)
+
+
+class _Run:
+    """The launches for some series."""
+
+    def __init__(self, arguments: tuple[Any, ...], scan: str, options: dict[str, Any]) -> None:
+        *parts, y, m0, P0, predict_first = arguments
+        self.y, self.nx, self.ny = y, m0.shape[-1], y.shape[-1]
+        self.n_series, self.n_steps, self.dtype = y.shape[0], y.shape[1], y.dtype.name
+        self.problem = Problem(tuple(parts), y, (m0, P0), predict_first, None, self.n_steps)
+        self.options = {"algorithm": scan, **options}
+
+    def launch(self, name: str, *arguments: Any) -> None:
+        kernel = function(self.dtype, self.nx, self.ny, name)
+        blocks = -(-(self.n_steps + 1) * self.n_series // THREADS)
+        kernel((blocks,), (THREADS,), (*self.problem.arguments, np.int64(self.n_series), *arguments))
+
+    def rows(self, name: str, size: int, *arguments: Any) -> Any:
+        """Packed elements of every step, and the neutral one behind them."""
+        rows = room(self.y, self.n_steps + 1, self.n_series, size)
+        self.launch(name, *arguments, rows)
+        return rows
+
+    def elements(self) -> Any:
+        """The filter's."""
+        return self.rows("filter_elements", sizes(self.nx)[0])
+
+    def links(self, states: tuple[Any, Any]) -> Any:
+        """The smoother's."""
+        return self.rows("smoother_links", sizes(self.nx)[1], *states)
+
+    def scanned(self, name: str, rows: Any, neutral: Any, reverse: bool = False) -> Any:
+        """The prefix sums of rows, those from the end with `reverse`."""
+        join = Join(name, self.dtype, self.nx, self.ny)
+        (sums,) = prefix_scan(join, (rows,), reverse=reverse, neutral=(neutral,), **self.options)
+        return _contiguous(sums)
+
+    def states(self, name: str, *given: Any, terms: bool = False) -> tuple[Any, ...]:
+        tails = ((self.nx,), (self.nx, self.nx), ())[: 2 + terms]
+        out = tuple(room(self.y, self.n_series, self.n_steps, *tail) for tail in tails)
+        self.launch(name, *given, *out)
+        return out
+
+    def filtered(self, rows: Any) -> tuple[Any, ...]:
+        """Means, covariances, log-densities and their sums from elements."""
+        out = self.states("element_states", self.scanned("join_elements", rows[:-1], rows[-1]), terms=True)
+        return *out, settle(self.problem, flags_of(self.y, self.n_series), True, *out)
+
+
+def _contiguous(rows: Any) -> Any:
+    """`rows` as kernels read them, which know no steps between rows."""
+    return rows if rows.flags.c_contiguous else rows.copy()
+
+
+def scan_filter(arguments: tuple[Any, ...], scan: str, **options: Any) -> tuple[Any, ...]:
+    """Filtered means, covariances and ``log p(y[k] | y[:k])``, and the sum of these for every series.
+
+    `arguments` are F, Q, H, R, u, d, y, m0, P0, predict_first; `options` go to `prefix_scan`.
+    """
+    run = _Run(arguments, scan, options)
+    return run.filtered(run.elements())
+
+
+def scan_smoother(arguments: tuple[Any, ...], m: Any, P: Any, scan: str, **options: Any) -> tuple[Any, Any]:
+    """Smoothed means and covariances by the recursion of Rauch, Tung and Striebel as a scan, from the filtered ones."""
+    run = _Run(arguments, scan, options)
+    states = _contiguous(m), _contiguous(P)
+    links = run.links(states)
+    return run.states("link_states", run.scanned("join_links", links[:-1], links[-1], reverse=True))
+
+
+def scan_two_filters(
+    arguments: tuple[Any, ...], scan: str, *, elsewhere: tuple[Any, ...] | None = None, **options: Any
+) -> tuple[Any, ...]:
+    """What `scan_filter` returns, and smoothed means and covariances by a scan from the end over the same elements.
+
+    With `elsewhere`, the same arguments on another device, the filter runs there while the scan from the end runs here,
+    and its results are sent over.
+    """
+    there = arguments if elsewhere is None else elsewhere
+    with on_device_of(there[-4]):
+        run = _Run(there, scan, options)
+        rows = run.elements()
+        filtered = run.filtered(rows)
+    with on_device_of(arguments[-4]):
+        if elsewhere is not None:
+            run = _Run(arguments, scan, options)
+            rows = run.elements()
+        behind = run.scanned("join_elements", rows[1:], rows[-1], reverse=True)
+        if elsewhere is not None:
+            here = (*(room(run.y, *a.shape) for a in filtered[:3]), wide_room(run.y, run.n_series))
+            for a, out in zip(filtered, here, strict=True):
+                send(a, out)
+            filtered = here
+        states = filtered[:2]
+        smooth = run.states("met_states", *states, behind)
+        return *filtered, *smooth

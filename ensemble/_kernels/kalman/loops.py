@@ -1,0 +1,306 @@
+"""The filter of `_kalman_bodies` for models of any size: products of matrices in register tiles, in `_plain_code`.
+
+Every entry is made of the same operations in the same order as where steps are written out, so it has the same bits (a
+sum that starts at zero is its first product). Rows of matrices are padded with zeros to whole registers.
+
+The covariances of a constant model converge. Once those of two steps agree to rounding, gains and covariances are kept
+until an entry of an observation is missing; see `_has_converged`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ensemble._compile.lanes.tiles import AddProducts, SubtractSquares
+from ensemble._compile.plain_code import EPS, LANES, Integers, Numbers, behind, fma, inlined, load, rolled, store
+from ensemble._kernels.kalman.step import TWO_PI
+from ensemble._kernels.kalman.tiles import (
+    PLACE,
+    array_of,
+    copy,
+    copy_transposed,
+    factor,
+    fetch,
+    fill,
+    mirror,
+    move,
+    negate,
+    padded,
+    product,
+    row_product,
+    transposed_rows,
+)
+
+__all__ = ["CONVERGED", "filter_room", "filter_some"]
+
+CONVERGED = 8
+"""Rounding errors by which an entry of two successive predicted covariances may differ where they have converged."""
+
+FEW = 3
+"""Rows up to which a product of rows is made number by number."""
+
+subtract, add_products = SubtractSquares(), AddProducts()
+
+
+def filter_room(nx: int, ny: int, lanes: int) -> int:
+    """Numbers that `filter_some` works on, with so many in a register."""
+    n, p = (-(-count // lanes) * lanes for count in (nx, ny))
+    return (5 * n + 7 * ny + p) * n + 4 * p * p + 2 * n + 3 * p
+
+
+@rolled
+def _subtract_squares(A: Numbers, rows: Numbers, weights: Numbers, C: Numbers, count: int, stride: int) -> None:
+    """C as the symmetric A less ``sum_i weights[i] rows[i] rows[i]'``."""
+    for i in range(0, stride, LANES):
+        for j in range(i, stride, LANES):
+            subtract(A, C, rows, weights, count, stride, i, j)
+
+
+@rolled
+def _add_products(left: Numbers, right: Numbers, C: Numbers, count: int, stride: int) -> None:
+    """Add ``sum_i left[i] right[i]'`` of rows to the symmetric C."""
+    for i in range(0, stride, LANES):
+        for j in range(i, stride, LANES):
+            add_products(C, left, right, count, stride, i, j)
+
+
+@rolled
+def _solve_rows(
+    low: Numbers, inverses: Numbers, B: Numbers, white: Numbers, X: Numbers, n: int, p: int, stride: int
+) -> None:
+    """The rows of ``L^-1 B`` in `white`, and those of ``(L D L')^-1 B`` in X."""
+    for c in range(0, stride, LANES):
+        for i in range(n):
+            z = load(B, i * stride + c)
+            for j in range(i):
+                z = fma(load(white, j * stride + c), -low[i * p + j], z)
+            store(white, i * stride + c, z)
+        for i in range(n - 1, -1, -1):
+            z = load(white, i * stride + c) * inverses[i]
+            for j in range(i + 1, n):
+                z = fma(load(X, j * stride + c), -low[j * p + i], z)
+            store(X, i * stride + c, z)
+
+
+@inlined
+def _rows_by_rows(
+    A: Numbers, inner: int, B: Numbers, columns: Numbers, C: Numbers, base: Numbers, from_base: bool, n: int,
+    stride: int, pitch: int, upper: bool,
+) -> None:  # fmt: skip
+    """C as A B', n rows of each, added to the matrix `base` or, without `from_base`, to zero.
+
+    A has rows of `inner` entries, B of `stride`, C of `pitch`. The transpose of B is written at `columns`, unless rows
+    are few.
+    """
+    if n > FEW:
+        transposed_rows(B, n, stride, columns, pitch)
+        product(A, inner, 1, columns, C, base, from_base, pitch, n, inner, upper)
+    else:
+        _few_rows_by_rows(A, inner, B, C, base, from_base, n, stride, pitch, upper)
+
+
+@rolled
+def _few_rows_by_rows(
+    A: Numbers, inner: int, B: Numbers, C: Numbers, base: Numbers, from_base: bool, n: int, stride: int, pitch: int,
+    upper: bool,
+) -> None:  # fmt: skip
+    for i in range(n):
+        for j in range(i if upper else 0, n):
+            total = base[i * pitch + j] if from_base else 0.0
+            for k in range(inner):
+                total = fma(B[j * stride + k], A[i * inner + k], total)
+            C[i * pitch + j] = total
+
+
+@rolled
+def _take_out(y: Numbers, H: Numbers, R: Numbers, nx: int, ny: int, p: int) -> None:
+    """Zero rows of H and unit noise where an observation is missing."""
+    for i in range(ny):
+        if np.isnan(y[i]):
+            for k in range(nx):
+                H[i * nx + k] = 0.0
+            for k in range(ny):
+                R[i * p + k] = R[k * p + i] = 0.0
+            R[i * p + i] = 1.0
+
+
+@rolled
+def _has_gaps(y: Numbers, ny: int) -> bool:
+    """Whether any entry of an observation is missing."""
+    gaps = False
+    for i in range(ny):
+        gaps = gaps or np.isnan(y[i])
+    return gaps
+
+
+@rolled
+def _innovation(d: Numbers, y: Numbers, H: Numbers, m: Numbers, r: Numbers, nx: int, ny: int) -> None:
+    """y - d - H m, zero where y is missing."""
+    for i in range(ny):
+        total = y[i] - d[i]
+        for k in range(nx):
+            total = fma(-H[i * nx + k], m[k], total)
+        r[i] = 0.0 if np.isnan(y[i]) else total
+
+
+@rolled
+def _square(low: Numbers, r: Numbers, white: Numbers, inverses: Numbers, n: int, p: int) -> float:
+    """``r' S^-1 r``."""
+    for i in range(n):
+        z = r[i]
+        for j in range(i):
+            z = fma(-low[i * p + j], white[j], z)
+        white[i] = z
+    total = white[0] * (white[0] * inverses[0])
+    for i in range(1, n):
+        total = fma(white[i], white[i] * inverses[i], total)
+    return total
+
+
+# --- a step
+@inlined
+def _predict(
+    F: Numbers, Q: Numbers, P: Numbers, Ft: Numbers, FP: Numbers, ahead: Numbers, nx: int, n: int
+) -> None:  # fmt: skip
+    """F P F' + Q in `ahead`; `Ft` is the transpose of F."""
+    product(F, nx, 1, P, FP, FP, False, n, nx, nx, False)
+    if n > nx:
+        copy(Q, nx, nx, nx, ahead, n)
+    product(FP, n, 1, Ft, ahead, ahead if n > nx else Q, True, n, nx, nx, True)
+    mirror(ahead, n)
+
+
+@inlined
+def _observe(
+    H: Numbers, R: Numbers, y: Numbers, gaps: bool, observed: Numbers, negative: Numbers, noise: Numbers, nx: int,
+    ny: int, p: int,
+) -> None:  # fmt: skip
+    """H and R without what is missing, and -H."""
+    copy(H, nx, ny, nx, observed, nx)
+    copy(R, ny, ny, ny, noise, p)
+    mirror(noise, p)
+    if gaps:
+        _take_out(y, observed, noise, nx, ny, p)
+    negate(observed, negative, ny * nx)
+
+
+@rolled
+def _has_converged(ahead: Numbers, before: Numbers, nx: int, n: int) -> bool:
+    """Whether each entry of the predicted covariance is that of the step before, but for rounding errors.
+
+    These are counted in units of the deviations: the bound is ``CONVERGED eps sqrt(P[a, a] P[b, b])``.
+    """
+    bound = CONVERGED * EPS
+    for a in range(nx):
+        for b in range(nx - 1, a - 1, -1):
+            gap = ahead[a * n + b] - before[a * n + b]
+            scale = ahead[a * n + a] * ahead[b * n + b]
+            if not gap * gap <= bound * bound * scale:
+                return False
+    return True
+
+
+# --- series
+@rolled
+def _filter_series(
+    places: Integers, s: int, n_steps: int, nx: int, ny: int, predict_first: bool, lasting: bool, constant: bool,
+    w: Numbers,
+) -> None:  # fmt: skip
+    """The filter of series s."""
+    n, p = padded(nx), padded(ny)
+    size, rows = n * n, ny * n
+    P, ahead, before, Ft, FP = w, behind(w, size), behind(w, 2 * size), behind(w, 3 * size), behind(w, 4 * size)
+    HP = behind(w, 5 * size)  # of G, gain, X one behind another: K G' + X K' is one product
+    white, G, gain, X = behind(HP, rows), behind(HP, 2 * rows), behind(HP, 3 * rows), behind(HP, 4 * rows)
+    observed, negative, columns = behind(HP, 5 * rows), behind(HP, 6 * rows), behind(HP, 7 * rows)
+    noise = behind(columns, n * p)
+    S, low, HG, m = behind(noise, p * p), behind(noise, 2 * p * p), behind(noise, 3 * p * p), behind(noise, 4 * p * p)
+    m_ahead, inverses = behind(m, n), behind(m, 2 * n)
+    r, whitened = behind(inverses, p), behind(inverses, 2 * p)
+    fill(w, (5 * n + 7 * ny + p) * n + 4 * p * p + 2 * n + 3 * p)
+    F, Q, H, R = array_of(places, 0, s), array_of(places, 1, s), array_of(places, 2, s), array_of(places, 3, s)
+    u, d, y = array_of(places, 4, s), array_of(places, 5, s), array_of(places, 6, s)
+    mean, covariance = array_of(places, 9, s), array_of(places, 10, s)
+    quadratic, pivots = array_of(places, 11, s), array_of(places, 12, s)
+    by_F, by_Q, by_H, by_R = places[2], places[PLACE + 2], places[2 * PLACE + 2], places[3 * PLACE + 2]
+    by_u, by_d, by_mean, by_P = (
+        places[4 * PLACE + 2], places[5 * PLACE + 2], places[9 * PLACE + 2], places[10 * PLACE + 2]
+    )  # fmt: skip
+    copy(array_of(places, 7, s), nx, 1, nx, m, n)
+    copy(array_of(places, 8, s), nx, nx, nx, P, n)
+    mirror(P, n)
+    copy_transposed(F, nx, nx, nx, Ft, n)
+    kept, whole, seen = False, False, False
+    for k in range(n_steps):
+        if k + 1 < n_steps:
+            if by_F > 0:
+                fetch(F, by_F, nx * nx)
+            if by_Q > 0:
+                fetch(Q, by_Q, nx * nx)
+            if by_P > 0:
+                fetch(covariance, by_P, nx * nx)
+        gaps = _has_gaps(y, ny)
+        kept = kept and not gaps
+        if k > 0 or predict_first:
+            if by_F > 0:
+                copy_transposed(F, nx, nx, nx, Ft, n)
+            if n > nx:
+                copy(u, nx, 1, nx, m_ahead, n)
+            row_product(m, 1, Ft, m_ahead, m_ahead if n > nx else u, True, n, n, nx)
+            if not kept:
+                ahead, before = before, ahead
+                _predict(F, Q, P, Ft, FP, ahead, nx, n)
+        else:
+            move(P, ahead, size)
+            move(m, m_ahead, n)
+        if not kept:
+            if gaps or not seen:
+                _observe(H, R, y, gaps, observed, negative, noise, nx, ny, p)
+                seen = lasting and not gaps
+            product(observed, nx, 1, ahead, HP, HP, False, n, ny, nx, False)
+            _rows_by_rows(observed, nx, HP, columns, S, noise, True, ny, n, p, True)
+            factor(S, low, inverses, ny, p, -1.0)
+            _solve_rows(low, inverses, HP, white, gain, ny, p, n)
+        _innovation(d, y, observed, m_ahead, r, nx, ny)
+        row_product(r, 1, gain, m, m_ahead, True, n, n, ny)
+        quadratic[k] = _square(low, r, whitened, inverses, ny, p)
+        if kept:
+            if by_P > 0:
+                move(behind(covariance, -by_P), covariance, nx * nx)
+            for i in range(ny):
+                pivots[i] = pivots[i - ny]
+        else:
+            _subtract_squares(ahead, white, inverses, P, ny, n)
+            product(noise, 1, p, gain, G, G, False, n, ny, ny, False)
+            product(negative, nx, 1, P, G, G, True, n, ny, nx, False)
+            _rows_by_rows(negative, nx, G, columns, HG, HG, False, ny, n, p, False)
+            product(HG, p, 1, gain, X, G, True, n, ny, ny, False)
+            _add_products(gain, G, P, 2 * ny, n)
+            if by_P > 0:
+                copy(P, n, nx, nx, covariance, nx)
+            for i in range(ny):
+                pivots[i] = 1.0 if np.isnan(y[i]) else S[i * p + i] * TWO_PI
+            kept = constant and whole and not gaps and k > 1 and _has_converged(ahead, before, nx, n)
+            whole = constant and not gaps
+        copy(m, nx, 1, nx, mean, n)
+        F, Q, H, R, u, d = (
+            behind(F, by_F), behind(Q, by_Q), behind(H, by_H), behind(R, by_R), behind(u, by_u), behind(d, by_d)
+        )  # fmt: skip
+        y, mean, covariance, pivots = behind(y, ny), behind(mean, by_mean), behind(covariance, by_P), behind(pivots, ny)
+    if by_P == 0:
+        copy(P, n, nx, nx, covariance, nx)
+
+
+@rolled
+def filter_some(
+    places: Integers, n_steps: int, nx: int, ny: int, predict_first: bool, lasting: bool, constant: bool, w: Numbers,
+    first: int, last: int,
+) -> None:  # fmt: skip
+    """The filter of the series from `first` to `last`, which is left out.
+
+    `places` says where F, Q, H, R, u, d, y, m0, P0, the mean, the covariance, the quadratic form and the pivots lie.
+    H and R are `lasting` where they have one step for all; `constant` where F and Q have, too. Means and covariances
+    with one step for all keep those of the last. `w` has `filter_room` numbers.
+    """
+    for s in range(first, last):
+        _filter_series(places, s, n_steps, nx, ny, predict_first, lasting, constant, w)

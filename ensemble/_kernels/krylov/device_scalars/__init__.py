@@ -1,0 +1,1 @@
+"""The scalars of Krylov methods that stay on a device."""

@@ -1,0 +1,262 @@
+"""Vector updates and inner products of the Krylov methods, fused so that each vector passes through memory once.
+
+Vectors have shape (n, n_samples); `alpha`, `beta` and inner products have one value per sample. A coefficient of zero
+freezes its sample: nothing of that sample is written, not even a NaN.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ensemble._backend import array_namespace
+from ensemble._compile import cuda
+from ensemble._compile.lanes.types import load, select, store, zeros
+from ensemble._compile.numba import ROW_BLOCK, compiled, output, per_width, prange, tiles
+from ensemble._compile.registry import KERNELS, into, kernel
+from ensemble._kernels.sparse.crs import block_sums, ordered_sum, partial_sums
+
+__all__ = ["cg_direction", "cg_update", "copy_chosen", "dot", "put_samples", "take_samples"]
+
+
+CUDA = cuda.Family(
+    "krylov/vectors",
+    [
+        "dot", "cg_update", "cg_direction", "cg_turn", "take_samples", "put_samples", "largest", "units_from",
+        "cg_alpha", "cg_norm", "cg_change", "cg_beta<false>", "cg_beta<true>", "cg_prove", "copy_chosen",
+    ],
+    ("krylov/statuses.cuh",),
+)  # fmt: skip
+
+
+@kernel
+def dot(x, y, out):
+    """sum over i of x[i, s] * y[i, s]: one value per sample, in an order that depends on nothing but n."""
+    return into(out, block_sums(x * y))
+
+
+@per_width
+def _dot(width):
+    @compiled
+    def loop(x, y, partials, n_rows, n_samples, first):
+        for block in prange(partials.shape[0]):
+            inner = zeros(x, width)
+            for i in range(block * ROW_BLOCK, min((block + 1) * ROW_BLOCK, n_rows)):
+                here = np.int64(i) * n_samples + first
+                inner = inner + load(x, here, width) * load(y, here, width)
+            store(partials.reshape(-1), block * n_samples + first, inner)
+
+    return loop
+
+
+@dot.register("numba")
+def _(x, y, out):
+    n_rows, n_samples = x.shape
+    if x.dtype != y.dtype or x.dtype.kind != "f":
+        return dot.reference(x, y, out)
+    partials = partial_sums(n_rows, n_samples, x.dtype)
+    for first, width in tiles(n_samples):
+        _dot(width)(x.reshape(-1), y.reshape(-1), partials, n_rows, n_samples, first)
+    return into(out, ordered_sum(partials))
+
+
+@dot.register("cuda")
+def _(x, y, out):
+    if x.dtype != y.dtype or x.dtype.kind != "f":
+        return dot.reference(x, y, out)
+    return into(out, cuda.sums(dot_partials(x, y))[0])
+
+
+def dot_partials(x, y):
+    """On a device: the partial sums of x . y."""
+    n_rows, n_samples = x.shape
+    return cuda.chunked(CUDA, "dot", n_rows, (x, y), cuda.layout_of(n_samples, x, y), False, n_samples, 1)
+
+
+@kernel
+def cg_update(alpha, p, q, x, r):
+    """x += alpha p, r -= alpha q in place; returns the inner product of the new r with itself. Moves 6 n S values."""
+    xp = array_namespace(x)
+    moving = alpha != 0
+    x[...] = xp.where(moving, x + alpha * p, x)
+    r[...] = xp.where(moving, r - alpha * q, r)
+    return block_sums(r * r)
+
+
+@per_width
+def _cg_update(width):
+    @compiled
+    def loop(alpha, p, q, x, r, partials, n_rows, n_samples, first):
+        for block in prange(partials.shape[0]):
+            step = load(alpha, first, width)
+            moving = step != zeros(alpha, width)
+            inner = zeros(x, width)
+            for i in range(block * ROW_BLOCK, min((block + 1) * ROW_BLOCK, n_rows)):
+                here = np.int64(i) * n_samples + first
+                old_x, old_r = load(x, here, width), load(r, here, width)
+                store(x, here, select(moving, old_x + step * load(p, here, width), old_x))
+                new_r = select(moving, old_r - step * load(q, here, width), old_r)
+                store(r, here, new_r)
+                inner = inner + new_r * new_r
+            store(partials.reshape(-1), block * n_samples + first, inner)
+
+    return loop
+
+
+@cg_update.register("numba")
+def _(alpha, p, q, x, r):
+    n_rows, n_samples = x.shape
+    partials = partial_sums(n_rows, n_samples, x.dtype)
+    flat = [array.reshape(-1) for array in (p, q, x, r)]
+    for first, width in tiles(n_samples):
+        _cg_update(width)(alpha, *flat, partials, n_rows, n_samples, first)
+    return ordered_sum(partials)
+
+
+@cg_update.register("cuda")
+def _(alpha, p, q, x, r):
+    return cuda.sums(cg_update_partials(alpha, p, q, x, r))[0]
+
+
+def cg_update_partials(alpha, p, q, x, r):
+    """On a device: the update, and the partial sums of r . r."""
+    n_rows, n_samples = x.shape
+    arguments = (alpha, p, q, x, r)
+    layout = cuda.layout_of(n_samples, x, r, p, q, alpha)
+    return cuda.chunked(CUDA, "cg_update", n_rows, arguments, layout, False, n_samples, 1)
+
+
+@kernel
+def cg_direction(beta, z, p):
+    """p = z + beta p in place; where beta is zero, p = z whatever p was. Moves 3 n S values."""
+    xp = array_namespace(p)
+    p[...] = xp.where(beta != 0, z + beta * p, z)
+    return p
+
+
+@per_width
+def _cg_direction(width):
+    @compiled
+    def loop(beta, z, p, n_rows, n_samples, first):
+        for i in prange(n_rows):
+            here = np.int64(i) * n_samples + first
+            factor = load(beta, first, width)
+            new = load(z, here, width)
+            store(p, here, select(factor != zeros(beta, width), new + factor * load(p, here, width), new))
+
+    return loop
+
+
+@cg_direction.register("numba")
+def _(beta, z, p):
+    n_rows, n_samples = p.shape
+    for first, width in tiles(n_samples):
+        _cg_direction(width)(beta, z.reshape(-1), p.reshape(-1), n_rows, n_samples, first)
+    return p
+
+
+@cg_direction.register("cuda")
+def _(beta, z, p):
+    CUDA.rows("cg_direction", *p.shape, (beta, z, p), cuda.layout_of(p.shape[1], p, z, beta))
+    return p
+
+
+@kernel
+def copy_chosen(chosen, source, out):
+    """out = source for the samples whose `chosen` is not zero, in place."""
+    out[...] = array_namespace(out).where(chosen != 0, source, out)
+    return out
+
+
+@compiled
+def _copy_chosen(chosen, source, out):
+    for i in prange(out.shape[0]):
+        for s in range(out.shape[1]):
+            if chosen[s] != 0:
+                out[i, s] = source[i, s]
+
+
+@copy_chosen.register("numba")
+def _(chosen, source, out):
+    _copy_chosen(chosen, source, out)
+    return out
+
+
+@copy_chosen.register("cuda")
+def _(chosen, source, out):
+    CUDA.rows("copy_chosen", *out.shape, (chosen, source, out), cuda.layout_of(out.shape[1], source, out, chosen))
+    return out
+
+
+def cg_turn(beta, z, p, keep, alpha, x, kept):
+    """On a device: `cg_direction`, except that p stays where beta is no number; before it ``kept = x - alpha p`` for
+    the samples whose `keep` is not zero.
+    """
+    arguments = (beta, z, p, keep, alpha, x, kept)
+    CUDA.rows("cg_turn", *p.shape, arguments, cuda.layout_of(p.shape[1], p, z, beta, keep, alpha, x, kept))
+
+
+@kernel
+def take_samples(array, samples, out):
+    """array[i, samples[t]] for all rows i: a narrower ensemble of the samples named."""
+    xp = array_namespace(array)
+    return into(out, xp.take(array, samples, axis=1))
+
+
+@compiled
+def _take_samples(array, samples, out):
+    for i in prange(array.shape[0]):
+        for t in range(samples.size):
+            out[i, t] = array[i, samples[t]]
+
+
+@take_samples.register("numba")
+def _(array, samples, out):
+    out = output(out, (array.shape[0], samples.shape[0]), array.dtype)
+    _take_samples(array, samples, out)
+    return out
+
+
+@take_samples.register("cuda")
+def _(array, samples, out):
+    return _move_samples("take_samples", array, samples, cuda.output(out, array, (array.shape[0], samples.shape[0])))
+
+
+def _move_samples(name, array, samples, out):
+    """Queue a kernel with one thread for each row and sample that moves."""
+    xp = array_namespace(array)
+    if array.dtype.kind != "f":
+        out[...] = KERNELS[name].reference(array, samples, out)
+        return out
+    samples = xp.astype(xp.asarray(samples), xp.int64)
+    layout = cuda.Layout("double" if array.dtype.itemsize == 8 else "float", 1, 1, 1)
+    n_moved = samples.shape[0]
+    widths = (np.int32(array.shape[1]), np.int32(out.shape[1]), np.int32(n_moved))
+    blocks = -(-array.shape[0] * n_moved // cuda.THREADS)
+    CUDA.launch(name, layout, (blocks,), cuda.THREADS, (array, samples, out, np.int64(array.shape[0]), *widths))
+    return out
+
+
+@kernel
+def put_samples(array, samples, out):
+    """out[i, samples[t]] = array[i, t]: a narrow ensemble back into the wide one it was taken from."""
+    for t in range(samples.shape[0]):
+        out[:, int(samples[t])] = array[:, t]
+    return out
+
+
+@compiled
+def _put_samples(array, samples, out):
+    for i in prange(array.shape[0]):
+        for t in range(samples.size):
+            out[i, samples[t]] = array[i, t]
+
+
+@put_samples.register("numba")
+def _(array, samples, out):
+    _put_samples(array, samples, out)
+    return out
+
+
+@put_samples.register("cuda")
+def _(array, samples, out):
+    return _move_samples("put_samples", array, samples, out)

@@ -1,0 +1,1 @@
+"""Graph work and passes of multigrid."""

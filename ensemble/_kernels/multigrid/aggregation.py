@@ -1,0 +1,132 @@
+"""Graph work of smoothed aggregation: which rows form an aggregate. No sample axis; natural order; deterministic."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ensemble._backend import array_namespace, to_numpy
+from ensemble._compile.numba import compiled, compiled_serial, prange
+from ensemble._compile.registry import kernel
+
+__all__ = ["aggregate", "coupled_rows", "square_on_graph"]
+
+CHUNK = 4096
+"""Rows of a squared matrix that share one marker array."""
+
+
+@kernel
+def coupled_rows(graph, values):
+    """True for each row with an off-diagonal entry that is not zero in some sample; the others are boundary rows.
+
+    `graph` is (indptr, indices), or (indptr, indices, entries) where entry k has the value ``values[entries[k]]``. A
+    NaN counts as a coupling, so that a broken sample does not change the graph of the others.
+    """
+    xp, (indptr, indices, *entries) = array_namespace(values), graph
+    nonzero = to_numpy(xp.any(values != 0, axis=1))
+    nonzero = nonzero[to_numpy(entries[0])] if entries else nonzero
+    rows = np.repeat(np.arange(indptr.shape[0] - 1), to_numpy(indptr[1:] - indptr[:-1]))
+    coupled = np.zeros(indptr.shape[0] - 1, bool)
+    coupled[rows[nonzero & (to_numpy(indices) != rows)]] = True
+    return coupled
+
+
+@compiled
+def _coupled_rows(indptr, indices, entries, mapped, values, coupled):
+    for i in prange(indptr.size - 1):
+        found = False
+        for k in range(indptr[i], indptr[i + 1]):
+            if indices[k] != i:
+                m = np.int64(entries[k]) if mapped else np.int64(k)
+                for s in range(values.shape[1]):
+                    if values[m, s] != 0:
+                        found = True
+                        break
+            if found:
+                break
+        coupled[i] = found
+
+
+@coupled_rows.register("numba")
+def _(graph, values):
+    coupled = np.empty(graph[0].size - 1, np.bool_)
+    _coupled_rows(*graph[:2], graph[-1], len(graph) == 3, values, coupled)
+    return coupled
+
+
+@compiled_serial
+def aggregate(indptr, indices, included):
+    """Aggregates of a graph, by the uncoupled scheme of Vanek, Mandel and Brezina (1996) in natural order.
+
+    1. A node none of whose neighbours is in an aggregate founds one with all of them.
+    2. A node left over joins the neighbouring aggregate of phase 1 to which most of its edges lead (the lowest number
+       among equals).
+    3. What is still left forms aggregates with its left-over neighbours.
+
+    Nodes outside `included` belong to none and are nobody's neighbours. Returns (aggregates, number of aggregates);
+    -1 marks an excluded node.
+    """
+    n = indptr.size - 1
+    member = np.full(n, -1, np.int32)
+    n_aggregates = 0
+    for i in range(n):  # phase 1
+        if not included[i] or member[i] >= 0:
+            continue
+        free, alone = True, True
+        for k in range(indptr[i], indptr[i + 1]):
+            j = indices[k]
+            if included[j] and j != i:
+                alone = False
+                if member[j] >= 0:
+                    free = False
+                    break
+        if free and not alone:
+            member[i] = n_aggregates
+            for k in range(indptr[i], indptr[i + 1]):
+                if included[indices[k]]:
+                    member[indices[k]] = n_aggregates
+            n_aggregates += 1
+    joined = np.full(n, -1, np.int32)
+    votes = np.zeros(max(n_aggregates, 1), np.int64)
+    for i in range(n):  # phase 2
+        if not included[i] or member[i] >= 0:
+            continue
+        best = -1
+        for k in range(indptr[i], indptr[i + 1]):
+            a = member[indices[k]]
+            if a >= 0:
+                votes[a] += 1
+                if best < 0 or votes[a] > votes[best] or (votes[a] == votes[best] and a < best):
+                    best = a
+        joined[i] = best
+        for k in range(indptr[i], indptr[i + 1]):
+            if member[indices[k]] >= 0:
+                votes[member[indices[k]]] = 0
+    for i in range(n):
+        if joined[i] >= 0:
+            member[i] = joined[i]
+    for i in range(n):  # phase 3
+        if not included[i] or member[i] >= 0:
+            continue
+        member[i] = n_aggregates
+        for k in range(indptr[i], indptr[i + 1]):
+            j = indices[k]
+            if included[j] and member[j] < 0:
+                member[j] = n_aggregates
+        n_aggregates += 1
+    return member, n_aggregates
+
+
+@compiled
+def square_on_graph(indptr, indices, values, out):
+    """The entries of the square of a matrix that lie on its own graph: one sample, to `out`, shape (nnz,)."""
+    n = indptr.size - 1
+    for chunk in prange((n + CHUNK - 1) // CHUNK):
+        place = np.full(n, -1, np.int64)  # of each column's entry in the row at hand; earlier rows' lie before it
+        for i in range(chunk * CHUNK, min((chunk + 1) * CHUNK, n)):
+            for k in range(indptr[i], indptr[i + 1]):
+                place[indices[k]] = k
+                out[k] = 0.0
+            for k in range(indptr[i], indptr[i + 1]):
+                for m in range(indptr[indices[k]], indptr[indices[k] + 1]):
+                    if place[indices[m]] >= indptr[i]:
+                        out[place[indices[m]]] += values[k] * values[m]

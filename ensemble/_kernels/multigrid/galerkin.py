@@ -1,0 +1,349 @@
+"""The Galerkin product A_c = P^T A P on known graphs, and the smoothing of the tentative prolongator.
+
+The graph work is done once, for all samples and all later values (`product_graphs`); these kernels only add. Rows of
+A P are made in slabs, on the CPU of `SLAB_ROWS` rows that stay in the cache; each coarse row then takes its share of
+the slab. Every sum runs over ascending fine rows, whatever the threads.
+
+The graph of A is (indptr, indices), or (indptr, indices, entries) of a symmetric matrix that stores its upper triangle:
+``entries[k]`` is then the place of the value of entry k.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+
+from ensemble._backend import array_namespace, backend_of
+from ensemble._compile import cuda
+from ensemble._compile.lanes.types import load, prefetch, splat, store, zeros
+from ensemble._compile.numba import compiled, compiled_serial, empty, output, per_width, prange, tiles
+from ensemble._compile.registry import into, kernel
+from ensemble._kernels.multigrid.pairs import (
+    CUDA,
+    GalerkinPairs,
+    ProlongatorPairs,
+    galerkin_pairs,
+    galerkin_product,
+    pairs_of,
+    prolongator_pairs,
+    sum_products,
+)
+from ensemble._kernels.sparse.product_graphs import ROW_CHUNK, SLAB_ROWS, U, slab_tasks
+
+__all__ = [
+    "galerkin_values",
+    "product_values",
+    "smooth_prolongator",
+]
+
+ENTRIES_AHEAD = np.uint64(32)
+"""How far ahead of their use the values of a symmetric matrix's lower entries are asked for."""
+
+
+def every_entry(graph_a, values):
+    """(indptr, indices) and the values of all entries, in their order."""
+    if len(graph_a) == 2:
+        return graph_a, values
+    return graph_a[:2], array_namespace(values).take(values, graph_a[2], axis=0)
+
+
+# --- P = T - omega D^-1 A T
+def prolongator_tasks(values, graph_a, graph_t, graph_p):
+    """What `smooth_prolongator` needs beside the graphs where `values` live: pairs on a device, else nothing."""
+    return prolongator_pairs(graph_a, graph_t, graph_p) if backend_of(values) == "cuda" else None
+
+
+@kernel
+def smooth_prolongator(graph_a, values, dinv, omega, graph_t, tentative, graph_p, tasks, out):
+    """P[i, J] = T[i, J] - omega[s] * dinv[i, s] * sum over j of A[i, j, s] * T[j, J], on the known graph of P.
+
+    Each graph is (indptr, indices); `tentative` holds T's values, the same for all samples, as shape (nnz, 1); rows of
+    T without entries are boundary rows and stay empty in P. `tasks` is None or from `prolongator_tasks`.
+    """
+    graph_a, values = every_entry(graph_a, values)
+    (indptr_a, indices_a), (indptr_t, indices_t), (indptr_p, indices_p) = graph_a, graph_t, graph_p
+    p = np.zeros((indices_p.shape[0], values.shape[1]), values.dtype)
+    for i in range(indptr_p.shape[0] - 1):
+        columns = {int(j): m for m, j in enumerate(indices_p[indptr_p[i] : indptr_p[i + 1]], start=indptr_p[i])}
+        if not columns:
+            continue
+        for k in range(indptr_a[i], indptr_a[i + 1]):
+            j = indices_a[k]
+            for m in range(indptr_t[j], indptr_t[j + 1]):
+                p[columns[int(indices_t[m])]] += values[k] * tentative[m]
+        for m in columns.values():
+            p[m] = -(omega * dinv[i]) * p[m]
+        for m in range(indptr_t[i], indptr_t[i + 1]):
+            p[columns[int(indices_t[m])]] += tentative[m]
+    return into(out, p)
+
+
+@compiled_serial
+def prolongator_rows(
+    indptr_a, indices_a, entries, mapped, values, dinv, omega, indptr_t, indices_t, tentative, indptr_p, indices_p,
+    place, p, low, high, n_samples, first, nothing,
+):  # fmt: skip
+    """Rows `low` to `high` of P for the tile of samples from `first` on that the zeros `nothing` are wide."""
+    stride, start, last = U(n_samples), U(first), U(entries.size - 1)
+    for i in range(U(low), U(high)):
+        begin, end = U(indptr_p[i]), U(indptr_p[i + U(1)])
+        if begin == end:
+            continue
+        for m in range(begin, end):
+            here = np.int64(m * stride + start)
+            place[U(indices_p[m])] = here
+            store(p, here, nothing)
+        for k in range(U(indptr_a[i]), U(indptr_a[i + U(1)])):
+            j = U(indices_a[k])
+            m_a = U(entries[k]) if mapped else k
+            entry = load(values, np.int64(m_a * stride + start), nothing)
+            if mapped:  # no hardware guesses where the next ones lie
+                later = U(entries[min(k + ENTRIES_AHEAD, last)])
+                prefetch(values, np.int64(later * stride + start), nothing)
+            for m in range(U(indptr_t[j]), U(indptr_t[j + U(1)])):
+                here = place[U(indices_t[m])]
+                store(p, here, load(p, here, nothing) + entry * splat(tentative[m], values, nothing))
+        factor = load(omega, first, nothing) * load(dinv, np.int64(i * stride + start), nothing)
+        factor = nothing - factor
+        for m in range(begin, end):
+            here = np.int64(m * stride + start)
+            store(p, here, factor * load(p, here, nothing))
+        for m in range(U(indptr_t[i]), U(indptr_t[i + U(1)])):
+            here = place[U(indices_t[m])]
+            store(p, here, load(p, here, nothing) + splat(tentative[m], values, nothing))
+
+
+@per_width
+def _smooth_prolongator(width, mapped):
+    @compiled
+    def loop(
+        indptr_a, indices_a, entries, values, dinv, omega, indptr_t, indices_t, tentative, indptr_p, indices_p,
+        n_coarse, p, n_samples, first,
+    ):  # fmt: skip
+        n_rows = indptr_p.size - 1
+        for chunk in prange((n_rows + ROW_CHUNK - 1) // ROW_CHUNK):
+            place = np.empty(n_coarse, np.int64)
+            prolongator_rows(
+                indptr_a, indices_a, entries, mapped, values, dinv, omega, indptr_t, indices_t, tentative,
+                indptr_p, indices_p, place, p, chunk * ROW_CHUNK, min((chunk + 1) * ROW_CHUNK, n_rows),
+                n_samples, first, zeros(values, width),
+            )  # fmt: skip
+
+    return loop
+
+
+@smooth_prolongator.register("cuda")
+def _(graph_a, values, dinv, omega, graph_t, tentative, graph_p, tasks, out):
+    graph_a, values = every_entry(graph_a, values)
+    if not isinstance(tasks, ProlongatorPairs):
+        tasks = prolongator_pairs(graph_a, graph_t, graph_p)
+    n_samples = values.shape[1]
+    out = cuda.output(out, values, (graph_p[1].shape[0], n_samples))
+    arguments = (*tasks.pairs, tasks.rows, tasks.own, values, tentative, dinv, omega, out)
+    layout, wide = cuda.layout_of(n_samples, values, dinv, omega, out), cuda.is_wide(tasks.own)
+    CUDA.rows("smooth_prolongator", out.shape[0], n_samples, arguments, layout, wide)
+    return out
+
+
+@smooth_prolongator.register("numba")
+def _(graph_a, values, dinv, omega, graph_t, tentative, graph_p, tasks, out):
+    n_samples = values.shape[1]
+    out = output(out, (graph_p[1].shape[0], n_samples), values.dtype)
+    n_coarse = int(graph_p[1].max()) + 1 if graph_p[1].size else 0
+    for first, width in tiles(n_samples):
+        _smooth_prolongator(width, len(graph_a) == 3)(
+            *graph_a[:2], graph_a[-1], values.reshape(-1), dinv.reshape(-1), omega, *graph_t, tentative.reshape(-1),
+            *graph_p, n_coarse, out.reshape(-1), n_samples, first,
+        )  # fmt: skip
+    return out
+
+
+# --- C = A B
+@kernel
+def product_values(graph_a, values, graph_b, b, graph_c, out):
+    """Values of the product A B for every sample on the graph `graph_c` made by `product_graph`."""
+    (indptr_a, indices_a), (indptr_b, indices_b), (indptr_c, indices_c) = graph_a, graph_b, graph_c
+    c = np.zeros((indices_c.shape[0], max(values.shape[1], b.shape[1])), values.dtype)
+    for i in range(indptr_c.shape[0] - 1):
+        place = {int(indices_c[m]): m for m in range(indptr_c[i], indptr_c[i + 1])}
+        for k in range(indptr_a[i], indptr_a[i + 1]):
+            for m in range(indptr_b[indices_a[k]], indptr_b[indices_a[k] + 1]):
+                c[place[int(indices_b[m])]] += values[k] * b[m]
+    return into(out, c)
+
+
+@product_values.register("numba")
+def _(graph_a, values, graph_b, b, graph_c, out):
+    n_samples = max(values.shape[1], b.shape[1])
+    shared = (values.shape[1] != n_samples, b.shape[1] != n_samples)
+    out = output(out, (graph_c[1].size, n_samples), values.dtype)
+    n_columns = int(graph_c[1].max()) + 1 if graph_c[1].size else 0
+    for first, width in tiles(n_samples):
+        _product_rows(width, *shared, False)(
+            *graph_a, graph_a[1], values.reshape(-1), *graph_b, b.reshape(-1), *graph_c, out.reshape(-1), n_columns,
+            0, graph_a[0].size - 1, n_samples, first, n_samples, first,
+        )  # fmt: skip
+    return out
+
+
+@product_values.register("cuda")
+def _(graph_a, values, graph_b, b, graph_c, out):
+    return sum_products(pairs_of(graph_a, graph_b, graph_c), values, b, out)
+
+
+# --- A_c = P^T A P
+def galerkin_tasks(values, graph_a, graph_p, graph_ap, restriction, graph_c):
+    """What `galerkin_values` needs beside the graphs where `values` live: slab tasks, or pairs on a device."""
+    if backend_of(values) != "cuda":
+        return slab_tasks(*restriction[:2], graph_a[0].shape[0] - 1)
+    return galerkin_pairs(graph_a[:2], graph_p, graph_ap, restriction, graph_c)
+
+
+@kernel
+def galerkin_values(graph_a, values, graph_p, p, graph_ap, restriction, tasks, graph_c, out):
+    """Values of P^T A P for every sample on the graph `graph_c`; see `galerkin_tasks`."""
+    graph_a, values = every_entry(graph_a, values)
+    (indptr_a, indices_a), (indptr_p, indices_p) = graph_a, graph_p
+    indptr_c, indices_c = graph_c
+    n_samples = max(values.shape[1], p.shape[1])
+    c = np.zeros((indices_c.shape[0], n_samples), values.dtype)
+    place = {}
+    for i in range(indptr_c.shape[0] - 1):
+        place.update({(i, int(indices_c[k])): k for k in range(indptr_c[i], indptr_c[i + 1])})
+    for i in range(indptr_a.shape[0] - 1):  # fine rows ascending
+        ap = {}
+        for k in range(indptr_a[i], indptr_a[i + 1]):
+            for m in range(indptr_p[indices_a[k]], indptr_p[indices_a[k] + 1]):
+                j = int(indices_p[m])
+                ap[j] = ap.get(j, 0) + values[k] * p[m]
+        for m in range(indptr_p[i], indptr_p[i + 1]):
+            for j, value in ap.items():
+                c[place[int(indices_p[m]), j]] += p[m] * value
+    return into(out, c)
+
+
+@compiled_serial
+def product_rows(
+    indptr_a, indices_a, entries, mapped, values, shared_a, indptr_p, indices_p, p, shared_p, indptr_ap, indices_ap,
+    product, place, low, high, base, stride, offset, n_samples, first, nothing,
+):  # fmt: skip
+    """Rows `low` to `high` of A P, the first entry of which that `product` holds is number `base`."""
+    samples, start, last = U(n_samples), U(first), U(entries.size - 1)
+    for i in range(U(low), U(high)):
+        for m in range(U(indptr_ap[i]), U(indptr_ap[i + U(1)])):
+            here = (np.int64(m) - base) * stride + offset
+            place[U(indices_ap[m])] = here
+            store(product, here, nothing)
+        for k in range(U(indptr_a[i]), U(indptr_a[i + U(1)])):
+            j = U(indices_a[k])
+            m_a = U(entries[k]) if mapped else k
+            if shared_a:
+                a = splat(values[m_a], values, nothing)
+            else:
+                a = load(values, np.int64(m_a * samples + start), nothing)
+                if mapped:  # no hardware guesses where the next ones lie
+                    later = U(entries[min(k + ENTRIES_AHEAD, last)])
+                    prefetch(values, np.int64(later * samples + start), nothing)
+            for m in range(U(indptr_p[j]), U(indptr_p[j + U(1)])):
+                here = place[U(indices_p[m])]
+                if shared_p:
+                    factor = splat(p[m], p, nothing)
+                else:
+                    factor = load(p, np.int64(m * samples + start), nothing)
+                store(product, here, load(product, here, nothing) + a * factor)
+
+
+@per_width
+def _product_rows(width, shared_a, shared_p, mapped):
+    @compiled
+    def loop(
+        indptr_a, indices_a, entries, values, indptr_p, indices_p, p, indptr_ap, indices_ap, product, n_coarse, begin,
+        end, stride, offset, n_samples, first,
+    ):  # fmt: skip
+        base = np.int64(indptr_ap[begin])
+        for chunk in prange((end - begin + ROW_CHUNK - 1) // ROW_CHUNK):
+            place = np.empty(n_coarse, np.int64)
+            low = begin + chunk * ROW_CHUNK
+            product_rows(
+                indptr_a, indices_a, entries, mapped, values, shared_a, indptr_p, indices_p, p, shared_p,
+                indptr_ap, indices_ap, product, place, low, min(low + ROW_CHUNK, end), base, stride, offset,
+                n_samples, first, zeros(product, width),
+            )  # fmt: skip
+
+    return loop
+
+
+@compiled_serial
+def restrict_task(
+    row, begin, end, indices_r, entries_r, p, shared_p, indptr_ap, indices_ap, buffer, base, width, indptr_c, indices_c,
+    c, place, n_samples, first, nothing,
+):  # fmt: skip
+    """Add to coarse row `row` what entries `begin` to `end` of P^T make of the rows of A P in `buffer`."""
+    stride, start = U(n_samples), U(first)
+    for m in range(U(indptr_c[row]), U(indptr_c[row + 1])):
+        place[U(indices_c[m])] = np.int64(m * stride + start)
+    for k in range(U(begin), U(end)):
+        i, m_p = U(indices_r[k]), U(entries_r[k])
+        if shared_p:
+            factor = splat(p[m_p], p, nothing)
+        else:
+            factor = load(p, np.int64(m_p * stride + start), nothing)
+        for m in range(U(indptr_ap[i]), U(indptr_ap[i + U(1)])):
+            here = place[U(indices_ap[m])]
+            term = factor * load(buffer, (np.int64(m) - base) * width, nothing)
+            store(c, here, load(c, here, nothing) + term)
+
+
+@per_width
+def _restrict_slab(width, shared_p):
+    @compiled
+    def loop(
+        rows, begins, ends, task_begin, task_end, indices_r, entries_r, p, indptr_ap, indices_ap, buffer, base,
+        indptr_c, indices_c, c, n_coarse, n_samples, first,
+    ):  # fmt: skip
+        n_chunks = (task_end - task_begin + 15) // 16
+        for chunk in prange(n_chunks):
+            place = np.empty(n_coarse, np.int64)
+            for task in range(task_begin + chunk * 16, min(task_begin + (chunk + 1) * 16, task_end)):
+                restrict_task(
+                    rows[task], begins[task], ends[task], indices_r, entries_r, p, shared_p, indptr_ap, indices_ap,
+                    buffer, base, width, indptr_c, indices_c, c, place, n_samples, first, zeros(c, width),
+                )  # fmt: skip
+
+    return loop
+
+
+@galerkin_values.register("cuda")
+def _(graph_a, values, graph_p, p, graph_ap, restriction, tasks, graph_c, out):
+    graph_a, values = every_entry(graph_a, values)
+    if not isinstance(tasks, GalerkinPairs):
+        tasks = galerkin_pairs(graph_a, graph_p, graph_ap, restriction, graph_c)
+    return galerkin_product(tasks, values, p, out)
+
+
+@galerkin_values.register("numba")
+def _(graph_a, values, graph_p, p, graph_ap, restriction, tasks, graph_c, out):
+    n_samples = max(values.shape[1], p.shape[1])
+    shared_a, shared_p = values.shape[1] != n_samples, p.shape[1] != n_samples
+    indptr_ap, indices_ap = graph_ap
+    _, indices_r, entries_r = restriction
+    starts, rows, begins, ends = tasks
+    n_fine, n_coarse = indptr_ap.size - 1, graph_c[0].size - 1
+    out = output(out, (graph_c[1].size, n_samples), values.dtype)
+    out[...] = 0
+    edges = [*range(0, n_fine, SLAB_ROWS), n_fine]
+    longest = max((int(indptr_ap[e]) - int(indptr_ap[b]) for b, e in itertools.pairwise(edges)), default=0)
+    for first, width in tiles(n_samples):
+        buffer = empty((longest * width,), values.dtype)
+        for slab, (begin, end) in enumerate(itertools.pairwise(edges)):
+            _product_rows(width, shared_a, shared_p, len(graph_a) == 3)(
+                *graph_a[:2], graph_a[-1], values.reshape(-1), *graph_p, p.reshape(-1), indptr_ap, indices_ap, buffer,
+                n_coarse, begin, end, width, 0, n_samples, first,
+            )  # fmt: skip
+            _restrict_slab(width, shared_p)(
+                rows, begins, ends, starts[slab], starts[slab + 1], indices_r, entries_r, p.reshape(-1),
+                indptr_ap, indices_ap, buffer, np.int64(indptr_ap[begin]), *graph_c, out.reshape(-1), n_coarse,
+                n_samples, first,
+            )  # fmt: skip
+    return out

@@ -1,0 +1,159 @@
+"""Pairs of factors: what a device needs to know of two graphs, so that every entry of a product gathers its own sum.
+
+8 bytes a pair (16 where positions need 64 bits), shared by all samples, made on the device in the order in which the
+CPU kernels add.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ensemble._backend import array_namespace, to_numpy
+from ensemble._compile import cuda
+from ensemble._compile.memory import empty_like
+
+__all__ = [
+    "CUDA",
+    "GalerkinPairs",
+    "Pairs",
+    "ProlongatorPairs",
+    "galerkin_pairs",
+    "galerkin_product",
+    "pairs_of",
+    "prolongator_pairs",
+    "sum_products",
+]
+
+CUDA = cuda.Family(
+    "multigrid/galerkin",
+    [
+        *(f"sum_products<{a}, {b}>" for a in ("false", "true") for b in ("false", "true")),
+        "restrict_slab<false>", "restrict_slab<true>", "smooth_prolongator", "count_pairs", "fill_pairs", "cut_pairs",
+    ],
+)  # fmt: skip
+
+
+class Pairs(NamedTuple):
+    """Entry t of a product is the sum of ``a[left[q]] * b[right[q]]`` over q in ``starts[t]:starts[t + 1]``."""
+
+    starts: Any
+    left: Any
+    right: Any
+
+
+def pairs_of(graph_a, graph_b, graph_c, entries=None):
+    """The pairs of the product on `graph_c`, in the order in which the CPU kernels add; graphs live on a device."""
+    indptrs = [graph[0] for graph in (graph_a, graph_b, graph_c)]
+    xp = array_namespace(indptrs[0])
+    dtype = xp.int64 if any(map(cuda.is_wide, indptrs)) else xp.int32
+    graphs = [
+        xp.astype(array, t, copy=False) for g in (graph_a, graph_b, graph_c) for array, t in zip(g, (dtype, xp.int32))
+    ]
+    entries = None if entries is None else xp.astype(entries, dtype, copy=False)
+    n_rows, nnz = graph_c[0].shape[0] - 1, graph_c[1].shape[0]
+    wide, grid = dtype == xp.int64, (-(-n_rows // cuda.THREADS),)
+    layout = cuda.Layout("double", 1, 1, 1)
+    counts = xp.zeros(nnz + 1, dtype=xp.int64)
+    CUDA.launch("count_pairs", layout, grid, cuda.THREADS, (*graphs, counts[1:], np.int64(n_rows)), wide)
+    starts = xp.cumulative_sum(counts)
+    left, right = (xp.empty(int(starts[-1]), dtype=dtype) for _ in range(2))
+    arguments = (*graphs, entries, xp.asarray(starts[:-1], copy=True), left, right, np.int64(n_rows))
+    CUDA.launch("fill_pairs", layout, grid, cuda.THREADS, arguments, wide)
+    return Pairs(starts, left, right)
+
+
+def sum_products(pairs, a, b, out):
+    """Values of a product for every sample from its pairs, on a device."""
+    n_samples, n_targets = max(a.shape[1], b.shape[1]), pairs.starts.shape[0] - 1
+    out = cuda.output(out, a, (n_targets, n_samples))
+    shared_a, shared_b = a.shape[1] != n_samples, b.shape[1] != n_samples
+    layout = cuda.layout_of(n_samples, out, *(x for x, shared in ((a, shared_a), (b, shared_b)) if not shared))
+    name = f"sum_products<{str(shared_a).lower()}, {str(shared_b).lower()}>"
+    CUDA.rows(name, n_targets, n_samples, (*pairs, a, b, out), layout, cuda.is_wide(pairs.left))
+    return out
+
+
+class ProlongatorPairs(NamedTuple):
+    """The pairs of A T, and for each entry of P its row, and its entry in T or -1."""
+
+    pairs: Pairs
+    rows: Any
+    own: Any
+
+
+def prolongator_pairs(graph_a, graph_t, graph_p):
+    """The pairs for `smooth_prolongator`, of graphs on a device."""
+    xp = array_namespace(graph_a[0])
+    rows, rows_t = (
+        xp.repeat(xp.arange(g[0].shape[0] - 1, dtype=xp.int64), xp.astype(g[0][1:] - g[0][:-1], xp.int64))
+        for g in (graph_p, graph_t)
+    )
+    pairs = pairs_of(graph_a, graph_t, graph_p)
+    dtype = pairs.left.dtype
+    n_coarse = 1 + max((int(xp.max(g[1])) for g in (graph_p, graph_t) if g[1].shape[0]), default=0)
+    keys, keys_t = rows * n_coarse + graph_p[1], rows_t * n_coarse + graph_t[1]  # both ascend
+    own = xp.full(keys.shape, -1, dtype=dtype)
+    if keys.shape[0]:
+        place = xp.searchsorted(keys, keys_t)
+        own[place] = xp.arange(keys_t.shape[0], dtype=dtype)
+    return ProlongatorPairs(pairs, xp.astype(rows, xp.int32), own)
+
+
+N_SLABS = 16
+"""Slabs of fine rows that A P may be made in."""
+
+SLAB_BYTES = 1 << 27
+"""Bytes of A P that are made at once, where slabs can be that thin."""
+
+
+class GalerkinPairs(NamedTuple):
+    """The pairs of A P and of P^T (A P), and where slabs of A P begin.
+
+    Slab k holds the entries of A P from ``edges[k]`` on (host numbers); a target's pairs from ``cuts[k]`` on belong to
+    it.
+    """
+
+    product: Pairs
+    restriction: Pairs
+    edges: Any
+    cuts: Any
+
+
+def galerkin_pairs(graph_a, graph_p, graph_ap, restriction, graph_c):
+    """The pairs for `galerkin_values`, of graphs on a device."""
+    product = pairs_of(graph_a, graph_p, graph_ap)
+    pairs = pairs_of(restriction[:2], graph_ap, graph_c, restriction[2])
+    indptr = graph_ap[0]
+    xp, n_rows, n_targets = array_namespace(indptr), indptr.shape[0] - 1, graph_c[1].shape[0]
+    n_slabs = max(1, min(N_SLABS, n_rows))
+    edges = xp.astype(xp.take(indptr, xp.asarray([n_rows * k // n_slabs for k in range(n_slabs + 1)])), xp.int64)
+    cuts = xp.empty((n_slabs + 1, n_targets), dtype=xp.int64)
+    layout, grid = cuda.Layout("double", 1, 1, 1), (-(-n_targets // cuda.THREADS),)
+    arguments = (pairs.starts, pairs.right, edges, np.int32(n_slabs + 1), cuts, np.int64(n_targets))
+    CUDA.launch("cut_pairs", layout, grid, cuda.THREADS, arguments, cuda.is_wide(pairs.right))
+    return GalerkinPairs(product, pairs, to_numpy(edges), cuts)
+
+
+def galerkin_product(tasks, values, p, out):
+    """P^T A P for every sample, on a device: A P slab by slab, each of them given to the coarse entries at once."""
+    n_samples, n_slabs, n_targets = max(values.shape[1], p.shape[1]), tasks.edges.size - 1, tasks.cuts.shape[1]
+    out = cuda.output(out, values, (n_targets, n_samples))
+    n_bytes = int(tasks.edges[-1]) * n_samples * values.dtype.itemsize
+    n_parts = max(1, min(n_slabs, -(-n_bytes // SLAB_BYTES)))
+    ends = [n_slabs * k // n_parts for k in range(n_parts + 1)]
+    places = [int(tasks.edges[k]) for k in ends]
+    room = max(b - a for a, b in itertools.pairwise(places))
+    slab = empty_like(out, (room, n_samples))
+    shared = p.shape[1] != n_samples
+    layout = cuda.layout_of(n_samples, out, slab, *(() if shared else (p,)))
+    name, (_, left, right) = f"restrict_slab<{str(shared).lower()}>", tasks.restriction
+    for k, (first, last) in enumerate(itertools.pairwise(places)):
+        rows = tasks.product._replace(starts=tasks.product.starts[first : last + 1])
+        sum_products(rows, values, p, slab[: last - first])
+        cuts = tasks.cuts[ends[k]], tasks.cuts[ends[k + 1]]
+        arguments = (*cuts, left, right, p, slab, out, np.int64(first), np.int32(k == 0))
+        CUDA.rows(name, n_targets, n_samples, arguments, layout, cuda.is_wide(left))
+    return out

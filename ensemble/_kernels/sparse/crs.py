@@ -1,0 +1,528 @@
+"""Compressed-row-storage products: one graph, one row of `n_samples` values for every stored entry.
+
+Bytes a product must move (float64, int32 columns, k entries a row, S samples; per entry and sample):
+``8 + 4/S + (8 + 8 + 4/S)/k``, each row of `x` read once, `y` written once, no write-allocate.
+
+A matrix that is the same for all samples has `values` of shape (nnz, 1): they are read once and spread over the lanes.
+That is the only broadcasting these kernels do. The last argument, `out`, is a buffer or None.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ensemble._backend import array_namespace
+from ensemble._compile import cuda
+from ensemble._compile.lanes.types import load, prefetch, splat, store, stream, zeros
+from ensemble._compile.numba import (
+    ROW_BLOCK,
+    compiled,
+    compiled_serial,
+    inner,
+    output,
+    per_width,
+    prange,
+    spliced,
+    streams,
+    tiles,
+)
+from ensemble._compile.registry import into, kernel
+
+__all__ = ["diagonal", "residual", "spmv", "spmv_add", "spmv_dot", "spmv_transpose"]
+
+
+def row_sum(indptr, indices, values, x):
+    """The sum over each row's entries, in their stored order, by whole columns of entries at once."""
+    xp = array_namespace(values)
+    first, length = indptr[:-1], indptr[1:] - indptr[:-1]
+    y = xp.zeros((first.shape[0], x.shape[1]), dtype=x.dtype)
+    longest = int(xp.max(length)) if length.shape[0] else 0
+    for offset in range(longest):  # the offset-th entry of every row at once
+        live = length > offset
+        k = xp.where(live, first + offset, xp.zeros_like(first))
+        term = xp.take(values, k, axis=0) * xp.take(x, xp.take(indices, k), axis=0)
+        y = xp.where(live[:, None], y + term, y)
+    return y
+
+
+def block_sums(terms):
+    """The sum over rows in blocks of `ROW_BLOCK`, the blocks added in order: one value a sample."""
+    xp = array_namespace(terms)
+    n_rows, n_samples = terms.shape
+    n_blocks = -(-n_rows // ROW_BLOCK)
+    padding = xp.zeros((n_blocks * ROW_BLOCK - n_rows, n_samples), dtype=terms.dtype)
+    blocks = xp.reshape(xp.concat([terms, padding]), (n_blocks, ROW_BLOCK, n_samples))
+    partials = xp.zeros((n_blocks, n_samples), dtype=terms.dtype)
+    for i in range(min(n_rows, ROW_BLOCK)):
+        partials = partials + blocks[:, i, :]
+    total = xp.zeros((n_samples,), dtype=terms.dtype)
+    for block in range(n_blocks):
+        total = total + partials[block, :]
+    return total
+
+
+WIDE_ENTRY = 128
+"""Bytes of an entry of all samples from which on values are asked for `BYTES_AHEAD[1]` ahead, not `BYTES_AHEAD[0]`."""
+
+BYTES_AHEAD = (4096, 2048)
+"""How far ahead of its use a value is asked for: the hardware's own prefetch stops at page ends."""
+
+ROWS_AHEAD = np.uint64(64)
+"""How many entries ahead a row of `x` is asked for where columns are scattered."""
+
+FEW = 2
+"""Samples up to which a product has loops of its own."""
+
+FEW_AHEAD = 4096
+"""Bytes ahead of its use that a value of few samples is asked for."""
+
+FEW_ROWS_AHEAD = np.uint64(128)
+"""Entries ahead that a row of `x` of few samples is asked for."""
+
+CACHED = 1 << 20
+"""Bytes of a vector that the caches near a core hold."""
+
+SAMPLED_ROWS, NEAR_COLUMNS = 64, 64
+
+U = np.uint64  # an unsigned index needs no test for a negative one
+
+
+@spliced
+def values_ahead(bytes_of_entry):
+    """How many entries ahead a value is asked for, an entry being `bytes_of_entry` of all samples."""
+    return U((BYTES_AHEAD[0] if bytes_of_entry < WIDE_ENTRY else BYTES_AHEAD[1]) // bytes_of_entry)
+
+
+@spliced
+def row_product(indptr, indices, values, x, i, n_samples, first, shared, scattered, total):
+    """`total` plus row i of the matrix times `x`, for the tile of samples from `first` on that `total` is wide."""
+    ahead = values_ahead(n_samples * values.itemsize)
+    row, stride, start, last = U(i), U(n_samples), U(first), U(indices.size - 1)
+    for k in range(U(indptr[row]), U(indptr[row + U(1)])):
+        if shared:
+            entry = splat(values[k], values, total)
+        else:
+            entry = load(values, np.int64(k * stride + start), total)
+            prefetch(values, np.int64((k + ahead) * stride + start), total)
+        if scattered:
+            later = np.int64(U(indices[min(k + ROWS_AHEAD, last)]) * stride + start)
+            prefetch(x, later, 8)  # at least one line, however narrow the tile
+            prefetch(x, later, total)
+        total = total + entry * load(x, np.int64(U(indices[k]) * stride + start), total)
+    return total
+
+
+@compiled_serial
+def far_columns(indptr, indices, apart=1):
+    """Whether one entry in eight of some rows is far from all columns of the row that is `apart` rows before."""
+    n_rows, far, seen = indptr.size - 1, 0, 0
+    for j in range(min(n_rows - apart, SAMPLED_ROWS)):
+        i = apart + j * (n_rows - apart) // SAMPLED_ROWS if n_rows > SAMPLED_ROWS else apart + j
+        m, end = indptr[i - apart], indptr[i - apart + 1]
+        for k in range(indptr[i], indptr[i + 1]):
+            while m + 1 < end and indices[m + 1] <= indices[k]:
+                m += 1
+            near = m < end and abs(np.int64(indices[k]) - np.int64(indices[m])) <= NEAR_COLUMNS
+            near = near or (m + 1 < end and abs(np.int64(indices[m + 1]) - np.int64(indices[k])) <= NEAR_COLUMNS)
+            far += not near
+            seen += 1
+    return 8 * far > seen
+
+
+def scattered(indptr, indices, x):
+    """Whether rows of `x` are asked for ahead: they outgrow a cache, and the columns of neighbouring rows lie apart.
+
+    The order in which a row is summed does not depend on it. Kernels with work of their own in each row leave one
+    sample to the processor.
+    """
+    return x.shape[1] > 1 and x.nbytes > CACHED and bool(far_columns(indptr, indices))
+
+
+def scattered_few(indptr, indices, values, x):
+    """As `scattered`, for a product of one or two samples, where the stream of values drives `x` from the cache."""
+    outgrown = x.nbytes > CACHED // 4 and values.nbytes > 4 * CACHED
+    return outgrown and bool(far_columns(indptr, indices))
+
+
+@compiled_serial
+def ordered_sum(partials):
+    """The sum of the rows of `partials`, first to last, whatever the number of columns."""
+    total = np.zeros(partials.shape[1], partials.dtype)
+    for block in range(partials.shape[0]):
+        for s in range(partials.shape[1]):
+            total[s] += partials[block, s]
+    return total
+
+
+def partial_sums(n_rows, n_samples, dtype):
+    """Room for one partial sum of each row block."""
+    return np.zeros((-(-n_rows // ROW_BLOCK), n_samples), dtype)
+
+
+# --- products
+@kernel
+def spmv(indptr, indices, values, x, out):
+    """y[i, s] = sum over k in row i of values[k, s] * x[indices[k], s]."""
+    return into(out, row_sum(indptr, indices, values, x))
+
+
+@kernel
+def spmv_add(indptr, indices, values, x, out):
+    """out[i, s] += sum over k in row i of values[k, s] * x[indices[k], s]; `out` must be given."""
+    return into(out, out + row_sum(indptr, indices, values, x))
+
+
+@kernel
+def residual(indptr, indices, values, x, b, out):
+    """r[i, s] = b[i, s] - sum over k in row i of values[k, s] * x[indices[k], s]."""
+    return into(out, b - row_sum(indptr, indices, values, x))
+
+
+SET, ADD, RESIDUAL, DOT = 0, 1, 2, 3
+WHOLE = 16
+"""Samples from which on a product whose samples fill one tile is compiled for that number of samples."""
+ENTRIES_AHEAD = 16  # how far ahead a product asks for entries that lie anywhere
+STAGED_LANES = 4  # as in rows.cuh
+SHARED = ("false", "true")
+
+CUDA = cuda.Family(
+    "sparse/crs",
+    [
+        *(f"product<{ending}, {shared}>" for ending in (SET, ADD, RESIDUAL) for shared in SHARED),
+        *(f"{name}<{shared}>" for name in ("product_dot", "product_transpose") for shared in SHARED),
+        "diagonal",
+        "sum_partials",
+    ],
+    headers=("sparse/rows.cuh",),
+)
+
+
+@inner
+def product_rows(
+    indptr, indices, values, x, b, y, past_cache, n_samples, first, shared, apart, ending, low, high, nothing
+):
+    """Rows `low` to `high` of a product, for the tile of samples from `first` on that the zeros `nothing` are wide."""
+    for i in range(U(low), U(high)):
+        total = row_product(indptr, indices, values, x, i, n_samples, first, shared, apart, nothing)
+        here = np.int64(i) * n_samples + first
+        if ending == ADD:
+            total = load(y, here, nothing) + total
+        elif ending == RESIDUAL:
+            total = load(b, here, nothing) - total
+        if past_cache:
+            stream(y, here, total)
+        else:
+            store(y, here, total)
+
+
+@per_width
+def _product(width, shared, ending, apart, whole):
+    """`apart` is what `scattered` says; `whole` means that the tile has all samples: strides are constants.
+
+    Threads take runs of rows: the arrays of a loop of one run are in registers, which those of a `prange` are not.
+    """
+
+    @compiled
+    def loop(indptr, indices, values, x, b, y, past_cache, n_samples, first):
+        n_rows = indptr.size - 1
+        run = run_of_rows(n_rows)
+        stride, start = (width, 0) if whole else (n_samples, first)
+        for r in prange((n_rows + run - 1) // run):
+            product_rows(
+                indptr, indices, values, x, b, y, past_cache, stride, start, shared, apart, ending,
+                r * run, min((r + 1) * run, n_rows), zeros(values, width),
+            )  # fmt: skip
+
+    return loop
+
+
+@spliced
+def run_of_rows(n_rows):
+    """Rows of one run: at least 64 runs, for any number of threads, and not above 1024 rows."""
+    return max(1, min(1024, (n_rows + 63) // 64))
+
+
+@spliced
+def entry_product(indices, values, x, k, width, nothing):
+    """Entry k times its row of `x`, for all `width` samples."""
+    return load(values, np.int64(k) * width, nothing) * load(x, np.int64(U(indices[k])) * width, nothing)
+
+
+@inner
+def few_rows(indptr, indices, values, x, b, y, width, apart, ending, low, high, nothing):
+    """Rows `low` to `high` of a product of the few samples that `width` says; the inner product where asked for.
+
+    One sample on near columns is summed by fours: a loop that ends in single entries, as compilers unroll it, costs
+    short rows more than their entries. Otherwise lines are asked for ahead, entry by entry: the hardware's prefetch
+    loses its stride among the lines of `x`.
+    """
+    last, ahead = U(indices.size - 1), U(FEW_AHEAD // (width * values.itemsize))
+    k, product = U(indptr[U(low)]), nothing
+    for row in range(U(low), U(high)):
+        total, end, here = nothing, U(indptr[row + U(1)]), np.int64(row) * width
+        if apart or width > 1:
+            while k < end:
+                prefetch(values, np.int64(k + ahead) * width, 8)
+                if apart:
+                    prefetch(x, np.int64(U(indices[min(k + FEW_ROWS_AHEAD, last)])) * width, 8)
+                total = total + entry_product(indices, values, x, k, width, nothing)
+                k += U(1)
+        else:
+            while k + U(4) <= end:
+                for _ in range(4):
+                    total = total + entry_product(indices, values, x, k, width, nothing)
+                    k += U(1)
+            if k + U(2) <= end:
+                for _ in range(2):
+                    total = total + entry_product(indices, values, x, k, width, nothing)
+                    k += U(1)
+            if k < end:
+                total = total + entry_product(indices, values, x, k, width, nothing)
+                k += U(1)
+        if ending == ADD:
+            total = load(y, here, nothing) + total
+        elif ending == RESIDUAL:
+            total = load(b, here, nothing) - total
+        elif ending == DOT:
+            product = product + load(x, here, nothing) * total
+        store(y, here, total)
+    return product
+
+
+@per_width
+def _few_product(width, apart, ending):
+    @compiled
+    def loop(indptr, indices, values, x, b, y):
+        n_rows = indptr.size - 1
+        run = run_of_rows(n_rows)
+        for r in prange((n_rows + run - 1) // run):
+            few_rows(
+                indptr, indices, values, x, b, y, width, apart, ending,
+                r * run, min((r + 1) * run, n_rows), zeros(values, width),
+            )  # fmt: skip
+
+    return loop
+
+
+def _run_product(ending, indptr, indices, values, x, b, out):
+    n_samples = x.shape[1]
+    out = output(out, (indptr.shape[0] - 1, n_samples), x.dtype)
+    shared = values.shape[1] != n_samples
+    past_cache = ending != ADD and streams(out)
+    flat = [array.reshape(-1) for array in (values, x, b, out)]
+    if n_samples <= FEW and not shared:
+        _few_product(n_samples, scattered_few(indptr, indices, values, x), ending)(indptr, indices, *flat)
+        return out
+    apart = scattered(indptr, indices, x)
+    for first, width in tiles(n_samples):
+        whole = width == n_samples and width >= WHOLE
+        _product(width, shared, ending, apart, whole)(indptr, indices, *flat, past_cache, n_samples, first)
+    return out
+
+
+def _product_on_device(ending, indptr, indices, values, x, b, out):
+    n_rows, n_samples = indptr.shape[0] - 1, x.shape[1]
+    out = cuda.output(out, x, (n_rows, n_samples))
+    shared = values.shape[1] != n_samples
+    layout = cuda.layout_of(n_samples, x, out, b, *(() if shared else (values,)))
+    arguments = (indptr, indices, values, x, b, out)
+    name = f"product<{ending}, {SHARED[shared]}>"
+    CUDA.rows(name, n_rows, n_samples, arguments, layout, cuda.is_wide(indptr))
+    return out
+
+
+@spmv.register("numba")
+def _(indptr, indices, values, x, out):
+    return _run_product(SET, indptr, indices, values, x, x, out)
+
+
+@spmv.register("cuda")
+def _(indptr, indices, values, x, out):
+    return _product_on_device(SET, indptr, indices, values, x, x, out)
+
+
+@spmv_add.register("numba")
+def _(indptr, indices, values, x, out):
+    return _run_product(ADD, indptr, indices, values, x, x, out)
+
+
+@spmv_add.register("cuda")
+def _(indptr, indices, values, x, out):
+    return _product_on_device(ADD, indptr, indices, values, x, x, out)
+
+
+@residual.register("numba")
+def _(indptr, indices, values, x, b, out):
+    return _run_product(RESIDUAL, indptr, indices, values, x, b, out)
+
+
+@residual.register("cuda")
+def _(indptr, indices, values, x, b, out):
+    return _product_on_device(RESIDUAL, indptr, indices, values, x, b, out)
+
+
+# --- a product and its inner product
+@kernel
+def spmv_dot(indptr, indices, values, x, out):
+    """y = A x and, in the same pass over A, the inner product of x and y: returns (y, one value a sample)."""
+    y = row_sum(indptr, indices, values, x)
+    return into(out, y), block_sums(x * y)
+
+
+@per_width
+def _spmv_dot(width, shared, apart):
+    @compiled
+    def loop(indptr, indices, values, x, y, partials, past_cache, n_samples, first):
+        n_rows = indptr.size - 1
+        for block in prange(partials.shape[0]):
+            inner = zeros(values, width)
+            for i in range(block * ROW_BLOCK, min((block + 1) * ROW_BLOCK, n_rows)):
+                total = row_product(
+                    indptr, indices, values, x, i, n_samples, first, shared, apart, zeros(values, width)
+                )
+                here = np.int64(i) * n_samples + first
+                if past_cache:
+                    stream(y, here, total)
+                else:
+                    store(y, here, total)
+                inner = inner + load(x, here, width) * total
+            store(partials.reshape(-1), block * n_samples + first, inner)
+
+    return loop
+
+
+@per_width
+def _few_dot(width, apart):
+    @compiled
+    def loop(indptr, indices, values, x, y, partials):
+        n_rows = indptr.size - 1
+        for block in prange(partials.shape[0]):
+            low, high = block * ROW_BLOCK, min((block + 1) * ROW_BLOCK, n_rows)
+            product = few_rows(indptr, indices, values, x, x, y, width, apart, DOT, low, high, zeros(values, width))
+            store(partials.reshape(-1), block * width, product)
+
+    return loop
+
+
+@spmv_dot.register("numba")
+def _(indptr, indices, values, x, out):
+    n_rows, n_samples = x.shape
+    out = output(out, x.shape, x.dtype)
+    shared = values.shape[1] != n_samples
+    partials = partial_sums(n_rows, n_samples, x.dtype)
+    flat = [array.reshape(-1) for array in (values, x, out)]
+    if n_samples <= FEW and not shared:
+        _few_dot(n_samples, scattered_few(indptr, indices, values, x))(indptr, indices, *flat, partials)
+        return out, ordered_sum(partials)
+    apart = scattered(indptr, indices, x)
+    for first, width in tiles(n_samples):
+        _spmv_dot(width, shared, apart)(indptr, indices, *flat, partials, streams(out), n_samples, first)
+    return out, ordered_sum(partials)
+
+
+@spmv_dot.register("cuda")
+def _(indptr, indices, values, x, out):
+    out, partials = spmv_dot_partials(indptr, indices, values, x, out)
+    return out, cuda.sums(partials)[0]
+
+
+def spmv_dot_partials(indptr, indices, values, x, out):
+    """On a device: A x and the partial sums of x . A x, which whoever reads them adds up."""
+    n_rows, n_samples = x.shape
+    out = cuda.output(out, x, x.shape)
+    shared = values.shape[1] != n_samples
+    layout = cuda.layout_of(n_samples, x, out, *(() if shared else (values,)))
+    if layout.lanes <= STAGED_LANES and not shared:  # the staged product and a pass of its own are faster than one pass
+        _product_on_device(SET, indptr, indices, values, x, x, out)
+        vectors = cuda.layout_of(n_samples, x, out)
+        return out, cuda.chunked(cuda.FAMILIES["krylov"], "dot", n_rows, (x, out), vectors, False, n_samples, 1)
+    arguments = (indptr, indices, values, x, out)
+    name, wide = f"product_dot<{SHARED[shared]}>", cuda.is_wide(indptr)
+    return out, cuda.chunked(CUDA, name, n_rows, arguments, layout, wide, n_samples, 1)
+
+
+# --- transpose
+@kernel
+def spmv_transpose(indptr, indices, entries, values, x, out):
+    """y = A^T x by rows of A^T: its k-th entry is entry ``entries[k]`` of A, whose values stay where they are."""
+    xp = array_namespace(values)
+    return into(out, row_sum(indptr, indices, xp.take(values, entries, axis=0), x))
+
+
+@per_width
+def _spmv_transpose(width, shared):
+    @compiled
+    def loop(indptr, indices, entries, values, x, y, n_samples, first):
+        last = np.int64(indptr[-1]) - 1
+        for i in prange(indptr.size - 1):
+            total = zeros(values, width)
+            for k in range(indptr[i], indptr[i + 1]):
+                if shared:
+                    a = splat(values[entries[k]], values, width)
+                else:
+                    a = load(values, np.int64(entries[k]) * n_samples + first, width)
+                    ahead = min(np.int64(k) + ENTRIES_AHEAD, last)  # no hardware guesses where the next ones lie
+                    prefetch(values, np.int64(entries[ahead]) * n_samples + first, width)
+                    prefetch(x, np.int64(indices[ahead]) * n_samples + first, width)
+                total = total + a * load(x, np.int64(indices[k]) * n_samples + first, width)
+            store(y, np.int64(i) * n_samples + first, total)
+
+    return loop
+
+
+@spmv_transpose.register("numba")
+def _(indptr, indices, entries, values, x, out):
+    n_samples = x.shape[1]
+    out = output(out, (indptr.shape[0] - 1, n_samples), x.dtype)
+    shared = values.shape[1] != n_samples
+    flat = [array.reshape(-1) for array in (values, x, out)]
+    for first, width in tiles(n_samples):
+        _spmv_transpose(width, shared)(indptr, indices, entries, *flat, n_samples, first)
+    return out
+
+
+@spmv_transpose.register("cuda")
+def _(indptr, indices, entries, values, x, out):
+    n_rows, n_samples = indptr.shape[0] - 1, x.shape[1]
+    out = cuda.output(out, x, (n_rows, n_samples))
+    shared = values.shape[1] != n_samples
+    layout = cuda.layout_of(n_samples, x, out, *(() if shared else (values,)))
+    arguments = (indptr, indices, entries, values, x, out)
+    CUDA.rows(f"product_transpose<{SHARED[shared]}>", n_rows, n_samples, arguments, layout, cuda.is_wide(indptr))
+    return out
+
+
+# --- diagonal
+@kernel
+def diagonal(entries, values, out):
+    """d[i, s] = values[entries[i], s], and zero where ``entries[i]`` is -1: a row that stores no diagonal."""
+    xp = array_namespace(values)
+    if values.shape[0] == 0:
+        return into(out, xp.zeros((entries.shape[0], values.shape[1]), dtype=values.dtype))
+    kept = xp.take(values, xp.where(entries < 0, xp.zeros_like(entries), entries), axis=0)
+    return into(out, xp.where((entries < 0)[:, None], xp.zeros_like(kept), kept))
+
+
+@compiled
+def _diagonal(entries, values, out):
+    for i in prange(entries.size):
+        if entries[i] < 0:
+            out[i, :] = 0
+        else:
+            out[i, :] = values[entries[i], :]
+
+
+@diagonal.register("numba")
+def _(entries, values, out):
+    out = output(out, (entries.shape[0], values.shape[1]), values.dtype)
+    _diagonal(entries, values, out)
+    return out
+
+
+@diagonal.register("cuda")
+def _(entries, values, out):
+    n_rows, n_samples = entries.shape[0], values.shape[1]
+    out = cuda.output(out, values, (n_rows, n_samples))
+    layout = cuda.layout_of(n_samples, values, out)
+    CUDA.rows("diagonal", n_rows, n_samples, (entries, values, out), layout, cuda.is_wide(entries))
+    return out

@@ -1,0 +1,149 @@
+"""Graphs of products of sparse matrices, worked out once for all samples and all later values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ensemble._compile.numba import compiled, compiled_serial, prange
+
+__all__ = ["ROW_CHUNK", "SLAB_ROWS", "product_graph", "slab_tasks", "transpose_graph"]
+
+SLAB_ROWS = 1024
+"""Fine rows of one slab of A P on the CPU."""
+
+ROW_CHUNK = 128
+"""Rows that share one marker array."""
+
+U = np.uint64  # an unsigned index needs no test for a negative one
+NO_ROW = np.uint64(2**64 - 1)
+
+
+@compiled_serial
+def transpose_graph(indptr, indices, n_columns):
+    """The graph of the transpose: (indptr, indices, entries), entry k of it being entry ``entries[k]`` of the graph."""
+    new_indptr = np.zeros(n_columns + 1, indptr.dtype)
+    for k in range(indices.size):
+        new_indptr[indices[k] + 1] += 1
+    for j in range(n_columns):
+        new_indptr[j + 1] += new_indptr[j]
+    new_indices = np.empty(indices.size, indices.dtype)
+    entries = np.empty(indices.size, indptr.dtype)
+    place = new_indptr[:-1].copy()
+    for i in range(indptr.size - 1):
+        for k in range(indptr[i], indptr[i + 1]):
+            t = place[indices[k]]
+            place[indices[k]] += 1
+            new_indices[t] = i
+            entries[t] = k
+    return new_indptr, new_indices, entries
+
+
+@compiled_serial
+def sort_row(indices, begin, end):
+    """Sort ``indices[begin:end]`` by insertion: rows are short."""
+    for k in range(begin + 1, end):
+        column = indices[k]
+        m = k - 1
+        while m >= begin and indices[m] > column:
+            indices[m + 1] = indices[m]
+            m -= 1
+        indices[m + 1] = column
+
+
+@compiled_serial
+def _count_rows(indptr_a, indices_a, indptr_b, indices_b, marker, low, high, length):
+    for i in range(U(low), U(high)):
+        count = 0
+        for k in range(U(indptr_a[i]), U(indptr_a[i + U(1)])):
+            row = U(indices_a[k])
+            for m in range(U(indptr_b[row]), U(indptr_b[row + U(1)])):
+                j = U(indices_b[m])
+                if marker[j] != i:
+                    marker[j] = i
+                    count += 1
+        length[i] = count
+
+
+@compiled
+def _count_product(indptr_a, indices_a, indptr_b, indices_b, n_columns, length):
+    n_rows = indptr_a.size - 1
+    for chunk in prange((n_rows + ROW_CHUNK - 1) // ROW_CHUNK):
+        marker = np.full(n_columns, NO_ROW, np.uint64)
+        low, high = chunk * ROW_CHUNK, min((chunk + 1) * ROW_CHUNK, n_rows)
+        _count_rows(indptr_a, indices_a, indptr_b, indices_b, marker, low, high, length)
+
+
+@compiled_serial
+def _fill_rows(indptr_a, indices_a, indptr_b, indices_b, marker, low, high, indptr, indices):
+    for i in range(U(low), U(high)):
+        place = U(indptr[i])
+        for k in range(U(indptr_a[i]), U(indptr_a[i + U(1)])):
+            row = U(indices_a[k])
+            for m in range(U(indptr_b[row]), U(indptr_b[row + U(1)])):
+                j = U(indices_b[m])
+                if marker[j] != i:
+                    marker[j] = i
+                    indices[place] = j
+                    place += U(1)
+        sort_row(indices, indptr[i], np.int64(place))
+
+
+@compiled
+def _fill_product(indptr_a, indices_a, indptr_b, indices_b, n_columns, indptr, indices):
+    n_rows = indptr_a.size - 1
+    for chunk in prange((n_rows + ROW_CHUNK - 1) // ROW_CHUNK):
+        marker = np.full(n_columns, NO_ROW, np.uint64)
+        low, high = chunk * ROW_CHUNK, min((chunk + 1) * ROW_CHUNK, n_rows)
+        _fill_rows(indptr_a, indices_a, indptr_b, indices_b, marker, low, high, indptr, indices)
+
+
+def product_graph(indptr_a, indices_a, indptr_b, indices_b, n_columns) -> tuple[Any, Any]:
+    """The graph (indptr, indices) of a product A B, columns ascending in each row."""
+    length = np.empty(indptr_a.size - 1, np.int64)
+    _count_product(indptr_a, indices_a, indptr_b, indices_b, n_columns, length)
+    indptr = np.zeros(indptr_a.size, np.int64)
+    np.cumsum(length, out=indptr[1:])
+    if indptr[-1] < 2**31:
+        indptr = indptr.astype(np.int32)
+    indices = np.empty(int(indptr[-1]), indices_b.dtype)
+    _fill_product(indptr_a, indices_a, indptr_b, indices_b, n_columns, indptr, indices)
+    return indptr, indices
+
+
+@compiled_serial
+def slab_tasks(indptr_r, indices_r, n_fine):
+    """Cut the rows of P^T into runs that stay within one slab of fine rows.
+
+    Returns (starts, rows, begins, ends): slab b has the tasks ``starts[b]:starts[b + 1]``; task t adds the entries
+    ``begins[t]:ends[t]`` of P^T into coarse row ``rows[t]``.
+    """
+    n_slabs = (n_fine + SLAB_ROWS - 1) // SLAB_ROWS
+    starts = np.zeros(n_slabs + 1, np.int64)
+    for i in range(indptr_r.size - 1):
+        last = -1
+        for k in range(indptr_r[i], indptr_r[i + 1]):
+            slab = indices_r[k] // SLAB_ROWS
+            if slab != last:
+                starts[slab + 1] += 1
+                last = slab
+    for b in range(n_slabs):
+        starts[b + 1] += starts[b]
+    rows = np.empty(starts[-1], np.int64)
+    begins = np.empty(starts[-1], np.int64)
+    ends = np.empty(starts[-1], np.int64)
+    place = starts[:-1].copy()
+    for i in range(indptr_r.size - 1):
+        last = -1
+        task = 0
+        for k in range(indptr_r[i], indptr_r[i + 1]):
+            slab = indices_r[k] // SLAB_ROWS
+            if slab != last:
+                task = place[slab]
+                place[slab] += 1
+                rows[task] = i
+                begins[task] = k
+                last = slab
+            ends[task] = k + 1
+    return starts, rows, begins, ends
