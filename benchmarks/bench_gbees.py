@@ -19,10 +19,10 @@ import numba
 import numpy as np
 
 from benchmarks.common import interleaved, median, ratio, reader, save, show
-from ensemble.apps.gbees.array_engine import ArrayEngine
-from ensemble.apps.gbees.compiled_engine import CompiledEngine
+from ensemble.apps.gbees.engines.array import ArrayEngine
+from ensemble.apps.gbees.engines.cpu import CompiledEngine
 from ensemble.apps.gbees.problem import Problem
-from ensemble.apps.gbees.systems import lorenz63, lorenz96
+from ensemble.apps.gbees.systems.lorenz import lorenz63, lorenz96
 
 CASES = {
     "lorenz63": {"mean": [-11.5, -10.0, 9.5], "sigma": 1.0, "half": 6, "threshold": 5e-6, "cell_steps": 6_512_143},

@@ -20,7 +20,7 @@ import numpy as np
 
 from benchmarks.common import RESULTS, save, show
 from ensemble.apps.gbees import Cells, Gbees, lorenz63
-from ensemble.apps.gbees.comparison import compare
+from ensemble.apps.gbees.analysis.comparison import compare
 
 STUDIES: dict[str, tuple[tuple[float, ...], float]] = {
     "time": ((1.0, 0.5, 0.2, 0.1), 0.01),

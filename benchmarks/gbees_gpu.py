@@ -25,10 +25,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.bench_gpu import triad
-from ensemble.apps.gbees.cuda_engine import CudaEngine
-from ensemble.apps.gbees.cuda_grid import bytes_per_cell
+from ensemble.apps.gbees.engines.cuda import CudaEngine
+from ensemble.apps.gbees.engines.cuda_grid import bytes_per_cell
 from ensemble.apps.gbees.problem import Problem
-from ensemble.apps.gbees.systems import lorenz63, lorenz96
+from ensemble.apps.gbees.systems.lorenz import lorenz63, lorenz96
 
 
 def box(cp: Any, n: int, half: int, widths: np.ndarray, sigma: float) -> tuple[Any, Any]:

@@ -28,7 +28,7 @@ from ensemble.apps.gbees import (
     kernel_density,
     propagate,
 )
-from ensemble.apps.gbees.distribution import covariance, mean
+from ensemble.apps.gbees.analysis.distribution import covariance, mean
 
 PAPER = {"lorenz63": 0.9027, "lorenz96": 0.9155}
 BINS = (1.0, 2.0, 4.0)

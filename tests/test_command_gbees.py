@@ -13,7 +13,7 @@ from ensemble.__main__ import main
 from ensemble._command.gbees_input import configuration_of
 from ensemble._command.gbees_progress import GridProgress
 from ensemble.apps.gbees import Gbees, Recording, configuration, read_binary
-from ensemble.apps.gbees.recorded_run import Reports
+from ensemble.apps.gbees.run.recorded_run import Reports
 from tests.command_line import exit_status
 
 CIRCLE = """

@@ -18,7 +18,7 @@ from tests.test_cuda_sources import affine_arrays, convection, problem, solved, 
 
 pytestmark = [pytest.mark.cuda, pytest.mark.filterwarnings("ignore")]
 cg_module = importlib.import_module("ensemble.krylov.cg")
-resident_module = importlib.import_module("ensemble.krylov._resident")
+resident_module = importlib.import_module("ensemble.krylov._device")
 
 
 def on_device(A, b):

@@ -33,8 +33,8 @@ from ensemble.apps.gbees import (
     kernel_density,
     propagate,
 )
-from ensemble.apps.gbees.engines import BACKENDS
-from ensemble.apps.gbees.limiters import LIMITERS
+from ensemble.apps.gbees.engines.backends import BACKENDS
+from ensemble.apps.gbees.engines.limiters import LIMITERS
 
 __all__ = ["add_parser", "run"]
 

@@ -15,7 +15,7 @@ import numpy as np
 from ensemble._command import toml_values as kinds
 from ensemble._command.toml_values import read
 from ensemble.apps.gbees import Configuration, Drift, Measurement, configuration, read_gaussian
-from ensemble.apps.gbees.configurations import CONFIGURATIONS
+from ensemble.apps.gbees.systems.configurations import CONFIGURATIONS
 
 __all__ = ["configuration_of"]
 

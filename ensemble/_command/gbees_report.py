@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ensemble.apps.gbees import Cells, Recording
-from ensemble.apps.gbees.distribution import covariance, mean
+from ensemble.apps.gbees.analysis.distribution import covariance, mean
 
 __all__ = ["Outcome", "as_json", "as_table"]
 

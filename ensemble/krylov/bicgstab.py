@@ -10,8 +10,8 @@ import numpy as np
 from ensemble._compile.memory import empty_like
 from ensemble._kernels.krylov import bicgstab as kernels
 from ensemble._kernels.krylov.vectors import cg_update
-from ensemble.krylov._resident import can_stay
-from ensemble.krylov._resident_bicgstab import ResidentBicgstab
+from ensemble.krylov._device import can_stay
+from ensemble.krylov._device_bicgstab import ResidentBicgstab
 from ensemble.krylov._run import Run, host
 from ensemble.krylov._system import LinearSystem, linear_system
 from ensemble.krylov.result import SolveResult, Status

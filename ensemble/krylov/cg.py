@@ -10,8 +10,8 @@ import numpy as np
 from ensemble._backend import moved, to_numpy
 from ensemble._compile.memory import empty_like
 from ensemble._kernels.krylov import vectors as kernels
-from ensemble.krylov._resident import can_stay
-from ensemble.krylov._resident_cg import ResidentCg
+from ensemble.krylov._device import can_stay
+from ensemble.krylov._device_cg import ResidentCg
 from ensemble.krylov._run import Run, host
 from ensemble.krylov._system import LinearSystem, linear_system
 from ensemble.krylov.result import SolveResult, Status

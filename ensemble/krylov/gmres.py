@@ -12,8 +12,8 @@ from ensemble._check import integer
 from ensemble._compile.memory import empty_like
 from ensemble._kernels.krylov import basis as kernels
 from ensemble._kernels.krylov.vectors import take_samples
-from ensemble.krylov._resident import can_stay
-from ensemble.krylov._resident_gmres import ResidentGmres
+from ensemble.krylov._device import can_stay
+from ensemble.krylov._device_gmres import ResidentGmres
 from ensemble.krylov._run import Run, host, norms, says_stop
 from ensemble.krylov._system import LinearSystem, linear_system
 from ensemble.krylov.result import SolveResult, Status

@@ -2,20 +2,21 @@
 
 import numpy
 
-from ensemble.scalar.branching import LoopResult, cond, per_sample, while_loop
-from ensemble.scalar.divergence import DivergenceError, divergence
+from ensemble.scalar.display.plotting import plot_histogram, plot_ribbon
+from ensemble.scalar.divergence.branching import LoopResult, cond, per_sample, while_loop
+from ensemble.scalar.divergence.masks import all_samples, any_sample, count_samples, divide, where
+from ensemble.scalar.divergence.policy import DivergenceError, divergence
+from ensemble.scalar.divergence.record import record_divergence
+from ensemble.scalar.divergence.run import RunResult, run
 from ensemble.scalar.ensemble import Ensemble, from_samples, shared
 from ensemble.scalar.files import load, save
 from ensemble.scalar.fuse import fuse
-from ensemble.scalar.masks import all_samples, any_sample, count_samples, divide, where
-from ensemble.scalar.moments import Moments
 from ensemble.scalar.namespace import EnsembleNamespace, namespace
-from ensemble.scalar.plotting import plot_histogram, plot_ribbon
-from ensemble.scalar.quantiles import ConfidenceInterval, sample_confidence_interval, sample_quantile
 from ensemble.scalar.reductions import dot, norm
-from ensemble.scalar.run import RunResult, run
 from ensemble.scalar.sample_set import SampleSet
-from ensemble.scalar.statistics import (
+from ensemble.scalar.statistics.moments import Moments
+from ensemble.scalar.statistics.quantiles import ConfidenceInterval, sample_confidence_interval, sample_quantile
+from ensemble.scalar.statistics.statistics import (
     probability,
     sample_corr,
     sample_cov,
@@ -27,7 +28,6 @@ from ensemble.scalar.statistics import (
 )
 from ensemble.scalar.support import support
 from ensemble.scalar.traits import EnsembleTrait
-from ensemble.scalar.votes import record_divergence
 
 xp = namespace(numpy)
 

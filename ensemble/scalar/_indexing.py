@@ -9,10 +9,10 @@ import numpy as np
 from ensemble._backend import assigned, is_array, to_numpy, whole
 from ensemble._check import message
 from ensemble._typing import Array
-from ensemble.scalar._methods import read_only
 from ensemble.scalar._operators import NUMBERS
-from ensemble.scalar.divergence import agreed, split
+from ensemble.scalar.divergence.policy import agreed, split
 from ensemble.scalar.ensemble import Ensemble, entry_or_view, view, wrap
+from ensemble.scalar.interop.methods import read_only
 from ensemble.scalar.namespace import samples_of, set_of
 from ensemble.scalar.sample_set import common_set
 

@@ -11,7 +11,7 @@ import numpy as np
 from ensemble._backend import is_array
 from ensemble._check import message
 from ensemble._typing import Array, Namespace
-from ensemble.scalar.divergence import as_scalars, failure
+from ensemble.scalar.divergence.policy import as_scalars, failure
 from ensemble.scalar.sample_set import SampleSet, common_set
 
 __all__ = ["NUMBERS", "Family", "Operators", "array_power", "mismatch", "operand", "power", "promoted", "wrapped"]

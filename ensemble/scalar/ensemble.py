@@ -12,9 +12,9 @@ import numpy as np
 from ensemble._backend import is_array, to_device, to_numpy, whole
 from ensemble._check import message, require, require_type, sample_number
 from ensemble._typing import Array, Namespace
-from ensemble.scalar._methods import Methods
 from ensemble.scalar._operators import NUMBERS, Family
-from ensemble.scalar.divergence import guarded, one_number, one_truth
+from ensemble.scalar.divergence.policy import guarded, one_number, one_truth
+from ensemble.scalar.interop.methods import Methods
 from ensemble.scalar.sample_set import SampleSet
 
 __all__ = ["Ensemble", "from_samples", "shared"]
@@ -77,7 +77,7 @@ class Ensemble(Methods):
             require_type(sample_set, SampleSet, "Ensemble", "sample_set", "be a SampleSet", "SampleSet(weights=...)?")
             seen = f"{sample_set.n_samples} for {n_samples} samples"
             require(sample_set.n_samples == n_samples, "Ensemble", "sample_set", "have as many samples", seen)
-        _jax.register()
+        jax.register()
         self.samples = packed(samples)
         self.sample_set = None if n_samples == 1 else sample_set
         self._family = None
@@ -274,17 +274,17 @@ class Ensemble(Methods):
         return _namespace.namespace_of(self, api_version)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        return guarded(_numpy.call_ufunc, ufunc, method, inputs, options)
+        return guarded(ufuncs.call_ufunc, ufunc, method, inputs, options)
 
     def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> Any:
-        return guarded(_numpy_functions.call_function, function, args, options)
+        return guarded(numpy_functions.call_function, function, args, options)
 
     def __cupy_override_elementwise_kernel__(self, kernel: Any, *arguments: Any, **options: Any) -> Any:
-        return guarded(_cupy.call_kernel, kernel, arguments, options)
+        return guarded(cupy.call_kernel, kernel, arguments, options)
 
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return _torch.call_function(function, args, kwargs or {})
+        return torch.call_function(function, args, kwargs or {})
 
     def _widen(self, n_samples: int) -> None:
         """Take own memory for `n_samples`, before samples that differ are written into shared data."""
@@ -406,5 +406,6 @@ _probe._family = Family()
 _ALONE = sys.getrefcount(_probe._family)
 
 # The rooms behind the class; they import it, so it can only meet them here.
-from ensemble.scalar import _cupy, _indexing, _jax, _numpy, _numpy_functions, _torch  # noqa: E402
+from ensemble.scalar import _indexing
 from ensemble.scalar import namespace as _namespace  # noqa: E402
+from ensemble.scalar.interop import cupy, jax, numpy_functions, torch, ufuncs

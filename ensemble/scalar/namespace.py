@@ -136,10 +136,10 @@ def constant(ns: EnsembleNamespace, name: str) -> Any:
 
 @functools.cache
 def _namespace(base: Namespace, n_samples: int, api_version: str) -> EnsembleNamespace:
-    from ensemble.scalar import _jax
-    from ensemble.scalar._tables import TABLE
+    from ensemble.scalar.interop import jax
+    from ensemble.scalar.lift.table import TABLE
 
-    _jax.register()
+    jax.register()
     return EnsembleNamespace(base, n_samples, TABLE, f"ensemble.namespace({base.__name__})", api_version)
 
 

@@ -135,8 +135,8 @@ def page(table: dict, passes: dict) -> str:
 def main() -> None:
     """Write both files."""
     warnings.simplefilter("ignore")
-    from ensemble.scalar._numpy_functions import EACH_SAMPLE
-    from ensemble.scalar._torch import ELEMENTWISE, FFT, LINALG, SPECIAL
+    from ensemble.scalar.interop.numpy_functions import EACH_SAMPLE
+    from ensemble.scalar.interop.torch import ELEMENTWISE, FFT, LINALG, SPECIAL
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=NAMES, help="try this library alone")

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from ensemble import gallery
 from ensemble.krylov import Status, gmres
-from ensemble.krylov._resident import ResidentSolve
+from ensemble.krylov._device import ResidentSolve
 from ensemble.linalg import CrsMatrix
 from ensemble.scalar import Ensemble
 from tests.krylov.problems import EVERY_METHOD, METHODS, convection, equal, jacobi_of, nonsymmetric

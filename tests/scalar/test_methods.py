@@ -8,7 +8,7 @@ import pytest
 
 from ensemble._backend import to_numpy
 from ensemble.scalar import Ensemble, namespace, run
-from ensemble.scalar._methods import METHODS
+from ensemble.scalar.interop.methods import METHODS
 
 RNG = np.random.default_rng(28411)
 MATRIX = RNG.normal(size=(4, 4, 3))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ensemble._backend import is_array, to_numpy
 from ensemble.scalar import DivergenceError, Ensemble, SampleSet, namespace
-from ensemble.scalar._tables import FFT, LINALG, TABLE
+from ensemble.scalar.lift.table import FFT, LINALG, TABLE
 from ensemble.scalar.namespace import CONSTANTS, DTYPES
 from tests.scalar.law_cases import CASES, FFT_CASES, LINALG_CASES
 from tests.scalar.libraries import double_precision

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ensemble.scalar import Ensemble, run
-from ensemble.scalar._scalar_code import EXACT, NEITHER, PURE, kind_of
+from ensemble.scalar.divergence.scalar_code import EXACT, NEITHER, PURE, kind_of
 from tests.scalar.programs import assert_like_scalar_runs, ensemble_of, exact
 
 RNG = np.random.default_rng(31907)

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from ensemble.scalar import DivergenceError, Ensemble, RunResult, SampleSet, run, shared
-from ensemble.scalar._nests import mapped
-from ensemble.scalar._stitch import SampleList, sample_of
+from ensemble.scalar.divergence.containers import mapped
+from ensemble.scalar.divergence.regroup import SampleList, sample_of
 from tests.scalar.programs import Row, Scaled, State, ensemble_of, exact
 
 

@@ -4,8 +4,8 @@ import pytest
 
 import ensemble
 from ensemble.scalar import namespace, support, xp
-from ensemble.scalar._numpy_functions import EACH_SAMPLE
-from ensemble.scalar._tables import FFT, LINALG, TABLE
+from ensemble.scalar.interop.numpy_functions import EACH_SAMPLE
+from ensemble.scalar.lift.table import FFT, LINALG, TABLE
 from ensemble.scalar.support import support_table
 
 

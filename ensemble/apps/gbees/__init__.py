@@ -3,14 +3,24 @@
 The method is told in `README.md` beside this file.
 """
 
-from ensemble.apps.gbees.astrodynamics import cr3bp, jacobi_constant, pcr3bp, range_angle_rate, two_body
+from ensemble.apps.gbees.analysis.comparison import (
+    Comparison,
+    bhattacharyya,
+    binned,
+    compare,
+    kernel_density,
+    l1_distance,
+)
+from ensemble.apps.gbees.analysis.distribution import Regions, active, density, highest_density_regions, positions
+from ensemble.apps.gbees.analysis.marginals import Marginal, marginal
+from ensemble.apps.gbees.analysis.monte_carlo import draw, propagate
+from ensemble.apps.gbees.analysis.plots import legend_handles, plot_cells, plot_isosurfaces, plot_marginals, plot_region
 from ensemble.apps.gbees.cells import Cells
-from ensemble.apps.gbees.comparison import Comparison, bhattacharyya, binned, compare, kernel_density, l1_distance
-from ensemble.apps.gbees.configurations import Configuration, Measurement, configuration
-from ensemble.apps.gbees.distribution import Regions, active, density, highest_density_regions, positions
-from ensemble.apps.gbees.engine import Steps
+from ensemble.apps.gbees.engines.engine import Steps
 from ensemble.apps.gbees.errors import GridError, GridWarning
-from ensemble.apps.gbees.formats import (
+from ensemble.apps.gbees.frames import project, transferred
+from ensemble.apps.gbees.gbees import Gbees
+from ensemble.apps.gbees.io.formats import (
     GaussianFile,
     Points,
     read_binary,
@@ -20,16 +30,13 @@ from ensemble.apps.gbees.formats import (
     write_gaussian,
     write_text,
 )
-from ensemble.apps.gbees.frames import project, transferred
-from ensemble.apps.gbees.gbees import Gbees
-from ensemble.apps.gbees.marginals import Marginal, marginal
-from ensemble.apps.gbees.monte_carlo import draw, propagate
-from ensemble.apps.gbees.oscillators import aizawa, duffing
-from ensemble.apps.gbees.plots import legend_handles, plot_cells, plot_isosurfaces, plot_marginals, plot_region
+from ensemble.apps.gbees.io.records import Recording
 from ensemble.apps.gbees.problem import Drift, Problem
-from ensemble.apps.gbees.recorded_run import RecordedRun
-from ensemble.apps.gbees.records import Recording
-from ensemble.apps.gbees.systems import lorenz63, lorenz96
+from ensemble.apps.gbees.run.recorded_run import RecordedRun
+from ensemble.apps.gbees.systems.astrodynamics import cr3bp, jacobi_constant, pcr3bp, range_angle_rate, two_body
+from ensemble.apps.gbees.systems.configurations import Configuration, Measurement, configuration
+from ensemble.apps.gbees.systems.lorenz import lorenz63, lorenz96
+from ensemble.apps.gbees.systems.oscillators import aizawa, duffing
 
 __all__ = [
     "Cells",

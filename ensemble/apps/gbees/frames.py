@@ -12,8 +12,8 @@ import numpy as np
 from ensemble import _check
 from ensemble._backend import array_namespace, moved, to_numpy
 from ensemble._typing import Array
+from ensemble.apps.gbees.analysis.distribution import positions
 from ensemble.apps.gbees.cells import Cells
-from ensemble.apps.gbees.distribution import positions
 
 __all__ = ["collected", "project", "shift_between", "transferred"]
 

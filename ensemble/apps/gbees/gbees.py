@@ -10,18 +10,18 @@ import numpy as np
 
 from ensemble._backend import moved
 from ensemble._check import finite, one_of, require
-from ensemble.apps.gbees import distribution, marginals
-from ensemble.apps.gbees.arguments import Values, common_samples
+from ensemble.apps.gbees.analysis import distribution, marginals
 from ensemble.apps.gbees.cells import Cells
-from ensemble.apps.gbees.engine import Steps
-from ensemble.apps.gbees.engines import backend_named
+from ensemble.apps.gbees.engines.backends import backend_named
+from ensemble.apps.gbees.engines.engine import Steps
 from ensemble.apps.gbees.errors import GridError, GridWarning
-from ensemble.apps.gbees.initial import EXTENT
-from ensemble.apps.gbees.many_runs import Runs
-from ensemble.apps.gbees.measurement import noise_of
 from ensemble.apps.gbees.problem import Drift, Problem
-from ensemble.apps.gbees.setup import Rules, Setup
-from ensemble.apps.gbees.single_run import Run
+from ensemble.apps.gbees.run.arguments import Values, common_samples
+from ensemble.apps.gbees.run.initial import EXTENT
+from ensemble.apps.gbees.run.many_runs import Runs
+from ensemble.apps.gbees.run.measurement import noise_of
+from ensemble.apps.gbees.run.setup import Rules, Setup
+from ensemble.apps.gbees.run.single_run import Run
 
 __all__ = ["Gbees"]
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from ensemble.apps.gbees.array_engine import ArrayEngine
-from ensemble.apps.gbees.compiled_engine import CompiledEngine
+from ensemble.apps.gbees.engines.array import ArrayEngine
+from ensemble.apps.gbees.engines.cpu import CompiledEngine
 
 ENGINES = {"array": ArrayEngine, "compiled": CompiledEngine}
 

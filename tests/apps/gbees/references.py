@@ -6,7 +6,7 @@ import numpy as np
 
 from ensemble._backend import to_numpy
 from ensemble.apps.gbees.problem import Problem
-from ensemble.apps.gbees.systems import lorenz63, lorenz96
+from ensemble.apps.gbees.systems.lorenz import lorenz63, lorenz96
 
 DATA = Path(__file__).parents[2] / "data" / "gbees"
 

@@ -5,7 +5,7 @@ import pytest
 
 from ensemble._backend import array_namespace, moved, prototype, to_numpy
 from ensemble.apps.gbees import Gbees, lorenz63
-from ensemble.apps.gbees.array_engine import ArrayEngine
+from ensemble.apps.gbees.engines.array import ArrayEngine
 from tests.apps.gbees.references import assert_same, reference, start
 
 pytestmark = [pytest.mark.cuda, pytest.mark.filterwarnings("ignore")]

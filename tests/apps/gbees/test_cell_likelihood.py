@@ -9,10 +9,11 @@ from scipy.integrate import quad
 from scipy.stats import multivariate_normal
 
 import ensemble as en
-from ensemble.apps.gbees import Gbees, GridError, GridWarning, cell_likelihood
-from ensemble.apps.gbees.array_engine import ArrayEngine
-from ensemble.apps.gbees.measurement import noise_of
-from ensemble.apps.gbees.single_run import Run
+from ensemble.apps.gbees import Gbees, GridError, GridWarning
+from ensemble.apps.gbees.engines.array import ArrayEngine
+from ensemble.apps.gbees.run import cell_likelihood
+from ensemble.apps.gbees.run.measurement import noise_of
+from ensemble.apps.gbees.run.single_run import Run
 from tests.apps.gbees.grids import boxed, moments, normal
 
 MEAN = np.array([0.3, -0.2, 0.1])

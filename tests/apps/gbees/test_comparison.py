@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from scipy import stats
 from scipy.special import erf
 
+from ensemble.apps.gbees.analysis.comparison import bhattacharyya, binned, compare, kernel_density, l1_distance
+from ensemble.apps.gbees.analysis.distribution import positions
 from ensemble.apps.gbees.cells import Cells
-from ensemble.apps.gbees.comparison import bhattacharyya, binned, compare, kernel_density, l1_distance
-from ensemble.apps.gbees.distribution import positions
 from ensemble.scalar import Ensemble
 from tests.apps.gbees.distributions import gaussian_cells, random_cells, turn
 
@@ -138,7 +138,7 @@ def test_the_estimate_in_blocks_is_the_same_and_tells_how_far_it_is(monkeypatch)
     rng = np.random.default_rng(29)
     x, cells, seen = rng.standard_normal((2, 200)), random_cells(rng, 2, 40), []
     whole = kernel_density(x, cells)
-    monkeypatch.setattr("ensemble.apps.gbees.comparison.PAIRS_AT_ONCE", {"host": 7 * 200, "device": 1})
+    monkeypatch.setattr("ensemble.apps.gbees.analysis.comparison.PAIRS_AT_ONCE", {"host": 7 * 200, "device": 1})
     blocks = kernel_density(x, cells, watch=lambda done, all_of_them: seen.append((done, all_of_them)))
     np.testing.assert_allclose(blocks.probabilities, whole.probabilities, rtol=1e-13)
     n = len(cells.probabilities)

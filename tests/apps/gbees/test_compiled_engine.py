@@ -7,9 +7,10 @@ from numba.core import event
 
 from ensemble._compile.trace import numba_source
 from ensemble._kernels.gbees import grid as kernels
-from ensemble.apps.gbees import Gbees, compiled_engine, lorenz96
-from ensemble.apps.gbees.array_engine import ArrayEngine
-from ensemble.apps.gbees.compiled_engine import CompiledEngine
+from ensemble.apps.gbees import Gbees, lorenz96
+from ensemble.apps.gbees.engines import cpu as compiled_engine
+from ensemble.apps.gbees.engines.array import ArrayEngine
+from ensemble.apps.gbees.engines.cpu import CompiledEngine
 from ensemble.apps.gbees.errors import GridError
 from ensemble.apps.gbees.mixing import mixing_of
 from ensemble.apps.gbees.problem import Drift

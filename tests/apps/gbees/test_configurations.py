@@ -19,9 +19,9 @@ from ensemble.apps.gbees import (
     range_angle_rate,
     two_body,
 )
-from ensemble.apps.gbees.configurations import CONFIGURATIONS
-from ensemble.apps.gbees.measurement import noise_of
-from ensemble.apps.gbees.sharpness import sharpness
+from ensemble.apps.gbees.run.measurement import noise_of
+from ensemble.apps.gbees.run.sharpness import sharpness
+from ensemble.apps.gbees.systems.configurations import CONFIGURATIONS
 
 STATES = {
     "pcr3bp": (pcr3bp, (0.7, 0.3, -0.1, 0.2)),

@@ -8,14 +8,15 @@ import pytest
 
 from ensemble._compile import device
 from ensemble._kernels.gbees import launch
-from ensemble.apps.gbees import cuda_engine, cuda_grid
-from ensemble.apps.gbees.array_engine import ArrayEngine
-from ensemble.apps.gbees.cuda_engine import CudaEngine
+from ensemble.apps.gbees.engines import cuda as cuda_engine
+from ensemble.apps.gbees.engines import cuda_grid
+from ensemble.apps.gbees.engines.array import ArrayEngine
+from ensemble.apps.gbees.engines.cuda import CudaEngine
+from ensemble.apps.gbees.engines.keys import Packing
 from ensemble.apps.gbees.errors import GridError
-from ensemble.apps.gbees.keys import Packing
 from ensemble.apps.gbees.mixing import mixing_of
 from ensemble.apps.gbees.problem import Drift, Problem
-from ensemble.apps.gbees.systems import lorenz63, lorenz96
+from ensemble.apps.gbees.systems.lorenz import lorenz63, lorenz96
 from tests import cuda_on_cpu, nvrtc
 from tests.apps.gbees.references import assert_same, distance, reference, start
 from tests.apps.gbees.test_references import run_lorenz63

@@ -6,7 +6,7 @@ import pytest
 from ensemble import Ensemble
 from ensemble._backend import moved, prototype, to_numpy
 from ensemble.apps.gbees import Gbees, lorenz63
-from ensemble.apps.gbees.cuda_engine import CudaEngine
+from ensemble.apps.gbees.engines.cuda import CudaEngine
 from tests.apps.gbees.references import assert_same, start
 from tests.apps.gbees.test_references import run_lorenz63
 

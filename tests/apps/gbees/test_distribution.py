@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from ensemble.apps.gbees.cells import Cells
-from ensemble.apps.gbees.distribution import (
+from ensemble.apps.gbees.analysis.distribution import (
     active,
     covariance,
     density,
@@ -17,8 +16,9 @@ from ensemble.apps.gbees.distribution import (
     positions,
     sample,
 )
+from ensemble.apps.gbees.analysis.marginals import marginal
+from ensemble.apps.gbees.cells import Cells
 from ensemble.apps.gbees.frames import project, transferred
-from ensemble.apps.gbees.marginals import marginal
 from tests.apps.gbees.distributions import gaussian_cells, random_cells, turn
 
 MEAN, C, WIDTHS = np.array([1.0, -2.0]), np.array([[1.0, 0.6], [0.6, 2.0]]), np.array([0.35, 0.6])

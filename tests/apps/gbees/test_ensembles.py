@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 import ensemble as en
 from ensemble.apps.gbees import Drift, Gbees, GridError, lorenz63, lorenz96
-from ensemble.apps.gbees.array_engine import ArrayEngine
-from ensemble.apps.gbees.engines import BACKENDS, Backend
+from ensemble.apps.gbees.engines.array import ArrayEngine
+from ensemble.apps.gbees.engines.backends import BACKENDS, Backend
 from tests.apps.gbees.conftest import ENGINES
 from tests.apps.gbees.test_measurement import backend_of
 

@@ -10,7 +10,7 @@ from scipy.stats import norm
 import ensemble as en
 from ensemble._backend import to_numpy
 from ensemble.apps.gbees import Gbees, GridWarning, lorenz63
-from ensemble.apps.gbees.array_engine import ArrayEngine
+from ensemble.apps.gbees.engines.array import ArrayEngine
 from tests.apps.gbees.grids import boxed, normal, table
 from tests.apps.gbees.test_measurement import backend_of
 

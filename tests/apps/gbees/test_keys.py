@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ensemble.apps.gbees import GridError
-from ensemble.apps.gbees.array_engine import ArrayEngine
-from ensemble.apps.gbees.keys import Packing, find
+from ensemble.apps.gbees.engines.array import ArrayEngine
+from ensemble.apps.gbees.engines.keys import Packing, find
 from tests.apps.gbees.grids import boxed, table
 
 

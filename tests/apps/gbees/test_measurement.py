@@ -8,8 +8,8 @@ from scipy.stats import multivariate_normal
 
 from ensemble._backend import to_numpy
 from ensemble.apps.gbees import Gbees, GridError, GridWarning
-from ensemble.apps.gbees.measurement import noise_of
-from ensemble.apps.gbees.single_run import Run
+from ensemble.apps.gbees.run.measurement import noise_of
+from ensemble.apps.gbees.run.single_run import Run
 from tests.apps.gbees.grids import boxed, moments, normal
 
 m0 = np.array([0.3, -0.2])
@@ -88,7 +88,7 @@ def test_evidence_against_particles(patient_engine):
 
 def backend_of(engine):
     """The backend's name for an engine under test."""
-    from ensemble.apps.gbees.engines import BACKENDS
+    from ensemble.apps.gbees.engines.backends import BACKENDS
 
     return next(name for name, backend in BACKENDS.items() if backend.engine is engine)
 

@@ -8,7 +8,7 @@ from scipy.linalg import expm
 
 from ensemble._backend import to_numpy
 from ensemble.apps.gbees import Gbees
-from ensemble.apps.gbees.array_engine import ArrayEngine
+from ensemble.apps.gbees.engines.array import ArrayEngine
 from ensemble.apps.gbees.mixing import mixing_of
 from tests.apps.gbees.grids import boxed
 

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import solve_ivp
 
-from ensemble.apps.gbees.monte_carlo import draw, propagate
-from ensemble.apps.gbees.oscillators import duffing
-from ensemble.apps.gbees.systems import lorenz63, lorenz96
+from ensemble.apps.gbees.analysis.monte_carlo import draw, propagate
+from ensemble.apps.gbees.systems.lorenz import lorenz63, lorenz96
+from ensemble.apps.gbees.systems.oscillators import duffing
 from ensemble.scalar import Ensemble
 
 COVARIANCE = np.array([[2.0, 0.5, 0.0], [0.5, 1.0, -0.3], [0.0, -0.3, 0.4]])

@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from ensemble.apps.gbees import legend_handles, plot_cells, plot_isosurfaces, plot_marginals, plot_region
-from ensemble.apps.gbees.isosurface import isosurface
-from ensemble.apps.gbees.monte_carlo import draw
+from ensemble.apps.gbees.analysis.isosurface import isosurface
+from ensemble.apps.gbees.analysis.monte_carlo import draw
 from tests.apps.gbees.distributions import gaussian_cells
 
 

@@ -17,8 +17,8 @@ from ensemble.apps.gbees import (
     read_binary,
     read_text,
 )
-from ensemble.apps.gbees import records as records_module
-from ensemble.apps.gbees.oscillators import duffing
+from ensemble.apps.gbees.io import records as records_module
+from ensemble.apps.gbees.systems.oscillators import duffing
 from tests.apps.gbees.references import reference
 
 
@@ -137,11 +137,11 @@ def test_a_run_goes_on_from_between_records_and_can_be_read_meanwhile(tmp_path):
 
 def test_a_checkpoint_is_written_when_it_is_due(tmp_path, monkeypatch):
     path = tmp_path / "run.npz"
-    monkeypatch.setattr("ensemble.apps.gbees.recorded_run.clock.monotonic", iter(range(10**6)).__next__)
+    monkeypatch.setattr("ensemble.apps.gbees.run.recorded_run.clock.monotonic", iter(range(10**6)).__next__)
     saved = []
     write = records_module.write_arrays
     monkeypatch.setattr(
-        "ensemble.apps.gbees.recorded_run.write_arrays",
+        "ensemble.apps.gbees.run.recorded_run.write_arrays",
         lambda target, arrays: (saved.append(len(arrays["step_cells"])), write(target, arrays)),
     )
     got = RecordedRun(SMALL, checkpoint=path, checkpoint_seconds=3.0, backend="array").run()

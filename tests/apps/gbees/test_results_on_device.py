@@ -19,7 +19,7 @@ from ensemble.apps.gbees import (
     propagate,
     transferred,
 )
-from ensemble.apps.gbees.distribution import covariance, mean, sample
+from ensemble.apps.gbees.analysis.distribution import covariance, mean, sample
 from tests.apps.gbees.distributions import random_cells
 
 pytestmark = [pytest.mark.cuda, pytest.mark.filterwarnings("ignore")]

@@ -1,0 +1,1 @@
+"""What a distribution on a grid says, and pictures of it."""

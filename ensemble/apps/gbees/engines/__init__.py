@@ -1,0 +1,1 @@
+"""The implementations of the GBEES step: Array API code, compiled loops, CUDA."""

@@ -1,0 +1,52 @@
+"""Which engine carries a grid: one table, by the name of the backend."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ensemble._backend import prototype
+from ensemble._check import message
+from ensemble.apps.gbees.engines.array import ArrayEngine
+from ensemble.apps.gbees.engines.cpu import CompiledEngine
+from ensemble.apps.gbees.engines.cuda import CudaEngine
+from ensemble.apps.gbees.engines.engine import Engine
+
+__all__ = ["BACKENDS", "Backend", "backend_named"]
+
+
+@dataclass(frozen=True)
+class Backend:
+    """An engine, and the library of the arrays that it is handed."""
+
+    engine: Callable[..., Engine]
+    library: str
+
+
+BACKENDS = {
+    "numpy": Backend(CompiledEngine, "numpy"),
+    "array": Backend(ArrayEngine, "numpy"),
+    "cupy": Backend(CudaEngine, "cupy"),
+}
+"""``"array"`` is the Array API engine on NumPy; the other names pick the fastest engine there is for the library."""
+
+
+def backend_named(backend: Any) -> tuple[Callable[..., Engine], Any]:
+    """The engine, and an empty array of the library that it works in.
+
+    Parameters
+    ----------
+    backend : str or Array API namespace
+        A name of `BACKENDS`, or a namespace to run the Array API engine on.
+    """
+    if isinstance(backend, str):
+        if backend not in BACKENDS:
+            names = ", ".join(repr(name) for name in BACKENDS)
+            requirement = f"be one of {names}, or an Array API namespace"
+            raise ValueError(message("Gbees", "backend", requirement, repr(backend)))
+        return BACKENDS[backend].engine, prototype(BACKENDS[backend].library)
+    if not hasattr(backend, "searchsorted"):
+        requirement = "be a name or an Array API namespace (2023.12 or later)"
+        raise TypeError(message("Gbees", "backend", requirement, f"a {type(backend).__name__}"))
+    return ArrayEngine, backend.empty(0)

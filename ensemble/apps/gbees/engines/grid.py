@@ -1,0 +1,128 @@
+"""The grid of the Array API engine: sorted keys, and beside each its probability and velocities."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from ensemble._backend import array_namespace, to_numpy
+from ensemble.apps.gbees.engines.keys import Packing, find
+from ensemble.apps.gbees.errors import GridError
+from ensemble.apps.gbees.problem import Problem
+
+__all__ = ["Grid", "Stencil", "face_velocities"]
+
+
+@dataclass(frozen=True)
+class Stencil:
+    """Where the neighbours of N cells stand; N, one past the last cell, for one that is missing.
+
+    Attributes
+    ----------
+    lower, upper : tuple of n arrays (N,)
+        The neighbours below and above along each dimension.
+    """
+
+    lower: tuple[Any, ...]
+    upper: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, packing: Packing, keys: Any) -> Stencil:
+        """The neighbours of every cell."""
+        n = range(len(packing.bits))
+        return cls(
+            tuple(find(keys, packing.neighbour(keys, i, -1)) for i in n),
+            tuple(find(keys, packing.neighbour(keys, i, 1)) for i in n),
+        )
+
+
+@dataclass(frozen=True)
+class Grid:
+    """N cells in the order of their keys.
+
+    Attributes
+    ----------
+    packing : Packing
+    keys : array of int64, shape (N,)
+    p : array, shape (N,)
+    velocities : tuple of n arrays (N,)
+        Component i of the drift at the centre of the upper face i.
+    settled : array of bool, shape (N,)
+        Whether all cells that this one may flow into are there, or refused.
+    """
+
+    packing: Packing
+    keys: Any
+    p: Any
+    velocities: tuple[Any, ...]
+    settled: Any
+
+    @property
+    def size(self) -> int:
+        """Number of cells stored."""
+        return int(self.keys.shape[0])
+
+    @cached_property
+    def stencil(self) -> Stencil:
+        """Worked out once for each set of cells."""
+        return Stencil.of(self.packing, self.keys)
+
+    @cached_property
+    def columns(self) -> list[Any]:
+        """The multi-indices, one array (N,) a dimension."""
+        return [self.packing.column(self.keys, i) for i in range(len(self.packing.bits))]
+
+    def changed(self, **parts: Any) -> Grid:
+        """The same cells with other probabilities, velocities or marks; where they stand stays known."""
+        grid = replace(self, **parts)
+        for name in ("stencil", "columns"):
+            if name in self.__dict__:
+                grid.__dict__[name] = self.__dict__[name]
+        return grid
+
+    def chosen(self, at: Any) -> Grid:
+        """The cells at positions `at`, in ascending order; none of them is settled."""
+        xp = array_namespace(self.keys)
+        return Grid(
+            self.packing,
+            xp.take(self.keys, at),
+            xp.take(self.p, at),
+            tuple(xp.take(v, at) for v in self.velocities),
+            xp.zeros(at.shape[0], dtype=xp.bool),
+        )
+
+
+def face_velocities(problem: Problem, columns: list[Any], time: float, dtype: Any) -> tuple[Any, ...]:
+    """Component i of the drift at the centre of the upper face i of every cell, in the precision `dtype`.
+
+    Positions and drift are worked out in float64 in any case: the sign of a velocity decides which cells are kept.
+
+    Raises
+    ------
+    GridError
+        If the drift is not finite somewhere.
+    """
+    xp = array_namespace(columns[0])
+    z = [xp.astype(s, xp.float64) * float(width) for s, width in zip(columns, problem.widths)]
+    velocities = []
+    for i, width in enumerate(problem.widths):
+        face = [*z[:i], z[i] + float(width) / 2.0, *z[i + 1 :]]
+        v = problem.velocity(face, time, xp)[i]
+        v = xp.broadcast_to(xp.astype(xp.asarray(v), xp.float64), z[i].shape)
+        if not bool(xp.all(xp.isfinite(v))):
+            raise not_finite(problem, face, v, i, time)
+        velocities.append(xp.astype(v, dtype, copy=False))
+    return tuple(velocities)
+
+
+def not_finite(problem: Problem, face: list[Any], v: Any, i: int, time: float) -> GridError:
+    """The error of a drift that is NaN or infinite, with the first place where it is."""
+    xp = array_namespace(v)
+    first = int(xp.argmin(xp.astype(xp.isfinite(v), xp.int8)))
+    x = problem.position([float(to_numpy(z)[first]) for z in face])
+    where = ", ".join(f"{value:.6g}" for value in x)
+    return GridError(
+        f"Gbees: drift must be finite; got {float(v[first])} in component {i} at x = ({where}), t = {float(time):.6g}. "
+        "Keep the grid away from there with bounds, or make the function finite there."
+    )

@@ -1,0 +1,234 @@
+"""What a run leaves behind: distributions at chosen times, every step's size, and a file to read it all back from."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from ensemble import _check
+from ensemble._backend import to_numpy
+from ensemble.apps.gbees.cells import Cells
+from ensemble.apps.gbees.engines.engine import Steps
+from ensemble.apps.gbees.io.formats import write_binary, write_text
+
+__all__ = ["Recording", "read_arrays", "write_arrays"]
+
+FORMAT = 1
+"""Of the files; a later one that old code could not read counts up."""
+
+
+@dataclass
+class Recording:
+    """The course of one run.
+
+    Attributes
+    ----------
+    distributions : list of Cells
+        Active cells at each recorded time, as NumPy arrays.
+    spans : list of int
+        Measurements before each of them: two distributions of one time are those before and after a measurement.
+    log_evidences : list of float
+        Of each measurement so far.
+    steps : Steps
+        Length, cells stored and mass before normalising of every step.
+    threshold : float
+        Below which cells are left out of `distributions`.
+    title : str
+    """
+
+    distributions: list[Cells] = field(default_factory=list)
+    spans: list[int] = field(default_factory=list)
+    log_evidences: list[float] = field(default_factory=list)
+    steps: Steps = field(default_factory=lambda: Steps.of([]))
+    threshold: float = 0.0
+    title: str = ""
+
+    @property
+    def step_times(self) -> np.ndarray:
+        """Time at the end of every step, shape (n_steps,); the run starts at the first distribution's time."""
+        start = self.distributions[0].time if self.distributions else 0.0
+        return start + np.cumsum(self.steps.lengths)
+
+    @property
+    def cell_steps(self) -> int:
+        """Sum over steps of the cells stored."""
+        return int(np.sum(self.steps.cells))
+
+    def keep(self, cells: Cells, span: int) -> None:
+        """Add a distribution: its active cells, off the device."""
+        p = to_numpy(cells.probabilities)
+        chosen = p >= self.threshold
+        indices = to_numpy(cells.indices)[chosen]
+        kept = Cells(indices, p[chosen], cells.origin, cells.widths, cells.rotation, cells.time)
+        self.distributions.append(kept)
+        self.spans.append(span)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Everything as arrays by name."""
+        found: dict[str, np.ndarray] = {
+            "format": np.array(FORMAT),
+            "title": np.array(self.title),
+            "threshold": np.array(self.threshold),
+            "times": np.array([cells.time for cells in self.distributions]),
+            "spans": np.array(self.spans, dtype=np.int64),
+            "log_evidences": np.array(self.log_evidences, dtype=np.float64),
+            "step_lengths": self.steps.lengths,
+            "step_cells": self.steps.cells,
+            "step_masses": self.steps.masses,
+            "step_clipped": self.steps.clipped,
+        }
+        if self.distributions:
+            first = self.distributions[0]
+            found |= {"origin": np.asarray(first.origin), "widths": np.asarray(first.widths)}
+            if first.rotation is not None:
+                found["rotation"] = np.asarray(first.rotation)
+        for k, cells in enumerate(self.distributions):
+            found[f"indices_{k}"] = compact(cells.indices)
+            found[f"probabilities_{k}"] = cells.probabilities
+        return found
+
+    @classmethod
+    def of(cls, arrays: Mapping[str, np.ndarray], source: str = "arrays") -> Recording:
+        """The recording that `arrays` came from.
+
+        Raises
+        ------
+        ValueError
+            If one is missing or of another length than it must have; `source` is named.
+        """
+        need = lambda name: needed(arrays, name, source)
+        version = int(need("format"))
+        if version != FORMAT:
+            raise ValueError(
+                f"Recording: {source} must be of format {FORMAT}; got {version}. Use the version that wrote it."
+            )
+        times, spans = need("times"), need("spans")
+        masses = need("step_masses")
+        # files of before clipping was counted by itself have no such entry
+        clipped = arrays.get("step_clipped", np.full(masses.shape, np.nan))
+        steps = Steps(need("step_lengths"), need("step_cells"), masses, clipped)
+        together = {len(part) for part in vars(steps).values()}
+        if len(together) > 1 or len(times) != len(spans):
+            raise ValueError(f"Recording: {source} must have one entry per step and a time; got lengths that differ.")
+        rotation = arrays.get("rotation")
+        distributions = []
+        for k, time in enumerate(times):
+            indices, p = need(f"indices_{k}"), need(f"probabilities_{k}")
+            if indices.ndim != 2 or p.shape != indices.shape[:1]:
+                raise ValueError(
+                    f"Recording: {source}: distribution {k} must have one probability per cell; "
+                    f"got shapes {indices.shape} and {p.shape}."
+                )
+            distributions.append(
+                Cells(indices.astype(np.int64), p, need("origin"), need("widths"), rotation, float(time))
+            )
+        evidences = [float(value) for value in need("log_evidences")]
+        return cls(
+            distributions, [int(m) for m in spans], evidences, steps, float(need("threshold")), str(need("title"))
+        )
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write all of it to an ``.npz`` file, in place only once it is complete.
+
+        Parameters
+        ----------
+        path : path
+        """
+        write_arrays(path, self.arrays())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Recording:
+        """Read what `save` wrote; also a checkpoint's recording.
+
+        Parameters
+        ----------
+        path : path
+
+        Raises
+        ------
+        ValueError
+            If the file is damaged or something else.
+        """
+        return cls.of(read_arrays(path), str(path))
+
+    def export(self, directory: str | os.PathLike[str], *, form: str = "text") -> list[Path]:
+        """Write the distributions as the public GBEES programs do: ``P0/pdf_0.txt`` and on, a folder for each span.
+
+        Parameters
+        ----------
+        directory : path
+            Made if need be.
+        form : {"text", "binary"}
+            See `write_text` and `write_binary`; the latter end in ``.bin``.
+
+        Returns
+        -------
+        list of Path
+        """
+        _check.one_of(form, ("text", "binary"), "export", "form")
+        write: Callable[..., None] = write_text if form == "text" else write_binary
+        written, counts = [], dict.fromkeys(self.spans, 0)
+        for cells, span in zip(self.distributions, self.spans):
+            path = Path(directory) / f"P{span}" / f"pdf_{counts[span]}.{'txt' if form == 'text' else 'bin'}"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write(path, cells)
+            written.append(path)
+            counts[span] += 1
+        return written
+
+
+def compact(indices: np.ndarray) -> np.ndarray:
+    """Indices in the shortest integers that hold them."""
+    largest = int(np.max(np.abs(indices), initial=0))
+    for kind in (np.int8, np.int16, np.int32):
+        if largest <= np.iinfo(kind).max:
+            return indices.astype(kind)
+    return indices
+
+
+def needed(arrays: Mapping[str, np.ndarray], name: str, source: str) -> np.ndarray:
+    """The array called `name`."""
+    if name not in arrays:
+        raise ValueError(f"Recording: {source} must hold {name!r}; got {len(arrays)} other arrays. Is it a recording?")
+    return arrays[name]
+
+
+def write_arrays(path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray]) -> None:
+    """Write an ``.npz`` file beside `path`, then put it in place: an interruption leaves the old one whole."""
+    target = Path(path)
+    part = target.with_name(f".{target.name}.part")
+    try:
+        with part.open("wb") as file:
+            save(file, arrays)
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def save(file: BinaryIO, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write an ``.npz`` file."""
+    np.savez(file, allow_pickle=False, **dict(arrays))
+
+
+def read_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
+    """All arrays of an ``.npz`` file.
+
+    Raises
+    ------
+    ValueError
+        If it is no such file, or damaged.
+    """
+    try:
+        Path(path).stat()  # complains about a file that is not there, which the next line takes for a damaged one
+        if not zipfile.is_zipfile(path):
+            raise ValueError("no archive, or one that is cut off")
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except (zipfile.BadZipFile, ValueError, EOFError, KeyError) as error:
+        raise ValueError(f"Recording: {path} must be a whole .npz file; got something else ({error}).") from None

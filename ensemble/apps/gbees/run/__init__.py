@@ -1,0 +1,1 @@
+"""From the arguments of `Gbees` to runs of each sample."""

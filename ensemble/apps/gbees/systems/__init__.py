@@ -1,0 +1,1 @@
+"""Dynamical systems and the problems of the public programs."""

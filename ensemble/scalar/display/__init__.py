@@ -1,0 +1,1 @@
+"""Ensembles as text, HTML and pictures."""

@@ -1,0 +1,159 @@
+"""Paths: which samples go together through unchanged code, and what parts them.
+
+A run carries the samples of one task. At every disagreement it goes on with the largest party, the *followed* samples,
+and sheds the others as new tasks; what becomes of the shed samples in this run is ignored. Where the followed samples
+are less than half of those carried, or only one, the run stops and they become a task of their own.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ensemble.scalar.divergence.policy import Decider, _policy, _watchers, caller, place_of
+
+__all__ = ["Decision", "Follower", "Stop", "Task", "following"]
+
+
+@dataclass(frozen=True)
+class Decision:
+    """One place where samples parted, and the answer of those that stayed together.
+
+    Attributes
+    ----------
+    expression : str
+        The source text that asked, empty where the source is not at hand.
+    filename, lineno : str, int
+        Where it was asked.
+    answer : bool, int, float or complex
+        The truth value, or the number.
+    """
+
+    expression: str
+    filename: str
+    lineno: int
+    answer: Any
+
+    def __str__(self) -> str:
+        place = f"{os.path.basename(self.filename)}:{self.lineno}"
+        return f"{self.expression or '?'} -> {self.answer} ({place})"
+
+
+@dataclass(frozen=True)
+class Task:
+    """Samples `ids` that have to run, the decisions that parted them from the others, and why one runs alone."""
+
+    ids: np.ndarray
+    decisions: tuple[Decision, ...] = ()
+    reason: str = ""
+
+
+class Stop(BaseException):
+    """Ends a run whose samples must part; no ``except Exception`` of the user's code holds it up."""
+
+
+class Follower(Decider):
+    """Decides for the followed samples of one run, and notes the tasks that it leaves behind.
+
+    The run stops where `least` samples or fewer are followed.
+    """
+
+    def __init__(self, task: Task, least: int = 1) -> None:
+        self.ids = task.ids
+        self.least = least
+        self.decisions = task.decisions
+        self.followed = np.arange(task.ids.size)
+        self.left: list[Task] = []
+        self.stopped = False
+
+    def truth(self, votes: np.ndarray) -> bool:
+        if votes.size != self.ids.size:
+            raise self.refused(_other_samples(votes.size, self.ids.size))
+        mine = votes[self.followed]
+        yes = int(np.count_nonzero(mine))
+        if self.stopped or yes in (0, mine.size):
+            return bool(mine[0])
+        return self._part([self.followed[mine], self.followed[~mine]], [True, False])
+
+    def number(self, values: np.ndarray, kind: str) -> int:
+        if values.size != self.ids.size:
+            raise self.refused(_other_samples(values.size, self.ids.size))
+        mine = values[self.followed]
+        if kind == "Python int" and values.dtype.kind == "f":
+            mine = np.trunc(mine) + 0.0  # all that ``int(x)`` shows; NaN and the infinities stay what they are
+        parties: dict[bytes, list[int]] = {}
+        for position, value in zip(self.followed.tolist(), mine, strict=True):
+            parties.setdefault(_identity(value), []).append(position)
+        if not self.stopped and len(parties) > 1:
+            parts = [np.array(party) for party in parties.values()]
+            self._part(parts, [_shown(values[part[0]].item(), kind) for part in parts])
+        return int(self.followed[0])
+
+    def refused(self, error: Exception) -> BaseException:
+        self.refuse(error)
+        return Stop()
+
+    def refuse(self, error: Exception) -> None:
+        """Stop because of `error`, which may be another's doing: only samples without company run each alone."""
+        if not self.stopped:
+            alone = self.followed.size == self.ids.size
+            self.leave(f"{type(error).__name__}: {error}" if alone else "")
+
+    def leave(self, reason: str = "") -> None:
+        """Stop; the followed samples run again, each alone where there is a reason."""
+        self.stopped = True
+        mine = self.ids[self.followed]
+        parts = [mine[k : k + 1] for k in range(mine.size)] if reason else [mine]
+        self.left.extend(Task(part, self.decisions, reason) for part in parts)
+
+    def _part(self, parts: list[np.ndarray], answers: list[Any]) -> Any:
+        """Follow the largest of `parts`: then every sample starts at most ``log2(n) + 1`` times."""
+        place = place_of(caller())
+        best = max(range(len(parts)), key=lambda k: parts[k].size)
+        before = self.decisions
+        for k, part in enumerate(parts):
+            if k != best:
+                self.left.append(Task(self.ids[part], (*before, Decision(*place, answers[k]))))
+        self.decisions = (*before, Decision(*place, answers[best]))
+        self.followed = parts[best]
+        # Samples that are only carried may meet any number: they must go where the code turns that into errors.
+        touchy = "raise" in np.geterr().values()
+        if self.followed.size <= self.least or 2 * self.followed.size < self.ids.size or touchy:
+            self.leave()
+            raise Stop
+        np.seterr(all="ignore")
+        return answers[best]
+
+
+def _identity(value: Any) -> bytes:
+    """The bytes of a number; every NaN is one, in the parts of a complex number too."""
+    if value == value:
+        return value.tobytes()
+    if value.dtype.kind == "c":
+        return b"".join(_identity(part) for part in (value.real, value.imag))
+    return b"nan"
+
+
+def _shown(value: Any, kind: str) -> Any:
+    return int(value) if kind == "Python int" and np.isfinite(value) else value
+
+
+def _other_samples(seen: int, carried: int) -> ValueError:
+    return ValueError(f"an ensemble of {seen} samples among {carried}")
+
+
+@contextmanager
+def following(follower: Follower) -> Iterator[None]:
+    """Let `follower` decide inside the ``with`` block."""
+    policy, watchers = _policy.set(follower), _watchers.set(())
+    try:
+        with np.errstate():  # the follower may silence it
+            yield
+    finally:
+        _watchers.reset(watchers)
+        _policy.reset(policy)

@@ -1,0 +1,181 @@
+"""`record_divergence`: where code asks an ensemble for one value, how often, and what each sample answered."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import CodeType
+
+import numpy as np
+
+from ensemble._check import require
+from ensemble.scalar.divergence.policy import _watchers, caller, place_of
+
+__all__ = ["DivergenceRecord", "Site", "record_divergence"]
+
+Place = tuple[str, str, int]
+
+
+@dataclass(eq=False)
+class Site:
+    """One expression that asked for one truth value or one number.
+
+    Attributes
+    ----------
+    expression, filename, lineno : str, str, int
+        Where it stands; the expression is empty where the source is not at hand.
+    kind : str
+        "bool", or the kind of number: "Python float", "Python int", "Python complex", "index".
+    n_samples : int
+        The samples of the ensemble that was asked.
+    asked, split : int
+        How often it asked, and how often the samples did not agree.
+    votes : numpy.ndarray, shape (n_samples,)
+        How often each sample said True; for a number, what each sample said the last time.
+    """
+
+    expression: str
+    filename: str
+    lineno: int
+    kind: str
+    n_samples: int
+    votes: np.ndarray
+    asked: int = 0
+    split: int = 0
+
+    def add(self, votes: np.ndarray) -> None:
+        """Count one question."""
+        self.asked += 1
+        first = votes[0]
+        self.split += not np.all((votes == first) | ((votes != votes) & (first != first)))
+        self.votes = self.votes + votes if self.kind == "bool" else votes.copy()
+
+    def __str__(self) -> str:
+        least, most = self.votes.min(), self.votes.max()
+        span = f"{least:.6g}" if least == most or least != least else f"{least:.6g} to {most:.6g}"
+        return f"True {span} times" if self.kind == "bool" else f"{self.kind} {span}"
+
+
+class DivergenceRecord:
+    """What `record_divergence` collects: sites in the order in which they first asked."""
+
+    def __init__(self) -> None:
+        self._sites: dict[tuple[Place, str, int], Site] = {}
+        self._places: dict[tuple[CodeType, int], Place] = {}
+
+    @property
+    def sites(self) -> tuple[Site, ...]:
+        """Every place that asked."""
+        return tuple(self._sites.values())
+
+    def __len__(self) -> int:
+        return len(self._sites)
+
+    def __iter__(self) -> Iterator[Site]:
+        return iter(self.sites)
+
+    def _watch(self, kind: str, votes: np.ndarray) -> None:
+        frame = caller()
+        at = frame.f_code, frame.f_lasti
+        if at not in self._places:
+            self._places[at] = place_of(frame)
+        # One condition of a loop stands twice in the bytecode, before the loop and at its end.
+        key = self._places[at], kind, votes.size
+        if key not in self._sites:
+            self._sites[key] = Site(*self._places[at], kind, votes.size, np.zeros(votes.size, dtype=np.int64))
+        self._sites[key].add(votes)
+
+    def signature(self, n_samples: int | None = None) -> np.ndarray:
+        """One row of integers a site, one column per sample: samples that went the same way have equal columns.
+
+        A row counts the sample's True answers; of a number it tells which of the values, in rising order, the sample
+        had. It is what to group samples by, before they are run again.
+
+        Parameters
+        ----------
+        n_samples : int, optional
+            Which sites, where ensembles of several numbers of samples were asked.
+
+        Returns
+        -------
+        numpy.ndarray of int64, shape (n_sites, n_samples)
+
+        Raises
+        ------
+        ValueError
+            If `n_samples` is left out and the sites differ in it.
+        """
+        counts = {site.n_samples for site in self} if n_samples is None else {n_samples}
+        seen = f"sites of {' and '.join(str(n) for n in sorted(counts)) or 'no'} samples"
+        require(len(counts) == 1, "signature", "n_samples", "say which sites are meant", seen)
+        n = counts.pop()
+        rows = [
+            site.votes if site.kind == "bool" else np.unique(site.votes, return_inverse=True)[1]
+            for site in self
+            if site.n_samples == n
+        ]
+        return np.array(rows, dtype=np.int64).reshape(len(rows), n)
+
+    def groups(self, n_samples: int | None = None) -> list[np.ndarray]:
+        """The samples of equal signature, each group rising, by their first sample."""
+        signature = self.signature(n_samples)
+        parties: dict[bytes, list[int]] = {}
+        for s in range(signature.shape[1]):
+            parties.setdefault(signature[:, s].tobytes(), []).append(s)
+        return [np.array(party) for party in parties.values()]
+
+    def __repr__(self) -> str:
+        if not self._sites:
+            return "DivergenceRecord: nothing asked for one value"
+        head = ("place", "expression", "samples", "asked", "split", "answers")
+        rows = [
+            (
+                f"{os.path.basename(site.filename)}:{site.lineno}",
+                site.expression if len(site.expression) <= 40 else f"{site.expression[:37]}...",
+                *(str(number) for number in (site.n_samples, site.asked, site.split)),
+                str(site),
+            )
+            for site in self
+        ]
+        widths = [max(len(row[k]) for row in (head, *rows)) for k in range(len(head))]
+        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in (head, *rows)]
+        return "\n".join(line.rstrip() for line in lines)
+
+
+@contextmanager
+def record_divergence() -> Iterator[DivergenceRecord]:
+    """Note every place in the ``with`` block that asks an ensemble of several samples for one truth value or number.
+
+    Agreement and disagreement are noted alike; what then happens is up to the `divergence` policy in force.
+
+    Returns
+    -------
+    context manager of a DivergenceRecord
+        ``print(record)`` shows the table; ``record.sites``, ``record.signature()`` and ``record.groups()`` hold it.
+
+    Notes
+    -----
+    Held in a `contextvars.ContextVar`: other threads and tasks are not noted. Nor is what happens inside
+    ``run(f, ...)`` with the policy "split", whose result tells it in ``.groups``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ensemble.scalar import Ensemble, divergence
+    >>> x = Ensemble(np.array([1.0, 3.0, 9.0]))
+    >>> with divergence("any"), record_divergence() as record:
+    ...     while x > 1.0:
+    ...         x = x / 2.0
+    >>> [(site.kind, site.asked, site.split) for site in record]
+    [('bool', 5, 4)]
+    >>> record.signature()
+    array([[0, 2, 4]])
+    """
+    record = DivergenceRecord()
+    token = _watchers.set((*_watchers.get(), record._watch))
+    try:
+        yield record
+    finally:
+        _watchers.reset(token)

@@ -1,0 +1,399 @@
+"""`run`: unchanged Python code on ensembles, each sample along the way that it would take alone."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from ensemble._check import integer, message, one_of
+from ensemble.scalar.divergence.branching import _count_of, _ensembles, _Gather, _one_set
+from ensemble.scalar.divergence.comparison import compared, samples_to_check
+from ensemble.scalar.divergence.containers import mapped
+from ensemble.scalar.divergence.outside_values import Outside
+from ensemble.scalar.divergence.paths import Follower, Stop, Task, following
+from ensemble.scalar.divergence.plain_loop import PlainLoop, as_numpy, plain_loop
+from ensemble.scalar.divergence.policy import POLICIES, Decider, DivergenceError, _policy, divergence
+from ensemble.scalar.divergence.regroup import ForeignError, copied, cut, plain, stitched, stitched_rows
+from ensemble.scalar.divergence.run_result import Group, RunResult
+from ensemble.scalar.divergence.side_effects import changes, refuse_generator, refuse_lazy, snapshot
+from ensemble.scalar.ensemble import Ensemble, wrap
+from ensemble.scalar.sample_set import SampleSet
+
+__all__ = ["Group", "RunResult", "run"]
+
+
+class _Runner:
+    """Runs tasks until no sample is left over."""
+
+    def __init__(
+        self, f: Callable[..., Any], nest: Any, n_samples: int, max_groups: int | None, loop: PlainLoop | None = None
+    ) -> None:
+        self.f, self.nest, self.n_samples, self.max_groups, self.loop = f, nest, n_samples, max_groups, loop
+        self.outside = Outside(f, n_samples)
+        self.waiting = [Task(np.arange(n_samples))]
+        self.in_loop = False
+        self.rows: dict[int, Any] = {}
+        self.groups: list[Group] = []
+        self.values: list[tuple[np.ndarray, Any]] = []
+        self.n_runs = self.work = self.n_together = 0
+
+    def run(self) -> None:
+        while self.waiting:
+            task = self.waiting.pop()
+            if self.loop is not None and (task.ids.size <= self.loop.up_to or self.is_scattered(self.loop)):
+                self.one_by_one(self.loop, task.ids)
+            elif task.ids.size == 1:
+                self.alone(task)
+            else:
+                self.together(task)
+            self.check_limit()
+
+    def is_scattered(self, loop: PlainLoop) -> bool:
+        """Whether the calls with ensembles finished fewer samples than a loop would have in that time."""
+        finished = sum(ids.size for ids, _ in self.values if ids.size > 1)
+        return finished < self.n_together * loop.up_to // 2
+
+    def one_by_one(self, loop: PlainLoop, ids: np.ndarray) -> None:
+        """A loop over the samples `ids`, whose paths stay unknown."""
+        values = loop(ids)
+        for s, value in zip(ids.tolist(), values, strict=True):
+            if s not in loop.errors:
+                self.rows[s] = as_numpy(value) if loop.exact else value
+        self.n_runs, self.work = self.n_runs + loop.n_runs, self.work + loop.n_runs
+        loop.n_runs = 0
+
+    def call(self, pick: Callable[[Any], Any], n_samples: int) -> Any:
+        """`f` of own copies of the inputs, so that no run sees what another one changed in place."""
+        arguments, options = copied(pick, self.nest)
+        self.n_runs += 1
+        self.work += n_samples
+        return self.outside.seen_from(self.f, pick, n_samples > 1)(*arguments, **options)
+
+    def alone(self, task: Task) -> Exception | None:
+        """Run one sample as plain values: any code works."""
+        s = int(task.ids[0])
+        try:
+            value = self.call(lambda x: plain(x, s), 1)
+        except Exception as error:
+            self.groups.append(Group(task.ids, task.decisions, 1, task.reason, error))
+            return error
+        refuse_lazy(value)
+        if self.n_samples > 1:
+            _refuse_other_samples(value, s)
+        self.groups.append(Group(task.ids, task.decisions, 1, task.reason))
+        self.values.append((task.ids, value))
+        return None
+
+    def together(self, task: Task) -> None:
+        """Run all samples of `task` and keep what came out for those that were followed to the end."""
+        follower, value, error = Follower(task, 1 if self.loop is None else self.loop.up_to), None, None
+        self.n_together += 1
+        try:
+            with following(follower):
+                value = self.call(_Gather(task.ids), task.ids.size)
+        except Stop:
+            pass
+        except Exception as raised:
+            error = raised
+        # A bare ``except:`` in f may have swallowed the stop: what came out then means nothing.
+        if error is not None and _from_arrays(error):
+            follower.refuse(error)
+        elif error is None and not follower.stopped:
+            refuse_lazy(value)
+            try:
+                value = cut(value, follower.followed, task.ids.size)
+            except ForeignError as foreign:
+                follower.leave(str(foreign))
+        if not follower.stopped:
+            ids = task.ids[follower.followed]
+            if error is not None:
+                self.failed(Task(ids, follower.decisions), error)
+            else:
+                self.groups.append(Group(ids, follower.decisions, task.ids.size))
+                self.values.append((ids, value))
+        self.waiting.extend(follower.left)
+
+    def at_once(self) -> None:
+        """One call for all samples; whatever policy is in force decides."""
+        task = self.waiting.pop()
+        try:
+            value = self.call(_Gather(task.ids), task.ids.size)
+        except DivergenceError:
+            raise
+        except Exception as error:
+            self.groups.append(Group(task.ids, (), task.ids.size, error=error))
+            return
+        refuse_lazy(value)
+        self.groups.append(Group(task.ids, (), task.ids.size))
+        self.values.append((task.ids, value))
+
+    def failed(self, task: Task, error: Exception) -> None:
+        """All samples of `task` raised together: believe it if one of them raises the same alone."""
+        first, others = task.ids[:1], task.ids[1:]
+        own = self.alone(Task(first, task.decisions))
+        if type(own) is type(error) and str(own) == str(error):
+            self.groups[-1] = Group(task.ids, task.decisions, 1, error=own)
+            return
+        reason = f"{type(error).__name__} for several samples at once: {error}"
+        self.groups[-1] = Group(first, task.decisions, 1, reason, own)
+        self.waiting.extend(Task(np.array([s]), task.decisions, reason) for s in others)
+
+    def check_limit(self) -> None:
+        paths = len(self.groups) + len(self.waiting)
+        if self.max_groups is not None and paths > self.max_groups:
+            ways = [task.decisions for task in self.waiting] + [group.decisions for group in self.groups]
+            place = next((str(way[-1]) for way in ways if way), "what only plain values can do")
+            requirement = f"take its samples along {self.max_groups} paths or fewer (max_groups)"
+            advice = "Raise max_groups, or use per_sample."
+            raise DivergenceError(message("run", "f", requirement, f"{paths} so far, as by {place}", advice))
+
+
+def _from_arrays(error: BaseException | None) -> bool:
+    """Whether `error`, or what led to it, came out of an operation on ensembles, which one sample may not fail in."""
+    while error is not None:
+        if _ends_in_arrays(error.__traceback__):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _ends_in_arrays(traceback: TracebackType | None) -> bool:
+    last = None
+    while traceback is not None:
+        last, traceback = traceback, traceback.tb_next
+    module = "" if last is None else last.tb_frame.f_globals.get("__name__", "")
+    return module.startswith(("ensemble.", "numpy.", "array_api_compat.", "array_api_strict."))
+
+
+def _refuse_other_samples(value: Any, s: int) -> None:
+    """A sample alone has no other samples: an ensemble that it returns came from outside."""
+    several = [x.n_samples for x in _ensembles(value) if not x.is_shared]
+    if several:
+        seen = f"an ensemble of {several[0]} samples from sample {s} alone"
+        advice = (
+            "An ensemble that f finds outside itself, as in an attribute, has all samples in every call: give it to "
+            "run as an argument of f. An ensemble that f makes itself: return its samples, or statistics of them."
+        )
+        raise ValueError(message("run", "f", "return values of the samples that it is called with", seen, advice))
+
+
+def run(
+    f: Callable[..., Any],
+    /,
+    *inputs: Any,
+    on_divergence: str = "split",
+    max_groups: int | None = None,
+    loop: bool | None = None,
+    check: int = 0,
+    **keywords: Any,
+) -> RunResult:
+    """Call unchanged Python code with ensembles: every sample goes the way it would go alone.
+
+    Where ``if``, ``while``, ``and``, ``max``, ``sorted``, ``int(x)`` or anything else that wants one truth value or one
+    number meets samples that differ, the samples are parted by their answers, and each party is run from the start
+    without the others. The results, exceptions included, are put back in sample order.
+
+    Parameters
+    ----------
+    f : callable
+        Code for plain numbers and arrays. It must be free of effects outside itself, as it is called once or more for
+        every path; it is no generator.
+    *inputs, **keywords : any
+        The arguments of `f`: ensembles of one number of samples, plain arrays, numbers and other values, nested in
+        dicts, lists, tuples and dataclasses. Every call gets its own copies of the arrays; other objects pass as they
+        are. An argument of `f` that has the name of an option below is given by `functools.partial`.
+    on_divergence : {"split", "raise", "first", "any", "all", "majority"}
+        "split": as said above. Any other: one call of `f` for all samples under ``divergence(on_divergence)``.
+    max_groups : int, optional
+        Give up with more paths than that.
+    loop : bool, optional
+        True: call `f` with the plain values of one sample after the other. False: call it with ensembles. None: call it
+        with ensembles, unless `f` is arithmetic on numbers, told by its code, and the samples are so few that a loop
+        costs less. A loop calls `f` once for every sample. The bits of the results are the same.
+    check : int
+        Run so many samples, of every group in turn and chosen by a fixed seed, alone as plain values and compare.
+
+    Returns
+    -------
+    RunResult
+        ``.value`` for all samples, ``.sample(i)``, ``.groups``, ``.errors``, ``.n_runs``, ``.way``.
+
+    Raises
+    ------
+    TypeError
+        If `f` is a generator or coroutine function, or returns a generator or another lazy iterator; if an argument
+        with ensembles in it is a container of which no other can be made.
+    ValueError
+        If the ensembles have different numbers of samples, or `on_divergence` is no such name; if `f` returns an
+        ensemble of several samples for one sample, as one that it finds in an attribute.
+    RuntimeError
+        If ``check`` finds a sample whose run alone gives something else, by more than 4096 units of rounding of the
+        largest number of an array; it names sample, place and both values.
+    DivergenceError
+        If there are more than `max_groups` paths, or from `f` under "raise".
+
+    Warns
+    -----
+    RuntimeWarning
+        If a variable outside `f` changed: a global, a closure's, an attribute of the object whose method `f` is.
+
+    Notes
+    -----
+    ``run(f, x).sample(i)`` is ``f(x.sample(i)[()])``: alone, a sample without axes is a NumPy scalar. It is so to the
+    bit as far as the operations of `f` are; sums and products of matrices differ by rounding, as their order is the
+    library's, and a decision within rounding of its threshold may turn.
+
+    A run that meets a disagreement goes on with the largest party, and the others are run later; what the samples that
+    left would compute from there on is ignored. When fewer than half of the samples carried are still followed, or one,
+    it stops and these are run by themselves, one alone as plain numbers. So `f` is called at least once and less than
+    twice for every path, and at any time at least half of the samples computed count. A path that ends in an exception
+    takes one call more: one of its samples is run alone to see that it raises the same. Code that an ensemble cannot
+    pass (``np.asarray(x)``, a shape that depends on the values) is run sample by sample.
+
+    Functions of `math` are called once for every sample, and the samples stay together. ``isinstance(x, float)``,
+    ``type(x)``, ``hasattr(x, "__len__")`` and ``np.isscalar(x)`` answer as for one sample. An ensemble of the same
+    samples that `f` finds as a global, in its closure or among its defaults has the samples of each call. All of that
+    holds in `f` and in functions of its package that it finds by name; not in methods, nor in other packages.
+
+    In a loop, arithmetic of float64 is done on Python's floats as long as these give the same bits; a sample that
+    divides by zero or overflows is run again on NumPy's scalars. Such a function has no effects outside itself and
+    calls nothing that has; ``result.groups``, which a loop does not tell, is found by a run with ensembles when it is
+    asked for.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ensemble.scalar import Ensemble
+    >>> def collatz_steps(n):
+    ...     steps = 0
+    ...     while n != 1:
+    ...         n, steps = (n // 2 if n % 2 == 0 else 3 * n + 1), steps + 1
+    ...     return steps
+    >>> result = run(collatz_steps, Ensemble(np.array([1, 6, 7, 1])))
+    >>> result.value.samples
+    array([ 0,  8, 16,  0])
+    >>> result.way
+    'loop'
+    >>> [group.samples.tolist() for group in result.groups]
+    [[0, 3], [1], [2]]
+    >>> run(lambda x: 1 // int(x), Ensemble(np.array([0.5, 1.5]))).errors
+    {0: ZeroDivisionError('integer division or modulo by zero')}
+    """
+    looping = None
+    if on_divergence == "split" and max_groups is None and loop is not False:
+        looping = plain_loop(f, inputs, keywords)
+        if looping is not None and not check and (loop or looping.n_samples <= looping.up_to):
+            return _of_loop(looping)
+    one_of(on_divergence, ("split", *POLICIES), "run", "on_divergence")
+    limit = None if max_groups is None else integer(max_groups, "run", "max_groups", minimum=1)
+    n_checks = integer(check, "run", "check", minimum=0) if check else 0
+    if not callable(f):
+        raise TypeError(message("run", "f", "be callable", f"a {type(f).__name__}"))
+    refuse_generator(f)
+    nest = (inputs, keywords)
+    mapped(lambda x: None if isinstance(x, Ensemble) else x, nest)  # what cannot be copied is said before any call
+    found = _ensembles(nest)
+    n_samples = _count_of("run", found)
+    in_force = _policy.get()
+    if isinstance(in_force, Decider) and n_samples > 1:
+        # Inside another run each sample has to be alone before it can be run by itself.
+        raise in_force.refused(ValueError("run inside run"))
+    before = snapshot(f) if looping is None else {}  # plain arithmetic changes nothing
+    runner = _Runner(f, nest, n_samples, limit, looping)
+    sample_set = _one_set(found, runner.outside.held)
+    if looping is not None and (loop or n_samples <= looping.up_to):
+        return _checked(runner, _of_loop(looping), n_checks)
+    if on_divergence != "split":
+        with divergence(on_divergence):
+            runner.at_once()
+    else:
+        if loop:
+            runner.in_loop, runner.waiting = True, [Task(np.array([s])) for s in reversed(range(n_samples))]
+        if looping is not None and not loop:
+            runner.together(runner.waiting.pop())
+            if not runner.groups:  # the samples part at once: none is finished
+                return _checked(runner, _of_loop(looping, tried=runner), n_checks)
+        runner.run()
+    result = _result(runner, n_samples, sample_set, lifted=bool(found))
+    checked = _checked(runner, result, n_checks if on_divergence == "split" else 0)
+    if looping is None:
+        _warn_of_changes(changes(before, snapshot(f)), runner.n_runs, n_samples)
+    return checked
+
+
+def _of_loop(loop: PlainLoop, tried: _Runner | None = None) -> RunResult:
+    """The result of a loop over all samples, which may follow a run with ensembles that was `tried`."""
+    values, n_samples, errors = loop(), loop.n_samples, loop.errors
+    if errors:
+        errors = dict(sorted(errors.items()))
+        ids = np.array([s for s in range(n_samples) if s not in errors], dtype=np.int64)
+        places = [ids[k : k + 1] for k in range(ids.size)]
+        value = stitched([values[s] for s in ids], places, n_samples, loop.sample_set)
+    else:
+        plain_floats = loop.kinds == {float}
+        value = (
+            wrap(np.array(values), loop.sample_set)
+            if plain_floats
+            else stitched_rows(values, n_samples, loop.sample_set)
+        )
+    paths = functools.partial(_paths_of_loop, loop)
+    way, n_runs, work = "loop", loop.n_runs, loop.n_runs
+    if tried is not None:
+        way, n_runs, work = "both", n_runs + tried.n_runs, work + tried.work
+    return RunResult(value, errors, n_samples, n_runs, work, way, {}, [], paths, [], values, loop.exact)
+
+
+def _paths_of_loop(loop: PlainLoop) -> tuple[Group, ...]:
+    return _paths_of(loop.f, loop.ensembles())
+
+
+def _paths_of(f: Callable[..., Any], nest: Any) -> tuple[Group, ...]:
+    """The paths that samples take, found by a run with ensembles."""
+    inputs, keywords = nest
+    with np.errstate(all="ignore"):  # what there is to warn of was told in the loop
+        return run(f, *inputs, loop=False, **keywords).groups
+
+
+def _checked(runner: _Runner, result: RunResult, k: int) -> RunResult:
+    """`result`, after `k` of its samples were run alone and compared."""
+    if k and result.n_samples > 1:
+        for s in samples_to_check(k, result.n_samples, runner.groups):
+            got: Any = result.errors[s] if s in result.errors else result.sample(s)
+            try:
+                alone = runner.call(functools.partial(plain, s=s), 1)
+            except Exception as error:
+                alone = error
+            result.checked[s] = compared(s, got, alone)
+    return result
+
+
+def _result(runner: _Runner, n_samples: int, sample_set: SampleSet | None, lifted: bool) -> RunResult:
+    groups = tuple(sorted(runner.groups, key=lambda group: group.samples[0]))
+    errors = {int(s): group.error for group in groups if group.error is not None for s in group.samples}
+    counts = runner.n_runs, runner.work
+    way, paths, known = ("loop" if runner.in_loop else "ensembles"), None, [groups]
+    if runner.rows or (runner.loop is not None and runner.loop.errors):
+        errors |= runner.loop.errors if runner.loop is not None else {}
+        way, paths, known = "both", functools.partial(_paths_of, runner.f, copied(lambda x: x, runner.nest)), []
+    if len(runner.rows) == n_samples:
+        rows = [runner.rows[s] for s in range(n_samples)]
+        value = stitched_rows(rows, n_samples, sample_set)
+        return RunResult(value, errors, n_samples, *counts, way, {}, [], paths, known, rows)
+    runner.values += [(np.array([s]), row) for s, row in runner.rows.items()]
+    runner.values.sort(key=lambda part: part[0][0])
+    values, places = [value for _, value in runner.values], [ids for ids, _ in runner.values]
+    value = stitched(values, places, n_samples, sample_set) if lifted or not values else values[0]
+    errors = dict(sorted(errors.items()))
+    return RunResult(value, errors, n_samples, *counts, way, {}, runner.values, paths, known)
+
+
+def _warn_of_changes(names: list[str], n_runs: int, n_samples: int) -> None:
+    if names:
+        seen = f"another {', '.join(names)} after {n_runs} calls for {n_samples} samples"
+        advice = "What it did there is not what one call for each sample would do; return it instead."
+        warnings.warn(message("run", "f", "leave what is outside it alone", seen, advice), RuntimeWarning, stacklevel=3)

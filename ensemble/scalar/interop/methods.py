@@ -1,0 +1,218 @@
+"""What arrays and floats have as methods: ``x.sum(axis=0)``, ``x.copy()``, ``x.real``, ``round(x)``.
+
+Code written for NumPy's arrays calls methods where the Array API has functions. A method here is NumPy's function of
+the same name on the ensemble, so it is lifted where the function is and refused, with the reason, where that is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Self
+
+import numpy as np
+
+from ensemble._backend import to_numpy
+from ensemble._check import message, one_of, require, samples_text
+from ensemble.scalar._operators import wrapped
+from ensemble.scalar.divergence.policy import as_scalars, failure
+from ensemble.scalar.interop.protocols import Protocols
+
+__all__ = ["METHODS", "Methods", "read_only"]
+
+METHODS = [
+    "all",
+    "any",
+    "argmax",
+    "argmin",
+    "argsort",
+    "cumprod",
+    "cumsum",
+    "diagonal",
+    "dot",
+    "max",
+    "mean",
+    "min",
+    "nonzero",
+    "prod",
+    "ravel",
+    "repeat",
+    "round",
+    "searchsorted",
+    "squeeze",
+    "std",
+    "sum",
+    "swapaxes",
+    "take",
+    "trace",
+    "var",
+]
+"""Methods of `numpy.ndarray` that take what NumPy's function of the same name takes after the array."""
+
+
+REDUCTIONS = frozenset(["all", "any", "max", "mean", "min", "prod", "sum"])
+"""Those of them whose first argument is the axis, as it is in the Array API."""
+
+
+def _method(name: str) -> Callable[..., Any]:
+    function, reduces = getattr(np, name), name in REDUCTIONS
+
+    def method(self: Methods, *arguments: Any, **options: Any) -> Any:
+        if reduces and not options and len(arguments) < 2:  # the short way to what NumPy's function comes to
+            samples = self.samples
+            if type(samples) is np.ndarray and samples.ndim == 2 and (not arguments or arguments[0] in (None, 0)):
+                return wrapped(type(self), getattr(samples, name)(axis=0), self.sample_set)
+            return getattr(self.__array_namespace__(), name)(self, axis=arguments[0] if arguments else None)
+        corrected = name in ("std", "var") and type(self.samples).__module__.startswith("torch")
+        if corrected and len(arguments) < 4 and not options.keys() & {"ddof", "correction"}:
+            options["ddof"] = 1  # as a tensor's own method has it
+        return function(self, *arguments, **options)
+
+    method.__name__, method.__qualname__ = name, f"Ensemble.{name}"
+    method.__doc__ = f"``numpy.{name}(x, ...)``, over visible axes and sample by sample."
+    return method
+
+
+class Methods(Protocols):
+    """Base of `Ensemble`: the methods of arrays, and what Python asks of a float besides arithmetic."""
+
+    __slots__ = ()
+
+    def _visible(self) -> tuple[int, ...]:
+        return tuple(self.samples.shape[:-1])
+
+    # -- as of an array ------------------------------------------------------------------------------------------------
+
+    def copy(self, order: str = "C") -> Self:
+        """The same values in memory of their own; samples stay contiguous whatever `order` says."""
+        return self.__copy__()
+
+    def astype(self, dtype: Any, *, copy: bool = True) -> Self:
+        """The values as another type."""
+        return self.__array_namespace__().astype(self, dtype, copy=copy)
+
+    def reshape(self, *shape: Any, order: str = "C") -> Self:
+        """The entries in another visible shape, ``x.reshape(2, -1)`` or ``x.reshape((2, -1))``, rows first."""
+        one_of(order, ("C",), "reshape", "order", advice="Transpose first: x.T.")
+        wanted = shape[0] if len(shape) == 1 else shape
+        return self.__array_namespace__().reshape(self, wanted)
+
+    def flatten(self, order: str = "C") -> Self:
+        """The entries as a vector, rows first: a copy."""
+        one_of(order, ("C",), "flatten", "order", advice="Transpose first: x.T.")
+        return self.__array_namespace__().reshape(self, -1, copy=True)
+
+    def transpose(self, *axes: Any) -> Self:
+        """The visible axes in the order `axes`, backwards without them: a view."""
+        order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
+        backwards = tuple(reversed(range(len(self._visible()))))
+        return self.__array_namespace__().permute_dims(self, order or backwards)
+
+    def clip(self, min: Any = None, max: Any = None, out: Any = None, **options: Any) -> Self:
+        """Each entry, kept between `min` and `max`; either may be left out."""
+        given = options if out is None else {"out": out, **options}
+        return np.clip(self, min, max, **given)
+
+    def fill(self, value: Any) -> None:
+        """Write one value into every entry."""
+        self[...] = value  # type: ignore[index]
+
+    def sort(self, axis: int = -1) -> None:
+        """Put each sample in its own order, in place."""
+        self[...] = self.__array_namespace__().sort(self, axis=axis)  # type: ignore[index]
+
+    def item(self, *place: Any) -> Self:
+        """One entry as a 0-d ensemble; of an ensemble with one entry, that entry."""
+        shape = self._visible()
+        if not place:
+            requirement = "have one entry"
+            require(math.prod(shape) == 1, "item", "x", requirement, f"shape {shape}", "Name the entry: x.item(i).")
+            return self.reshape(()).copy()
+        if len(place) == 1 and isinstance(place[0], tuple):
+            place = place[0]
+        if len(place) == 1 and len(shape) > 1:  # the number of the entry, rows first
+            return self.reshape(-1)[place].copy()  # type: ignore[index]
+        require(len(place) == len(shape), "item", "x.item(i, ...)", f"have {len(shape)} indices", len(place))
+        return self[place].copy()  # type: ignore[index]
+
+    def tolist(self) -> Any:
+        """Nested lists of 0-d ensembles."""
+        return [part.tolist() for part in self] if self._visible() else self.copy()  # type: ignore[attr-defined]
+
+    @property
+    def itemsize(self) -> int:
+        """The bytes of one value."""
+        return to_numpy(self.samples[..., :0]).dtype.itemsize
+
+    # -- as of a number ------------------------------------------------------------------------------------------------
+
+    def _is_complex(self) -> bool:
+        return self._base().isdtype(self.samples.dtype, "complex floating")
+
+    @property
+    def real(self) -> Self:
+        """The real part; not for writing into."""
+        return read_only(self.__array_namespace__().real(self)) if self._is_complex() else self
+
+    @property
+    def imag(self) -> Self:
+        """The imaginary part, zero for real values; not for writing into."""
+        xp = self.__array_namespace__()
+        return read_only(xp.imag(self) if self._is_complex() else xp.zeros_like(self))
+
+    def conj(self) -> Self:
+        """The complex conjugate; real values as they are."""
+        return self.__array_namespace__().conj(self) if self._is_complex() else self
+
+    conjugate = conj
+
+    def is_integer(self) -> Self:
+        """Where a value has no fractional part."""
+        xp = self.__array_namespace__()
+        if not self._base().isdtype(self.samples.dtype, "real floating"):
+            return xp.ones_like(self, dtype=xp.bool)
+        return xp.isfinite(self) & (xp.trunc(self) == self)
+
+    def _whole(self, function: Callable[[Any], int]) -> Self:
+        """An integer for every sample, as `function` makes one of a float."""
+        name = function.__name__
+        if len(self.samples.shape) > 1:
+            text = message(name, "x", "have no axis", f"shape {self._visible()}", f"Use xp.{name}(x).")
+            raise TypeError(text)
+        if as_scalars(self.samples):  # code that runs as if for one sample counts on Python's own int
+            return function(float(self))  # type: ignore[arg-type, return-value]
+        xp = self.__array_namespace__()
+        if not self._base().isdtype(self.samples.dtype, "real floating"):
+            return xp.astype(self, xp.int64)
+        values = getattr(xp, name)(self)
+        bad = np.flatnonzero(~(np.abs(to_numpy(values.samples)) < 2.0**63))
+        if bad.size:
+            requirement = "be finite and fit a 64-bit integer in every sample"
+            advice = f"Use xp.{name}(x), which stays a float."
+            raise failure(ValueError(message(name, "x", requirement, f"other values in {samples_text(bad)}", advice)))
+        return xp.astype(values, xp.int64)
+
+    def __round__(self, digits: int | None = None) -> Self:
+        return self._whole(round) if digits is None else self.round(digits)  # type: ignore[attr-defined]
+
+    def __floor__(self) -> Self:
+        return self._whole(math.floor)
+
+    def __ceil__(self) -> Self:
+        return self._whole(math.ceil)
+
+    def __trunc__(self) -> Self:
+        return self._whole(math.trunc)
+
+
+def read_only(part: Any) -> Any:
+    """`part`, marked so that NumPy refuses to write: the array it was taken from would not change with it."""
+    if isinstance(part.samples, np.ndarray) and not part.samples.flags.owndata:
+        part.samples = part.samples.view()
+    if isinstance(part.samples, np.ndarray):
+        part.samples.flags.writeable = False
+    return part
+
+
+for _name in METHODS:
+    setattr(Methods, _name, _method(_name))

@@ -1,0 +1,395 @@
+"""NumPy's functions on ensembles: the lifted function of the Array API, or the function on every sample by itself."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ensemble._backend import is_array
+from ensemble._check import message
+from ensemble.scalar.ensemble import Ensemble, wrap
+from ensemble.scalar.interop.methods import read_only
+from ensemble.scalar.interop.numpy_rules import RULES, NotByRuleError
+from ensemble.scalar.interop.ufuncs import OTHER_NAMES, first_ensemble, unsupported
+from ensemble.scalar.lift.search import each_sample
+from ensemble.scalar.namespace import EnsembleNamespace, namespace_of
+
+__all__ = ["EACH_SAMPLE", "call_function"]
+
+NAMES = (
+    "angle append apply_along_axis apply_over_axes argmax argmin argpartition argsort argwhere array_equal "
+    "array_equiv array_split atleast_1d atleast_2d atleast_3d average bincount block choose column_stack compress "
+    "convolve corrcoef correlate cov cross delete diag diagflat diagonal diff digitize dsplit dstack ediff1d "
+    "einsum extract fix flatnonzero fliplr flipud gradient histogram histogram2d hsplit hstack i0 in1d inner "
+    "insert interp intersect1d isin iscomplex isneginf isposinf isreal kron lexsort linspace max mean median min "
+    "nan_to_num nanargmax nanargmin nancumprod nancumsum nanmax nanmean nanmedian nanmin nanpercentile nanprod "
+    "nanquantile nanstd nansum nanvar outer pad partition percentile piecewise poly polyadd polyder polydiv "
+    "polyfit polyint polymul polysub polyval prod ptp quantile ravel real_if_close repeat resize roll rollaxis "
+    "roots rot90 searchsorted select setdiff1d setxor1d sinc sort sort_complex split std sum tensordot "
+    "trace trapezoid trim_zeros union1d unique unwrap vander var vdot vsplit vstack linalg.cond linalg.lstsq "
+    "linalg.multi_dot linalg.norm linalg.pinv linalg.tensorinv linalg.tensorsolve fft.fft2 fft.ifft2 fft.rfft2 "
+    "fft.irfft2 fft.fftn fft.ifftn fft.rfftn fft.irfftn"
+)
+
+EACH_SAMPLE = frozenset(NAMES.split())
+"""Functions that only compute: what they give for an ensemble is what they give for each sample, side by side."""
+
+
+def call_function(function: Any, arguments: Any, options: Any) -> Any:
+    """What ``__array_function__`` answers."""
+    by_rule = RULES.get(function)
+    if by_rule is not None:
+        first = arguments[0] if arguments else None
+        if type(first) is not Ensemble:
+            first = first_ensemble((*arguments, *options.values()))
+        if type(first.samples) is np.ndarray:
+            try:
+                return by_rule(*arguments, **options)
+            except NotByRuleError:
+                pass
+    module = (getattr(function, "__module__", "") or "").removeprefix("numpy").removeprefix(".")
+    name = function.__name__
+    short_name = f"{module}.{name}" if module else name
+    first = first_ensemble((*arguments, *options.values()))
+    ns: Any = namespace_of(first, None)
+    special = SPECIAL.get(short_name)
+    if special is not None:
+        return special(ns, *arguments, **options)
+    place = getattr(ns, module, None) if module else ns
+    lifted = getattr(place, OTHER_NAMES.get(name, name), None)
+    if callable(lifted) and short_name not in OTHERWISE:
+        try:
+            return _translated(ns, function, lifted, arguments, options)
+        except _OnlyInNumPyError as only:
+            why = f"the option {only} is not in the Array API"
+    else:
+        why = "it is not in the Array API"
+    if (written := _written_to(function, arguments, options)) is not None:
+        why = f"{written} is not lifted"
+    elif not isinstance(first.samples, np.ndarray):
+        why = f"the samples are a {type(first.samples).__name__}, and {why}"
+    elif short_name in EACH_SAMPLE:
+        return _on_each_sample(ns, f"np.{short_name}", function, arguments, options)
+    raise unsupported(f"np.{short_name}", why)
+
+
+OTHERWISE = frozenset(["linspace"])
+"""Functions of NumPy that promote otherwise than the function of the Array API of the same name."""
+
+
+class _OnlyInNumPyError(Exception):
+    """An option that the Array API does not have."""
+
+
+@functools.cache
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    return inspect.signature(function)
+
+
+def _written_to(function: Any, arguments: Any, options: Any) -> str | None:
+    """The option, by name or by place, that would have `function` write into an argument."""
+    try:
+        given = _signature(function).bind(*arguments, **options).arguments
+    except (TypeError, ValueError):  # no signature is known, or the call does not fit and the function will say so
+        given = options
+    if given.get("out") is not None:
+        return "out="
+    return "copy=False" if given.get("copy") is False else None
+
+
+RENAMED = {"ddof": "correction", "a_min": "min", "a_max": "max"}
+
+ARRAYS = frozenset(("x", "x1", "x2", "indices", "sorter"))
+"""Parameters of the Array API for which NumPy also takes lists."""
+
+
+def _translated(ns: EnsembleNamespace, function: Any, lifted: Any, arguments: Any, options: Any) -> Any:
+    """Call `lifted` with what the NumPy call said; an option that only NumPy has must keep its default."""
+    given = _signature(function).bind(*arguments, **options)
+    if given.arguments.get("ddof", 0) and "correction" in given.arguments:
+        raise ValueError(message(f"np.{function.__name__}", "ddof and correction", "not be given both", "both"))
+    parameters = _signature(lifted).parameters.values()
+    values = list(given.arguments.items())
+    positional: list[Any] = []
+    for parameter in parameters:
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL and values:
+            positional.extend(values.pop(0)[1])
+        elif parameter.kind is inspect.Parameter.POSITIONAL_ONLY and values:
+            value = values.pop(0)[1]
+            if parameter.name == "indices" and isinstance(value, int):
+                value = ns.asarray(value)
+            positional.append(_array(ns, value) if parameter.name in ARRAYS else value)
+    accepted = {p.name for p in parameters if p.kind not in (p.POSITIONAL_ONLY, p.VAR_POSITIONAL)}
+    defaults = _signature(function).parameters
+    keyword: dict[str, Any] = {}
+    for key, value in values:
+        new = RENAMED.get(key, key)
+        if new in accepted:
+            keyword[new] = _array(ns, value) if new in ARRAYS else value
+        elif value is not defaults[key].default and value is not None:
+            raise _OnlyInNumPyError(key)
+    return lifted(*positional, **keyword)
+
+
+# -- sample by sample --------------------------------------------------------------------------------------------------
+
+
+def _on_each_sample(ns: EnsembleNamespace, name: str, function: Any, arguments: Any, options: Any) -> Any:
+    """`function` on the plain arrays of one sample after the other; nested lists may hold ensembles."""
+    found: list[Ensemble] = []
+    arguments, options = _marked(arguments, found), _marked(options, found)
+    views: set[int] = set()
+
+    def call(*plain: Any) -> Any:
+        result = function(*_filled(arguments, plain), **_filled(options, plain))
+        parts = result if isinstance(result, list | tuple) else [result]
+        for k, part in enumerate(parts):
+            if isinstance(part, np.ndarray) and any(np.may_share_memory(part, array) for array in plain):
+                views.add(k)
+        if not all(is_array(part) or isinstance(part, bool | int | float | complex) for part in parts):
+            raise unsupported(name, f"its result is a {type(result).__name__}")
+        return tuple(result) if isinstance(result, list) else result
+
+    result = each_sample(ns, name, call, *found)
+    for k, part in enumerate(result if isinstance(result, tuple) else (result,)):
+        if k in views:  # a view of each sample's own array: here there is nothing to write through to
+            read_only(part)
+    return result
+
+
+class _Place:
+    """Where an ensemble stood among the arguments."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+def _marked(value: Any, found: list[Ensemble]) -> Any:
+    """`value` with a mark instead of every ensemble; these are gathered in `found`."""
+    if isinstance(value, Ensemble):
+        found.append(value)
+        return _Place(len(found) - 1)
+    if type(value) is dict:
+        return {key: _marked(part, found) for key, part in value.items()}
+    return type(value)(_marked(part, found) for part in value) if type(value) in (list, tuple) else value
+
+
+def _filled(value: Any, plain: tuple[Any, ...]) -> Any:
+    if isinstance(value, _Place):
+        return plain[value.number]
+    if type(value) is dict:
+        return {key: _filled(part, plain) for key, part in value.items()}
+    return type(value)(_filled(part, plain) for part in value) if type(value) in (list, tuple) else value
+
+
+# -- functions that need more than a change of names -------------------------------------------------------------------
+
+
+def _dot(ns: EnsembleNamespace, a: Any, b: Any) -> Any:
+    a, b = (v if isinstance(v, Ensemble) or is_array(v) else np.asarray(v) for v in (a, b))
+    if not len(a.shape) or not len(b.shape):
+        return ns.multiply(a, b)
+    if len(b.shape) <= 2:
+        return ns.matmul(a, b)
+    return ns.tensordot(a, b, axes=((len(a.shape) - 1,), (len(b.shape) - 2,)))
+
+
+def _norm(ns: EnsembleNamespace, x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+    if axis is None and ord is None:
+        return ns.linalg.vector_norm(x, keepdims=keepdims)
+    if axis is None and x.ndim not in (1, 2):
+        seen = f"shape {x.shape} with ord={ord!r}"
+        raise ValueError(message("np.linalg.norm", "x", "have 1 or 2 axes where axis is not given", seen))
+    if (axis is None and x.ndim == 2) or (isinstance(axis, tuple | list) and len(axis) == 2):
+        if axis is not None:
+            x = ns.moveaxis(x, tuple(axis), (-2, -1))
+        if axis is not None and keepdims:
+            raise unsupported("np.linalg.norm", "keepdims of a matrix norm on named axes is not lifted")
+        return ns.linalg.matrix_norm(x, ord="fro" if ord is None else ord, keepdims=keepdims)
+    return ns.linalg.vector_norm(x, axis=axis, ord=2 if ord is None else ord, keepdims=keepdims)
+
+
+def _where(ns: EnsembleNamespace, condition: Any, *choices: Any) -> Any:
+    if not choices:
+        return ns.nonzero(condition)
+    return ns.where(_array(ns, condition), *(_array(ns, choice) for choice in choices))
+
+
+def _array(ns: EnsembleNamespace, value: Any) -> Any:
+    """NumPy's functions of arrays also take lists."""
+    return ns.asarray(value) if isinstance(value, list | tuple) else value
+
+
+def _joined(name: str) -> Callable[..., Any]:
+    def join(ns: EnsembleNamespace, arrays: Any, axis: Any = 0, out: Any = None, **options: Any) -> Any:
+        if out is not None or options:
+            raise unsupported(f"np.{name}", "its options besides axis are not lifted")
+        return getattr(ns, OTHER_NAMES.get(name, name))([_array(ns, array) for array in arrays], axis=axis)
+
+    return join
+
+
+def _round(ns: EnsembleNamespace, a: Ensemble, decimals: int = 0, out: Any = None) -> Any:
+    if out is not None:
+        raise unsupported("np.round", "out= is not lifted")
+    if not decimals:
+        return ns.round(a)
+    if not hasattr(a.samples, "round"):
+        raise unsupported("np.round", "the option decimals is not in the Array API")
+    return wrap(a.samples.round(decimals=decimals), a.sample_set)
+
+
+def _svd(ns: EnsembleNamespace, a: Any, full_matrices: bool = True, compute_uv: bool = True, **options: Any) -> Any:
+    if options.pop("hermitian", False) or options:
+        raise unsupported("np.linalg.svd", "the option hermitian is not in the Array API")
+    return ns.linalg.svd(a, full_matrices=full_matrices) if compute_uv else ns.linalg.svdvals(a)
+
+
+def _eigenvalues(name: str) -> Callable[..., Any]:
+    """`eig` and `eigvals`: of real matrices NumPy gives real results where all eigenvalues are real."""
+
+    def eigenvalues(ns: EnsembleNamespace, a: Any) -> Any:
+        result = getattr(ns.linalg, name)(a)
+        values = result[0] if name == "eig" else result
+        real = isinstance(values.samples, np.ndarray) and a.dtype.kind != "c"
+        if not real or values.dtype.kind != "c" or np.any(values.samples.imag != 0.0):
+            return result
+        if name == "eigvals":
+            return values.real.copy()
+        return type(result)(*(part.real.copy() for part in result))
+
+    return eigenvalues
+
+
+def _qr(ns: EnsembleNamespace, a: Any, mode: str = "reduced") -> Any:
+    if mode in ("reduced", "complete"):
+        return ns.linalg.qr(a, mode=mode)
+    if mode != "r":
+        raise unsupported("np.linalg.qr", f"mode={mode!r} is not lifted")
+    return ns.linalg.qr(a)[1]
+
+
+def _diff(ns: EnsembleNamespace, a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
+    if isinstance(n, int) and not n:
+        return a
+    a, edges = ns.asarray(a), {}
+    for key, value in (("prepend", prepend), ("append", append)):
+        if value is None or value is np._NoValue:
+            continue
+        edge = ns.asarray(value)
+        if not edge.ndim:  # one number stands for a slice
+            shape = list(a.shape)
+            shape[axis] = 1
+            edge = ns.broadcast_to(edge, tuple(shape))
+        edges[key] = edge
+    return ns.diff(a, axis=axis, n=n, **edges)
+
+
+def _ordered(name: str) -> Callable[..., Any]:
+    def ordered(
+        ns: EnsembleNamespace, a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None
+    ) -> Any:
+        if order is not None:
+            raise unsupported(f"np.{name}", "the option order is not in the Array API")
+        return getattr(ns, name)(a, axis=axis) if axis is not None else getattr(ns, name)(ns.reshape(a, -1))
+
+    return ordered
+
+
+def _copyto(ns: EnsembleNamespace, dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
+    if not isinstance(dst, Ensemble):
+        raise unsupported("np.copyto", "a plain array cannot hold samples")
+    value = ns.asarray(src)
+    if not np.can_cast(value.dtype, dst.dtype, casting):
+        raise unsupported("np.copyto", f"{value.dtype} is not cast to {dst.dtype} by the rule {casting!r}")
+    value = ns.astype(value, dst.dtype)  # before it meets what the mask spares
+    dst[...] = value if where is True else ns.where(_array(ns, where), value, dst)
+
+
+def _has_complex_type(ns: EnsembleNamespace, x: Ensemble) -> bool:
+    return ns.isdtype(x.dtype, "complex floating")
+
+
+def _transpose(ns: EnsembleNamespace, a: Ensemble, axes: Any = None) -> Any:
+    return ns.permute_dims(a, tuple(reversed(range(a.ndim))) if axes is None else axes)
+
+
+def _swapaxes(ns: EnsembleNamespace, a: Ensemble, axis1: int, axis2: int) -> Any:
+    return ns.moveaxis(a, (axis1, axis2), (axis2, axis1))
+
+
+def _cumulate(name: str) -> Callable[..., Any]:
+    def cumulate(ns: EnsembleNamespace, a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
+        if out is not None:
+            raise unsupported(f"np.{name}", "out= is not lifted")
+        return getattr(ns, name)(a if axis is not None else ns.reshape(a, -1), axis=axis, dtype=dtype)
+
+    return cumulate
+
+
+def _shape_of(attribute: str) -> Callable[..., Any]:
+    return lambda ns, a: getattr(a, attribute)
+
+
+def _ravel(ns: EnsembleNamespace, a: Any, order: str = "C") -> Any:
+    if order != "C":
+        raise unsupported("np.ravel", f"order={order!r} is not lifted")
+    return ns.reshape(a, -1)
+
+
+def _squeeze(ns: EnsembleNamespace, a: Ensemble, axis: Any = None) -> Any:
+    return ns.squeeze(a, tuple(k for k, n in enumerate(a.shape) if n == 1) if axis is None else axis)
+
+
+def _copy(ns: EnsembleNamespace, a: Any, order: str = "K", subok: bool = False) -> Any:
+    return ns.asarray(a, copy=True)
+
+
+def _isclose(
+    ns: EnsembleNamespace, a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> Any:
+    inexact = ("real floating", "complex floating")  # differences of integers would wrap around
+    a, b = (x if ns.isdtype(x.dtype, inexact) else ns.astype(x, ns.float64) for x in (ns.asarray(a), ns.asarray(b)))
+    close = ns.where(ns.isfinite(b), ns.abs(a - b) <= atol + rtol * ns.abs(b), a == b)
+    return close | (ns.isnan(a) & ns.isnan(b)) if equal_nan else close
+
+
+def _allclose(ns: EnsembleNamespace, a: Any, b: Any, *tolerances: Any, **options: Any) -> bool:
+    return bool(ns.all(_isclose(ns, a, b, *tolerances, **options)))
+
+
+SPECIAL: dict[str, Callable[..., Any]] = {
+    "dot": _dot,
+    "linalg.norm": _norm,
+    "where": _where,
+    "transpose": _transpose,
+    "swapaxes": _swapaxes,
+    "cumsum": _cumulate("cumulative_sum"),
+    "cumprod": _cumulate("cumulative_prod"),
+    "shape": _shape_of("shape"),
+    "ndim": _shape_of("ndim"),
+    "size": _shape_of("size"),
+    "ravel": _ravel,
+    "squeeze": _squeeze,
+    "copy": _copy,
+    "concatenate": _joined("concatenate"),
+    "stack": _joined("stack"),
+    "round": _round,
+    "around": _round,
+    "linalg.svd": _svd,
+    "linalg.qr": _qr,
+    "linalg.eig": _eigenvalues("eig"),
+    "linalg.eigvals": _eigenvalues("eigvals"),
+    "diff": _diff,
+    "sort": _ordered("sort"),
+    "argsort": _ordered("argsort"),
+    "copyto": _copyto,
+    "iscomplexobj": _has_complex_type,
+    "isrealobj": lambda ns, x: not _has_complex_type(ns, x),
+    "isclose": _isclose,
+    "allclose": _allclose,
+}

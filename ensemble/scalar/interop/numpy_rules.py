@@ -1,0 +1,350 @@
+"""NumPy's functions on ensembles over NumPy: the function itself, called once on arrays that hold all samples.
+
+Three rules cover what needs no sample by itself. An *elementwise* function sees arrays with the sample axis last. A
+function *along axes* does so too, its axes counted without that axis. A function that only *moves* entries sees arrays
+of the visible shape whose every entry is the run of bytes of its samples: results are views exactly where NumPy's are.
+Promotion, options and errors are NumPy's own.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ensemble.scalar._operators import NUMBERS
+from ensemble.scalar.ensemble import Ensemble, packed, view, wrap
+from ensemble.scalar.interop.ufuncs import _finished, _result, _samples, _taken_outputs, first_ensemble
+from ensemble.scalar.lift.reductions import visible_axes, visible_axis
+from ensemble.scalar.lift.search import each_sample
+from ensemble.scalar.namespace import namespace_of, samples_of, set_of
+from ensemble.scalar.sample_set import common_set
+
+__all__ = ["RULES", "NotByRuleError"]
+
+Function = Callable[..., Any]
+
+
+class NotByRuleError(Exception):
+    """No rule covers this call: another way has to."""
+
+
+N_ARRAYS: dict[Function, int] = {np.where: 3, np.clip: 3, np.isclose: 5, np.angle: 2}
+"""How many arguments by position broadcast; those after them are options."""
+
+
+def elementwise(function: Function) -> Function:
+    """Rule: the arguments by position are arrays or numbers that broadcast; the result is a new array."""
+    name, n_arrays = function.__name__, N_ARRAYS.get(function, 1)
+
+    def lifted(*values: Any, **options: Any) -> Any:
+        if len(values) > n_arrays:
+            raise NotByRuleError("an option by place")
+        arrays: list[Any] = []
+        sample_set = None
+        for value in values:
+            kind = type(value)
+            if kind is Ensemble:
+                arrays.append(value.samples)
+                if value.sample_set is not sample_set:
+                    sample_set = common_set(sample_set, value.sample_set)
+            elif kind is np.ndarray:
+                arrays.append(value[..., None])
+            else:
+                arrays.append(value if value is None or kind in NUMBERS else _samples(value))
+        if options:
+            return _with_options(function, values, arrays, options)
+        try:
+            result = function(*arrays)
+        except ValueError:
+            samples_of(f"np.{name}", *values)
+            raise
+        if type(result) is np.ndarray and result.dtype.kind in "biufc":
+            return wrap(packed(result), sample_set)
+        return _result(result, sample_set, name)
+
+    return lifted
+
+
+ARRAY_OPTIONS = frozenset(("a_min", "a_max", "min", "max", "where", "rtol", "atol", "nan", "posinf", "neginf"))
+
+
+def _with_options(function: Function, values: Any, arrays: list[Any], options: dict[str, Any]) -> Any:
+    """An elementwise function with options: those that are arrays broadcast, too, and `out` is an ensemble."""
+    name = f"np.{function.__name__}"
+    if options.get("copy") is False:
+        raise NotByRuleError("copy=False")
+    options = dict(options)
+    if "out" in options:
+        given = options["out"]
+        options["out"] = given if isinstance(given, tuple) or given is None else (given,)
+    parts = [*values, *(options[key] for key in ARRAY_OPTIONS & options.keys())]
+    n_samples, sample_set = samples_of(name, *parts), set_of(*parts)
+    outputs = _taken_outputs(name, options, n_samples)
+    samples_of(name, *parts, *outputs)
+    for key in ARRAY_OPTIONS & options.keys():
+        value = options[key]
+        options[key] = value if value is None or type(value) in NUMBERS else _samples(value)
+    if "out" in options:
+        (options["out"],) = options["out"]
+    if first_ensemble(options.values()) is not None:
+        raise NotByRuleError("an ensemble among its options")
+    return _finished(outputs, function(*arrays, **options), sample_set, function.__name__)
+
+
+@functools.cache
+def _signature(function: Function) -> inspect.Signature:
+    return inspect.signature(function)
+
+
+def along(function: Function) -> Function:
+    """Rule: the first argument is reduced along `axis`, over all its visible axes by default; `where` broadcasts."""
+    name = f"np.{function.__name__}"
+    parameters = list(_signature(function).parameters)
+    first = parameters[0]
+    one_axis = function in (np.argmax, np.argmin, np.nanargmax, np.nanargmin)
+    axis_second = parameters[1] == "axis"
+
+    def lifted(*arguments: Any, **options: Any) -> Any:
+        if not options and arguments and type(arguments[0]) is Ensemble and arguments[0].samples.ndim == 2:
+            x = arguments[0]
+            if len(arguments) == 1 + (not axis_second):  # all entries of a vector, no options: the common case
+                more = arguments[1:]
+                if axis_second or type(more[0]) in NUMBERS:
+                    return _result(function(x.samples, *more, axis=0), x.sample_set, function.__name__)
+        given = dict(_signature(function).bind(*arguments, **options).arguments)
+        x = _lifted(given.pop(first))
+        where, out, axis = (given.pop(key, np._NoValue) for key in ("where", "out", "axis"))
+        if where is np._NoValue:
+            where = True
+        out = None if out is np._NoValue else out
+        axis = None if axis is np._NoValue else axis
+        if first_ensemble(given.values()) is not None:
+            raise NotByRuleError("an ensemble among its options")
+        n_samples, sample_set = samples_of(name, x, where), set_of(x, where)
+        samples = x.samples
+        if samples.shape[-1] != n_samples:
+            samples = np.broadcast_to(samples, (*x.shape, n_samples))
+        if not x.ndim:
+            if axis is not None:
+                raise NotByRuleError("an axis of a value without axes")
+            samples, axis = samples[None, :], 0
+            given.pop("keepdims", None)
+        elif axis is None and one_axis:
+            keep, given["keepdims"] = given.get("keepdims", False), False
+            samples = samples.reshape(x.size, n_samples)
+            axis = 0
+            if keep is True:
+                raise NotByRuleError("keepdims without an axis")
+        else:
+            axis = visible_axis(axis, x.ndim, name) if one_axis else visible_axes(axis, x.ndim, name)
+        taken = {"out": (out,)} if out is not None else {}
+        outputs = _taken_outputs(name, taken, n_samples)
+        samples_of(name, x, where, *outputs)
+        if taken:
+            (given["out"],) = taken["out"]
+        if where is not True:
+            given["where"] = _samples(where)
+        result = function(samples, axis=axis, **given)
+        return _finished(outputs, result, sample_set, function.__name__)
+
+    return lifted
+
+
+def _lifted(value: Any) -> Ensemble:
+    return value if isinstance(value, Ensemble) else wrap(np.asarray(value)[..., None])
+
+
+# -- functions that move entries ---------------------------------------------------------------------------------------
+
+
+@functools.cache
+def _run_of_bytes(n_bytes: int) -> np.dtype[Any]:
+    return np.dtype((np.void, n_bytes))
+
+
+def entries(x: Ensemble) -> np.ndarray:
+    """A view of the visible shape: every entry is the run of bytes of its samples."""
+    samples = packed(x.samples)
+    return samples.view(_run_of_bytes(samples.itemsize * samples.shape[-1]))[..., 0]
+
+
+def of_entries(values: Any, x: Ensemble) -> Any:
+    """The ensembles of what a function made of the `entries` of `x`, views of `x` where it gave views."""
+    if isinstance(values, list | tuple):
+        return type(values)(of_entries(part, x) for part in values)
+    if type(values) is not np.ndarray:
+        values = np.array(values, copy=True)  # a value, as NumPy's scalars are
+    samples = values[..., None].view(x.samples.dtype)
+    return view(x, samples) if np.may_share_memory(samples, x.samples) else wrap(samples, x.sample_set)
+
+
+def moving(function: Function, place: int = 0) -> Function:
+    """Rule: one argument, at `place`, is the array whose entries are moved; the others are the same for all samples."""
+
+    def lifted(*arguments: Any, **options: Any) -> Any:
+        if len(arguments) <= place or not isinstance(arguments[place], Ensemble) or options.get("out") is not None:
+            raise NotByRuleError("its array by name, or out=")
+        x = arguments[place]
+        others = [*arguments[:place], *arguments[place + 1 :]]
+        if first_ensemble((*others, *options.values())) is not None:
+            raise NotByRuleError("an index or count of each sample")
+        plain = (*arguments[:place], entries(x), *arguments[place + 1 :])
+        return of_entries(function(*plain, **options), x)
+
+    return lifted
+
+
+def _atleast(function: Function) -> Function:
+    def lifted(*arrays: Any) -> Any:
+        lifted = [_lifted(array) for array in arrays]
+        found = tuple(of_entries(function(entries(x)), x) for x in lifted)
+        return found[0] if len(found) == 1 else found
+
+    return lifted
+
+
+def _triangle(function: Function) -> Function:
+    """`tril` and `triu`: a vector stands for a square matrix of equal rows."""
+    keep = function is np.tril
+
+    def lifted(m: Any, k: int = 0) -> Any:
+        x = _lifted(m)
+        n_rows, n_columns = x.shape[-2:] if x.ndim > 1 else (*x.shape, *x.shape)
+        inside = np.tri(n_rows, n_columns, k=k if keep else k - 1, dtype=bool)
+        zero = np.zeros(1, dtype=x.dtype)
+        samples = np.where((inside if keep else ~inside)[..., None], x.samples, zero)
+        return wrap(samples, x.sample_set)
+
+    return lifted
+
+
+def _full_like(
+    a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, **more: Any
+) -> Any:
+    x = _lifted(a)
+    n_samples = samples_of("np.full_like", x, fill_value)
+    visible = x.shape if shape is None else (shape,) if isinstance(shape, int) else tuple(shape)
+    result = np.empty((*visible, n_samples), dtype=x.dtype if dtype is None else dtype)
+    np.copyto(result, _samples(fill_value), casting="unsafe")
+    return wrap(result, set_of(x, fill_value))
+
+
+def _like(function: Function) -> Function:
+    """`zeros_like`, `ones_like`, `empty_like`: as many samples as the array has."""
+
+    def lifted(a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, **more: Any) -> Any:
+        x = _lifted(a)
+        if shape is not None:
+            shape = (*((shape,) if isinstance(shape, int) else shape), x.n_samples)
+            return wrap(function(x.samples, dtype=dtype, shape=shape), x.sample_set)
+        return wrap(packed(function(x.samples, dtype=dtype)), x.sample_set)
+
+    return lifted
+
+
+def _einsum(subscripts: Any, *operands: Any, **options: Any) -> Any:
+    """A diagonal or another order of axes: a view, as NumPy's is."""
+    plain = isinstance(subscripts, str) and "->" in subscripts and len(operands) == 1 and not options
+    if not plain or not isinstance(operands[0], Ensemble):
+        raise NotByRuleError("a sum")
+    (x,) = operands
+    left, right = subscripts.replace(" ", "").split("->")
+    if set(left) != set(right) or left.count(".") != right.count("."):
+        raise NotByRuleError("a sum")
+    hidden = next(letter for letter in "zyxwvutsrqponmlkjihgfedcbaZ" if letter not in subscripts)
+    return view(x, np.einsum(f"{left}{hidden}->{right}{hidden}", x.samples))
+
+
+def _interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Any:
+    if not isinstance(x, Ensemble) or first_ensemble((xp, fp, left, right, period)) is not None:
+        raise NotByRuleError("a table of each sample")
+    return wrap(np.asarray(np.interp(x.samples, xp, fp, left, right, period)), x.sample_set)
+
+
+def _ordered(function: Function) -> Function:
+    """`sort` and `argsort`, with NumPy's own algorithm: which one decides the order of equal entries."""
+
+    def lifted(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
+        x = _lifted(a)
+        samples = x.samples
+        if axis is None:
+            samples, axis = x.samples.reshape(x.size, x.n_samples), 0
+        elif x.ndim:
+            axis = visible_axis(axis, x.ndim, f"np.{function.__name__}")
+        else:
+            raise NotByRuleError("a value without axes")
+        return wrap(packed(function(samples, axis=axis, kind=kind, order=order, stable=stable)), x.sample_set)
+
+    return lifted
+
+
+def _copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
+    if not isinstance(dst, Ensemble):
+        raise NotByRuleError("a plain array written to")
+    n_samples, sample_set = samples_of("np.copyto", dst, src, where), set_of(dst, src, where)
+    if dst.is_shared and n_samples > 1:
+        dst._widen(n_samples)
+    np.copyto(dst.samples, _samples(src), casting=casting, where=_samples(where))
+    dst.sample_set = sample_set
+
+
+def _truth(function: Function) -> Function:
+    """`allclose`: a truth value of all entries."""
+
+    def lifted(*values: Any, **options: Any) -> bool:
+        return bool(np.all(function(*values, **options)))
+
+    return lifted
+
+
+def _own_order(function: Function) -> Function:
+    """Functions whose order of results is NumPy's own, sample by sample."""
+
+    def lifted(x: Any) -> Any:
+        return each_sample(namespace_of(x, None), function.__name__, function, x)
+
+    return lifted
+
+
+_UNIQUE = (np.unique_values, np.unique_counts, np.unique_inverse, np.unique_all)
+
+MOVING = (
+    "array_split broadcast_to delete diag diagflat diagonal dsplit expand_dims flip fliplr flipud hsplit moveaxis "
+    "permute_dims ravel repeat reshape resize roll rollaxis rot90 split squeeze swapaxes take tile transpose "
+    "unstack vsplit matrix_transpose"
+)
+ELEMENTWISE = "clip isclose angle nan_to_num sinc i0 fix isneginf isposinf isreal iscomplex"
+ALONG = (
+    "all any argmax argmin max mean median min nanargmax nanargmin nanmax nanmean nanmin nanprod nanstd nansum nanvar "
+    "percentile prod ptp quantile std sum var"
+)
+
+_NUMPY = (
+    *((getattr(np, name), moving) for name in MOVING.split()),
+    *((getattr(np, name), elementwise) for name in ELEMENTWISE.split()),
+    *((getattr(np, name), along) for name in ALONG.split()),
+    *((f, _atleast) for f in (np.atleast_1d, np.atleast_2d, np.atleast_3d)),
+    *((f, moving) for f in (np.linalg.diagonal, np.linalg.matrix_transpose)),
+    *((f, _triangle) for f in (np.tril, np.triu)),
+    *((f, _like) for f in (np.zeros_like, np.ones_like, np.empty_like)),
+    *((f, _ordered) for f in (np.sort, np.argsort)),
+)
+
+RULES: dict[Any, Function] = {
+    **{function: rule(function) for function, rule in _NUMPY},
+    np.compress: moving(np.compress, 1),
+    np.where: elementwise(np.where),
+    np.allclose: _truth(np.isclose),
+    np.full_like: _full_like,
+    np.copyto: _copyto,
+    np.einsum: _einsum,
+    np.interp: _interp,
+    **{function: _own_order(function) for function in _UNIQUE},
+    np.real: lambda val: val.real,
+    np.imag: lambda val: val.imag,
+}
+"""The rule of each function, by the function itself."""

@@ -1,0 +1,229 @@
+"""How an ensemble leaves the process and comes back: copies, bytes, files, other libraries' containers; its looks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from ensemble._backend import to_numpy
+from ensemble._check import message, require
+from ensemble.scalar._operators import Operators
+from ensemble.scalar.divergence.policy import agreed, failure, split, text_wanted
+from ensemble.scalar.sample_set import SampleSet
+
+__all__ = ["Protocols"]
+
+SET_ARRAYS = ("ids", "weights", "points")
+
+
+class Protocols(Operators):
+    """Base of `Ensemble`: what the world outside asks of it."""
+
+    __slots__ = ()
+
+    # -- exchange within the process -----------------------------------------------------------------------------------
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        advice = (
+            "Use x.samples for all samples (the last axis), x.sample(i) for one, or sample_mean(x); "
+            "np.stack or xp.asarray makes one ensemble of a list of them."
+        )
+        text = message("Ensemble", "a conversion to a plain array", "name what it wants", "np.asarray(x)", advice)
+        raise failure(TypeError(text))
+
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[Any, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """Export shared data, or what all samples hold alike; other ensembles export ``x.samples``."""
+        n_samples = self.samples.shape[-1]
+        if n_samples > 1 and not agreed(self.samples):
+            seen = f"{n_samples} different samples"
+            raise split("an exported array must be one array", seen, "Export x.samples, or one x.sample(i).")
+        plain = self.samples[..., 0]
+        if n_samples > 1:
+            plain = self._base().asarray(plain, copy=True)
+        options = {"stream": stream, "max_version": max_version, "dl_device": dl_device, "copy": copy}
+        return plain.__dlpack__(**{key: value for key, value in options.items() if value is not None})
+
+    def __dlpack_device__(self) -> tuple[Any, int]:
+        """The device of the samples, in DLPack's words."""
+        return self.samples.__dlpack_device__()
+
+    def __copy__(self) -> Self:
+        return type(self)(self._base().asarray(self.samples, copy=True), self.sample_set)  # type: ignore[call-arg]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self.__copy__()
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.samples, self.sample_set)
+
+    # -- out of the process --------------------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Everything that it is, as NumPy arrays by name: ``np.savez(path, **x.state())``.
+
+        Returns
+        -------
+        dict
+            ``samples``, and of its sample set ``ids``, ``method`` and, where there are any, ``weights``, ``points``,
+            ``seed``.
+
+        Examples
+        --------
+        >>> from ensemble.scalar import Ensemble
+        >>> sorted(Ensemble(np.array([1.0, 2.0]), SampleSet(weights=[1.0, 3.0], method="pair")).state())
+        ['ids', 'method', 'samples', 'weights']
+        """
+        state = {"samples": to_numpy(self.samples)}
+        if self.sample_set is None:
+            return state
+        state["method"] = np.array(self.sample_set.method)
+        if self.sample_set.seed is not None:
+            seed = int(self.sample_set.seed)
+            fits = -(2**63) <= seed < 2**63
+            state["seed"] = np.array(seed if fits else str(seed))  # an array of objects would be pickled
+        arrays = {name: getattr(self.sample_set, name) for name in SET_ARRAYS}
+        return state | {name: array for name, array in arrays.items() if array is not None}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Self:
+        """The ensemble whose `state` was kept; what ``np.load`` gives for an npz file will do.
+
+        Parameters
+        ----------
+        state : mapping of names to arrays
+
+        Returns
+        -------
+        Ensemble over NumPy
+
+        Raises
+        ------
+        ValueError
+            If there are no samples in it.
+
+        Examples
+        --------
+        >>> from ensemble.scalar import Ensemble
+        >>> Ensemble.from_state(Ensemble(np.array([1.0, 2.0])).state()).samples
+        array([1., 2.])
+        """
+        names = sorted(state)
+        require("samples" in names, "from_state", "state", "have an array named samples", names)
+        sample_set = None
+        if any(name in names for name in (*SET_ARRAYS, "method", "seed")):
+            arrays = {name: state[name] for name in SET_ARRAYS if name in names}
+            seed = int(str(state["seed"])) if "seed" in names else None
+            method = str(state["method"]) if "method" in names else ""
+            n_samples = np.shape(state["samples"])[-1]
+            sample_set = SampleSet(**arrays, method=method, seed=seed, n_samples=n_samples)
+        return cls(np.asarray(state["samples"]), sample_set)  # type: ignore[call-arg]
+
+    def tobytes(self) -> bytes:
+        """All samples in one contiguous message."""
+        return np.ascontiguousarray(to_numpy(self.samples)).tobytes()
+
+    __bytes__ = tobytes
+
+    @classmethod
+    def from_bytes(cls, message_bytes: Any, like: Any) -> Self:
+        """The ensemble that `tobytes` wrote, in the shape, type and library of `like`.
+
+        Parameters
+        ----------
+        message_bytes : bytes or buffer
+        like : Ensemble
+            Its values do not matter; its sample set goes along.
+
+        Returns
+        -------
+        Ensemble
+            With memory of its own.
+
+        Raises
+        ------
+        ValueError
+            If the message has another length.
+
+        Examples
+        --------
+        >>> from ensemble.scalar import Ensemble
+        >>> x = Ensemble(np.array([[1.0, 2.0]]))
+        >>> Ensemble.from_bytes(x.tobytes(), like=x).samples
+        array([[1., 2.]])
+        """
+        dtype = to_numpy(like.samples[..., :0]).dtype
+        shape = tuple(like.samples.shape)
+        n_bytes, wanted = memoryview(message_bytes).nbytes, math.prod(shape) * dtype.itemsize
+        require(n_bytes == wanted, "from_bytes", "message_bytes", f"hold {wanted} bytes", n_bytes)
+        values = np.frombuffer(message_bytes, dtype=dtype).reshape(shape).copy()
+        samples = values if isinstance(like.samples, np.ndarray) else like._base().asarray(values, device=like.device)
+        return cls(samples, like.sample_set)  # type: ignore[call-arg]
+
+    def to_xarray(self, sample_dim: str = "sample", dims: Sequence[str] | None = None) -> Any:
+        """An ``xarray.DataArray`` with the samples on the dimension `sample_dim`; needs xarray."""
+        from ensemble.scalar.display import text as _display
+
+        return _display.to_xarray(self, sample_dim, dims)  # type: ignore[arg-type]
+
+    @classmethod
+    def from_xarray(cls, array: Any, sample_dim: str = "sample") -> Self:
+        """The ensemble in an ``xarray.DataArray``, its samples on the dimension `sample_dim`.
+
+        Parameters
+        ----------
+        array : xarray.DataArray
+        sample_dim : str
+
+        Returns
+        -------
+        Ensemble, shape: the other dimensions in their order
+            Its sample set is made of what `to_xarray` writes of one: the coordinate `sample_dim` (ids), ``weight``,
+            ``point_0``, ... and the attributes ``sample_method`` and ``sample_seed``, as far as they are there.
+
+        Raises
+        ------
+        ValueError
+            If there is no such dimension.
+
+        Examples
+        --------
+        >>> import xarray
+        >>> from ensemble.scalar import Ensemble
+        >>> Ensemble.from_xarray(xarray.DataArray(np.eye(2), dims=["sample", "t"])).shape
+        (2,)
+        """
+        require(sample_dim in array.dims, "from_xarray", "sample_dim", f"be one of {array.dims}", repr(sample_dim))
+        turned = array.transpose(..., sample_dim)
+        from ensemble.scalar.display import text as _display
+
+        sample_set = _display.set_in_xarray(array, sample_dim)
+        return cls(np.ascontiguousarray(turned.values), sample_set)  # type: ignore[call-arg]
+
+    # -- looks ---------------------------------------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        from ensemble.scalar.display import text as _display
+
+        text_wanted()
+        return _display.text(self)  # type: ignore[arg-type]
+
+    def __format__(self, spec: str) -> str:
+        from ensemble.scalar.display import text as _display
+
+        text_wanted()
+        return _display.formatted(self, spec)  # type: ignore[arg-type]
+
+    def _repr_html_(self) -> str:
+        from ensemble.scalar.display import html as _display_html
+
+        return _display_html.html(self)  # type: ignore[arg-type]

@@ -1,0 +1,310 @@
+"""NumPy's ufuncs on ensembles: ``np.sin(x)``, ``plain * x``, ``np.add.reduce(x)`` work or raise and say why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ensemble._check import message
+from ensemble.scalar._operators import array_power, operand, power
+from ensemble.scalar.divergence.policy import agreed, split
+from ensemble.scalar.ensemble import Ensemble, packed, wrap
+from ensemble.scalar.namespace import samples_of, set_of
+
+__all__ = ["call_ufunc", "first_ensemble", "unsupported"]
+
+OTHER_NAMES = {
+    "absolute": "abs",
+    "arccos": "acos",
+    "arccosh": "acosh",
+    "arcsin": "asin",
+    "arcsinh": "asinh",
+    "arctan": "atan",
+    "arctanh": "atanh",
+    "arctan2": "atan2",
+    "conjugate": "conj",
+    "power": "pow",
+    "concatenate": "concat",
+    "amax": "max",
+    "amin": "min",
+    "invert": "bitwise_invert",
+    "left_shift": "bitwise_left_shift",
+    "right_shift": "bitwise_right_shift",
+    "true_divide": "divide",
+}
+"""What NumPy calls by another name than the Array API."""
+
+
+def first_ensemble(values: Any) -> Any:
+    """The first ensemble among nested arguments."""
+    for value in values:
+        if isinstance(value, Ensemble):
+            return value
+        inner = value if isinstance(value, list | tuple) else value.values() if isinstance(value, dict) else None
+        found = None if inner is None else first_ensemble(inner)
+        if found is not None:
+            return found
+    return None
+
+
+def unsupported(function: str, why: str) -> TypeError:
+    """The error for what cannot be right, with the ways out."""
+    advice = "Use x.__array_namespace__(), x.samples (the last axis holds the samples) or per_sample."
+    return TypeError(message(function, "a function of an Ensemble", "be lifted over the samples", why, advice))
+
+
+def call_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """What ``__array_ufunc__`` answers."""
+    if not options and method == "__call__" and ufunc.signature is None:
+        quick = _plain_call(ufunc, inputs)
+        if quick is not NotImplemented:
+            return quick
+    name = f"np.{ufunc.__name__}" + ("" if method == "__call__" else f".{method}")
+    given = (*inputs, *(value for key, value in options.items() if key != "out"), *options.get("out", ()))
+    if any(_is_foreign(value) for value in given):
+        return NotImplemented
+    first = first_ensemble(given)
+    if not isinstance(first.samples, np.ndarray):
+        return _on_other_library(ufunc, method, inputs, options, first)
+    if ufunc.signature is not None:
+        return _generalised(ufunc, name, method, inputs, options, first)
+    return METHODS[method](ufunc, name, inputs, dict(options))
+
+
+def _plain_call(ufunc: Any, inputs: tuple[Any, ...]) -> Any:
+    """The common case in few steps: ensembles, arrays and numbers, no options; else NotImplemented."""
+    arrays: list[Any] = []
+    sample_set = None
+    for value in inputs:
+        if type(value) is Ensemble:
+            samples = value.samples
+            if type(samples) is not np.ndarray:
+                return NotImplemented
+            if value.sample_set is not None:
+                sample_set = set_of(*inputs)
+            arrays.append(samples)
+        elif type(value) is np.ndarray:
+            arrays.append(value[..., None])
+        elif isinstance(value, int | float | complex | np.number | np.bool):
+            arrays.append(value)
+        else:
+            return NotImplemented
+    try:
+        if ufunc is np.power:  # a scalar's operator comes here too, and is of another routine than the ufunc
+            results = (power if isinstance(inputs[0], np.generic) else array_power)(*arrays)
+        else:
+            results = ufunc(*arrays)
+    except ValueError:
+        samples_of(f"np.{ufunc.__name__}", *inputs)
+        raise
+    return _result(results, sample_set, ufunc.__name__)
+
+
+def _result(results: Any, sample_set: Any, name: str) -> Any:
+    if type(results) is tuple:
+        return tuple(_result(r, sample_set, name) for r in results)
+    if results.dtype.kind not in "biufc":
+        raise unsupported(f"np.{name}", f"the result has dtype {results.dtype}")
+    return wrap(packed(results), sample_set)
+
+
+def _is_foreign(value: Any) -> bool:
+    """Whether another type may want to answer instead; CuPy's arrays have asked already, and left it to us."""
+    own = getattr(type(value), "__array_ufunc__", None)
+    if own is None or own is np.ndarray.__array_ufunc__ or isinstance(value, Ensemble):
+        return False
+    return not type(value).__module__.startswith("cupy")
+
+
+def _samples(value: Any) -> Any:
+    """The operand on the samples: plain arrays gain the sample axis, numbers stay as they are."""
+    if isinstance(value, Ensemble):
+        return value.samples
+    if isinstance(value, list | tuple):
+        value = np.asarray(value)
+    if isinstance(value, np.ma.MaskedArray | np.matrix):
+        seen = f"a {type(value).__name__}"
+        raise TypeError(message("Ensemble", "operands", "be arrays or numbers", seen, "Use np.asarray of it."))
+    if not isinstance(value, np.ndarray | np.generic | bool | int | float | complex):
+        value = operand(np.empty(1), value)
+        if value is NotImplemented:
+            raise TypeError(message("Ensemble", "operands", "be arrays or numbers", "another type"))
+    return value[..., None] if isinstance(value, np.ndarray) else value
+
+
+def _taken_outputs(name: str, options: dict[str, Any], n_samples: int) -> tuple[Ensemble | None, ...]:
+    """The ensembles that `out` names, made wide enough; `options` then holds their arrays."""
+    outputs = options.pop("out", None) or ()
+    for output in outputs:
+        if output is None:
+            continue
+        if not isinstance(output, Ensemble):
+            seen, advice = f"a {type(output).__name__}", "A plain array cannot hold samples."
+            raise TypeError(message(name, "out", "be an Ensemble", seen, advice))
+        if output.is_shared and n_samples > 1:
+            output._widen(n_samples)
+    if outputs:
+        options["out"] = tuple(None if output is None else output.samples for output in outputs)
+    return outputs
+
+
+def _finished(outputs: Any, results: Any, sample_set: Any, name: str) -> Any:
+    """The results as ensembles: those of `outputs` where they were given."""
+    if not any(output is not None for output in outputs):
+        return _result(results, sample_set, name)
+    for output in outputs:
+        if output is not None:
+            output.sample_set = sample_set
+    several = results if isinstance(results, tuple) else (results,)
+    final = tuple(_result(r, sample_set, name) if o is None else o for r, o in zip(several, outputs, strict=True))
+    return final if isinstance(results, tuple) else final[0]
+
+
+def _call(ufunc: Any, name: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    where = options.get("where", True)
+    n_samples = samples_of(name, *inputs, where)
+    outputs = _taken_outputs(name, options, n_samples)
+    samples_of(name, *inputs, where, *outputs)
+    sample_set = set_of(*inputs, where)
+    if "where" in options:
+        options["where"] = _samples(where)
+    return _finished(outputs, ufunc(*(_samples(value) for value in inputs), **options), sample_set, ufunc.__name__)
+
+
+def _outer(ufunc: Any, name: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    a, b = (value if isinstance(value, Ensemble) else wrap(np.asarray(value)[..., None]) for value in inputs)
+    wide = a.samples.reshape((*a.shape, *(1,) * b.ndim, a.n_samples))
+    return _call(ufunc, name, (wrap(wide, a.sample_set), b), options)
+
+
+def _reduce(ufunc: Any, name: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    from ensemble.scalar.lift.reductions import visible_axes
+
+    where, initial = options.pop("where", True), options.pop("initial", np._NoValue)
+    if isinstance(initial, Ensemble | np.ndarray):
+        raise unsupported(name, "initial= must be a number")
+    n_samples = samples_of(name, inputs[0], where)
+    x = _lifted(inputs[0])
+    samples = np.broadcast_to(x.samples, (*x.shape, n_samples))
+    outputs = _taken_outputs(name, options, n_samples)
+    samples_of(name, x, where, *outputs)
+    axes = visible_axes(options.pop("axis", 0), x.ndim, name)
+    options = {key: value for key, value in options.items() if value is not None}
+    # NumPy knows by the word itself whether `initial` was given.
+    given = {} if initial is np._NoValue else {"initial": initial}
+    result = ufunc.reduce(samples, axis=axes, where=_samples(where), **given, **options)
+    return _finished(outputs, result, set_of(x, where), ufunc.__name__)
+
+
+def _accumulate(ufunc: Any, name: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    from ensemble.scalar.lift.reductions import visible_axis
+
+    x = _lifted(inputs[0])
+    places = inputs[1:]
+    if places:
+        places = (_agreed_places(name, places[0]),)
+    outputs = _taken_outputs(name, options, x.n_samples)
+    samples_of(name, x, *outputs)
+    axis = visible_axis(options.pop("axis", 0), x.ndim, name)
+    options = {key: value for key, value in options.items() if value is not None}
+    result = getattr(ufunc, "reduceat" if places else "accumulate")(x.samples, *places, axis=axis, **options)
+    return _finished(outputs, result, x.sample_set, ufunc.__name__)
+
+
+def _agreed_places(name: str, places: Any) -> Any:
+    if isinstance(places, Ensemble):
+        if not agreed(places.samples):
+            seen = f"{places.n_samples} samples that differ"
+            raise split(f"the indices of {name} must be the same for all samples", seen, "Use per_sample.")
+        return places.sample(0)
+    return np.asarray(places)
+
+
+def _lifted(value: Any) -> Ensemble:
+    return value if isinstance(value, Ensemble) else wrap(np.asarray(value)[..., None])
+
+
+def _at(ufunc: Any, name: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> None:
+    """``ufunc.at(x, indices, values)``: in place, index by index, each sample by itself."""
+    from ensemble.scalar._indexing import _index_of, _items, _with_samples
+
+    x, key, *values = inputs
+    if not isinstance(x, Ensemble):
+        seen, advice = f"a {type(x).__name__}", "A plain array cannot hold samples."
+        raise TypeError(message(name, "the array written to", "be an Ensemble", seen, advice))
+    keys = [item for item in (key if isinstance(key, tuple) else (key,)) if isinstance(item, Ensemble)]
+    n_samples = samples_of(name, x, *keys, *values)
+    if x.is_shared and n_samples > 1:
+        x._widen(n_samples)
+    sample_set = set_of(x, *keys, *values)
+    items = _items(x, key)
+    if any(isinstance(item, Ensemble) for item in items):
+        columns = [value if isinstance(value, Ensemble) else _lifted(value) for value in values]
+        for s in range(n_samples):
+            place = tuple(_index_of(item, s) for item in items)
+            ufunc.at(x.samples[..., s], place, *(column.sample(s) for column in columns))
+    else:
+        ufunc.at(x.samples, _with_samples(items), *(_samples(value) for value in values))
+    x.sample_set = sample_set
+
+
+METHODS: dict[str, Callable[..., Any]] = {
+    "__call__": _call,
+    "reduce": _reduce,
+    "accumulate": _accumulate,
+    "reduceat": _accumulate,
+    "outer": _outer,
+    "at": _at,
+}
+
+
+def _generalised(ufunc: Any, name: str, method: str, inputs: Any, options: dict[str, Any], first: Ensemble) -> Any:
+    """A ufunc of vectors or matrices: samples become one more batch axis in front, and come back last."""
+    if method != "__call__" or options.keys() - {"out", "dtype", "casting"}:
+        raise unsupported(name, f"of its options only dtype, casting and out are lifted; got {sorted(options)}")
+    if not options and ufunc.__name__ in ("matmul", "vecdot"):
+        return getattr(first.__array_namespace__(), ufunc.__name__)(*inputs)
+    outputs = options.pop("out", ())
+    lifted = [_lifted(value) for value in inputs]
+    n_samples = samples_of(name, *lifted)
+    core = [len(part.split(",")) if part else 0 for part in ufunc.signature.partition("->")[0][1:-1].split("),(")]
+    dropped: tuple[int, ...] = ()
+    for x, n in zip(lifted, core, strict=True):
+        least = 1 if "?" in ufunc.signature else n
+        if x.ndim < least:
+            raise ValueError(message(name, "operands", f"have {least} axes or more", f"shape {x.shape}"))
+    if "?" in ufunc.signature:  # matmul: a vector is a matrix of one row or one column
+        if lifted[0].ndim == 1:
+            lifted[0], dropped = wrap(lifted[0].samples[None, :, :], lifted[0].sample_set), (*dropped, -2)
+        if lifted[1].ndim == 1:
+            lifted[1], dropped = wrap(lifted[1].samples[:, None, :], lifted[1].sample_set), (*dropped, -1)
+    n_loops = max(x.ndim - n for x, n in zip(lifted, core, strict=True))
+    fronts = []
+    for x, n in zip(lifted, core, strict=True):
+        front = np.moveaxis(x.samples, -1, 0)
+        fronts.append(front.reshape(front.shape[0], *(1,) * (n_loops - x.ndim + n), *front.shape[1:]))
+    results = ufunc(*fronts, **options)
+    results = np.squeeze(results, axis=dropped) if dropped else results
+    columns = [np.moveaxis(r, 0, -1) for r in (results if isinstance(results, tuple) else (results,))]
+    found = [_result(r, set_of(*lifted), ufunc.__name__) for r in columns]
+    writing = {"out": outputs} if outputs else {}
+    for k, output in enumerate(_taken_outputs(name, writing, n_samples)):
+        if output is not None:
+            np.copyto(output.samples, found[k].samples, casting=options.get("casting", "same_kind"))
+            output.sample_set = found[k].sample_set
+            found[k] = output
+    return tuple(found) if isinstance(results, tuple) else found[0]
+
+
+def _on_other_library(ufunc: Any, method: str, inputs: Any, options: dict[str, Any], first: Ensemble) -> Any:
+    """NumPy scalars meet an ensemble of another library: its own function, on Python's numbers."""
+    name = OTHER_NAMES.get(ufunc.__name__, ufunc.__name__)
+    plain = [value.item() if isinstance(value, np.generic) else value for value in inputs]
+    if method != "__call__" or options or any(isinstance(value, np.ndarray) for value in plain):
+        raise unsupported(f"np.{ufunc.__name__}", f"the samples are a {type(first.samples).__name__}")
+    lifted = getattr(first.__array_namespace__(), name, None)
+    if lifted is None:
+        raise unsupported(f"np.{ufunc.__name__}", "it is not in the Array API")
+    return lifted(*plain)

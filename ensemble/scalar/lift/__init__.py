@@ -1,0 +1,1 @@
+"""The Array API lifted over the sample axis."""

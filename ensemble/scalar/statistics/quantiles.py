@@ -1,0 +1,179 @@
+"""Quantiles over samples, and intervals that hold the true mean."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ensemble._check import message, one_of, require
+from ensemble._typing import Array, Namespace
+from ensemble.scalar.ensemble import Ensemble
+from ensemble.scalar.statistics.moments import effective_count, scaled
+from ensemble.scalar.statistics.statistics import floating, sample_mean, sample_std, weighed
+
+__all__ = ["ConfidenceInterval", "sample_confidence_interval", "sample_quantile"]
+
+
+def sample_quantile(x: Ensemble, q: Any, *, method: str = "linear") -> Array:
+    """Quantiles over samples, exact: of all samples, sorted.
+
+    Parameters
+    ----------
+    x : real Ensemble, shape `shape`
+    q : float or array of floats in [0, 1], dimensionless
+    method : {"linear", "inverted_cdf"}
+        "linear" interpolates between neighbours. "inverted_cdf" gives the smallest sample up to which the weights
+        reach `q`, so that a sample of weight 2 counts as two.
+
+    Returns
+    -------
+    array of the base library, shape ``(*q.shape, *shape)``
+
+    Raises
+    ------
+    ValueError
+        If an entry of `q` is outside [0, 1], or `method` is something else.
+    TypeError
+        If `x` is complex.
+
+    Notes
+    -----
+    Linear: sorted sample k with weight ``w_k`` stands at ``B_k / (B_k + A_k)``, the weights before and after it.
+    Equal weights give ``(k - 1) / (n - 1)``: definition 7 of Hyndman and Fan [1]_, which is NumPy's.
+
+    References
+    ----------
+    .. [1] Hyndman, Fan (1996), The American Statistician 50(4), 361-365.
+
+    Examples
+    --------
+    >>> sample_quantile(Ensemble(np.array([4.0, 1.0, 2.0])), [0.5, 0.75])
+    array([2., 3.])
+    """
+    xp, samples, weights = weighed(x, "sample_quantile", ordered=True)
+    samples = floating(xp, samples)
+    given = np.asarray(q)
+    if given.dtype.kind not in "biuf":
+        raise TypeError(message("sample_quantile", "q", "hold numbers in [0, 1]", repr(q)))
+    levels = [float(level) for level in given.reshape(-1)]
+    sound = all(0.0 <= level <= 1.0 for level in levels)
+    require(sound, "sample_quantile", "q", "be in [0, 1]", q, "Divide percentages by 100.")
+    one_of(method, ("linear", "inverted_cdf"), "sample_quantile", "method")
+    order = xp.argsort(samples, axis=-1)
+    ordered = xp.take_along_axis(samples, order, axis=-1)
+    if method == "inverted_cdf":
+        w = xp.ones(ordered.shape) if weights is None else xp.take(_double(xp, x), xp.reshape(order, (-1,)))
+        running = xp.cumulative_sum(xp.reshape(w, order.shape), axis=-1)
+        found = [_reached(xp, ordered, running, level) for level in levels]
+        return _unless_nan(xp, samples, found, given.shape)
+    if weights is None or ordered.shape[-1] == 1:
+        n = ordered.shape[-1]
+        place = xp.astype(xp.arange(n), xp.float64) / max(n - 1, 1)
+        place = xp.broadcast_to(place, ordered.shape)
+    else:
+        w = xp.reshape(xp.take(_double(xp, x), xp.reshape(order, (-1,))), order.shape)
+        before = xp.cumulative_sum(w, axis=-1, include_initial=True)[..., :-1]
+        after = xp.flip(xp.cumulative_sum(xp.flip(w, axis=-1), axis=-1, include_initial=True)[..., :-1], axis=-1)
+        others = before + after  # not the sum of all less its own: a small weight would be lost beside a large one
+        place = xp.where(others > 0.0, before / xp.where(others > 0.0, others, xp.ones_like(others)), 0.5)
+    return _unless_nan(xp, samples, [_interpolated(xp, ordered, place, level) for level in levels], given.shape)
+
+
+def _double(xp: Namespace, x: Ensemble) -> Array:
+    """The weights above 0 in float64, whatever the samples are."""
+    assert x.sample_set is not None and x.sample_set.weights is not None
+    weights = x.sample_set.weights
+    return xp.asarray(scaled(weights[weights > 0.0]), device=x.device)
+
+
+def _unless_nan(xp: Namespace, samples: Array, found: list[Array], shape: tuple[int, ...]) -> Array:
+    """The quantiles `found`, NaN for entries in which a sample is."""
+    bad = xp.any(xp.isnan(samples), axis=-1)
+    found = [xp.where(bad, xp.asarray(math.nan, dtype=samples.dtype), value) for value in found]
+    if not shape:
+        return found[0]
+    stacked = xp.stack(found, axis=0) if found else xp.zeros((0, *samples.shape[:-1]), dtype=samples.dtype)
+    return xp.reshape(stacked, (*shape, *samples.shape[:-1]))
+
+
+def _reached(xp: Namespace, ordered: Array, running: Array, level: float) -> Array:
+    """The first of `ordered` at which the weights so far are `level` of all."""
+    if level == 1.0:
+        return ordered[..., -1]  # a small weight at the end leaves the sum of all as it is
+    below = xp.sum(xp.astype(running < level * running[..., -1:], xp.int64), axis=-1, keepdims=True)
+    return xp.take_along_axis(ordered, xp.clip(below, 0, ordered.shape[-1] - 1), axis=-1)[..., 0]
+
+
+def _interpolated(xp: Namespace, ordered: Array, place: Array, level: float) -> Array:
+    """The value at `level` of the line through points (place, ordered), last axis."""
+    if level in (0.0, 1.0):
+        return ordered[..., -1 if level else 0]  # weights may differ so much that several samples have this place
+    n = ordered.shape[-1]
+    above = xp.sum(xp.astype(place <= level, xp.int64), axis=-1, keepdims=True)
+    upper = xp.clip(above, 0, n - 1)
+    lower = xp.clip(above - 1, 0, n - 1)
+    a, b = (xp.take_along_axis(ordered, k, axis=-1)[..., 0] for k in (lower, upper))
+    at, beyond = (xp.take_along_axis(place, k, axis=-1)[..., 0] for k in (lower, upper))
+    gap = beyond - at
+    share = xp.where(gap > 0.0, (level - at) / xp.where(gap > 0.0, gap, xp.ones_like(gap)), xp.zeros_like(gap))
+    share = xp.astype(share, ordered.dtype)
+    # A sample that the level hits must not meet an infinite neighbour: 0 * inf is NaN.
+    hit = (share == 0.0) | (a == b)
+    low, high = (xp.where(hit, xp.zeros_like(v), v) for v in (a, b))
+    return xp.where(hit, a, (1.0 - share) * low + share * high)
+
+
+class ConfidenceInterval(NamedTuple):
+    """An interval for every entry."""
+
+    low: Any
+    high: Any
+
+
+def sample_confidence_interval(x: Ensemble, level: float = 0.95) -> ConfidenceInterval:
+    """The interval that holds the true mean with probability `level`, by Student's t.
+
+    Parameters
+    ----------
+    x : real Ensemble, shape `shape`
+    level : float in (0, 1), dimensionless
+
+    Returns
+    -------
+    ConfidenceInterval
+        `low` and `high`, arrays of the base library, shape `shape`.
+
+    Raises
+    ------
+    ValueError
+        If `level` is outside (0, 1), or the samples are worth fewer than two.
+    TypeError
+        If `x` is complex.
+
+    Notes
+    -----
+    ``mean ± t * std / sqrt(n)`` with ``ddof=1`` and n - 1 degrees of freedom; n is the count that equal weights would
+    need, as in `sample_var`. It is exact for independent normal samples and right for many independent ones of any
+    kind. Samples of a Sobol sequence are not independent: their mean is closer to the truth than the interval says.
+
+    Examples
+    --------
+    >>> low, high = sample_confidence_interval(Ensemble(np.array([1.0, 2.0, 3.0])))
+    >>> round(float(low), 3), round(float(high), 3)
+    (-0.484, 4.484)
+    """
+    from scipy.special import stdtrit
+
+    _, samples, weights = weighed(x, "sample_confidence_interval", ordered=True)
+    require(
+        0.0 < level < 1.0, "sample_confidence_interval", "level", "be in (0, 1)", level, "Divide percentages by 100."
+    )
+    mean = sample_mean(x)
+    if x.is_shared:
+        return ConfidenceInterval(mean, mean)
+    n = effective_count(weights, samples.shape[-1])
+    require(n > 1.0, "sample_confidence_interval", "x", "have samples worth more than one", f"{n:.6g}")
+    half = sample_std(x, ddof=1.0) * float(stdtrit(n - 1.0, 0.5 + 0.5 * level) / math.sqrt(n))
+    return ConfidenceInterval(mean - half, mean + half)

@@ -1,0 +1,331 @@
+"""Statistics over samples: the functions whose purpose is to mix them.
+
+Weights come from the sample set of an ensemble. Only their ratios count, and a sample of weight 0 (padding) is left out
+before anything is added: it moves no statistic, not even as NaN. A NaN in any other sample propagates to the entries it
+stands in. Shared data is one and the same in every sample: its mean is itself and its variance 0.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ensemble._check import message, require, require_type
+from ensemble._typing import Array, Namespace
+from ensemble.scalar.ensemble import Ensemble
+from ensemble.scalar.namespace import base_of
+from ensemble.scalar.sample_set import common_set
+from ensemble.scalar.statistics.moments import effective_count, weighted_samples
+
+__all__ = [
+    "probability",
+    "sample_corr",
+    "sample_cov",
+    "sample_max",
+    "sample_mean",
+    "sample_min",
+    "sample_std",
+    "sample_var",
+]
+
+
+def lifted(x: Any, function: str) -> Ensemble:
+    require_type(x, Ensemble, function, "x", "be an Ensemble", "Use en.shared(x) for data without samples.")
+    return x
+
+
+def weighed(x: Any, function: str, *, ordered: bool = False) -> tuple[Namespace, Array, Array | None]:
+    """The base library, the samples of `x` that count, and their weights; complex samples have no order."""
+    samples, weights = weighted_samples(lifted(x, function))
+    xp = base_of(samples)
+    if ordered and xp.isdtype(samples.dtype, "complex floating"):
+        raise TypeError(message(function, "x", "be real", f"dtype {x.dtype}", "Take xp.real(x) or xp.abs(x)."))
+    return xp, samples, weights
+
+
+def floating(xp: Namespace, samples: Array) -> Array:
+    """Samples of integers and bools as float64, others as they are."""
+    kinds = ("real floating", "complex floating")
+    return samples if xp.isdtype(samples.dtype, kinds) else xp.astype(samples, xp.float64)
+
+
+def _mean(xp: Namespace, samples: Array, weights: Array | None) -> Array:
+    """The weighted mean over the last axis."""
+    if weights is None:
+        return xp.mean(samples, axis=-1)
+    return xp.sum(samples * (weights / xp.sum(weights)), axis=-1)
+
+
+def sample_mean(x: Ensemble) -> Array:
+    """The mean over samples.
+
+    Parameters
+    ----------
+    x : Ensemble, shape `shape`
+
+    Returns
+    -------
+    array of the base library, shape `shape`
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = Ensemble(np.array([[1.0, 2.0, 6.0], [0.0, 0.0, 3.0]]))
+    >>> sample_mean(x)
+    array([3., 1.])
+    """
+    xp, samples, weights = weighed(x, "sample_mean")
+    return _mean(xp, floating(xp, samples), weights)
+
+
+def sample_var(x: Ensemble, ddof: float = 0.0) -> Array:
+    """The variance over samples.
+
+    Parameters
+    ----------
+    x : Ensemble, shape `shape`
+    ddof : float
+        The divisor is ``n - ddof``; 1 makes the estimate of independent draws unbiased. Of weighted samples, ``n`` is
+        ``sum(w)**2 / sum(w**2)``, the count that equal weights would need for the same precision [1]_.
+
+    Returns
+    -------
+    real array of the base library, shape `shape`
+
+    Raises
+    ------
+    ValueError
+        If there are not more samples than `ddof`.
+
+    References
+    ----------
+    .. [1] Kish (1965), Survey Sampling, Wiley, section 11.7: the effective sample size.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> sample_var(Ensemble(np.array([1.0, 2.0, 6.0])), ddof=1)
+    np.float64(7.0)
+    """
+    xp, samples, weights = weighed(x, "sample_var")
+    samples = floating(xp, samples)
+    deviation = samples - _mean(xp, samples, weights)[..., None]
+    return _squares(xp, deviation, weights) * _correction(x, weights, samples, ddof, "sample_var")
+
+
+def _squares(xp: Namespace, deviation: Array, weights: Array | None) -> Array:
+    if xp.isdtype(deviation.dtype, "complex floating"):
+        return _mean(xp, xp.real(deviation) ** 2 + xp.imag(deviation) ** 2, weights)
+    return _mean(xp, deviation**2, weights)
+
+
+def _correction(x: Ensemble, weights: Array | None, samples: Array, ddof: float, function: str) -> float:
+    """``n / (n - ddof)``; 1 for shared data, whose spread is 0 anyway."""
+    if x.is_shared or ddof == 0:
+        return 1.0
+    n = effective_count(weights, samples.shape[-1])
+    require(n > ddof, function, "ddof", "be smaller than the number of samples", f"{ddof} for {n:.6g} samples")
+    return n / (n - ddof)
+
+
+def sample_std(x: Ensemble, ddof: float = 0.0) -> Array:
+    """The standard deviation over samples: the root of `sample_var`.
+
+    Parameters
+    ----------
+    x : Ensemble, shape `shape`
+    ddof : float
+        As in `sample_var`.
+
+    Returns
+    -------
+    real array of the base library, shape `shape`
+
+    Raises
+    ------
+    ValueError
+        If there are not more samples than `ddof`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> sample_std(Ensemble(np.array([1.0, 3.0])))
+    np.float64(1.0)
+    """
+    variance = sample_var(lifted(x, "sample_std"), ddof)
+    return base_of(x.samples).sqrt(variance)
+
+
+def sample_min(x: Ensemble) -> Array:
+    """The smallest value over samples.
+
+    Parameters
+    ----------
+    x : real Ensemble, shape `shape`
+
+    Returns
+    -------
+    array of the base library, shape `shape`
+
+    Raises
+    ------
+    TypeError
+        If `x` is complex.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> sample_min(Ensemble(np.array([[3, 2, 6], [0, 1, 0]])))
+    array([2, 0])
+    """
+    xp, samples, _ = weighed(x, "sample_min", ordered=True)
+    return xp.min(samples, axis=-1)
+
+
+def sample_max(x: Ensemble) -> Array:
+    """The largest value over samples.
+
+    Parameters
+    ----------
+    x : real Ensemble, shape `shape`
+
+    Returns
+    -------
+    array of the base library, shape `shape`
+
+    Raises
+    ------
+    TypeError
+        If `x` is complex.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> sample_max(Ensemble(np.array([[3, 2, 6], [0, 1, 0]])))
+    array([6, 1])
+    """
+    xp, samples, _ = weighed(x, "sample_max", ordered=True)
+    return xp.max(samples, axis=-1)
+
+
+def probability(m: Ensemble) -> Array:
+    """The share of the samples in which `m` holds.
+
+    Parameters
+    ----------
+    m : bool Ensemble, shape `shape`
+
+    Returns
+    -------
+    float64 array of the base library, shape `shape`, dimensionless
+
+    Raises
+    ------
+    TypeError
+        If `m` holds no bools.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = Ensemble(np.array([[1.0, -2.0, 6.0, 7.0]]))
+    >>> probability(x > 0.0)
+    array([0.75])
+    """
+    xp, samples, weights = weighed(m, "probability")
+    if not xp.isdtype(samples.dtype, "bool"):
+        raise TypeError(message("probability", "m", "hold bools", f"dtype {m.dtype}", "Compare first, as in x > 0."))
+    return _mean(xp, xp.astype(samples, xp.float64), weights)
+
+
+def sample_cov(x: Ensemble, y: Ensemble | None = None, ddof: float = 0.0) -> Array:
+    """The covariance over samples of every entry of `x` with every entry of `y`.
+
+    Parameters
+    ----------
+    x : Ensemble, shape `a`
+    y : Ensemble, shape `b`, optional
+        Default: `x` itself.
+    ddof : float
+        As in `sample_var`.
+
+    Returns
+    -------
+    array of the base library, shape ``(*a, *b)``
+        Entry (i, j) is the mean of ``(x_i - mean(x_i)) * conj(y_j - mean(y_j))``.
+
+    Raises
+    ------
+    ValueError
+        If `x` and `y` have different samples, or not more of them than `ddof`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = Ensemble(np.array([[1.0, 3.0], [5.0, 1.0]]))
+    >>> sample_cov(x)
+    array([[ 1., -2.],
+           [-2.,  4.]])
+    """
+    x = lifted(x, "sample_cov")
+    y = x if y is None else lifted(y, "sample_cov")
+    same = x.n_samples == y.n_samples or x.is_shared or y.is_shared
+    require(same, "sample_cov", "x and y", "have the same samples", f"{x.n_samples} and {y.n_samples} samples")
+    sample_set = common_set(x.sample_set, y.sample_set)
+    n_samples = max(x.n_samples, y.n_samples)
+    xp = base_of(x.samples)
+    deviations, weights = [], None
+    for value in (x, y):
+        wide = xp.broadcast_to(value.samples, (*value.shape, n_samples))
+        _, samples, weights = weighed(Ensemble(xp.asarray(wide), sample_set), "sample_cov")
+        samples = floating(xp, samples)
+        flat = xp.reshape(samples - _mean(xp, samples, weights)[..., None], (value.size, samples.shape[-1]))
+        deviations.append(flat)
+    left, right = deviations
+    if xp.isdtype(right.dtype, "complex floating"):
+        right = xp.conj(right)
+    share = 1.0 / left.shape[-1] if weights is None else weights / xp.sum(weights)
+    product = xp.matmul(left * share, xp.matrix_transpose(right))
+    wider = x if y.is_shared else y
+    correction = _correction(wider, weights, left, ddof, "sample_cov")
+    return xp.reshape(product * correction, (*x.shape, *y.shape))
+
+
+def sample_corr(x: Ensemble, y: Ensemble | None = None) -> Array:
+    """The correlation over samples of every entry of `x` with every entry of `y`.
+
+    Parameters
+    ----------
+    x : Ensemble, shape `a`
+    y : Ensemble, shape `b`, optional
+        Default: `x` itself.
+
+    Returns
+    -------
+    array of the base library, shape ``(*a, *b)``, dimensionless
+        NaN where one of the two does not vary.
+
+    Raises
+    ------
+    ValueError
+        If `x` and `y` have different samples.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = Ensemble(np.array([[1.0, 3.0, 5.0], [5.0, 1.0, -3.0]]))
+    >>> sample_corr(x).round(12)
+    array([[ 1., -1.],
+           [-1.,  1.]])
+    """
+    x = lifted(x, "sample_corr")
+    y = x if y is None else lifted(y, "sample_corr")
+    covariance = sample_cov(x, y)
+    weights_of_both = common_set(x.sample_set, y.sample_set)  # one of the two may have come without
+    x, y = (value if value.is_shared else Ensemble(value.samples, weights_of_both) for value in (x, y))
+    xp = base_of(x.samples)
+    left = xp.reshape(sample_std(x), (*x.shape, *(1,) * y.ndim))
+    scale = left * sample_std(y)
+    ratio = covariance / xp.where(scale > 0.0, scale, xp.ones_like(scale))
+    # Roundoff alone can take a correlation out of the unit circle; what is inside is left as it is.
+    ratio = xp.where(xp.abs(ratio) > 1.0, ratio / xp.abs(ratio), ratio)
+    return xp.where(scale > 0.0, ratio, xp.asarray(math.nan))
