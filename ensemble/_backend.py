@@ -166,6 +166,14 @@ def available_bytes(array: Array) -> int:
         return free
 
 
+_NUMPY = array_namespace(np.empty(0))
+
+
+def base_of(samples: Array) -> Namespace:
+    """The Array API namespace of the base library of `samples`."""
+    return _NUMPY if type(samples) is np.ndarray else array_namespace(samples)
+
+
 def contiguous(array: Array, dtype: Any = None) -> Array:
     """`array` with samples contiguous in memory, as the kernels want it; itself where it is so already."""
     if isinstance(array, np.ndarray):

@@ -1,6 +1,7 @@
-"""The house has one-way stairs: every import goes to a lower layer."""
+"""Imports go to lower layers, no group of files imports each other, and each library has one door."""
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import ensemble
 ROOT = Path(ensemble.__file__).parent
 
 LAYERS = {
-    "_version": 0, "_typing": 1, "_check": 1, "_backend": 1,
+    "_version": 0, "_typing": 1, "_check": 1, "_backend": 1, "_compile": 1,
     "_kernels": 2,
     "scalar": 3,
     "linalg": 4,
@@ -20,51 +21,139 @@ LAYERS = {
     "__main__": 8,
 }  # fmt: skip
 
-
-def room_of(path: Path) -> str:
-    return path.relative_to(ROOT).parts[0].removesuffix(".py")
+SOURCES = sorted(ROOT.rglob("*.py"))
 
 
-def imported_modules(path: Path):
-    """Every module that `path` imports, wherever in the file."""
+def parts_of(path: Path) -> tuple[str, ...]:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts
+
+
+def only_for_types(tree: ast.Module) -> set[ast.AST]:
+    """What stands under ``if TYPE_CHECKING``."""
+    blocks = (n for n in ast.walk(tree) if isinstance(n, ast.If) and ast.unparse(n.test).endswith("TYPE_CHECKING"))
+    return {inside for block in blocks for statement in block.body for inside in ast.walk(statement)}
+
+
+@cache
+def imported_names(path: Path, types: bool = True) -> tuple[tuple[str, str], ...]:
+    """The pairs (module, name) that `path` imports, late imports too; `name` is empty where a module is."""
     package = ["ensemble", *path.relative_to(ROOT).parts[:-1]]
-    for node in ast.walk(ast.parse(path.read_text())):
+    tree = ast.parse(path.read_text())
+    left_out = set() if types else only_for_types(tree)
+    found = []
+    for node in ast.walk(tree):
+        if node in left_out:
+            continue
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found += [(alias.name, "") for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] if node.level else []
             module = ".".join([*base, *([node.module] if node.module else [])])
-            if module == "ensemble":
-                yield from (f"ensemble.{alias.name}" for alias in node.names)
-            else:
-                yield module
+            found += [(module, alias.name) for alias in node.names]
+    return tuple(found)
 
 
-WITH_LLVM = (
-    "_c_functions", "_lanes", "_lane_arithmetic", "_lane_tables", "_lane_tiles", "_lane_transpose",
-    "_plain_code", "_straight_line", "_work_sharing",
-)  # fmt: skip
-LLVM = {f"_kernels/{name}.py" for name in WITH_LLVM}
-"""The files that write instructions of their own."""
+FILES = {("ensemble", *parts_of(path)): path for path in SOURCES if path != ROOT / "__init__.py"}
 
-SOURCES = sorted(ROOT.rglob("*.py"))
+
+def files_imported(path: Path, types: bool = True) -> set[tuple[str, ...]]:
+    """The project's files that `path` imports from, by their parts."""
+    targets = set()
+    for module, name in imported_names(path, types):
+        parts = tuple(module.split("."))
+        if parts[0] == "ensemble":
+            inner = (*parts, name)
+            targets.add(inner if inner in FILES else parts)
+    return targets
+
+
+def layer_of(parts: tuple[str, ...]) -> int:
+    return LAYERS[parts[0] if parts else "__init__"]
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_imports_go_down(path):
-    room = room_of(path)
-    assert room in LAYERS, f"{room} has no layer"
-    for module in imported_modules(path):
-        parts = module.split(".")
-        if parts[0] != "ensemble":
-            continue
-        target = parts[1] if len(parts) > 1 else "__init__"
-        below = LAYERS[target] < LAYERS[room] or (LAYERS[room] == 1 and LAYERS[target] == 1)
-        assert target == room or below, f"{path.relative_to(ROOT)} imports {module}: not downwards"
+    here = parts_of(path)
+    for _, *there in files_imported(path):
+        same = there[:1] == list(here[:1]) or (layer_of(here) == layer_of(tuple(there)) == 1)
+        assert same or layer_of(tuple(there)) < layer_of(here), f"{'/'.join(here)} imports {'.'.join(there)}"
+
+
+USERS = {
+    "multigrid": {"multigrid", "linalg"},
+    "fem": {"apps/fem", "gallery"},
+    "kalman": {"apps/kalman"},
+    "gbees": {"apps/gbees"},
+}
+"""Which packages import from a folder of kernels; `sparse` and `krylov` are for all of them."""
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_packages_import_their_own_kernels_and_applications_not_each_other(path):
+    here = parts_of(path)
+    user = "/".join(here[:2]) if here[0] == "apps" else here[0]
+    for _, *there in files_imported(path):
+        if there[:1] == ["_kernels"] and len(there) > 1:
+            if here[0] == "_kernels":
+                assert len(here) == 1 or there[1] in ("sparse", "krylov", here[1]), f"{path} imports {there}"
+            else:
+                assert there[1] in ("sparse", "krylov") or user in USERS[there[1]], f"{path} imports {there}"
+        if there[:1] == ["apps"] and here[0] == "apps" and len(here) > 1 and len(there) > 1:
+            assert there[1] == here[1], f"{path} imports {there}"
+
+
+def groups_of(edges: dict) -> list[list]:
+    """The strongly connected groups of more than one file (Tarjan 1972)."""
+    order, low, stack, groups = {}, {}, [], []
+
+    def visit(node):
+        order[node] = low[node] = len(order)
+        stack.append(node)
+        for other in edges[node]:
+            if other not in order:
+                visit(other)
+                low[node] = min(low[node], low[other])
+            elif other in stack:
+                low[node] = min(low[node], order[other])
+        if low[node] == order[node]:
+            group = [stack.pop()]
+            while group[-1] != node:
+                group.append(stack.pop())
+            if len(group) > 1:
+                groups.append(sorted(group))
+
+    for node in edges:
+        if node not in order:
+            visit(node)
+    return groups
+
+
+def test_no_group_of_files_imports_each_other():
+    edges = {parts: files_imported(path, types=False) & set(FILES) - {parts} for parts, path in FILES.items()}
+    assert [[".".join(parts) for parts in group] for group in groups_of(edges)] == []
+
+
+def test_private_names_stay_in_their_module():
+    crossing = [
+        f"{path.relative_to(ROOT)}: {module}.{name}"
+        for path in SOURCES
+        for module, name in imported_names(path)
+        if module.startswith("ensemble") and name.startswith("_") and not name.startswith("__")
+        and (*module.split("."), name) not in FILES
+    ]  # fmt: skip
+    assert crossing == []
+
+
+LLVM = {
+    "_compile/c_functions.py", "_compile/plain_code.py", "_compile/work_sharing.py",
+    *(f"_compile/lanes/{name}.py" for name in ("arithmetic", "straight_line", "tables", "transpose", "types")),
+}  # fmt: skip
+"""The files that write instructions of their own."""
 
 
 @pytest.mark.parametrize(
-    "module, only",
+    "module, users",
     [
         ("numba", {"_compile/numba.py", *LLVM}),
         ("llvmlite", LLVM),
@@ -72,16 +161,16 @@ def test_imports_go_down(path):
         ("array_api_compat", {"_backend.py"}),
     ],
 )
-def test_one_door_to_each_library(module, only):
-    users = {
+def test_one_door_to_each_library(module, users):
+    found = {
         str(path.relative_to(ROOT))
         for path in SOURCES
-        if any(name.split(".")[0] == module for name in imported_modules(path))
+        if any(name.split(".")[0] == module for name, _ in imported_names(path))
     }
-    assert users <= only
+    assert found == users
 
 
-def test_folders_of_tests_are_packages():
-    """Without that pytest cannot collect two files of one name, of which every folder may have a conftest."""
-    folders = {path.parent for name in ("test_*.py", "conftest.py") for path in Path(__file__).parent.rglob(name)}
-    assert [str(folder) for folder in sorted(folders) if not (folder / "__init__.py").exists()] == []
+def test_test_files_have_names_of_their_own():
+    """The folders are no packages: pytest cannot load two files of one name."""
+    names = [path.name for path in Path(__file__).parent.rglob("test_*.py")]
+    assert sorted({name for name in names if names.count(name) > 1}) == []

@@ -2,6 +2,9 @@
 
 import numpy
 
+# These fill the table of protocols.
+from ensemble.scalar import _indexing  # noqa: F401
+from ensemble.scalar.display import html, text  # noqa: F401
 from ensemble.scalar.display.plotting import plot_histogram, plot_ribbon
 from ensemble.scalar.divergence.branching import LoopResult, cond, per_sample, while_loop
 from ensemble.scalar.divergence.masks import all_samples, any_sample, count_samples, divide, where
@@ -11,6 +14,8 @@ from ensemble.scalar.divergence.run import RunResult, run
 from ensemble.scalar.ensemble import Ensemble, from_samples, shared
 from ensemble.scalar.files import load, save
 from ensemble.scalar.fuse import fuse
+from ensemble.scalar.interop import cupy, jax, numpy_functions, torch, ufuncs  # noqa: F401
+from ensemble.scalar.lift import table  # noqa: F401
 from ensemble.scalar.namespace import EnsembleNamespace, namespace
 from ensemble.scalar.reductions import dot, norm
 from ensemble.scalar.sample_set import SampleSet

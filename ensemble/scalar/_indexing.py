@@ -14,6 +14,7 @@ from ensemble.scalar.divergence.policy import agreed, split
 from ensemble.scalar.ensemble import Ensemble, entry_or_view, view, wrap
 from ensemble.scalar.interop.methods import read_only
 from ensemble.scalar.namespace import samples_of, set_of
+from ensemble.scalar.protocol_table import PROTOCOLS
 from ensemble.scalar.sample_set import common_set
 
 ADVICE = "The sample axis has no index; use x.sample(i) or x.samples."
@@ -21,20 +22,20 @@ ADVICE = "The sample axis has no index; use x.sample(i) or x.samples."
 
 def get(x: Ensemble, key: Any) -> Ensemble:
     """``x[key]``."""
-    items = _items(x, key)
+    items = items_of(x, key)
     if any(isinstance(item, Ensemble) for item in items):
         return _get_per_sample(x, items)
     items, reversed_axes = _forward(x, items)
     if reversed_axes:
         x = wrap(x._base().flip(x.samples, axis=reversed_axes), x.sample_set)
     if not any(_is_advanced(item) for item in items):
-        picked = x.samples[_with_samples(items)]
+        picked = x.samples[with_samples(items)]
         if any(type(item) is np.ndarray for item in (key if type(key) is tuple else (key,))):
             picked = picked.copy()  # an integer in a 0-d array: NumPy copies what it picks
         # An Ellipsis keeps the array, as in NumPy; without one, an index of a single entry gives its value.
         return view(x, picked) if any(item is Ellipsis for item in items) else entry_or_view(x, picked)
     try:
-        samples = x.samples[_with_samples(items)]
+        samples = x.samples[with_samples(items)]
     except IndexError:
         # Stricter libraries allow an array index only where it names every axis: ask sample by sample.
         samples = _stacked(x, [x.samples[..., s][items] for s in range(x.n_samples)])
@@ -45,7 +46,7 @@ def assign(x: Ensemble, key: Any, value: Any) -> None:
     """``x[key] = value``."""
     if type(key) is Ensemble and type(value) in NUMBERS and _fill_masked(x, key, value):
         return
-    items = _items(x, key)
+    items = items_of(x, key)
     if isinstance(value, list | tuple):
         value = x.__array_namespace__().asarray(value)
     ensembles = [item for item in (*items, value) if isinstance(item, Ensemble)]
@@ -64,11 +65,11 @@ def assign(x: Ensemble, key: Any, value: Any) -> None:
     items, reversed_axes = _forward(x, items)
     if reversed_axes:
         flip = x._base().flip
-        turned = assigned(flip(x.samples, axis=reversed_axes), _with_samples(items), plain)
+        turned = assigned(flip(x.samples, axis=reversed_axes), with_samples(items), plain)
         x.samples = assigned(x.samples, ..., flip(turned, axis=reversed_axes))
         return
     try:
-        x.samples = assigned(x.samples, _with_samples(items), plain)
+        x.samples = assigned(x.samples, with_samples(items), plain)
     except IndexError:
         for s in range(x.n_samples):
             _assign_sample(x, s, items, _sample_of(value, s))
@@ -109,7 +110,7 @@ def _forward(x: Ensemble, items: tuple[Any, ...]) -> tuple[tuple[Any, ...], tupl
     return tuple(forward), tuple(axes)
 
 
-def _items(x: Ensemble, key: Any) -> tuple[Any, ...]:
+def items_of(x: Ensemble, key: Any) -> tuple[Any, ...]:
     """The entries of `key`; ensembles whose samples agree become plain, lists become arrays."""
     given = key if isinstance(key, tuple) else (key,)
     if any(isinstance(item, Ensemble) for item in given):
@@ -162,7 +163,7 @@ def _axes_used(item: Any) -> int:
     return 1
 
 
-def _with_samples(items: tuple[Any, ...]) -> tuple[Any, ...]:
+def with_samples(items: tuple[Any, ...]) -> tuple[Any, ...]:
     """`items` made to leave the last axis alone."""
     given = any(item is Ellipsis for item in items)
     return (*items, slice(None)) if given else (*items, Ellipsis, slice(None))
@@ -207,7 +208,7 @@ def _get_per_sample(x: Ensemble, items: tuple[Any, ...]) -> Ensemble:
         each = np.arange(n_samples) if not x.is_shared else 0
         return wrap(x.samples[indices[0].samples, each], sample_set)
     columns = [
-        x.samples[..., 0 if x.is_shared else s][tuple(_index_of(item, s) for item in items)] for s in range(n_samples)
+        x.samples[..., 0 if x.is_shared else s][tuple(index_of(item, s) for item in items)] for s in range(n_samples)
     ]
     picked = Ensemble(_stacked(x, columns), sample_set)
     is_view = picked.ndim and not any(len(item.shape) or "bool" in str(item.dtype) for item in indices)
@@ -216,7 +217,7 @@ def _get_per_sample(x: Ensemble, items: tuple[Any, ...]) -> Ensemble:
     return picked
 
 
-def _index_of(item: Any, s: int) -> Any:
+def index_of(item: Any, s: int) -> Any:
     if not isinstance(item, Ensemble):
         return item
     plain = item.sample(s)
@@ -241,4 +242,8 @@ def _assign_per_sample(x: Ensemble, items: tuple[Any, ...], value: Any) -> None:
             x.samples = assigned(x.samples, ..., base.where(wide, plain, x.samples))
             return
     for s in range(x.n_samples):
-        _assign_sample(x, s, tuple(_index_of(item, s) for item in items), _sample_of(value, s))
+        _assign_sample(x, s, tuple(index_of(item, s) for item in items), _sample_of(value, s))
+
+
+PROTOCOLS.get_item = get
+PROTOCOLS.set_item = assign

@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import is_array, to_device, to_numpy, whole
+from ensemble._backend import base_of, is_array, to_device, to_numpy, whole
 from ensemble._check import message, require, require_type, sample_number
 from ensemble._typing import Array, Namespace
 from ensemble.scalar._operators import NUMBERS, Family
 from ensemble.scalar.divergence.policy import guarded, one_number, one_truth
 from ensemble.scalar.interop.methods import Methods
+from ensemble.scalar.protocol_table import PROTOCOLS
 from ensemble.scalar.sample_set import SampleSet
 
 __all__ = ["Ensemble", "from_samples", "shared"]
@@ -77,7 +78,7 @@ class Ensemble(Methods):
             require_type(sample_set, SampleSet, "Ensemble", "sample_set", "be a SampleSet", "SampleSet(weights=...)?")
             seen = f"{sample_set.n_samples} for {n_samples} samples"
             require(sample_set.n_samples == n_samples, "Ensemble", "sample_set", "have as many samples", seen)
-        jax.register()
+        PROTOCOLS.register_jax()
         self.samples = packed(samples)
         self.sample_set = None if n_samples == 1 else sample_set
         self._family = None
@@ -238,8 +239,8 @@ class Ensemble(Methods):
         if (kind is int or (kind is slice and key.step is None)) and len(self.samples.shape) > 1:
             return entry_or_view(self, self.samples[key, ...])
         if kind is tuple and type(self.samples) is np.ndarray and self._is_basic(key):
-            return entry_or_view(self, self.samples[key]) if key else _indexing.get(self, key)
-        return _indexing.get(self, key)
+            return entry_or_view(self, self.samples[key]) if key else PROTOCOLS.get_item(self, key)
+        return PROTOCOLS.get_item(self, key)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         # The common case in few steps: integers and slices, a number or as many samples of the same set.
@@ -252,7 +253,7 @@ class Ensemble(Methods):
             if alike and value.samples.shape[-1] == self.samples.shape[-1]:
                 self.samples[key] = value.samples
                 return
-        _indexing.assign(self, key, value)
+        PROTOCOLS.set_item(self, key, value)
 
     def _is_basic(self, key: tuple[Any, ...]) -> bool:
         """Whether `key` holds integers and slices alone, at most one for every visible axis."""
@@ -267,24 +268,24 @@ class Ensemble(Methods):
     # -- protocols -----------------------------------------------------------------------------------------------------
 
     def _base(self) -> Namespace:
-        return _namespace.base_of(self.samples)
+        return base_of(self.samples)
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Namespace:
         """The Array API over ensembles of this number of samples."""
-        return _namespace.namespace_of(self, api_version)
+        return PROTOCOLS.namespace_of(self, api_version)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        return guarded(ufuncs.call_ufunc, ufunc, method, inputs, options)
+        return guarded(PROTOCOLS.call_ufunc, ufunc, method, inputs, options)
 
     def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> Any:
-        return guarded(numpy_functions.call_function, function, args, options)
+        return guarded(PROTOCOLS.call_numpy_function, function, args, options)
 
     def __cupy_override_elementwise_kernel__(self, kernel: Any, *arguments: Any, **options: Any) -> Any:
-        return guarded(cupy.call_kernel, kernel, arguments, options)
+        return guarded(PROTOCOLS.call_cupy_kernel, kernel, arguments, options)
 
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return torch.call_function(function, args, kwargs or {})
+        return PROTOCOLS.call_torch_function(function, args, kwargs or {})
 
     def _widen(self, n_samples: int) -> None:
         """Take own memory for `n_samples`, before samples that differ are written into shared data."""
@@ -364,7 +365,7 @@ def from_samples(samples: Sequence[Array], sample_set: SampleSet | None = None) 
         advice = "Take x.sample(i) of each; np.stack puts ensembles side by side on a visible axis."
         raise TypeError(message("from_samples", "samples", "be plain arrays or numbers", "an Ensemble", advice))
     first = next((column for column in columns if is_array(column)), None)
-    base = _namespace.base_of(np.empty(0) if first is None else first)
+    base = base_of(np.empty(0) if first is None else first)
     columns = [column if is_array(column) else base.asarray(column) for column in columns]
     shapes = {tuple(column.shape) for column in columns}
     seen = ", ".join(str(shape) for shape in sorted(shapes))
@@ -404,8 +405,3 @@ _blank: Callable[[type[Ensemble]], Ensemble] = object.__new__
 _probe = wrap(np.zeros(1))
 _probe._family = Family()
 _ALONE = sys.getrefcount(_probe._family)
-
-# The rooms behind the class; they import it, so it can only meet them here.
-from ensemble.scalar import _indexing
-from ensemble.scalar import namespace as _namespace  # noqa: E402
-from ensemble.scalar.interop import cupy, jax, numpy_functions, torch, ufuncs

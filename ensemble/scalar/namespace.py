@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import array_namespace, is_array
+from ensemble._backend import base_of, is_array
 from ensemble._check import integer, message, one_of, require
-from ensemble._typing import Array, Namespace
+from ensemble._typing import Namespace
 from ensemble.scalar.ensemble import Ensemble, wrap
+from ensemble.scalar.protocol_table import PROTOCOLS
 from ensemble.scalar.sample_set import SampleSet, common_set
 
 __all__ = ["EnsembleNamespace", "namespace"]
@@ -136,11 +137,9 @@ def constant(ns: EnsembleNamespace, name: str) -> Any:
 
 @functools.cache
 def _namespace(base: Namespace, n_samples: int, api_version: str) -> EnsembleNamespace:
-    from ensemble.scalar.interop import jax
-    from ensemble.scalar.lift.table import TABLE
-
-    jax.register()
-    return EnsembleNamespace(base, n_samples, TABLE, f"ensemble.namespace({base.__name__})", api_version)
+    PROTOCOLS.register_jax()
+    names = PROTOCOLS.lifted_names
+    return EnsembleNamespace(base, n_samples, names, f"ensemble.namespace({base.__name__})", api_version)
 
 
 def _restored(base: str, n_samples: int, api_version: str) -> EnsembleNamespace:
@@ -153,14 +152,6 @@ def _version(api_version: str | None, function: str) -> str:
     if api_version is None:
         return API_VERSIONS[-1]
     return one_of(api_version, API_VERSIONS, function, "api_version")
-
-
-_NUMPY = array_namespace(np.empty(0))
-
-
-def base_of(samples: Array) -> Namespace:
-    """The Array API namespace of the base library of `samples`."""
-    return _NUMPY if type(samples) is np.ndarray else array_namespace(samples)
 
 
 def namespace(xp: Namespace, n_samples: int = 1, *, api_version: str | None = None) -> EnsembleNamespace:
@@ -215,3 +206,6 @@ def namespace_of(x: Ensemble, api_version: str | None) -> EnsembleNamespace:
     """The namespace of an ensemble, by its base library and its number of samples."""
     version = API_VERSIONS[-1] if api_version is None else _version(api_version, "__array_namespace__")
     return _namespace(base_of(x.samples), x.n_samples, version)
+
+
+PROTOCOLS.namespace_of = namespace_of

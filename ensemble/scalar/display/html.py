@@ -8,6 +8,7 @@ import numpy as np
 
 from ensemble.scalar.display.text import counted, text
 from ensemble.scalar.ensemble import Ensemble
+from ensemble.scalar.protocol_table import PROTOCOLS
 
 WIDTH, HEIGHT = 180, 36
 MOST_POINTS = 180
@@ -64,3 +65,6 @@ def _band(rows: np.ndarray, weights: np.ndarray) -> str:
         f'<polygon points="{outline}" fill="#4477aa" fill-opacity="0.3"/>'
         f'<polyline points="{points(mean, across)}" fill="none" stroke="#4477aa"/>'
     )
+
+
+PROTOCOLS.html = html

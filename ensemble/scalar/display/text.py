@@ -11,6 +11,7 @@ import numpy as np
 from ensemble._backend import to_numpy
 from ensemble._check import message, require, samples_text
 from ensemble.scalar.ensemble import Ensemble
+from ensemble.scalar.protocol_table import PROTOCOLS
 from ensemble.scalar.sample_set import SampleSet
 from ensemble.scalar.statistics.moments import scaled
 
@@ -132,3 +133,9 @@ def set_in_xarray(array: Any, sample_dim: str) -> SampleSet | None:
     n_samples = array.sizes[sample_dim]
     weights, ids = given.get("weight"), given.get(sample_dim)
     return SampleSet(points, weights, ids, method or "", number, n_samples=n_samples)
+
+
+PROTOCOLS.text = text
+PROTOCOLS.formatted = formatted
+PROTOCOLS.to_xarray = to_xarray
+PROTOCOLS.set_in_xarray = set_in_xarray

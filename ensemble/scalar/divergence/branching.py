@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ensemble._backend import is_array
+from ensemble._backend import base_of, is_array
 from ensemble._check import integer, message, require, samples_text
 from ensemble.scalar.divergence.containers import filled, mapped, parts_of
 from ensemble.scalar.divergence.masks import votes_of
 from ensemble.scalar.ensemble import Ensemble, from_samples, packed, wrap
-from ensemble.scalar.namespace import base_of, set_of
+from ensemble.scalar.namespace import set_of
 from ensemble.scalar.sample_set import SampleSet
 
 __all__ = ["LoopResult", "cond", "per_sample", "while_loop"]
@@ -41,16 +41,16 @@ def _joined(f: Callable[[list[Any]], Any], values: list[Any], function: str) -> 
     return filled(values[0], [_joined(f, [part[key] for part in parts], function) for key in parts[0]])
 
 
-def _ensembles(value: Any) -> list[Ensemble]:
+def ensembles_in(value: Any) -> list[Ensemble]:
     parts = parts_of(value)
     if parts is None:
         return [value] if isinstance(value, Ensemble) else []
-    return [found for part in parts.values() for found in _ensembles(part)]
+    return [found for part in parts.values() for found in ensembles_in(part)]
 
 
-def _count_of(function: str, *values: Any) -> int:
+def count_of(function: str, *values: Any) -> int:
     """The number of samples of all ensembles among nested `values`."""
-    counts = {x.n_samples for x in _ensembles(list(values))} - {1}
+    counts = {x.n_samples for x in ensembles_in(list(values))} - {1}
     seen = " and ".join(str(n) for n in sorted(counts))
     require(len(counts) < 2, function, "operands", "have one number of samples, or be shared", f"{seen} samples")
     return counts.pop() if counts else 1
@@ -59,7 +59,7 @@ def _count_of(function: str, *values: Any) -> int:
 # -- gather and scatter ------------------------------------------------------------------------------------------------
 
 
-class _Gather:
+class Gather:
     """Samples at `chosen` of any ensemble; shared data passes as it is. Sample sets are cut once each."""
 
     def __init__(self, chosen: np.ndarray) -> None:
@@ -118,8 +118,8 @@ def _scattered(
     return wrap(packed(base.take(together, base.asarray(back), axis=-1)), sample_set if n_samples > 1 else None)
 
 
-def _one_set(*values: Any) -> SampleSet | None:
-    return set_of(*_ensembles(list(values)))
+def one_set(*values: Any) -> SampleSet | None:
+    return set_of(*ensembles_in(list(values)))
 
 
 # -- the three ways ----------------------------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ def cond(m: Any, f: Callable[..., Any], g: Callable[..., Any], *args: Any) -> An
     array([ 2., -0.,  3.])
     """
     votes = votes_of(m, "cond")
-    n_samples, sample_set = max(_count_of("cond", m, *args), votes.size), _one_set(m, *args)
+    n_samples, sample_set = max(count_of("cond", m, *args), votes.size), one_set(m, *args)
     if votes.all():
         return f(*args)
     if not votes.any():
@@ -166,7 +166,7 @@ def cond(m: Any, f: Callable[..., Any], g: Callable[..., Any], *args: Any) -> An
     require(votes.size == n_samples, "cond", "m", f"have {n_samples} samples, as the arguments", votes.size)
     places = [np.flatnonzero(votes), np.flatnonzero(~votes)]
     values = [
-        branch(*(mapped(_Gather(place), arg) for arg in args)) for branch, place in zip((f, g), places, strict=True)
+        branch(*(mapped(Gather(place), arg) for arg in args)) for branch, place in zip((f, g), places, strict=True)
     ]
     return _joined(lambda pair: _scattered(pair, places, n_samples, sample_set, "cond"), values, "cond")
 
@@ -218,8 +218,8 @@ def while_loop(
     require(0.0 <= compact_below <= 1.0, "while_loop", "compact_below", "be in [0, 1]", compact_below)
     limit = None if max_iterations is None else integer(max_iterations, "while_loop", "max_iterations", minimum=0)
     votes = votes_of(active(state), "while_loop")
-    n_samples = max(_count_of("while_loop", state), votes.size)
-    sample_set = _one_set(state)
+    n_samples = max(count_of("while_loop", state), votes.size)
+    sample_set = one_set(state)
     iterations = np.zeros(n_samples, dtype=np.int64)
     ids = np.arange(n_samples)  # the samples at work, in the order they stand in `state`
     finished: list[tuple[np.ndarray, Any]] = []
@@ -228,8 +228,8 @@ def while_loop(
         if (not running.all() and running.sum() < compact_below * ids.size) or (
             compact_below == 1.0 and not running.all()
         ):
-            finished.append((ids[~running], mapped(_Gather(np.flatnonzero(~running)), state)))
-            state = mapped(_Gather(np.flatnonzero(running)), state)
+            finished.append((ids[~running], mapped(Gather(np.flatnonzero(~running)), state)))
+            state = mapped(Gather(np.flatnonzero(running)), state)
             ids, running = ids[running], np.ones(int(running.sum()), dtype=bool)
         state = _frozen(running, body(state), state)
         iterations[ids[running]] += 1
@@ -260,8 +260,8 @@ def _frozen(running: np.ndarray, new: Any, old: Any) -> Any:
         if value is before:
             return value
         places = [np.flatnonzero(running), np.flatnonzero(~running)]
-        parts = [_Gather(places[0])(value), _Gather(places[1])(before)]
-        return _scattered(parts, places, running.size, _one_set(value, before), "while_loop")
+        parts = [Gather(places[0])(value), Gather(places[1])(before)]
+        return _scattered(parts, places, running.size, one_set(value, before), "while_loop")
 
     return _joined(pick, [new, old], "while_loop")
 
@@ -302,10 +302,10 @@ def per_sample(f: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(f)
     def looped(*args: Any, **options: Any) -> Any:
         nest = (args, options)
-        found = _ensembles(list(args)) + _ensembles(options)
+        found = ensembles_in(list(args)) + ensembles_in(options)
         if not found:
             return f(*args, **options)
-        n_samples = _count_of(name, *found)
+        n_samples = count_of(name, *found)
         results = []
         for s in range(n_samples):
             chosen, named = mapped(functools.partial(_plain_sample, s=s), nest)
@@ -314,7 +314,7 @@ def per_sample(f: Callable[..., Any]) -> Callable[..., Any]:
             except Exception as error:
                 error.add_note(f"{name}: in {samples_text([s])} of {n_samples}")
                 raise
-        sample_set = _one_set(*found)
+        sample_set = one_set(*found)
         base = base_of(found[0].samples)
         return _joined(lambda values: _side_by_side(base, values, sample_set, name), results, name)
 

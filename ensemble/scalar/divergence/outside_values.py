@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble.scalar.divergence.branching import _ensembles
+from ensemble.scalar.divergence.branching import ensembles_in
 from ensemble.scalar.divergence.containers import mapped
 from ensemble.scalar.divergence.python_float import PythonFloat, lifted
 from ensemble.scalar.divergence.scalar_code import stored_outside
@@ -133,7 +133,7 @@ class Outside:
         if isinstance(value, Ensemble):
             return [value] if value.n_samples in (1, self.n_samples) else []
         if type(value) in (list, tuple, dict) and len(value) <= MOST:
-            return [x for x in _ensembles(value) if x.n_samples in (1, self.n_samples)]
+            return [x for x in ensembles_in(value) if x.n_samples in (1, self.n_samples)]
         return []
 
     def _look(self, value: Any, known: set[int]) -> None:

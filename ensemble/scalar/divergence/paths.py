@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble.scalar.divergence.policy import Decider, _policy, _watchers, caller, place_of
+from ensemble.scalar.divergence.policy import Decider, caller, place_of, policy_in_force, records_in_force
 
 __all__ = ["Decision", "Follower", "Stop", "Task", "following"]
 
@@ -150,10 +150,10 @@ def _other_samples(seen: int, carried: int) -> ValueError:
 @contextmanager
 def following(follower: Follower) -> Iterator[None]:
     """Let `follower` decide inside the ``with`` block."""
-    policy, watchers = _policy.set(follower), _watchers.set(())
+    policy, watchers = policy_in_force.set(follower), records_in_force.set(())
     try:
         with np.errstate():  # the follower may silence it
             yield
     finally:
-        _watchers.reset(watchers)
-        _policy.reset(policy)
+        records_in_force.reset(watchers)
+        policy_in_force.reset(policy)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ensemble.scalar.divergence.containers import mapped, parts_of
-from ensemble.scalar.divergence.policy import Decider, _policy
+from ensemble.scalar.divergence.policy import Decider, policy_in_force
 from ensemble.scalar.divergence.scalar_code import EXACT, LARGEST, NEITHER, kind_of
 from ensemble.scalar.divergence.side_effects import refuse_lazy
 from ensemble.scalar.ensemble import Ensemble, wrap
@@ -172,7 +172,7 @@ def plain_loop(f: Callable[..., Any], inputs: tuple[Any, ...], keywords: Mapping
             exact = exact and -LARGEST <= x <= LARGEST
         elif kind not in CONSTANTS:
             return None
-    if n_samples == 1 or isinstance(_policy.get(), Decider):
+    if n_samples == 1 or isinstance(policy_in_force.get(), Decider):
         return None
     if (code := kind_of(f)) == NEITHER:
         return None

@@ -43,11 +43,11 @@ class Decider:
 
 Policy = str | Callable[[np.ndarray], bool] | Decider
 
-_policy: ContextVar[Policy] = ContextVar("divergence", default="raise")
+policy_in_force: ContextVar[Policy] = ContextVar("divergence", default="raise")
 
 Watcher = Callable[[str, np.ndarray], None]
 
-_watchers: ContextVar[tuple[Watcher, ...]] = ContextVar("watchers", default=())
+records_in_force: ContextVar[tuple[Watcher, ...]] = ContextVar("watchers", default=())
 
 
 class DivergenceError(Exception):
@@ -122,12 +122,12 @@ def divergence(policy: Policy) -> Iterator[None]:
     """
     if not callable(policy):
         one_of(policy, POLICIES, "divergence", "policy")
-    in_force = _policy.get()
-    token = _policy.set(in_force if isinstance(in_force, Decider) else policy)
+    in_force = policy_in_force.get()
+    token = policy_in_force.set(in_force if isinstance(in_force, Decider) else policy)
     try:
         yield
     finally:
-        _policy.reset(token)
+        policy_in_force.reset(token)
 
 
 def one_truth(samples: Array) -> bool:
@@ -135,12 +135,12 @@ def one_truth(samples: Array) -> bool:
     if samples.shape[0] == 1:
         return bool(samples[0])
     votes = to_numpy(samples).astype(bool, copy=False)
-    for watch in _watchers.get():
+    for watch in records_in_force.get():
         watch("bool", votes)
     yes = int(np.count_nonzero(votes))
     if yes in (0, votes.size):
         return yes > 0
-    policy = _policy.get()
+    policy = policy_in_force.get()
     if isinstance(policy, Decider):
         return policy.truth(votes)
     if callable(policy):
@@ -181,8 +181,8 @@ def one_number(samples: Array, kind: str) -> Any:
     """The number that `samples`, shape (n_samples,), have in common, as a 0-d array."""
     if samples.shape[0] == 1:
         return samples[0]
-    policy, values = _policy.get(), to_numpy(samples)
-    for watch in _watchers.get():
+    policy, values = policy_in_force.get(), to_numpy(samples)
+    for watch in records_in_force.get():
         watch(kind, values)
     if policy == "first" or agreed(samples):
         return samples[0]
@@ -202,13 +202,13 @@ def split(requirement: str, seen: str, advice: str, votes: np.ndarray | None = N
     expression, filename, lineno = place = place_of(caller())
     where = f" in `{expression}`" if expression else ""
     text = f"Ensemble: {requirement}; got {seen}{where} at {filename}:{lineno}. {advice}"
-    error, policy = DivergenceError(text, votes, place), _policy.get()
+    error, policy = DivergenceError(text, votes, place), policy_in_force.get()
     return policy.refused(error) if isinstance(policy, Decider) else error
 
 
 def failure(error: Exception) -> BaseException:
     """What to raise where an operation on several samples failed with `error`, as one of them alone might not."""
-    policy = _policy.get()
+    policy = policy_in_force.get()
     return policy.refused(error) if isinstance(policy, Decider) else error
 
 
@@ -224,14 +224,14 @@ def guarded(answer: Callable[..., Any], *asked: Any) -> Any:
 
 def text_wanted() -> None:
     """A text shows every sample; code that runs as if for one sample gets the text of a sample alone."""
-    policy = _policy.get()
+    policy = policy_in_force.get()
     if isinstance(policy, Decider):
         raise policy.refused(ValueError("the text of an ensemble"))
 
 
 def as_scalars(samples: Array) -> bool:
     """Whether `samples` stand for a value without axes in code that runs as if for one sample."""
-    return samples.ndim == 1 and isinstance(_policy.get(), Decider)
+    return samples.ndim == 1 and isinstance(policy_in_force.get(), Decider)
 
 
 def _numbers(votes: np.ndarray, limit: int = 6) -> str:

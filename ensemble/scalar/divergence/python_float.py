@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from ensemble.scalar.divergence.branching import _ensembles
+from ensemble.scalar.divergence.branching import ensembles_in
 from ensemble.scalar.divergence.containers import mapped
 from ensemble.scalar.divergence.paths import Follower
-from ensemble.scalar.divergence.policy import _policy
+from ensemble.scalar.divergence.policy import policy_in_force
 from ensemble.scalar.ensemble import Ensemble, wrap
 from ensemble.scalar.sample_set import SampleSet
 
@@ -41,9 +41,9 @@ def lifted(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def sample_by_sample(*arguments: Any, **options: Any) -> Any:
-        follower = _policy.get()
+        follower = policy_in_force.get()
         if isinstance(follower, Follower):
-            found = _ensembles((arguments, options))
+            found = ensembles_in((arguments, options))
             if found and all(_is_carried(x, follower) for x in found):
                 return _of_each_sample(function, arguments, options, found, follower)
         return function(*arguments, **options)
@@ -158,7 +158,7 @@ def _judged(name: str, operation: Callable[[Any, Any], Any], reflected: bool = F
 
     def method(self: PythonFloat, other: Any) -> Any:
         plain = type(other) is PythonFloat or type(other) in (float, int, bool, complex)
-        if plain and isinstance(_policy.get(), Follower):
+        if plain and isinstance(policy_in_force.get(), Follower):
             return of_floats(other, self) if reflected else of_floats(self, other)
         return of_arrays(wrap(self.samples, self.sample_set), other)
 

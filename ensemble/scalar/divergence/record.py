@@ -11,7 +11,7 @@ from types import CodeType
 import numpy as np
 
 from ensemble._check import require
-from ensemble.scalar.divergence.policy import _watchers, caller, place_of
+from ensemble.scalar.divergence.policy import caller, place_of, records_in_force
 
 __all__ = ["DivergenceRecord", "Site", "record_divergence"]
 
@@ -174,8 +174,8 @@ def record_divergence() -> Iterator[DivergenceRecord]:
     array([[0, 2, 4]])
     """
     record = DivergenceRecord()
-    token = _watchers.set((*_watchers.get(), record._watch))
+    token = records_in_force.set((*records_in_force.get(), record._watch))
     try:
         yield record
     finally:
-        _watchers.reset(token)
+        records_in_force.reset(token)

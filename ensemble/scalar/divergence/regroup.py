@@ -10,11 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import is_array, to_numpy
-from ensemble.scalar.divergence.branching import _ensembles, _Gather
+from ensemble._backend import base_of, is_array, to_numpy
+from ensemble.scalar.divergence.branching import Gather, ensembles_in
 from ensemble.scalar.divergence.containers import filled, mapped, parts_of
 from ensemble.scalar.ensemble import Ensemble, packed, wrap
-from ensemble.scalar.namespace import base_of
 from ensemble.scalar.sample_set import SampleSet
 
 __all__ = ["ForeignError", "SampleList", "copied", "cut", "plain", "sample_of", "stitched", "stitched_rows"]
@@ -105,7 +104,7 @@ def plain(x: Any, s: int) -> Any:
 
 def cut(value: Any, chosen: np.ndarray, n_samples: int) -> Any:
     """What a run of `n_samples` returned, for the samples at `chosen` alone."""
-    gather = _Gather(chosen)
+    gather = Gather(chosen)
 
     def leaf(x: Any) -> Any:
         if isinstance(x, Ensemble):
@@ -269,7 +268,7 @@ def sample_of(value: Any, k: int) -> Any:
     try:
         return mapped(lambda x: plain(x, k) if isinstance(x, Ensemble) else _own(x), value)
     except TypeError:  # no other container of that type can be made
-        if _ensembles(value):
+        if ensembles_in(value):
             raise
         return value
 

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from ensemble._check import integer, message, one_of
-from ensemble.scalar.divergence.branching import _count_of, _ensembles, _Gather, _one_set
+from ensemble.scalar.divergence.branching import Gather, count_of, ensembles_in, one_set
 from ensemble.scalar.divergence.comparison import compared, samples_to_check
 from ensemble.scalar.divergence.containers import mapped
 from ensemble.scalar.divergence.outside_values import Outside
 from ensemble.scalar.divergence.paths import Follower, Stop, Task, following
 from ensemble.scalar.divergence.plain_loop import PlainLoop, as_numpy, plain_loop
-from ensemble.scalar.divergence.policy import POLICIES, Decider, DivergenceError, _policy, divergence
+from ensemble.scalar.divergence.policy import POLICIES, Decider, DivergenceError, divergence, policy_in_force
 from ensemble.scalar.divergence.regroup import ForeignError, copied, cut, plain, stitched, stitched_rows
 from ensemble.scalar.divergence.run_result import Group, RunResult
 from ensemble.scalar.divergence.side_effects import changes, refuse_generator, refuse_lazy, snapshot
@@ -95,7 +95,7 @@ class _Runner:
         self.n_together += 1
         try:
             with following(follower):
-                value = self.call(_Gather(task.ids), task.ids.size)
+                value = self.call(Gather(task.ids), task.ids.size)
         except Stop:
             pass
         except Exception as raised:
@@ -122,7 +122,7 @@ class _Runner:
         """One call for all samples; whatever policy is in force decides."""
         task = self.waiting.pop()
         try:
-            value = self.call(_Gather(task.ids), task.ids.size)
+            value = self.call(Gather(task.ids), task.ids.size)
         except DivergenceError:
             raise
         except Exception as error:
@@ -172,7 +172,7 @@ def _ends_in_arrays(traceback: TracebackType | None) -> bool:
 
 def _refuse_other_samples(value: Any, s: int) -> None:
     """A sample alone has no other samples: an ensemble that it returns came from outside."""
-    several = [x.n_samples for x in _ensembles(value) if not x.is_shared]
+    several = [x.n_samples for x in ensembles_in(value) if not x.is_shared]
     if several:
         seen = f"an ensemble of {several[0]} samples from sample {s} alone"
         advice = (
@@ -297,15 +297,15 @@ def run(
     refuse_generator(f)
     nest = (inputs, keywords)
     mapped(lambda x: None if isinstance(x, Ensemble) else x, nest)  # what cannot be copied is said before any call
-    found = _ensembles(nest)
-    n_samples = _count_of("run", found)
-    in_force = _policy.get()
+    found = ensembles_in(nest)
+    n_samples = count_of("run", found)
+    in_force = policy_in_force.get()
     if isinstance(in_force, Decider) and n_samples > 1:
         # Inside another run each sample has to be alone before it can be run by itself.
         raise in_force.refused(ValueError("run inside run"))
     before = snapshot(f) if looping is None else {}  # plain arithmetic changes nothing
     runner = _Runner(f, nest, n_samples, limit, looping)
-    sample_set = _one_set(found, runner.outside.held)
+    sample_set = one_set(found, runner.outside.held)
     if looping is not None and (loop or n_samples <= looping.up_to):
         return _checked(runner, _of_loop(looping), n_checks)
     if on_divergence != "split":

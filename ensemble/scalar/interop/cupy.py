@@ -13,6 +13,7 @@ from ensemble.scalar._operators import operand
 from ensemble.scalar.ensemble import Ensemble, packed, wrap
 from ensemble.scalar.interop.ufuncs import unsupported
 from ensemble.scalar.namespace import samples_of, set_of
+from ensemble.scalar.protocol_table import PROTOCOLS
 
 __all__ = ["call_kernel"]
 
@@ -35,3 +36,6 @@ def call_kernel(kernel: Any, arguments: tuple[Any, ...], options: dict[str, Any]
     if isinstance(results, tuple):
         return tuple(wrap(packed(part), sample_set) for part in results)
     return wrap(packed(results), sample_set)
+
+
+PROTOCOLS.call_cupy_kernel = call_kernel

@@ -9,6 +9,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from ensemble.scalar.protocol_table import PROTOCOLS
+
 __all__ = ["register"]
 
 _done = False
@@ -35,3 +37,6 @@ def register() -> None:
         return wrap(leaves[0], sample_set)
 
     tree_util.register_pytree_with_keys(Ensemble, flattened, restored, lambda x: ([x.samples], x.sample_set))
+
+
+PROTOCOLS.register_jax = register

@@ -15,8 +15,9 @@ from ensemble.scalar.ensemble import Ensemble, wrap
 from ensemble.scalar.interop.methods import read_only
 from ensemble.scalar.interop.numpy_rules import RULES, NotByRuleError
 from ensemble.scalar.interop.ufuncs import OTHER_NAMES, first_ensemble, unsupported
-from ensemble.scalar.lift.search import each_sample
+from ensemble.scalar.lift.each_sample import each_sample
 from ensemble.scalar.namespace import EnsembleNamespace, namespace_of
+from ensemble.scalar.protocol_table import PROTOCOLS
 
 __all__ = ["EACH_SAMPLE", "call_function"]
 
@@ -393,3 +394,6 @@ SPECIAL: dict[str, Callable[..., Any]] = {
     "isclose": _isclose,
     "allclose": _allclose,
 }
+
+
+PROTOCOLS.call_numpy_function = call_function

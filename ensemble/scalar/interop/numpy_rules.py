@@ -17,9 +17,9 @@ import numpy as np
 
 from ensemble.scalar._operators import NUMBERS
 from ensemble.scalar.ensemble import Ensemble, packed, view, wrap
-from ensemble.scalar.interop.ufuncs import _finished, _result, _samples, _taken_outputs, first_ensemble
+from ensemble.scalar.interop.ufuncs import first_ensemble, result_of, samples_in, taken_outputs, written_to_outputs
+from ensemble.scalar.lift.each_sample import each_sample
 from ensemble.scalar.lift.reductions import visible_axes, visible_axis
-from ensemble.scalar.lift.search import each_sample
 from ensemble.scalar.namespace import namespace_of, samples_of, set_of
 from ensemble.scalar.sample_set import common_set
 
@@ -54,7 +54,7 @@ def elementwise(function: Function) -> Function:
             elif kind is np.ndarray:
                 arrays.append(value[..., None])
             else:
-                arrays.append(value if value is None or kind in NUMBERS else _samples(value))
+                arrays.append(value if value is None or kind in NUMBERS else samples_in(value))
         if options:
             return _with_options(function, values, arrays, options)
         try:
@@ -64,7 +64,7 @@ def elementwise(function: Function) -> Function:
             raise
         if type(result) is np.ndarray and result.dtype.kind in "biufc":
             return wrap(packed(result), sample_set)
-        return _result(result, sample_set, name)
+        return result_of(result, sample_set, name)
 
     return lifted
 
@@ -83,16 +83,16 @@ def _with_options(function: Function, values: Any, arrays: list[Any], options: d
         options["out"] = given if isinstance(given, tuple) or given is None else (given,)
     parts = [*values, *(options[key] for key in ARRAY_OPTIONS & options.keys())]
     n_samples, sample_set = samples_of(name, *parts), set_of(*parts)
-    outputs = _taken_outputs(name, options, n_samples)
+    outputs = taken_outputs(name, options, n_samples)
     samples_of(name, *parts, *outputs)
     for key in ARRAY_OPTIONS & options.keys():
         value = options[key]
-        options[key] = value if value is None or type(value) in NUMBERS else _samples(value)
+        options[key] = value if value is None or type(value) in NUMBERS else samples_in(value)
     if "out" in options:
         (options["out"],) = options["out"]
     if first_ensemble(options.values()) is not None:
         raise NotByRuleError("an ensemble among its options")
-    return _finished(outputs, function(*arrays, **options), sample_set, function.__name__)
+    return written_to_outputs(outputs, function(*arrays, **options), sample_set, function.__name__)
 
 
 @functools.cache
@@ -114,7 +114,7 @@ def along(function: Function) -> Function:
             if len(arguments) == 1 + (not axis_second):  # all entries of a vector, no options: the common case
                 more = arguments[1:]
                 if axis_second or type(more[0]) in NUMBERS:
-                    return _result(function(x.samples, *more, axis=0), x.sample_set, function.__name__)
+                    return result_of(function(x.samples, *more, axis=0), x.sample_set, function.__name__)
         given = dict(_signature(function).bind(*arguments, **options).arguments)
         x = _lifted(given.pop(first))
         where, out, axis = (given.pop(key, np._NoValue) for key in ("where", "out", "axis"))
@@ -142,14 +142,14 @@ def along(function: Function) -> Function:
         else:
             axis = visible_axis(axis, x.ndim, name) if one_axis else visible_axes(axis, x.ndim, name)
         taken = {"out": (out,)} if out is not None else {}
-        outputs = _taken_outputs(name, taken, n_samples)
+        outputs = taken_outputs(name, taken, n_samples)
         samples_of(name, x, where, *outputs)
         if taken:
             (given["out"],) = taken["out"]
         if where is not True:
-            given["where"] = _samples(where)
+            given["where"] = samples_in(where)
         result = function(samples, axis=axis, **given)
-        return _finished(outputs, result, sample_set, function.__name__)
+        return written_to_outputs(outputs, result, sample_set, function.__name__)
 
     return lifted
 
@@ -229,7 +229,7 @@ def _full_like(
     n_samples = samples_of("np.full_like", x, fill_value)
     visible = x.shape if shape is None else (shape,) if isinstance(shape, int) else tuple(shape)
     result = np.empty((*visible, n_samples), dtype=x.dtype if dtype is None else dtype)
-    np.copyto(result, _samples(fill_value), casting="unsafe")
+    np.copyto(result, samples_in(fill_value), casting="unsafe")
     return wrap(result, set_of(x, fill_value))
 
 
@@ -288,7 +288,7 @@ def _copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -
     n_samples, sample_set = samples_of("np.copyto", dst, src, where), set_of(dst, src, where)
     if dst.is_shared and n_samples > 1:
         dst._widen(n_samples)
-    np.copyto(dst.samples, _samples(src), casting=casting, where=_samples(where))
+    np.copyto(dst.samples, samples_in(src), casting=casting, where=samples_in(where))
     dst.sample_set = sample_set
 
 

@@ -12,6 +12,7 @@ from ensemble._backend import to_numpy
 from ensemble._check import message, require
 from ensemble.scalar._operators import Operators
 from ensemble.scalar.divergence.policy import agreed, failure, split, text_wanted
+from ensemble.scalar.protocol_table import PROTOCOLS
 from ensemble.scalar.sample_set import SampleSet
 
 __all__ = ["Protocols"]
@@ -171,9 +172,7 @@ class Protocols(Operators):
 
     def to_xarray(self, sample_dim: str = "sample", dims: Sequence[str] | None = None) -> Any:
         """An ``xarray.DataArray`` with the samples on the dimension `sample_dim`; needs xarray."""
-        from ensemble.scalar.display import text as _display
-
-        return _display.to_xarray(self, sample_dim, dims)  # type: ignore[arg-type]
+        return PROTOCOLS.to_xarray(self, sample_dim, dims)
 
     @classmethod
     def from_xarray(cls, array: Any, sample_dim: str = "sample") -> Self:
@@ -204,26 +203,18 @@ class Protocols(Operators):
         """
         require(sample_dim in array.dims, "from_xarray", "sample_dim", f"be one of {array.dims}", repr(sample_dim))
         turned = array.transpose(..., sample_dim)
-        from ensemble.scalar.display import text as _display
-
-        sample_set = _display.set_in_xarray(array, sample_dim)
+        sample_set = PROTOCOLS.set_in_xarray(array, sample_dim)
         return cls(np.ascontiguousarray(turned.values), sample_set)  # type: ignore[call-arg]
 
     # -- looks ---------------------------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
-        from ensemble.scalar.display import text as _display
-
         text_wanted()
-        return _display.text(self)  # type: ignore[arg-type]
+        return PROTOCOLS.text(self)
 
     def __format__(self, spec: str) -> str:
-        from ensemble.scalar.display import text as _display
-
         text_wanted()
-        return _display.formatted(self, spec)  # type: ignore[arg-type]
+        return PROTOCOLS.formatted(self, spec)
 
     def _repr_html_(self) -> str:
-        from ensemble.scalar.display import html as _display_html
-
-        return _display_html.html(self)  # type: ignore[arg-type]
+        return PROTOCOLS.html(self)

@@ -9,6 +9,7 @@ from ensemble._check import message
 from ensemble.scalar.ensemble import Ensemble, shared
 from ensemble.scalar.interop.ufuncs import OTHER_NAMES, first_ensemble, unsupported
 from ensemble.scalar.namespace import EnsembleNamespace, namespace_of
+from ensemble.scalar.protocol_table import PROTOCOLS
 
 __all__ = ["call_function"]
 
@@ -184,3 +185,6 @@ SPECIAL: dict[str, Callable[..., Any]] = {
     "sub": _add("subtract"),
     "zeros_like": _zeros_like,
 }
+
+
+PROTOCOLS.call_torch_function = call_function

@@ -12,6 +12,7 @@ from ensemble.scalar._operators import array_power, operand, power
 from ensemble.scalar.divergence.policy import agreed, split
 from ensemble.scalar.ensemble import Ensemble, packed, wrap
 from ensemble.scalar.namespace import samples_of, set_of
+from ensemble.scalar.protocol_table import PROTOCOLS
 
 __all__ = ["call_ufunc", "first_ensemble", "unsupported"]
 
@@ -99,12 +100,12 @@ def _plain_call(ufunc: Any, inputs: tuple[Any, ...]) -> Any:
     except ValueError:
         samples_of(f"np.{ufunc.__name__}", *inputs)
         raise
-    return _result(results, sample_set, ufunc.__name__)
+    return result_of(results, sample_set, ufunc.__name__)
 
 
-def _result(results: Any, sample_set: Any, name: str) -> Any:
+def result_of(results: Any, sample_set: Any, name: str) -> Any:
     if type(results) is tuple:
-        return tuple(_result(r, sample_set, name) for r in results)
+        return tuple(result_of(r, sample_set, name) for r in results)
     if results.dtype.kind not in "biufc":
         raise unsupported(f"np.{name}", f"the result has dtype {results.dtype}")
     return wrap(packed(results), sample_set)
@@ -118,7 +119,7 @@ def _is_foreign(value: Any) -> bool:
     return not type(value).__module__.startswith("cupy")
 
 
-def _samples(value: Any) -> Any:
+def samples_in(value: Any) -> Any:
     """The operand on the samples: plain arrays gain the sample axis, numbers stay as they are."""
     if isinstance(value, Ensemble):
         return value.samples
@@ -134,7 +135,7 @@ def _samples(value: Any) -> Any:
     return value[..., None] if isinstance(value, np.ndarray) else value
 
 
-def _taken_outputs(name: str, options: dict[str, Any], n_samples: int) -> tuple[Ensemble | None, ...]:
+def taken_outputs(name: str, options: dict[str, Any], n_samples: int) -> tuple[Ensemble | None, ...]:
     """The ensembles that `out` names, made wide enough; `options` then holds their arrays."""
     outputs = options.pop("out", None) or ()
     for output in outputs:
@@ -150,27 +151,29 @@ def _taken_outputs(name: str, options: dict[str, Any], n_samples: int) -> tuple[
     return outputs
 
 
-def _finished(outputs: Any, results: Any, sample_set: Any, name: str) -> Any:
+def written_to_outputs(outputs: Any, results: Any, sample_set: Any, name: str) -> Any:
     """The results as ensembles: those of `outputs` where they were given."""
     if not any(output is not None for output in outputs):
-        return _result(results, sample_set, name)
+        return result_of(results, sample_set, name)
     for output in outputs:
         if output is not None:
             output.sample_set = sample_set
     several = results if isinstance(results, tuple) else (results,)
-    final = tuple(_result(r, sample_set, name) if o is None else o for r, o in zip(several, outputs, strict=True))
+    final = tuple(result_of(r, sample_set, name) if o is None else o for r, o in zip(several, outputs, strict=True))
     return final if isinstance(results, tuple) else final[0]
 
 
 def _call(ufunc: Any, name: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
     where = options.get("where", True)
     n_samples = samples_of(name, *inputs, where)
-    outputs = _taken_outputs(name, options, n_samples)
+    outputs = taken_outputs(name, options, n_samples)
     samples_of(name, *inputs, where, *outputs)
     sample_set = set_of(*inputs, where)
     if "where" in options:
-        options["where"] = _samples(where)
-    return _finished(outputs, ufunc(*(_samples(value) for value in inputs), **options), sample_set, ufunc.__name__)
+        options["where"] = samples_in(where)
+    return written_to_outputs(
+        outputs, ufunc(*(samples_in(value) for value in inputs), **options), sample_set, ufunc.__name__
+    )
 
 
 def _outer(ufunc: Any, name: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
@@ -188,14 +191,14 @@ def _reduce(ufunc: Any, name: str, inputs: tuple[Any, ...], options: dict[str, A
     n_samples = samples_of(name, inputs[0], where)
     x = _lifted(inputs[0])
     samples = np.broadcast_to(x.samples, (*x.shape, n_samples))
-    outputs = _taken_outputs(name, options, n_samples)
+    outputs = taken_outputs(name, options, n_samples)
     samples_of(name, x, where, *outputs)
     axes = visible_axes(options.pop("axis", 0), x.ndim, name)
     options = {key: value for key, value in options.items() if value is not None}
     # NumPy knows by the word itself whether `initial` was given.
     given = {} if initial is np._NoValue else {"initial": initial}
-    result = ufunc.reduce(samples, axis=axes, where=_samples(where), **given, **options)
-    return _finished(outputs, result, set_of(x, where), ufunc.__name__)
+    result = ufunc.reduce(samples, axis=axes, where=samples_in(where), **given, **options)
+    return written_to_outputs(outputs, result, set_of(x, where), ufunc.__name__)
 
 
 def _accumulate(ufunc: Any, name: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
@@ -205,12 +208,12 @@ def _accumulate(ufunc: Any, name: str, inputs: tuple[Any, ...], options: dict[st
     places = inputs[1:]
     if places:
         places = (_agreed_places(name, places[0]),)
-    outputs = _taken_outputs(name, options, x.n_samples)
+    outputs = taken_outputs(name, options, x.n_samples)
     samples_of(name, x, *outputs)
     axis = visible_axis(options.pop("axis", 0), x.ndim, name)
     options = {key: value for key, value in options.items() if value is not None}
     result = getattr(ufunc, "reduceat" if places else "accumulate")(x.samples, *places, axis=axis, **options)
-    return _finished(outputs, result, x.sample_set, ufunc.__name__)
+    return written_to_outputs(outputs, result, x.sample_set, ufunc.__name__)
 
 
 def _agreed_places(name: str, places: Any) -> Any:
@@ -228,7 +231,7 @@ def _lifted(value: Any) -> Ensemble:
 
 def _at(ufunc: Any, name: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> None:
     """``ufunc.at(x, indices, values)``: in place, index by index, each sample by itself."""
-    from ensemble.scalar._indexing import _index_of, _items, _with_samples
+    from ensemble.scalar._indexing import index_of, items_of, with_samples
 
     x, key, *values = inputs
     if not isinstance(x, Ensemble):
@@ -239,14 +242,14 @@ def _at(ufunc: Any, name: str, inputs: tuple[Any, ...], options: dict[str, Any])
     if x.is_shared and n_samples > 1:
         x._widen(n_samples)
     sample_set = set_of(x, *keys, *values)
-    items = _items(x, key)
+    items = items_of(x, key)
     if any(isinstance(item, Ensemble) for item in items):
         columns = [value if isinstance(value, Ensemble) else _lifted(value) for value in values]
         for s in range(n_samples):
-            place = tuple(_index_of(item, s) for item in items)
+            place = tuple(index_of(item, s) for item in items)
             ufunc.at(x.samples[..., s], place, *(column.sample(s) for column in columns))
     else:
-        ufunc.at(x.samples, _with_samples(items), *(_samples(value) for value in values))
+        ufunc.at(x.samples, with_samples(items), *(samples_in(value) for value in values))
     x.sample_set = sample_set
 
 
@@ -288,9 +291,9 @@ def _generalised(ufunc: Any, name: str, method: str, inputs: Any, options: dict[
     results = ufunc(*fronts, **options)
     results = np.squeeze(results, axis=dropped) if dropped else results
     columns = [np.moveaxis(r, 0, -1) for r in (results if isinstance(results, tuple) else (results,))]
-    found = [_result(r, set_of(*lifted), ufunc.__name__) for r in columns]
+    found = [result_of(r, set_of(*lifted), ufunc.__name__) for r in columns]
     writing = {"out": outputs} if outputs else {}
-    for k, output in enumerate(_taken_outputs(name, writing, n_samples)):
+    for k, output in enumerate(taken_outputs(name, writing, n_samples)):
         if output is not None:
             np.copyto(output.samples, found[k].samples, casting=options.get("casting", "same_kind"))
             output.sample_set = found[k].sample_set
@@ -308,3 +311,6 @@ def _on_other_library(ufunc: Any, method: str, inputs: Any, options: dict[str, A
     if lifted is None:
         raise unsupported(f"np.{ufunc.__name__}", "it is not in the Array API")
     return lifted(*plain)
+
+
+PROTOCOLS.call_ufunc = call_ufunc

@@ -19,8 +19,8 @@ from ensemble._check import message, require, samples_text
 from ensemble.scalar._operators import mismatch
 from ensemble.scalar.divergence.policy import failure
 from ensemble.scalar.ensemble import Ensemble, packed, view, wrap
+from ensemble.scalar.lift.each_sample import each_sample
 from ensemble.scalar.lift.reductions import visible_axes, visible_axis
-from ensemble.scalar.lift.search import each_sample
 from ensemble.scalar.namespace import EnsembleNamespace, named, samples_of, set_of
 
 SIGNATURES: dict[str, tuple[tuple[str, Any, Any], ...]] = {

@@ -13,6 +13,7 @@ from ensemble._backend import is_array, to_numpy
 from ensemble._check import message, require
 from ensemble.scalar.divergence.policy import agreed
 from ensemble.scalar.ensemble import Ensemble, packed, view, wrap
+from ensemble.scalar.lift.each_sample import each_sample
 from ensemble.scalar.lift.reductions import flat, visible_axes, visible_axis
 from ensemble.scalar.namespace import EnsembleNamespace, samples_of, set_of
 
@@ -162,8 +163,6 @@ def tile(ns: EnsembleNamespace, x: Any, repetitions: tuple[int, ...], /) -> Ense
 
 def repeat(ns: EnsembleNamespace, x: Any, repeats: Any, /, *, axis: int | None = None) -> Ensemble:
     """Each entry `repeats` times along a visible axis; the samples may have their own counts, of one sum."""
-    from ensemble.scalar.lift.search import each_sample
-
     x = ns.lift(x, "repeat")
     sample_set = set_of(x, repeats)
     n_samples = samples_of("repeat", x, repeats)

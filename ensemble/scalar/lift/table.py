@@ -9,6 +9,7 @@ from typing import Any
 from ensemble.scalar.lift import creation, elementwise, fft, linalg, reductions, search, shapes
 from ensemble.scalar.lift.special import special
 from ensemble.scalar.namespace import CONSTANTS, DTYPES, EnsembleNamespace, Rule, bound, constant
+from ensemble.scalar.protocol_table import PROTOCOLS
 
 UNARY = (
     "abs acos acosh asin asinh atan atanh bitwise_invert ceil cos cosh exp expm1 floor isfinite isinf isnan log log10 "
@@ -90,3 +91,6 @@ TABLE: dict[str, Rule] = {
     "special": special,
     "__array_namespace_info__": bound(creation.namespace_info),
 }
+
+
+PROTOCOLS.lifted_names = TABLE

@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import is_array, to_numpy
+from ensemble._backend import base_of, is_array, to_numpy
 from ensemble._check import message, require
 from ensemble._typing import Array
 from ensemble.scalar.ensemble import Ensemble
-from ensemble.scalar.namespace import base_of
 
 __all__ = ["Moments", "effective_count", "scaled", "weighted_samples"]
 

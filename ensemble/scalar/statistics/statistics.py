@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from ensemble._backend import base_of
 from ensemble._check import message, require, require_type
 from ensemble._typing import Array, Namespace
 from ensemble.scalar.ensemble import Ensemble
-from ensemble.scalar.namespace import base_of
 from ensemble.scalar.sample_set import common_set
 from ensemble.scalar.statistics.moments import effective_count, weighted_samples
 

@@ -1,0 +1,39 @@
+"""A function of plain arrays on one sample after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ensemble.scalar.divergence.policy import split
+from ensemble.scalar.ensemble import Ensemble, wrap
+from ensemble.scalar.namespace import EnsembleNamespace, samples_of, set_of
+
+__all__ = ["each_sample"]
+
+
+def each_sample(ns: EnsembleNamespace, name: str, f: Callable[..., Any], *values: Any) -> Any:
+    """`f` on the plain arrays of one sample after the other, the results put side by side.
+
+    Once only where all is shared. A result may be a tuple of arrays. Samples that give different shapes diverge.
+    """
+    n_samples = samples_of(name, *values)
+    sample_set = set_of(*values)
+    results = [f(*(v.sample(s) if type(v) is Ensemble else v for v in values)) for s in range(n_samples)]
+    if not isinstance(results[0], tuple):
+        return _beside(ns, name, results, sample_set)
+    parts = [_beside(ns, name, list(part), sample_set) for part in zip(*results, strict=True)]
+    kind = type(results[0])
+    return kind(*parts) if hasattr(kind, "_fields") else tuple(parts)
+
+
+def _beside(ns: EnsembleNamespace, name: str, columns: list[Any], sample_set: Any) -> Ensemble:
+    base = ns.main.base
+    columns = [base.asarray(column) for column in columns]
+    counts = [tuple(column.shape) for column in columns]
+    if len(set(counts)) > 1:
+        seen = ", ".join(f"{shape} in sample {s}" for s, shape in enumerate(counts[:4]))
+        raise split(f"the shape of {name}(x) must be the same for all samples", seen, "Use xp.where or per_sample.")
+    if len(columns) == 1:
+        return wrap(columns[0][..., None])
+    return wrap(base.stack(columns, axis=-1), sample_set)
