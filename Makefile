@@ -50,7 +50,7 @@ bench:  ## every benchmark table, peers in the same run
 asv-check:  ## the asv suite imports and its parameters are sound
 	$(PYTHON) -m asv check -E existing
 
-clean-cache:  ## forget compiled kernels (after an edit of _compile/lanes/types.py, _lane_arithmetic.py or _plain_code.py)
+clean-cache:  ## forget compiled kernels (after an edit of ensemble/_compile)
 	find ensemble -name '*.nb[ic]' -delete
 
 .PHONY: help lint format test test-slow test-lowest test-gpu conformance support bench asv-check clean-cache

@@ -1,4 +1,4 @@
-"""Tiles of matrices in registers, for `_plain_code`: products with one loop over the inner axis, transposes."""
+"""Tiles of matrices in registers, for `plain_code`: products with one loop over the inner axis, transposes."""
 
 from __future__ import annotations
 

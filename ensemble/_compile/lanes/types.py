@@ -12,7 +12,7 @@ Inside a compiled function::
 
 Arrays are flat; `offset` counts elements; WIDTH is a compile-time constant, or lanes whose width is meant.
 Operators work lane by lane, on two lanes of one kind or on lanes and a number; comparisons give masks, and
-``select(mask, a, b)`` picks. `_lane_arithmetic` has the rest.
+``select(mask, a, b)`` picks. `lanes/arithmetic.py` has the rest.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The tracer: a plain Python function of scalars becomes an expression graph.
 
 `trace` calls the function once with symbolic scalars. Common subexpressions are shared, constants are folded, and the
-order of operations stays what the function says: nothing is reassociated. `_emit_numba` and `_emit_cuda` write the
+order of operations stays what the function says: nothing is reassociated. `numba_source` and `cuda_source` write the
 graph out as source.
 """
 

@@ -8,7 +8,7 @@ after dimension. After a prune cells stand in the order of their keys; cells mad
 them; velocities through upper faces; positions of all lower and then of all upper neighbours; what flows out of a cell
 through its upper and lower faces; whether a cell may still have to grow; a mark; the hash table of positions by key.
 ``frame`` has one row a name of `FRAME`. What runs here is scalar; the loops over all cells are written by
-`_emit_gbees`, which has them in lanes.
+`generated.py`, which has them in lanes.
 
 Functions called for single cells take arrays one by one: each that is taken out of a tuple counts its owners.
 """

@@ -1,4 +1,4 @@
-"""The text of a GBEES run's loops, with gaps for dimensions and limiter; `_emit_gbees` fills them.
+"""The text of a GBEES run's loops, with gaps for dimensions and limiter; `generated.py` fills them.
 
 Drift and bounds are no part of it: they are C functions of their own, called by their addresses, so that another drift
 compiles nothing but itself.

@@ -1,6 +1,6 @@
 """Launches of `cuda/block_*.cu`: filter and smoothers of any size on a CUDA device, a block of threads per chunk.
 
-One compilation serves all sizes. Arrays as in `kalman_cuda.py`, (n_series or 1, n_steps or 1, ...), on one device.
+One compilation serves all sizes. Arrays as in `launch.py`, (n_series or 1, n_steps or 1, ...), on one device.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 LARGEST = 4
-"""States and observations up to which a thread holds their matrices in registers; beyond, see `kalman_blocks.py`."""
+"""States and observations up to which a thread holds their matrices in registers; beyond, see `block_launch.py`."""
 
 THREADS = 128
 

@@ -1,7 +1,7 @@
 """Filter and smoothers by scans over packed elements: every level of a scan is one CUDA launch for all series.
 
 An element is one row of numbers, as `levels.cu` packs it; `prefix_scan` runs over these rows, of shape
-(T, n_series, size), as over any others. Arrays as in `kalman_cuda.py`.
+(T, n_series, size), as over any others. Arrays as in `launch.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The filter of `_kalman_bodies` for models of any size: products of matrices in register tiles, in `_plain_code`.
+"""The filter of `step.py` for models of any size: products of matrices in register tiles, in `plain_code`.
 
 Every entry is made of the same operations in the same order as where steps are written out, so it has the same bits (a
 sum that starts at zero is its first product). Rows of matrices are padded with zeros to whole registers.

@@ -184,7 +184,7 @@ def _run(name, ny, inputs, starts, outs, predict_first):
 BLOCK_LOOP = '''"""A Kalman loop for any number of states, written by ensemble; it may be deleted at any time."""
 
 from ensemble._compile.numba import compiled_serial
-from ensemble._kernels.{module} import {name}
+from ensemble._kernels.kalman.{module} import {name}
 from ensemble._compile.plain_code import entry
 
 loop = entry({name})
@@ -200,7 +200,7 @@ def run({arguments}):
 @functools.cache
 def _block_loop(module, name):
     """The loop over series of a block module, for functions on the CPU."""
-    function = getattr(importlib.import_module(f"ensemble._kernels.{module}"), name)
+    function = getattr(importlib.import_module(f"ensemble._kernels.kalman.{module}"), name)
     arguments = ", ".join(inspect.signature(function.function).parameters)
     return load_module(BLOCK_LOOP.format(module=module, name=name, arguments=arguments)).run
 
@@ -243,7 +243,7 @@ def _(F, Q, H, R, u, d, y, m0, P0, predict_first, series_last, keep=True):
     else:
         arrays = (F, Q, H, R, u, d, y, m0[:, None], P0[:, None], *outs, pivots)
         numbers = (nx, ny, bool(predict_first), *_constancy(F, Q, H, R))
-        loop = _block_loop("_kalman_blocks", "filter_some")
+        loop = _block_loop("loops", "filter_some")
         _run_blocks(loop, arrays, numbers, filter_room(nx, ny, ROW_BYTES // y.itemsize), n_series, n_steps)
     logs, terms = _logarithms(pivots), outs[2]
     with np.errstate(all="ignore"):
@@ -278,7 +278,7 @@ class FilterStep:
         table = _table(self._placed)
         if max(nx, ny) > LARGEST:
             work = empty((filter_room(nx, ny, ROW_BYTES // self.m.itemsize),), dtype)
-            self._run = _block_loop("_kalman_blocks", "filter_some")
+            self._run = _block_loop("loops", "filter_some")
             self._before: tuple[Any, ...] = (table, 1, nx, ny)
             self._after: tuple[Any, ...] = (True, True, work, 0, 1)
             return
@@ -339,7 +339,7 @@ def _(F, Q, u, m, P, series_last):
     outs[0][:, -1], outs[1][:, -1] = m[:, -1], P[:, -1]
     if nx > LARGEST:
         numbers = (nx, F.shape[1] == Q.shape[1] == 1, m.dtype.type(bodies.regular(nx, m.dtype)))
-        loop = _block_loop("_kalman_block_smoother", "smooth_some")
+        loop = _block_loop("smoother_loops", "smooth_some")
         count = smoother_room(nx, ROW_BYTES // m.itemsize)
         _run_blocks(loop, (F, Q, u, m, P, *outs), numbers, count, n_series, n_steps)
     elif n_steps > 1:

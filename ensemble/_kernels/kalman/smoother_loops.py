@@ -1,4 +1,4 @@
-"""The smoother of `_kalman_bodies` for models of any size: products of matrices in register tiles, in `_plain_code`.
+"""The smoother of `step.py` for models of any size: products of matrices in register tiles, in `plain_code`.
 
 In a constant model, a gain depends on the filtered covariance alone. Where that equals the one of the step after, entry
 by entry, the gain is that of the step after; where the smoothed covariance there equals its successor, too, so does

@@ -13,7 +13,7 @@ of the filtered factor W. The columns of the left half are taken in the order of
 rounding of its terms (`RANK`); where nothing but rounding is left, the components of the next state that remain follow
 from those taken, and E is zero for them.
 
-The loops are written in `_plain_code`, on one array `w` of float64: a matrix is the offset of its first entry, rows one
+The loops are written in `plain_code`, on one array `w` of float64: a matrix is the offset of its first entry, rows one
 after another, and `free` is the offset from which on a function may use `w` for itself. They are compiled once, for all
 sizes and both types; the arithmetic of float32 models is in float64, and only `tiny` is that of their type.
 

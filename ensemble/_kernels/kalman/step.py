@@ -21,7 +21,7 @@ def regular(nx: int, dtype: Any) -> float:
     """What part of its diagonal entry every pivot of a predicted covariance must keep for the gain of a smoother.
 
     The gain's error is about eps over that part. Series with a smaller pivot at any step are smoothed on square roots
-    (`_kalman_square_root`). A diagonal entry of zero, a component that is known exactly, is no such pivot.
+    (`square_root_loops.py`). A diagonal entry of zero, a component that is known exactly, is no such pivot.
     """
     return 1e-8 if np.dtype(dtype).itemsize >= 8 else 64 * nx * float(np.finfo(dtype).eps)
 

@@ -1,4 +1,4 @@
-"""Matrices of any size, in `_plain_code`: products in register tiles, triangles, copies; and where series lie.
+"""Matrices of any size, in `plain_code`: products in register tiles, triangles, copies; and where series lie.
 
 A matrix is the array that starts at its first entry, and the stride of its rows, which are padded to whole registers.
 Every entry is made of the same operations in the same order as where steps are written out, so it has the same bits (a
