@@ -97,7 +97,7 @@ def _forward_rows(U: Array, x: Array) -> Array:
 
 
 def square_root_smoother(series: Series) -> tuple[Array, Array]:
-    """The smoother of `_kernels/kalman/square_root_loops.py` for any array library: by gains or by disturbances, step by step.
+    """The smoother of `square_root_loops.py` for any array library: by gains or by disturbances, step by step.
 
     Gains come from a singular value decomposition: singular values that are rounding are left out.
     """
