@@ -38,14 +38,14 @@ FEW, MANY = 30, 90
 def scalars_on_the_host(yes: bool) -> Iterator[None]:
     """Solves take the loop that looks at every inner product."""
     modules: list[Any] = [importlib.import_module(f"ensemble.krylov.{name}") for name in ("bicgstab", "gmres")]
-    saved = [module.can_stay for module in modules]
+    saved = [module.runs_on_device for module in modules]
     try:
         for module in modules if yes else ():
-            module.can_stay = lambda *run: False
+            module.runs_on_device = lambda *run: False
         yield
     finally:
-        for module, can_stay in zip(modules, saved, strict=True):
-            module.can_stay = can_stay
+        for module, runs_on_device in zip(modules, saved, strict=True):
+            module.runs_on_device = runs_on_device
 
 
 def seconds(run: Callable[[], Any], home: Any, repeats: int) -> float:

@@ -34,7 +34,7 @@ def on_cpu(monkeypatch):
     if cuda_on_cpu.COMPILER is None:
         pytest.skip("no g++")
     monkeypatch.setattr(device, "raw_module", cuda_on_cpu.Module)
-    for family in cuda.FAMILIES.values():
+    for family in cuda.KERNEL_MODULES.values():
         monkeypatch.setattr(family, "_functions", MODULES.setdefault(family.name, {}))
 
 
@@ -147,9 +147,9 @@ LAYOUTS = [("double", 16, 2, "int"), ("double", 32, 1, "long long"), ("double", 
 
 
 @pytest.mark.parametrize("real, lanes, vector, offset", LAYOUTS)
-@pytest.mark.parametrize("name", cuda.FAMILIES)
+@pytest.mark.parametrize("name", cuda.KERNEL_MODULES)
 def test_nvrtc_compiles_every_kernel(compiler, name, real, lanes, vector, offset):
-    family = cuda.FAMILIES[name]
+    family = cuda.KERNEL_MODULES[name]
     options = (family.only or cuda.Layout(real, min(lanes, family.widest), vector, 0)).options(offset)
     for extra in family.extras:
         assert nvrtc.compiled(compiler, family.source(), *options, *extra, instances=family.instances)
@@ -224,7 +224,7 @@ def test_scalars_on_the_device_change_no_bit(as_device, monkeypatch):
     """The loop with its scalars on the host queues the same kernels and takes the same decisions."""
     A, b = problem(5)
     resident_solve = solved(A, b)
-    monkeypatch.setattr(cg_module, "can_stay", lambda *arguments: False)
+    monkeypatch.setattr(cg_module, "runs_on_device", lambda *arguments: False)
     by_host = solved(A, b)
     np.testing.assert_array_equal(resident_solve.x.samples, by_host.x.samples)
     np.testing.assert_array_equal(resident_solve.residual_norms, by_host.residual_norms)

@@ -60,7 +60,7 @@ def test_recorded_and_plain_launches_give_the_same_bits(monkeypatch):
     recorded = solved(A, b)
     monkeypatch.setattr(resident_module, "own_stream", plain_stream)
     plain = solved(A, b)
-    monkeypatch.setattr(cg_module, "can_stay", lambda *arguments: False)
+    monkeypatch.setattr(cg_module, "runs_on_device", lambda *arguments: False)
     by_host = solved(A, b)
     for other in (plain, by_host):
         np.testing.assert_array_equal(to_numpy(recorded.x.samples), to_numpy(other.x.samples))
@@ -83,7 +83,7 @@ def test_methods_that_stay_have_the_bits_of_the_host_loop(name, dtype, monkeypat
     monkeypatch.setattr(resident_module, "own_stream", plain_stream)
     plain = method(A, b, **options)
     module = importlib.import_module(f"ensemble.krylov.{method.__name__}")
-    monkeypatch.setattr(module, "can_stay", lambda *arguments: False)
+    monkeypatch.setattr(module, "runs_on_device", lambda *arguments: False)
     by_host = method(A, b, **options)
     for other in (plain, by_host):
         np.testing.assert_array_equal(recorded.status, other.status)

@@ -19,7 +19,7 @@ from ensemble._compile import device
 from ensemble._compile.memory import empty_like
 from ensemble._compile.streams import stream_number
 
-__all__ = ["FAMILIES", "Family", "Layout", "chunked", "is_wide", "layout_of", "output", "sources", "sums"]
+__all__ = ["KERNEL_MODULES", "KernelModule", "Layout", "chunked", "is_wide", "layout_of", "output", "sources", "sums"]
 
 FOLDER = Path(__file__).parents[1]
 THREADS = 128
@@ -36,7 +36,7 @@ def sources(*files: str) -> str:
     return "\n".join((FOLDER / file).read_text() for file in files)
 
 
-FAMILIES: dict[str, Family] = {}
+KERNEL_MODULES: dict[str, KernelModule] = {}
 """Every family by name; the compile test walks this table."""
 
 
@@ -78,7 +78,7 @@ def _address(array: Any) -> int:
     return array.data.ptr if hasattr(array.data, "ptr") else array.ctypes.data
 
 
-class Family:
+class KernelModule:
     """The kernels of one ``.cu`` file.
 
     `name` and `headers` are paths in `_kernels`; `instances` are the names of the kernels, template arguments
@@ -100,7 +100,7 @@ class Family:
         self.name, self.instances, self.headers, self.extras = name, tuple(instances), headers, extras
         self.widest, self.only, self.apart = widest, only, apart
         self._functions: dict[tuple[Any, ...], Any] = {}
-        FAMILIES[name] = self
+        KERNEL_MODULES[name] = self
 
     def layout_of(self, n_samples: int, *arrays: Any) -> Layout:
         """The layout for arrays of `n_samples` columns, no wider than this family's kernels can be."""
@@ -183,7 +183,7 @@ def n_chunks(n_rows: int) -> int:
 
 
 def chunked(
-    family: Family, function: str, n_rows: int, arguments: tuple[Any, ...], layout: Layout, wide: bool,
+    family: KernelModule, function: str, n_rows: int, arguments: tuple[Any, ...], layout: Layout, wide: bool,
     n_samples: int, n_sums: int, as_one: bool = False,
 ) -> Any:  # fmt: skip
     """Queue a kernel that leaves `n_sums` partial sums a chunk and sample; returns them, shape (n_sums, chunks, S).
@@ -209,5 +209,5 @@ def sums(partials: Any) -> Any:
     layout = Layout("double" if partials.dtype.itemsize == 8 else "float", 1, 1, 1)
     grid = (-(-n_samples // SUM_THREADS[0]), n_sums)
     arguments = (partials, out, np.int64(chunks), np.int32(n_samples))
-    FAMILIES["sparse"].launch("sum_partials", layout, grid, SUM_THREADS, arguments)
+    KERNEL_MODULES["sparse"].launch("sum_partials", layout, grid, SUM_THREADS, arguments)
     return out

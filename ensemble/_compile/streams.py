@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Recording", "brought", "on_device_of", "own_stream", "send", "sent", "stream_number"]
+__all__ = ["CudaGraph", "brought", "on_device_of", "own_stream", "send", "sent", "stream_number"]
 
 
 def stream_number(array: Any) -> int:
@@ -73,7 +73,7 @@ def brought(array: Any, like: Any) -> Any:
     return sent(array, like.device.id) if hasattr(array.data, "ptr") else array
 
 
-class Recording:
+class CudaGraph:
     """A run of launches: played plainly the first time, recorded as a CUDA graph the second, replayed from then on.
 
     `play` must queue kernels, on memory that stays where it is, and do nothing else. Plain or replayed, the same

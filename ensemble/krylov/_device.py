@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import to_numpy
-from ensemble._compile.streams import Recording, own_stream
+from ensemble._compile.streams import CudaGraph, own_stream
 from ensemble._kernels.krylov.device_scalars.scalars import (
     BREAKDOWN,
     CLAIMED,
@@ -37,7 +37,7 @@ LONGEST_HISTORY = 20_000
 MOST_AHEAD = 50
 
 
-def can_stay(run: Any, max_iterations: int, callback: Any) -> bool:
+def runs_on_device(run: Any, max_iterations: int, callback: Any) -> bool:
     """Whether a solve can run without the host: independent samples, operators that only queue kernels."""
     return (
         on_device(run.x)
@@ -64,7 +64,7 @@ class ResidentSolve:
         """Run to the end, stage by stage."""
         with own_stream(self.run.x) as record:
             while self.run.active.any() and self.max_iterations > 0:
-                self._stage(lambda play: Recording(play, record))
+                self._stage(lambda play: CudaGraph(play, record))
 
     # --- what a method says
     def _begin(self, book: tuple[Any, ...]) -> None:
@@ -84,7 +84,7 @@ class ResidentSolve:
         raise NotImplementedError
 
     # --- one stage
-    def _stage(self, recorded: Callable[[Callable[[], None]], Recording]) -> None:
+    def _stage(self, recorded: Callable[[Callable[[], None]], CudaGraph]) -> None:
         run = self.run
         self.first = run.iterations[run.members].copy()
         status = np.where(run.active, RUNNING, CONVERGED)  # finished samples: any outcome
@@ -103,7 +103,7 @@ class ResidentSolve:
             self.ahead = self._needed(seen, running)
         self._hand_back(narrow)
 
-    def _record(self, recorded: Callable[[Callable[[], None]], Recording]) -> None:
+    def _record(self, recorded: Callable[[Callable[[], None]], CudaGraph]) -> None:
         self.play = recorded(self._iteration)
 
     def _play_ahead(self) -> None:
@@ -112,10 +112,10 @@ class ResidentSolve:
 
     def _judged(self) -> Any:
         """What the host sees where some sample runs on, or none has anything left to be judged."""
-        seen = self.scalars.look()
+        seen = self.scalars.fetch_status()
         if not np.any(seen[0] == RUNNING) and np.any(seen[0] >= CLAIMED):
             self._prove()
-            seen = self.scalars.look()
+            seen = self.scalars.fetch_status()
         return seen
 
     # --- when to look, and when to narrow: neither changes a bit
@@ -139,13 +139,13 @@ class ResidentSolve:
     def _ready_to_narrow(self) -> bool:
         """Judge the samples that wait; whether those that are left can begin a new stage."""
         self._prove()
-        return bool(np.any(self.scalars.look()[0] == RUNNING))
+        return bool(np.any(self.scalars.fetch_status()[0] == RUNNING))
 
     # --- back to the host
     def _hand_back(self, narrow: bool) -> None:
         """Statuses, counts and history into `run`, which is narrowed to the samples that are left."""
         run, running = self.run, self.run.active
-        status, iterations, _ = self.scalars.look()
+        status, iterations, _ = self.scalars.fetch_status()
         for name, norms in zip(NORMS[2:], self.scalars.norms()[2:], strict=True):
             getattr(run, name)[run.members] = norms
         history = to_numpy(self.scalars.history[: int(iterations.max(initial=0)) + 1, :])

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import to_numpy
-from ensemble._compile.streams import Recording
+from ensemble._compile.streams import CudaGraph
 from ensemble._kernels.krylov.device_scalars.bicgstab import FRESH, HALF, RHO, ROWS, SHADOW_NORM, BicgstabScalars
 from ensemble.krylov._device import ResidentSolve
 
@@ -32,7 +32,7 @@ class ResidentBicgstab(ResidentSolve):
         rows[RHO], rows[SHADOW_NORM], rows[FRESH] = run.rho, run.shadow_norm, run.fresh
         self.scalars = BicgstabScalars(*book, rows=rows, eps=run.eps)
 
-    def _record(self, recorded: Callable[[Callable[[], None]], Recording]) -> None:
+    def _record(self, recorded: Callable[[Callable[[], None]], CudaGraph]) -> None:
         self.halves, self.middle = (recorded(self._first_half), recorded(self._second_half)), False
 
     def _play_ahead(self) -> None:
@@ -57,7 +57,7 @@ class ResidentBicgstab(ResidentSolve):
 
     def _prove(self) -> None:
         run = self.run
-        self.scalars.prove(run.residual(run.t), run.r, run.p, run.shadow)
+        self.scalars.verify_convergence(run.residual(run.t), run.r, run.p, run.shadow)
 
     def _ready_to_narrow(self) -> bool:
         """Between iterations only, of all samples."""

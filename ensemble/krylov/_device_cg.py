@@ -35,7 +35,7 @@ class ResidentCg(ResidentSolve):
 
     def _prove(self) -> None:
         self.run.residual(self.run.z)
-        self.scalars.prove(self.run.z, self.run.r)
+        self.scalars.verify_convergence(self.run.z, self.run.r)
 
     def _hand_back(self, narrow: bool) -> None:
         self.scalars.keep_last(self.run.p)

@@ -9,7 +9,7 @@ import numpy as np
 
 from ensemble._backend import to_numpy
 from ensemble._compile.memory import empty_like
-from ensemble._compile.streams import Recording
+from ensemble._compile.streams import CudaGraph
 from ensemble._kernels.krylov.device_scalars.gmres import GmresScalars, cycle_rows
 from ensemble._kernels.krylov.device_scalars.scalars import CLAIMED, RUNNING, SETTLED
 from ensemble.krylov._device import ResidentSolve
@@ -41,7 +41,7 @@ class ResidentGmres(ResidentSolve):
         self.scalars = GmresScalars(status, *rest, **cycle)
         run.u[...] = run.V[self.made, :, :]
 
-    def _record(self, recorded: Callable[[Callable[[], None]], Recording]) -> None:
+    def _record(self, recorded: Callable[[Callable[[], None]], CudaGraph]) -> None:
         super()._record(recorded)
         self.turn = recorded(self._turn)
 
@@ -78,22 +78,22 @@ class ResidentGmres(ResidentSolve):
 
     def _judged(self) -> Any:
         if self.made < self.run.restart:
-            seen = self.scalars.look()
+            seen = self.scalars.fetch_status()
             if np.any(seen[0] == RUNNING) or not np.any(seen[0] >= CLAIMED):
                 return seen
         self.turn()
         self.made = 0
-        return self.scalars.look()
+        return self.scalars.fetch_status()
 
     def _ready_to_narrow(self) -> bool:
         """Settle the samples that wait, also in mid-cycle."""
         self._settle("false")
-        return bool(np.any(self.scalars.look()[0] == RUNNING))
+        return bool(np.any(self.scalars.fetch_status()[0] == RUNNING))
 
     def _keep(self) -> None:
         run = self.run
         run.cycle = np.array(to_numpy(self.scalars.cycle))
-        run.settled = self.scalars.look()[0] == SETTLED
+        run.settled = self.scalars.fetch_status()[0] == SETTLED
 
     def _hand_back(self, narrow: bool) -> None:
         super()._hand_back(narrow)

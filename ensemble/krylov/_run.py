@@ -138,49 +138,49 @@ class Run:
         self.status[self.members[which]] = status
         self.active = self.active & ~which
 
-    def prove(self, claims: np.ndarray, norm: np.ndarray, scratch: Any) -> np.ndarray:
+    def verify_convergence(self, candidates: np.ndarray, norm: np.ndarray, scratch: Any) -> np.ndarray:
         """Judge the samples whose recursive norm is at most `check` by the true residual; returns the norms.
 
         Where the true norm misses the target the true residual replaces the recursive one, and `replaced` says so, or
         the sample has stagnated.
         """
         self.replaced = np.zeros_like(self.active)
-        if not claims.any() or (self.coupled and not np.array_equal(claims, self.active)):
+        if not candidates.any() or (self.coupled and not np.array_equal(candidates, self.active)):
             return norm
         true_norm = norms(self.residual(scratch))
-        norm = np.where(claims, true_norm, norm)
-        proven = claims & (true_norm <= self.target[self.members])
-        broken = claims & ~np.isfinite(true_norm)
+        norm = np.where(candidates, true_norm, norm)
+        verified = candidates & (true_norm <= self.target[self.members])
+        broken = candidates & ~np.isfinite(true_norm)
         first = ~np.isfinite(self.reference[self.members])  # till now kept norms were those of the recurrence
-        unproven = claims & ~proven & ~broken
-        stagnant = self.stagnant(unproven, true_norm)
-        goes_on = unproven & ~stagnant
+        unverified = candidates & ~verified & ~broken
+        stagnant = self.stagnant(unverified, true_norm)
+        goes_on = unverified & ~stagnant
         if self.coupled and goes_on.any():
-            stagnant, goes_on, proven = np.zeros_like(proven), claims & ~broken, np.zeros_like(proven)
-        self.finish(proven, Status.converged)
+            stagnant, goes_on, verified = np.zeros_like(verified), candidates & ~broken, np.zeros_like(verified)
+        self.finish(verified, Status.converged)
         self.finish(broken, Status.breakdown)
         self.finish(stagnant, Status.stagnated)
         if goes_on.any():
             self.copy(goes_on, scratch, self.r)
             self.least[self.members[goes_on]] = true_norm[goes_on]
             self.keep(goes_on & (first | (true_norm < self.best_norm[self.members])), true_norm)
-            self.lower_check(goes_on & unproven, true_norm)
+            self.lower_check(goes_on & unverified, true_norm)
         self.replaced = goes_on
         return norm
 
-    def stagnant(self, unproven: np.ndarray, true_norm: np.ndarray) -> np.ndarray:
+    def stagnant(self, unverified: np.ndarray, true_norm: np.ndarray) -> np.ndarray:
         """Which samples with a disproved claim have stagnated.
 
         Their true norm has not halved since the last such claim, while the recurrence fell tenfold. Near the target it
         may be met all the same, as rounding falls, and a few more claims are heard.
         """
-        members = self.members[unproven]
-        norm, reference = true_norm[unproven], self.reference[members]
+        members = self.members[unverified]
+        norm, reference = true_norm[unverified], self.reference[members]
         self.misses[members] = np.where(norm > 0.5 * reference, self.misses[members] + 1.0, 0.0)
         self.reference[members] = np.minimum(reference, norm)
         patience = np.where(norm <= 2.0 * self.target[members], MOST_MISSES, 1.0)
-        stagnant = np.zeros_like(unproven)
-        stagnant[unproven] = self.misses[members] >= patience
+        stagnant = np.zeros_like(unverified)
+        stagnant[unverified] = self.misses[members] >= patience
         return stagnant
 
     def lower_check(self, which: np.ndarray, true_norm: np.ndarray) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from ensemble._compile.memory import empty_like
 from ensemble._kernels.krylov import bicgstab as kernels
 from ensemble._kernels.krylov.vectors import cg_update
-from ensemble.krylov._device import can_stay
+from ensemble.krylov._device import runs_on_device
 from ensemble.krylov._device_bicgstab import ResidentBicgstab
 from ensemble.krylov._run import Run, host
 from ensemble.krylov._system import LinearSystem, linear_system
@@ -95,7 +95,7 @@ def bicgstab(
     system = linear_system("bicgstab", A, b, x0, M, rtol, atol, max_iterations, coupling)
     run = _Run(system)
     narrow = compact and not run.coupled
-    if can_stay(run, max_iterations, callback):
+    if runs_on_device(run, max_iterations, callback):
         ResidentBicgstab(run, max_iterations, narrow).solve()
     else:
         run.solve(max_iterations, narrow, callback)
@@ -196,7 +196,7 @@ class _Run(Run):
 
     def _check(self, norm: np.ndarray) -> np.ndarray:
         before = self.replaced  # in the first half of the iteration
-        checked = self.prove(self.active & (norm <= self.check[self.members]), norm, self.t)
+        checked = self.verify_convergence(self.active & (norm <= self.check[self.members]), norm, self.t)
         self.replaced = self.replaced | before
         return checked
 

@@ -10,7 +10,7 @@ import numpy as np
 from ensemble._backend import moved, to_numpy
 from ensemble._compile.memory import empty_like
 from ensemble._kernels.krylov import vectors as kernels
-from ensemble.krylov._device import can_stay
+from ensemble.krylov._device import runs_on_device
 from ensemble.krylov._device_cg import ResidentCg
 from ensemble.krylov._run import Run, host
 from ensemble.krylov._system import LinearSystem, linear_system
@@ -95,7 +95,7 @@ def cg(
     """
     run = _Run(linear_system("cg", A, b, x0, M, rtol, atol, max_iterations, coupling), flexible)
     narrow = compact and not run.coupled
-    if can_stay(run, max_iterations, callback):
+    if runs_on_device(run, max_iterations, callback):
         ResidentCg(run, max_iterations, narrow).solve()
     else:
         run.solve(max_iterations, narrow, callback)
@@ -134,7 +134,7 @@ class _Run(Run):
         z = self.precondition(self.r, self.z)
         return z, to_numpy(kernels.dot(self.r, z, None))
 
-    def eject(self, values: np.ndarray) -> bool:
+    def mark_breakdowns(self, values: np.ndarray) -> bool:
         """Take out the running samples whose inner product is not a positive number; True if there were any."""
         bad = self.active & ~(np.isfinite(values) & (values > 0.0))
         self.finish(bad, Status.breakdown)
@@ -148,7 +148,7 @@ class _Run(Run):
             rz = self.start() if self.active.any() else self.initial
             while self.active.any() and iteration < max_iterations:
                 q, pq = self.product()
-                if self.eject(pq) and self.coupled:
+                if self.mark_breakdowns(pq) and self.coupled:
                     rz = self.start()  # the others begin a Krylov space of their own
                     continue
                 alpha = np.where(self.active, self.together(rz) / self.together(pq), 0.0).astype(self.x.dtype)
@@ -166,7 +166,7 @@ class _Run(Run):
                     rz, alpha = rz[self.active], alpha[self.active]
                     self.compact(np.flatnonzero(self.active))
                 z, rz_new = self.preconditioned()
-                if self.eject(rz_new) and self.coupled:
+                if self.mark_breakdowns(rz_new) and self.coupled:
                     rz = self.start()
                     continue
                 # z . (r - old r) for the flexible method
@@ -187,8 +187,8 @@ class _Run(Run):
             self.keep_previous(leaves, last, alpha)
         self.least[self.members] = np.fmin(least, norm)
         self.finish(running & ~np.isfinite(norm), Status.breakdown)
-        claims = self.active & (norm <= self.check[self.members])
-        self.record(running, self.prove(claims, norm, self.z))
+        candidates = self.active & (norm <= self.check[self.members])
+        self.record(running, self.verify_convergence(candidates, norm, self.z))
         if callback is not None:
             self.stop(callback(iteration, self.outside(self.latest)))
 
@@ -207,7 +207,7 @@ class _Run(Run):
     def start(self) -> np.ndarray:
         """p = z = M r: a fresh Krylov space from the present residual."""
         z, rz = self.preconditioned()
-        while self.eject(rz) and self.coupled and self.active.any():
+        while self.mark_breakdowns(rz) and self.coupled and self.active.any():
             z, rz = self.preconditioned()
         self.p[...] = z
         return rz

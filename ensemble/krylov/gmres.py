@@ -12,7 +12,7 @@ from ensemble._check import integer
 from ensemble._compile.memory import empty_like
 from ensemble._kernels.krylov import basis as kernels
 from ensemble._kernels.krylov.vectors import take_samples
-from ensemble.krylov._device import can_stay
+from ensemble.krylov._device import runs_on_device
 from ensemble.krylov._device_gmres import ResidentGmres
 from ensemble.krylov._run import Run, host, norms, says_stop
 from ensemble.krylov._system import LinearSystem, linear_system
@@ -115,7 +115,7 @@ def gmres(
     restart = integer(restart, "gmres", "restart", minimum=1)
     run = _Run(system, min(restart, max(system.b.shape[0], 1), max(max_iterations, 1)), flexible)
     narrow = compact and not run.coupled
-    if can_stay(run, max_iterations, callback):
+    if runs_on_device(run, max_iterations, callback):
         ResidentGmres(run, max_iterations, narrow).solve()
     else:
         run.solve(max_iterations, narrow, callback)
@@ -196,11 +196,11 @@ class _Run(Run):
         norm = np.where(broken, np.nan, self._rotate(j, column, np.where(exhausted, 0.0, length), before, running))
         if self.coupled:
             norm = self._coupled_norm(j, running)
-        claims = running & (norm <= self.check[self.members])
-        if self.coupled and not np.array_equal(claims, running):
-            claims = np.zeros_like(claims)
+        candidates = running & (norm <= self.check[self.members])
+        if self.coupled and not np.array_equal(candidates, running):
+            candidates = np.zeros_like(candidates)
         limit = running & (self.iterations[self.members] >= self.max_iterations)
-        for which, stand in ((limit, LIMIT), (exhausted, EXHAUSTED), (claims, CLAIMS)):
+        for which, stand in ((limit, LIMIT), (exhausted, EXHAUSTED), (candidates, CLAIMS)):
             self.stand[which] = stand
         return norm
 
@@ -255,18 +255,18 @@ class _Run(Run):
         claimed, norm = self.latest[self.members], norms(self.residual(self.r))
         self.settled = self.settled | which
         self.record(which, norm)
-        proven = which & (norm <= self.target[self.members])
-        stagnant = self._stagnant(which, claimed, norm) & ~proven
-        fails = which & ~proven & ~stagnant
+        verified = which & (norm <= self.target[self.members])
+        stagnant = self._stagnant(which, claimed, norm) & ~verified
+        fails = which & ~verified & ~stagnant
         broken = fails & ((self.stand == BROKEN) | ~np.isfinite(norm))
         begun = self.begun if not self.coupled else np.full_like(norm, np.inf)
         broken |= fails & (self.stand == EXHAUSTED) & (norm > 0.5 * begun)
         if self.coupled:
             lost = (self.stand == EXHAUSTED) & (np.sum(norm[which] ** 2) > 0.25 * self.begun**2)
             broken |= fails & lost
-            proven = proven & bool(np.all(proven[which & ~broken & ~stagnant]))
-        limit = which & ~proven & ~broken & ~stagnant & (self.iterations[self.members] >= self.max_iterations)
-        self.finish(proven, Status.converged)
+            verified = verified & bool(np.all(verified[which & ~broken & ~stagnant]))
+        limit = which & ~verified & ~broken & ~stagnant & (self.iterations[self.members] >= self.max_iterations)
+        self.finish(verified, Status.converged)
         self.finish(broken, Status.breakdown)
         self.finish(stagnant, Status.stagnated)
         self.finish(limit, Status.max_iterations)

@@ -51,7 +51,7 @@ def by_host(monkeypatch, name, *arguments, **options):
     """The same solve by the loop with its scalars on the host."""
     module = importlib.import_module(f"ensemble.krylov.{EVERY_METHOD[name][0].__name__}")
     with monkeypatch.context() as patch:
-        patch.setattr(module, "can_stay", lambda *run: False)
+        patch.setattr(module, "runs_on_device", lambda *run: False)
         return solve(name, *arguments, **options)
 
 
@@ -213,7 +213,7 @@ def test_cycles_of_one_iteration(stays, monkeypatch):
     options = {"restart": 1, "rtol": 1e-3}
     got = gmres(A, b, **options)
     assert got.converged.all() and got.iterations.min() > 1 and len(stays) == 1
-    monkeypatch.setattr(importlib.import_module("ensemble.krylov.gmres"), "can_stay", lambda *run: False)
+    monkeypatch.setattr(importlib.import_module("ensemble.krylov.gmres"), "runs_on_device", lambda *run: False)
     assert_same(got, gmres(A, b, **options))
 
 

@@ -29,7 +29,7 @@ def both_loops(monkeypatch, name, A, b, **options):
     resident = method(A, b, **own, **options)
     module = importlib.import_module(f"ensemble.krylov.{method.__name__}")
     with monkeypatch.context() as patch:
-        patch.setattr(module, "can_stay", lambda *run: False)
+        patch.setattr(module, "runs_on_device", lambda *run: False)
         return resident, method(A, b, **own, **options)
 
 

@@ -28,7 +28,7 @@ __all__ = ["affine_coefficient", "diffusion_jacobian_and_residual", "diffusion_r
 ROW_THREADS = 32
 """Threads of a block of the device's row kernel, as in assembly.cu."""
 
-CUDA = cuda.Family(
+CUDA = cuda.KernelModule(
     "fem/assembly",
     [
         "affine_coefficient",

@@ -46,7 +46,7 @@ GAUSS = 0.5 - 12.0**-0.5
 SIDE, DEPTH = 7, 8
 """On a device: nodes along the edges of a block (as in matrix_free.cu), and layers of nodes it goes through."""
 
-CUDA = cuda.Family("fem/matrix_free", ["hex_product"], widest=4)
+CUDA = cuda.KernelModule("fem/matrix_free", ["hex_product"], widest=4)
 
 
 def mixed(a, c, g):

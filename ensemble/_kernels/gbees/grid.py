@@ -23,9 +23,26 @@ import numpy as np
 from ensemble._compile.numba import array_at, c_function, compiled_serial, inner
 
 __all__ = [
-    "BASE", "FRAME", "FULL", "GOOD", "PADDING", "RIM", "UNIT",
-    "address_of_prune", "attach", "beside", "bytes_per_cell", "capacity_for", "clear", "find", "flows", "fresh_table",
-    "link", "make_arrays", "prune", "room_for",
+    "BASE",
+    "FRAME",
+    "FULL",
+    "GOOD",
+    "KEY_OVERFLOW",
+    "PADDING",
+    "UNIT",
+    "address_of_prune",
+    "attach",
+    "beside",
+    "bytes_per_cell",
+    "capacity_for",
+    "clear",
+    "find",
+    "flows",
+    "fresh_table",
+    "link",
+    "make_arrays",
+    "prune",
+    "room_for",
 ]  # fmt: skip
 
 BASE = 16
@@ -39,7 +56,7 @@ FRAME = ("shift", "mask", "low", "stride", "period", "spreads")
 
 SHIFT, MASK, LOW, STRIDE, PERIOD, SPREADS = range(6)
 
-GOOD, FULL, RIM = 0, 1, 2
+GOOD, FULL, KEY_OVERFLOW = 0, 1, 2
 """How growing ends: well; no room for another cell; a cell at the rim of what keys can hold."""
 
 UNIT = 2.0**-58
@@ -136,7 +153,7 @@ def flows(v, i, step, frame):
 def room_for(key, end, n, keys, frame):
     if end >= keys.size - PADDING:
         return FULL
-    return RIM if at_rim(key, n, frame) else GOOD
+    return KEY_OVERFLOW if at_rim(key, n, frame) else GOOD
 
 
 @compiled_serial

@@ -30,7 +30,7 @@ LINE = (16,)
 class Reason:
     """Why `advance` came back, as in `kernels.cu`."""
 
-    RUNNING, FINISHED, PAUSED, PRUNE, FULL, RIM, NOT_FINITE, NOTHING_LEFT, STUCK = range(9)
+    RUNNING, FINISHED, PAUSED, PRUNE, FULL, KEY_OVERFLOW, NOT_FINITE, NOTHING_LEFT, STUCK = range(9)
 
 
 class Setting(NamedTuple):

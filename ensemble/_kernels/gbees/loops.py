@@ -19,7 +19,7 @@ LIMITERS = {
 }
 """The limited slope from the differences to both sides: zero where their signs differ, the same whichever is upwind."""
 
-STATUS = ("DONE", "FULL", "RIM", "PAUSED", "NOT_FINITE", "EMPTY", "NONE_LEFT", "STUCK")
+STATUS = ("DONE", "FULL", "KEY_OVERFLOW", "PAUSED", "NOT_FINITE", "EMPTY", "NONE_LEFT", "STUCK")
 """How ``advance`` ends."""
 
 STATE = ("END", "KNOWN", "SORTED", "COUNT", "RECORDED", "BUDGET", "PRUNE_EVERY", "SEQUENTIAL", "TIME_VARYING",

@@ -175,7 +175,7 @@ def chunk_of(nx: int, ny: int, item: int, n_series: int, n_steps: int) -> int:
     return min(n_steps, max(SHORTEST, -(-n_steps // chunks)))
 
 
-def _neutral(like: Any, nx: int, size: int) -> Any:
+def _identity_element(like: Any, nx: int, size: int) -> Any:
     """The element that changes nothing: the identity, and zeros."""
     row = np.zeros((size,), like.dtype)
     row[: nx * nx : nx + 1] = 1
@@ -211,9 +211,9 @@ class _Run:
 
     def scanned(self, name: str, rows: Any, reverse: bool = False) -> Any:
         """The prefix sums of elements, those from the end with `reverse`."""
-        neutral = (_neutral(self.y, self.nx, rows.shape[-1]),)
+        identity = (_identity_element(self.y, self.nx, rows.shape[-1]),)
         join = _Join(name, self.launch, rows.shape[-1])
-        (sums,) = prefix_scan(join, (rows,), reverse=reverse, neutral=neutral, **self.options)
+        (sums,) = prefix_scan(join, (rows,), reverse=reverse, identity=identity, **self.options)
         return sums if sums.flags.c_contiguous else sums.copy()
 
     def rooms(self, terms: bool) -> tuple[Any, ...]:

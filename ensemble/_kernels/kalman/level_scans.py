@@ -55,7 +55,7 @@ class _Run:
         kernel((blocks,), (THREADS,), (*self.problem.arguments, np.int64(self.n_series), *arguments))
 
     def rows(self, name: str, size: int, *arguments: Any) -> Any:
-        """Packed elements of every step, and the neutral one behind them."""
+        """Packed elements of every step, and the identity behind them."""
         rows = room(self.y, self.n_steps + 1, self.n_series, size)
         self.launch(name, *arguments, rows)
         return rows
@@ -68,10 +68,10 @@ class _Run:
         """The smoother's."""
         return self.rows("smoother_links", sizes(self.nx)[1], *states)
 
-    def scanned(self, name: str, rows: Any, neutral: Any, reverse: bool = False) -> Any:
+    def scanned(self, name: str, rows: Any, identity: Any, reverse: bool = False) -> Any:
         """The prefix sums of rows, those from the end with `reverse`."""
         join = Join(name, self.dtype, self.nx, self.ny)
-        (sums,) = prefix_scan(join, (rows,), reverse=reverse, neutral=(neutral,), **self.options)
+        (sums,) = prefix_scan(join, (rows,), reverse=reverse, identity=(identity,), **self.options)
         return _contiguous(sums)
 
     def states(self, name: str, *given: Any, terms: bool = False) -> tuple[Any, ...]:

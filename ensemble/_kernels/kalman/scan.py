@@ -25,7 +25,7 @@ def prefix_scan(
     *,
     algorithm: str = "chunked",
     reverse: bool = False,
-    neutral: Elements | None = None,
+    identity: Elements | None = None,
     threshold: int = 1,
     chunk: int | None = None,
 ) -> Elements:
@@ -46,7 +46,7 @@ def prefix_scan(
         left; "chunked" scans chunks of `chunk` entries side by side, then the chunks' totals, then joins the two.
     reverse : bool
         Scan from the end: entry k is ``a[k] ∘ ... ∘ a[T-1]``, operands still in their order in time.
-    neutral : tuple of arrays without the first axis, optional
+    identity : tuple of arrays without the first axis, optional
         The element e with ``e ∘ a = a = a ∘ e``; "blelloch" needs it, the others never use it.
     threshold : int
         Of "sengupta"; 1 descends to the last entry.
@@ -62,7 +62,7 @@ def prefix_scan(
     TypeError
         If `elements` is no tuple of arrays.
     ValueError
-        If lengths differ or are 0, the algorithm is unknown, or "blelloch" gets no neutral element.
+        If lengths differ or are 0, the algorithm is unknown, or "blelloch" gets no identity element.
 
     References
     ----------
@@ -90,12 +90,12 @@ def prefix_scan(
     require(lengths != {0}, "prefix_scan", "elements", "hold one entry or more", "none")
     options: dict[str, Any] = {}
     if algorithm == "blelloch":
-        advice = "Give neutral=, or use ladner_fischer, which needs none."
-        require(neutral is not None, "prefix_scan", "neutral", "be given for blelloch", None, advice)
-        fits = isinstance(neutral, tuple) and len(neutral) == len(elements)
-        seen = f"a {type(neutral).__name__}"  # never the arrays themselves: showing them would wait for a device
-        require(fits, "prefix_scan", "neutral", f"be a tuple of {len(elements)} arrays", seen, advice)
-        options["neutral"] = neutral
+        advice = "Give identity=, or use ladner_fischer, which needs none."
+        require(identity is not None, "prefix_scan", "identity", "be given for blelloch", None, advice)
+        fits = isinstance(identity, tuple) and len(identity) == len(elements)
+        seen = f"a {type(identity).__name__}"  # never the arrays themselves: showing them would wait for a device
+        require(fits, "prefix_scan", "identity", f"be a tuple of {len(elements)} arrays", seen, advice)
+        options["identity"] = identity
     elif algorithm == "sengupta":
         options["threshold"] = integer(threshold, "prefix_scan", "threshold", minimum=1)
     elif algorithm == "chunked" and chunk is not None:
@@ -228,13 +228,13 @@ def ladner_fischer(op: Operation, a: Elements) -> Elements:
     return a
 
 
-def blelloch(op: Operation, a: Elements, neutral: Elements) -> Elements:
-    """Up-sweep, neutral element at the root, down-sweep to the exclusive scan, and one more pass to the inclusive."""
+def blelloch(op: Operation, a: Elements, identity: Elements) -> Elements:
+    """Up-sweep, identity element at the root, down-sweep to the exclusive scan, and one more pass to the inclusive."""
     xp = array_namespace(*a)
     original, length = a, a[0].shape[0]
     levels = (length - 1).bit_length()
     size = 2**levels
-    one = tuple(xp.expand_dims(xp.asarray(e), axis=0) for e in neutral)
+    one = tuple(xp.expand_dims(xp.asarray(e), axis=0) for e in identity)
     fill = tuple(xp.broadcast_to(e, (size - length, *x.shape[1:])) for e, x in zip(one, a, strict=True))
     a = _up_sweep(op, _join(_copied(a), fill), levels)
     last = tuple(xp.broadcast_to(e, (1, *x.shape[1:])) for e, x in zip(one, a, strict=True))

@@ -18,7 +18,7 @@ from ensemble._kernels.sparse.crs import block_sums, ordered_sum, partial_sums
 __all__ = ["basis_add", "basis_dots", "scale"]
 
 
-CUDA = cuda.Family(
+CUDA = cuda.KernelModule(
     "krylov/basis",
     [
         "basis_dots", "basis_add", "scale", "append", "keep", "gmres_left", "gmres_rotate",

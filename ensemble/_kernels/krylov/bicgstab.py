@@ -17,7 +17,7 @@ from ensemble._kernels.sparse.crs import block_sums, ordered_sum, partial_sums
 __all__ = ["bicgstab_direction", "bicgstab_update", "dot_and_square"]
 
 
-CUDA = cuda.Family(
+CUDA = cuda.KernelModule(
     "krylov/bicgstab",
     [
         "dot_and_square", "bicgstab_update", "bicgstab_direction", "bicgstab_turn",

@@ -18,7 +18,7 @@ from ensemble._kernels.sparse.crs import block_sums, ordered_sum, partial_sums
 __all__ = ["cg_direction", "cg_update", "copy_chosen", "dot", "put_samples", "take_samples"]
 
 
-CUDA = cuda.Family(
+CUDA = cuda.KernelModule(
     "krylov/vectors",
     [
         "dot", "cg_update", "cg_direction", "cg_turn", "take_samples", "put_samples", "largest", "units_from",

@@ -30,8 +30,10 @@ ASYMMETRY = 1e-5
 SQUARE = 32
 """Rows and columns of a matrix and its transpose that are compared at once."""
 
-CUDA = cuda.Family("multigrid/dense", [f"dense_product<{shared}>" for shared in SHARED])
-INVERSES = cuda.Family("multigrid/inverses", ["spread_entries", "measure_skew", "sweep_start", "sweep", "collect"])
+CUDA = cuda.KernelModule("multigrid/dense", [f"dense_product<{shared}>" for shared in SHARED])
+INVERSES = cuda.KernelModule(
+    "multigrid/inverses", ["spread_entries", "measure_skew", "sweep_start", "sweep", "collect"]
+)
 
 
 @kernel

@@ -18,7 +18,7 @@ __all__ = ["gauss_seidel", "greedy_colours"]
 
 SHARED = ("false", "true")
 
-CUDA = cuda.Family("multigrid/gauss_seidel", [f"gauss_seidel<{shared}>" for shared in SHARED])
+CUDA = cuda.KernelModule("multigrid/gauss_seidel", [f"gauss_seidel<{shared}>" for shared in SHARED])
 
 
 @compiled_serial

@@ -27,7 +27,7 @@ __all__ = [
     "sum_products",
 ]
 
-CUDA = cuda.Family(
+CUDA = cuda.KernelModule(
     "multigrid/galerkin",
     [
         *(f"sum_products<{a}, {b}>" for a in ("false", "true") for b in ("false", "true")),

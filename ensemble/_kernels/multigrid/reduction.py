@@ -15,7 +15,9 @@ __all__ = ["relax_rows"]
 
 SHARED = ("false", "true")
 
-CUDA = cuda.Family("multigrid/reduction", [f"relax_rows<{shared}>" for shared in SHARED], headers=("sparse/rows.cuh",))
+CUDA = cuda.KernelModule(
+    "multigrid/reduction", [f"relax_rows<{shared}>" for shared in SHARED], headers=("sparse/rows.cuh",)
+)
 
 
 @kernel

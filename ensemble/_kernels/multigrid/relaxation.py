@@ -20,7 +20,7 @@ __all__ = ["chebyshev_first", "chebyshev_last", "chebyshev_start", "chebyshev_st
 SHARED = ("false", "true")
 FIRST, STEP, LAST = 0, 1, 2
 
-CUDA = cuda.Family(
+CUDA = cuda.KernelModule(
     "multigrid/relaxation",
     [
         *(f"chebyshev_start<{shared}>" for shared in SHARED),

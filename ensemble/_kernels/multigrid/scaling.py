@@ -24,7 +24,7 @@ from ensemble._kernels.sparse.crs import block_sums, ordered_sum, partial_sums, 
 __all__ = ["entry_units", "narrowed", "scaled_finish", "scaled_start"]
 
 
-CUDA = cuda.Family(
+CUDA = cuda.KernelModule(
     "multigrid/scaling",
     [
         *(
@@ -101,7 +101,7 @@ def _(r, unit, out):
 @entry_units.register("cuda")
 def _(r, unit, out):
     n_rows, n_samples = r.shape
-    krylov = cuda.FAMILIES["krylov"]
+    krylov = cuda.KERNEL_MODULES["krylov"]
     layout = cuda.layout_of(n_samples, r)
     partials = cuda.chunked(krylov, "largest", n_rows, (r,), layout, False, n_samples, 1)
     out = cuda.output(out, r, (2, n_samples))

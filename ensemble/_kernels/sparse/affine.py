@@ -52,7 +52,7 @@ __all__ = [
 FIRST, STEP, LAST = 0, 1, 2
 SET, RESIDUAL = 0, 1
 
-CUDA = cuda.Family(
+CUDA = cuda.KernelModule(
     "sparse/affine",
     [*affine_mma.INSTANCES, "affine_transpose", "affine_values"],
     ("sparse/affine.cuh",),

@@ -46,7 +46,7 @@ def options(n_terms: int, n_samples: int) -> tuple[str, ...]:
     return (f"-DTERMS={n_terms}", f"-DPACKS={packs}", f"-DSTEPS={steps}", f"-DWARPS={warps}")
 
 
-FAMILY = cuda.Family(
+FAMILY = cuda.KernelModule(
     "sparse/affine_mma",
     INSTANCES,
     ("sparse/affine.cuh",),
@@ -75,7 +75,7 @@ def product(function: str, n_rows: int, n_terms: int, n_samples: int, arguments:
 
 
 def queue(
-    plain: cuda.Family,
+    plain: cuda.KernelModule,
     function: str,
     n_rows: int,
     n_samples: int,

@@ -185,7 +185,7 @@ ENTRIES_AHEAD = 16  # how far ahead a product asks for entries that lie anywhere
 STAGED_LANES = 4  # as in rows.cuh
 SHARED = ("false", "true")
 
-CUDA = cuda.Family(
+CUDA = cuda.KernelModule(
     "sparse/crs",
     [
         *(f"product<{ending}, {shared}>" for ending in (SET, ADD, RESIDUAL) for shared in SHARED),
@@ -435,7 +435,7 @@ def spmv_dot_partials(indptr, indices, values, x, out):
     if layout.lanes <= STAGED_LANES and not shared:  # the staged product and a pass of its own are faster than one pass
         _product_on_device(SET, indptr, indices, values, x, x, out)
         vectors = cuda.layout_of(n_samples, x, out)
-        return out, cuda.chunked(cuda.FAMILIES["krylov"], "dot", n_rows, (x, out), vectors, False, n_samples, 1)
+        return out, cuda.chunked(cuda.KERNEL_MODULES["krylov"], "dot", n_rows, (x, out), vectors, False, n_samples, 1)
     arguments = (indptr, indices, values, x, out)
     name, wide = f"product_dot<{SHARED[shared]}>", cuda.is_wide(indptr)
     return out, cuda.chunked(CUDA, name, n_rows, arguments, layout, wide, n_samples, 1)

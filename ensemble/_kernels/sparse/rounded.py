@@ -34,7 +34,7 @@ SHARED = ("false", "true")
 SET, RESIDUAL = 0, 1
 FIRST, STEP, LAST = 0, 1, 2
 
-CUDA = cuda.Family(
+CUDA = cuda.KernelModule(
     "sparse/rounded",
     [
         *(f"rounded_product<{ending}, {shared}>" for ending in (SET, RESIDUAL) for shared in SHARED),

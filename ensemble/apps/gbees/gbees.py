@@ -255,10 +255,10 @@ class Gbees:
         one_of(likelihood, ("auto", "point", "cell"), "Gbees.update", "likelihood")
         self._split(common_samples("Gbees.update", y=y, R=R))
 
-        def weigh(run: Run, i: int) -> float:
+        def reweight(run: Run, i: int) -> float:
             return run.update(h, np.atleast_1d(y.sample(i)), noises[i if R.n_samples > 1 else 0], likelihood)
 
-        return self._runs.numbers(weigh)
+        return self._runs.numbers(reweight)
 
     def update_likelihood(self, log_likelihood: Callable[..., Any]) -> Any:
         """Bayes' rule for any measurement.

@@ -22,8 +22,8 @@ from ensemble.apps.kalman.steps import (
     update,
 )
 
-__all__ = ["combine_filter", "combine_smoother", "filter_elements", "filter_neutral", "has_no_elements",
-           "smoother_elements", "smoother_neutral"]  # fmt: skip
+__all__ = ["combine_filter", "combine_smoother", "filter_elements", "filter_identity", "has_no_elements",
+           "smoother_elements", "smoother_identity"]  # fmt: skip
 
 Element = tuple[Array, ...]
 
@@ -102,7 +102,7 @@ def combine_filter(earlier: Element, later: Element) -> Element:
     )
 
 
-def filter_neutral(xp: Any, nx: int, dtype: Any) -> Element:
+def filter_identity(xp: Any, nx: int, dtype: Any) -> Element:
     """The element that changes nothing: A the identity, all else zero."""
     zeros = xp.zeros((nx, nx), dtype=dtype)
     return xp.eye(nx, dtype=dtype), zeros[0, ...], zeros, zeros[0, ...], zeros
@@ -126,7 +126,7 @@ def combine_smoother(earlier: Element, later: Element) -> Element:
     return Ei @ Ej, apply(Ei, gj) + gi, symmetric(Ei @ Lj @ Ei.mT + Li)
 
 
-def smoother_neutral(xp: Any, nx: int, dtype: Any) -> Element:
+def smoother_identity(xp: Any, nx: int, dtype: Any) -> Element:
     """The element that changes nothing."""
     zeros = xp.zeros((nx, nx), dtype=dtype)
     return xp.eye(nx, dtype=dtype), zeros[0, ...], zeros

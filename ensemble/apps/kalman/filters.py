@@ -11,7 +11,7 @@ from ensemble._typing import Array
 from ensemble.apps.kalman.chunks import chunk_filter
 from ensemble.apps.kalman.compiled import compiled_filter, compiled_root_filter, device_of
 from ensemble.apps.kalman.diffuse import diffuse_filter
-from ensemble.apps.kalman.elements import Element, combine_filter, filter_elements, filter_neutral, has_no_elements
+from ensemble.apps.kalman.elements import Element, combine_filter, filter_elements, filter_identity, has_no_elements
 from ensemble.apps.kalman.model import LinearGaussianModel, Series, aligned
 from ensemble.apps.kalman.reference import refined_filter
 from ensemble.apps.kalman.results import FilterResult, total
@@ -198,8 +198,8 @@ def scan_filter(series: Series, scan: str, elements: Element | None = None) -> t
         return tuple(array_namespace(a, z).concat([a, z], axis=0) for a, z in zip(whole, end, strict=True))
     xp = array_namespace(series.y, series.F, series.m0)
     elements = elements or filter_elements(series)
-    neutral = filter_neutral(xp, series.F.shape[-1], elements[0].dtype)
-    _, m, P, _, _ = prefix_scan(combine_filter, elements, algorithm=scan, neutral=neutral)
+    identity = filter_identity(xp, series.F.shape[-1], elements[0].dtype)
+    _, m, P, _, _ = prefix_scan(combine_filter, elements, algorithm=scan, identity=identity)
     return m, P, log_densities(series, m, P)
 
 

@@ -123,11 +123,11 @@ def _recursion(series: Series, moved: Array) -> Array:
 def _scanned(series: Series, moved: Array, scan: str) -> Array:
     """`_recursion` as a prefix sum of affine maps."""
     xp, nx = array_namespace(moved), moved.shape[-2]
-    neutral = (xp.eye(nx, dtype=moved.dtype), xp.zeros(moved.shape[-2:], dtype=moved.dtype))
+    identity = (xp.eye(nx, dtype=moved.dtype), xp.zeros(moved.shape[-2:], dtype=moved.dtype))
     F = xp.broadcast_to(series.F, (moved.shape[0], *series.batch, nx, nx))
 
     def combine(earlier: tuple[Array, ...], later: tuple[Array, ...]) -> tuple[Array, ...]:
         (A, a), (B, b) = earlier, later
         return B @ A, B @ a + b
 
-    return prefix_scan(combine, (F, moved), algorithm=scan, neutral=neutral)[1]
+    return prefix_scan(combine, (F, moved), algorithm=scan, identity=identity)[1]

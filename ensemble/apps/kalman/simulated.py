@@ -77,7 +77,7 @@ class Machine:
             self.step(later[0].shape[0], flops)
             return later
 
-        prefix_scan(op, (np.zeros(items, np.uint8),), algorithm=algorithm, neutral=(np.uint8(0),), **options)
+        prefix_scan(op, (np.zeros(items, np.uint8),), algorithm=algorithm, identity=(np.uint8(0),), **options)
 
 
 @dataclass(frozen=True)

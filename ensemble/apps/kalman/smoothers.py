@@ -14,10 +14,10 @@ from ensemble.apps.kalman.elements import (
     combine_filter,
     combine_smoother,
     filter_elements,
-    filter_neutral,
+    filter_identity,
     has_no_elements,
     smoother_elements,
-    smoother_neutral,
+    smoother_identity,
 )
 from ensemble.apps.kalman.filters import (
     METHODS,
@@ -221,12 +221,12 @@ def two_filters(series: Series, scan: str) -> SmootherResult:
         return compiled_two_filter(series, scan)
     xp = array_namespace(series.y, series.F, series.m0)
     elements = filter_elements(series)
-    neutral = filter_neutral(xp, series.F.shape[-1], elements[0].dtype)
+    identity = filter_identity(xp, series.F.shape[-1], elements[0].dtype)
     m, P, terms = scan_filter(series, scan, elements)
     result = result_of(series, m, P, terms)
-    end = [xp.broadcast_to(e, a.shape[1:])[None, ...] for e, a in zip(neutral, elements, strict=True)]
+    end = [xp.broadcast_to(e, a.shape[1:])[None, ...] for e, a in zip(identity, elements, strict=True)]
     later = tuple(xp.concat([a[1:, ...], e], axis=0) for a, e in zip(elements, end, strict=True))
-    _, _, _, eta, J = prefix_scan(combine_filter, later, algorithm=scan, neutral=neutral, reverse=True)
+    _, _, _, eta, J = prefix_scan(combine_filter, later, algorithm=scan, identity=identity, reverse=True)
     run = smoothed(series, result, *meet(m, P, eta, J))
     apart = has_no_elements(series)
     if not anywhere(apart):
@@ -276,7 +276,7 @@ def sequential_rts(series: Series, m: Array, P: Array) -> tuple[Array, Array]:
 def scan_rts(series: Series, m: Array, P: Array, scan: str) -> tuple[Array, Array]:
     """The backward prefix sum of the smoother's elements."""
     xp = array_namespace(m, P)
-    neutral = smoother_neutral(xp, m.shape[-1], m.dtype)
+    identity = smoother_identity(xp, m.shape[-1], m.dtype)
     elements = smoother_elements(series, m, P)
-    _, mean, covariance = prefix_scan(combine_smoother, elements, algorithm=scan, neutral=neutral, reverse=True)
+    _, mean, covariance = prefix_scan(combine_smoother, elements, algorithm=scan, identity=identity, reverse=True)
     return mean, covariance

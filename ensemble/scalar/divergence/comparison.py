@@ -23,11 +23,11 @@ ROUNDING = 2.0**12
 def samples_to_check(k: int, n_samples: int, groups: Sequence[Group]) -> list[int]:
     """`k` samples, at random by a fixed seed, from every group in turn."""
     rng = np.random.default_rng(SEED)
-    parties = [rng.permutation(group.samples).tolist() for group in groups] or [rng.permutation(n_samples).tolist()]
+    parts = [rng.permutation(group.samples).tolist() for group in groups] or [rng.permutation(n_samples).tolist()]
     chosen: list[int] = []
-    while parties and len(chosen) < k:
-        chosen += [party.pop() for party in parties]
-        parties = [party for party in parties if party]
+    while parts and len(chosen) < k:
+        chosen += [part.pop() for part in parts]
+        parts = [part for part in parts if part]
     return sorted(int(s) for s in chosen[:k])
 
 

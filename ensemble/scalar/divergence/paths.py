@@ -86,11 +86,11 @@ class Follower(Decider):
         mine = values[self.followed]
         if kind == "Python int" and values.dtype.kind == "f":
             mine = np.trunc(mine) + 0.0  # all that ``int(x)`` shows; NaN and the infinities stay what they are
-        parties: dict[bytes, list[int]] = {}
+        groups: dict[bytes, list[int]] = {}
         for position, value in zip(self.followed.tolist(), mine, strict=True):
-            parties.setdefault(_identity(value), []).append(position)
-        if not self.stopped and len(parties) > 1:
-            parts = [np.array(party) for party in parties.values()]
+            groups.setdefault(_identity(value), []).append(position)
+        if not self.stopped and len(groups) > 1:
+            parts = [np.array(group) for group in groups.values()]
             self._part(parts, [_shown(values[part[0]].item(), kind) for part in parts])
         return int(self.followed[0])
 
@@ -122,8 +122,8 @@ class Follower(Decider):
         self.decisions = (*before, Decision(*place, answers[best]))
         self.followed = parts[best]
         # Samples that are only carried may meet any number: they must go where the code turns that into errors.
-        touchy = "raise" in np.geterr().values()
-        if self.followed.size <= self.least or 2 * self.followed.size < self.ids.size or touchy:
+        raises_on_floating_point_error = "raise" in np.geterr().values()
+        if self.followed.size <= self.least or 2 * self.followed.size < self.ids.size or raises_on_floating_point_error:
             self.leave()
             raise Stop
         np.seterr(all="ignore")

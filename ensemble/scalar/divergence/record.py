@@ -121,10 +121,10 @@ class DivergenceRecord:
     def groups(self, n_samples: int | None = None) -> list[np.ndarray]:
         """The samples of equal signature, each group rising, by their first sample."""
         signature = self.signature(n_samples)
-        parties: dict[bytes, list[int]] = {}
+        parts: dict[bytes, list[int]] = {}
         for s in range(signature.shape[1]):
-            parties.setdefault(signature[:, s].tobytes(), []).append(s)
-        return [np.array(party) for party in parties.values()]
+            parts.setdefault(signature[:, s].tobytes(), []).append(s)
+        return [np.array(part) for part in parts.values()]
 
     def __repr__(self) -> str:
         if not self._sites:

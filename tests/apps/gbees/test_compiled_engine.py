@@ -96,7 +96,7 @@ def test_the_step_is_that_of_the_definition(name):
         np.testing.assert_allclose(steps.clipped, expected.clipped, rtol=1e-9, atol=0.1 * rtol)
         assert_like(run, oracle, rtol)
     weights = -0.5 * ((run.cells()[0][:, 0] - 2.0) / 3.0) ** 2
-    assert run.weigh(weights) == pytest.approx(oracle.weigh(weights), rel=rtol)
+    assert run.reweight(weights) == pytest.approx(oracle.reweight(weights), rel=rtol)
     assert_like(run, oracle, rtol)
     run.advance(0.7, 0.1)
     oracle.advance(0.7, 0.1)
@@ -219,9 +219,9 @@ def test_what_stops_a_step_leaves_the_grid_of_the_last_one():
         run.advance(float(run.taken.lengths.sum()), 3.0)
     assert bits(run) == before
     with pytest.raises(GridError, match="likelihood must be above zero somewhere"):
-        run.weigh(np.full(run.n_cells, -np.inf))
+        run.reweight(np.full(run.n_cells, -np.inf))
     with pytest.raises(GridError, match="likelihood must be a number"):
-        run.weigh(np.full(run.n_cells, np.nan))
+        run.reweight(np.full(run.n_cells, np.nan))
     assert bits(run) == before
 
 

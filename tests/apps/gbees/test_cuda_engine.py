@@ -139,7 +139,7 @@ def test_every_option_gives_the_cells_of_the_array_engine(variant):
         np.testing.assert_allclose(got.cells()[1], expected.cells()[1], rtol=1e-11, atol=1e-18)
         assert (got.count, got.velocity_time) == (expected.count, pytest.approx(expected.velocity_time, rel=1e-13))
     weights = -0.5 * (got.cells()[0][:, 1] * 0.2 - 0.1) ** 2
-    assert got.weigh(weights) == pytest.approx(expected.weigh(weights), rel=1e-12)
+    assert got.reweight(weights) == pytest.approx(expected.reweight(weights), rel=1e-12)
     np.testing.assert_array_equal(got.cells()[0], expected.cells()[0])
     np.testing.assert_allclose(got.cells()[1], expected.cells()[1], rtol=1e-11, atol=1e-18)
 
@@ -317,7 +317,7 @@ def test_an_impossible_measurement_leaves_the_grid():
     run, twin = CudaEngine(*lorenz_start()), CudaEngine(*lorenz_start())
     for weights, message in ((-np.inf, "above zero somewhere"), (np.nan, "a number in every cell")):
         with pytest.raises(GridError, match=f"the likelihood must be {message}"):
-            run.weigh(np.full(run.n_cells, weights))
+            run.reweight(np.full(run.n_cells, weights))
         same_bits(run, twin)
 
 

@@ -286,7 +286,7 @@ def test_pruning_keeps_active_cells_and_little_is_lost(engine, prune):
     )
     run = engine(problem, indices, p)
     before = table(run)
-    assert run.weigh(np.zeros(run.n_cells)) == pytest.approx(0.0, abs=1e-14)  # weighs nothing, but prunes
+    assert run.reweight(np.zeros(run.n_cells)) == pytest.approx(0.0, abs=1e-14)  # weighs nothing, but prunes
     after = table(run)
     lost = 1.0 - sum(before[s] for s in after)
     assert 0 < len(after) < len(before)
@@ -320,7 +320,7 @@ def test_the_sequential_rule_cell_by_cell(engine):
             break
         gone.add(tuple(indices[k].tolist()))
     assert 20 < len(gone) < np.sum(p < threshold) - 10  # the rule does stop on the way
-    run.weigh(np.zeros(300))
+    run.reweight(np.zeros(300))
     assert table(run).keys() == {tuple(s) for s in indices.tolist()} - gone
 
 

@@ -22,7 +22,7 @@ def run_lorenz63(engine, name="l63_p5e-6", n_records=4, **options):
             yield run, data, f"P{interval}_pdf_{record}", (steps, cell_steps)
         if interval == 0:
             x3 = problem.widths[2] * to_numpy(run.cells()[0])[:, 2] + problem.origin[2]
-            run.weigh(-0.5 * (x3 + 8.0) ** 2)
+            run.reweight(-0.5 * (x3 + 8.0) ** 2)
 
 
 @pytest.mark.slow

@@ -333,7 +333,7 @@ def test_a_run_repeats_to_the_bit(patient_engine):
         )  # fmt: skip
         run = patient_engine(problem, indices, p)
         run.advance(0.0, 0.5)
-        run.weigh(-0.5 * to_numpy(run.cells()[0])[:, 0] ** 2 * 0.01)
+        run.reweight(-0.5 * to_numpy(run.cells()[0])[:, 0] ** 2 * 0.01)
         run.advance(0.5, 0.5)
         tables.append(table(run))
     assert tables[0] == tables[1]

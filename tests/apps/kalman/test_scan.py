@@ -27,7 +27,7 @@ def test_equals_a_loop(algorithm, T, reverse, threshold, chunk):
     rng = np.random.default_rng(T)
     A, b = rng.uniform(-0.7, 0.7, (T, 2, 2)), rng.standard_normal((T, 2))
     got = prefix_scan(
-        affine, (A, b), algorithm=algorithm, reverse=reverse, neutral=NEUTRAL, threshold=threshold, chunk=chunk
+        affine, (A, b), algorithm=algorithm, reverse=reverse, identity=NEUTRAL, threshold=threshold, chunk=chunk
     )
     M, v = NEUTRAL
     for k in range(T - 1, -1, -1) if reverse else range(T):
@@ -48,7 +48,7 @@ def test_keeps_the_order_of_operands(algorithm, words):
         return a[0] * 10 ** b[1] + b[0], a[1] + b[1]
 
     zero = (np.array(0, dtype=object), np.array(0, dtype=object))
-    got, _ = prefix_scan(join, (digits, ones), algorithm=algorithm, neutral=zero)
+    got, _ = prefix_scan(join, (digits, ones), algorithm=algorithm, identity=zero)
     assert [int(v) for v in got] == [int("".join(map(str, words[: k + 1]))) for k in range(len(words))]
 
 
@@ -60,9 +60,9 @@ def test_runs_on_any_library(algorithm, T):
     expected = prefix_scan(affine, (A, b), algorithm="sequential")
     xp = array_api_strict
     strict = prefix_scan(affine, (xp.asarray(A), xp.asarray(b)), algorithm=algorithm,
-                         neutral=tuple(map(xp.asarray, NEUTRAL)))  # fmt: skip
+                         identity=tuple(map(xp.asarray, NEUTRAL)))  # fmt: skip
     wide = Ensemble(np.stack([A, A], axis=-1)), Ensemble(np.stack([b, 2.0 * b], axis=-1))
-    lifted = prefix_scan(affine, wide, algorithm=algorithm, neutral=NEUTRAL)
+    lifted = prefix_scan(affine, wide, algorithm=algorithm, identity=NEUTRAL)
     np.testing.assert_allclose(np.asarray(strict[1]), expected[1], atol=1e-13)
     np.testing.assert_allclose(lifted[1].sample(1), 2.0 * expected[1], atol=1e-13)
 
@@ -76,7 +76,7 @@ def test_calls_are_few(algorithm):
         calls.append(a[0].shape[0])
         return (a[0] + b[0],)
 
-    prefix_scan(add, (np.ones(1000),), algorithm=algorithm, neutral=(np.zeros(()),))
+    prefix_scan(add, (np.ones(1000),), algorithm=algorithm, identity=(np.zeros(()),))
     log2 = 10
     expected = {"hillis_steele": log2, "blelloch": 2 * log2 + 1, "ladner_fischer": 2 * log2 - 1,
                 "sengupta": 2 * log2, "chunked": 31 + 5 + 2 + 6}  # fmt: skip
@@ -92,7 +92,7 @@ def test_calls_are_few(algorithm):
         ({"elements": (np.ones(3), np.ones(2))}, ValueError, "equally long"),
         ({"elements": (np.ones(0),)}, ValueError, "one entry or more"),
         ({"elements": [np.ones(3)]}, TypeError, "tuple of arrays"),
-        ({"algorithm": "blelloch"}, ValueError, "neutral must be given for blelloch"),
+        ({"algorithm": "blelloch"}, ValueError, "identity must be given for blelloch"),
         ({"algorithm": "sengupta", "threshold": 0}, ValueError, "threshold must be"),
         ({"chunk": 0}, ValueError, "chunk must be"),
     ],

@@ -106,7 +106,7 @@ def test_the_machine_counts_what_a_scan_of_sums_does(scan):
     machine = Machine(1)
     machine.scan(37, 1, scan)
     zero = (np.zeros(()),)
-    run = lambda a: prefix_scan(lambda x, y: (x[0] + y[0],), (a,), algorithm=scan, neutral=zero)
+    run = lambda a: prefix_scan(lambda x, y: (x[0] + y[0],), (a,), algorithm=scan, identity=zero)
     if scan != "blelloch":
         assert count_flops(run, np.ones(37)) == machine.work
     assert machine.time == machine.work  # one thread

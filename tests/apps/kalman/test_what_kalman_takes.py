@@ -153,7 +153,7 @@ BAD = {
         ({"op": lambda a, b: a[0] + b[0]}, TypeError, "op must return a tuple of 1 arrays; got a ndarray"),
         ({"op": lambda a, b: (*a, *b)}, TypeError, "op must return a tuple of 1 arrays; got 2 arrays"),
         *(({"algorithm": bad}, ValueError, "algorithm must be one of") for bad in (None, 3, Y)),
-        *(({"algorithm": "blelloch", "neutral": bad}, ValueError, "neutral must be a tuple of 1 arrays")
+        *(({"algorithm": "blelloch", "identity": bad}, ValueError, "identity must be a tuple of 1 arrays")
           for bad in (3, (), (0.0, 0.0))),
     ],
 }  # fmt: skip

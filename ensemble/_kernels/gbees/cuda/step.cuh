@@ -24,7 +24,7 @@ __device__ inline void make_target(Instance& shared, const Instance& g, i64 c, i
     const int face = BESIDE(i, up)[c];
     u64 wanted = beside(g, key, i, up);
     if (on_rim(g, wanted, i)) {
-        shared.full = RIM;
+        shared.full = KEY_OVERFLOW;
         return;
     }
     if (i == j) {
@@ -35,7 +35,7 @@ __device__ inline void make_target(Instance& shared, const Instance& g, i64 c, i
         if (face < 0 && other >= 0 && BESIDE(i, up)[other] >= 0) return;
         wanted = beside(g, wanted, j, over);
         if (on_rim(g, wanted, j)) {
-            shared.full = RIM;
+            shared.full = KEY_OVERFLOW;
             return;
         }
     }

@@ -50,7 +50,7 @@ class BicgstabScalars(Scalars):
         self._decide_on_two("bicgstab_beta", partials, self.beta, self.omega, self.renew, self.keep)
         bicgstab.bicgstab_turn(self.beta, self.omega, self.renew, r, v, p, shadow, self.keep, x, self.kept)
 
-    def prove(self, true: Any, r: Any, p: Any, shadow: Any) -> None:
+    def verify_convergence(self, true: Any, r: Any, p: Any, shadow: Any) -> None:
         """Judge claims by the true residual, which replaces r where a sample has to go on."""
         partials = vectors.dot_partials(true, true)
         self.decide("bicgstab_prove", partials, self.recurrence, self.adopt, self.renew, self.keep)

@@ -92,7 +92,7 @@ class Scalars:
         threads = cuda.SUM_THREADS if sums else (cuda.SUM_THREADS[0], 1)
         self.family.launch(kernel, self.layout, grid, threads, (*sums, *chunks, *arguments, *book))
 
-    def look(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def fetch_status(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(status, iterations, latest norms) as the host sees them once the queue has come this far."""
         numbers = np.array(to_numpy(self.numbers))
         counts = numbers[N_NORMS * self.n_samples :].view(np.int32)
@@ -138,7 +138,7 @@ class CgScalars(Scalars):
         self.decide(name, vectors.dot_partials(r, z), self.last[0], change, self.beta)
         vectors.cg_turn(self.beta, z, p, self.keep, self.last[1], self.x, self.kept)
 
-    def prove(self, true: Any, r: Any) -> None:
+    def verify_convergence(self, true: Any, r: Any) -> None:
         """Judge claims by the true residual, which replaces r where a sample has to go on."""
         keep = self.change  # in no use between iterations
         self.decide("cg_prove", vectors.dot_partials(true, true), self.last[0], self.adopt, keep)

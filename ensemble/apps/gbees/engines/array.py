@@ -117,7 +117,7 @@ class ArrayEngine:
         self.count += 1
         return dt, n_cells, mass, clipped
 
-    def weigh(self, log_weights: Any) -> float:
+    def reweight(self, log_weights: Any) -> float:
         """Multiplies by ``exp(log_weights)``, normalises, prunes, normalises; gives the logarithm of the mass."""
         xp = array_namespace(self.grid.p)
         p = self.grid.p

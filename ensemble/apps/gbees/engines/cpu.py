@@ -80,7 +80,7 @@ class CompiledEngine:
 
     @property
     def count(self) -> int:
-        """Steps since the start or the last `weigh`."""
+        """Steps since the start or the last `reweight`."""
         return int(self._get("COUNT"))
 
     @count.setter
@@ -173,7 +173,7 @@ class CompiledEngine:
         """Remove what was in the way of the next step, or say that it cannot be done."""
         if status == "FULL":
             self._enlarge()
-        elif status == "RIM":
+        elif status == "KEY_OVERFLOW":
             self._pack_anew()
         elif status == "NOT_FINITE":
             raise self._not_finite(time)
@@ -248,7 +248,7 @@ class CompiledEngine:
             "Keep the grid away from there with bounds, or make the function finite there."
         )
 
-    def weigh(self, log_weights: Any) -> float:
+    def reweight(self, log_weights: Any) -> float:
         """Multiplies by ``exp(log_weights)``, normalises, prunes, normalises; gives the logarithm of the mass."""
         cells = self._cells
         order = np.argsort(self.grid[0][cells])

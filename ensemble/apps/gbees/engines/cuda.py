@@ -151,7 +151,7 @@ class CudaEngine:
                 watch(min(left or [journeys[-1].elapsed]), sum(engine.n_cells for engine in engines), work)
         return [journey.failure for journey in journeys]
 
-    def weigh(self, log_weights: Any) -> float:
+    def reweight(self, log_weights: Any) -> float:
         """Multiplies by ``exp(log_weights)``, normalises, prunes, normalises; gives the logarithm of the mass."""
         xp, grid = array_namespace(self.grid.p), self.grid
         log_weights = xp.astype(xp.asarray(log_weights), xp.float64)
@@ -210,7 +210,7 @@ class CudaEngine:
             grid.prune(_kernels(self.problem, 0, False))
         elif reason == Reason.FULL:
             self._reserve(max(int(grid.record["n"][0]), grid.capacity))
-        elif reason == Reason.RIM:
+        elif reason == Reason.KEY_OVERFLOW:
             grid.repack()
         elif reason == Reason.NOT_FINITE:
             raise grid.not_finite(time)

@@ -62,7 +62,7 @@ class Steps:
 class Engine(Protocol):
     """One grid under way. Made from a `Problem`, multi-indices (N, n) and their probabilities (N,).
 
-    Steps are counted since the start or the last `weigh`; the count decides when to prune.
+    Steps are counted since the start or the last `reweight`; the count decides when to prune.
 
     Attributes
     ----------
@@ -100,7 +100,7 @@ class Engine(Protocol):
         interrupt: the grid is then a consistent state of an earlier step of this call.
         """
 
-    def weigh(self, log_weights: Any) -> float:
+    def reweight(self, log_weights: Any) -> float:
         """Multiplies probabilities, in the order of `cells`, by ``exp(log_weights)``; normalises, prunes, normalises.
 
         Gives the logarithm of the mass after weighing: the evidence.

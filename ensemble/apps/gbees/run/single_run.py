@@ -178,7 +178,7 @@ class Run:
                 f"{float(weights[cell])} at x = ({where}) and in {int(xp.count_nonzero(undefined)) - 1} other cells. "
                 "Make h, or the likelihood, a number there."
             )
-        log_evidence = self.engine.weigh(weights) + log_peak
+        log_evidence = self.engine.reweight(weights) + log_peak
         self.moments = None
         self.log_evidence += log_evidence
         return log_evidence
