@@ -191,14 +191,16 @@ class WorkSharing:
     def __init__(self, function: Callable[..., None], options: dict[str, Any]) -> None:
         functools.update_wrapper(self, function)
         self._function, self._options = function, options
-        self._made: Any = None
+
+    @functools.cached_property
+    def dispatcher(self) -> Any:
+        """Numba's function, with the arguments ``low, high`` behind its own."""
+        numba.get_num_threads()  # starts the threads, to whose functions compiled code refers
+        return numba.njit(**self._options)(_shared_loop(self._function))
 
     def __call__(self, *arguments: Any, threads: int = ALL_THREADS) -> None:
         """Run the loop on `ALL_THREADS` that Numba may use now, or on `ONE_THREAD`, the calling one."""
-        if self._made is None:
-            numba.get_num_threads()  # starts the threads, to whose functions compiled code refers
-            self._made = numba.njit(**self._options)(_shared_loop(self._function))
-        self._made(*arguments, 0, threads)
+        self.dispatcher(*arguments, 0, threads)
 
 
 def work_sharing(function: Callable[..., None], **options: Any) -> WorkSharing:

@@ -143,7 +143,7 @@ def f(x, y):
 x = np.ones(200_000)
 f(x, x), f(x[:5], x[:5])
 (compiled,) = f._compiled.values()
-print(sum(sum(k.stats.cache_misses.values()) for k in (compiled.module.span, compiled.module.spans)))
+print(sum(sum(k.stats.cache_misses.values()) for k in (compiled.module.span, compiled.module.spans.dispatcher)))
 """
 
 

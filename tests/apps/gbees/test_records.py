@@ -214,7 +214,7 @@ def test_damaged_and_foreign_files_are_refused(tmp_path):
     arrays = got.recording.arrays()
     with pytest.raises(ValueError, match="must be of format 1; got 7"):
         Recording.of({**arrays, "format": np.array(7)})
-    with pytest.raises(ValueError, match="distribution 1 must have one probability a cell"):
+    with pytest.raises(ValueError, match="distribution 1 must have one probability per cell"):
         Recording.of({**arrays, "probabilities_1": np.ones(2)})
     with pytest.raises(ValueError, match="lengths that differ"):
         Recording.of({**arrays, "step_cells": np.ones(2)})
