@@ -12,7 +12,7 @@ import numpy as np
 from benchmarks.bench_fem import parameters
 from benchmarks.bench_multigrid import RTOL, pyamgs
 from benchmarks.common import EnsembleBenchmark, interleaved, median, reader, save, show
-from ensemble._backend import moved
+from ensemble._backend import asarray_like
 from ensemble._compile import registry
 from ensemble._compile.lanes.arithmetic import fma
 from ensemble._compile.lanes.types import load, store, zeros
@@ -38,7 +38,7 @@ class Affine(EnsembleBenchmark):
         super().setup(backend, n_samples)
         self.problem, self.y = RandomDiffusion(16, backend=self.library), parameters(n_samples)
         self.A = affine_matrix(self.problem, self.y)
-        self.x = moved(np.ones((self.A.shape[0], n_samples)), self.home)
+        self.x = asarray_like(np.ones((self.A.shape[0], n_samples)), self.reference_array)
         self.time_product(backend, n_samples)
         self.time_solve(backend, n_samples)
 

@@ -140,7 +140,7 @@ def kernels(cells: int, sizes: tuple[int, ...] = SIZES) -> list[dict[str, Any]]:
                 lambda B=B, u=u, v=v: B.apply(u, v), nnz * (6.0 * size + 4) + 4.0 * n + 2.0 * size * s * n
             )  # fmt: skip
         runs["spmv, shared values"] = (
-            lambda v=shared, x=x, y=y: crs.spmv(*graph.beside(v), v, x, y), 12.0 * nnz + 4.0 * n + 2 * vector,
+            lambda v=shared, x=x, y=y: crs.spmv(*graph.arrays_on(v), v, x, y), 12.0 * nnz + 4.0 * n + 2 * vector,
         )  # fmt: skip
         rows += timed(runs, s, bandwidth) + vendor(graph, s, shared, x)
         del A, x, y, b, w, dinv, runs
@@ -173,7 +173,7 @@ def rounded_runs(graph: Any, s: int) -> dict[str, tuple[Callable[[], Any], float
     values = cupy.random.random((graph.nnz, s), dtype=np.float32)
     x, y, b, w, dinv, shift = (cupy.random.random((graph.shape[0], s), dtype=np.float32) for _ in range(6))
     halves, c = cupy.empty(values.shape, np.uint16), cupy.random.random(s, dtype=np.float32)
-    indptr, indices = graph.beside(values)
+    indptr, indices = graph.arrays_on(values)
     rounded.round_rows(indptr, values, halves, shift)
     step, graph_bytes, entries = (dinv, b, x, c, c, w, y), 4.0 * (graph.nnz + x.shape[0]), graph.nnz * s
     return {
@@ -230,7 +230,7 @@ def vendor(graph: Any, s: int, values: Any, x: Any) -> list[dict[str, Any]]:
     import cupyx.cusparse
     import cupyx.scipy.sparse as csp
 
-    indptr, indices = graph.beside(values)
+    indptr, indices = graph.arrays_on(values)
     matrix = csp.csr_matrix((values[:, 0].copy(), indices, indptr), shape=graph.shape)
     times = {}
     if s == 1:

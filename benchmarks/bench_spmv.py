@@ -18,7 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from benchmarks.common import SEED, EnsembleBenchmark, interleaved, median, ratio, reader, save, show
-from ensemble._backend import moved
+from ensemble._backend import asarray_like
 from ensemble._compile.numba import empty
 from ensemble.linalg import CrsGraph, CrsMatrix, SymmetricCrsMatrix
 
@@ -49,9 +49,9 @@ class SparseProduct(EnsembleBenchmark):
     def setup(self, backend: str, n_samples: int) -> None:
         super().setup(backend, n_samples)
         graph = brick_graph(24)
-        self.A = CrsMatrix(graph, random_values((graph.nnz, n_samples))).to(self.home)
+        self.A = CrsMatrix(graph, random_values((graph.nnz, n_samples))).to(self.reference_array)
         x = random_values((graph.shape[1], n_samples))
-        self.x = moved(x, self.home)
+        self.x = asarray_like(x, self.reference_array)
         self.y = self.A.apply(self.x)
         self.scipy, self.scipy_x = self.A.to_scipy(0), x[:, 0].copy()
         self.wait()

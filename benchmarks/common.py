@@ -33,13 +33,13 @@ class EnsembleBenchmark:
     def setup(self, backend: str, n_samples: int) -> None:
         self.library = {"numba": "numpy", "cuda": "cupy"}[backend]
         try:
-            self.home = prototype(self.library)
+            self.reference_array = prototype(self.library)
         except RuntimeError as absent:
             raise NotImplementedError(str(absent)) from absent
 
     def wait(self) -> None:
         """Until the device has done what was queued: the end of every timed method."""
-        synchronize(self.home)
+        synchronize(self.reference_array)
 
 
 # --- timing

@@ -85,7 +85,7 @@ class _Form:
         return self(rest, F), u + self(K, r), self.symmetric(self(rest, Q)), self(W, r), self.symmetric(self(W, H, F))
 
     def combine(self, i: tuple[Any, ...], j: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Stretch j behind stretch i."""
+        """Stretch j behind interval i."""
         (Ai, bi, Ci, ei, Ji), (Aj, bj, Cj, ej, Jj) = i, j
         eye = self.jnp.broadcast_to(self.jnp.eye(Ci.shape[-1], dtype=Ci.dtype), Ci.shape)
         D = self.solve(eye + self(Ci, Jj), eye)

@@ -48,15 +48,15 @@ def scalars_on_the_host(yes: bool) -> Iterator[None]:
             module.runs_on_device = runs_on_device
 
 
-def seconds(run: Callable[[], Any], home: Any, repeats: int) -> float:
+def seconds(run: Callable[[], Any], reference_array: Any, repeats: int) -> float:
     """Median time of a call, to the end of what it queued."""
     run()
     times = []
     for _ in range(repeats):
-        synchronize(home)
+        synchronize(reference_array)
         start = time.perf_counter()
         run()
-        synchronize(home)
+        synchronize(reference_array)
         times.append(time.perf_counter() - start)
     return statistics.median(times)
 
@@ -123,13 +123,15 @@ def rows_of(problem: RandomDiffusion, n_samples: int, bandwidth: float, repeats:
     return rows
 
 
-def timed(solve: Callable[..., Any], an_iteration: bool, home: Any, repeats: int) -> tuple[float, Any]:
+def timed(solve: Callable[..., Any], an_iteration: bool, reference_array: Any, repeats: int) -> tuple[float, Any]:
     """Milliseconds of an iteration or of a whole solve, and a result to compare."""
     if an_iteration:
         few, many = (functools.partial(solve, rtol=0.0, max_iterations=k) for k in (FEW, MANY))
-        return 1e3 * (seconds(many, home, repeats) - seconds(few, home, repeats)) / (MANY - FEW), many()
+        return 1e3 * (seconds(many, reference_array, repeats) - seconds(few, reference_array, repeats)) / (
+            MANY - FEW
+        ), many()
     whole = functools.partial(solve, rtol=1e-10, max_iterations=200)
-    return 1e3 * seconds(whole, home, repeats), whole()
+    return 1e3 * seconds(whole, reference_array, repeats), whole()
 
 
 def require_same_bits(one: Any, other: Any) -> None:

@@ -15,20 +15,20 @@ from ensemble._typing import Array, Namespace
 
 __all__ = [
     "array_namespace",
+    "as_index",
+    "asarray_like",
     "assigned",
     "available_bytes",
     "backend_of",
     "contiguous",
     "free_bytes",
-    "home_of",
     "is_array",
-    "moved",
+    "library_and_device",
     "numbers",
     "prototype",
     "synchronize",
     "to_device",
     "to_numpy",
-    "whole",
 ]
 
 COMPILED_DTYPES = frozenset((np.dtype(np.float32), np.dtype(np.float64)))
@@ -98,12 +98,12 @@ def to_numpy(array: Array) -> np.ndarray:
     return np.asarray(array)
 
 
-def home_of(array: Any) -> tuple[str, Any]:
+def library_and_device(array: Any) -> tuple[str, Any]:
     """The library and the device that `array` lives in: what a cache of moved copies is keyed by."""
     return array_api_compat.array_namespace(array).__name__, str(array_api_compat.device(array))
 
 
-def moved(array: np.ndarray, like: Array) -> Array:
+def asarray_like(array: np.ndarray, like: Array) -> Array:
     """The NumPy array `array` in the library and on the device of `like`; itself where it is there already."""
     if type(like) is np.ndarray or type(array) is not np.ndarray:
         return array
@@ -190,7 +190,7 @@ def to_device(array: Array, device: Any, stream: Any = None) -> Array:
     return array_api_compat.to_device(array, device, stream=stream)
 
 
-def whole(number: Any) -> int:
+def as_index(number: Any) -> int:
     """`operator.index`, also of a 0-d array of CuPy, which has no such method."""
     return operator.index(number.get() if array_api_compat.is_cupy_array(number) else number)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ensemble import Ensemble, gallery
-from ensemble._backend import moved, prototype, to_numpy
+from ensemble._backend import asarray_like, prototype, to_numpy
 from ensemble._compile import device
 from ensemble._kernels import KERNELS
 from ensemble.apps.fem import RandomDiffusion
@@ -23,7 +23,7 @@ resident_module = importlib.import_module("ensemble.krylov._device")
 
 def on_device(A, b):
     home = prototype("cupy")
-    return A.to(home), Ensemble(moved(b.samples, home))
+    return A.to(home), Ensemble(asarray_like(b.samples, home))
 
 
 @pytest.mark.parametrize("n_samples", [1, 6, 32, 33])
@@ -211,7 +211,7 @@ def test_matrix_units_add_in_order(n_terms, n_samples):
     rng = np.random.default_rng(77261)
     factors = [values * np.exp2(rng.integers(-300, 300, values.shape)) for values in factors]
     k, home = KERNELS["affine_spmv"], prototype("cupy")
-    got = k.implementations["cuda"](*(moved(array, home) for array in (indptr, indices, *factors)), None)
+    got = k.implementations["cuda"](*(asarray_like(array, home) for array in (indptr, indices, *factors)), None)
     np.testing.assert_array_equal(to_numpy(got), k.implementations["numba"](indptr, indices, *factors, None))
 
 
@@ -224,7 +224,7 @@ def test_matrix_units_end_as_the_cpu_does(name):
     a, c = rng.standard_normal((2, 32))
     vectors = {"residual": (x, b), "chebyshev_first": (dinv, b, x, c, w)}.get(name, (dinv, b, x, a, c, w))
     k, home = KERNELS[f"affine_{name}"], prototype("cupy")
-    got = k.implementations["cuda"](*(moved(array, home) for array in (*square, *vectors)), None)
+    got = k.implementations["cuda"](*(asarray_like(array, home) for array in (*square, *vectors)), None)
     expected = k.implementations["numba"](*square, *vectors, None)
     for here, there in zip(got, expected, strict=True):
         np.testing.assert_array_equal(to_numpy(here), there)

@@ -5,7 +5,7 @@ import copy
 import numpy as np
 import pytest
 
-from ensemble._backend import moved, prototype, to_numpy
+from ensemble._backend import asarray_like, prototype, to_numpy
 from ensemble._compile.registry import kernel
 from ensemble._kernels import KERNELS
 from tests import cases
@@ -105,7 +105,7 @@ def put(argument):
     """Arrays on the device, wherever they stand in the arguments."""
     if isinstance(argument, tuple):
         return tuple(map(put, argument))
-    return moved(argument, prototype("cupy")) if isinstance(argument, np.ndarray) else argument
+    return asarray_like(argument, prototype("cupy")) if isinstance(argument, np.ndarray) else argument
 
 
 def fetched(returned):

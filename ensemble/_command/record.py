@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ensemble._backend import moved, to_numpy
+from ensemble._backend import asarray_like, to_numpy
 from ensemble._command.sampling import Estimate, estimate
 from ensemble.apps.fem import DiffusionResult, RandomDiffusion
 
@@ -49,7 +49,7 @@ class Record:
         self.iterations[here] = result.iterations[:n]
         self.newton_iterations[here] = result.newton_iterations[:n]
         self.converged[here] = result.converged[:n]
-        self.profile[:, here] = to_numpy(result.u.samples[moved(line, result.u.samples), :n])
+        self.profile[:, here] = to_numpy(result.u.samples[asarray_like(line, result.u.samples), :n])
         for phase, seconds in result.seconds.items():
             self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
         self.done = first + n

@@ -9,7 +9,15 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["CudaGraph", "brought", "on_device_of", "own_stream", "send", "sent", "stream_number"]
+__all__ = [
+    "CudaGraph",
+    "copy_between_devices",
+    "on_device_of",
+    "own_stream",
+    "stream_number",
+    "to_cuda_device",
+    "to_device_of",
+]
 
 
 def stream_number(array: Any) -> int:
@@ -31,7 +39,7 @@ def on_device_of(array: Any) -> Iterator[None]:
         yield
 
 
-def send(array: Any, out: Any) -> None:
+def copy_between_devices(array: Any, out: Any) -> None:
     """Copy `array` into `out`, which may lie on another device, in order with the current streams of both.
 
     The stream of `array` goes on once the copy is made, so that its memory may be given to others.
@@ -52,7 +60,7 @@ def send(array: Any, out: Any) -> None:
         cupy.cuda.get_current_stream().wait_event(copied)
 
 
-def sent(array: Any, device: int) -> Any:
+def to_cuda_device(array: Any, device: int) -> Any:
     """`array`, of NumPy or CuPy, on the CUDA device of that number, in one piece; itself where it is so already."""
     import cupy
 
@@ -64,13 +72,13 @@ def sent(array: Any, device: int) -> Any:
         out = cupy.empty(array.shape, array.dtype)
         with array.device:
             array = cupy.ascontiguousarray(array)
-        send(array, out)
+        copy_between_devices(array, out)
         return out
 
 
-def brought(array: Any, like: Any) -> Any:
+def to_device_of(array: Any, like: Any) -> Any:
     """`array` on the device of `like`, where both are CuPy's; else itself."""
-    return sent(array, like.device.id) if hasattr(array.data, "ptr") else array
+    return to_cuda_device(array, like.device.id) if hasattr(array.data, "ptr") else array
 
 
 class CudaGraph:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import array_namespace, moved, to_numpy
+from ensemble._backend import array_namespace, asarray_like, to_numpy
 from ensemble._compile.memory import empty_like
 from ensemble._kernels.krylov import vectors as kernels
 from ensemble.krylov._system import LinearSystem
@@ -45,7 +45,7 @@ class Run:
         norm_b, x0, atol = norms(self.b), system.x0, system.atol
         self.unit = units_of(self.b, norm_b, self.coupled)
         if self.unit is not None:
-            unit = moved(self.unit.astype(self.b.dtype), self.b)
+            unit = asarray_like(self.unit.astype(self.b.dtype), self.b)
             self.b, x0, atol = self.b / unit, None if x0 is None else x0 / unit, atol / self.unit
             norm_b = norms(self.b)
         self.x, self.r = empty_like(self.b), empty_like(self.b)
@@ -92,7 +92,7 @@ class Run:
     def without(self, vectors: Any, which: np.ndarray) -> Any:
         """`vectors` with zeros in the samples of `which`."""
         xp = array_namespace(vectors)
-        return xp.where(moved(which, vectors), xp.zeros_like(vectors), vectors)
+        return xp.where(asarray_like(which, vectors), xp.zeros_like(vectors), vectors)
 
     def residual(self, out: Any, x: Any = None) -> Any:
         """out = b - A x, of the present x or another."""
@@ -207,7 +207,7 @@ class Run:
             if self.x0 is None:
                 self.best[...] = 0.0
             else:
-                kernels.take_samples(self.x0, moved(self.members, self.x), self.best)
+                kernels.take_samples(self.x0, asarray_like(self.members, self.x), self.best)
             self.vectors = (*self.vectors, "best")
         return self.best
 
@@ -251,12 +251,12 @@ class Run:
         leaving = np.ones(self.members.size, bool)
         leaving[kept] = False
         self.choose_best(leaving)
-        places = moved(kept, self.x)
+        places = asarray_like(kept, self.x)
         if self.wide_x is None:
             self.wide_x = empty_like(self.x)
             self.wide_x[...] = self.x
         else:
-            kernels.put_samples(self.x, moved(self.members, self.x), self.wide_x)
+            kernels.put_samples(self.x, asarray_like(self.members, self.x), self.wide_x)
         self.A, self.M = self.A.take_samples(kept), self.M.take_samples(kept)
         for name in self.vectors:
             setattr(self, name, kernels.take_samples(getattr(self, name), places, None))
@@ -272,9 +272,13 @@ class Run:
     def result(self) -> SolveResult:
         """The outcome of all samples."""
         self.choose_best(np.ones(self.members.size, bool))
-        x = self.x if self.wide_x is None else kernels.put_samples(self.x, moved(self.members, self.x), self.wide_x)
+        x = (
+            self.x
+            if self.wide_x is None
+            else kernels.put_samples(self.x, asarray_like(self.members, self.x), self.wide_x)
+        )
         if self.unit is not None:
-            x = x * moved(self.unit.astype(x.dtype), x)
+            x = x * asarray_like(self.unit.astype(x.dtype), x)
         if self.system.order is not None:
             x = restored_vectors(x, self.system.order)
         wrapped = wrap_like(self.system.like, x, self.system.operator_samples, self.system.sample_set)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import array_namespace, contiguous, home_of, to_numpy
+from ensemble._backend import array_namespace, contiguous, library_and_device, to_numpy
 from ensemble._check import integer, message, one_of, positive, require
 from ensemble.linalg import Identity
 from ensemble.linalg.adapt import as_operator
@@ -162,10 +162,10 @@ def widen(samples: Any, n_samples: int, dtype: Any) -> Any:
 def require_one_home(function: str, b: Any, **operators: Any) -> None:
     """Matrix, preconditioner and vectors must lie in one library and on one device."""
     for name, operator in operators.items():
-        values = getattr(operator, "home", None)
-        if values is not None and home_of(values) != home_of(b):
-            library, device = home_of(values)
+        values = getattr(operator, "reference_array", None)
+        if values is not None and library_and_device(values) != library_and_device(b):
+            library, device = library_and_device(values)
             require(
-                False, function, "b", f"live where {name} does ({library}, {device})", " ".join(home_of(b)),
+                False, function, "b", f"live where {name} does ({library}, {device})", " ".join(library_and_device(b)),
                 "Move one of them: xp.asarray for vectors, A.to(b) for a matrix.",
             )  # fmt: skip

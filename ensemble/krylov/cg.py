@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import moved, to_numpy
+from ensemble._backend import asarray_like, to_numpy
 from ensemble._compile.memory import empty_like
 from ensemble._kernels.krylov import vectors as kernels
 from ensemble.krylov._device import runs_on_device
@@ -157,7 +157,7 @@ class _Run(Run):
                     alpha = np.where(self.active, alpha, 0.0).astype(self.x.dtype)
                     if not self.active.any():
                         break
-                rr = kernels.cg_update(moved(alpha, self.x), self.p, q, self.x, self.r)
+                rr = kernels.cg_update(asarray_like(alpha, self.x), self.p, q, self.x, self.r)
                 iteration += 1
                 self.judge(np.sqrt(host(rr)), alpha, iteration, callback)
                 if not self.active.any():
@@ -173,7 +173,7 @@ class _Run(Run):
                 change = -alpha * to_numpy(kernels.dot(z, self.q, None)) if self.flexible else rz_new
                 goes_on = self.active & ~self.replaced  # else the old direction belongs to another residual
                 beta = np.where(goes_on, self.together(change) / self.together(rz), 0.0).astype(self.x.dtype)
-                kernels.cg_direction(moved(beta, self.p), z, self.p)
+                kernels.cg_direction(asarray_like(beta, self.p), z, self.p)
                 rz = rz_new
 
     def judge(self, norm: np.ndarray, alpha: np.ndarray, iteration: int, callback: Any) -> None:
@@ -201,7 +201,7 @@ class _Run(Run):
             s = np.flatnonzero(which)
             best[:, s] = self.x[:, s] - alpha[s] * self.p[:, s]
         else:
-            self.copy(which, self.x - moved(alpha, self.x) * self.p, best)
+            self.copy(which, self.x - asarray_like(alpha, self.x) * self.p, best)
         self.best_norm[self.members[which]] = norm[which]
 
     def start(self) -> np.ndarray:

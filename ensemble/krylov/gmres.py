@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import moved
+from ensemble._backend import asarray_like
 from ensemble._check import integer
 from ensemble._compile.memory import empty_like
 from ensemble._kernels.krylov import basis as kernels
@@ -334,5 +334,5 @@ class _Run(Run):
     def _narrow(self, basis: Any, used: int) -> Any:
         new = empty_like(self.x, (basis.shape[0], *self.x.shape))
         for k in range(used):
-            take_samples(basis[k, :, :], moved(self.kept, self.x), new[k, :, :])
+            take_samples(basis[k, :, :], asarray_like(self.kept, self.x), new[k, :, :])
         return new

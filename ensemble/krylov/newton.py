@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import array_namespace, contiguous, moved
+from ensemble._backend import array_namespace, asarray_like, contiguous
 from ensemble._check import integer, positive
 from ensemble._compile.memory import empty_like
 from ensemble.krylov._run import norms
@@ -111,7 +111,7 @@ def newton(
                 callback(step, history[-1])
             if step == max_iterations or not active.any():
                 break
-            right = samples if active.all() else xp.where(moved(active, u), samples, xp.zeros_like(samples))
+            right = samples if active.all() else xp.where(asarray_like(active, u), samples, xp.zeros_like(samples))
             result = solver(jacobian(_like(u0, r, u)), _like(u0, r, right))
             broken = active & (result.status == Status.breakdown)
             status[broken] = Status.breakdown
@@ -120,7 +120,7 @@ def newton(
             last, u = u, empty_like(u)
             xp.subtract(last, change, out=u)
             if not active.all():
-                u[...] = xp.where(moved(active, u), u, last)
+                u[...] = xp.where(asarray_like(active, u), u, last)
             iterations[active] += 1
             linear += result.iterations
             r = residual(_like(u0, r, u))

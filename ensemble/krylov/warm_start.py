@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import array_namespace, moved, to_numpy
+from ensemble._backend import array_namespace, asarray_like, to_numpy
 from ensemble._check import integer, one_of, require
 from ensemble._compile.memory import empty_like
 from ensemble._kernels.krylov.basis import basis_add
@@ -93,8 +93,8 @@ class WarmStart:
             fill = np.full((new.shape[0], missing), np.nan)
             self.points = np.concatenate([self.points.reshape(new.shape[0], -1), fill], axis=1)
         self.points[:, places] = new[:, chosen]
-        taken = take_samples(solutions, moved(chosen, solutions), None)
-        put_samples(taken, moved(places, solutions), self._solutions)
+        taken = take_samples(solutions, asarray_like(chosen, solutions), None)
+        put_samples(taken, asarray_like(places, solutions), self._solutions)
         self._added += int(chosen.size)
 
     def guess(self, points: Any) -> Any:
@@ -109,8 +109,8 @@ class WarmStart:
         x = empty_like(self._solutions, (self._solutions.shape[0], new.shape[1]))
         x[...] = 0.0
         for rank in range(neighbours.shape[0]):  # in order of distance, so that no other sample decides on rounding
-            taken = take_samples(self._solutions, moved(neighbours[rank], x), None)
-            weight = moved(weights[rank : rank + 1].astype(x.dtype), x)
+            taken = take_samples(self._solutions, asarray_like(neighbours[rank], x), None)
+            weight = asarray_like(weights[rank : rank + 1].astype(x.dtype), x)
             basis_add(weight, taken[None, :, :], x)
         return wrap_like(points, x, 1)
 

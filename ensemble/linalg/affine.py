@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import array_namespace, contiguous, is_array, moved
+from ensemble._backend import array_namespace, asarray_like, contiguous, is_array
 from ensemble._check import message, require, sample_number
 from ensemble._kernels.krylov import vectors
 from ensemble._kernels.sparse import affine as kernels
@@ -95,7 +95,7 @@ class AffineMatrix(OnGraph, MatrixArithmetic, SciPyMatrix):
         dtype = terms.dtype if terms.dtype in (np.float32, np.float64) else np.dtype(np.float64)
         self.graph = graph
         self.terms = contiguous(terms, dtype)
-        self.coefficients = contiguous(moved(coefficients, terms), dtype)
+        self.coefficients = contiguous(asarray_like(coefficients, terms), dtype)
 
     # --- what it is
     def __repr__(self) -> str:
@@ -139,7 +139,7 @@ class AffineMatrix(OnGraph, MatrixArithmetic, SciPyMatrix):
         if self.n_samples == 1:
             return self
         places = places_of(samples, self.n_samples, "AffineMatrix.take_samples")
-        chosen = vectors.take_samples(self.coefficients, moved(places, self.terms), None)
+        chosen = vectors.take_samples(self.coefficients, asarray_like(places, self.terms), None)
         chosen_set = self.sample_set and self.sample_set.take(places)
         return AffineMatrix(self.graph, self.terms, Ensemble(chosen, chosen_set))
 
@@ -168,7 +168,7 @@ class AffineMatrix(OnGraph, MatrixArithmetic, SciPyMatrix):
         kept = nonzero_rows(self.terms)
         if kept.all():
             return self
-        terms = array_namespace(self.terms).take(self.terms, moved(np.flatnonzero(kept), self.terms), axis=0)
+        terms = array_namespace(self.terms).take(self.terms, asarray_like(np.flatnonzero(kept), self.terms), axis=0)
         return AffineMatrix(subgraph(self.graph, kept), terms, Ensemble(self.coefficients, self.sample_set))
 
     # --- arithmetic
@@ -181,7 +181,9 @@ class AffineMatrix(OnGraph, MatrixArithmetic, SciPyMatrix):
                 return other
             if other.n_samples > 1:
                 return self.to_crs() + other
-            other = AffineMatrix(other.graph, moved(other.values, self.terms), Ensemble(self.coefficients[:0, :1]))
+            other = AffineMatrix(
+                other.graph, asarray_like(other.values, self.terms), Ensemble(self.coefficients[:0, :1])
+            )
         graph, own, given = united(self.graph, other.graph)
         a, b = placed(self.terms, own), placed(other.terms, given)
         n_samples = max(self.n_samples, other.n_samples)
@@ -208,10 +210,10 @@ class AffineMatrix(OnGraph, MatrixArithmetic, SciPyMatrix):
         coefficients = self.coefficients
         if coefficients.shape[1] != n_samples:
             coefficients = array_namespace(coefficients).repeat(coefficients, n_samples, axis=1)
-        return (*self.graph.beside(self.terms), self.terms, coefficients)
+        return (*self.graph.arrays_on(self.terms), self.terms, coefficients)
 
     @property
-    def home(self) -> Any:
+    def reference_array(self) -> Any:
         """An array that lives where this matrix does."""
         return self.terms
 
@@ -235,7 +237,7 @@ class AffineMatrix(OnGraph, MatrixArithmetic, SciPyMatrix):
     def apply_transpose(self, x: Any, out: Any = None) -> Any:
         """A^T x; the terms are read where they stand, in a fixed order."""
         _, _, terms, coefficients = self._arrays(x.shape[1])
-        return kernels.affine_spmv_transpose(*self.graph.transposed_beside(terms), terms, coefficients, x, out)
+        return kernels.affine_spmv_transpose(*self.graph.transposed_arrays_on(terms), terms, coefficients, x, out)
 
     # --- one step of a Chebyshev smoother, in one pass over the terms
     def chebyshev_first(self, dinv: Any, b: Any, x: Any, c: Any, w: Any, out: Any) -> Any:

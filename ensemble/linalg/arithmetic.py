@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import array_namespace, is_array, moved, to_numpy
+from ensemble._backend import array_namespace, asarray_like, is_array, to_numpy
 from ensemble._check import message, require
 from ensemble.linalg.graph import CrsGraph
 from ensemble.scalar import Ensemble
@@ -92,7 +92,7 @@ class MatrixArithmetic:
 
 def per_sample(factor: Any, values: Any) -> Any:
     """`factor` in the library and on the device of `values`, whose last axis is that of samples."""
-    return moved(factor, values) if is_array(factor) else factor
+    return asarray_like(factor, values) if is_array(factor) else factor
 
 
 def united(a: CrsGraph, b: CrsGraph) -> tuple[CrsGraph, np.ndarray | None, np.ndarray | None]:
@@ -117,10 +117,10 @@ def placed(values: Any, positions: np.ndarray | None) -> Any:
     if positions is None:
         return values
     xp = array_namespace(values)
-    found = moved(positions >= 0, values)[:, None]
+    found = asarray_like(positions >= 0, values)[:, None]
     if values.shape[0] == 0:
         return xp.zeros((positions.size, values.shape[1]), dtype=values.dtype)
-    rows = xp.take(values, moved(np.maximum(positions, 0), values), axis=0)
+    rows = xp.take(values, asarray_like(np.maximum(positions, 0), values), axis=0)
     return xp.where(found, rows, xp.zeros_like(rows))
 
 

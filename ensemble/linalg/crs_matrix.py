@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import array_namespace, contiguous, is_array, moved, to_numpy
+from ensemble._backend import array_namespace, asarray_like, contiguous, is_array, to_numpy
 from ensemble._check import message, require, sample_number
 from ensemble._kernels.krylov import vectors
 from ensemble._kernels.multigrid import galerkin
@@ -149,7 +149,7 @@ class CrsMatrix(OnGraph, MatrixArithmetic, SciPyMatrix):
         if self.n_samples == 1:
             return self
         places = places_of(samples, self.n_samples, "CrsMatrix.take_samples")
-        chosen = vectors.take_samples(self.values, moved(places, self.values), None)
+        chosen = vectors.take_samples(self.values, asarray_like(places, self.values), None)
         return CrsMatrix(self.graph, Ensemble(chosen, self.sample_set and self.sample_set.take(places)))
 
     def astype(self, dtype: Any) -> CrsMatrix:
@@ -163,7 +163,7 @@ class CrsMatrix(OnGraph, MatrixArithmetic, SciPyMatrix):
         """This matrix with its values in the library and on the device of the array `like`."""
         if is_array(like) and type(like) is type(self.values):
             return self
-        return CrsMatrix(self.graph, Ensemble(moved(to_numpy(self.values), like), self.sample_set))
+        return CrsMatrix(self.graph, Ensemble(asarray_like(to_numpy(self.values), like), self.sample_set))
 
     def eliminate_zeros(self) -> CrsMatrix:
         """The matrix without the entries that are zero in every sample, on a graph of its own; itself if there is none.
@@ -173,7 +173,7 @@ class CrsMatrix(OnGraph, MatrixArithmetic, SciPyMatrix):
         kept = nonzero_rows(self.values)
         if kept.all():
             return self
-        values = array_namespace(self.values).take(self.values, moved(np.flatnonzero(kept), self.values), axis=0)
+        values = array_namespace(self.values).take(self.values, asarray_like(np.flatnonzero(kept), self.values), axis=0)
         return CrsMatrix(subgraph(self.graph, kept), Ensemble(values, self.sample_set))
 
     def diagonal(self) -> Ensemble:
@@ -184,17 +184,17 @@ class CrsMatrix(OnGraph, MatrixArithmetic, SciPyMatrix):
     @property
     def arrays(self) -> tuple[Any, Any, Any]:
         """(indptr, indices, values), all where the values live: what every kernel on a matrix begins with."""
-        return (*self.graph.beside(self.values), self.values)
+        return (*self.graph.arrays_on(self.values), self.values)
 
     @property
     def graph_arrays(self) -> tuple[Any, Any]:
         """(indptr, indices) where the values live."""
-        return self.graph.beside(self.values)
+        return self.graph.arrays_on(self.values)
 
     @property
     def transposed_arrays(self) -> tuple[Any, Any, Any, Any]:
         """(indptr, indices, entries, values) of the transpose, which reads the values where they stand."""
-        return (*self.graph.transposed_beside(self.values), self.values)
+        return (*self.graph.transposed_arrays_on(self.values), self.values)
 
     # --- arithmetic
     def _plus(self, other: Any) -> Any:
@@ -202,7 +202,7 @@ class CrsMatrix(OnGraph, MatrixArithmetic, SciPyMatrix):
         if other is NotImplemented:
             return other
         graph, own, given = united(self.graph, other.graph)
-        values = placed(self.values, own) + placed(moved(other.values, self.values), given)
+        values = placed(self.values, own) + placed(asarray_like(other.values, self.values), given)
         return CrsMatrix(graph, Ensemble(values, common_set(self.sample_set, other.sample_set)))
 
     def _scaled(self, operation: Callable[[Any, Any], Any], factor: Any, sample_set: SampleSet | None) -> CrsMatrix:
@@ -253,7 +253,9 @@ class CrsMatrix(OnGraph, MatrixArithmetic, SciPyMatrix):
         graph = CrsGraph.unchecked(indptr, indices, (self.shape[0], other.shape[1]))
         xp, dtype = array_namespace(self.values), np.result_type(self.dtype, other.dtype)
         a, b = (xp.astype(m.values, dtype, copy=False) for m in (self, other))
-        values = galerkin.product_values(self.graph.beside(a), a, other.graph.beside(b), b, graph.beside(a), None)
+        values = galerkin.product_values(
+            self.graph.arrays_on(a), a, other.graph.arrays_on(b), b, graph.arrays_on(a), None
+        )
         return CrsMatrix(graph, Ensemble(values, common_set(self.sample_set, other.sample_set)))
 
     @property
@@ -311,9 +313,9 @@ class TransposedMatrix(MatrixArithmetic, SciPyMatrix):
         return CrsMatrix.from_scipy(x) @ self if hasattr(x, "tocsr") else premultiply(x, self)
 
     @property
-    def home(self) -> Any:
+    def reference_array(self) -> Any:
         """An array that lives where this matrix does."""
-        return self.T.home
+        return self.T.reference_array
 
     def diagonal(self) -> Ensemble:
         """The main diagonal, an Ensemble of shape (n_rows,); zero where no entry is stored."""
@@ -344,5 +346,5 @@ class TransposedMatrix(MatrixArithmetic, SciPyMatrix):
         """A matrix of its own, values copied into the transposed order."""
         indptr, indices, _ = self.T.graph.transposed
         values, graph = self.T.values, CrsGraph.unchecked(indptr, indices, self.shape)
-        values = array_namespace(values).take(values, self.T.graph.transposed_beside(values)[2], axis=0)
+        values = array_namespace(values).take(values, self.T.graph.transposed_arrays_on(values)[2], axis=0)
         return CrsMatrix(graph, Ensemble(values, self.sample_set))

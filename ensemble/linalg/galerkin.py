@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ensemble._backend import home_of
+from ensemble._backend import library_and_device
 from ensemble._check import require
 from ensemble._kernels.multigrid import galerkin as kernels
 from ensemble._kernels.sparse.product_graphs import product_graph
@@ -44,10 +44,10 @@ class GalerkinProduct:
 
     def __call__(self, A: Any, P: CrsMatrix, out: Any = None) -> CrsMatrix:
         """The coarse matrix; `A` may be a `SymmetricCrsMatrix`, `out` a buffer of shape (graph.nnz, n_samples)."""
-        a, p = A.graph_arrays, P.graph.beside(P.values)
-        ap, c = self.graph_ap.beside(A.values), self.graph.beside(A.values)
-        restriction, home = P.graph.transposed_beside(P.values), home_of(A.values)
-        if home not in self._tasks:
-            self._tasks[home] = kernels.galerkin_tasks(A.values, a, p, ap, restriction, c)
-        values = kernels.galerkin_values(a, A.values, p, P.values, ap, restriction, self._tasks[home], c, out)
+        a, p = A.graph_arrays, P.graph.arrays_on(P.values)
+        ap, c = self.graph_ap.arrays_on(A.values), self.graph.arrays_on(A.values)
+        restriction, place = P.graph.transposed_arrays_on(P.values), library_and_device(A.values)
+        if place not in self._tasks:
+            self._tasks[place] = kernels.galerkin_tasks(A.values, a, p, ap, restriction, c)
+        values = kernels.galerkin_values(a, A.values, p, P.values, ap, restriction, self._tasks[place], c, out)
         return CrsMatrix(self.graph, values)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ensemble._backend import home_of, moved
+from ensemble._backend import asarray_like, library_and_device
 from ensemble._check import integer, message, require
 from ensemble._kernels.sparse.product_graphs import transpose_graph
 
@@ -107,16 +107,16 @@ class CrsGraph:
     def _beside(self, values: Any, what: str, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
         if isinstance(values, np.ndarray):
             return arrays
-        key = (what, *home_of(values))
+        key = (what, *library_and_device(values))
         if key not in self._copies:
-            self._copies[key] = tuple(moved(array, values) for array in arrays)
+            self._copies[key] = tuple(asarray_like(array, values) for array in arrays)
         return self._copies[key]
 
-    def beside(self, values: Any) -> tuple[Any, Any]:
+    def arrays_on(self, values: Any) -> tuple[Any, Any]:
         """(indptr, indices) in the library and on the device of `values`."""
         return self._beside(values, "graph", (self.indptr, self.indices))
 
-    def transposed_beside(self, values: Any) -> tuple[Any, Any, Any]:
+    def transposed_arrays_on(self, values: Any) -> tuple[Any, Any, Any]:
         """`transposed` in the library and on the device of `values`."""
         return self._beside(values, "transposed", self.transposed)
 
@@ -132,7 +132,7 @@ class CrsGraph:
         """(row, column) of each entry, in the library and on the device of `values`."""
         if isinstance(values, np.ndarray):
             return self.row_of_entry, self.indices
-        return self.kept_beside(values, "rows", self.row_of_entry), self.beside(values)[1]
+        return self.kept_beside(values, "rows", self.row_of_entry), self.arrays_on(values)[1]
 
     @property
     def row_of_entry(self) -> np.ndarray:
@@ -262,7 +262,7 @@ class OnGraph:
         return self.values.dtype
 
     @property
-    def home(self) -> Any:
+    def reference_array(self) -> Any:
         """An array that lives where this matrix does."""
         return self.values
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import array_namespace, contiguous, is_array, moved
+from ensemble._backend import array_namespace, asarray_like, contiguous, is_array
 from ensemble._check import message, require
 from ensemble.linalg.arithmetic import MatrixArithmetic, per_sample
 from ensemble.linalg.scipy_operator import SciPyMatrix
@@ -147,7 +147,7 @@ class Diagonal(MatrixArithmetic, SciPyMatrix):
         self.n_samples = self.entries.shape[1]
 
     @property
-    def home(self) -> Any:
+    def reference_array(self) -> Any:
         """An array that lives where this matrix does."""
         return self.entries
 
@@ -169,7 +169,7 @@ class Diagonal(MatrixArithmetic, SciPyMatrix):
     def _plus(self, other: Any) -> Any:
         if not isinstance(other, Diagonal):
             return NotImplemented  # a matrix on a graph takes it
-        entries = self.entries + moved(other.entries, self.entries)
+        entries = self.entries + asarray_like(other.entries, self.entries)
         return Diagonal(Ensemble(entries, common_set(self.sample_set, other.sample_set)))
 
     def _scaled(self, operation: Callable[[Any, Any], Any], factor: Any, sample_set: SampleSet | None) -> Diagonal:
@@ -185,7 +185,7 @@ class Diagonal(MatrixArithmetic, SciPyMatrix):
         if self.n_samples == 1:
             return self
         places = places_of(samples, self.n_samples, "Diagonal.take_samples")
-        chosen = array_namespace(self.entries).take(self.entries, moved(places, self.entries), axis=1)
+        chosen = array_namespace(self.entries).take(self.entries, asarray_like(places, self.entries), axis=1)
         return Diagonal(Ensemble(chosen, self.sample_set and self.sample_set.take(places)))
 
     def __matmul__(self, x: Any) -> Any:

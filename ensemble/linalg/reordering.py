@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import array_namespace, moved
+from ensemble._backend import array_namespace, asarray_like
 from ensemble.linalg.crs_matrix import CrsMatrix
 from ensemble.linalg.graph import CrsGraph, Reordering
 from ensemble.linalg.symmetric import SymmetricCrsMatrix
@@ -38,7 +38,7 @@ def taken_rows(values: Any, places: Any, out: Any = None) -> Any:
     """The rows of `values` at `places`, in `out` or a new array."""
     if isinstance(values, np.ndarray):
         return np.take(values, places, axis=0, out=out, mode="clip")  # "raise" would fill a buffer beside `out`
-    rows = array_namespace(values).take(values, moved(places, values), axis=0)
+    rows = array_namespace(values).take(values, asarray_like(places, values), axis=0)
     if out is None:
         return rows
     out[...] = rows

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import array_namespace, contiguous, is_array, moved
+from ensemble._backend import array_namespace, asarray_like, contiguous, is_array
 from ensemble._check import message, require, sample_number
 from ensemble._kernels.krylov import vectors
 from ensemble._kernels.multigrid import symmetric as kernels
@@ -88,8 +88,8 @@ class SymmetricCrsMatrix(OnGraph, MatrixArithmetic, SciPyMatrix):
         rows = A.graph.row_of_entry
         above = A.graph.indices >= rows
         first[entries[above]] = np.flatnonzero(above)
-        matrix = cls(A.graph, xp.take(A.values, moved(first, A.values), axis=0))
-        other = xp.take(matrix.values, moved(entries, A.values), axis=0)
+        matrix = cls(A.graph, xp.take(A.values, asarray_like(first, A.values), axis=0))
+        other = xp.take(matrix.values, asarray_like(entries, A.values), axis=0)
         alike = (A.values == other) | ((A.values != A.values) & (other != other))
         if not bool(xp.all(alike)):
             k = int(np.flatnonzero(~np.asarray(xp.all(alike, axis=1)))[0])
@@ -110,7 +110,7 @@ class SymmetricCrsMatrix(OnGraph, MatrixArithmetic, SciPyMatrix):
         kept[starts[:-1]] = True  # the diagonal
         if kept.all():
             return self
-        values = array_namespace(self.values).take(self.values, moved(np.flatnonzero(kept), self.values), axis=0)
+        values = array_namespace(self.values).take(self.values, asarray_like(np.flatnonzero(kept), self.values), axis=0)
         return SymmetricCrsMatrix(subgraph(self.graph, kept[entries]), values)
 
     # --- arithmetic
@@ -141,7 +141,7 @@ class SymmetricCrsMatrix(OnGraph, MatrixArithmetic, SciPyMatrix):
         """((indptr, indices, starts, entries, reach), values): what every kernel on such a matrix begins with."""
         starts, _, reach = self.graph.upper
         starts = self.graph.kept_beside(self.values, "upper starts", starts)
-        return (*self.graph.beside(self.values), starts, self.entries, reach), self.values
+        return (*self.graph.arrays_on(self.values), starts, self.entries, reach), self.values
 
     @property
     def entries(self) -> Any:
@@ -151,7 +151,7 @@ class SymmetricCrsMatrix(OnGraph, MatrixArithmetic, SciPyMatrix):
     @property
     def graph_arrays(self) -> tuple[Any, Any, Any]:
         """(indptr, indices, entries) where the values live: what kernels that walk along whole rows take."""
-        return (*self.graph.beside(self.values), self.entries)
+        return (*self.graph.arrays_on(self.values), self.entries)
 
     def sample(self, i: int) -> SymmetricCrsMatrix:
         """Sample `i` alone, on the same graph."""
@@ -162,7 +162,9 @@ class SymmetricCrsMatrix(OnGraph, MatrixArithmetic, SciPyMatrix):
         if self.n_samples == 1:
             return self
         places = places_of(samples, self.n_samples, "SymmetricCrsMatrix.take_samples")
-        return SymmetricCrsMatrix(self.graph, vectors.take_samples(self.values, moved(places, self.values), None))
+        return SymmetricCrsMatrix(
+            self.graph, vectors.take_samples(self.values, asarray_like(places, self.values), None)
+        )
 
     def astype(self, dtype: Any) -> SymmetricCrsMatrix:
         """The same matrix in values of another type; itself if they have that type."""

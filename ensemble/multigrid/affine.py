@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import array_namespace, contiguous, moved, to_numpy
+from ensemble._backend import array_namespace, asarray_like, contiguous, to_numpy
 from ensemble._check import require
 from ensemble._kernels.krylov.vectors import dot
 from ensemble._kernels.multigrid.relaxation import power_step
@@ -39,7 +39,7 @@ class AffineHierarchy(Hierarchy):
         self.mean = mean
         self.terms: list[AffineMatrix] = []
         self.quotients: list[tuple[Any, Any]] = []
-        shared = moved(np.zeros((terms.shape[1] - 1, 1), dtype), terms)
+        shared = asarray_like(np.zeros((terms.shape[1] - 1, 1), dtype), terms)
         levels = []
         for level in mean.levels:
             stored = CrsMatrix(level.A.graph, terms)
@@ -101,7 +101,7 @@ def rayleigh_terms(A: CrsMatrix, dinv: Any) -> tuple[np.ndarray, np.ndarray]:
     """(q . A_i q, q . D_i q) for each term, q the mean's dominant vector of D^-1 A; `A` holds terms as samples."""
     n = A.shape[0]
     xp = array_namespace(A.values)
-    q = moved(start_vector(n)[:, None].copy(), A.values)
+    q = asarray_like(start_vector(n)[:, None].copy(), A.values)
     z = xp.empty_like(q)
     scale = 1.0 / xp.sqrt(xp.sum(q**2, axis=0))
     mean = CrsMatrix(A.graph, A.values[:, :1])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ensemble._backend import array_namespace, contiguous, moved
+from ensemble._backend import array_namespace, asarray_like, contiguous
 from ensemble._kernels.multigrid.dense import dense_inverses, dense_product
 from ensemble.linalg import CrsMatrix, SymmetricCrsMatrix
 
@@ -62,5 +62,5 @@ class CoarseSolver:
             return self
         new = object.__new__(CoarseSolver)
         xp = array_namespace(self.inverse)
-        new.inverse = contiguous(xp.take(self.inverse, moved(samples, self.inverse), axis=2))
+        new.inverse = contiguous(xp.take(self.inverse, asarray_like(samples, self.inverse), axis=2))
         return new

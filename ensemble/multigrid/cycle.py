@@ -12,7 +12,7 @@ class Workspace:
     """The vectors one V-cycle needs on each level; one per thread of control, so that hierarchies can be shared."""
 
     def __init__(self, sizes: list[int], n_samples: int, values: Any) -> None:
-        """Vectors of `n_samples`, of the type and in the home of the matrix `values`."""
+        """Vectors of `n_samples`, of the type and on the device of the matrix `values`."""
         self.n_samples = n_samples
 
         def vectors() -> list[Any]:

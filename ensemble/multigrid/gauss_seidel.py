@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import array_namespace, contiguous, moved
+from ensemble._backend import array_namespace, asarray_like, contiguous
 from ensemble._check import integer
 from ensemble._kernels.multigrid import gauss_seidel as kernels
 from ensemble.linalg import CrsGraph, CrsMatrix
@@ -63,7 +63,7 @@ class GaussSeidelSmoother:
     def take_samples(self, A: CrsMatrix, samples: np.ndarray) -> GaussSeidelSmoother:
         """The smoother of the samples named, for their matrix `A`."""
         xp = array_namespace(self.dinv)
-        dinv = contiguous(xp.take(self.dinv, moved(samples, self.dinv), axis=1))
+        dinv = contiguous(xp.take(self.dinv, asarray_like(samples, self.dinv), axis=1))
         return GaussSeidelSmoother(A, dinv, self.sweeps, self.colours)
 
     def _order(self, after: bool) -> np.ndarray:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import home_of, moved
+from ensemble._backend import asarray_like, library_and_device
 from ensemble._check import message, require
 from ensemble._compile.memory import empty_like
 from ensemble._kernels.krylov.vectors import dot, put_samples, take_samples
@@ -48,10 +48,10 @@ class Plan:
 
     def prolongator(self, A: Any, dinv: Any, omega: Any, out: Any) -> CrsMatrix:
         """The smoothed prolongator for the values of `A`."""
-        home = home_of(A.values)
-        if home not in self.smoothing:
-            self.smoothing[home] = smoothing_tasks(A, self.T, self.graph_p)
-        return smoothed_prolongator(A, self.T, self.graph_p, dinv, omega, self.smoothing[home], out)
+        reference_array = library_and_device(A.values)
+        if reference_array not in self.smoothing:
+            self.smoothing[reference_array] = smoothing_tasks(A, self.T, self.graph_p)
+        return smoothed_prolongator(A, self.T, self.graph_p, dinv, omega, self.smoothing[reference_array], out)
 
 
 @dataclass
@@ -125,9 +125,9 @@ class Hierarchy(SciPyOperator):
         return self.dtype if self.precision.unit is None else np.dtype(np.float64)
 
     @property
-    def home(self) -> Any:
+    def reference_array(self) -> Any:
         """An array that lives where this hierarchy does."""
-        return self.levels[0].A.home
+        return self.levels[0].A.reference_array
 
     @property
     def operator_complexity(self) -> float:
@@ -156,7 +156,7 @@ class Hierarchy(SciPyOperator):
 
     def workspace(self, n_samples: int) -> Workspace:
         """Vectors for `apply`; a solver makes them once."""
-        return Workspace([level.A.shape[0] for level in self.levels], n_samples, self.home)
+        return Workspace([level.A.shape[0] for level in self.levels], n_samples, self.reference_array)
 
     def apply(self, r: Any, out: Any = None, workspace: Workspace | None = None) -> Any:
         """One V-cycle on bare arrays: `r` of shape (n, n_samples)."""
@@ -185,7 +185,7 @@ class Hierarchy(SciPyOperator):
         inner = converted_v_cycle(self.levels, self.coarse, scale, r, out, workspace, unit)[1]
         if self.wide is not None:
             hierarchy, samples = self.wide
-            places = moved(samples, r)
+            places = asarray_like(samples, r)
             if workspace.wide is None:
                 workspace.wide = hierarchy.workspace(samples.size)
             part = hierarchy.apply(take_samples(r, places, None), None, workspace.wide)
@@ -196,10 +196,10 @@ class Hierarchy(SciPyOperator):
         """The unit of each sample of `r`, in its type and where it lives; None for a hierarchy without units."""
         if self.precision.unit is None:
             return None
-        key = home_of(r), r.dtype, r.shape[1]
+        key = library_and_device(r), r.dtype, r.shape[1]
         if key not in self._units:
             times = r.shape[1] if self.n_samples == 1 else 1
-            self._units[key] = moved(np.repeat(self.precision.unit, times).astype(str(r.dtype)), r)
+            self._units[key] = asarray_like(np.repeat(self.precision.unit, times).astype(str(r.dtype)), r)
         return self._units[key]
 
     def __matmul__(self, r: Any) -> Any:
@@ -360,7 +360,7 @@ def coarse_matrix(level: Level, damping: float, old: Any, judged: bool = False) 
         dinv = inverse_diagonal(F)
         lambda_max = largest_eigenvalue(F, dinv)
     with np.errstate(all="ignore"):
-        omega = moved((damping / lambda_max).astype(A.dtype), A.values)
+        omega = asarray_like((damping / lambda_max).astype(A.dtype), A.values)
     kept = level.P is not None and level.P.n_samples == A.n_samples and level.P.dtype == A.dtype
     p = level.P.values if kept and level.P is not None else None
     level.P = plan.prolongator(F, dinv, omega, p)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import array_namespace, moved, to_numpy
+from ensemble._backend import array_namespace, asarray_like, to_numpy
 from ensemble._compile.memory import empty_like
 from ensemble._kernels.multigrid.scaling import entry_units, narrowed
 from ensemble._kernels.sparse.crs import spmv_transpose
@@ -49,7 +49,7 @@ def in_single_precision(A: Any) -> tuple[Any, np.ndarray, np.ndarray]:
     xp = array_namespace(A.values)
     diagonal = A.diagonal().samples  # made for us: its memory serves the absolute values
     size = xp.abs(diagonal, out=diagonal)
-    units = entry_units(size, moved(np.ones(A.n_samples), A.values), None)[0]
+    units = entry_units(size, asarray_like(np.ones(A.n_samples), A.values), None)[0]
     unit, fits = to_numpy(units), ~too_small(size, units)
     values = empty_like(A.values, dtype=xp.float32)
     narrowed(A.values, units, values)
@@ -77,8 +77,8 @@ def energy_kept(A: Any, T: CrsMatrix, coarse: CrsMatrix) -> np.ndarray:
     differences of almost equal numbers. `T` is the same for all samples.
     """
     xp = array_namespace(A.values)
-    squares = moved(to_numpy(T.values).astype(A.dtype) ** 2, A.values)
-    alone = spmv_transpose(*T.graph.transposed_beside(A.values), squares, A.diagonal().samples, None)
+    squares = asarray_like(to_numpy(T.values).astype(A.dtype) ** 2, A.values)
+    alone = spmv_transpose(*T.graph.transposed_arrays_on(A.values), squares, A.diagonal().samples, None)
     with np.errstate(all="ignore"):
         ratio = xp.where(alone == 0, xp.ones_like(alone), coarse.diagonal().samples / alone)
     return np.minimum(to_numpy(xp.min(ratio, axis=0)).astype(np.float64), 1.0)
@@ -94,10 +94,10 @@ def amplification(A: CrsMatrix | SymmetricCrsMatrix, inverse: Any) -> np.ndarray
         return np.ones(A.n_samples)
     A = A.to_crs() if isinstance(A, SymmetricCrsMatrix) else A
     xp = array_namespace(inverse)
-    at = moved(A.graph.row_of_entry.astype(np.int64) * n + A.graph.indices.astype(np.int64), inverse)
+    at = asarray_like(A.graph.row_of_entry.astype(np.int64) * n + A.graph.indices.astype(np.int64), inverse)
     flat = xp.reshape(inverse, (n * n, inverse.shape[2]))
     trace = to_numpy(xp.sum(A.values * xp.take(flat, at, axis=0), axis=0))
-    size = A.diagonal().samples * xp.take(flat, moved(np.arange(n) * (n + 1), inverse), axis=0)
+    size = A.diagonal().samples * xp.take(flat, asarray_like(np.arange(n) * (n + 1), inverse), axis=0)
     largest, smallest = (to_numpy(most(size, axis=0)).astype(np.float64) for most in (xp.max, xp.min))
     definite = (smallest >= 0.5) & (np.abs(n - trace) < 0.5)
     return np.where(definite, np.maximum(largest, 1.0), np.inf)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import moved
+from ensemble._backend import asarray_like
 from ensemble._kernels.multigrid.galerkin import prolongator_tasks, smooth_prolongator
 from ensemble._kernels.sparse.product_graphs import product_graph
 from ensemble.linalg import CrsGraph, CrsMatrix
@@ -29,11 +29,11 @@ def smoothed_prolongator(
 
     `tasks` is what `smoothing_tasks` found, or None.
     """
-    t, p = (g.beside(A.values) for g in (T.graph, graph))
-    tentative = moved(T.values.astype(A.dtype, copy=False), A.values)
+    t, p = (g.arrays_on(A.values) for g in (T.graph, graph))
+    tentative = asarray_like(T.values.astype(A.dtype, copy=False), A.values)
     return CrsMatrix(graph, smooth_prolongator(A.graph_arrays, A.values, dinv, omega, t, tentative, p, tasks, out))
 
 
 def smoothing_tasks(A: Any, T: CrsMatrix, graph: CrsGraph) -> Any:
     """What `smoothed_prolongator` can know before it sees any values, where the values live."""
-    return prolongator_tasks(A.values, *(g.beside(A.values) for g in (A.graph, T.graph, graph)))
+    return prolongator_tasks(A.values, *(g.arrays_on(A.values) for g in (A.graph, T.graph, graph)))

@@ -139,7 +139,7 @@ def graph_of_product(a: CrsGraph, b: CrsGraph) -> CrsGraph:
 
 def product(graph_a: CrsGraph, a: Any, graph_b: CrsGraph, b: Any, graph: CrsGraph) -> Any:
     """Values of the product for every sample, on a graph that holds all its entries."""
-    return product_values(graph_a.beside(a), a, graph_b.beside(b), b, graph.beside(a), None)
+    return product_values(graph_a.arrays_on(a), a, graph_b.arrays_on(b), b, graph.arrays_on(a), None)
 
 
 def joined(
@@ -175,4 +175,4 @@ def rows_of(vector: Any, graph: CrsGraph, what: str, rows: np.ndarray) -> Any:
 def row_sums(graph: CrsGraph, values: Any) -> Any:
     """The sum of each row for every sample, shape (n_rows, n_samples)."""
     ones = array_namespace(values).ones((graph.shape[1], values.shape[1]), dtype=values.dtype)
-    return spmv(*graph.beside(values), values, ones, None)
+    return spmv(*graph.arrays_on(values), values, ones, None)

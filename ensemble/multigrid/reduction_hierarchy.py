@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import array_namespace, contiguous, moved
+from ensemble._backend import array_namespace, asarray_like, contiguous
 from ensemble._check import floating, integer, message, one_of, positive, require
 from ensemble._compile.memory import empty_like
 from ensemble._compile.numba import threads_for
@@ -183,14 +183,14 @@ class ReductionLevel:
     def relax(self, coarse: np.ndarray) -> None:
         """What relaxation needs: the inverse diagonal, and the mark of each row."""
         self.dinv = inverse_diagonal(self.A)
-        self.marks = moved(np.where(coarse, COARSE, FINE).astype(np.uint8), self.A.values)
+        self.marks = asarray_like(np.where(coarse, COARSE, FINE).astype(np.uint8), self.A.values)
 
     def take_samples(self, samples: np.ndarray) -> ReductionLevel:
         """The level of the samples named."""
         R, P = (M and M.take_samples(samples) for M in (self.R, self.P))
         dinv = self.dinv
         if dinv is not None:
-            dinv = contiguous(array_namespace(dinv).take(dinv, moved(samples, dinv), axis=1))
+            dinv = contiguous(array_namespace(dinv).take(dinv, asarray_like(samples, dinv), axis=1))
         return ReductionLevel(self.A.take_samples(samples), self.plan, R, P, self.marks, dinv)
 
 
@@ -304,7 +304,7 @@ class ReductionHierarchy(Hierarchy):
     # --- one V-cycle
     def workspace(self, n_samples: int) -> Any:
         """Vectors for `apply`; a solver makes them once."""
-        return ReductionWorkspace([level.A.shape[0] for level in self.levels], n_samples, self.home)
+        return ReductionWorkspace([level.A.shape[0] for level in self.levels], n_samples, self.reference_array)
 
     def apply(self, r: Any, out: Any = None, workspace: Any = None) -> Any:
         """One V-cycle on bare arrays: `r` of shape (n, n_samples)."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import array_namespace, contiguous, moved, to_numpy
+from ensemble._backend import array_namespace, asarray_like, contiguous, to_numpy
 from ensemble._check import integer, positive, require
 from ensemble._compile.memory import empty_like
 from ensemble._kernels.multigrid import relaxation as kernels
@@ -97,7 +97,7 @@ def largest_eigenvalue(A: Any, dinv: Any, iterations: int = 10) -> np.ndarray:
     start, xp = start_vector(A.shape[0]), array_namespace(A.values)
     q, z = (empty_like(A.values, (A.shape[0], n_samples)) for _ in range(2))
     q[...] = A.graph.kept_beside(A.values, "power method", start[:, None])
-    scale = moved(np.full(n_samples, 1.0 / np.sqrt(np.sum(start**2)), A.dtype), A.values)
+    scale = asarray_like(np.full(n_samples, 1.0 / np.sqrt(np.sum(start**2)), A.dtype), A.values)
     quotient = scale
     step = A.power_step if hasattr(A, "power_step") else functools.partial(kernels.power_step, *A.arrays)
     for _ in range(iterations):
@@ -121,7 +121,7 @@ class ChebyshevSmoother:
         if n_samples not in self._steps:
             times = n_samples if self.A.n_samples == 1 else 1
             self._steps[n_samples] = [
-                (moved(np.repeat(a, times), self.dinv), moved(np.repeat(c, times), self.dinv))
+                (asarray_like(np.repeat(a, times), self.dinv), asarray_like(np.repeat(c, times), self.dinv))
                 for a, c in self.host_steps
             ]
         return self._steps[n_samples]
@@ -129,7 +129,7 @@ class ChebyshevSmoother:
     def take_samples(self, A: CrsMatrix, samples: np.ndarray) -> ChebyshevSmoother:
         """The smoother of the samples named, for their matrix `A`."""
         xp = array_namespace(self.dinv)
-        dinv = contiguous(xp.take(self.dinv, moved(samples, self.dinv), axis=1))
+        dinv = contiguous(xp.take(self.dinv, asarray_like(samples, self.dinv), axis=1))
         return type(self)(A, dinv, [(a[samples], c[samples]) for a, c in self.host_steps])
 
     def first(self, b: Any, x: Any, c: Any, w: Any, out: Any) -> Any:

@@ -47,7 +47,7 @@ class ReorderedWorkspace:
         self.z: Any = None
 
     def vectors(self, like: Any) -> tuple[Any, Any]:
-        """Two vectors of the shape, type and home of `like`."""
+        """Two vectors of the shape, type and reference_array of `like`."""
         if self.r is None or self.r.dtype != like.dtype:
             self.r, self.z = empty_like(like), empty_like(like)
         return self.r, self.z

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import moved
+from ensemble._backend import asarray_like
 from ensemble._check import message
 from ensemble._compile.memory import empty_like
 from ensemble._kernels.krylov.vectors import take_samples
@@ -58,20 +58,20 @@ class RoundedMatrix(OnGraph):
         return self.shift.dtype
 
     @property
-    def home(self) -> Any:
+    def reference_array(self) -> Any:
         """An array of the vectors' type that lives where this matrix does."""
         return self.shift
 
     @property
     def arrays(self) -> tuple[Any, ...]:
         """(indptr, indices, values, shift), all where the values live."""
-        return (*self.graph.beside(self.values), self.values, self.shift)
+        return (*self.graph.arrays_on(self.values), self.values, self.shift)
 
     def take_samples(self, samples: Any) -> RoundedMatrix:
         """The matrix of the samples named."""
         if self.n_samples == 1:
             return self
-        places = moved(np.asarray(samples), self.shift)
+        places = asarray_like(np.asarray(samples), self.shift)
         values, shift = (take_samples(array, places, None) for array in (self.values, self.shift))
         return RoundedMatrix(self.graph, values, shift)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import array_namespace, moved
+from ensemble._backend import array_namespace, asarray_like
 from ensemble._check import message, require
 from ensemble._compile.memory import empty_like
 from ensemble._kernels.krylov.vectors import take_samples
@@ -56,7 +56,7 @@ class ScaledHierarchy(SciPyOperator):
         return self.hierarchy.matrix_dtype
 
     @property
-    def home(self) -> Any:
+    def reference_array(self) -> Any:
         """An array that lives where this operator does."""
         return self.scale
 
@@ -96,7 +96,7 @@ class ScaledHierarchy(SciPyOperator):
         """The preconditioner of the samples named; the hierarchy is shared."""
         if self.n_samples == 1:
             return self
-        places = moved(np.asarray(samples), self.scale)
+        places = asarray_like(np.asarray(samples), self.scale)
         unit = None if self.unit is None else array_namespace(self.unit).take(self.unit, places)
         return ScaledHierarchy(self.hierarchy, take_samples(self.scale, places, None), unit)
 
@@ -128,7 +128,7 @@ def scale_of(A: Any, hierarchy: Hierarchy) -> tuple[Any, Any]:
             mean /= unit[0]
         xp.sqrt(xp.divide(mean, own, out=own), out=own)
     if unit is not None:
-        one = moved(np.ones(own.shape[1]), own)
+        one = asarray_like(np.ones(own.shape[1]), own)
         enter, leave = entry_units(own, one, None)
         scale = empty_like(own, dtype=hierarchy.dtype)
         return narrowed(own, enter, scale), unit[0] * leave * leave

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ensemble._backend import array_namespace, moved, to_numpy
+from ensemble._backend import array_namespace, asarray_like, to_numpy
 from ensemble._check import message, positive, require
 from ensemble._kernels.multigrid.aggregation import square_on_graph
 from ensemble.linalg import CrsGraph, CrsMatrix, SymmetricCrsMatrix
@@ -185,7 +185,7 @@ def mean_matrix(A: CrsMatrix) -> CrsMatrix:
     if not finite.any():
         return CrsMatrix(A.graph, np.full((A.graph.nnz, 1), np.nan))
     weight = np.where(finite, 1.0 / np.where(finite, size, 1.0), 0.0) / np.count_nonzero(finite)
-    weight, chosen = (moved(array, A.values) for array in (weight, finite))
+    weight, chosen = (asarray_like(array, A.values) for array in (weight, finite))
     values, run = np.zeros(A.graph.nnz), run_of(A)
     for first in range(0, A.graph.nnz, run):
         part = xp.astype(A.values[first : first + run], xp.float64)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import assigned, is_array, to_numpy, whole
+from ensemble._backend import as_index, assigned, is_array, to_numpy
 from ensemble._check import message
 from ensemble._typing import Array
 from ensemble.scalar._operators import NUMBERS
@@ -137,7 +137,7 @@ def _plain(item: Any) -> Any:
     if is_array(item) and (len(item.shape) or "bool" in str(item.dtype)):
         return item
     try:
-        return whole(item)
+        return as_index(item)
     except TypeError:
         requirement = "hold integers, slices, Ellipsis, newaxis, or arrays of integers or bools"
         raise IndexError(message("Ensemble", "an index", requirement, repr(item), ADVICE)) from None

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import base_of, is_array, to_device, to_numpy, whole
+from ensemble._backend import as_index, base_of, is_array, to_device, to_numpy
 from ensemble._check import message, require, require_type, sample_number
 from ensemble._typing import Array, Namespace
 from ensemble.scalar._operators import NUMBERS, Family
@@ -216,7 +216,7 @@ class Ensemble(Methods):
         return complex(one_number(self._of_zero_axes("complex", "Index one entry."), "Python complex"))
 
     def __index__(self) -> int:
-        return whole(one_number(self._of_zero_axes("index", "Index one entry."), "index"))
+        return as_index(one_number(self._of_zero_axes("index", "Index one entry."), "index"))
 
     # -- container -----------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from ensemble import gallery
-from ensemble._backend import moved, prototype, to_numpy
+from ensemble._backend import asarray_like, prototype, to_numpy
 from ensemble.krylov import Status, cg
 from ensemble.linalg import CrsMatrix
 from ensemble.multigrid import smoothed_aggregation
@@ -20,7 +20,7 @@ every_method = pytest.mark.parametrize("name", EVERY_METHOD)
 
 def on_device(A, b):
     home = prototype("cupy")
-    return A.to(home), Ensemble(moved(b, home))
+    return A.to(home), Ensemble(asarray_like(b, home))
 
 
 def both_loops(monkeypatch, name, A, b, **options):

@@ -32,7 +32,6 @@ __all__ = [
     "UNIT",
     "address_of_prune",
     "attach",
-    "beside",
     "bytes_per_cell",
     "capacity_for",
     "clear",
@@ -41,6 +40,7 @@ __all__ = [
     "fresh_table",
     "link",
     "make_arrays",
+    "neighbour_key",
     "prune",
     "room_for",
 ]  # fmt: skip
@@ -95,7 +95,7 @@ def enter(cell, keys, table):
 
 
 @inner
-def beside(key, i, step, frame):
+def neighbour_key(key, i, step, frame):
     """The key of the cell one `step` along dimension `i`."""
     stride, period = step * frame[STRIDE, i], frame[PERIOD, i]
     if period and ((key >> frame[SHIFT, i]) & frame[MASK, i]) == (period - 1 if step > 0 else 0):
@@ -137,7 +137,7 @@ def attach(key, end, parent, along, step, n, keys, links, growing, table, frame)
             elif i == along and side != step and parent:
                 found = parent
             else:
-                found = find(beside(key, i, side, frame), keys, table)
+                found = find(neighbour_key(key, i, side, frame), keys, table)
             links[to + end] = found
             if found:
                 links[back + found] = end

@@ -38,7 +38,7 @@ import numpy as np
 
 from ensemble._compile.c_functions import call_bounds, call_prune, call_velocities
 from ensemble._compile.numba import compiled_regions, compiled_serial, inner, prange
-from ensemble._kernels.gbees.grid import BASE, GOOD, UNIT, attach, beside, find, flows, room_for
+from ensemble._kernels.gbees.grid import BASE, GOOD, UNIT, attach, neighbour_key, find, flows, room_for
 IMPORTS
 
 N = {n}
@@ -123,7 +123,7 @@ def settle(cell, end, keys, v, links, growing, table, frame, numbers, bounds):
             if not flows(v[i * size + cell], i, step, frame):
                 continue
             face = links[(i + (n if step > 0 else 0)) * size + cell]
-            key = beside(keys[cell], i, step, frame)
+            key = neighbour_key(keys[cell], i, step, frame)
             if face == 0 and admitted(key, frame, numbers, bounds):
                 status = room_for(key, end, n, keys, frame)
                 if status != GOOD:
@@ -137,7 +137,7 @@ def settle(cell, end, keys, v, links, growing, table, frame, numbers, bounds):
                         continue
                     if face and links[(j + (n if side > 0 else 0)) * size + face]:
                         continue
-                    edge = beside(key, j, side, frame)
+                    edge = neighbour_key(key, j, side, frame)
                     if (face or find(edge, keys, table) == 0) and admitted(edge, frame, numbers, bounds):
                         status = room_for(edge, end, n, keys, frame)
                         if status != GOOD:

@@ -12,7 +12,7 @@ import numpy as np
 
 from ensemble._compile import cuda
 from ensemble._compile.device import current_device, device_array, raw_module
-from ensemble._compile.streams import send
+from ensemble._compile.streams import copy_between_devices
 from ensemble._kernels.kalman.launch import (
     NOTHING,
     PROCESSORS,
@@ -326,15 +326,15 @@ class Range:
         """The state behind this range to the one after it."""
         self.run.launch("advance_state", 1, self.prefixes[-1], *self.prior, *self.end)
         for end, start in zip(self.end, later.prior, strict=True):
-            send(end, start)
+            copy_between_devices(end, start)
 
     def give_information(self, behind: Any, earlier: Range) -> None:
         """What this range and those behind it say of the state before it to the range there."""
         out = room(self.y, self.said.shape[0])
         self.run.launch("retreat_information", 1, self.prefixes[-1], behind, out)
-        send(out, earlier.said)
+        copy_between_devices(out, earlier.said)
 
-    def meet(self, behind: Any) -> None:
+    def combine_information(self, behind: Any) -> None:
         """The smoothed states of the range."""
         suffixes = self.run.scanned("join_elements", self.rows, reverse=True)
         mean, covariance, _, *smooth = self.states

@@ -61,15 +61,15 @@ GROUPS = (4, 2, 1)
 LEAVES = 32 * THREADS
 """Terms of a likelihood that one block adds up."""
 
-HEADERS = ("problem", "matrices", "elements", "steps", "feed", "scan", "recursion")
+HEADERS = ("problem", "matrices", "elements", "steps", "prefetch", "scan", "recursion")
 
 FAMILIES = {
     "filter": (("filter_chunks",), "FQHRudy"),
     "smooth": (("smooth_chunks",), "FQumP"),
     "recursion": (("filter_series", "settle_series", "smooth_series"), "FQHRudymP"),
-    "meet": (("meet_chunks", "state_behind", "said_before"), "FQHRudymP"),
+    "combine": (("combine_chunks", "state_behind", "said_before"), "FQHRudymP"),
     "levels": (("filter_elements", "smoother_links", "join_elements", "join_links", "element_states", "link_states",
-                "met_states"), "FQHRudy"),
+                "combined_states"), "FQHRudy"),
 }  # fmt: skip
 """Kernels of each source file, and the parts of the model and of the filter's states that their steps read."""
 
@@ -78,7 +78,7 @@ NOTHING, WHOLE = np.uint64(0), np.int32(0)
 
 INT, DOUBLE = np.dtype(np.int32), np.dtype(np.float64)
 
-PARTS = "FQHRudymP"  # as `feed.cuh` counts them
+PARTS = "FQHRudymP"  # as `prefetch.cuh` counts them
 
 
 def source(family: str) -> str:
@@ -150,7 +150,7 @@ def room_of(dtype: str, nx: int, ny: int, name: str) -> int:
 
 CUT = np.dtype([("places", np.int64, 18), ("n_steps", np.int64), *((name, np.int32) for name in
                 ("predict_first", "chunk", "n_chunks", "n_blocks"))])  # fmt: skip
-"""`Cut` of `feed.cuh`."""
+"""`Cut` of `prefetch.cuh`."""
 
 TAILS = (2, 2, 2, 2, 1, 1, 1, 1, 2)
 """Axes of one entry of F, Q, H, R, u, d, y, m0, P0."""
@@ -375,7 +375,7 @@ def two_filter_chunks(F, Q, H, R, u, d, y, m0, P0, predict_first, chunk):
     smooth_mean, smooth_covariance = room(y, n_series, n_steps, nx), room(y, n_series, n_steps, nx, nx)
     states = (mean, covariance, smooth_mean, smooth_covariance)
     arguments = (*p.arguments, sums, own, NOTHING, *states)
-    shared = room_of(dtype, nx, ny, "meet_chunks")
-    meet = function(dtype, nx, ny, "meet_chunks")
-    meet((p.n_blocks, n_series), (THREADS,), arguments, shared_mem=shared)
+    shared = room_of(dtype, nx, ny, "combine_chunks")
+    combine_information = function(dtype, nx, ny, "combine_chunks")
+    combine_information((p.n_blocks, n_series), (THREADS,), arguments, shared_mem=shared)
     return *filtered, smooth_mean, smooth_covariance

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._compile.streams import on_device_of, send
+from ensemble._compile.streams import copy_between_devices, on_device_of
 from ensemble._kernels.kalman.launch import (
     THREADS,
     PairwiseJoin,
@@ -129,8 +129,8 @@ def scan_two_filters(
         if elsewhere is not None:
             here = (*(room(run.y, *a.shape) for a in filtered[:3]), wide_room(run.y, run.n_series))
             for a, out in zip(filtered, here, strict=True):
-                send(a, out)
+                copy_between_devices(a, out)
             filtered = here
         states = filtered[:2]
-        smooth = run.states("met_states", *states, behind)
+        smooth = run.states("combined_states", *states, behind)
         return *filtered, *smooth

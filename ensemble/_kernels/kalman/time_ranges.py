@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._compile.streams import on_device_of, send
+from ensemble._compile.streams import copy_between_devices, on_device_of
 from ensemble._kernels.kalman import block_launch
 from ensemble._kernels.kalman.launch import (
     LARGEST,
@@ -70,19 +70,19 @@ class _Range:
         given = (self.totals, np.int32(self.n_blocks), *self.prior, *self.end)
         self.launch("state_behind", *given, alone=True)
         for end, start in zip(self.end, later.prior, strict=True):
-            send(end, start)
+            copy_between_devices(end, start)
 
     def give_information(self, behind: Any, earlier: _Range) -> None:
         """What this range and those behind it say of the state before it to the range there."""
         out = room(self.y, self.said.shape[0])
         self.launch("said_before", self.totals, np.int32(self.n_blocks), behind, out, alone=True)
-        send(out, earlier.said)
+        copy_between_devices(out, earlier.said)
 
-    def meet(self, behind: Any) -> None:
+    def combine_information(self, behind: Any) -> None:
         """Run back over the range."""
         mean, covariance, _, *smooth = self.states
         given = (self.totals, self.own, behind, mean, covariance, *smooth)
-        self.launch("meet_chunks", *self.problem.arguments, *given)
+        self.launch("combine_chunks", *self.problem.arguments, *given)
 
 
 def _summed(ranges: list[tuple[Any, ...]], m0: Any, P0: Any, predict_first: bool, chunk: int | None) -> list[Any]:
@@ -119,7 +119,7 @@ def two_filter_ranges(
 ) -> list[tuple[Any, ...]]:
     """Filtered means, covariances, ``log p(y[k] | y[:k])`` and their sum, smoothed means and covariances of each range.
 
-    `ranges` are F, Q, H, R, u, d, y of consecutive stretches of one series, each (1, n_steps or 1, ...) on a device of
+    `ranges` are F, Q, H, R, u, d, y of consecutive intervals of one series, each (1, n_steps or 1, ...) on a device of
     its own; `m0`, `P0` lie with the first.
     """
     pieces = _summed(ranges, m0, P0, predict_first, chunk)
@@ -131,6 +131,6 @@ def two_filter_ranges(
     for piece, said in zip(pieces, behind, strict=True):
         with on_device_of(piece.y):
             piece.filter(2)
-            piece.meet(said)
+            piece.combine_information(said)
             results.append((*piece.states[:3], piece.sum, *piece.states[3:]))
     return results

@@ -11,7 +11,7 @@ import numpy as np
 import scipy.linalg
 from threadpoolctl import ThreadpoolController
 
-from ensemble._backend import array_namespace, moved, to_numpy
+from ensemble._backend import array_namespace, asarray_like, to_numpy
 from ensemble._compile import cuda
 from ensemble._compile.lanes.types import load, splat, store, zeros
 from ensemble._compile.memory import empty_like
@@ -104,7 +104,7 @@ def dense_inverses(rows, columns, values, n, out):
     given = to_numpy(values)
     with _blas().limit(limits=1, user_api="blas"):
         inverses = [inverse_of(dense_of(rows, columns, given[:, s], n)) for s in range(given.shape[1])]
-    return into(out, moved(np.stack(inverses, axis=2).astype(given.dtype), values))
+    return into(out, asarray_like(np.stack(inverses, axis=2).astype(given.dtype), values))
 
 
 @dense_inverses.register("numba")
@@ -134,7 +134,7 @@ def _(rows, columns, values, n, out):
     trusted = (skew <= ASYMMETRY) & (smallest > n * np.finfo(float).eps * largest)
     for s in np.flatnonzero(~trusted):
         dense = dense_of(to_numpy(rows), to_numpy(columns), to_numpy(wide[:, int(s)]), n)
-        inverse[:, :, int(s)] = moved(inverse_of(dense), values)
+        inverse[:, :, int(s)] = asarray_like(inverse_of(dense), values)
     return into(out, xp.astype(inverse, values.dtype))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ensemble import _check
-from ensemble._backend import array_namespace, contiguous, home_of, is_array, moved, to_numpy
+from ensemble._backend import array_namespace, asarray_like, contiguous, is_array, library_and_device, to_numpy
 from ensemble._kernels.fem.matrix_free import hex_diagonal, hex_product
 from ensemble._kernels.krylov.vectors import dot, dot_partials, take_samples
 from ensemble.apps.fem.discretization import Discretization
@@ -69,7 +69,7 @@ class DiffusionOperator(SciPyMatrix):
         return self.kappa.dtype
 
     @property
-    def home(self) -> Any:
+    def reference_array(self) -> Any:
         """An array that lives where this operator does."""
         return self.kappa
 
@@ -92,7 +92,9 @@ class DiffusionOperator(SciPyMatrix):
         if self.n_samples == 1:
             return self
         places = places_of(samples, self.n_samples, "DiffusionOperator.take_samples")
-        return DiffusionOperator(self._discrete, self.graph, take_samples(self.kappa, moved(places, self.kappa), None))
+        return DiffusionOperator(
+            self._discrete, self.graph, take_samples(self.kappa, asarray_like(places, self.kappa), None)
+        )
 
     def astype(self, dtype: Any) -> DiffusionOperator:
         """The operator of the coefficient in another floating-point type; itself where that is its type."""
@@ -147,19 +149,21 @@ class DiffusionOperator(SciPyMatrix):
         return premultiply(x, self)
 
 
-def require_coefficient(kappa: Any, n_cells: int, home: Any, function: str) -> Any:
-    """The coefficient as an array of shape (8 * n_cells, n_samples) where `home` lives, or an error."""
+def require_coefficient(kappa: Any, n_cells: int, reference_array: Any, function: str) -> Any:
+    """The coefficient as an array of shape (8 * n_cells, n_samples) where `reference_array` lies, or an error."""
     samples = (
         kappa.samples if isinstance(kappa, Ensemble) else (kappa if is_array(kappa) else np.asarray(kappa))[..., None]
     )
-    library, wanted = (home_of(array)[0].split(".")[-1] for array in (samples, home))
+    library, wanted = (library_and_device(array)[0].split(".")[-1] for array in (samples, reference_array))
     if library not in ("numpy", wanted):
         raise TypeError(_check.message(function, "kappa", f"hold arrays of numpy or {wanted}", library))
     _check.require(
         samples.shape[:-1] == (8 * n_cells,), function, "kappa", f"have shape ({8 * n_cells},), a value a Gauss point",
         f"shape {samples.shape[:-1]}", "For many samples, pass an Ensemble, its samples in the last axis.",
     )  # fmt: skip
-    samples = contiguous(moved(samples, home), samples.dtype if samples.dtype == np.float32 else np.float64)
+    samples = contiguous(
+        asarray_like(samples, reference_array), samples.dtype if samples.dtype == np.float32 else np.float64
+    )
     worst = to_numpy(samples.min(axis=0))
     bad = np.flatnonzero(worst <= 0.0)  # NaN passes: it can only spoil its own sample
     _check.require(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ensemble import _check
-from ensemble._backend import array_namespace, contiguous, moved, prototype, to_numpy
+from ensemble._backend import array_namespace, asarray_like, contiguous, prototype, to_numpy
 from ensemble._compile.memory import empty_like
 from ensemble._kernels.fem.assembly import affine_coefficient, diffusion_jacobian_and_residual, diffusion_residual
 from ensemble.apps.fem import elements
@@ -51,12 +51,12 @@ class Discretization:
         backend: str = "numpy",
     ) -> None:
         self.mesh = mesh
-        self.home = prototype(backend)
+        self.reference_array = prototype(backend)
         self.lognormal = lognormal
         self.mean = mean
         self.source = source
         self.drifts = advection != 0.0
-        self.halves = not self.drifts and isinstance(self.home, np.ndarray)
+        self.halves = not self.drifts and isinstance(self.reference_array, np.ndarray)
         """Whether the upper triangle of a matrix may stand for the whole."""
         self.modes = scaled_modes(mesh, field, standard_deviation)
         self.fixed = mesh.on_face(2, 0) | mesh.on_face(2, -1)
@@ -86,9 +86,9 @@ class Discretization:
         mean = np.full((self.modes.shape[0], 1), self.mean)
         kappa = np.concatenate([mean, self.modes], axis=1)
         guess = self.initial_guess(kappa.shape[1], kappa.dtype)
-        values, residual = self.jacobian_and_residual(moved(kappa, self.home), guess)
+        values, residual = self.jacobian_and_residual(asarray_like(kappa, self.reference_array), guess)
         row = np.repeat(np.arange(self.fixed.size, dtype=self.indices.dtype), np.diff(self.indptr))
-        values[moved(np.flatnonzero(self.fixed[row]), self.home), 1:] = 0.0
+        values[asarray_like(np.flatnonzero(self.fixed[row]), self.reference_array), 1:] = 0.0
         return values, residual
 
     @cached_property
@@ -96,7 +96,7 @@ class Discretization:
         """The stored matrix of the mean diffusivity, shape (nnz, 1)."""
         if "affine_terms" in self.__dict__:
             return contiguous(self.affine_terms[0][:, :1])  # the same bits: a sample is its own scalar run
-        kappa = moved(np.full((self.modes.shape[0], 1), self.mean), self.home)
+        kappa = asarray_like(np.full((self.modes.shape[0], 1), self.mean), self.reference_array)
         return self.jacobian_and_residual(kappa, self.initial_guess(1, kappa.dtype))[0]
 
     def matrix_free_tables(self, dtype: np.dtype) -> tuple[Any, ...]:
@@ -107,22 +107,28 @@ class Discretization:
             factors = np.ascontiguousarray(h.prod(axis=1, keepdims=True) / h**2 / 8.0, dtype=dtype)
             slopes = 8.0 * np.stack([np.diagonal(table).T for table in elements.STIFFNESS])
             tables = (*self._shared[:3], self.fixed, factors, np.ascontiguousarray(slopes, dtype=dtype))
-            self._matrix_free[dtype] = tuple(moved(table, self.home) for table in tables)
+            self._matrix_free[dtype] = tuple(asarray_like(table, self.reference_array) for table in tables)
         return self._matrix_free[dtype]
 
     def tables(self, dtype: np.dtype) -> tuple[Any, ...]:
         """The mean, the modes and what the assembly kernels share, with floats of `dtype`."""
         if dtype not in self._by_dtype:
-            floats = [moved(np.ascontiguousarray(table, dtype=dtype), self.home) for table in self._floats]
+            floats = [
+                asarray_like(np.ascontiguousarray(table, dtype=dtype), self.reference_array) for table in self._floats
+            ]
             mean, modes = np.full(1, self.mean, dtype=dtype), np.ascontiguousarray(self.modes, dtype=dtype)
-            shared = [moved(table, self.home) for table in self._shared]
-            self._by_dtype[dtype] = (moved(mean, self.home), moved(modes, self.home), (*shared, *floats))
+            shared = [asarray_like(table, self.reference_array) for table in self._shared]
+            self._by_dtype[dtype] = (
+                asarray_like(mean, self.reference_array),
+                asarray_like(modes, self.reference_array),
+                (*shared, *floats),
+            )
         return self._by_dtype[dtype]
 
     def coefficient(self, y: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
         """The diffusivity at all Gauss points, shape (8 * n_cells, n_samples)."""
         mean, modes, _ = self.tables(y.dtype)
-        y = moved(y, self.home)
+        y = asarray_like(y, self.reference_array)
         if not self.lognormal:
             return affine_coefficient(mean, modes, y, out)
         xp, kappa = array_namespace(y), affine_coefficient(mean * 0.0, modes, y, out)
@@ -144,12 +150,12 @@ class Discretization:
         if symmetric not in self._graphs:
             own = (self.indptr, self.indices)
             graph = upper_graph(*own, self.mesh.row_incidence()) if symmetric else (*own, self.slots)
-            self._graphs[symmetric] = tuple(moved(array, self.home) for array in graph)
+            self._graphs[symmetric] = tuple(asarray_like(array, self.reference_array) for array in graph)
         return diffusion_jacobian_and_residual(*shared, kappa, u, *self._graphs[symmetric], values, None)
 
     def initial_guess(self, n_samples: int, dtype: np.dtype) -> np.ndarray:
         """The boundary values, and zero inside, shape (n_nodes, n_samples)."""
-        u = empty_like(self.home, (self.mesh.n_nodes, n_samples), dtype)
+        u = empty_like(self.reference_array, (self.mesh.n_nodes, n_samples), dtype)
         u[...] = self.boundary_values
         return u
 
@@ -159,7 +165,7 @@ class Discretization:
         values = np.zeros((self.mesh.n_nodes, 1))
         values[self.mesh.on_face(2, 0)] = BOTTOM
         values[self.mesh.on_face(2, -1)] = TOP
-        return moved(values, self.home)
+        return asarray_like(values, self.reference_array)
 
     def require_positive(self, y: np.ndarray, function: str) -> None:
         """Raise ValueError unless the diffusivity is above zero at every Gauss point of every sample.

@@ -72,13 +72,15 @@ def require_setup_memory(cells: list[int], n_terms: int) -> None:
         )
 
 
-def require_memory(problem: Any, home: Any, n_samples: int, itemsize: int, operator: str, converted: int = 0) -> None:
+def require_memory(
+    problem: Any, reference_array: Any, n_samples: int, itemsize: int, operator: str, converted: int = 0
+) -> None:
     """Raise MemoryError, with the ensemble size that would fit, unless a solve fits the free memory.
 
     On a device the estimate is good to a tenth or so. On the host it is what the solve takes at least.
     """
     own, shared = bytes_needed(problem, n_samples, itemsize, operator, converted)
-    free = free_bytes(home)
+    free = free_bytes(reference_array)
     place, about = "the device's", "about"
     if free is None:
         own, shared = (int(part * fraction) for part, fraction in zip((own, shared), ON_THE_HOST))

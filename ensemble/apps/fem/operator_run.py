@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ensemble import _check
-from ensemble._backend import moved, synchronize, to_numpy
+from ensemble._backend import asarray_like, synchronize, to_numpy
 from ensemble._kernels.krylov.vectors import dot
 from ensemble._kernels.sparse.affine import affine_values
 from ensemble.apps.fem.diffusion_operator import DiffusionOperator
@@ -33,8 +33,8 @@ class Phases:
 
     options: dict[str, Any]
 
-    def __init__(self, home: Any) -> None:
-        self.home = home
+    def __init__(self, reference_array: Any) -> None:
+        self.reference_array = reference_array
         self.seconds = dict.fromkeys(("coefficient", "assembly", "setup", "solve"), 0.0)
 
     @contextmanager
@@ -42,7 +42,7 @@ class Phases:
         """Count the time of the block."""
         start = time.perf_counter()
         yield
-        synchronize(self.home)
+        synchronize(self.reference_array)
         self.seconds[name] += time.perf_counter() - start
 
     def refer_to(self, residual: Any) -> np.ndarray:
@@ -109,7 +109,7 @@ class OperatorRun(Phases):
         solver: Any,
         options: dict[str, Any],
     ) -> None:
-        super().__init__(problem._discrete.home)
+        super().__init__(problem._discrete.reference_array)
         self.problem, self.hierarchy, self.solver, self.options = problem, hierarchy, solver, options
         self.precision = precision
         discrete = problem._discrete
@@ -117,7 +117,7 @@ class OperatorRun(Phases):
             with self.phase("assembly"):
                 values, residual = discrete.affine_terms
                 values = values.astype(parameters.dtype, copy=False)
-                y = moved(parameters, values)
+                y = asarray_like(parameters, values)
                 self.A: Any = AffineMatrix(problem.graph, values, Ensemble(y))
                 self.first_residual = affine_values(residual.astype(parameters.dtype, copy=False), y, None)
         else:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ensemble import _check
-from ensemble._backend import array_namespace, contiguous, home_of, is_array, moved, to_numpy
+from ensemble._backend import array_namespace, asarray_like, contiguous, is_array, library_and_device, to_numpy
 from ensemble._kernels.krylov.vectors import dot
 from ensemble.apps.fem.diffusion_operator import DiffusionOperator, require_coefficient
 from ensemble.apps.fem.discretization import Discretization
@@ -172,7 +172,7 @@ class RandomDiffusion:
             As for `check`, or if `u` or `out` does not fit, or `symmetric` is asked for where it cannot be.
         """
         wanted = "be False with advection, whose matrix is not symmetric, and on a device"
-        seen = f"True with advection = {self.advection:g} on {home_of(self._discrete.home)[1]}"
+        seen = f"True with advection = {self.advection:g} on {library_and_device(self._discrete.reference_array)[1]}"
         _check.require(not symmetric or self._discrete.halves, "RandomDiffusion.assemble", "symmetric", wanted, seen)
         parameters = self._parameters(y, "assemble")
         if u is None:
@@ -279,7 +279,7 @@ class RandomDiffusion:
         if key not in self._spare:
             own_hierarchy = hierarchy != "mean" and precision != (key[1], None)
             converted = (4 if wanted is None else wanted.itemsize) if own_hierarchy else 0
-            require_memory(self, self._discrete.home, key[0], key[1].itemsize, operator, converted)
+            require_memory(self, self._discrete.reference_array, key[0], key[1].itemsize, operator, converted)
         start_values = self._discrete.initial_guess(*key)
         guess = start_values if u0 is None else self._start(u0, start_values)
         work = self._spare.pop(key, Workspace())
@@ -304,7 +304,7 @@ class RandomDiffusion:
         plain = not isinstance(y, Ensemble)
         return DiffusionResult(
             u[:, 0] if plain else outcome.u,
-            response[0] if plain else Ensemble(moved(response, u), sample_set),
+            response[0] if plain else Ensemble(asarray_like(response, u), sample_set),
             outcome.iterations,
             np.asarray(outcome.linear_iterations),
             outcome,
@@ -322,8 +322,8 @@ class RandomDiffusion:
             f"have shape {start.shape[:1]} and {start.shape[1]} samples, or 1",
             f"shape {state.shape[:-1]} with {state.shape[-1]} samples",
         )
-        xp, fixed = array_namespace(start), moved(self._discrete.fixed[:, None], start)
-        return xp.astype(xp.where(fixed, start, moved(state, start)), start.dtype, copy=False)
+        xp, fixed = array_namespace(start), asarray_like(self._discrete.fixed[:, None], start)
+        return xp.astype(xp.where(fixed, start, asarray_like(state, start)), start.dtype, copy=False)
 
     def operator(self, kappa: Any) -> DiffusionOperator:
         """The diffusion operator of any coefficient, not formed as a matrix.
@@ -343,7 +343,9 @@ class RandomDiffusion:
         ValueError
             If `kappa` does not fit or is not above zero.
         """
-        samples = require_coefficient(kappa, self.mesh.n_cells, self._discrete.home, "RandomDiffusion.operator")
+        samples = require_coefficient(
+            kappa, self.mesh.n_cells, self._discrete.reference_array, "RandomDiffusion.operator"
+        )
         return DiffusionOperator(self._discrete, self.graph, samples)
 
     def _parameters(self, y: Any, function: str) -> np.ndarray:
@@ -363,8 +365,10 @@ class RandomDiffusion:
 
     def _host(self, samples: Any, function: str) -> np.ndarray:
         """Parameters as NumPy arrays, from whichever of the two libraries they come."""
-        libraries = sorted({home_of(array)[0].split(".")[-1] for array in (np.empty(0), self._discrete.home)})
-        library = home_of(samples)[0].split(".")[-1]
+        libraries = sorted(
+            {library_and_device(array)[0].split(".")[-1] for array in (np.empty(0), self._discrete.reference_array)}
+        )
+        library = library_and_device(samples)[0].split(".")[-1]
         if library not in libraries:
             raise TypeError(_check.message(function, "y", f"hold arrays of {' or '.join(libraries)}", library))
         return to_numpy(samples)
@@ -400,7 +404,7 @@ class RandomDiffusion:
         dtype = np.result_type(y.dtype, state.dtype)
         wide = (array_namespace(a).broadcast_to(a, (a.shape[0], n_samples)) for a in (y, state))
         y, state = (contiguous(a, dtype) for a in wide)
-        return y, moved(state, self._discrete.home)
+        return y, asarray_like(state, self._discrete.reference_array)
 
 
 def _sample_set(n_samples: int, *operands: Any) -> Any:

@@ -37,7 +37,7 @@ class StoredRun(Phases):
         solver: Any,
         options: dict[str, Any],
     ) -> None:
-        super().__init__(problem._discrete.home)
+        super().__init__(problem._discrete.reference_array)
         self.problem, self.work, self.hierarchy = problem, work, hierarchy
         self.solver, self.options = solver, options
         self.precision = precision

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ensemble import _check
-from ensemble._backend import array_namespace, moved, to_numpy
+from ensemble._backend import array_namespace, asarray_like, to_numpy
 from ensemble._typing import Array
 from ensemble.apps.gbees.analysis.distribution import positions
 from ensemble.apps.gbees.cells import Cells
@@ -78,7 +78,7 @@ def collected(indices: Array, probabilities: Array) -> tuple[Array, Array]:
         sums = xp.bincount(xp.reshape(inverse, (-1,)), weights=p, minlength=unique.shape[0])
     else:  # the standard has no scatter
         sums = np.bincount(to_numpy(inverse).ravel(), weights=to_numpy(p), minlength=unique.shape[0])
-        sums = moved(sums, p)
+        sums = asarray_like(sums, p)
     return indices_of(unique, lowest, counts), sums
 
 
@@ -211,7 +211,7 @@ def scattered(cells: Cells, widths: np.ndarray, origin: np.ndarray, rotation: An
     share = xp.astype(cells.probabilities, xp.float64) / float(points ** len(widths))
     pieces = []
     for inside in itertools.product(places, repeat=len(widths)):
-        s = xp.astype(cells.indices, xp.float64) + moved(np.array(inside), cells.indices)
+        s = xp.astype(cells.indices, xp.float64) + asarray_like(np.array(inside), cells.indices)
         x = positions(replace(cells, indices=s))
         pieces.append(cell_of(x, widths, origin, rotation))
     return xp.concat(pieces, axis=0), xp.concat([share] * len(pieces))
@@ -220,7 +220,7 @@ def scattered(cells: Cells, widths: np.ndarray, origin: np.ndarray, rotation: An
 def cell_of(x: Array, widths: np.ndarray, origin: np.ndarray, rotation: Any) -> Array:
     """Multi-indices (N, n) of the cells that hold the points `x` (N, n)."""
     xp = array_namespace(x)
-    z = x - moved(np.asarray(origin, dtype=np.float64), x)
+    z = x - asarray_like(np.asarray(origin, dtype=np.float64), x)
     if rotation is not None:
-        z = z @ moved(np.ascontiguousarray(rotation, dtype=np.float64), x)
-    return xp.astype(xp.floor(z / moved(np.asarray(widths, dtype=np.float64), x) + 0.5), xp.int64)
+        z = z @ asarray_like(np.ascontiguousarray(rotation, dtype=np.float64), x)
+    return xp.astype(xp.floor(z / asarray_like(np.asarray(widths, dtype=np.float64), x) + 0.5), xp.int64)

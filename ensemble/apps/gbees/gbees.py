@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import moved
+from ensemble._backend import asarray_like
 from ensemble._check import finite, one_of, require
 from ensemble.apps.gbees.analysis import distribution, marginals
 from ensemble.apps.gbees.cells import Cells
@@ -165,7 +165,7 @@ class Gbees:
 
         def begin(i: int) -> Run:
             problem, indices, p = setup.sample(i, time)
-            return Run(problem, engine, moved(indices, self._like), moved(p, self._like), time)
+            return Run(problem, engine, asarray_like(indices, self._like), asarray_like(p, self._like), time)
 
         self._runs = Runs.begun(begin, setup.n_samples)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import array_namespace, moved
+from ensemble._backend import array_namespace, asarray_like
 from ensemble.scalar import Ensemble
 
 __all__ = ["with_tables"]
@@ -29,7 +29,7 @@ class WithTables:
             return np.interp(np.asarray(x), xp, fp, left, right)
         base = array_namespace(x)
         x = base.astype(x, base.float64, copy=False)
-        points, values = (moved(np.asarray(part, dtype=np.float64), x) for part in (xp, fp))
+        points, values = (asarray_like(np.asarray(part, dtype=np.float64), x) for part in (xp, fp))
         flat, last = base.reshape(x, (-1,)), points.shape[0] - 1
         at = base.clip(base.searchsorted(points, flat, side="right") - 1, 0, max(last - 1, 0))
         low, high = base.take(points, at), base.take(points, at + min(last, 1))

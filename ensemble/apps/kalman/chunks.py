@@ -14,9 +14,9 @@ from ensemble._backend import array_namespace
 from ensemble._kernels.kalman.scan import prefix_scan
 from ensemble._typing import Array
 from ensemble.apps.kalman.elements import Element, combine_filter
+from ensemble.apps.kalman.intervals import extend_filter
 from ensemble.apps.kalman.model import Series
 from ensemble.apps.kalman.steps import predict, update
-from ensemble.apps.kalman.stretches import extend_filter
 
 __all__ = ["chunk_filter"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import array_namespace, backend_of, moved, to_numpy
+from ensemble._backend import array_namespace, asarray_like, backend_of, to_numpy
 from ensemble._kernels.kalman.block_launch import filter_blocks, smooth_blocks, two_filter_blocks
 from ensemble._kernels.kalman.launch import LARGEST, chunk_length, filter_chunks, smooth_chunks, two_filter_chunks
 from ensemble._kernels.kalman.level_scans import scan_filter, scan_smoother, scan_two_filters
@@ -234,7 +234,7 @@ def smooth_lost(arguments: tuple[Any, ...], m: Array, P: Array, mean: Array, cov
         found[:, -1], wide[:, -1] = last[:, -1], spread[:, -1]
         smooth_roots(given, predict_first, found, wide, np.ones(len(left), bool))
         for a, out in zip((found, wide), again, strict=True):
-            out[left] = moved(a, out)
+            out[left] = asarray_like(a, out)
     mean[lost], covariance[lost] = again
 
 

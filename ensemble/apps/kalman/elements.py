@@ -85,7 +85,7 @@ def has_no_elements(series: Series) -> Array:
 
 
 def combine_filter(earlier: Element, later: Element) -> Element:
-    """The filter element of two stretches of time, one after the other; one factorisation of ``I + C J``."""
+    """The filter element of two intervals of time, one after the other; one factorisation of ``I + C J``."""
     Ai, bi, Ci, ei, Ji = earlier
     Aj, bj, Cj, ej, Jj = later
     xp = array_namespace(Ai, Aj)
@@ -120,7 +120,7 @@ def smoother_elements(series: Series, m: Array, P: Array) -> Element:
 
 
 def combine_smoother(earlier: Element, later: Element) -> Element:
-    """The smoother element of two stretches of time."""
+    """The smoother element of two intervals of time."""
     Ei, gi, Li = earlier
     Ej, gj, Lj = later
     return Ei @ Ej, apply(Ei, gj) + gi, symmetric(Ei @ Lj @ Ei.mT + Li)

@@ -12,8 +12,8 @@ from ensemble.apps.kalman.chunks import chunk_filter
 from ensemble.apps.kalman.compiled import compiled_filter, compiled_root_filter, device_of
 from ensemble.apps.kalman.diffuse import diffuse_filter
 from ensemble.apps.kalman.elements import Element, combine_filter, filter_elements, filter_identity, has_no_elements
+from ensemble.apps.kalman.mean_refinement import refined_filter
 from ensemble.apps.kalman.model import LinearGaussianModel, Series, aligned
-from ensemble.apps.kalman.reference import refined_filter
 from ensemble.apps.kalman.results import FilterResult, total
 from ensemble.apps.kalman.square_root import square_root_filter
 from ensemble.apps.kalman.steps import predict, stacked, update

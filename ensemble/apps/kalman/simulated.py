@@ -25,10 +25,10 @@ from ensemble._check import integer, one_of, require
 from ensemble._kernels.kalman.scan import SCANS, prefix_scan
 from ensemble.apps.kalman.counting import count_flops
 from ensemble.apps.kalman.elements import combine_filter, combine_smoother, filter_elements, smoother_elements
+from ensemble.apps.kalman.intervals import advance_filter, extend_filter
 from ensemble.apps.kalman.model import Series
-from ensemble.apps.kalman.smoothers import meet
+from ensemble.apps.kalman.smoothers import combine_information
 from ensemble.apps.kalman.steps import predict, rts_gain, smooth, update
-from ensemble.apps.kalman.stretches import advance_filter, extend_filter
 
 __all__ = ["Machine", "SimulatedRun", "simulate", "step_flops"]
 
@@ -151,7 +151,7 @@ def step_flops(nx: int = 4, ny: int = 2) -> dict[str, int]:
         "combine": count_flops(combine_filter, e, e),
         "link": more(lambda *a: smoother_elements(series(*a), *a[7:])),
         "combine links": count_flops(combine_smoother, links, links),
-        "meet": count_flops(meet, *state, e[3], e[4]),
+        "meet": count_flops(combine_information, *state, e[3], e[4]),
         "step": count_flops(step, *state, F, Q, H, R, u, d, y),
         "smooth": count_flops(back, *state, F, Q, u),
         "extend": count_flops(extend_filter, e, F, Q, u, H, R, d, y),

@@ -30,8 +30,8 @@ from ensemble.apps.kalman.filters import (
     result_of,
     scan_filter,
 )
+from ensemble.apps.kalman.mean_refinement import refined_smoother
 from ensemble.apps.kalman.model import LinearGaussianModel, Series, aligned
-from ensemble.apps.kalman.reference import refined_smoother
 from ensemble.apps.kalman.results import FilterResult, SmootherResult
 from ensemble.apps.kalman.square_root import square_root_smoother
 from ensemble.apps.kalman.steps import apply, rts_gain, smooth, stacked, symmetric
@@ -227,7 +227,7 @@ def two_filters(series: Series, scan: str) -> SmootherResult:
     end = [xp.broadcast_to(e, a.shape[1:])[None, ...] for e, a in zip(identity, elements, strict=True)]
     later = tuple(xp.concat([a[1:, ...], e], axis=0) for a, e in zip(elements, end, strict=True))
     _, _, _, eta, J = prefix_scan(combine_filter, later, algorithm=scan, identity=identity, reverse=True)
-    run = smoothed(series, result, *meet(m, P, eta, J))
+    run = smoothed(series, result, *combine_information(m, P, eta, J))
     apart = has_no_elements(series)
     if not anywhere(apart):
         return run
@@ -239,7 +239,7 @@ def two_filters(series: Series, scan: str) -> SmootherResult:
     )
 
 
-def meet(m: Array, P: Array, eta: Array, J: Array) -> tuple[Array, Array]:
+def combine_information(m: Array, P: Array, eta: Array, J: Array) -> tuple[Array, Array]:
     """The product of the filter's Gaussian and the information of all later observations."""
     xp = array_namespace(m, P)
     n = m.shape[-1]

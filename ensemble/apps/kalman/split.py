@@ -1,4 +1,4 @@
-"""One series in parts, each a stretch of its steps and perhaps on a device of its own.
+"""One series in parts, each a interval of its steps and perhaps on a device of its own.
 
 On CUDA devices every part sums itself up, the sums say what the state is between parts and what later parts say of it,
 and all parts run side by side (`time_ranges.py`). Elsewhere, for batches, for Ensembles, and where a sum
@@ -17,7 +17,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace, to_numpy
 from ensemble._check import integer, message, require
-from ensemble._compile.streams import brought, on_device_of, sent
+from ensemble._compile.streams import on_device_of, to_cuda_device, to_device_of
 from ensemble._kernels.kalman.time_ranges import filter_ranges, two_filter_ranges
 from ensemble._typing import Array
 from ensemble.apps.kalman.compiled import PARTS, device_of, filter_arguments, filter_result, from_series, n_samples_of
@@ -39,7 +39,7 @@ Part = tuple[LinearGaussianModel, Any]
 def split_series(
     model: LinearGaussianModel, y: Any, devices: Sequence[int | None], *, mask: Any = None
 ) -> list[tuple[LinearGaussianModel, Array]]:
-    """Cut a model and its observations into stretches of time, and bring each to a device.
+    """Cut a model and its observations into intervals of time, and bring each to a device.
 
     Parameters
     ----------
@@ -95,7 +95,11 @@ def _part(series: Series, steps: slice, prior_at: str, device: int | None) -> Pa
             a = series.each(name, steps)
             a = array_namespace(a).moveaxis(a, 0, len(series.batch))
         if device is not None:
-            a = Ensemble(sent(a.samples, device), set_of(a)) if isinstance(a, Ensemble) else sent(a, device)
+            a = (
+                Ensemble(to_cuda_device(a.samples, device), set_of(a))
+                if isinstance(a, Ensemble)
+                else to_cuda_device(a, device)
+            )
         arrays[name] = a
     y = arrays.pop("y")
     with on_device_of(_values(y)):
@@ -108,7 +112,7 @@ def filter_split_series(parts: Sequence[tuple[LinearGaussianModel, Any]]) -> lis
     Parameters
     ----------
     parts : sequence of (LinearGaussianModel, array or Ensemble)
-        Consecutive stretches of time, from `split_series` or made where they are needed. Entry 0 of a later part's F, Q
+        Consecutive intervals of time, from `split_series` or made where they are needed. Entry 0 of a later part's F, Q
         and u leads over from the part before it; its prior is not read.
 
     Returns
@@ -136,13 +140,13 @@ def filter_split_series(parts: Sequence[tuple[LinearGaussianModel, Any]]) -> lis
     >>> [part.mean[:, 0].round(4).tolist() for part in filter_split_series(parts)]
     [[2.0], [2.0, 3.4545]]
     """
-    stretches = _stretches(parts, "filter_split_series")
-    if _are_ranges(stretches):
-        ranges = _range_arguments(stretches)
-        results = [_filtered_range(s, a) for s, a in zip(stretches, filter_ranges(*ranges), strict=True)]
+    intervals = _intervals(parts, "filter_split_series")
+    if _are_ranges(intervals):
+        ranges = _range_arguments(intervals)
+        results = [_filtered_range(s, a) for s, a in zip(intervals, filter_ranges(*ranges), strict=True)]
         if not _is_nowhere(results[-1].mean[..., -1:, :1]):
             return results
-    return _filter_in_turn(stretches)
+    return _filter_in_turn(intervals)
 
 
 def smooth_split_series(parts: Sequence[tuple[LinearGaussianModel, Any]]) -> list[SmootherResult]:
@@ -178,33 +182,33 @@ def smooth_split_series(parts: Sequence[tuple[LinearGaussianModel, Any]]) -> lis
     >>> [part.mean[:, 0].round(4).tolist() for part in smooth_split_series(parts)]
     [[2.3636], [2.9091, 3.4545]]
     """
-    stretches = _stretches(parts, "smooth_split_series")
-    if _are_ranges(stretches):
-        ranges = _range_arguments(stretches)
-        results = [_smoothed_range(s, a) for s, a in zip(stretches, two_filter_ranges(*ranges), strict=True)]
+    intervals = _intervals(parts, "smooth_split_series")
+    if _are_ranges(intervals):
+        ranges = _range_arguments(intervals)
+        results = [_smoothed_range(s, a) for s, a in zip(intervals, two_filter_ranges(*ranges), strict=True)]
         if not (_is_nowhere(results[-1].filtered.mean[..., -1:, :1]) or _is_nowhere(results[0].mean[..., :1, :1])):
             return results
-    return _smooth_in_turn(stretches, _filter_in_turn(stretches))
+    return _smooth_in_turn(intervals, _filter_in_turn(intervals))
 
 
-def _stretches(parts: Any, function: str) -> list[Series]:
+def _intervals(parts: Any, function: str) -> list[Series]:
     """Every part in the one form, checked against the others."""
     pairs = isinstance(parts, Sequence) and len(parts) > 0
     if not pairs or not all(isinstance(part, tuple) and len(part) == 2 for part in parts):
         seen = f"a {type(parts).__name__}"
         raise TypeError(message(function, "parts", "be a list of pairs (model, y)", seen, "split_series makes them."))
-    stretches = []
+    intervals = []
     for model, y in parts:
         with on_device_of(_values(y)):
-            stretches.append(aligned(model, y, None, function))
-    for k, (series, (model, _)) in enumerate(zip(stretches, parts, strict=True)):
+            intervals.append(aligned(model, y, None, function))
+    for k, (series, (model, _)) in enumerate(zip(intervals, parts, strict=True)):
         advice = "Entry 0 of its F, Q, u leads over from the part before."
         before = k == 0 or model.prior_at == "before"
         require(before, function, f"part {k}", "have prior_at='before'", repr(model.prior_at), advice)
-        kinds = [(s.F.shape[-1], s.y.shape[-1], s.batch, str(s.y.dtype)) for s in (stretches[0], series)]
+        kinds = [(s.F.shape[-1], s.y.shape[-1], s.batch, str(s.y.dtype)) for s in (intervals[0], series)]
         seen = " and ".join(f"nx={nx}, ny={ny}, batch {batch}, {dtype}" for nx, ny, batch, dtype in kinds)
         require(kinds[0] == kinds[1], function, f"part {k}", "be of the first part's sizes, batch and dtype", seen)
-    return stretches
+    return intervals
 
 
 def _values(a: Any) -> Any:
@@ -212,20 +216,20 @@ def _values(a: Any) -> Any:
 
 
 # --- side by side
-def _are_ranges(stretches: list[Series]) -> bool:
+def _are_ranges(intervals: list[Series]) -> bool:
     """Whether the kernels over several devices know these parts: one series of CuPy's arrays."""
-    alone = all(n_samples_of(s) is None and math.prod(s.batch) == 1 for s in stretches)
-    return len(stretches) > 1 and alone and all(device_of(s, "scan") == "cuda" for s in stretches)
+    alone = all(n_samples_of(s) is None and math.prod(s.batch) == 1 for s in intervals)
+    return len(intervals) > 1 and alone and all(device_of(s, "scan") == "cuda" for s in intervals)
 
 
-def _range_arguments(stretches: list[Series]) -> tuple[Any, ...]:
+def _range_arguments(intervals: list[Series]) -> tuple[Any, ...]:
     """The parts' arrays, and the prior, as the kernels want them."""
     arguments = []
-    for series in stretches:
+    for series in intervals:
         with on_device_of(series.y):
             arguments.append(filter_arguments(series, None))
     m0, P0 = arguments[0][-2:]
-    return [tuple(a[:-2]) for a in arguments], m0, P0, stretches[0].predict_first
+    return [tuple(a[:-2]) for a in arguments], m0, P0, intervals[0].predict_first
 
 
 def _filtered_range(series: Series, arrays: tuple[Array, ...]) -> FilterResult:
@@ -245,10 +249,10 @@ def _is_nowhere(m: Array) -> bool:
 
 
 # --- in turn
-def _filter_in_turn(stretches: list[Series]) -> list[FilterResult]:
+def _filter_in_turn(intervals: list[Series]) -> list[FilterResult]:
     """Each part from the state that the one before it ends with."""
     results: list[FilterResult] = []
-    for series in stretches:
+    for series in intervals:
         with on_device_of(_values(series.y)):
             if results:
                 m, P = (_brought(a, series.y) for a in _at(results[-1], -1))
@@ -257,21 +261,21 @@ def _filter_in_turn(stretches: list[Series]) -> list[FilterResult]:
     return results
 
 
-def _smooth_in_turn(stretches: list[Series], results: list[FilterResult]) -> list[SmootherResult]:
+def _smooth_in_turn(intervals: list[Series], results: list[FilterResult]) -> list[SmootherResult]:
     """Each part back from the first state of the one after it, as if that were the last step of its own.
 
     Off CUDA devices all parts go back in one piece: on square roots a series needs its filter from the prior on.
     """
-    if not any(device_of(series, "scan") == "cuda" for series in stretches):
-        return _smooth_in_one(stretches, results)
+    if not any(device_of(series, "scan") == "cuda" for series in intervals):
+        return _smooth_in_one(intervals, results)
     smoothers: list[SmootherResult] = []
-    for k in range(len(stretches) - 1, -1, -1):
-        series, result = stretches[k], results[k]
+    for k in range(len(intervals) - 1, -1, -1):
+        series, result = intervals[k], results[k]
         with on_device_of(_values(series.y)):
             if not smoothers:
                 smoothers.append(backwards(series, result, "auto", "chunked"))
                 continue
-            longer = _longer(series, stretches[k + 1])
+            longer = _longer(series, intervals[k + 1])
             state = [_brought(a, series.y) for a in _at(smoothers[0], 0)]
             ahead = replace(result, series=longer, **_with_one_more(result, state, len(series.batch)))
             run = backwards(longer, ahead, "auto", "chunked")
@@ -281,24 +285,24 @@ def _smooth_in_turn(stretches: list[Series], results: list[FilterResult]) -> lis
     return smoothers
 
 
-def _smooth_in_one(stretches: list[Series], results: list[FilterResult]) -> list[SmootherResult]:
+def _smooth_in_one(intervals: list[Series], results: list[FilterResult]) -> list[SmootherResult]:
     """The smoother of all parts as one series, cut again."""
-    first, n_batch = stretches[0], len(stretches[0].batch)
-    xp = array_namespace(*(s.F for s in stretches), *(s.y for s in stretches))
+    first, n_batch = intervals[0], len(intervals[0].batch)
+    xp = array_namespace(*(s.F for s in intervals), *(s.y for s in intervals))
     parts = {}
     for name in STEPS:
-        arrays = [getattr(s, name) for s in stretches]
+        arrays = [getattr(s, name) for s in intervals]
         if all(a.shape[0] == 1 and a is arrays[0] for a in arrays):
             parts[name] = arrays[0]
             continue
-        shapes = [(s.n_steps, *a.shape[1:]) for s, a in zip(stretches, arrays, strict=True)]
+        shapes = [(s.n_steps, *a.shape[1:]) for s, a in zip(intervals, arrays, strict=True)]
         parts[name] = xp.concat([xp.broadcast_to(a, n) for a, n in zip(arrays, shapes, strict=True)], axis=0)
     joined = {name: xp.concat([getattr(r, name) for r in results], axis=n_batch)
               for name in ("mean", "covariance", "log_likelihoods")}  # fmt: skip
     whole = replace(first, **parts)
     run = backwards(whole, replace(results[0], series=whole, **joined), "auto", "chunked")
     smoothers, start = [], 0
-    for series, result in zip(stretches, results, strict=True):
+    for series, result in zip(intervals, results, strict=True):
         key = (*(slice(None),) * n_batch, slice(start, start + series.n_steps), ...)
         smoothers.append(SmootherResult(run.mean[key], run.covariance[key], result))
         start += series.n_steps
@@ -313,8 +317,8 @@ def _at(result: FilterResult | SmootherResult, k: int) -> tuple[Array, Array]:
 def _brought(a: Array, like: Array) -> Array:
     """`a` on the device of `like`."""
     if isinstance(a, Ensemble):
-        return Ensemble(brought(a.samples, _values(like)), set_of(a))
-    return brought(a, _values(like))
+        return Ensemble(to_device_of(a.samples, _values(like)), set_of(a))
+    return to_device_of(a, _values(like))
 
 
 def _longer(series: Series, later: Series) -> Series:

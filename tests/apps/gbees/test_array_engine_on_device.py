@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ensemble._backend import array_namespace, moved, prototype, to_numpy
+from ensemble._backend import array_namespace, asarray_like, prototype, to_numpy
 from ensemble.apps.gbees import Gbees, lorenz63
 from ensemble.apps.gbees.engines.array import ArrayEngine
 from tests.apps.gbees.references import assert_same, reference, start
@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.cuda, pytest.mark.filterwarnings("ignore")]
 def test_lorenz96_in_six_dimensions():
     home = prototype("cupy")
     problem, indices, p = start("l96_short")
-    run = ArrayEngine(problem, moved(indices, home), moved(p, home))
+    run = ArrayEngine(problem, asarray_like(indices, home), asarray_like(p, home))
     run.advance(0.0, 0.1)
     run.advance(0.1, 0.1)
     assert_same(run, reference("l96_short"), "P0_pdf_2", rtol=1e-11)

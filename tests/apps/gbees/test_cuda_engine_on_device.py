@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ensemble import Ensemble
-from ensemble._backend import moved, prototype, to_numpy
+from ensemble._backend import asarray_like, prototype, to_numpy
 from ensemble.apps.gbees import Gbees, lorenz63
 from ensemble.apps.gbees.engines.cuda import CudaEngine
 from tests.apps.gbees.references import assert_same, start
@@ -18,7 +18,7 @@ class Fetched(CudaEngine):
 
     def __init__(self, problem, indices, p, time=0.0):
         home = prototype("cupy")
-        super().__init__(problem, moved(indices, home), moved(p, home), time)
+        super().__init__(problem, asarray_like(indices, home), asarray_like(p, home), time)
 
     def cells(self):
         indices, p = super().cells()
@@ -81,7 +81,7 @@ def test_a_large_grid_repeats_to_the_bit():
     problem, indices, p = start("l96_short")
     bits = []
     for _ in range(2):
-        run = CudaEngine(problem, moved(indices, home), moved(p, home))
+        run = CudaEngine(problem, asarray_like(indices, home), asarray_like(p, home))
         run.advance(0.0, 0.2)
         bits.append([to_numpy(part) for part in run.cells()])
     for one, other in zip(*bits, strict=True):

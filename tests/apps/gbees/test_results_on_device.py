@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ensemble._backend import moved, prototype, to_numpy
+from ensemble._backend import asarray_like, prototype, to_numpy
 from ensemble.apps.gbees import (
     Cells,
     active,
@@ -28,7 +28,11 @@ pytestmark = [pytest.mark.cuda, pytest.mark.filterwarnings("ignore")]
 def there(cells):
     home = prototype("cupy")
     return Cells(
-        moved(cells.indices, home), moved(cells.probabilities, home), cells.origin, cells.widths, cells.rotation
+        asarray_like(cells.indices, home),
+        asarray_like(cells.probabilities, home),
+        cells.origin,
+        cells.widths,
+        cells.rotation,
     )
 
 

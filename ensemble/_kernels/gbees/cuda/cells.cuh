@@ -218,7 +218,7 @@ __device__ inline u64 slot_of(u64 key, i64 slots)
 }
 
 // The key of the neighbour above or below along i of any cell that is not on the rim of its keys.
-__device__ inline u64 beside(const Instance& g, u64 key, int i, int up)
+__device__ inline u64 neighbour_key(const Instance& g, u64 key, int i, int up)
 {
     const u64 step = 1ULL << g.shifts[i];
 #if PERIODIC

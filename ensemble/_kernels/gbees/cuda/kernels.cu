@@ -166,7 +166,7 @@ __global__ void __launch_bounds__(256) link_between(Instance* instance)
         const int i = (int)(item / g.n);
         if (c == start) continue;
         const int first = ABOVE(i)[start];
-        const u64 wanted = beside(g, g.keys[c], i, 1);
+        const u64 wanted = neighbour_key(g, g.keys[c], i, 1);
         i64 k = first + c - start;
         if (first < 0 || k >= g.n) {
             link_above(g, c, i, g.n);

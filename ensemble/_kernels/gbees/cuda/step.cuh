@@ -22,7 +22,7 @@ __device__ inline void make_target(Instance& shared, const Instance& g, i64 c, i
     const int up = SIGNS == 4 ? k % 2 : v_i > 0, over = SIGNS == 4 ? k / 2 % 2 : v_j > 0;
     if (!goes(g, i, v_i, up) || !goes(g, j, v_j, over) || (i == j && over != up)) return;
     const int face = BESIDE(i, up)[c];
-    u64 wanted = beside(g, key, i, up);
+    u64 wanted = neighbour_key(g, key, i, up);
     if (on_rim(g, wanted, i)) {
         shared.full = KEY_OVERFLOW;
         return;
@@ -33,7 +33,7 @@ __device__ inline void make_target(Instance& shared, const Instance& g, i64 c, i
         const int other = BESIDE(j, over)[c];
         if (face >= 0 && BESIDE(j, over)[face] >= 0) return;
         if (face < 0 && other >= 0 && BESIDE(i, up)[other] >= 0) return;
-        wanted = beside(g, wanted, j, over);
+        wanted = neighbour_key(g, wanted, j, over);
         if (on_rim(g, wanted, j)) {
             shared.full = KEY_OVERFLOW;
             return;
@@ -79,7 +79,7 @@ __device__ inline void grow_all(Instance& shared, const Instance& g, const Group
 // --- phase 2: a new cell finds its neighbours, and they it
 __device__ inline void link(const Instance& g, i64 c, int way, i64 before)
 {
-    const int i = way / 2, up = way % 2, found = find(g, beside(g, g.keys[c], i, up));
+    const int i = way / 2, up = way % 2, found = find(g, neighbour_key(g, g.keys[c], i, up));
     BESIDE(i, up)[c] = found;
     if (found >= 0 && found < before) BESIDE(i, !up)[found] = (int)c;
 }
@@ -87,7 +87,7 @@ __device__ inline void link(const Instance& g, i64 c, int way, i64 before)
 // The link along i of a cell, and back, where no cell has a neighbour below yet.
 __device__ inline void link_above(const Instance& g, i64 c, int i, i64 n)
 {
-    const u64 wanted = beside(g, g.keys[c], i, 1);
+    const u64 wanted = neighbour_key(g, g.keys[c], i, 1);
     const int found = i == N - 1 && c + 1 < n && g.keys[c + 1] == wanted ? (int)c + 1 : find(g, wanted);
     ABOVE(i)[c] = found;
     if (found >= 0) BELOW(i)[found] = (int)c;

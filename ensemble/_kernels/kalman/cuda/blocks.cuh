@@ -234,8 +234,8 @@ __device__ __noinline__ void whiten(const Matrix S, const Matrix A, int ny, int 
     __syncthreads();
 }
 
-// One more step at the end of a stretch of time. Where its innovation covariance is singular given the state before the
-// stretch, an observation can fix that state exactly, which no J says: NaN, until the recursion takes over.
+// One more step at the end of a interval of time. Where its innovation covariance is singular given the state before the
+// interval, an observation can fix that state exactly, which no J says: NaN, until the recursion takes over.
 __device__ __noinline__ void extend(const Element& e, const Transition& s, bool stands, const Observation& o, const Gain& g,
                        const Matrix HA, const Matrix product, REAL* next, int nx, int ny) {
     const State x{e.b, e.C};
@@ -317,7 +317,7 @@ __device__ __noinline__ void combine(const Link& i, const Link& j, const Matrix 
     store(to + nn + nx, out, nx, nx);
 }
 
-// The state behind a stretch of time from the one before it; `right` is (nx, nx + 1)
+// The state behind a interval of time from the one before it; `right` is (nx, nx + 1)
 __device__ __noinline__ void advance(const Element& e, const State& x, const Matrix right, const Matrix M, int nx) {
     EACH(f, nx * nx) { const int r = f / nx, c = f - r * nx; right(r, c) = x.P(r, c); }
     EACH(r, nx) {
@@ -336,7 +336,7 @@ __device__ __noinline__ void advance(const Element& e, const State& x, const Mat
     symmetric_product(x.P, M, e.A, nx, nx, e.C.entries, e.C.stride);
 }
 
-// What the observations from before a stretch of time on say of the state there; `right` is (nx, nx + 1)
+// What the observations from before a interval of time on say of the state there; `right` is (nx, nx + 1)
 __device__ __noinline__ void retreat(const Element& e, const Information& x, const Matrix right, const Matrix M, const Matrix product,
                         REAL* gap, int nx) {
     EACH(f, nx * nx) { const int r = f / nx, c = f - r * nx; right(r, c) = e.A(r, c); }

@@ -1,4 +1,4 @@
-// What a stretch of time says: states, elements of the filter, links of the smoother, and how they join.
+// What a interval of time says: states, elements of the filter, links of the smoother, and how they join.
 
 struct Gauss { REAL m[NX]; Sym<NX> P; };
 struct Information { REAL eta[NX]; Sym<NX> J; };
@@ -70,7 +70,7 @@ __device__ __forceinline__ void combine(const Link& i, const Link& j, Link& out)
     out = both;
 }
 
-// The state behind a stretch of time from the state before it
+// The state behind a interval of time from the state before it
 __device__ __forceinline__ void advance(const Element& e, Gauss& x) {
     REAL right[NX][NX + 1];
     EACH(r, NX) {
@@ -91,7 +91,7 @@ __device__ __forceinline__ void advance(const Element& e, Gauss& x) {
     x.P = P;
 }
 
-// What the observations from before a stretch of time on say of the state there
+// What the observations from before a interval of time on say of the state there
 __device__ __forceinline__ void retreat(const Element& e, Information& x) {
     REAL right[NX][NX], gap[NX], eta[NX];
     EACH(r, NX) {
@@ -124,7 +124,7 @@ __device__ __forceinline__ void advance(const Link& e, Gauss& x) {
 }
 
 // The filter's state given what all later observations say of it
-__device__ __forceinline__ void meet(const Information& later, Gauss& x) {
+__device__ __forceinline__ void combine_information(const Information& later, Gauss& x) {
     REAL right[NX][NX + 1];
     EACH(r, NX) {
         REAL sum = x.m[r];

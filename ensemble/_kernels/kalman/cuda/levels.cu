@@ -139,7 +139,7 @@ link_states(MODEL, Index n_series, const REAL* links, REAL* mean, REAL* covarian
 
 // The filter's states and `behind`, prefix sums from the end, each of the steps after its own
 extern "C" __global__ void __launch_bounds__(THREADS)
-met_states(MODEL, Index n_series, const REAL* filtered, const REAL* spread, const REAL* behind, REAL* mean,
+combined_states(MODEL, Index n_series, const REAL* filtered, const REAL* spread, const REAL* behind, REAL* mean,
            REAL* covariance) {
     UNPACK
     THREAD(n_steps)
@@ -149,6 +149,6 @@ met_states(MODEL, Index n_series, const REAL* filtered, const REAL* spread, cons
     load_state(x, filtered, spread, series * n_steps + k);
     EACH(i, NX) said.eta[i] = later.eta[i];
     said.J = later.J;
-    meet(said, x);
+    combine_information(said, x);
     put_state(series * n_steps + k, x.m, x.P, mean, covariance);
 }

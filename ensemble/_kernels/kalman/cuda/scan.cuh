@@ -1,5 +1,5 @@
 // Scans over the threads of a block and over the blocks of a launch. `backward`: thread 0 and block 0 hold the last
-// stretch of time.
+// interval of time.
 
 template <class E> __host__ __device__ constexpr int size_of() { return (int)(sizeof(E) / sizeof(REAL)); }
 

@@ -71,8 +71,8 @@ __device__ __forceinline__ REAL log_density(const Look& l, Gain& g) {
     return REAL(-0.5) * sum;
 }
 
-// One more step at the end of a stretch of time. Where its innovation covariance is singular given the state before the
-// stretch, an observation can fix that state exactly, which no J says: NaN, and with it all that is joined with the element,
+// One more step at the end of a interval of time. Where its innovation covariance is singular given the state before the
+// interval, an observation can fix that state exactly, which no J says: NaN, and with it all that is joined with the element,
 // until the recursion takes over.
 __device__ __forceinline__ void extend(Element& e, const Step& s, const Look& l) {
     Gauss x;

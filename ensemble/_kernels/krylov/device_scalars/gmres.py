@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import moved
+from ensemble._backend import asarray_like
 from ensemble._compile import cuda
 from ensemble._kernels.krylov import basis
 from ensemble._kernels.krylov import vectors as krylov
@@ -46,7 +46,7 @@ class GmresScalars(Scalars):
         super().__init__(*book)
         self.restart, self.eps = restart, np.float64(eps)
         self.cycle = self.rows(rows)
-        self.made = moved(np.array([made, made, 0], np.int32), self.like)
+        self.made = asarray_like(np.array([made, made, 0], np.int32), self.like)
         self.h = self.zeros(restart + 1)
         self.alpha, self.chosen = self.zeros(2)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import array_namespace, backend_of, moved, to_numpy
+from ensemble._backend import array_namespace, asarray_like, backend_of, to_numpy
 from ensemble._compile import cuda
 from ensemble._kernels.krylov import vectors
 
@@ -71,13 +71,13 @@ class Scalars:
         numbers[: N_NORMS * n] = np.ravel(norms)
         counts = numbers[N_NORMS * n :].view(np.int32)
         counts[:n], counts[n:] = status, iterations
-        self.numbers = moved(numbers, vector)
+        self.numbers = asarray_like(numbers, vector)
         self.history = xp.zeros((limit + 1, n), dtype=xp.float64)
         self.layout = cuda.Layout("double" if vector.dtype.itemsize == 8 else "float", 1, 1, 1)
 
     def rows(self, values: Any) -> Any:
         """A copy of `values`, whose last axis is the sample, on the device."""
-        return moved(np.array(values, order="C"), self.like)
+        return asarray_like(np.array(values, order="C"), self.like)
 
     def zeros(self, *shape: int) -> Any:
         """Coefficients, one per sample, in the type of the vectors."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ensemble import _check
-from ensemble._backend import array_namespace, moved, to_numpy
+from ensemble._backend import array_namespace, asarray_like, to_numpy
 from ensemble._typing import Array
 from ensemble.apps.gbees.analysis.distribution import positions, weights
 from ensemble.apps.gbees.cells import Cells
@@ -88,7 +88,7 @@ def overlap(a: Cells, b: Cells, shift: np.ndarray) -> Comparison:
     xp = array_namespace(a.indices)
     (p, p_sum), (q, q_sum) = weights(a, "compare"), weights(b, "compare")
     p, q = p / p_sum, q / q_sum
-    moved_indices = b.indices + moved(shift, b.indices)
+    moved_indices = b.indices + asarray_like(shift, b.indices)
     lowest, counts = spans(a.indices, moved_indices)
     first, second = keys_of(a.indices, lowest, counts), keys_of(moved_indices, lowest, counts)
     there = looked_up(first, p, second)
@@ -261,7 +261,7 @@ def kernel_density(
                 "kernel_density", "samples", "have a regular covariance", f"eigenvalues {np.linalg.eigvalsh(C)}"
             )
         ) from None
-    whiten = moved(np.linalg.inv(L) / h, x)
+    whiten = asarray_like(np.linalg.inv(L) / h, x)
     kind = xp.float64 if dtype is None else dtype
     y = whiten @ away
     at = (positions(cells) - centre) @ whiten.T

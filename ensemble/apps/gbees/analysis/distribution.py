@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ensemble import _check
-from ensemble._backend import array_namespace, moved, to_numpy
+from ensemble._backend import array_namespace, asarray_like, to_numpy
 from ensemble._typing import Array
 from ensemble.apps.gbees.cells import Cells
 from ensemble.scalar import Ensemble
@@ -72,10 +72,10 @@ def positions(cells: Cells) -> Array:
     array of float64, shape (N, n)
     """
     xp = array_namespace(cells.indices)
-    z = xp.astype(cells.indices, xp.float64) * moved(np.asarray(cells.widths, dtype=np.float64), cells.indices)
+    z = xp.astype(cells.indices, xp.float64) * asarray_like(np.asarray(cells.widths, dtype=np.float64), cells.indices)
     if cells.rotation is not None:
-        z = z @ moved(np.ascontiguousarray(np.asarray(cells.rotation, dtype=np.float64).T), cells.indices)
-    return z + moved(np.asarray(cells.origin, dtype=np.float64), cells.indices)
+        z = z @ asarray_like(np.ascontiguousarray(np.asarray(cells.rotation, dtype=np.float64).T), cells.indices)
+    return z + asarray_like(np.asarray(cells.origin, dtype=np.float64), cells.indices)
 
 
 def density(cells: Cells) -> Array:
@@ -255,11 +255,11 @@ def sample(cells: Cells, n: int, *, seed: int) -> Ensemble:
     _check.require(least >= 0.0, "sample", "cells", "have no negative probability", least)
     uniform = np.random.default_rng(seed).random((n, 1 + len(cells.widths)))
     held = xp.cumulative_sum(p)
-    chosen = xp.searchsorted(held, moved(uniform[:, 0] * float(held[-1]), p), side="right")
+    chosen = xp.searchsorted(held, asarray_like(uniform[:, 0] * float(held[-1]), p), side="right")
     # Rounding of the product may reach the sum itself, past the last cell that has any probability.
     last = int(xp.max(xp.nonzero(p > 0.0)[0]))
     chosen = xp.minimum(chosen, xp.asarray(last, dtype=chosen.dtype))
-    inside = moved(uniform[:, 1:] - 0.5, p)
+    inside = asarray_like(uniform[:, 1:] - 0.5, p)
     s = xp.astype(xp.take(cells.indices, chosen, axis=0), xp.float64) + inside
     scattered = replace(cells, indices=s)
     return Ensemble(points_of(scattered))

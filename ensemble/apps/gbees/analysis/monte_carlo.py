@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ensemble import _check
-from ensemble._backend import array_namespace, moved, prototype
+from ensemble._backend import array_namespace, asarray_like, prototype
 from ensemble._typing import Array
 from ensemble.apps.gbees.problem import Drift
 from ensemble.apps.gbees.tables import with_tables
@@ -63,7 +63,7 @@ def draw(mean: Any, covariance: Any, n_samples: int, *, seed: int, backend: str 
     normal = np.random.default_rng(seed).standard_normal((n_samples, n))
     # Row by row, not as a matrix product, whose order of additions may depend on the number of samples.
     x = centre[:, None] + sum(L[:, j, None] * normal[None, :, j] for j in range(n))
-    return Ensemble(moved(np.ascontiguousarray(x), prototype(backend)))
+    return Ensemble(asarray_like(np.ascontiguousarray(x), prototype(backend)))
 
 
 def propagate(

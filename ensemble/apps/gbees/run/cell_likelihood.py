@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import array_namespace, moved, to_numpy
+from ensemble._backend import array_namespace, asarray_like, to_numpy
 from ensemble.apps.gbees.errors import GridError
 from ensemble.apps.gbees.problem import Problem
 from ensemble.apps.gbees.run.measurement import Noise, frame_points
@@ -86,7 +86,7 @@ def weighed(
         values = np.log(moments.mass) + moments.scale - np.log(total)
     position = xp.cumulative_sum(xp.astype(in_place(near, indices.shape[0], xp), xp.int64)) - 1
     inside = in_place(near, indices.shape[0], xp)
-    spread = xp.take(moved(values, p), xp.maximum(position, xp.zeros_like(position)))
+    spread = xp.take(asarray_like(values, p), xp.maximum(position, xp.zeros_like(position)))
     log_weights = xp.where(inside, spread, xp.full_like(spread, -np.inf))
     return Weighed(as_values(p, log_weights, places, len(axes)), mean, covariance)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import array_namespace, moved, to_numpy
+from ensemble._backend import array_namespace, asarray_like, to_numpy
 from ensemble.apps.gbees.analysis import distribution
 from ensemble.apps.gbees.cells import Cells
 from ensemble.apps.gbees.engines.engine import Engine, Steps
@@ -216,7 +216,7 @@ class Run:
     def restore(self, state: dict[str, np.ndarray], like: Any) -> None:
         """Go on from `state`."""
         time, velocity_time, log_evidence = (float(value) for value in state["times"])
-        indices, p = moved(state["indices"], like), moved(state["probabilities"], like)
+        indices, p = asarray_like(state["indices"], like), asarray_like(state["probabilities"], like)
         self.engine = self.make(self.problem, indices, p, velocity_time)
         self.engine.count = int(state["count"])
         self.time, self.log_evidence = time, log_evidence

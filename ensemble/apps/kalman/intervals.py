@@ -1,7 +1,7 @@
 """Stretches of time that grow at their end, and states carried through them: chunks with replay, as Array API code.
 
 A chunk of steps is summed up by `extend_filter`, one ordinary filter step after another; `advance_filter` takes the
-state before a stretch to the one behind it. The CUDA kernels do the same.
+state before a interval to the one behind it. The CUDA kernels do the same.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def extend_filter(
     *,
     semidefinite: bool = False,
 ) -> Element:
-    """The element of a stretch of time with one step more at its end: nothing larger than (ny, ny) is solved with."""
+    """The element of a interval of time with one step more at its end: nothing larger than (ny, ny) is solved with."""
     A, b, C, eta, J = earlier
     xp, n = array_namespace(A, F), A.shape[-1]
     b, C = predict(F, Q, u, b, C)
@@ -48,7 +48,7 @@ def extend_filter(
 
 
 def advance_filter(element: Element, m: Array, P: Array) -> tuple[Array, Array]:
-    """The filter's state behind a stretch of time from the one before it."""
+    """The filter's state behind a interval of time from the one before it."""
     A, b, C, eta, J = element
     xp, n = array_namespace(A, m), A.shape[-1]
     right = xp.concat([P, (m + apply(P, eta))[..., None]], axis=-1)

@@ -1,4 +1,4 @@
-// Two filters that meet: one runs back over the chunks and joins what it knows with the filter's states.
+// The two filters combined: one runs back over the chunks and joins what it knows with the filter's states.
 //
 // It starts from the elements that the filter's launch kept of every chunk and from its blocks' totals, all of them there.
 // Block 0 and thread 0 hold the last chunks. `said`, if not null, is what observations behind the last chunk say of its end.
@@ -9,7 +9,7 @@ __device__ __forceinline__ void load_information(Information& x, const REAL* sai
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-meet_chunks(MODEL, const REAL* totals, const REAL* own, const REAL* said, const REAL* mean,
+combine_chunks(MODEL, const REAL* totals, const REAL* own, const REAL* said, const REAL* mean,
             const REAL* covariance, REAL* smooth_mean, REAL* smooth_covariance) {
     UNPACK
     STAGES
@@ -50,7 +50,7 @@ meet_chunks(MODEL, const REAL* totals, const REAL* own, const REAL* said, const 
             load(s, feed, i, rows.step(lane, i) == 0 && !predict_first);
             load(f, feed, i);
             if (feed.on(lane, i)) {
-                meet(x, f);
+                combine_information(x, f);
                 Element one;
                 identity(one);
                 extend(one, s, l);

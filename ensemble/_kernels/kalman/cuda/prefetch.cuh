@@ -1,6 +1,6 @@
 // Prefetch of each step's matrices into shared memory, double-buffered.
 //
-// Thread t of a warp walks over a stretch of steps of its own, row t, GROUP steps at a time. While it works on one group, the
+// Thread t of a warp walks over a interval of steps of its own, row t, GROUP steps at a time. While it works on one group, the
 // warp copies the next group of all its rows into shared memory, 16 bytes a thread and neighbours together wherever a row is
 // that long, so that no thread waits for memory and no sector is fetched twice. -DROW=... is what one group of a row takes
 // there, in bytes. Parts that do not change stay there from the first two groups on. States go out the same way, in the place
