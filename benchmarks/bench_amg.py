@@ -28,7 +28,7 @@ from ensemble.multigrid import (
 RTOL = 1e-8
 MOST = 500
 DIRECT = 1000
-"""Rows below which ours is told to coarsen; PyAMG's coarsest level has at most ten unknowns."""
+"""Rows below which our code is given to coarsen; PyAMG's coarsest level has at most ten unknowns."""
 
 EVOLUTION = {"strength": ("evolution", {"epsilon": 4.0, "k": 2, "proj_type": "l2"})}
 PYAMG_SYMMETRIC: dict[str, dict[str, Any]] = {

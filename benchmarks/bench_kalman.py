@@ -27,7 +27,7 @@ clock = CLOCKS["wall"]
 
 
 def interleaved(functions: dict[str, Callable[[], Any]], rounds: int) -> dict[str, list[float]]:
-    """Seconds by the clock that was asked for."""
+    """Seconds by the clock chosen."""
     return common.interleaved(functions, rounds, clock)
 
 

@@ -65,7 +65,7 @@ def compile_size(size: tuple[int, int, str]) -> None:
 
     nx, ny, dtype = size
     if max(nx, ny) <= launch.LARGEST:
-        for family in ("filter", "smooth", "meet", "recursion"):
+        for family in ("filter", "smooth", "combine", "recursion"):
             launch.function(dtype, nx, 1 if family == "smooth" else ny, launch.FAMILIES[family][0][0])
     for family in block_launch.FAMILIES.values():
         block_launch.function(dtype, family[-1])

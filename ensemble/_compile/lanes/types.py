@@ -50,7 +50,7 @@ __all__ = [
 ]
 
 PREFETCH_BYTES = 8192
-"""How far ahead of its use a stream of matrix values is asked for: the hardware's own prefetch stops at page ends."""
+"""How far ahead of its use a stream of matrix values is prefetched: the hardware's own prefetch stops at page ends."""
 
 ROW_BYTES = 32
 """Bytes of a register of small matrices, whose rows are padded to it."""

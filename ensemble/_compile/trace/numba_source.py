@@ -133,7 +133,7 @@ WIDTH = {width}
 
 
 @inner
-def walk(first, last, plan, streamed, {arguments}, {outs}, {rooms}):
+def walk(first, last, plan, streamed, {arguments}, {outs}, {buffers}):
 {borrowed}
 {numbers}
     size = plan[-1, 0]
@@ -156,8 +156,8 @@ def walk(first, last, plan, streamed, {arguments}, {outs}, {rooms}):
 
 @compiled_serial
 def span(first, last, plan, streamed, {arguments}, {outs}):
-{made_rooms}
-    walk(first, last, plan, streamed, {arguments}, {outs}, {rooms})
+{made_buffers}
+    walk(first, last, plan, streamed, {arguments}, {outs}, {buffers})
 
 
 @compiled
@@ -179,7 +179,9 @@ def elementwise_source(graph: Graph, arrays: Sequence[int]) -> str:
     scalars = [name for name in names if name not in {f"a{p}" for p in arrays}]
     numbers = range(len(graph.outputs))
     body = lanes_function(graph, "body")
-    rooms = [f"    b{p} = np.empty(CHUNK if plan[{k + 1}, 0] != FLAT else 0, np.{_stored(dtypes[p])})" for k, p in used]
+    buffers = [
+        f"    b{p} = np.empty(CHUNK if plan[{k + 1}, 0] != FLAT else 0, np.{_stored(dtypes[p])})" for k, p in used
+    ]
     lent = [*(f"a{p}" for _, p in used), *(f"b{p}" for _, p in used), *(f"o{k}" for k in numbers)]
     fetches = [f"        v{p} = fetch(a{p}, plan, {k}, first, start, count, b{p})" for k, p in used]
     written = ["store" if dtype == "bool" else "stream" for dtype in graph.dtypes]
@@ -211,8 +213,8 @@ def elementwise_source(graph: Graph, arrays: Sequence[int]) -> str:
         last_stores="\n".join(f"            store_some(o{k}, start + whole, count - whole, r{k})" for k in numbers),
         streams="\n".join(f"                {written[k]}(o{k}, start + i, r{k})" for k in numbers),
         arguments=", ".join(names),
-        rooms=", ".join(f"b{p}" for _, p in used),
-        made_rooms="\n".join(rooms),
+        buffers=", ".join(f"b{p}" for _, p in used),
+        made_buffers="\n".join(buffers),
         borrowed="\n".join(f"    {name} = borrowed({name})" for name in lent),
         fetches="\n".join(fetches),
     )

@@ -181,7 +181,7 @@ __global__ void __launch_bounds__(ROW_THREADS, REACTS ? 11 : ALONE ? 0 : 16)
             const int t = 4 * after + side, a = 7 - t, cell = rows.cells[group][t];
             const bool there = inside && !held && cell != MISSING;
             Pack coefficient[8], volume_u[8];
-            if (there) {  // asked for before the tables are made: the loads take longer
+            if (there) {  // loaded before the tables are made: the loads take longer
                 if (LANES * VECTOR == 1 && n_samples == 1 && (size_t)kappa % 16 == 0) {
 #pragma unroll
                     for (int q = 0; q < 8; ++q)

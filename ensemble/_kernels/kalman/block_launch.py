@@ -216,7 +216,7 @@ class _Run:
         (sums,) = prefix_scan(join, (rows,), reverse=reverse, identity=identity, **self.options)
         return sums if sums.flags.c_contiguous else sums.copy()
 
-    def rooms(self, terms: bool) -> tuple[Any, ...]:
+    def workspace(self, terms: bool) -> tuple[Any, ...]:
         """Uninitialised means and covariances, and terms of the likelihood."""
         tails = ((self.nx,), (self.nx, self.nx), ())[: 2 + terms]
         return tuple(room(self.y, self.n_series, self.n_steps, *tail) for tail in tails)
@@ -224,7 +224,7 @@ class _Run:
     def filtered(self, rows: Any) -> tuple[Any, ...]:
         """Means, covariances, log-densities and their sums from the elements of chunks."""
         prefixes = self.scanned("join_elements", rows) if self.n_chunks > 1 else NOTHING
-        out = self.rooms(True)
+        out = self.workspace(True)
         self.over_chunks("chunk_states", prefixes, np.int32(0), np.int32(0), *out)
         if self.n_chunks > 1:
             self.over_series("chunk_states", NOTHING, np.int32(0), np.int32(1), *out)
@@ -239,7 +239,7 @@ class _Run:
 
     def smoothed(self, states: tuple[Any, ...]) -> tuple[Any, Any]:
         """Smoothed states in disturbance form."""
-        out = self.rooms(False)
+        out = self.workspace(False)
         suffixes: Any = NOTHING
         if self.n_chunks > 1:
             links = room(self.y, self.n_chunks, self.n_series, link_size(self.nx))
@@ -293,7 +293,7 @@ def two_filter_blocks(arguments: tuple[Any, ...], scan: str, **options: Any) -> 
     run = _run(arguments, scan, options)
     rows = run.elements()
     filtered = run.filtered(rows)
-    out = run.rooms(False)
+    out = run.workspace(False)
     suffixes = run.scanned("join_elements", rows, reverse=True) if run.n_chunks > 1 else NOTHING
     run.over_chunks("chunk_two_filters", suffixes, NOTHING, *filtered[:2], *out)
     return *filtered, *out
@@ -310,7 +310,7 @@ class Range:
         chunk = chunk or chunk_of(nx, y.shape[-1], y.dtype.itemsize, 1, n_steps)
         self.run = _Run((*parts, y, *self.prior, predict_first), chunk, SCAN, {})
         self.said, self.end = room(y, nx + nx * nx), (room(y, 1, nx), room(y, 1, nx, nx))
-        self.states = (*self.run.rooms(True), *self.run.rooms(False))
+        self.states = (*self.run.workspace(True), *self.run.workspace(False))
         self.sum = wide_room(y, 1)
 
     def filter(self, which: int) -> None:

@@ -267,7 +267,7 @@ def room(like: Any, *shape: int) -> Any:
     return np.empty(shape, like.dtype) if isinstance(like, np.ndarray) else device_empty(shape, like.dtype)
 
 
-def rooms(like: Any, n_flags: int, wide: tuple[int, ...], *shapes: tuple[int, ...]) -> Any:
+def workspace(like: Any, n_flags: int, wide: tuple[int, ...], *shapes: tuple[int, ...]) -> Any:
     """Uninitialised memory where `like` lives for each of `shapes` and for as many float64; zeros as flags."""
     if isinstance(like, np.ndarray):
         hosted = [np.empty(shape, like.dtype) for shape in shapes] + [np.empty((n,)) for n in wide]
@@ -332,7 +332,7 @@ def filter_chunks(F, Q, H, R, u, d, y, m0, P0, predict_first, chunk=None, behind
         function(dtype, nx, ny, "filter_series")((-(-n_series // THREADS),), (THREADS,), arguments)
         return (mean, covariance, terms, totals, None) if behind else (mean, covariance, terms, totals)
     element = sizes(nx)[0]
-    some = rooms(y, 1 + n_blocks + n_series, (n_blocks, n_series), *states, (n_blocks, element))
+    some = workspace(y, 1 + n_blocks + n_series, (n_blocks, n_series), *states, (n_blocks, element))
     mean, covariance, terms, sums, partials, totals, flags = some
     own = room(y, n_series, element, p.n_blocks * THREADS) if behind else NOTHING
     arguments = (*p.arguments, flags, sums, own, NOTHING, WHOLE, mean, covariance, terms, partials, totals)
@@ -358,7 +358,7 @@ def smooth_chunks(F, Q, u, m, P, chunk=None):
         smooth_each(p, m, P, mean, covariance)
         return mean, covariance
     n_blocks = p.n_blocks * n_series
-    mean, covariance, totals, flags = rooms(m, 1 + n_blocks, (), *states, (n_blocks, sizes(nx)[1]))
+    mean, covariance, totals, flags = workspace(m, 1 + n_blocks, (), *states, (n_blocks, sizes(nx)[1]))
     arguments = (*p.arguments, flags, totals, m, P, mean, covariance)
     shared = room_of(dtype, nx, 1, "smooth_chunks")
     function(dtype, nx, 1, "smooth_chunks")((n_blocks,), (THREADS,), arguments, shared_mem=shared)

@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 ENTRIES_AHEAD = np.uint64(32)
-"""How far ahead of their use the values of a symmetric matrix's lower entries are asked for."""
+"""How far ahead of their use the values of a symmetric matrix's lower entries are prefetched."""
 
 
 def every_entry(graph_a, values):

@@ -60,7 +60,7 @@ CUDA = cuda.KernelModule(
 )
 
 ENTRIES_AHEAD = 48
-"""How far ahead terms are asked for; twice as far was slower, and so was none."""
+"""How far ahead terms are prefetched; twice as far was slower, and so was none."""
 
 
 def widest(n_terms, itemsize):

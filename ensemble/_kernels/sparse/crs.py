@@ -62,22 +62,22 @@ def block_sums(terms):
 
 
 WIDE_ENTRY = 128
-"""Bytes of an entry of all samples from which on values are asked for `BYTES_AHEAD[1]` ahead, not `BYTES_AHEAD[0]`."""
+"""Bytes of an entry of all samples from which on values are prefetched `BYTES_AHEAD[1]` ahead, not `BYTES_AHEAD[0]`."""
 
 BYTES_AHEAD = (4096, 2048)
-"""How far ahead of its use a value is asked for: the hardware's own prefetch stops at page ends."""
+"""How far ahead of its use a value is prefetched: the hardware's own prefetch stops at page ends."""
 
 ROWS_AHEAD = np.uint64(64)
-"""How many entries ahead a row of `x` is asked for where columns are scattered."""
+"""How many entries ahead a row of `x` is prefetched where columns are scattered."""
 
 FEW = 2
 """Samples up to which a product has loops of its own."""
 
 FEW_AHEAD = 4096
-"""Bytes ahead of its use that a value of few samples is asked for."""
+"""Bytes ahead of its use that a value of few samples is prefetched."""
 
 FEW_ROWS_AHEAD = np.uint64(128)
-"""Entries ahead that a row of `x` of few samples is asked for."""
+"""Entries ahead that a row of `x` of few samples is prefetched."""
 
 CACHED = 1 << 20
 """Bytes of a vector that the caches near a core hold."""
@@ -89,7 +89,7 @@ U = np.uint64  # an unsigned index needs no test for a negative one
 
 @spliced
 def values_ahead(bytes_of_entry):
-    """How many entries ahead a value is asked for, an entry being `bytes_of_entry` of all samples."""
+    """How many entries ahead a value is prefetched, an entry being `bytes_of_entry` of all samples."""
     return U((BYTES_AHEAD[0] if bytes_of_entry < WIDE_ENTRY else BYTES_AHEAD[1]) // bytes_of_entry)
 
 
@@ -130,7 +130,7 @@ def far_columns(indptr, indices, apart=1):
 
 
 def scattered(indptr, indices, x):
-    """Whether rows of `x` are asked for ahead: they outgrow a cache, and the columns of neighbouring rows lie apart.
+    """Whether rows of `x` are prefetched ahead: they outgrow a cache, and the columns of neighbouring rows lie apart.
 
     The order in which a row is summed does not depend on it. Kernels with work of their own in each row leave one
     sample to the processor.
@@ -253,7 +253,7 @@ def few_rows(indptr, indices, values, x, b, y, width, apart, ending, low, high, 
     """Rows `low` to `high` of a product of the few samples that `width` says; the inner product where asked for.
 
     One sample on near columns is summed by fours: a loop that ends in single entries, as compilers unroll it, costs
-    short rows more than their entries. Otherwise lines are asked for ahead, entry by entry: the hardware's prefetch
+    short rows more than their entries. Otherwise lines are prefetched ahead, entry by entry: the hardware's prefetch
     loses its stride among the lines of `x`.
     """
     last, ahead = U(indices.size - 1), U(FEW_AHEAD // (width * values.itemsize))

@@ -177,7 +177,7 @@ struct Feed {
     int lane;
     bool out;                    // whether states leave in the place of parts
     bool whole, even, steady;    // all rows take all steps; groups start where large pieces may; a part is the same at all steps
-    int low, high;               // rows that take all steps of a group, the group being asked for or given
+    int low, high;               // rows that take all steps of a group, the group being prefetched or used
     const char* from[N_PARTS];   // this lane's first piece of the next group, and where it goes
     int to[N_PARTS];
 
@@ -378,7 +378,7 @@ struct Exit {
     }
 };
 
-// Everything that was asked for so far is asked for before anything is used: a thread on its own then waits but once
+// Everything is prefetched before anything is used: a thread on its own then waits but once
 __device__ __forceinline__ void ask_at_once() {
 #ifdef __CUDA_ARCH__
     __syncwarp(__activemask());

@@ -20,7 +20,7 @@ settle_series(MODEL, int parts, int again, int* tickets, double* partials, REAL*
     const Index series = blockIdx.x / parts, part = blockIdx.x % parts;
     __shared__ bool lost;
     if (threadIdx.x == 0) lost = again && !known(mean, series * n_steps + n_steps - 1);
-    __syncthreads();  // before the recursion writes what was asked for
+    __syncthreads();  // before the recursion overwrites what was prefetched
     if (lost) {
         if (part == 0 && threadIdx.x == 0)
             filter_one(F, Q, H, R, u, d, y, m0, P0, cut, series, mean, covariance, terms, totals);
