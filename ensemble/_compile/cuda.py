@@ -209,5 +209,5 @@ def sums(partials: Any) -> Any:
     layout = Layout("double" if partials.dtype.itemsize == 8 else "float", 1, 1, 1)
     grid = (-(-n_samples // SUM_THREADS[0]), n_sums)
     arguments = (partials, out, np.int64(chunks), np.int32(n_samples))
-    KERNEL_MODULES["sparse"].launch("sum_partials", layout, grid, SUM_THREADS, arguments)
+    KERNEL_MODULES["sparse/crs"].launch("sum_partials", layout, grid, SUM_THREADS, arguments)
     return out
