@@ -101,7 +101,7 @@ def _(r, unit, out):
 @entry_units.register("cuda")
 def _(r, unit, out):
     n_rows, n_samples = r.shape
-    krylov = cuda.KERNEL_MODULES["krylov"]
+    krylov = cuda.KERNEL_MODULES["krylov/vectors"]
     layout = cuda.layout_of(n_samples, r)
     partials = cuda.chunked(krylov, "largest", n_rows, (r,), layout, False, n_samples, 1)
     out = cuda.output(out, r, (2, n_samples))

@@ -435,7 +435,9 @@ def spmv_dot_partials(indptr, indices, values, x, out):
     if layout.lanes <= STAGED_LANES and not shared:  # the staged product and a pass of its own are faster than one pass
         _product_on_device(SET, indptr, indices, values, x, x, out)
         vectors = cuda.layout_of(n_samples, x, out)
-        return out, cuda.chunked(cuda.KERNEL_MODULES["krylov"], "dot", n_rows, (x, out), vectors, False, n_samples, 1)
+        return out, cuda.chunked(
+            cuda.KERNEL_MODULES["krylov/vectors"], "dot", n_rows, (x, out), vectors, False, n_samples, 1
+        )
     arguments = (indptr, indices, values, x, out)
     name, wide = f"product_dot<{SHARED[shared]}>", cuda.is_wide(indptr)
     return out, cuda.chunked(CUDA, name, n_rows, arguments, layout, wide, n_samples, 1)
