@@ -45,14 +45,14 @@ def random_graph(rng, n_rows, n_columns, per_row=4, square_diagonal=False):
     return indptr, np.array([j for row in rows for j in row], np.int32)
 
 
-# 4, 5, 32 and 101 samples are tiles of 64, 32, 4 and 1: every width of a tile is compiled by itself, for every kernel.
-# A slow test has the others.
+# 4, 5, 32 and 37 samples are tiles of 32, 4 and 1: every width of a tile is compiled by itself, for every kernel. A
+# slow test has the others.
 SHAPES = {
     "one_sample": (9, 9, 1, np.float64),
     "odd_samples": (9, 9, 5, np.float64),
     "wide": (13, 13, 32, np.float64),
-    "many_tiles": (5, 5, 101, np.float64),
-    "float32": (9, 9, 5, np.float32),
+    "many_tiles": (5, 5, 37, np.float64),
+    "float32": (9, 9, 4, np.float32),
     "not_square": (6, 11, 5, np.float64),
     "no_entries": (4, 4, 4, np.float64),
     "over_one_block": (700, 700, 5, np.float64),
@@ -367,8 +367,8 @@ def bicgstab_direction_arguments(rng, n, s, dtype):
 MESHES = {
     "one_sample": ((2, 3, 2), 1, np.float64),
     "odd_samples": ((3, 2, 4), 5, np.float64),
-    "many_tiles": ((2, 2, 2), 101, np.float64),
-    "float32": ((3, 2, 2), 5, np.float32),
+    "many_tiles": ((2, 2, 2), 37, np.float64),
+    "float32": ((3, 2, 2), 4, np.float32),
     "over_one_block": ((8, 9, 7), 5, np.float64),
     "tall": ((1, 2, 19), 4, np.float64),
 }

@@ -143,7 +143,13 @@ def compiler():
     return library
 
 
-LAYOUTS = [("double", 16, 2, "int"), ("double", 32, 1, "long long"), ("double", 1, 1, "int"), ("float", 8, 4, "int")]
+LAYOUTS = [
+    ("double", 16, 2, "int"),
+    *(
+        pytest.param(*layout, marks=pytest.mark.slow)
+        for layout in [("double", 32, 1, "long long"), ("double", 1, 1, "int"), ("float", 8, 4, "int")]
+    ),
+]
 
 
 @pytest.mark.parametrize("real, lanes, vector, offset", LAYOUTS)

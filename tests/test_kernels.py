@@ -62,9 +62,9 @@ def test_numba_matches_reference_to_the_bit(case):
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("name", CASES)
 def test_tiles_of_every_width_match_the_reference(name, monkeypatch):
-    """26 samples are tiles of 16, 8 and 2, which no other case has."""
-    monkeypatch.setattr(cases, "SHAPES", {"odd_samples": (9, 9, 26, np.float64)})
-    monkeypatch.setattr(cases, "MESHES", {"odd_samples": ((3, 2, 4), 26, np.float64)})
+    """90 samples are tiles of 64, 16, 8 and 2, which no other case has."""
+    monkeypatch.setattr(cases, "SHAPES", {"odd_samples": (9, 9, 90, np.float64), "float32": (9, 9, 91, np.float32)})
+    monkeypatch.setattr(cases, "MESHES", {"odd_samples": ((3, 2, 4), 90, np.float64)})
     for case in CASES[name](SEED):
         expected = results(KERNELS[name].reference, case)
         for got, wanted in zip(results(KERNELS[name].implementations["numba"], case), expected, strict=True):

@@ -357,7 +357,10 @@ def compiled(compiler, monkeypatch):
     return of
 
 
-SIZES = [*((n, np.float64, 0) for n in (2, 3, 4, 5, 6)), (6, np.float32, 0), (3, np.float32, 8), (3, np.float64, 1)]
+SIZES = [
+    (2, np.float64, 0), (6, np.float32, 0), (3, np.float32, 8), (3, np.float64, 1),
+    *(pytest.param(n, np.float64, 0, marks=pytest.mark.slow) for n in (3, 4, 5, 6)),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("n, dtype, cluster", SIZES)
