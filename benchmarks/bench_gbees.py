@@ -52,7 +52,7 @@ def run(name: str, engine: Any, dtype: Any = np.float64) -> None:
     else:
         taken = [grid.advance(0.25 * k, 0.25) for k in range(4)]
         x3 = problem.widths[2] * grid.cells()[0][:, 2] + problem.origin[2]
-        grid.weigh(-0.5 * (x3 + 8.0) ** 2)
+        grid.reweight(-0.5 * (x3 + 8.0) ** 2)
         taken += [grid.advance(1.0 + 0.25 * k, 0.25) for k in range(4)]
     assert sum(int(part.cells.sum()) for part in taken) == CASES[name]["cell_steps"] or dtype == np.float32
 

@@ -90,7 +90,7 @@ def both_intervals(cp: Any, factor: int, **options: Any) -> tuple[float, int, in
     begun = time.perf_counter()
     taken = [engine.advance(0.25 * k, 0.25) for k in range(4)]
     indices, _ = engine.cells()
-    engine.weigh(-0.5 * (widths[2] * indices[:, 2] + 9.5 + 8.0) ** 2)
+    engine.reweight(-0.5 * (widths[2] * indices[:, 2] + 9.5 + 8.0) ** 2)
     taken += [engine.advance(1 + 0.25 * k, 0.25) for k in range(4)]
     cp.cuda.Device().synchronize()
     seconds = time.perf_counter() - begun

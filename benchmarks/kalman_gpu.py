@@ -24,7 +24,7 @@ import numpy as np
 from benchmarks import kalman_jax
 from benchmarks.bench_kalman import NX, NY, random_model
 from benchmarks.common import cuda_device, save
-from ensemble._compile.streams import Recording
+from ensemble._compile.streams import CudaGraph
 from ensemble._kernels.kalman import launch
 from ensemble._kernels.kalman.level_scans import scan_filter, scan_smoother, scan_two_filters
 from ensemble.apps.kalman import LinearGaussianModel, rts_smoother
@@ -169,7 +169,7 @@ def measured(cp: Any, T: int, scans_T: int, bandwidth: float, tune: bool) -> lis
             times["wall ms"] = kalman_jax.milliseconds(lambda: (run(), cp.cuda.get_current_stream().synchronize()))
         if record:
             kept: list[Any] = []
-            replay = Recording(lambda: kept.__setitem__(slice(None), run()))
+            replay = CudaGraph(lambda: kept.__setitem__(slice(None), run()))
             times["graph ms"] = milliseconds(cp, replay, calls, 3)
             if exact is not None:
                 again = errors(cp, tuple(kept), exact[name])
