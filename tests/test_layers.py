@@ -170,7 +170,7 @@ def test_one_door_to_each_library(module, users):
     assert found == users
 
 
-def test_test_files_have_names_of_their_own():
-    """The folders are no packages: pytest cannot load two files of one name."""
-    names = [path.name for path in Path(__file__).parent.rglob("test_*.py")]
-    assert sorted({name for name in names if names.count(name) > 1}) == []
+def test_folders_of_tests_are_packages():
+    """Without that pytest cannot collect two files of one name, of which every folder may have a conftest."""
+    folders = {path.parent for name in ("test_*.py", "conftest.py") for path in Path(__file__).parent.rglob(name)}
+    assert [str(folder) for folder in sorted(folders) if not (folder / "__init__.py").exists()] == []
