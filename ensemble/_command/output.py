@@ -39,7 +39,7 @@ class Output:
         self.due: list[Path] = []
 
     def expect(self, *paths: Path | None) -> None:
-        """Announce the files that the run will write, None where one was not asked for."""
+        """Announce the files that the run will write, None for a file that it does not write."""
         self.due = [path for path in paths if path is not None]
 
     def print(self, text: str) -> None:

@@ -1,7 +1,7 @@
 """CUDA C++ kernels: which sources belong together, how samples are laid over threads, and how a kernel is launched.
 
-A family is one ``.cu`` file behind `samples.cuh`. It is compiled once for each layout of samples (value type, threads a
-row, samples a thread) and kept on disk by CuPy; the number of samples itself is an argument, so that a solve that takes
+A kernel module is one ``.cu`` file behind `samples.cuh`. It is compiled once for each layout of samples (value type,
+threads per row, samples per thread) and kept on disk by CuPy; the number of samples itself is an argument, so that a solve that takes
 finished samples out does not wait for a compiler. Launches go to CuPy's current stream and allocate nothing but what
 the caller left to them.
 """
@@ -37,7 +37,7 @@ def sources(*files: str) -> str:
 
 
 KERNEL_MODULES: dict[str, KernelModule] = {}
-"""Every family by name; the compile test walks this table."""
+"""Every module by name; the compile test walks this table."""
 
 
 class Layout(NamedTuple):
@@ -82,9 +82,9 @@ class KernelModule:
     """The kernels of one ``.cu`` file.
 
     `name` and `headers` are paths in `_kernels`; `instances` are the names of the kernels, template arguments
-    included; `extras` some sets of options that they compile with;
-    `widest` is the number of threads that may carry one row, `only` the layout of kernels that know no other. Those of
-    a family that is `apart` are compiled one by one, as they are wanted.
+    included; `extras` some sets of options that they compile with; `widest` is the number of threads that may carry
+    one row, `only` the layout of kernels that know no other. Those of a module that is `apart` are compiled one by one,
+    when each is first launched.
     """
 
     def __init__(

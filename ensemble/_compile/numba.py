@@ -119,12 +119,8 @@ def per_width(make: Callable[..., Any]) -> Callable[..., Any]:
                 return loop(*arguments)
             if isinstance(loop, WorkSharing):
                 return loop(*arguments, threads=ONE_THREAD)
-            threads = numba.get_num_threads()
-            numba.set_num_threads(1)
-            try:
+            with one_thread():
                 return loop(*arguments)
-            finally:
-                numba.set_num_threads(threads)
 
         return run
 
