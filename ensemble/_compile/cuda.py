@@ -1,9 +1,9 @@
 """CUDA C++ kernels: which sources belong together, how samples are laid over threads, and how a kernel is launched.
 
 A kernel module is one ``.cu`` file behind `samples.cuh`. It is compiled once for each layout of samples (value type,
-threads per row, samples per thread) and kept on disk by CuPy; the number of samples itself is an argument, so that a solve that takes
-finished samples out does not wait for a compiler. Launches go to CuPy's current stream and allocate nothing but what
-the caller left to them.
+threads per row, samples per thread) and kept on disk by CuPy; the number of samples itself is an argument, so that a
+solve that takes finished samples out does not wait for a compiler. Launches go to CuPy's current stream and allocate
+nothing but what the caller left to them.
 """
 
 from __future__ import annotations
