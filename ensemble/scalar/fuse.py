@@ -16,7 +16,8 @@ from ensemble._check import message
 from ensemble._compile.trace.broadcast import Layout, layout_of
 from ensemble._compile.trace.fused import Compiled
 from ensemble._compile.trace.operations import DTYPES
-from ensemble._compile.trace.tracer import Scalar, mapped, trace
+from ensemble._compile.trace.tracer import Scalar, trace
+from ensemble._containers import mapped
 from ensemble.scalar.ensemble import Ensemble, wrap
 from ensemble.scalar.namespace import samples_of, set_of
 
@@ -198,9 +199,9 @@ class Fused:
         if out is None:
             return result
         given: list[Any] = []
-        mapped(result, given.append)
+        mapped(given.append, result)
         buffers: list[Any] = []
-        mapped(out, buffers.append)
+        mapped(buffers.append, out)
         for buffer, value in zip(buffers, given, strict=True):
             buffer[...] = value
         return self._filled(out, set_of(*arguments))
@@ -213,7 +214,7 @@ class Fused:
             given.append(value)
             return len(given) - 1
 
-        if mapped(out, place) != compiled.graph.structure:
+        if mapped(place, out) != compiled.graph.structure:
             seen = f"{len(given)} arrays"
             raise ValueError(message(self._name, "out", "be nested like the result", seen, "Name results alike."))
         kind: Any = Ensemble if lifted else np.ndarray if compiled.backend == "numba" else object
@@ -233,7 +234,7 @@ class Fused:
             if type(value) is Ensemble:
                 value.sample_set = sample_set
 
-        mapped(out, mark)
+        mapped(mark, out)
         return out
 
 

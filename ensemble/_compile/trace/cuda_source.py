@@ -16,9 +16,8 @@ import numpy as np
 
 from ensemble._compile.device import raw_module
 from ensemble._compile.trace.broadcast import Layout
-from ensemble._compile.trace.numba_source import parameters
-from ensemble._compile.trace.operations import OPERATIONS, WEAK
-from ensemble._compile.trace.tracer import Graph, Node, is_entry
+from ensemble._compile.trace.graph import Graph, Node
+from ensemble._compile.trace.operations import OPERATIONS
 
 __all__ = ["OPTIONS", "PRELUDE", "Access", "address", "device_function", "elementwise_source", "launch"]
 
@@ -124,26 +123,16 @@ def _expression(graph: Graph, node: Node) -> str:
 
 def kinds_of(graph: Graph) -> dict[str, str]:
     """The C++ type of each parameter of the body, by name, in order."""
-    positions, names = parameters(graph)
-    dtypes = {node.value: node.dtype for node in graph.nodes if node.operation == "input"}
-    kinds = [TYPES[dtypes[p]] for p in positions] + [TYPES[graph.nodes[k].dtype] for k in graph.entering]
-    return dict(zip(names, kinds, strict=True))
+    return {name: TYPES[dtype] for name, dtype in graph.parameters.items()}
 
 
 def device_function(graph: Graph, name: str) -> str:
     """CUDA C++ of the body: scalars in by value, results out by reference (`r0`, `r1`, ...)."""
-    entering = {k: f"s{number}" for number, k in enumerate(graph.entering)}
     taken = [f"{kind} {parameter}" for parameter, kind in kinds_of(graph).items()]
     given = [f"{TYPES[dtype]}& r{k}" for k, dtype in enumerate(graph.dtypes)]
     lines = [f"__device__ __forceinline__ void {name}({', '.join([*taken, *given])}) {{"]
-    for k, node in enumerate(graph.nodes):
-        if node.dtype in WEAK:
-            continue
-        if node.operation == "input":
-            text = f"a{node.value}"
-        else:
-            text = entering[k] if is_entry(graph.nodes, node) else _expression(graph, node)
-        lines.append(f"    const {TYPES[node.dtype]} t{k} = {text};")
+    for k, text in graph.definitions(_expression):
+        lines.append(f"    const {TYPES[graph.nodes[k].dtype]} t{k} = {text};")
     lines += [f"    r{number} = t{k};" for number, k in enumerate(graph.outputs)]
     return "\n".join([*tables(graph), *lines, "}"])
 

@@ -13,8 +13,8 @@ from ensemble._compile.numba import STREAMED, empty
 from ensemble._compile.trace.broadcast import Layout, flattened
 from ensemble._compile.trace.cuda_source import address, launch
 from ensemble._compile.trace.elementwise import FLAT, LINES
-from ensemble._compile.trace.numba_source import elementwise_source, load_module, parameters
-from ensemble._compile.trace.tracer import Graph
+from ensemble._compile.trace.graph import Graph
+from ensemble._compile.trace.numba_source import elementwise_source, load_module
 
 __all__ = ["Compiled"]
 
@@ -37,7 +37,7 @@ class Compiled:
         self._places = places
         self._threaded_from = THREADED_FROM // 8 if graph.libm else THREADED_FROM
         self._arrays = [places.index(position) for position in arrays]  # as inputs of the graph
-        used = parameters(graph)[0]
+        used = graph.strong_inputs
         self._used = [(k, position) for k, position in enumerate(arrays) if self._arrays[k] in used]
         self._numbers = [place for place in used if place not in self._arrays]
         self._dtypes = [np.dtype(dtype) for dtype in graph.dtypes]

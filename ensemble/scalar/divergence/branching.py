@@ -10,7 +10,7 @@ import numpy as np
 
 from ensemble._backend import base_of, is_array
 from ensemble._check import integer, message, require, samples_text
-from ensemble.scalar.divergence.containers import filled, mapped, parts_of
+from ensemble._containers import filled, mapped, parts_of
 from ensemble.scalar.divergence.masks import votes_of
 from ensemble.scalar.ensemble import Ensemble, from_samples, packed, wrap
 from ensemble.scalar.namespace import set_of

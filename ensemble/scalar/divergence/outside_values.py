@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 
+from ensemble._containers import mapped
 from ensemble.scalar.divergence.branching import ensembles_in
-from ensemble.scalar.divergence.containers import mapped
 from ensemble.scalar.divergence.python_float import PythonFloat, lifted
 from ensemble.scalar.divergence.scalar_code import stored_outside
 from ensemble.scalar.ensemble import Ensemble

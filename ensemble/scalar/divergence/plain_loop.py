@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble.scalar.divergence.containers import mapped, parts_of
+from ensemble._containers import mapped, parts_of
 from ensemble.scalar.divergence.policy import Decider, policy_in_force
 from ensemble.scalar.divergence.scalar_code import EXACT, LARGEST, NEITHER, kind_of
 from ensemble.scalar.divergence.side_effects import refuse_lazy

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from ensemble._containers import mapped
 from ensemble.scalar.divergence.branching import ensembles_in
-from ensemble.scalar.divergence.containers import mapped
 from ensemble.scalar.divergence.paths import Follower
 from ensemble.scalar.divergence.policy import policy_in_force
 from ensemble.scalar.ensemble import Ensemble, wrap

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import base_of, is_array, to_numpy
+from ensemble._containers import filled, mapped, parts_of
 from ensemble.scalar.divergence.branching import Gather, ensembles_in
-from ensemble.scalar.divergence.containers import filled, mapped, parts_of
 from ensemble.scalar.ensemble import Ensemble, packed, wrap
 from ensemble.scalar.sample_set import SampleSet
 

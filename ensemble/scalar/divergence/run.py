@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from ensemble._check import integer, message, one_of
+from ensemble._containers import mapped
 from ensemble.scalar.divergence.branching import Gather, count_of, ensembles_in, one_set
 from ensemble.scalar.divergence.comparison import compared, samples_to_check
-from ensemble.scalar.divergence.containers import mapped
 from ensemble.scalar.divergence.outside_values import Outside
 from ensemble.scalar.divergence.paths import Follower, Stop, Task, following
 from ensemble.scalar.divergence.plain_loop import PlainLoop, as_numpy, plain_loop
