@@ -171,10 +171,12 @@ def _sample_of(samples: np.ndarray, s: int) -> np.ndarray:
 
 def _in_place_power(a: Any, b: Any) -> Any:
     if type(a) is not np.ndarray or type(b) is not np.ndarray or not _is_shortened(a, b):
-        return operator.ipow(a, b)
+        a **= b
+        return a
     result = power(a, b)
     if result.shape != a.shape:
-        return operator.ipow(a, b)  # which says why that cannot be
+        a **= b  # raises the error that says why that cannot be
+        return a
     np.copyto(a, result, casting="same_kind")
     return a
 

@@ -88,12 +88,12 @@ class Ensemble(Methods):
     @property
     def n_samples(self) -> int:
         """How many samples it holds; 1 means shared by all."""
-        return self.samples.shape[-1]
+        return int(self.samples.shape[-1])
 
     @property
     def is_shared(self) -> bool:
         """Whether the data is one and the same for every sample."""
-        return self.samples.shape[-1] == 1
+        return bool(self.samples.shape[-1] == 1)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -137,7 +137,8 @@ class Ensemble(Methods):
     @property
     def mT(self) -> Ensemble:
         """The last two visible axes exchanged: a view."""
-        return self.__array_namespace__().matrix_transpose(self)
+        transposed: Ensemble = self.__array_namespace__().matrix_transpose(self)
+        return transposed
 
     def sample(self, i: int) -> Array:
         """Sample `i` as a plain array of the base library, shape `shape`: a copy.
@@ -223,7 +224,7 @@ class Ensemble(Methods):
     def __len__(self) -> int:
         if not self.ndim:
             raise TypeError(message("len", "x", "have an axis", "a 0-d ensemble", "The samples are x.n_samples."))
-        return self.samples.shape[0]
+        return int(self.samples.shape[0])
 
     def __iter__(self) -> Iterator[Ensemble]:
         if not self.ndim:
@@ -240,7 +241,8 @@ class Ensemble(Methods):
             return entry_or_view(self, self.samples[key, ...])
         if kind is tuple and type(self.samples) is np.ndarray and self._is_basic(key):
             return entry_or_view(self, self.samples[key]) if key else PROTOCOLS.get_item(self, key)
-        return PROTOCOLS.get_item(self, key)
+        entries: Ensemble = PROTOCOLS.get_item(self, key)
+        return entries
 
     def __setitem__(self, key: Any, value: Any) -> None:
         # The common case in few steps: integers and slices, a number or as many samples of the same set.

@@ -276,4 +276,4 @@ def _access(graph: Graph, arrays: dict[int, Any], layout: Layout, outs: list[Any
 
 def address(array: Any) -> int:
     """Where the first element lies, on the device or, for tests, on the host."""
-    return array.data.ptr if hasattr(array.data, "ptr") else array.ctypes.data
+    return int(array.data.ptr if hasattr(array.data, "ptr") else array.ctypes.data)

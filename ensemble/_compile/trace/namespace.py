@@ -71,8 +71,8 @@ class TracedNamespace:
     def clip(self, x: Any, min: Any = None, max: Any = None, **names: Any) -> Traced:
         """`x`, kept between `min` and `max`."""
         min, max = names.get("a_min", min), names.get("a_max", max)
-        result = x if min is None else self.maximum(x, min)
-        return result if max is None else self.minimum(result, max)
+        result: Traced = x if min is None else self.maximum(x, min)
+        return result if max is None else self._operation("minimum")(result, max)
 
     def interp(self, x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Traced:
         """The value at `x` of the lines through points `xp` and `fp`, plain arrays that are known now."""

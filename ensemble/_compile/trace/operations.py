@@ -34,7 +34,10 @@ def common(*dtypes: str) -> str:
     """The dtype of an operation on values of `dtypes`; weak where all of them are."""
     if all(dtype in WEAK for dtype in dtypes):
         return max(dtypes, key=list(WEAK).index)
-    return np.result_type(*(WEAK.get(dtype, np.dtype(dtype) if dtype in DTYPES else None) for dtype in dtypes)).name
+    name: str = np.result_type(
+        *(WEAK.get(dtype, np.dtype(dtype) if dtype in DTYPES else None) for dtype in dtypes)
+    ).name
+    return name
 
 
 def floating(dtype: str) -> str:
@@ -64,7 +67,8 @@ class Operation:
             return self.lanes
         target = "python" if target == "lanes" else target
         other = getattr(self, f"{target}_int")
-        return other if integer and other is not None else getattr(self, target)
+        text: str = other if integer and other is not None else getattr(self, target)
+        return text
 
 
 def _infix(name: str, symbol: str, rule: str, host: Callable[..., Any]) -> Operation:

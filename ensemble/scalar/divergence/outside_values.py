@@ -120,7 +120,8 @@ class Outside:
         """`f` with the samples that `pick` takes, and, for several samples `together`, with functions of ensembles."""
         if not self.held and not (together and self.asks):
             return f
-        return _Copies(self, pick, together and self.asks).of(f)
+        copy: Callable[..., Any] = _Copies(self, pick, together and self.asks).of(f)
+        return copy
 
     def is_own(self, value: Any) -> bool:
         """Whether `value` is a function of Python in the package of `f` that can be copied."""

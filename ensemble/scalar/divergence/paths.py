@@ -78,7 +78,7 @@ class Follower(Decider):
         yes = int(np.count_nonzero(mine))
         if self.stopped or yes in (0, mine.size):
             return bool(mine[0])
-        return self._part([self.followed[mine], self.followed[~mine]], [True, False])
+        return bool(self._part([self.followed[mine], self.followed[~mine]], [True, False]))
 
     def number(self, values: np.ndarray, kind: str) -> int:
         if values.size != self.ids.size:
@@ -133,7 +133,8 @@ class Follower(Decider):
 def _identity(value: Any) -> bytes:
     """The bytes of a number; every NaN is one, in the parts of a complex number too."""
     if value == value:
-        return value.tobytes()
+        result: bytes = value.tobytes()
+        return result
     if value.dtype.kind == "c":
         return b"".join(_identity(part) for part in (value.real, value.imag))
     return b"nan"

@@ -264,4 +264,4 @@ def place_of(frame: FrameType) -> tuple[str, str, int]:
 def is_machinery(frame: FrameType) -> bool:
     """Whether `frame` is the array layer's or an array library's."""
     libraries = "numpy.", "array_api_compat.", "array_api_strict.", "torch.", "jax.", "cupy."
-    return frame.f_globals.get("__name__", "").startswith(("ensemble.scalar.", *libraries))
+    return str(frame.f_globals.get("__name__", "")).startswith(("ensemble.scalar.", *libraries))

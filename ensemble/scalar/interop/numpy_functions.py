@@ -312,7 +312,8 @@ def _copyto(ns: EnsembleNamespace, dst: Any, src: Any, casting: Any = "same_kind
 
 
 def _has_complex_type(ns: EnsembleNamespace, x: Ensemble) -> bool:
-    return ns.isdtype(x.dtype, "complex floating")
+    known: bool = ns.isdtype(x.dtype, "complex floating")
+    return known
 
 
 def _transpose(ns: EnsembleNamespace, a: Ensemble, axes: Any = None) -> Any:

@@ -169,7 +169,8 @@ def _run_of_bytes(n_bytes: int) -> np.dtype[Any]:
 def entries(x: Ensemble) -> np.ndarray:
     """A view of the visible shape: every entry is the run of bytes of its samples."""
     samples = packed(x.samples)
-    return samples.view(_run_of_bytes(samples.itemsize * samples.shape[-1]))[..., 0]
+    result: np.ndarray = samples.view(_run_of_bytes(samples.itemsize * samples.shape[-1]))[..., 0]
+    return result
 
 
 def of_entries(values: Any, x: Ensemble) -> Any:

@@ -56,7 +56,8 @@ class Protocols(Operators):
 
     def __dlpack_device__(self) -> tuple[Any, int]:
         """The device of the samples, in DLPack's words."""
-        return self.samples.__dlpack_device__()
+        device: tuple[Any, int] = self.samples.__dlpack_device__()
+        return device
 
     def __copy__(self) -> Self:
         return type(self)(self._base().asarray(self.samples, copy=True), self.sample_set)  # type: ignore[call-arg]

@@ -78,7 +78,8 @@ def asarray(ns: EnsembleNamespace, obj: Any, /, *, dtype: Any = None, device: An
         samples = ns.base.asarray(obj.samples, dtype=dtype, device=device, copy=copy)
         return wrap(samples, obj.sample_set) if copy else view(obj, samples)
     if isinstance(obj, list | tuple) and _holds_ensembles(obj):
-        return ns.stack([asarray(ns, item, dtype=dtype, device=device) for item in obj])
+        result: Ensemble = ns.stack([asarray(ns, item, dtype=dtype, device=device) for item in obj])
+        return result
     return wrap(ns.base.asarray(obj, dtype=dtype, device=device, copy=copy)[..., None])
 
 
@@ -169,7 +170,10 @@ def meshgrid(ns: EnsembleNamespace, *arrays: Any, indexing: str = "xy") -> Seque
     grids = ns.broadcast_arrays(*lines) if n else ()
     if indexing == "xy" and n > 1:
         grids = tuple(ns.permute_dims(grid, (1, 0, *range(2, n))) for grid in grids)
-    return ns.sequence()(wrap(ns.base.asarray(grid.samples, copy=True), grid.sample_set) for grid in grids)
+    result: Sequence[Ensemble] = ns.sequence()(
+        wrap(ns.base.asarray(grid.samples, copy=True), grid.sample_set) for grid in grids
+    )
+    return result
 
 
 # -- dtypes and inspection ---------------------------------------------------------------------------------------------
@@ -189,7 +193,8 @@ def astype(ns: EnsembleNamespace, x: Any, dtype: Any, /, *, copy: bool = True, d
 
 def can_cast(ns: EnsembleNamespace, from_: Any, to: Any, /) -> bool:
     """Whether values of `from_` keep their kind as `to`."""
-    return ns.base.can_cast(from_.dtype if isinstance(from_, Ensemble) else from_, to)
+    result: bool = ns.base.can_cast(from_.dtype if isinstance(from_, Ensemble) else from_, to)
+    return result
 
 
 def result_type(ns: EnsembleNamespace, *arrays_and_dtypes: Any) -> Any:
@@ -199,7 +204,8 @@ def result_type(ns: EnsembleNamespace, *arrays_and_dtypes: Any) -> Any:
 
 def isdtype(ns: EnsembleNamespace, dtype: Any, kind: Any) -> bool:
     """Whether `dtype` is of `kind`."""
-    return ns.base.isdtype(dtype, kind)
+    result: bool = ns.base.isdtype(dtype, kind)
+    return result
 
 
 def finfo(ns: EnsembleNamespace, type: Any, /) -> SimpleNamespace:
@@ -241,7 +247,8 @@ class _Info:
         return getattr(self._info, name)
 
     def devices(self) -> Sequence[Any]:
-        return self._sequence(self._info.devices())
+        result: Sequence[Any] = self._sequence(self._info.devices())
+        return result
 
 
 def namespace_info(ns: EnsembleNamespace) -> _Info:

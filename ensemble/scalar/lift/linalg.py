@@ -216,7 +216,8 @@ def tensordot(ns: EnsembleNamespace, x1: Any, x2: Any, /, *, axes: Any = 2) -> E
             axes = (tuple(range(a.ndim - axes, a.ndim)), tuple(range(axes)))
         product = ns.main.base.tensordot(a.samples[..., 0], b.samples, axes=axes)
         return wrap(packed(product), b.sample_set)
-    return each_sample(ns, "tensordot", functools.partial(ns.main.base.tensordot, axes=axes), a, b)
+    result: Ensemble = each_sample(ns, "tensordot", functools.partial(ns.main.base.tensordot, axes=axes), a, b)
+    return result
 
 
 def outer(ns: EnsembleNamespace, x1: Any, x2: Any, /) -> Ensemble:
@@ -274,7 +275,8 @@ def matrix_rank(ns: EnsembleNamespace, x: Any, /, *, rtol: Any = None) -> Ensemb
     def rank(matrix: Any, tolerance: Any) -> Any:
         return ns.main.base.asarray(ns.base.matrix_rank(matrix, rtol=tolerance))
 
-    return each_sample(ns, "matrix_rank", rank, x, rtol)
+    result: Ensemble = each_sample(ns, "matrix_rank", rank, x, rtol)
+    return result
 
 
 def vector_norm(

@@ -20,7 +20,8 @@ def visible_axis(axis: Any, ndim: int, function: str) -> int:
     if not -ndim <= axis < ndim:
         requirement = f"be from {-ndim} to {ndim - 1}" if ndim else "be None for a 0-d ensemble"
         raise np.exceptions.AxisError(message(function, "axis", requirement, axis, "The sample axis has no number."))
-    return axis % ndim
+    result: int = axis % ndim
+    return result
 
 
 def visible_axes(axis: int | Sequence[int] | None, ndim: int, function: str) -> tuple[int, ...]:

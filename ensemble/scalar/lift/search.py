@@ -33,7 +33,8 @@ def take(ns: EnsembleNamespace, x: Any, indices: Any, /, *, axis: int | None = N
     k = visible_axis(axis, x.ndim, "take")
     if indices.is_shared and indices.ndim == 1:
         return wrap(packed(ns.base.take(x.samples, indices.samples[..., 0], axis=k)), x.sample_set)
-    return each_sample(ns, "take", functools.partial(ns.base.take, axis=k), x, indices)
+    result: Ensemble = each_sample(ns, "take", functools.partial(ns.base.take, axis=k), x, indices)
+    return result
 
 
 def take_along_axis(ns: EnsembleNamespace, x: Any, indices: Any, /, *, axis: int = -1) -> Ensemble:
@@ -42,7 +43,10 @@ def take_along_axis(ns: EnsembleNamespace, x: Any, indices: Any, /, *, axis: int
     samples_of("take_along_axis", x, indices)
     k = visible_axis(axis, x.ndim, "take_along_axis")
     if indices.ndim != x.ndim:
-        return each_sample(ns, "take_along_axis", functools.partial(ns.base.take_along_axis, axis=axis), x, indices)
+        result: Ensemble = each_sample(
+            ns, "take_along_axis", functools.partial(ns.base.take_along_axis, axis=axis), x, indices
+        )
+        return result
     samples = ns.base.take_along_axis(x.samples, indices.samples, axis=k)  # the sample axes broadcast
     return wrap(packed(samples), set_of(x, indices))
 
@@ -57,23 +61,27 @@ def searchsorted(ns: EnsembleNamespace, x1: Any, x2: Any, /, *, side: str = "lef
     def search(line: Any, values: Any, order: Any) -> Any:
         return ns.base.searchsorted(line, values, side=side, sorter=order)
 
-    return each_sample(ns, "searchsorted", search, x1, x2, sorter)
+    result: Ensemble = each_sample(ns, "searchsorted", search, x1, x2, sorter)
+    return result
 
 
 def isin(ns: EnsembleNamespace, x1: Any, x2: Any, /, *, invert: bool = False) -> Ensemble:
     """Whether each entry of `x1` is found in `x2`."""
     x1, x2 = (v if isinstance(v, int) else ns.lift(v, "isin") for v in (x1, x2))
-    return each_sample(ns, "isin", functools.partial(ns.base.isin, invert=invert), x1, x2)
+    result: Ensemble = each_sample(ns, "isin", functools.partial(ns.base.isin, invert=invert), x1, x2)
+    return result
 
 
 def nonzero(ns: EnsembleNamespace, x: Any, /) -> tuple[Ensemble, ...]:
     """The places of the entries that are not zero; as many in every sample."""
-    return each_sample(ns, "nonzero", ns.base.nonzero, ns.lift(x, "nonzero"))
+    result: tuple[Ensemble, ...] = each_sample(ns, "nonzero", ns.base.nonzero, ns.lift(x, "nonzero"))
+    return result
 
 
 def unique_values(ns: EnsembleNamespace, x: Any, /) -> Ensemble:
     """The values of `x`, each once; as many in every sample."""
-    return each_sample(ns, "unique_values", ns.base.unique_values, ns.lift(x, "unique_values"))
+    result: Ensemble = each_sample(ns, "unique_values", ns.base.unique_values, ns.lift(x, "unique_values"))
+    return result
 
 
 def unique_counts(ns: EnsembleNamespace, x: Any, /) -> Any:

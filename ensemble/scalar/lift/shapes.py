@@ -46,7 +46,8 @@ def broadcast_arrays(ns: EnsembleNamespace, *arrays: Any) -> Sequence[Ensemble]:
     lifted = [ns.lift(x, "broadcast_arrays") for x in arrays]
     samples_of("broadcast_arrays", *lifted)
     shape = np.broadcast_shapes(*(x.shape for x in lifted))
-    return ns.sequence()(broadcast_to(ns, x, shape) for x in lifted)
+    result: Sequence[Ensemble] = ns.sequence()(broadcast_to(ns, x, shape) for x in lifted)
+    return result
 
 
 def broadcast_shapes(ns: EnsembleNamespace, *shapes: tuple[int, ...]) -> tuple[int, ...]:
@@ -168,7 +169,10 @@ def repeat(ns: EnsembleNamespace, x: Any, repeats: Any, /, *, axis: int | None =
     n_samples = samples_of("repeat", x, repeats)
     if isinstance(repeats, Ensemble):
         if not agreed(repeats.samples):
-            return each_sample(ns, "repeat", lambda v, counts: ns.base.repeat(v, counts, axis=axis), x, repeats)
+            result: Ensemble = each_sample(
+                ns, "repeat", lambda v, counts: ns.base.repeat(v, counts, axis=axis), x, repeats
+            )
+            return result
         repeats = repeats.sample(0)
     if axis is None:
         x, axis = flat(ns, x), 0
