@@ -7,18 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ensemble._compile.trace.operations import COMPOSED, DTYPES, OPERATIONS
+from ensemble._compile.trace.operations import ARRAY_API_NAMES, COMPOSED, DTYPES, OPERATIONS
 
 if TYPE_CHECKING:
     from ensemble._compile.trace.tracer import Traced, Tracer
 
 __all__ = ["TracedNamespace"]
 
-NUMPY_NAMES = {
-    "absolute": "abs", "fabs": "abs", "arccos": "acos", "arccosh": "acosh", "arcsin": "asin", "arcsinh": "asinh",
-    "arctan": "atan", "arctanh": "atanh", "arctan2": "atan2", "power": "pow", "true_divide": "divide", "rint": "round",
-    "invert": "bitwise_invert", "mod": "remainder",
-}  # fmt: skip
+NUMPY_NAMES = ARRAY_API_NAMES | {"fabs": "abs", "mod": "remainder", "rint": "round"}
 """NumPy's names of the operations, where they differ."""
 
 

@@ -16,7 +16,18 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["DTYPES", "OPERATIONS", "WEAK", "Operation", "Table", "common", "floating", "strong", "supported"]
+__all__ = [
+    "ARRAY_API_NAMES",
+    "DTYPES",
+    "OPERATIONS",
+    "WEAK",
+    "Operation",
+    "Table",
+    "common",
+    "floating",
+    "strong",
+    "supported",
+]
 
 DTYPES = ("bool", "int32", "int64", "float32", "float64")
 """What a traced value may be."""
@@ -143,6 +154,14 @@ _ALL = [
 
 OPERATIONS = {operation.name: operation for operation in _ALL}
 """Every operation by its Array API name."""
+
+ARRAY_API_NAMES = {
+    "absolute": "abs", "amax": "max", "amin": "min", "arccos": "acos", "arccosh": "acosh", "arcsin": "asin",
+    "arcsinh": "asinh", "arctan": "atan", "arctanh": "atanh", "arctan2": "atan2", "concatenate": "concat",
+    "conjugate": "conj", "invert": "bitwise_invert", "left_shift": "bitwise_left_shift", "power": "pow",
+    "right_shift": "bitwise_right_shift", "true_divide": "divide",
+}  # fmt: skip
+"""The Array API's names of NumPy's functions, where they differ."""
 
 COMPOSED = ("astype", "clip", "full_like", "interp", "ones_like", "zeros_like")
 """Functions of a traced namespace that are written with the operations, or take more than numbers."""

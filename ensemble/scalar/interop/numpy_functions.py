@@ -11,10 +11,11 @@ import numpy as np
 
 from ensemble._backend import is_array
 from ensemble._check import message
+from ensemble._compile.trace.operations import ARRAY_API_NAMES
 from ensemble.scalar.ensemble import Ensemble, wrap
 from ensemble.scalar.interop.methods import read_only
 from ensemble.scalar.interop.numpy_rules import RULES, NotByRuleError
-from ensemble.scalar.interop.ufuncs import OTHER_NAMES, first_ensemble, unsupported
+from ensemble.scalar.interop.ufuncs import first_ensemble, unsupported
 from ensemble.scalar.lift.each_sample import each_sample
 from ensemble.scalar.namespace import EnsembleNamespace, namespace_of
 from ensemble.scalar.protocol_table import PROTOCOLS
@@ -61,7 +62,7 @@ def call_function(function: Any, arguments: Any, options: Any) -> Any:
     if special is not None:
         return special(ns, *arguments, **options)
     place = getattr(ns, module, None) if module else ns
-    lifted = getattr(place, OTHER_NAMES.get(name, name), None)
+    lifted = getattr(place, ARRAY_API_NAMES.get(name, name), None)
     if callable(lifted) and short_name not in OTHERWISE:
         try:
             return _translated(ns, function, lifted, arguments, options)
@@ -229,7 +230,7 @@ def _joined(name: str) -> Callable[..., Any]:
     def join(ns: EnsembleNamespace, arrays: Any, axis: Any = 0, out: Any = None, **options: Any) -> Any:
         if out is not None or options:
             raise unsupported(f"np.{name}", "its options besides axis are not lifted")
-        return getattr(ns, OTHER_NAMES.get(name, name))([_array(ns, array) for array in arrays], axis=axis)
+        return getattr(ns, ARRAY_API_NAMES.get(name, name))([_array(ns, array) for array in arrays], axis=axis)
 
     return join
 

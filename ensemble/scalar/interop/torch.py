@@ -6,14 +6,16 @@ from collections.abc import Callable
 from typing import Any
 
 from ensemble._check import message
+from ensemble._compile.trace.operations import ARRAY_API_NAMES
 from ensemble.scalar.ensemble import Ensemble, shared
-from ensemble.scalar.interop.ufuncs import OTHER_NAMES, first_ensemble, unsupported
+from ensemble.scalar.interop.ufuncs import first_ensemble, unsupported
+from ensemble.scalar.lift.table import BINARY, UNARY
 from ensemble.scalar.namespace import EnsembleNamespace, namespace_of
 from ensemble.scalar.protocol_table import PROTOCOLS
 
 __all__ = ["call_function"]
 
-TORCH_NAMES = OTHER_NAMES | {
+TORCH_NAMES = ARRAY_API_NAMES | {
     "__and__": "bitwise_and",
     "__or__": "bitwise_or",
     "__xor__": "bitwise_xor",
@@ -35,15 +37,7 @@ TORCH_NAMES = OTHER_NAMES | {
     "special_log1p": "log1p",
 }
 
-NAMES = (
-    "abs acos acosh add asin asinh atan atan2 atanh bitwise_and bitwise_invert bitwise_left_shift bitwise_or "
-    "bitwise_right_shift bitwise_xor ceil conj copysign cos cosh divide equal exp expm1 floor floor_divide greater "
-    "greater_equal hypot imag isfinite isinf isnan less less_equal log log10 log1p log2 logaddexp logical_and "
-    "logical_not logical_or logical_xor matmul maximum minimum multiply negative nextafter not_equal positive pow "
-    "real reciprocal remainder round sign signbit sin sinh sqrt square subtract tan tanh trunc where"
-)
-
-ELEMENTWISE = frozenset(NAMES.split())
+ELEMENTWISE = frozenset((*UNARY.split(), *BINARY.split(), "conj", "imag", "matmul", "real", "where"))
 """Functions that take arrays alone, in the order of the Array API."""
 
 LINALG = frozenset(["cholesky", "det", "eigh", "eigvalsh", "inv", "pinv", "slogdet", "solve", "svdvals"])

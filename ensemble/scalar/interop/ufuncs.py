@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._check import message
+from ensemble._compile.trace.operations import ARRAY_API_NAMES
 from ensemble.scalar._operators import array_power, operand, power
 from ensemble.scalar.divergence.policy import agreed, split
 from ensemble.scalar.ensemble import Ensemble, packed, wrap
@@ -15,27 +16,6 @@ from ensemble.scalar.namespace import samples_of, set_of
 from ensemble.scalar.protocol_table import PROTOCOLS
 
 __all__ = ["call_ufunc", "first_ensemble", "unsupported"]
-
-OTHER_NAMES = {
-    "absolute": "abs",
-    "arccos": "acos",
-    "arccosh": "acosh",
-    "arcsin": "asin",
-    "arcsinh": "asinh",
-    "arctan": "atan",
-    "arctanh": "atanh",
-    "arctan2": "atan2",
-    "conjugate": "conj",
-    "power": "pow",
-    "concatenate": "concat",
-    "amax": "max",
-    "amin": "min",
-    "invert": "bitwise_invert",
-    "left_shift": "bitwise_left_shift",
-    "right_shift": "bitwise_right_shift",
-    "true_divide": "divide",
-}
-"""What NumPy calls by another name than the Array API."""
 
 
 def first_ensemble(values: Any) -> Any:
@@ -303,7 +283,7 @@ def _generalised(ufunc: Any, name: str, method: str, inputs: Any, options: dict[
 
 def _on_other_library(ufunc: Any, method: str, inputs: Any, options: dict[str, Any], first: Ensemble) -> Any:
     """NumPy scalars meet an ensemble of another library: its own function, on Python's numbers."""
-    name = OTHER_NAMES.get(ufunc.__name__, ufunc.__name__)
+    name = ARRAY_API_NAMES.get(ufunc.__name__, ufunc.__name__)
     plain = [value.item() if isinstance(value, np.generic) else value for value in inputs]
     if method != "__call__" or options or any(isinstance(value, np.ndarray) for value in plain):
         raise unsupported(f"np.{ufunc.__name__}", f"the samples are a {type(first.samples).__name__}")
