@@ -261,7 +261,7 @@ def test_a_cheap_function_costs_at_most_one_and_a_half_loops(name):
             lambda: run(f, x), lambda: np.array([f(v) for v in x.samples.tolist()]), lambda: x.samples + x.samples
         )
         seen.append(ours / bare)
-        if ours <= max(1.5 * bare, bare + 60 * addition):  # measured are 1.3 to 1.5, and 25 additions of NumPy
+        if ours <= max(1.5 * bare, bare + 50 * addition):  # measured are 1.1 to 1.4, and 17 to 19 additions of NumPy
             return
     pytest.fail(f"{name}: {min(seen):.2f} times a loop over floats")
 
