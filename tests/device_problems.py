@@ -1,28 +1,12 @@
-"""Problems and stand-ins for a device that several tests share."""
+"""Problems that tests of the device kernels share."""
 
 import numpy as np
-import pytest
 
 from ensemble import Ensemble
-from ensemble._compile import cuda, device, registry
-from ensemble._kernels.krylov.device_scalars import scalars as resident
-from ensemble._kernels.multigrid import galerkin
 from ensemble.gallery import convection_diffusion, poisson
 from ensemble.krylov import cg, gmres
 from ensemble.linalg import CrsMatrix
 from ensemble.multigrid import approximate_ideal_restriction, smoothed_aggregation
-from tests import cuda_on_cpu
-
-MODULES: dict = {}  # what the tests compiled, by family
-
-
-@pytest.fixture
-def on_cpu(monkeypatch):
-    if cuda_on_cpu.COMPILER is None:
-        pytest.skip("no g++")
-    monkeypatch.setattr(device, "raw_module", cuda_on_cpu.Module)
-    for family in cuda.KERNEL_MODULES.values():
-        monkeypatch.setattr(family, "_functions", MODULES.setdefault(family.name, {}))
 
 
 def affine_arrays(n_rows, n_terms, n_samples, seed=60317):
@@ -36,12 +20,6 @@ def affine_arrays(n_rows, n_terms, n_samples, seed=60317):
     coefficients = rng.standard_normal((n_terms - 1, n_samples))
     x[7, 1], coefficients[0, 2] = np.nan, np.inf
     return indptr, indices, terms, coefficients, x
-
-
-@pytest.fixture
-def as_device(on_cpu, monkeypatch):
-    for module in (registry, galerkin, resident):
-        monkeypatch.setattr(module, "backend_of", lambda *arrays: "cuda")
 
 
 def problem(n_samples, seed=41503):
