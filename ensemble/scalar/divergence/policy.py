@@ -28,8 +28,8 @@ POLICIES = ("raise", "first", "any", "all", "majority")
 class Decider:
     """A rule that is asked about every disagreement of samples, those on numbers and on shapes included."""
 
-    def truth(self, votes: np.ndarray) -> bool:
-        """The truth value to go on with, where `votes`, shape (n_samples,), differ."""
+    def truth(self, values: np.ndarray) -> bool:
+        """The truth value to go on with, where `values`, shape (n_samples,), differ."""
         raise NotImplementedError
 
     def number(self, values: np.ndarray, kind: str) -> int:
@@ -45,9 +45,9 @@ Policy = str | Callable[[np.ndarray], bool] | Decider
 
 policy_in_force: ContextVar[Policy] = ContextVar("divergence", default="raise")
 
-Watcher = Callable[[str, np.ndarray], None]
+Recorder = Callable[[str, np.ndarray], None]
 
-records_in_force: ContextVar[tuple[Watcher, ...]] = ContextVar("watchers", default=())
+records_in_force: ContextVar[tuple[Recorder, ...]] = ContextVar("records", default=())
 
 
 class DivergenceError(Exception):
@@ -58,8 +58,8 @@ class DivergenceError(Exception):
 
     Attributes
     ----------
-    votes : numpy.ndarray, shape (n_samples,), or None
-        What each sample answered.
+    values : numpy.ndarray, shape (n_samples,), or None
+        The truth value or number of each sample.
     expression : str
         The source text that asked, empty where the source is not at hand.
     filename, lineno : str, int
@@ -72,17 +72,17 @@ class DivergenceError(Exception):
     >>> try:
     ...     bool(Ensemble(np.array([1.0, -1.0, 3.0])) > 0.0)
     ... except DivergenceError as error:
-    ...     print(error.votes)
+    ...     print(error.values)
     [ True False  True]
     """
 
-    def __init__(self, text: str, votes: np.ndarray | None = None, place: tuple[str, str, int] = ("", "", 0)) -> None:
+    def __init__(self, text: str, values: np.ndarray | None = None, place: tuple[str, str, int] = ("", "", 0)) -> None:
         super().__init__(text)
-        self.votes = votes
+        self.values = values
         self.expression, self.filename, self.lineno = place
 
     def __reduce__(self) -> Any:
-        return DivergenceError, (str(self), self.votes, (self.expression, self.filename, self.lineno))
+        return DivergenceError, (str(self), self.values, (self.expression, self.filename, self.lineno))
 
 
 @contextmanager
@@ -94,7 +94,7 @@ def divergence(policy: Policy) -> Iterator[None]:
     policy : {"raise", "first", "any", "all", "majority"} or callable
         "raise": `DivergenceError` (the rule outside any block). "first": sample 0 decides, for numbers too (the rule of
         Phipps et al. [1]_). "any", "all": whether any or every sample says yes. "majority": whether more than half do.
-        A callable gets the votes, bools of shape (n_samples,), and returns a bool or raises.
+        A callable gets the truth values, bools of shape (n_samples,), and returns a bool or raises.
 
     Raises
     ------
@@ -134,31 +134,31 @@ def one_truth(samples: Array) -> bool:
     """The truth value that `samples`, shape (n_samples,), have in common, or what the policy makes of them."""
     if samples.shape[0] == 1:
         return bool(samples[0])
-    votes = to_numpy(samples).astype(bool, copy=False)
-    for watch in records_in_force.get():
-        watch("bool", votes)
-    yes = int(np.count_nonzero(votes))
-    if yes in (0, votes.size):
+    values = to_numpy(samples).astype(bool, copy=False)
+    for record in records_in_force.get():
+        record("bool", values)
+    yes = int(np.count_nonzero(values))
+    if yes in (0, values.size):
         return yes > 0
     policy = policy_in_force.get()
     if isinstance(policy, Decider):
-        return policy.truth(votes)
+        return policy.truth(values)
     if callable(policy):
-        return bool(policy(votes))
+        return bool(policy(values))
     match policy:
         case "first":
-            return bool(votes[0])
+            return bool(values[0])
         case "any":
             return True
         case "all":
             return False
         case "majority":
-            return 2 * yes > votes.size
+            return 2 * yes > values.size
     raise split(
         "a truth value must be one bool",
-        f"{yes} True among {votes.size} samples ({_numbers(votes)}), False for {_numbers(~votes)}",
+        f"{yes} True among {values.size} samples ({_numbers(values)}), False for {_numbers(~values)}",
         "Use xp.where, all_samples or any_sample; cond and while_loop run each branch on its own samples.",
-        votes,
+        values,
     )
 
 
@@ -182,8 +182,8 @@ def one_number(samples: Array, kind: str) -> Any:
     if samples.shape[0] == 1:
         return samples[0]
     policy, values = policy_in_force.get(), to_numpy(samples)
-    for watch in records_in_force.get():
-        watch(kind, values)
+    for record in records_in_force.get():
+        record(kind, values)
     if policy == "first" or agreed(samples):
         return samples[0]
     if isinstance(policy, Decider):
@@ -197,12 +197,12 @@ def one_number(samples: Array, kind: str) -> Any:
     )
 
 
-def split(requirement: str, seen: str, advice: str, votes: np.ndarray | None = None) -> BaseException:
+def split(requirement: str, seen: str, advice: str, values: np.ndarray | None = None) -> BaseException:
     """The error to raise: the template, and the place in the caller's code that asked."""
     expression, filename, lineno = place = place_of(caller())
     where = f" in `{expression}`" if expression else ""
     text = f"Ensemble: {requirement}; got {seen}{where} at {filename}:{lineno}. {advice}"
-    error, policy = DivergenceError(text, votes, place), policy_in_force.get()
+    error, policy = DivergenceError(text, values, place), policy_in_force.get()
     return policy.refused(error) if isinstance(policy, Decider) else error
 
 
@@ -234,8 +234,8 @@ def as_scalars(samples: Array) -> bool:
     return samples.ndim == 1 and isinstance(policy_in_force.get(), Decider)
 
 
-def _numbers(votes: np.ndarray, limit: int = 6) -> str:
-    chosen = np.flatnonzero(votes)
+def _numbers(values: np.ndarray, limit: int = 6) -> str:
+    chosen = np.flatnonzero(values)
     shown = ", ".join(str(i) for i in chosen[:limit])
     return shown if chosen.size <= limit else f"{shown}, ... ({chosen.size} in all)"
 

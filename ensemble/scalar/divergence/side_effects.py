@@ -53,7 +53,7 @@ def snapshot(f: Callable[..., Any]) -> Snapshot:
     seen: Snapshot = {}
     owner = getattr(f, "__self__", None)
     if owner is not None and not inspect.ismodule(owner):
-        seen |= {f"self.{name}": _marked(value) for name, value in getattr(owner, "__dict__", {}).items()}
+        seen |= {f"self.{name}": _fingerprint(value) for name, value in getattr(owner, "__dict__", {}).items()}
     f = inspect.unwrap(getattr(f, "__func__", f))
     code = getattr(f, "__code__", None)
     if code is None:
@@ -61,10 +61,10 @@ def snapshot(f: Callable[..., Any]) -> Snapshot:
     used = set(_names(code))
     for name, value in f.__globals__.items():
         if not name.startswith("__"):
-            seen[name] = _marked(value) if name in used else (value, None)
+            seen[name] = _fingerprint(value) if name in used else (value, None)
     for name, cell in zip(code.co_freevars, f.__closure__ or (), strict=True):
         try:
-            seen[name] = _marked(cell.cell_contents)
+            seen[name] = _fingerprint(cell.cell_contents)
         except ValueError:  # not yet filled
             continue
     return seen
@@ -89,7 +89,7 @@ def _names(code: CodeType) -> Iterator[str]:
             yield from _names(constant)
 
 
-def _marked(value: Any) -> tuple[Any, Any]:
+def _fingerprint(value: Any) -> tuple[Any, Any]:
     if isinstance(value, list | dict | set | bytearray | collections.deque):
         return value, len(value)
     if isinstance(value, np.ndarray) and value.size <= SMALL and value.dtype.kind != "O":

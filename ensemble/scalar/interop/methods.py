@@ -183,7 +183,7 @@ class Methods(Protocols):
         integers: Self = self._lifted("isfinite") & (self._lifted("trunc") == self)
         return integers
 
-    def _whole(self, function: Callable[[Any], int]) -> Self:
+    def _as_integer(self, function: Callable[[Any], int]) -> Self:
         """An integer for every sample, as `function` makes one of a float."""
         name = function.__name__
         if len(self.samples.shape) > 1:
@@ -203,16 +203,16 @@ class Methods(Protocols):
         return values._lifted("astype", xp.int64)
 
     def __round__(self, digits: int | None = None) -> Self:
-        return self._whole(round) if digits is None else self.round(digits)  # type: ignore[attr-defined]
+        return self._as_integer(round) if digits is None else self.round(digits)  # type: ignore[attr-defined]
 
     def __floor__(self) -> Self:
-        return self._whole(math.floor)
+        return self._as_integer(math.floor)
 
     def __ceil__(self) -> Self:
-        return self._whole(math.ceil)
+        return self._as_integer(math.ceil)
 
     def __trunc__(self) -> Self:
-        return self._whole(math.trunc)
+        return self._as_integer(math.trunc)
 
 
 def read_only(part: E) -> E:

@@ -39,9 +39,9 @@ def unsupported(function: str, why: str) -> TypeError:
 def call_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
     """What ``__array_ufunc__`` answers."""
     if not options and method == "__call__" and ufunc.signature is None:
-        quick = _plain_call(ufunc, inputs)
-        if quick is not NotImplemented:
-            return quick
+        result = _plain_call(ufunc, inputs)
+        if result is not NotImplemented:
+            return result
     name = f"np.{ufunc.__name__}" + ("" if method == "__call__" else f".{method}")
     given = (*inputs, *(value for key, value in options.items() if key != "out"), *options.get("out", ()))
     if any(_is_foreign(value) for value in given):

@@ -96,11 +96,11 @@ def _sample_by_sample(ns: EnsembleNamespace, name: str, f: Callable[..., Any], *
     """`f` on all samples at once; where that fails, on each, with NaN for those that fail alone."""
     try:
         return f(*fronts)
-    except Exception as together:
+    except Exception as raised:
         n_samples = max(front.shape[0] for front in fronts)
         if n_samples == 1 or not _is_failure_of_numbers(fronts):
             raise
-        if (other := failure(together)) is not together:
+        if (other := failure(raised)) is not raised:
             raise other from None
     results: list[Any] = []
     failed: list[int] = []

@@ -28,7 +28,7 @@ from ensemble.scalar.divergence.python_float import PythonFloat, lifted
 from ensemble.scalar.divergence.scalar_code import stored_outside
 from ensemble.scalar.ensemble import Ensemble
 
-__all__ = ["Outside"]
+__all__ = ["CapturedValues"]
 
 ARRAY_API_LIBRARIES = frozenset((
     "array_api_compat", "array_api_extra", "array_api_strict", "cupy", "ensemble", "jax", "numpy", "scipy", "sklearn",
@@ -36,14 +36,14 @@ ARRAY_API_LIBRARIES = frozenset((
 ))  # fmt: skip
 """They know arrays of other libraries by what these can do, and ask for types on purpose."""
 
-MOST = 64
+MAX_ENTRIES = 64
 """Containers of up to so many entries are searched for ensembles."""
 
 GLOBAL_WRITES = frozenset((dis.opmap["STORE_GLOBAL"], dis.opmap["DELETE_GLOBAL"]))
-ASK_FOR_SCOPE = frozenset(("globals", "locals", "eval", "exec", "vars"))
+SCOPE_READERS = frozenset(("globals", "locals", "eval", "exec", "vars"))
 
 
-def type_alone(x: Ensemble) -> type:
+def type_of_sample(x: Ensemble) -> type:
     """The type of one sample of `x`, as a function that runs alone gets it."""
     if isinstance(x, PythonFloat):
         return float
@@ -57,16 +57,16 @@ def _isinstance(value: Any, kinds: Any) -> bool:
     if isinstance(kinds, tuple):
         return any(_isinstance(value, kind) for kind in kinds)
     kinds = type if isinstance(kinds, _Type) else kinds
-    return issubclass(type_alone(value), kinds) if isinstance(value, Ensemble) else isinstance(value, kinds)
+    return issubclass(type_of_sample(value), kinds) if isinstance(value, Ensemble) else isinstance(value, kinds)
 
 
 def _hasattr(value: Any, name: str) -> bool:
-    return hasattr(type_alone(value) if isinstance(value, Ensemble) else value, name)
+    return hasattr(type_of_sample(value) if isinstance(value, Ensemble) else value, name)
 
 
 def _isscalar(value: Any) -> bool:
     if isinstance(value, Ensemble):
-        return issubclass(type_alone(value), np.generic | numbers.Number)
+        return issubclass(type_of_sample(value), np.generic | numbers.Number)
     return np.isscalar(value)
 
 
@@ -75,7 +75,7 @@ class _Type:
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
         alone = len(arguments) == 1 and isinstance(arguments[0], Ensemble)
-        return type_alone(arguments[0]) if alone else type(*arguments, **options)
+        return type_of_sample(arguments[0]) if alone else type(*arguments, **options)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(type, name)
@@ -84,9 +84,9 @@ class _Type:
 class _Module(types.ModuleType):
     """A module of which some functions are others."""
 
-    def __init__(self, module: types.ModuleType, others: dict[str, Any]) -> None:
+    def __init__(self, module: types.ModuleType, substitutes: dict[str, Any]) -> None:
         super().__init__(module.__name__)
-        self.__dict__.update(others)
+        self.__dict__.update(substitutes)
         self.__dict__["_module"] = module
 
     def __getattr__(self, name: str) -> Any:
@@ -94,7 +94,7 @@ class _Module(types.ModuleType):
 
 
 OF_MATH = {name: lifted(value) for name, value in vars(math).items() if callable(value) and name[0] != "_"}
-OTHERS: dict[int, Any] = {
+SUBSTITUTES: dict[int, Any] = {
     id(math): _Module(math, OF_MATH),
     id(np): _Module(np, {"isscalar": _isscalar}),
     id(np.isscalar): _isscalar,
@@ -106,21 +106,21 @@ OTHERS: dict[int, Any] = {
 """What stands for what, by identity, in a run of several samples."""
 
 
-class Outside:
+class CapturedValues:
     """What `f` finds outside itself, as far as a run has to see it otherwise."""
 
     def __init__(self, f: Callable[..., Any], n_samples: int) -> None:
         self.n_samples = n_samples
         self.package = _package(f)
-        self.asks = False
-        self.held: list[Ensemble] = []
-        self._look(f, set())
+        self.needs_substitutes = False
+        self.ensembles: list[Ensemble] = []
+        self._collect(f, set())
 
-    def seen_from(self, f: Callable[..., Any], pick: Callable[[Any], Any], together: bool) -> Callable[..., Any]:
-        """`f` with the samples that `pick` takes, and, for several samples `together`, with functions of ensembles."""
-        if not self.held and not (together and self.asks):
+    def for_samples(self, f: Callable[..., Any], pick: Callable[[Any], Any], several: bool) -> Callable[..., Any]:
+        """`f` with the samples that `pick` takes, and, for several samples `several`, with functions of ensembles."""
+        if not self.ensembles and not (several and self.needs_substitutes):
             return f
-        copy: Callable[..., Any] = _Copies(self, pick, together and self.asks).of(f)
+        copy: Callable[..., Any] = _Copies(self, pick, several and self.needs_substitutes).of(f)
         return copy
 
     def is_own(self, value: Any) -> bool:
@@ -133,27 +133,29 @@ class Outside:
         """The ensembles of the samples of the run, or of shared data, that `value` is or, a small container, holds."""
         if isinstance(value, Ensemble):
             return [value] if value.n_samples in (1, self.n_samples) else []
-        if type(value) in (list, tuple, dict) and len(value) <= MOST:
+        if type(value) in (list, tuple, dict) and len(value) <= MAX_ENTRIES:
             return [x for x in ensembles_in(value) if x.n_samples in (1, self.n_samples)]
         return []
 
-    def _look(self, value: Any, known: set[int]) -> None:
+    def _collect(self, value: Any, known: set[int]) -> None:
         while isinstance(value, functools.partial):
-            self.held += self.found_in(list(value.args)) + self.found_in(value.keywords)
+            self.ensembles += self.found_in(list(value.args)) + self.found_in(value.keywords)
             value = value.func
         value = _function_in(value)
-        if id(value) in known or len(known) > 4 * MOST:
+        if id(value) in known or len(known) > 4 * MAX_ENTRIES:
             return
         known.add(id(value))
         if not self.is_own(value):
             return
-        for part in _outer_values(value):
-            if id(part) in OTHERS:
-                self.asks = self.asks or part is not np or "isscalar" in _names(value.__code__)
+        for part in _values_of_names(value):
+            if id(part) in SUBSTITUTES:
+                self.needs_substitutes = (
+                    self.needs_substitutes or part is not np or "isscalar" in _names(value.__code__)
+                )
             elif found := self.found_in(part):
-                self.held += found
+                self.ensembles += found
             elif callable(part):
-                self._look(part, known)
+                self._collect(part, known)
 
 
 def _package(f: Any) -> str:
@@ -180,7 +182,7 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
             yield from _codes(constant)
 
 
-def _outer_values(f: FunctionType) -> Iterator[Any]:
+def _values_of_names(f: FunctionType) -> Iterator[Any]:
     """What the names of `f` mean, as far as they are not its own."""
     scope, inner = f.__globals__, vars(builtins)
     for name in set(_names(f.__code__)):
@@ -215,15 +217,15 @@ class _Scope(dict[str, Any]):
 class _Copies:
     """Copies of functions for one call of one run."""
 
-    def __init__(self, outside: Outside, pick: Callable[[Any], Any], asks: bool) -> None:
-        self.outside, self.pick, self.asks = outside, pick, asks
+    def __init__(self, captured: CapturedValues, pick: Callable[[Any], Any], needs_substitutes: bool) -> None:
+        self.captured, self.pick, self.needs_substitutes = captured, pick, needs_substitutes
         self.known: dict[int, tuple[Any, Any]] = {}
         self.scopes: dict[int, _Scope] = {}
 
     def of(self, value: Any) -> Any:
         """What stands for `value` in this run: the same, or what has the samples of the run."""
-        if self.asks and id(value) in OTHERS:
-            return OTHERS[id(value)]
+        if self.needs_substitutes and id(value) in SUBSTITUTES:
+            return SUBSTITUTES[id(value)]
         if id(value) in self.known:
             return self.known[id(value)][1]
         if isinstance(value, functools.partial):
@@ -231,17 +233,17 @@ class _Copies:
             return functools.partial(self.of(value.func), *given, **named)
         if type(value) is types.MethodType:
             return types.MethodType(self.of(value.__func__), value.__self__)
-        if self.outside.is_own(value):
+        if self.captured.is_own(value):
             return self._copy(value)
-        if self.outside.found_in(value):
-            other = mapped(lambda x: self.pick(x) if self.outside.found_in(x) else x, value)
+        if self.captured.found_in(value):
+            other = mapped(lambda x: self.pick(x) if self.captured.found_in(x) else x, value)
             self.known[id(value)] = value, other
             return other
         return value
 
     def _copy(self, f: FunctionType) -> Any:
         codes = list(_codes(f.__code__))
-        if any(GLOBAL_WRITES & set(code.co_code[::2]) or ASK_FOR_SCOPE & set(code.co_names) for code in codes):
+        if any(GLOBAL_WRITES & set(code.co_code[::2]) or SCOPE_READERS & set(code.co_names) for code in codes):
             return f  # it writes into its globals, or wants to see them whole
         if id(f.__globals__) not in self.scopes:
             self.scopes[id(f.__globals__)] = _Scope(f.__globals__, self)
