@@ -1,9 +1,9 @@
-"""CUDA C++ kernels: which sources belong together, how samples are laid over threads, and how a kernel is launched.
+"""CUDA C++ kernels: the sources of a module, the layout of samples over threads, and launches.
 
 A kernel module is one ``.cu`` file behind `samples.cuh`. It is compiled once for each layout of samples (value type,
 threads per row, samples per thread) and kept on disk by CuPy; the number of samples itself is an argument, so that a
-solve that takes finished samples out does not wait for a compiler. Launches go to CuPy's current stream and allocate
-nothing but what the caller left to them.
+solve that removes finished samples compiles nothing. Launches go to CuPy's current stream and allocate nothing but the
+outputs that the caller does not pass.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ class Layout(NamedTuple):
     tiles: int
 
     def options(self, offset: str) -> tuple[str, ...]:
-        """What the compiler is told; no contraction, so that a thread's arithmetic is the CPU kernels'."""
-        told = {"REAL": self.real, "LANES": self.lanes, "VECTOR": self.vector, "OFFSET": offset, "THREADS": THREADS}
-        return ("-std=c++17", "-fmad=false", *(f"-D{name}={value}" for name, value in told.items()))
+        """Options of the compiler; no contraction to FMA, so that results have the bits of the CPU kernels."""
+        macros = {"REAL": self.real, "LANES": self.lanes, "VECTOR": self.vector, "OFFSET": offset, "THREADS": THREADS}
+        return ("-std=c++17", "-fmad=false", *(f"-D{name}={value}" for name, value in macros.items()))
 
 
 def layout_of(n_samples: int, *arrays: Any) -> Layout:
@@ -103,7 +103,7 @@ class KernelModule:
         KERNEL_MODULES[name] = self
 
     def layout_of(self, n_samples: int, *arrays: Any) -> Layout:
-        """The layout for arrays of `n_samples` columns, no wider than this family's kernels can be."""
+        """The layout for arrays of `n_samples` columns, no wider than the kernels of this module can be."""
         layout = layout_of(n_samples, *arrays)
         lanes = min(layout.lanes, self.widest)
         return layout._replace(lanes=lanes, tiles=-(-n_samples // (lanes * layout.vector)))
@@ -114,7 +114,7 @@ class KernelModule:
         return sources("_compile/include/samples.cuh", *headers, f"_kernels/{self.name}.cu")
 
     def function(self, name: str, layout: Layout, wide: bool, extra: tuple[str, ...] = ()) -> Any:
-        """A compiled kernel; the first one of a layout compiles the family. `extra` are options of its own."""
+        """A compiled kernel; the first one of a layout compiles the module. `extra` are further options."""
         key = (*layout[:3], wide, extra)
         if (name, *key) not in self._functions:
             options = (*layout.options("long long" if wide else "int"), *extra)
@@ -143,7 +143,7 @@ class KernelModule:
 
 
 def _argument(value: Any) -> Any:
-    """What a launch is given: kernels see bare pointers, so an array's samples must lie as they expect."""
+    """An argument of a launch: kernels get bare pointers, so arrays must be contiguous."""
     if value is None:
         return np.uint64(0)
     if hasattr(value, "strides") and not value.flags.c_contiguous:
@@ -169,7 +169,7 @@ _scratch: dict[tuple[Any, ...], Any] = {}
 def scratch(array: Any, size: int) -> Any:
     """Memory for partial sums, one piece for each thread and stream: its users run one after another.
 
-    It is never given back while it is large enough, so that a captured graph may go on writing to it.
+    It is not freed while it is large enough: a captured CUDA graph may still write to it.
     """
     key = (type(array), array.dtype, stream_number(array), threading.get_ident())
     if key not in _scratch or _scratch[key].shape[0] < size:
@@ -183,7 +183,7 @@ def n_chunks(n_rows: int) -> int:
 
 
 def chunked(
-    family: KernelModule, function: str, n_rows: int, arguments: tuple[Any, ...], layout: Layout, wide: bool,
+    module: KernelModule, function: str, n_rows: int, arguments: tuple[Any, ...], layout: Layout, wide: bool,
     n_samples: int, n_sums: int, as_one: bool = False,
 ) -> Any:  # fmt: skip
     """Queue a kernel that leaves `n_sums` partial sums a chunk and sample; returns them, shape (n_sums, chunks, S).
@@ -198,7 +198,7 @@ def chunked(
     grid = (-(-chunks // per_block), layout.tiles)
     threads = 16 * layout.lanes * per_block
     places = (partials,) if as_one else tuple(partials)
-    family.launch(function, layout, grid, threads, (*arguments, *places, *extent), wide)
+    module.launch(function, layout, grid, threads, (*arguments, *places, *extent), wide)
     return partials
 
 

@@ -19,8 +19,8 @@ __all__ = [
     "release_device_memory",
 ]
 
-TOGETHER = 1 << 22
-"""Bytes up to which arrays of a device that are made at once share memory: none is given back before all are."""
+SHARED_BYTES = 1 << 22
+"""Bytes up to which arrays that are allocated in one call share one allocation: it is freed with the last of them."""
 
 
 def device_array(values: np.ndarray) -> Any:
@@ -38,11 +38,11 @@ def device_empty(shape: tuple[int, ...], dtype: Any) -> Any:
 
 
 def device_empties(arrays: tuple[tuple[tuple[int, ...], np.dtype], ...]) -> list[Any]:
-    """Uninitialised arrays of these shapes and types on the current CUDA device: small ones share a piece of memory."""
+    """Uninitialised arrays of these shapes and dtypes on the current CUDA device: small ones share one allocation."""
     import cupy
 
     starts, n_bytes = _starts(arrays)
-    if n_bytes > TOGETHER:
+    if n_bytes > SHARED_BYTES:
         return [cupy.ndarray(shape, dtype) for shape, dtype in arrays]
     memory = cupy.cuda.alloc(n_bytes)
     return [cupy.ndarray(shape, dtype, memory + start) for (shape, dtype), start in zip(arrays, starts, strict=True)]
@@ -50,7 +50,7 @@ def device_empties(arrays: tuple[tuple[tuple[int, ...], np.dtype], ...]) -> list
 
 @functools.lru_cache(maxsize=256)
 def _starts(arrays: tuple[tuple[tuple[int, ...], np.dtype], ...]) -> tuple[list[int], int]:
-    """Where each array starts in one piece of memory, and its size."""
+    """The offset of each array in one allocation, and its size in bytes."""
     starts, at = [], 0
     for shape, dtype in arrays:
         starts.append(at)

@@ -45,7 +45,7 @@ def operand(samples: Array, other: Any) -> Any:
 
 
 def right_operand(samples: Array, other: Any) -> Any:
-    """`operand` where an operator meets it: NumPy's arrays also take lists and tuples of numbers.
+    """`operand` on the right of an operator: NumPy's arrays also take lists and tuples of numbers.
 
     A whole number does not: ``[0] * n`` repeats the list.
     """

@@ -158,7 +158,7 @@ def elementwise_source(graph: Graph, arrays: Sequence[int]) -> str:
     for k, p in used:
         dtype = "bool_" if graph.input_dtypes[p] == "bool" else graph.input_dtypes[p]
         buffers.append(f"    b{p} = np.empty(CHUNK if plan[{k + 1}, 0] != FLAT else 0, np.{dtype})")
-    lent = [*(f"a{p}" for _, p in used), *(f"b{p}" for _, p in used), *(f"o{k}" for k in numbers)]
+    arguments_of_walk = [*(f"a{p}" for _, p in used), *(f"b{p}" for _, p in used), *(f"o{k}" for k in numbers)]
     fetches = [f"        v{p} = fetch(a{p}, plan, {k}, first, start, count, b{p})" for k, p in used]
     written = ["store" if dtype == "bool" else "stream" for dtype in graph.dtypes]
     return HEAD.format(
@@ -191,7 +191,7 @@ def elementwise_source(graph: Graph, arrays: Sequence[int]) -> str:
         arguments=", ".join(names),
         buffers=", ".join(f"b{p}" for _, p in used),
         made_buffers="\n".join(buffers),
-        borrowed="\n".join(f"    {name} = borrowed({name})" for name in lent),
+        borrowed="\n".join(f"    {name} = borrowed({name})" for name in arguments_of_walk),
         fetches="\n".join(fetches),
     )
 

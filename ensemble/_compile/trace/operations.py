@@ -3,7 +3,7 @@
 The targets: "python", for one number under Numba; "lanes", for many at once in SIMD registers; "cuda".
 
 Dtypes follow NumPy's promotion. The three weak ones, `pybool`, `pyint` and `pyfloat`, are Python's own numbers that
-enter at run time: they take the dtype of what they meet.
+are passed at run time: they take the dtype of the other operand.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ WEAK = {"pybool": False, "pyint": 0, "pyfloat": 0.0}
 
 
 def strong(dtype: str) -> str:
-    """The dtype that a weak number gets where it meets no array."""
+    """The dtype of a weak number that is combined with no array."""
     return {"pybool": "bool", "pyint": "int64", "pyfloat": "float64"}.get(dtype, dtype)
 
 

@@ -1,8 +1,8 @@
-"""Functions as a run sees them: with the samples of the run in what they find outside, and with `math` on ensembles.
+"""Copies of functions whose globals, closures and defaults hold the samples of a run, and whose `math` takes ensembles.
 
-`run` calls `f` with some of the samples. An ensemble that `f` finds as a global, in its closure or among its defaults
-has all of them. And what asks for one float, as ``math.sin(x)``, or for a type, as ``isinstance(x, float)``, would get
-another answer than alone. So a run calls a copy of `f`, of the same code: its names mean what they mean, but for these.
+`run` calls `f` with some of the samples. An ensemble that is a global of `f`, in its closure or among its defaults has
+all of them; ``math.sin(x)`` and ``isinstance(x, float)`` give another result than for one sample. So a run calls a copy
+of `f` with the same code, in which these names are bound to other values.
 
 The copy reaches as far as names do: functions that are globals or in closures, in the package of `f`. Methods,
 functions of other packages and what attributes hold stay as they are.
@@ -17,7 +17,7 @@ import math
 import numbers
 import types
 from collections.abc import Callable, Iterator
-from types import CodeType, FunctionType
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from ensemble._containers import mapped
 from ensemble.scalar.divergence.branching import ensembles_in
 from ensemble.scalar.divergence.python_float import PythonFloat, lifted
 from ensemble.scalar.divergence.scalar_code import stored_outside
+from ensemble.scalar.divergence.side_effects import codes_in, names_in
 from ensemble.scalar.ensemble import Ensemble
 
 __all__ = ["CapturedValues"]
@@ -34,7 +35,7 @@ ARRAY_API_LIBRARIES = frozenset((
     "array_api_compat", "array_api_extra", "array_api_strict", "cupy", "ensemble", "jax", "numpy", "scipy", "sklearn",
     "torch",
 ))  # fmt: skip
-"""They know arrays of other libraries by what these can do, and ask for types on purpose."""
+"""Their functions test for types of arrays themselves: they are not copied."""
 
 MAX_ENTRIES = 64
 """Containers of up to so many entries are searched for ensembles."""
@@ -71,7 +72,7 @@ def _isscalar(value: Any) -> bool:
 
 
 class _Type:
-    """``type``, which tells of an ensemble the type of one sample."""
+    """``type``; of an ensemble, the type of one sample."""
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
         alone = len(arguments) == 1 and isinstance(arguments[0], Ensemble)
@@ -82,7 +83,7 @@ class _Type:
 
 
 class _Module(types.ModuleType):
-    """A module of which some functions are others."""
+    """A module with some functions replaced."""
 
     def __init__(self, module: types.ModuleType, substitutes: dict[str, Any]) -> None:
         super().__init__(module.__name__)
@@ -103,11 +104,11 @@ SUBSTITUTES: dict[int, Any] = {
     id(type): _Type(),
     **{id(getattr(math, name)): function for name, function in OF_MATH.items()},
 }
-"""What stands for what, by identity, in a run of several samples."""
+"""The substitute of each function and module, by identity, in a run of several samples."""
 
 
 class CapturedValues:
-    """What `f` finds outside itself, as far as a run has to see it otherwise."""
+    """The ensembles that `f` captures, and whether it calls functions that need a substitute."""
 
     def __init__(self, f: Callable[..., Any], n_samples: int) -> None:
         self.n_samples = n_samples
@@ -150,7 +151,7 @@ class CapturedValues:
         for part in _values_of_names(value):
             if id(part) in SUBSTITUTES:
                 self.needs_substitutes = (
-                    self.needs_substitutes or part is not np or "isscalar" in _names(value.__code__)
+                    self.needs_substitutes or part is not np or "isscalar" in names_in(value.__code__)
                 )
             elif found := self.found_in(part):
                 self.ensembles += found
@@ -168,24 +169,10 @@ def _function_in(value: Any) -> Any:
     return value
 
 
-def _names(code: CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for constant in code.co_consts:
-        if type(constant) is CodeType:
-            yield from _names(constant)
-
-
-def _codes(code: CodeType) -> Iterator[CodeType]:
-    yield code
-    for constant in code.co_consts:
-        if type(constant) is CodeType:
-            yield from _codes(constant)
-
-
 def _values_of_names(f: FunctionType) -> Iterator[Any]:
-    """What the names of `f` mean, as far as they are not its own."""
+    """The values of the global and captured names of `f`, and its defaults."""
     scope, inner = f.__globals__, vars(builtins)
-    for name in set(_names(f.__code__)):
+    for name in set(names_in(f.__code__)):
         if name in scope:
             yield scope[name]
         elif name in inner:
@@ -200,7 +187,7 @@ def _values_of_names(f: FunctionType) -> Iterator[Any]:
 
 
 class _Scope(dict[str, Any]):
-    """Globals of a copy: those of the function itself, read when they are asked for, in the form of `copies`."""
+    """Globals of a copy: those of the function, looked up when they are used, as `copies` binds them."""
 
     def __init__(self, scope: dict[str, Any], copies: _Copies) -> None:
         super().__init__({name: value for name, value in scope.items() if name[:2] == "__"})
@@ -223,7 +210,7 @@ class _Copies:
         self.scopes: dict[int, _Scope] = {}
 
     def of(self, value: Any) -> Any:
-        """What stands for `value` in this run: the same, or what has the samples of the run."""
+        """`value` itself, its substitute, or its copy with the samples of the run."""
         if self.needs_substitutes and id(value) in SUBSTITUTES:
             return SUBSTITUTES[id(value)]
         if id(value) in self.known:
@@ -242,9 +229,9 @@ class _Copies:
         return value
 
     def _copy(self, f: FunctionType) -> Any:
-        codes = list(_codes(f.__code__))
+        codes = list(codes_in(f.__code__))
         if any(GLOBAL_WRITES & set(code.co_code[::2]) or SCOPE_READERS & set(code.co_names) for code in codes):
-            return f  # it writes into its globals, or wants to see them whole
+            return f  # it assigns to its globals, or reads all of them
         if id(f.__globals__) not in self.scopes:
             self.scopes[id(f.__globals__)] = _Scope(f.__globals__, self)
         written = set().union(*map(stored_outside, codes)) if f.__closure__ else set()

@@ -1,8 +1,8 @@
-"""Paths: which samples go together through unchanged code, and what parts them.
+"""Paths: the groups of samples that take the same branches through unchanged code.
 
-A run carries the samples of one task. At every disagreement it goes on with the largest party, the *followed* samples,
-and sheds the others as new tasks; what becomes of the shed samples in this run is ignored. Where the followed samples
-are less than half of those carried, or only one, the run stops and they become a task of their own.
+A run computes the samples of one task. Where they differ it goes on with the largest group, the *followed* samples, and
+defers the others as new tasks; what the deferred samples compute in this run is ignored. Where the followed samples are
+less than half of those computed, or only one, the run stops and they become a task of their own.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ __all__ = ["Decision", "Follower", "Stop", "Task", "following"]
 
 @dataclass(frozen=True)
 class Decision:
-    """One place where samples parted, and the answer of those that stayed together.
+    """One expression in which samples differed, and the value of those of the group.
 
     Attributes
     ----------
     expression : str
-        The source text that asked, empty where the source is not at hand.
+        The source text of the expression; empty where the source is not available.
     filename, lineno : str, int
-        Where it was asked.
+        Its place.
     answer : bool, int, float or complex
         The truth value, or the number.
     """
@@ -46,7 +46,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class Task:
-    """Samples `ids` that have to run, the decisions that parted them from the others, and why one runs alone."""
+    """Samples `ids` that have to run, the decisions of their path, and why one runs alone."""
 
     ids: np.ndarray
     decisions: tuple[Decision, ...] = ()
@@ -54,11 +54,11 @@ class Task:
 
 
 class Stop(BaseException):
-    """Ends a run whose samples must part; no ``except Exception`` of the user's code holds it up."""
+    """Ends a run whose samples must be grouped anew; ``except Exception`` in the user's code does not catch it."""
 
 
 class Follower(Decider):
-    """Decides for the followed samples of one run, and notes the tasks that it leaves behind.
+    """Decides for the followed samples of one run, and keeps the tasks that it defers.
 
     The run stops where `least` samples or fewer are followed.
     """
@@ -99,7 +99,7 @@ class Follower(Decider):
         return Stop()
 
     def refuse(self, error: Exception) -> None:
-        """Stop because of `error`, which may be another's doing: only samples without company run each alone."""
+        """Stop because of `error`; samples are run each alone unless other samples of the call may have caused it."""
         if not self.stopped:
             alone = self.followed.size == self.ids.size
             self.defer(f"{type(error).__name__}: {error}" if alone else "")
@@ -121,7 +121,7 @@ class Follower(Decider):
                 self.deferred.append(Task(self.ids[part], (*before, Decision(*place, answers[k]))))
         self.decisions = (*before, Decision(*place, answers[best]))
         self.followed = parts[best]
-        # Samples that are only carried may meet any number: they must go where the code turns that into errors.
+        # Deferred samples may produce any number: they are dropped where floating-point errors are exceptions.
         raises_on_floating_point_error = "raise" in np.geterr().values()
         if self.followed.size <= self.least or 2 * self.followed.size < self.ids.size or raises_on_floating_point_error:
             self.defer()
@@ -150,10 +150,10 @@ def _other_samples(seen: int, carried: int) -> ValueError:
 
 @contextmanager
 def following(follower: Follower) -> Iterator[None]:
-    """Let `follower` decide inside the ``with`` block."""
+    """Put `follower` in force inside the ``with`` block."""
     policy, records = policy_in_force.set(follower), records_in_force.set(())
     try:
-        with np.errstate():  # the follower may silence it
+        with np.errstate():  # `_partition` may change it
             yield
     finally:
         records_in_force.reset(records)

@@ -1,7 +1,7 @@
 """Divergence: what an ensemble means as one truth value or as one number.
 
-Where all samples agree there is nothing to ask. Where they do not, `DivergenceError` says where, which samples stand on
-which side, and what to write instead; `divergence` puts another rule in force for a block of code.
+Where all samples agree, their common value is taken. Where they do not, `DivergenceError` names the place, the samples
+of each value, and what to write instead; `divergence` puts another rule in force for a block of code.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ POLICIES = ("raise", "first", "any", "all", "majority")
 
 
 class Decider:
-    """A rule that is asked about every disagreement of samples, those on numbers and on shapes included."""
+    """A policy for every disagreement of samples, those on numbers and on shapes included."""
 
     def truth(self, values: np.ndarray) -> bool:
         """The truth value to go on with, where `values`, shape (n_samples,), differ."""
@@ -37,7 +37,7 @@ class Decider:
         raise NotImplementedError
 
     def refused(self, error: Exception) -> BaseException:
-        """What to raise in place of `error`, where the samples cannot stay together."""
+        """What to raise in place of `error`, where the samples cannot go on in one call."""
         raise NotImplementedError
 
 
@@ -61,9 +61,9 @@ class DivergenceError(Exception):
     values : numpy.ndarray, shape (n_samples,), or None
         The truth value or number of each sample.
     expression : str
-        The source text that asked, empty where the source is not at hand.
+        The source text of the expression; empty where the source is not available.
     filename, lineno : str, int
-        Where it was asked.
+        Its place.
 
     Examples
     --------
@@ -93,8 +93,8 @@ def divergence(policy: Policy) -> Iterator[None]:
     ----------
     policy : {"raise", "first", "any", "all", "majority"} or callable
         "raise": `DivergenceError` (the rule outside any block). "first": sample 0 decides, for numbers too (the rule of
-        Phipps et al. [1]_). "any", "all": whether any or every sample says yes. "majority": whether more than half do.
-        A callable gets the truth values, bools of shape (n_samples,), and returns a bool or raises.
+        Phipps et al. [1]_). "any", "all", "majority": whether it is True in any, in every or in more than half of the
+        samples. A callable gets the truth values, bools of shape (n_samples,), and returns a bool or raises.
 
     Raises
     ------
@@ -103,8 +103,8 @@ def divergence(policy: Policy) -> Iterator[None]:
 
     Notes
     -----
-    The rule lives in a `contextvars.ContextVar`: threads and tasks do not see each other's. Only "first" and "raise"
-    speak about numbers; under the others ``float(x)`` raises where samples differ. Inside ``run(f, ...)`` with its
+    The policy is a `contextvars.ContextVar`: each thread and task has its own. Only "first" and "raise" apply to
+    numbers; under the others ``float(x)`` raises where samples differ. Inside ``run(f, ...)`` with its
     policy "split" every sample decides for itself, so a block there changes nothing.
 
     References
@@ -131,7 +131,7 @@ def divergence(policy: Policy) -> Iterator[None]:
 
 
 def one_truth(samples: Array) -> bool:
-    """The truth value that `samples`, shape (n_samples,), have in common, or what the policy makes of them."""
+    """The common truth value of `samples`, shape (n_samples,), or the one that the policy gives."""
     if samples.shape[0] == 1:
         return bool(samples[0])
     values = to_numpy(samples).astype(bool, copy=False)
@@ -178,7 +178,7 @@ def agreed(samples: Array) -> bool:
 
 
 def one_number(samples: Array, kind: str) -> Any:
-    """The number that `samples`, shape (n_samples,), have in common, as a 0-d array."""
+    """The common number of `samples`, shape (n_samples,), as a 0-d array."""
     if samples.shape[0] == 1:
         return samples[0]
     policy, values = policy_in_force.get(), to_numpy(samples)
@@ -198,7 +198,7 @@ def one_number(samples: Array, kind: str) -> Any:
 
 
 def split(requirement: str, seen: str, advice: str, values: np.ndarray | None = None) -> BaseException:
-    """The error to raise: the template, and the place in the caller's code that asked."""
+    """The error to raise, with the expression in the caller's code and its place."""
     expression, filename, lineno = place = place_of(caller())
     where = f" in `{expression}`" if expression else ""
     text = f"Ensemble: {requirement}; got {seen}{where} at {filename}:{lineno}. {advice}"

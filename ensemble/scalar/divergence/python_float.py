@@ -1,7 +1,7 @@
-"""Numbers of Python in a run: what ``math.sin(x)`` gives for each sample, and how it computes on.
+"""Python floats in a run: the results of ``math.sin(x)`` per sample, and arithmetic on them.
 
 A function of `math` returns a float of Python, not of NumPy: a division of it by zero raises, its fractional power may
-be complex, and a comparison of it is a bool of Python. Inside a run each sample keeps to that.
+be complex, and a comparison of it is a bool of Python. Inside a run that holds for each sample.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _of_each_sample(
 
 
 def _raise_per_sample(errors: dict[int, Exception], follower: Follower) -> None:
-    """Part the samples in which a function raised from the others, and by what it raised."""
+    """Group the samples by the exception that a function raised for them, or none."""
     fine = np.array([s not in errors for s in range(follower.ids.size)])
     if follower.truth(fine):
         return
@@ -104,7 +104,7 @@ def _raise_per_sample(errors: dict[int, Exception], follower: Follower) -> None:
 
 
 def _partition_by_value(values: list[Any], follower: Follower) -> int:
-    """Part the samples by their values, which need no order; the first sample of those that stay."""
+    """Group the samples by their values, which need no order; the first sample of the group that goes on."""
     numbers: dict[Any, int] = {}
     codes = [numbers.setdefault(value, len(numbers)) for value in values]
     return follower.number(np.array(codes), "number")

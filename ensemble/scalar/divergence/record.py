@@ -1,4 +1,4 @@
-"""`record_divergence`: where code asks an ensemble for one value, how often, and what each sample answered."""
+"""`record_divergence`: where code needs one value of an ensemble, how often, and the values of the samples."""
 
 from __future__ import annotations
 
@@ -88,10 +88,10 @@ class DivergenceRecord:
         self._sites[key].add(values)
 
     def signature(self, n_samples: int | None = None) -> np.ndarray:
-        """One row of integers a site, one column per sample: samples that went the same way have equal columns.
+        """One row of integers per site, one column per sample: samples of one path have equal columns.
 
-        A row counts the sample's True answers; of a number it tells which of the values, in rising order, the sample
-        had. It is what to group samples by, before they are run again.
+        An entry is the number of True values of a sample; of a number, the rank of its last value. Samples can be
+        grouped by their columns before they are run again.
 
         Parameters
         ----------

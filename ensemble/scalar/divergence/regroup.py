@@ -1,4 +1,4 @@
-"""Nested values of groups of samples: cut out, copied, and put together in sample order."""
+"""Nested values of groups of samples: selected, copied, and merged in sample order."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from ensemble.scalar.sample_set import SampleSet
 __all__ = ["NotSeparableError", "SampleList", "copied", "plain", "regrouped", "regrouped_rows", "sample_of", "selected"]
 
 ATOMS = (str, bytes, bool, int, float, complex, np.generic, np.dtype, type(None), type(...), type, enum.Enum, range)
-"""Values without parts, in which no ensemble can hide."""
+"""Values without parts: none of them holds an ensemble."""
 
 
 class SampleList(Sequence[Any]):
-    """Values that no array holds, one a sample: texts, ``None``, arrays of different shapes.
+    """Values that no array holds, one per sample: texts, ``None``, arrays of different shapes.
 
     Parameters
     ----------
@@ -105,14 +105,14 @@ def plain(x: Any, s: int) -> Any:
 
 
 def selected(value: Any, chosen: np.ndarray, n_samples: int) -> Any:
-    """What a run of `n_samples` returned, for the samples at `chosen` alone."""
+    """The samples at `chosen` of what a run of `n_samples` returned."""
     gather = Gather(chosen)
 
     def leaf(x: Any) -> Any:
         if isinstance(x, Ensemble):
             if x.n_samples not in (1, n_samples):
                 raise NotSeparableError(f"f returned an ensemble of {x.n_samples} samples in a run of {n_samples}")
-            # Cutting copies: the result must not change with what f still holds.
+            # A copy: the result must not change with arrays that f still references.
             return copy.copy(x) if x.is_shared else gather(x)
         if isinstance(x, ATOMS) or (is_array(x) and _holds_numbers(x)):
             return _array_copied(x)
@@ -128,11 +128,11 @@ def _holds_numbers(x: Any) -> bool:
     return not isinstance(x, np.ndarray) or x.dtype.kind in "biufc"
 
 
-# -- putting together --------------------------------------------------------------------------------------------------
+# -- merging -----------------------------------------------------------------------------------------------------------
 
 
 class _Regrouper:
-    """Puts values of groups side by side; `places` are the samples of each, and some samples may have none."""
+    """Merges values of groups; `places` are the samples of each, and some samples may have none."""
 
     def __init__(self, places: list[np.ndarray], n_samples: int, sample_set: SampleSet | None) -> None:
         self.places = places
@@ -250,7 +250,7 @@ def regrouped(values: list[Any], places: list[np.ndarray], n_samples: int, sampl
 
 
 def regrouped_rows(values: list[Any], n_samples: int, sample_set: SampleSet | None) -> Any:
-    """`regrouped` for one value per sample: in few steps where these are numbers or tuples of them."""
+    """`regrouped` for one value per sample: in few steps where these are numbers or tuples of numbers."""
     kinds = set(map(type, values))
     kind = type(values[0])
     if kinds <= SCALARS and (len(kinds) == 1 or kinds == {float, np.float64}):

@@ -1,4 +1,4 @@
-"""`run`: unchanged Python code on ensembles, each sample along the way that it would take alone."""
+"""`run`: unchanged Python code on ensembles; each sample takes the path of its own scalar run."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class _Runner:
         return None
 
     def run_group(self, task: Task) -> None:
-        """Run all samples of `task` and keep what came out for those that were followed to the end."""
+        """Run all samples of `task` in one call and keep the result of those that were followed to the end."""
         follower, value, error = Follower(task, 1 if self.loop is None else self.loop.max_samples), None, None
         self.n_group_runs += 1
         try:
@@ -100,7 +100,7 @@ class _Runner:
             pass
         except Exception as raised:
             error = raised
-        # A bare ``except:`` in f may have swallowed the stop: what came out then means nothing.
+        # A bare ``except:`` in f may have caught `Stop`: the value is then not a result.
         if error is not None and _from_arrays(error):
             follower.refuse(error)
         elif error is None and not follower.stopped:
@@ -133,7 +133,7 @@ class _Runner:
         self.values.append((task.ids, value))
 
     def confirm_error(self, task: Task, error: Exception) -> None:
-        """All samples of `task` raised together: believe it if one of them raises the same alone."""
+        """One call for all samples of `task` raised `error`: it is theirs if one of them raises the same alone."""
         first, others = task.ids[:1], task.ids[1:]
         own = self.run_single(Task(first, task.decisions))
         if type(own) is type(error) and str(own) == str(error):
@@ -154,7 +154,7 @@ class _Runner:
 
 
 def _from_arrays(error: BaseException | None) -> bool:
-    """Whether `error`, or what led to it, came out of an operation on ensembles, which one sample may not fail in."""
+    """Whether `error` or a cause of it was raised by an operation on ensembles, in which one sample may not fail."""
     while error is not None:
         if _ends_in_arrays(error.__traceback__):
             return True
@@ -192,11 +192,11 @@ def run(
     check: int = 0,
     **keywords: Any,
 ) -> RunResult:
-    """Call unchanged Python code with ensembles: every sample goes the way it would go alone.
+    """Call unchanged Python code with ensembles: every sample takes the path of its own scalar run.
 
-    Where ``if``, ``while``, ``and``, ``max``, ``sorted``, ``int(x)`` or anything else that wants one truth value or one
-    number meets samples that differ, the samples are parted by their answers, and each party is run from the start
-    without the others. The results, exceptions included, are put back in sample order.
+    Where ``if``, ``while``, ``and``, ``max``, ``sorted``, ``int(x)`` or anything else needs one truth value or one
+    number and the samples differ, they are grouped by their values, and each group is run from the start without the others.
+    The results, exceptions included, are put back in sample order.
 
     Parameters
     ----------
@@ -248,8 +248,8 @@ def run(
     bit as far as the operations of `f` are; sums and products of matrices differ by rounding, as their order is the
     library's, and a decision within rounding of its threshold may turn.
 
-    A run that meets a disagreement goes on with the largest party, and the others are run later; what the samples that
-    left would compute from there on is ignored. When fewer than half of the samples carried are still followed, or one,
+    Where samples differ, a run goes on with the largest group, and the others are run later; what their samples compute
+    from there on is ignored. When fewer than half of the samples carried are still followed, or one,
     it stops and these are run by themselves, one alone as plain numbers. So `f` is called at least once and less than
     twice for every path, and at any time at least half of the samples computed count. A path that ends in an exception
     takes one call more: one of its samples is run alone to see that it raises the same. Code that an ensemble cannot
@@ -296,7 +296,7 @@ def run(
         raise TypeError(message("run", "f", "be callable", f"a {type(f).__name__}"))
     refuse_generator(f)
     nest = (inputs, keywords)
-    mapped(lambda x: None if isinstance(x, Ensemble) else x, nest)  # what cannot be copied is said before any call
+    mapped(lambda x: None if isinstance(x, Ensemble) else x, nest)  # raises for what cannot be copied
     found = ensembles_in(nest)
     n_samples = count_of("run", found)
     in_force = policy_in_force.get()
@@ -316,7 +316,7 @@ def run(
             runner.in_loop, runner.pending = True, [Task(np.array([s])) for s in reversed(range(n_samples))]
         if looping is not None and not loop:
             runner.run_group(runner.pending.pop())
-            if not runner.groups:  # the samples part at once: none is finished
+            if not runner.groups:  # the samples differ from the start: none is finished
                 return _checked(runner, _of_loop(looping, tried=runner), n_checks)
         runner.run()
     result = _result(runner, n_samples, sample_set, lifted=bool(found))
@@ -355,7 +355,7 @@ def _paths_of_loop(loop: PlainLoop) -> tuple[Group, ...]:
 def _paths_of(f: Callable[..., Any], nest: Any) -> tuple[Group, ...]:
     """The paths that samples take, found by a run with ensembles."""
     inputs, keywords = nest
-    with np.errstate(all="ignore"):  # what there is to warn of was told in the loop
+    with np.errstate(all="ignore"):  # the loop has given the warnings
         return run(f, *inputs, loop=False, **keywords).groups
 
 

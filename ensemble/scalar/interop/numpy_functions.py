@@ -308,7 +308,7 @@ def _copyto(ns: EnsembleNamespace, dst: Any, src: Any, casting: Any = "same_kind
     value = ns.asarray(src)
     if not np.can_cast(value.dtype, dst.dtype, casting):
         raise unsupported("np.copyto", f"{value.dtype} is not cast to {dst.dtype} by the rule {casting!r}")
-    value = ns.astype(value, dst.dtype)  # before it meets what the mask spares
+    value = ns.astype(value, dst.dtype)  # before `where`, so that unmasked entries keep every bit
     dst[...] = value if where is True else ns.where(_array(ns, where), value, dst)
 
 

@@ -175,7 +175,7 @@ def _reduce(ufunc: Any, name: str, inputs: tuple[Any, ...], options: dict[str, A
     samples_of(name, x, where, *outputs)
     axes = visible_axes(options.pop("axis", 0), x.ndim, name)
     options = {key: value for key, value in options.items() if value is not None}
-    # NumPy knows by the word itself whether `initial` was given.
+    # NumPy distinguishes an absent `initial` from every value of it.
     given = {} if initial is np._NoValue else {"initial": initial}
     result = ufunc.reduce(samples, axis=axes, where=samples_in(where), **given, **options)
     return written_to_outputs(outputs, result, set_of(x, where), ufunc.__name__)

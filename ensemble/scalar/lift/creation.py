@@ -198,7 +198,7 @@ def can_cast(ns: EnsembleNamespace, from_: Any, to: Any, /) -> bool:
 
 
 def result_type(ns: EnsembleNamespace, *arrays_and_dtypes: Any) -> Any:
-    """The dtype that the arguments have together."""
+    """The common dtype of the arguments by the rules of type promotion."""
     return ns.base.result_type(*(_plain(value) for value in arrays_and_dtypes))
 
 
@@ -237,7 +237,7 @@ def _dtype_of(value: Any) -> Any:
 
 
 class _Info:
-    """The base library's inspection, with the devices as the version of the standard wants them."""
+    """The base library's inspection, with the devices in the container of this version of the standard."""
 
     def __init__(self, ns: EnsembleNamespace) -> None:
         self._info = ns.base.__array_namespace_info__()

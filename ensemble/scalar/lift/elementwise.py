@@ -67,7 +67,7 @@ def binary(ns: EnsembleNamespace, name: str) -> Callable[..., Any]:
 
 
 def other(samples: Any, value: Any, name: str) -> Any:
-    """A plain array or number that meets `samples` in a function."""
+    """A plain array or number as the operand of a function of `samples`."""
     result = operand(samples, value)
     if result is NotImplemented:
         requirement = "be Ensembles, arrays or Python numbers"

@@ -153,7 +153,7 @@ def _solve_matrices(ns: EnsembleNamespace, a: Ensemble, b: Ensemble, sample_set:
     ndim = max(a.ndim, b.ndim)
     fronts = samples_first(ns, a, ndim), samples_first(ns, b, ndim)
     batches = [tuple(front.shape[:-2]) for front in fronts]
-    if batches[0] != batches[1]:  # CuPy wants them alike
+    if batches[0] != batches[1]:  # CuPy requires equal batch axes
         batch, base = np.broadcast_shapes(*batches), ns.main.base
         fronts = tuple(base.broadcast_to(front, (*batch, *front.shape[-2:])) for front in fronts)
     return samples_last(ns, _sample_by_sample(ns, "solve", ns.base.solve, *fronts), sample_set)

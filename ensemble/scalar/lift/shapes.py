@@ -42,7 +42,7 @@ def broadcast_to(ns: EnsembleNamespace, x: Any, /, shape: tuple[int, ...]) -> En
 
 
 def broadcast_arrays(ns: EnsembleNamespace, *arrays: Any) -> Sequence[Ensemble]:
-    """All arrays in the visible shape that they have together; shared data stays shared."""
+    """All arrays broadcast to their common visible shape; shared data stays shared."""
     lifted = [ns.lift(x, "broadcast_arrays") for x in arrays]
     samples_of("broadcast_arrays", *lifted)
     shape = np.broadcast_shapes(*(x.shape for x in lifted))
@@ -51,7 +51,7 @@ def broadcast_arrays(ns: EnsembleNamespace, *arrays: Any) -> Sequence[Ensemble]:
 
 
 def broadcast_shapes(ns: EnsembleNamespace, *shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape that arrays of `shapes` have together."""
+    """The shape to which arrays of `shapes` broadcast."""
     return np.broadcast_shapes(*shapes)
 
 
