@@ -18,6 +18,7 @@ import numpy as np
 from ensemble._compile import device
 from ensemble._compile.memory import empty_like
 from ensemble._compile.streams import stream_number
+from ensemble._typing import Array
 
 __all__ = ["KERNEL_MODULES", "KernelModule", "Layout", "chunked", "is_wide", "layout_of", "output", "sources", "sums"]
 
@@ -54,12 +55,12 @@ class Layout(NamedTuple):
         return ("-std=c++17", "-fmad=false", *(f"-D{name}={value}" for name, value in macros.items()))
 
 
-def layout_of(n_samples: int, *arrays: Any) -> Layout:
+def layout_of(n_samples: int, *arrays: Array) -> Layout:
     """The layout for arrays of `n_samples` columns: 16-byte loads where every row of every array allows them."""
     size = arrays[0].dtype.itemsize
     vector, places = VECTOR_BYTES // size, 0
     for array in arrays:
-        places |= _address(array)
+        places |= device.address(array)
     while vector > 1 and (n_samples % vector or places % (vector * size)):
         vector //= 2
     return _layout("double" if size == 8 else "float", n_samples, vector)
@@ -72,10 +73,6 @@ def _layout(real: str, n_samples: int, vector: int) -> Layout:
         if tiles * lanes * vector <= 1.25 * n_samples:  # threads without a sample are idle
             break
     return Layout(real, lanes, vector, tiles)
-
-
-def _address(array: Any) -> int:
-    return array.data.ptr if hasattr(array.data, "ptr") else array.ctypes.data
 
 
 class KernelModule:
@@ -102,7 +99,7 @@ class KernelModule:
         self._functions: dict[tuple[Any, ...], Any] = {}
         KERNEL_MODULES[name] = self
 
-    def layout_of(self, n_samples: int, *arrays: Any) -> Layout:
+    def layout_of(self, n_samples: int, *arrays: Array) -> Layout:
         """The layout for arrays of `n_samples` columns, no wider than the kernels of this module can be."""
         layout = layout_of(n_samples, *arrays)
         lanes = min(layout.lanes, self.widest)
@@ -157,7 +154,7 @@ def is_wide(indptr: Any) -> bool:
 
 
 # --- arrays
-def output(out: Any, array: Any, shape: tuple[int, ...]) -> Any:
+def output(out: Array, array: Array, shape: tuple[int, ...]) -> Array:
     """The buffer a kernel writes: the caller's `out`, or new memory like `array`."""
     return empty_like(array, shape) if out is None else out
 
@@ -166,7 +163,7 @@ def output(out: Any, array: Any, shape: tuple[int, ...]) -> Any:
 _scratch: dict[tuple[Any, ...], Any] = {}
 
 
-def scratch(array: Any, size: int) -> Any:
+def scratch(array: Array, size: int) -> Array:
     """Memory for partial sums, one piece for each thread and stream: its users run one after another.
 
     It is not freed while it is large enough: a captured CUDA graph may still write to it.
@@ -185,7 +182,7 @@ def n_chunks(n_rows: int) -> int:
 def chunked(
     module: KernelModule, function: str, n_rows: int, arguments: tuple[Any, ...], layout: Layout, wide: bool,
     n_samples: int, n_sums: int, as_one: bool = False,
-) -> Any:  # fmt: skip
+) -> Array:  # fmt: skip
     """Queue a kernel that leaves `n_sums` partial sums a chunk and sample; returns them, shape (n_sums, chunks, S).
 
     They are the kernel's last arguments before the number of rows and samples, `as_one` array or one for each sum.
@@ -202,7 +199,7 @@ def chunked(
     return partials
 
 
-def sums(partials: Any) -> Any:
+def sums(partials: Array) -> Array:
     """The sums over chunks, in their order: shape (n_sums, n_samples)."""
     n_sums, chunks, n_samples = partials.shape
     out = empty_like(partials, (n_sums, n_samples))

@@ -8,7 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from ensemble._typing import Array
+
 __all__ = [
+    "address",
     "current_device",
     "device_array",
     "device_empties",
@@ -23,14 +26,14 @@ SHARED_BYTES = 1 << 22
 """Bytes up to which arrays that are allocated in one call share one allocation: it is freed with the last of them."""
 
 
-def device_array(values: np.ndarray) -> Any:
+def device_array(values: np.ndarray) -> Array:
     """A copy of `values` on the current CUDA device."""
     import cupy
 
     return cupy.asarray(values)
 
 
-def device_empty(shape: tuple[int, ...], dtype: Any) -> Any:
+def device_empty(shape: tuple[int, ...], dtype: Any) -> Array:
     """An uninitialised array on the current CUDA device."""
     import cupy
 
@@ -85,6 +88,11 @@ def _ordered_matrix_units(device: int) -> int:
     import cupy
 
     return multiprocessors() if cupy.cuda.Device(device).compute_capability == "90" else 0
+
+
+def address(array: Array) -> int:
+    """The address of the first element, in memory of the device or, where the emulator of CUDA is used, of the host."""
+    return int(array.data.ptr if hasattr(array.data, "ptr") else array.ctypes.data)
 
 
 def current_device() -> int:

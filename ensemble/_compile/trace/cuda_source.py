@@ -14,12 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._compile.device import raw_module
+from ensemble._compile.device import address, raw_module
 from ensemble._compile.trace.broadcast import Layout
 from ensemble._compile.trace.graph import Graph, Node
 from ensemble._compile.trace.operations import OPERATIONS
+from ensemble._typing import Array
 
-__all__ = ["OPTIONS", "PRELUDE", "Access", "address", "device_function", "elementwise_source", "launch"]
+__all__ = ["OPTIONS", "PRELUDE", "Access", "device_function", "elementwise_source", "launch"]
 
 OPTIONS = ("--fmad=false", "--std=c++17")
 
@@ -236,7 +237,7 @@ def _kernel(source: str) -> Any:
     return raw_module(source, OPTIONS).get_function("fused")
 
 
-def launch(graph: Graph, arrays: dict[int, Any], layout: Layout, numbers: dict[str, Any], outs: list[Any]) -> None:
+def launch(graph: Graph, arrays: dict[int, Array], layout: Layout, numbers: dict[str, Any], outs: list[Array]) -> None:
     """Run the kernel on CuPy arrays, by position; `numbers` are the scalar parameters by name."""
     given = {
         position: array.copy(order="C") if form == "copy" else array
@@ -257,7 +258,7 @@ def launch(graph: Graph, arrays: dict[int, Any], layout: Layout, numbers: dict[s
     _kernel(source)((n_blocks,), (THREADS,), (*arguments, *outs))
 
 
-def _access(graph: Graph, arrays: dict[int, Any], layout: Layout, outs: list[Any]) -> Access:
+def _access(graph: Graph, arrays: dict[int, Array], layout: Layout, outs: list[Array]) -> Access:
     modes = tuple({1: "pack", 0: "same"}.get(strides[-1], "strided") for strides in layout.strides)
     packed = [
         (array, strides)
@@ -272,8 +273,3 @@ def _access(graph: Graph, arrays: dict[int, Any], layout: Layout, outs: list[Any
     ):
         width //= 2
     return Access(len(layout.axes), modes, width, "unsigned int" if layout.size < 1 << 30 else "long long")
-
-
-def address(array: Any) -> int:
-    """Where the first element lies, on the device or, for tests, on the host."""
-    return int(array.data.ptr if hasattr(array.data, "ptr") else array.ctypes.data)

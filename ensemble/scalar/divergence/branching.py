@@ -11,6 +11,7 @@ import numpy as np
 from ensemble._backend import base_of, is_array
 from ensemble._check import integer, message, require, samples_text
 from ensemble._containers import filled, mapped, parts_of
+from ensemble._typing import Namespace
 from ensemble.scalar.divergence.masks import truth_values
 from ensemble.scalar.ensemble import Ensemble, from_samples, packed, wrap
 from ensemble.scalar.namespace import set_of
@@ -333,7 +334,7 @@ def _plain_sample(x: Any, s: int) -> Any:
     return plain if convert is None else convert(plain)
 
 
-def _stacked_results(base: Any, values: list[Any], sample_set: SampleSet | None, name: str) -> Any:
+def _stacked_results(base: Namespace, values: list[Any], sample_set: SampleSet | None, name: str) -> Any:
     first = values[0]
     if not is_array(first) and not isinstance(first, int | float | complex):
         require(all(v == first for v in values), name, "a result without numbers", "be equal in all samples", values)

@@ -12,6 +12,7 @@ import numpy as np
 
 from ensemble._backend import base_of, is_array, to_numpy
 from ensemble._containers import filled, mapped, parts_of
+from ensemble._typing import Array, Namespace
 from ensemble.scalar.divergence.branching import Gather, ensembles_in
 from ensemble.scalar.ensemble import Ensemble, packed, wrap
 from ensemble.scalar.sample_set import SampleSet
@@ -207,7 +208,7 @@ class _Regrouper:
         rest = [k for k in range(len(values)) if k not in done]
         return columns + [values[k] for k in rest], places + [self.places[k] for k in rest]
 
-    def _joined(self, base: Any, columns: list[Any], places: list[np.ndarray], dtype: Any) -> Ensemble:
+    def _joined(self, base: Namespace, columns: list[Array], places: list[np.ndarray], dtype: Any) -> Ensemble:
         places = list(places)
         if self.missing:
             absent = np.ones(self.n_samples, dtype=bool)
@@ -230,7 +231,7 @@ class _Column:
         self.samples = samples
 
 
-def _column(value: Any, base: Any) -> Any:
+def _column(value: Any, base: Namespace) -> Any:
     if isinstance(value, Ensemble):
         return value.samples
     if isinstance(value, _Column):
@@ -287,7 +288,7 @@ def _same(a: Any, b: Any) -> bool:
     return type(a) is type(b) and isinstance(a, ATOMS) and not isinstance(a, np.generic) and a == b
 
 
-def _would_change(column: Any, dtype: Any, base: Any) -> bool:
+def _would_change(column: Array, dtype: Any, base: Namespace) -> bool:
     """Whether a bool would become a number, or an integer a float that is not the same number."""
     if column.dtype == dtype:
         return False

@@ -195,8 +195,8 @@ def run(
     """Call unchanged Python code with ensembles: every sample takes the path of its own scalar run.
 
     Where ``if``, ``while``, ``and``, ``max``, ``sorted``, ``int(x)`` or anything else needs one truth value or one
-    number and the samples differ, they are grouped by their values, and each group is run from the start without the others.
-    The results, exceptions included, are put back in sample order.
+    number and the samples differ, they are grouped by their values, and each group is run from the start without the
+    others. The results, exceptions included, are put back in sample order.
 
     Parameters
     ----------

@@ -12,6 +12,7 @@ import numpy as np
 from ensemble._backend import is_array
 from ensemble._check import message
 from ensemble._compile.trace.operations import ARRAY_API_NAMES
+from ensemble._typing import Array
 from ensemble.scalar.ensemble import Ensemble, wrap
 from ensemble.scalar.interop.methods import read_only
 from ensemble.scalar.interop.numpy_rules import RULES, NotByRuleError
@@ -57,7 +58,7 @@ def call_function(function: Any, arguments: Any, options: Any) -> Any:
     name = function.__name__
     short_name = f"{module}.{name}" if module else name
     first = first_ensemble((*arguments, *options.values()))
-    ns: Any = namespace_of(first, None)
+    ns = namespace_of(first, None)
     special = SPECIAL.get(short_name)
     if special is not None:
         return special(ns, *arguments, **options)
@@ -200,7 +201,7 @@ def _dot(ns: EnsembleNamespace, a: Any, b: Any) -> Any:
     return ns.tensordot(a, b, axes=((len(a.shape) - 1,), (len(b.shape) - 2,)))
 
 
-def _norm(ns: EnsembleNamespace, x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+def _norm(ns: EnsembleNamespace, x: Array, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
     if axis is None and ord is None:
         return ns.linalg.vector_norm(x, keepdims=keepdims)
     if axis is None and x.ndim not in (1, 2):
@@ -215,7 +216,7 @@ def _norm(ns: EnsembleNamespace, x: Any, ord: Any = None, axis: Any = None, keep
     return ns.linalg.vector_norm(x, axis=axis, ord=2 if ord is None else ord, keepdims=keepdims)
 
 
-def _where(ns: EnsembleNamespace, condition: Any, *choices: Any) -> Any:
+def _where(ns: EnsembleNamespace, condition: Array, *choices: Any) -> Any:
     if not choices:
         return ns.nonzero(condition)
     return ns.where(_array(ns, condition), *(_array(ns, choice) for choice in choices))

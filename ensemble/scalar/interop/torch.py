@@ -7,6 +7,7 @@ from typing import Any
 
 from ensemble._check import message
 from ensemble._compile.trace.operations import ARRAY_API_NAMES
+from ensemble._typing import Array
 from ensemble.scalar.ensemble import Ensemble, shared
 from ensemble.scalar.interop.ufuncs import first_ensemble, unsupported
 from ensemble.scalar.lift.table import BINARY, UNARY
@@ -53,7 +54,7 @@ def call_function(function: Any, arguments: Any, options: Any) -> Any:
     if (name.endswith("_") and not name.endswith("__")) or name == "__setitem__" or "out" in options:
         advice = "A plain tensor cannot hold samples; make an Ensemble of it with en.shared(tensor)."
         raise TypeError(message(full_name, "the tensor written to", "be an Ensemble", "a Tensor", advice))
-    ns: Any = namespace_of(first, None)
+    ns = namespace_of(first, None)
     if not type(first.samples).__module__.startswith("torch"):
         seen = f"an ensemble of {type(first.samples).__module__}"
         raise TypeError(message(full_name, "operands", "come from one array library", seen, "Convert first."))
@@ -72,7 +73,7 @@ def call_function(function: Any, arguments: Any, options: Any) -> Any:
 
 
 def _reduction(standard: str) -> Callable[..., Any]:
-    def reduce(ns: EnsembleNamespace, x: Any, dim: Any = None, keepdim: bool = False, **options: Any) -> Any:
+    def reduce(ns: EnsembleNamespace, x: Array, dim: Any = None, keepdim: bool = False, **options: Any) -> Any:
         return getattr(ns, standard)(x, axis=dim, keepdims=keepdim, **options)
 
     return reduce
@@ -83,7 +84,7 @@ def _spread(standard: str) -> Callable[..., Any]:
 
     def reduce(
         ns: EnsembleNamespace,
-        x: Any,
+        x: Array,
         dim: Any = None,
         unbiased: Any = None,
         keepdim: bool = False,
@@ -105,7 +106,7 @@ def _equal(ns: EnsembleNamespace, a: Any, b: Any) -> bool:
 
 
 def _extreme(standard: str) -> Callable[..., Any]:
-    def reduce(ns: EnsembleNamespace, x: Any) -> Any:
+    def reduce(ns: EnsembleNamespace, x: Array) -> Any:
         return getattr(ns, standard)(x)
 
     return reduce
@@ -119,7 +120,7 @@ def _joined(standard: str) -> Callable[..., Any]:
 
 
 def _cumulative(standard: str) -> Callable[..., Any]:
-    def cumulate(ns: EnsembleNamespace, x: Any, dim: int, *, dtype: Any = None) -> Any:
+    def cumulate(ns: EnsembleNamespace, x: Array, dim: int, *, dtype: Any = None) -> Any:
         return getattr(ns, standard)(x, axis=dim, dtype=dtype)
 
     return cumulate
@@ -129,19 +130,19 @@ def _product(ns: EnsembleNamespace, a: Any, b: Any) -> Any:
     return ns.matmul(a, b)
 
 
-def _getitem(ns: EnsembleNamespace, x: Any, key: Any) -> Any:
+def _getitem(ns: EnsembleNamespace, x: Array, key: Any) -> Any:
     return (x if isinstance(x, Ensemble) else shared(x))[key]
 
 
-def _norm(ns: EnsembleNamespace, x: Any) -> Any:
+def _norm(ns: EnsembleNamespace, x: Array) -> Any:
     return ns.linalg.vector_norm(x)
 
 
-def _clamp(ns: EnsembleNamespace, x: Any, min: Any = None, max: Any = None) -> Any:
+def _clamp(ns: EnsembleNamespace, x: Array, min: Any = None, max: Any = None) -> Any:
     return ns.clip(x, min, max)
 
 
-def _reshape(ns: EnsembleNamespace, x: Any, *shape: Any) -> Any:
+def _reshape(ns: EnsembleNamespace, x: Array, *shape: Any) -> Any:
     return ns.reshape(x, shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape)
 
 
@@ -152,7 +153,7 @@ def _add(standard: str) -> Callable[..., Any]:
     return add
 
 
-def _zeros_like(ns: EnsembleNamespace, x: Any) -> Any:
+def _zeros_like(ns: EnsembleNamespace, x: Array) -> Any:
     return ns.zeros_like(x)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from ensemble._check import message
 from ensemble._compile.trace.operations import ARRAY_API_NAMES
+from ensemble._typing import Array
 from ensemble.scalar._operators import array_power, operand, power
 from ensemble.scalar.divergence.policy import agreed, split
 from ensemble.scalar.ensemble import Ensemble, packed, wrap
@@ -56,7 +57,7 @@ def call_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], options: dict[s
 
 def _plain_call(ufunc: Any, inputs: tuple[Any, ...]) -> Any:
     """The common case in few steps: ensembles, arrays and numbers, no options; else NotImplemented."""
-    arrays: list[Any] = []
+    arrays: list[Array] = []
     sample_set = None
     for value in inputs:
         if type(value) is Ensemble:

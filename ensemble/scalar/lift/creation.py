@@ -8,6 +8,7 @@ from typing import Any
 
 from ensemble._backend import is_array, numbers
 from ensemble._check import message, require
+from ensemble._typing import Array
 from ensemble.scalar.ensemble import Ensemble, packed, view, wrap
 from ensemble.scalar.lift.shapes import as_shape
 from ensemble.scalar.namespace import EnsembleNamespace, named, samples_of, set_of
@@ -27,7 +28,7 @@ def allocation_like(ns: EnsembleNamespace, name: str) -> Callable[..., Any]:
     """Rule of `empty_like`, `zeros_like`, `ones_like`."""
     f = getattr(ns.base, name.removesuffix("_like"))
 
-    def lifted(x: Any, /, *, dtype: Any = None, device: Any = None) -> Ensemble:
+    def lifted(x: Array, /, *, dtype: Any = None, device: Any = None) -> Ensemble:
         x = ns.lift(x, name)
         n_samples = max(x.n_samples, ns.n_samples)
         device = x.device if device is None else device
@@ -54,7 +55,9 @@ def full(ns: EnsembleNamespace, shape: Any, fill_value: Any, *, dtype: Any = Non
     return wrap(ns.base.asarray(samples, copy=True), fill_value.sample_set)
 
 
-def full_like(ns: EnsembleNamespace, x: Any, /, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Ensemble:
+def full_like(
+    ns: EnsembleNamespace, x: Array, /, fill_value: Any, *, dtype: Any = None, device: Any = None
+) -> Ensemble:
     """One value everywhere, in the shape and dtype of `x`."""
     x = ns.lift(x, "full_like")
     dtype = x.dtype if dtype is None else dtype
@@ -89,7 +92,7 @@ def _holds_ensembles(obj: Any) -> bool:
     return isinstance(obj, Ensemble)
 
 
-def from_dlpack(ns: EnsembleNamespace, x: Any, /, *, device: Any = None, copy: bool | None = None) -> Ensemble:
+def from_dlpack(ns: EnsembleNamespace, x: Array, /, *, device: Any = None, copy: bool | None = None) -> Ensemble:
     """The data of another library's array, shared by all samples; of an ensemble, all its samples."""
     options = {"device": device} if device is not None else {}
     if copy is not None:
@@ -151,7 +154,7 @@ def triangle(ns: EnsembleNamespace, name: str) -> Callable[..., Any]:
     """Rule of `tril` and `triu`."""
     f = getattr(ns.base, name)
 
-    def lifted(x: Any, /, *, k: int = 0) -> Ensemble:
+    def lifted(x: Array, /, *, k: int = 0) -> Ensemble:
         x = ns.lift(x, name)
         require(x.ndim > 1, name, "x", "have 2 axes or more", f"shape {x.shape}")
         front = ns.base.moveaxis(x.samples, -1, 0)
@@ -160,7 +163,7 @@ def triangle(ns: EnsembleNamespace, name: str) -> Callable[..., Any]:
     return named(lifted, name, ns)
 
 
-def meshgrid(ns: EnsembleNamespace, *arrays: Any, indexing: str = "xy") -> Sequence[Ensemble]:
+def meshgrid(ns: EnsembleNamespace, *arrays: Array, indexing: str = "xy") -> Sequence[Ensemble]:
     """Coordinate arrays of a grid; each keeps its own samples."""
     if indexing not in ("xy", "ij"):
         raise ValueError(message("meshgrid", "indexing", "be 'xy' or 'ij'", repr(indexing)))
@@ -183,7 +186,7 @@ def _plain(value: Any) -> Any:
     return value.samples if isinstance(value, Ensemble) else value
 
 
-def astype(ns: EnsembleNamespace, x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Ensemble:
+def astype(ns: EnsembleNamespace, x: Array, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Ensemble:
     """`x` with values of another type."""
     x = ns.lift(x, "astype")
     samples = ns.base.astype(x.samples, dtype, copy=copy)
