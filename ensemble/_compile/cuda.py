@@ -108,7 +108,9 @@ class KernelModule:
     def source(self) -> str:
         """The text that the compiler sees."""
         headers = (f"_kernels/{header}" for header in self.headers)
-        return sources("_compile/include/samples.cuh", *headers, f"_kernels/{self.name}.cu")
+        return sources(
+            "_compile/include/packs.cuh", "_compile/include/samples.cuh", *headers, f"_kernels/{self.name}.cu"
+        )
 
     def function(self, name: str, layout: Layout, wide: bool, extra: tuple[str, ...] = ()) -> Any:
         """A compiled kernel; the first one of a layout compiles the module. `extra` are further options."""

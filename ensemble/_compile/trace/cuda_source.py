@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ensemble._compile.cuda import sources
 from ensemble._compile.device import address, raw_module
 from ensemble._compile.trace.broadcast import Layout
 from ensemble._compile.trace.graph import Graph, Node
@@ -28,69 +29,7 @@ THREADS = 256
 
 TYPES = {"bool": "bool", "int32": "int", "int64": "long long", "float32": "float", "float64": "double"}
 
-PRELUDE = """
-#ifndef INFINITY
-#define INFINITY __int_as_float(0x7f800000)
-#endif
-#ifndef NAN
-#define NAN __int_as_float(0x7fffffff)
-#endif
-
-template <class T, int N> struct alignas(sizeof(T) * N) Pack { T value[N]; };
-
-template <class T, int N> __device__ inline Pack<T, N> gathered(const T* first, long long step) {
-    Pack<T, N> pack;
-    #pragma unroll
-    for (int e = 0; e < N; ++e) pack.value[e] = first[e * step];
-    return pack;
-}
-
-template <class T> __device__ inline T sign(T x) { return x > 0 ? T(1) : x < 0 ? T(-1) : x == 0 ? T(0) : x; }
-
-template <class T> __device__ inline T floor_divide(T a, T b) {
-    if (b == 0) return a / b;
-    const T rest = fmod(a, b);
-    T quotient = (a - rest) / b;
-    if (rest != 0 && (b < 0) != (rest < 0)) quotient -= 1;
-    if (quotient == 0) return copysign(T(0), a / b);
-    const T whole = floor(quotient);
-    return quotient - whole > T(0.5) ? whole + 1 : whole;
-}
-
-template <class T> __device__ inline T floor_remainder(T a, T b) {
-    const T rest = fmod(a, b);
-    if (b == 0) return rest;
-    if (rest == 0) return copysign(T(0), b);
-    return (b < 0) != (rest < 0) ? rest + b : rest;
-}
-
-// The value at x of the lines between values at ascending points, as numpy.interp has it.
-__device__ inline double interpolated(double x, const double* points, const double* values, int count) {
-    if (!(x > points[0])) return x == x ? values[0] : x;
-    if (x >= points[count - 1]) return values[count - 1];
-    int low = 0, high = count - 1;
-    while (high - low > 1) {
-        const int middle = (low + high) / 2;
-        if (points[middle] <= x) low = middle;
-        else high = middle;
-    }
-    const double slope = (values[low + 1] - values[low]) / (points[low + 1] - points[low]);
-    return slope * (x - points[low]) + values[low];
-}
-
-template <class T> __device__ inline T floor_divide_int(T a, T b) {
-    if (b == 0) return 0;
-    if (b == -1) return T(0ULL - (unsigned long long)a);
-    const T quotient = a / b;
-    return quotient - (a % b != 0 && (a < 0) != (b < 0));
-}
-
-template <class T> __device__ inline T remainder_int(T a, T b) {
-    if (b == 0 || b == -1) return 0;
-    const T rest = a % b;
-    return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
-}
-"""
+PRELUDE = sources("_compile/include/packs.cuh", "_compile/include/elementwise.cuh")
 
 
 def _constant(node: Node) -> str:
@@ -175,15 +114,15 @@ def elementwise_source(graph: Graph, arrays: Sequence[int], access: Access) -> s
         else:
             signature.append(f"const {kind} {name}")
     signature += [f"{TYPES[graph.dtypes[k]]}* o{k}" for k in numbers]
-    results = ", ".join(f"r{k}.value[e]" for k in numbers)
-    given = ", ".join([f"x{name[1:]}.value[e]" if name in modes else name for name in kinds])
+    results = ", ".join(f"r{k}.lane[e]" for k in numbers)
+    given = ", ".join([f"x{name[1:]}.lane[e]" if name in modes else name for name in kinds])
     inside = [*_places(modes, access), *(_loaded(name, kinds[name], mode, access) for name, mode in modes.items())]
-    inside += [f"Pack<{TYPES[graph.dtypes[k]]}, {width}> r{k};" for k in numbers]
+    inside += [f"PackOf<{TYPES[graph.dtypes[k]]}, {width}> r{k};" for k in numbers]
     inside += [
         "#pragma unroll",
         f"for (int e = 0; e < {width}; ++e) body({', '.join(filter(None, [given, results]))});",
     ]
-    inside += [f"*reinterpret_cast<Pack<{TYPES[graph.dtypes[k]]}, {width}>*>(o{k} + i) = r{k};" for k in numbers]
+    inside += [f"*reinterpret_cast<PackOf<{TYPES[graph.dtypes[k]]}, {width}>*>(o{k} + i) = r{k};" for k in numbers]
     rest = ""
     if width > 1 and access.n_axes == 1:
         alone = [f"{name}[i * {name}_0]" if name in modes else name for name in kinds]
@@ -225,7 +164,7 @@ def _places(modes: dict[str, str], access: Access) -> list[str]:
 
 def _loaded(name: str, kind: str, mode: str, access: Access) -> str:
     """The line that loads one operand's pack."""
-    pack, first = f"Pack<{kind}, {access.width}>", f"{name} + at{name[1:]}"
+    pack, first = f"PackOf<{kind}, {access.width}>", f"{name} + at{name[1:]}"
     if mode == "pack":
         return f"const {pack} x{name[1:]} = *reinterpret_cast<const {pack}*>({first});"
     step = f"{name}_{access.n_axes - 1}" if mode == "strided" else "0"

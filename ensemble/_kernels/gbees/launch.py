@@ -8,14 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ensemble._compile import cuda, device
-from ensemble._compile.trace.cuda_source import PRELUDE, TYPES, device_function
+from ensemble._compile.trace.cuda_source import OPTIONS, PRELUDE, TYPES, device_function
 from ensemble._compile.trace.graph import Graph
 
 __all__ = ["LIMITERS", "OPTIONS", "Reason", "Setting", "kernels", "launch", "layout", "source"]
 
 LIMITERS = {"mc": 0, "superbee": 1, "van_leer": 2, "minmod": 3, "none": 4}
-
-OPTIONS = ("--fmad=false", "--std=c++17")
 
 FILES = ("cells.cuh", "step.cuh", "prune.cuh", "kernels.cu")
 
