@@ -21,6 +21,7 @@ COMPILED: dict = {}
 def on_cpu(monkeypatch):
     """Kernel modules are compiled for the emulator of CUDA on the CPU."""
     from ensemble._compile import cuda, device
+    from ensemble._kernels import all_kernels  # noqa: F401  registers the modules
     from tests import cuda_on_cpu
 
     if cuda_on_cpu.COMPILER is None:

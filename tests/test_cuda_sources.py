@@ -7,7 +7,7 @@ import pytest
 
 from ensemble import Ensemble
 from ensemble._compile import cuda, device
-from ensemble._kernels import KERNELS
+from ensemble._kernels.all_kernels import KERNELS
 from ensemble._kernels.multigrid import pairs
 from ensemble._kernels.sparse import affine_mma
 from ensemble.apps.fem import RandomDiffusion, memory

@@ -11,9 +11,8 @@ import numpy as np
 from ensemble._backend import array_namespace
 from ensemble._compile.device import address
 from ensemble._compile.numba import STREAMED, empty
-from ensemble._compile.trace.broadcast import Layout, flattened
+from ensemble._compile.trace.broadcast import FLAT, LINES, Layout, flattened
 from ensemble._compile.trace.cuda_source import launch
-from ensemble._compile.trace.elementwise import FLAT, LINES
 from ensemble._compile.trace.graph import Graph
 from ensemble._compile.trace.numba_source import elementwise_source, load_module
 from ensemble._typing import Array
