@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.bench_fem import parameters
+from benchmarks.bench_assembly import parameters
 from benchmarks.bench_multigrid import ours
 from benchmarks.common import median, save, show
 from ensemble._compile.numba import empty
@@ -113,8 +113,9 @@ def measure_memory(cells: int, n_samples: int) -> None:
     print(base, peak, *held.values())
 
 
-def memory(cells: int, n_samples: int = 32) -> list[dict[str, Any]]:
-    """Peak memory of `RandomDiffusion.solve` against the bytes that must be held."""
+def memory(cells: int, threads: int) -> None:
+    """Peak memory of a solve of 32 samples in a process of its own, against the bytes that must be held."""
+    n_samples = 32
     code = f"from benchmarks.bench_cost import measure_memory; measure_memory({cells}, {n_samples})"
     output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     base, peak, values, hierarchy, vectors, graphs = (float(t) for t in output.split())
@@ -126,4 +127,3 @@ def memory(cells: int, n_samples: int = 32) -> list[dict[str, Any]]:
     }  # fmt: skip
     show(f"Peak memory of setup and solve, {cells}^3 cells, float64", [row])
     save(f"memory-{cells}", [row], cells=cells)
-    return [row]

@@ -1,6 +1,6 @@
 """GBEES on the CPU against the public C program: Lorenz63 with the paper's threshold, Lorenz96 in six dimensions.
 
-``python -m benchmarks.bench_gbees [--threads T] [--lorenz63 PROGRAM] [--lorenz96 PROGRAM]``
+``python -m benchmarks gbees [--threads T] [--lorenz63 PROGRAM] [--lorenz96 PROGRAM]``
 
 PROGRAM is the public program's example (github.com/bhanson10/gbees), built with ``gcc -O3 -march=native``, with the
 thresholds, records and cell widths of `CASES` and without output; it is timed by the seconds that it prints itself.
@@ -113,7 +113,3 @@ def main() -> None:
     bandwidth = n_bytes / median(interleaved({"read": read})["read"]) / 1e9
     print(f"read bandwidth {bandwidth:.1f} GB/s; {time.perf_counter() - begun:.0f} s in all")
     save("gbees-cpu" if options.threads == 1 else f"gbees-cpu-{options.threads}threads", rows, bandwidth=bandwidth)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,6 @@
 """Kalman filters against statsmodels, filterpy, pykalman, simdkalman and JAX, where they are installed, in one run.
 
-``python -m benchmarks.bench_kalman [series|batch|states|small] [--threads N]``; peers that are absent are left out.
+``python -m benchmarks kalman [series|batch|states|small] [--threads N]``; peers that are absent are left out.
 """
 
 from __future__ import annotations
@@ -312,7 +312,3 @@ def main() -> None:
     print(f"{time.perf_counter() - start:.0f} s in all")
     size = "" if (options.series, options.steps) == (1024, 1000) else f"-{options.series}x{options.steps}"
     save(f"kalman-{options.table}{size}-{options.threads}threads", rows, peers=packages, clock=options.clock)
-
-
-if __name__ == "__main__":
-    main()

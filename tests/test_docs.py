@@ -1,18 +1,21 @@
 """The pages of the documentation: their code runs, their links lead somewhere, the index names them all."""
 
+import importlib
 import re
 from pathlib import Path
 
 import pytest
 
-from benchmarks.__main__ import parser_of_arguments, programs
+from benchmarks.__main__ import main_parser, programs
 from ensemble._backend import prototype
+from tests.parsers import flags_of, parser_of_benchmark, parsers_of_command
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs" / "howto"
 HOWTOS = sorted(FOLDER.glob("*.md"))
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-PAGES += sorted((ROOT / "ensemble" / "apps").glob("*/README.md"))
+PAGES += [*sorted((ROOT / "ensemble").rglob("README.md")), *sorted((ROOT / "ensemble").rglob("NOTES.md"))]
+PAGES.append(ROOT / "benchmarks" / "EXPERIMENTS.md")
 
 
 def python_of(page):
@@ -34,25 +37,47 @@ def test_the_index_names_every_page():
     assert [page.name for page in pages if f"{page.parent.name}/{page.name}" not in index] == []
 
 
-COMMANDS = sorted({c for page in PAGES for c in re.findall(r"`(python -m benchmarks[^`]*)`", page.read_text())})
+PROGRAMS = [*(ROOT / "benchmarks").rglob("*.py"), *(ROOT / "ensemble" / "_command").glob("*.py")]
+TEXTS = {
+    str(p.relative_to(ROOT)): p.read_text().replace("\\\n", " ") for p in [*PAGES, ROOT / "CHANGELOG.md", *PROGRAMS]
+}
+FLAG = re.compile(r"(?<![\w-])--[a-z][\w-]*")
+COMMAND = re.compile(
+    r"\b(?:python -m benchmarks ([a-z][\w-]*)|(ensemble (?:diffusion|gbees)\b))([^`\n]*(?:\n[^`\n]+(?=`))?)"
+)
+OF_OTHERS = {"--fmad": "nvcc", "--max-examples": "Hypothesis"}
+"""Options of other programs that our pages name."""
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_commands_of_benchmarks_exist(command):
-    """Their tables or programs do, and their options."""
-    module, *words = command.removeprefix("python -m ").replace("[", " ").replace("]", " ").split()
-    source = (ROOT / "benchmarks" / f"{module.partition('.')[2] or '__main__'}.py").read_text()
-    if module == "benchmarks":
-        plain = ["1" if word == "T" else word for word in words]
-        assert parser_of_arguments().parse_args(plain).name == words[0]
-    for word in words:
-        assert not word.startswith("--") or f'"{word}"' in source or 'f"--{name}"' in source, word
+@pytest.mark.parametrize("page", TEXTS)
+def test_commands_of_a_page_exist_and_take_the_options_written_after_them(page):
+    assert "python -m benchmarks." not in TEXTS[page]
+    commands = parsers_of_command()
+    for benchmark, command, words in COMMAND.findall(TEXTS[page]):
+        assert not benchmark or benchmark in {*programs(), "all"}, benchmark
+        if benchmark != "all":
+            known = flags_of(parser_of_benchmark(benchmark) if benchmark else commands[command])
+            assert [flag for flag in FLAG.findall(words) if flag not in known] == [], command or benchmark
+
+
+@pytest.mark.parametrize("page", TEXTS)
+def test_every_option_named_on_a_page_is_one_of_some_parser(page):
+    parsers = [*parsers_of_command().values(), *map(parser_of_benchmark, programs())]
+    known = set(OF_OTHERS).union(*map(flags_of, parsers))
+    assert sorted(set(FLAG.findall(TEXTS[page])) - known) == []
 
 
 def test_the_list_of_benchmarks_is_complete():
-    text = parser_of_arguments().format_help()
-    assert [name for name in programs() if f"python -m benchmarks.{name}\n" not in text] == []
-    assert {"gbees_gpu", "bench_kalman", "kalman_gpu"} <= set(programs()) and "against SciPy" in text
+    text = main_parser().format_help()
+    assert [name for name in programs() if f"\n  {name} " not in text] == []
+    assert {"gbees-device", "kalman", "kalman-device", "plots-kalman"} <= set(programs()) and "against SciPy" in text
+
+
+@pytest.mark.parametrize("name", programs())
+def test_every_benchmark_is_importable_and_has_a_parser(name):
+    module, function = programs()[name]
+    assert callable(getattr(importlib.import_module(f"benchmarks.{module}"), function))
+    assert "--help" in flags_of(parser_of_benchmark(name))
 
 
 def names_of(text, page):

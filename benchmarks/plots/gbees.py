@@ -1,17 +1,18 @@
-"""Cells against time of the Lorenz96 runs in ``results/gbees-gpu.json``: ``python -m benchmarks.gbees_plots``.
+"""Cells against time of the Lorenz96 runs in ``results/gbees-gpu.json``.
 
 What figure 10(b) of the GBEES-GPU paper shows, for its threshold and a larger one.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 from pathlib import Path
 
 import numpy as np
 
-RESULTS = Path(__file__).parent / "results"
-IMAGES = Path(__file__).parents[1] / "docs" / "images"
+RESULTS = Path(__file__).parents[1] / "results"
+IMAGES = Path(__file__).parents[2] / "docs" / "images"
 
 RUNS = {"Lorenz96, p* 8e-09, float32": ("#4c72b0", "p* = 8e-9, as published"),
         "Lorenz96, p* 1e-06, float32": ("#dd8452", "p* = 1e-6")}  # fmt: skip
@@ -19,6 +20,7 @@ RUNS = {"Lorenz96, p* 8e-09, float32": ("#4c72b0", "p* = 8e-9, as published"),
 
 def main() -> None:
     """Draw it."""
+    argparse.ArgumentParser(description=__doc__).parse_args()
     import matplotlib
 
     matplotlib.use("Agg")
@@ -36,7 +38,3 @@ def main() -> None:
     axes.legend(frameon=False)
     figure.savefig(IMAGES / "gbees-cells.png", dpi=150)
     plt.close(figure)
-
-
-if __name__ == "__main__":
-    main()

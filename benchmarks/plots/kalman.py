@@ -1,16 +1,17 @@
 """Plots of Kalman filters and smoothers by scan and length, simulated or measured.
 
-``python -m benchmarks.kalman_plots``: those of the device, from ``results/kalman-cuda.json`` and
+``python -m benchmarks plots-kalman``: those of the device, from ``results/kalman-cuda.json`` and
 ``kalman-two-gpus.json``.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 from pathlib import Path
 from typing import Any
 
-RESULTS = Path(__file__).parent / "results"
+RESULTS = Path(__file__).parents[1] / "results"
 
 METHODS = ("PKF", "PRTS", "PTFS")
 
@@ -131,6 +132,7 @@ def by_devices(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def main() -> None:
     """All plots of the device."""
+    argparse.ArgumentParser(description=__doc__).parse_args()
     rows = json.loads((RESULTS / "kalman-cuda.json").read_text())["rows"]
     rows = [r for r in rows if not r["scan"].startswith("chunks")] + [{**r, "scan": "ours"} for r in best_chunks(rows)]
     rows = [r for r in rows if not r["scan"].startswith("JAX")]
@@ -142,7 +144,3 @@ def main() -> None:
         rows = by_devices(json.loads(pairs.read_text())["rows"])
         lines(rows, "ms", "ms", "docs/images/kalman-two-gpus.png", TWO)
         bars(rows, "ms", "ms", "docs/images/kalman-two-gpus-bars.png", TWO)
-
-
-if __name__ == "__main__":
-    main()

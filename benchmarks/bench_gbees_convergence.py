@@ -1,6 +1,6 @@
 """Convergence of GBEES in time step and cell width on Lorenz63: the figures 7 and 8 of Hanson et al. (2025).
 
-``python -m benchmarks.gbees_convergence time|width [--backend NAME] [--reference R] [--draw]``
+``python -m benchmarks gbees-convergence time|width [--backend NAME] [--reference R] [--draw]``
 
 The paper compares propagations with steps of 1, 0.5, 0.2 and 0.1 of the stable one against 0.01, and cells of 1.25, 1,
 0.8 and 0.6 of the default width against 0.5 at a CFL number of 0.1, by E(t), the 1-norm of the difference, and BC(t),
@@ -124,7 +124,3 @@ def main() -> None:
             {name: content["reference"] for name, content in contents.items()},
             Path(__file__).parents[1] / "docs" / "images" / "gbees-convergence.png",
         )
-
-
-if __name__ == "__main__":
-    main()

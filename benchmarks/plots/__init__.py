@@ -1,0 +1,1 @@
+"""Figures of `docs/images`, drawn from the records in `benchmarks/results`."""
