@@ -31,6 +31,31 @@ def test_links_lead_somewhere(page):
     assert missing == []
 
 
+def slug(heading):
+    """The anchor that a heading has on a page, as GitHub makes it."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_anchors_are_headings(page):
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)#([^)\s]+)\)", page.read_text()):
+        if "://" not in target:
+            text = (page.parent / target if target else page).read_text()
+            assert anchor in [slug(heading) for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE)]
+
+
+FILES = [path for top in ("ensemble", "tests", "benchmarks", "docs", ".ci") for path in (ROOT / top).rglob("*")]
+FILES = [str(path.relative_to(ROOT)) for path in [*FILES, *ROOT.glob("*")] if "__pycache__" not in path.parts]
+FILE_NAME = re.compile(r"`(?:python )?((?:[\w.-]+/)*[\w.-]+\.(?:py|cu|cuh|md|json|toml)|(?:[\w.-]+/)+)`")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_files_and_folders_named_on_a_page_exist(page):
+    """A name may leave out the folders before it; a table of a folder names its files alone."""
+    named = {name.rstrip("/") for name in FILE_NAME.findall(page.read_text())}
+    assert sorted(name for name in named if not any(f"/{file}".endswith(f"/{name}") for file in FILES)) == []
+
+
 def test_the_index_names_every_page():
     index = (ROOT / "docs" / "README.md").read_text()
     pages = [*HOWTOS, *(ROOT / "docs" / "tutorials").glob("*.py"), *(ROOT / "docs" / "reference").glob("*.md")]
