@@ -1,5 +1,6 @@
 """The pages of the documentation: their code runs, their links lead somewhere, the index names them all."""
 
+import ast
 import importlib
 import re
 from pathlib import Path
@@ -96,6 +97,17 @@ def test_the_list_of_benchmarks_is_complete():
     text = main_parser().format_help()
     assert [name for name in programs() if f"\n  {name} " not in text] == []
     assert {"gbees-device", "kalman", "kalman-device", "plots-kalman"} <= set(programs()) and "against SciPy" in text
+
+
+def test_benchmarks_have_names_of_one_kind_and_asv_measures_every_part():
+    classes = []
+    for path in (ROOT / "benchmarks").glob("*.py"):
+        tree = ast.parse(path.read_text())
+        has_main = any(isinstance(node, ast.FunctionDef) and node.name == "main" for node in tree.body)
+        assert has_main == path.stem.startswith("bench_") or path.stem == "__main__", path.name
+        classes += [n.name for n in tree.body if isinstance(n, ast.ClassDef) and "EnsembleBenchmark" in ast.dump(n)]
+    asv = {"Affine", "Assembly", "Fuse", "Kalman", "Krylov", "Lorenz63", "Multigrid", "SparseProduct"}
+    assert asv == set(classes) - {"EnsembleBenchmark"}
 
 
 @pytest.mark.parametrize("name", programs())
