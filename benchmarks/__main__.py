@@ -27,7 +27,7 @@ def programs() -> dict[str, tuple[str, str]]:
     """For each name the module below this package and the function that runs it."""
     found = {path.stem[6:].replace("_", "-"): (path.stem, "main") for path in FOLDER.glob("bench_*.py")}
     plots = (path.stem for path in (FOLDER / "plots").glob("[!_]*.py"))
-    found |= {f"plots-{stem}": (f"plots.{stem}", "main") for stem in plots}
+    found |= {f"plots-{stem.replace('_', '-')}": (f"plots.{stem}", "main") for stem in plots}
     return dict(sorted({**found, **FURTHER}.items()))
 
 
@@ -61,7 +61,7 @@ def main_parser() -> argparse.ArgumentParser:
     """What may follow ``python -m benchmarks``, and the list of names."""
     lines = []
     for name in programs():
-        lines += textwrap.wrap(purpose(name), 116, initial_indent=f"  {name:20}", subsequent_indent=22 * " ")
+        lines += textwrap.wrap(purpose(name), 116, initial_indent=f"  {name:24}", subsequent_indent=26 * " ")
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
         description=__doc__,

@@ -60,5 +60,5 @@ def main() -> None:
     for T in (1000, 10_000, 100_000, 1_000_000):
         show(f"{T} steps on {threads} threads: time in operations", table(rows, T))
     save("kalman-operations", rows, threads=threads, flops=step_flops())
-    lines(rows, "time", "operations, one after another", "docs/images/kalman-operations.png")
-    bars(rows, "time", "operations, one after another", "docs/images/kalman-operations-bars.png")
+    lines(rows, "time", "operations, one after another", "kalman-operations.png")
+    bars(rows, "time", "operations, one after another", "kalman-operations-bars.png")

@@ -6,13 +6,10 @@ What figure 10(b) of the GBEES-GPU paper shows, for its threshold and a larger o
 from __future__ import annotations
 
 import argparse
-import json
-from pathlib import Path
 
 import numpy as np
 
-RESULTS = Path(__file__).parents[1] / "results"
-IMAGES = Path(__file__).parents[2] / "docs" / "images"
+from benchmarks.plots import IMAGES, pyplot, record
 
 RUNS = {"Lorenz96, p* 8e-09, float32": ("#4c72b0", "p* = 8e-9, as published"),
         "Lorenz96, p* 1e-06, float32": ("#dd8452", "p* = 1e-6")}  # fmt: skip
@@ -21,12 +18,9 @@ RUNS = {"Lorenz96, p* 8e-09, float32": ("#4c72b0", "p* = 8e-9, as published"),
 def main() -> None:
     """Draw it."""
     argparse.ArgumentParser(description=__doc__).parse_args()
-    import matplotlib
+    plt = pyplot()
 
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    kept = json.loads((RESULTS / "gbees-gpu.json").read_text())
+    kept = record("gbees-gpu")
     figure, axes = plt.subplots(figsize=(6.4, 3.9), layout="constrained")
     for name, (colour, label) in RUNS.items():
         run = kept[name]
