@@ -2,9 +2,11 @@
 
 import ast
 import importlib
+import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from benchmarks.__main__ import main_parser, programs
@@ -115,6 +117,41 @@ def test_every_benchmark_is_importable_and_has_a_parser(name):
     module, function = programs()[name]
     assert callable(getattr(importlib.import_module(f"benchmarks.{module}"), function))
     assert "--help" in flags_of(parser_of_benchmark(name))
+
+
+SECTIONS = re.split(r"^## ", (ROOT / "docs" / "performance.md").read_text(), flags=re.MULTILINE)[1:]
+NOT_MEASURED = {"not in 500", "x PyAMG, 256 samples", "ms per sample over 256", "199-250 ms"}
+"""Limits, sizes, and what others published."""
+
+
+def numbers_in(content):
+    """All numbers of a record, those inside its texts too."""
+    if isinstance(content, dict):
+        return [number for key, value in content.items() if key != "machine" for number in numbers_in(value)]
+    if isinstance(content, list):
+        return [number for value in content for number in numbers_in(value)]
+    return [float(text) for text in re.findall(r"\d+\.?\d*(?:e[+-]?\d+)?", str(content))]
+
+
+@pytest.mark.parametrize("section", [s for s in SECTIONS if "results/" in s], ids=lambda s: s.partition("\n")[0])
+def test_figures_of_a_table_are_in_the_records_of_its_section(section):
+    """As they are rounded, in units or thousands of units."""
+    names = re.findall(r"results/([\w-]+\.json)", section)
+    kept = [n for name in names for n in numbers_in(json.loads((ROOT / "benchmarks/results" / name).read_text()))]
+    kept = np.unique(np.array(kept)[:, None] * [1e-6, 1e-3, 1.0, 1e3, 1e6])
+    cells = [cell for line in section.splitlines() if line.startswith("|") for cell in line.split("|")[2:]]
+    missing = []
+    for cell in cells:
+        plain = cell.replace("*", "").replace(",", "") if re.search(r"\d,\d{3}", cell) else cell.replace("*", "")
+        for text in re.findall(
+            r"(?<![\w.])\d+(?:\.\d+)?(?![\w.])", "" if any(n in cell for n in NOT_MEASURED) else plain
+        ):
+            digits = len(text.partition(".")[2])
+            if np.min(np.abs(kept - float(text))) > max(
+                0.51 * 10.0**-digits, 0.005 * float(text) * (float(text) >= 1000)
+            ):
+                missing.append(f"{text} in {cell.strip()}")
+    assert missing == []
 
 
 def names_of(text, page):
