@@ -141,15 +141,11 @@ def test_figures_of_a_table_are_in_the_records_of_its_section(section):
     kept = np.unique(np.array(kept)[:, None] * [1e-6, 1e-3, 1.0, 1e3, 1e6])
     cells = [cell for line in section.splitlines() if line.startswith("|") for cell in line.split("|")[2:]]
     missing = []
-    for cell in cells:
-        plain = cell.replace("*", "").replace(",", "") if re.search(r"\d,\d{3}", cell) else cell.replace("*", "")
-        for text in re.findall(
-            r"(?<![\w.])\d+(?:\.\d+)?(?![\w.])", "" if any(n in cell for n in NOT_MEASURED) else plain
-        ):
-            digits = len(text.partition(".")[2])
-            if np.min(np.abs(kept - float(text))) > max(
-                0.51 * 10.0**-digits, 0.005 * float(text) * (float(text) >= 1000)
-            ):
+    for cell in (cell for cell in cells if not any(words in cell for words in NOT_MEASURED)):
+        plain = re.sub(r"(\d),(?=\d{3})", r"\1", cell.replace("*", ""))
+        for text in re.findall(r"(?<![\w.])\d+(?:\.\d+)?(?![\w.])", plain):
+            rounding = 0.51 * 10.0 ** -len(text.partition(".")[2])
+            if np.min(np.abs(kept - float(text))) > max(rounding, 0.005 * float(text) * (float(text) >= 1000)):
                 missing.append(f"{text} in {cell.strip()}")
     assert missing == []
 
