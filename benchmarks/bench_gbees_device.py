@@ -1,4 +1,4 @@
-"""GBEES on one GPU: whole runs of the paper's two cases, and many grids at once. Writes gbees-gpu.json.
+"""GBEES on one GPU: whole runs of the paper's two cases, and many grids at once.
 
 ``python -m benchmarks gbees-device [--published] [--out FILE]``: first every reference run is checked, then
 
@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.bench_diffusion_device import triad
+from benchmarks.common import RESULTS
 from ensemble.apps.gbees.engines.cuda import CudaEngine
 from ensemble.apps.gbees.engines.cuda_grid import bytes_per_cell
 from ensemble.apps.gbees.problem import Problem
@@ -168,7 +169,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--published", action="store_true")
     parser.add_argument("--no-checks", action="store_true")
-    parser.add_argument("--out", default="gbees-gpu.json")
+    parser.add_argument("--out", default=RESULTS / "gbees-gpu.json", help="instead of the record `gbees-gpu`")
     options = parser.parse_args()
     import cupy as cp
 

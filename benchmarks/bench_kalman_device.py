@@ -208,7 +208,7 @@ def main() -> None:
     parser.add_argument("--scans-T", type=int, default=1_000_000)
     parser.add_argument("--tune", action="store_true", help="chunks half and twice as long too")
     parser.add_argument("--jax", type=int, nargs="*", default=[], help="lengths at which JAX runs, too")
-    parser.add_argument("--out", default="kalman-gpu.json")
+    parser.add_argument("--out", type=Path, help="instead of the record `kalman-cuda`")
     options = parser.parse_args()
     import cupy as cp
 
@@ -219,7 +219,7 @@ def main() -> None:
         rows = []
 
         def keep() -> None:
-            save("kalman-gpu", rows, path=Path(options.out), **about)
+            save("kalman-cuda", rows, path=options.out, **about)
 
         for T in options.T:
             rows += measured(cp, T, options.scans_T, bandwidth, options.tune)

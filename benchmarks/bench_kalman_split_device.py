@@ -98,7 +98,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--T", type=int, nargs="+", default=[1000, 10_000, 100_000, 1_000_000, 10_000_000])
     parser.add_argument("--scans-T", type=int, default=1_000_000)
-    parser.add_argument("--out", default="kalman-two-gpus.json")
+    parser.add_argument("--out", type=Path, help="instead of the record `kalman-two-gpus`")
     options = parser.parse_args()
     import cupy as cp
 
@@ -111,4 +111,4 @@ def main() -> None:
     rows = []
     for T in options.T:
         rows += measured(cp, T, options.scans_T)
-        save("kalman-two-gpus", rows, path=Path(options.out), **about)
+        save("kalman-two-gpus", rows, path=options.out, **about)
