@@ -44,7 +44,7 @@ conformance:  ## data-apis/array-api-tests on the lifted namespace: SUITE=folder
 support:  ## try every function on every array library and write down what works
 	$(PYTHON) tests/conformance/record_support.py
 
-bench:  ## every benchmark table, peers in the same run
+bench:  ## the CPU tables, peers in the same run (python -m benchmarks --help lists all)
 	$(PYTHON) -m benchmarks all
 
 asv-check:  ## the asv suite imports and its parameters are sound
