@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from ensemble._compile.lanes import arithmetic, circular, functions, quotients, types
 from ensemble._compile.lanes import tables as _lane_tables
+from ensemble._compile.trace.elementwise import SCALAR_FUNCTIONS
 from ensemble._compile.trace.graph import Graph, Node
 from ensemble._compile.trace.numba_source import lanes_function, load_module, scalar_function, tables
 from ensemble._compile.trace.tracer import Scalar, Traced, trace
@@ -241,8 +242,9 @@ def bounds_source(graph: Graph, n: int, low: int) -> str:
         for kind, i in _inputs(graph, n, False)
     )
     return BOUNDS.format(
-        n=n, tables=tables(graph), bounds=scalar_function(graph, "bounds"), arguments=values, low=low, **POINTERS
-    )
+        n=n, tables=tables(graph), bounds=scalar_function(graph, "bounds"), functions=", ".join(SCALAR_FUNCTIONS),
+        arguments=values, low=low, **POINTERS,
+    )  # fmt: skip
 
 
 def _with_imports(text: str) -> str:
