@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from ensemble._backend import array_namespace
 from ensemble._typing import Array
-from ensemble.apps.kalman.diffuse_steps import Start, diffuse_gain, diffuse_steps
-from ensemble.apps.kalman.model import Series
+from ensemble.apps.kalman.array.diffuse_steps import Start, diffuse_gain, diffuse_steps
+from ensemble.apps.kalman.array.steps import apply, symmetric
 from ensemble.apps.kalman.results import FilterResult, SmootherResult, total
-from ensemble.apps.kalman.steps import apply, symmetric
+from ensemble.apps.kalman.series import Series
 
 __all__ = ["diffuse_filter", "diffuse_smoother"]
 

@@ -8,15 +8,22 @@ from ensemble._backend import array_namespace
 from ensemble._check import message, one_of, require
 from ensemble._kernels.kalman.scan import SCANS, prefix_scan
 from ensemble._typing import Array
-from ensemble.apps.kalman.chunks import chunk_filter
-from ensemble.apps.kalman.compiled import compiled_filter, compiled_root_filter, device_of
+from ensemble.apps.kalman.array.chunks import chunk_filter
+from ensemble.apps.kalman.array.elements import (
+    Element,
+    combine_filter,
+    filter_elements,
+    filter_identity,
+    has_no_elements,
+)
+from ensemble.apps.kalman.array.square_root import square_root_filter
+from ensemble.apps.kalman.array.steps import predict, stacked, update
+from ensemble.apps.kalman.devices.compiled import compiled_filter, compiled_root_filter, device_of
 from ensemble.apps.kalman.diffuse import diffuse_filter
-from ensemble.apps.kalman.elements import Element, combine_filter, filter_elements, filter_identity, has_no_elements
 from ensemble.apps.kalman.mean_refinement import refined_filter
-from ensemble.apps.kalman.model import LinearGaussianModel, Series, aligned
+from ensemble.apps.kalman.model import LinearGaussianModel, aligned
 from ensemble.apps.kalman.results import FilterResult, total
-from ensemble.apps.kalman.square_root import square_root_filter
-from ensemble.apps.kalman.steps import predict, stacked, update
+from ensemble.apps.kalman.series import Series
 from ensemble.scalar import Ensemble
 
 __all__ = ["kalman_filter"]

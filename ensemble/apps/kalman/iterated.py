@@ -11,8 +11,9 @@ from ensemble._backend import array_namespace, to_numpy
 from ensemble._check import integer, message, one_of, positive, require
 from ensemble._kernels.kalman.scan import SCANS
 from ensemble._typing import Array
+from ensemble.apps.kalman.array.steps import apply, is_singular, observed_part, symmetric_solve
 from ensemble.apps.kalman.filters import METHODS, anywhere, check_form
-from ensemble.apps.kalman.model import Series, real_array
+from ensemble.apps.kalman.interop.arguments import real_array
 from ensemble.apps.kalman.nonlinear import (
     NonlinearGaussianModel,
     deviations,
@@ -21,8 +22,8 @@ from ensemble.apps.kalman.nonlinear import (
     residuals,
 )
 from ensemble.apps.kalman.results import described, total
+from ensemble.apps.kalman.series import Series
 from ensemble.apps.kalman.smoothers import rts
-from ensemble.apps.kalman.steps import apply, is_singular, observed_part, symmetric_solve
 from ensemble.krylov import SolveError
 from ensemble.scalar import Ensemble
 

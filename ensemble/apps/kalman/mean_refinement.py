@@ -13,9 +13,9 @@ from dataclasses import replace
 
 from ensemble._backend import array_namespace
 from ensemble._typing import Array
-from ensemble.apps.kalman.model import Series
+from ensemble.apps.kalman.array.steps import apply
 from ensemble.apps.kalman.results import FilterResult, SmootherResult
-from ensemble.apps.kalman.steps import apply
+from ensemble.apps.kalman.series import Series
 
 __all__ = ["about", "refined_filter", "refined_smoother"]
 

@@ -10,9 +10,10 @@ import numpy as np
 from ensemble._backend import array_namespace, is_array, to_numpy
 from ensemble._check import message, one_of, require
 from ensemble._typing import Array
-from ensemble.apps.kalman.arrays import index_of, real_array, with_gaps_as_nan
-from ensemble.apps.kalman.correlated import joint_covariance, uncorrelated
-from ensemble.apps.kalman.covariances import check_covariance, check_finite, check_independent
+from ensemble.apps.kalman.array.correlated import joint_covariance, uncorrelated
+from ensemble.apps.kalman.array.covariances import check_covariance, check_finite, check_independent
+from ensemble.apps.kalman.interop.arguments import index_of, real_array, with_gaps_as_nan
+from ensemble.apps.kalman.interop.statsmodels_parts import parts_of_statsmodels
 from ensemble.apps.kalman.series import (
     Series,
     check_not_infinite,
@@ -24,10 +25,9 @@ from ensemble.apps.kalman.series import (
     wide,
 )
 from ensemble.apps.kalman.stationary import stationary_moments
-from ensemble.apps.kalman.statsmodels_parts import parts_of_statsmodels
 from ensemble.scalar import Ensemble
 
-__all__ = ["LinearGaussianModel", "Series", "aligned", "real_array"]
+__all__ = ["LinearGaussianModel", "aligned"]
 
 PRIORS = ("before", "first_observation")
 

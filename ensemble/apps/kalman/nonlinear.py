@@ -9,9 +9,11 @@ from typing import Any
 from ensemble._backend import array_namespace, is_array
 from ensemble._check import message, require
 from ensemble._typing import Array
-from ensemble.apps.kalman.duals import jacobian_of
-from ensemble.apps.kalman.model import LinearGaussianModel, Series, aligned, real_array
-from ensemble.apps.kalman.steps import apply, predict, update
+from ensemble.apps.kalman.array.duals import jacobian_of
+from ensemble.apps.kalman.array.steps import apply, predict, update
+from ensemble.apps.kalman.interop.arguments import real_array
+from ensemble.apps.kalman.model import LinearGaussianModel, aligned
+from ensemble.apps.kalman.series import Series
 from ensemble.scalar import Ensemble
 
 __all__ = ["NonlinearGaussianModel", "deviations", "extended_filter", "lengthened", "residuals"]

@@ -12,12 +12,13 @@ from ensemble._backend import array_namespace
 from ensemble._check import integer, message, require
 from ensemble._kernels.kalman.recursions import FilterStep
 from ensemble._typing import Array
-from ensemble.apps.kalman.arrays import is_pandas, real_array, with_gaps_as_nan
-from ensemble.apps.kalman.compiled import device_of
-from ensemble.apps.kalman.correlated import explained
-from ensemble.apps.kalman.diffuse_steps import DiffuseState
-from ensemble.apps.kalman.model import LinearGaussianModel, Series, aligned
-from ensemble.apps.kalman.steps import predict, symmetric, update
+from ensemble.apps.kalman.array.correlated import explained
+from ensemble.apps.kalman.array.diffuse_steps import DiffuseState
+from ensemble.apps.kalman.array.steps import predict, symmetric, update
+from ensemble.apps.kalman.devices.compiled import device_of
+from ensemble.apps.kalman.interop.arguments import is_pandas, real_array, with_gaps_as_nan
+from ensemble.apps.kalman.model import LinearGaussianModel, aligned
+from ensemble.apps.kalman.series import Series
 from ensemble.scalar import Ensemble
 
 __all__ = ["OnlineFilter"]

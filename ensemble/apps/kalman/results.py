@@ -11,8 +11,9 @@ from ensemble._backend import array_namespace, to_numpy
 from ensemble._check import message, samples_text
 from ensemble._kernels.kalman.sums import sum_steps
 from ensemble._typing import Array
-from ensemble.apps.kalman import moments, tables
-from ensemble.apps.kalman.model import Series
+from ensemble.apps.kalman.array import moments
+from ensemble.apps.kalman.interop import tables
+from ensemble.apps.kalman.series import Series
 from ensemble.krylov import SolveError
 from ensemble.scalar import Ensemble
 

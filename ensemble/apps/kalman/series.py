@@ -9,7 +9,7 @@ from typing import Any
 from ensemble._backend import array_namespace, backend_of, is_array
 from ensemble._check import message, require
 from ensemble._typing import Array
-from ensemble.apps.kalman.arrays import real_array
+from ensemble.apps.kalman.interop.arguments import real_array
 from ensemble.scalar import Ensemble
 
 __all__ = [

@@ -8,9 +8,7 @@ from ensemble._backend import array_namespace
 from ensemble._check import one_of
 from ensemble._kernels.kalman.scan import SCANS, prefix_scan
 from ensemble._typing import Array
-from ensemble.apps.kalman.compiled import compiled_roots, compiled_rts, compiled_two_filter, device_of
-from ensemble.apps.kalman.diffuse import diffuse_smoother
-from ensemble.apps.kalman.elements import (
+from ensemble.apps.kalman.array.elements import (
     combine_filter,
     combine_smoother,
     filter_elements,
@@ -19,6 +17,10 @@ from ensemble.apps.kalman.elements import (
     smoother_elements,
     smoother_identity,
 )
+from ensemble.apps.kalman.array.square_root import square_root_smoother
+from ensemble.apps.kalman.array.steps import apply, rts_gain, smooth, stacked, symmetric
+from ensemble.apps.kalman.devices.compiled import compiled_roots, compiled_rts, compiled_two_filter, device_of
+from ensemble.apps.kalman.diffuse import diffuse_smoother
 from ensemble.apps.kalman.filters import (
     METHODS,
     anywhere,
@@ -31,10 +33,9 @@ from ensemble.apps.kalman.filters import (
     scan_filter,
 )
 from ensemble.apps.kalman.mean_refinement import refined_smoother
-from ensemble.apps.kalman.model import LinearGaussianModel, Series, aligned
+from ensemble.apps.kalman.model import LinearGaussianModel, aligned
 from ensemble.apps.kalman.results import FilterResult, SmootherResult
-from ensemble.apps.kalman.square_root import square_root_smoother
-from ensemble.apps.kalman.steps import apply, rts_gain, smooth, stacked, symmetric
+from ensemble.apps.kalman.series import Series
 
 __all__ = ["rts_smoother", "two_filter_smoother"]
 

@@ -9,9 +9,9 @@ import numpy as np
 from ensemble._backend import array_namespace, to_numpy
 from ensemble._check import require, samples_text
 from ensemble._typing import Array
-from ensemble.apps.kalman.arrays import real_array
-from ensemble.apps.kalman.covariances import check_covariance, check_finite, matrices_last
-from ensemble.apps.kalman.steps import symmetric
+from ensemble.apps.kalman.array.covariances import check_covariance, check_finite, matrices_last
+from ensemble.apps.kalman.array.steps import symmetric
+from ensemble.apps.kalman.interop.arguments import real_array
 from ensemble.scalar import Ensemble
 
 __all__ = ["stationary_covariance", "stationary_moments"]

@@ -5,7 +5,8 @@ import pytest
 
 from ensemble._kernels.kalman import block_launch, time_ranges
 from ensemble._kernels.kalman.scan import SCANS
-from ensemble.apps.kalman import LinearGaussianModel, compiled, rts_smoother
+from ensemble.apps.kalman import LinearGaussianModel, rts_smoother
+from ensemble.apps.kalman.devices import compiled
 from tests import nvrtc
 from tests.apps.kalman import statsmodels_models
 from tests.apps.kalman.emulation import emulate

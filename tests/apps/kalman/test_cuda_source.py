@@ -7,17 +7,16 @@ from ensemble._kernels.kalman import launch, level_scans, time_ranges
 from ensemble._kernels.kalman.scan import SCANS
 from ensemble.apps.kalman import (
     LinearGaussianModel,
-    compiled,
     filter_split_series,
     filters,
     kalman_filter,
     rts_smoother,
     smooth_split_series,
     smoothers,
-    split,
     split_series,
     two_filter_smoother,
 )
+from ensemble.apps.kalman.devices import compiled, split
 from ensemble.scalar import Ensemble
 from tests import nvrtc
 from tests.apps.kalman.emulation import emulate

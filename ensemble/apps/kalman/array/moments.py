@@ -9,9 +9,9 @@ from typing import Any
 
 from ensemble._backend import array_namespace
 from ensemble._typing import Array
-from ensemble.apps.kalman.diffuse_steps import diffuse_gain, diffuse_steps
-from ensemble.apps.kalman.model import Series
-from ensemble.apps.kalman.steps import apply, observed_part, rts_gain, symmetric, symmetric_solve
+from ensemble.apps.kalman.array.diffuse_steps import diffuse_gain, diffuse_steps
+from ensemble.apps.kalman.array.steps import apply, observed_part, rts_gain, symmetric, symmetric_solve
+from ensemble.apps.kalman.series import Series
 from ensemble.scalar import Ensemble
 
 __all__ = [

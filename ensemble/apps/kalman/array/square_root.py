@@ -9,8 +9,8 @@ import numpy as np
 
 from ensemble._backend import array_namespace
 from ensemble._typing import Array
-from ensemble.apps.kalman.model import Series
-from ensemble.apps.kalman.steps import LOG_2PI, apply, observed_part, stacked, symmetric
+from ensemble.apps.kalman.array.steps import LOG_2PI, apply, observed_part, stacked, symmetric
+from ensemble.apps.kalman.series import Series
 
 __all__ = ["semidefinite_factor", "square_root_filter", "square_root_smoother"]
 

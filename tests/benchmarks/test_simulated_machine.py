@@ -5,13 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.operation_counts import Counted, CountingNamespace, count_flops
+from benchmarks.simulated_machine import Machine, simulate, step_flops
 from ensemble._kernels.kalman.scan import prefix_scan
-from ensemble.apps.kalman.counting import Counted, CountingNamespace, count_flops
-from ensemble.apps.kalman.elements import combine_filter, filter_elements
+from ensemble.apps.kalman.array.elements import advance_filter, combine_filter, extend_filter, filter_elements
 from ensemble.apps.kalman.filters import sequential_filter
-from ensemble.apps.kalman.intervals import advance_filter, extend_filter
 from ensemble.apps.kalman.model import LinearGaussianModel, aligned
-from ensemble.apps.kalman.simulated import Machine, simulate, step_flops
 from tests.apps.kalman.models import close, random_parts, with_gaps
 
 SIZE = st.integers(1, 6)

@@ -13,10 +13,9 @@ from dataclasses import replace
 from ensemble._backend import array_namespace
 from ensemble._kernels.kalman.scan import prefix_scan
 from ensemble._typing import Array
-from ensemble.apps.kalman.elements import Element, combine_filter
-from ensemble.apps.kalman.intervals import extend_filter
-from ensemble.apps.kalman.model import Series
-from ensemble.apps.kalman.steps import predict, update
+from ensemble.apps.kalman.array.elements import Element, combine_filter, extend_filter
+from ensemble.apps.kalman.array.steps import predict, update
+from ensemble.apps.kalman.series import Series
 
 __all__ = ["chunk_filter"]
 

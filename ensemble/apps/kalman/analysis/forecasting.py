@@ -12,12 +12,12 @@ import numpy as np
 from ensemble._backend import array_namespace
 from ensemble._check import finite, integer, message, require
 from ensemble._typing import Array
-from ensemble.apps.kalman import tables
-from ensemble.apps.kalman.arrays import real_array
+from ensemble.apps.kalman.array.steps import apply, symmetric
 from ensemble.apps.kalman.filters import anywhere, filtered, kalman_filter
+from ensemble.apps.kalman.interop import tables
+from ensemble.apps.kalman.interop.arguments import real_array
 from ensemble.apps.kalman.model import LinearGaussianModel, aligned
 from ensemble.apps.kalman.results import FilterResult, SmootherResult
-from ensemble.apps.kalman.steps import apply, symmetric
 from ensemble.scalar import Ensemble
 
 __all__ = ["ForecastResult", "forecast"]

@@ -21,14 +21,20 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.operation_counts import count_flops
 from ensemble._check import integer, one_of, require
 from ensemble._kernels.kalman.scan import SCANS, prefix_scan
-from ensemble.apps.kalman.counting import count_flops
-from ensemble.apps.kalman.elements import combine_filter, combine_smoother, filter_elements, smoother_elements
-from ensemble.apps.kalman.intervals import advance_filter, extend_filter
-from ensemble.apps.kalman.model import Series
+from ensemble.apps.kalman.array.elements import (
+    advance_filter,
+    combine_filter,
+    combine_smoother,
+    extend_filter,
+    filter_elements,
+    smoother_elements,
+)
+from ensemble.apps.kalman.array.steps import predict, rts_gain, smooth, update
+from ensemble.apps.kalman.series import Series
 from ensemble.apps.kalman.smoothers import combine_information
-from ensemble.apps.kalman.steps import predict, rts_gain, smooth, update
 
 __all__ = ["Machine", "SimulatedRun", "simulate", "step_flops"]
 

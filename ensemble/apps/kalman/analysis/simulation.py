@@ -11,10 +11,11 @@ import numpy as np
 from ensemble._backend import array_namespace
 from ensemble._check import integer, message, require
 from ensemble._typing import Array
-from ensemble.apps.kalman.correlated import joint_covariance
-from ensemble.apps.kalman.model import LinearGaussianModel, Series, aligned
-from ensemble.apps.kalman.square_root import semidefinite_factor
-from ensemble.apps.kalman.steps import apply
+from ensemble.apps.kalman.array.correlated import joint_covariance
+from ensemble.apps.kalman.array.square_root import semidefinite_factor
+from ensemble.apps.kalman.array.steps import apply
+from ensemble.apps.kalman.model import LinearGaussianModel, aligned
+from ensemble.apps.kalman.series import Series
 from ensemble.scalar import Ensemble
 
 __all__ = ["SimulationResult", "random_generator", "simulate"]

@@ -13,8 +13,8 @@ from ensemble._kernels.kalman.launch import LARGEST, chunk_length, filter_chunks
 from ensemble._kernels.kalman.level_scans import scan_filter, scan_smoother, scan_two_filters
 from ensemble._kernels.kalman.recursions import filter_roots, filter_series, smooth_roots, smooth_series
 from ensemble._typing import Array
-from ensemble.apps.kalman.model import Series
 from ensemble.apps.kalman.results import FilterResult, SmootherResult, total
+from ensemble.apps.kalman.series import Series
 from ensemble.scalar import Ensemble
 from ensemble.scalar.namespace import set_of
 

@@ -20,10 +20,18 @@ from ensemble._check import integer, message, require
 from ensemble._compile.streams import on_device_of, to_cuda_device, to_device_of
 from ensemble._kernels.kalman.time_ranges import filter_ranges, two_filter_ranges
 from ensemble._typing import Array
-from ensemble.apps.kalman.compiled import PARTS, device_of, filter_arguments, filter_result, from_series, n_samples_of
+from ensemble.apps.kalman.devices.compiled import (
+    PARTS,
+    device_of,
+    filter_arguments,
+    filter_result,
+    from_series,
+    n_samples_of,
+)
 from ensemble.apps.kalman.filters import filtered
-from ensemble.apps.kalman.model import LinearGaussianModel, Series, aligned
+from ensemble.apps.kalman.model import LinearGaussianModel, aligned
 from ensemble.apps.kalman.results import FilterResult, SmootherResult
+from ensemble.apps.kalman.series import Series
 from ensemble.apps.kalman.smoothers import backwards
 from ensemble.scalar import Ensemble
 from ensemble.scalar.namespace import set_of
