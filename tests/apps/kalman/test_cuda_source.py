@@ -212,9 +212,9 @@ def test_a_prior_that_makes_the_first_observation_regular_is_enough(on_cpu, cuda
         P0=[[3.0, 0.4], [0.4, theta**2]], prior_at="first_observation",
     )  # fmt: skip
     y = np.random.default_rng(5).standard_normal((31, 1))
-    monkeypatch.setattr(launch, "WHOLE", np.int32(4))  # nothing takes over
+    monkeypatch.setattr(launch, "WHOLE", np.int32(launch.Pass.WHOLE_BY_CHUNKS))
     for module in (launch, level_scans):
-        monkeypatch.setattr(module, "settle", lambda p, t, again, *a, f=module.settle: f(p, t, False, *a))
+        monkeypatch.setattr(module, "finish_filter", lambda m, c, redo, *a, f=module.finish_filter: f(m, c, False, *a))
     monkeypatch.setattr(compiled, "backend_of", lambda *a: "numba")
     exact = rts_smoother(model, y)
     monkeypatch.setattr(compiled, "backend_of", lambda *a: "cuda")
@@ -283,7 +283,7 @@ def test_the_public_functions_find_their_way_to_the_kernels(on_cpu, monkeypatch,
     close(far, 1e6 + smooth.mean, 1e-9)
 
 
-@pytest.mark.parametrize("family", launch.FAMILIES)
+@pytest.mark.parametrize("family", launch.KERNEL_FILES)
 @pytest.mark.parametrize(
     "dtype, nx, ny",
     [("float32", 4, 2), ("float64", 2, 3), pytest.param("float64", 4, 4, marks=pytest.mark.slow)],
@@ -292,5 +292,5 @@ def test_compiles_for_sm_90(dtype, nx, ny, family):
     library = nvrtc.library()
     if library is None:
         pytest.skip("needs NVRTC: pip install nvidia-cuda-nvrtc")
-    code = nvrtc.compiled(library, launch.source(family), *launch.options(dtype, nx, ny, family))
-    assert all(name.encode() in code for name in launch.FAMILIES[family][0])
+    code = nvrtc.compiled(library, launch.source(family), *launch.compile_options(dtype, nx, ny, family))
+    assert all(name.encode() in code for name in launch.KERNEL_FILES[family][0])
