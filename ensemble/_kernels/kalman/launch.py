@@ -15,6 +15,7 @@ import numpy as np
 
 from ensemble._compile import cuda
 from ensemble._compile.device import current_device, device_empties, device_empty, raw_module
+from ensemble._typing import Array
 
 __all__ = [
     "KERNEL_FILES",
@@ -333,7 +334,10 @@ def smooth_by_recursion(model: ModelArguments, m: Any, P: Any, mean: Any, covari
     function(mean.dtype.name, nx, model.ny, "smooth_series")((-(-n_series // THREADS),), (THREADS,), arguments)
 
 
-def filter_chunks(F, Q, H, R, u, d, y, m0, P0, predict_first, chunk=None, keep_elements=False):
+def filter_chunks(
+    F: Array, Q: Array, H: Array, R: Array, u: Array, d: Array, y: Array, m0: Array, P0: Array, predict_first: bool,
+    chunk: int | None = None, keep_elements: bool = False,
+) -> tuple[Any, ...]:  # fmt: skip
     """Filtered means, covariances and ``log p(y[k] | y[:k])`` of every step, and the sum of these for every series.
 
     `chunk` is a number of steps, or None for one chunk per series, which is the recursion; series with a singular
@@ -363,7 +367,7 @@ def filter_chunks(F, Q, H, R, u, d, y, m0, P0, predict_first, chunk=None, keep_e
     return (*filtered, (model, block_totals, chunk_elements)) if keep_elements else filtered
 
 
-def smooth_chunks(F, Q, u, m, P, chunk=None):
+def smooth_chunks(F: Array, Q: Array, u: Array, m: Array, P: Array, chunk: int | None = None) -> tuple[Array, Array]:
     """Smoothed means and covariances of every step from the filtered ones.
 
     NaN from the last step whose predicted covariance is nearly singular back to the first: `smooth_blocks` has another
@@ -387,7 +391,10 @@ def smooth_chunks(F, Q, u, m, P, chunk=None):
     return mean, covariance
 
 
-def two_filter_chunks(F, Q, H, R, u, d, y, m0, P0, predict_first, chunk):
+def two_filter_chunks(
+    F: Array, Q: Array, H: Array, R: Array, u: Array, d: Array, y: Array, m0: Array, P0: Array, predict_first: bool,
+    chunk: int,
+) -> tuple[Array, ...]:  # fmt: skip
     """What `filter_chunks` returns, and smoothed means and covariances; NaN for series whose elements do not exist."""
     *filtered, kept = filter_chunks(F, Q, H, R, u, d, y, m0, P0, predict_first, chunk, True)
     model, block_totals, chunk_elements = kept

@@ -18,11 +18,11 @@ from ensemble.apps.kalman.array.elements import (
 )
 from ensemble.apps.kalman.array.square_root import square_root_filter
 from ensemble.apps.kalman.array.steps import predict, stacked, update
-from ensemble.apps.kalman.devices.compiled import compiled_filter, compiled_root_filter, device_of
+from ensemble.apps.kalman.devices.compiled import compiled_backend, compiled_filter, compiled_square_root_filter
 from ensemble.apps.kalman.diffuse import diffuse_filter
 from ensemble.apps.kalman.mean_refinement import refined_filter
 from ensemble.apps.kalman.model import LinearGaussianModel, aligned
-from ensemble.apps.kalman.results import FilterResult, total
+from ensemble.apps.kalman.results import FilterResult, sum_over_time
 from ensemble.apps.kalman.series import Series
 from ensemble.scalar import Ensemble
 
@@ -132,33 +132,37 @@ def filtered(series: Series, method: str, scan: str, form: str = "covariance") -
     if series.diffuse is not None:
         return diffuse_filter(series, lambda later: filtered(later, method, scan, form))
     if form == "square_root":
-        if device_of(series, "sequential") == "numba":
-            return compiled_root_filter(series)
+        if compiled_backend(series, "sequential") == "numba":
+            return compiled_square_root_filter(series)
         return result_of(series, *square_root_filter(series))
-    device = device_of(series, method)
-    if device is not None:
-        return compiled_filter(series, device, method, scan)
+    backend = compiled_backend(series, method)
+    if backend is not None:
+        return compiled_filter(series, backend, method, scan)
     if method != "scan":
         return result_of(series, *sequential_filter(series))
     result = result_of(series, *scan_filter(series, scan))
-    apart = has_no_elements(series)
-    return chosen(apart, filtered(series, "sequential", scan), result) if anywhere(apart) else result
+    by_recursion = has_no_elements(series)
+    if not any_true(by_recursion):
+        return result
+    return choose_results(by_recursion, filtered(series, "sequential", scan), result)
 
 
-def anywhere(mask: Array) -> bool:
+def any_true(mask: Array) -> bool:
     """Whether a mask holds for any series of any sample."""
     values = mask.samples if isinstance(mask, Ensemble) else mask
     return bool(array_namespace(values).any(values))
 
 
-def chosen(apart: Array, recursion: FilterResult, scanned: FilterResult) -> FilterResult:
-    """The recursion's result for the series in `apart`, the scan's for all others."""
+def choose_results(by_recursion: Array, recursion: FilterResult, scanned: FilterResult) -> FilterResult:
+    """The recursion's result for the series in `by_recursion`, the scan's for all others."""
     names = (("mean", 2), ("covariance", 3), ("log_likelihoods", 1), ("log_likelihood", 0))
-    parts = {name: pick(apart, getattr(recursion, name), getattr(scanned, name), n) for name, n in names}
+    parts = {
+        name: select_series(by_recursion, getattr(recursion, name), getattr(scanned, name), n) for name, n in names
+    }
     return FilterResult(series=scanned.series, **parts)
 
 
-def pick(mask: Array, a: Array, b: Array, n_axes: int) -> Array:
+def select_series(mask: Array, a: Array, b: Array, n_axes: int) -> Array:
     """`a` where the series' mask holds, else `b`; both have `n_axes` axes behind the batch."""
     xp = array_namespace(mask, a, b)
     return xp.where(xp.reshape(mask, (*mask.shape, *(1,) * n_axes)), a, b)
@@ -171,7 +175,7 @@ def result_of(series: Series, m: Array, P: Array, terms: Array) -> FilterResult:
         mean=xp.moveaxis(m, 0, n_batch),
         covariance=xp.moveaxis(P, 0, n_batch),
         log_likelihoods=xp.moveaxis(terms, 0, n_batch),
-        log_likelihood=total(terms),
+        log_likelihood=sum_over_time(terms),
         series=series,
     )
 

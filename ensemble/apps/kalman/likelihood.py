@@ -8,13 +8,13 @@ from ensemble._backend import array_namespace
 from ensemble._check import integer, one_of, require
 from ensemble._kernels.kalman.scan import SCANS
 from ensemble._typing import Array
-from ensemble.apps.kalman.devices.compiled import compiled_terms, device_of, from_series, n_samples_of
+from ensemble.apps.kalman.devices.compiled import compiled_backend, compiled_terms, from_series, n_samples_of
 from ensemble.apps.kalman.filters import METHODS, check_form, check_scannable, filtered
 from ensemble.apps.kalman.model import LinearGaussianModel, aligned
-from ensemble.apps.kalman.results import total
+from ensemble.apps.kalman.results import sum_over_time
 from ensemble.apps.kalman.series import Series
 
-__all__ = ["density_of", "log_likelihood"]
+__all__ = ["log_likelihood", "log_likelihood_of"]
 
 
 def log_likelihood(
@@ -61,10 +61,10 @@ def log_likelihood(
     >>> round(float(log_likelihood(model, [[3.0], [float("nan")], [4.0]])), 4)
     -5.0823
     """
-    return density_of("log_likelihood", model, y, burn, mask, method, scan, form)
+    return log_likelihood_of("log_likelihood", model, y, burn, mask, method, scan, form)
 
 
-def density_of(
+def log_likelihood_of(
     function: str, model: LinearGaussianModel, y: Any, burn: int = 0, mask: Any = None, method: str = "auto",
     scan: str = "chunked", form: str = "covariance",
 ) -> Array:  # fmt: skip
@@ -82,10 +82,10 @@ def density_of(
 
 def log_density(series: Series, burn: int, method: str, scan: str, form: str) -> Array:
     """The sum over time of the terms of a series, shape batch."""
-    if form == "covariance" and series.diffuse is None and device_of(series, method) == "numba":
-        return from_series(series, total(compiled_terms(series)[burn:, ...]), n_samples_of(series))
+    if form == "covariance" and series.diffuse is None and compiled_backend(series, method) == "numba":
+        return from_series(series, sum_over_time(compiled_terms(series)[burn:, ...]), n_samples_of(series))
     result = filtered(series, method, scan, form)
     if burn == 0:
         return result.log_likelihood
     terms = result.log_likelihoods
-    return total(array_namespace(terms).moveaxis(terms, -1, 0)[burn:, ...])
+    return sum_over_time(array_namespace(terms).moveaxis(terms, -1, 0)[burn:, ...])

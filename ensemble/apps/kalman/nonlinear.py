@@ -16,7 +16,7 @@ from ensemble.apps.kalman.model import LinearGaussianModel, aligned
 from ensemble.apps.kalman.series import Series
 from ensemble.scalar import Ensemble
 
-__all__ = ["NonlinearGaussianModel", "deviations", "extended_filter", "lengthened", "residuals"]
+__all__ = ["NonlinearGaussianModel", "deviations", "extended_filter", "residuals", "with_prior_step"]
 
 
 class NonlinearGaussianModel:
@@ -92,7 +92,7 @@ class NonlinearGaussianModel:
         return repr(self.linear).replace("LinearGaussianModel", "NonlinearGaussianModel")
 
 
-def lengthened(model: NonlinearGaussianModel, y: Any, mask: Any, function: str) -> tuple[Series, int]:
+def with_prior_step(model: NonlinearGaussianModel, y: Any, mask: Any, function: str) -> tuple[Series, int]:
     """Everything but f and h as a series whose prior stands at its first step, and the number of that step.
 
     A prior before the first observation is a step of its own, -1, where nothing is seen.
@@ -136,9 +136,9 @@ def _counted(parts: Any, n_out: int, name: str) -> list[Any]:
     if not hasattr(parts, "__iter__"):
         seen = f"a {type(parts).__name__}"
         raise TypeError(message("NonlinearGaussianModel", name, f"give {n_out} components", seen, "Return a tuple."))
-    parts = list(parts)
-    require(len(parts) == n_out, "NonlinearGaussianModel", name, f"give {n_out} components", len(parts))
-    return parts
+    components: list[Any] = list(parts)
+    require(len(components) == n_out, "NonlinearGaussianModel", name, f"give {n_out} components", len(components))
+    return components
 
 
 def value(model: NonlinearGaussianModel, name: str, x: Array, first: int) -> Array:

@@ -120,8 +120,8 @@ def _doubled(F: Array, Q: Array) -> Array:
     A, P = xp.astype(xp.asarray(F), dtype), symmetric(xp.astype(xp.asarray(Q), dtype))
     for _ in range(DOUBLINGS):
         more = A @ P @ A.mT
-        size = lambda a: xp.max(xp.abs(a), axis=(-2, -1), keepdims=True)
-        counts = size(more) > 0.25 * xp.finfo(dtype).eps * size(P)
+        size, more_size = (xp.max(xp.abs(a), axis=(-2, -1), keepdims=True) for a in (P, more))
+        counts = more_size > 0.25 * xp.finfo(dtype).eps * size
         P = xp.where(counts, symmetric(P + more), P + 0.0 * more)
         A = A @ A
         values = counts.samples if isinstance(counts, Ensemble) else counts

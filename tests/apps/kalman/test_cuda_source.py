@@ -162,7 +162,9 @@ def test_split_series_run_side_by_side(on_cpu, cuda, monkeypatch, n, prior_at):
     exact = rts_smoother(model, y)
     monkeypatch.setattr(compiled, "backend_of", lambda *a: "cuda")
     turns = []
-    monkeypatch.setattr(split, "_filter_in_turn", lambda s, f=split._filter_in_turn: turns.append(len(s)) or f(s))
+    monkeypatch.setattr(
+        split, "_filter_sequentially", lambda s, f=split._filter_sequentially: turns.append(len(s)) or f(s)
+    )
     pieces = split_series(model, y, [None] * n)
     for states in (filter_split_series(pieces), [part.filtered for part in smooth_split_series(pieces)]):
         for attribute in ("mean", "covariance", "log_likelihoods"):

@@ -10,8 +10,9 @@ import numpy as np
 
 from ensemble._backend import to_numpy
 from ensemble._check import integer, message, positive, require
+from ensemble._typing import Array
 from ensemble.apps.kalman.interop.arguments import real_array
-from ensemble.apps.kalman.likelihood import density_of
+from ensemble.apps.kalman.likelihood import log_likelihood_of
 from ensemble.apps.kalman.model import LinearGaussianModel
 from ensemble.krylov import SolveError
 from ensemble.scalar import Ensemble
@@ -241,7 +242,7 @@ def _log_likelihoods(
     if not isinstance(model, LinearGaussianModel):
         seen = f"a {type(model).__name__}"
         raise TypeError(message("maximum_likelihood", "model_of", "return a LinearGaussianModel", seen))
-    sums = density_of("maximum_likelihood", model, y, burn, mask, **options)
+    sums = log_likelihood_of("maximum_likelihood", model, y, burn, mask, **options)
     if not isinstance(sums, Ensemble) or sums.n_samples != theta.n_samples:
         raise TypeError(
             message("maximum_likelihood", "model_of", "use theta", "a model that is the same for any theta")
@@ -254,11 +255,11 @@ def _pairs(n: int) -> list[tuple[int, int]]:
     return [(i, j) for i in range(n) for j in range(i)]
 
 
-def _spacings(z: np.ndarray) -> np.ndarray:
+def _spacings(z: np.ndarray) -> Array:
     return SPACING * np.maximum(1.0, np.abs(z))
 
 
-def _stencil(z: np.ndarray) -> np.ndarray:
+def _stencil(z: np.ndarray) -> Array:
     """The points of central differences: here, each variable up and down, each pair up and down together."""
     moves = np.diag(_spacings(z))
     both = [moves[i] + moves[j] for i, j in _pairs(len(z))]
@@ -287,7 +288,7 @@ def _promise(slope: np.ndarray, curvature: np.ndarray) -> float:
     return float(0.5 * np.sum((V.T @ slope) ** 2 / np.maximum(np.abs(w), 1e-6)))
 
 
-def _steps(slope: np.ndarray, curvature: np.ndarray) -> np.ndarray:
+def _steps(slope: np.ndarray, curvature: np.ndarray) -> Array:
     """Newton's step for each damping; negative curvature counts by its size, long steps are cut."""
     w, V = np.linalg.eigh(curvature)
     scale = max(float(np.mean(np.abs(w))), 1e-12)

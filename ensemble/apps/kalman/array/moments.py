@@ -135,7 +135,10 @@ def covariances_of_neighbours(series: Series, m: Array, P: Array) -> tuple[Array
     W, _ = symmetric_solve(S, xp.broadcast_to(H, (*S.shape[:-2], *H.shape[-2:])))
     eye = xp.eye(nx, dtype=P.dtype)
     own, kept = H.mT @ W, eye - (W.mT @ HP).mT
-    size = lambda a: xp.max(xp.abs(a), axis=(-2, -1))
+
+    def size(a: Array) -> Array:
+        return xp.max(xp.abs(a), axis=(-2, -1))
+
     eps = nx * xp.finfo(P.dtype).eps
     N, found, errors = own[-1, ...], [], []
     for k in range(series.n_steps - 2, -1, -1):

@@ -47,7 +47,7 @@ def unmasked(a: Any, name: str, function: str) -> Any:
     """`a` without a mask that masks nothing; masked entries are refused."""
     if not isinstance(a, np.ma.MaskedArray):
         return a
-    n = int(np.ma.count_masked(a))
+    n = int(np.sum(np.ma.getmaskarray(a)))
     require(n == 0, function, name, "have no masked entries", f"{n} of them", "Only observations may be missing.")
     return a.data
 
