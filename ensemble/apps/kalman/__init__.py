@@ -1,4 +1,4 @@
-"""Kalman filters and smoothers, sequential and parallel in time; the method is told in `README.md` beside this file."""
+"""Kalman filters and smoothers, sequential and parallel in time; `README.md` beside this file has the method."""
 
 from ensemble._kernels.kalman.scan import prefix_scan
 from ensemble.apps.kalman.analysis.forecasting import ForecastResult, forecast

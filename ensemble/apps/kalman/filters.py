@@ -51,7 +51,7 @@ def kalman_filter(
     method : {"auto", "sequential", "scan"}
         "sequential" is Kalman's recursion, its update corrected by the residual of the gain. "scan" is the prefix sum
         of Särkkä and García-Fernández [1]_: O(log T) parallel steps and a few times the work. Series with a singular
-        ``H Q H' + R``, which that sum cannot tell, take the recursion.
+        ``H Q H' + R``, whose elements do not exist, take the recursion.
         "auto" takes the recursion on the CPU, and on a GPU "scan" unless there are series enough to fill it.
     scan : {"chunked", "sequential", "hillis_steele", "blelloch", "ladner_fischer", "sengupta"}
         The algorithm of "scan", see `prefix_scan`. For the filter, "chunked" sums up each chunk of time by filter
@@ -82,7 +82,7 @@ def kalman_filter(
     Notes
     -----
     A series whose innovation covariance ``H P H' + R`` is singular has no density: its results are not finite from that
-    step on, and `FilterResult.failed` tells. Other series and samples do not notice.
+    step on, and `FilterResult.failed` marks it. Other series and samples are not affected.
 
     On the CPU, models of more than 8 states or observations whose F, Q, H and R are constant in time keep their gains
     and covariances once two successive predicted covariances agree to rounding: no entry (a, b) differs by more than

@@ -33,7 +33,7 @@ HALVINGS = 30
 """How often a step is halved before it is given up."""
 
 SUFFICIENT = 1e-4
-"""What part of the decrease that the slope promises a step must bring (Armijo)."""
+"""The part of the decrease predicted by the slope that a step must reach (Armijo)."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def iterated_smoother(
     """The most probable trajectory of a nonlinear model: linearise all steps at once, smooth, and repeat.
 
     Each pass of the smoother is one step of Gauss and Newton [1]_. A step that does not lower the cost enough is halved
-    until it does [2]_. Series and samples that have arrived wait for the others unchanged.
+    until it does [2]_. Series and samples that have converged stay unchanged while others iterate.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Linear Gaussian state-space models, and how their parts and the observations are brought to one form."""
+"""Linear Gaussian state-space models, and their parts and observations in one form."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ class NonlinearGaussianModel:
         dtype = {} if like is None else {"dtype": like.dtype}
         F, H = ([[float(i == j) for j in range(nx)] for i in range(n)] for n in (nx, ny))
         F, H = (xp.asarray(a, **dtype) if xp else a for a in (F, H))
-        # A linear model of the same sizes checks all numbers, and brings them to one form.
+        # A linear model of the same sizes checks all numbers and has them in one form.
         self.linear = LinearGaussianModel(F, Q, H, R, m0, P0, prior_at=prior_at)
         self.nx, self.ny, self.prior_at = nx, ny, prior_at
 

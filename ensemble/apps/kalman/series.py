@@ -1,4 +1,4 @@
-"""A model and observations in one form, and how arrays are brought to it."""
+"""A model and observations in one form, and the conversion of arrays to it."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Series:
 
 
 def check_not_infinite(y: Array, function: str) -> None:
-    """Refuse infinite observations; on a device, where asking waits for it, `raise_if_failed` names them."""
+    """Refuse infinite observations; on a device, where the test would synchronise, `raise_if_failed` names them."""
     values = _values(y)
     if backend_of(values) == "cuda":
         return

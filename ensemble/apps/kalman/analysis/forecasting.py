@@ -223,5 +223,5 @@ def _longer(now: Array, later: Array, name: str, tail: int, horizon: int) -> Arr
 
 
 def _unseen(series: Any) -> Any:
-    """The series without its first observation, which the state at its first step knows already."""
+    """The series without its first observation, which the state at its first step includes already."""
     return replace(series, y=series.y + float("nan"))

@@ -43,7 +43,7 @@ def filter_elements(series: Series) -> Element:
 
     ``x[k] | x[k-1], y[k] = N(A x[k-1] + b, C)`` and ``p(y[k] | x[k-1])`` is proportional to
     ``exp(eta' x - x' J x / 2)``. The first element holds the prior. Where ``H Q H' + R`` is singular an observation
-    can fix the state before it exactly, which no J says: see `has_no_elements`.
+    can fix the state before it exactly, which no J expresses: see `has_no_elements`.
     """
     xp = array_namespace(series.y, series.F, series.m0)
     T, batch, nx = series.n_steps, series.batch, series.F.shape[-1]

@@ -132,7 +132,7 @@ def square_root_smoother(series: Series) -> tuple[Array, Array]:
 
 @dataclass(frozen=True)
 class _Step:
-    """A step of the filter: mean, factor, deviations before the observation, and what the observation says.
+    """A step of the filter: mean, factor, deviations before the observation, and the whitened observation.
 
     With ``S = A A'``: `white` is ``A^-1 r``, `seen` ``A^-1 H``, `gain` ``K A``, and `mean_step` the step of the mean.
     """
@@ -192,7 +192,7 @@ def _gain(F: Array, step: _Step, U_q: Array, tiny: float) -> tuple[Array, Array,
 
 
 def _before(F: Array, step: _Step, adjoint: Array, adjoint_covariance: Array) -> tuple[Array, Array]:
-    """What `step` and those after it say of the state before it, de Jong's recursion.
+    """The information of `step` and of all later ones on the state before it, by de Jong's recursion.
 
     The smoothed state is ``m + P adjoint`` there, with covariance ``P - P adjoint_covariance P``.
     """

@@ -1,9 +1,9 @@
 """One series in parts, each a interval of its steps and perhaps on a device of its own.
 
-On CUDA devices every part sums itself up, the sums say what the state is between parts and what later parts say of it,
-and all parts run side by side (`time_ranges.py`). Elsewhere, for batches, for Ensembles, and where a sum
-says nothing because an innovation covariance is singular, parts take turns, on the CPU with the bits of one run over
-all of them.
+On CUDA devices every part is reduced to one element; from these follow the state between parts and the information of
+later parts on it, and all parts run side by side (`time_ranges.py`). Elsewhere, for batches, for Ensembles, and where
+an element does not exist because an innovation covariance is singular, parts run one after another, on the CPU with the
+bits of one run over all of them.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Part = tuple[LinearGaussianModel, Any]
 def split_series(
     model: LinearGaussianModel, y: Any, devices: Sequence[int | None], *, mask: Any = None
 ) -> list[tuple[LinearGaussianModel, Array]]:
-    """Cut a model and its observations into intervals of time, and bring each to a device.
+    """Divide a model and its observations into intervals of time, each on a device.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def _part(series: Series, steps: slice, prior_at: str, device: int | None) -> Pa
 
 
 def filter_split_series(parts: Sequence[tuple[LinearGaussianModel, Any]]) -> list[FilterResult]:
-    """What `kalman_filter` says of one series in parts, every part of the result where its part of the series is.
+    """The result of `kalman_filter` for one series in parts, every part of it on the device of its part of the series.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ def filter_split_series(parts: Sequence[tuple[LinearGaussianModel, Any]]) -> lis
     Notes
     -----
     Parts of one series on CUDA devices run side by side: twice the filter's work, and a state goes from device to
-    device. All others take turns. Many series are better shared out among devices whole.
+    device. All others run one after another. Many series are better distributed over devices whole.
 
     Examples
     --------
@@ -158,7 +158,7 @@ def filter_split_series(parts: Sequence[tuple[LinearGaussianModel, Any]]) -> lis
 
 
 def smooth_split_series(parts: Sequence[tuple[LinearGaussianModel, Any]]) -> list[SmootherResult]:
-    """What a smoother says of one series in parts, every part of the result where its part of the series is.
+    """The result of a smoother for one series in parts, every part of it on the device of its part of the series.
 
     Parameters
     ----------
@@ -178,7 +178,7 @@ def smooth_split_series(parts: Sequence[tuple[LinearGaussianModel, Any]]) -> lis
     Notes
     -----
     On CUDA devices this is the two-filter smoother, elsewhere the recursion of Rauch, Tung and Striebel. What goes from
-    device to device is a state, and what later observations say of it: 34 numbers for four states.
+    device to device is a state and the information of later observations on it: 34 numbers for four states.
 
     Examples
     --------
@@ -225,7 +225,7 @@ def _values(a: Any) -> Any:
 
 # --- side by side
 def _are_ranges(intervals: list[Series]) -> bool:
-    """Whether the kernels over several devices know these parts: one series of CuPy's arrays."""
+    """Whether the kernels over several devices take these parts: one series of CuPy's arrays."""
     alone = all(n_samples_of(s) is None and math.prod(s.batch) == 1 for s in intervals)
     return len(intervals) > 1 and alone and all(compiled_backend(s, "scan") == "cuda" for s in intervals)
 
@@ -256,7 +256,7 @@ def _has_nan(m: Array) -> bool:
     return bool(np.isnan(to_numpy(m)).any())
 
 
-# --- in turn
+# --- one after another
 def _filter_sequentially(intervals: list[Series]) -> list[FilterResult]:
     """Each part from the state that the one before it ends with."""
     results: list[FilterResult] = []

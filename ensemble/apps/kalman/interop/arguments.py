@@ -1,4 +1,4 @@
-"""What users give as arrays, brought to arrays of real floats: nested numbers, masked arrays, tables of pandas."""
+"""Arguments as arrays of real floats: nested numbers, masked arrays, tables of pandas."""
 
 from __future__ import annotations
 
