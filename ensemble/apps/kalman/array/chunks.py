@@ -61,7 +61,7 @@ def _step_of_chunks(series: Series, j: int, n_chunks: int, length: int) -> list[
 
 
 def _first_elements(series: Series, n_chunks: int) -> Element:
-    """Neutral elements; for the first chunk the prior."""
+    """Identity elements; for the first chunk the prior."""
     xp = array_namespace(series.y, series.F, series.m0, series.P0)
     nx, dtype = series.F.shape[-1], series.F.dtype
     matrix, vector = (*series.batch, nx, nx), (*series.batch, nx)
