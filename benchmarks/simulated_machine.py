@@ -2,8 +2,8 @@
 
 The machine has a number of threads; moving data costs nothing. A parallel step over n items that take f operations each
 lasts ``ceil(n / threads) * f``. The operations of an item are counted by running the library's own functions on arrays
-that count (`operation_counts`), and the steps and their numbers of items by running the library's own `prefix_scan` with
-an operation that records them: nothing is taken from formulas. This is the experiment of section VI-B of [1]_.
+that count (`operation_counts`), and the steps and their numbers of items by running the library's own `prefix_scan`
+with an operation that records them: nothing is taken from formulas. This is the experiment of section VI-B of [1]_.
 
 References
 ----------
