@@ -10,7 +10,7 @@ import argparse
 from typing import Any
 
 from benchmarks.common import save, show
-from ensemble.apps.kalman.simulated import simulate, step_flops
+from benchmarks.simulated_machine import simulate, step_flops
 
 METHODS = ("PKF", "PRTS", "PTFS")
 

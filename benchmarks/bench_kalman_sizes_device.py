@@ -65,10 +65,10 @@ def compile_size(size: tuple[int, int, str]) -> None:
 
     nx, ny, dtype = size
     if max(nx, ny) <= launch.LARGEST:
-        for family in ("filter", "smooth", "combine", "recursion"):
-            launch.function(dtype, nx, 1 if family == "smooth" else ny, launch.FAMILIES[family][0][0])
-    for family in block_launch.FAMILIES.values():
-        block_launch.function(dtype, family[-1])
+        for file in ("filter", "smooth", "combine", "recursion"):
+            launch.function(dtype, nx, 1 if file == "smooth" else ny, launch.KERNEL_FILES[file][0][0])
+    for names in block_launch.KERNEL_FILES.values():
+        block_launch.function(dtype, names[-1])
 
 
 def errors(method: str, got: Any, truth: Any) -> tuple[float, float]:

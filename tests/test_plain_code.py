@@ -26,8 +26,8 @@ from ensemble._compile.plain_code import (
     store,
 )
 from ensemble._compile.trace.numba_source import BUILT_ON
-from ensemble._kernels.kalman.loops import filter_some
-from ensemble._kernels.kalman.smoother_loops import smooth_some
+from ensemble._kernels.kalman.loops import filter_range
+from ensemble._kernels.kalman.smoother_loops import smooth_range
 from ensemble._kernels.sparse.fma import fma as fused
 
 SHIFT, HALF = 3, 0.5
@@ -161,7 +161,7 @@ def files_of(function, seen):
     return set(seen.values())
 
 
-@pytest.mark.parametrize("function", [filter_some, smooth_some], ids=lambda function: function.name)
+@pytest.mark.parametrize("function", [filter_range, smooth_range], ids=lambda function: function.name)
 def test_a_change_of_any_file_of_a_kalman_loop_compiles_it_anew(function):
     package = Path(ensemble.__file__).parent
     files = {str(file.relative_to(package)) for file in files_of(function, {})}

@@ -2,7 +2,7 @@
 
 The same statements are compiled for one series at a time, in scalars, and for several in lanes of SIMD registers, so
 both round alike. Lanes work on a tile: a few steps of its series are copied into small buffers whose last axis is the
-series, and results are copied out again, so arrays may lie in memory any way they like.
+series, and results are copied out again, so arrays may have any strides.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import numpy as np
 
 from ensemble._kernels.kalman import step
 
-__all__ = ["NUMBERS", "RECURSIONS", "lanes_of", "module_source"]
+__all__ = ["CONSTANTS", "RECURSIONS", "lanes_of", "module_source"]
 
 BLOCK = 4
 """Steps that a tile copies at a time."""
 
-PLACE = 4
-"""Numbers that say where an array lies: its address, and the steps between series, steps of time and entries."""
+DESCRIPTOR = 4
+"""Numbers that describe an array: its address, and its strides over series, steps of time and entries."""
 
 
 def lanes_of(dtype: Any) -> int:
@@ -32,19 +32,19 @@ def lanes_of(dtype: Any) -> int:
     return 64 // np.dtype(dtype).itemsize
 
 
-NUMBERS = {"zero": "0.0", "one": "1.0", "minus_half": "-0.5", "two_pi": repr(step.TWO_PI), "regular": "REGULAR",
-           "nan": "np.nan"}  # fmt: skip
+CONSTANTS = {"zero": "0.0", "one": "1.0", "minus_half": "-0.5", "two_pi": repr(step.TWO_PI),
+             "least_pivot": "LEAST_PIVOT", "nan": "np.nan"}  # fmt: skip
 """Constants by name, as they are written in a module."""
 
 
 class Writer:
-    """Offers what a body asks for, and writes down each operation on symbols as one assignment."""
+    """The operations that `step` takes: each on symbols is recorded as one assignment."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.groups: list[str] = []
-        self.zero, self.one, self.minus_half, self.two_pi, self.regular, self.nan = (
-            Symbol(self, name) for name in NUMBERS
+        self.zero, self.one, self.minus_half, self.two_pi, self.least_pivot, self.nan = (
+            Symbol(self, name) for name in CONSTANTS
         )
 
     def write(self, operation: str, *operands: Symbol) -> Symbol:
@@ -66,7 +66,7 @@ class Writer:
 
 
 class Symbol:
-    """A scalar that is still a name. A product that is added or subtracted is fused: rounded once, with the sum."""
+    """The name of a scalar. A product that is added or subtracted is fused: rounded once, with the sum."""
 
     def __init__(self, writer: Writer, name: str, factors: tuple[Symbol, ...] | None = None) -> None:
         self.writer, self.name, self.factors = writer, name, factors
@@ -104,7 +104,7 @@ class Recursion:
     backward: bool = False
     carried: tuple[tuple[str, str], ...] = (("m", "n"), ("P", "nn"))
     shared: tuple[str, ...] = ()
-    joined: Callable[[int, int], list[tuple[Writer, dict[str, Any]]]] | None = None
+    single_stage: Callable[[int, int], list[tuple[Writer, dict[str, Any]]]] | None = None
     """The stages as one, whose prediction changes nothing where F is the identity and Q and u are zero."""
 
 
@@ -212,19 +212,19 @@ RECURSIONS = {
         inputs=_parts("F:nn Q:nn H:yn R:yy u:n d:y y:y"),
         outputs=_parts("mean:n cov:nn quad:1 piv:y"),
         stages=partial(_two_stages, _predicted, _updated),
-        joined=partial(_one_stage, _predicted, _updated),
+        single_stage=partial(_one_stage, _predicted, _updated),
     ),
     "gain": Recursion(
         inputs=_parts("F:nn Q:nn H:yn R:yy u:n d:y y:y"),
         outputs=_parts("mean:n cov:nn quad:1 piv:y K:ny low:yy inv:y"),
         stages=partial(_two_stages, _predicted, _updated_with_gain),
-        joined=partial(_one_stage, _predicted, _updated_with_gain),
+        single_stage=partial(_one_stage, _predicted, _updated_with_gain),
     ),
     "mean": Recursion(
         inputs=_parts("F:nn u:n H:yn d:y y:y K:ny low:yy inv:y log:y"),
         outputs=_parts("mean:n term:1"),
         stages=partial(_two_stages, _mean_predicted, _mean_updated),
-        joined=partial(_one_stage, _mean_predicted, _mean_updated),
+        single_stage=partial(_one_stage, _mean_predicted, _mean_updated),
         carried=_parts("m:n"),
         shared=("F", "H", "K", "low", "inv", "log"),
     ),
@@ -395,7 +395,7 @@ def _stage_source(
             writes += [f"{name}_{c} {symbol.name}" for c, symbol in enumerate(flat)]
         groups = writer.groups if width == 1 < nx else []
         statements, written, grouped = ('"""' + "\n".join(part) + '"""' for part in (writer.lines, writes, groups))
-        numbers = "{" + ", ".join(f'"{name}": {number}' for name, number in NUMBERS.items()) + "}"
+        numbers = "{" + ", ".join(f'"{name}": {number}' for name, number in CONSTANTS.items()) + "}"
         arguments = [f'"{" ".join(parts)}"', statements, written, numbers, str(width), grouped]
         arguments.append(f'"{" ".join(recursion.shared)}"')
         text.append(f"stage{number} = StraightLine(\n    " + ",\n    ".join(arguments) + ",\n)\n")
@@ -403,18 +403,18 @@ def _stage_source(
 
 
 def _loop_source(recursion: Recursion, nx: int, ny: int, width: int, dtype: str, n_stages: int) -> list[str]:
-    """The loop over blocks of steps of one tile. Scalars look at the arrays themselves, lanes at copies.
+    """The loop over blocks of steps of one tile. Scalar code reads the arrays themselves, lanes read copies.
 
-    Copies of what is shared by all series would be of one number in each lane: those arrays are looked at, too.
+    Arrays that all series share are read directly in lanes, too: a copy would hold one number in each lane.
     """
     counts = {n: count_of(k, nx, ny) for n, k in (*recursion.inputs, *recursion.outputs, *recursion.carried)}
     names, outs = [n for n, _ in recursion.inputs], [n for n, _ in recursion.outputs]
     kept = [n for n, _ in recursion.carried]
-    moving, row = [*names, *outs], {n: PLACE * k for k, n in enumerate([*names, *kept, *outs])}
+    moving, row = [*names, *outs], {n: DESCRIPTOR * k for k, n in enumerate([*names, *kept, *outs])}
     back, copied = recursion.backward, [n for n in names if n not in recursion.shared]
-    looked_at = moving if width == 1 else recursion.shared
-    still = {"F": 1.0, "Q": 0.0, "u": 0.0} if n_stages == 1 and width == 1 and not back else {}
-    still = {n: value for n, value in still.items() if n in names}
+    direct = moving if width == 1 else recursion.shared
+    at_prior = {"F": 1.0, "Q": 0.0, "u": 0.0} if n_stages == 1 and width == 1 and not back else {}
+    at_prior = {n: value for n, value in at_prior.items() if n in names}
     text = ["@plain",
             "def tile(places: Integers, first: int, valid: int, n_steps: int, predict_first: bool) -> None:",
             ]  # fmt: skip
@@ -423,11 +423,11 @@ def _loop_source(recursion: Recursion, nx: int, ny: int, width: int, dtype: str,
                  f"    fetch(places, {row[name]}, {counts[name]}, 0, 1, first, valid, {name})"]  # fmt: skip
     if "P" in kept:
         text.append("    mirror(P)")
-    text += [f"    {n} = numbers_at(places[{row[n]}])" for n in looked_at]
+    text += [f"    {n} = numbers_at(places[{row[n]}])" for n in direct]
     if width == 1:
         text += [f"    from_{n}, by_{n} = places[{row[n] + 1}] * first, places[{row[n] + 2}]" for n in moving]
-        for n, value in still.items():
-            text += [f"    still_{n} = room({nx * nx})", f"    unit(still_{n}, {nx}, {value})"]
+        for n, value in at_prior.items():
+            text += [f"    identity_{n} = room({nx * nx})", f"    unit(identity_{n}, {nx}, {value})"]
         text += ["    for step in range(n_steps):", f"        k = {'n_steps - 1 - step' if back else 'step'}"]
         places = {n: f"from_{n} + k * by_{n}" for n in moving}
         depth, now = 2, "k"
@@ -450,18 +450,18 @@ def _loop_source(recursion: Recursion, nx: int, ny: int, width: int, dtype: str,
         depth, now = 3, "start + k"
     places |= dict.fromkeys(kept, "0")
     pad = "    " * depth
-    for n in still:
+    for n in at_prior:
         text += [f"{pad}now_{n}, at_{n} = {n}, {places[n]}"]
-    if still:
+    if at_prior:
         text.append(f"{pad}if {now} == 0 and not predict_first:")
-        text += [f"{pad}    now_{n}, at_{n} = still_{n}, 0" for n in still]
-        places |= {n: f"at_{n}" for n in still}
+        text += [f"{pad}    now_{n}, at_{n} = identity_{n}, 0" for n in at_prior]
+        places |= {n: f"at_{n}" for n in at_prior}
     elif n_stages > 1:
         text += [
             f"{pad}if {now} > 0 or predict_first:",
             f"{pad}    stage0({', '.join(row)}, {_tuple(places[n] for n in row)})",
         ]
-    arrays = [f"now_{n}" if n in still else n for n in row]
+    arrays = [f"now_{n}" if n in at_prior else n for n in row]
     text.append(f"{pad}stage{n_stages - 1}({', '.join(arrays)}, {_tuple(places[n] for n in row)})")
     if width > 1:
         for n in outs:
@@ -481,12 +481,12 @@ def module_source(name: str, nx: int, ny: int, width: int, dtype: str) -> str:
     and of outputs, `places` has the address and the steps between series, steps and entries.
     """
     recursion = RECURSIONS[name]
-    stages = (recursion.joined if width == 1 and recursion.joined else recursion.stages)(nx, ny)
+    stages = (recursion.single_stage if width == 1 and recursion.single_stage else recursion.stages)(nx, ny)
     names = [n for n, _ in (*recursion.inputs, *recursion.carried, *recursion.outputs)]
     n_tiles = f"(n_series + {width - 1}) // {width}" if width > 1 else "n_series"
     return "\n\n".join([
         (HEAD + (LANES if width > 1 else SCALARS)).format(nx=nx, width=width, ahead="-" if recursion.backward else "+"),
-        f"REGULAR = {step.regular(nx, dtype)!r}",
+        f"LEAST_PIVOT = {step.least_pivot(nx, dtype)!r}",
         _stage_source(recursion, stages, names, nx, width),
         "\n".join(_loop_source(recursion, nx, ny, width, dtype, len(stages))),
         LOOPS.format(n_tiles=n_tiles, width=width, dtype=dtype),

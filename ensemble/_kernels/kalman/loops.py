@@ -15,35 +15,35 @@ from ensemble._compile.lanes.tiles import AddProducts, SubtractSquares
 from ensemble._compile.plain_code import EPS, LANES, Integers, Numbers, behind, fma, inlined, load, rolled, store
 from ensemble._kernels.kalman.step import TWO_PI
 from ensemble._kernels.kalman.tiles import (
-    PLACE,
+    DESCRIPTOR,
     array_of,
     copy,
+    copy_entries,
     copy_transposed,
     factor,
-    fetch,
     fill,
     mirror,
-    move,
     negate,
     padded,
+    prefetch_entries,
     product,
     row_product,
     transposed_rows,
 )
 
-__all__ = ["CONVERGED", "filter_room", "filter_some"]
+__all__ = ["CONVERGED", "filter_range", "filter_workspace_size"]
 
 CONVERGED = 8
 """Rounding errors by which an entry of two successive predicted covariances may differ where they have converged."""
 
-FEW = 3
+FEW_ROWS = 3
 """Rows up to which a product of rows is made number by number."""
 
 subtract, add_products = SubtractSquares(), AddProducts()
 
 
-def filter_room(nx: int, ny: int, lanes: int) -> int:
-    """Numbers that `filter_some` works on, with so many in a register."""
+def filter_workspace_size(nx: int, ny: int, lanes: int) -> int:
+    """Numbers that `filter_range` works on, with so many in a register."""
     n, p = (-(-count // lanes) * lanes for count in (nx, ny))
     return (5 * n + 7 * ny + p) * n + 4 * p * p + 2 * n + 3 * p
 
@@ -92,7 +92,7 @@ def _rows_by_rows(
     A has rows of `inner` entries, B of `stride`, C of `pitch`. The transpose of B is written at `columns`, unless rows
     are few.
     """
-    if n > FEW:
+    if n > FEW_ROWS:
         transposed_rows(B, n, stride, columns, pitch)
         product(A, inner, 1, columns, C, base, from_base, pitch, n, inner, upper)
     else:
@@ -113,7 +113,7 @@ def _few_rows_by_rows(
 
 
 @rolled
-def _take_out(y: Numbers, H: Numbers, R: Numbers, nx: int, ny: int, p: int) -> None:
+def _mask_missing(y: Numbers, H: Numbers, R: Numbers, nx: int, ny: int, p: int) -> None:
     """Zero rows of H and unit noise where an observation is missing."""
     for i in range(ny):
         if np.isnan(y[i]):
@@ -144,7 +144,7 @@ def _innovation(d: Numbers, y: Numbers, H: Numbers, m: Numbers, r: Numbers, nx: 
 
 
 @rolled
-def _square(low: Numbers, r: Numbers, white: Numbers, inverses: Numbers, n: int, p: int) -> float:
+def _quadratic_form(low: Numbers, r: Numbers, white: Numbers, inverses: Numbers, n: int, p: int) -> float:
     """``r' S^-1 r``."""
     for i in range(n):
         z = r[i]
@@ -171,7 +171,7 @@ def _predict(
 
 
 @inlined
-def _observe(
+def _load_observation(
     H: Numbers, R: Numbers, y: Numbers, gaps: bool, observed: Numbers, negative: Numbers, noise: Numbers, nx: int,
     ny: int, p: int,
 ) -> None:  # fmt: skip
@@ -180,7 +180,7 @@ def _observe(
     copy(R, ny, ny, ny, noise, p)
     mirror(noise, p)
     if gaps:
-        _take_out(y, observed, noise, nx, ny, p)
+        _mask_missing(y, observed, noise, nx, ny, p)
     negate(observed, negative, ny * nx)
 
 
@@ -203,8 +203,8 @@ def _has_converged(ahead: Numbers, before: Numbers, nx: int, n: int) -> bool:
 # --- series
 @rolled
 def _filter_series(
-    places: Integers, s: int, n_steps: int, nx: int, ny: int, predict_first: bool, lasting: bool, constant: bool,
-    w: Numbers,
+    places: Integers, s: int, n_steps: int, nx: int, ny: int, predict_first: bool, constant_observation: bool,
+    constant_model: bool, w: Numbers,
 ) -> None:  # fmt: skip
     """The filter of series s."""
     n, p = padded(nx), padded(ny)
@@ -222,51 +222,51 @@ def _filter_series(
     u, d, y = array_of(places, 4, s), array_of(places, 5, s), array_of(places, 6, s)
     mean, covariance = array_of(places, 9, s), array_of(places, 10, s)
     quadratic, pivots = array_of(places, 11, s), array_of(places, 12, s)
-    by_F, by_Q, by_H, by_R = places[2], places[PLACE + 2], places[2 * PLACE + 2], places[3 * PLACE + 2]
+    by_F, by_Q, by_H, by_R = places[2], places[DESCRIPTOR + 2], places[2 * DESCRIPTOR + 2], places[3 * DESCRIPTOR + 2]
     by_u, by_d, by_mean, by_P = (
-        places[4 * PLACE + 2], places[5 * PLACE + 2], places[9 * PLACE + 2], places[10 * PLACE + 2]
+        places[4 * DESCRIPTOR + 2], places[5 * DESCRIPTOR + 2], places[9 * DESCRIPTOR + 2], places[10 * DESCRIPTOR + 2]
     )  # fmt: skip
     copy(array_of(places, 7, s), nx, 1, nx, m, n)
     copy(array_of(places, 8, s), nx, nx, nx, P, n)
     mirror(P, n)
     copy_transposed(F, nx, nx, nx, Ft, n)
-    kept, whole, seen = False, False, False
+    converged, complete, is_loaded = False, False, False
     for k in range(n_steps):
         if k + 1 < n_steps:
             if by_F > 0:
-                fetch(F, by_F, nx * nx)
+                prefetch_entries(F, by_F, nx * nx)
             if by_Q > 0:
-                fetch(Q, by_Q, nx * nx)
+                prefetch_entries(Q, by_Q, nx * nx)
             if by_P > 0:
-                fetch(covariance, by_P, nx * nx)
+                prefetch_entries(covariance, by_P, nx * nx)
         gaps = _has_gaps(y, ny)
-        kept = kept and not gaps
+        converged = converged and not gaps
         if k > 0 or predict_first:
             if by_F > 0:
                 copy_transposed(F, nx, nx, nx, Ft, n)
             if n > nx:
                 copy(u, nx, 1, nx, m_ahead, n)
             row_product(m, 1, Ft, m_ahead, m_ahead if n > nx else u, True, n, n, nx)
-            if not kept:
+            if not converged:
                 ahead, before = before, ahead
                 _predict(F, Q, P, Ft, FP, ahead, nx, n)
         else:
-            move(P, ahead, size)
-            move(m, m_ahead, n)
-        if not kept:
-            if gaps or not seen:
-                _observe(H, R, y, gaps, observed, negative, noise, nx, ny, p)
-                seen = lasting and not gaps
+            copy_entries(P, ahead, size)
+            copy_entries(m, m_ahead, n)
+        if not converged:
+            if gaps or not is_loaded:
+                _load_observation(H, R, y, gaps, observed, negative, noise, nx, ny, p)
+                is_loaded = constant_observation and not gaps
             product(observed, nx, 1, ahead, HP, HP, False, n, ny, nx, False)
             _rows_by_rows(observed, nx, HP, columns, S, noise, True, ny, n, p, True)
             factor(S, low, inverses, ny, p, -1.0)
             _solve_rows(low, inverses, HP, white, gain, ny, p, n)
         _innovation(d, y, observed, m_ahead, r, nx, ny)
         row_product(r, 1, gain, m, m_ahead, True, n, n, ny)
-        quadratic[k] = _square(low, r, whitened, inverses, ny, p)
-        if kept:
+        quadratic[k] = _quadratic_form(low, r, whitened, inverses, ny, p)
+        if converged:
             if by_P > 0:
-                move(behind(covariance, -by_P), covariance, nx * nx)
+                copy_entries(behind(covariance, -by_P), covariance, nx * nx)
             for i in range(ny):
                 pivots[i] = pivots[i - ny]
         else:
@@ -280,8 +280,8 @@ def _filter_series(
                 copy(P, n, nx, nx, covariance, nx)
             for i in range(ny):
                 pivots[i] = 1.0 if np.isnan(y[i]) else S[i * p + i] * TWO_PI
-            kept = constant and whole and not gaps and k > 1 and _has_converged(ahead, before, nx, n)
-            whole = constant and not gaps
+            converged = constant_model and complete and not gaps and k > 1 and _has_converged(ahead, before, nx, n)
+            complete = constant_model and not gaps
         copy(m, nx, 1, nx, mean, n)
         F, Q, H, R, u, d = (
             behind(F, by_F), behind(Q, by_Q), behind(H, by_H), behind(R, by_R), behind(u, by_u), behind(d, by_d)
@@ -292,15 +292,15 @@ def _filter_series(
 
 
 @rolled
-def filter_some(
-    places: Integers, n_steps: int, nx: int, ny: int, predict_first: bool, lasting: bool, constant: bool, w: Numbers,
-    first: int, last: int,
+def filter_range(
+    places: Integers, n_steps: int, nx: int, ny: int, predict_first: bool, constant_observation: bool,
+    constant_model: bool, w: Numbers, first: int, last: int,
 ) -> None:  # fmt: skip
     """The filter of the series from `first` to `last`, which is left out.
 
     `places` says where F, Q, H, R, u, d, y, m0, P0, the mean, the covariance, the quadratic form and the pivots lie.
-    H and R are `lasting` where they have one step for all; `constant` where F and Q have, too. Means and covariances
-    with one step for all keep those of the last. `w` has `filter_room` numbers.
+    `constant_observation` where H and R have one step for all, `constant_model` where F and Q have, too. Means and
+    covariances with one step for all keep those of the last. `w` has `filter_workspace_size` numbers.
     """
     for s in range(first, last):
-        _filter_series(places, s, n_steps, nx, ny, predict_first, lasting, constant, w)
+        _filter_series(places, s, n_steps, nx, ny, predict_first, constant_observation, constant_model, w)

@@ -22,15 +22,15 @@ from ensemble._compile.lanes.types import ROW_BYTES
 from ensemble._compile.numba import empty, thread_count
 from ensemble._compile.registry import kernel
 from ensemble._compile.trace.numba_source import load_module
-from ensemble._kernels.kalman import step as bodies
-from ensemble._kernels.kalman.generated import NUMBERS, RECURSIONS, lanes_of, module_source
-from ensemble._kernels.kalman.loops import filter_room
-from ensemble._kernels.kalman.smoother_loops import smoother_room
-from ensemble._kernels.kalman.square_root_loops import RootRun
+from ensemble._kernels.kalman import step
+from ensemble._kernels.kalman.generated import CONSTANTS, RECURSIONS, lanes_of, module_source
+from ensemble._kernels.kalman.loops import filter_workspace_size
+from ensemble._kernels.kalman.smoother_loops import smoother_workspace_size
+from ensemble._kernels.kalman.square_root_loops import SquareRootRecursion
 from ensemble._kernels.kalman.sums import THREADED
 from ensemble._kernels.sparse.fma import fma
 
-__all__ = ["FilterStep", "filter_roots", "filter_series", "smooth_roots", "smooth_series"]
+__all__ = ["FilterStep", "filter_series", "filter_square_root", "smooth_series", "smooth_square_root"]
 
 LANES_FROM = 3
 """Series from which on they are worked on in lanes."""
@@ -40,7 +40,7 @@ LARGEST = 8
 
 
 class _Fused:
-    """An array as the bodies see it: a product is rounded once, with the sum it enters, as in compiled code."""
+    """An array with the arithmetic of compiled code: a product that enters a sum is rounded once, with it."""
 
     def __init__(self, value: Any, factors: tuple[Any, Any] | None = None) -> None:
         self.value, self.factors = value, factors
@@ -65,13 +65,13 @@ class _Fused:
 
 
 class _Arrays:
-    """What a body asks for, on arrays with one entry a series."""
+    """The operations that `step` takes, on arrays with one entry per series."""
 
     def __init__(self, like: Any, nx: int) -> None:
         self.xp = array_namespace(like)
         dtype = str(like.dtype).split(".")[-1]
-        for name, number in NUMBERS.items():
-            value = {"regular": bodies.regular(nx, dtype), "nan": self.xp.nan}.get(name) or float(number)
+        for name, number in CONSTANTS.items():
+            value = {"least_pivot": step.least_pivot(nx, dtype), "nan": self.xp.nan}.get(name) or float(number)
             setattr(self, name, _Fused(self.xp.asarray(value, dtype=like.dtype)))
 
     def where(self, condition: Any, a: _Fused, b: _Fused) -> _Fused:
@@ -92,11 +92,11 @@ def _entries(a: Any, k: int | None, axes: int) -> Any:
     return [[_Fused(here[:, i, j]) for j in range(here.shape[2])] for i in range(here.shape[1])]
 
 
-def _gathered(rows: list[Any], n_series: int) -> Any:
+def _stacked(rows: list[Any], n_series: int) -> Any:
     """Nested lists of arrays as one array with the series in front."""
     if not isinstance(rows, list):
         return array_namespace(rows.value).broadcast_to(rows.value, (n_series,))
-    parts = [_gathered(row, n_series) for row in rows]
+    parts = [_stacked(row, n_series) for row in rows]
     return array_namespace(parts[0]).stack(parts, axis=1)
 
 
@@ -112,11 +112,11 @@ def filter_series(F, Q, H, R, u, d, y, m0, P0, predict_first, series_last, keep=
     out: list[list[Any]] = [[], [], [], []]
     for k in range(n_steps):
         if k or predict_first:
-            m, P = bodies.predict(o, _entries(F, k, 2), _entries(Q, k, 2), _entries(u, k, 1), m, P)
+            m, P = step.predict(o, _entries(F, k, 2), _entries(Q, k, 2), _entries(u, k, 1), m, P)
         parts = _entries(H, k, 2), _entries(R, k, 2), _entries(d, k, 1), _entries(y, k, 1)
-        m, P, quadratic, pivots, *_ = bodies.update(o, *parts, m, P)
+        m, P, quadratic, pivots, *_ = step.update(o, *parts, m, P)
         for kept, value in zip(out, (m, P, quadratic, pivots), strict=True):
-            kept.append(_gathered(value, n_series))
+            kept.append(_stacked(value, n_series))
     mean, covariance, terms, pivots = (o.xp.stack(kept, axis=1) for kept in out)
     if not keep:
         mean, covariance = mean[:, -1:, ...], covariance[:, -1:, ...]
@@ -129,59 +129,61 @@ def filter_series(F, Q, H, R, u, d, y, m0, P0, predict_first, series_last, keep=
 def smooth_series(F, Q, u, m, P, series_last):
     """Smoothed means and covariances of every step from the filtered ones; entry k of `F` leads to step k.
 
-    NaN from the last step on, going back, at which a predicted covariance is nearly singular, see `bodies.regular`.
+    NaN from the last step on, going back, at which a predicted covariance is nearly singular, see `step.least_pivot`.
     """
     n_series, n_steps, nx = m.shape
     o = _Arrays(m, nx)
     mean, covariance = _entries(m, n_steps - 1, 1), _entries(P, n_steps - 1, 2)
-    means, covariances = [_gathered(mean, n_series)], [_gathered(covariance, n_series)]
+    means, covariances = [_stacked(mean, n_series)], [_stacked(covariance, n_series)]
     for k in range(n_steps - 2, -1, -1):
         parts = (_entries(F, k + 1, 2), _entries(Q, k + 1, 2), _entries(u, k + 1, 1))
-        mean, covariance, _ = bodies.smooth(o, *parts, _entries(m, k, 1), _entries(P, k, 2), mean, covariance)
-        means.append(_gathered(mean, n_series))
-        covariances.append(_gathered(covariance, n_series))
+        mean, covariance, _ = step.smooth(o, *parts, _entries(m, k, 1), _entries(P, k, 2), mean, covariance)
+        means.append(_stacked(mean, n_series))
+        covariances.append(_stacked(covariance, n_series))
     return o.xp.stack(means[::-1], axis=1), o.xp.stack(covariances[::-1], axis=1)
 
 
-def _placed(a: np.ndarray, contiguous: bool) -> tuple[np.ndarray, tuple[int, int, int, int]]:
+def _with_descriptor(a: np.ndarray, contiguous: bool) -> tuple[np.ndarray, tuple[int, int, int, int]]:
     """`a` or a copy, its address, and its steps over series, time and entries, in elements; 0 where it repeats."""
     if a.flags.c_contiguous:  # the usual case
-        step = math.prod(a.shape[2:])
-        place = a.shape[1] * step if a.shape[0] > 1 else 0, step if a.shape[1] > 1 else 0, 1
+        size = math.prod(a.shape[2:])
+        place = a.shape[1] * size if a.shape[0] > 1 else 0, size if a.shape[1] > 1 else 0, 1
         return a, (a.__array_interface__["data"][0], *place)
     item, tail = a.itemsize, a.shape[2:]
     steps = [0 if n == 1 else stride // item for n, stride in zip(a.shape, a.strides, strict=True)]
     by_entry = steps[-1] if tail and tail[-1] > 1 else (steps[2] if tail and tail[0] > 1 else 1)
-    regular = len(tail) < 2 or tail[0] == 1 or tail[1] == 1 or steps[2] == tail[1] * steps[3]
+    evenly = len(tail) < 2 or tail[0] == 1 or tail[1] == 1 or steps[2] == tail[1] * steps[3]
     sound = all(s >= 0 for s in steps) and all(s % item == 0 for s in a.strides)
-    if not (regular and sound) or (contiguous and by_entry != 1):
-        return _placed(np.ascontiguousarray(a), contiguous)
+    if not (evenly and sound) or (contiguous and by_entry != 1):
+        return _with_descriptor(np.ascontiguousarray(a), contiguous)
     return a, (a.__array_interface__["data"][0], steps[0], steps[1], by_entry)
 
 
-def _room(shape: tuple[int, ...], dtype: Any, series_last: bool) -> np.ndarray:
+def _empty(shape: tuple[int, ...], dtype: Any, series_last: bool) -> np.ndarray:
     """An uninitialised array (n_series, n_steps, ...) whose memory has the series first or last."""
     if not series_last:
         return empty(shape, dtype)
     return np.moveaxis(empty((*shape[1:], shape[0]), dtype), -1, 0)
 
 
-def _run(name, ny, inputs, starts, outs, predict_first):
-    """Call the generated recursion."""
+def _run_generated(name, ny, inputs, starts, outs, predict_first):
+    """Run a generated recursion."""
     n_series, _, nx = outs[0].shape
     n_steps = max(out.shape[1] for out in outs)
     dtype, recursion = outs[0].dtype, RECURSIONS[name]
     width = 1 if n_series < LANES_FROM else lanes_of(dtype)
     module = load_module(module_source(name, nx, ny, width, dtype.name))
-    looked_at = [width == 1 or part in recursion.shared for part, _ in recursion.inputs]
-    looked_at += [width == 1] * (len(starts) + len(outs))
+    needs_contiguous = [width == 1 or part in recursion.shared for part, _ in recursion.inputs]
+    needs_contiguous += [width == 1] * (len(starts) + len(outs))
     arrays = (*(np.asarray(a, dtype) for a in (*inputs, *(s[:, None] for s in starts))), *outs)
-    placed = [_placed(a, contiguous) for a, contiguous in zip(arrays, looked_at, strict=True)]  # copies must live
+    placed = [
+        _with_descriptor(a, contiguous) for a, contiguous in zip(arrays, needs_contiguous, strict=True)
+    ]  # copies must live
     run = module.run_threaded if n_series > width and n_series * n_steps >= THREADED else module.run
-    run(_table(placed), n_series, n_steps, predict_first)
+    run(_descriptors(placed), n_series, n_steps, predict_first)
 
 
-BLOCK_LOOP = '''"""A Kalman loop for any number of states, written by ensemble; it may be deleted at any time."""
+LOOP_MODULE = '''"""A Kalman loop for any number of states, written by ensemble; it may be deleted at any time."""
 
 from ensemble._compile.numba import compiled_serial
 from ensemble._kernels.kalman.{module} import {name}
@@ -194,31 +196,31 @@ loop = entry({name})
 def run({arguments}):
     loop({arguments})
 '''
-"""Kept on disk as generated kernels are, so that a change of any file that it is made of compiles it anew."""
+"""Cached on disk as generated kernels are, so that a change of any of its source files compiles it anew."""
 
 
 @functools.cache
-def _block_loop(module, name):
-    """The loop over series of a block module, for functions on the CPU."""
+def _compiled_loop(module, name):
+    """The compiled loop over series of a module."""
     function = getattr(importlib.import_module(f"ensemble._kernels.kalman.{module}"), name)
     arguments = ", ".join(inspect.signature(function.function).parameters)
-    return load_module(BLOCK_LOOP.format(module=module, name=name, arguments=arguments)).run
+    return load_module(LOOP_MODULE.format(module=module, name=name, arguments=arguments)).run
 
 
-def _run_blocks(loop, arrays, numbers, count, n_series, n_steps):
-    """A loop over the series of `arrays`, on ranges of them, each with `count` numbers to work on."""
+def _run_loop(loop, arrays, numbers, count, n_series, n_steps):
+    """Run a loop over ranges of the series of `arrays`, each with a work space of `count` numbers."""
     dtype = arrays[-1].dtype
-    placed = [_placed(np.asarray(a, dtype), True) for a in arrays]  # copies must live
-    table = _table(placed)
+    placed = [_with_descriptor(np.asarray(a, dtype), True) for a in arrays]  # copies must live
+    table = _descriptors(placed)
 
     def run(first, last):
         loop(table, n_steps, *numbers, empty((count,), dtype), first, last)
 
-    _in_ranges(run, (), n_series, n_steps)
+    _map_ranges(run, (), n_series, n_steps)
 
 
-def _table(placed):
-    """What `_placed` says of all arrays, as recursions read it."""
+def _descriptors(placed):
+    """The descriptors of all arrays, as compiled recursions read them."""
     return np.array([number for _, place in placed for number in place], np.int64)
 
 
@@ -231,20 +233,20 @@ def _(F, Q, H, R, u, d, y, m0, P0, predict_first, series_last, keep=True):
     written_out = max(nx, ny) <= LARGEST
     last = (series_last or not keep) and n_series >= LANES_FROM and written_out
     if written_out and n_series >= LANES_FROM and all(a.shape[0] == 1 for a in (F, Q, H, R, P0)):
-        outs = _one_covariance(F, Q, H, R, u, d, y, m0, P0, predict_first, last, keep)
+        outs = _filter_shared_covariance(F, Q, H, R, u, d, y, m0, P0, predict_first, last, keep)
         if not np.isnan(outs[2][:, -1]).any():  # what is missing has made all that follows NaN
             return outs
         del outs  # before there is room for others
     many = n_steps if keep else 1
     shapes = (many, nx), (many, nx, nx), (n_steps,), (n_steps, ny)
-    *outs, pivots = (_room((n_series, *shape), y.dtype, last) for shape in shapes)
+    *outs, pivots = (_empty((n_series, *shape), y.dtype, last) for shape in shapes)
     if written_out:
-        _run("filter", ny, (F, Q, H, R, u, d, y), (m0, P0), (*outs, pivots), bool(predict_first))
+        _run_generated("filter", ny, (F, Q, H, R, u, d, y), (m0, P0), (*outs, pivots), bool(predict_first))
     else:
         arrays = (F, Q, H, R, u, d, y, m0[:, None], P0[:, None], *outs, pivots)
         numbers = (nx, ny, bool(predict_first), *_constancy(F, Q, H, R))
-        loop = _block_loop("loops", "filter_some")
-        _run_blocks(loop, arrays, numbers, filter_room(nx, ny, ROW_BYTES // y.itemsize), n_series, n_steps)
+        loop = _compiled_loop("loops", "filter_range")
+        _run_loop(loop, arrays, numbers, filter_workspace_size(nx, ny, ROW_BYTES // y.itemsize), n_series, n_steps)
     logs, terms = _logarithms(pivots), outs[2]
     with np.errstate(all="ignore"):
         for i in range(ny):
@@ -274,11 +276,11 @@ class FilterStep:
         self.m, self.P, self._quadratic, self._pivots = outs[0][0, 0], outs[1][0, 0], outs[2][0], outs[3][0, 0]
         self._logs = np.empty(ny, dtype)
         # the state that a step ends with is the next one's start
-        self._placed = [_placed(a, True) for a in (*wide.values(), *outs[:2], *outs)]
-        table = _table(self._placed)
+        self._arrays = [_with_descriptor(a, True) for a in (*wide.values(), *outs[:2], *outs)]
+        table = _descriptors(self._arrays)
         if max(nx, ny) > LARGEST:
-            work = empty((filter_room(nx, ny, ROW_BYTES // self.m.itemsize),), dtype)
-            self._run = _block_loop("loops", "filter_some")
+            work = empty((filter_workspace_size(nx, ny, ROW_BYTES // self.m.itemsize),), dtype)
+            self._run = _compiled_loop("loops", "filter_range")
             self._before: tuple[Any, ...] = (table, 1, nx, ny)
             self._after: tuple[Any, ...] = (True, True, work, 0, 1)
             return
@@ -308,8 +310,8 @@ def _logarithms(pivots):
         return np.log(pivots, out=pivots)
 
 
-def _one_covariance(F, Q, H, R, u, d, y, m0, P0, predict_first, series_last, keep):
-    """The filter of series that differ in their numbers only: covariances and gains are computed once for all.
+def _filter_shared_covariance(F, Q, H, R, u, d, y, m0, P0, predict_first, series_last, keep):
+    """The filter of series that differ in u, d, y and m0 only: covariances and gains are computed once for all.
 
     The covariance is a view with a stride of zero over the series.
     """
@@ -317,12 +319,16 @@ def _one_covariance(F, Q, H, R, u, d, y, m0, P0, predict_first, series_last, kee
     nx = m0.shape[-1]
     tails = ((nx,), (nx, nx), (), (ny,), (nx, ny), (ny, ny), (ny,))
     single = tuple(empty((1, n_steps, *tail), y.dtype) for tail in tails)
-    _run("gain", ny, (F, Q, H, R, u[:1], d[:1], np.zeros_like(y[:1])), (m0[:1], P0), single, bool(predict_first))
+    _run_generated(
+        "gain", ny, (F, Q, H, R, u[:1], d[:1], np.zeros_like(y[:1])), (m0[:1], P0), single, bool(predict_first)
+    )
     _, covariance, _, pivots, K, lower, inverses = single
     outs = tuple(
-        _room((n_series, *shape), y.dtype, series_last) for shape in ((n_steps if keep else 1, nx), (n_steps,))
+        _empty((n_series, *shape), y.dtype, series_last) for shape in ((n_steps if keep else 1, nx), (n_steps,))
     )
-    _run("mean", ny, (F, u, H, d, y, K, lower, inverses, _logarithms(pivots)), (m0,), outs, bool(predict_first))
+    _run_generated(
+        "mean", ny, (F, u, H, d, y, K, lower, inverses, _logarithms(pivots)), (m0,), outs, bool(predict_first)
+    )
     return outs[0], np.broadcast_to(covariance, (n_series, *covariance.shape[1:])), outs[1]
 
 
@@ -334,22 +340,22 @@ def _(F, Q, u, m, P, series_last):
     last = series_last and n_series >= LANES_FROM and nx <= LARGEST
     shared = all(a.shape[0] == 1 for a in (F, Q)) and (P.shape[0] == 1 or P.strides[0] == 0)
     if shared and n_series >= LANES_FROM and nx <= LARGEST and n_steps > 1:
-        return _smooth_one_covariance(F, Q, u, m, P, last)
-    outs = tuple(_room((n_series, n_steps, *tail), m.dtype, last) for tail in ((nx,), (nx, nx)))
+        return _smooth_shared_covariance(F, Q, u, m, P, last)
+    outs = tuple(_empty((n_series, n_steps, *tail), m.dtype, last) for tail in ((nx,), (nx, nx)))
     outs[0][:, -1], outs[1][:, -1] = m[:, -1], P[:, -1]
     if nx > LARGEST:
-        numbers = (nx, F.shape[1] == Q.shape[1] == 1, m.dtype.type(bodies.regular(nx, m.dtype)))
-        loop = _block_loop("smoother_loops", "smooth_some")
-        count = smoother_room(nx, ROW_BYTES // m.itemsize)
-        _run_blocks(loop, (F, Q, u, m, P, *outs), numbers, count, n_series, n_steps)
+        numbers = (nx, F.shape[1] == Q.shape[1] == 1, m.dtype.type(step.least_pivot(nx, m.dtype)))
+        loop = _compiled_loop("smoother_loops", "smooth_range")
+        count = smoother_workspace_size(nx, ROW_BYTES // m.itemsize)
+        _run_loop(loop, (F, Q, u, m, P, *outs), numbers, count, n_series, n_steps)
     elif n_steps > 1:
         steps = (a[:, 1:] if a.shape[1] > 1 else a for a in (F, Q, u))
         inputs = (*steps, m[:, :-1], P[:, :-1])
-        _run("smoother", 1, inputs, (m[:, -1], P[:, -1]), tuple(out[:, :-1] for out in outs), True)
+        _run_generated("smoother", 1, inputs, (m[:, -1], P[:, -1]), tuple(out[:, :-1] for out in outs), True)
     return outs
 
 
-def _smooth_one_covariance(F, Q, u, m, P, series_last):
+def _smooth_shared_covariance(F, Q, u, m, P, series_last):
     """The smoother of series that share covariances: those and the gains are computed once for all.
 
     The covariance is a view with a stride of zero over the series.
@@ -359,46 +365,47 @@ def _smooth_one_covariance(F, Q, u, m, P, series_last):
     single = tuple(empty((1, n_steps, *tail), m.dtype) for tail in ((nx,), (nx, nx), (nx, nx)))
     single[1][:, -1] = P[:1, -1]
     starts = m[:1, -1], P[:1, -1]
-    _run("smoother gain", 1, (F, Q, u[:1], m[:1, :-1], P[:1, :-1]), starts, tuple(a[:, :-1] for a in single), True)
+    _run_generated(
+        "smoother gain", 1, (F, Q, u[:1], m[:1, :-1], P[:1, :-1]), starts, tuple(a[:, :-1] for a in single), True
+    )
     _, covariance, E = single
-    mean = _room((n_series, n_steps, nx), m.dtype, series_last)
+    mean = _empty((n_series, n_steps, nx), m.dtype, series_last)
     mean[:, -1] = m[:, -1]
-    _run("smoother mean", 1, (F, u, m[:, :-1], E[:, :-1]), (m[:, -1],), (mean[:, :-1],), True)
+    _run_generated("smoother mean", 1, (F, u, m[:, :-1], E[:, :-1]), (m[:, -1],), (mean[:, :-1],), True)
     return mean, np.broadcast_to(covariance, (n_series, *covariance.shape[1:]))
 
 
-def filter_roots(parts, predict_first):
-    """What `filter_series` gives of its arrays `parts`, by factors of covariances."""
+def filter_square_root(parts: Any, predict_first: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What `filter_series` returns for its arrays `parts`, by factors of covariances."""
     n_series, n_steps, ny = parts[6].shape
     nx, dtype = parts[7].shape[-1], parts[6].dtype
     mean, covariance = (empty((n_series, n_steps, *tail), dtype) for tail in ((nx,), (nx, nx)))
     terms, pivots = np.empty((n_series, n_steps)), np.empty((n_series, n_steps, ny))
-    run = RootRun(parts, bool(predict_first), rounding(nx, dtype))
-    _one_by_one(run.filter, (mean, covariance, terms, pivots), [(s,) for s in range(n_series)], n_steps)
+    run = SquareRootRecursion(parts, bool(predict_first), rounding(nx, dtype))
+    _map_on_threads(run.filter, (mean, covariance, terms, pivots), [(s,) for s in range(n_series)], n_steps)
     with np.errstate(all="ignore"):
         terms = -0.5 * (terms + np.sum(np.log(pivots), axis=-1))
     return mean, covariance, terms.astype(dtype, copy=False)
 
 
-def smooth_roots(parts, predict_first, mean, covariance, which):
+def smooth_square_root(
+    parts: Any, predict_first: bool, mean: np.ndarray, covariance: np.ndarray, which: np.ndarray
+) -> None:
     """Smooth the series in `which` on square roots, in place but for the last step; `parts` as `filter_series` has."""
     indices = np.flatnonzero(which)
-    run = RootRun(parts, bool(predict_first), rounding(mean.shape[-1], mean.dtype))
-    _one_by_one(run.smooth, (mean, covariance), [(s, s) for s in indices], mean.shape[1])
+    run = SquareRootRecursion(parts, bool(predict_first), rounding(mean.shape[-1], mean.dtype))
+    _map_on_threads(run.smooth, (mean, covariance), [(s, s) for s in indices], mean.shape[1])
 
 
-def _in_ranges(run, arguments, n_series, n_steps):
-    """``run(*arguments, first, last)`` for ranges of series: several a thread, as they may need unlike times."""
+def _map_ranges(run, arguments, n_series, n_steps):
+    """``run(*arguments, first, last)`` for ranges of series: several per thread, as their times may differ."""
     n = min(n_series, 8 * thread_count()) if n_series * n_steps >= THREADED and thread_count() > 1 else 1
     bounds = [n_series * i // n for i in range(n + 1)]
-    _one_by_one(run, arguments, list(pairwise(bounds)), n_steps * n_series // n)
+    _map_on_threads(run, arguments, list(pairwise(bounds)), n_steps * n_series // n)
 
 
-def _one_by_one(run, arguments, each, n_steps):
-    """``run(*arguments, *e)`` for all `each`, of `n_steps` steps, on threads where that pays.
-
-    They are compiled code that waits for no other.
-    """
+def _map_on_threads(run, arguments, each, n_steps):
+    """``run(*arguments, *e)`` for all `each`, of `n_steps` steps, on threads where there is enough work."""
     if len(each) * n_steps < THREADED or thread_count() == 1:
         for e in each:
             run(*arguments, *e)
@@ -407,6 +414,6 @@ def _one_by_one(run, arguments, each, n_steps):
         list(pool.map(lambda e: run(*arguments, *e), each))
 
 
-def rounding(nx, dtype):
-    """What part of its terms a sum may be that is nothing but rounding."""
+def rounding(nx: int, dtype: Any) -> float:
+    """The part of its terms below which a sum is rounding error."""
     return 8 * nx * float(np.finfo(dtype).eps)

@@ -9,29 +9,29 @@ from __future__ import annotations
 
 from ensemble._compile.plain_code import Integers, Numbers, behind, inlined, rolled
 from ensemble._kernels.kalman.tiles import (
-    PLACE,
+    DESCRIPTOR,
+    add_matrices,
     add_row,
-    added,
     array_of,
     copy,
+    copy_entries,
     copy_transposed,
     factor,
-    fetch,
     fill,
     is_same,
     mirror,
-    move,
     negate,
     padded,
+    prefetch_entries,
     product,
     scaled_row,
 )
 
-__all__ = ["smooth_some", "smoother_room"]
+__all__ = ["smooth_range", "smoother_workspace_size"]
 
 
-def smoother_room(nx: int, lanes: int) -> int:
-    """Numbers that `smooth_some` works on, with so many in a register."""
+def smoother_workspace_size(nx: int, lanes: int) -> int:
+    """Numbers that `smooth_range` works on, with so many in a register."""
     n = -(-nx // lanes) * lanes
     return 7 * n * n + 3 * n
 
@@ -54,7 +54,7 @@ def _solve(low: Numbers, inverses: Numbers, X: Numbers, nx: int, n: int) -> None
 
 @inlined
 def _gain(
-    F: Numbers, Q: Numbers, P: Numbers, regular: float, Ft: Numbers, less: Numbers, Et: Numbers, At: Numbers,
+    F: Numbers, Q: Numbers, P: Numbers, least_pivot: float, Ft: Numbers, less: Numbers, Et: Numbers, At: Numbers,
     AP: Numbers, S: Numbers, low: Numbers, inverses: Numbers, nx: int, n: int,
 ) -> None:  # fmt: skip
     """The transposed gain E', ``(I - E F)'`` and ``(I - E F) P``."""
@@ -64,14 +64,14 @@ def _gain(
     if n > nx:
         copy(Q, nx, nx, nx, S, n)
     product(Et, n, 1, Ft, S, S if n > nx else Q, True, n, nx, nx, True)
-    factor(S, low, inverses, nx, n, regular)
+    factor(S, low, inverses, nx, n, least_pivot)
     negate(low, low, nx * n)
     _solve(low, inverses, Et, nx, n)
     fill(At, nx * n)
     for i in range(nx):
         At[i * n + i] = 1.0
     product(less, n, 1, Et, At, At, True, n, nx, nx, False)
-    move(AP, S, nx * n)
+    copy_entries(AP, S, nx * n)
     product(At, 1, n, S, AP, AP, False, n, nx, nx, False)
 
 
@@ -81,7 +81,7 @@ def _covariance(
     n: int,
 ) -> None:  # fmt: skip
     """``(I - E F) P (I - E F)' + E (Q + P_next) E'``."""
-    added(Q, later, nx, S, n)
+    add_matrices(Q, later, nx, S, n)
     mirror(S, n)
     product(Et, 1, n, S, ES, ES, False, n, nx, nx, False)
     product(ES, n, 1, Et, S, S, False, n, nx, nx, True)
@@ -110,7 +110,7 @@ def _mean(
 # --- series
 @rolled
 def _smooth_series(
-    places: Integers, s: int, n_steps: int, nx: int, constant: bool, regular: float, w: Numbers
+    places: Integers, s: int, n_steps: int, nx: int, constant: bool, least_pivot: float, w: Numbers
 ) -> None:  # fmt: skip
     """The smoother of series s."""
     n, size = padded(nx), nx * nx
@@ -120,8 +120,8 @@ def _smooth_series(
     inverses = behind(w, 7 * square)
     gap, out = behind(inverses, n), behind(inverses, 2 * n)
     fill(w, 7 * square + 3 * n)
-    by_F, by_Q, by_u, by_P = places[2], places[PLACE + 2], places[2 * PLACE + 2], places[4 * PLACE + 2]
-    by_m = places[3 * PLACE + 2]
+    by_F, by_Q, by_u, by_P = places[2], places[DESCRIPTOR + 2], places[2 * DESCRIPTOR + 2], places[4 * DESCRIPTOR + 2]
+    by_m = places[3 * DESCRIPTOR + 2]
     last = n_steps - 1
     F, Q, u = (
         behind(array_of(places, 0, s), last * by_F),
@@ -133,22 +133,22 @@ def _smooth_series(
     kept = False
     for k in range(n_steps - 2, -1, -1):
         if k > 0:
-            fetch(P, -by_P, size)
-            fetch(covariance, -2 * size, size)
+            prefetch_entries(P, -by_P, size)
+            prefetch_entries(covariance, -2 * size, size)
             if by_F > 0:
-                fetch(F, -by_F, size)
+                prefetch_entries(F, -by_F, size)
             if by_Q > 0:
-                fetch(Q, -by_Q, size)
+                prefetch_entries(Q, -by_Q, size)
         same = constant and k < n_steps - 2 and is_same(P, behind(P, by_P), size)
         if by_F > 0 or k == n_steps - 2:
             copy_transposed(F, nx, nx, nx, Ft, n)
             negate(Ft, less, nx * n)
         if not same:
-            _gain(F, Q, P, regular, Ft, less, Et, At, AP, S, low, inverses, nx, n)
+            _gain(F, Q, P, least_pivot, Ft, less, Et, At, AP, S, low, inverses, nx, n)
         kept = same and (kept or is_same(covariance, behind(covariance, size), size))
         to = behind(covariance, -size)
         if kept:
-            move(covariance, to, size)
+            copy_entries(covariance, to, size)
         else:
             _covariance(Q, covariance, Et, At, AP, S, low, to, nx, n)
         _mean(u, m, mean, Ft, Et, gap, out, behind(mean, -nx), nx, n)
@@ -157,13 +157,13 @@ def _smooth_series(
 
 
 @rolled
-def smooth_some(
-    places: Integers, n_steps: int, nx: int, constant: bool, regular: float, w: Numbers, first: int, last: int
+def smooth_range(
+    places: Integers, n_steps: int, nx: int, constant: bool, least_pivot: float, w: Numbers, first: int, last: int
 ) -> None:
     """The smoother of the series from `first` to `last`, which is left out; their last steps are there.
 
     `places` says where F, Q, u, the filtered mean and covariance, the smoothed mean and covariance lie. `constant`
-    where F and Q have one step for all. `w` has `smoother_room` numbers.
+    where F and Q have one step for all. `w` has `smoother_workspace_size` numbers.
     """
     for s in range(first, last):
-        _smooth_series(places, s, n_steps, nx, constant, regular, w)
+        _smooth_series(places, s, n_steps, nx, constant, least_pivot, w)

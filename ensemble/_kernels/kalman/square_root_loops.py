@@ -31,12 +31,12 @@ from ensemble._compile.numba import compiled_serial
 from ensemble._compile.plain_code import Integers, Numbers, entry, plain
 from ensemble._kernels.kalman.step import TWO_PI
 
-__all__ = ["RootRun"]
+__all__ = ["SquareRootRecursion"]
 
-MOVING = 7
+TIME_VARYING = 7
 """Parts that may change from step to step, in front of the two of the start: F, Q, H, R, u, d, y."""
 
-BY, RECORDS = MOVING + 2, 2 * MOVING + 2
+STRIDES, RECORDS = TIME_VARYING + 2, 2 * TIME_VARYING + 2
 """Where in `places`, behind the offsets of the parts, their steps in time stand, and the offset of the records."""
 
 
@@ -93,7 +93,7 @@ def _gram(w: Numbers, W: int, rows: int, n: int, P: int) -> None:
 
 
 @plain
-def _root(w: Numbers, P: int, n: int, tiny: float, W: int, stride: int, free: int) -> None:
+def _semidefinite_factor(w: Numbers, P: int, n: int, tiny: float, W: int, stride: int, free: int) -> None:
     """W with ``W' W = P``, semidefinite and read above the diagonal, by elimination with diagonal pivoting.
 
     Pivots are taken in the order of what is left relative to the diagonal of P; below `tiny` of it they are rounding.
@@ -125,7 +125,7 @@ def _root(w: Numbers, P: int, n: int, tiny: float, W: int, stride: int, free: in
 
 
 @plain
-def _triangular(
+def _triangularise(
     w: Numbers, M: int, rows: int, columns: int, n: int, scale: int, tiny: float, order: int, free: int
 ) -> int:
     """Householder's triangularisation of the first `n` columns of M, in place; the number of columns taken.
@@ -178,10 +178,10 @@ def _triangular(
 
 
 @plain
-def _compress(w: Numbers, M: int, rows: int, n: int, free: int) -> None:
+def _reduce_rows(w: Numbers, M: int, rows: int, n: int, free: int) -> None:
     """The rows of M transformed to as many as it has columns, in its place."""
     _fill(w, free, n, 1.0)
-    _triangular(w, M, rows, n, n, free, 0.0, free + n, free + 2 * n)
+    _triangularise(w, M, rows, n, n, free, 0.0, free + n, free + 2 * n)
 
 
 @plain
@@ -197,7 +197,7 @@ def _add_deviations(w: Numbers, W: int, rows: int, n: int, out: int, free: int) 
 
 # --- steps
 @plain
-def _fields(nx: int, ny: int) -> tuple[int, int, int, int, int, int, int, int, int, int]:
+def _record_fields(nx: int, ny: int) -> tuple[int, int, int, int, int, int, int, int, int, int]:
     """Where the fields of a step's record start, and its length.
 
     Mean, covariance, quadratic, pivots; factor, deviations before the observation, step of the mean by it; and, with
@@ -206,20 +206,20 @@ def _fields(nx: int, ny: int) -> tuple[int, int, int, int, int, int, int, int, i
     quadratic = nx + nx * nx
     factor = quadratic + 1 + ny
     before = factor + nx * nx
-    jump, white = before + nx, before + 2 * nx
+    mean_step, white = before + nx, before + 2 * nx
     seen = white + ny
     gain = seen + ny * nx
-    return nx, quadratic, quadratic + 1, factor, before, jump, white, seen, gain, gain + ny * nx
+    return nx, quadratic, quadratic + 1, factor, before, mean_step, white, seen, gain, gain + ny * nx
 
 
 @plain
 def _update(
     w: Numbers, H: int, R: int, d: int, y: int, m: int, W: int, nx: int, ny: int, tiny: float, record: int, free: int
 ) -> None:
-    """The factor given `y`, in place, and the mean; what `_fields` names, to the record."""
+    """The factor given `y`, in place, and the mean; what `_record_fields` names, to the record."""
     size = nx + ny
-    _, quadratic, pivots, _, _, jump, white, seen, gain, _ = _fields(nx, ny)
-    quadratic, pivots, jump, white = record + quadratic, record + pivots, record + jump, record + white
+    _, quadratic, pivots, _, _, mean_step, white, seen, gain, _ = _record_fields(nx, ny)
+    quadratic, pivots, mean_step, white = record + quadratic, record + pivots, record + mean_step, record + white
     seen, gain = record + seen, record + gain
     h, noise, r, order, M = free, free + ny * nx, free + ny * size, free + ny * size + ny, free + ny * size + 2 * ny
     free = M + size * size
@@ -238,17 +238,17 @@ def _update(
                 total -= w[h + i * nx + k] * w[m + k]
             w[r + i] = total
     _fill(w, M, size * size, 0.0)
-    _root(w, noise, ny, tiny, M, size, free)
+    _semidefinite_factor(w, noise, ny, tiny, M, size, free)
     _transpose(w, h, ny, nx, free)
     _product(w, W, free, M + ny * size, size, nx, nx, ny)
     _copy(w, W, nx, M + ny * size + ny, size, nx, nx)
     _fill(w, free, ny, 1.0)
-    rank = _triangular(w, M, size, size, ny, free, 0.0, order, free + ny)
+    rank = _triangularise(w, M, size, size, ny, free, 0.0, order, free + ny)
     total = w[r] * 0.0
     if rank < ny:  # no density
         total = np.nan
         _fill(w, m, nx, np.nan)
-    _fill(w, jump, nx, 0.0)
+    _fill(w, mean_step, nx, 0.0)
     _copy(w, M + ny, size, gain, nx, ny, nx)
     for a in range(rank):
         j = int(w[order + a])
@@ -266,15 +266,15 @@ def _update(
         w[pivots + j] = 1.0 if np.isnan(w[y + j]) else TWO_PI * pivot * pivot
         for k in range(nx):
             w[row + k] /= pivot
-            w[jump + k] += w[gain + a * nx + k] * value
+            w[mean_step + k] += w[gain + a * nx + k] * value
     for k in range(nx):
-        w[m + k] += w[jump + k]
+        w[m + k] += w[mean_step + k]
     w[quadratic] = total
     _copy(w, M + ny * size + ny, size, W, nx, nx, nx)
 
 
 @plain
-def _prepare(
+def _triangularise_gain(
     w: Numbers, F: int, W: int, before: int, noise: int, nx: int, tiny: float, M: int, order: int, free: int
 ) -> tuple[int, float]:
     """The triangularisation of the module's description: its rank, and the least pivot relative to its rounding.
@@ -292,7 +292,7 @@ def _prepare(
     for i in range(nx):
         for k in range(nx):
             w[scale + i] += abs(w[F + i * nx + k]) * w[before + k]
-    rank = _triangular(w, M, 2 * nx, 2 * nx, nx, scale, tiny, order, free)
+    rank = _triangularise(w, M, 2 * nx, 2 * nx, nx, scale, tiny, order, free)
     least = 1.0
     for a in range(rank):
         j = int(w[order + a])
@@ -301,7 +301,7 @@ def _prepare(
 
 
 @plain
-def _chain(w: Numbers, M: int, order: int, rank: int, later: int, nx: int, Et: int, rows: int) -> None:
+def _gain_and_rows(w: Numbers, M: int, order: int, rank: int, later: int, nx: int, Et: int, rows: int) -> None:
     """The transposed gain, and the 3 nx - rank rows whose products are the smoothed covariance.
 
     `later` is the smoothed factor of the next step.
@@ -324,31 +324,31 @@ def _chain(w: Numbers, M: int, order: int, rank: int, later: int, nx: int, Et: i
 
 # --- the disturbance form
 @plain
-def _congruent(w: Numbers, A: int, pull: int, weight: int, nx: int, free: int) -> None:
-    """``A' pull`` and ``A' weight A``, in place."""
+def _congruence(w: Numbers, A: int, adjoint: int, adjoint_cov: int, nx: int, free: int) -> None:
+    """``A' adjoint`` and ``A' adjoint_cov A``, in place."""
     moved, left, whole, turned = free, free + nx, free + nx + nx * nx, free + nx + 2 * nx * nx
     _fill(w, moved, nx, 0.0)
     for k in range(nx):
         for i in range(nx):
-            w[moved + i] += w[A + k * nx + i] * w[pull + k]
-    _product(w, weight, A, left, nx, nx, nx, nx)
+            w[moved + i] += w[A + k * nx + i] * w[adjoint + k]
+    _product(w, adjoint_cov, A, left, nx, nx, nx, nx)
     _transpose(w, A, nx, nx, turned)
     _product(w, turned, left, whole, nx, nx, nx, nx)
-    _copy(w, moved, 0, pull, 0, 1, nx)
+    _copy(w, moved, 0, adjoint, 0, 1, nx)
     for i in range(nx):
         for j in range(i, nx):
             both = 0.5 * (w[whole + i * nx + j] + w[whole + j * nx + i])
-            w[weight + i * nx + j] = w[weight + j * nx + i] = both
+            w[adjoint_cov + i * nx + j] = w[adjoint_cov + j * nx + i] = both
 
 
 @plain
 def _before_observation(
-    w: Numbers, white: int, seen: int, gain: int, pull: int, weight: int, nx: int, ny: int, free: int
+    w: Numbers, white: int, seen: int, gain: int, adjoint: int, adjoint_cov: int, nx: int, ny: int, free: int
 ) -> None:
-    """`pull` and `weight` of later observations, in place, with those of this step and at the predicted state.
+    """`adjoint` and `adjoint_cov` of later observations, in place, with those of this step, at the predicted state.
 
-    What all of them say of the state is ``exp(pull' x - x' weight x / 2)`` up to its prediction's own share:
-    ``pull = H' S^-1 r + (I - K H)' pull`` and ``weight = H' S^-1 H + (I - K H)' weight (I - K H)``.
+    They are the r and N of de Jong's recursion:
+    ``adjoint = H' S^-1 r + (I - K H)' adjoint`` and ``adjoint_cov = H' S^-1 H + (I - K H)' adjoint_cov (I - K H)``.
     """
     A = free
     _fill(w, A, nx * nx, 0.0)
@@ -358,28 +358,37 @@ def _before_observation(
             x = w[gain + a * nx + i]
             for j in range(nx):
                 w[A + i * nx + j] -= x * w[seen + a * nx + j]
-    _congruent(w, A, pull, weight, nx, free + nx * nx)
+    _congruence(w, A, adjoint, adjoint_cov, nx, free + nx * nx)
     for a in range(ny):
         row = seen + a * nx
         for i in range(nx):
             x = w[row + i]
-            w[pull + i] += x * w[white + a]
+            w[adjoint + i] += x * w[white + a]
             for j in range(nx):
-                w[weight + i * nx + j] += x * w[row + j]
+                w[adjoint_cov + i * nx + j] += x * w[row + j]
 
 
 @plain
-def _by_disturbances(
-    w: Numbers, W: int, before: int, pull: int, weight: int, least: float, step: int, P: int, nx: int, free: int
+def _disturbance_form(
+    w: Numbers,
+    W: int,
+    before: int,
+    adjoint: int,
+    adjoint_cov: int,
+    least: float,
+    step: int,
+    P: int,
+    nx: int,
+    free: int,
 ) -> float:
-    """``P pull`` and ``P - P weight P`` for ``P = W' W``; by what factor a variance falls most."""
+    """``P adjoint`` and ``P - P adjoint_cov P`` for ``P = W' W``; by what factor a variance falls most."""
     count = nx * nx
     filtered, left, taken, moves, sizes = free, free + count, free + 2 * count, free + 3 * count, free + 4 * count
     _gram(w, W, nx, nx, filtered)
-    _product(w, filtered, weight, left, nx, nx, nx, nx)
+    _product(w, filtered, adjoint_cov, left, nx, nx, nx, nx)
     _product(w, left, filtered, taken, nx, nx, nx, nx)
     for i in range(count):
-        w[moves + i], w[left + i] = abs(w[filtered + i]), abs(w[weight + i])
+        w[moves + i], w[left + i] = abs(w[filtered + i]), abs(w[adjoint_cov + i])
     _product(w, moves, left, sizes, nx, nx, nx, nx)
     factor = 1.0
     for i in range(nx):
@@ -387,7 +396,7 @@ def _by_disturbances(
         total, size = 0.0, own
         for j in range(nx):
             at = i * nx + j
-            total += w[filtered + at] * w[pull + j]
+            total += w[filtered + at] * w[adjoint + j]
             size += w[sizes + at] * w[moves + at]
         w[step + i] = total
         for j in range(i, nx):
@@ -401,41 +410,41 @@ def _by_disturbances(
 
 # --- series
 @plain
-def _root_filter(
+def _filter_series(
     w: Numbers, places: Integers, n_steps: int, nx: int, ny: int, predict_first: bool, tiny: float
 ) -> None:
     """The filter of one series, to the records of its steps."""
     records, free = places[RECORDS], places[RECORDS + 1]
-    _, _, _, at_factor, at_before, _, _, _, _, length = _fields(nx, ny)
+    _, _, _, at_factor, at_before, _, _, _, _, length = _record_fields(nx, ny)
     m, W, noise, ahead, M = free, free + nx, free + nx + nx * nx, free + nx + 2 * nx * nx, free + 2 * nx + 2 * nx * nx
     free = M + 2 * nx * nx
     _copy(w, places[7], 0, m, 0, 1, nx)
-    _root(w, places[8], nx, tiny, W, nx, free)
-    _root(w, places[1], nx, tiny, noise, nx, free)
+    _semidefinite_factor(w, places[8], nx, tiny, W, nx, free)
+    _semidefinite_factor(w, places[1], nx, tiny, noise, nx, free)
     for k in range(n_steps):
         record = records + k * length
         if k > 0 or predict_first:
-            F = places[0] + k * places[BY + 0]
+            F = places[0] + k * places[STRIDES + 0]
             for i in range(nx):
-                total = w[places[4] + k * places[BY + 4] + i]
+                total = w[places[4] + k * places[STRIDES + 4] + i]
                 for j in range(nx):
                     total += w[F + i * nx + j] * w[m + j]
                 w[ahead + i] = total
             _copy(w, ahead, 0, m, 0, 1, nx)
-            if k > 0 and places[BY + 1] > 0:
-                _root(w, places[1] + k * places[BY + 1], nx, tiny, noise, nx, free)
+            if k > 0 and places[STRIDES + 1] > 0:
+                _semidefinite_factor(w, places[1] + k * places[STRIDES + 1], nx, tiny, noise, nx, free)
             _transpose(w, F, nx, nx, free)
             _product(w, W, free, M, nx, nx, nx, nx)
             _copy(w, noise, nx, M + nx * nx, nx, nx, nx)
-            _compress(w, M, 2 * nx, nx, free)
+            _reduce_rows(w, M, 2 * nx, nx, free)
             _copy(w, M, nx, W, nx, nx, nx)
         _fill(w, record + at_before, nx, 0.0)
         _add_deviations(w, W, nx, nx, record + at_before, free)
         H, R, d, y = (
-            places[2] + k * places[BY + 2],
-            places[3] + k * places[BY + 3],
-            places[5] + k * places[BY + 5],
-            places[6] + k * places[BY + 6],
+            places[2] + k * places[STRIDES + 2],
+            places[3] + k * places[STRIDES + 3],
+            places[5] + k * places[STRIDES + 5],
+            places[6] + k * places[STRIDES + 6],
         )
         _update(w, H, R, d, y, m, W, nx, ny, tiny, record, free)
         _copy(w, m, 0, record, 0, 1, nx)
@@ -444,14 +453,14 @@ def _root_filter(
 
 
 @plain
-def _root_smooth(w: Numbers, places: Integers, n_steps: int, nx: int, ny: int, tiny: float) -> None:
-    """The smoother of one series from the records that `root_filter` left: means and covariances in their places."""
+def _smooth_series(w: Numbers, places: Integers, n_steps: int, nx: int, ny: int, tiny: float) -> None:
+    """The smoother of one series in place, from the records of `square_root_filter`."""
     records, free = places[RECORDS], places[RECORDS + 1]
-    _, _, _, at_factor, at_before, at_jump, at_white, at_seen, at_gain, length = _fields(nx, ny)
+    _, _, _, at_factor, at_before, at_mean_step, at_white, at_seen, at_gain, length = _record_fields(nx, ny)
     count = nx * nx
-    noise, P, weight, later, Et = free, free + count, free + 2 * count, free + 3 * count, free + 4 * count
+    noise, P, adjoint_cov, later, Et = free, free + count, free + 2 * count, free + 3 * count, free + 4 * count
     M, rows, free = free + 5 * count, free + 9 * count, free + 12 * count
-    pull, gap, step, disturbed, order, free = (
+    adjoint, gap, step, disturbed, order, free = (
         free,
         free + nx,
         free + 2 * nx,
@@ -460,35 +469,35 @@ def _root_smooth(w: Numbers, places: Integers, n_steps: int, nx: int, ny: int, t
         free + 5 * nx,
     )
     last = records + (n_steps - 1) * length
-    _fill(w, pull, nx, 0.0)
-    _fill(w, weight, count, 0.0)
+    _fill(w, adjoint, nx, 0.0)
+    _fill(w, adjoint_cov, count, 0.0)
     _copy(w, last + at_factor, nx, later, nx, nx, nx)  # of the chain of gains
-    _copy(w, last + at_jump, 0, gap, 0, 1, nx)
+    _copy(w, last + at_mean_step, 0, gap, 0, 1, nx)
     eps = tiny / (8 * nx)
-    error, fall = 0.0, 0.0
-    _root(w, places[1], nx, tiny, noise, nx, free)
+    error, cancellation = 0.0, 0.0
+    _semidefinite_factor(w, places[1], nx, tiny, noise, nx, free)
     for k in range(n_steps - 2, -1, -1):
         record, after = records + k * length, records + (k + 1) * length
-        F, W, before = places[0] + (k + 1) * places[BY + 0], record + at_factor, record + at_before
-        if places[BY + 1] > 0:
-            _root(w, places[1] + (k + 1) * places[BY + 1], nx, tiny, noise, nx, free)
-        rank, least = _prepare(w, F, W, before, noise, nx, tiny, M, order, free)
-        if k < n_steps - 2 and eps * fall / least**2 < error + eps / least:
-            error = eps * fall / least**2
+        F, W, before = places[0] + (k + 1) * places[STRIDES + 0], record + at_factor, record + at_before
+        if places[STRIDES + 1] > 0:
+            _semidefinite_factor(w, places[1] + (k + 1) * places[STRIDES + 1], nx, tiny, noise, nx, free)
+        rank, least = _triangularise_gain(w, F, W, before, noise, nx, tiny, M, order, free)
+        if k < n_steps - 2 and eps * cancellation / least**2 < error + eps / least:
+            error = eps * cancellation / least**2
             for i in range(nx):
-                w[gap + i] = w[disturbed + i] + w[after + at_jump + i]
-            _root(w, P, nx, tiny, later, nx, free)
+                w[gap + i] = w[disturbed + i] + w[after + at_mean_step + i]
+            _semidefinite_factor(w, P, nx, tiny, later, nx, free)
         else:
             error += eps / least
-        _before_observation(w, after + at_white, after + at_seen, after + at_gain, pull, weight, nx, ny, free)
-        _congruent(w, F, pull, weight, nx, free)
-        fall = _by_disturbances(w, W, before, pull, weight, tiny, disturbed, P, nx, free)
-        _chain(w, M, order, rank, later, nx, Et, rows)
+        _before_observation(w, after + at_white, after + at_seen, after + at_gain, adjoint, adjoint_cov, nx, ny, free)
+        _congruence(w, F, adjoint, adjoint_cov, nx, free)
+        cancellation = _disturbance_form(w, W, before, adjoint, adjoint_cov, tiny, disturbed, P, nx, free)
+        _gain_and_rows(w, M, order, rank, later, nx, Et, rows)
         _fill(w, step, nx, 0.0)
         for i in range(nx):
             for j in range(nx):
                 w[step + j] += w[Et + i * nx + j] * w[gap + i]
-        if eps * fall < error:
+        if eps * cancellation < error:
             for i in range(nx):
                 w[record + i] += w[disturbed + i]
             _copy(w, P, nx, record + nx, nx, nx, nx)
@@ -496,34 +505,34 @@ def _root_smooth(w: Numbers, places: Integers, n_steps: int, nx: int, ny: int, t
             for i in range(nx):
                 w[record + i] += w[step + i]
             _gram(w, rows, 3 * nx - rank, nx, record + nx)
-        _compress(w, rows, 3 * nx - rank, nx, free)
+        _reduce_rows(w, rows, 3 * nx - rank, nx, free)
         _copy(w, rows, nx, later, nx, nx, nx)
         for i in range(nx):
-            w[gap + i] = w[step + i] + w[record + at_jump + i]
+            w[gap + i] = w[step + i] + w[record + at_mean_step + i]
 
 
-_call_filter, _call_smooth = entry(_root_filter), entry(_root_smooth)
+_call_filter, _call_smooth = entry(_filter_series), entry(_smooth_series)
 
 
 @compiled_serial
-def root_filter(w, places, n_steps, nx, ny, predict_first, tiny):
+def square_root_filter(w, places, n_steps, nx, ny, predict_first, tiny):
     _call_filter(w, places, n_steps, nx, ny, predict_first, tiny)
 
 
 @compiled_serial
-def root_smooth(w, places, n_steps, nx, ny, tiny):
+def square_root_smooth(w, places, n_steps, nx, ny, tiny):
     _call_smooth(w, places, n_steps, nx, ny, tiny)
 
 
-class RootRun:
-    """The array and the places of these loops for series of one length and size.
+class SquareRootRecursion:
+    """The square-root filter and smoother of series of one length and size.
 
     Parameters
     ----------
     parts : F, Q, H, R, u, d, y, m0, P0, each (n_series or 1, n_steps or 1, ...), the last two without steps
     predict_first : bool
     tiny : float
-        What part of its terms a sum may be that is nothing but rounding.
+        The part of its terms below which a sum is rounding error.
     """
 
     def __init__(self, parts: tuple[np.ndarray, ...], predict_first: bool, tiny: float) -> None:
@@ -532,7 +541,7 @@ class RootRun:
         self.nx = parts[7].shape[-1]
         sizes = [math.prod(a.shape[1:]) for a in parts]
         self.starts = np.cumsum([0, *sizes])
-        moves = [math.prod(a.shape[2:]) if a.shape[1] > 1 else 0 for a in parts[:MOVING]]
+        moves = [math.prod(a.shape[2:]) if a.shape[1] > 1 else 0 for a in parts[:TIME_VARYING]]
         nx, ny = self.nx, self.ny
         self.length = 3 * nx + 2 * nx * nx + 1 + 2 * ny + 2 * ny * nx
         self.space = int(self.starts[-1]) + self.n_steps * self.length
@@ -543,7 +552,7 @@ class RootRun:
         w = np.empty(self.space + self.free)
         for a, start, end in zip(self.parts, self.starts[:-1], self.starts[1:], strict=True):
             w[start:end] = a[s if a.shape[0] > 1 else 0].ravel()
-        root_filter(w, self.places, self.n_steps, self.nx, self.ny, self.predict_first, self.tiny)
+        square_root_filter(w, self.places, self.n_steps, self.nx, self.ny, self.predict_first, self.tiny)
         return w
 
     def _records(self, w: np.ndarray) -> np.ndarray:
@@ -561,7 +570,7 @@ class RootRun:
     def smooth(self, mean: np.ndarray, covariance: np.ndarray, s: int, to: int) -> None:
         """The smoother of series s, written to series `to` of the results; the last step is left as it is."""
         w, nx = self._filtered(s), self.nx
-        root_smooth(w, self.places, self.n_steps, nx, self.ny, self.tiny)
+        square_root_smooth(w, self.places, self.n_steps, nx, self.ny, self.tiny)
         records = self._records(w)[:-1]
         mean[to, :-1] = records[:, :nx]
         covariance[to, :-1] = records[:, nx : nx + nx * nx].reshape(-1, nx, nx)

@@ -1,4 +1,9 @@
-"""One step of the filter and of the smoother as scalar arithmetic, written once for every target.
+"""One step of the filter and of the smoother as scalar arithmetic, the source of the code for up to eight states.
+
+The reference kernels and the generated code for one series and for lanes run these functions. The same step stands
+again where matrices lie otherwise: with the same bits in `loops.py` and `smoother_loops.py` (any size, on the CPU), to
+rounding in `cuda/steps.cuh` (registers of a thread), `cuda/blocks.cuh` (shared memory of a block) and
+`apps/kalman/array/steps.py` (Array API).
 
 Matrices are nested lists of scalars: NumPy arrays with one value per series, or symbols that write source code. `o`
 offers `zero`, `one`, ``where(condition, a, b)``, ``missing(y)`` and ``columns(A)``, which gives A back and may keep
@@ -12,13 +17,13 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["TWO_PI", "predict", "predict_mean", "regular", "smooth", "smooth_mean", "update", "update_mean"]
+__all__ = ["TWO_PI", "least_pivot", "predict", "predict_mean", "smooth", "smooth_mean", "update", "update_mean"]
 
 TWO_PI = 6.283185307179586
 
 
-def regular(nx: int, dtype: Any) -> float:
-    """What part of its diagonal entry every pivot of a predicted covariance must keep for the gain of a smoother.
+def least_pivot(nx: int, dtype: Any) -> float:
+    """The part of its diagonal entry that every pivot of a predicted covariance must keep for the gain of a smoother.
 
     The gain's error is about eps over that part. Series with a smaller pivot at any step are smoothed on square roots
     (`square_root_loops.py`). A diagonal entry of zero, a component that is known exactly, is no such pivot.
@@ -38,7 +43,7 @@ def _dot(a: Vector, b: Vector, start: Any = None) -> Any:
     return total
 
 
-def _less(start: Any, a: Vector, b: Vector) -> Any:
+def _minus_dot(start: Any, a: Vector, b: Vector) -> Any:
     """start - a' b."""
     for x, y in zip(a, b, strict=True):
         start = start - x * y
@@ -108,7 +113,7 @@ def _solve(lower: Matrix, inverses: Vector, x: Vector) -> Vector:
 
 def _identity_minus(o: Any, K: Matrix, H: Matrix) -> Matrix:
     columns = [list(column) for column in zip(*H, strict=True)]
-    entry = lambda i, j: _less(o.one if i == j else o.zero, K[i], columns[j])
+    entry = lambda i, j: _minus_dot(o.one if i == j else o.zero, K[i], columns[j])
     return [[entry(i, j) for j in range(len(columns))] for i in range(len(K))]
 
 
@@ -131,7 +136,7 @@ def update_mean(
 
     `logs` are the logarithms of the pivots of ``2 pi S``.
     """
-    r = [_less(y[i] - d[i], H[i], m) for i in range(len(H))]
+    r = [_minus_dot(y[i] - d[i], H[i], m) for i in range(len(H))]
     white = _forward(lower, r)
     quadratic = _dot(white, [w * v for w, v in zip(white, inverses, strict=True)])
     for log in logs:
@@ -147,14 +152,14 @@ def update(o: Any, H: Matrix, R: Matrix, d: Vector, y: Vector, m: Vector, P: Mat
     of the residual ``G = K R - M H'``.
     """
     ny, nx = len(H), len(m)
-    gone = [o.missing(entry) for entry in y]
-    H = [[o.where(gone[i], o.zero, entry) for entry in H[i]] for i in range(ny)]
+    is_missing = [o.missing(entry) for entry in y]
+    H = [[o.where(is_missing[i], o.zero, entry) for entry in H[i]] for i in range(ny)]
     noise: Matrix = [[None] * ny for _ in range(ny)]
     for i in range(ny):
-        noise[i][i] = o.where(gone[i], o.one, R[i][i])
+        noise[i][i] = o.where(is_missing[i], o.one, R[i][i])
         for j in range(i + 1, ny):
-            noise[i][j] = noise[j][i] = o.where(gone[i], o.zero, o.where(gone[j], o.zero, R[i][j]))
-    r = [o.where(gone[i], o.zero, _less(y[i] - d[i], H[i], m)) for i in range(ny)]
+            noise[i][j] = noise[j][i] = o.where(is_missing[i], o.zero, o.where(is_missing[j], o.zero, R[i][j]))
+    r = [o.where(is_missing[i], o.zero, _minus_dot(y[i] - d[i], H[i], m)) for i in range(ny)]
     PHt = o.columns([[_dot(P[a], H[i]) for i in range(ny)] for a in range(nx)])
     columns = [list(column) for column in zip(*PHt, strict=True)]
     lower, pivots, inverses = _factored(_congruence(H, columns, noise), lambda pivot, j: o.one / pivot)
@@ -165,18 +170,18 @@ def update(o: Any, H: Matrix, R: Matrix, d: Vector, y: Vector, m: Vector, P: Mat
     mean = [_dot(K[a], r, m[a]) for a in range(nx)]
     o.columns([[entry] for entry in mean])
     pairs = [[[v * w for v, w in zip(W[a], W[b], strict=True)] for b in range(nx)] for a in range(nx)]
-    M = o.columns([[_less(P[a][b], pairs[a][b], inverses) for b in range(nx)] for a in range(nx)])
+    M = o.columns([[_minus_dot(P[a][b], pairs[a][b], inverses) for b in range(nx)] for a in range(nx)])
     covariance = o.columns(_corrected(o, M, H, noise, K), symmetric=True)
-    scaled = [o.where(gone[i], o.one, pivots[i] * o.two_pi) for i in range(ny)]
+    scaled = [o.where(is_missing[i], o.one, pivots[i] * o.two_pi) for i in range(ny)]
     return mean, covariance, quadratic, scaled, K, lower, inverses
 
 
 def _corrected(o: Any, M: Matrix, H: Matrix, R: Matrix, K: Matrix) -> Matrix:
     """``M + K G' + (G - K (H G)') K'`` for the residual ``G = K R - M H'`` of a gain K."""
     nx, ny = len(K), len(H)
-    G = o.columns([[_less(_dot(K[a], R[i]), M[a], H[i]) for i in range(ny)] for a in range(nx)])
+    G = o.columns([[_minus_dot(_dot(K[a], R[i]), M[a], H[i]) for i in range(ny)] for a in range(nx)])
     HG = [[_dot(H[i], [row[j] for row in G]) for j in range(ny)] for i in range(ny)]
-    X = o.columns([[_less(G[a][j], K[a], HG[j]) for j in range(ny)] for a in range(nx)])
+    X = o.columns([[_minus_dot(G[a][j], K[a], HG[j]) for j in range(ny)] for a in range(nx)])
     return _mirrored(nx, lambda a, b: M[a][b] + _dot(X[a], K[b], _dot(K[a], G[b])))
 
 
@@ -185,8 +190,8 @@ def smooth(
 ) -> tuple[Vector, Matrix, Matrix]:
     """Smoothed mean and covariance from the filtered ones and the smoothed ones a step later; and the gain.
 
-    Where a pivot of the predicted covariance is no more than ``o.regular`` of its diagonal entry, the results are NaN:
-    see `regular`. The row of a diagonal entry that is zero drops out.
+    Where a pivot of the predicted covariance is no more than ``o.least_pivot`` of its diagonal entry, the results are
+    NaN: see `least_pivot`. The row of a diagonal entry that is zero drops out.
     """
     nx = len(m)
     FP = o.columns(_times(F, P))
@@ -194,7 +199,7 @@ def smooth(
 
     def inverse(pivot: Any, j: int) -> Any:
         known = ahead[j][j] <= o.zero
-        good = o.one / o.where(pivot <= o.regular * ahead[j][j], o.nan, pivot)
+        good = o.one / o.where(pivot <= o.least_pivot * ahead[j][j], o.nan, pivot)
         return o.where(known, o.zero, good)
 
     lower, _, inverses = _factored(ahead, inverse)
@@ -213,5 +218,5 @@ def smooth(
 def smooth_mean(F: Matrix, u: Vector, m: Vector, later_m: Vector, E: Matrix) -> Vector:
     """The smoothed mean, by a gain that is known."""
     nx = len(m)
-    gap = [_less(later_m[i] - u[i], F[i], m) for i in range(nx)]
+    gap = [_minus_dot(later_m[i] - u[i], F[i], m) for i in range(nx)]
     return [_dot(E[a], gap, m[a]) for a in range(nx)]

@@ -1,4 +1,4 @@
-"""Matrices of any size, in `plain_code`: products in register tiles, triangles, copies; and where series lie.
+"""Matrices of any size, in `plain_code`: products in register tiles, factors, copies; and the arrays of series.
 
 A matrix is the array that starts at its first entry, and the stride of its rows, which are padded to whole registers.
 Every entry is made of the same operations in the same order as where steps are written out, so it has the same bits (a
@@ -26,28 +26,28 @@ from ensemble._compile.plain_code import (
 )
 
 __all__ = [
-    "PLACE",
+    "DESCRIPTOR",
+    "add_matrices",
     "add_row",
-    "added",
     "array_of",
     "copy",
+    "copy_entries",
     "copy_transposed",
     "factor",
-    "fetch",
     "fill",
     "is_same",
     "mirror",
-    "move",
     "negate",
     "padded",
+    "prefetch_entries",
     "product",
     "row_product",
     "scaled_row",
     "transposed_rows",
 ]
 
-PLACE = 4
-"""Numbers that say where an array lies: its address, and its steps over series, time and entries."""
+DESCRIPTOR = 4
+"""Numbers that describe an array: its address, and its strides over series, steps of time and entries."""
 
 BLOCK = 32
 """Entries that are compared at once."""
@@ -229,8 +229,8 @@ def mirror(A: Numbers, stride: int) -> None:
 
 
 @rolled
-def fetch(A: Numbers, first: int, count: int) -> None:
-    """Ask for entries from `first` on ahead of time."""
+def prefetch_entries(A: Numbers, first: int, count: int) -> None:
+    """Prefetch entries from `first` on."""
     i = first
     while i < first + count:
         prefetch(A, i)
@@ -245,7 +245,7 @@ def fill(C: Numbers, count: int) -> None:
 
 
 @inlined
-def move(A: Numbers, B: Numbers, count: int) -> None:
+def copy_entries(A: Numbers, B: Numbers, count: int) -> None:
     """The entries of A, in B."""
     copy(A, count, 1, count, B, count)
 
@@ -274,7 +274,7 @@ def is_same(A: Numbers, B: Numbers, count: int) -> bool:
 
 
 @rolled
-def added(A: Numbers, B: Numbers, rows: int, C: Numbers, stride: int) -> None:
+def add_matrices(A: Numbers, B: Numbers, rows: int, C: Numbers, stride: int) -> None:
     """Rows of C, `stride` apart, as those of A and B, side by side, added."""
     for i in range(rows):
         at, to = i * rows, i * stride
@@ -285,11 +285,11 @@ def added(A: Numbers, B: Numbers, rows: int, C: Numbers, stride: int) -> None:
 
 
 @rolled
-def factor(S: Numbers, low: Numbers, inverses: Numbers, n: int, p: int, regular: float) -> None:
+def factor(S: Numbers, low: Numbers, inverses: Numbers, n: int, p: int, least_pivot: float) -> None:
     """Unit lower triangle, pivots, on the diagonal of S, and their inverses of ``S = L D L'``, S read above it.
 
-    A pivot below `regular` of its diagonal entry has the inverse NaN; zero where that entry is. None with a negative
-    `regular`.
+    The inverse is NaN for a pivot below `least_pivot` of its diagonal entry, and zero where that entry is zero. With a
+    negative `least_pivot` neither is tested.
     """
     for i in range(n):
         diagonal = S[i * p + i]
@@ -302,10 +302,10 @@ def factor(S: Numbers, low: Numbers, inverses: Numbers, n: int, p: int, regular:
             store(S, i * p + c, rest)
         pivot = S[i * p + i]
         inverses[i] = 1.0 / pivot
-        if regular >= 0.0:
+        if least_pivot >= 0.0:
             if diagonal <= 0.0:
                 inverses[i] = 0.0
-            elif pivot <= regular * diagonal:
+            elif pivot <= least_pivot * diagonal:
                 inverses[i] = np.nan
 
 
@@ -313,5 +313,5 @@ def factor(S: Numbers, low: Numbers, inverses: Numbers, n: int, p: int, regular:
 @inlined
 def array_of(places: Integers, number: int, s: int) -> Numbers:
     """Series s of array `number`."""
-    at = number * PLACE
+    at = number * DESCRIPTOR
     return behind(numbers_at(places[at]), s * places[at + 1])

@@ -1,9 +1,12 @@
-"""Kalman filters and smoothers, sequential and parallel in time; the method is told in `README.md` beside this file."""
+"""Kalman filters and smoothers, sequential and parallel in time; `README.md` beside this file has the method."""
 
 from ensemble._kernels.kalman.scan import prefix_scan
-from ensemble.apps.kalman.densities import log_likelihood
+from ensemble.apps.kalman.analysis.forecasting import ForecastResult, forecast
+from ensemble.apps.kalman.analysis.maximum_likelihood import MaximumLikelihoodResult, maximum_likelihood
+from ensemble.apps.kalman.analysis.sampling import sample_posterior
+from ensemble.apps.kalman.analysis.simulation import SimulationResult, simulate
+from ensemble.apps.kalman.devices.split import filter_split_series, smooth_split_series, split_series
 from ensemble.apps.kalman.filters import kalman_filter
-from ensemble.apps.kalman.forecasting import ForecastResult, forecast
 from ensemble.apps.kalman.gaussian import (
     extended_kalman_filter,
     extended_kalman_smoother,
@@ -11,15 +14,12 @@ from ensemble.apps.kalman.gaussian import (
     unscented_kalman_smoother,
 )
 from ensemble.apps.kalman.iterated import IteratedSmootherResult, iterated_smoother
-from ensemble.apps.kalman.likelihood import MaximumLikelihoodResult, maximum_likelihood
+from ensemble.apps.kalman.likelihood import log_likelihood
 from ensemble.apps.kalman.model import LinearGaussianModel
 from ensemble.apps.kalman.nonlinear import NonlinearGaussianModel
 from ensemble.apps.kalman.online import OnlineFilter
 from ensemble.apps.kalman.results import FilterResult, SmootherResult
-from ensemble.apps.kalman.sampling import sample_posterior
-from ensemble.apps.kalman.simulation import SimulationResult, simulate
 from ensemble.apps.kalman.smoothers import rts_smoother, two_filter_smoother
-from ensemble.apps.kalman.split import filter_split_series, smooth_split_series, split_series
 from ensemble.apps.kalman.stationary import stationary_covariance
 
 __all__ = [

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from ensemble._backend import array_namespace
 from ensemble._typing import Array
-from ensemble.apps.kalman.diffuse_steps import Start, diffuse_gain, diffuse_steps
-from ensemble.apps.kalman.model import Series
-from ensemble.apps.kalman.results import FilterResult, SmootherResult, total
-from ensemble.apps.kalman.steps import apply, symmetric
+from ensemble.apps.kalman.array.diffuse_steps import Start, diffuse_gain, diffuse_steps
+from ensemble.apps.kalman.array.steps import apply, symmetric
+from ensemble.apps.kalman.results import FilterResult, SmootherResult, sum_over_time
+from ensemble.apps.kalman.series import Series
 
 __all__ = ["diffuse_filter", "diffuse_smoother"]
 
@@ -54,7 +54,7 @@ def _joined(series: Series, start: Start, later: FilterResult) -> FilterResult:
         mean=_in_front(series, start.means, later.mean, (nx,)),
         covariance=_in_front(series, start.covariances, later.covariance, (nx, nx)),
         log_likelihoods=terms,
-        log_likelihood=total(array_namespace(terms).moveaxis(terms, len(series.batch), 0)),
+        log_likelihood=sum_over_time(array_namespace(terms).moveaxis(terms, len(series.batch), 0)),
         series=series,
         diffuse_covariance=_in_front(series, _squares(start.factors), None, (nx, nx)),
     )
@@ -83,8 +83,8 @@ def diffuse_smoother(series: Series, run: Callable[[Series], SmootherResult]) ->
     start = diffuse_steps(series)
     later = run(_proper(series, start))
     n_batch, nx = len(series.batch), series.F.shape[-1]
-    at = lambda a: a[(*(slice(None),) * n_batch, 0, ...)]
-    mean, covariance = at(later.mean), at(later.covariance)
+    first = (*(slice(None),) * n_batch, 0, ...)
+    mean, covariance = later.mean[first], later.covariance[first]
     diffuse = _squares(start.factors[-1:])[0]
     means, covariances, diffuses = [mean], [_with_infinity(covariance, diffuse)], [diffuse]
     for k in range(len(start.means) - 2, -1, -1):

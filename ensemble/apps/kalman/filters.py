@@ -8,15 +8,22 @@ from ensemble._backend import array_namespace
 from ensemble._check import message, one_of, require
 from ensemble._kernels.kalman.scan import SCANS, prefix_scan
 from ensemble._typing import Array
-from ensemble.apps.kalman.chunks import chunk_filter
-from ensemble.apps.kalman.compiled import compiled_filter, compiled_root_filter, device_of
+from ensemble.apps.kalman.array.chunks import chunk_filter
+from ensemble.apps.kalman.array.elements import (
+    Element,
+    combine_filter,
+    filter_elements,
+    filter_identity,
+    has_no_elements,
+)
+from ensemble.apps.kalman.array.square_root import square_root_filter
+from ensemble.apps.kalman.array.steps import predict, stacked, update
+from ensemble.apps.kalman.devices.compiled import compiled_backend, compiled_filter, compiled_square_root_filter
 from ensemble.apps.kalman.diffuse import diffuse_filter
-from ensemble.apps.kalman.elements import Element, combine_filter, filter_elements, filter_identity, has_no_elements
 from ensemble.apps.kalman.mean_refinement import refined_filter
-from ensemble.apps.kalman.model import LinearGaussianModel, Series, aligned
-from ensemble.apps.kalman.results import FilterResult, total
-from ensemble.apps.kalman.square_root import square_root_filter
-from ensemble.apps.kalman.steps import predict, stacked, update
+from ensemble.apps.kalman.model import LinearGaussianModel, aligned
+from ensemble.apps.kalman.results import FilterResult, sum_over_time
+from ensemble.apps.kalman.series import Series
 from ensemble.scalar import Ensemble
 
 __all__ = ["kalman_filter"]
@@ -44,7 +51,7 @@ def kalman_filter(
     method : {"auto", "sequential", "scan"}
         "sequential" is Kalman's recursion, its update corrected by the residual of the gain. "scan" is the prefix sum
         of Särkkä and García-Fernández [1]_: O(log T) parallel steps and a few times the work. Series with a singular
-        ``H Q H' + R``, which that sum cannot tell, take the recursion.
+        ``H Q H' + R``, whose elements do not exist, take the recursion.
         "auto" takes the recursion on the CPU, and on a GPU "scan" unless there are series enough to fill it.
     scan : {"chunked", "sequential", "hillis_steele", "blelloch", "ladner_fischer", "sengupta"}
         The algorithm of "scan", see `prefix_scan`. For the filter, "chunked" sums up each chunk of time by filter
@@ -75,7 +82,7 @@ def kalman_filter(
     Notes
     -----
     A series whose innovation covariance ``H P H' + R`` is singular has no density: its results are not finite from that
-    step on, and `FilterResult.failed` tells. Other series and samples do not notice.
+    step on, and `FilterResult.failed` marks it. Other series and samples are not affected.
 
     On the CPU, models of more than 8 states or observations whose F, Q, H and R are constant in time keep their gains
     and covariances once two successive predicted covariances agree to rounding: no entry (a, b) differs by more than
@@ -125,33 +132,37 @@ def filtered(series: Series, method: str, scan: str, form: str = "covariance") -
     if series.diffuse is not None:
         return diffuse_filter(series, lambda later: filtered(later, method, scan, form))
     if form == "square_root":
-        if device_of(series, "sequential") == "numba":
-            return compiled_root_filter(series)
+        if compiled_backend(series, "sequential") == "numba":
+            return compiled_square_root_filter(series)
         return result_of(series, *square_root_filter(series))
-    device = device_of(series, method)
-    if device is not None:
-        return compiled_filter(series, device, method, scan)
+    backend = compiled_backend(series, method)
+    if backend is not None:
+        return compiled_filter(series, backend, method, scan)
     if method != "scan":
         return result_of(series, *sequential_filter(series))
     result = result_of(series, *scan_filter(series, scan))
-    apart = has_no_elements(series)
-    return chosen(apart, filtered(series, "sequential", scan), result) if anywhere(apart) else result
+    by_recursion = has_no_elements(series)
+    if not any_true(by_recursion):
+        return result
+    return choose_results(by_recursion, filtered(series, "sequential", scan), result)
 
 
-def anywhere(mask: Array) -> bool:
+def any_true(mask: Array) -> bool:
     """Whether a mask holds for any series of any sample."""
     values = mask.samples if isinstance(mask, Ensemble) else mask
     return bool(array_namespace(values).any(values))
 
 
-def chosen(apart: Array, recursion: FilterResult, scanned: FilterResult) -> FilterResult:
-    """The recursion's result for the series in `apart`, the scan's for all others."""
+def choose_results(by_recursion: Array, recursion: FilterResult, scanned: FilterResult) -> FilterResult:
+    """The recursion's result for the series in `by_recursion`, the scan's for all others."""
     names = (("mean", 2), ("covariance", 3), ("log_likelihoods", 1), ("log_likelihood", 0))
-    parts = {name: pick(apart, getattr(recursion, name), getattr(scanned, name), n) for name, n in names}
+    parts = {
+        name: select_series(by_recursion, getattr(recursion, name), getattr(scanned, name), n) for name, n in names
+    }
     return FilterResult(series=scanned.series, **parts)
 
 
-def pick(mask: Array, a: Array, b: Array, n_axes: int) -> Array:
+def select_series(mask: Array, a: Array, b: Array, n_axes: int) -> Array:
     """`a` where the series' mask holds, else `b`; both have `n_axes` axes behind the batch."""
     xp = array_namespace(mask, a, b)
     return xp.where(xp.reshape(mask, (*mask.shape, *(1,) * n_axes)), a, b)
@@ -164,7 +175,7 @@ def result_of(series: Series, m: Array, P: Array, terms: Array) -> FilterResult:
         mean=xp.moveaxis(m, 0, n_batch),
         covariance=xp.moveaxis(P, 0, n_batch),
         log_likelihoods=xp.moveaxis(terms, 0, n_batch),
-        log_likelihood=total(terms),
+        log_likelihood=sum_over_time(terms),
         series=series,
     )
 

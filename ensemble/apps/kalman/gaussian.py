@@ -15,13 +15,14 @@ from ensemble._backend import array_namespace
 from ensemble._check import finite, message, one_of, positive, require
 from ensemble._kernels.kalman.scan import SCANS
 from ensemble._typing import Array
+from ensemble.apps.kalman.array.square_root import semidefinite_factor
+from ensemble.apps.kalman.array.steps import apply, predict, stacked, symmetric, symmetric_solve, update
 from ensemble.apps.kalman.filters import METHODS, check_form, result_of
-from ensemble.apps.kalman.model import Series, aligned
+from ensemble.apps.kalman.model import aligned
 from ensemble.apps.kalman.nonlinear import NonlinearGaussianModel, linearised, value
 from ensemble.apps.kalman.results import FilterResult, SmootherResult
+from ensemble.apps.kalman.series import Series
 from ensemble.apps.kalman.smoothers import backwards
-from ensemble.apps.kalman.square_root import semidefinite_factor
-from ensemble.apps.kalman.steps import apply, predict, stacked, symmetric, symmetric_solve, update
 
 __all__ = [
     "extended_kalman_filter",

@@ -11,18 +11,19 @@ from ensemble._backend import array_namespace, to_numpy
 from ensemble._check import integer, message, one_of, positive, require
 from ensemble._kernels.kalman.scan import SCANS
 from ensemble._typing import Array
-from ensemble.apps.kalman.filters import METHODS, anywhere, check_form
-from ensemble.apps.kalman.model import Series, real_array
+from ensemble.apps.kalman.array.steps import apply, is_singular, observed_part, symmetric_solve
+from ensemble.apps.kalman.filters import METHODS, any_true, check_form
+from ensemble.apps.kalman.interop.arguments import real_array
 from ensemble.apps.kalman.nonlinear import (
     NonlinearGaussianModel,
     deviations,
     extended_filter,
-    lengthened,
     residuals,
+    with_prior_step,
 )
-from ensemble.apps.kalman.results import described, total
+from ensemble.apps.kalman.results import sum_over_time, text_of_result
+from ensemble.apps.kalman.series import Series
 from ensemble.apps.kalman.smoothers import rts
-from ensemble.apps.kalman.steps import apply, is_singular, observed_part, symmetric_solve
 from ensemble.krylov import SolveError
 from ensemble.scalar import Ensemble
 
@@ -32,7 +33,7 @@ HALVINGS = 30
 """How often a step is halved before it is given up."""
 
 SUFFICIENT = 1e-4
-"""What part of the decrease that the slope promises a step must bring (Armijo)."""
+"""The part of the decrease predicted by the slope that a step must reach (Armijo)."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class IteratedSmootherResult:
     iterations: Array
 
     def __repr__(self) -> str:
-        return described(self)
+        return text_of_result(self)
 
     def raise_if_failed(self) -> IteratedSmootherResult:
         """This result, or `SolveError` where a series of a sample did not converge."""
@@ -94,7 +95,7 @@ def iterated_smoother(
     """The most probable trajectory of a nonlinear model: linearise all steps at once, smooth, and repeat.
 
     Each pass of the smoother is one step of Gauss and Newton [1]_. A step that does not lower the cost enough is halved
-    until it does [2]_. Series and samples that have arrived wait for the others unchanged.
+    until it does [2]_. Series and samples that have converged stay unchanged while others iterate.
 
     Parameters
     ----------
@@ -147,7 +148,7 @@ def iterated_smoother(
     check_form(form, method, "iterated_smoother")
     tol = positive(tol, "iterated_smoother", "tol")
     max_iterations = integer(max_iterations, "iterated_smoother", "max_iterations", minimum=1)
-    series, first = lengthened(model, y, mask, "iterated_smoother")
+    series, first = with_prior_step(model, y, mask, "iterated_smoother")
     if line_search:
         _check_definite(series)
     x = extended_filter(model, series, first) if x0 is None else _started(model, series, x0, first)
@@ -157,7 +158,7 @@ def iterated_smoother(
 def _check_definite(series: Series) -> None:
     for name in ("Q", "R", "P0"):
         advice = "Use line_search=False: full steps keep exact relations between states."
-        singular = anywhere(is_singular(getattr(series, name)))
+        singular = any_true(is_singular(getattr(series, name)))
         requirement = "be positive definite with line_search=True"
         require(not singular, "iterated_smoother", name, requirement, "a singular matrix", advice)
 
@@ -205,7 +206,7 @@ def _iterated(
         iterations = iterations + xp.astype(active, xp.int64)
         converged = xp.logical_or(converged, xp.logical_and(active, small))
         active = xp.logical_and(moved, xp.logical_not(small))
-        if not anywhere(active):
+        if not any_true(active):
             break
     assert P is not None and likelihood is not None and converged is not None and iterations is not None
     cost = cost_of(series, *residuals(model, series, x, first))
@@ -238,7 +239,7 @@ def cost_of(series: Series, start: Array, moved: Array, seen: Array) -> Array:
     terms = [_square(series.P0[None, ...], start[None, ...]), _square(Q, moved), _square(R, seen)]
     shape = series.batch
     whole = xp.concat([xp.broadcast_to(t, (t.shape[0], *shape)) for t in terms], axis=0)
-    return 0.5 * total(whole)
+    return 0.5 * sum_over_time(whole)
 
 
 def _square(A: Array, r: Array) -> Array:
@@ -262,7 +263,7 @@ def _search(
         reached = cost_of(series, *residuals(model, series, x + length[..., None] * step, first))
         enough = reached <= cost + SUFFICIENT * slope * xp.astype(length, cost.dtype) + noise
         wanting = xp.logical_and(wanting, xp.logical_not(enough))
-        if not anywhere(wanting):
+        if not any_true(wanting):
             break
         length = length * xp.where(wanting, half, one)
     return length, wanting

@@ -13,16 +13,16 @@ from dataclasses import replace
 
 from ensemble._backend import array_namespace
 from ensemble._typing import Array
-from ensemble.apps.kalman.model import Series
+from ensemble.apps.kalman.array.steps import apply
 from ensemble.apps.kalman.results import FilterResult, SmootherResult
-from ensemble.apps.kalman.steps import apply
+from ensemble.apps.kalman.series import Series
 
-__all__ = ["about", "refined_filter", "refined_smoother"]
+__all__ = ["deviation_series", "refined_filter", "refined_smoother"]
 
 VECTORS = ("u", "d", "m0", "y")
 
 
-def about(series: Series, x: Array) -> Series:
+def deviation_series(series: Series, x: Array) -> Series:
     """The model of ``x[k] - reference[k]`` for a reference `x` of shape (T, *batch, nx), its vectors narrow."""
     xp = array_namespace(x, series.y, series.F)
     F, H = (xp.astype(a, x.dtype) for a in (series.F, series.H))
@@ -54,7 +54,7 @@ def _moved(series: Series, deviations: FilterResult, reference: Array) -> Filter
 def refined_filter(series: Series, run: Callable[[Series], FilterResult]) -> FilterResult:
     """The filter `run` on deviations from its own means."""
     reference, x = reference_of(series, run(narrow(series)))
-    return _moved(series, run(about(series, x)), reference)
+    return _moved(series, run(deviation_series(series, x)), reference)
 
 
 def refined_smoother(
@@ -62,7 +62,7 @@ def refined_smoother(
 ) -> SmootherResult:
     """The smoother `run` on deviations from the means of the filter `rough`."""
     reference, x = reference_of(series, rough(narrow(series)))
-    result = run(about(series, x))
+    result = run(deviation_series(series, x))
     xp = array_namespace(reference, result.mean)
     return SmootherResult(
         reference + xp.astype(result.mean, reference.dtype),

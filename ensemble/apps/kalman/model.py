@@ -1,4 +1,4 @@
-"""Linear Gaussian state-space models, and how their parts and the observations are brought to one form."""
+"""Linear Gaussian state-space models, and their parts and observations in one form."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ import numpy as np
 from ensemble._backend import array_namespace, is_array, to_numpy
 from ensemble._check import message, one_of, require
 from ensemble._typing import Array
-from ensemble.apps.kalman.arrays import index_of, real_array, with_gaps_as_nan
-from ensemble.apps.kalman.correlated import joint_covariance, uncorrelated
-from ensemble.apps.kalman.covariances import check_covariance, check_finite, check_independent
+from ensemble.apps.kalman.array.correlated import joint_covariance, uncorrelated
+from ensemble.apps.kalman.array.covariances import check_covariance, check_finite, check_independent
+from ensemble.apps.kalman.interop.arguments import index_of, real_array, with_gaps_as_nan
+from ensemble.apps.kalman.interop.statsmodels_parts import parts_of_statsmodels
 from ensemble.apps.kalman.series import (
     Series,
     check_not_infinite,
     check_samples,
-    common,
+    common_dtype,
+    common_namespace,
     masked,
-    one_library,
     time_first,
-    wide,
+    wider_dtype,
 )
 from ensemble.apps.kalman.stationary import stationary_moments
-from ensemble.apps.kalman.statsmodels_parts import parts_of_statsmodels
 from ensemble.scalar import Ensemble
 
-__all__ = ["LinearGaussianModel", "Series", "aligned", "real_array"]
+__all__ = ["LinearGaussianModel", "aligned"]
 
 PRIORS = ("before", "first_observation")
 
@@ -160,9 +160,12 @@ class LinearGaussianModel:
 
     def _joint_noise(self) -> Array:
         """The covariances of (q[k+1], r[k])."""
-        later = lambda a: a[..., 1:, :, :] if len(a.shape) > 2 and a.shape[-3] > 1 else a
-        earlier = lambda a: a[..., :-1, :, :] if len(a.shape) > 2 and a.shape[-3] > 1 else a
-        return joint_covariance(later(self.Q), earlier(self.S), earlier(self.R))
+
+        def at(a: Array, steps: slice) -> Array:
+            return a[..., steps, :, :] if len(a.shape) > 2 and a.shape[-3] > 1 else a
+
+        earlier = slice(None, -1)
+        return joint_covariance(at(self.Q, slice(1, None)), at(self.S, earlier), at(self.R, earlier))
 
     @classmethod
     def from_statsmodels(cls, model: Any, params: Any = None) -> LinearGaussianModel:
@@ -267,11 +270,11 @@ def aligned(
     if lifted:
         counts = {"model": max((n for name, n in lifted.items() if name not in ("y", "mask")), default=1)}
         check_samples({**counts, **{name: n for name, n in lifted.items() if name in ("y", "mask")}}, function)
-    xp = one_library(given, function)
-    of_matrix = of_vector = common(xp, (*parts.values(), *special.values(), y))
+    xp = common_namespace(given, function)
+    of_matrix = of_vector = common_dtype(xp, (*parts.values(), *special.values(), y))
     if mean_dtype is not None:
-        of_matrix = common(xp, [parts[name] for name in ("F", "Q", "H", "R", "P0")])
-        of_vector = wide(xp, mean_dtype, of_matrix, function)
+        of_matrix = common_dtype(xp, [parts[name] for name in ("F", "Q", "H", "R", "P0")])
+        of_vector = wider_dtype(xp, mean_dtype, of_matrix, function)
         names = " and ".join(special)
         require(not special, function, "mean_dtype", f"be None for a model with {names}", repr(mean_dtype))
     if mask is not None:

@@ -9,12 +9,14 @@ from typing import Any
 from ensemble._backend import array_namespace, is_array
 from ensemble._check import message, require
 from ensemble._typing import Array
-from ensemble.apps.kalman.duals import jacobian_of
-from ensemble.apps.kalman.model import LinearGaussianModel, Series, aligned, real_array
-from ensemble.apps.kalman.steps import apply, predict, update
+from ensemble.apps.kalman.array.duals import jacobian_of
+from ensemble.apps.kalman.array.steps import apply, predict, update
+from ensemble.apps.kalman.interop.arguments import real_array
+from ensemble.apps.kalman.model import LinearGaussianModel, aligned
+from ensemble.apps.kalman.series import Series
 from ensemble.scalar import Ensemble
 
-__all__ = ["NonlinearGaussianModel", "deviations", "extended_filter", "lengthened", "residuals"]
+__all__ = ["NonlinearGaussianModel", "deviations", "extended_filter", "residuals", "with_prior_step"]
 
 
 class NonlinearGaussianModel:
@@ -82,7 +84,7 @@ class NonlinearGaussianModel:
         dtype = {} if like is None else {"dtype": like.dtype}
         F, H = ([[float(i == j) for j in range(nx)] for i in range(n)] for n in (nx, ny))
         F, H = (xp.asarray(a, **dtype) if xp else a for a in (F, H))
-        # A linear model of the same sizes checks all numbers, and brings them to one form.
+        # A linear model of the same sizes checks all numbers and has them in one form.
         self.linear = LinearGaussianModel(F, Q, H, R, m0, P0, prior_at=prior_at)
         self.nx, self.ny, self.prior_at = nx, ny, prior_at
 
@@ -90,7 +92,7 @@ class NonlinearGaussianModel:
         return repr(self.linear).replace("LinearGaussianModel", "NonlinearGaussianModel")
 
 
-def lengthened(model: NonlinearGaussianModel, y: Any, mask: Any, function: str) -> tuple[Series, int]:
+def with_prior_step(model: NonlinearGaussianModel, y: Any, mask: Any, function: str) -> tuple[Series, int]:
     """Everything but f and h as a series whose prior stands at its first step, and the number of that step.
 
     A prior before the first observation is a step of its own, -1, where nothing is seen.
@@ -134,9 +136,9 @@ def _counted(parts: Any, n_out: int, name: str) -> list[Any]:
     if not hasattr(parts, "__iter__"):
         seen = f"a {type(parts).__name__}"
         raise TypeError(message("NonlinearGaussianModel", name, f"give {n_out} components", seen, "Return a tuple."))
-    parts = list(parts)
-    require(len(parts) == n_out, "NonlinearGaussianModel", name, f"give {n_out} components", len(parts))
-    return parts
+    components: list[Any] = list(parts)
+    require(len(components) == n_out, "NonlinearGaussianModel", name, f"give {n_out} components", len(components))
+    return components
 
 
 def value(model: NonlinearGaussianModel, name: str, x: Array, first: int) -> Array:

@@ -12,12 +12,13 @@ from ensemble._backend import array_namespace
 from ensemble._check import integer, message, require
 from ensemble._kernels.kalman.recursions import FilterStep
 from ensemble._typing import Array
-from ensemble.apps.kalman.arrays import is_pandas, real_array, with_gaps_as_nan
-from ensemble.apps.kalman.compiled import device_of
-from ensemble.apps.kalman.correlated import explained
-from ensemble.apps.kalman.diffuse_steps import DiffuseState
-from ensemble.apps.kalman.model import LinearGaussianModel, Series, aligned
-from ensemble.apps.kalman.steps import predict, symmetric, update
+from ensemble.apps.kalman.array.correlated import explained
+from ensemble.apps.kalman.array.diffuse_steps import DiffuseState
+from ensemble.apps.kalman.array.steps import predict, symmetric, update
+from ensemble.apps.kalman.devices.compiled import compiled_backend
+from ensemble.apps.kalman.interop.arguments import is_pandas, real_array, with_gaps_as_nan
+from ensemble.apps.kalman.model import LinearGaussianModel, aligned
+from ensemble.apps.kalman.series import Series
 from ensemble.scalar import Ensemble
 
 __all__ = ["OnlineFilter"]
@@ -72,7 +73,7 @@ class OnlineFilter:
         series = _parts(model)
         self._length = model.n_steps if model.is_time_varying else None
         self.k = -1
-        self._engine: Any = _General(series) if series.diffuse is not None else _engine_of(series)
+        self._engine: Any = _ArrayState(series) if series.diffuse is not None else _engine_of(series)
 
     def __repr__(self) -> str:
         return f"OnlineFilter(k={self.k}, {self.model!r})"
@@ -130,16 +131,16 @@ class OnlineFilter:
             require(False, "OnlineFilter", "update", "follow a prediction", "the prior", "Call predict or step first.")
         self._engine.update(k, y)
         self.k = k
-        if self._engine.has_settled:
-            self._engine = _engine_of(self._engine.settled(), self._engine.log_likelihood)
+        if self._engine.diffuse_ended:
+            self._engine = _engine_of(self._engine.proper_series(), self._engine.log_likelihood)
 
     def step(self, y: Any) -> None:
         """Predict, then condition on the observation `y` of shape (*batch, ny)."""
         k = self._next("step")
         self._engine.step(k, y)
         self.k = k
-        if self._engine.has_settled:
-            self._engine = _engine_of(self._engine.settled(), self._engine.log_likelihood)
+        if self._engine.diffuse_ended:
+            self._engine = _engine_of(self._engine.proper_series(), self._engine.log_likelihood)
 
     def _next(self, name: str) -> int:
         k = self.k + 1
@@ -161,7 +162,8 @@ def _engine_of(series: Series, log_likelihood: Any = 0.0) -> Any:
     """Compiled code for one series on NumPy, else arrays and Ensembles."""
     lifted = any(isinstance(a, Ensemble) for a in vars(series).values())
     plain = not (lifted or series.batch or series.S is not None)
-    engine: Any = _Compiled(series) if plain and device_of(series, "sequential") == "numba" else _General(series)
+    is_compiled = plain and compiled_backend(series, "sequential") == "numba"
+    engine: Any = _CompiledState(series) if is_compiled else _ArrayState(series)
     engine.log_likelihood = engine.log_likelihood + log_likelihood
     return engine
 
@@ -180,8 +182,8 @@ def _refused(y: Any, shape: tuple[int, ...]) -> None:
     require(False, "OnlineFilter", "y", "be finite, or NaN where missing", seen, "Missing is NaN.")
 
 
-class _General:
-    """The state as arrays or Ensembles, moved by the matrix formulas."""
+class _ArrayState:
+    """The state as arrays or Ensembles, advanced by the matrix formulas."""
 
     def __init__(self, series: Series) -> None:
         self.series = series
@@ -190,26 +192,26 @@ class _General:
         self.mean = xp.broadcast_to(series.m0, (*series.batch, nx))
         self.covariance = xp.broadcast_to(series.P0, (*series.batch, nx, nx))
         self.log_likelihood = xp.zeros(series.batch, dtype=xp.float64)
-        self.seen: Any = None
+        self.last_observation: Any = None
         self.diffuse = None if G is None else DiffuseState(self.mean, self.covariance, G, G)
-        self.has_settled = False
+        self.diffuse_ended = False
 
     @property
     def diffuse_covariance(self) -> Array | None:
         return None if self.diffuse is None else symmetric(self.diffuse.G @ self.diffuse.G.mT)
 
-    def settled(self) -> Series:
-        """The series whose prior is this state, which is no longer diffuse; the prior's place has passed."""
+    def proper_series(self) -> Series:
+        """The series whose prior is this state, which is no longer diffuse."""
         return replace(self.series, m0=self.mean, P0=self.covariance, diffuse=None)
 
     def predict(self, k: int) -> None:
         if k == 0 and not self.series.predict_first:
             return
         F, Q, u = (self.series.at(name, k) for name in "FQu")
-        if self.series.S is not None and self.seen is not None:
+        if self.series.S is not None and self.last_observation is not None:
             H, R, d, S = (self.series.at(name, k - 1) for name in "HRdS")
-            F, Q, u = explained(F, Q, u, H, R, d, S, self.seen)
-        self.seen = None
+            F, Q, u = explained(F, Q, u, H, R, d, S, self.last_observation)
+        self.last_observation = None
         if self.diffuse is None:
             self.mean, self.covariance = predict(F, Q, u, self.mean, self.covariance)
         else:
@@ -217,7 +219,7 @@ class _General:
             self.mean, self.covariance = self.diffuse.m, self.diffuse.P
 
     def update(self, k: int, y: Any) -> None:
-        if self.series.S is not None and self.seen is not None:
+        if self.series.S is not None and self.last_observation is not None:
             advice = "The noise of a second observation has no given correlation with the next transition."
             require(False, "OnlineFilter", "update", "be called once a step for a model with S", "a second", advice)
         self._update(k, self._observation(y))
@@ -234,10 +236,10 @@ class _General:
         else:
             self.diffuse, _, term = self.diffuse.updated(H, R, d, y)
             self.mean, self.covariance = self.diffuse.m, self.diffuse.P
-            self.has_settled = self.series.S is None and not self.diffuse.is_diffuse
+            self.diffuse_ended = self.series.S is None and not self.diffuse.is_diffuse
         xp = array_namespace(term)
         self.log_likelihood = self.log_likelihood + xp.astype(term, xp.float64, copy=False)
-        self.seen = y
+        self.last_observation = y
 
     def _observation(self, y: Any) -> Array:
         series = self.series
@@ -252,42 +254,42 @@ class _General:
         return y
 
 
-class _Compiled:
-    """The state of one series as arrays of NumPy, moved by the compiled recursion."""
+class _CompiledState:
+    """The state of one series as arrays of NumPy, advanced by the compiled recursion."""
 
-    diffuse_covariance, has_settled = None, False
+    diffuse_covariance, diffuse_ended = None, False
 
     def __init__(self, series: Series) -> None:
         nx, ny = series.F.shape[-1], series.y.shape[-1]
-        self.move, self.first = FilterStep(nx, ny, series.F.dtype), series.predict_first
+        self.filter_step, self.first = FilterStep(nx, ny, series.F.dtype), series.predict_first
         self.shape, self.log_likelihood = (ny,), 0.0
         self.varying = []
         for name in ("F", "Q", "H", "R", "u", "d"):
-            part, place = getattr(series, name), getattr(self.move, name)
+            part, place = getattr(series, name), getattr(self.filter_step, name)
             place[...] = part[0]
             if part.shape[0] > 1:
                 self.varying.append((place, part))
-        self.move.m[...], self.move.P[...] = series.m0, series.P0
+        self.filter_step.m[...], self.filter_step.P[...] = series.m0, series.P0
 
     @property
-    def mean(self) -> np.ndarray:
-        return self.move.m.copy()
+    def mean(self) -> Array:
+        return self.filter_step.m.copy()
 
     @property
-    def covariance(self) -> np.ndarray:
-        return self.move.P.copy()
+    def covariance(self) -> Array:
+        return self.filter_step.P.copy()
 
     def predict(self, k: int) -> None:
-        self.move.y.fill(math.nan)
-        self._move(k, k > 0 or self.first)
+        self.filter_step.y.fill(math.nan)
+        self._advance(k, k > 0 or self.first)
 
     def update(self, k: int, y: Any) -> None:
         self._observe(y)
-        self.log_likelihood += self._move(k, False)
+        self.log_likelihood += self._advance(k, False)
 
     def step(self, k: int, y: Any) -> None:
         self._observe(y)
-        self.log_likelihood += self._move(k, k > 0 or self.first)
+        self.log_likelihood += self._advance(k, k > 0 or self.first)
 
     def _observe(self, y: Any) -> None:
         if type(y) is not np.ndarray or y.dtype.kind != "f":
@@ -297,9 +299,9 @@ class _Compiled:
         for value in y.tolist():
             if value in INFINITE:
                 _refused(y, self.shape)
-        self.move.y[:] = y
+        self.filter_step.y[:] = y
 
-    def _move(self, k: int, predict_first: bool) -> float:
+    def _advance(self, k: int, predict_first: bool) -> float:
         for place, part in self.varying:
             place[...] = part[k]
-        return self.move(predict_first)
+        return self.filter_step(predict_first)

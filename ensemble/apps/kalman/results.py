@@ -11,12 +11,13 @@ from ensemble._backend import array_namespace, to_numpy
 from ensemble._check import message, samples_text
 from ensemble._kernels.kalman.sums import sum_steps
 from ensemble._typing import Array
-from ensemble.apps.kalman import moments, tables
-from ensemble.apps.kalman.model import Series
+from ensemble.apps.kalman.array import moments
+from ensemble.apps.kalman.interop import tables
+from ensemble.apps.kalman.series import Series
 from ensemble.krylov import SolveError
 from ensemble.scalar import Ensemble
 
-__all__ = ["FilterResult", "SmootherResult", "described", "total"]
+__all__ = ["FilterResult", "SmootherResult", "sum_over_time", "text_of_result"]
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class FilterResult:
     diffuse_covariance: Array | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
-        return described(self)
+        return text_of_result(self)
 
     @property
     def failed(self) -> Array:
@@ -160,7 +161,7 @@ class SmootherResult:
     diffuse_covariance: Array | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
-        return described(self)
+        return text_of_result(self)
 
     @property
     def log_likelihoods(self) -> Array:
@@ -240,7 +241,7 @@ class SmootherResult:
         )
 
 
-def described(result: Any) -> str:
+def text_of_result(result: Any) -> str:
     """One line for a result: what is a series' shape, and its likelihood."""
     likelihood, mean = result.log_likelihood, result.mean
     samples = f", n_samples={mean.n_samples}" if isinstance(mean, Ensemble) else ""
@@ -251,7 +252,7 @@ def described(result: Any) -> str:
     return f"{type(result).__name__}(mean {tuple(mean.shape)}{samples}, log_likelihood {text})"
 
 
-def total(terms: Array) -> Array:
+def sum_over_time(terms: Array) -> Array:
     """The sum over time, in blocks of fixed length and at least float64."""
     xp = array_namespace(terms)
     wide = xp.astype(terms, xp.float64, copy=False)

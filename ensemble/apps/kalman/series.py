@@ -1,4 +1,4 @@
-"""A model and observations in one form, and how arrays are brought to it."""
+"""A model and observations in one form, and the conversion of arrays to it."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Any
 from ensemble._backend import array_namespace, backend_of, is_array
 from ensemble._check import message, require
 from ensemble._typing import Array
-from ensemble.apps.kalman.arrays import real_array
+from ensemble.apps.kalman.interop.arguments import real_array
 from ensemble.scalar import Ensemble
 
 __all__ = [
     "Series",
     "check_not_infinite",
     "check_samples",
-    "common",
+    "common_dtype",
+    "common_namespace",
     "masked",
-    "one_library",
     "time_first",
-    "wide",
+    "wider_dtype",
 ]
 
 
@@ -51,12 +51,12 @@ class Series:
     @property
     def is_mixed(self) -> bool:
         """Whether vectors are wider than matrices."""
-        return self.y.dtype != self.F.dtype
+        return bool(self.y.dtype != self.F.dtype)
 
     @property
     def n_steps(self) -> int:
         """The number of observations."""
-        return self.y.shape[0]
+        return int(self.y.shape[0])
 
     def at(self, name: str, k: int) -> Array:
         """Part `name` at step `k`; a constant answers for every step."""
@@ -70,7 +70,7 @@ class Series:
 
 
 def check_not_infinite(y: Array, function: str) -> None:
-    """Refuse infinite observations; on a device, where asking waits for it, `raise_if_failed` names them."""
+    """Refuse infinite observations; on a device, where the test would synchronise, `raise_if_failed` names them."""
     values = _values(y)
     if backend_of(values) == "cuda":
         return
@@ -79,7 +79,7 @@ def check_not_infinite(y: Array, function: str) -> None:
     require(not infinite, function, "y", "be finite, or NaN where missing", "infinity in it", "Missing is NaN.")
 
 
-def one_library(given: dict[str, Any], function: str) -> Any:
+def common_namespace(given: dict[str, Any], function: str) -> Any:
     """The namespace of a model's parts, observations and mask."""
     arrays = [a for a in given.values() if is_array(a) or isinstance(a, Ensemble)]
     try:
@@ -90,7 +90,7 @@ def one_library(given: dict[str, Any], function: str) -> Any:
         raise TypeError(message(function, "model, y and mask", "be of one array library", seen, advice)) from None
 
 
-def common(xp: Any, arrays: Sequence[Array]) -> Any:
+def common_dtype(xp: Any, arrays: Sequence[Array]) -> Any:
     """The type that holds the numbers of all arrays."""
     first = arrays[0].dtype
     return first if all(a.dtype == first for a in arrays) else xp.result_type(*(a.dtype for a in arrays))
@@ -103,7 +103,7 @@ def check_samples(counts: dict[str, int], function: str) -> None:
     require(len(set(counts.values())) <= 1, function, "Ensembles", "have one number of samples", seen)
 
 
-def wide(xp: Any, dtype: Any, narrow: Any, function: str) -> Any:
+def wider_dtype(xp: Any, dtype: Any, narrow: Any, function: str) -> Any:
     """The floating type called `dtype`, which must hold every number of type `narrow`."""
     names = ("float32", "float64")
     fit = isinstance(dtype, type) or not (is_array(dtype) or isinstance(dtype, Ensemble))

@@ -1,4 +1,4 @@
-"""Smoothers: the state given all observations, by Rauch, Tung and Striebel or by two filters that meet."""
+"""Smoothers: the state given all observations, by Rauch, Tung and Striebel or by two filters."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from ensemble._backend import array_namespace
 from ensemble._check import one_of
 from ensemble._kernels.kalman.scan import SCANS, prefix_scan
 from ensemble._typing import Array
-from ensemble.apps.kalman.compiled import compiled_roots, compiled_rts, compiled_two_filter, device_of
-from ensemble.apps.kalman.diffuse import diffuse_smoother
-from ensemble.apps.kalman.elements import (
+from ensemble.apps.kalman.array.elements import (
     combine_filter,
     combine_smoother,
     filter_elements,
@@ -19,22 +17,30 @@ from ensemble.apps.kalman.elements import (
     smoother_elements,
     smoother_identity,
 )
+from ensemble.apps.kalman.array.square_root import square_root_smoother
+from ensemble.apps.kalman.array.steps import apply, rts_gain, smooth, stacked, symmetric
+from ensemble.apps.kalman.devices.compiled import (
+    compiled_backend,
+    compiled_rts,
+    compiled_square_root_smoother,
+    compiled_two_filter,
+)
+from ensemble.apps.kalman.diffuse import diffuse_smoother
 from ensemble.apps.kalman.filters import (
     METHODS,
-    anywhere,
+    any_true,
     check_form,
     check_scannable,
-    chosen,
+    choose_results,
     filtered,
-    pick,
     result_of,
     scan_filter,
+    select_series,
 )
 from ensemble.apps.kalman.mean_refinement import refined_smoother
-from ensemble.apps.kalman.model import LinearGaussianModel, Series, aligned
+from ensemble.apps.kalman.model import LinearGaussianModel, aligned
 from ensemble.apps.kalman.results import FilterResult, SmootherResult
-from ensemble.apps.kalman.square_root import square_root_smoother
-from ensemble.apps.kalman.steps import apply, rts_gain, smooth, stacked, symmetric
+from ensemble.apps.kalman.series import Series
 
 __all__ = ["rts_smoother", "two_filter_smoother"]
 
@@ -119,35 +125,35 @@ def rts(series: Series, method: str, scan: str, form: str = "covariance") -> Smo
 
 
 def backwards(series: Series, result: FilterResult, method: str, scan: str, form: str = "covariance") -> SmootherResult:
-    """The smoother from what the filter says."""
+    """The smoother from the filter's result."""
     if form == "square_root":
-        return on_roots(series, result)
-    device = device_of(series, method)
-    if device is not None:
-        return compiled_rts(series, result, device, method, scan)
+        return by_square_roots(series, result)
+    backend = compiled_backend(series, method)
+    if backend is not None:
+        return compiled_rts(series, result, backend, method, scan)
     m, P = time_first(series, result)
     run = smoothed(
         series, result, *(scan_rts(series, m, P, scan) if method == "scan" else sequential_rts(series, m, P))
     )
-    return on_roots(series, result, run) if anywhere(unsettled(run)) else run
+    return by_square_roots(series, result, run) if any_true(gain_failed(run)) else run
 
 
-def unsettled(run: SmootherResult) -> Array:
+def gain_failed(run: SmootherResult) -> Array:
     """Where the gain of a step is NaN, and the filter is not: shape batch."""
     xp = array_namespace(run.mean)
     return xp.logical_and(xp.isnan(run.mean[..., 0, 0]), xp.logical_not(xp.isnan(run.filtered.mean[..., -1, 0])))
 
 
-def on_roots(series: Series, result: FilterResult, run: SmootherResult | None = None) -> SmootherResult:
-    """The smoother on square roots of covariances; with `run`, of the series that it leaves unsettled."""
-    if device_of(series, "sequential") == "numba":
-        return compiled_roots(series, result, run)
+def by_square_roots(series: Series, result: FilterResult, run: SmootherResult | None = None) -> SmootherResult:
+    """The smoother on square roots of covariances; with `run`, of the series whose gain failed there."""
+    if compiled_backend(series, "sequential") == "numba":
+        return compiled_square_root_smoother(series, result, run)
     roots = smoothed(series, result, *square_root_smoother(series))
     if run is None:
         return roots
-    apart = unsettled(run)
-    mean, covariance = pick(apart, roots.mean, run.mean, 2), pick(apart, roots.covariance, run.covariance, 3)
-    return SmootherResult(mean, covariance, result)
+    failed = gain_failed(run)
+    mean = select_series(failed, roots.mean, run.mean, 2)
+    return SmootherResult(mean, select_series(failed, roots.covariance, run.covariance, 3), result)
 
 
 def two_filter_smoother(
@@ -160,11 +166,11 @@ def two_filter_smoother(
     mask: Any = None,
     mean_dtype: Any = None,
 ) -> SmootherResult:
-    """Means and covariances of the state given all observations: two prefix sums that do not wait for each other.
+    """Means and covariances of the state given all observations: two independent prefix sums.
 
-    One scan runs forwards and is the filter, one backwards over the same elements and gives what the observations
-    after each step say of the state [1]_. Both passes are scans whatever the backend: samples equal their own runs but
-    for rounding.
+    One scan runs forwards and is the filter, one backwards over the same elements and gives the information of the
+    observations after each step on the state [1]_. Both passes are scans whatever the backend: samples equal their own
+    runs to rounding.
 
     Parameters
     ----------
@@ -217,7 +223,7 @@ def two_filters(series: Series, scan: str) -> SmootherResult:
     """The two-filter smoother of a series in one form."""
     if series.diffuse is not None:
         return diffuse_smoother(series, lambda later: two_filters(later, scan))
-    if device_of(series, "scan") == "cuda":
+    if compiled_backend(series, "scan") == "cuda":
         return compiled_two_filter(series, scan)
     xp = array_namespace(series.y, series.F, series.m0)
     elements = filter_elements(series)
@@ -228,14 +234,14 @@ def two_filters(series: Series, scan: str) -> SmootherResult:
     later = tuple(xp.concat([a[1:, ...], e], axis=0) for a, e in zip(elements, end, strict=True))
     _, _, _, eta, J = prefix_scan(combine_filter, later, algorithm=scan, identity=identity, reverse=True)
     run = smoothed(series, result, *combine_information(m, P, eta, J))
-    apart = has_no_elements(series)
-    if not anywhere(apart):
+    by_recursion = has_no_elements(series)
+    if not any_true(by_recursion):
         return run
     recursion = rts(series, "sequential", scan)
     return SmootherResult(
-        pick(apart, recursion.mean, run.mean, 2),
-        pick(apart, recursion.covariance, run.covariance, 3),
-        chosen(apart, recursion.filtered, run.filtered),
+        select_series(by_recursion, recursion.mean, run.mean, 2),
+        select_series(by_recursion, recursion.covariance, run.covariance, 3),
+        choose_results(by_recursion, recursion.filtered, run.filtered),
     )
 
 

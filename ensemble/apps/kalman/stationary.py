@@ -9,9 +9,9 @@ import numpy as np
 from ensemble._backend import array_namespace, to_numpy
 from ensemble._check import require, samples_text
 from ensemble._typing import Array
-from ensemble.apps.kalman.arrays import real_array
-from ensemble.apps.kalman.covariances import check_covariance, check_finite, matrices_last
-from ensemble.apps.kalman.steps import symmetric
+from ensemble.apps.kalman.array.covariances import check_covariance, check_finite, matrices_last
+from ensemble.apps.kalman.array.steps import symmetric
+from ensemble.apps.kalman.interop.arguments import real_array
 from ensemble.scalar import Ensemble
 
 __all__ = ["stationary_covariance", "stationary_moments"]
@@ -120,8 +120,8 @@ def _doubled(F: Array, Q: Array) -> Array:
     A, P = xp.astype(xp.asarray(F), dtype), symmetric(xp.astype(xp.asarray(Q), dtype))
     for _ in range(DOUBLINGS):
         more = A @ P @ A.mT
-        size = lambda a: xp.max(xp.abs(a), axis=(-2, -1), keepdims=True)
-        counts = size(more) > 0.25 * xp.finfo(dtype).eps * size(P)
+        size, more_size = (xp.max(xp.abs(a), axis=(-2, -1), keepdims=True) for a in (P, more))
+        counts = more_size > 0.25 * xp.finfo(dtype).eps * size
         P = xp.where(counts, symmetric(P + more), P + 0.0 * more)
         A = A @ A
         values = counts.samples if isinstance(counts, Ensemble) else counts

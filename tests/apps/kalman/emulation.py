@@ -31,9 +31,9 @@ class Blocks:
         self.modules = {}
 
     def __call__(self, dtype, name):
-        family = next(family for family, names in block_launch.FAMILIES.items() if name in names)
+        family = next(family for family, names in block_launch.KERNEL_FILES.items() if name in names)
         if (dtype, family) not in self.modules:
-            names = (*block_launch.FAMILIES[family], "check_workspace")
+            names = (*block_launch.KERNEL_FILES[family], "check_workspace")
             text = SENTINEL + block_launch.source(family)
             options = block_launch.compile_options(dtype)
             self.modules[dtype, family] = cuda_on_cpu.Module(text, options, names)
@@ -58,12 +58,12 @@ class Threads:
         self.modules = {}
 
     def __call__(self, dtype, nx, ny, name):
-        family = next(family for family, (names, _) in launch.FAMILIES.items() if name in names)
+        family = next(family for family, (names, _) in launch.KERNEL_FILES.items() if name in names)
         key = dtype, nx, ny, family
         if key not in self.modules:
             text = "#define STAGES alignas(16) static char stages[STAGE_BYTES + 16];\n" + launch.source(family)
-            names = launch.FAMILIES[family][0]
-            self.modules[key] = cuda_on_cpu.Module(text, launch.options(*key), names)
+            names = launch.KERNEL_FILES[family][0]
+            self.modules[key] = cuda_on_cpu.Module(text, launch.compile_options(*key), names)
         return self.modules[key].get_function(name)
 
 

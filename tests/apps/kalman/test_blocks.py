@@ -5,7 +5,8 @@ import pytest
 
 from ensemble._kernels.kalman import block_launch, time_ranges
 from ensemble._kernels.kalman.scan import SCANS
-from ensemble.apps.kalman import LinearGaussianModel, compiled, rts_smoother
+from ensemble.apps.kalman import LinearGaussianModel, rts_smoother
+from ensemble.apps.kalman.devices import compiled
 from tests import nvrtc
 from tests.apps.kalman import statsmodels_models
 from tests.apps.kalman.emulation import emulate
@@ -89,14 +90,14 @@ def test_ranges_of_several_devices_of_any_size(on_cpu, cuts):
     check((m, P, terms, sum(piece[3] for piece in got), sm, sP), smooth)
 
 
-@pytest.mark.parametrize("family", block_launch.FAMILIES)
+@pytest.mark.parametrize("family", block_launch.KERNEL_FILES)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_compiles_for_sm_90(dtype, family):
     library = nvrtc.library()
     if library is None:
         pytest.skip("needs NVRTC: pip install nvidia-cuda-nvrtc")
     code = nvrtc.compiled(library, block_launch.source(family), *block_launch.compile_options(dtype))
-    assert all(name.encode() in code for name in block_launch.FAMILIES[family])
+    assert all(name.encode() in code for name in block_launch.KERNEL_FILES[family])
 
 
 @pytest.mark.slow

@@ -7,17 +7,16 @@ from ensemble._kernels.kalman import launch, level_scans, time_ranges
 from ensemble._kernels.kalman.scan import SCANS
 from ensemble.apps.kalman import (
     LinearGaussianModel,
-    compiled,
     filter_split_series,
     filters,
     kalman_filter,
     rts_smoother,
     smooth_split_series,
     smoothers,
-    split,
     split_series,
     two_filter_smoother,
 )
+from ensemble.apps.kalman.devices import compiled, split
 from ensemble.scalar import Ensemble
 from tests import nvrtc
 from tests.apps.kalman.emulation import emulate
@@ -162,7 +161,9 @@ def test_split_series_run_side_by_side(on_cpu, cuda, monkeypatch, n, prior_at):
     exact = rts_smoother(model, y)
     monkeypatch.setattr(compiled, "backend_of", lambda *a: "cuda")
     turns = []
-    monkeypatch.setattr(split, "_filter_in_turn", lambda s, f=split._filter_in_turn: turns.append(len(s)) or f(s))
+    monkeypatch.setattr(
+        split, "_filter_sequentially", lambda s, f=split._filter_sequentially: turns.append(len(s)) or f(s)
+    )
     pieces = split_series(model, y, [None] * n)
     for states in (filter_split_series(pieces), [part.filtered for part in smooth_split_series(pieces)]):
         for attribute in ("mean", "covariance", "log_likelihoods"):
@@ -212,9 +213,9 @@ def test_a_prior_that_makes_the_first_observation_regular_is_enough(on_cpu, cuda
         P0=[[3.0, 0.4], [0.4, theta**2]], prior_at="first_observation",
     )  # fmt: skip
     y = np.random.default_rng(5).standard_normal((31, 1))
-    monkeypatch.setattr(launch, "WHOLE", np.int32(4))  # nothing takes over
+    monkeypatch.setattr(launch, "WHOLE", np.int32(launch.Pass.WHOLE_BY_CHUNKS))
     for module in (launch, level_scans):
-        monkeypatch.setattr(module, "settle", lambda p, t, again, *a, f=module.settle: f(p, t, False, *a))
+        monkeypatch.setattr(module, "finish_filter", lambda m, c, redo, *a, f=module.finish_filter: f(m, c, False, *a))
     monkeypatch.setattr(compiled, "backend_of", lambda *a: "numba")
     exact = rts_smoother(model, y)
     monkeypatch.setattr(compiled, "backend_of", lambda *a: "cuda")
@@ -283,7 +284,7 @@ def test_the_public_functions_find_their_way_to_the_kernels(on_cpu, monkeypatch,
     close(far, 1e6 + smooth.mean, 1e-9)
 
 
-@pytest.mark.parametrize("family", launch.FAMILIES)
+@pytest.mark.parametrize("family", launch.KERNEL_FILES)
 @pytest.mark.parametrize(
     "dtype, nx, ny",
     [("float32", 4, 2), ("float64", 2, 3), pytest.param("float64", 4, 4, marks=pytest.mark.slow)],
@@ -292,5 +293,5 @@ def test_compiles_for_sm_90(dtype, nx, ny, family):
     library = nvrtc.library()
     if library is None:
         pytest.skip("needs NVRTC: pip install nvidia-cuda-nvrtc")
-    code = nvrtc.compiled(library, launch.source(family), *launch.options(dtype, nx, ny, family))
-    assert all(name.encode() in code for name in launch.FAMILIES[family][0])
+    code = nvrtc.compiled(library, launch.source(family), *launch.compile_options(dtype, nx, ny, family))
+    assert all(name.encode() in code for name in launch.KERNEL_FILES[family][0])

@@ -4,7 +4,7 @@ import array_api_strict
 import numpy as np
 import pytest
 
-from ensemble.apps.kalman.duals import SLOPES, Dual, jacobian_of
+from ensemble.apps.kalman.array.duals import SLOPES, Dual, jacobian_of
 from ensemble.scalar import Ensemble
 
 FUNCTIONS = {

@@ -1,174 +1,98 @@
-"""Maximum likelihood against the literature, statsmodels and laws of its own."""
+"""Log-likelihoods without moments are those of the filter, to the bit; blocks of any size are the reference's steps."""
 
 import numpy as np
 import pytest
 
-from ensemble.apps.kalman import LinearGaussianModel, kalman_filter, maximum_likelihood
-from ensemble.krylov import SolveError
+from ensemble._kernels.kalman.recursions import filter_series, smooth_series
+from ensemble.apps.kalman import LinearGaussianModel, kalman_filter, log_likelihood
 from ensemble.scalar import Ensemble
-
-POSITIVE = (0.0, None)
-ONE = np.eye(1)
+from tests.apps.kalman.models import random_parts, with_gaps
 
 
-def nile():
-    api = pytest.importorskip("statsmodels.api")
-    return api.datasets.nile.load_pandas().data["volume"].to_numpy(float, copy=True)[:, None]
+@pytest.mark.parametrize("nx, ny", [(9, 2), (10, 4), (13, 1), (17, 5), (20, 2), (3, 9)])
+def test_blocks_of_any_size_have_the_bits_of_the_reference(nx, ny):
+    """Rows and columns in whole tiles, in parts of one, and observations in few rows and in many."""
+    parts, y = random_parts(4, nx, ny, seed=41077)
+    y[2, 0] = np.nan
+    arrays = [parts[name][None] for name in "FQHRud"]
+    arguments = (*arrays, y[None], parts["m0"][None], parts["P0"][None], True, False)
+    got, want = filter_series(*arguments), filter_series.reference(*arguments)
+    for a, b in zip(got, want, strict=True):
+        np.testing.assert_array_equal(a, b)
+    back = arrays[0], arrays[1], arrays[4], got[0], got[1], False
+    for a, b in zip(smooth_series(*back), smooth_series.reference(*back), strict=True):
+        np.testing.assert_array_equal(a, b)
 
 
-def local_level(first):
-    """The level after the first observation of a level that nothing was known of."""
-    return lambda theta: LinearGaussianModel(ONE, theta[1] * ONE, ONE, theta[0] * ONE, first, theta[0] * ONE)
+def test_blocks_of_float32_have_the_bits_of_the_reference():
+    """Enough steps that a pivot multiplied in float64 would show."""
+    parts, y = random_parts(40, 9, 2, seed=27743)
+    arrays = [a.astype(np.float32)[None] for a in (*(parts[name] for name in "FQHRud"), y, parts["m0"], parts["P0"])]
+    got, want = filter_series(*arrays, True, False), filter_series.reference(*arrays, True, False)
+    for a, b in zip(got, want, strict=True):
+        np.testing.assert_array_equal(a, b)
 
 
-def ar1_in_noise(theta):
-    prior = theta[1] / (1.0 - theta[0] * theta[0])
-    return LinearGaussianModel(theta[0] * ONE, theta[1] * ONE, ONE, theta[2] * ONE, np.zeros(1), prior * ONE,
-                               prior_at="first_observation")  # fmt: skip
+def test_blocks_take_arrays_of_any_layout_and_type():
+    """Columns before rows, steps backwards in memory, series innermost, a part without a copy for each series."""
+    parts, y = random_parts(12, 9, 2, batch=(3,), seed=90533)
+    parts |= {"m0": np.arange(27.0).reshape(3, 9), "P0": np.stack([np.eye(9)] * 3)}
+    alike = [*(parts[name] for name in "FQHRud"), y, parts["m0"], parts["P0"]]
+    alike[2] = np.stack([alike[2][0, :1]] * 3)
+    other = list(alike)
+    other[0] = np.asfortranarray(alike[0])
+    other[2] = np.broadcast_to(alike[2][:1], alike[2].shape)
+    other[4] = alike[4][:, ::-1].copy()[:, ::-1]
+    other[6] = np.moveaxis(np.ascontiguousarray(np.moveaxis(y, 0, -1)), -1, 0)
+    other[7], other[8] = alike[7].astype(np.int64), alike[8].astype(np.float32)
+    for a, b in zip(filter_series(*alike, True, False), filter_series(*other, True, False), strict=True):
+        np.testing.assert_array_equal(a, b)
 
 
-def ar1_series(T=300, seed=33589):
-    rng = np.random.default_rng(seed)
-    x, y = 0.0, np.empty((T, 1))
-    for k in range(T):
-        x = 0.8 * x + rng.standard_normal()
-        y[k] = x + 0.7 * rng.standard_normal()
-    return y
+def constant(parts):
+    return {name: a[0] if name in "FQHRud" else a for name, a in parts.items()}
 
 
-@pytest.mark.parametrize("start", [[1e4, 1e4], [1.0, 1.0], [1e8, 1e-3], [[1e2, 1e8], [3e3, 5e3], [1e-9, 1e9]]], ids=str)
-@pytest.mark.parametrize("options", [{}, {"method": "scan"}, {"form": "square_root"}], ids=str)
-def test_the_nile_has_the_variances_of_the_book(start, options):
-    """J. Durbin, S. J. Koopman, Time Series Analysis by State Space Methods (2001), section 2.10.2: 15099, 1469.1."""
-    y = nile()
-    result = maximum_likelihood(local_level(y[0]), y[1:], start, bounds=[POSITIVE] * 2, **options).raise_if_failed()
-    assert np.round(result.estimate[0]) == 15099
-    np.testing.assert_allclose(result.estimate[1], 1469.1, atol=0.1)
-    np.testing.assert_allclose(result.log_likelihood, -632.5456, atol=5e-5)
+@pytest.mark.parametrize("size", [(4, 2), (9, 2)], ids=str)
+@pytest.mark.parametrize("kind", ["constant", "varying"])
+def test_one_series_has_the_likelihood_of_its_filter(size, kind):
+    parts, y = random_parts(60, *size, seed=52163)
+    model = LinearGaussianModel(**(constant(parts) if kind == "constant" else parts))
+    for z in (y, with_gaps(y)):
+        whole = kalman_filter(model, z)
+        np.testing.assert_array_equal(log_likelihood(model, z), whole.log_likelihood)
+        tail = log_likelihood(model, z, burn=3)
+        np.testing.assert_allclose(tail, whole.log_likelihoods[3:].sum(), rtol=1e-13)  # another order of the sum
 
 
-def agrees_with(other, result):
-    """The same likelihood, no slope in the other's likelihood, and the errors of the other's second derivatives."""
-    theta = result.estimate
-    np.testing.assert_allclose(other.loglike(theta), result.log_likelihood, rtol=1e-9)
-    numdiff = pytest.importorskip("statsmodels.tools.numdiff")
-    errors = np.sqrt(np.diag(np.linalg.inv(-numdiff.approx_hess3(theta, other.loglike))))
-    score = numdiff.approx_fprime(theta, other.loglike, centered=True)
-    assert np.max(np.abs(score * errors)) < 1e-3
-    np.testing.assert_allclose(result.standard_errors, errors, rtol=2e-3)
+@pytest.mark.parametrize("size", [(4, 2), (9, 2)], ids=str)
+@pytest.mark.parametrize("gaps", [False, True])
+def test_samples_and_batches_have_the_likelihoods_of_their_own_runs(size, gaps):
+    parts, y = random_parts(40, *size, seed=63317)
+    model = LinearGaussianModel(**constant(parts))
+    y = np.stack([y, 0.5 * y[::-1], y + 1.0, -y, y - 2.0])
+    y[0] = with_gaps(y[0]) if gaps else y[0]
+    batch, samples = log_likelihood(model, y), log_likelihood(model, Ensemble(np.moveaxis(y, 0, -1)))
+    assert batch.shape == (5,)
+    for i in range(5):
+        alone = log_likelihood(model, y[i])
+        assert alone == batch[i] == samples.samples[i]
 
 
-def test_a_local_level_is_fitted_as_statsmodels_would():
-    api = pytest.importorskip("statsmodels.api")
-    y = nile()
-    y[20:40] = np.nan
-    other = api.tsa.UnobservedComponents(y[:, 0], "llevel", loglikelihood_burn=1)
-    other.ssm.initialize_known([0.0], [[1e7]])
-    vague = lambda theta: LinearGaussianModel(ONE, theta[1] * ONE, ONE, theta[0] * ONE, np.zeros(1), 1e7 * ONE,
-                                              prior_at="first_observation")  # fmt: skip
-    agrees_with(other, maximum_likelihood(vague, y, [1e4, 1e3], bounds=[POSITIVE] * 2, burn=1).raise_if_failed())
+def test_models_without_a_compiled_recursion_take_their_filter():
+    rng = np.random.default_rng(74411)
+    one, y = np.eye(1), rng.standard_normal((20, 1)).cumsum(axis=0)
+    diffuse = LinearGaussianModel(one, one, one, one, np.zeros(1), 0.0 * one, diffuse=[True])
+    np.testing.assert_array_equal(log_likelihood(diffuse, y), kalman_filter(diffuse, y).log_likelihood)
+    plain = LinearGaussianModel(one, one, one, one, np.zeros(1), one)
+    roots = kalman_filter(plain, y, form="square_root")
+    np.testing.assert_array_equal(log_likelihood(plain, y, form="square_root"), roots.log_likelihood)
+    tail = log_likelihood(plain, y, form="square_root", burn=2)
+    np.testing.assert_allclose(tail, roots.log_likelihoods[2:].sum(), rtol=1e-13)
 
 
-def test_an_autoregression_in_noise_is_fitted_as_statsmodels_would():
-    api = pytest.importorskip("statsmodels.api")
-    y = ar1_series()
-    y[50:60] = np.nan
-    other = api.tsa.SARIMAX(y[:, 0], order=(1, 0, 0), measurement_error=True)
-    bounds = [(-1.0, 1.0), POSITIVE, POSITIVE]
-    result = maximum_likelihood(ar1_in_noise, y, [0.5, 1.0, 1.0], bounds=bounds).raise_if_failed()
-    order = [0, 2, 1]  # statsmodels has the measurement error second
-    turned = type(result)(**{**result.__dict__, "estimate": result.estimate[order],
-                             "standard_errors": result.standard_errors[order]})  # fmt: skip
-    agrees_with(other, turned)
-
-
-def test_batches_are_independent_series_of_one_set_of_parameters():
-    y = np.stack([ar1_series(120, 7), ar1_series(120, 8)])
-    bounds = [(-1.0, 1.0), POSITIVE, POSITIVE]
-    both = maximum_likelihood(ar1_in_noise, y, [0.5, 1.0, 1.0], bounds=bounds).raise_if_failed()
-    parts = [float(kalman_filter(ar1_in_noise(both.estimate), one).log_likelihood) for one in y]
-    np.testing.assert_allclose(both.log_likelihood, sum(parts), rtol=1e-13)
-    step = 1e-3 * both.standard_errors
-    for i in range(3):
-        move = np.eye(3)[i] * step
-        for theta in (both.estimate + move, both.estimate - move):
-            other = sum(float(kalman_filter(ar1_in_noise(theta), one).log_likelihood) for one in y)
-            assert other < both.log_likelihood
-
-
-def test_an_unbounded_parameter_and_its_error_are_those_of_the_mean():
-    """Noise about a constant: the mean, and its deviation over the square root of the count."""
-    rng = np.random.default_rng(4177)
-    y = 37.0 + 2.0 * rng.standard_normal((50, 1))
-    zero = np.zeros((1, 1))
-    constant = lambda theta: LinearGaussianModel(ONE, zero, ONE, theta[1] * ONE, theta[:1], zero)
-    result = maximum_likelihood(constant, y, [0.0, 1.0], bounds=[(None, None), POSITIVE]).raise_if_failed()
-    np.testing.assert_allclose(result.estimate, [y.mean(), y.var()], rtol=1e-6)
-    np.testing.assert_allclose(result.standard_errors, [y.std() / np.sqrt(50), y.var() * np.sqrt(2 / 50)], rtol=1e-5)
-    upper = maximum_likelihood(constant, y, [0.0, -1.0 + 1.5], bounds=[(None, 100.0), (0.0, 50.0)]).raise_if_failed()
-    np.testing.assert_allclose(upper.estimate, result.estimate, rtol=1e-5)
-    np.testing.assert_allclose(upper.standard_errors, result.standard_errors, rtol=1e-4)
-
-
-def test_a_variance_that_is_zero_has_no_standard_error():
-    y = np.random.default_rng(613).standard_normal((40, 1)) * np.array([[1.0], [-1.0]] * 20)
-    y = np.tile([[1.0], [-1.0]], (20, 1)) + 0.01 * y  # turns at every step: no level moves like that
-    result = maximum_likelihood(local_level(y[0]), y[1:], [1.0, 1.0], bounds=[POSITIVE] * 2)
-    assert result.estimate[1] < 1e-6 * result.estimate[0]
-    assert np.isnan(result.standard_errors[1]) and np.isnan(result.covariance[0, 1])
-    # What is left is noise about a level that stands still and is known from the first observation only.
-    r = y[1:, 0] - y[0]
-    noise = r @ np.linalg.solve(np.eye(39) + 1.0, r) / 39
-    np.testing.assert_allclose(result.estimate[0], noise, rtol=1e-6)
-    np.testing.assert_allclose(result.standard_errors[0], result.estimate[0] * np.sqrt(2 / 39), rtol=1e-4)
-
-
-def test_candidates_that_fail_cost_nothing():
-    """A start whose likelihood is NaN loses against any other."""
-    y = ar1_series(60)
-    exact = lambda theta: LinearGaussianModel(ONE, theta[0] * ONE, ONE, theta[1] * ONE, np.zeros(1), theta[0] * ONE)
-    starts = np.array([[1e-310, 1e-310], [1.0, 1.0]])
-    with np.errstate(all="ignore"):
-        result = maximum_likelihood(exact, y, starts, bounds=[POSITIVE] * 2)
-        alone = maximum_likelihood(exact, y, [1.0, 1.0], bounds=[POSITIVE] * 2)
-    np.testing.assert_array_equal(result.estimate, alone.estimate)
-
-
-def test_few_iterations_are_told():
-    y = nile()
-    result = maximum_likelihood(local_level(y[0]), y[1:], [1.0, 1.0], bounds=[POSITIVE] * 2, max_iterations=2)
-    assert not result.converged and result.iterations == 2
-    with pytest.raises(SolveError, match="maximum_likelihood: no convergence in 2 iterations"):
-        result.raise_if_failed()
-
-
-@pytest.mark.parametrize(
-    "changes, error, match",
-    [
-        ({"start": [1.0, -1.0]}, ValueError, "start must lie strictly within the bounds"),
-        ({"start": np.zeros((1, 1, 2))}, ValueError, "start must have shape"),
-        ({"bounds": [(0.0, None)]}, ValueError, r"bounds must be 2 pairs \(low, high\)"),
-        ({"bounds": [0.0, 1.0]}, ValueError, r"bounds must be 2 pairs"),
-        ({"burn": 99}, ValueError, "burn must leave one step or more"),
-        ({"tol": -1.0}, ValueError, "tol must be"),
-        ({"model_of": lambda theta: 3}, TypeError, "model_of must return a LinearGaussianModel; got a int"),
-        (
-            {"model_of": lambda theta: LinearGaussianModel(ONE, ONE, ONE, ONE, [0.0], ONE)},
-            TypeError,
-            "model_of must use",
-        ),
-        ({"y": np.full((9, 1), 1e300)}, ValueError, "start must have a finite likelihood"),
-    ],
-)
-def test_bad_input_is_named(changes, error, match):
-    arguments = {"model_of": local_level(np.zeros(1)), "y": ar1_series(9), "start": [1.0, 1.0],
-                 "bounds": [POSITIVE] * 2, **changes}  # fmt: skip
-    with np.errstate(all="ignore"), pytest.raises(error, match=f"maximum_likelihood: {match}"):
-        maximum_likelihood(arguments.pop("model_of"), arguments.pop("y"), arguments.pop("start"), **arguments)
-
-
-def test_the_model_of_the_result_is_the_fitted_one():
-    y = ar1_series(80)
-    result = maximum_likelihood(ar1_in_noise, y, [0.5, 1.0, 1.0], bounds=[(-1.0, 1.0), POSITIVE, POSITIVE])
-    assert not isinstance(result.model.F, Ensemble)
-    np.testing.assert_allclose(kalman_filter(result.model, y).log_likelihood, result.log_likelihood, rtol=1e-13)
+def test_a_likelihood_without_steps_is_refused():
+    one = np.eye(1)
+    model = LinearGaussianModel(one, one, one, one, np.zeros(1), one)
+    with pytest.raises(ValueError, match="log_likelihood: burn must leave one step or more; got 2"):
+        log_likelihood(model, np.zeros((2, 1)), burn=2)

@@ -8,14 +8,14 @@ from ensemble.apps.kalman import (
     LinearGaussianModel,
     filter_split_series,
     kalman_filter,
-    moments,
     rts_smoother,
     sample_posterior,
     split_series,
     two_filter_smoother,
 )
-from ensemble.apps.kalman.moments import covariances_of_neighbours
-from ensemble.apps.kalman.steps import rts_gain
+from ensemble.apps.kalman.array import moments
+from ensemble.apps.kalman.array.moments import covariances_of_neighbours
+from ensemble.apps.kalman.array.steps import rts_gain
 from ensemble.scalar import Ensemble
 from tests.apps.kalman.digits import diffuse_limit, in_many_digits
 from tests.apps.kalman.joint import Joint

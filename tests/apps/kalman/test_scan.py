@@ -18,7 +18,7 @@ def affine(earlier, later):
     return A @ B, (A @ b[..., None])[..., 0] + a
 
 
-NEUTRAL = (np.eye(2), np.zeros(2))
+IDENTITY = (np.eye(2), np.zeros(2))
 
 
 @pytest.mark.parametrize("algorithm", sorted(SCANS))
@@ -27,9 +27,9 @@ def test_equals_a_loop(algorithm, T, reverse, threshold, chunk):
     rng = np.random.default_rng(T)
     A, b = rng.uniform(-0.7, 0.7, (T, 2, 2)), rng.standard_normal((T, 2))
     got = prefix_scan(
-        affine, (A, b), algorithm=algorithm, reverse=reverse, identity=NEUTRAL, threshold=threshold, chunk=chunk
+        affine, (A, b), algorithm=algorithm, reverse=reverse, identity=IDENTITY, threshold=threshold, chunk=chunk
     )
-    M, v = NEUTRAL
+    M, v = IDENTITY
     for k in range(T - 1, -1, -1) if reverse else range(T):
         step = (A[k], b[k])
         M, v = affine(step, (M, v)) if reverse else affine((M, v), step)
@@ -60,9 +60,9 @@ def test_runs_on_any_library(algorithm, T):
     expected = prefix_scan(affine, (A, b), algorithm="sequential")
     xp = array_api_strict
     strict = prefix_scan(affine, (xp.asarray(A), xp.asarray(b)), algorithm=algorithm,
-                         identity=tuple(map(xp.asarray, NEUTRAL)))  # fmt: skip
+                         identity=tuple(map(xp.asarray, IDENTITY)))  # fmt: skip
     wide = Ensemble(np.stack([A, A], axis=-1)), Ensemble(np.stack([b, 2.0 * b], axis=-1))
-    lifted = prefix_scan(affine, wide, algorithm=algorithm, identity=NEUTRAL)
+    lifted = prefix_scan(affine, wide, algorithm=algorithm, identity=IDENTITY)
     np.testing.assert_allclose(np.asarray(strict[1]), expected[1], atol=1e-13)
     np.testing.assert_allclose(lifted[1].sample(1), 2.0 * expected[1], atol=1e-13)
 

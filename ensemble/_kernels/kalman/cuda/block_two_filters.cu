@@ -1,43 +1,31 @@
-// Two filters over chunks of time, a block of threads each: what observations behind every chunk say, a sum from the end in `suffixes`, joins the filter's states.
-// `said`, if not null, is what observations behind the last chunk say: eta, then J.
+// The two-filter smoother over chunks of time, a block of threads each: the information of the observations after every chunk, a
+// scan from the end in `suffixes`, is combined with the filter's states. `later_information`, if not null, is that of the
+// observations after the last chunk: eta, then J.
 extern "C" __global__ void __launch_bounds__(256)
-chunk_two_filters(MODEL, const Sizes sizes, const REAL* suffixes, const REAL* said, const REAL* mean, const REAL* covariance,
-                  REAL* smooth_mean, REAL* smooth_covariance) {
+chunk_two_filters(MODEL, const Sizes sizes, const real* suffixes, const real* later_information, const real* mean, const real* covariance,
+                  real* smooth_mean, real* smooth_covariance) {
     BLOCK
     const State x = take_state(work, nx);
     const Information later = take_information(work, nx);
-    const Element e = take_element(work, nx);
+    const FilterElement e = take_filter_element(work, nx);
     const Transition s = take_transition(work, nx);
     const Observation o = take_observation(work, nx, ny);
     const Gain g = take_gain(work, nx, ny);
     const Matrix HA = work.matrix(ny, nx), product = work.matrix(nx, nx), right = work.matrix(nx, nx + 1);
     const Matrix M = work.matrix(nx, nx);
-    REAL* const next = work.vector(nx);
-    if (said != nullptr) {
-        load(later.eta, said, nx);
-        load(later.J, said + nx, nx, nx);
-    } else {
-        fill(later.eta, nx, 0);
-        fill(later.J, nx, nx, 0, 0);
-    }
+    real* const next = work.vector(nx);
+    load(later, later_information, nx);
     if (chunk_at + 1 < n_chunks) {
-        load(e, suffixes + ((chunk_at + 1) * (gridDim.x / n_chunks) + series) * element_size(nx), nx);
-        retreat(e, later, right, M, product, next, nx);
+        load(e, suffixes + ((chunk_at + 1) * (gridDim.x / n_chunks) + series) * filter_element_size(nx), nx);
+        advance_backward(e, later, right, M, product, next, nx);
     }
-    _Pragma("unroll 1") for (Index k = stop - 1; k >= start; --k) {
+    _Pragma("unroll 1") for (int64 k = stop - 1; k >= start; --k) {
         load(x, mean + (series * n_steps + k) * nx, covariance + (series * n_steps + k) * nx * nx, nx);
-        EACH(f, nx * nx) { const int r = f / nx, c = f - r * nx; right(r, c) = x.P(r, c); }
-        EACH(r, nx) {
-            REAL sum = x.m[r];
-            FOR(c, 0, nx) sum += x.P(r, c) * later.eta[c];
-            right(r, nx) = sum;
-        }
-        __syncthreads();
-        solve_sum(x.P, later.J, right, M, nx, nx + 1);
-        EACH(r, nx) smooth_mean[(series * n_steps + k) * nx + r] = right(r, nx);
-        EACH(f, nx * nx) {
+        condition(x, later.eta, later.J, right, M, nx);
+        BLOCK_STRIDE(r, nx) smooth_mean[(series * n_steps + k) * nx + r] = right(r, nx);
+        BLOCK_STRIDE(f, nx * nx) {
             const int r = f / nx, c = f - r * nx;
-            smooth_covariance[(series * n_steps + k) * nx * nx + f] = REAL(0.5) * (right(r, c) + right(c, r));
+            smooth_covariance[(series * n_steps + k) * nx * nx + f] = real(0.5) * (right(r, c) + right(c, r));
         }
         __syncthreads();
         if (k == start) break;
@@ -46,20 +34,20 @@ chunk_two_filters(MODEL, const Sizes sizes, const REAL* suffixes, const REAL* sa
         fill(e.C, nx, nx, 0, 0);
         fill(e.eta, nx, 0);
         fill(e.J, nx, nx, 0, 0);
-        load(s, k, series, nx, F, Q, u, places);
-        load(o, k, series, nx, ny, H, R, d, y, places);
+        load(s, k, series, nx, F, Q, u, strides);
+        load(o, k, series, nx, ny, H, R, d, y, strides);
         extend(e, s, false, o, g, HA, product, next, nx, ny);
-        retreat(e, later, right, M, product, next, nx);
+        advance_backward(e, later, right, M, product, next, nx);
     }
 }
 
-// --- a range of steps as a whole, for the devices that hold the ranges beside it: the state behind it from the one before
-// it, and what its observations and those behind it (`behind`, null for none) say of the state before it
+// --- a range of steps as a whole, for the devices that hold the adjacent ranges: the state after it from the one before it, and
+// the information of its observations and of all later ones (`later`, null for none) on the state before it
 extern "C" __global__ void __launch_bounds__(256)
-advance_state(const Sizes sizes, const REAL* element, const REAL* m0, const REAL* P0, REAL* m, REAL* P) {
+state_after_range(const Sizes sizes, const real* element, const real* m0, const real* P0, real* m, real* P) {
     const int nx = sizes.nx;
     WORKSPACE
-    const Element e = take_element(work, nx);
+    const FilterElement e = take_filter_element(work, nx);
     const State x = take_state(work, nx);
     const Matrix right = work.matrix(nx, nx + 1), M = work.matrix(nx, nx);
     load(e, element, nx);
@@ -70,22 +58,16 @@ advance_state(const Sizes sizes, const REAL* element, const REAL* m0, const REAL
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-retreat_information(const Sizes sizes, const REAL* element, const REAL* behind, REAL* said) {
+information_before_range(const Sizes sizes, const real* element, const real* later, real* information) {
     const int nx = sizes.nx;
     WORKSPACE
-    const Element e = take_element(work, nx);
+    const FilterElement e = take_filter_element(work, nx);
     const Information x = take_information(work, nx);
     const Matrix right = work.matrix(nx, nx + 1), M = work.matrix(nx, nx), product = work.matrix(nx, nx);
-    REAL* const gap = work.vector(nx);
+    real* const gap = work.vector(nx);
     load(e, element, nx);
-    if (behind != nullptr) {
-        load(x.eta, behind, nx);
-        load(x.J, behind + nx, nx, nx);
-    } else {
-        fill(x.eta, nx, 0);
-        fill(x.J, nx, nx, 0, 0);
-    }
-    retreat(e, x, right, M, product, gap, nx);
-    store(said, x.eta, nx);
-    store(said + nx, x.J, nx, nx);
+    load(x, later, nx);
+    advance_backward(e, x, right, M, product, gap, nx);
+    store(information, x.eta, nx);
+    store(information + nx, x.J, nx, nx);
 }

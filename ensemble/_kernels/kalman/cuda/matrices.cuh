@@ -1,4 +1,4 @@
-// Small matrices in registers, compiled for one size: -DREAL=float -DNX=4 -DNY=2.
+// Small matrices in registers, compiled for one size. Told by the compiler: REAL, NX, NY.
 
 #define WARP 32
 #define THREADS 128
@@ -6,70 +6,78 @@
 #define SYM (NX * (NX + 1) / 2)
 
 template <int N> struct Sym {
-    REAL s[N * (N + 1) / 2];
-    __device__ __forceinline__ REAL& operator()(int i, int j) {
+    real s[N * (N + 1) / 2];
+    __device__ __forceinline__ real& operator()(int i, int j) {
         return s[i <= j ? i * N - i * (i - 1) / 2 + j - i : j * N - j * (j - 1) / 2 + i - j];
     }
-    __device__ __forceinline__ REAL operator()(int i, int j) const {
+    __device__ __forceinline__ real operator()(int i, int j) const {
         return s[i <= j ? i * N - i * (i - 1) / 2 + j - i : j * N - j * (j - 1) / 2 + i - j];
     }
 };
 
-#define UNROLL _Pragma("unroll")
-#define EACH(i, n) UNROLL for (int i = 0; i < (n); ++i)
-#define FROM(j, i, n) UNROLL for (int j = (i); j < (n); ++j)
-#define DOWN(i, from, to) UNROLL for (int i = (from); i > (to); --i)
+// Unrolled loops: up from 0, up from `i`, and down
+#define FROM(j, i, n) _Pragma("unroll") for (int j = (i); j < (n); ++j)
+#define EACH(i, n) FROM(i, 0, n)
+#define DOWN(i, from, to) _Pragma("unroll") for (int i = (from); i > (to); --i)
 
-template <int N> __device__ __forceinline__ void read(REAL* to, const REAL* from) {
-    constexpr int bytes = N * sizeof(REAL);
-    if constexpr (bytes % 16 == 0) {
-        struct alignas(16) Line { REAL x[16 / sizeof(REAL)]; };
-        EACH(i, bytes / 16) {
-            const Line line = ((const Line*)from)[i];
-            EACH(j, (int)(16 / sizeof(REAL))) to[i * (16 / sizeof(REAL)) + j] = line.x[j];
-        }
-    } else if constexpr (bytes % 8 == 0 && sizeof(REAL) == 4) {
-        struct alignas(8) Pair { REAL x[2]; };
-        EACH(i, bytes / 8) {
-            const Pair pair = ((const Pair*)from)[i];
-            EACH(j, 2) to[2 * i + j] = pair.x[j];
-        }
-    } else {
-        EACH(i, N) to[i] = from[i];
+// One load or store of so many bytes, and how many one may have in an array of `bytes` a step: every step starts at a multiple
+__host__ __device__ constexpr int packet_bytes(int bytes) {
+    return bytes % 16 == 0 ? 16 : bytes % 8 == 0 ? 8 : (int)sizeof(real);
+}
+template <int BYTES> struct alignas(BYTES) Packet { real x[BYTES / sizeof(real)]; };
+
+template <int N> __device__ __forceinline__ void read(real* to, const real* from) {
+    constexpr int bytes = N * sizeof(real);
+    constexpr int size = packet_bytes(bytes), count = size / (int)sizeof(real);
+    EACH(i, bytes / size) {
+        const Packet<size> packet = ((const Packet<size>*)from)[i];
+        EACH(j, count) to[i * count + j] = packet.x[j];
     }
 }
 
-template <int N> __device__ __forceinline__ void write(REAL* to, const REAL* from) {
-    constexpr int bytes = N * sizeof(REAL);
-    if constexpr (bytes % 16 == 0) {
-        struct alignas(16) Line { REAL x[16 / sizeof(REAL)]; };
-        EACH(i, bytes / 16) {
-            Line line;
-            EACH(j, (int)(16 / sizeof(REAL))) line.x[j] = from[i * (16 / sizeof(REAL)) + j];
-            ((Line*)to)[i] = line;
-        }
-    } else {
-        EACH(i, N) to[i] = from[i];
+template <int N> __device__ __forceinline__ void write(real* to, const real* from) {
+    constexpr int bytes = N * sizeof(real);
+    constexpr int size = bytes % 16 == 0 ? 16 : (int)sizeof(real), count = size / (int)sizeof(real);
+    EACH(i, bytes / size) {
+        Packet<size> packet;
+        EACH(j, count) packet.x[j] = from[i * count + j];
+        ((Packet<size>*)to)[i] = packet;
     }
 }
 
-template <int N> __device__ __forceinline__ void read_symmetric(Sym<N>& to, const REAL* from) {
-    REAL full[N * N];
+template <int N> __device__ __forceinline__ void read_symmetric(Sym<N>& to, const real* from) {
+    real full[N * N];
     read<N * N>(full, from);
     EACH(i, N) FROM(j, i, N) to(i, j) = full[i * N + j];
 }
 
-template <int N> __device__ __forceinline__ void write_symmetric(REAL* to, const Sym<N>& from) {
-    REAL full[N * N];
+template <int N> __device__ __forceinline__ void write_symmetric(real* to, const Sym<N>& from) {
+    real full[N * N];
     EACH(i, N) EACH(j, N) full[i * N + j] = from(i, j);
     write<N * N>(to, full);
 }
 
+// S = L D L' by elimination without pivoting: S keeps the pivots D on its diagonal. True where a pivot is no more than `part`
+// of its entry of `scale`.
+template <int N> __device__ __forceinline__ bool factor(
+    Sym<N>& S, const real scale[N], real part, real lower[N][N], real inverse[N]) {
+    bool lost = false;
+    EACH(j, N) {
+        lost = lost || !(S(j, j) > part * scale[j]);
+        inverse[j] = real(1) / S(j, j);
+        FROM(i, j + 1, N) {
+            lower[i][j] = S(j, i) * inverse[j];
+            FROM(k, i, N) S(i, k) -= lower[i][j] * S(j, k);
+        }
+    }
+    return lost;
+}
+
 // out = A S A' + B, S symmetric
-__device__ __forceinline__ void congruence(const REAL A[NX][NX], const Sym<NX>& S, const Sym<NX>& B, Sym<NX>& out) {
+__device__ __forceinline__ void congruence(const real A[NX][NX], const Sym<NX>& S, const Sym<NX>& B, Sym<NX>& out) {
     Sym<NX> sum = B;
     EACH(i, NX) {
-        REAL row[NX];
+        real row[NX];
         EACH(k, NX) { row[k] = 0; EACH(l, NX) row[k] += A[i][l] * S(l, k); }
         FROM(j, i, NX) EACH(k, NX) sum(i, j) += row[k] * A[j][k];
     }
@@ -77,10 +85,10 @@ __device__ __forceinline__ void congruence(const REAL A[NX][NX], const Sym<NX>& 
 }
 
 // (I + C J) X = right, by elimination with row exchange; X overwrites right
-template <int K> __device__ __forceinline__ void solve_sum(const Sym<NX>& C, const Sym<NX>& J, REAL right[NX][K]) {
-    REAL M[NX][NX];
+template <int K> __device__ __forceinline__ void solve_sum(const Sym<NX>& C, const Sym<NX>& J, real right[NX][K]) {
+    real M[NX][NX];
     EACH(i, NX) EACH(j, NX) {
-        REAL sum = i == j;
+        real sum = i == j;
         EACH(k, NX) sum += C(i, k) * J(k, j);
         M[i][j] = sum;
     }
@@ -88,21 +96,21 @@ template <int K> __device__ __forceinline__ void solve_sum(const Sym<NX>& C, con
         FROM(i, c + 1, NX) {
             const bool swap = fabs(M[i][c]) > fabs(M[c][c]);
             FROM(j, c, NX) {
-                const REAL a = M[c][j], b = M[i][j];
+                const real a = M[c][j], b = M[i][j];
                 M[c][j] = swap ? b : a;
                 M[i][j] = swap ? a : b;
             }
             EACH(j, K) {
-                const REAL a = right[c][j], b = right[i][j];
+                const real a = right[c][j], b = right[i][j];
                 right[c][j] = swap ? b : a;
                 right[i][j] = swap ? a : b;
             }
         }
-        const REAL inverse = REAL(1) / M[c][c];
+        const real inverse = real(1) / M[c][c];
         FROM(j, c + 1, NX) M[c][j] *= inverse;
         EACH(j, K) right[c][j] *= inverse;
         FROM(i, c + 1, NX) {
-            const REAL f = M[i][c];
+            const real f = M[i][c];
             FROM(j, c + 1, NX) M[i][j] -= f * M[c][j];
             EACH(j, K) right[i][j] -= f * right[c][j];
         }

@@ -1,61 +1,60 @@
-// The plain recursions, a thread a series, and what is left to do once chunks or a scan have given a filter's states: where
-// the elements of a series say nothing (see `extend`), all states from some step on are NaN, and the recursion takes over; the
-// terms of every likelihood are added up.
+// The recursions, a thread per series; and the end of a filter by a scan: the recursion for series whose elements do not exist
+// (see `extend`), whose states are NaN from some step on, and the sum of the log-densities of every series.
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-filter_series(MODEL, Index n_series, REAL* mean, REAL* covariance, REAL* terms, double* totals) {
+filter_series(MODEL, int64 n_series, real* mean, real* covariance, real* terms, double* totals) {
     UNPACK
-    const Index series = (Index)blockIdx.x * THREADS + threadIdx.x;
+    const int64 series = (int64)blockIdx.x * THREADS + threadIdx.x;
     if (series >= n_series) return;
-    filter_one(F, Q, H, R, u, d, y, m0, P0, cut, series, mean, covariance, terms, totals);
+    filter_one_series(F, Q, H, R, u, d, y, m0, P0, layout, series, mean, covariance, terms, totals);
 }
 
-// `parts` blocks a series, each for LEAVES terms; the last of them to be done adds up what they have found. `tickets` is zero
-// at the start. Without `again` no recursion takes over.
-#define LEAVES (32 * THREADS)
+// `parts` blocks per series, each for TERMS_PER_BLOCK terms; the last to arrive adds their sums. `counters` is zero at the start. With
+// `redo_failed`, series whose last mean is NaN are filtered by the recursion.
+#define TERMS_PER_BLOCK (32 * THREADS)
 extern "C" __global__ void __launch_bounds__(THREADS)
-settle_series(MODEL, int parts, int again, int* tickets, double* partials, REAL* mean, REAL* covariance, REAL* terms,
+finish_filter(MODEL, int parts, int redo_failed, int* counters, double* partials, real* mean, real* covariance, real* terms,
               double* totals) {
     UNPACK
-    const Index series = blockIdx.x / parts, part = blockIdx.x % parts;
+    const int64 series = blockIdx.x / parts, part = blockIdx.x % parts;
     __shared__ bool lost;
-    if (threadIdx.x == 0) lost = again && !known(mean, series * n_steps + n_steps - 1);
+    if (threadIdx.x == 0) lost = redo_failed && !is_known(mean, series * n_steps + n_steps - 1);
     __syncthreads();  // before the recursion overwrites what was prefetched
     if (lost) {
         if (part == 0 && threadIdx.x == 0)
-            filter_one(F, Q, H, R, u, d, y, m0, P0, cut, series, mean, covariance, terms, totals);
+            filter_one_series(F, Q, H, R, u, d, y, m0, P0, layout, series, mean, covariance, terms, totals);
         return;
     }
-    const REAL* mine = terms + series * n_steps;
+    const real* own_terms = terms + series * n_steps;
     double sum = 0;
 #pragma unroll 4
-    for (Index k = part * LEAVES + threadIdx.x; k < min(n_steps, (part + 1) * LEAVES); k += THREADS) sum += mine[k];
-    if (sum_of_blocks(sum, parts, (int)part, tickets + series, partials + series * parts, sum)) totals[series] = sum;
+    for (int64 k = part * TERMS_PER_BLOCK + threadIdx.x; k < min(n_steps, (part + 1) * TERMS_PER_BLOCK); k += THREADS) sum += own_terms[k];
+    if (sum_of_blocks(sum, parts, (int)part, counters + series, partials + series * parts, sum)) totals[series] = sum;
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-smooth_series(MODEL, Index n_series, const REAL* mean, const REAL* covariance, REAL* smooth_mean,
-              REAL* smooth_covariance) {
+smooth_series(MODEL, int64 n_series, const real* mean, const real* covariance, real* smooth_mean,
+              real* smooth_covariance) {
     UNPACK
-    const Index series = (Index)blockIdx.x * THREADS + threadIdx.x;
+    const int64 series = (int64)blockIdx.x * THREADS + threadIdx.x;
     if (series >= n_series) return;
-    Sources from;
-    links_of(from, series, n_steps, F, Q, u, mean, covariance, places);
-    const Direct steps{from};
-    const Index start = series * n_steps;
-    Gauss later;
+    PartPointers from;
+    point_to_smoother_parts(from, series, n_steps, F, Q, u, mean, covariance, strides);
+    const GlobalLoader steps{from};
+    const int64 start = series * n_steps;
+    State later;
     load_state(later, mean, covariance, start + n_steps - 1);
     write<NX>(smooth_mean + (start + n_steps - 1) * NX, later.m);
     write_symmetric(smooth_covariance + (start + n_steps - 1) * NX * NX, later.P);
 #pragma unroll 1
-    for (Index k = n_steps - 2; k >= 0; --k) {
-        Step s;
-        Gauss x;
-        Link one;
+    for (int64 k = n_steps - 2; k >= 0; --k) {
+        Transition s;
+        State x;
+        SmootherElement one;
         load(s, steps, k, false);
         load(x, steps, k);
-        ask_at_once();
-        link(s, x, one);
+        issue_all_loads();
+        smoother_element(s, x, one);
         advance(one, later);
         write<NX>(smooth_mean + (start + k) * NX, later.m);
         write_symmetric(smooth_covariance + (start + k) * NX * NX, later.P);

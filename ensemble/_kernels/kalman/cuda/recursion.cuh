@@ -1,29 +1,29 @@
-// The filter's recursion over one series on one thread, and the sum of its terms by many blocks.
+// The filter's recursion over one series on one thread, and sums of log-densities over many blocks.
 
-__device__ __forceinline__ bool known(const REAL* mean, Index at) { return mean[at * NX] == mean[at * NX]; }
+__device__ __forceinline__ bool is_known(const real* mean, int64 at) { return mean[at * NX] == mean[at * NX]; }
 
-__device__ void filter_one(MODEL, Index series, REAL* mean, REAL* covariance, REAL* terms, double* totals) {
+__device__ void filter_one_series(MODEL, int64 series, real* mean, real* covariance, real* terms, double* totals) {
     UNPACK
-    Sources from;
-    model_of(from, series, F, Q, H, R, u, d, y, places);
-    const Direct steps{from};
-    Gauss x;
+    PartPointers from;
+    point_to_model(from, series, F, Q, H, R, u, d, y, strides);
+    const GlobalLoader steps{from};
+    State x;
     double total = 0;
-    load_state(x, m0 + places[14] * series, P0 + places[16] * series, 0);
+    load_state(x, m0 + strides[14] * series, P0 + strides[16] * series, 0);
 #pragma unroll 1
-    for (Index k = 0; k < n_steps; ++k) {
-        Step s;
-        Look l;
+    for (int64 k = 0; k < n_steps; ++k) {
+        Transition s;
+        Observation o;
         Gain g;
-        load(l, steps, k);
+        load(o, steps, k);
         load(s, steps, k, false);
-        ask_at_once();
-        if (k > 0 || predict_first) move(s, x);
-        look(l, x, g);
-        const Index at = series * n_steps + k;
+        issue_all_loads();
+        if (k > 0 || predict_first) predict(s, x);
+        update(o, x, g);
+        const int64 at = series * n_steps + k;
         write<NX>(mean + at * NX, x.m);
         write_symmetric(covariance + at * NX * NX, x.P);
-        const REAL term = log_density(l, g);
+        const real term = log_density(o, g);
         terms[at] = term;
         total += term;
     }
@@ -31,32 +31,32 @@ __device__ void filter_one(MODEL, Index series, REAL* mean, REAL* covariance, RE
 }
 
 // The sum over the threads of a block, on thread 0, always in the same order
-__device__ __forceinline__ double block_sum(double mine, double* room) {
-    room[threadIdx.x] = mine;
+__device__ __forceinline__ double block_sum(double value, double* scratch) {
+    scratch[threadIdx.x] = value;
 #pragma unroll 1
     for (int half = THREADS / 2; half > 0; half /= 2) {
         __syncthreads();
-        if (threadIdx.x < half) room[threadIdx.x] += room[threadIdx.x + half];
+        if (threadIdx.x < half) scratch[threadIdx.x] += scratch[threadIdx.x + half];
     }
-    return room[0];
+    return scratch[0];
 }
 
-// Every thread brings `mine`: the last of a series' `parts` blocks to come here adds up what they all have
-// found, in their order, and hands it out on its thread 0, where this is true. `ticket` is zero at the start.
-__device__ __forceinline__ bool sum_of_blocks(double mine, int parts, int part, int* ticket, double* partials, double& sum) {
-    __shared__ double room[THREADS];
+// The sum of `value` over all threads of a series' `parts` blocks, in the order of the blocks. The last block to arrive adds the
+// sums of all; true on its thread 0, which has the result. `counter` is zero at the start.
+__device__ __forceinline__ bool sum_of_blocks(double value, int parts, int part, int* counter, double* partials, double& sum) {
+    __shared__ double scratch[THREADS];
     __shared__ int done;
-    sum = block_sum(mine, room);
+    sum = block_sum(value, scratch);
     if (threadIdx.x == 0) {
         partials[part] = sum;
         __threadfence();
-        done = atomicAdd(ticket, 1);
+        done = atomicAdd(counter, 1);
     }
     __syncthreads();
     if (done < parts - 1) return false;
     __threadfence();
     sum = 0;
     for (int p = threadIdx.x; p < parts; p += THREADS) sum += ((volatile double*)partials)[p];
-    sum = block_sum(sum, room);
+    sum = block_sum(sum, scratch);
     return threadIdx.x == 0;
 }

@@ -1,4 +1,4 @@
-"""What users give as arrays, brought to arrays of real floats: nested numbers, masked arrays, tables of pandas."""
+"""Arguments as arrays of real floats: nested numbers, masked arrays, tables of pandas."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def unmasked(a: Any, name: str, function: str) -> Any:
     """`a` without a mask that masks nothing; masked entries are refused."""
     if not isinstance(a, np.ma.MaskedArray):
         return a
-    n = int(np.ma.count_masked(a))
+    n = int(np.sum(np.ma.getmaskarray(a)))
     require(n == 0, function, name, "have no masked entries", f"{n} of them", "Only observations may be missing.")
     return a.data
 

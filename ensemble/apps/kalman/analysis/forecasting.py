@@ -12,12 +12,12 @@ import numpy as np
 from ensemble._backend import array_namespace
 from ensemble._check import finite, integer, message, require
 from ensemble._typing import Array
-from ensemble.apps.kalman import tables
-from ensemble.apps.kalman.arrays import real_array
-from ensemble.apps.kalman.filters import anywhere, filtered, kalman_filter
+from ensemble.apps.kalman.array.steps import apply, symmetric
+from ensemble.apps.kalman.filters import any_true, filtered, kalman_filter
+from ensemble.apps.kalman.interop import tables
+from ensemble.apps.kalman.interop.arguments import real_array
 from ensemble.apps.kalman.model import LinearGaussianModel, aligned
 from ensemble.apps.kalman.results import FilterResult, SmootherResult
-from ensemble.apps.kalman.steps import apply, symmetric
 from ensemble.scalar import Ensemble
 
 __all__ = ["ForecastResult", "forecast"]
@@ -82,9 +82,9 @@ class ForecastResult:
 
 
 def _level(level: Any, function: str) -> float:
-    level = finite(level, function, "level")
-    require(0.0 < level < 1.0, function, "level", "be between 0 and 1", level, "E.g. 0.95.")
-    return level
+    number = float(finite(level, function, "level"))
+    require(0.0 < number < 1.0, function, "level", "be between 0 and 1", number, "E.g. 0.95.")
+    return number
 
 
 def _interval(mean: Array, covariance: Array, level: float) -> tuple[Array, Array]:
@@ -142,7 +142,7 @@ def forecast(
     result = _filtered(model, y, mask)
     series, n_batch = result.series, len(result.series.batch)
     if result.diffuse_covariance is not None and result.diffuse_covariance.shape[n_batch] == series.n_steps:
-        unknown = anywhere(result.diffuse_covariance[..., -1, :, :] != 0.0)
+        unknown = any_true(result.diffuse_covariance[..., -1, :, :] != 0.0)
         require(not unknown, "forecast", "y", "determine all diffuse states", "too few observations")
     later, last = _later_model(model, result, future or {}, horizon), series.y[-1:, ...]
     xp = array_namespace(last, series.y)
@@ -152,12 +152,15 @@ def forecast(
     run = filtered(_unseen(ahead), "sequential", "chunked")
     mean, P = (xp.moveaxis(a, n_batch, 0)[1:, ...] for a in (run.mean, run.covariance))
     H, R, d = (ahead.each(name, slice(1, None)) for name in "HRd")
-    back = lambda a: array_namespace(a).moveaxis(a, 0, n_batch)
+
+    def time_last(a: Array) -> Array:
+        return array_namespace(a).moveaxis(a, 0, n_batch)
+
     return ForecastResult(
-        mean=back(apply(H, mean) + d),
-        covariance=back(symmetric(H @ P @ H.mT + R)),
-        state_mean=back(mean),
-        state_covariance=back(P),
+        mean=time_last(apply(H, mean) + d),
+        covariance=time_last(symmetric(H @ P @ H.mT + R)),
+        state_mean=time_last(mean),
+        state_covariance=time_last(P),
         level=level,
         index=tables.continued(series.index, horizon),
     )
@@ -212,8 +215,7 @@ def _longer(now: Array, later: Array, name: str, tail: int, horizon: int) -> Arr
     requirement = f"hold {name} of shape (..., {', '.join(map(str, (horizon, *shape)))})"
     require(fits, "forecast", "future", requirement, f"shape {tuple(later.shape)}", advice)
     xp = array_namespace(*(a for a in (now, later) if isinstance(a, Ensemble)), now)
-    lift = lambda a: xp.asarray(a if len(a.shape) > tail else a[None, ...])
-    now, later = lift(now), lift(later)
+    now, later = (xp.asarray(a if len(a.shape) > tail else a[None, ...]) for a in (now, later))
     now = now[(..., slice(-1, None), *(slice(None),) * tail)]
     lead = np.broadcast_shapes(tuple(now.shape[: -tail - 1]), tuple(later.shape[: -tail - 1]))
     later = xp.broadcast_to(later, (*lead, horizon, *shape))
@@ -221,5 +223,5 @@ def _longer(now: Array, later: Array, name: str, tail: int, horizon: int) -> Arr
 
 
 def _unseen(series: Any) -> Any:
-    """The series without its first observation, which the state at its first step knows already."""
+    """The series without its first observation, which the state at its first step includes already."""
     return replace(series, y=series.y + float("nan"))

@@ -1,4 +1,4 @@
-"""From a model and observations, whatever their batches and Ensembles, to the compiled recursions and back."""
+"""A series with any batches and Ensembles as arguments of the compiled recursions, and their results as its own."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from ensemble._backend import array_namespace, asarray_like, backend_of, to_nump
 from ensemble._kernels.kalman.block_launch import filter_blocks, smooth_blocks, two_filter_blocks
 from ensemble._kernels.kalman.launch import LARGEST, chunk_length, filter_chunks, smooth_chunks, two_filter_chunks
 from ensemble._kernels.kalman.level_scans import scan_filter, scan_smoother, scan_two_filters
-from ensemble._kernels.kalman.recursions import filter_roots, filter_series, smooth_roots, smooth_series
+from ensemble._kernels.kalman.recursions import filter_series, filter_square_root, smooth_series, smooth_square_root
 from ensemble._typing import Array
-from ensemble.apps.kalman.model import Series
-from ensemble.apps.kalman.results import FilterResult, SmootherResult, total
+from ensemble.apps.kalman.results import FilterResult, SmootherResult, sum_over_time
+from ensemble.apps.kalman.series import Series
 from ensemble.scalar import Ensemble
 from ensemble.scalar.namespace import set_of
 
 __all__ = [
+    "compiled_backend",
     "compiled_filter",
-    "compiled_root_filter",
-    "compiled_roots",
     "compiled_rts",
+    "compiled_square_root_filter",
+    "compiled_square_root_smoother",
     "compiled_terms",
     "compiled_two_filter",
-    "device_of",
 ]
 
 PARTS = ("F", "Q", "H", "R", "u", "d", "m0", "P0", "y")
@@ -37,8 +37,8 @@ def _values(a: Array) -> Array:
     return a.samples if isinstance(a, Ensemble) else a
 
 
-def device_of(series: Series, method: str) -> str | None:
-    """Where compiled code for this method runs: "numba", "cuda", or None where there is none."""
+def compiled_backend(series: Series, method: str) -> str | None:
+    """The backend whose compiled code this method takes, "numba" or "cuda"; None where there is none."""
     arrays = [_values(getattr(series, name)) for name in PARTS]
     backend = backend_of(*arrays)
     if str(arrays[0].dtype).split(".")[-1] not in ("float32", "float64"):
@@ -49,8 +49,8 @@ def device_of(series: Series, method: str) -> str | None:
 
 
 def fits_registers(series: Series) -> bool:
-    """Whether a thread of a device holds the matrices of a step; else a block of threads does."""
-    return max(series.F.shape[-1], series.y.shape[-1]) <= LARGEST
+    """Whether a thread of a device holds the matrices of a step in registers; else a block of threads works on them."""
+    return bool(max(series.F.shape[-1], series.y.shape[-1]) <= LARGEST)
 
 
 def n_samples_of(series: Series) -> int | None:
@@ -59,7 +59,7 @@ def n_samples_of(series: Series) -> int | None:
     return max((a.n_samples for a in arrays if isinstance(a, Ensemble)), default=None)
 
 
-def series_first(a: Array, tail: int, batch: tuple[int, ...], n_samples: int | None, time_at: int | None) -> np.ndarray:
+def series_first(a: Array, tail: int, batch: tuple[int, ...], n_samples: int | None, time_at: int | None) -> Array:
     """`a` with shape (series or 1, [time,] *tail): batches and samples are all series. A view where memory allows it.
 
     `time_at` is the axis of time, which stands before or behind the batch; None where there is none.
@@ -106,7 +106,7 @@ def from_series(series: Series, values: np.ndarray, n_samples: int | None) -> Ar
 
 
 def filter_arguments(series: Series, n_samples: int | None) -> list[np.ndarray]:
-    """F, Q, H, R, u, d, y, m0, P0 as the kernels want them."""
+    """F, Q, H, R, u, d, y, m0, P0 as arguments of the kernels."""
     parts = [series_first(getattr(series, name), tail, series.batch, n_samples, 0) for name, tail in FILTER_PARTS]
     starts = [series_first(a, tail, series.batch, n_samples, None) for a, tail in ((series.m0, 1), (series.P0, 2))]
     n_series = math.prod(series.batch) * (n_samples or 1)
@@ -115,7 +115,7 @@ def filter_arguments(series: Series, n_samples: int | None) -> list[np.ndarray]:
     return [*parts, *starts]
 
 
-def chunk_of(series: Series, n_samples: int | None, method: str) -> int | None:
+def chunk_steps(series: Series, n_samples: int | None, method: str) -> int | None:
     """Steps a thread of a device works on; None for whole series."""
     n_series = math.prod(series.batch) * (n_samples or 1)
     return None if method == "sequential" else chunk_length(n_series, series.n_steps)
@@ -129,35 +129,35 @@ def filter_result(
         mean=from_series(series, m, n_samples),
         covariance=from_series(series, P, n_samples),
         log_likelihoods=from_series(series, terms, n_samples),
-        log_likelihood=from_series(series, total(terms.T) if sums is None else sums, n_samples),
+        log_likelihood=from_series(series, sum_over_time(terms.T) if sums is None else sums, n_samples),
         series=series,
     )
 
 
-def is_level_by_level(method: str, scan: str) -> bool:
-    """Whether a device joins elements by one of the classical scans; else it cuts time into chunks, or does not."""
+def is_level_scan(method: str, scan: str) -> bool:
+    """Whether a device combines elements by one of the classical scans, level by level."""
     return method == "scan" and scan != "chunked"
 
 
-def block_scan(series: Series, n_samples: int | None, method: str, scan: str) -> str | None:
-    """The scan that joins chunks, a block of threads each; None for the recursion."""
+def scan_of_blocks(series: Series, n_samples: int | None, method: str, scan: str) -> str | None:
+    """The scan over chunks, for a block of threads per chunk; None for the recursion."""
     if method == "scan":
         return scan
-    return None if chunk_of(series, n_samples, method) is None else "chunked"
+    return None if chunk_steps(series, n_samples, method) is None else "chunked"
 
 
-def compiled_filter(series: Series, device: str, method: str, scan: str) -> FilterResult:
+def compiled_filter(series: Series, backend: str, method: str, scan: str) -> FilterResult:
     """The recursion on the CPU; on a device, a scan unless `method` is "sequential"."""
     n_samples = n_samples_of(series)
     arguments = filter_arguments(series, n_samples)
-    if device == "cuda":
+    if backend == "cuda":
         options: list[Any] = [*arguments, series.predict_first]
         if not fits_registers(series):
-            used = block_scan(series, n_samples, method, scan)
+            used = scan_of_blocks(series, n_samples, method, scan)
             return filter_result(series, n_samples, *filter_blocks(tuple(options), used))
-        if is_level_by_level(method, scan):
+        if is_level_scan(method, scan):
             return filter_result(series, n_samples, *scan_filter(tuple(options), scan))
-        options += [chunk_of(series, n_samples, method)]
+        options += [chunk_steps(series, n_samples, method)]
         return filter_result(series, n_samples, *filter_chunks(*options))
     last = n_samples is not None and not series.batch
     return filter_result(series, n_samples, *filter_series(*arguments, series.predict_first, last))
@@ -169,97 +169,100 @@ def compiled_terms(series: Series) -> Array:
     return filter_series(*arguments, series.predict_first, True, False)[2].T
 
 
-def compiled_root_filter(series: Series) -> FilterResult:
+def compiled_square_root_filter(series: Series) -> FilterResult:
     """The recursion on square roots, on the CPU."""
     n_samples = n_samples_of(series)
     arguments = filter_arguments(series, n_samples)
-    return filter_result(series, n_samples, *filter_roots(arguments, series.predict_first))
+    return filter_result(series, n_samples, *filter_square_root(arguments, series.predict_first))
 
 
 def compiled_two_filter(series: Series, scan: str) -> SmootherResult:
-    """Two filters that meet, on a device."""
+    """The two-filter smoother, on a device."""
     n_samples = n_samples_of(series)
     arguments: Any = (*filter_arguments(series, n_samples), series.predict_first)
     if not fits_registers(series):
         *filtered, mean, covariance = two_filter_blocks(arguments, scan)
-    elif is_level_by_level("scan", scan):
+    elif is_level_scan("scan", scan):
         *filtered, mean, covariance = scan_two_filters(arguments, scan)
     else:
-        options: list[Any] = [*arguments, chunk_of(series, n_samples, "scan") or series.n_steps]
+        options: list[Any] = [*arguments, chunk_steps(series, n_samples, "scan") or series.n_steps]
         *filtered, mean, covariance = two_filter_chunks(*options)
-    smooth_lost(arguments, filtered[0], filtered[1], mean, covariance)
+    smooth_failed_on_device(arguments, filtered[0], filtered[1], mean, covariance)
     result = filter_result(series, n_samples, *filtered)
     return SmootherResult(from_series(series, mean, n_samples), from_series(series, covariance, n_samples), result)
 
 
-def compiled_rts(series: Series, result: FilterResult, device: str, method: str, scan: str) -> SmootherResult:
+def compiled_rts(series: Series, result: FilterResult, backend: str, method: str, scan: str) -> SmootherResult:
     """The smoother's recursion on the CPU; on a device, a scan unless `method` is "sequential"."""
     n_samples, time_at = n_samples_of(series), len(series.batch)
     m = series_first(result.mean, 1, series.batch, n_samples, time_at)
     P = series_first(result.covariance, 2, series.batch, n_samples, time_at)
-    if device == "cuda":
+    if backend == "cuda":
         arguments: Any = (*filter_arguments(series, n_samples), series.predict_first)
         if not fits_registers(series):
-            mean, covariance = smooth_blocks(arguments, m, P, block_scan(series, n_samples, method, scan))
-        elif is_level_by_level(method, scan):
+            mean, covariance = smooth_blocks(arguments, m, P, scan_of_blocks(series, n_samples, method, scan))
+        elif is_level_scan(method, scan):
             mean, covariance = scan_smoother(arguments, m, P, scan)
         else:
             F, Q, _, _, u, *_ = arguments
-            mean, covariance = smooth_chunks(F, Q, u, m, P, chunk_of(series, n_samples, method))
-        smooth_lost(arguments, m, P, mean, covariance)
+            mean, covariance = smooth_chunks(F, Q, u, m, P, chunk_steps(series, n_samples, method))
+        smooth_failed_on_device(arguments, m, P, mean, covariance)
         return SmootherResult(from_series(series, mean, n_samples), from_series(series, covariance, n_samples), result)
     parts = [series_first(getattr(series, name), tail, series.batch, n_samples, 0)
              for name, tail in (("F", 2), ("Q", 2), ("u", 1))]  # fmt: skip
     mean, covariance = smooth_series(*parts, m, P, n_samples is not None and not series.batch)
-    covariance = settle(series, m, mean, covariance)
+    covariance = smooth_failed_series(series, m, mean, covariance)
     return SmootherResult(from_series(series, mean, n_samples), from_series(series, covariance, n_samples), result)
 
 
-def smooth_lost(arguments: tuple[Any, ...], m: Array, P: Array, mean: Array, covariance: Array) -> None:
+def smooth_failed_on_device(arguments: tuple[Any, ...], m: Array, P: Array, mean: Array, covariance: Array) -> None:
     """Smooth, in place, the series that a device's kernels left without a first mean though the filter has a last one.
 
     First in disturbance form, in parallel; where that cancels too, on the host, on square roots.
     """
-    lost = np.flatnonzero(to_numpy(_is_lost(m, mean))).tolist()
+    lost = np.flatnonzero(to_numpy(_gain_failed(m, mean))).tolist()
     if not lost:
         return
     parts, (y, m0, P0, predict_first) = arguments[:6], arguments[6:]
     some = [a if a.shape[0] == 1 else a[lost] for a in (*parts, y, m0, P0)]
     m, P = m[lost], P[lost]
     again = smooth_blocks((*some, predict_first), m, P, "chunked")
-    left = np.flatnonzero(to_numpy(_is_lost(m, again[0]))).tolist()
+    left = np.flatnonzero(to_numpy(_gain_failed(m, again[0]))).tolist()
     if left:
         host = [to_numpy(a if a.shape[0] == 1 else a[left]) for a in (*some, m, P, *again)]
         *given, last, spread, found, wide = host
         found[:, -1], wide[:, -1] = last[:, -1], spread[:, -1]
-        smooth_roots(given, predict_first, found, wide, np.ones(len(left), bool))
+        smooth_square_root(given, predict_first, found, wide, np.ones(len(left), bool))
         for a, out in zip((found, wide), again, strict=True):
             out[left] = asarray_like(a, out)
     mean[lost], covariance[lost] = again
 
 
-def _is_lost(m: Array, mean: Array) -> Array:
+def _gain_failed(m: Array, mean: Array) -> Array:
     """Which series have no first smoothed mean but a last filtered one."""
     xp = array_namespace(mean)
     return xp.logical_and(xp.isnan(mean[:, 0, 0]), xp.logical_not(xp.isnan(m[:, -1, 0])))
 
 
-def settle(series: Series, m: np.ndarray, mean: np.ndarray, covariance: np.ndarray) -> np.ndarray:
+def smooth_failed_series(series: Series, m: np.ndarray, mean: np.ndarray, covariance: np.ndarray) -> np.ndarray:
     """Smooth on square roots the series whose gain failed and whose filter, with means `m`, did not.
 
     Means are written in place; covariances too, unless series share them.
     """
     if covariance.size and covariance.strides[0] == 0 and not np.isnan(covariance[0, 0, 0, 0]):
         return covariance  # one gain for all, without NaN
-    unsettled = _is_lost(m, mean)
-    if unsettled.any():
+    failed = _gain_failed(m, mean)
+    if failed.any():
         covariance = covariance if covariance.flags.writeable else covariance.copy()
-        smooth_roots(filter_arguments(series, n_samples_of(series)), series.predict_first, mean, covariance, unsettled)
+        arguments = filter_arguments(series, n_samples_of(series))
+        smooth_square_root(arguments, series.predict_first, mean, covariance, failed)
     return covariance
 
 
-def compiled_roots(series: Series, result: FilterResult, run: SmootherResult | None = None) -> SmootherResult:
-    """The smoother on square roots; with `run`, of the series that it leaves unsettled."""
+def compiled_square_root_smoother(
+    series: Series, result: FilterResult, run: SmootherResult | None = None
+) -> SmootherResult:
+    """The smoother on square roots; with `run`, of the series whose gain failed there."""
     n_samples, time_at = n_samples_of(series), len(series.batch)
     T, nx = series.n_steps, series.F.shape[-1]
     forms = ((result.mean, 1), (result.covariance, 2))
@@ -272,6 +275,6 @@ def compiled_roots(series: Series, result: FilterResult, run: SmootherResult | N
         out[:, -1] = last[:, -1] if a is None else out[:, -1]
         outs.append(out)
     if T > 1:
-        settle(series, m, *outs)  # in place
+        smooth_failed_series(series, m, *outs)  # in place
     mean, covariance = (from_series(series, out, n_samples) for out in outs)
     return SmootherResult(mean, covariance, result)

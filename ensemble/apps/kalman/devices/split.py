@@ -1,9 +1,9 @@
 """One series in parts, each a interval of its steps and perhaps on a device of its own.
 
-On CUDA devices every part sums itself up, the sums say what the state is between parts and what later parts say of it,
-and all parts run side by side (`time_ranges.py`). Elsewhere, for batches, for Ensembles, and where a sum
-says nothing because an innovation covariance is singular, parts take turns, on the CPU with the bits of one run over
-all of them.
+On CUDA devices every part is reduced to one element; from these follow the state between parts and the information of
+later parts on it, and all parts run side by side (`time_ranges.py`). Elsewhere, for batches, for Ensembles, and where
+an element does not exist because an innovation covariance is singular, parts run one after another, on the CPU with the
+bits of one run over all of them.
 """
 
 from __future__ import annotations
@@ -20,10 +20,18 @@ from ensemble._check import integer, message, require
 from ensemble._compile.streams import on_device_of, to_cuda_device, to_device_of
 from ensemble._kernels.kalman.time_ranges import filter_ranges, two_filter_ranges
 from ensemble._typing import Array
-from ensemble.apps.kalman.compiled import PARTS, device_of, filter_arguments, filter_result, from_series, n_samples_of
+from ensemble.apps.kalman.devices.compiled import (
+    PARTS,
+    compiled_backend,
+    filter_arguments,
+    filter_result,
+    from_series,
+    n_samples_of,
+)
 from ensemble.apps.kalman.filters import filtered
-from ensemble.apps.kalman.model import LinearGaussianModel, Series, aligned
+from ensemble.apps.kalman.model import LinearGaussianModel, aligned
 from ensemble.apps.kalman.results import FilterResult, SmootherResult
+from ensemble.apps.kalman.series import Series
 from ensemble.apps.kalman.smoothers import backwards
 from ensemble.scalar import Ensemble
 from ensemble.scalar.namespace import set_of
@@ -39,7 +47,7 @@ Part = tuple[LinearGaussianModel, Any]
 def split_series(
     model: LinearGaussianModel, y: Any, devices: Sequence[int | None], *, mask: Any = None
 ) -> list[tuple[LinearGaussianModel, Array]]:
-    """Cut a model and its observations into intervals of time, and bring each to a device.
+    """Divide a model and its observations into intervals of time, each on a device.
 
     Parameters
     ----------
@@ -107,7 +115,7 @@ def _part(series: Series, steps: slice, prior_at: str, device: int | None) -> Pa
 
 
 def filter_split_series(parts: Sequence[tuple[LinearGaussianModel, Any]]) -> list[FilterResult]:
-    """What `kalman_filter` says of one series in parts, every part of the result where its part of the series is.
+    """The result of `kalman_filter` for one series in parts, every part of it on the device of its part of the series.
 
     Parameters
     ----------
@@ -131,7 +139,7 @@ def filter_split_series(parts: Sequence[tuple[LinearGaussianModel, Any]]) -> lis
     Notes
     -----
     Parts of one series on CUDA devices run side by side: twice the filter's work, and a state goes from device to
-    device. All others take turns. Many series are better shared out among devices whole.
+    device. All others run one after another. Many series are better distributed over devices whole.
 
     Examples
     --------
@@ -144,13 +152,13 @@ def filter_split_series(parts: Sequence[tuple[LinearGaussianModel, Any]]) -> lis
     if _are_ranges(intervals):
         ranges = _range_arguments(intervals)
         results = [_filtered_range(s, a) for s, a in zip(intervals, filter_ranges(*ranges), strict=True)]
-        if not _is_nowhere(results[-1].mean[..., -1:, :1]):
+        if not _has_nan(results[-1].mean[..., -1:, :1]):
             return results
-    return _filter_in_turn(intervals)
+    return _filter_sequentially(intervals)
 
 
 def smooth_split_series(parts: Sequence[tuple[LinearGaussianModel, Any]]) -> list[SmootherResult]:
-    """What a smoother says of one series in parts, every part of the result where its part of the series is.
+    """The result of a smoother for one series in parts, every part of it on the device of its part of the series.
 
     Parameters
     ----------
@@ -170,7 +178,7 @@ def smooth_split_series(parts: Sequence[tuple[LinearGaussianModel, Any]]) -> lis
     Notes
     -----
     On CUDA devices this is the two-filter smoother, elsewhere the recursion of Rauch, Tung and Striebel. What goes from
-    device to device is a state, and what later observations say of it: 34 numbers for four states.
+    device to device is a state and the information of later observations on it: 34 numbers for four states.
 
     Examples
     --------
@@ -186,9 +194,9 @@ def smooth_split_series(parts: Sequence[tuple[LinearGaussianModel, Any]]) -> lis
     if _are_ranges(intervals):
         ranges = _range_arguments(intervals)
         results = [_smoothed_range(s, a) for s, a in zip(intervals, two_filter_ranges(*ranges), strict=True)]
-        if not (_is_nowhere(results[-1].filtered.mean[..., -1:, :1]) or _is_nowhere(results[0].mean[..., :1, :1])):
+        if not (_has_nan(results[-1].filtered.mean[..., -1:, :1]) or _has_nan(results[0].mean[..., :1, :1])):
             return results
-    return _smooth_in_turn(intervals, _filter_in_turn(intervals))
+    return _smooth_sequentially(intervals, _filter_sequentially(intervals))
 
 
 def _intervals(parts: Any, function: str) -> list[Series]:
@@ -217,9 +225,9 @@ def _values(a: Any) -> Any:
 
 # --- side by side
 def _are_ranges(intervals: list[Series]) -> bool:
-    """Whether the kernels over several devices know these parts: one series of CuPy's arrays."""
+    """Whether the kernels over several devices take these parts: one series of CuPy's arrays."""
     alone = all(n_samples_of(s) is None and math.prod(s.batch) == 1 for s in intervals)
-    return len(intervals) > 1 and alone and all(device_of(s, "scan") == "cuda" for s in intervals)
+    return len(intervals) > 1 and alone and all(compiled_backend(s, "scan") == "cuda" for s in intervals)
 
 
 def _range_arguments(intervals: list[Series]) -> tuple[Any, ...]:
@@ -243,31 +251,31 @@ def _smoothed_range(series: Series, arrays: tuple[Array, ...]) -> SmootherResult
     return SmootherResult(mean, covariance, result)
 
 
-def _is_nowhere(m: Array) -> bool:
+def _has_nan(m: Array) -> bool:
     """Whether a number is NaN."""
     return bool(np.isnan(to_numpy(m)).any())
 
 
-# --- in turn
-def _filter_in_turn(intervals: list[Series]) -> list[FilterResult]:
+# --- one after another
+def _filter_sequentially(intervals: list[Series]) -> list[FilterResult]:
     """Each part from the state that the one before it ends with."""
     results: list[FilterResult] = []
     for series in intervals:
         with on_device_of(_values(series.y)):
             if results:
-                m, P = (_brought(a, series.y) for a in _at(results[-1], -1))
+                m, P = (_to_device_of(a, series.y) for a in _at(results[-1], -1))
                 series = replace(series, m0=m, P0=P, predict_first=True)
             results.append(filtered(series, "auto", "chunked"))
     return results
 
 
-def _smooth_in_turn(intervals: list[Series], results: list[FilterResult]) -> list[SmootherResult]:
+def _smooth_sequentially(intervals: list[Series], results: list[FilterResult]) -> list[SmootherResult]:
     """Each part back from the first state of the one after it, as if that were the last step of its own.
 
     Off CUDA devices all parts go back in one piece: on square roots a series needs its filter from the prior on.
     """
-    if not any(device_of(series, "scan") == "cuda" for series in intervals):
-        return _smooth_in_one(intervals, results)
+    if not any(compiled_backend(series, "scan") == "cuda" for series in intervals):
+        return _smooth_joined(intervals, results)
     smoothers: list[SmootherResult] = []
     for k in range(len(intervals) - 1, -1, -1):
         series, result = intervals[k], results[k]
@@ -276,7 +284,7 @@ def _smooth_in_turn(intervals: list[Series], results: list[FilterResult]) -> lis
                 smoothers.append(backwards(series, result, "auto", "chunked"))
                 continue
             longer = _longer(series, intervals[k + 1])
-            state = [_brought(a, series.y) for a in _at(smoothers[0], 0)]
+            state = [_to_device_of(a, series.y) for a in _at(smoothers[0], 0)]
             ahead = replace(result, series=longer, **_with_one_more(result, state, len(series.batch)))
             run = backwards(longer, ahead, "auto", "chunked")
             T, n_batch = series.n_steps, len(series.batch)
@@ -285,7 +293,7 @@ def _smooth_in_turn(intervals: list[Series], results: list[FilterResult]) -> lis
     return smoothers
 
 
-def _smooth_in_one(intervals: list[Series], results: list[FilterResult]) -> list[SmootherResult]:
+def _smooth_joined(intervals: list[Series], results: list[FilterResult]) -> list[SmootherResult]:
     """The smoother of all parts as one series, cut again."""
     first, n_batch = intervals[0], len(intervals[0].batch)
     xp = array_namespace(*(s.F for s in intervals), *(s.y for s in intervals))
@@ -314,7 +322,7 @@ def _at(result: FilterResult | SmootherResult, k: int) -> tuple[Array, Array]:
     return result.mean[..., k, :], result.covariance[..., k, :, :]
 
 
-def _brought(a: Array, like: Array) -> Array:
+def _to_device_of(a: Array, like: Array) -> Array:
     """`a` on the device of `like`."""
     if isinstance(a, Ensemble):
         return Ensemble(to_device_of(a.samples, _values(like)), set_of(a))
@@ -326,7 +334,7 @@ def _longer(series: Series, later: Series) -> Series:
     xp = array_namespace(series.y, series.F, series.m0)
     parts = {}
     for name in ("F", "Q", "u"):
-        a, end = getattr(series, name), _brought(later.at(name, 0), series.y)[None, ...]
+        a, end = getattr(series, name), _to_device_of(later.at(name, 0), series.y)[None, ...]
         parts[name] = xp.concat([xp.broadcast_to(a, (series.n_steps, *a.shape[1:])), end], axis=0)
     y = xp.concat([series.y, xp.zeros_like(series.y[:1, ...])], axis=0)
     return replace(series, y=y, **parts)

@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 
 from ensemble._backend import array_namespace
 from ensemble._typing import Array
-from ensemble.apps.kalman.model import Series
-from ensemble.apps.kalman.steps import LOG_2PI, apply, innovation_scale, observed_part, predict, symmetric
+from ensemble.apps.kalman.array.steps import LOG_2PI, apply, innovation_scale, observed_part, predict, symmetric
+from ensemble.apps.kalman.series import Series
 from ensemble.scalar import Ensemble
 
 __all__ = ["Conditioned", "DiffuseState", "Start", "diffuse_gain", "diffuse_steps", "diffuse_update"]

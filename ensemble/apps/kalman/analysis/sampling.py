@@ -12,11 +12,12 @@ from ensemble._backend import array_namespace
 from ensemble._check import integer, message, one_of
 from ensemble._kernels.kalman.scan import SCANS, prefix_scan
 from ensemble._typing import Array
+from ensemble.apps.kalman.analysis.simulation import random_generator
+from ensemble.apps.kalman.array.square_root import semidefinite_factor
 from ensemble.apps.kalman.filters import METHODS, check_scannable
-from ensemble.apps.kalman.model import LinearGaussianModel, Series, aligned
-from ensemble.apps.kalman.simulation import random_generator
+from ensemble.apps.kalman.model import LinearGaussianModel, aligned
+from ensemble.apps.kalman.series import Series
 from ensemble.apps.kalman.smoothers import rts
-from ensemble.apps.kalman.square_root import semidefinite_factor
 from ensemble.scalar import Ensemble
 
 __all__ = ["sample_posterior"]
@@ -99,35 +100,35 @@ def _simulated(series: Series, n: int, rng: np.random.Generator, scan: str | Non
     counts = [math.prod(shape) for shape in shapes]
     normal = rng.standard_normal((n, sum(counts))).T  # a draw's numbers are one run of the generator's
     parts = np.split(normal, np.cumsum(counts)[:-1])
-    start, moved, noise = (xp.asarray(np.ascontiguousarray(a).reshape((*shape, n)), dtype=series.F.dtype)
+    start, noise, observation_noise = (xp.asarray(np.ascontiguousarray(a).reshape((*shape, n)), dtype=series.F.dtype)
                            for a, shape in zip(parts, shapes, strict=True))  # fmt: skip
     x = semidefinite_factor(series.P0) @ start
-    moved = semidefinite_factor(series.Q) @ moved
+    noise = semidefinite_factor(series.Q) @ noise
     if not series.predict_first:
-        moved = xp.concat([xp.broadcast_to(x, moved.shape[1:])[None, ...], moved[1:, ...]], axis=0)
+        noise = xp.concat([xp.broadcast_to(x, noise.shape[1:])[None, ...], noise[1:, ...]], axis=0)
     else:
-        moved = xp.concat([(series.at("F", 0) @ x + moved[0, ...])[None, ...], moved[1:, ...]], axis=0)
-    states = _recursion(series, moved) if scan is None else _scanned(series, moved, scan)
-    return states, series.H @ states + semidefinite_factor(series.R) @ noise
+        noise = xp.concat([(series.at("F", 0) @ x + noise[0, ...])[None, ...], noise[1:, ...]], axis=0)
+    states = _recursion(series, noise) if scan is None else _scanned(series, noise, scan)
+    return states, series.H @ states + semidefinite_factor(series.R) @ observation_noise
 
 
-def _recursion(series: Series, moved: Array) -> Array:
-    """``x[k] = F[k] x[k-1] + moved[k]``, step by step."""
-    xp = array_namespace(moved)
-    states = [moved[0, ...]]
-    for k in range(1, moved.shape[0]):
-        states.append(series.at("F", k) @ states[-1] + moved[k, ...])
+def _recursion(series: Series, noise: Array) -> Array:
+    """``x[k] = F[k] x[k-1] + noise[k]``, step by step."""
+    xp = array_namespace(noise)
+    states = [noise[0, ...]]
+    for k in range(1, noise.shape[0]):
+        states.append(series.at("F", k) @ states[-1] + noise[k, ...])
     return xp.stack(states, axis=0)
 
 
-def _scanned(series: Series, moved: Array, scan: str) -> Array:
+def _scanned(series: Series, noise: Array, scan: str) -> Array:
     """`_recursion` as a prefix sum of affine maps."""
-    xp, nx = array_namespace(moved), moved.shape[-2]
-    identity = (xp.eye(nx, dtype=moved.dtype), xp.zeros(moved.shape[-2:], dtype=moved.dtype))
-    F = xp.broadcast_to(series.F, (moved.shape[0], *series.batch, nx, nx))
+    xp, nx = array_namespace(noise), noise.shape[-2]
+    identity = (xp.eye(nx, dtype=noise.dtype), xp.zeros(noise.shape[-2:], dtype=noise.dtype))
+    F = xp.broadcast_to(series.F, (noise.shape[0], *series.batch, nx, nx))
 
     def combine(earlier: tuple[Array, ...], later: tuple[Array, ...]) -> tuple[Array, ...]:
         (A, a), (B, b) = earlier, later
         return B @ A, B @ a + b
 
-    return prefix_scan(combine, (F, moved), algorithm=scan, identity=identity)[1]
+    return prefix_scan(combine, (F, noise), algorithm=scan, identity=identity)[1]

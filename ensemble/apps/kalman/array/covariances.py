@@ -84,7 +84,7 @@ def _check_eigenvalues(a: Array, values: Array, name: str, function: str) -> Non
 
 
 def _wide(values: np.ndarray) -> np.ndarray:
-    """`values` in a type that LAPACK knows."""
+    """`values` in a type that LAPACK supports."""
     return values if values.dtype in (np.float32, np.float64) else values.astype(np.float64)
 
 

@@ -1,19 +1,23 @@
-"""One step of the filter and of the smoothers, as matrix formulas over any leading axes and any array library."""
+"""One step of the filter and of the smoothers, as matrix formulas over any leading axes and any array library.
+
+The compiled code of the same step is in `_kernels/kalman`: `step.py` says where.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from ensemble._backend import array_namespace
-from ensemble._kernels.kalman.step import regular
+from ensemble._kernels.kalman.step import least_pivot
 from ensemble._typing import Array
 
 __all__ = [
     "apply",
     "corrected",
-    "eliminated",
     "innovation_scale",
     "is_singular",
+    "ldl_solve",
     "observed_part",
     "predict",
     "rts_gain",
@@ -33,7 +37,7 @@ def apply(A: Array, x: Array) -> Array:
 
 
 def symmetric(P: Array) -> Array:
-    """The symmetric part: rounding makes covariances a little lopsided."""
+    """The symmetric part: rounding makes covariances slightly unsymmetric."""
     return 0.5 * (P + P.mT)
 
 
@@ -43,9 +47,9 @@ def predict(F: Array, Q: Array, u: Array, m: Array, P: Array) -> tuple[Array, Ar
 
 
 def observed_part(H: Array, R: Array, y: Array, m: Array, d: Array) -> tuple[Array, Array, Array, Array]:
-    """`H`, `R` and the innovation with missing entries (NaN in `y`) taken out, and how many entries are there.
+    """`H`, `R` and the innovation without missing entries (NaN in `y`), and the number of entries that are not missing.
 
-    A missing entry's row of `H` and its innovation become zero, its noise the identity: it moves nothing.
+    A missing entry's row of `H` and its innovation become zero, its noise the identity: the update ignores it.
     """
     xp = array_namespace(H, y)
     missing = xp.isnan(y)
@@ -66,7 +70,7 @@ def update(H: Array, R: Array, d: Array, y: Array, m: Array, P: Array) -> tuple[
     H, R, innovation, n_observed = observed_part(H, R, y, m, d)
     PHt = P @ H.mT
     S = symmetric(H @ PHt + R)
-    white, weighted, gain_t, log_det = eliminated(S, xp.concat([PHt.mT, innovation[..., None]], axis=-1))
+    white, weighted, gain_t, log_det = ldl_solve(S, xp.concat([PHt.mT, innovation[..., None]], axis=-1))
     quadratic = xp.sum(white[..., -1] * weighted[..., -1], axis=-1)
     K = gain_t[..., :-1].mT
     M = symmetric(P - white[..., :-1].mT @ weighted[..., :-1])
@@ -87,51 +91,48 @@ def corrected(M: Array, H: Array, R: Array, K: Array) -> Array:
 
 
 def innovation_scale(H: Array, R: Array, P: Array) -> Array:
-    """What the rounding of the diagonal of ``H P H' + R`` is in proportion to: its terms may cancel."""
+    """The scale of the rounding errors of the diagonal of ``H P H' + R``, whose terms may cancel."""
     xp = array_namespace(H, P)
     spread = xp.linalg.diagonal(P)[..., None, :]
     return P.shape[-1] * xp.sum(H * H * spread, axis=-1) + xp.linalg.diagonal(R)
 
 
 def symmetric_solve(
-    A: Array, B: Array, *, semidefinite: bool = False, scale: Array | None = None, regular: float | None = None
+    A: Array, B: Array, *, semidefinite: bool = False, scale: Array | None = None, least_pivot: float | None = None
 ) -> tuple[Array, Array]:
     """``A^-1 B`` and ``log det A`` for symmetric positive definite `A`, by elimination without pivoting.
 
     With `semidefinite`, a pivot lost in rounding (below ``8 n eps`` of its diagonal entry, or of `scale`) drops its row
     and column: a solution is found wherever `B` lies in the range of `A`. A matrix that is not positive gives NaN; so
-    does a pivot below `regular` of its diagonal entry, but where that entry is zero the row and column drop out.
+    does a pivot below `least_pivot` of its diagonal entry, but where that entry is zero the row and column drop out.
     """
-    _, _, solved, log_det = eliminated(A, B, semidefinite=semidefinite, scale=scale, regular=regular)
+    _, _, solved, log_det = ldl_solve(A, B, semidefinite=semidefinite, scale=scale, least_pivot=least_pivot)
     return solved, log_det
 
 
-def eliminated(
-    A: Array, B: Array, *, semidefinite: bool = False, scale: Array | None = None, regular: float | None = None
+def ldl_solve(
+    A: Array, B: Array, *, semidefinite: bool = False, scale: Array | None = None, least_pivot: float | None = None
 ) -> tuple[Array, Array, Array, Array]:
     """``L^-1 B``, ``D^-1 L^-1 B``, ``A^-1 B`` and ``log det A`` for ``A = L D L'``, see `symmetric_solve`."""
     xp = array_namespace(A, B)
     n = A.shape[-1]
-    zero, one = (xp.asarray(v, dtype=A.dtype) for v in (0.0, 1.0))
-    rows = [xp.concat([A[..., i, :], B[..., i, :]], axis=-1) for i in range(n)]
-    smallest = 8 * n * xp.finfo(A.dtype).eps
-    inverses, log_det = [], xp.zeros_like(A[..., 0, 0])
-    for j in range(n):
-        pivot = rows[j][..., j]
-        if regular is not None:
+    zero, one, nan = (xp.asarray(v, dtype=A.dtype) for v in (0.0, 1.0, float("nan")))
+    logs: list[Array] = []
+
+    def invert(pivot: Array, j: int) -> Array:
+        if least_pivot is not None:
             diagonal = A[..., j, j]
-            nan = xp.asarray(float("nan"), dtype=A.dtype)
-            inverse = xp.where(diagonal <= zero, zero, one / xp.where(pivot <= regular * diagonal, nan, pivot))
-        elif semidefinite:
-            lost = pivot <= smallest * (xp.abs(A[..., j, j]) if scale is None else scale[..., j])
-            inverse = xp.where(lost, zero, one / xp.where(lost, one, pivot))
-        else:
-            pivot = xp.where(pivot > zero, pivot, xp.asarray(float("nan"), dtype=A.dtype))
-            inverse = one / pivot
-            log_det = log_det + xp.log(pivot)
-        inverses.append(inverse[..., None])
-        for i in range(j + 1, n):
-            rows[i] = rows[i] - (rows[i][..., j] * inverse)[..., None] * rows[j]
+            return xp.where(diagonal <= zero, zero, one / xp.where(pivot <= least_pivot * diagonal, nan, pivot))
+        if semidefinite:
+            lost = _is_rounding(pivot, A, scale, j)
+            return xp.where(lost, zero, one / xp.where(lost, one, pivot))
+        pivot = xp.where(pivot > zero, pivot, nan)
+        logs.append(xp.log(pivot))
+        return one / pivot
+
+    rows = [xp.concat([A[..., i, :], B[..., i, :]], axis=-1) for i in range(n)]
+    inverses = [inverse[..., None] for inverse in _eliminate(rows, invert)]
+    log_det = sum(logs, start=xp.zeros_like(A[..., 0, 0]))
     white = [row[..., n:] for row in rows]
     weighted = [row * inverse for row, inverse in zip(white, inverses, strict=True)]
     solved: list[Array] = [None] * n
@@ -146,29 +147,45 @@ def eliminated(
 def is_singular(A: Array, scale: Array | None = None) -> Array:
     """Whether elimination of the semidefinite `A` meets a pivot lost in rounding, see `symmetric_solve`."""
     xp = array_namespace(A)
-    n = A.shape[-1]
     one = xp.asarray(1.0, dtype=A.dtype)
-    smallest = 8 * n * xp.finfo(A.dtype).eps
-    rows = [A[..., i, :] for i in range(n)]
-    found = xp.zeros_like(A[..., 0, 0], dtype=xp.bool)
-    for j in range(n):
-        lost = rows[j][..., j] <= smallest * (xp.abs(A[..., j, j]) if scale is None else scale[..., j])
-        found = xp.logical_or(found, lost)
-        inverse = one / xp.where(lost, one, rows[j][..., j])
-        for i in range(j + 1, n):
+    found = [xp.zeros_like(A[..., 0, 0], dtype=xp.bool)]
+
+    def invert(pivot: Array, j: int) -> Array:
+        lost = _is_rounding(pivot, A, scale, j)
+        found[0] = xp.logical_or(found[0], lost)
+        return one / xp.where(lost, one, pivot)
+
+    _eliminate([A[..., i, :] for i in range(A.shape[-1])], invert)
+    return found[0]
+
+
+def _eliminate(rows: list[Array], invert: Callable[[Array, int], Array]) -> list[Array]:
+    """Eliminate below the diagonal, in place; the inverse pivots, which ``invert(pivot, j)`` computes."""
+    inverses = []
+    for j in range(len(rows)):
+        inverse = invert(rows[j][..., j], j)
+        inverses.append(inverse)
+        for i in range(j + 1, len(rows)):
             rows[i] = rows[i] - (rows[i][..., j] * inverse)[..., None] * rows[j]
-    return found
+    return inverses
+
+
+def _is_rounding(pivot: Array, A: Array, scale: Array | None, j: int) -> Array:
+    """Whether pivot j is lost in rounding: below ``8 n eps`` of its diagonal entry, or of `scale`."""
+    xp = array_namespace(A)
+    smallest = 8 * A.shape[-1] * xp.finfo(A.dtype).eps
+    return pivot <= smallest * (xp.abs(A[..., j, j]) if scale is None else scale[..., j])
 
 
 def rts_gain(F: Array, Q: Array, u: Array, m: Array, P: Array) -> tuple[Array, Array, Array]:
     """The element (E, g, L) of the Rauch-Tung-Striebel smoother: ``x[k] | x[k+1], y[:k+1] = N(E x[k+1] + g, L)``.
 
-    NaN where the predicted covariance is nearly singular, see `regular`.
+    NaN where the predicted covariance is nearly singular, see `least_pivot`.
     """
     xp = array_namespace(F, m)
     FP = F @ P
-    least = regular(m.shape[-1], str(m.dtype).split(".")[-1])
-    E_t, _ = symmetric_solve(symmetric(FP @ F.mT + Q), FP, regular=least)
+    least = least_pivot(m.shape[-1], str(m.dtype).split(".")[-1])
+    E_t, _ = symmetric_solve(symmetric(FP @ F.mT + Q), FP, least_pivot=least)
     E = E_t.mT
     A = xp.eye(m.shape[-1], dtype=m.dtype) - E @ F
     return E, m - apply(E, apply(F, m) + u), symmetric(A @ P @ A.mT + E @ Q @ E.mT)

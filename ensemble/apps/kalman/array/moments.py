@@ -9,9 +9,9 @@ from typing import Any
 
 from ensemble._backend import array_namespace
 from ensemble._typing import Array
-from ensemble.apps.kalman.diffuse_steps import diffuse_gain, diffuse_steps
-from ensemble.apps.kalman.model import Series
-from ensemble.apps.kalman.steps import apply, observed_part, rts_gain, symmetric, symmetric_solve
+from ensemble.apps.kalman.array.diffuse_steps import diffuse_gain, diffuse_steps
+from ensemble.apps.kalman.array.steps import apply, observed_part, rts_gain, symmetric, symmetric_solve
+from ensemble.apps.kalman.series import Series
 from ensemble.scalar import Ensemble
 
 __all__ = [
@@ -135,7 +135,10 @@ def covariances_of_neighbours(series: Series, m: Array, P: Array) -> tuple[Array
     W, _ = symmetric_solve(S, xp.broadcast_to(H, (*S.shape[:-2], *H.shape[-2:])))
     eye = xp.eye(nx, dtype=P.dtype)
     own, kept = H.mT @ W, eye - (W.mT @ HP).mT
-    size = lambda a: xp.max(xp.abs(a), axis=(-2, -1))
+
+    def size(a: Array) -> Array:
+        return xp.max(xp.abs(a), axis=(-2, -1))
+
     eps = nx * xp.finfo(P.dtype).eps
     N, found, errors = own[-1, ...], [], []
     for k in range(series.n_steps - 2, -1, -1):

@@ -2,8 +2,8 @@
 
 The machine has a number of threads; moving data costs nothing. A parallel step over n items that take f operations each
 lasts ``ceil(n / threads) * f``. The operations of an item are counted by running the library's own functions on arrays
-that count (`counting`), and the steps and their numbers of items by running the library's own `prefix_scan` with an
-operation that keeps the books: nothing is taken from formulas. This is the experiment of section VI-B of [1]_.
+that count (`operation_counts`), and the steps and their numbers of items by running the library's own `prefix_scan`
+with an operation that records them: nothing is taken from formulas. This is the experiment of section VI-B of [1]_.
 
 References
 ----------
@@ -21,14 +21,20 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.operation_counts import count_flops
 from ensemble._check import integer, one_of, require
 from ensemble._kernels.kalman.scan import SCANS, prefix_scan
-from ensemble.apps.kalman.counting import count_flops
-from ensemble.apps.kalman.elements import combine_filter, combine_smoother, filter_elements, smoother_elements
-from ensemble.apps.kalman.intervals import advance_filter, extend_filter
-from ensemble.apps.kalman.model import Series
+from ensemble.apps.kalman.array.elements import (
+    advance_filter,
+    combine_filter,
+    combine_smoother,
+    extend_filter,
+    filter_elements,
+    smoother_elements,
+)
+from ensemble.apps.kalman.array.steps import predict, rts_gain, smooth, update
+from ensemble.apps.kalman.series import Series
 from ensemble.apps.kalman.smoothers import combine_information
-from ensemble.apps.kalman.steps import predict, rts_gain, smooth, update
 
 __all__ = ["Machine", "SimulatedRun", "simulate", "step_flops"]
 
@@ -38,7 +44,7 @@ WAYS = (*(scan for scan in SCANS if scan != "sequential"), "replay")
 
 
 class Machine:
-    """The books of a machine of `threads` threads: `time` and `work` in operations, `depth` in parallel steps.
+    """Operations on a machine of `threads` threads: `time` and `work` in operations, `depth` in parallel steps.
 
     Parameters
     ----------
@@ -105,15 +111,16 @@ def step_flops(nx: int = 4, ny: int = 2) -> dict[str, int]:
     Returns
     -------
     dict
-        "element", "combine", "link", "combine links", "meet": what prefix sums are made of. "step", "smooth": a step of
-        the filter, likelihood included, and of the smoother. "extend", "advance": of chunks with replay.
+        "element", "combine", "smoother element", "combine smoother", "combine information": the parts of prefix sums.
+        "step", "smooth": a step of the filter, likelihood included, and of the smoother. "extend", "advance": of chunks
+        with replay.
 
     Examples
     --------
-    One state: links join by a product for E, a product and a sum for g, and for L two products, a sum, and the mean
-    with its transpose.
+    One state: smoother elements combine by a product for E, a product and a sum for g, and for L two products, a sum,
+    and the mean with its transpose.
 
-    >>> step_flops(1, 1)["combine links"]
+    >>> step_flops(1, 1)["combine smoother"]
     8
     """
     rng = np.random.default_rng(48611)
@@ -137,7 +144,7 @@ def step_flops(nx: int = 4, ny: int = 2) -> dict[str, int]:
         return count_flops(function, *upto(3)) - count_flops(function, *upto(2))
 
     e = tuple(a[1:2] for a in filter_elements(series(*upto(T))))
-    links = tuple(a[:1] for a in smoother_elements(series(*upto(T)), m, P))
+    smoother_parts = tuple(a[:1] for a in smoother_elements(series(*upto(T)), m, P))
     F, Q, H, R, u, d, y, *state = upto(1)
 
     def step(m: Any, P: Any, F: Any, Q: Any, H: Any, R: Any, u: Any, d: Any, y: Any) -> Any:
@@ -149,9 +156,9 @@ def step_flops(nx: int = 4, ny: int = 2) -> dict[str, int]:
     return {
         "element": more(lambda *a: filter_elements(series(*a))),
         "combine": count_flops(combine_filter, e, e),
-        "link": more(lambda *a: smoother_elements(series(*a), *a[7:])),
-        "combine links": count_flops(combine_smoother, links, links),
-        "meet": count_flops(combine_information, *state, e[3], e[4]),
+        "smoother element": more(lambda *a: smoother_elements(series(*a), *a[7:])),
+        "combine smoother": count_flops(combine_smoother, smoother_parts, smoother_parts),
+        "combine information": count_flops(combine_information, *state, e[3], e[4]),
         "step": count_flops(step, *state, F, Q, H, R, u, d, y),
         "smooth": count_flops(back, *state, F, Q, u),
         "extend": count_flops(extend_filter, e, F, Q, u, H, R, d, y),
@@ -233,11 +240,11 @@ def _scanned(machine: Machine, method: str, n_steps: int, flops: dict[str, int],
     machine.step(n_steps, flops["element"])
     machine.scan(n_steps, flops["combine"], **options)
     if method == "PRTS":
-        machine.step(n_steps, flops["link"])
-        machine.scan(n_steps, flops["combine links"], reverse=True, **options)
+        machine.step(n_steps, flops["smoother element"])
+        machine.scan(n_steps, flops["combine smoother"], reverse=True, **options)
     elif method == "PTFS":
         machine.scan(n_steps, flops["combine"], reverse=True, **options)
-        machine.step(n_steps, flops["meet"])
+        machine.step(n_steps, flops["combine information"])
 
 
 def _replayed(machine: Machine, method: str, n_steps: int, flops: dict[str, int]) -> None:
@@ -255,7 +262,9 @@ def _replayed(machine: Machine, method: str, n_steps: int, flops: dict[str, int]
 
     passes(flops["extend"], flops["combine"], flops["advance"], flops["step"])
     if method == "PRTS":
-        link, join = flops["link"], flops["combine links"]
-        passes(link + join, join, join, flops["smooth"])
+        element, combine = flops["smoother element"], flops["combine smoother"]
+        passes(element + combine, combine, combine, flops["smooth"])
     elif method == "PTFS":  # the chunks' elements are there already
-        passes(0, flops["combine"], flops["advance"], flops["element"] + flops["combine"] + flops["meet"])
+        passes(
+            0, flops["combine"], flops["advance"], flops["element"] + flops["combine"] + flops["combine information"]
+        )

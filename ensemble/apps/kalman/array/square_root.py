@@ -9,8 +9,8 @@ import numpy as np
 
 from ensemble._backend import array_namespace
 from ensemble._typing import Array
-from ensemble.apps.kalman.model import Series
-from ensemble.apps.kalman.steps import LOG_2PI, apply, observed_part, stacked, symmetric
+from ensemble.apps.kalman.array.steps import LOG_2PI, apply, observed_part, stacked, symmetric
+from ensemble.apps.kalman.series import Series
 
 __all__ = ["semidefinite_factor", "square_root_filter", "square_root_smoother"]
 
@@ -108,33 +108,33 @@ def square_root_smoother(series: Series) -> tuple[Array, Array]:
     tiny = 8 * nx * eps
     m, U = steps[-1].m, steps[-1].U
     means, covariances = [m], [symmetric(U @ U.mT)]
-    gap = steps[-1].jump
-    pull, weight = xp.zeros_like(m), xp.zeros_like(U @ U.mT)
-    error, fall, moved, P = xp.zeros_like(m[..., 0]), xp.zeros_like(m[..., 0]), gap, covariances[0]
+    gap = steps[-1].mean_step
+    adjoint, adjoint_covariance = xp.zeros_like(m), xp.zeros_like(U @ U.mT)
+    error, cancellation, by_disturbances, P = xp.zeros_like(m[..., 0]), xp.zeros_like(m[..., 0]), gap, covariances[0]
     for k in range(series.n_steps - 2, -1, -1):
         step, after = steps[k], steps[k + 1]
         F = series.at("F", k + 1)
         E, L, least = _gain(F, step, semidefinite_factor(series.at("Q", k + 1)), tiny)
-        seeded = xp.logical_and(xp.asarray(k < series.n_steps - 2), eps * fall / least**2 < error + eps / least)
-        error = xp.where(seeded, eps * fall / least**2, error + eps / least)
-        gap = xp.where(seeded[..., None], moved + after.jump, gap)
+        seeded = xp.logical_and(xp.asarray(k < series.n_steps - 2), eps * cancellation / least**2 < error + eps / least)
+        error = xp.where(seeded, eps * cancellation / least**2, error + eps / least)
+        gap = xp.where(seeded[..., None], by_disturbances + after.mean_step, gap)
         U = xp.where(seeded[..., None, None], semidefinite_factor(P), U)
-        pull, weight = _before(F, after, pull, weight)
-        moved, P, fall = _by_disturbances(step, pull, weight, tiny)
+        adjoint, adjoint_covariance = _before(F, after, adjoint, adjoint_covariance)
+        by_disturbances, P, cancellation = _disturbance_form(step, adjoint, adjoint_covariance, tiny)
         chained = apply(E, gap)
         U = triangle(L, E @ U)
-        disturbed = eps * fall < error
-        means.append(step.m + xp.where(disturbed[..., None], moved, chained))
+        disturbed = eps * cancellation < error
+        means.append(step.m + xp.where(disturbed[..., None], by_disturbances, chained))
         covariances.append(xp.where(disturbed[..., None, None], P, symmetric(U @ U.mT)))
-        gap = chained + step.jump
+        gap = chained + step.mean_step
     return stacked(series.batch, means[::-1], covariances[::-1])
 
 
 @dataclass(frozen=True)
 class _Step:
-    """A step of the filter: mean, factor, deviations before the observation, and what the observation says.
+    """A step of the filter: mean, factor, deviations before the observation, and the whitened observation.
 
-    With ``S = A A'``: `white` is ``A^-1 r``, `seen` ``A^-1 H``, `gain` ``K A``, and `jump` the step of the mean.
+    With ``S = A A'``: `white` is ``A^-1 r``, `seen` ``A^-1 H``, `gain` ``K A``, and `mean_step` the step of the mean.
     """
 
     m: Array
@@ -143,7 +143,7 @@ class _Step:
     white: Array
     seen: Array
     gain: Array
-    jump: Array
+    mean_step: Array
 
 
 def _filter_steps(series: Series) -> list[_Step]:
@@ -160,9 +160,9 @@ def _filter_steps(series: Series) -> list[_Step]:
         lead = np.broadcast_shapes(tuple(r.shape[:-1]), tuple(A.shape[:-2]))
         H = xp.broadcast_to(H, (*lead, *H.shape[-2:]))
         solved = _forward_rows(A, xp.concat([H, xp.broadcast_to(r, (*lead, r.shape[-1]))[..., None]], axis=-1))
-        jump = apply(gain, solved[..., n])
-        m = m + jump
-        steps.append(_Step(m, U, before, solved[..., n], solved[..., :n], gain, jump))
+        mean_step = apply(gain, solved[..., n])
+        m = m + mean_step
+        steps.append(_Step(m, U, before, solved[..., n], solved[..., :n], gain, mean_step))
     return steps
 
 
@@ -191,27 +191,29 @@ def _gain(F: Array, step: _Step, U_q: Array, tiny: float) -> tuple[Array, Array,
     return E, L, xp.min(xp.where(kept, s, one), axis=-1)
 
 
-def _before(F: Array, step: _Step, pull: Array, weight: Array) -> tuple[Array, Array]:
-    """What `step` and those after it say of the state before it, de Jong's recursion.
+def _before(F: Array, step: _Step, adjoint: Array, adjoint_covariance: Array) -> tuple[Array, Array]:
+    """The information of `step` and of all later ones on the state before it, by de Jong's recursion.
 
-    The smoothed state is ``m + P pull`` there, with covariance ``P - P weight P``.
+    The smoothed state is ``m + P adjoint`` there, with covariance ``P - P adjoint_covariance P``.
     """
     xp = array_namespace(F, step.U)
     A = xp.eye(F.shape[-1], dtype=step.U.dtype) - step.gain @ step.seen
-    pull = apply(A.mT, pull) + apply(step.seen.mT, step.white)
-    weight = A.mT @ weight @ A + step.seen.mT @ step.seen
-    return apply(F.mT, pull), symmetric(F.mT @ weight @ F)
+    adjoint = apply(A.mT, adjoint) + apply(step.seen.mT, step.white)
+    adjoint_covariance = A.mT @ adjoint_covariance @ A + step.seen.mT @ step.seen
+    return apply(F.mT, adjoint), symmetric(F.mT @ adjoint_covariance @ F)
 
 
-def _by_disturbances(step: _Step, pull: Array, weight: Array, tiny: float) -> tuple[Array, Array, Array]:
-    """``P pull``, ``P - P weight P``, and by what factor the terms of a variance exceed it."""
-    xp = array_namespace(step.U, weight)
+def _disturbance_form(
+    step: _Step, adjoint: Array, adjoint_covariance: Array, tiny: float
+) -> tuple[Array, Array, Array]:
+    """``P adjoint``, ``P - P adjoint_covariance P``, and by what factor the terms of a variance exceed it."""
+    xp = array_namespace(step.U, adjoint_covariance)
     zero, one = (xp.asarray(v, dtype=step.U.dtype) for v in (0.0, 1.0))
     P = symmetric(step.U @ step.U.mT)
-    smoothed = symmetric(P - P @ weight @ P)
-    size = xp.sum((xp.abs(P) @ xp.abs(weight)) * xp.abs(P), axis=-1) + xp.linalg.diagonal(P)
+    smoothed = symmetric(P - P @ adjoint_covariance @ P)
+    size = xp.sum((xp.abs(P) @ xp.abs(adjoint_covariance)) * xp.abs(P), axis=-1) + xp.linalg.diagonal(P)
     kept = xp.linalg.diagonal(smoothed)
     rounded = xp.linalg.diagonal(P) <= (tiny * step.before) ** 2
     factor = xp.where(kept > zero, size / xp.where(kept > zero, kept, one), xp.asarray(np.inf, dtype=P.dtype))
     factor = xp.where(rounded, one, factor)
-    return apply(P, pull), smoothed, xp.max(factor, axis=-1)
+    return apply(P, adjoint), smoothed, xp.max(factor, axis=-1)

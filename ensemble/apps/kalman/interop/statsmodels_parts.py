@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._check import message, require
+from ensemble._typing import Array
 
 __all__ = ["parts_of_statsmodels"]
 
@@ -57,5 +58,5 @@ def _later(a: np.ndarray) -> np.ndarray:
     return a if len(a) == 1 else np.concatenate([a[:1], a[:-1]])
 
 
-def _symmetric(a: np.ndarray) -> np.ndarray:
+def _symmetric(a: np.ndarray) -> Array:
     return 0.5 * (a + a.mT)

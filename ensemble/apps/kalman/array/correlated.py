@@ -21,7 +21,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace
 from ensemble._typing import Array
-from ensemble.apps.kalman.steps import apply, symmetric, symmetric_solve
+from ensemble.apps.kalman.array.steps import apply, symmetric, symmetric_solve
 from ensemble.scalar import Ensemble
 
 __all__ = ["explained", "joint_covariance", "uncorrelated"]

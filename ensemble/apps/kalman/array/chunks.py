@@ -13,10 +13,9 @@ from dataclasses import replace
 from ensemble._backend import array_namespace
 from ensemble._kernels.kalman.scan import prefix_scan
 from ensemble._typing import Array
-from ensemble.apps.kalman.elements import Element, combine_filter
-from ensemble.apps.kalman.intervals import extend_filter
-from ensemble.apps.kalman.model import Series
-from ensemble.apps.kalman.steps import predict, update
+from ensemble.apps.kalman.array.elements import Element, combine_filter, extend_filter
+from ensemble.apps.kalman.array.steps import predict, update
+from ensemble.apps.kalman.series import Series
 
 __all__ = ["chunk_filter"]
 
@@ -27,14 +26,14 @@ def chunk_filter(series: Series) -> tuple[Array, Array, Array, Series | None]:
     """Means, covariances and log-densities of all whole chunks, and the series that is left over."""
     length = math.isqrt(series.n_steps)
     n_chunks = series.n_steps // length
-    starts = _starts(series, n_chunks)
-    total = _totals(series, starts, n_chunks, length)
+    starts = _first_elements(series, n_chunks)
+    total = _chunk_elements(series, starts, n_chunks, length)
     _, b, C, _, _ = prefix_scan(combine_filter, total, algorithm="hillis_steele")
     xp = array_namespace(b, C)
     m, P = (xp.concat([a[:1, ...], z[:-1, ...]], axis=0) for a, z in ((starts[1], b), (starts[2], C)))
     parts: tuple[list[Array], ...] = ([], [], [])
     for j in range(length):
-        F, Q, u, H, R, d, y = _at(series, j, n_chunks, length)
+        F, Q, u, H, R, d, y = _step_of_chunks(series, j, n_chunks, length)
         m, P = predict(F, Q, u, m, P)
         m, P, term = update(H, R, d, y, m, P)
         for kept, value in zip(parts, (m, P, xp.broadcast_to(term, (n_chunks, *series.batch))), strict=True):
@@ -42,10 +41,10 @@ def chunk_filter(series: Series) -> tuple[Array, Array, Array, Series | None]:
     whole = tuple(
         xp.reshape(xp.stack(kept, axis=1), (n_chunks * length, *kept[0].shape[1:])) for kept in parts
     )  # fmt: skip
-    return *whole, _rest(series, n_chunks * length, whole[0][-1, ...], whole[1][-1, ...])
+    return *whole, _remaining_series(series, n_chunks * length, whole[0][-1, ...], whole[1][-1, ...])
 
 
-def _at(series: Series, j: int, n_chunks: int, length: int) -> list[Array]:
+def _step_of_chunks(series: Series, j: int, n_chunks: int, length: int) -> list[Array]:
     """Step j of every chunk of each part; the prior's own step changes nothing before its update."""
     out = []
     for name in STEPS:
@@ -61,8 +60,8 @@ def _at(series: Series, j: int, n_chunks: int, length: int) -> list[Array]:
     return out
 
 
-def _starts(series: Series, n_chunks: int) -> Element:
-    """Neutral elements; for the first chunk the prior."""
+def _first_elements(series: Series, n_chunks: int) -> Element:
+    """Identity elements; for the first chunk the prior."""
     xp = array_namespace(series.y, series.F, series.m0, series.P0)
     nx, dtype = series.F.shape[-1], series.F.dtype
     matrix, vector = (*series.batch, nx, nx), (*series.batch, nx)
@@ -74,15 +73,15 @@ def _starts(series: Series, n_chunks: int) -> Element:
     return A, b, C, none, zeros
 
 
-def _totals(series: Series, starts: Element, n_chunks: int, length: int) -> Element:
+def _chunk_elements(series: Series, starts: Element, n_chunks: int, length: int) -> Element:
     """The element of every chunk."""
     total = starts
     for j in range(length):
-        total = extend_filter(total, *_at(series, j, n_chunks, length), semidefinite=True)
+        total = extend_filter(total, *_step_of_chunks(series, j, n_chunks, length), semidefinite=True)
     return total
 
 
-def _rest(series: Series, start: int, m: Array, P: Array) -> Series | None:
+def _remaining_series(series: Series, start: int, m: Array, P: Array) -> Series | None:
     """The steps from `start` on as a series of their own; None if there are none."""
     if start == series.n_steps:
         return None

@@ -59,7 +59,8 @@ class Dual:
         return self
 
     def __abs__(self) -> Dual:
-        return DualNamespace(array_namespace(self.value)).abs(self)
+        out: Dual = DualNamespace(array_namespace(self.value)).abs(self)
+        return out
 
     __radd__, __rmul__ = __add__, __mul__
 

@@ -9,8 +9,7 @@ from typing import Any
 
 from ensemble._backend import array_namespace
 from ensemble._typing import Array
-from ensemble.apps.kalman.model import Series
-from ensemble.apps.kalman.steps import (
+from ensemble.apps.kalman.array.steps import (
     apply,
     innovation_scale,
     is_singular,
@@ -21,9 +20,20 @@ from ensemble.apps.kalman.steps import (
     symmetric_solve,
     update,
 )
+from ensemble.apps.kalman.series import Series
 
-__all__ = ["combine_filter", "combine_smoother", "filter_elements", "filter_identity", "has_no_elements",
-           "smoother_elements", "smoother_identity"]  # fmt: skip
+__all__ = [
+    "Element",
+    "advance_filter",
+    "combine_filter",
+    "combine_smoother",
+    "extend_filter",
+    "filter_elements",
+    "filter_identity",
+    "has_no_elements",
+    "smoother_elements",
+    "smoother_identity",
+]
 
 Element = tuple[Array, ...]
 
@@ -33,7 +43,7 @@ def filter_elements(series: Series) -> Element:
 
     ``x[k] | x[k-1], y[k] = N(A x[k-1] + b, C)`` and ``p(y[k] | x[k-1])`` is proportional to
     ``exp(eta' x - x' J x / 2)``. The first element holds the prior. Where ``H Q H' + R`` is singular an observation
-    can fix the state before it exactly, which no J says: see `has_no_elements`.
+    can fix the state before it exactly, which no J expresses: see `has_no_elements`.
     """
     xp = array_namespace(series.y, series.F, series.m0)
     T, batch, nx = series.n_steps, series.batch, series.F.shape[-1]
@@ -130,3 +140,45 @@ def smoother_identity(xp: Any, nx: int, dtype: Any) -> Element:
     """The element that changes nothing."""
     zeros = xp.zeros((nx, nx), dtype=dtype)
     return xp.eye(nx, dtype=dtype), zeros[0, ...], zeros
+
+
+def extend_filter(
+    earlier: Element,
+    F: Array,
+    Q: Array,
+    u: Array,
+    H: Array,
+    R: Array,
+    d: Array,
+    y: Array,
+    *,
+    semidefinite: bool = False,
+) -> Element:
+    """The element of an interval of time with one step more at its end: nothing larger than (ny, ny) is solved with."""
+    A, b, C, eta, J = earlier
+    xp, n = array_namespace(A, F), A.shape[-1]
+    b, C = predict(F, Q, u, b, C)
+    A = F @ A
+    H, R, r, _ = observed_part(H, R, y, b, d)
+    G, HC = H @ A, H @ C
+    right = xp.concat([HC, G, r[..., None]], axis=-1)
+    scale = innovation_scale(H, R, C) if semidefinite else None
+    solved, _ = symmetric_solve(symmetric(HC @ H.mT + R), right, semidefinite=semidefinite, scale=scale)
+    K = solved[..., :n].mT
+    IKH = xp.eye(n, dtype=C.dtype) - K @ H
+    return (
+        A - K @ G,
+        b + apply(K, r),
+        symmetric(IKH @ C @ IKH.mT + K @ R @ K.mT),
+        eta + apply(G.mT, solved[..., 2 * n]),
+        symmetric(J + G.mT @ solved[..., n : 2 * n]),
+    )
+
+
+def advance_filter(element: Element, m: Array, P: Array) -> tuple[Array, Array]:
+    """The filter's state behind an interval of time from the one before it."""
+    A, b, C, eta, J = element
+    xp, n = array_namespace(A, m), A.shape[-1]
+    right = xp.concat([P, (m + apply(P, eta))[..., None]], axis=-1)
+    solved = xp.linalg.solve(xp.eye(n, dtype=m.dtype) + P @ J, right)
+    return apply(A, solved[..., n]) + b, symmetric(A @ solved[..., :n] @ A.mT + C)

@@ -1,4 +1,4 @@
-"""Results as tables of pandas, which is imported when a table is asked for."""
+"""Results as tables of pandas, which is imported with the first table."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def continued(index: Any, n: int) -> Any:
 
 
 def _inferred(pandas: Any, index: Any) -> Any:
-    """The frequency of dates that do not say theirs; None where they have none."""
+    """The frequency of dates without a stored one; None where they have none."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of what a later pandas will return: both are taken
         return pandas.infer_freq(index)

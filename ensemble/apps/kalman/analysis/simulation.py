@@ -11,10 +11,11 @@ import numpy as np
 from ensemble._backend import array_namespace
 from ensemble._check import integer, message, require
 from ensemble._typing import Array
-from ensemble.apps.kalman.correlated import joint_covariance
-from ensemble.apps.kalman.model import LinearGaussianModel, Series, aligned
-from ensemble.apps.kalman.square_root import semidefinite_factor
-from ensemble.apps.kalman.steps import apply
+from ensemble.apps.kalman.array.correlated import joint_covariance
+from ensemble.apps.kalman.array.square_root import semidefinite_factor
+from ensemble.apps.kalman.array.steps import apply
+from ensemble.apps.kalman.model import LinearGaussianModel, aligned
+from ensemble.apps.kalman.series import Series
 from ensemble.scalar import Ensemble
 
 __all__ = ["SimulationResult", "random_generator", "simulate"]
@@ -131,14 +132,14 @@ def _normal(series: Series, rng: np.random.Generator, n_steps: int, n: int | Non
     first, steps = (*series.batch, 2 * nx), (*series.batch, n_steps, nx + ny)
     drawn = rng.standard_normal((n or 1, math.prod(first) + math.prod(steps)))
 
-    def brought(values: np.ndarray) -> Array:
+    def as_model_array(values: np.ndarray) -> Array:
         values = values[0] if n is None else np.ascontiguousarray(np.moveaxis(values, 0, -1))
         values = of_base.asarray(values, dtype=base.dtype)
         return values if n is None else Ensemble(values)
 
     cut = math.prod(first)
     start = drawn[:, :cut].reshape((-1, *first))
-    return brought(start), brought(np.moveaxis(drawn[:, cut:].reshape((-1, *steps)), -2, 1))
+    return as_model_array(start), as_model_array(np.moveaxis(drawn[:, cut:].reshape((-1, *steps)), -2, 1))
 
 
 def _states(series: Series, noise: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -148,8 +149,8 @@ def _states(series: Series, noise: tuple[Array, Array]) -> tuple[Array, Array]:
     """
     start, steps = noise
     nx, T = series.F.shape[-1], series.n_steps
-    L = lambda name: semidefinite_factor(getattr(series, name))
-    q, r = apply(L("Q"), _later(start[None, ..., nx:], steps[..., :nx])), apply(L("R"), steps[..., nx:])
+    q = apply(semidefinite_factor(series.Q), _later(start[None, ..., nx:], steps[..., :nx]))
+    r = apply(semidefinite_factor(series.R), steps[..., nx:])
     if series.S is not None and T > 1:
         xp, before = array_namespace(q), slice(0, T - 1)
         S = series.S[before, ...] if series.S.shape[0] > 1 else series.S

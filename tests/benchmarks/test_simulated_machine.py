@@ -1,17 +1,19 @@
 """The simulated machine: counts worked out by hand, and what must hold whatever they are."""
 
+import doctest
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks import operation_counts, simulated_machine
+from benchmarks.operation_counts import Counted, CountingNamespace, count_flops
+from benchmarks.simulated_machine import Machine, simulate, step_flops
 from ensemble._kernels.kalman.scan import prefix_scan
-from ensemble.apps.kalman.counting import Counted, CountingNamespace, count_flops
-from ensemble.apps.kalman.elements import combine_filter, filter_elements
+from ensemble.apps.kalman.array.elements import advance_filter, combine_filter, extend_filter, filter_elements
 from ensemble.apps.kalman.filters import sequential_filter
-from ensemble.apps.kalman.intervals import advance_filter, extend_filter
 from ensemble.apps.kalman.model import LinearGaussianModel, aligned
-from ensemble.apps.kalman.simulated import Machine, simulate, step_flops
 from tests.apps.kalman.models import close, random_parts, with_gaps
 
 SIZE = st.integers(1, 6)
@@ -52,7 +54,7 @@ def test_joining_scalars_is_its_formula():
     """I + C J and b + C eta, three quotients, A, b, C with its symmetric part, eta, J with its symmetric part."""
     flops = step_flops(1, 1)
     assert flops["combine"] == 2 + 2 + 3 + 1 + 2 + (2 + 1 + 2) + 4 + (2 + 1 + 2)
-    assert flops["combine links"] == 1 + 2 + (2 + 1 + 2)
+    assert flops["combine smoother"] == 1 + 2 + (2 + 1 + 2)
 
 
 def test_unknown_functions_are_named():
@@ -102,7 +104,7 @@ def test_depth_and_work_of_scans_are_those_of_the_literature(scan):
 
 @pytest.mark.parametrize("scan", SCANS)
 def test_the_machine_counts_what_a_scan_of_sums_does(scan):
-    """The operations that the machine books are the additions that counting arrays see."""
+    """The operations that the machine records are the additions that counting arrays see."""
     machine = Machine(1)
     machine.scan(37, 1, scan)
     zero = (np.zeros(()),)
@@ -168,3 +170,9 @@ def test_extending_is_joining_with_the_step(nx, ny):
     m, P, _ = sequential_filter(series)
     for got, expected in zip(advance_filter(extended, m[:4], P[:4]), (m[2:6], P[2:6]), strict=True):
         close(got, expected)
+
+
+@pytest.mark.parametrize("module", [operation_counts, simulated_machine], ids=lambda module: module.__name__)
+def test_examples_of_docstrings_run(module):
+    assert doctest.testmod(module).attempted > 0
+    assert doctest.testmod(module).failed == 0

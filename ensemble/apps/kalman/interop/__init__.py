@@ -1,0 +1,1 @@
+"""Arrays, pandas tables and statsmodels models as arguments, and results as pandas tables."""
