@@ -29,7 +29,6 @@ from ensemble.multigrid.relaxation import (
     inverse_diagonal,
     largest_eigenvalue,
 )
-from ensemble.multigrid.rounded import RoundedMatrix
 from ensemble.multigrid.strength import StrongGraph
 
 SmootherOption = Chebyshev | Jacobi | GaussSeidel
@@ -94,12 +93,9 @@ class Hierarchy(SciPyOperator):
         coarse: CoarseSolver | None,
         smoother: SmootherOption,
         damping: float,
-        storage: Any = None,
         precision: Precision | None = None,
     ) -> None:
-        """`storage` is the type in which the values of smoothed levels are kept, None for that of the vectors."""
         self.levels, self.coarse, self.smoother, self.damping = levels, coarse, smoother, damping
-        self.storage = storage
         self.precision = Precision(levels[0].A.dtype) if precision is None else precision
         self.wide: tuple[Hierarchy, np.ndarray] | None = None  # in double precision, and of which samples
         self._units: dict[Any, Any] = {}
@@ -140,11 +136,9 @@ class Hierarchy(SciPyOperator):
         return sum(level.A.shape[0] for level in self.levels) / max(self.shape[0], 1)
 
     def __repr__(self) -> str:
-        kept = {None: "", np.dtype(np.uint16): " in bfloat16"}.get(self.storage, f" in {self.storage}")
-        if self.wide is not None:
-            kept += f" ({self.wide[1].size} in float64)"
+        wide = "" if self.wide is None else f" ({self.wide[1].size} in float64)"
         lines = [
-            f"Hierarchy: {len(self.levels)} levels, {self.n_samples} samples, {self.dtype}{kept}, "
+            f"Hierarchy: {len(self.levels)} levels, {self.n_samples} samples, {self.dtype}{wide}, "
             f"operator complexity {self.operator_complexity:.3f}, grid complexity {self.grid_complexity:.3f}",
             "level       rows        nnz  nnz/row  lambda_max",
         ]
@@ -219,7 +213,7 @@ class Hierarchy(SciPyOperator):
             levels.append(taken)
         coarse = self.coarse and self.coarse.take_samples(samples)
         precision = self.precision.take_samples(samples)
-        part = Hierarchy(levels, coarse, self.smoother, self.damping, self.storage, precision)
+        part = Hierarchy(levels, coarse, self.smoother, self.damping, precision)
         if self.wide is not None:
             hierarchy, wide = self.wide
             chosen = np.flatnonzero(np.isin(samples, wide))
@@ -251,7 +245,7 @@ class Hierarchy(SciPyOperator):
         by_rows = isinstance(self.smoother, GaussSeidel) or (plan is not None and plan.strong is not None)
         if by_rows and isinstance(A, SymmetricCrsMatrix):
             A = A.to_crs()
-        self.levels[0].A, self.precision = finest_matrix(A, self.precision, self.storage)
+        self.levels[0].A, self.precision = finest_matrix(A, self.precision)
         self._units = {}
         self._fill()
         self.keep_accurate(A)
@@ -289,7 +283,6 @@ class Hierarchy(SciPyOperator):
                 self.levels[k + 1].A = coarse_matrix(
                     level, self.damping, self.levels[k + 1].A, self.precision.fits is not None
                 )
-            round_level(level, self.storage)
 
 
 def require_graph(A: Any, graph: CrsGraph, function: str, builder: str) -> None:
@@ -315,13 +308,11 @@ class Precision:
         return Precision(self.requested, self.unit if unit is None else unit, self.fits if fits is None else fits)
 
 
-def finest_matrix(A: Any, precision: Precision, storage: Any) -> tuple[Any, Precision]:
-    """`A` in the type of `precision`; every entry stored where they will be rounded to `storage`, row by row."""
+def finest_matrix(A: Any, precision: Precision) -> tuple[Any, Precision]:
+    """`A` in the type of `precision`."""
     requested = precision.requested
-    if storage is not None and isinstance(A, SymmetricCrsMatrix):
-        A = A.to_crs()
     double = str(A.dtype).endswith("float64")
-    if double and storage is None and (requested is None or np.dtype(requested) == np.float32):
+    if double and (requested is None or np.dtype(requested) == np.float32):
         narrow, unit, fits = in_single_precision(A)
         return narrow, Precision(requested, unit, fits if requested is None else None)
     if requested is not None:
@@ -338,13 +329,6 @@ def fill_level(level: Level, smoother: SmootherOption) -> None:
         return
     kind = MatrixSmoother if isinstance(level.A, SymmetricCrsMatrix) else ChebyshevSmoother
     level.smoother = kind(level.A, dinv, smoother.coefficients(level.lambda_max))
-
-
-def round_level(level: Level, storage: Any) -> None:
-    """Keep the matrix of a level in values of type `storage`, once all that comes from it is made; None: as it is."""
-    if storage is not None and isinstance(level.A, CrsMatrix) and isinstance(level.smoother, ChebyshevSmoother):
-        level.A = RoundedMatrix.of(level.A, storage)
-        level.smoother = MatrixSmoother(level.A, level.smoother.dinv, level.smoother.host_steps)
 
 
 def coarse_matrix(level: Level, damping: float, old: Any, judged: bool = False) -> CrsMatrix:

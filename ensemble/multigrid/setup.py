@@ -25,13 +25,11 @@ from ensemble.multigrid.hierarchy import (
     coarse_matrix,
     fill_level,
     finest_matrix,
-    round_level,
 )
 from ensemble.multigrid.jacobi import Jacobi
 from ensemble.multigrid.prolongation import prolongator_graph
 from ensemble.multigrid.relaxation import Chebyshev
 from ensemble.multigrid.reordered import ReorderedHierarchy, order_of
-from ensemble.multigrid.rounded import storage_of
 from ensemble.multigrid.strength import StrongGraph, strength_of
 from ensemble.multigrid.tentative import tentative_prolongator
 from ensemble.scalar import Ensemble
@@ -51,7 +49,6 @@ def smoothed_aggregation(
     smoother: SmootherOption = CHEBYSHEV,
     damping: float = 4.0 / 3.0,
     dtype: Any = None,
-    values_dtype: Any = None,
     reorder: bool | str = "auto",
 ) -> Hierarchy:
     """Build a smoothed-aggregation multigrid hierarchy for all samples of `A` at once.
@@ -91,7 +88,7 @@ def smoothed_aggregation(
         Symmetric Gauss-Seidel sweeps that the near-nullspace gets on ``A x = 0``, A being the mean over samples, each
         sample over its mean diagonal: for matrices whose near-nullspace is not known, like ``D A D``.
     smoother : Chebyshev, Jacobi or GaussSeidel
-        The last keeps all entries row by row: not for an `AffineMatrix`, nor with `values_dtype`.
+        The last keeps all entries row by row: not for an `AffineMatrix`.
     damping : float, dimensionless
         Of the prolongator smoothing, over each sample's largest eigenvalue of D^-1 A. Zero: plain aggregation.
     dtype : float32 or float64, optional
@@ -100,11 +97,7 @@ def smoothed_aggregation(
         brought into range by a power of two of each sample's own. A sample that float32 does not serve is held in
         float64: one whose diagonal entries differ by more than 1e24, or whose small eigenvalues rounding could move
         (nearly singular, or coefficients that jump by a factor of 1e3 and more around islands). Each sample is judged
-        by itself. Of an `AffineMatrix` and with `values_dtype`, the default is the type of A.
-    values_dtype : "bfloat16" or data type, optional
-        Type in which the matrices of the smoothed levels are kept, where that is not `dtype`: "bfloat16" (8 bits of
-        precision) or float32. Set-up and vectors stay in `dtype`; rows keep their sums, so that the V-cycle loses next
-        to nothing where the near-nullspace is constants, as it is for diffusion.
+        by itself. Of an `AffineMatrix`, the default is the type of A.
     reorder : {"auto", True, False}
         Whether the levels are kept in the reverse Cuthill-McKee order of the graph. Vectors, `update` and
         `take_samples` stay in the caller's order; `levels` are in the other. By default so where A has at least 1000
@@ -121,9 +114,9 @@ def smoothed_aggregation(
     Raises
     ------
     ValueError
-        If `A` is not square, the near-nullspace does not fit it, or `dtype` or `values_dtype` is none of those; or the
-        latter, or `GaussSeidel`, is given for an `AffineMatrix`, which stores no values; or `EvolutionStrength` meets
-        blocks or several near-nullspace vectors.
+        If `A` is not square, the near-nullspace does not fit it, or `dtype` is none of those; or `GaussSeidel` is given
+        for an `AffineMatrix`, which stores no values; or `EvolutionStrength` meets blocks or several near-nullspace
+        vectors.
 
     Notes
     -----
@@ -150,15 +143,10 @@ def smoothed_aggregation(
     """
     given, A = A, as_operator(A, "smoothed_aggregation", "A")
     if dtype is not None:
-        advice = "To keep the matrices alone in a narrower type, give values_dtype."
-        dtype = floating(dtype, "smoothed_aggregation", "dtype", advice)
+        dtype = floating(dtype, "smoothed_aggregation", "dtype")
     if isinstance(A, AffineMatrix):
         require(reorder is not True, "smoothed_aggregation", "reorder", "be False or 'auto' for an AffineMatrix",
                 "True", "Build the AffineMatrix on A.graph.reordered().graph.")  # fmt: skip
-        require(
-            values_dtype is None, "smoothed_aggregation", "values_dtype", "be None for an AffineMatrix",
-            repr(values_dtype), "It stores no values a sample; use dtype.",
-        )  # fmt: skip
         require(not isinstance(smoother, GaussSeidel), "smoothed_aggregation", "smoother",
                 "be a Chebyshev or a Jacobi for an AffineMatrix", repr(smoother))  # fmt: skip
         mean = smoothed_aggregation(
@@ -185,14 +173,9 @@ def smoothed_aggregation(
     wanted = "be a Chebyshev, a Jacobi or a GaussSeidel"
     require_type(smoother, kinds, "smoothed_aggregation", "smoother", wanted, "Chebyshev(degree=2)?")
     B = near_nullspace_of(near_nullspace, n, block_size)
-    if dtype is None and values_dtype is not None:
-        dtype = A.dtype
-    storage = storage_of(values_dtype, dtype, "smoothed_aggregation")
     strength = strength_of(strength, A, block_size)
     integer(improve_candidates, "smoothed_aggregation", "improve_candidates", minimum=0)
     by_rows = isinstance(smoother, GaussSeidel)
-    require(not (by_rows and storage), "smoothed_aggregation", "values_dtype", "be None for GaussSeidel",
-            repr(values_dtype), "Use dtype.")  # fmt: skip
     if isinstance(A, SymmetricCrsMatrix) and (by_rows or strength is not None or improve_candidates):
         A = A.to_crs()
     graph = A.graph
@@ -200,7 +183,7 @@ def smoothed_aggregation(
     if order is not None:
         A, B = reordered_matrix(A, graph, order), B[order.rows]
     given = A
-    A, precision = finest_matrix(A, Precision(dtype), storage)
+    A, precision = finest_matrix(A, Precision(dtype))
     if improve_candidates:
         B = improved_candidates(given, B, improve_candidates)
     levels = [Level(A)]
@@ -221,13 +204,11 @@ def smoothed_aggregation(
         graph_p = prolongator_graph(smoothed, T.graph)
         level.plan = Plan(aggregates, T, graph_p, GalerkinProduct(level.A.graph, graph_p), strong)
         levels.append(Level(coarse_matrix(level, damping, None, precision.fits is not None)))
-        round_level(level, storage)
     direct = levels[-1].smoother is None and levels[-1].A.shape[0] <= LARGEST_DENSE
     if levels[-1].smoother is None and not direct:
         fill_level(levels[-1], smoother)
     coarse = CoarseSolver(levels[-1].A) if direct else None
-    round_level(levels[-1], storage)
-    hierarchy = Hierarchy(levels, coarse, smoother, damping, storage, precision)
+    hierarchy = Hierarchy(levels, coarse, smoother, damping, precision)
     hierarchy.keep_accurate(given)
     return hierarchy if order is None else ReorderedHierarchy(hierarchy, graph, order)
 

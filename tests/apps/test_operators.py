@@ -22,8 +22,6 @@ WAYS = [
     {"operator": "stored", "hierarchy": "mean"},
     {"operator": "stored", "hierarchy": "mean", "hierarchy_dtype": np.float32},
     {"operator": "stored", "hierarchy_dtype": np.float32},
-    {"operator": "stored", "hierarchy_dtype": np.float32, "hierarchy_values_dtype": "bfloat16"},
-    {"operator": "affine", "hierarchy_dtype": np.float32, "hierarchy_values_dtype": "bfloat16"},
 ]
 
 

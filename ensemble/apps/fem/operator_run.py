@@ -21,8 +21,8 @@ from ensemble.scalar import Ensemble
 
 __all__ = ["OperatorRun", "Phases", "Precision", "mean_hierarchy", "require_operator"]
 
-Precision: TypeAlias = tuple[np.dtype | None, Any]
-"""Types in which a hierarchy computes (None: chosen by `smoothed_aggregation`) and keeps its matrices (None: same)."""
+Precision: TypeAlias = np.dtype | None
+"""Type in which a hierarchy computes; None: chosen by `smoothed_aggregation`."""
 
 OPERATORS = ("stored", "affine", "matrix-free")
 HIERARCHIES = ("own", "mean")
@@ -83,7 +83,7 @@ def mean_hierarchy(problem: Any, precision: Precision) -> Hierarchy:
     kept = problem._mean_hierarchies
     if precision not in kept:
         mean = CrsMatrix(problem.graph, problem._discrete.mean_values)
-        kept[precision] = smoothed_aggregation(mean, dtype=precision[0], values_dtype=precision[1])
+        kept[precision] = smoothed_aggregation(mean, dtype=precision)
     return kept[precision]
 
 
@@ -92,7 +92,7 @@ def own_hierarchy(problem: Any, A: AffineMatrix, precision: Precision) -> Affine
     kept = problem._affine_hierarchies
     if precision not in kept:
         whole = AffineMatrix(A.graph, problem._discrete.affine_terms[0], Ensemble(A.coefficients))
-        kept[precision] = smoothed_aggregation(whole, dtype=precision[0], values_dtype=precision[1])
+        kept[precision] = smoothed_aggregation(whole, dtype=precision)
     return kept[precision].update(A)
 
 

@@ -202,7 +202,6 @@ class RandomDiffusion:
         operator: str = "stored",
         hierarchy: str | None = None,
         hierarchy_dtype: Any = None,
-        hierarchy_values_dtype: Any = None,
     ) -> DiffusionResult:
         """Solve for every sample, by Newton's method and a Krylov method preconditioned by smoothed aggregation.
 
@@ -239,9 +238,6 @@ class RandomDiffusion:
             (`scaled_aggregation`). "matrix-free" has no other.
         hierarchy_dtype : float32 or float64, optional
             Type of the preconditioner; by default float32 where that serves a sample, see `smoothed_aggregation`.
-        hierarchy_values_dtype : "bfloat16" or data type, optional
-            The type in which its matrices are kept, where that is another: see `smoothed_aggregation`. Not for "affine"
-            with its "own" hierarchy.
 
         Returns
         -------
@@ -269,16 +265,12 @@ class RandomDiffusion:
         )
         parameters = self._parameters(y, "solve")
         key = (parameters.shape[1], parameters.dtype)
-        advice = "To keep the matrices alone in a narrower type, give hierarchy_values_dtype."
-        wanted = hierarchy_dtype
-        if wanted is None and hierarchy_values_dtype is not None:
-            wanted = key[1]
-        if wanted is not None:
-            wanted = _check.floating(wanted, "RandomDiffusion.solve", "hierarchy_dtype", advice)
-        precision = (wanted, hierarchy_values_dtype)
+        precision = hierarchy_dtype
+        if precision is not None:
+            precision = _check.floating(precision, "RandomDiffusion.solve", "hierarchy_dtype")
         if key not in self._spare:
-            own_hierarchy = hierarchy != "mean" and precision != (key[1], None)
-            converted = (4 if wanted is None else wanted.itemsize) if own_hierarchy else 0
+            own_hierarchy = hierarchy != "mean" and precision != key[1]
+            converted = (4 if precision is None else precision.itemsize) if own_hierarchy else 0
             require_memory(self, self._discrete.reference_array, key[0], key[1].itemsize, operator, converted)
         start_values = self._discrete.initial_guess(*key)
         guess = start_values if u0 is None else self._start(u0, start_values)

@@ -42,8 +42,7 @@ class StoredRun(Phases):
         self.solver, self.options = solver, options
         self.precision = precision
         self.residuals = 0
-        # values that are going to be rounded are needed in whole rows
-        self.symmetric = problem._discrete.halves and not (hierarchy == "own" and precision[1] is not None)
+        self.symmetric = problem._discrete.halves
         with self.phase("coefficient"):
             work.kappa = problem._discrete.coefficient(parameters, work.kappa)
 
@@ -67,10 +66,7 @@ class StoredRun(Phases):
         return kind(self.problem.graph, self.work.values)
 
     def _both(self, u: np.ndarray) -> np.ndarray:
-        work, graph = self.work, self.problem.graph
-        n_stored = int(graph.upper.starts[-1]) if self.symmetric else graph.nnz
-        if work.values is not None and work.values.shape[0] != n_stored:
-            work.values = None  # of an earlier solve that stored the other way
+        work = self.work
         discrete = self.problem._discrete
         work.values, residual = discrete.jacobian_and_residual(work.kappa, u, work.values, self.symmetric)
         return residual
@@ -81,8 +77,7 @@ class StoredRun(Phases):
         kept = self.work.hierarchies
         if self.precision in kept:
             return kept[self.precision].update(A)
-        dtype, values_dtype = self.precision
-        kept[self.precision] = smoothed_aggregation(A, dtype=dtype, values_dtype=values_dtype)
+        kept[self.precision] = smoothed_aggregation(A, dtype=self.precision)
         return kept[self.precision]
 
     def solve(self, A: CrsMatrix | SymmetricCrsMatrix, r: Ensemble, *active: Any) -> SolveResult:
