@@ -21,7 +21,7 @@ from ensemble._kernels.krylov import basis, bicgstab
 from ensemble._kernels.krylov import vectors as krylov
 from ensemble._kernels.multigrid import relaxation
 from ensemble._kernels.sparse import crs
-from ensemble.apps.fem import RandomDiffusion
+from ensemble.apps.fem import Multigrid, RandomDiffusion
 from ensemble.krylov import cg
 from ensemble.linalg import AffineMatrix, CrsMatrix
 from ensemble.multigrid import smoothed_aggregation
@@ -188,7 +188,7 @@ def matrix_free_runs(cells: int, s: int, dtype: Any) -> dict[str, tuple[Callable
     import cupy
 
     problem, size = RandomDiffusion(cells, backend="cupy"), np.dtype(dtype).itemsize
-    discrete, n_cells = problem._discrete, problem.mesh.n_cells
+    discrete, n_cells = problem.discretization, problem.mesh.n_cells
     y = np.random.default_rng(SEED).uniform(-1.0, 1.0, (5, s)).astype(dtype)
     A = problem.operator(Ensemble(discrete.coefficient(y)))
     x = cupy.random.random((A.shape[0], s)).astype(dtype)
@@ -259,12 +259,13 @@ def prepared_spmv(matrix: Any, x: Any, y: Any) -> Callable[[], Any]:
     return lambda held=held: cusparse.spMV(*told, room.data.ptr)
 
 
+FLOAT32 = Multigrid(dtype=np.float32)
 VARIANTS: dict[str, dict[str, Any]] = {
     "stored": {},
-    "stored, float32 hierarchy": {"hierarchy_dtype": np.float32},
-    "matrix-free, float32 hierarchy": {"operator": "matrix-free", "hierarchy_dtype": np.float32},
+    "stored, float32 hierarchy": {"preconditioner": FLOAT32},
+    "matrix-free, float32 hierarchy": {"operator": "matrix-free", "preconditioner": FLOAT32},
     "affine": {"operator": "affine"},
-    "affine, float32 hierarchy": {"operator": "affine", "hierarchy_dtype": np.float32},
+    "affine, float32 hierarchy": {"operator": "affine", "preconditioner": FLOAT32},
 }
 
 
@@ -350,7 +351,7 @@ def release() -> None:
 
 def setup_phases(problem: RandomDiffusion, A: CrsMatrix, hierarchy: Any, y: np.ndarray) -> dict[str, float]:
     """Milliseconds of coefficient, assembly, and each step of the set-up on each level."""
-    discrete, s = problem._discrete, y.shape[1]
+    discrete, s = problem.discretization, y.shape[1]
     kappa, guess = discrete.coefficient(y), discrete.initial_guess(s, y.dtype)
     values = A.values * 1.0
     row = {

@@ -14,6 +14,7 @@ from ensemble._kernels.fem.assembly import affine_coefficient, diffusion_jacobia
 from ensemble.apps.fem import elements
 from ensemble.apps.fem.karhunen_loeve import KarhunenLoeve
 from ensemble.apps.fem.mesh import HexMesh
+from ensemble.linalg import CrsGraph
 
 __all__ = ["Discretization"]
 
@@ -55,12 +56,12 @@ class Discretization:
         self.lognormal = lognormal
         self.mean = mean
         self.source = source
-        self.drifts = advection != 0.0
-        self.halves = not self.drifts and isinstance(self.reference_array, np.ndarray)
-        """Whether the upper triangle of a matrix may stand for the whole."""
+        self.has_advection = advection != 0.0
+        self.stores_upper = not self.has_advection and isinstance(self.reference_array, np.ndarray)
+        """Whether a solve stores the upper triangle of each matrix alone."""
         self.modes = scaled_modes(mesh, field, standard_deviation)
         self.fixed = mesh.on_face(2, 0) | mesh.on_face(2, -1)
-        self.indptr, self.indices = mesh.coupling_graph()
+        self.graph = CrsGraph.unchecked(*mesh.coupling_graph(), (mesh.n_nodes, mesh.n_nodes))
         incidence = mesh.row_incidence()
         self.slots = incidence.slots
         self._shared = (incidence.first, incidence.cells, incidence.corners, mesh.connectivity, self.fixed)
@@ -87,7 +88,7 @@ class Discretization:
         kappa = np.concatenate([mean, self.modes], axis=1)
         guess = self.initial_guess(kappa.shape[1], kappa.dtype)
         values, residual = self.jacobian_and_residual(asarray_like(kappa, self.reference_array), guess)
-        row = np.repeat(np.arange(self.fixed.size, dtype=self.indices.dtype), np.diff(self.indptr))
+        row = np.repeat(np.arange(self.fixed.size, dtype=self.graph.indices.dtype), np.diff(self.graph.indptr))
         values[asarray_like(np.flatnonzero(self.fixed[row]), self.reference_array), 1:] = 0.0
         return values, residual
 
@@ -148,7 +149,7 @@ class Discretization:
         """
         _, _, shared = self.tables(kappa.dtype)
         if symmetric not in self._graphs:
-            own = (self.indptr, self.indices)
+            own = (self.graph.indptr, self.graph.indices)
             graph = upper_graph(*own, self.mesh.row_incidence()) if symmetric else (*own, self.slots)
             self._graphs[symmetric] = tuple(asarray_like(array, self.reference_array) for array in graph)
         return diffusion_jacobian_and_residual(*shared, kappa, u, *self._graphs[symmetric], values, None)
