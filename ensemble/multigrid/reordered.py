@@ -10,7 +10,6 @@ from ensemble._kernels.sparse.crs import far_columns
 from ensemble.linalg import CrsGraph, CrsMatrix, SymmetricCrsMatrix
 from ensemble.linalg.adapt import as_operator
 from ensemble.linalg.graph import Reordering
-from ensemble.linalg.operators import multiply
 from ensemble.linalg.reordering import reordered_matrix, reordered_vectors, restored_vectors
 from ensemble.multigrid.hierarchy import Hierarchy, require_graph
 
@@ -76,15 +75,15 @@ class ReorderedHierarchy(Hierarchy):
 
     queues_kernels = False  # vectors change their order between kernels
 
-    def __init__(self, inner: Any, graph: CrsGraph, reordering: Reordering) -> None:
+    def __init__(self, inner: Hierarchy, graph: CrsGraph, reordering: Reordering) -> None:
         """`inner` is a hierarchy of the matrix in the order of `reordering`, `graph` the caller's graph."""
         self.inner, self.graph, self.reordering = inner, graph, reordering
+        self.levels, self.coarse = inner.levels, inner.coarse
 
-    def __getattr__(self, name: str) -> Any:
-        """What the inner hierarchy says of itself: its levels, coarse solver, smoother and precision."""
-        if name.startswith("__") or "inner" not in self.__dict__:
-            raise AttributeError(name)
-        return getattr(self.inner, name)
+    @property
+    def matrix_dtype(self) -> Any:
+        """Type of the matrix that the hierarchy was built from."""
+        return self.inner.matrix_dtype
 
     def __repr__(self) -> str:
         return f"{self.inner!r}\nrows in reverse Cuthill-McKee order"
@@ -103,6 +102,7 @@ class ReorderedHierarchy(Hierarchy):
             require_graph(A, self.graph, name, "the function that made this")
             A = reordered_matrix(A, self.graph, self.reordering)
         self.inner.update(A)
+        self.levels, self.coarse = self.inner.levels, self.inner.coarse
         return self
 
     def take_samples(self, samples: Any) -> ReorderedHierarchy:
@@ -117,8 +117,7 @@ class ReorderedHierarchy(Hierarchy):
         return ReorderedWorkspace(self.inner.workspace(n_samples), n_samples)
 
     def _run(self, r: Any, out: Any, workspace: Any, with_dot: bool) -> tuple[Any, Any]:
-        if workspace is None or workspace.n_samples != r.shape[1]:
-            workspace = self.workspace(r.shape[1])
+        workspace = self.workspace_for(r, workspace)
         here, z = workspace.vectors(r)
         reordered_vectors(r, self.reordering, here)
         if with_dot:
@@ -135,6 +134,3 @@ class ReorderedHierarchy(Hierarchy):
     def apply_dot(self, r: Any, out: Any = None, workspace: Any = None) -> Any:
         """`apply` to `out`, and the inner products of `r` with it, one value a sample."""
         return self._run(r, out, workspace, True)[1]
-
-    def __matmul__(self, r: Any) -> Any:
-        return multiply(self, r, "Hierarchy")

@@ -41,10 +41,12 @@ class Judge:
         """
         if self.strength == "graph" or values.shape[1] == 0:
             if measure == kernels.OFF_DIAGONAL:
-                return graph.row_of_entry != graph.indices
+                off_diagonal: np.ndarray = graph.row_of_entry != graph.indices
+                return off_diagonal
             return np.ones(graph.nnz, bool)
         mean = self.strength == "mean"
-        return kernels.strong_entries(graph.indptr, graph.indices, values, measure, threshold, mean)
+        strong: np.ndarray = kernels.strong_entries(graph.indptr, graph.indices, values, measure, threshold, mean)
+        return strong
 
 
 @dataclass
@@ -73,12 +75,14 @@ def sorted_graph(rows: np.ndarray, columns: np.ndarray, shape: tuple[int, int], 
 
 def places_in(whole: CrsGraph, part: CrsGraph) -> np.ndarray:
     """The place of each entry of `part` in `whole`, which holds them all."""
-    keys = (np.add(g.row_of_entry.astype(np.int64) * whole.shape[1], g.indices) for g in (whole, part))
-    return np.searchsorted(*keys)
+    stored, wanted = (np.add(g.row_of_entry.astype(np.int64) * whole.shape[1], g.indices) for g in (whole, part))
+    places: np.ndarray = np.searchsorted(stored, wanted)
+    return places
 
 
 def coarse_rows(graph: CrsGraph, strong: np.ndarray) -> np.ndarray:
     """True for the coarse rows of the splitting by strong entries, shape (n,)."""
     everywhere = np.ones(graph.shape[0], bool)
     chosen = part_of(graph, strong, everywhere, everywhere).graph
-    return kernels.split_rows(chosen.indptr, chosen.indices, *chosen.transposed[:2])
+    coarse: np.ndarray = kernels.split_rows(chosen.indptr, chosen.indices, *chosen.transposed[:2])
+    return coarse

@@ -248,7 +248,7 @@ class StrongGraph:
     smooths the prolongator.
     """
 
-    def __init__(self, A: CrsMatrix, measure: Any, B: np.ndarray, block_size: int) -> None:
+    def __init__(self, A: Any, measure: Any, B: np.ndarray, block_size: int) -> None:
         mean = mean_matrix(A)
         strong = measure.strong(A, mean, B, block_size)
         self.nodes = strong.indptr.astype(np.int32), strong.indices.astype(np.int32)

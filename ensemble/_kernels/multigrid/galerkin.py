@@ -11,6 +11,7 @@ The graph of A is (indptr, indices), or (indptr, indices, entries) of a symmetri
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 
@@ -49,7 +50,7 @@ def every_entry(graph_a, values):
 
 
 # --- P = T - omega D^-1 A T
-def prolongator_tasks(values, graph_a, graph_t, graph_p):
+def prolongator_tasks(values: Any, graph_a: Any, graph_t: Any, graph_p: Any) -> Any:
     """What `smooth_prolongator` needs beside the graphs where `values` live: pairs on a device, else nothing."""
     return prolongator_pairs(graph_a, graph_t, graph_p) if backend_of(values) == "cuda" else None
 

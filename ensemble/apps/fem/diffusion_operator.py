@@ -62,7 +62,7 @@ class DiffusionOperator(SciPyMatrix):
     @property
     def n_samples(self) -> int:
         """Samples held; 1 means shared by all."""
-        return self.kappa.shape[1]
+        return int(self.kappa.shape[1])
 
     @property
     def dtype(self) -> Any:

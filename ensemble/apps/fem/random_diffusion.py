@@ -10,6 +10,7 @@ import numpy as np
 from ensemble import _check
 from ensemble._backend import array_namespace, asarray_like, contiguous, is_array, library_and_device, to_numpy
 from ensemble._kernels.krylov.vectors import dot
+from ensemble._typing import Array
 from ensemble.apps.fem.diffusion_operator import DiffusionOperator, require_coefficient
 from ensemble.apps.fem.discretization import Discretization
 from ensemble.apps.fem.karhunen_loeve import exponential_covariance
@@ -362,7 +363,7 @@ class RandomDiffusion:
             raise TypeError(_check.message(function, "y", f"hold arrays of {' or '.join(libraries)}", library))
         return to_numpy(samples)
 
-    def _values_of(self, out: Any, state: np.ndarray, symmetric: bool) -> np.ndarray | None:
+    def _values_of(self, out: Any, state: Array, symmetric: bool) -> Array:
         """The buffer that `out` offers."""
         if out is None:
             return None
@@ -378,7 +379,7 @@ class RandomDiffusion:
         )
         return out.values
 
-    def _fit(self, y: np.ndarray, u: Any) -> tuple[np.ndarray, np.ndarray]:
+    def _fit(self, y: np.ndarray, u: Any) -> tuple[np.ndarray, Array]:
         """Parameters and state with one dtype and one number of samples."""
         state = u.samples if isinstance(u, Ensemble) else (u if is_array(u) else np.asarray(u))[..., None]
         n_samples = max(y.shape[1], state.shape[-1])

@@ -10,7 +10,13 @@ from numpy.typing import DTypeLike
 from ensemble import _check
 from ensemble.apps.fem.discretization import Discretization
 from ensemble.linalg import AffineMatrix, CrsMatrix
-from ensemble.multigrid import AffineHierarchy, Hierarchy, ScaledHierarchy, smoothed_aggregation
+from ensemble.multigrid import (
+    AffineHierarchy,
+    AggregationHierarchy,
+    Hierarchy,
+    ScaledHierarchy,
+    smoothed_aggregation,
+)
 from ensemble.scalar import Ensemble
 
 __all__ = ["HierarchyCache", "Multigrid", "require_operator"]
@@ -87,7 +93,7 @@ class HierarchyCache:
 
     def __init__(self, discretization: Discretization) -> None:
         self.discretization = discretization
-        self._mean: dict[Any, Hierarchy] = {}
+        self._mean: dict[Any, AggregationHierarchy] = {}
         self._affine: dict[Any, AffineHierarchy] = {}
 
     def preconditioner(self, options: Multigrid, A: Any, stored: dict[Any, Hierarchy]) -> Any:
@@ -101,11 +107,13 @@ class HierarchyCache:
         stored[options.dtype] = smoothed_aggregation(A, dtype=options.dtype)
         return stored[options.dtype]
 
-    def mean(self, dtype: Any) -> Hierarchy:
+    def mean(self, dtype: Any) -> AggregationHierarchy:
         """The hierarchy of the mean diffusivity."""
         if dtype not in self._mean:
             mean = CrsMatrix(self.discretization.graph, self.discretization.mean_values)
-            self._mean[dtype] = smoothed_aggregation(mean, dtype=dtype)
+            hierarchy = smoothed_aggregation(mean, dtype=dtype, reorder=False)
+            assert isinstance(hierarchy, AggregationHierarchy)
+            self._mean[dtype] = hierarchy
         return self._mean[dtype]
 
     def affine(self, A: AffineMatrix, dtype: Any) -> AffineHierarchy:
