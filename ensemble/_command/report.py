@@ -32,7 +32,7 @@ def as_json(record: Record) -> dict[str, Any]:
     """The run as plain numbers, None for what is not known."""
     found = record.estimate
     iterations = spread(record.iterations[: record.done])
-    alone, together = scalar_seconds(record), record.seconds["total"] / record.done
+    alone, in_ensembles = scalar_seconds(record), record.seconds["total"] / record.done
     number = lambda x: float(x) if x is not None and np.isfinite(x) else None
     options = record.options
     return {
@@ -63,9 +63,9 @@ def as_json(record: Record) -> dict[str, Any]:
         "newton_iterations_max": int(record.newton_iterations[: record.done].max()),
         "seconds": record.seconds["total"],
         "seconds_by_phase": {name: record.seconds.get(name, 0.0) for name in ("prepare", "compile", *PHASES)},
-        "seconds_per_sample": together,
+        "seconds_per_sample": in_ensembles,
         "seconds_per_sample_alone": alone,
-        "speedup": None if alone is None else alone / together,
+        "speedup": None if alone is None else alone / in_ensembles,
     }
 
 
@@ -101,11 +101,11 @@ def as_table(record: Record) -> str:
     lines.append(f"  before: {seconds['prepare']:.2f} preparing, {seconds['compile']:.2f} compiling or loading kernels")
     alone = scalar_seconds(record)
     if alone is not None:
-        together = seconds["total"] / n
+        in_ensembles = seconds["total"] / n
         runs = len(record.scalar_seconds) - 1
         lines += [
             "",
             f"one sample at a time, same solver: {alone:.4f} s per sample (median of {runs}); "
-            f"in ensembles {together:.4f} s: {alone / together:.1f} times as fast",
+            f"in ensembles {in_ensembles:.4f} s: {alone / in_ensembles:.1f} times as fast",
         ]
     return "\n".join(lines)

@@ -17,7 +17,7 @@ from ensemble.multigrid.cycle import Workspace, v_cycle
 from ensemble.multigrid.gauss_seidel import GaussSeidel, GaussSeidelSmoother
 from ensemble.multigrid.hierarchy import Hierarchy, require_graph, stored_matrix
 from ensemble.multigrid.jacobi import Jacobi
-from ensemble.multigrid.precision import amplification, energy_kept, in_single_precision, serves
+from ensemble.multigrid.precision import amplification, in_single_precision, relative_energy, single_precision_serves
 from ensemble.multigrid.prolongation import smoothed_prolongator, smoothing_tasks
 from ensemble.multigrid.relaxation import (
     Chebyshev,
@@ -60,7 +60,7 @@ class Level:
     lambda_max: np.ndarray = field(default_factory=lambda: np.zeros(0))
     smoother: ChebyshevSmoother | GaussSeidelSmoother | None = None
     energy: np.ndarray | None = None
-    """What `energy_kept` measured on the next coarser matrix; None where the precision was requested."""
+    """What `relative_energy` measured on the next coarser matrix; None where the precision was requested."""
 
 
 class AggregationHierarchy(Hierarchy):
@@ -124,7 +124,7 @@ class AggregationHierarchy(Hierarchy):
     def converted(self, scale: Any, r: Any, out: Any, workspace: Workspace, unit: Any = None) -> tuple[Any, Any]:
         """`converted_v_cycle` on these levels, in units of powers of two: the hierarchy's, or `unit` in their place."""
         if unit is None:
-            unit = self.unit_beside(r)
+            unit = self.unit_for(r)
         inner = converted_v_cycle(self.levels, self.coarse, scale, r, out, workspace, unit)[1]
         if self.wide is not None:
             hierarchy, samples = self.wide
@@ -135,7 +135,7 @@ class AggregationHierarchy(Hierarchy):
             inner = dot(r, put_samples(part, places, out), None)
         return out, inner
 
-    def unit_beside(self, r: Any) -> Any:
+    def unit_for(self, r: Any) -> Any:
         """The unit of each sample of `r`, in its type and where it lives; None for a hierarchy without units."""
         if self.precision.unit is None:
             return None
@@ -191,17 +191,17 @@ class AggregationHierarchy(Hierarchy):
         self.levels[0].A, self.precision = finest_matrix(A, self.precision)
         self._units = {}
         self._fill()
-        self.keep_accurate(A)
+        self.hold_in_double(A)
         return self
 
-    def keep_accurate(self, A: Any) -> None:
+    def hold_in_double(self, A: Any) -> None:
         """Hold the samples of `A` in double precision that single precision does not serve, unless a type was asked."""
         self.wide = None
         if self.precision.fits is None:
             return
         energies = [level.energy for level in self.levels if level.energy is not None]
         amplified = None if self.coarse is None else amplification(self.levels[-1].A, self.coarse.inverse)
-        samples = np.flatnonzero(~serves(self.precision.fits, energies, amplified))
+        samples = np.flatnonzero(~single_precision_serves(self.precision.fits, energies, amplified))
         if not samples.size:
             return
         part = A if samples.size == self.n_samples else A.take_samples(samples)
@@ -287,5 +287,5 @@ def coarse_matrix(level: Level, damping: float, old: Any, with_energy: bool = Fa
     level.P = plan.prolongator(F, dinv, omega, p)
     kept = isinstance(old, CrsMatrix) and old.n_samples == A.n_samples and old.dtype == A.dtype
     coarse = plan.galerkin(A, level.P, old.values if kept else None)
-    level.energy = energy_kept(A, plan.T, coarse) if with_energy else None
+    level.energy = relative_energy(A, plan.T, coarse) if with_energy else None
     return coarse

@@ -21,7 +21,7 @@ from ensemble.multigrid.hierarchy import Hierarchy, require_graph, require_squar
 from ensemble.multigrid.reduction import Options, Reduction
 from ensemble.multigrid.relaxation import inverse_diagonal
 from ensemble.multigrid.reordered import ReorderedHierarchy, order_of
-from ensemble.multigrid.splitting import STRENGTHS, Judge
+from ensemble.multigrid.splitting import STRENGTHS, SharedStrength
 
 FINE, COARSE = 0, 1
 
@@ -148,7 +148,7 @@ def approximate_ideal_restriction(
     if order is not None:
         A = reordered_matrix(A, graph, order)
     hierarchy = ReductionHierarchy([ReductionLevel(A.astype(dtype))], None, sweeps)
-    hierarchy.set_up(Judge(strength), options, coarse_size, max_levels)
+    hierarchy.set_up(SharedStrength(strength), options, coarse_size, max_levels)
     return hierarchy if order is None else ReorderedHierarchy(hierarchy, graph, order)
 
 
@@ -163,14 +163,14 @@ class ReductionLevel:
     marks: Any = None  # FINE or COARSE for each row
     dinv: Any = None
 
-    def fill(self, judge: Judge | None = None) -> CrsMatrix:
+    def fill(self, strength: SharedStrength | None = None) -> CrsMatrix:
         """Transfers of a level whose plan is set, and the matrix of the next one."""
         plan = self.plan
         assert plan is not None
         self.relax(plan.coarse)
-        self.R = plan.restriction(self.A, self.dinv, judge)
+        self.R = plan.restriction(self.A, self.dinv, strength)
         self.P = plan.interpolation(self.A)
-        return plan.coarse_matrix(self.A, self.R, self.P, judge)
+        return plan.coarse_matrix(self.A, self.R, self.P, strength)
 
     def relax(self, coarse: np.ndarray) -> None:
         """What relaxation needs: the inverse diagonal, and the mark of each row."""
@@ -232,17 +232,17 @@ class ReductionHierarchy(Hierarchy):
         return self.level_table(heading, "      nnz(R)      nnz(P)", entries)
 
     # --- set-up
-    def set_up(self, judge: Judge, options: Options, coarse_size: int, max_levels: int) -> None:
+    def set_up(self, strength: SharedStrength, options: Options, coarse_size: int, max_levels: int) -> None:
         """Decide and fill all levels below the finest matrix."""
         with np.errstate(all="ignore"):  # a broken sample keeps its NaN to itself
             while len(self.levels) < max_levels and self.levels[-1].A.shape[0] >= coarse_size:
                 level = self.levels[-1]
                 with threads_for(level.A.values.size):
-                    level.plan = Reduction(level.A, judge, options)
+                    level.plan = Reduction(level.A, strength, options)
                     if not level.plan.splits:
                         level.plan = None
                         break
-                    self.levels.append(ReductionLevel(level.fill(judge)))
+                    self.levels.append(ReductionLevel(level.fill(strength)))
             self._finish(self.levels[-1].A.shape[0] <= LARGEST_DENSE)
 
     def _finish(self, direct: bool) -> None:

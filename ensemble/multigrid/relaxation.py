@@ -12,7 +12,7 @@ from ensemble._backend import array_namespace, asarray_like, contiguous, to_nump
 from ensemble._check import integer, positive, require
 from ensemble._compile.memory import empty_like
 from ensemble._kernels.multigrid import relaxation as kernels
-from ensemble.linalg import CrsMatrix
+from ensemble.linalg import CrsMatrix, SymmetricCrsMatrix
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,8 @@ def largest_eigenvalue(A: Any, dinv: Any, iterations: int = 10) -> np.ndarray:
     q[...] = A.graph.kept_beside(A.values, "power method", start[:, None])
     scale = asarray_like(np.full(n_samples, 1.0 / np.sqrt(np.sum(start**2)), A.dtype), A.values)
     quotient = scale
-    step = A.power_step if hasattr(A, "power_step") else functools.partial(kernels.power_step, *A.arrays)
+    stores_upper = isinstance(A, SymmetricCrsMatrix)
+    step = A.power_step if stores_upper else functools.partial(kernels.power_step, *A.arrays)
     for _ in range(iterations):
         _, quotient, square = step(dinv, q, scale, z)
         with np.errstate(all="ignore"):

@@ -182,7 +182,7 @@ def smoothed_aggregation(
     hierarchy = AggregationHierarchy(
         levels, CoarseSolver(levels[-1].A) if direct else None, smoother, damping, precision
     )
-    hierarchy.keep_accurate(matrix)
+    hierarchy.hold_in_double(matrix)
     return hierarchy if order is None else ReorderedHierarchy(hierarchy, graph, order)
 
 

@@ -15,17 +15,17 @@ STRENGTHS = ("largest", "mean", "graph")
 
 
 @dataclass
-class Judge:
-    """Which entries of a shared graph matter, judged on the values of all finite samples.
+class SharedStrength:
+    """Which entries of a shared graph are strong, from the values of all finite samples.
 
-    `strength` is "largest" (an entry matters if it does in some sample), "mean" (on the mean of its relative sizes) or
-    "graph" (every stored entry matters).
+    `strength` is "largest" (an entry is strong if it is in some sample), "mean" (by the mean of its relative sizes) or
+    "graph" (every stored entry is strong).
     """
 
     strength: str
     finite: np.ndarray = field(default_factory=lambda: np.ones(0, bool))
 
-    def judge(self, values: Any) -> np.ndarray:
+    def finite_samples(self, values: Any) -> np.ndarray:
         """`values` of the finite samples, on the host; one that was not finite on a level above does not count."""
         here = to_numpy(values)
         if self.strength == "graph":
@@ -37,7 +37,7 @@ class Judge:
     def strong(self, graph: CrsGraph, values: np.ndarray, measure: int, threshold: float) -> np.ndarray:
         """True for the entries of at least `threshold` times the `measure` of their row, shape (nnz,).
 
-        `values` are from `judge`; without a finite sample every entry is strong.
+        `values` are from `finite_samples`; without a finite sample every entry is strong.
         """
         if self.strength == "graph" or values.shape[1] == 0:
             if measure == kernels.OFF_DIAGONAL:

@@ -9,7 +9,7 @@ from ensemble import gallery
 from ensemble.krylov import cg
 from ensemble.linalg import CrsMatrix, SymmetricCrsMatrix
 from ensemble.multigrid import scaled_aggregation, smoothed_aggregation
-from ensemble.multigrid.precision import SPREAD, too_small
+from ensemble.multigrid.precision import LARGEST_RATIO, too_small
 from ensemble.scalar import Ensemble
 
 OPTIONS = {"coarse_size": 60}
@@ -168,7 +168,7 @@ def test_a_scaled_hierarchy_takes_samples_of_any_magnitude(rng):
 @pytest.mark.parametrize("row", [0, 1023, 1024, 2047, 2048, 2499])
 def test_an_entry_out_of_range_is_found_in_any_row(row):
     size = np.ones((2500, 4))
-    size[row] = [0.0, 0.5 / SPREAD, np.nan, 1.0 / SPREAD]
+    size[row] = [0.0, 0.5 / LARGEST_RATIO, np.nan, 1.0 / LARGEST_RATIO]
     np.testing.assert_array_equal(too_small(size, np.ones(4)), [False, True, False, False])
     assert not too_small(np.ones((0, 4)), np.ones(4)).any()
 

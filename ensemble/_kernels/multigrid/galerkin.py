@@ -99,7 +99,7 @@ def prolongator_rows(
             j = U(indices_a[k])
             m_a = U(entries[k]) if mapped else k
             entry = load(values, np.int64(m_a * stride + start), nothing)
-            if mapped:  # no hardware guesses where the next ones lie
+            if mapped:  # indirect addresses: the hardware does not prefetch them
                 later = U(entries[min(k + ENTRIES_AHEAD, last)])
                 prefetch(values, np.int64(later * stride + start), nothing)
             for m in range(U(indptr_t[j]), U(indptr_t[j + U(1)])):
@@ -243,7 +243,7 @@ def product_rows(
                 a = splat(values[m_a], values, nothing)
             else:
                 a = load(values, np.int64(m_a * samples + start), nothing)
-                if mapped:  # no hardware guesses where the next ones lie
+                if mapped:  # indirect addresses: the hardware does not prefetch them
                     later = U(entries[min(k + ENTRIES_AHEAD, last)])
                     prefetch(values, np.int64(later * samples + start), nothing)
             for m in range(U(indptr_p[j]), U(indptr_p[j + U(1)])):
