@@ -22,7 +22,7 @@ from ensemble.multigrid.prolongation import smoothed_prolongator, smoothing_task
 from ensemble.multigrid.relaxation import (
     Chebyshev,
     ChebyshevSmoother,
-    MatrixSmoother,
+    SymmetricSmoother,
     inverse_diagonal,
     largest_eigenvalue,
 )
@@ -44,10 +44,10 @@ class Plan:
 
     def prolongator(self, A: Any, dinv: Any, omega: Any, out: Any) -> CrsMatrix:
         """The smoothed prolongator for the values of `A`."""
-        reference_array = library_and_device(A.values)
-        if reference_array not in self.smoothing:
-            self.smoothing[reference_array] = smoothing_tasks(A, self.T, self.graph_p)
-        return smoothed_prolongator(A, self.T, self.graph_p, dinv, omega, self.smoothing[reference_array], out)
+        place = library_and_device(A.values)
+        if place not in self.smoothing:
+            self.smoothing[place] = smoothing_tasks(A, self.T, self.graph_p)
+        return smoothed_prolongator(A, self.T, self.graph_p, dinv, omega, self.smoothing[place], out)
 
 
 @dataclass
@@ -82,7 +82,7 @@ class AggregationHierarchy(Hierarchy):
     ) -> None:
         self.levels, self.coarse, self.smoother, self.damping = levels, coarse, smoother, damping
         self.precision = Precision(levels[0].A.dtype) if precision is None else precision
-        self.wide: tuple[AggregationHierarchy, np.ndarray] | None = None  # in double precision, and of which samples
+        self.double: tuple[AggregationHierarchy, np.ndarray] | None = None  # in double precision, and of which samples
         self._units: dict[Any, Any] = {}
 
     @property
@@ -91,12 +91,12 @@ class AggregationHierarchy(Hierarchy):
         return self.dtype if self.precision.unit is None else np.dtype(np.float64)
 
     def __repr__(self) -> str:
-        wide = "" if self.wide is None else f" ({self.wide[1].size} in float64)"
+        double = "" if self.double is None else f" ({self.double[1].size} in float64)"
         entries = [
             f"  {level.lambda_max.min():.3f} .. {level.lambda_max.max():.3f}" if level.smoother else "  direct"
             for level in self.levels
         ]
-        heading = f"Hierarchy: {len(self.levels)} levels, {self.n_samples} samples, {self.dtype}{wide}"
+        heading = f"Hierarchy: {len(self.levels)} levels, {self.n_samples} samples, {self.dtype}{double}"
         return self.level_table(heading, "  lambda_max", entries)
 
     def workspace(self, n_samples: int) -> Workspace:
@@ -126,12 +126,12 @@ class AggregationHierarchy(Hierarchy):
         if unit is None:
             unit = self.unit_for(r)
         inner = converted_v_cycle(self.levels, self.coarse, scale, r, out, workspace, unit)[1]
-        if self.wide is not None:
-            hierarchy, samples = self.wide
+        if self.double is not None:
+            hierarchy, samples = self.double
             places = asarray_like(samples, r)
-            if workspace.wide is None:
-                workspace.wide = hierarchy.workspace(samples.size)
-            part = hierarchy.apply(take_samples(r, places, None), None, workspace.wide)
+            if workspace.double is None:
+                workspace.double = hierarchy.workspace(samples.size)
+            part = hierarchy.apply(take_samples(r, places, None), None, workspace.double)
             inner = dot(r, put_samples(part, places, out), None)
         return out, inner
 
@@ -160,13 +160,13 @@ class AggregationHierarchy(Hierarchy):
         coarse = self.coarse and self.coarse.take_samples(samples)
         precision = self.precision.take_samples(samples)
         part = AggregationHierarchy(levels, coarse, self.smoother, self.damping, precision)
-        if self.wide is not None:
-            hierarchy, wide = self.wide
-            chosen = np.flatnonzero(np.isin(samples, wide))
+        if self.double is not None:
+            hierarchy, double = self.double
+            chosen = np.flatnonzero(np.isin(samples, double))
             if chosen.size == samples.size:
-                return hierarchy.take_samples(np.searchsorted(wide, samples))
+                return hierarchy.take_samples(np.searchsorted(double, samples))
             if chosen.size:
-                part.wide = hierarchy.take_samples(np.searchsorted(wide, samples[chosen])), chosen
+                part.double = hierarchy.take_samples(np.searchsorted(double, samples[chosen])), chosen
         return part
 
     def update(self, A: Any) -> AggregationHierarchy:
@@ -196,7 +196,7 @@ class AggregationHierarchy(Hierarchy):
 
     def hold_in_double(self, A: Any) -> None:
         """Hold the samples of `A` in double precision that single precision does not serve, unless a type was asked."""
-        self.wide = None
+        self.double = None
         if self.precision.fits is None:
             return
         energies = [level.energy for level in self.levels if level.energy is not None]
@@ -206,12 +206,12 @@ class AggregationHierarchy(Hierarchy):
             return
         part = A if samples.size == self.n_samples else A.take_samples(samples)
         levels = [Level(part, self.levels[0].plan), *(Level(None, level.plan) for level in self.levels[1:])]
-        wide = AggregationHierarchy(levels, self.coarse, self.smoother, self.damping)
-        wide._fill()
+        double = AggregationHierarchy(levels, self.coarse, self.smoother, self.damping)
+        double._fill()
         if samples.size < self.n_samples:
-            self.wide = wide, samples
+            self.double = double, samples
         else:
-            self.levels, self.coarse = wide.levels, wide.coarse
+            self.levels, self.coarse = double.levels, double.coarse
             self.precision = Precision(None)
 
     def _fill(self) -> None:
@@ -264,7 +264,7 @@ def fill_level(level: Level, smoother: SmootherOption) -> None:
     if isinstance(smoother, GaussSeidel):
         level.smoother = smoother.smoother_of(level.A, dinv, level.smoother)
         return
-    kind = MatrixSmoother if isinstance(level.A, SymmetricCrsMatrix) else ChebyshevSmoother
+    kind = SymmetricSmoother if isinstance(level.A, SymmetricCrsMatrix) else ChebyshevSmoother
     level.smoother = kind(level.A, dinv, smoother.coefficients(level.lambda_max))
 
 

@@ -21,7 +21,7 @@ class Workspace:
 
         self.swap, self.scratch = vectors(), vectors()
         self.b, self.x = [[None, *vectors()[1:]] for _ in range(2)]
-        self.wide: Workspace | None = None  # of the samples held in double precision
+        self.double: Workspace | None = None  # of the samples held in double precision
 
 
 def v_cycle(levels: Any, coarse: Any, b: Any, out: Any, workspace: Workspace, k: int = 0) -> Any:

@@ -185,25 +185,25 @@ class OperatorSmoother(ChebyshevSmoother):
 
     def first(self, b: Any, x: Any, c: Any, w: Any, out: Any) -> Any:
         """w = c D^-1 (b - A x), and x + w to `out`."""
-        return self.A.chebyshev_first(self._wide_dinv(b), b, x, c, w, out)
+        return self.A.chebyshev_first(self._dinv_of(b), b, x, c, w, out)
 
     def step(self, b: Any, x: Any, a: Any, c: Any, w: Any, out: Any) -> Any:
         """w = a w + c D^-1 (b - A x), and x + w to `out`."""
-        return self.A.chebyshev_step(self._wide_dinv(b), b, x, a, c, w, out)
+        return self.A.chebyshev_step(self._dinv_of(b), b, x, a, c, w, out)
 
     def last(self, b: Any, x: Any, a: Any, c: Any, w: Any, out: Any) -> Any:
         """x + a w + c D^-1 (b - A x) to `out`."""
-        return self.A.chebyshev_last(self._wide_dinv(b), b, x, a, c, w, out)
+        return self.A.chebyshev_last(self._dinv_of(b), b, x, a, c, w, out)
 
-    def _wide_dinv(self, b: Any) -> Any:
+    def _dinv_of(self, b: Any) -> Any:
         """The inverse diagonal with a column for each of the vectors' samples: operators know no shared one."""
         if self.dinv.shape[1] == b.shape[1]:
             return self.dinv
         return array_namespace(self.dinv).repeat(self.dinv, b.shape[1], axis=1)
 
 
-class MatrixSmoother(OperatorSmoother):
-    """The same on a stored matrix with such methods, whose kernels know a diagonal that all samples share."""
+class SymmetricSmoother(OperatorSmoother):
+    """The same on a `SymmetricCrsMatrix`, whose kernels take an inverse diagonal that all samples share."""
 
-    def _wide_dinv(self, b: Any) -> Any:
+    def _dinv_of(self, b: Any) -> Any:
         return self.dinv

@@ -95,7 +95,7 @@ def test_each_sample_decides_by_itself(rng):
     A = mixed()
     r = rng.standard_normal((576, 5))
     M = smoothed_aggregation(A, **OPTIONS)
-    assert M.wide is not None and M.wide[1].tolist() == [1, 3] and "(2 in float64)" in repr(M)
+    assert M.double is not None and M.double[1].tolist() == [1, 3] and "(2 in float64)" in repr(M)
     z = (M @ Ensemble(r)).samples
     for i in range(5):
         alone = smoothed_aggregation(A.sample(i), **OPTIONS)
@@ -114,7 +114,7 @@ def test_update_decides_anew(rng):
     turned = A.take_samples([3, 0, 1, 2, 4])
     M = smoothed_aggregation(A, **OPTIONS)
     z = (M.update(turned) @ r).samples
-    assert M.wide is not None and M.wide[1].tolist() == [0, 2]
+    assert M.double is not None and M.double[1].tolist() == [0, 2]
     assert np.array_equal(z, (smoothed_aggregation(turned, **OPTIONS) @ r).samples)
     one = smoothed_aggregation(A.sample(1), **OPTIONS)
     assert one.dtype == np.float64 and one.update(A.sample(0)).dtype == np.float32
@@ -148,7 +148,7 @@ def test_a_sample_beyond_the_range_of_single_precision_is_held_in_double_precisi
     values[:, 1] = np.where((rows == 7) & (columns == 7), 4e-40, values[:, 1])
     A = CrsMatrix(A.graph, values)
     M = smoothed_aggregation(A, **OPTIONS)
-    assert M.dtype == np.float32 and M.wide is not None and M.wide[1].tolist() == [0]
+    assert M.dtype == np.float32 and M.double is not None and M.double[1].tolist() == [0]
     assert cg(A, Ensemble(np.ones((400, 2))), M=M, rtol=1e-9).converged.all()
 
 

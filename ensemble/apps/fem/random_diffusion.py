@@ -253,13 +253,10 @@ class RandomDiffusion:
         solver = ("gmres" if self.advection else "cg") if solver is None else solver
         _check.one_of(solver, SOLVERS, "RandomDiffusion.solve", "solver")
         _check.require(
-            self.advection == 0.0 or solver != "cg",
-            "RandomDiffusion.solve",
-            "advection",
-            "be 0 for solver 'cg', because conjugate gradients need a symmetric matrix",
-            f"{self.advection:g}",
+            self.advection == 0.0 or solver != "cg", "RandomDiffusion.solve", "advection",
+            "be 0 for solver 'cg', because conjugate gradients need a symmetric matrix", f"{self.advection:g}",
             "Use 'gmres' or 'bicgstab'.",
-        )
+        )  # fmt: skip
         parameters = self._parameters(y, "solve")
         key = (parameters.shape[1], parameters.dtype)
         if key not in self._workspaces:
@@ -305,13 +302,9 @@ class RandomDiffusion:
         """`u0` with the boundary values and the shape of the usual start."""
         state = u0.samples if isinstance(u0, Ensemble) else (u0 if is_array(u0) else np.asarray(u0))[..., None]
         fits = state.shape[:-1] == start.shape[:1] and state.shape[-1] in (1, start.shape[1])
-        _check.require(
-            fits,
-            "RandomDiffusion.solve",
-            "u0",
-            f"have shape {start.shape[:1]} and {start.shape[1]} samples, or 1",
-            f"shape {state.shape[:-1]} with {state.shape[-1]} samples",
-        )
+        wanted = f"have shape {start.shape[:1]} and {start.shape[1]} samples, or 1"
+        seen = f"shape {state.shape[:-1]} with {state.shape[-1]} samples"
+        _check.require(fits, "RandomDiffusion.solve", "u0", wanted, seen)
         xp, fixed = array_namespace(start), asarray_like(self.discretization.fixed[:, None], start)
         return xp.astype(xp.where(fixed, start, asarray_like(state, start)), start.dtype, copy=False)
 
@@ -333,9 +326,8 @@ class RandomDiffusion:
         ValueError
             If `kappa` does not fit or is not above zero.
         """
-        samples = require_coefficient(
-            kappa, self.mesh.n_cells, self.discretization.reference_array, "RandomDiffusion.operator"
-        )
+        reference_array = self.discretization.reference_array
+        samples = require_coefficient(kappa, self.mesh.n_cells, reference_array, "RandomDiffusion.operator")
         return DiffusionOperator(self.discretization, samples)
 
     def _parameters(self, y: Any, function: str) -> np.ndarray:
@@ -384,13 +376,9 @@ class RandomDiffusion:
         state = u.samples if isinstance(u, Ensemble) else (u if is_array(u) else np.asarray(u))[..., None]
         n_samples = max(y.shape[1], state.shape[-1])
         good = state.shape[:-1] == (self.mesh.n_nodes,) and {y.shape[1], state.shape[-1]} <= {1, n_samples}
-        _check.require(
-            good,
-            "RandomDiffusion.assemble",
-            "u",
-            f"have shape ({self.mesh.n_nodes},) and {y.shape[1]} samples, or 1",
-            f"shape {state.shape[:-1]} with {state.shape[-1]} samples",
-        )
+        wanted = f"have shape ({self.mesh.n_nodes},) and {y.shape[1]} samples, or 1"
+        seen = f"shape {state.shape[:-1]} with {state.shape[-1]} samples"
+        _check.require(good, "RandomDiffusion.assemble", "u", wanted, seen)
         dtype = np.result_type(y.dtype, state.dtype)
         wide = (array_namespace(a).broadcast_to(a, (a.shape[0], n_samples)) for a in (y, state))
         y, state = (contiguous(a, dtype) for a in wide)
