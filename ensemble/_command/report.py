@@ -1,4 +1,4 @@
-"""What a diffusion run found: a table for people, one JSON object for programs."""
+"""Results of a diffusion run as a table or as one JSON object."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def spread(counts: np.ndarray) -> tuple[int, float, int]:
 
 
 def scalar_seconds(record: Record) -> float | None:
-    """The median time of one sample solved alone; the first run filled buffers and does not count."""
+    """The median time of one sample solved alone; the first run allocates buffers and is left out."""
     return float(np.median(record.scalar_seconds[1:])) if len(record.scalar_seconds) > 1 else None
 
 
@@ -70,7 +70,7 @@ def as_json(record: Record) -> dict[str, Any]:
 
 
 def as_table(record: Record) -> str:
-    """The run in words and numbers, a line each."""
+    """The results as lines of text."""
     options, found, seconds = record.options, record.estimate, record.seconds
     n = record.done
     x, y, z = record.problem.mesh.cells

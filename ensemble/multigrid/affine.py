@@ -120,6 +120,6 @@ def quotient(above: np.ndarray, below: np.ndarray, coefficients: np.ndarray) -> 
     Right to first order in the change of the matrix, and as cheap as m products of numbers.
     """
     top, bottom = (kernels.affine_values(terms[None, :], coefficients, None)[0] for terms in (above, below))
-    with np.errstate(all="ignore"):  # a broken sample keeps its NaN to itself
+    with np.errstate(all="ignore"):  # a NaN stays in its sample
         ratio: np.ndarray = (top / bottom) / (above[0] / below[0])
     return ratio

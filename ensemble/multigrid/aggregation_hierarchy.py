@@ -33,7 +33,7 @@ SmootherOption = Chebyshev | Jacobi | GaussSeidel
 
 @dataclass
 class Plan:
-    """What the graph of one level decides, for all samples and all later values."""
+    """Symbolic set-up of one level: what follows from its graph, for all samples and all later values."""
 
     aggregates: np.ndarray
     T: CrsMatrix
@@ -113,7 +113,7 @@ class AggregationHierarchy(Hierarchy):
         return self.converted(None, r, out, workspace)[0]
 
     def apply_dot(self, r: Any, out: Any = None, workspace: Workspace | None = None) -> Any:
-        """`apply` to `out`, and the inner products of `r` with it, one value a sample."""
+        """`apply` to `out`, and the inner products of `r` with it, one value per sample."""
         if r.dtype == self.dtype and self.precision.unit is None:
             return dot(r, self.apply(r, out, workspace), None)
         workspace = self.workspace_for(r, workspace)
@@ -136,7 +136,7 @@ class AggregationHierarchy(Hierarchy):
         return out, inner
 
     def unit_for(self, r: Any) -> Any:
-        """The unit of each sample of `r`, in its type and where it lives; None for a hierarchy without units."""
+        """The unit of each sample of `r`, in its type and on its device; None for a hierarchy without units."""
         if self.precision.unit is None:
             return None
         key = library_and_device(r), r.dtype, r.shape[1]
@@ -195,7 +195,7 @@ class AggregationHierarchy(Hierarchy):
         return self
 
     def hold_in_double(self, A: Any) -> None:
-        """Hold the samples of `A` in double precision that single precision does not serve, unless a type was asked."""
+        """Hold the samples in double precision that single precision does not serve, unless a type was requested."""
         self.double = None
         if self.precision.fits is None:
             return
@@ -230,12 +230,12 @@ class AggregationHierarchy(Hierarchy):
 
 @dataclass
 class Precision:
-    """The type that a hierarchy computes in, and the units of its numbers."""
+    """The type that a hierarchy computes in, and the scale of its values."""
 
     requested: Any
     """The data type; None for single precision where it serves a matrix in double precision."""
     unit: np.ndarray | None = None
-    """Powers of two, one a sample: the finest level holds ``unit * A``. None for a hierarchy in the type of A."""
+    """Powers of two, one per sample: the finest level holds ``unit * A``. None for a hierarchy in the type of A."""
     fits: np.ndarray | None = None
     """Which samples are in the range of single precision; None where a type was requested."""
 
@@ -269,7 +269,7 @@ def fill_level(level: Level, smoother: SmootherOption) -> None:
 
 
 def coarse_matrix(level: Level, damping: float, old: Any, with_energy: bool = False) -> CrsMatrix:
-    """Prolongator and Galerkin matrix of a level whose plan and smoother are set; old buffers are used again.
+    """Prolongator and Galerkin matrix of a level whose plan and smoother are set; buffers of earlier values are reused.
 
     With `with_energy`, `level.energy` is set to the energy that single precision keeps.
     """

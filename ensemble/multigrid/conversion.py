@@ -33,7 +33,7 @@ def converted_v_cycle(
     else:
         enter, leave = entry_units(r, unit, None)
     smoother = level.smoother
-    if not isinstance(smoother, ChebyshevSmoother):  # no first and last step that convert on the way
+    if not isinstance(smoother, ChebyshevSmoother):  # no first and last step that convert
         b[...] = enter * r if scale is None else scale * (enter * r)
         v_cycle(levels, coarse, b, x, workspace)
         out[...] = x if scale is None else scale * x

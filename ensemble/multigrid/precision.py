@@ -1,4 +1,4 @@
-"""Hierarchies in single precision of matrices in double precision: the range of their numbers, and when to trust them.
+"""Hierarchies in single precision of matrices in double precision: the range of their numbers, and when they suffice.
 
 Values enter single precision as ``unit * a_ij``, `unit` a power of two for each sample that brings its largest
 diagonal entry into [1, 2): an exact change of units, so that a matrix of any magnitude fits. What may not fit is the
@@ -27,7 +27,7 @@ LARGEST_RATIO = 2.0**80
 """Largest ratio of two diagonal entries of a sample: its inverse, and squares of its root, are normal float32."""
 
 SMALLEST_ENERGY = 1e-2
-"""Smallest energy of a smoothed basis vector, over that of its entries one by one, that rounding leaves alone.
+"""Smallest energy of a smoothed basis vector, over that of its entries one by one, that rounding does not change.
 
 A basis vector sums up to some hundred products of relative error 6e-8: at this ratio its energy is right to 1e-4.
 """
@@ -45,9 +45,9 @@ is at 1e8 and not solved.
 
 
 def in_single_precision(A: Any) -> tuple[Any, np.ndarray, np.ndarray]:
-    """`A` in float32, its unit, and which samples fit: the last two one value a sample, on the host."""
+    """`A` in float32, its unit, and which samples fit: the last two one value per sample, on the host."""
     xp = array_namespace(A.values)
-    diagonal = A.diagonal().samples  # made for us: its memory serves the absolute values
+    diagonal = A.diagonal().samples  # a new array: its memory is used for the absolute values
     size = xp.abs(diagonal, out=diagonal)
     units = entry_units(size, asarray_like(np.ones(A.n_samples), A.values), None)[0]
     unit, fits = to_numpy(units), ~too_small(size, units)
@@ -57,7 +57,7 @@ def in_single_precision(A: Any) -> tuple[Any, np.ndarray, np.ndarray]:
 
 
 def too_small(size: Any, units: Any) -> np.ndarray:
-    """Which samples have a positive entry of `size` that is below 1 / `LARGEST_RATIO` in its unit: one value a sample.
+    """Which samples have a positive entry of `size` below 1 / `LARGEST_RATIO` in its unit: one value per sample.
 
     On the host by runs of rows that the cache holds: memory for whole vectors of answers would cost more than the work.
     """
@@ -71,7 +71,7 @@ def too_small(size: Any, units: Any) -> np.ndarray:
 
 
 def relative_energy(A: Any, T: CrsMatrix, coarse: CrsMatrix) -> np.ndarray:
-    """The smallest energy of a basis vector over that of its entries one by one: one value a sample, 1 at most.
+    """The smallest energy of a basis vector over that of its entries one by one: one value per sample, 1 at most.
 
     The diagonal of the Galerkin matrix `coarse` of `A` over ``sum_i T_iJ^2 a_ii``: where it is small, `coarse` holds
     differences of almost equal numbers. `T` is the same for all samples.
@@ -85,7 +85,7 @@ def relative_energy(A: Any, T: CrsMatrix, coarse: CrsMatrix) -> np.ndarray:
 
 
 def amplification(A: CrsMatrix | SymmetricCrsMatrix, inverse: Any) -> np.ndarray:
-    """The largest entry ``a_ii (A^-1)_ii`` of the coarsest level: one value a sample, at least 1.
+    """The largest entry ``a_ii (A^-1)_ii`` of the coarsest level: one value per sample, at least 1.
 
     Infinity where `inverse` is not that of a positive definite matrix: a pseudo-inverse has a trace of A A^-1 below n.
     """

@@ -234,7 +234,7 @@ class ReductionHierarchy(Hierarchy):
     # --- set-up
     def set_up(self, strength: SharedStrength, options: Options, coarse_size: int, max_levels: int) -> None:
         """Decide and fill all levels below the finest matrix."""
-        with np.errstate(all="ignore"):  # a broken sample keeps its NaN to itself
+        with np.errstate(all="ignore"):  # a NaN stays in its sample
             while len(self.levels) < max_levels and self.levels[-1].A.shape[0] >= coarse_size:
                 level = self.levels[-1]
                 with threads_for(level.A.values.size):
@@ -304,7 +304,7 @@ class ReductionHierarchy(Hierarchy):
         return out
 
     def apply_dot(self, r: Any, out: Any = None, workspace: Any = None) -> Any:
-        """`apply` to `out`, and the inner products of `r` with it, one value a sample."""
+        """`apply` to `out`, and the inner products of `r` with it, one value per sample."""
         return dot(r, self.apply(r, out, workspace), None)
 
     def _cycle(self, k: int, b: Any, out: Any, workspace: Any) -> Any:

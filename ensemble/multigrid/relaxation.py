@@ -46,8 +46,8 @@ class Chebyshev:
         require(positive(self.boost, "Chebyshev", "boost") >= 1.0, "Chebyshev", "boost", "be 1 or above", self.boost)
 
     def coefficients(self, lambda_max: Any) -> list[tuple[np.ndarray, np.ndarray]]:
-        """(a, c) of each step ``w = a w + c D^-1 (b - A x), x = x + w``, one value a sample (Saad 2003, alg. 12.1)."""
-        with np.errstate(all="ignore"):  # a broken sample keeps its NaN to itself
+        """(a, c) of each step ``w = a w + c D^-1 (b - A x), x = x + w``, one per sample (Saad 2003, alg. 12.1)."""
+        with np.errstate(all="ignore"):  # a NaN stays in its sample
             alpha, beta = lambda_max / self.ratio, self.boost * lambda_max
             delta, theta = 2.0 / (beta - alpha), (beta + alpha) / 2.0
             sigma = theta * delta
@@ -61,7 +61,7 @@ class Chebyshev:
 
 
 def inverse_diagonal(A: Any) -> Any:
-    """1 / diagonal, shape (n, n_samples); 0, which leaves its unknown alone, where there is no such number.
+    """1 / diagonal, shape (n, n_samples); 0 where the diagonal is zero or subnormal: that unknown is not updated.
 
     What is small depends on the units of A, so only zero and subnormal entries count as none.
     """
@@ -196,7 +196,7 @@ class OperatorSmoother(ChebyshevSmoother):
         return self.A.chebyshev_last(self._dinv_of(b), b, x, a, c, w, out)
 
     def _dinv_of(self, b: Any) -> Any:
-        """The inverse diagonal with a column for each of the vectors' samples: operators know no shared one."""
+        """The inverse diagonal with a column for each of the vectors' samples: operators take no shared one."""
         if self.dinv.shape[1] == b.shape[1]:
             return self.dinv
         return array_namespace(self.dinv).repeat(self.dinv, b.shape[1], axis=1)

@@ -1,4 +1,4 @@
-"""Hierarchies that keep their levels in an order of rows of their own, which the caller does not see."""
+"""Hierarchies whose levels are in another order of rows than the caller's vectors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ensemble.linalg.reordering import reordered_matrix, reordered_vectors, rest
 from ensemble.multigrid.hierarchy import Hierarchy, require_graph
 
 FEWEST_ROWS = 1000
-"""Rows below which no order is sought: the caches hold such a matrix."""
+"""Rows below which matrices are not reordered: the caches hold them."""
 
 
 def order_of(graph: CrsGraph, block_size: int, reorder: bool | str, function: str) -> Reordering | None:
@@ -57,7 +57,7 @@ class ReorderedHierarchy(Hierarchy):
 
     Made by `smoothed_aggregation` and `approximate_ideal_restriction` of a matrix in a scattered order. The Krylov
     methods of this library bring the whole system into that order, once a solve (`in_own_order`); others have each
-    vector brought there and back.
+    vector permuted and permuted back.
 
     Examples
     --------
@@ -132,5 +132,5 @@ class ReorderedHierarchy(Hierarchy):
         return self._run(r, out, workspace, False)[0]
 
     def apply_dot(self, r: Any, out: Any = None, workspace: Any = None) -> Any:
-        """`apply` to `out`, and the inner products of `r` with it, one value a sample."""
+        """`apply` to `out`, and the inner products of `r` with it, one value per sample."""
         return self._run(r, out, workspace, True)[1]

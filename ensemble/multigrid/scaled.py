@@ -86,7 +86,7 @@ class ScaledHierarchy(SciPyOperator):
         return self._run(r, out, workspace)[0]
 
     def apply_dot(self, r: Any, out: Any = None, workspace: Workspace | None = None) -> Any:
-        """`apply` to `out`, and the inner products of `r` with it, one value a sample, in the same pass."""
+        """`apply` to `out`, and the inner products of `r` with it, one value per sample, in the same pass."""
         return self._run(r, out, workspace)[1]
 
     def __matmul__(self, r: Any) -> Any:
@@ -119,11 +119,11 @@ def scale_of(A: Any, hierarchy: AggregationHierarchy) -> tuple[Any, Any]:
     Of a hierarchy that holds its matrix in units of its own, powers of two are taken out of the root, too: the largest
     entry of each sample is brought into [1, 2), and what undoes it is part of the unit of that sample.
     """
-    own = A.diagonal().samples  # made for us: its memory serves the result
+    own = A.diagonal().samples  # a new array: its memory is used for the result
     xp = array_namespace(own)
     mean = xp.astype(hierarchy.levels[0].A.diagonal().samples, xp.float64)
     unit = hierarchy.precision.unit
-    with np.errstate(all="ignore"):  # a broken sample keeps its NaN to itself
+    with np.errstate(all="ignore"):  # a NaN stays in its sample
         if unit is not None:
             mean /= unit[0]
         xp.sqrt(xp.divide(mean, own, out=own), out=own)

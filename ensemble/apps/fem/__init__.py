@@ -1,4 +1,4 @@
-"""Finite elements with random coefficients; the method is told in `README.md` beside this file."""
+"""Finite elements with random coefficients; `README.md` in this folder describes the method."""
 
 from ensemble.apps.fem.diffusion_operator import DiffusionOperator
 from ensemble.apps.fem.karhunen_loeve import KarhunenLoeve, exponential_covariance

@@ -21,10 +21,10 @@ __all__ = ["DiffusionOperator"]
 
 
 class DiffusionOperator(SciPyMatrix):
-    """The matrix of ``-div(kappa grad u)`` on a box mesh, one per sample, with the face of a `CrsMatrix`.
+    """The matrix of ``-div(kappa grad u)`` on a box mesh, one per sample, with the methods of a `CrsMatrix`.
 
-    Only the coefficient at the Gauss points is kept: 8 numbers a cell and sample instead of 27 a node. The coefficient
-    need not be affine in anything. Made by `RandomDiffusion.operator`.
+    The coefficient at the Gauss points is stored: 8 numbers per cell and sample instead of 27 per node. It need not be
+    affine in anything. Made by `RandomDiffusion.operator`.
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ class DiffusionOperator(SciPyMatrix):
         return self.take_samples([_check.sample_number(i, self.n_samples, "DiffusionOperator")])
 
     def take_samples(self, samples: Any) -> DiffusionOperator:
-        """The operators of the samples named, in that order; a shared one is its own answer."""
+        """The operators of the samples named, in that order; a shared operator is returned as it is."""
         if self.n_samples == 1:
             return self
         places = places_of(samples, self.n_samples, "DiffusionOperator.take_samples")
@@ -115,7 +115,7 @@ class DiffusionOperator(SciPyMatrix):
         return CrsMatrix(self.graph, self.discretization.jacobian_and_residual(self.kappa, guess)[0])
 
     def to_scipy(self, i: int = 0) -> Any:
-        """Sample `i`, assembled, as a ``scipy.sparse.csr_array``; a shared operator answers for every sample."""
+        """Sample `i`, assembled, as a ``scipy.sparse.csr_array``; a shared operator serves every sample."""
         return self.sample(i).to_crs().to_scipy()
 
     # --- products, on bare arrays of shape (n_nodes, n_samples)
@@ -165,7 +165,7 @@ def require_coefficient(kappa: Any, n_cells: int, reference_array: Any, function
         asarray_like(samples, reference_array), samples.dtype if samples.dtype == np.float32 else np.float64
     )
     worst = to_numpy(samples.min(axis=0))
-    bad = np.flatnonzero(worst <= 0.0)  # NaN passes: it can only spoil its own sample
+    bad = np.flatnonzero(worst <= 0.0)  # NaN passes: it affects its own sample alone
     _check.require(
         bad.size == 0, function, "kappa", "be above zero at every Gauss point",
         f"{worst[bad[0]] if bad.size else 0:.4g} in sample {bad[0] if bad.size else 0}",

@@ -24,7 +24,7 @@ BOTTOM, TOP = 1.0, 2.0
 
 
 class Discretization:
-    """What all samples share, prepared once; arrays in, arrays out, samples in the last axis.
+    """Tables that all samples share, made once; methods take and return arrays with the samples in the last axis.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ class Discretization:
         incidence = mesh.row_incidence()
         self.slots = incidence.slots
         self._shared = (incidence.first, incidence.cells, incidence.corners, mesh.connectivity, self.fixed)
-        # The derivative of c u^2 is 2 c u; without a source the kernels are told so by an empty table.
+        # The derivative of c u^2 is 2 c u; an empty table means no source.
         reaction = 2.0 * source * elements.MASS if source else np.empty((0, 8, 8))
         self._floats = (mesh.edges, elements.SHAPE, elements.STIFFNESS, reaction, advection * elements.ADVECTION)
         self._by_dtype: dict[np.dtype, tuple[Any, ...]] = {}
@@ -174,11 +174,11 @@ class Discretization:
     def require_positive(self, y: np.ndarray, function: str) -> None:
         """Raise ValueError unless the diffusivity is above zero at every Gauss point of every sample.
 
-        A sample that holds NaN passes: it can only spoil itself, and the solver flags it.
+        A sample that holds NaN passes: it affects itself alone, and the solver flags it.
         """
         if self.lognormal:
             return
-        # No Gauss point can lie below this bound; only the samples it does not clear are looked at point by point.
+        # No Gauss point lies below this bound; samples whose bound is not positive are evaluated point by point.
         bound = self.mean - self.largest_modes @ np.abs(y)
         for s in np.flatnonzero(bound <= 0.0):
             kappa = to_numpy(self.coefficient(np.ascontiguousarray(y[:, s : s + 1])))[:, 0]

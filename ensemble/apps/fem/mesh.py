@@ -1,4 +1,4 @@
-"""Graded boxes of hexahedra, and what an assembly that gathers row by row must know of them."""
+"""Graded boxes of hexahedra, and the incidence tables of an assembly row by row."""
 
 from __future__ import annotations
 
