@@ -20,7 +20,7 @@ from ensemble._compile.memory import release_memory
 from ensemble._compile.numba import compiled, empty, prange
 from ensemble._kernels.fem import matrix_free
 from ensemble._kernels.sparse import affine, crs
-from ensemble.apps.fem import RandomDiffusion
+from ensemble.apps.fem import Multigrid, RandomDiffusion
 from ensemble.apps.fem.diffusion_operator import DiffusionOperator
 from ensemble.krylov import cg
 from ensemble.linalg import AffineMatrix
@@ -47,7 +47,7 @@ class Affine(EnsembleBenchmark):
         self.wait()
 
     def time_solve(self, backend: str, n_samples: int) -> None:
-        self.problem.solve(self.y, operator="affine", hierarchy_dtype=np.float32)
+        self.problem.solve(self.y, operator="affine", preconditioner=Multigrid(dtype=np.float32))
         self.wait()
 
 
@@ -72,15 +72,15 @@ def multiply_adder(repeats: int = 400_000) -> tuple[Callable[[], Any], float]:
 
 def affine_matrix(problem: RandomDiffusion, y: Ensemble) -> AffineMatrix:
     """The problem's matrix as terms."""
-    return AffineMatrix(problem.graph, problem._discrete.affine_terms[0], y)
+    return AffineMatrix(problem.graph, problem.discretization.affine_terms[0], y)
 
 
 def products(cells: int, n_samples: int) -> dict[str, tuple[Callable[[], Any], float, float]]:
     """By name: a product, the gigabytes it must move, and the billions of multiply-adds and the like it must do."""
     problem, y = RandomDiffusion(cells), parameters(n_samples)
     A, graph, n, nnz = affine_matrix(problem, y), problem.graph, problem.mesh.n_nodes, problem.graph.nnz
-    free = problem.operator(Ensemble(problem._discrete.coefficient(y.samples)))
-    *_, factors, _ = problem._discrete.matrix_free_tables(np.dtype(np.float64))
+    free = problem.operator(Ensemble(problem.discretization.coefficient(y.samples)))
+    *_, factors, _ = problem.discretization.matrix_free_tables(np.dtype(np.float64))
     chosen: dict[str, tuple[Callable[[], Any], float, float]] = {}
     for name, dtype in (("float64", np.float64), ("float32", np.float32)):
         size = np.dtype(dtype).itemsize
@@ -107,7 +107,7 @@ def products(cells: int, n_samples: int) -> dict[str, tuple[Callable[[], Any], f
             ),
             f"matrix-free {name}": (
                 lambda k=kappa, f=faces, x=x, out=out: matrix_free.hex_product(
-                    problem.mesh.cells, f, problem._discrete.fixed, k, x, out
+                    problem.mesh.cells, f, problem.discretization.fixed, k, x, out
                 ),
                 (kappa.nbytes + faces.nbytes + vectors) * 1e-9, 180 * kappa.size / 8 / lanes * 1e-9,
             ),
@@ -151,8 +151,8 @@ def kernels(cells: int = 64, n_samples: int = 32, rounds: int = 5) -> list[dict[
 
 
 # --- solves
-class Way:
-    """One way to solve: what is set up once for a study, and what each ensemble costs."""
+class OperatorSolve:
+    """One operator and preconditioner: what is set up once for a study, and what each ensemble costs."""
 
     def __init__(self, problem: RandomDiffusion, operator: str, hierarchy: str, dtype: Any) -> None:
         self.problem, self.operator, self.own, self.dtype = problem, operator, hierarchy == "own", dtype
@@ -160,16 +160,16 @@ class Way:
 
     def matrix(self, y: Ensemble) -> Any:
         """The operator of an ensemble."""
-        discrete = self.problem._discrete
+        discrete = self.problem.discretization
         if self.operator == "affine":
             return affine_matrix(self.problem, y)
         if self.operator == "matrix-free":
-            return DiffusionOperator(discrete, self.problem.graph, discrete.coefficient(y.samples))
+            return DiffusionOperator(discrete, discrete.coefficient(y.samples))
         return self.problem.assemble(y)[0]
 
     def once(self) -> None:
         """Terms and hierarchy; a stored matrix has nothing that lasts but the graph's part, which stays warm."""
-        discrete = self.problem._discrete
+        discrete = self.problem.discretization
         if self.operator == "stored":
             return
         for kept in ("affine_terms", "mean_values"):
@@ -191,7 +191,7 @@ class Way:
         return middle - start, time.perf_counter() - middle, result
 
 
-WAYS = (("affine", "mean", np.float32), ("matrix-free", "mean", np.float32))
+OPERATORS = (("affine", "mean", np.float32), ("matrix-free", "mean", np.float32))
 VARIANTS = (
     ("stored", "own", np.float64),
     ("stored", "own", np.float32),
@@ -200,47 +200,47 @@ VARIANTS = (
 )
 
 
-def load_kernels(y: Ensemble, ways: Any) -> None:
+def load_kernels(y: Ensemble, operators: Any) -> None:
     """Have all compiled code read from disk, on a small mesh: a process pays that once, not a study."""
     problem = RandomDiffusion(8)
-    for name in ways:
-        way = Way(problem, *name)
-        way.once()
-        way.ensemble(y, Ensemble(np.ones((problem.graph.shape[0], y.n_samples))))
+    for name in operators:
+        solve = OperatorSolve(problem, *name)
+        solve.once()
+        solve.ensemble(y, Ensemble(np.ones((problem.graph.shape[0], y.n_samples))))
 
 
 def solves(
-    cells: int = 64, n_samples: int = 32, rounds: int = 2, grading: float = 0.0, ways: Any = WAYS
+    cells: int = 64, n_samples: int = 32, rounds: int = 2, grading: float = 0.0, operators: Any = OPERATORS
 ) -> list[dict[str, Any]]:
-    """Per way: seconds once, seconds an ensemble, and speed per sample against PyAMG for one ensemble and for 256."""
+    """Per operator: seconds once, seconds per ensemble, speed per sample against PyAMG for one ensemble and for 256."""
     import scipy.sparse as sp
 
     y = parameters(n_samples)
-    load_kernels(y, ways)
+    load_kernels(y, operators)
     problem = RandomDiffusion(cells, grading=grading)
-    load = problem._discrete.affine_terms[1]
+    load = problem.discretization.affine_terms[1]
     b = Ensemble(np.ascontiguousarray(load[:, :1] + load[:, 1:] @ y.samples))
     matrix = sp.csr_matrix(affine_matrix(problem, y).to_scipy(0))
-    made = {way: Way(problem, *way) for way in ways}
-    timed: dict[Any, list[Any]] = {key: [] for key in (*ways, "PyAMG")}
+    made = {name: OperatorSolve(problem, *name) for name in operators}
+    timed: dict[Any, list[Any]] = {key: [] for key in (*operators, "PyAMG")}
     for turn in range(rounds):
-        for name, way in made.items():
+        for name, solve in made.items():
             if name[0] == "stored" and turn:
                 continue  # takes ten times as long as the others: timed once
             start = time.perf_counter()
-            way.once()
+            solve.once()
             once = time.perf_counter() - start
-            way.ensemble(y, b)  # unmeasured: pages that are new to the process are slow at the first write
-            *seconds, result = way.ensemble(y, b)
+            solve.ensemble(y, b)  # unmeasured: pages that are new to the process are slow at the first write
+            *seconds, result = solve.ensemble(y, b)
             timed[name].append((once, *seconds, int(result.iterations.max())))
-            way.preconditioner = None
+            solve.preconditioner = None
             del result
             release_memory()
         pyamgs(matrix, b.sample(0))
         timed["PyAMG"].append(pyamgs(matrix, b.sample(0)))
     peer = min(setup + solve for setup, solve, _ in timed["PyAMG"])
     rows = []
-    for name in ways:
+    for name in operators:
         once, setup, solve = (median([t[k] for t in timed[name]]) for k in range(3))
         one, study = once + setup + solve, once * n_samples / STUDY + setup + solve
         operator, hierarchy, dtype = name
@@ -289,14 +289,14 @@ def clock(spent: dict[str, float]) -> Iterator[None]:
 def profile(cells: int = 64, n_samples: int = 32) -> list[dict[str, Any]]:
     """Per kernel: milliseconds of one solve, affine operator under the float32 hierarchy of the mean."""
     problem, y = RandomDiffusion(cells, grading=0.0), parameters(n_samples)
-    way = Way(problem, "affine", "mean", np.float32)
-    load = problem._discrete.affine_terms[1]
+    solve = OperatorSolve(problem, "affine", "mean", np.float32)
+    load = problem.discretization.affine_terms[1]
     b = Ensemble(np.ascontiguousarray(load[:, :1] + load[:, 1:] @ y.samples))
-    way.once()
-    way.ensemble(y, b)
+    solve.once()
+    solve.ensemble(y, b)
     spent: dict[str, float] = {}
     with clock(spent):
-        setup, solve, _ = way.ensemble(y, b)
+        setup, solve, _ = solve.ensemble(y, b)
     rows = [{"kernel": name, "ms": 1e3 * t, "share": t / (setup + solve)} for name, t in spent.items()]
     rows.sort(key=lambda row: -row["ms"])
     rows.append({"kernel": "all", "ms": 1e3 * (setup + solve), "share": 1.0})
@@ -315,4 +315,4 @@ def main(cells: int, threads: int) -> None:
 
 def variants(cells: int, threads: int) -> None:
     """Solves by affine operators with every kind of hierarchy, on the even mesh."""
-    save(f"affine-variants-{cells}-{threads}threads", solves(cells, ways=VARIANTS), cells=cells, grading=0.0)
+    save(f"affine-variants-{cells}-{threads}threads", solves(cells, operators=VARIANTS), cells=cells, grading=0.0)

@@ -20,8 +20,8 @@ from ensemble import Ensemble
 from ensemble._kernels.krylov import basis, bicgstab
 from ensemble._kernels.krylov import vectors as krylov
 from ensemble._kernels.multigrid import relaxation
-from ensemble._kernels.sparse import crs, rounded
-from ensemble.apps.fem import RandomDiffusion
+from ensemble._kernels.sparse import crs
+from ensemble.apps.fem import Multigrid, RandomDiffusion
 from ensemble.krylov import cg
 from ensemble.linalg import AffineMatrix, CrsMatrix
 from ensemble.multigrid import smoothed_aggregation
@@ -129,7 +129,7 @@ def kernels(cells: int, sizes: tuple[int, ...] = SIZES) -> list[dict[str, Any]]:
             "dot": (lambda x=x, y=y: krylov.dot(x, y, None), 2 * vector),
             "cg_direction": (lambda x=x, y=y, a=alpha: krylov.cg_direction(a, x, y), 3 * vector),
         }
-        runs |= krylov_runs(x, y, b, w, alpha) | rounded_runs(graph, s)
+        runs |= krylov_runs(x, y, b, w, alpha) | float32_runs(graph, s)
         shared = cupy.random.random((nnz, 1))
         terms = cupy.random.random((nnz, 6))
         for kind, precision in (("float64", np.float64), ("float32", np.float32)):
@@ -166,26 +166,20 @@ def krylov_runs(x: Any, y: Any, b: Any, w: Any, alpha: Any) -> dict[str, tuple[C
     }
 
 
-def rounded_runs(graph: Any, s: int) -> dict[str, tuple[Callable[[], Any], float]]:
-    """The last Chebyshev step in float32, with values in float32 and in bfloat16, and the rounding of the values."""
+def float32_runs(graph: Any, s: int) -> dict[str, tuple[Callable[[], Any], float]]:
+    """The last Chebyshev step in float32."""
     import cupy
 
     values = cupy.random.random((graph.nnz, s), dtype=np.float32)
-    x, y, b, w, dinv, shift = (cupy.random.random((graph.shape[0], s), dtype=np.float32) for _ in range(6))
-    halves, c = cupy.empty(values.shape, np.uint16), cupy.random.random(s, dtype=np.float32)
+    x, y, b, w, dinv = (cupy.random.random((graph.shape[0], s), dtype=np.float32) for _ in range(5))
+    c = cupy.random.random(s, dtype=np.float32)
     indptr, indices = graph.arrays_on(values)
-    rounded.round_rows(indptr, values, halves, shift)
-    step, graph_bytes, entries = (dinv, b, x, c, c, w, y), 4.0 * (graph.nnz + x.shape[0]), graph.nnz * s
+    graph_bytes = 4.0 * (graph.nnz + x.shape[0])
     return {
         "chebyshev_last, float32": (
-            lambda: relaxation.chebyshev_last(indptr, indices, values, *step),
-            4.0 * entries + graph_bytes + 5.0 * x.nbytes,
+            lambda: relaxation.chebyshev_last(indptr, indices, values, dinv, b, x, c, c, w, y),
+            4.0 * graph.nnz * s + graph_bytes + 5.0 * x.nbytes,
         ),
-        "chebyshev_last, bfloat16 values": (
-            lambda: rounded.rounded_chebyshev_last(indptr, indices, halves, shift, *step),
-            2.0 * entries + graph_bytes + 6.0 * x.nbytes,
-        ),
-        "round_rows": (lambda: rounded.round_rows(indptr, values, halves, shift), 6.0 * entries + x.nbytes),
     }
 
 
@@ -194,7 +188,7 @@ def matrix_free_runs(cells: int, s: int, dtype: Any) -> dict[str, tuple[Callable
     import cupy
 
     problem, size = RandomDiffusion(cells, backend="cupy"), np.dtype(dtype).itemsize
-    discrete, n_cells = problem._discrete, problem.mesh.n_cells
+    discrete, n_cells = problem.discretization, problem.mesh.n_cells
     y = np.random.default_rng(SEED).uniform(-1.0, 1.0, (5, s)).astype(dtype)
     A = problem.operator(Ensemble(discrete.coefficient(y)))
     x = cupy.random.random((A.shape[0], s)).astype(dtype)
@@ -265,16 +259,13 @@ def prepared_spmv(matrix: Any, x: Any, y: Any) -> Callable[[], Any]:
     return lambda held=held: cusparse.spMV(*told, room.data.ptr)
 
 
+FLOAT32 = Multigrid(dtype=np.float32)
 VARIANTS: dict[str, dict[str, Any]] = {
     "stored": {},
-    "stored, float32 hierarchy": {"hierarchy_dtype": np.float32},
-    "stored, float32 hierarchy of bfloat16 values": {
-        "hierarchy_dtype": np.float32,
-        "hierarchy_values_dtype": "bfloat16",
-    },
-    "matrix-free, float32 hierarchy": {"operator": "matrix-free", "hierarchy_dtype": np.float32},
+    "stored, float32 hierarchy": {"preconditioner": FLOAT32},
+    "matrix-free, float32 hierarchy": {"operator": "matrix-free", "preconditioner": FLOAT32},
     "affine": {"operator": "affine"},
-    "affine, float32 hierarchy": {"operator": "affine", "hierarchy_dtype": np.float32},
+    "affine, float32 hierarchy": {"operator": "affine", "preconditioner": FLOAT32},
 }
 
 
@@ -360,7 +351,7 @@ def release() -> None:
 
 def setup_phases(problem: RandomDiffusion, A: CrsMatrix, hierarchy: Any, y: np.ndarray) -> dict[str, float]:
     """Milliseconds of coefficient, assembly, and each step of the set-up on each level."""
-    discrete, s = problem._discrete, y.shape[1]
+    discrete, s = problem.discretization, y.shape[1]
     kappa, guess = discrete.coefficient(y), discrete.initial_guess(s, y.dtype)
     values = A.values * 1.0
     row = {

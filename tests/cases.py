@@ -525,45 +525,7 @@ def narrowed_cases(seed):
         yield Case("narrowed", label, (values, powers_of_two(rng, s, np.float64), np.empty((n, s), dtype)), (2,))
 
 
-def storages(label):
-    """How values are stored: as the bits of bfloat16, sometimes in float32."""
-    yield "", np.uint16
-    if label == "odd_samples":
-        yield "_float32", np.float32
-
-
-ROUNDED = {"one_sample", "odd_samples", "wide", "float32", "no_entries"}
-"""Shapes for rounded matrices, whose rows are walked like any other's: each is another set of compiled kernels."""
-
-
-def round_cases(seed):
-    for label, rng, n, _, s, dtype in settings(seed, square=True):
-        indptr, indices = graph_for(label, rng, n, n)
-        values = numbers(rng, (indices.size, s), dtype) if indices.size else np.zeros((0, s), dtype)
-        values[1:2, 0] = 1.00390625  # half way between two bfloat16: the even one is meant
-        values[2:3, 0] = np.finfo(np.float32).max
-        for kind, storage in storages(label):
-            rounded, shift = np.zeros(values.shape, storage), np.full((n, s), np.nan, dtype)
-            yield Case("round_rows", label + kind, (indptr, values, rounded, shift), (2, 3))
-
-
-def rounded_cases(name, seed, build):
-    """Cases of kernels on rounded matrices: `build(rng, n, s, dtype, width)` gives the arguments after the shift."""
-    for label, rng, n, _, s, dtype in settings(seed, square=True):
-        if label not in ROUNDED:
-            continue
-        indptr, indices = graph_for(label, rng, n, n)
-        for kind, width in (("", s), ("_shared", 1)):
-            for storage_label, storage in storages(label):
-                values = rng.standard_normal((indices.size, width)).astype(np.float32)
-                if storage == np.uint16:
-                    values = (values.view(np.uint32) >> 16).astype(np.uint16)
-                arguments, in_place = build(rng, n, s, dtype, width)
-                matrix = (indptr, indices, values, rng.standard_normal((n, width)).astype(dtype))
-                yield Case(name, label + kind + storage_label, (*matrix, *arguments), tuple(i + 1 for i in in_place))
-
-
-def rounded_residual_arguments(rng, n, s, dtype, width):
+def symmetric_residual_arguments(rng, n, s, dtype, width):
     return (numbers(rng, (n, s), dtype), numbers(rng, (n, s), dtype), None), ()
 
 
@@ -663,15 +625,6 @@ CASES = {
     "symmetric_restricted_residual": restricted_residual_cases,
     "scaled_start": scaled_start_cases,
     "scaled_finish": scaled_finish_cases,
-    "round_rows": round_cases,
-    "rounded_spmv": lambda seed: rounded_cases("rounded_spmv", seed, spmv_dot_arguments),
-    "rounded_residual": lambda seed: rounded_cases("rounded_residual", seed, rounded_residual_arguments),
-    "rounded_chebyshev_first": lambda seed: rounded_cases(
-        "rounded_chebyshev_first", seed, chebyshev_arguments(True)),
-    "rounded_chebyshev_step": lambda seed: rounded_cases(
-        "rounded_chebyshev_step", seed, chebyshev_arguments(False)),
-    "rounded_chebyshev_last": lambda seed: rounded_cases(
-        "rounded_chebyshev_last", seed, chebyshev_arguments(False)),
     "hex_product": lambda seed: matrix_free_cases("hex_product", seed),
     "hex_diagonal": lambda seed: matrix_free_cases("hex_diagonal", seed),
     "affine_coefficient": coefficient_cases,
@@ -683,7 +636,7 @@ CASES = {
     "spmv_dot": lambda seed: square_cases("spmv_dot", seed, spmv_dot_arguments),
     "symmetric_spmv": lambda seed: symmetric_cases("symmetric_spmv", seed, spmv_dot_arguments),
     "symmetric_spmv_dot": lambda seed: symmetric_cases("symmetric_spmv_dot", seed, spmv_dot_arguments),
-    "symmetric_residual": lambda seed: symmetric_cases("symmetric_residual", seed, rounded_residual_arguments),
+    "symmetric_residual": lambda seed: symmetric_cases("symmetric_residual", seed, symmetric_residual_arguments),
     "symmetric_chebyshev_first": lambda seed: symmetric_cases(
         "symmetric_chebyshev_first", seed, chebyshev_arguments(True)),
     "symmetric_chebyshev_step": lambda seed: symmetric_cases(

@@ -14,7 +14,7 @@ from ensemble import _backend
 from ensemble.__main__ import main
 from ensemble._command.output import Output
 from ensemble.apps.fem import RandomDiffusion
-from ensemble.apps.fem import memory as fem_memory
+from ensemble.apps.fem.solves import memory as fem_memory
 from ensemble.apps.gbees import RecordedRun
 from ensemble.scalar import Ensemble
 from tests.command_line import exit_status
@@ -139,8 +139,8 @@ def test_a_problem_file_that_cannot_be_read_is_named(capsys, monkeypatch, tmp_pa
 
 def test_an_ensemble_that_does_not_fit_the_host_says_what_would(monkeypatch):
     problem = RandomDiffusion(8)
-    own, shared = fem_memory.bytes_needed(problem, 1, 8)
-    of_own, of_shared = fem_memory.ON_THE_HOST
+    own, shared = fem_memory.bytes_needed(problem.discretization, 1, 8)
+    of_own, of_shared = fem_memory.HOST_FRACTIONS
     monkeypatch.setattr(fem_memory, "available_bytes", lambda _: int(shared * of_shared + 5.5 * own * of_own))
     assert problem.solve(Ensemble(np.zeros((5, 4)))).converged.all()
     with pytest.raises(MemoryError, match=r"need at least .* GB\. At most 5 samples at once"):

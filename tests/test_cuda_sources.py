@@ -10,7 +10,8 @@ from ensemble._compile import cuda, device
 from ensemble._kernels.all_kernels import KERNELS
 from ensemble._kernels.multigrid import pairs
 from ensemble._kernels.sparse import affine_mma
-from ensemble.apps.fem import RandomDiffusion, memory
+from ensemble.apps.fem import RandomDiffusion
+from ensemble.apps.fem.solves import memory
 from ensemble.krylov import bicgstab, cg, gmres
 from ensemble.multigrid import GaussSeidel, smoothed_aggregation
 from tests import nvrtc
@@ -238,7 +239,7 @@ def test_products_do_not_depend_on_the_number_of_samples(n_samples, as_device):
 
 def test_a_solve_that_does_not_fit_says_what_would(monkeypatch):
     problem = RandomDiffusion(8)
-    own, shared = memory.bytes_needed(problem, 1, 8)
+    own, shared = memory.bytes_needed(problem.discretization, 1, 8)
     monkeypatch.setattr(memory, "free_bytes", lambda home: shared + 5 * own)
     problem.solve(Ensemble(np.zeros((5, 4))))
     with pytest.raises(MemoryError, match=r"y must fit .* GB; got 9 samples on 8 x 8 x 8 cells.* 5 samples at once"):

@@ -9,7 +9,7 @@ from ensemble import Ensemble, gallery
 from ensemble._backend import asarray_like, prototype, to_numpy
 from ensemble._compile import device
 from ensemble._kernels.all_kernels import KERNELS
-from ensemble.apps.fem import RandomDiffusion
+from ensemble.apps.fem import Multigrid, RandomDiffusion
 from ensemble.krylov import Status, bicgstab, cg, gmres
 from ensemble.linalg import CrsMatrix
 from ensemble.multigrid import smoothed_aggregation
@@ -142,11 +142,12 @@ def test_an_indefinite_coarsest_matrix_goes_through_lapack():
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize(
-    "operator, hierarchy", [("stored", "own"), ("affine", "mean"), ("affine", "own"), ("matrix-free", "mean")]
+    "operator, matrix", [("stored", "sample"), ("affine", "mean"), ("affine", "sample"), ("matrix-free", "mean")]
 )
-def test_operators_and_precisions_agree_with_the_cpu(operator, hierarchy, dtype):
+def test_operators_and_precisions_agree_with_the_cpu(operator, matrix, dtype):
     y = Ensemble(np.random.default_rng(71903).uniform(-1.0, 1.0, (5, 8)))
-    options = {"operator": operator, "hierarchy": hierarchy, "hierarchy_dtype": dtype, "rtol": 1e-10, "cg_rtol": 1e-10}
+    preconditioner = Multigrid(matrix=matrix, dtype=dtype)
+    options = {"operator": operator, "preconditioner": preconditioner, "rtol": 1e-10, "cg_rtol": 1e-10}
     expected = RandomDiffusion(12).solve(y, **options)
     got = RandomDiffusion(12, backend="cupy").solve(y, **options)
     assert got.converged.all()

@@ -23,7 +23,7 @@ from ensemble.scalar import Ensemble
 __all__ = ["run"]
 
 WARM_UP_CELLS = 10
-"""Enough for two multigrid levels, so that every kernel is compiled before a clock runs."""
+"""Enough for two multigrid levels, so that every kernel is compiled before time is measured."""
 
 PLOT_SUFFIXES = (".png", ".pdf", ".svg")
 
@@ -138,7 +138,7 @@ def solve_all(record: Record, progress: Progress) -> None:
     progress.restart()
     for first in range(0, options.samples, size):
         n = min(size, options.samples - first)
-        # The last ensemble is filled with copies of its last sample, which are then forgotten: no new kernel width.
+        # The last ensemble is filled with copies of its last sample, discarded later: no further kernel width.
         chosen = np.minimum(np.arange(first, first + size), first + n - 1)
         result = record.problem.solve(Ensemble(np.ascontiguousarray(points[:, chosen])), **tolerances)
         record.keep(result, first, n, line)
@@ -156,7 +156,7 @@ def middle_line(problem: RandomDiffusion) -> np.ndarray:
 
 
 def write_files(record: Record) -> None:
-    """Write what --out and --plot ask for."""
+    """Write the files of --out and --plot."""
     options, n = record.options, record.done
     if options.out is not None:
         arrays: dict[str, Any] = {

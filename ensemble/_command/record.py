@@ -1,4 +1,4 @@
-"""What a run of ``ensemble diffusion`` knows so far: the command fills it, the table and the plot read it."""
+"""State of an ``ensemble diffusion`` run, filled by the command, read by its table and its plot."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Record"]
 
 @dataclass
 class Record:
-    """What is known of the samples done so far; the sample axis is last."""
+    """Results of the samples done so far; the sample axis is last."""
 
     problem: RandomDiffusion
     options: argparse.Namespace

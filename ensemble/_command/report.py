@@ -1,4 +1,4 @@
-"""What a diffusion run found: a table for people, one JSON object for programs."""
+"""Results of a diffusion run as a table or as one JSON object."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def spread(counts: np.ndarray) -> tuple[int, float, int]:
 
 
 def scalar_seconds(record: Record) -> float | None:
-    """The median time of one sample solved alone; the first run filled buffers and does not count."""
+    """The median time of one sample solved alone; the first run allocates buffers and is left out."""
     return float(np.median(record.scalar_seconds[1:])) if len(record.scalar_seconds) > 1 else None
 
 
@@ -32,7 +32,7 @@ def as_json(record: Record) -> dict[str, Any]:
     """The run as plain numbers, None for what is not known."""
     found = record.estimate
     iterations = spread(record.iterations[: record.done])
-    alone, together = scalar_seconds(record), record.seconds["total"] / record.done
+    alone, in_ensembles = scalar_seconds(record), record.seconds["total"] / record.done
     number = lambda x: float(x) if x is not None and np.isfinite(x) else None
     options = record.options
     return {
@@ -63,14 +63,14 @@ def as_json(record: Record) -> dict[str, Any]:
         "newton_iterations_max": int(record.newton_iterations[: record.done].max()),
         "seconds": record.seconds["total"],
         "seconds_by_phase": {name: record.seconds.get(name, 0.0) for name in ("prepare", "compile", *PHASES)},
-        "seconds_per_sample": together,
+        "seconds_per_sample": in_ensembles,
         "seconds_per_sample_alone": alone,
-        "speedup": None if alone is None else alone / together,
+        "speedup": None if alone is None else alone / in_ensembles,
     }
 
 
 def as_table(record: Record) -> str:
-    """The run in words and numbers, a line each."""
+    """The results as lines of text."""
     options, found, seconds = record.options, record.estimate, record.seconds
     n = record.done
     x, y, z = record.problem.mesh.cells
@@ -101,11 +101,11 @@ def as_table(record: Record) -> str:
     lines.append(f"  before: {seconds['prepare']:.2f} preparing, {seconds['compile']:.2f} compiling or loading kernels")
     alone = scalar_seconds(record)
     if alone is not None:
-        together = seconds["total"] / n
+        in_ensembles = seconds["total"] / n
         runs = len(record.scalar_seconds) - 1
         lines += [
             "",
             f"one sample at a time, same solver: {alone:.4f} s per sample (median of {runs}); "
-            f"in ensembles {together:.4f} s: {alone / together:.1f} times as fast",
+            f"in ensembles {in_ensembles:.4f} s: {alone / in_ensembles:.1f} times as fast",
         ]
     return "\n".join(lines)

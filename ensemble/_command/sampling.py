@@ -1,4 +1,4 @@
-"""Points of the random inputs, and what they say about a mean."""
+"""Sample points of the random inputs, and the confidence interval of a mean."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST_SOBOL_TERMS = stats.qmc.Sobol.MAXDIM
 """Dimensions for which SciPy has direction numbers."""
 
 REPLICATES = 8
-"""Independent scrambles of the Sobol' sequence: their spread is what an error bar can rest on."""
+"""Independent scrambles of the Sobol' sequence: the error bar is computed from their spread."""
 
 
 class Estimate(NamedTuple):

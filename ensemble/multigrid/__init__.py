@@ -1,8 +1,9 @@
 """Multigrid, one hierarchy for all samples: smoothed aggregation, and reduction for nonsymmetric matrices."""
 
 from ensemble.multigrid.affine import AffineHierarchy
+from ensemble.multigrid.aggregation_hierarchy import AggregationHierarchy, Level
 from ensemble.multigrid.gauss_seidel import GaussSeidel
-from ensemble.multigrid.hierarchy import Hierarchy, Level
+from ensemble.multigrid.hierarchy import Hierarchy
 from ensemble.multigrid.jacobi import Jacobi
 from ensemble.multigrid.reduction_hierarchy import ReductionHierarchy, approximate_ideal_restriction
 from ensemble.multigrid.relaxation import Chebyshev
@@ -13,6 +14,7 @@ from ensemble.multigrid.strength import EvolutionStrength, SymmetricStrength
 
 __all__ = [
     "AffineHierarchy",
+    "AggregationHierarchy",
     "Chebyshev",
     "EvolutionStrength",
     "GaussSeidel",

@@ -18,23 +18,23 @@ from ensemble._kernels.multigrid.relaxation import power_step
 from ensemble._kernels.sparse import affine as kernels
 from ensemble._kernels.sparse.crs import spmv
 from ensemble.linalg import AffineMatrix, CrsMatrix
+from ensemble.multigrid.aggregation_hierarchy import AggregationHierarchy, Level
 from ensemble.multigrid.coarse import CoarseSolver
 from ensemble.multigrid.gauss_seidel import GaussSeidel
-from ensemble.multigrid.hierarchy import Hierarchy, Level
 from ensemble.multigrid.relaxation import OperatorSmoother, inverse_diagonal, start_vector
 from ensemble.scalar import Ensemble
 
 POWER_STEPS = 10
 
 
-class AffineHierarchy(Hierarchy):
+class AffineHierarchy(AggregationHierarchy):
     """A `Hierarchy` whose matrices are affine; made by `smoothed_aggregation` of an `AffineMatrix`.
 
     ``update(A)`` with other coefficients recomputes what depends on them: an inverse diagonal a level, and the coarsest
     inverses.
     """
 
-    def __init__(self, mean: Hierarchy, terms: Any, dtype: Any) -> None:
+    def __init__(self, mean: AggregationHierarchy, terms: Any, dtype: Any) -> None:
         """From the hierarchy of the mean matrix in full precision, and the terms of the finest one."""
         self.mean = mean
         self.terms: list[AffineMatrix] = []
@@ -93,7 +93,7 @@ class AffineHierarchy(Hierarchy):
                 part.smoother = level.smoother.take_samples(part.A, np.asarray(samples))
             levels.append(part)
         coarse = self.coarse and self.coarse.take_samples(samples)
-        Hierarchy.__init__(new, levels, coarse, self.smoother, self.damping)
+        AggregationHierarchy.__init__(new, levels, coarse, self.smoother, self.damping)
         return new
 
 
@@ -120,5 +120,6 @@ def quotient(above: np.ndarray, below: np.ndarray, coefficients: np.ndarray) -> 
     Right to first order in the change of the matrix, and as cheap as m products of numbers.
     """
     top, bottom = (kernels.affine_values(terms[None, :], coefficients, None)[0] for terms in (above, below))
-    with np.errstate(all="ignore"):  # a broken sample keeps its NaN to itself
-        return (top / bottom) / (above[0] / below[0])
+    with np.errstate(all="ignore"):  # a NaN stays in its sample
+        ratio: np.ndarray = (top / bottom) / (above[0] / below[0])
+    return ratio

@@ -30,8 +30,8 @@ def aggregates_of(A: Any, block_size: int = 1, strong: Any = None) -> tuple[np.n
     else:
         member, count = aggregate(*strong.nodes, included & (np.diff(strong.nodes[0]) > 0))
         if strong.nearest is not None:
-            lone = np.flatnonzero((strong.nearest >= 0) & included)
-            member[lone] = member[strong.nearest[lone]]
+            isolated = np.flatnonzero((strong.nearest >= 0) & included)
+            member[isolated] = member[strong.nearest[isolated]]
     if block_size == 1:
         return member, count
     return np.where(coupled, np.repeat(member, block_size), np.int32(-1)), count

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ensemble._kernels.multigrid.gauss_seidel import gauss_seidel
-from ensemble.linalg import CrsMatrix
 from ensemble.multigrid.gauss_seidel import GaussSeidelSmoother
 from ensemble.multigrid.relaxation import inverse_diagonal
 from ensemble.multigrid.strength import mean_matrix
 
 
-def improved_candidates(A: CrsMatrix, B: np.ndarray, sweeps: int) -> np.ndarray:
+def improved_candidates(A: Any, B: np.ndarray, sweeps: int) -> np.ndarray:
     """`B` after symmetric Gauss-Seidel sweeps on ``A x = 0``, A being the mean over samples, as `mean_matrix` has it.
 
     The relaxed vectors, like the tentative prolongator made of them, are shared by all samples (Brezina, Falgout,

@@ -33,7 +33,7 @@ def converted_v_cycle(
     else:
         enter, leave = entry_units(r, unit, None)
     smoother = level.smoother
-    if not isinstance(smoother, ChebyshevSmoother):  # no first and last step that convert on the way
+    if not isinstance(smoother, ChebyshevSmoother):  # no first and last step that convert
         b[...] = enter * r if scale is None else scale * (enter * r)
         v_cycle(levels, coarse, b, x, workspace)
         out[...] = x if scale is None else scale * x
@@ -47,9 +47,11 @@ def converted_v_cycle(
     def finish(x: Any, a: Any, c: Any, w: Any) -> tuple[Any, Any]:
         A = level.A
         if isinstance(A, CrsMatrix):
-            return scaled_finish(scale, leave, *A.arrays, smoother.dinv, b, x, a, c, w, r, out)
+            inner = scaled_finish(scale, leave, *A.arrays, smoother.dinv, b, x, a, c, w, r, out)[1]
+            return out, inner
         if isinstance(A, SymmetricCrsMatrix) and scale is None:
-            return symmetric_finish(leave, *A.arrays, smoother.dinv, b, x, a, c, w, r, out)
+            inner = symmetric_finish(leave, *A.arrays, smoother.dinv, b, x, a, c, w, r, out)[1]
+            return out, inner
         if isinstance(A, SymmetricCrsMatrix):
             out[...] = smoother.last(b, x, a, c, w, w if w is not x else empty_like(x))
         else:
@@ -60,4 +62,5 @@ def converted_v_cycle(
             out[...] = leave * out
         return out, dot(r, out, None)
 
-    return smoother.smooth(b, here, here, x if here is swap else swap, w, finish=finish)
+    finished: tuple[Any, Any] = smoother.smooth(b, here, here, x if here is swap else swap, w, finish=finish)
+    return finished

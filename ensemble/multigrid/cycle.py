@@ -6,6 +6,7 @@ from typing import Any
 
 from ensemble._compile.memory import empty_like
 from ensemble._kernels.sparse.crs import spmv_add, spmv_transpose
+from ensemble.linalg import SymmetricCrsMatrix
 
 
 class Workspace:
@@ -20,7 +21,7 @@ class Workspace:
 
         self.swap, self.scratch = vectors(), vectors()
         self.b, self.x = [[None, *vectors()[1:]] for _ in range(2)]
-        self.wide: Workspace | None = None  # of the samples held in double precision
+        self.double: Workspace | None = None  # of the samples held in double precision
 
 
 def v_cycle(levels: Any, coarse: Any, b: Any, out: Any, workspace: Workspace, k: int = 0) -> Any:
@@ -42,11 +43,11 @@ def v_cycle(levels: Any, coarse: Any, b: Any, out: Any, workspace: Workspace, k:
 
 
 def coarse_correction(levels: Any, coarse: Any, b: Any, x: Any, w: Any, workspace: Workspace, k: int) -> None:
-    """Add to `x` what the levels below `k` make of its residual; `w` is room for that residual."""
+    """Add to `x` the correction by the levels below `k`; `w` is scratch memory for the residual."""
     A, P = levels[k].A, levels[k].P
     if P is None:
         return
-    if hasattr(A, "restricted_residual"):
+    if isinstance(A, SymmetricCrsMatrix):
         A.restricted_residual(x, b, P, w, workspace.b[k + 1])
     else:
         spmv_transpose(*P.transposed_arrays, A.residual(x, b, w), workspace.b[k + 1])

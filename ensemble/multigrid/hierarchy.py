@@ -1,80 +1,37 @@
-"""The hierarchy of levels, built once by graph and filled for all samples at once."""
+"""What multigrid hierarchies of every kind share: levels, a coarsest solver, and the face of a preconditioner."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from ensemble._backend import asarray_like, library_and_device
+from ensemble._backend import array_namespace
 from ensemble._check import message, require
-from ensemble._compile.memory import empty_like
-from ensemble._kernels.krylov.vectors import dot, put_samples, take_samples
-from ensemble.linalg import CrsGraph, CrsMatrix, GalerkinProduct, SymmetricCrsMatrix
+from ensemble._typing import Array
+from ensemble.linalg import CrsGraph, CrsMatrix, SymmetricCrsMatrix
 from ensemble.linalg.adapt import as_operator
 from ensemble.linalg.operators import multiply
 from ensemble.linalg.scipy_operator import SciPyOperator
 from ensemble.multigrid.coarse import CoarseSolver
-from ensemble.multigrid.conversion import converted_v_cycle
-from ensemble.multigrid.cycle import Workspace, v_cycle
-from ensemble.multigrid.gauss_seidel import GaussSeidel, GaussSeidelSmoother
-from ensemble.multigrid.jacobi import Jacobi
-from ensemble.multigrid.precision import amplification, energy_kept, in_single_precision, serves
-from ensemble.multigrid.prolongation import smoothed_prolongator, smoothing_tasks
-from ensemble.multigrid.relaxation import (
-    Chebyshev,
-    ChebyshevSmoother,
-    MatrixSmoother,
-    inverse_diagonal,
-    largest_eigenvalue,
-)
-from ensemble.multigrid.rounded import RoundedMatrix
-from ensemble.multigrid.strength import StrongGraph
-
-SmootherOption = Chebyshev | Jacobi | GaussSeidel
 
 
-@dataclass
-class Plan:
-    """What the graph of one level decides, for all samples and all later values."""
+class Hierarchy(SciPyOperator, ABC):
+    """A multigrid hierarchy: a `LinearOperator` that applies one V-cycle.
 
-    aggregates: np.ndarray
-    T: CrsMatrix
-    graph_p: CrsGraph
-    galerkin: GalerkinProduct
-    strong: StrongGraph | None = None
-    smoothing: dict[Any, Any] = field(default_factory=dict)
+    ``hierarchy @ r`` is the V-cycle's approximation of ``A^-1 r``, sample by sample. `smoothed_aggregation` and
+    `approximate_ideal_restriction` make hierarchies. ``repr`` prints the level table.
 
-    def prolongator(self, A: Any, dinv: Any, omega: Any, out: Any) -> CrsMatrix:
-        """The smoothed prolongator for the values of `A`."""
-        reference_array = library_and_device(A.values)
-        if reference_array not in self.smoothing:
-            self.smoothing[reference_array] = smoothing_tasks(A, self.T, self.graph_p)
-        return smoothed_prolongator(A, self.T, self.graph_p, dinv, omega, self.smoothing[reference_array], out)
-
-
-@dataclass
-class Level:
-    """One level: its matrix (stored or affine), its smoother, and the prolongator from the next coarser level."""
-
-    A: Any
-    plan: Plan | None = None
-    P: CrsMatrix | None = None
-    lambda_max: np.ndarray = field(default_factory=lambda: np.zeros(0))
-    smoother: ChebyshevSmoother | GaussSeidelSmoother | None = None
-    energy: np.ndarray | None = None
-    """What `energy_kept` measured on the next coarser matrix; None where the precision was requested."""
-
-
-class Hierarchy(SciPyOperator):
-    """A multigrid hierarchy: a `LinearOperator` that applies one V-cycle, made by `smoothed_aggregation`.
-
-    ``hierarchy @ r`` is the V-cycle's approximation of ``A^-1 r``, sample by sample (eq. 6 of Phipps et al. 2017 holds
-    exactly, because damping and smoother bounds are each sample's own). ``repr`` prints the level table.
+    Attributes
+    ----------
+    levels : sequence of levels, the finest first
+        Each has its matrix as `A`.
+    coarse : CoarseSolver or None
+        The direct solver of the coarsest level; None where that level is smoothed instead.
 
     Examples
     --------
+    >>> import numpy as np
     >>> from ensemble.gallery import poisson
     >>> from ensemble.multigrid import smoothed_aggregation
     >>> A = poisson((40, 40), n_samples=2)
@@ -87,32 +44,19 @@ class Hierarchy(SciPyOperator):
 
     __array_ufunc__ = None
     queues_kernels = True  # a device may run ahead of the host through `apply`
-
-    def __init__(
-        self,
-        levels: list[Level],
-        coarse: CoarseSolver | None,
-        smoother: SmootherOption,
-        damping: float,
-        storage: Any = None,
-        precision: Precision | None = None,
-    ) -> None:
-        """`storage` is the type in which the values of smoothed levels are kept, None for that of the vectors."""
-        self.levels, self.coarse, self.smoother, self.damping = levels, coarse, smoother, damping
-        self.storage = storage
-        self.precision = Precision(levels[0].A.dtype) if precision is None else precision
-        self.wide: tuple[Hierarchy, np.ndarray] | None = None  # in double precision, and of which samples
-        self._units: dict[Any, Any] = {}
+    levels: Sequence[Any]
+    coarse: CoarseSolver | None
 
     @property
     def shape(self) -> tuple[int, int]:
         """Rows and columns of the finest matrix."""
-        return self.levels[0].A.shape
+        n_rows, n_columns = self.levels[0].A.shape
+        return n_rows, n_columns
 
     @property
     def n_samples(self) -> int:
         """Samples held; 1 serves every sample alike."""
-        return self.levels[0].A.n_samples
+        return int(self.levels[0].A.n_samples)
 
     @property
     def dtype(self) -> Any:
@@ -122,249 +66,83 @@ class Hierarchy(SciPyOperator):
     @property
     def matrix_dtype(self) -> Any:
         """Type of the matrix that the hierarchy was built from."""
-        return self.dtype if self.precision.unit is None else np.dtype(np.float64)
+        return self.dtype
 
     @property
-    def reference_array(self) -> Any:
-        """An array that lives where this hierarchy does."""
+    def reference_array(self) -> Array:
+        """An array of the library, and on the device, that the hierarchy is kept in."""
         return self.levels[0].A.reference_array
 
     @property
     def operator_complexity(self) -> float:
         """Stored entries of all levels over those of the finest."""
-        return sum(level.A.nnz for level in self.levels) / max(self.levels[0].A.nnz, 1)
+        return float(sum(level.A.nnz for level in self.levels) / max(self.levels[0].A.nnz, 1))
 
     @property
     def grid_complexity(self) -> float:
         """Rows of all levels over those of the finest."""
-        return sum(level.A.shape[0] for level in self.levels) / max(self.shape[0], 1)
+        return float(sum(level.A.shape[0] for level in self.levels) / max(self.shape[0], 1))
 
-    def __repr__(self) -> str:
-        kept = {None: "", np.dtype(np.uint16): " in bfloat16"}.get(self.storage, f" in {self.storage}")
-        if self.wide is not None:
-            kept += f" ({self.wide[1].size} in float64)"
+    def level_table(self, heading: str, columns: str, entries: Sequence[str]) -> str:
+        """The table that ``repr`` prints; `entries` are those of the last `columns`, one string per level."""
         lines = [
-            f"Hierarchy: {len(self.levels)} levels, {self.n_samples} samples, {self.dtype}{kept}, "
-            f"operator complexity {self.operator_complexity:.3f}, grid complexity {self.grid_complexity:.3f}",
-            "level       rows        nnz  nnz/row  lambda_max",
+            f"{heading}, operator complexity {self.operator_complexity:.3f}, "
+            f"grid complexity {self.grid_complexity:.3f}",
+            f"level       rows        nnz  nnz/row{columns}",
         ]
-        for k, level in enumerate(self.levels):
-            rows, nnz = level.A.shape[0], level.A.nnz
-            bounds = f"{level.lambda_max.min():.3f} .. {level.lambda_max.max():.3f}" if level.smoother else "direct"
-            lines.append(f"{k:5d} {rows:10d} {nnz:10d} {nnz / max(rows, 1):8.1f}  {bounds}")
+        for k, (level, entry) in enumerate(zip(self.levels, entries, strict=True)):
+            n_rows, nnz = level.A.shape[0], level.A.nnz
+            lines.append(f"{k:5d} {n_rows:10d} {nnz:10d} {nnz / max(n_rows, 1):8.1f}{entry}")
         return "\n".join(lines)
 
-    def workspace(self, n_samples: int) -> Workspace:
+    @abstractmethod
+    def update(self, A: Any) -> Hierarchy:
+        """Fill the hierarchy with new values on the same graph, in place; returns it."""
+
+    @abstractmethod
+    def take_samples(self, samples: Any) -> Hierarchy:
+        """The hierarchy of the samples named; the graph work is shared."""
+
+    @abstractmethod
+    def workspace(self, n_samples: int) -> Any:
         """Vectors for `apply`; a solver makes them once."""
-        return Workspace([level.A.shape[0] for level in self.levels], n_samples, self.reference_array)
 
-    def apply(self, r: Any, out: Any = None, workspace: Workspace | None = None) -> Any:
+    def workspace_for(self, r: Array, workspace: Any) -> Any:
+        """`workspace` if it was made for as many samples as `r` has, else a new one."""
+        fits = workspace is not None and workspace.n_samples == r.shape[1]
+        return workspace if fits else self.workspace(r.shape[1])
+
+    @abstractmethod
+    def apply(self, r: Array, out: Array = None, workspace: Any = None) -> Array:
         """One V-cycle on bare arrays: `r` of shape (n, n_samples)."""
-        if workspace is None or workspace.n_samples != r.shape[1]:
-            workspace = self.workspace(r.shape[1])
-        if out is None:
-            out = empty_like(r)
-        if r.dtype == self.dtype and self.precision.unit is None:
-            return v_cycle(self.levels, self.coarse, r, out, workspace)
-        return self.converted(None, r, out, workspace)[0]
 
-    def apply_dot(self, r: Any, out: Any = None, workspace: Workspace | None = None) -> Any:
-        """`apply` to `out`, and the inner products of `r` with it, one value a sample."""
-        if r.dtype == self.dtype and self.precision.unit is None:
-            return dot(r, self.apply(r, out, workspace), None)
-        if workspace is None or workspace.n_samples != r.shape[1]:
-            workspace = self.workspace(r.shape[1])
-        if out is None:
-            out = empty_like(r)
-        return self.converted(None, r, out, workspace)[1]
-
-    def converted(self, scale: Any, r: Any, out: Any, workspace: Workspace, unit: Any = None) -> tuple[Any, Any]:
-        """`converted_v_cycle` on these levels, in units of powers of two: the hierarchy's, or `unit` in their place."""
-        if unit is None:
-            unit = self.unit_beside(r)
-        inner = converted_v_cycle(self.levels, self.coarse, scale, r, out, workspace, unit)[1]
-        if self.wide is not None:
-            hierarchy, samples = self.wide
-            places = asarray_like(samples, r)
-            if workspace.wide is None:
-                workspace.wide = hierarchy.workspace(samples.size)
-            part = hierarchy.apply(take_samples(r, places, None), None, workspace.wide)
-            inner = dot(r, put_samples(part, places, out), None)
-        return out, inner
-
-    def unit_beside(self, r: Any) -> Any:
-        """The unit of each sample of `r`, in its type and where it lives; None for a hierarchy without units."""
-        if self.precision.unit is None:
-            return None
-        key = library_and_device(r), r.dtype, r.shape[1]
-        if key not in self._units:
-            times = r.shape[1] if self.n_samples == 1 else 1
-            self._units[key] = asarray_like(np.repeat(self.precision.unit, times).astype(str(r.dtype)), r)
-        return self._units[key]
+    @abstractmethod
+    def apply_dot(self, r: Array, out: Array = None, workspace: Any = None) -> Array:
+        """`apply` to `out`, and the inner products of `r` with it, one value per sample."""
 
     def __matmul__(self, r: Any) -> Any:
         return multiply(self, r, "Hierarchy")
 
-    def take_samples(self, samples: Any) -> Hierarchy:
-        """The hierarchy of the samples named; the graph work is shared."""
-        if self.n_samples == 1:
-            return self
-        samples = np.asarray(samples)
-        levels = []
-        for level in self.levels:
-            taken = Level(level.A.take_samples(samples), level.plan, level.P and level.P.take_samples(samples))
-            if level.smoother is not None:
-                taken.lambda_max = level.lambda_max[samples]
-                taken.smoother = level.smoother.take_samples(taken.A, samples)
-            levels.append(taken)
-        coarse = self.coarse and self.coarse.take_samples(samples)
-        precision = self.precision.take_samples(samples)
-        part = Hierarchy(levels, coarse, self.smoother, self.damping, self.storage, precision)
-        if self.wide is not None:
-            hierarchy, wide = self.wide
-            chosen = np.flatnonzero(np.isin(samples, wide))
-            if chosen.size == samples.size:
-                return hierarchy.take_samples(np.searchsorted(wide, samples))
-            if chosen.size:
-                part.wide = hierarchy.take_samples(np.searchsorted(wide, samples[chosen])), chosen
-        return part
 
-    def update(self, A: Any) -> Hierarchy:
-        """Fill the hierarchy with new values on the same graph, in place; returns it.
+def stored_matrix(
+    A: Any, function: str, requirement: str = "be a CrsMatrix, a SymmetricCrsMatrix or a SciPy sparse matrix",
+    advice: str = "",
+) -> CrsMatrix | SymmetricCrsMatrix:  # fmt: skip
+    """`A` as a stored matrix of this library, or TypeError."""
+    matrix = as_operator(A, function, "A")
+    if not isinstance(matrix, CrsMatrix | SymmetricCrsMatrix):
+        raise TypeError(message(function, "A", requirement, f"a {type(A).__name__}", advice))
+    return matrix
 
-        Aggregates, graphs, the near-nullspace and the symbolic Galerkin products are kept, with `strength` and
-        `improve_candidates` as the first values decided them; everything else that depends on values is redone.
 
-        Raises
-        ------
-        ValueError
-            If `A` does not have the graph that the hierarchy was built for.
-        TypeError
-            If `A` is no stored matrix.
-        """
-        graph, A = self.levels[0].A.graph, as_operator(A, "Hierarchy.update", "A")
-        if not isinstance(A, CrsMatrix | SymmetricCrsMatrix):
-            wanted = "be a CrsMatrix, a SymmetricCrsMatrix or a SciPy sparse matrix"
-            raise TypeError(message("Hierarchy.update", "A", wanted, f"a {type(A).__name__}"))
-        require_graph(A, graph, "Hierarchy.update", "smoothed_aggregation")
-        plan = self.levels[0].plan
-        by_rows = isinstance(self.smoother, GaussSeidel) or (plan is not None and plan.strong is not None)
-        if by_rows and isinstance(A, SymmetricCrsMatrix):
-            A = A.to_crs()
-        self.levels[0].A, self.precision = finest_matrix(A, self.precision, self.storage)
-        self._units = {}
-        self._fill()
-        self.keep_accurate(A)
-        return self
-
-    def keep_accurate(self, A: Any) -> None:
-        """Hold the samples of `A` in double precision that single precision does not serve, unless a type was asked."""
-        self.wide = None
-        if self.precision.fits is None:
-            return
-        energies = [level.energy for level in self.levels if level.energy is not None]
-        amplified = None if self.coarse is None else amplification(self.levels[-1].A, self.coarse.inverse)
-        samples = np.flatnonzero(~serves(self.precision.fits, energies, amplified))
-        if not samples.size:
-            return
-        part = A if samples.size == self.n_samples else A.take_samples(samples)
-        levels = [Level(part, self.levels[0].plan), *(Level(None, level.plan) for level in self.levels[1:])]
-        wide = Hierarchy(levels, self.coarse, self.smoother, self.damping)
-        wide._fill()
-        if samples.size < self.n_samples:
-            self.wide = wide, samples
-        else:
-            self.levels, self.coarse = wide.levels, wide.coarse
-            self.precision = Precision(None)
-
-    def _fill(self) -> None:
-        """The numeric phase: everything below the finest matrix that depends on values."""
-        last = len(self.levels) - 1
-        for k, level in enumerate(self.levels):
-            if k == last and self.coarse is not None:
-                self.coarse = CoarseSolver(level.A)
-                break
-            fill_level(level, self.smoother)
-            if level.plan is not None:
-                self.levels[k + 1].A = coarse_matrix(
-                    level, self.damping, self.levels[k + 1].A, self.precision.fits is not None
-                )
-            round_level(level, self.storage)
+def require_square_and_real(A: CrsMatrix | SymmetricCrsMatrix, function: str) -> None:
+    """Refuse a matrix that is not square or not of real floating-point values."""
+    require(A.shape[0] == A.shape[1], function, "A", "be square", f"shape {A.shape}")
+    if not array_namespace(A.values).isdtype(A.dtype, "real floating"):
+        raise TypeError(message(function, "A", "be real", f"dtype {A.dtype}"))
 
 
 def require_graph(A: Any, graph: CrsGraph, function: str, builder: str) -> None:
     """Refuse a matrix that is not on the graph that a hierarchy was built for."""
     wanted = "have the graph the hierarchy was built for"
     require(A.graph.same_as(graph), function, "A", wanted, repr(A.graph), f"Build a new one with {builder}.")
-
-
-@dataclass
-class Precision:
-    """The type that a hierarchy computes in, and the units of its numbers."""
-
-    requested: Any
-    """The data type; None for single precision where it serves a matrix in double precision."""
-    unit: np.ndarray | None = None
-    """Powers of two, one a sample: the finest level holds ``unit * A``. None for a hierarchy in the type of A."""
-    fits: np.ndarray | None = None
-    """Which samples are in the range of single precision; None where a type was requested."""
-
-    def take_samples(self, samples: np.ndarray) -> Precision:
-        """The units of the samples named."""
-        unit, fits = (None if one is None or one.size == 1 else one[samples] for one in (self.unit, self.fits))
-        return Precision(self.requested, self.unit if unit is None else unit, self.fits if fits is None else fits)
-
-
-def finest_matrix(A: Any, precision: Precision, storage: Any) -> tuple[Any, Precision]:
-    """`A` in the type of `precision`; every entry stored where they will be rounded to `storage`, row by row."""
-    requested = precision.requested
-    if storage is not None and isinstance(A, SymmetricCrsMatrix):
-        A = A.to_crs()
-    double = str(A.dtype).endswith("float64")
-    if double and storage is None and (requested is None or np.dtype(requested) == np.float32):
-        narrow, unit, fits = in_single_precision(A)
-        return narrow, Precision(requested, unit, fits if requested is None else None)
-    if requested is not None:
-        A = type(A)(A.graph, A.values.astype(requested, copy=False))
-    return A, Precision(requested)
-
-
-def fill_level(level: Level, smoother: SmootherOption) -> None:
-    """Eigenvalue estimate and smoother of a level whose matrix is set."""
-    dinv = inverse_diagonal(level.A)
-    level.lambda_max = largest_eigenvalue(level.A, dinv)
-    if isinstance(smoother, GaussSeidel):
-        level.smoother = smoother.smoother_of(level.A, dinv, level.smoother)
-        return
-    kind = MatrixSmoother if isinstance(level.A, SymmetricCrsMatrix) else ChebyshevSmoother
-    level.smoother = kind(level.A, dinv, smoother.coefficients(level.lambda_max))
-
-
-def round_level(level: Level, storage: Any) -> None:
-    """Keep the matrix of a level in values of type `storage`, once all that comes from it is made; None: as it is."""
-    if storage is not None and isinstance(level.A, CrsMatrix) and isinstance(level.smoother, ChebyshevSmoother):
-        level.A = RoundedMatrix.of(level.A, storage)
-        level.smoother = MatrixSmoother(level.A, level.smoother.dinv, level.smoother.host_steps)
-
-
-def coarse_matrix(level: Level, damping: float, old: Any, judged: bool = False) -> CrsMatrix:
-    """Prolongator and Galerkin matrix of a level whose plan and smoother are set; old buffers are used again.
-
-    With `judged`, the level notes the energy that single precision keeps.
-    """
-    plan, A = level.plan, level.A
-    assert plan is not None and level.smoother is not None
-    F, dinv, lambda_max = A, level.smoother.dinv, level.lambda_max
-    if plan.strong is not None and plan.strong.graph is not None:
-        F = plan.strong.filtered(A)
-        dinv = inverse_diagonal(F)
-        lambda_max = largest_eigenvalue(F, dinv)
-    with np.errstate(all="ignore"):
-        omega = asarray_like((damping / lambda_max).astype(A.dtype), A.values)
-    kept = level.P is not None and level.P.n_samples == A.n_samples and level.P.dtype == A.dtype
-    p = level.P.values if kept and level.P is not None else None
-    level.P = plan.prolongator(F, dinv, omega, p)
-    kept = isinstance(old, CrsMatrix) and old.n_samples == A.n_samples and old.dtype == A.dtype
-    coarse = plan.galerkin(A, level.P, old.values if kept else None)
-    level.energy = energy_kept(A, plan.T, coarse) if judged else None
-    return coarse

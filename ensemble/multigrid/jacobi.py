@@ -38,5 +38,5 @@ class Jacobi:
 
     def coefficients(self, lambda_max: Any) -> list[tuple[np.ndarray, np.ndarray]]:
         """(a, c) of each step ``w = a w + c D^-1 (b - A x), x = x + w``, one value per sample."""
-        with np.errstate(all="ignore"):  # a broken sample keeps its NaN to itself
+        with np.errstate(all="ignore"):  # a NaN stays in its sample
             return [(np.zeros_like(lambda_max), self.damping / lambda_max) for _ in range(self.sweeps)]

@@ -1,4 +1,4 @@
-"""Hierarchies in single precision of matrices in double precision: the range of their numbers, and when to trust them.
+"""Hierarchies in single precision of matrices in double precision: the range of their numbers, and when they suffice.
 
 Values enter single precision as ``unit * a_ij``, `unit` a power of two for each sample that brings its largest
 diagonal entry into [1, 2): an exact change of units, so that a matrix of any magnitude fits. What may not fit is the
@@ -18,24 +18,24 @@ from ensemble._kernels.multigrid.scaling import entry_units, narrowed
 from ensemble._kernels.sparse.crs import spmv_transpose
 from ensemble.linalg import CrsMatrix, SymmetricCrsMatrix
 
-__all__ = ["amplification", "energy_kept", "in_single_precision", "serves"]
+__all__ = ["amplification", "in_single_precision", "relative_energy", "single_precision_serves"]
 
-RUN = 1024
-"""Rows that are judged at once on the host."""
+ROWS_AT_ONCE = 1024
+"""Rows that are compared at once on the host: they fit the cache."""
 
-SPREAD = 2.0**80
+LARGEST_RATIO = 2.0**80
 """Largest ratio of two diagonal entries of a sample: its inverse, and squares of its root, are normal float32."""
 
-ENERGY = 1e-2
-"""Smallest energy of a smoothed basis vector, over that of its entries one by one, that rounding leaves alone.
+SMALLEST_ENERGY = 1e-2
+"""Smallest energy of a smoothed basis vector, over that of its entries one by one, that rounding does not change.
 
 A basis vector sums up to some hundred products of relative error 6e-8: at this ratio its energy is right to 1e-4.
 """
 
-INVERSE = 1e3
+LARGEST_INVERSE = 1e3
 """Largest entry of the coarsest inverse times the matrix's own diagonal entry; the condition number, without units."""
 
-LOSS = 2.0**22
+LARGEST_GROWTH = 2.0**22
 """Largest growth of a rounding error from the finest level to the coarsest solution: 2^-24 becomes a quarter.
 
 It is the inverse's amplification over the product of all levels' energies, a bound that errors of either sign stay well
@@ -45,9 +45,9 @@ is at 1e8 and not solved.
 
 
 def in_single_precision(A: Any) -> tuple[Any, np.ndarray, np.ndarray]:
-    """`A` in float32, its unit, and which samples fit: the last two one value a sample, on the host."""
+    """`A` in float32, its unit, and which samples fit: the last two one value per sample, on the host."""
     xp = array_namespace(A.values)
-    diagonal = A.diagonal().samples  # made for us: its memory serves the absolute values
+    diagonal = A.diagonal().samples  # a new array: its memory is used for the absolute values
     size = xp.abs(diagonal, out=diagonal)
     units = entry_units(size, asarray_like(np.ones(A.n_samples), A.values), None)[0]
     unit, fits = to_numpy(units), ~too_small(size, units)
@@ -57,21 +57,21 @@ def in_single_precision(A: Any) -> tuple[Any, np.ndarray, np.ndarray]:
 
 
 def too_small(size: Any, units: Any) -> np.ndarray:
-    """Which samples have a positive entry of `size` that is below 1 / `SPREAD` in its unit: one value a sample.
+    """Which samples have a positive entry of `size` below 1 / `LARGEST_RATIO` in its unit: one value per sample.
 
     On the host by runs of rows that the cache holds: memory for whole vectors of answers would cost more than the work.
     """
     xp, found = array_namespace(size), np.zeros(size.shape[1], bool)
-    step = RUN if isinstance(size, np.ndarray) else max(size.shape[0], 1)
+    step = ROWS_AT_ONCE if isinstance(size, np.ndarray) else max(size.shape[0], 1)
     with np.errstate(all="ignore"):
         for start in range(0, size.shape[0], step):
             part = size[start : start + step]
-            found |= to_numpy(xp.any((part > 0) & (part * units < 1.0 / SPREAD), axis=0))
+            found |= to_numpy(xp.any((part > 0) & (part * units < 1.0 / LARGEST_RATIO), axis=0))
     return found
 
 
-def energy_kept(A: Any, T: CrsMatrix, coarse: CrsMatrix) -> np.ndarray:
-    """The smallest energy of a basis vector over that of its entries one by one: one value a sample, 1 at most.
+def relative_energy(A: Any, T: CrsMatrix, coarse: CrsMatrix) -> np.ndarray:
+    """The smallest energy of a basis vector over that of its entries one by one: one value per sample, 1 at most.
 
     The diagonal of the Galerkin matrix `coarse` of `A` over ``sum_i T_iJ^2 a_ii``: where it is small, `coarse` holds
     differences of almost equal numbers. `T` is the same for all samples.
@@ -85,7 +85,7 @@ def energy_kept(A: Any, T: CrsMatrix, coarse: CrsMatrix) -> np.ndarray:
 
 
 def amplification(A: CrsMatrix | SymmetricCrsMatrix, inverse: Any) -> np.ndarray:
-    """The largest entry ``a_ii (A^-1)_ii`` of the coarsest level: one value a sample, at least 1.
+    """The largest entry ``a_ii (A^-1)_ii`` of the coarsest level: one value per sample, at least 1.
 
     Infinity where `inverse` is not that of a positive definite matrix: a pseudo-inverse has a trace of A A^-1 below n.
     """
@@ -103,11 +103,11 @@ def amplification(A: CrsMatrix | SymmetricCrsMatrix, inverse: Any) -> np.ndarray
     return np.where(definite, np.maximum(largest, 1.0), np.inf)
 
 
-def serves(fits: np.ndarray, energies: list[np.ndarray], amplified: np.ndarray | None) -> np.ndarray:
-    """For which samples single precision serves: by range, by the energies of each level, by the coarsest inverse."""
+def single_precision_serves(fits: np.ndarray, energies: list[np.ndarray], amplified: np.ndarray | None) -> np.ndarray:
+    """Which samples single precision serves: by range, by the energies of each level, by the coarsest inverse."""
     kept = np.ones(fits.shape) if amplified is None else 1.0 / amplified
-    trusted = fits & (kept >= 1.0 / INVERSE)
+    trusted = fits & (kept >= 1.0 / LARGEST_INVERSE)
     for energy in energies:
         kept = kept * energy
-        trusted = trusted & (energy >= ENERGY)
-    return trusted & (kept >= 1.0 / LOSS)
+        trusted = trusted & (energy >= SMALLEST_ENERGY)
+    return trusted & (kept >= 1.0 / LARGEST_GROWTH)

@@ -25,7 +25,7 @@ def prolongator_graph(A: CrsGraph, T: CrsGraph) -> CrsGraph:
 def smoothed_prolongator(
     A: Any, T: CrsMatrix, graph: CrsGraph, dinv: Any, omega: Any, tasks: Any = None, out: Any = None
 ) -> CrsMatrix:
-    """``P = T - omega D^-1 A T`` with one `omega` a sample (4/3 over its own largest eigenvalue).
+    """``P = T - omega D^-1 A T`` with one `omega` per sample (4/3 over its own largest eigenvalue).
 
     `tasks` is what `smoothing_tasks` found, or None.
     """
@@ -35,5 +35,5 @@ def smoothed_prolongator(
 
 
 def smoothing_tasks(A: Any, T: CrsMatrix, graph: CrsGraph) -> Any:
-    """What `smoothed_prolongator` can know before it sees any values, where the values live."""
+    """The symbolic part of `smoothed_prolongator`, where the values live."""
     return prolongator_tasks(A.values, *(g.arrays_on(A.values) for g in (A.graph, T.graph, graph)))

@@ -18,7 +18,7 @@ from ensemble._kernels.sparse.crs import spmv
 from ensemble._kernels.sparse.product_graphs import product_graph
 from ensemble.linalg import CrsGraph, CrsMatrix
 from ensemble.multigrid.relaxation import reciprocal
-from ensemble.multigrid.splitting import Judge, Part, coarse_rows, part_of, places_in, sorted_graph
+from ensemble.multigrid.splitting import Part, SharedStrength, coarse_rows, part_of, places_in, sorted_graph
 
 
 @dataclass(frozen=True)
@@ -35,13 +35,13 @@ class Options:
 class Reduction:
     """What the graph and the strong entries of one level decide, for all samples and all later values.
 
-    The methods that take a `Judge` decide with it what they drop; without one they keep to what was decided before.
+    Methods that take a `SharedStrength` drop the entries that are weak by it; without one, those dropped before.
     """
 
-    def __init__(self, A: CrsMatrix, judge: Judge, options: Options) -> None:
-        values, graph = judge.judge(A.values), A.graph
+    def __init__(self, A: CrsMatrix, strength: SharedStrength, options: Options) -> None:
+        values, graph = strength.finite_samples(A.values), A.graph
         self.options = options
-        strong = judge.strong(graph, values, OFF_DIAGONAL, options.theta)
+        strong = strength.strong(graph, values, OFF_DIAGONAL, options.theta)
         self.coarse = coarse_rows(graph, strong)
         fine, everywhere = ~self.coarse, np.ones_like(self.coarse)
         self.fine_rows, self.coarse_rows = np.flatnonzero(fine), np.flatnonzero(self.coarse)
@@ -49,7 +49,7 @@ class Reduction:
         if not self.splits:
             return
         # restriction: entries of A_cf and A_ff, and the graphs of the partial sums of the series
-        near = judge.strong(graph, values, OFF_DIAGONAL, options.theta_restriction)
+        near = strength.strong(graph, values, OFF_DIAGONAL, options.theta_restriction)
         self.cf = part_of(graph, near, self.coarse, fine)
         self.ff = part_of(graph, near, fine, fine)
         self.sums: list[Part] = []
@@ -70,7 +70,7 @@ class Reduction:
         self.AP = graph_of_product(graph, self.P.graph)
         self.kept_coarse: Part | None = None
 
-    def restriction(self, A: CrsMatrix, dinv: Any, judge: Judge | None) -> CrsMatrix:
+    def restriction(self, A: CrsMatrix, dinv: Any, strength: SharedStrength | None) -> CrsMatrix:
         """``R = [-A_cf (I + L + ... + L^degree) D_ff^-1, I]`` with ``L = I - D_ff^-1 A_ff``."""
         cf, ff = taken(A, self.cf), taken(A, self.ff)
         L = -ff * rows_of(dinv, self.ff.graph, "rows of A_ff", self.fine_rows[self.ff.graph.row_of_entry])
@@ -80,8 +80,8 @@ class Reduction:
             total = product(graph, total, self.ff.graph, L, part.graph)
             total[places] += cf
             graph = part.graph
-        if judge is not None:
-            kept = judge.strong(graph, judge.judge(total), ALL_ENTRIES, self.options.drop_restriction)
+        if strength is not None:
+            kept = strength.strong(graph, strength.finite_samples(total), ALL_ENTRIES, self.options.drop_restriction)
             self.kept_restriction = part_of(graph, kept, *(np.ones(n, bool) for n in graph.shape))
             here = self.kept_restriction.graph
             self.R = joined(here.row_of_entry, self.fine_rows[here.indices], np.arange(here.shape[0]),
@@ -117,12 +117,12 @@ class Reduction:
         negative, positive = (xp.take(ratio * inverse, rows, axis=0) for ratio in ratios)
         return with_identity(self.P, -fc * xp.where(fc < 0, negative, positive))
 
-    def coarse_matrix(self, A: CrsMatrix, R: CrsMatrix, P: CrsMatrix, judge: Judge | None) -> CrsMatrix:
+    def coarse_matrix(self, A: CrsMatrix, R: CrsMatrix, P: CrsMatrix, strength: SharedStrength | None) -> CrsMatrix:
         """R A P without the entries that are small beside the diagonal."""
         values = product(A.graph, A.values, P.graph, P.values, self.AP)
         values = product(R.graph, R.values, self.AP, values, self.RAP)
-        if judge is not None:
-            kept = judge.strong(self.RAP, judge.judge(values), DIAGONAL, self.options.drop_coarse)
+        if strength is not None:
+            kept = strength.strong(self.RAP, strength.finite_samples(values), DIAGONAL, self.options.drop_coarse)
             everywhere = np.ones(self.RAP.shape[0], bool)
             self.kept_coarse = part_of(self.RAP, kept, everywhere, everywhere)
         assert self.kept_coarse is not None

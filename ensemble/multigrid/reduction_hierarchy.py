@@ -8,22 +8,20 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, contiguous
-from ensemble._check import floating, integer, message, one_of, positive, require
+from ensemble._check import floating, integer, one_of, positive, require
 from ensemble._compile.memory import empty_like
 from ensemble._compile.numba import threads_for
 from ensemble._kernels.krylov.vectors import dot
 from ensemble._kernels.multigrid.reduction import relax_rows
 from ensemble._kernels.sparse.crs import spmv
 from ensemble.linalg import CrsMatrix, SymmetricCrsMatrix
-from ensemble.linalg.adapt import as_operator
-from ensemble.linalg.operators import multiply
 from ensemble.linalg.reordering import reordered_matrix
 from ensemble.multigrid.coarse import LARGEST_DENSE, CoarseSolver
-from ensemble.multigrid.hierarchy import Hierarchy, require_graph
+from ensemble.multigrid.hierarchy import Hierarchy, require_graph, require_square_and_real, stored_matrix
 from ensemble.multigrid.reduction import Options, Reduction
 from ensemble.multigrid.relaxation import inverse_diagonal
 from ensemble.multigrid.reordered import ReorderedHierarchy, order_of
-from ensemble.multigrid.splitting import STRENGTHS, Judge
+from ensemble.multigrid.splitting import STRENGTHS, SharedStrength
 
 FINE, COARSE = 0, 1
 
@@ -129,15 +127,9 @@ def approximate_ideal_restriction(
     array([1])
     """
     name = "approximate_ideal_restriction"
-    given, A = A, as_operator(A, name, "A")
-    if isinstance(A, SymmetricCrsMatrix):
-        A = A.to_crs()
-    if not isinstance(A, CrsMatrix):
-        wanted = "be a CrsMatrix, a SymmetricCrsMatrix or a SciPy sparse matrix"
-        raise TypeError(message(name, "A", wanted, f"a {type(given).__name__}", "Give A.to_crs()."))
-    require(A.shape[0] == A.shape[1], name, "A", "be square", f"shape {A.shape}")
-    if not array_namespace(A.values).isdtype(A.dtype, "real floating"):
-        raise TypeError(message(name, "A", "be real", f"dtype {A.dtype}"))
+    A = stored_matrix(A, name, advice="Give A.to_crs().")
+    A = A.to_crs() if isinstance(A, SymmetricCrsMatrix) else A
+    require_square_and_real(A, name)
     dtype = A.dtype if dtype is None else floating(dtype, name, "dtype")
     ratios = {"theta": theta, "theta_restriction": theta_restriction,
               "drop_restriction": drop_restriction, "drop_coarse": drop_coarse}  # fmt: skip
@@ -156,7 +148,7 @@ def approximate_ideal_restriction(
     if order is not None:
         A = reordered_matrix(A, graph, order)
     hierarchy = ReductionHierarchy([ReductionLevel(A.astype(dtype))], None, sweeps)
-    hierarchy.set_up(Judge(strength), options, coarse_size, max_levels)
+    hierarchy.set_up(SharedStrength(strength), options, coarse_size, max_levels)
     return hierarchy if order is None else ReorderedHierarchy(hierarchy, graph, order)
 
 
@@ -171,14 +163,14 @@ class ReductionLevel:
     marks: Any = None  # FINE or COARSE for each row
     dinv: Any = None
 
-    def fill(self, judge: Judge | None = None) -> CrsMatrix:
+    def fill(self, strength: SharedStrength | None = None) -> CrsMatrix:
         """Transfers of a level whose plan is set, and the matrix of the next one."""
         plan = self.plan
         assert plan is not None
         self.relax(plan.coarse)
-        self.R = plan.restriction(self.A, self.dinv, judge)
+        self.R = plan.restriction(self.A, self.dinv, strength)
         self.P = plan.interpolation(self.A)
-        return plan.coarse_matrix(self.A, self.R, self.P, judge)
+        return plan.coarse_matrix(self.A, self.R, self.P, strength)
 
     def relax(self, coarse: np.ndarray) -> None:
         """What relaxation needs: the inverse diagonal, and the mark of each row."""
@@ -225,37 +217,32 @@ class ReductionHierarchy(Hierarchy):
     1
     """
 
-    levels: list[Any]
+    levels: list[ReductionLevel]
 
     def __init__(self, levels: list[ReductionLevel], coarse: CoarseSolver | None, sweeps: tuple[int, int]) -> None:
         self.levels, self.coarse, self.sweeps = levels, coarse, sweeps
 
     def __repr__(self) -> str:
-        lines = [
-            f"ReductionHierarchy: {len(self.levels)} levels, {self.n_samples} samples, {self.dtype}, "
-            f"operator complexity {self.operator_complexity:.3f}, grid complexity {self.grid_complexity:.3f}",
-            "level       rows        nnz  nnz/row      nnz(R)      nnz(P)",
+        last = "      direct" if self.coarse else "     relaxed"
+        entries = [
+            f" {level.R.nnz:11d} {level.P.nnz:11d}" if level.R is not None and level.P is not None else last
+            for level in self.levels
         ]
-        for k, level in enumerate(self.levels):
-            rows, nnz = level.A.shape[0], level.A.nnz
-            ending = "     direct" if self.coarse else "    relaxed"
-            if level.R is not None:
-                ending = f"{level.R.nnz:11d} {level.P.nnz:11d}"
-            lines.append(f"{k:5d} {rows:10d} {nnz:10d} {nnz / max(rows, 1):8.1f} {ending}")
-        return "\n".join(lines)
+        heading = f"ReductionHierarchy: {len(self.levels)} levels, {self.n_samples} samples, {self.dtype}"
+        return self.level_table(heading, "      nnz(R)      nnz(P)", entries)
 
     # --- set-up
-    def set_up(self, judge: Judge, options: Options, coarse_size: int, max_levels: int) -> None:
+    def set_up(self, strength: SharedStrength, options: Options, coarse_size: int, max_levels: int) -> None:
         """Decide and fill all levels below the finest matrix."""
-        with np.errstate(all="ignore"):  # a broken sample keeps its NaN to itself
+        with np.errstate(all="ignore"):  # a NaN stays in its sample
             while len(self.levels) < max_levels and self.levels[-1].A.shape[0] >= coarse_size:
                 level = self.levels[-1]
                 with threads_for(level.A.values.size):
-                    level.plan = Reduction(level.A, judge, options)
+                    level.plan = Reduction(level.A, strength, options)
                     if not level.plan.splits:
                         level.plan = None
                         break
-                    self.levels.append(ReductionLevel(level.fill(judge)))
+                    self.levels.append(ReductionLevel(level.fill(strength)))
             self._finish(self.levels[-1].A.shape[0] <= LARGEST_DENSE)
 
     def _finish(self, direct: bool) -> None:
@@ -278,11 +265,8 @@ class ReductionHierarchy(Hierarchy):
             If `A` is no stored matrix.
         """
         name = "ReductionHierarchy.update"
-        given, A = A, as_operator(A, name, "A")
+        A = stored_matrix(A, name)
         A = A.to_crs() if isinstance(A, SymmetricCrsMatrix) else A
-        if not isinstance(A, CrsMatrix):
-            wanted = "be a CrsMatrix, a SymmetricCrsMatrix or a SciPy sparse matrix"
-            raise TypeError(message(name, "A", wanted, f"a {type(given).__name__}"))
         graph = self.levels[0].A.graph
         require_graph(A, graph, name, "approximate_ideal_restriction")
         self.levels[0].A = CrsMatrix(graph, A.values).astype(self.dtype)
@@ -308,8 +292,7 @@ class ReductionHierarchy(Hierarchy):
 
     def apply(self, r: Any, out: Any = None, workspace: Any = None) -> Any:
         """One V-cycle on bare arrays: `r` of shape (n, n_samples)."""
-        if workspace is None or workspace.n_samples != r.shape[1]:
-            workspace = self.workspace(r.shape[1])
+        workspace = self.workspace_for(r, workspace)
         if out is None:
             out = empty_like(r)
         if r.dtype == self.dtype:
@@ -321,11 +304,8 @@ class ReductionHierarchy(Hierarchy):
         return out
 
     def apply_dot(self, r: Any, out: Any = None, workspace: Any = None) -> Any:
-        """`apply` to `out`, and the inner products of `r` with it, one value a sample."""
+        """`apply` to `out`, and the inner products of `r` with it, one value per sample."""
         return dot(r, self.apply(r, out, workspace), None)
-
-    def __matmul__(self, r: Any) -> Any:
-        return multiply(self, r, "ReductionHierarchy")
 
     def _cycle(self, k: int, b: Any, out: Any, workspace: Any) -> Any:
         """One V-cycle from a zero guess on level `k`, answer in `out`.
@@ -337,7 +317,7 @@ class ReductionHierarchy(Hierarchy):
             return self.coarse.apply(b, out)
         order = [FINE] * self.sweeps[0] + [COARSE] * self.sweeps[1]
         here, there = (workspace.swap[k], out) if len(order) % 2 else (out, workspace.swap[k])
-        if level.R is None:
+        if level.R is None or level.P is None:
             here[...] = 0
         else:
             spmv(*level.R.arrays, b, workspace.b[k + 1])

@@ -12,7 +12,7 @@ from ensemble._backend import array_namespace, asarray_like, contiguous, to_nump
 from ensemble._check import integer, positive, require
 from ensemble._compile.memory import empty_like
 from ensemble._kernels.multigrid import relaxation as kernels
-from ensemble.linalg import CrsMatrix
+from ensemble.linalg import CrsMatrix, SymmetricCrsMatrix
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ class Chebyshev:
         require(positive(self.boost, "Chebyshev", "boost") >= 1.0, "Chebyshev", "boost", "be 1 or above", self.boost)
 
     def coefficients(self, lambda_max: Any) -> list[tuple[np.ndarray, np.ndarray]]:
-        """(a, c) of each step ``w = a w + c D^-1 (b - A x), x = x + w``, one value a sample (Saad 2003, alg. 12.1)."""
-        with np.errstate(all="ignore"):  # a broken sample keeps its NaN to itself
+        """(a, c) of each step ``w = a w + c D^-1 (b - A x), x = x + w``, one per sample (Saad 2003, alg. 12.1)."""
+        with np.errstate(all="ignore"):  # a NaN stays in its sample
             alpha, beta = lambda_max / self.ratio, self.boost * lambda_max
             delta, theta = 2.0 / (beta - alpha), (beta + alpha) / 2.0
             sigma = theta * delta
@@ -61,7 +61,7 @@ class Chebyshev:
 
 
 def inverse_diagonal(A: Any) -> Any:
-    """1 / diagonal, shape (n, n_samples); 0, which leaves its unknown alone, where there is no such number.
+    """1 / diagonal, shape (n, n_samples); 0 where the diagonal is zero or subnormal: that unknown is not updated.
 
     What is small depends on the units of A, so only zero and subnormal entries count as none.
     """
@@ -99,7 +99,8 @@ def largest_eigenvalue(A: Any, dinv: Any, iterations: int = 10) -> np.ndarray:
     q[...] = A.graph.kept_beside(A.values, "power method", start[:, None])
     scale = asarray_like(np.full(n_samples, 1.0 / np.sqrt(np.sum(start**2)), A.dtype), A.values)
     quotient = scale
-    step = A.power_step if hasattr(A, "power_step") else functools.partial(kernels.power_step, *A.arrays)
+    stores_upper = isinstance(A, SymmetricCrsMatrix)
+    step = A.power_step if stores_upper else functools.partial(kernels.power_step, *A.arrays)
     for _ in range(iterations):
         _, quotient, square = step(dinv, q, scale, z)
         with np.errstate(all="ignore"):
@@ -184,25 +185,25 @@ class OperatorSmoother(ChebyshevSmoother):
 
     def first(self, b: Any, x: Any, c: Any, w: Any, out: Any) -> Any:
         """w = c D^-1 (b - A x), and x + w to `out`."""
-        return self.A.chebyshev_first(self._wide_dinv(b), b, x, c, w, out)
+        return self.A.chebyshev_first(self._dinv_of(b), b, x, c, w, out)
 
     def step(self, b: Any, x: Any, a: Any, c: Any, w: Any, out: Any) -> Any:
         """w = a w + c D^-1 (b - A x), and x + w to `out`."""
-        return self.A.chebyshev_step(self._wide_dinv(b), b, x, a, c, w, out)
+        return self.A.chebyshev_step(self._dinv_of(b), b, x, a, c, w, out)
 
     def last(self, b: Any, x: Any, a: Any, c: Any, w: Any, out: Any) -> Any:
         """x + a w + c D^-1 (b - A x) to `out`."""
-        return self.A.chebyshev_last(self._wide_dinv(b), b, x, a, c, w, out)
+        return self.A.chebyshev_last(self._dinv_of(b), b, x, a, c, w, out)
 
-    def _wide_dinv(self, b: Any) -> Any:
-        """The inverse diagonal with a column for each of the vectors' samples: operators know no shared one."""
+    def _dinv_of(self, b: Any) -> Any:
+        """The inverse diagonal with a column for each of the vectors' samples: operators take no shared one."""
         if self.dinv.shape[1] == b.shape[1]:
             return self.dinv
         return array_namespace(self.dinv).repeat(self.dinv, b.shape[1], axis=1)
 
 
-class MatrixSmoother(OperatorSmoother):
-    """The same on a stored matrix with such methods, whose kernels know a diagonal that all samples share."""
+class SymmetricSmoother(OperatorSmoother):
+    """The same on a `SymmetricCrsMatrix`, whose kernels take an inverse diagonal that all samples share."""
 
-    def _wide_dinv(self, b: Any) -> Any:
+    def _dinv_of(self, b: Any) -> Any:
         return self.dinv

@@ -1,4 +1,4 @@
-"""Hierarchies that keep their levels in an order of rows of their own, which the caller does not see."""
+"""Hierarchies whose levels are in another order of rows than the caller's vectors."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from ensemble._kernels.sparse.crs import far_columns
 from ensemble.linalg import CrsGraph, CrsMatrix, SymmetricCrsMatrix
 from ensemble.linalg.adapt import as_operator
 from ensemble.linalg.graph import Reordering
-from ensemble.linalg.operators import multiply
 from ensemble.linalg.reordering import reordered_matrix, reordered_vectors, restored_vectors
 from ensemble.multigrid.hierarchy import Hierarchy, require_graph
 
 FEWEST_ROWS = 1000
-"""Rows below which no order is sought: the caches hold such a matrix."""
+"""Rows below which matrices are not reordered: the caches hold them."""
 
 
 def order_of(graph: CrsGraph, block_size: int, reorder: bool | str, function: str) -> Reordering | None:
@@ -58,7 +57,7 @@ class ReorderedHierarchy(Hierarchy):
 
     Made by `smoothed_aggregation` and `approximate_ideal_restriction` of a matrix in a scattered order. The Krylov
     methods of this library bring the whole system into that order, once a solve (`in_own_order`); others have each
-    vector brought there and back.
+    vector permuted and permuted back.
 
     Examples
     --------
@@ -76,15 +75,15 @@ class ReorderedHierarchy(Hierarchy):
 
     queues_kernels = False  # vectors change their order between kernels
 
-    def __init__(self, inner: Any, graph: CrsGraph, reordering: Reordering) -> None:
+    def __init__(self, inner: Hierarchy, graph: CrsGraph, reordering: Reordering) -> None:
         """`inner` is a hierarchy of the matrix in the order of `reordering`, `graph` the caller's graph."""
         self.inner, self.graph, self.reordering = inner, graph, reordering
+        self.levels, self.coarse = inner.levels, inner.coarse
 
-    def __getattr__(self, name: str) -> Any:
-        """What the inner hierarchy says of itself: its levels, coarse solver, smoother and precision."""
-        if name.startswith("__") or "inner" not in self.__dict__:
-            raise AttributeError(name)
-        return getattr(self.inner, name)
+    @property
+    def matrix_dtype(self) -> Any:
+        """Type of the matrix that the hierarchy was built from."""
+        return self.inner.matrix_dtype
 
     def __repr__(self) -> str:
         return f"{self.inner!r}\nrows in reverse Cuthill-McKee order"
@@ -103,6 +102,7 @@ class ReorderedHierarchy(Hierarchy):
             require_graph(A, self.graph, name, "the function that made this")
             A = reordered_matrix(A, self.graph, self.reordering)
         self.inner.update(A)
+        self.levels, self.coarse = self.inner.levels, self.inner.coarse
         return self
 
     def take_samples(self, samples: Any) -> ReorderedHierarchy:
@@ -117,8 +117,7 @@ class ReorderedHierarchy(Hierarchy):
         return ReorderedWorkspace(self.inner.workspace(n_samples), n_samples)
 
     def _run(self, r: Any, out: Any, workspace: Any, with_dot: bool) -> tuple[Any, Any]:
-        if workspace is None or workspace.n_samples != r.shape[1]:
-            workspace = self.workspace(r.shape[1])
+        workspace = self.workspace_for(r, workspace)
         here, z = workspace.vectors(r)
         reordered_vectors(r, self.reordering, here)
         if with_dot:
@@ -133,8 +132,5 @@ class ReorderedHierarchy(Hierarchy):
         return self._run(r, out, workspace, False)[0]
 
     def apply_dot(self, r: Any, out: Any = None, workspace: Any = None) -> Any:
-        """`apply` to `out`, and the inner products of `r` with it, one value a sample."""
+        """`apply` to `out`, and the inner products of `r` with it, one value per sample."""
         return self._run(r, out, workspace, True)[1]
-
-    def __matmul__(self, r: Any) -> Any:
-        return multiply(self, r, "Hierarchy")

@@ -14,9 +14,9 @@ from ensemble._kernels.multigrid.scaling import entry_units, narrowed
 from ensemble.linalg import CrsMatrix
 from ensemble.linalg.operators import multiply
 from ensemble.linalg.scipy_operator import SciPyOperator
+from ensemble.multigrid.aggregation_hierarchy import AggregationHierarchy
 from ensemble.multigrid.conversion import converted_v_cycle
 from ensemble.multigrid.cycle import Workspace
-from ensemble.multigrid.hierarchy import Hierarchy
 from ensemble.multigrid.setup import smoothed_aggregation
 
 
@@ -30,20 +30,20 @@ class ScaledHierarchy(SciPyOperator):
     __array_ufunc__ = None
     queues_kernels = True
 
-    def __init__(self, hierarchy: Hierarchy, scale: Any, unit: Any = None) -> None:
+    def __init__(self, hierarchy: AggregationHierarchy, scale: Any, unit: Any = None) -> None:
         """`unit`: what answers are multiplied by, one power of two a sample; None for a hierarchy without units."""
         self.hierarchy, self.scale, self.unit = hierarchy, scale, unit
         self.shape = hierarchy.shape
 
     @classmethod
-    def of(cls, A: Any, hierarchy: Hierarchy) -> ScaledHierarchy:
+    def of(cls, A: Any, hierarchy: AggregationHierarchy) -> ScaledHierarchy:
         """The preconditioner of `A` on a mean's hierarchy that is there already."""
         return cls(hierarchy, *scale_of(A, hierarchy))
 
     @property
     def n_samples(self) -> int:
         """Samples held."""
-        return self.scale.shape[1]
+        return int(self.scale.shape[1])
 
     @property
     def dtype(self) -> Any:
@@ -86,7 +86,7 @@ class ScaledHierarchy(SciPyOperator):
         return self._run(r, out, workspace)[0]
 
     def apply_dot(self, r: Any, out: Any = None, workspace: Workspace | None = None) -> Any:
-        """`apply` to `out`, and the inner products of `r` with it, one value a sample, in the same pass."""
+        """`apply` to `out`, and the inner products of `r` with it, one value per sample, in the same pass."""
         return self._run(r, out, workspace)[1]
 
     def __matmul__(self, r: Any) -> Any:
@@ -113,17 +113,17 @@ class ScaledHierarchy(SciPyOperator):
         return self
 
 
-def scale_of(A: Any, hierarchy: Hierarchy) -> tuple[Any, Any]:
+def scale_of(A: Any, hierarchy: AggregationHierarchy) -> tuple[Any, Any]:
     """The root of the mean's diagonal over each sample's own, shape (n, n_samples), in the hierarchy's type; the unit.
 
     Of a hierarchy that holds its matrix in units of its own, powers of two are taken out of the root, too: the largest
     entry of each sample is brought into [1, 2), and what undoes it is part of the unit of that sample.
     """
-    own = A.diagonal().samples  # made for us: its memory serves the result
+    own = A.diagonal().samples  # a new array: its memory is used for the result
     xp = array_namespace(own)
     mean = xp.astype(hierarchy.levels[0].A.diagonal().samples, xp.float64)
     unit = hierarchy.precision.unit
-    with np.errstate(all="ignore"):  # a broken sample keeps its NaN to itself
+    with np.errstate(all="ignore"):  # a NaN stays in its sample
         if unit is not None:
             mean /= unit[0]
         xp.sqrt(xp.divide(mean, own, out=own), out=own)
@@ -207,4 +207,6 @@ def scaled_aggregation(A: Any, mean: CrsMatrix | None = None, **options: Any) ->
     )  # fmt: skip
     require("reorder" not in options, "scaled_aggregation", "options", "not name reorder", repr(options.get("reorder")),
             "Reorder the matrices: CrsGraph.reordered().")  # fmt: skip
-    return ScaledHierarchy.of(A, smoothed_aggregation(mean, reorder=False, **options))
+    hierarchy = smoothed_aggregation(mean, reorder=False, **options)
+    assert isinstance(hierarchy, AggregationHierarchy)
+    return ScaledHierarchy.of(A, hierarchy)

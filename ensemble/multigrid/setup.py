@@ -6,18 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import array_namespace, is_array, to_numpy
+from ensemble._backend import is_array, to_numpy
 from ensemble._check import floating, integer, message, positive, require, require_type
 from ensemble.linalg import AffineMatrix, CrsMatrix, GalerkinProduct, SymmetricCrsMatrix
 from ensemble.linalg.adapt import as_operator
 from ensemble.linalg.reordering import reordered_matrix
 from ensemble.multigrid.affine import AffineHierarchy
 from ensemble.multigrid.aggregation import aggregates_of
-from ensemble.multigrid.candidates import improved_candidates
-from ensemble.multigrid.coarse import LARGEST_DENSE, CoarseSolver, is_coarsest
-from ensemble.multigrid.gauss_seidel import GaussSeidel
-from ensemble.multigrid.hierarchy import (
-    Hierarchy,
+from ensemble.multigrid.aggregation_hierarchy import (
+    AggregationHierarchy,
     Level,
     Plan,
     Precision,
@@ -25,13 +22,15 @@ from ensemble.multigrid.hierarchy import (
     coarse_matrix,
     fill_level,
     finest_matrix,
-    round_level,
 )
+from ensemble.multigrid.candidates import improved_candidates
+from ensemble.multigrid.coarse import LARGEST_DENSE, CoarseSolver, is_coarsest
+from ensemble.multigrid.gauss_seidel import GaussSeidel
+from ensemble.multigrid.hierarchy import Hierarchy, require_square_and_real, stored_matrix
 from ensemble.multigrid.jacobi import Jacobi
 from ensemble.multigrid.prolongation import prolongator_graph
 from ensemble.multigrid.relaxation import Chebyshev
 from ensemble.multigrid.reordered import ReorderedHierarchy, order_of
-from ensemble.multigrid.rounded import storage_of
 from ensemble.multigrid.strength import StrongGraph, strength_of
 from ensemble.multigrid.tentative import tentative_prolongator
 from ensemble.scalar import Ensemble
@@ -51,7 +50,6 @@ def smoothed_aggregation(
     smoother: SmootherOption = CHEBYSHEV,
     damping: float = 4.0 / 3.0,
     dtype: Any = None,
-    values_dtype: Any = None,
     reorder: bool | str = "auto",
 ) -> Hierarchy:
     """Build a smoothed-aggregation multigrid hierarchy for all samples of `A` at once.
@@ -91,7 +89,7 @@ def smoothed_aggregation(
         Symmetric Gauss-Seidel sweeps that the near-nullspace gets on ``A x = 0``, A being the mean over samples, each
         sample over its mean diagonal: for matrices whose near-nullspace is not known, like ``D A D``.
     smoother : Chebyshev, Jacobi or GaussSeidel
-        The last keeps all entries row by row: not for an `AffineMatrix`, nor with `values_dtype`.
+        The last keeps all entries row by row: not for an `AffineMatrix`.
     damping : float, dimensionless
         Of the prolongator smoothing, over each sample's largest eigenvalue of D^-1 A. Zero: plain aggregation.
     dtype : float32 or float64, optional
@@ -100,11 +98,7 @@ def smoothed_aggregation(
         brought into range by a power of two of each sample's own. A sample that float32 does not serve is held in
         float64: one whose diagonal entries differ by more than 1e24, or whose small eigenvalues rounding could move
         (nearly singular, or coefficients that jump by a factor of 1e3 and more around islands). Each sample is judged
-        by itself. Of an `AffineMatrix` and with `values_dtype`, the default is the type of A.
-    values_dtype : "bfloat16" or data type, optional
-        Type in which the matrices of the smoothed levels are kept, where that is not `dtype`: "bfloat16" (8 bits of
-        precision) or float32. Set-up and vectors stay in `dtype`; rows keep their sums, so that the V-cycle loses next
-        to nothing where the near-nullspace is constants, as it is for diffusion.
+        by itself. Of an `AffineMatrix`, the default is the type of A.
     reorder : {"auto", True, False}
         Whether the levels are kept in the reverse Cuthill-McKee order of the graph. Vectors, `update` and
         `take_samples` stay in the caller's order; `levels` are in the other. By default so where A has at least 1000
@@ -121,9 +115,9 @@ def smoothed_aggregation(
     Raises
     ------
     ValueError
-        If `A` is not square, the near-nullspace does not fit it, or `dtype` or `values_dtype` is none of those; or the
-        latter, or `GaussSeidel`, is given for an `AffineMatrix`, which stores no values; or `EvolutionStrength` meets
-        blocks or several near-nullspace vectors.
+        If `A` is not square, the near-nullspace does not fit it, or `dtype` is none of those; or `GaussSeidel` is given
+        for an `AffineMatrix`, which stores no values; or `EvolutionStrength` meets blocks or several near-nullspace
+        vectors.
 
     Notes
     -----
@@ -148,65 +142,80 @@ def smoothed_aggregation(
         1        280       2368      8.5  1.344 .. 1.344
         2         34        302      8.9  direct
     """
-    given, A = A, as_operator(A, "smoothed_aggregation", "A")
+    name = "smoothed_aggregation"
     if dtype is not None:
-        advice = "To keep the matrices alone in a narrower type, give values_dtype."
-        dtype = floating(dtype, "smoothed_aggregation", "dtype", advice)
-    if isinstance(A, AffineMatrix):
-        require(reorder is not True, "smoothed_aggregation", "reorder", "be False or 'auto' for an AffineMatrix",
+        dtype = floating(dtype, name, "dtype")
+    affine = as_operator(A, name, "A")
+    if isinstance(affine, AffineMatrix):
+        require(reorder is not True, name, "reorder", "be False or 'auto' for an AffineMatrix",
                 "True", "Build the AffineMatrix on A.graph.reordered().graph.")  # fmt: skip
-        require(
-            values_dtype is None, "smoothed_aggregation", "values_dtype", "be None for an AffineMatrix",
-            repr(values_dtype), "It stores no values a sample; use dtype.",
-        )  # fmt: skip
-        require(not isinstance(smoother, GaussSeidel), "smoothed_aggregation", "smoother",
+        require(not isinstance(smoother, GaussSeidel), name, "smoother",
                 "be a Chebyshev or a Jacobi for an AffineMatrix", repr(smoother))  # fmt: skip
         mean = smoothed_aggregation(
-            A.mean, near_nullspace=near_nullspace, block_size=block_size, coarse_size=coarse_size,
+            affine.mean, near_nullspace=near_nullspace, block_size=block_size, coarse_size=coarse_size,
             max_levels=max_levels, strength=strength, improve_candidates=improve_candidates, smoother=smoother,
-            damping=damping, dtype=A.dtype, reorder=False,
+            damping=damping, dtype=affine.dtype, reorder=False,
         )  # fmt: skip
-        return AffineHierarchy(mean, A.terms, np.dtype(A.dtype if dtype is None else dtype)).update(A)
-    if not isinstance(A, CrsMatrix | SymmetricCrsMatrix):
-        advice = "Give A.to_crs(), or build the hierarchy of its mean with scaled_aggregation."
-        wanted = "be a CrsMatrix, SymmetricCrsMatrix or AffineMatrix"
-        raise TypeError(message("smoothed_aggregation", "A", wanted, f"a {type(given).__name__}", advice))
-    n = A.shape[0]
-    require(A.shape == (n, n), "smoothed_aggregation", "A", "be square", f"shape {A.shape}")
-    if not array_namespace(A.values).isdtype(A.dtype, "real floating"):
-        raise TypeError(message("smoothed_aggregation", "A", "be real", f"dtype {A.dtype}"))
-    if coarse_size is not None:
-        integer(coarse_size, "smoothed_aggregation", "coarse_size", minimum=1)
-    integer(max_levels, "smoothed_aggregation", "max_levels", minimum=1)
-    integer(block_size, "smoothed_aggregation", "block_size", minimum=1)
-    require(n % block_size == 0, "smoothed_aggregation", "block_size", f"divide the {n} rows of A", block_size)
-    positive(damping, "smoothed_aggregation", "damping", zero=True)
-    kinds = Chebyshev, Jacobi, GaussSeidel
-    wanted = "be a Chebyshev, a Jacobi or a GaussSeidel"
-    require_type(smoother, kinds, "smoothed_aggregation", "smoother", wanted, "Chebyshev(degree=2)?")
+        assert isinstance(mean, AggregationHierarchy)
+        return AffineHierarchy(mean, affine.terms, np.dtype(affine.dtype if dtype is None else dtype)).update(affine)
+    advice = "Give A.to_crs(), or build the hierarchy of its mean with scaled_aggregation."
+    matrix = stored_matrix(A, name, "be a CrsMatrix, SymmetricCrsMatrix or AffineMatrix", advice)
+    require_square_and_real(matrix, name)
+    n, graph = matrix.shape[0], matrix.graph
+    require_options(n, block_size, coarse_size, max_levels, improve_candidates, smoother, damping)
     B = near_nullspace_of(near_nullspace, n, block_size)
-    if dtype is None and values_dtype is not None:
-        dtype = A.dtype
-    storage = storage_of(values_dtype, dtype, "smoothed_aggregation")
-    strength = strength_of(strength, A, block_size)
-    integer(improve_candidates, "smoothed_aggregation", "improve_candidates", minimum=0)
-    by_rows = isinstance(smoother, GaussSeidel)
-    require(not (by_rows and storage), "smoothed_aggregation", "values_dtype", "be None for GaussSeidel",
-            repr(values_dtype), "Use dtype.")  # fmt: skip
-    if isinstance(A, SymmetricCrsMatrix) and (by_rows or strength is not None or improve_candidates):
-        A = A.to_crs()
-    graph = A.graph
-    order = order_of(graph, block_size, reorder, "smoothed_aggregation")
+    strength = strength_of(strength, matrix, block_size)
+    by_rows = isinstance(smoother, GaussSeidel) or strength is not None or improve_candidates
+    if isinstance(matrix, SymmetricCrsMatrix) and by_rows:
+        matrix = matrix.to_crs()
+    order = order_of(graph, block_size, reorder, name)
     if order is not None:
-        A, B = reordered_matrix(A, graph, order), B[order.rows]
-    given = A
-    A, precision = finest_matrix(A, Precision(dtype), storage)
+        matrix, B = reordered_matrix(matrix, graph, order), B[order.rows]
+    finest, precision = finest_matrix(matrix, Precision(dtype))
     if improve_candidates:
-        B = improved_candidates(given, B, improve_candidates)
-    levels = [Level(A)]
+        B = improved_candidates(matrix, B, improve_candidates)
+    levels = build_levels(
+        Level(finest), matrix, B, block_size, strength, coarse_size, max_levels, smoother, damping,
+        precision.fits is not None,
+    )  # fmt: skip
+    direct = levels[-1].smoother is None
+    hierarchy = AggregationHierarchy(
+        levels, CoarseSolver(levels[-1].A) if direct else None, smoother, damping, precision
+    )
+    hierarchy.hold_in_double(matrix)
+    return hierarchy if order is None else ReorderedHierarchy(hierarchy, graph, order)
+
+
+def require_options(
+    n: int, block_size: int, coarse_size: int | None, max_levels: int, improve_candidates: int,
+    smoother: SmootherOption, damping: float,
+) -> None:  # fmt: skip
+    """Refuse options of `smoothed_aggregation` that are out of range for a matrix of `n` rows."""
+    name = "smoothed_aggregation"
+    if coarse_size is not None:
+        integer(coarse_size, name, "coarse_size", minimum=1)
+    integer(max_levels, name, "max_levels", minimum=1)
+    integer(block_size, name, "block_size", minimum=1)
+    require(n % block_size == 0, name, "block_size", f"divide the {n} rows of A", block_size)
+    positive(damping, name, "damping", zero=True)
+    wanted = "be a Chebyshev, a Jacobi or a GaussSeidel"
+    require_type(smoother, (Chebyshev, Jacobi, GaussSeidel), name, "smoother", wanted, "Chebyshev(degree=2)?")
+    integer(improve_candidates, name, "improve_candidates", minimum=0)
+
+
+def build_levels(
+    finest: Level, matrix: CrsMatrix | SymmetricCrsMatrix, B: np.ndarray, block_size: int, strength: Any,
+    coarse_size: int | None, max_levels: int, smoother: SmootherOption, damping: float, with_energy: bool,
+) -> list[Level]:  # fmt: skip
+    """The levels from `finest` on, coarsened by the values of `matrix`, the caller's; `B` is the near-nullspace.
+
+    The coarsest level has a smoother unless it is small enough to be solved directly. `with_energy`: see
+    `coarse_matrix`.
+    """
+    levels = [finest]
     while len(levels) < max_levels and levels[-1].A.shape[0] >= (1 if coarse_size is None else coarse_size):
         level = levels[-1]
-        decisive = given if len(levels) == 1 else level.A  # aggregates follow the caller's values
+        decisive = matrix if len(levels) == 1 else level.A
         strong = None if strength is None else StrongGraph(decisive, strength, B, block_size)
         aggregates, count = aggregates_of(decisive, block_size, strong)
         block_size = B.shape[1]  # a coarse node has one unknown per near-nullspace vector
@@ -220,16 +229,10 @@ def smoothed_aggregation(
         smoothed = level.A.graph if strong is None or strong.graph is None else strong.graph
         graph_p = prolongator_graph(smoothed, T.graph)
         level.plan = Plan(aggregates, T, graph_p, GalerkinProduct(level.A.graph, graph_p), strong)
-        levels.append(Level(coarse_matrix(level, damping, None, precision.fits is not None)))
-        round_level(level, storage)
-    direct = levels[-1].smoother is None and levels[-1].A.shape[0] <= LARGEST_DENSE
-    if levels[-1].smoother is None and not direct:
+        levels.append(Level(coarse_matrix(level, damping, None, with_energy)))
+    if levels[-1].smoother is None and levels[-1].A.shape[0] > LARGEST_DENSE:
         fill_level(levels[-1], smoother)
-    coarse = CoarseSolver(levels[-1].A) if direct else None
-    round_level(levels[-1], storage)
-    hierarchy = Hierarchy(levels, coarse, smoother, damping, storage, precision)
-    hierarchy.keep_accurate(given)
-    return hierarchy if order is None else ReorderedHierarchy(hierarchy, graph, order)
+    return levels
 
 
 def near_nullspace_of(vectors: Any, n: int, block_size: int = 1) -> np.ndarray:

@@ -15,17 +15,17 @@ STRENGTHS = ("largest", "mean", "graph")
 
 
 @dataclass
-class Judge:
-    """Which entries of a shared graph matter, judged on the values of all finite samples.
+class SharedStrength:
+    """Which entries of a shared graph are strong, from the values of all finite samples.
 
-    `strength` is "largest" (an entry matters if it does in some sample), "mean" (on the mean of its relative sizes) or
-    "graph" (every stored entry matters).
+    `strength` is "largest" (an entry is strong if it is in some sample), "mean" (by the mean of its relative sizes) or
+    "graph" (every stored entry is strong).
     """
 
     strength: str
     finite: np.ndarray = field(default_factory=lambda: np.ones(0, bool))
 
-    def judge(self, values: Any) -> np.ndarray:
+    def finite_samples(self, values: Any) -> np.ndarray:
         """`values` of the finite samples, on the host; one that was not finite on a level above does not count."""
         here = to_numpy(values)
         if self.strength == "graph":
@@ -37,14 +37,16 @@ class Judge:
     def strong(self, graph: CrsGraph, values: np.ndarray, measure: int, threshold: float) -> np.ndarray:
         """True for the entries of at least `threshold` times the `measure` of their row, shape (nnz,).
 
-        `values` are from `judge`; without a finite sample every entry is strong.
+        `values` are from `finite_samples`; without a finite sample every entry is strong.
         """
         if self.strength == "graph" or values.shape[1] == 0:
             if measure == kernels.OFF_DIAGONAL:
-                return graph.row_of_entry != graph.indices
+                off_diagonal: np.ndarray = graph.row_of_entry != graph.indices
+                return off_diagonal
             return np.ones(graph.nnz, bool)
         mean = self.strength == "mean"
-        return kernels.strong_entries(graph.indptr, graph.indices, values, measure, threshold, mean)
+        strong: np.ndarray = kernels.strong_entries(graph.indptr, graph.indices, values, measure, threshold, mean)
+        return strong
 
 
 @dataclass
@@ -73,12 +75,14 @@ def sorted_graph(rows: np.ndarray, columns: np.ndarray, shape: tuple[int, int], 
 
 def places_in(whole: CrsGraph, part: CrsGraph) -> np.ndarray:
     """The place of each entry of `part` in `whole`, which holds them all."""
-    keys = (np.add(g.row_of_entry.astype(np.int64) * whole.shape[1], g.indices) for g in (whole, part))
-    return np.searchsorted(*keys)
+    stored, wanted = (np.add(g.row_of_entry.astype(np.int64) * whole.shape[1], g.indices) for g in (whole, part))
+    places: np.ndarray = np.searchsorted(stored, wanted)
+    return places
 
 
 def coarse_rows(graph: CrsGraph, strong: np.ndarray) -> np.ndarray:
     """True for the coarse rows of the splitting by strong entries, shape (n,)."""
     everywhere = np.ones(graph.shape[0], bool)
     chosen = part_of(graph, strong, everywhere, everywhere).graph
-    return kernels.split_rows(chosen.indptr, chosen.indices, *chosen.transposed[:2])
+    coarse: np.ndarray = kernels.split_rows(chosen.indptr, chosen.indices, *chosen.transposed[:2])
+    return coarse

@@ -154,7 +154,7 @@ def scaled_magnitudes(A: CrsMatrix, over: str) -> np.ndarray:
     with np.errstate(all="ignore"):
         root = xp.where(diagonal > 0, 1.0 / xp.sqrt(diagonal), 0.0)
         rows, columns = A.graph.coordinates_beside(A.values)
-        run = run_of(A)
+        run = entries_at_once(A)
         for first in range(0, nnz, run):
             here = slice(first, first + run)
             quotient = xp.abs(A.values[here]) * xp.take(root, rows[here], axis=0) * xp.take(root, columns[here], axis=0)
@@ -169,7 +169,7 @@ def scaled_magnitudes(A: CrsMatrix, over: str) -> np.ndarray:
     return out
 
 
-def run_of(A: CrsMatrix) -> int:
+def entries_at_once(A: CrsMatrix) -> int:
     """Entries whose values are reduced at a time."""
     return max(1, (CHUNK if isinstance(A.values, np.ndarray) else DEVICE_CHUNK) // A.n_samples)
 
@@ -186,7 +186,7 @@ def mean_matrix(A: CrsMatrix) -> CrsMatrix:
         return CrsMatrix(A.graph, np.full((A.graph.nnz, 1), np.nan))
     weight = np.where(finite, 1.0 / np.where(finite, size, 1.0), 0.0) / np.count_nonzero(finite)
     weight, chosen = (asarray_like(array, A.values) for array in (weight, finite))
-    values, run = np.zeros(A.graph.nnz), run_of(A)
+    values, run = np.zeros(A.graph.nnz), entries_at_once(A)
     for first in range(0, A.graph.nnz, run):
         part = xp.astype(A.values[first : first + run], xp.float64)
         values[first : first + run] = to_numpy(xp.sum(xp.where(chosen, part, 0.0) * weight, axis=1))
@@ -204,7 +204,7 @@ def symmetrized(values: np.ndarray, rows: np.ndarray, columns: np.ndarray, n: in
 def strength_of(option: Any, A: CrsMatrix | SymmetricCrsMatrix, block_size: int) -> Any:
     """The measure that `smoothed_aggregation` was given, or that it chooses: None, or a measure."""
     if isinstance(option, str) and option == "auto":
-        return SymmetricStrength() if jumps(A, block_size) else None
+        return SymmetricStrength() if has_jumps(A, block_size) else None
     if option is None or isinstance(option, SymmetricStrength | EvolutionStrength):
         return option
     if isinstance(option, int | float | np.floating) and not isinstance(option, bool):
@@ -213,11 +213,11 @@ def strength_of(option: Any, A: CrsMatrix | SymmetricCrsMatrix, block_size: int)
     raise TypeError(message("smoothed_aggregation", "strength", wanted, f"a {type(option).__name__}"))
 
 
-def jumps(A: CrsMatrix | SymmetricCrsMatrix, block_size: int) -> bool:
+def has_jumps(A: CrsMatrix | SymmetricCrsMatrix, block_size: int) -> bool:
     """Whether a coefficient jumps in every finite sample; at least one must be finite.
 
     It does where two neighbours' diagonal entries differ by more than `JUMP` and their coupling is weak to
-    `SymmetricStrength()`: at the rim of an island. Both hold for no anisotropy, no scaling ``D A D`` of a smooth
+    `SymmetricStrength()`: at the edge of an island. Both hold for no anisotropy, no scaling ``D A D`` of a smooth
     coefficient and no graded mesh. Of blocks, entries between like unknowns count.
     """
     A = A.to_crs() if isinstance(A, SymmetricCrsMatrix) else A
@@ -226,7 +226,7 @@ def jumps(A: CrsMatrix | SymmetricCrsMatrix, block_size: int) -> bool:
     with np.errstate(all="ignore"):
         root = xp.sqrt(xp.abs(A.diagonal().samples))
         rows, columns = A.graph.coordinates_beside(A.values)
-        run = run_of(A)
+        run = entries_at_once(A)
         for first in range(0, A.graph.nnz, run):
             i, j, values = rows[first : first + run], columns[first : first + run], A.values[first : first + run]
             size, other = (xp.take(root, k, axis=0) for k in (i, j))
@@ -248,7 +248,7 @@ class StrongGraph:
     smooths the prolongator.
     """
 
-    def __init__(self, A: CrsMatrix, measure: Any, B: np.ndarray, block_size: int) -> None:
+    def __init__(self, A: Any, measure: Any, B: np.ndarray, block_size: int) -> None:
         mean = mean_matrix(A)
         strong = measure.strong(A, mean, B, block_size)
         self.nodes = strong.indptr.astype(np.int32), strong.indices.astype(np.int32)
@@ -258,7 +258,7 @@ class StrongGraph:
             self._filter(mean, strong, B[:, 0], measure.theta)
 
     def _filter(self, mean: CrsMatrix, strong: sp.csr_array, b: np.ndarray, theta: float) -> None:
-        """The filtered matrix's graph, its values as a sparse matrix times those of A, and where lone nodes belong."""
+        """The filtered matrix's graph, the sparse matrix that maps the values of A to its own, and `nearest`."""
         graph = mean.graph
         columns: Any = graph.indices
         n, nnz, rows = graph.shape[0], graph.nnz, graph.row_of_entry

@@ -5,30 +5,29 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ensemble.apps.fem import DiffusionOperator, RandomDiffusion
+from ensemble.apps.fem import DiffusionOperator, Multigrid, RandomDiffusion
 from ensemble.krylov import Status, cg
 from ensemble.linalg import AffineMatrix
 from ensemble.multigrid import scaled_aggregation
 from ensemble.scalar import Ensemble
 
 EPS = np.finfo(float).eps
-WAYS = [
-    {"operator": "affine"},
-    {"operator": "affine", "hierarchy_dtype": np.float32},
-    {"operator": "affine", "hierarchy": "own"},
-    {"operator": "affine", "hierarchy": "own", "hierarchy_dtype": np.float32},
-    {"operator": "matrix-free"},
-    {"operator": "matrix-free", "hierarchy_dtype": np.float32},
-    {"operator": "stored", "hierarchy": "mean"},
-    {"operator": "stored", "hierarchy": "mean", "hierarchy_dtype": np.float32},
-    {"operator": "stored", "hierarchy_dtype": np.float32},
-    {"operator": "stored", "hierarchy_dtype": np.float32, "hierarchy_values_dtype": "bfloat16"},
-    {"operator": "affine", "hierarchy_dtype": np.float32, "hierarchy_values_dtype": "bfloat16"},
-]
-
-
-def label(way):
-    return "-".join(getattr(v, "__name__", v) for v in way.values())
+FLOAT32 = Multigrid(dtype=np.float32)
+OPTIONS = {
+    "affine": {"operator": "affine"},
+    "affine-float32": {"operator": "affine", "preconditioner": FLOAT32},
+    "affine-sample": {"operator": "affine", "preconditioner": Multigrid(matrix="sample")},
+    "affine-sample-float32": {
+        "operator": "affine",
+        "preconditioner": Multigrid(matrix="sample", dtype=np.float32),
+    },
+    "matrix-free": {"operator": "matrix-free"},
+    "matrix-free-float32": {"operator": "matrix-free", "preconditioner": FLOAT32},
+    "stored-mean": {"operator": "stored", "preconditioner": Multigrid(matrix="mean")},
+    "stored-mean-float32": {"operator": "stored", "preconditioner": Multigrid(matrix="mean", dtype=np.float32)},
+    "stored-float32": {"operator": "stored", "preconditioner": FLOAT32},
+}
+each_operator = pytest.mark.parametrize("options", OPTIONS.values(), ids=list(OPTIONS))
 
 
 @pytest.fixture(scope="module")
@@ -48,27 +47,27 @@ def draw(n_terms, n_samples, seed):
 # Samples in this file: 5 of them, or 1. Both kinds of tiles, of 4 samples and of 1, and no kernel for a third width.
 
 
-@pytest.mark.parametrize("way", WAYS, ids=label)
-def test_every_way_gives_the_answer_and_each_sample_its_own_bits(problem, way):
+@each_operator
+def test_every_operator_gives_the_answer_and_each_sample_its_own_bits(problem, options):
     y = draw(2, 5, seed=60493)
-    stored, other = problem.solve(Ensemble(y), cg_rtol=1e-10, rtol=1e-9), problem.solve(Ensemble(y), **way)
+    stored, other = problem.solve(Ensemble(y), cg_rtol=1e-10, rtol=1e-9), problem.solve(Ensemble(y), **options)
     assert other.converged.all()
     assert np.all(other.iterations <= 7)
     # the residual is 1e-7 of the first in both; the smallest eigenvalue of the matrix is near pi^2 / 10^3
     np.testing.assert_allclose(other.u.samples, stored.u.samples, rtol=0, atol=1e-5)
     for s in (0, 4):
-        alone = problem.solve(y[:, s], **way)
+        alone = problem.solve(y[:, s], **options)
         np.testing.assert_array_equal(other.u.samples[:, s], alone.u)
         assert other.response.samples[s] == alone.response
         assert other.iterations[s] == alone.iterations[0]
 
 
-@pytest.mark.parametrize("way", WAYS, ids=label)
-def test_a_tighter_tolerance_is_met(problem, way):
+@each_operator
+def test_a_tighter_tolerance_is_met(problem, options):
     """The preconditioner's precision does not limit the answer's."""
     y = draw(2, 5, seed=82219)
     tight = {"rtol": 1e-11, "cg_rtol": 1e-12}
-    result = problem.solve(Ensemble(y), **way, **tight)
+    result = problem.solve(Ensemble(y), **options, **tight)
     assert result.converged.all()
     reference = problem.solve(Ensemble(y), **tight)
     np.testing.assert_allclose(result.u.samples, reference.u.samples, rtol=0, atol=1e-9)
@@ -79,8 +78,8 @@ def test_a_tighter_tolerance_is_met(problem, way):
 def test_iterations_on_the_papers_even_mesh(cells):
     problem = RandomDiffusion(cells, grading=0.0, n_terms=2)
     y = Ensemble(draw(2, 5, seed=20731))
-    for way in ({"operator": "affine", "hierarchy_dtype": np.float32}, {"operator": "affine", "hierarchy": "own"}):
-        assert problem.solve(y, **way).iterations.max() <= 7
+    for name in ("affine-float32", "affine-sample"):
+        assert problem.solve(y, **OPTIONS[name]).iterations.max() <= 7
 
 
 @given(seed=st.integers(0, 2**32 - 1), n_samples=st.sampled_from([1, 4, 5]))
@@ -142,16 +141,16 @@ def test_lognormal_samples_see_only_themselves(lognormal, n_samples):
     stored, free = lognormal.solve(Ensemble(y)), lognormal.solve(Ensemble(y), operator="matrix-free")
     assert stored.converged.all() and free.converged.all()
     np.testing.assert_allclose(free.u.samples, stored.u.samples, rtol=0, atol=1e-5)
-    for way in ({}, {"operator": "matrix-free"}):
-        whole = lognormal.solve(Ensemble(y), **way)
-        alone = lognormal.solve(y[:, -1], **way)
+    for options in ({}, {"operator": "matrix-free"}):
+        whole = lognormal.solve(Ensemble(y), **options)
+        alone = lognormal.solve(y[:, -1], **options)
         np.testing.assert_array_equal(whole.u.samples[:, -1], alone.u)
 
 
 def test_lognormal_coefficient_is_the_exponential_of_the_expansion(lognormal):
     y = draw(3, 1, seed=14009)
     A = lognormal.operator(np.ones(8 * lognormal.mesh.n_cells))
-    kappa = lognormal._discrete.coefficient(y)
+    kappa = lognormal.discretization.coefficient(y)
     points = np.array([lognormal.mesh.gauss_point(e, q) for e in range(lognormal.mesh.n_cells) for q in range(8)])
     expansion = lognormal.field.modes_at(points) @ (np.sqrt(lognormal.field.eigenvalues)[:, None] * y)
     np.testing.assert_allclose(kappa, np.exp(expansion), rtol=1e-13)
@@ -159,8 +158,8 @@ def test_lognormal_coefficient_is_the_exponential_of_the_expansion(lognormal):
 
 
 def test_a_constant_lognormal_coefficient_gives_a_linear_u(lognormal):
-    for way in ({}, {"operator": "matrix-free"}):
-        u = lognormal.solve(np.zeros(3), rtol=1e-13, cg_rtol=1e-12, **way).u
+    for options in ({}, {"operator": "matrix-free"}):
+        u = lognormal.solve(np.zeros(3), rtol=1e-13, cg_rtol=1e-12, **options).u
         np.testing.assert_allclose(u, 1.0 + lognormal.mesh.points[:, 2], rtol=0, atol=1e-11)
 
 
@@ -176,13 +175,13 @@ def test_any_coefficient_solves_with_the_hierarchy_of_the_mean(problem, rng):
     assert np.linalg.norm(residual) <= 1.01e-8 * np.linalg.norm(b[:, 2])
 
 
-@pytest.mark.parametrize("way", WAYS, ids=label)
-def test_nan_stays_in_its_sample(way):
+@each_operator
+def test_nan_stays_in_its_sample(options):
     problem = RandomDiffusion(8, n_terms=2)
     y = draw(2, 5, seed=33301)
-    clean = problem.solve(Ensemble(y), **way)
+    clean = problem.solve(Ensemble(y), **options)
     y[1, 3] = np.nan
-    result = problem.solve(Ensemble(y), **way)
+    result = problem.solve(Ensemble(y), **options)
     others = np.arange(5) != 3
     assert result.status[3] == Status.breakdown and np.isnan(result.response.samples[3])
     np.testing.assert_array_equal(result.u.samples[:, others], clean.u.samples[:, others])
@@ -191,26 +190,29 @@ def test_nan_stays_in_its_sample(way):
 def test_affine_terms_are_the_assembled_matrices(problem):
     y = draw(2, 5, seed=55001)
     stored, residual = problem.assemble(Ensemble(y))
-    values, load = problem._discrete.affine_terms
+    values, load = problem.discretization.affine_terms
     A = AffineMatrix(problem.graph, values, Ensemble(y))
     np.testing.assert_allclose(A.to_crs().values, stored.values, rtol=0, atol=64 * EPS * np.abs(stored.values).max())
     np.testing.assert_allclose(load[:, :1] + load[:, 1:] @ y, residual.samples, rtol=0, atol=64 * EPS)
 
 
 @pytest.mark.parametrize(
-    "options, way, text",
+    "problem_options, options, text",
     [
         ({}, {"operator": "dense"}, "operator must be one of 'stored', 'affine', 'matrix-free'; got 'dense'"),
-        ({}, {"hierarchy": "none"}, "hierarchy must be one of 'own', 'mean'; got 'none'"),
         ({"source": 1.0}, {"operator": "affine"}, "operator must be 'stored' where there is a source.*source = 1"),
         ({"source": 1.0}, {"operator": "matrix-free"}, "operator must be 'stored' where there is a source"),
         ({"coefficient": "lognormal"}, {"operator": "affine"}, "operator must be 'stored' or 'matrix-free' for a logn"),
-        ({}, {"operator": "matrix-free", "hierarchy": "own"}, "hierarchy must be 'mean' for operator='matrix-free'"),
+        (
+            {},
+            {"operator": "matrix-free", "preconditioner": Multigrid(matrix="sample")},
+            "preconditioner must have matrix='mean' for operator='matrix-free'; got Multigrid",
+        ),
     ],
 )
-def test_choices_that_do_not_go_together_are_named(options, way, text):
+def test_choices_that_do_not_go_together_are_named(problem_options, options, text):
     with pytest.raises(ValueError, match=text):
-        RandomDiffusion(2, **options).solve(np.zeros(options.get("n_terms", 5)), **way)
+        RandomDiffusion(2, **problem_options).solve(np.zeros(5), **options)
 
 
 @pytest.mark.parametrize(
@@ -231,3 +233,21 @@ def test_bad_coefficients_are_refused(kappa, text):
 def test_an_unknown_coefficient_is_refused():
     with pytest.raises(ValueError, match="coefficient must be one of 'affine', 'lognormal'; got 'gamma'"):
         RandomDiffusion(2, coefficient="gamma")
+
+
+@pytest.mark.parametrize(
+    "make, error, text",
+    [
+        (lambda: Multigrid(matrix="none"), ValueError, "Multigrid: matrix must be one of 'sample', 'mean'; got 'none'"),
+        (lambda: Multigrid(dtype=np.float16), ValueError, "Multigrid: dtype must be float32 or float64"),
+        (
+            lambda: RandomDiffusion(2).solve(np.zeros(5), preconditioner="mean"),
+            TypeError,
+            "preconditioner must be a Multigrid; got a str",
+        ),
+        (lambda: RandomDiffusion(2).solve(np.zeros(5), hierarchy="mean"), TypeError, "unexpected keyword argument"),
+    ],
+)
+def test_other_preconditioners_are_refused(make, error, text):
+    with pytest.raises(error, match=text):
+        make()

@@ -240,7 +240,7 @@ def test_weights_travel_with_the_samples(benchmark):
 def by_direct_solver(problem, y):
     """One sample's linear problem by a sparse LU factorisation."""
     A, residual = problem.assemble(y)
-    start = problem._discrete.initial_guess(1, np.dtype(float))[:, 0]
+    start = problem.discretization.initial_guess(1, np.dtype(float))[:, 0]
     return start - spsolve(A.to_scipy(0).tocsc(), residual)
 
 
@@ -325,8 +325,8 @@ def test_every_solver_solves_the_symmetric_problem(linear, solver):
 
 def test_a_coefficient_that_is_not_positive_is_named_before_any_work(monkeypatch):
     problem = RandomDiffusion(4, variance=1.0)
-    monkeypatch.setattr(problem._discrete, "jacobian_and_residual", None)
-    monkeypatch.setattr(problem._discrete, "residual", None)
+    monkeypatch.setattr(problem.discretization, "jacobian_and_residual", None)
+    monkeypatch.setattr(problem.discretization, "residual", None)
     y = np.zeros((5, 4))
     y[0, 2] = -3.0
     text = r"y must keep the diffusivity above zero at every Gauss point; got kappa = -1\.35 in sample 2 at \(0\.5039, "

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ensemble import from_samples, gallery
-from ensemble.apps.fem import RandomDiffusion
+from ensemble.apps.fem import Multigrid, RandomDiffusion
 from ensemble.krylov import bicgstab, cg, gmres, newton
 from ensemble.linalg import CrsMatrix
 from ensemble.multigrid import smoothed_aggregation
@@ -87,10 +87,10 @@ def test_lists_are_vectors_and_columns_are_not_samples():
 
 @pytest.mark.parametrize("dtype", [np.float16, "bfloat16", np.int32, "nonsense", complex])
 def test_hierarchies_compute_in_float32_or_float64(dtype):
-    with pytest.raises(ValueError, match=r"dtype must be float32 or float64; got .*narrower type, give values_dtype"):
+    with pytest.raises(ValueError, match="dtype must be float32 or float64; got"):
         smoothed_aggregation(gallery.poisson((4, 4)), dtype=dtype)
-    with pytest.raises(ValueError, match="hierarchy_dtype must be float32 or float64; got"):
-        RandomDiffusion(2).solve(np.zeros(5), hierarchy_dtype=dtype)
+    with pytest.raises(ValueError, match="dtype must be float32 or float64; got"):
+        Multigrid(dtype=dtype)
 
 
 # --- how results show themselves

@@ -63,7 +63,7 @@ def test_products_of_few_samples_are_the_references_to_the_bit(dtype, n_samples,
     )
     values[5, 0] = np.nan
     B = CrsMatrix(graph, values)
-    assert crs.scattered_few(graph.indptr, graph.indices, values, x) == far
+    assert crs.scattered_few_samples(graph.indptr, graph.indices, values, x) == far
     for kernel, given in ((crs.spmv, ()), (crs.residual, (b,))):
         expected = kernel.reference(*B.arrays, x, *given, None)
         for limited in (False, True):

@@ -135,7 +135,7 @@ def test_products_with_matrices_expand():
     assert half.astype(np.float32).dtype == np.float32
 
 
-@pytest.mark.parametrize("options", [{}, {"dtype": np.float32}, {"values_dtype": "bfloat16"}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"dtype": np.float32}], ids=str)
 def test_multigrid_gives_the_bits_of_the_full_matrix(options):
     A = poisson((40, 40))
     rng = np.random.default_rng(8)

@@ -9,7 +9,7 @@ from ensemble import gallery
 from ensemble.krylov import cg
 from ensemble.linalg import CrsMatrix, SymmetricCrsMatrix
 from ensemble.multigrid import scaled_aggregation, smoothed_aggregation
-from ensemble.multigrid.precision import SPREAD, too_small
+from ensemble.multigrid.precision import LARGEST_RATIO, too_small
 from ensemble.scalar import Ensemble
 
 OPTIONS = {"coarse_size": 60}
@@ -95,7 +95,7 @@ def test_each_sample_decides_by_itself(rng):
     A = mixed()
     r = rng.standard_normal((576, 5))
     M = smoothed_aggregation(A, **OPTIONS)
-    assert M.wide is not None and M.wide[1].tolist() == [1, 3] and "(2 in float64)" in repr(M)
+    assert M.double is not None and M.double[1].tolist() == [1, 3] and "(2 in float64)" in repr(M)
     z = (M @ Ensemble(r)).samples
     for i in range(5):
         alone = smoothed_aggregation(A.sample(i), **OPTIONS)
@@ -114,7 +114,7 @@ def test_update_decides_anew(rng):
     turned = A.take_samples([3, 0, 1, 2, 4])
     M = smoothed_aggregation(A, **OPTIONS)
     z = (M.update(turned) @ r).samples
-    assert M.wide is not None and M.wide[1].tolist() == [0, 2]
+    assert M.double is not None and M.double[1].tolist() == [0, 2]
     assert np.array_equal(z, (smoothed_aggregation(turned, **OPTIONS) @ r).samples)
     one = smoothed_aggregation(A.sample(1), **OPTIONS)
     assert one.dtype == np.float64 and one.update(A.sample(0)).dtype == np.float32
@@ -148,7 +148,7 @@ def test_a_sample_beyond_the_range_of_single_precision_is_held_in_double_precisi
     values[:, 1] = np.where((rows == 7) & (columns == 7), 4e-40, values[:, 1])
     A = CrsMatrix(A.graph, values)
     M = smoothed_aggregation(A, **OPTIONS)
-    assert M.dtype == np.float32 and M.wide is not None and M.wide[1].tolist() == [0]
+    assert M.dtype == np.float32 and M.double is not None and M.double[1].tolist() == [0]
     assert cg(A, Ensemble(np.ones((400, 2))), M=M, rtol=1e-9).converged.all()
 
 
@@ -168,7 +168,7 @@ def test_a_scaled_hierarchy_takes_samples_of_any_magnitude(rng):
 @pytest.mark.parametrize("row", [0, 1023, 1024, 2047, 2048, 2499])
 def test_an_entry_out_of_range_is_found_in_any_row(row):
     size = np.ones((2500, 4))
-    size[row] = [0.0, 0.5 / SPREAD, np.nan, 1.0 / SPREAD]
+    size[row] = [0.0, 0.5 / LARGEST_RATIO, np.nan, 1.0 / LARGEST_RATIO]
     np.testing.assert_array_equal(too_small(size, np.ones(4)), [False, True, False, False])
     assert not too_small(np.ones((0, 4)), np.ones(4)).any()
 

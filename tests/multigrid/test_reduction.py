@@ -15,7 +15,7 @@ from ensemble.linalg import AffineMatrix, CrsGraph, CrsMatrix, SymmetricCrsMatri
 from ensemble.multigrid import approximate_ideal_restriction, smoothed_aggregation
 from ensemble.multigrid.reduction import Options, Reduction
 from ensemble.multigrid.relaxation import inverse_diagonal
-from ensemble.multigrid.splitting import Judge
+from ensemble.multigrid.splitting import SharedStrength
 from ensemble.scalar import Ensemble
 
 N = 40
@@ -300,10 +300,10 @@ def test_bad_matrices_are_refused():
 # --- the matrices of one level
 def one_level(A, theta=0.25, degree=2):
     """The splitting, R, P and coarse matrix of `A`, nothing dropped."""
-    judge = Judge("largest")
-    plan = Reduction(A, judge, Options(theta, degree, 0.0, 0.0, 0.0))
-    R, P = plan.restriction(A, inverse_diagonal(A), judge), plan.interpolation(A)
-    return plan.coarse, R, P, plan.coarse_matrix(A, R, P, judge)
+    strength = SharedStrength("largest")
+    plan = Reduction(A, strength, Options(theta, degree, 0.0, 0.0, 0.0))
+    R, P = plan.restriction(A, inverse_diagonal(A), strength), plan.interpolation(A)
+    return plan.coarse, R, P, plan.coarse_matrix(A, R, P, strength)
 
 
 @pytest.mark.parametrize("degree", [0, 1, 2, 3])

@@ -12,8 +12,8 @@ from ensemble.gallery import poisson
 from ensemble.krylov import bicgstab, cg, gmres
 from ensemble.linalg import AffineMatrix, CrsGraph, CrsMatrix, SymmetricCrsMatrix
 from ensemble.multigrid import (
+    AggregationHierarchy,
     GaussSeidel,
-    Hierarchy,
     ReorderedHierarchy,
     approximate_ideal_restriction,
     scaled_aggregation,
@@ -82,7 +82,7 @@ def test_a_shuffled_matrix_takes_the_iterations_of_the_natural_order(name):
     make, options = MATRICES[name]
     natural, shuffled, p = pair(make(), options.get("block_size", 1))
     M, N = (smoothed_aggregation(A, **options) for A in (shuffled, natural))
-    assert isinstance(M, ReorderedHierarchy) and type(N) is Hierarchy
+    assert isinstance(M, ReorderedHierarchy) and type(N) is AggregationHierarchy
     x = random((p.size, 3), 104729)
     b = natural @ en.Ensemble(x)
     here = cg(shuffled, en.Ensemble(b.samples[p]), M=M, rtol=1e-10)
@@ -201,18 +201,18 @@ def test_reduction_hierarchies_of_shuffled_convection():
 
 def test_the_graph_alone_decides():
     natural, shuffled, _ = pair(poisson((40, 40)).to_scipy())
-    assert type(smoothed_aggregation(natural)) is Hierarchy
+    assert type(smoothed_aggregation(natural)) is AggregationHierarchy
     assert isinstance(smoothed_aggregation(natural, reorder=True), ReorderedHierarchy)
-    assert type(smoothed_aggregation(shuffled, reorder=False)) is Hierarchy
+    assert type(smoothed_aggregation(shuffled, reorder=False)) is AggregationHierarchy
     for samples in ([0], [0, 1, 2] * 5):
         assert isinstance(smoothed_aggregation(shuffled.take_samples(samples)), ReorderedHierarchy)
-    assert type(smoothed_aggregation(pair(poisson((30, 30)).to_scipy())[1])) is Hierarchy  # small
+    assert type(smoothed_aggregation(pair(poisson((30, 30)).to_scipy())[1])) is AggregationHierarchy  # small
     rng = np.random.default_rng(122949823)  # no order of a random graph is local
     ends = rng.integers(0, 3000, (2, 6000))
     W = sp.coo_array((np.ones(6000), ends), shape=(3000, 3000))
     W = sp.csr_array(W + W.T)
     L = CrsMatrix.from_scipy(sp.diags_array(W.sum(axis=1) + 1.0) - W)
-    assert type(smoothed_aggregation(L)) is Hierarchy
+    assert type(smoothed_aggregation(L)) is AggregationHierarchy
     M = smoothed_aggregation(L, reorder=True)
     assert np.all(cg(L, np.ones(3000), M=M).converged)
 

@@ -143,11 +143,6 @@ def test_an_affine_matrix_takes_jacobi_and_refuses_gauss_seidel():
             TypeError,
             "be a Chebyshev, a Jacobi",
         ),
-        (
-            lambda: smoothed_aggregation(gallery.poisson((4, 4)), smoother=GaussSeidel(), values_dtype="bfloat16"),
-            ValueError,
-            "values_dtype must be None for GaussSeidel",
-        ),
     ],
 )
 def test_bad_options_are_refused(make, error, text):

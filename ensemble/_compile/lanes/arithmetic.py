@@ -38,10 +38,8 @@ __all__ = [
     "polynomial",
     "quotient",
     "rint",
-    "rounded_to",
     "spread",
     "trunc",
-    "widened",
     "with_lane",
     "zero_sums",
 ]
@@ -328,48 +326,6 @@ def convert(typingctx, lanes, array):
         if narrow:
             return builder.fptrunc(arguments[0], vector)
         return builder.fpext(arguments[0], vector) if wide else arguments[0]
-
-    return Lanes(array.dtype, lanes.width)(lanes, array), codegen
-
-
-@intrinsic
-def widened(typingctx, lanes, array):
-    """Stored lanes as the dtype of `array`: floats as they are, 16-bit whole numbers as the bits of a bfloat16."""
-    halves = isinstance(lanes.dtype, types.Integer)
-    wide = array.dtype.bitwidth > (32 if halves else lanes.dtype.bitwidth)
-
-    def codegen(context, builder, signature, arguments):
-        value = arguments[0]
-        if halves:
-            words = ir.VectorType(ir.IntType(32), lanes.width)
-            value = builder.shl(builder.zext(value, words), ir.Constant(words, [16] * lanes.width))
-            value = builder.bitcast(value, ir.VectorType(ir.FloatType(), lanes.width))
-        vector = ir.VectorType(context.get_value_type(array.dtype), lanes.width)
-        return builder.fpext(value, vector) if wide else value
-
-    return Lanes(array.dtype, lanes.width)(lanes, array), codegen
-
-
-@intrinsic
-def rounded_to(typingctx, lanes, array):
-    """What `widened` reads: lanes to nearest, ties to even, in the type that `array` is stored in."""
-    halves = isinstance(array.dtype, types.Integer)
-
-    def codegen(context, builder, signature, arguments):
-        value, width = arguments[0], lanes.width
-        if lanes.dtype.bitwidth > 32:
-            value = builder.fptrunc(value, ir.VectorType(ir.FloatType(), width))
-        if not halves:
-            return value
-        words = ir.VectorType(ir.IntType(32), width)
-        constant = lambda number: ir.Constant(words, [number] * width)
-        word = builder.bitcast(value, words)
-        upper = builder.lshr(word, constant(16))
-        odd = builder.and_(upper, constant(1))
-        near = builder.lshr(builder.add(word, builder.add(odd, constant(0x7FFF))), constant(16))
-        missing = builder.or_(upper, constant(0x40))  # a NaN stays one
-        near = builder.select(builder.fcmp_unordered("uno", value, value), missing, near)
-        return builder.trunc(near, ir.VectorType(ir.IntType(16), width))
 
     return Lanes(array.dtype, lanes.width)(lanes, array), codegen
 

@@ -6,6 +6,8 @@ freezes its sample: nothing of that sample is written, not even a NaN.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ensemble._backend import array_namespace
@@ -66,7 +68,7 @@ def _(x, y, out):
     return into(out, cuda.sums(dot_partials(x, y))[0])
 
 
-def dot_partials(x, y):
+def dot_partials(x: Any, y: Any) -> Any:
     """On a device: the partial sums of x . y."""
     n_rows, n_samples = x.shape
     return cuda.chunked(CUDA, "dot", n_rows, (x, y), cuda.layout_of(n_samples, x, y), False, n_samples, 1)

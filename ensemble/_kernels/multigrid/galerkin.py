@@ -11,6 +11,7 @@ The graph of A is (indptr, indices), or (indptr, indices, entries) of a symmetri
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 
@@ -49,7 +50,7 @@ def every_entry(graph_a, values):
 
 
 # --- P = T - omega D^-1 A T
-def prolongator_tasks(values, graph_a, graph_t, graph_p):
+def prolongator_tasks(values: Any, graph_a: Any, graph_t: Any, graph_p: Any) -> Any:
     """What `smooth_prolongator` needs beside the graphs where `values` live: pairs on a device, else nothing."""
     return prolongator_pairs(graph_a, graph_t, graph_p) if backend_of(values) == "cuda" else None
 
@@ -102,7 +103,7 @@ def _smooth_prolongator(width, mapped):
                     j = U(indices_a[k])
                     m_a = U(entries[k]) if mapped else k
                     entry = load(values, np.int64(m_a * stride + start), width)
-                    if mapped:  # no hardware guesses where the next ones lie
+                    if mapped:  # indirect addresses: the hardware does not prefetch them
                         later = U(entries[min(k + ENTRIES_AHEAD, last)])
                         prefetch(values, np.int64(later * stride + start), width)
                     for m in range(U(indptr_t[j]), U(indptr_t[j + U(1)])):
@@ -236,7 +237,7 @@ def _product_rows(width, shared_a, shared_p, mapped):
                         a = splat(values[m_a], values, width)
                     else:
                         a = load(values, np.int64(m_a * samples + start), width)
-                        if mapped:  # no hardware guesses where the next ones lie
+                        if mapped:  # indirect addresses: the hardware does not prefetch them
                             later = U(entries[min(k + ENTRIES_AHEAD, last)])
                             prefetch(values, np.int64(later * samples + start), width)
                     for m in range(U(indptr_p[j]), U(indptr_p[j + U(1)])):

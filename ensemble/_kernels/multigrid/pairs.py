@@ -145,8 +145,8 @@ def galerkin_product(tasks, values, p, out):
     n_parts = max(1, min(n_slabs, -(-n_bytes // SLAB_BYTES)))
     ends = [n_slabs * k // n_parts for k in range(n_parts + 1)]
     places = [int(tasks.edges[k]) for k in ends]
-    room = max(b - a for a, b in itertools.pairwise(places))
-    slab = empty_like(out, (room, n_samples))
+    longest = max(b - a for a, b in itertools.pairwise(places))
+    slab = empty_like(out, (longest, n_samples))
     shared = p.shape[1] != n_samples
     layout = cuda.layout_of(n_samples, out, slab, *(() if shared else (p,)))
     name, (_, left, right) = f"restrict_slab<{str(shared).lower()}>", tasks.restriction

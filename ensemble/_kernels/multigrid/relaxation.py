@@ -95,11 +95,13 @@ def chebyshev_last(indptr, indices, values, dinv, b, x, a, c, w, out):
 
 
 @per_width
-def _chebyshev_step(width, shared, kind, apart):
+def _chebyshev_step(width, shared, kind, prefetch_x):
     @compiled
     def loop(indptr, indices, values, dinv, b, x, a, c, w, out, past_cache, n_samples, first):
         for i in prange(indptr.size - 1):
-            total = row_product(indptr, indices, values, x, i, n_samples, first, shared, apart, zeros(values, width))
+            total = row_product(
+                indptr, indices, values, x, i, n_samples, first, shared, prefetch_x, zeros(values, width)
+            )
             here = np.int64(i) * n_samples + first
             inverse = splat(dinv[i], dinv, width) if shared else load(dinv, here, width)
             step = load(c, first, width) * (inverse * (load(b, here, width) - total))
@@ -121,9 +123,9 @@ def _run_chebyshev(kind, indptr, indices, values, dinv, b, x, a, c, w, out):
     w, out = output(w, x.shape, x.dtype), output(out, x.shape, x.dtype)
     shared = values.shape[1] != n_samples
     flat = [array.reshape(-1) for array in (values, dinv, b, x, a, c, w, out)]
-    apart = scattered(indptr, indices, x)
+    prefetch_x = scattered(indptr, indices, x)
     for first, width in tiles(n_samples):
-        _chebyshev_step(width, shared, kind, apart)(indptr, indices, *flat, streams(out), n_samples, first)
+        _chebyshev_step(width, shared, kind, prefetch_x)(indptr, indices, *flat, streams(out), n_samples, first)
     return w, out
 
 
@@ -180,7 +182,7 @@ def power_step(indptr, indices, values, dinv, q, scale, out):
 
 
 @per_width
-def _power_step(width, shared, apart):
+def _power_step(width, shared, prefetch_x):
     @compiled
     def loop(indptr, indices, values, dinv, q, scale, z, quotients, squares, past_cache, n_samples, first):
         n_rows = indptr.size - 1
@@ -189,7 +191,7 @@ def _power_step(width, shared, apart):
             factor = load(scale, first, width)
             for i in range(block * ROW_BLOCK, min((block + 1) * ROW_BLOCK, n_rows)):
                 total = row_product(
-                    indptr, indices, values, q, i, n_samples, first, shared, apart, zeros(values, width)
+                    indptr, indices, values, q, i, n_samples, first, shared, prefetch_x, zeros(values, width)
                 )
                 here = np.int64(i) * n_samples + first
                 inverse = splat(dinv[i], dinv, width) if shared else load(dinv, here, width)
@@ -213,9 +215,11 @@ def _(indptr, indices, values, dinv, q, scale, out):
     shared = values.shape[1] != n_samples
     quotients, squares = (partial_sums(n_rows, n_samples, q.dtype) for _ in range(2))
     flat = [array.reshape(-1) for array in (values, dinv, q, scale, out)]
-    apart = scattered(indptr, indices, q)
+    prefetch_x = scattered(indptr, indices, q)
     for first, width in tiles(n_samples):
-        _power_step(width, shared, apart)(indptr, indices, *flat, quotients, squares, streams(out), n_samples, first)
+        _power_step(width, shared, prefetch_x)(
+            indptr, indices, *flat, quotients, squares, streams(out), n_samples, first
+        )
     return out, ordered_sum(quotients), ordered_sum(squares)
 
 

@@ -1,10 +1,10 @@
-"""Products with symmetric matrices of which only the diagonal and what lies above it are stored.
+"""Products with symmetric matrices of which only the upper triangle, diagonal included, is stored.
 
-Each stored entry serves twice: a_ij adds a_ij x_j to row i and a_ij x_i to row j. Rows come in ascending order, so
-row j has been given its entries left of the diagonal, ascending, when its own turn comes: its sum has the order, and
-the bits, of the product with all entries stored. Sums under way wait in a ring of as many rows as the matrix reaches
-above its diagonal, which the second-level cache holds. Threads take runs of rows; a run begins by adding for itself
-what the rows before it have to give.
+Each stored entry serves twice: a_ij adds a_ij x_j to row i and a_ij x_i to row j. Rows are processed in ascending
+order, so the entries of row j left of the diagonal have been added, ascending, before row j itself is processed: its
+sum has the order, and the bits, of the product with all entries stored. Unfinished sums are kept in a ring buffer of as
+many rows as the matrix reaches above its diagonal, which fits the second-level cache. Each thread takes a range of
+rows, and first computes the contributions of the rows before that range.
 
 A matrix is ``graph = (indptr, indices, starts, entries, reach)`` and `values`: the full graph; where the stored values
 of each row start; for each entry of the full graph its place in `values`; and the largest ``column - row``.
@@ -77,7 +77,7 @@ def symmetric_residual(graph, values, x, b, out):
 
 @kernel
 def symmetric_restricted_residual(graph, values, x, b, graph_p, restriction, p, r, out):
-    """P^T (b - A x), `restriction` being (indptr, indices, entries) of P^T; `r` is room for the residual or None.
+    """P^T (b - A x), `restriction` being (indptr, indices, entries) of P^T; `r` is scratch memory or None.
 
     On one thread the residual is never written: each row of it is spread over the coarse rows at once, which come to
     ascending sums over fine rows as in `sparse.spmv_transpose`.
@@ -124,9 +124,10 @@ def symmetric_power_step(graph, values, dinv, q, scale, out):
 
 @spliced
 def upper_row(
-    indptr, indices, starts, values, x, ring, base, slot, room, masked, i, n_samples, first, ahead, shared, width, total
+    indptr, indices, starts, values, x, ring, base, slot, ring_rows, masked, i, n_samples, first, ahead, shared, width,
+    total,
 ):  # fmt: skip
-    """`total` plus the stored entries of row i times `x`; the rows below get their share of them in the ring."""
+    """`total` plus the stored entries of row i times `x`; their transposes are added to the sums in the ring."""
     row, stride, start = U(i), U(n_samples), U(first)
     begin, end = U(starts[row]), U(starts[row + U(1)])
     before = U(indptr[row + U(1)]) - end
@@ -142,31 +143,31 @@ def upper_row(
         if m > begin:  # the first is the diagonal
             place = slot + np.int64(j - row)
             if masked:
-                place &= room - 1
-            elif place >= room:
-                place -= room
+                place &= ring_rows - 1
+            elif place >= ring_rows:
+                place -= ring_rows
             place = base + place * width
             store(ring, place, load(ring, place, width) + entry * own)
     return total
 
 
 @per_width
-def _pass(width, shared, kind, masked, alone):
-    """`masked` is what `ring_of` says; `alone` means that there is one sample: strides are constants."""
+def _pass(width, shared, kind, masked, one_sample):
+    """`masked` is what `ring_of` says; `one_sample` means that there is one sample: strides are constants."""
 
     @compiled
     def loop(
         indptr, indices, starts, entries, reach, values, dinv, b, x, a, c, w, leave, r, out, ring, sums, squares,
-        room, n_chunks, past_cache, stride, offset,
+        ring_rows, n_chunks, past_cache, stride, offset,
     ):  # fmt: skip
-        n_samples, first = (1, 0) if alone else (stride, offset)
+        n_samples, first = (1, 0) if one_sample else (stride, offset)
         ahead = U(PREFETCH_BYTES // (n_samples * values.itemsize))
         n_rows = indptr.size - 1
         n_blocks = (n_rows + ROW_BLOCK - 1) // ROW_BLOCK
         for chunk in prange(n_chunks):
             first_block, last_block = chunk * n_blocks // n_chunks, (chunk + 1) * n_blocks // n_chunks
-            low, base, slot = first_block * ROW_BLOCK, chunk * room * width, np.int64(0)
-            for i in range(low, low + room):
+            low, base, slot = first_block * ROW_BLOCK, chunk * ring_rows * width, np.int64(0)
+            for i in range(low, low + ring_rows):
                 total = zeros(values, width)
                 if low > 0 and i < n_rows:
                     for k in range(indptr[i], indptr[i + 1]):
@@ -182,11 +183,11 @@ def _pass(width, shared, kind, masked, alone):
                 inner, square = zeros(out, width), zeros(out, width)
                 for i in range(block * ROW_BLOCK, min((block + 1) * ROW_BLOCK, n_rows)):
                     total = upper_row(
-                        indptr, indices, starts, values, x, ring, base, slot, room, masked, i, n_samples, first,
+                        indptr, indices, starts, values, x, ring, base, slot, ring_rows, masked, i, n_samples, first,
                         ahead, shared, width, load(ring, base + slot * width, width),
                     )  # fmt: skip
                     store(ring, base + slot * width, zeros(values, width))
-                    slot = 0 if slot + 1 == room else slot + 1
+                    slot = 0 if slot + 1 == ring_rows else slot + 1
                     here = np.int64(i) * n_samples + first
                     if kind == RESIDUAL:
                         total = load(b, here, width) - total
@@ -223,17 +224,17 @@ def _pass(width, shared, kind, masked, alone):
 
 
 def chunks_of(n_rows):
-    """Runs of rows that threads take."""
+    """Row ranges that the threads share."""
     return max(1, min(thread_count(), -(-n_rows // ROW_BLOCK)))
 
 
 def ring_of(reach, row_bytes):
     """Rows of the ring of a matrix of this reach, and whether they are a power of two, by which places are masked.
 
-    A ring of many bytes has no room to spare in the cache.
+    A large ring is not lengthened: it would outgrow the cache.
     """
-    room = 1 << int(reach).bit_length()
-    return (room, True) if room * row_bytes <= MASKED else (reach + 1, False)
+    ring_rows = 1 << int(reach).bit_length()
+    return (ring_rows, True) if ring_rows * row_bytes <= MASKED else (reach + 1, False)
 
 
 def _run(kind, graph, values, dinv, b, x, a, c, w, out, leave=None, r=None):
@@ -246,11 +247,12 @@ def _run(kind, graph, values, dinv, b, x, a, c, w, out, leave=None, r=None):
     n_chunks = chunks_of(n_rows)
     flat = [array.reshape(-1) for array in (values, dinv, b, x, a, c, w, leave, r, out)]
     for first, width in tiles(n_samples):
-        room, masked = ring_of(graph[-1], width * x.itemsize)
-        ring = empty((n_chunks * room * width,), x.dtype)
+        ring_rows, masked = ring_of(graph[-1], width * x.itemsize)
+        ring = empty((n_chunks * ring_rows * width,), x.dtype)
         _pass(width, shared, kind, masked, n_samples == 1)(
-            *graph, *flat, ring, sums.reshape(-1), squares.reshape(-1), room, n_chunks, streams(out), n_samples, first
-        )
+            *graph, *flat, ring, sums.reshape(-1), squares.reshape(-1), ring_rows, n_chunks, streams(out), n_samples,
+            first,
+        )  # fmt: skip
     return out, sums, squares
 
 
@@ -265,25 +267,25 @@ def _(graph, values, x, b, out):
 
 
 @per_width
-def _restricted(width, shared, shared_p, masked, alone):
+def _restricted(width, shared, shared_p, masked, one_sample):
     @compiled_serial
     def loop(
-        indptr, indices, starts, values, b, x, indptr_p, indices_p, p, ring, room, out, n_coarse, stride, offset
+        indptr, indices, starts, values, b, x, indptr_p, indices_p, p, ring, ring_rows, out, n_coarse, stride, offset
     ):  # fmt: skip
-        n_samples, first = (1, 0) if alone else (stride, offset)
+        n_samples, first = (1, 0) if one_sample else (stride, offset)
         ahead = U(PREFETCH_BYTES // (n_samples * values.itemsize))
         slot = np.int64(0)
-        for i in range(room):
+        for i in range(ring_rows):
             store(ring, i * width, zeros(values, width))
         for i in range(n_coarse):
             store(out, i * n_samples + first, zeros(values, width))
         for i in range(indptr.size - 1):
             total = upper_row(
-                indptr, indices, starts, values, x, ring, 0, slot, room, masked, i, n_samples, first,
+                indptr, indices, starts, values, x, ring, 0, slot, ring_rows, masked, i, n_samples, first,
                 ahead, shared, width, load(ring, slot * width, width),
             )  # fmt: skip
             store(ring, slot * width, zeros(values, width))
-            slot = 0 if slot + 1 == room else slot + 1
+            slot = 0 if slot + 1 == ring_rows else slot + 1
             total = load(b, np.int64(i) * n_samples + first, width) - total
             for k in range(U(indptr_p[i]), U(indptr_p[i + 1])):
                 if shared_p:
@@ -307,10 +309,10 @@ def _(graph, values, x, b, graph_p, restriction, p, r, out):
     shared, shared_p = values.shape[1] != n_samples, p.shape[1] != n_samples
     flat = [array.reshape(-1) for array in (values, b, x)]
     for first, width in tiles(n_samples):
-        room, masked = ring_of(graph[-1], width * x.itemsize)
-        ring = empty((room * width,), x.dtype)
+        ring_rows, masked = ring_of(graph[-1], width * x.itemsize)
+        ring = empty((ring_rows * width,), x.dtype)
         _restricted(width, shared, shared_p, masked, n_samples == 1)(
-            *graph[:3], *flat, *graph_p, p.reshape(-1), ring, room, out.reshape(-1), n_coarse, n_samples, first
+            *graph[:3], *flat, *graph_p, p.reshape(-1), ring, ring_rows, out.reshape(-1), n_coarse, n_samples, first
         )
     return out
 

@@ -65,8 +65,8 @@ ENTRIES_AHEAD = 48
 
 def widest(n_terms, itemsize):
     """The widest tile whose sums stay in registers."""
-    room = REGISTER_BYTES // itemsize
-    return max((w for w in WIDTHS if (n_terms + 1) * w <= room), default=1)
+    n_numbers = REGISTER_BYTES // itemsize
+    return max((w for w in WIDTHS if (n_terms + 1) * w <= n_numbers), default=1)
 
 
 def term_sums(indptr, indices, terms, coefficients, x):

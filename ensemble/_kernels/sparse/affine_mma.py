@@ -46,7 +46,7 @@ def options(n_terms: int, n_samples: int) -> tuple[str, ...]:
     return (f"-DTERMS={n_terms}", f"-DPACKS={packs}", f"-DSTEPS={steps}", f"-DWARPS={warps}")
 
 
-FAMILY = cuda.KernelModule(
+CUDA = cuda.KernelModule(
     "sparse/affine_mma",
     INSTANCES,
     ("sparse/affine.cuh",),
@@ -65,13 +65,13 @@ def suits(n_rows: int, n_terms: int, n_samples: int, *arrays: Any) -> bool:
 
 
 def product(function: str, n_rows: int, n_terms: int, n_samples: int, arguments: tuple[Any, ...], wide: bool) -> None:
-    """Queue one of the kernels: a block a multiprocessor, on a tile of the samples of a stretch of rows."""
+    """Queue one of the kernels: one block per multiprocessor, each on a tile of samples of a range of rows."""
     packs, _, warps = cut(n_terms, n_samples)
     tiles = n_samples // (PACK * packs)
-    stretches = max(1, min(device.ordered_matrix_units() // tiles, -(-n_rows // warps)))
+    n_ranges = max(1, min(device.ordered_matrix_units() // tiles, -(-n_rows // warps)))
     extent = (np.int64(n_rows), np.int32(n_samples))
     extra = options(n_terms, n_samples)
-    FAMILY.launch(function, LAYOUT, (stretches * tiles,), 32 * warps, (*arguments, *extent), wide, extra)
+    CUDA.launch(function, LAYOUT, (n_ranges * tiles,), 32 * warps, (*arguments, *extent), wide, extra)
 
 
 def queue(
@@ -82,7 +82,7 @@ def queue(
     arguments: tuple[Any, ...],
     vectors: tuple[Any, ...],
 ) -> None:
-    """Queue a product with (indptr, indices, terms, ...): a kernel of the `plain` family where units do not suit."""
+    """Queue a product with (indptr, indices, terms, ...): one of the module `plain` without matrix units."""
     indptr, _, terms, *_ = arguments
     n_terms, wide = terms.shape[1], cuda.is_wide(indptr)
     if suits(n_rows, n_terms, n_samples, terms, *vectors):

@@ -71,7 +71,7 @@ BYTES_AHEAD = (4096, 2048)
 ROWS_AHEAD = np.uint64(64)
 """How many entries ahead a row of `x` is prefetched where columns are scattered."""
 
-FEW = 2
+FEW_SAMPLES = 2
 """Samples up to which a product has loops of its own."""
 
 FEW_AHEAD = 4096
@@ -80,7 +80,7 @@ FEW_AHEAD = 4096
 FEW_ROWS_AHEAD = np.uint64(128)
 """Entries ahead that a row of `x` of few samples is prefetched."""
 
-CACHED = 1 << 20
+CACHE_BYTES = 1 << 20
 """Bytes of a vector that the caches near a core hold."""
 
 SAMPLED_ROWS, NEAR_COLUMNS = 64, 64
@@ -95,7 +95,7 @@ def values_ahead(bytes_of_entry):
 
 
 @spliced
-def row_product(indptr, indices, values, x, i, n_samples, first, shared, scattered, total):
+def row_product(indptr, indices, values, x, i, n_samples, first, shared, prefetch_x, total):
     """`total` plus row i of the matrix times `x`, for the tile of samples from `first` on that `total` is wide."""
     ahead = values_ahead(n_samples * values.itemsize)
     row, stride, start, last = U(i), U(n_samples), U(first), U(indices.size - 1)
@@ -105,7 +105,7 @@ def row_product(indptr, indices, values, x, i, n_samples, first, shared, scatter
         else:
             entry = load(values, np.int64(k * stride + start), total)
             prefetch(values, np.int64((k + ahead) * stride + start), total)
-        if scattered:
+        if prefetch_x:
             later = np.int64(U(indices[min(k + ROWS_AHEAD, last)]) * stride + start)
             prefetch(x, later, 8)  # at least one line, however narrow the tile
             prefetch(x, later, total)
@@ -114,12 +114,12 @@ def row_product(indptr, indices, values, x, i, n_samples, first, shared, scatter
 
 
 @compiled_serial
-def far_columns(indptr, indices, apart=1):
-    """Whether one entry in eight of some rows is far from all columns of the row that is `apart` rows before."""
+def far_columns(indptr, indices, distance=1):
+    """Whether one entry in eight of some rows is far from all columns of the row `distance` rows before."""
     n_rows, far, seen = indptr.size - 1, 0, 0
-    for j in range(min(n_rows - apart, SAMPLED_ROWS)):
-        i = apart + j * (n_rows - apart) // SAMPLED_ROWS if n_rows > SAMPLED_ROWS else apart + j
-        m, end = indptr[i - apart], indptr[i - apart + 1]
+    for j in range(min(n_rows - distance, SAMPLED_ROWS)):
+        i = distance + j * (n_rows - distance) // SAMPLED_ROWS if n_rows > SAMPLED_ROWS else distance + j
+        m, end = indptr[i - distance], indptr[i - distance + 1]
         for k in range(indptr[i], indptr[i + 1]):
             while m + 1 < end and indices[m + 1] <= indices[k]:
                 m += 1
@@ -131,17 +131,17 @@ def far_columns(indptr, indices, apart=1):
 
 
 def scattered(indptr, indices, x):
-    """Whether rows of `x` are prefetched ahead: they outgrow a cache, and the columns of neighbouring rows lie apart.
+    """Whether rows of `x` are prefetched: they outgrow a cache, and the columns of neighbouring rows are far apart.
 
-    The order in which a row is summed does not depend on it. Kernels with work of their own in each row leave one
-    sample to the processor.
+    The order in which a row is summed does not depend on it. Kernels with further arithmetic in each row do
+    not prefetch for a single sample.
     """
-    return x.shape[1] > 1 and x.nbytes > CACHED and bool(far_columns(indptr, indices))
+    return x.shape[1] > 1 and x.nbytes > CACHE_BYTES and bool(far_columns(indptr, indices))
 
 
-def scattered_few(indptr, indices, values, x):
+def scattered_few_samples(indptr, indices, values, x):
     """As `scattered`, for a product of one or two samples, where the stream of values drives `x` from the cache."""
-    outgrown = x.nbytes > CACHED // 4 and values.nbytes > 4 * CACHED
+    outgrown = x.nbytes > CACHE_BYTES // 4 and values.nbytes > 4 * CACHE_BYTES
     return outgrown and bool(far_columns(indptr, indices))
 
 
@@ -158,7 +158,7 @@ def ordered_sum(partials):
 
 
 def partial_sums(n_rows, n_samples, dtype):
-    """Room for one partial sum of each row block."""
+    """Zeros for one partial sum of each row block."""
     return np.zeros((-(-n_rows // ROW_BLOCK), n_samples), dtype)
 
 
@@ -182,9 +182,9 @@ def residual(indptr, indices, values, x, b, out):
 
 
 SET, ADD, RESIDUAL, DOT = 0, 1, 2, 3
-WHOLE = 16
+ONE_TILE_SAMPLES = 16
 """Samples from which on a product whose samples fill one tile is compiled for that number of samples."""
-ENTRIES_AHEAD = 16  # how far ahead a product asks for entries that lie anywhere
+ENTRIES_AHEAD = 16  # how far ahead a transposed product prefetches entries
 STAGED_LANES = 4  # as in rows.cuh
 SHARED = ("false", "true")
 
@@ -202,11 +202,11 @@ CUDA = cuda.KernelModule(
 
 @inner
 def product_rows(
-    indptr, indices, values, x, b, y, past_cache, n_samples, first, shared, apart, ending, low, high, nothing
+    indptr, indices, values, x, b, y, past_cache, n_samples, first, shared, prefetch_x, ending, low, high, nothing
 ):
     """Rows `low` to `high` of a product, for the tile of samples from `first` on that the zeros `nothing` are wide."""
     for i in range(U(low), U(high)):
-        total = row_product(indptr, indices, values, x, i, n_samples, first, shared, apart, nothing)
+        total = row_product(indptr, indices, values, x, i, n_samples, first, shared, prefetch_x, nothing)
         here = np.int64(i) * n_samples + first
         if ending == ADD:
             total = load(y, here, nothing) + total
@@ -219,20 +219,20 @@ def product_rows(
 
 
 @per_width
-def _product(width, shared, ending, apart, whole):
-    """`apart` is what `scattered` says; `whole` means that the tile has all samples: strides are constants.
+def _product(width, shared, ending, prefetch_x, one_tile):
+    """`prefetch_x` is what `scattered` says; `one_tile` means that the tile has all samples: strides are constants.
 
-    Threads take runs of rows: the arrays of a loop of one run are in registers, which those of a `prange` are not.
+    Threads take runs of rows: the pointers of a serial loop stay in registers, those of a `prange` do not.
     """
 
     @compiled
     def loop(indptr, indices, values, x, b, y, past_cache, n_samples, first):
         n_rows = indptr.size - 1
         run = run_of_rows(n_rows)
-        stride, start = (width, 0) if whole else (n_samples, first)
+        stride, start = (width, 0) if one_tile else (n_samples, first)
         for r in prange((n_rows + run - 1) // run):
             product_rows(
-                indptr, indices, values, x, b, y, past_cache, stride, start, shared, apart, ending,
+                indptr, indices, values, x, b, y, past_cache, stride, start, shared, prefetch_x, ending,
                 r * run, min((r + 1) * run, n_rows), zeros(values, width),
             )  # fmt: skip
 
@@ -252,7 +252,7 @@ def entry_product(indices, values, x, k, width, nothing):
 
 
 @inner
-def few_rows(indptr, indices, values, x, b, y, width, apart, ending, low, high, nothing):
+def few_sample_rows(indptr, indices, values, x, b, y, width, prefetch_x, ending, low, high, nothing):
     """Rows `low` to `high` of a product of the few samples that `width` says; the inner product where asked for.
 
     One sample on near columns is summed by fours: a loop that ends in single entries, as compilers unroll it, costs
@@ -263,10 +263,10 @@ def few_rows(indptr, indices, values, x, b, y, width, apart, ending, low, high, 
     k, product = U(indptr[U(low)]), nothing
     for row in range(U(low), U(high)):
         total, end, here = nothing, U(indptr[row + U(1)]), np.int64(row) * width
-        if apart or width > 1:
+        if prefetch_x or width > 1:
             while k < end:
                 prefetch(values, np.int64(k + ahead) * width, 8)
-                if apart:
+                if prefetch_x:
                     prefetch(x, np.int64(U(indices[min(k + FEW_ROWS_AHEAD, last)])) * width, 8)
                 total = total + entry_product(indices, values, x, k, width, nothing)
                 k += U(1)
@@ -293,14 +293,14 @@ def few_rows(indptr, indices, values, x, b, y, width, apart, ending, low, high, 
 
 
 @per_width
-def _few_product(width, apart, ending):
+def _few_sample_product(width, prefetch_x, ending):
     @compiled
     def loop(indptr, indices, values, x, b, y):
         n_rows = indptr.size - 1
         run = run_of_rows(n_rows)
         for r in prange((n_rows + run - 1) // run):
-            few_rows(
-                indptr, indices, values, x, b, y, width, apart, ending,
+            few_sample_rows(
+                indptr, indices, values, x, b, y, width, prefetch_x, ending,
                 r * run, min((r + 1) * run, n_rows), zeros(values, width),
             )  # fmt: skip
 
@@ -313,13 +313,14 @@ def _run_product(ending, indptr, indices, values, x, b, out):
     shared = values.shape[1] != n_samples
     past_cache = ending != ADD and streams(out)
     flat = [array.reshape(-1) for array in (values, x, b, out)]
-    if n_samples <= FEW and not shared:
-        _few_product(n_samples, scattered_few(indptr, indices, values, x), ending)(indptr, indices, *flat)
+    if n_samples <= FEW_SAMPLES and not shared:
+        prefetch_x = scattered_few_samples(indptr, indices, values, x)
+        _few_sample_product(n_samples, prefetch_x, ending)(indptr, indices, *flat)
         return out
-    apart = scattered(indptr, indices, x)
+    prefetch_x = scattered(indptr, indices, x)
     for first, width in tiles(n_samples):
-        whole = width == n_samples and width >= WHOLE
-        _product(width, shared, ending, apart, whole)(indptr, indices, *flat, past_cache, n_samples, first)
+        one_tile = width == n_samples and width >= ONE_TILE_SAMPLES
+        _product(width, shared, ending, prefetch_x, one_tile)(indptr, indices, *flat, past_cache, n_samples, first)
     return out
 
 
@@ -373,7 +374,7 @@ def spmv_dot(indptr, indices, values, x, out):
 
 
 @per_width
-def _spmv_dot(width, shared, apart):
+def _spmv_dot(width, shared, prefetch_x):
     @compiled
     def loop(indptr, indices, values, x, y, partials, past_cache, n_samples, first):
         n_rows = indptr.size - 1
@@ -381,7 +382,7 @@ def _spmv_dot(width, shared, apart):
             inner = zeros(values, width)
             for i in range(block * ROW_BLOCK, min((block + 1) * ROW_BLOCK, n_rows)):
                 total = row_product(
-                    indptr, indices, values, x, i, n_samples, first, shared, apart, zeros(values, width)
+                    indptr, indices, values, x, i, n_samples, first, shared, prefetch_x, zeros(values, width)
                 )
                 here = np.int64(i) * n_samples + first
                 if past_cache:
@@ -395,13 +396,15 @@ def _spmv_dot(width, shared, apart):
 
 
 @per_width
-def _few_dot(width, apart):
+def _few_sample_dot(width, prefetch_x):
     @compiled
     def loop(indptr, indices, values, x, y, partials):
         n_rows = indptr.size - 1
         for block in prange(partials.shape[0]):
             low, high = block * ROW_BLOCK, min((block + 1) * ROW_BLOCK, n_rows)
-            product = few_rows(indptr, indices, values, x, x, y, width, apart, DOT, low, high, zeros(values, width))
+            product = few_sample_rows(
+                indptr, indices, values, x, x, y, width, prefetch_x, DOT, low, high, zeros(values, width)
+            )
             store(partials.reshape(-1), block * width, product)
 
     return loop
@@ -414,12 +417,12 @@ def _(indptr, indices, values, x, out):
     shared = values.shape[1] != n_samples
     partials = partial_sums(n_rows, n_samples, x.dtype)
     flat = [array.reshape(-1) for array in (values, x, out)]
-    if n_samples <= FEW and not shared:
-        _few_dot(n_samples, scattered_few(indptr, indices, values, x))(indptr, indices, *flat, partials)
+    if n_samples <= FEW_SAMPLES and not shared:
+        _few_sample_dot(n_samples, scattered_few_samples(indptr, indices, values, x))(indptr, indices, *flat, partials)
         return out, ordered_sum(partials)
-    apart = scattered(indptr, indices, x)
+    prefetch_x = scattered(indptr, indices, x)
     for first, width in tiles(n_samples):
-        _spmv_dot(width, shared, apart)(indptr, indices, *flat, partials, streams(out), n_samples, first)
+        _spmv_dot(width, shared, prefetch_x)(indptr, indices, *flat, partials, streams(out), n_samples, first)
     return out, ordered_sum(partials)
 
 
@@ -466,7 +469,7 @@ def _spmv_transpose(width, shared):
                     a = splat(values[entries[k]], values, width)
                 else:
                     a = load(values, np.int64(entries[k]) * n_samples + first, width)
-                    ahead = min(np.int64(k) + ENTRIES_AHEAD, last)  # no hardware guesses where the next ones lie
+                    ahead = min(np.int64(k) + ENTRIES_AHEAD, last)  # the hardware does not prefetch indirect addresses
                     prefetch(values, np.int64(entries[ahead]) * n_samples + first, width)
                     prefetch(x, np.int64(indices[ahead]) * n_samples + first, width)
                 total = total + a * load(x, np.int64(indices[k]) * n_samples + first, width)

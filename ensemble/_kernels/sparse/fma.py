@@ -41,12 +41,12 @@ def exact_sum(a: Any, b: Any) -> tuple[Any, Any]:
 
 def exact_product(a: Any, b: Any) -> tuple[Any, Any]:
     """a * b and its rounding error (Dekker)."""
-    (a_high, a_low), (b_high, b_low) = halves(a), halves(b)
+    (a_high, a_low), (b_high, b_low) = split(a), split(b)
     product = a * b
     return product, a_low * b_low - (((product - a_high * b_high) - a_low * b_high) - a_high * b_low)
 
 
-def halves(a: Any) -> tuple[Any, Any]:
+def split(a: Any) -> tuple[Any, Any]:
     """`a` as the sum of two numbers of half its digits."""
     scaled = SPLITTER * a
     high = scaled - (scaled - a)

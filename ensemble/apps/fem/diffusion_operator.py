@@ -10,8 +10,9 @@ from ensemble import _check
 from ensemble._backend import array_namespace, asarray_like, contiguous, is_array, library_and_device, to_numpy
 from ensemble._kernels.fem.matrix_free import hex_diagonal, hex_product
 from ensemble._kernels.krylov.vectors import dot, dot_partials, take_samples
+from ensemble._typing import Array
 from ensemble.apps.fem.discretization import Discretization
-from ensemble.linalg import CrsGraph, CrsMatrix
+from ensemble.linalg import CrsMatrix
 from ensemble.linalg.operators import multiply, places_of, premultiply
 from ensemble.linalg.scipy_operator import SciPyMatrix
 from ensemble.scalar import Ensemble
@@ -20,10 +21,10 @@ __all__ = ["DiffusionOperator"]
 
 
 class DiffusionOperator(SciPyMatrix):
-    """The matrix of ``-div(kappa grad u)`` on a box mesh, one per sample, with the face of a `CrsMatrix`.
+    """The matrix of ``-div(kappa grad u)`` on a box mesh, one per sample, with the methods of a `CrsMatrix`.
 
-    Only the coefficient at the Gauss points is kept: 8 numbers a cell and sample instead of 27 a node. The coefficient
-    need not be affine in anything. Made by `RandomDiffusion.operator`.
+    The coefficient at the Gauss points is stored: 8 numbers per cell and sample instead of 27 per node. It need not be
+    affine in anything. Made by `RandomDiffusion.operator`.
 
     Attributes
     ----------
@@ -45,10 +46,10 @@ class DiffusionOperator(SciPyMatrix):
 
     __array_ufunc__ = None
 
-    def __init__(self, discrete: Discretization, graph: CrsGraph, kappa: np.ndarray) -> None:
-        self.graph = graph
+    def __init__(self, discretization: Discretization, kappa: Array) -> None:
+        self.discretization = discretization
+        self.graph = discretization.graph
         self.kappa = kappa
-        self._discrete = discrete
 
     def __repr__(self) -> str:
         return f"DiffusionOperator(shape={self.shape}, n_samples={self.n_samples}, {self.dtype})"
@@ -61,7 +62,7 @@ class DiffusionOperator(SciPyMatrix):
     @property
     def n_samples(self) -> int:
         """Samples held; 1 means shared by all."""
-        return self.kappa.shape[1]
+        return int(self.kappa.shape[1])
 
     @property
     def dtype(self) -> Any:
@@ -81,20 +82,19 @@ class DiffusionOperator(SciPyMatrix):
     @property
     def mean(self) -> CrsMatrix:
         """The stored matrix of the mean diffusivity."""
-        return CrsMatrix(self.graph, self._discrete.mean_values)
+        return CrsMatrix(self.graph, self.discretization.mean_values)
 
     def sample(self, i: int) -> DiffusionOperator:
         """Sample `i` alone."""
         return self.take_samples([_check.sample_number(i, self.n_samples, "DiffusionOperator")])
 
     def take_samples(self, samples: Any) -> DiffusionOperator:
-        """The operators of the samples named, in that order; a shared one is its own answer."""
+        """The operators of the samples named, in that order; a shared operator is returned as it is."""
         if self.n_samples == 1:
             return self
         places = places_of(samples, self.n_samples, "DiffusionOperator.take_samples")
-        return DiffusionOperator(
-            self._discrete, self.graph, take_samples(self.kappa, asarray_like(places, self.kappa), None)
-        )
+        chosen = take_samples(self.kappa, asarray_like(places, self.kappa), None)
+        return DiffusionOperator(self.discretization, chosen)
 
     def astype(self, dtype: Any) -> DiffusionOperator:
         """The operator of the coefficient in another floating-point type; itself where that is its type."""
@@ -103,29 +103,29 @@ class DiffusionOperator(SciPyMatrix):
             raise TypeError(_check.message("DiffusionOperator", "the type of a product", "be real", dtype))
         if dtype == self.dtype:
             return self
-        return DiffusionOperator(self._discrete, self.graph, self.kappa.astype(dtype))
+        return DiffusionOperator(self.discretization, self.kappa.astype(dtype))
 
     def diagonal(self) -> Ensemble:
         """The main diagonal, an Ensemble of shape (n_nodes,); 1 at fixed nodes."""
-        return Ensemble(hex_diagonal(*self._discrete.matrix_free_tables(self.dtype), self.kappa, None))
+        return Ensemble(hex_diagonal(*self.discretization.matrix_free_tables(self.dtype), self.kappa, None))
 
     def to_crs(self) -> CrsMatrix:
         """The assembled matrices."""
-        guess = self._discrete.initial_guess(self.n_samples, self.dtype)
-        return CrsMatrix(self.graph, self._discrete.jacobian_and_residual(self.kappa, guess)[0])
+        guess = self.discretization.initial_guess(self.n_samples, self.dtype)
+        return CrsMatrix(self.graph, self.discretization.jacobian_and_residual(self.kappa, guess)[0])
 
     def to_scipy(self, i: int = 0) -> Any:
-        """Sample `i`, assembled, as a ``scipy.sparse.csr_array``; a shared operator answers for every sample."""
+        """Sample `i`, assembled, as a ``scipy.sparse.csr_array``; a shared operator serves every sample."""
         return self.sample(i).to_crs().to_scipy()
 
     # --- products, on bare arrays of shape (n_nodes, n_samples)
     def apply(self, x: Any, out: Any = None) -> Any:
         """A x."""
-        *_, fixed, factors, _ = self._discrete.matrix_free_tables(self.dtype)
+        *_, fixed, factors, _ = self.discretization.matrix_free_tables(self.dtype)
         kappa = self.kappa
         if kappa.shape[1] != x.shape[1]:
             kappa = array_namespace(kappa).repeat(kappa, x.shape[1], axis=1)
-        return hex_product(self._discrete.mesh.cells, factors, fixed, kappa, x, out)
+        return hex_product(self.discretization.mesh.cells, factors, fixed, kappa, x, out)
 
     def apply_dot(self, x: Any, out: Any = None) -> tuple[Any, Any]:
         """A x and the inner product of x with it, one value per sample."""
@@ -165,7 +165,7 @@ def require_coefficient(kappa: Any, n_cells: int, reference_array: Any, function
         asarray_like(samples, reference_array), samples.dtype if samples.dtype == np.float32 else np.float64
     )
     worst = to_numpy(samples.min(axis=0))
-    bad = np.flatnonzero(worst <= 0.0)  # NaN passes: it can only spoil its own sample
+    bad = np.flatnonzero(worst <= 0.0)  # NaN passes: it affects its own sample alone
     _check.require(
         bad.size == 0, function, "kappa", "be above zero at every Gauss point",
         f"{worst[bad[0]] if bad.size else 0:.4g} in sample {bad[0] if bad.size else 0}",

@@ -11,9 +11,11 @@ from ensemble import _check
 from ensemble._backend import array_namespace, asarray_like, contiguous, prototype, to_numpy
 from ensemble._compile.memory import empty_like
 from ensemble._kernels.fem.assembly import affine_coefficient, diffusion_jacobian_and_residual, diffusion_residual
+from ensemble._typing import Array
 from ensemble.apps.fem import elements
 from ensemble.apps.fem.karhunen_loeve import KarhunenLoeve
 from ensemble.apps.fem.mesh import HexMesh
+from ensemble.linalg import CrsGraph
 
 __all__ = ["Discretization"]
 
@@ -22,7 +24,7 @@ BOTTOM, TOP = 1.0, 2.0
 
 
 class Discretization:
-    """What all samples share, prepared once; arrays in, arrays out, samples in the last axis.
+    """Tables that all samples share, made once; methods take and return arrays with the samples in the last axis.
 
     Parameters
     ----------
@@ -55,16 +57,16 @@ class Discretization:
         self.lognormal = lognormal
         self.mean = mean
         self.source = source
-        self.drifts = advection != 0.0
-        self.halves = not self.drifts and isinstance(self.reference_array, np.ndarray)
-        """Whether the upper triangle of a matrix may stand for the whole."""
+        self.has_advection = advection != 0.0
+        self.stores_upper = not self.has_advection and isinstance(self.reference_array, np.ndarray)
+        """Whether a solve stores the upper triangle of each matrix alone."""
         self.modes = scaled_modes(mesh, field, standard_deviation)
         self.fixed = mesh.on_face(2, 0) | mesh.on_face(2, -1)
-        self.indptr, self.indices = mesh.coupling_graph()
+        self.graph = CrsGraph.unchecked(*mesh.coupling_graph(), (mesh.n_nodes, mesh.n_nodes))
         incidence = mesh.row_incidence()
         self.slots = incidence.slots
         self._shared = (incidence.first, incidence.cells, incidence.corners, mesh.connectivity, self.fixed)
-        # The derivative of c u^2 is 2 c u; without a source the kernels are told so by an empty table.
+        # The derivative of c u^2 is 2 c u; an empty table means no source.
         reaction = 2.0 * source * elements.MASS if source else np.empty((0, 8, 8))
         self._floats = (mesh.edges, elements.SHAPE, elements.STIFFNESS, reaction, advection * elements.ADVECTION)
         self._by_dtype: dict[np.dtype, tuple[Any, ...]] = {}
@@ -74,10 +76,11 @@ class Discretization:
     @cached_property
     def largest_modes(self) -> np.ndarray:
         """The largest magnitude of each scaled mode over all Gauss points, shape (n_terms,)."""
-        return np.abs(self.modes).max(axis=0)
+        largest: np.ndarray = np.abs(self.modes).max(axis=0)
+        return largest
 
     @cached_property
-    def affine_terms(self) -> tuple[np.ndarray, np.ndarray]:
+    def affine_terms(self) -> tuple[Array, Array]:
         """Jacobian and residual at the initial guess as terms, shapes (nnz, n_terms + 1) and (n_nodes, n_terms + 1).
 
         Term 0 belongs to the mean diffusivity, term m to mode m: without a source both are affine in y. One assembly,
@@ -87,12 +90,12 @@ class Discretization:
         kappa = np.concatenate([mean, self.modes], axis=1)
         guess = self.initial_guess(kappa.shape[1], kappa.dtype)
         values, residual = self.jacobian_and_residual(asarray_like(kappa, self.reference_array), guess)
-        row = np.repeat(np.arange(self.fixed.size, dtype=self.indices.dtype), np.diff(self.indptr))
+        row = np.repeat(np.arange(self.fixed.size, dtype=self.graph.indices.dtype), np.diff(self.graph.indptr))
         values[asarray_like(np.flatnonzero(self.fixed[row]), self.reference_array), 1:] = 0.0
         return values, residual
 
     @cached_property
-    def mean_values(self) -> np.ndarray:
+    def mean_values(self) -> Array:
         """The stored matrix of the mean diffusivity, shape (nnz, 1)."""
         if "affine_terms" in self.__dict__:
             return contiguous(self.affine_terms[0][:, :1])  # the same bits: a sample is its own scalar run
@@ -125,7 +128,7 @@ class Discretization:
             )
         return self._by_dtype[dtype]
 
-    def coefficient(self, y: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+    def coefficient(self, y: np.ndarray, out: Array = None) -> Array:
         """The diffusivity at all Gauss points, shape (8 * n_cells, n_samples)."""
         mean, modes, _ = self.tables(y.dtype)
         y = asarray_like(y, self.reference_array)
@@ -134,33 +137,34 @@ class Discretization:
         xp, kappa = array_namespace(y), affine_coefficient(mean * 0.0, modes, y, out)
         return xp.multiply(xp.exp(kappa, out=kappa), mean[0], out=kappa)
 
-    def residual(self, kappa: np.ndarray, u: np.ndarray) -> np.ndarray:
+    def residual(self, kappa: Array, u: Array) -> Array:
         """The residual alone, shape (n_nodes, n_samples)."""
         _, _, shared = self.tables(kappa.dtype)
         return diffusion_residual(*shared, kappa, u, None)
 
     def jacobian_and_residual(
-        self, kappa: np.ndarray, u: np.ndarray, values: np.ndarray | None = None, symmetric: bool = False
-    ) -> tuple[np.ndarray, np.ndarray]:
+        self, kappa: Array, u: Array, values: Array = None, symmetric: bool = False
+    ) -> tuple[Array, Array]:
         """The Jacobian's values, shape (nnz, n_samples), and the residual.
 
         With `symmetric` only the values on and above the diagonal, as a `SymmetricCrsMatrix` keeps them.
         """
         _, _, shared = self.tables(kappa.dtype)
         if symmetric not in self._graphs:
-            own = (self.indptr, self.indices)
+            own = (self.graph.indptr, self.graph.indices)
             graph = upper_graph(*own, self.mesh.row_incidence()) if symmetric else (*own, self.slots)
             self._graphs[symmetric] = tuple(asarray_like(array, self.reference_array) for array in graph)
-        return diffusion_jacobian_and_residual(*shared, kappa, u, *self._graphs[symmetric], values, None)
+        values, residual = diffusion_jacobian_and_residual(*shared, kappa, u, *self._graphs[symmetric], values, None)
+        return values, residual
 
-    def initial_guess(self, n_samples: int, dtype: np.dtype) -> np.ndarray:
+    def initial_guess(self, n_samples: int, dtype: np.dtype) -> Array:
         """The boundary values, and zero inside, shape (n_nodes, n_samples)."""
         u = empty_like(self.reference_array, (self.mesh.n_nodes, n_samples), dtype)
         u[...] = self.boundary_values
         return u
 
     @cached_property
-    def boundary_values(self) -> Any:
+    def boundary_values(self) -> Array:
         """The prescribed u, and zero inside, shape (n_nodes, 1)."""
         values = np.zeros((self.mesh.n_nodes, 1))
         values[self.mesh.on_face(2, 0)] = BOTTOM
@@ -170,11 +174,11 @@ class Discretization:
     def require_positive(self, y: np.ndarray, function: str) -> None:
         """Raise ValueError unless the diffusivity is above zero at every Gauss point of every sample.
 
-        A sample that holds NaN passes: it can only spoil itself, and the solver flags it.
+        A sample that holds NaN passes: it affects itself alone, and the solver flags it.
         """
         if self.lognormal:
             return
-        # No Gauss point can lie below this bound; only the samples it does not clear are looked at point by point.
+        # No Gauss point lies below this bound; samples whose bound is not positive are evaluated point by point.
         bound = self.mean - self.largest_modes @ np.abs(y)
         for s in np.flatnonzero(bound <= 0.0):
             kappa = to_numpy(self.coefficient(np.ascontiguousarray(y[:, s : s + 1])))[:, 0]
@@ -199,7 +203,7 @@ def scaled_modes(mesh: HexMesh, field: KarhunenLoeve, standard_deviation: float)
         for axis, points in enumerate(mesh.gauss_axes())
     )
     z = z * (standard_deviation * np.sqrt(field.eigenvalues))
-    product = z[:, None, None, :, None, None] * y[:, None, None, :, None] * x[:, None, None, :]
+    product: np.ndarray = z[:, None, None, :, None, None] * y[:, None, None, :, None] * x[:, None, None, :]
     return product.reshape(8 * mesh.n_cells, field.n_terms)
 
 

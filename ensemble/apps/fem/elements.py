@@ -25,7 +25,8 @@ WEIGHT = 1.0 / 8.0
 
 def _over_corners(x: np.ndarray, y: np.ndarray, z: np.ndarray) -> np.ndarray:
     """Products of three tables (point, corner) of one direction each: (8 points, 8 corners)."""
-    return np.einsum("zc,yb,xa->zyxcba", z, y, x).reshape(8, 8)
+    products: np.ndarray = np.einsum("zc,yb,xa->zyxcba", z, y, x)
+    return products.reshape(8, 8)
 
 
 _VALUE = np.stack([1.0 - GAUSS, GAUSS], axis=1)

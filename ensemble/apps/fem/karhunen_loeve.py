@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,7 +54,7 @@ class KarhunenLoeve:
     @property
     def dimension(self) -> int:
         """The dimension d of the cube."""
-        return self.indices.shape[1]
+        return int(self.indices.shape[1])
 
     def modes_at(self, points: np.ndarray) -> np.ndarray:
         """Evaluate the modes, each of unit L2 norm over the cube.
@@ -156,7 +157,7 @@ def frequency(k: int, length: float) -> float:
         u = brentq(lambda u: np.cos(u) - slope * u * np.sin(u), low, high, xtol=1e-15, rtol=1e-15)
     else:
         u = brentq(lambda u: slope * u * np.cos(u) + np.sin(u), low, high, xtol=1e-15, rtol=1e-15)
-    return 2.0 * u
+    return 2.0 * float(u)
 
 
 def one_dimensional_modes(frequencies: np.ndarray, x: np.ndarray) -> np.ndarray:
@@ -164,7 +165,9 @@ def one_dimensional_modes(frequencies: np.ndarray, x: np.ndarray) -> np.ndarray:
     wave = np.outer(x - 0.5, frequencies)
     half = np.sin(frequencies) / (2.0 * frequencies)
     even = np.arange(frequencies.size) % 2 == 0
-    return np.where(even, np.cos(wave), np.sin(wave)) / np.sqrt(np.where(even, 0.5 + half, 0.5 - half))
+    norms = np.sqrt(np.where(even, 0.5 + half, 0.5 - half))
+    modes: np.ndarray = np.where(even, np.cos(wave), np.sin(wave)) / norms
+    return modes
 
 
 def product_of(eigenvalues: np.ndarray, index: tuple[int, ...]) -> float:
@@ -178,7 +181,7 @@ def product_of(eigenvalues: np.ndarray, index: tuple[int, ...]) -> float:
 def largest_products(eigenvalues: np.ndarray, n_terms: int, dimension: int) -> list[tuple[int, ...]]:
     """The `n_terms` index tuples of largest product, ties with the first index running fastest."""
 
-    def candidates(axes: int, budget: int) -> itertools.chain | list:
+    def candidates(axes: int, budget: int) -> Iterable[tuple[int, ...]]:
         # (i, j, ...) comes after all (i' <= i, j' <= j, ...): no use if those alone are more than n_terms.
         if axes == 0:
             return [()]

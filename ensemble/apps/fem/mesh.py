@@ -1,4 +1,4 @@
-"""Graded boxes of hexahedra, and what an assembly that gathers row by row must know of them."""
+"""Graded boxes of hexahedra, and the incidence tables of an assembly row by row."""
 
 from __future__ import annotations
 
@@ -194,7 +194,8 @@ class HexMesh:
     def _place(self, stride: np.ndarray) -> np.ndarray:
         """``i * stride[0] + j * stride[1] + k * stride[2]`` for each node, int32."""
         k, j, i = np.meshgrid(*(np.arange(axis.size) for axis in self.axes[::-1]), indexing="ij", sparse=True)
-        return (i * stride[0] + j * stride[1] + k * stride[2]).astype(np.int32).reshape(-1)
+        place: np.ndarray = i * stride[0] + j * stride[1] + k * stride[2]
+        return place.astype(np.int32).reshape(-1)
 
 
 def graded(n: int, b: float) -> np.ndarray:
@@ -211,14 +212,15 @@ def _shifted(number: np.ndarray, i: int, j: int, k: int) -> np.ndarray:
 
 def _inside(count: int, offsets: tuple[int, ...], n_nodes: int) -> np.ndarray:
     """Whether index i + offset is one of `count`, shape (n_nodes, offsets)."""
-    index = np.arange(n_nodes)[:, None] + np.array(offsets)
-    return (index >= 0) & (index < count)
+    index: np.ndarray = np.arange(n_nodes)[:, None] + np.array(offsets)
+    inside: np.ndarray = (index >= 0) & (index < count)
+    return inside
 
 
 def _product(inside: list[np.ndarray]) -> np.ndarray:
     """Combine one table (node, offset) per axis into one for all nodes and offsets, x fastest in both."""
     x, y, z = inside
-    both = z[:, None, None, :, None, None] & y[:, None, None, :, None] & x[:, None, None, :]
+    both: np.ndarray = z[:, None, None, :, None, None] & y[:, None, None, :, None] & x[:, None, None, :]
     return both.reshape(x.shape[0] * y.shape[0] * z.shape[0], -1)
 
 

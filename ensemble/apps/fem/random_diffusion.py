@@ -10,17 +10,19 @@ import numpy as np
 from ensemble import _check
 from ensemble._backend import array_namespace, asarray_like, contiguous, is_array, library_and_device, to_numpy
 from ensemble._kernels.krylov.vectors import dot
+from ensemble._typing import Array
 from ensemble.apps.fem.diffusion_operator import DiffusionOperator, require_coefficient
 from ensemble.apps.fem.discretization import Discretization
 from ensemble.apps.fem.karhunen_loeve import exponential_covariance
-from ensemble.apps.fem.memory import require_memory, require_setup_memory
 from ensemble.apps.fem.mesh import HexMesh, cell_counts
-from ensemble.apps.fem.operator_run import OperatorRun, Precision, require_operator
 from ensemble.apps.fem.result import DiffusionResult
-from ensemble.apps.fem.stored_run import StoredRun, Workspace
+from ensemble.apps.fem.solves.memory import require_memory, require_setup_memory
+from ensemble.apps.fem.solves.operator_system import OperatorSystem
+from ensemble.apps.fem.solves.preconditioner import HierarchyCache, Multigrid, require_operator
+from ensemble.apps.fem.solves.stored_system import StoredSystem, Workspace
+from ensemble.apps.fem.solves.timed_system import LinearSolver
 from ensemble.krylov import bicgstab, cg, gmres, newton
-from ensemble.linalg import CrsGraph, CrsMatrix, SymmetricCrsMatrix
-from ensemble.multigrid import AffineHierarchy, Hierarchy
+from ensemble.linalg import CrsMatrix, SymmetricCrsMatrix
 from ensemble.scalar import Ensemble
 
 __all__ = ["DiffusionResult", "RandomDiffusion"]
@@ -70,6 +72,8 @@ class RandomDiffusion:
     ----------
     mesh : HexMesh
     field : KarhunenLoeve
+    discretization : Discretization
+        Tables and assembly passes, on plain arrays.
     graph : CrsGraph, shape (n_nodes, n_nodes)
         Of the Jacobian, for all samples.
 
@@ -116,15 +120,13 @@ class RandomDiffusion:
         require_setup_memory(cell_counts(cells), _check.integer(n_terms, name, "n_terms", minimum=1))
         self.mesh = HexMesh.box(cells, grading=grading)
         self.field = exponential_covariance(n_terms, correlation_length, mode_order=mode_order)
-        self._discrete = Discretization(
+        self.discretization = Discretization(
             self.mesh, self.field, mean, float(np.sqrt(variance)), source, self.advection,
             coefficient == "lognormal", backend,
         )  # fmt: skip
-        n_nodes = self.mesh.n_nodes
-        self.graph = CrsGraph.unchecked(self._discrete.indptr, self._discrete.indices, (n_nodes, n_nodes))
-        self._spare: dict[tuple[int, np.dtype], Workspace] = {}
-        self._mean_hierarchies: dict[Precision, Hierarchy] = {}
-        self._affine_hierarchies: dict[Precision, AffineHierarchy] = {}
+        self.graph = self.discretization.graph
+        self._workspaces: dict[tuple[int, np.dtype], Workspace] = {}
+        self._hierarchies = HierarchyCache(self.discretization)
 
     def __repr__(self) -> str:
         x, y, z = self.mesh.cells
@@ -172,18 +174,19 @@ class RandomDiffusion:
             As for `check`, or if `u` or `out` does not fit, or `symmetric` is asked for where it cannot be.
         """
         wanted = "be False with advection, whose matrix is not symmetric, and on a device"
-        seen = f"True with advection = {self.advection:g} on {library_and_device(self._discrete.reference_array)[1]}"
-        _check.require(not symmetric or self._discrete.halves, "RandomDiffusion.assemble", "symmetric", wanted, seen)
+        discrete = self.discretization
+        seen = f"True with advection = {self.advection:g} on {library_and_device(discrete.reference_array)[1]}"
+        _check.require(not symmetric or discrete.stores_upper, "RandomDiffusion.assemble", "symmetric", wanted, seen)
         parameters = self._parameters(y, "assemble")
         if u is None:
-            state = self._discrete.initial_guess(parameters.shape[1], parameters.dtype)
+            state = self.discretization.initial_guess(parameters.shape[1], parameters.dtype)
         else:
             parameters, state = self._fit(parameters, u)
-        work = self._spare.pop((parameters.shape[1], parameters.dtype), Workspace())
-        work.kappa = self._discrete.coefficient(parameters, work.kappa)
+        work = self._workspaces.pop((parameters.shape[1], parameters.dtype), Workspace())
+        work.kappa = self.discretization.coefficient(parameters, work.kappa)
         buffer = self._values_of(out, state, symmetric)
-        values, residual = self._discrete.jacobian_and_residual(work.kappa, state, buffer, symmetric)
-        self._spare[parameters.shape[1], parameters.dtype] = work
+        values, residual = self.discretization.jacobian_and_residual(work.kappa, state, buffer, symmetric)
+        self._workspaces[parameters.shape[1], parameters.dtype] = work
         if not isinstance(y, Ensemble) and not isinstance(u, Ensemble):
             return MATRICES[symmetric](self.graph, values), residual[:, 0]
         return MATRICES[symmetric](self.graph, values), Ensemble(residual, _sample_set(residual.shape[1], y, u))
@@ -200,9 +203,7 @@ class RandomDiffusion:
         solver: str | None = None,
         u0: Any = None,
         operator: str = "stored",
-        hierarchy: str | None = None,
-        hierarchy_dtype: Any = None,
-        hierarchy_values_dtype: Any = None,
+        preconditioner: Multigrid | None = None,
     ) -> DiffusionResult:
         """Solve for every sample, by Newton's method and a Krylov method preconditioned by smoothed aggregation.
 
@@ -229,19 +230,11 @@ class RandomDiffusion:
             Where to start, boundary values aside (`krylov.WarmStart`). Tolerances stay those of the usual start, zero
             inside: a good guess saves iterations and costs no accuracy.
         operator : {"stored", "affine", "matrix-free"}
-            "stored": a matrix a sample, assembled. Without source and advection two others give the same answer, to the
-            tolerance: "affine" keeps one matrix for each term of the expansion and none per sample (`AffineMatrix`);
-            "matrix-free" keeps the diffusivity at the Gauss points (`DiffusionOperator`).
-        hierarchy : {"own", "mean"}, optional
-            What preconditions: "own", the default of "stored", is smoothed aggregation of each sample's matrix (for
-            "affine" with the prolongator of the mean); "mean", the default of the others, is that of the mean
-            diffusivity, set up once for every later call and scaled to each sample by its diagonal
-            (`scaled_aggregation`). "matrix-free" has no other.
-        hierarchy_dtype : float32 or float64, optional
-            Type of the preconditioner; by default float32 where that serves a sample, see `smoothed_aggregation`.
-        hierarchy_values_dtype : "bfloat16" or data type, optional
-            The type in which its matrices are kept, where that is another: see `smoothed_aggregation`. Not for "affine"
-            with its "own" hierarchy.
+            "stored": a matrix per sample, assembled. Without source and advection two others give the same answer, to
+            the tolerance: "affine" stores one matrix for each term of the expansion and none per sample
+            (`AffineMatrix`); "matrix-free" stores the diffusivity at the Gauss points (`DiffusionOperator`).
+        preconditioner : Multigrid, optional
+            Which matrix the multigrid hierarchy is built of, and the type that it computes in.
 
         Returns
         -------
@@ -256,51 +249,45 @@ class RandomDiffusion:
             other than "stored" is asked for with a source, because the matrix then depends on u, or with advection, or
             "affine" for a coefficient that is not.
         """
-        hierarchy = require_operator(operator, hierarchy, self._discrete)
+        multigrid = require_operator(operator, preconditioner, self.discretization)
         solver = ("gmres" if self.advection else "cg") if solver is None else solver
         _check.one_of(solver, SOLVERS, "RandomDiffusion.solve", "solver")
         _check.require(
-            self.advection == 0.0 or solver != "cg",
-            "RandomDiffusion.solve",
-            "advection",
-            "be 0 for solver 'cg', because conjugate gradients need a symmetric matrix",
-            f"{self.advection:g}",
+            self.advection == 0.0 or solver != "cg", "RandomDiffusion.solve", "advection",
+            "be 0 for solver 'cg', because conjugate gradients need a symmetric matrix", f"{self.advection:g}",
             "Use 'gmres' or 'bicgstab'.",
-        )
+        )  # fmt: skip
         parameters = self._parameters(y, "solve")
         key = (parameters.shape[1], parameters.dtype)
-        advice = "To keep the matrices alone in a narrower type, give hierarchy_values_dtype."
-        wanted = hierarchy_dtype
-        if wanted is None and hierarchy_values_dtype is not None:
-            wanted = key[1]
-        if wanted is not None:
-            wanted = _check.floating(wanted, "RandomDiffusion.solve", "hierarchy_dtype", advice)
-        precision = (wanted, hierarchy_values_dtype)
-        if key not in self._spare:
-            own_hierarchy = hierarchy != "mean" and precision != (key[1], None)
-            converted = (4 if wanted is None else wanted.itemsize) if own_hierarchy else 0
-            require_memory(self, self._discrete.reference_array, key[0], key[1].itemsize, operator, converted)
-        start_values = self._discrete.initial_guess(*key)
+        if key not in self._workspaces:
+            copies = multigrid.matrix == "sample" and multigrid.dtype != key[1]
+            copy_dtype = np.float32 if multigrid.dtype is None else multigrid.dtype
+            copy_itemsize = np.dtype(copy_dtype).itemsize if copies else 0
+            require_memory(self.discretization, key[0], key[1].itemsize, operator, copy_itemsize)
+        start_values = self.discretization.initial_guess(*key)
         guess = start_values if u0 is None else self._start(u0, start_values)
-        work = self._spare.pop(key, Workspace())
+        work = self._workspaces.pop(key, Workspace())
         options = {"rtol": cg_rtol, "max_iterations": max_cg_iterations, "coupling": coupling}
+        linear_solver = LinearSolver(
+            SOLVERS[solver], lambda A: self._hierarchies.preconditioner(multigrid, A, work.hierarchies), options
+        )
         start = time.perf_counter()
-        run: Any
+        system: StoredSystem | OperatorSystem
         if operator == "stored":
-            run = StoredRun(self, work, parameters, hierarchy, precision, SOLVERS[solver], options)
+            system = StoredSystem(self.discretization, parameters, work, linear_solver)
         else:
-            run = OperatorRun(self, operator, parameters, hierarchy, precision, SOLVERS[solver], options)
+            system = OperatorSystem(self.discretization, parameters, operator, linear_solver)
         sample_set = _sample_set(key[0], y)
-        reference = None if u0 is None else run.reference(start_values)
+        reference = None if u0 is None else system.reference(start_values)
         outcome = newton(
-            run.residual, run.jacobian, Ensemble(guess, sample_set), solver=run.solve, rtol=rtol, reference=reference,
-            max_iterations=max_newton_iterations,
+            system.residual, system.jacobian, Ensemble(guess, sample_set), solver=system.solve, rtol=rtol,
+            reference=reference, max_iterations=max_newton_iterations,
         )  # fmt: skip
         u = outcome.u.samples
         squares = to_numpy(dot(u, u, None))
         response = np.where(outcome.converged, squares / self.mesh.n_nodes, np.nan).astype(squares.dtype)
-        self._spare[key] = work
-        run.seconds["total"] = time.perf_counter() - start
+        self._workspaces[key] = work
+        system.seconds["total"] = time.perf_counter() - start
         plain = not isinstance(y, Ensemble)
         return DiffusionResult(
             u[:, 0] if plain else outcome.u,
@@ -308,21 +295,17 @@ class RandomDiffusion:
             outcome.iterations,
             np.asarray(outcome.linear_iterations),
             outcome,
-            run.seconds,
+            system.seconds,
         )
 
     def _start(self, u0: Any, start: Any) -> Any:
         """`u0` with the boundary values and the shape of the usual start."""
         state = u0.samples if isinstance(u0, Ensemble) else (u0 if is_array(u0) else np.asarray(u0))[..., None]
         fits = state.shape[:-1] == start.shape[:1] and state.shape[-1] in (1, start.shape[1])
-        _check.require(
-            fits,
-            "RandomDiffusion.solve",
-            "u0",
-            f"have shape {start.shape[:1]} and {start.shape[1]} samples, or 1",
-            f"shape {state.shape[:-1]} with {state.shape[-1]} samples",
-        )
-        xp, fixed = array_namespace(start), asarray_like(self._discrete.fixed[:, None], start)
+        wanted = f"have shape {start.shape[:1]} and {start.shape[1]} samples, or 1"
+        seen = f"shape {state.shape[:-1]} with {state.shape[-1]} samples"
+        _check.require(fits, "RandomDiffusion.solve", "u0", wanted, seen)
+        xp, fixed = array_namespace(start), asarray_like(self.discretization.fixed[:, None], start)
         return xp.astype(xp.where(fixed, start, asarray_like(state, start)), start.dtype, copy=False)
 
     def operator(self, kappa: Any) -> DiffusionOperator:
@@ -343,10 +326,9 @@ class RandomDiffusion:
         ValueError
             If `kappa` does not fit or is not above zero.
         """
-        samples = require_coefficient(
-            kappa, self.mesh.n_cells, self._discrete.reference_array, "RandomDiffusion.operator"
-        )
-        return DiffusionOperator(self._discrete, self.graph, samples)
+        reference_array = self.discretization.reference_array
+        samples = require_coefficient(kappa, self.mesh.n_cells, reference_array, "RandomDiffusion.operator")
+        return DiffusionOperator(self.discretization, samples)
 
     def _parameters(self, y: Any, function: str) -> np.ndarray:
         """The checked parameters, shape (n_terms, n_samples)."""
@@ -360,20 +342,20 @@ class RandomDiffusion:
             raise TypeError(_check.message(function, "y", "be real", samples.dtype))
         dtype = samples.dtype if samples.dtype == np.float32 else np.float64
         samples = np.ascontiguousarray(samples, dtype=dtype)
-        self._discrete.require_positive(samples, function)
+        self.discretization.require_positive(samples, function)
         return samples
 
     def _host(self, samples: Any, function: str) -> np.ndarray:
         """Parameters as NumPy arrays, from whichever of the two libraries they come."""
         libraries = sorted(
-            {library_and_device(array)[0].split(".")[-1] for array in (np.empty(0), self._discrete.reference_array)}
+            {library_and_device(a)[0].split(".")[-1] for a in (np.empty(0), self.discretization.reference_array)}
         )
         library = library_and_device(samples)[0].split(".")[-1]
         if library not in libraries:
             raise TypeError(_check.message(function, "y", f"hold arrays of {' or '.join(libraries)}", library))
         return to_numpy(samples)
 
-    def _values_of(self, out: Any, state: np.ndarray, symmetric: bool) -> np.ndarray | None:
+    def _values_of(self, out: Any, state: Array, symmetric: bool) -> Array:
         """The buffer that `out` offers."""
         if out is None:
             return None
@@ -389,22 +371,18 @@ class RandomDiffusion:
         )
         return out.values
 
-    def _fit(self, y: np.ndarray, u: Any) -> tuple[np.ndarray, np.ndarray]:
+    def _fit(self, y: np.ndarray, u: Any) -> tuple[np.ndarray, Array]:
         """Parameters and state with one dtype and one number of samples."""
         state = u.samples if isinstance(u, Ensemble) else (u if is_array(u) else np.asarray(u))[..., None]
         n_samples = max(y.shape[1], state.shape[-1])
         good = state.shape[:-1] == (self.mesh.n_nodes,) and {y.shape[1], state.shape[-1]} <= {1, n_samples}
-        _check.require(
-            good,
-            "RandomDiffusion.assemble",
-            "u",
-            f"have shape ({self.mesh.n_nodes},) and {y.shape[1]} samples, or 1",
-            f"shape {state.shape[:-1]} with {state.shape[-1]} samples",
-        )
+        wanted = f"have shape ({self.mesh.n_nodes},) and {y.shape[1]} samples, or 1"
+        seen = f"shape {state.shape[:-1]} with {state.shape[-1]} samples"
+        _check.require(good, "RandomDiffusion.assemble", "u", wanted, seen)
         dtype = np.result_type(y.dtype, state.dtype)
         wide = (array_namespace(a).broadcast_to(a, (a.shape[0], n_samples)) for a in (y, state))
         y, state = (contiguous(a, dtype) for a in wide)
-        return y, asarray_like(state, self._discrete.reference_array)
+        return y, asarray_like(state, self.discretization.reference_array)
 
 
 def _sample_set(n_samples: int, *operands: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What a solve of the random diffusion problem gives."""
+"""The result of a solve of the random diffusion problem."""
 
 from __future__ import annotations
 
