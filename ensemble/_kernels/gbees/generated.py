@@ -5,15 +5,15 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ensemble._compile.lanes import arithmetic, circular, functions, quotients, types
 from ensemble._compile.lanes import tables as _lane_tables
 from ensemble._compile.trace.numba_source import lanes_function, load_module, parameters, scalar_function, tables
-from ensemble._compile.trace.traced import Traced
-from ensemble._compile.trace.tracer import Graph, Node, Scalar, trace
+from ensemble._compile.trace.tracer import Graph, Node, trace
+from ensemble._kernels.gbees.frame import REAL, as_real, matrix_rows, position, velocity
 from ensemble._kernels.gbees.loops import (
     ADVANCE,
     ALONE,
@@ -47,8 +47,8 @@ __all__ = [
     "hoisted",
     "layout",
     "step_of",
-    "trace_bounds",
-    "trace_velocity",
+    "trace_bounds_at_centre",
+    "trace_face_velocities",
 ]  # fmt: skip
 
 
@@ -61,19 +61,9 @@ class Kind(NamedTuple):
     bounded: bool
 
 
-class _Flat:
-    """A matrix of traced numbers under two indices."""
-
-    def __init__(self, entries: Any, n: int) -> None:
-        self.entries, self.n = entries, n
-
-    def __getitem__(self, at: tuple[int, int]) -> Any:
-        return self.entries[at[0] * self.n + at[1]]
-
-
 def layout(n: int, n_parameters: int, rotated: bool) -> dict[str, int]:
     """Where each kind of number stands in ``numbers``."""
-    sizes = {"widths": n, "halves": n, "leaks": n, "spread": n, "corners": n * n, "origin": n,
+    sizes = {"widths": n, "half_widths": n, "leaks": n, "spread": n, "corners": n * n, "origin": n,
              "rotation": n * n * rotated, "range": 2, "parameters": n_parameters}  # fmt: skip
     places, at = {}, 0
     for name, size in sizes.items():
@@ -82,56 +72,41 @@ def layout(n: int, n_parameters: int, rotated: bool) -> dict[str, int]:
     return places
 
 
-def _place(z: Any, origin: Any, rotation: Any) -> tuple[Any, ...]:
-    """The point in space of the point `z` of the grid's frame."""
-    n = len(z)
-    if rotation is None:
-        return tuple(z[i] + origin[i] for i in range(n))
-    turned = (sum((rotation[i, j] * z[j] for j in range(1, n)), rotation[i, 0] * z[0]) for i in range(n))
-    return tuple(value + origin[i] for i, value in enumerate(turned))
+def _point(s: Sequence[Any], numbers: Sequence[Any], at: dict[str, int]) -> list[Any]:
+    """The centre, in the grid's frame, of the cell with multi-index `s`."""
+    return [s[i] * numbers[at["widths"] + i] for i in range(len(s))]
 
 
-def _number(value: Any) -> Any:
-    return value if isinstance(value, Traced) else float(value)
+def _frame(numbers: Sequence[Any], n: int, at: dict[str, int], rotated: bool) -> tuple[Any, Any]:
+    """Origin and rotation, None without one, for `frame.position`."""
+    rotation = matrix_rows(numbers[at["rotation"] :], n) if rotated else None
+    return numbers[at["origin"] :], rotation
 
 
-def trace_velocity(drift: Callable[..., Any], n: int, n_parameters: int, rotated: bool) -> Graph:
-    """The graph of all n upper-face velocities of a cell: multi-index, time and ``numbers`` in."""
+def trace_face_velocities(drift: Callable[..., Any], n: int, n_parameters: int, rotated: bool) -> Graph:
+    """The graph of all n upper-face velocities of a cell. Inputs: multi-index, time, ``numbers``."""
     at = layout(n, n_parameters, rotated)
 
     def body(s: Any, t: Any, numbers: Any) -> Any:
-        xp = t.__array_namespace__()
-        rotation = _Flat(numbers[at["rotation"] :], n) if rotated else None
-        results = []
-        z = [s[i] * numbers[at["widths"] + i] for i in range(n)]
+        frame, given = _frame(numbers, n, at, rotated), numbers[at["parameters"] :]
+        z, results = _point(s, numbers, at), []
         for i in range(n):
-            face = [*z[:i], z[i] + numbers[at["halves"] + i], *z[i + 1 :]]
-            x = _place(face, numbers[at["origin"] :], rotation)
-            f = tuple(drift(x, t, xp, *numbers[at["parameters"] :]))
-            if len(f) != n:
-                raise ValueError(f"Gbees: drift must give one number a dimension, {n}; got {len(f)}.")
-            if rotation is not None:
-                along = sum((rotation[j, i] * f[j] for j in range(1, n)), rotation[0, i] * f[0])
-            else:
-                along = f[i]
-            results.append(_number(along))
+            face = [*z[:i], z[i] + numbers[at["half_widths"] + i], *z[i + 1 :]]
+            results.append(as_real(velocity(drift, face, t, t.__array_namespace__(), *frame, given)[i]))
         return tuple(results)
 
-    real = Scalar("float64")
-    return trace(body, (real,) * n, real, (real,) * (at["parameters"] + n_parameters), function="Gbees")
+    return trace(body, (REAL,) * n, REAL, (REAL,) * (at["parameters"] + n_parameters), function="Gbees")
 
 
-def trace_bounds(bounds: Callable[..., Any], n: int, n_parameters: int, rotated: bool) -> Graph:
-    """The graph of ``bounds`` at the centre of a cell."""
+def trace_bounds_at_centre(bounds: Callable[..., Any], n: int, n_parameters: int, rotated: bool) -> Graph:
+    """The graph of `bounds` at the centre of a cell. Inputs: multi-index, ``numbers``."""
     at = layout(n, n_parameters, rotated)
 
     def body(s: Any, numbers: Any) -> Any:
-        rotation = _Flat(numbers[at["rotation"] :], n) if rotated else None
-        z = [s[i] * numbers[at["widths"] + i] for i in range(n)]
-        return _number(bounds(_place(z, numbers[at["origin"] :], rotation), s[0].__array_namespace__()))
+        x = position(_point(s, numbers, at), *_frame(numbers, n, at, rotated))
+        return as_real(bounds(x, s[0].__array_namespace__()))
 
-    real = Scalar("float64")
-    return trace(body, (real,) * n, (real,) * (at["parameters"] + n_parameters), function="Gbees")
+    return trace(body, (REAL,) * n, (REAL,) * (at["parameters"] + n_parameters), function="Gbees")
 
 
 def hoisted(graph: Graph, first: int) -> tuple[Graph, list[float]]:
@@ -214,7 +189,7 @@ POINTERS = {"keys_at": "CPointer(int64)", "numbers_at": "CPointer(float64)"}
 
 
 def drift_source(graph: Graph, n: int, dtype: str) -> str:
-    """The module whose ``velocities`` works out the graph of `trace_velocity`."""
+    """The module whose ``velocities`` works out the graph of `trace_face_velocities`."""
     inputs = _inputs(graph, n, True)
     words = {"column": "s{}", "time": "now", "number": "a{}"}
     columns = [
@@ -235,7 +210,7 @@ def drift_source(graph: Graph, n: int, dtype: str) -> str:
 
 
 def bounds_source(graph: Graph, n: int, low: int) -> str:
-    """The module whose ``admitted`` judges the graph of `trace_bounds` by the range at `low` in ``numbers``."""
+    """The module whose ``admitted`` judges the graph of `trace_bounds_at_centre` by the range at `low` in ``numbers``."""
     values = ", ".join(
         f"float(((key >> frame[0, {i}]) & frame[1, {i}]) + frame[2, {i}])" if kind == "column" else f"numbers[{i}]"
         for kind, i in _inputs(graph, n, False)

@@ -107,14 +107,15 @@ def _called(graph: Graph, name: str, places: list[str], results: list[str]) -> s
     return "\n".join(lines)
 
 
-def source(drift: Graph, bounds: Graph | None, setting: Setting) -> str:
-    """The CUDA C++ for `drift`, a graph of n coordinates, time and parameters, and `bounds`, one of coordinates."""
-    n = setting.n
-    x = [f"x[{i}]" for i in range(n)]
-    given = [*x, "t", *(f"parameters[{k}]" for k in range(setting.n_parameters))]
+def source(velocity: Graph, bounds: Graph | None, setting: Setting) -> str:
+    """The CUDA C++ for the graphs of `frame.trace_velocity` and of `frame.trace_bounds`."""
+    n, rotated = setting.n, setting.rotated
+    z = [f"z[{i}]" for i in range(n)]
+    axes = [f"g.origin[{i}]" for i in range(n)] + [f"g.rotation[{k}]" for k in range(n * n * rotated)]
+    given = [*z, "t", *axes, *(f"g.parameters[{k}]" for k in range(setting.n_parameters))]
     flags = {
         "N": n, "REAL": TYPES[setting.dtype], "LIMITER": LIMITERS[setting.limiter], "CLUSTER": setting.cluster,
-        "THREADS": setting.threads, "BLOCKS": setting.blocks, "ROTATED": int(setting.rotated),
+        "THREADS": setting.threads, "BLOCKS": setting.blocks, 
         "BOUNDED": int(bounds is not None), "TIME_VARYING": int(setting.time_varying),
         "PERIODIC": int(setting.periodic), "DIFFUSIVE": int(setting.diffusive), "MIXING": int(setting.mixing),
         "SECOND_ORDER": int(setting.time_order == 2), "SCANNED": SCANNED,
@@ -122,18 +123,18 @@ def source(drift: Graph, bounds: Graph | None, setting: Setting) -> str:
     }  # fmt: skip
     parts = [PRELUDE, *(f"#define {name} {value}" for name, value in flags.items()), _struct(n, setting.n_parameters)]
     parts += [
-        device_function(drift, "drift"),
-        f"__device__ __forceinline__ void drift_at(const double (&x)[{n}], double t, const double* parameters, "
-        f"double (&f)[{n}]) {{",
-        _called(drift, "drift", given, [f"f[{i}]" for i in range(n)]),
+        device_function(velocity, "drift_along_axes"),
+        f"__device__ __forceinline__ void velocity_at(const Instance& g, const double (&z)[{n}], double t, "
+        f"double (&v)[{n}]) {{",
+        _called(velocity, "drift_along_axes", given, [f"v[{i}]" for i in range(n)]),
         "}",
     ]
     if bounds is not None:
         parts += [
             device_function(bounds, "bounds"),
-            f"__device__ __forceinline__ double bounds_at(const double (&x)[{n}]) {{",
+            f"__device__ __forceinline__ double bounds_at(const Instance& g, const double (&z)[{n}]) {{",
             "    double value;",
-            _called(bounds, "bounds", x, ["value"]),
+            _called(bounds, "bounds", [*z, *axes], ["value"]),
             "    return value;\n}",
         ]
     return "\n".join([*parts, cuda.sources(*(f"_kernels/gbees/cuda/{name}" for name in FILES))])

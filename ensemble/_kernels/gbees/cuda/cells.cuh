@@ -8,10 +8,10 @@
 // 2^-60), time steps come from a maximum, and every other result of a cell comes from its neighbours in a fixed order.
 // Contraction to FMA is off: which cells are kept hangs on the exact zeros of velocities.
 //
-// In front of this text stand `struct Instance` (one grid, as the host described it), `drift` and, where BOUNDED,
-// `bounds`. Told by the compiler: N dimensions, REAL of probabilities, LIMITER, CLUSTER, THREADS, BLOCKS (a
+// In front of this text stand `struct Instance` (one grid, as the host described it), `velocity_at` and, where BOUNDED,
+// `bounds_at`. Told by the compiler: N dimensions, REAL of probabilities, LIMITER, CLUSTER, THREADS, BLOCKS (a
 // multiprocessor's share), SCANNED (cells that a thread looks at together), AT_ONCE (dimensions that it loads for
-// together), and the flags ROTATED, BOUNDED, TIME_VARYING, PERIODIC, DIFFUSIVE, MIXING and
+// together), and the flags BOUNDED, TIME_VARYING, PERIODIC, DIFFUSIVE, MIXING and
 // SECOND_ORDER (in time).
 
 typedef REAL real;
@@ -117,25 +117,10 @@ __device__ __forceinline__ void unpack(const Instance& g, u64 key, int (&s)[N])
     for (int i = 0; i < N; ++i) s[i] = (int)((key >> g.shifts[i]) & (u64)g.masks[i]) + (int)g.lows[i];
 }
 
-__device__ __forceinline__ void place(const Instance& g, const double (&z)[N], double (&x)[N])
-{
-#pragma unroll
-    for (int i = 0; i < N; ++i) {
-#if ROTATED
-        double sum = g.rotation[i * N] * z[0];
-#pragma unroll
-        for (int k = 1; k < N; ++k) sum = sum + g.rotation[i * N + k] * z[k];
-#else
-        const double sum = z[i];
-#endif
-        x[i] = sum + g.origin[i];
-    }
-}
-
 // The velocity through the upper face along j of the cell `offset` cells along j from s.
 __device__ __forceinline__ double velocity(const Instance& g, const int (&s)[N], int j, int offset, double t)
 {
-    double z[N], x[N], f[N];
+    double z[N], v[N];
 #pragma unroll
     for (int i = 0; i < N; ++i) {
         int at = s[i];
@@ -151,16 +136,8 @@ __device__ __forceinline__ double velocity(const Instance& g, const int (&s)[N],
         z[i] = g.widths[i] * (double)at;
         if (i == j) z[i] = z[i] + 0.5 * g.widths[i];
     }
-    place(g, z, x);
-    drift_at(x, t, g.parameters, f);
-#if ROTATED
-    double sum = g.rotation[j] * f[0];
-#pragma unroll
-    for (int i = 1; i < N; ++i) sum = sum + g.rotation[i * N + j] * f[i];
-    return sum;
-#else
-    return f[j];
-#endif
+    velocity_at(g, z, t, v);
+    return v[j];
 }
 
 __device__ __noinline__ void velocities(const Instance& g, u64 key, double t, double (&v)[N])
@@ -253,12 +230,11 @@ __device__ inline bool allowed(const Instance& g, u64 key)
 {
 #if BOUNDED
     int s[N];
-    double z[N], x[N];
+    double z[N];
     unpack(g, key, s);
 #pragma unroll
     for (int i = 0; i < N; ++i) z[i] = g.widths[i] * (double)s[i];
-    place(g, z, x);
-    const double value = bounds_at(x);
+    const double value = bounds_at(g, z);
     return g.lower <= value && value <= g.upper;
 #else
     return true;

@@ -306,12 +306,12 @@ class _Loops:
             ]
         )
         numbers = numbers.astype(np.float64).tolist()
-        graph = generated.trace_velocity(problem.drift.function, n, len(parameters), rotated)
+        graph = generated.trace_face_velocities(problem.drift.function, n, len(parameters), rotated)
         graph, constants = generated.hoisted(graph, n + 1 + len(numbers))
         numbers += constants
         bounds = None
         if problem.bounds is not None:
-            bounds = generated.trace_bounds(problem.bounds, n, len(parameters), rotated)
+            bounds = generated.trace_bounds_at_centre(problem.bounds, n, len(parameters), rotated)
             bounds, constants = generated.hoisted(bounds, n + len(numbers))
             numbers += constants
         self.numbers = np.array(numbers)

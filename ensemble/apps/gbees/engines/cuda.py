@@ -11,7 +11,7 @@ import numpy as np
 from ensemble._backend import array_namespace, to_numpy
 from ensemble._compile import device as _device
 from ensemble._compile.trace.cuda_source import address
-from ensemble._compile.trace.tracer import Scalar, trace
+from ensemble._kernels.gbees.frame import trace_bounds, trace_velocity
 from ensemble._kernels.gbees.launch import Reason, Setting, kernels, launch, source
 from ensemble.apps.gbees.engines.cuda_grid import DeviceGrid, bytes_per_cell
 from ensemble.apps.gbees.engines.engine import Steps
@@ -241,16 +241,9 @@ def _kernels(problem: Problem, cluster: int, small: bool) -> dict[str, Any]:
 @functools.lru_cache(maxsize=256)
 def _source(drift: Callable[..., Any], bounds: Callable[..., Any] | None, setting: Setting) -> str:
     """Drift and bounds, traced, and the kernels around them."""
-    n, one = setting.n, Scalar("float64")
-
-    def body(x: tuple[Any, ...], t: Any, parameters: tuple[Any, ...]) -> list[Any]:
-        f = drift(x, t, x[0].__array_namespace__(), *parameters)
-        return [v if getattr(v, "dtype", None) == np.float64 else v * 1.0 for v in f]
-
-    graph = trace(body, (one,) * n, one, (one,) * setting.n_parameters, function="Gbees")
-    limits = None
-    if bounds is not None:
-        limits = trace(lambda x: bounds(x, x[0].__array_namespace__()), (one,) * n, function="Gbees")
+    n, rotated = setting.n, setting.rotated
+    graph = trace_velocity(drift, n, setting.n_parameters, rotated)
+    limits = None if bounds is None else trace_bounds(bounds, n, rotated)
     return source(graph, limits, setting)
 
 
