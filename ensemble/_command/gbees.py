@@ -34,7 +34,7 @@ from ensemble.apps.gbees import (
     propagate,
 )
 from ensemble.apps.gbees.engines.backends import BACKENDS
-from ensemble.apps.gbees.engines.limiters import LIMITERS
+from ensemble.apps.gbees.problem import LIMITERS
 
 __all__ = ["add_parser", "run"]
 

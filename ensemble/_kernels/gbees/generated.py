@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 
 from ensemble._compile.lanes import arithmetic, circular, functions, quotients, types
 from ensemble._compile.lanes import tables as _lane_tables
-from ensemble._compile.trace.numba_source import lanes_function, load_module, parameters, scalar_function, tables
+from ensemble._compile.trace.numba_source import lanes_function, load_module, parameters, tables
 from ensemble._compile.trace.tracer import Graph, Node, trace
 from ensemble._kernels.gbees.frame import REAL, as_real, matrix_rows, position, velocity
+from ensemble._kernels.gbees.limiters import trace_limiter
 from ensemble._kernels.gbees.loops import (
     ADVANCE,
     ALONE,
@@ -24,7 +25,6 @@ from ensemble._kernels.gbees.loops import (
     DRIFT,
     FLUXES,
     HEAD,
-    LIMITERS,
     MIDWAY,
     OUTFLOW,
     RATIOS,
@@ -37,7 +37,6 @@ from ensemble._kernels.gbees.loops import (
 )
 
 __all__ = [
-    "LIMITERS",
     "REALS",
     "STATE",
     "STATUS",
@@ -162,7 +161,7 @@ def step_source(n: int, limiter: str, dtype: str, kind: Kind, shared: bool) -> s
         digest=_digest(),
         names="\n".join(f"{name} = {k}" for names in (STATUS, STATE, REALS) for k, name in enumerate(names)),
         borrowed=", ".join(f"borrowed(grid[{k}])" for k in range(10)),
-        n=n, dtype=dtype, lanes=8 if dtype == "float64" else 16, limiter=LIMITERS[limiter],
+        n=n, dtype=dtype, lanes=8 if dtype == "float64" else 16, limited=_limited(limiter, dtype),
         widths=at["widths"], leaks=at["leaks"],
         admitted="call_bounds(bounds, key, frame, numbers) != 0" if kind.bounded else "True",
         ratios="\n".join(ratios), differences=_lines(2, differences, n), total=total, corners=corners,
@@ -170,6 +169,12 @@ def step_source(n: int, limiter: str, dtype: str, kind: Kind, shared: bool) -> s
         fluxes=_lines(2, flux_lines, n), arrivals=_lines(2, ARRIVALS, n),
     )  # fmt: skip
     return _with_imports(text)
+
+
+def _limited(limiter: str, dtype: str) -> str:
+    """The function ``limited`` of two differences, in as many lanes as probabilities."""
+    _, lines = lanes_function(trace_limiter(limiter, dtype), "limited").split("\n", 1)  # "none" reads neither input
+    return "def limited(a0, a1):\n" + lines.replace("WIDTH", "LANES")
 
 
 def _corner_lines(n: int) -> list[str]:
@@ -210,14 +215,16 @@ def drift_source(graph: Graph, n: int, dtype: str) -> str:
 
 
 def bounds_source(graph: Graph, n: int, low: int) -> str:
-    """The module whose ``admitted`` judges the graph of `trace_bounds_at_centre` by the range at `low` in ``numbers``."""
-    values = ", ".join(
+    """The module whose ``admitted`` compares the bounds of a cell with the range at `low` in ``numbers``."""
+    values = [
         f"float(((key >> frame[0, {i}]) & frame[1, {i}]) + frame[2, {i}])" if kind == "column" else f"numbers[{i}]"
         for kind, i in _inputs(graph, n, False)
-    )
-    return BOUNDS.format(
-        n=n, tables=tables(graph), bounds=scalar_function(graph, "bounds"), arguments=values, low=low, **POINTERS
-    )
+    ]
+    text = BOUNDS.format(
+        n=n, tables=tables(graph), bounds=lanes_function(graph, "bounds"), low=low, **POINTERS,
+        arguments=", ".join(f"spread({value}, WIDTH)" for value in values),
+    )  # fmt: skip
+    return _with_imports(text)
 
 
 def _with_imports(text: str) -> str:

@@ -11,10 +11,9 @@ from ensemble._compile import cuda, device
 from ensemble._compile.trace.cuda_source import PRELUDE, TYPES, device_function
 from ensemble._compile.trace.numba_source import parameters
 from ensemble._compile.trace.tracer import Graph
+from ensemble._kernels.gbees.limiters import trace_limiter
 
-__all__ = ["LIMITERS", "OPTIONS", "Reason", "Setting", "kernels", "launch", "layout", "source"]
-
-LIMITERS = {"mc": 0, "superbee": 1, "van_leer": 2, "minmod": 3, "none": 4}
+__all__ = ["OPTIONS", "Reason", "Setting", "kernels", "launch", "layout", "source"]
 
 OPTIONS = ("--fmad=false", "--std=c++17")
 
@@ -103,7 +102,7 @@ def _called(graph: Graph, name: str, places: list[str], results: list[str]) -> s
     kinds = [TYPES[graph.nodes[k].dtype] for k in graph.outputs]
     lines = [f"    {kind} r{k};" for k, kind in enumerate(kinds)]
     given = ", ".join([*(places[p] for p in positions), *(f"r{k}" for k in range(len(kinds)))])
-    lines += [f"    {name}({given});", *(f"    {where} = (double)r{k};" for k, where in enumerate(results))]
+    lines += [f"    {name}({given});", *(f"    {where} = r{k};" for k, where in enumerate(results))]
     return "\n".join(lines)
 
 
@@ -114,15 +113,21 @@ def source(velocity: Graph, bounds: Graph | None, setting: Setting) -> str:
     axes = [f"g.origin[{i}]" for i in range(n)] + [f"g.rotation[{k}]" for k in range(n * n * rotated)]
     given = [*z, "t", *axes, *(f"g.parameters[{k}]" for k in range(setting.n_parameters))]
     flags = {
-        "N": n, "REAL": TYPES[setting.dtype], "LIMITER": LIMITERS[setting.limiter], "CLUSTER": setting.cluster,
-        "THREADS": setting.threads, "BLOCKS": setting.blocks, 
+        "N": n, "REAL": TYPES[setting.dtype], "CLUSTER": setting.cluster,
+        "THREADS": setting.threads, "BLOCKS": setting.blocks,
         "BOUNDED": int(bounds is not None), "TIME_VARYING": int(setting.time_varying),
         "PERIODIC": int(setting.periodic), "DIFFUSIVE": int(setting.diffusive), "MIXING": int(setting.mixing),
         "SECOND_ORDER": int(setting.time_order == 2), "SCANNED": SCANNED,
         "AT_ONCE": 1 if setting.dtype == "float32" else 3,
     }  # fmt: skip
     parts = [PRELUDE, *(f"#define {name} {value}" for name, value in flags.items()), _struct(n, setting.n_parameters)]
+    limiter, real = trace_limiter(setting.limiter, setting.dtype), TYPES[setting.dtype]
     parts += [
+        device_function(limiter, "limiter"),
+        f"__device__ __forceinline__ {real} limited({real} a, {real} d) {{",
+        f"    {real} slope;",
+        _called(limiter, "limiter", ["a", "d"], ["slope"]),
+        "    return slope;\n}",
         device_function(velocity, "drift_along_axes"),
         f"__device__ __forceinline__ void velocity_at(const Instance& g, const double (&z)[{n}], double t, "
         f"double (&v)[{n}]) {{",

@@ -8,17 +8,6 @@ belongs to that one cell and its two neighbours along the dimension, so both flu
 two faces of a dimension are made where it is. The second adds up what arrives. There are no sums into shared places.
 """
 
-LIMITERS = {
-    "mc": "positive(smaller(smaller(a + a, d + d), 0.5 * (a + d)))"
-    " + negative(larger(larger(a + a, d + d), 0.5 * (a + d)))",
-    "minmod": "positive(smaller(a, d)) + negative(larger(a, d))",
-    "superbee": "positive(smaller(larger(a, d), smaller(a + a, d + d)))"
-    " + negative(larger(smaller(a, d), larger(a + a, d + d)))",
-    "van_leer": "harmonic(a, d)",
-    "none": "0.0 * a",
-}
-"""The limited slope from the differences to both sides: zero where their signs differ, the same whichever is upwind."""
-
 STATUS = ("DONE", "FULL", "KEY_OVERFLOW", "PAUSED", "NOT_FINITE", "EMPTY", "NONE_LEFT", "STUCK")
 """How ``advance`` ends."""
 
@@ -49,16 +38,6 @@ BLOCK = 4096
 
 
 @inner
-def smaller(a, b):
-    return select(a < b, a, b)
-
-
-@inner
-def larger(a, b):
-    return select(a > b, a, b)
-
-
-@inner
 def positive(a):
     return select(a > 0.0, a, 0.0)
 
@@ -69,15 +48,7 @@ def negative(a):
 
 
 @inner
-def harmonic(a, d):
-    small, large = smaller(absolute(a), absolute(d)), larger(absolute(a), absolute(d))
-    size = 2.0 * small / (1.0 + small / select(large > 0.0, large, 1.0 + 0.0 * large))
-    return select((a > 0.0) & (d > 0.0), size, select((a < 0.0) & (d < 0.0), -size, 0.0 * size))
-
-
-@inner
-def limited(a, d):
-    return {limiter}
+{limited}
 
 
 @inner
@@ -399,8 +370,9 @@ BOUNDS = '''"""The bounds of a grid, written by ensemble; it may be deleted at a
 import numpy as np
 
 from ensemble._compile.numba import array_at, c_function, inner
-from ensemble._compile.lanes.tables import interpolated
+IMPORTS
 
+WIDTH = 8
 {tables}
 
 
@@ -412,7 +384,7 @@ from ensemble._compile.lanes.tables import interpolated
 def admitted(key, frame, numbers):
     """Whether the cell with this key lies within bounds, as 0 or 1."""
     frame, numbers = array_at(frame, (6, {n})), array_at(numbers, 1)
-    J = bounds({arguments})
+    J = lane(bounds({arguments}), 0)
     return np.int64(J >= numbers[{low}] and J <= numbers[{low} + 1])
 '''
 

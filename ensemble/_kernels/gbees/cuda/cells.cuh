@@ -8,8 +8,8 @@
 // 2^-60), time steps come from a maximum, and every other result of a cell comes from its neighbours in a fixed order.
 // Contraction to FMA is off: which cells are kept hangs on the exact zeros of velocities.
 //
-// In front of this text stand `struct Instance` (one grid, as the host described it), `velocity_at` and, where BOUNDED,
-// `bounds_at`. Told by the compiler: N dimensions, REAL of probabilities, LIMITER, CLUSTER, THREADS, BLOCKS (a
+// In front of this text stand `struct Instance` (one grid, as the host described it), `velocity_at`, `limited` and, where
+// BOUNDED, `bounds_at`. Told by the compiler: N dimensions, REAL of probabilities, CLUSTER, THREADS, BLOCKS (a
 // multiprocessor's share), SCANNED (cells that a thread looks at together), AT_ONCE (dimensions that it loads for
 // together), and the flags BOUNDED, TIME_VARYING, PERIODIC, DIFFUSIVE, MIXING and
 // SECOND_ORDER (in time).
@@ -24,7 +24,6 @@ typedef long long i64;
 #define PACE 32
 
 enum Reason { RUNNING, FINISHED, PAUSED, PRUNE, FULL, KEY_OVERFLOW, NOT_FINITE, NOTHING_LEFT, STUCK };
-enum Limiter { MC, SUPERBEE, VAN_LEER, MINMOD, NONE };
 enum Growth { UNGROWN, GROWN, DOOMED };
 
 struct Group {

@@ -134,21 +134,6 @@ __device__ __forceinline__ void transverse(const Instance& g, i64 c, real scale,
 
 // --- phase 4: fluxes through all faces of a cell
 __device__ __forceinline__ real absolute(real x) { return x < 0 ? -x : x; }
-__device__ __forceinline__ real smaller(real a, real b) { return a < b ? a : b; }
-__device__ __forceinline__ real larger(real a, real b) { return a < b ? b : a; }
-
-// d phi(a / d) without the division: LeVeque, Finite Volume Methods for Hyperbolic Problems (2002), eqs. 6.34-6.39.
-__device__ __forceinline__ real limited(real a, real d)
-{
-    if (!((a > 0 && d > 0) || (a < 0 && d < 0))) return 0;
-    const real one = absolute(a), other = absolute(d), least = smaller(one, other), most = larger(one, other);
-    real size = 0;
-    if (LIMITER == MC) size = smaller(real(0.5) * (one + other), 2 * least);
-    if (LIMITER == SUPERBEE) size = smaller(most, 2 * least);
-    if (LIMITER == VAN_LEER) size = 2 * least / (1 + least / most);
-    if (LIMITER == MINMOD) size = least;
-    return d < 0 ? -size : size;
-}
 
 // The change by fluxes along the dimensions from FIRST on, as many as there are registers to load for at once.
 template <int FIRST> __device__ __forceinline__ real change_along(

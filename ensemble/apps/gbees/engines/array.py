@@ -9,13 +9,14 @@ import numpy as np
 
 from ensemble._backend import array_namespace
 from ensemble.apps.gbees.engines.engine import Steps
+from ensemble.apps.gbees.engines.failures import no_probability_left, step_too_small
 from ensemble.apps.gbees.engines.flux import advected, rates
 from ensemble.apps.gbees.engines.grid import Grid, face_velocities
 from ensemble.apps.gbees.engines.growth import grown
 from ensemble.apps.gbees.engines.keys import Packing
 from ensemble.apps.gbees.engines.memory import Room
 from ensemble.apps.gbees.engines.pruning import pruned
-from ensemble.apps.gbees.errors import GridError
+from ensemble.apps.gbees.engines.reweighting import weighted
 from ensemble.apps.gbees.problem import Problem
 
 __all__ = ["ArrayEngine"]
@@ -103,7 +104,7 @@ class ArrayEngine:
         largest = float(xp.max(rates(problem, grid)))
         dt = min(problem.cfl / largest, longest) if largest > 0.0 else longest
         if time + dt == time and dt < longest:
-            raise GridError(f"Gbees: time steps must move the time; got a step of {dt:.3g} at t = {time:.6g}.")
+            raise step_too_small(f"a step of {dt:.3g} at", time)
         if problem.time_varying and problem.time_order == 2:
             time = time + 0.5 * dt
             grid = grid.changed(velocities=face_velocities(problem, grid.columns, time, grid.p.dtype))
@@ -119,23 +120,12 @@ class ArrayEngine:
 
     def reweight(self, log_weights: Any) -> float:
         """Multiplies by ``exp(log_weights)``, normalises, prunes, normalises; gives the logarithm of the mass."""
-        xp = array_namespace(self.grid.p)
-        p = self.grid.p
-        log_weights = xp.astype(log_weights, xp.float64, copy=False)
-        if bool(xp.any(xp.isnan(log_weights))) or bool(xp.any(log_weights == float("inf"))):
-            raise GridError("Gbees: the likelihood must be a number in every cell; got NaN or infinity.")
-        low = xp.asarray(float("-inf"), dtype=log_weights.dtype)
-        top = float(xp.max(xp.where(p > 0, log_weights, low)))
-        if top == float("-inf"):
-            raise GridError(
-                "Gbees: the likelihood must be above zero somewhere; got zero in all "
-                f"{self.n_cells} cells. Check the measurement, or give it a larger variance."
-            )
-        weights = xp.where(p > 0, xp.exp(xp.where(p > 0, log_weights - top, low)), xp.zeros_like(log_weights))
-        grid, mass = normalised(self.grid.changed(p=xp.astype(xp.astype(p, xp.float64) * weights, p.dtype)))
+        xp, p = array_namespace(self.grid.p), self.grid.p
+        product, largest = weighted(p, log_weights)
+        grid, mass = normalised(self.grid.changed(p=xp.astype(product, p.dtype)))
         self.grid, _ = normalised(pruned(self.problem, grid))
         self.count = 0
-        return float(np.log(mass)) + top
+        return float(np.log(mass)) + largest
 
 
 def normalised(grid: Grid) -> tuple[Grid, float]:
@@ -143,8 +133,5 @@ def normalised(grid: Grid) -> tuple[Grid, float]:
     xp = array_namespace(grid.p)
     mass = float(xp.sum(grid.p, dtype=xp.float64))
     if not 0.0 < mass < float("inf"):
-        raise GridError(
-            f"Gbees: some probability must stay on the grid; got a total of {mass:g} over {grid.size} cells. "
-            "All of it left over the rim, or bounds shut it out: widen them or lower the threshold."
-        )
+        raise no_probability_left(f"a total of {mass:g}", grid.size)
     return grid.changed(p=grid.p / mass), mass

@@ -11,8 +11,15 @@ from ensemble._compile.numba import thread_count
 from ensemble._kernels.gbees import generated
 from ensemble._kernels.gbees import grid as kernels
 from ensemble.apps.gbees.engines.engine import Steps
+from ensemble.apps.gbees.engines.failures import (
+    drift_not_finite,
+    no_cell_left,
+    no_probability_left,
+    step_too_small,
+)
 from ensemble.apps.gbees.engines.keys import Packing
 from ensemble.apps.gbees.engines.memory import Room
+from ensemble.apps.gbees.engines.reweighting import weighted
 from ensemble.apps.gbees.errors import GridError
 from ensemble.apps.gbees.problem import Problem
 
@@ -179,20 +186,11 @@ class CompiledEngine:
             raise self._not_finite(time)
         elif status == "STUCK":
             dt = self.problem.cfl / self._get("RATE")
-            raise GridError(f"Gbees: time steps must move the time; got a step of {dt:.3g} at t = {time:.6g}.")
+            raise step_too_small(f"a step of {dt:.3g} at", time)
         elif status == "EMPTY":
-            raise GridError(
-                f"Gbees: some probability must stay on the grid; got none that is finite over {self.n_cells} cells. "
-                "All of it left over the rim, or bounds shut it out: widen them or lower the threshold."
-            )
+            raise no_probability_left("none that is finite", self.n_cells)
         elif status == "NONE_LEFT":
-            raise self._none_left()
-
-    def _none_left(self) -> GridError:
-        return GridError(
-            f"Gbees: threshold must leave some cells; got {self.problem.threshold:g}, and all {self.n_cells} cells "
-            "hold less. Lower the threshold: it has to be well below one over the number of cells that matter."
-        )
+            raise no_cell_left(self.problem, self.n_cells)
 
     def _enlarge(self) -> None:
         """Room for half as many cells again."""
@@ -242,40 +240,24 @@ class CompiledEngine:
         i, cell = np.argwhere(~np.isfinite(v))[0]
         z = [float(s[cell]) * float(width) for s, width in zip(self._columns(self._cells), problem.widths, strict=True)]
         z[i] += float(problem.widths[i]) / 2.0
-        where = ", ".join(f"{value:.6g}" for value in problem.position(z))
-        return GridError(
-            f"Gbees: drift must be finite; got {float(v[i, cell])} in component {i} at x = ({where}), t = {time:.6g}. "
-            "Keep the grid away from there with bounds, or make the function finite there."
-        )
+        return drift_not_finite(problem, z, float(v[i, cell]), int(i), time)
 
     def reweight(self, log_weights: Any) -> float:
         """Multiplies by ``exp(log_weights)``, normalises, prunes, normalises; gives the logarithm of the mass."""
         cells = self._cells
         order = np.argsort(self.grid[0][cells])
-        w = np.empty(len(order))
-        w[order] = np.asarray(log_weights, dtype=np.float64)
-        p = self.grid[1][cells].astype(np.float64)
-        if np.isnan(w).any() or (w == np.inf).any():
-            raise GridError("Gbees: the likelihood must be a number in every cell; got NaN or infinity.")
-        top = float(np.max(w, where=p > 0, initial=-np.inf))
-        if top == -np.inf:
-            raise GridError(
-                "Gbees: the likelihood must be above zero somewhere; got zero in all "
-                f"{self.n_cells} cells. Check the measurement, or give it a larger variance."
-            )
-        weights = np.exp(w - top, where=p > 0, out=np.zeros_like(w))
-        p *= weights
-        mass = float(p[order].sum())
-        self.grid[2][cells] = p / mass
+        product, largest = weighted(self.grid[1][cells][order], log_weights)
+        mass = float(product.sum())
+        self.grid[2][cells][order] = product / mass
         weighed = (self.grid[0], self.grid[2], self.grid[1], *self.grid[3:])
         end = kernels.prune(self.n, weighed, self.frame, self._get("END"), self._get("SORTED"), self.problem.threshold,
                             1.0, self.problem.prune == "sequential")  # fmt: skip
         if end < 0:
-            raise self._none_left()
+            raise no_cell_left(self.problem, self.n_cells)
         self.grid = weighed
         # without velocities known, they are taken anew, and with them the largest rate
         self._set(END=end, KNOWN=kernels.BASE, SORTED=end, START=end, COUNT=0, RATE=0.0)
-        return float(np.log(mass)) + top
+        return float(np.log(mass)) + largest
 
 
 class _Loops:

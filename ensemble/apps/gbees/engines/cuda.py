@@ -15,8 +15,10 @@ from ensemble._kernels.gbees.frame import trace_bounds, trace_velocity
 from ensemble._kernels.gbees.launch import Reason, Setting, kernels, launch, source
 from ensemble.apps.gbees.engines.cuda_grid import DeviceGrid, bytes_per_cell
 from ensemble.apps.gbees.engines.engine import Steps
+from ensemble.apps.gbees.engines.failures import no_probability_left, step_too_small
 from ensemble.apps.gbees.engines.keys import Packing
 from ensemble.apps.gbees.engines.memory import Room
+from ensemble.apps.gbees.engines.reweighting import weighted
 from ensemble.apps.gbees.errors import GridError
 from ensemble.apps.gbees.problem import Problem
 
@@ -154,19 +156,10 @@ class CudaEngine:
     def reweight(self, log_weights: Any) -> float:
         """Multiplies by ``exp(log_weights)``, normalises, prunes, normalises; gives the logarithm of the mass."""
         xp, grid = array_namespace(self.grid.p), self.grid
-        log_weights = xp.astype(xp.asarray(log_weights), xp.float64)
-        if bool(xp.any(xp.isnan(log_weights))) or bool(xp.any(log_weights == float("inf"))):
-            raise GridError("Gbees: the likelihood must be a number in every cell; got NaN or infinity.")
         keys, p = grid.ordered()
-        top = float(xp.max(xp.where(p > 0, log_weights, xp.asarray(-float("inf")))))
-        if top == -float("inf"):
-            raise GridError(
-                f"Gbees: the likelihood must be above zero somewhere; got zero in all {self.n_cells} cells. "
-                "Check the measurement, or give it a larger variance."
-            )
-        weighed = xp.where(p > 0, xp.astype(p, xp.float64) * xp.exp(xp.where(p > 0, log_weights - top, 0.0)), 0.0)
-        mass = float(xp.sum(weighed))
-        grid.replace(keys, xp.astype(weighed / mass, p.dtype))
+        product, largest = weighted(p, log_weights)
+        mass = float(xp.sum(product))
+        grid.replace(keys, xp.astype(product / mass, p.dtype))
         self._build()
         try:
             self._prune()
@@ -175,7 +168,7 @@ class CudaEngine:
             raise
         self._build()
         self.count = 0
-        return float(np.log(mass)) + top
+        return float(np.log(mass)) + largest
 
     # --- room
     def _reserve(self, n_cells: int) -> None:
@@ -215,12 +208,9 @@ class CudaEngine:
         elif reason == Reason.NOT_FINITE:
             raise grid.not_finite(time)
         elif reason == Reason.NOTHING_LEFT:
-            raise GridError(
-                f"Gbees: some probability must stay on the grid; got a total of 0 over {grid.n} cells. "
-                "All of it left over the rim, or bounds shut it out: widen them or lower the threshold."
-            )
+            raise no_probability_left("a total of 0", grid.n)
         elif reason == Reason.STUCK:
-            raise GridError(f"Gbees: time steps must move the time; got steps too small for t = {time:.6g}.")
+            raise step_too_small("steps too small for", time)
 
 
 def _kernels(problem: Problem, cluster: int, small: bool) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from ensemble._backend import array_namespace, to_numpy
 from ensemble._compile import device as _device
 from ensemble._compile.trace.cuda_source import address
 from ensemble._kernels.gbees.launch import Reason, launch, layout
+from ensemble.apps.gbees.engines.failures import drift_not_finite, no_cell_left
 from ensemble.apps.gbees.engines.keys import Packing
 from ensemble.apps.gbees.errors import GridError
 from ensemble.apps.gbees.problem import Problem
@@ -197,11 +198,7 @@ class DeviceGrid:
                 v = float(problem.velocity(face, np.float64(time), np)[i])
             if not np.isfinite(v):
                 break
-        where = ", ".join(f"{value:.6g}" for value in problem.position(face))
-        return GridError(
-            f"Gbees: drift must be finite; got {v} in component {i} at x = ({where}), t = {time:.6g}. "
-            "Keep the grid away from there with bounds, or make the function finite there."
-        )
+        return drift_not_finite(problem, face, v, i, time)
 
     # --- pruning and order
     def prune(self, kernels: dict[str, Any]) -> None:
@@ -229,10 +226,7 @@ class DeviceGrid:
         n = (int(kept[-1]) if self.n_sorted else 0) + int(late.shape[0])
         if n == 0:
             self.forget()
-            raise GridError(
-                f"Gbees: threshold must leave some cells; got {self.problem.threshold:g}, and all {self.n} cells hold "
-                "less. Lower the threshold: it has to be well below one over the number of cells that matter."
-            )
+            raise no_cell_left(self.problem, self.n)
         self.built = False
         keys, p = self.arrays["neighbours"].view(np.int64), self.arrays["q"]
         marks = self.arrays["T"].view(np.uint8)

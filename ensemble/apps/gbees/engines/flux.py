@@ -6,8 +6,8 @@ import itertools
 from typing import Any
 
 from ensemble._backend import array_namespace
+from ensemble._kernels.gbees.limiters import LIMITERS
 from ensemble.apps.gbees.engines.grid import Grid
-from ensemble.apps.gbees.engines.limiters import LIMITERS
 from ensemble.apps.gbees.mixing import Mixing
 from ensemble.apps.gbees.problem import Problem
 

@@ -7,8 +7,8 @@ from functools import cached_property
 from typing import Any
 
 from ensemble._backend import array_namespace, to_numpy
+from ensemble.apps.gbees.engines.failures import drift_not_finite
 from ensemble.apps.gbees.engines.keys import Packing, find
-from ensemble.apps.gbees.errors import GridError
 from ensemble.apps.gbees.problem import Problem
 
 __all__ = ["Grid", "Stencil", "face_velocities"]
@@ -111,18 +111,8 @@ def face_velocities(problem: Problem, columns: list[Any], time: float, dtype: An
         v = problem.velocity(face, time, xp)[i]
         v = xp.broadcast_to(xp.astype(xp.asarray(v), xp.float64), z[i].shape)
         if not bool(xp.all(xp.isfinite(v))):
-            raise not_finite(problem, face, v, i, time)
+            first = int(xp.argmin(xp.astype(xp.isfinite(v), xp.int8)))
+            z = [float(to_numpy(part)[first]) for part in face]
+            raise drift_not_finite(problem, z, float(v[first]), i, time)
         velocities.append(xp.astype(v, dtype, copy=False))
     return tuple(velocities)
-
-
-def not_finite(problem: Problem, face: list[Any], v: Any, i: int, time: float) -> GridError:
-    """The error of a drift that is NaN or infinite, with the first place where it is."""
-    xp = array_namespace(v)
-    first = int(xp.argmin(xp.astype(xp.isfinite(v), xp.int8)))
-    x = problem.position([float(to_numpy(z)[first]) for z in face])
-    where = ", ".join(f"{value:.6g}" for value in x)
-    return GridError(
-        f"Gbees: drift must be finite; got {float(v[first])} in component {i} at x = ({where}), t = {float(time):.6g}. "
-        "Keep the grid away from there with bounds, or make the function finite there."
-    )

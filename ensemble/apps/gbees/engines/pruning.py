@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ensemble._backend import array_namespace
+from ensemble.apps.gbees.engines.failures import no_cell_left
 from ensemble.apps.gbees.engines.grid import Grid
 from ensemble.apps.gbees.engines.growth import flows
-from ensemble.apps.gbees.errors import GridError
 from ensemble.apps.gbees.problem import Problem
 
 __all__ = ["pruned"]
@@ -32,10 +32,7 @@ def pruned(problem: Problem, grid: Grid) -> Grid:
         n_gone = gone.shape[0] if bool(xp.all(gone)) else int(xp.argmin(xp.astype(gone, xp.int8)))
         kept = xp.sort(xp.concat([kept, xp.take(candidates, order[n_gone:])]))
     if kept.shape[0] == 0:
-        raise GridError(
-            f"Gbees: threshold must leave some cells; got {problem.threshold:g}, and all {grid.size} cells hold less. "
-            "Lower the threshold: it has to be well below one over the number of cells that matter."
-        )
+        raise no_cell_left(problem, grid.size)
     return grid.chosen(kept)
 
 
