@@ -1,4 +1,4 @@
-"""The code of a GBEES run: its loops over all cells, and the functions of one drift and of bounds that they call."""
+"""Source of the compiled GBEES loops and of their drift and bounds functions, from the templates in `loops.py`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from ensemble._kernels.gbees.frame import REAL, as_real, matrix_rows, position, 
 from ensemble._kernels.gbees.limiters import trace_limiter
 from ensemble._kernels.gbees.loops import (
     ADVANCE,
-    ALONE,
     ARRIVALS,
     BOUNDS,
     CORNER,
@@ -27,9 +26,10 @@ from ensemble._kernels.gbees.loops import (
     HEAD,
     MIDWAY,
     OUTFLOW,
+    PARALLEL,
     RATIOS,
     REALS,
-    SHARED,
+    SERIAL,
     SHARES,
     SPREADING,
     STATE,
@@ -40,9 +40,9 @@ __all__ = [
     "REALS",
     "STATE",
     "STATUS",
-    "Kind",
-    "address_of_bounds",
-    "address_of_drift",
+    "StepTerms",
+    "bounds_address",
+    "drift_address",
     "hoisted",
     "layout",
     "step_of",
@@ -51,8 +51,8 @@ __all__ = [
 ]  # fmt: skip
 
 
-class Kind(NamedTuple):
-    """What steps have to do besides advection: diffusion, also over edges, the second order in time, and bounds."""
+class StepTerms(NamedTuple):
+    """Terms of a step besides advection: diffusion, diffusion over edges, second order in time, bounds."""
 
     diffusive: bool
     mixing: bool
@@ -61,8 +61,8 @@ class Kind(NamedTuple):
 
 
 def layout(n: int, n_parameters: int, rotated: bool) -> dict[str, int]:
-    """Where each kind of number stands in ``numbers``."""
-    sizes = {"widths": n, "half_widths": n, "leaks": n, "spread": n, "corners": n * n, "origin": n,
+    """Offset of each kind of number in ``numbers``."""
+    sizes = {"widths": n, "half_widths": n, "diffusion_rates": n, "diffusion_factors": n, "corners": n * n, "origin": n,
              "rotation": n * n * rotated, "range": 2, "parameters": n_parameters}  # fmt: skip
     places, at = {}, 0
     for name, size in sizes.items():
@@ -111,7 +111,7 @@ def trace_bounds_at_centre(bounds: Callable[..., Any], n: int, n_parameters: int
 def hoisted(graph: Graph, first: int) -> tuple[Graph, list[float]]:
     """The graph with its float64 constants as further inputs from number `first` on, and their values.
 
-    Drifts that differ in numbers alone then share their machine code. Operations, and so the bits, stay the same.
+    Drifts that differ in constants alone then share machine code. Operations and their order stay the same.
     """
     values: list[float] = []
     nodes: list[Node] = []
@@ -124,14 +124,14 @@ def hoisted(graph: Graph, first: int) -> tuple[Graph, list[float]]:
 
 
 def _lines(depth: int, text: str, n: int) -> str:
-    """`text` once a dimension, ``J`` in it the number of the dimension."""
+    """`text` once per dimension, ``J`` in it replaced by the number of the dimension."""
     pad = "    " * depth
     lines = text.split("\n")
     return "\n".join(pad + re.sub(r"\bJ\b", str(j), line.replace("_J", f"_{j}")) for j in range(n) for line in lines)
 
 
 def _inputs(graph: Graph, n: int, time: bool) -> list[tuple[str, int]]:
-    """What each parameter of the graph's function stands for: ("column", i), ("time", 0) or ("number", position)."""
+    """Source of each parameter of the graph's function: ("column", i), ("time", 0) or ("number", position)."""
     kinds = []
     for p in parameters(graph)[0]:
         if p < n:
@@ -143,8 +143,8 @@ def _inputs(graph: Graph, n: int, time: bool) -> list[tuple[str, int]]:
     return kinds
 
 
-def step_source(n: int, limiter: str, dtype: str, kind: Kind, shared: bool) -> str:
-    """The module whose ``advance`` runs steps of every drift in `n` dimensions."""
+def step_source(n: int, limiter: str, dtype: str, kind: StepTerms, parallel: bool) -> str:
+    """The module whose ``advance`` runs steps of any drift in `n` dimensions."""
     at, real = layout(n, 0, False), f"np.{dtype}"
     flux_lines = FLUXES + (SPREADING if kind.diffusive else "")
     differences, total = OUTFLOW, " + ".join(f"t_{j}" for j in range(n))
@@ -157,13 +157,13 @@ def step_source(n: int, limiter: str, dtype: str, kind: Kind, shared: bool) -> s
         pairs = [(i, j) for i in range(n) for j in range(n) if i != j]
         ratios += ["    " + SHARES.format(i=i, j=j, real=real, corners=at["corners"]) for i, j in pairs]
         corners = "\n".join(f"        {line}" for line in _corner_lines(n))
-    text = (HEAD + (SHARED if shared else ALONE) + ADVANCE).format(
+    text = (HEAD + (PARALLEL if parallel else SERIAL) + ADVANCE).format(
         digest=_digest(),
         names="\n".join(f"{name} = {k}" for names in (STATUS, STATE, REALS) for k, name in enumerate(names)),
         borrowed=", ".join(f"borrowed(grid[{k}])" for k in range(10)),
         n=n, dtype=dtype, lanes=8 if dtype == "float64" else 16, limited=_limited(limiter, dtype),
-        widths=at["widths"], leaks=at["leaks"],
-        admitted="call_bounds(bounds, key, frame, numbers) != 0" if kind.bounded else "True",
+        widths=at["widths"], diffusion_rates=at["diffusion_rates"],
+        in_bounds="call_bounds(bounds, key, packing, numbers) != 0" if kind.bounded else "True",
         ratios="\n".join(ratios), differences=_lines(2, differences, n), total=total, corners=corners,
         midway=MIDWAY if kind.second_order else "",
         fluxes=_lines(2, flux_lines, n), arrivals=_lines(2, ARRIVALS, n),
@@ -190,15 +190,20 @@ def _corner_lines(n: int) -> list[str]:
     return lines
 
 
+def _column(i: int) -> str:
+    """Component `i` of the multi-index of ``key``."""
+    return f"((key >> packing[0, {i}]) & packing[1, {i}]) + packing[2, {i}]"
+
+
 POINTERS = {"keys_at": "CPointer(int64)", "numbers_at": "CPointer(float64)"}
 
 
 def drift_source(graph: Graph, n: int, dtype: str) -> str:
-    """The module whose ``velocities`` works out the graph of `trace_face_velocities`."""
+    """The module whose ``velocities`` evaluates the graph of `trace_face_velocities`."""
     inputs = _inputs(graph, n, True)
     words = {"column": "s{}", "time": "now", "number": "a{}"}
     columns = [
-        f"s{i} = as_float64(((key >> frame[0, {i}]) & frame[1, {i}]) + frame[2, {i}])"
+        f"s{i} = as_float64({_column(i)})"
         for kind, i in inputs if kind == "column"
     ] + ["now = spread(time, WIDTH)"] + [
         f"a{p} = spread(numbers[{p}], WIDTH)" for kind, p in inputs if kind == "number"
@@ -215,11 +220,8 @@ def drift_source(graph: Graph, n: int, dtype: str) -> str:
 
 
 def bounds_source(graph: Graph, n: int, low: int) -> str:
-    """The module whose ``admitted`` compares the bounds of a cell with the range at `low` in ``numbers``."""
-    values = [
-        f"float(((key >> frame[0, {i}]) & frame[1, {i}]) + frame[2, {i}])" if kind == "column" else f"numbers[{i}]"
-        for kind, i in _inputs(graph, n, False)
-    ]
+    """The module whose ``in_bounds`` compares bounds with the range at `low` in ``numbers``."""
+    values = [f"float({_column(i)})" if kind == "column" else f"numbers[{i}]" for kind, i in _inputs(graph, n, False)]
     text = BOUNDS.format(
         n=n, tables=tables(graph), bounds=lanes_function(graph, "bounds"), low=low, **POINTERS,
         arguments=", ".join(f"spread({value}, WIDTH)" for value in values),
@@ -228,7 +230,7 @@ def bounds_source(graph: Graph, n: int, low: int) -> str:
 
 
 def _with_imports(text: str) -> str:
-    """`text` with the functions on lanes imported that it calls."""
+    """`text` with imports of the lane functions that it calls."""
     called = {*re.findall(r"\w+(?=\()", text)}
     lanes_modules = (arithmetic, circular, functions, quotients, _lane_tables, types)
     wanted = [(module.__name__, [name for name in module.__all__ if name in called]) for module in lanes_modules]
@@ -238,23 +240,23 @@ def _with_imports(text: str) -> str:
 
 @functools.cache
 def _digest() -> str:
-    """Of the functions that end up inside the module: where they change, it is compiled anew."""
+    """Digest of the functions that are inlined into the module: where they change, it is recompiled."""
     file = Path(__file__).with_name("grid.py")
     return hashlib.blake2b(file.read_bytes(), digest_size=8).hexdigest()
 
 
 @functools.cache
-def step_of(n: int, limiter: str, dtype: str, kind: Kind, shared: bool) -> Callable[..., int]:
-    """The compiled ``advance``, for the calling thread or `shared` among all threads."""
-    advance: Callable[..., int] = load_module(step_source(n, limiter, dtype, kind, shared)).advance
+def step_of(n: int, limiter: str, dtype: str, kind: StepTerms, parallel: bool) -> Callable[..., int]:
+    """The compiled ``advance``, for one thread or `parallel`."""
+    advance: Callable[..., int] = load_module(step_source(n, limiter, dtype, kind, parallel)).advance
     return advance
 
 
-def address_of_drift(graph: Graph, n: int, dtype: str) -> int:
-    """Where the compiled velocities of a drift lie in this process."""
+def drift_address(graph: Graph, n: int, dtype: str) -> int:
+    """Address of the compiled velocities of a drift."""
     return int(load_module(drift_source(graph, n, dtype)).velocities.address)
 
 
-def address_of_bounds(graph: Graph | None, n: int, low: int) -> int:
-    """Where the compiled bounds lie in this process; 0 where there are none."""
-    return 0 if graph is None else int(load_module(bounds_source(graph, n, low)).admitted.address)
+def bounds_address(graph: Graph | None, n: int, low: int) -> int:
+    """Address of the compiled bounds; 0 without bounds."""
+    return 0 if graph is None else int(load_module(bounds_source(graph, n, low)).in_bounds.address)

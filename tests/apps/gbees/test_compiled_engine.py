@@ -183,7 +183,7 @@ def test_a_new_drift_compiles_nothing_but_itself(tmp_path, monkeypatch):
     with event.install_listener("numba:compile", listener):
         CompiledEngine(*case(2, lambda x, t, xp, rate: (x[1] - rate * x[0], xp.cos(x[0]) - x[1]))).advance(0.0, 0.01)
     assert "drift" in listener.names
-    assert not {"advance", "growing_cells", "settle", "flow", "outflow", "prune"} & listener.names
+    assert not {"advance", "grow", "grow_cell", "flow", "outflow", "prune"} & listener.names
 
 
 def test_room_and_keys_are_made_as_the_grid_grows():
@@ -198,7 +198,7 @@ def test_room_and_keys_are_made_as_the_grid_grows():
     cells = slice(kernels.BASE, kernels.BASE + run.n_cells)
     run.grid[0][cells] = run.packing.pack(list(oracle.cells()[0].T))
     run.frame = run._frame()
-    kernels.fresh_table(run.grid[0], cells.stop, run.grid[9])
+    kernels.build_table(run.grid[0], cells.stop, run.grid[9])
     run.advance(0.0, 2.0)
     oracle.advance(0.0, 2.0)
     assert run.grid[0].size > room and sum(run.packing.bits) > 6

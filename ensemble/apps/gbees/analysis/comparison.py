@@ -212,7 +212,7 @@ def kernel_density(
     *,
     factor: float | None = None,
     dtype: Any = None,
-    watch: Callable[[int, int], None] | None = None,
+    callback: Callable[[int, int], None] | None = None,
 ) -> Cells:
     """The kernel density estimate of random samples at the centres of `cells`, divided by its sum there.
 
@@ -227,8 +227,8 @@ def kernel_density(
         Bandwidth; by default Scott's, ``n_samples ** (-1 / (n + 4))``.
     dtype : dtype, optional
         Of the kernel values; float64 by default. In float32 the result has about 5 digits.
-    watch : callable, optional
-        ``watch(done, all)``: cells evaluated, called after each block; may raise to interrupt.
+    callback : callable, optional
+        ``callback(done, all)``: cells evaluated, called after each block; may raise to interrupt.
 
     Returns
     -------
@@ -265,7 +265,7 @@ def kernel_density(
     kind = xp.float64 if dtype is None else dtype
     y = whiten @ away
     at = (positions(cells) - centre) @ whiten.T
-    return replace(cells, probabilities=normalised(kernel_sums(at, y, kind, watch)))
+    return replace(cells, probabilities=normalised(kernel_sums(at, y, kind, callback)))
 
 
 def normalised(sums: Array) -> Array:
@@ -277,7 +277,7 @@ def normalised(sums: Array) -> Array:
     return sums / total
 
 
-def kernel_sums(at: Array, y: Array, dtype: Any, watch: Callable[[int, int], None] | None) -> Array:
+def kernel_sums(at: Array, y: Array, dtype: Any, callback: Callable[[int, int], None] | None) -> Array:
     """Sums over the columns of `y` (n, S) of ``exp(-|a - y|^2 / 2)`` for each row a of `at` (N, n), in float64.
 
     The exponent is one matrix product, ``[a, -|a|^2/2, 1] @ [y; 1; -|y|^2/2]``.
@@ -300,6 +300,6 @@ def kernel_sums(at: Array, y: Array, dtype: Any, watch: Callable[[int, int], Non
             values = xp.exp(here @ right[:, start : min(start + columns, S)])
             total = total + xp.astype(xp.sum(values, axis=1), xp.float64)
         pieces.append(total)
-        if watch is not None:
-            watch(last, N)
+        if callback is not None:
+            callback(last, N)
     return xp.concat(pieces) if pieces else sums

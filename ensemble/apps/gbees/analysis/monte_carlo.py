@@ -76,7 +76,7 @@ def propagate(
     rtol: float = 1e-8,
     atol: float = 1e-10,
     steps: int | None = None,
-    watch: Callable[[float], None] | None = None,
+    callback: Callable[[float], None] | None = None,
 ) -> Ensemble:
     """Samples of the state at a later time.
 
@@ -96,8 +96,8 @@ def propagate(
         Bound of the estimated error of a step of "dop853": ``atol + rtol * |x|``, root mean square over components.
     steps : int, optional
         For "rk4".
-    watch : callable, optional
-        ``watch(t)``: called after every step with the earliest time of any sample; may raise to interrupt.
+    callback : callable, optional
+        ``callback(t)``: called after every step with the earliest time of any sample; may raise to interrupt.
 
     Returns
     -------
@@ -140,8 +140,8 @@ def propagate(
     with np.errstate(all="ignore"):
         if method == "rk4":
             count = _check.integer(steps, "propagate", "steps", minimum=1, advice='Needed with method="rk4".')
-            return Ensemble(classical(f, state, start, until, count, watch))
-        return Ensemble(Adaptive(f, state, start, until, rtol, atol).run(watch))
+            return Ensemble(classical(f, state, start, until, count, callback))
+        return Ensemble(Adaptive(f, state, start, until, rtol, atol).run(callback))
 
 
 def wide(value: Any, like: Array) -> Array:
@@ -151,7 +151,7 @@ def wide(value: Any, like: Array) -> Array:
     return xp.broadcast_to(xp.astype(samples, like.dtype, copy=False), (like.shape[1],))
 
 
-def classical(f: Any, x: Array, start: float, until: float, steps: int, watch: Any) -> Array:
+def classical(f: Any, x: Array, start: float, until: float, steps: int, callback: Any) -> Array:
     """The classical Runge-Kutta method, equal steps."""
     h = (until - start) / steps
     zero = 0.0 * array_namespace(x).ones_like(x[0, :])
@@ -162,8 +162,8 @@ def classical(f: Any, x: Array, start: float, until: float, steps: int, watch: A
         k3 = f(zero + (t + 0.5 * h), x + 0.5 * h * k2)
         k4 = f(zero + (t + h), x + h * k3)
         x = x + h / 6.0 * (k1 + 2.0 * k2 + 2.0 * k3 + k4)
-        if watch is not None:
-            watch(t + h)
+        if callback is not None:
+            callback(t + h)
     return x
 
 
@@ -181,7 +181,7 @@ class Adaptive:
         self.t = self.xp.zeros_like(x[0, :]) + start
         self.smallest = 1e-15 * max(abs(start), abs(until))
 
-    def run(self, watch: Any) -> Array:
+    def run(self, callback: Any) -> Array:
         """All samples at the end of the span; NaN for those that broke down."""
         xp, t, x = self.xp, self.t, self.x
         h = None
@@ -203,8 +203,8 @@ class Adaptive:
             k = xp.where(good, new_k, k)
             t = xp.where(broken | (good & last), xp.full_like(t, self.until), xp.where(good, t + step, t))
             h = xp.where(going, step * self.factor(error), h)
-            if watch is not None:
-                watch(float(xp.min(t)))
+            if callback is not None:
+                callback(float(xp.min(t)))
 
     def factor(self, error: Array) -> Array:
         """What the next step is longer by."""

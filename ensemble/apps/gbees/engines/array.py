@@ -1,4 +1,4 @@
-"""The whole step as plain Array API code: it runs with any array library, and is the oracle of the fast engines."""
+"""The GBEES step in Array API code: runs with any array library, and is the reference of the compiled engines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ensemble.apps.gbees.engines.flux import advected, rates
 from ensemble.apps.gbees.engines.grid import Grid, face_velocities
 from ensemble.apps.gbees.engines.growth import grown
 from ensemble.apps.gbees.engines.keys import Packing
-from ensemble.apps.gbees.engines.memory import Room
+from ensemble.apps.gbees.engines.memory import MemoryBudget
 from ensemble.apps.gbees.engines.pruning import pruned
 from ensemble.apps.gbees.engines.reweighting import weighted
 from ensemble.apps.gbees.problem import Problem
@@ -23,16 +23,16 @@ __all__ = ["ArrayEngine"]
 
 
 class ArrayEngine:
-    """One grid under way, see `Engine`.
+    """The grid of one run, see `Engine`.
 
     Parameters
     ----------
     problem : Problem
     indices : array of int64, shape (N, n)
-        Each cell once, in any order; its library is the one that everything is done with.
+        Each cell once, in any order; its array library is used throughout.
     probabilities : array, shape (N,)
     time : float
-        When the velocities of the first cells are taken, where the drift varies in time.
+        Time of the velocities of the first cells, where the drift varies in time.
 
     Raises
     ------
@@ -61,8 +61,8 @@ class ArrayEngine:
             velocities = face_velocities(problem, columns, time, dtype)
         self.grid = Grid(packing, xp.take(keys, order), p, velocities, xp.zeros(p.shape[0], dtype=xp.bool))
         itemsize = 4 if dtype is xp.float32 else 8
-        # keys and neighbours; velocities; about six arrays a dimension and a dozen more while a step is under way
-        self.room = Room(8 + 16 * n + itemsize * (7 * n + 12), problem.memory_limit, p)
+        # keys and neighbours; velocities; about six temporaries per dimension and twelve others within a step
+        self.memory_budget = MemoryBudget(8 + 16 * n + itemsize * (7 * n + 12), problem.memory_limit, p)
 
     @property
     def n_cells(self) -> int:
@@ -75,31 +75,31 @@ class ArrayEngine:
         return xp.stack(self.grid.columns, axis=1), self.grid.p
 
     def advance(
-        self, time: float, span: float, watch: Callable[[float, int, int], None] | None = None, elapsed: float = 0.0
+        self, time: float, span: float, callback: Callable[[float, int, int], None] | None = None, elapsed: float = 0.0
     ) -> Steps:
-        """Steps from `time` on until `span` is over, of which `elapsed` is gone."""
+        """Steps from `time` + `elapsed` to `time` + `span`."""
         cell_steps = 0
         taken: list[tuple[float, int, float, float]] = []
         try:
             while elapsed < span:
-                with np.errstate(all="ignore"):  # what is not finite is found and told below
+                with np.errstate(all="ignore"):  # values that are not finite raise an error below
                     dt, n_cells, mass, clipped = self._step(time + elapsed, span - elapsed)
                 elapsed = elapsed + dt if dt < span - elapsed else span
                 cell_steps += n_cells
                 taken.append((dt, n_cells, mass, clipped))
-                if watch is not None:
-                    watch(elapsed, self.n_cells, cell_steps)
+                if callback is not None:
+                    callback(elapsed, self.n_cells, cell_steps)
         finally:
             self.taken = Steps.of(taken)
         return self.taken
 
     def _step(self, time: float, longest: float) -> tuple[float, int, float, float]:
-        """Grow, advect, normalise, and prune if it is time to."""
+        """Grow, advect, normalise, and every `prune_every` steps prune."""
         problem = self.problem
         xp = array_namespace(self.grid.keys)
-        grid = grown(problem, self.grid, time, lambda n_cells: self.room.take(n_cells, self.grid.size))
+        grid = grown(problem, self.grid, time, lambda n_cells: self.memory_budget.reserve(n_cells, self.grid.size))
         if problem.time_varying:
-            # cells were grown by the velocities of the step before, as the public programs do
+            # cells have grown by the velocities of the previous step, as in the public programs
             grid = grid.changed(velocities=face_velocities(problem, grid.columns, time, grid.p.dtype))
         largest = float(xp.max(rates(problem, grid)))
         dt = min(problem.cfl / largest, longest) if largest > 0.0 else longest
@@ -119,7 +119,7 @@ class ArrayEngine:
         return dt, n_cells, mass, clipped
 
     def reweight(self, log_weights: Any) -> float:
-        """Multiplies by ``exp(log_weights)``, normalises, prunes, normalises; gives the logarithm of the mass."""
+        """Multiply by ``exp(log_weights)``, normalise, prune, normalise; returns the logarithm of the mass."""
         xp, p = array_namespace(self.grid.p), self.grid.p
         product, largest = weighted(p, log_weights)
         grid, mass = normalised(self.grid.changed(p=xp.astype(product, p.dtype)))
@@ -129,7 +129,7 @@ class ArrayEngine:
 
 
 def normalised(grid: Grid) -> tuple[Grid, float]:
-    """The grid with probabilities that add up to 1, and what they added up to; sums are in float64."""
+    """The grid with probabilities divided by their sum, and the sum, taken in float64."""
     xp = array_namespace(grid.p)
     mass = float(xp.sum(grid.p, dtype=xp.float64))
     if not 0.0 < mass < float("inf"):

@@ -18,7 +18,7 @@ from ensemble.apps.gbees.engines.failures import (
     step_too_small,
 )
 from ensemble.apps.gbees.engines.keys import Packing
-from ensemble.apps.gbees.engines.memory import Room
+from ensemble.apps.gbees.engines.memory import MemoryBudget
 from ensemble.apps.gbees.engines.reweighting import weighted
 from ensemble.apps.gbees.errors import GridError
 from ensemble.apps.gbees.problem import Problem
@@ -26,18 +26,17 @@ from ensemble.apps.gbees.problem import Problem
 __all__ = ["CompiledEngine"]
 
 RECORDS = 1024
-"""Steps of which one call of compiled code can tell."""
+"""Steps that one call of compiled code can record."""
 
 BUDGET = 1 << 23
-"""Cell-steps, times dimensions, between two looks at `watch`: some tenths of a second."""
-
+"""Cell-steps, times dimensions, between two calls of `callback`: some tenths of a second."""
 
 SMALL = 1 << 14
 """Cells up to which one thread is faster than several."""
 
 
 class CompiledEngine:
-    """One grid under way, see `Engine`.
+    """The grid of one run, see `Engine`.
 
     Parameters
     ----------
@@ -46,7 +45,7 @@ class CompiledEngine:
         Each cell once, in any order.
     probabilities : array, shape (N,)
     time : float
-        When the velocities of the first cells are taken, where the drift varies in time.
+        Time of the velocities of the first cells, where the drift varies in time.
 
     Raises
     ------
@@ -66,21 +65,22 @@ class CompiledEngine:
         keys = self.packing.pack(columns)
         order = np.argsort(keys)
         self.loops, dtype = _Loops(problem), np.dtype(problem.dtype)
-        self.room = Room(kernels.bytes_per_cell(n, dtype.itemsize), problem.memory_limit, probabilities)
-        self.room.take(len(keys))
+        bytes_per_cell = kernels.bytes_per_cell(n, dtype.itemsize)
+        self.memory_budget = MemoryBudget(bytes_per_cell, problem.memory_limit, probabilities)
+        self.memory_budget.reserve(len(keys))
         self.grid = kernels.make_arrays(n, kernels.capacity_for(len(keys) + len(keys) // 4), dtype)
         end = kernels.BASE + len(keys)
         self.grid[0][kernels.BASE : end] = keys[order]
         self.grid[1][kernels.BASE : end] = probabilities[order]
         self.grid[7][kernels.BASE : end] = True
-        self.frame = self._frame()
+        self.packing_rows = self._packing_rows()
         self.state = np.zeros(len(generated.STATE), np.int64)
         self.reals = np.zeros(len(generated.REALS))
-        self._set(END=end, KNOWN=kernels.BASE, SORTED=end, START=end, PRUNE_EVERY=problem.prune_every,
+        self._set(END=end, VELOCITIES_END=kernels.BASE, SORTED=end, START=end, PRUNE_EVERY=problem.prune_every,
                   SEQUENTIAL=problem.prune == "sequential", TIME_VARYING=problem.time_varying)  # fmt: skip
-        self._set(MOMENT=time, THRESHOLD=problem.threshold, CFL=problem.cfl)
-        kernels.link(n, self.grid[0], self.grid[4], self.frame, end)
-        kernels.fresh_table(self.grid[0], end, self.grid[9])
+        self._set(VELOCITY_TIME=time, THRESHOLD=problem.threshold, CFL=problem.cfl)
+        kernels.link(n, self.grid[0], self.grid[4], self.packing_rows, end)
+        kernels.build_table(self.grid[0], end, self.grid[9])
         self.taken = Steps.of([])
         self.report_each_step = False
         self.advance(time, 0.0)
@@ -96,12 +96,12 @@ class CompiledEngine:
 
     @property
     def velocity_time(self) -> float:
-        """When the velocities in use were taken."""
-        return float(self._get("MOMENT"))
+        """Time of the velocities in use."""
+        return float(self._get("VELOCITY_TIME"))
 
     @velocity_time.setter
     def velocity_time(self, value: float) -> None:
-        self._set(MOMENT=value)
+        self._set(VELOCITY_TIME=value)
 
     def _set(self, **values: Any) -> None:
         for name, value in values.items():
@@ -115,14 +115,14 @@ class CompiledEngine:
             return int(self.state[generated.STATE.index(name)])
         return float(self.reals[generated.REALS.index(name)])
 
-    def _frame(self) -> np.ndarray:
-        """How keys are packed, as compiled code reads it."""
+    def _packing_rows(self) -> np.ndarray:
+        """The array ``packing`` of the compiled code."""
         packing, diffusion = self.packing, self.problem.diffusion
-        spreads = [0] * self.n if diffusion is None else [int(q > 0) for q in diffusion]
+        diffuses = [0] * self.n if diffusion is None else [int(q > 0) for q in diffusion]
         masks = [2**b - 1 for b in packing.bits]
         strides = [2**shift for shift in packing.shifts]
         periods = [period or 0 for period in packing.periods]
-        return np.array([packing.shifts, masks, packing.lows, strides, periods, spreads], dtype=np.int64)
+        return np.array([packing.shifts, masks, packing.lows, strides, periods, diffuses], dtype=np.int64)
 
     @property
     def n_cells(self) -> int:
@@ -143,31 +143,31 @@ class CompiledEngine:
         return np.stack([s[order] for s in self._columns(self._cells)], axis=1), p
 
     def advance(
-        self, time: float, span: float, watch: Callable[[float, int, int], None] | None = None, elapsed: float = 0.0
+        self, time: float, span: float, callback: Callable[[float, int, int], None] | None = None, elapsed: float = 0.0
     ) -> Steps:
-        """Steps from `time` on until `span` is over, of which `elapsed` is gone."""
-        self.taken, told = Steps.of([]), 0
+        """Steps from `time` + `elapsed` to `time` + `span`."""
+        self.taken, reported = Steps.of([]), 0
         self._set(TIME=time, SPAN=span, ELAPSED=elapsed)
-        while (status := self._some_steps()) != "DONE":
+        while (status := self._run_steps()) != "DONE":
             try:
-                self._go_on(status, time + self._get("ELAPSED"))
+                self._resolve(status, time + self._get("ELAPSED"))
             except BaseException:
                 self._undo_growth()
                 raise
-            if watch is not None and len(self.taken) > told:
-                told = len(self.taken)
-                watch(self._get("ELAPSED"), self.n_cells, int(self.taken.cells.sum()))
-        if watch is not None and len(self.taken) > told:
-            watch(span, self.n_cells, int(self.taken.cells.sum()))
+            if callback is not None and len(self.taken) > reported:
+                reported = len(self.taken)
+                callback(self._get("ELAPSED"), self.n_cells, int(self.taken.cells.sum()))
+        if callback is not None and len(self.taken) > reported:
+            callback(span, self.n_cells, int(self.taken.cells.sum()))
         return self.taken
 
-    def _some_steps(self) -> str:
-        """Run compiled code until it has something to tell; gives what that is."""
+    def _run_steps(self) -> str:
+        """One call of the compiled loops; returns the name of its status."""
         records = np.empty(RECORDS), np.empty(RECORDS, np.int64), np.empty(RECORDS), np.empty(RECORDS)
         self._set(RECORDED=0, BUDGET=1 if self.report_each_step else BUDGET // self.problem.n)
-        shared = self.n_cells > SMALL and thread_count() > 1
-        arguments = self.grid, self.frame, self.state, self.reals, *records
-        status = self.loops.advance(shared, *arguments)
+        parallel = self.n_cells > SMALL and thread_count() > 1
+        arguments = self.grid, self.packing_rows, self.state, self.reals, *records
+        status = self.loops.advance(parallel, *arguments)
         if self._get("SWAPPED"):
             self.grid = (self.grid[0], self.grid[2], self.grid[1], *self.grid[3:])
             self._set(SWAPPED=0)
@@ -176,12 +176,12 @@ class CompiledEngine:
             self.taken = self.taken.then(Steps(*(values[:n_steps].copy() for values in records)))
         return generated.STATUS[status]
 
-    def _go_on(self, status: str, time: float) -> None:
-        """Remove what was in the way of the next step, or say that it cannot be done."""
+    def _resolve(self, status: str, time: float) -> None:
+        """Do what the next step needs, or raise an error."""
         if status == "FULL":
             self._enlarge()
         elif status == "KEY_OVERFLOW":
-            self._pack_anew()
+            self._repack()
         elif status == "NOT_FINITE":
             raise self._not_finite(time)
         elif status == "STUCK":
@@ -193,14 +193,14 @@ class CompiledEngine:
             raise no_cell_left(self.problem, self.n_cells)
 
     def _enlarge(self) -> None:
-        """Room for half as many cells again."""
+        """Enlarge the arrays by half, or by a sixteenth where memory is short."""
         n_cells = self.n_cells
         wanted = n_cells + max(n_cells // 2, 4096)
         try:
-            self.room.take(wanted)
-        except MemoryError:  # not half as many again, but some more
+            self.memory_budget.reserve(wanted)
+        except MemoryError:
             wanted = n_cells + n_cells // 16 + 64
-            self.room.take(wanted)
+            self.memory_budget.reserve(wanted)
         old, end = self.grid, self._get("END")
         capacity = kernels.capacity_for(wanted)
         new = kernels.make_arrays(self.n, capacity, old[1].dtype)
@@ -208,33 +208,33 @@ class CompiledEngine:
             per_cell = source.size // old[0].size
             rows = target.reshape(per_cell, capacity), source.reshape(per_cell, old[0].size)
             rows[0][:, :end] = rows[1][:, :end]
-        kernels.fresh_table(new[0], end, new[9])
+        kernels.build_table(new[0], end, new[9])
         self.grid = new
 
-    def _pack_anew(self) -> None:
-        """Keys with room around the cells that there are; their order stays, and so do the neighbours."""
+    def _repack(self) -> None:
+        """Keys with a new range of indices; the order of cells and the links stay."""
         columns = self._columns(self._cells)
         lowest, highest = [int(s.min()) - 1 for s in columns], [int(s.max()) + 1 for s in columns]
         self.packing = Packing.around(lowest, highest, self.packing.periods)
         self.grid[0][self._cells] = self.packing.pack(columns)
-        self.frame = self._frame()
-        kernels.fresh_table(self.grid[0], self._get("END"), self.grid[9])
+        self.packing_rows = self._packing_rows()
+        kernels.build_table(self.grid[0], self._get("END"), self.grid[9])
 
     def _undo_growth(self) -> None:
         """Back to the cells of the last whole step."""
         start, end = self._get("START"), self._get("END")
-        if self._get("RESUMED"):
+        if self._get("GROWTH_BEGUN"):
             links = self.grid[4]
             links[links >= start] = 0
             for part in self.grid[1:7]:
                 part.reshape(-1, self.grid[0].size)[:, start:end] = 0
             self.grid[7][kernels.BASE : start] = True
-            kernels.fresh_table(self.grid[0], start, self.grid[9])
-            known = kernels.BASE if self.problem.time_varying else min(start, self._get("KNOWN"))
-            self._set(END=start, KNOWN=known, RESUMED=0)
+            kernels.build_table(self.grid[0], start, self.grid[9])
+            known = kernels.BASE if self.problem.time_varying else min(start, self._get("VELOCITIES_END"))
+            self._set(END=start, VELOCITIES_END=known, GROWTH_BEGUN=0)
 
     def _not_finite(self, time: float) -> GridError:
-        """The error of a drift that is NaN or infinite, with the first place where it is."""
+        """The error for the first velocity that is not finite."""
         problem = self.problem
         v = self.grid[3].reshape(self.n, -1)[:, self._cells]
         i, cell = np.argwhere(~np.isfinite(v))[0]
@@ -243,25 +243,27 @@ class CompiledEngine:
         return drift_not_finite(problem, z, float(v[i, cell]), int(i), time)
 
     def reweight(self, log_weights: Any) -> float:
-        """Multiplies by ``exp(log_weights)``, normalises, prunes, normalises; gives the logarithm of the mass."""
+        """Multiply by ``exp(log_weights)``, normalise, prune, normalise; returns the logarithm of the mass."""
         cells = self._cells
         order = np.argsort(self.grid[0][cells])
         product, largest = weighted(self.grid[1][cells][order], log_weights)
         mass = float(product.sum())
         self.grid[2][cells][order] = product / mass
-        weighed = (self.grid[0], self.grid[2], self.grid[1], *self.grid[3:])
-        end = kernels.prune(self.n, weighed, self.frame, self._get("END"), self._get("SORTED"), self.problem.threshold,
-                            1.0, self.problem.prune == "sequential")  # fmt: skip
+        reweighted = (self.grid[0], self.grid[2], self.grid[1], *self.grid[3:])
+        end = kernels.prune(
+            self.n, reweighted, self.packing_rows, self._get("END"), self._get("SORTED"), self.problem.threshold, 1.0,
+            self.problem.prune == "sequential",
+        )  # fmt: skip
         if end < 0:
             raise no_cell_left(self.problem, self.n_cells)
-        self.grid = weighed
-        # without velocities known, they are taken anew, and with them the largest rate
-        self._set(END=end, KNOWN=kernels.BASE, SORTED=end, START=end, COUNT=0, RATE=0.0)
+        self.grid = reweighted
+        # velocities are computed again, and with them the largest rate
+        self._set(END=end, VELOCITIES_END=kernels.BASE, SORTED=end, START=end, COUNT=0, RATE=0.0)
         return float(np.log(mass)) + largest
 
 
 class _Loops:
-    """The compiled loops of a problem, and the numbers that they take."""
+    """The compiled loops of a problem, and their array ``numbers``."""
 
     def __init__(self, problem: Problem) -> None:
         n, rotated = problem.n, problem.rotation is not None
@@ -269,17 +271,17 @@ class _Loops:
         at = generated.layout(n, len(parameters), rotated)
         widths = np.asarray(problem.widths, dtype=np.float64)
         noise = np.zeros(n) if problem.diffusion is None else np.asarray(problem.diffusion, dtype=np.float64)
-        mixing, leaks = problem.mixing, noise / widths**2
+        mixing, diffusion_rates = problem.mixing, noise / widths**2
         if mixing is not None:
-            leaks[0] += mixing.rate  # only their sum matters
+            diffusion_rates[0] += mixing.rate  # only their sum matters
         rotation = np.ravel([] if problem.rotation is None else problem.rotation)
-        spread = 0.5 * problem.face_diffusion / widths**2
+        diffusion_factors = 0.5 * problem.face_diffusion / widths**2
         numbers = np.concatenate(
             [
                 widths,
                 widths / 2.0,
-                leaks,
-                spread,
+                diffusion_rates,
+                diffusion_factors,
                 np.zeros(n * n) if mixing is None else np.ravel(mixing.corners),
                 problem.origin,
                 rotation,
@@ -299,7 +301,7 @@ class _Loops:
         self.numbers = np.array(numbers)
         dtype = np.dtype(problem.dtype).name
         self.traced = (graph, n, dtype), (bounds, n, at["range"])
-        kind = generated.Kind(
+        kind = generated.StepTerms(
             problem.diffusion is not None, mixing is not None, problem.time_order == 2, bounds is not None
         )
         self.options = n, problem.limiter, dtype, kind
@@ -307,18 +309,18 @@ class _Loops:
         self.addresses: tuple[int, ...] = ()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without compiled code, which no pickle can hold: it is found again when it is needed."""
+        """State without compiled code, which cannot be pickled; it is loaded again on the next call."""
         return self.__dict__ | {"steps": {}, "addresses": ()}
 
-    def advance(self, shared: bool, grid: Any, frame: Any, *state: Any) -> int:
-        """Run steps, with their cells `shared` among threads; gives how it ended."""
-        if shared not in self.steps:
-            self.steps[shared] = generated.step_of(*self.options, shared)
+    def advance(self, parallel: bool, grid: Any, packing: Any, *state: Any) -> int:
+        """Run steps, on several threads if `parallel`; returns the status."""
+        if parallel not in self.steps:
+            self.steps[parallel] = generated.step_of(*self.options, parallel)
         if not self.addresses:
             drift, bounds = self.traced
             self.addresses = (
-                generated.address_of_drift(*drift),
-                generated.address_of_bounds(*bounds),
-                kernels.address_of_prune(drift[2]),
+                generated.drift_address(*drift),
+                generated.bounds_address(*bounds),
+                kernels.prune_address(drift[2]),
             )
-        return self.steps[shared](grid, frame, self.numbers, *self.addresses, *state)
+        return self.steps[parallel](grid, packing, self.numbers, *self.addresses, *state)

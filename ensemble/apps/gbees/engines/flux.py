@@ -1,4 +1,4 @@
-"""One step of corner transport upwind with limited slopes, gathered cell by cell."""
+"""One step of corner transport upwind with limited slopes, in gather form."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["advected", "rates"]
 
 
 def rates(problem: Problem, grid: Grid) -> Any:
-    """Share of each cell that may leave it in unit time: the step is stable up to one over the largest."""
+    """Largest share of each cell that leaves it in unit time: steps up to one over the maximum are stable."""
     total: Any = None
     for i, (v, width) in enumerate(zip(grid.velocities, problem.widths)):
         part = abs(v) / float(width)
@@ -65,7 +65,7 @@ def advected(problem: Problem, grid: Grid, dt: float) -> Any:
 
 
 def over_edges(mixing: Mixing, grid: Grid) -> Any:
-    """What comes in unit time, twice, from the neighbours over edges; those behind a face neighbour that is there."""
+    """Twice the exchange in unit time with the neighbours over edges that are reached over a stored face neighbour."""
     xp = array_namespace(grid.keys)
     held = xp.concat([grid.p, xp.zeros(1, dtype=grid.p.dtype)])
     end = xp.full(1, grid.size, dtype=grid.stencil.lower[0].dtype)
@@ -83,7 +83,7 @@ def over_edges(mixing: Mixing, grid: Grid) -> Any:
 
 
 def divergence(problem: Problem, grid: Grid) -> Any:
-    """Of the drift, from the velocities through the faces of each cell; along an axis without a lower neighbour, 0."""
+    """Divergence of the drift from the face velocities of each cell; along an axis without a lower neighbour, 0."""
     xp = array_namespace(grid.keys)
     total = xp.zeros_like(grid.p)
     for v, width, lower in zip(grid.velocities, problem.widths, grid.stencil.lower):
@@ -93,7 +93,7 @@ def divergence(problem: Problem, grid: Grid) -> Any:
 
 
 def transverse_corrections(problem: Problem, grid: Grid, dt: float) -> list[Any]:
-    """Half a step of upwind advection along each dimension: what fluxes through the other faces are taken after."""
+    """Half a step of upwind advection along each dimension, which corrects the fluxes along the others."""
     xp = array_namespace(grid.keys)
     nothing = xp.zeros(1, dtype=grid.p.dtype)
     p, padded = grid.p, xp.concat([grid.p, nothing])

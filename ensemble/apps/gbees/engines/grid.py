@@ -1,4 +1,4 @@
-"""The grid of the Array API engine: sorted keys, and beside each its probability and velocities."""
+"""The grid of the Array API engine: sorted keys with probabilities and velocities."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Grid", "Stencil", "face_velocities"]
 
 @dataclass(frozen=True)
 class Stencil:
-    """Where the neighbours of N cells stand; N, one past the last cell, for one that is missing.
+    """Positions of the neighbours of N cells; N, one past the last cell, for a missing one.
 
     Attributes
     ----------
@@ -48,15 +48,15 @@ class Grid:
     p : array, shape (N,)
     velocities : tuple of n arrays (N,)
         Component i of the drift at the centre of the upper face i.
-    settled : array of bool, shape (N,)
-        Whether all cells that this one may flow into are there, or refused.
+    is_grown : array of bool, shape (N,)
+        Whether all downwind neighbours are stored or out of bounds.
     """
 
     packing: Packing
     keys: Any
     p: Any
     velocities: tuple[Any, ...]
-    settled: Any
+    is_grown: Any
 
     @property
     def size(self) -> int:
@@ -65,7 +65,7 @@ class Grid:
 
     @cached_property
     def stencil(self) -> Stencil:
-        """Worked out once for each set of cells."""
+        """Positions of all neighbours, computed once per set of cells."""
         return Stencil.of(self.packing, self.keys)
 
     @cached_property
@@ -74,7 +74,7 @@ class Grid:
         return [self.packing.column(self.keys, i) for i in range(len(self.packing.bits))]
 
     def changed(self, **parts: Any) -> Grid:
-        """The same cells with other probabilities, velocities or marks; where they stand stays known."""
+        """The same cells with other probabilities, velocities or marks; the stencil is kept."""
         grid = replace(self, **parts)
         for name in ("stencil", "columns"):
             if name in self.__dict__:
@@ -82,7 +82,7 @@ class Grid:
         return grid
 
     def chosen(self, at: Any) -> Grid:
-        """The cells at positions `at`, in ascending order; none of them is settled."""
+        """The cells at positions `at`, in ascending order; none of them is marked as grown."""
         xp = array_namespace(self.keys)
         return Grid(
             self.packing,
@@ -96,7 +96,7 @@ class Grid:
 def face_velocities(problem: Problem, columns: list[Any], time: float, dtype: Any) -> tuple[Any, ...]:
     """Component i of the drift at the centre of the upper face i of every cell, in the precision `dtype`.
 
-    Positions and drift are worked out in float64 in any case: the sign of a velocity decides which cells are kept.
+    Positions and drift are computed in float64 in any case: the sign of a velocity decides which cells are kept.
 
     Raises
     ------

@@ -113,8 +113,8 @@ class Recording:
         # files of before clipping was counted by itself have no such entry
         clipped = arrays.get("step_clipped", np.full(masses.shape, np.nan))
         steps = Steps(need("step_lengths"), need("step_cells"), masses, clipped)
-        together = {len(part) for part in vars(steps).values()}
-        if len(together) > 1 or len(times) != len(spans):
+        lengths = {len(part) for part in vars(steps).values()}
+        if len(lengths) > 1 or len(times) != len(spans):
             raise ValueError(f"Recording: {source} must have one entry per step and a time; got lengths that differ.")
         rotation = arrays.get("rotation")
         distributions = []

@@ -1,4 +1,4 @@
-"""What a measurement says of each cell: the logarithm of its likelihood at the cell's centre."""
+"""The logarithm of a measurement's likelihood at the centres of cells."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from ensemble._backend import array_namespace, is_array
 from ensemble._check import message, require
 from ensemble.apps.gbees.problem import Problem
-from ensemble.apps.gbees.run.arguments import tried
+from ensemble.apps.gbees.run.arguments import checked_call
 from ensemble.apps.gbees.tables import with_tables
 
 __all__ = ["Noise", "centres", "frame_points", "log_likelihoods", "noise_of", "whitened_residuals"]
@@ -67,7 +67,7 @@ def whitened_residuals(
         If `h` does not give one number for each of `y`.
     """
     requirement = f"take {problem.n} scalars x and a namespace, and give {len(y)}"
-    values = tried(lambda: h(problem.position(z), with_tables(xp)), "Gbees.update", "h", requirement)
+    values = checked_call(lambda: h(problem.position(z), with_tables(xp)), "Gbees.update", "h", requirement)
     values = (values,) if is_array(values) or isinstance(values, int | float) else tuple(values)
     if len(values) != len(y):
         seen = f"{len(values)} for {len(y)} measured"
@@ -85,7 +85,7 @@ def whitened_residuals(
 
 
 def log_likelihoods(problem: Problem, indices: Any, h: Callable[..., Any], y: np.ndarray, noise: Noise) -> Any:
-    """``-(h(x) - y)' R^-1 (h(x) - y) / 2`` at each cell's centre; the density's peak is left to the caller.
+    """``-(h(x) - y)' R^-1 (h(x) - y) / 2`` at each cell's centre; without the peak of the noise's density.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The density inside a cell, from the probabilities of the cells around it: log-quadratic, so exact for Gaussians."""
+"""The density inside cells, log-quadratic, from the probabilities of neighbours: exact for Gaussians."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ensemble.apps.gbees.problem import Problem
 __all__ = ["Shapes", "neighbours", "shapes"]
 
 STEEPEST = 4.0
-"""Largest difference of log density between neighbours that is followed: a front is steeper than its cells can tell."""
+"""Limit of differences of log density between neighbours: cells do not resolve steeper fronts."""
 
 
 @dataclass(frozen=True)
@@ -35,13 +35,13 @@ class Shapes:
     slopes: list[Any]
     curvatures: dict[tuple[int, int], Any]
 
-    def chosen(self, at: Any) -> Shapes:
-        """Those of the cells at positions `at`."""
+    def take(self, at: Any) -> Shapes:
+        """The shapes of the cells at positions `at`."""
         take = array_namespace(at).take
         return Shapes([take(b, at) for b in self.slopes], {ij: take(K, at) for ij, K in self.curvatures.items()})
 
-    def moved(self, to: Any) -> Shapes:
-        """The same with every array handed through `to`."""
+    def converted(self, to: Any) -> Shapes:
+        """The same with `to` applied to every array."""
         return Shapes([to(b) for b in self.slopes], {ij: to(K) for ij, K in self.curvatures.items()})
 
     def log_density(self, xi: Sequence[Any]) -> Any:
@@ -66,9 +66,9 @@ class Shapes:
 
 
 def neighbours(problem: Problem, indices: Any, axes: Sequence[int]) -> dict[tuple[int, ...], Any]:
-    """Positions of the neighbours along `axes`, N for one that is not there, by their offset along each of `axes`.
+    """Positions of the neighbours along `axes`, N for missing ones, by their offset along each of `axes`.
 
-    Faces only, and edges between two of them. `indices` stand in lexicographic order.
+    Faces only, and edges between two of them. `indices` are in lexicographic order.
     """
     xp, n = array_namespace(indices), problem.n
     columns = [indices[:, i] for i in range(n)]

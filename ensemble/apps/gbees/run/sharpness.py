@@ -1,4 +1,4 @@
-"""How sharp a measurement is for the cells of a grid, and along which of their axes."""
+"""The change of a measurement across cells relative to its noise, and the axes along which it changes."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ RESOLVED = 0.25
 
 @dataclass(frozen=True)
 class Sharpness:
-    """How much a measurement changes across a cell.
+    """The change of a measurement across a cell.
 
     Attributes
     ----------
     changes : ndarray (n,)
-        Along each axis, in deviations of the noise: root mean square over the cells that the measurement points to.
+        Along each axis, in deviations of the noise: root mean square over cells weighted by the likelihood.
     jacobian : ndarray (m, n) or None
         The whitened change across a cell along each axis, where the measurement is linear; None where it is not.
     """
@@ -63,7 +63,7 @@ def residuals_of(problem: Problem, h: Callable[..., Any], y: np.ndarray, noise: 
 
 
 def sharpness(problem: Problem, indices: Any, p: Any, h: Callable[..., Any], y: np.ndarray, noise: Noise) -> Sharpness:
-    """Judge a measurement by central differences across the cells."""
+    """The sharpness of a measurement, by central differences across the cells."""
     xp = array_namespace(indices)
     at, z = residuals_of(problem, h, y, noise), frame_points(problem, indices)
     with np.errstate(all="ignore"):
