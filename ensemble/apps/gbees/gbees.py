@@ -13,6 +13,7 @@ import numpy as np
 
 from ensemble._backend import asarray_like
 from ensemble._check import finite, one_of, require
+from ensemble._typing import Array
 from ensemble.apps.gbees.analysis import distribution, marginals
 from ensemble.apps.gbees.cells import Cells
 from ensemble.apps.gbees.engines.backends import backend_named
@@ -133,20 +134,20 @@ class Gbees:
 
     def __init__(
         self,
-        drift: Callable[..., Any] | Drift,
-        mean: Any,
-        covariance: Any,
+        drift: Callable[..., Sequence[Array]] | Drift,
+        mean: Array,
+        covariance: Array,
         *,
         threshold: float,
-        factor: Any = 1.0,
-        extent: Any = EXTENT,
-        start: Any = None,
+        factor: Array = 1.0,
+        extent: Array = EXTENT,
+        start: Array = None,
         limiter: str = "mc",
         cfl: float = 1.0,
         prune_every: int = 20,
         prune: str = "sequential",
-        bounds: Callable[..., Any] | None = None,
-        diffusion: Any = None,
+        bounds: Callable[..., Array] | None = None,
+        diffusion: Array = None,
         rotate: bool = False,
         time_varying: bool = False,
         time_order: int = 1,
@@ -214,7 +215,7 @@ class Gbees:
         for run in self._runs.running:
             run.engine.report_each_step = wanted
 
-    def update(self, h: Callable[..., Any], y: Any, R: Any, *, likelihood: str = "auto") -> Any:
+    def update(self, h: Callable[..., Array], y: Array, R: Array, *, likelihood: str = "auto") -> Array:
         """Bayes' rule for the measurement ``y = h(x) + noise``, ``noise ~ N(0, R)``.
 
         Where the measurement changes across a cell by more than a deviation of its noise, the likelihood at the
@@ -263,7 +264,7 @@ class Gbees:
 
         return self._runs.numbers(reweight)
 
-    def update_likelihood(self, log_likelihood: Callable[..., Any]) -> Any:
+    def update_likelihood(self, log_likelihood: Callable[..., Array]) -> Array:
         """Bayes' rule for any measurement.
 
         Parameters
@@ -309,11 +310,11 @@ class Gbees:
         """
         return self._runs.parts(GridRun.cells)
 
-    def mean(self) -> Any:
+    def mean(self) -> Array:
         """Mean of the distribution, array or Ensemble of shape (n,)."""
         return self._runs.arrays(GridRun.mean)
 
-    def covariance(self) -> Any:
+    def covariance(self) -> Array:
         """Covariance of the distribution, array or Ensemble of shape (n, n)."""
         return self._runs.arrays(GridRun.covariance)
 
@@ -358,27 +359,27 @@ class Gbees:
         return self._runs.parts(lambda run: run.steps)
 
     @property
-    def n_steps(self) -> Any:
+    def n_steps(self) -> Array:
         """Steps since the start: an int, or an array of shape (n_samples,)."""
         return self._runs.counts(lambda run: len(run.steps))
 
     @property
-    def cell_steps(self) -> Any:
+    def cell_steps(self) -> Array:
         """Sum over steps of the cells stored: an int, or an array of shape (n_samples,)."""
         return self._runs.counts(lambda run: int(np.sum(run.steps.cells)))
 
     @property
-    def n_cells(self) -> Any:
+    def n_cells(self) -> Array:
         """Cells stored now: an int, or an array of shape (n_samples,)."""
         return self._runs.counts(lambda run: run.engine.n_cells)
 
     @property
-    def log_evidence(self) -> Any:
+    def log_evidence(self) -> Array:
         """Logarithm of the evidence of all measurements: a float or Ensemble of shape ()."""
         return self._runs.scalars(lambda run: run.log_evidence)
 
     @property
-    def mass_loss(self) -> Any:
+    def mass_loss(self) -> Array:
         """Probability that left the grid since the start: a float or Ensemble of shape ().
 
         The sum over steps of the loss of each, of a total of 1: an estimate of the error by a `threshold` that is too
@@ -387,7 +388,7 @@ class Gbees:
         return self._runs.scalars(lambda run: run.mass_loss)
 
     @property
-    def mass_gain(self) -> Any:
+    def mass_gain(self) -> Array:
         """Probability that setting negative values to zero added since the start: a float or Ensemble of shape ().
 
         The sum over steps of the gain of each, of a total of 1: an estimate of the error by cells that do not resolve

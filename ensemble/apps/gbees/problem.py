@@ -45,8 +45,8 @@ class Drift:
     ((0.0, -2.0), (0.0, -3.0))
     """
 
-    function: Callable[..., Sequence[Any]]
-    parameters: tuple[Any, ...] = ()
+    function: Callable[..., Sequence[Array]]
+    parameters: tuple[Array, ...] = ()
     names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -57,11 +57,11 @@ class Drift:
         count = f"{len(self.names)} for {len(self.parameters)} parameters"
         require(len(self.names) in (0, len(self.parameters)), "Drift", "names", "be one per parameter, or none", count)
 
-    def __call__(self, x: Sequence[Any], t: Any, xp: Any) -> Sequence[Any]:
+    def __call__(self, x: Sequence[Array], t: Array, xp: Namespace) -> Sequence[Array]:
         """The n components of the drift at `x` and `t`."""
         return self.function(x, t, xp, *self.parameters)
 
-    def with_parameters(self, **values: Any) -> Drift:
+    def with_parameters(self, **values: Array) -> Drift:
         """The same right-hand side with some parameters changed.
 
         Raises
@@ -129,7 +129,7 @@ class Problem:
     cfl: float = 1.0
     prune_every: int = 20
     prune: Literal["sequential", "parallel"] = "sequential"
-    bounds: Callable[..., Any] | None = None
+    bounds: Callable[..., Array] | None = None
     bounds_range: tuple[float, float] = (-np.inf, np.inf)
     diffusion: np.ndarray | None = None
     mixing: Mixing | None = None
@@ -156,7 +156,7 @@ class Problem:
         """The point in space, n scalars, of a point `z` of the grid's frame."""
         return frame.position(z, self.origin.tolist(), None if self.rotation is None else self.rotation.tolist())
 
-    def velocity(self, z: Sequence[Array], t: Any, xp: Namespace) -> tuple[Array, ...]:
+    def velocity(self, z: Sequence[Array], t: Array, xp: Namespace) -> tuple[Array, ...]:
         """The drift along the grid's axes at a point `z` of its frame."""
         rotation = None if self.rotation is None else self.rotation.tolist()
         return frame.velocity(

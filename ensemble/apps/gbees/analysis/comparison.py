@@ -43,7 +43,7 @@ class Comparison:
     only_second: int
 
 
-def compare(a: Cells, b: Cells, *, widths: Any = None) -> Comparison:
+def compare(a: Cells, b: Cells, *, widths: Array = None) -> Comparison:
     """Compare two distributions cell by cell; each is divided by its sum first.
 
     Cells are compared as they are where both grids have the same cells. Otherwise, or where `widths` are given, both
@@ -117,7 +117,7 @@ def looked_up(keys: Array, values: Array, wanted: Array) -> Array:
     return xp.where(found, there, xp.zeros_like(there))
 
 
-def bhattacharyya(a: Cells, b: Cells, *, widths: Any = None) -> float:
+def bhattacharyya(a: Cells, b: Cells, *, widths: Array = None) -> float:
     """The Bhattacharyya coefficient, the sum over cells of sqrt(p q); see `compare`.
 
     Parameters
@@ -142,7 +142,7 @@ def bhattacharyya(a: Cells, b: Cells, *, widths: Any = None) -> float:
     return compare(a, b, widths=widths).bhattacharyya
 
 
-def l1_distance(a: Cells, b: Cells, *, widths: Any = None) -> float:
+def l1_distance(a: Cells, b: Cells, *, widths: Array = None) -> float:
     """The sum over cells of |p - q|; see `compare`.
 
     Parameters
@@ -163,7 +163,7 @@ def l1_distance(a: Cells, b: Cells, *, widths: Any = None) -> float:
     return compare(a, b, widths=widths).l1
 
 
-def samples_of(samples: Any, n: int, function: str) -> Array:
+def samples_of(samples: Array, n: int, function: str) -> Array:
     """Samples of n coordinates as an array (n, n_samples) in float64."""
     x = samples.samples if isinstance(samples, Ensemble) else samples
     seen = tuple(getattr(x, "shape", ()))
@@ -175,7 +175,7 @@ def samples_of(samples: Any, n: int, function: str) -> Array:
     return x
 
 
-def binned(samples: Any, cells: Cells, *, widths: Any = None) -> Cells:
+def binned(samples: Array, cells: Cells, *, widths: Array = None) -> Cells:
     """The fraction of random samples in each cell of a grid.
 
     Parameters
@@ -207,7 +207,7 @@ def binned(samples: Any, cells: Cells, *, widths: Any = None) -> Cells:
 
 
 def kernel_density(
-    samples: Any,
+    samples: Array,
     cells: Cells,
     *,
     factor: float | None = None,
@@ -284,7 +284,10 @@ def kernel_sums(at: Array, y: Array, dtype: Any, callback: Callable[[int, int], 
     """
     xp = array_namespace(at)
     N, S = at.shape[0], y.shape[1]
-    half = lambda v, axis: -0.5 * xp.sum(v * v, axis=axis, keepdims=True)
+
+    def half(v: Array, axis: int) -> Array:
+        return -0.5 * xp.sum(v * v, axis=axis, keepdims=True)
+
     left = xp.astype(xp.concat([at, half(at, 1), xp.ones((N, 1), dtype=at.dtype)], axis=1), dtype)
     right = xp.astype(xp.concat([y, xp.ones((1, S), dtype=y.dtype), half(y, 0)], axis=0), dtype)
     block = PAIRS_AT_ONCE["host" if isinstance(at, np.ndarray) else "device"]

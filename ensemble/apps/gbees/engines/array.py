@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from ensemble._backend import array_namespace
+from ensemble._typing import Array
 from ensemble.apps.gbees.engines.engine import Steps
 from ensemble.apps.gbees.engines.failures import no_probability_left, step_too_small
 from ensemble.apps.gbees.engines.flux import advected, rates
@@ -40,7 +40,7 @@ class ArrayEngine:
         If the drift is not finite in one of the cells, or the cells lie too far apart for keys of 63 bits.
     """
 
-    def __init__(self, problem: Problem, indices: Any, probabilities: Any, time: float = 0.0) -> None:
+    def __init__(self, problem: Problem, indices: Array, probabilities: Array, time: float = 0.0) -> None:
         xp = array_namespace(probabilities)
         self.problem = problem
         self.count = 0
@@ -69,7 +69,7 @@ class ArrayEngine:
         """Cells stored, active or not."""
         return self.grid.size
 
-    def cells(self) -> tuple[Any, Any]:
+    def cells(self) -> tuple[Array, Array]:
         """Multi-indices (N, n) and probabilities (N,) of every stored cell."""
         xp = array_namespace(self.grid.keys)
         return xp.stack(self.grid.columns, axis=1), self.grid.p
@@ -118,7 +118,7 @@ class ArrayEngine:
         self.count += 1
         return dt, n_cells, mass, clipped
 
-    def reweight(self, log_weights: Any) -> float:
+    def reweight(self, log_weights: Array) -> float:
         """Multiply by ``exp(log_weights)``, normalise, prune, normalise; returns the logarithm of the mass."""
         xp, p = array_namespace(self.grid.p), self.grid.p
         product, largest = weighted(p, log_weights)

@@ -10,6 +10,7 @@ import numpy as np
 from ensemble._compile.numba import thread_count
 from ensemble._kernels.gbees import generated
 from ensemble._kernels.gbees import grid as kernels
+from ensemble._typing import Array
 from ensemble.apps.gbees.engines.engine import Steps
 from ensemble.apps.gbees.engines.failures import (
     drift_not_finite,
@@ -55,7 +56,7 @@ class CompiledEngine:
         If the cells do not fit the memory.
     """
 
-    def __init__(self, problem: Problem, indices: Any, probabilities: Any, time: float = 0.0) -> None:
+    def __init__(self, problem: Problem, indices: Array, probabilities: Array, time: float = 0.0) -> None:
         n = problem.n
         self.problem, self.n = problem, n
         indices, probabilities = np.asarray(indices, dtype=np.int64), np.asarray(probabilities)
@@ -103,7 +104,7 @@ class CompiledEngine:
     def velocity_time(self, value: float) -> None:
         self._set(VELOCITY_TIME=value)
 
-    def _set(self, **values: Any) -> None:
+    def _set(self, **values: Array) -> None:
         for name, value in values.items():
             if name in generated.STATE:
                 self.state[generated.STATE.index(name)] = value
@@ -127,7 +128,7 @@ class CompiledEngine:
     @property
     def n_cells(self) -> int:
         """Cells stored, active or not."""
-        return self._get("END") - kernels.BASE
+        return int(self._get("END")) - kernels.BASE
 
     def _columns(self, cells: slice) -> list[np.ndarray]:
         return [self.packing.column(self.grid[0][cells], i) for i in range(self.n)]
@@ -242,7 +243,7 @@ class CompiledEngine:
         z[i] += float(problem.widths[i]) / 2.0
         return drift_not_finite(problem, z, float(v[i, cell]), int(i), time)
 
-    def reweight(self, log_weights: Any) -> float:
+    def reweight(self, log_weights: Array) -> float:
         """Multiply by ``exp(log_weights)``, normalise, prune, normalise; returns the logarithm of the mass."""
         cells = self._cells
         order = np.argsort(self.grid[0][cells])
@@ -312,7 +313,7 @@ class _Loops:
         """State without compiled code, which cannot be pickled; it is loaded again on the next call."""
         return self.__dict__ | {"steps": {}, "addresses": ()}
 
-    def advance(self, parallel: bool, grid: Any, packing: Any, *state: Any) -> int:
+    def advance(self, parallel: bool, grid: Array, packing: Array, *state: Any) -> int:
         """Run steps, on several threads if `parallel`; returns the status."""
         if parallel not in self.steps:
             self.steps[parallel] = generated.step_of(*self.options, parallel)

@@ -13,6 +13,7 @@ from ensemble._compile import device as _device
 from ensemble._compile.trace.cuda_source import address
 from ensemble._kernels.gbees.frame import trace_bounds, trace_velocity
 from ensemble._kernels.gbees.launch import Reason, Setting, kernels, launch, source
+from ensemble._typing import Array
 from ensemble.apps.gbees.engines.cuda_grid import DeviceGrid, bytes_per_cell
 from ensemble.apps.gbees.engines.engine import Steps
 from ensemble.apps.gbees.engines.failures import no_probability_left, step_too_small
@@ -66,7 +67,7 @@ class CudaEngine:
         If the cells do not fit.
     """
 
-    def __init__(self, problem: Problem, indices: Any, probabilities: Any, time: float = 0.0) -> None:
+    def __init__(self, problem: Problem, indices: Array, probabilities: Array, time: float = 0.0) -> None:
         xp = array_namespace(probabilities)
         self.problem, self.count, self.velocity_time = problem, 0, float(time)
         self.taken, self.report_each_step = Steps.of([]), False
@@ -94,7 +95,7 @@ class CudaEngine:
         """Cells stored, active or not."""
         return self.grid.n
 
-    def cells(self) -> tuple[Any, Any]:
+    def cells(self) -> tuple[Array, Array]:
         """Multi-indices (N, n) and probabilities (N,) of every stored cell, on the device."""
         keys, p = self.grid.ordered()
         return array_namespace(keys).stack(self.grid.columns(keys), axis=1), p
@@ -153,7 +154,7 @@ class CudaEngine:
                 callback(min(left or [advances[-1].elapsed]), sum(engine.n_cells for engine in engines), work)
         return [advance.failure for advance in advances]
 
-    def reweight(self, log_weights: Any) -> float:
+    def reweight(self, log_weights: Array) -> float:
         """Multiply by ``exp(log_weights)``, normalise, prune, normalise; returns the logarithm of the mass."""
         xp, grid = array_namespace(self.grid.p), self.grid
         keys, p = grid.ordered()
@@ -229,7 +230,7 @@ def _kernels(problem: Problem, cluster: int, small: bool) -> dict[str, Any]:
 
 
 @functools.lru_cache(maxsize=256)
-def _source(drift: Callable[..., Any], bounds: Callable[..., Any] | None, setting: Setting) -> str:
+def _source(drift: Callable[..., Sequence[Array]], bounds: Callable[..., Array] | None, setting: Setting) -> str:
     """The source of the kernels with drift and bounds traced into it."""
     n, rotated = setting.n, setting.rotated
     graph = trace_velocity(drift, n, setting.n_parameters, rotated)

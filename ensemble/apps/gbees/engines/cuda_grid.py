@@ -10,6 +10,7 @@ from ensemble._backend import array_namespace, to_numpy
 from ensemble._compile import device as _device
 from ensemble._compile.trace.cuda_source import address
 from ensemble._kernels.gbees.launch import Reason, launch, layout
+from ensemble._typing import Array
 from ensemble.apps.gbees.engines.failures import drift_not_finite, no_cell_left
 from ensemble.apps.gbees.engines.keys import Packing
 from ensemble.apps.gbees.errors import GridError
@@ -43,7 +44,7 @@ def slots(capacity: int) -> int:
     return capacity + capacity // 4 + 8
 
 
-def fixed(p: Any) -> Any:
+def fixed(p: Array) -> Array:
     """Probabilities in units of 2^-60, int64."""
     xp = array_namespace(p)
     return xp.astype(xp.round(xp.astype(p, xp.float64) * UNIT), xp.int64)
@@ -60,13 +61,15 @@ class DeviceGrid:
     packing : Packing
     """
 
-    def __init__(self, problem: Problem, keys: Any, p: Any, packing: Packing, parameters: tuple[float, ...]) -> None:
+    def __init__(
+        self, problem: Problem, keys: Array, p: Array, packing: Packing, parameters: tuple[float, ...]
+    ) -> None:
         self.problem, self.packing = problem, packing
         self.n, self.n_sorted, self.scale = int(keys.shape[0]), int(keys.shape[0]), 1.0
         self.keys, self.p = keys, p
-        self.marks: Any = None
+        self.marks: Array = None
         self.capacity = 0
-        self.arrays: dict[str, Any] = {}
+        self.arrays: dict[str, Array] = {}
         self.built = False
         self.record = np.zeros(1, layout(problem.n, len(parameters)))
         self._describe_problem(parameters)
@@ -174,7 +177,7 @@ class DeviceGrid:
     def _blocks(self) -> int:
         return max(1, min(_device.multiprocessors() * 8, -(-self.n // THREADS)))
 
-    def columns(self, keys: Any) -> list[Any]:
+    def columns(self, keys: Array) -> list[Array]:
         """Multi-indices of `keys`, one array a dimension."""
         return [self.packing.column(keys, i) for i in range(self.problem.n)]
 
@@ -262,12 +265,12 @@ class DeviceGrid:
         self.marks[candidates[stays]] = 0
         return deleted - int(xp.sum(mass[stays]))
 
-    def ordered(self) -> tuple[Any, Any]:
+    def ordered(self) -> tuple[Array, Array]:
         """Keys in ascending order, and normalised probabilities."""
         keys, p = self.keys[: self.n], self.p[: self.n] * self.p.dtype.type(self.scale)
         return (keys, p) if self.n_sorted == self.n else merged(keys, p, self.n_sorted)
 
-    def replace(self, keys: Any, p: Any) -> None:
+    def replace(self, keys: Array, p: Array) -> None:
         """Set the probabilities of the same cells, given in ascending order of their keys."""
         if self.n_sorted < self.n:
             self.keys[: self.n] = keys
@@ -277,7 +280,7 @@ class DeviceGrid:
         self.scale = 1.0
 
 
-def merged(keys: Any, p: Any, n_sorted: int) -> tuple[Any, Any]:
+def merged(keys: Array, p: Array, n_sorted: int) -> tuple[Array, Array]:
     """Keys and probabilities in ascending order of keys, where the first `n_sorted` are sorted already."""
     xp = array_namespace(keys)
     if n_sorted == keys.shape[0]:

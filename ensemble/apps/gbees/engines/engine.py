@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
+
+from ensemble._typing import Array
 
 __all__ = ["Engine", "Steps"]
 
@@ -34,7 +36,7 @@ class Steps:
     @property
     def losses(self) -> np.ndarray:
         """Probability that left the grid in each step."""
-        return 1.0 - (self.masses - self.clipped)
+        return np.asarray(1.0 - (self.masses - self.clipped))
 
     def __repr__(self) -> str:
         if not len(self):
@@ -85,7 +87,7 @@ class Engine(Protocol):
     def n_cells(self) -> int:
         """Cells stored, active or not."""
 
-    def cells(self) -> tuple[Any, Any]:
+    def cells(self) -> tuple[Array, Array]:
         """Multi-indices (N, n), int64, in lexicographic order, and probabilities (N,) of every stored cell."""
 
     def advance(
@@ -99,7 +101,7 @@ class Engine(Protocol):
         interrupt; the grid is then that of a complete step of this call.
         """
 
-    def reweight(self, log_weights: Any) -> float:
+    def reweight(self, log_weights: Array) -> float:
         """Multiply probabilities, in the order of `cells`, by ``exp(log_weights)``; normalise, prune, normalise.
 
         Returns the logarithm of the mass before normalising: the evidence.

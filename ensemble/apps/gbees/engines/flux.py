@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
 
 from ensemble._backend import array_namespace
 from ensemble._kernels.gbees.limiters import LIMITERS
+from ensemble._typing import Array
 from ensemble.apps.gbees.engines.grid import Grid
 from ensemble.apps.gbees.mixing import Mixing
 from ensemble.apps.gbees.problem import Problem
@@ -14,9 +14,9 @@ from ensemble.apps.gbees.problem import Problem
 __all__ = ["advected", "rates"]
 
 
-def rates(problem: Problem, grid: Grid) -> Any:
+def rates(problem: Problem, grid: Grid) -> Array:
     """Largest share of each cell that leaves it in unit time: steps up to one over the maximum are stable."""
-    total: Any = None
+    total: Array = None
     for i, (v, width) in enumerate(zip(grid.velocities, problem.widths)):
         part = abs(v) / float(width)
         if problem.diffusion is not None:
@@ -25,7 +25,7 @@ def rates(problem: Problem, grid: Grid) -> Any:
     return total if problem.mixing is None else total + problem.mixing.rate
 
 
-def advected(problem: Problem, grid: Grid, dt: float) -> Any:
+def advected(problem: Problem, grid: Grid, dt: float) -> Array:
     """Probabilities after a step of length `dt`, neither clipped nor normalised.
 
     A missing neighbour (position N in the stencil) holds nothing; probability may leave the grid over an upper face
@@ -34,7 +34,7 @@ def advected(problem: Problem, grid: Grid, dt: float) -> Any:
     xp = array_namespace(grid.keys)
     nothing = xp.zeros(1, dtype=grid.p.dtype)
 
-    def widened(values: Any) -> Any:
+    def widened(values: Array) -> Array:
         return xp.concat([values, nothing])
 
     transverse = transverse_corrections(problem, grid, dt)
@@ -64,7 +64,7 @@ def advected(problem: Problem, grid: Grid, dt: float) -> Any:
     return result if problem.mixing is None else result + 0.5 * dt * over_edges(problem.mixing, grid)
 
 
-def over_edges(mixing: Mixing, grid: Grid) -> Any:
+def over_edges(mixing: Mixing, grid: Grid) -> Array:
     """Twice the exchange in unit time with the neighbours over edges that are reached over a stored face neighbour."""
     xp = array_namespace(grid.keys)
     held = xp.concat([grid.p, xp.zeros(1, dtype=grid.p.dtype)])
@@ -82,7 +82,7 @@ def over_edges(mixing: Mixing, grid: Grid) -> Any:
     return total
 
 
-def divergence(problem: Problem, grid: Grid) -> Any:
+def divergence(problem: Problem, grid: Grid) -> Array:
     """Divergence of the drift from the face velocities of each cell; along an axis without a lower neighbour, 0."""
     xp = array_namespace(grid.keys)
     total = xp.zeros_like(grid.p)
@@ -92,7 +92,7 @@ def divergence(problem: Problem, grid: Grid) -> Any:
     return total
 
 
-def transverse_corrections(problem: Problem, grid: Grid, dt: float) -> list[Any]:
+def transverse_corrections(problem: Problem, grid: Grid, dt: float) -> list[Array]:
     """Half a step of upwind advection along each dimension, which corrects the fluxes along the others."""
     xp = array_namespace(grid.keys)
     nothing = xp.zeros(1, dtype=grid.p.dtype)

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from ensemble._backend import array_namespace, to_numpy
+from ensemble._typing import Array
 from ensemble.apps.gbees.engines.failures import drift_not_finite
 from ensemble.apps.gbees.engines.keys import Packing, find
 from ensemble.apps.gbees.problem import Problem
@@ -24,11 +25,11 @@ class Stencil:
         The neighbours below and above along each dimension.
     """
 
-    lower: tuple[Any, ...]
-    upper: tuple[Any, ...]
+    lower: tuple[Array, ...]
+    upper: tuple[Array, ...]
 
     @classmethod
-    def of(cls, packing: Packing, keys: Any) -> Stencil:
+    def of(cls, packing: Packing, keys: Array) -> Stencil:
         """The neighbours of every cell."""
         n = range(len(packing.bits))
         return cls(
@@ -53,10 +54,10 @@ class Grid:
     """
 
     packing: Packing
-    keys: Any
-    p: Any
-    velocities: tuple[Any, ...]
-    is_grown: Any
+    keys: Array
+    p: Array
+    velocities: tuple[Array, ...]
+    is_grown: Array
 
     @property
     def size(self) -> int:
@@ -69,7 +70,7 @@ class Grid:
         return Stencil.of(self.packing, self.keys)
 
     @cached_property
-    def columns(self) -> list[Any]:
+    def columns(self) -> list[Array]:
         """The multi-indices, one array (N,) a dimension."""
         return [self.packing.column(self.keys, i) for i in range(len(self.packing.bits))]
 
@@ -81,7 +82,7 @@ class Grid:
                 grid.__dict__[name] = self.__dict__[name]
         return grid
 
-    def chosen(self, at: Any) -> Grid:
+    def chosen(self, at: Array) -> Grid:
         """The cells at positions `at`, in ascending order; none of them is marked as grown."""
         xp = array_namespace(self.keys)
         return Grid(
@@ -93,7 +94,7 @@ class Grid:
         )
 
 
-def face_velocities(problem: Problem, columns: list[Any], time: float, dtype: Any) -> tuple[Any, ...]:
+def face_velocities(problem: Problem, columns: list[Array], time: float, dtype: Any) -> tuple[Array, ...]:
     """Component i of the drift at the centre of the upper face i of every cell, in the precision `dtype`.
 
     Positions and drift are computed in float64 in any case: the sign of a velocity decides which cells are kept.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from ensemble._backend import array_namespace
+from ensemble._typing import Array
 from ensemble.apps.gbees.engines.grid import Grid, face_velocities
 from ensemble.apps.gbees.engines.keys import find, merged_columns
 from ensemble.apps.gbees.problem import Problem
@@ -14,7 +14,7 @@ from ensemble.apps.gbees.tables import with_tables
 __all__ = ["flow_masks", "grown"]
 
 
-def flow_masks(problem: Problem, velocities: tuple[Any, ...]) -> list[dict[int, Any]]:
+def flow_masks(problem: Problem, velocities: tuple[Array, ...]) -> list[dict[int, Array]]:
     """Per dimension, a mask by step (1 or -1): whether probability flows from a cell to that side.
 
     The velocity through the cell's upper face decides for both sides. Diffusion flows to both.
@@ -49,7 +49,7 @@ def grown(problem: Problem, grid: Grid, time: float, reserve: Callable[[int], No
     keys = xp.concat([keys, new])
     order = xp.argsort(keys)
 
-    def joined(old: Any, added: Any) -> Any:
+    def joined(old: Array, added: Array) -> Array:
         return xp.take(xp.concat([old, added]), order)
 
     return Grid(
@@ -61,7 +61,7 @@ def grown(problem: Problem, grid: Grid, time: float, reserve: Callable[[int], No
     )
 
 
-def missing_targets(problem: Problem, grid: Grid, growing: Any) -> Any:
+def missing_targets(problem: Problem, grid: Grid, growing: Array) -> Array:
     """Keys, each once, of the missing downwind neighbours of the `growing` cells."""
     xp = array_namespace(grid.keys)
     keys = grid.keys[growing]
@@ -80,7 +80,7 @@ def missing_targets(problem: Problem, grid: Grid, growing: Any) -> Any:
     return wanted[find(grid.keys, wanted) == grid.size] if wanted.shape[0] else wanted
 
 
-def within(problem: Problem, columns: list[Any]) -> Any:
+def within(problem: Problem, columns: list[Array]) -> Array:
     """Whether `bounds` of cells lies in its range over the first grid."""
     assert problem.bounds is not None
     xp = array_namespace(columns[0])

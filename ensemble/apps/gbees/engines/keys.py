@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from ensemble._backend import array_namespace
+from ensemble._typing import Array
 from ensemble.apps.gbees.errors import GridError
 
 __all__ = ["Packing", "find", "merged_columns"]
@@ -54,7 +54,7 @@ class Packing:
         """The lowest bit of each dimension."""
         return tuple(sum(self.bits[i + 1 :]) for i in range(len(self.bits)))
 
-    def pack(self, columns: list[Any]) -> Any:
+    def pack(self, columns: list[Array]) -> Array:
         """Keys (N,) of multi-indices given as n arrays (N,)."""
         key = None
         for s, low, shift in zip(columns, self.lows, self.shifts):
@@ -62,11 +62,11 @@ class Packing:
             key = part if key is None else key + part
         return key
 
-    def column(self, keys: Any, i: int) -> Any:
+    def column(self, keys: Array, i: int) -> Array:
         """Component `i` of the multi-indices of `keys`."""
         return ((keys >> self.shifts[i]) & (2 ** self.bits[i] - 1)) + self.lows[i]
 
-    def neighbour(self, keys: Any, i: int, step: int) -> Any:
+    def neighbour(self, keys: Array, i: int, step: int) -> Array:
         """Keys of the cells one `step` (1 or -1) along dimension `i`."""
         stride = step * 2 ** self.shifts[i]
         period = self.periods[i]
@@ -76,7 +76,7 @@ class Packing:
         last = self.lows[i] + (period - 1 if step > 0 else 0)
         return xp.where(self.column(keys, i) == last, keys - (period - 1) * stride, keys + stride)
 
-    def fits(self, columns: list[Any]) -> bool:
+    def fits(self, columns: list[Array]) -> bool:
         """Whether the neighbours of all these cells have unique keys."""
         xp = array_namespace(columns[0])
         for s, low, b, period in zip(columns, self.lows, self.bits, self.periods):
@@ -85,7 +85,7 @@ class Packing:
         return True
 
 
-def merged_columns(columns: list[Any], more: list[Any], periods: tuple[int | None, ...]) -> Packing:
+def merged_columns(columns: list[Array], more: list[Array], periods: tuple[int | None, ...]) -> Packing:
     """A packing for two sets of cells."""
     xp = array_namespace(columns[0])
     both = [columns, more]
@@ -94,7 +94,7 @@ def merged_columns(columns: list[Any], more: list[Any], periods: tuple[int | Non
     return Packing.around(lowest, highest, periods)
 
 
-def find(keys: Any, wanted: Any) -> Any:
+def find(keys: Array, wanted: Array) -> Array:
     """Positions of `wanted` in the sorted `keys`; ``len(keys)`` for missing ones."""
     xp = array_namespace(keys)
     n = keys.shape[0]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Any
 
 from ensemble._backend import available_bytes
+from ensemble._typing import Array
 
 __all__ = ["MemoryBudget"]
 
@@ -22,7 +22,7 @@ class MemoryBudget:
         An array in the memory that is meant: the host's or a device's.
     """
 
-    def __init__(self, bytes_per_cell: int, limit: float | None, like: Any) -> None:
+    def __init__(self, bytes_per_cell: int, limit: float | None, like: Array) -> None:
         self.bytes_per_cell, self.limit, self.like = bytes_per_cell, limit, like
         self.known = 0  # cells that fit: free memory is read again only beyond them
 

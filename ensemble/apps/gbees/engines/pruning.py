@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ensemble._backend import array_namespace
+from ensemble._typing import Array
 from ensemble.apps.gbees.engines.failures import no_cell_left
 from ensemble.apps.gbees.engines.grid import Grid
 from ensemble.apps.gbees.engines.growth import flow_masks
@@ -36,7 +35,7 @@ def pruned(problem: Problem, grid: Grid) -> Grid:
     return grid.chosen(kept)
 
 
-def is_downwind(problem: Problem, grid: Grid) -> Any:
+def is_downwind(problem: Problem, grid: Grid) -> Array:
     """Whether each cell is downwind of an active one, over a face, or over an edge past a stored face neighbour."""
     xp = array_namespace(grid.keys)
     none = xp.zeros(1, dtype=xp.bool)

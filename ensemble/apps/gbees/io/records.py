@@ -102,7 +102,10 @@ class Recording:
         ValueError
             If one is missing or of another length than it must have; `source` is named.
         """
-        need = lambda name: needed(arrays, name, source)
+
+        def need(name: str) -> np.ndarray:
+            return needed(arrays, name, source)
+
         version = int(need("format"))
         if version != FORMAT:
             raise ValueError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -22,6 +22,9 @@ __all__ = [
     "matrix",
     "periods_of",
 ]
+
+
+T = TypeVar("T")
 
 
 class SampleValues:
@@ -136,7 +139,7 @@ def periods_of(periods: Sequence[float | None] | None, n: int, rotate: bool) -> 
     return given
 
 
-def checked_call(call: Callable[[], Any], function: str, argument: str, requirement: str) -> Any:
+def checked_call(call: Callable[[], T], function: str, argument: str, requirement: str) -> T:
     """The result of `call`, which calls a user's function; a ValueError names it if its arguments do not fit."""
     try:
         return call()

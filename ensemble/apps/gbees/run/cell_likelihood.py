@@ -12,11 +12,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, to_numpy
+from ensemble._typing import Array, Namespace
 from ensemble.apps.gbees.errors import GridError
 from ensemble.apps.gbees.problem import Problem
 from ensemble.apps.gbees.run.measurement import Noise, frame_points
@@ -53,13 +53,13 @@ class IntegratedLikelihood:
         Of the posterior in the grid's frame, within cells too.
     """
 
-    log_weights: Any
+    log_weights: Array
     mean: np.ndarray
     covariance: np.ndarray
 
 
 def integrate_likelihood(
-    problem: Problem, indices: Any, p: Any, h: Callable[..., Any], y: np.ndarray, noise: Noise, axes: list[int]
+    problem: Problem, indices: Array, p: Array, h: Callable[..., Array], y: np.ndarray, noise: Noise, axes: list[int]
 ) -> IntegratedLikelihood:
     """Integrate over the cells along `axes`, of which there is at least one.
 
@@ -91,14 +91,14 @@ def integrate_likelihood(
     return IntegratedLikelihood(as_values(p, log_weights, places, len(axes)), mean, covariance)
 
 
-def is_among(positions: Any, n: int, xp: Any) -> Any:
+def is_among(positions: Array, n: int, xp: Namespace) -> Array:
     """Which of the numbers below n are among the ascending `positions`."""
     every = xp.arange(n, dtype=positions.dtype, device=positions.device)
     at = xp.minimum(xp.searchsorted(positions, every), xp.full_like(every, positions.shape[0] - 1))
     return xp.take(positions, at) == every
 
 
-def cells_within_reach(problem: Problem, at: Residuals, indices: Any, p: Any, axes: list[int]) -> Any:
+def cells_within_reach(problem: Problem, at: Residuals, indices: Array, p: Array, axes: list[int]) -> Array:
     """Positions of the cells where the likelihood may not be negligible."""
     xp = array_namespace(indices)
     z = frame_points(problem, indices)
@@ -112,20 +112,20 @@ def cells_within_reach(problem: Problem, at: Residuals, indices: Any, p: Any, ax
     return xp.nonzero(xp.logical_and(p > 0, xp.logical_not(left_out)))[0]
 
 
-def norm(parts: Sequence[Any], xp: Any) -> Any:
+def norm(parts: Sequence[Array], xp: Namespace) -> Array:
     """The length of a vector whose components are arrays."""
     return xp.sqrt(sum((part * part for part in parts[1:]), parts[0] * parts[0]))
 
 
 def differences(
-    at: Residuals, z: Sequence[Any], halves: Sequence[Any], axes: Sequence[int], xp: Any
-) -> tuple[list[Any], list[list[Any]], dict[tuple[int, int], Any]]:
+    at: Residuals, z: Sequence[Array], halves: Sequence[Array], axes: Sequence[int], xp: Namespace
+) -> tuple[list[Array], list[list[Array]], dict[tuple[int, int], Array]]:
     """Residuals at the centres `z` of boxes, their first and their second differences.
 
     First differences are central, to the upper face; second differences are lengths, by pairs of axes.
     """
 
-    def stepped(*steps: tuple[int, int]) -> list[Any]:
+    def stepped(*steps: tuple[int, int]) -> list[Array]:
         point = list(z)
         for k, side in steps:
             point[axes[k]] = point[axes[k]] + side * halves[k]
@@ -206,7 +206,11 @@ class CellQuadrature:
                 self.at, self.points(cell, list(centre)), [h * w for h, w in zip(half, widths, strict=True)],
                 self.axes, np,
             )  # fmt: skip
-            bend, residual, slopes = sum(bends.values()), np.stack(r), np.stack([np.stack(column) for column in J])
+            bend, residual, slopes = (
+                np.asarray(sum(bends.values())),
+                np.stack(r),
+                np.stack([np.stack(column) for column in J]),
+            )
             if np.isnan(bend).any():
                 raise GridError(
                     "Gbees.update: h must be a finite number all over the cells that it is integrated over; got NaN or "
@@ -222,7 +226,7 @@ class CellQuadrature:
             along = along / np.where(length > 0.0, length, 1.0)
             across = slopes - along * np.sum(slopes * along, axis=1)[:, None]
             sharp = np.sqrt(np.sum(across**2, axis=1))
-            bent = np.stack([sum(b for pair, b in bends.items() if i in pair) for i in range(k)])
+            bent = np.stack([np.asarray(sum(b for pair, b in bends.items() if i in pair)) for i in range(k)])
             need = np.where(bend > 0.5, bent, np.where(sharp > self.smooth, sharp, 0.0))
             kept = self.log_p[cell] + highest >= floor - NEGLIGIBLE
             whole = kept & (np.max(need, axis=0) == 0.0)
@@ -330,7 +334,7 @@ class BoxBatch:
 
 def log_density_in_boxes(density: Shapes, cell: np.ndarray, xi: np.ndarray) -> np.ndarray:
     """Log density over the one at the centre, at offsets `xi` (k, B) of cells."""
-    return density.take(cell).log_density(list(xi))
+    return np.asarray(density.take(cell).log_density(list(xi)))
 
 
 def window(
@@ -346,7 +350,7 @@ def window(
     return np.clip(inside - reach, -1.0, 1.0), np.clip(inside + reach, -1.0, 1.0)
 
 
-def as_values(p: Any, log_weights: Any, places: dict[tuple[int, ...], Any], k: int) -> Any:
+def as_values(p: Array, log_weights: Array, places: dict[tuple[int, ...], Array], k: int) -> Array:
     """Log weights for values at centres, from log weights for masses of cells.
 
     Masses of cells, placed at their centres, have ``width**2 / 12`` more variance than the density. Every cell

@@ -11,6 +11,7 @@ import numpy as np
 
 from ensemble._backend import is_array, to_numpy
 from ensemble._compile.trace.tracer import Graph, Scalar, trace
+from ensemble._typing import Array
 from ensemble.apps.gbees.cells import Cells
 from ensemble.apps.gbees.problem import Drift, Problem
 
@@ -52,7 +53,7 @@ def of_drift(problem: Problem) -> list[str]:
     """The program of the drift; its parameters are arguments."""
     real, k = Scalar("float64"), len(problem.drift.parameters)
 
-    def body(x: Any, t: Any, parameters: Any) -> tuple[Any, ...]:
+    def body(x: Array, t: Array, parameters: Any) -> tuple[Array, ...]:
         return tuple(problem.drift.function(x, t, t.__array_namespace__(), *parameters))
 
     return _program(
@@ -63,7 +64,7 @@ def of_drift(problem: Problem) -> list[str]:
     )
 
 
-def of_function(function: Callable[..., Any], problem: Problem) -> list[str]:
+def of_function(function: Callable[..., Sequence[Array]], problem: Problem) -> list[str]:
     """The program of a function ``(x, xp)`` of a point in space."""
     real = Scalar("float64")
     return _program(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from ensemble._check import require
+from ensemble._typing import Array
 from ensemble.apps.gbees.engines.memory import MemoryBudget
 from ensemble.apps.gbees.frames import cell_of, collected
 from ensemble.apps.gbees.run.arguments import checked_call
@@ -129,7 +129,7 @@ def every(axes: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def filled(
-    frame: Frame, density: Callable[..., Any], place: Callable[[np.ndarray], tuple[Any, ...]], limit: float | None
+    frame: Frame, density: Callable[..., Array], place: Callable[[np.ndarray], tuple[Array, ...]], limit: float | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Multi-indices (N, n) of the box's cells where ``density(x, xp)`` is above zero, and its values, adding up to 1.
 

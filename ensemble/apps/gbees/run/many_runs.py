@@ -12,6 +12,7 @@ import numpy as np
 
 from ensemble._check import message
 from ensemble._compile.numba import one_thread
+from ensemble._typing import Array
 from ensemble.apps.gbees.engines.engine import Steps
 from ensemble.apps.gbees.errors import GridError
 from ensemble.apps.gbees.run.single_run import Advance, GridRun
@@ -104,10 +105,10 @@ class GridRuns:
             self.messages[i] = str(error)
             return None
 
-    def advance(self, until: float, callback: Callback | None) -> Any:
+    def advance(self, until: float, callback: Callback | None) -> Steps | tuple[Steps | None, ...]:
         """Advance every sample to `until`, each in a thread or all in one launch; `callback` gets sums over samples."""
         if self.n_samples is None:
-            return self._guarded(0, lambda run: run.advance(until, callback))
+            return self.parts(lambda run: run.advance(until, callback))
         progress = Progress(self.runs, callback)
 
         def guarded(i: int) -> Steps | None:
@@ -175,21 +176,24 @@ class GridRuns:
                 )
         return texts
 
-    def parts(self, work: Callable[[GridRun], T]) -> Any:
+    def parts(self, work: Callable[[GridRun], T]) -> T | tuple[T | None, ...]:
         """The result of `work`, or a tuple with one per sample."""
         results = tuple(self._guarded(i, work) for i in range(len(self.runs)))
-        return results[0] if self.n_samples is None else results
+        if self.n_samples is not None:
+            return results
+        assert results[0] is not None
+        return results[0]
 
-    def numbers(self, work: Callable[[GridRun, int], float]) -> Any:
+    def numbers(self, work: Callable[[GridRun, int], float]) -> Array:
         """A number per sample: a float, or an Ensemble with NaN where a sample failed."""
         results = [self._guarded(i, lambda run, i=i: work(run, i)) for i in range(len(self.runs))]  # type: ignore[misc]
         return self._as_ensemble([np.asarray(np.nan if value is None else value) for value in results], float)
 
-    def scalars(self, work: Callable[[GridRun], float]) -> Any:
+    def scalars(self, work: Callable[[GridRun], float]) -> Array:
         """Like `numbers`; `work` does not take the number of the sample."""
         return self.numbers(lambda run, i: work(run))
 
-    def arrays(self, work: Callable[[GridRun], np.ndarray]) -> Any:
+    def arrays(self, work: Callable[[GridRun], np.ndarray]) -> Array:
         """An array per sample: an array, or an Ensemble with NaN where a sample failed."""
         results = [self._guarded(i, work) for i in range(len(self.runs))]
         shape = next((value.shape for value in results if value is not None), None)
@@ -199,12 +203,12 @@ class GridRuns:
             )
         return self._as_ensemble([np.full(shape, np.nan) if value is None else value for value in results], None)
 
-    def _as_ensemble(self, values: list[np.ndarray], plain: Callable[[Any], Any] | None) -> Any:
+    def _as_ensemble(self, values: list[np.ndarray], plain: Callable[[np.ndarray], float] | None) -> Array:
         if self.n_samples is None:
             return values[0] if plain is None else plain(values[0])
         return Ensemble(np.ascontiguousarray(np.stack(values, axis=-1)))
 
-    def counts(self, work: Callable[[GridRun], int]) -> Any:
+    def counts(self, work: Callable[[GridRun], int]) -> Array:
         """An integer per sample, of failed samples too."""
         results = [0 if run is None else work(run) for run in self.runs]
         return results[0] if self.n_samples is None else np.array(results, dtype=np.int64)
@@ -220,7 +224,7 @@ class GridRuns:
                 state.update({f"{i}/{name}": value for name, value in run.state().items()})
         return state
 
-    def restore(self, state: dict[str, np.ndarray], like: Any) -> None:
+    def restore(self, state: dict[str, np.ndarray], like: Array) -> None:
         """Continue from `state`."""
         try:
             n_samples = int(state["n_samples"])

@@ -10,6 +10,7 @@ import numpy as np
 
 from ensemble._backend import to_numpy
 from ensemble._check import integer, message, one_of, positive, require
+from ensemble._typing import Array
 from ensemble.apps.gbees.errors import GridError
 from ensemble.apps.gbees.mixing import mixing_of
 from ensemble.apps.gbees.problem import LIMITERS, Problem
@@ -44,7 +45,7 @@ class Rules:
     cfl: float
     prune_every: int
     prune: str
-    bounds: Callable[..., Any] | None
+    bounds: Callable[..., Array] | None
     time_varying: bool
     time_order: int
     memory_limit: float | None
@@ -80,8 +81,8 @@ class Setup:
     """The checked arguments of `Gbees`; `sample` makes the problem of one sample."""
 
     def __init__(
-        self, drift: Any, mean: Any, covariance: Any, rules: Rules, factor: Any, extent: Any, start: Any,
-        diffusion: Any, rotate: bool, periods: Sequence[float | None] | None,
+        self, drift: Any, mean: Array, covariance: Array, rules: Rules, factor: Array, extent: Array, start: Array,
+        diffusion: Array, rotate: bool, periods: Sequence[float | None] | None,
     ) -> None:  # fmt: skip
         self.drift = drift_of(drift)
         self.parameters = drift_parameters(self.drift)
@@ -139,7 +140,7 @@ class Setup:
         return problem, indices, p
 
 
-def points_of(start: Any) -> np.ndarray:
+def points_of(start: Array) -> np.ndarray:
     """The points of a start from samples, shape (n, n_points)."""
     points = np.asarray(to_numpy(start.samples if isinstance(start, Ensemble) else start))
     sound = points.ndim == 2 and points.size > 0 and points.dtype.kind in "biuf"
@@ -149,13 +150,13 @@ def points_of(start: Any) -> np.ndarray:
     return points.astype(np.float64)
 
 
-def moment(name: str, start: Any) -> np.ndarray:
+def moment(name: str, start: Array) -> np.ndarray:
     """The `name`, mean or covariance, of a start from points, the only start for which it may be left out."""
     require(isinstance(start, np.ndarray), "Gbees", name, "be given unless the start is points", "None")
     return start.mean(axis=1) if name == "mean" else np.atleast_2d(np.cov(start))
 
 
-def range_of(bounds: Callable[..., Any], x: Iterable[Any]) -> tuple[float, float]:
+def range_of(bounds: Callable[..., Array], x: Iterable[Any]) -> tuple[float, float]:
     """The range of `bounds` over the points `x`."""
     give = lambda: np.asarray(bounds(tuple(x), np), dtype=np.float64)
     with np.errstate(all="ignore"):

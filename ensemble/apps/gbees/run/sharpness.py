@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from ensemble._backend import array_namespace
+from ensemble._typing import Array, Namespace
 from ensemble.apps.gbees.problem import Problem
 from ensemble.apps.gbees.run.measurement import Noise, frame_points, whitened_residuals
 
 __all__ = ["Residuals", "Sharpness", "residuals_of", "sharpness"]
 
-Residuals = Callable[[Sequence[Any], Any], list[Any]]
+Residuals = Callable[[Sequence[Array], Namespace], list[Array]]
 """Whitened residuals of a measurement, m arrays (N,), at n arrays (N,) of points in the grid's frame."""
 
 RESOLVED = 0.25
@@ -57,12 +57,14 @@ class Sharpness:
         return sorted(chosen)
 
 
-def residuals_of(problem: Problem, h: Callable[..., Any], y: np.ndarray, noise: Noise) -> Residuals:
+def residuals_of(problem: Problem, h: Callable[..., Array], y: np.ndarray, noise: Noise) -> Residuals:
     """The whitened residuals as a function of points in the grid's frame and a namespace."""
     return lambda z, xp: whitened_residuals(problem, z, h, y, noise, xp)
 
 
-def sharpness(problem: Problem, indices: Any, p: Any, h: Callable[..., Any], y: np.ndarray, noise: Noise) -> Sharpness:
+def sharpness(
+    problem: Problem, indices: Array, p: Array, h: Callable[..., Array], y: np.ndarray, noise: Noise
+) -> Sharpness:
     """The sharpness of a measurement, by central differences across the cells."""
     xp = array_namespace(indices)
     at, z = residuals_of(problem, h, y, noise), frame_points(problem, indices)

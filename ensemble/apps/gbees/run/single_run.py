@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -112,7 +111,7 @@ class GridRun:
         self.record_advance(advance, completed=True)
         return self.engine.taken
 
-    def update(self, h: Callable[..., Any], y: np.ndarray, noise: Noise, likelihood: str = "auto") -> float:
+    def update(self, h: Callable[..., Array], y: np.ndarray, noise: Noise, likelihood: str = "auto") -> float:
         """Bayes' rule for a measurement with Gaussian noise; the logarithm of its evidence."""
         indices, p = self.engine.cells()
         sharp = sharpness(self.problem, indices, p, h, y, noise)
@@ -158,7 +157,7 @@ class GridRun:
         self.warning_limits[name] = 2.0 * value
         return value
 
-    def update_likelihood(self, log_likelihood: Callable[..., Any]) -> float:
+    def update_likelihood(self, log_likelihood: Callable[..., Array]) -> float:
         """Bayes' rule for any likelihood; the logarithm of its evidence."""
         indices, _ = self.engine.cells()
         x = centres(self.problem, indices)
@@ -166,7 +165,7 @@ class GridRun:
         weights = xp.broadcast_to(xp.asarray(log_likelihood(x, xp)), (indices.shape[0],))
         return self._reweight(weights, 0.0)
 
-    def _reweight(self, weights: Any, log_peak: float) -> float:
+    def _reweight(self, weights: Array, log_peak: float) -> float:
         xp = array_namespace(weights)
         undefined = xp.logical_or(xp.isnan(weights), weights == xp.inf)
         if bool(xp.any(undefined)):
@@ -213,7 +212,7 @@ class GridRun:
             "moments": np.array([]) if self.moments is None else np.vstack(self.moments),
         }
 
-    def restore(self, state: dict[str, np.ndarray], like: Any) -> None:
+    def restore(self, state: dict[str, np.ndarray], like: Array) -> None:
         """Continue from `state`."""
         time, velocity_time, log_evidence = (float(value) for value in state["times"])
         indices, p = asarray_like(state["indices"], like), asarray_like(state["probabilities"], like)
