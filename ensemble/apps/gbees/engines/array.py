@@ -23,22 +23,7 @@ __all__ = ["ArrayEngine"]
 
 
 class ArrayEngine:
-    """The grid of one run, see `Engine`.
-
-    Parameters
-    ----------
-    problem : Problem
-    indices : array of int64, shape (N, n)
-        Each cell once, in any order; its array library is used throughout.
-    probabilities : array, shape (N,)
-    time : float
-        Time of the velocities of the first cells, where the drift varies in time.
-
-    Raises
-    ------
-    GridError
-        If the drift is not finite in one of the cells, or the cells lie too far apart for keys of 63 bits.
-    """
+    """The grid of one run in Array API code; parameters and errors as for `Engine`."""
 
     def __init__(self, problem: Problem, indices: Array, probabilities: Array, time: float = 0.0) -> None:
         xp = array_namespace(probabilities)
@@ -48,10 +33,8 @@ class ArrayEngine:
         self.velocity_time = time
         self.taken = Steps.of([])
         n = problem.n
-        periods = tuple(problem.periods) or (None,) * n
         columns = [indices[:, i] for i in range(n)]
-        lowest, highest = [int(xp.min(s)) for s in columns], [int(xp.max(s)) for s in columns]
-        packing = Packing.around(lowest, highest, periods)
+        packing = Packing.of(columns, problem.periods)
         keys = packing.pack(columns)
         order = xp.argsort(keys)
         columns = [xp.take(s, order) for s in columns]

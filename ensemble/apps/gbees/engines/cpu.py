@@ -37,32 +37,14 @@ SMALL = 1 << 14
 
 
 class CompiledEngine:
-    """The grid of one run, see `Engine`.
-
-    Parameters
-    ----------
-    problem : Problem
-    indices : array of int64, shape (N, n)
-        Each cell once, in any order.
-    probabilities : array, shape (N,)
-    time : float
-        Time of the velocities of the first cells, where the drift varies in time.
-
-    Raises
-    ------
-    GridError
-        If the drift is not finite in one of the cells, or the cells lie too far apart for keys of 63 bits.
-    MemoryError
-        If the cells do not fit the memory.
-    """
+    """The grid of one run in compiled loops; parameters and errors as for `Engine`."""
 
     def __init__(self, problem: Problem, indices: Array, probabilities: Array, time: float = 0.0) -> None:
         n = problem.n
         self.problem, self.n = problem, n
         indices, probabilities = np.asarray(indices, dtype=np.int64), np.asarray(probabilities)
         columns = list(indices.T)
-        periods = tuple(problem.periods) or (None,) * n
-        self.packing = Packing.around([int(s.min()) for s in columns], [int(s.max()) for s in columns], periods)
+        self.packing = Packing.of(columns, problem.periods)
         keys = self.packing.pack(columns)
         order = np.argsort(keys)
         self.loops, dtype = _Loops(problem), np.dtype(problem.dtype)
@@ -215,8 +197,7 @@ class CompiledEngine:
     def _repack(self) -> None:
         """Keys with a new range of indices; the order of cells and the links stay."""
         columns = self._columns(self._cells)
-        lowest, highest = [int(s.min()) - 1 for s in columns], [int(s.max()) + 1 for s in columns]
-        self.packing = Packing.around(lowest, highest, self.packing.periods)
+        self.packing = Packing.of(columns, self.packing.periods, margin=1)
         self.grid[0][self._cells] = self.packing.pack(columns)
         self.packing_rows = self._packing_rows()
         kernels.build_table(self.grid[0], self._get("END"), self.grid[9])

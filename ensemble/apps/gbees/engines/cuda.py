@@ -48,32 +48,14 @@ MAX_CELL_STEPS = 1 << 29
 
 
 class CudaEngine:
-    """The grid of one run, see `Engine`; `advance_many` advances many.
-
-    Parameters
-    ----------
-    problem : Problem
-        Drift and bounds are traced; parameters of the drift are arguments of the kernels.
-    indices : array of int64, shape (N, n)
-    probabilities : array, shape (N,)
-    time : float
-        Time of the velocities of the first cells, where the drift varies in time.
-
-    Raises
-    ------
-    GridError
-        If the drift is not finite in one of the cells, or the cells lie too far apart for keys of 63 bits.
-    MemoryError
-        If the cells do not fit.
-    """
+    """The grid of one run on a CUDA device; parameters and errors as for `Engine`. `advance_many` takes many."""
 
     def __init__(self, problem: Problem, indices: Array, probabilities: Array, time: float = 0.0) -> None:
         xp = array_namespace(probabilities)
         self.problem, self.count, self.velocity_time = problem, 0, float(time)
         self.taken, self.report_each_step = Steps.of([]), False
         columns = [indices[:, i] for i in range(problem.n)]
-        lowest, highest = [int(xp.min(s)) for s in columns], [int(xp.max(s)) for s in columns]
-        packing = Packing.around(lowest, highest, tuple(problem.periods) or (None,) * problem.n)
+        packing = Packing.of(columns, problem.periods)
         real = np.dtype(problem.dtype)
         keys = xp.astype(packing.pack(columns), xp.int64)
         order = xp.argsort(keys)

@@ -184,9 +184,7 @@ class DeviceGrid:
     def repack(self) -> None:
         """Keys with a new range of indices; the order of cells stays."""
         columns = self.columns(self.keys[: self.n])
-        xp = array_namespace(self.keys)
-        lowest, highest = [int(xp.min(s)) - 1 for s in columns], [int(xp.max(s)) + 1 for s in columns]
-        self.packing = Packing.around(lowest, highest, self.packing.periods)
+        self.packing = Packing.of(columns, self.packing.periods, margin=1)
         self.keys[: self.n] = self.packing.pack(columns)
         self.invalidate()
 

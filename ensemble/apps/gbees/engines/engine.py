@@ -62,9 +62,27 @@ class Steps:
 
 
 class Engine(Protocol):
-    """The grid of one run, made from a `Problem`, multi-indices (N, n) and their probabilities (N,).
+    """The grid of one run.
 
     Steps are counted since the start or the last `reweight`; the count decides when to prune.
+
+    Parameters
+    ----------
+    problem : Problem
+        Drift and bounds are traced by compiled engines; parameters of the drift are arguments of the compiled code.
+    indices : array of int64, shape (N, n)
+        Each cell once, in any order.
+    probabilities : array, shape (N,)
+        In the array library of the engine.
+    time : float
+        Time of the velocities of the first cells, where the drift varies in time.
+
+    Raises
+    ------
+    GridError
+        If the drift is not finite in a cell, or the keys of the cells take more than 63 bits.
+    MemoryError
+        If the cells exceed the memory.
 
     Attributes
     ----------

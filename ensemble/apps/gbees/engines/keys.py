@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ensemble._backend import array_namespace
@@ -48,6 +49,14 @@ class Packing:
         bits = [b + min(spare, 8) * margin for b, margin in zip(bits, margins)]
         lows = [low if period else low - (2**b - span) // 2 for low, span, b, period in zip(lows, spans, bits, periods)]
         return cls(tuple(lows), tuple(bits), tuple(periods))
+
+    @classmethod
+    def of(cls, columns: Sequence[Array], periods: Sequence[int | None], margin: int = 0) -> Packing:
+        """A packing for multi-indices given as n arrays (N,), and for `margin` more on either side."""
+        xp = array_namespace(columns[0])
+        lowest = [int(xp.min(s)) - margin for s in columns]
+        highest = [int(xp.max(s)) + margin for s in columns]
+        return cls.around(lowest, highest, tuple(periods) or (None,) * len(columns))
 
     @property
     def shifts(self) -> tuple[int, ...]:

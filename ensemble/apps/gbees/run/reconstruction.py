@@ -70,11 +70,9 @@ def neighbours(problem: Problem, indices: Array, axes: Sequence[int]) -> dict[tu
 
     Faces only, and edges between two of them. `indices` are in lexicographic order.
     """
-    xp, n = array_namespace(indices), problem.n
+    n = problem.n
     columns = [indices[:, i] for i in range(n)]
-    periods = tuple(problem.periods) or (None,) * n
-    lowest, highest = [int(xp.min(s)) for s in columns], [int(xp.max(s)) for s in columns]
-    packing = Packing.around(lowest, highest, periods)
+    packing = Packing.of(columns, problem.periods)
     keys = packing.pack(columns)
     found = {}
     for offset in itertools.product((-1, 0, 1), repeat=len(axes)):
