@@ -10,12 +10,11 @@ import numpy as np
 
 from ensemble._check import message, require, require_type
 from ensemble._kernels.gbees import frame
-from ensemble._kernels.gbees.limiters import LIMITERS
 from ensemble._typing import Array, Namespace
 from ensemble.apps.gbees.mixing import Mixing
 from ensemble.apps.gbees.tables import with_tables
 
-__all__ = ["LIMITERS", "Drift", "Problem"]
+__all__ = ["Drift", "Problem"]
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,11 @@ import numpy as np
 
 from ensemble._backend import to_numpy
 from ensemble._check import integer, message, one_of, positive, require
+from ensemble._kernels.gbees.limiters import LIMITERS
 from ensemble._typing import Array
 from ensemble.apps.gbees.errors import GridError
 from ensemble.apps.gbees.mixing import mixing_of
-from ensemble.apps.gbees.problem import LIMITERS, Problem
+from ensemble.apps.gbees.problem import Problem
 from ensemble.apps.gbees.run.arguments import (
     SampleValues,
     checked_call,
