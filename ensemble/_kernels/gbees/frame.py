@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._compile.trace.tracer import Graph, Scalar, trace
+from ensemble._compile.trace.graph import Graph
+from ensemble._compile.trace.tracer import Scalar, trace
 from ensemble._typing import Array, Namespace
 
 __all__ = ["REAL", "as_real", "matrix_rows", "position", "trace_bounds", "trace_velocity", "velocity"]

@@ -11,8 +11,10 @@ from typing import Any, NamedTuple
 
 from ensemble._compile.lanes import arithmetic, circular, functions, quotients, types
 from ensemble._compile.lanes import tables as _lane_tables
-from ensemble._compile.trace.numba_source import lanes_function, load_module, parameters, tables
-from ensemble._compile.trace.tracer import Graph, Node, trace
+from ensemble._compile.trace.elementwise import SCALAR_FUNCTIONS
+from ensemble._compile.trace.graph import Graph, Node
+from ensemble._compile.trace.numba_source import lanes_function, load_module, scalar_function, tables
+from ensemble._compile.trace.tracer import trace
 from ensemble._kernels.gbees.frame import REAL, as_real, matrix_rows, position, velocity
 from ensemble._kernels.gbees.limiters import trace_limiter
 from ensemble._kernels.gbees.loops import (
@@ -133,7 +135,7 @@ def _lines(depth: int, text: str, n: int) -> str:
 def _inputs(graph: Graph, n: int, time: bool) -> list[tuple[str, int]]:
     """Source of each parameter of the graph's function: ("column", i), ("time", 0) or ("number", position)."""
     kinds = []
-    for p in parameters(graph)[0]:
+    for p in graph.strong_inputs:
         if p < n:
             kinds.append(("column", p))
         elif time and p == n:
@@ -222,11 +224,10 @@ def drift_source(graph: Graph, n: int, dtype: str) -> str:
 def bounds_source(graph: Graph, n: int, low: int) -> str:
     """The module whose ``in_bounds`` compares bounds with the range at `low` in ``numbers``."""
     values = [f"float({_column(i)})" if kind == "column" else f"numbers[{i}]" for kind, i in _inputs(graph, n, False)]
-    text = BOUNDS.format(
-        n=n, tables=tables(graph), bounds=lanes_function(graph, "bounds"), low=low, **POINTERS,
-        arguments=", ".join(f"spread({value}, WIDTH)" for value in values),
+    return BOUNDS.format(
+        n=n, tables=tables(graph), bounds=scalar_function(graph, "bounds"), functions=", ".join(SCALAR_FUNCTIONS),
+        arguments=", ".join(values), low=low, **POINTERS,
     )  # fmt: skip
-    return _with_imports(text)
 
 
 def _with_imports(text: str) -> str:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ensemble._compile.trace.tracer import Graph, Scalar, trace
+from ensemble._compile.trace.graph import Graph
+from ensemble._compile.trace.tracer import Scalar, trace
 from ensemble._typing import Array, Namespace
 
 __all__ = ["LIMITERS", "trace_limiter"]
