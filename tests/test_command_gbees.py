@@ -13,10 +13,10 @@ from ensemble.__main__ import main
 from ensemble._command import parsers
 from ensemble._command.gbees_input import configuration_of
 from ensemble._command.gbees_progress import GridProgress
+from ensemble._kernels.gbees.limiters import LIMITERS
 from ensemble.apps.gbees import Gbees, Recording, configuration, read_binary
 from ensemble.apps.gbees.engines.backends import BACKENDS
-from ensemble.apps.gbees.engines.limiters import LIMITERS
-from ensemble.apps.gbees.run.recorded_run import Reports
+from ensemble.apps.gbees.run.recorded_run import PausingCallback
 from tests.command_line import exit_status
 
 
@@ -88,7 +88,7 @@ def interrupt_after(monkeypatch):
     """Press Ctrl-C at the given report of a run."""
 
     def arrange(n):
-        call, calls = Reports.__call__, []
+        call, calls = PausingCallback.__call__, []
 
         def counted(self, *arguments):
             calls.append(1)
@@ -96,7 +96,7 @@ def interrupt_after(monkeypatch):
                 raise KeyboardInterrupt
             return call(self, *arguments)
 
-        monkeypatch.setattr(Reports, "__call__", counted)
+        monkeypatch.setattr(PausingCallback, "__call__", counted)
 
     return arrange
 

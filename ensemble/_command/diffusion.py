@@ -109,7 +109,10 @@ def prepare(options: argparse.Namespace) -> Record:
     # A short run needs no wide ensemble; a power of two keeps it one tile of SIMD lanes.
     size = min(options.ensemble_size, 1 << (n - 1).bit_length())
     n_z = problem.mesh.cells[2] + 1
-    whole = lambda: np.zeros(n, dtype=np.int64)
+
+    def whole() -> np.ndarray:
+        return np.zeros(n, dtype=np.int64)
+
     return Record(
         problem,
         options,

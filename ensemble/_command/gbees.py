@@ -141,7 +141,7 @@ def carry_out(
     status = 0
     try:
         with told_warnings(progress):
-            recorded.run(until=options.until, watch=progress.report)
+            recorded.run(until=options.until, callback=progress.report)
     except KeyboardInterrupt:
         outcome.interrupted, status = True, 130
         again = f"go on with: ensemble gbees {options.problem} --resume --checkpoint {checkpoint} and the same options"

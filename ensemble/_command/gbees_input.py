@@ -8,7 +8,7 @@ import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -142,7 +142,10 @@ def from_toml(path: Path) -> Configuration:
     return made(where, lambda: Configuration(**values))
 
 
-def made(where: str, make: Callable[[], Any]) -> Any:
+T = TypeVar("T")
+
+
+def made(where: str, make: Callable[[], T]) -> T:
     """What `make` gives; its complaints begin with the file, or the part of it, that they are about."""
     try:
         return make()

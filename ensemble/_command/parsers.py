@@ -35,7 +35,7 @@ def command(name: str) -> Callable[[argparse.Namespace], int]:
         finally:
             if handled and threading.current_thread() is threading.main_thread():
                 signal.signal(signal.SIGINT, signal.default_int_handler)
-        return module.run(options)
+        return int(module.run(options))
 
     return run
 

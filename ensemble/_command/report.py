@@ -33,7 +33,10 @@ def as_json(record: Record) -> dict[str, Any]:
     found = record.estimate
     iterations = spread(record.iterations[: record.done])
     alone, in_ensembles = scalar_seconds(record), record.seconds["total"] / record.done
-    number = lambda x: float(x) if x is not None and np.isfinite(x) else None
+
+    def number(x: float | None) -> float | None:
+        return float(x) if x is not None and np.isfinite(x) else None
+
     options = record.options
     return {
         "cells": options.cells,

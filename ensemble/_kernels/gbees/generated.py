@@ -1,11 +1,11 @@
-"""The code of a GBEES run: its loops over all cells, and the functions of one drift and of bounds that they call."""
+"""Source of the compiled GBEES loops and of their drift and bounds functions, from the templates in `loops.py`."""
 
 from __future__ import annotations
 
 import functools
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,10 +14,11 @@ from ensemble._compile.lanes import tables as _lane_tables
 from ensemble._compile.trace.elementwise import SCALAR_FUNCTIONS
 from ensemble._compile.trace.graph import Graph, Node
 from ensemble._compile.trace.numba_source import lanes_function, load_module, scalar_function, tables
-from ensemble._compile.trace.tracer import Scalar, Traced, trace
+from ensemble._compile.trace.tracer import trace
+from ensemble._kernels.gbees.frame import REAL, as_real, matrix_rows, position, velocity
+from ensemble._kernels.gbees.limiters import trace_limiter
 from ensemble._kernels.gbees.loops import (
     ADVANCE,
-    ALONE,
     ARRIVALS,
     BOUNDS,
     CORNER,
@@ -25,12 +26,12 @@ from ensemble._kernels.gbees.loops import (
     DRIFT,
     FLUXES,
     HEAD,
-    LIMITERS,
     MIDWAY,
     OUTFLOW,
+    PARALLEL,
     RATIOS,
     REALS,
-    SHARED,
+    SERIAL,
     SHARES,
     SPREADING,
     STATE,
@@ -38,23 +39,22 @@ from ensemble._kernels.gbees.loops import (
 )
 
 __all__ = [
-    "LIMITERS",
     "REALS",
     "STATE",
     "STATUS",
-    "Kind",
-    "address_of_bounds",
-    "address_of_drift",
+    "StepTerms",
+    "bounds_address",
+    "drift_address",
     "hoisted",
     "layout",
     "step_of",
-    "trace_bounds",
-    "trace_velocity",
+    "trace_bounds_at_centre",
+    "trace_face_velocities",
 ]  # fmt: skip
 
 
-class Kind(NamedTuple):
-    """What steps have to do besides advection: diffusion, also over edges, the second order in time, and bounds."""
+class StepTerms(NamedTuple):
+    """Terms of a step besides advection: diffusion, diffusion over edges, second order in time, bounds."""
 
     diffusive: bool
     mixing: bool
@@ -62,19 +62,9 @@ class Kind(NamedTuple):
     bounded: bool
 
 
-class _Flat:
-    """A matrix of traced numbers under two indices."""
-
-    def __init__(self, entries: Any, n: int) -> None:
-        self.entries, self.n = entries, n
-
-    def __getitem__(self, at: tuple[int, int]) -> Any:
-        return self.entries[at[0] * self.n + at[1]]
-
-
 def layout(n: int, n_parameters: int, rotated: bool) -> dict[str, int]:
-    """Where each kind of number stands in ``numbers``."""
-    sizes = {"widths": n, "halves": n, "leaks": n, "spread": n, "corners": n * n, "origin": n,
+    """Offset of each kind of number in ``numbers``."""
+    sizes = {"widths": n, "half_widths": n, "diffusion_rates": n, "diffusion_factors": n, "corners": n * n, "origin": n,
              "rotation": n * n * rotated, "range": 2, "parameters": n_parameters}  # fmt: skip
     places, at = {}, 0
     for name, size in sizes.items():
@@ -83,62 +73,47 @@ def layout(n: int, n_parameters: int, rotated: bool) -> dict[str, int]:
     return places
 
 
-def _place(z: Any, origin: Any, rotation: Any) -> tuple[Any, ...]:
-    """The point in space of the point `z` of the grid's frame."""
-    n = len(z)
-    if rotation is None:
-        return tuple(z[i] + origin[i] for i in range(n))
-    turned = (sum((rotation[i, j] * z[j] for j in range(1, n)), rotation[i, 0] * z[0]) for i in range(n))
-    return tuple(value + origin[i] for i, value in enumerate(turned))
+def _point(s: Sequence[Any], numbers: Sequence[Any], at: dict[str, int]) -> list[Any]:
+    """The centre, in the grid's frame, of the cell with multi-index `s`."""
+    return [s[i] * numbers[at["widths"] + i] for i in range(len(s))]
 
 
-def _number(value: Any) -> Any:
-    return value if isinstance(value, Traced) else float(value)
+def _frame(numbers: Sequence[Any], n: int, at: dict[str, int], rotated: bool) -> tuple[Any, Any]:
+    """Origin and rotation, None without one, for `frame.position`."""
+    rotation = matrix_rows(numbers[at["rotation"] :], n) if rotated else None
+    return numbers[at["origin"] :], rotation
 
 
-def trace_velocity(drift: Callable[..., Any], n: int, n_parameters: int, rotated: bool) -> Graph:
-    """The graph of all n upper-face velocities of a cell: multi-index, time and ``numbers`` in."""
+def trace_face_velocities(drift: Callable[..., Any], n: int, n_parameters: int, rotated: bool) -> Graph:
+    """The graph of all n upper-face velocities of a cell. Inputs: multi-index, time, ``numbers``."""
     at = layout(n, n_parameters, rotated)
 
     def body(s: Any, t: Any, numbers: Any) -> Any:
-        xp = t.__array_namespace__()
-        rotation = _Flat(numbers[at["rotation"] :], n) if rotated else None
-        results = []
-        z = [s[i] * numbers[at["widths"] + i] for i in range(n)]
+        frame, given = _frame(numbers, n, at, rotated), numbers[at["parameters"] :]
+        z, results = _point(s, numbers, at), []
         for i in range(n):
-            face = [*z[:i], z[i] + numbers[at["halves"] + i], *z[i + 1 :]]
-            x = _place(face, numbers[at["origin"] :], rotation)
-            f = tuple(drift(x, t, xp, *numbers[at["parameters"] :]))
-            if len(f) != n:
-                raise ValueError(f"Gbees: drift must give one number a dimension, {n}; got {len(f)}.")
-            if rotation is not None:
-                along = sum((rotation[j, i] * f[j] for j in range(1, n)), rotation[0, i] * f[0])
-            else:
-                along = f[i]
-            results.append(_number(along))
+            face = [*z[:i], z[i] + numbers[at["half_widths"] + i], *z[i + 1 :]]
+            results.append(as_real(velocity(drift, face, t, t.__array_namespace__(), *frame, given)[i]))
         return tuple(results)
 
-    real = Scalar("float64")
-    return trace(body, (real,) * n, real, (real,) * (at["parameters"] + n_parameters), function="Gbees")
+    return trace(body, (REAL,) * n, REAL, (REAL,) * (at["parameters"] + n_parameters), function="Gbees")
 
 
-def trace_bounds(bounds: Callable[..., Any], n: int, n_parameters: int, rotated: bool) -> Graph:
-    """The graph of ``bounds`` at the centre of a cell."""
+def trace_bounds_at_centre(bounds: Callable[..., Any], n: int, n_parameters: int, rotated: bool) -> Graph:
+    """The graph of `bounds` at the centre of a cell. Inputs: multi-index, ``numbers``."""
     at = layout(n, n_parameters, rotated)
 
     def body(s: Any, numbers: Any) -> Any:
-        rotation = _Flat(numbers[at["rotation"] :], n) if rotated else None
-        z = [s[i] * numbers[at["widths"] + i] for i in range(n)]
-        return _number(bounds(_place(z, numbers[at["origin"] :], rotation), s[0].__array_namespace__()))
+        x = position(_point(s, numbers, at), *_frame(numbers, n, at, rotated))
+        return as_real(bounds(x, s[0].__array_namespace__()))
 
-    real = Scalar("float64")
-    return trace(body, (real,) * n, (real,) * (at["parameters"] + n_parameters), function="Gbees")
+    return trace(body, (REAL,) * n, (REAL,) * (at["parameters"] + n_parameters), function="Gbees")
 
 
 def hoisted(graph: Graph, first: int) -> tuple[Graph, list[float]]:
     """The graph with its float64 constants as further inputs from number `first` on, and their values.
 
-    Drifts that differ in numbers alone then share their machine code. Operations, and so the bits, stay the same.
+    Drifts that differ in constants alone then share machine code. Operations and their order stay the same.
     """
     values: list[float] = []
     nodes: list[Node] = []
@@ -151,14 +126,14 @@ def hoisted(graph: Graph, first: int) -> tuple[Graph, list[float]]:
 
 
 def _lines(depth: int, text: str, n: int) -> str:
-    """`text` once a dimension, ``J`` in it the number of the dimension."""
+    """`text` once per dimension, ``J`` in it replaced by the number of the dimension."""
     pad = "    " * depth
     lines = text.split("\n")
     return "\n".join(pad + re.sub(r"\bJ\b", str(j), line.replace("_J", f"_{j}")) for j in range(n) for line in lines)
 
 
 def _inputs(graph: Graph, n: int, time: bool) -> list[tuple[str, int]]:
-    """What each parameter of the graph's function stands for: ("column", i), ("time", 0) or ("number", position)."""
+    """Source of each parameter of the graph's function: ("column", i), ("time", 0) or ("number", position)."""
     kinds = []
     for p in graph.strong_inputs:
         if p < n:
@@ -170,8 +145,8 @@ def _inputs(graph: Graph, n: int, time: bool) -> list[tuple[str, int]]:
     return kinds
 
 
-def step_source(n: int, limiter: str, dtype: str, kind: Kind, shared: bool) -> str:
-    """The module whose ``advance`` runs steps of every drift in `n` dimensions."""
+def step_source(n: int, limiter: str, dtype: str, kind: StepTerms, parallel: bool) -> str:
+    """The module whose ``advance`` runs steps of any drift in `n` dimensions."""
     at, real = layout(n, 0, False), f"np.{dtype}"
     flux_lines = FLUXES + (SPREADING if kind.diffusive else "")
     differences, total = OUTFLOW, " + ".join(f"t_{j}" for j in range(n))
@@ -184,18 +159,24 @@ def step_source(n: int, limiter: str, dtype: str, kind: Kind, shared: bool) -> s
         pairs = [(i, j) for i in range(n) for j in range(n) if i != j]
         ratios += ["    " + SHARES.format(i=i, j=j, real=real, corners=at["corners"]) for i, j in pairs]
         corners = "\n".join(f"        {line}" for line in _corner_lines(n))
-    text = (HEAD + (SHARED if shared else ALONE) + ADVANCE).format(
+    text = (HEAD + (PARALLEL if parallel else SERIAL) + ADVANCE).format(
         digest=_digest(),
         names="\n".join(f"{name} = {k}" for names in (STATUS, STATE, REALS) for k, name in enumerate(names)),
         borrowed=", ".join(f"borrowed(grid[{k}])" for k in range(10)),
-        n=n, dtype=dtype, lanes=8 if dtype == "float64" else 16, limiter=LIMITERS[limiter],
-        widths=at["widths"], leaks=at["leaks"],
-        admitted="call_bounds(bounds, key, frame, numbers) != 0" if kind.bounded else "True",
+        n=n, dtype=dtype, lanes=8 if dtype == "float64" else 16, limited=_limited(limiter, dtype),
+        widths=at["widths"], diffusion_rates=at["diffusion_rates"],
+        in_bounds="call_bounds(bounds, key, packing, numbers) != 0" if kind.bounded else "True",
         ratios="\n".join(ratios), differences=_lines(2, differences, n), total=total, corners=corners,
         midway=MIDWAY if kind.second_order else "",
         fluxes=_lines(2, flux_lines, n), arrivals=_lines(2, ARRIVALS, n),
     )  # fmt: skip
     return _with_imports(text)
+
+
+def _limited(limiter: str, dtype: str) -> str:
+    """The function ``limited`` of two differences, in as many lanes as probabilities."""
+    _, lines = lanes_function(trace_limiter(limiter, dtype), "limited").split("\n", 1)  # "none" reads neither input
+    return "def limited(a0, a1):\n" + lines.replace("WIDTH", "LANES")
 
 
 def _corner_lines(n: int) -> list[str]:
@@ -211,15 +192,20 @@ def _corner_lines(n: int) -> list[str]:
     return lines
 
 
+def _column(i: int) -> str:
+    """Component `i` of the multi-index of ``key``."""
+    return f"((key >> packing[0, {i}]) & packing[1, {i}]) + packing[2, {i}]"
+
+
 POINTERS = {"keys_at": "CPointer(int64)", "numbers_at": "CPointer(float64)"}
 
 
 def drift_source(graph: Graph, n: int, dtype: str) -> str:
-    """The module whose ``velocities`` works out the graph of `trace_velocity`."""
+    """The module whose ``velocities`` evaluates the graph of `trace_face_velocities`."""
     inputs = _inputs(graph, n, True)
     words = {"column": "s{}", "time": "now", "number": "a{}"}
     columns = [
-        f"s{i} = as_float64(((key >> frame[0, {i}]) & frame[1, {i}]) + frame[2, {i}])"
+        f"s{i} = as_float64({_column(i)})"
         for kind, i in inputs if kind == "column"
     ] + ["now = spread(time, WIDTH)"] + [
         f"a{p} = spread(numbers[{p}], WIDTH)" for kind, p in inputs if kind == "number"
@@ -236,19 +222,16 @@ def drift_source(graph: Graph, n: int, dtype: str) -> str:
 
 
 def bounds_source(graph: Graph, n: int, low: int) -> str:
-    """The module whose ``admitted`` judges the graph of `trace_bounds` by the range at `low` in ``numbers``."""
-    values = ", ".join(
-        f"float(((key >> frame[0, {i}]) & frame[1, {i}]) + frame[2, {i}])" if kind == "column" else f"numbers[{i}]"
-        for kind, i in _inputs(graph, n, False)
-    )
+    """The module whose ``in_bounds`` compares bounds with the range at `low` in ``numbers``."""
+    values = [f"float({_column(i)})" if kind == "column" else f"numbers[{i}]" for kind, i in _inputs(graph, n, False)]
     return BOUNDS.format(
         n=n, tables=tables(graph), bounds=scalar_function(graph, "bounds"), functions=", ".join(SCALAR_FUNCTIONS),
-        arguments=values, low=low, **POINTERS,
+        arguments=", ".join(values), low=low, **POINTERS,
     )  # fmt: skip
 
 
 def _with_imports(text: str) -> str:
-    """`text` with the functions on lanes imported that it calls."""
+    """`text` with imports of the lane functions that it calls."""
     called = {*re.findall(r"\w+(?=\()", text)}
     lanes_modules = (arithmetic, circular, functions, quotients, _lane_tables, types)
     wanted = [(module.__name__, [name for name in module.__all__ if name in called]) for module in lanes_modules]
@@ -258,23 +241,23 @@ def _with_imports(text: str) -> str:
 
 @functools.cache
 def _digest() -> str:
-    """Of the functions that end up inside the module: where they change, it is compiled anew."""
+    """Digest of the functions that are inlined into the module: where they change, it is recompiled."""
     file = Path(__file__).with_name("grid.py")
     return hashlib.blake2b(file.read_bytes(), digest_size=8).hexdigest()
 
 
 @functools.cache
-def step_of(n: int, limiter: str, dtype: str, kind: Kind, shared: bool) -> Callable[..., int]:
-    """The compiled ``advance``, for the calling thread or `shared` among all threads."""
-    advance: Callable[..., int] = load_module(step_source(n, limiter, dtype, kind, shared)).advance
+def step_of(n: int, limiter: str, dtype: str, kind: StepTerms, parallel: bool) -> Callable[..., int]:
+    """The compiled ``advance``, for one thread or `parallel`."""
+    advance: Callable[..., int] = load_module(step_source(n, limiter, dtype, kind, parallel)).advance
     return advance
 
 
-def address_of_drift(graph: Graph, n: int, dtype: str) -> int:
-    """Where the compiled velocities of a drift lie in this process."""
+def drift_address(graph: Graph, n: int, dtype: str) -> int:
+    """Address of the compiled velocities of a drift."""
     return int(load_module(drift_source(graph, n, dtype)).velocities.address)
 
 
-def address_of_bounds(graph: Graph | None, n: int, low: int) -> int:
-    """Where the compiled bounds lie in this process; 0 where there are none."""
-    return 0 if graph is None else int(load_module(bounds_source(graph, n, low)).admitted.address)
+def bounds_address(graph: Graph | None, n: int, low: int) -> int:
+    """Address of the compiled bounds; 0 without bounds."""
+    return 0 if graph is None else int(load_module(bounds_source(graph, n, low)).in_bounds.address)

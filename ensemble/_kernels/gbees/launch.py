@@ -1,4 +1,4 @@
-"""The CUDA kernels for one drift: their source, and the record by which the host describes a grid to them."""
+"""The CUDA kernels of one drift: their source, and the record that describes a grid to them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ import numpy as np
 from ensemble._compile import cuda, device
 from ensemble._compile.trace.cuda_source import OPTIONS, PRELUDE, TYPES, device_function
 from ensemble._compile.trace.graph import Graph
+from ensemble._kernels.gbees.limiters import trace_limiter
 
-__all__ = ["LIMITERS", "OPTIONS", "Reason", "Setting", "kernels", "launch", "layout", "source"]
-
-LIMITERS = {"mc": 0, "superbee": 1, "van_leer": 2, "minmod": 3, "none": 4}
+__all__ = ["OPTIONS", "Reason", "Setting", "kernels", "launch", "layout", "source"]
 
 FILES = ("cells.cuh", "step.cuh", "prune.cuh", "kernels.cu")
 
-KERNELS = ("advance", "enter_all", "link_all", "link_some", "link_between", "feed_all", "mark_all", "carry")
+KERNELS = (
+    "advance", "build_table", "link_all", "link_some", "link_between", "mark_downwind_all", "mark_all", "compact",
+)  # fmt: skip
 
 SCANNED = 4
 
@@ -25,13 +26,13 @@ LINE = (16,)
 
 
 class Reason:
-    """Why `advance` came back, as in `kernels.cu`."""
+    """Why `advance` returned, as in `cells.cuh`."""
 
     RUNNING, FINISHED, PAUSED, PRUNE, FULL, KEY_OVERFLOW, NOT_FINITE, NOTHING_LEFT, STUCK = range(9)
 
 
 class Setting(NamedTuple):
-    """What is compiled into the kernels."""
+    """Compile-time parameters of the kernels."""
 
     n: int
     n_parameters: int
@@ -45,10 +46,10 @@ class Setting(NamedTuple):
     """Whether noise along different axes is correlated."""
     time_order: int
     cluster: int
-    """Blocks that work on one instance, in a cluster; 0: all blocks of a launch, on one."""
+    """Blocks of the cluster that works on one grid; 0: all blocks of the launch work on one grid."""
     threads: int
     blocks: int
-    """That a multiprocessor is to hold at once."""
+    """Resident blocks per multiprocessor."""
 
 
 def fields(n: int, n_parameters: int) -> list[tuple[str, str, tuple[int, ...]]]:
@@ -57,9 +58,9 @@ def fields(n: int, n_parameters: int) -> list[tuple[str, str, tuple[int, ...]]]:
     pointers = [("keys", "u64*"), ("other_keys", "u64*"), ("p", "REAL*"), ("q", "REAL*"), ("T", "REAL*"),
                 ("neighbours", "int*"), ("table", "u64*"), ("places", "int*"), ("marks", "unsigned char*"),
                 ("log", "double*")]  # fmt: skip
-    given = ["capacity", "slots", "prune_every", "sequential", "own_prune", "list_limit", "most_steps", "most_work"]
-    given += ["only_prune"]
-    state = ["whole", "count", "taken", "reason", "in_order"]
+    given = ["capacity", "slots", "prune_every", "sequential", "prune_limit", "list_limit", "max_steps"]
+    given += ["max_cell_steps", "only_prune"]
+    state = ["n_complete", "count", "taken", "reason", "n_sorted"]
     reals = ["time", "span", "elapsed", "velocity_time", "threshold", "cfl", "lower", "upper", "scale"]
     return [
         *((name, kind, one) for name, kind in pointers),
@@ -70,13 +71,14 @@ def fields(n: int, n_parameters: int) -> list[tuple[str, str, tuple[int, ...]]]:
         ("corners", "double", (n * n,)),
         ("rotation", "double", (n * n,)), ("parameters", "double", (max(n_parameters, 1),)),
         *((name, "i64", (n,)) for name in ("shifts", "masks", "lows", "periods")),
-        # each of these on a line of the cache by itself: while some threads wait for one, others count in another
-        ("gap_0", "i64", LINE), ("n", "i64", one), ("gap_1", "i64", LINE), ("arrivals", "u64", one),
-        ("gap_2", "i64", LINE), ("masses", "u64", (2,)), ("clips", "u64", (2,)),
-        ("gap_3", "i64", LINE), ("rates", "u64", (2,)),
-        ("gap_4", "i64", LINE), ("full", "i64", one), ("bad_key", "u64", one),
+        # each of these on its own cache line: threads spin on one while others add to another
+        ("padding_0", "i64", LINE), ("n", "i64", one), ("padding_1", "i64", LINE), ("arrivals", "u64", one),
+        ("padding_2", "i64", LINE), ("masses", "u64", (2,)), ("clips", "u64", (2,)),
+        ("padding_3", "i64", LINE), ("rates", "u64", (2,)),
+        ("padding_4", "i64", LINE), ("full", "i64", one), ("bad_key", "u64", one),
         *((name, "i64", one) for name in ("listed", "kept")),
-        *((name, "u64", one) for name in ("candidates", "surely", "dead", "carried")), ("gap_5", "i64", LINE),
+        *((name, "u64", one) for name in ("candidates", "deleted_below", "deleted_listed", "kept_mass")),
+        ("padding_5", "i64", LINE),
     ]  # fmt: skip
 
 
@@ -95,41 +97,48 @@ def _struct(n: int, n_parameters: int) -> str:
 
 
 def _called(graph: Graph, name: str, places: list[str], results: list[str]) -> str:
-    """A call of the emitted `name`: its inputs found in `places`, its results left in `results`."""
+    """A call of the emitted function `name`: inputs read from `places`, results assigned to `results`."""
     kinds = [TYPES[graph.nodes[k].dtype] for k in graph.outputs]
     lines = [f"    {kind} r{k};" for k, kind in enumerate(kinds)]
     given = ", ".join([*(places[p] for p in graph.strong_inputs), *(f"r{k}" for k in range(len(kinds)))])
-    lines += [f"    {name}({given});", *(f"    {where} = (double)r{k};" for k, where in enumerate(results))]
+    lines += [f"    {name}({given});", *(f"    {where} = r{k};" for k, where in enumerate(results))]
     return "\n".join(lines)
 
 
-def source(drift: Graph, bounds: Graph | None, setting: Setting) -> str:
-    """The CUDA C++ for `drift`, a graph of n coordinates, time and parameters, and `bounds`, one of coordinates."""
-    n = setting.n
-    x = [f"x[{i}]" for i in range(n)]
-    given = [*x, "t", *(f"parameters[{k}]" for k in range(setting.n_parameters))]
+def source(velocity: Graph, bounds: Graph | None, setting: Setting) -> str:
+    """The CUDA C++ for the graphs of `frame.trace_velocity` and of `frame.trace_bounds`."""
+    n, rotated = setting.n, setting.rotated
+    z = [f"z[{i}]" for i in range(n)]
+    axes = [f"g.origin[{i}]" for i in range(n)] + [f"g.rotation[{k}]" for k in range(n * n * rotated)]
+    given = [*z, "t", *axes, *(f"g.parameters[{k}]" for k in range(setting.n_parameters))]
     flags = {
-        "N": n, "REAL": TYPES[setting.dtype], "LIMITER": LIMITERS[setting.limiter], "CLUSTER": setting.cluster,
-        "THREADS": setting.threads, "BLOCKS": setting.blocks, "ROTATED": int(setting.rotated),
+        "N": n, "REAL": TYPES[setting.dtype], "CLUSTER": setting.cluster,
+        "THREADS": setting.threads, "BLOCKS": setting.blocks,
         "BOUNDED": int(bounds is not None), "TIME_VARYING": int(setting.time_varying),
         "PERIODIC": int(setting.periodic), "DIFFUSIVE": int(setting.diffusive), "MIXING": int(setting.mixing),
         "SECOND_ORDER": int(setting.time_order == 2), "SCANNED": SCANNED,
-        "AT_ONCE": 1 if setting.dtype == "float32" else 3,
+        "DIMENSIONS_AT_ONCE": 1 if setting.dtype == "float32" else 3,
     }  # fmt: skip
     parts = [PRELUDE, *(f"#define {name} {value}" for name, value in flags.items()), _struct(n, setting.n_parameters)]
+    limiter, real = trace_limiter(setting.limiter, setting.dtype), TYPES[setting.dtype]
     parts += [
-        device_function(drift, "drift"),
-        f"__device__ __forceinline__ void drift_at(const double (&x)[{n}], double t, const double* parameters, "
-        f"double (&f)[{n}]) {{",
-        _called(drift, "drift", given, [f"f[{i}]" for i in range(n)]),
+        device_function(limiter, "limiter"),
+        f"__device__ __forceinline__ {real} limited({real} a, {real} d) {{",
+        f"    {real} slope;",
+        _called(limiter, "limiter", ["a", "d"], ["slope"]),
+        "    return slope;\n}",
+        device_function(velocity, "drift_along_axes"),
+        f"__device__ __forceinline__ void velocity_at(const Instance& g, const double (&z)[{n}], double t, "
+        f"double (&v)[{n}]) {{",
+        _called(velocity, "drift_along_axes", given, [f"v[{i}]" for i in range(n)]),
         "}",
     ]
     if bounds is not None:
         parts += [
             device_function(bounds, "bounds"),
-            f"__device__ __forceinline__ double bounds_at(const double (&x)[{n}]) {{",
+            f"__device__ __forceinline__ double bounds_at(const Instance& g, const double (&z)[{n}]) {{",
             "    double value;",
-            _called(bounds, "bounds", x, ["value"]),
+            _called(bounds, "bounds", [*z, *axes], ["value"]),
             "    return value;\n}",
         ]
     return "\n".join([*parts, cuda.sources(*(f"_kernels/gbees/cuda/{name}" for name in FILES))])
@@ -142,10 +151,10 @@ def kernels(text: str) -> dict[str, Any]:
     return {name: module.get_function(name) for name in KERNELS}
 
 
-def launch(kernel: Any, n_blocks: int, n_threads: int, arguments: tuple[Any, ...], together: bool = False) -> None:
-    """Queue a kernel; `together`: the device starts it only when all its blocks can run at once."""
+def launch(kernel: Any, n_blocks: int, n_threads: int, arguments: tuple[Any, ...], cooperative: bool = False) -> None:
+    """Queue a kernel; `cooperative`: the device starts it only when all its blocks can run at once."""
     inner = getattr(kernel, "kernel", None)
-    if together and inner is not None:
+    if cooperative and inner is not None:
         inner((n_blocks,), (n_threads,), arguments, enable_cooperative_groups=True)
     else:
         kernel((n_blocks,), (n_threads,), arguments)

@@ -1,6 +1,6 @@
-"""Grid-based Bayesian estimation exploiting sparsity (GBEES): a density carried by a drift on a moving grid.
+"""Grid-based Bayesian estimation exploiting sparsity (GBEES): a density advected by a drift on a sparse, moving grid.
 
-The method is told in `README.md` beside this file.
+The method is described in `README.md`, the design in `NOTES.md`.
 """
 
 from ensemble.apps.gbees.analysis.comparison import (

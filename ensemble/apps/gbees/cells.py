@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+
+from ensemble._typing import Array
 
 __all__ = ["Cells"]
 
@@ -32,8 +33,8 @@ class Cells:
         When the distribution holds.
     """
 
-    indices: Any
-    probabilities: Any
+    indices: Array
+    probabilities: Array
     origin: np.ndarray
     widths: np.ndarray
     rotation: np.ndarray | None = None
@@ -43,10 +44,10 @@ class Cells:
         count, n = self.indices.shape
         return f"Cells({count:,} cells, n={n}, time={self.time:.6g})"
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Array]:
         """Multi-indices and probabilities: ``indices, probabilities = cells``."""
         return iter((self.indices, self.probabilities))
 
-    def __getitem__(self, place: int) -> Any:
+    def __getitem__(self, place: int) -> Array:
         """The pair as a tuple has it: ``cells[0]`` the multi-indices, ``cells[1]`` the probabilities."""
         return (self.indices, self.probabilities)[place]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -132,7 +131,7 @@ def shift_between(a: Cells, b: Cells) -> np.ndarray | None:
     return whole.astype(np.int64) if np.all(np.abs(cells - whole) <= NEARLY_WHOLE) else None
 
 
-def transferred(cells: Cells, widths: Any, *, origin: Any = None, rotation: Any = None, points: int = 4) -> Cells:
+def transferred(cells: Cells, widths: Array, *, origin: Array = None, rotation: Array = None, points: int = 4) -> Cells:
     """The distribution on another grid, each cell's probability spread evenly over its volume.
 
     Between unrotated grids every cell is shared out by the exact volumes of its overlaps. With a rotation on either
@@ -204,7 +203,9 @@ def overlaps(cells: Cells, widths: np.ndarray, origin: np.ndarray) -> tuple[Arra
     return xp.concat(pieces, axis=0), xp.concat(amounts)
 
 
-def scattered(cells: Cells, widths: np.ndarray, origin: np.ndarray, rotation: Any, points: int) -> tuple[Array, Array]:
+def scattered(
+    cells: Cells, widths: np.ndarray, origin: np.ndarray, rotation: Array, points: int
+) -> tuple[Array, Array]:
     """Indices and shares of probability, point by point of the pattern inside an old cell."""
     xp = array_namespace(cells.indices)
     places = (np.arange(points) + 0.5) / points - 0.5
@@ -217,7 +218,7 @@ def scattered(cells: Cells, widths: np.ndarray, origin: np.ndarray, rotation: An
     return xp.concat(pieces, axis=0), xp.concat([share] * len(pieces))
 
 
-def cell_of(x: Array, widths: np.ndarray, origin: np.ndarray, rotation: Any) -> Array:
+def cell_of(x: Array, widths: np.ndarray, origin: np.ndarray, rotation: Array) -> Array:
     """Multi-indices (N, n) of the cells that hold the points `x` (N, n)."""
     xp = array_namespace(x)
     z = x - asarray_like(np.asarray(origin, dtype=np.float64), x)

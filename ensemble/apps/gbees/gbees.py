@@ -1,4 +1,7 @@
-"""`Gbees`: a probability distribution under way, predicted by a drift and corrected by measurements."""
+"""`Gbees`: a probability distribution advected by a drift and updated by measurements.
+
+Longer than 400 lines: one public class, most of it the reference of its options and results.
+"""
 
 from __future__ import annotations
 
@@ -10,44 +13,45 @@ import numpy as np
 
 from ensemble._backend import asarray_like
 from ensemble._check import finite, one_of, require
+from ensemble._typing import Array
 from ensemble.apps.gbees.analysis import distribution, marginals
 from ensemble.apps.gbees.cells import Cells
 from ensemble.apps.gbees.engines.backends import backend_named
 from ensemble.apps.gbees.engines.engine import Steps
 from ensemble.apps.gbees.errors import GridError, GridWarning
 from ensemble.apps.gbees.problem import Drift, Problem
-from ensemble.apps.gbees.run.arguments import Values, common_samples
+from ensemble.apps.gbees.run.arguments import SampleValues, common_samples
 from ensemble.apps.gbees.run.initial import EXTENT
-from ensemble.apps.gbees.run.many_runs import Runs
+from ensemble.apps.gbees.run.many_runs import GridRuns
 from ensemble.apps.gbees.run.measurement import noise_of
 from ensemble.apps.gbees.run.setup import Rules, Setup
-from ensemble.apps.gbees.run.single_run import Run
+from ensemble.apps.gbees.run.single_run import GridRun
 
 __all__ = ["Gbees"]
 
-Watch = Callable[[float, int, int], None]
+Callback = Callable[[float, int, int], None]
 
 
 class Gbees:
-    """Grid-based Bayesian estimation exploiting sparsity: a density on cells that follow it through state space.
+    """Grid-based Bayesian estimation exploiting sparsity: a density on a sparse grid that moves with it.
 
     Solves ``dp/dt = -sum_i d(f_i p)/dx_i + 1/2 sum_ij Q_ij d2p/dx_i dx_j`` between measurements, by corner transport
-    upwind with limited slopes on the cells that matter [1]_, [2]_, and Bayes' rule at measurements. Starts from a
-    Gaussian, cut off at `extent` standard deviations, or from any density or samples.
+    upwind with limited slopes on the cells of non-negligible probability [1]_, [2]_, and Bayes' rule at measurements.
+    Starts from a Gaussian, cut off at `extent` standard deviations, or from any density or samples.
 
     Parameters
     ----------
     drift : callable or Drift
-        ``drift(x, t, xp)``: takes n scalars `x`, time `t` and a namespace of functions, gives n scalars, in units of x
-        per time. It must be plain arithmetic over `xp`, as compiled backends trace it. A `Drift` has parameters
-        besides, each of which may be an Ensemble.
+        ``drift(x, t, xp)`` takes n scalars `x`, time `t` and a namespace of functions; returns n scalars, in units of x
+        per time. It must be plain arithmetic over `xp`, as compiled backends trace it. A `Drift` also has parameters,
+        each of which may be an Ensemble.
     mean : array or Ensemble, shape (n,)
-        Of the initial Gaussian; the grid's origin. None: of the points that are the start.
+        Of the initial Gaussian; the grid's origin. None: of the points of `start`.
     covariance : array or Ensemble, shape (n, n) or (n,)
-        Of the initial Gaussian, positive definite; n numbers are a diagonal. None: of the points that are the start.
+        Of the initial Gaussian, positive definite; n numbers are a diagonal. None: of the points of `start`.
     threshold : float in (0, 1)
-        Cells with at least this probability are active: they are what the grid is grown around. Far below one over
-        the number of cells that matter.
+        Cells with at least this probability are active: the grid contains their downwind neighbours. Far below one
+        over the number of active cells.
     factor : float or array, shape (n,)
         Cells are ``1 / (2 factor)`` standard deviations of `covariance` wide.
     extent : float or array, shape (n,)
@@ -55,40 +59,40 @@ class Gbees:
         0.973 of the Gaussian's, however small the cells are; 5 at 0.99998.
     start : callable, array of shape (n, n_points) or Ensemble of shape (n,), optional
         Instead of the Gaussian: a density ``start(x, xp)`` of n scalars, up to a factor, taken at the centres of the
-        first grid; or points drawn from the distribution, of which each cell holds its share.
+        first grid; or points drawn from the distribution, which are counted per cell.
     limiter : {"mc", "superbee", "van_leer", "minmod", "none"}
-        Of the slopes; "none" is the first-order scheme.
+        Slope limiter; "none" is the first-order scheme.
     cfl : float in (0, 1]
         Time steps are this times the largest stable one.
     prune_every : int
         Steps between prunings of the grid.
     prune : {"sequential", "parallel"}
-        Which cells without inflow are given up: in ascending order as long as the next one's share of what would be
-        left is below `threshold`, or all of those below it.
+        Which cells below `threshold` without active upwind neighbours are deleted: in ascending order as long as the
+        next one's share of the remaining mass is below `threshold`, or all of them.
     bounds : callable, optional
-        ``bounds(x, xp)`` gives one scalar; new cells are made only where it is within its range over the first grid.
+        ``bounds(x, xp)`` returns one scalar; cells are inserted only where it is in its range over the first grid.
     diffusion : float, array of shape (n,) or (n, n), or Ensemble, optional
         Spectral density Q of white noise in ``dx/dt``, in x squared per time, positive semidefinite; n numbers, or one,
         are its diagonal. Steps keep probabilities positive where ``Q_ii / dx_i^2``, dx the widths of cells, is at least
-        the sum over the other j of ``|Q_ij| / (dx_i dx_j)``; what is negative else is counted by `mass_gain`.
+        the sum over the other j of ``|Q_ij| / (dx_i dx_j)``; otherwise negative values are clipped, see `mass_gain`.
     rotate : bool
-        Lay the grid along the eigenvectors of `covariance`, with the signs that LAPACK gives them.
+        Align the grid with the eigenvectors of `covariance`, with the signs that LAPACK returns.
     time_varying : bool
-        Whether `drift` depends on `t`; velocities are then worked out anew in every step.
+        Whether `drift` depends on `t`; velocities are then computed in every step.
     time_order : {1, 2}
-        Order of the advection in time. 1, the published scheme, leaves the divergence of the drift out of the state at
-        half a step, and takes velocities that vary in time at its start; 2 does neither. Both are of order 2 for drifts
+        Order of the advection in time. 1, the published scheme, omits the divergence of the drift in the state at half
+        a step, and takes time-varying velocities at its start; 2 does neither. Both are of order 2 for drifts
         without divergence that do not vary in time. Diffusion is of order 1 in time.
     periods : sequence of (float or None), optional
         Period of each coordinate that is periodic, None for the others. Cell widths are adjusted to divide it.
     time : float
-        When the initial Gaussian holds.
+        Time of the initial distribution.
     memory_limit : float, optional
-        Bytes that a grid may take; by default what the machine has.
+        Bytes of a grid; by default the free memory.
     dtype : dtype, optional
         float64 (default) or float32, of probabilities and velocities; sums are always taken in float64.
     backend : {"numpy", "array", "cupy"} or Array API namespace
-        Where to run: "array" is the Array API code on NumPy, also for any other namespace.
+        "array" is the Array API engine on NumPy; a namespace is the Array API engine on its arrays.
 
     Attributes
     ----------
@@ -99,7 +103,7 @@ class Gbees:
     Raises
     ------
     TypeError, ValueError
-        If an argument is not what is said above; `GridError`, a ValueError, if the drift is not finite on the first
+        If an argument does not fit; `GridError`, a ValueError, if the drift is not finite on the first
         grid.
     MemoryError
         If the first grid does not fit.
@@ -108,8 +112,8 @@ class Gbees:
     -----
     Where a drift parameter, `mean`, `covariance`, `diffusion` or a measurement is an Ensemble, every sample has its own
     grid and time steps, and results are Ensembles: sample i is the run of sample i alone, to the bit. A sample that
-    cannot go on is flagged in `failed`, its `messages` say why, its results are NaN, and the others go on. A run that
-    is no Ensemble raises instead.
+    fails is flagged in `failed`, with the reason in `messages` and NaN as results; the others continue. A run that is
+    no Ensemble raises instead.
 
     References
     ----------
@@ -130,20 +134,20 @@ class Gbees:
 
     def __init__(
         self,
-        drift: Callable[..., Any] | Drift,
-        mean: Any,
-        covariance: Any,
+        drift: Callable[..., Sequence[Array]] | Drift,
+        mean: Array,
+        covariance: Array,
         *,
         threshold: float,
-        factor: Any = 1.0,
-        extent: Any = EXTENT,
-        start: Any = None,
+        factor: Array = 1.0,
+        extent: Array = EXTENT,
+        start: Array = None,
         limiter: str = "mc",
         cfl: float = 1.0,
         prune_every: int = 20,
         prune: str = "sequential",
-        bounds: Callable[..., Any] | None = None,
-        diffusion: Any = None,
+        bounds: Callable[..., Array] | None = None,
+        diffusion: Array = None,
         rotate: bool = False,
         time_varying: bool = False,
         time_order: int = 1,
@@ -163,23 +167,23 @@ class Gbees:
 
         time = finite(time, "Gbees", "time")
 
-        def begin(i: int) -> Run:
+        def begin(i: int) -> GridRun:
             problem, indices, p = setup.sample(i, time)
-            return Run(problem, engine, asarray_like(indices, self._like), asarray_like(p, self._like), time)
+            return GridRun(problem, engine, asarray_like(indices, self._like), asarray_like(p, self._like), time)
 
-        self._runs = Runs.begun(begin, setup.n_samples)
+        self._runs = GridRuns.start(begin, setup.n_samples)
 
     # -- time and measurements -----------------------------------------------------------------------------------------
 
-    def advance(self, until: float, watch: Watch | None = None) -> Steps | tuple[Steps | None, ...]:
+    def advance(self, until: float, callback: Callback | None = None) -> Steps | tuple[Steps | None, ...]:
         """Steps to the time `until`, the last one cut to end exactly there.
 
         Parameters
         ----------
         until : float
-        watch : callable, optional
-            Called now and then with (time, cells stored, cell-steps so far), the sums over samples where there are
-            many; may raise to interrupt: grid and `time` are then those of a whole step before.
+        callback : callable, optional
+            Called at intervals with (time, cells stored, cell-steps so far), sums over samples where there are many;
+            may raise to interrupt: grid and `time` are then those of a complete step.
 
         Returns
         -------
@@ -191,27 +195,27 @@ class Gbees:
         ValueError
             If `until` is not finite or lies before `time`; `GridError` if a run that is no Ensemble cannot go on.
         MemoryError
-            If the grid of a run that is no Ensemble outgrows the memory; it is then as it was one step before.
+            If the grid of a run that is no Ensemble exceeds the memory; it is then that of the last complete step.
 
         Warns
         -----
         GridWarning
-            If `mass_loss` or `mass_gain` has come to more than 0.01, and again whenever it has doubled.
+            If `mass_loss` or `mass_gain` exceeds 0.01, and again whenever it has doubled.
         """
         until = float(until)
         seen = f"{until} at time {self.time}"
         require(bool(np.isfinite(until)) and until >= self.time, "Gbees.advance", "until", "not lie in the past", seen)
-        steps = self._runs.advance(until, watch)
-        for text in self._runs.told_masses():
+        steps = self._runs.advance(until, callback)
+        for text in self._runs.mass_warnings():
             warnings.warn(text, GridWarning, stacklevel=2)
         return steps
 
     def report_each_step(self, wanted: bool = True) -> None:
-        """Have `watch` of `advance` called after every step, which costs time, or now and then."""
-        for run in self._runs.alive:
+        """Call `callback` of `advance` after every step, which costs time, or at intervals."""
+        for run in self._runs.running:
             run.engine.report_each_step = wanted
 
-    def update(self, h: Callable[..., Any], y: Any, R: Any, *, likelihood: str = "auto") -> Any:
+    def update(self, h: Callable[..., Array], y: Array, R: Array, *, likelihood: str = "auto") -> Array:
         """Bayes' rule for the measurement ``y = h(x) + noise``, ``noise ~ N(0, R)``.
 
         Where the measurement changes across a cell by more than a deviation of its noise, the likelihood at the
@@ -223,7 +227,7 @@ class Gbees:
         h : callable
             ``h(x, xp)`` takes n scalars and gives m, or one.
         y : float, array or Ensemble, shape (m,) or ()
-            What was measured. An Ensemble splits a run that is none into one per sample.
+            The measured values. An Ensemble splits a run without samples into one run per sample.
         R : float, array or Ensemble, shape (), (m,) or (m, m)
             Covariance of the noise; m numbers, or one, are its diagonal.
         likelihood : {"auto", "point", "cell"}
@@ -240,33 +244,33 @@ class Gbees:
         -----
         GridWarning
             If centres are used although the noise is sharper than a cell, or the posterior is narrower than half a
-            cell: the next step carries whole cells on.
+            cell: the next step advects whole cells.
 
         Raises
         ------
         ValueError
             If shapes do not fit or `R` is not positive definite; `GridError` if the likelihood is zero on the whole
-            grid, which is then left as it was.
+            grid, which is then unchanged.
         """
-        y, R = Values(y, "Gbees.update", "y"), Values(R, "Gbees.update", "R")
+        y, R = SampleValues(y, "Gbees.update", "y"), SampleValues(R, "Gbees.update", "R")
         require(len(y.shape) < 2, "Gbees.update", "y", "be a number or have shape (m,)", f"shape {y.shape}")
         m = y.shape[0] if y.shape else 1
         noises = [noise_of(R.sample(i), m, "Gbees.update") for i in range(R.n_samples)]
         one_of(likelihood, ("auto", "point", "cell"), "Gbees.update", "likelihood")
         self._split(common_samples("Gbees.update", y=y, R=R))
 
-        def reweight(run: Run, i: int) -> float:
+        def reweight(run: GridRun, i: int) -> float:
             return run.update(h, np.atleast_1d(y.sample(i)), noises[i if R.n_samples > 1 else 0], likelihood)
 
         return self._runs.numbers(reweight)
 
-    def update_likelihood(self, log_likelihood: Callable[..., Any]) -> Any:
+    def update_likelihood(self, log_likelihood: Callable[..., Array]) -> Array:
         """Bayes' rule for any measurement.
 
         Parameters
         ----------
         log_likelihood : callable
-            ``log_likelihood(x, xp)`` takes n scalars, gives ``log p(y | x)``; minus infinity where that is zero.
+            ``log_likelihood(x, xp)`` takes n scalars, returns ``log p(y | x)``; minus infinity for zero.
 
         Returns
         -------
@@ -276,12 +280,12 @@ class Gbees:
         Raises
         ------
         ValueError
-            `GridError` if the likelihood is zero on the whole grid, or NaN; the grid is left as it was.
+            `GridError` if the likelihood is zero on the whole grid, or NaN; the grid is then unchanged.
         """
         return self._runs.numbers(lambda run, i: run.update_likelihood(log_likelihood))
 
     def _split(self, n_samples: int | None) -> None:
-        """Make sure that there is a run a sample."""
+        """Replicate a run without samples for `n_samples` samples."""
         if n_samples is None:
             return
         have = self._runs.n_samples
@@ -293,7 +297,7 @@ class Gbees:
             "fit the samples of the run",
             seen,
         )
-        self._runs.spread(max(n_samples, have or 1))
+        self._runs.replicate(max(n_samples, have or 1))
 
     # -- the distribution ----------------------------------------------------------------------------------------------
 
@@ -304,15 +308,15 @@ class Gbees:
         -------
         Cells, or a tuple with one per sample (None for a failed one)
         """
-        return self._runs.parts(Run.cells)
+        return self._runs.parts(GridRun.cells)
 
-    def mean(self) -> Any:
+    def mean(self) -> Array:
         """Mean of the distribution, array or Ensemble of shape (n,)."""
-        return self._runs.arrays(Run.mean)
+        return self._runs.arrays(GridRun.mean)
 
-    def covariance(self) -> Any:
+    def covariance(self) -> Array:
         """Covariance of the distribution, array or Ensemble of shape (n, n)."""
-        return self._runs.arrays(Run.covariance)
+        return self._runs.arrays(GridRun.covariance)
 
     def marginal(self, axes: int | Sequence[int]) -> Any:
         """Distribution of the coordinates `axes` on a dense grid.
@@ -336,8 +340,8 @@ class Gbees:
 
     @property
     def time(self) -> float:
-        """When the distribution holds; after an interruption the earliest of all samples."""
-        return min(run.time for run in self._runs.alive) if self._runs.alive else float("nan")
+        """Time of the distribution; after an interruption the earliest of all samples."""
+        return min(run.time for run in self._runs.running) if self._runs.running else float("nan")
 
     @property
     def n_samples(self) -> int | None:
@@ -346,7 +350,7 @@ class Gbees:
 
     @property
     def problems(self) -> tuple[Problem | None, ...]:
-        """What each sample's engine works on; None where the first grid failed."""
+        """The problem of each sample; None where the first grid failed."""
         return tuple(None if run is None else run.problem for run in self._runs.runs)
 
     @property
@@ -355,55 +359,55 @@ class Gbees:
         return self._runs.parts(lambda run: run.steps)
 
     @property
-    def n_steps(self) -> Any:
+    def n_steps(self) -> Array:
         """Steps since the start: an int, or an array of shape (n_samples,)."""
         return self._runs.counts(lambda run: len(run.steps))
 
     @property
-    def cell_steps(self) -> Any:
+    def cell_steps(self) -> Array:
         """Sum over steps of the cells stored: an int, or an array of shape (n_samples,)."""
         return self._runs.counts(lambda run: int(np.sum(run.steps.cells)))
 
     @property
-    def n_cells(self) -> Any:
+    def n_cells(self) -> Array:
         """Cells stored now: an int, or an array of shape (n_samples,)."""
         return self._runs.counts(lambda run: run.engine.n_cells)
 
     @property
-    def log_evidence(self) -> Any:
+    def log_evidence(self) -> Array:
         """Logarithm of the evidence of all measurements: a float or Ensemble of shape ()."""
         return self._runs.scalars(lambda run: run.log_evidence)
 
     @property
-    def mass_loss(self) -> Any:
-        """Probability that steps lost over the grid's rim since the start: a float or Ensemble of shape ().
+    def mass_loss(self) -> Array:
+        """Probability that left the grid since the start: a float or Ensemble of shape ().
 
-        The sum over steps of what each lost of a total of 1. How much of an answer may be missing because `threshold`
-        is too high, or `bounds` too tight.
+        The sum over steps of the loss of each, of a total of 1: an estimate of the error by a `threshold` that is too
+        high, or `bounds` that are too narrow.
         """
         return self._runs.scalars(lambda run: run.mass_loss)
 
     @property
-    def mass_gain(self) -> Any:
+    def mass_gain(self) -> Array:
         """Probability that setting negative values to zero added since the start: a float or Ensemble of shape ().
 
-        The sum over steps of what each added to a total of 1. How much of an answer may be made up because the
-        distribution is thinner than cells can resolve.
+        The sum over steps of the gain of each, of a total of 1: an estimate of the error by cells that do not resolve
+        the distribution.
         """
         return self._runs.scalars(lambda run: run.mass_gain)
 
     @property
     def failed(self) -> np.ndarray:
-        """Which samples could not go on, shape (n_samples,); of a run that is no Ensemble, shape (1,)."""
+        """Which samples failed, shape (n_samples,); of a run that is no Ensemble, shape (1,)."""
         return np.array([text is not None for text in self._runs.messages])
 
     @property
     def messages(self) -> tuple[str | None, ...]:
-        """Why each sample could not go on, None where it did."""
+        """The error of each sample that failed, None for the others."""
         return tuple(self._runs.messages)
 
     def raise_if_failed(self) -> Gbees:
-        """This run, or `GridError` naming the samples that could not go on."""
+        """This run, or `GridError` naming the samples that failed."""
         failed = np.flatnonzero(self.failed)
         if failed.size:
             first = int(failed[0])
@@ -414,11 +418,11 @@ class Gbees:
         return self
 
     def state(self) -> dict[str, np.ndarray]:
-        """Everything that `restore` needs, as arrays by name: what to put into a file."""
+        """The state of the run for `restore`, arrays by name."""
         return self._runs.state()
 
     def restore(self, state: dict[str, np.ndarray]) -> Gbees:
-        """Go on from `state`, taken from a run that was made with the same arguments: to the bit.
+        """Continue, to the bit, from the `state` of a run with the same arguments.
 
         Raises
         ------

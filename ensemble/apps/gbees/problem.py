@@ -9,6 +9,8 @@ from typing import Any, Literal
 import numpy as np
 
 from ensemble._check import message, require, require_type
+from ensemble._kernels.gbees import frame
+from ensemble._typing import Array, Namespace
 from ensemble.apps.gbees.mixing import Mixing
 from ensemble.apps.gbees.tables import with_tables
 
@@ -42,8 +44,8 @@ class Drift:
     ((0.0, -2.0), (0.0, -3.0))
     """
 
-    function: Callable[..., Sequence[Any]]
-    parameters: tuple[Any, ...] = ()
+    function: Callable[..., Sequence[Array]]
+    parameters: tuple[Array, ...] = ()
     names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -54,11 +56,11 @@ class Drift:
         count = f"{len(self.names)} for {len(self.parameters)} parameters"
         require(len(self.names) in (0, len(self.parameters)), "Drift", "names", "be one per parameter, or none", count)
 
-    def __call__(self, x: Sequence[Any], t: Any, xp: Any) -> Sequence[Any]:
+    def __call__(self, x: Sequence[Array], t: Array, xp: Namespace) -> Sequence[Array]:
         """The n components of the drift at `x` and `t`."""
         return self.function(x, t, xp, *self.parameters)
 
-    def with_parameters(self, **values: Any) -> Drift:
+    def with_parameters(self, **values: Array) -> Drift:
         """The same right-hand side with some parameters changed.
 
         Raises
@@ -80,7 +82,8 @@ class Problem:
 
     A cell with multi-index s has its centre at ``z = widths * s`` in the grid's frame and at ``x = z + origin`` in
     space, or ``x = rotation @ z + origin`` where the grid is rotated. The order of these operations decides the sign of
-    velocities of rounding size, and with it which cells are kept: every engine goes through `position`.
+    velocities of rounding size, and with it which cells are kept: the arithmetic stands once, in
+    `ensemble._kernels.gbees.frame`, and is traced for compiled engines.
 
     Attributes
     ----------
@@ -125,7 +128,7 @@ class Problem:
     cfl: float = 1.0
     prune_every: int = 20
     prune: Literal["sequential", "parallel"] = "sequential"
-    bounds: Callable[..., Any] | None = None
+    bounds: Callable[..., Array] | None = None
     bounds_range: tuple[float, float] = (-np.inf, np.inf)
     diffusion: np.ndarray | None = None
     mixing: Mixing | None = None
@@ -148,21 +151,13 @@ class Problem:
             return self.mixing.faces
         return np.zeros(self.n) if self.diffusion is None else np.asarray(self.diffusion, dtype=np.float64)
 
-    def position(self, z: Sequence[Any]) -> tuple[Any, ...]:
+    def position(self, z: Sequence[Array]) -> tuple[Array, ...]:
         """The point in space, n scalars, of a point `z` of the grid's frame."""
-        origin = [float(value) for value in self.origin]
-        if self.rotation is None:
-            return tuple(z[i] + origin[i] for i in range(self.n))
-        turned = (sum((float(self.rotation[i, j]) * z[j] for j in range(1, self.n)), float(self.rotation[i, 0]) * z[0])
-                  for i in range(self.n))  # fmt: skip
-        return tuple(value + origin[i] for i, value in enumerate(turned))
+        return frame.position(z, self.origin.tolist(), None if self.rotation is None else self.rotation.tolist())
 
-    def velocity(self, z: Sequence[Any], t: Any, xp: Any, *parameters: Any) -> tuple[Any, ...]:
-        """The drift along the grid's axes at a point `z` of its frame; `parameters` replace the drift's own."""
-        v = self.drift.function(self.position(z), t, with_tables(xp), *(parameters or self.drift.parameters))
-        if self.rotation is None:
-            return tuple(v)
-        return tuple(
-            sum((float(self.rotation[i, j]) * v[i] for i in range(1, self.n)), float(self.rotation[0, j]) * v[0])
-            for j in range(self.n)
+    def velocity(self, z: Sequence[Array], t: Array, xp: Namespace) -> tuple[Array, ...]:
+        """The drift along the grid's axes at a point `z` of its frame."""
+        rotation = None if self.rotation is None else self.rotation.tolist()
+        return frame.velocity(
+            self.drift.function, z, t, with_tables(xp), self.origin.tolist(), rotation, self.drift.parameters
         )

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like
+from ensemble._typing import Array, Namespace
 from ensemble.scalar import Ensemble
 
 __all__ = ["with_tables"]
@@ -15,13 +16,13 @@ __all__ = ["with_tables"]
 class WithTables:
     """A namespace, and `interp` besides."""
 
-    def __init__(self, xp: Any) -> None:
+    def __init__(self, xp: Namespace) -> None:
         self._xp = xp
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.__dict__["_xp"], name)
 
-    def interp(self, x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Any:
+    def interp(self, x: Array, xp: Array, fp: Array, left: float | None = None, right: float | None = None) -> Array:
         """As `numpy.interp`, for arrays of any library and for Ensembles, each sample by itself."""
         if isinstance(x, Ensemble):
             return Ensemble(self.interp(x.samples, xp, fp, left, right))
@@ -45,6 +46,6 @@ class WithTables:
         return base.reshape(result, x.shape)
 
 
-def with_tables(xp: Any) -> Any:
+def with_tables(xp: Namespace) -> Namespace:
     """`xp` itself where it has `interp`."""
     return xp if hasattr(xp, "interp") else WithTables(xp)

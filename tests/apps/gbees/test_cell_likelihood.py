@@ -13,7 +13,7 @@ from ensemble.apps.gbees import Gbees, GridError, GridWarning
 from ensemble.apps.gbees.engines.array import ArrayEngine
 from ensemble.apps.gbees.run import cell_likelihood
 from ensemble.apps.gbees.run.measurement import noise_of
-from ensemble.apps.gbees.run.single_run import Run
+from ensemble.apps.gbees.run.single_run import GridRun
 from tests.apps.gbees.grids import boxed, moments, normal
 
 MEAN = np.array([0.3, -0.2, 0.1])
@@ -40,7 +40,7 @@ def prior(n):
     """A Gaussian on cells of half a deviation, to six deviations: nothing of it is cut off."""
     P = CORRELATION[:n, :n] * np.outer(DEVIATIONS[:n], DEVIATIONS[:n])
     problem, indices, p = boxed(still, MEAN[:n], DEVIATIONS[:n] / 2.0, 12, normal(MEAN[:n], P), threshold=1e-13)
-    return P, Run(problem, ArrayEngine, indices, p, 0.0)
+    return P, GridRun(problem, ArrayEngine, indices, p, 0.0)
 
 
 def noise_in_cells(H, widths, ratio):
@@ -100,7 +100,7 @@ def test_the_published_rule_is_kept_where_the_noise_is_wide_and_when_asked_for()
 def test_a_square_is_integrated_over_cells(deviation):
     mean, P, y = np.array([0.5, 0.2]), np.array([[0.04, 0.03], [0.03, 0.09]]), 0.16
     problem, indices, p = boxed(still, mean, [0.1, 0.15], 12, normal(mean, P), threshold=1e-13)
-    run = Run(problem, ArrayEngine, indices, p, 0.0)
+    run = GridRun(problem, ArrayEngine, indices, p, 0.0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", GridWarning)
         evidence = run.update(lambda x, xp: x[0] ** 2, np.array([y]), noise_of(np.array(deviation**2), 1, "t"))
@@ -122,7 +122,7 @@ def test_a_square_is_integrated_over_cells(deviation):
 def test_a_range_is_integrated_over_cells(ratio):
     mean, P, y = np.array([0.5, 0.2]), np.array([[0.04, 0.03], [0.03, 0.09]]), 0.55
     problem, indices, p = boxed(still, mean, [0.1, 0.15], 12, normal(mean, P), threshold=1e-13)
-    run, deviation = Run(problem, ArrayEngine, indices, p, 0.0), 0.1 * ratio
+    run, deviation = GridRun(problem, ArrayEngine, indices, p, 0.0), 0.1 * ratio
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", GridWarning)
         evidence = run.update(

@@ -139,7 +139,7 @@ def test_the_estimate_in_blocks_is_the_same_and_tells_how_far_it_is(monkeypatch)
     x, cells, seen = rng.standard_normal((2, 200)), random_cells(rng, 2, 40), []
     whole = kernel_density(x, cells)
     monkeypatch.setattr("ensemble.apps.gbees.analysis.comparison.PAIRS_AT_ONCE", {"host": 7 * 200, "device": 1})
-    blocks = kernel_density(x, cells, watch=lambda done, all_of_them: seen.append((done, all_of_them)))
+    blocks = kernel_density(x, cells, callback=lambda done, all_of_them: seen.append((done, all_of_them)))
     np.testing.assert_allclose(blocks.probabilities, whole.probabilities, rtol=1e-13)
     n = len(cells.probabilities)
     assert seen == [(min(7 * (k + 1), n), n) for k in range(-(-n // 7))]

@@ -129,7 +129,7 @@ def bits(run):
     return indices.tobytes(), p.tobytes()
 
 
-def test_neither_threads_nor_looks_nor_the_room_kept_ready_are_in_the_bits(monkeypatch):
+def test_results_depend_neither_on_threads_nor_on_pauses_nor_on_capacity(monkeypatch):
     problem, indices, p = case(3, half=5)
 
     def run(threads, small, looks):
@@ -183,25 +183,25 @@ def test_a_new_drift_compiles_nothing_but_itself(tmp_path, monkeypatch):
     with event.install_listener("numba:compile", listener):
         CompiledEngine(*case(2, lambda x, t, xp, rate: (x[1] - rate * x[0], xp.cos(x[0]) - x[1]))).advance(0.0, 0.01)
     assert "drift" in listener.names
-    assert not {"advance", "growing_cells", "settle", "flow", "outflow", "prune"} & listener.names
+    assert not {"advance", "grow", "grow_cell", "flow", "outflow", "prune"} & listener.names
 
 
-def test_room_and_keys_are_made_as_the_grid_grows():
+def test_arrays_and_keys_grow_with_the_grid():
     def outwards(x, t, xp, rate):
         return rate * x[0], -0.2 * x[1]
 
     problem, indices, p = case(2, outwards, half=1, rate=2.0, threshold=1e-9)
     run, oracle = CompiledEngine(problem, indices, p), ArrayEngine(problem, indices, p)
-    room = run.grid[0].size
+    capacity = run.grid[0].size
     few = run.packing.around([-1, -1], [1, 1], (None, None))
     run.packing = type(few)((-3, -3), (3, 3), (None, None))
     cells = slice(kernels.BASE, kernels.BASE + run.n_cells)
     run.grid[0][cells] = run.packing.pack(list(oracle.cells()[0].T))
-    run.frame = run._frame()
-    kernels.fresh_table(run.grid[0], cells.stop, run.grid[9])
+    run.packing_rows = run._packing_rows()
+    kernels.build_table(run.grid[0], cells.stop, run.grid[9])
     run.advance(0.0, 2.0)
     oracle.advance(0.0, 2.0)
-    assert run.grid[0].size > room and sum(run.packing.bits) > 6
+    assert run.grid[0].size > capacity and sum(run.packing.bits) > 6
     assert_like(run, oracle)
 
 
@@ -235,7 +235,7 @@ def test_a_grid_that_outgrows_its_memory_says_so_and_stays():
     assert run.n_cells == len(run.cells()[0])
 
 
-def test_watch_is_told_and_may_interrupt(monkeypatch):
+def test_the_callback_may_interrupt(monkeypatch):
     monkeypatch.setattr(compiled_engine, "BUDGET", 200)
     problem, indices, p = case(2, half=4)
     told = []

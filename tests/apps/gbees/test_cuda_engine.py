@@ -34,8 +34,8 @@ def on_cpu(monkeypatch):
     monkeypatch.setattr(cuda_engine, "CLUSTER_THREADS", 64)
     monkeypatch.setattr(cuda_engine, "GRID_THREADS", 64)
     monkeypatch.setattr(cuda_engine, "GRID_BLOCKS", {4: 1, 8: 1})
-    monkeypatch.setattr(cuda_engine, "ALONE_THREADS", 64)
-    monkeypatch.setattr(cuda_engine, "ALONE_BLOCKS", 1)
+    monkeypatch.setattr(cuda_engine, "SINGLE_GRID_THREADS", 64)
+    monkeypatch.setattr(cuda_engine, "SINGLE_GRID_BLOCKS", 1)
     monkeypatch.setattr(device, "release_device_memory", lambda: None)
     launch.kernels.cache_clear()
     yield
@@ -48,7 +48,7 @@ def way(request, monkeypatch):
     if request.param != "small":
         monkeypatch.setattr(cuda_engine, "SMALL", 0)
     if request.param == "large, put in order":
-        monkeypatch.setattr(cuda_grid, "OWN_PRUNE", 0)
+        monkeypatch.setattr(cuda_grid, "PRUNE_LIMIT", 0)
 
 
 def same_bits(one, other):
@@ -154,11 +154,11 @@ def test_bits_depend_neither_on_threads_nor_on_pauses(monkeypatch):
     plain = CudaEngine(*lorenz_start())
     plain.advance(0.0, 0.1)
     for threads in (32, 128):
-        monkeypatch.setattr(cuda_engine, "ALONE_THREADS", threads)
+        monkeypatch.setattr(cuda_engine, "SINGLE_GRID_THREADS", threads)
         run = CudaEngine(*lorenz_start())
         run.advance(0.0, 0.1)
         same_bits(run, plain)
-    monkeypatch.setattr(cuda_engine, "MOST_WORK", 5000)
+    monkeypatch.setattr(cuda_engine, "MAX_CELL_STEPS", 5000)
     seen = []
     run = CudaEngine(*lorenz_start())
     run.advance(0.0, 0.1, lambda *told: seen.append(told))
@@ -174,7 +174,7 @@ def test_a_run_cut_short_goes_on_to_the_bit_also_in_another_engine(monkeypatch):
     problem, indices, p = lorenz_start()
     plain = CudaEngine(problem, indices, p)
     plain.advance(0.0, 0.1)
-    monkeypatch.setattr(cuda_engine, "MOST_WORK", 5000)
+    monkeypatch.setattr(cuda_engine, "MAX_CELL_STEPS", 5000)
     run = CudaEngine(problem, indices, p)
 
     def stop(elapsed, n_cells, cell_steps):
@@ -248,7 +248,7 @@ def test_a_grid_among_others_is_its_own_run(dtype):
     problems = [replace(problem, drift=lorenz63.with_parameters(r=r)) for r in (44.0, 48.0, 51.0)]
     together, alone = ([CudaEngine(each, indices, p) for each in problems] for _ in range(2))
     spans = [0.05, 0.1, 0.0]
-    assert CudaEngine.together(together, [0.0] * 3, spans) == [None] * 3
+    assert CudaEngine.advance_many(together, [0.0] * 3, spans) == [None] * 3
     for engine, span, other in zip(alone, spans, together, strict=True):
         engine.advance(0.0, span)
         same_bits(engine, other)
@@ -258,7 +258,7 @@ def test_a_grid_among_others_is_its_own_run(dtype):
 def test_grids_of_different_kinds_go_together():
     made = [lorenz_start(), blob(swing()), lorenz_start(dtype=np.float32)]
     together, alone = ([CudaEngine(*each) for each in made] for _ in range(2))
-    CudaEngine.together(together, [0.0] * 3, [0.05, 0.5, 0.05])
+    CudaEngine.advance_many(together, [0.0] * 3, [0.05, 0.5, 0.05])
     for engine, span, other in zip(alone, (0.05, 0.5, 0.05), together, strict=True):
         engine.advance(0.0, span)
         same_bits(engine, other)
@@ -293,7 +293,7 @@ def test_a_drift_that_is_not_finite_is_named_and_the_grid_stays():
 
 def test_a_failing_grid_stops_no_other():
     failing, fine, alone = CudaEngine(*near_a_pole()), CudaEngine(*lorenz_start()), CudaEngine(*lorenz_start())
-    failure, nothing = CudaEngine.together([failing, fine], [0.0, 0.0], [5.0, 0.1])
+    failure, nothing = CudaEngine.advance_many([failing, fine], [0.0, 0.0], [5.0, 0.1])
     assert isinstance(failure, GridError) and "drift must be finite" in str(failure) and nothing is None
     alone.advance(0.0, 0.1)
     same_bits(fine, alone)

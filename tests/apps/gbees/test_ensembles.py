@@ -20,7 +20,7 @@ def column(value, i):
     return value.sample(i) if isinstance(value, en.Ensemble) else value
 
 
-def carried(arguments, i, backend):
+def run_of(arguments, i, backend):
     """Predict, measure, predict; sample `i` alone, or all of them where `i` is None."""
     own = {name: value if i is None else column(value, i) for name, value in arguments.items()}
     drift = pendulum.with_parameters(g=own["g"] if i is None else float(own["g"]), c=0.1)
@@ -56,12 +56,12 @@ def problems(draw):
 def test_each_sample_is_its_own_run_to_the_bit(name, case):
     n, arguments = case
     backend = backend_of(ENGINES[name])
-    together, evidence = carried(arguments, None, backend)
+    together, evidence = run_of(arguments, None, backend)
     assert together.n_samples == n and not together.failed.any()
     assert together.time == 0.7
     mean, covariance, draws = together.mean(), together.covariance(), together.sample(5, seed=3)
     for i in range(n):
-        alone, own_evidence = carried(arguments, i, backend)
+        alone, own_evidence = run_of(arguments, i, backend)
         assert evidence.sample(i) == own_evidence
         assert (together.n_steps[i], together.cell_steps[i]) == (alone.n_steps, alone.cell_steps)
         for mine, own in zip(together.cells()[i], alone.cells(), strict=True):
@@ -162,12 +162,12 @@ class Convoy(ArrayEngine):
     calls = 0
 
     @staticmethod
-    def together(engines, times, spans, watch, elapsed):
+    def advance_many(engines, times, spans, callback, elapsed):
         Convoy.calls += 1
         failures = []
         for engine, time, span, gone in zip(engines, times, spans, elapsed, strict=True):
             try:
-                engine.advance(time, span, watch, gone)
+                engine.advance(time, span, callback, gone)
                 failures.append(None)
             except (GridError, MemoryError) as error:
                 failures.append(error)
@@ -181,12 +181,12 @@ def test_an_engine_may_carry_all_samples_at_once(monkeypatch):
         Gbees(drift, [0.5, 0.5], [0.01, 0.01], threshold=1e-4, backend=name) for name in ("array", "convoy", "convoy")
     ]
 
-    def watch(time, cells, cell_steps):
+    def callback(time, cells, cell_steps):
         if time > 0.2:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        runs[2].advance(0.5, watch)
+        runs[2].advance(0.5, callback)
     assert 0.0 < runs[2]._runs.runs[0].time < 0.5
     for until in (0.5, 1.0):
         for run in runs:

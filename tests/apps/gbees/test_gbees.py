@@ -403,14 +403,14 @@ def test_an_interrupted_run_goes_on_from_a_whole_step(engine):
     whole.advance(1.0)
     calls = []
 
-    def watch(time, cells, cell_steps):
+    def callback(time, cells, cell_steps):
         calls.append((time, cells, cell_steps))
         if time > 0.5:
             raise StopError
 
     cut.report_each_step()
     with pytest.raises(StopError):
-        cut.advance(1.0, watch)
+        cut.advance(1.0, callback)
     assert 0.0 < cut.time < 1.0
     assert cut.time == pytest.approx(cut.steps.lengths.sum(), rel=1e-14)
     assert calls[-1][0] >= cut.time
@@ -430,13 +430,13 @@ def test_an_interruption_stops_all_samples(engine):
     run = Gbees(oscillator, means, [0.04, 0.05], threshold=1e-5, backend=backend_of(engine))
     seen = []
 
-    def watch(time, cells, cell_steps):
+    def callback(time, cells, cell_steps):
         seen.append(cell_steps)
         if len(seen) > 4:
             raise StopError
 
     with pytest.raises(StopError):
-        run.advance(1e6, watch)
+        run.advance(1e6, callback)
     assert run.time < 1e6 and not run.failed.any()
     assert np.all(np.diff(seen) > 0)
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ensemble.apps.gbees.engines.limiters import LIMITERS
+from ensemble._kernels.gbees.limiters import LIMITERS
 
 TEXTBOOK = {  # phi(theta), LeVeque (2002), section 6.12
     "none": lambda theta: 0.0,

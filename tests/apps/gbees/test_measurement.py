@@ -9,7 +9,7 @@ from scipy.stats import multivariate_normal
 from ensemble._backend import to_numpy
 from ensemble.apps.gbees import Gbees, GridError, GridWarning
 from ensemble.apps.gbees.run.measurement import noise_of
-from ensemble.apps.gbees.run.single_run import Run
+from ensemble.apps.gbees.run.single_run import GridRun
 from tests.apps.gbees.grids import boxed, moments, normal
 from tests.apps.gbees.problems import backend_of
 
@@ -31,7 +31,7 @@ def updated(engine, cells_per_deviation, H, R, y):
     problem, indices, p = boxed(
         lambda x, t, xp: (0.0, 0.0), m0, widths, 6 * cells_per_deviation, normal(m0, P0), threshold=1e-15
     )
-    run = Run(problem, engine, indices, p, 0.0)
+    run = GridRun(problem, engine, indices, p, 0.0)
     R = np.asarray(R, float)
     h = lambda x, xp: [row[0] * x[0] + row[1] * x[1] for row in H]
     with warnings.catch_warnings():

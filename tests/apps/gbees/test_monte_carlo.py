@@ -1,4 +1,4 @@
-"""Samples carried by drifts whose solution is known; each as if it were alone."""
+"""Samples advanced by drifts whose solution is known; each as if it were alone."""
 
 import array_api_strict
 import numpy as np
@@ -117,13 +117,13 @@ def test_another_array_library_gives_the_same(options):
 def test_watching_tells_the_time_and_may_interrupt():
     seen = []
 
-    def watch(t):
+    def callback(t):
         seen.append(t)
         if t > 0.5:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        propagate(lorenz63, draw(np.zeros(3), COVARIANCE, 4, seed=5), 1.0, watch=watch)
+        propagate(lorenz63, draw(np.zeros(3), COVARIANCE, 4, seed=5), 1.0, callback=callback)
     assert np.all(np.diff(seen) >= 0.0) and seen[-1] > 0.5
 
 

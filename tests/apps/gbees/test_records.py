@@ -120,7 +120,7 @@ def test_an_interrupted_run_goes_on_to_the_bit(problem, stop_at, tmp_path):
     first = RecordedRun(problem, checkpoint=path)
     first.gbees.report_each_step()
     with pytest.raises(KeyboardInterrupt):
-        first.run(watch=interrupt)
+        first.run(callback=interrupt)
     assert 0 < len(first.recording.steps) < len(whole.steps)
     again = RecordedRun.resume(problem, path)
     assert again.gbees.time == first.gbees.time

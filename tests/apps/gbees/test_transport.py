@@ -10,8 +10,8 @@ from scipy.integrate import solve_ivp
 from scipy.linalg import expm
 
 from ensemble._backend import to_numpy
+from ensemble._kernels.gbees.limiters import LIMITERS
 from ensemble.apps.gbees import Gbees, draw, propagate
-from ensemble.apps.gbees.engines.limiters import LIMITERS
 from ensemble.apps.gbees.problem import Drift
 from tests.apps.gbees.conftest import ENGINES
 from tests.apps.gbees.grids import boxed, error_from, moments, normal, table

@@ -1,17 +1,17 @@
-// Grid-based Bayesian estimation: a sparse grid of cells that follows the probability on it.
+// Grid-based Bayesian estimation on a sparse, moving grid of cells.
 //
-// A run of steps is one kernel: `advance` grows the grid, links what is new, and carries the probability on, step after
-// step, until the span is over or the host is needed. Its threads wait for each other between the phases of a step: those
-// of a cluster of blocks where one cluster works on one instance (CLUSTER blocks of it), else all blocks of the launch.
+// Many steps run in one kernel: `advance` grows the grid, links new cells and advects the probability, until the span is
+// over or the host has to act. A barrier separates the phases of a step: of the CLUSTER blocks of a cluster where one
+// cluster works on one grid, else of all blocks of the launch.
 //
-// No bit depends on the order in which cells got their places in memory: sums are sums of integers (mass in units of
-// 2^-60), time steps come from a maximum, and every other result of a cell comes from its neighbours in a fixed order.
-// Contraction to FMA is off: which cells are kept hangs on the exact zeros of velocities.
+// Results do not depend on the order of cells in memory: sums are integer sums (mass in units of 2^-60), the time step
+// comes from a maximum, and every other result of a cell is computed from its neighbours in a fixed order. Contraction to
+// FMA is off: the cells that are kept depend on exact zeros of velocities.
 //
-// In front of this text stand `struct Instance` (one grid, as the host described it), `drift` and, where BOUNDED,
-// `bounds`. Told by the compiler: N dimensions, REAL of probabilities, LIMITER, CLUSTER, THREADS, BLOCKS (a
-// multiprocessor's share), SCANNED (cells that a thread looks at together), AT_ONCE (dimensions that it loads for
-// together), and the flags ROTATED, BOUNDED, TIME_VARYING, PERIODIC, DIFFUSIVE, MIXING and
+// The generated code in front of this file defines `struct Instance` (the record of one grid), `velocity_at`, `limited`
+// and, where BOUNDED, `bounds_at`. Told by the compiler: N dimensions, REAL of probabilities, CLUSTER, THREADS, BLOCKS (a
+// multiprocessor's share), SCANNED (cells that a thread scans together), DIMENSIONS_AT_ONCE (dimensions that it
+// loads together), and the flags BOUNDED, TIME_VARYING, PERIODIC, DIFFUSIVE, MIXING and
 // SECOND_ORDER (in time).
 
 typedef REAL real;
@@ -20,12 +20,11 @@ typedef long long i64;
 
 #define EMPTY 0xffffffffffffffffULL
 #define UNIT 1152921504606846976.0  // 2^60
-#define MOST_TRIES 4096
-#define PACE 32
+#define MAX_PROBES 4096
+#define LINK_STRIDE 32
 
 enum Reason { RUNNING, FINISHED, PAUSED, PRUNE, FULL, KEY_OVERFLOW, NOT_FINITE, NOTHING_LEFT, STUCK };
-enum Limiter { MC, SUPERBEE, VAN_LEER, MINMOD, NONE };
-enum Growth { UNGROWN, GROWN, DOOMED };
+enum Growth { UNGROWN, GROWN, TO_DELETE };
 
 struct Group {
     i64 rank, size;  // of this thread among those that work on the instance
@@ -33,10 +32,10 @@ struct Group {
     u64* arrivals;
 };
 
-__device__ inline i64 latest(const i64* p) { return *const_cast<const volatile i64*>(p); }
-__device__ inline u64 latest(const u64* p) { return *const_cast<const volatile u64*>(p); }
+__device__ inline i64 volatile_load(const i64* p) { return *const_cast<const volatile i64*>(p); }
+__device__ inline u64 volatile_load(const u64* p) { return *const_cast<const volatile u64*>(p); }
 
-// What the block wrote before is seen by whoever sees the arrival.
+// Release: writes of the block before it are visible after the matching acquire.
 __device__ inline void arrive(u64* arrivals)
 {
 #ifdef __CUDA_ARCH__
@@ -57,8 +56,8 @@ __device__ inline u64 arrived(const u64* arrivals)
 #endif
 }
 
-// All threads of the group have come here, and see what each of them wrote before.
-__device__ inline void wait_for_all(Group& group)
+// Barrier of all threads of the group; writes before it are visible after it.
+__device__ inline void barrier(Group& group)
 {
 #if CLUSTER > 1
     __syncwarp();
@@ -78,25 +77,25 @@ __device__ inline void wait_for_all(Group& group)
 
 #define EACH(c, n) for (i64 c = group.rank; c < (n); c += group.size)
 
-template <class V> __device__ inline void exchange(V& a, V& b)
+template <class V> __device__ inline void swap_values(V& a, V& b)
 {
     const V c = a;
     a = b, b = c;
 }
 
-// --- sums without an order
-__device__ inline u64 fixed(double mass) { return __double2ull_rn(mass * UNIT); }
+// --- sums in fixed point
+__device__ inline u64 to_fixed(double mass) { return __double2ull_rn(mass * UNIT); }
 
-__device__ inline double floating(u64 sum) { return (double)sum / UNIT; }
+__device__ inline double to_double(u64 sum) { return (double)sum / UNIT; }
 
-__device__ inline real over(u64 sum) { return (real)(UNIT / (double)sum); }
+__device__ inline real reciprocal(u64 sum) { return (real)(UNIT / (double)sum); }
 
-// Adds the values of all threads of the block; every thread calls it.
-__device__ inline void add(u64* target, u64 value)
+// Adds the values of all threads of the block to *target. All threads of the block must call it.
+__device__ inline void block_add(u64* target, u64 value)
 {
     __shared__ u64 sums[32];
     for (int step = 16; step; step /= 2) value += __shfl_xor_sync(0xffffffffu, value, step);
-    __syncthreads();  // the last sum has been read
+    __syncthreads();  // the previous sum has been read
     if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = value;
     __syncthreads();
     if (threadIdx.x) return;
@@ -104,38 +103,23 @@ __device__ inline void add(u64* target, u64 value)
     if (value) atomicAdd(target, value);
 }
 
-__device__ inline void raise_to(u64* target, double value)
+__device__ inline void atomic_maximum(u64* target, double value)
 {
-    const u64 bits = (u64)__double_as_longlong(value);  // of numbers that are not negative, in their order
-    if (bits > latest(target)) atomicMax(target, bits);
+    const u64 bits = (u64)__double_as_longlong(value);  // bits of non-negative numbers are in the order of the numbers
+    if (bits > volatile_load(target)) atomicMax(target, bits);
 }
 
-// --- where a cell lies, and how it moves
+// --- positions and velocities
 __device__ __forceinline__ void unpack(const Instance& g, u64 key, int (&s)[N])
 {
 #pragma unroll
     for (int i = 0; i < N; ++i) s[i] = (int)((key >> g.shifts[i]) & (u64)g.masks[i]) + (int)g.lows[i];
 }
 
-__device__ __forceinline__ void place(const Instance& g, const double (&z)[N], double (&x)[N])
-{
-#pragma unroll
-    for (int i = 0; i < N; ++i) {
-#if ROTATED
-        double sum = g.rotation[i * N] * z[0];
-#pragma unroll
-        for (int k = 1; k < N; ++k) sum = sum + g.rotation[i * N + k] * z[k];
-#else
-        const double sum = z[i];
-#endif
-        x[i] = sum + g.origin[i];
-    }
-}
-
 // The velocity through the upper face along j of the cell `offset` cells along j from s.
 __device__ __forceinline__ double velocity(const Instance& g, const int (&s)[N], int j, int offset, double t)
 {
-    double z[N], x[N], f[N];
+    double z[N], v[N];
 #pragma unroll
     for (int i = 0; i < N; ++i) {
         int at = s[i];
@@ -151,16 +135,8 @@ __device__ __forceinline__ double velocity(const Instance& g, const int (&s)[N],
         z[i] = g.widths[i] * (double)at;
         if (i == j) z[i] = z[i] + 0.5 * g.widths[i];
     }
-    place(g, z, x);
-    drift_at(x, t, g.parameters, f);
-#if ROTATED
-    double sum = g.rotation[j] * f[0];
-#pragma unroll
-    for (int i = 1; i < N; ++i) sum = sum + g.rotation[i * N + j] * f[i];
-    return sum;
-#else
-    return f[j];
-#endif
+    velocity_at(g, z, t, v);
+    return v[j];
 }
 
 __device__ __noinline__ void velocities(const Instance& g, u64 key, double t, double (&v)[N])
@@ -171,7 +147,7 @@ __device__ __noinline__ void velocities(const Instance& g, u64 key, double t, do
     for (int i = 0; i < N; ++i) v[i] = velocity(g, s, i, 0, t);
 }
 
-__device__ inline bool spreads(const Instance& g, int i)
+__device__ inline bool diffuses(const Instance& g, int i)
 {
 #if DIFFUSIVE
     return g.diffusion[i] > 0;
@@ -180,8 +156,8 @@ __device__ inline bool spreads(const Instance& g, int i)
 #endif
 }
 
-// Whether what is in a cell with velocity v along i goes to its neighbour above (up) or below.
-__device__ inline bool goes(const Instance& g, int i, double v, int up) { return (up ? v > 0 : v < 0) || spreads(g, i); }
+// Whether probability flows from a cell with velocity v along i to its neighbour above (up) or below.
+__device__ inline bool flows(const Instance& g, int i, double v, int up) { return (up ? v > 0 : v < 0) || diffuses(g, i); }
 
 // One over the largest stable time step of a cell.
 __device__ inline double rate_of(const Instance& g, u64 key, double t)
@@ -200,15 +176,15 @@ __device__ inline double rate_of(const Instance& g, u64 key, double t)
     return rate;
 }
 
-// The rate of a cell enters the maximum; of cells that have none, the first key is kept.
-__device__ inline void judge(Instance& shared, const Instance& g, u64 key, double t, u64* maximum)
+// Updates the maximum by the rate of a cell; of cells whose rate is not finite, the smallest key is kept.
+__device__ inline void update_maximum_rate(Instance& shared, const Instance& g, u64 key, double t, u64* maximum)
 {
     const double rate = rate_of(g, key, t);
-    if (rate < 1.7e308) raise_to(maximum, rate);
+    if (rate < 1.7e308) atomic_maximum(maximum, rate);
     else atomicMin(&shared.bad_key, key);
 }
 
-// --- keys and the table of them
+// --- keys and the hash table
 __device__ inline u64 slot_of(u64 key, i64 slots)
 {
     u64 h = key * 0x9e3779b97f4a7c15ULL;
@@ -217,7 +193,7 @@ __device__ inline u64 slot_of(u64 key, i64 slots)
     return __umul64hi(h, (u64)slots);
 }
 
-// The key of the neighbour above or below along i of any cell that is not on the rim of its keys.
+// The key of the neighbour above or below along i, of a cell that is not at the limit of its keys.
 __device__ inline u64 neighbour_key(const Instance& g, u64 key, int i, int up)
 {
     const u64 step = 1ULL << g.shifts[i];
@@ -231,7 +207,7 @@ __device__ inline u64 neighbour_key(const Instance& g, u64 key, int i, int up)
     return up ? key + step : key - step;
 }
 
-__device__ inline bool on_rim(const Instance& g, u64 key, int i)
+__device__ inline bool at_key_limit(const Instance& g, u64 key, int i)
 {
 #if PERIODIC
     if (g.periods[i]) return false;
@@ -249,29 +225,28 @@ __device__ inline int find(const Instance& g, u64 key)
     }
 }
 
-__device__ inline bool allowed(const Instance& g, u64 key)
+__device__ inline bool in_bounds(const Instance& g, u64 key)
 {
 #if BOUNDED
     int s[N];
-    double z[N], x[N];
+    double z[N];
     unpack(g, key, s);
 #pragma unroll
     for (int i = 0; i < N; ++i) z[i] = g.widths[i] * (double)s[i];
-    place(g, z, x);
-    const double value = bounds_at(x);
+    const double value = bounds_at(g, z);
     return g.lower <= value && value <= g.upper;
 #else
     return true;
 #endif
 }
 
-// Makes a cell, unless it is there or may not be. The key in a slot is the claim on it: of several threads that want one
-// cell, exactly one makes it. Where there is no room the host learns of it, and what was claimed in vain is swept away.
+// Inserts a cell, unless it is stored or out of bounds. The compare-and-swap of the key decides which of several threads
+// inserts it. Where the arrays are full, `full` tells the host, which rebuilds the table without the surplus keys.
 __device__ __noinline__ void insert(Instance& shared, const Instance& g, u64 key)
 {
-    if (!allowed(g, key)) return;
+    if (!in_bounds(g, key)) return;
     u64 slot = slot_of(key, g.slots);
-    for (int tries = 0; tries < MOST_TRIES; ++tries) {
+    for (int tries = 0; tries < MAX_PROBES; ++tries) {
         const u64 seen = atomicCAS(&g.table[slot], EMPTY, key);
         if (seen == EMPTY) {
             const i64 c = (i64)atomicAdd((u64*)&shared.n, 1ULL);
@@ -288,4 +263,4 @@ __device__ __noinline__ void insert(Instance& shared, const Instance& g, u64 key
 
 #define BELOW(i) (g.neighbours + (2 * (i)) * g.capacity)
 #define ABOVE(i) (g.neighbours + (2 * (i) + 1) * g.capacity)
-#define BESIDE(i, up) (g.neighbours + (2 * (i) + (up)) * g.capacity)
+#define NEIGHBOUR(i, up) (g.neighbours + (2 * (i) + (up)) * g.capacity)

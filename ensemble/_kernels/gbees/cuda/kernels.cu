@@ -1,4 +1,4 @@
-// The kernels: `advance`, a run of steps, and what is done to one large grid at a time, behind prune.cuh.
+// The kernels: `advance`, many steps, and the operations on one large grid. Included behind prune.cuh.
 
 #if CLUSTER > 1
 #define CLUSTERED __cluster_dims__(CLUSTER, 1, 1)
@@ -15,7 +15,7 @@ __device__ inline Group group_of(Instance& shared, unsigned blocks)
     return group;
 }
 
-// A run of steps for each instance: one for each CLUSTER blocks, or one for all blocks where CLUSTER is 0.
+// Many steps of each instance: CLUSTER blocks work on one instance, or all blocks where CLUSTER is 0.
 __global__ void __launch_bounds__(THREADS, BLOCKS) CLUSTERED advance(Instance* instances)
 {
     const unsigned blocks = CLUSTER ? CLUSTER : gridDim.x;
@@ -24,47 +24,47 @@ __global__ void __launch_bounds__(THREADS, BLOCKS) CLUSTERED advance(Instance* i
     if (threadIdx.x == 0) g = shared;
     __syncthreads();
     Group group = group_of(shared, blocks);
-    wait_for_all(group);  // nobody writes to `shared` before all have their copy
+    barrier(group);  // no write to `shared` before all blocks have copied it
     i64 n = g.n, taken = 0, work = 0, count = g.count;
     int turn = 0;
     double elapsed = g.elapsed, velocity_time = g.velocity_time;
     real scale = (real)g.scale;  // stored probabilities times this add up to 1
     i64 reason = RUNNING;
     if (g.only_prune)
-        reason = n <= g.own_prune && prune(shared, g, group, n, scale, velocity_time) ? FINISHED : PRUNE;
+        reason = n <= g.prune_limit && prune(shared, g, group, n, scale, velocity_time) ? FINISHED : PRUNE;
     while (reason == RUNNING) {
         const double t = g.time + elapsed;
         const int next = turn ^ 1;
         u64* const rate = &shared.rates[TIME_VARYING ? turn : 0];
-        // 1: growth, by the velocities of the step before
+        // 1: growth, by the velocities of the previous step
         grow_all(shared, g, group, n, scale, velocity_time);
 #if TIME_VARYING
-        EACH(c, n) judge(shared, g, g.keys[c], t, rate);
+        EACH(c, n) update_maximum_rate(shared, g, g.keys[c], t, rate);
 #endif
-        wait_for_all(group);
-        if (latest(&shared.full)) {  // the host makes room; growth begins again and finds what is already there
-            reason = latest(&shared.full);
+        barrier(group);
+        if (volatile_load(&shared.full)) {  // the host enlarges the arrays; growth starts again
+            reason = volatile_load(&shared.full);
             break;
         }
-        // 2: links and rates of what is new
-        const i64 total = latest(&shared.n);
+        // 2: links and rates of new cells
+        const i64 total = volatile_load(&shared.n);
         if (total > n) {
             const i64 added = total - n;
             EACH(item, added * (2 * N + 1)) {
-                const i64 c = n + item % added, way = item / added;
-                if (way < 2 * N) link(g, c, (int)way, n);
-                else judge(shared, g, g.keys[c], t, rate);
+                const i64 c = n + item % added, side = item / added;
+                if (side < 2 * N) link(g, c, (int)side, n);
+                else update_maximum_rate(shared, g, g.keys[c], t, rate);
             }
-            wait_for_all(group);
+            barrier(group);
             n = total;
         }
-        if (latest(&shared.bad_key) != EMPTY) {
+        if (volatile_load(&shared.bad_key) != EMPTY) {
             reason = NOT_FINITE;
             break;
         }
         velocity_time = t;
         const double left = g.span - elapsed;
-        const double stable = g.cfl / __longlong_as_double((i64)latest(rate));
+        const double stable = g.cfl / __longlong_as_double((i64)volatile_load(rate));
         const bool last = !(stable < left);
         const double dt = last ? left : stable;
         if (!last && t + dt == t) {
@@ -74,40 +74,40 @@ __global__ void __launch_bounds__(THREADS, BLOCKS) CLUSTERED advance(Instance* i
 #if SECOND_ORDER && TIME_VARYING
         velocity_time = t + 0.5 * dt;
 #endif
-        // 3
+        // 3: transverse corrections
         EACH(c, n) transverse(g, c, scale, velocity_time, dt);
         if (group.rank == 0) shared.masses[next] = shared.clips[next] = 0;
-        wait_for_all(group);
-        // 4
+        barrier(group);
+        // 4: fluxes, clipping and mass
         u64 sum = 0, clipped = 0;
         EACH(c, n) {
-            const real unclipped = changed(g, c, scale, velocity_time, dt), p = positive(unclipped);
+            const real unclipped = updated(g, c, scale, velocity_time, dt), p = positive(unclipped);
             g.q[c] = p;
-            sum += fixed((double)p), clipped += fixed((double)positive(-unclipped));
+            sum += to_fixed((double)p), clipped += to_fixed((double)positive(-unclipped));
         }
-        add(&shared.masses[turn], sum);
-        add(&shared.clips[turn], clipped);
+        block_add(&shared.masses[turn], sum);
+        block_add(&shared.clips[turn], clipped);
 #if TIME_VARYING
         if (group.rank == 0) shared.rates[next] = 0;
 #endif
-        wait_for_all(group);
-        const double mass = floating(latest(&shared.masses[turn]));
+        barrier(group);
+        const double mass = to_double(volatile_load(&shared.masses[turn]));
         if (!(mass > 0)) {
             reason = NOTHING_LEFT;
             break;
         }
-        scale = over(latest(&shared.masses[turn]));
-        if (threadIdx.x == 0) exchange(g.p, g.q);
+        scale = reciprocal(volatile_load(&shared.masses[turn]));
+        if (threadIdx.x == 0) swap_values(g.p, g.q);
         __syncthreads();
         if (group.rank == 0) {
-            double* const told = g.log + 4 * taken;
-            told[0] = dt, told[1] = (double)n, told[2] = mass, told[3] = floating(latest(&shared.clips[turn]));
+            double* const row = g.log + 4 * taken;
+            row[0] = dt, row[1] = (double)n, row[2] = mass, row[3] = to_double(volatile_load(&shared.clips[turn]));
         }
         elapsed = last ? g.span : elapsed + dt;
         ++taken, ++count, work += n;
         turn = next;
         if (count % g.prune_every == 0) {
-            if (n > g.own_prune || !prune(shared, g, group, n, scale, velocity_time)) {
+            if (n > g.prune_limit || !prune(shared, g, group, n, scale, velocity_time)) {
                 reason = PRUNE;
                 break;
             }
@@ -116,53 +116,53 @@ __global__ void __launch_bounds__(THREADS, BLOCKS) CLUSTERED advance(Instance* i
             reason = FINISHED;
             break;
         }
-        if (taken == g.most_steps || work >= g.most_work) {
+        if (taken == g.max_steps || work >= g.max_cell_steps) {
             reason = PAUSED;
             break;
         }
     }
-    wait_for_all(group);
+    barrier(group);
     if (group.rank == 0) {
         shared.keys = g.keys, shared.other_keys = g.other_keys, shared.p = g.p, shared.q = g.q;
-        shared.whole = n, shared.taken = taken, shared.count = count;
+        shared.n_complete = n, shared.taken = taken, shared.count = count;
         shared.elapsed = elapsed, shared.scale = (double)scale, shared.velocity_time = velocity_time, shared.reason = reason;
     }
 }
 
-#define ALONE(instance)                    \
+#define ONE_GRID(instance)                    \
     Instance& shared = *(instance);        \
     __shared__ Instance g;                 \
     if (threadIdx.x == 0) g = shared;      \
     __syncthreads();                       \
     const Group group = group_of(shared, gridDim.x);
 
-// The table of all cells, and the fastest of them; the table was empty.
-__global__ void __launch_bounds__(256) enter_all(Instance* instance)
+// The hash table of all cells, and the largest rate; the table is empty before.
+__global__ void __launch_bounds__(256) build_table(Instance* instance)
 {
-    ALONE(instance)
-    EACH(c, g.n) enter(shared, g, c, g.velocity_time, &shared.rates[0]);
+    ONE_GRID(instance)
+    EACH(c, g.n) insert_in_table(shared, g, c, g.velocity_time, &shared.rates[0]);
 }
 
 __global__ void __launch_bounds__(256) link_all(Instance* instance)
 {
-    ALONE(instance)
+    ONE_GRID(instance)
     EACH(item, g.n * N) link_above(g, item % g.n, (int)(item / g.n), g.n);
 }
 
-// The same where cells are in the order of their keys: every PACE-th cell looks its neighbour up, those between it and the
-// next one look close to where it found it.
+// The same where cells are sorted by key: every LINK_STRIDE-th cell looks its neighbour up in the table, the cells
+// between search linearly from there.
 __global__ void __launch_bounds__(256) link_some(Instance* instance)
 {
-    ALONE(instance)
-    const i64 some = (g.n + PACE - 1) / PACE;
-    EACH(item, some * N) link_above(g, item % some * PACE, (int)(item / some), g.n);
+    ONE_GRID(instance)
+    const i64 some = (g.n + LINK_STRIDE - 1) / LINK_STRIDE;
+    EACH(item, some * N) link_above(g, item % some * LINK_STRIDE, (int)(item / some), g.n);
 }
 
 __global__ void __launch_bounds__(256) link_between(Instance* instance)
 {
-    ALONE(instance)
+    ONE_GRID(instance)
     EACH(item, g.n * N) {
-        const i64 c = item % g.n, start = c / PACE * PACE;
+        const i64 c = item % g.n, start = c / LINK_STRIDE * LINK_STRIDE;
         const int i = (int)(item / g.n);
         if (c == start) continue;
         const int first = ABOVE(i)[start];
@@ -175,9 +175,9 @@ __global__ void __launch_bounds__(256) link_between(Instance* instance)
         int tries = 0;
         u64 seen = g.keys[k];
         const bool up = seen < wanted;
-        while ((up ? seen < wanted && k + 1 < g.n : seen > wanted && k > 0) && ++tries < 2 * PACE)
+        while ((up ? seen < wanted && k + 1 < g.n : seen > wanted && k > 0) && ++tries < 2 * LINK_STRIDE)
             seen = g.keys[up ? ++k : --k];
-        if (seen == wanted || tries < 2 * PACE) {
+        if (seen == wanted || tries < 2 * LINK_STRIDE) {
             const int found = seen == wanted ? (int)k : -1;
             ABOVE(i)[c] = found;
             if (found >= 0) BELOW(i)[found] = (int)c;
@@ -187,24 +187,24 @@ __global__ void __launch_bounds__(256) link_between(Instance* instance)
     }
 }
 
-// What active cells flow into; nothing was.
-__global__ void __launch_bounds__(256) feed_all(Instance* instance)
+// Marks the downwind neighbours of active cells; all marks are zero before.
+__global__ void __launch_bounds__(256) mark_downwind_all(Instance* instance)
 {
-    ALONE(instance)
-    EACH(c, g.n) feed(g, c, (real)g.scale, g.velocity_time);
+    ONE_GRID(instance)
+    EACH(c, g.n) mark_downwind(g, c, (real)g.scale, g.velocity_time);
 }
 
-// Marks, and the mass of the candidates for deletion.
+// Marks the candidates for deletion and sums their mass.
 __global__ void __launch_bounds__(256) mark_all(Instance* instance)
 {
-    ALONE(instance)
+    ONE_GRID(instance)
     const real scale = (real)g.scale;
     u64 sum = 0;
     EACH(c, g.n) {
-        g.marks[c] = fate(g, c, scale);
-        if (g.marks[c] == DOOMED) sum += fixed((double)(g.p[c] * scale));
+        g.marks[c] = mark_of(g, c, scale);
+        if (g.marks[c] == TO_DELETE) sum += to_fixed((double)(g.p[c] * scale));
     }
-    add(&shared.candidates, sum);
+    block_add(&shared.candidates, sum);
 }
 
 __device__ inline i64 rank_of(const i64* sorted, i64 n, i64 key)
@@ -218,18 +218,18 @@ __device__ inline i64 rank_of(const i64* sorted, i64 n, i64 key)
     return begin;
 }
 
-// The cells that stay, in the order of their keys, over `left`. The first `n_sorted` are in order, and `kept` counts those
-// of them that stay up to each; `late` are the others that stay, in order of their keys `late_keys`.
-__global__ void __launch_bounds__(256) carry(Instance* instance, const int* kept, i64 n_sorted, const i64* late,
+// Compacts the kept cells in the order of their keys and divides them by `left`. The first `n_sorted` cells are sorted,
+// and `kept` is the running count of those kept; `late` are the other kept cells in the order of their keys `late_keys`.
+__global__ void __launch_bounds__(256) compact(Instance* instance, const int* kept, i64 n_sorted, const i64* late,
     const i64* late_keys, i64 n_late, double left, i64* keys, real* p, unsigned char* marks)
 {
-    ALONE(instance)
+    ONE_GRID(instance)
     const i64* const old_keys = reinterpret_cast<const i64*>(g.keys);
     u64 sum = 0;
     EACH(item, n_sorted + n_late) {
         i64 c = item, at;
         if (item < n_sorted) {
-            if (g.marks[c] == DOOMED) continue;
+            if (g.marks[c] == TO_DELETE) continue;
             at = kept[c] - 1 + rank_of(late_keys, n_late, old_keys[c]);
         } else {
             c = late[item - n_sorted];
@@ -238,7 +238,7 @@ __global__ void __launch_bounds__(256) carry(Instance* instance, const int* kept
         }
         const real share = (real)((double)(g.p[c] * (real)g.scale) / left);
         keys[at] = old_keys[c], p[at] = share, marks[at] = g.marks[c];
-        sum += fixed((double)share);
+        sum += to_fixed((double)share);
     }
-    add(&shared.carried, sum);
+    block_add(&shared.kept_mass, sum);
 }

@@ -1,11 +1,11 @@
-// Pruning, and building up what is known of the cells that stay, behind step.cuh.
+// Pruning, and the table and links of the cells that are kept. Included behind step.cuh.
 
-// Which cells an active neighbour flows into, over a face or over an edge past a face that is there: one byte per cell,
-// where T was. Many may write the same byte, all of them the same.
-__device__ __forceinline__ void feed(const Instance& g, i64 c, real scale, double t)
+// Marks the downwind neighbours of an active cell, over faces, and over edges past a stored face: one byte per cell, in
+// the memory of T. Several threads may write the same value to one byte.
+__device__ __forceinline__ void mark_downwind(const Instance& g, i64 c, real scale, double t)
 {
     if ((double)(g.p[c] * scale) < g.threshold) return;
-    unsigned char* const fed = reinterpret_cast<unsigned char*>(g.T);
+    unsigned char* const downwind = reinterpret_cast<unsigned char*>(g.T);
     int s[N], faces[N][SIDES];
     bool given[N][SIDES], ups[N][SIDES];
     unpack(g, g.keys[c], s);
@@ -15,9 +15,9 @@ __device__ __forceinline__ void feed(const Instance& g, i64 c, real scale, doubl
 #pragma unroll
         for (int side = 0; side < SIDES; ++side) {
             ups[i][side] = SIDES == 2 ? side : v > 0;
-            given[i][side] = goes(g, i, v, ups[i][side]);
-            faces[i][side] = given[i][side] ? BESIDE(i, ups[i][side])[c] : -1;
-            if (faces[i][side] >= 0) fed[faces[i][side]] = 1;
+            given[i][side] = flows(g, i, v, ups[i][side]);
+            faces[i][side] = given[i][side] ? NEIGHBOUR(i, ups[i][side])[c] : -1;
+            if (faces[i][side] >= 0) downwind[faces[i][side]] = 1;
         }
     }
 #pragma unroll
@@ -28,23 +28,24 @@ __device__ __forceinline__ void feed(const Instance& g, i64 c, real scale, doubl
             for (int k = 0; k < SIDES * SIDES; ++k) {
                 const int a = k % SIDES, b = k / SIDES;
                 if (!given[i][a] || !given[j][b]) continue;
-                const int edge = faces[i][a] >= 0 ? BESIDE(j, ups[j][b])[faces[i][a]]
-                    : faces[j][b] >= 0            ? BESIDE(i, ups[i][a])[faces[j][b]]
+                const int edge = faces[i][a] >= 0 ? NEIGHBOUR(j, ups[j][b])[faces[i][a]]
+                    : faces[j][b] >= 0            ? NEIGHBOUR(i, ups[i][a])[faces[j][b]]
                                                   : -1;
-                if (edge >= 0) fed[edge] = 1;
+                if (edge >= 0) downwind[edge] = 1;
             }
 }
 
-// What becomes of a cell: of those that stay, an active one needs no second look for what it flows to. Its targets are fed
-// by it, so they stay as well; only bounds can part an edge from the cell that made it.
-__device__ inline unsigned char fate(const Instance& g, i64 c, real scale)
+// The mark of a cell after a prune. An active cell keeps its mark: its downwind neighbours are kept, too. With bounds an
+// edge neighbour may be stored without a face neighbour beside it, so such cells grow again.
+__device__ inline unsigned char mark_of(const Instance& g, i64 c, real scale)
 {
-    if ((double)(g.p[c] * scale) < g.threshold) return reinterpret_cast<const unsigned char*>(g.T)[c] ? UNGROWN : DOOMED;
+    const unsigned char* const downwind = reinterpret_cast<const unsigned char*>(g.T);
+    if ((double)(g.p[c] * scale) < g.threshold) return downwind[c] ? UNGROWN : TO_DELETE;
     return BOUNDED ? (unsigned char)UNGROWN : g.marks[c];
 }
 
-// What a rebuilt grid starts from: a cell's key in the table, no neighbours below, its rate in the maximum.
-__device__ inline void enter(Instance& shared, const Instance& g, i64 c, double t, u64* maximum)
+// Enters a cell in the empty table, clears its links below and updates the maximum rate.
+__device__ inline void insert_in_table(Instance& shared, const Instance& g, i64 c, double t, u64* maximum)
 {
     const u64 key = g.keys[c];
     u64 slot = slot_of(key, g.slots);
@@ -53,48 +54,48 @@ __device__ inline void enter(Instance& shared, const Instance& g, i64 c, double 
 #pragma unroll
     for (int i = 0; i < N; ++i) BELOW(i)[c] = -1;
 #if !TIME_VARYING
-    judge(shared, g, key, t, maximum);
+    update_maximum_rate(shared, g, key, t, maximum);
 #endif
 }
 
-// The whole prune by the group's own threads: true where it was done, with g's buffers changed over and n, scale and
-// the maximum rate new; false, and nothing done, where too many cells lie close to where the deletion stops or none would stay.
+// The prune, by the threads of the group. True: done, with g's buffers exchanged and n, scale and the maximum rate updated.
+// False: nothing changed, as more than `list_limit` cells are close to where the deletion stops, or none would be kept.
 __device__ bool prune(Instance& shared, Instance& g, Group& group, i64& n, real& scale, double t)
 {
     if (group.rank == 0) {
-        shared.candidates = shared.surely = shared.dead = shared.carried = 0;
+        shared.candidates = shared.deleted_below = shared.deleted_listed = shared.kept_mass = 0;
         shared.listed = shared.kept = 0;
         if (!TIME_VARYING) shared.rates[0] = 0;
     }
     EACH(c, n) reinterpret_cast<unsigned char*>(g.T)[c] = 0;
-    wait_for_all(group);
-    EACH(c, n) feed(g, c, scale, t);
-    wait_for_all(group);
+    barrier(group);
+    EACH(c, n) mark_downwind(g, c, scale, t);
+    barrier(group);
     u64 sum = 0;
     EACH(c, n) {
-        g.marks[c] = fate(g, c, scale);
-        if (g.marks[c] == DOOMED) sum += fixed((double)(g.p[c] * scale));
+        g.marks[c] = mark_of(g, c, scale);
+        if (g.marks[c] == TO_DELETE) sum += to_fixed((double)(g.p[c] * scale));
     }
-    add(&shared.candidates, sum);
-    wait_for_all(group);
+    block_add(&shared.candidates, sum);
+    barrier(group);
     double left;
-    if (g.sequential) {  // in ascending order while the next one, of what is left, stays below the threshold
-        const double safe = g.threshold * (1 - floating(latest(&shared.candidates)));
+    if (g.sequential) {  // in ascending order, while the next one's share of the rest is below the threshold
+        const double safe = g.threshold * (1 - to_double(volatile_load(&shared.candidates)));
         int* const list = reinterpret_cast<int*>(g.T);
         sum = 0;
-        EACH(c, n) if (g.marks[c] == DOOMED) {
+        EACH(c, n) if (g.marks[c] == TO_DELETE) {
             if ((double)(g.p[c] * scale) < safe) {
-                sum += fixed((double)(g.p[c] * scale));
+                sum += to_fixed((double)(g.p[c] * scale));
             } else {
                 const i64 k = (i64)atomicAdd((u64*)&shared.listed, 1ULL);
                 if (k < g.list_limit) list[k] = (int)c;
             }
         }
-        add(&shared.surely, sum);
-        wait_for_all(group);
-        const i64 listed = latest(&shared.listed);
+        block_add(&shared.deleted_below, sum);
+        barrier(group);
+        const i64 listed = volatile_load(&shared.listed);
         if (listed > g.list_limit) return false;
-        const u64 before = latest(&shared.surely);
+        const u64 before = volatile_load(&shared.deleted_below);
         EACH(k, listed) {
             const int c = list[k];
             const real p = g.p[c] * scale;
@@ -102,38 +103,38 @@ __device__ bool prune(Instance& shared, Instance& g, Group& group, i64& n, real&
             for (i64 other = 0; other < listed; ++other) {
                 const int o = list[other];
                 const real q = g.p[o] * scale;
-                if (q < p || (q == p && g.keys[o] <= g.keys[c])) deleted += fixed((double)q);
+                if (q < p || (q == p && g.keys[o] <= g.keys[c])) deleted += to_fixed((double)q);
             }
-            if (!((double)p < g.threshold * (1 - floating(deleted)))) g.marks[c] = UNGROWN;
-            else atomicAdd(&shared.dead, fixed((double)p));
+            if (!((double)p < g.threshold * (1 - to_double(deleted)))) g.marks[c] = UNGROWN;
+            else atomicAdd(&shared.deleted_listed, to_fixed((double)p));
         }
-        wait_for_all(group);
-        left = 1 - floating(before + latest(&shared.dead));
+        barrier(group);
+        left = 1 - to_double(before + volatile_load(&shared.deleted_listed));
     } else {
-        left = 1 - floating(latest(&shared.candidates));
+        left = 1 - to_double(volatile_load(&shared.candidates));
     }
-    if (!(left > 0.5 * g.threshold)) return false;  // an active cell that stays has more
+    if (!(left > 0.5 * g.threshold)) return false;  // an active cell that is kept has more
     unsigned char* const marks = reinterpret_cast<unsigned char*>(g.T);
     sum = 0;
-    EACH(c, n) if (g.marks[c] != DOOMED) {
+    EACH(c, n) if (g.marks[c] != TO_DELETE) {
         const i64 k = (i64)atomicAdd((u64*)&shared.kept, 1ULL);
         const real p = (real)((double)(g.p[c] * scale) / left);
         g.other_keys[k] = g.keys[c], g.q[k] = p, marks[k] = g.marks[c];
-        sum += fixed((double)p);
+        sum += to_fixed((double)p);
     }
-    add(&shared.carried, sum);
+    block_add(&shared.kept_mass, sum);
     EACH(slot, g.slots) g.table[slot] = EMPTY;
     __syncthreads();
-    if (threadIdx.x == 0) exchange(g.keys, g.other_keys), exchange(g.p, g.q);
-    wait_for_all(group);
-    n = latest(&shared.kept), scale = over(latest(&shared.carried));
+    if (threadIdx.x == 0) swap_values(g.keys, g.other_keys), swap_values(g.p, g.q);
+    barrier(group);
+    n = volatile_load(&shared.kept), scale = reciprocal(volatile_load(&shared.kept_mass));
     EACH(c, n) {
         g.marks[c] = marks[c];
-        enter(shared, g, c, t, &shared.rates[0]);
+        insert_in_table(shared, g, c, t, &shared.rates[0]);
     }
-    wait_for_all(group);
+    barrier(group);
     EACH(item, n * N) link_above(g, item % n, (int)(item / n), n);
-    if (group.rank == 0) shared.n = n, shared.in_order = 0;
-    wait_for_all(group);
+    if (group.rank == 0) shared.n = n, shared.n_sorted = 0;
+    barrier(group);
     return true;
 }

@@ -1,6 +1,6 @@
-// The phases of a step, behind cells.cuh.
+// The phases of a step. Included behind cells.cuh.
 
-// --- phase 1: an active cell makes the neighbours that it flows to, faces and edges
+// --- phase 1: growth: active cells insert their downwind neighbours over faces and edges
 #if DIFFUSIVE
 #define SIDES 2
 #else
@@ -9,7 +9,8 @@
 #define SIGNS (SIDES * SIDES)
 #define TARGETS (N * (N + 1) / 2 * SIGNS)
 
-// Target k of a cell: a pair of dimensions, the same one twice for a face; where it diffuses, also a pair of sides.
+// Inserts target k of a cell: k counts pairs of dimensions, twice the same one for a face, and with diffusion also pairs
+// of sides.
 __device__ inline void make_target(Instance& shared, const Instance& g, i64 c, int k, double t)
 {
     int i = 0, j = k / SIGNS;
@@ -20,21 +21,21 @@ __device__ inline void make_target(Instance& shared, const Instance& g, i64 c, i
     unpack(g, key, s);
     const double v_i = velocity(g, s, i, 0, t), v_j = velocity(g, s, j, 0, t);
     const int up = SIGNS == 4 ? k % 2 : v_i > 0, over = SIGNS == 4 ? k / 2 % 2 : v_j > 0;
-    if (!goes(g, i, v_i, up) || !goes(g, j, v_j, over) || (i == j && over != up)) return;
-    const int face = BESIDE(i, up)[c];
+    if (!flows(g, i, v_i, up) || !flows(g, j, v_j, over) || (i == j && over != up)) return;
+    const int face = NEIGHBOUR(i, up)[c];
     u64 wanted = neighbour_key(g, key, i, up);
-    if (on_rim(g, wanted, i)) {
+    if (at_key_limit(g, wanted, i)) {
         shared.full = KEY_OVERFLOW;
         return;
     }
     if (i == j) {
         if (face >= 0) return;
     } else {
-        const int other = BESIDE(j, over)[c];
-        if (face >= 0 && BESIDE(j, over)[face] >= 0) return;
-        if (face < 0 && other >= 0 && BESIDE(i, up)[other] >= 0) return;
+        const int other = NEIGHBOUR(j, over)[c];
+        if (face >= 0 && NEIGHBOUR(j, over)[face] >= 0) return;
+        if (face < 0 && other >= 0 && NEIGHBOUR(i, up)[other] >= 0) return;
         wanted = neighbour_key(g, wanted, j, over);
-        if (on_rim(g, wanted, j)) {
+        if (at_key_limit(g, wanted, j)) {
             shared.full = KEY_OVERFLOW;
             return;
         }
@@ -42,8 +43,8 @@ __device__ inline void make_target(Instance& shared, const Instance& g, i64 c, i
     insert(shared, g, wanted);
 }
 
-// Few cells grow at a time: each block lists those that do, and gives every target of each a thread of its own. A cell
-// is marked before its targets are there: when there is no room for them, the host takes the marks off again.
+// Few cells grow in a step: each block lists its growing cells, then takes one thread per target. A cell is marked before
+// its targets are inserted: where the arrays are full, the host resets the marks.
 __device__ inline void grow_all(Instance& shared, const Instance& g, const Group& group, i64 n, real scale, double t)
 {
     __shared__ int listed[SCANNED * THREADS];
@@ -76,15 +77,15 @@ __device__ inline void grow_all(Instance& shared, const Instance& g, const Group
     }
 }
 
-// --- phase 2: a new cell finds its neighbours, and they it
-__device__ inline void link(const Instance& g, i64 c, int way, i64 before)
+// --- phase 2: links of new cells, in both directions
+__device__ inline void link(const Instance& g, i64 c, int side, i64 before)
 {
-    const int i = way / 2, up = way % 2, found = find(g, neighbour_key(g, g.keys[c], i, up));
-    BESIDE(i, up)[c] = found;
-    if (found >= 0 && found < before) BESIDE(i, !up)[found] = (int)c;
+    const int i = side / 2, up = side % 2, found = find(g, neighbour_key(g, g.keys[c], i, up));
+    NEIGHBOUR(i, up)[c] = found;
+    if (found >= 0 && found < before) NEIGHBOUR(i, !up)[found] = (int)c;
 }
 
-// The link along i of a cell, and back, where no cell has a neighbour below yet.
+// The link to the upper neighbour along i, and back; links to lower neighbours are empty before.
 __device__ inline void link_above(const Instance& g, i64 c, int i, i64 n)
 {
     const u64 wanted = neighbour_key(g, g.keys[c], i, 1);
@@ -97,8 +98,8 @@ __device__ inline void link_above(const Instance& g, i64 c, int i, i64 n)
 __device__ __forceinline__ real positive(real x) { return x > 0 ? x : real(0); }
 __device__ __forceinline__ real negative(real x) { return x < 0 ? x : real(0); }
 
-// Loads come first and without conditions, so that they wait for memory together: what is missing is read from the cell
-// itself, and not used.
+// Loads come first and without conditions, so that their latencies overlap: for a missing neighbour the cell itself is
+// read, and the value is not used.
 __device__ __forceinline__ void transverse(const Instance& g, i64 c, real scale, double t, double dt)
 {
     int lo[N], hi[N], s[N];
@@ -134,29 +135,14 @@ __device__ __forceinline__ void transverse(const Instance& g, i64 c, real scale,
 
 // --- phase 4: fluxes through all faces of a cell
 __device__ __forceinline__ real absolute(real x) { return x < 0 ? -x : x; }
-__device__ __forceinline__ real smaller(real a, real b) { return a < b ? a : b; }
-__device__ __forceinline__ real larger(real a, real b) { return a < b ? b : a; }
 
-// d phi(a / d) without the division: LeVeque, Finite Volume Methods for Hyperbolic Problems (2002), eqs. 6.34-6.39.
-__device__ __forceinline__ real limited(real a, real d)
-{
-    if (!((a > 0 && d > 0) || (a < 0 && d < 0))) return 0;
-    const real one = absolute(a), other = absolute(d), least = smaller(one, other), most = larger(one, other);
-    real size = 0;
-    if (LIMITER == MC) size = smaller(real(0.5) * (one + other), 2 * least);
-    if (LIMITER == SUPERBEE) size = smaller(most, 2 * least);
-    if (LIMITER == VAN_LEER) size = 2 * least / (1 + least / most);
-    if (LIMITER == MINMOD) size = least;
-    return d < 0 ? -size : size;
-}
-
-// The change by fluxes along the dimensions from FIRST on, as many as there are registers to load for at once.
+// The change by fluxes along the dimensions from FIRST on; DIMENSIONS_AT_ONCE of them are loaded together.
 template <int FIRST> __device__ __forceinline__ real change_along(
     const Instance& g, i64 c, const int (&s)[N], real here, real T, real scale, double t, double dt)
 {
-    constexpr int END = FIRST + AT_ONCE < N ? FIRST + AT_ONCE : N;
-    int los[AT_ONCE], his[AT_ONCE], lolos[AT_ONCE], hihis[AT_ONCE];
-    real ps[AT_ONCE][4], Ts[AT_ONCE][2];
+    constexpr int END = FIRST + DIMENSIONS_AT_ONCE < N ? FIRST + DIMENSIONS_AT_ONCE : N;
+    int los[DIMENSIONS_AT_ONCE], his[DIMENSIONS_AT_ONCE], lolos[DIMENSIONS_AT_ONCE], hihis[DIMENSIONS_AT_ONCE];
+    real ps[DIMENSIONS_AT_ONCE][4], Ts[DIMENSIONS_AT_ONCE][2];
 #pragma unroll
     for (int j = FIRST; j < END; ++j) los[j - FIRST] = BELOW(j)[c], his[j - FIRST] = ABOVE(j)[c];
 #pragma unroll
@@ -184,7 +170,7 @@ template <int FIRST> __device__ __forceinline__ real change_along(
         const real h = (real)(dt / (2 * g.widths[j])), ratio = (real)(dt / g.widths[j]);
         const real up = hi < 0 ? real(0) : p_hi - here, down = lo < 0 ? real(0) : here - p_lo;
         const real further_up = hihi < 0 ? real(0) : p_hihi - p_hi, further_down = lolo < 0 ? real(0) : p_lo - p_lolo;
-        // each without what it owes to transport along j
+        // states without the transverse correction along j
         const real own = here - (T - h * (positive(v_lo) * down + negative(v) * up));
         const real theirs_hi = hi < 0 ? real(0) : p_hi - (T_hi - h * (positive(v) * up + negative(v_hi) * further_up));
         const real theirs_lo =
@@ -211,7 +197,7 @@ template <int FIRST> __device__ __forceinline__ real change_along(
 }
 
 #if MIXING
-// Twice what comes in unit time from the neighbours over edges, those behind a face neighbour that is there.
+// Twice the exchange in unit time with the neighbours over edges that are reached over a stored face neighbour.
 __device__ inline real over_edges(const Instance& g, i64 c, real here, real scale)
 {
     real sum = 0;
@@ -219,8 +205,8 @@ __device__ inline real over_edges(const Instance& g, i64 c, real here, real scal
         for (int j = i + 1; j < N; ++j)
             for (int k = 0; k < 4; ++k) {
                 const int up = k & 1, over = k < 2 ? up : !up;
-                const int first = BESIDE(i, up)[c], other = BESIDE(j, over)[c];
-                const int corner = first >= 0 ? BESIDE(j, over)[first] : other >= 0 ? BESIDE(i, up)[other] : -1;
+                const int first = NEIGHBOUR(i, up)[c], other = NEIGHBOUR(j, over)[c];
+                const int corner = first >= 0 ? NEIGHBOUR(j, over)[first] : other >= 0 ? NEIGHBOUR(i, up)[other] : -1;
                 const real share = (real)g.corners[k < 2 ? i * N + j : j * N + i];
                 if (corner >= 0) sum = sum + share * (g.p[corner] * scale - here);
             }
@@ -228,8 +214,8 @@ __device__ inline real over_edges(const Instance& g, i64 c, real here, real scal
 }
 #endif
 
-// What is in a cell after the step; it may be below zero.
-__device__ __forceinline__ real changed(const Instance& g, i64 c, real scale, double t, double dt)
+// The probability of a cell after the step; it may be negative.
+__device__ __forceinline__ real updated(const Instance& g, i64 c, real scale, double t, double dt)
 {
     int s[N];
     const u64 key = g.keys[c];

@@ -43,7 +43,7 @@ class Comparison:
     only_second: int
 
 
-def compare(a: Cells, b: Cells, *, widths: Any = None) -> Comparison:
+def compare(a: Cells, b: Cells, *, widths: Array = None) -> Comparison:
     """Compare two distributions cell by cell; each is divided by its sum first.
 
     Cells are compared as they are where both grids have the same cells. Otherwise, or where `widths` are given, both
@@ -117,7 +117,7 @@ def looked_up(keys: Array, values: Array, wanted: Array) -> Array:
     return xp.where(found, there, xp.zeros_like(there))
 
 
-def bhattacharyya(a: Cells, b: Cells, *, widths: Any = None) -> float:
+def bhattacharyya(a: Cells, b: Cells, *, widths: Array = None) -> float:
     """The Bhattacharyya coefficient, the sum over cells of sqrt(p q); see `compare`.
 
     Parameters
@@ -142,7 +142,7 @@ def bhattacharyya(a: Cells, b: Cells, *, widths: Any = None) -> float:
     return compare(a, b, widths=widths).bhattacharyya
 
 
-def l1_distance(a: Cells, b: Cells, *, widths: Any = None) -> float:
+def l1_distance(a: Cells, b: Cells, *, widths: Array = None) -> float:
     """The sum over cells of |p - q|; see `compare`.
 
     Parameters
@@ -163,7 +163,7 @@ def l1_distance(a: Cells, b: Cells, *, widths: Any = None) -> float:
     return compare(a, b, widths=widths).l1
 
 
-def samples_of(samples: Any, n: int, function: str) -> Array:
+def samples_of(samples: Array, n: int, function: str) -> Array:
     """Samples of n coordinates as an array (n, n_samples) in float64."""
     x = samples.samples if isinstance(samples, Ensemble) else samples
     seen = tuple(getattr(x, "shape", ()))
@@ -175,7 +175,7 @@ def samples_of(samples: Any, n: int, function: str) -> Array:
     return x
 
 
-def binned(samples: Any, cells: Cells, *, widths: Any = None) -> Cells:
+def binned(samples: Array, cells: Cells, *, widths: Array = None) -> Cells:
     """The fraction of random samples in each cell of a grid.
 
     Parameters
@@ -207,12 +207,12 @@ def binned(samples: Any, cells: Cells, *, widths: Any = None) -> Cells:
 
 
 def kernel_density(
-    samples: Any,
+    samples: Array,
     cells: Cells,
     *,
     factor: float | None = None,
     dtype: Any = None,
-    watch: Callable[[int, int], None] | None = None,
+    callback: Callable[[int, int], None] | None = None,
 ) -> Cells:
     """The kernel density estimate of random samples at the centres of `cells`, divided by its sum there.
 
@@ -227,8 +227,8 @@ def kernel_density(
         Bandwidth; by default Scott's, ``n_samples ** (-1 / (n + 4))``.
     dtype : dtype, optional
         Of the kernel values; float64 by default. In float32 the result has about 5 digits.
-    watch : callable, optional
-        ``watch(done, all)``: cells evaluated, called after each block; may raise to interrupt.
+    callback : callable, optional
+        ``callback(done, all)``: cells evaluated, called after each block; may raise to interrupt.
 
     Returns
     -------
@@ -265,7 +265,7 @@ def kernel_density(
     kind = xp.float64 if dtype is None else dtype
     y = whiten @ away
     at = (positions(cells) - centre) @ whiten.T
-    return replace(cells, probabilities=normalised(kernel_sums(at, y, kind, watch)))
+    return replace(cells, probabilities=normalised(kernel_sums(at, y, kind, callback)))
 
 
 def normalised(sums: Array) -> Array:
@@ -277,14 +277,17 @@ def normalised(sums: Array) -> Array:
     return sums / total
 
 
-def kernel_sums(at: Array, y: Array, dtype: Any, watch: Callable[[int, int], None] | None) -> Array:
+def kernel_sums(at: Array, y: Array, dtype: Any, callback: Callable[[int, int], None] | None) -> Array:
     """Sums over the columns of `y` (n, S) of ``exp(-|a - y|^2 / 2)`` for each row a of `at` (N, n), in float64.
 
     The exponent is one matrix product, ``[a, -|a|^2/2, 1] @ [y; 1; -|y|^2/2]``.
     """
     xp = array_namespace(at)
     N, S = at.shape[0], y.shape[1]
-    half = lambda v, axis: -0.5 * xp.sum(v * v, axis=axis, keepdims=True)
+
+    def half(v: Array, axis: int) -> Array:
+        return -0.5 * xp.sum(v * v, axis=axis, keepdims=True)
+
     left = xp.astype(xp.concat([at, half(at, 1), xp.ones((N, 1), dtype=at.dtype)], axis=1), dtype)
     right = xp.astype(xp.concat([y, xp.ones((1, S), dtype=y.dtype), half(y, 0)], axis=0), dtype)
     block = PAIRS_AT_ONCE["host" if isinstance(at, np.ndarray) else "device"]
@@ -300,6 +303,6 @@ def kernel_sums(at: Array, y: Array, dtype: Any, watch: Callable[[int, int], Non
             values = xp.exp(here @ right[:, start : min(start + columns, S)])
             total = total + xp.astype(xp.sum(values, axis=1), xp.float64)
         pieces.append(total)
-        if watch is not None:
-            watch(last, N)
+        if callback is not None:
+            callback(last, N)
     return xp.concat(pieces) if pieces else sums

@@ -38,7 +38,7 @@ class Regions:
     @property
     def counts(self) -> np.ndarray:
         """Cells in each region, shape (k,)."""
-        return np.count_nonzero(to_numpy(self.inside), axis=1)
+        return np.asarray(np.count_nonzero(to_numpy(self.inside), axis=1))
 
 
 def active(cells: Cells, threshold: float) -> Cells:
@@ -168,7 +168,7 @@ def grid_mean(cells: Cells, function: str) -> np.ndarray:
 def in_space(cells: Cells, s: np.ndarray) -> np.ndarray:
     """The point in space of a point `s`, shape (n,), in units of cells."""
     z = np.asarray(cells.widths) * s
-    return (z if cells.rotation is None else np.asarray(cells.rotation) @ z) + np.asarray(cells.origin)
+    return np.asarray((z if cells.rotation is None else np.asarray(cells.rotation) @ z) + np.asarray(cells.origin))
 
 
 def highest_density_regions(cells: Cells, masses: Sequence[float] = (0.5, 0.95, 0.99)) -> Regions:
@@ -224,7 +224,7 @@ def density_levels(p: np.ndarray, masses: np.ndarray) -> np.ndarray:
     held = np.cumsum(descending)
     # A rounding error of the sums must not ask for a cell more than all that have any probability.
     last = np.searchsorted(held, masses * held[-1] * (1.0 - 4.0 * np.finfo(np.float64).eps))
-    return descending[np.minimum(last, np.count_nonzero(descending) - 1)]
+    return np.asarray(descending[np.minimum(last, np.count_nonzero(descending) - 1)])
 
 
 def sample(cells: Cells, n: int, *, seed: int) -> Ensemble:

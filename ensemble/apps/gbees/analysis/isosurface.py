@@ -102,4 +102,4 @@ def crossings(pairs: np.ndarray, values: np.ndarray, level: float, shape: np.nda
     backwards = np.sum(normal * outwards, axis=1) < 0.0
     at[backwards] = at[backwards][:, ::-1]
     # Where a grid point lies on the level, triangles shrink to a line or a point.
-    return at[np.any(normal != 0.0, axis=1)]
+    return np.asarray(at[np.any(normal != 0.0, axis=1)])

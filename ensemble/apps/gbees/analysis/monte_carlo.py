@@ -16,11 +16,14 @@ from ensemble.scalar import Ensemble, namespace
 
 __all__ = ["draw", "propagate"]
 
+Slope = Callable[[Array, Array], Array]
+"""The drift at times (S,) and states (n, S)."""
+
 SAFETY, LEAST_FACTOR, LARGEST_FACTOR = 0.9, 0.2, 10.0
 """Of a new step length over the old one [Hairer, Norsett, Wanner (1993), section II.4]."""
 
 
-def draw(mean: Any, covariance: Any, n_samples: int, *, seed: int, backend: str = "numpy") -> Ensemble:
+def draw(mean: Array, covariance: Array, n_samples: int, *, seed: int, backend: str = "numpy") -> Ensemble:
     """Independent samples of a Gaussian distribution.
 
     Parameters
@@ -67,7 +70,7 @@ def draw(mean: Any, covariance: Any, n_samples: int, *, seed: int, backend: str 
 
 
 def propagate(
-    drift: Drift | Callable[..., Sequence[Any]],
+    drift: Drift | Callable[..., Sequence[Array]],
     x: Ensemble,
     until: float,
     *,
@@ -76,7 +79,7 @@ def propagate(
     rtol: float = 1e-8,
     atol: float = 1e-10,
     steps: int | None = None,
-    watch: Callable[[float], None] | None = None,
+    callback: Callable[[float], None] | None = None,
 ) -> Ensemble:
     """Samples of the state at a later time.
 
@@ -96,8 +99,8 @@ def propagate(
         Bound of the estimated error of a step of "dop853": ``atol + rtol * |x|``, root mean square over components.
     steps : int, optional
         For "rk4".
-    watch : callable, optional
-        ``watch(t)``: called after every step with the earliest time of any sample; may raise to interrupt.
+    callback : callable, optional
+        ``callback(t)``: called after every step with the earliest time of any sample; may raise to interrupt.
 
     Returns
     -------
@@ -140,8 +143,8 @@ def propagate(
     with np.errstate(all="ignore"):
         if method == "rk4":
             count = _check.integer(steps, "propagate", "steps", minimum=1, advice='Needed with method="rk4".')
-            return Ensemble(classical(f, state, start, until, count, watch))
-        return Ensemble(Adaptive(f, state, start, until, rtol, atol).run(watch))
+            return Ensemble(classical(f, state, start, until, count, callback))
+        return Ensemble(Adaptive(f, state, start, until, rtol, atol).run(callback))
 
 
 def wide(value: Any, like: Array) -> Array:
@@ -151,7 +154,7 @@ def wide(value: Any, like: Array) -> Array:
     return xp.broadcast_to(xp.astype(samples, like.dtype, copy=False), (like.shape[1],))
 
 
-def classical(f: Any, x: Array, start: float, until: float, steps: int, watch: Any) -> Array:
+def classical(f: Array, x: Array, start: float, until: float, steps: int, callback: Any) -> Array:
     """The classical Runge-Kutta method, equal steps."""
     h = (until - start) / steps
     zero = 0.0 * array_namespace(x).ones_like(x[0, :])
@@ -162,15 +165,15 @@ def classical(f: Any, x: Array, start: float, until: float, steps: int, watch: A
         k3 = f(zero + (t + 0.5 * h), x + 0.5 * h * k2)
         k4 = f(zero + (t + h), x + h * k3)
         x = x + h / 6.0 * (k1 + 2.0 * k2 + 2.0 * k3 + k4)
-        if watch is not None:
-            watch(t + h)
+        if callback is not None:
+            callback(t + h)
     return x
 
 
 class Adaptive:
     """The method of Dormand and Prince of order 8, every sample at its own time with its own step length."""
 
-    def __init__(self, f: Any, x: Array, start: float, until: float, rtol: float, atol: float) -> None:
+    def __init__(self, f: Slope, x: Array, start: float, until: float, rtol: float, atol: float) -> None:
         from scipy.integrate import DOP853  # its import takes as long as a third of ours
 
         self.tableau = DOP853
@@ -181,7 +184,7 @@ class Adaptive:
         self.t = self.xp.zeros_like(x[0, :]) + start
         self.smallest = 1e-15 * max(abs(start), abs(until))
 
-    def run(self, watch: Any) -> Array:
+    def run(self, callback: Callable[[float], None] | None) -> Array:
         """All samples at the end of the span; NaN for those that broke down."""
         xp, t, x = self.xp, self.t, self.x
         h = None
@@ -203,8 +206,8 @@ class Adaptive:
             k = xp.where(good, new_k, k)
             t = xp.where(broken | (good & last), xp.full_like(t, self.until), xp.where(good, t + step, t))
             h = xp.where(going, step * self.factor(error), h)
-            if watch is not None:
-                watch(float(xp.min(t)))
+            if callback is not None:
+                callback(float(xp.min(t)))
 
     def factor(self, error: Array) -> Array:
         """What the next step is longer by."""
@@ -234,7 +237,10 @@ class Adaptive:
         """A length for the first step, from the sizes of the state, of its drift and of the drift's change."""
         xp = self.xp
         scale = self.atol + self.rtol * xp.abs(x)
-        size = lambda v: xp.sqrt(self.squares(v / scale) / x.shape[0])
+
+        def size(v: Array) -> Array:
+            return xp.sqrt(self.squares(v / scale) / x.shape[0])
+
         d0, d1 = size(x), size(k)
         small = (d0 < 1e-5) | (d1 < 1e-5)
         h0 = xp.where(small, xp.full_like(d0, 1e-6), 0.01 * d0 / xp.where(small, xp.ones_like(d1), d1))

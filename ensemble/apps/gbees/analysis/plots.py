@@ -9,6 +9,7 @@ import numpy as np
 
 from ensemble import _check
 from ensemble._backend import to_numpy
+from ensemble._typing import Array
 from ensemble.apps.gbees.analysis.isosurface import isosurface
 from ensemble.apps.gbees.analysis.marginals import marginal
 from ensemble.apps.gbees.cells import Cells
@@ -30,7 +31,7 @@ def plot_isosurfaces(
     levels: Sequence[float] = SIGMAS,
     masses: Sequence[float] = (),
     color: Any = COLOUR,
-    samples: Any = None,
+    samples: Array = None,
     names: Sequence[str] = (),
 ) -> Any:
     """Draw surfaces of constant density of three coordinates, all others summed over.
@@ -162,7 +163,7 @@ def plot_region(
     ax: Any = None,
     masses: Sequence[float] = (0.5, 0.9, 0.99),
     color: Any = COLOUR,
-    samples: Any = None,
+    samples: Array = None,
     names: Sequence[str] = (),
 ) -> Any:
     """Draw the regions of highest density of two coordinates, all others summed over.
@@ -218,7 +219,7 @@ def plot_marginals(
     axes: Sequence[int] | None = None,
     masses: Sequence[float] = (0.5, 0.9, 0.99),
     color: Any = COLOUR,
-    samples: Any = None,
+    samples: Array = None,
     names: Sequence[str] = (),
     figure: Any = None,
 ) -> Any:
@@ -273,7 +274,7 @@ def plot_marginals(
     return figure
 
 
-def plot_cells(times: Any, cells: Any, *, ax: Any = None, label: str | None = None, **style: Any) -> Any:
+def plot_cells(times: Array, cells: Any, *, ax: Any = None, label: str | None = None, **style: Any) -> Any:
     """Draw how many cells a run stored, against time.
 
     Parameters

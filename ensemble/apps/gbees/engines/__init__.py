@@ -1,1 +1,1 @@
-"""The implementations of the GBEES step: Array API code, compiled loops, CUDA."""
+"""The implementations of the GBEES step: Array API code, compiled loops for the CPU, CUDA."""

@@ -1,45 +1,31 @@
-"""The whole step as plain Array API code: it runs with any array library, and is the oracle of the fast engines."""
+"""The GBEES step in Array API code: runs with any array library, and is the reference of the compiled engines."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from ensemble._backend import array_namespace
+from ensemble._typing import Array
 from ensemble.apps.gbees.engines.engine import Steps
+from ensemble.apps.gbees.engines.failures import no_probability_left, step_too_small
 from ensemble.apps.gbees.engines.flux import advected, rates
 from ensemble.apps.gbees.engines.grid import Grid, face_velocities
 from ensemble.apps.gbees.engines.growth import grown
 from ensemble.apps.gbees.engines.keys import Packing
-from ensemble.apps.gbees.engines.memory import Room
+from ensemble.apps.gbees.engines.memory import MemoryBudget
 from ensemble.apps.gbees.engines.pruning import pruned
-from ensemble.apps.gbees.errors import GridError
+from ensemble.apps.gbees.engines.reweighting import weighted
 from ensemble.apps.gbees.problem import Problem
 
 __all__ = ["ArrayEngine"]
 
 
 class ArrayEngine:
-    """One grid under way, see `Engine`.
+    """The grid of one run in Array API code; parameters and errors as for `Engine`."""
 
-    Parameters
-    ----------
-    problem : Problem
-    indices : array of int64, shape (N, n)
-        Each cell once, in any order; its library is the one that everything is done with.
-    probabilities : array, shape (N,)
-    time : float
-        When the velocities of the first cells are taken, where the drift varies in time.
-
-    Raises
-    ------
-    GridError
-        If the drift is not finite in one of the cells, or the cells lie too far apart for keys of 63 bits.
-    """
-
-    def __init__(self, problem: Problem, indices: Any, probabilities: Any, time: float = 0.0) -> None:
+    def __init__(self, problem: Problem, indices: Array, probabilities: Array, time: float = 0.0) -> None:
         xp = array_namespace(probabilities)
         self.problem = problem
         self.count = 0
@@ -47,10 +33,8 @@ class ArrayEngine:
         self.velocity_time = time
         self.taken = Steps.of([])
         n = problem.n
-        periods = tuple(problem.periods) or (None,) * n
         columns = [indices[:, i] for i in range(n)]
-        lowest, highest = [int(xp.min(s)) for s in columns], [int(xp.max(s)) for s in columns]
-        packing = Packing.around(lowest, highest, periods)
+        packing = Packing.of(columns, problem.periods)
         keys = packing.pack(columns)
         order = xp.argsort(keys)
         columns = [xp.take(s, order) for s in columns]
@@ -60,50 +44,50 @@ class ArrayEngine:
             velocities = face_velocities(problem, columns, time, dtype)
         self.grid = Grid(packing, xp.take(keys, order), p, velocities, xp.zeros(p.shape[0], dtype=xp.bool))
         itemsize = 4 if dtype is xp.float32 else 8
-        # keys and neighbours; velocities; about six arrays a dimension and a dozen more while a step is under way
-        self.room = Room(8 + 16 * n + itemsize * (7 * n + 12), problem.memory_limit, p)
+        # keys and neighbours; velocities; about six temporaries per dimension and twelve others within a step
+        self.memory_budget = MemoryBudget(8 + 16 * n + itemsize * (7 * n + 12), problem.memory_limit, p)
 
     @property
     def n_cells(self) -> int:
         """Cells stored, active or not."""
         return self.grid.size
 
-    def cells(self) -> tuple[Any, Any]:
+    def cells(self) -> tuple[Array, Array]:
         """Multi-indices (N, n) and probabilities (N,) of every stored cell."""
         xp = array_namespace(self.grid.keys)
         return xp.stack(self.grid.columns, axis=1), self.grid.p
 
     def advance(
-        self, time: float, span: float, watch: Callable[[float, int, int], None] | None = None, elapsed: float = 0.0
+        self, time: float, span: float, callback: Callable[[float, int, int], None] | None = None, elapsed: float = 0.0
     ) -> Steps:
-        """Steps from `time` on until `span` is over, of which `elapsed` is gone."""
+        """Steps from `time` + `elapsed` to `time` + `span`."""
         cell_steps = 0
         taken: list[tuple[float, int, float, float]] = []
         try:
             while elapsed < span:
-                with np.errstate(all="ignore"):  # what is not finite is found and told below
+                with np.errstate(all="ignore"):  # values that are not finite raise an error below
                     dt, n_cells, mass, clipped = self._step(time + elapsed, span - elapsed)
                 elapsed = elapsed + dt if dt < span - elapsed else span
                 cell_steps += n_cells
                 taken.append((dt, n_cells, mass, clipped))
-                if watch is not None:
-                    watch(elapsed, self.n_cells, cell_steps)
+                if callback is not None:
+                    callback(elapsed, self.n_cells, cell_steps)
         finally:
             self.taken = Steps.of(taken)
         return self.taken
 
     def _step(self, time: float, longest: float) -> tuple[float, int, float, float]:
-        """Grow, advect, normalise, and prune if it is time to."""
+        """Grow, advect, normalise, and every `prune_every` steps prune."""
         problem = self.problem
         xp = array_namespace(self.grid.keys)
-        grid = grown(problem, self.grid, time, lambda n_cells: self.room.take(n_cells, self.grid.size))
+        grid = grown(problem, self.grid, time, lambda n_cells: self.memory_budget.reserve(n_cells, self.grid.size))
         if problem.time_varying:
-            # cells were grown by the velocities of the step before, as the public programs do
+            # cells have grown by the velocities of the previous step, as in the public programs
             grid = grid.changed(velocities=face_velocities(problem, grid.columns, time, grid.p.dtype))
         largest = float(xp.max(rates(problem, grid)))
         dt = min(problem.cfl / largest, longest) if largest > 0.0 else longest
         if time + dt == time and dt < longest:
-            raise GridError(f"Gbees: time steps must move the time; got a step of {dt:.3g} at t = {time:.6g}.")
+            raise step_too_small(f"a step of {dt:.3g} at", time)
         if problem.time_varying and problem.time_order == 2:
             time = time + 0.5 * dt
             grid = grid.changed(velocities=face_velocities(problem, grid.columns, time, grid.p.dtype))
@@ -117,34 +101,20 @@ class ArrayEngine:
         self.count += 1
         return dt, n_cells, mass, clipped
 
-    def reweight(self, log_weights: Any) -> float:
-        """Multiplies by ``exp(log_weights)``, normalises, prunes, normalises; gives the logarithm of the mass."""
-        xp = array_namespace(self.grid.p)
-        p = self.grid.p
-        log_weights = xp.astype(log_weights, xp.float64, copy=False)
-        if bool(xp.any(xp.isnan(log_weights))) or bool(xp.any(log_weights == float("inf"))):
-            raise GridError("Gbees: the likelihood must be a number in every cell; got NaN or infinity.")
-        low = xp.asarray(float("-inf"), dtype=log_weights.dtype)
-        top = float(xp.max(xp.where(p > 0, log_weights, low)))
-        if top == float("-inf"):
-            raise GridError(
-                "Gbees: the likelihood must be above zero somewhere; got zero in all "
-                f"{self.n_cells} cells. Check the measurement, or give it a larger variance."
-            )
-        weights = xp.where(p > 0, xp.exp(xp.where(p > 0, log_weights - top, low)), xp.zeros_like(log_weights))
-        grid, mass = normalised(self.grid.changed(p=xp.astype(xp.astype(p, xp.float64) * weights, p.dtype)))
+    def reweight(self, log_weights: Array) -> float:
+        """Multiply by ``exp(log_weights)``, normalise, prune, normalise; returns the logarithm of the mass."""
+        xp, p = array_namespace(self.grid.p), self.grid.p
+        product, largest = weighted(p, log_weights)
+        grid, mass = normalised(self.grid.changed(p=xp.astype(product, p.dtype)))
         self.grid, _ = normalised(pruned(self.problem, grid))
         self.count = 0
-        return float(np.log(mass)) + top
+        return float(np.log(mass)) + largest
 
 
 def normalised(grid: Grid) -> tuple[Grid, float]:
-    """The grid with probabilities that add up to 1, and what they added up to; sums are in float64."""
+    """The grid with probabilities divided by their sum, and the sum, taken in float64."""
     xp = array_namespace(grid.p)
     mass = float(xp.sum(grid.p, dtype=xp.float64))
     if not 0.0 < mass < float("inf"):
-        raise GridError(
-            f"Gbees: some probability must stay on the grid; got a total of {mass:g} over {grid.size} cells. "
-            "All of it left over the rim, or bounds shut it out: widen them or lower the threshold."
-        )
+        raise no_probability_left(f"a total of {mass:g}", grid.size)
     return grid.changed(p=grid.p / mass), mass

@@ -1,4 +1,4 @@
-"""Which engine carries a grid: one table, by the name of the backend."""
+"""The table of engines by backend name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["BACKENDS", "Backend", "backend_named"]
 
 @dataclass(frozen=True)
 class Backend:
-    """An engine, and the library of the arrays that it is handed."""
+    """An engine, and the library of its arrays."""
 
     engine: Callable[..., Engine]
     library: str
@@ -29,11 +29,11 @@ BACKENDS = {
     "array": Backend(ArrayEngine, "numpy"),
     "cupy": Backend(CudaEngine, "cupy"),
 }
-"""``"array"`` is the Array API engine on NumPy; the other names pick the fastest engine there is for the library."""
+"""``"array"`` is the Array API engine on NumPy; the other names pick the fastest engine of the library."""
 
 
 def backend_named(backend: Any) -> tuple[Callable[..., Engine], Any]:
-    """The engine, and an empty array of the library that it works in.
+    """The engine, and an empty array of its library.
 
     Parameters
     ----------

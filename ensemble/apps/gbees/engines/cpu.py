@@ -10,70 +10,60 @@ import numpy as np
 from ensemble._compile.numba import thread_count
 from ensemble._kernels.gbees import generated
 from ensemble._kernels.gbees import grid as kernels
+from ensemble._typing import Array
 from ensemble.apps.gbees.engines.engine import Steps
+from ensemble.apps.gbees.engines.failures import (
+    drift_not_finite,
+    no_cell_left,
+    no_probability_left,
+    step_too_small,
+)
 from ensemble.apps.gbees.engines.keys import Packing
-from ensemble.apps.gbees.engines.memory import Room
+from ensemble.apps.gbees.engines.memory import MemoryBudget
+from ensemble.apps.gbees.engines.reweighting import weighted
 from ensemble.apps.gbees.errors import GridError
 from ensemble.apps.gbees.problem import Problem
 
 __all__ = ["CompiledEngine"]
 
 RECORDS = 1024
-"""Steps of which one call of compiled code can tell."""
+"""Steps that one call of compiled code can record."""
 
 BUDGET = 1 << 23
-"""Cell-steps, times dimensions, between two looks at `watch`: some tenths of a second."""
-
+"""Cell-steps, times dimensions, between two calls of `callback`: some tenths of a second."""
 
 SMALL = 1 << 14
 """Cells up to which one thread is faster than several."""
 
 
 class CompiledEngine:
-    """One grid under way, see `Engine`.
+    """The grid of one run in compiled loops; parameters and errors as for `Engine`."""
 
-    Parameters
-    ----------
-    problem : Problem
-    indices : array of int64, shape (N, n)
-        Each cell once, in any order.
-    probabilities : array, shape (N,)
-    time : float
-        When the velocities of the first cells are taken, where the drift varies in time.
-
-    Raises
-    ------
-    GridError
-        If the drift is not finite in one of the cells, or the cells lie too far apart for keys of 63 bits.
-    MemoryError
-        If the cells do not fit the memory.
-    """
-
-    def __init__(self, problem: Problem, indices: Any, probabilities: Any, time: float = 0.0) -> None:
+    def __init__(self, problem: Problem, indices: Array, probabilities: Array, time: float = 0.0) -> None:
         n = problem.n
         self.problem, self.n = problem, n
         indices, probabilities = np.asarray(indices, dtype=np.int64), np.asarray(probabilities)
         columns = list(indices.T)
-        periods = tuple(problem.periods) or (None,) * n
-        self.packing = Packing.around([int(s.min()) for s in columns], [int(s.max()) for s in columns], periods)
+        self.packing = Packing.of(columns, problem.periods)
         keys = self.packing.pack(columns)
         order = np.argsort(keys)
         self.loops, dtype = _Loops(problem), np.dtype(problem.dtype)
-        self.room = Room(kernels.bytes_per_cell(n, dtype.itemsize), problem.memory_limit, probabilities)
-        self.room.take(len(keys))
+        bytes_per_cell = kernels.bytes_per_cell(n, dtype.itemsize)
+        self.memory_budget = MemoryBudget(bytes_per_cell, problem.memory_limit, probabilities)
+        self.memory_budget.reserve(len(keys))
         self.grid = kernels.make_arrays(n, kernels.capacity_for(len(keys) + len(keys) // 4), dtype)
         end = kernels.BASE + len(keys)
         self.grid[0][kernels.BASE : end] = keys[order]
         self.grid[1][kernels.BASE : end] = probabilities[order]
         self.grid[7][kernels.BASE : end] = True
-        self.frame = self._frame()
+        self.packing_rows = self._packing_rows()
         self.state = np.zeros(len(generated.STATE), np.int64)
         self.reals = np.zeros(len(generated.REALS))
-        self._set(END=end, KNOWN=kernels.BASE, SORTED=end, START=end, PRUNE_EVERY=problem.prune_every,
+        self._set(END=end, VELOCITIES_END=kernels.BASE, SORTED=end, START=end, PRUNE_EVERY=problem.prune_every,
                   SEQUENTIAL=problem.prune == "sequential", TIME_VARYING=problem.time_varying)  # fmt: skip
-        self._set(MOMENT=time, THRESHOLD=problem.threshold, CFL=problem.cfl)
-        kernels.link(n, self.grid[0], self.grid[4], self.frame, end)
-        kernels.fresh_table(self.grid[0], end, self.grid[9])
+        self._set(VELOCITY_TIME=time, THRESHOLD=problem.threshold, CFL=problem.cfl)
+        kernels.link(n, self.grid[0], self.grid[4], self.packing_rows, end)
+        kernels.build_table(self.grid[0], end, self.grid[9])
         self.taken = Steps.of([])
         self.report_each_step = False
         self.advance(time, 0.0)
@@ -89,14 +79,14 @@ class CompiledEngine:
 
     @property
     def velocity_time(self) -> float:
-        """When the velocities in use were taken."""
-        return float(self._get("MOMENT"))
+        """Time of the velocities in use."""
+        return float(self._get("VELOCITY_TIME"))
 
     @velocity_time.setter
     def velocity_time(self, value: float) -> None:
-        self._set(MOMENT=value)
+        self._set(VELOCITY_TIME=value)
 
-    def _set(self, **values: Any) -> None:
+    def _set(self, **values: Array) -> None:
         for name, value in values.items():
             if name in generated.STATE:
                 self.state[generated.STATE.index(name)] = value
@@ -108,19 +98,19 @@ class CompiledEngine:
             return int(self.state[generated.STATE.index(name)])
         return float(self.reals[generated.REALS.index(name)])
 
-    def _frame(self) -> np.ndarray:
-        """How keys are packed, as compiled code reads it."""
+    def _packing_rows(self) -> np.ndarray:
+        """The array ``packing`` of the compiled code."""
         packing, diffusion = self.packing, self.problem.diffusion
-        spreads = [0] * self.n if diffusion is None else [int(q > 0) for q in diffusion]
+        diffuses = [0] * self.n if diffusion is None else [int(q > 0) for q in diffusion]
         masks = [2**b - 1 for b in packing.bits]
         strides = [2**shift for shift in packing.shifts]
         periods = [period or 0 for period in packing.periods]
-        return np.array([packing.shifts, masks, packing.lows, strides, periods, spreads], dtype=np.int64)
+        return np.array([packing.shifts, masks, packing.lows, strides, periods, diffuses], dtype=np.int64)
 
     @property
     def n_cells(self) -> int:
         """Cells stored, active or not."""
-        return self._get("END") - kernels.BASE
+        return int(self._get("END")) - kernels.BASE
 
     def _columns(self, cells: slice) -> list[np.ndarray]:
         return [self.packing.column(self.grid[0][cells], i) for i in range(self.n)]
@@ -136,31 +126,31 @@ class CompiledEngine:
         return np.stack([s[order] for s in self._columns(self._cells)], axis=1), p
 
     def advance(
-        self, time: float, span: float, watch: Callable[[float, int, int], None] | None = None, elapsed: float = 0.0
+        self, time: float, span: float, callback: Callable[[float, int, int], None] | None = None, elapsed: float = 0.0
     ) -> Steps:
-        """Steps from `time` on until `span` is over, of which `elapsed` is gone."""
-        self.taken, told = Steps.of([]), 0
+        """Steps from `time` + `elapsed` to `time` + `span`."""
+        self.taken, reported = Steps.of([]), 0
         self._set(TIME=time, SPAN=span, ELAPSED=elapsed)
-        while (status := self._some_steps()) != "DONE":
+        while (status := self._run_steps()) != "DONE":
             try:
-                self._go_on(status, time + self._get("ELAPSED"))
+                self._resolve(status, time + self._get("ELAPSED"))
             except BaseException:
                 self._undo_growth()
                 raise
-            if watch is not None and len(self.taken) > told:
-                told = len(self.taken)
-                watch(self._get("ELAPSED"), self.n_cells, int(self.taken.cells.sum()))
-        if watch is not None and len(self.taken) > told:
-            watch(span, self.n_cells, int(self.taken.cells.sum()))
+            if callback is not None and len(self.taken) > reported:
+                reported = len(self.taken)
+                callback(self._get("ELAPSED"), self.n_cells, int(self.taken.cells.sum()))
+        if callback is not None and len(self.taken) > reported:
+            callback(span, self.n_cells, int(self.taken.cells.sum()))
         return self.taken
 
-    def _some_steps(self) -> str:
-        """Run compiled code until it has something to tell; gives what that is."""
+    def _run_steps(self) -> str:
+        """One call of the compiled loops; returns the name of its status."""
         records = np.empty(RECORDS), np.empty(RECORDS, np.int64), np.empty(RECORDS), np.empty(RECORDS)
         self._set(RECORDED=0, BUDGET=1 if self.report_each_step else BUDGET // self.problem.n)
-        shared = self.n_cells > SMALL and thread_count() > 1
-        arguments = self.grid, self.frame, self.state, self.reals, *records
-        status = self.loops.advance(shared, *arguments)
+        parallel = self.n_cells > SMALL and thread_count() > 1
+        arguments = self.grid, self.packing_rows, self.state, self.reals, *records
+        status = self.loops.advance(parallel, *arguments)
         if self._get("SWAPPED"):
             self.grid = (self.grid[0], self.grid[2], self.grid[1], *self.grid[3:])
             self._set(SWAPPED=0)
@@ -169,40 +159,31 @@ class CompiledEngine:
             self.taken = self.taken.then(Steps(*(values[:n_steps].copy() for values in records)))
         return generated.STATUS[status]
 
-    def _go_on(self, status: str, time: float) -> None:
-        """Remove what was in the way of the next step, or say that it cannot be done."""
+    def _resolve(self, status: str, time: float) -> None:
+        """Do what the next step needs, or raise an error."""
         if status == "FULL":
             self._enlarge()
         elif status == "KEY_OVERFLOW":
-            self._pack_anew()
+            self._repack()
         elif status == "NOT_FINITE":
             raise self._not_finite(time)
         elif status == "STUCK":
             dt = self.problem.cfl / self._get("RATE")
-            raise GridError(f"Gbees: time steps must move the time; got a step of {dt:.3g} at t = {time:.6g}.")
+            raise step_too_small(f"a step of {dt:.3g} at", time)
         elif status == "EMPTY":
-            raise GridError(
-                f"Gbees: some probability must stay on the grid; got none that is finite over {self.n_cells} cells. "
-                "All of it left over the rim, or bounds shut it out: widen them or lower the threshold."
-            )
+            raise no_probability_left("none that is finite", self.n_cells)
         elif status == "NONE_LEFT":
-            raise self._none_left()
-
-    def _none_left(self) -> GridError:
-        return GridError(
-            f"Gbees: threshold must leave some cells; got {self.problem.threshold:g}, and all {self.n_cells} cells "
-            "hold less. Lower the threshold: it has to be well below one over the number of cells that matter."
-        )
+            raise no_cell_left(self.problem, self.n_cells)
 
     def _enlarge(self) -> None:
-        """Room for half as many cells again."""
+        """Enlarge the arrays by half, or by a sixteenth where memory is short."""
         n_cells = self.n_cells
         wanted = n_cells + max(n_cells // 2, 4096)
         try:
-            self.room.take(wanted)
-        except MemoryError:  # not half as many again, but some more
+            self.memory_budget.reserve(wanted)
+        except MemoryError:
             wanted = n_cells + n_cells // 16 + 64
-            self.room.take(wanted)
+            self.memory_budget.reserve(wanted)
         old, end = self.grid, self._get("END")
         capacity = kernels.capacity_for(wanted)
         new = kernels.make_arrays(self.n, capacity, old[1].dtype)
@@ -210,76 +191,61 @@ class CompiledEngine:
             per_cell = source.size // old[0].size
             rows = target.reshape(per_cell, capacity), source.reshape(per_cell, old[0].size)
             rows[0][:, :end] = rows[1][:, :end]
-        kernels.fresh_table(new[0], end, new[9])
+        kernels.build_table(new[0], end, new[9])
         self.grid = new
 
-    def _pack_anew(self) -> None:
-        """Keys with room around the cells that there are; their order stays, and so do the neighbours."""
+    def _repack(self) -> None:
+        """Keys with a new range of indices; the order of cells and the links stay."""
         columns = self._columns(self._cells)
-        lowest, highest = [int(s.min()) - 1 for s in columns], [int(s.max()) + 1 for s in columns]
-        self.packing = Packing.around(lowest, highest, self.packing.periods)
+        self.packing = Packing.of(columns, self.packing.periods, margin=1)
         self.grid[0][self._cells] = self.packing.pack(columns)
-        self.frame = self._frame()
-        kernels.fresh_table(self.grid[0], self._get("END"), self.grid[9])
+        self.packing_rows = self._packing_rows()
+        kernels.build_table(self.grid[0], self._get("END"), self.grid[9])
 
     def _undo_growth(self) -> None:
         """Back to the cells of the last whole step."""
         start, end = self._get("START"), self._get("END")
-        if self._get("RESUMED"):
+        if self._get("GROWTH_BEGUN"):
             links = self.grid[4]
             links[links >= start] = 0
             for part in self.grid[1:7]:
                 part.reshape(-1, self.grid[0].size)[:, start:end] = 0
             self.grid[7][kernels.BASE : start] = True
-            kernels.fresh_table(self.grid[0], start, self.grid[9])
-            known = kernels.BASE if self.problem.time_varying else min(start, self._get("KNOWN"))
-            self._set(END=start, KNOWN=known, RESUMED=0)
+            kernels.build_table(self.grid[0], start, self.grid[9])
+            known = kernels.BASE if self.problem.time_varying else min(start, self._get("VELOCITIES_END"))
+            self._set(END=start, VELOCITIES_END=known, GROWTH_BEGUN=0)
 
     def _not_finite(self, time: float) -> GridError:
-        """The error of a drift that is NaN or infinite, with the first place where it is."""
+        """The error for the first velocity that is not finite."""
         problem = self.problem
         v = self.grid[3].reshape(self.n, -1)[:, self._cells]
         i, cell = np.argwhere(~np.isfinite(v))[0]
         z = [float(s[cell]) * float(width) for s, width in zip(self._columns(self._cells), problem.widths, strict=True)]
         z[i] += float(problem.widths[i]) / 2.0
-        where = ", ".join(f"{value:.6g}" for value in problem.position(z))
-        return GridError(
-            f"Gbees: drift must be finite; got {float(v[i, cell])} in component {i} at x = ({where}), t = {time:.6g}. "
-            "Keep the grid away from there with bounds, or make the function finite there."
-        )
+        return drift_not_finite(problem, z, float(v[i, cell]), int(i), time)
 
-    def reweight(self, log_weights: Any) -> float:
-        """Multiplies by ``exp(log_weights)``, normalises, prunes, normalises; gives the logarithm of the mass."""
+    def reweight(self, log_weights: Array) -> float:
+        """Multiply by ``exp(log_weights)``, normalise, prune, normalise; returns the logarithm of the mass."""
         cells = self._cells
         order = np.argsort(self.grid[0][cells])
-        w = np.empty(len(order))
-        w[order] = np.asarray(log_weights, dtype=np.float64)
-        p = self.grid[1][cells].astype(np.float64)
-        if np.isnan(w).any() or (w == np.inf).any():
-            raise GridError("Gbees: the likelihood must be a number in every cell; got NaN or infinity.")
-        top = float(np.max(w, where=p > 0, initial=-np.inf))
-        if top == -np.inf:
-            raise GridError(
-                "Gbees: the likelihood must be above zero somewhere; got zero in all "
-                f"{self.n_cells} cells. Check the measurement, or give it a larger variance."
-            )
-        weights = np.exp(w - top, where=p > 0, out=np.zeros_like(w))
-        p *= weights
-        mass = float(p[order].sum())
-        self.grid[2][cells] = p / mass
-        weighed = (self.grid[0], self.grid[2], self.grid[1], *self.grid[3:])
-        end = kernels.prune(self.n, weighed, self.frame, self._get("END"), self._get("SORTED"), self.problem.threshold,
-                            1.0, self.problem.prune == "sequential")  # fmt: skip
+        product, largest = weighted(self.grid[1][cells][order], log_weights)
+        mass = float(product.sum())
+        self.grid[2][cells][order] = product / mass
+        reweighted = (self.grid[0], self.grid[2], self.grid[1], *self.grid[3:])
+        end = kernels.prune(
+            self.n, reweighted, self.packing_rows, self._get("END"), self._get("SORTED"), self.problem.threshold, 1.0,
+            self.problem.prune == "sequential",
+        )  # fmt: skip
         if end < 0:
-            raise self._none_left()
-        self.grid = weighed
-        # without velocities known, they are taken anew, and with them the largest rate
-        self._set(END=end, KNOWN=kernels.BASE, SORTED=end, START=end, COUNT=0, RATE=0.0)
-        return float(np.log(mass)) + top
+            raise no_cell_left(self.problem, self.n_cells)
+        self.grid = reweighted
+        # velocities are computed again, and with them the largest rate
+        self._set(END=end, VELOCITIES_END=kernels.BASE, SORTED=end, START=end, COUNT=0, RATE=0.0)
+        return float(np.log(mass)) + largest
 
 
 class _Loops:
-    """The compiled loops of a problem, and the numbers that they take."""
+    """The compiled loops of a problem, and their array ``numbers``."""
 
     def __init__(self, problem: Problem) -> None:
         n, rotated = problem.n, problem.rotation is not None
@@ -287,17 +253,17 @@ class _Loops:
         at = generated.layout(n, len(parameters), rotated)
         widths = np.asarray(problem.widths, dtype=np.float64)
         noise = np.zeros(n) if problem.diffusion is None else np.asarray(problem.diffusion, dtype=np.float64)
-        mixing, leaks = problem.mixing, noise / widths**2
+        mixing, diffusion_rates = problem.mixing, noise / widths**2
         if mixing is not None:
-            leaks[0] += mixing.rate  # only their sum matters
+            diffusion_rates[0] += mixing.rate  # only their sum matters
         rotation = np.ravel([] if problem.rotation is None else problem.rotation)
-        spread = 0.5 * problem.face_diffusion / widths**2
+        diffusion_factors = 0.5 * problem.face_diffusion / widths**2
         numbers = np.concatenate(
             [
                 widths,
                 widths / 2.0,
-                leaks,
-                spread,
+                diffusion_rates,
+                diffusion_factors,
                 np.zeros(n * n) if mixing is None else np.ravel(mixing.corners),
                 problem.origin,
                 rotation,
@@ -306,18 +272,18 @@ class _Loops:
             ]
         )
         numbers = numbers.astype(np.float64).tolist()
-        graph = generated.trace_velocity(problem.drift.function, n, len(parameters), rotated)
+        graph = generated.trace_face_velocities(problem.drift.function, n, len(parameters), rotated)
         graph, constants = generated.hoisted(graph, n + 1 + len(numbers))
         numbers += constants
         bounds = None
         if problem.bounds is not None:
-            bounds = generated.trace_bounds(problem.bounds, n, len(parameters), rotated)
+            bounds = generated.trace_bounds_at_centre(problem.bounds, n, len(parameters), rotated)
             bounds, constants = generated.hoisted(bounds, n + len(numbers))
             numbers += constants
         self.numbers = np.array(numbers)
         dtype = np.dtype(problem.dtype).name
         self.traced = (graph, n, dtype), (bounds, n, at["range"])
-        kind = generated.Kind(
+        kind = generated.StepTerms(
             problem.diffusion is not None, mixing is not None, problem.time_order == 2, bounds is not None
         )
         self.options = n, problem.limiter, dtype, kind
@@ -325,18 +291,18 @@ class _Loops:
         self.addresses: tuple[int, ...] = ()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without compiled code, which no pickle can hold: it is found again when it is needed."""
+        """State without compiled code, which cannot be pickled; it is loaded again on the next call."""
         return self.__dict__ | {"steps": {}, "addresses": ()}
 
-    def advance(self, shared: bool, grid: Any, frame: Any, *state: Any) -> int:
-        """Run steps, with their cells `shared` among threads; gives how it ended."""
-        if shared not in self.steps:
-            self.steps[shared] = generated.step_of(*self.options, shared)
+    def advance(self, parallel: bool, grid: Array, packing: Array, *state: Any) -> int:
+        """Run steps, on several threads if `parallel`; returns the status."""
+        if parallel not in self.steps:
+            self.steps[parallel] = generated.step_of(*self.options, parallel)
         if not self.addresses:
             drift, bounds = self.traced
             self.addresses = (
-                generated.address_of_drift(*drift),
-                generated.address_of_bounds(*bounds),
-                kernels.address_of_prune(drift[2]),
+                generated.drift_address(*drift),
+                generated.bounds_address(*bounds),
+                kernels.prune_address(drift[2]),
             )
-        return self.steps[shared](grid, frame, self.numbers, *self.addresses, *state)
+        return self.steps[parallel](grid, packing, self.numbers, *self.addresses, *state)

@@ -11,80 +11,65 @@ import numpy as np
 from ensemble._backend import array_namespace, to_numpy
 from ensemble._compile import device as _device
 from ensemble._compile.device import address
-from ensemble._compile.trace.tracer import Scalar, trace
+from ensemble._kernels.gbees.frame import trace_bounds, trace_velocity
 from ensemble._kernels.gbees.launch import Reason, Setting, kernels, launch, source
+from ensemble._typing import Array
 from ensemble.apps.gbees.engines.cuda_grid import DeviceGrid, bytes_per_cell
 from ensemble.apps.gbees.engines.engine import Steps
+from ensemble.apps.gbees.engines.failures import no_probability_left, step_too_small
 from ensemble.apps.gbees.engines.keys import Packing
-from ensemble.apps.gbees.engines.memory import Room
+from ensemble.apps.gbees.engines.memory import MemoryBudget
+from ensemble.apps.gbees.engines.reweighting import weighted
 from ensemble.apps.gbees.errors import GridError
 from ensemble.apps.gbees.problem import Problem
 
 __all__ = ["CudaEngine"]
 
 SMALL = 1 << 15
-"""Cells of room that every grid has, and up to which one cluster of blocks carries a grid where there are many."""
+"""Least capacity of a grid in cells; of many grids of this capacity, each is computed by one cluster of blocks."""
 
 CLUSTER_THREADS = 512
-"""Of a block, where a cluster of them carries one of many small grids."""
+"""Threads per block, where a cluster of blocks computes one of many small grids."""
 
-ALONE_THREADS, ALONE_BLOCKS = 128, 2
-"""Of a block, and blocks that a multiprocessor holds, where all of them carry one small grid."""
+SINGLE_GRID_THREADS, SINGLE_GRID_BLOCKS = 128, 2
+"""Threads per block, and blocks per multiprocessor, where all blocks compute one small grid."""
 
 GRID_THREADS, GRID_BLOCKS = 256, {4: 3, 8: 2}
 """The same for a large grid, by the bytes of a number."""
 
 LARGEST_CLUSTER = 8
-"""Blocks; what every device with clusters can run."""
+"""Blocks per cluster that every device with clusters supports."""
 
-MOST_STEPS = 4096
+MAX_STEPS = 4096
 """Steps of one launch."""
 
-MOST_WORK = 1 << 29
-"""Cell-steps of one launch where somebody watches: about a quarter of a second."""
+MAX_CELL_STEPS = 1 << 29
+"""Cell-steps of one launch with a callback: about a quarter of a second."""
 
 
 class CudaEngine:
-    """One grid under way, see `Engine`; `together` carries many.
+    """The grid of one run on a CUDA device; parameters and errors as for `Engine`. `advance_many` takes many."""
 
-    Parameters
-    ----------
-    problem : Problem
-        Its drift, and its bounds, are traced: parameters of the drift are arguments of the kernels.
-    indices : array of int64, shape (N, n)
-    probabilities : array, shape (N,)
-    time : float
-        When the velocities of the first cells are taken, where the drift varies in time.
-
-    Raises
-    ------
-    GridError
-        If the drift is not finite in one of the cells, or the cells lie too far apart for keys of 63 bits.
-    MemoryError
-        If the cells do not fit.
-    """
-
-    def __init__(self, problem: Problem, indices: Any, probabilities: Any, time: float = 0.0) -> None:
+    def __init__(self, problem: Problem, indices: Array, probabilities: Array, time: float = 0.0) -> None:
         xp = array_namespace(probabilities)
         self.problem, self.count, self.velocity_time = problem, 0, float(time)
         self.taken, self.report_each_step = Steps.of([]), False
         columns = [indices[:, i] for i in range(problem.n)]
-        lowest, highest = [int(xp.min(s)) for s in columns], [int(xp.max(s)) for s in columns]
-        packing = Packing.around(lowest, highest, tuple(problem.periods) or (None,) * problem.n)
+        packing = Packing.of(columns, problem.periods)
         real = np.dtype(problem.dtype)
         keys = xp.astype(packing.pack(columns), xp.int64)
         order = xp.argsort(keys)
         p = xp.astype(probabilities, xp.float32 if real == np.float32 else xp.float64)
         parameters = tuple(float(value) for value in problem.drift.parameters)
-        self.room = Room(bytes_per_cell(problem.n, real.itemsize), problem.memory_limit, p)
+        self.memory_budget = MemoryBudget(bytes_per_cell(problem.n, real.itemsize), problem.memory_limit, p)
         self.grid = DeviceGrid(problem, keys[order], p[order], packing, parameters)
-        self._log = _device.device_empty((MOST_STEPS, 4), np.float64)
+        self._log = _device.device_empty((MAX_STEPS, 4), np.float64)
         self._reserve(self.grid.n)
         self._build()
 
     @property
     def is_small(self) -> bool:
-        """Whether one cluster of blocks will do."""
+        """Whether one cluster of blocks can compute the grid."""
         return self.grid.capacity <= SMALL
 
     @property
@@ -92,81 +77,72 @@ class CudaEngine:
         """Cells stored, active or not."""
         return self.grid.n
 
-    def cells(self) -> tuple[Any, Any]:
+    def cells(self) -> tuple[Array, Array]:
         """Multi-indices (N, n) and probabilities (N,) of every stored cell, on the device."""
         keys, p = self.grid.ordered()
         return array_namespace(keys).stack(self.grid.columns(keys), axis=1), p
 
     def advance(
-        self, time: float, span: float, watch: Callable[[float, int, int], None] | None = None, elapsed: float = 0.0
+        self, time: float, span: float, callback: Callable[[float, int, int], None] | None = None, elapsed: float = 0.0
     ) -> Steps:
-        """Steps from `time` on until `span` is over, of which `elapsed` is gone."""
-        failure = self.together([self], [time], [span], watch, [elapsed])[0]
+        """Steps from `time` + `elapsed` to `time` + `span`."""
+        failure = self.advance_many([self], [time], [span], callback, [elapsed])[0]
         if failure is not None:
             raise failure
         return self.taken
 
     @staticmethod
-    def together(
+    def advance_many(
         engines: Sequence[CudaEngine], times: Sequence[float], spans: Sequence[float],
-        watch: Callable[[float, int, int], None] | None = None, elapsed: Sequence[float] | None = None,
+        callback: Callable[[float, int, int], None] | None = None, elapsed: Sequence[float] | None = None,
     ) -> list[Exception | None]:  # fmt: skip
-        """Carry each engine over its span, all small grids at once; each leaves its steps in `taken`.
+        """Advance each engine over its span, all small grids in one launch; their steps are left in `taken`.
 
-        Every grid goes its own way, with its own time steps: what happens in one changes no bit of another.
+        Grids are independent, each with its own time steps: results are those of separate calls, to the bit.
 
         Parameters
         ----------
         engines : sequence of CudaEngine
         times, spans : sequence of float
-            Start and length of each engine's way.
-        watch : callable, optional
-            Called between launches with the least elapsed part of a span among engines still under way, the cells
-            stored in all grids, and the cell-steps of this call.
+            Start and length of each engine's advance.
+        callback : callable, optional
+            Called between launches with the least elapsed part of a span among unfinished engines, the cells stored in
+            all grids, and the cell-steps of this call.
         elapsed : sequence of float, optional
-            What is gone of each span.
+            Elapsed part of each span.
 
         Returns
         -------
         list of GridError, MemoryError or None
-            What stopped each engine; the others have come to their ends.
+            The error that stopped each engine, None for those that finished.
         """
         gone = elapsed or [0.0] * len(engines)
-        journeys = [_Journey(*each) for each in zip(engines, times, spans, gone, strict=True)]
-        most_work = 1 << 60
-        if watch is not None:
-            most_work = 1 if any(engine.report_each_step for engine in engines) else MOST_WORK
-        while under_way := [journey for journey in journeys if not journey.done]:
-            groups: dict[int, list[_Journey]] = {}
-            for journey in under_way:
-                # one object for each kind of problem: those share a launch
-                engine = journey.engine
-                kind = id(_kernels(engine.problem, 1, True)) if engine.is_small else id(journey)
-                groups.setdefault(kind, []).append(journey)
+        advances = [_UnfinishedAdvance(*each) for each in zip(engines, times, spans, gone, strict=True)]
+        max_cell_steps = 1 << 60
+        if callback is not None:
+            max_cell_steps = 1 if any(engine.report_each_step for engine in engines) else MAX_CELL_STEPS
+        while remaining := [advance for advance in advances if not advance.done]:
+            groups: dict[int, list[_UnfinishedAdvance]] = {}
+            for advance in remaining:
+                # problems with the same kernels share a launch
+                engine = advance.engine
+                kind = id(_kernels(engine.problem, 1, True)) if engine.is_small else id(advance)
+                groups.setdefault(kind, []).append(advance)
             for group in groups.values():
-                _launch(group, most_work)
-            if watch is not None:
-                left = [journey.elapsed for journey in journeys if not journey.done]
+                _launch(group, max_cell_steps)
+            if callback is not None:
+                left = [advance.elapsed for advance in advances if not advance.done]
                 work = sum(int(np.sum(engine.taken.cells)) for engine in engines)
-                watch(min(left or [journeys[-1].elapsed]), sum(engine.n_cells for engine in engines), work)
-        return [journey.failure for journey in journeys]
+                callback(min(left or [advances[-1].elapsed]), sum(engine.n_cells for engine in engines), work)
+        return [advance.failure for advance in advances]
 
-    def reweight(self, log_weights: Any) -> float:
-        """Multiplies by ``exp(log_weights)``, normalises, prunes, normalises; gives the logarithm of the mass."""
+    def reweight(self, log_weights: Array) -> float:
+        """Multiply by ``exp(log_weights)``, normalise, prune, normalise; returns the logarithm of the mass."""
         xp, grid = array_namespace(self.grid.p), self.grid
-        log_weights = xp.astype(xp.asarray(log_weights), xp.float64)
-        if bool(xp.any(xp.isnan(log_weights))) or bool(xp.any(log_weights == float("inf"))):
-            raise GridError("Gbees: the likelihood must be a number in every cell; got NaN or infinity.")
         keys, p = grid.ordered()
-        top = float(xp.max(xp.where(p > 0, log_weights, xp.asarray(-float("inf")))))
-        if top == -float("inf"):
-            raise GridError(
-                f"Gbees: the likelihood must be above zero somewhere; got zero in all {self.n_cells} cells. "
-                "Check the measurement, or give it a larger variance."
-            )
-        weighed = xp.where(p > 0, xp.astype(p, xp.float64) * xp.exp(xp.where(p > 0, log_weights - top, 0.0)), 0.0)
-        mass = float(xp.sum(weighed))
-        grid.replace(keys, xp.astype(weighed / mass, p.dtype))
+        product, largest = weighted(p, log_weights)
+        mass = float(xp.sum(product))
+        grid.replace(keys, xp.astype(product / mass, p.dtype))
         self._build()
         try:
             self._prune()
@@ -175,17 +151,17 @@ class CudaEngine:
             raise
         self._build()
         self.count = 0
-        return float(np.log(mass)) + top
+        return float(np.log(mass)) + largest
 
-    # --- room
+    # --- memory
     def _reserve(self, n_cells: int) -> None:
-        """Room for `n_cells` and some more: half as many where grids are small, less where memory counts."""
+        """Reserve memory for `n_cells` and half as many more; less for large grids or where memory is short."""
         capacity = max(n_cells + n_cells // (2 if n_cells < 1 << 23 else 16), SMALL)
         try:
-            self.room.take(capacity, self.grid.capacity)
+            self.memory_budget.reserve(capacity, self.grid.capacity)
         except MemoryError:
             capacity = n_cells + n_cells // 64 + 64
-            self.room.take(capacity, self.grid.capacity)
+            self.memory_budget.reserve(capacity, self.grid.capacity)
         self.grid.reserve(capacity)
 
     def _build(self) -> None:
@@ -194,17 +170,17 @@ class CudaEngine:
             self.grid.build(_kernels(self.problem, 0, False))
 
     def _prune(self) -> None:
-        """Prune now: by the steps' own kernel, or by the host where that gives up."""
-        record = self.grid.describe()
+        """Prune now: in `advance`, or from the host where that does not suit the grid."""
+        record = self.grid.make_record()
         record["velocity_time"], record["only_prune"] = self.velocity_time, 1
-        back = _advanced([self], [record])[0]
-        back["only_prune"] = 0
-        self.grid.take_back(back)
-        if back["reason"][0] == Reason.PRUNE:
+        record = _advanced([self], [record])[0]
+        record["only_prune"] = 0
+        self.grid.update_from(record)
+        if record["reason"][0] == Reason.PRUNE:
             self.grid.prune(_kernels(self.problem, 0, False))
 
-    def _answer(self, reason: int, time: float) -> None:
-        """Do what the kernel came back for."""
+    def _resolve(self, reason: int, time: float) -> None:
+        """Do what the kernel returned for, or raise an error."""
         grid = self.grid
         if reason == Reason.PRUNE:
             grid.prune(_kernels(self.problem, 0, False))
@@ -215,18 +191,15 @@ class CudaEngine:
         elif reason == Reason.NOT_FINITE:
             raise grid.not_finite(time)
         elif reason == Reason.NOTHING_LEFT:
-            raise GridError(
-                f"Gbees: some probability must stay on the grid; got a total of 0 over {grid.n} cells. "
-                "All of it left over the rim, or bounds shut it out: widen them or lower the threshold."
-            )
+            raise no_probability_left("a total of 0", grid.n)
         elif reason == Reason.STUCK:
-            raise GridError(f"Gbees: time steps must move the time; got steps too small for t = {time:.6g}.")
+            raise step_too_small("steps too small for", time)
 
 
 def _kernels(problem: Problem, cluster: int, small: bool) -> dict[str, Any]:
-    """The kernels for a problem's kind; `cluster` blocks work on one grid, 0: all. One object for each kind."""
+    """The kernels of a problem; `cluster` blocks compute one grid, 0: all. The same object for equal sources."""
     dtype = np.dtype(problem.dtype)
-    threads, blocks = (CLUSTER_THREADS, 1) if cluster else (ALONE_THREADS, ALONE_BLOCKS)
+    threads, blocks = (CLUSTER_THREADS, 1) if cluster else (SINGLE_GRID_THREADS, SINGLE_GRID_BLOCKS)
     if not (cluster or small):
         threads, blocks = GRID_THREADS, GRID_BLOCKS[dtype.itemsize]
     setting = Setting(
@@ -239,23 +212,16 @@ def _kernels(problem: Problem, cluster: int, small: bool) -> dict[str, Any]:
 
 
 @functools.lru_cache(maxsize=256)
-def _source(drift: Callable[..., Any], bounds: Callable[..., Any] | None, setting: Setting) -> str:
-    """Drift and bounds, traced, and the kernels around them."""
-    n, one = setting.n, Scalar("float64")
-
-    def body(x: tuple[Any, ...], t: Any, parameters: tuple[Any, ...]) -> list[Any]:
-        f = drift(x, t, x[0].__array_namespace__(), *parameters)
-        return [v if getattr(v, "dtype", None) == np.float64 else v * 1.0 for v in f]
-
-    graph = trace(body, (one,) * n, one, (one,) * setting.n_parameters, function="Gbees")
-    limits = None
-    if bounds is not None:
-        limits = trace(lambda x: bounds(x, x[0].__array_namespace__()), (one,) * n, function="Gbees")
+def _source(drift: Callable[..., Sequence[Array]], bounds: Callable[..., Array] | None, setting: Setting) -> str:
+    """The source of the kernels with drift and bounds traced into it."""
+    n, rotated = setting.n, setting.rotated
+    graph = trace_velocity(drift, n, setting.n_parameters, rotated)
+    limits = None if bounds is None else trace_bounds(bounds, n, rotated)
     return source(graph, limits, setting)
 
 
-class _Journey:
-    """One engine's way through its span."""
+class _UnfinishedAdvance:
+    """The advance of one engine over its span, in as many launches as it takes."""
 
     def __init__(self, engine: CudaEngine, time: float, span: float, elapsed: float) -> None:
         self.engine, self.time, self.span, self.elapsed = engine, float(time), float(span), float(elapsed)
@@ -263,59 +229,59 @@ class _Journey:
         self.failure: Exception | None = None
         self.done = not self.elapsed < self.span
 
-    def describe(self, most_work: int) -> np.ndarray:
-        """The record that the next launch starts from."""
+    def make_record(self, max_cell_steps: int) -> np.ndarray:
+        """The record for the next launch."""
         engine = self.engine
         engine._build()
-        r = engine.grid.describe()
+        r = engine.grid.make_record()
         r["time"], r["span"], r["elapsed"] = self.time, self.span, self.elapsed
         r["velocity_time"], r["count"] = engine.velocity_time, engine.count
-        r["most_steps"], r["most_work"], r["log"] = MOST_STEPS, most_work, address(engine._log)
+        r["max_steps"], r["max_cell_steps"], r["log"] = MAX_STEPS, max_cell_steps, address(engine._log)
         return r
 
-    def take_back(self, record: np.ndarray) -> None:
-        """Go on from what a launch left."""
+    def update_from(self, record: np.ndarray) -> None:
+        """Read back the record of a launch."""
         engine = self.engine
-        engine.grid.take_back(record)
+        engine.grid.update_from(record)
         taken = int(record["taken"][0])
         if taken:
             lengths, cells, masses, clipped = to_numpy(engine._log[:taken]).T
             engine.taken = engine.taken.then(Steps(lengths, cells.astype(np.int64), masses, clipped))
         engine.count, self.elapsed = int(record["count"][0]), float(record["elapsed"][0])
         engine.velocity_time = float(record["velocity_time"][0])
-        engine._answer(int(record["reason"][0]), self.time + self.elapsed)
+        engine._resolve(int(record["reason"][0]), self.time + self.elapsed)
         self.done = self.elapsed >= self.span
 
 
-def _launch(group: list[_Journey], most_work: int) -> None:
-    """One launch of `advance` for grids of one kind, and what each of them asks for after it."""
-    records = [journey.describe(most_work) for journey in group]
-    for journey, record in zip(group, _advanced([journey.engine for journey in group], records), strict=True):
+def _launch(group: list[_UnfinishedAdvance], max_cell_steps: int) -> None:
+    """One launch of `advance` for grids with the same kernels, and what each of them needs after it."""
+    records = [advance.make_record(max_cell_steps) for advance in group]
+    for advance, record in zip(group, _advanced([advance.engine for advance in group], records), strict=True):
         try:
-            journey.take_back(record)
+            advance.update_from(record)
         except (GridError, MemoryError) as error:
-            journey.failure, journey.done = error, True
+            advance.failure, advance.done = error, True
 
 
 def _advanced(engines: list[CudaEngine], records: list[np.ndarray]) -> list[np.ndarray]:
-    """Launch `advance`: the records that it leaves, one an engine."""
+    """Launch `advance`; returns the records after it, one per engine."""
     problem, small = engines[0].problem, engines[0].is_small
     device = _device.device_array(np.concatenate(records).view(np.uint8))
     if len(engines) > 1:
         cluster = _cluster_for(len(engines))
         launch(_kernels(problem, cluster, small)["advance"], cluster * len(engines), CLUSTER_THREADS, (device,))
     else:
-        threads, per_multiprocessor = (ALONE_THREADS, ALONE_BLOCKS) if small else (
+        threads, per_multiprocessor = (SINGLE_GRID_THREADS, SINGLE_GRID_BLOCKS) if small else (
             GRID_THREADS, GRID_BLOCKS[np.dtype(problem.dtype).itemsize])  # fmt: skip
         wanted = -(-engines[0].grid.capacity // threads)
         n_blocks = max(1, min(_device.multiprocessors() * per_multiprocessor, wanted))
-        launch(_kernels(problem, 0, small)["advance"], n_blocks, threads, (device,), together=True)
-    back = to_numpy(device).view(records[0].dtype)
-    return [back[k : k + 1].copy() for k in range(len(engines))]
+        launch(_kernels(problem, 0, small)["advance"], n_blocks, threads, (device,), cooperative=True)
+    record = to_numpy(device).view(records[0].dtype)
+    return [record[k : k + 1].copy() for k in range(len(engines))]
 
 
 def _cluster_for(n_grids: int) -> int:
-    """Blocks for each of `n_grids`: as many as keep the device busy at one block a multiprocessor."""
+    """Blocks for each of `n_grids`: as many as fill the device at one block per multiprocessor."""
     cluster = 1
     while cluster < LARGEST_CLUSTER and 2 * cluster * n_grids <= _device.multiprocessors():
         cluster *= 2

@@ -1,19 +1,21 @@
-"""What every implementation of the GBEES step offers: one face for Array API code, compiled loops and CUDA."""
+"""The protocol of the implementations of the GBEES step: Array API code, compiled loops, CUDA."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
+
+from ensemble._typing import Array
 
 __all__ = ["Engine", "Steps"]
 
 
 @dataclass(frozen=True)
 class Steps:
-    """What happened in an `advance`, one entry per step.
+    """The steps of an `advance`, one entry per step.
 
     Attributes
     ----------
@@ -23,7 +25,7 @@ class Steps:
     masses : ndarray of float64
         Probability after the step, before it is normalised.
     clipped : ndarray of float64
-        What of it is there because negative values were set to zero.
+        Probability added by setting negative values to zero.
     """
 
     lengths: np.ndarray
@@ -33,8 +35,8 @@ class Steps:
 
     @property
     def losses(self) -> np.ndarray:
-        """Probability that left over the grid's rim in each step."""
-        return 1.0 - (self.masses - self.clipped)
+        """Probability that left the grid in each step."""
+        return np.asarray(1.0 - (self.masses - self.clipped))
 
     def __repr__(self) -> str:
         if not len(self):
@@ -45,7 +47,7 @@ class Steps:
 
     @classmethod
     def of(cls, taken: Sequence[tuple[float, int, float, float]]) -> Steps:
-        """Steps given one by one: length, cells, mass, and what clipping added."""
+        """Steps given one by one: length, cells, mass, mass added by clipping."""
         kinds = np.float64, np.int64, np.float64, np.float64
         columns = zip(*taken) if taken else ((),) * 4
         return cls(*(np.array(column, kind) for column, kind in zip(columns, kinds, strict=True)))
@@ -60,20 +62,38 @@ class Steps:
 
 
 class Engine(Protocol):
-    """One grid under way. Made from a `Problem`, multi-indices (N, n) and their probabilities (N,).
+    """The grid of one run.
 
     Steps are counted since the start or the last `reweight`; the count decides when to prune.
+
+    Parameters
+    ----------
+    problem : Problem
+        Drift and bounds are traced by compiled engines; parameters of the drift are arguments of the compiled code.
+    indices : array of int64, shape (N, n)
+        Each cell once, in any order.
+    probabilities : array, shape (N,)
+        In the array library of the engine.
+    time : float
+        Time of the velocities of the first cells, where the drift varies in time.
+
+    Raises
+    ------
+    GridError
+        If the drift is not finite in a cell, or the keys of the cells take more than 63 bits.
+    MemoryError
+        If the cells exceed the memory.
 
     Attributes
     ----------
     count : int
-        Steps counted; may be set, to go on where another run stopped.
+        Steps counted; set to continue another run.
     taken : Steps
-        The steps of the latest `advance` that the grid has gone through, also when the call ended by an exception.
+        The completed steps of the latest `advance`, also when the call ended by an exception.
     report_each_step : bool
-        Whether `watch` is to be called after every step; to be set. Engines that cannot do so call it when they can.
+        Whether `callback` is called after every step, as far as the engine can; may be set.
     velocity_time : float
-        When the velocities in use were taken: a drift that varies in time grows the grid by those of the step before.
+        Time of the velocities in use: a drift that varies in time grows the grid by those of the previous step.
     """
 
     count: int
@@ -85,23 +105,22 @@ class Engine(Protocol):
     def n_cells(self) -> int:
         """Cells stored, active or not."""
 
-    def cells(self) -> tuple[Any, Any]:
+    def cells(self) -> tuple[Array, Array]:
         """Multi-indices (N, n), int64, in lexicographic order, and probabilities (N,) of every stored cell."""
 
     def advance(
-        self, time: float, span: float, watch: Callable[[float, int, int], None] | None = None, elapsed: float = 0.0
+        self, time: float, span: float, callback: Callable[[float, int, int], None] | None = None, elapsed: float = 0.0
     ) -> Steps:
-        """Steps from `time` on until `span` is over, the last one cut to end exactly there.
+        """Steps from `time` + `elapsed` to `time` + `span`, the last one cut to end exactly there.
 
-        A call that was cut short is continued, to the bit, by one with the same `time` and `span`, and what had
-        `elapsed` then.
+        An interrupted call is continued, to the bit, by one with the same `time` and `span` and the `elapsed` reached.
 
-        `watch` is called now and then with (elapsed span, cells stored, cell-steps of this call); it may raise to
-        interrupt: the grid is then a consistent state of an earlier step of this call.
+        `callback` is called at intervals with (elapsed span, cells stored, cell-steps of this call). It may raise to
+        interrupt; the grid is then that of a complete step of this call.
         """
 
-    def reweight(self, log_weights: Any) -> float:
-        """Multiplies probabilities, in the order of `cells`, by ``exp(log_weights)``; normalises, prunes, normalises.
+    def reweight(self, log_weights: Array) -> float:
+        """Multiply probabilities, in the order of `cells`, by ``exp(log_weights)``; normalise, prune, normalise.
 
-        Gives the logarithm of the mass after weighing: the evidence.
+        Returns the logarithm of the mass before normalising: the evidence.
         """

@@ -1,22 +1,22 @@
-"""One step of corner transport upwind with limited slopes, gathered cell by cell."""
+"""One step of corner transport upwind with limited slopes, in gather form."""
 
 from __future__ import annotations
 
 import itertools
-from typing import Any
 
 from ensemble._backend import array_namespace
+from ensemble._kernels.gbees.limiters import LIMITERS
+from ensemble._typing import Array
 from ensemble.apps.gbees.engines.grid import Grid
-from ensemble.apps.gbees.engines.limiters import LIMITERS
 from ensemble.apps.gbees.mixing import Mixing
 from ensemble.apps.gbees.problem import Problem
 
 __all__ = ["advected", "rates"]
 
 
-def rates(problem: Problem, grid: Grid) -> Any:
-    """Share of each cell that may leave it in unit time: the step is stable up to one over the largest."""
-    total: Any = None
+def rates(problem: Problem, grid: Grid) -> Array:
+    """Largest share of each cell that leaves it in unit time: steps up to one over the maximum are stable."""
+    total: Array = None
     for i, (v, width) in enumerate(zip(grid.velocities, problem.widths)):
         part = abs(v) / float(width)
         if problem.diffusion is not None:
@@ -25,7 +25,7 @@ def rates(problem: Problem, grid: Grid) -> Any:
     return total if problem.mixing is None else total + problem.mixing.rate
 
 
-def advected(problem: Problem, grid: Grid, dt: float) -> Any:
+def advected(problem: Problem, grid: Grid, dt: float) -> Array:
     """Probabilities after a step of length `dt`, neither clipped nor normalised.
 
     A missing neighbour (position N in the stencil) holds nothing; probability may leave the grid over an upper face
@@ -34,7 +34,7 @@ def advected(problem: Problem, grid: Grid, dt: float) -> Any:
     xp = array_namespace(grid.keys)
     nothing = xp.zeros(1, dtype=grid.p.dtype)
 
-    def widened(values: Any) -> Any:
+    def widened(values: Array) -> Array:
         return xp.concat([values, nothing])
 
     transverse = transverse_corrections(problem, grid, dt)
@@ -64,8 +64,8 @@ def advected(problem: Problem, grid: Grid, dt: float) -> Any:
     return result if problem.mixing is None else result + 0.5 * dt * over_edges(problem.mixing, grid)
 
 
-def over_edges(mixing: Mixing, grid: Grid) -> Any:
-    """What comes in unit time, twice, from the neighbours over edges; those behind a face neighbour that is there."""
+def over_edges(mixing: Mixing, grid: Grid) -> Array:
+    """Twice the exchange in unit time with the neighbours over edges that are reached over a stored face neighbour."""
     xp = array_namespace(grid.keys)
     held = xp.concat([grid.p, xp.zeros(1, dtype=grid.p.dtype)])
     end = xp.full(1, grid.size, dtype=grid.stencil.lower[0].dtype)
@@ -82,8 +82,8 @@ def over_edges(mixing: Mixing, grid: Grid) -> Any:
     return total
 
 
-def divergence(problem: Problem, grid: Grid) -> Any:
-    """Of the drift, from the velocities through the faces of each cell; along an axis without a lower neighbour, 0."""
+def divergence(problem: Problem, grid: Grid) -> Array:
+    """Divergence of the drift from the face velocities of each cell; along an axis without a lower neighbour, 0."""
     xp = array_namespace(grid.keys)
     total = xp.zeros_like(grid.p)
     for v, width, lower in zip(grid.velocities, problem.widths, grid.stencil.lower):
@@ -92,8 +92,8 @@ def divergence(problem: Problem, grid: Grid) -> Any:
     return total
 
 
-def transverse_corrections(problem: Problem, grid: Grid, dt: float) -> list[Any]:
-    """Half a step of upwind advection along each dimension: what fluxes through the other faces are taken after."""
+def transverse_corrections(problem: Problem, grid: Grid, dt: float) -> list[Array]:
+    """Half a step of upwind advection along each dimension, which corrects the fluxes along the others."""
     xp = array_namespace(grid.keys)
     nothing = xp.zeros(1, dtype=grid.p.dtype)
     p, padded = grid.p, xp.concat([grid.p, nothing])

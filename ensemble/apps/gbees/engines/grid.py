@@ -1,4 +1,4 @@
-"""The grid of the Array API engine: sorted keys, and beside each its probability and velocities."""
+"""The grid of the Array API engine: sorted keys with probabilities and velocities."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from functools import cached_property
 from typing import Any
 
 from ensemble._backend import array_namespace, to_numpy
+from ensemble._typing import Array
+from ensemble.apps.gbees.engines.failures import drift_not_finite
 from ensemble.apps.gbees.engines.keys import Packing, find
-from ensemble.apps.gbees.errors import GridError
 from ensemble.apps.gbees.problem import Problem
 
 __all__ = ["Grid", "Stencil", "face_velocities"]
@@ -16,7 +17,7 @@ __all__ = ["Grid", "Stencil", "face_velocities"]
 
 @dataclass(frozen=True)
 class Stencil:
-    """Where the neighbours of N cells stand; N, one past the last cell, for one that is missing.
+    """Positions of the neighbours of N cells; N, one past the last cell, for a missing one.
 
     Attributes
     ----------
@@ -24,11 +25,11 @@ class Stencil:
         The neighbours below and above along each dimension.
     """
 
-    lower: tuple[Any, ...]
-    upper: tuple[Any, ...]
+    lower: tuple[Array, ...]
+    upper: tuple[Array, ...]
 
     @classmethod
-    def of(cls, packing: Packing, keys: Any) -> Stencil:
+    def of(cls, packing: Packing, keys: Array) -> Stencil:
         """The neighbours of every cell."""
         n = range(len(packing.bits))
         return cls(
@@ -48,15 +49,15 @@ class Grid:
     p : array, shape (N,)
     velocities : tuple of n arrays (N,)
         Component i of the drift at the centre of the upper face i.
-    settled : array of bool, shape (N,)
-        Whether all cells that this one may flow into are there, or refused.
+    is_grown : array of bool, shape (N,)
+        Whether all downwind neighbours are stored or out of bounds.
     """
 
     packing: Packing
-    keys: Any
-    p: Any
-    velocities: tuple[Any, ...]
-    settled: Any
+    keys: Array
+    p: Array
+    velocities: tuple[Array, ...]
+    is_grown: Array
 
     @property
     def size(self) -> int:
@@ -65,24 +66,24 @@ class Grid:
 
     @cached_property
     def stencil(self) -> Stencil:
-        """Worked out once for each set of cells."""
+        """Positions of all neighbours, computed once per set of cells."""
         return Stencil.of(self.packing, self.keys)
 
     @cached_property
-    def columns(self) -> list[Any]:
+    def columns(self) -> list[Array]:
         """The multi-indices, one array (N,) a dimension."""
         return [self.packing.column(self.keys, i) for i in range(len(self.packing.bits))]
 
     def changed(self, **parts: Any) -> Grid:
-        """The same cells with other probabilities, velocities or marks; where they stand stays known."""
+        """The same cells with other probabilities, velocities or marks; the stencil is kept."""
         grid = replace(self, **parts)
         for name in ("stencil", "columns"):
             if name in self.__dict__:
                 grid.__dict__[name] = self.__dict__[name]
         return grid
 
-    def chosen(self, at: Any) -> Grid:
-        """The cells at positions `at`, in ascending order; none of them is settled."""
+    def chosen(self, at: Array) -> Grid:
+        """The cells at positions `at`, in ascending order; none of them is marked as grown."""
         xp = array_namespace(self.keys)
         return Grid(
             self.packing,
@@ -93,10 +94,10 @@ class Grid:
         )
 
 
-def face_velocities(problem: Problem, columns: list[Any], time: float, dtype: Any) -> tuple[Any, ...]:
+def face_velocities(problem: Problem, columns: list[Array], time: float, dtype: Any) -> tuple[Array, ...]:
     """Component i of the drift at the centre of the upper face i of every cell, in the precision `dtype`.
 
-    Positions and drift are worked out in float64 in any case: the sign of a velocity decides which cells are kept.
+    Positions and drift are computed in float64 in any case: the sign of a velocity decides which cells are kept.
 
     Raises
     ------
@@ -111,18 +112,8 @@ def face_velocities(problem: Problem, columns: list[Any], time: float, dtype: An
         v = problem.velocity(face, time, xp)[i]
         v = xp.broadcast_to(xp.astype(xp.asarray(v), xp.float64), z[i].shape)
         if not bool(xp.all(xp.isfinite(v))):
-            raise not_finite(problem, face, v, i, time)
+            first = int(xp.argmin(xp.astype(xp.isfinite(v), xp.int8)))
+            z = [float(to_numpy(part)[first]) for part in face]
+            raise drift_not_finite(problem, z, float(v[first]), i, time)
         velocities.append(xp.astype(v, dtype, copy=False))
     return tuple(velocities)
-
-
-def not_finite(problem: Problem, face: list[Any], v: Any, i: int, time: float) -> GridError:
-    """The error of a drift that is NaN or infinite, with the first place where it is."""
-    xp = array_namespace(v)
-    first = int(xp.argmin(xp.astype(xp.isfinite(v), xp.int8)))
-    x = problem.position([float(to_numpy(z)[first]) for z in face])
-    where = ", ".join(f"{value:.6g}" for value in x)
-    return GridError(
-        f"Gbees: drift must be finite; got {float(v[first])} in component {i} at x = ({where}), t = {float(time):.6g}. "
-        "Keep the grid away from there with bounds, or make the function finite there."
-    )

@@ -1,23 +1,23 @@
-"""Growing the grid: every cell that probability may flow into in the next step has to be there."""
+"""Growth of the grid: insertion of the missing downwind neighbours of active cells."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from ensemble._backend import array_namespace
+from ensemble._typing import Array
 from ensemble.apps.gbees.engines.grid import Grid, face_velocities
 from ensemble.apps.gbees.engines.keys import find, merged_columns
 from ensemble.apps.gbees.problem import Problem
 from ensemble.apps.gbees.tables import with_tables
 
-__all__ = ["flows", "grown"]
+__all__ = ["flow_masks", "grown"]
 
 
-def flows(problem: Problem, velocities: tuple[Any, ...]) -> list[dict[int, Any]]:
-    """For each dimension, step (1 or -1) to a mask: whether a cell gives probability to that side.
+def flow_masks(problem: Problem, velocities: tuple[Array, ...]) -> list[dict[int, Array]]:
+    """Per dimension, a mask by step (1 or -1): whether probability flows from a cell to that side.
 
-    The cell's own upper face decides for both sides. Diffusion gives to both.
+    The velocity through the cell's upper face decides for both sides. Diffusion flows to both.
     """
     given = []
     for i, v in enumerate(velocities):
@@ -26,20 +26,20 @@ def flows(problem: Problem, velocities: tuple[Any, ...]) -> list[dict[int, Any]]
     return given
 
 
-def grown(problem: Problem, grid: Grid, time: float, room: Callable[[int], None]) -> Grid:
-    """The grid with all face and edge neighbours that active cells flow into; `room` is asked before it grows."""
+def grown(problem: Problem, grid: Grid, time: float, reserve: Callable[[int], None]) -> Grid:
+    """The grid with all downwind neighbours of active cells; `reserve` is called with the new size before."""
     xp = array_namespace(grid.keys)
-    settled = xp.zeros_like(grid.settled) if problem.time_varying else grid.settled
-    growing = xp.logical_and(grid.p >= problem.threshold, xp.logical_not(settled))
+    is_grown = xp.zeros_like(grid.is_grown) if problem.time_varying else grid.is_grown
+    growing = xp.logical_and(grid.p >= problem.threshold, xp.logical_not(is_grown))
     if not bool(xp.any(growing)):
         return grid
     new = missing_targets(problem, grid, growing)
     if problem.bounds is not None and new.shape[0]:
         new = new[within(problem, [grid.packing.column(new, i) for i in range(problem.n)])]
-    settled = xp.logical_or(settled, growing)
+    is_grown = xp.logical_or(is_grown, growing)
     if new.shape[0] == 0:
-        return grid.changed(settled=settled)
-    room(grid.size + int(new.shape[0]))
+        return grid.changed(is_grown=is_grown)
+    reserve(grid.size + int(new.shape[0]))
     columns = [grid.packing.column(new, i) for i in range(problem.n)]
     velocities = face_velocities(problem, columns, time, grid.p.dtype)
     packing, keys = grid.packing, grid.keys
@@ -49,7 +49,7 @@ def grown(problem: Problem, grid: Grid, time: float, room: Callable[[int], None]
     keys = xp.concat([keys, new])
     order = xp.argsort(keys)
 
-    def joined(old: Any, added: Any) -> Any:
+    def joined(old: Array, added: Array) -> Array:
         return xp.take(xp.concat([old, added]), order)
 
     return Grid(
@@ -57,15 +57,15 @@ def grown(problem: Problem, grid: Grid, time: float, room: Callable[[int], None]
         xp.take(keys, order),
         joined(grid.p, xp.zeros(new.shape[0], dtype=grid.p.dtype)),
         tuple(joined(old, added) for old, added in zip(grid.velocities, velocities)),
-        joined(settled, xp.zeros(new.shape[0], dtype=xp.bool)),
+        joined(is_grown, xp.zeros(new.shape[0], dtype=xp.bool)),
     )
 
 
-def missing_targets(problem: Problem, grid: Grid, growing: Any) -> Any:
-    """Keys, each once, of the cells that the `growing` ones flow into and that are not there."""
+def missing_targets(problem: Problem, grid: Grid, growing: Array) -> Array:
+    """Keys, each once, of the missing downwind neighbours of the `growing` cells."""
     xp = array_namespace(grid.keys)
     keys = grid.keys[growing]
-    given = flows(problem, tuple(v[growing] for v in grid.velocities))
+    given = flow_masks(problem, tuple(v[growing] for v in grid.velocities))
     targets = []
     for i in range(problem.n):
         for step in (1, -1):
@@ -80,8 +80,8 @@ def missing_targets(problem: Problem, grid: Grid, growing: Any) -> Any:
     return wanted[find(grid.keys, wanted) == grid.size] if wanted.shape[0] else wanted
 
 
-def within(problem: Problem, columns: list[Any]) -> Any:
-    """Whether cells lie in the range of `bounds` that the first grid had."""
+def within(problem: Problem, columns: list[Array]) -> Array:
+    """Whether `bounds` of cells lies in its range over the first grid."""
     assert problem.bounds is not None
     xp = array_namespace(columns[0])
     z = [xp.astype(s, xp.float64) * float(width) for s, width in zip(columns, problem.widths)]

@@ -1,32 +1,32 @@
-"""Room for more cells, asked for before a grid takes it."""
+"""The memory budget of a grid, checked before the grid grows."""
 
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Any
 
 from ensemble._backend import available_bytes
+from ensemble._typing import Array
 
-__all__ = ["Room"]
+__all__ = ["MemoryBudget"]
 
 
-class Room:
-    """How many cells fit, each taking `bytes_per_cell` at the peak of a step.
+class MemoryBudget:
+    """The number of cells that fit, at `bytes_per_cell` each at the peak of a step.
 
     Parameters
     ----------
     bytes_per_cell : int
     limit : float or None
-        Bytes that the whole grid may take; None for what the machine has.
+        Bytes of the whole grid; None for the free memory of the machine.
     like : array
-        Tells where the memory is.
+        An array in the memory that is meant: the host's or a device's.
     """
 
-    def __init__(self, bytes_per_cell: int, limit: float | None, like: Any) -> None:
+    def __init__(self, bytes_per_cell: int, limit: float | None, like: Array) -> None:
         self.bytes_per_cell, self.limit, self.like = bytes_per_cell, limit, like
-        self.known = 0  # cells that are known to fit: the machine is asked again only beyond them
+        self.known = 0  # cells that fit: free memory is read again only beyond them
 
-    def take(self, n_cells: int, stored: int = 0) -> None:
+    def reserve(self, n_cells: int, stored: int = 0) -> None:
         """Raise MemoryError unless `n_cells` fit, of which `stored` have their memory already."""
         if n_cells <= self.known:
             return
@@ -34,7 +34,7 @@ class Room:
         if limit is None:
             limit = available_bytes(self.like) + stored * self.bytes_per_cell
         if n_cells * self.bytes_per_cell > limit:
-            cells = f"{n_cells:,}" if n_cells < 10**18 else f"{Decimal(n_cells):.2e}"  # no float need hold the number
+            cells = f"{n_cells:,}" if n_cells < 10**18 else f"{Decimal(n_cells):.2e}"  # may overflow a float
             needed = Decimal(n_cells * self.bytes_per_cell) / 10**9
             raise MemoryError(
                 f"Gbees: the grid must fit {limit / 1e9:.3g} GB; got {cells} cells of about {self.bytes_per_cell} "

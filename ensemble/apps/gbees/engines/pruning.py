@@ -1,67 +1,63 @@
-"""Pruning the grid: cells with little probability, into which no active cell flows, are given up."""
+"""Pruning of the grid: deletion of cells of small probability without active upwind neighbours."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from ensemble._backend import array_namespace
+from ensemble._typing import Array
+from ensemble.apps.gbees.engines.failures import no_cell_left
 from ensemble.apps.gbees.engines.grid import Grid
-from ensemble.apps.gbees.engines.growth import flows
-from ensemble.apps.gbees.errors import GridError
+from ensemble.apps.gbees.engines.growth import flow_masks
 from ensemble.apps.gbees.problem import Problem
 
 __all__ = ["pruned"]
 
 
 def pruned(problem: Problem, grid: Grid) -> Grid:
-    """The cells that are kept.
+    """The grid of the cells that are kept.
 
     Raises
     ------
     GridError
-        If none is.
+        If no cell would be left.
     """
     xp = array_namespace(grid.keys)
-    fed = xp.logical_or(grid.p >= problem.threshold, is_fed(problem, grid))
-    kept, candidates = xp.nonzero(fed)[0], xp.nonzero(xp.logical_not(fed))[0]
+    downwind = xp.logical_or(grid.p >= problem.threshold, is_downwind(problem, grid))
+    kept, candidates = xp.nonzero(downwind)[0], xp.nonzero(xp.logical_not(downwind))[0]
     if problem.prune == "sequential" and candidates.shape[0]:
         p = xp.take(grid.p, candidates)
         order = xp.argsort(p)
         p = xp.astype(xp.take(p, order), xp.float64, copy=False)
-        gone = p < problem.threshold * (1.0 - xp.cumulative_sum(p))  # judged against what would be left
+        gone = p < problem.threshold * (1.0 - xp.cumulative_sum(p))  # against the mass that would be left
         n_gone = gone.shape[0] if bool(xp.all(gone)) else int(xp.argmin(xp.astype(gone, xp.int8)))
         kept = xp.sort(xp.concat([kept, xp.take(candidates, order[n_gone:])]))
     if kept.shape[0] == 0:
-        raise GridError(
-            f"Gbees: threshold must leave some cells; got {problem.threshold:g}, and all {grid.size} cells hold less. "
-            "Lower the threshold: it has to be well below one over the number of cells that matter."
-        )
+        raise no_cell_left(problem, grid.size)
     return grid.chosen(kept)
 
 
-def is_fed(problem: Problem, grid: Grid) -> Any:
-    """Whether an active cell flows into each cell, over a face or, past a face neighbour in the grid, over an edge."""
+def is_downwind(problem: Problem, grid: Grid) -> Array:
+    """Whether each cell is downwind of an active one, over a face, or over an edge past a stored face neighbour."""
     xp = array_namespace(grid.keys)
     none = xp.zeros(1, dtype=xp.bool)
     active = xp.concat([grid.p >= problem.threshold, none])
     given = [
         {step: xp.logical_and(active, xp.concat([mask, none])) for step, mask in sides.items()}
-        for sides in flows(problem, grid.velocities)
+        for sides in flow_masks(problem, grid.velocities)
     ]
     end = xp.full(1, grid.size, dtype=grid.stencil.lower[0].dtype)
-    # the neighbour that a flow with this step comes from
-    behind = [
+    # the neighbour upwind of a flow with this step
+    upwind = [
         {1: xp.concat([lower, end]), -1: xp.concat([upper, end])}
         for lower, upper in zip(grid.stencil.lower, grid.stencil.upper)
     ]
-    fed = xp.zeros(grid.size, dtype=xp.bool)
+    downwind = xp.zeros(grid.size, dtype=xp.bool)
     for i in range(problem.n):
         for step in (1, -1):
-            face = behind[i][step][:-1]
-            fed = xp.logical_or(fed, xp.take(given[i][step], face))
+            face = upwind[i][step][:-1]
+            downwind = xp.logical_or(downwind, xp.take(given[i][step], face))
             for j in range(problem.n):
                 for side in (1, -1) if j != i else ():
-                    edge = xp.take(behind[j][side], face)
+                    edge = xp.take(upwind[j][side], face)
                     both = xp.logical_and(given[i][step], given[j][side])
-                    fed = xp.logical_or(fed, xp.take(both, edge))
-    return fed
+                    downwind = xp.logical_or(downwind, xp.take(both, edge))
+    return downwind

@@ -13,6 +13,7 @@ import numpy as np
 
 from ensemble import _check
 from ensemble._backend import to_numpy
+from ensemble._typing import Array
 from ensemble.apps.gbees.analysis.distribution import positions
 from ensemble.apps.gbees.cells import Cells
 
@@ -44,7 +45,7 @@ class Points:
     probabilities: np.ndarray
     x: np.ndarray
 
-    def cells(self, origin: Any, widths: Any, rotation: Any = None) -> Cells:
+    def cells(self, origin: Array, widths: Array, rotation: Array = None) -> Cells:
         """The same on the grid with a cell centre at `origin` and cells of `widths`.
 
         Raises
@@ -225,7 +226,10 @@ def write_gaussian(path: str | os.PathLike[str], content: GaussianFile) -> None:
     """
     n = len(content.mean)
     labels = content.labels or tuple(f"x{i + 1}" for i in range(n))
-    line = lambda values: " ".join(repr(float(value)) for value in values)
+
+    def line(values: np.ndarray) -> str:
+        return " ".join(repr(float(value)) for value in values)
+
     names = ", ".join(re.sub(r"\s*\(.*?\)", "", label) for label in labels)
     lines = [" ".join(labels), line(content.mean), "", f"Covariance({names})"]
     lines += [line(row) for row in np.asarray(content.covariance)]

@@ -102,7 +102,10 @@ class Recording:
         ValueError
             If one is missing or of another length than it must have; `source` is named.
         """
-        need = lambda name: needed(arrays, name, source)
+
+        def need(name: str) -> np.ndarray:
+            return needed(arrays, name, source)
+
         version = int(need("format"))
         if version != FORMAT:
             raise ValueError(
@@ -113,8 +116,8 @@ class Recording:
         # files of before clipping was counted by itself have no such entry
         clipped = arrays.get("step_clipped", np.full(masses.shape, np.nan))
         steps = Steps(need("step_lengths"), need("step_cells"), masses, clipped)
-        together = {len(part) for part in vars(steps).values()}
-        if len(together) > 1 or len(times) != len(spans):
+        lengths = {len(part) for part in vars(steps).values()}
+        if len(lengths) > 1 or len(times) != len(spans):
             raise ValueError(f"Recording: {source} must have one entry per step and a time; got lengths that differ.")
         rotation = arrays.get("rotation")
         distributions = []

@@ -1,9 +1,9 @@
-"""Arguments that are plain, or Ensembles with one value per sample: checked once, then handed out sample by sample."""
+"""Arguments that are plain, or Ensembles with one value per sample: checked once, then indexed by sample."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -12,11 +12,23 @@ from ensemble._check import message, require
 from ensemble.apps.gbees.problem import Drift
 from ensemble.scalar import DivergenceError, Ensemble
 
-__all__ = ["Values", "common_samples", "components", "drift_of", "drift_values", "matrix", "periods_of", "tried"]
+__all__ = [
+    "SampleValues",
+    "checked_call",
+    "common_samples",
+    "components",
+    "drift_of",
+    "drift_parameters",
+    "matrix",
+    "periods_of",
+]
 
 
-class Values:
-    """Floats of one shape, the same for all samples or one set per sample.
+T = TypeVar("T")
+
+
+class SampleValues:
+    """Floats of one shape, the same for all samples or one array per sample.
 
     Parameters
     ----------
@@ -45,7 +57,7 @@ class Values:
 
     @property
     def n_samples(self) -> int:
-        """How many samples differ; 1 for what is the same for all."""
+        """Number of samples; 1 for values that are the same for all."""
         return int(self.samples.shape[-1])
 
     def sample(self, i: int) -> np.ndarray:
@@ -53,7 +65,7 @@ class Values:
         return np.array(self.samples[..., i if self.n_samples > 1 else 0])
 
 
-def common_samples(function: str, **values: Values) -> int | None:
+def common_samples(function: str, **values: SampleValues) -> int | None:
     """The number of samples, None where nothing is an Ensemble.
 
     Raises
@@ -80,29 +92,29 @@ def drift_of(drift: Any) -> Drift:
     raise TypeError(message("Gbees", "drift", requirement, f"a {type(drift).__name__}"))
 
 
-def drift_values(drift: Drift) -> dict[str, Values]:
+def drift_parameters(drift: Drift) -> dict[str, SampleValues]:
     """The parameters of `drift` by name, each one number per sample."""
     names = drift.names or tuple(f"parameter {i}" for i in range(len(drift.parameters)))
     values = {}
     for name, parameter in zip(names, drift.parameters, strict=True):
-        values[name] = Values(parameter, "Gbees", name)
+        values[name] = SampleValues(parameter, "Gbees", name)
         seen = f"shape {values[name].shape}"
         require(values[name].shape == (), "Gbees", f"drift parameter {name}", "be one number per sample", seen)
     return values
 
 
-def components(value: Any, n: int, name: str) -> Values:
+def components(value: Any, n: int, name: str) -> SampleValues:
     """`value` as n numbers; one number stands for all of them."""
-    values = Values(value, "Gbees", name)
+    values = SampleValues(value, "Gbees", name)
     require(values.shape in ((), (n,)), "Gbees", name, f"be a number or have shape ({n},)", f"shape {values.shape}")
     if values.shape == ():
         values.samples = np.broadcast_to(values.samples, (n, values.n_samples)).copy()
     return values
 
 
-def matrix(value: Any, n: int, name: str) -> Values:
+def matrix(value: Any, n: int, name: str) -> SampleValues:
     """`value` as a symmetric (n, n) matrix; n numbers, or one, are its diagonal."""
-    values = Values(value, "Gbees", name)
+    values = SampleValues(value, "Gbees", name)
     fits = values.shape in ((), (n,), (n, n))
     require(fits, "Gbees", name, f"be a number or have shape ({n},) or ({n}, {n})", f"shape {values.shape}")
     if len(values.shape) < 2:
@@ -122,13 +134,13 @@ def periods_of(periods: Sequence[float | None] | None, n: int, rotate: bool) -> 
     require(len(given) == n, "Gbees", "periods", f"have {n} entries, None where there is no period", f"{len(given)}")
     good = all(period is None or 0.0 < period < np.inf for period in given)
     require(good, "Gbees", "periods", "be finite numbers above zero, or None", repr(given))
-    turned = rotate and any(period is not None for period in given)
-    require(not turned, "Gbees", "periods", "be None in a rotated grid", repr(given), "Use rotate=False.")
+    rotated = rotate and any(period is not None for period in given)
+    require(not rotated, "Gbees", "periods", "be None in a rotated grid", repr(given), "Use rotate=False.")
     return given
 
 
-def tried(call: Callable[[], Any], function: str, argument: str, requirement: str) -> Any:
-    """What `call` gives, a function of the caller's; a ValueError that names it where its arguments do not suit it."""
+def checked_call(call: Callable[[], T], function: str, argument: str, requirement: str) -> T:
+    """The result of `call`, which calls a user's function; a ValueError names it if its arguments do not fit."""
     try:
         return call()
     except (IndexError, ValueError, TypeError, DivergenceError) as error:

@@ -1,4 +1,4 @@
-"""Bayes' rule for measurements sharper than a cell: the likelihood integrated over each cell, not taken at its centre.
+"""Bayes' rule for measurements sharper than a cell: the likelihood is integrated over each cell.
 
 The integrand is the density of `reconstruction` times the Gaussian likelihood. Along one axis of each box, the one that
 the measurement changes most along, it is integrated over the part of the box where the likelihood is not negligible;
@@ -12,55 +12,55 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, to_numpy
+from ensemble._typing import Array, Namespace
 from ensemble.apps.gbees.errors import GridError
 from ensemble.apps.gbees.problem import Problem
 from ensemble.apps.gbees.run.measurement import Noise, frame_points
 from ensemble.apps.gbees.run.reconstruction import Shapes, neighbours, shapes
 from ensemble.apps.gbees.run.sharpness import Residuals, residuals_of
 
-__all__ = ["Weighed", "weighed"]
+__all__ = ["IntegratedLikelihood", "integrate_likelihood"]
 
 NEGLIGIBLE = 45.0
-"""Differences of logarithms of what is left out: rounding of the sum is 36."""
+"""Differences of logarithms from which on terms are left out; rounding of the sum is 36."""
 
 REACH = 7.5
-"""Deviations on either side of a measured value that are integrated over along a line."""
+"""Deviations on either side of a measured value, along a line, that are integrated over."""
 
 NODES = 28
-"""Of Gauss's rule there: errors of 1e-11."""
+"""Nodes of Gauss's rule along that line: errors of 1e-11."""
 
 BOXES = 1 << 21
 """Most parts of cells that are integrated over."""
 
 CHUNK = 1 << 18
-"""Nodes that are worked out at a time."""
+"""Nodes evaluated at a time."""
 
 
 @dataclass(frozen=True)
-class Weighed:
-    """What a measurement leaves of a grid.
+class IntegratedLikelihood:
+    """The likelihood integrated over cells, and the posterior's moments.
 
     Attributes
     ----------
     log_weights : array (N,)
         Logarithms of the likelihood of each cell, but for the peak of the noise's density.
     mean, covariance : ndarray (n,), (n, n)
-        Of the posterior in the grid's frame, with what is inside the cells.
+        Of the posterior in the grid's frame, within cells too.
     """
 
-    log_weights: Any
+    log_weights: Array
     mean: np.ndarray
     covariance: np.ndarray
 
 
-def weighed(
-    problem: Problem, indices: Any, p: Any, h: Callable[..., Any], y: np.ndarray, noise: Noise, axes: list[int]
-) -> Weighed:
+def integrate_likelihood(
+    problem: Problem, indices: Array, p: Array, h: Callable[..., Array], y: np.ndarray, noise: Noise, axes: list[int]
+) -> IntegratedLikelihood:
     """Integrate over the cells along `axes`, of which there is at least one.
 
     Raises
@@ -75,30 +75,30 @@ def weighed(
     p = xp.astype(p, xp.float64)
     total = float(xp.sum(p * density.means()))
     with np.errstate(all="ignore"):
-        near = reached(problem, at, indices, p, axes)
-    cells = Part(
+        near = cells_within_reach(problem, at, indices, p, axes)
+    cells = CellQuadrature(
         problem, at, axes, to_numpy(xp.take(indices, near, axis=0)).astype(np.float64),
-        np.log(to_numpy(xp.take(p, near))), density.chosen(near).moved(to_numpy),
+        np.log(to_numpy(xp.take(p, near))), density.take(near).converted(to_numpy),
     )  # fmt: skip
     with np.errstate(all="ignore"):
         moments = cells.integrated()
         mean, covariance = cells.summed(moments)
         values = np.log(moments.mass) + moments.scale - np.log(total)
-    position = xp.cumulative_sum(xp.astype(in_place(near, indices.shape[0], xp), xp.int64)) - 1
-    inside = in_place(near, indices.shape[0], xp)
+    position = xp.cumulative_sum(xp.astype(is_among(near, indices.shape[0], xp), xp.int64)) - 1
+    inside = is_among(near, indices.shape[0], xp)
     spread = xp.take(asarray_like(values, p), xp.maximum(position, xp.zeros_like(position)))
     log_weights = xp.where(inside, spread, xp.full_like(spread, -np.inf))
-    return Weighed(as_values(p, log_weights, places, len(axes)), mean, covariance)
+    return IntegratedLikelihood(as_values(p, log_weights, places, len(axes)), mean, covariance)
 
 
-def in_place(positions: Any, n: int, xp: Any) -> Any:
-    """Which of n places are among the ascending `positions`."""
+def is_among(positions: Array, n: int, xp: Namespace) -> Array:
+    """Which of the numbers below n are among the ascending `positions`."""
     every = xp.arange(n, dtype=positions.dtype, device=positions.device)
     at = xp.minimum(xp.searchsorted(positions, every), xp.full_like(every, positions.shape[0] - 1))
     return xp.take(positions, at) == every
 
 
-def reached(problem: Problem, at: Residuals, indices: Any, p: Any, axes: list[int]) -> Any:
+def cells_within_reach(problem: Problem, at: Residuals, indices: Array, p: Array, axes: list[int]) -> Array:
     """Positions of the cells where the likelihood may not be negligible."""
     xp = array_namespace(indices)
     z = frame_points(problem, indices)
@@ -108,25 +108,24 @@ def reached(problem: Problem, at: Residuals, indices: Any, p: Any, axes: list[in
     log_p = xp.log(xp.where(p > 0, p, xp.ones_like(p)))
     least = xp.where(p > 0, log_p - worst, xp.full_like(p, -np.inf))
     least = xp.where(xp.isnan(least), xp.full_like(p, -np.inf), least)
-    left_out = log_p - best < xp.max(least) - NEGLIGIBLE  # false for NaN, which the integration tells
+    left_out = log_p - best < xp.max(least) - NEGLIGIBLE  # false for NaN, for which the integration raises
     return xp.nonzero(xp.logical_and(p > 0, xp.logical_not(left_out)))[0]
 
 
-def norm(parts: Sequence[Any], xp: Any) -> Any:
+def norm(parts: Sequence[Array], xp: Namespace) -> Array:
     """The length of a vector whose components are arrays."""
     return xp.sqrt(sum((part * part for part in parts[1:]), parts[0] * parts[0]))
 
 
 def differences(
-    at: Residuals, z: Sequence[Any], halves: Sequence[Any], axes: Sequence[int], xp: Any
-) -> tuple[list[Any], list[list[Any]], dict[tuple[int, int], Any]]:
-    """Residuals at the centres `z` of boxes, their changes to the upper faces, and how far they bend on the way.
+    at: Residuals, z: Sequence[Array], halves: Sequence[Array], axes: Sequence[int], xp: Namespace
+) -> tuple[list[Array], list[list[Array]], dict[tuple[int, int], Array]]:
+    """Residuals at the centres `z` of boxes, their first and their second differences.
 
-    The changes are those of a linear function with the same differences across the boxes; the bends, by pairs of axes,
-    are lengths of second differences.
+    First differences are central, to the upper face; second differences are lengths, by pairs of axes.
     """
 
-    def stepped(*steps: tuple[int, int]) -> list[Any]:
+    def stepped(*steps: tuple[int, int]) -> list[Array]:
         point = list(z)
         for k, side in steps:
             point[axes[k]] = point[axes[k]] + side * halves[k]
@@ -155,7 +154,7 @@ class Moments:
     scale: float
 
 
-class Part:
+class CellQuadrature:
     """The cells to integrate over, in NumPy arrays.
 
     Parameters
@@ -196,7 +195,7 @@ class Part:
                 self.add(leaf.some(slice(begin, begin + max(1, CHUNK // per_box))), moments)
         return moments
 
-    def boxes(self) -> Iterator[Boxes]:
+    def boxes(self) -> Iterator[BoxBatch]:
         """Boxes across which the likelihood is smooth but for one axis; those where it is negligible are left out."""
         k, K = len(self.axes), self.indices.shape[0]
         cell, centre, half = np.arange(K), np.zeros((k, K)), np.full((k, K), 0.5)
@@ -207,7 +206,11 @@ class Part:
                 self.at, self.points(cell, list(centre)), [h * w for h, w in zip(half, widths, strict=True)],
                 self.axes, np,
             )  # fmt: skip
-            bend, residual, slopes = sum(bends.values()), np.stack(r), np.stack([np.stack(column) for column in J])
+            bend, residual, slopes = (
+                np.asarray(sum(bends.values())),
+                np.stack(r),
+                np.stack([np.stack(column) for column in J]),
+            )
             if np.isnan(bend).any():
                 raise GridError(
                     "Gbees.update: h must be a finite number all over the cells that it is integrated over; got NaN or "
@@ -223,12 +226,12 @@ class Part:
             along = along / np.where(length > 0.0, length, 1.0)
             across = slopes - along * np.sum(slopes * along, axis=1)[:, None]
             sharp = np.sqrt(np.sum(across**2, axis=1))
-            bent = np.stack([sum(b for pair, b in bends.items() if i in pair) for i in range(k)])
+            bent = np.stack([np.asarray(sum(b for pair, b in bends.items() if i in pair)) for i in range(k)])
             need = np.where(bend > 0.5, bent, np.where(sharp > self.smooth, sharp, 0.0))
             kept = self.log_p[cell] + highest >= floor - NEGLIGIBLE
             whole = kept & (np.max(need, axis=0) == 0.0)
             if whole.any():
-                yield Boxes(cell[whole], centre[:, whole], half[:, whole], residual[:, whole], slopes[:, :, whole],
+                yield BoxBatch(cell[whole], centre[:, whole], half[:, whole], residual[:, whole], slopes[:, :, whole],
                             inner[whole], bend[whole], highest[whole])  # fmt: skip
             split = kept & ~whole
             cell, centre, half, need = cell[split], centre[:, split], half[:, split], need[:, split]
@@ -243,7 +246,7 @@ class Part:
             centre = np.concatenate([np.where(mine, centre + side * half, centre) for side in (-1, 1)], axis=1)
             cell, half = np.concatenate([cell, cell]), np.concatenate([half, half], axis=1)
 
-    def add(self, boxes: Boxes, moments: Moments) -> None:
+    def add(self, boxes: BoxBatch, moments: Moments) -> None:
         """Integrate over boxes and add to the moments of their cells."""
         k, count = len(self.axes), len(boxes.cell)
         nodes, weights = self.outer
@@ -269,7 +272,7 @@ class Part:
                 along = low + (1.0 + node) * reach
                 xi = boxes.centre + np.where(inner, along, place) * boxes.half
                 r = self.at(self.points(boxes.cell, list(xi)), np)
-                log_density = boxes_density(self.density, boxes.cell, xi)
+                log_density = log_density_in_boxes(self.density, boxes.cell, xi)
                 value = (
                     share * reach * weight * np.exp(log_density - 0.5 * sum(part * part for part in r) - moments.scale)
                 )
@@ -312,8 +315,8 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Boxes:
-    """Parts of cells, B of them, along k axes: cells, centres and half-widths in cells, and the residuals there."""
+class BoxBatch:
+    """B boxes inside cells, along k axes: cells, centres and half-widths in cells, residuals at the centres."""
 
     cell: np.ndarray
     centre: np.ndarray
@@ -324,14 +327,14 @@ class Boxes:
     bend: np.ndarray
     highest: np.ndarray
 
-    def some(self, at: slice) -> Boxes:
-        """A part of them."""
-        return Boxes(*(part[..., at] for part in self.__dict__.values()))
+    def some(self, at: slice) -> BoxBatch:
+        """The boxes in a slice."""
+        return BoxBatch(*(part[..., at] for part in self.__dict__.values()))
 
 
-def boxes_density(density: Shapes, cell: np.ndarray, xi: np.ndarray) -> np.ndarray:
+def log_density_in_boxes(density: Shapes, cell: np.ndarray, xi: np.ndarray) -> np.ndarray:
     """Log density over the one at the centre, at offsets `xi` (k, B) of cells."""
-    return density.chosen(cell).log_density(list(xi))
+    return np.asarray(density.take(cell).log_density(list(xi)))
 
 
 def window(
@@ -347,11 +350,11 @@ def window(
     return np.clip(inside - reach, -1.0, 1.0), np.clip(inside + reach, -1.0, 1.0)
 
 
-def as_values(p: Any, log_weights: Any, places: dict[tuple[int, ...], Any], k: int) -> Any:
-    """Log weights that make values at centres of what are masses of cells.
+def as_values(p: Array, log_weights: Array, places: dict[tuple[int, ...], Array], k: int) -> Array:
+    """Log weights for values at centres, from log weights for masses of cells.
 
-    Masses of cells, placed at their centres, have ``width**2 / 12`` more variance than the density. A twenty-fourth of
-    the difference goes from every cell to each larger neighbour, at most half of what it holds in all.
+    Masses of cells, placed at their centres, have ``width**2 / 12`` more variance than the density. Every cell
+    gives a twenty-fourth of the difference to each larger neighbour, at most half of its mass in all.
     """
     xp = array_namespace(p)
     top = xp.max(log_weights)

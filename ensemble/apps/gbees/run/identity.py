@@ -1,4 +1,4 @@
-"""What decides a run, as text that two runs can be compared by: numbers in full, functions as their programs."""
+"""The inputs that determine a run, as text to compare two runs by: numbers with all digits, functions as programs."""
 
 from __future__ import annotations
 
@@ -12,30 +12,31 @@ import numpy as np
 from ensemble._backend import is_array, to_numpy
 from ensemble._compile.trace.graph import Graph
 from ensemble._compile.trace.tracer import Scalar, trace
+from ensemble._typing import Array
 from ensemble.apps.gbees.cells import Cells
 from ensemble.apps.gbees.problem import Drift, Problem
 
 __all__ = ["difference", "of_function", "of_problem", "of_start", "of_value"]
 
-NOT_DECIDING = ("memory_limit",)
-"""Attributes of a `Problem` that change no bit of a run."""
+WITHOUT_EFFECT = ("memory_limit",)
+"""Attributes of a `Problem` that do not change results."""
 
 LONGEST = 160
 """Characters of a value that a message shows in full."""
 
 N_PROBES = 32
-"""Points at which a function is compared that cannot be traced."""
+"""Points at which functions are compared that cannot be traced."""
 
 Entry = str | list[str]
-"""One thing that decides a run: a value as text, or a program line by line."""
+"""One input: a value as text, or a program line by line."""
 
 
 def of_problem(problem: Problem) -> dict[str, Entry]:
-    """Everything in a `Problem` that decides a run, by name."""
+    """All attributes of a `Problem` that determine results, by name."""
     found: dict[str, Entry] = {}
     for attribute in dataclasses.fields(problem):
         name, value = attribute.name, getattr(problem, attribute.name)
-        if name in NOT_DECIDING:
+        if name in WITHOUT_EFFECT:
             continue
         if isinstance(value, Drift):
             found["drift"] = of_drift(problem)
@@ -53,7 +54,7 @@ def of_drift(problem: Problem) -> list[str]:
     """The program of the drift; its parameters are arguments."""
     real, k = Scalar("float64"), len(problem.drift.parameters)
 
-    def body(x: Any, t: Any, parameters: Any) -> tuple[Any, ...]:
+    def body(x: Array, t: Array, parameters: Any) -> tuple[Array, ...]:
         return tuple(problem.drift.function(x, t, t.__array_namespace__(), *parameters))
 
     return _program(
@@ -64,7 +65,7 @@ def of_drift(problem: Problem) -> list[str]:
     )
 
 
-def of_function(function: Callable[..., Any], problem: Problem) -> list[str]:
+def of_function(function: Callable[..., Sequence[Array]], problem: Problem) -> list[str]:
     """The program of a function ``(x, xp)`` of a point in space."""
     real = Scalar("float64")
     return _program(
@@ -81,7 +82,7 @@ def _program(
     """The operations of a graph, one per line; values at fixed points where the function cannot be traced."""
     try:
         graph = traced()
-    except Exception:  # whatever a function raises that is not written for traced numbers
+    except Exception:  # any exception of a function that is not written for traced numbers
         return _probed(call, problem)
     lines: list[str] = []
     words: dict[int, str] = {}
@@ -98,7 +99,7 @@ def _program(
 
 
 def _probed(call: Callable[[Any], Any], problem: Problem) -> list[str]:
-    """Values of a function at fixed points around the first grid, to twelve digits."""
+    """SampleValues of a function at fixed points around the first grid, to twelve digits."""
     steps = np.random.default_rng(20731).uniform(-8.0, 8.0, (problem.n, N_PROBES))
     points = [origin + width * step for origin, width, step in zip(problem.origin, problem.widths, steps, strict=True)]
     try:
@@ -133,7 +134,7 @@ def of_value(value: Any) -> str:
 
 
 def difference(name: str, theirs: Entry, mine: Entry) -> str:
-    """What differs between two entries of one name, in words."""
+    """The difference between two entries of one name, in words."""
     if isinstance(theirs, str) and isinstance(mine, str):
         return f"another {name}: {_short(theirs)} there, {_short(mine)} here"
     there, here = ([entry] if isinstance(entry, str) else entry for entry in (theirs, mine))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from ensemble._check import require
-from ensemble.apps.gbees.engines.memory import Room
+from ensemble._typing import Array
+from ensemble.apps.gbees.engines.memory import MemoryBudget
 from ensemble.apps.gbees.frames import cell_of, collected
-from ensemble.apps.gbees.run.arguments import tried
+from ensemble.apps.gbees.run.arguments import checked_call
 
 __all__ = ["EXTENT", "Frame", "filled", "frame_of", "gaussian", "histogram"]
 
@@ -19,12 +19,12 @@ EXTENT = 3.0
 """Half the box's edge in standard deviations, in the public programs."""
 
 FEWEST = 3
-"""Cells of a period: both neighbours of a cell are others."""
+"""Least cells of a period: both neighbours of a cell are different cells."""
 
 
 @dataclass(frozen=True)
 class Frame:
-    """Where the cells lie: centre of the cell s = 0, widths, axes, and half-widths of the first box in cells."""
+    """The frame of the grid: centre of the cell s = 0, widths, axes, and half-widths of the first box in cells."""
 
     origin: np.ndarray
     widths: np.ndarray
@@ -76,12 +76,12 @@ def frame_of(
 def along(rotation: np.ndarray, covariance: np.ndarray) -> np.ndarray:
     """Variances along the columns of `rotation`, added up one after another as the public program does."""
     n = len(covariance)
-    turned = np.zeros((n, n))
+    rotated = np.zeros((n, n))
     for k in range(n):
-        turned = turned + rotation.T[:, k, None] * covariance[k]
+        rotated = rotated + rotation.T[:, k, None] * covariance[k]
     variances = np.zeros(n)
     for k in range(n):
-        variances = variances + turned[:, k] * rotation[k]
+        variances = variances + rotated[:, k] * rotation[k]
     return variances
 
 
@@ -119,7 +119,7 @@ def box(frame: Frame, limit: float | None) -> list[np.ndarray]:
     n_cells = 1
     for half in frame.half:
         n_cells *= 2 * half + 1
-    Room(8 * (2 * len(frame.half) + 4), limit, np.empty(0)).take(n_cells)
+    MemoryBudget(8 * (2 * len(frame.half) + 4), limit, np.empty(0)).reserve(n_cells)
     return [np.arange(-half, half + 1) for half in frame.half]
 
 
@@ -129,7 +129,7 @@ def every(axes: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def filled(
-    frame: Frame, density: Callable[..., Any], place: Callable[[np.ndarray], tuple[Any, ...]], limit: float | None
+    frame: Frame, density: Callable[..., Array], place: Callable[[np.ndarray], tuple[Array, ...]], limit: float | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Multi-indices (N, n) of the box's cells where ``density(x, xp)`` is above zero, and its values, adding up to 1.
 
@@ -143,7 +143,9 @@ def filled(
     indices = every(box(frame, limit))
     requirement = f"take {len(frame.half)} scalars x and a namespace, and give a density"
     with np.errstate(all="ignore"):
-        values = tried(lambda: np.asarray(density(place(indices), np), dtype=np.float64), "Gbees", "start", requirement)
+        values = checked_call(
+            lambda: np.asarray(density(place(indices), np), dtype=np.float64), "Gbees", "start", requirement
+        )
         p = np.broadcast_to(values, indices.shape[:1])
     sound = bool(np.all(np.isfinite(p)) and np.all(p >= 0.0))
     seen = f"values from {np.min(p):g} to {np.max(p):g} on the first grid"

@@ -1,4 +1,4 @@
-"""The runs behind a `Gbees`: one, or one per sample, each of which may fail without the others."""
+"""The runs of a `Gbees`: one, or one per sample; a failure of one leaves the others."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ import numpy as np
 
 from ensemble._check import message
 from ensemble._compile.numba import one_thread
+from ensemble._typing import Array
 from ensemble.apps.gbees.engines.engine import Steps
 from ensemble.apps.gbees.errors import GridError
-from ensemble.apps.gbees.run.single_run import Run, Way
+from ensemble.apps.gbees.run.single_run import Advance, GridRun
 from ensemble.scalar import Ensemble
 
-__all__ = ["Runs"]
+__all__ = ["GridRuns"]
 
 FAILURES = (GridError, MemoryError)
-"""What ends one sample and no other."""
+"""Errors that end the run of one sample only."""
 
 MASSES = {
     "mass_loss": (
@@ -32,38 +33,38 @@ MASSES = {
         "The distribution is thinner than cells can resolve: use a larger factor.",
     ),
 }  # fmt: skip
-"""Of `Run.exceeded`: what must hold, what is counted, and what to do."""
+"""Of `GridRun.exceeded`: what must hold, what is counted, and what to do."""
 
 T = TypeVar("T")
 
-Watch = Callable[[float, int, int], None]
+Callback = Callable[[float, int, int], None]
 
 
 class Interrupted(BaseException):
-    """Ends the other samples when one of them, or the main thread, was interrupted."""
+    """Ends the other samples after one of them, or the main thread, was interrupted."""
 
 
-class Runs:
-    """Runs by sample; None for one whose first grid failed.
+class GridRuns:
+    """Runs by sample; None for a sample whose first grid failed.
 
     Attributes
     ----------
-    runs : list of Run or None
+    runs : list of GridRun or None
     messages : list of str or None
         Why a sample could not go on.
     n_samples : int or None
-        None for a run that is no Ensemble; it raises where a sample would be flagged.
+        None for a run without samples, which raises where a sample would be flagged.
     """
 
-    def __init__(self, runs: list[Run | None], messages: list[str | None], n_samples: int | None) -> None:
+    def __init__(self, runs: list[GridRun | None], messages: list[str | None], n_samples: int | None) -> None:
         self.runs, self.messages, self.n_samples = runs, messages, n_samples
 
     @classmethod
-    def begun(cls, begin: Callable[[int], Run], n_samples: int | None) -> Runs:
+    def start(cls, begin: Callable[[int], GridRun], n_samples: int | None) -> GridRuns:
         """Make the run of every sample."""
         if n_samples is None:
             return cls([begin(0)], [None], None)
-        runs: list[Run | None] = []
+        runs: list[GridRun | None] = []
         messages: list[str | None] = []
         for i in range(n_samples):
             try:
@@ -75,12 +76,12 @@ class Runs:
         return cls(runs, messages, n_samples)
 
     @property
-    def alive(self) -> list[Run]:
+    def running(self) -> list[GridRun]:
         """The runs that have not failed."""
         return [run for run, text in zip(self.runs, self.messages) if run is not None and text is None]
 
-    def spread(self, n_samples: int) -> None:
-        """One run becomes `n_samples` that are alike."""
+    def replicate(self, n_samples: int) -> None:
+        """Replace the one run by `n_samples` copies of it."""
         if self.n_samples == n_samples:
             return
         first = self.runs[0]
@@ -89,10 +90,10 @@ class Runs:
         self.messages = self.messages * n_samples
         self.n_samples = n_samples
 
-    # -- doing something with each -------------------------------------------------------------------------------------
+    # -- operations per sample -----------------------------------------------------------------------------------------
 
-    def _guarded(self, i: int, work: Callable[[Run], T]) -> T | None:
-        """`work` on sample `i`; a failure is noted, or raised where there are no samples."""
+    def _guarded(self, i: int, work: Callable[[GridRun], T]) -> T | None:
+        """`work` on sample `i`; a failure is recorded, or raised for a run without samples."""
         run = self.runs[i]
         if run is None or self.messages[i] is not None:
             return None
@@ -104,18 +105,18 @@ class Runs:
             self.messages[i] = str(error)
             return None
 
-    def advance(self, until: float, watch: Watch | None) -> Any:
-        """Every sample to `until`, each in a thread or all in one launch, with a watch that adds samples up."""
+    def advance(self, until: float, callback: Callback | None) -> Steps | tuple[Steps | None, ...]:
+        """Advance every sample to `until`, each in a thread or all in one launch; `callback` gets sums over samples."""
         if self.n_samples is None:
-            return self._guarded(0, lambda run: run.advance(until, watch))
-        progress = Progress(self.runs, watch)
+            return self.parts(lambda run: run.advance(until, callback))
+        progress = Progress(self.runs, callback)
 
         def guarded(i: int) -> Steps | None:
             with one_thread():
                 return self._guarded(i, lambda run: run.advance(until, progress.of(i)))
 
-        if hasattr(self.make, "together"):
-            return self._together(until, watch)
+        if hasattr(self.make, "advance_many"):
+            return self._advance_many(until, callback)
         if len(self.runs) == 1:
             return (self._guarded(0, lambda run: run.advance(until, progress.of(0))),)
         with ThreadPoolExecutor(min(len(self.runs), len(os.sched_getaffinity(0)))) as pool:
@@ -134,36 +135,36 @@ class Runs:
         """The class of the engines."""
         return next((run.make for run in self.runs if run is not None), None)
 
-    def _together(self, until: float, watch: Watch | None) -> tuple[Steps | None, ...]:
-        """Every sample to `until` by an engine that takes many grids at once."""
+    def _advance_many(self, until: float, callback: Callback | None) -> tuple[Steps | None, ...]:
+        """Advance every sample to `until` by an engine for many grids at once."""
         numbers = [i for i, run in enumerate(self.runs) if run is not None and self.messages[i] is None]
-        runs = self.alive
-        ways = [run.way(until) for run in runs]
+        runs = self.running
+        advances = [run.begin_advance(until) for run in runs]
         before = sum(int(np.sum(run.steps.cells)) for run in runs)
 
         def report(elapsed: float, n_cells: int, cell_steps: int) -> None:
-            assert watch is not None
-            watch(min(way.begun for way in ways) + elapsed, n_cells, before + cell_steps)
+            assert callback is not None
+            callback(min(each.start for each in advances) + elapsed, n_cells, before + cell_steps)
 
-        begun, spans, gone = ([getattr(way, part) for way in ways] for part in ("begun", "span", "elapsed"))
+        starts, spans, elapsed = ([getattr(each, part) for each in advances] for part in ("start", "span", "elapsed"))
         engines = [run.engine for run in runs]
         try:
-            failures = self.make.together(engines, begun, spans, report if watch is not None else None, gone)
+            failures = self.make.advance_many(engines, starts, spans, report if callback is not None else None, elapsed)
         except BaseException:
-            for run, way in zip(runs, ways):
-                run.settle(way, finished=is_over(run, way))
+            for run, advance in zip(runs, advances):
+                run.record_advance(advance, completed=is_complete(run, advance))
             raise
         results: list[Steps | None] = [None] * len(self.runs)
-        for i, run, way, failure in zip(numbers, runs, ways, failures):
-            run.settle(way, finished=failure is None)
+        for i, run, advance, failure in zip(numbers, runs, advances, failures):
+            run.record_advance(advance, completed=failure is None)
             if failure is None:
                 results[i] = run.engine.taken
             else:
                 self.messages[i] = str(failure)
         return tuple(results)
 
-    def told_masses(self) -> list[str]:
-        """Warnings of probability lost over the rim, and of what clipping added, since the start."""
+    def mass_warnings(self) -> list[str]:
+        """Warnings of probability that left the grid, and of probability added by clipping, since the start."""
         texts = []
         for name, (requirement, what, advice) in MASSES.items():
             found = {i: run.exceeded(name) for i, run in enumerate(self.runs) if run is not None}
@@ -175,22 +176,25 @@ class Runs:
                 )
         return texts
 
-    def parts(self, work: Callable[[Run], T]) -> Any:
-        """`work` on every sample: its result, or a tuple of results."""
+    def parts(self, work: Callable[[GridRun], T]) -> T | tuple[T | None, ...]:
+        """The result of `work`, or a tuple with one per sample."""
         results = tuple(self._guarded(i, work) for i in range(len(self.runs)))
-        return results[0] if self.n_samples is None else results
+        if self.n_samples is not None:
+            return results
+        assert results[0] is not None
+        return results[0]
 
-    def numbers(self, work: Callable[[Run, int], float]) -> Any:
-        """A number each: a float, or an Ensemble with NaN where a sample failed."""
+    def numbers(self, work: Callable[[GridRun, int], float]) -> Array:
+        """A number per sample: a float, or an Ensemble with NaN where a sample failed."""
         results = [self._guarded(i, lambda run, i=i: work(run, i)) for i in range(len(self.runs))]  # type: ignore[misc]
         return self._as_ensemble([np.asarray(np.nan if value is None else value) for value in results], float)
 
-    def scalars(self, work: Callable[[Run], float]) -> Any:
-        """Like `numbers`, of what needs no sample's number."""
+    def scalars(self, work: Callable[[GridRun], float]) -> Array:
+        """Like `numbers`; `work` does not take the number of the sample."""
         return self.numbers(lambda run, i: work(run))
 
-    def arrays(self, work: Callable[[Run], np.ndarray]) -> Any:
-        """An array each: itself, or an Ensemble with NaN where a sample failed."""
+    def arrays(self, work: Callable[[GridRun], np.ndarray]) -> Array:
+        """An array per sample: an array, or an Ensemble with NaN where a sample failed."""
         results = [self._guarded(i, work) for i in range(len(self.runs))]
         shape = next((value.shape for value in results if value is not None), None)
         if shape is None:
@@ -199,13 +203,13 @@ class Runs:
             )
         return self._as_ensemble([np.full(shape, np.nan) if value is None else value for value in results], None)
 
-    def _as_ensemble(self, values: list[np.ndarray], plain: Callable[[Any], Any] | None) -> Any:
+    def _as_ensemble(self, values: list[np.ndarray], plain: Callable[[np.ndarray], float] | None) -> Array:
         if self.n_samples is None:
             return values[0] if plain is None else plain(values[0])
         return Ensemble(np.ascontiguousarray(np.stack(values, axis=-1)))
 
-    def counts(self, work: Callable[[Run], int]) -> Any:
-        """A whole number each, of failed samples too."""
+    def counts(self, work: Callable[[GridRun], int]) -> Array:
+        """An integer per sample, of failed samples too."""
         results = [0 if run is None else work(run) for run in self.runs]
         return results[0] if self.n_samples is None else np.array(results, dtype=np.int64)
 
@@ -220,13 +224,13 @@ class Runs:
                 state.update({f"{i}/{name}": value for name, value in run.state().items()})
         return state
 
-    def restore(self, state: dict[str, np.ndarray], like: Any) -> None:
-        """Go on from `state`."""
+    def restore(self, state: dict[str, np.ndarray], like: Array) -> None:
+        """Continue from `state`."""
         try:
             n_samples = int(state["n_samples"])
             have = -1 if self.n_samples is None else self.n_samples
             if n_samples != have and have == -1:
-                self.spread(n_samples)
+                self.replicate(n_samples)
             elif n_samples != have:
                 raise ValueError(message("Gbees.restore", "state", f"have {have} samples", n_samples))
             for i, run in enumerate(self.runs):
@@ -243,16 +247,16 @@ class Runs:
             raise ValueError(message("Gbees.restore", "state", requirement, f"no entry {error}")) from None
 
 
-def is_over(run: Run, way: Way) -> bool:
-    """Whether a run that an interruption found had come to its end; lengths add up to the span but for rounding."""
-    return float(np.sum(run.engine.taken.lengths)) + way.elapsed >= way.span * (1.0 - 1e-13)
+def is_complete(run: GridRun, advance: Advance) -> bool:
+    """Whether an interrupted call had completed this run; step lengths add up to the span but for rounding."""
+    return float(np.sum(run.engine.taken.lengths)) + advance.elapsed >= advance.span * (1.0 - 1e-13)
 
 
 class Progress:
-    """What all samples have done so far, told to one watch."""
+    """Sums over samples for one callback."""
 
-    def __init__(self, runs: list[Run | None], watch: Watch | None) -> None:
-        self.watch = watch
+    def __init__(self, runs: list[GridRun | None], callback: Callback | None) -> None:
+        self.callback = callback
         self.stop = threading.Event()
         self.lock = threading.Lock()
         self.latest = [
@@ -260,17 +264,17 @@ class Progress:
             for run in runs
         ]
 
-    def of(self, i: int) -> Watch:
-        """The watch of sample `i`."""
+    def of(self, i: int) -> Callback:
+        """The callback of sample `i`."""
 
         def report(time: float, n_cells: int, cell_steps: int) -> None:
             if self.stop.is_set():
                 raise Interrupted
-            if self.watch is None:
+            if self.callback is None:
                 return
             with self.lock:
                 self.latest[i] = (time, n_cells, cell_steps)
                 times, cells, done = zip(*self.latest)
-                self.watch(min(times), sum(cells), sum(done))
+                self.callback(min(times), sum(cells), sum(done))
 
         return report

@@ -1,16 +1,16 @@
-"""What a measurement says of each cell: the logarithm of its likelihood at the cell's centre."""
+"""The logarithm of a measurement's likelihood at the centres of cells."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
 from ensemble._backend import array_namespace, is_array
 from ensemble._check import message, require
+from ensemble._typing import Array, Namespace
 from ensemble.apps.gbees.problem import Problem
-from ensemble.apps.gbees.run.arguments import tried
+from ensemble.apps.gbees.run.arguments import checked_call
 from ensemble.apps.gbees.tables import with_tables
 
 __all__ = ["Noise", "centres", "frame_points", "log_likelihoods", "noise_of", "whitened_residuals"]
@@ -45,20 +45,20 @@ def noise_of(R: np.ndarray, m: int, function: str) -> Noise:
     return Noise(R)
 
 
-def centres(problem: Problem, indices: Any) -> tuple[Any, ...]:
+def centres(problem: Problem, indices: Array) -> tuple[Array, ...]:
     """Centres of the cells in space, n arrays (N,)."""
     return problem.position(frame_points(problem, indices))
 
 
-def frame_points(problem: Problem, indices: Any) -> list[Any]:
+def frame_points(problem: Problem, indices: Array) -> list[Array]:
     """Centres of the cells in the grid's frame, n arrays (N,)."""
     xp = array_namespace(indices)
     return [xp.astype(indices[:, i], xp.float64) * float(problem.widths[i]) for i in range(problem.n)]
 
 
 def whitened_residuals(
-    problem: Problem, z: Sequence[Any], h: Callable[..., Any], y: np.ndarray, noise: Noise, xp: Any
-) -> list[Any]:
+    problem: Problem, z: Sequence[Array], h: Callable[..., Array], y: np.ndarray, noise: Noise, xp: Namespace
+) -> list[Array]:
     """``h(x) - y`` in deviations of the noise, one array (N,) for each of `y`, at points `z` of the grid's frame.
 
     Raises
@@ -67,7 +67,7 @@ def whitened_residuals(
         If `h` does not give one number for each of `y`.
     """
     requirement = f"take {problem.n} scalars x and a namespace, and give {len(y)}"
-    values = tried(lambda: h(problem.position(z), with_tables(xp)), "Gbees.update", "h", requirement)
+    values = checked_call(lambda: h(problem.position(z), with_tables(xp)), "Gbees.update", "h", requirement)
     values = (values,) if is_array(values) or isinstance(values, int | float) else tuple(values)
     if len(values) != len(y):
         seen = f"{len(values)} for {len(y)} measured"
@@ -84,8 +84,8 @@ def whitened_residuals(
     return found
 
 
-def log_likelihoods(problem: Problem, indices: Any, h: Callable[..., Any], y: np.ndarray, noise: Noise) -> Any:
-    """``-(h(x) - y)' R^-1 (h(x) - y) / 2`` at each cell's centre; the density's peak is left to the caller.
+def log_likelihoods(problem: Problem, indices: Array, h: Callable[..., Array], y: np.ndarray, noise: Noise) -> Array:
+    """``-(h(x) - y)' R^-1 (h(x) - y) / 2`` at each cell's centre; without the peak of the noise's density.
 
     Raises
     ------

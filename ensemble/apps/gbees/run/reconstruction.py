@@ -1,22 +1,22 @@
-"""The density inside a cell, from the probabilities of the cells around it: log-quadratic, so exact for Gaussians."""
+"""The density inside cells, log-quadratic, from the probabilities of neighbours: exact for Gaussians."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from ensemble._backend import array_namespace
+from ensemble._typing import Array
 from ensemble.apps.gbees.engines.keys import Packing, find
 from ensemble.apps.gbees.problem import Problem
 
 __all__ = ["Shapes", "neighbours", "shapes"]
 
 STEEPEST = 4.0
-"""Largest difference of log density between neighbours that is followed: a front is steeper than its cells can tell."""
+"""Limit of differences of log density between neighbours: cells do not resolve steeper fronts."""
 
 
 @dataclass(frozen=True)
@@ -32,49 +32,47 @@ class Shapes:
     curvatures : dict from (i, j), i <= j < k, to array (N,)
     """
 
-    slopes: list[Any]
-    curvatures: dict[tuple[int, int], Any]
+    slopes: list[Array]
+    curvatures: dict[tuple[int, int], Array]
 
-    def chosen(self, at: Any) -> Shapes:
-        """Those of the cells at positions `at`."""
+    def take(self, at: Array) -> Shapes:
+        """The shapes of the cells at positions `at`."""
         take = array_namespace(at).take
         return Shapes([take(b, at) for b in self.slopes], {ij: take(K, at) for ij, K in self.curvatures.items()})
 
-    def moved(self, to: Any) -> Shapes:
-        """The same with every array handed through `to`."""
+    def converted(self, to: Callable[[Array], Array]) -> Shapes:
+        """The same with `to` applied to every array."""
         return Shapes([to(b) for b in self.slopes], {ij: to(K) for ij, K in self.curvatures.items()})
 
-    def log_density(self, xi: Sequence[Any]) -> Any:
+    def log_density(self, xi: Sequence[Array]) -> Array:
         """At offsets `xi`, k numbers or arrays."""
-        total: Any = 0.0
+        total: Array = 0.0
         for b, offset in zip(self.slopes, xi, strict=True):
             total = total + b * offset
         for (i, j), K in self.curvatures.items():
             total = total - (0.5 if i == j else 1.0) * K * (xi[i] * xi[j])
         return total
 
-    def means(self) -> Any:
+    def means(self) -> Array:
         """The mean of the density over each cell, over the one at its centre, (N,)."""
         k = len(self.slopes)
         nodes, weights = np.polynomial.legendre.leggauss(3 if k < 4 else 2)
         xp = array_namespace(self.slopes[0])
-        total: Any = 0.0
+        total: Array = 0.0
         for at in itertools.product(range(len(nodes)), repeat=k):
             share = float(np.prod(weights[list(at)])) / 2.0**k
             total = total + share * xp.exp(self.log_density([float(nodes[a]) / 2.0 for a in at]))
         return total
 
 
-def neighbours(problem: Problem, indices: Any, axes: Sequence[int]) -> dict[tuple[int, ...], Any]:
-    """Positions of the neighbours along `axes`, N for one that is not there, by their offset along each of `axes`.
+def neighbours(problem: Problem, indices: Array, axes: Sequence[int]) -> dict[tuple[int, ...], Array]:
+    """Positions of the neighbours along `axes`, N for missing ones, by their offset along each of `axes`.
 
-    Faces only, and edges between two of them. `indices` stand in lexicographic order.
+    Faces only, and edges between two of them. `indices` are in lexicographic order.
     """
-    xp, n = array_namespace(indices), problem.n
+    n = problem.n
     columns = [indices[:, i] for i in range(n)]
-    periods = tuple(problem.periods) or (None,) * n
-    lowest, highest = [int(xp.min(s)) for s in columns], [int(xp.max(s)) for s in columns]
-    packing = Packing.around(lowest, highest, periods)
+    packing = Packing.of(columns, problem.periods)
     keys = packing.pack(columns)
     found = {}
     for offset in itertools.product((-1, 0, 1), repeat=len(axes)):
@@ -86,7 +84,7 @@ def neighbours(problem: Problem, indices: Any, axes: Sequence[int]) -> dict[tupl
     return found
 
 
-def shapes(p: Any, places: dict[tuple[int, ...], Any]) -> Shapes:
+def shapes(p: Array, places: dict[tuple[int, ...], Array]) -> Shapes:
     """The density inside each cell.
 
     Probabilities are taken for values of the density at centres, as the first grid holds them. Where a neighbour along
@@ -105,7 +103,7 @@ def shapes(p: Any, places: dict[tuple[int, ...], Any]) -> Shapes:
     k = len(next(iter(places)))
     axes = [tuple(int(a == i) for a in range(k)) for i in range(k)]
 
-    def difference(offset: tuple[int, ...]) -> tuple[Any, Any]:
+    def difference(offset: tuple[int, ...]) -> tuple[Array, Array]:
         most = STEEPEST * sum(map(abs, offset))
         there = xp.take(held, places[offset])
         known = xp.logical_and(there > 0, p > 0)

@@ -1,4 +1,4 @@
-"""A configuration carried out: predictions, measurements, records, and checkpoints to go on from."""
+"""The run of a configuration: predictions, measurements, records, and checkpoints to resume from."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from ensemble.apps.gbees.gbees import Gbees
 from ensemble.apps.gbees.io.records import Recording, compact, read_arrays, write_arrays
 from ensemble.apps.gbees.problem import Problem
 from ensemble.apps.gbees.run import identity
-from ensemble.apps.gbees.run.arguments import tried
+from ensemble.apps.gbees.run.arguments import checked_call
 from ensemble.apps.gbees.run.measurement import noise_of
 from ensemble.apps.gbees.systems.configurations import Configuration
 
 __all__ = ["RecordedRun"]
 
-Watch = Callable[[float, int, int], None]
+Callback = Callable[[float, int, int], None]
 
 
 @dataclass(frozen=True)
 class Stop:
-    """A point of the schedule: where steps end, whether to record there, and the measurement to use there."""
+    """A point of the schedule: the time where a step ends, whether to record, and the measurement to use."""
 
     time: float
     span: int
@@ -39,11 +39,11 @@ class Stop:
 
 
 class PauseError(Exception):
-    """Raised by the watch function to have the grid between two steps; never leaves this module."""
+    """Raised by the callback to stop between two steps; caught in this module."""
 
 
 class RecordedRun:
-    """A `Gbees` run of a `Configuration`, recorded on the way.
+    """A `Gbees` run of a `Configuration` with records and checkpoints.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ class RecordedRun:
 
     @classmethod
     def resume(cls, configuration: Configuration, checkpoint: str | os.PathLike[str], **options: Any) -> RecordedRun:
-        """The run that wrote `checkpoint`, where it was then.
+        """The run that wrote `checkpoint`, in the state of the file.
 
         Parameters
         ----------
@@ -149,11 +149,11 @@ class RecordedRun:
 
     @property
     def done(self) -> bool:
-        """Whether the end is reached."""
+        """Whether the end is cells_within_reach."""
         return self.next == len(self.stops)
 
     def described(self) -> dict[str, identity.Entry]:
-        """Everything that decides the run, as text by name; a run goes on from files that have the same."""
+        """The inputs that determine the run, as text by name; a checkpoint must have the same ones."""
         (problem,), cells = self.gbees.problems, self.gbees.cells()
         assert isinstance(problem, Problem) and isinstance(cells, Cells)
         found = identity.of_problem(problem)
@@ -167,15 +167,15 @@ class RecordedRun:
                 found[name] = identity.of_function(value, problem) if function else identity.of_value(value)
         return found
 
-    def run(self, *, until: float | None = None, watch: Watch | None = None) -> Recording:
-        """Go on to the end.
+    def run(self, *, until: float | None = None, callback: Callback | None = None) -> Recording:
+        """Advance to the end.
 
         Parameters
         ----------
         until : float, optional
             Stop after the records at this time instead of the end.
-        watch : callable, optional
-            ``watch(time, cells, cell_steps)``, called now and then; may raise to interrupt.
+        callback : callable, optional
+            ``callback(time, cells, cell_steps)``, called at intervals; may raise to interrupt.
 
         Returns
         -------
@@ -186,12 +186,12 @@ class RecordedRun:
         ValueError
             If `until` is NaN.
         GridError, MemoryError
-            As `Gbees.advance` and `Gbees.update`. The checkpoint is written before, if there is to be one.
+            As `Gbees.advance` and `Gbees.update`. The checkpoint, if any, is written before.
         """
         _check.require(until is None or until == until, "RecordedRun.run", "until", "be a number", until)
         try:
             while not self.done and (until is None or self.stops[self.next].time <= until):
-                self.go_to(self.stops[self.next], watch)
+                self.advance_to_stop(self.stops[self.next], callback)
                 self.next += 1
                 if self.stops[self.next - 1].record:
                     self.save()
@@ -209,53 +209,53 @@ class RecordedRun:
         assert isinstance(found, Steps)
         return found
 
-    def keep(self, span: int) -> None:
+    def record(self, span: int) -> None:
         """Record the distribution as it is now."""
         cells = self.gbees.cells()
         assert isinstance(cells, Cells)
         self.recording.keep(cells, span)
         self.recorded_steps = len(self.steps)
 
-    def go_to(self, stop: Stop, watch: Watch | None) -> None:
+    def advance_to_stop(self, stop: Stop, callback: Callback | None) -> None:
         """Steps, measurement and record of one point of the schedule."""
         if stop.measurement is not None:
             seen = self.configuration.measurements[stop.measurement]
             evidence = self.gbees.update(seen.h, np.array(seen.y), seen.R, likelihood=seen.likelihood)
             self.recording.log_evidences.append(float(evidence))
         else:
-            self.advance(stop, watch)
+            self.advance(stop, callback)
         if stop.record:
-            self.keep(stop.span)
+            self.record(stop.span)
 
-    def advance(self, stop: Stop, watch: Watch | None) -> None:
+    def advance(self, stop: Stop, callback: Callback | None) -> None:
         """Steps to the time of `stop`, with pauses to record and to save."""
         calls_wanted = 1
         while self.gbees.time < stop.time:
-            begun = len(self.steps)
-            reports = Reports(self, stop.time, calls_wanted, watch)
+            start = len(self.steps)
+            pausing = PausingCallback(self, stop.time, calls_wanted, callback)
             if self.every is not None:
                 self.gbees.report_each_step()
             try:
-                self.gbees.advance(stop.time, reports)
+                self.gbees.advance(stop.time, pausing)
                 return
             except PauseError:
-                taken = len(self.steps) - begun
+                taken = len(self.steps) - start
             if self.every is not None:
                 if len(self.steps) - self.recorded_steps >= self.every:
-                    self.keep(stop.span)
+                    self.record(stop.span)
                 left = self.every - (len(self.steps) - self.recorded_steps)
-                # Engines report every step or every so many; without any progress wait for more reports.
-                calls_wanted = max(1, left * reports.calls // taken) if taken else 2 * calls_wanted
-            if self.late:
+                # Engines call back after every step or every few; without progress more calls are awaited.
+                calls_wanted = max(1, left * pausing.calls // taken) if taken else 2 * calls_wanted
+            if self.checkpoint_due:
                 self.save()
 
     @property
-    def late(self) -> bool:
+    def checkpoint_due(self) -> bool:
         """Whether a checkpoint is due."""
         return self.checkpoint is not None and clock.monotonic() - self.saved_at > self.checkpoint_seconds
 
     def save(self) -> None:
-        """Write the checkpoint, if there is to be one."""
+        """Write the checkpoint, if any."""
         self.saved_at = clock.monotonic()
         if self.checkpoint is None:
             return
@@ -267,19 +267,19 @@ class RecordedRun:
         write_arrays(self.checkpoint, arrays)
 
 
-class Reports:
-    """Hands an engine's reports on, and asks for a pause after so many of them, or when a checkpoint is due."""
+class PausingCallback:
+    """Calls `callback`, and raises `PauseError` after `calls_wanted` calls or when a checkpoint is due."""
 
-    def __init__(self, run: RecordedRun, end: float, calls_wanted: int, watch: Watch | None) -> None:
-        self.run, self.end, self.calls_wanted, self.watch = run, end, calls_wanted, watch
+    def __init__(self, run: RecordedRun, end: float, calls_wanted: int, callback: Callback | None) -> None:
+        self.run, self.end, self.calls_wanted, self.callback = run, end, calls_wanted, callback
         self.calls = 0
 
     def __call__(self, time: float, n_cells: int, cell_steps: int) -> None:
         self.calls += 1
-        if self.watch is not None:
-            self.watch(time, n_cells, cell_steps)
+        if self.callback is not None:
+            self.callback(time, n_cells, cell_steps)
         enough = self.run.every is not None and self.calls >= self.calls_wanted
-        if time < self.end and (enough or self.run.late):
+        if time < self.end and (enough or self.run.checkpoint_due):
             raise PauseError
 
 
@@ -289,25 +289,25 @@ def shortened(value: np.ndarray) -> np.ndarray:
 
 
 def widened(value: np.ndarray) -> np.ndarray:
-    """What `shortened` was given."""
+    """The inverse of `shortened`."""
     return value.astype(np.int64) if value.ndim == 2 and value.dtype.kind == "i" else value
 
 
 def check_measurements(configuration: Configuration, x: np.ndarray) -> None:
-    """Raise for a measurement that would end the run hours later: tried at the point `x`."""
+    """Raise for a measurement that would end the run hours later: checked_call at the point `x`."""
     for k, measurement in enumerate(configuration.measurements):
         where, y = f"measurement {k}", np.atleast_1d(np.asarray(measurement.y, dtype=np.float64))
         _check.require(bool(np.all(np.isfinite(y))), where, "y", "be finite", y.tolist())
         noise_of(measurement.R, len(y), where)
         place = tuple(np.asarray(value) for value in x)
         with np.errstate(all="ignore"):
-            given = tried(lambda: measurement.h(place, np), where, "h", "take n scalars x and a namespace")  # noqa: B023
+            given = checked_call(lambda: measurement.h(place, np), where, "h", "take n scalars x and a namespace")  # noqa: B023
         count = len(given) if isinstance(given, tuple | list) else 1
         _check.require(count == len(y), where, "h", "give one number for each of y", f"{count} for {len(y)} measured")
 
 
 def schedule(configuration: Configuration, times: Sequence[float] | None) -> list[Stop]:
-    """Every point where something happens, in order."""
+    """All stops in order."""
     stops: list[Stop] = []
     start = 0.0
     wanted = None if times is None else sorted(float(time) for time in times)

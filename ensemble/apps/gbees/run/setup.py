@@ -10,19 +10,20 @@ import numpy as np
 
 from ensemble._backend import to_numpy
 from ensemble._check import integer, message, one_of, positive, require
-from ensemble.apps.gbees.engines.limiters import LIMITERS
+from ensemble._kernels.gbees.limiters import LIMITERS
+from ensemble._typing import Array
 from ensemble.apps.gbees.errors import GridError
 from ensemble.apps.gbees.mixing import mixing_of
 from ensemble.apps.gbees.problem import Problem
 from ensemble.apps.gbees.run.arguments import (
-    Values,
+    SampleValues,
+    checked_call,
     common_samples,
     components,
     drift_of,
-    drift_values,
+    drift_parameters,
     matrix,
     periods_of,
-    tried,
 )
 from ensemble.apps.gbees.run.initial import Frame, filled, frame_of, gaussian, histogram
 from ensemble.apps.gbees.run.measurement import centres
@@ -33,19 +34,19 @@ __all__ = ["Rules", "Setup"]
 PRUNES = ("sequential", "parallel")
 
 LATER = 0.7390851332151607
-"""Until a second look at the drift: a number that is no period of anybody's."""
+"""Delay of the second evaluation of the drift: a number that is unlikely to be a period."""
 
 
 @dataclass(frozen=True)
 class Rules:
-    """How a grid is carried on, the same for all samples; the attributes are those of `Problem`."""
+    """Options of the method, the same for all samples; the attributes are those of `Problem`."""
 
     threshold: float
     limiter: str
     cfl: float
     prune_every: int
     prune: str
-    bounds: Callable[..., Any] | None
+    bounds: Callable[..., Array] | None
     time_varying: bool
     time_order: int
     memory_limit: float | None
@@ -78,20 +79,20 @@ class Rules:
 
 
 class Setup:
-    """The checked arguments; `sample` makes one sample's problem of them."""
+    """The checked arguments of `Gbees`; `sample` makes the problem of one sample."""
 
     def __init__(
-        self, drift: Any, mean: Any, covariance: Any, rules: Rules, factor: Any, extent: Any, start: Any,
-        diffusion: Any, rotate: bool, periods: Sequence[float | None] | None,
+        self, drift: Any, mean: Array, covariance: Array, rules: Rules, factor: Array, extent: Array, start: Array,
+        diffusion: Array, rotate: bool, periods: Sequence[float | None] | None,
     ) -> None:  # fmt: skip
         self.drift = drift_of(drift)
-        self.parameters = drift_values(self.drift)
+        self.parameters = drift_parameters(self.drift)
         self.start = start if start is None or callable(start) else points_of(start)
         mean, covariance = (
             value if value is not None else moment("mean" if number == 0 else "covariance", self.start)
             for number, value in enumerate((mean, covariance))
         )
-        self.means = Values(mean, "Gbees", "mean")
+        self.means = SampleValues(mean, "Gbees", "mean")
         shape = self.means.shape
         require(len(shape) == 1 and shape[0] > 0, "Gbees", "mean", "have shape (n,)", f"shape {shape}")
         n = shape[0]
@@ -140,7 +141,7 @@ class Setup:
         return problem, indices, p
 
 
-def points_of(start: Any) -> np.ndarray:
+def points_of(start: Array) -> np.ndarray:
     """The points of a start from samples, shape (n, n_points)."""
     points = np.asarray(to_numpy(start.samples if isinstance(start, Ensemble) else start))
     sound = points.ndim == 2 and points.size > 0 and points.dtype.kind in "biuf"
@@ -150,17 +151,17 @@ def points_of(start: Any) -> np.ndarray:
     return points.astype(np.float64)
 
 
-def moment(name: str, start: Any) -> np.ndarray:
-    """The `name`, mean or covariance, of a start from points; of nothing else can it be left out."""
+def moment(name: str, start: Array) -> np.ndarray:
+    """The `name`, mean or covariance, of a start from points, the only start for which it may be left out."""
     require(isinstance(start, np.ndarray), "Gbees", name, "be given unless the start is points", "None")
     return start.mean(axis=1) if name == "mean" else np.atleast_2d(np.cov(start))
 
 
-def range_of(bounds: Callable[..., Any], x: Iterable[Any]) -> tuple[float, float]:
+def range_of(bounds: Callable[..., Array], x: Iterable[Any]) -> tuple[float, float]:
     """The range of `bounds` over the points `x`."""
     give = lambda: np.asarray(bounds(tuple(x), np), dtype=np.float64)
     with np.errstate(all="ignore"):
-        J = tried(give, "Gbees", "bounds", "take n scalars x and a namespace, and give one")
+        J = checked_call(give, "Gbees", "bounds", "take n scalars x and a namespace, and give one")
     low, high = float(np.min(J)), float(np.max(J))
     seen = f"values from {low} to {high} on the first grid"
     require(bool(np.isfinite(low) and np.isfinite(high)), "Gbees", "bounds", "be finite", seen)
@@ -175,17 +176,17 @@ def along_axes(Q: np.ndarray, frame: Frame) -> dict[str, Any]:
     ValueError
         If it is not positive semidefinite.
     """
-    turned = Q if frame.rotation is None else frame.rotation.T @ Q @ frame.rotation
-    largest = float(np.max(np.abs(turned), initial=0.0))
-    turned = np.where(np.abs(turned) <= 1e-12 * largest, 0.0, 0.5 * (turned + turned.T))
-    smallest = float(np.linalg.eigvalsh(turned)[0])
+    rotated = Q if frame.rotation is None else frame.rotation.T @ Q @ frame.rotation
+    largest = float(np.max(np.abs(rotated), initial=0.0))
+    rotated = np.where(np.abs(rotated) <= 1e-12 * largest, 0.0, 0.5 * (rotated + rotated.T))
+    smallest = float(np.linalg.eigvalsh(rotated)[0])
     seen = f"a smallest eigenvalue of {smallest:.3g}"
     require(smallest >= -1e-12 * largest, "Gbees", "diffusion", "be positive semidefinite", seen)
-    return {"diffusion": np.diag(turned).copy(), "mixing": mixing_of(turned, frame.widths)}
+    return {"diffusion": np.diag(rotated).copy(), "mixing": mixing_of(rotated, frame.widths)}
 
 
 def check_active(problem: Problem, p: np.ndarray) -> None:
-    """Raise unless some cell of the first grid is active: no other grows the grid or is reported."""
+    """Raise unless some cell of the first grid is active: only active cells grow the grid and are reported."""
     largest = float(np.max(p))
     if not largest >= problem.threshold:
         seen = f"{problem.threshold:g}, and the largest of {len(p):,} cells holds {largest:.3g}"
@@ -194,14 +195,14 @@ def check_active(problem: Problem, p: np.ndarray) -> None:
 
 
 def check_drift(problem: Problem, time: float) -> None:
-    """Raise unless the drift takes n scalars and gives n, and says so where it depends on the time."""
+    """Raise unless the drift takes and returns n scalars, and does not depend on the time without `time_varying`."""
     requirement = f"take {problem.n} scalars x, a time and a namespace, and give {problem.n} scalars"
 
     def at(steps: float, when: float) -> list[np.ndarray]:
         x = tuple(np.asarray(value) for value in problem.origin + steps * problem.widths)
         give = lambda: [np.asarray(part, dtype=np.float64) for part in problem.drift(x, when, np)]
         with np.errstate(all="ignore"):
-            v = tried(give, "Gbees", "drift", requirement)
+            v = checked_call(give, "Gbees", "drift", requirement)
         require(len(v) == problem.n, "Gbees", "drift", f"give {problem.n} components, as the mean has", len(v))
         return v
 

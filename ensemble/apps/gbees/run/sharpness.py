@@ -1,20 +1,20 @@
-"""How sharp a measurement is for the cells of a grid, and along which of their axes."""
+"""The change of a measurement across cells relative to its noise, and the axes along which it changes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from ensemble._backend import array_namespace
+from ensemble._typing import Array, Namespace
 from ensemble.apps.gbees.problem import Problem
 from ensemble.apps.gbees.run.measurement import Noise, frame_points, whitened_residuals
 
 __all__ = ["Residuals", "Sharpness", "residuals_of", "sharpness"]
 
-Residuals = Callable[[Sequence[Any], Any], list[Any]]
+Residuals = Callable[[Sequence[Array], Namespace], list[Array]]
 """Whitened residuals of a measurement, m arrays (N,), at n arrays (N,) of points in the grid's frame."""
 
 RESOLVED = 0.25
@@ -23,12 +23,12 @@ RESOLVED = 0.25
 
 @dataclass(frozen=True)
 class Sharpness:
-    """How much a measurement changes across a cell.
+    """The change of a measurement across a cell.
 
     Attributes
     ----------
     changes : ndarray (n,)
-        Along each axis, in deviations of the noise: root mean square over the cells that the measurement points to.
+        Along each axis, in deviations of the noise: root mean square over cells weighted by the likelihood.
     jacobian : ndarray (m, n) or None
         The whitened change across a cell along each axis, where the measurement is linear; None where it is not.
     """
@@ -57,13 +57,15 @@ class Sharpness:
         return sorted(chosen)
 
 
-def residuals_of(problem: Problem, h: Callable[..., Any], y: np.ndarray, noise: Noise) -> Residuals:
+def residuals_of(problem: Problem, h: Callable[..., Array], y: np.ndarray, noise: Noise) -> Residuals:
     """The whitened residuals as a function of points in the grid's frame and a namespace."""
     return lambda z, xp: whitened_residuals(problem, z, h, y, noise, xp)
 
 
-def sharpness(problem: Problem, indices: Any, p: Any, h: Callable[..., Any], y: np.ndarray, noise: Noise) -> Sharpness:
-    """Judge a measurement by central differences across the cells."""
+def sharpness(
+    problem: Problem, indices: Array, p: Array, h: Callable[..., Array], y: np.ndarray, noise: Noise
+) -> Sharpness:
+    """The sharpness of a measurement, by central differences across the cells."""
     xp = array_namespace(indices)
     at, z = residuals_of(problem, h, y, noise), frame_points(problem, indices)
     with np.errstate(all="ignore"):

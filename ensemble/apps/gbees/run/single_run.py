@@ -1,48 +1,48 @@
-"""One grid's run: its engine, its clock, and what it has been through."""
+"""The run of one grid: its engine, its time, its steps and its measurements."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, to_numpy
+from ensemble._typing import Array
 from ensemble.apps.gbees.analysis import distribution
 from ensemble.apps.gbees.cells import Cells
 from ensemble.apps.gbees.engines.engine import Engine, Steps
 from ensemble.apps.gbees.errors import GridError, GridWarning
 from ensemble.apps.gbees.problem import Problem
-from ensemble.apps.gbees.run.cell_likelihood import weighed
+from ensemble.apps.gbees.run.cell_likelihood import integrate_likelihood
 from ensemble.apps.gbees.run.measurement import Noise, centres, log_likelihoods
 from ensemble.apps.gbees.run.sharpness import Sharpness, sharpness
 
-__all__ = ["Run", "Way"]
+__all__ = ["Advance", "GridRun"]
 
 MASS_LIMIT = 0.01
-"""Probability lost or made up from which on there is a warning."""
+"""Probability lost, or added by clipping, from which on there is a warning."""
 
 SMALLEST_LOG = float(np.log(np.finfo(np.float64).smallest_subnormal))
 
 
 @dataclass(frozen=True)
-class Way:
-    """An advance: begin, end, and how much of it has gone already."""
+class Advance:
+    """An advance from `start` to `end`, of which `elapsed` is done."""
 
-    begun: float
-    until: float
-    elapsed: float
+    start: float
+    end: float
+    elapsed: float = 0.0
 
     @property
     def span(self) -> float:
         """The whole length."""
-        return self.until - self.begun
+        return self.end - self.start
 
 
-class Run:
-    """A grid from `time` on.
+class GridRun:
+    """The run of one grid from `time` on.
 
     Parameters
     ----------
@@ -50,76 +50,75 @@ class Run:
     make : callable
         The engine's class.
     indices, probabilities : array
-        The cells that it starts with.
+        The first cells.
     time : float
     """
 
     def __init__(
-        self, problem: Problem, make: Callable[..., Engine], indices: Any, probabilities: Any, time: float
+        self, problem: Problem, make: Callable[..., Engine], indices: Array, probabilities: Array, time: float
     ) -> None:
         self.problem, self.make, self.time = problem, make, time
         self.engine = make(problem, indices, probabilities, time)
         self.steps = Steps.of([])
         self.log_evidence = 0.0
         self.moments: tuple[np.ndarray, np.ndarray] | None = None  # of a posterior that is narrower than its cells
-        self.told = {"mass_loss": MASS_LIMIT, "mass_gain": MASS_LIMIT}  # what the next warnings wait for
-        self.under_way: tuple[float, float, float] | None = None  # begin, end, elapsed of an advance that was cut short
+        self.warning_limits = {"mass_loss": MASS_LIMIT, "mass_gain": MASS_LIMIT}  # of the next warnings
+        self.interrupted: Advance | None = None
 
-    def copy(self) -> Run:
-        """Another run in the same state, going its own way from here."""
-        other = object.__new__(Run)
+    def copy(self) -> GridRun:
+        """An independent run in the same state."""
+        other = object.__new__(GridRun)
         other.problem, other.make, other.time = self.problem, self.make, self.time
         other.engine = self.make(self.problem, *self.engine.cells(), self.engine.velocity_time)
         other.engine.count = self.engine.count
-        other.steps, other.log_evidence, other.under_way = self.steps, self.log_evidence, self.under_way
-        other.moments, other.told = self.moments, dict(self.told)
+        other.steps, other.log_evidence, other.interrupted = self.steps, self.log_evidence, self.interrupted
+        other.moments, other.warning_limits = self.moments, dict(self.warning_limits)
         return other
 
-    def way(self, until: float) -> Way:
-        """The advance to `until`: the one that was cut short before, or a new one."""
-        if self.under_way is not None and self.under_way[1] == until:
-            begun, _, elapsed = self.under_way
-            return Way(begun, until, elapsed)
-        return Way(self.time, until, 0.0)
+    def begin_advance(self, until: float) -> Advance:
+        """The advance to `until`: the interrupted one, or a new one."""
+        if self.interrupted is not None and self.interrupted.end == until:
+            return self.interrupted
+        return Advance(self.time, until)
 
-    def settle(self, way: Way, finished: bool) -> None:
-        """Set the clock to where the grid is after `way`."""
+    def record_advance(self, advance: Advance, completed: bool) -> None:
+        """Set time and steps to those that the engine has reached in `advance`."""
         taken = self.engine.taken
-        if finished:
-            self.time, self.under_way = way.until, None
+        if completed:
+            self.time, self.interrupted = advance.end, None
         else:
-            elapsed = way.elapsed
+            elapsed = advance.elapsed
             for length in taken.lengths:
                 elapsed += float(length)
-            self.time, self.under_way = way.begun + elapsed, (way.begun, way.until, elapsed)
+            self.time, self.interrupted = advance.start + elapsed, Advance(advance.start, advance.end, elapsed)
         if len(taken):
             self.moments = None
         self.steps = self.steps.then(taken)
 
-    def advance(self, until: float, watch: Callable[[float, int, int], None] | None = None) -> Steps:
-        """Steps to `until`; if they are cut short, the clock stands where the grid does, and the next call goes on."""
-        way, before = self.way(until), int(np.sum(self.steps.cells))
+    def advance(self, until: float, callback: Callable[[float, int, int], None] | None = None) -> Steps:
+        """Steps to `until`; after an interruption `time` is that of the grid, and the next call continues."""
+        advance, before = self.begin_advance(until), int(np.sum(self.steps.cells))
 
         def report(elapsed: float, n_cells: int, cell_steps: int) -> None:
-            assert watch is not None
-            watch(way.begun + elapsed, n_cells, before + cell_steps)
+            assert callback is not None
+            callback(advance.start + elapsed, n_cells, before + cell_steps)
 
         try:
-            self.engine.advance(way.begun, way.span, report if watch is not None else None, way.elapsed)
+            self.engine.advance(advance.start, advance.span, report if callback is not None else None, advance.elapsed)
         except BaseException:
-            self.settle(way, finished=False)
+            self.record_advance(advance, completed=False)
             raise
-        self.settle(way, finished=True)
+        self.record_advance(advance, completed=True)
         return self.engine.taken
 
-    def update(self, h: Callable[..., Any], y: np.ndarray, noise: Noise, likelihood: str = "auto") -> float:
+    def update(self, h: Callable[..., Array], y: np.ndarray, noise: Noise, likelihood: str = "auto") -> float:
         """Bayes' rule for a measurement with Gaussian noise; the logarithm of its evidence."""
         indices, p = self.engine.cells()
         sharp = sharpness(self.problem, indices, p, h, y, noise)
         axes = sharp.axes() if likelihood == "cell" or (likelihood == "auto" and sharp.is_sharp) else []
         found = None
         if axes:
-            found = weighed(self.problem, indices, p, h, y, noise, axes)
+            found = integrate_likelihood(self.problem, indices, p, h, y, noise, axes)
             weights = found.log_weights
         else:
             if likelihood == "point" and sharp.is_sharp:
@@ -133,7 +132,7 @@ class Run:
                 f"{len(indices)} cells, the nearest {np.sqrt(-2.0 * nearest):.3g} standard deviations away. "
                 "Check y, or give it a larger R."
             )
-        log_evidence = self._weighed(weights, noise.log_peak)
+        log_evidence = self._reweight(weights, noise.log_peak)
         if found is not None:
             self.moments = in_space(self.problem, found.mean, found.covariance)
             if (finer := too_narrow(self.problem, found.covariance)) is not None:
@@ -142,7 +141,7 @@ class Run:
 
     @property
     def mass_loss(self) -> float:
-        """Probability lost over the rim since the start."""
+        """Probability that left the grid since the start."""
         return float(np.sum(self.steps.losses))
 
     @property
@@ -151,22 +150,22 @@ class Run:
         return float(np.sum(self.steps.clipped))
 
     def exceeded(self, name: str) -> float | None:
-        """``mass_loss`` or ``mass_gain`` where it has come to what a warning waits for, which then doubles."""
+        """``mass_loss`` or ``mass_gain`` where it exceeds its warning limit, which then becomes twice the value."""
         value = float(getattr(self, name))
-        if not value > self.told[name]:
+        if not value > self.warning_limits[name]:
             return None
-        self.told[name] = 2.0 * value
+        self.warning_limits[name] = 2.0 * value
         return value
 
-    def update_likelihood(self, log_likelihood: Callable[..., Any]) -> float:
+    def update_likelihood(self, log_likelihood: Callable[..., Array]) -> float:
         """Bayes' rule for any likelihood; the logarithm of its evidence."""
         indices, _ = self.engine.cells()
         x = centres(self.problem, indices)
         xp = array_namespace(indices)
         weights = xp.broadcast_to(xp.asarray(log_likelihood(x, xp)), (indices.shape[0],))
-        return self._weighed(weights, 0.0)
+        return self._reweight(weights, 0.0)
 
-    def _weighed(self, weights: Any, log_peak: float) -> float:
+    def _reweight(self, weights: Array, log_peak: float) -> float:
         xp = array_namespace(weights)
         undefined = xp.logical_or(xp.isnan(weights), weights == xp.inf)
         if bool(xp.any(undefined)):
@@ -190,22 +189,22 @@ class Run:
         return Cells(indices, p, problem.origin, problem.widths, problem.rotation, self.time)
 
     def mean(self) -> np.ndarray:
-        """Of the distribution, with what a sharp measurement left inside the cells until the next step."""
+        """Mean; after a sharp measurement, until the next step, with the posterior inside the cells."""
         return distribution.mean(self.cells()) if self.moments is None else self.moments[0]
 
     def covariance(self) -> np.ndarray:
-        """The same of the covariance."""
+        """Covariance; after a sharp measurement, until the next step, with the posterior inside the cells."""
         return distribution.covariance(self.cells()) if self.moments is None else self.moments[1]
 
     def state(self) -> dict[str, np.ndarray]:
-        """Everything that a run goes on from, to the bit."""
-        indices, p = self.engine.cells()
+        """Everything that a run continues from, to the bit."""
+        advance, (indices, p) = self.interrupted, self.engine.cells()
         return {
             "indices": to_numpy(indices),
             "probabilities": to_numpy(p),
             "times": np.array([self.time, self.engine.velocity_time, self.log_evidence]),
             "count": np.array(self.engine.count),
-            "under_way": np.array(self.under_way or ()),
+            "under_way": np.array([] if advance is None else [advance.start, advance.end, advance.elapsed]),
             "step_lengths": self.steps.lengths,
             "step_cells": self.steps.cells,
             "step_masses": self.steps.masses,
@@ -213,15 +212,15 @@ class Run:
             "moments": np.array([]) if self.moments is None else np.vstack(self.moments),
         }
 
-    def restore(self, state: dict[str, np.ndarray], like: Any) -> None:
-        """Go on from `state`."""
+    def restore(self, state: dict[str, np.ndarray], like: Array) -> None:
+        """Continue from `state`."""
         time, velocity_time, log_evidence = (float(value) for value in state["times"])
         indices, p = asarray_like(state["indices"], like), asarray_like(state["probabilities"], like)
         self.engine = self.make(self.problem, indices, p, velocity_time)
         self.engine.count = int(state["count"])
         self.time, self.log_evidence = time, log_evidence
-        under_way = [float(value) for value in state["under_way"]]
-        self.under_way = (under_way[0], under_way[1], under_way[2]) if under_way else None
+        interrupted = [float(value) for value in state["under_way"]]
+        self.interrupted = Advance(*interrupted) if interrupted else None
         self.steps = Steps(*(state[f"step_{name}"] for name in ("lengths", "cells", "masses", "clipped")))
         moments = np.asarray(state.get("moments", ()))
         self.moments = (moments[0], moments[1:]) if moments.size else None
@@ -234,7 +233,7 @@ def in_space(problem: Problem, mean: np.ndarray, covariance: np.ndarray) -> tupl
 
 
 def too_sharp(sharp: Sharpness) -> str:
-    """The warning of a measurement that is sharper than a cell, where cells are judged by their centres."""
+    """The warning for a measurement sharper than a cell whose likelihood is taken at centres."""
     i = int(np.argmax(sharp.changes))
     return (
         f"Gbees.update: R must be wider than a cell where the likelihood is taken at centres; got deviations of which "
@@ -244,11 +243,11 @@ def too_sharp(sharp: Sharpness) -> str:
 
 
 NARROW = 0.5
-"""Deviation of a posterior, in cells, from which on the grid carries it well."""
+"""Deviation of a posterior, in cells, from which on the grid resolves it."""
 
 
 def too_narrow(problem: Problem, covariance: np.ndarray) -> str | None:
-    """The warning of a posterior that cells cannot hold; None where they can."""
+    """The warning for a posterior narrower than the cells resolve; None for others."""
     deviations = np.sqrt(np.diag(covariance)) / problem.widths
     i = int(np.argmin(deviations))
     if deviations[i] >= NARROW:
@@ -256,6 +255,6 @@ def too_narrow(problem: Problem, covariance: np.ndarray) -> str | None:
     return (
         "Gbees.update: cells must be no wider than twice the posterior's deviation; got a deviation of "
         f"{deviations[i] * problem.widths[i]:.3g} along axis {i}, {deviations[i]:.3g} of a cell. mean() and "
-        "covariance() are right until the next step, which carries whole cells on. Use a factor "
+        "covariance() are right until the next step, which advects whole cells. Use a factor "
         f"{1.0 / deviations[i]:.2g} times as large."
     )

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ensemble._typing import Array, Namespace
 from ensemble.apps.gbees.problem import Drift
 
 __all__ = ["cr3bp", "jacobi_constant", "pcr3bp", "range_angle_rate", "two_body"]
@@ -15,7 +16,7 @@ EARTH_MOON = 1.21505844691978e-02
 """Mass of the smaller body over the mass of both."""
 
 
-def _pull(x: Sequence[Any], n: int, xp: Any, mu: Any) -> tuple[Any, Any, Any, Any]:
+def _pull(x: Sequence[Array], n: int, xp: Namespace, mu: Array) -> tuple[Array, Array, Array, Array]:
     """Distances to either body along the line through both, and mass over cubed distance of each; large body first."""
     to_large, to_small = x[0] + mu, x[0] - (1.0 - mu)
     across = sum((x[i] * x[i] for i in range(2, n)), x[1] * x[1])
@@ -23,7 +24,7 @@ def _pull(x: Sequence[Any], n: int, xp: Any, mu: Any) -> tuple[Any, Any, Any, An
     return to_large, to_small, (1.0 - mu) / (large * xp.sqrt(large)), mu / (small * xp.sqrt(small))
 
 
-def _pcr3bp(x: Sequence[Any], t: Any, xp: Any, mu: Any) -> Sequence[Any]:
+def _pcr3bp(x: Sequence[Array], t: Array, xp: Namespace, mu: Array) -> Sequence[Array]:
     to_large, to_small, large, small = _pull(x, 2, xp, mu)
     return (
         x[2],
@@ -33,7 +34,7 @@ def _pcr3bp(x: Sequence[Any], t: Any, xp: Any, mu: Any) -> Sequence[Any]:
     )
 
 
-def _cr3bp(x: Sequence[Any], t: Any, xp: Any, mu: Any) -> Sequence[Any]:
+def _cr3bp(x: Sequence[Array], t: Array, xp: Namespace, mu: Array) -> Sequence[Array]:
     to_large, to_small, large, small = _pull(x, 3, xp, mu)
     return (
         x[3],
@@ -45,11 +46,11 @@ def _cr3bp(x: Sequence[Any], t: Any, xp: Any, mu: Any) -> Sequence[Any]:
     )
 
 
-def _two_body(x: Sequence[Any], t: Any, xp: Any, mu: Any) -> Sequence[Any]:
+def _two_body(x: Sequence[Array], t: Array, xp: Namespace, mu: Array) -> Sequence[Array]:
     return 0.0 * x[0], mu * mu / (x[0] * x[0] * x[0])
 
 
-def pcr3bp(mu: Any = SATURN_ENCELADUS) -> Drift:
+def pcr3bp(mu: Array = SATURN_ENCELADUS) -> Drift:
     """The planar circular restricted three-body problem, in the frame that turns with both bodies.
 
     State (x, y, x', y'); unit of length the distance of the bodies, unit of time their period over 2 pi. The larger
@@ -80,7 +81,7 @@ def pcr3bp(mu: Any = SATURN_ENCELADUS) -> Drift:
     return Drift(_pcr3bp, (mu,), ("mu",))
 
 
-def cr3bp(mu: Any = EARTH_MOON) -> Drift:
+def cr3bp(mu: Array = EARTH_MOON) -> Drift:
     """The circular restricted three-body problem in space.
 
     State (x, y, z, x', y', z'), units and places of the bodies as for `pcr3bp`.
@@ -97,7 +98,7 @@ def cr3bp(mu: Any = EARTH_MOON) -> Drift:
     return Drift(_cr3bp, (mu,), ("mu",))
 
 
-def two_body(mu: Any = 19.910350621818949) -> Drift:
+def two_body(mu: Array = 19.910350621818949) -> Drift:
     """Motion about one centre in two of Delaunay's elements: L stays, the mean anomaly l grows by ``mu^2 / L^3``.
 
     State (L, l): ``L = sqrt(mu a)`` with the semi-major axis a, l in rad.
@@ -114,7 +115,7 @@ def two_body(mu: Any = 19.910350621818949) -> Drift:
     return Drift(_two_body, (mu,), ("mu",))
 
 
-def jacobi_constant(mu: float) -> Callable[[Sequence[Any], Any], Any]:
+def jacobi_constant(mu: float) -> Callable[[Sequence[Array], Namespace], Array]:
     """What the restricted three-body problem conserves, as `bounds` for `Gbees`; planar or in space.
 
     ``x^2 + y^2 + 2 (1 - mu) / r1 + 2 mu / r2 + mu (1 - mu) - |v|^2``.
@@ -129,7 +130,7 @@ def jacobi_constant(mu: float) -> Callable[[Sequence[Any], Any], Any]:
         ``bounds(x, xp)`` of 4 or 6 state scalars.
     """
 
-    def bounds(x: Sequence[Any], xp: Any) -> Any:
+    def bounds(x: Sequence[Array], xp: Namespace) -> Any:
         n = len(x) // 2
         across = sum((x[i] * x[i] for i in range(2, n)), x[1] * x[1])
         to_large, to_small = x[0] + mu, x[0] - (1.0 - mu)
@@ -141,7 +142,7 @@ def jacobi_constant(mu: float) -> Callable[[Sequence[Any], Any], Any]:
     return bounds
 
 
-def range_angle_rate(mu: float, branch: float = 0.0) -> Callable[[Sequence[Any], Any], Sequence[Any]]:
+def range_angle_rate(mu: float, branch: float = 0.0) -> Callable[[Sequence[Array], Namespace], Sequence[Array]]:
     """Distance, direction and range rate seen from the smaller body, of a state of `pcr3bp`.
 
     Parameters
@@ -157,7 +158,7 @@ def range_angle_rate(mu: float, branch: float = 0.0) -> Callable[[Sequence[Any],
     """
     cosine, sine = math.cos(branch), math.sin(branch)
 
-    def h(x: Sequence[Any], xp: Any) -> Sequence[Any]:
+    def h(x: Sequence[Array], xp: Namespace) -> Sequence[Array]:
         ahead = x[0] - (1.0 - mu)
         distance = xp.sqrt(ahead * ahead + x[1] * x[1])
         angle = branch + xp.atan2(x[1] * cosine - ahead * sine, ahead * cosine + x[1] * sine)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from ensemble import _check
+from ensemble._typing import Array
 from ensemble.apps.gbees.problem import Drift
 from ensemble.apps.gbees.systems.astrodynamics import (
     EARTH_MOON,
@@ -43,7 +44,7 @@ class Measurement:
         As `Gbees.update` takes it.
     """
 
-    h: Callable[..., Any]
+    h: Callable[..., Array]
     y: tuple[float, ...]
     R: np.ndarray
     span: float
@@ -84,7 +85,7 @@ class Configuration:
     """
 
     name: str
-    drift: Drift | Callable[..., Any]
+    drift: Drift | Callable[..., Sequence[Array]]
     mean: np.ndarray
     covariance: np.ndarray
     span: float

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
+from ensemble._typing import Array, Namespace
 from ensemble.apps.gbees.problem import Drift
 
 __all__ = ["lorenz63", "lorenz96"]
 
 
-def _lorenz63(x: Sequence[Any], t: Any, xp: Any, sigma: Any, b: Any, r: Any) -> Sequence[Any]:
+def _lorenz63(x: Sequence[Array], t: Array, xp: Namespace, sigma: Array, b: Array, r: Array) -> Sequence[Array]:
     # centred about the mean of the two outer fixed points: x3 is Lorenz's Z - r - sigma for sigma = 4, b = 1
     return sigma * (x[1] - x[0]), -x[1] - x[0] * x[2], -b * x[2] + x[0] * x[1] - b * r
 
 
-def _lorenz96(x: Sequence[Any], t: Any, xp: Any, F: Any) -> Sequence[Any]:
+def _lorenz96(x: Sequence[Array], t: Array, xp: Namespace, F: Array) -> Sequence[Array]:
     n = len(x)
     return [(x[(j + 1) % n] - x[j - 2]) * x[j - 1] - x[j] + F for j in range(n)]
 
@@ -28,7 +28,7 @@ lorenz63 = Drift(_lorenz63, (4.0, 1.0, 48.0), ("sigma", "b", "r"))
 """
 
 
-def lorenz96(F: Any = 4.0) -> Drift:
+def lorenz96(F: Array = 4.0) -> Drift:
     """Lorenz's system of 1996 in any number of dimensions from four on.
 
     ``xj' = (x[j+1] - x[j-2]) x[j-1] - x[j] + F``, cyclic in j; dimensionless.

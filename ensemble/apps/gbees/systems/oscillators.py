@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
+from ensemble._typing import Array, Namespace
 from ensemble.apps.gbees.problem import Drift
 
 __all__ = ["aizawa", "duffing"]
 
 
-def _duffing(x: Sequence[Any], t: Any, xp: Any, damping: Any, amplitude: Any, frequency: Any) -> Sequence[Any]:
+def _duffing(
+    x: Sequence[Array], t: Array, xp: Namespace, damping: Array, amplitude: Array, frequency: Array
+) -> Sequence[Array]:
     return x[1], x[0] - x[0] * x[0] * x[0] - damping * x[1] + amplitude * xp.cos(frequency * t)
 
 
-def _aizawa(x: Sequence[Any], t: Any, xp: Any, a: Any, b: Any, c: Any, d: Any, f: Any) -> Sequence[Any]:
+def _aizawa(
+    x: Sequence[Array], t: Array, xp: Namespace, a: Array, b: Array, c: Array, d: Array, f: Array
+) -> Sequence[Array]:
     cubes = x[0] * x[0] * x[0], x[2] * x[2] * x[2]
     return (
         (x[2] - b) * x[0] - d * x[1],
