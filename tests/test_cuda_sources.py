@@ -8,7 +8,7 @@ import pytest
 from ensemble import Ensemble
 from ensemble._compile import cuda, device, registry
 from ensemble._kernels import KERNELS
-from ensemble._kernels.krylov.device_scalars import scalars as resident
+from ensemble._kernels.krylov.device_scalars import scalars as device_scalars
 from ensemble._kernels.multigrid import galerkin, pairs
 from ensemble._kernels.sparse import affine_mma
 from ensemble.apps.fem import RandomDiffusion, memory
@@ -21,7 +21,7 @@ from tests.cases import device_cases
 from tests.krylov.problems import nonsymmetric
 from tests.test_kernels import SEED, SUMS_DIFFER, results, tolerance
 
-cg_module = importlib.import_module("ensemble.krylov.cg")
+solve_module = importlib.import_module("ensemble.krylov._solve")
 
 CASES = device_cases(SEED)
 
@@ -164,7 +164,7 @@ def test_nvrtc_compiles_every_kernel(compiler, name, real, lanes, vector, offset
 # --- whole solves, with NumPy arrays in the role of device arrays
 @pytest.fixture
 def as_device(on_cpu, monkeypatch):
-    for module in (registry, galerkin, resident):
+    for module in (registry, galerkin, device_scalars):
         monkeypatch.setattr(module, "backend_of", lambda *arrays: "cuda")
 
 
@@ -229,12 +229,12 @@ def test_a_solve_with_strength_and_gauss_seidel_agrees_with_the_cpu(request):
 def test_scalars_on_the_device_change_no_bit(as_device, monkeypatch):
     """The loop with its scalars on the host queues the same kernels and takes the same decisions."""
     A, b = problem(5)
-    resident_solve = solved(A, b)
-    monkeypatch.setattr(cg_module, "runs_on_device", lambda *arguments: False)
+    by_device = solved(A, b)
+    monkeypatch.setattr(solve_module, "runs_on_device", lambda *arguments: False)
     by_host = solved(A, b)
-    np.testing.assert_array_equal(resident_solve.x.samples, by_host.x.samples)
-    np.testing.assert_array_equal(resident_solve.residual_norms, by_host.residual_norms)
-    np.testing.assert_array_equal(resident_solve.iterations, by_host.iterations)
+    np.testing.assert_array_equal(by_device.x.samples, by_host.x.samples)
+    np.testing.assert_array_equal(by_device.residual_norms, by_host.residual_norms)
+    np.testing.assert_array_equal(by_device.iterations, by_host.iterations)
 
 
 def test_a_sample_on_the_device_is_its_own_scalar_run(as_device):

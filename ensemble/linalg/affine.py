@@ -14,13 +14,13 @@ from ensemble._kernels.sparse import affine as kernels
 from ensemble.linalg.arithmetic import MatrixArithmetic, nonzero_rows, per_sample, placed, subgraph, united
 from ensemble.linalg.crs_matrix import CrsMatrix, TransposedMatrix, as_crs
 from ensemble.linalg.graph import CrsGraph, OnGraph
+from ensemble.linalg.linear_operator import MatrixOperator
 from ensemble.linalg.operators import multiply, places_of, premultiply, samples_of, set_of
-from ensemble.linalg.scipy_operator import SciPyMatrix
 from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import SampleSet, common_set
 
 
-class AffineMatrix(OnGraph, MatrixArithmetic, SciPyMatrix):
+class AffineMatrix(OnGraph, MatrixArithmetic, MatrixOperator):
     """S sparse matrices ``A_0 + sum over i of c_i A_i`` on one graph, of which only the A_i are stored.
 
     Entry k of sample s is ``terms[k, 0] + sum over i of terms[k, i + 1] * coefficients[i, s]``. A product computes the
@@ -72,6 +72,7 @@ class AffineMatrix(OnGraph, MatrixArithmetic, SciPyMatrix):
            [-1., -1.]])
     """
 
+    has_partial_dots = True
     __array_ufunc__ = None  # NumPy leaves `array @ A` to us
 
     def __init__(self, graph: CrsGraph, terms: Any, coefficients: Any) -> None:

@@ -15,13 +15,13 @@ from ensemble._kernels.sparse import crs
 from ensemble._kernels.sparse.product_graphs import product_graph
 from ensemble.linalg.arithmetic import MatrixArithmetic, nonzero_rows, per_sample, placed, subgraph, united
 from ensemble.linalg.graph import CrsGraph, OnGraph
+from ensemble.linalg.linear_operator import MatrixOperator
 from ensemble.linalg.operators import Diagonal, multiply, places_of, premultiply, set_of
-from ensemble.linalg.scipy_operator import SciPyMatrix
 from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import SampleSet, common_set
 
 
-class CrsMatrix(OnGraph, MatrixArithmetic, SciPyMatrix):
+class CrsMatrix(OnGraph, MatrixArithmetic, MatrixOperator):
     """A sparse matrix, or S of them on one graph.
 
     ``A + B``, ``A - B``, ``a * A``, ``A / a`` and ``-A`` give matrices, with `a` a number or an Ensemble of shape ()
@@ -61,6 +61,7 @@ class CrsMatrix(OnGraph, MatrixArithmetic, SciPyMatrix):
            [1., 1.]])
     """
 
+    has_partial_dots = True
     __array_ufunc__ = None  # NumPy leaves `array @ A` to us
     queues_kernels = True
 
@@ -279,7 +280,7 @@ def as_crs(matrix: Any) -> Any:
     return CrsMatrix.from_scipy(matrix) if hasattr(matrix, "tocsr") else NotImplemented
 
 
-class TransposedMatrix(MatrixArithmetic, SciPyMatrix):
+class TransposedMatrix(MatrixArithmetic, MatrixOperator):
     """``A.T`` of a `CrsMatrix`: nothing is copied, and most of what a matrix can do is passed on to it."""
 
     __array_ufunc__ = None

@@ -15,13 +15,13 @@ from ensemble._kernels.sparse import crs
 from ensemble.linalg.arithmetic import MatrixArithmetic, nonzero_rows, per_sample, subgraph
 from ensemble.linalg.crs_matrix import CrsMatrix
 from ensemble.linalg.graph import CrsGraph, OnGraph
+from ensemble.linalg.linear_operator import MatrixOperator
 from ensemble.linalg.operators import Diagonal, multiply, places_of, premultiply
-from ensemble.linalg.scipy_operator import SciPyMatrix
 from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import SampleSet
 
 
-class SymmetricCrsMatrix(OnGraph, MatrixArithmetic, SciPyMatrix):
+class SymmetricCrsMatrix(OnGraph, MatrixArithmetic, MatrixOperator):
     """A symmetric sparse matrix, or S of them on one graph, of which the upper triangle is stored.
 
     A product of many samples takes the time that the values need from memory, and every stored value serves two

@@ -13,8 +13,8 @@ from ensemble._compile.memory import empty_like
 from ensemble._kernels.krylov.vectors import dot, put_samples, take_samples
 from ensemble.linalg import CrsGraph, CrsMatrix, GalerkinProduct, SymmetricCrsMatrix
 from ensemble.linalg.adapt import as_operator
+from ensemble.linalg.linear_operator import LinearOperator
 from ensemble.linalg.operators import multiply
-from ensemble.linalg.scipy_operator import SciPyOperator
 from ensemble.multigrid.coarse import CoarseSolver
 from ensemble.multigrid.conversion import converted_v_cycle
 from ensemble.multigrid.cycle import Workspace, v_cycle
@@ -67,7 +67,7 @@ class Level:
     """What `energy_kept` measured on the next coarser matrix; None where the precision was requested."""
 
 
-class Hierarchy(SciPyOperator):
+class Hierarchy(LinearOperator):
     """A multigrid hierarchy: a `LinearOperator` that applies one V-cycle, made by `smoothed_aggregation`.
 
     ``hierarchy @ r`` is the V-cycle's approximation of ``A^-1 r``, sample by sample (eq. 6 of Phipps et al. 2017 holds
@@ -168,8 +168,12 @@ class Hierarchy(SciPyOperator):
             return v_cycle(self.levels, self.coarse, r, out, workspace)
         return self.converted(None, r, out, workspace)[0]
 
-    def apply_dot(self, r: Any, out: Any = None, workspace: Workspace | None = None) -> Any:
-        """`apply` to `out`, and the inner products of `r` with it, one value a sample."""
+    def precondition(self, r: Any, out: Any, workspace: Any) -> Any:
+        """`apply` for a solver."""
+        return self.apply(r, out, workspace)
+
+    def precondition_dot(self, r: Any, out: Any = None, workspace: Workspace | None = None) -> Any:
+        """`apply` to `out`, and the inner products of `r` with it, one per sample."""
         if r.dtype == self.dtype and self.precision.unit is None:
             return dot(r, self.apply(r, out, workspace), None)
         if workspace is None or workspace.n_samples != r.shape[1]:

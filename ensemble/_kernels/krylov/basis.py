@@ -23,7 +23,7 @@ CUDA = cuda.KernelModule(
     [
         "basis_dots", "basis_add", "scale", "append", "keep", "gmres_left", "gmres_rotate",
         *(f"{name}<{which}>" for name in ("arnoldi_dots", "arnoldi_add", "gmres_dots") for which in ("false", "true")),
-        *(f"{name}<{which}>" for name in ("cycle_sum", "gmres_solve", "gmres_settle") for which in ("false", "true")),
+        *(f"{name}<{which}>" for name in ("cycle_sum", "gmres_solve", "gmres_verify") for which in ("false", "true")),
     ],
     ("krylov/statuses.cuh",),
 )  # fmt: skip

@@ -21,7 +21,7 @@ CUDA = cuda.KernelModule(
     "krylov/bicgstab",
     [
         "dot_and_square", "bicgstab_update", "bicgstab_direction", "bicgstab_turn",
-        "bicgstab_alpha", "bicgstab_half", "bicgstab_omega", "bicgstab_beta", "bicgstab_prove",
+        "bicgstab_alpha", "bicgstab_half", "bicgstab_omega", "bicgstab_beta", "bicgstab_verify",
     ],
     ("krylov/statuses.cuh",),
 )  # fmt: skip

@@ -22,7 +22,7 @@ CUDA = cuda.KernelModule(
     "krylov/vectors",
     [
         "dot", "cg_update", "cg_direction", "cg_turn", "take_samples", "put_samples", "largest", "units_from",
-        "cg_alpha", "cg_norm", "cg_change", "cg_beta<false>", "cg_beta<true>", "cg_prove", "copy_chosen",
+        "cg_alpha", "cg_norm", "cg_change", "cg_beta", "cg_verify", "copy_chosen",
     ],
     ("krylov/statuses.cuh",),
 )  # fmt: skip

@@ -12,14 +12,14 @@ from ensemble._kernels.fem.matrix_free import hex_diagonal, hex_product
 from ensemble._kernels.krylov.vectors import dot, dot_partials, take_samples
 from ensemble.apps.fem.discretization import Discretization
 from ensemble.linalg import CrsGraph, CrsMatrix
+from ensemble.linalg.linear_operator import MatrixOperator
 from ensemble.linalg.operators import multiply, places_of, premultiply
-from ensemble.linalg.scipy_operator import SciPyMatrix
 from ensemble.scalar import Ensemble
 
 __all__ = ["DiffusionOperator"]
 
 
-class DiffusionOperator(SciPyMatrix):
+class DiffusionOperator(MatrixOperator):
     """The matrix of ``-div(kappa grad u)`` on a box mesh, one per sample, with the face of a `CrsMatrix`.
 
     Only the coefficient at the Gauss points is kept: 8 numbers a cell and sample instead of 27 a node. The coefficient
@@ -43,6 +43,7 @@ class DiffusionOperator(SciPyMatrix):
     .. [1] Orszag (1980), J. Comput. Phys. 37, 70-92.
     """
 
+    has_partial_dots = True
     __array_ufunc__ = None
 
     def __init__(self, discrete: Discretization, graph: CrsGraph, kappa: np.ndarray) -> None:
