@@ -152,6 +152,10 @@ class KrylovIteration:
         self.latest[samples] = norm[which]
         self.log.append((samples, self.iterations[samples], norm[which]))
 
+    def any_active(self) -> bool:
+        """Whether some sample runs; in a short iteration ``active.any()`` takes long."""
+        return bool(np.count_nonzero(self.active))
+
     def finish(self, which: np.ndarray, status: Status) -> None:
         """End the samples of `which` with a status; from now on they are frozen."""
         self.status[self.samples[which]] = status

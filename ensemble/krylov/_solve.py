@@ -28,21 +28,20 @@ def solve(state: KrylovIteration, max_iterations: int, compact: bool, callback: 
 def solve_on_host(state: KrylovIteration, max_iterations: int, may_compact: bool, callback: Callback | None) -> None:
     """Iterate until no sample runs; each decision is taken as soon as its inner product is known."""
     scalars = state.scalars = state.host_scalars(max_iterations)
-    iteration = [getattr(state, part) for part in state.parts]
-    while state.active.any() and scalars.steps < scalars.limit:
+    first_part, *other_parts = [getattr(state, part) for part in state.parts]
+    while state.any_active() and scalars.steps < scalars.limit:
         before = scalars.steps
-        for part in iteration:
-            part()
-            if not state.active.any():
-                break
+        first_part()
+        for part in other_parts:
+            if state.any_active():
+                part()
         if scalars.steps == before:  # coupled samples without one that broke down: the iteration is begun again
             continue
         scalars.end_iteration(may_compact)
         if callback is not None:
             state.stop(callback(scalars.steps, state.in_callers_units(state.latest)))
-        if may_compact and state.should_compact(
-            state.latest[state.samples], state.iterations[state.samples], state.active
-        ):
+        samples = state.samples
+        if may_compact and state.should_compact(state.latest[samples], state.iterations[samples], state.active):
             kept = np.flatnonzero(state.active)
             state.compact(kept)
             scalars.take_samples(kept)

@@ -51,7 +51,7 @@ class CgHostScalars(HostScalars):
         beta = np.where(goes_on, self.coupled_sum(change) / self.coupled_sum(self.rz), 0.0).astype(p.dtype)
         vectors.cg_direction(asarray_like(beta, p), z, p)
         self.rz = rz
-        return bool(state.active.any())
+        return state.any_active()
 
     def step(self, p: Array, q: Array, x: Array, r: Array, pq: Array) -> bool:
         """alpha from p . q, and the new x and r; whether candidates are to be verified."""
