@@ -98,7 +98,8 @@ class KrylovIteration:
         """Which samples of b are all zeros: their solution is zero, whatever x0 is."""
         if norm_b.all():
             return np.zeros(norm_b.size, bool)
-        return (norm_b == 0.0) & ~to_numpy(array_namespace(self.b).any(self.b != 0.0, axis=0))
+        zero: np.ndarray = (norm_b == 0.0) & ~to_numpy(array_namespace(self.b).any(self.b != 0.0, axis=0))
+        return zero
 
     def residual(self, out: Array, x: Array = None) -> Array:
         """out = b - A x, of the present x or another."""

@@ -11,7 +11,8 @@ from ensemble._typing import Array
 
 def norms(vectors: Array) -> np.ndarray:
     """The 2-norm of each sample, float64 on the host."""
-    return np.sqrt(to_float64(dot(vectors, vectors, None)))
+    norm: np.ndarray = np.sqrt(to_float64(dot(vectors, vectors, None)))
+    return norm
 
 
 def units_of(b: Array, norm: np.ndarray, coupled: bool) -> np.ndarray | None:

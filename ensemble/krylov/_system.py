@@ -124,14 +124,14 @@ def one_column(vector: Any) -> Any:
 
 def common_samples(function: str, n: int, vectors: dict[str, Any], **operators: LinearOperator) -> int:
     """The one number of samples of vectors and operators; 1 fits every other."""
-    counts = {name: operator.n_samples for name, operator in operators.items()}
+    counts: dict[str, int] = {name: operator.n_samples for name, operator in operators.items()}
     for name, samples in vectors.items():
         require(
             samples.ndim == 2 and samples.shape[0] == n, function, name, f"be a vector of length {n}",
             f"shape {tuple(samples.shape[:-1])}",
             "For many samples, pass an Ensemble, its samples in the last axis." if samples.ndim > 2 else "",
         )  # fmt: skip
-        counts[name] = samples.shape[1]
+        counts[name] = int(samples.shape[1])
     n_samples = max(counts.values())
     for name, count in counts.items():
         require(count in (1, n_samples), function, name, f"have {n_samples} samples, or 1", count)

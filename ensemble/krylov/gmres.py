@@ -119,7 +119,7 @@ class GmresIteration(KrylovIteration):
     All samples' cycles begin together; a sample that stops early waits for the end of the cycle, or for compaction.
     """
 
-    scratch = ("w",)
+    scratch: tuple[str, ...] = ("w",)
     parts = ("expand",)
     restart: int
     w: Array

@@ -39,7 +39,8 @@ class BicgstabHostScalars(HostScalars):
 
     def usable(self, inner: np.ndarray, norms: np.ndarray) -> np.ndarray:
         """Whether inner products hold more than the roundoff of their own sums; `norms`: of one vector by the other."""
-        return np.isfinite(inner) & (np.abs(inner) > self.state.eps * norms)
+        usable: np.ndarray = np.isfinite(inner) & (np.abs(inner) > self.state.eps * norms)
+        return usable
 
     def lost_samples(self) -> bool:
         """Whether coupled samples hold coefficients from sums that a sample taken out since was part of."""
@@ -102,4 +103,5 @@ def kept_at(iterations: np.ndarray) -> np.ndarray:
 
     All samples have a pass over their vectors in common, because they begin together.
     """
-    return (iterations % 16 == 0) | ((iterations & (iterations - 1)) == 0)
+    kept: np.ndarray = (iterations % 16 == 0) | ((iterations & (iterations - 1)) == 0)
+    return kept

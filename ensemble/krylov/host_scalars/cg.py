@@ -15,7 +15,7 @@ from ensemble.krylov.result import Status
 
 if TYPE_CHECKING:
     from ensemble.krylov._iteration import KrylovIteration
-    from ensemble.linalg.operators import LinearOperator
+    from ensemble.linalg.linear_operator import LinearOperator
 
 
 class CgHostScalars(HostScalars):
@@ -94,4 +94,5 @@ class CgHostScalars(HostScalars):
 
 def positive(values: np.ndarray) -> np.ndarray:
     """Which values are positive numbers."""
-    return np.isfinite(values) & (values > 0.0)
+    sound: np.ndarray = np.isfinite(values) & (values > 0.0)
+    return sound

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,7 +31,8 @@ class GmresHostScalars(HostScalars):
 
     def __init__(self, state: GmresIteration, max_iterations: int) -> None:
         super().__init__(state, max_iterations)
-        self.max_iterations, self.limit = max_iterations, np.inf if max_iterations else 0  # each sample has its own
+        self.max_iterations = max_iterations  # of each sample; samples that wait take none
+        self.limit = sys.maxsize if max_iterations else 0
         n_samples, restart = state.active.size, state.restart
         self.R = np.zeros((restart, restart, n_samples))
         self.cosines, self.sines = np.zeros((restart, n_samples)), np.zeros((restart, n_samples))
@@ -120,7 +122,8 @@ class GmresHostScalars(HostScalars):
         self.g[j + 1] = np.where(kept, -self.sines[j] * self.g[j], self.g[j])
         self.g[j] = np.where(kept, self.cosines[j] * self.g[j], self.g[j])
         self.length[kept] = j + 1
-        return np.abs(self.g[j + 1])
+        norm: np.ndarray = np.abs(self.g[j + 1])
+        return norm
 
     def coupled_norm(self, j: int, running: np.ndarray) -> np.ndarray:
         """Each sample's share of the coupled residual, r = s^2 r + c g v (Saad 2003, section 6.5.3)."""
@@ -128,7 +131,8 @@ class GmresHostScalars(HostScalars):
         shrink = np.maximum(self.sines[j] ** 2, np.finfo(np.float32).tiny)
         kernels.scale(state.coefficients(shrink, running), state.r)
         share = state.coefficients((self.cosines[j] * self.g[j + 1])[None, :], running)
-        return np.sqrt(to_float64(kernels.basis_add(share, state.V[j + 1 : j + 2, :, :], state.r)))
+        norm: np.ndarray = np.sqrt(to_float64(kernels.basis_add(share, state.V[j + 1 : j + 2, :, :], state.r)))
+        return norm
 
     def end_iteration(self, may_compact: bool) -> None:
         """Record the norms; at the end of a cycle update x, and earlier where finished samples may be taken out."""
@@ -209,4 +213,5 @@ class GmresHostScalars(HostScalars):
         stays = norm > 0.5 * state.reference[samples]
         state.fall[samples[which]] = np.where(stays, fall, 1.0)[which]
         state.reference[samples[which]] = np.where(stays, state.reference[samples], norm)[which]
-        return which & stays & (fall <= 0.1)
+        stagnant: np.ndarray = which & stays & (fall <= 0.1)
+        return stagnant
