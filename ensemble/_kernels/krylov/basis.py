@@ -156,5 +156,5 @@ def _(alpha: Array, x: Array) -> Array:
 
 @scale.register("cuda")
 def _(alpha: Array, x: Array) -> Array:
-    CUDA.rows("scale", *x.shape, (alpha, x), cuda.layout_of(x.shape[1], x, alpha))
+    CUDA.rows("scale", x.shape[0], x.shape[1], (alpha, x), cuda.layout_of(x.shape[1], x, alpha))
     return x

@@ -166,7 +166,9 @@ def _(beta: Array, omega: Array, r: Array, v: Array, p: Array) -> Array:
 
 @bicgstab_direction.register("cuda")
 def _(beta: Array, omega: Array, r: Array, v: Array, p: Array) -> Array:
-    CUDA.rows("bicgstab_direction", *p.shape, (beta, omega, r, v, p), cuda.layout_of(p.shape[1], p, r, v, beta, omega))
+    n_rows, n_samples = p.shape
+    layout = cuda.layout_of(n_samples, p, r, v, beta, omega)
+    CUDA.rows("bicgstab_direction", n_rows, n_samples, (beta, omega, r, v, p), layout)
     return p
 
 
@@ -185,4 +187,4 @@ def bicgstab_turn(
     """On a device: `bicgstab_direction`, shadow = r where `renew` is not zero, kept = x where `keep` is not zero."""
     arguments = (beta, omega, renew, r, v, p, shadow, keep, x, kept)
     layout = cuda.layout_of(p.shape[1], p, r, v, shadow, beta, omega, renew, keep, x, kept)
-    CUDA.rows("bicgstab_turn", *p.shape, arguments, layout)
+    CUDA.rows("bicgstab_turn", p.shape[0], p.shape[1], arguments, layout)

@@ -159,7 +159,7 @@ def _(beta: Array, z: Array, p: Array) -> Array:
 
 @cg_direction.register("cuda")
 def _(beta: Array, z: Array, p: Array) -> Array:
-    CUDA.rows("cg_direction", *p.shape, (beta, z, p), cuda.layout_of(p.shape[1], p, z, beta))
+    CUDA.rows("cg_direction", p.shape[0], p.shape[1], (beta, z, p), cuda.layout_of(p.shape[1], p, z, beta))
     return p
 
 
@@ -186,7 +186,9 @@ def _(chosen: Array, source: Array, out: Array) -> Array:
 
 @copy_chosen.register("cuda")
 def _(chosen: Array, source: Array, out: Array) -> Array:
-    CUDA.rows("copy_chosen", *out.shape, (chosen, source, out), cuda.layout_of(out.shape[1], source, out, chosen))
+    n_rows, n_samples = out.shape
+    layout = cuda.layout_of(n_samples, source, out, chosen)
+    CUDA.rows("copy_chosen", n_rows, n_samples, (chosen, source, out), layout)
     return out
 
 
@@ -195,7 +197,9 @@ def cg_turn(beta: Array, z: Array, p: Array, keep: Array, alpha: Array, x: Array
     the samples whose `keep` is not zero.
     """
     arguments = (beta, z, p, keep, alpha, x, kept)
-    CUDA.rows("cg_turn", *p.shape, arguments, cuda.layout_of(p.shape[1], p, z, beta, keep, alpha, x, kept))
+    n_rows, n_samples = p.shape
+    layout = cuda.layout_of(n_samples, p, z, beta, keep, alpha, x, kept)
+    CUDA.rows("cg_turn", n_rows, n_samples, arguments, layout)
 
 
 @kernel
