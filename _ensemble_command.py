@@ -11,7 +11,7 @@ __all__ = ["main"]
 def main() -> int:
     """Import the library and run the process's command line; returns the exit status.
 
-    During the import, which takes a second or more and computes nothing, Ctrl-C ends the process by the signal, as it
+    During the import, which computes nothing, Ctrl-C ends the process by the signal, as it
     ends any program without a handler.
     """
     handled = signal.getsignal(signal.SIGINT) is signal.default_int_handler

@@ -1,6 +1,9 @@
 """Many samples of a numerical model at once: ensemble arrays, sparse algebra, multigrid, finite elements."""
 
-from ensemble import apps, gallery, krylov, linalg, multigrid
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from ensemble import scalar
 from ensemble._version import __version__
 from ensemble.scalar import (
     DivergenceError,
@@ -40,8 +43,11 @@ from ensemble.scalar import (
     support,
     where,
     while_loop,
-    xp,
 )
+
+if TYPE_CHECKING:
+    from ensemble import apps, gallery, krylov, linalg, multigrid
+    from ensemble.scalar import xp
 
 __all__ = [
     "DivergenceError",
@@ -89,3 +95,18 @@ __all__ = [
     "while_loop",
     "xp",
 ]
+
+SUBPACKAGES = ("apps", "gallery", "krylov", "linalg", "multigrid")
+"""What is imported when it is first used: kernels, and with them Numba and SciPy."""
+
+
+def __getattr__(name: str) -> Any:
+    if name == "xp":
+        return scalar.xp
+    if name in SUBPACKAGES:
+        return importlib.import_module(f"ensemble.{name}")
+    raise AttributeError(f"module 'ensemble' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__doc__", "__file__", "__path__"]

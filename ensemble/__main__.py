@@ -6,8 +6,8 @@ import argparse
 import sys
 from typing import NoReturn
 
-from ensemble._command import diffusion, gbees
 from ensemble._command.output import Output, flush_stdout, say
+from ensemble._command.parsers import add_diffusion, add_gbees
 from ensemble._version import __version__
 from ensemble.scalar import DivergenceError
 
@@ -34,8 +34,8 @@ def main(argv: list[str] | None = None) -> int:
     parser = OneLineParser(prog="ensemble", description="Run many samples of a numerical model at once.")
     parser.add_argument("--version", action="version", version=f"ensemble {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=OneLineParser)
-    diffusion.add_parser(commands)
-    gbees.add_parser(commands)
+    add_diffusion(commands)
+    add_gbees(commands)
     options = parser.parse_args(argv)
     options.output = Output()
     try:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 import os
 from pathlib import Path
 from typing import Any
 
 import array_api_compat
-import array_api_compat.numpy
 import numpy as np
 
 from ensemble._typing import Array, Namespace
@@ -35,10 +35,18 @@ COMPILED_DTYPES = frozenset((np.dtype(np.float32), np.dtype(np.float64)))
 """Value types that the compiled kernels know; every other dtype takes the reference implementation."""
 
 
+@functools.cache
+def numpy_namespace() -> Namespace:
+    """NumPy as array_api_compat wraps it; the import takes as long as NumPy's own, so it waits for the first call."""
+    import array_api_compat.numpy
+
+    return array_api_compat.numpy
+
+
 def array_namespace(*arrays: Any) -> Namespace:
     """The Array API namespace of `arrays`, Ensembles included."""
     if arrays and all(type(array) is np.ndarray for array in arrays):
-        return array_api_compat.numpy
+        return numpy_namespace()
     for array in arrays:
         lifted = getattr(array, "__array_namespace__", None)
         if lifted is not None and hasattr(array, "n_samples"):
@@ -166,12 +174,9 @@ def available_bytes(array: Array) -> int:
         return free
 
 
-_NUMPY = array_namespace(np.empty(0))
-
-
 def base_of(samples: Array) -> Namespace:
     """The Array API namespace of the base library of `samples`."""
-    return _NUMPY if type(samples) is np.ndarray else array_namespace(samples)
+    return numpy_namespace() if type(samples) is np.ndarray else array_namespace(samples)
 
 
 def contiguous(array: Array, dtype: Any = None) -> Array:

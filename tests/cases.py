@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ensemble._kernels import KERNELS
+from ensemble._kernels.all_kernels import KERNELS
 from ensemble._kernels.sparse.product_graphs import product_graph, slab_tasks, transpose_graph
 from ensemble.apps.fem import HexMesh, elements
 from ensemble.apps.fem.discretization import upper_graph

@@ -204,7 +204,7 @@ def test_ctrl_c_during_the_import_prints_nothing(tmp_path):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(tmp_path), str(ROOT)))}
     code = "import sys; from _ensemble_command import main; sys.exit(main())"
     done = subprocess.run(
-        [sys.executable, "-c", code, "--version"], capture_output=True, text=True, env=environment, timeout=120
+        [sys.executable, "-c", code, "diffusion"], capture_output=True, text=True, env=environment, timeout=120
     )
     assert done.returncode == -signal.SIGINT
     assert (done.stdout, done.stderr) == ("", "")

@@ -10,11 +10,21 @@ import pytest
 from matplotlib.figure import Figure
 
 from ensemble.__main__ import main
+from ensemble._command import parsers
 from ensemble._command.gbees_input import configuration_of
 from ensemble._command.gbees_progress import GridProgress
 from ensemble.apps.gbees import Gbees, Recording, configuration, read_binary
+from ensemble.apps.gbees.engines.backends import BACKENDS
+from ensemble.apps.gbees.engines.limiters import LIMITERS
 from ensemble.apps.gbees.run.recorded_run import Reports
 from tests.command_line import exit_status
+
+
+def test_the_choices_are_those_of_the_tables():
+    """The parser names them itself, so that `--help` imports no engine."""
+    assert set(parsers.BACKENDS) == set(BACKENDS)
+    assert set(parsers.LIMITERS) == set(LIMITERS)
+
 
 CIRCLE = """
 drift = "model.py:circle"

@@ -7,7 +7,7 @@ import pytest
 
 from ensemble import Ensemble
 from ensemble._compile import cuda, device, registry
-from ensemble._kernels import KERNELS
+from ensemble._kernels.all_kernels import KERNELS
 from ensemble._kernels.krylov.device_scalars import scalars as device_scalars
 from ensemble._kernels.multigrid import galerkin, pairs
 from ensemble._kernels.sparse import affine_mma

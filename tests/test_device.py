@@ -8,7 +8,7 @@ import pytest
 from ensemble import Ensemble, gallery
 from ensemble._backend import asarray_like, prototype, to_numpy
 from ensemble._compile import device
-from ensemble._kernels import KERNELS
+from ensemble._kernels.all_kernels import KERNELS
 from ensemble.apps.fem import RandomDiffusion
 from ensemble.krylov import Status, bicgstab, cg, gmres
 from ensemble.linalg import CrsMatrix

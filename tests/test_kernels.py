@@ -7,7 +7,7 @@ import pytest
 
 from ensemble._backend import asarray_like, prototype, to_numpy
 from ensemble._compile.registry import kernel
-from ensemble._kernels import KERNELS
+from ensemble._kernels.all_kernels import KERNELS
 from tests import cases
 from tests.cases import CASES, all_cases, device_cases
 

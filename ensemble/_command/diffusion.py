@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,75 +16,16 @@ from ensemble._command.output import say
 from ensemble._command.progress import Progress
 from ensemble._command.record import Record
 from ensemble._command.report import as_json, as_table
-from ensemble._command.sampling import MOST_SOBOL_TERMS, SAMPLERS, uniform_points
+from ensemble._command.sampling import MOST_SOBOL_TERMS, uniform_points
 from ensemble.apps.fem import RandomDiffusion
 from ensemble.scalar import Ensemble
 
-__all__ = ["add_parser", "run"]
+__all__ = ["run"]
 
 WARM_UP_CELLS = 10
 """Enough for two multigrid levels, so that every kernel is compiled before a clock runs."""
 
 PLOT_SUFFIXES = (".png", ".pdf", ".svg")
-
-
-def counts(text: str) -> int | tuple[int, ...]:
-    """``32`` or ``32x32x16`` as cells."""
-    parts = text.lower().split("x")
-    good = all(part.isascii() and part.isdigit() and len(part) < 19 and int(part) > 0 for part in parts)
-    if len(parts) not in (1, 3) or not good:
-        raise argparse.ArgumentTypeError(f"must be a count of at least 1, or three as in 32x32x16; got {text!r}")
-    numbers = tuple(int(part) for part in parts)
-    return numbers if len(numbers) == 3 else numbers[0]
-
-
-def at_least(minimum: int, maximum: int | None = 2**63 - 1) -> Callable[[str], int]:
-    """An argument type: an integer from `minimum` to `maximum`, by default the largest that counts anything."""
-
-    def parse(text: str) -> int:
-        try:
-            number = int(text)
-        except ValueError:
-            number = minimum - 1
-        if number < minimum:
-            raise argparse.ArgumentTypeError(f"must be an integer of at least {minimum}; got {text!r}")
-        if maximum is not None and number > maximum:
-            raise argparse.ArgumentTypeError(f"must be an integer of at most {maximum}; got {text!r}")
-        return number
-
-    return parse
-
-
-def add_parser(commands: Any) -> None:
-    """Add ``diffusion`` and its options."""
-    parser = commands.add_parser(
-        "diffusion",
-        help="statistics of diffusion with a random coefficient",
-        description="Solve -div(kappa grad u) + c u^2 = 0 on the unit cube (u = 1 at z = 0, u = 2 at z = 1) for many "
-        "samples of a random field kappa, ensembles of them at once, and report the mean of u^2 over the nodes.",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-    )
-    add = parser.add_argument
-    add("--cells", type=counts, default=32, metavar="N", help="hexahedra in each direction, or NXxNYxNZ")
-    add("--samples", type=at_least(1), default=256, metavar="N", help="samples of the random field")
-    add("--ensemble-size", type=at_least(1), default=32, metavar="S", help="samples solved at once")
-    add("--sampler", choices=SAMPLERS, default="sobol", help="how samples are drawn")
-    add("--seed", type=at_least(0, None), default=1, metavar="K", help="of the sampler")
-    add("--terms", type=at_least(1), default=5, metavar="M", help="terms of the Karhunen-Loeve expansion")
-    add("--correlation-length", type=float, default=1.0, metavar="L", help="of the field, in edges of the cube")
-    add("--mean", type=float, default=1.0, metavar="X", help="of kappa")
-    add("--variance", type=float, default=0.01, metavar="X", help="of kappa")
-    add("--source", type=float, default=0.0, metavar="C", help="the coefficient c; the problem is linear without it")
-    add("--grading", type=float, default=1.0, metavar="B", help="nodes at g + B g^2 (1-g)^2")
-    add("--mode-order", choices=("lexicographic", "trilinos"), default="lexicographic", help="of equal eigenvalues")
-    add("--rtol", type=float, default=1e-7, metavar="X", help="of Newton's method and of conjugate gradients")
-    add("--backend", choices=("numpy", "cupy"), default="numpy", help="cupy: on a CUDA device")
-    add("--scalar-runs", type=at_least(0), default=3, metavar="N", help="samples also solved alone, to compare speed")
-    add("--out", type=Path, metavar="FILE.npz", help="write all samples to this file")
-    add("--plot", type=Path, metavar="FILE.png", help="draw the response and u along the middle line")
-    add("--json", action="store_true", help="print one JSON object instead of the table")
-    add("--quiet", action="store_true", help="no progress on stderr")
-    parser.set_defaults(run=run, prog=parser.prog)
 
 
 def run(options: argparse.Namespace) -> int:

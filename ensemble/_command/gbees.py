@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import available_bytes
-from ensemble._command.diffusion import PLOT_SUFFIXES, at_least, require_backend
+from ensemble._command.diffusion import PLOT_SUFFIXES, require_backend
 from ensemble._command.files import require_different, require_folder, require_writable, save_figure
 from ensemble._command.gbees_input import configuration_of
 from ensemble._command.gbees_progress import GridProgress
@@ -33,10 +33,8 @@ from ensemble.apps.gbees import (
     kernel_density,
     propagate,
 )
-from ensemble.apps.gbees.engines.backends import BACKENDS
-from ensemble.apps.gbees.engines.limiters import LIMITERS
 
-__all__ = ["add_parser", "run"]
+__all__ = ["run"]
 
 
 FINEST_BINS = 0.1
@@ -44,51 +42,6 @@ FINEST_BINS = 0.1
 
 LIVE_STATES = 8
 """States of all samples that an integration by Runge-Kutta's method holds at least."""
-
-
-def numbers(text: str) -> tuple[float, ...]:
-    """Numbers between commas."""
-    try:
-        return tuple(float(part) for part in text.split(","))
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"must be a number, or several between commas; got {text!r}") from None
-
-
-def add_parser(commands: Any) -> None:
-    """Add ``gbees`` and its options."""
-    parser = commands.add_parser(
-        "gbees",
-        help="a distribution carried by a drift on a sparse grid (GBEES)",
-        description="Carry a probability distribution through a dynamical system on a grid of cells that follows it, "
-        "and correct it by measurements. PROBLEM is lorenz63 or lorenz96 as published, duffing, aizawa, pcr3bp, cr3bp "
-        "or two-body as in the public programs' examples, a TOML file, or FILE.py:FUNCTION that gives a "
-        "gbees.Configuration. Interrupted, it leaves a checkpoint that --resume goes on from.",
-    )
-    add = parser.add_argument
-    add("problem", metavar="PROBLEM", help="a name, FILE.toml, or FILE.py[:FUNCTION]")
-    add("--backend", choices=tuple(BACKENDS), default="numpy", help="cupy: on a CUDA device (default: %(default)s)")
-    add("--dtype", choices=("float64", "float32"), default="float64", help="of probabilities (default: %(default)s)")
-    add("--threshold", type=float, metavar="P", help="cells with at least this probability are active")
-    add("--factor", type=numbers, metavar="X[,X...]", help="cells are 1/(2X) standard deviations wide")
-    add("--extent", type=numbers, metavar="X[,X...]", help="deviations that the first grid covers on either side")
-    add("--limiter", choices=tuple(sorted(LIMITERS)), help="of the slopes")
-    add("--cfl", type=float, metavar="X", help="time steps over the largest stable ones")
-    add("--prune", choices=("sequential", "parallel"), help="which cells without inflow are given up")
-    add("--until", type=float, metavar="T", help="stop after the records at this time")
-    add("--times", type=numbers, metavar="T,T,...", help="record at these times instead of the problem's own")
-    add("--every", type=at_least(1), metavar="K", help="record also every K steps, at the next report after them")
-    add("--monte-carlo", type=at_least(2), metavar="N", help="compare with N samples before the first measurement")
-    add("--bins", type=float, default=2.0, metavar="X", help="of that comparison, in cells (default: %(default)s)")
-    add("--seed", type=at_least(0, None), default=1, metavar="K", help="of the samples (default: %(default)s)")
-    add("--out", type=Path, metavar="FILE.npz", help="write distributions and steps to this file")
-    add("--export", type=Path, metavar="FOLDER", help="write distributions as the public programs do")
-    add("--format", choices=("text", "binary"), default="text", help="of --export (default: %(default)s)")
-    add("--plot", type=Path, metavar="FILE.png", help="draw the distributions and the number of cells")
-    add("--checkpoint", type=Path, metavar="FILE.npz", help="instead of PROBLEM.checkpoint.npz; gone after a whole run")
-    add("--resume", action="store_true", help="go on from the checkpoint")
-    add("--json", action="store_true", help="print one JSON object instead of the table")
-    add("--quiet", action="store_true", help="no progress on stderr")
-    parser.set_defaults(run=run, prog=parser.prog)
 
 
 def run(options: argparse.Namespace) -> int:

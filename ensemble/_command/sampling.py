@@ -7,9 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
-__all__ = ["MOST_SOBOL_TERMS", "SAMPLERS", "Estimate", "estimate", "uniform_points"]
-
-SAMPLERS = ("sobol", "monte-carlo")
+__all__ = ["MOST_SOBOL_TERMS", "Estimate", "estimate", "uniform_points"]
 
 MOST_SOBOL_TERMS = stats.qmc.Sobol.MAXDIM
 """Dimensions for which SciPy has direction numbers."""

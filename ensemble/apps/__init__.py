@@ -1,5 +1,19 @@
-"""Applications: each folder solves one class of problems for many samples at once."""
+"""Applications: each folder solves one class of problems for many samples at once; imported when it is first used."""
 
-from ensemble.apps import fem, gbees, kalman
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ensemble.apps import fem, gbees, kalman
 
 __all__ = ["fem", "gbees", "kalman"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        return importlib.import_module(f"ensemble.apps.{name}")
+    raise AttributeError(f"module 'ensemble.apps' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__doc__", "__file__", "__path__"]

@@ -1,6 +1,6 @@
 """The array type: many samples behind the face of one array."""
 
-import numpy
+from typing import TYPE_CHECKING, Any
 
 # These fill the table of protocols.
 from ensemble.scalar import _indexing  # noqa: F401
@@ -34,7 +34,8 @@ from ensemble.scalar.statistics.statistics import (
 from ensemble.scalar.support import support
 from ensemble.scalar.traits import EnsembleTrait
 
-xp = namespace(numpy)
+if TYPE_CHECKING:
+    xp: EnsembleNamespace
 
 __all__ = [
     "ConfidenceInterval",
@@ -80,3 +81,13 @@ __all__ = [
     "while_loop",
     "xp",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """`xp`, the namespace over NumPy: made when it is first used."""
+    if name != "xp":
+        raise AttributeError(f"module 'ensemble.scalar' has no attribute {name!r}")
+    import numpy
+
+    globals()["xp"] = found = namespace(numpy)
+    return found

@@ -7,18 +7,20 @@ import functools
 import inspect
 import types
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ensemble._backend import array_namespace, backend_of, is_array
 from ensemble._check import message
 from ensemble._compile.trace.broadcast import Layout, layout_of
-from ensemble._compile.trace.fused import Compiled
 from ensemble._compile.trace.operations import DTYPES
 from ensemble._compile.trace.tracer import Scalar, mapped, trace
 from ensemble.scalar.ensemble import Ensemble, wrap
 from ensemble.scalar.namespace import samples_of, set_of
+
+if TYPE_CHECKING:
+    from ensemble._compile.trace.fused import Compiled
 
 __all__ = ["Fused", "fuse"]
 
@@ -168,6 +170,8 @@ class Fused:
                 symbols.append(Scalar(PYTHON_NUMBERS.get(type(value)) or NUMPY_SCALARS[type(value)]))
         places = [k for k, symbol in enumerate(symbols) if isinstance(symbol, Scalar)]
         graph = trace(functools.partial(self._called, namespace=None), symbols, function=self._name)
+        from ensemble._compile.trace.fused import Compiled  # and with it Numba
+
         return Compiled(graph, places, tuple(arrays), backend_of(*arrays.values()))
 
     def _called(self, values: Any, namespace: Any) -> Any:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from ensemble._backend import array_namespace, is_array
 from ensemble._check import message, one_of, require
-from ensemble._kernels.krylov import vectors
-from ensemble._kernels.sparse.crs import block_sums
 from ensemble._typing import Array
 from ensemble.scalar.ensemble import Ensemble, shared, wrap
 from ensemble.scalar.namespace import samples_of, set_of
@@ -64,6 +63,15 @@ def dot(x: Ensemble | Array, y: Ensemble | Array, over: str = "space") -> Any:
     return _dot("dot", x, y, over)
 
 
+@functools.cache
+def _kernels() -> tuple[Any, Any]:
+    """The kernels of a product and of sums over rows: Numba is imported with them, when the first is computed."""
+    from ensemble._kernels.krylov import vectors
+    from ensemble._kernels.sparse.crs import block_sums
+
+    return vectors.dot, block_sums
+
+
 def _dot(function: str, x: Any, y: Any, over: str) -> Any:
     one_of(over, ("space", "all"), function, "over")
     plain = not isinstance(x, Ensemble) and not isinstance(y, Ensemble)
@@ -74,10 +82,11 @@ def _dot(function: str, x: Any, y: Any, over: str) -> Any:
     left, right = (xp.reshape(v.samples, (v.size, v.n_samples)) for v in (a, b))
     if xp.isdtype(left.dtype, "complex floating"):
         left = xp.conj(left)
+    product, sums = _kernels()
     if left.shape[1] == right.shape[1]:
-        values = vectors.dot(left, right, None)
+        values = product(left, right, None)
     else:  # the kernel does not broadcast, and shared data is not copied for every sample
-        values = block_sums(left * right)  # the order of the kernel, so with its bits
+        values = sums(left * right)  # the order of the kernel, so with its bits
     if over == "all":
         return xp.sum(values, dtype=values.dtype)
     return values[0] if plain else wrap(values, set_of(a, b))

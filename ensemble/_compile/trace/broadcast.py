@@ -9,9 +9,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ensemble._compile.trace.elementwise import CHUNK, FLAT, LINES, LONG_CHUNK, LONG_FROM, SPREAD
+__all__ = ["CHUNK", "FLAT", "LINES", "SPREAD", "Layout", "flattened", "layout_of"]
 
-__all__ = ["Layout", "flattened", "layout_of"]
+CHUNK = 1024
+"""Elements that are computed at a time: a buffer of float64 is 8 KiB."""
+
+LONG_CHUNK, LONG_FROM = 8192, 1 << 20
+"""The same where no operand needs a buffer, and from how many elements of the result on."""
+
+LINES = 64
+"""Elements that fill whole cache lines, whatever their dtype: a chunk of a multiple of them can be streamed."""
+
+FLAT, SPREAD = 0, 1
+"""Modes of an operand: it lies in memory like the result, or it broadcasts."""
 
 Place = tuple[tuple[int, ...], tuple[int, ...], int]
 """Shape, strides in bytes and itemsize of an array."""

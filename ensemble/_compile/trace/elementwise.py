@@ -13,22 +13,11 @@ import numpy as np
 
 from ensemble._compile.lanes.types import library_function
 from ensemble._compile.numba import compiled_serial
+from ensemble._compile.trace.broadcast import CHUNK, FLAT
 from ensemble._compile.trace.operations import OPERATIONS
-
-CHUNK = 1024
-"""Elements that are computed at a time: a buffer of float64 is 8 KiB."""
-
-LONG_CHUNK, LONG_FROM = 8192, 1 << 20
-"""The same where no operand needs a buffer, and from how many elements of the result on."""
 
 CHUNKS = 16
 """Chunks that a thread takes at a time."""
-
-LINES = 64
-"""Elements that fill whole cache lines, whatever their dtype: a chunk of a multiple of them can be streamed."""
-
-FLAT, SPREAD = 0, 1
-"""Modes of an operand: it lies in memory like the result, or it broadcasts."""
 
 # --- operands
 # `plan` is an int64 table: row 0 holds the number of axes and the shape of the result, row k + 1 the mode of operand k

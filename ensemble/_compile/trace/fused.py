@@ -10,9 +10,8 @@ import numpy as np
 
 from ensemble._backend import array_namespace
 from ensemble._compile.numba import STREAMED, empty
-from ensemble._compile.trace.broadcast import Layout, flattened
+from ensemble._compile.trace.broadcast import FLAT, LINES, Layout, flattened
 from ensemble._compile.trace.cuda_source import address, launch
-from ensemble._compile.trace.elementwise import FLAT, LINES
 from ensemble._compile.trace.numba_source import elementwise_source, load_module, parameters
 from ensemble._compile.trace.tracer import Graph
 

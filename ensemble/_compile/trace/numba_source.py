@@ -120,7 +120,8 @@ HEAD = '''"""An elementwise kernel, written by ensemble; it may be deleted at an
 import numpy as np
 
 from ensemble._compile.numba import compiled, compiled_serial, inner, prange
-from ensemble._compile.trace.elementwise import CHUNK, CHUNKS, FLAT, fetch
+from ensemble._compile.trace.broadcast import CHUNK, FLAT
+from ensemble._compile.trace.elementwise import CHUNKS, fetch
 {imports}
 
 WIDTH = {width}

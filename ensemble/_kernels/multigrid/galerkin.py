@@ -17,7 +17,7 @@ import numpy as np
 from ensemble._backend import array_namespace, backend_of
 from ensemble._compile import cuda
 from ensemble._compile.lanes.types import load, prefetch, splat, store, zeros
-from ensemble._compile.numba import compiled, compiled_serial, empty, output, per_width, prange, tiles
+from ensemble._compile.numba import compiled, empty, output, per_width, prange, tiles
 from ensemble._compile.registry import into, kernel
 from ensemble._kernels.multigrid.pairs import (
     CUDA,
@@ -79,41 +79,6 @@ def smooth_prolongator(graph_a, values, dinv, omega, graph_t, tentative, graph_p
     return into(out, p)
 
 
-@compiled_serial
-def prolongator_rows(
-    indptr_a, indices_a, entries, mapped, values, dinv, omega, indptr_t, indices_t, tentative, indptr_p, indices_p,
-    place, p, low, high, n_samples, first, nothing,
-):  # fmt: skip
-    """Rows `low` to `high` of P for the tile of samples from `first` on that the zeros `nothing` are wide."""
-    stride, start, last = U(n_samples), U(first), U(entries.size - 1)
-    for i in range(U(low), U(high)):
-        begin, end = U(indptr_p[i]), U(indptr_p[i + U(1)])
-        if begin == end:
-            continue
-        for m in range(begin, end):
-            here = np.int64(m * stride + start)
-            place[U(indices_p[m])] = here
-            store(p, here, nothing)
-        for k in range(U(indptr_a[i]), U(indptr_a[i + U(1)])):
-            j = U(indices_a[k])
-            m_a = U(entries[k]) if mapped else k
-            entry = load(values, np.int64(m_a * stride + start), nothing)
-            if mapped:  # no hardware guesses where the next ones lie
-                later = U(entries[min(k + ENTRIES_AHEAD, last)])
-                prefetch(values, np.int64(later * stride + start), nothing)
-            for m in range(U(indptr_t[j]), U(indptr_t[j + U(1)])):
-                here = place[U(indices_t[m])]
-                store(p, here, load(p, here, nothing) + entry * splat(tentative[m], values, nothing))
-        factor = load(omega, first, nothing) * load(dinv, np.int64(i * stride + start), nothing)
-        factor = nothing - factor
-        for m in range(begin, end):
-            here = np.int64(m * stride + start)
-            store(p, here, factor * load(p, here, nothing))
-        for m in range(U(indptr_t[i]), U(indptr_t[i + U(1)])):
-            here = place[U(indices_t[m])]
-            store(p, here, load(p, here, nothing) + splat(tentative[m], values, nothing))
-
-
 @per_width
 def _smooth_prolongator(width, mapped):
     @compiled
@@ -122,13 +87,35 @@ def _smooth_prolongator(width, mapped):
         n_coarse, p, n_samples, first,
     ):  # fmt: skip
         n_rows = indptr_p.size - 1
+        stride, start, last = U(n_samples), U(first), U(entries.size - 1)
         for chunk in prange((n_rows + ROW_CHUNK - 1) // ROW_CHUNK):
-            place = np.empty(n_coarse, np.int64)
-            prolongator_rows(
-                indptr_a, indices_a, entries, mapped, values, dinv, omega, indptr_t, indices_t, tentative,
-                indptr_p, indices_p, place, p, chunk * ROW_CHUNK, min((chunk + 1) * ROW_CHUNK, n_rows),
-                n_samples, first, zeros(values, width),
-            )  # fmt: skip
+            place = np.empty(n_coarse, np.int64)  # of each coarse column's entry in the row at hand
+            for i in range(U(chunk * ROW_CHUNK), U(min((chunk + 1) * ROW_CHUNK, n_rows))):
+                begin, end = U(indptr_p[i]), U(indptr_p[i + U(1)])
+                if begin == end:
+                    continue
+                for m in range(begin, end):
+                    here = np.int64(m * stride + start)
+                    place[U(indices_p[m])] = here
+                    store(p, here, zeros(values, width))
+                for k in range(U(indptr_a[i]), U(indptr_a[i + U(1)])):
+                    j = U(indices_a[k])
+                    m_a = U(entries[k]) if mapped else k
+                    entry = load(values, np.int64(m_a * stride + start), width)
+                    if mapped:  # no hardware guesses where the next ones lie
+                        later = U(entries[min(k + ENTRIES_AHEAD, last)])
+                        prefetch(values, np.int64(later * stride + start), width)
+                    for m in range(U(indptr_t[j]), U(indptr_t[j + U(1)])):
+                        here = place[U(indices_t[m])]
+                        store(p, here, load(p, here, width) + entry * splat(tentative[m], values, width))
+                factor = load(omega, first, width) * load(dinv, np.int64(i * stride + start), width)
+                factor = zeros(values, width) - factor
+                for m in range(begin, end):
+                    here = np.int64(m * stride + start)
+                    store(p, here, factor * load(p, here, width))
+                for m in range(U(indptr_t[i]), U(indptr_t[i + U(1)])):
+                    here = place[U(indices_t[m])]
+                    store(p, here, load(p, here, width) + splat(tentative[m], values, width))
 
     return loop
 
@@ -223,93 +210,73 @@ def galerkin_values(graph_a, values, graph_p, p, graph_ap, restriction, tasks, g
     return into(out, c)
 
 
-@compiled_serial
-def product_rows(
-    indptr_a, indices_a, entries, mapped, values, shared_a, indptr_p, indices_p, p, shared_p, indptr_ap, indices_ap,
-    product, place, low, high, base, stride, offset, n_samples, first, nothing,
-):  # fmt: skip
-    """Rows `low` to `high` of A P, the first entry of which that `product` holds is number `base`."""
-    samples, start, last = U(n_samples), U(first), U(entries.size - 1)
-    for i in range(U(low), U(high)):
-        for m in range(U(indptr_ap[i]), U(indptr_ap[i + U(1)])):
-            here = (np.int64(m) - base) * stride + offset
-            place[U(indices_ap[m])] = here
-            store(product, here, nothing)
-        for k in range(U(indptr_a[i]), U(indptr_a[i + U(1)])):
-            j = U(indices_a[k])
-            m_a = U(entries[k]) if mapped else k
-            if shared_a:
-                a = splat(values[m_a], values, nothing)
-            else:
-                a = load(values, np.int64(m_a * samples + start), nothing)
-                if mapped:  # no hardware guesses where the next ones lie
-                    later = U(entries[min(k + ENTRIES_AHEAD, last)])
-                    prefetch(values, np.int64(later * samples + start), nothing)
-            for m in range(U(indptr_p[j]), U(indptr_p[j + U(1)])):
-                here = place[U(indices_p[m])]
-                if shared_p:
-                    factor = splat(p[m], p, nothing)
-                else:
-                    factor = load(p, np.int64(m * samples + start), nothing)
-                store(product, here, load(product, here, nothing) + a * factor)
-
-
 @per_width
 def _product_rows(width, shared_a, shared_p, mapped):
+    """Rows `begin` to `end` of A P, whose first entry has the place 0 in `product`."""
+
     @compiled
     def loop(
         indptr_a, indices_a, entries, values, indptr_p, indices_p, p, indptr_ap, indices_ap, product, n_coarse, begin,
         end, stride, offset, n_samples, first,
     ):  # fmt: skip
         base = np.int64(indptr_ap[begin])
+        samples, start, last = U(n_samples), U(first), U(entries.size - 1)
         for chunk in prange((end - begin + ROW_CHUNK - 1) // ROW_CHUNK):
-            place = np.empty(n_coarse, np.int64)
+            place = np.empty(n_coarse, np.int64)  # of each coarse column's entry in the row at hand
             low = begin + chunk * ROW_CHUNK
-            product_rows(
-                indptr_a, indices_a, entries, mapped, values, shared_a, indptr_p, indices_p, p, shared_p,
-                indptr_ap, indices_ap, product, place, low, min(low + ROW_CHUNK, end), base, stride, offset,
-                n_samples, first, zeros(product, width),
-            )  # fmt: skip
+            for i in range(U(low), U(min(low + ROW_CHUNK, end))):
+                for m in range(U(indptr_ap[i]), U(indptr_ap[i + U(1)])):
+                    here = (np.int64(m) - base) * stride + offset
+                    place[U(indices_ap[m])] = here
+                    store(product, here, zeros(product, width))
+                for k in range(U(indptr_a[i]), U(indptr_a[i + U(1)])):
+                    j = U(indices_a[k])
+                    m_a = U(entries[k]) if mapped else k
+                    if shared_a:
+                        a = splat(values[m_a], values, width)
+                    else:
+                        a = load(values, np.int64(m_a * samples + start), width)
+                        if mapped:  # no hardware guesses where the next ones lie
+                            later = U(entries[min(k + ENTRIES_AHEAD, last)])
+                            prefetch(values, np.int64(later * samples + start), width)
+                    for m in range(U(indptr_p[j]), U(indptr_p[j + U(1)])):
+                        here = place[U(indices_p[m])]
+                        if shared_p:
+                            factor = splat(p[m], p, width)
+                        else:
+                            factor = load(p, np.int64(m * samples + start), width)
+                        store(product, here, load(product, here, width) + a * factor)
 
     return loop
 
 
-@compiled_serial
-def restrict_task(
-    row, begin, end, indices_r, entries_r, p, shared_p, indptr_ap, indices_ap, buffer, base, width, indptr_c, indices_c,
-    c, place, n_samples, first, nothing,
-):  # fmt: skip
-    """Add to coarse row `row` what entries `begin` to `end` of P^T make of the rows of A P in `buffer`."""
-    stride, start = U(n_samples), U(first)
-    for m in range(U(indptr_c[row]), U(indptr_c[row + 1])):
-        place[U(indices_c[m])] = np.int64(m * stride + start)
-    for k in range(U(begin), U(end)):
-        i, m_p = U(indices_r[k]), U(entries_r[k])
-        if shared_p:
-            factor = splat(p[m_p], p, nothing)
-        else:
-            factor = load(p, np.int64(m_p * stride + start), nothing)
-        for m in range(U(indptr_ap[i]), U(indptr_ap[i + U(1)])):
-            here = place[U(indices_ap[m])]
-            term = factor * load(buffer, (np.int64(m) - base) * width, nothing)
-            store(c, here, load(c, here, nothing) + term)
-
-
 @per_width
 def _restrict_slab(width, shared_p):
+    """Add to the coarse rows what each task's entries of P^T make of the rows of A P in `buffer`."""
+
     @compiled
     def loop(
         rows, begins, ends, task_begin, task_end, indices_r, entries_r, p, indptr_ap, indices_ap, buffer, base,
         indptr_c, indices_c, c, n_coarse, n_samples, first,
     ):  # fmt: skip
         n_chunks = (task_end - task_begin + 15) // 16
+        stride, start = U(n_samples), U(first)
         for chunk in prange(n_chunks):
-            place = np.empty(n_coarse, np.int64)
+            place = np.empty(n_coarse, np.int64)  # of each column's entry in the coarse row at hand
             for task in range(task_begin + chunk * 16, min(task_begin + (chunk + 1) * 16, task_end)):
-                restrict_task(
-                    rows[task], begins[task], ends[task], indices_r, entries_r, p, shared_p, indptr_ap, indices_ap,
-                    buffer, base, width, indptr_c, indices_c, c, place, n_samples, first, zeros(c, width),
-                )  # fmt: skip
+                row = rows[task]
+                for m in range(U(indptr_c[row]), U(indptr_c[row + 1])):
+                    place[U(indices_c[m])] = np.int64(m * stride + start)
+                for k in range(U(begins[task]), U(ends[task])):
+                    i, m_p = U(indices_r[k]), U(entries_r[k])
+                    if shared_p:
+                        factor = splat(p[m_p], p, width)
+                    else:
+                        factor = load(p, np.int64(m_p * stride + start), width)
+                    for m in range(U(indptr_ap[i]), U(indptr_ap[i + U(1)])):
+                        here = place[U(indices_ap[m])]
+                        term = factor * load(buffer, (np.int64(m) - base) * width, width)
+                        store(c, here, load(c, here, width) + term)
 
     return loop
 

@@ -147,7 +147,9 @@ def scattered_few(indptr, indices, values, x):
 @compiled_serial
 def ordered_sum(partials):
     """The sum of the rows of `partials`, first to last, whatever the number of columns."""
-    total = np.zeros(partials.shape[1], partials.dtype)
+    total = np.empty(partials.shape[1], partials.dtype)
+    for s in range(partials.shape[1]):
+        total[s] = 0
     for block in range(partials.shape[0]):
         for s in range(partials.shape[1]):
             total[s] += partials[block, s]
@@ -508,10 +510,8 @@ def diagonal(entries, values, out):
 @compiled
 def _diagonal(entries, values, out):
     for i in prange(entries.size):
-        if entries[i] < 0:
-            out[i, :] = 0
-        else:
-            out[i, :] = values[entries[i], :]
+        for s in range(out.shape[1]):
+            out[i, s] = values[entries[i], s] if entries[i] >= 0 else 0
 
 
 @diagonal.register("numba")

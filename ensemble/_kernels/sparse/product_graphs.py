@@ -40,63 +40,49 @@ def transpose_graph(indptr, indices, n_columns):
     return new_indptr, new_indices, entries
 
 
-@compiled_serial
-def sort_row(indices, begin, end):
-    """Sort ``indices[begin:end]`` by insertion: rows are short."""
-    for k in range(begin + 1, end):
-        column = indices[k]
-        m = k - 1
-        while m >= begin and indices[m] > column:
-            indices[m + 1] = indices[m]
-            m -= 1
-        indices[m + 1] = column
-
-
-@compiled_serial
-def _count_rows(indptr_a, indices_a, indptr_b, indices_b, marker, low, high, length):
-    for i in range(U(low), U(high)):
-        count = 0
-        for k in range(U(indptr_a[i]), U(indptr_a[i + U(1)])):
-            row = U(indices_a[k])
-            for m in range(U(indptr_b[row]), U(indptr_b[row + U(1)])):
-                j = U(indices_b[m])
-                if marker[j] != i:
-                    marker[j] = i
-                    count += 1
-        length[i] = count
-
-
 @compiled
 def _count_product(indptr_a, indices_a, indptr_b, indices_b, n_columns, length):
     n_rows = indptr_a.size - 1
     for chunk in prange((n_rows + ROW_CHUNK - 1) // ROW_CHUNK):
-        marker = np.full(n_columns, NO_ROW, np.uint64)
-        low, high = chunk * ROW_CHUNK, min((chunk + 1) * ROW_CHUNK, n_rows)
-        _count_rows(indptr_a, indices_a, indptr_b, indices_b, marker, low, high, length)
-
-
-@compiled_serial
-def _fill_rows(indptr_a, indices_a, indptr_b, indices_b, marker, low, high, indptr, indices):
-    for i in range(U(low), U(high)):
-        place = U(indptr[i])
-        for k in range(U(indptr_a[i]), U(indptr_a[i + U(1)])):
-            row = U(indices_a[k])
-            for m in range(U(indptr_b[row]), U(indptr_b[row + U(1)])):
-                j = U(indices_b[m])
-                if marker[j] != i:
-                    marker[j] = i
-                    indices[place] = j
-                    place += U(1)
-        sort_row(indices, indptr[i], np.int64(place))
+        marker = np.empty(n_columns, np.uint64)  # the last row in which a column was met
+        for j in range(n_columns):
+            marker[j] = NO_ROW
+        for i in range(U(chunk * ROW_CHUNK), U(min((chunk + 1) * ROW_CHUNK, n_rows))):
+            count = 0
+            for k in range(U(indptr_a[i]), U(indptr_a[i + U(1)])):
+                row = U(indices_a[k])
+                for m in range(U(indptr_b[row]), U(indptr_b[row + U(1)])):
+                    j = U(indices_b[m])
+                    if marker[j] != i:
+                        marker[j] = i
+                        count += 1
+            length[i] = count
 
 
 @compiled
 def _fill_product(indptr_a, indices_a, indptr_b, indices_b, n_columns, indptr, indices):
     n_rows = indptr_a.size - 1
     for chunk in prange((n_rows + ROW_CHUNK - 1) // ROW_CHUNK):
-        marker = np.full(n_columns, NO_ROW, np.uint64)
-        low, high = chunk * ROW_CHUNK, min((chunk + 1) * ROW_CHUNK, n_rows)
-        _fill_rows(indptr_a, indices_a, indptr_b, indices_b, marker, low, high, indptr, indices)
+        marker = np.empty(n_columns, np.uint64)
+        for j in range(n_columns):
+            marker[j] = NO_ROW
+        for i in range(U(chunk * ROW_CHUNK), U(min((chunk + 1) * ROW_CHUNK, n_rows))):
+            place = U(indptr[i])
+            for k in range(U(indptr_a[i]), U(indptr_a[i + U(1)])):
+                row = U(indices_a[k])
+                for m in range(U(indptr_b[row]), U(indptr_b[row + U(1)])):
+                    j = U(indices_b[m])
+                    if marker[j] != i:
+                        marker[j] = i
+                        indices[place] = j
+                        place += U(1)
+            for k in range(np.int64(indptr[i]) + 1, np.int64(place)):  # insertion sort: rows are short
+                column = indices[k]
+                m = k - 1
+                while m >= indptr[i] and indices[m] > column:
+                    indices[m + 1] = indices[m]
+                    m -= 1
+                indices[m + 1] = column
 
 
 def product_graph(indptr_a, indices_a, indptr_b, indices_b, n_columns) -> tuple[Any, Any]:

@@ -1,0 +1,149 @@
+"""The options of the subcommands. Nothing is imported here that takes long, so that ``--help`` comes at once."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+__all__ = ["BACKENDS", "LIMITERS", "add_diffusion", "add_gbees"]
+
+SAMPLERS = ("sobol", "monte-carlo")
+
+BACKENDS = ("numpy", "array", "cupy")
+
+LIMITERS = ("mc", "minmod", "none", "superbee", "van_leer")
+
+
+def command(name: str) -> Callable[[argparse.Namespace], int]:
+    """The function ``run`` of the module of this name, which is imported when the command is carried out.
+
+    The import takes a second and computes nothing: during it Ctrl-C ends the process by the signal, as it ends any
+    program without a handler.
+    """
+
+    def run(options: argparse.Namespace) -> int:
+        handled = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        if handled and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+        try:
+            module = importlib.import_module(f"ensemble._command.{name}")
+        finally:
+            if handled and threading.current_thread() is threading.main_thread():
+                signal.signal(signal.SIGINT, signal.default_int_handler)
+        return module.run(options)
+
+    return run
+
+
+def counts(text: str) -> int | tuple[int, ...]:
+    """``32`` or ``32x32x16`` as cells."""
+    parts = text.lower().split("x")
+    good = all(part.isascii() and part.isdigit() and len(part) < 19 and int(part) > 0 for part in parts)
+    if len(parts) not in (1, 3) or not good:
+        raise argparse.ArgumentTypeError(f"must be a count of at least 1, or three as in 32x32x16; got {text!r}")
+    numbers = tuple(int(part) for part in parts)
+    return numbers if len(numbers) == 3 else numbers[0]
+
+
+def at_least(minimum: int, maximum: int | None = 2**63 - 1) -> Callable[[str], int]:
+    """An argument type: an integer from `minimum` to `maximum`, by default the largest that counts anything."""
+
+    def parse(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            number = minimum - 1
+        if number < minimum:
+            raise argparse.ArgumentTypeError(f"must be an integer of at least {minimum}; got {text!r}")
+        if maximum is not None and number > maximum:
+            raise argparse.ArgumentTypeError(f"must be an integer of at most {maximum}; got {text!r}")
+        return number
+
+    return parse
+
+
+def numbers(text: str) -> tuple[float, ...]:
+    """Numbers between commas."""
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a number, or several between commas; got {text!r}") from None
+
+
+def add_diffusion(commands: Any) -> None:
+    """Add ``diffusion`` and its options."""
+    parser = commands.add_parser(
+        "diffusion",
+        help="statistics of diffusion with a random coefficient",
+        description="Solve -div(kappa grad u) + c u^2 = 0 on the unit cube (u = 1 at z = 0, u = 2 at z = 1) for many "
+        "samples of a random field kappa, ensembles of them at once, and report the mean of u^2 over the nodes.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--cells", type=counts, default=32, metavar="N", help="hexahedra in each direction, or NXxNYxNZ")
+    add("--samples", type=at_least(1), default=256, metavar="N", help="samples of the random field")
+    add("--ensemble-size", type=at_least(1), default=32, metavar="S", help="samples solved at once")
+    add("--sampler", choices=SAMPLERS, default="sobol", help="how samples are drawn")
+    add("--seed", type=at_least(0, None), default=1, metavar="K", help="of the sampler")
+    add("--terms", type=at_least(1), default=5, metavar="M", help="terms of the Karhunen-Loeve expansion")
+    add("--correlation-length", type=float, default=1.0, metavar="L", help="of the field, in edges of the cube")
+    add("--mean", type=float, default=1.0, metavar="X", help="of kappa")
+    add("--variance", type=float, default=0.01, metavar="X", help="of kappa")
+    add("--source", type=float, default=0.0, metavar="C", help="the coefficient c; the problem is linear without it")
+    add("--grading", type=float, default=1.0, metavar="B", help="nodes at g + B g^2 (1-g)^2")
+    add("--mode-order", choices=("lexicographic", "trilinos"), default="lexicographic", help="of equal eigenvalues")
+    add("--rtol", type=float, default=1e-7, metavar="X", help="of Newton's method and of conjugate gradients")
+    add("--backend", choices=("numpy", "cupy"), default="numpy", help="cupy: on a CUDA device")
+    add("--scalar-runs", type=at_least(0), default=3, metavar="N", help="samples also solved alone, to compare speed")
+    add("--out", type=Path, metavar="FILE.npz", help="write all samples to this file")
+    add("--plot", type=Path, metavar="FILE.png", help="draw the response and u along the middle line")
+    add("--json", action="store_true", help="print one JSON object instead of the table")
+    add("--quiet", action="store_true", help="no progress on stderr")
+    parser.set_defaults(run=command("diffusion"), prog=parser.prog)
+
+
+def add_gbees(commands: Any) -> None:
+    """Add ``gbees`` and its options."""
+    parser = commands.add_parser(
+        "gbees",
+        help="a distribution carried by a drift on a sparse grid (GBEES)",
+        description="Carry a probability distribution through a dynamical system on a grid of cells that follows it, "
+        "and correct it by measurements. PROBLEM is lorenz63 or lorenz96 as published, duffing, aizawa, pcr3bp, cr3bp "
+        "or two-body as in the public programs' examples, a TOML file, or FILE.py:FUNCTION that gives a "
+        "gbees.Configuration. Interrupted, it leaves a checkpoint that --resume goes on from.",
+    )
+    add = parser.add_argument
+    add("problem", metavar="PROBLEM", help="a name, FILE.toml, or FILE.py[:FUNCTION]")
+    add(
+        "--backend",
+        choices=("numpy", "array", "cupy"),
+        default="numpy",
+        help="cupy: on a CUDA device (default: %(default)s)",
+    )
+    add("--dtype", choices=("float64", "float32"), default="float64", help="of probabilities (default: %(default)s)")
+    add("--threshold", type=float, metavar="P", help="cells with at least this probability are active")
+    add("--factor", type=numbers, metavar="X[,X...]", help="cells are 1/(2X) standard deviations wide")
+    add("--extent", type=numbers, metavar="X[,X...]", help="deviations that the first grid covers on either side")
+    add("--limiter", choices=LIMITERS, help="of the slopes")
+    add("--cfl", type=float, metavar="X", help="time steps over the largest stable ones")
+    add("--prune", choices=("sequential", "parallel"), help="which cells without inflow are given up")
+    add("--until", type=float, metavar="T", help="stop after the records at this time")
+    add("--times", type=numbers, metavar="T,T,...", help="record at these times instead of the problem's own")
+    add("--every", type=at_least(1), metavar="K", help="record also every K steps, at the next report after them")
+    add("--monte-carlo", type=at_least(2), metavar="N", help="compare with N samples before the first measurement")
+    add("--bins", type=float, default=2.0, metavar="X", help="of that comparison, in cells (default: %(default)s)")
+    add("--seed", type=at_least(0, None), default=1, metavar="K", help="of the samples (default: %(default)s)")
+    add("--out", type=Path, metavar="FILE.npz", help="write distributions and steps to this file")
+    add("--export", type=Path, metavar="FOLDER", help="write distributions as the public programs do")
+    add("--format", choices=("text", "binary"), default="text", help="of --export (default: %(default)s)")
+    add("--plot", type=Path, metavar="FILE.png", help="draw the distributions and the number of cells")
+    add("--checkpoint", type=Path, metavar="FILE.npz", help="instead of PROBLEM.checkpoint.npz; gone after a whole run")
+    add("--resume", action="store_true", help="go on from the checkpoint")
+    add("--json", action="store_true", help="print one JSON object instead of the table")
+    add("--quiet", action="store_true", help="no progress on stderr")
+    parser.set_defaults(run=command("gbees"), prog=parser.prog)

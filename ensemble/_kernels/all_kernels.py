@@ -1,0 +1,20 @@
+"""The table of kernels with every module of kernels in it, for the tests that walk over it."""
+
+from ensemble._compile.registry import KERNELS
+from ensemble._kernels.fem import assembly, matrix_free  # noqa: F401
+from ensemble._kernels.kalman import recursions, sums  # noqa: F401
+from ensemble._kernels.krylov import basis, bicgstab, vectors  # noqa: F401
+from ensemble._kernels.multigrid import (  # noqa: F401
+    aggregation,
+    dense,
+    galerkin,
+    gauss_seidel,
+    reduction,
+    relaxation,
+    scaling,
+    splitting,
+    symmetric,
+)
+from ensemble._kernels.sparse import affine, crs, rounded  # noqa: F401
+
+__all__ = ["KERNELS"]
