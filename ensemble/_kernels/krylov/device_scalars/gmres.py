@@ -12,7 +12,7 @@ import numpy as np
 from ensemble._backend import asarray_like
 from ensemble._compile import cuda
 from ensemble._kernels.krylov import basis
-from ensemble._kernels.krylov import vectors as krylov
+from ensemble._kernels.krylov.vectors import dot_partials
 from ensemble._kernels.krylov.device_scalars.scalars import DeviceScalars
 from ensemble._typing import Array
 
@@ -112,7 +112,7 @@ class GmresScalars(DeviceScalars):
     def verify_convergence(self, true: Array, ended: bool) -> None:
         """Decide on the chosen samples by their true residuals; at the end of a cycle those that go on restart."""
         kernel = f"gmres_verify<{str(ended).lower()}>"
-        self.decide(kernel, krylov.dot_partials(true, true), self.alpha, self.chosen, *self._cycle)
+        self.decide(kernel, dot_partials(true, true), self.alpha, self.chosen, *self._cycle)
         self.copy(self.chosen, self.x, self.kept)
 
     def begin_cycle(self, V: Array, r: Array, u: Array) -> None:
