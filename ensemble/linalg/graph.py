@@ -72,7 +72,7 @@ class CrsGraph:
 
     @classmethod
     def unchecked(cls, indptr: np.ndarray, indices: np.ndarray, shape: tuple[int, int]) -> CrsGraph:
-        """A graph from arrays that one of our own kernels made: nothing is looked at again."""
+        """A graph from arrays that are known to be correct: nothing is checked."""
         graph = object.__new__(cls)
         graph.shape, graph.indptr, graph.indices = shape, indptr, indices
         graph._copies, graph._orders = {}, {}
@@ -125,7 +125,7 @@ class CrsGraph:
         return self._beside(values, "diagonal", (self.diagonal_entries,))[0]
 
     def kept_beside(self, values: Any, what: str, array: np.ndarray) -> Any:
-        """`array`, which depends on the graph alone, in the library and on the device of `values`; known as `what`."""
+        """`array`, which depends on the graph alone, in the library and on the device of `values`, cached as `what`."""
         return self._beside(values, what, (array,))[0]
 
     def coordinates_beside(self, values: Any) -> tuple[Any, Any]:
@@ -253,7 +253,7 @@ class Reordering(NamedTuple):
 
 
 class OnGraph:
-    """What a matrix of values on a `CrsGraph` says of itself; a kind that keeps other arrays says some of it anew."""
+    """Attributes of a matrix whose values belong to the entries of a `CrsGraph`."""
 
     graph: CrsGraph
     values: Any

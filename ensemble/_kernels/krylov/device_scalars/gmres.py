@@ -12,8 +12,8 @@ import numpy as np
 from ensemble._backend import asarray_like
 from ensemble._compile import cuda
 from ensemble._kernels.krylov import basis
-from ensemble._kernels.krylov.vectors import dot_partials
 from ensemble._kernels.krylov.device_scalars.scalars import DeviceScalars
+from ensemble._kernels.krylov.vectors import dot_partials
 from ensemble._typing import Array
 
 __all__ = ["GmresScalars", "initial_rows"]

@@ -69,7 +69,7 @@ class DeviceScalars:
         xp, n, vector = array_namespace(x), x.shape[1], x
         self.n_samples, self.limit, self.like = n, limit, vector
         self.x, self.kept = x, kept
-        numbers = np.zeros((N_NORMS + 1) * n)  # norms, and two lists of 32-bit integers: one copy tells the host
+        numbers = np.zeros((N_NORMS + 1) * n)  # norms, and two lists of 32-bit integers: one copy to the host
         numbers[: N_NORMS * n] = np.ravel(norms)
         counts = numbers[N_NORMS * n :].view(np.int32)
         counts[:n], counts[n:] = status, iterations
