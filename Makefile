@@ -17,7 +17,7 @@ test:  ## the CPU test suite, on all cores
 	$(PYTHON) -m pytest -n auto --dist worksteal -m "not slow and not cuda"
 
 test-slow:  ## the longer checks too: 64^3 meshes, many Hypothesis examples
-	$(PYTHON) -m pytest -m "not cuda"
+	ENSEMBLE_TEST_EVERY_WIDTH=1 $(PYTHON) -m pytest -m "not cuda"
 
 LOWEST ?= /tmp/ensemble-lowest
 LOWEST_TESTS = README.md docs/howto/fuse.md docs/howto/own-solvers.md docs/howto/statistics-and-files.md \
@@ -44,7 +44,7 @@ conformance:  ## data-apis/array-api-tests on the lifted namespace: SUITE=folder
 support:  ## try every function on every array library and write down what works
 	$(PYTHON) tests/conformance/record_support.py
 
-bench:  ## every benchmark table, peers in the same run
+bench:  ## the CPU tables, peers in the same run (python -m benchmarks --help lists all)
 	$(PYTHON) -m benchmarks all
 
 asv-check:  ## the asv suite imports and its parameters are sound

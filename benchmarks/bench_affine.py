@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.bench_fem import parameters
+from benchmarks.bench_assembly import parameters
 from benchmarks.bench_multigrid import RTOL, pyamgs
 from benchmarks.common import EnsembleBenchmark, interleaved, median, reader, save, show
 from ensemble._backend import asarray_like
@@ -314,5 +314,5 @@ def main(cells: int, threads: int) -> None:
 
 
 def variants(cells: int, threads: int) -> None:
-    """Print and keep the table of other hierarchies, on the even mesh."""
+    """Solves by affine operators with every kind of hierarchy, on the even mesh."""
     save(f"affine-variants-{cells}-{threads}threads", solves(cells, ways=VARIANTS), cells=cells, grading=0.0)

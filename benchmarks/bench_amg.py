@@ -1,11 +1,11 @@
 """Iterations to 1e-8 on sixty-six problems, against PyAMG, each side at the best of its documented settings.
 
-`python -m benchmarks.bench_amg [PART OF A NAME ...]`: all problems, or those named, which are not kept.
+`python -m benchmarks amg [PART OF A NAME ...]`: all problems, or those named, which are not kept.
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
 import time
 import warnings
 from collections.abc import Callable
@@ -172,8 +172,11 @@ def table(names: list[str]) -> list[dict[str, Any]]:
     return rows
 
 
-def main(parts: list[str]) -> None:
+def main() -> None:
     """Print the table; keep it where it is whole."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", metavar="PART", help="parts of the names of problems (default: all)")
+    parts = parser.parse_args().parts
     names = [name for name in PROBLEMS if not parts or any(part in name for part in parts)]
     rows = table(names)
     ratios = [row["ratio"] for row in rows if row["ratio"] is not None]
@@ -181,7 +184,3 @@ def main(parts: list[str]) -> None:
     print(f"{len(rows)} problems; at most 1.2 times PyAMG's iterations in {within} of {len(ratios)} that both solve")
     if not parts:
         save("amg", rows)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -9,14 +9,34 @@ import numpy as np
 import pyamg
 import scipy.sparse.linalg as sla
 
-from benchmarks.common import SEED, save, show
+from benchmarks.bench_assembly import parameters
+from benchmarks.common import SEED, EnsembleBenchmark, save, show
 from ensemble import Ensemble
+from ensemble.apps.fem import RandomDiffusion
 from ensemble.gallery import convection_diffusion
-from ensemble.krylov import gmres
+from ensemble.krylov import bicgstab, cg, gmres
 from ensemble.linalg import CrsMatrix
 from ensemble.multigrid import approximate_ideal_restriction, smoothed_aggregation
 
 LIMIT = {"restart": 60, "max_iterations": 60}
+
+
+class Krylov(EnsembleBenchmark):
+    """Forty iterations without a preconditioner on 16^3 cells; advection, so nonsymmetric matrices, but for CG."""
+
+    params = (*EnsembleBenchmark.params, ["cg", "bicgstab", "gmres"])
+    param_names = (*EnsembleBenchmark.param_names, "method")
+
+    def setup(self, backend: str, n_samples: int, method: str) -> None:
+        super().setup(backend, n_samples)
+        problem = RandomDiffusion(16, advection=0.0 if method == "cg" else 20.0, backend=self.library)
+        self.A, self.b = problem.assemble(parameters(n_samples))
+        self.solve = {"cg": cg, "bicgstab": bicgstab, "gmres": gmres}[method]
+        self.time_iterations(backend, n_samples, method)
+
+    def time_iterations(self, backend: str, n_samples: int, method: str) -> None:
+        self.solve(self.A, self.b, rtol=1e-15, max_iterations=40)
+        self.wait()
 
 
 def straight(n: int, peclet: Any, angle: Any) -> CrsMatrix:

@@ -6,14 +6,14 @@ import resource
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.bench_fem import parameters
+from benchmarks.bench_assembly import parameters
 from benchmarks.bench_multigrid import ours
 from benchmarks.common import median, save, show
+from benchmarks.plots.cost import draw
 from ensemble._compile.numba import empty
 from ensemble.apps.fem import RandomDiffusion
 from ensemble.krylov import cg
@@ -49,44 +49,11 @@ def table(cells: int = 64, sizes: tuple[int, ...] = SIZES, rounds: int = 5) -> l
     return rows
 
 
-def plot(rows: list[dict[str, Any]], path: Path, title: str) -> None:
-    """Speed-up over one sample, and milliseconds a sample of each phase."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    sizes = [row["n_samples"] for row in rows]
-    colours = {"product": "#1b6ca8", "assembly": "#d1603d", "setup": "#6a994e", "solve": "#5e548e"}
-    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
-    for name, colour in colours.items():
-        left.plot(sizes, [row[f"x {name}"] for row in rows], "o-", color=colour, label=name)
-    left.set(xscale="log", xlabel="samples in the ensemble", ylabel="speed per sample, over one at a time")
-    left.axhline(1.0, color="0.7", lw=0.8)
-    bottom = np.zeros(len(rows))
-    for name in ("assembly", "setup", "solve"):
-        heights = np.array([row[f"{name} ms"] for row in rows])
-        right.bar(range(len(rows)), heights, bottom=bottom, color=colours[name], label=name, width=0.7)
-        bottom += heights
-    right.set(xlabel="samples in the ensemble", ylabel="milliseconds a sample")
-    right.set_xticks(range(len(rows)), [str(s) for s in sizes])
-    left.set_xticks(sizes, [str(s) for s in sizes])
-    left.minorticks_off()
-    for axes in (left, right):
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.legend(frameon=False)
-    figure.suptitle(title)
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
-
-
 def main(cells: int, threads: int) -> None:
     """Print and keep the table, and draw it."""
     rows = table(cells)
     save(f"cost-{cells}-{threads}threads", rows, cells=cells)
-    images = Path(__file__).parents[1] / "docs" / "images"
-    images.mkdir(parents=True, exist_ok=True)
-    plot(rows, images / "cost-against-size.png", f"Random diffusion, {cells}³ cells, {threads} threads")
+    draw(rows, f"Random diffusion, {cells}³ cells, {threads} threads")
 
 
 # --- memory
@@ -113,8 +80,9 @@ def measure_memory(cells: int, n_samples: int) -> None:
     print(base, peak, *held.values())
 
 
-def memory(cells: int, n_samples: int = 32) -> list[dict[str, Any]]:
-    """Peak memory of `RandomDiffusion.solve` against the bytes that must be held."""
+def memory(cells: int, threads: int) -> None:
+    """Peak memory of a solve of 32 samples in a process of its own, against the bytes that must be held."""
+    n_samples = 32
     code = f"from benchmarks.bench_cost import measure_memory; measure_memory({cells}, {n_samples})"
     output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     base, peak, values, hierarchy, vectors, graphs = (float(t) for t in output.split())
@@ -126,4 +94,3 @@ def memory(cells: int, n_samples: int = 32) -> list[dict[str, Any]]:
     }  # fmt: skip
     show(f"Peak memory of setup and solve, {cells}^3 cells, float64", [row])
     save(f"memory-{cells}", [row], cells=cells)
-    return [row]

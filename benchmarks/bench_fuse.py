@@ -10,7 +10,8 @@ from typing import Any
 import numba
 import numpy as np
 
-from benchmarks.common import interleaved, median, ratio, save, show
+from benchmarks.common import SEED, EnsembleBenchmark, interleaved, median, ratio, save, show
+from ensemble._backend import asarray_like
 from ensemble._compile.lanes.types import load, store, stream
 from ensemble._compile.numba import compiled, empty, prange
 from ensemble.scalar import Ensemble, fuse
@@ -35,6 +36,25 @@ def with_functions(x: Any, y: Any, k: float, xp: Any) -> Any:
 
 
 EXPRESSIONS = {"arithmetic": twelve, "sin, exp, log": with_functions}
+
+
+class Fuse(EnsembleBenchmark):
+    """Fused calls on 10,000 numbers per sample."""
+
+    params = (*EnsembleBenchmark.params, list(EXPRESSIONS))
+    param_names = (*EnsembleBenchmark.param_names, "expression")
+
+    def setup(self, backend: str, n_samples: int, expression: str) -> None:
+        super().setup(backend, n_samples)
+        numbers = np.random.default_rng(SEED).standard_normal((2, 10_000, n_samples))
+        self.x, self.y = (Ensemble(asarray_like(part, self.reference_array)) for part in numbers)
+        self.fused = fuse(EXPRESSIONS[expression])
+        self.time_call(backend, n_samples, expression)
+
+    def time_call(self, backend: str, n_samples: int, expression: str) -> None:
+        self.fused(self.x, self.y, 0.3)
+        self.wait()
+
 
 NUMEXPR = {
     "arithmetic": "where(x - y > 0.0, (x * x + y * y - k * (x - y)) / (1.0 + (x * x + y * y)),"

@@ -1,6 +1,6 @@
 """Kalman filters against statsmodels, filterpy, pykalman, simdkalman and JAX, where they are installed, in one run.
 
-``python -m benchmarks.bench_kalman [series|batch|states|small] [--threads N]``; peers that are absent are left out.
+``python -m benchmarks kalman [series|batch|states|small] [--threads N]``; peers that are absent are left out.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ import numba
 import numpy as np
 
 from benchmarks import common
-from benchmarks.common import SEED, median, ratio, save, show
+from benchmarks.common import SEED, EnsembleBenchmark, median, ratio, save, show
+from ensemble import Ensemble
+from ensemble._backend import asarray_like
 from ensemble._kernels.kalman.recursions import FilterStep
 from ensemble.apps.kalman import LinearGaussianModel, kalman_filter, log_likelihood, maximum_likelihood, rts_smoother
 
@@ -61,6 +63,27 @@ def random_model(T: int, NX: int = NX, NY: int = NY) -> tuple[dict[str, np.ndarr
         states[k] = x
     y = np.einsum("kij,kj->ki", H, states) + d + np.einsum("kij,kj->ki", W, normal(T, NY))
     return {"F": F, "Q": X @ X.mT, "H": H, "R": W @ W.mT, "m0": m0, "P0": X0 @ X0.T, "u": u, "d": d}, y
+
+
+class Kalman(EnsembleBenchmark):
+    """Filter and smoother of 200 steps, one time-varying model for all samples."""
+
+    def setup(self, backend: str, n_samples: int) -> None:
+        super().setup(backend, n_samples)
+        parts, y = random_model(200)
+        self.model = LinearGaussianModel(**{k: asarray_like(v, self.reference_array) for k, v in parts.items()})
+        scales = np.linspace(1.0, 2.0, n_samples)
+        self.y = Ensemble(asarray_like(y[..., None] * scales, self.reference_array))
+        self.time_filter(backend, n_samples)
+        self.time_smoother(backend, n_samples)
+
+    def time_filter(self, backend: str, n_samples: int) -> None:
+        kalman_filter(self.model, self.y)
+        self.wait()
+
+    def time_smoother(self, backend: str, n_samples: int) -> None:
+        rts_smoother(self.model, self.y)
+        self.wait()
 
 
 def jax_filter(parts: dict[str, np.ndarray], y: np.ndarray, batched: bool) -> Callable[[], Any] | None:
@@ -312,7 +335,3 @@ def main() -> None:
     print(f"{time.perf_counter() - start:.0f} s in all")
     size = "" if (options.series, options.steps) == (1024, 1000) else f"-{options.series}x{options.steps}"
     save(f"kalman-{options.table}{size}-{options.threads}threads", rows, peers=packages, clock=options.clock)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,6 @@
 """The sparse product on the 27-point matrix of a block of hexahedra, against SciPy and the read bandwidth.
 
-``python -m benchmarks.bench_spmv orders`` compares three matrices in three orders of their rows, on one thread.
+``python -m benchmarks spmv-orders`` compares three matrices in three orders of their rows, on one thread.
 
 Bytes it must move (float64, int32): nnz * (8 S + 4) + rows * (16 S + 4); of a symmetric matrix that stores its upper
 triangle, half of the entries and the sums under way, which stay in the cache.
@@ -215,9 +215,9 @@ def orders(sizes: tuple[int, ...] = SIZES, rounds: int = 7) -> list[dict[str, An
     return rows
 
 
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.bench_spmv", description=orders.__doc__)
-    parser.add_argument("table", choices=["orders"])
+def orders_main() -> None:
+    """Three matrices, each in three orders of its rows, one thread, processor time: against SciPy."""
+    parser = argparse.ArgumentParser(description=orders.__doc__)
     parser.add_argument("--samples", type=int, nargs="+", default=SIZES)
     chosen = tuple(parser.parse_args().samples)
     numba.set_num_threads(1)

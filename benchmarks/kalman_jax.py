@@ -1,4 +1,4 @@
-"""Kalman filter and smoothers by JAX's `associative_scan`, the peer of `benchmarks.kalman_gpu --jax`.
+"""Kalman filter and smoothers by JAX's `associative_scan`, the peer of `benchmarks.bench_kalman_device --jax`.
 
 Särkkä and García-Fernández's elements and operations, all steps at once, in two forms: "library" multiplies and solves
 by `jnp.matmul` and `jnp.linalg.solve`, as JAX libraries are written; "fused" sums broadcast products and inverts by

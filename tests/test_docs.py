@@ -1,18 +1,24 @@
 """The pages of the documentation: their code runs, their links lead somewhere, the index names them all."""
 
+import ast
+import importlib
+import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from benchmarks.__main__ import parser_of_arguments, programs
+from benchmarks.__main__ import main_parser, programs
 from ensemble._backend import prototype
+from tests.parsers import flags_of, parser_of_benchmark, parsers_of_command
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs" / "howto"
 HOWTOS = sorted(FOLDER.glob("*.md"))
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-PAGES += sorted((ROOT / "ensemble" / "apps").glob("*/README.md"))
+PAGES += [*sorted((ROOT / "ensemble").rglob("README.md")), *sorted((ROOT / "ensemble").rglob("NOTES.md"))]
+PAGES.append(ROOT / "benchmarks" / "EXPERIMENTS.md")
 
 
 def python_of(page):
@@ -28,31 +34,120 @@ def test_links_lead_somewhere(page):
     assert missing == []
 
 
+def slug(heading):
+    """The anchor that a heading has on a page, as GitHub makes it."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_anchors_are_headings(page):
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)#([^)\s]+)\)", page.read_text()):
+        if "://" not in target:
+            text = (page.parent / target if target else page).read_text()
+            assert anchor in [slug(heading) for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE)]
+
+
+FILES = [path for top in ("ensemble", "tests", "benchmarks", "docs", ".ci") for path in (ROOT / top).rglob("*")]
+FILES = [str(path.relative_to(ROOT)) for path in [*FILES, *ROOT.glob("*")] if "__pycache__" not in path.parts]
+FILE_NAME = re.compile(r"`(?:python )?((?:[\w.-]+/)*[\w.-]+\.(?:py|cu|cuh|md|json|toml)|(?:[\w.-]+/)+)`")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_files_and_folders_named_on_a_page_exist(page):
+    """A name may leave out the folders before it; a table of a folder names its files alone."""
+    named = {name.rstrip("/") for name in FILE_NAME.findall(page.read_text())}
+    assert sorted(name for name in named if not any(f"/{file}".endswith(f"/{name}") for file in FILES)) == []
+
+
 def test_the_index_names_every_page():
     index = (ROOT / "docs" / "README.md").read_text()
     pages = [*HOWTOS, *(ROOT / "docs" / "tutorials").glob("*.py"), *(ROOT / "docs" / "reference").glob("*.md")]
     assert [page.name for page in pages if f"{page.parent.name}/{page.name}" not in index] == []
 
 
-COMMANDS = sorted({c for page in PAGES for c in re.findall(r"`(python -m benchmarks[^`]*)`", page.read_text())})
+PROGRAMS = [*(ROOT / "benchmarks").rglob("*.py"), *(ROOT / "ensemble" / "_command").glob("*.py")]
+TEXTS = {
+    str(p.relative_to(ROOT)): p.read_text().replace("\\\n", " ") for p in [*PAGES, ROOT / "CHANGELOG.md", *PROGRAMS]
+}
+FLAG = re.compile(r"(?<![\w-])--[a-z][\w-]*")
+COMMAND = re.compile(
+    r"\b(?:python -m benchmarks ([a-z][\w-]*)|(ensemble (?:diffusion|gbees)\b))([^`\n]*(?:\n[^`\n]+(?=`))?)"
+)
+OF_OTHERS = {"--fmad": "nvcc", "--max-examples": "Hypothesis"}
+"""Options of other programs that our pages name."""
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_commands_of_benchmarks_exist(command):
-    """Their tables or programs do, and their options."""
-    module, *words = command.removeprefix("python -m ").replace("[", " ").replace("]", " ").split()
-    source = (ROOT / "benchmarks" / f"{module.partition('.')[2] or '__main__'}.py").read_text()
-    if module == "benchmarks":
-        plain = ["1" if word == "T" else word for word in words]
-        assert parser_of_arguments().parse_args(plain).name == words[0]
-    for word in words:
-        assert not word.startswith("--") or f'"{word}"' in source or 'f"--{name}"' in source, word
+@pytest.mark.parametrize("page", TEXTS)
+def test_commands_of_a_page_exist_and_take_the_options_written_after_them(page):
+    assert "python -m benchmarks." not in TEXTS[page]
+    commands = parsers_of_command()
+    for benchmark, command, words in COMMAND.findall(TEXTS[page]):
+        assert not benchmark or benchmark in {*programs(), "all"}, benchmark
+        if benchmark != "all":
+            known = flags_of(parser_of_benchmark(benchmark) if benchmark else commands[command])
+            assert [flag for flag in FLAG.findall(words) if flag not in known] == [], command or benchmark
+
+
+@pytest.mark.parametrize("page", TEXTS)
+def test_every_option_named_on_a_page_is_one_of_some_parser(page):
+    parsers = [*parsers_of_command().values(), *map(parser_of_benchmark, programs())]
+    known = set(OF_OTHERS).union(*map(flags_of, parsers))
+    assert sorted(set(FLAG.findall(TEXTS[page])) - known) == []
 
 
 def test_the_list_of_benchmarks_is_complete():
-    text = parser_of_arguments().format_help()
-    assert [name for name in programs() if f"python -m benchmarks.{name}\n" not in text] == []
-    assert {"gbees_gpu", "bench_kalman", "kalman_gpu"} <= set(programs()) and "against SciPy" in text
+    text = main_parser().format_help()
+    assert [name for name in programs() if f"\n  {name} " not in text] == []
+    assert {"gbees-device", "kalman", "kalman-device", "plots-kalman"} <= set(programs()) and "against SciPy" in text
+
+
+def test_benchmarks_have_names_of_one_kind_and_asv_measures_every_part():
+    classes = []
+    for path in (ROOT / "benchmarks").glob("*.py"):
+        tree = ast.parse(path.read_text())
+        has_main = any(isinstance(node, ast.FunctionDef) and node.name == "main" for node in tree.body)
+        assert has_main == path.stem.startswith("bench_") or path.stem == "__main__", path.name
+        classes += [n.name for n in tree.body if isinstance(n, ast.ClassDef) and "EnsembleBenchmark" in ast.dump(n)]
+    asv = {"Affine", "Assembly", "Fuse", "Kalman", "Krylov", "Lorenz63", "Multigrid", "SparseProduct"}
+    assert asv == set(classes) - {"EnsembleBenchmark"}
+
+
+@pytest.mark.parametrize("name", programs())
+def test_every_benchmark_is_importable_and_has_a_parser(name):
+    module, function = programs()[name]
+    assert callable(getattr(importlib.import_module(f"benchmarks.{module}"), function))
+    assert "--help" in flags_of(parser_of_benchmark(name))
+
+
+SECTIONS = re.split(r"^## ", (ROOT / "docs" / "performance.md").read_text(), flags=re.MULTILINE)[1:]
+NOT_MEASURED = {"not in 500", "x PyAMG, 256 samples", "ms per sample over 256", "199-250 ms"}
+"""Limits, sizes, and what others published."""
+
+
+def numbers_in(content):
+    """All numbers of a record, those inside its texts too."""
+    if isinstance(content, dict):
+        return [number for key, value in content.items() if key != "machine" for number in numbers_in(value)]
+    if isinstance(content, list):
+        return [number for value in content for number in numbers_in(value)]
+    return [float(text) for text in re.findall(r"\d+\.?\d*(?:e[+-]?\d+)?", str(content))]
+
+
+@pytest.mark.parametrize("section", [s for s in SECTIONS if "results/" in s], ids=lambda s: s.partition("\n")[0])
+def test_figures_of_a_table_are_in_the_records_of_its_section(section):
+    """As they are rounded, in units or thousands of units."""
+    names = re.findall(r"results/([\w-]+\.json)", section)
+    kept = [n for name in names for n in numbers_in(json.loads((ROOT / "benchmarks/results" / name).read_text()))]
+    kept = np.unique(np.array(kept)[:, None] * [1e-6, 1e-3, 1.0, 1e3, 1e6])
+    cells = [cell for line in section.splitlines() if line.startswith("|") for cell in line.split("|")[2:]]
+    missing = []
+    for cell in (cell for cell in cells if not any(words in cell for words in NOT_MEASURED)):
+        plain = re.sub(r"(\d),(?=\d{3})", r"\1", cell.replace("*", ""))
+        for text in re.findall(r"(?<![\w.])\d+(?:\.\d+)?(?![\w.])", plain):
+            rounding = 0.51 * 10.0 ** -len(text.partition(".")[2])
+            if np.min(np.abs(kept - float(text))) > max(rounding, 0.005 * float(text) * (float(text) >= 1000)):
+                missing.append(f"{text} in {cell.strip()}")
+    assert missing == []
 
 
 def names_of(text, page):

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from ensemble._backend import asarray_like, prototype, to_numpy
+from ensemble._compile import numba
 from ensemble._compile.registry import kernel
 from ensemble._kernels.all_kernels import KERNELS
 from tests import cases
 from tests.cases import CASES, all_cases, device_cases
+from tests.conftest import EVERY_WIDTH
 
 SEED = 20731
 
@@ -58,11 +60,14 @@ def test_numba_matches_reference_to_the_bit(case):
         np.testing.assert_array_equal(got, expected)
 
 
-@pytest.mark.slow
+QUICK = {"smooth_prolongator", "spmv", "symmetric_finish"}
+
+
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in CASES])
 def test_tiles_of_every_width_match_the_reference(name, monkeypatch):
     """90 samples are tiles of 64, 16, 8 and 2, which no other case has."""
+    monkeypatch.setattr(numba, "WIDTHS", EVERY_WIDTH)
     monkeypatch.setattr(cases, "SHAPES", {"odd_samples": (9, 9, 90, np.float64), "float32": (9, 9, 91, np.float32)})
     monkeypatch.setattr(cases, "MESHES", {"odd_samples": ((3, 2, 4), 90, np.float64)})
     for case in CASES[name](SEED):

@@ -8,18 +8,16 @@ import pytest
 
 import ensemble
 from ensemble.apps.fem import RandomDiffusion
+from tests.public_api import TABLE, lines, packages
 
-PACKAGES = [
-    "ensemble",
-    "ensemble.linalg",
-    "ensemble.krylov",
-    "ensemble.multigrid",
-    "ensemble.scalar",
-    "ensemble.apps.fem",
-    "ensemble.apps.gbees",
-    "ensemble.apps.gbees",
-    "ensemble.apps.kalman",
-]
+PACKAGES = packages()
+
+
+def test_the_public_names_and_signatures_are_those_of_the_table():
+    """What is added, removed or changed must be so in the table, too: ``python -m tests.public_api`` writes it."""
+    found, expected = list(lines()), TABLE.read_text().splitlines()
+    assert [f"+ {x}" for x in found if x not in expected] + [f"- {x}" for x in expected if x not in found] == []
+    assert found == expected
 
 
 @pytest.mark.parametrize("name", PACKAGES)

@@ -1,12 +1,12 @@
 """The Kalman kernels on a CUDA device: checked against a float64 filter on the CPU, timed, as tables and JSON.
 
-``python -m benchmarks.kalman_gpu [--T 1000 10000 100000 1000000 10000000] [--out FILE]``: the random model of Särkkä
+``python -m benchmarks kalman-device [--T 1000 10000 100000 1000000 10000000] [--out FILE]``: the random model of Särkkä
 and García-Fernández, 4 states, 2 observations, all time-varying, float32. PKF, PRTS and PTFS by chunks and, up to
 ``--scans-T``, by every other scan over packed elements, each of its levels one launch; the plain recursion on one
 thread. PRTS and PTFS contain the filter. Median of 10 calls after 2, between events: ``call`` with all that Python does
 for each launch, ``graph`` as a recorded CUDA graph, which is what the device itself takes. ``--jax 10000`` runs JAX's
 `associative_scan` (`benchmarks.kalman_jax`), too, timed as ``wall``: by the host's clock until the device is done, ours
-as well. Plots: ``benchmarks.kalman_plots``.
+as well. Plots: ``benchmarks.plots.kalman``.
 """
 
 from __future__ import annotations
@@ -203,15 +203,15 @@ def jax_rows(cp: Any, lengths: list[int], bandwidth: float) -> Iterator[dict[str
 
 def main() -> None:
     """Print and keep the table."""
-    import cupy as cp
-
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--T", type=int, nargs="+", default=[1000, 10_000, 100_000, 1_000_000, 10_000_000])
     parser.add_argument("--scans-T", type=int, default=1_000_000)
     parser.add_argument("--tune", action="store_true", help="chunks half and twice as long too")
     parser.add_argument("--jax", type=int, nargs="*", default=[], help="lengths at which JAX runs, too")
-    parser.add_argument("--out", default="kalman-gpu.json")
+    parser.add_argument("--out", type=Path, help="instead of the record `kalman-cuda`")
     options = parser.parse_args()
+    import cupy as cp
+
     with cp.cuda.Stream(non_blocking=True):
         bandwidth = bound(cp)
         about = {**cuda_device(), "triad_TB_s": bandwidth / 1e12}
@@ -219,7 +219,7 @@ def main() -> None:
         rows = []
 
         def keep() -> None:
-            save("kalman-gpu", rows, path=Path(options.out), **about)
+            save("kalman-cuda", rows, path=options.out, **about)
 
         for T in options.T:
             rows += measured(cp, T, options.scans_T, bandwidth, options.tune)
@@ -232,7 +232,3 @@ def main() -> None:
         best = min(r["graph ms"] for r in filters if r["scan"].startswith("chunks"))
         alone = next(r["call ms"] for r in filters if r["scan"] == "one thread")
         print(f"T {T}: PKF by chunks {alone / best:.0f} x one thread")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,6 @@
 """GBEES against Monte Carlo: Table 1 of Hanson et al., and what binned counts say of the same distributions.
 
-``python -m benchmarks.gbees_monte_carlo [lorenz63] [lorenz96] [--backend cupy] [--samples 100000] [--out FILE]``. The
+``python -m benchmarks gbees-monte-carlo [lorenz63] [lorenz96] [--backend cupy] [--samples 100000] [--out FILE]``. The
 Bhattacharyya coefficient at the first measurement or the end: with the kernel density estimate of the samples (Scott's
 bandwidth, divided by its sum over the cells), as the paper has it, and with their counts in bins of 1, 2, 4 cells.
 `--seeds` samples anew; `--threshold` and `--factor` replace the configuration's own. Moments of both stand beside.
@@ -72,7 +72,7 @@ def compared(problem: Any, cells: Cells, seed: int, options: argparse.Namespace)
 
 def main() -> None:
     """Print the table of each problem, and write all of them where `--out` says."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.gbees_monte_carlo", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks gbees-monte-carlo", description=__doc__)
     add = parser.add_argument
     add("problems", nargs="*", metavar="PROBLEM", help="lorenz63 (default), lorenz96 or another configuration")
     add("--backend", default="numpy", choices=("numpy", "array", "cupy"))
@@ -103,7 +103,3 @@ def main() -> None:
         if options.out:
             with open(options.out, "w") as file:
                 json.dump(found, file, indent=1)
-
-
-if __name__ == "__main__":
-    main()

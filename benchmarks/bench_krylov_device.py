@@ -1,6 +1,6 @@
 """BiCGSTAB and GMRES on a CUDA device: scalars on the device against scalars on the host.
 
-`python -m benchmarks.krylov_gpu` checks that both give the same bits, then times an iteration of each, without a
+`python -m benchmarks krylov-device` checks that both give the same bits, then times an iteration of each, without a
 preconditioner and with a V-cycle, against the traffic of its passes at the triad's bandwidth. Record: `gpu-krylov-64`.
 """
 
@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.bench_gpu import release, triad
+from benchmarks.bench_diffusion_device import release, triad
 from benchmarks.common import SEED, cuda_device, save, show
 from ensemble import Ensemble
 from ensemble._backend import synchronize, to_numpy
@@ -161,7 +161,3 @@ def main() -> None:
     show(title, rows)
     if on_device:
         save(f"gpu-krylov-{options.cells}", rows, **cuda_device())
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,6 @@
-"""GBEES on one GPU: whole runs of the paper's two cases, and many grids at once. Writes gbees-gpu.json.
+"""GBEES on one GPU: whole runs of the paper's two cases, and many grids at once.
 
-``python -m benchmarks.gbees_gpu [--published] [--out FILE]``: first every reference run is checked, then
+``python -m benchmarks gbees-device [--published] [--out FILE]``: first every reference run is checked, then
 
 * Lorenz63 at p* = 5e-6, both intervals and the measurement between them, 963 steps, and at half the cell width;
 * Lorenz96 in six dimensions, cells 0.1 wide, to t = 1.3 at p* = 1e-6; with ``--published`` also at the paper's 8e-9;
@@ -24,7 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.bench_gpu import triad
+from benchmarks.bench_diffusion_device import triad
+from benchmarks.common import RESULTS
 from ensemble.apps.gbees.engines.cuda import CudaEngine
 from ensemble.apps.gbees.engines.cuda_grid import bytes_per_cell
 from ensemble.apps.gbees.problem import Problem
@@ -165,13 +166,13 @@ def line(name: str, seconds: float, work: int, extra: str = "") -> None:
 
 def main() -> None:
     """Check, time, print, and keep the numbers."""
-    import cupy as cp
-
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--published", action="store_true")
     parser.add_argument("--no-checks", action="store_true")
-    parser.add_argument("--out", default="gbees-gpu.json")
+    parser.add_argument("--out", default=RESULTS / "gbees-gpu.json", help="instead of the record `gbees-gpu`")
     options = parser.parse_args()
+    import cupy as cp
+
     name = cp.cuda.runtime.getDeviceProperties(0)["name"].decode()
     bandwidth = 1e9 * triad()
     kept: dict[str, Any] = {"benchmark": "gbees-gpu", "device": name, "triad_TB_s": bandwidth / 1e12}
@@ -201,7 +202,3 @@ def main() -> None:
                  f"{100 * run['fraction_of_bound']:.1f} % of the traffic bound")  # fmt: skip
             with open(options.out, "w", encoding="utf-8") as file:
                 json.dump(kept, file)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,16 +1,17 @@
-"""`python -m benchmarks.gpu_fuse`: fused functions on a CUDA device, checked against NumPy and timed against a triad.
+"""Fused functions on a CUDA device: checked against NumPy, and timed against a triad.
 
 Needs CuPy and a device. Prints what differs (nothing, it should be), then a table, kept as ``results/fuse-cuda.json``.
 """
 
 from __future__ import annotations
 
+import argparse
 from typing import Any
 
 import numpy as np
 
+from benchmarks.bench_diffusion_device import milliseconds
 from benchmarks.bench_fuse import SHAPE, twelve, with_functions
-from benchmarks.bench_gpu import milliseconds
 from benchmarks.common import save, show
 from ensemble.scalar import Ensemble, fuse
 
@@ -109,6 +110,7 @@ def _row(way: str, ms: float, moved: float, peak: float) -> dict[str, Any]:
 
 def main() -> None:
     """Check, then time; keep both."""
+    argparse.ArgumentParser(description=__doc__).parse_args()
     device = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
     compared = checks()
     save("fuse-cuda", timings(), device=device, cupy=cupy.__version__, checks=compared)
@@ -116,7 +118,3 @@ def main() -> None:
     if wrong:
         raise SystemExit(f"{len(wrong)} of {len(compared)} checks failed")
     print(f"\n{device}: all {len(compared)} checks passed")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,16 +1,15 @@
 """Plots of Kalman filters and smoothers by scan and length, simulated or measured.
 
-``python -m benchmarks.kalman_plots``: those of the device, from ``results/kalman-cuda.json`` and
+``python -m benchmarks plots-kalman``: those of the device, from ``results/kalman-cuda.json`` and
 ``kalman-two-gpus.json``.
 """
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
+import argparse
 from typing import Any
 
-RESULTS = Path(__file__).parent / "results"
+from benchmarks.plots import IMAGES, pyplot, record
 
 METHODS = ("PKF", "PRTS", "PTFS")
 
@@ -30,15 +29,6 @@ STYLES = {
 PAPER_LENGTHS = (1000, 10_000, 100_000, 1_000_000)
 
 
-def _plt() -> Any:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    return plt
-
-
 def best_chunks(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Of the rows by chunks, the fastest for each length and method."""
     chunks = [r for r in rows if r["scan"].startswith("chunks")]
@@ -56,7 +46,7 @@ def lines(
     rows: list[dict[str, Any]], value: str, label: str, file: str, methods: tuple[str, ...] = METHODS,
 ) -> None:  # fmt: skip
     """A panel for each method: `value` against the number of steps, a line for each scan."""
-    plt = _plt()
+    plt = pyplot()
     figure, panels = plt.subplots(1, 3, figsize=(11, 3.9), layout="constrained", sharey=True)
     for axes, method in zip(panels, methods, strict=True):
         for scan, (colour, mark) in _scans(rows).items():
@@ -70,7 +60,7 @@ def lines(
         axes.spines[["top", "right"]].set_visible(False)
     panels[0].set_ylabel(label)
     panels[0].legend(frameon=False, fontsize=8)
-    figure.savefig(file, dpi=150)
+    figure.savefig(IMAGES / file, dpi=150)
     plt.close(figure)
 
 
@@ -78,7 +68,7 @@ def bars(
     rows: list[dict[str, Any]], value: str, label: str, file: str, methods: tuple[str, ...] = METHODS,
 ) -> None:  # fmt: skip
     """A panel for each of the paper's lengths: a group of bars for each method, a bar for each scan."""
-    plt = _plt()
+    plt = pyplot()
     figure, panels = plt.subplots(2, 2, figsize=(11, 6.4), layout="constrained")
     scans = _scans(rows)
     wide = 0.8 / len(scans)
@@ -95,13 +85,13 @@ def bars(
         axes.set_ylabel(label)
     handles, labels = panels[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", frameon=False, fontsize=9, ncols=len(scans))
-    figure.savefig(file, dpi=150)
+    figure.savefig(IMAGES / file, dpi=150)
     plt.close(figure)
 
 
 def speedup(rows: list[dict[str, Any]], file: str) -> None:
     """The parallel filter over the recursion on one thread of the same device."""
-    plt = _plt()
+    plt = pyplot()
     alone = {r["T"]: r["call ms"] for r in rows if r["scan"] == "one thread"}
     figure, axes = plt.subplots(figsize=(5.6, 3.9), layout="constrained")
     for scan in ("ours", "Ladner-Fischer"):
@@ -118,7 +108,7 @@ def speedup(rows: list[dict[str, Any]], file: str) -> None:
     axes.set_axisbelow(True)
     axes.legend(frameon=False)
     axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(file, dpi=150)
+    figure.savefig(IMAGES / file, dpi=150)
     plt.close(figure)
 
 
@@ -131,18 +121,13 @@ def by_devices(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def main() -> None:
     """All plots of the device."""
-    rows = json.loads((RESULTS / "kalman-cuda.json").read_text())["rows"]
+    argparse.ArgumentParser(description=__doc__).parse_args()
+    rows = record("kalman-cuda")["rows"]
     rows = [r for r in rows if not r["scan"].startswith("chunks")] + [{**r, "scan": "ours"} for r in best_chunks(rows)]
     rows = [r for r in rows if not r["scan"].startswith("JAX")]
-    lines(rows, "graph ms", "ms", "docs/images/kalman-gpu.png")
-    bars(rows, "graph ms", "ms", "docs/images/kalman-gpu-bars.png")
-    speedup(rows, "docs/images/kalman-gpu-speedup.png")
-    pairs = RESULTS / "kalman-two-gpus.json"
-    if pairs.exists():
-        rows = by_devices(json.loads(pairs.read_text())["rows"])
-        lines(rows, "ms", "ms", "docs/images/kalman-two-gpus.png", TWO)
-        bars(rows, "ms", "ms", "docs/images/kalman-two-gpus-bars.png", TWO)
-
-
-if __name__ == "__main__":
-    main()
+    lines(rows, "graph ms", "ms", "kalman-gpu.png")
+    bars(rows, "graph ms", "ms", "kalman-gpu-bars.png")
+    speedup(rows, "kalman-gpu-speedup.png")
+    rows = by_devices(record("kalman-two-gpus")["rows"])
+    lines(rows, "ms", "ms", "kalman-two-gpus.png", TWO)
+    bars(rows, "ms", "ms", "kalman-two-gpus-bars.png", TWO)

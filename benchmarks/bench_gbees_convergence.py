@@ -1,6 +1,6 @@
 """Convergence of GBEES in time step and cell width on Lorenz63: the figures 7 and 8 of Hanson et al. (2025).
 
-``python -m benchmarks.gbees_convergence time|width [--backend NAME] [--reference R] [--draw]``
+``python -m benchmarks gbees-convergence time|width [--backend NAME] [--reference R]``
 
 The paper compares propagations with steps of 1, 0.5, 0.2 and 0.1 of the stable one against 0.01, and cells of 1.25, 1,
 0.8 and 0.6 of the default width against 0.5 at a CFL number of 0.1, by E(t), the 1-norm of the difference, and BC(t),
@@ -13,12 +13,11 @@ from __future__ import annotations
 
 import argparse
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.common import RESULTS, save, show
+from benchmarks.common import save, show
 from ensemble.apps.gbees import Cells, Gbees, lorenz63
 from ensemble.apps.gbees.analysis.comparison import compare
 
@@ -68,63 +67,18 @@ def study(name: str, backend: str, reference: float) -> list[dict[str, Any]]:
     return rows
 
 
-def draw(results: dict[str, list[dict[str, Any]]], references: dict[str, float], path: Path) -> None:
-    """Both metrics over time, a row of panels for each study."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    symbols = {"time": "\\epsilon", "width": "\\eta"}
-    figure, axes = plt.subplots(len(results), 2, figsize=(9.0, 3.4 * len(results)), squeeze=False, sharex=True)
-    for (left, right), (name, rows) in zip(axes, results.items(), strict=True):
-        colours = plt.get_cmap("viridis")(np.linspace(0.05, 0.8, len(rows)))
-        for row, colour in zip(rows, colours, strict=True):
-            label = f"${symbols[name]} = {row[name]:g}$"
-            left.semilogy(RECORDS, [row[f"E({t:g})"] for t in RECORDS], ".-", color=colour, label=label)
-            right.plot(RECORDS, [row[f"BC({t:g})"] for t in RECORDS], ".-", color=colour, label=label)
-        left.set_ylabel("E, distance in the 1-norm")
-        right.set_ylabel("Bhattacharyya coefficient")
-        kind = "time steps" if name == "time" else "cells"
-        left.set_title(f"{kind} against ${symbols[name]} = {references[name]:g}$", loc="left", fontsize=10)
-        right.legend(frameon=False, fontsize=9)
-        for panel in (left, right):
-            panel.axvline(1.0, color="0.8", linewidth=0.8, zorder=0)
-            panel.grid(alpha=0.25)
-    for panel in axes[-1]:
-        panel.set_xlabel("t (measurement at t = 1)")
-    figure.tight_layout()
-    figure.savefig(path, dpi=150)
-
-
 def main() -> None:
-    """One study, its table and its result; or the figure of those that there are."""
+    """One study, its table and its record."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("study", nargs="?", choices=STUDIES)
+    parser.add_argument("study", choices=STUDIES)
     parser.add_argument("--backend", default="numpy")
     parser.add_argument("--reference", type=float, help="what to compare with (0.01 and 0.5 as in the paper)")
-    parser.add_argument("--draw", action="store_true", help="draw docs/images/gbees-convergence.png from the results")
     options = parser.parse_args()
-    if options.study:
-        reference = options.reference or STUDIES[options.study][1]
-        rows = study(options.study, options.backend, reference)
-        about = ("M cell-steps", "s", "E(0.5)", "E(1)", "E(2)", "BC(0.5)", "BC(1)", "BC(2)")
-        show(
-            f"Lorenz63 against {options.study} {reference:g}",
-            [{key: row[key] for key in (options.study, *about)} for row in rows],
-        )
-        save(f"gbees-convergence-{options.study}", rows, reference=reference, backend=options.backend)
-    if options.draw:
-        import json
-
-        files = {name: RESULTS / f"gbees-convergence-{name}.json" for name in STUDIES}
-        contents = {name: json.loads(file.read_text()) for name, file in files.items() if file.exists()}
-        draw(
-            {name: content["rows"] for name, content in contents.items()},
-            {name: content["reference"] for name, content in contents.items()},
-            Path(__file__).parents[1] / "docs" / "images" / "gbees-convergence.png",
-        )
-
-
-if __name__ == "__main__":
-    main()
+    reference = options.reference or STUDIES[options.study][1]
+    rows = study(options.study, options.backend, reference)
+    about = ("M cell-steps", "s", "E(0.5)", "E(1)", "E(2)", "BC(0.5)", "BC(1)", "BC(2)")
+    show(
+        f"Lorenz63 against {options.study} {reference:g}",
+        [{key: row[key] for key in (options.study, *about)} for row in rows],
+    )
+    save(f"gbees-convergence-{options.study}", rows, reference=reference, backend=options.backend)

@@ -1,11 +1,11 @@
 """Figures 12 and 13 of the paper on prefix-sum Kalman filters: smoothers on one CUDA device and on two.
 
-``python -m benchmarks.kalman_two_gpus [--out FILE]``: PRTS and PTFS on one device, and PTFS on two. With the classical
-scans two devices work as in the paper: one runs the filter, the other the scan from the end, the filter's states are
-copied over and met there. Ours, `smooth_split_series`, gives each device half of the steps; states and information at
-the cut are all that travels, and each device keeps its half of the result. On one device ours are the public smoothers,
-too. float32, the random model, median of 10 calls after 2 by the
-clock of the host, which waits for both devices: everything that Python does for a launch is in it.
+``python -m benchmarks kalman-split-device [--out FILE]``: PRTS and PTFS on one device, and PTFS on two. With the
+classical scans two devices work as in the paper: one runs the filter, the other the scan from the end, the filter's
+states are copied over and met there. Ours, `smooth_split_series`, gives each device half of the steps; states and
+information at the cut are all that travels, and each device keeps its half of the result. On one device ours are the
+public smoothers, too. float32, the random model, median of 10 calls after 2 by the clock of the host, which waits for
+both devices: everything that Python does for a launch is in it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.bench_kalman_device import SCANS, errors, problem, scanned
 from benchmarks.common import cuda_device, save
-from benchmarks.kalman_gpu import SCANS, errors, problem, scanned
 from ensemble._kernels.kalman.level_scans import scan_two_filters
 from ensemble.apps.kalman import (
     LinearGaussianModel,
@@ -95,13 +95,13 @@ def measured(cp: Any, T: int, scans_T: int) -> list[dict[str, Any]]:
 
 def main() -> None:
     """Print and keep the table."""
-    import cupy as cp
-
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--T", type=int, nargs="+", default=[1000, 10_000, 100_000, 1_000_000, 10_000_000])
     parser.add_argument("--scans-T", type=int, default=1_000_000)
-    parser.add_argument("--out", default="kalman-two-gpus.json")
+    parser.add_argument("--out", type=Path, help="instead of the record `kalman-two-gpus`")
     options = parser.parse_args()
+    import cupy as cp
+
     direct = cp.cuda.runtime.deviceCanAccessPeer(0, 1)
     for device in (0, 1) if direct else ():
         with cp.cuda.Device(device), contextlib.suppress(cp.cuda.runtime.CUDARuntimeError):  # CuPy may have done it
@@ -111,8 +111,4 @@ def main() -> None:
     rows = []
     for T in options.T:
         rows += measured(cp, T, options.scans_T)
-        save("kalman-two-gpus", rows, path=Path(options.out), **about)
-
-
-if __name__ == "__main__":
-    main()
+        save("kalman-two-gpus", rows, path=options.out, **about)

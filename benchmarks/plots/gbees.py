@@ -1,17 +1,15 @@
-"""Cells against time of the Lorenz96 runs in ``results/gbees-gpu.json``: ``python -m benchmarks.gbees_plots``.
+"""Cells against time of the Lorenz96 runs in ``results/gbees-gpu.json``.
 
 What figure 10(b) of the GBEES-GPU paper shows, for its threshold and a larger one.
 """
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
+import argparse
 
 import numpy as np
 
-RESULTS = Path(__file__).parent / "results"
-IMAGES = Path(__file__).parents[1] / "docs" / "images"
+from benchmarks.plots import IMAGES, pyplot, record
 
 RUNS = {"Lorenz96, p* 8e-09, float32": ("#4c72b0", "p* = 8e-9, as published"),
         "Lorenz96, p* 1e-06, float32": ("#dd8452", "p* = 1e-6")}  # fmt: skip
@@ -19,12 +17,10 @@ RUNS = {"Lorenz96, p* 8e-09, float32": ("#4c72b0", "p* = 8e-9, as published"),
 
 def main() -> None:
     """Draw it."""
-    import matplotlib
+    argparse.ArgumentParser(description=__doc__).parse_args()
+    plt = pyplot()
 
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    kept = json.loads((RESULTS / "gbees-gpu.json").read_text())
+    kept = record("gbees-gpu")
     figure, axes = plt.subplots(figsize=(6.4, 3.9), layout="constrained")
     for name, (colour, label) in RUNS.items():
         run = kept[name]
@@ -36,7 +32,3 @@ def main() -> None:
     axes.legend(frameon=False)
     figure.savefig(IMAGES / "gbees-cells.png", dpi=150)
     plt.close(figure)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,7 @@
 """Figures 6 and 7 of the paper on prefix-sum Kalman filters: time on a simulated machine, in floating-point operations.
 
-``python -m benchmarks.kalman_operations [--threads 15000]``: PKF, PRTS and PTFS by every scan and by our chunks with
-replay, 4 states and 2 observations; tables, ``results/kalman-operations.json``, and the plots of `kalman_plots`.
+``python -m benchmarks kalman-operations [--threads 15000]``: PKF, PRTS and PTFS by every scan and by our chunks with
+replay, 4 states and 2 observations; tables, ``results/kalman-operations.json``, and its plots.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def table(rows: list[dict[str, Any]], T: int) -> list[dict[str, Any]]:
 
 def main() -> None:
     """Tables, record and plots."""
-    from benchmarks.kalman_plots import bars, lines
+    from benchmarks.plots.kalman import bars, lines
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--threads", type=int, default=15_000)
@@ -60,9 +60,5 @@ def main() -> None:
     for T in (1000, 10_000, 100_000, 1_000_000):
         show(f"{T} steps on {threads} threads: time in operations", table(rows, T))
     save("kalman-operations", rows, threads=threads, flops=step_flops())
-    lines(rows, "time", "operations, one after another", "docs/images/kalman-operations.png")
-    bars(rows, "time", "operations, one after another", "docs/images/kalman-operations-bars.png")
-
-
-if __name__ == "__main__":
-    main()
+    lines(rows, "time", "operations, one after another", "kalman-operations.png")
+    bars(rows, "time", "operations, one after another", "kalman-operations-bars.png")

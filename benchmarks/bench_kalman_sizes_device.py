@@ -1,10 +1,10 @@
 """Kalman filter and smoothers on a CUDA device at every size, against the CPU: largest errors and times.
 
-``python -m benchmarks.kalman_sizes_gpu [--sizes 1 2 ... 16] [--T 37 500 3000] [--timed 6x2 20x2] [--timed-T 100000]``:
-random time-varying models with gaps, filter, RTS and two-filter smoother, float64 and float32; errors of means in
-posterior deviations, of covariances relative to the largest entry. The CPU's answers are float64 prefix sums of Array
-API code. Models are compiled and answered on all cores first. Then public calls are timed against one CPU thread, and
-the first call of a size.
+``python -m benchmarks kalman-sizes-device [--sizes 1 2 ... 16] [--T 37 500 3000] [--timed 6x2 20x2] [--timed-T
+100000]``: random time-varying models with gaps, filter, RTS and two-filter smoother, float64 and float32; errors of
+means in posterior deviations, of covariances relative to the largest entry. The CPU's answers are float64 prefix sums
+of Array API code. Models are compiled and answered on all cores first. Then public calls are timed against one CPU
+thread, and the first call of a size.
 """
 
 from __future__ import annotations
@@ -197,7 +197,3 @@ def main() -> None:
         print((text + " at {other_at}").format(**row), flush=True)
     times = timed(cp, pairs(given.timed), given.timed_T)
     save("kalman-sizes-cuda", [*worst, *times, *first], path=given.out, **machine)
-
-
-if __name__ == "__main__":
-    main()
