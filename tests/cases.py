@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
+from ensemble._backend import to_numpy
 from ensemble._kernels.all_kernels import KERNELS
 from ensemble._kernels.sparse.product_graphs import product_graph, slab_tasks, transpose_graph
 from ensemble.apps.fem import HexMesh, elements
@@ -737,3 +739,33 @@ def all_cases(seed):
 def device_cases(seed):
     """Those that a device implementation must know."""
     return [c for c in all_cases(seed) if "cuda" in KERNELS[c.kernel].implementations and not c.host_only]
+
+
+SEED = 20731
+
+
+def contiguous(argument):
+    if isinstance(argument, tuple):
+        return tuple(map(contiguous, argument))
+    return np.ascontiguousarray(argument) if isinstance(argument, np.ndarray) else argument
+
+
+def results(implementation, case, prepare=copy.deepcopy):
+    """All that a call returns or changes, as arrays."""
+    arrays = prepare(tuple(map(contiguous, case.arrays)))
+    returned = implementation(*arrays)
+    returned = returned if isinstance(returned, tuple) else (returned,)
+    return [to_numpy(a) for a in (*returned, *(arrays[i] for i in case.in_place))]
+
+
+SUMS_DIFFER = {
+    "affine_spmv_dot", "basis_add", "basis_dots", "bicgstab_update", "cg_update", "dense_inverses", "dense_product",
+    "dot", "dot_and_square", "power_step", "scaled_finish", "spmv_dot",
+}  # fmt: skip
+"""Kernels whose device form adds in an order of its own."""
+
+
+def tolerance(expected):
+    """Rows added, times the unit roundoff, times the size of what is added."""
+    finite = np.abs(expected[np.isfinite(expected)])
+    return 1000 * np.finfo(expected.dtype).eps * (1.0 + finite.max(initial=0.0))

@@ -22,3 +22,32 @@ settings.load_profile("ci")
 @pytest.fixture
 def rng():
     return np.random.default_rng(31847)
+
+
+COMPILED: dict = {}
+"""The functions that tests compiled for the emulator of CUDA, by kernel module."""
+
+
+@pytest.fixture
+def on_cpu(monkeypatch):
+    """Kernel modules are compiled for the emulator of CUDA on the CPU."""
+    from ensemble._compile import cuda, device
+    from ensemble._kernels import all_kernels  # noqa: F401  registers the modules
+    from tests import cuda_on_cpu
+
+    if cuda_on_cpu.COMPILER is None:
+        pytest.skip("no g++")
+    monkeypatch.setattr(device, "raw_module", cuda_on_cpu.Module)
+    for module in cuda.KERNEL_MODULES.values():
+        monkeypatch.setattr(module, "_functions", COMPILED.setdefault(module.name, {}))
+
+
+@pytest.fixture
+def as_device(on_cpu, monkeypatch):
+    """NumPy arrays are treated as arrays of a device, on the emulator of CUDA."""
+    from ensemble._compile import registry
+    from ensemble._kernels.krylov.device_scalars import scalars
+    from ensemble._kernels.multigrid import galerkin
+
+    for module in (registry, galerkin, scalars):
+        monkeypatch.setattr(module, "backend_of", lambda *arrays: "cuda")

@@ -6,36 +6,21 @@ import numpy as np
 import pytest
 
 from ensemble import Ensemble
-from ensemble._compile import cuda, device, registry
+from ensemble._compile import cuda, device
 from ensemble._kernels.all_kernels import KERNELS
-from ensemble._kernels.krylov.device_scalars import scalars as device_scalars
-from ensemble._kernels.multigrid import galerkin, pairs
+from ensemble._kernels.multigrid import pairs
 from ensemble._kernels.sparse import affine_mma
 from ensemble.apps.fem import RandomDiffusion, memory
-from ensemble.gallery import convection_diffusion, poisson
 from ensemble.krylov import bicgstab, cg, gmres
-from ensemble.linalg import CrsMatrix
-from ensemble.multigrid import GaussSeidel, approximate_ideal_restriction, smoothed_aggregation
-from tests import cuda_on_cpu, nvrtc
-from tests.cases import device_cases
+from ensemble.multigrid import GaussSeidel, smoothed_aggregation
+from tests import nvrtc
+from tests.cases import SEED, SUMS_DIFFER, device_cases, results, tolerance
+from tests.device_problems import affine_arrays, convection, problem, solved, solved_by_reduction
 from tests.krylov.problems import nonsymmetric
-from tests.test_kernels import SEED, SUMS_DIFFER, results, tolerance
 
 solve_module = importlib.import_module("ensemble.krylov._solve")
 
 CASES = device_cases(SEED)
-
-
-MODULES: dict = {}  # what the tests compiled, by family
-
-
-@pytest.fixture
-def on_cpu(monkeypatch):
-    if cuda_on_cpu.COMPILER is None:
-        pytest.skip("no g++")
-    monkeypatch.setattr(device, "raw_module", cuda_on_cpu.Module)
-    for family in cuda.KERNEL_MODULES.values():
-        monkeypatch.setattr(family, "_functions", MODULES.setdefault(family.name, {}))
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the planted NaN and infinities
@@ -61,17 +46,6 @@ def test_galerkin_products_by_slabs_have_the_same_bits(case, on_cpu, monkeypatch
 
 
 # --- affine products on the matrix units
-def affine_arrays(n_rows, n_terms, n_samples, seed=60317):
-    """Rows of 0 to 30 entries, one much longer, a stretch of empty ones; NaN in x, infinity in a coefficient."""
-    rng = np.random.default_rng(seed)
-    lengths = rng.integers(0, 31, n_rows)
-    lengths[n_rows // 3 : n_rows // 2], lengths[3] = 0, 70
-    indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-    indices = rng.integers(0, 50, indptr[-1]).astype(np.int32)
-    terms, x = rng.standard_normal((indptr[-1], n_terms)), rng.standard_normal((50, n_samples))
-    coefficients = rng.standard_normal((n_terms - 1, n_samples))
-    x[7, 1], coefficients[0, 2] = np.nan, np.inf
-    return indptr, indices, terms, coefficients, x
 
 
 def counting(monkeypatch):
@@ -162,35 +136,6 @@ def test_nvrtc_compiles_every_kernel(compiler, name, real, lanes, vector, offset
 
 
 # --- whole solves, with NumPy arrays in the role of device arrays
-@pytest.fixture
-def as_device(on_cpu, monkeypatch):
-    for module in (registry, galerkin, device_scalars):
-        monkeypatch.setattr(module, "backend_of", lambda *arrays: "cuda")
-
-
-def problem(n_samples, seed=41503):
-    """Random symmetric positive definite matrices on the graph of a small Poisson problem."""
-    rng = np.random.default_rng(seed)
-    A = poisson((9, 8, 7))
-    scale = np.exp(0.3 * rng.standard_normal((A.shape[0], n_samples)))
-    rows, columns = A.graph.row_of_entry, A.graph.indices
-    A = CrsMatrix(A.graph, A.values * scale[rows] * scale[columns])
-    return A, Ensemble(rng.standard_normal((A.shape[0], n_samples)))
-
-
-def solved(A, b, **options):
-    return cg(A, b, M=smoothed_aggregation(A, coarse_size=60), rtol=1e-9, **options)
-
-
-def convection(n_samples, n=15):
-    """Convection in another direction in each sample, and right-hand sides."""
-    A = convection_diffusion((n, n), np.linspace([0.2, 0.9], [0.9, 0.2], n_samples, axis=1), 1e-3)
-    return A, Ensemble(np.random.default_rng(64007).standard_normal((n * n, n_samples)))
-
-
-def solved_by_reduction(A, b):
-    M = approximate_ideal_restriction(A, coarse_size=20)
-    return gmres(A, b, M=M.update(A), rtol=1e-9)
 
 
 def test_a_solve_by_reduction_agrees_with_the_cpu(request):

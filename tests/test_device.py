@@ -13,8 +13,8 @@ from ensemble.apps.fem import RandomDiffusion
 from ensemble.krylov import Status, bicgstab, cg, gmres
 from ensemble.linalg import CrsMatrix
 from ensemble.multigrid import smoothed_aggregation
+from tests.device_problems import affine_arrays, convection, problem, solved, solved_by_reduction
 from tests.krylov.problems import EVERY_METHOD, nonsymmetric
-from tests.test_cuda_sources import affine_arrays, convection, problem, solved, solved_by_reduction
 
 pytestmark = [pytest.mark.cuda, pytest.mark.filterwarnings("ignore")]
 solve_module = importlib.import_module("ensemble.krylov._solve")

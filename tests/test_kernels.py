@@ -10,37 +10,8 @@ from ensemble._compile import numba
 from ensemble._compile.registry import kernel
 from ensemble._kernels.all_kernels import KERNELS
 from tests import cases
-from tests.cases import CASES, all_cases, device_cases
+from tests.cases import CASES, SEED, SUMS_DIFFER, all_cases, device_cases, results, tolerance
 from tests.conftest import EVERY_WIDTH
-
-SEED = 20731
-
-
-def contiguous(argument):
-    if isinstance(argument, tuple):
-        return tuple(map(contiguous, argument))
-    return np.ascontiguousarray(argument) if isinstance(argument, np.ndarray) else argument
-
-
-def results(implementation, case, prepare=copy.deepcopy):
-    """All that a call returns or changes, as arrays."""
-    arrays = prepare(tuple(map(contiguous, case.arrays)))
-    returned = implementation(*arrays)
-    returned = returned if isinstance(returned, tuple) else (returned,)
-    return [to_numpy(a) for a in (*returned, *(arrays[i] for i in case.in_place))]
-
-
-SUMS_DIFFER = {
-    "affine_spmv_dot", "basis_add", "basis_dots", "bicgstab_update", "cg_update", "dense_inverses", "dense_product",
-    "dot", "dot_and_square", "power_step", "scaled_finish", "spmv_dot",
-}  # fmt: skip
-"""Kernels whose device form adds in an order of its own."""
-
-
-def tolerance(expected):
-    """Rows added, times the unit roundoff, times the size of what is added."""
-    finite = np.abs(expected[np.isfinite(expected)])
-    return 1000 * np.finfo(expected.dtype).eps * (1.0 + finite.max(initial=0.0))
 
 
 def test_every_kernel_has_cases():

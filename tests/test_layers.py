@@ -1,6 +1,7 @@
 """Imports go to lower layers, no group of files imports each other, and each library has one door."""
 
 import ast
+import re
 import subprocess
 import sys
 from functools import cache
@@ -13,7 +14,7 @@ import ensemble
 ROOT = Path(ensemble.__file__).parent
 
 LAYERS = {
-    "_version": 0, "_typing": 1, "_check": 1, "_backend": 1, "_compile": 1,
+    "_version": 0, "_typing": 1, "_check": 1, "_backend": 1, "_containers": 1, "_compile": 1,
     "_kernels": 2,
     "scalar": 3,
     "linalg": 4,
@@ -190,3 +191,19 @@ def test_folders_of_tests_are_packages():
     """Without that pytest cannot collect two files of one name, of which every folder may have a conftest."""
     folders = {path.parent for name in ("test_*.py", "conftest.py") for path in Path(__file__).parent.rglob(name)}
     assert [str(folder) for folder in sorted(folders) if not (folder / "__init__.py").exists()] == []
+
+
+def test_no_test_module_imports_from_another():
+    """What several of them use stands in a helper module, so that a test module can be changed or deleted alone."""
+    tests = Path(__file__).parent
+    crossing = []
+    for path in sorted(tests.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom):
+                names = [f"{node.module}.{alias.name}" for alias in node.names]
+            else:
+                names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            crossing += [
+                f"{path.relative_to(tests)}: {name}" for name in names if re.search(r"^tests\.(\w+\.)*test_", name)
+            ]
+    assert crossing == []

@@ -1,9 +1,9 @@
-"""CUDA C++ kernels: which sources belong together, how samples are laid over threads, and how a kernel is launched.
+"""CUDA C++ kernels: the sources of a module, the layout of samples over threads, and launches.
 
 A kernel module is one ``.cu`` file behind `samples.cuh`. It is compiled once for each layout of samples (value type,
 threads per row, samples per thread) and kept on disk by CuPy; the number of samples itself is an argument, so that a
-solve that takes finished samples out does not wait for a compiler. Launches go to CuPy's current stream and allocate
-nothing but what the caller left to them.
+solve that removes finished samples compiles nothing. Launches go to CuPy's current stream and allocate nothing but the
+outputs that the caller does not pass.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import numpy as np
 from ensemble._compile import device
 from ensemble._compile.memory import empty_like
 from ensemble._compile.streams import stream_number
+from ensemble._typing import Array
 
 __all__ = ["KERNEL_MODULES", "KernelModule", "Layout", "chunked", "is_wide", "layout_of", "output", "sources", "sums"]
 
@@ -49,17 +50,17 @@ class Layout(NamedTuple):
     tiles: int
 
     def options(self, offset: str) -> tuple[str, ...]:
-        """What the compiler is told; no contraction, so that a thread's arithmetic is the CPU kernels'."""
-        told = {"REAL": self.real, "LANES": self.lanes, "VECTOR": self.vector, "OFFSET": offset, "THREADS": THREADS}
-        return ("-std=c++17", "-fmad=false", *(f"-D{name}={value}" for name, value in told.items()))
+        """Options of the compiler; no contraction to FMA, so that results have the bits of the CPU kernels."""
+        macros = {"REAL": self.real, "LANES": self.lanes, "VECTOR": self.vector, "OFFSET": offset, "THREADS": THREADS}
+        return ("-std=c++17", "-fmad=false", *(f"-D{name}={value}" for name, value in macros.items()))
 
 
-def layout_of(n_samples: int, *arrays: Any) -> Layout:
+def layout_of(n_samples: int, *arrays: Array) -> Layout:
     """The layout for arrays of `n_samples` columns: 16-byte loads where every row of every array allows them."""
     size = arrays[0].dtype.itemsize
     vector, places = VECTOR_BYTES // size, 0
     for array in arrays:
-        places |= _address(array)
+        places |= device.address(array)
     while vector > 1 and (n_samples % vector or places % (vector * size)):
         vector //= 2
     return _layout("double" if size == 8 else "float", n_samples, vector)
@@ -72,10 +73,6 @@ def _layout(real: str, n_samples: int, vector: int) -> Layout:
         if tiles * lanes * vector <= 1.25 * n_samples:  # threads without a sample are idle
             break
     return Layout(real, lanes, vector, tiles)
-
-
-def _address(array: Any) -> int:
-    return array.data.ptr if hasattr(array.data, "ptr") else array.ctypes.data
 
 
 class KernelModule:
@@ -102,8 +99,8 @@ class KernelModule:
         self._functions: dict[tuple[Any, ...], Any] = {}
         KERNEL_MODULES[name] = self
 
-    def layout_of(self, n_samples: int, *arrays: Any) -> Layout:
-        """The layout for arrays of `n_samples` columns, no wider than this family's kernels can be."""
+    def layout_of(self, n_samples: int, *arrays: Array) -> Layout:
+        """The layout for arrays of `n_samples` columns, no wider than the kernels of this module can be."""
         layout = layout_of(n_samples, *arrays)
         lanes = min(layout.lanes, self.widest)
         return layout._replace(lanes=lanes, tiles=-(-n_samples // (lanes * layout.vector)))
@@ -111,10 +108,12 @@ class KernelModule:
     def source(self) -> str:
         """The text that the compiler sees."""
         headers = (f"_kernels/{header}" for header in self.headers)
-        return sources("_compile/include/samples.cuh", *headers, f"_kernels/{self.name}.cu")
+        return sources(
+            "_compile/include/packs.cuh", "_compile/include/samples.cuh", *headers, f"_kernels/{self.name}.cu"
+        )
 
     def function(self, name: str, layout: Layout, wide: bool, extra: tuple[str, ...] = ()) -> Any:
-        """A compiled kernel; the first one of a layout compiles the family. `extra` are options of its own."""
+        """A compiled kernel; the first one of a layout compiles the module. `extra` are further options."""
         key = (*layout[:3], wide, extra)
         if (name, *key) not in self._functions:
             options = (*layout.options("long long" if wide else "int"), *extra)
@@ -143,7 +142,7 @@ class KernelModule:
 
 
 def _argument(value: Any) -> Any:
-    """What a launch is given: kernels see bare pointers, so an array's samples must lie as they expect."""
+    """An argument of a launch: kernels get bare pointers, so arrays must be contiguous."""
     if value is None:
         return np.uint64(0)
     if hasattr(value, "strides") and not value.flags.c_contiguous:
@@ -157,7 +156,7 @@ def is_wide(indptr: Any) -> bool:
 
 
 # --- arrays
-def output(out: Any, array: Any, shape: tuple[int, ...]) -> Any:
+def output(out: Array, array: Array, shape: tuple[int, ...]) -> Array:
     """The buffer a kernel writes: the caller's `out`, or new memory like `array`."""
     return empty_like(array, shape) if out is None else out
 
@@ -166,10 +165,10 @@ def output(out: Any, array: Any, shape: tuple[int, ...]) -> Any:
 _scratch: dict[tuple[Any, ...], Any] = {}
 
 
-def scratch(array: Any, size: int) -> Any:
+def scratch(array: Array, size: int) -> Array:
     """Memory for partial sums, one piece for each thread and stream: its users run one after another.
 
-    It is never given back while it is large enough, so that a captured graph may go on writing to it.
+    It is not freed while it is large enough: a captured CUDA graph may still write to it.
     """
     key = (type(array), array.dtype, stream_number(array), threading.get_ident())
     if key not in _scratch or _scratch[key].shape[0] < size:
@@ -183,9 +182,9 @@ def n_chunks(n_rows: int) -> int:
 
 
 def chunked(
-    family: KernelModule, function: str, n_rows: int, arguments: tuple[Any, ...], layout: Layout, wide: bool,
+    module: KernelModule, function: str, n_rows: int, arguments: tuple[Any, ...], layout: Layout, wide: bool,
     n_samples: int, n_sums: int, as_one: bool = False,
-) -> Any:  # fmt: skip
+) -> Array:  # fmt: skip
     """Queue a kernel that leaves `n_sums` partial sums a chunk and sample; returns them, shape (n_sums, chunks, S).
 
     They are the kernel's last arguments before the number of rows and samples, `as_one` array or one for each sum.
@@ -198,11 +197,11 @@ def chunked(
     grid = (-(-chunks // per_block), layout.tiles)
     threads = 16 * layout.lanes * per_block
     places = (partials,) if as_one else tuple(partials)
-    family.launch(function, layout, grid, threads, (*arguments, *places, *extent), wide)
+    module.launch(function, layout, grid, threads, (*arguments, *places, *extent), wide)
     return partials
 
 
-def sums(partials: Any) -> Any:
+def sums(partials: Array) -> Array:
     """The sums over chunks, in their order: shape (n_sums, n_samples)."""
     n_sums, chunks, n_samples = partials.shape
     out = empty_like(partials, (n_sums, n_samples))

@@ -8,7 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from ensemble._typing import Array
+
 __all__ = [
+    "address",
     "current_device",
     "device_array",
     "device_empties",
@@ -19,18 +22,18 @@ __all__ = [
     "release_device_memory",
 ]
 
-TOGETHER = 1 << 22
-"""Bytes up to which arrays of a device that are made at once share memory: none is given back before all are."""
+SHARED_BYTES = 1 << 22
+"""Bytes up to which arrays that are allocated in one call share one allocation: it is freed with the last of them."""
 
 
-def device_array(values: np.ndarray) -> Any:
+def device_array(values: np.ndarray) -> Array:
     """A copy of `values` on the current CUDA device."""
     import cupy
 
     return cupy.asarray(values)
 
 
-def device_empty(shape: tuple[int, ...], dtype: Any) -> Any:
+def device_empty(shape: tuple[int, ...], dtype: Any) -> Array:
     """An uninitialised array on the current CUDA device."""
     import cupy
 
@@ -38,11 +41,11 @@ def device_empty(shape: tuple[int, ...], dtype: Any) -> Any:
 
 
 def device_empties(arrays: tuple[tuple[tuple[int, ...], np.dtype], ...]) -> list[Any]:
-    """Uninitialised arrays of these shapes and types on the current CUDA device: small ones share a piece of memory."""
+    """Uninitialised arrays of these shapes and dtypes on the current CUDA device: small ones share one allocation."""
     import cupy
 
     starts, n_bytes = _starts(arrays)
-    if n_bytes > TOGETHER:
+    if n_bytes > SHARED_BYTES:
         return [cupy.ndarray(shape, dtype) for shape, dtype in arrays]
     memory = cupy.cuda.alloc(n_bytes)
     return [cupy.ndarray(shape, dtype, memory + start) for (shape, dtype), start in zip(arrays, starts, strict=True)]
@@ -50,7 +53,7 @@ def device_empties(arrays: tuple[tuple[tuple[int, ...], np.dtype], ...]) -> list
 
 @functools.lru_cache(maxsize=256)
 def _starts(arrays: tuple[tuple[tuple[int, ...], np.dtype], ...]) -> tuple[list[int], int]:
-    """Where each array starts in one piece of memory, and its size."""
+    """The offset of each array in one allocation, and its size in bytes."""
     starts, at = [], 0
     for shape, dtype in arrays:
         starts.append(at)
@@ -85,6 +88,11 @@ def _ordered_matrix_units(device: int) -> int:
     import cupy
 
     return multiprocessors() if cupy.cuda.Device(device).compute_capability == "90" else 0
+
+
+def address(array: Array) -> int:
+    """The address of the first element, in memory of the device or, where the emulator of CUDA is used, of the host."""
+    return int(array.data.ptr if hasattr(array.data, "ptr") else array.ctypes.data)
 
 
 def current_device() -> int:

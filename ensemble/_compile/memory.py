@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace
+from ensemble._typing import Array
 
 __all__ = ["empty", "empty_like", "release_memory"]
 
@@ -66,7 +67,7 @@ def empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     return np.asarray(_Block(raw, -raw.ctypes.data % LINE, n_bytes)).view(dtype).reshape(shape)
 
 
-def empty_like(array: Any, shape: tuple[int, ...] | None = None, dtype: Any = None) -> Any:
+def empty_like(array: Array, shape: tuple[int, ...] | None = None, dtype: Any = None) -> Array:
     """Unwritten memory in the library and on the device of `array`; its shape and type where none is given."""
     shape, dtype = array.shape if shape is None else shape, array.dtype if dtype is None else dtype
     if isinstance(array, np.ndarray):

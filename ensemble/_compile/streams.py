@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from ensemble._typing import Array
+
 __all__ = [
     "CudaGraph",
     "copy_between_devices",
@@ -20,7 +22,7 @@ __all__ = [
 ]
 
 
-def stream_number(array: Any) -> int:
+def stream_number(array: Array) -> int:
     """What tells the current stream of the device of `array` from others; 0 off devices."""
     if not hasattr(array.data, "ptr"):
         return 0
@@ -30,7 +32,7 @@ def stream_number(array: Any) -> int:
 
 
 @contextmanager
-def on_device_of(array: Any) -> Iterator[None]:
+def on_device_of(array: Array) -> Iterator[None]:
     """Launches and allocations go to the device of `array`."""
     if not hasattr(array.data, "ptr"):
         yield
@@ -39,7 +41,7 @@ def on_device_of(array: Any) -> Iterator[None]:
         yield
 
 
-def copy_between_devices(array: Any, out: Any) -> None:
+def copy_between_devices(array: Array, out: Array) -> None:
     """Copy `array` into `out`, which may lie on another device, in order with the current streams of both.
 
     The stream of `array` goes on once the copy is made, so that its memory may be given to others.
@@ -60,7 +62,7 @@ def copy_between_devices(array: Any, out: Any) -> None:
         cupy.cuda.get_current_stream().wait_event(copied)
 
 
-def to_cuda_device(array: Any, device: int) -> Any:
+def to_cuda_device(array: Array, device: int) -> Array:
     """`array`, of NumPy or CuPy, on the CUDA device of that number, in one piece; itself where it is so already."""
     import cupy
 
@@ -76,7 +78,7 @@ def to_cuda_device(array: Any, device: int) -> Any:
         return out
 
 
-def to_device_of(array: Any, like: Any) -> Any:
+def to_device_of(array: Array, like: Array) -> Array:
     """`array` on the device of `like`, where both are CuPy's; else itself."""
     return to_cuda_device(array, like.device.id) if hasattr(array.data, "ptr") else array
 
@@ -122,7 +124,7 @@ _streams = threading.local()
 
 
 @contextmanager
-def own_stream(array: Any) -> Iterator[bool]:
+def own_stream(array: Array) -> Iterator[bool]:
     """A stream on which launches can be recorded, in order with the caller's; says whether there is one."""
     if not hasattr(array.data, "ptr"):
         yield False

@@ -237,7 +237,7 @@ def _assign_per_sample(x: Ensemble, items: tuple[Any, ...], value: Any) -> None:
             base = x._base()
             rest = x.ndim - mask.ndim
             wide = base.reshape(mask.samples, (*mask.shape, *(1,) * rest, mask.n_samples))
-            # In the dtype of `x` before they come together: entries that the mask spares keep every bit.
+            # Converted to the dtype of `x` first: entries outside the mask keep every bit.
             plain = base.astype(plain, x.dtype) if is_array(plain) else base.asarray(plain, dtype=x.dtype)
             x.samples = assigned(x.samples, ..., base.where(wide, plain, x.samples))
             return

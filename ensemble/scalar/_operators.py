@@ -14,14 +14,14 @@ from ensemble._typing import Array, Namespace
 from ensemble.scalar.divergence.policy import as_scalars, failure
 from ensemble.scalar.sample_set import SampleSet, common_set
 
-__all__ = ["NUMBERS", "Family", "Operators", "array_power", "mismatch", "operand", "power", "promoted", "wrapped"]
+__all__ = ["NUMBERS", "MemoryToken", "Operators", "array_power", "mismatch", "operand", "power", "promoted", "wrapped"]
 
 NUMBERS = frozenset((bool, int, float, complex))
 """Python's own numbers keep their type: the array's dtype decides, not theirs."""
 
 
-class Family:
-    """A token held by all ensembles that look at one memory; how many hold it tells whether any is left."""
+class MemoryToken:
+    """Shared by all ensembles that are views of one memory: its reference count tells whether another one is left."""
 
     __slots__ = ()
 
@@ -45,7 +45,7 @@ def operand(samples: Array, other: Any) -> Any:
 
 
 def right_operand(samples: Array, other: Any) -> Any:
-    """`operand` where an operator meets it: NumPy's arrays also take lists and tuples of numbers.
+    """`operand` on the right of an operator: NumPy's arrays also take lists and tuples of numbers.
 
     A whole number does not: ``[0] * n`` repeats the list.
     """
@@ -83,7 +83,7 @@ def _result(x: Operators, samples: Array, sample_set: SampleSet | None) -> Any:
     y = _blank(type(x))
     y.samples = samples
     y.sample_set = sample_set
-    y._family = None
+    y._memory_token = None
     return y
 
 
@@ -92,7 +92,7 @@ def wrapped(kind: type[Any], samples: Array, sample_set: SampleSet | None) -> An
     y = _blank(kind)
     y.samples = samples
     y.sample_set = sample_set
-    y._family = None
+    y._memory_token = None
     return y
 
 
@@ -171,10 +171,12 @@ def _sample_of(samples: np.ndarray, s: int) -> np.ndarray:
 
 def _in_place_power(a: Any, b: Any) -> Any:
     if type(a) is not np.ndarray or type(b) is not np.ndarray or not _is_shortened(a, b):
-        return operator.ipow(a, b)
+        a **= b
+        return a
     result = power(a, b)
     if result.shape != a.shape:
-        return operator.ipow(a, b)  # which says why that cannot be
+        a **= b  # raises the error that says why that cannot be
+        return a
     np.copyto(a, result, casting="same_kind")
     return a
 
@@ -217,11 +219,11 @@ def _unary(operation: Callable[[Any], Any]) -> Callable[[Any], Any]:
 class Operators:
     """Base of `Ensemble`: its three fields and every operator."""
 
-    __slots__ = ("__weakref__", "_family", "sample_set", "samples")
+    __slots__ = ("__weakref__", "_memory_token", "sample_set", "samples")
 
     samples: Array
     sample_set: SampleSet | None
-    _family: Family | None
+    _memory_token: MemoryToken | None
 
     def _widen(self, n_samples: int) -> None:
         raise NotImplementedError

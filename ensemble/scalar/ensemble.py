@@ -12,7 +12,7 @@ import numpy as np
 from ensemble._backend import as_index, base_of, is_array, to_device, to_numpy
 from ensemble._check import message, require, require_type, sample_number
 from ensemble._typing import Array, Namespace
-from ensemble.scalar._operators import NUMBERS, Family
+from ensemble.scalar._operators import NUMBERS, MemoryToken
 from ensemble.scalar.divergence.policy import guarded, one_number, one_truth
 from ensemble.scalar.interop.methods import Methods
 from ensemble.scalar.protocol_table import PROTOCOLS
@@ -81,19 +81,19 @@ class Ensemble(Methods):
         PROTOCOLS.register_jax()
         self.samples = packed(samples)
         self.sample_set = None if n_samples == 1 else sample_set
-        self._family = None
+        self._memory_token = None
 
     # -- what it is ----------------------------------------------------------------------------------------------------
 
     @property
     def n_samples(self) -> int:
         """How many samples it holds; 1 means shared by all."""
-        return self.samples.shape[-1]
+        return int(self.samples.shape[-1])
 
     @property
     def is_shared(self) -> bool:
         """Whether the data is one and the same for every sample."""
-        return self.samples.shape[-1] == 1
+        return bool(self.samples.shape[-1] == 1)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -137,7 +137,8 @@ class Ensemble(Methods):
     @property
     def mT(self) -> Ensemble:
         """The last two visible axes exchanged: a view."""
-        return self.__array_namespace__().matrix_transpose(self)
+        transposed: Ensemble = self.__array_namespace__().matrix_transpose(self)
+        return transposed
 
     def sample(self, i: int) -> Array:
         """Sample `i` as a plain array of the base library, shape `shape`: a copy.
@@ -223,7 +224,7 @@ class Ensemble(Methods):
     def __len__(self) -> int:
         if not self.ndim:
             raise TypeError(message("len", "x", "have an axis", "a 0-d ensemble", "The samples are x.n_samples."))
-        return self.samples.shape[0]
+        return int(self.samples.shape[0])
 
     def __iter__(self) -> Iterator[Ensemble]:
         if not self.ndim:
@@ -240,7 +241,8 @@ class Ensemble(Methods):
             return entry_or_view(self, self.samples[key, ...])
         if kind is tuple and type(self.samples) is np.ndarray and self._is_basic(key):
             return entry_or_view(self, self.samples[key]) if key else PROTOCOLS.get_item(self, key)
-        return PROTOCOLS.get_item(self, key)
+        entries: Ensemble = PROTOCOLS.get_item(self, key)
+        return entries
 
     def __setitem__(self, key: Any, value: Any) -> None:
         # The common case in few steps: integers and slices, a number or as many samples of the same set.
@@ -289,7 +291,7 @@ class Ensemble(Methods):
 
     def _widen(self, n_samples: int) -> None:
         """Take own memory for `n_samples`, before samples that differ are written into shared data."""
-        if self._family is not None and sys.getrefcount(self._family) > _ALONE:
+        if self._memory_token is not None and sys.getrefcount(self._memory_token) > _ALONE:
             advice = (
                 "Write into a copy, or make x with as many samples: namespace(xp, n_samples) and its zeros, full, ..."
             )
@@ -297,7 +299,7 @@ class Ensemble(Methods):
             raise ValueError(message("Ensemble", "a value assigned in place", "fit the samples of x", seen, advice))
         base = self._base()
         self.samples = base.asarray(base.broadcast_to(self.samples, (*self.samples.shape[:-1], n_samples)), copy=True)
-        self._family = None
+        self._memory_token = None
 
 
 def wrap(samples: Array, sample_set: SampleSet | None = None) -> Ensemble:
@@ -305,7 +307,7 @@ def wrap(samples: Array, sample_set: SampleSet | None = None) -> Ensemble:
     x = _blank(Ensemble)
     x.samples = samples
     x.sample_set = sample_set
-    x._family = None
+    x._memory_token = None
     return x
 
 
@@ -319,9 +321,9 @@ def entry_or_view(x: Ensemble, samples: Array) -> Ensemble:
 def view(x: Ensemble, samples: Array) -> Ensemble:
     """An Ensemble of `samples` that may look at the memory of `x`."""
     y = wrap(packed(samples), x.sample_set)
-    if x._family is None:
-        x._family = Family()
-    y._family = x._family
+    if x._memory_token is None:
+        x._memory_token = MemoryToken()
+    y._memory_token = x._memory_token
     return y
 
 
@@ -403,5 +405,5 @@ def shared(x: Array) -> Ensemble:
 
 _blank: Callable[[type[Ensemble]], Ensemble] = object.__new__
 _probe = wrap(np.zeros(1))
-_probe._family = Family()
-_ALONE = sys.getrefcount(_probe._family)
+_probe._memory_token = MemoryToken()
+_ALONE = sys.getrefcount(_probe._memory_token)

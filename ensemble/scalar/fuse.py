@@ -15,7 +15,9 @@ from ensemble._backend import array_namespace, backend_of, is_array
 from ensemble._check import message
 from ensemble._compile.trace.broadcast import Layout, layout_of
 from ensemble._compile.trace.operations import DTYPES
-from ensemble._compile.trace.tracer import Scalar, mapped, trace
+from ensemble._compile.trace.tracer import Scalar, trace
+from ensemble._containers import mapped
+from ensemble._typing import Array, Namespace
 from ensemble.scalar.ensemble import Ensemble, wrap
 from ensemble.scalar.namespace import samples_of, set_of
 
@@ -119,7 +121,7 @@ class Fused:
     def _sorted(self, arguments: Any, lifted: bool) -> tuple[tuple[Any, ...] | None, dict[int, Any]]:
         """The key of a trace, and the arrays by position with the sample axis last; no key: not for NumPy or CuPy."""
         key: list[Any] = []
-        arrays: dict[int, Any] = {}
+        arrays: dict[int, Array] = {}
         for position, value in enumerate(arguments):
             kind = type(value)
             if self._static[position]:
@@ -152,14 +154,14 @@ class Fused:
             raise TypeError(message(self._name, "static arguments", "be constants", seen)) from None
         return tuple(key), arrays
 
-    def _traceable(self, arrays: dict[int, Any]) -> bool:
+    def _traceable(self, arrays: dict[int, Array]) -> bool:
         """Whether a compiled kernel can take these arrays."""
         backend = backend_of(*arrays.values())
         if backend == "cuda":
             return all(str(array.dtype) in DTYPES for array in arrays.values())
         return backend == "numba" and all(array.dtype in KNOWN for array in arrays.values())
 
-    def _traced(self, arguments: Any, arrays: dict[int, Any]) -> Compiled:
+    def _traced(self, arguments: Any, arrays: dict[int, Array]) -> Compiled:
         symbols = []
         for position, value in enumerate(arguments):
             if position in arrays:
@@ -174,7 +176,7 @@ class Fused:
 
         return Compiled(graph, places, tuple(arrays), backend_of(*arrays.values()))
 
-    def _called(self, values: Any, namespace: Any) -> Any:
+    def _called(self, values: Any, namespace: Namespace | None) -> Any:
         """The function itself on `values`, one per parameter; `xp` is theirs where it is not given."""
         by_name = dict(zip(self._names, values, strict=True))
         if self._takes_xp:
@@ -186,7 +188,7 @@ class Fused:
         given.arguments.update({name: by_name[name] for name in self._signature.parameters})
         return self.original(*given.args, **given.kwargs)
 
-    def _layout(self, arguments: Any, arrays: dict[int, Any]) -> Layout:
+    def _layout(self, arguments: Any, arrays: dict[int, Array]) -> Layout:
         try:
             return layout_of(tuple([(array.shape, array.strides, array.itemsize) for array in arrays.values()]))
         except ValueError:
@@ -196,15 +198,15 @@ class Fused:
 
     # -- results -------------------------------------------------------------------------------------------------------
 
-    def _by_itself(self, arguments: Any, out: Any, xp: Any = None) -> Any:
+    def _by_itself(self, arguments: Any, out: Any, xp: Namespace | None = None) -> Any:
         """The function called on the arguments as they are: libraries and dtypes that have no kernel."""
         result = self._called(arguments, xp)
         if out is None:
             return result
         given: list[Any] = []
-        mapped(result, given.append)
+        mapped(given.append, result)
         buffers: list[Any] = []
-        mapped(out, buffers.append)
+        mapped(buffers.append, out)
         for buffer, value in zip(buffers, given, strict=True):
             buffer[...] = value
         return self._filled(out, set_of(*arguments))
@@ -217,7 +219,7 @@ class Fused:
             given.append(value)
             return len(given) - 1
 
-        if mapped(out, place) != compiled.graph.structure:
+        if mapped(place, out) != compiled.graph.structure:
             seen = f"{len(given)} arrays"
             raise ValueError(message(self._name, "out", "be nested like the result", seen, "Name results alike."))
         kind: Any = Ensemble if lifted else np.ndarray if compiled.backend == "numba" else object
@@ -237,7 +239,7 @@ class Fused:
             if type(value) is Ensemble:
                 value.sample_set = sample_set
 
-        mapped(out, mark)
+        mapped(mark, out)
         return out
 
 

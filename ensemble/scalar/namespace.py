@@ -102,7 +102,7 @@ def set_of(*values: Any) -> SampleSet | None:
 
 
 def samples_of(function: str, *values: Any) -> int:
-    """The number of samples that ensembles among `values` have together; 1 where all are shared."""
+    """The common number of samples of the ensembles among `values`; 1 where all are shared."""
     counts = {value.n_samples for value in values if type(value) is Ensemble} - {1}
     if len(counts) > 1:
         seen = " and ".join(str(n) for n in sorted(counts))

@@ -99,7 +99,7 @@ def norm(x: Ensemble | Array, over: str = "space") -> Any:
     ----------
     x : real or complex Ensemble or array
     over : {"space", "all"}
-        "space": one value per sample. "all": one value for all samples together.
+        "space": one value per sample. "all": one value, summed over the samples too.
 
     Returns
     -------

@@ -28,7 +28,7 @@ NAMES = {"numpy": "numpy", "strict": "array_api_strict", "torch": "torch", "jax"
 
 def outcome(base, case, extension) -> str:
     """ "yes", "no" where the library itself has no such function, or "fails"."""
-    from tests.scalar.test_namespace import check_law
+    from tests.scalar.law_cases import check_law
 
     try:
         for seed, n_samples, shared in DRAWS:
@@ -43,8 +43,8 @@ def outcome(base, case, extension) -> str:
 
 def tried(library: str) -> dict[str, str]:
     """For every function a word for one library; the worst of its cases counts."""
+    from tests.scalar.law_cases import ALL_CASES
     from tests.scalar.libraries import double_precision
-    from tests.scalar.test_namespace import ALL_CASES
 
     worst = ("yes", "no", "fails")
     words: dict[str, str] = {}

@@ -63,3 +63,43 @@ def equal(one, other, i, j=0):
         and one.status[i] == other.status[j]
         and np.array_equal(one.residual_norms[:n, i], other.residual_norms[:n, j], equal_nan=True)
     )
+
+
+def jacobi(A):
+    return Diagonal(1.0 / A.diagonal())
+
+
+def true_residuals(A, x, b):
+    return np.linalg.norm(b - (A @ Ensemble(x)).samples, axis=0)
+
+
+def same(one, other, i, j=0):
+    """Solution, iterations, status and history of sample i of one run are those of sample j of another, to the bit."""
+    n = one.iterations[i] + 1
+    return (
+        np.array_equal(
+            one.x.samples[:, i], np.reshape(getattr(other.x, "samples", other.x), (one.x.shape[0], -1))[:, j]
+        )
+        and one.iterations[i] == other.iterations[j]
+        and one.status[i] == other.status[j]
+        and np.array_equal(one.residual_norms[:n, i], other.residual_norms[:n, j])
+    )
+
+
+def bad_samples():
+    """Zero rhs, singular, NaN in the matrix, skew-symmetric, tiny rhs, infinity in the rhs, good, good."""
+    rng = np.random.default_rng(90127)
+    A = nonsymmetric(40, 8, seed=90128, spread=1.0)
+    b = rng.standard_normal((40, 8))
+    rows, columns = A.graph.row_of_entry, A.graph.indices
+    b[:, 0] = 0.0
+    A.values[rows == 39, 1] = 0.0  # the last equation says 0 = b
+    A.values[3, 2] = np.nan
+    position = {(i, j): k for k, (i, j) in enumerate(zip(rows.tolist(), columns.tolist(), strict=True))}
+    A.values[:, 3] = [
+        (1.0 if i < j else -1.0) * A.values[min(k, position[j, i]), 3] if i != j and (j, i) in position else 0.0
+        for (i, j), k in position.items()
+    ]
+    b[:, 4] *= 1e-12
+    b[7, 5] = np.inf
+    return A, b

@@ -10,8 +10,7 @@ from ensemble.apps.fem import RandomDiffusion
 from ensemble.krylov import Status, cg
 from ensemble.linalg import AffineMatrix, CrsMatrix, Diagonal
 from ensemble.scalar import Ensemble
-from tests.krylov.problems import EVERY_METHOD
-from tests.krylov.test_cg import same, true_residuals
+from tests.krylov.problems import EVERY_METHOD, same, true_residuals
 
 each_method = pytest.mark.parametrize("name", EVERY_METHOD)
 

@@ -8,32 +8,12 @@ from hypothesis import strategies as st
 
 from ensemble import gallery
 from ensemble.krylov import SolveError, Status, cg
-from ensemble.linalg import CrsMatrix, Diagonal
+from ensemble.linalg import CrsMatrix
 from ensemble.multigrid import smoothed_aggregation
 from ensemble.scalar import Ensemble
+from tests.krylov.problems import jacobi, same, true_residuals
 
 COUPLINGS = ["independent", "ensemble"]
-
-
-def jacobi(A):
-    return Diagonal(1.0 / A.diagonal())
-
-
-def true_residuals(A, x, b):
-    return np.linalg.norm(b - (A @ Ensemble(x)).samples, axis=0)
-
-
-def same(one, other, i, j=0):
-    """Solution, iterations, status and history of sample i of one run are those of sample j of another, to the bit."""
-    n = one.iterations[i] + 1
-    return (
-        np.array_equal(
-            one.x.samples[:, i], np.reshape(getattr(other.x, "samples", other.x), (one.x.shape[0], -1))[:, j]
-        )
-        and one.iterations[i] == other.iterations[j]
-        and one.status[i] == other.status[j]
-        and np.array_equal(one.residual_norms[:n, i], other.residual_norms[:n, j])
-    )
 
 
 @pytest.mark.parametrize("coupling", COUPLINGS)

@@ -9,9 +9,8 @@ from ensemble.krylov import Status, _solve, gmres
 from ensemble.krylov._device import DeviceLoop
 from ensemble.linalg import CrsMatrix
 from ensemble.scalar import Ensemble
-from tests.krylov.problems import EVERY_METHOD, METHODS, convection, equal, jacobi_of, nonsymmetric
-from tests.krylov.test_nonsymmetric_failures import bad_samples
-from tests.test_cuda_sources import as_device, on_cpu, problem  # noqa: F401
+from tests.device_problems import problem
+from tests.krylov.problems import EVERY_METHOD, METHODS, bad_samples, convection, equal, jacobi_of, nonsymmetric
 
 each_method = pytest.mark.parametrize("name", METHODS)
 every_method = pytest.mark.parametrize("name", EVERY_METHOD)

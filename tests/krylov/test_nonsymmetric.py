@@ -12,8 +12,18 @@ from ensemble.krylov import Status, bicgstab, gmres
 from ensemble.linalg import CrsMatrix
 from ensemble.multigrid import smoothed_aggregation
 from ensemble.scalar import Ensemble
-from tests.krylov.problems import COUPLINGS, SOLVERS, convection, each_solver, equal, jacobi_of, nonsymmetric
-from tests.krylov.test_cg import jacobi, same, true_residuals
+from tests.krylov.problems import (
+    COUPLINGS,
+    SOLVERS,
+    convection,
+    each_solver,
+    equal,
+    jacobi,
+    jacobi_of,
+    nonsymmetric,
+    same,
+    true_residuals,
+)
 
 
 # --- right answers

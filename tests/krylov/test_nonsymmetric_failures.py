@@ -8,28 +8,9 @@ from ensemble import gallery
 from ensemble.krylov import Status, bicgstab, gmres
 from ensemble.linalg import CrsMatrix
 from ensemble.scalar import Ensemble
-from tests.krylov.problems import COUPLINGS, SOLVERS, each_solver, jacobi_of, nonsymmetric
-from tests.krylov.test_cg import true_residuals
-
+from tests.krylov.problems import COUPLINGS, SOLVERS, bad_samples, each_solver, jacobi_of, nonsymmetric, true_residuals
 
 # --- bad samples
-def bad_samples():
-    """Zero rhs, singular, NaN in the matrix, skew-symmetric, tiny rhs, infinity in the rhs, good, good."""
-    rng = np.random.default_rng(90127)
-    A = nonsymmetric(40, 8, seed=90128, spread=1.0)
-    b = rng.standard_normal((40, 8))
-    rows, columns = A.graph.row_of_entry, A.graph.indices
-    b[:, 0] = 0.0
-    A.values[rows == 39, 1] = 0.0  # the last equation says 0 = b
-    A.values[3, 2] = np.nan
-    position = {(i, j): k for k, (i, j) in enumerate(zip(rows.tolist(), columns.tolist(), strict=True))}
-    A.values[:, 3] = [
-        (1.0 if i < j else -1.0) * A.values[min(k, position[j, i]), 3] if i != j and (j, i) in position else 0.0
-        for (i, j), k in position.items()
-    ]
-    b[:, 4] *= 1e-12
-    b[7, 5] = np.inf
-    return A, b
 
 
 @each_solver

@@ -10,8 +10,7 @@ from ensemble.krylov._iteration import KrylovIteration
 from ensemble.linalg import CrsMatrix
 from ensemble.multigrid import smoothed_aggregation
 from ensemble.scalar import Ensemble
-from tests.krylov.problems import COUPLINGS, each_solver, nonsymmetric
-from tests.krylov.test_cg import jacobi, same, true_residuals
+from tests.krylov.problems import COUPLINGS, each_solver, jacobi, nonsymmetric, same, true_residuals
 
 
 # --- options

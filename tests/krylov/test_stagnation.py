@@ -10,8 +10,7 @@ from ensemble.krylov import SolveError, Status, bicgstab, cg, gmres
 from ensemble.linalg import CrsMatrix, Diagonal
 from ensemble.multigrid import smoothed_aggregation
 from ensemble.scalar import Ensemble
-from tests.krylov.problems import EVERY_METHOD, equal, jacobi_of
-from tests.krylov.test_cg import true_residuals
+from tests.krylov.problems import EVERY_METHOD, equal, jacobi_of, true_residuals
 
 pyamg = pytest.importorskip("pyamg")
 

@@ -14,9 +14,9 @@ def some_true(*true, n=16):
     return Ensemble(np.isin(np.arange(n), true))
 
 
-@pytest.mark.parametrize("votes, truth", [([True] * 3, True), ([False] * 3, False), ([True], True)])
-def test_where_all_samples_agree_there_is_no_question(votes, truth):
-    assert bool(Ensemble(np.array(votes))) is truth
+@pytest.mark.parametrize("values, truth", [([True] * 3, True), ([False] * 3, False), ([True], True)])
+def test_where_all_samples_agree_there_is_no_question(values, truth):
+    assert bool(Ensemble(np.array(values))) is truth
 
 
 def test_other_dtypes_have_truth_values_too(base):
@@ -43,7 +43,7 @@ def test_the_message_names_the_place_and_the_expression():
     assert error.lineno == line
     assert error.expression == "x > 0.0"
     assert f"`x > 0.0` at {__file__}:{line}" in str(error)
-    np.testing.assert_array_equal(error.votes, [True, False])
+    np.testing.assert_array_equal(error.values, [True, False])
 
 
 @pytest.mark.parametrize(
@@ -133,8 +133,8 @@ def test_a_policy_ends_with_an_exception():
         bool(some_true(1))
 
 
-def test_a_policy_may_be_a_function_of_the_votes():
-    with divergence(lambda votes: votes.sum() == 2):
+def test_a_policy_may_be_a_function_of_the_truth_values():
+    with divergence(lambda values: values.sum() == 2):
         assert some_true(3, 4)
         assert not some_true(3)
 

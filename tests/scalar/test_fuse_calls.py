@@ -1,5 +1,6 @@
 """Calls of fused functions: arguments, traces, errors, machine code on disk."""
 
+import dataclasses
 import math
 import os
 import subprocess
@@ -29,6 +30,19 @@ def test_defaults_keywords_and_static_arguments(rng):
         series(x, size=2)
     with pytest.raises(TypeError, match="missing a required argument"):
         series(terms=2)
+
+
+def test_results_are_nested_as_the_function_nests_them(rng):
+    @dataclasses.dataclass
+    class Pair:
+        sum: object
+        more: tuple
+
+    x, y = rng.normal(size=(2, 9))
+    result = fuse(lambda x, y: Pair(x + y, ({"product": x * y}, [x - y])))(x, y)
+    assert type(result) is Pair
+    for got, expected in zip((result.sum, result.more[0]["product"], result.more[1][0]), (x + y, x * y, x - y)):
+        assert_same_bits(got, expected)
 
 
 def test_numbers_do_not_compile_anew():

@@ -10,11 +10,11 @@ import scipy.special
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ensemble._backend import is_array, to_numpy
+from ensemble._backend import to_numpy
 from ensemble.scalar import DivergenceError, Ensemble, SampleSet, namespace
 from ensemble.scalar.lift.table import FFT, LINALG, TABLE
 from ensemble.scalar.namespace import CONSTANTS, DTYPES
-from tests.scalar.law_cases import CASES, FFT_CASES, LINALG_CASES
+from tests.scalar.law_cases import ALL_CASES, CASES, FFT_CASES, LINALG_CASES, check_law
 from tests.scalar.libraries import double_precision
 
 NOT_ON_ARRAYS = {
@@ -24,79 +24,7 @@ NOT_ON_ARRAYS = {
 MISSING = {"strict": {"eig", "eigvals"}, "torch": {"unique_all"}, "jax": set(), "cupy": set()}
 
 
-def draw_samples(rng, kind, shape, n_samples):
-    """Values of a kind, shape (*shape, n_samples), different in every sample."""
-    full = (*shape, n_samples)
-    match kind:
-        case "real":
-            return rng.normal(size=full)
-        case "positive":
-            return rng.uniform(0.1, 5.0, size=full)
-        case "unit":
-            return rng.uniform(-1.0, 1.0, size=full)
-        case "special":
-            return rng.choice([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.5], size=full)
-        case "complex":
-            return rng.normal(size=full) + 1j * rng.normal(size=full)
-        case "integer":
-            return rng.integers(0, 9, size=full)
-        case "bool":
-            return rng.random(size=full) < 0.5
-        case "spd":
-            half = rng.normal(size=full)
-            gram = np.einsum("...iks,...jks->...ijs", half, half)
-            return np.ascontiguousarray(gram + 4.0 * np.eye(shape[-1])[..., None])
-    raise AssertionError(kind)
-
-
-def flat_results(value):
-    """Arrays among tuples of results, in order."""
-    return [array for part in value for array in flat_results(part)] if isinstance(value, tuple | list) else [value]
-
-
-def assert_same(got, expected, exact):
-    got, expected = (to_numpy(v) if is_array(v) else np.asarray(v) for v in (got, expected))
-    assert got.shape == expected.shape
-    assert got.dtype == expected.dtype
-    if exact:
-        np.testing.assert_array_equal(got, expected)
-    else:
-        # 100: sums of up to 24 terms and well-conditioned solves of order 4
-        scale = np.max(np.abs(expected[np.isfinite(expected)]), initial=1.0)
-        np.testing.assert_allclose(got, expected, rtol=0, atol=100 * np.finfo(np.float64).eps * scale)
-
-
 SHARED = st.sampled_from(["", "a", "b"])
-
-
-def check_law(base, case, extension, seed, n_samples, shared, mixed=lambda x: x):
-    """The operand that `shared` names holds one sample only; `mixed` may spoil a result.
-
-    NumPy's elementwise functions agree to the bit; PyTorch's and XLA's vector loops have ends of other rounding.
-    """
-    if base.__name__ in case.missing:
-        return
-    rng = np.random.default_rng(seed)
-    plain_xp = array_api_compat.array_namespace(base.asarray([0.0]))
-    a, b = (draw_samples(rng, case.kind, shape, n) for shape, n in zip(case.shapes, (n_samples, n_samples)))
-    a, b = (v[..., :1] if name == shared else v for name, v in (("a", a), ("b", b)))
-    ensembles = [Ensemble(base.asarray(v)) for v in (a, b)]
-    lifted_xp = namespace(base, n_samples)
-    lifted, plain = (getattr(xp, extension) if extension else xp for xp in (lifted_xp, plain_xp))
-    results = [mixed(x) for x in flat_results(case.call(getattr(lifted, case.name), lifted_xp, *ensembles))]
-    for s in range(n_samples):
-        one = [x.sample(s) for x in ensembles]
-        expected = flat_results(case.call(getattr(plain, case.name), plain_xp, *one))
-        assert len(results) == len(expected)
-        for got, wanted in zip(results, expected):
-            assert_same(got.sample(s), wanted, case.exact and base in (np, array_api_strict))
-
-
-ALL_CASES = [
-    pytest.param(case, extension, id=f"{extension or 'main'}-{case.name}-{k}")
-    for extension, cases in (("", CASES), ("linalg", LINALG_CASES), ("fft", FFT_CASES))
-    for k, case in enumerate(cases)
-]
 
 
 INDEPENDENT = {"zeros_like", "ones_like", "empty_like", "full_like"}

@@ -9,8 +9,8 @@ from collections import Counter, OrderedDict, defaultdict
 import numpy as np
 import pytest
 
+from ensemble._containers import mapped
 from ensemble.scalar import DivergenceError, Ensemble, RunResult, SampleSet, run, shared
-from ensemble.scalar.divergence.containers import mapped
 from ensemble.scalar.divergence.regroup import SampleList, sample_of
 from tests.scalar.programs import Row, Scaled, State, ensemble_of, exact
 

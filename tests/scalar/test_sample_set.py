@@ -25,7 +25,7 @@ from ensemble.scalar import (
     where,
     while_loop,
 )
-from tests.scalar.test_namespace import ALL_CASES, draw_samples, flat_results
+from tests.scalar.law_cases import ALL_CASES, draw_samples, flat_results
 
 
 def test_equal_sets_are_equal_wherever_they_come_from():

@@ -9,14 +9,11 @@
 
 typedef REAL real;
 typedef OFFSET offset;
-typedef long long int64;
 
 #define ROWS (THREADS / LANES)
 #define UNROLL 9
 
-struct alignas(sizeof(real) * VECTOR) Pack {
-    real lane[VECTOR];
-};
+typedef PackOf<real, VECTOR> Pack;
 
 __device__ inline Pack spread(real value)
 {

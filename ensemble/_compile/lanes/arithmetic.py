@@ -1,6 +1,6 @@
 """What lanes can do beyond their operators: conversions, bits, rounding, and functions called lane by lane.
 
-The second file that speaks to LLVM, so that `_lanes` stays about registers and memory.
+Registers and memory are in `types.py`.
 """
 
 from __future__ import annotations

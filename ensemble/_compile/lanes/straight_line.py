@@ -28,7 +28,7 @@ class StraightLine(Function):
     Parts in `shared` have one number for all lanes, entry c at ``offset + c``.
 
     On one lane, a line of `groups` names results that one SIMD register may hold, "-" where an entry of it is free:
-    what is done to all of them alike is one instruction. No bit of any result depends on that.
+    an operation on all of them is one instruction. No bit of any result depends on that.
     """
 
     attribute = "alwaysinline"
@@ -56,7 +56,7 @@ class StraightLine(Function):
         }
         split = (line.split() for line in self.statements.splitlines())
         named = {target: tuple(rest) for target, *rest in split}
-        emit = _StraightLine(builder, number, self.width, starts, named)
+        emit = _Emitter(builder, number, self.width, starts, named)
         emit.shared = frozenset(self.shared.split())
         for name, value in self.numbers.items():
             emit.values[name] = ir.Constant(emit.type, value if self.width == 1 else [value] * self.width)
@@ -89,10 +89,10 @@ ARITHMETIC = {"+": "fadd", "-": "fsub", "*": "fmul", "/": "fdiv"}
 Names = tuple[str | None, ...]
 
 
-class _StraightLine:
-    """Statements of `straight_line` on their way to LLVM: in order, those that something hangs on.
+class _Emitter:
+    """Writes the statements of `straight_line` to LLVM: in order, those on which a stored result depends.
 
-    A result with a home, a group and its place in it, is computed by an instruction for the whole group.
+    A result with an assignment, a group and its lane in it, is computed by one instruction for the whole group.
     """
 
     def __init__(
@@ -105,45 +105,46 @@ class _StraightLine:
         self.depths: dict[str, int] = {}
         for name, (_, *operands) in statements.items():
             self.depths[name] = 1 + max(self.depths.get(operand, 0) for operand in operands)
-        self.homes: dict[str, tuple[Names, int]] = {}
+        self.assignments: dict[str, tuple[Names, int]] = {}
         self.values: dict[str, Any] = {}
         self.vectors: dict[Names, Any] = {}
 
     def run(self, writes: list[tuple[str, str]], groups: list[Names]) -> None:
         """All that `writes` needs, and the stores."""
         for group in groups:
-            self.settle(group)
-        live, waiting = set(), [source for _, source in writes]
-        while waiting:
-            name = waiting.pop()
+            self.assign(group)
+        live, pending = set(), [source for _, source in writes]
+        while pending:
+            name = pending.pop()
             if name in self.statements and name not in live:
                 live.add(name)
-                waiting += self.statements[name][1:]
+                pending += self.statements[name][1:]
         for name in self.statements:
             if name in live:
-                self.vector(self.homes[name][0]) if name in self.homes else self.value(name)
+                self.vector(self.assignments[name][0]) if name in self.assignments else self.value(name)
         step = len(groups[0]) if groups else 1
         while writes:
             count = step if self.adjacent(tuple(target for target, _ in writes[:step]), step) else 1
-            together, writes = writes[:count], writes[count:]
-            stored = self.value(together[0][1]) if count == 1 else self.vector(tuple(source for _, source in together))
-            self.builder.store(stored, self.pointer(together[0][0], stored.type)).align = self.alignment
+            neighbours, writes = writes[:count], writes[count:]
+            names = tuple(source for _, source in neighbours)
+            stored = self.value(names[0]) if count == 1 else self.vector(names)
+            self.builder.store(stored, self.pointer(neighbours[0][0], stored.type)).align = self.alignment
 
-    def settle(self, group: Names) -> None:
-        """Give results that the same operation makes a home, and then their operands.
+    def assign(self, group: Names) -> None:
+        """Assign the results of one operation to the lanes of a register, and then their operands.
 
-        Results with equally many operations behind them are not made of each other.
+        Results of equal depth in the expression graph do not depend on each other.
         """
         named = [name for name in group if name is not None]
-        settled = any(name not in self.statements or name in self.homes for name in named)
-        if settled or not 1 < len(named) == len(set(named)):
+        assigned = any(name not in self.statements or name in self.assignments for name in named)
+        if assigned or not 1 < len(named) == len(set(named)):
             return
         if len({(self.statements[name][0], self.depths[name]) for name in named}) > 1:
             return
-        self.homes |= {name: (group, i) for i, name in enumerate(group) if name is not None}
+        self.assignments |= {name: (group, i) for i, name in enumerate(group) if name is not None}
         for operand in self.operands(group):
             if len(set(operand)) > 1:
-                self.settle(operand)
+                self.assign(operand)
 
     def operands(self, group: Names) -> list[Names]:
         """The groups that the operands of a group's statements are."""
@@ -152,7 +153,7 @@ class _StraightLine:
         return [tuple(row[i] if row != (None,) else None for row in rows) for i in range(n)]
 
     def adjacent(self, names: Names, count: int) -> bool:
-        """Whether entries of a part lie side by side."""
+        """Whether entries of a part are adjacent in memory."""
         if len(names) < count or names[0] is None or names[0] in self.statements:
             return False
         part, _, c = names[0].rpartition("_")
@@ -172,8 +173,8 @@ class _StraightLine:
     def value(self, name: str) -> Any:
         """A result, a number, or an entry of a part."""
         if name not in self.values:
-            if name in self.homes:
-                group, place = self.homes[name]
+            if name in self.assignments:
+                group, place = self.assignments[name]
                 self.values[name] = self.builder.extract_element(self.vector(group), ir.IntType(32)(place))
             elif name in self.statements:
                 operation, *operands = self.statements[name]
@@ -187,15 +188,15 @@ class _StraightLine:
     def vector(self, names: Names) -> Any:
         """The values of `names` in one register."""
         if names not in self.vectors:
-            self.vectors[names] = self.gathered(names)
+            self.vectors[names] = self.packed(names)
         return self.vectors[names]
 
-    def gathered(self, names: Names) -> Any:
-        """`vector`, made of what there is."""
+    def packed(self, names: Names) -> Any:
+        """`vector`, from another register, from memory or from single values."""
         live = [(i, name) for i, name in enumerate(names) if name is not None]
-        homes = [self.homes.get(name) for _, name in live]
-        group = homes[0][0] if homes[0] else None
-        if group and all(home == (group, i) for home, (i, _) in zip(homes, live, strict=True)):
+        assignments = [self.assignments.get(name) for _, name in live]
+        group = assignments[0][0] if assignments[0] else None
+        if group and all(assignment == (group, i) for assignment, (i, _) in zip(assignments, live, strict=True)):
             if group != names:
                 return self.vector(group)
             operation = self.statements[live[0][1]][0]

@@ -110,4 +110,4 @@ def flattened(array: np.ndarray, form: str) -> np.ndarray:
     else:
         extent = 1 + sum((n - 1) * s for n, s in zip(array.shape, array.strides, strict=True)) // array.itemsize
         run = np.lib.stride_tricks.as_strided(array, (extent,), (array.itemsize,))
-    return run if run.flags.writeable else run.copy()  # compiled code knows no read-only arrays
+    return run if run.flags.writeable else run.copy()  # compiled code takes no read-only arrays

@@ -14,13 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._compile.device import raw_module
+from ensemble._compile.cuda import sources
+from ensemble._compile.device import address, raw_module
 from ensemble._compile.trace.broadcast import Layout
-from ensemble._compile.trace.numba_source import parameters
-from ensemble._compile.trace.operations import OPERATIONS, WEAK
-from ensemble._compile.trace.tracer import Graph, Node, is_entry
+from ensemble._compile.trace.graph import Graph, Node
+from ensemble._compile.trace.operations import OPERATIONS
+from ensemble._typing import Array
 
-__all__ = ["OPTIONS", "PRELUDE", "Access", "address", "device_function", "elementwise_source", "launch"]
+__all__ = ["OPTIONS", "PRELUDE", "Access", "device_function", "elementwise_source", "launch"]
 
 OPTIONS = ("--fmad=false", "--std=c++17")
 
@@ -28,69 +29,7 @@ THREADS = 256
 
 TYPES = {"bool": "bool", "int32": "int", "int64": "long long", "float32": "float", "float64": "double"}
 
-PRELUDE = """
-#ifndef INFINITY
-#define INFINITY __int_as_float(0x7f800000)
-#endif
-#ifndef NAN
-#define NAN __int_as_float(0x7fffffff)
-#endif
-
-template <class T, int N> struct alignas(sizeof(T) * N) Pack { T value[N]; };
-
-template <class T, int N> __device__ inline Pack<T, N> gathered(const T* first, long long step) {
-    Pack<T, N> pack;
-    #pragma unroll
-    for (int e = 0; e < N; ++e) pack.value[e] = first[e * step];
-    return pack;
-}
-
-template <class T> __device__ inline T sign(T x) { return x > 0 ? T(1) : x < 0 ? T(-1) : x == 0 ? T(0) : x; }
-
-template <class T> __device__ inline T floor_divide(T a, T b) {
-    if (b == 0) return a / b;
-    const T rest = fmod(a, b);
-    T quotient = (a - rest) / b;
-    if (rest != 0 && (b < 0) != (rest < 0)) quotient -= 1;
-    if (quotient == 0) return copysign(T(0), a / b);
-    const T whole = floor(quotient);
-    return quotient - whole > T(0.5) ? whole + 1 : whole;
-}
-
-template <class T> __device__ inline T floor_remainder(T a, T b) {
-    const T rest = fmod(a, b);
-    if (b == 0) return rest;
-    if (rest == 0) return copysign(T(0), b);
-    return (b < 0) != (rest < 0) ? rest + b : rest;
-}
-
-// The value at x of the lines between values at ascending points, as numpy.interp has it.
-__device__ inline double interpolated(double x, const double* points, const double* values, int count) {
-    if (!(x > points[0])) return x == x ? values[0] : x;
-    if (x >= points[count - 1]) return values[count - 1];
-    int low = 0, high = count - 1;
-    while (high - low > 1) {
-        const int middle = (low + high) / 2;
-        if (points[middle] <= x) low = middle;
-        else high = middle;
-    }
-    const double slope = (values[low + 1] - values[low]) / (points[low + 1] - points[low]);
-    return slope * (x - points[low]) + values[low];
-}
-
-template <class T> __device__ inline T floor_divide_int(T a, T b) {
-    if (b == 0) return 0;
-    if (b == -1) return T(0ULL - (unsigned long long)a);
-    const T quotient = a / b;
-    return quotient - (a % b != 0 && (a < 0) != (b < 0));
-}
-
-template <class T> __device__ inline T remainder_int(T a, T b) {
-    if (b == 0 || b == -1) return 0;
-    const T rest = a % b;
-    return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
-}
-"""
+PRELUDE = sources("_compile/include/packs.cuh", "_compile/include/elementwise.cuh")
 
 
 def _constant(node: Node) -> str:
@@ -124,26 +63,16 @@ def _expression(graph: Graph, node: Node) -> str:
 
 def kinds_of(graph: Graph) -> dict[str, str]:
     """The C++ type of each parameter of the body, by name, in order."""
-    positions, names = parameters(graph)
-    dtypes = {node.value: node.dtype for node in graph.nodes if node.operation == "input"}
-    kinds = [TYPES[dtypes[p]] for p in positions] + [TYPES[graph.nodes[k].dtype] for k in graph.entering]
-    return dict(zip(names, kinds, strict=True))
+    return {name: TYPES[dtype] for name, dtype in graph.parameters.items()}
 
 
 def device_function(graph: Graph, name: str) -> str:
     """CUDA C++ of the body: scalars in by value, results out by reference (`r0`, `r1`, ...)."""
-    entering = {k: f"s{number}" for number, k in enumerate(graph.entering)}
     taken = [f"{kind} {parameter}" for parameter, kind in kinds_of(graph).items()]
     given = [f"{TYPES[dtype]}& r{k}" for k, dtype in enumerate(graph.dtypes)]
     lines = [f"__device__ __forceinline__ void {name}({', '.join([*taken, *given])}) {{"]
-    for k, node in enumerate(graph.nodes):
-        if node.dtype in WEAK:
-            continue
-        if node.operation == "input":
-            text = f"a{node.value}"
-        else:
-            text = entering[k] if is_entry(graph.nodes, node) else _expression(graph, node)
-        lines.append(f"    const {TYPES[node.dtype]} t{k} = {text};")
+    for k, text in graph.definitions(_expression):
+        lines.append(f"    const {TYPES[graph.nodes[k].dtype]} t{k} = {text};")
     lines += [f"    r{number} = t{k};" for number, k in enumerate(graph.outputs)]
     return "\n".join([*tables(graph), *lines, "}"])
 
@@ -185,15 +114,15 @@ def elementwise_source(graph: Graph, arrays: Sequence[int], access: Access) -> s
         else:
             signature.append(f"const {kind} {name}")
     signature += [f"{TYPES[graph.dtypes[k]]}* o{k}" for k in numbers]
-    results = ", ".join(f"r{k}.value[e]" for k in numbers)
-    given = ", ".join([f"x{name[1:]}.value[e]" if name in modes else name for name in kinds])
+    results = ", ".join(f"r{k}.lane[e]" for k in numbers)
+    given = ", ".join([f"x{name[1:]}.lane[e]" if name in modes else name for name in kinds])
     inside = [*_places(modes, access), *(_loaded(name, kinds[name], mode, access) for name, mode in modes.items())]
-    inside += [f"Pack<{TYPES[graph.dtypes[k]]}, {width}> r{k};" for k in numbers]
+    inside += [f"PackOf<{TYPES[graph.dtypes[k]]}, {width}> r{k};" for k in numbers]
     inside += [
         "#pragma unroll",
         f"for (int e = 0; e < {width}; ++e) body({', '.join(filter(None, [given, results]))});",
     ]
-    inside += [f"*reinterpret_cast<Pack<{TYPES[graph.dtypes[k]]}, {width}>*>(o{k} + i) = r{k};" for k in numbers]
+    inside += [f"*reinterpret_cast<PackOf<{TYPES[graph.dtypes[k]]}, {width}>*>(o{k} + i) = r{k};" for k in numbers]
     rest = ""
     if width > 1 and access.n_axes == 1:
         alone = [f"{name}[i * {name}_0]" if name in modes else name for name in kinds]
@@ -235,7 +164,7 @@ def _places(modes: dict[str, str], access: Access) -> list[str]:
 
 def _loaded(name: str, kind: str, mode: str, access: Access) -> str:
     """The line that loads one operand's pack."""
-    pack, first = f"Pack<{kind}, {access.width}>", f"{name} + at{name[1:]}"
+    pack, first = f"PackOf<{kind}, {access.width}>", f"{name} + at{name[1:]}"
     if mode == "pack":
         return f"const {pack} x{name[1:]} = *reinterpret_cast<const {pack}*>({first});"
     step = f"{name}_{access.n_axes - 1}" if mode == "strided" else "0"
@@ -247,7 +176,7 @@ def _kernel(source: str) -> Any:
     return raw_module(source, OPTIONS).get_function("fused")
 
 
-def launch(graph: Graph, arrays: dict[int, Any], layout: Layout, numbers: dict[str, Any], outs: list[Any]) -> None:
+def launch(graph: Graph, arrays: dict[int, Array], layout: Layout, numbers: dict[str, Any], outs: list[Array]) -> None:
     """Run the kernel on CuPy arrays, by position; `numbers` are the scalar parameters by name."""
     given = {
         position: array.copy(order="C") if form == "copy" else array
@@ -268,7 +197,7 @@ def launch(graph: Graph, arrays: dict[int, Any], layout: Layout, numbers: dict[s
     _kernel(source)((n_blocks,), (THREADS,), (*arguments, *outs))
 
 
-def _access(graph: Graph, arrays: dict[int, Any], layout: Layout, outs: list[Any]) -> Access:
+def _access(graph: Graph, arrays: dict[int, Array], layout: Layout, outs: list[Array]) -> Access:
     modes = tuple({1: "pack", 0: "same"}.get(strides[-1], "strided") for strides in layout.strides)
     packed = [
         (array, strides)
@@ -283,8 +212,3 @@ def _access(graph: Graph, arrays: dict[int, Any], layout: Layout, outs: list[Any
     ):
         width //= 2
     return Access(len(layout.axes), modes, width, "unsigned int" if layout.size < 1 << 30 else "long long")
-
-
-def address(array: Any) -> int:
-    """Where the first element lies, on the device or, for tests, on the host."""
-    return array.data.ptr if hasattr(array.data, "ptr") else array.ctypes.data

@@ -8,6 +8,8 @@ arithmetic is always one flat loop, and one compiled kernel serves every broadca
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -15,17 +17,22 @@ from ensemble._compile.lanes.types import library_function
 from ensemble._compile.numba import compiled_serial
 from ensemble._compile.trace.broadcast import CHUNK, FLAT
 from ensemble._compile.trace.operations import OPERATIONS
+from ensemble._typing import Array
 
 CHUNKS = 16
 """Chunks that a thread takes at a time."""
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+serial: Callable[[F], F] = compiled_serial
 
 # --- operands
 # `plan` is an int64 table: row 0 holds the number of axes and the shape of the result, row k + 1 the mode of operand k
 # and its strides in elements, the last row the elements of a chunk: whole rows where the last axis fits into `CHUNK`.
 
 
-@compiled_serial
-def offset_of(row, plan, k):
+@serial
+def offset_of(row: int, plan: Array, k: int) -> Any:
     """Where row `row` of operand `k` starts, in elements; all axes but the last make up the rows."""
     offset = 0
     for axis in range(plan[0, 0] - 1, 1, -1):
@@ -34,8 +41,8 @@ def offset_of(row, plan, k):
     return offset + row * plan[k + 1, 1]
 
 
-@compiled_serial
-def fill(rows, source, first, stride):
+@serial
+def fill(rows: Array, source: Array, first: int, stride: int) -> None:
     """Spread one value over each row."""
     for r in range(rows.shape[0]):
         value = source[first + r * stride]
@@ -43,8 +50,8 @@ def fill(rows, source, first, stride):
             rows[r, c] = value
 
 
-@compiled_serial
-def fill_8(rows, source, first, stride):
+@serial
+def fill_8(rows: Array, source: Array, first: int, stride: int) -> None:
     """The same for rows of a multiple of eight: no rest, and one store for eight."""
     for r in range(rows.shape[0]):
         value = source[first + r * stride]
@@ -53,8 +60,8 @@ def fill_8(rows, source, first, stride):
                 rows[r, block, lane] = value
 
 
-@compiled_serial
-def spread_rows(source, plan, k, start, count, buffer):
+@serial
+def spread_rows(source: Array, plan: Array, k: int, start: int, count: int, buffer: Array) -> None:
     """Whole rows of an operand of two axes."""
     inner, stride, step = plan[0, 2], plan[k + 1, 1], plan[k + 1, 2]
     first, n_rows = start // inner, count // inner
@@ -70,8 +77,8 @@ def spread_rows(source, plan, k, start, count, buffer):
                 rows[r, c] = source[offset + c * step]
 
 
-@compiled_serial
-def spread(source, plan, k, start, count, buffer):
+@serial
+def spread(source: Array, plan: Array, k: int, start: int, count: int, buffer: Array) -> None:
     """``buffer[:count]`` = elements ``start : start + count`` of the broadcast operand `k`, whatever its axes."""
     n_axes = plan[0, 0]
     inner, step = plan[0, n_axes], plan[k + 1, n_axes]
@@ -84,8 +91,8 @@ def spread(source, plan, k, start, count, buffer):
         at, row, column = at + target.size, row + 1, 0
 
 
-@compiled_serial
-def fetch(source, plan, k, first, start, count, buffer):
+@serial
+def fetch(source: Array, plan: Array, k: int, first: int, start: int, count: int, buffer: Array) -> Array:
     """Elements ``start : start + count`` of operand `k`, side by side; the chunks of a thread began at `first`."""
     if plan[k + 1, 0] == FLAT:
         return source[start : start + count]
@@ -104,8 +111,8 @@ exp, expm1, log, log10, log1p, log2 = map(_one, ("exp", "expm1", "log", "log10",
 atan2, copysign, fmod, hypot, power = map(_two, ("atan2", "copysign", "fmod", "hypot", "pow"))
 
 
-@compiled_serial
-def floor_divide(a, b):
+@serial
+def floor_divide(a: Any, b: Any) -> Any:
     """NumPy's: the floor of the exact quotient."""
     if b == 0:
         return a / b
@@ -119,8 +126,8 @@ def floor_divide(a, b):
     return whole + 1.0 if quotient - whole > 0.5 else whole
 
 
-@compiled_serial
-def remainder(a, b):
+@serial
+def remainder(a: Any, b: Any) -> Any:
     """NumPy's: of the sign of the divisor."""
     rest = fmod(a, b)
     if b == 0:
@@ -130,8 +137,8 @@ def remainder(a, b):
     return rest + b if (b < 0) != (rest < 0) else rest
 
 
-@compiled_serial
-def floor_divide_int(a, b):
+@serial
+def floor_divide_int(a: Any, b: Any) -> Any:
     """NumPy's: rounded down; zero for a divisor of zero."""
     if b == 0:
         return a * 0
@@ -140,16 +147,16 @@ def floor_divide_int(a, b):
     return a // b
 
 
-@compiled_serial
-def remainder_int(a, b):
+@serial
+def remainder_int(a: Any, b: Any) -> Any:
     """NumPy's: of the sign of the divisor; zero for a divisor of zero or minus one."""
     if b == 0 or b == -1:
         return a * 0
     return a % b
 
 
-@compiled_serial
-def sign(x):
+@serial
+def sign(x: Any) -> Any:
     """-1, 0 or 1; NaN stays."""
     return 1 if x > 0 else -1 if x < 0 else 0 if x == 0 else x
 

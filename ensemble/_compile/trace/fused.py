@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace
+from ensemble._compile.device import address
 from ensemble._compile.numba import STREAMED, empty
 from ensemble._compile.trace.broadcast import FLAT, LINES, Layout, flattened
-from ensemble._compile.trace.cuda_source import address, launch
-from ensemble._compile.trace.numba_source import elementwise_source, load_module, parameters
-from ensemble._compile.trace.tracer import Graph
+from ensemble._compile.trace.cuda_source import launch
+from ensemble._compile.trace.graph import Graph
+from ensemble._compile.trace.numba_source import elementwise_source, load_module
+from ensemble._typing import Array
 
 __all__ = ["Compiled"]
 
@@ -36,7 +38,7 @@ class Compiled:
         self._places = places
         self._threaded_from = THREADED_FROM // 8 if graph.libm else THREADED_FROM
         self._arrays = [places.index(position) for position in arrays]  # as inputs of the graph
-        used = parameters(graph)[0]
+        used = graph.strong_inputs
         self._used = [(k, position) for k, position in enumerate(arrays) if self._arrays[k] in used]
         self._numbers = [place for place in used if place not in self._arrays]
         self._dtypes = [np.dtype(dtype) for dtype in graph.dtypes]
@@ -48,7 +50,7 @@ class Compiled:
         """The generated module: `span` on the calling thread, `spans` on all."""
         return load_module(elementwise_source(self.graph, self._arrays))
 
-    def run(self, layout: Layout, arrays: dict[int, Any], arguments: Any, targets: list[Any] | None) -> list[Any]:
+    def run(self, layout: Layout, arrays: dict[int, Array], arguments: Any, targets: list[Array] | None) -> list[Array]:
         """The results, written into `targets` where given."""
         if self.backend == "cuda":
             return self._on_device(layout, arrays, arguments, targets)
@@ -68,7 +70,7 @@ class Compiled:
                     target[...] = out
         return outs
 
-    def _compute(self, layout: Layout, given: list[Any], values: list[Any], outs: list[Any]) -> None:
+    def _compute(self, layout: Layout, given: list[Array], values: list[Any], outs: list[Array]) -> None:
         # parameters come sorted by position: arrays and NumPy scalars may alternate
         order = sorted([(self._arrays[k], array) for (k, _), array in zip(self._used, given, strict=True)] + values[0],
                        key=_position)  # fmt: skip
@@ -78,7 +80,7 @@ class Compiled:
         else:
             self.module.span(0, layout.size, layout.plan, False, *inputs, *values[1], *outs)
 
-    def _streams(self, layout: Layout, outs: list[Any]) -> bool:
+    def _streams(self, layout: Layout, outs: list[Array]) -> bool:
         """Whether results go past the caches: large, in whole cache lines, and bound by memory; masks never do.
 
         A loop full of functions was twice as slow with streaming stores as without.
@@ -92,7 +94,7 @@ class Compiled:
         numbers = [(place, arguments[self._places[place]]) for place in self._numbers]
         return [numbers, self.graph.scalars([arguments[place] for place in self._places]) if self._entering else []]
 
-    def _on_device(self, layout: Layout, arrays: dict[int, Any], arguments: Any, targets: Any) -> list[Any]:
+    def _on_device(self, layout: Layout, arrays: dict[int, Array], arguments: Any, targets: Any) -> list[Any]:
         xp = array_namespace(*arrays.values())
         given = dict(zip(self._arrays, arrays.values(), strict=True))
         outs = [

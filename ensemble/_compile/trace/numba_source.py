@@ -13,7 +13,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,8 @@ import numpy as np
 
 from ensemble._compile.lanes import arithmetic, circular, functions, quotients, types
 from ensemble._compile.lanes import tables as _lane_tables
+from ensemble._compile.trace.graph import Graph, Node
 from ensemble._compile.trace.operations import OPERATIONS, WEAK
-from ensemble._compile.trace.tracer import Graph, Node, is_entry
 
 __all__ = ["cache_folder", "elementwise_source", "load_module", "scalar_function", "tables"]
 
@@ -51,28 +51,20 @@ def _expression(graph: Graph, node: Node) -> str:
     return text if node.dtype == "bool" else f"np.{node.dtype}({text})"
 
 
-def parameters(graph: Graph) -> tuple[list[int], list[str]]:
-    """Inputs that enter the kernel as values (their positions), and the names of all parameters in order."""
-    positions = sorted(n.value for n in graph.nodes if n.operation == "input" and n.dtype not in WEAK)
-    return positions, [*(f"a{p}" for p in positions), *(f"s{k}" for k in range(len(graph.entering)))]
-
-
 def scalar_function(graph: Graph, name: str) -> str:
     """Python source of the body: scalars in, a scalar or a tuple of them out."""
-    entering = {k: f"s{number}" for number, k in enumerate(graph.entering)}
-    lines = [f"def {name}({', '.join(parameters(graph)[1])}):"]
-    for k, node in enumerate(graph.nodes):
-        if node.dtype in WEAK:
-            continue
-        if node.operation == "input":
-            text = f"a{node.value}"
-        elif is_entry(graph.nodes, node):
-            text = entering[k]
-        else:
-            text = _expression(graph, node)
-        lines.append(f"    t{k} = {text}")
-    lines.append(f"    return {', '.join(f't{k}' for k in graph.outputs)}")
-    return "\n".join(lines)
+    return _function(graph, name, _expression)
+
+
+def lanes_function(graph: Graph, name: str) -> str:
+    """Python source of the body on lanes: the parameters of `scalar_function`, `WIDTH` numbers in each."""
+    return _function(graph, name, _on_lanes)
+
+
+def _function(graph: Graph, name: str, expression: Callable[[Graph, Node], str]) -> str:
+    lines = [f"def {name}({', '.join(graph.parameters)}):"]
+    lines += [f"    t{k} = {text}" for k, text in graph.definitions(expression)]
+    return "\n".join([*lines, f"    return {', '.join(f't{k}' for k in graph.outputs)}"])
 
 
 def tables(graph: Graph) -> str:
@@ -81,22 +73,6 @@ def tables(graph: Graph) -> str:
     for table in graph.tables:
         for part in ("points", "values"):
             lines.append(f"{table.name}_{part} = np.array({getattr(table, part).tolist()!r})")
-    return "\n".join(lines)
-
-
-def lanes_function(graph: Graph, name: str) -> str:
-    """Python source of the body on lanes: the parameters of `scalar_function`, `WIDTH` numbers in each."""
-    entering = {k: f"s{number}" for number, k in enumerate(graph.entering)}
-    lines = [f"def {name}({', '.join(parameters(graph)[1])}):"]
-    for k, node in enumerate(graph.nodes):
-        if node.dtype in WEAK:
-            continue
-        if node.operation == "input":
-            text = f"a{node.value}"
-        else:
-            text = entering[k] if is_entry(graph.nodes, node) else _on_lanes(graph, node)
-        lines.append(f"    t{k} = {text}")
-    lines.append(f"    return {', '.join(f't{k}' for k in graph.outputs)}")
     return "\n".join(lines)
 
 
@@ -174,16 +150,16 @@ def elementwise_source(graph: Graph, arrays: Sequence[int]) -> str:
 
     `arrays` are the positions of the inputs that are flat arrays; the other strong inputs are numbers.
     """
-    names = parameters(graph)[1]
+    names = graph.parameters
     used = [(k, p) for k, p in enumerate(arrays) if graph.uses(p)]  # one that is not used still takes part in the shape
-    dtypes = {n.value: n.dtype for n in graph.nodes if n.operation == "input"}
     scalars = [name for name in names if name not in {f"a{p}" for p in arrays}]
     numbers = range(len(graph.outputs))
     body = lanes_function(graph, "body")
-    buffers = [
-        f"    b{p} = np.empty(CHUNK if plan[{k + 1}, 0] != FLAT else 0, np.{_stored(dtypes[p])})" for k, p in used
-    ]
-    lent = [*(f"a{p}" for _, p in used), *(f"b{p}" for _, p in used), *(f"o{k}" for k in numbers)]
+    buffers = []
+    for k, p in used:
+        dtype = "bool_" if graph.input_dtypes[p] == "bool" else graph.input_dtypes[p]
+        buffers.append(f"    b{p} = np.empty(CHUNK if plan[{k + 1}, 0] != FLAT else 0, np.{dtype})")
+    arguments_of_walk = [*(f"a{p}" for _, p in used), *(f"b{p}" for _, p in used), *(f"o{k}" for k in numbers)]
     fetches = [f"        v{p} = fetch(a{p}, plan, {k}, first, start, count, b{p})" for k, p in used]
     written = ["store" if dtype == "bool" else "stream" for dtype in graph.dtypes]
     return HEAD.format(
@@ -216,7 +192,7 @@ def elementwise_source(graph: Graph, arrays: Sequence[int]) -> str:
         arguments=", ".join(names),
         buffers=", ".join(f"b{p}" for _, p in used),
         made_buffers="\n".join(buffers),
-        borrowed="\n".join(f"    {name} = borrowed({name})" for name in lent),
+        borrowed="\n".join(f"    {name} = borrowed({name})" for name in arguments_of_walk),
         fetches="\n".join(fetches),
     )
 
@@ -231,10 +207,6 @@ def _imports(body: str, module: Any, always: Sequence[str] = ()) -> str:
     called = {*re.findall(r"\w+(?=\()", body), *always}
     names = [name for name in module.__all__ if name in called]
     return f"from {module.__name__} import {', '.join(names)}" if names else ""
-
-
-def _stored(dtype: str) -> str:
-    return "bool_" if dtype == "bool" else dtype
 
 
 # --- modules on disk

@@ -3,7 +3,7 @@
 The targets: "python", for one number under Numba; "lanes", for many at once in SIMD registers; "cuda".
 
 Dtypes follow NumPy's promotion. The three weak ones, `pybool`, `pyint` and `pyfloat`, are Python's own numbers that
-enter at run time: they take the dtype of what they meet.
+are passed at run time: they take the dtype of the other operand.
 """
 
 from __future__ import annotations
@@ -16,7 +16,18 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["DTYPES", "OPERATIONS", "WEAK", "Operation", "Table", "common", "floating", "strong", "supported"]
+__all__ = [
+    "ARRAY_API_NAMES",
+    "DTYPES",
+    "OPERATIONS",
+    "WEAK",
+    "Operation",
+    "Table",
+    "common",
+    "floating",
+    "strong",
+    "supported",
+]
 
 DTYPES = ("bool", "int32", "int64", "float32", "float64")
 """What a traced value may be."""
@@ -26,7 +37,7 @@ WEAK = {"pybool": False, "pyint": 0, "pyfloat": 0.0}
 
 
 def strong(dtype: str) -> str:
-    """The dtype that a weak number gets where it meets no array."""
+    """The dtype of a weak number that is combined with no array."""
     return {"pybool": "bool", "pyint": "int64", "pyfloat": "float64"}.get(dtype, dtype)
 
 
@@ -34,7 +45,10 @@ def common(*dtypes: str) -> str:
     """The dtype of an operation on values of `dtypes`; weak where all of them are."""
     if all(dtype in WEAK for dtype in dtypes):
         return max(dtypes, key=list(WEAK).index)
-    return np.result_type(*(WEAK.get(dtype, np.dtype(dtype) if dtype in DTYPES else None) for dtype in dtypes)).name
+    name: str = np.result_type(
+        *(WEAK.get(dtype, np.dtype(dtype) if dtype in DTYPES else None) for dtype in dtypes)
+    ).name
+    return name
 
 
 def floating(dtype: str) -> str:
@@ -64,7 +78,8 @@ class Operation:
             return self.lanes
         target = "python" if target == "lanes" else target
         other = getattr(self, f"{target}_int")
-        return other if integer and other is not None else getattr(self, target)
+        text: str = other if integer and other is not None else getattr(self, target)
+        return text
 
 
 def _infix(name: str, symbol: str, rule: str, host: Callable[..., Any]) -> Operation:
@@ -139,6 +154,14 @@ _ALL = [
 
 OPERATIONS = {operation.name: operation for operation in _ALL}
 """Every operation by its Array API name."""
+
+ARRAY_API_NAMES = {
+    "absolute": "abs", "amax": "max", "amin": "min", "arccos": "acos", "arccosh": "acosh", "arcsin": "asin",
+    "arcsinh": "asinh", "arctan": "atan", "arctanh": "atanh", "arctan2": "atan2", "concatenate": "concat",
+    "conjugate": "conj", "invert": "bitwise_invert", "left_shift": "bitwise_left_shift", "power": "pow",
+    "right_shift": "bitwise_right_shift", "true_divide": "divide",
+}  # fmt: skip
+"""The Array API's names of NumPy's functions, where they differ."""
 
 COMPOSED = ("astype", "clip", "full_like", "interp", "ones_like", "zeros_like")
 """Functions of a traced namespace that are written with the operations, or take more than numbers."""

@@ -1,118 +1,123 @@
-"""The tracer: a plain Python function of scalars becomes an expression graph.
+"""Records a Python function of scalars into an expression graph.
 
-`trace` calls the function once with symbolic scalars. Common subexpressions are shared, constants are folded, and the
-order of operations stays what the function says: nothing is reassociated. `numba_source` and `cuda_source` write the
-graph out as source.
+`trace` calls the function once with symbolic values, `Traced`. Common subexpressions are shared, constants are folded,
+and the order of operations stays the function's: nothing is reassociated. `numba_source` and `cuda_source` write the
+graph as source.
 """
 
 from __future__ import annotations
 
-import functools
+import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
 
-from ensemble._compile.trace.operations import DTYPES, OPERATIONS, WEAK, Table, common, floating, strong
-from ensemble._compile.trace.traced import Traced, caller
+from ensemble._backend import to_numpy
+from ensemble._compile.trace.graph import Graph, Node
+from ensemble._compile.trace.namespace import TracedNamespace
+from ensemble._compile.trace.operations import DTYPES, OPERATIONS, WEAK, Table, common, floating, strong, supported
+from ensemble._containers import mapped
 
-__all__ = ["Graph", "Node", "Scalar", "mapped", "trace"]
+__all__ = ["Scalar", "Traced", "Tracer", "trace"]
+
+HERE = str(Path(__file__).parents[1])
 
 
-@dataclass(frozen=True)
 class Scalar:
     """A symbolic argument: one number of `dtype`, or a Python number (`pybool`, `pyint`, `pyfloat`)."""
 
-    dtype: str
+    def __init__(self, dtype: str) -> None:
+        self.dtype = dtype
 
 
-@dataclass(frozen=True)
-class Node:
-    """One value: an input (`value` is its position), a constant, a cast, or an operation on earlier nodes."""
-
-    operation: str
-    inputs: tuple[int, ...]
-    dtype: str
-    value: Any = None
+def caller() -> str:
+    """`` at FILE:LINE`` of the body's code, for messages."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(HERE):
+        frame = frame.f_back
+    return "" if frame is None else f" at {Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
 
 
-@dataclass(frozen=True)
-class Graph:
-    """What a body computes: nodes in order, which of them are outputs, and how the outputs were nested.
+def _binary(name: str, reflected: bool = False) -> Callable[[Any, Any], Any]:
+    def method(self: Traced, other: Any) -> Any:
+        operands = (other, self) if reflected else (self, other)
+        return self._tracer.apply(name, *operands)
 
-    `structure` is the body's result with each value replaced by its position in `outputs`. Nodes of weak dtype are
-    Python arithmetic on Python numbers: they are evaluated by `scalars` before a kernel runs.
-    """
+    return method
 
-    nodes: tuple[Node, ...]
-    n_inputs: int
-    outputs: tuple[int, ...]
-    structure: Any
 
-    @property
-    def dtypes(self) -> tuple[str, ...]:
-        """The dtype of each output."""
-        return tuple(self.nodes[k].dtype for k in self.outputs)
+def _unary(name: str) -> Callable[[Any], Any]:
+    return lambda self: self._tracer.apply(name, self)
 
-    @property
-    def entering(self) -> tuple[int, ...]:
-        """The casts that carry a weak number into the kernel, in order: each is a scalar parameter of it."""
-        return tuple(k for k, node in enumerate(self.nodes) if is_entry(self.nodes, node))
 
-    def uses(self, position: int) -> bool:
-        """Whether input `position` is used at all."""
-        return any(node.operation == "input" and node.value == position for node in self.nodes)
+def _refuse(what: str, advice: str) -> Callable[..., Any]:
+    def method(self: Traced, *arguments: Any) -> Any:
+        function = self._tracer.function
+        raise TypeError(f"{function}: a traced value must not be {what}; got one{caller()}. {advice}")
 
-    @property
-    def tables(self) -> tuple[Table, ...]:
-        """The tables that are interpolated in, each once."""
-        return tuple(dict.fromkeys(node.value for node in self.nodes if node.operation == "interp"))
+    return method
+
+
+_NUMBER = _refuse("turned into a Python number", "Use the functions of xp, or name the argument in static=.")
+
+
+class Traced:
+    """One number of which only the dtype is known; operations on it are recorded."""
+
+    __slots__ = ("_node", "_tracer")
+
+    def __init__(self, tracer: Tracer, node: int) -> None:
+        self._tracer, self._node = tracer, node
 
     @property
-    def libm(self) -> bool:
-        """Whether some operation is answered by the mathematical library."""
-        return any(node.operation in OPERATIONS and OPERATIONS[node.operation].libm for node in self.nodes)
+    def dtype(self) -> np.dtype[Any]:
+        """Its NumPy dtype."""
+        return np.dtype(self._tracer.dtype_of(self))
 
-    def scalars(self, values: Any) -> list[Any]:
-        """The run-time numbers of `entering`, of their dtypes, from the values of all inputs."""
-        known: dict[int, Any] = {}
-        for k, node in self._weak:
-            if node.operation == "input":
-                known[k] = values[node.value]
-            elif node.operation == "constant":
-                known[k] = node.value
-            else:
-                known[k] = OPERATIONS[node.operation].host(*(known[i] for i in node.inputs))  # type: ignore[misc]
-        return [kind(known[k]) for kind, k in self._conversions]
+    def __array_namespace__(self, api_version: str | None = None) -> TracedNamespace:
+        return self._tracer.namespaces["xp"]
 
-    @functools.cached_property
-    def _weak(self) -> list[tuple[int, Node]]:
-        return [(k, node) for k, node in enumerate(self.nodes) if node.dtype in WEAK]
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        if method != "__call__" or options:
+            raise self._tracer.unsupported(f"np.{ufunc.__name__}.{method}, or an option of it")
+        return getattr(self._tracer.namespaces["np"], ufunc.__name__)(*inputs)
 
-    @functools.cached_property
-    def _conversions(self) -> list[tuple[Any, int]]:
-        return [(np.dtype(self.nodes[k].dtype).type, self.nodes[k].inputs[0]) for k in self.entering]
+    def __array_function__(self, function: Any, types: Any, arguments: Any, options: Any) -> Any:
+        return getattr(self._tracer.namespaces["np"], function.__name__)(*arguments, **options)
 
-    def nest(self, results: Any) -> Any:
-        """`results`, one an output, nested as the body nested them."""
-        return mapped(self.structure, results.__getitem__)
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        function = self._tracer.function
+        advice = "The body is called with single numbers: it has no shapes, axes or methods."
+        raise AttributeError(f"{function}: a traced value must be used as a number; got .{name}{caller()}. {advice}")
 
+    def __repr__(self) -> str:
+        return f"<traced {self._tracer.nodes[self._node].dtype}>"
 
-def is_entry(nodes: Any, node: Node) -> bool:
-    """Whether `node` casts a weak number to an array's dtype."""
-    return node.operation == "cast" and nodes[node.inputs[0]].dtype in WEAK
-
-
-def mapped(value: Any, function: Callable[[Any], Any]) -> Any:
-    """`value` with `function` applied to every leaf of its tuples, lists and dicts."""
-    if isinstance(value, dict):
-        return {key: mapped(part, function) for key, part in value.items()}
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(mapped(part, function) for part in value))
-    if isinstance(value, tuple | list):
-        return type(value)(mapped(part, function) for part in value)
-    return function(value)
+    __hash__ = None  # type: ignore[assignment]
+    __bool__ = _refuse("a truth value (if, while, and, or, not, max, min)", "Use xp.where(condition, a, b).")
+    __float__ = __int__ = __complex__ = __index__ = _NUMBER
+    __array__ = _refuse("turned into an array", "Use the functions of xp.")
+    __iter__ = __len__ = __getitem__ = _refuse("indexed or looped over", "It is one number.")
+    __add__, __radd__ = _binary("add"), _binary("add", True)
+    __sub__, __rsub__ = _binary("subtract"), _binary("subtract", True)
+    __mul__, __rmul__ = _binary("multiply"), _binary("multiply", True)
+    __truediv__, __rtruediv__ = _binary("divide"), _binary("divide", True)
+    __floordiv__, __rfloordiv__ = _binary("floor_divide"), _binary("floor_divide", True)
+    __mod__, __rmod__ = _binary("remainder"), _binary("remainder", True)
+    __pow__, __rpow__ = _binary("pow"), _binary("pow", True)
+    __and__, __rand__ = _binary("bitwise_and"), _binary("bitwise_and", True)
+    __or__, __ror__ = _binary("bitwise_or"), _binary("bitwise_or", True)
+    __xor__, __rxor__ = _binary("bitwise_xor"), _binary("bitwise_xor", True)
+    __lt__, __le__ = _binary("less"), _binary("less_equal")
+    __gt__, __ge__ = _binary("greater"), _binary("greater_equal")
+    __eq__, __ne__ = _binary("equal"), _binary("not_equal")
+    __neg__, __pos__ = _unary("negative"), _unary("positive")
+    __abs__, __invert__ = _unary("abs"), _unary("bitwise_invert")
 
 
 class Tracer:
@@ -121,7 +126,9 @@ class Tracer:
     def __init__(self, function: str) -> None:
         self.function = function
         self.nodes: list[Node] = []
-        self._known: dict[Any, int] = {}
+        self.namespaces = {name: TracedNamespace(self, name) for name in ("xp", "np")}
+        """One per trace: array-api-compat requires that all operands have the same one."""
+        self._known: dict[tuple[Any, ...], int] = {}
 
     def add(self, operation: str, inputs: tuple[int, ...], dtype: str, value: Any = None) -> int:
         """The number of this node, new or already there."""
@@ -170,15 +177,42 @@ class Tracer:
             return Traced(self, numbers[0])
         return Traced(self, self._folded(name, tuple(numbers), given))
 
-    def interpolate(self, x: Any, table: Table) -> Traced:
-        """The value at `x` of the lines through a table, as `numpy.interp` has it: in float64."""
-        k = self.cast(self.number(x), "float64")
-        node = self.nodes[k]
-        if node.operation == "constant":
-            return Traced(
-                self, self.add("constant", (), "float64", float(np.interp(node.value, table.points, table.values)))
-            )
-        return Traced(self, self.add("interp", (k,), "float64", table))
+    def dtype_of(self, value: Any) -> str:
+        """The dtype of a traced value or number; that of an array where it is weak."""
+        return strong(self.nodes[self.number(value)].dtype)
+
+    def converted(self, value: Any, dtype: str) -> Traced:
+        """`value` as `dtype`."""
+        return Traced(self, self.cast(self.number(value), dtype))
+
+    def interpolate(self, x: Any, points: Any, values: Any, left: Any, right: Any) -> Traced:
+        """``numpy.interp`` in float64."""
+        table = self._table(points, values)
+        result = self.converted(x, "float64")
+        k = result._node
+        if self.nodes[k].operation == "constant":
+            value = float(np.interp(self.nodes[k].value, table.points, table.values))
+            result = Traced(self, self.add("constant", (), "float64", value))
+        else:
+            result = Traced(self, self.add("interp", (k,), "float64", table))
+        if left is not None:
+            result = self.apply("where", self.apply("less", x, float(table.points[0])), left, result)
+        if right is not None:
+            result = self.apply("where", self.apply("greater", x, float(table.points[-1])), right, result)
+        return result
+
+    def _table(self, points: Any, values: Any) -> Table:
+        what = f"{self.function}: the tables of interp must"
+        sides = [side if isinstance(side, list | tuple) else [side] for side in (points, values)]
+        if any(isinstance(part, Traced) for side in sides for part in side):
+            raise TypeError(f"{what} be plain arrays, known before; got traced values{caller()}.")
+        xs, fs = (np.ascontiguousarray(to_numpy(side), dtype=np.float64) for side in (points, values))
+        if xs.ndim != 1 or xs.shape != fs.shape or not xs.size:
+            raise ValueError(f"{what} be two arrays of one length; got shapes {xs.shape} and {fs.shape}{caller()}.")
+        if not (np.all(np.diff(xs) > 0.0) and np.all(np.isfinite(xs)) and np.all(np.isfinite(fs))):
+            advice = "Sort them, each point once."
+            raise ValueError(f"{what} be finite, with points that ascend; got others{caller()}. {advice}")
+        return Table(xs, fs)
 
     def _python_can(self, name: str, kinds: list[str]) -> bool:
         masks = {"logical": {"pybool"}, "bitwise": {"pybool", "pyint"}}
@@ -249,6 +283,13 @@ class Tracer:
     def _refused(self, name: str, needed: str, seen: str, advice: str) -> TypeError:
         return TypeError(f"{self.function}: operands of {name} must be {needed}; got {seen}{caller()}. {advice}")
 
+    def unsupported(self, what: str) -> TypeError:
+        """The error of a function that no traced value may be given to."""
+        return TypeError(
+            f"{self.function}: functions of traced values must be elementwise and known; got {what}{caller()}. "
+            f"Supported: {supported()}."
+        )
+
     def _folded(self, name: str, numbers: tuple[int, ...], dtype: str) -> int:
         """The node of an operation, evaluated where all its operands are constants."""
         nodes = [self.nodes[k] for k in numbers]
@@ -268,7 +309,7 @@ class Tracer:
             outputs.append(self.cast(k, strong(self.nodes[k].dtype)))
             return len(outputs) - 1
 
-        structure = mapped(result, place)
+        structure = mapped(place, result)
         kept: dict[int, None] = {}
         pending = list(outputs)
         while pending:
@@ -324,6 +365,6 @@ def trace(body: Callable[..., Any], *arguments: Any, function: str = "trace", **
             return Traced(tracer, tracer.add("input", (), value.dtype, n_inputs - 1))
         return value
 
-    traced = [mapped(value, symbolic) for value in arguments]
-    result = body(*traced, **mapped(keywords, symbolic))
+    traced = [mapped(symbolic, value) for value in arguments]
+    result = body(*traced, **mapped(symbolic, keywords))
     return tracer.graph(n_inputs, result)

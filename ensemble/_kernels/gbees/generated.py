@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 
 from ensemble._compile.lanes import arithmetic, circular, functions, quotients, types
 from ensemble._compile.lanes import tables as _lane_tables
-from ensemble._compile.trace.numba_source import lanes_function, load_module, parameters, scalar_function, tables
-from ensemble._compile.trace.traced import Traced
-from ensemble._compile.trace.tracer import Graph, Node, Scalar, trace
+from ensemble._compile.trace.elementwise import SCALAR_FUNCTIONS
+from ensemble._compile.trace.graph import Graph, Node
+from ensemble._compile.trace.numba_source import lanes_function, load_module, scalar_function, tables
+from ensemble._compile.trace.tracer import Scalar, Traced, trace
 from ensemble._kernels.gbees.loops import (
     ADVANCE,
     ALONE,
@@ -159,7 +160,7 @@ def _lines(depth: int, text: str, n: int) -> str:
 def _inputs(graph: Graph, n: int, time: bool) -> list[tuple[str, int]]:
     """What each parameter of the graph's function stands for: ("column", i), ("time", 0) or ("number", position)."""
     kinds = []
-    for p in parameters(graph)[0]:
+    for p in graph.strong_inputs:
         if p < n:
             kinds.append(("column", p))
         elif time and p == n:
@@ -241,8 +242,9 @@ def bounds_source(graph: Graph, n: int, low: int) -> str:
         for kind, i in _inputs(graph, n, False)
     )
     return BOUNDS.format(
-        n=n, tables=tables(graph), bounds=scalar_function(graph, "bounds"), arguments=values, low=low, **POINTERS
-    )
+        n=n, tables=tables(graph), bounds=scalar_function(graph, "bounds"), functions=", ".join(SCALAR_FUNCTIONS),
+        arguments=values, low=low, **POINTERS,
+    )  # fmt: skip
 
 
 def _with_imports(text: str) -> str:

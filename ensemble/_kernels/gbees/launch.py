@@ -8,15 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ensemble._compile import cuda, device
-from ensemble._compile.trace.cuda_source import PRELUDE, TYPES, device_function
-from ensemble._compile.trace.numba_source import parameters
-from ensemble._compile.trace.tracer import Graph
+from ensemble._compile.trace.cuda_source import OPTIONS, PRELUDE, TYPES, device_function
+from ensemble._compile.trace.graph import Graph
 
 __all__ = ["LIMITERS", "OPTIONS", "Reason", "Setting", "kernels", "launch", "layout", "source"]
 
 LIMITERS = {"mc": 0, "superbee": 1, "van_leer": 2, "minmod": 3, "none": 4}
-
-OPTIONS = ("--fmad=false", "--std=c++17")
 
 FILES = ("cells.cuh", "step.cuh", "prune.cuh", "kernels.cu")
 
@@ -99,10 +96,9 @@ def _struct(n: int, n_parameters: int) -> str:
 
 def _called(graph: Graph, name: str, places: list[str], results: list[str]) -> str:
     """A call of the emitted `name`: its inputs found in `places`, its results left in `results`."""
-    positions, _ = parameters(graph)
     kinds = [TYPES[graph.nodes[k].dtype] for k in graph.outputs]
     lines = [f"    {kind} r{k};" for k, kind in enumerate(kinds)]
-    given = ", ".join([*(places[p] for p in positions), *(f"r{k}" for k in range(len(kinds)))])
+    given = ", ".join([*(places[p] for p in graph.strong_inputs), *(f"r{k}" for k in range(len(kinds)))])
     lines += [f"    {name}({given});", *(f"    {where} = (double)r{k};" for k, where in enumerate(results))]
     return "\n".join(lines)
 

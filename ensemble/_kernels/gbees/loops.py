@@ -400,6 +400,7 @@ import numpy as np
 
 from ensemble._compile.numba import array_at, c_function, inner
 from ensemble._compile.lanes.tables import interpolated
+from ensemble._compile.trace.elementwise import {functions}
 
 {tables}
 

@@ -27,6 +27,7 @@ from ensemble._compile.numba import (
     tiles,
 )
 from ensemble._compile.registry import into, kernel
+from ensemble._typing import Array
 
 __all__ = ["diagonal", "residual", "spmv", "spmv_add", "spmv_dot", "spmv_transpose"]
 
@@ -45,7 +46,7 @@ def row_sum(indptr, indices, values, x):
     return y
 
 
-def block_sums(terms):
+def block_sums(terms: Array) -> Array:
     """The sum over rows in blocks of `ROW_BLOCK`, the blocks added in order: one value a sample."""
     xp = array_namespace(terms)
     n_rows, n_samples = terms.shape

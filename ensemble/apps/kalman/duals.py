@@ -11,6 +11,7 @@ from typing import Any
 
 from ensemble._backend import array_namespace
 from ensemble._check import message
+from ensemble._compile.trace.operations import ARRAY_API_NAMES
 
 __all__ = ["Dual", "DualNamespace", "jacobian_of"]
 
@@ -80,7 +81,7 @@ class Dual:
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         """NumPy's own functions, and its arrays on the left of an operator."""
-        name = ALIASES.get(ufunc.__name__, ufunc.__name__)
+        name = ARRAY_API_NAMES.get(ufunc.__name__, ufunc.__name__)
         if method != "__call__" or options:
             return NotImplemented
         if name in OPERATORS:
@@ -125,13 +126,10 @@ def _combined(a: Any, b: Any, value: Callable[..., Any], slopes: Callable[..., t
 
 OPERATORS: dict[str, Callable[..., Any]] = {
     "add": lambda a, b: a + b, "subtract": lambda a, b: a - b, "multiply": lambda a, b: a * b,
-    "divide": lambda a, b: a / b, "power": lambda a, b: a**b, "negative": lambda a: -a,
+    "divide": lambda a, b: a / b, "pow": lambda a, b: a**b, "negative": lambda a: -a,
     "less": lambda a, b: a < b, "less_equal": lambda a, b: a <= b,
     "greater": lambda a, b: a > b, "greater_equal": lambda a, b: a >= b,
 }  # fmt: skip
-
-ALIASES = {"arcsin": "asin", "arccos": "acos", "arctan": "atan", "arctan2": "atan2", "arcsinh": "asinh",
-           "arccosh": "acosh", "arctanh": "atanh", "absolute": "abs", "true_divide": "divide"}  # fmt: skip
 
 SLOPES: dict[str, Callable[[Any, Any, Any], Any]] = {
     "sin": lambda xp, x, y: xp.cos(x),

@@ -24,7 +24,7 @@ def _axes(ax: Any) -> Any:
     return pyplot.gca()
 
 
-def _real(x: Any, function: str, ndim: int) -> Ensemble:
+def _real(x: Ensemble, function: str, ndim: int) -> Ensemble:
     require_type(x, Ensemble, function, "x", "be an Ensemble")
     requirement = "have no axis" if ndim == 0 else f"have {ndim} axis"
     require(x.ndim == ndim, function, "x", requirement, f"shape {x.shape}", "Index it first.")

@@ -45,7 +45,8 @@ def _has_nan(values: np.ndarray) -> np.ndarray:
     """Which samples hold a NaN."""
     if values.dtype.kind not in "fc":
         return np.zeros(values.shape[-1], dtype=bool)
-    return np.any(np.isnan(values.reshape(-1, values.shape[-1])), axis=0)
+    result: np.ndarray = np.any(np.isnan(values.reshape(-1, values.shape[-1])), axis=0)
+    return result
 
 
 def _entries(x: Ensemble, spec: str) -> str:

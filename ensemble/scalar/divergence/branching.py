@@ -10,8 +10,9 @@ import numpy as np
 
 from ensemble._backend import base_of, is_array
 from ensemble._check import integer, message, require, samples_text
-from ensemble.scalar.divergence.containers import filled, mapped, parts_of
-from ensemble.scalar.divergence.masks import votes_of
+from ensemble._containers import filled, mapped, parts_of
+from ensemble._typing import Namespace
+from ensemble.scalar.divergence.masks import truth_values
 from ensemble.scalar.ensemble import Ensemble, from_samples, packed, wrap
 from ensemble.scalar.namespace import set_of
 from ensemble.scalar.sample_set import SampleSet
@@ -112,10 +113,10 @@ def _scattered(
     shape = np.broadcast_shapes(*(tuple(column.shape[:-1]) for column in columns))
     columns = [base.broadcast_to(column, (*shape, column.shape[-1])) for column in columns]
     dtype = base.result_type(*(column.dtype for column in columns))
-    together = base.concat([base.astype(column, dtype, copy=False) for column in columns], axis=-1)
+    joined = base.concat([base.astype(column, dtype, copy=False) for column in columns], axis=-1)
     back = np.empty(n_samples, dtype=np.int64)
     back[np.concatenate(places)] = np.arange(n_samples)
-    return wrap(packed(base.take(together, base.asarray(back), axis=-1)), sample_set if n_samples > 1 else None)
+    return wrap(packed(base.take(joined, base.asarray(back), axis=-1)), sample_set if n_samples > 1 else None)
 
 
 def one_set(*values: Any) -> SampleSet | None:
@@ -157,14 +158,14 @@ def cond(m: Any, f: Callable[..., Any], g: Callable[..., Any], *args: Any) -> An
     >>> cond(x > 0.0, xp.sqrt, lambda x: 0.0 * x, x).samples
     array([ 2., -0.,  3.])
     """
-    votes = votes_of(m, "cond")
-    n_samples, sample_set = max(count_of("cond", m, *args), votes.size), one_set(m, *args)
-    if votes.all():
+    holds = truth_values(m, "cond")
+    n_samples, sample_set = max(count_of("cond", m, *args), holds.size), one_set(m, *args)
+    if holds.all():
         return f(*args)
-    if not votes.any():
+    if not holds.any():
         return g(*args)
-    require(votes.size == n_samples, "cond", "m", f"have {n_samples} samples, as the arguments", votes.size)
-    places = [np.flatnonzero(votes), np.flatnonzero(~votes)]
+    require(holds.size == n_samples, "cond", "m", f"have {n_samples} samples, as the arguments", holds.size)
+    places = [np.flatnonzero(holds), np.flatnonzero(~holds)]
     values = [
         branch(*(mapped(Gather(place), arg) for arg in args)) for branch, place in zip((f, g), places, strict=True)
     ]
@@ -217,13 +218,13 @@ def while_loop(
     """
     require(0.0 <= compact_below <= 1.0, "while_loop", "compact_below", "be in [0, 1]", compact_below)
     limit = None if max_iterations is None else integer(max_iterations, "while_loop", "max_iterations", minimum=0)
-    votes = votes_of(active(state), "while_loop")
-    n_samples = max(count_of("while_loop", state), votes.size)
+    holds = truth_values(active(state), "while_loop")
+    n_samples = max(count_of("while_loop", state), holds.size)
     sample_set = one_set(state)
     iterations = np.zeros(n_samples, dtype=np.int64)
     ids = np.arange(n_samples)  # the samples at work, in the order they stand in `state`
     finished: list[tuple[np.ndarray, Any]] = []
-    running, steps = np.broadcast_to(votes, ids.shape), 0
+    running, steps = np.broadcast_to(holds, ids.shape), 0
     while running.any() and (limit is None or steps < limit):
         if (not running.all() and running.sum() < compact_below * ids.size) or (
             compact_below == 1.0 and not running.all()
@@ -234,12 +235,12 @@ def while_loop(
         state = _frozen(running, body(state), state)
         iterations[ids[running]] += 1
         steps += 1
-        running = running & votes_of(active(state), "while_loop")
-    state = _put_together(finished, ids, state, n_samples, sample_set)
+        running = running & truth_values(active(state), "while_loop")
+    state = _combined_state(finished, ids, state, n_samples, sample_set)
     return LoopResult(state, iterations)
 
 
-def _put_together(
+def _combined_state(
     finished: list[tuple[np.ndarray, Any]], ids: np.ndarray, state: Any, n_samples: int, sample_set: SampleSet | None
 ) -> Any:
     """The state of all samples, in order, from those taken out on the way and those that ran to the end."""
@@ -316,7 +317,7 @@ def per_sample(f: Callable[..., Any]) -> Callable[..., Any]:
                 raise
         sample_set = one_set(*found)
         base = base_of(found[0].samples)
-        return _joined(lambda values: _side_by_side(base, values, sample_set, name), results, name)
+        return _joined(lambda values: _stacked_results(base, values, sample_set, name), results, name)
 
     return looped
 
@@ -333,7 +334,7 @@ def _plain_sample(x: Any, s: int) -> Any:
     return plain if convert is None else convert(plain)
 
 
-def _side_by_side(base: Any, values: list[Any], sample_set: SampleSet | None, name: str) -> Any:
+def _stacked_results(base: Namespace, values: list[Any], sample_set: SampleSet | None, name: str) -> Any:
     first = values[0]
     if not is_array(first) and not isinstance(first, int | float | complex):
         require(all(v == first for v in values), name, "a result without numbers", "be equal in all samples", values)

@@ -9,7 +9,7 @@ import numpy as np
 
 from ensemble._backend import is_array, to_numpy
 from ensemble._check import message
-from ensemble.scalar.divergence.containers import Attribute, parts_of
+from ensemble._containers import Attribute, parts_of
 from ensemble.scalar.divergence.run_result import IN_ROUNDING, TO_THE_BIT, Group
 
 __all__ = ["compared", "samples_to_check"]

@@ -14,7 +14,7 @@ from ensemble.scalar.namespace import samples_of
 __all__ = ["all_samples", "any_sample", "count_samples", "divide", "where"]
 
 
-def votes_of(m: Any, function: str) -> np.ndarray:
+def truth_values(m: Any, function: str) -> np.ndarray:
     """What each sample says, shape (n_samples,)."""
     if isinstance(m, Ensemble):
         samples, most = m.samples, 0
@@ -56,7 +56,7 @@ def all_samples(m: Any) -> bool:
     >>> all_samples(x > 0.0), all_samples(True)
     (False, True)
     """
-    return bool(votes_of(m, "all_samples").all())
+    return bool(truth_values(m, "all_samples").all())
 
 
 def any_sample(m: Any) -> bool:
@@ -81,7 +81,7 @@ def any_sample(m: Any) -> bool:
     >>> any_sample(Ensemble(np.array([1.0, 2.0, -1.0])) < 0.0)
     True
     """
-    return bool(votes_of(m, "any_sample").any())
+    return bool(truth_values(m, "any_sample").any())
 
 
 def count_samples(m: Any) -> int:
@@ -106,7 +106,7 @@ def count_samples(m: Any) -> int:
     >>> count_samples(Ensemble(np.array([1.0, 2.0, -1.0])) > 0.0)
     2
     """
-    return int(np.count_nonzero(votes_of(m, "count_samples")))
+    return int(np.count_nonzero(truth_values(m, "count_samples")))
 
 
 def _is_plain(value: Any) -> bool:

@@ -1,8 +1,8 @@
-"""Paths: which samples go together through unchanged code, and what parts them.
+"""Paths: the groups of samples that take the same branches through unchanged code.
 
-A run carries the samples of one task. At every disagreement it goes on with the largest party, the *followed* samples,
-and sheds the others as new tasks; what becomes of the shed samples in this run is ignored. Where the followed samples
-are less than half of those carried, or only one, the run stops and they become a task of their own.
+A run computes the samples of one task. Where they differ it goes on with the largest group, the *followed* samples, and
+defers the others as new tasks; what the deferred samples compute in this run is ignored. Where the followed samples are
+less than half of those computed, or only one, the run stops and they become a task of their own.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ __all__ = ["Decision", "Follower", "Stop", "Task", "following"]
 
 @dataclass(frozen=True)
 class Decision:
-    """One place where samples parted, and the answer of those that stayed together.
+    """One expression in which samples differed, and the value of those of the group.
 
     Attributes
     ----------
     expression : str
-        The source text that asked, empty where the source is not at hand.
+        The source text of the expression; empty where the source is not available.
     filename, lineno : str, int
-        Where it was asked.
+        Its place.
     answer : bool, int, float or complex
         The truth value, or the number.
     """
@@ -46,7 +46,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class Task:
-    """Samples `ids` that have to run, the decisions that parted them from the others, and why one runs alone."""
+    """Samples `ids` that have to run, the decisions of their path, and why one runs alone."""
 
     ids: np.ndarray
     decisions: tuple[Decision, ...] = ()
@@ -54,11 +54,11 @@ class Task:
 
 
 class Stop(BaseException):
-    """Ends a run whose samples must part; no ``except Exception`` of the user's code holds it up."""
+    """Ends a run whose samples must be grouped anew; ``except Exception`` in the user's code does not catch it."""
 
 
 class Follower(Decider):
-    """Decides for the followed samples of one run, and notes the tasks that it leaves behind.
+    """Decides for the followed samples of one run, and keeps the tasks that it defers.
 
     The run stops where `least` samples or fewer are followed.
     """
@@ -68,17 +68,17 @@ class Follower(Decider):
         self.least = least
         self.decisions = task.decisions
         self.followed = np.arange(task.ids.size)
-        self.left: list[Task] = []
+        self.deferred: list[Task] = []
         self.stopped = False
 
-    def truth(self, votes: np.ndarray) -> bool:
-        if votes.size != self.ids.size:
-            raise self.refused(_other_samples(votes.size, self.ids.size))
-        mine = votes[self.followed]
+    def truth(self, values: np.ndarray) -> bool:
+        if values.size != self.ids.size:
+            raise self.refused(_other_samples(values.size, self.ids.size))
+        mine = values[self.followed]
         yes = int(np.count_nonzero(mine))
         if self.stopped or yes in (0, mine.size):
             return bool(mine[0])
-        return self._part([self.followed[mine], self.followed[~mine]], [True, False])
+        return bool(self._partition([self.followed[mine], self.followed[~mine]], [True, False]))
 
     def number(self, values: np.ndarray, kind: str) -> int:
         if values.size != self.ids.size:
@@ -88,10 +88,10 @@ class Follower(Decider):
             mine = np.trunc(mine) + 0.0  # all that ``int(x)`` shows; NaN and the infinities stay what they are
         groups: dict[bytes, list[int]] = {}
         for position, value in zip(self.followed.tolist(), mine, strict=True):
-            groups.setdefault(_identity(value), []).append(position)
+            groups.setdefault(_bits(value), []).append(position)
         if not self.stopped and len(groups) > 1:
             parts = [np.array(group) for group in groups.values()]
-            self._part(parts, [_shown(values[part[0]].item(), kind) for part in parts])
+            self._partition(parts, [_shown(values[part[0]].item(), kind) for part in parts])
         return int(self.followed[0])
 
     def refused(self, error: Exception) -> BaseException:
@@ -99,43 +99,44 @@ class Follower(Decider):
         return Stop()
 
     def refuse(self, error: Exception) -> None:
-        """Stop because of `error`, which may be another's doing: only samples without company run each alone."""
+        """Stop because of `error`; samples are run each alone unless other samples of the call may have caused it."""
         if not self.stopped:
             alone = self.followed.size == self.ids.size
-            self.leave(f"{type(error).__name__}: {error}" if alone else "")
+            self.defer(f"{type(error).__name__}: {error}" if alone else "")
 
-    def leave(self, reason: str = "") -> None:
+    def defer(self, reason: str = "") -> None:
         """Stop; the followed samples run again, each alone where there is a reason."""
         self.stopped = True
         mine = self.ids[self.followed]
         parts = [mine[k : k + 1] for k in range(mine.size)] if reason else [mine]
-        self.left.extend(Task(part, self.decisions, reason) for part in parts)
+        self.deferred.extend(Task(part, self.decisions, reason) for part in parts)
 
-    def _part(self, parts: list[np.ndarray], answers: list[Any]) -> Any:
+    def _partition(self, parts: list[np.ndarray], answers: list[Any]) -> Any:
         """Follow the largest of `parts`: then every sample starts at most ``log2(n) + 1`` times."""
         place = place_of(caller())
         best = max(range(len(parts)), key=lambda k: parts[k].size)
         before = self.decisions
         for k, part in enumerate(parts):
             if k != best:
-                self.left.append(Task(self.ids[part], (*before, Decision(*place, answers[k]))))
+                self.deferred.append(Task(self.ids[part], (*before, Decision(*place, answers[k]))))
         self.decisions = (*before, Decision(*place, answers[best]))
         self.followed = parts[best]
-        # Samples that are only carried may meet any number: they must go where the code turns that into errors.
+        # Deferred samples may produce any number: they are dropped where floating-point errors are exceptions.
         raises_on_floating_point_error = "raise" in np.geterr().values()
         if self.followed.size <= self.least or 2 * self.followed.size < self.ids.size or raises_on_floating_point_error:
-            self.leave()
+            self.defer()
             raise Stop
         np.seterr(all="ignore")
         return answers[best]
 
 
-def _identity(value: Any) -> bytes:
+def _bits(value: Any) -> bytes:
     """The bytes of a number; every NaN is one, in the parts of a complex number too."""
     if value == value:
-        return value.tobytes()
+        result: bytes = value.tobytes()
+        return result
     if value.dtype.kind == "c":
-        return b"".join(_identity(part) for part in (value.real, value.imag))
+        return b"".join(_bits(part) for part in (value.real, value.imag))
     return b"nan"
 
 
@@ -149,11 +150,11 @@ def _other_samples(seen: int, carried: int) -> ValueError:
 
 @contextmanager
 def following(follower: Follower) -> Iterator[None]:
-    """Let `follower` decide inside the ``with`` block."""
-    policy, watchers = policy_in_force.set(follower), records_in_force.set(())
+    """Put `follower` in force inside the ``with`` block."""
+    policy, records = policy_in_force.set(follower), records_in_force.set(())
     try:
-        with np.errstate():  # the follower may silence it
+        with np.errstate():  # `_partition` may change it
             yield
     finally:
-        records_in_force.reset(watchers)
+        records_in_force.reset(records)
         policy_in_force.reset(policy)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble.scalar.divergence.containers import mapped, parts_of
+from ensemble._containers import mapped, parts_of
 from ensemble.scalar.divergence.policy import Decider, policy_in_force
 from ensemble.scalar.divergence.scalar_code import EXACT, LARGEST, NEITHER, kind_of
 from ensemble.scalar.divergence.side_effects import refuse_lazy
@@ -17,7 +17,7 @@ from ensemble.scalar.sample_set import SampleSet
 
 __all__ = ["PlainLoop", "as_numpy", "plain_loop"]
 
-QUIET = frozenset(("warn", "ignore"))
+SILENT = frozenset(("warn", "ignore"))
 
 FLOATS = frozenset((float, np.float64))
 
@@ -25,7 +25,7 @@ CONSTANTS = frozenset((float, bool, str, type(None), np.float64))
 
 ATOMS = frozenset((float, np.float64, int, bool, str, type(None)))
 
-UP_TO = {"floats": 512, "scalars": 128}
+LOOP_LIMITS = {"floats": 512, "scalars": 128}
 """Samples up to which `run` takes a loop. An operation takes 1 us on an ensemble of so many, 0.025 us on a float and
 0.055 us on a scalar of NumPy, and a run with ensembles takes 100 to 200 us before its first operation: 40 operations
 without a branch take as long on 400 floats as on an ensemble of 400."""
@@ -45,9 +45,9 @@ class PlainLoop:
         self.kinds: set[type] = set()
 
     @property
-    def up_to(self) -> int:
+    def max_samples(self) -> int:
         """For how many samples a loop costs less than ensembles."""
-        return UP_TO["floats" if self.exact else "scalars"]
+        return LOOP_LIMITS["floats" if self.exact else "scalars"]
 
     def columns(self, ids: np.ndarray | None) -> list[Any]:
         """The arguments of the samples `ids`, argument by argument."""
@@ -70,15 +70,15 @@ class PlainLoop:
         columns = self.columns(ids)
         if ids is None:
             self.arguments = columns
-        function = self._named if self.names else self.f
+        function = self._call_with_keywords if self.names else self.f
         try:
             values = list(map(function, *columns))
         except Exception:
-            values = self._despite_errors(function, columns, ids)
+            values = self._call_each(function, columns, ids)
         self.n_runs += len(values)
         kinds = set(map(type, values))
         if self.exact and not (kinds == {float} and isfinite(sum(values))):
-            self._mend(values, ids, kinds)
+            self._rerun_non_finite(values, ids, kinds)
             kinds = set(map(type, values))
         self.kinds = kinds
         if not kinds <= ATOMS:
@@ -86,7 +86,7 @@ class PlainLoop:
                 refuse_lazy(value)
         return values
 
-    def _despite_errors(self, function: Callable[..., Any], columns: list[Any], ids: np.ndarray | None) -> list[Any]:
+    def _call_each(self, function: Callable[..., Any], columns: list[Any], ids: np.ndarray | None) -> list[Any]:
         """All samples once more, each with what it raises: a function without effects may be called again."""
         values: list[Any] = []
         calls = map(function, *columns)
@@ -97,11 +97,11 @@ class PlainLoop:
                 return values
             except Exception as error:
                 s = len(values) if ids is None else int(ids[len(values)])
-                values.append(self._again(s) if self.exact else None)
+                values.append(self._rerun(s) if self.exact else None)
                 if not self.exact:
                     self.errors[s] = error
 
-    def _named(self, *row: Any) -> Any:
+    def _call_with_keywords(self, *row: Any) -> Any:
         n = len(row) - len(self.names)
         return self.f(*row[:n], **dict(zip(self.names, row[n:], strict=True)))
 
@@ -112,26 +112,26 @@ class PlainLoop:
         n = len(given) - len(self.names)
         return given[:n], dict(zip(self.names, given[n:], strict=True))
 
-    def _again(self, s: int) -> Any:
+    def _rerun(self, s: int) -> Any:
         """Sample `s` on NumPy's scalars, which do not raise where floats do, and warn where floats do not."""
         self.n_runs += 1
         row = [x.sample(s)[()] if type(x) is Ensemble else x for x in self.inputs]
         try:
-            return self._named(*row)
+            return self._call_with_keywords(*row)
         except Exception as error:
             self.errors[s] = error
             return None
 
-    def _mend(self, values: list[Any], ids: np.ndarray | None, kinds: set[type]) -> None:
+    def _rerun_non_finite(self, values: list[Any], ids: np.ndarray | None, kinds: set[type]) -> None:
         """Run again what is not finite on floats."""
         if kinds <= ATOMS:
             bad = [k for k, value in enumerate(values) if type(value) in FLOATS and not isfinite(value)]
         else:
-            bad = [k for k, value in enumerate(values) if not _is_sound(value)]
+            bad = [k for k, value in enumerate(values) if not _is_finite(value)]
         for k in bad:
             s = k if ids is None else int(ids[k])
             if s not in self.errors and type(values[k]) is not np.float64:
-                values[k] = self._again(s)
+                values[k] = self._rerun(s)
 
 
 def as_numpy(value: Any) -> Any:
@@ -142,14 +142,14 @@ def as_numpy(value: Any) -> Any:
     return value if kind in ATOMS else mapped(as_numpy, value) if parts_of(value) is not None else value
 
 
-def _is_sound(value: Any) -> bool:
+def _is_finite(value: Any) -> bool:
     """Whether all numbers of `value` are finite and real."""
     if type(value) in FLOATS:
         return isfinite(value)
     parts = None if type(value) in ATOMS else parts_of(value)
     if parts is None:
         return type(value) is not complex
-    return all(map(_is_sound, parts.values()))
+    return all(map(_is_finite, parts.values()))
 
 
 def plain_loop(f: Callable[..., Any], inputs: tuple[Any, ...], keywords: Mapping[str, Any]) -> PlainLoop | None:
@@ -177,7 +177,7 @@ def plain_loop(f: Callable[..., Any], inputs: tuple[Any, ...], keywords: Mapping
     if (code := kind_of(f)) == NEITHER:
         return None
     if exact := exact and code == EXACT:
-        exact = set(np.geterr().values()) <= QUIET  # floats tell nobody
+        exact = set(np.geterr().values()) <= SILENT  # floats tell nobody
     loop = PlainLoop(f, arguments, tuple(keywords), exact, n_samples)
     loop.sample_set = sample_set
     return loop

@@ -1,7 +1,7 @@
 """Divergence: what an ensemble means as one truth value or as one number.
 
-Where all samples agree there is nothing to ask. Where they do not, `DivergenceError` says where, which samples stand on
-which side, and what to write instead; `divergence` puts another rule in force for a block of code.
+Where all samples agree, their common value is taken. Where they do not, `DivergenceError` names the place, the samples
+of each value, and what to write instead; `divergence` puts another rule in force for a block of code.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ POLICIES = ("raise", "first", "any", "all", "majority")
 
 
 class Decider:
-    """A rule that is asked about every disagreement of samples, those on numbers and on shapes included."""
+    """A policy for every disagreement of samples, those on numbers and on shapes included."""
 
-    def truth(self, votes: np.ndarray) -> bool:
-        """The truth value to go on with, where `votes`, shape (n_samples,), differ."""
+    def truth(self, values: np.ndarray) -> bool:
+        """The truth value to go on with, where `values`, shape (n_samples,), differ."""
         raise NotImplementedError
 
     def number(self, values: np.ndarray, kind: str) -> int:
@@ -37,7 +37,7 @@ class Decider:
         raise NotImplementedError
 
     def refused(self, error: Exception) -> BaseException:
-        """What to raise in place of `error`, where the samples cannot stay together."""
+        """What to raise in place of `error`, where the samples cannot go on in one call."""
         raise NotImplementedError
 
 
@@ -45,9 +45,9 @@ Policy = str | Callable[[np.ndarray], bool] | Decider
 
 policy_in_force: ContextVar[Policy] = ContextVar("divergence", default="raise")
 
-Watcher = Callable[[str, np.ndarray], None]
+Recorder = Callable[[str, np.ndarray], None]
 
-records_in_force: ContextVar[tuple[Watcher, ...]] = ContextVar("watchers", default=())
+records_in_force: ContextVar[tuple[Recorder, ...]] = ContextVar("records", default=())
 
 
 class DivergenceError(Exception):
@@ -58,12 +58,12 @@ class DivergenceError(Exception):
 
     Attributes
     ----------
-    votes : numpy.ndarray, shape (n_samples,), or None
-        What each sample answered.
+    values : numpy.ndarray, shape (n_samples,), or None
+        The truth value or number of each sample.
     expression : str
-        The source text that asked, empty where the source is not at hand.
+        The source text of the expression; empty where the source is not available.
     filename, lineno : str, int
-        Where it was asked.
+        Its place.
 
     Examples
     --------
@@ -72,17 +72,17 @@ class DivergenceError(Exception):
     >>> try:
     ...     bool(Ensemble(np.array([1.0, -1.0, 3.0])) > 0.0)
     ... except DivergenceError as error:
-    ...     print(error.votes)
+    ...     print(error.values)
     [ True False  True]
     """
 
-    def __init__(self, text: str, votes: np.ndarray | None = None, place: tuple[str, str, int] = ("", "", 0)) -> None:
+    def __init__(self, text: str, values: np.ndarray | None = None, place: tuple[str, str, int] = ("", "", 0)) -> None:
         super().__init__(text)
-        self.votes = votes
+        self.values = values
         self.expression, self.filename, self.lineno = place
 
     def __reduce__(self) -> Any:
-        return DivergenceError, (str(self), self.votes, (self.expression, self.filename, self.lineno))
+        return DivergenceError, (str(self), self.values, (self.expression, self.filename, self.lineno))
 
 
 @contextmanager
@@ -93,8 +93,8 @@ def divergence(policy: Policy) -> Iterator[None]:
     ----------
     policy : {"raise", "first", "any", "all", "majority"} or callable
         "raise": `DivergenceError` (the rule outside any block). "first": sample 0 decides, for numbers too (the rule of
-        Phipps et al. [1]_). "any", "all": whether any or every sample says yes. "majority": whether more than half do.
-        A callable gets the votes, bools of shape (n_samples,), and returns a bool or raises.
+        Phipps et al. [1]_). "any", "all", "majority": whether it is True in any, in every or in more than half of the
+        samples. A callable gets the truth values, bools of shape (n_samples,), and returns a bool or raises.
 
     Raises
     ------
@@ -103,8 +103,8 @@ def divergence(policy: Policy) -> Iterator[None]:
 
     Notes
     -----
-    The rule lives in a `contextvars.ContextVar`: threads and tasks do not see each other's. Only "first" and "raise"
-    speak about numbers; under the others ``float(x)`` raises where samples differ. Inside ``run(f, ...)`` with its
+    The policy is a `contextvars.ContextVar`: each thread and task has its own. Only "first" and "raise" apply to
+    numbers; under the others ``float(x)`` raises where samples differ. Inside ``run(f, ...)`` with its
     policy "split" every sample decides for itself, so a block there changes nothing.
 
     References
@@ -131,34 +131,34 @@ def divergence(policy: Policy) -> Iterator[None]:
 
 
 def one_truth(samples: Array) -> bool:
-    """The truth value that `samples`, shape (n_samples,), have in common, or what the policy makes of them."""
+    """The common truth value of `samples`, shape (n_samples,), or the one that the policy gives."""
     if samples.shape[0] == 1:
         return bool(samples[0])
-    votes = to_numpy(samples).astype(bool, copy=False)
-    for watch in records_in_force.get():
-        watch("bool", votes)
-    yes = int(np.count_nonzero(votes))
-    if yes in (0, votes.size):
+    values = to_numpy(samples).astype(bool, copy=False)
+    for record in records_in_force.get():
+        record("bool", values)
+    yes = int(np.count_nonzero(values))
+    if yes in (0, values.size):
         return yes > 0
     policy = policy_in_force.get()
     if isinstance(policy, Decider):
-        return policy.truth(votes)
+        return policy.truth(values)
     if callable(policy):
-        return bool(policy(votes))
+        return bool(policy(values))
     match policy:
         case "first":
-            return bool(votes[0])
+            return bool(values[0])
         case "any":
             return True
         case "all":
             return False
         case "majority":
-            return 2 * yes > votes.size
+            return 2 * yes > values.size
     raise split(
         "a truth value must be one bool",
-        f"{yes} True among {votes.size} samples ({_numbers(votes)}), False for {_numbers(~votes)}",
+        f"{yes} True among {values.size} samples ({_numbers(values)}), False for {_numbers(~values)}",
         "Use xp.where, all_samples or any_sample; cond and while_loop run each branch on its own samples.",
-        votes,
+        values,
     )
 
 
@@ -178,12 +178,12 @@ def agreed(samples: Array) -> bool:
 
 
 def one_number(samples: Array, kind: str) -> Any:
-    """The number that `samples`, shape (n_samples,), have in common, as a 0-d array."""
+    """The common number of `samples`, shape (n_samples,), as a 0-d array."""
     if samples.shape[0] == 1:
         return samples[0]
     policy, values = policy_in_force.get(), to_numpy(samples)
-    for watch in records_in_force.get():
-        watch(kind, values)
+    for record in records_in_force.get():
+        record(kind, values)
     if policy == "first" or agreed(samples):
         return samples[0]
     if isinstance(policy, Decider):
@@ -197,12 +197,12 @@ def one_number(samples: Array, kind: str) -> Any:
     )
 
 
-def split(requirement: str, seen: str, advice: str, votes: np.ndarray | None = None) -> BaseException:
-    """The error to raise: the template, and the place in the caller's code that asked."""
+def split(requirement: str, seen: str, advice: str, values: np.ndarray | None = None) -> BaseException:
+    """The error to raise, with the expression in the caller's code and its place."""
     expression, filename, lineno = place = place_of(caller())
     where = f" in `{expression}`" if expression else ""
     text = f"Ensemble: {requirement}; got {seen}{where} at {filename}:{lineno}. {advice}"
-    error, policy = DivergenceError(text, votes, place), policy_in_force.get()
+    error, policy = DivergenceError(text, values, place), policy_in_force.get()
     return policy.refused(error) if isinstance(policy, Decider) else error
 
 
@@ -234,8 +234,8 @@ def as_scalars(samples: Array) -> bool:
     return samples.ndim == 1 and isinstance(policy_in_force.get(), Decider)
 
 
-def _numbers(votes: np.ndarray, limit: int = 6) -> str:
-    chosen = np.flatnonzero(votes)
+def _numbers(values: np.ndarray, limit: int = 6) -> str:
+    chosen = np.flatnonzero(values)
     shown = ", ".join(str(i) for i in chosen[:limit])
     return shown if chosen.size <= limit else f"{shown}, ... ({chosen.size} in all)"
 
@@ -264,4 +264,4 @@ def place_of(frame: FrameType) -> tuple[str, str, int]:
 def is_machinery(frame: FrameType) -> bool:
     """Whether `frame` is the array layer's or an array library's."""
     libraries = "numpy.", "array_api_compat.", "array_api_strict.", "torch.", "jax.", "cupy."
-    return frame.f_globals.get("__name__", "").startswith(("ensemble.scalar.", *libraries))
+    return str(frame.f_globals.get("__name__", "")).startswith(("ensemble.scalar.", *libraries))

@@ -1,7 +1,7 @@
-"""Numbers of Python in a run: what ``math.sin(x)`` gives for each sample, and how it computes on.
+"""Python floats in a run: the results of ``math.sin(x)`` per sample, and arithmetic on them.
 
 A function of `math` returns a float of Python, not of NumPy: a division of it by zero raises, its fractional power may
-be complex, and a comparison of it is a bool of Python. Inside a run each sample keeps to that.
+be complex, and a comparison of it is a bool of Python. Inside a run that holds for each sample.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from ensemble._containers import mapped
 from ensemble.scalar.divergence.branching import ensembles_in
-from ensemble.scalar.divergence.containers import mapped
 from ensemble.scalar.divergence.paths import Follower
 from ensemble.scalar.divergence.policy import policy_in_force
 from ensemble.scalar.ensemble import Ensemble, wrap
@@ -25,7 +25,7 @@ __all__ = ["PythonFloat", "lifted", "python_floats"]
 
 EXACT_INTEGERS = 2**53
 
-GIVE_FLOATS = frozenset(
+FLOAT_FUNCTIONS = frozenset(
     getattr(math, name)
     for name in (
         "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "copysign", "cos", "cosh", "degrees", "erf", "erfc",
@@ -75,7 +75,7 @@ def _of_each_sample(
         rows = [columns[id(x)] if isinstance(x, Ensemble) else [x] for x in arguments]
         calls = map(function, *[row if len(row) == n_samples else row * n_samples for row in rows])
         try:
-            if function in GIVE_FLOATS:
+            if function in FLOAT_FUNCTIONS:
                 return python_floats(np.fromiter(calls, np.float64, n_samples), sample_set)
         except Exception:  # in which samples, is found below
             pass
@@ -90,27 +90,27 @@ def _of_each_sample(
         except Exception as error:
             errors[s] = error
     if errors:
-        _raise_in_their_samples(errors, follower)
-    return _together(values, follower, sample_set)
+        _raise_per_sample(errors, follower)
+    return _common_value(values, follower, sample_set)
 
 
-def _raise_in_their_samples(errors: dict[int, Exception], follower: Follower) -> None:
-    """Part the samples in which a function raised from the others, and by what it raised."""
+def _raise_per_sample(errors: dict[int, Exception], follower: Follower) -> None:
+    """Group the samples by the exception that a function raised for them, or none."""
     fine = np.array([s not in errors for s in range(follower.ids.size)])
     if follower.truth(fine):
         return
     kinds = {s: (type(error), str(error)) for s, error in errors.items()}
-    raise errors[_parted([kinds.get(s) for s in range(follower.ids.size)], follower)]
+    raise errors[_partition_by_value([kinds.get(s) for s in range(follower.ids.size)], follower)]
 
 
-def _parted(values: list[Any], follower: Follower) -> int:
-    """Part the samples by their values, which need no order; the first sample of those that stay."""
+def _partition_by_value(values: list[Any], follower: Follower) -> int:
+    """Group the samples by their values, which need no order; the first sample of the group that goes on."""
     numbers: dict[Any, int] = {}
     codes = [numbers.setdefault(value, len(numbers)) for value in values]
     return follower.number(np.array(codes), "number")
 
 
-def _together(values: list[Any], follower: Follower, sample_set: SampleSet | None) -> Any:
+def _common_value(values: list[Any], follower: Follower, sample_set: SampleSet | None) -> Any:
     """One value for all followed samples."""
     first = follower.followed[0]
     kinds = {type(values[s]) for s in follower.followed.tolist()}
@@ -121,10 +121,10 @@ def _together(values: list[Any], follower: Follower, sample_set: SampleSet | Non
         return follower.truth(np.array([value is True for value in values]))
     if kinds == {int}:
         small = all(type(v) is int and abs(v) < EXACT_INTEGERS for v in values)
-        return values[follower.number(np.array(values), "number") if small else _parted(values, follower)]
+        return values[follower.number(np.array(values), "number") if small else _partition_by_value(values, follower)]
     if kinds == {tuple}:
         columns = [[value[k] for value in values] for k in range(len(values[first]))]
-        return tuple(_together(column, follower, sample_set) for column in columns)
+        return tuple(_common_value(column, follower, sample_set) for column in columns)
     raise follower.refused(TypeError(f"{' and '.join(sorted(kind.__name__ for kind in kinds))} from several samples"))
 
 
@@ -134,7 +134,7 @@ def _together(values: list[Any], follower: Follower, sample_set: SampleSet | Non
 def _arithmetic(name: str, operation: Callable[[Any, Any], Any], reflected: bool = False) -> Callable[[Any, Any], Any]:
     """An operation that never raises, on all samples at once."""
     of_arrays = getattr(Ensemble, name)
-    one_by_one = _judged(name, operation, reflected)
+    per_sample = _per_sample(name, operation, reflected)
 
     def method(self: PythonFloat, other: Any) -> Any:
         kind = type(other)
@@ -143,7 +143,7 @@ def _arithmetic(name: str, operation: Callable[[Any, Any], Any], reflected: bool
         elif kind is float or (kind is int and abs(other) <= EXACT_INTEGERS):
             right = other
         else:
-            return one_by_one(self, other)
+            return per_sample(self, other)
         with np.errstate(all="ignore"):  # Python's floats do not warn
             samples = operation(right, self.samples) if reflected else operation(self.samples, right)
         known = self.sample_set
@@ -152,7 +152,7 @@ def _arithmetic(name: str, operation: Callable[[Any, Any], Any], reflected: bool
     return functools.wraps(of_arrays)(method)
 
 
-def _judged(name: str, operation: Callable[[Any, Any], Any], reflected: bool = False) -> Callable[[Any, Any], Any]:
+def _per_sample(name: str, operation: Callable[[Any, Any], Any], reflected: bool = False) -> Callable[[Any, Any], Any]:
     """An operation that may raise or give something else than a float: sample by sample."""
     of_arrays, of_floats = getattr(Ensemble, name), lifted(operation)
 
@@ -176,22 +176,22 @@ class PythonFloat(Ensemble):
     __rsub__ = _arithmetic("__rsub__", operator.sub, reflected=True)
     __mul__ = _arithmetic("__mul__", operator.mul)
     __rmul__ = _arithmetic("__rmul__", operator.mul, reflected=True)
-    __truediv__ = _judged("__truediv__", operator.truediv)
-    __rtruediv__ = _judged("__rtruediv__", operator.truediv, reflected=True)
-    __floordiv__ = _judged("__floordiv__", operator.floordiv)
-    __rfloordiv__ = _judged("__rfloordiv__", operator.floordiv, reflected=True)
-    __mod__ = _judged("__mod__", operator.mod)
-    __rmod__ = _judged("__rmod__", operator.mod, reflected=True)
-    __divmod__ = _judged("__divmod__", divmod)
-    __rdivmod__ = _judged("__rdivmod__", divmod, reflected=True)  # type: ignore[assignment]
-    __pow__ = _judged("__pow__", operator.pow)
-    __rpow__ = _judged("__rpow__", operator.pow, reflected=True)
-    __lt__ = _judged("__lt__", operator.lt)
-    __le__ = _judged("__le__", operator.le)
-    __gt__ = _judged("__gt__", operator.gt)
-    __ge__ = _judged("__ge__", operator.ge)
-    __eq__ = _judged("__eq__", operator.eq)
-    __ne__ = _judged("__ne__", operator.ne)
+    __truediv__ = _per_sample("__truediv__", operator.truediv)
+    __rtruediv__ = _per_sample("__rtruediv__", operator.truediv, reflected=True)
+    __floordiv__ = _per_sample("__floordiv__", operator.floordiv)
+    __rfloordiv__ = _per_sample("__rfloordiv__", operator.floordiv, reflected=True)
+    __mod__ = _per_sample("__mod__", operator.mod)
+    __rmod__ = _per_sample("__rmod__", operator.mod, reflected=True)
+    __divmod__ = _per_sample("__divmod__", divmod)
+    __rdivmod__ = _per_sample("__rdivmod__", divmod, reflected=True)  # type: ignore[assignment]
+    __pow__ = _per_sample("__pow__", operator.pow)
+    __rpow__ = _per_sample("__rpow__", operator.pow, reflected=True)
+    __lt__ = _per_sample("__lt__", operator.lt)
+    __le__ = _per_sample("__le__", operator.le)
+    __gt__ = _per_sample("__gt__", operator.gt)
+    __ge__ = _per_sample("__ge__", operator.ge)
+    __eq__ = _per_sample("__eq__", operator.eq)
+    __ne__ = _per_sample("__ne__", operator.ne)
     __hash__ = None  # type: ignore[assignment]
 
     # A float cannot change: the name gets another value.
@@ -209,5 +209,5 @@ class PythonFloat(Ensemble):
 def python_floats(samples: np.ndarray, sample_set: SampleSet | None) -> PythonFloat:
     """Floats of Python, shape (n_samples,)."""
     x: PythonFloat = object.__new__(PythonFloat)
-    x.samples, x.sample_set, x._family = samples, sample_set, None
+    x.samples, x.sample_set, x._memory_token = samples, sample_set, None
     return x

@@ -1,4 +1,4 @@
-"""`record_divergence`: where code asks an ensemble for one value, how often, and what each sample answered."""
+"""`record_divergence`: where code needs one value of an ensemble, how often, and the values of the samples."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class Site:
         The samples of the ensemble that was asked.
     asked, split : int
         How often it asked, and how often the samples did not agree.
-    votes : numpy.ndarray, shape (n_samples,)
-        How often each sample said True; for a number, what each sample said the last time.
+    values : numpy.ndarray, shape (n_samples,)
+        How often the truth value of each sample was True; of a number, its last value per sample.
     """
 
     expression: str
@@ -41,19 +41,19 @@ class Site:
     lineno: int
     kind: str
     n_samples: int
-    votes: np.ndarray
+    values: np.ndarray
     asked: int = 0
     split: int = 0
 
-    def add(self, votes: np.ndarray) -> None:
+    def add(self, values: np.ndarray) -> None:
         """Count one question."""
         self.asked += 1
-        first = votes[0]
-        self.split += not np.all((votes == first) | ((votes != votes) & (first != first)))
-        self.votes = self.votes + votes if self.kind == "bool" else votes.copy()
+        first = values[0]
+        self.split += not np.all((values == first) | ((values != values) & (first != first)))
+        self.values = self.values + values if self.kind == "bool" else values.copy()
 
     def __str__(self) -> str:
-        least, most = self.votes.min(), self.votes.max()
+        least, most = self.values.min(), self.values.max()
         span = f"{least:.6g}" if least == most or least != least else f"{least:.6g} to {most:.6g}"
         return f"True {span} times" if self.kind == "bool" else f"{self.kind} {span}"
 
@@ -76,22 +76,22 @@ class DivergenceRecord:
     def __iter__(self) -> Iterator[Site]:
         return iter(self.sites)
 
-    def _watch(self, kind: str, votes: np.ndarray) -> None:
+    def _record(self, kind: str, values: np.ndarray) -> None:
         frame = caller()
         at = frame.f_code, frame.f_lasti
         if at not in self._places:
             self._places[at] = place_of(frame)
         # One condition of a loop stands twice in the bytecode, before the loop and at its end.
-        key = self._places[at], kind, votes.size
+        key = self._places[at], kind, values.size
         if key not in self._sites:
-            self._sites[key] = Site(*self._places[at], kind, votes.size, np.zeros(votes.size, dtype=np.int64))
-        self._sites[key].add(votes)
+            self._sites[key] = Site(*self._places[at], kind, values.size, np.zeros(values.size, dtype=np.int64))
+        self._sites[key].add(values)
 
     def signature(self, n_samples: int | None = None) -> np.ndarray:
-        """One row of integers a site, one column per sample: samples that went the same way have equal columns.
+        """One row of integers per site, one column per sample: samples of one path have equal columns.
 
-        A row counts the sample's True answers; of a number it tells which of the values, in rising order, the sample
-        had. It is what to group samples by, before they are run again.
+        An entry is the number of True values of a sample; of a number, the rank of its last value. Samples can be
+        grouped by their columns before they are run again.
 
         Parameters
         ----------
@@ -112,7 +112,7 @@ class DivergenceRecord:
         require(len(counts) == 1, "signature", "n_samples", "say which sites are meant", seen)
         n = counts.pop()
         rows = [
-            site.votes if site.kind == "bool" else np.unique(site.votes, return_inverse=True)[1]
+            site.values if site.kind == "bool" else np.unique(site.values, return_inverse=True)[1]
             for site in self
             if site.n_samples == n
         ]
@@ -174,7 +174,7 @@ def record_divergence() -> Iterator[DivergenceRecord]:
     array([[0, 2, 4]])
     """
     record = DivergenceRecord()
-    token = records_in_force.set((*records_in_force.get(), record._watch))
+    token = records_in_force.set((*records_in_force.get(), record._record))
     try:
         yield record
     finally:

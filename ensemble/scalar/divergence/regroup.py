@@ -1,4 +1,4 @@
-"""Nested values of groups of samples: cut out, copied, and put together in sample order."""
+"""Nested values of groups of samples: selected, copied, and merged in sample order."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import base_of, is_array, to_numpy
+from ensemble._containers import filled, mapped, parts_of
+from ensemble._typing import Array, Namespace
 from ensemble.scalar.divergence.branching import Gather, ensembles_in
-from ensemble.scalar.divergence.containers import filled, mapped, parts_of
 from ensemble.scalar.ensemble import Ensemble, packed, wrap
 from ensemble.scalar.sample_set import SampleSet
 
-__all__ = ["ForeignError", "SampleList", "copied", "cut", "plain", "sample_of", "stitched", "stitched_rows"]
+__all__ = ["NotSeparableError", "SampleList", "copied", "plain", "regrouped", "regrouped_rows", "sample_of", "selected"]
 
 ATOMS = (str, bytes, bool, int, float, complex, np.generic, np.dtype, type(None), type(...), type, enum.Enum, range)
-"""Values without parts, in which no ensemble can hide."""
+"""Values without parts: none of them holds an ensemble."""
 
 
 class SampleList(Sequence[Any]):
-    """Values that no array holds, one a sample: texts, ``None``, arrays of different shapes.
+    """Values that no array holds, one per sample: texts, ``None``, arrays of different shapes.
 
     Parameters
     ----------
@@ -67,7 +68,7 @@ SCALARS = frozenset((float, int, bool, np.float64, np.int64, np.bool_))
 """Types of which an array made of a list holds every value, integers beyond 64 bits aside."""
 
 
-class ForeignError(Exception):
+class NotSeparableError(Exception):
     """A value of which it is not known what belongs to one sample."""
 
 
@@ -78,15 +79,17 @@ def copied(f: Callable[[Any], Any], value: Any) -> Any:
     """`f` of every leaf, arrays copied: nothing of `value` can be changed through it. One array stays one array."""
     known: dict[int, Any] = {}
 
-    def fresh(leaf: Any) -> Any:
+    def leaf_copied(leaf: Any) -> Any:
         if id(leaf) not in known:
-            known[id(leaf)] = f(copy.copy(leaf) if isinstance(leaf, Ensemble) and leaf.is_shared else _own(leaf))
+            known[id(leaf)] = f(
+                copy.copy(leaf) if isinstance(leaf, Ensemble) and leaf.is_shared else _array_copied(leaf)
+            )
         return known[id(leaf)]
 
-    return mapped(fresh, value)
+    return mapped(leaf_copied, value)
 
 
-def _own(leaf: Any) -> Any:
+def _array_copied(leaf: Any) -> Any:
     if isinstance(leaf, np.ndarray):
         return leaf.copy()
     if is_array(leaf) and not isinstance(leaf, np.generic | Ensemble):
@@ -102,35 +105,35 @@ def plain(x: Any, s: int) -> Any:
     return value[()] if isinstance(value, np.ndarray) else value
 
 
-def cut(value: Any, chosen: np.ndarray, n_samples: int) -> Any:
-    """What a run of `n_samples` returned, for the samples at `chosen` alone."""
+def selected(value: Any, chosen: np.ndarray, n_samples: int) -> Any:
+    """The samples at `chosen` of what a run of `n_samples` returned."""
     gather = Gather(chosen)
 
     def leaf(x: Any) -> Any:
         if isinstance(x, Ensemble):
             if x.n_samples not in (1, n_samples):
-                raise ForeignError(f"f returned an ensemble of {x.n_samples} samples in a run of {n_samples}")
-            # Cutting copies: the result must not change with what f still holds.
+                raise NotSeparableError(f"f returned an ensemble of {x.n_samples} samples in a run of {n_samples}")
+            # A copy: the result must not change with arrays that f still references.
             return copy.copy(x) if x.is_shared else gather(x)
         if isinstance(x, ATOMS) or (is_array(x) and _holds_numbers(x)):
-            return _own(x)
-        raise ForeignError(f"f returned a {type(x).__name__}, in which samples cannot be told apart")
+            return _array_copied(x)
+        raise NotSeparableError(f"f returned a {type(x).__name__}, in which samples cannot be told apart")
 
     try:
         return mapped(leaf, value)
     except TypeError as error:
-        raise ForeignError(str(error)) from error
+        raise NotSeparableError(str(error)) from error
 
 
 def _holds_numbers(x: Any) -> bool:
     return not isinstance(x, np.ndarray) or x.dtype.kind in "biufc"
 
 
-# -- putting together --------------------------------------------------------------------------------------------------
+# -- merging -----------------------------------------------------------------------------------------------------------
 
 
-class Stitcher:
-    """Puts values of groups side by side; `places` are the samples of each, and some samples may have none."""
+class _Regrouper:
+    """Merges values of groups; `places` are the samples of each, and some samples may have none."""
 
     def __init__(self, places: list[np.ndarray], n_samples: int, sample_set: SampleSet | None) -> None:
         self.places = places
@@ -141,8 +144,8 @@ class Stitcher:
     def __call__(self, values: list[Any]) -> Any:
         kinds = set(map(type, values))
         if kinds <= SCALARS:
-            together = self._array(values)
-            return self._list(values) if together is None else together
+            joined = self._array(values)
+            return self._list(values) if joined is None else joined
         nests = [parts_of(value) for value in values]
         if all(nest is not None for nest in nests):
             found = [nest or {} for nest in nests]
@@ -152,9 +155,9 @@ class Stitcher:
                 except TypeError:  # no other container of that type can be made
                     return self._list(values)
         elif all(_is_number(value) for value in values):
-            together = self._array(values)
-            if together is not None:
-                return together
+            joined = self._array(values)
+            if joined is not None:
+                return joined
         elif all(_same(value, values[0]) for value in values):
             return values[0]
         return self._list(values)
@@ -205,7 +208,7 @@ class Stitcher:
         rest = [k for k in range(len(values)) if k not in done]
         return columns + [values[k] for k in rest], places + [self.places[k] for k in rest]
 
-    def _joined(self, base: Any, columns: list[Any], places: list[np.ndarray], dtype: Any) -> Ensemble:
+    def _joined(self, base: Namespace, columns: list[Array], places: list[np.ndarray], dtype: Any) -> Ensemble:
         places = list(places)
         if self.missing:
             absent = np.ones(self.n_samples, dtype=bool)
@@ -228,7 +231,7 @@ class _Column:
         self.samples = samples
 
 
-def _column(value: Any, base: Any) -> Any:
+def _column(value: Any, base: Namespace) -> Any:
     if isinstance(value, Ensemble):
         return value.samples
     if isinstance(value, _Column):
@@ -242,13 +245,13 @@ def _same_keys(parts: dict[Any, Any], others: dict[Any, Any], container: Any) ->
     return parts.keys() == others.keys()
 
 
-def stitched(values: list[Any], places: list[np.ndarray], n_samples: int, sample_set: SampleSet | None) -> Any:
+def regrouped(values: list[Any], places: list[np.ndarray], n_samples: int, sample_set: SampleSet | None) -> Any:
     """One value for all samples; None where no sample has any."""
-    return Stitcher(places, n_samples, sample_set)(values) if values else None
+    return _Regrouper(places, n_samples, sample_set)(values) if values else None
 
 
-def stitched_rows(values: list[Any], n_samples: int, sample_set: SampleSet | None) -> Any:
-    """`stitched` for one value per sample: in few steps where these are numbers or tuples of them."""
+def regrouped_rows(values: list[Any], n_samples: int, sample_set: SampleSet | None) -> Any:
+    """`regrouped` for one value per sample: in few steps where these are numbers or tuples of numbers."""
     kinds = set(map(type, values))
     kind = type(values[0])
     if kinds <= SCALARS and (len(kinds) == 1 or kinds == {float, np.float64}):
@@ -256,17 +259,17 @@ def stitched_rows(values: list[Any], n_samples: int, sample_set: SampleSet | Non
         if kind is not int or samples.dtype == np.int64:
             return wrap(samples, sample_set)
     elif len(kinds) == 1 and (kind is tuple or kind is list) and len(set(map(len, values))) == 1:
-        return kind([stitched_rows(list(column), n_samples, sample_set) for column in zip(*values, strict=True)])
+        return kind([regrouped_rows(list(column), n_samples, sample_set) for column in zip(*values, strict=True)])
     elif kind is dict and len(kinds) == 1 and all(value.keys() == values[0].keys() for value in values):
-        return {key: stitched_rows([value[key] for value in values], n_samples, sample_set) for key in values[0]}
+        return {key: regrouped_rows([value[key] for value in values], n_samples, sample_set) for key in values[0]}
     ids = np.arange(n_samples)
-    return stitched(values, [ids[s : s + 1] for s in range(n_samples)], n_samples, sample_set)
+    return regrouped(values, [ids[s : s + 1] for s in range(n_samples)], n_samples, sample_set)
 
 
 def sample_of(value: Any, k: int) -> Any:
     """Sample `k` of what a group returned, built as `f` built it."""
     try:
-        return mapped(lambda x: plain(x, k) if isinstance(x, Ensemble) else _own(x), value)
+        return mapped(lambda x: plain(x, k) if isinstance(x, Ensemble) else _array_copied(x), value)
     except TypeError:  # no other container of that type can be made
         if ensembles_in(value):
             raise
@@ -285,7 +288,7 @@ def _same(a: Any, b: Any) -> bool:
     return type(a) is type(b) and isinstance(a, ATOMS) and not isinstance(a, np.generic) and a == b
 
 
-def _would_change(column: Any, dtype: Any, base: Any) -> bool:
+def _would_change(column: Array, dtype: Any, base: Namespace) -> bool:
     """Whether a bool would become a number, or an integer a float that is not the same number."""
     if column.dtype == dtype:
         return False

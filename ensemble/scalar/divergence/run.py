@@ -1,4 +1,4 @@
-"""`run`: unchanged Python code on ensembles, each sample along the way that it would take alone."""
+"""`run`: unchanged Python code on ensembles; each sample takes the path of its own scalar run."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 
 from ensemble._check import integer, message, one_of
+from ensemble._containers import mapped
 from ensemble.scalar.divergence.branching import Gather, count_of, ensembles_in, one_set
+from ensemble.scalar.divergence.captured_values import CapturedValues
 from ensemble.scalar.divergence.comparison import compared, samples_to_check
-from ensemble.scalar.divergence.containers import mapped
-from ensemble.scalar.divergence.outside_values import Outside
 from ensemble.scalar.divergence.paths import Follower, Stop, Task, following
 from ensemble.scalar.divergence.plain_loop import PlainLoop, as_numpy, plain_loop
 from ensemble.scalar.divergence.policy import POLICIES, Decider, DivergenceError, divergence, policy_in_force
-from ensemble.scalar.divergence.regroup import ForeignError, copied, cut, plain, stitched, stitched_rows
+from ensemble.scalar.divergence.regroup import NotSeparableError, copied, plain, regrouped, regrouped_rows, selected
 from ensemble.scalar.divergence.run_result import Group, RunResult
 from ensemble.scalar.divergence.side_effects import changes, refuse_generator, refuse_lazy, snapshot
 from ensemble.scalar.ensemble import Ensemble, wrap
@@ -34,31 +34,31 @@ class _Runner:
         self, f: Callable[..., Any], nest: Any, n_samples: int, max_groups: int | None, loop: PlainLoop | None = None
     ) -> None:
         self.f, self.nest, self.n_samples, self.max_groups, self.loop = f, nest, n_samples, max_groups, loop
-        self.outside = Outside(f, n_samples)
-        self.waiting = [Task(np.arange(n_samples))]
+        self.captured = CapturedValues(f, n_samples)
+        self.pending = [Task(np.arange(n_samples))]
         self.in_loop = False
         self.rows: dict[int, Any] = {}
         self.groups: list[Group] = []
         self.values: list[tuple[np.ndarray, Any]] = []
-        self.n_runs = self.work = self.n_together = 0
+        self.n_runs = self.work = self.n_group_runs = 0
 
     def run(self) -> None:
-        while self.waiting:
-            task = self.waiting.pop()
-            if self.loop is not None and (task.ids.size <= self.loop.up_to or self.is_scattered(self.loop)):
-                self.one_by_one(self.loop, task.ids)
+        while self.pending:
+            task = self.pending.pop()
+            if self.loop is not None and (task.ids.size <= self.loop.max_samples or self.is_scattered(self.loop)):
+                self.run_loop(self.loop, task.ids)
             elif task.ids.size == 1:
-                self.alone(task)
+                self.run_single(task)
             else:
-                self.together(task)
+                self.run_group(task)
             self.check_limit()
 
     def is_scattered(self, loop: PlainLoop) -> bool:
         """Whether the calls with ensembles finished fewer samples than a loop would have in that time."""
         finished = sum(ids.size for ids, _ in self.values if ids.size > 1)
-        return finished < self.n_together * loop.up_to // 2
+        return finished < self.n_group_runs * loop.max_samples // 2
 
-    def one_by_one(self, loop: PlainLoop, ids: np.ndarray) -> None:
+    def run_loop(self, loop: PlainLoop, ids: np.ndarray) -> None:
         """A loop over the samples `ids`, whose paths stay unknown."""
         values = loop(ids)
         for s, value in zip(ids.tolist(), values, strict=True):
@@ -72,9 +72,9 @@ class _Runner:
         arguments, options = copied(pick, self.nest)
         self.n_runs += 1
         self.work += n_samples
-        return self.outside.seen_from(self.f, pick, n_samples > 1)(*arguments, **options)
+        return self.captured.for_samples(self.f, pick, n_samples > 1)(*arguments, **options)
 
-    def alone(self, task: Task) -> Exception | None:
+    def run_single(self, task: Task) -> Exception | None:
         """Run one sample as plain values: any code works."""
         s = int(task.ids[0])
         try:
@@ -89,10 +89,10 @@ class _Runner:
         self.values.append((task.ids, value))
         return None
 
-    def together(self, task: Task) -> None:
-        """Run all samples of `task` and keep what came out for those that were followed to the end."""
-        follower, value, error = Follower(task, 1 if self.loop is None else self.loop.up_to), None, None
-        self.n_together += 1
+    def run_group(self, task: Task) -> None:
+        """Run all samples of `task` in one call and keep the result of those that were followed to the end."""
+        follower, value, error = Follower(task, 1 if self.loop is None else self.loop.max_samples), None, None
+        self.n_group_runs += 1
         try:
             with following(follower):
                 value = self.call(Gather(task.ids), task.ids.size)
@@ -100,27 +100,27 @@ class _Runner:
             pass
         except Exception as raised:
             error = raised
-        # A bare ``except:`` in f may have swallowed the stop: what came out then means nothing.
+        # A bare ``except:`` in f may have caught `Stop`: the value is then not a result.
         if error is not None and _from_arrays(error):
             follower.refuse(error)
         elif error is None and not follower.stopped:
             refuse_lazy(value)
             try:
-                value = cut(value, follower.followed, task.ids.size)
-            except ForeignError as foreign:
-                follower.leave(str(foreign))
+                value = selected(value, follower.followed, task.ids.size)
+            except NotSeparableError as reason:
+                follower.defer(str(reason))
         if not follower.stopped:
             ids = task.ids[follower.followed]
             if error is not None:
-                self.failed(Task(ids, follower.decisions), error)
+                self.confirm_error(Task(ids, follower.decisions), error)
             else:
                 self.groups.append(Group(ids, follower.decisions, task.ids.size))
                 self.values.append((ids, value))
-        self.waiting.extend(follower.left)
+        self.pending.extend(follower.deferred)
 
-    def at_once(self) -> None:
+    def run_all(self) -> None:
         """One call for all samples; whatever policy is in force decides."""
-        task = self.waiting.pop()
+        task = self.pending.pop()
         try:
             value = self.call(Gather(task.ids), task.ids.size)
         except DivergenceError:
@@ -132,29 +132,29 @@ class _Runner:
         self.groups.append(Group(task.ids, (), task.ids.size))
         self.values.append((task.ids, value))
 
-    def failed(self, task: Task, error: Exception) -> None:
-        """All samples of `task` raised together: believe it if one of them raises the same alone."""
+    def confirm_error(self, task: Task, error: Exception) -> None:
+        """One call for all samples of `task` raised `error`: it is theirs if one of them raises the same alone."""
         first, others = task.ids[:1], task.ids[1:]
-        own = self.alone(Task(first, task.decisions))
+        own = self.run_single(Task(first, task.decisions))
         if type(own) is type(error) and str(own) == str(error):
             self.groups[-1] = Group(task.ids, task.decisions, 1, error=own)
             return
         reason = f"{type(error).__name__} for several samples at once: {error}"
         self.groups[-1] = Group(first, task.decisions, 1, reason, own)
-        self.waiting.extend(Task(np.array([s]), task.decisions, reason) for s in others)
+        self.pending.extend(Task(np.array([s]), task.decisions, reason) for s in others)
 
     def check_limit(self) -> None:
-        paths = len(self.groups) + len(self.waiting)
+        paths = len(self.groups) + len(self.pending)
         if self.max_groups is not None and paths > self.max_groups:
-            ways = [task.decisions for task in self.waiting] + [group.decisions for group in self.groups]
-            place = next((str(way[-1]) for way in ways if way), "what only plain values can do")
+            paths_taken = [task.decisions for task in self.pending] + [group.decisions for group in self.groups]
+            place = next((str(way[-1]) for way in paths_taken if way), "what only plain values can do")
             requirement = f"take its samples along {self.max_groups} paths or fewer (max_groups)"
             advice = "Raise max_groups, or use per_sample."
             raise DivergenceError(message("run", "f", requirement, f"{paths} so far, as by {place}", advice))
 
 
 def _from_arrays(error: BaseException | None) -> bool:
-    """Whether `error`, or what led to it, came out of an operation on ensembles, which one sample may not fail in."""
+    """Whether `error` or a cause of it was raised by an operation on ensembles, in which one sample may not fail."""
     while error is not None:
         if _ends_in_arrays(error.__traceback__):
             return True
@@ -192,11 +192,11 @@ def run(
     check: int = 0,
     **keywords: Any,
 ) -> RunResult:
-    """Call unchanged Python code with ensembles: every sample goes the way it would go alone.
+    """Call unchanged Python code with ensembles: every sample takes the path of its own scalar run.
 
-    Where ``if``, ``while``, ``and``, ``max``, ``sorted``, ``int(x)`` or anything else that wants one truth value or one
-    number meets samples that differ, the samples are parted by their answers, and each party is run from the start
-    without the others. The results, exceptions included, are put back in sample order.
+    Where ``if``, ``while``, ``and``, ``max``, ``sorted``, ``int(x)`` or anything else needs one truth value or one
+    number and the samples differ, they are grouped by their values, and each group is run from the start without the
+    others. The results, exceptions included, are put back in sample order.
 
     Parameters
     ----------
@@ -248,8 +248,8 @@ def run(
     bit as far as the operations of `f` are; sums and products of matrices differ by rounding, as their order is the
     library's, and a decision within rounding of its threshold may turn.
 
-    A run that meets a disagreement goes on with the largest party, and the others are run later; what the samples that
-    left would compute from there on is ignored. When fewer than half of the samples carried are still followed, or one,
+    Where samples differ, a run goes on with the largest group, and the others are run later; what their samples compute
+    from there on is ignored. When fewer than half of the samples carried are still followed, or one,
     it stops and these are run by themselves, one alone as plain numbers. So `f` is called at least once and less than
     twice for every path, and at any time at least half of the samples computed count. A path that ends in an exception
     takes one call more: one of its samples is run alone to see that it raises the same. Code that an ensemble cannot
@@ -287,7 +287,7 @@ def run(
     looping = None
     if on_divergence == "split" and max_groups is None and loop is not False:
         looping = plain_loop(f, inputs, keywords)
-        if looping is not None and not check and (loop or looping.n_samples <= looping.up_to):
+        if looping is not None and not check and (loop or looping.n_samples <= looping.max_samples):
             return _of_loop(looping)
     one_of(on_divergence, ("split", *POLICIES), "run", "on_divergence")
     limit = None if max_groups is None else integer(max_groups, "run", "max_groups", minimum=1)
@@ -296,7 +296,7 @@ def run(
         raise TypeError(message("run", "f", "be callable", f"a {type(f).__name__}"))
     refuse_generator(f)
     nest = (inputs, keywords)
-    mapped(lambda x: None if isinstance(x, Ensemble) else x, nest)  # what cannot be copied is said before any call
+    mapped(lambda x: None if isinstance(x, Ensemble) else x, nest)  # raises for what cannot be copied
     found = ensembles_in(nest)
     n_samples = count_of("run", found)
     in_force = policy_in_force.get()
@@ -305,18 +305,18 @@ def run(
         raise in_force.refused(ValueError("run inside run"))
     before = snapshot(f) if looping is None else {}  # plain arithmetic changes nothing
     runner = _Runner(f, nest, n_samples, limit, looping)
-    sample_set = one_set(found, runner.outside.held)
-    if looping is not None and (loop or n_samples <= looping.up_to):
+    sample_set = one_set(found, runner.captured.ensembles)
+    if looping is not None and (loop or n_samples <= looping.max_samples):
         return _checked(runner, _of_loop(looping), n_checks)
     if on_divergence != "split":
         with divergence(on_divergence):
-            runner.at_once()
+            runner.run_all()
     else:
         if loop:
-            runner.in_loop, runner.waiting = True, [Task(np.array([s])) for s in reversed(range(n_samples))]
+            runner.in_loop, runner.pending = True, [Task(np.array([s])) for s in reversed(range(n_samples))]
         if looping is not None and not loop:
-            runner.together(runner.waiting.pop())
-            if not runner.groups:  # the samples part at once: none is finished
+            runner.run_group(runner.pending.pop())
+            if not runner.groups:  # the samples differ from the start: none is finished
                 return _checked(runner, _of_loop(looping, tried=runner), n_checks)
         runner.run()
     result = _result(runner, n_samples, sample_set, lifted=bool(found))
@@ -333,13 +333,13 @@ def _of_loop(loop: PlainLoop, tried: _Runner | None = None) -> RunResult:
         errors = dict(sorted(errors.items()))
         ids = np.array([s for s in range(n_samples) if s not in errors], dtype=np.int64)
         places = [ids[k : k + 1] for k in range(ids.size)]
-        value = stitched([values[s] for s in ids], places, n_samples, loop.sample_set)
+        value = regrouped([values[s] for s in ids], places, n_samples, loop.sample_set)
     else:
         plain_floats = loop.kinds == {float}
         value = (
             wrap(np.array(values), loop.sample_set)
             if plain_floats
-            else stitched_rows(values, n_samples, loop.sample_set)
+            else regrouped_rows(values, n_samples, loop.sample_set)
         )
     paths = functools.partial(_paths_of_loop, loop)
     way, n_runs, work = "loop", loop.n_runs, loop.n_runs
@@ -355,7 +355,7 @@ def _paths_of_loop(loop: PlainLoop) -> tuple[Group, ...]:
 def _paths_of(f: Callable[..., Any], nest: Any) -> tuple[Group, ...]:
     """The paths that samples take, found by a run with ensembles."""
     inputs, keywords = nest
-    with np.errstate(all="ignore"):  # what there is to warn of was told in the loop
+    with np.errstate(all="ignore"):  # the loop has given the warnings
         return run(f, *inputs, loop=False, **keywords).groups
 
 
@@ -382,12 +382,12 @@ def _result(runner: _Runner, n_samples: int, sample_set: SampleSet | None, lifte
         way, paths, known = "both", functools.partial(_paths_of, runner.f, copied(lambda x: x, runner.nest)), []
     if len(runner.rows) == n_samples:
         rows = [runner.rows[s] for s in range(n_samples)]
-        value = stitched_rows(rows, n_samples, sample_set)
+        value = regrouped_rows(rows, n_samples, sample_set)
         return RunResult(value, errors, n_samples, *counts, way, {}, [], paths, known, rows)
     runner.values += [(np.array([s]), row) for s, row in runner.rows.items()]
     runner.values.sort(key=lambda part: part[0][0])
     values, places = [value for _, value in runner.values], [ids for ids, _ in runner.values]
-    value = stitched(values, places, n_samples, sample_set) if lifted or not values else values[0]
+    value = regrouped(values, places, n_samples, sample_set) if lifted or not values else values[0]
     errors = dict(sorted(errors.items()))
     return RunResult(value, errors, n_samples, *counts, way, {}, runner.values, paths, known)
 

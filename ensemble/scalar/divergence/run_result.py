@@ -31,10 +31,10 @@ class Group:
     samples : numpy.ndarray of int
         Their numbers, rising.
     decisions : tuple of Decision
-        Where they parted from other samples, in the order of the run, each with their answer.
+        The expressions at which other samples had other values, in the order of the run, each with their value.
     carried : int
-        How many samples were computed in the run that gave their results: these and, up to as many more, others that
-        had left them on the way. 1: the run was of plain numbers and arrays.
+        How many samples were computed in the run that gave their results: these and at most as many others, which
+        took another path after a decision. 1: the run was of plain numbers and arrays.
     reason : str
         Why a sample had to run alone although no decision parted it from the others; empty otherwise.
     error : Exception or None
@@ -153,7 +153,7 @@ class RunResult:
         return "\n".join(lines)
 
     def _notes(self) -> list[str]:
-        """Which way was taken, what would cost less, and what was checked."""
+        """How `f` was called, what would cost less, and what was checked."""
         notes = []
         if self.way == "loop" and self._find_groups is not None:
             notes.append("  a loop over samples: f is arithmetic on numbers, which costs less than on small ensembles")

@@ -1,6 +1,6 @@
 """Which functions are plain arithmetic on scalars, told by their code: then a loop over samples may cost less.
 
-Two claims are made of a function, from its instructions and from what its names mean at the time. *pure*: it has no
+A function gets one of two properties, from its instructions and the values of its names. *pure*: it has no
 effect outside itself, and all that it calls is as cheap as an operation on scalars. *exact*: moreover, Python's floats
 give the bits that NumPy's scalars give, as long as nothing is raised and every number that comes out is finite.
 
@@ -205,7 +205,7 @@ def _read(code: types.CodeType) -> Verdict:
 
 
 def stored_outside(code: types.CodeType) -> set[str]:
-    """The variables of functions around it that `code` assigns to; all that it knows where that is not clear."""
+    """The variables of enclosing functions that `code` assigns to; all free variables where that is not clear."""
     own = len(set(code.co_varnames) | set(code.co_cellvars))
     instructions = code.co_code
     if own + len(code.co_freevars) > 255:  # their numbers take two instructions

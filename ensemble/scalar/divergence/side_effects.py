@@ -1,4 +1,4 @@
-"""What a function may change outside itself: looked at before and after, as far as that is cheap."""
+"""Side effects of a function: outside variables compared before and after a call, as far as that is cheap."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from ensemble._check import message
 
-__all__ = ["GENERATES", "changes", "refuse_generator", "refuse_lazy", "snapshot"]
+__all__ = ["GENERATES", "changes", "codes_in", "names_in", "refuse_generator", "refuse_lazy", "snapshot"]
 
 SMALL = 4096
 """Arrays of up to so many entries are compared by their bytes; larger ones only by identity."""
@@ -26,7 +26,7 @@ Snapshot = dict[str, tuple[Any, Any]]
 
 
 def refuse_generator(f: Callable[..., Any]) -> None:
-    """A generator's body runs when somebody asks, long after the samples were parted."""
+    """Raise for a generator function: its body runs after the call, when the samples are not grouped any more."""
     inner = f
     while isinstance(inner, functools.partial):
         inner = inner.func
@@ -36,7 +36,7 @@ def refuse_generator(f: Callable[..., Any]) -> None:
 
 
 def refuse_lazy(value: Any) -> None:
-    """The same for a value that `f` returned."""
+    """Raise for a lazy iterator that `f` returned."""
     if isinstance(value, LAZY) or inspect.isgenerator(value) or inspect.iscoroutine(value):
         raise TypeError(_text(f"a {type(value).__name__}"))
 
@@ -53,25 +53,25 @@ def snapshot(f: Callable[..., Any]) -> Snapshot:
     seen: Snapshot = {}
     owner = getattr(f, "__self__", None)
     if owner is not None and not inspect.ismodule(owner):
-        seen |= {f"self.{name}": _marked(value) for name, value in getattr(owner, "__dict__", {}).items()}
+        seen |= {f"self.{name}": _fingerprint(value) for name, value in getattr(owner, "__dict__", {}).items()}
     f = inspect.unwrap(getattr(f, "__func__", f))
     code = getattr(f, "__code__", None)
     if code is None:
         return seen
-    used = set(_names(code))
+    used = set(names_in(code))
     for name, value in f.__globals__.items():
         if not name.startswith("__"):
-            seen[name] = _marked(value) if name in used else (value, None)
+            seen[name] = _fingerprint(value) if name in used else (value, None)
     for name, cell in zip(code.co_freevars, f.__closure__ or (), strict=True):
         try:
-            seen[name] = _marked(cell.cell_contents)
+            seen[name] = _fingerprint(cell.cell_contents)
         except ValueError:  # not yet filled
             continue
     return seen
 
 
 def changes(before: Snapshot, after: Snapshot) -> list[str]:
-    """The names that mean something else, or something of other content, than before."""
+    """The names that are bound to another value, or to one of other content, than before."""
     gone = [name for name in before if name not in after]
     new = [name for name in after if name not in before]
     other = [
@@ -82,14 +82,20 @@ def changes(before: Snapshot, after: Snapshot) -> list[str]:
     return sorted(gone + new + other)
 
 
-def _names(code: CodeType) -> Iterator[str]:
-    yield from code.co_names
+def codes_in(code: CodeType) -> Iterator[CodeType]:
+    """`code` and the code of all functions inside it."""
+    yield code
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield from _names(constant)
+            yield from codes_in(constant)
 
 
-def _marked(value: Any) -> tuple[Any, Any]:
+def names_in(code: CodeType) -> Iterator[str]:
+    """The global names and attributes that `code` and the functions inside it use."""
+    return (name for inner in codes_in(code) for name in inner.co_names)
+
+
+def _fingerprint(value: Any) -> tuple[Any, Any]:
     if isinstance(value, list | dict | set | bytearray | collections.deque):
         return value, len(value)
     if isinstance(value, np.ndarray) and value.size <= SMALL and value.dtype.kind != "O":

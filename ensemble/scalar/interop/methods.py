@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from ensemble.scalar.divergence.policy import as_scalars, failure
 from ensemble.scalar.interop.protocols import Protocols
 
 __all__ = ["METHODS", "Methods", "read_only"]
+
+E = TypeVar("E", bound="Methods")
 
 METHODS = [
     "all",
@@ -81,6 +83,11 @@ class Methods(Protocols):
     def _visible(self) -> tuple[int, ...]:
         return tuple(self.samples.shape[:-1])
 
+    def _lifted(self, name: str, *arguments: Any, **options: Any) -> Self:
+        """The function `name` of the namespace, on `self`."""
+        result: Self = getattr(self.__array_namespace__(), name)(self, *arguments, **options)
+        return result
+
     # -- as of an array ------------------------------------------------------------------------------------------------
 
     def copy(self, order: str = "C") -> Self:
@@ -89,29 +96,30 @@ class Methods(Protocols):
 
     def astype(self, dtype: Any, *, copy: bool = True) -> Self:
         """The values as another type."""
-        return self.__array_namespace__().astype(self, dtype, copy=copy)
+        return self._lifted("astype", dtype, copy=copy)
 
     def reshape(self, *shape: Any, order: str = "C") -> Self:
         """The entries in another visible shape, ``x.reshape(2, -1)`` or ``x.reshape((2, -1))``, rows first."""
         one_of(order, ("C",), "reshape", "order", advice="Transpose first: x.T.")
         wanted = shape[0] if len(shape) == 1 else shape
-        return self.__array_namespace__().reshape(self, wanted)
+        return self._lifted("reshape", wanted)
 
     def flatten(self, order: str = "C") -> Self:
         """The entries as a vector, rows first: a copy."""
         one_of(order, ("C",), "flatten", "order", advice="Transpose first: x.T.")
-        return self.__array_namespace__().reshape(self, -1, copy=True)
+        return self._lifted("reshape", -1, copy=True)
 
     def transpose(self, *axes: Any) -> Self:
         """The visible axes in the order `axes`, backwards without them: a view."""
         order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
         backwards = tuple(reversed(range(len(self._visible()))))
-        return self.__array_namespace__().permute_dims(self, order or backwards)
+        return self._lifted("permute_dims", order or backwards)
 
     def clip(self, min: Any = None, max: Any = None, out: Any = None, **options: Any) -> Self:
         """Each entry, kept between `min` and `max`; either may be left out."""
         given = options if out is None else {"out": out, **options}
-        return np.clip(self, min, max, **given)
+        result: Self = np.clip(self, min, max, **given)
+        return result
 
     def fill(self, value: Any) -> None:
         """Write one value into every entry."""
@@ -119,7 +127,7 @@ class Methods(Protocols):
 
     def sort(self, axis: int = -1) -> None:
         """Put each sample in its own order, in place."""
-        self[...] = self.__array_namespace__().sort(self, axis=axis)  # type: ignore[index]
+        self[...] = self._lifted("sort", axis=axis)  # type: ignore[index]
 
     def item(self, *place: Any) -> Self:
         """One entry as a 0-d ensemble; of an ensemble with one entry, that entry."""
@@ -130,10 +138,13 @@ class Methods(Protocols):
             return self.reshape(()).copy()
         if len(place) == 1 and isinstance(place[0], tuple):
             place = place[0]
+        x = self
         if len(place) == 1 and len(shape) > 1:  # the number of the entry, rows first
-            return self.reshape(-1)[place].copy()  # type: ignore[index]
-        require(len(place) == len(shape), "item", "x.item(i, ...)", f"have {len(shape)} indices", len(place))
-        return self[place].copy()  # type: ignore[index]
+            x = self.reshape(-1)
+        else:
+            require(len(place) == len(shape), "item", "x.item(i, ...)", f"have {len(shape)} indices", len(place))
+        entry: Self = x[place]  # type: ignore[index]
+        return entry.copy()
 
     def tolist(self) -> Any:
         """Nested lists of 0-d ensembles."""
@@ -147,33 +158,32 @@ class Methods(Protocols):
     # -- as of a number ------------------------------------------------------------------------------------------------
 
     def _is_complex(self) -> bool:
-        return self._base().isdtype(self.samples.dtype, "complex floating")
+        return bool(self._base().isdtype(self.samples.dtype, "complex floating"))
 
     @property
     def real(self) -> Self:
         """The real part; not for writing into."""
-        return read_only(self.__array_namespace__().real(self)) if self._is_complex() else self
+        return read_only(self._lifted("real")) if self._is_complex() else self
 
     @property
     def imag(self) -> Self:
         """The imaginary part, zero for real values; not for writing into."""
-        xp = self.__array_namespace__()
-        return read_only(xp.imag(self) if self._is_complex() else xp.zeros_like(self))
+        return read_only(self._lifted("imag" if self._is_complex() else "zeros_like"))
 
     def conj(self) -> Self:
         """The complex conjugate; real values as they are."""
-        return self.__array_namespace__().conj(self) if self._is_complex() else self
+        return self._lifted("conj") if self._is_complex() else self
 
     conjugate = conj
 
     def is_integer(self) -> Self:
         """Where a value has no fractional part."""
-        xp = self.__array_namespace__()
         if not self._base().isdtype(self.samples.dtype, "real floating"):
-            return xp.ones_like(self, dtype=xp.bool)
-        return xp.isfinite(self) & (xp.trunc(self) == self)
+            return self._lifted("ones_like", dtype=self.__array_namespace__().bool)
+        integers: Self = self._lifted("isfinite") & (self._lifted("trunc") == self)
+        return integers
 
-    def _whole(self, function: Callable[[Any], int]) -> Self:
+    def _as_integer(self, function: Callable[[Any], int]) -> Self:
         """An integer for every sample, as `function` makes one of a float."""
         name = function.__name__
         if len(self.samples.shape) > 1:
@@ -183,29 +193,29 @@ class Methods(Protocols):
             return function(float(self))  # type: ignore[arg-type, return-value]
         xp = self.__array_namespace__()
         if not self._base().isdtype(self.samples.dtype, "real floating"):
-            return xp.astype(self, xp.int64)
-        values = getattr(xp, name)(self)
+            return self._lifted("astype", xp.int64)
+        values = self._lifted(name)
         bad = np.flatnonzero(~(np.abs(to_numpy(values.samples)) < 2.0**63))
         if bad.size:
             requirement = "be finite and fit a 64-bit integer in every sample"
             advice = f"Use xp.{name}(x), which stays a float."
             raise failure(ValueError(message(name, "x", requirement, f"other values in {samples_text(bad)}", advice)))
-        return xp.astype(values, xp.int64)
+        return values._lifted("astype", xp.int64)
 
     def __round__(self, digits: int | None = None) -> Self:
-        return self._whole(round) if digits is None else self.round(digits)  # type: ignore[attr-defined]
+        return self._as_integer(round) if digits is None else self.round(digits)  # type: ignore[attr-defined]
 
     def __floor__(self) -> Self:
-        return self._whole(math.floor)
+        return self._as_integer(math.floor)
 
     def __ceil__(self) -> Self:
-        return self._whole(math.ceil)
+        return self._as_integer(math.ceil)
 
     def __trunc__(self) -> Self:
-        return self._whole(math.trunc)
+        return self._as_integer(math.trunc)
 
 
-def read_only(part: Any) -> Any:
+def read_only(part: E) -> E:
     """`part`, marked so that NumPy refuses to write: the array it was taken from would not change with it."""
     if isinstance(part.samples, np.ndarray) and not part.samples.flags.owndata:
         part.samples = part.samples.view()

@@ -11,10 +11,12 @@ import numpy as np
 
 from ensemble._backend import is_array
 from ensemble._check import message
+from ensemble._compile.trace.operations import ARRAY_API_NAMES
+from ensemble._typing import Array
 from ensemble.scalar.ensemble import Ensemble, wrap
 from ensemble.scalar.interop.methods import read_only
 from ensemble.scalar.interop.numpy_rules import RULES, NotByRuleError
-from ensemble.scalar.interop.ufuncs import OTHER_NAMES, first_ensemble, unsupported
+from ensemble.scalar.interop.ufuncs import first_ensemble, unsupported
 from ensemble.scalar.lift.each_sample import each_sample
 from ensemble.scalar.namespace import EnsembleNamespace, namespace_of
 from ensemble.scalar.protocol_table import PROTOCOLS
@@ -56,12 +58,12 @@ def call_function(function: Any, arguments: Any, options: Any) -> Any:
     name = function.__name__
     short_name = f"{module}.{name}" if module else name
     first = first_ensemble((*arguments, *options.values()))
-    ns: Any = namespace_of(first, None)
+    ns = namespace_of(first, None)
     special = SPECIAL.get(short_name)
     if special is not None:
         return special(ns, *arguments, **options)
     place = getattr(ns, module, None) if module else ns
-    lifted = getattr(place, OTHER_NAMES.get(name, name), None)
+    lifted = getattr(place, ARRAY_API_NAMES.get(name, name), None)
     if callable(lifted) and short_name not in OTHERWISE:
         try:
             return _translated(ns, function, lifted, arguments, options)
@@ -199,7 +201,7 @@ def _dot(ns: EnsembleNamespace, a: Any, b: Any) -> Any:
     return ns.tensordot(a, b, axes=((len(a.shape) - 1,), (len(b.shape) - 2,)))
 
 
-def _norm(ns: EnsembleNamespace, x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+def _norm(ns: EnsembleNamespace, x: Array, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
     if axis is None and ord is None:
         return ns.linalg.vector_norm(x, keepdims=keepdims)
     if axis is None and x.ndim not in (1, 2):
@@ -214,7 +216,7 @@ def _norm(ns: EnsembleNamespace, x: Any, ord: Any = None, axis: Any = None, keep
     return ns.linalg.vector_norm(x, axis=axis, ord=2 if ord is None else ord, keepdims=keepdims)
 
 
-def _where(ns: EnsembleNamespace, condition: Any, *choices: Any) -> Any:
+def _where(ns: EnsembleNamespace, condition: Array, *choices: Any) -> Any:
     if not choices:
         return ns.nonzero(condition)
     return ns.where(_array(ns, condition), *(_array(ns, choice) for choice in choices))
@@ -229,7 +231,7 @@ def _joined(name: str) -> Callable[..., Any]:
     def join(ns: EnsembleNamespace, arrays: Any, axis: Any = 0, out: Any = None, **options: Any) -> Any:
         if out is not None or options:
             raise unsupported(f"np.{name}", "its options besides axis are not lifted")
-        return getattr(ns, OTHER_NAMES.get(name, name))([_array(ns, array) for array in arrays], axis=axis)
+        return getattr(ns, ARRAY_API_NAMES.get(name, name))([_array(ns, array) for array in arrays], axis=axis)
 
     return join
 
@@ -307,12 +309,13 @@ def _copyto(ns: EnsembleNamespace, dst: Any, src: Any, casting: Any = "same_kind
     value = ns.asarray(src)
     if not np.can_cast(value.dtype, dst.dtype, casting):
         raise unsupported("np.copyto", f"{value.dtype} is not cast to {dst.dtype} by the rule {casting!r}")
-    value = ns.astype(value, dst.dtype)  # before it meets what the mask spares
+    value = ns.astype(value, dst.dtype)  # before `where`, so that unmasked entries keep every bit
     dst[...] = value if where is True else ns.where(_array(ns, where), value, dst)
 
 
 def _has_complex_type(ns: EnsembleNamespace, x: Ensemble) -> bool:
-    return ns.isdtype(x.dtype, "complex floating")
+    known: bool = ns.isdtype(x.dtype, "complex floating")
+    return known
 
 
 def _transpose(ns: EnsembleNamespace, a: Ensemble, axes: Any = None) -> Any:

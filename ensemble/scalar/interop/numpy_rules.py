@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ensemble._typing import Array
 from ensemble.scalar._operators import NUMBERS
 from ensemble.scalar.ensemble import Ensemble, packed, view, wrap
 from ensemble.scalar.interop.ufuncs import first_ensemble, result_of, samples_in, taken_outputs, written_to_outputs
@@ -43,7 +44,7 @@ def elementwise(function: Function) -> Function:
     def lifted(*values: Any, **options: Any) -> Any:
         if len(values) > n_arrays:
             raise NotByRuleError("an option by place")
-        arrays: list[Any] = []
+        arrays: list[Array] = []
         sample_set = None
         for value in values:
             kind = type(value)
@@ -72,7 +73,7 @@ def elementwise(function: Function) -> Function:
 ARRAY_OPTIONS = frozenset(("a_min", "a_max", "min", "max", "where", "rtol", "atol", "nan", "posinf", "neginf"))
 
 
-def _with_options(function: Function, values: Any, arrays: list[Any], options: dict[str, Any]) -> Any:
+def _with_options(function: Function, values: Any, arrays: list[Array], options: dict[str, Any]) -> Any:
     """An elementwise function with options: those that are arrays broadcast, too, and `out` is an ensemble."""
     name = f"np.{function.__name__}"
     if options.get("copy") is False:
@@ -169,7 +170,8 @@ def _run_of_bytes(n_bytes: int) -> np.dtype[Any]:
 def entries(x: Ensemble) -> np.ndarray:
     """A view of the visible shape: every entry is the run of bytes of its samples."""
     samples = packed(x.samples)
-    return samples.view(_run_of_bytes(samples.itemsize * samples.shape[-1]))[..., 0]
+    result: np.ndarray = samples.view(_run_of_bytes(samples.itemsize * samples.shape[-1]))[..., 0]
+    return result
 
 
 def of_entries(values: Any, x: Ensemble) -> Any:
@@ -199,7 +201,7 @@ def moving(function: Function, place: int = 0) -> Function:
 
 
 def _atleast(function: Function) -> Function:
-    def lifted(*arrays: Any) -> Any:
+    def lifted(*arrays: Array) -> Any:
         lifted = [_lifted(array) for array in arrays]
         found = tuple(of_entries(function(entries(x)), x) for x in lifted)
         return found[0] if len(found) == 1 else found
@@ -259,7 +261,7 @@ def _einsum(subscripts: Any, *operands: Any, **options: Any) -> Any:
     return view(x, np.einsum(f"{left}{hidden}->{right}{hidden}", x.samples))
 
 
-def _interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Any:
+def _interp(x: Array, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Any:
     if not isinstance(x, Ensemble) or first_ensemble((xp, fp, left, right, period)) is not None:
         raise NotByRuleError("a table of each sample")
     return wrap(np.asarray(np.interp(x.samples, xp, fp, left, right, period)), x.sample_set)
@@ -304,7 +306,7 @@ def _truth(function: Function) -> Function:
 def _own_order(function: Function) -> Function:
     """Functions whose order of results is NumPy's own, sample by sample."""
 
-    def lifted(x: Any) -> Any:
+    def lifted(x: Array) -> Any:
         return each_sample(namespace_of(x, None), function.__name__, function, x)
 
     return lifted

@@ -10,6 +10,7 @@ import numpy as np
 
 from ensemble._backend import to_numpy
 from ensemble._check import message, require
+from ensemble._typing import Array
 from ensemble.scalar._operators import Operators
 from ensemble.scalar.divergence.policy import agreed, failure, split, text_wanted
 from ensemble.scalar.protocol_table import PROTOCOLS
@@ -56,7 +57,8 @@ class Protocols(Operators):
 
     def __dlpack_device__(self) -> tuple[Any, int]:
         """The device of the samples, in DLPack's words."""
-        return self.samples.__dlpack_device__()
+        device: tuple[Any, int] = self.samples.__dlpack_device__()
+        return device
 
     def __copy__(self) -> Self:
         return type(self)(self._base().asarray(self.samples, copy=True), self.sample_set)  # type: ignore[call-arg]
@@ -136,7 +138,7 @@ class Protocols(Operators):
     __bytes__ = tobytes
 
     @classmethod
-    def from_bytes(cls, message_bytes: Any, like: Any) -> Self:
+    def from_bytes(cls, message_bytes: Any, like: Array) -> Self:
         """The ensemble that `tobytes` wrote, in the shape, type and library of `like`.
 
         Parameters
@@ -175,7 +177,7 @@ class Protocols(Operators):
         return PROTOCOLS.to_xarray(self, sample_dim, dims)
 
     @classmethod
-    def from_xarray(cls, array: Any, sample_dim: str = "sample") -> Self:
+    def from_xarray(cls, array: Array, sample_dim: str = "sample") -> Self:
         """The ensemble in an ``xarray.DataArray``, its samples on the dimension `sample_dim`.
 
         Parameters

@@ -6,14 +6,17 @@ from collections.abc import Callable
 from typing import Any
 
 from ensemble._check import message
+from ensemble._compile.trace.operations import ARRAY_API_NAMES
+from ensemble._typing import Array
 from ensemble.scalar.ensemble import Ensemble, shared
-from ensemble.scalar.interop.ufuncs import OTHER_NAMES, first_ensemble, unsupported
+from ensemble.scalar.interop.ufuncs import first_ensemble, unsupported
+from ensemble.scalar.lift.table import BINARY, UNARY
 from ensemble.scalar.namespace import EnsembleNamespace, namespace_of
 from ensemble.scalar.protocol_table import PROTOCOLS
 
 __all__ = ["call_function"]
 
-TORCH_NAMES = OTHER_NAMES | {
+TORCH_NAMES = ARRAY_API_NAMES | {
     "__and__": "bitwise_and",
     "__or__": "bitwise_or",
     "__xor__": "bitwise_xor",
@@ -35,15 +38,7 @@ TORCH_NAMES = OTHER_NAMES | {
     "special_log1p": "log1p",
 }
 
-NAMES = (
-    "abs acos acosh add asin asinh atan atan2 atanh bitwise_and bitwise_invert bitwise_left_shift bitwise_or "
-    "bitwise_right_shift bitwise_xor ceil conj copysign cos cosh divide equal exp expm1 floor floor_divide greater "
-    "greater_equal hypot imag isfinite isinf isnan less less_equal log log10 log1p log2 logaddexp logical_and "
-    "logical_not logical_or logical_xor matmul maximum minimum multiply negative nextafter not_equal positive pow "
-    "real reciprocal remainder round sign signbit sin sinh sqrt square subtract tan tanh trunc where"
-)
-
-ELEMENTWISE = frozenset(NAMES.split())
+ELEMENTWISE = frozenset((*UNARY.split(), *BINARY.split(), "conj", "imag", "matmul", "real", "where"))
 """Functions that take arrays alone, in the order of the Array API."""
 
 LINALG = frozenset(["cholesky", "det", "eigh", "eigvalsh", "inv", "pinv", "slogdet", "solve", "svdvals"])
@@ -59,7 +54,7 @@ def call_function(function: Any, arguments: Any, options: Any) -> Any:
     if (name.endswith("_") and not name.endswith("__")) or name == "__setitem__" or "out" in options:
         advice = "A plain tensor cannot hold samples; make an Ensemble of it with en.shared(tensor)."
         raise TypeError(message(full_name, "the tensor written to", "be an Ensemble", "a Tensor", advice))
-    ns: Any = namespace_of(first, None)
+    ns = namespace_of(first, None)
     if not type(first.samples).__module__.startswith("torch"):
         seen = f"an ensemble of {type(first.samples).__module__}"
         raise TypeError(message(full_name, "operands", "come from one array library", seen, "Convert first."))
@@ -78,7 +73,7 @@ def call_function(function: Any, arguments: Any, options: Any) -> Any:
 
 
 def _reduction(standard: str) -> Callable[..., Any]:
-    def reduce(ns: EnsembleNamespace, x: Any, dim: Any = None, keepdim: bool = False, **options: Any) -> Any:
+    def reduce(ns: EnsembleNamespace, x: Array, dim: Any = None, keepdim: bool = False, **options: Any) -> Any:
         return getattr(ns, standard)(x, axis=dim, keepdims=keepdim, **options)
 
     return reduce
@@ -89,7 +84,7 @@ def _spread(standard: str) -> Callable[..., Any]:
 
     def reduce(
         ns: EnsembleNamespace,
-        x: Any,
+        x: Array,
         dim: Any = None,
         unbiased: Any = None,
         keepdim: bool = False,
@@ -111,7 +106,7 @@ def _equal(ns: EnsembleNamespace, a: Any, b: Any) -> bool:
 
 
 def _extreme(standard: str) -> Callable[..., Any]:
-    def reduce(ns: EnsembleNamespace, x: Any) -> Any:
+    def reduce(ns: EnsembleNamespace, x: Array) -> Any:
         return getattr(ns, standard)(x)
 
     return reduce
@@ -125,7 +120,7 @@ def _joined(standard: str) -> Callable[..., Any]:
 
 
 def _cumulative(standard: str) -> Callable[..., Any]:
-    def cumulate(ns: EnsembleNamespace, x: Any, dim: int, *, dtype: Any = None) -> Any:
+    def cumulate(ns: EnsembleNamespace, x: Array, dim: int, *, dtype: Any = None) -> Any:
         return getattr(ns, standard)(x, axis=dim, dtype=dtype)
 
     return cumulate
@@ -135,19 +130,19 @@ def _product(ns: EnsembleNamespace, a: Any, b: Any) -> Any:
     return ns.matmul(a, b)
 
 
-def _getitem(ns: EnsembleNamespace, x: Any, key: Any) -> Any:
+def _getitem(ns: EnsembleNamespace, x: Array, key: Any) -> Any:
     return (x if isinstance(x, Ensemble) else shared(x))[key]
 
 
-def _norm(ns: EnsembleNamespace, x: Any) -> Any:
+def _norm(ns: EnsembleNamespace, x: Array) -> Any:
     return ns.linalg.vector_norm(x)
 
 
-def _clamp(ns: EnsembleNamespace, x: Any, min: Any = None, max: Any = None) -> Any:
+def _clamp(ns: EnsembleNamespace, x: Array, min: Any = None, max: Any = None) -> Any:
     return ns.clip(x, min, max)
 
 
-def _reshape(ns: EnsembleNamespace, x: Any, *shape: Any) -> Any:
+def _reshape(ns: EnsembleNamespace, x: Array, *shape: Any) -> Any:
     return ns.reshape(x, shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape)
 
 
@@ -158,7 +153,7 @@ def _add(standard: str) -> Callable[..., Any]:
     return add
 
 
-def _zeros_like(ns: EnsembleNamespace, x: Any) -> Any:
+def _zeros_like(ns: EnsembleNamespace, x: Array) -> Any:
     return ns.zeros_like(x)
 
 

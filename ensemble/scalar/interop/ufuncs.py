@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from ensemble._check import message
+from ensemble._compile.trace.operations import ARRAY_API_NAMES
+from ensemble._typing import Array
 from ensemble.scalar._operators import array_power, operand, power
 from ensemble.scalar.divergence.policy import agreed, split
 from ensemble.scalar.ensemble import Ensemble, packed, wrap
@@ -15,27 +17,6 @@ from ensemble.scalar.namespace import samples_of, set_of
 from ensemble.scalar.protocol_table import PROTOCOLS
 
 __all__ = ["call_ufunc", "first_ensemble", "unsupported"]
-
-OTHER_NAMES = {
-    "absolute": "abs",
-    "arccos": "acos",
-    "arccosh": "acosh",
-    "arcsin": "asin",
-    "arcsinh": "asinh",
-    "arctan": "atan",
-    "arctanh": "atanh",
-    "arctan2": "atan2",
-    "conjugate": "conj",
-    "power": "pow",
-    "concatenate": "concat",
-    "amax": "max",
-    "amin": "min",
-    "invert": "bitwise_invert",
-    "left_shift": "bitwise_left_shift",
-    "right_shift": "bitwise_right_shift",
-    "true_divide": "divide",
-}
-"""What NumPy calls by another name than the Array API."""
 
 
 def first_ensemble(values: Any) -> Any:
@@ -59,9 +40,9 @@ def unsupported(function: str, why: str) -> TypeError:
 def call_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
     """What ``__array_ufunc__`` answers."""
     if not options and method == "__call__" and ufunc.signature is None:
-        quick = _plain_call(ufunc, inputs)
-        if quick is not NotImplemented:
-            return quick
+        result = _plain_call(ufunc, inputs)
+        if result is not NotImplemented:
+            return result
     name = f"np.{ufunc.__name__}" + ("" if method == "__call__" else f".{method}")
     given = (*inputs, *(value for key, value in options.items() if key != "out"), *options.get("out", ()))
     if any(_is_foreign(value) for value in given):
@@ -76,7 +57,7 @@ def call_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], options: dict[s
 
 def _plain_call(ufunc: Any, inputs: tuple[Any, ...]) -> Any:
     """The common case in few steps: ensembles, arrays and numbers, no options; else NotImplemented."""
-    arrays: list[Any] = []
+    arrays: list[Array] = []
     sample_set = None
     for value in inputs:
         if type(value) is Ensemble:
@@ -195,7 +176,7 @@ def _reduce(ufunc: Any, name: str, inputs: tuple[Any, ...], options: dict[str, A
     samples_of(name, x, where, *outputs)
     axes = visible_axes(options.pop("axis", 0), x.ndim, name)
     options = {key: value for key, value in options.items() if value is not None}
-    # NumPy knows by the word itself whether `initial` was given.
+    # NumPy distinguishes an absent `initial` from every value of it.
     given = {} if initial is np._NoValue else {"initial": initial}
     result = ufunc.reduce(samples, axis=axes, where=samples_in(where), **given, **options)
     return written_to_outputs(outputs, result, set_of(x, where), ufunc.__name__)
@@ -303,7 +284,7 @@ def _generalised(ufunc: Any, name: str, method: str, inputs: Any, options: dict[
 
 def _on_other_library(ufunc: Any, method: str, inputs: Any, options: dict[str, Any], first: Ensemble) -> Any:
     """NumPy scalars meet an ensemble of another library: its own function, on Python's numbers."""
-    name = OTHER_NAMES.get(ufunc.__name__, ufunc.__name__)
+    name = ARRAY_API_NAMES.get(ufunc.__name__, ufunc.__name__)
     plain = [value.item() if isinstance(value, np.generic) else value for value in inputs]
     if method != "__call__" or options or any(isinstance(value, np.ndarray) for value in plain):
         raise unsupported(f"np.{ufunc.__name__}", f"the samples are a {type(first.samples).__name__}")

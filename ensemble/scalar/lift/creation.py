@@ -8,6 +8,7 @@ from typing import Any
 
 from ensemble._backend import is_array, numbers
 from ensemble._check import message, require
+from ensemble._typing import Array
 from ensemble.scalar.ensemble import Ensemble, packed, view, wrap
 from ensemble.scalar.lift.shapes import as_shape
 from ensemble.scalar.namespace import EnsembleNamespace, named, samples_of, set_of
@@ -27,7 +28,7 @@ def allocation_like(ns: EnsembleNamespace, name: str) -> Callable[..., Any]:
     """Rule of `empty_like`, `zeros_like`, `ones_like`."""
     f = getattr(ns.base, name.removesuffix("_like"))
 
-    def lifted(x: Any, /, *, dtype: Any = None, device: Any = None) -> Ensemble:
+    def lifted(x: Array, /, *, dtype: Any = None, device: Any = None) -> Ensemble:
         x = ns.lift(x, name)
         n_samples = max(x.n_samples, ns.n_samples)
         device = x.device if device is None else device
@@ -54,7 +55,9 @@ def full(ns: EnsembleNamespace, shape: Any, fill_value: Any, *, dtype: Any = Non
     return wrap(ns.base.asarray(samples, copy=True), fill_value.sample_set)
 
 
-def full_like(ns: EnsembleNamespace, x: Any, /, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Ensemble:
+def full_like(
+    ns: EnsembleNamespace, x: Array, /, fill_value: Any, *, dtype: Any = None, device: Any = None
+) -> Ensemble:
     """One value everywhere, in the shape and dtype of `x`."""
     x = ns.lift(x, "full_like")
     dtype = x.dtype if dtype is None else dtype
@@ -78,7 +81,8 @@ def asarray(ns: EnsembleNamespace, obj: Any, /, *, dtype: Any = None, device: An
         samples = ns.base.asarray(obj.samples, dtype=dtype, device=device, copy=copy)
         return wrap(samples, obj.sample_set) if copy else view(obj, samples)
     if isinstance(obj, list | tuple) and _holds_ensembles(obj):
-        return ns.stack([asarray(ns, item, dtype=dtype, device=device) for item in obj])
+        result: Ensemble = ns.stack([asarray(ns, item, dtype=dtype, device=device) for item in obj])
+        return result
     return wrap(ns.base.asarray(obj, dtype=dtype, device=device, copy=copy)[..., None])
 
 
@@ -88,7 +92,7 @@ def _holds_ensembles(obj: Any) -> bool:
     return isinstance(obj, Ensemble)
 
 
-def from_dlpack(ns: EnsembleNamespace, x: Any, /, *, device: Any = None, copy: bool | None = None) -> Ensemble:
+def from_dlpack(ns: EnsembleNamespace, x: Array, /, *, device: Any = None, copy: bool | None = None) -> Ensemble:
     """The data of another library's array, shared by all samples; of an ensemble, all its samples."""
     options = {"device": device} if device is not None else {}
     if copy is not None:
@@ -150,7 +154,7 @@ def triangle(ns: EnsembleNamespace, name: str) -> Callable[..., Any]:
     """Rule of `tril` and `triu`."""
     f = getattr(ns.base, name)
 
-    def lifted(x: Any, /, *, k: int = 0) -> Ensemble:
+    def lifted(x: Array, /, *, k: int = 0) -> Ensemble:
         x = ns.lift(x, name)
         require(x.ndim > 1, name, "x", "have 2 axes or more", f"shape {x.shape}")
         front = ns.base.moveaxis(x.samples, -1, 0)
@@ -159,7 +163,7 @@ def triangle(ns: EnsembleNamespace, name: str) -> Callable[..., Any]:
     return named(lifted, name, ns)
 
 
-def meshgrid(ns: EnsembleNamespace, *arrays: Any, indexing: str = "xy") -> Sequence[Ensemble]:
+def meshgrid(ns: EnsembleNamespace, *arrays: Array, indexing: str = "xy") -> Sequence[Ensemble]:
     """Coordinate arrays of a grid; each keeps its own samples."""
     if indexing not in ("xy", "ij"):
         raise ValueError(message("meshgrid", "indexing", "be 'xy' or 'ij'", repr(indexing)))
@@ -169,7 +173,10 @@ def meshgrid(ns: EnsembleNamespace, *arrays: Any, indexing: str = "xy") -> Seque
     grids = ns.broadcast_arrays(*lines) if n else ()
     if indexing == "xy" and n > 1:
         grids = tuple(ns.permute_dims(grid, (1, 0, *range(2, n))) for grid in grids)
-    return ns.sequence()(wrap(ns.base.asarray(grid.samples, copy=True), grid.sample_set) for grid in grids)
+    result: Sequence[Ensemble] = ns.sequence()(
+        wrap(ns.base.asarray(grid.samples, copy=True), grid.sample_set) for grid in grids
+    )
+    return result
 
 
 # -- dtypes and inspection ---------------------------------------------------------------------------------------------
@@ -179,7 +186,7 @@ def _plain(value: Any) -> Any:
     return value.samples if isinstance(value, Ensemble) else value
 
 
-def astype(ns: EnsembleNamespace, x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Ensemble:
+def astype(ns: EnsembleNamespace, x: Array, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Ensemble:
     """`x` with values of another type."""
     x = ns.lift(x, "astype")
     samples = ns.base.astype(x.samples, dtype, copy=copy)
@@ -189,17 +196,19 @@ def astype(ns: EnsembleNamespace, x: Any, dtype: Any, /, *, copy: bool = True, d
 
 def can_cast(ns: EnsembleNamespace, from_: Any, to: Any, /) -> bool:
     """Whether values of `from_` keep their kind as `to`."""
-    return ns.base.can_cast(from_.dtype if isinstance(from_, Ensemble) else from_, to)
+    result: bool = ns.base.can_cast(from_.dtype if isinstance(from_, Ensemble) else from_, to)
+    return result
 
 
 def result_type(ns: EnsembleNamespace, *arrays_and_dtypes: Any) -> Any:
-    """The dtype that the arguments have together."""
+    """The common dtype of the arguments by the rules of type promotion."""
     return ns.base.result_type(*(_plain(value) for value in arrays_and_dtypes))
 
 
 def isdtype(ns: EnsembleNamespace, dtype: Any, kind: Any) -> bool:
     """Whether `dtype` is of `kind`."""
-    return ns.base.isdtype(dtype, kind)
+    result: bool = ns.base.isdtype(dtype, kind)
+    return result
 
 
 def finfo(ns: EnsembleNamespace, type: Any, /) -> SimpleNamespace:
@@ -231,7 +240,7 @@ def _dtype_of(value: Any) -> Any:
 
 
 class _Info:
-    """The base library's inspection, with the devices as the version of the standard wants them."""
+    """The base library's inspection, with the devices in the container of this version of the standard."""
 
     def __init__(self, ns: EnsembleNamespace) -> None:
         self._info = ns.base.__array_namespace_info__()
@@ -241,7 +250,8 @@ class _Info:
         return getattr(self._info, name)
 
     def devices(self) -> Sequence[Any]:
-        return self._sequence(self._info.devices())
+        result: Sequence[Any] = self._sequence(self._info.devices())
+        return result
 
 
 def namespace_info(ns: EnsembleNamespace) -> _Info:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ensemble._typing import Array
 from ensemble.scalar.divergence.policy import split
 from ensemble.scalar.ensemble import Ensemble, wrap
 from ensemble.scalar.namespace import EnsembleNamespace, samples_of, set_of
@@ -27,7 +28,7 @@ def each_sample(ns: EnsembleNamespace, name: str, f: Callable[..., Any], *values
     return kind(*parts) if hasattr(kind, "_fields") else tuple(parts)
 
 
-def _beside(ns: EnsembleNamespace, name: str, columns: list[Any], sample_set: Any) -> Ensemble:
+def _beside(ns: EnsembleNamespace, name: str, columns: list[Array], sample_set: Any) -> Ensemble:
     base = ns.main.base
     columns = [base.asarray(column) for column in columns]
     counts = [tuple(column.shape) for column in columns]

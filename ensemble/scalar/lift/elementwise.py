@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._check import message
+from ensemble._typing import Array
 from ensemble.scalar._operators import mismatch, operand, power, promoted
 from ensemble.scalar.ensemble import Ensemble, packed, view, wrap
 from ensemble.scalar.namespace import EnsembleNamespace, named, samples_of, set_of
@@ -18,7 +19,7 @@ def unary(ns: EnsembleNamespace, name: str) -> Callable[..., Any]:
     """Rule: ``f(x, /)``."""
     f = getattr(ns.base, name)
 
-    def lifted(x: Any, /) -> Ensemble:
+    def lifted(x: Array, /) -> Ensemble:
         if type(x) is not Ensemble:
             x = ns.lift(x, name)
         return wrap(f(x.samples), x.sample_set)
@@ -30,7 +31,7 @@ def part(ns: EnsembleNamespace, name: str) -> Callable[..., Any]:
     """Rule: ``f(x, /)`` of a base function that may answer with a view (`real`, `imag`, `conj`)."""
     f = getattr(ns.base, name)
 
-    def lifted(x: Any, /) -> Ensemble:
+    def lifted(x: Array, /) -> Ensemble:
         x = ns.lift(x, name)
         samples = f(x.samples)
         return view(x, samples) if samples is x.samples else wrap(packed(samples), x.sample_set)
@@ -42,7 +43,7 @@ def binary(ns: EnsembleNamespace, name: str) -> Callable[..., Any]:
     """Rule: ``f(x1, x2, /)``; one of the two may be a Python number."""
     f = power if name == "pow" and getattr(ns.base, name) is np.power else getattr(ns.base, name)
 
-    def lifted(x1: Any, x2: Any, /) -> Ensemble:
+    def lifted(x1: Array, x2: Array, /) -> Ensemble:
         if type(x1) is Ensemble:
             a, sample_set = x1.samples, x1.sample_set
             if type(x2) is Ensemble:
@@ -66,8 +67,8 @@ def binary(ns: EnsembleNamespace, name: str) -> Callable[..., Any]:
     return named(lifted, name, ns)
 
 
-def other(samples: Any, value: Any, name: str) -> Any:
-    """A plain array or number that meets `samples` in a function."""
+def other(samples: Array, value: Any, name: str) -> Any:
+    """A plain array or number as the operand of a function of `samples`."""
     result = operand(samples, value)
     if result is NotImplemented:
         requirement = "be Ensembles, arrays or Python numbers"
@@ -77,7 +78,7 @@ def other(samples: Any, value: Any, name: str) -> Any:
     return result
 
 
-def numbers_and_arrays(ns: EnsembleNamespace, name: str, x1: Any, x2: Any) -> tuple[Any, Any]:
+def numbers_and_arrays(ns: EnsembleNamespace, name: str, x1: Array, x2: Array) -> tuple[Any, Any]:
     """Two operands of which none is an ensemble; one at least is an array."""
     if isinstance(x1, int | float | complex):
         b = ns.lift(x2, name).samples
@@ -86,7 +87,7 @@ def numbers_and_arrays(ns: EnsembleNamespace, name: str, x1: Any, x2: Any) -> tu
     return a, other(a, x2, name)
 
 
-def clip(ns: EnsembleNamespace, x: Any, /, min: Any = None, max: Any = None) -> Ensemble:
+def clip(ns: EnsembleNamespace, x: Array, /, min: Any = None, max: Any = None) -> Ensemble:
     """Each entry, kept between `min` and `max`; both may be numbers, arrays or ensembles."""
     x = ns.lift(x, "clip")
     n_samples = samples_of("clip", x, min, max)
@@ -98,7 +99,7 @@ def clip(ns: EnsembleNamespace, x: Any, /, min: Any = None, max: Any = None) -> 
     return wrap(packed(ns.base.clip(samples, *limits)), sample_set)
 
 
-def where(ns: EnsembleNamespace, condition: Any, x1: Any, x2: Any, /) -> Ensemble:
+def where(ns: EnsembleNamespace, condition: Array, x1: Array, x2: Array, /) -> Ensemble:
     """`x1` where `condition` holds and `x2` elsewhere, entry by entry and sample by sample."""
     condition = ns.lift(condition, "where")
     samples_of("where", condition, x1, x2)
@@ -107,5 +108,5 @@ def where(ns: EnsembleNamespace, condition: Any, x1: Any, x2: Any, /) -> Ensembl
     return wrap(ns.base.where(condition.samples, a, b), sample_set)
 
 
-def _samples(samples: Any, value: Any, name: str) -> Any:
+def _samples(samples: Array, value: Any, name: str) -> Any:
     return value.samples if type(value) is Ensemble else other(samples, value, name)

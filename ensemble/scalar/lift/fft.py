@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ensemble._typing import Array
 from ensemble.scalar.ensemble import Ensemble, packed, wrap
 from ensemble.scalar.lift.reductions import visible_axes, visible_axis
 from ensemble.scalar.namespace import EnsembleNamespace, named
@@ -14,7 +15,7 @@ def along_one_axis(ns: EnsembleNamespace, name: str) -> Callable[..., Any]:
     """Rule of `fft` and its one-dimensional kin."""
     f = getattr(ns.base, name)
 
-    def lifted(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Ensemble:
+    def lifted(x: Array, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Ensemble:
         x = ns.lift(x, name)
         return wrap(packed(f(x.samples, n=n, axis=visible_axis(axis, x.ndim, name), norm=norm)), x.sample_set)
 
@@ -25,7 +26,7 @@ def along_axes(ns: EnsembleNamespace, name: str) -> Callable[..., Any]:
     """Rule of `fftn` and its kin; `s` without `axes` means the last visible axes."""
     f = getattr(ns.base, name)
 
-    def lifted(x: Any, /, *, s: Any = None, axes: Any = None, norm: str = "backward") -> Ensemble:
+    def lifted(x: Array, /, *, s: Any = None, axes: Any = None, norm: str = "backward") -> Ensemble:
         x = ns.lift(x, name)
         if axes is None and s is not None:
             axes = tuple(range(-len(s), 0))
@@ -38,7 +39,7 @@ def shifted(ns: EnsembleNamespace, name: str) -> Callable[..., Any]:
     """Rule of `fftshift` and `ifftshift`."""
     f = getattr(ns.base, name)
 
-    def lifted(x: Any, /, *, axes: Any = None) -> Ensemble:
+    def lifted(x: Array, /, *, axes: Any = None) -> Ensemble:
         x = ns.lift(x, name)
         return wrap(packed(f(x.samples, axes=visible_axes(axes, x.ndim, name))), x.sample_set)
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._check import message, require, samples_text
+from ensemble._typing import Array, Namespace
 from ensemble.scalar._operators import mismatch
 from ensemble.scalar.divergence.policy import failure
 from ensemble.scalar.ensemble import Ensemble, packed, view, wrap
@@ -70,7 +71,7 @@ def _of_matrices(ns: EnsembleNamespace, name: str, several: bool) -> Callable[..
     more = [inspect.Parameter(key, kind, default=default) for key, default, kind in SIGNATURES.get(name, ())]
     signature = inspect.Signature([inspect.Parameter("x", inspect.Parameter.POSITIONAL_ONLY), *more])
 
-    def lifted(x: Any, /, *arguments: Any, **options: Any) -> Any:
+    def lifted(x: Array, /, *arguments: Any, **options: Any) -> Any:
         x = ns.lift(x, name)
         options = {key: _per_matrix(ns, value) for key, value in options.items()}
         call = functools.partial(_swapped, f, arguments, options)
@@ -83,7 +84,7 @@ def _of_matrices(ns: EnsembleNamespace, name: str, several: bool) -> Callable[..
     return named(lifted, name, ns)
 
 
-def _swapped(f: Callable[..., Any], arguments: tuple[Any, ...], options: dict[str, Any], x: Any) -> Any:
+def _swapped(f: Callable[..., Any], arguments: tuple[Any, ...], options: dict[str, Any], x: Array) -> Any:
     return f(x, *arguments, **options)
 
 
@@ -96,11 +97,11 @@ def _sample_by_sample(ns: EnsembleNamespace, name: str, f: Callable[..., Any], *
     """`f` on all samples at once; where that fails, on each, with NaN for those that fail alone."""
     try:
         return f(*fronts)
-    except Exception as together:
+    except Exception as raised:
         n_samples = max(front.shape[0] for front in fronts)
         if n_samples == 1 or not _is_failure_of_numbers(fronts):
             raise
-        if (other := failure(together)) is not together:
+        if (other := failure(raised)) is not raised:
             raise other from None
     results: list[Any] = []
     failed: list[int] = []
@@ -130,11 +131,11 @@ def _is_failure_of_numbers(fronts: Sequence[Any]) -> bool:
     return all(len(front.shape) > 1 for front in fronts)
 
 
-def _nan_like(base: Any, x: Any) -> Any:
+def _nan_like(base: Namespace, x: Array) -> Any:
     return base.full(x.shape, base.nan, dtype=x.dtype)
 
 
-def solve(ns: EnsembleNamespace, x1: Any, x2: Any, /) -> Ensemble:
+def solve(ns: EnsembleNamespace, x1: Array, x2: Array, /) -> Ensemble:
     """The solution of ``x1 @ x = x2``; NaN in samples whose matrix is singular."""
     a, b = ns.lift(x1, "solve"), ns.lift(x2, "solve")
     n_samples, sample_set = samples_of("solve", a, b), set_of(a, b)
@@ -153,13 +154,13 @@ def _solve_matrices(ns: EnsembleNamespace, a: Ensemble, b: Ensemble, sample_set:
     ndim = max(a.ndim, b.ndim)
     fronts = samples_first(ns, a, ndim), samples_first(ns, b, ndim)
     batches = [tuple(front.shape[:-2]) for front in fronts]
-    if batches[0] != batches[1]:  # CuPy wants them alike
+    if batches[0] != batches[1]:  # CuPy requires equal batch axes
         batch, base = np.broadcast_shapes(*batches), ns.main.base
         fronts = tuple(base.broadcast_to(front, (*batch, *front.shape[-2:])) for front in fronts)
     return samples_last(ns, _sample_by_sample(ns, "solve", ns.base.solve, *fronts), sample_set)
 
 
-def matmul(ns: EnsembleNamespace, x1: Any, x2: Any, /) -> Ensemble:
+def matmul(ns: EnsembleNamespace, x1: Array, x2: Array, /) -> Ensemble:
     """The matrix product over visible axes."""
     base = ns.main.base
     a, b = ns.lift(x1, "matmul"), ns.lift(x2, "matmul")
@@ -188,7 +189,7 @@ def matmul(ns: EnsembleNamespace, x1: Any, x2: Any, /) -> Ensemble:
     return samples_last(ns, product, sample_set)
 
 
-def vecdot(ns: EnsembleNamespace, x1: Any, x2: Any, /, *, axis: int = -1) -> Ensemble:
+def vecdot(ns: EnsembleNamespace, x1: Array, x2: Array, /, *, axis: int = -1) -> Ensemble:
     """The sum of ``conj(x1) * x2`` along a visible axis."""
     base = ns.main.base
     a, b = ns.lift(x1, "vecdot"), ns.lift(x2, "vecdot")
@@ -205,7 +206,7 @@ def vecdot(ns: EnsembleNamespace, x1: Any, x2: Any, /, *, axis: int = -1) -> Ens
     return wrap(base.sum(product, axis=axis - 1, dtype=product.dtype), sample_set)
 
 
-def tensordot(ns: EnsembleNamespace, x1: Any, x2: Any, /, *, axes: Any = 2) -> Ensemble:
+def tensordot(ns: EnsembleNamespace, x1: Array, x2: Array, /, *, axes: Any = 2) -> Ensemble:
     """The sum of products over pairs of visible axes."""
     a, b = ns.lift(x1, "tensordot"), ns.lift(x2, "tensordot")
     if not isinstance(axes, int):
@@ -216,10 +217,11 @@ def tensordot(ns: EnsembleNamespace, x1: Any, x2: Any, /, *, axes: Any = 2) -> E
             axes = (tuple(range(a.ndim - axes, a.ndim)), tuple(range(axes)))
         product = ns.main.base.tensordot(a.samples[..., 0], b.samples, axes=axes)
         return wrap(packed(product), b.sample_set)
-    return each_sample(ns, "tensordot", functools.partial(ns.main.base.tensordot, axes=axes), a, b)
+    result: Ensemble = each_sample(ns, "tensordot", functools.partial(ns.main.base.tensordot, axes=axes), a, b)
+    return result
 
 
-def outer(ns: EnsembleNamespace, x1: Any, x2: Any, /) -> Ensemble:
+def outer(ns: EnsembleNamespace, x1: Array, x2: Array, /) -> Ensemble:
     """All products of an entry of `x1` and an entry of `x2`."""
     a, b = ns.lift(x1, "outer"), ns.lift(x2, "outer")
     require(a.ndim == b.ndim == 1, "outer", "operands", "have 1 axis", f"shapes {a.shape} and {b.shape}")
@@ -229,7 +231,7 @@ def outer(ns: EnsembleNamespace, x1: Any, x2: Any, /) -> Ensemble:
         raise mismatch(a, b) or error from None
 
 
-def cross(ns: EnsembleNamespace, x1: Any, x2: Any, /, *, axis: int = -1) -> Ensemble:
+def cross(ns: EnsembleNamespace, x1: Array, x2: Array, /, *, axis: int = -1) -> Ensemble:
     """The vector product along a visible axis of length 3."""
     a, b = ns.lift(x1, "cross"), ns.lift(x2, "cross")
     samples_of("cross", a, b)
@@ -244,7 +246,7 @@ def cross(ns: EnsembleNamespace, x1: Any, x2: Any, /, *, axis: int = -1) -> Ense
     return wrap(packed(base.stack(parts, axis=places[0] - 1)), sample_set)
 
 
-def diagonal(ns: EnsembleNamespace, x: Any, /, *, offset: int = 0) -> Ensemble:
+def diagonal(ns: EnsembleNamespace, x: Array, /, *, offset: int = 0) -> Ensemble:
     """The diagonals of the matrices in the last two visible axes."""
     x = ns.lift(x, "diagonal")
     require(x.ndim > 1, "diagonal", "x", "have 2 axes or more", f"shape {x.shape}")
@@ -252,21 +254,21 @@ def diagonal(ns: EnsembleNamespace, x: Any, /, *, offset: int = 0) -> Ensemble:
     return view(x, ns.main.base.moveaxis(front, 0, -1))
 
 
-def trace(ns: EnsembleNamespace, x: Any, /, *, offset: int = 0, dtype: Any = None) -> Ensemble:
+def trace(ns: EnsembleNamespace, x: Array, /, *, offset: int = 0, dtype: Any = None) -> Ensemble:
     """The sum over each diagonal."""
     x = ns.lift(x, "trace")
     require(x.ndim > 1, "trace", "x", "have 2 axes or more", f"shape {x.shape}")
     return samples_last(ns, ns.base.trace(samples_first(ns, x), offset=offset, dtype=dtype), x.sample_set)
 
 
-def matrix_norm(ns: EnsembleNamespace, x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Ensemble:
+def matrix_norm(ns: EnsembleNamespace, x: Array, /, *, keepdims: bool = False, ord: Any = "fro") -> Ensemble:
     """A norm of the matrices in the last two visible axes."""
     x = ns.lift(x, "matrix_norm")
     require(x.ndim > 1, "matrix_norm", "x", "have 2 axes or more", f"shape {x.shape}")
     return samples_last(ns, ns.base.matrix_norm(samples_first(ns, x), keepdims=keepdims, ord=ord), x.sample_set)
 
 
-def matrix_rank(ns: EnsembleNamespace, x: Any, /, *, rtol: Any = None) -> Ensemble:
+def matrix_rank(ns: EnsembleNamespace, x: Array, /, *, rtol: Any = None) -> Ensemble:
     """The number of singular values above a tolerance."""
     x = ns.lift(x, "matrix_rank")
     require(x.ndim > 1, "matrix_rank", "x", "have 2 axes or more", f"shape {x.shape}")
@@ -274,11 +276,12 @@ def matrix_rank(ns: EnsembleNamespace, x: Any, /, *, rtol: Any = None) -> Ensemb
     def rank(matrix: Any, tolerance: Any) -> Any:
         return ns.main.base.asarray(ns.base.matrix_rank(matrix, rtol=tolerance))
 
-    return each_sample(ns, "matrix_rank", rank, x, rtol)
+    result: Ensemble = each_sample(ns, "matrix_rank", rank, x, rtol)
+    return result
 
 
 def vector_norm(
-    ns: EnsembleNamespace, x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2
+    ns: EnsembleNamespace, x: Array, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2
 ) -> Ensemble:
     """A norm of the vectors along visible axes."""
     x = ns.lift(x, "vector_norm")

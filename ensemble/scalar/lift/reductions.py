@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._check import message
+from ensemble._typing import Array
 from ensemble.scalar.ensemble import Ensemble, wrap
 from ensemble.scalar.namespace import EnsembleNamespace, named
 
@@ -20,7 +21,8 @@ def visible_axis(axis: Any, ndim: int, function: str) -> int:
     if not -ndim <= axis < ndim:
         requirement = f"be from {-ndim} to {ndim - 1}" if ndim else "be None for a 0-d ensemble"
         raise np.exceptions.AxisError(message(function, "axis", requirement, axis, "The sample axis has no number."))
-    return axis % ndim
+    result: int = axis % ndim
+    return result
 
 
 def visible_axes(axis: int | Sequence[int] | None, ndim: int, function: str) -> tuple[int, ...]:
@@ -51,7 +53,7 @@ def reduction(*options: str) -> Callable[[EnsembleNamespace, str], Callable[...,
     def rule(ns: EnsembleNamespace, name: str) -> Callable[..., Any]:
         f = getattr(ns.base, name)
 
-        def lifted(x: Any, /, *, axis: Any = None, **more: Any) -> Ensemble:
+        def lifted(x: Array, /, *, axis: Any = None, **more: Any) -> Ensemble:
             if not more.keys() <= allowed:
                 raise TypeError(message(name, "keywords", f"be among {sorted(allowed)}", sorted(more)))
             x = ns.lift(x, name)
@@ -72,7 +74,7 @@ def position(ns: EnsembleNamespace, name: str) -> Callable[..., Any]:
     """Rule of `argmax` and `argmin`: each sample has its own place."""
     f = getattr(ns.base, name)
 
-    def lifted(x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> Ensemble:
+    def lifted(x: Array, /, *, axis: int | None = None, keepdims: bool = False) -> Ensemble:
         x = ns.lift(x, name)
         if axis is not None:
             return wrap(f(x.samples, axis=visible_axis(axis, x.ndim, name), keepdims=keepdims), x.sample_set)
@@ -88,7 +90,7 @@ def cumulative(ns: EnsembleNamespace, name: str) -> Callable[..., Any]:
     """Rule of `cumulative_sum` and `cumulative_prod`."""
     f = getattr(ns.base, name)
 
-    def lifted(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Ensemble:
+    def lifted(x: Array, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Ensemble:
         x = ns.lift(x, name)
         if axis is None and x.ndim != 1:
             raise ValueError(message(name, "axis", "be given where x has not 1 axis", f"None for shape {x.shape}"))

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from ensemble._typing import Array
 from ensemble.scalar.ensemble import Ensemble, packed, wrap
 from ensemble.scalar.lift.each_sample import each_sample
 from ensemble.scalar.lift.reductions import flat, visible_axis
@@ -17,7 +18,7 @@ def ordering(ns: EnsembleNamespace, name: str) -> Callable[..., Any]:
     """Rule of `sort` and `argsort`; the order is each sample's own."""
     f = getattr(ns.base, name)
 
-    def lifted(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Ensemble:
+    def lifted(x: Array, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Ensemble:
         x = ns.lift(x, name)
         k = visible_axis(axis, x.ndim, name)
         return wrap(packed(f(x.samples, axis=k, descending=descending, stable=stable)), x.sample_set)
@@ -25,7 +26,7 @@ def ordering(ns: EnsembleNamespace, name: str) -> Callable[..., Any]:
     return named(lifted, name, ns)
 
 
-def take(ns: EnsembleNamespace, x: Any, indices: Any, /, *, axis: int | None = None) -> Ensemble:
+def take(ns: EnsembleNamespace, x: Array, indices: Any, /, *, axis: int | None = None) -> Ensemble:
     """The entries of `x` at `indices` along a visible axis; each sample may have its own indices."""
     x, indices = ns.lift(x, "take"), ns.lift(indices, "take")
     if axis is None:
@@ -33,21 +34,25 @@ def take(ns: EnsembleNamespace, x: Any, indices: Any, /, *, axis: int | None = N
     k = visible_axis(axis, x.ndim, "take")
     if indices.is_shared and indices.ndim == 1:
         return wrap(packed(ns.base.take(x.samples, indices.samples[..., 0], axis=k)), x.sample_set)
-    return each_sample(ns, "take", functools.partial(ns.base.take, axis=k), x, indices)
+    result: Ensemble = each_sample(ns, "take", functools.partial(ns.base.take, axis=k), x, indices)
+    return result
 
 
-def take_along_axis(ns: EnsembleNamespace, x: Any, indices: Any, /, *, axis: int = -1) -> Ensemble:
+def take_along_axis(ns: EnsembleNamespace, x: Array, indices: Any, /, *, axis: int = -1) -> Ensemble:
     """The entries of `x` at `indices`, matched along the other axes; each sample may have its own indices."""
     x, indices = ns.lift(x, "take_along_axis"), ns.lift(indices, "take_along_axis")
     samples_of("take_along_axis", x, indices)
     k = visible_axis(axis, x.ndim, "take_along_axis")
     if indices.ndim != x.ndim:
-        return each_sample(ns, "take_along_axis", functools.partial(ns.base.take_along_axis, axis=axis), x, indices)
+        result: Ensemble = each_sample(
+            ns, "take_along_axis", functools.partial(ns.base.take_along_axis, axis=axis), x, indices
+        )
+        return result
     samples = ns.base.take_along_axis(x.samples, indices.samples, axis=k)  # the sample axes broadcast
     return wrap(packed(samples), set_of(x, indices))
 
 
-def searchsorted(ns: EnsembleNamespace, x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None) -> Ensemble:
+def searchsorted(ns: EnsembleNamespace, x1: Array, x2: Array, /, *, side: str = "left", sorter: Any = None) -> Ensemble:
     """Where `x2` would go into sorted `x1`."""
     x1 = ns.lift(x1, "searchsorted")
     if not isinstance(x2, int | float):
@@ -57,42 +62,46 @@ def searchsorted(ns: EnsembleNamespace, x1: Any, x2: Any, /, *, side: str = "lef
     def search(line: Any, values: Any, order: Any) -> Any:
         return ns.base.searchsorted(line, values, side=side, sorter=order)
 
-    return each_sample(ns, "searchsorted", search, x1, x2, sorter)
+    result: Ensemble = each_sample(ns, "searchsorted", search, x1, x2, sorter)
+    return result
 
 
-def isin(ns: EnsembleNamespace, x1: Any, x2: Any, /, *, invert: bool = False) -> Ensemble:
+def isin(ns: EnsembleNamespace, x1: Array, x2: Array, /, *, invert: bool = False) -> Ensemble:
     """Whether each entry of `x1` is found in `x2`."""
     x1, x2 = (v if isinstance(v, int) else ns.lift(v, "isin") for v in (x1, x2))
-    return each_sample(ns, "isin", functools.partial(ns.base.isin, invert=invert), x1, x2)
+    result: Ensemble = each_sample(ns, "isin", functools.partial(ns.base.isin, invert=invert), x1, x2)
+    return result
 
 
-def nonzero(ns: EnsembleNamespace, x: Any, /) -> tuple[Ensemble, ...]:
+def nonzero(ns: EnsembleNamespace, x: Array, /) -> tuple[Ensemble, ...]:
     """The places of the entries that are not zero; as many in every sample."""
-    return each_sample(ns, "nonzero", ns.base.nonzero, ns.lift(x, "nonzero"))
+    result: tuple[Ensemble, ...] = each_sample(ns, "nonzero", ns.base.nonzero, ns.lift(x, "nonzero"))
+    return result
 
 
-def unique_values(ns: EnsembleNamespace, x: Any, /) -> Ensemble:
+def unique_values(ns: EnsembleNamespace, x: Array, /) -> Ensemble:
     """The values of `x`, each once; as many in every sample."""
-    return each_sample(ns, "unique_values", ns.base.unique_values, ns.lift(x, "unique_values"))
+    result: Ensemble = each_sample(ns, "unique_values", ns.base.unique_values, ns.lift(x, "unique_values"))
+    return result
 
 
-def unique_counts(ns: EnsembleNamespace, x: Any, /) -> Any:
+def unique_counts(ns: EnsembleNamespace, x: Array, /) -> Any:
     """The values of `x` and how often each occurs."""
     return each_sample(ns, "unique_counts", ns.base.unique_counts, ns.lift(x, "unique_counts"))
 
 
-def unique_inverse(ns: EnsembleNamespace, x: Any, /) -> Any:
+def unique_inverse(ns: EnsembleNamespace, x: Array, /) -> Any:
     """The values of `x` and which of them each entry is."""
     return each_sample(ns, "unique_inverse", ns.base.unique_inverse, ns.lift(x, "unique_inverse"))
 
 
-def unique_all(ns: EnsembleNamespace, x: Any, /) -> Any:
+def unique_all(ns: EnsembleNamespace, x: Array, /) -> Any:
     """The values of `x`, where each first occurs, which of them each entry is, and how often."""
     return each_sample(ns, "unique_all", ns.base.unique_all, ns.lift(x, "unique_all"))
 
 
 def diff(
-    ns: EnsembleNamespace, x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None
+    ns: EnsembleNamespace, x: Array, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None
 ) -> Ensemble:
     """Differences of neighbours along a visible axis, `n` times."""
     x = ns.lift(x, "diff")

@@ -11,6 +11,7 @@ import numpy as np
 
 from ensemble._backend import is_array, to_numpy
 from ensemble._check import message, require
+from ensemble._typing import Array
 from ensemble.scalar.divergence.policy import agreed
 from ensemble.scalar.ensemble import Ensemble, packed, view, wrap
 from ensemble.scalar.lift.each_sample import each_sample
@@ -32,7 +33,7 @@ def spread(ns: EnsembleNamespace, x: Ensemble, n_samples: int) -> Any:
     return ns.base.broadcast_to(x.samples, (*x.shape, n_samples))
 
 
-def broadcast_to(ns: EnsembleNamespace, x: Any, /, shape: tuple[int, ...]) -> Ensemble:
+def broadcast_to(ns: EnsembleNamespace, x: Array, /, shape: tuple[int, ...]) -> Ensemble:
     """`x`, read as if it had the visible `shape`."""
     x = ns.lift(x, "broadcast_to")
     shape = as_shape(shape)
@@ -41,16 +42,17 @@ def broadcast_to(ns: EnsembleNamespace, x: Any, /, shape: tuple[int, ...]) -> En
     return view(x, ns.base.broadcast_to(x.samples, (*shape, x.n_samples)))
 
 
-def broadcast_arrays(ns: EnsembleNamespace, *arrays: Any) -> Sequence[Ensemble]:
-    """All arrays in the visible shape that they have together; shared data stays shared."""
+def broadcast_arrays(ns: EnsembleNamespace, *arrays: Array) -> Sequence[Ensemble]:
+    """All arrays broadcast to their common visible shape; shared data stays shared."""
     lifted = [ns.lift(x, "broadcast_arrays") for x in arrays]
     samples_of("broadcast_arrays", *lifted)
     shape = np.broadcast_shapes(*(x.shape for x in lifted))
-    return ns.sequence()(broadcast_to(ns, x, shape) for x in lifted)
+    result: Sequence[Ensemble] = ns.sequence()(broadcast_to(ns, x, shape) for x in lifted)
+    return result
 
 
 def broadcast_shapes(ns: EnsembleNamespace, *shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape that arrays of `shapes` have together."""
+    """The shape to which arrays of `shapes` broadcast."""
     return np.broadcast_shapes(*shapes)
 
 
@@ -72,14 +74,14 @@ def stack(ns: EnsembleNamespace, arrays: Sequence[Any], /, *, axis: int = 0) -> 
     return wrap(packed(ns.base.stack([spread(ns, x, n_samples) for x in lifted], axis=k)), set_of(*lifted))
 
 
-def unstack(ns: EnsembleNamespace, x: Any, /, *, axis: int = 0) -> tuple[Ensemble, ...]:
+def unstack(ns: EnsembleNamespace, x: Array, /, *, axis: int = 0) -> tuple[Ensemble, ...]:
     """The slices of `x` along a visible axis."""
     x = ns.lift(x, "unstack")
     front = ns.base.moveaxis(x.samples, visible_axis(axis, x.ndim, "unstack"), 0)
     return tuple(view(x, front[k, ...]) for k in range(front.shape[0]))
 
 
-def expand_dims(ns: EnsembleNamespace, x: Any, /, axis: Any) -> Ensemble:
+def expand_dims(ns: EnsembleNamespace, x: Array, /, axis: Any) -> Ensemble:
     """`x` with a new visible axis of length 1; a tuple names several."""
     x = ns.lift(x, "expand_dims")
     if not isinstance(axis, tuple | list):
@@ -90,40 +92,40 @@ def expand_dims(ns: EnsembleNamespace, x: Any, /, axis: Any) -> Ensemble:
     return view(x, samples)
 
 
-def squeeze(ns: EnsembleNamespace, x: Any, /, axis: int | tuple[int, ...]) -> Ensemble:
+def squeeze(ns: EnsembleNamespace, x: Array, /, axis: int | tuple[int, ...]) -> Ensemble:
     """`x` without the visible axes `axis`, each of length 1."""
     x = ns.lift(x, "squeeze")
     return view(x, ns.base.squeeze(x.samples, axis=visible_axes(axis, x.ndim, "squeeze")))
 
 
-def flip(ns: EnsembleNamespace, x: Any, /, *, axis: int | tuple[int, ...] | None = None) -> Ensemble:
+def flip(ns: EnsembleNamespace, x: Array, /, *, axis: int | tuple[int, ...] | None = None) -> Ensemble:
     """`x` with the order along visible axes reversed."""
     x = ns.lift(x, "flip")
     return view(x, ns.base.flip(x.samples, axis=visible_axes(axis, x.ndim, "flip")))
 
 
-def moveaxis(ns: EnsembleNamespace, x: Any, source: Any, destination: Any, /) -> Ensemble:
+def moveaxis(ns: EnsembleNamespace, x: Array, source: Any, destination: Any, /) -> Ensemble:
     """`x` with visible axes moved to other places."""
     x = ns.lift(x, "moveaxis")
     places = (visible_axes(axis, x.ndim, "moveaxis") for axis in (source, destination))
     return view(x, ns.base.moveaxis(x.samples, *places))
 
 
-def permute_dims(ns: EnsembleNamespace, x: Any, /, axes: tuple[int, ...]) -> Ensemble:
+def permute_dims(ns: EnsembleNamespace, x: Array, /, axes: tuple[int, ...]) -> Ensemble:
     """`x` with its visible axes in the order `axes`."""
     x = ns.lift(x, "permute_dims")
     require(len(axes) == x.ndim, "permute_dims", "axes", f"name {x.ndim} axes", tuple(axes))
     return view(x, ns.base.permute_dims(x.samples, (*visible_axes(tuple(axes), x.ndim, "permute_dims"), x.ndim)))
 
 
-def matrix_transpose(ns: EnsembleNamespace, x: Any, /) -> Ensemble:
+def matrix_transpose(ns: EnsembleNamespace, x: Array, /) -> Ensemble:
     """The last two visible axes exchanged."""
     x = ns.lift(x, "matrix_transpose")
     require(x.ndim > 1, "matrix_transpose", "x", "have 2 axes or more", f"shape {x.shape}")
     return view(x, ns.main.base.moveaxis(x.samples, -3, -2))
 
 
-def reshape(ns: EnsembleNamespace, x: Any, /, shape: tuple[int, ...], *, copy: bool | None = None) -> Ensemble:
+def reshape(ns: EnsembleNamespace, x: Array, /, shape: tuple[int, ...], *, copy: bool | None = None) -> Ensemble:
     """The entries of `x` in the visible `shape`; one entry may be -1."""
     x = ns.lift(x, "reshape")
     shape = as_shape(shape)
@@ -138,7 +140,7 @@ def reshape(ns: EnsembleNamespace, x: Any, /, shape: tuple[int, ...], *, copy: b
     return wrap(samples, x.sample_set) if copy else view(x, samples)
 
 
-def roll(ns: EnsembleNamespace, x: Any, /, shift: Any, *, axis: Any = None) -> Ensemble:
+def roll(ns: EnsembleNamespace, x: Array, /, shift: Any, *, axis: Any = None) -> Ensemble:
     """`x` with its entries moved round along visible axes; round the flattened array without `axis`."""
     x = ns.lift(x, "roll")
     if axis is None:
@@ -151,7 +153,7 @@ def roll(ns: EnsembleNamespace, x: Any, /, shift: Any, *, axis: Any = None) -> E
     return wrap(packed(ns.base.roll(x.samples, shifts, axis=axes)), x.sample_set)
 
 
-def tile(ns: EnsembleNamespace, x: Any, repetitions: tuple[int, ...], /) -> Ensemble:
+def tile(ns: EnsembleNamespace, x: Array, repetitions: tuple[int, ...], /) -> Ensemble:
     """Copies of `x` laid out along visible axes."""
     x = ns.lift(x, "tile")
     repetitions = as_shape(repetitions)
@@ -161,14 +163,17 @@ def tile(ns: EnsembleNamespace, x: Any, repetitions: tuple[int, ...], /) -> Ense
     return wrap(packed(ns.base.tile(samples, (*repetitions, 1))), x.sample_set)
 
 
-def repeat(ns: EnsembleNamespace, x: Any, repeats: Any, /, *, axis: int | None = None) -> Ensemble:
+def repeat(ns: EnsembleNamespace, x: Array, repeats: Any, /, *, axis: int | None = None) -> Ensemble:
     """Each entry `repeats` times along a visible axis; the samples may have their own counts, of one sum."""
     x = ns.lift(x, "repeat")
     sample_set = set_of(x, repeats)
     n_samples = samples_of("repeat", x, repeats)
     if isinstance(repeats, Ensemble):
         if not agreed(repeats.samples):
-            return each_sample(ns, "repeat", lambda v, counts: ns.base.repeat(v, counts, axis=axis), x, repeats)
+            result: Ensemble = each_sample(
+                ns, "repeat", lambda v, counts: ns.base.repeat(v, counts, axis=axis), x, repeats
+            )
+            return result
         repeats = repeats.sample(0)
     if axis is None:
         x, axis = flat(ns, x), 0

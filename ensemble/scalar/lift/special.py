@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from ensemble._typing import Array
 from ensemble.scalar.ensemble import Ensemble, packed, wrap
 from ensemble.scalar.lift.elementwise import other
 from ensemble.scalar.namespace import EnsembleNamespace, named, samples_of, set_of
@@ -50,7 +51,7 @@ class SpecialFunctions:
 
 
 def _elementwise(ns: EnsembleNamespace, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    def lifted(*arrays: Any) -> Any:
+    def lifted(*arrays: Array) -> Any:
         arrays = tuple(x if isinstance(x, int | float | complex) else ns.lift(x, name) for x in arrays)
         samples_of(name, *arrays)
         sample_set = set_of(*arrays)

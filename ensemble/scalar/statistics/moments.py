@@ -36,7 +36,8 @@ def weighted_samples(x: Ensemble) -> tuple[Array, Array | None]:
 
 def scaled(weights: np.ndarray) -> np.ndarray:
     """`weights` times the power of two that takes the largest to [0.5, 1): no sum of them overflows."""
-    return np.ldexp(weights, -np.frexp(np.max(weights))[1])
+    result: np.ndarray = np.ldexp(weights, -np.frexp(np.max(weights))[1])
+    return result
 
 
 def effective_count(weights: Array | None, n_samples: int) -> float:

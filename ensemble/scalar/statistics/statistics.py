@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 
-def lifted(x: Any, function: str) -> Ensemble:
+def lifted(x: Ensemble, function: str) -> Ensemble:
     require_type(x, Ensemble, function, "x", "be an Ensemble", "Use en.shared(x) for data without samples.")
     return x
 

@@ -60,6 +60,7 @@ CASES = {
     "diffusion": case(2, diffusion=np.array([0.05, 0.0])),
     "periods": case(2, lambda x, t, xp, rate: (rate + xp.sin(x[1]), 0.3 * x[1]), periods=(9, None)),
     "a table": case(2, lambda x, t, xp, rate: (rate - x[1], xp.interp(x[0], *TABLE))),
+    "functions in bounds": case(2, bounds=lambda x, xp: xp.exp(x[0]) % 4.0 + x[1], bounds_range=(-0.4, 2.2)),
     "a table in bounds": case(2, bounds=lambda x, xp: xp.interp(x[0], *TABLE) + x[1], bounds_range=(-0.4, 1.2)),
     "all of the second order": case(2, driven, time_varying=True, time_order=2, **noise([[0.05, 0.03], [0.03, 0.04]])),
 }

@@ -18,8 +18,7 @@ from ensemble.apps.gbees.mixing import mixing_of
 from ensemble.apps.gbees.problem import Drift, Problem
 from ensemble.apps.gbees.systems.lorenz import lorenz63, lorenz96
 from tests import cuda_on_cpu, nvrtc
-from tests.apps.gbees.references import assert_same, distance, reference, start
-from tests.apps.gbees.test_references import run_lorenz63
+from tests.apps.gbees.references import assert_same, distance, reference, run_lorenz63, start
 
 
 @pytest.fixture(autouse=True)

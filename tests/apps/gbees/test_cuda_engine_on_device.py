@@ -7,8 +7,7 @@ from ensemble import Ensemble
 from ensemble._backend import asarray_like, prototype, to_numpy
 from ensemble.apps.gbees import Gbees, lorenz63
 from ensemble.apps.gbees.engines.cuda import CudaEngine
-from tests.apps.gbees.references import assert_same, start
-from tests.apps.gbees.test_references import run_lorenz63
+from tests.apps.gbees.references import assert_same, run_lorenz63, start
 
 pytestmark = [pytest.mark.cuda, pytest.mark.filterwarnings("ignore")]
 

@@ -10,7 +10,7 @@ from ensemble.apps.gbees import Drift, Gbees, GridError, lorenz63, lorenz96
 from ensemble.apps.gbees.engines.array import ArrayEngine
 from ensemble.apps.gbees.engines.backends import BACKENDS, Backend
 from tests.apps.gbees.conftest import ENGINES
-from tests.apps.gbees.test_measurement import backend_of
+from tests.apps.gbees.problems import backend_of
 
 pendulum = Drift(lambda x, t, xp, g, c: (x[1], -g * xp.sin(x[0]) - c * x[1]), (1.0, 0.1), ("g", "c"))
 

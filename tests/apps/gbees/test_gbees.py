@@ -10,18 +10,8 @@ from scipy.stats import norm
 import ensemble as en
 from ensemble._backend import to_numpy
 from ensemble.apps.gbees import Gbees, GridWarning, lorenz63
-from ensemble.apps.gbees.engines.array import ArrayEngine
 from tests.apps.gbees.grids import boxed, normal, table
-from tests.apps.gbees.test_measurement import backend_of
-
-
-def oscillator(x, t, xp):
-    return x[1], -x[0] - 0.3 * x[0] ** 3
-
-
-def build(engine=ArrayEngine, **options):
-    arguments = {"threshold": 1e-5, "backend": backend_of(engine), **options}
-    return Gbees(oscillator, [0.8, 0.1], [0.04, 0.05], **arguments)
+from tests.apps.gbees.problems import backend_of, build, oscillator
 
 
 def same(a, b):

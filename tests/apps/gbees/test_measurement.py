@@ -11,6 +11,7 @@ from ensemble.apps.gbees import Gbees, GridError, GridWarning
 from ensemble.apps.gbees.run.measurement import noise_of
 from ensemble.apps.gbees.run.single_run import Run
 from tests.apps.gbees.grids import boxed, moments, normal
+from tests.apps.gbees.problems import backend_of
 
 m0 = np.array([0.3, -0.2])
 P0 = np.array([[0.5, 0.2], [0.2, 0.4]])
@@ -84,13 +85,6 @@ def test_evidence_against_particles(patient_engine):
     assert errors[2] < 0.4 * errors[0]
     posterior = (weights * x).sum(axis=1) / weights.sum()
     np.testing.assert_allclose(run.mean(), posterior, atol=0.02)
-
-
-def backend_of(engine):
-    """The backend's name for an engine under test."""
-    from ensemble.apps.gbees.engines.backends import BACKENDS
-
-    return next(name for name, backend in BACKENDS.items() if backend.engine is engine)
 
 
 @pytest.fixture

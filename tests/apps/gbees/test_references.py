@@ -3,26 +3,8 @@
 import numpy as np
 import pytest
 
-from ensemble._backend import to_numpy
 from ensemble.apps.gbees import Gbees, lorenz63
-from tests.apps.gbees.references import assert_same, distance, reference, start
-
-
-def run_lorenz63(engine, name="l63_p5e-6", n_records=4, **options):
-    """The paper's run, the measurement x3 = -8 in the middle: yields the run at each record, and the record."""
-    problem, indices, p = start(name, **options)
-    data, run = reference(name), engine(problem, indices, p)
-    steps, cell_steps = 0, 0
-    for interval in (0, 1):
-        yield run, data, f"P{interval}_pdf_0", (steps, cell_steps)
-        for record in range(1, n_records + 1):
-            taken = run.advance(0.0, 1.0 / n_records)
-            steps, cell_steps = steps + len(taken.lengths), cell_steps + int(taken.cells.sum())
-            assert taken.masses.min() > 0.999 and taken.masses.max() < 1.001
-            yield run, data, f"P{interval}_pdf_{record}", (steps, cell_steps)
-        if interval == 0:
-            x3 = problem.widths[2] * to_numpy(run.cells()[0])[:, 2] + problem.origin[2]
-            run.reweight(-0.5 * (x3 + 8.0) ** 2)
+from tests.apps.gbees.references import assert_same, distance, reference, run_lorenz63, start
 
 
 @pytest.mark.slow

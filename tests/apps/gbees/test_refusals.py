@@ -5,8 +5,7 @@ import pytest
 
 from ensemble._backend import to_numpy
 from ensemble.apps.gbees import Drift, Gbees, GridError, lorenz63
-from tests.apps.gbees.test_gbees import build, oscillator
-from tests.apps.gbees.test_measurement import backend_of
+from tests.apps.gbees.problems import backend_of, build, oscillator
 
 START = {"mean": [1.0, 0.5], "covariance": [0.04, 0.04], "threshold": 1e-4, "backend": "array"}
 

@@ -3,6 +3,10 @@
 import numpy as np
 import pytest
 
+from ensemble.apps.kalman import (
+    NonlinearGaussianModel,
+)
+
 SIZES = [(1, 1), (2, 3), (4, 2), (8, 3)]
 
 LENGTHS = [1, 2, 3, 7, 1000, 4097]
@@ -150,3 +154,81 @@ def exactly(parts, y, digits=50, prior_at="before"):
             covariances[k] = np.array((P - P * weight * P).tolist(), float)
             pull, weight = F.T * pull, F.T * weight * F
         return means, covariances
+
+
+def exact_observations(T=9, batch=(3,)):
+    """Series 1 is seen without noise and moves without noise in what is seen: H Q H' + R = 0 there."""
+    parts, y = random_parts(T, 3, 1, batch=batch)
+    parts["H"] = np.zeros_like(parts["H"]) + np.array([1.0, 0.0, 0.0])
+    parts["Q"][1, :, 0, :] = parts["Q"][1, :, :, 0] = parts["R"][1] = 0.0
+    return parts, y
+
+
+def turned(parts, y, seed=2203):
+    """The same series in other coordinates of the state, where what was zero is rounding."""
+    U = np.linalg.qr(np.random.default_rng(seed).standard_normal((3, 3)))[0]
+    both = lambda A: U @ ((A + A.mT) / 2) @ U.T
+    even = lambda A: (both(A) + both(A).mT) / 2
+    return {**parts, "F": U @ parts["F"] @ U.T, "Q": even(parts["Q"]), "P0": even(parts["P0"]),
+            "H": parts["H"] @ U.T, "u": parts["u"] @ U.T, "m0": parts["m0"] @ U.T}, y  # fmt: skip
+
+
+def correlated(parts, seed=80317):
+    """`parts` with noises that correlate: S[k] explains a part of Q[k+1] by R[k]."""
+    rng, T = np.random.default_rng(seed), len(parts["F"])
+    C = rng.standard_normal((T, parts["F"].shape[-1], parts["H"].shape[-2]))
+    S = C @ parts["R"]
+    Q = parts["Q"].copy()
+    Q[1:] += (S @ C.mT)[:-1]
+    return {**parts, "Q": Q, "S": S}
+
+
+def constant_parts():
+    parts, y = random_parts(8, 2, 2)
+    C = np.array([[0.5, -0.3], [0.2, 0.4]])
+    one = {name: parts[name][0] for name in ("F", "H", "R", "u", "d")}
+    S = C @ one["R"]
+    return {**one, "Q": np.eye(2) + S @ C.T, "S": S, "m0": parts["m0"], "P0": parts["P0"]}, y
+
+
+def car(T, q, r, dt=0.1, start=0.0, seed=27803):
+    """A car in the plane, position and velocity, whose position is seen."""
+    rng = np.random.default_rng(seed)
+    eye = np.eye(2)
+    F = np.block([[eye, dt * eye], [0 * eye, eye]])
+    Q = q * np.block([[dt**3 / 3 * eye, dt**2 / 2 * eye], [dt**2 / 2 * eye, dt * eye]])
+    parts = {"F": F, "Q": Q, "H": np.eye(2, 4), "R": r * eye, "P0": np.eye(4),
+             "m0": np.array([start, -start, 0.0, 0.0])}  # fmt: skip
+    x, y, root = parts["m0"], np.empty((T, 2)), np.linalg.cholesky(Q)
+    for k in range(T):
+        x = F @ x + root @ rng.standard_normal(4)
+        y[k] = x[:2] + np.sqrt(r) * rng.standard_normal(2)
+    narrow = {name: a.astype(np.float32) for name, a in parts.items()}
+    return narrow, {name: a.astype(np.float64) for name, a in narrow.items()}, y
+
+
+def errors(got, exact):
+    """The largest error of a mean in posterior deviations, of filter and smoother."""
+    pairs = ((got.filtered, exact.filtered), (got, exact))
+    return [np.max(np.abs(a.mean - b.mean) / np.sqrt(np.einsum("...ii->...i", b.covariance))) for a, b in pairs]
+
+
+def radar(**options):
+    """Position and velocity, seen as range and bearing from the origin; a wind that depends on the step."""
+    return NonlinearGaussianModel(
+        f=lambda x, k, xp: (x[0] + x[2], x[1] + x[3], x[2] + 0.05 * xp.cos(0.3 * k), 0.9 * x[3]),
+        h=lambda x, k, xp: (xp.hypot(x[0], x[1]), xp.atan2(x[1], x[0])),
+        Q=np.diag([0.01, 0.02, 0.01, 0.03]), R=np.diag([0.05, 0.002]), m0=np.array([6.0, 3.0, 0.1, 0.2]),
+        P0=np.diag([0.5, 0.5, 0.1, 0.1]), **options,
+    )  # fmt: skip
+
+
+def simulated(model, T, seed=90817):
+    rng = np.random.default_rng(seed)
+    parts = model.linear
+    x, y = rng.multivariate_normal(parts.m0, parts.P0), []
+    for k in range(T):
+        if k or model.prior_at == "before":
+            x = rng.multivariate_normal(np.array(model.f(tuple(x), k, np)), parts.Q)
+        y.append(np.array(model.h(tuple(x), k, np)) + np.sqrt(np.diag(parts.R)) * rng.standard_normal(model.ny))
+    return np.array(y)

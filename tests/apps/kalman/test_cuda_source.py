@@ -21,8 +21,7 @@ from ensemble.apps.kalman import (
 from ensemble.scalar import Ensemble
 from tests import nvrtc
 from tests.apps.kalman.emulation import emulate
-from tests.apps.kalman.models import close, random_parts, with_gaps
-from tests.apps.kalman.test_singular import exact_observations, turned
+from tests.apps.kalman.models import close, exact_observations, random_parts, turned, with_gaps
 
 
 @pytest.fixture(scope="module")

@@ -16,9 +16,8 @@ from ensemble.apps.kalman import (
 )
 from ensemble.scalar import Ensemble
 from tests.apps.kalman.joint import Joint
-from tests.apps.kalman.models import close, random_parts, with_gaps
+from tests.apps.kalman.models import close, constant_parts, correlated, random_parts, with_gaps
 from tests.apps.kalman.statsmodels_models import at_start, observations
-from tests.apps.kalman.test_moments import constant_parts, correlated
 
 VARYING = ("F", "Q", "H", "R", "u", "d")
 

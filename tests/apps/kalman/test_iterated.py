@@ -11,7 +11,7 @@ from ensemble._kernels.kalman.scan import SCANS
 from ensemble.apps.kalman import LinearGaussianModel, NonlinearGaussianModel, iterated_smoother, rts_smoother
 from ensemble.krylov import SolveError
 from ensemble.scalar import Ensemble
-from tests.apps.kalman.models import close, random_parts, with_gaps
+from tests.apps.kalman.models import close, radar, random_parts, simulated, with_gaps
 
 PRIORS = ["before", "first_observation"]
 
@@ -25,28 +25,7 @@ def pendulum(g=9.81, dt=0.05, **options):
     )  # fmt: skip
 
 
-def radar(**options):
-    """Position and velocity, seen as range and bearing from the origin; a wind that depends on the step."""
-    return NonlinearGaussianModel(
-        f=lambda x, k, xp: (x[0] + x[2], x[1] + x[3], x[2] + 0.05 * xp.cos(0.3 * k), 0.9 * x[3]),
-        h=lambda x, k, xp: (xp.hypot(x[0], x[1]), xp.atan2(x[1], x[0])),
-        Q=np.diag([0.01, 0.02, 0.01, 0.03]), R=np.diag([0.05, 0.002]), m0=np.array([6.0, 3.0, 0.1, 0.2]),
-        P0=np.diag([0.5, 0.5, 0.1, 0.1]), **options,
-    )  # fmt: skip
-
-
 MODELS = {"pendulum": pendulum, "radar": radar}
-
-
-def simulated(model, T, seed=90817):
-    rng = np.random.default_rng(seed)
-    parts = model.linear
-    x, y = rng.multivariate_normal(parts.m0, parts.P0), []
-    for k in range(T):
-        if k or model.prior_at == "before":
-            x = rng.multivariate_normal(np.array(model.f(tuple(x), k, np)), parts.Q)
-        y.append(np.array(model.h(tuple(x), k, np)) + np.sqrt(np.diag(parts.R)) * rng.standard_normal(model.ny))
-    return np.array(y)
 
 
 def by_least_squares(model, y, start):

@@ -7,8 +7,7 @@ import pytest
 
 from ensemble._kernels.kalman.scan import SCANS
 from ensemble.apps.kalman import LinearGaussianModel, rts_smoother, two_filter_smoother
-from tests.apps.kalman.models import close, random_parts, sequentially, with_gaps
-from tests.apps.kalman.test_mean_dtype import car
+from tests.apps.kalman.models import car, close, random_parts, sequentially, with_gaps
 
 SMOOTHERS = {
     "recursion": lambda *a, **o: rts_smoother(*a, method="sequential", **o),

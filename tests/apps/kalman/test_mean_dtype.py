@@ -7,7 +7,7 @@ import pytest
 from ensemble._kernels.kalman.scan import SCANS
 from ensemble.apps.kalman import LinearGaussianModel, kalman_filter, rts_smoother, two_filter_smoother
 from ensemble.scalar import Ensemble
-from tests.apps.kalman.models import close, random_parts, with_gaps
+from tests.apps.kalman.models import car, close, errors, random_parts, with_gaps
 
 SMOOTHERS = {
     "recursion": lambda *a, **o: rts_smoother(*a, method="sequential", **o),
@@ -15,28 +15,6 @@ SMOOTHERS = {
     **{f"rts-{s}": lambda *a, s=s, **o: rts_smoother(*a, method="scan", scan=s, **o) for s in SCANS},
     **{f"two-{s}": lambda *a, s=s, **o: two_filter_smoother(*a, scan=s, **o) for s in SCANS},
 }
-
-
-def car(T, q, r, dt=0.1, start=0.0, seed=27803):
-    """A car in the plane, position and velocity, whose position is seen."""
-    rng = np.random.default_rng(seed)
-    eye = np.eye(2)
-    F = np.block([[eye, dt * eye], [0 * eye, eye]])
-    Q = q * np.block([[dt**3 / 3 * eye, dt**2 / 2 * eye], [dt**2 / 2 * eye, dt * eye]])
-    parts = {"F": F, "Q": Q, "H": np.eye(2, 4), "R": r * eye, "P0": np.eye(4),
-             "m0": np.array([start, -start, 0.0, 0.0])}  # fmt: skip
-    x, y, root = parts["m0"], np.empty((T, 2)), np.linalg.cholesky(Q)
-    for k in range(T):
-        x = F @ x + root @ rng.standard_normal(4)
-        y[k] = x[:2] + np.sqrt(r) * rng.standard_normal(2)
-    narrow = {name: a.astype(np.float32) for name, a in parts.items()}
-    return narrow, {name: a.astype(np.float64) for name, a in narrow.items()}, y
-
-
-def errors(got, exact):
-    """The largest error of a mean in posterior deviations, of filter and smoother."""
-    pairs = ((got.filtered, exact.filtered), (got, exact))
-    return [np.max(np.abs(a.mean - b.mean) / np.sqrt(np.einsum("...ii->...i", b.covariance))) for a, b in pairs]
 
 
 def check_car(name, T, q, r, start, narrow_loses):

@@ -19,7 +19,7 @@ from ensemble.apps.kalman.steps import rts_gain
 from ensemble.scalar import Ensemble
 from tests.apps.kalman.digits import diffuse_limit, in_many_digits
 from tests.apps.kalman.joint import Joint
-from tests.apps.kalman.models import close, random_parts, with_gaps
+from tests.apps.kalman.models import close, constant_parts, correlated, random_parts, with_gaps
 
 PRIORS = ["before", "first_observation"]
 
@@ -32,16 +32,6 @@ METHODS = {
     "blelloch": lambda *a: rts_smoother(*a, method="scan", scan="blelloch"),
     "two_filter": two_filter_smoother,
 }
-
-
-def correlated(parts, seed=80317):
-    """`parts` with noises that correlate: S[k] explains a part of Q[k+1] by R[k]."""
-    rng, T = np.random.default_rng(seed), len(parts["F"])
-    C = rng.standard_normal((T, parts["F"].shape[-1], parts["H"].shape[-2]))
-    S = C @ parts["R"]
-    Q = parts["Q"].copy()
-    Q[1:] += (S @ C.mT)[:-1]
-    return {**parts, "Q": Q, "S": S}
 
 
 @pytest.mark.parametrize("prior_at", PRIORS)
@@ -168,14 +158,6 @@ def test_every_method_takes_correlated_noises(method, prior_at):
     close(got.mean, mean)
     close(got.covariance, np.stack([P[k, :, k] for k in range(7)]))
     close(got.log_likelihood, density)
-
-
-def constant_parts():
-    parts, y = random_parts(8, 2, 2)
-    C = np.array([[0.5, -0.3], [0.2, 0.4]])
-    one = {name: parts[name][0] for name in ("F", "H", "R", "u", "d")}
-    S = C @ one["R"]
-    return {**one, "Q": np.eye(2) + S @ C.T, "S": S, "m0": parts["m0"], "P0": parts["P0"]}, y
 
 
 def test_constant_correlations_of_a_batch_with_gaps():

@@ -11,9 +11,7 @@ from ensemble.apps.kalman import (
     two_filter_smoother,
 )
 from tests.apps.kalman import statsmodels_models
-from tests.apps.kalman.models import close, random_parts, with_gaps
-from tests.apps.kalman.test_iterated import radar, simulated
-from tests.apps.kalman.test_mean_dtype import car, errors
+from tests.apps.kalman.models import car, close, errors, radar, random_parts, simulated, with_gaps
 
 pytestmark = [pytest.mark.cuda, pytest.mark.filterwarnings("ignore")]
 

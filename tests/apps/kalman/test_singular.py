@@ -7,30 +7,13 @@ from ensemble._kernels.kalman.scan import SCANS
 from ensemble.apps.kalman import LinearGaussianModel, kalman_filter, rts_smoother, two_filter_smoother
 from ensemble.krylov import SolveError
 from ensemble.scalar import Ensemble
-from tests.apps.kalman.models import close, random_parts
+from tests.apps.kalman.models import close, exact_observations, random_parts, turned
 
 RUNS = {
     "filter": lambda *a, scan: kalman_filter(*a, method="scan", scan=scan),
     "rts": lambda *a, scan: rts_smoother(*a, method="scan", scan=scan),
     "two": lambda *a, scan: two_filter_smoother(*a, scan=scan),
 }
-
-
-def exact_observations(T=9, batch=(3,)):
-    """Series 1 is seen without noise and moves without noise in what is seen: H Q H' + R = 0 there."""
-    parts, y = random_parts(T, 3, 1, batch=batch)
-    parts["H"] = np.zeros_like(parts["H"]) + np.array([1.0, 0.0, 0.0])
-    parts["Q"][1, :, 0, :] = parts["Q"][1, :, :, 0] = parts["R"][1] = 0.0
-    return parts, y
-
-
-def turned(parts, y, seed=2203):
-    """The same series in other coordinates of the state, where what was zero is rounding."""
-    U = np.linalg.qr(np.random.default_rng(seed).standard_normal((3, 3)))[0]
-    both = lambda A: U @ ((A + A.mT) / 2) @ U.T
-    even = lambda A: (both(A) + both(A).mT) / 2
-    return {**parts, "F": U @ parts["F"] @ U.T, "Q": even(parts["Q"]), "P0": even(parts["P0"]),
-            "H": parts["H"] @ U.T, "u": parts["u"] @ U.T, "m0": parts["m0"] @ U.T}, y  # fmt: skip
 
 
 @pytest.mark.parametrize("scan", sorted(SCANS))

@@ -10,7 +10,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace, to_numpy
 from ensemble._compile import device as _device
-from ensemble._compile.trace.cuda_source import address
+from ensemble._compile.device import address
 from ensemble._compile.trace.tracer import Scalar, trace
 from ensemble._kernels.gbees.launch import Reason, Setting, kernels, launch, source
 from ensemble.apps.gbees.engines.cuda_grid import DeviceGrid, bytes_per_cell

@@ -8,7 +8,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace, to_numpy
 from ensemble._compile import device as _device
-from ensemble._compile.trace.cuda_source import address
+from ensemble._compile.device import address
 from ensemble._kernels.gbees.launch import Reason, launch, layout
 from ensemble.apps.gbees.engines.keys import Packing
 from ensemble.apps.gbees.errors import GridError

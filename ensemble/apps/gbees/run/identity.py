@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import is_array, to_numpy
-from ensemble._compile.trace.tracer import Graph, Scalar, trace
+from ensemble._compile.trace.graph import Graph
+from ensemble._compile.trace.tracer import Scalar, trace
 from ensemble.apps.gbees.cells import Cells
 from ensemble.apps.gbees.problem import Drift, Problem
 

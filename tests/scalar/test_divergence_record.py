@@ -15,14 +15,14 @@ def halvings(x):
     return "odd" if steps % 2 else "even"
 
 
-def test_sites_counts_and_votes():
+def test_sites_counts_and_values():
     x = Ensemble(np.array([1.0, 3.0, 9.0]))
     with divergence("any"), record_divergence() as record:
         halvings(x)
     (site,) = record
     assert (site.expression, site.filename, site.kind, site.n_samples) == ("x > 1.0", __file__, "bool", 3)
     assert (site.asked, site.split) == (5, 4)
-    np.testing.assert_array_equal(site.votes, [0, 2, 4])
+    np.testing.assert_array_equal(site.values, [0, 2, 4])
     assert len(record) == 1
 
 
@@ -33,7 +33,7 @@ def test_the_table():
         float(x - x)
     head, first, second = str(record).splitlines()
     assert head.split() == ["place", "expression", "samples", "asked", "split", "answers"]
-    assert first.startswith("test_votes.py:")
+    assert first.startswith("test_divergence_record.py:")
     assert first.endswith("x > 1.0       3        5      4      True 0 to 4 times")
     assert second.endswith("float(x - x)  3        1      0      Python float 0")
     with record_divergence() as nothing:

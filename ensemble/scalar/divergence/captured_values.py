@@ -1,8 +1,8 @@
-"""Functions as a run sees them: with the samples of the run in what they find outside, and with `math` on ensembles.
+"""Copies of functions whose globals, closures and defaults hold the samples of a run, and whose `math` takes ensembles.
 
-`run` calls `f` with some of the samples. An ensemble that `f` finds as a global, in its closure or among its defaults
-has all of them. And what asks for one float, as ``math.sin(x)``, or for a type, as ``isinstance(x, float)``, would get
-another answer than alone. So a run calls a copy of `f`, of the same code: its names mean what they mean, but for these.
+`run` calls `f` with some of the samples. An ensemble that is a global of `f`, in its closure or among its defaults has
+all of them; ``math.sin(x)`` and ``isinstance(x, float)`` give another result than for one sample. So a run calls a copy
+of `f` with the same code, in which these names are bound to other values.
 
 The copy reaches as far as names do: functions that are globals or in closures, in the package of `f`. Methods,
 functions of other packages and what attributes hold stay as they are.
@@ -17,33 +17,34 @@ import math
 import numbers
 import types
 from collections.abc import Callable, Iterator
-from types import CodeType, FunctionType
+from types import FunctionType
 from typing import Any
 
 import numpy as np
 
+from ensemble._containers import mapped
 from ensemble.scalar.divergence.branching import ensembles_in
-from ensemble.scalar.divergence.containers import mapped
 from ensemble.scalar.divergence.python_float import PythonFloat, lifted
 from ensemble.scalar.divergence.scalar_code import stored_outside
+from ensemble.scalar.divergence.side_effects import codes_in, names_in
 from ensemble.scalar.ensemble import Ensemble
 
-__all__ = ["Outside"]
+__all__ = ["CapturedValues"]
 
 ARRAY_API_LIBRARIES = frozenset((
     "array_api_compat", "array_api_extra", "array_api_strict", "cupy", "ensemble", "jax", "numpy", "scipy", "sklearn",
     "torch",
 ))  # fmt: skip
-"""They know arrays of other libraries by what these can do, and ask for types on purpose."""
+"""Their functions test for types of arrays themselves: they are not copied."""
 
-MOST = 64
+MAX_ENTRIES = 64
 """Containers of up to so many entries are searched for ensembles."""
 
 GLOBAL_WRITES = frozenset((dis.opmap["STORE_GLOBAL"], dis.opmap["DELETE_GLOBAL"]))
-ASK_FOR_SCOPE = frozenset(("globals", "locals", "eval", "exec", "vars"))
+SCOPE_READERS = frozenset(("globals", "locals", "eval", "exec", "vars"))
 
 
-def type_alone(x: Ensemble) -> type:
+def type_of_sample(x: Ensemble) -> type:
     """The type of one sample of `x`, as a function that runs alone gets it."""
     if isinstance(x, PythonFloat):
         return float
@@ -57,36 +58,36 @@ def _isinstance(value: Any, kinds: Any) -> bool:
     if isinstance(kinds, tuple):
         return any(_isinstance(value, kind) for kind in kinds)
     kinds = type if isinstance(kinds, _Type) else kinds
-    return issubclass(type_alone(value), kinds) if isinstance(value, Ensemble) else isinstance(value, kinds)
+    return issubclass(type_of_sample(value), kinds) if isinstance(value, Ensemble) else isinstance(value, kinds)
 
 
 def _hasattr(value: Any, name: str) -> bool:
-    return hasattr(type_alone(value) if isinstance(value, Ensemble) else value, name)
+    return hasattr(type_of_sample(value) if isinstance(value, Ensemble) else value, name)
 
 
 def _isscalar(value: Any) -> bool:
     if isinstance(value, Ensemble):
-        return issubclass(type_alone(value), np.generic | numbers.Number)
+        return issubclass(type_of_sample(value), np.generic | numbers.Number)
     return np.isscalar(value)
 
 
 class _Type:
-    """``type``, which tells of an ensemble the type of one sample."""
+    """``type``; of an ensemble, the type of one sample."""
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
         alone = len(arguments) == 1 and isinstance(arguments[0], Ensemble)
-        return type_alone(arguments[0]) if alone else type(*arguments, **options)
+        return type_of_sample(arguments[0]) if alone else type(*arguments, **options)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(type, name)
 
 
 class _Module(types.ModuleType):
-    """A module of which some functions are others."""
+    """A module with some functions replaced."""
 
-    def __init__(self, module: types.ModuleType, others: dict[str, Any]) -> None:
+    def __init__(self, module: types.ModuleType, substitutes: dict[str, Any]) -> None:
         super().__init__(module.__name__)
-        self.__dict__.update(others)
+        self.__dict__.update(substitutes)
         self.__dict__["_module"] = module
 
     def __getattr__(self, name: str) -> Any:
@@ -94,7 +95,7 @@ class _Module(types.ModuleType):
 
 
 OF_MATH = {name: lifted(value) for name, value in vars(math).items() if callable(value) and name[0] != "_"}
-OTHERS: dict[int, Any] = {
+SUBSTITUTES: dict[int, Any] = {
     id(math): _Module(math, OF_MATH),
     id(np): _Module(np, {"isscalar": _isscalar}),
     id(np.isscalar): _isscalar,
@@ -103,24 +104,25 @@ OTHERS: dict[int, Any] = {
     id(type): _Type(),
     **{id(getattr(math, name)): function for name, function in OF_MATH.items()},
 }
-"""What stands for what, by identity, in a run of several samples."""
+"""The substitute of each function and module, by identity, in a run of several samples."""
 
 
-class Outside:
-    """What `f` finds outside itself, as far as a run has to see it otherwise."""
+class CapturedValues:
+    """The ensembles that `f` captures, and whether it calls functions that need a substitute."""
 
     def __init__(self, f: Callable[..., Any], n_samples: int) -> None:
         self.n_samples = n_samples
         self.package = _package(f)
-        self.asks = False
-        self.held: list[Ensemble] = []
-        self._look(f, set())
+        self.needs_substitutes = False
+        self.ensembles: list[Ensemble] = []
+        self._collect(f, set())
 
-    def seen_from(self, f: Callable[..., Any], pick: Callable[[Any], Any], together: bool) -> Callable[..., Any]:
-        """`f` with the samples that `pick` takes, and, for several samples `together`, with functions of ensembles."""
-        if not self.held and not (together and self.asks):
+    def for_samples(self, f: Callable[..., Any], pick: Callable[[Any], Any], several: bool) -> Callable[..., Any]:
+        """`f` with the samples that `pick` takes, and, for several samples `several`, with functions of ensembles."""
+        if not self.ensembles and not (several and self.needs_substitutes):
             return f
-        return _Copies(self, pick, together and self.asks).of(f)
+        copy: Callable[..., Any] = _Copies(self, pick, several and self.needs_substitutes).of(f)
+        return copy
 
     def is_own(self, value: Any) -> bool:
         """Whether `value` is a function of Python in the package of `f` that can be copied."""
@@ -132,27 +134,29 @@ class Outside:
         """The ensembles of the samples of the run, or of shared data, that `value` is or, a small container, holds."""
         if isinstance(value, Ensemble):
             return [value] if value.n_samples in (1, self.n_samples) else []
-        if type(value) in (list, tuple, dict) and len(value) <= MOST:
+        if type(value) in (list, tuple, dict) and len(value) <= MAX_ENTRIES:
             return [x for x in ensembles_in(value) if x.n_samples in (1, self.n_samples)]
         return []
 
-    def _look(self, value: Any, known: set[int]) -> None:
+    def _collect(self, value: Any, known: set[int]) -> None:
         while isinstance(value, functools.partial):
-            self.held += self.found_in(list(value.args)) + self.found_in(value.keywords)
+            self.ensembles += self.found_in(list(value.args)) + self.found_in(value.keywords)
             value = value.func
         value = _function_in(value)
-        if id(value) in known or len(known) > 4 * MOST:
+        if id(value) in known or len(known) > 4 * MAX_ENTRIES:
             return
         known.add(id(value))
         if not self.is_own(value):
             return
-        for part in _outer_values(value):
-            if id(part) in OTHERS:
-                self.asks = self.asks or part is not np or "isscalar" in _names(value.__code__)
+        for part in _values_of_names(value):
+            if id(part) in SUBSTITUTES:
+                self.needs_substitutes = (
+                    self.needs_substitutes or part is not np or "isscalar" in names_in(value.__code__)
+                )
             elif found := self.found_in(part):
-                self.held += found
+                self.ensembles += found
             elif callable(part):
-                self._look(part, known)
+                self._collect(part, known)
 
 
 def _package(f: Any) -> str:
@@ -165,24 +169,10 @@ def _function_in(value: Any) -> Any:
     return value
 
 
-def _names(code: CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for constant in code.co_consts:
-        if type(constant) is CodeType:
-            yield from _names(constant)
-
-
-def _codes(code: CodeType) -> Iterator[CodeType]:
-    yield code
-    for constant in code.co_consts:
-        if type(constant) is CodeType:
-            yield from _codes(constant)
-
-
-def _outer_values(f: FunctionType) -> Iterator[Any]:
-    """What the names of `f` mean, as far as they are not its own."""
+def _values_of_names(f: FunctionType) -> Iterator[Any]:
+    """The values of the global and captured names of `f`, and its defaults."""
     scope, inner = f.__globals__, vars(builtins)
-    for name in set(_names(f.__code__)):
+    for name in set(names_in(f.__code__)):
         if name in scope:
             yield scope[name]
         elif name in inner:
@@ -197,7 +187,7 @@ def _outer_values(f: FunctionType) -> Iterator[Any]:
 
 
 class _Scope(dict[str, Any]):
-    """Globals of a copy: those of the function itself, read when they are asked for, in the form of `copies`."""
+    """Globals of a copy: those of the function, looked up when they are used, as `copies` binds them."""
 
     def __init__(self, scope: dict[str, Any], copies: _Copies) -> None:
         super().__init__({name: value for name, value in scope.items() if name[:2] == "__"})
@@ -214,15 +204,15 @@ class _Scope(dict[str, Any]):
 class _Copies:
     """Copies of functions for one call of one run."""
 
-    def __init__(self, outside: Outside, pick: Callable[[Any], Any], asks: bool) -> None:
-        self.outside, self.pick, self.asks = outside, pick, asks
+    def __init__(self, captured: CapturedValues, pick: Callable[[Any], Any], needs_substitutes: bool) -> None:
+        self.captured, self.pick, self.needs_substitutes = captured, pick, needs_substitutes
         self.known: dict[int, tuple[Any, Any]] = {}
         self.scopes: dict[int, _Scope] = {}
 
     def of(self, value: Any) -> Any:
-        """What stands for `value` in this run: the same, or what has the samples of the run."""
-        if self.asks and id(value) in OTHERS:
-            return OTHERS[id(value)]
+        """`value` itself, its substitute, or its copy with the samples of the run."""
+        if self.needs_substitutes and id(value) in SUBSTITUTES:
+            return SUBSTITUTES[id(value)]
         if id(value) in self.known:
             return self.known[id(value)][1]
         if isinstance(value, functools.partial):
@@ -230,18 +220,18 @@ class _Copies:
             return functools.partial(self.of(value.func), *given, **named)
         if type(value) is types.MethodType:
             return types.MethodType(self.of(value.__func__), value.__self__)
-        if self.outside.is_own(value):
+        if self.captured.is_own(value):
             return self._copy(value)
-        if self.outside.found_in(value):
-            other = mapped(lambda x: self.pick(x) if self.outside.found_in(x) else x, value)
+        if self.captured.found_in(value):
+            other = mapped(lambda x: self.pick(x) if self.captured.found_in(x) else x, value)
             self.known[id(value)] = value, other
             return other
         return value
 
     def _copy(self, f: FunctionType) -> Any:
-        codes = list(_codes(f.__code__))
-        if any(GLOBAL_WRITES & set(code.co_code[::2]) or ASK_FOR_SCOPE & set(code.co_names) for code in codes):
-            return f  # it writes into its globals, or wants to see them whole
+        codes = list(codes_in(f.__code__))
+        if any(GLOBAL_WRITES & set(code.co_code[::2]) or SCOPE_READERS & set(code.co_names) for code in codes):
+            return f  # it assigns to its globals, or reads all of them
         if id(f.__globals__) not in self.scopes:
             self.scopes[id(f.__globals__)] = _Scope(f.__globals__, self)
         written = set().union(*map(stored_outside, codes)) if f.__closure__ else set()

@@ -28,8 +28,10 @@ def parts_of(value: Any) -> dict[Any, Any] | None:
     The methods of the three types themselves are called, whatever a subclass makes of them.
     """
     kind = type(value)
+    parts: dict[Any, Any]
     if kind is dict:
-        return value
+        parts = value
+        return parts
     if kind is list or kind is tuple:
         return dict(enumerate(value))
     if isinstance(value, dict):
@@ -90,7 +92,8 @@ def filled(value: Any, parts: list[Any]) -> Any:
 
 def _holding(value: Any, kind: type, entries: dict[Any, Any]) -> Any:
     if isinstance(value, tuple):
-        of_c = not isinstance(kind.__new__, types.FunctionType) and kind.__new__ is not tuple.__new__
+        constructor: Any = kind.__new__
+        of_c = not isinstance(constructor, types.FunctionType) and constructor is not tuple.__new__
         return kind(entries.values()) if of_c else tuple.__new__(kind, entries.values())  # as time.struct_time
     if isinstance(value, list):
         rows: list[Any] = list.__new__(kind)

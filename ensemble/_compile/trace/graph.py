@@ -1,0 +1,119 @@
+"""The expression graph of a traced function: nodes in the order of their evaluation."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ensemble._compile.trace.operations import OPERATIONS, WEAK, Table
+from ensemble._containers import mapped
+
+__all__ = ["Graph", "Node"]
+
+
+@dataclass(frozen=True)
+class Node:
+    """One value: an input (`value` is its position), a constant, a cast, or an operation on earlier nodes."""
+
+    operation: str
+    inputs: tuple[int, ...]
+    dtype: str
+    value: Any = None
+
+
+@dataclass(frozen=True)
+class Graph:
+    """What a body computes: nodes in order, which of them are outputs, and how the outputs were nested.
+
+    `structure` is the body's result with each value replaced by its position in `outputs`. Nodes of weak dtype are
+    Python arithmetic on Python numbers: they are evaluated by `scalars` before a kernel runs.
+    """
+
+    nodes: tuple[Node, ...]
+    n_inputs: int
+    outputs: tuple[int, ...]
+    structure: Any
+
+    @property
+    def dtypes(self) -> tuple[str, ...]:
+        """The dtype of each output."""
+        return tuple(self.nodes[k].dtype for k in self.outputs)
+
+    @property
+    def entering(self) -> tuple[int, ...]:
+        """The casts that carry a weak number into the kernel, in order: each is a scalar parameter of it."""
+        return tuple(
+            k
+            for k, node in enumerate(self.nodes)
+            if node.operation == "cast" and self.nodes[node.inputs[0]].dtype in WEAK
+        )
+
+    @functools.cached_property
+    def input_dtypes(self) -> dict[int, str]:
+        """The dtype of each input that is used, by its position."""
+        return {node.value: node.dtype for node in self.nodes if node.operation == "input"}
+
+    @property
+    def strong_inputs(self) -> list[int]:
+        """The positions of the inputs that are parameters of a kernel, in order."""
+        return sorted(position for position, dtype in self.input_dtypes.items() if dtype not in WEAK)
+
+    @property
+    def parameters(self) -> dict[str, str]:
+        """The dtype of each parameter of a kernel by its name, in order: strong inputs `a<position>`, casts `s<k>`."""
+        inputs = {f"a{position}": self.input_dtypes[position] for position in self.strong_inputs}
+        return inputs | {f"s{k}": self.nodes[cast].dtype for k, cast in enumerate(self.entering)}
+
+    def definitions(self, expression: Callable[[Graph, Node], str]) -> Iterator[tuple[int, str]]:
+        """The nodes that a kernel evaluates, each with its right-hand side in source: a parameter or `expression`."""
+        entering = {k: f"s{place}" for place, k in enumerate(self.entering)}
+        for k, node in enumerate(self.nodes):
+            if node.dtype not in WEAK:
+                given = f"a{node.value}" if node.operation == "input" else entering.get(k)
+                yield k, given or expression(self, node)
+
+    def uses(self, position: int) -> bool:
+        """Whether input `position` is used at all."""
+        return position in self.input_dtypes
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """The tables that are interpolated in, each once."""
+        return tuple(dict.fromkeys(node.value for node in self.nodes if node.operation == "interp"))
+
+    @property
+    def libm(self) -> bool:
+        """Whether some operation is a function of the mathematical library."""
+        return any(node.operation in OPERATIONS and OPERATIONS[node.operation].libm for node in self.nodes)
+
+    def scalars(self, values: Sequence[Any]) -> list[Any]:
+        """The run-time numbers of `entering`, of their dtypes, from the values of all inputs."""
+        known: dict[int, Any] = {}
+        for k, node in self._weak:
+            if node.operation == "input":
+                known[k] = values[node.value]
+            elif node.operation == "constant":
+                known[k] = node.value
+            else:
+                known[k] = OPERATIONS[node.operation].host(*(known[i] for i in node.inputs))  # type: ignore[misc]
+        return [kind(known[k]) for kind, k in self._conversions]
+
+    @functools.cached_property
+    def _weak(self) -> list[tuple[int, Node]]:
+        return [(k, node) for k, node in enumerate(self.nodes) if node.dtype in WEAK]
+
+    @functools.cached_property
+    def _conversions(self) -> list[tuple[Any, int]]:
+        return [(np.dtype(self.nodes[k].dtype).type, self.nodes[k].inputs[0]) for k in self.entering]
+
+    def nest(self, results: Sequence[Any]) -> Any:
+        """`results`, one per output, nested as the body nested them."""
+        return tuple(results) if self._is_flat else mapped(results.__getitem__, self.structure)
+
+    @functools.cached_property
+    def _is_flat(self) -> bool:
+        return type(self.structure) is tuple and self.structure == tuple(range(len(self.outputs)))

@@ -1,0 +1,87 @@
+"""The functions that take traced values: elementwise functions of the Array API, and NumPy's names of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ensemble._compile.trace.operations import ARRAY_API_NAMES, COMPOSED, DTYPES, OPERATIONS
+
+if TYPE_CHECKING:
+    from ensemble._compile.trace.tracer import Traced, Tracer
+
+__all__ = ["TracedNamespace"]
+
+NUMPY_NAMES = ARRAY_API_NAMES | {"fabs": "abs", "mod": "remainder", "rint": "round"}
+"""NumPy's names of the operations, where they differ."""
+
+
+class TracedNamespace:
+    """The part of the Array API that can be traced: elementwise functions, dtypes, constants."""
+
+    e, inf, nan, pi, newaxis = np.e, np.inf, np.nan, np.pi, None
+
+    def __init__(self, tracer: Tracer, name: str) -> None:
+        self._tracer, self.__name__ = tracer, name
+
+    def __getattr__(self, name: str) -> Any:
+        known = NUMPY_NAMES.get(name, name)
+        if name in DTYPES:
+            return np.dtype(name)
+        if known not in OPERATIONS:
+            tracer = self.__dict__.get("_tracer")
+            if tracer is None or name.startswith("__"):
+                raise AttributeError(name)
+            raise tracer.unsupported(f"{self.__name__}.{name}")
+        return self._operation(known)
+
+    def __dir__(self) -> list[str]:
+        return sorted((*OPERATIONS, *COMPOSED, *DTYPES, "e", "inf", "nan", "pi"))
+
+    def _operation(self, name: str) -> Callable[..., Traced]:
+        operation, tracer = OPERATIONS[name], self._tracer
+
+        def function(*operands: Any) -> Traced:
+            if len(operands) != operation.arity:
+                raise tracer.unsupported(f"{name} with {len(operands)} operands")
+            return tracer.apply(name, *operands)
+
+        function.__name__ = name
+        return function
+
+    def _like(self, x: Any, value: Any, dtype: Any) -> Traced:
+        return self._tracer.converted(value, self._tracer.dtype_of(x) if dtype is None else self._dtype(dtype))
+
+    def _dtype(self, dtype: Any) -> str:
+        name: str = np.dtype(dtype).name
+        if name not in DTYPES:
+            raise self._tracer.unsupported(f"dtype {name} (known: {', '.join(DTYPES)})")
+        return name
+
+    def astype(self, x: Any, dtype: Any, *, copy: bool = True) -> Traced:
+        """`x` converted to `dtype`."""
+        return self._like(x, x, dtype)
+
+    def clip(self, x: Any, min: Any = None, max: Any = None, **names: Any) -> Traced:
+        """`x`, kept between `min` and `max`."""
+        min, max = names.get("a_min", min), names.get("a_max", max)
+        result: Traced = x if min is None else self.maximum(x, min)
+        return result if max is None else self._operation("minimum")(result, max)
+
+    def interp(self, x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Traced:
+        """The value at `x` of the lines through points `xp` and `fp`, plain arrays that are known now."""
+        return self._tracer.interpolate(x, xp, fp, left, right)
+
+    def full_like(self, x: Any, fill_value: Any, *, dtype: Any = None) -> Traced:
+        """`fill_value` in the dtype of `x`."""
+        return self._like(x, fill_value, dtype)
+
+    def zeros_like(self, x: Any, *, dtype: Any = None) -> Traced:
+        """Zero in the dtype of `x`."""
+        return self._like(x, 0, dtype)
+
+    def ones_like(self, x: Any, *, dtype: Any = None) -> Traced:
+        """One in the dtype of `x`."""
+        return self._like(x, 1, dtype)
