@@ -1,4 +1,4 @@
-"""BiCGSTAB and GMRES on a CUDA device: solves that stay there against the loop with its scalars on the host.
+"""BiCGSTAB and GMRES on a CUDA device: scalars on the device against scalars on the host.
 
 `python -m benchmarks krylov-device` checks that both give the same bits, then times an iteration of each, without a
 preconditioner and with a V-cycle, against the traffic of its passes at the triad's bandwidth. Record: `gpu-krylov-64`.
@@ -36,16 +36,15 @@ FEW, MANY = 30, 90
 
 @contextlib.contextmanager
 def scalars_on_the_host(yes: bool) -> Iterator[None]:
-    """Solves take the loop that looks at every inner product."""
-    modules: list[Any] = [importlib.import_module(f"ensemble.krylov.{name}") for name in ("bicgstab", "gmres")]
-    saved = [module.runs_on_device for module in modules]
+    """Solves fetch every inner product."""
+    module: Any = importlib.import_module("ensemble.krylov._solve")
+    runs_on_device = module.runs_on_device
     try:
-        for module in modules if yes else ():
-            module.runs_on_device = lambda *run: False
+        if yes:
+            module.runs_on_device = lambda *arguments: False
         yield
     finally:
-        for module, runs_on_device in zip(modules, saved, strict=True):
-            module.runs_on_device = runs_on_device
+        module.runs_on_device = runs_on_device
 
 
 def seconds(run: Callable[[], Any], reference_array: Any, repeats: int) -> float:
@@ -63,8 +62,8 @@ def seconds(run: Callable[[], Any], reference_array: Any, repeats: int) -> float
 
 @contextlib.contextmanager
 def second_passes() -> Iterator[list[int]]:
-    """The lengths of the bases that the host's loop went over once more."""
-    module: Any = importlib.import_module("ensemble.krylov.gmres")
+    """The lengths of the bases that a solve with scalars on the host went over once more."""
+    module: Any = importlib.import_module("ensemble.krylov.host_scalars.gmres")
     add, lengths = module.kernels.basis_add, []
     seen: list[Any] = [None]
 
@@ -94,7 +93,7 @@ def passes(name: str, A: Any, n_samples: int, again: list[int]) -> float:
 
 
 def rows_of(problem: RandomDiffusion, n_samples: int, bandwidth: float, repeats: int) -> list[dict[str, Any]]:
-    """Milliseconds of host and resident loop, an iteration without a preconditioner and a solve with one."""
+    """Milliseconds with scalars on host and device, an iteration without a preconditioner and a solve with one."""
     y = np.random.default_rng(SEED).uniform(-1.0, 1.0, (5, n_samples))
     A, b = problem.assemble(Ensemble(y))
     rows = []
@@ -135,7 +134,7 @@ def timed(solve: Callable[..., Any], an_iteration: bool, reference_array: Any, r
 
 
 def require_same_bits(one: Any, other: Any) -> None:
-    """Both loops queue the same kernels and take the same decisions."""
+    """Host and device scalars lead to the same kernels and decisions."""
     for attribute in ("status", "iterations", "residual_norms"):
         np.testing.assert_array_equal(getattr(one, attribute), getattr(other, attribute))
     np.testing.assert_array_equal(to_numpy(one.x.samples), to_numpy(other.x.samples))

@@ -17,8 +17,8 @@ from tests.device_problems import affine_arrays, convection, problem, solved, so
 from tests.krylov.problems import EVERY_METHOD, nonsymmetric
 
 pytestmark = [pytest.mark.cuda, pytest.mark.filterwarnings("ignore")]
-cg_module = importlib.import_module("ensemble.krylov.cg")
-resident_module = importlib.import_module("ensemble.krylov._device")
+solve_module = importlib.import_module("ensemble.krylov._solve")
+device_module = importlib.import_module("ensemble.krylov._device")
 
 
 def on_device(A, b):
@@ -58,9 +58,9 @@ def test_a_sample_is_its_own_scalar_run():
 def test_recorded_and_plain_launches_give_the_same_bits(monkeypatch):
     A, b = on_device(*problem(5))
     recorded = solved(A, b)
-    monkeypatch.setattr(resident_module, "own_stream", plain_stream)
+    monkeypatch.setattr(device_module, "own_stream", plain_stream)
     plain = solved(A, b)
-    monkeypatch.setattr(cg_module, "runs_on_device", lambda *arguments: False)
+    monkeypatch.setattr(solve_module, "runs_on_device", lambda *arguments: False)
     by_host = solved(A, b)
     for other in (plain, by_host):
         np.testing.assert_array_equal(to_numpy(recorded.x.samples), to_numpy(other.x.samples))
@@ -80,10 +80,9 @@ def test_methods_that_stay_have_the_bits_of_the_host_loop(name, dtype, monkeypat
     options = {**options, "rtol": 1e-9 if dtype == np.float64 else 1e-4, "max_iterations": 80}
     recorded = method(A, b, **options)
     assert recorded.converged[[0, 1, 2, 3, 6]].all() and not recorded.converged[[4, 5]].any()
-    monkeypatch.setattr(resident_module, "own_stream", plain_stream)
+    monkeypatch.setattr(device_module, "own_stream", plain_stream)
     plain = method(A, b, **options)
-    module = importlib.import_module(f"ensemble.krylov.{method.__name__}")
-    monkeypatch.setattr(module, "runs_on_device", lambda *arguments: False)
+    monkeypatch.setattr(solve_module, "runs_on_device", lambda *arguments: False)
     by_host = method(A, b, **options)
     for other in (plain, by_host):
         np.testing.assert_array_equal(recorded.status, other.status)

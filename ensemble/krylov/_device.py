@@ -1,12 +1,11 @@
-"""Solves that stay on a device: the methods' loops with their scalars kept beside the vectors.
+"""The solve loop with scalars on a device, the same for all methods.
 
-A method says what an iteration queues and how claims of convergence are judged; when the host looks, when the ensemble
-is narrowed, and how the outcome comes back to a `Run` is the same for all of them.
+Work is queued some iterations ahead, recorded as a CUDA graph. The host fetches the statuses now and then: to verify
+candidates when no sample runs on, to compact, and to end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,13 +14,14 @@ from ensemble._backend import to_numpy
 from ensemble._compile.streams import CudaGraph, own_stream
 from ensemble._kernels.krylov.device_scalars.scalars import (
     BREAKDOWN,
-    CLAIMED,
+    CANDIDATE,
     CONVERGED,
     LIMITED,
     RUNNING,
     STAGNATED,
     on_device,
 )
+from ensemble.krylov._iteration import KrylovIteration
 from ensemble.krylov.result import Status
 
 OUTCOMES = {
@@ -31,131 +31,138 @@ OUTCOMES = {
     STAGNATED: Status.stagnated,
 }
 NORMS = ("latest", "target", "check", "reference", "misses", "fall", "best_norm", "least")
-"""What statuses.cuh knows of each sample beside its status and count, by the names in `Run`."""
+"""Norms of each sample in the order of statuses.cuh, by their names in `KrylovIteration`."""
 
 LONGEST_HISTORY = 20_000
 MOST_AHEAD = 50
 
+Fetched = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Status, iterations and latest norm of each sample."""
 
-def runs_on_device(run: Any, max_iterations: int, callback: Any) -> bool:
+
+def runs_on_device(state: KrylovIteration, max_iterations: int, callback: Any) -> bool:
     """Whether a solve can run without the host: independent samples, operators that only queue kernels."""
     return (
-        on_device(run.x)
+        on_device(state.x)
         and callback is None
-        and not run.coupled
+        and not state.coupled
         and max_iterations <= LONGEST_HISTORY
-        and hasattr(run.A, "apply_dot_partials")
-        and getattr(run.M, "queues_kernels", False)
+        and state.A.has_partial_dots
+        and state.M.queues_kernels
     )
 
 
-class ResidentSolve:
-    """From the present state of `run` until no sample runs, in stages between which the ensemble is narrowed."""
+class DeviceLoop:
+    """Iterations until no sample runs, in stages; between two stages finished samples are taken out."""
 
-    scalars: Any
-    parts = 1
-    """Pieces that an iteration is queued in."""
-
-    def __init__(self, run: Any, max_iterations: int, compact: bool) -> None:
-        self.run, self.max_iterations, self.compact = run, max_iterations, compact
-        self.ahead = 2 * self.parts  # what is played first keeps the device busy while the next is recorded
+    def __init__(self, state: KrylovIteration, max_iterations: int, may_compact: bool) -> None:
+        self.state, self.max_iterations, self.may_compact = state, max_iterations, may_compact
+        self.n_parts = len(state.parts)
+        self.ahead = 2 * self.n_parts  # keeps the device busy while the graph is recorded
 
     def solve(self) -> None:
         """Run to the end, stage by stage."""
-        with own_stream(self.run.x) as record:
-            while self.run.active.any() and self.max_iterations > 0:
-                self._stage(lambda play: CudaGraph(play, record))
+        state = self.state
+        with own_stream(state.x) as record:
+            if not state.active.any() or self.max_iterations == 0:
+                return
+            self.rows, self.status = state.initial_rows(), np.full(state.active.size, RUNNING)
+            while state.active.any():
+                self.run_stage(record)
 
-    # --- what a method says
-    def _begin(self, book: tuple[Any, ...]) -> None:
-        """Bring the scalars of a stage to the device, as `self.scalars`."""
-        raise NotImplementedError
-
-    def _iteration(self) -> None:
-        """Queue one iteration of all running samples."""
-        raise NotImplementedError
-
-    def _prove(self) -> None:
-        """Queue a judgement of the samples that wait for one."""
-        raise NotImplementedError
-
-    def _keep(self) -> None:
-        """Fetch what a next stage goes on from into values of `run`."""
-        raise NotImplementedError
-
-    # --- one stage
-    def _stage(self, recorded: Callable[[Callable[[], None]], CudaGraph]) -> None:
-        run = self.run
-        self.first = run.iterations[run.members].copy()
-        status = np.where(run.active, RUNNING, CONVERGED)  # finished samples: any outcome
-        norms = np.stack([getattr(run, name)[run.members] for name in NORMS])
-        self._begin((status, self.first, norms, self.max_iterations, run.x, run.best_vectors()))
-        self._record(recorded)
-        narrow = False
-        while not narrow:
-            self._play_ahead()
-            seen = self._judged()
-            running = seen[0] == RUNNING
+    def run_stage(self, record: bool) -> None:
+        """Iterate until no sample runs, or finished samples are to be taken out."""
+        state = self.state
+        self.first = state.iterations[state.samples].copy()
+        status = np.where(state.active, self.status, CONVERGED)  # finished samples: any outcome
+        norms = np.stack([getattr(state, name)[state.samples] for name in NORMS])
+        shared = (status, self.first, norms, self.max_iterations, state.x, state.best_vectors())
+        state.scalars = state.device_scalars(shared, self.rows)
+        self.parts = [CudaGraph(getattr(state, part), record) for part in state.parts]
+        self.part = 0  # the next one
+        self.end_cycle = CudaGraph(state.end_cycle, record)
+        compact = False
+        while not compact:
+            self.queue_ahead()
+            fetched = self.verified_status()
+            running = fetched[0] == RUNNING
             if not running.any():
                 break
-            if self.compact and self._should_narrow(seen, running):
-                narrow = self._ready_to_narrow()
-            self.ahead = self._needed(seen, running)
-        self._hand_back(narrow)
+            if self.may_compact and state.should_compact(fetched[2], fetched[1], running):
+                compact = self.ready_to_compact()
+            self.ahead = self.iterations_needed(fetched, running)
+        self.end_stage(compact)
 
-    def _record(self, recorded: Callable[[Callable[[], None]], CudaGraph]) -> None:
-        self.play = recorded(self._iteration)
+    # --- work for the device
+    def queue_part(self) -> None:
+        """Queue the next part of an iteration."""
+        self.parts[self.part]()
+        self.part = (self.part + 1) % self.n_parts
+        if self.state.restart is not None:
+            self.state.columns += 1
 
-    def _play_ahead(self) -> None:
-        for _ in range(self.ahead):
-            self.play()
+    def queue_ahead(self) -> None:
+        """Queue iterations until the statuses are to be fetched, at most to the end of the cycle."""
+        restart = self.state.restart
+        for _ in range(self.ahead if restart is None else min(self.ahead, restart - self.state.columns)):
+            self.queue_part()
 
-    def _judged(self) -> Any:
-        """What the host sees where some sample runs on, or none has anything left to be judged."""
-        seen = self.scalars.fetch_status()
-        if not np.any(seen[0] == RUNNING) and np.any(seen[0] >= CLAIMED):
-            self._prove()
-            seen = self.scalars.fetch_status()
-        return seen
+    # --- statuses
+    def fetch_status(self) -> Fetched:
+        """Statuses once the queue has come this far."""
+        fetched: Fetched = self.state.scalars.fetch_status()
+        return fetched
 
-    # --- when to look, and when to narrow: neither changes a bit
-    def _needed(self, seen: Any, running: np.ndarray) -> int:
-        """What to queue before the next look: a little less than the slowest sample seems to need, nor more than done.
+    def verified_status(self) -> Fetched:
+        """Statuses with some sample running, or with no candidate left to verify."""
+        state = self.state
+        if state.restart is None or state.columns < state.restart:
+            fetched = self.fetch_status()
+            if np.any(fetched[0] == RUNNING) or not np.any(fetched[0] >= CANDIDATE):
+                return fetched
+        if state.restart is None:
+            state.verify()
+        else:
+            self.end_cycle()
+            state.columns = 0
+        return self.fetch_status()
 
-        Early rates promise little: many solves gain speed.
+    def iterations_needed(self, fetched: Fetched, running: np.ndarray) -> int:
+        """Parts of iterations to queue before the next fetch: a few less than the slowest sample seems to need.
+
+        At most as many as are done: the convergence of many solves becomes faster.
         """
-        run, (_, iterations, latest) = self.run, seen
+        state, (_, iterations, latest) = self.state, fetched
         most = min(MOST_AHEAD, self.max_iterations - iterations[running].min(), iterations[running].max())
-        with np.errstate(all="ignore"):
-            rate = np.log(latest / run.initial[run.members])[running] / iterations[running]
-            needed = 0.9 * np.log(run.target[run.members] / latest)[running] / rate
+        rate = np.log(latest / state.initial[state.samples])[running] / iterations[running]
+        needed = 0.9 * np.log(state.target[state.samples] / latest)[running] / rate
         needed = np.where(rate < 0.0, needed, most)
-        return int(max(1, self.parts * min(np.nan_to_num(needed, nan=0.0).max(), most)))
+        return int(max(1, self.n_parts * min(np.nan_to_num(needed, nan=0.0).max(), most)))
 
-    def _should_narrow(self, seen: Any, running: np.ndarray) -> bool:
-        with np.errstate(all="ignore"):  # a broken sample's arithmetic is its own affair
-            return bool(self.run.should_compact(seen[2], seen[1][running], running))
+    # --- between stages
+    def ready_to_compact(self) -> bool:
+        """Complete the iteration and verify the candidates; whether those that are left can begin a new stage."""
+        while self.part:
+            self.queue_part()
+        self.state.verify()
+        return bool(np.any(self.fetch_status()[0] == RUNNING)) and self.state.scalars.between_iterations()
 
-    def _ready_to_narrow(self) -> bool:
-        """Judge the samples that wait; whether those that are left can begin a new stage."""
-        self._prove()
-        return bool(np.any(self.scalars.fetch_status()[0] == RUNNING))
-
-    # --- back to the host
-    def _hand_back(self, narrow: bool) -> None:
-        """Statuses, counts and history into `run`, which is narrowed to the samples that are left."""
-        run, running = self.run, self.run.active
-        status, iterations, _ = self.scalars.fetch_status()
-        for name, norms in zip(NORMS[2:], self.scalars.norms()[2:], strict=True):
-            getattr(run, name)[run.members] = norms
-        history = to_numpy(self.scalars.history[: int(iterations.max(initial=0)) + 1, :])
+    def end_stage(self, compact: bool) -> None:
+        """Take statuses, counts and history over into `state`, which is compacted to the samples that are left."""
+        state, running = self.state, self.state.active
+        state.end_stage()
+        self.status, iterations, _ = self.fetch_status()
+        for name, norms in zip(NORMS[2:], state.scalars.norms()[2:], strict=True):
+            getattr(state, name)[state.samples] = norms
+        history = to_numpy(state.scalars.history[: int(iterations.max(initial=0)) + 1, :])
         for i in range(int(iterations.min(initial=0)) + 1, history.shape[0]):
             which = running & (self.first < i) & (i <= iterations)
             if which.any():
-                run.iterations[run.members[which]] = i
-                run.record(which, history[i])
+                state.iterations[state.samples[which]] = i
+                state.record(which, history[i])
         for code, outcome in OUTCOMES.items():
-            run.finish(running & (status == code), outcome)
-        if narrow:
-            self._keep()
-            run.compact(np.flatnonzero(run.active))
+            state.finish(running & (self.status == code), outcome)
+        if compact:
+            kept = np.flatnonzero(state.active)
+            self.rows, self.status = np.array(to_numpy(state.scalars.rows))[:, kept], self.status[kept]
+            state.compact(kept)

@@ -13,6 +13,7 @@ from ensemble._check import integer, message, one_of, positive, require
 from ensemble.linalg import Identity
 from ensemble.linalg.adapt import as_operator
 from ensemble.linalg.graph import Reordering
+from ensemble.linalg.linear_operator import LinearOperator
 from ensemble.linalg.operators import samples_of, set_of
 from ensemble.linalg.reordering import reordered_vectors
 from ensemble.scalar import Ensemble
@@ -27,8 +28,8 @@ class LinearSystem:
     """Checked arguments of a solver: operators, wide vectors, and what the answer should look like."""
 
     function: str
-    A: Any
-    M: Any
+    A: LinearOperator
+    M: LinearOperator
     b: Any
     x0: Any
     rtol: Any
@@ -64,16 +65,16 @@ def linear_system(
     dtype = common_dtype(function, vectors, A)
     rtol = default_rtol(vectors["b"], dtype) if rtol is None else tolerance(rtol, function, "rtol", n_samples)
     atol = tolerance(atol, function, "atol", n_samples)
-    A, M = (m.astype(dtype) if hasattr(m, "astype") else m for m in (A, M))  # kernels know no mixed products
+    A, M = (m.astype(dtype) for m in (A, M))  # kernels know no mixed products
     wide = {name: widen(v, n_samples, dtype) for name, v in vectors.items()}
-    require_one_home(function, wide["b"], A=A, M=M)
+    require_one_device(function, wide["b"], A=A, M=M)
     like = x0 if x0 is not None and vectors["x0"].shape[-1] > vectors["b"].shape[-1] else b
-    operator_samples = max(getattr(A, "n_samples", 1), getattr(M, "n_samples", 1))
+    operator_samples = max(A.n_samples, M.n_samples)
     sets = [set_of(v) for v in (A, M, b, x0) if getattr(v, "n_samples", 1) == n_samples]
     sample_set = functools.reduce(common_set, sets, None)
     coupled = coupling == "ensemble"
     order = None
-    own = M.in_own_order(A) if hasattr(M, "in_own_order") else None
+    own = M.in_own_order(A)
     if own is not None:
         A, M, order = own
         wide = {name: reordered_vectors(v, order) for name, v in wide.items()}
@@ -121,32 +122,32 @@ def one_column(vector: Any) -> Any:
     return vector[:, 0] if vector.ndim == 2 and vector.shape[1] == 1 else vector
 
 
-def common_samples(function: str, n: int, vectors: dict[str, Any], **operators: Any) -> int:
+def common_samples(function: str, n: int, vectors: dict[str, Any], **operators: LinearOperator) -> int:
     """The one number of samples of vectors and operators; 1 fits every other."""
-    counts = {name: getattr(operator, "n_samples", 1) for name, operator in operators.items()}
+    counts: dict[str, int] = {name: operator.n_samples for name, operator in operators.items()}
     for name, samples in vectors.items():
         require(
             samples.ndim == 2 and samples.shape[0] == n, function, name, f"be a vector of length {n}",
             f"shape {tuple(samples.shape[:-1])}",
             "For many samples, pass an Ensemble, its samples in the last axis." if samples.ndim > 2 else "",
         )  # fmt: skip
-        counts[name] = samples.shape[1]
+        counts[name] = int(samples.shape[1])
     n_samples = max(counts.values())
     for name, count in counts.items():
         require(count in (1, n_samples), function, name, f"have {n_samples} samples, or 1", count)
     return n_samples
 
 
-def common_dtype(function: str, vectors: dict[str, Any], A: Any) -> Any:
-    """The real floating type that vectors and matrix meet in."""
+def common_dtype(function: str, vectors: dict[str, Any], A: LinearOperator) -> Any:
+    """The real floating type in which vectors and matrix meet in."""
     first = vectors["b"]
     if isinstance(first, np.ndarray):
-        dtype = np.result_type(*vectors.values(), getattr(A, "dtype", np.float64), np.float32)
+        dtype = np.result_type(*vectors.values(), np.float64 if A.dtype is None else A.dtype, np.float32)
         if dtype.kind != "f":
             raise TypeError(message(function, "A, b and x0", "be real", dtype))
         return dtype
     xp = array_namespace(first)
-    dtype = xp.result_type(*(v.dtype for v in vectors.values()), getattr(A, "dtype", first.dtype))
+    dtype = xp.result_type(*(v.dtype for v in vectors.values()), first.dtype if A.dtype is None else A.dtype)
     if not xp.isdtype(dtype, "real floating"):
         raise TypeError(message(function, "A, b and x0", "be real and floating", dtype))
     return dtype
@@ -159,10 +160,10 @@ def widen(samples: Any, n_samples: int, dtype: Any) -> Any:
     return contiguous(samples, dtype)
 
 
-def require_one_home(function: str, b: Any, **operators: Any) -> None:
+def require_one_device(function: str, b: Any, **operators: LinearOperator) -> None:
     """Matrix, preconditioner and vectors must lie in one library and on one device."""
     for name, operator in operators.items():
-        values = getattr(operator, "reference_array", None)
+        values = operator.reference_array
         if values is not None and library_and_device(values) != library_and_device(b):
             library, device = library_and_device(values)
             require(

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import asarray_like, to_numpy
 from ensemble._compile.memory import empty_like
-from ensemble._kernels.krylov import vectors as kernels
-from ensemble.krylov._device import runs_on_device
-from ensemble.krylov._device_cg import ResidentCg
-from ensemble.krylov._run import Run, host
+from ensemble._kernels.krylov.device_scalars.cg import CgScalars
+from ensemble._typing import Array
+from ensemble.krylov._iteration import KrylovIteration
+from ensemble.krylov._solve import solve
 from ensemble.krylov._system import LinearSystem, linear_system
-from ensemble.krylov.result import SolveResult, Status
+from ensemble.krylov.host_scalars.cg import CgHostScalars
+from ensemble.krylov.result import SolveResult
 
 
 def cg(
@@ -37,7 +37,7 @@ def cg(
     computed anew from x before that is believed. A sample that is not finite or not positive definite is flagged
     ``breakdown``; the others finish [1]_, [2]_.
 
-    A claim of convergence that the true residual disproves restarts the sample from that residual with a new direction.
+    Where the true residual misses the target, the sample restarts from that residual with a new direction.
     A sample whose residual can fall no further in the numbers' type ends as ``stagnated``: twice in succession its
     recurrence fell to the target, or tenfold, and its true residual did not halve. A sample that does not converge
     returns its best iterate (see `SolveResult`).
@@ -93,121 +93,59 @@ def cg(
     >>> result.iterations
     array([5])
     """
-    run = _Run(linear_system("cg", A, b, x0, M, rtol, atol, max_iterations, coupling), flexible)
-    narrow = compact and not run.coupled
-    if runs_on_device(run, max_iterations, callback):
-        ResidentCg(run, max_iterations, narrow).solve()
-    else:
-        run.solve(max_iterations, narrow, callback)
-    return run.result()
+    state = CgIteration(linear_system("cg", A, b, x0, M, rtol, atol, max_iterations, coupling), flexible)
+    return solve(state, max_iterations, compact, callback)
 
 
-class _Run(Run):
-    """One CG solve: direction p, and z, which is M r and A p by turns; the flexible method needs A p later, as q."""
+class CgIteration(KrylovIteration):
+    """One CG solve: direction p, and z, which is M r and A p by turns; the flexible method needs A p later, as q.
+
+    An iteration leads from one residual to the next: no application of M follows the last one.
+    """
 
     vectors: tuple[str, ...] = ("b", "x", "r", "p")
     scratch = ("z",)
-    p: Any
-    z: Any
-    q: Any
+    p: Array
+    z: Array
+    q: Array = None
 
     def __init__(self, system: LinearSystem, flexible: bool) -> None:
         super().__init__(system)
-        self.flexible = flexible
         self.p, self.z = empty_like(self.b), empty_like(self.b)
         if flexible:
             self.q, self.vectors = empty_like(self.b), (*self.vectors, "q")
 
-    # --- pieces of one iteration
-    def product(self) -> tuple[Any, np.ndarray]:
-        """A p and the inner products p . A p."""
-        q = self.q if self.flexible else self.z
-        if hasattr(self.A, "apply_dot"):
-            return q, to_numpy(self.A.apply_dot(self.p, q)[1])
-        self.A.apply(self.p, q)
-        return q, to_numpy(kernels.dot(self.p, q, None))
-
-    def preconditioned(self) -> tuple[Any, np.ndarray]:
-        """z = M r and the inner products r . z."""
-        if self.workspace is not None and hasattr(self.M, "apply_dot"):  # that of a hierarchy
-            return self.z, to_numpy(self.M.apply_dot(self.r, self.z, self.workspace))
-        z = self.precondition(self.r, self.z)
-        return z, to_numpy(kernels.dot(self.r, z, None))
-
-    def mark_breakdowns(self, values: np.ndarray) -> bool:
-        """Take out the running samples whose inner product is not a positive number; True if there were any."""
-        bad = self.active & ~(np.isfinite(values) & (values > 0.0))
-        self.finish(bad, Status.breakdown)
-        return bool(bad.any())
-
-    # --- the method
-    def solve(self, max_iterations: int, compact: bool, callback: Any) -> None:
-        """Iterate until no sample runs."""
-        iteration = 0
-        with np.errstate(all="ignore"):  # a broken sample's arithmetic is its own affair
-            rz = self.start() if self.active.any() else self.initial
-            while self.active.any() and iteration < max_iterations:
-                q, pq = self.product()
-                if self.mark_breakdowns(pq) and self.coupled:
-                    rz = self.start()  # the others begin a Krylov space of their own
-                    continue
-                alpha = np.where(self.active, self.together(rz) / self.together(pq), 0.0).astype(self.x.dtype)
-                if not np.isfinite(alpha).all():  # a step beyond all numbers is none
-                    self.finish(self.active & ~np.isfinite(alpha), Status.breakdown)
-                    alpha = np.where(self.active, alpha, 0.0).astype(self.x.dtype)
-                    if not self.active.any():
-                        break
-                rr = kernels.cg_update(asarray_like(alpha, self.x), self.p, q, self.x, self.r)
-                iteration += 1
-                self.judge(np.sqrt(host(rr)), alpha, iteration, callback)
-                if not self.active.any():
-                    break
-                if compact and self.should_compact(self.latest[self.members], iteration, self.active):
-                    rz, alpha = rz[self.active], alpha[self.active]
-                    self.compact(np.flatnonzero(self.active))
-                z, rz_new = self.preconditioned()
-                if self.mark_breakdowns(rz_new) and self.coupled:
-                    rz = self.start()
-                    continue
-                # z . (r - old r) for the flexible method
-                change = -alpha * to_numpy(kernels.dot(z, self.q, None)) if self.flexible else rz_new
-                goes_on = self.active & ~self.replaced  # else the old direction belongs to another residual
-                beta = np.where(goes_on, self.together(change) / self.together(rz), 0.0).astype(self.x.dtype)
-                kernels.cg_direction(asarray_like(beta, self.p), z, self.p)
-                rz = rz_new
-
-    def judge(self, norm: np.ndarray, alpha: np.ndarray, iteration: int, callback: Any) -> None:
-        """Note the residual norms after an iteration, and take out the samples that it finished."""
-        running, last = self.active, self.latest[self.members]
-        self.iterations[self.members[running]] = iteration
-        least = self.least[self.members]
-        near = norm <= 2.0 * least
-        if not near.all():
-            leaves = running & ~near & (last <= 2.0 * least) & (last <= 0.5 * self.best_norm[self.members])
-            self.keep_previous(leaves, last, alpha)
-        self.least[self.members] = np.fmin(least, norm)
-        self.finish(running & ~np.isfinite(norm), Status.breakdown)
-        candidates = self.active & (norm <= self.check[self.members])
-        self.record(running, self.verify_convergence(candidates, norm, self.z))
-        if callback is not None:
-            self.stop(callback(iteration, self.outside(self.latest)))
-
-    def keep_previous(self, which: np.ndarray, norm: np.ndarray, alpha: np.ndarray) -> None:
-        """Keep the iterates before the last step, of these norms."""
-        if not which.any():
+    def iterate(self) -> None:
+        """p = M r + beta p, x += alpha p, r -= alpha A p."""
+        z, rz = self.scalars.precondition_dot(self, self.r, self.z)
+        if not self.scalars.direction(z, rz, self.q, self.p):
             return
-        best = self.best_vectors()
-        if isinstance(best, np.ndarray):  # the columns alone: a pass over all of them would be one per sample
-            s = np.flatnonzero(which)
-            best[:, s] = self.x[:, s] - alpha[s] * self.p[:, s]
-        else:
-            self.copy(which, self.x - asarray_like(alpha, self.x) * self.p, best)
-        self.best_norm[self.members[which]] = norm[which]
+        q = self.z if self.q is None else self.q
+        pq = self.scalars.apply_dot(self.A, self.p, q)
+        if self.scalars.step(self.p, q, self.x, self.r, pq):
+            self.verify()
 
-    def start(self) -> np.ndarray:
-        """p = z = M r: a fresh Krylov space from the present residual."""
-        z, rz = self.preconditioned()
-        while self.mark_breakdowns(rz) and self.coupled and self.active.any():
-            z, rz = self.preconditioned()
-        self.p[...] = z
-        return rz
+    def verify(self) -> None:
+        """Candidates by their true residuals, which z may hold between iterations."""
+        self.scalars.verify_convergence(self.residual(self.z), self.r)
+
+    def end_stage(self) -> None:
+        """Keep the iterates before the last step that the next direction would keep."""
+        self.scalars.keep_previous(self.p)
+
+    # --- scalars
+    def host_scalars(self, max_iterations: int) -> CgHostScalars:
+        """alpha, beta and r . z as NumPy arrays."""
+        return CgHostScalars(self, max_iterations)
+
+    def initial_rows(self) -> np.ndarray:
+        """r . z and the last step length: an infinite r . z makes the first beta zero."""
+        if self.q is not None:
+            self.q[...] = 0.0
+        rows = np.zeros((2, self.active.size))
+        rows[0] = np.inf
+        return rows
+
+    def device_scalars(self, state: tuple[Any, ...], rows: np.ndarray) -> CgScalars:
+        """alpha, beta and r . z as device arrays."""
+        return CgScalars(*state, rows=rows)

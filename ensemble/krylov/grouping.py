@@ -181,7 +181,8 @@ def anisotropy(coefficients: Any) -> np.ndarray:
     )
     values = values.reshape(-1, values.shape[-1])
     require(not np.any(values <= 0.0), "anisotropy", "coefficients", "be above zero", f"{np.nanmin(values):.4g}")
-    return np.maximum(values.max(axis=0), 1.0 / values.min(axis=0))
+    ratio: np.ndarray = np.maximum(values.max(axis=0), 1.0 / values.min(axis=0))
+    return ratio
 
 
 def predict_iterations(
@@ -230,7 +231,8 @@ def predict_iterations(
         return counts[[int(np.argmin(np.sum((known - new[:, s : s + 1]) ** 2, axis=0))) for s in range(new.shape[1])]]
     degree = next(d for d in (2, 1, 0) if _monomials(known[:, :1], d).shape[0] <= max(counts.size // 2, 1))
     fit = np.linalg.lstsq(_monomials(known, degree).T, np.log(np.maximum(counts, 1.0)), rcond=1e-8)[0]
-    return np.exp(fit @ _monomials(new, degree))
+    predicted: np.ndarray = np.exp(fit @ _monomials(new, degree))
+    return predicted
 
 
 def _monomials(points: np.ndarray, degree: int) -> np.ndarray:

@@ -11,7 +11,7 @@ import numpy as np
 from ensemble._backend import array_namespace, asarray_like, contiguous
 from ensemble._check import integer, positive
 from ensemble._compile.memory import empty_like
-from ensemble.krylov._run import norms
+from ensemble.krylov._norms import norms
 from ensemble.krylov.cg import cg
 from ensemble.krylov.result import SolveResult, Status
 from ensemble.linalg.operators import samples_of, wrap_like

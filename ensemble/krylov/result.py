@@ -92,7 +92,8 @@ class SolveResult:
     @property
     def converged(self) -> np.ndarray:
         """True for each sample that reached its target, shape (n_samples,)."""
-        return self.status == Status.converged
+        converged: np.ndarray = self.status == Status.converged
+        return converged
 
     def raise_if_failed(self) -> SolveResult:
         """This result, or `SolveError` naming the samples that did not converge."""

@@ -1,4 +1,4 @@
-"""The adapter that lets any object with `@` enter a Krylov method."""
+"""Adapters that make a `LinearOperator` of any object with ``@`` or ``apply``."""
 
 from __future__ import annotations
 
@@ -9,23 +9,31 @@ import scipy.sparse as sp
 
 from ensemble._backend import array_namespace, contiguous, is_array
 from ensemble._check import message
+from ensemble._typing import Array
 from ensemble.linalg.crs_matrix import CrsMatrix
-from ensemble.linalg.operators import samples_of, set_of
+from ensemble.linalg.linear_operator import LinearOperator
+from ensemble.linalg.operators import samples_of
 from ensemble.scalar import Ensemble
 
 
-class _Wrapped:
-    """Any object with ``@`` on Ensembles, or any SciPy LinearOperator, seen as bare-array `apply`."""
+class AdaptedOperator(LinearOperator):
+    """An object of another class: any with ``@`` on Ensembles, or a SciPy LinearOperator.
+
+    Samples are never taken out of it: its products may depend on where they stand.
+    """
+
+    takes_samples = False
 
     def __init__(self, operator: Any) -> None:
         self.operator = operator
         self.shape = tuple(operator.shape)
-        self.n_samples = getattr(operator, "n_samples", 1)
-        self.sample_set = set_of(operator)
-        if getattr(operator, "dtype", None) is not None:
-            self.dtype = operator.dtype
+        for name in ("n_samples", "dtype", "sample_set", "reference_array"):
+            value = getattr(operator, name, None)
+            if value is not None:
+                setattr(self, name, value)
 
-    def apply(self, x: Any, out: Any = None) -> Any:
+    def apply(self, x: Array, out: Array = None) -> Array:
+        """The product with `x`; SciPy's operators take one sample at a time."""
         if hasattr(self.operator, "matvec"):
             y = np.stack([self.operator.matvec(x[:, s].copy()) for s in range(x.shape[1])], axis=1)
         else:
@@ -41,16 +49,41 @@ class _Wrapped:
         return out
 
 
-def as_operator(operator: Any, function: str, argument: str) -> Any:
-    """An object with ``apply(x, out)`` on bare arrays for whatever the caller handed in."""
-    if hasattr(operator, "apply") and hasattr(operator, "shape"):
+class AdaptedApply(AdaptedOperator):
+    """An object of another class with ``apply(x, out)`` on bare arrays, and what else it has of a `LinearOperator`."""
+
+    def __init__(self, operator: Any) -> None:
+        super().__init__(operator)
+        self.takes_samples = hasattr(operator, "take_samples")
+        for name in ("residual", "astype", "in_own_order"):
+            if hasattr(operator, name):
+                setattr(self, name, getattr(operator, name))
+
+    def apply(self, x: Array, out: Array = None) -> Array:
+        """The product with `x`; an object that has no use for `out` may return an array of its own."""
+        y = self.operator.apply(x, out)
+        if out is None or y is None or y is out:
+            return y if out is None else out
+        out[...] = y
+        return out
+
+    def take_samples(self, samples: Any) -> AdaptedApply:
+        """The object of the samples named."""
+        return AdaptedApply(self.operator.take_samples(samples))
+
+
+def as_operator(operator: Any, function: str, argument: str) -> LinearOperator:
+    """Any matrix or operator as a `LinearOperator`."""
+    if isinstance(operator, LinearOperator):
         return operator
+    if hasattr(operator, "apply") and hasattr(operator, "shape"):
+        return AdaptedApply(operator)
     if sp.issparse(operator):
         return CrsMatrix.from_scipy(operator)
     if is_array(operator) and operator.ndim == 2 and not isinstance(operator, Ensemble):
-        return _Wrapped(Ensemble(operator[..., None]))
+        return AdaptedOperator(Ensemble(operator[..., None]))
     if hasattr(operator, "__matmul__") and len(getattr(operator, "shape", ())) == 2:
-        return _Wrapped(operator)
+        return AdaptedOperator(operator)
     seen = f"an array of shape {tuple(operator.shape)}" if is_array(operator) else f"a {type(operator).__name__}"
     raise TypeError(
         message(

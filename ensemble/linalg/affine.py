@@ -11,16 +11,16 @@ from ensemble._backend import array_namespace, asarray_like, contiguous, is_arra
 from ensemble._check import message, require, sample_number
 from ensemble._kernels.krylov import vectors
 from ensemble._kernels.sparse import affine as kernels
-from ensemble.linalg.arithmetic import MatrixArithmetic, nonzero_rows, per_sample, placed, subgraph, united
+from ensemble.linalg.arithmetic import MatrixArithmetic, nonzero_rows, per_sample, placed, united
 from ensemble.linalg.crs_matrix import CrsMatrix, TransposedMatrix, as_crs
 from ensemble.linalg.graph import CrsGraph, OnGraph
+from ensemble.linalg.linear_operator import MatrixOperator
 from ensemble.linalg.operators import multiply, places_of, premultiply, samples_of, set_of
-from ensemble.linalg.scipy_operator import SciPyMatrix
 from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import SampleSet, common_set
 
 
-class AffineMatrix(OnGraph, MatrixArithmetic, SciPyMatrix):
+class AffineMatrix(OnGraph, MatrixArithmetic, MatrixOperator):
     """S sparse matrices ``A_0 + sum over i of c_i A_i`` on one graph, of which only the A_i are stored.
 
     Entry k of sample s is ``terms[k, 0] + sum over i of terms[k, i + 1] * coefficients[i, s]``. A product computes the
@@ -72,6 +72,7 @@ class AffineMatrix(OnGraph, MatrixArithmetic, SciPyMatrix):
            [-1., -1.]])
     """
 
+    has_partial_dots = True
     __array_ufunc__ = None  # NumPy leaves `array @ A` to us
 
     def __init__(self, graph: CrsGraph, terms: Any, coefficients: Any) -> None:
@@ -107,7 +108,7 @@ class AffineMatrix(OnGraph, MatrixArithmetic, SciPyMatrix):
     @property
     def n_samples(self) -> int:
         """Samples held; 1 means shared by all."""
-        return self.coefficients.shape[1]
+        return int(self.coefficients.shape[1])
 
     @property
     def dtype(self) -> Any:
@@ -169,7 +170,7 @@ class AffineMatrix(OnGraph, MatrixArithmetic, SciPyMatrix):
         if kept.all():
             return self
         terms = array_namespace(self.terms).take(self.terms, asarray_like(np.flatnonzero(kept), self.terms), axis=0)
-        return AffineMatrix(subgraph(self.graph, kept), terms, Ensemble(self.coefficients, self.sample_set))
+        return AffineMatrix(self.graph.subgraph(kept), terms, Ensemble(self.coefficients, self.sample_set))
 
     # --- arithmetic
     def _plus(self, other: Any) -> Any:
@@ -223,12 +224,14 @@ class AffineMatrix(OnGraph, MatrixArithmetic, SciPyMatrix):
 
     def apply_dot(self, x: Any, out: Any = None) -> tuple[Any, Any]:
         """A x and the inner product of x with it, one value per sample, in one pass over the terms."""
-        return kernels.affine_spmv_dot(*self._arrays(x.shape[1]), x, out)
+        y, inner = kernels.affine_spmv_dot(*self._arrays(x.shape[1]), x, out)
+        return y, inner
 
     def apply_dot_partials(self, x: Any, out: Any = None) -> tuple[Any, Any]:
         """`apply_dot` on a device, its inner products left as partial sums."""
         indptr, indices, terms, coefficients = self._arrays(x.shape[1])
-        return kernels.affine_spmv_dot_partials(indptr, indices, terms, coefficients, x, out)
+        y, partials = kernels.affine_spmv_dot_partials(indptr, indices, terms, coefficients, x, out)
+        return y, partials
 
     def residual(self, x: Any, b: Any, out: Any = None) -> Any:
         """b - A x, in one pass over the terms."""

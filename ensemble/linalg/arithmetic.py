@@ -37,7 +37,7 @@ class MatrixArithmetic:
         raise NotImplementedError
 
     def __add__(self, other: Any) -> Any:
-        if isinstance(other, numbers.Number) and other == 0:  # what `sum` starts from
+        if isinstance(other, numbers.Number) and not other:  # what `sum` starts from
             return self
         if isinstance(other, numbers.Number | Ensemble) or is_array(other):
             advice = "Diagonal(e) has the numbers e on its diagonal."
@@ -103,8 +103,7 @@ def united(a: CrsGraph, b: CrsGraph) -> tuple[CrsGraph, np.ndarray | None, np.nd
     if a.same_as(b):
         return a, None, None
     n_rows, n_columns = a.shape
-    keys = [graph.row_of_entry * np.int64(n_columns) + graph.indices.astype(np.int64) for graph in (a, b)]
-    union, place = np.unique(np.concatenate(keys), return_inverse=True)
+    union, place = np.unique(np.concatenate([a.keys, b.keys]), return_inverse=True)
     first, second = (np.full(union.size, -1, np.int64) for _ in range(2))
     first[place[: a.nnz]], second[place[a.nnz :]] = np.arange(a.nnz), np.arange(b.nnz)
     starts = np.searchsorted(union, np.arange(n_rows + 1, dtype=np.int64) * n_columns)
@@ -129,10 +128,3 @@ def nonzero_rows(values: Any) -> np.ndarray:
     xp, step = array_namespace(values), max(1, ZEROS_AT_ONCE // values.shape[1])
     parts = [to_numpy(xp.any(values[k : k + step] != 0, axis=1)) for k in range(0, values.shape[0], step)]
     return np.concatenate([np.zeros(0, bool), *parts])
-
-
-def subgraph(graph: CrsGraph, kept: np.ndarray) -> CrsGraph:
-    """The graph of the entries for which `kept` is True."""
-    before = np.zeros(graph.nnz + 1, graph.indptr.dtype)
-    np.cumsum(kept, out=before[1:])
-    return CrsGraph.unchecked(before[graph.indptr], graph.indices[kept], graph.shape)

@@ -12,16 +12,15 @@ from ensemble._check import message, require, sample_number
 from ensemble._kernels.krylov import vectors
 from ensemble._kernels.multigrid import galerkin
 from ensemble._kernels.sparse import crs
-from ensemble._kernels.sparse.product_graphs import product_graph
-from ensemble.linalg.arithmetic import MatrixArithmetic, nonzero_rows, per_sample, placed, subgraph, united
+from ensemble.linalg.arithmetic import MatrixArithmetic, nonzero_rows, per_sample, placed, united
 from ensemble.linalg.graph import CrsGraph, OnGraph
+from ensemble.linalg.linear_operator import MatrixOperator
 from ensemble.linalg.operators import Diagonal, multiply, places_of, premultiply, set_of
-from ensemble.linalg.scipy_operator import SciPyMatrix
 from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import SampleSet, common_set
 
 
-class CrsMatrix(OnGraph, MatrixArithmetic, SciPyMatrix):
+class CrsMatrix(OnGraph, MatrixArithmetic, MatrixOperator):
     """A sparse matrix, or S of them on one graph.
 
     ``A + B``, ``A - B``, ``a * A``, ``A / a`` and ``-A`` give matrices, with `a` a number or an Ensemble of shape ()
@@ -61,6 +60,7 @@ class CrsMatrix(OnGraph, MatrixArithmetic, SciPyMatrix):
            [1., 1.]])
     """
 
+    has_partial_dots = True
     __array_ufunc__ = None  # NumPy leaves `array @ A` to us
     queues_kernels = True
 
@@ -121,7 +121,7 @@ class CrsMatrix(OnGraph, MatrixArithmetic, SciPyMatrix):
         union = sum(sp.csr_array((np.ones(m.nnz), m.indices, m.indptr), shape=shape) for m in given)
         union.sort_indices()
         graph = CrsGraph(union.indptr, union.indices, shape)
-        keys = graph.row_of_entry.astype(np.int64) * shape[1] + graph.indices
+        keys = graph.keys
         values = np.zeros((graph.nnz, len(given)), np.result_type(*(m.dtype for m in given)))
         for s, m in enumerate(given):
             rows = np.repeat(np.arange(shape[0], dtype=np.int64), np.diff(m.indptr))
@@ -174,7 +174,7 @@ class CrsMatrix(OnGraph, MatrixArithmetic, SciPyMatrix):
         if kept.all():
             return self
         values = array_namespace(self.values).take(self.values, asarray_like(np.flatnonzero(kept), self.values), axis=0)
-        return CrsMatrix(subgraph(self.graph, kept), Ensemble(values, self.sample_set))
+        return CrsMatrix(self.graph.subgraph(kept), Ensemble(values, self.sample_set))
 
     def diagonal(self) -> Ensemble:
         """The main diagonal, an Ensemble of shape (n_rows,); zero where no entry is stored."""
@@ -216,11 +216,13 @@ class CrsMatrix(OnGraph, MatrixArithmetic, SciPyMatrix):
 
     def apply_dot(self, x: Any, out: Any = None) -> tuple[Any, Any]:
         """A x and the inner product of x with it, one value per sample, in one pass over A."""
-        return crs.spmv_dot(*self.arrays, x, out)
+        y, inner = crs.spmv_dot(*self.arrays, x, out)
+        return y, inner
 
     def apply_dot_partials(self, x: Any, out: Any = None) -> tuple[Any, Any]:
         """`apply_dot` on a device, its inner products left as partial sums."""
-        return crs.spmv_dot_partials(*self.arrays, x, out)
+        y, partials = crs.spmv_dot_partials(*self.arrays, x, out)
+        return y, partials
 
     def residual(self, x: Any, b: Any, out: Any = None) -> Any:
         """b - A x on bare arrays, in one pass over A."""
@@ -248,9 +250,7 @@ class CrsMatrix(OnGraph, MatrixArithmetic, SciPyMatrix):
         counts = self.n_samples, other.n_samples
         same = counts[0] == counts[1] or 1 in counts
         require(same, "CrsMatrix @", "operands", "have the same n_samples, or 1", f"{counts[0]} and {counts[1]}")
-        graph_a, graph_b = ((m.graph.indptr, m.graph.indices) for m in (self, other))
-        indptr, indices = product_graph(*graph_a, *graph_b, other.shape[1])
-        graph = CrsGraph.unchecked(indptr, indices, (self.shape[0], other.shape[1]))
+        graph = self.graph.product(other.graph)
         xp, dtype = array_namespace(self.values), np.result_type(self.dtype, other.dtype)
         a, b = (xp.astype(m.values, dtype, copy=False) for m in (self, other))
         values = galerkin.product_values(
@@ -279,7 +279,7 @@ def as_crs(matrix: Any) -> Any:
     return CrsMatrix.from_scipy(matrix) if hasattr(matrix, "tocsr") else NotImplemented
 
 
-class TransposedMatrix(MatrixArithmetic, SciPyMatrix):
+class TransposedMatrix(MatrixArithmetic, MatrixOperator):
     """``A.T`` of a `CrsMatrix`: nothing is copied, and most of what a matrix can do is passed on to it."""
 
     __array_ufunc__ = None
@@ -319,22 +319,23 @@ class TransposedMatrix(MatrixArithmetic, SciPyMatrix):
 
     def diagonal(self) -> Ensemble:
         """The main diagonal, an Ensemble of shape (n_rows,); zero where no entry is stored."""
-        entries = self.T.diagonal()
+        entries: Ensemble = self.T.diagonal()
         rows = self.shape[0]
         if entries.shape[0] >= rows:
             return entries[:rows]
         xp = array_namespace(entries)
-        return xp.concat([entries, xp.zeros(rows - entries.shape[0], dtype=entries.dtype)])
+        padded: Ensemble = xp.concat([entries, xp.zeros(rows - entries.shape[0], dtype=entries.dtype)])
+        return padded
 
-    def sample(self, i: int) -> TransposedMatrix:
+    def sample(self, i: int) -> Any:
         """Sample `i` alone, on the same graph."""
         return self.T.sample(i).T
 
-    def take_samples(self, samples: Any) -> TransposedMatrix:
+    def take_samples(self, samples: Any) -> Any:
         """The transposes of the samples named, in that order; a shared matrix is its own answer."""
         return self.T.take_samples(samples).T
 
-    def astype(self, dtype: Any) -> TransposedMatrix:
+    def astype(self, dtype: Any) -> Any:
         """The transpose of the matrix with values of another type."""
         return self.T.astype(dtype).T
 

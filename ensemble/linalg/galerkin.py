@@ -7,7 +7,6 @@ from typing import Any
 from ensemble._backend import library_and_device
 from ensemble._check import require
 from ensemble._kernels.multigrid import galerkin as kernels
-from ensemble._kernels.sparse.product_graphs import product_graph
 from ensemble.linalg.crs_matrix import CrsMatrix
 from ensemble.linalg.graph import CrsGraph
 
@@ -36,10 +35,9 @@ class GalerkinProduct:
     def __init__(self, graph_a: CrsGraph, graph_p: CrsGraph) -> None:
         n, n_coarse = graph_p.shape
         require(graph_a.shape == (n, n), "GalerkinProduct", "graph_a", f"be {n} by {n} to fit P", graph_a.shape)
-        a, p = (graph_a.indptr, graph_a.indices), (graph_p.indptr, graph_p.indices)
-        ap = product_graph(*a, *p, n_coarse)
-        self.graph_ap = CrsGraph.unchecked(*ap, (n, n_coarse))
-        self.graph = CrsGraph.unchecked(*product_graph(*graph_p.transposed[:2], *ap, n_coarse), (n_coarse, n_coarse))
+        self.graph_ap = graph_a.product(graph_p)
+        restriction = CrsGraph.unchecked(*graph_p.transposed[:2], (n_coarse, n))
+        self.graph = restriction.product(self.graph_ap)
         self._tasks: dict[Any, Any] = {}
 
     def __call__(self, A: Any, P: CrsMatrix, out: Any = None) -> CrsMatrix:

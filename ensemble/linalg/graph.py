@@ -9,7 +9,7 @@ import numpy as np
 
 from ensemble._backend import asarray_like, library_and_device
 from ensemble._check import integer, message, require
-from ensemble._kernels.sparse.product_graphs import transpose_graph
+from ensemble._kernels.sparse.product_graphs import product_graph, transpose_graph
 
 
 class CrsGraph:
@@ -39,7 +39,7 @@ class CrsGraph:
     3
     """
 
-    def __init__(self, indptr, indices, shape: tuple[int, int]) -> None:
+    def __init__(self, indptr: Any, indices: Any, shape: tuple[int, int]) -> None:
         if not isinstance(shape, list | tuple) or len(shape) != 2:
             raise TypeError(message("CrsGraph", "shape", "be (rows, columns)", repr(shape)))
         n_rows, n_columns = (integer(n, "CrsGraph", "shape", minimum=0) for n in shape)
@@ -72,7 +72,7 @@ class CrsGraph:
 
     @classmethod
     def unchecked(cls, indptr: np.ndarray, indices: np.ndarray, shape: tuple[int, int]) -> CrsGraph:
-        """A graph from arrays that one of our own kernels made: nothing is looked at again."""
+        """A graph from arrays that are known to be correct: nothing is checked."""
         graph = object.__new__(cls)
         graph.shape, graph.indptr, graph.indices = shape, indptr, indices
         graph._copies, graph._orders = {}, {}
@@ -125,7 +125,7 @@ class CrsGraph:
         return self._beside(values, "diagonal", (self.diagonal_entries,))[0]
 
     def kept_beside(self, values: Any, what: str, array: np.ndarray) -> Any:
-        """`array`, which depends on the graph alone, in the library and on the device of `values`; known as `what`."""
+        """`array`, which depends on the graph alone, in the library and on the device of `values`, cached as `what`."""
         return self._beside(values, what, (array,))[0]
 
     def coordinates_beside(self, values: Any) -> tuple[Any, Any]:
@@ -139,10 +139,27 @@ class CrsGraph:
         """The row of each entry, shape (nnz,); made anew at each call."""
         return np.repeat(np.arange(self.shape[0], dtype=self.indices.dtype), np.diff(self.indptr))
 
+    @property
+    def keys(self) -> np.ndarray:
+        """``row * n_columns + column`` of each entry, int64, ascending; made anew at each call."""
+        return self.row_of_entry * np.int64(self.shape[1]) + self.indices.astype(np.int64)
+
+    def subgraph(self, kept: np.ndarray) -> CrsGraph:
+        """The graph of the entries for which `kept` is True."""
+        before = np.zeros(self.nnz + 1, self.indptr.dtype)
+        np.cumsum(kept, out=before[1:])
+        return CrsGraph.unchecked(before[self.indptr], self.indices[kept], self.shape)
+
+    def product(self, other: CrsGraph) -> CrsGraph:
+        """The graph of A B, A on this graph and B on `other`."""
+        indptr, indices = product_graph(self.indptr, self.indices, other.indptr, other.indices, other.shape[1])
+        return CrsGraph.unchecked(indptr, indices, (self.shape[0], other.shape[1]))
+
     @cached_property
     def transposed(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(indptr, indices, entries) of the transpose: its entry k is entry ``entries[k]`` of this graph."""
-        return transpose_graph(self.indptr, self.indices, self.shape[1])
+        indptr, indices, entries = transpose_graph(self.indptr, self.indices, self.shape[1])
+        return indptr, indices, entries
 
     def reordered(self, block_size: int = 1) -> Reordering:
         """The graph in reverse Cuthill-McKee order, in which neighbours have numbers close to each other [1]_.
@@ -236,7 +253,7 @@ class Reordering(NamedTuple):
 
 
 class OnGraph:
-    """What a matrix of values on a `CrsGraph` says of itself; a kind that keeps other arrays says some of it anew."""
+    """Attributes of a matrix whose values belong to the entries of a `CrsGraph`."""
 
     graph: CrsGraph
     values: Any
@@ -254,7 +271,7 @@ class OnGraph:
     @property
     def n_samples(self) -> int:
         """Samples held; 1 means shared by all."""
-        return self.values.shape[1]
+        return int(self.values.shape[1])
 
     @property
     def dtype(self) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 from ensemble._backend import array_namespace, asarray_like, contiguous, is_array
 from ensemble._check import message, require
 from ensemble.linalg.arithmetic import MatrixArithmetic, per_sample
-from ensemble.linalg.scipy_operator import SciPyMatrix
+from ensemble.linalg.linear_operator import LinearOperator, MatrixOperator
 from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import SampleSet, common_set
 
@@ -25,7 +25,7 @@ def samples_of(x: Any) -> Any:
 
 def set_of(x: Any) -> SampleSet | None:
     """The sample set of an ensemble or an operator, None where there is none."""
-    return getattr(x, "sample_set", None)
+    return x.sample_set if isinstance(x, Ensemble | LinearOperator) else None
 
 
 def wrap_like(x: Any, samples: Any, n_samples: int, sample_set: SampleSet | None = None) -> Any:
@@ -80,14 +80,14 @@ def multiply(operator: Any, x: Any, name: str) -> Any:
 def _meeting(operator: Any, samples: Any, name: str) -> tuple[Any, Any]:
     """The operator in the type that the product has, and the type to give `samples`."""
     xp, own = array_namespace(samples), operator.dtype
-    if hasattr(operator, "astype"):
+    if isinstance(operator, MatrixOperator):
         dtype = xp.result_type(own, samples.dtype)
         return operator if dtype == own else operator.astype(dtype), dtype
     if xp.isdtype(samples.dtype, "complex floating"):
         raise TypeError(message(f"{name} @", "x", "be real", f"dtype {samples.dtype}"))
     if xp.isdtype(samples.dtype, "real floating"):
         return operator, samples.dtype
-    return operator, getattr(operator, "matrix_dtype", own)
+    return operator, operator.matrix_dtype
 
 
 def premultiply(x: Any, operator: Any) -> Any:
@@ -98,7 +98,7 @@ def premultiply(x: Any, operator: Any) -> Any:
     return operator.T @ row if len(row.shape) < 2 else (operator.T @ row.T).T
 
 
-class Identity:
+class Identity(LinearOperator):
     """The operator that changes nothing: the preconditioner of plain CG."""
 
     shape = (0, 0)
@@ -119,7 +119,7 @@ class Identity:
         return x
 
 
-class Diagonal(MatrixArithmetic, SciPyMatrix):
+class Diagonal(MatrixArithmetic, MatrixOperator):
     """A diagonal matrix, for Jacobi preconditioning: ``Diagonal(1 / A.diagonal())``.
 
     Parameters

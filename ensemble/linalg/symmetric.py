@@ -12,16 +12,16 @@ from ensemble._check import message, require, sample_number
 from ensemble._kernels.krylov import vectors
 from ensemble._kernels.multigrid import symmetric as kernels
 from ensemble._kernels.sparse import crs
-from ensemble.linalg.arithmetic import MatrixArithmetic, nonzero_rows, per_sample, subgraph
+from ensemble.linalg.arithmetic import MatrixArithmetic, nonzero_rows, per_sample
 from ensemble.linalg.crs_matrix import CrsMatrix
 from ensemble.linalg.graph import CrsGraph, OnGraph
+from ensemble.linalg.linear_operator import MatrixOperator
 from ensemble.linalg.operators import Diagonal, multiply, places_of, premultiply
-from ensemble.linalg.scipy_operator import SciPyMatrix
 from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import SampleSet
 
 
-class SymmetricCrsMatrix(OnGraph, MatrixArithmetic, SciPyMatrix):
+class SymmetricCrsMatrix(OnGraph, MatrixArithmetic, MatrixOperator):
     """A symmetric sparse matrix, or S of them on one graph, of which the upper triangle is stored.
 
     A product of many samples takes the time that the values need from memory, and every stored value serves two
@@ -111,7 +111,7 @@ class SymmetricCrsMatrix(OnGraph, MatrixArithmetic, SciPyMatrix):
         if kept.all():
             return self
         values = array_namespace(self.values).take(self.values, asarray_like(np.flatnonzero(kept), self.values), axis=0)
-        return SymmetricCrsMatrix(subgraph(self.graph, kept[entries]), values)
+        return SymmetricCrsMatrix(self.graph.subgraph(kept[entries]), values)
 
     # --- arithmetic
     def _plus(self, other: Any) -> Any:
@@ -182,7 +182,8 @@ class SymmetricCrsMatrix(OnGraph, MatrixArithmetic, SciPyMatrix):
 
     def apply_dot(self, x: Any, out: Any = None) -> tuple[Any, Any]:
         """A x and the inner product of x with it, one value per sample, in one pass over A."""
-        return kernels.symmetric_spmv_dot(*self.arrays, x, out)
+        y, inner = kernels.symmetric_spmv_dot(*self.arrays, x, out)
+        return y, inner
 
     def residual(self, x: Any, b: Any, out: Any = None) -> Any:
         """b - A x on bare arrays, in one pass over A."""

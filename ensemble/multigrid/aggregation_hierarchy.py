@@ -112,7 +112,7 @@ class AggregationHierarchy(Hierarchy):
             return v_cycle(self.levels, self.coarse, r, out, workspace)
         return self.converted(None, r, out, workspace)[0]
 
-    def apply_dot(self, r: Any, out: Any = None, workspace: Workspace | None = None) -> Any:
+    def precondition_dot(self, r: Any, out: Any = None, workspace: Workspace | None = None) -> Any:
         """`apply` to `out`, and the inner products of `r` with it, one value per sample."""
         if r.dtype == self.dtype and self.precision.unit is None:
             return dot(r, self.apply(r, out, workspace), None)

@@ -11,12 +11,12 @@ from ensemble._check import message, require
 from ensemble._typing import Array
 from ensemble.linalg import CrsGraph, CrsMatrix, SymmetricCrsMatrix
 from ensemble.linalg.adapt import as_operator
+from ensemble.linalg.linear_operator import LinearOperator
 from ensemble.linalg.operators import multiply
-from ensemble.linalg.scipy_operator import SciPyOperator
 from ensemble.multigrid.coarse import CoarseSolver
 
 
-class Hierarchy(SciPyOperator, ABC):
+class Hierarchy(LinearOperator, ABC):
     """A multigrid hierarchy: a `LinearOperator` that applies one V-cycle.
 
     ``hierarchy @ r`` is the V-cycle's approximation of ``A^-1 r``, sample by sample. `smoothed_aggregation` and
@@ -116,9 +116,13 @@ class Hierarchy(SciPyOperator, ABC):
     def apply(self, r: Array, out: Array = None, workspace: Any = None) -> Array:
         """One V-cycle on bare arrays: `r` of shape (n, n_samples)."""
 
+    def precondition(self, r: Array, out: Array, workspace: Any) -> Array:
+        """`apply` for a solver."""
+        return self.apply(r, out, workspace)
+
     @abstractmethod
-    def apply_dot(self, r: Array, out: Array = None, workspace: Any = None) -> Array:
-        """`apply` to `out`, and the inner products of `r` with it, one value per sample."""
+    def precondition_dot(self, r: Array, out: Array = None, workspace: Any = None) -> Array:
+        """`apply` to `out`, and the inner products of `r` with it, one per sample."""
 
     def __matmul__(self, r: Any) -> Any:
         return multiply(self, r, "Hierarchy")

@@ -303,8 +303,8 @@ class ReductionHierarchy(Hierarchy):
         out[...] = self._cycle(0, workspace.b[0], workspace.x[0], workspace)
         return out
 
-    def apply_dot(self, r: Any, out: Any = None, workspace: Any = None) -> Any:
-        """`apply` to `out`, and the inner products of `r` with it, one value per sample."""
+    def precondition_dot(self, r: Any, out: Any = None, workspace: Any = None) -> Any:
+        """`apply` to `out`, and the inner products of `r` with it, one per sample."""
         return dot(r, self.apply(r, out, workspace), None)
 
     def _cycle(self, k: int, b: Any, out: Any, workspace: Any) -> Any:

@@ -121,7 +121,7 @@ class ReorderedHierarchy(Hierarchy):
         here, z = workspace.vectors(r)
         reordered_vectors(r, self.reordering, here)
         if with_dot:
-            inner = self.inner.apply_dot(here, z, workspace.inner)
+            inner = self.inner.precondition_dot(here, z, workspace.inner)
         else:
             inner = None
             self.inner.apply(here, z, workspace.inner)
@@ -131,6 +131,6 @@ class ReorderedHierarchy(Hierarchy):
         """One V-cycle on bare arrays: `r` of shape (n, n_samples)."""
         return self._run(r, out, workspace, False)[0]
 
-    def apply_dot(self, r: Any, out: Any = None, workspace: Any = None) -> Any:
-        """`apply` to `out`, and the inner products of `r` with it, one value per sample."""
+    def precondition_dot(self, r: Any, out: Any = None, workspace: Any = None) -> Any:
+        """`apply` to `out`, and the inner products of `r` with it, one per sample."""
         return self._run(r, out, workspace, True)[1]

@@ -12,15 +12,15 @@ from ensemble._compile.memory import empty_like
 from ensemble._kernels.krylov.vectors import take_samples
 from ensemble._kernels.multigrid.scaling import entry_units, narrowed
 from ensemble.linalg import CrsMatrix
+from ensemble.linalg.linear_operator import LinearOperator
 from ensemble.linalg.operators import multiply
-from ensemble.linalg.scipy_operator import SciPyOperator
 from ensemble.multigrid.aggregation_hierarchy import AggregationHierarchy
 from ensemble.multigrid.conversion import converted_v_cycle
 from ensemble.multigrid.cycle import Workspace
 from ensemble.multigrid.setup import smoothed_aggregation
 
 
-class ScaledHierarchy(SciPyOperator):
+class ScaledHierarchy(LinearOperator):
     """``S V S`` for each sample: V one V-cycle of the mean matrix, S the root of mean over own diagonal.
 
     Made by `scaled_aggregation`; a `LinearOperator`: ``cg(A, b, M=M)``. Of each sample only S is stored, one vector;
@@ -85,8 +85,12 @@ class ScaledHierarchy(SciPyOperator):
         """One scaled V-cycle on bare arrays: `r` of shape (n, n_samples)."""
         return self._run(r, out, workspace)[0]
 
-    def apply_dot(self, r: Any, out: Any = None, workspace: Workspace | None = None) -> Any:
-        """`apply` to `out`, and the inner products of `r` with it, one value per sample, in the same pass."""
+    def precondition(self, r: Any, out: Any, workspace: Any) -> Any:
+        """`apply` for a solver."""
+        return self.apply(r, out, workspace)
+
+    def precondition_dot(self, r: Any, out: Any = None, workspace: Workspace | None = None) -> Any:
+        """`apply` to `out`, and the inner products of `r` with it, one per sample, in the same pass."""
         return self._run(r, out, workspace)[1]
 
     def __matmul__(self, r: Any) -> Any:

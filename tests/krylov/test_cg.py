@@ -51,14 +51,14 @@ def test_permuting_splitting_and_duplicating_samples(n_samples, seed):
 
 
 def test_compaction_changes_nothing_and_happens(monkeypatch):
-    from ensemble.krylov.cg import _Run
+    from ensemble.krylov.cg import CgIteration
 
     rng = np.random.default_rng(55021)
     A = CrsMatrix.from_scipy([gallery.poisson((40,)).to_scipy() + d * np.eye(40) for d in (0, 50, 60, 70, 80, 90)])
     b = Ensemble(rng.standard_normal((40, 6)))
     calls = []
-    original = _Run.compact
-    monkeypatch.setattr(_Run, "compact", lambda self, kept: (calls.append(kept.size), original(self, kept))[1])
+    original = CgIteration.compact
+    monkeypatch.setattr(CgIteration, "compact", lambda self, kept: (calls.append(kept.size), original(self, kept))[1])
     wide = cg(A, b, rtol=1e-10, compact=False)
     assert not calls
     narrow = cg(A, b, rtol=1e-10)

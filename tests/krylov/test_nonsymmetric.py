@@ -203,15 +203,17 @@ def test_permuting_splitting_and_duplicating_samples(n_samples, seed, name):
 @pytest.mark.parametrize("n_slow, late", [(1, 3), (4, 5)])
 def test_compaction_changes_nothing_and_happens(solve, monkeypatch, n_slow, late):
     """Within a cycle and between cycles, with a second round of it for the slowest."""
-    from ensemble.krylov._run import Run
+    from ensemble.krylov._iteration import KrylovIteration
 
     rng = np.random.default_rng(55021)
     shifts = [0.02] * n_slow + [1.0] * late + [40.0] * (2 * n_slow + 2 * late)
     A = CrsMatrix.from_scipy([convection(60, 0.3).to_scipy() + d * sp.eye_array(60) for d in shifts])
     b = Ensemble(rng.standard_normal((60, len(shifts))))
     widths = []
-    original = Run.compact
-    monkeypatch.setattr(Run, "compact", lambda self, kept: (widths.append(kept.size), original(self, kept))[1])
+    original = KrylovIteration.compact
+    monkeypatch.setattr(
+        KrylovIteration, "compact", lambda self, kept: (widths.append(kept.size), original(self, kept))[1]
+    )
     wide = solve(A, b, rtol=1e-10, compact=False)
     assert not widths
     narrow = solve(A, b, rtol=1e-10)

@@ -6,7 +6,7 @@ import pytest
 
 from ensemble import gallery
 from ensemble.krylov import SolveError, Status, cg, gmres
-from ensemble.krylov._run import Run
+from ensemble.krylov._iteration import KrylovIteration
 from ensemble.linalg import CrsMatrix
 from ensemble.multigrid import smoothed_aggregation
 from ensemble.scalar import Ensemble
@@ -74,8 +74,8 @@ class Dense:
 @each_solver
 def test_vectors_of_any_library(solve, rng, monkeypatch):
     """On the strictest Array API library, compaction included: the answers of NumPy."""
-    narrowed, compact = [], Run.compact
-    monkeypatch.setattr(Run, "compact", lambda self, kept: (narrowed.append(kept), compact(self, kept))[1])
+    narrowed, compact = [], KrylovIteration.compact
+    monkeypatch.setattr(KrylovIteration, "compact", lambda self, kept: (narrowed.append(kept), compact(self, kept))[1])
     A = nonsymmetric(20, 6, seed=81017)
     A.values[A.graph.diagonal_entries] += np.array([1.0, 1.0, 20.0, 20.0, 20.0, 20.0])
     b = rng.standard_normal((20, 6))

@@ -114,7 +114,7 @@ def test_v_cycles_are_those_of_the_reordered_matrix():
         expected = inner.apply(v[r.rows])
         assert np.array_equal(M.apply(v)[r.rows], expected)
         out = np.empty_like(v)
-        assert np.array_equal(M.apply_dot(v, out), inner.apply_dot(v[r.rows], np.empty_like(v)))
+        assert np.array_equal(M.precondition_dot(v, out), inner.precondition_dot(v[r.rows], np.empty_like(v)))
         assert np.array_equal(out, expected[r.places])
     assert np.array_equal((M @ en.Ensemble(v)).samples, out)
 

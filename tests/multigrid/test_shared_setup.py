@@ -147,13 +147,13 @@ def test_a_float32_hierarchy_holds_no_float64(build):
         assert getattr(M, "scale", np.zeros(1, np.float32)).dtype == np.float32
 
 
-def test_apply_dot_is_apply_and_its_inner_product(rng, build):
+def test_precondition_dot_is_apply_and_its_inner_product(rng, build):
     A = affine_matrix(5)
     r = rng.standard_normal((132, 5))
     for dtype in (np.float64, np.float32):
         M = build(A, dtype=dtype, **OPTIONS)
         out = np.empty_like(r)
-        inner = M.apply_dot(r, out)
+        inner = M.precondition_dot(r, out)
         assert np.array_equal(out, M.apply(r))
         np.testing.assert_allclose(inner, np.sum(r * out, axis=0), rtol=1e-12)
 

@@ -170,7 +170,7 @@ __global__ void __launch_bounds__(THREADS)
 // Numbers of one sample within a cycle, each of `n` apart from the next; `restart` columns at most.
 struct Cycle {
     double *R, *cosines, *sines, *g, *column;
-    double &begun, &before, &after, &length, &again;
+    double &initial, &before, &after, &length, &again;
     int restart, n;
 };
 
@@ -194,7 +194,7 @@ __device__ inline double& entry(const Cycle& cycle, int i, int j)
 // A block a vector: its coefficient h, and how much of it is to be taken out of w.
 template <bool SECOND>
 __global__ void __launch_bounds__(SUM_THREADS)
-    gmres_dots(const real* partials, int64 n_partials, real* h, CYCLE, BOOK)
+    gmres_dots(const real* partials, int64 n_partials, real* h, CYCLE, STATE)
 {
     const int k = blockIdx.y, columns = made[COLUMNS], s = sample_of_block();
     if (SECOND ? k > columns || !made[AGAIN] : k > columns + 1) return;
@@ -204,13 +204,13 @@ __global__ void __launch_bounds__(SUM_THREADS)
         made[AGAIN] = 0;
     }
     if (threadIdx.y != 0 || s >= n_samples) return;
-    const Book book = book_of(numbers, history, limit, n_samples);
+    const SampleState state = state_of(numbers, history, limit, n_samples);
     const Cycle cycle = cycle_of(rows, restart, n_samples, s);
     if (k > columns) {
         cycle.before = total;
         return;
     }
-    const bool wanted = book.status[s] == RUNNING && (!SECOND || cycle.again != 0);
+    const bool wanted = state.status[s] == RUNNING && (!SECOND || cycle.again != 0);
     h[(int64)k * n_samples + s] = -coefficient(total, wanted);
     if (!SECOND)
         cycle.column[k * n_samples] = total;
@@ -219,22 +219,22 @@ __global__ void __launch_bounds__(SUM_THREADS)
 }
 
 // What is left of w after the basis has been taken out once.
-__global__ void __launch_bounds__(SUM_THREADS) gmres_left(const real* partials, int64 n_partials, CYCLE, BOOK)
+__global__ void __launch_bounds__(SUM_THREADS) gmres_left(const real* partials, int64 n_partials, CYCLE, STATE)
 {
-    const Book book = book_of(numbers, history, limit, n_samples);
+    const SampleState state = state_of(numbers, history, limit, n_samples);
     const int s = sample_of_block(), columns = made[COLUMNS];
     const double after = total_of(partials, n_partials, n_samples, s);
     if (threadIdx.y != 0 || s >= n_samples) return;
     const Cycle cycle = cycle_of(rows, restart, n_samples, s);
     cycle.again = 0;
-    if (book.status[s] != RUNNING) return;
+    if (state.status[s] != RUNNING) return;
     bool sound = isfinite(after) && isfinite(cycle.before);
     for (int k = 0; k <= columns; ++k) sound = sound && isfinite(cycle.column[k * n_samples]);
     cycle.after = after;
     if (!sound) {
-        book.iterations[s] += 1;
-        record(book, s, __longlong_as_double(0x7ff8000000000000LL));
-        book.status[s] = BROKEN;
+        state.iterations[s] += 1;
+        record(state, s, __longlong_as_double(0x7ff8000000000000LL));
+        state.status[s] = BROKEN;
     } else if (after < 0.5 * cycle.before) {
         cycle.again = 1;
         made[AGAIN] = 1;
@@ -268,47 +268,47 @@ __device__ inline double rotate(const Cycle& cycle, int j, double low, double be
 
 // The end of an iteration: the new column and the new norm; `alpha` brings w to length one.
 __global__ void __launch_bounds__(SUM_THREADS)
-    gmres_rotate(const real* partials, int64 n_partials, double eps, real* alpha, CYCLE, BOOK)
+    gmres_rotate(const real* partials, int64 n_partials, double eps, real* alpha, CYCLE, STATE)
 {
-    const Book book = book_of(numbers, history, limit, n_samples);
+    const SampleState state = state_of(numbers, history, limit, n_samples);
     const int s = sample_of_block(), j = made[COLUMNS_NEXT] - 1;
     double second = 0;
     if (made[AGAIN]) second = total_of(partials, n_partials, n_samples, s);
     if (blockIdx.x == 0 && threadIdx.x == 0 && threadIdx.y == 0) made[COLUMNS] = made[COLUMNS_NEXT];
     if (threadIdx.y != 0 || s >= n_samples) return;
     alpha[s] = 0;
-    if (book.status[s] != RUNNING) return;
+    if (state.status[s] != RUNNING) return;
     const Cycle cycle = cycle_of(rows, restart, n_samples, s);
     const double length = sqrt(cycle.again != 0 ? second : cycle.after), before = sqrt(cycle.before);
     const bool exhausted = length <= ROUNDOFF * eps * before;
     alpha[s] = coefficient(1 / length, !exhausted);
     const double norm = rotate(cycle, j, exhausted ? 0 : length, before, eps);
-    book.iterations[s] += 1;
-    record(book, s, norm);
-    if (norm <= book.check[s])
-        book.status[s] = CLAIMED;
+    state.iterations[s] += 1;
+    record(state, s, norm);
+    if (norm <= state.check[s])
+        state.status[s] = CANDIDATE;
     else if (exhausted)
-        book.status[s] = EXHAUSTED;
-    else if (book.iterations[s] >= limit)
-        book.status[s] = SPENT;
+        state.status[s] = EXHAUSTED;
+    else if (state.iterations[s] >= limit)
+        state.status[s] = AT_LIMIT;
 }
 
 // Whether x takes up what a sample's cycle has found: all of them at its end (ENDED), before that those that stopped.
-template <bool ENDED> __device__ inline bool settles(int status)
+template <bool ENDED> __device__ inline bool to_update(int status)
 {
-    return status == CLAIMED || status == EXHAUSTED || status == BROKEN || status == SPENT ||
+    return status == CANDIDATE || status == EXHAUSTED || status == BROKEN || status == AT_LIMIT ||
            (ENDED && status == RUNNING);
 }
 
 // y from R y = g, for the samples of `chosen`: each by the columns it has.
 template <bool ENDED>
-__global__ void gmres_solve(real* y, real* chosen, CYCLE, BOOK)
+__global__ void gmres_solve(real* y, real* chosen, CYCLE, STATE)
 {
-    const Book book = book_of(numbers, history, limit, n_samples);
+    const SampleState state = state_of(numbers, history, limit, n_samples);
     const int s = sample_of_block(), columns = made[COLUMNS];
     if (s >= n_samples) return;
     const Cycle cycle = cycle_of(rows, restart, n_samples, s);
-    const int length = settles<ENDED>(book.status[s]) ? (int)cycle.length : 0;
+    const int length = to_update<ENDED>(state.status[s]) ? (int)cycle.length : 0;
     chosen[s] = length > 0 ? 1 : 0;  // M of a sample that found nothing may not even be finite
     for (int i = columns - 1; i >= length; --i) y[(int64)i * n_samples + s] = 0;
     for (int i = length - 1; i >= 0; --i) {
@@ -321,22 +321,22 @@ __global__ void gmres_solve(real* y, real* chosen, CYCLE, BOOK)
 }
 
 // Whether the least-squares problems made the residual fall tenfold where its true norm has not halved.
-__device__ inline bool stagnant(const Book& book, const Cycle& cycle, int s, double claimed, double norm)
+__device__ inline bool stagnant(const SampleState& state, const Cycle& cycle, int s, double estimate, double norm)
 {
-    const double fall = book.fall[s] * claimed / cycle.begun;
-    const bool stays = norm > 0.5 * book.reference[s];
-    book.fall[s] = stays ? fall : 1;
-    if (!stays) book.reference[s] = norm;
+    const double fall = state.fall[s] * estimate / cycle.initial;
+    const bool stays = norm > 0.5 * state.reference[s];
+    state.fall[s] = stays ? fall : 1;
+    if (!stays) state.reference[s] = norm;
     return stays && fall <= 0.1;
 }
 
-// Judge samples by their true residuals, of which the best are kept (`keep`); at the end of a cycle those that go on
-// begin the next one.
+// Decide on samples by their true residuals, of which the best are kept (`keep`); at the end of a cycle those that go on
+// restart.
 template <bool ENDED>
 __global__ void __launch_bounds__(SUM_THREADS)
-    gmres_settle(const real* partials, int64 n_partials, real* alpha, real* keep, CYCLE, BOOK)
+    gmres_verify(const real* partials, int64 n_partials, real* alpha, real* keep, CYCLE, STATE)
 {
-    const Book book = book_of(numbers, history, limit, n_samples);
+    const SampleState state = state_of(numbers, history, limit, n_samples);
     const int s = sample_of_block();
     const double square = total_of(partials, n_partials, n_samples, s);
     if (ENDED && blockIdx.x == 0 && threadIdx.x == 0 && threadIdx.y == 0) made[COLUMNS] = 0;
@@ -344,31 +344,31 @@ __global__ void __launch_bounds__(SUM_THREADS)
     const Cycle cycle = cycle_of(rows, restart, n_samples, s);
     if (ENDED) alpha[s] = 0;
     keep[s] = 0;
-    const int stood = book.status[s];
-    if (settles<ENDED>(stood)) {
-        const double norm = sqrt(square), claimed = book.latest[s];
-        record(book, s, norm);
-        const bool stays = stagnant(book, cycle, s, claimed, norm);
-        if (norm <= book.target[s])
-            book.status[s] = CONVERGED;
+    const int before = state.status[s];
+    if (to_update<ENDED>(before)) {
+        const double norm = sqrt(square), estimate = state.latest[s];
+        record(state, s, norm);
+        const bool stays = stagnant(state, cycle, s, estimate, norm);
+        if (norm <= state.target[s])
+            state.status[s] = CONVERGED;
         else if (stays)
-            book.status[s] = STAGNATED;
-        else if (stood == BROKEN || !isfinite(norm) || (stood == EXHAUSTED && norm > 0.5 * cycle.begun))
-            book.status[s] = BREAKDOWN;
+            state.status[s] = STAGNATED;
+        else if (before == BROKEN || !isfinite(norm) || (before == EXHAUSTED && norm > 0.5 * cycle.initial))
+            state.status[s] = BREAKDOWN;
         else
-            book.status[s] = next_status(book, s) == LIMITED ? LIMITED : SETTLED;
-        if (book.status[s] == SETTLED) {
-            keep[s] = norm < book.best[s] ? 1 : 0;
-            if (keep[s] != 0) book.best[s] = norm;
-            if (stood == CLAIMED) lower_check(book, s, norm);
+            state.status[s] = next_status(state, s) == LIMITED ? LIMITED : UPDATED;
+        if (state.status[s] == UPDATED) {
+            keep[s] = norm < state.best[s] ? 1 : 0;
+            if (keep[s] != 0) state.best[s] = norm;
+            if (before == CANDIDATE) lower_check(state, s, norm);
         }
     }
-    if (!ENDED || book.status[s] != SETTLED) return;
-    const double begun = sqrt(book.latest[s] * book.latest[s]);
-    cycle.begun = begun;
+    if (!ENDED || state.status[s] != UPDATED) return;
+    const double initial = sqrt(state.latest[s] * state.latest[s]);
+    cycle.initial = initial;
     for (int k = 0; k <= restart; ++k) cycle.g[k * n_samples] = 0;
-    cycle.g[0] = begun;
+    cycle.g[0] = initial;
     cycle.length = 0;
-    book.status[s] = RUNNING;
-    alpha[s] = coefficient(1 / begun, true);
+    state.status[s] = RUNNING;
+    alpha[s] = coefficient(1 / initial, true);
 }

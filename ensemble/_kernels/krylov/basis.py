@@ -6,6 +6,8 @@ sample. A coefficient of zero leaves its sample untouched by its vector, even wh
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ensemble._backend import array_namespace
@@ -14,6 +16,7 @@ from ensemble._compile.lanes.types import load, select, store, zeros
 from ensemble._compile.numba import ROW_BLOCK, compiled, per_width, prange, tiles
 from ensemble._compile.registry import into, kernel
 from ensemble._kernels.sparse.crs import block_sums, ordered_sum, partial_sums
+from ensemble._typing import Array
 
 __all__ = ["basis_add", "basis_dots", "scale"]
 
@@ -23,21 +26,21 @@ CUDA = cuda.KernelModule(
     [
         "basis_dots", "basis_add", "scale", "append", "keep", "gmres_left", "gmres_rotate",
         *(f"{name}<{which}>" for name in ("arnoldi_dots", "arnoldi_add", "gmres_dots") for which in ("false", "true")),
-        *(f"{name}<{which}>" for name in ("cycle_sum", "gmres_solve", "gmres_settle") for which in ("false", "true")),
+        *(f"{name}<{which}>" for name in ("cycle_sum", "gmres_solve", "gmres_verify") for which in ("false", "true")),
     ],
     ("krylov/statuses.cuh",),
 )  # fmt: skip
 
 
 @kernel
-def basis_dots(basis, w, out):
+def basis_dots(basis: Array, w: Array, out: Array) -> Array:
     """sum over i of basis[k, i, s] * w[i, s] for every vector k. Moves (n_vectors + 1) n S values."""
     xp = array_namespace(w)
     return into(out, xp.stack([block_sums(basis[k, :, :] * w) for k in range(basis.shape[0])]))
 
 
 @per_width
-def _basis_dots(width):
+def _basis_dots(width: int) -> Any:
     @compiled
     def loop(basis, w, partials, n_rows, n_samples, first):
         n_vectors = partials.shape[1] // n_samples
@@ -54,7 +57,7 @@ def _basis_dots(width):
 
 
 @basis_dots.register("numba")
-def _(basis, w, out):
+def _(basis: Array, w: Array, out: Array) -> Array:
     n_vectors, n_rows, n_samples = basis.shape
     partials = partial_sums(n_rows, n_vectors * n_samples, w.dtype)
     for first, width in tiles(n_samples):
@@ -63,7 +66,7 @@ def _(basis, w, out):
 
 
 @basis_dots.register("cuda")
-def _(basis, w, out):
+def _(basis: Array, w: Array, out: Array) -> Array:
     n_vectors, n_rows, n_samples = basis.shape
     arguments, layout = (basis, w, np.int32(n_vectors)), cuda.layout_of(n_samples, basis, w)
     partials = cuda.chunked(CUDA, "basis_dots", n_rows, arguments, layout, False, n_samples, n_vectors, True)
@@ -71,7 +74,7 @@ def _(basis, w, out):
 
 
 @kernel
-def basis_add(h, basis, w):
+def basis_add(h: Array, basis: Array, w: Array) -> Array:
     """w += h[0] basis[0] + h[1] basis[1] + ... in place; returns the new w . w. Moves (n_vectors + 2) n S values."""
     xp = array_namespace(w)
     for k in range(basis.shape[0]):
@@ -80,7 +83,7 @@ def basis_add(h, basis, w):
 
 
 @per_width
-def _basis_add(width):
+def _basis_add(width: int) -> Any:
     @compiled
     def loop(h, basis, w, partials, n_rows, n_samples, first):
         for block in prange(partials.shape[0]):
@@ -103,7 +106,7 @@ def _basis_add(width):
 
 
 @basis_add.register("numba")
-def _(h, basis, w):
+def _(h: Array, basis: Array, w: Array) -> Array:
     n_rows, n_samples = w.shape
     partials = partial_sums(n_rows, n_samples, w.dtype)
     for first, width in tiles(n_samples):
@@ -112,11 +115,11 @@ def _(h, basis, w):
 
 
 @basis_add.register("cuda")
-def _(h, basis, w):
+def _(h: Array, basis: Array, w: Array) -> Array:
     return cuda.sums(basis_add_partials(h, basis, w))[0]
 
 
-def basis_add_partials(h, basis, w):
+def basis_add_partials(h: Array, basis: Array, w: Array) -> Array:
     """On a device: the sum, and the partial sums of the new w . w."""
     n_vectors, n_rows, n_samples = basis.shape
     arguments, layout = (h, basis, w, np.int32(n_vectors)), cuda.layout_of(n_samples, h, basis, w)
@@ -124,7 +127,7 @@ def basis_add_partials(h, basis, w):
 
 
 @kernel
-def scale(alpha, x):
+def scale(alpha: Array, x: Array) -> Array:
     """x *= alpha in place, except where alpha is zero: that sample is left as it is. Moves 2 n S values."""
     xp = array_namespace(x)
     x[...] = xp.where(alpha != 0, x * alpha, x)
@@ -132,7 +135,7 @@ def scale(alpha, x):
 
 
 @per_width
-def _scale(width):
+def _scale(width: int) -> Any:
     @compiled
     def loop(alpha, x, n_rows, n_samples, first):
         for i in prange(n_rows):
@@ -144,7 +147,7 @@ def _scale(width):
 
 
 @scale.register("numba")
-def _(alpha, x):
+def _(alpha: Array, x: Array) -> Array:
     n_rows, n_samples = x.shape
     for first, width in tiles(n_samples):
         _scale(width)(alpha, x.reshape(-1), n_rows, n_samples, first)
@@ -152,6 +155,6 @@ def _(alpha, x):
 
 
 @scale.register("cuda")
-def _(alpha, x):
-    CUDA.rows("scale", *x.shape, (alpha, x), cuda.layout_of(x.shape[1], x, alpha))
+def _(alpha: Array, x: Array) -> Array:
+    CUDA.rows("scale", x.shape[0], x.shape[1], (alpha, x), cuda.layout_of(x.shape[1], x, alpha))
     return x

@@ -108,12 +108,12 @@ __device__ inline void begin(const Recurrence& now, double norm)
     now.fresh = 1;
 }
 
-// Count the iteration, and the step along M p. A sample whose claim of the last half failed has taken it already.
+// Count the iteration, and the step along M p. A candidate of the last half that missed its target has taken it already.
 __global__ void __launch_bounds__(SUM_THREADS)
     bicgstab_alpha(const real* inners, const real* squares, int64 n_partials, double* rows, double eps, real* moving,
-                   BOOK)
+                   STATE)
 {
-    const Book book = book_of(numbers, history, limit, n_samples);
+    const SampleState state = state_of(numbers, history, limit, n_samples);
     const int s = sample_of_block();
     double rv, vv;
     both_totals(inners, squares, n_partials, n_samples, s, rv, vv);
@@ -121,12 +121,12 @@ __global__ void __launch_bounds__(SUM_THREADS)
     const Recurrence now = recurrence_of(rows, n_samples, s);
     moving[s] = 0;
     if (now.half < 0) now.half = 0;
-    if (book.status[s] != RUNNING || now.half != 0) return;
-    book.iterations[s] += 1;
+    if (state.status[s] != RUNNING || now.half != 0) return;
+    state.iterations[s] += 1;
     now.replaced = 0;
     if (!isfinite(rv)) {
-        record(book, s, book.latest[s]);
-        book.status[s] = BREAKDOWN;
+        record(state, s, state.latest[s]);
+        state.status[s] = BREAKDOWN;
         return;
     }
     now.good = usable(rv, now.shadow_norm * sqrt(vv), eps);
@@ -135,39 +135,39 @@ __global__ void __launch_bounds__(SUM_THREADS)
 }
 
 // The residual after the first half of an iteration.
-__global__ void __launch_bounds__(SUM_THREADS) bicgstab_half(const real* partials, int64 n_partials, double* rows, BOOK)
+__global__ void __launch_bounds__(SUM_THREADS) bicgstab_half(const real* partials, int64 n_partials, double* rows, STATE)
 {
-    const Book book = book_of(numbers, history, limit, n_samples);
+    const SampleState state = state_of(numbers, history, limit, n_samples);
     const int s = sample_of_block();
     const double square = total_of(partials, n_partials, n_samples, s);
-    if (threadIdx.y != 0 || s >= n_samples || book.status[s] != RUNNING) return;
+    if (threadIdx.y != 0 || s >= n_samples || state.status[s] != RUNNING) return;
     if (recurrence_of(rows, n_samples, s).half != 0) return;
     const double norm = sqrt(square);
-    record(book, s, norm);
+    record(state, s, norm);
     if (!isfinite(square))
-        book.status[s] = BREAKDOWN;
-    else if (norm <= book.check[s])
-        book.status[s] = CLAIMED_HALF;
+        state.status[s] = BREAKDOWN;
+    else if (norm <= state.check[s])
+        state.status[s] = CANDIDATE_HALF;
 }
 
 // The step along M r that makes the residual smallest.
 __global__ void __launch_bounds__(SUM_THREADS)
     bicgstab_omega(const real* inners, const real* squares, int64 n_partials, double* rows, double eps, real* moving,
-                   BOOK)
+                   STATE)
 {
-    const Book book = book_of(numbers, history, limit, n_samples);
+    const SampleState state = state_of(numbers, history, limit, n_samples);
     const int s = sample_of_block();
     double ts, tt;
     both_totals(inners, squares, n_partials, n_samples, s, ts, tt);
     if (threadIdx.y != 0 || s >= n_samples) return;
     const Recurrence now = recurrence_of(rows, n_samples, s);
     moving[s] = 0;
-    if (book.status[s] != RUNNING || now.half < 0) return;
+    if (state.status[s] != RUNNING || now.half < 0) return;
     if (!isfinite(ts)) {
-        book.status[s] = BREAKDOWN;
+        state.status[s] = BREAKDOWN;
         return;
     }
-    const double norm = book.latest[s];
+    const double norm = state.latest[s];
     now.steep = usable(ts, sqrt(norm * norm * tt), eps);
     now.omega = now.steep != 0 ? ts / tt : 0;
     moving[s] = coefficient(now.omega, now.steep != 0);
@@ -176,31 +176,31 @@ __global__ void __launch_bounds__(SUM_THREADS)
 // The end of an iteration: how the next direction is made, or that a recurrence begins anew (`renew`).
 __global__ void __launch_bounds__(SUM_THREADS)
     bicgstab_beta(const real* squares, const real* inners, int64 n_partials, double* rows, double eps, real* beta,
-                  real* omega, real* renew, real* keep, BOOK)
+                  real* omega, real* renew, real* keep, STATE)
 {
-    const Book book = book_of(numbers, history, limit, n_samples);
+    const SampleState state = state_of(numbers, history, limit, n_samples);
     const int s = sample_of_block();
     double square, rho;
     both_totals(squares, inners, n_partials, n_samples, s, square, rho);
     if (threadIdx.y != 0 || s >= n_samples) return;
     beta[s] = omega[s] = renew[s] = keep[s] = 0;
     const Recurrence now = recurrence_of(rows, n_samples, s);
-    if (book.status[s] != RUNNING || now.half < 0) return;
+    if (state.status[s] != RUNNING || now.half < 0) return;
     const double norm = sqrt(square);
     now.half = 0;
-    record(book, s, norm);
+    record(state, s, norm);
     if (!isfinite(square))
-        book.status[s] = BREAKDOWN;
-    else if (norm <= book.check[s])
-        book.status[s] = CLAIMED;
+        state.status[s] = BREAKDOWN;
+    else if (norm <= state.check[s])
+        state.status[s] = CANDIDATE;
     else if (now.fresh != 0 && now.good == 0 && now.steep == 0)
-        book.status[s] = BREAKDOWN;  // neither half moved from a recurrence as new as can be
+        state.status[s] = BREAKDOWN;  // neither half moved from a recurrence as new as can be
     else
-        book.status[s] = next_status(book, s);
-    if (book.status[s] != RUNNING) return;
-    const int iteration = book.iterations[s];
-    if ((iteration % 16 == 0 || (iteration & (iteration - 1)) == 0) && norm < book.best[s]) {  // `kept_at`
-        book.best[s] = norm;
+        state.status[s] = next_status(state, s);
+    if (state.status[s] != RUNNING) return;
+    const int iteration = state.iterations[s];
+    if ((iteration % 16 == 0 || (iteration & (iteration - 1)) == 0) && norm < state.best[s]) {  // `kept_at`
+        state.best[s] = norm;
         keep[s] = 1;
     }
     const double factor = (rho / now.rho) * (now.alpha / now.omega);
@@ -217,35 +217,35 @@ __global__ void __launch_bounds__(SUM_THREADS)
     }
 }
 
-// Believe a claim only from the true residual's norm. Where that fails, r becomes the true residual (`adopt`); a claim
-// of the first half goes on with the second, one of the second with a new recurrence (`renew`),
-// which begins with a first half, whichever is queued next.
+// Decide on candidates by the true residual's norm. Where it misses the target, r becomes the true residual (`adopt`); a
+// candidate of the first half goes on with the second, one of the second with a new recurrence (`renew`), which begins
+// with a first half, whichever is queued next.
 __global__ void __launch_bounds__(SUM_THREADS)
-    bicgstab_prove(const real* partials, int64 n_partials, double* rows, real* adopt, real* renew, real* keep, BOOK)
+    bicgstab_verify(const real* partials, int64 n_partials, double* rows, real* adopt, real* renew, real* keep, STATE)
 {
-    const Book book = book_of(numbers, history, limit, n_samples);
+    const SampleState state = state_of(numbers, history, limit, n_samples);
     const int s = sample_of_block();
     const double square = total_of(partials, n_partials, n_samples, s);
     if (threadIdx.y != 0 || s >= n_samples) return;
     adopt[s] = renew[s] = keep[s] = 0;
-    const int claim = book.status[s];
-    if (claim != CLAIMED && claim != CLAIMED_HALF) return;
+    const int candidate = state.status[s];
+    if (candidate != CANDIDATE && candidate != CANDIDATE_HALF) return;
     const Recurrence now = recurrence_of(rows, n_samples, s);
     const double norm = sqrt(square);
-    record(book, s, norm);
+    record(state, s, norm);
     bool best;
-    const int outcome = judged(book, s, norm, best);
+    const int outcome = verified_status(state, s, norm, best);
     keep[s] = best ? 1 : 0;
-    book.status[s] = outcome;
+    state.status[s] = outcome;
     if (outcome != RUNNING && outcome != LIMITED) return;
     adopt[s] = 1;
-    if (claim == CLAIMED_HALF) {
-        book.status[s] = RUNNING;
+    if (candidate == CANDIDATE_HALF) {
+        state.status[s] = RUNNING;
         now.replaced = now.half = 1;
         return;
     }
     const bool stuck = now.fresh != 0 && now.good == 0 && now.steep == 0;
-    book.status[s] = stuck ? BREAKDOWN : outcome;
+    state.status[s] = stuck ? BREAKDOWN : outcome;
     begin(now, norm);
     renew[s] = 1;
     now.half = -1;

@@ -5,6 +5,8 @@ Vectors have shape (n, n_samples), coefficients one value per sample; a coeffici
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ensemble._backend import array_namespace
@@ -13,6 +15,7 @@ from ensemble._compile.lanes.types import load, select, store, zeros
 from ensemble._compile.numba import ROW_BLOCK, compiled, per_width, prange, tiles
 from ensemble._compile.registry import kernel
 from ensemble._kernels.sparse.crs import block_sums, ordered_sum, partial_sums
+from ensemble._typing import Array
 
 __all__ = ["bicgstab_direction", "bicgstab_update", "dot_and_square"]
 
@@ -21,20 +24,20 @@ CUDA = cuda.KernelModule(
     "krylov/bicgstab",
     [
         "dot_and_square", "bicgstab_update", "bicgstab_direction", "bicgstab_turn",
-        "bicgstab_alpha", "bicgstab_half", "bicgstab_omega", "bicgstab_beta", "bicgstab_prove",
+        "bicgstab_alpha", "bicgstab_half", "bicgstab_omega", "bicgstab_beta", "bicgstab_verify",
     ],
     ("krylov/statuses.cuh",),
 )  # fmt: skip
 
 
 @kernel
-def dot_and_square(x, y):
+def dot_and_square(x: Array, y: Array) -> tuple[Array, Array]:
     """x . y and y . y, one value per sample each, in one pass. Moves 2 n S values."""
     return block_sums(x * y), block_sums(y * y)
 
 
 @per_width
-def _dot_and_square(width):
+def _dot_and_square(width: int) -> Any:
     @compiled
     def loop(x, y, partials, n_rows, n_samples, first):
         for block in prange(partials.shape[0]):
@@ -51,7 +54,7 @@ def _dot_and_square(width):
 
 
 @dot_and_square.register("numba")
-def _(x, y):
+def _(x: Array, y: Array) -> tuple[Array, Array]:
     n_rows, n_samples = x.shape
     partials = partial_sums(n_rows, 2 * n_samples, x.dtype)
     for first, width in tiles(n_samples):
@@ -61,12 +64,12 @@ def _(x, y):
 
 
 @dot_and_square.register("cuda")
-def _(x, y):
+def _(x: Array, y: Array) -> tuple[Array, Array]:
     inner, square = cuda.sums(dot_and_square_partials(x, y))
     return inner, square
 
 
-def dot_and_square_partials(x, y):
+def dot_and_square_partials(x: Array, y: Array) -> Array:
     """On a device: the partial sums of x . y and of y . y."""
     n_rows, n_samples = x.shape
     layout = cuda.layout_of(n_samples, x, y)
@@ -74,7 +77,7 @@ def dot_and_square_partials(x, y):
 
 
 @kernel
-def bicgstab_update(omega, shadow, z, t, x, r):
+def bicgstab_update(omega: Array, shadow: Array, z: Array, t: Array, x: Array, r: Array) -> tuple[Array, Array]:
     """x += omega z, r -= omega t in place; returns r . r and shadow . r of the new r. Moves 7 n S values."""
     xp = array_namespace(x)
     moving = omega != 0
@@ -84,7 +87,7 @@ def bicgstab_update(omega, shadow, z, t, x, r):
 
 
 @per_width
-def _bicgstab_update(width):
+def _bicgstab_update(width: int) -> Any:
     @compiled
     def loop(omega, shadow, z, t, x, r, partials, n_rows, n_samples, first):
         for block in prange(partials.shape[0]):
@@ -106,7 +109,7 @@ def _bicgstab_update(width):
 
 
 @bicgstab_update.register("numba")
-def _(omega, shadow, z, t, x, r):
+def _(omega: Array, shadow: Array, z: Array, t: Array, x: Array, r: Array) -> tuple[Array, Array]:
     n_rows, n_samples = x.shape
     partials = partial_sums(n_rows, 2 * n_samples, x.dtype)
     flat = [array.reshape(-1) for array in (shadow, z, t, x, r)]
@@ -117,12 +120,12 @@ def _(omega, shadow, z, t, x, r):
 
 
 @bicgstab_update.register("cuda")
-def _(omega, shadow, z, t, x, r):
+def _(omega: Array, shadow: Array, z: Array, t: Array, x: Array, r: Array) -> tuple[Array, Array]:
     square, inner = cuda.sums(bicgstab_update_partials(omega, shadow, z, t, x, r))
     return square, inner
 
 
-def bicgstab_update_partials(omega, shadow, z, t, x, r):
+def bicgstab_update_partials(omega: Array, shadow: Array, z: Array, t: Array, x: Array, r: Array) -> Array:
     """On a device: the update, and the partial sums of r . r and shadow . r."""
     n_rows, n_samples = x.shape
     arguments = (omega, shadow, z, t, x, r)
@@ -131,7 +134,7 @@ def bicgstab_update_partials(omega, shadow, z, t, x, r):
 
 
 @kernel
-def bicgstab_direction(beta, omega, r, v, p):
+def bicgstab_direction(beta: Array, omega: Array, r: Array, v: Array, p: Array) -> Array:
     """p = r + beta (p - omega v) in place; where beta is zero, p = r whatever p was. Moves 4 n S values."""
     xp = array_namespace(p)
     p[...] = xp.where(beta != 0, r + beta * (p - omega * v), r)
@@ -139,7 +142,7 @@ def bicgstab_direction(beta, omega, r, v, p):
 
 
 @per_width
-def _bicgstab_direction(width):
+def _bicgstab_direction(width: int) -> Any:
     @compiled
     def loop(beta, omega, r, v, p, n_rows, n_samples, first):
         for i in prange(n_rows):
@@ -153,7 +156,7 @@ def _bicgstab_direction(width):
 
 
 @bicgstab_direction.register("numba")
-def _(beta, omega, r, v, p):
+def _(beta: Array, omega: Array, r: Array, v: Array, p: Array) -> Array:
     n_rows, n_samples = p.shape
     for first, width in tiles(n_samples):
         flat = (r.reshape(-1), v.reshape(-1), p.reshape(-1))
@@ -162,13 +165,26 @@ def _(beta, omega, r, v, p):
 
 
 @bicgstab_direction.register("cuda")
-def _(beta, omega, r, v, p):
-    CUDA.rows("bicgstab_direction", *p.shape, (beta, omega, r, v, p), cuda.layout_of(p.shape[1], p, r, v, beta, omega))
+def _(beta: Array, omega: Array, r: Array, v: Array, p: Array) -> Array:
+    n_rows, n_samples = p.shape
+    layout = cuda.layout_of(n_samples, p, r, v, beta, omega)
+    CUDA.rows("bicgstab_direction", n_rows, n_samples, (beta, omega, r, v, p), layout)
     return p
 
 
-def bicgstab_turn(beta, omega, renew, r, v, p, shadow, keep, x, kept):
+def bicgstab_turn(
+    beta: Array,
+    omega: Array,
+    renew: Array,
+    r: Array,
+    v: Array,
+    p: Array,
+    shadow: Array,
+    keep: Array,
+    x: Array,
+    kept: Array,
+) -> None:
     """On a device: `bicgstab_direction`, shadow = r where `renew` is not zero, kept = x where `keep` is not zero."""
     arguments = (beta, omega, renew, r, v, p, shadow, keep, x, kept)
     layout = cuda.layout_of(p.shape[1], p, r, v, shadow, beta, omega, renew, keep, x, kept)
-    CUDA.rows("bicgstab_turn", *p.shape, arguments, layout)
+    CUDA.rows("bicgstab_turn", p.shape[0], p.shape[1], arguments, layout)

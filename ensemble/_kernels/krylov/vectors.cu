@@ -1,4 +1,4 @@
-// Vector updates and inner products; what each computes stands in krylov.py.
+// Vector updates and inner products; vectors.py defines each.
 
 __device__ inline Pack larger(const Pack& most, const Pack& x)
 {
@@ -135,86 +135,85 @@ __global__ void put_samples(const real* __restrict__ array, const int64* __restr
 // --- the scalars of conjugate gradients, one thread per sample, in blocks as `totals_of` wants them
 __device__ inline bool positive(real value) { return isfinite(value) && value > 0; }
 
-// alpha = rz / (p . A p) for running samples, else 0; `last` keeps it while a sample waits. What was to be kept is kept.
+// alpha = rz / (p . A p) for running samples, else 0; `last` holds it while a sample waits.
 __global__ void __launch_bounds__(SUM_THREADS)
-    cg_alpha(const real* partials, int64 n_partials, const real* rz, real* alpha, real* last, real* keep, BOOK)
+    cg_alpha(const real* partials, int64 n_partials, const real* rz, real* alpha, real* last, real* keep, STATE)
 {
-    const Book book = book_of(numbers, history, limit, n_samples);
+    const SampleState state = state_of(numbers, history, limit, n_samples);
     const int s = sample_of_block();
     const real pq = total_of(partials, n_partials, n_samples, s);
     if (threadIdx.y != 0 || s >= n_samples) return;
     alpha[s] = 0;
     keep[s] = 0;
-    if (book.status[s] != RUNNING) return;
+    if (state.status[s] != RUNNING) return;
     if (positive(pq) && isfinite(rz[s] / pq))
         last[s] = alpha[s] = rz[s] / pq;
     else
-        book.status[s] = BREAKDOWN;
+        state.status[s] = BREAKDOWN;
 }
 
-// Count the iteration, record the norm, and tell which samples claim to have converged, and whose iterate before this one
+// Count the iteration, record the norm, and select the candidates for convergence and the samples whose previous iterate
 // is to be kept: the norm leaves the neighbourhood of its least.
-__global__ void __launch_bounds__(SUM_THREADS) cg_norm(const real* partials, int64 n_partials, real* keep, BOOK)
+__global__ void __launch_bounds__(SUM_THREADS) cg_norm(const real* partials, int64 n_partials, real* keep, STATE)
 {
-    const Book book = book_of(numbers, history, limit, n_samples);
+    const SampleState state = state_of(numbers, history, limit, n_samples);
     const int s = sample_of_block();
     const real rr = total_of(partials, n_partials, n_samples, s);
-    if (threadIdx.y != 0 || s >= n_samples || book.status[s] != RUNNING) return;
-    const double norm = sqrt((double)rr), last = book.latest[s];
-    const double least = book.least[s];
-    if (!(norm <= 2 * least) && last <= 2 * least && last <= 0.5 * book.best[s]) {
-        book.best[s] = last;
+    if (threadIdx.y != 0 || s >= n_samples || state.status[s] != RUNNING) return;
+    const double norm = sqrt((double)rr), last = state.latest[s];
+    const double least = state.least[s];
+    if (!(norm <= 2 * least) && last <= 2 * least && last <= 0.5 * state.best[s]) {
+        state.best[s] = last;
         keep[s] = 1;
     }
-    if (norm < least) book.least[s] = norm;
-    book.iterations[s] += 1;
-    record(book, s, norm);
-    book.status[s] = !isfinite(norm) ? BREAKDOWN : norm <= book.check[s] ? CLAIMED : next_status(book, s);
+    if (norm < least) state.least[s] = norm;
+    state.iterations[s] += 1;
+    record(state, s, norm);
+    state.status[s] = !isfinite(norm) ? BREAKDOWN : norm <= state.check[s] ? CANDIDATE : next_status(state, s);
 }
 
 // z . (r - old r) = -alpha z . q, for the flexible method.
 __global__ void __launch_bounds__(SUM_THREADS)
-    cg_change(const real* partials, int64 n_partials, const real* last, real* change, BOOK)
+    cg_change(const real* partials, int64 n_partials, const real* last, real* change, STATE)
 {
     const int s = sample_of_block();
     const real zq = total_of(partials, n_partials, n_samples, s);
     if (threadIdx.y == 0 && s < n_samples) change[s] = -last[s] * zq;
 }
 
-// beta = (r . z) / rz for running samples, else no number; at the start (FRESH) 0, so that p becomes z. `change`, where
+// beta = (r . z) / rz for running samples, else NaN; at the start rz is infinite, so that p becomes z. `change`, where
 // there is one, takes the place of r . z.
-template <bool FRESH>
 __global__ void __launch_bounds__(SUM_THREADS)
-    cg_beta(const real* partials, int64 n_partials, real* rz, const real* change, real* beta, BOOK)
+    cg_beta(const real* partials, int64 n_partials, real* rz, const real* change, real* beta, STATE)
 {
-    const Book book = book_of(numbers, history, limit, n_samples);
+    const SampleState state = state_of(numbers, history, limit, n_samples);
     const int s = sample_of_block();
     const real next = total_of(partials, n_partials, n_samples, s);
     if (threadIdx.y != 0 || s >= n_samples) return;
-    const real factor = FRESH ? 0 : (change ? change[s] : next) / rz[s];
-    if (book.status[s] == RUNNING && (!positive(next) || isnan(factor))) book.status[s] = BREAKDOWN;
-    const bool running = book.status[s] == RUNNING;
+    const real factor = (change ? change[s] : next) / rz[s];
+    if (state.status[s] == RUNNING && (!positive(next) || isnan(factor))) state.status[s] = BREAKDOWN;
+    const bool running = state.status[s] == RUNNING;
     beta[s] = running ? factor : (real)__longlong_as_double(0x7ff8000000000000LL);
     if (running) rz[s] = next;
 }
 
-// Believe a claim only from the true residual's norm. Where the iteration goes on from that residual `adopt` is 1, and
+// Decide on candidates by the true residual's norm. Where the iteration goes on from that residual `adopt` is 1, and
 // rz infinite, which makes the next beta 0: the old direction belongs to another residual.
 __global__ void __launch_bounds__(SUM_THREADS)
-    cg_prove(const real* partials, int64 n_partials, real* rz, real* adopt, real* keep, BOOK)
+    cg_verify(const real* partials, int64 n_partials, real* rz, real* adopt, real* keep, STATE)
 {
-    const Book book = book_of(numbers, history, limit, n_samples);
+    const SampleState state = state_of(numbers, history, limit, n_samples);
     const int s = sample_of_block();
     const real rr = total_of(partials, n_partials, n_samples, s);
     if (threadIdx.y != 0 || s >= n_samples) return;
     adopt[s] = keep[s] = 0;
-    if (book.status[s] != CLAIMED) return;
+    if (state.status[s] != CANDIDATE) return;
     const double norm = sqrt((double)rr);
-    record(book, s, norm);
+    record(state, s, norm);
     bool best;
-    book.status[s] = judged(book, s, norm, best);
+    state.status[s] = verified_status(state, s, norm, best);
     keep[s] = best ? 1 : 0;
-    if (book.status[s] != RUNNING) return;
+    if (state.status[s] != RUNNING) return;
     adopt[s] = 1;
     rz[s] = (real)__longlong_as_double(0x7ff0000000000000LL);
 }

@@ -16,6 +16,7 @@ from ensemble._compile.lanes.types import load, select, store, zeros
 from ensemble._compile.numba import ROW_BLOCK, compiled, output, per_width, prange, tiles
 from ensemble._compile.registry import KERNELS, into, kernel
 from ensemble._kernels.sparse.crs import block_sums, ordered_sum, partial_sums
+from ensemble._typing import Array
 
 __all__ = ["cg_direction", "cg_update", "copy_chosen", "dot", "put_samples", "take_samples"]
 
@@ -24,20 +25,20 @@ CUDA = cuda.KernelModule(
     "krylov/vectors",
     [
         "dot", "cg_update", "cg_direction", "cg_turn", "take_samples", "put_samples", "largest", "units_from",
-        "cg_alpha", "cg_norm", "cg_change", "cg_beta<false>", "cg_beta<true>", "cg_prove", "copy_chosen",
+        "cg_alpha", "cg_norm", "cg_change", "cg_beta", "cg_verify", "copy_chosen",
     ],
     ("krylov/statuses.cuh",),
 )  # fmt: skip
 
 
 @kernel
-def dot(x, y, out):
+def dot(x: Array, y: Array, out: Array) -> Array:
     """sum over i of x[i, s] * y[i, s]: one value per sample, in an order that depends on nothing but n."""
     return into(out, block_sums(x * y))
 
 
 @per_width
-def _dot(width):
+def _dot(width: int) -> Any:
     @compiled
     def loop(x, y, partials, n_rows, n_samples, first):
         for block in prange(partials.shape[0]):
@@ -51,7 +52,7 @@ def _dot(width):
 
 
 @dot.register("numba")
-def _(x, y, out):
+def _(x: Array, y: Array, out: Array) -> Array:
     n_rows, n_samples = x.shape
     if x.dtype != y.dtype or x.dtype.kind != "f":
         return dot.reference(x, y, out)
@@ -62,20 +63,20 @@ def _(x, y, out):
 
 
 @dot.register("cuda")
-def _(x, y, out):
+def _(x: Array, y: Array, out: Array) -> Array:
     if x.dtype != y.dtype or x.dtype.kind != "f":
         return dot.reference(x, y, out)
     return into(out, cuda.sums(dot_partials(x, y))[0])
 
 
-def dot_partials(x: Any, y: Any) -> Any:
+def dot_partials(x: Array, y: Array) -> Array:
     """On a device: the partial sums of x . y."""
     n_rows, n_samples = x.shape
     return cuda.chunked(CUDA, "dot", n_rows, (x, y), cuda.layout_of(n_samples, x, y), False, n_samples, 1)
 
 
 @kernel
-def cg_update(alpha, p, q, x, r):
+def cg_update(alpha: Array, p: Array, q: Array, x: Array, r: Array) -> Array:
     """x += alpha p, r -= alpha q in place; returns the inner product of the new r with itself. Moves 6 n S values."""
     xp = array_namespace(x)
     moving = alpha != 0
@@ -85,7 +86,7 @@ def cg_update(alpha, p, q, x, r):
 
 
 @per_width
-def _cg_update(width):
+def _cg_update(width: int) -> Any:
     @compiled
     def loop(alpha, p, q, x, r, partials, n_rows, n_samples, first):
         for block in prange(partials.shape[0]):
@@ -105,7 +106,7 @@ def _cg_update(width):
 
 
 @cg_update.register("numba")
-def _(alpha, p, q, x, r):
+def _(alpha: Array, p: Array, q: Array, x: Array, r: Array) -> Array:
     n_rows, n_samples = x.shape
     partials = partial_sums(n_rows, n_samples, x.dtype)
     flat = [array.reshape(-1) for array in (p, q, x, r)]
@@ -115,11 +116,11 @@ def _(alpha, p, q, x, r):
 
 
 @cg_update.register("cuda")
-def _(alpha, p, q, x, r):
+def _(alpha: Array, p: Array, q: Array, x: Array, r: Array) -> Array:
     return cuda.sums(cg_update_partials(alpha, p, q, x, r))[0]
 
 
-def cg_update_partials(alpha, p, q, x, r):
+def cg_update_partials(alpha: Array, p: Array, q: Array, x: Array, r: Array) -> Array:
     """On a device: the update, and the partial sums of r . r."""
     n_rows, n_samples = x.shape
     arguments = (alpha, p, q, x, r)
@@ -128,7 +129,7 @@ def cg_update_partials(alpha, p, q, x, r):
 
 
 @kernel
-def cg_direction(beta, z, p):
+def cg_direction(beta: Array, z: Array, p: Array) -> Array:
     """p = z + beta p in place; where beta is zero, p = z whatever p was. Moves 3 n S values."""
     xp = array_namespace(p)
     p[...] = xp.where(beta != 0, z + beta * p, z)
@@ -136,7 +137,7 @@ def cg_direction(beta, z, p):
 
 
 @per_width
-def _cg_direction(width):
+def _cg_direction(width: int) -> Any:
     @compiled
     def loop(beta, z, p, n_rows, n_samples, first):
         for i in prange(n_rows):
@@ -149,7 +150,7 @@ def _cg_direction(width):
 
 
 @cg_direction.register("numba")
-def _(beta, z, p):
+def _(beta: Array, z: Array, p: Array) -> Array:
     n_rows, n_samples = p.shape
     for first, width in tiles(n_samples):
         _cg_direction(width)(beta, z.reshape(-1), p.reshape(-1), n_rows, n_samples, first)
@@ -157,13 +158,13 @@ def _(beta, z, p):
 
 
 @cg_direction.register("cuda")
-def _(beta, z, p):
-    CUDA.rows("cg_direction", *p.shape, (beta, z, p), cuda.layout_of(p.shape[1], p, z, beta))
+def _(beta: Array, z: Array, p: Array) -> Array:
+    CUDA.rows("cg_direction", p.shape[0], p.shape[1], (beta, z, p), cuda.layout_of(p.shape[1], p, z, beta))
     return p
 
 
 @kernel
-def copy_chosen(chosen, source, out):
+def copy_chosen(chosen: Array, source: Array, out: Array) -> Array:
     """out = source for the samples whose `chosen` is not zero, in place."""
     out[...] = array_namespace(out).where(chosen != 0, source, out)
     return out
@@ -178,27 +179,31 @@ def _copy_chosen(chosen, source, out):
 
 
 @copy_chosen.register("numba")
-def _(chosen, source, out):
+def _(chosen: Array, source: Array, out: Array) -> Array:
     _copy_chosen(chosen, source, out)
     return out
 
 
 @copy_chosen.register("cuda")
-def _(chosen, source, out):
-    CUDA.rows("copy_chosen", *out.shape, (chosen, source, out), cuda.layout_of(out.shape[1], source, out, chosen))
+def _(chosen: Array, source: Array, out: Array) -> Array:
+    n_rows, n_samples = out.shape
+    layout = cuda.layout_of(n_samples, source, out, chosen)
+    CUDA.rows("copy_chosen", n_rows, n_samples, (chosen, source, out), layout)
     return out
 
 
-def cg_turn(beta, z, p, keep, alpha, x, kept):
+def cg_turn(beta: Array, z: Array, p: Array, keep: Array, alpha: Array, x: Array, kept: Array) -> None:
     """On a device: `cg_direction`, except that p stays where beta is no number; before it ``kept = x - alpha p`` for
     the samples whose `keep` is not zero.
     """
     arguments = (beta, z, p, keep, alpha, x, kept)
-    CUDA.rows("cg_turn", *p.shape, arguments, cuda.layout_of(p.shape[1], p, z, beta, keep, alpha, x, kept))
+    n_rows, n_samples = p.shape
+    layout = cuda.layout_of(n_samples, p, z, beta, keep, alpha, x, kept)
+    CUDA.rows("cg_turn", n_rows, n_samples, arguments, layout)
 
 
 @kernel
-def take_samples(array, samples, out):
+def take_samples(array: Array, samples: Array, out: Array) -> Array:
     """array[i, samples[t]] for all rows i: a narrower ensemble of the samples named."""
     xp = array_namespace(array)
     return into(out, xp.take(array, samples, axis=1))
@@ -212,18 +217,18 @@ def _take_samples(array, samples, out):
 
 
 @take_samples.register("numba")
-def _(array, samples, out):
+def _(array: Array, samples: Array, out: Array) -> Array:
     out = output(out, (array.shape[0], samples.shape[0]), array.dtype)
     _take_samples(array, samples, out)
     return out
 
 
 @take_samples.register("cuda")
-def _(array, samples, out):
+def _(array: Array, samples: Array, out: Array) -> Array:
     return _move_samples("take_samples", array, samples, cuda.output(out, array, (array.shape[0], samples.shape[0])))
 
 
-def _move_samples(name, array, samples, out):
+def _move_samples(name: str, array: Array, samples: Array, out: Array) -> Array:
     """Queue a kernel with one thread for each row and sample that moves."""
     xp = array_namespace(array)
     if array.dtype.kind != "f":
@@ -239,7 +244,7 @@ def _move_samples(name, array, samples, out):
 
 
 @kernel
-def put_samples(array, samples, out):
+def put_samples(array: Array, samples: Array, out: Array) -> Array:
     """out[i, samples[t]] = array[i, t]: a narrow ensemble back into the wide one it was taken from."""
     for t in range(samples.shape[0]):
         out[:, int(samples[t])] = array[:, t]
@@ -254,11 +259,11 @@ def _put_samples(array, samples, out):
 
 
 @put_samples.register("numba")
-def _(array, samples, out):
+def _(array: Array, samples: Array, out: Array) -> Array:
     _put_samples(array, samples, out)
     return out
 
 
 @put_samples.register("cuda")
-def _(array, samples, out):
+def _(array: Array, samples: Array, out: Array) -> Array:
     return _move_samples("put_samples", array, samples, out)

@@ -13,14 +13,14 @@ from ensemble._kernels.krylov.vectors import dot, dot_partials, take_samples
 from ensemble._typing import Array
 from ensemble.apps.fem.discretization import Discretization
 from ensemble.linalg import CrsMatrix
+from ensemble.linalg.linear_operator import MatrixOperator
 from ensemble.linalg.operators import multiply, places_of, premultiply
-from ensemble.linalg.scipy_operator import SciPyMatrix
 from ensemble.scalar import Ensemble
 
 __all__ = ["DiffusionOperator"]
 
 
-class DiffusionOperator(SciPyMatrix):
+class DiffusionOperator(MatrixOperator):
     """The matrix of ``-div(kappa grad u)`` on a box mesh, one per sample, with the methods of a `CrsMatrix`.
 
     The coefficient at the Gauss points is stored: 8 numbers per cell and sample instead of 27 per node. It need not be
@@ -44,6 +44,7 @@ class DiffusionOperator(SciPyMatrix):
     .. [1] Orszag (1980), J. Comput. Phys. 37, 70-92.
     """
 
+    has_partial_dots = True
     __array_ufunc__ = None
 
     def __init__(self, discretization: Discretization, kappa: Array) -> None:

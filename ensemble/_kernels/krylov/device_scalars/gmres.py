@@ -1,6 +1,6 @@
 """The scalars of GMRES on the device: Givens rotations, triangles and right-hand sides of every sample's cycle.
 
-A counter in device memory tells every kernel how long the basis is, so that one recorded iteration serves all lengths.
+A counter in device memory tells every kernel how long the basis is, so that one CUDA graph serves all lengths.
 """
 
 from __future__ import annotations
@@ -12,92 +12,109 @@ import numpy as np
 from ensemble._backend import asarray_like
 from ensemble._compile import cuda
 from ensemble._kernels.krylov import basis
-from ensemble._kernels.krylov import vectors as krylov
-from ensemble._kernels.krylov.device_scalars.scalars import Scalars
+from ensemble._kernels.krylov.device_scalars.scalars import DeviceScalars
+from ensemble._kernels.krylov.vectors import dot_partials
+from ensemble._typing import Array
 
-__all__ = ["GmresScalars", "cycle_rows"]
-
-
-def cycle_rows(R: Any, cosines: Any, sines: Any, g: Any, begun: Any, length: Any) -> Any:
-    """The numbers of a cycle as the kernels of basis.cu have them, shape (n_rows, n_samples)."""
-    restart, _, n_samples = R.shape
-    scratch = np.zeros((restart + 1, n_samples))  # the newest column of R
-    single = np.zeros((5, n_samples))
-    single[0], single[3] = begun, length
-    return np.concatenate([R.reshape(-1, n_samples), cosines, sines, g, scratch, single])
+__all__ = ["GmresScalars", "initial_rows"]
 
 
-class GmresScalars(Scalars):
-    """What GMRES knows of each sample.
+def initial_rows(restart: int, norm: np.ndarray) -> np.ndarray:
+    """A cycle without columns, as in basis.cu, from the residual norms: shape (n_rows, n_samples)."""
+    triangle, rotations, column = restart * restart, 2 * restart, restart + 1  # R; cosines, sines; the newest column
+    rows = np.zeros((triangle + rotations + (restart + 1) + column + 5, norm.size))
+    rows[triangle + rotations] = norm  # g[0]
+    rows[-5] = norm
+    return rows
+
+
+class GmresScalars(DeviceScalars):
+    """Rotations, triangle, right-hand side and columns of each sample's cycle.
 
     Parameters
     ----------
     rows : array of float64, shape (n_rows, n_samples)
-        As `cycle_rows` has them.
-    restart, made : int
+        As of `initial_rows`.
+    restart, columns : int
         Columns that a cycle may have, and those that this one has.
     eps : float
         Roundoff of the vectors' type.
+    places : tuple of three arrays, shape (n, n_samples)
+        The newest basis vector v, and where M v and A M v go.
     """
 
     family = basis.CUDA
 
-    def __init__(self, *book: Any, rows: Any, restart: int, made: int, eps: float) -> None:
-        super().__init__(*book)
-        self.restart, self.eps = restart, np.float64(eps)
-        self.cycle = self.rows(rows)
-        self.made = asarray_like(np.array([made, made, 0], np.int32), self.like)
-        self.h = self.zeros(restart + 1)
+    def __init__(
+        self, *state: Any, rows: np.ndarray, restart: int, columns: int, eps: float, places: tuple[Array, Array, Array]
+    ) -> None:
+        super().__init__(*state)
+        self.restart, self.eps, self.places = restart, np.float64(eps), places
+        self.rows = self.to_device(rows)
+        self.made = asarray_like(np.array([columns, columns, 0], np.int32), self.like)
+        self.y = self.zeros(restart + 1)
         self.alpha, self.chosen = self.zeros(2)
 
     @property
     def _cycle(self) -> tuple[Any, ...]:
-        return self.cycle, np.int32(self.restart), self.made
+        return self.rows, np.int32(self.restart), self.made
 
-    def _chunked(self, kernel: str, *arguments: Any, n_sums: int = 1) -> Any:
+    def _chunked(self, kernel: str, *arguments: Array, n_sums: int = 1) -> Array:
         n_rows, n_samples = self.like.shape
         vectors = [a for a in arguments if a.dtype == self.like.dtype]
         layout = cuda.layout_of(n_samples, *vectors)
         given = (*arguments, self.made)
         return cuda.chunked(self.family, kernel, n_rows, given, layout, False, n_samples, n_sums, True)
 
-    def _rows(self, kernel: str, *arguments: Any) -> None:
+    def _per_row(self, kernel: str, *arguments: Array) -> None:
         layout = cuda.layout_of(self.n_samples, *arguments)
         self.family.rows(kernel, self.like.shape[0], self.n_samples, (*arguments, self.made), layout)
 
-    def keep(self, z: Any, Z: Any) -> None:
-        """Z[j] = z."""
-        self._rows("keep", z, Z)
+    # --- one step of Arnoldi's process
+    def arnoldi_vectors(self) -> tuple[Array, Array, Array]:
+        """The newest basis vector v, and where M v and A M v go: the same for every length of the basis."""
+        return self.places
 
-    def expand(self, V: Any, w: Any, u: Any) -> None:
-        """Basis vector j + 1 from w = A M V[j], in V and in u, and column j of R; the norms are judged."""
+    def keep(self, z: Array, Z: Array) -> None:
+        """Z[j] = z."""
+        self._per_row("keep", z, Z)
+
+    def expand(self, V: Array, w: Array, u: Array) -> None:
+        """Basis vector j + 1 from w = A M V[j], in V and in u, column j of R, counts and norms."""
         for second in ("false", "true"):
             n_sums = self.restart + (2 if second == "false" else 1)
             partials = self._chunked(f"arnoldi_dots<{second}>", V, w, n_sums=n_sums)
-            self.decide(f"gmres_dots<{second}>", partials, self.h, *self._cycle, n_sums=n_sums)
-            partials = self._chunked(f"arnoldi_add<{second}>", self.h, V, w)
+            self.decide(f"gmres_dots<{second}>", partials, self.y, *self._cycle, n_sums=n_sums)
+            partials = self._chunked(f"arnoldi_add<{second}>", self.y, V, w)
             if second == "false":
                 self.decide("gmres_left", partials, *self._cycle)
         self.decide("gmres_rotate", partials, self.eps, self.alpha, *self._cycle)
-        self._rows("append", self.alpha, w, V, u)
+        self._per_row("append", self.alpha, w, V, u)
 
-    def solve(self, ended: str) -> None:
-        """Coefficients of the cycle's solution, in `h`, for the samples that settle."""
-        self.decide(f"gmres_solve<{ended}>", None, self.h, self.chosen, *self._cycle)
+    # --- the solution of a cycle
+    def solve(self, ended: bool) -> bool:
+        """y from R y = g for the samples whose x is to be updated; True."""
+        self.decide(f"gmres_solve<{str(ended).lower()}>", None, self.y, self.chosen, *self._cycle)
+        return True
 
-    def solution(self, basis_vectors: Any, out: Any, anew: str) -> None:
-        """out = (or +=) the sum of the cycle's vectors times their coefficients."""
-        self._chunked(f"cycle_sum<{anew}>", self.h, basis_vectors, out)
+    def add_basis(self, basis_vectors: Array, out: Array) -> None:
+        """out += the sum of the cycle's vectors times y."""
+        self._chunked("cycle_sum<false>", self.y, basis_vectors, out)
 
-    def add(self, z: Any, x: Any) -> None:
-        """x += z for the samples that settle."""
+    def combine_basis(self, basis_vectors: Array, out: Array) -> None:
+        """out = the sum of the cycle's vectors times y."""
+        self._chunked("cycle_sum<true>", self.y, basis_vectors, out)
+
+    def add(self, z: Array, x: Array) -> None:
+        """x += z for the chosen samples."""
         basis.basis_add_partials(self.chosen[None, :], z[None, :, :], x)
 
-    def settle(self, r: Any, ended: str) -> None:
-        """Judge the samples that settle by the true residual r; at the end of a cycle those that go on begin anew."""
-        self.decide(f"gmres_settle<{ended}>", krylov.dot_partials(r, r), self.alpha, self.chosen, *self._cycle)
+    def verify_convergence(self, true: Array, ended: bool) -> None:
+        """Decide on the chosen samples by their true residuals; at the end of a cycle those that go on restart."""
+        kernel = f"gmres_verify<{str(ended).lower()}>"
+        self.decide(kernel, dot_partials(true, true), self.alpha, self.chosen, *self._cycle)
         self.copy(self.chosen, self.x, self.kept)
 
-    def open(self, V: Any, r: Any, u: Any) -> None:
+    def begin_cycle(self, V: Array, r: Array, u: Array) -> None:
         """The first basis vector of a cycle, in V and in u."""
-        self._rows("append", self.alpha, r, V, u)
+        self._per_row("append", self.alpha, r, V, u)

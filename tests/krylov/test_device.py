@@ -1,14 +1,12 @@
-"""Solves that stay on the device, on the CPU: the same bits as the loop whose scalars are on the host."""
-
-import importlib
+"""Solves with scalars on the device, run on the CPU: the bits of the same solve with scalars on the host."""
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 from ensemble import gallery
-from ensemble.krylov import Status, gmres
-from ensemble.krylov._device import ResidentSolve
+from ensemble.krylov import Status, _solve, gmres
+from ensemble.krylov._device import DeviceLoop
 from ensemble.linalg import CrsMatrix
 from ensemble.scalar import Ensemble
 from tests.device_problems import problem
@@ -24,13 +22,13 @@ pytestmark = [
 
 
 @pytest.fixture
-def stays(monkeypatch):
-    """The solves that stayed on the device, each as the widths of its stages."""
+def device_solves(monkeypatch):
+    """The solves with scalars on the device, each as the widths of its stages."""
     widths = []
-    solve, stage = ResidentSolve.solve, ResidentSolve._stage
-    monkeypatch.setattr(ResidentSolve, "solve", lambda self: (widths.append([]), solve(self))[1])
-    staged = lambda self, recorded: (widths[-1].append(self.run.x.shape[1]), stage(self, recorded))[1]
-    monkeypatch.setattr(ResidentSolve, "_stage", staged)
+    solve, stage = DeviceLoop.solve, DeviceLoop.run_stage
+    monkeypatch.setattr(DeviceLoop, "solve", lambda self: (widths.append([]), solve(self))[1])
+    staged = lambda self, record: (widths[-1].append(self.state.x.shape[1]), stage(self, record))[1]
+    monkeypatch.setattr(DeviceLoop, "run_stage", staged)
     return widths
 
 
@@ -47,10 +45,9 @@ def solve(name, A, b, **options):
 
 
 def by_host(monkeypatch, name, *arguments, **options):
-    """The same solve by the loop with its scalars on the host."""
-    module = importlib.import_module(f"ensemble.krylov.{EVERY_METHOD[name][0].__name__}")
+    """The same solve with scalars on the host."""
     with monkeypatch.context() as patch:
-        patch.setattr(module, "runs_on_device", lambda *run: False)
+        patch.setattr(_solve, "runs_on_device", lambda *run: False)
         return solve(name, *arguments, **options)
 
 
@@ -62,32 +59,32 @@ def assert_same(one, other):
 
 @each_method
 @pytest.mark.parametrize("preconditioned", [False, True])
-def test_bad_samples_have_the_bits_of_the_host_loop(name, preconditioned, stays, monkeypatch):
+def test_bad_samples_have_the_bits_of_the_host_loop(name, preconditioned, device_solves, monkeypatch):
     """Zero and tiny right-hand sides, a singular, a skew-symmetric matrix, NaN and infinity among good samples."""
     A, b = bad_samples()
     options = {"M": jacobi_of(A) if preconditioned else None, "max_iterations": 60, "rtol": 1e-9}
     got = solve(name, A, Ensemble(b), **options)
-    assert len(stays) == 1
+    assert len(device_solves) == 1
     assert got.status[2] == got.status[5] == Status.breakdown and got.converged[[0, 4, 6, 7]].any()
     assert_same(got, by_host(monkeypatch, name, A, Ensemble(b), **options))
-    assert len(stays) == 1
+    assert len(device_solves) == 1
 
 
 @pytest.mark.parametrize("name", ["cg", "cg_flexible"])
-def test_conjugate_gradients_have_the_bits_of_the_host_loop(name, stays, monkeypatch):
+def test_conjugate_gradients_have_the_bits_of_the_host_loop(name, device_solves, monkeypatch):
     A, b = problem(6)
     A.values[:, 1] *= -1.0
     b.samples[:, 2], b.samples[3, 4] = 0.0, np.nan
     options = {"M": jacobi_of(A), "rtol": 1e-10}
     got = solve(name, A, b, **options)
-    assert len(stays) == 1
+    assert len(device_solves) == 1
     assert "".join(s.value[0] for s in got.status) == "cbccbc"  # converged or breakdown
     assert_same(got, by_host(monkeypatch, name, A, b, **options))
 
 
 @every_method
-def test_claims_that_fail_have_the_bits_of_the_host_loop(name, stays, monkeypatch):
-    """At the limit of rounding recursive residuals claim what the true ones deny, at any point of an iteration."""
+def test_candidates_that_miss_have_the_bits_of_the_host_loop(name, device_solves, monkeypatch):
+    """At the limit of rounding recursive residuals meet targets that true ones miss, at any point of an iteration."""
     rng, n = np.random.default_rng(88019), 16
     left, right = (np.linalg.qr(rng.standard_normal((n, n)))[0] for _ in range(2))
     if name.startswith("cg"):
@@ -100,11 +97,11 @@ def test_claims_that_fail_have_the_bits_of_the_host_loop(name, stays, monkeypatc
         got = solve(name, A, b, **options)
         assert not got.converged.all()
         assert_same(got, by_host(monkeypatch, name, A, b, **options))
-    assert len(stays) == 2
+    assert len(device_solves) == 2
 
 
-def test_claims_fail_in_either_half_of_an_iteration(stays, monkeypatch):
-    """Many samples of BiCGSTAB near the limit of rounding: their claims are judged wherever the others stand."""
+def test_candidates_miss_in_either_half_of_an_iteration(device_solves, monkeypatch):
+    """Many samples of BiCGSTAB near the limit of rounding: their candidates are verified wherever the others stand."""
     rng, n, matrices = np.random.default_rng(88019), 16, []
     for _ in range(12):
         left, right = (np.linalg.qr(rng.standard_normal((n, n)))[0] for _ in range(2))
@@ -112,12 +109,12 @@ def test_claims_fail_in_either_half_of_an_iteration(stays, monkeypatch):
     A, b = CrsMatrix.from_scipy(matrices), Ensemble(rng.standard_normal((n, 12)))
     options = {"rtol": 1e-14, "max_iterations": 60}
     got = solve("bicgstab", A, b, **options)
-    assert got.converged.any() and not got.converged.all() and len(stays) == 1
+    assert got.converged.any() and not got.converged.all() and len(device_solves) == 1
     assert_same(got, by_host(monkeypatch, "bicgstab", A, b, **options))
 
 
 @every_method
-def test_stagnation_and_best_iterates_have_the_bits_of_the_host_loop(name, stays, monkeypatch):
+def test_stagnation_and_best_iterates_have_the_bits_of_the_host_loop(name, device_solves, monkeypatch):
     """Tolerances that are met, beyond rounding and zero, a zero right-hand side, indefinite samples; some taken out."""
     rng, n = np.random.default_rng(41203), 18
     bases = [np.linalg.qr(rng.standard_normal((n, n)))[0] for _ in range(8)]
@@ -132,34 +129,34 @@ def test_stagnation_and_best_iterates_have_the_bits_of_the_host_loop(name, stays
         assert got.status[4] == Status.converged and not got.iterations[4] and not got.x.samples[:, 4].any()
         assert name.startswith("gmres") or (got.status == Status.stagnated).any()
         assert_same(got, by_host(monkeypatch, name, A, Ensemble(b), **options))
-    assert len(stays) == 3
+    assert len(device_solves) == 3
 
 
 @every_method
-def test_a_sample_that_waits_is_judged_before_the_solve_ends(name, stays):
+def test_a_candidate_that_waits_is_verified_before_the_solve_ends(name, device_solves):
     """Another one, that takes all iterations there are, does not make a limit of its convergence."""
     A, b = small(3)
     result = solve(name, A, b, rtol=np.array([1e-1, 1e-13, 1e-13]), max_iterations=5)
-    assert len(stays) == 1
+    assert len(device_solves) == 1
     assert [s.value for s in result.status] == ["converged", "max_iterations", "max_iterations"]
     assert result.iterations[0] < 5 and result.iterations[1] == result.iterations[2] == 5
 
 
 @each_method
-def test_narrowing_changes_nothing_and_happens(name, stays):
+def test_compaction_changes_nothing_and_happens(name, device_solves):
     shifts = [0.02, 0.02, 1.0, 1.0, 1.0] + [40.0] * 11
     A = CrsMatrix.from_scipy([convection(20, 0.3).to_scipy() + d * sp.eye_array(20) for d in shifts])
     b = Ensemble(np.random.default_rng(55021).standard_normal((20, len(shifts))))
     wide = solve(name, A, b, rtol=1e-10, compact=False)
     narrow = solve(name, A, b, rtol=1e-10)
-    assert stays[0] == [16] and len(stays[1]) >= 2 and stays[1][-1] <= 5
+    assert device_solves[0] == [16] and len(device_solves[1]) >= 2 and device_solves[1][-1] <= 5
     assert narrow.converged.all()
     assert_same(narrow, wide)
 
 
 @every_method
 @pytest.mark.parametrize("seed", [50231, 70938])
-def test_each_sample_is_its_scalar_run(name, seed, stays):
+def test_each_sample_is_its_scalar_run(name, seed, device_solves):
     rng = np.random.default_rng(seed)
     A = gallery.random_spd(20, 5) if name.startswith("cg") else nonsymmetric(20, 5, seed, spread=20.0)
     b = rng.standard_normal((20, 5)) * 10.0 ** rng.uniform(-9, 9, 5)
@@ -171,11 +168,11 @@ def test_each_sample_is_its_scalar_run(name, seed, stays):
         one, start = A.sample(i), None if x0 is None else Ensemble(x0.samples[:, i : i + 1].copy())
         alone = solve(name, one, Ensemble(b[:, i : i + 1].copy()), x0=start, M=jacobi_of(one), **options)
         assert equal(together, alone, i)
-    assert len(stays) == 6
+    assert len(device_solves) == 6
 
 
 @every_method
-def test_solved_and_forbidden_solves_touch_nothing(name, stays):
+def test_solved_and_forbidden_solves_touch_nothing(name, device_solves):
     A, b = small(2)
     none = solve(name, A, b, max_iterations=0)
     assert none.status[0] == Status.max_iterations and not none.x.samples.any()
@@ -188,16 +185,16 @@ def test_solved_and_forbidden_solves_touch_nothing(name, stays):
 
 
 @every_method
-def test_float32_has_the_bits_of_the_host_loop(name, stays, monkeypatch):
+def test_float32_has_the_bits_of_the_host_loop(name, device_solves, monkeypatch):
     A, b = small(5)
     A, b = CrsMatrix(A.graph, A.values.astype(np.float32)), Ensemble(b.samples.astype(np.float32))
     got = solve(name, A, b, rtol=1e-4)
-    assert got.x.dtype == np.float32 and got.converged.all() and len(stays) == 1
+    assert got.x.dtype == np.float32 and got.converged.all() and len(device_solves) == 1
     assert_same(got, by_host(monkeypatch, name, A, b, rtol=1e-4))
 
 
 @each_method
-def test_shared_matrices_and_shared_right_hand_sides(name, stays, monkeypatch):
+def test_shared_matrices_and_shared_right_hand_sides(name, device_solves, monkeypatch):
     A, b = nonsymmetric(20, 4, seed=15013), np.random.default_rng(60013).standard_normal((20, 4))
     A = CrsMatrix(A.graph, A.values + 2.0 * (A.graph.row_of_entry == A.graph.indices)[:, None])
     for matrix, vector in ((A.sample(1), b), (A, b[:, :1].copy())):
@@ -207,19 +204,19 @@ def test_shared_matrices_and_shared_right_hand_sides(name, stays, monkeypatch):
         assert_same(got, by_host(monkeypatch, name, matrix, Ensemble(vector), **options))
 
 
-def test_cycles_of_one_iteration(stays, monkeypatch):
+def test_cycles_of_one_iteration(device_solves, monkeypatch):
     A, b = small(3)
     options = {"restart": 1, "rtol": 1e-3}
     got = gmres(A, b, **options)
-    assert got.converged.all() and got.iterations.min() > 1 and len(stays) == 1
-    monkeypatch.setattr(importlib.import_module("ensemble.krylov.gmres"), "runs_on_device", lambda *run: False)
+    assert got.converged.all() and got.iterations.min() > 1 and len(device_solves) == 1
+    monkeypatch.setattr(_solve, "runs_on_device", lambda *run: False)
     assert_same(got, gmres(A, b, **options))
 
 
 @every_method
-def test_callbacks_and_coupled_samples_take_the_host_loop(name, stays):
+def test_callbacks_and_coupled_samples_take_the_host_loop(name, device_solves):
     A, b = small(3)
     seen = []
     solve(name, A, b, rtol=1e-4, callback=lambda k, norms: seen.append(k))
     assert solve(name, A, b, rtol=1e-4, coupling="ensemble").converged.all()
-    assert seen and not stays
+    assert seen and not device_solves

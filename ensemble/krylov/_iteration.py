@@ -1,0 +1,283 @@
+"""The state of one solve, whatever the method: samples, outcomes, best iterates, and compaction.
+
+Vectors are arrays of any library and only kernels touch them. The scalars of each sample (coefficients and the
+decisions that depend on them) belong to `KrylovIteration.scalars`: NumPy arrays of `ensemble.krylov.host_scalars`, or
+device arrays of `ensemble._kernels.krylov.device_scalars`. A method is written once over either.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ensemble._backend import array_namespace, asarray_like, to_numpy
+from ensemble._compile.memory import empty_like
+from ensemble._kernels.krylov import vectors
+from ensemble._typing import Array
+from ensemble.krylov._norms import norms, units_of
+from ensemble.krylov._system import LinearSystem
+from ensemble.krylov.result import SolveResult, Status
+from ensemble.linalg import Identity
+from ensemble.linalg.operators import wrap_like
+from ensemble.linalg.reordering import restored_vectors
+
+WORTH_COMPACTING = 3
+"""Iterations that must lie ahead before finished samples are taken out of the vectors and matrices."""
+
+
+class KrylovIteration:
+    """One solve: the vectors of the samples numbered `samples`, and the outcome of every sample of the call.
+
+    A method is a subclass with its vectors, the scalars of both kinds, and the text of one iteration.
+    """
+
+    vectors: tuple[str, ...] = ("b", "x", "r")
+    """Names of the arrays of shape (n, n_samples) that live from one iteration to the next."""
+
+    scratch: tuple[str, ...] = ()
+    """Names of those that do not; the last is free between iterations."""
+
+    parts: tuple[str, ...] = ("iterate",)
+    """Methods that make up one iteration, in their order; a device solve may end after any of them."""
+
+    restart: int | None = None
+    """Iterations of a cycle; None for a method without cycles."""
+
+    columns = 0
+    """Iterations of the present cycle."""
+
+    scalars: Any
+
+    def __init__(self, system: LinearSystem) -> None:
+        self.system = system
+        self.A, self.M, self.b, self.coupled = system.A, system.M, system.b, system.coupled
+        n_samples = self.b.shape[1]
+        self.samples = np.arange(n_samples)
+        norm_b, x0, atol = norms(self.b), system.x0, system.atol
+        self.unit = units_of(self.b, norm_b, self.coupled)
+        if self.unit is not None:
+            unit = asarray_like(self.unit.astype(self.b.dtype), self.b)
+            self.b, x0, atol = self.b / unit, None if x0 is None else x0 / unit, atol / self.unit
+            norm_b = norms(self.b)
+        self.x, self.r = empty_like(self.b), empty_like(self.b)
+        zero = self.zero_samples(norm_b)
+        self.x0 = x0 if x0 is None or not zero.any() else with_zeros(x0, zero)
+        self.x[...] = 0.0 if x0 is None else self.x0
+        self.workspace = self.M.workspace(n_samples)
+        if system.x0 is None:
+            self.r[...] = self.b
+        else:
+            self.residual(self.r)
+        self.wide_x: Any = None
+        self.eps = float(array_namespace(self.b).finfo(self.b.dtype).eps)
+        norm = norm_b if x0 is None else np.where(zero, 0.0, norms(self.r))
+        with np.errstate(all="ignore"):
+            self.target = np.maximum(system.rtol * norm_b, atol)
+        sound = np.isfinite(norm) & np.isfinite(self.target)
+        sound &= (norm_b > 0.0) | zero  # beside the others, a coupled sample may be too small to have a norm
+        self.initial, self.latest = norm, norm.copy()
+        # below the roundoff of b a recursive norm is compared with the true residual in any case
+        self.check = np.maximum(self.target, self.eps * norm_b)
+        self.reference = np.full(n_samples, np.inf)  # the least true norm of a candidate that missed its target
+        self.misses = np.zeros(n_samples)  # such candidates since it was halved
+        self.fall = np.ones(n_samples)  # the factor by which the norm fell since, as the recurrence has it
+        self.best: Any = None  # the iterates that are kept; the starting guesses while it is None
+        self.least = norm.copy()  # norm of the solve
+        self.best_norm = norm.copy()
+        self.final = norm.copy()  # true norms of what is returned
+        self.status = np.full(n_samples, Status.max_iterations, dtype=object)
+        self.status[norm <= self.target] = Status.converged
+        self.status[~sound] = Status.breakdown
+        self.iterations = np.zeros(n_samples, np.int64)
+        self.active = sound & (norm > self.target)
+        self.log: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+
+    # --- vectors
+    def zero_samples(self, norm_b: np.ndarray) -> np.ndarray:
+        """Which samples of b are all zeros: their solution is zero, whatever x0 is."""
+        if norm_b.all():
+            return np.zeros(norm_b.size, bool)
+        zero: np.ndarray = (norm_b == 0.0) & ~to_numpy(array_namespace(self.b).any(self.b != 0.0, axis=0))
+        return zero
+
+    def residual(self, out: Array, x: Array = None) -> Array:
+        """out = b - A x, of the present x or another."""
+        return self.A.residual(self.x if x is None else x, self.b, out)
+
+    def precondition(self, r: Array, out: Array) -> Array:
+        """M r, in `out`, or `r` itself where there is no preconditioner."""
+        return r if isinstance(self.M, Identity) else self.M.precondition(r, out, self.workspace)
+
+    def precondition_dot(self, r: Array, out: Array) -> tuple[Array, Array]:
+        """M r, as `precondition`, and the inner products of r with it."""
+        if isinstance(self.M, Identity):
+            return r, vectors.dot(r, r, None)
+        return out, self.M.precondition_dot(r, out, self.workspace)
+
+    def coefficients(self, values: np.ndarray, where: np.ndarray) -> Array:
+        """`values` for the samples of `where` and zero, which freezes, for the others: what the kernels take."""
+        values = np.where(where & np.isfinite(values), values, 0.0)
+        if isinstance(self.x, np.ndarray):
+            return values.astype(self.x.dtype)
+        return array_namespace(self.x).asarray(values, dtype=self.x.dtype, device=self.x.device)
+
+    # --- what a method defines
+    def host_scalars(self, max_iterations: int) -> Any:
+        """The scalars of this solve on the host."""
+        raise NotImplementedError
+
+    def initial_rows(self) -> np.ndarray:
+        """The scalars at the start of a device solve, shape (n_rows, n_samples)."""
+        raise NotImplementedError
+
+    def device_scalars(self, state: tuple[Any, ...], rows: np.ndarray) -> Any:
+        """The scalars of this solve on the device, from statuses and norms and from `rows`."""
+        raise NotImplementedError
+
+    def verify(self) -> None:
+        """Compute true residuals of the candidates; the scalars decide on their norms."""
+        raise NotImplementedError
+
+    def end_cycle(self) -> None:
+        """Update x from the cycle's basis and restart."""
+        raise NotImplementedError
+
+    def end_stage(self) -> None:
+        """Bring the best iterates up to date before a device solve returns to the host."""
+
+    # --- outcomes
+    def record(self, which: np.ndarray, norm: np.ndarray) -> None:
+        """Note the residual norms of the samples of `which` at their present iteration."""
+        samples = self.samples[which]
+        self.latest[samples] = norm[which]
+        self.log.append((samples, self.iterations[samples], norm[which]))
+
+    def any_active(self) -> bool:
+        """Whether some sample runs; in a short iteration ``active.any()`` takes long."""
+        return bool(np.count_nonzero(self.active))
+
+    def finish(self, which: np.ndarray, status: Status) -> None:
+        """End the samples of `which` with a status; from now on they are frozen."""
+        self.status[self.samples[which]] = status
+        self.active = self.active & ~which
+
+    def copy(self, which: np.ndarray, source: Array, out: Array) -> None:
+        """The samples of `which` of one vector into another."""
+        vectors.copy_chosen(self.coefficients(np.ones(which.size), which), source, out)
+
+    # --- the best iterate
+    def keep(self, which: np.ndarray, norm: np.ndarray) -> None:
+        """Keep x, whose residual norms are given, of the samples of `which`."""
+        if not which.any():
+            return
+        self.copy(which, self.x, self.best_vectors())
+        self.best_norm[self.samples[which]] = norm[which]
+
+    def best_vectors(self) -> Array:
+        """The kept iterates, at first the starting guess."""
+        if self.best is None:
+            self.best = empty_like(self.x)
+            if self.x0 is None:
+                self.best[...] = 0.0
+            else:
+                vectors.take_samples(self.x0, asarray_like(self.samples, self.x), self.best)
+            self.vectors = (*self.vectors, "best")
+        return self.best
+
+    def return_best(self, which: np.ndarray) -> None:
+        """Of the last and the kept iterate the one of smaller true residual, for the samples of `which` that failed."""
+        samples = self.samples
+        failed = which & np.array([status != Status.converged for status in self.status[samples]], bool)
+        self.final[samples[which]] = self.latest[samples[which]]
+        failed = failed & (self.iterations[samples] > 0)
+        if not failed.any():
+            return
+        scratch = getattr(self, self.scratch[-1])
+        with np.errstate(all="ignore"):
+            last = norms(self.residual(scratch))
+            kept = norms(self.residual(scratch, self.best_vectors()))
+            better = failed & (np.where(np.isfinite(kept), kept, np.inf) < np.where(np.isfinite(last), last, np.inf))
+        if better.any():
+            self.copy(better, self.best, self.x)
+        self.final[samples[failed]] = np.where(better, kept, last)[failed]
+
+    # --- callbacks
+    def stop(self, answer: Any) -> None:
+        """End the running samples where a callback answered True."""
+        if says_stop(answer):
+            self.finish(self.active, Status.stopped)
+
+    # --- compaction
+    def should_compact(self, norm: np.ndarray, iterations: np.ndarray, running: np.ndarray) -> bool:
+        """Whether at most half of the samples run and, by their mean rate so far, enough iterations lie ahead."""
+        n_running = np.count_nonzero(running)
+        if not n_running or 2 * n_running > running.size:
+            return False
+        if not (self.A.takes_samples and self.M.takes_samples):
+            return False
+        samples = self.samples[running]
+        rate = np.log(norm[running] / self.initial[samples]) / iterations[running]
+        ahead = np.log(self.target[samples] / norm[running]) / rate
+        return bool(np.any((rate >= 0.0) | (ahead >= WORTH_COMPACTING)))
+
+    def compact(self, kept: np.ndarray) -> None:
+        """Reduce vectors, matrix and preconditioner to the samples at the places `kept`."""
+        leaving = np.ones(self.samples.size, bool)
+        leaving[kept] = False
+        self.return_best(leaving)
+        places = asarray_like(kept, self.x)
+        if self.wide_x is None:
+            self.wide_x = empty_like(self.x)
+            self.wide_x[...] = self.x
+        else:
+            vectors.put_samples(self.x, asarray_like(self.samples, self.x), self.wide_x)
+        self.A, self.M = self.A.take_samples(kept), self.M.take_samples(kept)
+        for name in self.vectors:
+            setattr(self, name, vectors.take_samples(getattr(self, name), places, None))
+        for name in self.scratch:
+            setattr(self, name, empty_like(self.x))
+        self.samples, self.active = self.samples[kept], self.active[kept]
+        self.workspace = self.M.workspace(kept.size)
+
+    # --- the end
+    def result(self) -> SolveResult:
+        """The outcome of all samples."""
+        self.return_best(np.ones(self.samples.size, bool))
+        x = (
+            self.x
+            if self.wide_x is None
+            else vectors.put_samples(self.x, asarray_like(self.samples, self.x), self.wide_x)
+        )
+        if self.unit is not None:
+            x = x * asarray_like(self.unit.astype(x.dtype), x)
+        if self.system.order is not None:
+            x = restored_vectors(x, self.system.order)
+        wrapped = wrap_like(self.system.like, x, self.system.operator_samples, self.system.sample_set)
+        history, target, final = (self.in_callers_units(norms) for norms in (self.history(), self.target, self.final))
+        return SolveResult(wrapped, self.status, self.iterations, history, target, self.system.function, final)
+
+    def in_callers_units(self, norms: np.ndarray) -> np.ndarray:
+        """Norms of all samples in the caller's units: a copy."""
+        return norms.copy() if self.unit is None else norms * self.unit
+
+    def history(self) -> np.ndarray:
+        """Residual norms by each sample's own iteration number; a finished sample keeps its last value."""
+        history = np.full((int(self.iterations.max()) + 1, self.initial.size), np.nan)
+        history[0] = self.initial
+        for samples, rows, values in self.log:
+            history[rows, samples] = values
+        for s, last in enumerate(self.iterations):
+            history[last:, s] = history[last, s]
+        return history
+
+
+def says_stop(answer: Any) -> bool:
+    """Whether a callback's answer ends the solve: True does, None and other objects do not."""
+    return isinstance(answer, bool | np.bool_) and bool(answer)
+
+
+def with_zeros(array: Array, which: np.ndarray) -> Array:
+    """`array` with zeros in the samples of `which`."""
+    xp = array_namespace(array)
+    return xp.where(asarray_like(which, array), xp.zeros_like(array), array)

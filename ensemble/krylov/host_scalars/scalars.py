@@ -1,0 +1,112 @@
+"""What the scalars of every Krylov method share on the host: breakdowns, convergence by true residuals, stagnation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ensemble._typing import Array
+from ensemble.krylov._norms import norms
+from ensemble.krylov.result import Status
+
+if TYPE_CHECKING:
+    from ensemble.krylov._iteration import KrylovIteration
+
+MOST_MISSES = 5.0
+"""Candidates that miss their target by less than a factor of two before a sample has stagnated."""
+
+
+class HostScalars:
+    """Scalars of each sample as NumPy arrays, and the decisions that depend on them.
+
+    `values` names the arrays, last axis the sample, that an iteration takes over from the one before.
+    """
+
+    values: tuple[str, ...] = ("replaced",)
+
+    def __init__(self, state: KrylovIteration, max_iterations: int) -> None:
+        self.state, self.limit = state, max_iterations
+        self.steps = 0  # iterations so far
+        self.norm = state.latest  # of the recurrence, after the present iteration
+        self.running = self.candidates = state.active
+        self.replaced = np.zeros_like(state.active)  # whether the true residual replaced the recursive one
+
+    def take_samples(self, kept: np.ndarray) -> None:
+        """Reduce the scalars to the samples at the places `kept`."""
+        for name in self.values:
+            setattr(self, name, getattr(self, name)[..., kept])
+
+    def coupled_sum(self, values: np.ndarray) -> np.ndarray:
+        """Inner products under the coupling: each sample's own, or their sum over the running samples."""
+        if not self.state.coupled:
+            return values
+        return np.broadcast_to(np.sum(values[..., self.state.active], axis=-1)[..., None], values.shape).copy()
+
+    def mark_breakdowns(self, sound: np.ndarray) -> bool:
+        """End the running samples that are not `sound`; True if there are any."""
+        bad = self.state.active & ~sound
+        self.state.finish(bad, Status.breakdown)
+        return bool(bad.any())
+
+    def end_iteration(self, may_compact: bool) -> None:
+        """Record the residual norms."""
+        self.state.record(self.running, self.norm)
+
+    # --- convergence
+    def select_candidates(self, norm: np.ndarray) -> bool:
+        """Select the samples whose recursive norm is at most `check`; whether their true residuals are wanted now."""
+        state = self.state
+        self.norm = norm
+        self.candidates = state.active & (norm <= state.check[state.samples])
+        if state.coupled and not np.array_equal(self.candidates, state.active):
+            return False
+        return bool(self.candidates.any())
+
+    def verify_convergence(self, true: Array, r: Array, *directions: Array) -> None:
+        """Decide on the candidates by the norm of the true residual.
+
+        Where it misses the target, `true` replaces the recursive residual `r`, or the sample has stagnated. The next
+        `direction` begins anew from r (`replaced`); the vectors `directions` stay till then.
+        """
+        state, candidates = self.state, self.candidates
+        samples = state.samples
+        true_norm = norms(true)
+        self.norm = np.where(candidates, true_norm, self.norm)
+        verified = candidates & (true_norm <= state.target[samples])
+        broken = candidates & ~np.isfinite(true_norm)
+        first = ~np.isfinite(state.reference[samples])  # till now norms of kept iterates were those of the recurrence
+        unverified = candidates & ~verified & ~broken
+        stagnant = self.stagnant(unverified, true_norm)
+        goes_on = unverified & ~stagnant
+        if state.coupled and goes_on.any():
+            stagnant, goes_on, verified = np.zeros_like(verified), candidates & ~broken, np.zeros_like(verified)
+        state.finish(verified, Status.converged)
+        state.finish(broken, Status.breakdown)
+        state.finish(stagnant, Status.stagnated)
+        if goes_on.any():
+            state.copy(goes_on, true, r)
+            state.least[samples[goes_on]] = true_norm[goes_on]
+            state.keep(goes_on & (first | (true_norm < state.best_norm[samples])), true_norm)
+            self.lower_check(goes_on & unverified, true_norm)
+        self.replaced = self.replaced | goes_on
+
+    def stagnant(self, unverified: np.ndarray, true_norm: np.ndarray) -> np.ndarray:
+        """Which candidates that missed their target have stagnated.
+
+        Their true norm has not halved since the last miss, while the recurrence fell tenfold. Near the target it may be
+        met all the same, as rounding falls, and a few more candidates are verified.
+        """
+        state, samples = self.state, self.state.samples[unverified]
+        norm, reference = true_norm[unverified], state.reference[samples]
+        state.misses[samples] = np.where(norm > 0.5 * reference, state.misses[samples] + 1.0, 0.0)
+        state.reference[samples] = np.minimum(reference, norm)
+        most = np.where(norm <= 2.0 * state.target[samples], MOST_MISSES, 1.0)
+        stagnant = np.zeros_like(unverified)
+        stagnant[unverified] = state.misses[samples] >= most
+        return stagnant
+
+    def lower_check(self, which: np.ndarray, true_norm: np.ndarray) -> None:
+        """After a miss the recurrence has to reach a tenth of the true norm before it is verified again."""
+        samples = self.state.samples[which]
+        self.state.check[samples] = np.minimum(self.state.check[samples], 0.1 * true_norm[which])

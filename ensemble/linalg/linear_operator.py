@@ -1,0 +1,142 @@
+"""`LinearOperator`: what solvers use of a matrix or a preconditioner, with defaults for all but the product."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ensemble._check import require, sample_number
+from ensemble._kernels.krylov.vectors import dot
+from ensemble._typing import Array
+
+if TYPE_CHECKING:
+    from ensemble.linalg.graph import Reordering
+    from ensemble.scalar.sample_set import SampleSet
+
+
+class LinearOperator:
+    """A matrix or preconditioner for `n_samples` samples, or one that all samples share (``n_samples == 1``).
+
+    A subclass defines `shape`, `apply` and ``@``, and replaces the defaults that it knows better: a product and an
+    inner product in one pass, say. Arrays of the methods are bare, of shape (n, n_samples). Objects of other classes
+    become a LinearOperator by `ensemble.linalg.adapt.as_operator`.
+
+    Attributes
+    ----------
+    shape : tuple of int
+    n_samples : int
+    dtype : data type or None
+        Type of the values; None where it is not known.
+    sample_set : SampleSet or None
+        That of the Ensemble that the values come from.
+    reference_array : array or None
+        An array of the library and on the device in which products are computed.
+    queues_kernels : bool
+        Whether `precondition` on a device does nothing but queue kernels, so that a CUDA graph may record it.
+    has_partial_dots : bool
+        Whether there is `apply_dot_partials`.
+    takes_samples : bool
+        Whether there is `take_samples`, so that a solver may take finished samples out.
+    """
+
+    shape: Any
+    n_samples: Any = 1
+    dtype: Any = None
+    sample_set: SampleSet | None = None
+    reference_array: Any = None
+    queues_kernels = False
+    has_partial_dots = False
+    takes_samples = True
+
+    # --- products
+    def apply(self, x: Array, out: Array = None) -> Array:
+        """The product with `x`, in `out` or a new array."""
+        raise NotImplementedError
+
+    def apply_dot(self, x: Array, out: Array = None) -> tuple[Array, Array]:
+        """The product with `x`, and the inner products of `x` with it, one per sample."""
+        y = self.apply(x, out)
+        return y, dot(x, y, None)
+
+    def apply_dot_partials(self, x: Array, out: Array = None) -> tuple[Array, Array]:
+        """`apply_dot` on a device, its inner products left as partial sums."""
+        raise NotImplementedError
+
+    def residual(self, x: Array, b: Array, out: Array = None) -> Array:
+        """b - A x, in `out` or a new array."""
+        y = self.apply(x, out)
+        y[...] = b - y
+        return y
+
+    # --- as a preconditioner
+    def workspace(self, n_samples: int) -> Any:
+        """What `precondition` needs beside its vectors; a solver makes it once. None for nothing."""
+        return None
+
+    def precondition(self, r: Array, out: Array, workspace: Any) -> Array:
+        """The product with `r` in `out`."""
+        return self.apply(r, out)
+
+    def precondition_dot(self, r: Array, out: Array, workspace: Any) -> Array:
+        """`precondition`, and the inner products of `r` with the result, one per sample: returns these."""
+        return dot(r, self.precondition(r, out, workspace), None)
+
+    @property
+    def matrix_dtype(self) -> Any:
+        """Type of the matrix that a preconditioner was built from."""
+        return self.dtype
+
+    # --- other operators
+    def take_samples(self, samples: Any) -> Any:
+        """The operator of the samples named."""
+        raise NotImplementedError
+
+    def astype(self, dtype: Any) -> Any:
+        """The operator for vectors of type `dtype`: this one, if it takes any type."""
+        return self
+
+    def in_own_order(self, A: Any) -> tuple[Any, Any, Reordering] | None:
+        """`A` and this preconditioner in the order of rows that this one was built in; None: as they are."""
+        return None
+
+    def sample(self, i: int) -> Any:
+        """Sample `i` alone."""
+        return self.take_samples(np.array([sample_number(i, self.n_samples, type(self).__name__)]))
+
+    # --- what `scipy.sparse.linalg.aslinearoperator` looks for
+    def matvec(self, x: Any) -> Any:
+        """The product with a vector, shape (n,) or (n, 1), for ``scipy.sparse.linalg``.
+
+        Raises
+        ------
+        ValueError
+            If this holds more than one sample: SciPy's methods solve one system.
+        """
+        return one_sample(self, "matvec") @ x
+
+    def matmat(self, x: Any) -> Any:
+        """The product with the columns of `x`, shape (n, k); one sample, as for `matvec`."""
+        return one_sample(self, "matmat") @ x
+
+
+class MatrixOperator(LinearOperator):
+    """A `LinearOperator` with entries of one type: it has a transpose, and `astype` converts it."""
+
+    T: Any
+
+    def rmatvec(self, x: Any) -> Any:
+        """The product of the adjoint with a vector, shape (n,) or (n, 1); one sample, as for `matvec`."""
+        return (one_sample(self, "rmatvec").T @ x.conj()).conj()
+
+    def rmatmat(self, x: Any) -> Any:
+        """The product of the adjoint with the columns of `x`, shape (n, k); one sample, as for `matvec`."""
+        return (one_sample(self, "rmatmat").T @ x.conj()).conj()
+
+
+def one_sample(operator: Any, method: str) -> Any:
+    """`operator` itself, which must hold one sample."""
+    name = f"{type(operator).__name__}.{method}"
+    advice = "Take one with .sample(i), or solve all samples with ensemble.krylov."
+    require(operator.n_samples == 1, name, "the operator", "hold one sample", operator.n_samples, advice)
+    return operator
