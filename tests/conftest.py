@@ -1,5 +1,6 @@
 """Fixtures and Hypothesis settings that all tests share."""
 
+import gc
 import os
 
 import numpy as np
@@ -7,6 +8,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from ensemble._compile import numba
+
+# A kernel's compilation makes millions of small objects that live until it ends: collections there find nothing.
+gc.set_threshold(100_000, 20, 100)
 
 EVERY_WIDTH = numba.WIDTHS
 

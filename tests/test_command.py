@@ -171,7 +171,7 @@ def test_without_a_command_it_says_so(capsys):
 
 
 def test_ctrl_c_keeps_what_is_done(tmp_path, capsys, interrupt_after):
-    interrupt_after(2)
+    interrupt_after(3)  # two ensembles, and after the first one sample alone
     path, plot = tmp_path / "part.npz", tmp_path / "part.png"
     assert main([*SMALL, "--json", "--out", str(path), "--plot", str(plot)]) == 130
     out, err = capsys.readouterr()
@@ -181,6 +181,14 @@ def test_ctrl_c_keeps_what_is_done(tmp_path, capsys, interrupt_after):
     with np.load(path) as kept:
         assert kept["response"].shape == (16,) and np.isfinite(kept["response"]).all()
     assert plot.exists()
+
+
+def test_ctrl_c_while_one_sample_compiles_keeps_the_first_ensemble(capsys, interrupt_after):
+    interrupt_after(1)
+    assert main(SMALL) == 130
+    out, err = capsys.readouterr()
+    assert "8 samples (Sobol' points, seed 1), 8 at a time; interrupted" in out and "times as fast" not in out
+    assert "solving the first 8 samples" in out and "interrupted: 8 of 20 samples are done" in err
 
 
 def test_ctrl_c_before_the_first_ensemble_prints_nothing(capsys, interrupt_after):

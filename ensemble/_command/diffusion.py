@@ -23,7 +23,7 @@ from ensemble.scalar import Ensemble
 __all__ = ["run"]
 
 WARM_UP_CELLS = 10
-"""Enough for two multigrid levels, so that every kernel is compiled before time is measured."""
+"""Enough for two multigrid levels, so that most kernels of a run of one ensemble are compiled before it."""
 
 PLOT_SUFFIXES = (".png", ".pdf", ".svg")
 
@@ -127,28 +127,45 @@ def prepare(options: argparse.Namespace) -> Record:
 
 
 def solve_all(record: Record, progress: Progress) -> None:
-    """Solve ensemble after ensemble; then some samples alone."""
+    """Solve ensemble after ensemble; then some samples alone.
+
+    The first ensemble, and one sample alone, compile kernels or load them, and write memory for the first time: their
+    time is that of compiling. A run of one ensemble compiles with a small problem instead.
+    """
     options, points, size = record.options, record.points, record.ensemble_size
     tolerances = {"rtol": options.rtol, "cg_rtol": options.rtol}
     line = middle_line(record.problem)
-    start = time.perf_counter()
-    progress.say("compiling kernels, or loading them where they were compiled before ...")
-    small = problem_of(options, WARM_UP_CELLS)
-    small.solve(Ensemble(np.zeros((options.terms, size))), **tolerances)
-    if options.scalar_runs:
-        small.solve(np.zeros(options.terms), **tolerances)
-    record.seconds["compile"] = time.perf_counter() - start
-    progress.restart()
-    for first in range(0, options.samples, size):
+    several = options.samples > size
+
+    def solve(first: int, timed: bool) -> None:
         n = min(size, options.samples - first)
         # The last ensemble is filled with copies of its last sample, discarded later: no further kernel width.
         chosen = np.minimum(np.arange(first, first + size), first + n - 1)
         result = record.problem.solve(Ensemble(np.ascontiguousarray(points[:, chosen])), **tolerances)
-        record.keep(result, first, n, line)
-        progress.advance(n, record.iterations[: record.done])
-    for i in range(min(options.scalar_runs + 1, options.samples) if options.scalar_runs else 0):
-        alone = record.problem.solve(Ensemble(np.ascontiguousarray(points[:, i : i + 1])), **tolerances)
-        record.scalar_seconds.append(alone.seconds["total"])
+        record.keep(result, first, n, line, timed)
+
+    def solve_alone(i: int) -> float:
+        return record.problem.solve(Ensemble(np.ascontiguousarray(points[:, i : i + 1])), **tolerances).seconds["total"]
+
+    start = time.perf_counter()
+    progress.say("compiling kernels, or loading them where they were compiled before ...")
+    try:
+        if several:
+            solve(0, timed=False)
+        else:
+            problem_of(options, WARM_UP_CELLS).solve(Ensemble(np.zeros((options.terms, size))), **tolerances)
+        if options.scalar_runs:
+            solve_alone(0)
+    finally:
+        record.seconds["compile"] = time.perf_counter() - start
+    progress.restart()
+    if several:
+        progress.advance(record.done, record.iterations[: record.done])
+    for first in range(record.done, options.samples, size):
+        before = record.done
+        solve(first, timed=True)
+        progress.advance(record.done - before, record.iterations[: record.done])
+    record.scalar_seconds += [solve_alone(i) for i in range(min(options.scalar_runs, options.samples))]
 
 
 def middle_line(problem: RandomDiffusion) -> np.ndarray:

@@ -28,6 +28,8 @@ class Record:
     converged: np.ndarray
     profile: np.ndarray
     done: int = 0
+    timed: int = 0
+    """Samples whose time is in `seconds`: all but those of the first ensemble, which compiles kernels."""
     interrupted: bool = False
     seconds: dict[str, float] = field(default_factory=dict)
     scalar_seconds: list[float] = field(default_factory=list)
@@ -42,7 +44,7 @@ class Record:
         """Statistics of the response over the good samples."""
         return estimate(self.response[self.good], self.good, self.options.sampler)
 
-    def keep(self, result: DiffusionResult, first: int, n: int, line: np.ndarray) -> None:
+    def keep(self, result: DiffusionResult, first: int, n: int, line: np.ndarray, timed: bool) -> None:
         """Store the first `n` samples of `result` as samples `first` and on."""
         here = slice(first, first + n)
         self.response[here] = to_numpy(result.response.samples)[:n]
@@ -51,5 +53,6 @@ class Record:
         self.converged[here] = result.converged[:n]
         self.profile[:, here] = to_numpy(result.u.samples[asarray_like(line, result.u.samples), :n])
         for phase, seconds in result.seconds.items():
-            self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
+            self.seconds[phase] = self.seconds.get(phase, 0.0) + timed * seconds
+        self.timed += timed * n
         self.done = first + n

@@ -24,15 +24,20 @@ def spread(counts: np.ndarray) -> tuple[int, float, int]:
 
 
 def scalar_seconds(record: Record) -> float | None:
-    """The median time of one sample solved alone; the first run allocates buffers and is left out."""
-    return float(np.median(record.scalar_seconds[1:])) if len(record.scalar_seconds) > 1 else None
+    """The median time of one sample solved alone; None where none was."""
+    return float(np.median(record.scalar_seconds)) if record.scalar_seconds else None
+
+
+def ensemble_seconds(record: Record) -> float | None:
+    """The time per sample in ensembles; None where only the first was solved, whose time is that of compiling."""
+    return record.seconds["total"] / record.timed if record.timed else None
 
 
 def as_json(record: Record) -> dict[str, Any]:
     """The run as plain numbers, None for what is not known."""
     found = record.estimate
     iterations = spread(record.iterations[: record.done])
-    alone, in_ensembles = scalar_seconds(record), record.seconds["total"] / record.done
+    alone, in_ensembles = scalar_seconds(record), ensemble_seconds(record)
 
     def number(x: float | None) -> float | None:
         return float(x) if x is not None and np.isfinite(x) else None
@@ -64,11 +69,12 @@ def as_json(record: Record) -> dict[str, Any]:
         "iterations_min": iterations[0],
         "iterations_max": iterations[2],
         "newton_iterations_max": int(record.newton_iterations[: record.done].max()),
+        "samples_timed": record.timed,
         "seconds": record.seconds["total"],
         "seconds_by_phase": {name: record.seconds.get(name, 0.0) for name in ("prepare", "compile", *PHASES)},
         "seconds_per_sample": in_ensembles,
         "seconds_per_sample_alone": alone,
-        "speedup": None if alone is None else alone / in_ensembles,
+        "speedup": None if alone is None or in_ensembles is None else alone / in_ensembles,
     }
 
 
@@ -95,20 +101,23 @@ def as_table(record: Record) -> str:
         f"  Newton           {newton[0]:7d} {newton[1]:7g} {newton[2]:4d}",
         f"  CG, all steps    {cg[0]:7d} {cg[1]:7g} {cg[2]:4d}",
         "",
-        "seconds                    total  per sample",
     ]
-    rows = [(title, seconds[name]) for name, title in PHASES.items()]
-    rows.append(("other", seconds["total"] - sum(value for _, value in rows)))
-    rows.append(("all", seconds["total"]))
-    lines += [f"  {title:22s} {value:7.2f}  {value / n:8.4f}" for title, value in rows]
-    lines.append(f"  before: {seconds['prepare']:.2f} preparing, {seconds['compile']:.2f} compiling or loading kernels")
+    first = n - record.timed
+    in_ensembles = ensemble_seconds(record)
+    if in_ensembles is not None:
+        rows = [(title, seconds[name]) for name, title in PHASES.items()]
+        rows.append(("other", seconds["total"] - sum(value for _, value in rows)))
+        rows.append(("all", seconds["total"]))
+        heading = "seconds" if not first else f"seconds, {record.timed:,} samples"
+        lines.append(f"{heading:24s} {'total':>7s}  per sample")
+        lines += [f"  {title:22s} {value:7.2f}  {value / record.timed:8.4f}" for title, value in rows]
+    compiled = "compiling or loading kernels" + (f" and solving the first {first:,} samples" if first else "")
+    lines.append(f"  before: {seconds['prepare']:.2f} preparing, {seconds['compile']:.2f} {compiled}")
     alone = scalar_seconds(record)
-    if alone is not None:
-        in_ensembles = seconds["total"] / n
-        runs = len(record.scalar_seconds) - 1
+    if alone is not None and in_ensembles is not None:
         lines += [
             "",
-            f"one sample at a time, same solver: {alone:.4f} s per sample (median of {runs}); "
+            f"one sample at a time, same solver: {alone:.4f} s per sample (median of {len(record.scalar_seconds)}); "
             f"in ensembles {in_ensembles:.4f} s: {alone / in_ensembles:.1f} times as fast",
         ]
     return "\n".join(lines)

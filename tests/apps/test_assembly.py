@@ -27,7 +27,7 @@ def random_state(problem, n_samples, seed, dtype=np.float64):
 
 
 def matrix_of(problem, values, sample):
-    return scipy.sparse.csr_array((values[:, sample], problem.indices, problem.indptr))
+    return scipy.sparse.csr_array((values[:, sample], problem.graph.indices, problem.graph.indptr))
 
 
 @pytest.fixture(params=EQUATIONS, ids=lambda e: f"source={e[0]},advection={e[1]}")
@@ -92,7 +92,7 @@ def test_references_are_written_in_the_array_api(equation):
     problem = discretize(*equation, cells=(2, 1, 2))
     y, u = random_state(problem, 2, seed=11213)
     mean, modes, shared = problem.tables(y.dtype)
-    graph = (problem.indptr, problem.indices, problem.slots)
+    graph = (problem.graph.indptr, problem.graph.indices, problem.slots)
     lift = lambda arrays: [xp.asarray(a) for a in arrays]
     kappa = affine_coefficient(*lift((mean, modes, y)), None)
     values, residual = diffusion_jacobian_and_residual(*lift(shared), kappa, xp.asarray(u), *lift(graph), None, None)
@@ -128,7 +128,7 @@ def test_nan_stays_in_its_sample():
 def test_buffers_are_written_in_place():
     problem = discretize(1.0, 0.0)
     y, u = random_state(problem, 3, seed=20903)
-    kappa, values = problem.coefficient(y), np.full((problem.indices.size, 3), np.nan)
+    kappa, values = problem.coefficient(y), np.full((problem.graph.indices.size, 3), np.nan)
     got, residual = problem.jacobian_and_residual(kappa, u, values)
     assert got is values
     fresh, r = problem.jacobian_and_residual(kappa, u)
@@ -147,7 +147,9 @@ def test_diffusion_is_symmetric_and_kills_constants():
     assert abs(A - A.T).max() < 64 * 2e-16
     ones = np.ones_like(u)
     np.testing.assert_allclose(problem.residual(kappa, ones), 0.0, rtol=0, atol=512 * 2e-16)
-    inner = free & ~np.isin(np.arange(free.size), problem.indices[np.repeat(problem.fixed, np.diff(problem.indptr))])
+    inner = free & ~np.isin(
+        np.arange(free.size), problem.graph.indices[np.repeat(problem.fixed, np.diff(problem.graph.indptr))]
+    )
     np.testing.assert_allclose((A @ ones[:, 0])[inner], 0.0, rtol=0, atol=512 * 2e-16)
 
 
