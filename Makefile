@@ -50,7 +50,5 @@ bench:  ## the CPU tables, peers in the same run (python -m benchmarks --help li
 asv-check:  ## the asv suite imports and its parameters are sound
 	$(PYTHON) -m asv check -E existing
 
-clean-cache:  ## forget compiled kernels (after an edit of ensemble/_compile)
-	find ensemble -name '*.nb[ic]' -delete
 
-.PHONY: help lint format test test-slow test-lowest test-gpu conformance support bench asv-check clean-cache
+.PHONY: help lint format test test-slow test-lowest test-gpu conformance support bench asv-check

@@ -159,7 +159,7 @@ LLVM = {
 @pytest.mark.parametrize(
     "module, users",
     [
-        ("numba", {"_compile/numba.py", *LLVM} - {"_compile/lanes/tiles.py"}),
+        ("numba", {"_compile/kernel_cache.py", "_compile/numba.py", *LLVM} - {"_compile/lanes/tiles.py"}),
         ("llvmlite", LLVM),
         ("cupy", {"_backend.py", "_compile/device.py", "_compile/streams.py"}),
         ("array_api_compat", {"_backend.py"}),

@@ -21,6 +21,7 @@ import numba
 import numpy as np
 from numba import prange
 
+from ensemble._compile.kernel_cache import cached
 from ensemble._compile.memory import empty
 from ensemble._compile.work_sharing import ONE_THREAD, WorkSharing, work_sharing
 
@@ -57,14 +58,19 @@ STREAMED = 1 << 25
 WIDTHS = (64, 32, 16, 8, 4, 2, 1)
 """Samples that one pass over the data may carry in registers."""
 
-compiled: Any = functools.partial(work_sharing, cache=True, error_model="numpy", nogil=True)
+compiled: Any = functools.partial(work_sharing, error_model="numpy", nogil=True)
 """Compile a function that ends in a loop ``for i in prange(n)`` over threads; the machine code is kept on disk."""
 
-compiled_regions: Any = functools.partial(numba.njit, parallel=True, cache=True, error_model="numpy", nogil=True)
-"""Compile a function with `prange` loops anywhere, which takes twice as long; the machine code is kept on disk."""
 
-compiled_serial: Any = functools.partial(numba.njit, cache=True, error_model="numpy", nogil=True)
-"""Compile a function that runs on the calling thread."""
+def compiled_regions(function: Callable[..., Any]) -> Any:
+    """Compile a function with `prange` loops anywhere, which takes twice as long; the machine code is kept on disk."""
+    return cached(numba.njit(parallel=True, error_model="numpy", nogil=True)(function))
+
+
+def compiled_serial(function: Callable[..., Any]) -> Any:
+    """Compile a function that runs on the calling thread; the machine code is kept on disk."""
+    return cached(numba.njit(error_model="numpy", nogil=True)(function))
+
 
 inner: Any = functools.partial(
     numba.njit, error_model="numpy", nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True

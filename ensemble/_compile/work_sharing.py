@@ -42,6 +42,8 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from ensemble._compile.kernel_cache import cached
+
 __all__ = ["ALL_THREADS", "ONE_THREAD", "WorkSharing", "work_sharing"]
 
 ALL_THREADS, ONE_THREAD = -1, -2
@@ -196,7 +198,7 @@ class WorkSharing:
     def dispatcher(self) -> Any:
         """Numba's function, with the arguments ``low, high`` behind its own."""
         numba.get_num_threads()  # starts the threads, to whose functions compiled code refers
-        return numba.njit(**self._options)(_shared_loop(self._function))
+        return cached(numba.njit(**self._options)(_shared_loop(self._function)))
 
     def __call__(self, *arguments: Any, threads: int = ALL_THREADS) -> None:
         """Run the loop on `ALL_THREADS` that Numba may use now, or on `ONE_THREAD`, the calling one."""

@@ -1,0 +1,60 @@
+"""Compiled kernels on disk: what their key contains, and that processes may write them at once."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import ensemble
+
+ROOT = Path(ensemble.__file__).parents[1]
+
+CODE = """
+import numpy as np
+from ensemble._kernels.krylov import vectors
+x = np.ones((3, {n_samples}))
+vectors.dot(x, x, None)
+loops = [c.cell_contents for c in vectors._dot({n_samples}).__closure__]
+(loop,) = [loop for loop in loops if hasattr(loop, "dispatcher")]
+print(sum(loop.dispatcher.stats.cache_misses.values()))
+"""
+
+
+def misses(folder, cache, n_samples=4):
+    environment = {**os.environ, "PYTHONPATH": str(folder), "NUMBA_CACHE_DIR": str(cache)}
+    command = [sys.executable, "-c", CODE.format(n_samples=n_samples)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True, cwd=folder)
+    return int(done.stdout)
+
+
+@pytest.fixture
+def copied(tmp_path):
+    """A copy of the library, whose sources a test may edit."""
+    shutil.copytree(ROOT / "ensemble", tmp_path / "copy" / "ensemble", ignore=shutil.ignore_patterns("__pycache__"))
+    return tmp_path / "copy"
+
+
+def test_an_edit_of_the_lanes_compiles_kernels_anew(copied, tmp_path):
+    """Numba's own key is the time stamp of the kernel's file, which such an edit does not change."""
+    assert misses(copied, tmp_path / "cache") == 1
+    assert misses(copied, tmp_path / "cache") == 0
+    lanes = copied / "ensemble" / "_compile" / "lanes" / "types.py"
+    lanes.write_text(lanes.read_text() + "\n# edited\n")
+    assert misses(copied, tmp_path / "cache") == 1
+
+
+def test_processes_that_compile_at_once_lose_no_kernel(tmp_path):
+    """Kernels of several widths share one index, which each process reads, extends and writes."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "NUMBA_CACHE_DIR": str(tmp_path)}
+    widths = (1, 2, 4)
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", CODE.format(n_samples=n)], env=environment, stdout=subprocess.DEVNULL, cwd=ROOT
+        )
+        for n in widths
+    ]
+    assert [process.wait() for process in running] == [0] * len(widths)
+    assert [misses(ROOT, tmp_path, n) for n in widths] == [0] * len(widths)
