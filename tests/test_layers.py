@@ -174,6 +174,15 @@ def test_one_door_to_each_library(module, users):
     assert found == users
 
 
+KERNELS_AND_MODULES = [path for path in ROOT.rglob("*") if path.suffix in (".py", ".cu", ".cuh")]
+
+
+def test_files_above_400_lines_say_why():
+    texts = {str(path.relative_to(ROOT)): path.read_text() for path in KERNELS_AND_MODULES}
+    long = {name for name, text in texts.items() if text.count("\n") > 400}
+    assert [name for name in sorted(long) if "Longer than 400 lines" not in texts[name][:1500]] == []
+
+
 HEAVY = ("array_api_compat.numpy", "llvmlite", "matplotlib", "numba", "pandas", "scipy", "tqdm")
 
 

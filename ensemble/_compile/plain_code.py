@@ -1,5 +1,7 @@
 """Functions of integers, numbers and flat arrays, written to LLVM as they stand, in one module with their caller.
 
+Longer than 400 lines: one translator from Python's syntax trees to LLVM.
+
 Numba infers the types of each function, optimises it, translates it to machine code, and does the last two again in
 each caller of it, and in theirs. A group of small functions costs ten seconds so. Here types are declared, and all
 functions of a group are translated together, once.

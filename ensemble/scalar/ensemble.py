@@ -1,4 +1,7 @@
-"""`Ensemble`: many samples of one array, behind the face of one array."""
+"""`Ensemble`: many samples of one array, behind the face of one array.
+
+Longer than 400 lines: one class.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """`Lanes`: one SIMD register set as a value inside a compiled kernel.
 
+Longer than 400 lines: one type and its instructions.
+
 LLVM keeps ``<width x float64>`` in registers and splits it to the machine's own width, so a row sum over 32 samples
 needs no memory for its accumulators (a NumPy-style inner loop over samples stores and reloads them at every entry,
 which costs half the bandwidth). Each lane obeys IEEE arithmetic by itself: the same bits as a scalar loop.

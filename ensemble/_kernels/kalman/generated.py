@@ -1,5 +1,7 @@
 """The recursions for one size (nx, ny) as a module: straight-line code around which series and steps loop.
 
+Longer than 400 lines: the statements of a step and the loops around them share their names.
+
 The same statements are compiled for one series at a time, in scalars, and for several in lanes of SIMD registers, so
 both round alike. Lanes work on a tile: a few steps of its series are copied into small buffers whose last axis is the
 series, and results are copied out again, so arrays may have any strides.

@@ -1,5 +1,7 @@
 """Launches of the CUDA kernels in `cuda/`: filter and smoothers of series divided into chunks, a chunk per thread.
 
+Longer than 400 lines: one launch per kernel, each with its workspace.
+
 Arrays as in `recursions.py`, (n_series or 1, n_steps or 1, ...), on one device.
 """
 

@@ -1,5 +1,7 @@
 """Compressed-row-storage products: one graph, one row of `n_samples` values for every stored entry.
 
+Longer than 400 lines: all products of one storage share their row loops.
+
 Bytes a product must move (float64, int32 columns, k entries a row, S samples; per entry and sample):
 ``8 + 4/S + (8 + 8 + 4/S)/k``, each row of `x` read once, `y` written once, no write-allocate.
 

@@ -1,4 +1,7 @@
-"""NumPy's functions on ensembles: the lifted function of the Array API, or the function on every sample by itself."""
+"""NumPy's functions on ensembles: the lifted function of the Array API, or the function on every sample by itself.
+
+Longer than 400 lines: one table of functions and the rules that it names.
+"""
 
 from __future__ import annotations
 

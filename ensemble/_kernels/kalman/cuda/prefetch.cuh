@@ -1,4 +1,5 @@
 // Prefetch of each step's matrices into shared memory, double-buffered.
+// Longer than 400 lines: loads and stores of one protocol within a warp.
 //
 // Thread t of a warp takes the steps of an interval of its own, row t, GROUP steps at a time. While it computes on one group, the
 // warp copies the next group of all its rows into shared memory, 16 bytes a thread and coalesced wherever a row is that long,
