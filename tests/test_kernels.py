@@ -31,7 +31,7 @@ def test_numba_matches_reference_to_the_bit(case):
         np.testing.assert_array_equal(got, expected)
 
 
-QUICK = {"smooth_prolongator", "spmv"}
+QUICK = {"smooth_prolongator"}
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")

@@ -15,8 +15,8 @@ functions of a group are translated together, once.
 The language is a part of Python's: names, numbers, ``w[i]`` with ``i >= 0``, arithmetic, comparisons, ``and``, ``or``,
 ``not``, ``a if c else b``, assignments, ``if``, ``while``, ``for`` over ranges with a constant step, ``break``,
 ``continue``, ``return``, and calls of `Function`, ``min``, ``max``, ``abs``, ``int``, ``float``, ``math.sqrt``,
-``np.isnan``, `room`, `numbers_at`, `behind`, `fma`, `load` and `store`. A variable has the type of its first value;
-``int`` is an int64, ``float`` the type of the numbers in `Numbers`, and a register holds as many of them as fill
+``np.isnan``, `local_array`, `numbers_at`, `behind`, `fma`, `load` and `store`. A variable has the type of its first
+value; ``int`` is an int64, ``float`` the type of the numbers in `Numbers`, and a register holds as many of them as fill
 `ROW_BYTES`; a number beside a register stands for one in each of its lanes. Division of integers by ``//`` and ``%`` is
 that of numbers that are not negative. Nothing is reassociated or contracted. Indices are not checked.
 """
@@ -50,10 +50,10 @@ __all__ = [
     "fma",
     "inlined",
     "load",
+    "local_array",
     "numbers_at",
     "plain",
     "rolled",
-    "room",
     "store",
 ]
 
@@ -69,9 +69,9 @@ ARITHMETIC = {"Add": "add", "Sub": "sub", "Mult": "mul"}
 COMPARISONS = {"Eq": "==", "NotEq": "!=", "Lt": "<", "LtE": "<=", "Gt": ">", "GtE": ">="}
 
 
-def room(count: int) -> Numbers:
+def local_array(count: int) -> Numbers:
     """An array of so many numbers, a constant, that ends with the call of the function that it is made in."""
-    raise NotImplementedError("room: only in functions of this language")
+    raise NotImplementedError("local_array: only in functions of this language")
 
 
 def numbers_at(address: int) -> Numbers:
@@ -566,7 +566,7 @@ class _Body:
             given = zip(node.args, written.args, strict=True)
             return self.builder.call(written, [self.converted(self.value(part), a.type) for part, a in given])
         values = [self.value(part) for part in node.args]
-        if name == "room":
+        if name == "local_array":
             return ir.IRBuilder(self.start).alloca(self.group.number, values[0])
         if name == "numbers_at":
             return self.builder.inttoptr(values[0], self.group.number.as_pointer())

@@ -190,7 +190,7 @@ class SymmetricCrsMatrix(OnGraph, MatrixArithmetic, MatrixOperator):
         return kernels.symmetric_residual(*self.arrays, x, b, out)
 
     def restricted_residual(self, x: Any, b: Any, P: CrsMatrix, r: Any = None, out: Any = None) -> Any:
-        """P^T (b - A x) on bare arrays, in one pass over A; `r`, of the shape of x, is room that it may use."""
+        """P^T (b - A x) on bare arrays, in one pass over A; `r`, of the shape of x, is a buffer that it may use."""
         *restriction, p = P.transposed_arrays
         return kernels.symmetric_restricted_residual(*self.arrays, x, b, P.arrays[:2], tuple(restriction), p, r, out)
 

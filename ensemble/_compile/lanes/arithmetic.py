@@ -268,8 +268,8 @@ def library_lanes(name: str, arity: int) -> Any:
 
 def _write_loop(builder: Any, name: str, arguments: Any) -> None:
     mask, other, *operands = arguments
-    room = builder.alloca(other.type)
-    builder.store(other, room)
+    memory = builder.alloca(other.type)
+    builder.store(other, memory)
     for k in range(other.type.count):
         place = ir.IntType(32)(k)
         with builder.if_then(builder.extract_element(mask, place)):
@@ -280,8 +280,8 @@ def _write_loop(builder: Any, name: str, arguments: Any) -> None:
             result = library_call(builder, name, numbers)
             if narrow != double:
                 result = builder.fptrunc(result, narrow)
-            builder.store(builder.insert_element(builder.load(room), result, place), room)
-    builder.ret(builder.load(room))
+            builder.store(builder.insert_element(builder.load(memory), result, place), memory)
+    builder.ret(builder.load(memory))
 
 
 def polynomial(*coefficients: float) -> Any:

@@ -176,10 +176,10 @@ def load_some(typingctx, array, offset, count, width):
 
     def codegen(context, builder, signature, arguments):
         first = pointer_to(context, builder, signature.args[0], arguments[0], arguments[1], n)
-        room = cgutils.alloca_once(builder, first.type.pointee)
-        builder.store(ir.Constant(first.type.pointee, None), room)
-        _copy_some(builder, first, room, arguments[2])
-        return _from_memory(builder, array.dtype, builder.load(room))
+        memory = cgutils.alloca_once(builder, first.type.pointee)
+        builder.store(ir.Constant(first.type.pointee, None), memory)
+        _copy_some(builder, first, memory, arguments[2])
+        return _from_memory(builder, array.dtype, builder.load(memory))
 
     return Lanes(array.dtype, n)(array, types.int64, types.int64, width), codegen
 
@@ -190,9 +190,9 @@ def store_some(typingctx, array, offset, count, lanes):
 
     def codegen(context, builder, signature, arguments):
         first = pointer_to(context, builder, signature.args[0], arguments[0], arguments[1], lanes.width)
-        room = cgutils.alloca_once(builder, first.type.pointee)
-        builder.store(_to_memory(builder, array.dtype, arguments[3]), room)
-        _copy_some(builder, room, first, arguments[2])
+        memory = cgutils.alloca_once(builder, first.type.pointee)
+        builder.store(_to_memory(builder, array.dtype, arguments[3]), memory)
+        _copy_some(builder, memory, first, arguments[2])
         return context.get_dummy_value()
 
     return types.void(array, types.int64, types.int64, lanes), codegen

@@ -258,7 +258,7 @@ import numpy as np
 
 from ensemble._compile.numba import compiled, compiled_serial, prange
 from ensemble._compile.lanes.transpose import Prefetch, Transpose
-from ensemble._compile.plain_code import Integers, Numbers, entry, numbers_at, plain, room
+from ensemble._compile.plain_code import Integers, Numbers, entry, local_array, numbers_at, plain
 from ensemble._compile.lanes.straight_line import StraightLine
 
 transpose, prefetch = Transpose({width}), Prefetch()
@@ -421,7 +421,7 @@ def _loop_source(recursion: Recursion, nx: int, ny: int, width: int, dtype: str,
             "def tile(places: Integers, first: int, valid: int, n_steps: int, predict_first: bool) -> None:",
             ]  # fmt: skip
     for name in kept:
-        text += [f"    {name} = room({counts[name] * width})",
+        text += [f"    {name} = local_array({counts[name] * width})",
                  f"    fetch(places, {row[name]}, {counts[name]}, 0, 1, first, valid, {name})"]  # fmt: skip
     if "P" in kept:
         text.append("    mirror(P)")
@@ -429,13 +429,13 @@ def _loop_source(recursion: Recursion, nx: int, ny: int, width: int, dtype: str,
     if width == 1:
         text += [f"    from_{n}, by_{n} = places[{row[n] + 1}] * first, places[{row[n] + 2}]" for n in moving]
         for n, value in at_prior.items():
-            text += [f"    identity_{n} = room({nx * nx})", f"    unit(identity_{n}, {nx}, {value})"]
+            text += [f"    identity_{n} = local_array({nx * nx})", f"    unit(identity_{n}, {nx}, {value})"]
         text += ["    for step in range(n_steps):", f"        k = {'n_steps - 1 - step' if back else 'step'}"]
         places = {n: f"from_{n} + k * by_{n}" for n in moving}
         depth, now = 2, "k"
     else:
         steps = lanes_of(dtype) if recursion.shared else BLOCK
-        text += [f"    {n} = room({steps * counts[n] * width})" for n in (*copied, *outs)]
+        text += [f"    {n} = local_array({steps * counts[n] * width})" for n in (*copied, *outs)]
         text += [f"    by_{n} = {counts[n] * width} if places[{row[n] + 2}] != 0 else 0" for n in copied]
         text += [f"    by_{n} = places[{row[n] + 2}]" for n in recursion.shared]
         text += [f"    for block in range(0, n_steps, {steps}):",

@@ -238,7 +238,7 @@ def _(F, Q, H, R, u, d, y, m0, P0, predict_first, series_last, keep=True):
         outs = _filter_shared_covariance(F, Q, H, R, u, d, y, m0, P0, predict_first, last, keep)
         if not np.isnan(outs[2][:, -1]).any():  # what is missing has made all that follows NaN
             return outs
-        del outs  # before there is room for others
+        del outs  # before memory is taken for others
     many = n_steps if keep else 1
     shapes = (many, nx), (many, nx, nx), (n_steps,), (n_steps, ny)
     *outs, pivots = (_empty((n_series, *shape), y.dtype, last) for shape in shapes)

@@ -6,7 +6,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace
 from ensemble._compile.numba import ROW_BLOCK, compiled, compiled_serial, prange
-from ensemble._compile.plain_code import Numbers, entry, load, plain, room, store
+from ensemble._compile.plain_code import Numbers, entry, load, local_array, plain, store
 from ensemble._compile.registry import kernel
 
 __all__ = ["THREADED", "sum_steps"]
@@ -44,7 +44,7 @@ def sum_steps(terms):
 @plain
 def _sum_strided(terms: Numbers, count: int, step: int) -> float:
     """The sum of every `step`-th term, by `APART` additions side by side."""
-    partial = room(APART)
+    partial = local_array(APART)
     total = 0.0
     for start in range(0, count, ROW_BLOCK):
         last = min(start + ROW_BLOCK, count)

@@ -86,7 +86,7 @@ def aggregate(indptr, indices, included):
                     member[indices[k]] = n_aggregates
             n_aggregates += 1
     joined = np.full(n, -1, np.int32)
-    votes = np.zeros(max(n_aggregates, 1), np.int64)
+    edges = np.zeros(max(n_aggregates, 1), np.int64)
     for i in range(n):  # phase 2
         if not included[i] or member[i] >= 0:
             continue
@@ -94,13 +94,13 @@ def aggregate(indptr, indices, included):
         for k in range(indptr[i], indptr[i + 1]):
             a = member[indices[k]]
             if a >= 0:
-                votes[a] += 1
-                if best < 0 or votes[a] > votes[best] or (votes[a] == votes[best] and a < best):
+                edges[a] += 1
+                if best < 0 or edges[a] > edges[best] or (edges[a] == edges[best] and a < best):
                     best = a
         joined[i] = best
         for k in range(indptr[i], indptr[i + 1]):
             if member[indices[k]] >= 0:
-                votes[member[indices[k]]] = 0
+                edges[member[indices[k]]] = 0
     for i in range(n):
         if joined[i] >= 0:
             member[i] = joined[i]
