@@ -39,7 +39,7 @@ def main(argv: list[str] | None = None) -> int:
     options = parser.parse_args(argv)
     options.output = Output()
     try:
-        return options.run(options)
+        return int(options.run(options))
     except KeyboardInterrupt:
         say(f"{options.prog}: {options.output.interrupted()}")
         return 130

@@ -99,10 +99,10 @@ def to_numpy(array: Array) -> np.ndarray:
     if isinstance(array, np.ndarray):
         return array
     if array_api_compat.is_cupy_array(array):
-        return array.get()
+        return np.asarray(array.get())
     if array_api_compat.is_torch_array(array):
         # Lazy conjugates and negatives are marks on a tensor that NumPy's arrays do not know.
-        return array.detach().resolve_conj().resolve_neg().cpu().numpy()
+        return np.asarray(array.detach().resolve_conj().resolve_neg().cpu().numpy())
     return np.asarray(array)
 
 

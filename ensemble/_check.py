@@ -79,10 +79,10 @@ def sample_number(i: Any, n_samples: int, function: str, argument: str = "i in s
 def floating(value: Any, function: str, argument: str, advice: str = "") -> np.dtype:
     """`value` as one of the two data types that compiled code computes in."""
     try:
-        dtype = np.dtype(value)
+        dtype: np.dtype | None = np.dtype(value)
     except TypeError:
         dtype = None
-    if dtype not in (np.float32, np.float64):
+    if dtype is None or dtype not in (np.float32, np.float64):
         raise ValueError(message(function, argument, "be float32 or float64", repr(value), advice))
     return dtype
 

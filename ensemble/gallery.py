@@ -26,9 +26,9 @@ def _stencil(shape: tuple[int, ...], weights: Any) -> Any:
 
 
 def _shape(shape: Any, function: str) -> tuple[int, ...]:
-    shape = tuple(integer(n, function, "shape", minimum=1) for n in shape)
-    require(len(shape) > 0, function, "shape", "name one axis or more", "()")
-    return shape
+    lengths: tuple[int, ...] = tuple(integer(n, function, "shape", minimum=1) for n in shape)
+    require(len(lengths) > 0, function, "shape", "name one axis or more", "()")
+    return lengths
 
 
 def poisson(shape: tuple[int, ...], n_samples: int = 1, *, seed: int = 20731) -> CrsMatrix:

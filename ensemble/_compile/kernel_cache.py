@@ -52,7 +52,8 @@ def locked(folder: str) -> Iterator[None]:
         yield
         return
     with open(Path(folder) / "ensemble.lock", "w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 

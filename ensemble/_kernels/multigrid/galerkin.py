@@ -31,6 +31,7 @@ from ensemble._kernels.multigrid.pairs import (
     sum_products,
 )
 from ensemble._kernels.sparse.product_graphs import ROW_CHUNK, SLAB_ROWS, U, slab_tasks
+from ensemble._typing import Array
 
 __all__ = [
     "galerkin_values",
@@ -181,7 +182,7 @@ def _(graph_a, values, graph_b, b, graph_c, out):
 
 
 # --- A_c = P^T A P
-def galerkin_tasks(values, graph_a, graph_p, graph_ap, restriction, graph_c):
+def galerkin_tasks(values: Array, graph_a: Any, graph_p: Any, graph_ap: Any, restriction: Any, graph_c: Any) -> Any:
     """What `galerkin_values` needs beside the graphs where `values` live: slab tasks, or pairs on a device."""
     if backend_of(values) != "cuda":
         return slab_tasks(*restriction[:2], graph_a[0].shape[0] - 1)

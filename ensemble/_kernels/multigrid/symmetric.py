@@ -15,6 +15,8 @@ Bytes a product must move (float64, int32 columns, k entries a row stored, S sam
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ensemble._backend import array_namespace
@@ -37,6 +39,7 @@ from ensemble._compile.registry import kernel
 from ensemble._kernels.multigrid import relaxation, scaling
 from ensemble._kernels.sparse import crs as sparse
 from ensemble._kernels.sparse.crs import U, ordered_sum, partial_sums
+from ensemble._typing import Array
 
 __all__ = [
     "expanded",
@@ -57,7 +60,7 @@ MASKED = 1 << 18
 """Bytes up to which a ring is lengthened to a power of two rows."""
 
 
-def expanded(graph, values):
+def expanded(graph: Any, values: Array) -> tuple[Array, Array, Array]:
     """(indptr, indices, values) with every entry stored."""
     indptr, indices, _, entries, _ = graph
     return indptr, indices, array_namespace(values).take(values, entries, axis=0)

@@ -37,6 +37,7 @@ from ensemble._kernels.krylov.vectors import dot_partials
 from ensemble._kernels.sparse import affine_mma
 from ensemble._kernels.sparse.crs import block_sums, ordered_sum, partial_sums
 from ensemble._kernels.sparse.fma import fma
+from ensemble._typing import Array
 
 __all__ = [
     "affine_chebyshev_first",
@@ -196,7 +197,9 @@ def _spmv_dot(width, n_terms):
     return loop
 
 
-def affine_spmv_dot_partials(indptr, indices, terms, coefficients, x, out):
+def affine_spmv_dot_partials(
+    indptr: Array, indices: Array, terms: Array, coefficients: Array, x: Array, out: Array
+) -> tuple[Array, Array]:
     """On a device: A x and the partial sums of x . A x."""
     out = _product_on_device("SET", indptr, indices, terms, coefficients, x, x, out)
     return out, dot_partials(x, out)

@@ -434,7 +434,7 @@ def _(indptr, indices, values, x, out):
     return out, cuda.sums(partials)[0]
 
 
-def spmv_dot_partials(indptr, indices, values, x, out):
+def spmv_dot_partials(indptr: Array, indices: Array, values: Array, x: Array, out: Array) -> tuple[Array, Array]:
     """On a device: A x and the partial sums of x . A x, which whoever reads them adds up."""
     n_rows, n_samples = x.shape
     out = cuda.output(out, x, x.shape)
