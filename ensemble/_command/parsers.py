@@ -27,13 +27,14 @@ def command(name: str) -> Callable[[argparse.Namespace], int]:
     """
 
     def run(options: argparse.Namespace) -> int:
-        handled = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-        if handled and threading.current_thread() is threading.main_thread():
+        python_handles = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        handled = python_handles and threading.current_thread() is threading.main_thread()
+        if handled:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
         try:
             module = importlib.import_module(f"ensemble._command.{name}")
         finally:
-            if handled and threading.current_thread() is threading.main_thread():
+            if handled:
                 signal.signal(signal.SIGINT, signal.default_int_handler)
         return int(module.run(options))
 
@@ -119,12 +120,7 @@ def add_gbees(commands: Any) -> None:
     )
     add = parser.add_argument
     add("problem", metavar="PROBLEM", help="a name, FILE.toml, or FILE.py[:FUNCTION]")
-    add(
-        "--backend",
-        choices=("numpy", "array", "cupy"),
-        default="numpy",
-        help="cupy: on a CUDA device (default: %(default)s)",
-    )
+    add("--backend", choices=BACKENDS, default="numpy", help="cupy: on a CUDA device (default: %(default)s)")
     add("--dtype", choices=("float64", "float32"), default="float64", help="of probabilities (default: %(default)s)")
     add("--threshold", type=float, metavar="P", help="cells with at least this probability are active")
     add("--factor", type=numbers, metavar="X[,X...]", help="cells are 1/(2X) standard deviations wide")

@@ -31,9 +31,8 @@ COMMON = ("_compile", "_kernels/sparse", "_kernels/krylov")
 
 @functools.cache
 def digest_of(folder: str) -> str:
-    """Digest of the sources that kernels of `folder` are made of."""
-    folders = dict.fromkeys((*COMMON, folder))
-    files = sorted({path for name in folders for path in (ROOT / name).rglob("*.py")})
+    """Digest of the Python sources in `folder`."""
+    files = sorted((ROOT / folder).rglob("*.py"))
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:32]
 
 
@@ -67,7 +66,8 @@ class KernelCache(FunctionCache):
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
         stamp = self._cache_file._source_stamp
-        self._cache_file._source_stamp = (stamp, digest_of(folder_of(function)))
+        folders = (*COMMON, folder_of(function))
+        self._cache_file._source_stamp = (stamp, *map(digest_of, folders))
 
     def _save_overload(self, signature: Any, data: Any) -> None:
         self._impl.locator.ensure_cache_path()

@@ -53,7 +53,7 @@ def test_a_product_on_scattered_columns_has_the_bits_of_its_samples():
 @pytest.mark.parametrize("n_samples", [1, 2])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_products_of_few_samples_are_the_references_to_the_bit(dtype, n_samples, far, monkeypatch):
-    monkeypatch.setattr(crs, "CACHE_BYTES", 0)  # whatever is far is asked for ahead
+    monkeypatch.setattr(crs, "CACHE_BYTES", 0)  # columns far apart are prefetched
     rows = sp.random_array((3000, 3000), density=0.003, rng=np.random.default_rng(77017), format="csr")
     if not far:
         rows = sp.diags_array(np.ones(10), offsets=range(-4, 6), shape=(3000, 3000))
