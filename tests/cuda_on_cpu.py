@@ -6,6 +6,7 @@ Slow, and blind to races between blocks; but it runs every kernel's arithmetic, 
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import hashlib
 import shutil
 import subprocess
@@ -57,7 +58,7 @@ static jmp_buf back;  // swapping contexts asks the system each time, jumping do
 static std::vector<ucontext_t> fibers;
 struct Mark { jmp_buf at; };
 static std::vector<Mark> marks;
-static std::vector<char> state;
+static std::vector<char> state, started;
 enum { FRESH, WAITING, WAITING_IN_WARP, DONE };
 static size_t current;
 static void (*launched)(void**);  // what `enter` runs in each thread
@@ -128,11 +129,12 @@ static void mma_16_8_4(double* c, double a0, double a1, double b)
         for (int k = 0; k < 4; ++k) c[i] = fma(a[k], column[i % 2 * 4 + k], c[i]);
     }
 }
-static void enter()
+static void enter()  // a context goes on with the next block: making one takes longer than most kernels
 {
-    launched(arguments);
-    state[current] = DONE;
-    _longjmp(back, 1);
+    for (;;) {
+        launched(arguments);
+        wait(DONE);
+    }
 }
 
 static void run(void (*kernel)(void**), void** given, dim3 grid, dim3 block)
@@ -140,16 +142,18 @@ static void run(void (*kernel)(void**), void** given, dim3 grid, dim3 block)
     const size_t n = block.x * block.y * block.z, stack = 1 << 16;
     static char* stacks = static_cast<char*>(std::malloc(1024 * stack));
     launched = kernel, arguments = given, gridDim = grid, blockDim = block;
+    const size_t made = fibers.size();
+    if (made < n) fibers.resize(n), marks.resize(n), started.resize(n, 0);
+    for (size_t t = made; t < n; ++t) {
+        getcontext(&fibers[t]);
+        fibers[t].uc_stack.ss_sp = &stacks[t * stack], fibers[t].uc_stack.ss_size = stack;
+        fibers[t].uc_link = &scheduler;
+        makecontext(&fibers[t], enter, 0);
+    }
     for (blockIdx.z = 0; blockIdx.z < grid.z; ++blockIdx.z)
     for (blockIdx.y = 0; blockIdx.y < grid.y; ++blockIdx.y)
     for (blockIdx.x = 0; blockIdx.x < grid.x; ++blockIdx.x) {
-        fibers.resize(n), marks.resize(n), state.assign(n, FRESH), parity.assign(n, 0);
-        for (size_t t = 0; t < n; ++t) {
-            getcontext(&fibers[t]);
-            fibers[t].uc_stack.ss_sp = &stacks[t * stack], fibers[t].uc_stack.ss_size = stack;
-            fibers[t].uc_link = &scheduler;
-            makecontext(&fibers[t], enter, 0);
-        }
+        state.assign(n, FRESH), parity.assign(n, 0);
         for (bool running = true, among_warps = true; running;) {
             running = false;
             const bool block_waits = !among_warps;  // every thread has come to the block's barrier, or is done
@@ -162,7 +166,7 @@ static void run(void (*kernel)(void**), void** given, dim3 grid, dim3 block)
                 const unsigned t = (unsigned)current;
                 threadIdx = {t % block.x, t / block.x % block.y, t / (block.x * block.y)};
                 if (_setjmp(back)) continue;
-                if (state[current] == FRESH) setcontext(&fibers[current]);
+                if (!started[current]) started[current] = 1, setcontext(&fibers[current]);
                 _longjmp(marks[current].at, 1);
             }
         }
@@ -188,24 +192,41 @@ extern "C" void launch_{k}(void** given, const unsigned* g, const unsigned* b)
 """
 
 
+# Without -fno-gnu-unique the shared memory of a function template is one array in all libraries of a process,
+# as long as the first one needs it.
+COMMAND = [str(COMPILER), "-O1", "-w", "-ffp-contract=off", "-fno-gnu-unique", "-fPIC"]
+
+
+def built(name: str, text: str, options: list[str]) -> Path:
+    """The file that the compiler makes of `text`, kept on disk: one process compiles it, others wait for it.
+
+    `name` is an ending: the compiler reads a file of that name less its last suffix, which stays beside the result.
+    """
+    folder = Path(tempfile.gettempdir()) / "cuda-on-cpu"
+    folder.mkdir(exist_ok=True)
+    path = folder / (hashlib.sha256("\0".join([text, *COMMAND, *options]).encode()).hexdigest()[:24] + name)
+    if not path.exists():
+        with open(path.with_suffix(".lock"), "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not path.exists():
+                source, building = path.with_suffix(""), path.with_suffix(".building")
+                source.write_text(text)
+                subprocess.run([*COMMAND, *options, str(source), "-o", str(building)], check=True)
+                building.rename(path)
+    return path
+
+
 class Module:
     """Stands in for ``cupy.RawModule``."""
 
     def __init__(self, source: str, options: tuple[str, ...], instances: tuple[str, ...]) -> None:
         entries = "".join(ENTRY.format(k=k, name=name) for k, name in enumerate(instances))
-        text = HEADER + source.replace('extern "C" __global__', "__global__") + entries
+        text = source.replace('extern "C" __global__', "__global__") + entries
         flags = [option for option in options if option.startswith(("-D", "-std"))]
-        folder = Path(tempfile.gettempdir()) / "cuda-on-cpu"
-        folder.mkdir(exist_ok=True)
-        # Without -fno-gnu-unique the shared memory of a function template is one array in all libraries of a process,
-        # as long as the first one needs it.
-        command = [str(COMPILER), "-O1", "-w", "-ffp-contract=off", "-fno-gnu-unique", "-shared", "-fPIC", *flags]
-        command += ["-x", "c++", "-"]
-        library = folder / (hashlib.sha256("\0".join([text, *command]).encode()).hexdigest()[:24] + ".so")
-        if not library.exists():
-            building = library.with_suffix(f".{id(self)}")
-            subprocess.run([*command, "-o", building], input=text.encode(), check=True)
-            building.rename(library)
+        standard = [flag for flag in flags if flag.startswith("-std")]
+        # Where the compiled header does not go with the options, the compiler reads its text.
+        header = built(".hpp.gch", HEADER, ["-x", "c++-header", *standard]).with_suffix("")
+        library = built(".cpp.so", text, ["-shared", "-include", str(header), *flags, "-x", "c++"])
         self.library = ctypes.CDLL(str(library))
         self.names = {name: k for k, name in enumerate(instances)}
 
