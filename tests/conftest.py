@@ -1,7 +1,9 @@
 """Fixtures and Hypothesis settings that all tests share."""
 
 import gc
+import inspect
 import os
+import re
 
 import numpy as np
 import pytest
@@ -10,17 +12,49 @@ from hypothesis import HealthCheck, settings
 from ensemble._compile import numba
 
 # A kernel's compilation makes millions of small objects that live until it ends: collections there find nothing.
-gc.set_threshold(100_000, 20, 100)
+gc.set_threshold(500_000, 20, 100)
 
 EVERY_WIDTH = numba.WIDTHS
 
-if not os.environ.get("ENSEMBLE_TEST_EVERY_WIDTH"):
+LONG = bool(os.environ.get("ENSEMBLE_TEST_EVERY_WIDTH"))
+"""Whether this is a run of `make test-slow`, which has every width of tiles and many examples."""
+
+if not LONG:
     # Each width of tiles compiles all kernels of a solver once more. The other widths have tests of their own in
     # tests/test_kernels.py: no bit depends on how the sample axis is cut.
     numba.WIDTHS = (32, 4, 1)
 
-settings.register_profile("ci", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+
+def examples(many):
+    """`many` examples of Hypothesis in long runs, two fifths of them in others."""
+    return many if LONG else -(-2 * many // 5)
+
+
+settings.register_profile(
+    "ci", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow], max_examples=examples(100)
+)
 settings.load_profile("ci")
+
+
+def pytest_pycollect_makeitem(collector, obj):
+    """Make no cases of functions that the command line leaves out as a whole, ten thousand of them."""
+    expression = collector.config.getoption("markexpr")
+    if inspect.isfunction(obj) and re.fullmatch(r"not \w+( and not \w+)*", expression):
+        marks = [*getattr(obj, "pytestmark", []), *collector.iter_markers()]
+        if {mark.name for mark in marks} & set(re.findall(r"not (\w+)", expression)):
+            return []
+    return None
+
+
+def pytest_collection_finish():
+    """Modules and tests live until the end: collections of garbage need not walk through them."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_sessionfinish():
+    """Nor through compiled functions when pytest collects garbage a last time."""
+    gc.freeze()
 
 
 @pytest.fixture

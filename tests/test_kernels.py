@@ -22,8 +22,28 @@ def test_every_kernel_has_a_cpu_implementation():
     assert {name for name, k in KERNELS.items() if "numba" not in k.implementations} == set()
 
 
+SAME_TEMPLATE = {
+    "symmetric_chebyshev_step": [
+        "symmetric_spmv", "symmetric_residual", "symmetric_spmv_dot", "symmetric_chebyshev_first",
+        "symmetric_chebyshev_last", "symmetric_power_step",
+    ],
+    "spmv": ["spmv_add", "residual"],
+    "chebyshev_step": ["chebyshev_first", "chebyshev_last"],
+}  # fmt: skip
+"""Kernels that are instances of one template, which differ in what they do with the product of a row."""
+
+OTHERS_OF_A_TEMPLATE = {name for others in SAME_TEMPLATE.values() for name in others}
+
+
+def with_marks(chosen):
+    """Of a template, one kernel takes every width, type and sharing of values always; the others do in slow runs."""
+    for case in chosen:
+        again = case.kernel in OTHERS_OF_A_TEMPLATE and case.label in ("wide_shared", "float32_shared")
+        yield pytest.param(case, marks=pytest.mark.slow) if again else case
+
+
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the planted NaN and infinities
-@pytest.mark.parametrize("case", list(all_cases(SEED)), ids=str)
+@pytest.mark.parametrize("case", with_marks(all_cases(SEED)), ids=str)
 def test_numba_matches_reference_to_the_bit(case):
     k = KERNELS[case.kernel]
     for got, expected in zip(results(k.implementations["numba"], case), results(k.reference, case), strict=True):
@@ -36,11 +56,13 @@ QUICK = {"smooth_prolongator"}
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in CASES])
-def test_tiles_of_every_width_match_the_reference(name, monkeypatch):
+@pytest.mark.parametrize("label", ["odd_samples", pytest.param("float32", marks=pytest.mark.slow)])
+def test_tiles_of_every_width_match_the_reference(name, label, monkeypatch):
     """90 samples are tiles of 64, 16, 8 and 2, which no other case has."""
+    shapes = {"odd_samples": (9, 9, 90, np.float64), "float32": (9, 9, 91, np.float32)}
     monkeypatch.setattr(numba, "WIDTHS", EVERY_WIDTH)
-    monkeypatch.setattr(cases, "SHAPES", {"odd_samples": (9, 9, 90, np.float64), "float32": (9, 9, 91, np.float32)})
-    monkeypatch.setattr(cases, "MESHES", {"odd_samples": ((3, 2, 4), 90, np.float64)})
+    monkeypatch.setattr(cases, "SHAPES", {label: shapes[label]})
+    monkeypatch.setattr(cases, "MESHES", {label: ((3, 2, 4), *shapes[label][2:])})
     for case in CASES[name](SEED):
         expected = results(KERNELS[name].reference, case)
         for got, wanted in zip(results(KERNELS[name].implementations["numba"], case), expected, strict=True):
@@ -48,7 +70,7 @@ def test_tiles_of_every_width_match_the_reference(name, monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@pytest.mark.parametrize("case", [c for c in all_cases(SEED) if c.arrays[-1] is None], ids=str)
+@pytest.mark.parametrize("case", with_marks(c for c in all_cases(SEED) if c.arrays[-1] is None), ids=str)
 def test_a_given_buffer_is_filled(case):
     """The same bits, whether the kernel allocates or fills the caller's buffer of stale NaN."""
     k = KERNELS[case.kernel]

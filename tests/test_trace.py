@@ -133,7 +133,7 @@ POINTS, VALUES = np.array([-1.0, -0.2, 0.1, 0.1000001, 2.0]), np.array([0.3, -0.
 PLACES = np.concatenate([np.linspace(-2.0, 3.0, 301), POINTS, [np.nan, np.inf, -np.inf, -0.0]])
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64])
+@pytest.mark.parametrize("dtype", [np.float64, pytest.param(np.float32, marks=pytest.mark.slow), np.int64])
 def test_tables_are_interpolated_with_numpys_bits(dtype):
     with np.errstate(invalid="ignore"):
         x = PLACES.astype(dtype)

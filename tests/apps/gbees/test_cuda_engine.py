@@ -42,7 +42,12 @@ def on_cpu(monkeypatch):
     launch.kernels.cache_clear()
 
 
-@pytest.fixture(params=["small", "large", "large, put in order"])
+WAYS = ["small", "large", "large, put in order"]
+QUICK = {("small", "single precision"), ("small", "parallel"), ("large", "single precision")}
+"""With each rule or precision one way always, and all of them with the plain run."""
+
+
+@pytest.fixture(params=WAYS)
 def way(request, monkeypatch):
     """The ways that grids of different sizes go."""
     if request.param != "small":
@@ -64,8 +69,17 @@ def test_lorenz63_step_for_step(way):
     assert done == (963, 6_512_143)
 
 
-@pytest.mark.parametrize("options, bound", [({"dtype": np.float32}, 1e-6), ({"prune": "parallel"}, 2e-5)], ids=str)
-def test_lorenz63_in_single_precision_and_with_the_parallel_rule(way, options, bound):
+OTHER_RULES = {"single precision": ({"dtype": np.float32}, 1e-6), "parallel": ({"prune": "parallel"}, 2e-5)}
+WAYS_OF_RULES = [
+    pytest.param(way, rule, marks=[] if (way, rule) in QUICK else pytest.mark.slow)
+    for way in WAYS
+    for rule in OTHER_RULES
+]
+
+
+@pytest.mark.parametrize("way, rule", WAYS_OF_RULES, indirect=["way"])
+def test_lorenz63_in_single_precision_and_with_the_parallel_rule(way, rule):
+    options, bound = OTHER_RULES[rule]
     for run, data, record, _ in run_lorenz63(CudaEngine, **options):
         assert distance(run, data, record) < bound
 
