@@ -37,9 +37,13 @@ OTHERS_OF_A_TEMPLATE = {name for others in SAME_TEMPLATE.values() for name in ot
 
 def with_marks(chosen):
     """Of a template, one kernel takes every width, type and sharing of values always; the others do in slow runs."""
-    for case in chosen:
-        again = case.kernel in OTHERS_OF_A_TEMPLATE and case.label in ("wide_shared", "float32_shared")
-        yield pytest.param(case, marks=pytest.mark.slow) if again else case
+    again = {"wide_shared", "float32_shared"}
+    return [
+        pytest.param(case, marks=pytest.mark.slow)
+        if case.kernel in OTHERS_OF_A_TEMPLATE and case.label in again
+        else case
+        for case in chosen
+    ]
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the planted NaN and infinities
