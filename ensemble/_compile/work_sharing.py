@@ -141,8 +141,11 @@ def _source_of(code: Any) -> ast.FunctionDef:
 
 
 @functools.cache
-def _code_of(code: Any) -> Any:
-    """The code of a module with one function ``make(<free variables>)`` that returns the function that is compiled."""
+def _code_of(code: Any, file: str) -> Any:
+    """The code of a module with one function ``make(<free variables>)`` that returns the function that is compiled.
+
+    Code objects of two files are equal where their functions read alike, so the file is part of the key.
+    """
     node = _source_of(code)
     *before, loop = node.body
     if not (
@@ -174,14 +177,14 @@ def _code_of(code: Any) -> Any:
     for each in (make, inside, loop_over_part):
         ast.copy_location(each, node)
     module = ast.fix_missing_locations(ast.Module([make], []))
-    return compile(module, code.co_filename, "exec")
+    return compile(module, file, "exec")
 
 
 def _shared_loop(function: Any) -> Any:
     """The function with the arguments ``low, high``."""
     namespace: dict[str, Any] = {}
     function.__globals__.update(__share=share, __unsigned=np.uint64)
-    exec(_code_of(function.__code__), function.__globals__, namespace)
+    exec(_code_of(function.__code__, function.__code__.co_filename), function.__globals__, namespace)
     made = namespace["__make"](*(cell.cell_contents for cell in function.__closure__ or ()))
     made.__qualname__, made.__module__ = function.__qualname__, function.__module__
     return made

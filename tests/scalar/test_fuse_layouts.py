@@ -154,3 +154,12 @@ def test_results_written_past_the_caches_are_the_same(n, rng, monkeypatch):
     memory[...] = x.samples
     combined(memory, memory, 1.0, out=memory)
     assert_same_bits(memory, x.samples * x.samples - 1.0)
+
+
+@pytest.mark.parametrize("n", [1000, 1 << 17])
+def test_functions_that_differ_in_one_operation_are_kernels_of_their_own(n):
+    # The loops around the two bodies read alike; they are shared by threads from some size on.
+    twice, thrice = fuse(lambda x: x * 2.0 + 1.0), fuse(lambda x: x * 3.0 + 1.0)
+    x = np.linspace(0.5, 1.0, n)
+    np.testing.assert_array_equal(twice(x), x * 2.0 + 1.0)
+    np.testing.assert_array_equal(thrice(x), x * 3.0 + 1.0)
