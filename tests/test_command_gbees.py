@@ -187,9 +187,11 @@ def test_files_are_written_and_nothing_else_is_left(folder, capsys):
     capsys.readouterr()
 
 
+@pytest.mark.parametrize("backend", ["array", pytest.param("numpy", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("problem", ["model.py:line", "model.py:cube", "model.py:four"])
-def test_every_number_of_dimensions_has_a_picture(problem, folder, capsys):
-    assert main(["gbees", problem, "--until", "4", "--times", "0,0.05", "--plot", "p.svg", "--quiet"]) == 0
+def test_every_number_of_dimensions_has_a_picture(problem, backend, folder, capsys):
+    options = ["--until", "4", "--times", "0,0.05", "--plot", "p.svg", "--quiet", "--backend", backend]
+    assert main(["gbees", problem, *options]) == 0
     assert (folder / "p.svg").read_bytes().startswith(b"<?xml")
     capsys.readouterr()
 

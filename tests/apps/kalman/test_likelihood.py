@@ -8,8 +8,10 @@ from ensemble.apps.kalman import LinearGaussianModel, kalman_filter, log_likelih
 from ensemble.scalar import Ensemble
 from tests.apps.kalman.models import random_parts, with_gaps
 
+SIZES = [(9, 2), (10, 4), (13, 1), pytest.param(17, 5, marks=pytest.mark.slow), (20, 2), (3, 9)]
 
-@pytest.mark.parametrize("nx, ny", [(9, 2), (10, 4), (13, 1), (17, 5), (20, 2), (3, 9)])
+
+@pytest.mark.parametrize("nx, ny", SIZES)
 def test_blocks_of_any_size_have_the_bits_of_the_reference(nx, ny):
     """Rows and columns in whole tiles, in parts of one, and observations in few rows and in many."""
     parts, y = random_parts(4, nx, ny, seed=41077)
