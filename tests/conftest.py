@@ -16,22 +16,14 @@ gc.set_threshold(500_000, 20, 100)
 
 EVERY_WIDTH = numba.WIDTHS
 
-LONG = bool(os.environ.get("ENSEMBLE_TEST_EVERY_WIDTH"))
-"""Whether this is a run of `make test-slow`, which has every width of tiles and many examples."""
-
-if not LONG:
+if not os.environ.get("ENSEMBLE_TEST_EVERY_WIDTH"):
     # Each width of tiles compiles all kernels of a solver once more. The other widths have tests of their own in
     # tests/test_kernels.py: no bit depends on how the sample axis is cut.
     numba.WIDTHS = (32, 4, 1)
 
 
-def examples(many):
-    """`many` examples of Hypothesis in long runs, two fifths of them in others."""
-    return many if LONG else -(-2 * many // 5)
-
-
 settings.register_profile(
-    "ci", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow], max_examples=examples(100)
+    "ci", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow], max_examples=100
 )
 settings.load_profile("ci")
 
