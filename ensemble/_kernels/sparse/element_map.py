@@ -1,0 +1,130 @@
+"""Where the entries of element matrices go in a sparse matrix: worked out once per mesh, on the host."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ensemble._compile.lanes.types import prefetch
+from ensemble._compile.numba import compiled, prange
+from ensemble._kernels.sparse.product_graphs import transpose_graph
+
+__all__ = ["ElementMap", "element_map"]
+
+LONGEST = 32767
+"""Entries of a row, at most: places in it are 16-bit numbers."""
+
+PARTS = 64
+"""Ranges of rows, at most, that have a marker array of their own."""
+
+AHEAD = 48
+"""Incidences by which elements are prefetched: meshes are seldom numbered for locality."""
+
+NONE = np.int32(-1)
+
+
+class ElementMap(NamedTuple):
+    """The graph of unknowns that share an element, and the places of element matrices in it.
+
+    Attributes
+    ----------
+    indptr, indices : arrays of int, shapes (n_unknowns + 1,) and (nnz,)
+        The graph; columns ascend within a row.
+    slots : array of int16, shape (n_elements, k, k)
+        Entry (a, b) of element e is added to entry ``slots[e, a, b]`` of row ``unknowns[e, a]``.
+    first, incidences : arrays of int, shapes (n_unknowns + 1,) and (n_elements * k,)
+        Row i receives row ``a = p % k`` of element ``e = p // k`` for each p of ``incidences[first[i]:first[i + 1]]``;
+        elements ascend.
+    """
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    slots: np.ndarray
+    first: np.ndarray
+    incidences: np.ndarray
+
+
+@compiled
+def _fill_rows(order, first, incidences, unknowns, rows, longest, columns, length, slots, flat, near):
+    n_rows, k = first.size - 1, unknowns.shape[1]
+    last = incidences.size - 1
+    for part in prange((n_rows + rows - 1) // rows):
+        seen = np.empty(n_rows, np.int32)  # the last row in which a column was met
+        for j in range(n_rows):
+            seen[j] = NONE
+        position = np.empty(n_rows, np.int32)
+        met = np.empty(longest * k, np.int32)
+        for m in range(part * rows, min((part + 1) * rows, n_rows)):
+            i = np.int64(order[m])
+            start = np.int64(first[i]) * k
+            end = start
+            for t in range(first[i], first[i + 1]):
+                e = incidences[t] // k
+                ahead = incidences[min(t + AHEAD, last)] // k
+                prefetch(flat, ahead * k, 16)
+                prefetch(near, ahead * k * k, 32)
+                for b in range(k):
+                    j = unknowns[e, b]
+                    met[(t - first[i]) * k + b] = j
+                    if seen[j] != i:
+                        seen[j] = i
+                        place = end
+                        while place > start and columns[place - 1] > j:  # insertion: rows are short
+                            columns[place] = columns[place - 1]
+                            place -= 1
+                        columns[place] = j
+                        end += 1
+            for place in range(start, end):
+                position[columns[place]] = place - start
+            for t in range(first[i], first[i + 1]):
+                e = incidences[t] // k
+                a = incidences[t] - e * k
+                for b in range(k):
+                    slots[e, a, b] = position[met[(t - first[i]) * k + b]]
+            length[i] = end - start
+
+
+@compiled
+def _compact(first, k, columns, indptr, indices):
+    for i in prange(indptr.size - 1):
+        start = np.int64(first[i]) * k
+        for m in range(indptr[i], indptr[i + 1]):
+            indices[m] = columns[start + m - indptr[i]]
+
+
+def element_map(unknowns: np.ndarray, n_unknowns: int, order: np.ndarray | None = None) -> ElementMap:
+    """The graph and the places of element matrices, for `unknowns` of shape (n_elements, k), int32.
+
+    `order`, a permutation of the rows, is the order in which they are worked out.
+    """
+    order = np.arange(n_unknowns, dtype=np.int32) if order is None else order
+    n_elements, k = unknowns.shape
+    starts = np.arange(0, n_elements * k + 1, k, dtype=np.int32 if n_elements * k < 2**31 else np.int64)
+    first, _, incidences = transpose_graph(starts, unknowns.reshape(-1), n_unknowns)
+    columns = np.empty(n_elements * k * k, np.int32)  # each row at its upper bound
+    length = np.zeros(n_unknowns, np.int64)
+    slots = np.empty((n_elements, k, k), np.int16)
+    rows, longest = max(128, -(-n_unknowns // PARTS)), int(np.diff(first).max(initial=0))
+    _fill_rows(
+        order,
+        first,
+        incidences,
+        unknowns,
+        rows,
+        longest,
+        columns,
+        length,
+        slots,
+        unknowns.reshape(-1),
+        slots.reshape(-1),
+    )
+    if length.max(initial=0) > LONGEST:
+        raise ValueError(f"element_map: a row must hold at most {LONGEST} entries; got {length.max()}.")
+    indptr = np.zeros(n_unknowns + 1, np.int64)
+    np.cumsum(length, out=indptr[1:])
+    if indptr[-1] < 2**31:
+        indptr = indptr.astype(np.int32)
+    indices = np.empty(int(indptr[-1]), np.int32)
+    _compact(first, k, columns, indptr, indices)
+    return ElementMap(indptr, indices, slots, first, incidences)

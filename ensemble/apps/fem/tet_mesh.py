@@ -1,0 +1,337 @@
+"""Meshes of tetrahedra: checked when made, generated from boxes, renumbered and refined."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ensemble import _check
+from ensemble.apps.fem.mesh import cell_counts
+
+__all__ = ["TetMesh"]
+
+FLAT = 1e-12
+"""Six times the volume over the cube of the longest edge, up to which an element is degenerate."""
+
+FACETS = np.array([[1, 2, 3], [0, 3, 2], [0, 1, 3], [0, 2, 1]])
+"""The nodes of facet i, opposite to corner i; their normal points outwards."""
+
+EDGES = np.array([[0, 1], [0, 2], [0, 3], [1, 2], [1, 3], [2, 3]])
+
+KUHN = np.array([[0, 1, 3, 7], [0, 3, 2, 7], [0, 2, 6, 7], [0, 6, 4, 7], [0, 4, 5, 7], [0, 5, 1, 7]], dtype=np.int32)
+"""Six tetrahedra around the diagonal of a cell; corner b lies at the far end of axis d if bit d of b is set."""
+
+
+@dataclass(frozen=True, eq=False)
+class TetMesh:
+    """Linear tetrahedra in space.
+
+    Parameters
+    ----------
+    points : array, shape (n_nodes, 3), in m
+    tets : array of int, shape (n_elements, 4)
+        The corners of each element, ordered so that ``det(x1 - x0, x2 - x0, x3 - x0) > 0``.
+
+    Raises
+    ------
+    TypeError
+        If `points` are not real numbers or `tets` not integers.
+    ValueError
+        If a coordinate is not finite, a node does not exist or belongs to no element, an element has a node twice, has
+        no positive volume, or stands twice. The message names elements or nodes.
+
+    Examples
+    --------
+    >>> mesh = TetMesh.box(2)
+    >>> mesh.n_nodes, mesh.n_elements, float(mesh.volumes.sum().round(12))
+    (27, 48, 1.0)
+    """
+
+    points: np.ndarray
+    tets: np.ndarray
+
+    def __post_init__(self) -> None:
+        points, tets = np.asarray(self.points), np.asarray(self.tets)
+        for name, array, width, kinds, what in (
+            ("points", points, 3, "biuf", "real numbers"), ("tets", tets, 4, "iu", "integers"),
+        ):  # fmt: skip
+            if array.dtype.kind not in kinds:
+                raise TypeError(_check.message("TetMesh", name, f"be {what}", f"dtype {array.dtype}"))
+            good = array.ndim == 2 and array.shape[1] == width and array.shape[0] > 0
+            _check.require(good, "TetMesh", name, f"have shape (n, {width}), n > 0", array.shape)
+        object.__setattr__(self, "points", np.array(points, dtype=np.float64, order="C"))
+        bad = np.flatnonzero(~np.isfinite(self.points).all(axis=1))
+        _check.require(not bad.size, "TetMesh", "points", "be finite", _named("node", bad))
+        bad = np.flatnonzero(((tets < 0) | (tets >= len(points))).any(axis=1))
+        wanted = f"be nodes from 0 to {len(points) - 1}"
+        _check.require(not bad.size, "TetMesh", "tets", wanted, f"others in {_named('element', bad)}")
+        object.__setattr__(self, "tets", np.array(tets, dtype=np.int32, order="C"))
+        self._check_elements()
+
+    def _check_elements(self) -> None:
+        """Reject repeated nodes, elements without volume, doubles and unused nodes."""
+        ordered = np.sort(self.tets, axis=1)
+        bad = np.flatnonzero((ordered[:, 1:] == ordered[:, :-1]).any(axis=1))
+        _check.require(
+            not bad.size, "TetMesh", "tets", "name four nodes each", f"a node twice in {_named('element', bad)}"
+        )
+        corners = [self.points[self.tets[:, i]] for i in range(4)]
+        longest = np.sqrt(np.max([_squares(corners[b] - corners[a]) for a, b in EDGES], axis=0))
+        flat = np.flatnonzero(np.abs(self.volumes) * 6.0 <= FLAT * longest**3)
+        _check.require(not flat.size, "TetMesh", "tets", "have a volume", f"none in {_named('element', flat)}")
+        inverted = np.flatnonzero(self.volumes < 0.0)
+        _check.require(
+            not inverted.size, "TetMesh", "tets", "be ordered so that their volume is positive",
+            f"a negative volume in {_named('element', inverted)}", "TetMesh.oriented(points, tets) swaps two corners.",
+        )  # fmt: skip
+        bad = _doubles(ordered)
+        _check.require(
+            not bad.size, "TetMesh", "tets", "stand once", f"the nodes of another in {_named('element', bad)}"
+        )
+        used = np.zeros(self.n_nodes, dtype=bool)
+        used[self.tets] = True
+        _check.require(
+            bool(used.all()), "TetMesh", "points", "belong to an element each",
+            f"none for {_named('node', np.flatnonzero(~used))}", "Leave them out and renumber tets.",
+        )  # fmt: skip
+
+    @classmethod
+    def oriented(cls, points: Any, tets: Any) -> TetMesh:
+        """The mesh with the last two corners swapped in elements whose volume is negative."""
+        points, tets = np.asarray(points, dtype=np.float64), np.array(tets)
+        inside = tets.ndim == 2 and tets.shape[1] == 4 and tets.size and tets.min() >= 0 and tets.max() < len(points)
+        if inside and points.ndim == 2 and points.shape[1] == 3:
+            swapped = _volumes(points, tets) < 0.0
+            tets[swapped] = tets[swapped][:, [0, 1, 3, 2]]
+        return cls(points, tets)
+
+    @classmethod
+    def box(
+        cls,
+        cells: int | tuple[int, int, int],
+        *,
+        lengths: tuple[float, float, float] = (1.0, 1.0, 1.0),
+        jitter: float = 0.0,
+        terrain: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None,
+        seed: int | None = None,
+    ) -> TetMesh:
+        """Divide a box with one corner at the origin into cells of six tetrahedra (Kuhn's).
+
+        Parameters
+        ----------
+        cells : int or three ints, each at least 1
+            Cells along x, y and z; nodes are numbered with x fastest.
+        lengths : three floats, in m
+        jitter : float from 0 to 0.2, dimensionless
+            Inner nodes are moved by up to this fraction of a cell along each axis.
+        terrain : callable, optional
+            Height h(x, y) of the ground in m; a node at height z moves to ``z + h (1 - z / lengths[2])``.
+        seed : int, optional
+            Of the jitter.
+
+        Returns
+        -------
+        TetMesh
+
+        Raises
+        ------
+        ValueError
+            If a count is below 1, a length not positive, `jitter` outside its range, or `terrain` inverts an element.
+
+        Examples
+        --------
+        >>> TetMesh.box((3, 2, 1), jitter=0.1, seed=7).n_elements
+        36
+        """
+        counts = cell_counts(cells)
+        _check.require(len(lengths) == 3, "TetMesh.box", "lengths", "be three", f"{len(lengths)}")
+        sizes = [_check.positive(length, "TetMesh.box", "lengths") for length in lengths]
+        jitter = _check.finite(jitter, "TetMesh.box", "jitter")
+        _check.require(0.0 <= jitter <= 0.2, "TetMesh.box", "jitter", "lie from 0 to 0.2", jitter)
+        axes = [np.linspace(0.0, size, n + 1) for size, n in zip(sizes, counts, strict=True)]
+        z, y, x = np.meshgrid(*axes[::-1], indexing="ij")
+        points = np.stack([x, y, z], axis=-1).reshape(-1, 3)
+        if jitter:
+            inner = np.all((points > 0.0) & (points < np.array(sizes)), axis=1)
+            step = jitter * np.array(sizes) / np.array(counts)
+            points[inner] += np.random.default_rng(seed).uniform(-step, step, (int(inner.sum()), 3))
+        if terrain is not None:
+            height = np.broadcast_to(np.asarray(terrain(points[:, 0], points[:, 1]), dtype=np.float64), len(points))
+            points[:, 2] += height * (1.0 - points[:, 2] / sizes[2])
+        number = np.arange(len(points), dtype=np.int32).reshape([n + 1 for n in counts[::-1]])
+        nz, ny, nx = counts[::-1]
+        corners = np.stack(
+            [number[k : k + nz, j : j + ny, i : i + nx] for k in (0, 1) for j in (0, 1) for i in (0, 1)], axis=-1
+        ).reshape(-1, 8)
+        return cls(points, corners[:, KUHN].reshape(-1, 4))
+
+    # --- what it is
+    def __repr__(self) -> str:
+        return f"TetMesh(n_nodes={self.n_nodes}, n_elements={self.n_elements})"
+
+    @property
+    def n_nodes(self) -> int:
+        """The number of nodes."""
+        return int(self.points.shape[0])
+
+    @property
+    def n_elements(self) -> int:
+        """The number of elements."""
+        return int(self.tets.shape[0])
+
+    @cached_property
+    def volumes(self) -> np.ndarray:
+        """The volume of each element, shape (n_elements,), in m^3."""
+        return _volumes(self.points, self.tets)
+
+    @cached_property
+    def edges(self) -> np.ndarray:
+        """The nodes of each edge, the smaller first, shape (n_edges, 2), ascending."""
+        return self._edges[0]
+
+    @cached_property
+    def _edges(self) -> tuple[np.ndarray, np.ndarray]:
+        """The edges, and those of each element in the order of `EDGES`, shape (n_elements, 6)."""
+        pairs = np.sort(self.tets[:, EDGES].reshape(-1, 2), axis=1).astype(np.int64)
+        keys, place = np.unique(pairs[:, 0] * self.n_nodes + pairs[:, 1], return_inverse=True)
+        both = np.stack([keys // self.n_nodes, keys % self.n_nodes], axis=1).astype(np.int32)
+        return both, place.reshape(-1, 6).astype(np.int32)
+
+    @cached_property
+    def boundary_facets(self) -> np.ndarray:
+        """The nodes of each facet that belongs to one element, shape (n_facets, 3); normals point outwards."""
+        facets = self.tets[:, FACETS].reshape(-1, 3)
+        ordered = np.sort(facets, axis=1)
+        order = np.lexsort(ordered.T[::-1])
+        new = np.ones(len(order) + 1, dtype=bool)
+        new[1:-1] = (ordered[order[1:]] != ordered[order[:-1]]).any(axis=1)
+        alone = np.sort(order[new[1:] & new[:-1]])
+        return facets[alone]
+
+    @cached_property
+    def boundary_nodes(self) -> np.ndarray:
+        """The nodes of the boundary, ascending."""
+        return np.unique(self.boundary_facets)
+
+    def nodes_where(self, condition: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]) -> np.ndarray:
+        """The nodes for which ``condition(x, y, z)`` holds, ascending.
+
+        Examples
+        --------
+        >>> TetMesh.box(1).nodes_where(lambda x, y, z: z == 0.0)
+        array([0, 1, 2, 3])
+        """
+        found = np.asarray(condition(*self.points.T))
+        good = found.dtype == bool and found.shape == (self.n_nodes,)
+        wanted = f"give {self.n_nodes} bools, one per node"
+        _check.require(good, "TetMesh.nodes_where", "condition", wanted, f"{found.dtype} {found.shape}")
+        return np.flatnonzero(found)
+
+    # --- other meshes
+    def renumbered(self, order: Any, *, seed: int | None = None) -> TetMesh:
+        """The mesh with its nodes in another order; elements are sorted by their first node.
+
+        Parameters
+        ----------
+        order : "rcm", "shuffled" or array of int, shape (n_nodes,)
+            Reverse Cuthill-McKee; random, elements too; or the old number of each new node.
+        seed : int, optional
+            Of "shuffled".
+        """
+        rng = np.random.default_rng(seed)
+        if isinstance(order, str):
+            _check.one_of(order, ("rcm", "shuffled"), "TetMesh.renumbered", "order")
+            old = rng.permutation(self.n_nodes) if order == "shuffled" else self._cuthill_mckee()
+        else:
+            old = np.asarray(order)
+            whole = old.shape == (self.n_nodes,) and np.array_equal(np.sort(old), np.arange(self.n_nodes))
+            _check.require(whole, "TetMesh.renumbered", "order", "name every node once", f"shape {old.shape}")
+        new = np.empty(self.n_nodes, dtype=np.int32)
+        new[old] = np.arange(self.n_nodes, dtype=np.int32)
+        tets = new[self.tets]
+        shuffled = isinstance(order, str) and order == "shuffled"
+        elements = rng.permutation(self.n_elements) if shuffled else np.argsort(tets.min(axis=1), kind="stable")
+        return TetMesh(self.points[old], tets[elements])
+
+    def _cuthill_mckee(self) -> np.ndarray:
+        import scipy.sparse as sp
+        from scipy.sparse.csgraph import reverse_cuthill_mckee
+
+        a, b = self.edges.T
+        ones = np.ones(2 * len(a), dtype=np.int8)
+        graph = sp.csr_array((ones, (np.r_[a, b], np.r_[b, a])), shape=(self.n_nodes, self.n_nodes))
+        return np.asarray(reverse_cuthill_mckee(graph, symmetric_mode=True))
+
+    def refined(self) -> TetMesh:
+        """Each element divided into eight, new nodes at the middle of the edges.
+
+        Four of them are at the corners; the octahedron between them is cut along the shortest of its three diagonals,
+        the first among equals.
+        """
+        edges, of_element = self._edges
+        middle = (self.points[edges[:, 0]] + self.points[edges[:, 1]]) * 0.5
+        points = np.concatenate([self.points, middle])
+        m = of_element + self.n_nodes
+        v = self.tets
+        v0, v1, v2, v3 = v.T
+        m01, m02, m03, m12, m13, m23 = m.T
+        corners = [(v0, m01, m02, m03), (m01, v1, m12, m13), (m02, m12, v2, m23), (m03, m13, m23, v3)]
+        at_corners = [np.stack(corner, axis=1) for corner in corners]
+        # Opposite edges 0-5, 1-4 and 2-3 give the diagonals; around each, the other four middles in turn.
+        rings = {(0, 5): (1, 3, 4, 2), (1, 4): (0, 2, 5, 3), (2, 3): (0, 4, 5, 1)}
+        ends = np.array(list(rings))
+        diagonals = points[m[:, ends[:, 1]]] - points[m[:, ends[:, 0]]]
+        shortest = np.argmin((diagonals**2).sum(axis=2), axis=1)
+        octahedron = np.empty((self.n_elements, 4, 4), dtype=np.int64)
+        for choice, ((a, b), ring) in enumerate(rings.items()):
+            here = shortest == choice
+            for k in range(4):
+                octahedron[here, k] = m[here][:, [a, b, ring[k], ring[(k + 1) % 4]]]
+        tets = np.concatenate([np.stack(at_corners, axis=1), octahedron], axis=1).reshape(-1, 4)
+        return TetMesh.oriented(points, tets)
+
+
+def _volumes(points: np.ndarray, tets: np.ndarray) -> np.ndarray:
+    """Signed volumes of tetrahedra."""
+    x0, x1, x2, x3 = (points[tets[:, i]] for i in range(4))
+    volumes: np.ndarray = _triple(x1 - x0, x2 - x0, x3 - x0) / 6.0
+    return volumes
+
+
+def _triple(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    """a . (b x c), row by row."""
+    (ax, ay, az), (bx, by, bz), (cx, cy, cz) = a.T, b.T, c.T
+    product: np.ndarray = ax * (by * cz - bz * cy) + ay * (bz * cx - bx * cz) + az * (bx * cy - by * cx)
+    return product
+
+
+def _squares(vectors: np.ndarray) -> np.ndarray:
+    squares: np.ndarray = np.einsum("ed,ed->e", vectors, vectors)
+    return squares
+
+
+def _doubles(ordered: np.ndarray) -> np.ndarray:
+    """The rows of `ordered` that equal an earlier one, ascending; equal rows have equal sums of products."""
+    factors = np.array(
+        [0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93], dtype=np.uint64
+    )
+    keys = (ordered.astype(np.uint64) * factors).sum(axis=1)
+    sorted_keys = np.sort(keys)
+    again = sorted_keys[1:][sorted_keys[1:] == sorted_keys[:-1]]
+    if not again.size:
+        return np.zeros(0, dtype=np.int64)
+    suspects = np.flatnonzero(np.isin(keys, again))
+    order = suspects[np.lexsort(ordered[suspects].T[::-1])]
+    same = (ordered[order[1:]] == ordered[order[:-1]]).all(axis=1)
+    return np.sort(order[1:][same])
+
+
+def _named(what: str, indices: np.ndarray) -> str:
+    """ "3 elements (0, 4, 9)", at most six of them."""
+    plural = "" if indices.size == 1 else "s"
+    more = ", ..." if indices.size > 6 else ""
+    return f"{indices.size} {what}{plural} ({', '.join(map(str, indices[:6]))}{more})"
