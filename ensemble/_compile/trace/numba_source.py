@@ -24,7 +24,15 @@ from ensemble._compile.lanes import tables as _lane_tables
 from ensemble._compile.trace.graph import Graph, Node
 from ensemble._compile.trace.operations import OPERATIONS, WEAK
 
-__all__ = ["cache_folder", "elementwise_source", "load_module", "scalar_function", "tables"]
+__all__ = [
+    "cache_folder",
+    "elementwise_source",
+    "imports_of",
+    "lanes_function",
+    "load_module",
+    "scalar_function",
+    "tables",
+]
 
 BUILT_ON = ("_compile", "_kernels/kalman")
 """Folders whose functions end up inside generated kernels: where a file of them changes, these are compiled anew."""
@@ -169,12 +177,14 @@ def elementwise_source(graph: Graph, arrays: Sequence[int]) -> str:
             filter(
                 None,
                 [
-                    _imports(body, arithmetic, ["spread"]),
-                    _imports(body, circular),
-                    _imports(body, functions),
-                    _imports(body, quotients),
-                    _imports(body, _lane_tables),
-                    _imports(body, types, ["borrowed", "fence", "load", "load_some", "store", "store_some", "stream"]),
+                    imports_of(body, arithmetic, ["spread"]),
+                    imports_of(body, circular),
+                    imports_of(body, functions),
+                    imports_of(body, quotients),
+                    imports_of(body, _lane_tables),
+                    imports_of(
+                        body, types, ["borrowed", "fence", "load", "load_some", "store", "store_some", "stream"]
+                    ),
                 ],
             )
         ),
@@ -202,7 +212,7 @@ def width_of(graph: Graph) -> int:
     return 64 // max(np.dtype(node.dtype).itemsize for node in graph.nodes if node.dtype not in WEAK)
 
 
-def _imports(body: str, module: Any, always: Sequence[str] = ()) -> str:
+def imports_of(body: str, module: Any, always: Sequence[str] = ()) -> str:
     """The line that imports what `body` calls from `module`."""
     called = {*re.findall(r"\w+(?=\()", body), *always}
     names = [name for name in module.__all__ if name in called]

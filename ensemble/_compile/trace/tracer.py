@@ -43,6 +43,8 @@ def caller() -> str:
 
 def _binary(name: str, reflected: bool = False) -> Callable[[Any, Any], Any]:
     def method(self: Traced, other: Any) -> Any:
+        if getattr(type(other), "traced_operand", False):  # its reflected method knows this operation
+            return NotImplemented
         operands = (other, self) if reflected else (self, other)
         return self._tracer.apply(name, *operands)
 
@@ -128,6 +130,8 @@ class Tracer:
         self.nodes: list[Node] = []
         self.namespaces = {name: TracedNamespace(self, name) for name in ("xp", "np")}
         """One per trace: array-api-compat requires that all operands have the same one."""
+        self.gradients: dict[int, Any] = {}
+        """The gradient of inputs that are fields of a finite-element form, by node."""
         self._known: dict[tuple[Any, ...], int] = {}
 
     def add(self, operation: str, inputs: tuple[int, ...], dtype: str, value: Any = None) -> int:

@@ -1,17 +1,46 @@
-"""Finite elements with random coefficients; `README.md` in this folder describes the method."""
+"""Finite elements: forms on tetrahedra for many samples, and random diffusion; `README.md` describes both."""
 
+from ensemble.apps.fem.arguments import Vector, ddot, div, dot, grad, mul, sym_grad, transpose
 from ensemble.apps.fem.diffusion_operator import DiffusionOperator
+from ensemble.apps.fem.fields import Field, at_nodes, at_points, per_element
+from ensemble.apps.fem.forms import BilinearForm, LinearForm, bilinear_form, linear_form
 from ensemble.apps.fem.karhunen_loeve import KarhunenLoeve, exponential_covariance
+from ensemble.apps.fem.matrices import mass_matrix, stiffness_matrix
 from ensemble.apps.fem.mesh import HexMesh
+from ensemble.apps.fem.quadrature import tetrahedron_rule
 from ensemble.apps.fem.random_diffusion import DiffusionResult, RandomDiffusion
 from ensemble.apps.fem.solves.preconditioner import Multigrid
+from ensemble.apps.fem.spaces import LinearSpace, TabulatedSpace
+from ensemble.apps.fem.tet_mesh import TetMesh
 
 __all__ = [
+    "BilinearForm",
     "DiffusionOperator",
     "DiffusionResult",
+    "Field",
     "HexMesh",
     "KarhunenLoeve",
+    "LinearForm",
+    "LinearSpace",
     "Multigrid",
     "RandomDiffusion",
+    "TabulatedSpace",
+    "TetMesh",
+    "Vector",
+    "at_nodes",
+    "at_points",
+    "bilinear_form",
+    "ddot",
+    "div",
+    "dot",
     "exponential_covariance",
+    "grad",
+    "linear_form",
+    "mass_matrix",
+    "mul",
+    "per_element",
+    "stiffness_matrix",
+    "sym_grad",
+    "tetrahedron_rule",
+    "transpose",
 ]

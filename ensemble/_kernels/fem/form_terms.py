@@ -1,0 +1,177 @@
+"""The terms of a finite-element integrand, traced: which coefficient stands before which pair of slots.
+
+An integrand is a sum of terms ``coefficient * (slot of the test function) * (slot of the trial function)``. A slot is a
+value or a derivative of one component. The coefficients are functions of fields and are recorded as one expression
+graph. Equal coefficients are one output of the graph; constant factors are taken out of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ensemble._compile.trace.graph import Graph, Node
+
+__all__ = ["CONSTANT", "Coefficients", "FieldKind", "FormTerms", "Input", "Term", "fields_of", "form_terms"]
+
+CONSTANT = -1
+"""The coefficient of a term that has a factor alone."""
+
+
+class FieldKind(NamedTuple):
+    """Where a field is given and what one value of it is.
+
+    `place` is "number" (one for the domain), "element", "node" or "point" (quadrature points of each element); `shape`
+    the shape of one value; `per_sample` tells that samples differ.
+    """
+
+    name: str
+    place: str
+    shape: tuple[int, ...]
+    per_sample: bool
+
+    @property
+    def size(self) -> int:
+        """Components of one value."""
+        size = 1
+        for length in self.shape:
+            size *= length
+        return size
+
+
+class Input(NamedTuple):
+    """One scalar that the graph reads: a component of field number `field`; its derivative along `axis` where >= 0."""
+
+    field: int
+    component: int
+    axis: int
+
+
+class Term(NamedTuple):
+    """``factor * coefficient``, before component and derivative of the test and of the trial function.
+
+    A derivative of 0 is the value, d + 1 the derivative along axis d. `trial` is None in a linear form.
+    """
+
+    test: tuple[int, int]
+    trial: tuple[int, int] | None
+    factor: float
+    coefficient: int
+
+
+@dataclass(frozen=True)
+class Coefficients:
+    """An expression graph whose outputs are coefficients, by their numbers in `numbers`."""
+
+    graph: Graph
+    numbers: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class FormTerms:
+    """What code generation needs of an integrand. Frozen and comparable: the key of generated kernels.
+
+    `element` are the coefficients that do not vary within an element, `point` the others. `degree` is the polynomial
+    degree of the integrand on affine elements with linear functions, where it is a polynomial; otherwise an estimate.
+    """
+
+    terms: tuple[Term, ...]
+    fields: tuple[FieldKind, ...]
+    inputs: tuple[Input, ...]
+    element: Coefficients
+    point: Coefficients
+    degree: int
+    components: tuple[int, int]
+    """Components of the test and of the trial function; the latter 0 in a linear form."""
+    dim: int
+
+    @property
+    def is_bilinear(self) -> bool:
+        """Whether there is a trial function."""
+        return self.components[1] > 0
+
+    @property
+    def used_fields(self) -> tuple[int, ...]:
+        """The numbers of the fields that are read, ascending."""
+        used = {self.inputs[p].field for c in (self.element, self.point) for p in c.graph.strong_inputs}
+        return tuple(sorted(used))
+
+
+def fields_of(terms: FormTerms, coefficients: Coefficients) -> Iterator[tuple[int, Input]]:
+    """The inputs of some coefficients, with their positions in the graph."""
+    for position in coefficients.graph.strong_inputs:
+        yield position, terms.inputs[position]
+
+
+def form_terms(
+    graph: Graph,
+    terms: list[tuple[Any, Any, float, int]],
+    fields: tuple[FieldKind, ...],
+    inputs: tuple[Input, ...],
+    components: tuple[int, int],
+    dim: int,
+) -> FormTerms:
+    """The terms of a traced integrand; coefficient number k of `terms` is output k of `graph`."""
+    merged: dict[tuple[Any, Any, int], float] = {}
+    node_of = dict(enumerate(graph.outputs))
+    first_of: dict[int, int] = {}
+    for k, node in node_of.items():
+        first_of.setdefault(node, k)
+    for test, trial, factor, number in terms:
+        same = CONSTANT if number == CONSTANT else first_of[node_of[number]]
+        key = (test, trial, same)
+        merged[key] = merged.get(key, 0.0) + factor
+    kept = tuple(Term(test, trial, factor, c) for (test, trial, c), factor in merged.items() if factor != 0.0)
+    places = {p: fields[i.field].place if i.axis < 0 else "element" for p, i in enumerate(inputs)}
+    degrees = _degrees(graph, places)
+    numbers = sorted({term.coefficient for term in kept} - {CONSTANT})
+    constant = {k for k in numbers if degrees[node_of[k]] == 0}
+    element = _restricted(graph, tuple(k for k in numbers if k in constant))
+    point = _restricted(graph, tuple(k for k in numbers if k not in constant))
+    total = 0
+    for term in kept:
+        own = 0 if term.coefficient == CONSTANT else degrees[node_of[term.coefficient]]
+        slots = [term.test, *([term.trial] if term.trial else [])]
+        total = max(total, own + sum(derivative == 0 for _, derivative in slots))
+    return FormTerms(kept, fields, inputs, element, point, total, components, dim)
+
+
+def _restricted(graph: Graph, numbers: tuple[int, ...]) -> Coefficients:
+    """The part of `graph` that some of its outputs need."""
+    outputs = [graph.outputs[k] for k in numbers]
+    kept: set[int] = set()
+    pending = list(outputs)
+    while pending:
+        k = pending.pop()
+        if k not in kept:
+            kept.add(k)
+            pending.extend(graph.nodes[k].inputs)
+    new = {old: k for k, old in enumerate(sorted(kept))}
+    nodes = [graph.nodes[old] for old in sorted(kept)]
+    nodes = [Node(n.operation, tuple(new[i] for i in n.inputs), n.dtype, n.value) for n in nodes]
+    flat = tuple(range(len(outputs)))
+    return Coefficients(Graph(tuple(nodes), graph.n_inputs, tuple(new[k] for k in outputs), flat), numbers)
+
+
+DEGREES: Mapping[str, int] = {"number": 0, "element": 0, "node": 1, "point": 1}
+"""The degree of a field within an element; that of values at points is not known."""
+
+
+def _degrees(graph: Graph, places: Mapping[int, str]) -> list[int]:
+    """The polynomial degree of each node within an element; functions and quotients count two more."""
+    degrees: list[int] = []
+    for node in graph.nodes:
+        of = [degrees[k] for k in node.inputs]
+        if node.operation == "input":
+            degree = DEGREES[places[node.value]]
+        elif node.operation in ("multiply",):
+            degree = sum(of)
+        elif node.operation == "square":
+            degree = 2 * of[0]
+        elif node.operation in ("add", "subtract", "negative", "positive", "cast", "constant"):
+            degree = max(of, default=0)
+        else:
+            degree = sum(of) + 2 if sum(of) else 0
+        degrees.append(degree)
+    return degrees

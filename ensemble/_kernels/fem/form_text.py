@@ -1,0 +1,100 @@
+"""The CUDA kernel of a form as a template: what `form_cuda` fills in."""
+
+__all__ = ["GEOMETRY", "KERNEL", "STAGED_SOURCES"]
+
+GEOMETRY = """
+const int4 corner = ((const int4*)pair_nodes)[begin + t];
+const Point p0 = ((const Point*)points)[corner.x], p1 = ((const Point*)points)[corner.y];
+const Point p2 = ((const Point*)points)[corner.z], p3 = ((const Point*)points)[corner.w];
+const double ax = p1.x - p0.x, ay = p1.y - p0.y, az = p1.z - p0.z;
+const double bx = p2.x - p0.x, by = p2.y - p0.y, bz = p2.z - p0.z;
+const double cx = p3.x - p0.x, cy = p3.y - p0.y, cz = p3.z - p0.z;
+const double ux = by * cz - bz * cy, uy = bz * cx - bx * cz, uz = bx * cy - by * cx;
+const double vx = cy * az - cz * ay, vy = cz * ax - cx * az, vz = cx * ay - cy * ax;
+const double wx = ay * bz - az * by, wy = az * bx - ax * bz, wz = ax * by - ay * bx;
+const double determinant = ax * ux + ay * uy + az * uz;
+const double inverse = 1.0 / determinant, volume = determinant * (1.0 / 6.0);
+double gradient[12] = {0, 0, 0, ux * inverse, uy * inverse, uz * inverse, vx * inverse, vy * inverse, vz * inverse,
+                       wx * inverse, wy * inverse, wz * inverse};
+for (int d = 0; d < 3; ++d) gradient[d] = -(gradient[3 + d] + gradient[6 + d] + gradient[9 + d]);
+"""
+"""As in `form_loops`; points are padded to four numbers, which lie in one sector of memory."""
+
+STAGED_SOURCES = """for (int m = threadIdx.x; m < count * K; m += THREADS)
+        from[m] = (unsigned short)(sources[sources_begin + m] - sources_begin);"""
+
+KERNEL = """
+// Written by ensemble: the assembly of a finite-element form.
+#define REAL double
+#define OFFSET int
+#define LANES {lanes}
+#define VECTOR {vector}
+#define THREADS {threads}
+{headers}
+{bodies}
+
+#define K {k}
+#define DIM {dim}
+#define POINTS {n_points}
+#define CAPACITY {capacity}
+
+struct alignas(16) Point {{
+    double x, y, z, unused;
+}};
+
+extern "C" __global__ void __launch_bounds__({bounds}) assemble(
+    const double* __restrict__ points, const int* __restrict__ pair_elements, const int* __restrict__ nodes,
+    const double* __restrict__ shape, const double* __restrict__ weights, const double* __restrict__ gradients,
+    const double* __restrict__ dx, const int* __restrict__ pair_nodes, const int* __restrict__ blocks,
+    const int* __restrict__ row_starts, const int* __restrict__ entry_starts, const int* __restrict__ incidences,
+    const int* __restrict__ source_starts, const int* __restrict__ sources, const int* __restrict__ targets,
+    {fields} real* __restrict__ out, const int n_samples)
+{{
+    extern __shared__ __align__(16) char memory[];
+    double* factors = (double*)memory;
+    Pack* coefficients = (Pack*)(factors + CAPACITY * {n_factors});
+    Pack* sums = coefficients + CAPACITY * {n_coefficients} * LANES;
+    unsigned short* from = (unsigned short*)(sums + CAPACITY * {n_sums} * LANES);
+    const int row_begin = blocks[blockIdx.x], row_end = blocks[blockIdx.x + 1];
+    const int begin = row_starts[row_begin], count = row_starts[row_end] - begin;
+    const int lane = threadIdx.x % LANES, s = sample_here();
+    const int m0 = entry_starts[blockIdx.x] + threadIdx.x / LANES, entry_end = entry_starts[blockIdx.x + 1];
+    const int first0 = m0 < entry_end ? {starts}[m0] : 0, last0 = m0 < entry_end ? {starts}[m0 + 1] : 0;
+    const int target0 = m0 < entry_end ? targets[m0] : 0;
+    const int sources_begin = begin * {n_columns};
+    {staged_sources}
+    for (int t = threadIdx.x; t < {n_factors_loop}; t += THREADS) {{
+        const int a = incidences[begin + t] % K;
+        double* stage = factors + t * {n_factors};
+        {geometry}
+        {exact}
+    }}
+    __syncthreads();
+    for (int t = threadIdx.x / LANES; t < {n_values_loop}; t += ROWS) {{
+        const int p = incidences[begin + t];
+        const int e = p / K, a = p % K;
+        const int64 g = pair_elements[begin + t];
+        const double* stage = factors + t * {n_factors};
+        {numbers}
+        {element}
+        {quadrature}
+    }}
+    __syncthreads();
+    if (s >= n_samples) return;
+    int next = first0, last = last0;
+    int64 place = target0;
+    for (int m = m0; m < entry_end;) {{
+        {totals}
+        for (int source = next; source < last; ++source) {{
+            {source}
+            {added}
+        }}
+        {written}
+        m += ROWS;
+        if (m < entry_end) {{
+            next = {starts}[m], last = {starts}[m + 1];
+            place = targets[m];
+        }}
+    }}
+}}
+"""

@@ -1,0 +1,211 @@
+"""What an integrand is called with: trial and test function as symbols, vectors, and the operators on them.
+
+A symbol is a linear combination of the values and derivatives of a function at a point. The coefficients are numbers or
+traced scalars. The product of two symbols has a coefficient for each pair. An integrand that is not linear in a
+function raises an error where it is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ensemble._compile.trace.tracer import Traced
+
+__all__ = ["Argument", "Polynomial", "Slot", "Vector", "ddot", "div", "dot", "grad", "mul", "sym_grad", "transpose"]
+
+
+class Slot(NamedTuple):
+    """The value (`derivative` 0) or the derivative along axis `derivative` - 1 of one component of a function."""
+
+    component: int
+    derivative: int
+
+
+Key = tuple[Slot | None, Slot | None]
+"""The slots of the test and of the trial function in a product; None where a function does not occur."""
+
+
+class Polynomial:
+    """A sum of coefficients times slots of the test function, of the trial function, or of both."""
+
+    traced_operand = True
+    """Operators of traced scalars leave this operand to the methods below."""
+    __array_ufunc__ = None
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, terms: dict[Key, Any]) -> None:
+        self.terms = terms
+
+    def __add__(self, other: Any) -> Polynomial:
+        terms = dict(self.terms)
+        for key, coefficient in _polynomial(other).terms.items():
+            terms[key] = terms[key] + coefficient if key in terms else coefficient
+        return Polynomial(terms)
+
+    def __sub__(self, other: Any) -> Polynomial:
+        return self + -_polynomial(other)
+
+    def __neg__(self) -> Polynomial:
+        return Polynomial({key: -coefficient for key, coefficient in self.terms.items()})
+
+    def __mul__(self, other: Any) -> Any:
+        if isinstance(other, Vector):
+            return NotImplemented
+        terms: dict[Key, Any] = {}
+        for a, x in self.terms.items():
+            for b, y in _polynomial(other).terms.items():
+                key = (_one(a[0], b[0], "test"), _one(a[1], b[1], "trial"))
+                product = _times(x, y)
+                terms[key] = terms[key] + product if key in terms else product
+        return Polynomial(terms)
+
+    def __truediv__(self, other: Any) -> Polynomial:
+        if isinstance(other, Polynomial):
+            raise TypeError("form: an integrand must be linear in its functions; got a quotient by one of them.")
+        return Polynomial({key: coefficient / other for key, coefficient in self.terms.items()})
+
+    def __rtruediv__(self, other: Any) -> Any:
+        raise TypeError("form: an integrand must be linear in its functions; got a quotient by one of them.")
+
+    def __pow__(self, other: Any) -> Any:
+        raise TypeError("form: an integrand must be linear in its functions; got a power of one of them.")
+
+    def __bool__(self) -> bool:
+        raise TypeError("form: a function must not be a truth value (if, while, and, or); use xp.where on fields.")
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(
+            f"form: the function has no {name!r}. Use grad(u), div(u), dot, mul, ddot, or u[i] for a component."
+        )
+
+    __radd__ = __add__
+    __rmul__ = __mul__
+
+    def __rsub__(self, other: Any) -> Polynomial:
+        return _polynomial(other) + -self
+
+
+def _polynomial(value: Any) -> Polynomial:
+    return value if isinstance(value, Polynomial) else Polynomial({(None, None): value})
+
+
+def _one(a: Slot | None, b: Slot | None, which: str) -> Slot | None:
+    if a is not None and b is not None:
+        raise TypeError(f"form: an integrand must be linear in the {which} function; got a product with itself.")
+    return b if a is None else a
+
+
+def _times(x: Any, y: Any) -> Any:
+    """The product, without a multiplication by one."""
+    if type(x) in (int, float) and x == 1:
+        return y
+    return x if type(y) in (int, float) and y == 1 else x * y
+
+
+class Vector(tuple[Any, ...]):
+    """A vector, or a tensor as a vector of its rows: sums, differences and products with scalars, entry by entry."""
+
+    traced_operand = True
+    __slots__ = ()
+    __array_ufunc__ = None
+
+    def __add__(self, other: Any) -> Any:
+        return self._with(other, lambda a, b: a + b)
+
+    def __sub__(self, other: Any) -> Any:
+        return self._with(other, lambda a, b: a - b)
+
+    def __neg__(self) -> Vector:
+        return Vector(-entry for entry in self)
+
+    def __mul__(self, factor: Any) -> Any:
+        if isinstance(factor, tuple):
+            raise TypeError("form: two vectors must be multiplied by dot, mul or ddot; got *.")
+        return Vector(entry * factor for entry in self)
+
+    def __rmul__(self, factor: Any) -> Any:
+        return self * factor
+
+    def __truediv__(self, divisor: Any) -> Vector:
+        return Vector(entry / divisor for entry in self)
+
+    def _with(self, other: Any, operation: Callable[[Any, Any], Any]) -> Vector:
+        if not isinstance(other, tuple | list) or len(other) != len(self):
+            seen = f"one of {len(other)}" if isinstance(other, tuple | list) else f"a {type(other).__name__}"
+            raise TypeError(f"form: a vector of {len(self)} entries must be added to its like; got {seen}.")
+        return Vector(operation(a, vector(b)) for a, b in zip(self, other, strict=True))
+
+    @property
+    def T(self) -> Vector:
+        """The transpose of a tensor."""
+        return transpose(self)
+
+
+def vector(value: Any) -> Any:
+    """Nested tuples and lists as vectors; anything else as it is."""
+    return Vector(vector(entry) for entry in value) if isinstance(value, tuple | list) else value
+
+
+class Argument(Polynomial):
+    """A scalar trial or test function; `value` alone where it enters a sum or product."""
+
+    def __init__(self, place: int, component: int, dim: int) -> None:
+        super().__init__({self._key(place, Slot(component, 0)): 1.0})
+        self.gradient = Vector(Polynomial({self._key(place, Slot(component, d + 1)): 1.0}) for d in range(dim))
+
+    @staticmethod
+    def _key(place: int, slot: Slot) -> Key:
+        return (slot, None) if place == 0 else (None, slot)
+
+
+def grad(u: Any) -> Any:
+    """The gradient of a function or of a nodal field: entry d is the derivative along axis d.
+
+    Of a vector, row i is the gradient of component i.
+    """
+    if isinstance(u, tuple | list):
+        return Vector(grad(component) for component in u)
+    if isinstance(u, Argument):
+        return u.gradient
+    gradients = getattr(u._tracer, "gradients", {}) if type(u) is Traced else {}
+    if type(u) is Traced and u._node in gradients:
+        return gradients[u._node]
+    raise TypeError("form: grad must be of a trial or test function, or of a field given at nodes; got something else.")
+
+
+def div(u: Any) -> Any:
+    """The divergence of a vector function or of a nodal vector field."""
+    rows = grad(vector(u))
+    return sum((rows[d][d] for d in range(1, len(rows))), rows[0][0])
+
+
+def dot(a: Any, b: Any) -> Any:
+    """The scalar product of two vectors."""
+    if len(a) != len(b):
+        raise ValueError(f"form: dot must have vectors of one length; got {len(a)} and {len(b)}.")
+    return sum((a[i] * b[i] for i in range(1, len(a))), a[0] * b[0])
+
+
+def mul(tensor: Any, x: Any) -> Vector:
+    """The product of a tensor with a vector, or with a tensor."""
+    if isinstance(x[0], tuple | list):
+        return transpose(Vector(mul(tensor, column) for column in transpose(x)))
+    return Vector(dot(row, x) for row in tensor)
+
+
+def ddot(a: Any, b: Any) -> Any:
+    """The sum of the products of the entries of two tensors."""
+    rows = [dot(row, other) for row, other in zip(a, b, strict=True)]
+    return sum(rows[1:], rows[0])
+
+
+def transpose(tensor: Any) -> Vector:
+    """The transpose of a tensor."""
+    return Vector(Vector(column) for column in zip(*tensor, strict=True))
+
+
+def sym_grad(u: Any) -> Any:
+    """The symmetric part of the gradient of a vector function."""
+    g = grad(u)
+    return (g + transpose(g)) * 0.5

@@ -1,0 +1,135 @@
+"""Fields of a form: where they are given, told by their shapes, and how an integrand sees them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ensemble._backend import array_namespace, is_array, to_numpy
+from ensemble._check import message, require, samples_text
+from ensemble._kernels.fem.form_terms import FieldKind
+from ensemble._typing import Array
+from ensemble.apps.fem.spaces import Space
+from ensemble.scalar import Ensemble
+from ensemble.scalar.sample_set import SampleSet, common_set
+
+__all__ = [
+    "Field",
+    "Fields",
+    "at_nodes",
+    "at_points",
+    "common_samples",
+    "per_element",
+    "placed_field",
+    "warn_if_not_finite",
+]
+
+
+class Field:
+    """Values with the place where they are given; made by `at_nodes`, `per_element` and `at_points`."""
+
+    def __init__(self, values: Any, place: str) -> None:
+        self.values, self.place = values, place
+
+
+def at_nodes(values: Any) -> Field:
+    """A field of shape (n_nodes, ...) given at nodes and interpolated linearly, whatever the number of elements."""
+    return Field(values, "node")
+
+
+def per_element(values: Any) -> Field:
+    """A field of shape (n_elements, ...) that is constant on each element."""
+    return Field(values, "element")
+
+
+def at_points(values: Any) -> Field:
+    """A field of shape (n_elements, n_points, ...) given at the quadrature points of each element."""
+    return Field(values, "point")
+
+
+class Fields:
+    """What an integrand reads besides its functions: one attribute per field, `x` (coordinates, m) and `h` (m)."""
+
+    def __init__(self, function: str, values: Mapping[str, Any]) -> None:
+        self._function, self._values = function, values
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if name not in self._values:
+            known = ", ".join(self._values)
+            raise AttributeError(f"{self._function}: field {name!r} must be passed to assemble; got {known}.")
+        return self._values[name]
+
+    __getitem__ = __getattr__
+
+
+def placed_field(function: str, name: str, value: Any, space: Space) -> tuple[FieldKind, Any, SampleSet | None]:
+    """The kind of a field, its values (*visible shape, n_samples) and its sample set."""
+    place = value.place if isinstance(value, Field) else None
+    value = value.values if isinstance(value, Field) else value
+    if isinstance(value, Ensemble):
+        values, sample_set = value.samples, value.sample_set
+    else:
+        values, sample_set = value if is_array(value) else np.asarray(value), None
+        if isinstance(values, np.ndarray) and values.dtype.kind not in "biuf":
+            raise TypeError(
+                message(function, name, "be a number, an array of real numbers or an Ensemble", repr(value))
+            )
+        values = values[..., None]
+    xp = array_namespace(values)
+    values = xp.astype(values, xp.float64, copy=False)
+    shape = tuple(values.shape[:-1])
+    fitting = _fitting(shape, space, place)
+    if place is None:
+        require(
+            len(fitting) <= 1 or fitting[0] == "number", function, name, "fit one place of the mesh",
+            f"shape {shape}, which fits {' and '.join(fitting)}", "Say which: at_nodes, per_element or at_points.",
+        )  # fmt: skip
+        place = fitting[0] if fitting else None
+    n = f"() or (3,) or (3, 3), ({space.n_nodes}, ...) at nodes, ({space.n_elements}, ...) per element"
+    require(place in fitting, function, name, f"have shape {n}", f"{shape}")
+    assert place is not None
+    leading = {"number": 0, "node": 1, "element": 1, "point": 2}[place]
+    return FieldKind(name, place, shape[leading:], values.shape[-1] > 1), values, sample_set
+
+
+def _fitting(shape: tuple[int, ...], space: Space, named: str | None) -> list[str]:
+    """The places where a field of this shape may be given; `named` is the one that the caller says."""
+    found = []
+    small = all(length <= 9 for length in shape)
+    if len(shape) <= 2 and small and not (shape and shape[0] in (space.n_nodes, space.n_elements)):
+        found.append("number")
+    if shape and shape[0] == space.n_nodes and len(shape) <= 3:
+        found.append("node")
+    if shape and shape[0] == space.n_elements:
+        if len(shape) > 1 and (shape[1] > 3 if named is None else named == "point"):
+            found.append("point")
+        elif len(shape) <= 3:
+            found.append("element")
+    return found
+
+
+def common_samples(function: str, given: Mapping[str, Any]) -> tuple[int, SampleSet | None]:
+    """The number of samples, and the sample set of the fields."""
+    n_samples, sample_set = 1, None
+    for name, (_, values, own) in given.items():
+        count = 1 if values is None else int(values.shape[-1])
+        if count not in (1, n_samples):
+            require(n_samples == 1, function, name, f"have {n_samples} samples, as the fields before it", count)
+            n_samples = count
+        sample_set = common_set(sample_set, own)
+    return n_samples, sample_set
+
+
+def warn_if_not_finite(function: str, name: str, values: Array) -> None:
+    """Name the samples of a field that hold NaN or infinity."""
+    xp = array_namespace(values)
+    sums = xp.sum(xp.reshape(values, (-1, values.shape[-1])) * 0.0, axis=0)
+    bad = [s for s, total in enumerate(to_numpy(sums)) if total != 0.0]
+    if bad:
+        text = f"{function}: {name} should be finite; got NaN or infinity in {samples_text(bad)}"
+        warnings.warn(f"{text}. Only these samples of the result are affected.", RuntimeWarning, stacklevel=5)

@@ -1,0 +1,311 @@
+"""Finite-element spaces: what a form needs to know of a mesh and its functions."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from typing import Any
+
+import numpy as np
+
+from ensemble._check import message, require
+from ensemble._kernels.fem.form_plan import Element
+from ensemble._kernels.fem.forms import ElementTables
+from ensemble._kernels.fem.gather import Gather
+from ensemble._kernels.sparse.element_map import ElementMap, element_map
+from ensemble.apps.fem.quadrature import tetrahedron_rule
+from ensemble.linalg import CrsGraph
+
+__all__ = ["LinearSpace", "Space", "TabulatedSpace", "space_of"]
+
+NOTHING = np.zeros(0)
+
+
+class Space:
+    """Functions on elements, one unknown per function and component; what all spaces share.
+
+    Attributes
+    ----------
+    nodes : array of int, shape (n_elements, k)
+        Where the coefficients of a nodal field of each element stand.
+    unknowns : array of int, shape (n_elements, k)
+        The row of the matrix of each function; equal to `nodes` unless nodes were merged.
+    n_nodes, n_unknowns, n_elements : int
+    dim : int
+        Axes of space.
+    """
+
+    nodes: np.ndarray
+    unknowns: np.ndarray
+    n_nodes: int
+    n_unknowns: int
+    dim: int
+    name = "Space"
+
+    @property
+    def n_elements(self) -> int:
+        """The number of elements."""
+        return int(self.nodes.shape[0])
+
+    @functools.cached_property
+    def element_map(self) -> ElementMap:
+        """The graph of the matrices on this space and the place of each entry of each visited element; made once."""
+        return element_map(self.visited_unknowns, self.n_unknowns, self._rows)
+
+    @functools.cached_property
+    def _rows(self) -> np.ndarray:
+        """Rows in an order of space where that is known, int32."""
+        return np.arange(self.n_unknowns, dtype=np.int32)
+
+    @functools.cached_property
+    def _gather(self) -> Gather:
+        return Gather(self.element_map, self._rows)
+
+    @functools.cached_property
+    def visits(self) -> np.ndarray:
+        """The order in which elements are added, int32: neighbours in space follow each other."""
+        return spatial_order(self.centroids)
+
+    @functools.cached_property
+    def visited_unknowns(self) -> np.ndarray:
+        """`unknowns` in the order of `visits`, int32."""
+        unknowns: np.ndarray = self.unknowns[self.visits].astype(np.int32)
+        return unknowns
+
+    @property
+    def centroids(self) -> np.ndarray:
+        """A point of each element, shape (n_elements, dim), in m."""
+        raise NotImplementedError
+
+    @functools.cached_property
+    def graph(self) -> CrsGraph:
+        """The graph of scalar matrices, of blocks in matrices of vector functions."""
+        made = self.element_map
+        return CrsGraph.unchecked(made.indptr, made.indices, (self.n_unknowns, self.n_unknowns))
+
+    @functools.cached_property
+    def _scalar_graphs(self) -> dict[tuple[int, int], tuple[CrsGraph, np.ndarray]]:
+        return {}
+
+    def scalar_graph(self, rows: int, columns: int) -> tuple[CrsGraph, np.ndarray]:
+        """The graph of a matrix of blocks (rows, columns), entry by entry, and the place of each in the values."""
+        key = (rows, columns)
+        if key not in self._scalar_graphs:
+            indptr, indices, n = self.graph.indptr.astype(np.int64), self.graph.indices, self.n_unknowns
+            lengths = np.repeat(np.diff(indptr) * columns, rows)
+            starts = np.concatenate([[0], np.cumsum(lengths)])
+            within = np.arange(starts[-1]) - np.repeat(starts[:-1], lengths)
+            block = np.repeat(np.repeat(indptr[:-1], rows), lengths) + within // columns
+            component = np.repeat(np.tile(np.arange(rows), n), lengths)
+            scalar = CrsGraph(starts, indices[block] * columns + within % columns, (n * rows, n * columns))
+            self._scalar_graphs[key] = scalar, (block * rows + component) * columns + within % columns
+        return self._scalar_graphs[key]
+
+    def tables(self, degree: int) -> ElementTables:
+        """The elements with a rule that is exact for polynomials of `degree`."""
+        raise NotImplementedError
+
+    @property
+    def coordinates(self) -> tuple[str, np.ndarray]:
+        """Where `w.x` comes from: the kind of field and its values."""
+        raise NotImplementedError
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """The size h of each element: the d-th root of the determinant of its Jacobian, shape (n_elements,)."""
+        raise NotImplementedError
+
+    @functools.cached_property
+    def _parts(self) -> dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        return {}
+
+    def parts(self, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(first, elements, rows) of `count` parts with about equally many incidences; see `ElementTables`."""
+        if count not in self._parts:
+            if count == 1:
+                everything = np.arange(self.n_elements, dtype=np.int32)
+                self._parts[count] = np.array([0, self.n_elements]), everything, np.array([0, self.n_unknowns])
+            else:
+                first = self.element_map.first
+                shares = np.linspace(0, first[-1], count + 1)
+                rows = np.searchsorted(first, shares)
+                rows[0], rows[-1] = 0, self.n_unknowns
+                visited = self.visited_unknowns
+                lists = [
+                    np.flatnonzero(((visited >= low) & (visited < high)).any(axis=1)).astype(np.int32)
+                    for low, high in itertools.pairwise(rows)
+                ]
+                starts = np.cumsum([0, *(elements.size for elements in lists)])
+                self._parts[count] = starts, np.concatenate(lists), rows
+        return self._parts[count]
+
+    def _tables(self, element: Element, **arrays: np.ndarray) -> ElementTables:
+        made = self.element_map
+        empty = {"points": NOTHING, "gradients": NOTHING, "dx": NOTHING}
+        return ElementTables(
+            element=element, elements=self.visits,
+            nodes=self.visited_unknowns if self.nodes is self.unknowns else self.nodes[self.visits].astype(np.int32),
+            unknowns=self.visited_unknowns, indptr=made.indptr, slots=made.slots, parts=self.parts,
+            gather=self._gather,
+            **(empty | arrays),
+        )  # fmt: skip
+
+
+class LinearSpace(Space):
+    """Continuous linear functions on a mesh of tetrahedra.
+
+    Parameters
+    ----------
+    mesh : TetMesh
+    numbers : array of int, shape (n_nodes,), optional
+        The unknown of each node, as `merge_nodes` gives it for periodic conditions; None: its own.
+
+    Raises
+    ------
+    ValueError
+        If `numbers` does not have one entry per node, or skips an unknown.
+
+    Examples
+    --------
+    >>> from ensemble.apps import fem
+    >>> space = fem.LinearSpace(fem.TetMesh.box(2))
+    >>> space.n_unknowns, space.graph.nnz
+    (27, 223)
+    """
+
+    name = "LinearSpace"
+
+    def __init__(self, mesh: Any, numbers: Any = None) -> None:
+        self.mesh, self.nodes, self.n_nodes, self.dim = mesh, mesh.tets, mesh.n_nodes, 3
+        self.unknowns, self.n_unknowns = self.nodes, self.n_nodes
+        if numbers is not None:
+            numbers = np.asarray(numbers)
+            require(
+                numbers.shape == (self.n_nodes,) and numbers.dtype.kind in "iu", "LinearSpace", "numbers",
+                f"be {self.n_nodes} integers, one per node", f"{numbers.dtype} {numbers.shape}",
+            )  # fmt: skip
+            self.n_unknowns = int(numbers.max(initial=-1)) + 1
+            count = np.bincount(numbers[numbers >= 0], minlength=self.n_unknowns)
+            whole = bool(np.all(numbers >= 0) and np.all(count))
+            require(whole, "LinearSpace", "numbers", "name every unknown from 0 on", "a gap or a negative number")
+            self.unknowns = numbers[self.nodes]
+
+    def __repr__(self) -> str:
+        return f"LinearSpace(n_unknowns={self.n_unknowns}, n_elements={self.n_elements})"
+
+    @functools.cached_property
+    def _by_degree(self) -> dict[int, ElementTables]:
+        return {}
+
+    def tables(self, degree: int) -> ElementTables:
+        """The elements with a rule that is exact for polynomials of `degree`."""
+        if degree not in self._by_degree:
+            shape, weights = tetrahedron_rule(degree)
+            element = Element(4, weights.size, 3, True)
+            self._by_degree[degree] = self._tables(element, points=self.mesh.points, shape=shape, weights=weights)
+        return self._by_degree[degree]
+
+    @property
+    def coordinates(self) -> tuple[str, np.ndarray]:
+        """Coordinates are a nodal field of the mesh."""
+        return "node", self.mesh.points
+
+    @property
+    def centroids(self) -> np.ndarray:
+        """The first corner of each element, shape (n_elements, 3), in m."""
+        corners: np.ndarray = self.mesh.points[self.nodes[:, 0]]
+        return corners
+
+    @functools.cached_property
+    def _rows(self) -> np.ndarray:
+        points = self.mesh.points
+        if self.unknowns is not self.nodes:  # the point of some node of each unknown
+            points = np.empty((self.n_unknowns, 3))
+            points[self.unknowns.reshape(-1)] = self.mesh.points[self.nodes.reshape(-1)]
+        return spatial_order(points)
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """The cube root of six times the volume of each element, shape (n_elements,), in m."""
+        sizes: np.ndarray = np.cbrt(6.0 * self.mesh.volumes)
+        return sizes
+
+
+class TabulatedSpace(Space):
+    """Functions given by their values and gradients at the quadrature points of each element.
+
+    Parameters
+    ----------
+    unknowns : array of int, shape (n_elements, k)
+    n_unknowns : int
+    shape : array, shape (n_points, k)
+        Values of the functions at the points, the same on every element.
+    gradients : array, shape (n_elements, n_points, k, dim)
+    dx : array, shape (n_elements, n_points)
+        Weights of the rule times determinants of the Jacobian.
+    x : array, shape (n_elements, n_points, dim)
+        Coordinates of the points, in m.
+    """
+
+    name = "TabulatedSpace"
+
+    def __init__(self, unknowns: Any, n_unknowns: int, shape: Any, gradients: Any, dx: Any, x: Any) -> None:
+        self.nodes = self.unknowns = np.ascontiguousarray(unknowns, dtype=np.int32)
+        self.n_nodes = self.n_unknowns = n_unknowns
+        self.shape, self.gradients, self.dx, self.x = (
+            np.ascontiguousarray(array, dtype=np.float64) for array in (shape, gradients, dx, x)
+        )
+        self.dim = int(self.gradients.shape[-1])
+
+    def __repr__(self) -> str:
+        return f"TabulatedSpace(n_unknowns={self.n_unknowns}, n_elements={self.n_elements}, dim={self.dim})"
+
+    @functools.cached_property
+    def _made(self) -> ElementTables:
+        n_points, k = self.shape.shape
+        weights = np.ones(n_points)
+        element = Element(k, n_points, self.dim, False)
+        return self._tables(element, shape=self.shape, weights=weights, gradients=self.gradients, dx=self.dx)
+
+    def tables(self, degree: int) -> ElementTables:
+        """The elements with the rule that they were tabulated at, whatever the degree."""
+        return self._made
+
+    @property
+    def coordinates(self) -> tuple[str, np.ndarray]:
+        """Coordinates are known at the points."""
+        return "point", self.x
+
+    @property
+    def centroids(self) -> np.ndarray:
+        """The first point of each element, shape (n_elements, dim), in m."""
+        return self.x[:, 0]
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """The root of the element's measure, shape (n_elements,), in m."""
+        size: np.ndarray = np.abs(self.dx.sum(axis=1)) ** (1.0 / self.dim)
+        return size
+
+
+def spatial_order(points: np.ndarray) -> np.ndarray:
+    """Points along a Z-curve through a grid of 32 cells per axis, int32: what is near in space is near in the order."""
+    low, high = points.min(axis=0, initial=np.inf), points.max(axis=0, initial=-np.inf)
+    scale = np.where(high > low, 31.999 / np.where(high > low, high - low, 1.0), 0.0)
+    cells = ((points - low) * scale).astype(np.int8)
+    dim = points.shape[1]
+    spread = np.array([sum((cell >> bit & 1) << dim * bit for bit in range(5)) for cell in range(32)], dtype=np.int16)
+    keys = sum(spread[cells[:, axis]] << axis for axis in range(dim))
+    return np.argsort(np.asarray(keys), kind="stable").astype(np.int32)
+
+
+def space_of(mesh: Any, function: str) -> Space:
+    """A space, or the linear functions on a mesh; those of one mesh are made once."""
+    if isinstance(mesh, Space):
+        return mesh
+    if hasattr(mesh, "tets"):
+        if "_linear_space" not in mesh.__dict__:
+            mesh.__dict__["_linear_space"] = LinearSpace(mesh)
+        space: Space = mesh.__dict__["_linear_space"]
+        return space
+    raise TypeError(message(function, "mesh", "be a TetMesh or a space", f"a {type(mesh).__name__}"))

@@ -1,0 +1,96 @@
+"""CUDA kernels of forms: compiled without a GPU, run on the CPU, and run on a device where there is one."""
+
+import functools
+import itertools
+
+import numpy as np
+import pytest
+
+from ensemble._compile.cuda import Layout
+from ensemble._kernels.fem import form_cuda
+from ensemble._kernels.fem import forms as form_kernels
+from ensemble.apps import fem
+from ensemble.scalar import Ensemble
+from tests import cuda_on_cpu, nvrtc
+from tests.apps.fem.form_problems import CASES, cases, diffusion, elasticity, mesh_of, momentum, values_of
+
+EXTERN = "extern __shared__ __align__(16) char memory[];"
+
+
+@pytest.fixture(scope="module")
+def mesh():
+    return mesh_of()
+
+
+@functools.cache
+def emulated(form, element, layout, longest):
+    text, capacity, shared = form_cuda.assembly_source(form, element, layout, longest)
+    assert EXTERN in text
+    text = text.replace(EXTERN, f"static __attribute__((aligned(64))) char memory[{max(shared, 16)}];")
+    return cuda_on_cpu.Module(text, (), ("assemble",)).get_function("assemble"), capacity, shared
+
+
+@pytest.mark.skipif(cuda_on_cpu.COMPILER is None, reason="no g++")
+@pytest.mark.parametrize("k", CASES)
+@pytest.mark.parametrize("n_samples", [1, 6])
+def test_device_code_gives_the_values_of_the_cpu(mesh, k, n_samples, monkeypatch):
+    form, fields = cases(mesh, np.random.default_rng(557), n_samples)[k]
+    expected = values_of(form.assemble(mesh, **fields))
+    monkeypatch.setattr(form_kernels, "backend_of", lambda *arrays: "cuda")
+    monkeypatch.setattr(form_cuda, "_kernel", emulated)
+    got = values_of(form.assemble(mesh, **fields))
+    np.testing.assert_allclose(got, expected, rtol=0, atol=2e-15 * abs(expected).max())
+
+
+def test_blocks_of_rows_carry_no_more_than_their_capacity(mesh):
+    gather = fem.LinearSpace(mesh).tables(2).gather
+    for capacity in (gather.longest, 64, 256, 10**6):
+        bounds = gather.blocks(capacity)
+        assert bounds[0] == 0
+        assert bounds[-1] == mesh.n_nodes
+        assert np.diff(gather.starts[bounds]).max() <= capacity
+    starts, source_starts, _, targets = gather.entries(64)
+    assert np.array_equal(np.sort(targets), np.arange(targets.size))
+    counts = np.diff(source_starts)
+    for low, high in itertools.pairwise(starts):
+        assert (np.diff(counts[low:high]) <= 0).all()
+
+
+@pytest.mark.parametrize("k", [0, 8, pytest.param(10, marks=pytest.mark.slow), 16])
+@pytest.mark.parametrize("lanes", [(1, 1), (16, 2)])
+def test_kernels_compile_for_a_device(mesh, k, lanes):
+    compiler = nvrtc.library()
+    if compiler is None:
+        pytest.skip("no NVRTC")
+    form, fields = cases(mesh, np.random.default_rng(3), 2)[k]
+    form.assemble(mesh, **fields)
+    terms, element = next(iter(form._traced.values())), fem.LinearSpace(mesh).tables(2).element
+    text, _, _ = form_cuda.assembly_source(terms, element, Layout("double", *lanes, 0), 40)
+    assert b"assemble" in nvrtc.compiled(compiler, text, *form_cuda.OPTIONS)
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("k", CASES)
+@pytest.mark.parametrize("n_samples", [1, 3, 32, 70])
+def test_a_device_gives_the_values_of_the_cpu(k, n_samples):
+    import cupy
+
+    mesh = mesh_of((9, 8, 7))
+    form, fields = cases(mesh, np.random.default_rng(557), n_samples)[k]
+    expected = values_of(form.assemble(mesh, **fields))
+    got = values_of(form.assemble(mesh, backend="cupy", **fields))
+    np.testing.assert_allclose(cupy.asnumpy(got), expected, rtol=0, atol=2e-14 * abs(expected).max())
+
+
+@pytest.mark.cuda
+def test_a_sample_on_a_device_has_the_bits_of_its_own_run():
+    import cupy
+
+    mesh, rng = mesh_of((9, 8, 7)), np.random.default_rng(8)
+    wind, mu = rng.normal(size=(mesh.n_nodes, 3, 40)), rng.uniform(1, 2, (mesh.n_elements, 40))
+    for form, name, values in ((momentum, "wind", wind), (diffusion, "kappa", mu), (elasticity, "mu", mu)):
+        more = {"kappa": 1.0} if form is elasticity else {}
+        together = form.assemble(mesh, **{name: Ensemble(cupy.asarray(values))}, **more).values
+        for i in (0, 17, 39):
+            own = form.assemble(mesh, **{name: cupy.asarray(np.ascontiguousarray(values[..., i]))}, **more).values
+            assert bool((own[:, 0] == together[:, i]).all())
