@@ -202,7 +202,10 @@ def test_a_comparison_that_fails_does_not_cost_the_run(capsys, monkeypatch, tmp_
 def test_ctrl_c_during_the_import_prints_nothing(tmp_path):
     (tmp_path / "numba.py").write_text("import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(60)\n")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(tmp_path), str(ROOT)))}
-    code = "import sys; from _ensemble_command import main; sys.exit(main())"
+    code = (  # a job of a shell's background inherits that Ctrl-C is ignored
+        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler);"
+        "from _ensemble_command import main; sys.exit(main())"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code, "diffusion"], capture_output=True, text=True, env=environment, timeout=120
     )

@@ -13,6 +13,7 @@ Bytes that must move: as in `form_loops`; for each (row, element) 4 bytes, and 4
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -54,7 +55,6 @@ class _Source:
     def __init__(self, form: FormTerms, element: Element) -> None:
         self.form, self.cell = form, element
         self.patterns = patterns(form, element)
-        self.rows, self.columns = form.components[0], max(form.components[1], 1)
         self.bilinear = form.is_bilinear
         self.with_gradients = element.simplex and (
             any(p.quadrature for p in self.patterns)
@@ -246,13 +246,13 @@ class _Source:
 
     def written(self) -> list[str]:
         """Lines that write all blocks of an entry."""
-        size = self.rows * self.columns
         of = {block: n for n, pattern in enumerate(self.patterns) for block in pattern.blocks}
         lines = []
-        for a in range(self.rows):
-            for b in range(self.columns):
-                value = f"total{of[a, b]}" if (a, b) in of else "spread(0)"
-                lines.append(f"store(out + (place * {size} + {a * self.columns + b}) * n_samples + s, {value});")
+        for form, (rows, columns) in enumerate(self.form.block_shapes):
+            for a, b in itertools.product(range(rows), range(columns)):
+                value = f"total{of[form, a, b]}" if (form, a, b) in of else "spread(0)"
+                place = f"place * {rows * columns} + {a * columns + b}"
+                lines.append(f"store(out{form} + ({place}) * n_samples + s, {value});")
         return lines
 
 
@@ -273,7 +273,8 @@ def assembly_source(form: FormTerms, element: Element, layout: Layout, longest: 
             "_compile/include/packs.cuh", "_compile/include/samples.cuh", "_compile/include/elementwise.cuh"
         ),
         bodies="\n".join(bodies), k=element.n_functions, dim=element.dim, n_points=element.n_points, capacity=capacity,
-        fields="".join(f"const real* __restrict__ f{j}, " for j in form.used_fields), n_factors=source.n_factors,
+        fields="".join(f"const real* __restrict__ f{j}, " for j in form.used_fields),
+        outs=" ".join(f"real* __restrict__ out{n}," for n in range(len(form.components))), n_factors=source.n_factors,
         n_coefficients=len(source.staged), n_factors_loop="count" if source.n_factors else "0",
         n_values_loop="(s < n_samples ? count : 0)" if values else "0",
         bounds=f"THREADS, {BLOCKS}" if not source.summed else "THREADS",
@@ -300,14 +301,14 @@ def _kernel(form: FormTerms, element: Element, layout: Layout, longest: int) -> 
 
 
 def assemble_on_device(
-    form: FormTerms, tables: Any, fields: dict[int, Array], n_samples: int, like: Array, out: Any
-) -> Array:
-    """Queue the kernel; returns the values, shape (n_values, n_samples)."""
-    out = output(out, like, (tables.n_values(form), n_samples))
+    form: FormTerms, tables: Any, fields: dict[int, Array], n_samples: int, like: Array, outs: Sequence[Any]
+) -> list[Array]:
+    """Queue the kernel; returns the values of each integrand, shape (n_values, n_samples)."""
+    made = [output(out, like, (n, n_samples)) for out, n in zip(outs, tables.n_values(form), strict=True)]
     given = [fields[j] for j in form.used_fields]
     per_sample = [fields[j] for j in form.used_fields if form.fields[j].per_sample]
-    layout = layout_of(n_samples, out, *per_sample)
+    layout = layout_of(n_samples, *made, *per_sample)
     kernel, capacity, shared = _kernel(form, tables.element, layout._replace(tiles=0), tables.gather.longest)
-    arrays, n_blocks = tables.on_device(out, capacity, form.is_bilinear)
-    kernel((n_blocks, layout.tiles), (THREADS,), (*arrays, *given, out, np.int32(n_samples)), shared_mem=shared)
-    return out
+    arrays, n_blocks = tables.on_device(made[0], capacity, form.is_bilinear)
+    kernel((n_blocks, layout.tiles), (THREADS,), (*arrays, *given, *made, np.int32(n_samples)), shared_mem=shared)
+    return made

@@ -37,14 +37,14 @@ WIDTH = {width}
 @compiled
 def assemble(
     points, elements, nodes, unknowns, slots, indptr, shape, weights, gradients, dx, part_first, part_elements,
-    part_rows, {fields}out, n_samples, first,
+    part_rows, {fields}{outs}n_samples, first,
 ):
+    out = out0
     for part in prange(part_first.size - 1):
         work = np.empty({n_work}, out.dtype)
         sums = np.empty({n_sums} * WIDTH, out.dtype)
         low, high = np.int64(part_rows[part]), np.int64(part_rows[part + 1])
-        for k in range({start} * {block}, {end} * {block}):
-            store(out, k * n_samples + first, zeros(out, WIDTH))
+{clear}
 {numbers}
         for t in range(part_first[part], part_first[part + 1]):
             e = np.int64(part_elements[t])
@@ -92,7 +92,6 @@ class _Source:
         self.form, self.cell = form, element
         self.patterns = patterns(form, element)
         self.k, self.dim = element.n_functions, element.dim
-        self.rows, self.columns = form.components[0], max(form.components[1], 1)
 
     def basis(self, function: str, derivative: int) -> str:
         """The value or a derivative of a local function at point q."""
@@ -239,10 +238,19 @@ class _Source:
         for number, pattern in enumerate(self.patterns):
             value, at = self.entry(number, pattern, at)
             lines.append(f"{depth}entry = {value}")
-            for a, b in pattern.blocks:
-                column = f" * {self.columns} + {b}" if self.form.is_bilinear else ""
-                lines.append(f"{depth}k = (({place} * {self.rows} + {a}){column}) * n_samples + first")
-                lines.append(f"{depth}store(out, k, load(out, k, WIDTH) + entry)")
+            for form, a, b in pattern.blocks:
+                rows, columns = self.form.block_shapes[form]
+                lines.append(f"{depth}k = ({place} * {rows * columns} + {a * columns + b}) * n_samples + first")
+                lines.append(f"{depth}store(out{form}, k, load(out{form}, k, WIDTH) + entry)")
+        return lines
+
+    def clear(self) -> list[str]:
+        """Lines that set the rows of a part to zero."""
+        low, high = ("np.int64(indptr[low])", "np.int64(indptr[high])") if self.form.is_bilinear else ("low", "high")
+        lines = []
+        for form, (rows, columns) in enumerate(self.form.block_shapes):
+            lines.append(f"for k in range({low} * {rows * columns}, {high} * {rows * columns}):")
+            lines.append(f"    store(out{form}, k * n_samples + first, zeros(out, WIDTH))")
         return lines
 
 
@@ -268,9 +276,8 @@ def assembly_source(form: FormTerms, element: Element, width: int) -> str:
         fields="".join(f"f{j}, " for j in form.used_fields),
         n_work=n_work,
         n_sums=len(source.patterns) * size,
-        start="np.int64(indptr[low])" if form.is_bilinear else "low",
-        end="np.int64(indptr[high])" if form.is_bilinear else "high",
-        block=source.rows * source.columns,
+        outs="".join(f"out{n}, " for n in range(len(form.components))),
+        clear=indented(source.clear(), 2),
         numbers=indented(source.numbers(), 2),
         geometry=indented(GEOMETRY.split("\n") if simplex else [], 3),
         element=indented([*(source.evaluated(form.element, "element_coefficients") if simplex else []), *factors], 3),

@@ -30,12 +30,12 @@ class Element:
 
 @dataclass(frozen=True)
 class Pattern:
-    """Terms of one entry and the blocks (test component, trial component) that receive it.
+    """Terms of one entry and the blocks (integrand, test component, trial component) that receive it.
 
     `exact` are integrated in closed form, by coefficient; `quadrature` are summed over points.
     """
 
-    blocks: tuple[tuple[int, int], ...]
+    blocks: tuple[tuple[int, int, int], ...]
     exact: tuple[tuple[int, tuple[Term, ...]], ...]
     quadrature: tuple[Term, ...]
 
@@ -47,14 +47,14 @@ class Pattern:
 
 def patterns(form: FormTerms, element: Element) -> list[Pattern]:
     """The entries that differ, in the order of their first block."""
-    groups: dict[tuple[Term, ...], list[tuple[int, int]]] = {}
-    blocks: dict[tuple[int, int], list[Term]] = {}
+    groups: dict[tuple[Term, ...], list[tuple[int, int, int]]] = {}
+    blocks: dict[tuple[int, int, int], list[Term]] = {}
     for term in form.terms:
-        block = (term.test[0], term.trial[0] if term.trial else 0)
+        block = (term.form, term.test[0], term.trial[0] if term.trial else 0)
         blocks.setdefault(block, []).append(term)
     for block, terms in sorted(blocks.items()):
         key = tuple(
-            Term((0, t.test[1]), t.trial and (0, t.trial[1]), t.factor, t.coefficient)
+            Term((0, t.test[1]), t.trial and (0, t.trial[1]), t.factor, t.coefficient, 0)
             for t in sorted(terms, key=lambda t: (t.coefficient, t.test, t.trial or (0, 0)))
         )
         groups.setdefault(key, []).append(block)

@@ -1,8 +1,9 @@
-"""The terms of a finite-element integrand, traced: which coefficient stands before which pair of slots.
+"""The terms of finite-element integrands, traced: which coefficient stands before which pair of slots.
 
-An integrand is a sum of terms ``coefficient * (slot of the test function) * (slot of the trial function)``. A slot is a
-value or a derivative of one component. The coefficients are functions of fields and are recorded as one expression
-graph. Equal coefficients are one output of the graph; constant factors are taken out of them.
+Integrands that are assembled in one pass are traced together. Each is a sum of terms
+``coefficient * (slot of the test function) * (slot of the trial function)``. A slot is a value or a derivative of one
+component. The coefficients are functions of fields and are recorded as one expression graph. Equal coefficients are
+one output of the graph; constant factors are taken out of them.
 """
 
 from __future__ import annotations
@@ -51,13 +52,15 @@ class Input(NamedTuple):
 class Term(NamedTuple):
     """``factor * coefficient``, before component and derivative of the test and of the trial function.
 
-    A derivative of 0 is the value, d + 1 the derivative along axis d. `trial` is None in a linear form.
+    A derivative of 0 is the value, d + 1 the derivative along axis d. `trial` is None in a linear form. `form` is the
+    number of the integrand.
     """
 
     test: tuple[int, int]
     trial: tuple[int, int] | None
     factor: float
     coefficient: int
+    form: int
 
 
 @dataclass(frozen=True)
@@ -70,10 +73,11 @@ class Coefficients:
 
 @dataclass(frozen=True)
 class FormTerms:
-    """What code generation needs of an integrand. Frozen and comparable: the key of generated kernels.
+    """What code generation needs of integrands. Frozen and comparable: the key of generated kernels.
 
-    `element` are the coefficients that do not vary within an element, `point` the others. `degree` is the polynomial
-    degree of the integrand on affine elements with linear functions, where it is a polynomial; otherwise an estimate.
+    `element` are the coefficients that do not vary within an element, `point` the others. `degree` is the highest
+    polynomial degree of an integrand on affine elements with linear functions, where all are polynomials; otherwise an
+    estimate.
     """
 
     terms: tuple[Term, ...]
@@ -82,14 +86,19 @@ class FormTerms:
     element: Coefficients
     point: Coefficients
     degree: int
-    components: tuple[int, int]
-    """Components of the test and of the trial function; the latter 0 in a linear form."""
+    components: tuple[tuple[int, int], ...]
+    """For each integrand, components of the test and of the trial function; the latter 0 in linear forms."""
     dim: int
 
     @property
     def is_bilinear(self) -> bool:
         """Whether there is a trial function."""
-        return self.components[1] > 0
+        return self.components[0][1] > 0
+
+    @property
+    def block_shapes(self) -> tuple[tuple[int, int], ...]:
+        """For each integrand, rows and columns of a block of its matrix, or of its vector with one column."""
+        return tuple((rows, max(columns, 1)) for rows, columns in self.components)
 
     @property
     def used_fields(self) -> tuple[int, ...]:
@@ -106,23 +115,23 @@ def fields_of(terms: FormTerms, coefficients: Coefficients) -> Iterator[tuple[in
 
 def form_terms(
     graph: Graph,
-    terms: list[tuple[Any, Any, float, int]],
+    terms: list[tuple[int, Any, Any, float, int]],
     fields: tuple[FieldKind, ...],
     inputs: tuple[Input, ...],
-    components: tuple[int, int],
+    components: tuple[tuple[int, int], ...],
     dim: int,
 ) -> FormTerms:
-    """The terms of a traced integrand; coefficient number k of `terms` is output k of `graph`."""
-    merged: dict[tuple[Any, Any, int], float] = {}
+    """Traced terms (form, test, trial, factor, coefficient); coefficient number k is output k of `graph`."""
+    merged: dict[tuple[Any, Any, int, int], float] = {}
     node_of = dict(enumerate(graph.outputs))
     first_of: dict[int, int] = {}
     for k, node in node_of.items():
         first_of.setdefault(node, k)
-    for test, trial, factor, number in terms:
+    for form, test, trial, factor, number in terms:
         same = CONSTANT if number == CONSTANT else first_of[node_of[number]]
-        key = (test, trial, same)
+        key = (test, trial, same, form)
         merged[key] = merged.get(key, 0.0) + factor
-    kept = tuple(Term(test, trial, factor, c) for (test, trial, c), factor in merged.items() if factor != 0.0)
+    kept = tuple(Term(*key[:2], factor, *key[2:]) for key, factor in merged.items() if factor != 0.0)
     places = {p: fields[i.field].place if i.axis < 0 else "element" for p, i in enumerate(inputs)}
     degrees = _degrees(graph, places)
     numbers = sorted({term.coefficient for term in kept} - {CONSTANT})

@@ -48,7 +48,7 @@ extern "C" __global__ void __launch_bounds__({bounds}) assemble(
     const double* __restrict__ dx, const int* __restrict__ pair_nodes, const int* __restrict__ blocks,
     const int* __restrict__ row_starts, const int* __restrict__ entry_starts, const int* __restrict__ incidences,
     const int* __restrict__ source_starts, const int* __restrict__ sources, const int* __restrict__ targets,
-    {fields} real* __restrict__ out, const int n_samples)
+    {fields} {outs} const int n_samples)
 {{
     extern __shared__ __align__(16) char memory[];
     double* factors = (double*)memory;

@@ -6,6 +6,7 @@ which is Array API code.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -82,30 +83,32 @@ class ElementTables:
         """Unknowns of one component."""
         return int(self.indptr.size) - 1
 
-    def n_values(self, form: FormTerms) -> int:
-        """Values of one sample that `form` gives."""
-        rows, columns = form.components
-        return int(self.indptr[-1]) * rows * columns if form.is_bilinear else self.n_rows * rows
+    def n_values(self, form: FormTerms) -> list[int]:
+        """Values of one sample that each integrand gives."""
+        entries = int(self.indptr[-1]) if form.is_bilinear else self.n_rows
+        return [entries * rows * columns for rows, columns in form.block_shapes]
 
 
 def assemble(
-    form: FormTerms, tables: ElementTables, fields: dict[int, Array], n_samples: int, like: Array, out: Any = None
-) -> Array:
-    """The values of the form, shape (n_values, n_samples); blocks in row-major order within an entry.
+    form: FormTerms, tables: ElementTables, fields: dict[int, Array], n_samples: int, like: Array, outs: Sequence[Any]
+) -> list[Array]:
+    """The values of each integrand, shape (n_values, n_samples); blocks in row-major order within an entry.
 
-    `fields` are those that the form uses, by number, each of shape (places, components, samples or 1). `like` is an
-    array of the library and device of the result; fields have the same.
+    `outs` has a buffer or None for each. `fields` are those that the form uses, by number, each of shape (places,
+    components, samples or 1). `like` is an array of the library and device of the result; fields have the same.
     """
     backend = backend_of(like)
     if backend == "numba":
-        return _on_cpu(form, tables, fields, n_samples, out)
+        return _on_cpu(form, tables, fields, n_samples, outs)
     if backend == "cuda":
-        return assemble_on_device(form, tables, fields, n_samples, like, out)
+        return assemble_on_device(form, tables, fields, n_samples, like, outs)
     return reference(form, tables, fields, n_samples, like)
 
 
-def _on_cpu(form: FormTerms, tables: ElementTables, fields: dict[int, Array], n_samples: int, out: Any) -> Array:
-    out = output(out, (tables.n_values(form), n_samples), np.float64)
+def _on_cpu(
+    form: FormTerms, tables: ElementTables, fields: dict[int, Array], n_samples: int, outs: Sequence[Any]
+) -> list[Array]:
+    made = [output(out, (n, n_samples), np.float64) for out, n in zip(outs, tables.n_values(form), strict=True)]
     first, elements, rows = tables.parts(thread_count())
     arrays = (
         tables.points, tables.elements, tables.nodes, tables.unknowns, tables.slots, tables.indptr, tables.shape,
@@ -114,12 +117,14 @@ def _on_cpu(form: FormTerms, tables: ElementTables, fields: dict[int, Array], n_
     given = [fields[j].reshape(-1) for j in form.used_fields]
     for start, width in tiles(n_samples):
         loop = assembly_loop(form, tables.element, width)
-        loop(*flat, first, elements, rows, *given, out.reshape(-1), n_samples, start)
-    return out
+        loop(*flat, first, elements, rows, *given, *(out.reshape(-1) for out in made), n_samples, start)
+    return made
 
 
 # --- reference
-def reference(form: FormTerms, tables: ElementTables, fields: dict[int, Array], n_samples: int, like: Array) -> Array:
+def reference(
+    form: FormTerms, tables: ElementTables, fields: dict[int, Array], n_samples: int, like: Array
+) -> list[Array]:
     """The same over the Array API: element matrices (E, k, k, S) in memory, then sums over the sorted entries."""
     xp = array_namespace(like)
     gradients, dx = _gradients(tables)
@@ -127,9 +132,8 @@ def reference(form: FormTerms, tables: ElementTables, fields: dict[int, Array], 
     gradients, dx, shape, nodes, elements = (asarray_like(array, like) for array in arrays)
     n_elements, k = tables.nodes.shape
     values: dict[int, Any] = {}
-    rows, columns = form.components[0], max(form.components[1], 1)
     local = (k, k) if form.is_bilinear else (k,)
-    total = xp.zeros((n_elements, *local, rows, columns, n_samples), dtype=xp.float64)
+    totals = [xp.zeros((n_elements, *local, *block, n_samples), dtype=xp.float64) for block in form.block_shapes]
     for q in range(tables.shape.shape[0]):
         basis = [
             xp.broadcast_to(shape[q, :], (n_elements, k)),
@@ -150,12 +154,20 @@ def reference(form: FormTerms, tables: ElementTables, fields: dict[int, Array], 
             if not isinstance(value, float):
                 value = xp.reshape(value, (value.shape[0], *(1 for _ in local), value.shape[-1]))
             block = (term.test[0], term.trial[0] if term.trial else 0)
-            total[..., block[0], block[1], :] += weight[..., None] * value
+            totals[term.form][..., block[0], block[1], :] += weight[..., None] * value
     slots = tables.slots.astype(np.int64) + tables.indptr[tables.unknowns][:, :, None]
     target = slots if form.is_bilinear else tables.unknowns.astype(np.int64)
-    n_targets = tables.n_values(form) // (rows * columns)
-    out = xp.zeros((n_targets, rows * columns * n_samples), dtype=xp.float64)
-    source = xp.reshape(total, (target.size, rows * columns * n_samples))
+    n_targets = int(tables.indptr[-1]) if form.is_bilinear else tables.n_rows
+    return [
+        xp.reshape(_gathered(xp.reshape(total, (target.size, -1)), target, n_targets, like), (-1, n_samples))
+        for total in totals
+    ]
+
+
+def _gathered(source: Array, target: np.ndarray, n_targets: int, like: Array) -> Array:
+    """The sums of the rows of `source` that have one target, in ascending order."""
+    xp = array_namespace(like)
+    out = xp.zeros((n_targets, source.shape[1]), dtype=xp.float64)
     order = np.argsort(target.reshape(-1), kind="stable")
     starts = np.searchsorted(target.reshape(-1)[order], np.arange(n_targets + 1))
     for offset in range(int(np.max(np.diff(starts), initial=0))):
@@ -163,7 +175,7 @@ def reference(form: FormTerms, tables: ElementTables, fields: dict[int, Array], 
         chosen = order[np.where(live, np.minimum(starts[:-1] + offset, order.size - 1), 0)]
         term = xp.take(source, asarray_like(chosen, like), axis=0)
         out = xp.where(asarray_like(live, like)[:, None], out + term, out)
-    return xp.reshape(out, (-1, n_samples))
+    return out
 
 
 def _gradients(tables: ElementTables) -> tuple[np.ndarray, np.ndarray]:

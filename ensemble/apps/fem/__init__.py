@@ -1,6 +1,7 @@
 """Finite elements: forms on tetrahedra for many samples, and random diffusion; `README.md` describes both."""
 
 from ensemble.apps.fem.arguments import Vector, ddot, div, dot, grad, mul, sym_grad, transpose
+from ensemble.apps.fem.assembly import assemble
 from ensemble.apps.fem.diffusion_operator import DiffusionOperator
 from ensemble.apps.fem.fields import Field, at_nodes, at_points, per_element
 from ensemble.apps.fem.forms import BilinearForm, LinearForm, bilinear_form, linear_form
@@ -27,6 +28,7 @@ __all__ = [
     "TabulatedSpace",
     "TetMesh",
     "Vector",
+    "assemble",
     "at_nodes",
     "at_points",
     "bilinear_form",

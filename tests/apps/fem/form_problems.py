@@ -1,9 +1,15 @@
 """Forms, meshes and fields that several test modules share."""
 
+import functools
+
 import numpy as np
 
+from ensemble._kernels.fem import form_cuda
 from ensemble.apps import fem
 from ensemble.scalar import Ensemble
+from tests import cuda_on_cpu
+
+EXTERN = "extern __shared__ __align__(16) char memory[];"
 
 
 def mesh_of(cells=(3, 4, 2), seed=51907):
@@ -119,3 +125,12 @@ def values_of(assembled):
     """The bare values of a matrix or vector, (entries, n_samples)."""
     values = assembled.values if hasattr(assembled, "values") else assembled.samples
     return values.reshape(-1, values.shape[-1])
+
+
+@functools.cache
+def emulated(form, element, layout, longest):
+    """The kernel of a form, its capacity and shared memory, compiled for the CPU."""
+    text, capacity, shared = form_cuda.assembly_source(form, element, layout, longest)
+    assert EXTERN in text
+    text = text.replace(EXTERN, f"static __attribute__((aligned(64))) char memory[{max(shared, 16)}];")
+    return cuda_on_cpu.Module(text, (), ("assemble",)).get_function("assemble"), capacity, shared

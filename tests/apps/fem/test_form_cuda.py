@@ -1,6 +1,5 @@
 """CUDA kernels of forms: compiled without a GPU, run on the CPU, and run on a device where there is one."""
 
-import functools
 import itertools
 
 import numpy as np
@@ -12,22 +11,12 @@ from ensemble._kernels.fem import forms as form_kernels
 from ensemble.apps import fem
 from ensemble.scalar import Ensemble
 from tests import cuda_on_cpu, nvrtc
-from tests.apps.fem.form_problems import CASES, cases, diffusion, elasticity, mesh_of, momentum, values_of
-
-EXTERN = "extern __shared__ __align__(16) char memory[];"
+from tests.apps.fem.form_problems import CASES, cases, diffusion, elasticity, emulated, mesh_of, momentum, values_of
 
 
 @pytest.fixture(scope="module")
 def mesh():
     return mesh_of()
-
-
-@functools.cache
-def emulated(form, element, layout, longest):
-    text, capacity, shared = form_cuda.assembly_source(form, element, layout, longest)
-    assert EXTERN in text
-    text = text.replace(EXTERN, f"static __attribute__((aligned(64))) char memory[{max(shared, 16)}];")
-    return cuda_on_cpu.Module(text, (), ("assemble",)).get_function("assemble"), capacity, shared
 
 
 @pytest.mark.skipif(cuda_on_cpu.COMPILER is None, reason="no g++")
@@ -64,7 +53,7 @@ def test_kernels_compile_for_a_device(mesh, k, lanes):
         pytest.skip("no NVRTC")
     form, fields = cases(mesh, np.random.default_rng(3), 2)[k]
     form.assemble(mesh, **fields)
-    terms, element = next(iter(form._traced.values())), fem.LinearSpace(mesh).tables(2).element
+    terms, element = next(iter(form.traced.values())), fem.LinearSpace(mesh).tables(2).element
     text, _, _ = form_cuda.assembly_source(terms, element, Layout("double", *lanes, 0), 40)
     assert b"assemble" in nvrtc.compiled(compiler, text, *form_cuda.OPTIONS)
 

@@ -359,5 +359,5 @@ def test_degrees_follow_the_integrand(mesh, rng):
     wind = rng.normal(size=(mesh.n_nodes, 3))
     for form, fields in ((advection, {"wind": wind}), (momentum, {"wind": wind}), (stabilised, {"wind": wind})):
         form.assemble(mesh, **fields)
-    degree = {form.name: next(iter(form._traced.values())).degree for form in (laplace, mass, advection, momentum)}
+    degree = {form.name: next(iter(form.traced.values())).degree for form in (laplace, mass, advection, momentum)}
     assert degree == {"laplace": 0, "mass": 2, "advection": 2, "momentum": 2}

@@ -1,0 +1,248 @@
+"""Assembly of forms in passes over the elements: forms with common samples and one rule share a pass."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ensemble._backend import array_namespace, asarray_like, contiguous, prototype
+from ensemble._check import message, one_of, require
+from ensemble._compile.trace.tracer import Scalar, Traced, trace
+from ensemble._kernels.fem.form_terms import CONSTANT, FieldKind, FormTerms, Input, form_terms
+from ensemble._kernels.fem.forms import assemble as assemble_terms
+from ensemble._typing import Array
+from ensemble.apps.fem.arguments import Vector
+from ensemble.apps.fem.fields import common_samples, placed_field, warn_if_not_finite
+from ensemble.apps.fem.spaces import Space, space_of
+from ensemble.linalg import CrsMatrix
+from ensemble.scalar import Ensemble
+from ensemble.scalar.sample_set import SampleSet
+
+__all__ = ["assemble", "assembled"]
+
+REAL = Scalar("float64")
+
+
+def assemble(
+    mesh: Any, *forms: Any, out: Sequence[Any] | None = None, backend: str | None = None, check: bool = True,
+    **fields: Any,
+) -> list[Any]:  # fmt: skip
+    """Assemble several forms in as few passes over the elements as possible.
+
+    A pass computes the geometry of an element once and reads each field once. Bilinear forms without samples share a
+    pass, bilinear forms with samples share another; linear forms likewise. Within a pass all terms that need
+    quadrature use the rule of the highest degree, so values may differ in the last bits from those of a form alone.
+
+    Parameters
+    ----------
+    mesh : TetMesh or a space
+    *forms : BilinearForm or LinearForm
+    out : list, optional
+        The list of an earlier call, whose values are overwritten.
+    backend, check
+        See `BilinearForm.assemble`.
+    **fields
+        The fields of all forms; a form reads those that its integrand names.
+
+    Returns
+    -------
+    list of CrsMatrix and Ensemble
+        One per form, in their order.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `BilinearForm.assemble`; ValueError where `out` has another length than `forms`.
+
+    Examples
+    --------
+    >>> from ensemble.apps import fem
+    >>> @fem.bilinear_form
+    ... def mass(u, v, w):
+    ...     return u * v
+    >>> @fem.bilinear_form
+    ... def diffusion(u, v, w):
+    ...     return w.kappa * fem.dot(fem.grad(u), fem.grad(v))
+    >>> M, K = fem.assemble(fem.TetMesh.box(2), mass, diffusion, kappa=2.0)
+    >>> float(M.values.sum().round(12)), K.shape
+    (1.0, (27, 27))
+    """
+    outs: list[Any] = [None] * len(forms) if out is None else list(out)
+    require(len(outs) == len(forms), "assemble", "out", f"have {len(forms)} entries, one per form", len(outs))
+    return assembled(mesh, forms, outs, backend, check, fields)
+
+
+class _Given(NamedTuple):
+    """The fields of a call: their kinds, their values (None: sizes of the elements) and their samples."""
+
+    kinds: tuple[FieldKind, ...]
+    values: list[Any]
+    n_samples: int
+    sample_set: SampleSet | None
+
+
+def assembled(
+    mesh: Any, forms: Sequence[Any], outs: Sequence[Any], backend: str | None, check: bool, fields: Mapping[str, Any]
+) -> list[Any]:
+    """The results of `forms`, in the objects of `outs` where there is one."""
+    name = forms[0].name if len(forms) == 1 else "assemble"
+    space = space_of(mesh, name)
+    given = _given(name, space, fields)
+    like = next((v for v in given.values if v is not None and not isinstance(v, np.ndarray)), np.empty(0))
+    if backend is not None:
+        like = prototype(one_of(backend, ("numpy", "cupy"), name, "backend"))
+    passes: dict[Any, list[int]] = {}
+    for n, form in enumerate(forms):
+        if outs[n] is not None and form.places == 2 and "vector" in form.components:
+            raise TypeError(message(name, "out", "be None for vector functions", f"a {type(outs[n]).__name__}"))
+        terms = _terms([form], given.kinds, space.dim)
+        per_sample = any(given.kinds[j].per_sample for j in terms.used_fields)
+        passes.setdefault((form.places, per_sample, form.degree), []).append(n)
+    arrays: dict[int, Array] = {}
+    results: list[Any] = [None] * len(forms)
+    for (_, per_sample, degree), members in passes.items():
+        terms = _terms([forms[n] for n in members], given.kinds, space.dim)
+        _load(name, space, given, terms, like, arrays, fields if check else ())
+        tables = space.tables(terms.degree if degree is None else degree)
+        _require_points(name, given, terms, tables.element.n_points, terms.degree if degree is None else degree)
+        n_samples = given.n_samples if per_sample else 1
+        used = {j: arrays[j] for j in terms.used_fields}
+        buffers = [None if outs[n] is None else _buffer(outs[n]) for n in members]
+        values = assemble_terms(terms, tables, used, n_samples, like, buffers)
+        sample_set = given.sample_set if per_sample else None
+        for n, block, own in zip(members, terms.components, values, strict=True):
+            results[n] = _result(forms[n], space, block, own, sample_set) if outs[n] is None else outs[n]
+    return results
+
+
+# --- fields
+def _given(name: str, space: Space, fields: Mapping[str, Any]) -> _Given:
+    """The fields of a call, with coordinates `x` and sizes `h` of the elements."""
+    given = {field: placed_field(name, field, value, space) for field, value in fields.items()}
+    kind, x = space.coordinates
+    given.setdefault("x", (FieldKind("x", kind, (space.dim,), False), x[..., None], None))
+    given.setdefault("h", (FieldKind("h", "element", (), False), None, None))
+    kinds = tuple(kind for kind, _, _ in given.values())
+    return _Given(kinds, [values for _, values, _ in given.values()], *common_samples(name, given))
+
+
+def _load(
+    name: str, space: Space, given: _Given, terms: FormTerms, like: Array, arrays: dict[int, Array], checked: Any
+) -> None:
+    """Put the fields that `terms` reads where `like` lives, as (places, components, samples)."""
+    for j in terms.used_fields:
+        if j in arrays:
+            continue
+        kind, values = given.kinds[j], given.values[j]
+        values = asarray_like(space.sizes[:, None] if values is None else values, like)
+        xp = array_namespace(values)
+        arrays[j] = contiguous(xp.reshape(values, (-1, kind.size, values.shape[-1])))
+        if kind.name in checked:
+            warn_if_not_finite(name, kind.name, arrays[j])
+
+
+def _require_points(name: str, given: _Given, terms: FormTerms, n_points: int, degree: int) -> None:
+    for kind, values in ((given.kinds[j], given.values[j]) for j in terms.used_fields):
+        if kind.place == "point" and values.shape[1] != n_points:
+            wanted = f"have {n_points} points per element, as the rule of degree {degree}"
+            require(False, name, kind.name, wanted, values.shape[1], "Set degree= of the form.")
+
+
+# --- traces
+def _terms(forms: Sequence[Any], kinds: tuple[FieldKind, ...], dim: int) -> FormTerms:
+    """The terms of `forms`, traced once for fields of these kinds."""
+    traced: dict[Any, FormTerms] = forms[0].traced
+    key = (tuple(forms), kinds, dim)
+    if key not in traced:
+        traced[key] = _traced(forms, kinds, dim)
+    return traced[key]
+
+
+def _traced(forms: Sequence[Any], kinds: tuple[FieldKind, ...], dim: int) -> FormTerms:
+    inputs: list[Input] = []
+    for j, kind in enumerate(kinds):
+        inputs += [Input(j, c, -1) for c in range(kind.size)]
+        if kind.place == "node":
+            inputs += [Input(j, c, axis) for c in range(kind.size) for axis in range(dim)]
+    terms: list[tuple[int, Any, Any, float, int]] = []
+
+    def body(values: Any) -> Any:
+        named = _named(kinds, inputs, values, dim)
+        outputs: list[Any] = []
+        for number, form in enumerate(forms):
+            for (test, trial), coefficient in form.integrated(named, dim).terms.items():
+                factor, rest = _split(coefficient)
+                slots = (number, tuple(test or ()), trial and tuple(trial))
+                if rest is None:
+                    terms.append((*slots, factor, CONSTANT))
+                else:
+                    terms.append((*slots, factor, len(outputs)))
+                    outputs.append(rest if rest.dtype == np.float64 else rest * 1.0)
+        return tuple(outputs)
+
+    graph = trace(body, tuple([REAL] * len(inputs)), function=forms[0].name)
+    return form_terms(graph, terms, kinds, tuple(inputs), tuple(form.counts(dim) for form in forms), dim)
+
+
+def _named(kinds: tuple[FieldKind, ...], inputs: list[Input], values: Any, dim: int) -> dict[str, Any]:
+    """The traced fields by name, nested as their values are; gradients of nodal fields are noted in the trace."""
+    at = dict(zip(inputs, values, strict=True))
+    found = {}
+    for j, kind in enumerate(kinds):
+        components = [at[Input(j, c, -1)] for c in range(kind.size)]
+        if kind.place == "node":
+            for c, value in enumerate(components):
+                gradient = Vector(at[Input(j, c, axis)] for axis in range(dim))
+                value._tracer.gradients[value._node] = gradient
+        found[kind.name] = _nested(components, kind.shape)
+    return found
+
+
+# --- coefficients
+def _split(coefficient: Any) -> tuple[float, Any]:
+    """(constant factor, the rest) of a coefficient; the rest is None for a number."""
+    if not isinstance(coefficient, Traced):
+        return float(coefficient), None
+    factor, tracer, k = 1.0, coefficient._tracer, coefficient._node
+    while True:
+        node = tracer.nodes[k]
+        if node.operation == "constant":
+            return factor * float(node.value), None
+        if node.operation == "negative":
+            factor, k = -factor, node.inputs[0]
+            continue
+        if node.operation == "multiply":
+            constants = [i for i in node.inputs if tracer.nodes[i].operation == "constant"]
+            if len(constants) == 1:
+                factor *= float(tracer.nodes[constants[0]].value)
+                k = next(i for i in node.inputs if i != constants[0])
+                continue
+        return factor, Traced(tracer, k)
+
+
+def _nested(components: list[Any], shape: tuple[int, ...]) -> Any:
+    if not shape:
+        return components[0]
+    step = len(components) // shape[0]
+    return Vector(_nested(components[i * step : (i + 1) * step], shape[1:]) for i in range(shape[0]))
+
+
+# --- results
+def _buffer(out: Any) -> Array:
+    """The values of a result of an earlier call, (entries, n_samples)."""
+    values = out.samples if isinstance(out, Ensemble) else out.values
+    return array_namespace(values).reshape(values, (-1, values.shape[-1]))
+
+
+def _result(form: Any, space: Space, block: tuple[int, int], values: Array, sample_set: SampleSet | None) -> Any:
+    """The vector or the matrix; component c of node i has number ``components * i + c`` in a matrix."""
+    xp, (rows, columns) = array_namespace(values), block
+    if form.places == 1:
+        shape = (space.n_unknowns, *([rows] if form.components[0] == "vector" else []), values.shape[-1])
+        return Ensemble(xp.reshape(values, shape), sample_set)
+    if rows == columns == 1:
+        return CrsMatrix(space.graph, Ensemble(values, sample_set))
+    graph, order = space.scalar_graph(rows, columns)
+    return CrsMatrix(graph, Ensemble(xp.take(values, asarray_like(order, values), axis=0), sample_set))
