@@ -23,6 +23,8 @@ AHEAD = 48
 
 NONE = np.int32(-1)
 
+U = np.uint64  # an unsigned index needs no test for a negative one
+
 
 class ElementMap(NamedTuple):
     """The graph of unknowns that share an element, and the places of element matrices in it.
@@ -46,43 +48,42 @@ class ElementMap(NamedTuple):
 
 
 @compiled
-def _fill_rows(order, first, incidences, unknowns, rows, longest, columns, length, slots, flat, near):
-    n_rows, k = first.size - 1, unknowns.shape[1]
+def _fill_rows(order, first, incidences, unknowns, corners, rows, longest, columns, length, slots):
+    n_rows, k = first.size - 1, len(corners)  # a constant of the compiled loop
     last = incidences.size - 1
     for part in prange((n_rows + rows - 1) // rows):
         seen = np.empty(n_rows, np.int32)  # the last row in which a column was met
         for j in range(n_rows):
             seen[j] = NONE
-        position = np.empty(n_rows, np.int32)
-        met = np.empty(longest * k, np.int32)
+        position = np.empty(n_rows, np.int16)
+        met = np.empty(longest * k + 1, np.int32)
         for m in range(part * rows, min((part + 1) * rows, n_rows)):
-            i = np.int64(order[m])
-            start = np.int64(first[i]) * k
-            end = start
+            i = np.int32(order[m])
+            start = U(first[i]) * U(k)
+            count = U(0)
             for t in range(first[i], first[i + 1]):
-                e = incidences[t] // k
-                ahead = incidences[min(t + AHEAD, last)] // k
-                prefetch(flat, ahead * k, 16)
-                prefetch(near, ahead * k * k, 32)
+                p = U(incidences[t])
+                e = p // U(k) * U(k)
+                ahead = np.int64(U(incidences[min(t + AHEAD, last)]) // U(k))
+                prefetch(unknowns, ahead * k, 16)
+                prefetch(slots, ahead * k * k, 32)
                 for b in range(k):
-                    j = unknowns[e, b]
-                    met[(t - first[i]) * k + b] = j
-                    if seen[j] != i:
-                        seen[j] = i
-                        place = end
-                        while place > start and columns[place - 1] > j:  # insertion: rows are short
-                            columns[place] = columns[place - 1]
-                            place -= 1
-                        columns[place] = j
-                        end += 1
-            for place in range(start, end):
-                position[columns[place]] = place - start
+                    j = U(unknowns[e + U(b)])
+                    met[count] = j
+                    count += U(seen[j] != i)
+                    seen[j] = i
+            for c in range(count):  # the place of a column is the number of smaller ones: no branch depends on them
+                column, smaller = met[U(c)], 0
+                for d in range(count):
+                    smaller += met[U(d)] < column
+                columns[start + U(smaller)] = column
+                position[U(column)] = smaller
             for t in range(first[i], first[i + 1]):
-                e = incidences[t] // k
-                a = incidences[t] - e * k
+                p = U(incidences[t])
+                e = p // U(k) * U(k)
                 for b in range(k):
-                    slots[e, a, b] = position[met[(t - first[i]) * k + b]]
-            length[i] = end - start
+                    slots[p * U(k) + U(b)] = position[U(unknowns[e + U(b)])]
+            length[i] = count
 
 
 @compiled
@@ -106,19 +107,8 @@ def element_map(unknowns: np.ndarray, n_unknowns: int, order: np.ndarray | None 
     length = np.zeros(n_unknowns, np.int64)
     slots = np.empty((n_elements, k, k), np.int16)
     rows, longest = max(128, -(-n_unknowns // PARTS)), int(np.diff(first).max(initial=0))
-    _fill_rows(
-        order,
-        first,
-        incidences,
-        unknowns,
-        rows,
-        longest,
-        columns,
-        length,
-        slots,
-        unknowns.reshape(-1),
-        slots.reshape(-1),
-    )
+    flat, corners = np.ascontiguousarray(unknowns).reshape(-1), (0,) * k
+    _fill_rows(order, first, incidences, flat, corners, rows, longest, columns, length, slots.reshape(-1))
     if length.max(initial=0) > LONGEST:
         raise ValueError(f"element_map: a row must hold at most {LONGEST} entries; got {length.max()}.")
     indptr = np.zeros(n_unknowns + 1, np.int64)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ensemble import _check
+from ensemble._kernels.fem.mesh_arrays import CHUNK, count_faulty_tets, has_doubles
 from ensemble.apps.fem.mesh import cell_counts
 
 __all__ = ["TetMesh"]
@@ -66,14 +67,22 @@ class TetMesh:
         object.__setattr__(self, "points", np.array(points, dtype=np.float64, order="C"))
         bad = np.flatnonzero(~np.isfinite(self.points).all(axis=1))
         _check.require(not bad.size, "TetMesh", "points", "be finite", _named("node", bad))
-        bad = np.flatnonzero(((tets < 0) | (tets >= len(points))).any(axis=1))
-        wanted = f"be nodes from 0 to {len(points) - 1}"
-        _check.require(not bad.size, "TetMesh", "tets", wanted, f"others in {_named('element', bad)}")
+        if tets.min() < 0 or tets.max() >= len(points):
+            bad = np.flatnonzero(((tets < 0) | (tets >= len(points))).any(axis=1))
+            wanted = f"be nodes from 0 to {len(points) - 1}"
+            _check.require(False, "TetMesh", "tets", wanted, f"others in {_named('element', bad)}")
         object.__setattr__(self, "tets", np.array(tets, dtype=np.int32, order="C"))
-        self._check_elements()
+        volumes, used = np.empty(self.n_elements), np.zeros(self.n_nodes, dtype=bool)
+        faulty = np.empty(-(-self.n_elements // CHUNK), dtype=np.int64)
+        flat = self.tets.reshape(-1)
+        count_faulty_tets(self.points.reshape(-1), flat, FLAT, volumes, used, faulty)
+        table = np.full(1 << (2 * self.n_elements - 1).bit_length(), -1, dtype=np.int32)
+        if faulty.any() or not used.all() or has_doubles(flat, table):
+            self._name_faulty()
+        self.__dict__["volumes"] = volumes
 
-    def _check_elements(self) -> None:
-        """Reject repeated nodes, elements without volume, doubles and unused nodes."""
+    def _name_faulty(self) -> None:
+        """Raise the error that names repeated nodes, elements without volume, doubles or unused nodes."""
         ordered = np.sort(self.tets, axis=1)
         bad = np.flatnonzero((ordered[:, 1:] == ordered[:, :-1]).any(axis=1))
         _check.require(
@@ -81,7 +90,7 @@ class TetMesh:
         )
         corners = [self.points[self.tets[:, i]] for i in range(4)]
         longest = np.sqrt(np.max([_squares(corners[b] - corners[a]) for a, b in EDGES], axis=0))
-        flat = np.flatnonzero(np.abs(self.volumes) * 6.0 <= FLAT * longest**3)
+        flat = np.flatnonzero(~(np.abs(self.volumes) * 6.0 > FLAT * longest**3))
         _check.require(not flat.size, "TetMesh", "tets", "have a volume", f"none in {_named('element', flat)}")
         inverted = np.flatnonzero(self.volumes < 0.0)
         _check.require(

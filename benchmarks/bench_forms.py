@@ -1,0 +1,149 @@
+"""Assembly on tetrahedra: Laplace and mass matrices, and diffusion for 32 samples, against scikit-fem, one thread.
+
+Record: `forms-1threads`. Bytes that must move are stated in `ensemble/_kernels/fem/form_loops.py`.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import numba
+import numpy as np
+
+from benchmarks.common import SEED, EnsembleBenchmark, interleaved, median, ratio, save, show
+from benchmarks.mountain import STEP_FORMS, mountain_mesh, step_fields
+from ensemble.apps import fem
+from ensemble.scalar import Ensemble
+
+
+@fem.bilinear_form
+def laplace(u: Any, v: Any, w: Any) -> Any:
+    """As a user writes it."""
+    return fem.dot(fem.grad(u), fem.grad(v))
+
+
+@fem.bilinear_form
+def mass(u: Any, v: Any, w: Any) -> Any:
+    """As a user writes it."""
+    return u * v
+
+
+@fem.bilinear_form
+def diffusion(u: Any, v: Any, w: Any) -> Any:
+    """As a user writes it."""
+    return w.kappa * fem.dot(fem.grad(u), fem.grad(v))
+
+
+def diffusivities(mesh: fem.TetMesh, n_samples: int) -> Ensemble:
+    """Samples per element."""
+    return Ensemble(np.random.default_rng(SEED).uniform(0.5, 2.0, (mesh.n_elements, n_samples)))
+
+
+class Forms(EnsembleBenchmark):
+    """Diffusion on 6 * 12^3 tetrahedra."""
+
+    def setup(self, backend: str, n_samples: int) -> None:
+        super().setup(backend, n_samples)
+        self.mesh = fem.TetMesh.box(12, jitter=0.1, seed=SEED)
+        self.kappa = diffusivities(self.mesh, n_samples)
+        diffusion.assemble(self.mesh, kappa=self.kappa, backend=self.library)
+
+    def time_assemble(self, backend: str, n_samples: int) -> None:
+        diffusion.assemble(self.mesh, kappa=self.kappa, backend=self.library)
+        self.wait()
+
+
+def scikit_fem(mesh: fem.TetMesh) -> tuple[Any, dict[str, Any]]:
+    """(what makes the basis, the forms) of scikit-fem on the same mesh."""
+    import skfem
+    from skfem.helpers import dot
+
+    points, tets = np.ascontiguousarray(mesh.points.T), np.ascontiguousarray(mesh.tets.T)
+
+    def basis() -> Any:
+        return skfem.Basis(skfem.MeshTet(points, tets, sort_t=False), skfem.ElementTetP1())
+
+    forms = {
+        "laplace": skfem.BilinearForm(lambda u, v, w: dot(u.grad, v.grad)),
+        "mass": skfem.BilinearForm(lambda u, v, w: u * v),
+        "diffusion": skfem.BilinearForm(lambda u, v, w: w.kappa * dot(u.grad, v.grad)),
+    }
+    return basis, forms
+
+
+def table(mesh: fem.TetMesh, n_samples: int, rounds: int) -> list[dict[str, Any]]:
+    """Seconds of both, in turn, and the ratio; setup counted on both sides, then left out on both sides."""
+    make_basis, forms = scikit_fem(mesh)
+    basis = make_basis()
+    points, tets, one, many = mesh.points, mesh.tets, diffusivities(mesh, 1), diffusivities(mesh, n_samples)
+    at_points = np.repeat(one.samples, basis.dx.shape[1], axis=1)
+
+    def fresh() -> Any:
+        return fem.assemble(fem.TetMesh(points, tets), laplace, mass)
+
+    def theirs_fresh() -> Any:
+        own = make_basis()
+        return forms["laplace"].assemble(own), forms["mass"].assemble(own)
+
+    pairs = {
+        "Laplace and mass, with setup": (fresh, theirs_fresh, 1),
+        "Laplace and mass, one pass": (
+            lambda: fem.assemble(mesh, laplace, mass),
+            lambda: (forms["laplace"].assemble(basis), forms["mass"].assemble(basis)),
+            1,
+        ),
+        "Laplace": (lambda: laplace.assemble(mesh), lambda: forms["laplace"].assemble(basis), 1),
+        "stiffness_matrix": (lambda: fem.stiffness_matrix(mesh), lambda: forms["laplace"].assemble(basis), 1),
+        "mass": (lambda: mass.assemble(mesh), lambda: forms["mass"].assemble(basis), 1),
+        "diffusion, 1 sample": (
+            lambda: diffusion.assemble(mesh, kappa=one),
+            lambda: forms["diffusion"].assemble(basis, kappa=at_points),
+            1,
+        ),
+        f"diffusion, {n_samples} samples": (
+            lambda: diffusion.assemble(mesh, kappa=many),
+            lambda: forms["diffusion"].assemble(basis, kappa=at_points),
+            n_samples,
+        ),
+    }
+    rows = []
+    for name, (ours, theirs, samples) in pairs.items():
+        seconds = interleaved({"ours": ours, "scikit-fem": theirs}, rounds)
+        rows.append(
+            {
+                "assembled": name,
+                "ms per sample": 1e3 * median(seconds["ours"]) / samples,
+                "scikit-fem ms": 1e3 * median(seconds["scikit-fem"]),
+                "x scikit-fem": ratio(seconds["scikit-fem"], seconds["ours"], samples),
+            }
+        )
+    return rows
+
+
+def step_table(mesh: fem.TetMesh, rounds: int) -> list[dict[str, Any]]:
+    """Milliseconds of the eight matrices of a time step."""
+    fields = step_fields(mesh)
+    calls = {name: (lambda form=form: form.assemble(mesh, check=False, **fields)) for name, form in STEP_FORMS.items()}
+    calls["all eight"] = lambda: fem.assemble(mesh, *STEP_FORMS.values(), check=False, **fields)
+    return [{"matrix": name, "ms": 1e3 * median(times)} for name, times in interleaved(calls, rounds).items()]
+
+
+def main() -> None:
+    """Print the tables and keep them."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks forms", description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--samples", type=int, default=32)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=1)
+    options = parser.parse_args()
+    numba.set_num_threads(options.threads)
+    mesh = mountain_mesh()
+    rows = table(mesh, options.samples, options.rounds)
+    show(f"{mesh.n_elements} tetrahedra, {mesh.n_nodes} nodes", rows)
+    steps = step_table(mesh, options.rounds)
+    show("Matrices of a time step, one sample", steps)
+    save(f"forms-{options.threads}threads", rows, steps=steps, elements=mesh.n_elements, nodes=mesh.n_nodes)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,141 @@
+"""Assembly on tetrahedra on a CUDA device: matrices of one and of many samples, and the eight of a time step.
+
+`python -m benchmarks forms-device` checks each matrix against the CPU, then times launches between CUDA events. The
+device's cache is emptied before each. Record: `forms-cuda`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from benchmarks.bench_forms import diffusion, diffusivities, laplace, mass
+from benchmarks.common import cuda_device, save, show
+from benchmarks.mountain import STEP_FORMS, mountain_mesh, step_fields
+from ensemble import Ensemble
+from ensemble.apps import fem
+
+BANDWIDTH = 4.8e12
+"""Of an H200, in bytes per second, as its data sheet states."""
+
+PUBLISHED = {"temperature": 11.566, "water vapour": 11.251, "cloud water": 11.296, "rain water": 9.481,
+             "momentum": 46.363, "divergence": 21.497, "pressure diffusion": 28.507, "projection": 10.944}  # fmt: skip
+"""Milliseconds on an A100, Fluidity-Atmosphere (Li et al.), table 8."""
+
+
+def milliseconds(call: Callable[[], Any], repeats: int, cold: bool = True) -> float:
+    """Median time of what a call queues."""
+    import cupy
+
+    flush = cupy.zeros(1 << 25, dtype=cupy.float64) if cold else None
+    start, end = cupy.cuda.Event(), cupy.cuda.Event()
+    for _ in range(3):
+        call()
+    times = []
+    for _ in range(repeats):
+        if flush is not None:
+            flush += 1.0
+        start.record()
+        call()
+        end.record()
+        end.synchronize()
+        times.append(cupy.cuda.get_elapsed_time(start, end))
+    return statistics.median(times)
+
+
+def on_device(fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields, copied."""
+    import cupy
+
+    copied = {}
+    for name, value in fields.items():
+        if isinstance(value, Ensemble):
+            copied[name] = Ensemble(cupy.asarray(value.samples), value.sample_set)
+        else:
+            copied[name] = cupy.asarray(value) if isinstance(value, np.ndarray) else value
+    return copied
+
+
+def check(made: list[Any], expected: list[Any]) -> None:
+    """Raise where the device and the CPU differ by more than rounding."""
+    import cupy
+
+    for a, b in zip(made, expected, strict=True):
+        error = float(abs(cupy.asnumpy(a.values) - b.values).max() / abs(b.values).max())
+        if not error <= 2e-14:
+            raise AssertionError(f"device and CPU differ by {error:.1e}")
+
+
+def timed(mesh: fem.TetMesh, forms: list[Any], fields: dict[str, Any], repeats: int) -> float:
+    """Milliseconds of assembling `forms` in place, after a check against the CPU."""
+    there = on_device(fields)
+    made = fem.assemble(mesh, *forms, backend="cupy", **there)
+    check(made, fem.assemble(mesh, *forms, **fields))
+    return milliseconds(lambda: launched(mesh, forms, made, there), repeats)
+
+
+def launched(mesh: fem.TetMesh, forms: list[Any], made: list[Any], fields: dict[str, Any]) -> Any:
+    """Queue the assembly into matrices that are there."""
+    return fem.assemble(mesh, *forms, out=made, backend="cupy", check=False, **fields)
+
+
+def sample_rows(mesh: fem.TetMesh, repeats: int) -> list[dict[str, Any]]:
+    """Forms with a bound: bytes of the values written and the coefficients read, and of the mesh."""
+    nnz = fem.LinearSpace(mesh).graph.nnz
+    mesh_bytes = 24 * mesh.n_nodes + 16 * mesh.n_elements + 4 * nnz
+    rows = []
+    cases: list[tuple[str, list[Any], int]] = [("Laplace", [laplace], 0), ("mass", [mass], 0)]
+    cases += [("Laplace and mass, one pass", [laplace, mass], 0)]
+    cases += [(f"diffusion, {s} samples", [diffusion], s) for s in (1, 2, 4, 8, 16, 32, 64)]
+    for name, forms, n_samples in cases:
+        fields = {"kappa": diffusivities(mesh, n_samples)} if n_samples else {}
+        ms = timed(mesh, forms, fields, repeats)
+        moved = mesh_bytes + 8 * nnz * len(forms) * max(n_samples, 1) + 8 * mesh.n_elements * n_samples
+        bound = 1e3 * moved / BANDWIDTH
+        rows.append({"assembled": name, "ms": ms, "ms per sample": ms / max(n_samples, 1), "bound ms": bound,
+                     "fraction": bound / ms})  # fmt: skip
+    return rows
+
+
+def step_rows(mesh: fem.TetMesh, repeats: int) -> list[dict[str, Any]]:
+    """The eight matrices of a time step one by one, and in one call."""
+    fields, rows = step_fields(mesh), []
+    for name, form in STEP_FORMS.items():
+        scalar = "vector" not in form.components
+        there = on_device(fields)
+        made = [form.assemble(mesh, backend="cupy", **there)]
+        check(made, [form.assemble(mesh, **fields)])
+        if scalar:
+            ms = milliseconds(lambda: launched(mesh, [form], made, there), repeats)  # noqa: B023
+        else:
+            ms = milliseconds(lambda: form.assemble(mesh, backend="cupy", check=False, **there), repeats)  # noqa: B023
+        rows.append({"matrix": name, "ms": ms, "published ms": PUBLISHED[name], "x": PUBLISHED[name] / ms})
+    total, published = sum(row["ms"] for row in rows), sum(PUBLISHED.values())
+    rows.append({"matrix": "sum of the eight", "ms": total, "published ms": published, "x": published / total})
+    there = on_device(fields)
+    ms = milliseconds(lambda: fem.assemble(mesh, *STEP_FORMS.values(), backend="cupy", check=False, **there), repeats)
+    rows.append({"matrix": "all eight in one call", "ms": ms, "published ms": published, "x": published / ms})
+    return rows
+
+
+def main() -> None:
+    """Print the tables and keep them."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks forms-device", description=(__doc__ or "").split("\n\n")[0]
+    )
+    parser.add_argument("--repeats", type=int, default=30)
+    options = parser.parse_args()
+    mesh = mountain_mesh()
+    rows, steps = sample_rows(mesh, options.repeats), step_rows(mesh, options.repeats)
+    about = cuda_device()
+    show(f"{about['device']}: {mesh.n_elements} tetrahedra, {mesh.n_nodes} nodes", rows)
+    show("Matrices of a time step, one sample", steps)
+    save("forms-cuda", rows, steps=steps, elements=mesh.n_elements, nodes=mesh.n_nodes, **about)
+
+
+if __name__ == "__main__":
+    main()
