@@ -17,6 +17,7 @@ from ensemble._command.progress import Progress
 from ensemble._command.record import Record
 from ensemble._command.report import as_json, as_table
 from ensemble._command.sampling import MOST_SOBOL_TERMS, uniform_points
+from ensemble._command.second_process import OneSampleCompilation
 from ensemble.apps.fem import RandomDiffusion
 from ensemble.scalar import Ensemble
 
@@ -150,12 +151,14 @@ def solve_all(record: Record, progress: Progress) -> None:
     start = time.perf_counter()
     progress.say("compiling kernels, or loading them where they were compiled before ...")
     try:
-        if several:
-            solve(0, timed=False)
-        else:
-            problem_of(options, WARM_UP_CELLS).solve(Ensemble(np.zeros((options.terms, size))), **tolerances)
-        if options.scalar_runs:
-            solve_alone(0)
+        with OneSampleCompilation(options, WARM_UP_CELLS) as second_process:
+            if several:
+                solve(0, timed=False)
+            else:
+                problem_of(options, WARM_UP_CELLS).solve(Ensemble(np.zeros((options.terms, size))), **tolerances)
+            if options.scalar_runs:
+                second_process.wait()
+                solve_alone(0)
     finally:
         record.seconds["compile"] = time.perf_counter() - start
     progress.restart()

@@ -21,7 +21,7 @@ try:
 except ImportError:  # no such locks on Windows
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["cached"]
+__all__ = ["cached", "digest_of"]
 
 ROOT = Path(__file__).parents[1]
 

@@ -6,6 +6,7 @@ process compiles nothing.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import importlib.util
@@ -19,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from ensemble._compile.kernel_cache import digest_of
 from ensemble._compile.lanes import arithmetic, circular, functions, quotients, types
 from ensemble._compile.lanes import tables as _lane_tables
 from ensemble._compile.trace.graph import Graph, Node
@@ -28,8 +30,10 @@ __all__ = [
     "cache_folder",
     "elementwise_source",
     "imports_of",
+    "is_marked",
     "lanes_function",
     "load_module",
+    "mark",
     "scalar_function",
     "tables",
 ]
@@ -240,6 +244,23 @@ def _foundation() -> bytes:
     package = Path(__file__).parents[2]
     files = sorted(file for folder in BUILT_ON for file in (package / folder).rglob("*.py"))
     return hashlib.blake2b(b"".join(file.read_bytes() for file in files)).digest()
+
+
+def is_marked(job: str) -> bool:
+    """Whether `mark` was called for this job with these sources: its kernels are on disk, as far as is known."""
+    return _marker(job).exists()
+
+
+def mark(job: str) -> None:
+    """Note on disk that the kernels of a job were compiled; where nothing can be written, nothing is noted."""
+    with contextlib.suppress(OSError):
+        _marker(job).parent.mkdir(parents=True, exist_ok=True)
+        _marker(job).touch()
+
+
+def _marker(job: str) -> Path:
+    digests = "".join(digest_of(folder) for folder in ("_compile", "_kernels"))
+    return cache_folder() / f"{job}-{hashlib.blake2b(digests.encode(), digest_size=16).hexdigest()}.compiled"
 
 
 @functools.cache

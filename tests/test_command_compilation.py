@@ -1,0 +1,70 @@
+"""A first run of `ensemble diffusion` compiles in two processes; later runs start none."""
+
+import subprocess
+import sys
+from argparse import Namespace
+
+import pytest
+
+from ensemble._command import second_process
+from ensemble._command.second_process import OneSampleCompilation
+
+OPTIONS = {
+    "scalar_runs": 3, "backend": "numpy", "terms": 5, "correlation_length": 1.0, "mean": 1.0, "variance": 0.01,
+    "source": 0.0, "grading": 1.0, "mode_order": "lexicographic", "rtol": 1e-7,
+}  # fmt: skip
+
+
+@pytest.fixture
+def started(tmp_path, monkeypatch):
+    """The command lines of processes; each ends at once with `status`, or sleeps where that is None."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(second_process.os, "cpu_count", lambda: 2)
+    popen, lines = subprocess.Popen, []
+    started = Namespace(lines=lines, status=0)
+
+    def start(words, **options):
+        lines.append(words)
+        code = "import time; time.sleep(60)" if started.status is None else f"raise SystemExit({started.status})"
+        return popen([sys.executable, "-c", code], **options)
+
+    monkeypatch.setattr(subprocess, "Popen", start)
+    return started
+
+
+def test_only_the_first_run_starts_a_second_process(started):
+    for expected in (1, 1):
+        with OneSampleCompilation(Namespace(**OPTIONS), 10) as second:
+            second.wait()
+        assert len(started.lines) == expected
+    assert started.lines[0][:4] == [sys.executable, "-m", "ensemble", "diffusion"]
+    assert {"--cells=10", "--samples=1", "--scalar-runs=0"} <= set(started.lines[0])
+
+
+def test_a_process_that_fails_is_started_again(started):
+    started.status = 3
+    for _ in range(2):
+        with OneSampleCompilation(Namespace(**OPTIONS), 10) as second:
+            second.wait()
+    assert len(started.lines) == 2
+
+
+@pytest.mark.parametrize("changed", [{"scalar_runs": 0}, {"backend": "cupy"}])
+def test_runs_that_need_no_kernels_of_one_sample_start_none(started, changed):
+    with OneSampleCompilation(Namespace(**OPTIONS | changed), 10):
+        assert started.lines == []
+
+
+def test_the_process_ends_with_an_interrupted_run(started):
+    started.status = None
+    with pytest.raises(KeyboardInterrupt), OneSampleCompilation(Namespace(**OPTIONS), 10) as second:
+        raise KeyboardInterrupt
+    assert second.process.poll() is not None
+
+
+def test_its_command_line_is_one_that_the_command_takes(started, capsys):
+    from ensemble.__main__ import main
+
+    with OneSampleCompilation(Namespace(**OPTIONS), 4):
+        pass
+    assert main(started.lines[0][3:]) == 0
