@@ -66,7 +66,7 @@ class _Source:
     def basis(self, function: str, derivative: int) -> str:
         """The value or a derivative of a local function at point q."""
         if derivative == 0:
-            return f"shape[q * K + {function}]"
+            return f"shape[{'(g * POINTS + q)' if self.cell.varying else 'q'} * K + {function}]"
         if self.cell.simplex:
             return f"stage[1 + {function} * DIM + {derivative - 1}]"
         return f"gradients[((g * POINTS + q) * K + {function}) * DIM + {derivative - 1}]"

@@ -96,7 +96,8 @@ class _Source:
     def basis(self, function: str, derivative: int) -> str:
         """The value or a derivative of a local function at point q."""
         if derivative == 0:
-            return f"shape[q * {self.k} + {function}]"
+            point = f"(g * {self.cell.n_points} + q)" if self.cell.varying else "q"
+            return f"shape[{point} * {self.k} + {function}]"
         if self.cell.simplex:
             return f"work[{function} * {self.dim} + {derivative - 1}]"
         return f"gradients[((g * {self.cell.n_points} + q) * {self.k} + {function}) * {self.dim} + {derivative - 1}]"

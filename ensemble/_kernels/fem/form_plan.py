@@ -19,13 +19,14 @@ class Element:
     """The local basis. `simplex`: linear functions on a tetrahedron, geometry from its corners; else tabulated.
 
     A tabulated basis reads its gradients and ``dx`` (weights times Jacobian determinants) at each point of each
-    element.
+    element. `varying`: its values too; otherwise they are equal on all elements.
     """
 
     n_functions: int
     n_points: int
     dim: int
     simplex: bool
+    varying: bool = False
 
 
 @dataclass(frozen=True)

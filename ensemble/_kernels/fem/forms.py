@@ -31,10 +31,10 @@ class ElementTables:
 
     Elements stand in the order in which they are added; `elements` (E,) are their numbers in fields, `gradients` and
     `dx`. `points` (n_nodes, dim) and `nodes` (E, k): corners and fields given at nodes; `unknowns` (E, k): rows of the
-    matrix. `indptr` and `slots` as in `ElementMap`. `shape` (n_q, k): values of the functions; `weights` (n_q,) sum to
-    one. `gradients` (E, n_q, k, dim) and `dx` (E, n_q) are empty on linear simplices. `parts` gives, for a number of
-    threads, (first, elements, rows): part p visits ``elements[first[p]:first[p + 1]]`` and fills the rows
-    ``rows[p]:rows[p + 1]``. `gather` is for
+    matrix. `indptr` and `slots` as in `ElementMap`. `shape` (n_q, k), or (E, n_q, k) where it varies: values of the
+    functions; `weights` (n_q,) sum to one. `gradients` (E, n_q, k, dim) and `dx` (E, n_q) are empty on linear
+    simplices; `gradients` also where no form reads them. `parts` gives, for a number of threads, (first, elements,
+    rows): part p visits ``elements[first[p]:first[p + 1]]`` and fills the rows ``rows[p]:rows[p + 1]``. `gather` is for
     devices, where rows gather their elements; `copies` keeps what was copied there.
     """
 
@@ -128,16 +128,17 @@ def reference(
     """The same over the Array API: element matrices (E, k, k, S) in memory, then sums over the sorted entries."""
     xp = array_namespace(like)
     gradients, dx = _gradients(tables)
-    arrays = (gradients, dx, tables.shape, tables.nodes, tables.elements)
-    gradients, dx, shape, nodes, elements = (asarray_like(array, like) for array in arrays)
     n_elements, k = tables.nodes.shape
+    values_of = tables.shape[tables.elements] if tables.element.varying else tables.shape[None]
+    arrays = (gradients, dx, values_of, tables.nodes, tables.elements)
+    gradients, dx, shape, nodes, elements = (asarray_like(array, like) for array in arrays)
     values: dict[int, Any] = {}
     local = (k, k) if form.is_bilinear else (k,)
     totals = [xp.zeros((n_elements, *local, *block, n_samples), dtype=xp.float64) for block in form.block_shapes]
-    for q in range(tables.shape.shape[0]):
+    for q in range(tables.element.n_points):
         basis = [
-            xp.broadcast_to(shape[q, :], (n_elements, k)),
-            *(gradients[:, q, :, d] for d in range(tables.element.dim)),
+            xp.broadcast_to(shape[:, q, :], (n_elements, k)),
+            *(gradients[:, q, :, d] for d in range(gradients.shape[-1])),
         ]
         values = {CONSTANT: 1.0}
         for coefficients in (form.element, form.point):
@@ -181,7 +182,8 @@ def _gathered(source: Array, target: np.ndarray, n_targets: int, like: Array) ->
 def _gradients(tables: ElementTables) -> tuple[np.ndarray, np.ndarray]:
     """Gradients (E, n_q, k, dim) and dx (E, n_q) of any element."""
     if not tables.element.simplex:
-        return tables.gradients[tables.elements], tables.dx[tables.elements]
+        empty = np.zeros((tables.elements.size, tables.element.n_points, tables.element.n_functions, 0))
+        return tables.gradients[tables.elements] if tables.gradients.size else empty, tables.dx[tables.elements]
     corners = tables.points[tables.nodes]
     edges = corners[:, 1:] - corners[:, :1]
     inverse = np.linalg.inv(edges)  # column i is the gradient of function i + 1

@@ -5,6 +5,7 @@ from ensemble.apps.fem.assembly import assemble
 from ensemble.apps.fem.diffusion_operator import DiffusionOperator
 from ensemble.apps.fem.fields import Field, at_nodes, at_points, per_element
 from ensemble.apps.fem.forms import BilinearForm, LinearForm, bilinear_form, linear_form
+from ensemble.apps.fem.interop import from_skfem
 from ensemble.apps.fem.karhunen_loeve import KarhunenLoeve, exponential_covariance
 from ensemble.apps.fem.matrices import mass_matrix, stiffness_matrix
 from ensemble.apps.fem.mesh import HexMesh
@@ -36,6 +37,7 @@ __all__ = [
     "div",
     "dot",
     "exponential_covariance",
+    "from_skfem",
     "grad",
     "linear_form",
     "mass_matrix",

@@ -75,7 +75,7 @@ def assemble(
 
 
 class _Given(NamedTuple):
-    """The fields of a call: their kinds, their values (None: sizes of the elements) and their samples."""
+    """The fields of a call: their kinds, their values (None: those of the space) and their samples."""
 
     kinds: tuple[FieldKind, ...]
     values: list[Any]
@@ -106,7 +106,7 @@ def assembled(
         terms = _terms([forms[n] for n in members], given.kinds, space.dim)
         _load(name, space, given, terms, like, arrays, fields if check else ())
         tables = space.tables(terms.degree if degree is None else degree)
-        _require_points(name, given, terms, tables.element.n_points, terms.degree if degree is None else degree)
+        _require_points(name, space, given, terms, terms.degree if degree is None else degree)
         n_samples = given.n_samples if per_sample else 1
         used = {j: arrays[j] for j in terms.used_fields}
         buffers = [None if outs[n] is None else _buffer(outs[n]) for n in members]
@@ -119,11 +119,10 @@ def assembled(
 
 # --- fields
 def _given(name: str, space: Space, fields: Mapping[str, Any]) -> _Given:
-    """The fields of a call, with coordinates `x` and sizes `h` of the elements."""
+    """The fields of a call and those of the space, as coordinates `x` and sizes `h` of the elements."""
     given = {field: placed_field(name, field, value, space) for field, value in fields.items()}
-    kind, x = space.coordinates
-    given.setdefault("x", (FieldKind("x", kind, (space.dim,), False), x[..., None], None))
-    given.setdefault("h", (FieldKind("h", "element", (), False), None, None))
+    for own, (place, shape, _) in space.own_fields.items():
+        given.setdefault(own, (FieldKind(own, place, shape, False), None, None))
     kinds = tuple(kind for kind, _, _ in given.values())
     return _Given(kinds, [values for _, values, _ in given.values()], *common_samples(name, given))
 
@@ -136,18 +135,21 @@ def _load(
         if j in arrays:
             continue
         kind, values = given.kinds[j], given.values[j]
-        values = asarray_like(space.sizes[:, None] if values is None else values, like)
+        values = asarray_like(space.own_fields[kind.name][2]()[..., None] if values is None else values, like)
         xp = array_namespace(values)
         arrays[j] = contiguous(xp.reshape(values, (-1, kind.size, values.shape[-1])))
         if kind.name in checked:
             warn_if_not_finite(name, kind.name, arrays[j])
 
 
-def _require_points(name: str, given: _Given, terms: FormTerms, n_points: int, degree: int) -> None:
+def _require_points(name: str, space: Space, given: _Given, terms: FormTerms, degree: int) -> None:
+    n_points = space.tables(degree).element.n_points
     for kind, values in ((given.kinds[j], given.values[j]) for j in terms.used_fields):
-        if kind.place == "point" and values.shape[1] != n_points:
-            wanted = f"have {n_points} points per element, as the rule of degree {degree}"
-            require(False, name, kind.name, wanted, values.shape[1], "Set degree= of the form.")
+        if kind.place == "point" and values is not None and values.shape[1] != n_points:
+            rule = f"rule of degree {degree}" if space.n_points is None else "space"
+            advice = "Set degree= of the form." if space.n_points is None else ""
+            wanted = f"have {n_points} points per element, as the {rule}"
+            require(False, name, kind.name, wanted, values.shape[1], advice)
 
 
 # --- traces

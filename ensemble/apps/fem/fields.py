@@ -90,7 +90,8 @@ def placed_field(function: str, name: str, value: Any, space: Space) -> tuple[Fi
             f"shape {shape}, which fits {' and '.join(fitting)}", "Say which: at_nodes, per_element or at_points.",
         )  # fmt: skip
         place = fitting[0] if fitting else None
-    n = f"() or (3,) or (3, 3), ({space.n_nodes}, ...) at nodes, ({space.n_elements}, ...) per element"
+    d = space.dim
+    n = f"() or ({d},) or ({d}, {d}), ({space.n_nodes}, ...) at nodes, ({space.n_elements}, ...) per element"
     require(place in fitting, function, name, f"have shape {n}", f"{shape}")
     assert place is not None
     leading = {"number": 0, "node": 1, "element": 1, "point": 2}[place]
@@ -106,9 +107,11 @@ def _fitting(shape: tuple[int, ...], space: Space, named: str | None) -> list[st
     if shape and shape[0] == space.n_nodes and len(shape) <= 3:
         found.append("node")
     if shape and shape[0] == space.n_elements:
-        if len(shape) > 1 and (shape[1] > 3 if named is None else named == "point"):
+        at_points = len(shape) > 1 and (shape[1] > 3 if named is None else named == "point")
+        unclear = named is None and len(shape) > 1 and shape[1] == space.n_points
+        if at_points or unclear:
             found.append("point")
-        elif len(shape) <= 3:
+        if len(shape) <= 3 and not at_points:
             found.append("element")
     return found
 

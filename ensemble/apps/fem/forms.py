@@ -139,8 +139,9 @@ def bilinear_form(
     """Make a form of an integrand ``f(u, v, w)``.
 
     The integrand is called once per kind of fields with symbols and gives the value at one point: `u` is the trial
-    function, `v` the test function, `w` has the fields as attributes, with `w.x` the coordinates and `w.h` the element
-    size. Operators: ``grad dot mul div ddot transpose sym_grad``; functions of NumPy on fields.
+    function, `v` the test function, `w` has the fields as attributes, with `w.x` the coordinates, `w.h` the element
+    size and, on facets, `w.n` the outward unit normal. Operators: ``grad dot mul div ddot transpose sym_grad``;
+    functions of NumPy on fields.
 
     Parameters
     ----------

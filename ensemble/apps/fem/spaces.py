@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,8 @@ class Space:
     n_nodes, n_unknowns, n_elements : int
     dim : int
         Axes of space.
+    n_points : int or None
+        Quadrature points of each element; None where the rule is that of each form.
     """
 
     nodes: np.ndarray
@@ -41,6 +44,7 @@ class Space:
     n_nodes: int
     n_unknowns: int
     dim: int
+    n_points: int | None = None
     name = "Space"
 
     @property
@@ -115,6 +119,14 @@ class Space:
     def sizes(self) -> np.ndarray:
         """The size h of each element: the d-th root of the determinant of its Jacobian, shape (n_elements,)."""
         raise NotImplementedError
+
+    @functools.cached_property
+    def own_fields(self) -> dict[str, tuple[str, tuple[int, ...], Callable[[], np.ndarray]]]:
+        """The fields that every form can read: the place, the shape of one value, and a function that gives all."""
+        return {
+            "x": (self.coordinates[0], (self.dim,), lambda: self.coordinates[1]),
+            "h": ("element", (), lambda: self.sizes),
+        }
 
     @functools.cached_property
     def _parts(self) -> dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]]:
@@ -239,38 +251,52 @@ class TabulatedSpace(Space):
     ----------
     unknowns : array of int, shape (n_elements, k)
     n_unknowns : int
-    shape : array, shape (n_points, k)
-        Values of the functions at the points, the same on every element.
+    shape : array, shape (n_points, k) or (n_elements, n_points, k)
+        Values of the functions at the points, the same on every element or those of each.
     gradients : array, shape (n_elements, n_points, k, dim)
     dx : array, shape (n_elements, n_points)
         Weights of the rule times determinants of the Jacobian.
     x : array, shape (n_elements, n_points, dim)
         Coordinates of the points, in m.
+    h : array, shape (n_elements, n_points), optional
+        What `w.h` is, in m; by default the root of the element's measure.
+    n : array, shape (n_elements, n_points, dim), optional
+        What `w.n` is: outward unit normals of facets, dimensionless.
     """
 
     name = "TabulatedSpace"
 
-    def __init__(self, unknowns: Any, n_unknowns: int, shape: Any, gradients: Any, dx: Any, x: Any) -> None:
+    def __init__(
+        self, unknowns: Any, n_unknowns: int, shape: Any, gradients: Any, dx: Any, x: Any, *, h: Any = None,
+        n: Any = None,
+    ) -> None:  # fmt: skip
         self.nodes = self.unknowns = np.ascontiguousarray(unknowns, dtype=np.int32)
         self.n_nodes = self.n_unknowns = n_unknowns
         self.shape, self.gradients, self.dx, self.x = (
             np.ascontiguousarray(array, dtype=np.float64) for array in (shape, gradients, dx, x)
         )
-        self.dim = int(self.gradients.shape[-1])
+        self.dim, self.n_points = int(self.gradients.shape[-1]), int(self.dx.shape[1])
+        self._more = {name: np.asarray(array, np.float64) for name, array in (("h", h), ("n", n)) if array is not None}
 
     def __repr__(self) -> str:
-        return f"TabulatedSpace(n_unknowns={self.n_unknowns}, n_elements={self.n_elements}, dim={self.dim})"
+        return f"{self.name}(n_unknowns={self.n_unknowns}, n_elements={self.n_elements}, dim={self.dim})"
 
     @functools.cached_property
     def _made(self) -> ElementTables:
-        n_points, k = self.shape.shape
+        n_points, k = self.shape.shape[-2:]
         weights = np.ones(n_points)
-        element = Element(k, n_points, self.dim, False)
+        element = Element(k, n_points, self.dim, False, self.shape.ndim == 3)
         return self._tables(element, shape=self.shape, weights=weights, gradients=self.gradients, dx=self.dx)
 
     def tables(self, degree: int) -> ElementTables:
         """The elements with the rule that they were tabulated at, whatever the degree."""
         return self._made
+
+    @functools.cached_property
+    def own_fields(self) -> dict[str, tuple[str, tuple[int, ...], Callable[[], np.ndarray]]]:
+        """`x` and `h`; `n` on facets."""
+        more = {k: ("point", a.shape[2:], functools.partial(np.asarray, a)) for k, a in self._more.items()}
+        return super().own_fields | more
 
     @property
     def coordinates(self) -> tuple[str, np.ndarray]:
