@@ -101,6 +101,13 @@ class FormTerms:
         return tuple((rows, max(columns, 1)) for rows, columns in self.components)
 
     @property
+    def has_derivatives(self) -> bool:
+        """Whether a derivative of a function or of a field is read."""
+        read = {p for c in (self.element, self.point) for p in c.graph.strong_inputs}
+        slots = [slot for term in self.terms for slot in (term.test, term.trial) if slot]
+        return any(derivative for _, derivative in slots) or any(self.inputs[p].axis >= 0 for p in read)
+
+    @property
     def used_fields(self) -> tuple[int, ...]:
         """The numbers of the fields that are read, ascending."""
         used = {self.inputs[p].field for c in (self.element, self.point) for p in c.graph.strong_inputs}

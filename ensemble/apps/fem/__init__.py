@@ -2,6 +2,7 @@
 
 from ensemble.apps.fem.arguments import Vector, ddot, div, dot, grad, mul, sym_grad, transpose
 from ensemble.apps.fem.assembly import assemble
+from ensemble.apps.fem.boundary_space import BoundarySpace
 from ensemble.apps.fem.diffusion_operator import DiffusionOperator
 from ensemble.apps.fem.fields import Field, at_nodes, at_points, per_element
 from ensemble.apps.fem.forms import BilinearForm, LinearForm, bilinear_form, linear_form
@@ -9,7 +10,7 @@ from ensemble.apps.fem.interop import from_skfem
 from ensemble.apps.fem.karhunen_loeve import KarhunenLoeve, exponential_covariance
 from ensemble.apps.fem.matrices import mass_matrix, stiffness_matrix
 from ensemble.apps.fem.mesh import HexMesh
-from ensemble.apps.fem.quadrature import tetrahedron_rule
+from ensemble.apps.fem.quadrature import tetrahedron_rule, triangle_rule
 from ensemble.apps.fem.random_diffusion import DiffusionResult, RandomDiffusion
 from ensemble.apps.fem.solves.preconditioner import Multigrid
 from ensemble.apps.fem.spaces import LinearSpace, TabulatedSpace
@@ -17,6 +18,7 @@ from ensemble.apps.fem.tet_mesh import TetMesh
 
 __all__ = [
     "BilinearForm",
+    "BoundarySpace",
     "DiffusionOperator",
     "DiffusionResult",
     "Field",
@@ -47,4 +49,5 @@ __all__ = [
     "sym_grad",
     "tetrahedron_rule",
     "transpose",
+    "triangle_rule",
 ]

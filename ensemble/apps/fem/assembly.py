@@ -104,6 +104,10 @@ def assembled(
     results: list[Any] = [None] * len(forms)
     for (_, per_sample, degree), members in passes.items():
         terms = _terms([forms[n] for n in members], given.kinds, space.dim)
+        require(
+            space.has_gradients or not terms.has_derivatives, name, "the integrand",
+            f"take no gradients on this {space.name}", "grad or div", f"Make it by {space.name}(..., gradients=True).",
+        )  # fmt: skip
         _load(name, space, given, terms, like, arrays, fields if check else ())
         tables = space.tables(terms.degree if degree is None else degree)
         _require_points(name, space, given, terms, terms.degree if degree is None else degree)

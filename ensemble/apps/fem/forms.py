@@ -83,6 +83,7 @@ class BilinearForm(_Form):
         Parameters
         ----------
         mesh : TetMesh or a space
+            A space is a `LinearSpace`, a `BoundarySpace`, a `TabulatedSpace`, or what `from_skfem` gives.
         out : CrsMatrix, optional
             A matrix of an earlier call with scalar functions, whose values are overwritten.
         backend : "numpy" or "cupy", optional

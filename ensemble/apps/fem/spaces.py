@@ -18,7 +18,7 @@ from ensemble._kernels.sparse.element_map import ElementMap, element_map
 from ensemble.apps.fem.quadrature import tetrahedron_rule
 from ensemble.linalg import CrsGraph
 
-__all__ = ["LinearSpace", "Space", "TabulatedSpace", "space_of"]
+__all__ = ["LinearSpace", "MeshSpace", "Space", "TabulatedSpace", "space_of"]
 
 NOTHING = np.zeros(0)
 
@@ -37,6 +37,8 @@ class Space:
         Axes of space.
     n_points : int or None
         Quadrature points of each element; None where the rule is that of each form.
+    has_gradients : bool
+        Whether forms may take gradients.
     """
 
     nodes: np.ndarray
@@ -45,6 +47,7 @@ class Space:
     n_unknowns: int
     dim: int
     n_points: int | None = None
+    has_gradients = True
     name = "Space"
 
     @property
@@ -164,7 +167,55 @@ class Space:
         )  # fmt: skip
 
 
-class LinearSpace(Space):
+class MeshSpace(Space):
+    """Continuous linear functions on elements or facets of a mesh, whose nodes may share unknowns.
+
+    Attributes
+    ----------
+    mesh : TetMesh
+    numbers : array of int, shape (n_nodes,), or None
+        The unknown of each node; None: its own.
+    """
+
+    def __init__(self, mesh: Any, nodes: np.ndarray, numbers: Any) -> None:
+        self.mesh, self.nodes, self.n_nodes, self.dim = mesh, nodes, mesh.n_nodes, 3
+        self.unknowns, self.n_unknowns, self.numbers = self.nodes, self.n_nodes, None
+        if numbers is not None:
+            self.numbers = numbers = np.asarray(numbers)
+            require(
+                numbers.shape == (self.n_nodes,) and numbers.dtype.kind in "iu", self.name, "numbers",
+                f"be {self.n_nodes} integers, one per node", f"{numbers.dtype} {numbers.shape}",
+            )  # fmt: skip
+            self.n_unknowns = int(numbers.max(initial=-1)) + 1
+            count = np.bincount(numbers[numbers >= 0], minlength=self.n_unknowns)
+            whole = bool(np.all(numbers >= 0) and np.all(count))
+            require(whole, self.name, "numbers", "name every unknown from 0 on", "a gap or a negative number")
+            self.unknowns = numbers[self.nodes]
+
+    def __repr__(self) -> str:
+        return f"{self.name}(n_unknowns={self.n_unknowns}, n_elements={self.n_elements})"
+
+    @property
+    def coordinates(self) -> tuple[str, np.ndarray]:
+        """Coordinates are a nodal field of the mesh."""
+        return "node", self.mesh.points
+
+    @property
+    def centroids(self) -> np.ndarray:
+        """The first corner of each element, shape (n_elements, 3), in m."""
+        corners: np.ndarray = np.take(self.mesh.points, self.nodes[:, 0], axis=0)
+        return corners
+
+    @functools.cached_property
+    def _rows(self) -> np.ndarray:
+        points = self.mesh.points
+        if self.numbers is not None:  # the point of some node of each unknown
+            points = np.empty((self.n_unknowns, 3))
+            points[self.numbers] = self.mesh.points
+        return spatial_order(points)
+
+
+class LinearSpace(MeshSpace):
     """Continuous linear functions on a mesh of tetrahedra.
 
     Parameters
@@ -189,22 +240,7 @@ class LinearSpace(Space):
     name = "LinearSpace"
 
     def __init__(self, mesh: Any, numbers: Any = None) -> None:
-        self.mesh, self.nodes, self.n_nodes, self.dim = mesh, mesh.tets, mesh.n_nodes, 3
-        self.unknowns, self.n_unknowns = self.nodes, self.n_nodes
-        if numbers is not None:
-            numbers = np.asarray(numbers)
-            require(
-                numbers.shape == (self.n_nodes,) and numbers.dtype.kind in "iu", "LinearSpace", "numbers",
-                f"be {self.n_nodes} integers, one per node", f"{numbers.dtype} {numbers.shape}",
-            )  # fmt: skip
-            self.n_unknowns = int(numbers.max(initial=-1)) + 1
-            count = np.bincount(numbers[numbers >= 0], minlength=self.n_unknowns)
-            whole = bool(np.all(numbers >= 0) and np.all(count))
-            require(whole, "LinearSpace", "numbers", "name every unknown from 0 on", "a gap or a negative number")
-            self.unknowns = numbers[self.nodes]
-
-    def __repr__(self) -> str:
-        return f"LinearSpace(n_unknowns={self.n_unknowns}, n_elements={self.n_elements})"
+        super().__init__(mesh, mesh.tets, numbers)
 
     @functools.cached_property
     def _by_degree(self) -> dict[int, ElementTables]:
@@ -217,25 +253,6 @@ class LinearSpace(Space):
             element = Element(4, weights.size, 3, True)
             self._by_degree[degree] = self._tables(element, points=self.mesh.points, shape=shape, weights=weights)
         return self._by_degree[degree]
-
-    @property
-    def coordinates(self) -> tuple[str, np.ndarray]:
-        """Coordinates are a nodal field of the mesh."""
-        return "node", self.mesh.points
-
-    @property
-    def centroids(self) -> np.ndarray:
-        """The first corner of each element, shape (n_elements, 3), in m."""
-        corners: np.ndarray = np.take(self.mesh.points, self.nodes[:, 0], axis=0)
-        return corners
-
-    @functools.cached_property
-    def _rows(self) -> np.ndarray:
-        points = self.mesh.points
-        if self.unknowns is not self.nodes:  # the point of some node of each unknown
-            points = np.empty((self.n_unknowns, 3))
-            points[self.unknowns.reshape(-1)] = self.mesh.points[self.nodes.reshape(-1)]
-        return spatial_order(points)
 
     @property
     def sizes(self) -> np.ndarray:

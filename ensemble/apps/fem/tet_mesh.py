@@ -21,6 +21,9 @@ FLAT = 1e-12
 FACETS = np.array([[1, 2, 3], [0, 3, 2], [0, 1, 3], [0, 2, 1]])
 """The nodes of facet i, opposite to corner i; their normal points outwards."""
 
+Condition = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+"""A function of coordinates x, y, z, arrays in m, that gives bools."""
+
 EDGES = np.array([[0, 1], [0, 2], [0, 3], [1, 2], [1, 3], [2, 3]])
 
 KUHN = np.array([[0, 1, 3, 7], [0, 3, 2, 7], [0, 2, 6, 7], [0, 6, 4, 7], [0, 4, 5, 7], [0, 5, 1, 7]], dtype=np.int32)
@@ -213,20 +216,47 @@ class TetMesh:
     @cached_property
     def boundary_facets(self) -> np.ndarray:
         """The nodes of each facet that belongs to one element, shape (n_facets, 3); normals point outwards."""
-        facets = self.tets[:, FACETS].reshape(-1, 3)
-        ordered = np.sort(facets, axis=1)
+        facets: np.ndarray = self.tets[:, FACETS].reshape(-1, 3)[self._alone]
+        return facets
+
+    @property
+    def boundary_elements(self) -> np.ndarray:
+        """The element of each boundary facet, shape (n_facets,)."""
+        return self._alone // 4
+
+    @cached_property
+    def _alone(self) -> np.ndarray:
+        """Facet i of element e as ``4 e + i`` where it belongs to no other element, ascending."""
+        ordered = np.sort(self.tets[:, FACETS].reshape(-1, 3), axis=1)
         order = np.lexsort(ordered.T[::-1])
         new = np.ones(len(order) + 1, dtype=bool)
         new[1:-1] = (ordered[order[1:]] != ordered[order[:-1]]).any(axis=1)
-        alone = np.sort(order[new[1:] & new[:-1]])
-        return facets[alone]
+        return np.sort(order[new[1:] & new[:-1]])
 
-    @cached_property
-    def boundary_nodes(self) -> np.ndarray:
-        """The nodes of the boundary, ascending."""
-        return np.unique(self.boundary_facets)
+    def facets_where(self, condition: Condition) -> np.ndarray:
+        """The numbers of the boundary facets for whose centroids ``condition(x, y, z)`` holds, ascending.
 
-    def nodes_where(self, condition: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]) -> np.ndarray:
+        Examples
+        --------
+        >>> TetMesh.box(2).facets_where(lambda x, y, z: z == 0.0).size
+        8
+        """
+        centroids = self.points[self.boundary_facets].mean(axis=1)
+        return _where(condition, centroids, "TetMesh.facets_where", "one per boundary facet")
+
+    def boundary_nodes(self, selector: Condition | None = None) -> np.ndarray:
+        """The nodes of the boundary, or of the boundary facets that `facets_where` selects; ascending.
+
+        Examples
+        --------
+        >>> mesh = TetMesh.box(2)
+        >>> mesh.boundary_nodes().size, mesh.boundary_nodes(lambda x, y, z: z == 0.0).size
+        (26, 9)
+        """
+        facets = self.boundary_facets
+        return np.unique(facets if selector is None else facets[self.facets_where(selector)])
+
+    def nodes_where(self, condition: Condition) -> np.ndarray:
         """The nodes for which ``condition(x, y, z)`` holds, ascending.
 
         Examples
@@ -234,11 +264,7 @@ class TetMesh:
         >>> TetMesh.box(1).nodes_where(lambda x, y, z: z == 0.0)
         array([0, 1, 2, 3])
         """
-        found = np.asarray(condition(*self.points.T))
-        good = found.dtype == bool and found.shape == (self.n_nodes,)
-        wanted = f"give {self.n_nodes} bools, one per node"
-        _check.require(good, "TetMesh.nodes_where", "condition", wanted, f"{found.dtype} {found.shape}")
-        return np.flatnonzero(found)
+        return _where(condition, self.points, "TetMesh.nodes_where", "one per node")
 
     # --- other meshes
     def renumbered(self, order: Any, *, seed: int | None = None) -> TetMesh:
@@ -316,6 +342,14 @@ def _triple(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     (ax, ay, az), (bx, by, bz), (cx, cy, cz) = a.T, b.T, c.T
     product: np.ndarray = ax * (by * cz - bz * cy) + ay * (bz * cx - bx * cz) + az * (bx * cy - by * cx)
     return product
+
+
+def _where(condition: Condition, points: np.ndarray, function: str, each: str) -> np.ndarray:
+    """The numbers of the points for which `condition` holds."""
+    found = np.asarray(condition(*points.T))
+    good = found.dtype == bool and found.shape == (len(points),)
+    _check.require(good, function, "condition", f"give {len(points)} bools, {each}", f"{found.dtype} {found.shape}")
+    return np.flatnonzero(found)
 
 
 def _squares(vectors: np.ndarray) -> np.ndarray:

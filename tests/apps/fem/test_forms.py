@@ -115,7 +115,7 @@ def test_linear_functions_pass_the_patch_test_in_every_sample(mesh, rng, n_sampl
     tensor = rng.normal(size=(3, 3, n_samples))
     K = fem.stiffness_matrix(mesh, Ensemble(tensor))
     u = mesh.points @ [0.7, -1.3, 2.1] + 0.4
-    inner = np.setdiff1d(np.arange(mesh.n_nodes), mesh.boundary_nodes)
+    inner = np.setdiff1d(np.arange(mesh.n_nodes), mesh.boundary_nodes())
     assert inner.size
     residual = (K @ Ensemble(u[:, None])).samples[inner]
     np.testing.assert_allclose(residual, 0.0, atol=1e-13 * abs(K.values).max() * abs(u).max())
@@ -150,7 +150,7 @@ def test_errors_fall_at_the_rates_of_theory_on_refined_meshes():
     mesh, errors = fem.TetMesh.box(3, jitter=0.1, seed=60133), []
     for _ in range(3):
         mesh = mesh.refined()
-        inner = np.setdiff1d(np.arange(mesh.n_nodes), mesh.boundary_nodes)
+        inner = np.setdiff1d(np.arange(mesh.n_nodes), mesh.boundary_nodes())
         K, b = laplace.assemble(mesh).to_scipy(), source_of_exact.assemble(mesh).samples[:, 0]
         u = np.zeros(mesh.n_nodes)
         u[inner], status = spla.cg(K[inner][:, inner], b[inner], rtol=1e-10)

@@ -1,4 +1,4 @@
-"""Quadrature on the tetrahedron, against the integrals of monomials."""
+"""Quadrature on the tetrahedron and the triangle, against the integrals of monomials."""
 
 import itertools
 from math import factorial
@@ -32,13 +32,39 @@ def test_rules_are_exact_no_further(degree, points, exact):
     assert errors(degree, exact + 1) > 1e-7
 
 
-def test_a_degree_is_no_negative_number():
+def errors_on_triangle(degree, of):
+    """The largest error over the monomials x^i y^j with i + j == of, on the reference triangle."""
+    points, weights = fem.triangle_rule(degree)
+    _, x, y = points.T
+    exact = [2 * factorial(i) * factorial(of - i) / factorial(of + 2) for i in range(of + 1)]
+    return max(abs((weights * x**i * y ** (of - i)).sum() - value) for i, value in enumerate(exact))
+
+
+@pytest.mark.parametrize("degree", range(10))
+def test_rules_on_triangles_are_exact_up_to_their_degree(degree):
+    for of in range(degree + 1):
+        assert errors_on_triangle(degree, of) <= 1e-15
+    points, _ = fem.triangle_rule(degree)
+    assert ((points > 0) & (points < 1)).all() or degree <= 1
+
+
+@pytest.mark.parametrize(
+    ("degree", "points", "exact"), [(1, 1, 1), (2, 3, 2), (3, 6, 4), (5, 7, 5), (6, 16, 7), (8, 25, 9)]
+)
+def test_rules_on_triangles_are_exact_no_further(degree, points, exact):
+    assert len(fem.triangle_rule(degree)[1]) == points
+    assert errors_on_triangle(degree, exact + 1) > 1e-7
+
+
+@pytest.mark.parametrize("rule", [fem.tetrahedron_rule, fem.triangle_rule])
+def test_a_degree_is_no_negative_number(rule):
     with pytest.raises(ValueError, match="degree"):
-        fem.tetrahedron_rule(-1)
+        rule(-1)
 
 
-def test_barycentric_coordinates_and_weights_sum_to_one():
+@pytest.mark.parametrize("rule", [fem.tetrahedron_rule, fem.triangle_rule])
+def test_barycentric_coordinates_and_weights_sum_to_one(rule):
     for degree in range(8):
-        points, weights = fem.tetrahedron_rule(degree)
+        points, weights = rule(degree)
         np.testing.assert_allclose(points.sum(axis=1), 1.0, atol=1e-15)
         assert weights.sum() == pytest.approx(1.0, abs=1e-14)

@@ -27,7 +27,7 @@ def test_facets_of_the_boundary_point_outwards():
     np.testing.assert_allclose(normal.sum(axis=0), 0.0, atol=1e-14)
     assert (centre * normal).sum() / 6 == pytest.approx(1.0, rel=1e-13)  # the divergence theorem
     on_box = ((mesh.points == 0) | (mesh.points == 1)).any(axis=1)
-    np.testing.assert_array_equal(mesh.boundary_nodes, np.flatnonzero(on_box))
+    np.testing.assert_array_equal(mesh.boundary_nodes(), np.flatnonzero(on_box))
 
 
 @pytest.mark.parametrize("jitter", [0.0, 0.2])
