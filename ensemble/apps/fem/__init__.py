@@ -10,6 +10,7 @@ from ensemble.apps.fem.interop import from_skfem
 from ensemble.apps.fem.karhunen_loeve import KarhunenLoeve, exponential_covariance
 from ensemble.apps.fem.matrices import mass_matrix, stiffness_matrix
 from ensemble.apps.fem.mesh import HexMesh
+from ensemble.apps.fem.periodic import merge_nodes, periodic
 from ensemble.apps.fem.quadrature import tetrahedron_rule, triangle_rule
 from ensemble.apps.fem.random_diffusion import DiffusionResult, RandomDiffusion
 from ensemble.apps.fem.solves.preconditioner import Multigrid
@@ -43,8 +44,10 @@ __all__ = [
     "grad",
     "linear_form",
     "mass_matrix",
+    "merge_nodes",
     "mul",
     "per_element",
+    "periodic",
     "stiffness_matrix",
     "sym_grad",
     "tetrahedron_rule",

@@ -222,7 +222,7 @@ class LinearSpace(MeshSpace):
     ----------
     mesh : TetMesh
     numbers : array of int, shape (n_nodes,), optional
-        The unknown of each node, as `merge_nodes` gives it for periodic conditions; None: its own.
+        The unknown of each node, as `periodic` or `merge_nodes` gives it; None: its own.
 
     Raises
     ------
