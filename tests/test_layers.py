@@ -163,6 +163,8 @@ LLVM = {
         ("llvmlite", LLVM),
         ("cupy", {"_backend.py", "_compile/device.py", "_compile/streams.py"}),
         ("array_api_compat", {"_backend.py"}),
+        ("meshio", {"apps/fem/mesh_files.py"}),
+        ("skfem", {"apps/fem/interop.py"}),
     ],
 )
 def test_one_door_to_each_library(module, users):

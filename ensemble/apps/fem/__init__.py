@@ -10,6 +10,7 @@ from ensemble.apps.fem.interop import from_skfem
 from ensemble.apps.fem.karhunen_loeve import KarhunenLoeve, exponential_covariance
 from ensemble.apps.fem.matrices import mass_matrix, stiffness_matrix
 from ensemble.apps.fem.mesh import HexMesh
+from ensemble.apps.fem.mesh_files import write_mesh
 from ensemble.apps.fem.periodic import merge_nodes, periodic
 from ensemble.apps.fem.quadrature import tetrahedron_rule, triangle_rule
 from ensemble.apps.fem.random_diffusion import DiffusionResult, RandomDiffusion
@@ -53,4 +54,5 @@ __all__ = [
     "tetrahedron_rule",
     "transpose",
     "triangle_rule",
+    "write_mesh",
 ]

@@ -64,8 +64,6 @@ def from_skfem(basis: Any) -> BasisSpace:
 
     Raises
     ------
-    ImportError
-        If scikit-fem is not installed.
     TypeError
         If `basis` is no basis of scikit-fem.
     ValueError
@@ -88,11 +86,9 @@ def from_skfem(basis: Any) -> BasisSpace:
     >>> space.boundary(lambda x: x[0] == 0.0).size
     9
     """
-    try:
-        from skfem import ElementVector
-        from skfem.assembly.basis import AbstractBasis
-    except ImportError as error:
-        raise ImportError("from_skfem: scikit-fem must be installed. Run pip install 'ensemble[fem]'.") from error
+    from skfem import ElementVector
+    from skfem.assembly.basis import AbstractBasis
+
     if not isinstance(basis, AbstractBasis):
         raise TypeError(message("from_skfem", "basis", "be a basis of scikit-fem", f"a {type(basis).__name__}"))
     dim, vector = int(basis.mesh.dim()), isinstance(basis.elem, ElementVector)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ import numpy as np
 from ensemble import _check
 from ensemble._kernels.fem.mesh_arrays import CHUNK, count_faulty_tets, has_doubles
 from ensemble.apps.fem.mesh import cell_counts
+from ensemble.apps.fem.mesh_files import facet_values, read_tets
+from ensemble.apps.fem.tet_geometry import Condition, doubles, named, places_where, squared_lengths, tet_volumes
 
 __all__ = ["TetMesh"]
 
@@ -20,9 +23,6 @@ FLAT = 1e-12
 
 FACETS = np.array([[1, 2, 3], [0, 3, 2], [0, 1, 3], [0, 2, 1]])
 """The nodes of facet i, opposite to corner i; their normal points outwards."""
-
-Condition = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
-"""A function of coordinates x, y, z, arrays in m, that gives bools."""
 
 EDGES = np.array([[0, 1], [0, 2], [0, 3], [1, 2], [1, 3], [2, 3]])
 
@@ -39,6 +39,11 @@ class TetMesh:
     points : array, shape (n_nodes, 3), in m
     tets : array of int, shape (n_elements, 4)
         The corners of each element, ordered so that ``det(x1 - x0, x2 - x0, x3 - x0) > 0``.
+
+    Attributes
+    ----------
+    point_data, cell_data, facet_data : dict of arrays
+        What `read` found in a file: values by name, one per node, per element, and per facet of `boundary_facets`.
 
     Raises
     ------
@@ -57,6 +62,9 @@ class TetMesh:
 
     points: np.ndarray
     tets: np.ndarray
+    point_data: dict[str, np.ndarray] = field(default_factory=dict, init=False)
+    cell_data: dict[str, np.ndarray] = field(default_factory=dict, init=False)
+    facet_data: dict[str, np.ndarray] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         points, tets = np.asarray(self.points), np.asarray(self.tets)
@@ -69,11 +77,11 @@ class TetMesh:
             _check.require(good, "TetMesh", name, f"have shape (n, {width}), n > 0", array.shape)
         object.__setattr__(self, "points", np.array(points, dtype=np.float64, order="C"))
         bad = np.flatnonzero(~np.isfinite(self.points).all(axis=1))
-        _check.require(not bad.size, "TetMesh", "points", "be finite", _named("node", bad))
+        _check.require(not bad.size, "TetMesh", "points", "be finite", named("node", bad))
         if tets.min() < 0 or tets.max() >= len(points):
             bad = np.flatnonzero(((tets < 0) | (tets >= len(points))).any(axis=1))
             wanted = f"be nodes from 0 to {len(points) - 1}"
-            _check.require(False, "TetMesh", "tets", wanted, f"others in {_named('element', bad)}")
+            _check.require(False, "TetMesh", "tets", wanted, f"others in {named('element', bad)}")
         object.__setattr__(self, "tets", np.array(tets, dtype=np.int32, order="C"))
         volumes, used = np.empty(self.n_elements), np.zeros(self.n_nodes, dtype=bool)
         faulty = np.empty(-(-self.n_elements // CHUNK), dtype=np.int64)
@@ -89,26 +97,26 @@ class TetMesh:
         ordered = np.sort(self.tets, axis=1)
         bad = np.flatnonzero((ordered[:, 1:] == ordered[:, :-1]).any(axis=1))
         _check.require(
-            not bad.size, "TetMesh", "tets", "name four nodes each", f"a node twice in {_named('element', bad)}"
+            not bad.size, "TetMesh", "tets", "name four nodes each", f"a node twice in {named('element', bad)}"
         )
         corners = [self.points[self.tets[:, i]] for i in range(4)]
-        longest = np.sqrt(np.max([_squares(corners[b] - corners[a]) for a, b in EDGES], axis=0))
+        longest = np.sqrt(np.max([squared_lengths(corners[b] - corners[a]) for a, b in EDGES], axis=0))
         flat = np.flatnonzero(~(np.abs(self.volumes) * 6.0 > FLAT * longest**3))
-        _check.require(not flat.size, "TetMesh", "tets", "have a volume", f"none in {_named('element', flat)}")
+        _check.require(not flat.size, "TetMesh", "tets", "have a volume", f"none in {named('element', flat)}")
         inverted = np.flatnonzero(self.volumes < 0.0)
         _check.require(
             not inverted.size, "TetMesh", "tets", "be ordered so that their volume is positive",
-            f"a negative volume in {_named('element', inverted)}", "TetMesh.oriented(points, tets) swaps two corners.",
+            f"a negative volume in {named('element', inverted)}", "TetMesh.oriented(points, tets) swaps two corners.",
         )  # fmt: skip
-        bad = _doubles(ordered)
+        bad = doubles(ordered)
         _check.require(
-            not bad.size, "TetMesh", "tets", "stand once", f"the nodes of another in {_named('element', bad)}"
+            not bad.size, "TetMesh", "tets", "stand once", f"the nodes of another in {named('element', bad)}"
         )
         used = np.zeros(self.n_nodes, dtype=bool)
         used[self.tets] = True
         _check.require(
             bool(used.all()), "TetMesh", "points", "belong to an element each",
-            f"none for {_named('node', np.flatnonzero(~used))}", "Leave them out and renumber tets.",
+            f"none for {named('node', np.flatnonzero(~used))}", "Leave them out and renumber tets.",
         )  # fmt: skip
 
     @classmethod
@@ -117,9 +125,48 @@ class TetMesh:
         points, tets = np.asarray(points, dtype=np.float64), np.array(tets)
         inside = tets.ndim == 2 and tets.shape[1] == 4 and tets.size and tets.min() >= 0 and tets.max() < len(points)
         if inside and points.ndim == 2 and points.shape[1] == 3:
-            swapped = _volumes(points, tets) < 0.0
+            swapped = tet_volumes(points, tets) < 0.0
             tets[swapped] = tets[swapped][:, [0, 1, 3, 2]]
         return cls(points, tets)
+
+    @classmethod
+    def read(cls, path: str | Path) -> TetMesh:
+        """Read the tetrahedra of a file of any format that meshio [1]_ reads: ``.msh``, ``.vtu``, ``.xdmf``, ...
+
+        Cells of other kinds are left out, and so are nodes that belong to no tetrahedron; the others keep their order,
+        elements too. Corners are swapped where a volume is negative. `point_data` and `cell_data` of the mesh are the
+        values that the file has at nodes and on tetrahedra. `facet_data` are those that it has on triangles, for the
+        boundary facets among them; on all other boundary facets they are 0, or NaN for real numbers. Tags of Gmsh are
+        ``cell_data["gmsh:physical"]`` and ``facet_data["gmsh:physical"]``.
+
+        Parameters
+        ----------
+        path : str or Path
+
+        Returns
+        -------
+        TetMesh
+
+        Raises
+        ------
+        ImportError
+            If meshio is not installed: ``pip install 'ensemble[fem]'``.
+        OSError
+            If the file is absent or cannot be opened.
+        ValueError
+            If meshio does not read it, or it has no linear tetrahedra; the message names the cells that it has. As
+            `TetMesh`, for what is no mesh.
+
+        References
+        ----------
+        .. [1] Schlömer, meshio: Tools for mesh files, doi:10.5281/zenodo.1173115.
+        """
+        found = read_tets(path)
+        mesh = cls.oriented(found.points, found.tets)
+        data = found.triangle_data
+        facets = facet_values(mesh.boundary_facets, found.triangles, data) if data else {}
+        mesh.__dict__.update(point_data=found.point_data, cell_data=found.cell_data, facet_data=facets)
+        return mesh
 
     @classmethod
     def box(
@@ -198,7 +245,7 @@ class TetMesh:
     @cached_property
     def volumes(self) -> np.ndarray:
         """The volume of each element, shape (n_elements,), in m^3."""
-        return _volumes(self.points, self.tets)
+        return tet_volumes(self.points, self.tets)
 
     @cached_property
     def edges(self) -> np.ndarray:
@@ -242,7 +289,7 @@ class TetMesh:
         8
         """
         centroids = self.points[self.boundary_facets].mean(axis=1)
-        return _where(condition, centroids, "TetMesh.facets_where", "one per boundary facet")
+        return places_where(condition, centroids, "TetMesh.facets_where", "one per boundary facet")
 
     def boundary_nodes(self, selector: Condition | None = None) -> np.ndarray:
         """The nodes of the boundary, or of the boundary facets that `facets_where` selects; ascending.
@@ -264,7 +311,7 @@ class TetMesh:
         >>> TetMesh.box(1).nodes_where(lambda x, y, z: z == 0.0)
         array([0, 1, 2, 3])
         """
-        return _where(condition, self.points, "TetMesh.nodes_where", "one per node")
+        return places_where(condition, self.points, "TetMesh.nodes_where", "one per node")
 
     # --- other meshes
     def renumbered(self, order: Any, *, seed: int | None = None) -> TetMesh:
@@ -328,53 +375,3 @@ class TetMesh:
                 octahedron[here, k] = m[here][:, [a, b, ring[k], ring[(k + 1) % 4]]]
         tets = np.concatenate([np.stack(at_corners, axis=1), octahedron], axis=1).reshape(-1, 4)
         return TetMesh.oriented(points, tets)
-
-
-def _volumes(points: np.ndarray, tets: np.ndarray) -> np.ndarray:
-    """Signed volumes of tetrahedra."""
-    x0, x1, x2, x3 = (points[tets[:, i]] for i in range(4))
-    volumes: np.ndarray = _triple(x1 - x0, x2 - x0, x3 - x0) / 6.0
-    return volumes
-
-
-def _triple(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
-    """a . (b x c), row by row."""
-    (ax, ay, az), (bx, by, bz), (cx, cy, cz) = a.T, b.T, c.T
-    product: np.ndarray = ax * (by * cz - bz * cy) + ay * (bz * cx - bx * cz) + az * (bx * cy - by * cx)
-    return product
-
-
-def _where(condition: Condition, points: np.ndarray, function: str, each: str) -> np.ndarray:
-    """The numbers of the points for which `condition` holds."""
-    found = np.asarray(condition(*points.T))
-    good = found.dtype == bool and found.shape == (len(points),)
-    _check.require(good, function, "condition", f"give {len(points)} bools, {each}", f"{found.dtype} {found.shape}")
-    return np.flatnonzero(found)
-
-
-def _squares(vectors: np.ndarray) -> np.ndarray:
-    squares: np.ndarray = np.einsum("ed,ed->e", vectors, vectors)
-    return squares
-
-
-def _doubles(ordered: np.ndarray) -> np.ndarray:
-    """The rows of `ordered` that equal an earlier one, ascending; equal rows have equal sums of products."""
-    factors = np.array(
-        [0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93], dtype=np.uint64
-    )
-    keys = (ordered.astype(np.uint64) * factors).sum(axis=1)
-    sorted_keys = np.sort(keys)
-    again = sorted_keys[1:][sorted_keys[1:] == sorted_keys[:-1]]
-    if not again.size:
-        return np.zeros(0, dtype=np.int64)
-    suspects = np.flatnonzero(np.isin(keys, again))
-    order = suspects[np.lexsort(ordered[suspects].T[::-1])]
-    same = (ordered[order[1:]] == ordered[order[:-1]]).all(axis=1)
-    return np.sort(order[1:][same])
-
-
-def _named(what: str, indices: np.ndarray) -> str:
-    """ "3 elements (0, 4, 9)", at most six of them."""
-    plural = "" if indices.size == 1 else "s"
-    more = ", ..." if indices.size > 6 else ""
-    return f"{indices.size} {what}{plural} ({', '.join(map(str, indices[:6]))}{more})"

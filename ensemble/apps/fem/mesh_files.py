@@ -1,0 +1,202 @@
+"""Files of meshes and of fields on them, read and written by meshio."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ensemble._backend import to_numpy
+from ensemble._check import message, require
+from ensemble.scalar import Ensemble, sample_mean, sample_std
+
+__all__ = ["FileContents", "facet_values", "read_tets", "write_mesh"]
+
+FORMATS: Mapping[str, Mapping[str, Any]] = {".vtu": {}, ".msh": {}, ".xdmf": {"data_format": "XML"}}
+"""What is written, with the options of meshio that put everything into one file."""
+
+
+class FileContents(NamedTuple):
+    """The linear tetrahedra and triangles of a file, with their values by name; points of tetrahedra alone."""
+
+    points: np.ndarray
+    tets: np.ndarray
+    triangles: np.ndarray
+    point_data: dict[str, np.ndarray]
+    cell_data: dict[str, np.ndarray]
+    triangle_data: dict[str, np.ndarray]
+
+
+def read_tets(path: str | Path) -> FileContents:
+    """The contents of a file; errors are those of `TetMesh.read`."""
+    function, path = "TetMesh.read", Path(path)
+    meshio = _meshio(function)
+    try:
+        path.open("rb").close()
+    except OSError as error:
+        raise type(error)(message(function, "path", "be a file to read", f"{path} ({error.strerror})")) from None
+    with _quiet() as said:
+        try:
+            mesh = meshio.read(path)
+        except ImportError as error:
+            raise ImportError(message(function, path.suffix, "have its library", error, INSTALL)) from error
+        except (Exception, SystemExit) as error:  # meshio ends the process where no reader takes the file
+            reason = " ".join([type(error).__name__, str(error), said.getvalue()]).split()
+            wanted = "be a mesh in a format of meshio"
+            raise ValueError(message(function, "path", wanted, f"{path} ({' '.join(reason)})")) from error
+    blocks = {kind: [i for i, cells in enumerate(mesh.cells) if cells.type == kind] for kind in ("tetra", "triangle")}
+    tets, triangles = (_cells(mesh, blocks[kind], width) for kind, width in (("tetra", 4), ("triangle", 3)))
+    if not len(tets):
+        kinds = ", ".join(f"{len(cells.data)} of {cells.type!r}" for cells in mesh.cells) or "none"
+        raise ValueError(message(function, f"cells of {path}", "hold linear tetrahedra, 'tetra'", kinds))
+    points, point_data = mesh.points, {name: np.asarray(values) for name, values in mesh.point_data.items()}
+    used = np.unique(tets)
+    if used.size < len(points) and used[0] >= 0 and used[-1] < len(points):
+        new = np.full(len(points), -1)
+        new[used] = np.arange(used.size)
+        points, tets, triangles = points[used], new[tets], new[triangles]
+        point_data = {name: values[used] for name, values in point_data.items()}
+    data = [_cell_data(mesh, blocks[kind]) for kind in ("tetra", "triangle")]
+    return FileContents(points, tets, triangles, point_data, *data)
+
+
+def facet_values(facets: np.ndarray, triangles: np.ndarray, data: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Values of triangles on the facets with the same nodes; 0 or NaN on the others."""
+    both = np.sort(np.concatenate([facets, triangles]), axis=1)
+    _, number = np.unique(both, axis=0, return_inverse=True)
+    number = number.reshape(-1)
+    facet = np.full(len(both), -1)
+    facet[number[: len(facets)]] = np.arange(len(facets))
+    target = facet[number[len(facets) :]]
+    found = {}
+    for name, values in data.items():
+        fill = np.nan if values.dtype.kind == "f" else 0
+        found[name] = np.full((len(facets), *values.shape[1:]), fill, dtype=values.dtype)
+        found[name][target[target >= 0]] = values[target >= 0]
+    return found
+
+
+def write_mesh(
+    path: str | Path, mesh: Any, point_data: Mapping[str, Any] | None = None, cell_data: Mapping[str, Any] | None = None
+) -> None:
+    """Write a mesh and fields on it to one file, in whole or not at all.
+
+    The file is written beside its place and then moved there: an earlier file stays as it is until the new one is
+    complete, and after an error.
+
+    Parameters
+    ----------
+    path : str or Path
+        Its ending is the format: ``.vtu`` (ParaView), ``.xdmf`` (numbers as text) or ``.msh`` (Gmsh 4.1).
+    mesh : TetMesh
+    point_data, cell_data : dict, optional
+        Fields by name, of shape (n_nodes, ...) and (n_elements, ...), the rest () or (k,) or (3, 3); tensors are
+        written as nine numbers. An array is written as it is. Of an Ensemble ``<name>_mean`` and ``<name>_std`` are
+        written, its `sample_mean` and `sample_std` with the weights of its samples.
+
+    Raises
+    ------
+    ImportError
+        If meshio is not installed: ``pip install 'ensemble[fem]'``.
+    TypeError
+        If a field holds no real numbers.
+    ValueError
+        If the ending is another, the shape of a field does not fit, or two fields have one name.
+    OSError
+        If the file cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> import ensemble as en
+    >>> from ensemble.apps import fem
+    >>> mesh = fem.TetMesh.box(2)
+    >>> u = en.Ensemble(np.random.default_rng(3).normal(size=(mesh.n_nodes, 8)))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     fem.write_mesh(f"{folder}/u.vtu", mesh, {"u": u}, {"volume": mesh.volumes})
+    ...     again = fem.TetMesh.read(f"{folder}/u.vtu")
+    >>> sorted(again.point_data), list(again.cell_data), bool((again.point_data["u_mean"] == en.sample_mean(u)).all())
+    (['u_mean', 'u_std'], ['volume'], True)
+    """
+    path = Path(path)
+    endings = ", ".join(FORMATS)
+    require(path.suffix in FORMATS, "write_mesh", "path", f"end in one of {endings}", repr(path.name))
+    meshio = _meshio("write_mesh")
+    points = _arrays("point_data", point_data or {}, mesh.n_nodes)
+    cells = _arrays("cell_data", cell_data or {}, mesh.n_elements)
+    made = meshio.Mesh(mesh.points, [("tetra", mesh.tets)], points, {name: [array] for name, array in cells.items()})
+    folder = None
+    try:
+        folder = tempfile.mkdtemp(dir=path.parent, prefix=".ensemble-")
+        draft = Path(folder) / path.name
+        with _quiet():
+            made.write(draft, **FORMATS[path.suffix])
+        os.replace(draft, path)
+    except ImportError as error:
+        raise ImportError(message("write_mesh", path.suffix, "have its library", error, INSTALL)) from error
+    except (Exception, SystemExit) as error:
+        kind = type(error) if isinstance(error, OSError) else OSError
+        reason = f"{type(error).__name__} ({getattr(error, 'strerror', None) or error})"
+        raise kind(message("write_mesh", "path", f"be written; {path} was not changed", reason)) from error
+    finally:
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+INSTALL = "Run pip install 'ensemble[fem]'."
+
+
+def _meshio(function: str) -> Any:
+    try:
+        import meshio
+    except ImportError as error:
+        raise ImportError(message(function, "meshio", "be installed", "no such module", INSTALL)) from error
+    return meshio
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[io.StringIO]:
+    """Keep what meshio prints: it says as text what went wrong."""
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        yield said
+
+
+def _cells(mesh: Any, blocks: list[int], width: int) -> np.ndarray:
+    """The nodes of the cells of some blocks, shape (n, width)."""
+    return np.concatenate([np.zeros((0, width), np.int64), *(np.asarray(mesh.cells[i].data, np.int64) for i in blocks)])
+
+
+def _cell_data(mesh: Any, blocks: list[int]) -> dict[str, np.ndarray]:
+    """The values on the cells of some blocks, by name."""
+    if not blocks:
+        return {}
+    return {name: np.concatenate([np.asarray(arrays[i]) for i in blocks]) for name, arrays in mesh.cell_data.items()}
+
+
+def _arrays(argument: str, fields: Mapping[str, Any], count: int) -> dict[str, np.ndarray]:
+    """Plain arrays by name, of shape (count,) or (count, k)."""
+    found: dict[str, np.ndarray] = {}
+    for name, value in fields.items():
+        parts = {name: value}
+        if isinstance(value, Ensemble):
+            parts = {f"{name}_mean": sample_mean(value), f"{name}_std": sample_std(value)}
+        for own, part in parts.items():
+            array = np.asarray(to_numpy(part))
+            where = f"{argument}[{name!r}]"
+            if array.dtype.kind not in "biuf":
+                raise TypeError(message("write_mesh", where, "be real numbers", f"dtype {array.dtype}"))
+            shaped = 1 <= array.ndim <= 3 and array.shape[0] == count
+            require(shaped, "write_mesh", where, f"have shape ({count}, ...)", array.shape)
+            require(own not in found, "write_mesh", argument, "have different names", f"{own!r} twice")
+            array = array.astype(np.int32) if array.dtype.kind == "b" else array
+            found[own] = np.ascontiguousarray(array.reshape(count, -1) if array.ndim == 3 else array)
+    return found
