@@ -19,8 +19,12 @@ from ensemble.scalar import Ensemble, sample_mean, sample_std
 
 __all__ = ["FileContents", "facet_values", "read_tets", "write_mesh"]
 
-FORMATS: Mapping[str, Mapping[str, Any]] = {".vtu": {}, ".msh": {}, ".xdmf": {"data_format": "XML"}}
-"""What is written, with the options of meshio that put everything into one file."""
+FORMATS: Mapping[str, Mapping[str, Any]] = {
+    ".vtu": {"file_format": "vtu"},
+    ".xdmf": {"file_format": "xdmf", "data_format": "XML"},
+    ".msh": {"file_format": "gmsh"},
+}
+"""What is written, with options of meshio: its first choice for .msh is Ansys, and XDMF is two files unless in XML."""
 
 
 class FileContents(NamedTuple):

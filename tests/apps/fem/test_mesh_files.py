@@ -199,7 +199,7 @@ def test_a_folder_without_permission_is_an_error(tmp_path, mesh):
 @pytest.mark.parametrize(
     ("name", "points", "error", "expected"),
     [
-        ("u.stl", {}, ValueError, r"write_mesh: path must end in one of .vtu, .msh, .xdmf; got 'u.stl'"),
+        ("u.stl", {}, ValueError, r"write_mesh: path must end in one of .vtu, .xdmf, .msh; got 'u.stl'"),
         ("u.vtu", {"u": np.zeros(7)}, ValueError, r"point_data\['u'\] must have shape \(36, ...\); got \(7,\)"),
         ("u.vtu", {"u": 1.0}, ValueError, r"point_data\['u'\] must have shape \(36, ...\); got \(\)"),
         ("u.vtu", {"u": np.zeros(36, complex)}, TypeError, "be real numbers; got dtype complex128"),
