@@ -37,6 +37,11 @@ class BoundarySpace(MeshSpace):
     gradients : bool
         Whether forms take gradients: those of the element that has the facet, so that matrices couple its four nodes.
 
+    Attributes
+    ----------
+    facets, elements : arrays of int, shape (n_elements,)
+        The number of each facet in ``mesh.boundary_facets``, and of the element that has it.
+
     Raises
     ------
     ValueError

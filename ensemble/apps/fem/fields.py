@@ -36,7 +36,10 @@ class Field:
 
 
 def at_nodes(values: Any) -> Field:
-    """A field of shape (n_nodes, ...) given at nodes and interpolated linearly, whatever the number of elements."""
+    """A field of shape (n_nodes, ...) given at nodes, whatever the number of elements.
+
+    Of a space with other than linear functions on a mesh the values are coefficients, one per unknown.
+    """
     return Field(values, "node")
 
 

@@ -136,6 +136,19 @@ def test_a_basis_of_some_elements_has_the_unknowns_of_all():
     close(mass.assemble(space).to_scipy(), expected)
 
 
+@pytest.mark.parametrize("name", ["TriP3", "TriMorley", "Quad2"])
+def test_elements_of_other_kinds_are_taken(name):
+    """Those of Morley have values that differ from element to element."""
+    basis = skfem.Basis(MESHES[name[:3].replace("Qua", "Quad")], getattr(skfem, f"Element{name}")())
+    close(mass.assemble(fem.from_skfem(basis)).to_scipy(), skfem.BilinearForm(lambda u, v, w: u * v).assemble(basis))
+
+
+def test_curved_elements_have_their_own_determinants():
+    basis = skfem.Basis(skfem.MeshTri2.init_circle(2), skfem.ElementTriP2())
+    form = skfem.BilinearForm(lambda u, v, w: helpers.dot(u.grad, v.grad))
+    close(laplace.assemble(fem.from_skfem(basis)).to_scipy(), form.assemble(basis))
+
+
 # --- facets
 @fem.bilinear_form
 def robin(u, v, w):
@@ -161,6 +174,14 @@ def test_forms_on_facets_are_those_of_scikit_fem(name, rng):
     load = skfem.LinearForm(lambda v, w: (w.g + w.x[0] + w.n[1]) * v + w.h * helpers.dot(w.n, v.grad))
     got = boundary_load.assemble(space, g=fem.at_nodes(g)).samples[:, 0]
     close(got, load.assemble(basis, g=basis.interpolate(g)))
+
+
+@pytest.mark.parametrize("name", ["TriP2", "Hex1"])
+def test_tractions_on_facets_of_vector_elements_are_those_of_scikit_fem(name):
+    basis = basis_of(name, skfem.FacetBasis, vector=True)
+    traction = fem.linear_form(test="vector")(lambda v, w: w.x[0] * fem.dot(w.n, v) + w.h * v[1])
+    expected = skfem.LinearForm(lambda v, w: w.x[0] * helpers.dot(w.n, v) + w.h * v[1]).assemble(basis)
+    close(traction.assemble(fem.from_skfem(basis)).samples[..., 0].reshape(-1), expected)
 
 
 def test_a_matrix_of_facets_is_added_to_one_of_elements():
