@@ -95,19 +95,27 @@ def from_skfem(basis: Any) -> BasisSpace:
     count = int(basis.elem.dim) if vector else 1
     wanted = f"have {dim} components, one per axis, if it is of a vector element"
     require(not vector or count == dim, "from_skfem", "basis", wanted, count)
+    values, gradients = _tables(basis, vector, count, dim)
+    unknowns = _unknowns(basis.element_dofs, count)
+    space = BasisSpace(unknowns, int(basis.N) // count, values, gradients, basis.dx, **_own_fields(basis))
+    space.basis, space.n_components = basis, count
+    return space
+
+
+def _own_fields(basis: Any) -> dict[str, np.ndarray]:
+    """Coordinates `x`, sizes `h` and, on facets, normals `n` at the points of a basis."""
+    given = {name: np.asarray(values) for name, values in basis.default_parameters().items()}
+    found = {name: np.moveaxis(given[name], 0, -1) for name in ("x", "n") if name in given}
+    return found | {"h": np.broadcast_to(given["h"], basis.dx.shape)}
+
+
+def _tables(basis: Any, vector: bool, count: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
+    """Values (n_elements, n_points, k), or (n_points, k) where all elements have the same, and gradients."""
     functions = [_scalar_function(fields, vector, basis, dim) for fields in basis.basis[::count]]
     values = np.stack([value for value, _ in functions], axis=-1)
     gradients = np.stack([np.moveaxis(gradient, 0, -1) for _, gradient in functions], axis=2)
-    given = basis.default_parameters()
-    facets = {"n": np.moveaxis(np.asarray(given["n"]), 0, -1)} if "n" in given else {}
-    space = BasisSpace(
-        _unknowns(basis.element_dofs, count), int(basis.N) // count,
-        values[0] if bool((values == values[:1]).all()) and len(values) else values,
-        gradients, basis.dx, np.moveaxis(np.asarray(given["x"]), 0, -1),
-        h=np.broadcast_to(np.asarray(given["h"]), basis.dx.shape), **facets,
-    )  # fmt: skip
-    space.basis, space.n_components = basis, count
-    return space
+    equal = len(values) > 0 and bool((values == values[:1]).all())
+    return values[0] if equal else values, gradients
 
 
 def _scalar_function(fields: Any, vector: bool, basis: Any, dim: int) -> tuple[np.ndarray, np.ndarray]:

@@ -137,6 +137,11 @@ def write_mesh(
     points = _arrays("point_data", point_data or {}, mesh.n_nodes)
     cells = _arrays("cell_data", cell_data or {}, mesh.n_elements)
     made = meshio.Mesh(mesh.points, [("tetra", mesh.tets)], points, {name: [array] for name, array in cells.items()})
+    _replace(path, made)
+
+
+def _replace(path: Path, made: Any) -> None:
+    """Write a mesh of meshio into a folder beside `path` and move the file there."""
     folder = None
     try:
         folder = tempfile.mkdtemp(dir=path.parent, prefix=".ensemble-")
