@@ -1,6 +1,7 @@
 """Sparse linear algebra on one graph for all samples."""
 
 from ensemble.linalg.affine import AffineMatrix
+from ensemble.linalg.bcrs_matrix import BcrsMatrix
 from ensemble.linalg.crs_matrix import CrsMatrix, TransposedMatrix
 from ensemble.linalg.galerkin import GalerkinProduct
 from ensemble.linalg.graph import CrsGraph
@@ -10,6 +11,7 @@ from ensemble.scalar import dot, norm
 
 __all__ = [
     "AffineMatrix",
+    "BcrsMatrix",
     "CrsGraph",
     "CrsMatrix",
     "Diagonal",
