@@ -3,6 +3,7 @@
 from ensemble.linalg.affine import AffineMatrix
 from ensemble.linalg.bcrs_matrix import BcrsMatrix
 from ensemble.linalg.crs_matrix import CrsMatrix, TransposedMatrix
+from ensemble.linalg.dirichlet import apply_dirichlet
 from ensemble.linalg.galerkin import GalerkinProduct
 from ensemble.linalg.graph import CrsGraph
 from ensemble.linalg.operators import Diagonal, Identity
@@ -19,6 +20,7 @@ __all__ = [
     "Identity",
     "SymmetricCrsMatrix",
     "TransposedMatrix",
+    "apply_dirichlet",
     "dot",
     "norm",
 ]

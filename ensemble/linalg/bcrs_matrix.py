@@ -34,7 +34,8 @@ class BcrsMatrix(OnGraph, MatrixArithmetic, MatrixOperator):
         One entry per block.
     values : array or Ensemble
         Shape (nnz, r, c): the same matrix for all samples. Shape (nnz, r, c, n_samples), or an Ensemble of shape
-        (nnz, r, c): one matrix per sample. Entry (p, q) of the block at (i, j) is entry (r i + p, c j + q) of the matrix.
+        (nnz, r, c): one matrix per sample. Entry (p, q) of the block at (i, j) is entry (r i + p, c j + q) of the
+        matrix.
 
     Attributes
     ----------
@@ -226,7 +227,7 @@ class BcrsMatrix(OnGraph, MatrixArithmetic, MatrixOperator):
         return BcrsMatrix(self.graph, Ensemble(asarray_like(to_numpy(self.values), like), self.sample_set))
 
     def eliminate_zeros(self) -> BcrsMatrix:
-        """The matrix without the blocks that are zero in every sample, on a graph of its own; itself if there is none."""
+        """The matrix without the blocks that are zero in every sample, on another graph; itself if there is none."""
         xp, n_blocks = array_namespace(self.values), self.graph.nnz
         kept = nonzero_rows(xp.reshape(self.values, (n_blocks, int(np.prod(self.values.shape[1:])))))
         if kept.all():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -10,6 +11,9 @@ import numpy as np
 from ensemble._backend import asarray_like, library_and_device
 from ensemble._check import integer, message, require
 from ensemble._kernels.sparse.product_graphs import product_graph, transpose_graph
+
+RESULTS = 4
+"""Keys whose results `CrsGraph.kept` keeps."""
 
 
 class CrsGraph:
@@ -70,13 +74,14 @@ class CrsGraph:
         self._copies: dict[Any, tuple[Any, ...]] = {}
         self._orders: dict[int, Reordering] = {}
         self._expansions: dict[tuple[int, int], tuple[CrsGraph, np.ndarray]] = {}
+        self._results: dict[Any, Any] = {}
 
     @classmethod
     def unchecked(cls, indptr: np.ndarray, indices: np.ndarray, shape: tuple[int, int]) -> CrsGraph:
         """A graph from arrays that are known to be correct: nothing is checked."""
         graph = object.__new__(cls)
         graph.shape, graph.indptr, graph.indices = shape, indptr, indices
-        graph._copies, graph._orders, graph._expansions = {}, {}, {}
+        graph._copies, graph._orders, graph._expansions, graph._results = {}, {}, {}, {}
         return graph
 
     def __repr__(self) -> str:
@@ -128,6 +133,14 @@ class CrsGraph:
     def kept_beside(self, values: Any, what: str, array: np.ndarray) -> Any:
         """`array`, which depends on the graph alone, in the library and on the device of `values`, cached as `what`."""
         return self._beside(values, what, (array,))[0]
+
+    def kept(self, key: Any, make: Callable[[], Any]) -> Any:
+        """What `make` works out from this graph and `key`; the last `RESULTS` keys asked for are kept."""
+        result = self._results.pop(key) if key in self._results else make()
+        while len(self._results) >= RESULTS:
+            self._results.pop(next(iter(self._results)))
+        self._results[key] = result
+        return result
 
     def coordinates_beside(self, values: Any) -> tuple[Any, Any]:
         """(row, column) of each entry, in the library and on the device of `values`."""

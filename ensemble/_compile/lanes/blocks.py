@@ -23,8 +23,8 @@ def add_block(typingctx, sums, values, place, step, x, column, stride, terms, ro
     """Each sum i plus, for j ascending, entry (i, j) of a block times row j of `x`; a product and a sum per term.
 
     Entry (i, j) lies at ``values[place + (i * row_step + j * term_step) * step]``, row j of `x` at
-    ``x[column + j * stride]``. `terms`, `row_step`, `term_step` and `shared` are compile-time constants; an entry that is
-    `shared` is one number for all lanes.
+    ``x[column + j * stride]``. `terms`, `row_step`, `term_step` and `shared` are compile-time constants; an entry that
+    is `shared` is one number for all lanes.
     """
     n, rows, columns, one = (_constant(value) for value in (terms, row_step, term_step, shared))
     if n is None or rows is None or columns is None or one is None:
