@@ -132,6 +132,19 @@ def block_cases(name, seed, build=None):
                 yield Case(name, label + kind, (*graph, values, *vectors[: 1 + (name == "block_residual")], None))
 
 
+def gather_cases(seed):
+    for label, rng, n, m, s, dtype in settings(seed):
+        graph = graph_for(label, rng, n, m)
+        yield Case("gather_sums", label, (*graph, numbers(rng, (m, s), dtype), None))
+        if label == "odd_samples":
+            sources = rng.integers(0, m, graph[1].size).astype(np.int32)
+            yield Case(
+                "gather_sums",
+                label + "_blocks",
+                (graph[0], sources, numbers(rng, (m, 3, 3, s), dtype).reshape(m, 9 * s), None),
+            )
+
+
 def symmetric_matrix(rng, n, s, dtype, per_row=3):
     """The graph and the stored values of a symmetric matrix; its last row reaches the first."""
     indptr, indices = random_graph(rng, n, n, per_row, square_diagonal=True)
@@ -670,6 +683,7 @@ CASES = {
     "symmetric_chebyshev_last": lambda seed: symmetric_cases(
         "symmetric_chebyshev_last", seed, chebyshev_arguments(False)),
     "symmetric_power_step": lambda seed: symmetric_cases("symmetric_power_step", seed, power_arguments),
+    "gather_sums": gather_cases,
     "block_spmv": lambda seed: block_cases("block_spmv", seed),
     "block_residual": lambda seed: block_cases("block_residual", seed),
     "block_spmv_transpose": lambda seed: block_cases("block_spmv_transpose", seed),

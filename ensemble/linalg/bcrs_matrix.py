@@ -14,6 +14,7 @@ from ensemble._kernels.krylov.bicgstab import dot_and_square
 from ensemble._kernels.sparse import bcrs, crs
 from ensemble.linalg.arithmetic import MatrixArithmetic, nonzero_rows, per_sample, placed, united
 from ensemble.linalg.crs_matrix import CrsMatrix, TransposedMatrix, as_crs
+from ensemble.linalg.elements import assembly_of, element_samples
 from ensemble.linalg.graph import CrsGraph, OnGraph
 from ensemble.linalg.linear_operator import MatrixOperator
 from ensemble.linalg.operators import multiply, places_of, premultiply, set_of
@@ -146,6 +147,34 @@ class BcrsMatrix(OnGraph, MatrixArithmetic, MatrixOperator):
             advice = "Give block_shape=(r, c)."
             raise TypeError(message("BcrsMatrix.from_scipy", "matrices", "be bsr_array", seen, advice))
         return cls.from_crs(CrsMatrix.from_scipy(matrices), block_shape)
+
+    @classmethod
+    def from_elements(cls, dofs: Any, matrices: Any, shape: tuple[int, int] | None = None) -> BcrsMatrix:
+        """The sum of element matrices of blocks, elements in ascending order.
+
+        Parameters
+        ----------
+        dofs : array of int, shape (n_elements, k), or ElementAssembly
+            The nodes of each element.
+        matrices : array or Ensemble
+            Shape (n_elements, k, k, r, c) for one matrix, (n_elements, k, k, r, c, n_samples) or an Ensemble of shape
+            (n_elements, k, k, r, c) for one per sample.
+        shape : (int, int), optional
+            Of the matrix, (r n, c n) for n nodes; not needed with an `ElementAssembly`.
+
+        Raises
+        ------
+        ValueError
+            If a node is out of range, or the shapes do not fit.
+        """
+        name = "BcrsMatrix.from_elements"
+        samples = element_samples(matrices, 5, name)
+        if shape is not None:
+            (rows, r), (columns, c) = zip(shape, samples.shape[3:5], strict=True)
+            require(rows % r == 0 and columns % c == 0, name, "shape", f"be multiples of {(r, c)}", tuple(shape))
+            shape = rows // r, columns // c
+        assembly = assembly_of(dofs, shape, name)
+        return cls(assembly.graph, Ensemble(assembly.matrix_values(samples), set_of(matrices)))
 
     def to_crs(self) -> CrsMatrix:
         """The same matrix with a column index for every scalar entry."""

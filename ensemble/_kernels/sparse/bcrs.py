@@ -1,8 +1,8 @@
 """Products of matrices of small dense blocks: one column index per block, r * c values per sample.
 
 `values` has shape (nnz, r, c, n_samples), or (nnz, r, c, 1) for a matrix that all samples share; vectors have a row
-per scalar unknown, `c` of them per block column. A row is summed block by block and column by column: the order, and so
-the bits, of the scalar matrix with the same entries.
+per scalar unknown, `c` of them per block column. A row is summed block by block and column by column: the order, and
+so the bits, of the scalar matrix with the same entries.
 
 Bytes a product must move per block (float64, int32 columns, S samples, k blocks a row):
 ``8 r c S + 4 + (8 r + 8 c) S / k``; a scalar matrix has ``4 r c`` bytes of indices in place of 4. With 3 by 3 blocks and

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, contiguous, prototype
-from ensemble._check import message, one_of, require
+from ensemble._check import one_of, require
 from ensemble._compile.trace.tracer import Scalar, Traced, trace
 from ensemble._kernels.fem.form_terms import CONSTANT, FieldKind, FormTerms, Input, form_terms
 from ensemble._kernels.fem.forms import assemble as assemble_terms
