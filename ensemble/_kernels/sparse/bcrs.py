@@ -5,8 +5,8 @@ per scalar unknown, `c` of them per block column. A row is summed block by block
 so the bits, of the scalar matrix with the same entries.
 
 Bytes a product must move per block (float64, int32 columns, S samples, k blocks a row):
-``8 r c S + 4 + (8 r + 8 c) S / k``; a scalar matrix has ``4 r c`` bytes of indices in place of 4. With 3 by 3 blocks and
-one sample that is 76 bytes of matrix per block against 108.
+``8 r c S + 4 + (8 r + 8 c) S / k``; a scalar matrix has ``4 r c`` bytes of indices in place of 4. With 3 by 3 blocks
+and one sample that is 76 bytes of matrix per block against 108.
 """
 
 from __future__ import annotations

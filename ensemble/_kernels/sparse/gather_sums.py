@@ -7,7 +7,8 @@ threads nor samples.
 Bytes that must move (float64, T sources, M sums, W numbers a row): ``8 T W + 4 T + 4 M + 8 M W``. On a device, element
 matrices of few numbers (`staged_sums`) are read in whole rows of ``8 k W`` bytes by blocks of matrix rows that follow
 each other in space, and the places of sources within a block take two bytes: ``8 T W + 2 T + 4 T / k + 8 M + 8 M W``
-with k unknowns per element. A mesh of 554,394 tetrahedra with one sample (T = 8.87e6, M = 1.4e6): 71 + 18 + 9 + 11 + 11 MB.
+with k unknowns per element. A mesh of 554,394 tetrahedra with one sample (T = 8.87e6, M = 1.4e6) moves 71 + 18 + 9 + 11
++ 11 MB so.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ AHEAD = 24
 STAGED_BYTES = 24576
 """Bytes of element matrices that a block of threads holds at once."""
 
-STAGED_WIDTH = 4
-"""Numbers per row up to which element matrices are staged: wider rows are whole sectors of memory by themselves."""
+STAGED_WIDTH = 9
+"""Numbers per row up to which element matrices are staged: wider rows fill lines of memory by themselves."""
 
 STAGED_THREADS = 256
 

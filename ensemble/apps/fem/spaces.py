@@ -11,9 +11,9 @@ import numpy as np
 from ensemble._check import message, require
 from ensemble._kernels.fem.form_plan import Element
 from ensemble._kernels.fem.forms import ElementTables
-from ensemble._kernels.sparse.gather import Gather
 from ensemble._kernels.fem.mesh_arrays import spatial_keys
 from ensemble._kernels.sparse.element_map import ElementMap, element_map
+from ensemble._kernels.sparse.gather import Gather
 from ensemble.apps.fem.quadrature import tetrahedron_rule
 from ensemble.linalg import CrsGraph
 
