@@ -48,7 +48,7 @@ def apply_dirichlet(A: Any, b: Any, rows: Any, values: Any = 0.0, *, symmetric: 
         With the same graph, so that a hierarchy or factorization can be updated with it. A shared matrix stays shared,
         whatever the samples of `values`.
     b : array or Ensemble, as given
-        An Ensemble where `A` or `values` differ from sample to sample.
+        An Ensemble where `values` or, for values other than the number 0, `A` differ from sample to sample.
 
     Raises
     ------
@@ -87,9 +87,12 @@ def apply_dirichlet(A: Any, b: Any, rows: Any, values: Any = 0.0, *, symmetric: 
     key = (NAME, type(A).__name__, getattr(A, "block_shape", ()), symmetric, fixed.tobytes())
     elimination = A.graph.kept(key, lambda: Elimination(A, fixed, symmetric))
     matrix = elimination.matrix(A)
-    result = elimination.right_hand_side(A, matrix, side, known, max(counts, default=1), symmetric)
+    if isinstance(values, numbers.Number) and values == 0:  # no product: a shared b stays shared
+        result = elimination.without_rows(side)
+    else:
+        result = elimination.right_hand_side(A, matrix, side, known, symmetric)
     plain = not isinstance(b, Ensemble) and result.shape[-1] == 1
-    together = common_set(common_set(set_of(b), A.sample_set), set_of(values))
+    together = common_set(set_of(b), common_set(A.sample_set if result.shape[-1] > 1 else None, set_of(values)))
     return matrix, result[..., 0] if plain else Ensemble(result, together)
 
 
@@ -146,8 +149,14 @@ class Elimination:
         made.sample_set = A.sample_set
         return made
 
-    def right_hand_side(self, A: Any, matrix: Any, b: Any, known: Any, n_samples: int, symmetric: bool) -> Any:
-        """The right-hand side that belongs to `matrix`, on bare arrays of at most `n_samples`."""
+    def without_rows(self, b: Any) -> Any:
+        """`b`, a bare array, with zeros in the rows."""
+        xp, masks = array_namespace(b), self.beside(b)
+        flat = xp.reshape(b, (masks["fixed"].shape[0], b.shape[-1]))
+        return xp.reshape(xp.where(masks["fixed"], xp.zeros_like(flat), flat), b.shape)
+
+    def right_hand_side(self, A: Any, matrix: Any, b: Any, known: Any, symmetric: bool) -> Any:
+        """The right-hand side that belongs to `matrix`, on bare arrays."""
         xp, masks = array_namespace(A.values), self.beside(A.values)
         dtype = xp.result_type(A.values.dtype, asarray_like(np.empty(0, np.float32), A.values).dtype)
         known, side = (asarray_like(array, A.values) for array in (known, b))

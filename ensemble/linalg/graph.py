@@ -301,6 +301,13 @@ class Reordering(NamedTuple):
     entries: np.ndarray
     places: np.ndarray
 
+    def of_blocks(self, size: int) -> Reordering:
+        """The same order where a row of the graph stands for `size` scalar rows: `rows` and `places` count those."""
+        rows, places = (
+            (a[:, None] * size + np.arange(size, dtype=a.dtype)).reshape(-1) for a in (self.rows, self.places)
+        )
+        return Reordering(self.graph, rows, self.entries, places)
+
 
 class OnGraph:
     """Attributes of a matrix whose values belong to the entries of a `CrsGraph`."""

@@ -89,6 +89,16 @@ def test_vectors_of_nodes_masks_and_numbers_are_taken(rng):
     np.testing.assert_array_equal(per_sample.sample(0), right)
 
 
+def test_known_zeros_leave_a_shared_right_hand_side_shared(rng):
+    A, b = matrix_of("bcrs", rng, 3), rng.standard_normal(21)
+    new, right = apply_dirichlet(A, b, [3, 0])
+    assert isinstance(right, np.ndarray) and new.n_samples == 3
+    expected = apply_dirichlet(A, b, [3, 0], np.zeros(2))[1]
+    for i in range(3):
+        np.testing.assert_array_equal(right, expected.sample(i))
+        np.testing.assert_array_equal(new.to_scipy(i).toarray()[[0, 3]] != 0, np.eye(21, dtype=bool)[[0, 3]])
+
+
 def test_a_zero_diagonal_becomes_one():
     A = CrsMatrix(CrsGraph([0, 1, 3], [0, 0, 1], (2, 2)), np.array([0.0, 1.0, 2.0]))
     new, b = apply_dirichlet(A, np.ones(2), [0], 4.0)
