@@ -87,7 +87,7 @@ def apply_dirichlet(A: Any, b: Any, rows: Any, values: Any = 0.0, *, symmetric: 
     key = (NAME, type(A).__name__, getattr(A, "block_shape", ()), symmetric, fixed.tobytes())
     elimination = A.graph.kept(key, lambda: Elimination(A, fixed, symmetric))
     matrix = elimination.matrix(A)
-    if isinstance(values, numbers.Number) and values == 0:  # no product: a shared b stays shared
+    if isinstance(values, numbers.Number) and not values:  # no product: a shared b stays shared
         result = elimination.without_rows(side)
     else:
         result = elimination.right_hand_side(A, matrix, side, known, symmetric)
@@ -183,14 +183,14 @@ def _checked_rows(rows: Any, n: int) -> np.ndarray:
     require(rows.ndim == 1, NAME, "rows", "be a vector", f"shape {rows.shape}")
     if rows.size and rows.dtype.kind not in "iu":
         raise TypeError(message(NAME, "rows", "be integers", f"dtype {rows.dtype}"))
-    rows = rows.astype(np.int64)
-    outside = rows[(rows < 0) | (rows >= n)]
+    found: np.ndarray = rows.astype(np.int64)
+    outside = found[(found < 0) | (found >= n)]
     require(not outside.size, NAME, "rows", f"lie between 0 and {n - 1}", outside[0] if outside.size else None)
-    order = np.sort(rows)
+    order = np.sort(found)
     twice = order[1:][np.diff(order) == 0]
     seen = f"row {twice[0]} twice" if twice.size else ""
     require(not twice.size, NAME, "rows", "name each row once", seen, "np.unique(rows) has them once.")
-    return rows
+    return found
 
 
 def _checked_values(values: Any, count: int) -> Any:

@@ -13,7 +13,7 @@ from ensemble._check import integer, message, require
 from ensemble._kernels.sparse.crs import far_columns
 from ensemble._kernels.sparse.element_map import element_map
 from ensemble._kernels.sparse.gather import Gather
-from ensemble._kernels.sparse.gather_sums import gather_sums, staged_sums, staging
+from ensemble._kernels.sparse.gather_sums import element_sums, gather_sums, staged_sums, staging
 from ensemble._kernels.sparse.product_graphs import transpose_graph
 from ensemble.linalg.graph import CrsGraph
 from ensemble.scalar import Ensemble
@@ -86,8 +86,11 @@ class ElementAssembly:
         )  # fmt: skip
         inner = tuple(matrices.shape[3:])
         values = _rows(matrices, n_elements * k * k, inner)
-        tables = staging(self._gather, k, values.shape[1], values) if _staged(values) else None
-        if tables is not None:
+        backend = backend_of(values)
+        tables = staging(self._gather, k, values.shape[1], values) if backend == "cuda" else None
+        if backend == "numba":
+            sums = element_sums(self.map, values)
+        elif tables is not None:
             sums = staged_sums(tables, values, None)
         else:
             sums = gather_sums(*self._beside(values, "matrix", self._matrix_sources), values, None)
@@ -229,10 +232,6 @@ def _rows(values: Any, n_rows: int, inner: tuple[int, ...]) -> Any:
     if isinstance(values, np.ndarray) and values.dtype.kind in "iub":
         values = values.astype(np.float64)
     return contiguous(array_namespace(values).reshape(values, (n_rows, math.prod(inner))))
-
-
-def _staged(values: Any) -> bool:
-    return backend_of(values) == "cuda" and values.shape[0] < 2**31 and str(values.dtype) in ("float32", "float64")
 
 
 def _narrow(index: np.ndarray) -> np.ndarray:

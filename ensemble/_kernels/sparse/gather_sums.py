@@ -25,12 +25,16 @@ from ensemble._compile.numba import compiled, output, per_width, prange
 from ensemble._compile.registry import into, kernel
 from ensemble._kernels.sparse.bcrs import grouped_tiles
 from ensemble._kernels.sparse.crs import run_of_rows
+from ensemble._kernels.sparse.element_map import ElementMap
 from ensemble._kernels.sparse.gather import Gather
 
-__all__ = ["Staging", "gather_sums", "staged_sums", "staging"]
+__all__ = ["Staging", "element_sums", "gather_sums", "staged_sums", "staging"]
 
 AHEAD = 24
 """Sources ahead of its use that a row is prefetched."""
+
+PAIRS_AHEAD = 4
+"""Rows of element matrices that are prefetched ahead of their use."""
 
 STAGED_BYTES = 24576
 """Bytes of element matrices that a block of threads holds at once."""
@@ -97,6 +101,46 @@ def _(starts, sources, values, out):
     return out
 
 
+# --- element matrices on the CPU: the numbers of one element and row lie together, so that rows of the matrix add them
+@per_width
+def _element_sums(width):
+    @compiled
+    def loop(indptr, first, incidences, slots, values, out, stride, start, n_tiles):
+        n, k, last = indptr.size - 1, slots.shape[1], np.int64(incidences.size - 1)
+        run = run_of_rows(n)
+        for r in prange((n + run - 1) // run):
+            for i in range(r * run, min((r + 1) * run, n)):
+                begin = np.int64(indptr[i])
+                for m in range(begin, np.int64(indptr[i + 1])):
+                    for tile in range(n_tiles):
+                        store(out, m * stride + start + tile * width, zeros(out, width))
+                for t in range(np.int64(first[i]), np.int64(first[i + 1])):
+                    pair, later = np.int64(incidences[t]), np.int64(incidences[min(t + PAIRS_AHEAD, last)])
+                    for b in range(k):
+                        at = (begin + slots[pair, b]) * stride + start
+                        source = (pair * k + b) * stride + start
+                        prefetch(values, (later * k + b) * stride + start, 8)
+                        for tile in range(n_tiles):
+                            s = tile * width
+                            store(out, at + s, load(out, at + s, width) + load(values, source + s, width))
+
+    return loop
+
+
+def element_sums(made: ElementMap, values: Any) -> Any:
+    """On the CPU: the entries of a sparse matrix from element matrices, shape (n_elements * k * k, width).
+
+    The bits of `gather_sums`, in passes over whole rows of element matrices.
+    """
+    stride, k = values.shape[1], made.slots.shape[1]
+    out = output(None, (made.indices.size, stride), values.dtype)
+    flat = [array.reshape(-1) for array in (values, out)]
+    arrays = made.indptr, made.first, made.incidences, made.slots.reshape(-1, k)
+    for start, width, n_tiles in grouped_tiles(stride, max(1, REGISTER_BYTES // (2 * values.itemsize))):
+        _element_sums(width)(*arrays, *flat, stride, start, n_tiles)
+    return out
+
+
 # --- few numbers per entry on a device
 class Staging(NamedTuple):
     """Tables of `staged_sums`: blocks of matrix rows with as many rows of element matrices as a thread block holds.
@@ -138,7 +182,7 @@ def staging(gather: Gather, k: int, width: int, like: Any) -> Staging | None:
         own = np.repeat(np.repeat(pairs[:-1], np.diff(entries)), np.diff(starts))
         tables = (pairs, entries, gather.incidences, starts, (sources - own * k).astype(np.uint16), targets)
         gather.copies[key] = tuple(asarray_like(table, like) for table in tables)
-    return Staging(*gather.copies[key], k, capacity)
+    return Staging(*gather.copies[key], k=k, capacity=capacity)
 
 
 def staged_sums(tables: Staging, values: Any, out: Any) -> Any:

@@ -12,7 +12,6 @@ from ensemble._kernels.fem.form_terms import FormTerms
 from ensemble.apps.fem.arguments import Argument, Polynomial, Vector
 from ensemble.apps.fem.assembly import assembled
 from ensemble.apps.fem.fields import Fields
-from ensemble.linalg import BcrsMatrix, CrsMatrix
 from ensemble.scalar import Ensemble
 
 __all__ = ["BilinearForm", "LinearForm", "bilinear_form", "linear_form"]
@@ -77,7 +76,7 @@ class BilinearForm(_Form):
 
     def assemble(
         self, mesh: Any, *, out: Any = None, backend: str | None = None, check: bool = True, **fields: Any
-    ) -> CrsMatrix | BcrsMatrix:
+    ) -> Any:
         """The matrix with entry (i, j) = a(phi_j, phi_i), one per sample of the fields.
 
         Parameters
@@ -108,8 +107,7 @@ class BilinearForm(_Form):
         ValueError
             If the shape of a field fits no place of the mesh, or fits two.
         """
-        made: CrsMatrix | BcrsMatrix = assembled(mesh, [self], [out], backend, check, fields)[0]
-        return made
+        return assembled(mesh, [self], [out], backend, check, fields)[0]
 
 
 class LinearForm(_Form):
