@@ -133,17 +133,8 @@ class CrsMatrix(OnGraph, MatrixArithmetic, MatrixOperator):
     def from_coo(cls, rows: Any, cols: Any, values: Any, shape: tuple[int, int]) -> CrsMatrix:
         """The matrix with ``values[t]`` at (``rows[t]``, ``cols[t]``); entries named twice are added in input order.
 
-        Parameters
-        ----------
-        rows, cols : arrays of int, shape (n_entries,)
-        values : array or Ensemble
-            Shape (n_entries,), or (n_entries, n_samples) and an Ensemble of shape (n_entries,): one matrix per sample.
-        shape : (int, int)
-
-        Raises
-        ------
-        ValueError
-            If a coordinate is out of range, or the arrays differ in length.
+        `rows` and `cols` have shape (n_entries,); `values` too for one matrix, or shape (n_entries, n_samples) or an
+        Ensemble of shape (n_entries,) for one per sample. ValueError if a coordinate is out of range.
 
         Examples
         --------
