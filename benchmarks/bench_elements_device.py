@@ -6,6 +6,7 @@ rows in shared memory, a gather by entries, atomic additions) and block with sca
 
 from __future__ import annotations
 
+import argparse
 from functools import partial
 from typing import Any
 
@@ -85,7 +86,10 @@ def product_rows(repeats: int) -> list[dict[str, Any]]:
 
 def main() -> None:
     """Run and keep both tables."""
-    sums, products = element_rows(30), product_rows(30)
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--repeats", type=int, default=30, help="launches of which the median is taken (default 30)")
+    repeats = parser.parse_args().repeats
+    sums, products = element_rows(repeats), product_rows(repeats)
     show("sums of element matrices", sums)
     show("products with 3 x 3 blocks", products)
     save("elements-cuda", [*sums, *products], **cuda_device())

@@ -10,13 +10,7 @@ from hypothesis import strategies as st
 from ensemble.krylov import cg
 from ensemble.linalg import BcrsMatrix, CrsGraph, CrsMatrix, norm
 from ensemble.scalar import Ensemble, SampleSet
-
-
-def random_blocks(rng, n, m, block_shape, n_samples, density=0.3):
-    pattern = sp.random_array((n, m), density=density, rng=rng, format="csr")
-    pattern.sort_indices()
-    graph = CrsGraph(pattern.indptr, pattern.indices, (n, m))
-    return BcrsMatrix(graph, rng.standard_normal((graph.nnz, *block_shape, n_samples)))
+from tests.linalg.block_problems import random_blocks
 
 
 def definite(rng, n, size, n_samples):

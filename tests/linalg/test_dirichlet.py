@@ -10,7 +10,7 @@ from ensemble.gallery import poisson
 from ensemble.krylov import cg
 from ensemble.linalg import BcrsMatrix, CrsGraph, CrsMatrix, SymmetricCrsMatrix, apply_dirichlet
 from ensemble.scalar import Ensemble
-from tests.linalg.test_bcrs_matrix import random_blocks
+from tests.linalg.block_problems import random_blocks
 
 KINDS = ["crs", "bcrs", "symmetric"]
 
