@@ -107,6 +107,44 @@ def square_cases(name, seed, build):
             yield Case(name, label + kind, (indptr, indices, values, *arguments), in_place)
 
 
+BLOCKS = {"not_square": (1, 3), "many_tiles": (6, 6), "wide": (2, 2), "one_sample": (3, 3)}
+"""Block shapes by label; others have 3 by 3 blocks."""
+
+
+def block_cases(name, seed, build=None):
+    """Cases of kernels on matrices of blocks; with `build`, as for `square_cases`, on square ones."""
+    for label, rng, n, m, s, dtype in settings(seed, square=build is not None):
+        if label in ("many_tiles", "long_rows") and name != "block_spmv":
+            continue  # all share one way over tiles and rows, and every width is compiled anew
+        graph, (r, c) = graph_for(label, rng, n, m), BLOCKS.get(label, (3, 3))
+        for kind, width in (("", s), ("_shared", 1)):
+            if kind and label in ("wide", "many_tiles"):
+                continue
+            values = rng.standard_normal((graph[1].size, r, c, width)).astype(dtype)
+            if build is not None:
+                arguments, in_place = build(rng, n * r, s, dtype, width)
+                yield Case(name, label + kind, (*graph, values, *arguments), in_place)
+            elif name == "block_spmv_transpose":
+                x = numbers(rng, (n * r, s), dtype)
+                yield Case(name, label + kind, (*transpose_graph(*graph, m), values, x, None))
+            else:
+                vectors = [numbers(rng, (m * c, s), dtype), numbers(rng, (n * r, s), dtype)]
+                yield Case(name, label + kind, (*graph, values, *vectors[: 1 + (name == "block_residual")], None))
+
+
+def gather_cases(seed):
+    for label, rng, n, m, s, dtype in settings(seed):
+        graph = graph_for(label, rng, n, m)
+        yield Case("gather_sums", label, (*graph, numbers(rng, (m, s), dtype), None))
+        if label == "odd_samples":
+            sources = rng.integers(0, m, graph[1].size).astype(np.int32)
+            yield Case(
+                "gather_sums",
+                label + "_blocks",
+                (graph[0], sources, numbers(rng, (m, 3, 3, s), dtype).reshape(m, 9 * s), None),
+            )
+
+
 def symmetric_matrix(rng, n, s, dtype, per_row=3):
     """The graph and the stored values of a symmetric matrix; its last row reaches the first."""
     indptr, indices = random_graph(rng, n, n, per_row, square_diagonal=True)
@@ -645,6 +683,13 @@ CASES = {
     "symmetric_chebyshev_last": lambda seed: symmetric_cases(
         "symmetric_chebyshev_last", seed, chebyshev_arguments(False)),
     "symmetric_power_step": lambda seed: symmetric_cases("symmetric_power_step", seed, power_arguments),
+    "gather_sums": gather_cases,
+    "block_spmv": lambda seed: block_cases("block_spmv", seed),
+    "block_residual": lambda seed: block_cases("block_residual", seed),
+    "block_spmv_transpose": lambda seed: block_cases("block_spmv_transpose", seed),
+    "block_chebyshev_first": lambda seed: block_cases("block_chebyshev_first", seed, chebyshev_arguments(True)),
+    "block_chebyshev_step": lambda seed: block_cases("block_chebyshev_step", seed, chebyshev_arguments(False)),
+    "block_chebyshev_last": lambda seed: block_cases("block_chebyshev_last", seed, chebyshev_arguments(False)),
     "spmv_transpose": transpose_cases,
     "diagonal": diagonal_cases,
     "dot": lambda seed: vector_cases("dot", seed, lambda rng, n, s, dtype: (

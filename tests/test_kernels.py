@@ -28,6 +28,7 @@ SAME_TEMPLATE = {
         "symmetric_chebyshev_last", "symmetric_power_step",
     ],
     "spmv": ["spmv_add", "residual"],
+    "block_chebyshev_step": ["block_residual", "block_chebyshev_first", "block_chebyshev_last"],
     "chebyshev_step": ["chebyshev_first", "chebyshev_last"],
 }  # fmt: skip
 """Kernels that are instances of one template, which differ in what they do with the product of a row."""

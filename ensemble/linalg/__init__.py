@@ -1,7 +1,10 @@
 """Sparse linear algebra on one graph for all samples."""
 
 from ensemble.linalg.affine import AffineMatrix
+from ensemble.linalg.bcrs_matrix import BcrsMatrix
 from ensemble.linalg.crs_matrix import CrsMatrix, TransposedMatrix
+from ensemble.linalg.dirichlet import apply_dirichlet
+from ensemble.linalg.elements import ElementAssembly, add_elements
 from ensemble.linalg.galerkin import GalerkinProduct
 from ensemble.linalg.graph import CrsGraph
 from ensemble.linalg.operators import Diagonal, Identity
@@ -10,13 +13,17 @@ from ensemble.scalar import dot, norm
 
 __all__ = [
     "AffineMatrix",
+    "BcrsMatrix",
     "CrsGraph",
     "CrsMatrix",
     "Diagonal",
+    "ElementAssembly",
     "GalerkinProduct",
     "Identity",
     "SymmetricCrsMatrix",
     "TransposedMatrix",
+    "add_elements",
+    "apply_dirichlet",
     "dot",
     "norm",
 ]

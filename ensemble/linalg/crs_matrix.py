@@ -13,6 +13,7 @@ from ensemble._kernels.krylov import vectors
 from ensemble._kernels.multigrid import galerkin
 from ensemble._kernels.sparse import crs
 from ensemble.linalg.arithmetic import MatrixArithmetic, nonzero_rows, per_sample, placed, united
+from ensemble.linalg.elements import assembly_of, element_samples, summed_coordinates
 from ensemble.linalg.graph import CrsGraph, OnGraph
 from ensemble.linalg.linear_operator import MatrixOperator
 from ensemble.linalg.operators import Diagonal, multiply, places_of, premultiply, set_of
@@ -127,6 +128,51 @@ class CrsMatrix(OnGraph, MatrixArithmetic, MatrixOperator):
             rows = np.repeat(np.arange(shape[0], dtype=np.int64), np.diff(m.indptr))
             values[np.searchsorted(keys, rows * shape[1] + m.indices), s] = m.data
         return cls(graph, values).eliminate_zeros()
+
+    @classmethod
+    def from_coo(cls, rows: Any, cols: Any, values: Any, shape: tuple[int, int]) -> CrsMatrix:
+        """The matrix with ``values[t]`` at (``rows[t]``, ``cols[t]``); entries named twice are added in input order.
+
+        `rows` and `cols` have shape (n_entries,); `values` too for one matrix, or shape (n_entries, n_samples) or an
+        Ensemble of shape (n_entries,) for one per sample. ValueError if a coordinate is out of range.
+
+        Examples
+        --------
+        >>> CrsMatrix.from_coo([0, 1, 0], [1, 0, 1], [1.0, 2.0, 3.0], (2, 2)).to_scipy().toarray()
+        array([[0., 4.],
+               [2., 0.]])
+        """
+        graph, summed = summed_coordinates(rows, cols, values, shape, "CrsMatrix.from_coo")
+        return cls(graph, Ensemble(summed, set_of(values)))
+
+    @classmethod
+    def from_elements(cls, dofs: Any, matrices: Any, shape: tuple[int, int] | None = None) -> CrsMatrix:
+        """The sum of element matrices, elements in ascending order.
+
+        Parameters
+        ----------
+        dofs : array of int, shape (n_elements, k), or ElementAssembly
+            The unknowns of each element; an `ElementAssembly` where the same elements are assembled again.
+        matrices : array or Ensemble
+            Shape (n_elements, k, k) for one matrix, (n_elements, k, k, n_samples) or an Ensemble of shape
+            (n_elements, k, k) for one per sample.
+        shape : (int, int), optional
+            (n, n); not needed with an `ElementAssembly`.
+
+        Raises
+        ------
+        ValueError
+            If an unknown is out of range, or the shapes do not fit.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> CrsMatrix.from_elements([[0, 1], [1, 2]], np.ones((2, 2, 2)), (3, 3)).diagonal().samples[:, 0]
+        array([1., 2., 1.])
+        """
+        assembly = assembly_of(dofs, shape, "CrsMatrix.from_elements")
+        summed = assembly.matrix_values(element_samples(matrices, 3, "CrsMatrix.from_elements"))
+        return cls(assembly.graph, Ensemble(summed, set_of(matrices)))
 
     def to_scipy(self, i: int = 0) -> Any:
         """Sample `i` as a ``scipy.sparse.csr_array`` in memory of its own; a shared matrix answers for every sample."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -10,6 +11,9 @@ import numpy as np
 from ensemble._backend import asarray_like, library_and_device
 from ensemble._check import integer, message, require
 from ensemble._kernels.sparse.product_graphs import product_graph, transpose_graph
+
+RESULTS = 4
+"""Keys whose results `CrsGraph.kept` keeps."""
 
 
 class CrsGraph:
@@ -69,13 +73,15 @@ class CrsGraph:
         self.indices = np.array(indices, np.int32 if n_columns <= 2**31 else np.int64, order="C")
         self._copies: dict[Any, tuple[Any, ...]] = {}
         self._orders: dict[int, Reordering] = {}
+        self._expansions: dict[tuple[int, int], tuple[CrsGraph, np.ndarray]] = {}
+        self._results: dict[Any, Any] = {}
 
     @classmethod
     def unchecked(cls, indptr: np.ndarray, indices: np.ndarray, shape: tuple[int, int]) -> CrsGraph:
         """A graph from arrays that are known to be correct: nothing is checked."""
         graph = object.__new__(cls)
         graph.shape, graph.indptr, graph.indices = shape, indptr, indices
-        graph._copies, graph._orders = {}, {}
+        graph._copies, graph._orders, graph._expansions, graph._results = {}, {}, {}, {}
         return graph
 
     def __repr__(self) -> str:
@@ -128,6 +134,14 @@ class CrsGraph:
         """`array`, which depends on the graph alone, in the library and on the device of `values`, cached as `what`."""
         return self._beside(values, what, (array,))[0]
 
+    def kept(self, key: Any, make: Callable[[], Any]) -> Any:
+        """What `make` works out from this graph and `key`; the last `RESULTS` keys asked for are kept."""
+        result = self._results.pop(key) if key in self._results else make()
+        while len(self._results) >= RESULTS:
+            self._results.pop(next(iter(self._results)))
+        self._results[key] = result
+        return result
+
     def coordinates_beside(self, values: Any) -> tuple[Any, Any]:
         """(row, column) of each entry, in the library and on the device of `values`."""
         if isinstance(values, np.ndarray):
@@ -149,6 +163,42 @@ class CrsGraph:
         before = np.zeros(self.nnz + 1, self.indptr.dtype)
         np.cumsum(kept, out=before[1:])
         return CrsGraph.unchecked(before[self.indptr], self.indices[kept], self.shape)
+
+    def expanded(self, rows: int, columns: int) -> tuple[CrsGraph, np.ndarray]:
+        """The graph of the scalar entries where each entry of this one is a block; made once per block shape.
+
+        Parameters
+        ----------
+        rows, columns : int
+            Shape of a block.
+
+        Returns
+        -------
+        graph : CrsGraph, shape (n_rows * rows, n_columns * columns)
+        places : array of int, shape (nnz * rows * columns,)
+            Entry m of `graph` is entry ``places[m]`` of block values of shape (nnz, rows, columns), flattened.
+
+        Examples
+        --------
+        >>> graph, places = CrsGraph([0, 2], [0, 1], (1, 2)).expanded(2, 1)
+        >>> graph.indices, places
+        (array([0, 1, 0, 1], dtype=int32), array([0, 2, 1, 3]))
+        """
+        if (rows, columns) not in self._expansions:
+            indptr, (n_rows, n_columns) = self.indptr.astype(np.int64), self.shape
+            lengths = np.repeat(np.diff(indptr) * columns, rows)
+            starts = np.concatenate([[0], np.cumsum(lengths)])
+            block, column = np.divmod(np.arange(starts[-1]) - np.repeat(starts[:-1], lengths), columns)
+            block += np.repeat(np.repeat(indptr[:-1], rows), lengths)
+            component = np.repeat(np.tile(np.arange(rows), n_rows), lengths)
+            width = n_columns * columns
+            indices = self.indices[block].astype(np.int32 if width <= 2**31 else np.int64) * columns + column
+            graph = CrsGraph.unchecked(
+                starts.astype(np.int32 if starts[-1] < 2**31 else np.int64),
+                indices.astype(np.int32 if width <= 2**31 else np.int64), (n_rows * rows, width),
+            )  # fmt: skip
+            self._expansions[rows, columns] = graph, (block * rows + component) * columns + column
+        return self._expansions[rows, columns]
 
     def product(self, other: CrsGraph) -> CrsGraph:
         """The graph of A B, A on this graph and B on `other`."""
@@ -250,6 +300,13 @@ class Reordering(NamedTuple):
     rows: np.ndarray
     entries: np.ndarray
     places: np.ndarray
+
+    def of_blocks(self, size: int) -> Reordering:
+        """The same order where a row of the graph stands for `size` scalar rows: `rows` and `places` count those."""
+        rows, places = (
+            (a[:, None] * size + np.arange(size, dtype=a.dtype)).reshape(-1) for a in (self.rows, self.places)
+        )
+        return Reordering(self.graph, rows, self.entries, places)
 
 
 class OnGraph:

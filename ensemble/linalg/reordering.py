@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like
-from ensemble.linalg.crs_matrix import CrsMatrix
 from ensemble.linalg.graph import CrsGraph, Reordering
 from ensemble.linalg.symmetric import SymmetricCrsMatrix
 from ensemble.scalar import Ensemble
@@ -16,22 +15,22 @@ __all__ = ["reordered_matrix", "reordered_vectors", "restored_vectors"]
 
 
 def reordered_matrix(A: Any, old: CrsGraph, new: Reordering) -> Any:
-    """`A`, a `CrsMatrix` or `SymmetricCrsMatrix` on the graph `old`, in the order of `new`."""
+    """`A`, a stored matrix on the graph `old`, in the order of `new`; of blocks, `new` counts scalar rows."""
     if isinstance(A, SymmetricCrsMatrix):
         above = np.flatnonzero(new.graph.indices >= new.graph.row_of_entry)
         return SymmetricCrsMatrix(new.graph, taken_rows(A.values, old.upper.entries[new.entries[above]]))
     values = taken_rows(A.values, new.graph.kept_beside(A.values, "entries", new.entries))
-    return CrsMatrix(new.graph, Ensemble(values, A.sample_set))
+    return type(A)(new.graph, Ensemble(values, A.sample_set))
 
 
 def reordered_vectors(x: Any, new: Reordering, out: Any = None) -> Any:
     """The rows of `x`, shape (n, n_samples), in the order of `new`."""
-    return taken_rows(x, new.graph.kept_beside(x, "rows", new.rows), out)
+    return taken_rows(x, new.graph.kept_beside(x, f"{new.rows.size} old rows", new.rows), out)
 
 
 def restored_vectors(y: Any, new: Reordering, out: Any = None) -> Any:
     """The rows of `y`, which are in the order of `new`, in the order of the graph that it was made from."""
-    return taken_rows(y, new.graph.kept_beside(y, "places", new.places), out)
+    return taken_rows(y, new.graph.kept_beside(y, f"{new.places.size} places", new.places), out)
 
 
 def taken_rows(values: Any, places: Any, out: Any = None) -> Any:

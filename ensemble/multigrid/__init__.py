@@ -8,6 +8,7 @@ from ensemble.multigrid.jacobi import Jacobi
 from ensemble.multigrid.reduction_hierarchy import ReductionHierarchy, approximate_ideal_restriction
 from ensemble.multigrid.relaxation import Chebyshev
 from ensemble.multigrid.reordered import ReorderedHierarchy
+from ensemble.multigrid.rigid_body import rigid_body_modes
 from ensemble.multigrid.scaled import ScaledHierarchy, scaled_aggregation
 from ensemble.multigrid.setup import smoothed_aggregation
 from ensemble.multigrid.strength import EvolutionStrength, SymmetricStrength
@@ -26,6 +27,7 @@ __all__ = [
     "ScaledHierarchy",
     "SymmetricStrength",
     "approximate_ideal_restriction",
+    "rigid_body_modes",
     "scaled_aggregation",
     "smoothed_aggregation",
 ]

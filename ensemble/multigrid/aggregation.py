@@ -9,6 +9,7 @@ import numpy as np
 from ensemble._kernels.multigrid.aggregation import aggregate, coupled_rows
 from ensemble._kernels.sparse.product_graphs import product_graph
 from ensemble.linalg import CrsGraph
+from ensemble.multigrid.hierarchy import entry_by_entry
 
 
 def aggregates_of(A: Any, block_size: int = 1, strong: Any = None) -> tuple[np.ndarray, int]:
@@ -22,10 +23,12 @@ def aggregates_of(A: Any, block_size: int = 1, strong: Any = None) -> tuple[np.n
     With a `StrongGraph`, neighbours are strong couplings alone. A node without any joins the aggregate of the neighbour
     on which it depends most; without such a neighbour it stays out, and the smoother alone solves for it.
     """
-    coupled = coupled_rows(A.graph_arrays, A.values)
+    entries = entry_by_entry(A)
+    coupled = coupled_rows(entries.graph_arrays, entries.values)
     included = coupled.reshape(-1, block_size).any(axis=1)
     if strong is None:
-        graph = (A.graph.indptr, A.graph.indices) if block_size == 1 else node_graph(A.graph, block_size)
+        by_node = block_size == 1 or entries is not A
+        graph = (A.graph.indptr, A.graph.indices) if by_node else node_graph(A.graph, block_size)
         member, count = aggregate(*graph, included)
     else:
         member, count = aggregate(*strong.nodes, included & (np.diff(strong.nodes[0]) > 0))

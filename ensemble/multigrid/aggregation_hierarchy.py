@@ -10,12 +10,12 @@ import numpy as np
 from ensemble._backend import asarray_like, library_and_device
 from ensemble._compile.memory import empty_like
 from ensemble._kernels.krylov.vectors import dot, put_samples, take_samples
-from ensemble.linalg import CrsGraph, CrsMatrix, GalerkinProduct, SymmetricCrsMatrix
+from ensemble.linalg import BcrsMatrix, CrsGraph, CrsMatrix, GalerkinProduct, SymmetricCrsMatrix
 from ensemble.multigrid.coarse import CoarseSolver
 from ensemble.multigrid.conversion import converted_v_cycle
 from ensemble.multigrid.cycle import Workspace, v_cycle
 from ensemble.multigrid.gauss_seidel import GaussSeidel, GaussSeidelSmoother
-from ensemble.multigrid.hierarchy import Hierarchy, require_graph, stored_matrix
+from ensemble.multigrid.hierarchy import Hierarchy, entry_by_entry, require_graph, stored_matrix
 from ensemble.multigrid.jacobi import Jacobi
 from ensemble.multigrid.precision import amplification, in_single_precision, relative_energy, single_precision_serves
 from ensemble.multigrid.prolongation import smoothed_prolongator, smoothing_tasks
@@ -182,7 +182,7 @@ class AggregationHierarchy(Hierarchy):
         TypeError
             If `A` is no stored matrix.
         """
-        A = stored_matrix(A, "Hierarchy.update")
+        A = stored_matrix(A, "Hierarchy.update", blocks=isinstance(self.levels[0].A, BcrsMatrix))
         require_graph(A, self.levels[0].A.graph, "Hierarchy.update", "smoothed_aggregation")
         plan = self.levels[0].plan
         by_rows = isinstance(self.smoother, GaussSeidel) or (plan is not None and plan.strong is not None)
@@ -264,7 +264,7 @@ def fill_level(level: Level, smoother: SmootherOption) -> None:
     if isinstance(smoother, GaussSeidel):
         level.smoother = smoother.smoother_of(level.A, dinv, level.smoother)
         return
-    kind = SymmetricSmoother if isinstance(level.A, SymmetricCrsMatrix) else ChebyshevSmoother
+    kind = SymmetricSmoother if isinstance(level.A, SymmetricCrsMatrix | BcrsMatrix) else ChebyshevSmoother
     level.smoother = kind(level.A, dinv, smoother.coefficients(level.lambda_max))
 
 
@@ -273,7 +273,7 @@ def coarse_matrix(level: Level, damping: float, old: Any, with_energy: bool = Fa
 
     With `with_energy`, `level.energy` is set to the energy that single precision keeps.
     """
-    plan, A = level.plan, level.A
+    plan, A = level.plan, entry_by_entry(level.A)
     assert plan is not None and level.smoother is not None
     F, dinv, lambda_max = A, level.smoother.dinv, level.lambda_max
     if plan.strong is not None and plan.strong.graph is not None:

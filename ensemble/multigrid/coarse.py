@@ -6,7 +6,7 @@ from typing import Any
 
 from ensemble._backend import array_namespace, asarray_like, contiguous
 from ensemble._kernels.multigrid.dense import dense_inverses, dense_product
-from ensemble.linalg import CrsMatrix, SymmetricCrsMatrix
+from ensemble.linalg import BcrsMatrix, CrsMatrix, SymmetricCrsMatrix
 
 LARGEST_COARSEST = 500
 """Rows below which a level may be chosen as the coarsest."""
@@ -47,8 +47,8 @@ def is_coarsest(entries: list[int], rows: int, coarse_rows: int) -> bool:
 class CoarseSolver:
     """Inverses of the coarsest matrices, shape (n, n, n_samples): a singular sample gets its pseudo-inverse."""
 
-    def __init__(self, A: CrsMatrix | SymmetricCrsMatrix) -> None:
-        if isinstance(A, SymmetricCrsMatrix):
+    def __init__(self, A: CrsMatrix | BcrsMatrix | SymmetricCrsMatrix) -> None:
+        if not isinstance(A, CrsMatrix):
             A = A.to_crs()
         self.inverse = dense_inverses(*A.graph.coordinates_beside(A.values), A.values, A.shape[0], None)
 

@@ -9,7 +9,7 @@ from ensemble._compile.memory import empty_like
 from ensemble._kernels.krylov.vectors import dot
 from ensemble._kernels.multigrid.scaling import entry_units, scaled_finish, scaled_start
 from ensemble._kernels.multigrid.symmetric import symmetric_finish
-from ensemble.linalg import CrsMatrix, SymmetricCrsMatrix
+from ensemble.linalg import BcrsMatrix, CrsMatrix, SymmetricCrsMatrix
 from ensemble.multigrid.cycle import Workspace, coarse_correction, v_cycle
 from ensemble.multigrid.relaxation import ChebyshevSmoother
 
@@ -52,7 +52,7 @@ def converted_v_cycle(
         if isinstance(A, SymmetricCrsMatrix) and scale is None:
             inner = symmetric_finish(leave, *A.arrays, smoother.dinv, b, x, a, c, w, r, out)[1]
             return out, inner
-        if isinstance(A, SymmetricCrsMatrix):
+        if isinstance(A, SymmetricCrsMatrix | BcrsMatrix):
             out[...] = smoother.last(b, x, a, c, w, w if w is not x else empty_like(x))
         else:
             smoother.last(b, x, a, c, w, out)

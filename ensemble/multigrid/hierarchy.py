@@ -9,7 +9,7 @@ from typing import Any
 from ensemble._backend import array_namespace
 from ensemble._check import message, require
 from ensemble._typing import Array
-from ensemble.linalg import CrsGraph, CrsMatrix, SymmetricCrsMatrix
+from ensemble.linalg import BcrsMatrix, CrsGraph, CrsMatrix, SymmetricCrsMatrix
 from ensemble.linalg.adapt import as_operator
 from ensemble.linalg.linear_operator import LinearOperator
 from ensemble.linalg.operators import multiply
@@ -130,16 +130,23 @@ class Hierarchy(LinearOperator, ABC):
 
 def stored_matrix(
     A: Any, function: str, requirement: str = "be a CrsMatrix, a SymmetricCrsMatrix or a SciPy sparse matrix",
-    advice: str = "",
-) -> CrsMatrix | SymmetricCrsMatrix:  # fmt: skip
-    """`A` as a stored matrix of this library, or TypeError."""
+    advice: str = "", blocks: bool = False,
+) -> Any:  # fmt: skip
+    """`A` as a stored matrix of this library, or TypeError; a `BcrsMatrix` stays one only with `blocks`."""
     matrix = as_operator(A, function, "A")
+    if isinstance(matrix, BcrsMatrix):
+        return matrix if blocks else matrix.to_crs()
     if not isinstance(matrix, CrsMatrix | SymmetricCrsMatrix):
         raise TypeError(message(function, "A", requirement, f"a {type(A).__name__}", advice))
     return matrix
 
 
-def require_square_and_real(A: CrsMatrix | SymmetricCrsMatrix, function: str) -> None:
+def entry_by_entry(A: Any) -> Any:
+    """`A` as set-up work takes it: a `BcrsMatrix` as a `CrsMatrix`."""
+    return A.to_crs() if isinstance(A, BcrsMatrix) else A
+
+
+def require_square_and_real(A: Any, function: str) -> None:
     """Refuse a matrix that is not square or not of real floating-point values."""
     require(A.shape[0] == A.shape[1], function, "A", "be square", f"shape {A.shape}")
     if not array_namespace(A.values).isdtype(A.dtype, "real floating"):

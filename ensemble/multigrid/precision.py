@@ -16,7 +16,7 @@ from ensemble._backend import array_namespace, asarray_like, to_numpy
 from ensemble._compile.memory import empty_like
 from ensemble._kernels.multigrid.scaling import entry_units, narrowed
 from ensemble._kernels.sparse.crs import spmv_transpose
-from ensemble.linalg import CrsMatrix, SymmetricCrsMatrix
+from ensemble.linalg import BcrsMatrix, CrsMatrix, SymmetricCrsMatrix
 
 __all__ = ["amplification", "in_single_precision", "relative_energy", "single_precision_serves"]
 
@@ -51,9 +51,10 @@ def in_single_precision(A: Any) -> tuple[Any, np.ndarray, np.ndarray]:
     size = xp.abs(diagonal, out=diagonal)
     units = entry_units(size, asarray_like(np.ones(A.n_samples), A.values), None)[0]
     unit, fits = to_numpy(units), ~too_small(size, units)
-    values = empty_like(A.values, dtype=xp.float32)
-    narrowed(A.values, units, values)
-    return type(A)(A.graph, values), unit, fits
+    wide = A.flat_values if isinstance(A, BcrsMatrix) else A.values
+    values = empty_like(wide, dtype=xp.float32)
+    narrowed(wide, units, values)
+    return A.with_flat_values(values) if isinstance(A, BcrsMatrix) else type(A)(A.graph, values), unit, fits
 
 
 def too_small(size: Any, units: Any) -> np.ndarray:
@@ -84,7 +85,7 @@ def relative_energy(A: Any, T: CrsMatrix, coarse: CrsMatrix) -> np.ndarray:
     return np.minimum(to_numpy(xp.min(ratio, axis=0)).astype(np.float64), 1.0)
 
 
-def amplification(A: CrsMatrix | SymmetricCrsMatrix, inverse: Any) -> np.ndarray:
+def amplification(A: CrsMatrix | BcrsMatrix | SymmetricCrsMatrix, inverse: Any) -> np.ndarray:
     """The largest entry ``a_ii (A^-1)_ii`` of the coarsest level: one value per sample, at least 1.
 
     Infinity where `inverse` is not that of a positive definite matrix: a pseudo-inverse has a trace of A A^-1 below n.
@@ -92,7 +93,7 @@ def amplification(A: CrsMatrix | SymmetricCrsMatrix, inverse: Any) -> np.ndarray
     n = A.shape[0]
     if n == 0:
         return np.ones(A.n_samples)
-    A = A.to_crs() if isinstance(A, SymmetricCrsMatrix) else A
+    A = A if isinstance(A, CrsMatrix) else A.to_crs()
     xp = array_namespace(inverse)
     at = asarray_like(A.graph.row_of_entry.astype(np.int64) * n + A.graph.indices.astype(np.int64), inverse)
     flat = xp.reshape(inverse, (n * n, inverse.shape[2]))

@@ -12,7 +12,7 @@ from ensemble._backend import array_namespace, asarray_like, contiguous, to_nump
 from ensemble._check import integer, positive, require
 from ensemble._compile.memory import empty_like
 from ensemble._kernels.multigrid import relaxation as kernels
-from ensemble.linalg import CrsMatrix, SymmetricCrsMatrix
+from ensemble.linalg import BcrsMatrix, CrsMatrix, SymmetricCrsMatrix
 
 
 @dataclass(frozen=True)
@@ -96,11 +96,11 @@ def largest_eigenvalue(A: Any, dinv: Any, iterations: int = 10) -> np.ndarray:
     n_samples = A.n_samples
     start, xp = start_vector(A.shape[0]), array_namespace(A.values)
     q, z = (empty_like(A.values, (A.shape[0], n_samples)) for _ in range(2))
-    q[...] = A.graph.kept_beside(A.values, "power method", start[:, None])
+    q[...] = A.graph.kept_beside(A.values, f"power method {A.shape[0]}", start[:, None])
     scale = asarray_like(np.full(n_samples, 1.0 / np.sqrt(np.sum(start**2)), A.dtype), A.values)
     quotient = scale
-    stores_upper = isinstance(A, SymmetricCrsMatrix)
-    step = A.power_step if stores_upper else functools.partial(kernels.power_step, *A.arrays)
+    has_step = isinstance(A, SymmetricCrsMatrix | BcrsMatrix)
+    step = A.power_step if has_step else functools.partial(kernels.power_step, *A.arrays)
     for _ in range(iterations):
         _, quotient, square = step(dinv, q, scale, z)
         with np.errstate(all="ignore"):
@@ -203,7 +203,7 @@ class OperatorSmoother(ChebyshevSmoother):
 
 
 class SymmetricSmoother(OperatorSmoother):
-    """The same on a `SymmetricCrsMatrix`, whose kernels take an inverse diagonal that all samples share."""
+    """The same on a `SymmetricCrsMatrix` or `BcrsMatrix`, whose kernels take an inverse diagonal that samples share."""
 
     def _dinv_of(self, b: Any) -> Any:
         return self.dinv

@@ -7,7 +7,7 @@ from typing import Any
 from ensemble._check import message
 from ensemble._compile.memory import empty_like
 from ensemble._kernels.sparse.crs import far_columns
-from ensemble.linalg import CrsGraph, CrsMatrix, SymmetricCrsMatrix
+from ensemble.linalg import BcrsMatrix, CrsGraph, CrsMatrix, SymmetricCrsMatrix
 from ensemble.linalg.adapt import as_operator
 from ensemble.linalg.graph import Reordering
 from ensemble.linalg.reordering import reordered_matrix, reordered_vectors, restored_vectors
@@ -90,7 +90,8 @@ class ReorderedHierarchy(Hierarchy):
 
     def in_own_order(self, A: Any) -> tuple[Any, Any, Reordering] | None:
         """`A` and the preconditioner in the order of the levels, and that order; None for an `A` of another graph."""
-        if not isinstance(A, CrsMatrix | SymmetricCrsMatrix) or not A.graph.same_as(self.graph):
+        A = self._stored(A)
+        if A is None or not A.graph.same_as(self.graph):
             return None
         return reordered_matrix(A, self.graph, self.reordering), self.inner, self.reordering
 
@@ -98,12 +99,20 @@ class ReorderedHierarchy(Hierarchy):
         """Fill the hierarchy with new values on the same graph, in place; returns it. See the inner one's `update`."""
         name = f"{type(self.inner).__name__}.update"
         A = as_operator(A, name, "A")
-        if isinstance(A, CrsMatrix | SymmetricCrsMatrix):
-            require_graph(A, self.graph, name, "the function that made this")
-            A = reordered_matrix(A, self.graph, self.reordering)
+        stored = self._stored(A)
+        if stored is not None:
+            require_graph(stored, self.graph, name, "the function that made this")
+            A = reordered_matrix(stored, self.graph, self.reordering)
         self.inner.update(A)
         self.levels, self.coarse = self.inner.levels, self.inner.coarse
         return self
+
+    def _stored(self, A: Any) -> Any:
+        """`A` as a matrix whose graph may be that of the hierarchy; None where it is no stored matrix."""
+        if isinstance(A, BcrsMatrix):
+            return A if isinstance(self.levels[0].A, BcrsMatrix) else A.to_crs()
+        of_entries = not isinstance(self.levels[0].A, BcrsMatrix)
+        return A if of_entries and isinstance(A, CrsMatrix | SymmetricCrsMatrix) else None
 
     def take_samples(self, samples: Any) -> ReorderedHierarchy:
         """The hierarchy of the samples named; the graph work is shared."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from ensemble._backend import is_array, to_numpy
 from ensemble._check import floating, integer, message, positive, require, require_type
-from ensemble.linalg import AffineMatrix, CrsMatrix, GalerkinProduct, SymmetricCrsMatrix
+from ensemble.linalg import AffineMatrix, BcrsMatrix, CrsMatrix, GalerkinProduct, SymmetricCrsMatrix
 from ensemble.linalg.adapt import as_operator
 from ensemble.linalg.reordering import reordered_matrix
 from ensemble.multigrid.affine import AffineHierarchy
@@ -26,7 +26,7 @@ from ensemble.multigrid.aggregation_hierarchy import (
 from ensemble.multigrid.candidates import improved_candidates
 from ensemble.multigrid.coarse import LARGEST_DENSE, CoarseSolver, is_coarsest
 from ensemble.multigrid.gauss_seidel import GaussSeidel
-from ensemble.multigrid.hierarchy import Hierarchy, require_square_and_real, stored_matrix
+from ensemble.multigrid.hierarchy import Hierarchy, entry_by_entry, require_square_and_real, stored_matrix
 from ensemble.multigrid.jacobi import Jacobi
 from ensemble.multigrid.prolongation import prolongator_graph
 from ensemble.multigrid.relaxation import Chebyshev
@@ -63,15 +63,16 @@ def smoothed_aggregation(
 
     Parameters
     ----------
-    A : CrsMatrix or SymmetricCrsMatrix, shape (n, n), symmetric positive definite in each sample
-        The second halves the time of all that reads the finest matrix, and gives the same bits. A SciPy sparse matrix
-        is taken too. Of an `AffineMatrix` the prolongators come from the mean matrix and all
-        levels are affine: the set-up serves every later set of coefficients, by `update`.
+    A : CrsMatrix, BcrsMatrix or SymmetricCrsMatrix, shape (n, n), symmetric positive definite in each sample
+        Of a `BcrsMatrix` the finest level keeps the blocks, and aggregates are formed of its nodes. The last halves the
+        time of all that reads the finest matrix, and gives the same bits. A SciPy sparse matrix is taken too. Of an
+        `AffineMatrix` the prolongators come from the mean matrix and all levels are affine: the set-up serves every
+        later set of coefficients, by `update`.
     near_nullspace : array, shape (n,) or (n, k), optional
-        Vectors that A almost annihilates, the same for all samples (rigid body modes, say). Default: the constants, one
-        for each of a node's `block_size` unknowns.
+        Vectors that A almost annihilates, the same for all samples; of elasticity `rigid_body_modes`. Default: the
+        constants, one for each of a node's `block_size` unknowns.
     block_size : int
-        Unknowns per node; consecutive rows of a node stay in one aggregate.
+        Unknowns per node; consecutive rows of a node stay in one aggregate. Of a `BcrsMatrix`, its own.
     coarse_size : int, optional
         Coarsen until a level has fewer rows than this; that level is solved directly. Default: the first level below
         500 rows whose dense inverse costs less than further levels, or little beside the finer levels. The estimate
@@ -159,16 +160,25 @@ def smoothed_aggregation(
         assert isinstance(mean, AggregationHierarchy)
         return AffineHierarchy(mean, affine.terms, np.dtype(affine.dtype if dtype is None else dtype)).update(affine)
     advice = "Give A.to_crs(), or build the hierarchy of its mean with scaled_aggregation."
-    matrix = stored_matrix(A, name, "be a CrsMatrix, SymmetricCrsMatrix or AffineMatrix", advice)
+    matrix = stored_matrix(A, name, "be a CrsMatrix, SymmetricCrsMatrix or AffineMatrix", advice, blocks=True)
     require_square_and_real(matrix, name)
+    if isinstance(matrix, BcrsMatrix):
+        own = matrix.block_shape[0]
+        require(matrix.block_shape == (own, own), name, "A", "have square blocks", matrix.block_shape)
+        require(block_size in (1, own), name, "block_size", f"be {own}, that of A", block_size)
+        block_size = own
     n, graph = matrix.shape[0], matrix.graph
     require_options(n, block_size, coarse_size, max_levels, improve_candidates, smoother, damping)
     B = near_nullspace_of(near_nullspace, n, block_size)
     strength = strength_of(strength, matrix, block_size)
     by_rows = isinstance(smoother, GaussSeidel) or strength is not None or improve_candidates
-    if isinstance(matrix, SymmetricCrsMatrix) and by_rows:
+    if not isinstance(matrix, CrsMatrix) and by_rows:
         matrix = matrix.to_crs()
-    order = order_of(graph, block_size, reorder, name)
+        graph = matrix.graph
+    blocks = isinstance(matrix, BcrsMatrix)
+    order = order_of(graph, 1 if blocks else block_size, reorder, name)
+    if order is not None and blocks:
+        order = order.of_blocks(block_size)
     if order is not None:
         matrix, B = reordered_matrix(matrix, graph, order), B[order.rows]
     finest, precision = finest_matrix(matrix, Precision(dtype))
@@ -204,7 +214,7 @@ def require_options(
 
 
 def build_levels(
-    finest: Level, matrix: CrsMatrix | SymmetricCrsMatrix, B: np.ndarray, block_size: int, strength: Any,
+    finest: Level, matrix: CrsMatrix | BcrsMatrix | SymmetricCrsMatrix, B: np.ndarray, block_size: int, strength: Any,
     coarse_size: int | None, max_levels: int, smoother: SmootherOption, damping: float, with_energy: bool,
 ) -> list[Level]:  # fmt: skip
     """The levels from `finest` on, coarsened by the values of `matrix`, the caller's; `B` is the near-nullspace.
@@ -226,9 +236,9 @@ def build_levels(
         if not 0 < coarse_rows < level.A.shape[0]:
             break
         T, B = tentative_prolongator(aggregates, count, B)
-        smoothed = level.A.graph if strong is None or strong.graph is None else strong.graph
-        graph_p = prolongator_graph(smoothed, T.graph)
-        level.plan = Plan(aggregates, T, graph_p, GalerkinProduct(level.A.graph, graph_p), strong)
+        graph = entry_by_entry(level.A).graph
+        graph_p = prolongator_graph(graph if strong is None or strong.graph is None else strong.graph, T.graph)
+        level.plan = Plan(aggregates, T, graph_p, GalerkinProduct(graph, graph_p), strong)
         levels.append(Level(coarse_matrix(level, damping, None, with_energy)))
     if levels[-1].smoother is None and levels[-1].A.shape[0] > LARGEST_DENSE:
         fill_level(levels[-1], smoother)

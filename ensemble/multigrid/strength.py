@@ -220,7 +220,7 @@ def has_jumps(A: CrsMatrix | SymmetricCrsMatrix, block_size: int) -> bool:
     `SymmetricStrength()`: at the edge of an island. Both hold for no anisotropy, no scaling ``D A D`` of a smooth
     coefficient and no graded mesh. Of blocks, entries between like unknowns count.
     """
-    A = A.to_crs() if isinstance(A, SymmetricCrsMatrix) else A
+    A = A if isinstance(A, CrsMatrix) else A.to_crs()
     xp, theta = array_namespace(A.values), SymmetricStrength().theta
     found, sound = np.zeros(A.n_samples, bool), np.ones(A.n_samples, bool)
     with np.errstate(all="ignore"):

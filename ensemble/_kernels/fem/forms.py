@@ -19,7 +19,7 @@ from ensemble._kernels.fem.form_cuda import assemble_on_device
 from ensemble._kernels.fem.form_loops import assembly_loop
 from ensemble._kernels.fem.form_plan import Element
 from ensemble._kernels.fem.form_terms import CONSTANT, FormTerms
-from ensemble._kernels.fem.gather import Gather
+from ensemble._kernels.sparse.gather import Gather
 from ensemble._typing import Array
 
 __all__ = ["ElementTables", "assemble"]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, contiguous, prototype
-from ensemble._check import message, one_of, require
+from ensemble._check import one_of, require
 from ensemble._compile.trace.tracer import Scalar, Traced, trace
 from ensemble._kernels.fem.form_terms import CONSTANT, FieldKind, FormTerms, Input, form_terms
 from ensemble._kernels.fem.forms import assemble as assemble_terms
@@ -16,7 +16,7 @@ from ensemble._typing import Array
 from ensemble.apps.fem.arguments import Vector
 from ensemble.apps.fem.fields import common_samples, placed_field, warn_if_not_finite
 from ensemble.apps.fem.spaces import Space, space_of
-from ensemble.linalg import CrsMatrix
+from ensemble.linalg import BcrsMatrix, CrsMatrix
 from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import SampleSet
 
@@ -48,7 +48,7 @@ def assemble(
 
     Returns
     -------
-    list of CrsMatrix and Ensemble
+    list of CrsMatrix, BcrsMatrix and Ensemble
         One per form, in their order.
 
     Raises
@@ -95,8 +95,6 @@ def assembled(
         like = prototype(one_of(backend, ("numpy", "cupy"), name, "backend"))
     passes: dict[Any, list[int]] = {}
     for n, form in enumerate(forms):
-        if outs[n] is not None and form.places == 2 and "vector" in form.components:
-            raise TypeError(message(name, "out", "be None for vector functions", f"a {type(outs[n]).__name__}"))
         terms = _terms([form], given.kinds, space.dim)
         per_sample = any(given.kinds[j].per_sample for j in terms.used_fields)
         passes.setdefault((form.places, per_sample, form.degree), []).append(n)
@@ -243,12 +241,12 @@ def _buffer(out: Any) -> Array:
 
 
 def _result(form: Any, space: Space, block: tuple[int, int], values: Array, sample_set: SampleSet | None) -> Any:
-    """The vector or the matrix; component c of node i has number ``components * i + c`` in a matrix."""
+    """The vector or the matrix: of blocks where a function is a vector."""
     xp, (rows, columns) = array_namespace(values), block
     if form.places == 1:
         shape = (space.n_unknowns, *([rows] if form.components[0] == "vector" else []), values.shape[-1])
         return Ensemble(xp.reshape(values, shape), sample_set)
     if rows == columns == 1:
         return CrsMatrix(space.graph, Ensemble(values, sample_set))
-    graph, order = space.scalar_graph(rows, columns)
-    return CrsMatrix(graph, Ensemble(xp.take(values, asarray_like(order, values), axis=0), sample_set))
+    blocks = xp.reshape(values, (space.graph.nnz, rows, columns, values.shape[-1]))
+    return BcrsMatrix(space.graph, Ensemble(blocks, sample_set))

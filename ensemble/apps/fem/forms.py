@@ -12,7 +12,6 @@ from ensemble._kernels.fem.form_terms import FormTerms
 from ensemble.apps.fem.arguments import Argument, Polynomial, Vector
 from ensemble.apps.fem.assembly import assembled
 from ensemble.apps.fem.fields import Fields
-from ensemble.linalg import CrsMatrix
 from ensemble.scalar import Ensemble
 
 __all__ = ["BilinearForm", "LinearForm", "bilinear_form", "linear_form"]
@@ -76,16 +75,16 @@ class BilinearForm(_Form):
     places = 2
 
     def assemble(
-        self, mesh: Any, *, out: CrsMatrix | None = None, backend: str | None = None, check: bool = True, **fields: Any
-    ) -> CrsMatrix:
+        self, mesh: Any, *, out: Any = None, backend: str | None = None, check: bool = True, **fields: Any
+    ) -> Any:
         """The matrix with entry (i, j) = a(phi_j, phi_i), one per sample of the fields.
 
         Parameters
         ----------
         mesh : TetMesh or a space
             A space is a `LinearSpace`, a `BoundarySpace`, a `TabulatedSpace`, or what `from_skfem` gives.
-        out : CrsMatrix, optional
-            A matrix of an earlier call with scalar functions, whose values are overwritten.
+        out : CrsMatrix or BcrsMatrix, optional
+            The matrix of an earlier call, whose values are overwritten.
         backend : "numpy" or "cupy", optional
             Where the matrix is made; by default where the fields are.
         check : bool
@@ -97,9 +96,10 @@ class BilinearForm(_Form):
 
         Returns
         -------
-        CrsMatrix
-            Shape (n, n) for scalar functions, (3 n, 3 n) for vector functions, (n, 3 n) or (3 n, n) for one of each;
-            component c of node j has number ``3 j + c``.
+        CrsMatrix or BcrsMatrix
+            For scalar functions a `CrsMatrix` of shape (n, n). For vector functions a `BcrsMatrix` with one block per
+            pair of nodes: shape (3 n, 3 n), or (n, 3 n) and (3 n, n) where one function is a scalar; component c of
+            node j has number ``3 j + c``. ``to_crs()`` stores it entry by entry.
 
         Raises
         ------
@@ -108,8 +108,7 @@ class BilinearForm(_Form):
         ValueError
             If the shape of a field fits no place of the mesh, or fits two.
         """
-        made: CrsMatrix = assembled(mesh, [self], [out], backend, check, fields)[0]
-        return made
+        return assembled(mesh, [self], [out], backend, check, fields)[0]
 
 
 class LinearForm(_Form):

@@ -47,7 +47,8 @@ def mass_matrix(mesh: Any, density: Any = 1.0, **options: Any) -> CrsMatrix:
     >>> float(M.values.sum().round(12))
     1.0
     """
-    return mass.assemble(mesh, density=density, **options)
+    made: CrsMatrix = mass.assemble(mesh, density=density, **options)
+    return made
 
 
 def stiffness_matrix(mesh: Any, diffusivity: Any = 1.0, **options: Any) -> CrsMatrix:
@@ -72,4 +73,5 @@ def stiffness_matrix(mesh: Any, diffusivity: Any = 1.0, **options: Any) -> CrsMa
     >>> float(abs(K.values.sum()).round(12))
     0.0
     """
-    return stiffness.assemble(mesh, diffusivity=diffusivity, **options)
+    made: CrsMatrix = stiffness.assemble(mesh, diffusivity=diffusivity, **options)
+    return made

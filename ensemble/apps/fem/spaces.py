@@ -12,9 +12,9 @@ import numpy as np
 from ensemble._check import message, require
 from ensemble._kernels.fem.form_plan import Element
 from ensemble._kernels.fem.forms import ElementTables
-from ensemble._kernels.fem.gather import Gather
 from ensemble._kernels.fem.mesh_arrays import spatial_keys
 from ensemble._kernels.sparse.element_map import ElementMap, element_map
+from ensemble._kernels.sparse.gather import Gather
 from ensemble.apps.fem.quadrature import tetrahedron_rule
 from ensemble.linalg import CrsGraph
 
@@ -90,24 +90,6 @@ class Space:
         """The graph of scalar matrices, of blocks in matrices of vector functions."""
         made = self.element_map
         return CrsGraph.unchecked(made.indptr, made.indices, (self.n_unknowns, self.n_unknowns))
-
-    @functools.cached_property
-    def _scalar_graphs(self) -> dict[tuple[int, int], tuple[CrsGraph, np.ndarray]]:
-        return {}
-
-    def scalar_graph(self, rows: int, columns: int) -> tuple[CrsGraph, np.ndarray]:
-        """The graph of a matrix of blocks (rows, columns), entry by entry, and the place of each in the values."""
-        key = (rows, columns)
-        if key not in self._scalar_graphs:
-            indptr, indices, n = self.graph.indptr.astype(np.int64), self.graph.indices, self.n_unknowns
-            lengths = np.repeat(np.diff(indptr) * columns, rows)
-            starts = np.concatenate([[0], np.cumsum(lengths)])
-            within = np.arange(starts[-1]) - np.repeat(starts[:-1], lengths)
-            block = np.repeat(np.repeat(indptr[:-1], rows), lengths) + within // columns
-            component = np.repeat(np.tile(np.arange(rows), n), lengths)
-            scalar = CrsGraph(starts, indices[block] * columns + within % columns, (n * rows, n * columns))
-            self._scalar_graphs[key] = scalar, (block * rows + component) * columns + within % columns
-        return self._scalar_graphs[key]
 
     def tables(self, degree: int) -> ElementTables:
         """The elements with a rule that is exact for polynomials of `degree`."""

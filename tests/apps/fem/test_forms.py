@@ -7,6 +7,7 @@ import scipy.sparse.linalg as spla
 
 from ensemble._kernels.fem import forms as form_kernels
 from ensemble.apps import fem
+from ensemble.linalg import BcrsMatrix
 from ensemble.scalar import Ensemble, SampleSet
 from tests.apps.fem.form_problems import (
     CASES,
@@ -230,6 +231,17 @@ def test_an_earlier_matrix_is_filled_again(mesh, rng):
     assert again is A
     np.testing.assert_array_equal(A.values, diffusion.assemble(mesh, kappa=kappa[1]).values)
     assert A.graph is laplace.assemble(mesh).graph
+
+
+def test_vector_forms_make_blocks_and_fill_them_again(mesh, rng):
+    mu = [Ensemble(rng.uniform(0.5, 2, (mesh.n_elements, 3))) for _ in range(2)]
+    A = elasticity.assemble(mesh, mu=mu[0], kappa=1.5)
+    assert isinstance(A, BcrsMatrix) and A.block_shape == (3, 3)
+    assert A.graph is laplace.assemble(mesh).graph
+    assert divergence.assemble(mesh).block_shape == (1, 3)
+    again = elasticity.assemble(mesh, mu=mu[1], kappa=1.5, out=A)
+    assert again is A
+    np.testing.assert_array_equal(A.values, elasticity.assemble(mesh, mu=mu[1], kappa=1.5).values)
 
 
 def test_forms_that_read_alike_are_kernels_of_their_own(mesh):

@@ -1,0 +1,95 @@
+"""Sums of element matrices on a CUDA device, and products of block matrices, against their bytes.
+
+`python -m benchmarks elements-device` compares three ways to add element matrices that lie on the device (blocks of
+rows in shared memory, a gather by entries, atomic additions) and block with scalar storage. Record: `elements-cuda`.
+"""
+
+from __future__ import annotations
+
+import argparse
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from benchmarks.bench_forms_device import BANDWIDTH, milliseconds
+from benchmarks.common import SEED, cuda_device, save, show
+from benchmarks.mountain import mountain_mesh
+from ensemble._kernels.sparse.gather_sums import gather_sums, staged_sums, staging
+from ensemble.linalg import BcrsMatrix, ElementAssembly
+
+ATOMIC = r"""
+extern "C" __global__ void scatter(const int* targets, const double* values, double* out, long long n, int width)
+{
+    const long long item = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+    if (item < n * width) atomicAdd(out + (long long)targets[item / width] * width + item % width, values[item]);
+}
+"""
+
+
+def element_rows(repeats: int) -> list[dict[str, Any]]:
+    """Milliseconds of each way, per number of samples."""
+    import cupy
+
+    mesh = mountain_mesh()
+    order = mesh.tets[:, 0].argsort(kind="stable")
+    assembly = ElementAssembly(mesh.tets[order], mesh.n_nodes)
+    k, rng, rows = 4, np.random.default_rng(SEED), []
+    targets = (assembly.map.indptr[:-1][assembly.dofs][:, :, None] + assembly.map.slots).astype(np.int32).reshape(-1)
+    there = cupy.asarray(targets)
+    scatter = cupy.RawKernel(ATOMIC, "scatter")
+    for n_samples in (1, 4, 32):
+        host = rng.standard_normal((targets.size, n_samples))
+        values = cupy.asarray(host)
+        expected = gather_sums(*assembly._matrix_sources, host, None)
+        out = cupy.empty((assembly.graph.nnz, n_samples))
+        places = assembly._beside(values, "matrix", assembly._matrix_sources)
+        tables = staging(assembly._gather, k, n_samples, values)
+
+        def atomic(values: Any = values, out: Any = out, n_samples: int = n_samples) -> None:
+            out.fill(0.0)
+            count = -(-values.size // 256)
+            scatter((count,), (256,), (there, values, out, np.int64(targets.size), np.int32(n_samples)))
+
+        ways: dict[str, Any] = {"gather": partial(gather_sums, *places, values, out), "atomic": atomic}
+        if tables is not None:
+            ways["staged"] = partial(staged_sums, tables, values, out)
+        least = (host.nbytes + expected.nbytes) / BANDWIDTH * 1e3
+        for name, call in ways.items():
+            call()
+            error = abs(cupy.asnumpy(out) - expected).max()
+            assert error == 0.0 or (name == "atomic" and error < 1e-12), (name, error)
+            ms = milliseconds(call, repeats)
+            rows.append({"way": name, "elements": mesh.n_elements, "samples": n_samples, "ms": ms, "least ms": least})
+    return rows
+
+
+def product_rows(repeats: int) -> list[dict[str, Any]]:
+    """Milliseconds of a product by blocks and entry by entry, per number of samples."""
+    import cupy
+
+    mesh = mountain_mesh()
+    graph, rows = ElementAssembly(mesh.tets, mesh.n_nodes).graph, []
+    for n_samples in (1, 4, 32):
+        A = BcrsMatrix(graph, cupy.random.standard_normal((graph.nnz, 3, 3, n_samples)))
+        x = cupy.random.standard_normal((A.shape[1], n_samples))
+        scalar, y, z = A.to_crs(), cupy.empty_like(x), cupy.empty_like(x)
+        A.apply(x, y)
+        assert bool((y == scalar.apply(x, z)).all())
+        n_bytes = A.values.nbytes + 4 * graph.nnz + 4 * graph.shape[0] + 2 * x.nbytes
+        for name, operator in (("blocks", A), ("entries", scalar)):
+            ms = milliseconds(partial(operator.apply, x, y), repeats)
+            least = n_bytes / BANDWIDTH * 1e3
+            rows.append({"storage": name, "rows": A.shape[0], "samples": n_samples, "ms": ms, "least ms": least})
+    return rows
+
+
+def main() -> None:
+    """Run and keep both tables."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--repeats", type=int, default=30, help="launches of which the median is taken (default 30)")
+    repeats = parser.parse_args().repeats
+    sums, products = element_rows(repeats), product_rows(repeats)
+    show("sums of element matrices", sums)
+    show("products with 3 x 3 blocks", products)
+    save("elements-cuda", [*sums, *products], **cuda_device())

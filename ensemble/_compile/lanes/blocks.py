@@ -1,0 +1,85 @@
+"""Products of a small dense block with lanes: one sum for each row of the block, all in registers."""
+
+from __future__ import annotations
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from ensemble._compile.lanes.types import fill_lanes, item_size, pointer_to
+
+__all__ = ["add_block", "prefetch_block"]
+
+LINE = 64
+
+
+def _constant(value):
+    return getattr(value, "literal_value", None)
+
+
+@intrinsic(prefer_literal=True)
+def add_block(typingctx, sums, values, place, step, x, column, stride, terms, row_step, term_step, shared):
+    """Each sum i plus, for j ascending, entry (i, j) of a block times row j of `x`; a product and a sum per term.
+
+    Entry (i, j) lies at ``values[place + (i * row_step + j * term_step) * step]``, row j of `x` at
+    ``x[column + j * stride]``. `terms`, `row_step`, `term_step` and `shared` are compile-time constants; an entry that
+    is `shared` is one number for all lanes.
+    """
+    n, rows, columns, one = (_constant(value) for value in (terms, row_step, term_step, shared))
+    if n is None or rows is None or columns is None or one is None:
+        return None
+    width = sums.dtype.width
+
+    def codegen(context, builder, signature, arguments):
+        before, array, start, distance, vector, first, apart = arguments[:7]
+        lanes, size = ir.IntType(64), item_size(sums.dtype.dtype)
+
+        def loaded(kind, numbers, base, number, gap):
+            offset = builder.add(base, builder.mul(gap, lanes(number)))
+            if one and numbers is array:
+                struct = cgutils.create_struct_proxy(kind)(context, builder, value=numbers)
+                return fill_lanes(builder, builder.load(builder.gep(struct.data, [offset], inbounds=True)), width)
+            value = builder.load(pointer_to(context, builder, kind, numbers, offset, width))
+            value.align = size
+            return value
+
+        factors = [loaded(signature.args[4], vector, first, j, apart) for j in range(n)]
+        after = before
+        for i in range(sums.count):
+            total = builder.extract_value(before, i)
+            for j in range(n):
+                entry = loaded(signature.args[1], array, start, i * rows + j * columns, distance)
+                total = builder.fadd(total, builder.fmul(entry, factors[j]))
+            after = builder.insert_value(after, total, i)
+        return after
+
+    return sums(
+        sums, values, types.int64, types.int64, x, types.int64, types.int64, *(terms, row_step, term_step, shared)
+    ), codegen
+
+
+@intrinsic(prefer_literal=True)
+def prefetch_block(typingctx, values, place, step, count, sums):
+    """Ask for `count` rows of lanes ahead of time, `step` numbers apart; less than half a line each: nothing."""
+    n = _constant(count)
+    if n is None:
+        return None
+    size = item_size(values.dtype)
+    n_bytes = sums.dtype.width * size
+
+    def codegen(context, builder, signature, arguments):
+        array, start, distance = arguments[:3]
+        byte, word, wide = ir.IntType(8).as_pointer(), ir.IntType(32), ir.IntType(64)
+        struct = cgutils.create_struct_proxy(signature.args[0])(context, builder, value=array)
+        function = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(ir.VoidType(), [byte, word, word, word]), "llvm.prefetch.p0i8"
+        )
+        for k in range(n if 2 * n_bytes >= LINE else 0):
+            offset = builder.add(start, builder.mul(distance, wide(k)))
+            first = builder.bitcast(builder.gep(struct.data, [offset]), byte)
+            for line in range(0, n_bytes, LINE):
+                builder.call(function, [builder.gep(first, [wide(line)]), word(0), word(1), word(1)])
+        return context.get_dummy_value()
+
+    return types.void(values, types.int64, types.int64, count, sums), codegen

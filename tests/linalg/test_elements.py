@@ -1,0 +1,162 @@
+"""Matrices and vectors from coordinates and from elements: against sums in dense matrices, sample by sample."""
+
+import array_api_strict as strict
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ensemble._kernels.sparse import gather_sums as kernels
+from ensemble.linalg import BcrsMatrix, CrsMatrix, ElementAssembly, add_elements
+from ensemble.scalar import Ensemble, SampleSet
+
+
+def elements(rng, n_elements, k, n):
+    return np.array([rng.choice(n, k, replace=False) for _ in range(n_elements)], dtype=np.int64).reshape(-1, k)
+
+
+@given(
+    n=st.integers(1, 9), m=st.integers(1, 9), count=st.integers(0, 60), n_samples=st.sampled_from([1, 3]),
+    seed=st.integers(0, 2**32 - 1),
+)  # fmt: skip
+def test_coordinates_are_summed_in_input_order(n, m, count, n_samples, seed):
+    rng = np.random.default_rng(seed)
+    rows, cols = rng.integers(0, n, count), rng.integers(0, m, count)
+    values = rng.standard_normal((count, n_samples)) * 10.0 ** rng.integers(-8, 8, (count, 1))
+    A = CrsMatrix.from_coo(rows, cols, Ensemble(values), (n, m))
+    expected = np.zeros((n, m, n_samples))
+    for i, j, value in zip(rows, cols, values, strict=True):
+        expected[i, j] += value
+    for s in range(n_samples):
+        np.testing.assert_array_equal(A.to_scipy(s).toarray(), expected[..., s])
+        alone = CrsMatrix.from_coo(rows, cols, values[:, s], (n, m))
+        np.testing.assert_array_equal(alone.values[:, 0], A.values[:, s])
+    assert A.nnz == np.unique(rows * m + cols).size
+
+
+@pytest.mark.parametrize(
+    ("n_elements", "k", "n", "n_samples"), [(0, 4, 3, 1), (1, 4, 9, 2), (60, 3, 20, 1), (50, 4, 30, 5)]
+)
+def test_element_matrices_are_summed_in_ascending_order(n_elements, k, n, n_samples, rng):
+    dofs = elements(rng, n_elements, k, n)
+    matrices = rng.standard_normal((n_elements, k, k, n_samples)) * 10.0 ** rng.integers(-8, 8, (n_elements, 1, 1, 1))
+    A = CrsMatrix.from_elements(dofs, Ensemble(matrices), (n, n))
+    dense = np.zeros((n, n, n_samples))
+    for nodes, matrix in zip(dofs, matrices, strict=True):
+        dense[np.ix_(nodes, nodes)] += matrix
+    for i in range(n_samples):
+        np.testing.assert_array_equal(A.to_scipy(i).toarray(), dense[..., i])
+        alone = CrsMatrix.from_elements(dofs, matrices[..., i], (n, n))
+        np.testing.assert_array_equal(alone.values[:, 0], A.values[:, i])
+
+
+def test_element_blocks_are_those_of_the_scalar_matrix(rng):
+    dofs = elements(rng, 40, 4, 15)
+    blocks = rng.standard_normal((40, 4, 4, 3, 2, 2))
+    A = BcrsMatrix.from_elements(dofs, blocks, (45, 30))
+    assert A.block_shape == (3, 2) and A.n_samples == 2
+    dense = np.zeros((15, 15, 3, 2, 2))
+    for nodes, block in zip(dofs, blocks, strict=True):
+        dense[np.ix_(nodes, nodes)] += block
+    for i in range(2):
+        expected = dense[..., i].transpose(0, 2, 1, 3).reshape(45, 30)
+        np.testing.assert_array_equal(A.to_scipy(i).toarray(), expected)
+    one = BcrsMatrix.from_elements(dofs, blocks[..., 1], (45, 30))
+    np.testing.assert_array_equal(one.values[..., 0], A.values[..., 1])
+
+
+def test_an_unknown_may_stand_twice_in_an_element():
+    A = CrsMatrix.from_elements([[0, 0], [0, 1]], np.array([[[1.0, 2.0], [3.0, 4.0]]] * 2), (2, 2))
+    np.testing.assert_array_equal(A.to_scipy().toarray(), [[11.0, 2.0], [3.0, 4.0]])
+
+
+def test_element_vectors_are_summed(rng):
+    dofs, vectors = elements(rng, 50, 4, 30), rng.standard_normal((50, 4, 3, 5))
+    expected = np.zeros((30, 3, 5))
+    for nodes, vector in zip(dofs, vectors, strict=True):
+        expected[nodes] += vector
+    assembly = ElementAssembly(dofs, 30)
+    np.testing.assert_array_equal(assembly.vector(vectors), expected)
+    np.testing.assert_array_equal(assembly.vector(Ensemble(vectors)).samples, expected)
+    np.testing.assert_array_equal(add_elements(dofs, vectors[:, :, 0, 0], 30), expected[:, 0, 0])
+
+
+def test_an_assembly_serves_many_matrices(rng):
+    dofs = elements(rng, 20, 3, 12)
+    assembly = ElementAssembly(dofs, 12)
+    for _ in range(2):
+        matrices = rng.standard_normal((20, 3, 3))
+        A = CrsMatrix.from_elements(assembly, matrices)
+        assert A.graph is assembly.graph
+        np.testing.assert_array_equal(A.values, CrsMatrix.from_elements(dofs, matrices, (12, 12)).values)
+    chosen = SampleSet(points=rng.standard_normal((1, 2)))
+    matrices = Ensemble(rng.standard_normal((20, 3, 3, 2)), chosen)
+    assert CrsMatrix.from_elements(assembly, matrices).sample_set is chosen
+
+
+def test_a_nan_stays_in_its_sample(rng):
+    dofs, matrices = elements(rng, 20, 3, 12), rng.standard_normal((20, 3, 3, 3))
+    good = CrsMatrix.from_elements(dofs, matrices, (12, 12)).values
+    matrices[4, 1, 1, 2] = np.nan
+    bad = CrsMatrix.from_elements(dofs, matrices, (12, 12)).values
+    assert np.isnan(bad[:, 2]).sum() == 1
+    np.testing.assert_array_equal(bad[:, :2], good[:, :2])
+
+
+def test_other_libraries_give_the_same_numbers(rng):
+    dofs, matrices = elements(rng, 20, 3, 12), rng.standard_normal((20, 3, 3, 2))
+    moved = CrsMatrix.from_elements(dofs, strict.asarray(matrices), (12, 12))
+    np.testing.assert_array_equal(np.asarray(moved.values), CrsMatrix.from_elements(dofs, matrices, (12, 12)).values)
+
+
+@pytest.mark.parametrize(("k", "inner"), [(4, (1,)), (3, (3,)), (4, (2,)), (10, (1,))])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_staged_sums_of_a_device_have_the_bits_of_the_cpu(k, inner, dtype, rng, as_device, monkeypatch):
+    dofs = elements(rng, 150, k, 60)
+    matrices = rng.standard_normal((150, k, k, *inner)).astype(dtype)
+    assembly, used = ElementAssembly(dofs, 60), []
+    expected = np.zeros((60, 60, *inner), dtype)
+    for nodes, matrix in zip(dofs, matrices, strict=True):
+        expected[np.ix_(nodes, nodes)] += matrix
+    elements_module = __import__("ensemble.linalg.elements", fromlist=["x"])
+    longest = assembly._gather.longest
+    monkeypatch.setattr(kernels, "STAGED_BYTES", (longest + 7) * k * inner[0] * np.dtype(dtype).itemsize)
+    monkeypatch.setattr(elements_module, "backend_of", lambda *arrays: "cuda")
+    launch = kernels.staged_sums
+    monkeypatch.setattr(elements_module, "staged_sums", lambda *a: used.append(1) or launch(*a))
+    values = assembly.matrix_values(matrices)
+    assert used
+    rows = assembly.graph.row_of_entry
+    np.testing.assert_array_equal(values, expected[rows, assembly.graph.indices])
+
+
+def test_bad_elements_and_coordinates_are_refused(rng):
+    with pytest.raises(ValueError, match=r"dofs must lie between 0 and 4; got 7 in element 1 \(2 such elements\)"):
+        CrsMatrix.from_elements([[0, 1], [2, 7], [-1, 0]], np.ones((3, 2, 2)), (5, 5))
+    with pytest.raises(TypeError, match="dofs must be integers of shape"):
+        ElementAssembly([[0.5, 1.0]], 3)
+    with pytest.raises(ValueError, match=r"matrices must have shape \(2, 2, 2"):
+        CrsMatrix.from_elements([[0, 1], [1, 2]], np.ones((3, 2, 2)), (3, 3))
+    with pytest.raises(ValueError, match="matrices must have shape"):
+        CrsMatrix.from_elements([[0, 1], [1, 2]], np.ones((2, 2)), (3, 3))
+    with pytest.raises(ValueError, match="shape must be square"):
+        CrsMatrix.from_elements([[0, 1]], np.ones((1, 2, 2)), (3, 4))
+    with pytest.raises(TypeError, match="shape must be"):
+        CrsMatrix.from_elements([[0, 1]], np.ones((1, 2, 2)))
+    with pytest.raises(ValueError, match="shape must be multiples"):
+        BcrsMatrix.from_elements([[0, 1]], np.ones((1, 2, 2, 3, 3)), (7, 7))
+    with pytest.raises(ValueError, match="vectors must have shape"):
+        add_elements([[0, 1]], np.ones((1, 3)), 3)
+    with pytest.raises(ValueError, match="cols must lie between 0 and 1; got 2 at place 1"):
+        CrsMatrix.from_coo([0, 1], [1, 2], [1.0, 1.0], (2, 2))
+    with pytest.raises(ValueError, match="one entry each"):
+        CrsMatrix.from_coo([0, 1], [1, 1], [1.0], (2, 2))
+
+
+def test_scipy_sums_the_same_coordinates(rng):
+    rows, cols, values = rng.integers(0, 50, 400), rng.integers(0, 40, 400), rng.standard_normal(400)
+    expected = sp.coo_array((values, (rows, cols)), shape=(50, 40)).tocsr()
+    np.testing.assert_allclose(
+        CrsMatrix.from_coo(rows, cols, values, (50, 40)).to_scipy().toarray(), expected.toarray()
+    )
