@@ -253,6 +253,36 @@ def inverse_cases(seed):
             yield Case("dense_inverses", label + kind, (rows, columns, full.reshape(-1, s).astype(dtype), size, None))
 
 
+def small_solve_cases(seed):
+    """Unsorted pivots, a singular matrix and one with a NaN; sizes in and beyond registers of a device."""
+    sizes = ((3, 1, 37, np.float64), (6, 2, 8, np.float64), (1, 1, 1, np.float64), (9, 2, 5, np.float32), (4, 1, 0, float))
+    for k, (n, sides, count, dtype) in enumerate(sizes):
+        rng = np.random.default_rng(seed + k)
+        A, b = (rng.standard_normal((n, m, count)).astype(dtype) for m in (n, sides))
+        if count > 1:
+            A[:, -1, 1] = 2 * A[:, 0, 1] if n > 1 else 0.0
+            A[n // 2, 0, -1], b[0, 0, 2] = np.nan, np.inf
+            A[0, 0, 3] = 0.0
+        yield Case("small_solve", f"{n}_by_{sides}_of_{count}", (A, b, None))
+
+
+def symmetric3_cases(name, seed):
+    """Full, diagonal, repeated, graded, singular and zero matrices, and what is not finite."""
+    for k, (count, dtype) in enumerate(((37, np.float64), (8, np.float32), (5, np.float64), (1, np.float64), (0, float))):
+        rng = np.random.default_rng(seed + k)
+        A = rng.standard_normal((3, 3, count))
+        A = np.einsum("iks,jks->ijs", A, A)
+        if count > 8:
+            A[..., 1], A[..., 2], A[..., 3] = 0.0, np.eye(3), np.diag([3.0, 1.0, 2.0])
+            A[..., 4] = np.ones((3, 3)) + 1e-9 * np.eye(3)
+            A[..., 5] *= np.outer([1e8, 1.0, 1e-8], [1e8, 1.0, 1e-8])
+            A[..., 6] -= 2.0 * np.eye(3)
+            A[1, 1, 7], A[2, 0, 9], A[..., 10] = np.nan, np.inf, np.inf
+        options = ((False,), (True,)) if name == "small_root3" else ((),)
+        for option in options:
+            yield Case(name, "_".join(map(str, (count, np.dtype(dtype), *option))), (A.astype(dtype), *option, None))
+
+
 def sample_cases(name, seed):
     for label, rng, n, _, s, dtype in settings(seed, square=True):
         chosen = rng.permutation(s)[: max(1, s // 2)]
@@ -673,6 +703,9 @@ CASES = {
     "power_step": lambda seed: square_cases("power_step", seed, power_arguments),
     "dense_product": dense_cases,
     "dense_inverses": inverse_cases,
+    "small_solve": small_solve_cases,
+    "small_eigh3": lambda seed: symmetric3_cases("small_eigh3", seed),
+    "small_root3": lambda seed: symmetric3_cases("small_root3", seed),
     "coupled_rows": coupled_cases,
     "product_values": product_values_cases,
     "galerkin_values": galerkin_cases,
