@@ -1,0 +1,136 @@
+// Element quantities of linear tetrahedra, one pair of element and sample per thread; see element.py.
+
+struct Vector3 {
+    real x, y, z;
+};
+
+__device__ inline Vector3 operator-(const Vector3& a, const Vector3& b) { return {a.x - b.x, a.y - b.y, a.z - b.z}; }
+__device__ inline Vector3 operator*(const Vector3& a, real b) { return {a.x * b, a.y * b, a.z * b}; }
+__device__ inline real dot(const Vector3& a, const Vector3& b) { return a.x * b.x + a.y * b.y + a.z * b.z; }
+
+__device__ inline Vector3 sum(const Vector3& a, const Vector3& b, const Vector3& c)
+{
+    return {a.x + b.x + c.x, a.y + b.y + c.y, a.z + b.z + c.z};
+}
+
+__device__ inline Vector3 cross(const Vector3& a, const Vector3& b)
+{
+    return {a.y * b.z - a.z * b.y, a.z * b.x - a.x * b.z, a.x * b.y - a.y * b.x};
+}
+
+// The corners of the element of pair `at`, and its sample.
+struct Corners {
+    int node[4], sample;
+};
+
+__device__ inline Corners corners_of(const int* __restrict__ tets, offset at, int n_samples)
+{
+    const offset element = n_samples == 1 ? at : at / n_samples;
+    const int4 read = __ldg((const int4*)tets + element);
+    return {{read.x, read.y, read.z, read.w}, (int)(at - element * n_samples)};
+}
+
+__device__ inline Vector3 point_at(const real* __restrict__ points, int node, int sample, int n_samples)
+{
+    const real* from = points + (int64)node * 3 * n_samples + sample;
+    return {__ldg(from), __ldg(from + n_samples), __ldg(from + 2 * n_samples)};
+}
+
+struct Edges {
+    Vector3 a, b, c;  // from corner 0 to the others
+
+    __device__ inline Edges(const real* __restrict__ points, const int* __restrict__ tets, offset at, int n_samples)
+    {
+        const Corners here = corners_of(tets, at, n_samples);
+        const Vector3 origin = point_at(points, here.node[0], here.sample, n_samples);
+        a = point_at(points, here.node[1], here.sample, n_samples) - origin;
+        b = point_at(points, here.node[2], here.sample, n_samples) - origin;
+        c = point_at(points, here.node[3], here.sample, n_samples) - origin;
+    }
+};
+
+__global__ void __launch_bounds__(THREADS)
+    tet_values(const real* __restrict__ field, const int* __restrict__ tets, real* __restrict__ out, int n_components,
+               int n_samples, int64 count)
+{
+    const offset at = (offset)blockIdx.x * THREADS + threadIdx.x;
+    if (at >= count) return;
+    const Corners here = corners_of(tets, at, n_samples);
+    out += at;
+#pragma unroll
+    for (int a = 0; a < 4; ++a) {
+        const real* from = field + (int64)here.node[a] * n_components * n_samples + here.sample;
+#pragma unroll 9
+        for (int k = 0; k < n_components; ++k) out[(a * n_components + k) * count] = __ldg(from + k * n_samples);
+    }
+}
+
+__global__ void __launch_bounds__(THREADS)
+    tet_transform(const real* __restrict__ points, const int* __restrict__ tets, const real* __restrict__ weights,
+                  real* __restrict__ out, int n_points, int n_samples, int64 count)
+{
+    const offset at = (offset)blockIdx.x * THREADS + threadIdx.x;
+    if (at >= count) return;
+    const Edges edge(points, tets, at, n_samples);
+    const Vector3 u = cross(edge.b, edge.c), v = cross(edge.c, edge.a), w = cross(edge.a, edge.b);
+    const real determinant = dot(edge.a, u);
+    const real inverse = 1 / determinant, volume = fabs(determinant) * (1.0 / 6.0);
+    const Vector3 row[3] = {u * inverse, v * inverse, w * inverse}, total = sum(row[0], row[1], row[2]);
+    real* to = out + at;
+    for (int q = 0; q < n_points; ++q) {
+        to[0] = -total.x, to[count] = -total.y, to[2 * count] = -total.z;
+        to += 3 * count;
+#pragma unroll
+        for (int i = 0; i < 3; ++i, to += 3 * count)
+            to[0] = row[i].x, to[count] = row[i].y, to[2 * count] = row[i].z;
+    }
+    for (int q = 0; q < n_points; ++q, to += count) *to = volume * __ldg(weights + q);
+}
+
+__global__ void __launch_bounds__(THREADS)
+    tet_edge_lengths(const real* __restrict__ points, const int* __restrict__ tets, real* __restrict__ out, int copies,
+                     int n_samples, int64 count)
+{
+    const offset at = (offset)blockIdx.x * THREADS + threadIdx.x;
+    if (at >= count) return;
+    const Edges edge(points, tets, at, n_samples);
+    const Vector3 all[6] = {edge.a, edge.b, edge.c, edge.b - edge.a, edge.c - edge.a, edge.c - edge.b};
+    real e[6][3];
+#pragma unroll
+    for (int n = 0; n < 6; ++n) e[n][0] = all[n].x, e[n][1] = all[n].y, e[n][2] = all[n].z;
+    real C[3][3];
+#pragma unroll
+    for (int k = 0; k < 3; ++k)
+#pragma unroll
+        for (int m = 0; m <= k; ++m) {
+            real total = e[0][k] * e[0][m];
+#pragma unroll
+            for (int n = 1; n < 6; ++n) total = total + e[n][k] * e[n][m];
+            C[k][m] = C[m][k] = (real)0.5 * total;
+        }
+    const Vector3 u = cross(edge.b, edge.c), v = cross(edge.c, edge.a), w = cross(edge.a, edge.b), z = sum(u, v, w);
+    const real one = C[0][0] + C[1][1] + C[2][2], two = dot(u, u) + dot(v, v) + dot(w, w) + dot(z, z);
+    const real three = fabs(dot(edge.a, u)) * 1.4142135623730951;
+    real x = sqrt(one + 2 * sqrt(two + 2 * three * sqrt(3 * one)));
+#pragma unroll
+    for (int step = 0; step < 4; ++step) {
+        const real q = x * x - one;
+        x = x - (q * q * 0.25 - two - 2 * three * x) / (x * q - 2 * three);
+    }
+    const real second = sqrt(two + 2 * three * x);
+    const real scale = 1 / (x * second - three), diagonal = x * three, linear = x * x - second;
+    real root[9];
+#pragma unroll
+    for (int k = 0; k < 3; ++k)
+#pragma unroll
+        for (int m = 0; m < 3; ++m) {
+            const real square = C[k][0] * C[m][0] + C[k][1] * C[m][1] + C[k][2] * C[m][2];
+            real total = linear * C[k][m] - square;
+            if (k == m) total = total + diagonal;
+            root[3 * k + m] = total * scale;
+        }
+    real* to = out + at;
+    for (int copy = 0; copy < copies; ++copy)
+#pragma unroll
+        for (int i = 0; i < 9; ++i, to += count) *to = root[i];
+}

@@ -1,0 +1,351 @@
+"""Element quantities of linear tetrahedra: nodal values, gradients and volumes, edge lengths.
+
+Components stand before elements and samples, so that a component of consecutive elements is one contiguous vector: the
+SIMD registers of the CPU and the threads of a device carry one pair of element and sample each, whatever the number of
+samples, and every load and store but those at nodes is coalesced. Points and nodal fields are given once for all samples
+or for each.
+
+Bytes that must move (float64, E elements, N nodes, S samples, Q quadrature points; nodes are shared by about 22 elements
+and come from the second-level cache):
+
+* `tet_values`, C components: ``16 E + 8 C N S + 32 C E S``;
+* `tet_transform`: ``16 E + 24 N S + 104 Q E S``;
+* `tet_edge_lengths`, K copies: ``16 E + 24 N S + 72 K E S``.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ensemble._backend import array_namespace
+from ensemble._compile import cuda
+from ensemble._compile.lanes.arithmetic import absolute, as_int64, gather
+from ensemble._compile.lanes.types import load, sqrt, store
+from ensemble._compile.numba import compiled, output, per_width, prange, spliced
+from ensemble._compile.registry import into, kernel
+
+__all__ = ["ONE_VALUE", "TILES", "launch", "places_of", "tet_edge_lengths", "tet_transform", "tet_values", "width_of"]
+
+TILES = 16
+"""Tiles of SIMD width that a thread goes through with one piece of memory."""
+
+NEWTON_STEPS = 4
+"""From the start below, the trace of a root has all its digits after four, for any eigenvalues."""
+
+ROOT_2 = math.sqrt(2.0)
+
+ONE_VALUE = cuda.Layout("double", 1, 1, 1)
+"""A thread carries one value of one sample."""
+
+CUDA = cuda.KernelModule("fem/element", ["tet_values", "tet_transform", "tet_edge_lengths"], only=ONE_VALUE)
+
+
+def width_of(count):
+    """Lanes of a tile: tiles cover `count` values, the last one overlaps the one before it."""
+    return next(width for width in (8, 4, 2, 1) if width <= count)
+
+
+def _corners(points, tets):
+    """The coordinates ``x[a][d]`` of corner a, each (E, S)."""
+    xp = array_namespace(points)
+    at = [xp.take(points, tets[:, a], axis=0) for a in range(4)]
+    return [[corner[:, d, :] for d in range(3)] for corner in at]
+
+
+def _minus(x, y):
+    return [x[d] - y[d] for d in range(3)]
+
+
+def _cross(x, y):
+    return [x[1] * y[2] - x[2] * y[1], x[2] * y[0] - x[0] * y[2], x[0] * y[1] - x[1] * y[0]]
+
+
+def _dot(x, y):
+    return x[0] * y[0] + x[1] * y[1] + x[2] * y[2]
+
+
+@kernel
+def tet_values(field, tets, out):
+    """Values at the corners: (4, C, E, S) of a nodal field (N, C, S)."""
+    xp = array_namespace(field)
+    at = [xp.permute_dims(xp.take(field, tets[:, a], axis=0), (1, 0, 2)) for a in range(4)]
+    return into(out, xp.stack(at))
+
+
+@kernel
+def tet_transform(points, tets, weights, out):
+    """Gradients of the linear functions at Q points and weights times volume, (13 Q, E, S).
+
+    Row 12 q + 3 i + d is the derivative of function i along axis d at point q, row 12 Q + q the weight. Points (N, 3, S),
+    weights (Q,).
+    """
+    xp = array_namespace(points)
+    x0, x1, x2, x3 = _corners(points, tets)
+    a, b, c = _minus(x1, x0), _minus(x2, x0), _minus(x3, x0)
+    u, v, w = _cross(b, c), _cross(c, a), _cross(a, b)
+    determinant = _dot(a, u)
+    inverse, volume = 1.0 / determinant, xp.abs(determinant) * (1.0 / 6.0)
+    u, v, w = ([entry * inverse for entry in row] for row in (u, v, w))
+    first = [-(u[d] + v[d] + w[d]) for d in range(3)]
+    n_points = weights.shape[0]
+    return into(out, xp.stack([*first, *u, *v, *w] * n_points + [volume * weights[q] for q in range(n_points)]))
+
+
+@kernel
+def tet_edge_lengths(points, tets, copies, out):
+    """The roots of half the sum of e e^T over the six edges e, (9 * copies, E, S).
+
+    From the invariants of the sum C: trace I, sum of principal minors II (from areas) and determinant III (from the
+    volume), all sums of squares. The trace x of the root solves (x^2 - I)^2 / 4 = II + 2 x sqrt(III).
+    """
+    xp = array_namespace(points)
+    x0, x1, x2, x3 = _corners(points, tets)
+    a, b, c = _minus(x1, x0), _minus(x2, x0), _minus(x3, x0)
+    edges = [a, b, c, _minus(b, a), _minus(c, a), _minus(c, b)]
+    C = [[0.5 * sum((e[k] * e[m] for e in edges[1:]), a[k] * a[m]) for m in range(3)] for k in range(3)]
+    u, v, w = _cross(b, c), _cross(c, a), _cross(a, b)
+    z = [u[d] + v[d] + w[d] for d in range(3)]
+    one, two = C[0][0] + C[1][1] + C[2][2], _dot(u, u) + _dot(v, v) + _dot(w, w) + _dot(z, z)
+    three = xp.abs(_dot(a, u)) * ROOT_2
+    x = xp.sqrt(one + 2.0 * xp.sqrt(two + 2.0 * three * xp.sqrt(3.0 * one)))
+    for _ in range(NEWTON_STEPS):
+        q = x * x - one
+        x = x - (q * q * 0.25 - two - 2.0 * three * x) / (x * q - 2.0 * three)
+    second = xp.sqrt(two + 2.0 * three * x)
+    scale = 1.0 / (x * second - three)
+    diagonal, linear = x * three, x * x - second
+    root = [[linear * C[k][m] - _dot(C[k], C[m]) for m in range(3)] for k in range(3)]
+    rows = [(root[k][m] + diagonal if k == m else root[k][m]) * scale for k in range(3) for m in range(3)]
+    return into(out, xp.stack(rows * copies))
+
+
+# --- CPU
+@spliced
+def places_of(places, at, first, n_samples, width):
+    """The elements and samples of `width` consecutive pairs, as lanes; ``places[at:]`` is memory for them."""
+    if n_samples == 1:
+        for i in range(width):
+            places[at + i] = first + i
+            places[at + width + i] = 0
+    else:
+        element, sample = first // n_samples, first % n_samples
+        for i in range(width):
+            places[at + i] = element
+            places[at + width + i] = sample
+            sample += 1
+            if sample == n_samples:
+                element, sample = element + 1, 0
+    return load(places, at, width), load(places, at + width, width)
+
+
+@spliced
+def _node(tets, element, a):
+    return as_int64(gather(tets, a, element * 4))
+
+
+@spliced
+def _vector(points, node, shift, stride):
+    place = node * (3 * stride) + shift
+    return gather(points, 0, place), gather(points, stride, place), gather(points, 2 * stride, place)
+
+
+@spliced
+def _edges(points, tets, element, shift, stride):
+    """The edges from corner 0 to the others, as nine lanes."""
+    x, y, z = _vector(points, _node(tets, element, 0), shift, stride)
+    ax, ay, az = _vector(points, _node(tets, element, 1), shift, stride)
+    bx, by, bz = _vector(points, _node(tets, element, 2), shift, stride)
+    cx, cy, cz = _vector(points, _node(tets, element, 3), shift, stride)
+    return ax - x, ay - y, az - z, bx - x, by - y, bz - z, cx - x, cy - y, cz - z
+
+
+@spliced
+def _product(ax, ay, az, bx, by, bz):
+    return ay * bz - az * by, az * bx - ax * bz, ax * by - ay * bx
+
+
+@spliced
+def _square(x, y, z):
+    return x * x + y * y + z * z
+
+
+@per_width
+def _values(width):
+    @compiled
+    def loop(field, tets, out, n_components, n_samples, count):
+        n_tiles = (count + width - 1) // width
+        for block in prange((n_tiles + TILES - 1) // TILES):
+            places = np.empty(2 * width, np.int64)
+            for tile in range(block * TILES, min((block + 1) * TILES, n_tiles)):
+                first = min(tile * width, count - width)
+                element, sample = places_of(places, 0, first, n_samples, width)
+                for a in range(4):
+                    place = _node(tets, element, a) * (n_components * n_samples) + sample
+                    for k in range(n_components):
+                        value = gather(field, k * n_samples, place)
+                        store(out, (a * n_components + k) * count + first, value)
+
+    return loop
+
+
+@per_width
+def _transform(width):
+    @compiled
+    def loop(points, tets, weights, out, n_samples, count):
+        n_tiles = (count + width - 1) // width
+        for block in prange((n_tiles + TILES - 1) // TILES):
+            places = np.empty(2 * width, np.int64)
+            work = np.empty(12 * width)
+            for tile in range(block * TILES, min((block + 1) * TILES, n_tiles)):
+                first = min(tile * width, count - width)
+                element, sample = places_of(places, 0, first, n_samples, width)
+                ax, ay, az, bx, by, bz, cx, cy, cz = _edges(points, tets, element, sample, n_samples)
+                ux, uy, uz = _product(bx, by, bz, cx, cy, cz)
+                vx, vy, vz = _product(cx, cy, cz, ax, ay, az)
+                wx, wy, wz = _product(ax, ay, az, bx, by, bz)
+                determinant = ax * ux + ay * uy + az * uz
+                inverse, volume = 1.0 / determinant, absolute(determinant) * (1.0 / 6.0)
+                ux, uy, uz = ux * inverse, uy * inverse, uz * inverse
+                vx, vy, vz = vx * inverse, vy * inverse, vz * inverse
+                wx, wy, wz = wx * inverse, wy * inverse, wz * inverse
+                store(work, 0, -(ux + vx + wx))
+                store(work, width, -(uy + vy + wy))
+                store(work, 2 * width, -(uz + vz + wz))
+                store(work, 3 * width, ux)
+                store(work, 4 * width, uy)
+                store(work, 5 * width, uz)
+                store(work, 6 * width, vx)
+                store(work, 7 * width, vy)
+                store(work, 8 * width, vz)
+                store(work, 9 * width, wx)
+                store(work, 10 * width, wy)
+                store(work, 11 * width, wz)
+                n_points = weights.size
+                for q in range(n_points):
+                    for k in range(12):
+                        store(out, (12 * q + k) * count + first, load(work, k * width, width))
+                    store(out, (12 * n_points + q) * count + first, volume * weights[q])
+
+    return loop
+
+
+@per_width
+def _lengths(width):
+    @compiled
+    def loop(points, tets, copies, out, n_samples, count):
+        n_tiles = (count + width - 1) // width
+        for block in prange((n_tiles + TILES - 1) // TILES):
+            places = np.empty(2 * width, np.int64)
+            C, e = np.empty(9 * width), np.empty(18 * width)
+            for tile in range(block * TILES, min((block + 1) * TILES, n_tiles)):
+                first = min(tile * width, count - width)
+                element, sample = places_of(places, 0, first, n_samples, width)
+                ax, ay, az, bx, by, bz, cx, cy, cz = _edges(points, tets, element, sample, n_samples)
+                for d, (x, y, z) in enumerate(((ax, bx, cx), (ay, by, cy), (az, bz, cz))):
+                    store(e, d * width, x)
+                    store(e, (3 + d) * width, y)
+                    store(e, (6 + d) * width, z)
+                    store(e, (9 + d) * width, y - x)
+                    store(e, (12 + d) * width, z - x)
+                    store(e, (15 + d) * width, z - y)
+                for k in range(3):
+                    for m in range(k + 1):
+                        total = load(e, k * width, width) * load(e, m * width, width)
+                        for n in range(3, 18, 3):
+                            total = total + load(e, (n + k) * width, width) * load(e, (n + m) * width, width)
+                        store(C, (3 * k + m) * width, 0.5 * total)
+                        store(C, (3 * m + k) * width, 0.5 * total)
+                ux, uy, uz = _product(bx, by, bz, cx, cy, cz)
+                vx, vy, vz = _product(cx, cy, cz, ax, ay, az)
+                wx, wy, wz = _product(ax, ay, az, bx, by, bz)
+                one = load(C, 0, width) + load(C, 4 * width, width) + load(C, 8 * width, width)
+                two = _square(ux, uy, uz) + _square(vx, vy, vz) + _square(wx, wy, wz)
+                two = two + _square(ux + vx + wx, uy + vy + wy, uz + vz + wz)
+                three = absolute(ax * ux + ay * uy + az * uz) * ROOT_2
+                x = sqrt(one + 2.0 * sqrt(two + 2.0 * three * sqrt(3.0 * one)))
+                for _ in range(NEWTON_STEPS):
+                    q = x * x - one
+                    x = x - (q * q * 0.25 - two - 2.0 * three * x) / (x * q - 2.0 * three)
+                second = sqrt(two + 2.0 * three * x)
+                scale = 1.0 / (x * second - three)
+                diagonal, linear = x * three, x * x - second
+                for k in range(3):
+                    for m in range(3):
+                        i, j = 3 * k * width, 3 * m * width
+                        total = load(C, i, width) * load(C, j, width)
+                        total = total + load(C, i + width, width) * load(C, j + width, width)
+                        total = total + load(C, i + 2 * width, width) * load(C, j + 2 * width, width)
+                        total = linear * load(C, i + m * width, width) - total
+                        if k == m:
+                            total = total + diagonal
+                        total = total * scale
+                        for copy in range(copies):
+                            store(out, (9 * copy + 3 * k + m) * count + first, total)
+
+    return loop
+
+
+@tet_values.register("numba")
+def _(field, tets, out):
+    n_components, n_samples = field.shape[1:]
+    out = output(out, (4, n_components, tets.shape[0], n_samples), field.dtype)
+    count = tets.shape[0] * n_samples
+    _values(width_of(count))(field.reshape(-1), tets.reshape(-1), out.reshape(-1), n_components, n_samples, count)
+    return out
+
+
+@tet_transform.register("numba")
+def _(points, tets, weights, out):
+    n_elements, n_samples = tets.shape[0], points.shape[2]
+    out = output(out, (13 * weights.size, n_elements, n_samples), points.dtype)
+    count = n_elements * n_samples
+    arguments = (points.reshape(-1), tets.reshape(-1), weights, out.reshape(-1))
+    _transform(width_of(count))(*arguments, n_samples, count)
+    return out
+
+
+@tet_edge_lengths.register("numba")
+def _(points, tets, copies, out):
+    n_elements, n_samples = tets.shape[0], points.shape[2]
+    out = output(out, (9 * copies, n_elements, n_samples), points.dtype)
+    count = n_elements * n_samples
+    arguments = (points.reshape(-1), tets.reshape(-1), copies, out.reshape(-1))
+    _lengths(width_of(count))(*arguments, n_samples, count)
+    return out
+
+
+# --- devices
+def launch(module, function, count, n_samples, arguments):
+    """Queue a kernel of one thread per pair of element and sample."""
+    extent = (np.int32(n_samples), np.int64(count))
+    grid = (-(-count // cuda.THREADS),)
+    wide = count >= 2**31 - cuda.THREADS
+    module.launch(function, ONE_VALUE, grid, cuda.THREADS, (*arguments, *extent), wide)
+
+
+@tet_values.register("cuda")
+def _(field, tets, out):
+    n_components, n_samples = field.shape[1:]
+    out = cuda.output(out, field, (4, n_components, tets.shape[0], n_samples))
+    count = tets.shape[0] * n_samples
+    launch(CUDA, "tet_values", count, n_samples, (field, tets, out, np.int32(n_components)))
+    return out
+
+
+@tet_transform.register("cuda")
+def _(points, tets, weights, out):
+    n_elements, n_samples = tets.shape[0], points.shape[2]
+    out = cuda.output(out, points, (13 * weights.size, n_elements, n_samples))
+    arguments = (points, tets, weights, out, np.int32(weights.size))
+    launch(CUDA, "tet_transform", n_elements * n_samples, n_samples, arguments)
+    return out
+
+
+@tet_edge_lengths.register("cuda")
+def _(points, tets, copies, out):
+    n_elements, n_samples = tets.shape[0], points.shape[2]
+    out = cuda.output(out, points, (9 * copies, n_elements, n_samples))
+    launch(CUDA, "tet_edge_lengths", n_elements * n_samples, n_samples, (points, tets, out, np.int32(copies)))
+    return out
