@@ -1,5 +1,6 @@
-"""Sparse linear algebra on one graph for all samples."""
+"""Sparse linear algebra on one graph for all samples; `small` has many small dense matrices."""
 
+from ensemble.linalg import small
 from ensemble.linalg.affine import AffineMatrix
 from ensemble.linalg.crs_matrix import CrsMatrix, TransposedMatrix
 from ensemble.linalg.galerkin import GalerkinProduct
@@ -19,4 +20,5 @@ __all__ = [
     "TransposedMatrix",
     "dot",
     "norm",
+    "small",
 ]

@@ -3,6 +3,16 @@
 from ensemble.apps.fem.arguments import Vector, ddot, div, dot, grad, mul, sym_grad, transpose
 from ensemble.apps.fem.assembly import assemble
 from ensemble.apps.fem.diffusion_operator import DiffusionOperator
+from ensemble.apps.fem.element_kernels import (
+    TetArrays,
+    Transform,
+    dshape_tensor_dshape,
+    edge_lengths,
+    element_values,
+    shape_dshape,
+    shape_shape,
+    transform_to_physical,
+)
 from ensemble.apps.fem.fields import Field, at_nodes, at_points, per_element
 from ensemble.apps.fem.forms import BilinearForm, LinearForm, bilinear_form, linear_form
 from ensemble.apps.fem.karhunen_loeve import KarhunenLoeve, exponential_covariance
@@ -26,7 +36,9 @@ __all__ = [
     "Multigrid",
     "RandomDiffusion",
     "TabulatedSpace",
+    "TetArrays",
     "TetMesh",
+    "Transform",
     "Vector",
     "assemble",
     "at_nodes",
@@ -35,14 +47,20 @@ __all__ = [
     "ddot",
     "div",
     "dot",
+    "dshape_tensor_dshape",
+    "edge_lengths",
+    "element_values",
     "exponential_covariance",
     "grad",
     "linear_form",
     "mass_matrix",
     "mul",
     "per_element",
+    "shape_dshape",
+    "shape_shape",
     "stiffness_matrix",
     "sym_grad",
     "tetrahedron_rule",
+    "transform_to_physical",
     "transpose",
 ]
