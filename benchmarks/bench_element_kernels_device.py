@@ -1,10 +1,10 @@
 """Element kernels on tetrahedra on a CUDA device, against the bytes that they must move.
 
-`python -m benchmarks element-kernels-device` checks each kernel against NumPy, then times it between CUDA events with an
-emptied cache, on the mountain mesh. Paper-shaped kernels read or write a copy of the gradients for each of 11 quadrature
-points, collapsed ones a single copy. Bytes are those of compulsory reads and writes, where nodes are read once.
-Published times are of kernels that read the corners' coordinates from an array of each element. Record:
-`element-kernels-cuda`.
+`python -m benchmarks element-kernels-device` checks each kernel against NumPy, then times it between CUDA events on the
+mountain mesh. The device's cache is emptied before each run. Paper-shaped kernels read or write a copy of the gradients
+for each of 11 quadrature points, collapsed ones a single copy. Bytes are those of compulsory reads and writes, where
+nodes are read once. Published times (Fluidity-Atmosphere, Li et al., on an A100) are of kernels that read coordinates
+of the corners of each element. Record: `element-kernels-cuda`.
 """
 
 from __future__ import annotations

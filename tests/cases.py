@@ -296,7 +296,7 @@ def element_matrix_cases(name, seed):
 
 def small_solve_cases(seed):
     """Unsorted pivots, a singular matrix and one with a NaN; sizes in and beyond registers of a device."""
-    sizes = ((3, 1, 37, np.float64), (6, 2, 8, np.float64), (1, 1, 1, np.float64), (9, 2, 5, np.float32), (4, 1, 0, float))
+    sizes = ((3, 1, 37, float), (6, 2, 8, float), (1, 1, 1, float), (9, 2, 5, np.float32), (4, 1, 0, float))
     for k, (n, sides, count, dtype) in enumerate(sizes):
         rng = np.random.default_rng(seed + k)
         A, b = (rng.standard_normal((n, m, count)).astype(dtype) for m in (n, sides))
@@ -309,7 +309,7 @@ def small_solve_cases(seed):
 
 def symmetric3_cases(name, seed):
     """Full, diagonal, repeated, graded, singular and zero matrices, and what is not finite."""
-    for k, (count, dtype) in enumerate(((37, np.float64), (8, np.float32), (5, np.float64), (1, np.float64), (0, float))):
+    for k, (count, dtype) in enumerate(((37, float), (8, np.float32), (5, float), (1, float), (0, float))):
         rng = np.random.default_rng(seed + k)
         A = rng.standard_normal((3, 3, count))
         A = np.einsum("iks,jks->ijs", A, A)

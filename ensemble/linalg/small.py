@@ -75,7 +75,7 @@ def solve(A: Any, b: Any) -> Any:
     require(square, "solve", "A", "have shape (..., n, n)", own.shape)
     vectors = sides.ndim == matrix.ndim - 1
     n = matrix.shape[-2]
-    fits = vectors and sides.shape[-2] == n or sides.ndim == matrix.ndim and sides.shape[-3] == n
+    fits = sides.shape[-2] == n if vectors else sides.ndim == matrix.ndim and sides.shape[-3] == n
     require(fits, "solve", "b", f"have shape (..., {n}) or (..., {n}, k) with the axes of A before", other.shape)
     if vectors:
         sides = sides[..., None, :]
@@ -189,10 +189,12 @@ class _Operand:
                 value = np.empty(0, dtype=object)
         samples = value.samples if self.is_ensemble else value[..., None]
         self.sample_set: SampleSet | None = value.sample_set if self.is_ensemble else None
-        xp = array_namespace(samples) if is_array(samples) else np
-        if isinstance(samples, np.ndarray) and samples.dtype.kind not in "biuf" or xp.isdtype(
-            samples.dtype, "complex floating"
-        ):
+        xp = array_namespace(samples)
+        if isinstance(samples, np.ndarray):
+            real = samples.dtype.kind in "biuf"
+        else:
+            real = xp.isdtype(samples.dtype, ("bool", "integral", "real floating"))
+        if not real:
             seen = f"dtype {samples.dtype}"
             raise TypeError(message(function, name, "be an array of real numbers, or an Ensemble", seen))
         floating = samples.dtype in (xp.float32, xp.float64)

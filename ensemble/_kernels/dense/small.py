@@ -1,8 +1,8 @@
 """Solution of many small dense systems, matrix axes first: entry (i, j) of all matrices is one contiguous vector.
 
 A thread of the device, or a lane of a SIMD register, carries one matrix. Pivots are chosen in each by itself: row i is
-exchanged with row c where its entry in column c is the larger, for i = c + 1, c + 2, ... in turn, so that after the last
-the largest of the column is on top, and no index differs between lanes.
+exchanged with row c where its entry in column c is the larger, for i = c + 1, c + 2, ... in turn. After the last, the
+largest entry of the column is on top, and no index differs between lanes.
 
 Bytes that must move, N systems of n unknowns with k right-hand sides, float64: ``8 N (n n + 2 n k)``.
 """

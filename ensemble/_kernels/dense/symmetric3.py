@@ -98,8 +98,11 @@ def small_root3(A, inverse, out):
     xp = array_namespace(A)
     w, v = _decomposed(A)
     f = [1.0 / xp.sqrt(x) if inverse else xp.sqrt(x) for x in w]
-    root = [[row[0] * f[0] * v[j][0] + row[1] * f[1] * v[j][1] + row[2] * f[2] * v[j][2] for j in range(3)] for row in v]
-    return into(out, xp.stack([xp.stack([root[max(i, j)][min(i, j)] for j in range(3)]) for i in range(3)]))
+
+    def entry(a, b):
+        return a[0] * f[0] * b[0] + a[1] * f[1] * b[1] + a[2] * f[2] * b[2]
+
+    return into(out, xp.stack([xp.stack([entry(v[max(i, j)], v[min(i, j)]) for j in range(3)]) for i in range(3)]))
 
 
 # --- CPU

@@ -1,12 +1,11 @@
 """Element quantities of linear tetrahedra: nodal values, gradients and volumes, edge lengths.
 
-Components stand before elements and samples, so that a component of consecutive elements is one contiguous vector: the
-SIMD registers of the CPU and the threads of a device carry one pair of element and sample each, whatever the number of
-samples, and every load and store but those at nodes is coalesced. Points and nodal fields are given once for all samples
-or for each.
+Components stand before elements and samples: a component of consecutive elements is one contiguous vector. A lane of a
+SIMD register, or a thread of a device, carries one pair of element and sample, whatever the number of samples; every
+load and store but those at nodes is coalesced.
 
-Bytes that must move (float64, E elements, N nodes, S samples, Q quadrature points; nodes are shared by about 22 elements
-and come from the second-level cache):
+Bytes that must move (float64, E elements, N nodes, S samples, Q points; a node is shared by about 22 elements
+and read from the cache after the first):
 
 * `tet_values`, C components: ``16 E + 8 C N S + 32 C E S``;
 * `tet_transform`: ``16 E + 24 N S + 104 Q E S``;
@@ -78,8 +77,8 @@ def tet_values(field, tets, out):
 def tet_transform(points, tets, weights, out):
     """Gradients of the linear functions at Q points and weights times volume, (13 Q, E, S).
 
-    Row 12 q + 3 i + d is the derivative of function i along axis d at point q, row 12 Q + q the weight. Points (N, 3, S),
-    weights (Q,).
+    Row 12 q + 3 i + d is the derivative of function i along axis d at point q, row 12 Q + q the weight. Points
+    (N, 3, S), weights (Q,).
     """
     xp = array_namespace(points)
     x0, x1, x2, x3 = _corners(points, tets)

@@ -1,8 +1,8 @@
 """Element matrices of linear tetrahedra from gradients, weights and tensors at Q quadrature points.
 
-With the 11 points of Keast's rule these are the loops over points of general elements; gradients, which are constant on a
-linear tetrahedron, are then read 11 times. With Q = 1, the volume as weight and the mean of a tensor, the same kernels
-give the collapsed forms. Layout as in `element.py`; every operand is given once for all samples or for each.
+With the 11 points of Keast's rule these are the loops over points of general elements; gradients, which are constant
+on a linear tetrahedron, are then read 11 times. With Q = 1, the volume as weight and the mean of a tensor, the same
+kernels give the collapsed forms. Layout as in `element.py`; an operand is given once for all samples or for each.
 
 Bytes that must move (float64, E elements, S samples):
 
@@ -47,17 +47,9 @@ def tet_shape_dshape(shape, dshape, detwei, out):
     """
     points = range(detwei.shape[0])
     scaled = [[shape[q, i] * detwei[q, ...] for i in range(4)] for q in points]
-    return into(
-        out,
-        array_namespace(detwei).stack(
-            [
-                sum(scaled[q][i] * dshape[q, j, d, ...] for q in points)
-                for d in range(3)
-                for i in range(4)
-                for j in range(4)
-            ]
-        ),
-    )
+    places = [(d, i, j) for d in range(3) for i in range(4) for j in range(4)]
+    rows = [sum(scaled[q][i] * dshape[q, j, d, ...] for q in points) for d, i, j in places]
+    return into(out, array_namespace(detwei).stack(rows))
 
 
 @kernel

@@ -3,9 +3,8 @@
 from ensemble.apps.fem.arguments import Vector, ddot, div, dot, grad, mul, sym_grad, transpose
 from ensemble.apps.fem.assembly import assemble
 from ensemble.apps.fem.diffusion_operator import DiffusionOperator
+from ensemble.apps.fem.element_arrays import TetArrays, Transform
 from ensemble.apps.fem.element_kernels import (
-    TetArrays,
-    Transform,
     dshape_tensor_dshape,
     edge_lengths,
     element_values,

@@ -11,24 +11,22 @@ point, as codes for general elements do.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from ensemble._backend import array_namespace, asarray_like, contiguous, is_array
-from ensemble._check import integer, message, one_of, require
+from ensemble._backend import array_namespace, asarray_like, contiguous
+from ensemble._check import integer, one_of, require
 from ensemble._kernels.fem.element import tet_edge_lengths, tet_transform, tet_values
 from ensemble._kernels.fem.element_matrices import tet_gradient_tensor, tet_shape_dshape, tet_shape_shape
 from ensemble._typing import Array
+from ensemble.apps.fem.element_arrays import Arguments, Transform
 from ensemble.apps.fem.quadrature import tetrahedron_rule
 from ensemble.apps.fem.tet_mesh import EDGES
 from ensemble.linalg import small
 from ensemble.scalar import Ensemble
-from ensemble.scalar.sample_set import SampleSet, common_set
 
 __all__ = [
-    "TetArrays",
-    "Transform",
     "dshape_tensor_dshape",
     "edge_lengths",
     "element_values",
@@ -36,27 +34,6 @@ __all__ = [
     "shape_shape",
     "transform_to_physical",
 ]
-
-
-class TetArrays(NamedTuple):
-    """Bare arrays of a mesh of tetrahedra, which is not checked: of CuPy, or with points of each sample.
-
-    `points` (n_nodes, 3) is an array or an Ensemble, in m; `tets` (n_elements, 4) an array of int32.
-    """
-
-    points: Any
-    tets: Any
-
-
-class Transform(NamedTuple):
-    """Derivatives of the shape functions in physical space, and weights.
-
-    Collapsed: `dshape` (n_elements, 4, 3), in 1/m, and `detwei` (n_elements,), the volumes, in m^3. Paper-shaped, with Q
-    quadrature points: (n_elements, Q, 4, 3) and (n_elements, Q), weights times volume.
-    """
-
-    dshape: Any
-    detwei: Any
 
 
 def element_values(mesh: Any, field: Any) -> Any:
@@ -85,8 +62,8 @@ def element_values(mesh: Any, field: Any) -> Any:
     >>> element_values(fem.TetMesh.box(1), np.arange(8.0))[0]
     array([0., 1., 3., 7.])
     """
-    points, tets = _Arguments("element_values").mesh(mesh)  # whose samples do not enter the result
-    given = _Arguments("element_values")
+    points, tets = Arguments("element_values").mesh(mesh)  # whose samples do not enter the result
+    given = Arguments("element_values")
     samples = given.samples("field", field)
     shape = tuple(samples.shape[1:-1])
     good = len(samples.shape) > 1 and samples.shape[0] == points.shape[0]
@@ -132,7 +109,7 @@ def transform_to_physical(mesh: Any, *, collapsed: bool = True, degree: int = 4)
     >>> transform_to_physical(fem.TetMesh.box(1), collapsed=False).dshape.shape
     (6, 11, 4, 3)
     """
-    given = _Arguments("transform_to_physical")
+    given = Arguments("transform_to_physical")
     points, tets = given.mesh(mesh)
     weights = np.ones(1) if collapsed else tetrahedron_rule(degree)[1]
     out = tet_transform(points, asarray_like(tets, points), asarray_like(weights, points), None)
@@ -148,8 +125,8 @@ def shape_shape(given: Any, *, degree: int = 4) -> Any:
     Parameters
     ----------
     given : TetMesh, TetArrays or Transform
-        A mesh or a collapsed transform is integrated in closed form, ``V / 20 (1 + delta_ij)``; a paper-shaped transform
-        is summed over its points.
+        A mesh or a collapsed transform is integrated in closed form, ``V / 20 (1 + delta_ij)``; a paper-shaped
+        transform is summed over its points.
     degree : int
         That of a paper-shaped transform.
 
@@ -171,8 +148,8 @@ def shape_shape(given: Any, *, degree: int = 4) -> Any:
     1.0
     """
     arguments, _, detwei, shape = _transformed("shape_shape", given, degree)
-    collapsed = shape is None
-    products = (np.ones((1, 4, 4)) + np.eye(4)) / 20.0 if collapsed else shape[:, :, None] * shape[:, None, :]
+    exact = (np.ones((1, 4, 4)) + np.eye(4)) / 20.0
+    products = exact if shape is None else shape[:, :, None] * shape[:, None, :]
     out = tet_shape_shape(asarray_like(products, detwei), detwei, None)
     return arguments.result(array_namespace(out).reshape(out, (4, 4, *out.shape[1:])))
 
@@ -248,7 +225,7 @@ def dshape_tensor_dshape(a: Any, tensor: Any, b: Any = None, *, detwei: Any) -> 
     0.0
     """
     function = "dshape_tensor_dshape"
-    given = _Arguments(function)
+    given = Arguments(function)
     left = given.samples("a", a)
     points = tuple(left.shape[1:-3])
     good = len(left.shape) in (4, 5) and tuple(left.shape[-3:-1]) == (4, 3)
@@ -304,7 +281,7 @@ def edge_lengths(mesh: Any, method: str = "closed", *, copies: int | None = None
     >>> edge_lengths(fem.TetMesh.oriented(corners, [[0, 1, 2, 3]]))[0].diagonal().round(12) ** 2
     array([8., 8., 8.])
     """
-    given = _Arguments("edge_lengths")
+    given = Arguments("edge_lengths")
     points, tets = given.mesh(mesh)
     one_of(method, ("closed", "paper"), "edge_lengths", "method")
     count = 1 if copies is None else integer(copies, "edge_lengths", "copies", minimum=1)
@@ -331,63 +308,11 @@ def _lengths_by_metric(xp: Any, corners: Array) -> Array:
     return xp.permute_dims(lengths, (1, 2, 0, 3))
 
 
-class _Arguments:
-    """The arguments of one call, as arrays with a sample axis, and what its results are made into."""
-
-    def __init__(self, function: str) -> None:
-        self.function = function
-        self.n_samples, self.is_ensemble = 1, False
-        self.sample_set: SampleSet | None = None
-
-    def samples(self, name: str, value: Any) -> Array:
-        """An argument as float64 array, the samples last."""
-        if not isinstance(value, Ensemble) and not is_array(value):
-            raise TypeError(message(self.function, name, "be an array or an Ensemble", f"a {type(value).__name__}"))
-        samples = value.samples if isinstance(value, Ensemble) else value[..., None]
-        xp = array_namespace(samples)
-        real = xp.isdtype(samples.dtype, ("bool", "integral", "real floating"))
-        if not real:
-            raise TypeError(message(self.function, name, "be an array of real numbers", f"dtype {samples.dtype}"))
-        if isinstance(value, Ensemble):
-            fits = value.n_samples == self.n_samples or 1 in (value.n_samples, self.n_samples)
-            require(fits, self.function, name, f"have {self.n_samples} samples, as others", value.n_samples)
-            self.n_samples = max(self.n_samples, value.n_samples)
-            self.is_ensemble, self.sample_set = True, common_set(self.sample_set, value.sample_set)
-        return samples if samples.dtype == xp.float64 else xp.astype(samples, xp.float64)
-
-    def mesh(self, mesh: Any) -> tuple[Array, Array]:
-        """Points (n_nodes, 3, S) and corners of a mesh."""
-        if not (hasattr(mesh, "points") and hasattr(mesh, "tets")):
-            seen = f"a {type(mesh).__name__}"
-            raise TypeError(message(self.function, "mesh", "be a TetMesh or TetArrays(points, tets)", seen))
-        points, tets = self.samples("mesh.points", mesh.points), mesh.tets
-        for name, array, width in (("points", points[..., 0], 3), ("tets", tets, 4)):
-            good = len(array.shape) == 2 and array.shape[1] == width and array.shape[0] > 0
-            require(good, self.function, f"mesh.{name}", f"have shape (n, {width}), n > 0", tuple(array.shape))
-        xp = array_namespace(tets)
-        if not xp.isdtype(tets.dtype, "integral"):
-            raise TypeError(message(self.function, "mesh.tets", "be integers", f"dtype {tets.dtype}"))
-        return contiguous(points), contiguous(tets, xp.int32)
-
-    def operand(self, samples: Array, n_point_axes: int) -> Array:
-        """(Q, components, E, S) of (E, Q, components, S), in memory as it says; one point where the axis is missing."""
-        xp = array_namespace(samples)
-        axes = len(samples.shape)
-        moved = contiguous(xp.permute_dims(samples, (*range(1, axes - 1), 0, axes - 1)))
-        return moved if n_point_axes else moved[None, ...]
-
-    def result(self, out: Array) -> Any:
-        """(components, E, S) with the element axis first: a view."""
-        axes = len(out.shape)
-        view = array_namespace(out).permute_dims(out, (axes - 2, *range(axes - 2), axes - 1))
-        return Ensemble(view, self.sample_set) if self.is_ensemble else view[..., 0]
-
-
-def _transformed(function: str, given: Any, degree: int) -> tuple[_Arguments, Array, Array, np.ndarray | None]:
+def _transformed(function: str, given: Any, degree: int) -> tuple[Arguments, Array, Array, np.ndarray | None]:
     """Gradients, weights and, of a paper-shaped transform, shape functions at the points of the rule."""
     if not isinstance(given, Transform):
         given = transform_to_physical(given)
-    arguments = _Arguments(function)
+    arguments = Arguments(function)
     dshape, detwei = (arguments.samples(name, value) for name, value in zip(given._fields, given, strict=True))
     n_point_axes = len(detwei.shape) - 2
     seen = tuple(detwei.shape[:-1])
