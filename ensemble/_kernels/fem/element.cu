@@ -36,18 +36,70 @@ __device__ inline Vector3 point_at(const real* __restrict__ points, int node, in
     return {__ldg(from), __ldg(from + n_samples), __ldg(from + 2 * n_samples)};
 }
 
-struct Edges {
-    Vector3 a, b, c;  // from corner 0 to the others
+// --- one sample: what the elements of a block need from nodes goes through shared memory
+// Neighbouring threads read the C neighbouring numbers of a node, not C times one number each of scattered nodes: a load
+// touches fewer lines. PITCH puts the numbers that a half-warp writes into different banks.
+#define PITCH (THREADS + 6)
 
-    __device__ inline Edges(const real* __restrict__ points, const int* __restrict__ tets, offset at, int n_samples)
+template <int C> struct Staged {
+    real at[4 * C][PITCH];  // of the block's elements: component k of corner a in row a * C + k
+    int node[4][THREADS];
+
+    // By all threads of a block.
+    __device__ inline void read(const real* __restrict__ field, const int* __restrict__ tets, offset here, int64 count)
     {
-        const Corners here = corners_of(tets, at, n_samples);
-        const Vector3 origin = point_at(points, here.node[0], here.sample, n_samples);
-        a = point_at(points, here.node[1], here.sample, n_samples) - origin;
-        b = point_at(points, here.node[2], here.sample, n_samples) - origin;
-        c = point_at(points, here.node[3], here.sample, n_samples) - origin;
+        const int t = threadIdx.x;
+        const int4 corner = here < count ? __ldg((const int4*)tets + here) : int4{0, 0, 0, 0};
+        node[0][t] = corner.x, node[1][t] = corner.y, node[2][t] = corner.z, node[3][t] = corner.w;
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < 4 * C; ++i) {
+            const int a = i / C, item = t + THREADS * (i % C), element = item / C, k = item % C;
+            at[a * C + k][element] = __ldg(field + (int64)node[a][element] * C + k);
+        }
+        __syncthreads();
+    }
+
+    __device__ inline Vector3 point(int a) const
+    {
+        const int t = threadIdx.x;
+        return {at[a * C][t], at[a * C + 1][t], at[a * C + 2][t]};
     }
 };
+
+struct Edges {
+    Vector3 a, b, c;  // from corner 0 to the others
+};
+
+// By all threads of a block; ONE tells that there is one sample.
+template <bool ONE>
+__device__ inline Edges edges_of(const real* __restrict__ points, const int* __restrict__ tets, offset at,
+                                 int n_samples, int64 count)
+{
+    Vector3 corner[4];
+    if constexpr (ONE) {
+        __shared__ Staged<3> staged;
+        staged.read(points, tets, at, count);
+        for (int a = 0; a < 4; ++a) corner[a] = staged.point(a);
+    } else {
+        const Corners here = corners_of(tets, at < count ? at : 0, n_samples);
+        for (int a = 0; a < 4; ++a) corner[a] = point_at(points, here.node[a], here.sample, n_samples);
+    }
+    return {corner[1] - corner[0], corner[2] - corner[0], corner[3] - corner[0]};
+}
+
+template <int C>
+__global__ void __launch_bounds__(THREADS)
+    tet_values_of_one(const real* __restrict__ field, const int* __restrict__ tets, real* __restrict__ out, int,
+                      int, int64 count)
+{
+    __shared__ Staged<C> staged;
+    const offset at = (offset)blockIdx.x * THREADS + threadIdx.x;
+    staged.read(field, tets, at, count);
+    if (at >= count) return;
+#pragma unroll
+    for (int row = 0; row < 4 * C; ++row) out[row * count + at] = staged.at[row][threadIdx.x];
+}
 
 __global__ void __launch_bounds__(THREADS)
     tet_values(const real* __restrict__ field, const int* __restrict__ tets, real* __restrict__ out, int n_components,
@@ -65,13 +117,14 @@ __global__ void __launch_bounds__(THREADS)
     }
 }
 
+template <bool ONE>
 __global__ void __launch_bounds__(THREADS)
     tet_transform(const real* __restrict__ points, const int* __restrict__ tets, const real* __restrict__ weights,
                   real* __restrict__ out, int n_points, int n_samples, int64 count)
 {
     const offset at = (offset)blockIdx.x * THREADS + threadIdx.x;
+    const Edges edge = edges_of<ONE>(points, tets, at, n_samples, count);
     if (at >= count) return;
-    const Edges edge(points, tets, at, n_samples);
     const Vector3 u = cross(edge.b, edge.c), v = cross(edge.c, edge.a), w = cross(edge.a, edge.b);
     const real determinant = dot(edge.a, u);
     const real inverse = 1 / determinant, volume = fabs(determinant) * (1.0 / 6.0);
@@ -87,13 +140,14 @@ __global__ void __launch_bounds__(THREADS)
     for (int q = 0; q < n_points; ++q, to += count) *to = volume * __ldg(weights + q);
 }
 
+template <bool ONE>
 __global__ void __launch_bounds__(THREADS)
     tet_edge_lengths(const real* __restrict__ points, const int* __restrict__ tets, real* __restrict__ out, int copies,
                      int n_samples, int64 count)
 {
     const offset at = (offset)blockIdx.x * THREADS + threadIdx.x;
+    const Edges edge = edges_of<ONE>(points, tets, at, n_samples, count);
     if (at >= count) return;
-    const Edges edge(points, tets, at, n_samples);
     const Vector3 all[6] = {edge.a, edge.b, edge.c, edge.b - edge.a, edge.c - edge.a, edge.c - edge.b};
     real e[6][3];
 #pragma unroll

@@ -38,7 +38,18 @@ ROOT_2 = math.sqrt(2.0)
 ONE_VALUE = cuda.Layout("double", 1, 1, 1)
 """A thread carries one value of one sample."""
 
-CUDA = cuda.KernelModule("fem/element", ["tet_values", "tet_transform", "tet_edge_lengths"], only=ONE_VALUE)
+STAGED = (3, 9)
+"""Components of a field of one sample that a device reads through shared memory."""
+
+CUDA = cuda.KernelModule(
+    "fem/element",
+    [
+        "tet_values",
+        *(f"tet_values_of_one<{c}>" for c in STAGED),
+        *(f"tet_{name}<{one}>" for name in ("transform", "edge_lengths") for one in ("true", "false")),
+    ],
+    only=ONE_VALUE,
+)
 
 
 def width_of(count):
@@ -324,12 +335,17 @@ def launch(module, function, count, n_samples, arguments):
     module.launch(function, ONE_VALUE, grid, cuda.THREADS, (*arguments, *extent), wide)
 
 
+def _one(n_samples):
+    return "true" if n_samples == 1 else "false"
+
+
 @tet_values.register("cuda")
 def _(field, tets, out):
     n_components, n_samples = field.shape[1:]
     out = cuda.output(out, field, (4, n_components, tets.shape[0], n_samples))
     count = tets.shape[0] * n_samples
-    launch(CUDA, "tet_values", count, n_samples, (field, tets, out, np.int32(n_components)))
+    function = f"tet_values_of_one<{n_components}>" if n_samples == 1 and n_components in STAGED else "tet_values"
+    launch(CUDA, function, count, n_samples, (field, tets, out, np.int32(n_components)))
     return out
 
 
@@ -338,7 +354,7 @@ def _(points, tets, weights, out):
     n_elements, n_samples = tets.shape[0], points.shape[2]
     out = cuda.output(out, points, (13 * weights.size, n_elements, n_samples))
     arguments = (points, tets, weights, out, np.int32(weights.size))
-    launch(CUDA, "tet_transform", n_elements * n_samples, n_samples, arguments)
+    launch(CUDA, f"tet_transform<{_one(n_samples)}>", n_elements * n_samples, n_samples, arguments)
     return out
 
 
@@ -346,5 +362,6 @@ def _(points, tets, weights, out):
 def _(points, tets, copies, out):
     n_elements, n_samples = tets.shape[0], points.shape[2]
     out = cuda.output(out, points, (9 * copies, n_elements, n_samples))
-    launch(CUDA, "tet_edge_lengths", n_elements * n_samples, n_samples, (points, tets, out, np.int32(copies)))
+    arguments = (points, tets, out, np.int32(copies))
+    launch(CUDA, f"tet_edge_lengths<{_one(n_samples)}>", n_elements * n_samples, n_samples, arguments)
     return out
