@@ -22,7 +22,7 @@ from benchmarks.bench_forms_device import milliseconds as device_milliseconds
 from benchmarks.common import SEED, cuda_device, save, show
 from benchmarks.mountain import mountain_mesh
 from ensemble._backend import asarray_like, prototype, to_numpy
-from ensemble._kernels.fem.element import tet_edge_lengths, tet_transform, tet_values
+from ensemble._kernels.fem.element import tet_closed_form, tet_edge_lengths, tet_transform, tet_values
 from ensemble._kernels.fem.element_matrices import tet_gradient_tensor, tet_shape_dshape, tet_shape_shape
 from ensemble.apps import fem
 
@@ -124,6 +124,10 @@ def runs(given: Inputs) -> dict[str, Run]:
         found[f"shape_dshape, {kind}"] = Run(
             lambda out, s=shape, d=dshape, w=detwei: tet_shape_dshape(s, d, w, out),  # type: ignore[misc]
             (104 * count + 384) * e, ms_first, lambda got: first)  # fmt: skip
+    for name, rows, derivatives, expected in (("shape_shape", 16, False, mass), ("shape_dshape", 48, True, first)):
+        found[f"{name}, from points"] = Run(
+            lambda out, d=derivatives: tet_closed_form(given.points, given.tets, d, out),  # type: ignore[misc]
+            (16 + 8 * rows) * e + 24 * n, None, lambda got, x=expected: x)  # type: ignore[misc]  # fmt: skip
     return found | tensor_runs(given, g, volume, weights) | length_runs(given)
 
 

@@ -268,7 +268,8 @@ def element_cases(name, seed):
                 field = numbers(rng, (n_nodes, n_components, n_samples), np.float64)
                 yield Case(name, f"{label}_of_{n_components}", (field, tets, None))
         for count in (1, 11) if name != "tet_values" else ():
-            option = rng.uniform(-1.0, 1.0, count) if name == "tet_transform" else count
+            option = count == 1 if name == "tet_closed_form" else count
+            option = rng.uniform(-1.0, 1.0, count) if name == "tet_transform" else option
             yield Case(name, f"{label}_{count}", (points, tets, option, None))
 
 
@@ -746,6 +747,7 @@ CASES = {
     "dense_inverses": inverse_cases,
     "tet_values": lambda seed: element_cases("tet_values", seed),
     "tet_transform": lambda seed: element_cases("tet_transform", seed),
+    "tet_closed_form": lambda seed: element_cases("tet_closed_form", seed),
     "tet_edge_lengths": lambda seed: element_cases("tet_edge_lengths", seed),
     "tet_shape_shape": lambda seed: element_matrix_cases("tet_shape_shape", seed),
     "tet_shape_dshape": lambda seed: element_matrix_cases("tet_shape_dshape", seed),

@@ -117,6 +117,22 @@ __global__ void __launch_bounds__(THREADS)
     }
 }
 
+struct Gradients {
+    Vector3 of[4];
+    real volume;
+
+    __device__ inline explicit Gradients(const Edges& edge)
+    {
+        const Vector3 u = cross(edge.b, edge.c), v = cross(edge.c, edge.a), w = cross(edge.a, edge.b);
+        const real determinant = dot(edge.a, u);
+        const real inverse = 1 / determinant;
+        of[1] = u * inverse, of[2] = v * inverse, of[3] = w * inverse;
+        const Vector3 total = sum(of[1], of[2], of[3]);
+        of[0] = {-total.x, -total.y, -total.z};
+        volume = fabs(determinant) * (1.0 / 6.0);
+    }
+};
+
 template <bool ONE>
 __global__ void __launch_bounds__(THREADS)
     tet_transform(const real* __restrict__ points, const int* __restrict__ tets, const real* __restrict__ weights,
@@ -125,19 +141,38 @@ __global__ void __launch_bounds__(THREADS)
     const offset at = (offset)blockIdx.x * THREADS + threadIdx.x;
     const Edges edge = edges_of<ONE>(points, tets, at, n_samples, count);
     if (at >= count) return;
-    const Vector3 u = cross(edge.b, edge.c), v = cross(edge.c, edge.a), w = cross(edge.a, edge.b);
-    const real determinant = dot(edge.a, u);
-    const real inverse = 1 / determinant, volume = fabs(determinant) * (1.0 / 6.0);
-    const Vector3 row[3] = {u * inverse, v * inverse, w * inverse}, total = sum(row[0], row[1], row[2]);
+    const Gradients gradient(edge);
     real* to = out + at;
-    for (int q = 0; q < n_points; ++q) {
-        to[0] = -total.x, to[count] = -total.y, to[2 * count] = -total.z;
-        to += 3 * count;
+    for (int q = 0; q < n_points; ++q)
 #pragma unroll
-        for (int i = 0; i < 3; ++i, to += 3 * count)
-            to[0] = row[i].x, to[count] = row[i].y, to[2 * count] = row[i].z;
-    }
-    for (int q = 0; q < n_points; ++q, to += count) *to = volume * __ldg(weights + q);
+        for (int i = 0; i < 4; ++i, to += 3 * count)
+            to[0] = gradient.of[i].x, to[count] = gradient.of[i].y, to[2 * count] = gradient.of[i].z;
+    for (int q = 0; q < n_points; ++q, to += count) *to = gradient.volume * __ldg(weights + q);
+}
+
+template <bool ONE, bool DERIVATIVES>
+__global__ void __launch_bounds__(THREADS)
+    tet_closed_form(const real* __restrict__ points, const int* __restrict__ tets, real* __restrict__ out,
+                    int n_samples, int64 count)
+{
+    const offset at = (offset)blockIdx.x * THREADS + threadIdx.x;
+    const Edges edge = edges_of<ONE>(points, tets, at, n_samples, count);
+    if (at >= count) return;
+    const Gradients gradient(edge);
+    real* to = out + at;
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+#pragma unroll
+        for (int j = 0; j < 4; ++j, to += count) {
+            if (DERIVATIVES) {
+                const real weight = (real)0.25 * gradient.volume;
+                to[0] = weight * gradient.of[j].x;
+                to[16 * count] = weight * gradient.of[j].y;
+                to[32 * count] = weight * gradient.of[j].z;
+            } else {
+                to[0] = gradient.volume * (i == j ? 0.1 : 0.05);
+            }
+        }
 }
 
 template <bool ONE>

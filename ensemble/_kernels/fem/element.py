@@ -9,6 +9,7 @@ and read from the cache after the first):
 
 * `tet_values`, C components: ``16 E + 8 C N S + 32 C E S``;
 * `tet_transform`: ``16 E + 24 N S + 104 Q E S``;
+* `tet_closed_form`: ``16 E + 24 N S + 128 E S``, with derivatives ``384 E S``;
 * `tet_edge_lengths`, K copies: ``16 E + 24 N S + 72 K E S``.
 """
 
@@ -20,23 +21,31 @@ import numpy as np
 
 from ensemble._backend import array_namespace
 from ensemble._compile import cuda
-from ensemble._compile.lanes.arithmetic import absolute, as_int64, gather
+from ensemble._compile.lanes.arithmetic import absolute, gather
 from ensemble._compile.lanes.types import load, sqrt, store
 from ensemble._compile.numba import compiled, output, per_width, prange, spliced
 from ensemble._compile.registry import into, kernel
+from ensemble._kernels.fem.tet_geometry import (
+    ONE_VALUE,
+    TILES,
+    cross,
+    dot,
+    edges_at,
+    edges_of,
+    launch,
+    node_at,
+    places_of,
+    product,
+    square,
+    width_of,
+)
 
-__all__ = ["ONE_VALUE", "TILES", "launch", "places_of", "tet_edge_lengths", "tet_transform", "tet_values", "width_of"]
-
-TILES = 16
-"""Tiles of SIMD width that a thread goes through with one piece of memory."""
+__all__ = ["tet_closed_form", "tet_edge_lengths", "tet_transform", "tet_values"]
 
 NEWTON_STEPS = 4
 """From the start below, the trace of a root has all its digits after four, for any eigenvalues."""
 
 ROOT_2 = math.sqrt(2.0)
-
-ONE_VALUE = cuda.Layout("double", 1, 1, 1)
-"""A thread carries one value of one sample."""
 
 STAGED = (3, 9)
 """Components of a field of one sample that a device reads through shared memory."""
@@ -47,33 +56,10 @@ CUDA = cuda.KernelModule(
         "tet_values",
         *(f"tet_values_of_one<{c}>" for c in STAGED),
         *(f"tet_{name}<{one}>" for name in ("transform", "edge_lengths") for one in ("true", "false")),
+        *(f"tet_closed_form<{one}, {d}>" for one in ("true", "false") for d in ("true", "false")),
     ],
     only=ONE_VALUE,
 )
-
-
-def width_of(count):
-    """Lanes of a tile: tiles cover `count` values, the last one overlaps the one before it."""
-    return next(width for width in (8, 4, 2, 1) if width <= count)
-
-
-def _corners(points, tets):
-    """The coordinates ``x[a][d]`` of corner a, each (E, S)."""
-    xp = array_namespace(points)
-    at = [xp.take(points, tets[:, a], axis=0) for a in range(4)]
-    return [[corner[:, d, :] for d in range(3)] for corner in at]
-
-
-def _minus(x, y):
-    return [x[d] - y[d] for d in range(3)]
-
-
-def _cross(x, y):
-    return [x[1] * y[2] - x[2] * y[1], x[2] * y[0] - x[0] * y[2], x[0] * y[1] - x[1] * y[0]]
-
-
-def _dot(x, y):
-    return x[0] * y[0] + x[1] * y[1] + x[2] * y[2]
 
 
 @kernel
@@ -92,15 +78,30 @@ def tet_transform(points, tets, weights, out):
     (N, 3, S), weights (Q,).
     """
     xp = array_namespace(points)
-    x0, x1, x2, x3 = _corners(points, tets)
-    a, b, c = _minus(x1, x0), _minus(x2, x0), _minus(x3, x0)
-    u, v, w = _cross(b, c), _cross(c, a), _cross(a, b)
-    determinant = _dot(a, u)
+    a, b, c = edges_of(points, tets)
+    u, v, w = cross(b, c), cross(c, a), cross(a, b)
+    determinant = dot(a, u)
     inverse, volume = 1.0 / determinant, xp.abs(determinant) * (1.0 / 6.0)
     u, v, w = ([entry * inverse for entry in row] for row in (u, v, w))
     first = [-(u[d] + v[d] + w[d]) for d in range(3)]
     n_points = weights.shape[0]
     return into(out, xp.stack([*first, *u, *v, *w] * n_points + [volume * weights[q] for q in range(n_points)]))
+
+
+@kernel
+def tet_closed_form(points, tets, derivatives, out):
+    """Integrals of N_i N_j, (16, E, S), or with `derivatives` of N_i dN_j/dx_d, (48, E, S).
+
+    Rows 4 i + j and 16 d + 4 i + j; ``V / 20 (1 + delta_ij)`` and ``V / 4 dN_j/dx_d``.
+    """
+    xp = array_namespace(points)
+    made = tet_transform.reference(points, tets, xp.ones(1, dtype=points.dtype), None)
+    volume = made[12, ...]
+    if derivatives:
+        return into(
+            out, xp.stack([0.25 * volume * made[3 * j + d, ...] for d in range(3) for _ in range(4) for j in range(4)])
+        )
+    return into(out, xp.stack([(0.1 if i == j else 0.05) * volume for i in range(4) for j in range(4)]))
 
 
 @kernel
@@ -111,14 +112,13 @@ def tet_edge_lengths(points, tets, copies, out):
     volume), all sums of squares. The trace x of the root solves (x^2 - I)^2 / 4 = II + 2 x sqrt(III).
     """
     xp = array_namespace(points)
-    x0, x1, x2, x3 = _corners(points, tets)
-    a, b, c = _minus(x1, x0), _minus(x2, x0), _minus(x3, x0)
-    edges = [a, b, c, _minus(b, a), _minus(c, a), _minus(c, b)]
+    a, b, c = edges_of(points, tets)
+    edges = [a, b, c, *([y[d] - x[d] for d in range(3)] for x, y in ((a, b), (a, c), (b, c)))]
     C = [[0.5 * sum((e[k] * e[m] for e in edges[1:]), a[k] * a[m]) for m in range(3)] for k in range(3)]
-    u, v, w = _cross(b, c), _cross(c, a), _cross(a, b)
+    u, v, w = cross(b, c), cross(c, a), cross(a, b)
     z = [u[d] + v[d] + w[d] for d in range(3)]
-    one, two = C[0][0] + C[1][1] + C[2][2], _dot(u, u) + _dot(v, v) + _dot(w, w) + _dot(z, z)
-    three = xp.abs(_dot(a, u)) * ROOT_2
+    one, two = C[0][0] + C[1][1] + C[2][2], dot(u, u) + dot(v, v) + dot(w, w) + dot(z, z)
+    three = xp.abs(dot(a, u)) * ROOT_2
     x = xp.sqrt(one + 2.0 * xp.sqrt(two + 2.0 * three * xp.sqrt(3.0 * one)))
     for _ in range(NEWTON_STEPS):
         q = x * x - one
@@ -126,61 +126,12 @@ def tet_edge_lengths(points, tets, copies, out):
     second = xp.sqrt(two + 2.0 * three * x)
     scale = 1.0 / (x * second - three)
     diagonal, linear = x * three, x * x - second
-    root = [[linear * C[k][m] - _dot(C[k], C[m]) for m in range(3)] for k in range(3)]
+    root = [[linear * C[k][m] - dot(C[k], C[m]) for m in range(3)] for k in range(3)]
     rows = [(root[k][m] + diagonal if k == m else root[k][m]) * scale for k in range(3) for m in range(3)]
     return into(out, xp.stack(rows * copies))
 
 
 # --- CPU
-@spliced
-def places_of(places, at, first, n_samples, width):
-    """The elements and samples of `width` consecutive pairs, as lanes; ``places[at:]`` is memory for them."""
-    if n_samples == 1:
-        for i in range(width):
-            places[at + i] = first + i
-            places[at + width + i] = 0
-    else:
-        element, sample = first // n_samples, first % n_samples
-        for i in range(width):
-            places[at + i] = element
-            places[at + width + i] = sample
-            sample += 1
-            if sample == n_samples:
-                element, sample = element + 1, 0
-    return load(places, at, width), load(places, at + width, width)
-
-
-@spliced
-def _node(tets, element, a):
-    return as_int64(gather(tets, a, element * 4))
-
-
-@spliced
-def _vector(points, node, shift, stride):
-    place = node * (3 * stride) + shift
-    return gather(points, 0, place), gather(points, stride, place), gather(points, 2 * stride, place)
-
-
-@spliced
-def _edges(points, tets, element, shift, stride):
-    """The edges from corner 0 to the others, as nine lanes."""
-    x, y, z = _vector(points, _node(tets, element, 0), shift, stride)
-    ax, ay, az = _vector(points, _node(tets, element, 1), shift, stride)
-    bx, by, bz = _vector(points, _node(tets, element, 2), shift, stride)
-    cx, cy, cz = _vector(points, _node(tets, element, 3), shift, stride)
-    return ax - x, ay - y, az - z, bx - x, by - y, bz - z, cx - x, cy - y, cz - z
-
-
-@spliced
-def _product(ax, ay, az, bx, by, bz):
-    return ay * bz - az * by, az * bx - ax * bz, ax * by - ay * bx
-
-
-@spliced
-def _square(x, y, z):
-    return x * x + y * y + z * z
-
-
 @per_width
 def _values(width):
     @compiled
@@ -192,7 +143,7 @@ def _values(width):
                 first = min(tile * width, count - width)
                 element, sample = places_of(places, 0, first, n_samples, width)
                 for a in range(4):
-                    place = _node(tets, element, a) * (n_components * n_samples) + sample
+                    place = node_at(tets, element, a) * (n_components * n_samples) + sample
                     for k in range(n_components):
                         value = gather(field, k * n_samples, place)
                         store(out, (a * n_components + k) * count + first, value)
@@ -200,43 +151,63 @@ def _values(width):
     return loop
 
 
+@spliced
+def _gradients(points, tets, element, sample, n_samples, work, width):
+    """The gradients as 12 rows of `work`, and the volume."""
+    ax, ay, az, bx, by, bz, cx, cy, cz = edges_at(points, tets, element, sample, n_samples)
+    ux, uy, uz = product(bx, by, bz, cx, cy, cz)
+    vx, vy, vz = product(cx, cy, cz, ax, ay, az)
+    wx, wy, wz = product(ax, ay, az, bx, by, bz)
+    determinant = ax * ux + ay * uy + az * uz
+    inverse = 1.0 / determinant
+    for d, (u, v, w) in enumerate(((ux, vx, wx), (uy, vy, wy), (uz, vz, wz))):
+        u, v, w = u * inverse, v * inverse, w * inverse
+        store(work, d * width, -(u + v + w))
+        store(work, (3 + d) * width, u)
+        store(work, (6 + d) * width, v)
+        store(work, (9 + d) * width, w)
+    return absolute(determinant) * (1.0 / 6.0)
+
+
 @per_width
 def _transform(width):
     @compiled
     def loop(points, tets, weights, out, n_samples, count):
-        n_tiles = (count + width - 1) // width
+        n_tiles, n_points = (count + width - 1) // width, weights.size
         for block in prange((n_tiles + TILES - 1) // TILES):
-            places = np.empty(2 * width, np.int64)
-            work = np.empty(12 * width)
+            places, work = np.empty(2 * width, np.int64), np.empty(12 * width)
             for tile in range(block * TILES, min((block + 1) * TILES, n_tiles)):
                 first = min(tile * width, count - width)
                 element, sample = places_of(places, 0, first, n_samples, width)
-                ax, ay, az, bx, by, bz, cx, cy, cz = _edges(points, tets, element, sample, n_samples)
-                ux, uy, uz = _product(bx, by, bz, cx, cy, cz)
-                vx, vy, vz = _product(cx, cy, cz, ax, ay, az)
-                wx, wy, wz = _product(ax, ay, az, bx, by, bz)
-                determinant = ax * ux + ay * uy + az * uz
-                inverse, volume = 1.0 / determinant, absolute(determinant) * (1.0 / 6.0)
-                ux, uy, uz = ux * inverse, uy * inverse, uz * inverse
-                vx, vy, vz = vx * inverse, vy * inverse, vz * inverse
-                wx, wy, wz = wx * inverse, wy * inverse, wz * inverse
-                store(work, 0, -(ux + vx + wx))
-                store(work, width, -(uy + vy + wy))
-                store(work, 2 * width, -(uz + vz + wz))
-                store(work, 3 * width, ux)
-                store(work, 4 * width, uy)
-                store(work, 5 * width, uz)
-                store(work, 6 * width, vx)
-                store(work, 7 * width, vy)
-                store(work, 8 * width, vz)
-                store(work, 9 * width, wx)
-                store(work, 10 * width, wy)
-                store(work, 11 * width, wz)
-                n_points = weights.size
+                volume = _gradients(points, tets, element, sample, n_samples, work, width)
                 for q in range(n_points):
                     for k in range(12):
                         store(out, (12 * q + k) * count + first, load(work, k * width, width))
                     store(out, (12 * n_points + q) * count + first, volume * weights[q])
+
+    return loop
+
+
+@per_width
+def _closed_form(width, derivatives):
+    @compiled
+    def loop(points, tets, out, n_samples, count):
+        n_tiles = (count + width - 1) // width
+        for block in prange((n_tiles + TILES - 1) // TILES):
+            places, work = np.empty(2 * width, np.int64), np.empty(12 * width)
+            for tile in range(block * TILES, min((block + 1) * TILES, n_tiles)):
+                first = min(tile * width, count - width)
+                element, sample = places_of(places, 0, first, n_samples, width)
+                volume = _gradients(points, tets, element, sample, n_samples, work, width)
+                for i in range(4):
+                    for j in range(4):
+                        at = (4 * i + j) * count + first
+                        if derivatives:
+                            for d in range(3):
+                                slope = load(work, (3 * j + d) * width, width)
+                                store(out, 16 * d * count + at, 0.25 * volume * slope)
+                        else:
+                            store(out, at, volume * (0.1 if i == j else 0.05))
 
     return loop
 
@@ -252,7 +223,7 @@ def _lengths(width):
             for tile in range(block * TILES, min((block + 1) * TILES, n_tiles)):
                 first = min(tile * width, count - width)
                 element, sample = places_of(places, 0, first, n_samples, width)
-                ax, ay, az, bx, by, bz, cx, cy, cz = _edges(points, tets, element, sample, n_samples)
+                ax, ay, az, bx, by, bz, cx, cy, cz = edges_at(points, tets, element, sample, n_samples)
                 for d, (x, y, z) in enumerate(((ax, bx, cx), (ay, by, cy), (az, bz, cz))):
                     store(e, d * width, x)
                     store(e, (3 + d) * width, y)
@@ -267,12 +238,12 @@ def _lengths(width):
                             total = total + load(e, (n + k) * width, width) * load(e, (n + m) * width, width)
                         store(C, (3 * k + m) * width, 0.5 * total)
                         store(C, (3 * m + k) * width, 0.5 * total)
-                ux, uy, uz = _product(bx, by, bz, cx, cy, cz)
-                vx, vy, vz = _product(cx, cy, cz, ax, ay, az)
-                wx, wy, wz = _product(ax, ay, az, bx, by, bz)
+                ux, uy, uz = product(bx, by, bz, cx, cy, cz)
+                vx, vy, vz = product(cx, cy, cz, ax, ay, az)
+                wx, wy, wz = product(ax, ay, az, bx, by, bz)
                 one = load(C, 0, width) + load(C, 4 * width, width) + load(C, 8 * width, width)
-                two = _square(ux, uy, uz) + _square(vx, vy, vz) + _square(wx, wy, wz)
-                two = two + _square(ux + vx + wx, uy + vy + wy, uz + vz + wz)
+                two = square(ux, uy, uz) + square(vx, vy, vz) + square(wx, wy, wz)
+                two = two + square(ux + vx + wx, uy + vy + wy, uz + vz + wz)
                 three = absolute(ax * ux + ay * uy + az * uz) * ROOT_2
                 x = sqrt(one + 2.0 * sqrt(two + 2.0 * three * sqrt(3.0 * one)))
                 for _ in range(NEWTON_STEPS):
@@ -316,6 +287,15 @@ def _(points, tets, weights, out):
     return out
 
 
+@tet_closed_form.register("numba")
+def _(points, tets, derivatives, out):
+    n_elements, n_samples = tets.shape[0], points.shape[2]
+    out = output(out, (48 if derivatives else 16, n_elements, n_samples), points.dtype)
+    count = n_elements * n_samples
+    _closed_form(width_of(count), derivatives)(points.reshape(-1), tets.reshape(-1), out.reshape(-1), n_samples, count)
+    return out
+
+
 @tet_edge_lengths.register("numba")
 def _(points, tets, copies, out):
     n_elements, n_samples = tets.shape[0], points.shape[2]
@@ -327,14 +307,6 @@ def _(points, tets, copies, out):
 
 
 # --- devices
-def launch(module, function, count, n_samples, arguments):
-    """Queue a kernel of one thread per pair of element and sample."""
-    extent = (np.int32(n_samples), np.int64(count))
-    grid = (-(-count // cuda.THREADS),)
-    wide = count >= 2**31 - cuda.THREADS
-    module.launch(function, ONE_VALUE, grid, cuda.THREADS, (*arguments, *extent), wide)
-
-
 def _one(n_samples):
     return "true" if n_samples == 1 else "false"
 
@@ -355,6 +327,15 @@ def _(points, tets, weights, out):
     out = cuda.output(out, points, (13 * weights.size, n_elements, n_samples))
     arguments = (points, tets, weights, out, np.int32(weights.size))
     launch(CUDA, f"tet_transform<{_one(n_samples)}>", n_elements * n_samples, n_samples, arguments)
+    return out
+
+
+@tet_closed_form.register("cuda")
+def _(points, tets, derivatives, out):
+    n_elements, n_samples = tets.shape[0], points.shape[2]
+    out = cuda.output(out, points, (48 if derivatives else 16, n_elements, n_samples))
+    function = f"tet_closed_form<{_one(n_samples)}, {'true' if derivatives else 'false'}>"
+    launch(CUDA, function, n_elements * n_samples, n_samples, (points, tets, out))
     return out
 
 

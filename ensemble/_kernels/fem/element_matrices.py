@@ -21,7 +21,7 @@ from ensemble._compile.lanes.arithmetic import gather
 from ensemble._compile.lanes.types import load, store, zeros
 from ensemble._compile.numba import compiled, output, per_width, prange, spliced
 from ensemble._compile.registry import into, kernel
-from ensemble._kernels.fem.element import ONE_VALUE, TILES, launch, places_of, width_of
+from ensemble._kernels.fem.tet_geometry import ONE_VALUE, TILES, launch, places_of, width_of
 
 __all__ = ["tet_gradient_tensor", "tet_shape_dshape", "tet_shape_shape"]
 

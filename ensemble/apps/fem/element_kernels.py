@@ -17,7 +17,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, contiguous
 from ensemble._check import integer, one_of, require
-from ensemble._kernels.fem.element import tet_edge_lengths, tet_transform, tet_values
+from ensemble._kernels.fem.element import tet_closed_form, tet_edge_lengths, tet_transform, tet_values
 from ensemble._kernels.fem.element_matrices import tet_gradient_tensor, tet_shape_dshape, tet_shape_shape
 from ensemble._typing import Array
 from ensemble.apps.fem.element_arrays import Arguments, Transform
@@ -147,6 +147,8 @@ def shape_shape(given: Any, *, degree: int = 4) -> Any:
     >>> float(shape_shape(fem.TetMesh.box(1)).sum().round(12))
     1.0
     """
+    if not isinstance(given, Transform):
+        return _closed_form("shape_shape", given, False)
     arguments, _, detwei, shape = _transformed("shape_shape", given, degree)
     exact = (np.ones((1, 4, 4)) + np.eye(4)) / 20.0
     products = exact if shape is None else shape[:, :, None] * shape[:, None, :]
@@ -183,6 +185,8 @@ def shape_dshape(given: Any, *, degree: int = 4) -> Any:
     >>> shape_dshape(fem.TetMesh.box(1)).shape
     (6, 3, 4, 4)
     """
+    if not isinstance(given, Transform):
+        return _closed_form("shape_dshape", given, True)
     arguments, dshape, detwei, shape = _transformed("shape_dshape", given, degree)
     shape = np.full((1, 4), 0.25) if shape is None else shape
     out = tet_shape_dshape(asarray_like(shape, detwei), dshape, detwei, None)
@@ -308,10 +312,17 @@ def _lengths_by_metric(xp: Any, corners: Array) -> Array:
     return xp.permute_dims(lengths, (1, 2, 0, 3))
 
 
-def _transformed(function: str, given: Any, degree: int) -> tuple[Arguments, Array, Array, np.ndarray | None]:
+def _closed_form(function: str, mesh: Any, derivatives: bool) -> Any:
+    """Element matrices of a mesh, by one kernel."""
+    given = Arguments(function)
+    points, tets = given.mesh(mesh)
+    out = tet_closed_form(points, asarray_like(tets, points), derivatives, None)
+    shape = (3, 4, 4) if derivatives else (4, 4)
+    return given.result(array_namespace(out).reshape(out, (*shape, *out.shape[1:])))
+
+
+def _transformed(function: str, given: Transform, degree: int) -> tuple[Arguments, Array, Array, np.ndarray | None]:
     """Gradients, weights and, of a paper-shaped transform, shape functions at the points of the rule."""
-    if not isinstance(given, Transform):
-        given = transform_to_physical(given)
     arguments = Arguments(function)
     dshape, detwei = (arguments.samples(name, value) for name, value in zip(given._fields, given, strict=True))
     n_point_axes = len(detwei.shape) - 2
