@@ -291,6 +291,78 @@ def inverse_cases(seed):
             yield Case("dense_inverses", label + kind, (rows, columns, full.reshape(-1, s).astype(dtype), size, None))
 
 
+def element_cases(name, seed):
+    """Tetrahedra of random corners; the second element has no volume."""
+    for k, (n_elements, n_samples) in enumerate(((37, 1), (1, 1), (5, 3), (3, 8), (4, 33))):
+        rng = np.random.default_rng(seed + k)
+        n_nodes = n_elements + 4
+        tets = np.array([rng.permutation(n_nodes)[:4] for _ in range(n_elements)], np.int32)
+        points = numbers(rng, (n_nodes, 3, n_samples), np.float64)
+        if n_elements > 1:
+            tets[1, 3] = tets[1, 0]
+        label = f"{n_elements}_by_{n_samples}"
+        if name == "tet_values":
+            for n_components in (1, 3, 9):
+                field = numbers(rng, (n_nodes, n_components, n_samples), np.float64)
+                yield Case(name, f"{label}_of_{n_components}", (field, tets, None))
+        for count in (1, 11) if name != "tet_values" else ():
+            option = count == 1 if name == "tet_closed_form" else count
+            option = rng.uniform(-1.0, 1.0, count) if name == "tet_transform" else option
+            yield Case(name, f"{label}_{count}", (points, tets, option, None))
+
+
+def element_matrix_cases(name, seed):
+    """Operands with samples of their own or one for all; one point and eleven."""
+    for k, (n_elements, n_samples, own, n_points) in enumerate(
+        ((37, 1, (1, 1, 1, 1), 11), (1, 1, (1, 1, 1, 1), 1), (5, 3, (3, 1, 3, 3), 2), (3, 8, (1, 8, 1, 1), 1),
+         (150, 2, (2, 1, 1, 2), 3))
+    ):  # fmt: skip
+        rng = np.random.default_rng(seed + k)
+        a, tensor, b, detwei = (
+            numbers(rng, (n_points, *shape, n_elements, s), np.float64)
+            for shape, s in zip(((4, 3), (3, 3), (4, 3), ()), own, strict=True)
+        )
+        label = f"{n_elements}_by_{n_samples}_at_{n_points}"
+        if name == "tet_gradient_tensor":
+            yield Case(name, label, (a, tensor, b, detwei, None))
+            yield Case(name, label + "_same", (a, tensor, None, detwei, None))
+            continue
+        shape, detwei = rng.standard_normal((n_points, 4)), numbers(rng, (n_points, n_elements, n_samples), np.float64)
+        products = shape[:, :, None] * shape[:, None, :]
+        own_arrays = (products,) if name == "tet_shape_shape" else (shape, a)
+        yield Case(name, label, (*own_arrays, detwei, None))
+
+
+def small_solve_cases(seed):
+    """Unsorted pivots, a singular matrix and one with a NaN; sizes in and beyond registers of a device."""
+    sizes = ((3, 1, 37, float), (6, 2, 8, float), (1, 1, 1, float), (9, 2, 5, np.float32), (4, 1, 0, float))
+    for k, (n, sides, count, dtype) in enumerate(sizes):
+        rng = np.random.default_rng(seed + k)
+        A, b = (rng.standard_normal((n, m, count)).astype(dtype) for m in (n, sides))
+        if count > 1:
+            A[:, -1, 1] = 2 * A[:, 0, 1] if n > 1 else 0.0
+            A[n // 2, 0, -1], b[0, 0, 2] = np.nan, np.inf
+            A[0, 0, 3] = 0.0
+        yield Case("small_solve", f"{n}_by_{sides}_of_{count}", (A, b, None))
+
+
+def symmetric3_cases(name, seed):
+    """Full, diagonal, repeated, graded, singular and zero matrices, and what is not finite."""
+    for k, (count, dtype) in enumerate(((37, float), (8, np.float32), (5, float), (1, float), (0, float))):
+        rng = np.random.default_rng(seed + k)
+        A = rng.standard_normal((3, 3, count))
+        A = np.einsum("iks,jks->ijs", A, A)
+        if count > 8:
+            A[..., 1], A[..., 2], A[..., 3] = 0.0, np.eye(3), np.diag([3.0, 1.0, 2.0])
+            A[..., 4] = np.ones((3, 3)) + 1e-9 * np.eye(3)
+            A[..., 5] *= np.outer([1e8, 1.0, 1e-8], [1e8, 1.0, 1e-8])
+            A[..., 6] -= 2.0 * np.eye(3)
+            A[1, 1, 7], A[2, 0, 9], A[..., 10] = np.nan, np.inf, np.inf
+        options = ((False,), (True,)) if name == "small_root3" else ((),)
+        for option in options:
+            yield Case(name, "_".join(map(str, (count, np.dtype(dtype), *option))), (A.astype(dtype), *option, None))
+
+
 def sample_cases(name, seed):
     for label, rng, n, _, s, dtype in settings(seed, square=True):
         chosen = rng.permutation(s)[: max(1, s // 2)]
@@ -718,6 +790,16 @@ CASES = {
     "power_step": lambda seed: square_cases("power_step", seed, power_arguments),
     "dense_product": dense_cases,
     "dense_inverses": inverse_cases,
+    "tet_values": lambda seed: element_cases("tet_values", seed),
+    "tet_transform": lambda seed: element_cases("tet_transform", seed),
+    "tet_closed_form": lambda seed: element_cases("tet_closed_form", seed),
+    "tet_edge_lengths": lambda seed: element_cases("tet_edge_lengths", seed),
+    "tet_shape_shape": lambda seed: element_matrix_cases("tet_shape_shape", seed),
+    "tet_shape_dshape": lambda seed: element_matrix_cases("tet_shape_dshape", seed),
+    "tet_gradient_tensor": lambda seed: element_matrix_cases("tet_gradient_tensor", seed),
+    "small_solve": small_solve_cases,
+    "small_eigh3": lambda seed: symmetric3_cases("small_eigh3", seed),
+    "small_root3": lambda seed: symmetric3_cases("small_root3", seed),
     "coupled_rows": coupled_cases,
     "product_values": product_values_cases,
     "galerkin_values": galerkin_cases,

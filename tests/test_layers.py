@@ -84,6 +84,7 @@ def test_imports_go_down(path):
 
 
 USERS = {
+    "dense": {"linalg"},
     "multigrid": {"multigrid", "linalg"},
     "fem": {"apps/fem", "gallery"},
     "kalman": {"apps/kalman"},

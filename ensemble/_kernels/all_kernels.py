@@ -1,7 +1,8 @@
 """The table of kernels with every module of kernels in it, for the tests that walk over it."""
 
 from ensemble._compile.registry import KERNELS
-from ensemble._kernels.fem import assembly, matrix_free  # noqa: F401
+from ensemble._kernels.dense import small, symmetric3  # noqa: F401
+from ensemble._kernels.fem import assembly, element, element_matrices, matrix_free  # noqa: F401
 from ensemble._kernels.kalman import recursions, sums  # noqa: F401
 from ensemble._kernels.krylov import basis, bicgstab, vectors  # noqa: F401
 from ensemble._kernels.multigrid import (  # noqa: F401

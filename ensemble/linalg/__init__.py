@@ -1,5 +1,6 @@
-"""Sparse linear algebra on one graph for all samples."""
+"""Sparse linear algebra on one graph for all samples; `small` has many small dense matrices."""
 
+from ensemble.linalg import small
 from ensemble.linalg.affine import AffineMatrix
 from ensemble.linalg.bcrs_matrix import BcrsMatrix
 from ensemble.linalg.crs_matrix import CrsMatrix, TransposedMatrix
@@ -26,4 +27,5 @@ __all__ = [
     "apply_dirichlet",
     "dot",
     "norm",
+    "small",
 ]

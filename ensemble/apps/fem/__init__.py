@@ -4,6 +4,15 @@ from ensemble.apps.fem.arguments import Vector, ddot, div, dot, grad, mul, sym_g
 from ensemble.apps.fem.assembly import assemble
 from ensemble.apps.fem.boundary_space import BoundarySpace
 from ensemble.apps.fem.diffusion_operator import DiffusionOperator
+from ensemble.apps.fem.element_arrays import TetArrays, Transform
+from ensemble.apps.fem.element_kernels import (
+    dshape_tensor_dshape,
+    edge_lengths,
+    element_values,
+    shape_dshape,
+    shape_shape,
+    transform_to_physical,
+)
 from ensemble.apps.fem.fields import Field, at_nodes, at_points, per_element
 from ensemble.apps.fem.forms import BilinearForm, LinearForm, bilinear_form, linear_form
 from ensemble.apps.fem.interop import from_skfem
@@ -31,7 +40,9 @@ __all__ = [
     "Multigrid",
     "RandomDiffusion",
     "TabulatedSpace",
+    "TetArrays",
     "TetMesh",
+    "Transform",
     "Vector",
     "assemble",
     "at_nodes",
@@ -40,6 +51,9 @@ __all__ = [
     "ddot",
     "div",
     "dot",
+    "dshape_tensor_dshape",
+    "edge_lengths",
+    "element_values",
     "exponential_covariance",
     "from_skfem",
     "grad",
@@ -49,9 +63,12 @@ __all__ = [
     "mul",
     "per_element",
     "periodic",
+    "shape_dshape",
+    "shape_shape",
     "stiffness_matrix",
     "sym_grad",
     "tetrahedron_rule",
+    "transform_to_physical",
     "transpose",
     "triangle_rule",
     "write_mesh",

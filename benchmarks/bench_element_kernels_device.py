@@ -1,0 +1,225 @@
+"""Element kernels on tetrahedra on a CUDA device, against the bytes that they must move.
+
+`python -m benchmarks element-kernels-device` checks each kernel against NumPy, then times it between CUDA events on the
+mountain mesh. The device's cache is emptied before each run. Paper-shaped kernels read or write a copy of the gradients
+for each of 11 quadrature points, collapsed ones a single copy. Bytes are those of compulsory reads and writes, where
+nodes are read once. Published times (Fluidity-Atmosphere, Li et al., on an A100) are of kernels that read coordinates
+of the corners of each element. Record: `element-kernels-cuda`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchmarks.bench_forms_device import BANDWIDTH
+from benchmarks.bench_forms_device import milliseconds as device_milliseconds
+from benchmarks.common import SEED, cuda_device, save, show
+from benchmarks.mountain import mountain_mesh
+from ensemble._backend import asarray_like, prototype, to_numpy
+from ensemble._kernels.fem.element import tet_closed_form, tet_edge_lengths, tet_transform, tet_values
+from ensemble._kernels.fem.element_matrices import tet_gradient_tensor, tet_shape_dshape, tet_shape_shape
+from ensemble.apps import fem
+
+Q = 11
+CHECKED = 20_000
+"""Elements that are compared with NumPy."""
+
+SAMPLES = 32
+
+
+class Run(NamedTuple):
+    """One kernel: what it computes with `out`, its bytes, the published milliseconds (A100), and NumPy's answer."""
+
+    call: Callable[[Any], Any]
+    moved: float
+    published: float | None
+    expected: Callable[[np.ndarray], np.ndarray]
+    tolerance: float = 1e-13
+
+
+class Inputs:
+    """Arrays of the kernels on one device, one sample, and the same on the host for the elements that are checked."""
+
+    def __init__(self, mesh: fem.TetMesh, like: Any) -> None:
+        rng = np.random.default_rng(SEED)
+        self.mesh, self.like = mesh, like
+        self.chosen = np.sort(rng.choice(mesh.n_elements, min(CHECKED, mesh.n_elements), replace=False))
+        self.points, self.tets = self.put(mesh.points[..., None]), self.put(mesh.tets)
+        self.shape, weights = fem.tetrahedron_rule(4)
+        self.weights = self.put(weights)
+        self.table, self.ones = self.put(self.shape), self.put(np.ones(1))
+        self.quarter = self.put(np.full((1, 4), 0.25))
+        self.products = self.put(self.shape[:, :, None] * self.shape[:, None, :])
+        self.mass = self.put((np.ones((1, 4, 4)) + np.eye(4)) / 20.0)
+        self.fields = {c: self.put(rng.standard_normal((mesh.n_nodes, c, 1))) for c in (1, 3, 9)}
+        e = mesh.n_elements
+        paper, once = (tet_transform(self.points, self.tets, w, None) for w in (self.weights, self.ones))
+        self.dshape, self.detwei = paper[: 12 * Q].reshape(Q, 4, 3, e, 1), paper[12 * Q :].reshape(Q, e, 1)
+        self.gradients, self.volume = once[:12].reshape(1, 4, 3, e, 1), once[12:].reshape(1, e, 1)
+        self.other = self.dshape.copy()
+        self.tensors = self.put(rng.uniform(0.5, 1.0, (Q, 3, 3, e, 1)))
+        self.many = self.put(rng.uniform(0.5, 1.0, (1, 3, 3, e, SAMPLES)))
+
+    def put(self, array: np.ndarray) -> Any:
+        """`array` where the kernels run."""
+        return asarray_like(np.ascontiguousarray(array), self.like)
+
+    def of(self, array: Any) -> np.ndarray:
+        """The checked elements of (..., E, S), elements first, samples last."""
+        return np.moveaxis(to_numpy(array[..., self.chosen_there, :]), -2, 0)
+
+    @property
+    def chosen_there(self) -> Any:
+        """The checked elements as an index on the device."""
+        return self.put(self.chosen)
+
+    def geometry(self) -> tuple[np.ndarray, np.ndarray]:
+        """Gradients and volumes by NumPy's inverse."""
+        corners = self.mesh.points[self.mesh.tets[self.chosen]]
+        edges = corners[:, 1:] - corners[:, :1]
+        g = np.swapaxes(np.linalg.inv(edges), 1, 2)
+        return np.concatenate([-g.sum(axis=1, keepdims=True), g], axis=1), np.linalg.det(edges) / 6.0
+
+    def lengths(self) -> np.ndarray:
+        """Edge lengths by the metric: six equations and the eigenvalues of their solution."""
+        sub = fem.TetArrays(self.mesh.points, self.mesh.tets[self.chosen])
+        return np.asarray(fem.edge_lengths(sub, "paper")).reshape(-1, 9)
+
+
+def runs(given: Inputs) -> dict[str, Run]:
+    """Every kernel; bytes are per element, but for nodes."""
+    e, n = given.mesh.n_elements, given.mesh.n_nodes
+    g, volume = given.geometry()
+    at_nodes, weights = given.mesh.tets[given.chosen], to_numpy(given.weights)
+    found: dict[str, Run] = {}
+    for (c, field), name, ms in zip(
+        given.fields.items(), ("scalar", "vector", "tensor"), (0.0276, 0.0768, 0.1976), strict=True
+    ):
+        values = to_numpy(field)[at_nodes].reshape(-1, 4 * c)
+        found[f"element_values, {name}"] = Run(
+            lambda out, field=field: tet_values(field, given.tets, out),  # type: ignore[misc]
+            (16 + 32 * c) * e + 8 * c * n, ms, lambda got, values=values: values)  # type: ignore[misc]  # fmt: skip
+    flat = g.reshape(-1, 12)
+    paper = np.concatenate([np.tile(flat, Q), volume[:, None] * weights], axis=1)
+    found["transform, paper-shaped"] = Run(
+        lambda out: tet_transform(given.points, given.tets, given.weights, out),
+        (16 + 104 * Q) * e + 24 * n, 3.964, lambda got: paper)  # fmt: skip
+    found["transform, collapsed"] = Run(
+        lambda out: tet_transform(given.points, given.tets, given.ones, out),
+        (16 + 104) * e + 24 * n, None, lambda got: np.concatenate([flat, volume[:, None]], axis=1))  # fmt: skip
+    mass = volume[:, None] * ((np.ones((4, 4)) + np.eye(4)) / 20.0).reshape(16)
+    first = np.einsum("e,ejd->edj", volume / 4.0, g)[:, :, None, :].repeat(4, axis=2).reshape(-1, 48)
+    for kind, count, ms_mass, ms_first in (("paper-shaped", Q, 1.012, 1.371), ("collapsed", 1, None, None)):
+        detwei, dshape = (given.detwei, given.dshape) if count == Q else (given.volume, given.gradients)
+        products, shape = (given.products, given.table) if count == Q else (given.mass, given.quarter)
+        found[f"shape_shape, {kind}"] = Run(
+            lambda out, p=products, w=detwei: tet_shape_shape(p, w, out),  # type: ignore[misc]
+            (8 * count + 128) * e, ms_mass, lambda got: mass)  # fmt: skip
+        found[f"shape_dshape, {kind}"] = Run(
+            lambda out, s=shape, d=dshape, w=detwei: tet_shape_dshape(s, d, w, out),  # type: ignore[misc]
+            (104 * count + 384) * e, ms_first, lambda got: first)  # fmt: skip
+    for name, rows, derivatives, expected in (("shape_shape", 16, False, mass), ("shape_dshape", 48, True, first)):
+        found[f"{name}, from points"] = Run(
+            lambda out, d=derivatives: tet_closed_form(given.points, given.tets, d, out),  # type: ignore[misc]
+            (16 + 8 * rows) * e + 24 * n, None, lambda got, x=expected: x)  # type: ignore[misc]  # fmt: skip
+    return found | tensor_runs(given, g, volume, weights) | length_runs(given)
+
+
+def tensor_runs(given: Inputs, g: np.ndarray, volume: np.ndarray, weights: np.ndarray) -> dict[str, Run]:
+    """Tensors between gradients: of one array or two, of 11 points or one, and of many samples."""
+    e = given.mesh.n_elements
+    tensors = np.moveaxis(given.of(given.tensors)[..., 0], 1, 0)
+    sums = np.einsum("eik,q,qekl,ejl,e->eij", g, weights, tensors, g, volume, optimize=True).reshape(-1, 16)
+    one = np.einsum("eik,ekl,ejl,e->eij", g, tensors[0], g, volume, optimize=True).reshape(-1, 16)
+    many = given.of(given.many)[:, 0]
+    each = np.einsum("eik,ekls,ejl,e->eijs", g, many, g, volume, optimize=True).reshape(-1, 16 * SAMPLES)
+    first = given.tensors[:1]
+    return {
+        "dshape_tensor_dshape, paper-shaped": Run(
+            lambda out: tet_gradient_tensor(given.dshape, given.tensors, None, given.detwei, out),
+            (176 * Q + 128) * e, 1.969, lambda got: sums),
+        "dshape_tensor_dshape, paper-shaped, two arrays": Run(
+            lambda out: tet_gradient_tensor(given.dshape, given.tensors, given.other, given.detwei, out),
+            (272 * Q + 128) * e, 3.689, lambda got: sums),
+        "dshape_tensor_dshape, collapsed": Run(
+            lambda out: tet_gradient_tensor(given.gradients, first, None, given.volume, out),
+            (176 + 128) * e, None, lambda got: one),
+        f"dshape_tensor_dshape, collapsed, {SAMPLES} samples": Run(
+            lambda out: tet_gradient_tensor(given.gradients, given.many, None, given.volume, out),
+            (104 + SAMPLES * (72 + 128)) * e, None, lambda got: each),
+    }  # fmt: skip
+
+
+def length_runs(given: Inputs) -> dict[str, Run]:
+    """Edge lengths, in copies and alone."""
+    e, n, lengths = given.mesh.n_elements, given.mesh.n_nodes, given.lengths()
+    return {
+        f"edge_lengths, {kind}": Run(
+            lambda out, copies=copies: tet_edge_lengths(given.points, given.tets, copies, out),  # type: ignore[misc]
+            (16 + 72 * copies) * e + 24 * n, published,
+            lambda got, copies=copies: np.tile(lengths, copies), 1e-11)  # type: ignore[misc]
+        for kind, copies, published in (("paper-shaped", Q, 7.476), ("collapsed", 1, None))
+    }  # fmt: skip
+
+
+def check(name: str, run: Run, out: Any, given: Inputs) -> None:
+    """Raise where a result differs from NumPy's by more than rounding, relative to the largest of its element."""
+    here = given.of(out)
+    got = here.reshape(len(here), -1)
+    expected = run.expected(got)
+    size = np.abs(expected).max(axis=1, keepdims=True)
+    error = float((np.abs(got - expected) / size).max())
+    if not error <= run.tolerance:
+        raise AssertionError(f"{name}: the result differs from NumPy's by {error:.1e}")
+
+
+def host_milliseconds(call: Callable[[], Any], repeats: int) -> float:
+    """Median time on the CPU."""
+    times = []
+    for _ in range(repeats + 1):
+        start = time.perf_counter()
+        call()
+        times.append(1e3 * (time.perf_counter() - start))
+    return statistics.median(times[1:])
+
+
+def main() -> None:
+    """Check, time, print and keep the table."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks element-kernels-device", description=(__doc__ or "").split("\n\n")[0]
+    )
+    parser.add_argument("--repeats", type=int, default=30)
+    parser.add_argument("--cells", type=int, nargs=3, default=(46, 44, 48), help="of the generated box")
+    parser.add_argument("--backend", default="cupy", help="numpy: the kernels of the CPU, nothing is kept")
+    options = parser.parse_args()
+    on_device = options.backend == "cupy"
+    mesh = mountain_mesh(tuple(options.cells))
+    given = Inputs(mesh, prototype(options.backend))
+    rows: list[dict[str, Any]] = []
+    for name, run in runs(given).items():
+        out = run.call(None)
+        check(name, run, out, given)
+        clock = device_milliseconds if on_device else host_milliseconds
+        ms = clock(lambda run=run, out=out: run.call(out), options.repeats)  # type: ignore[misc]
+        bound = 1e3 * run.moved / BANDWIDTH
+        rows.append({
+            "kernel": name, "MB": run.moved / 1e6, "bound ms": bound, "ms": ms, "fraction": bound / ms,
+            "A100 published ms": run.published if run.published else "-",
+            "x": run.published / ms if run.published else "-",
+        })  # fmt: skip
+        del out
+    show(f"Element kernels, {mesh.n_elements} tetrahedra, {mesh.n_nodes} nodes, bound at 4.8 TB/s", rows)
+    if on_device:
+        about = cuda_device()
+        print(about["device"])
+        save("element-kernels-cuda", rows, elements=mesh.n_elements, nodes=mesh.n_nodes, **about)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Kernels on many small dense matrices."""
