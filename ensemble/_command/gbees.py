@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
     except (ValueError, TypeError) as error:
         raise ValueError(f"{source_of(str(error), options)}{error}") from error
     first = recorded.gbees.cell_steps
-    outcome = Outcome(recorded.recording, axes_of(problem), {"backend": options.backend, "dtype": options.dtype},
+    outcome = Outcome(recorded.saved_run, axes_of(problem), {"backend": options.backend, "dtype": options.dtype},
                       cell_steps_before=first, units=problem.units, time_unit=problem.time_unit)  # fmt: skip
     with GridProgress(until, start=recorded.gbees.time, quiet=options.quiet) as progress:
         progress.say("compiling, or loading what was compiled before ...")
@@ -81,7 +81,7 @@ def run(options: argparse.Namespace) -> int:
                 text = " ".join(str(error).split())
                 say(f"{options.prog}: --monte-carlo: the comparison is left out: {text}")
     try:
-        if outcome.recording.distributions:
+        if outcome.saved_run.distributions:
             options.output.print(json.dumps(as_json(outcome), allow_nan=False) if options.json else as_table(outcome))
     finally:
         write_files(outcome, options)
@@ -189,10 +189,10 @@ def require_comparison(problem: Configuration, options: argparse.Namespace) -> N
 
 def compared(problem: Configuration, recorded: RecordedRun, options: argparse.Namespace) -> dict[str, float]:
     """The last distribution before any measurement, against random samples carried to the same time."""
-    before = [k for k, span in enumerate(recorded.recording.spans) if span == 0]
+    before = [k for k, span in enumerate(recorded.saved_run.spans) if span == 0]
     if not before:
         raise ValueError("--monte-carlo must find a record before the first measurement; got none.")
-    cells = recorded.recording.distributions[before[-1]]
+    cells = recorded.saved_run.distributions[before[-1]]
     start = time.perf_counter()
     x = draw(problem.mean, problem.covariance, options.monte_carlo, seed=options.seed)
     x = propagate(problem.drift, x, cells.time)
@@ -212,10 +212,10 @@ def write_files(outcome: Outcome, options: argparse.Namespace) -> None:
     """Write what --out, --export and --plot ask for."""
     output = options.output
     if options.out is not None:
-        output.write(options.out, lambda: outcome.recording.save(options.out))
+        output.write(options.out, lambda: outcome.saved_run.save(options.out))
     if options.export is not None:
-        output.write(options.export, lambda: outcome.recording.export(options.export, form=options.format))
-    if options.plot is not None and outcome.recording.distributions:
+        output.write(options.export, lambda: outcome.saved_run.export(options.export, form=options.format))
+    if options.plot is not None and outcome.saved_run.distributions:
         from ensemble._command.gbees_plot import figure  # Matplotlib takes a second to import
 
         output.write(options.plot, lambda: save_figure(figure(outcome), options.plot))

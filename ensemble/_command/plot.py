@@ -87,8 +87,8 @@ def profile(pair: Any, record: Record) -> None:
         for share, alpha in ((95, 0.18), (68, 0.32)):
             low, high = np.percentile(stray, [50 - share / 2, 50 + share / 2], axis=1)
             lower.fill_between(z, low, high, color=BLUE, alpha=alpha, linewidth=0, label=f"{share} % of samples")
-        room = np.ptp(lower.get_ylim())
-        lower.set_ylim(top=lower.get_ylim()[1] + 0.3 * room)
+        height = np.ptp(lower.get_ylim())
+        lower.set_ylim(top=lower.get_ylim()[1] + 0.3 * height)
         lower.legend(loc="upper center", ncols=2, borderaxespad=0.2, columnspacing=1.4, handlelength=1.4)
     lower.plot(z, mean - 1.0 - z, color=BLUE, linewidth=1.8)
     lower.set(xlabel="$z$", ylabel="$u - (1 + z)$", xlim=(0.0, 1.0))

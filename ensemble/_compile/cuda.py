@@ -38,7 +38,7 @@ def sources(*files: str) -> str:
 
 
 KERNEL_MODULES: dict[str, KernelModule] = {}
-"""Every module by name; the compile test walks this table."""
+"""Every module by name; the compile test iterates over this table."""
 
 
 class Layout(NamedTuple):
@@ -80,8 +80,8 @@ class KernelModule:
 
     `name` and `headers` are paths in `_kernels`; `instances` are the names of the kernels, template arguments
     included; `extras` some sets of options that they compile with; `widest` is the number of threads that may carry
-    one row, `only` the layout of kernels that know no other. Those of a module that is `apart` are compiled one by one,
-    when each is first launched.
+    one row, `only` the one layout that the kernels support. The kernels of a module that is `apart` are compiled one by
+    one, each at its first launch.
     """
 
     def __init__(

@@ -261,7 +261,7 @@ class Group:
 
 
 class _Body:
-    """The statements of a function on their way to LLVM. Variables lie in memory until LLVM finds them registers."""
+    """The translation of a function's statements to LLVM. Variables are stack slots that LLVM promotes to registers."""
 
     def __init__(self, group: Group, function: Plain, made: ir.Function) -> None:
         self.group, self.function, self.made = group, function, made

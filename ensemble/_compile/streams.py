@@ -105,7 +105,7 @@ class CudaGraph:
         import cupy
 
         self._pool = self._pool or cupy.cuda.MemoryPool()
-        # What the run allocates on its way it gets from memory that nobody else is ever given.
+        # Allocations during the capture come from a private memory pool.
         with cupy.cuda.using_allocator(self._pool.malloc):
             self._times += 1
             if self._times == 1:

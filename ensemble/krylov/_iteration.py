@@ -1,6 +1,6 @@
 """The state of one solve, whatever the method: samples, outcomes, best iterates, and compaction.
 
-Vectors are arrays of any library and only kernels touch them. The scalars of each sample (coefficients and the
+Vectors are arrays of any library and only kernels read and write them. The scalars of each sample (coefficients and the
 decisions that depend on them) belong to `KrylovIteration.scalars`: NumPy arrays of `ensemble.krylov.host_scalars`, or
 device arrays of `ensemble._kernels.krylov.device_scalars`. A method is written once over either.
 """
@@ -33,7 +33,7 @@ class KrylovIteration:
     """
 
     vectors: tuple[str, ...] = ("b", "x", "r")
-    """Names of the arrays of shape (n, n_samples) that live from one iteration to the next."""
+    """Names of the arrays of shape (n, n_samples) that an iteration takes over from the one before."""
 
     scratch: tuple[str, ...] = ()
     """Names of those that do not; the last is free between iterations."""
@@ -144,7 +144,7 @@ class KrylovIteration:
         raise NotImplementedError
 
     def end_stage(self) -> None:
-        """Bring the best iterates up to date before a device solve returns to the host."""
+        """Update the best iterates before a device solve returns to the host."""
 
     # --- outcomes
     def record(self, which: np.ndarray, norm: np.ndarray) -> None:

@@ -24,7 +24,7 @@ class AffineMatrix(OnGraph, MatrixArithmetic, MatrixOperator):
     """S sparse matrices ``A_0 + sum over i of c_i A_i`` on one graph, of which only the A_i are stored.
 
     Entry k of sample s is ``terms[k, 0] + sum over i of terms[k, i + 1] * coefficients[i, s]``. A product computes the
-    ``A_i x`` side by side and combines them with the coefficients, so that memory traffic per sample falls as 1/S; the
+    ``A_i x`` in one pass and combines them with the coefficients, so that memory traffic per sample falls as 1/S; the
     bits of a sample do not depend on the others, and differ from those of the stored matrix by rounding [1]_.
 
     Parameters
@@ -146,7 +146,7 @@ class AffineMatrix(OnGraph, MatrixArithmetic, MatrixOperator):
 
     def diagonal(self) -> Ensemble:
         """The main diagonal, an Ensemble of shape (n_rows,); zero where no entry is stored."""
-        xp, entries = array_namespace(self.terms), self.graph.diagonal_beside(self.terms)
+        xp, entries = array_namespace(self.terms), self.graph.diagonal_on(self.terms)
         rows = xp.take(self.terms, xp.where(entries < 0, xp.zeros_like(entries), entries), axis=0)
         terms = xp.where((entries < 0)[:, None], xp.zeros_like(rows), rows)
         return Ensemble(kernels.affine_values(terms, self.coefficients, None), self.sample_set)
@@ -174,7 +174,7 @@ class AffineMatrix(OnGraph, MatrixArithmetic, MatrixOperator):
 
     # --- arithmetic
     def _plus(self, other: Any) -> Any:
-        """Affine where `other` is affine (all terms side by side) or the same for all samples; else every value."""
+        """Affine where `other` is affine (all terms concatenated) or the same for all samples; else every value."""
         xp = array_namespace(self.terms)
         if not isinstance(other, AffineMatrix):
             other = as_crs(other)
@@ -215,7 +215,7 @@ class AffineMatrix(OnGraph, MatrixArithmetic, MatrixOperator):
 
     @property
     def reference_array(self) -> Any:
-        """An array that lives where this matrix does."""
+        """An array in the library and on the device of this matrix."""
         return self.terms
 
     def apply(self, x: Any, out: Any = None) -> Any:

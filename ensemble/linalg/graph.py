@@ -103,8 +103,8 @@ class CrsGraph:
             and np.array_equal(self.indices, other.indices)
         )
 
-    # --- the same where the values live: copied there once
-    def _beside(self, values: Any, what: str, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
+    # --- index arrays in the library and on the device of the values: copied once
+    def _copies_on(self, values: Any, what: str, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
         if isinstance(values, np.ndarray):
             return arrays
         key = (what, *library_and_device(values))
@@ -114,25 +114,25 @@ class CrsGraph:
 
     def arrays_on(self, values: Any) -> tuple[Any, Any]:
         """(indptr, indices) in the library and on the device of `values`."""
-        return self._beside(values, "graph", (self.indptr, self.indices))
+        return self._copies_on(values, "graph", (self.indptr, self.indices))
 
     def transposed_arrays_on(self, values: Any) -> tuple[Any, Any, Any]:
         """`transposed` in the library and on the device of `values`."""
-        return self._beside(values, "transposed", self.transposed)
+        return self._copies_on(values, "transposed", self.transposed)
 
-    def diagonal_beside(self, values: Any) -> Any:
+    def diagonal_on(self, values: Any) -> Any:
         """`diagonal_entries` in the library and on the device of `values`."""
-        return self._beside(values, "diagonal", (self.diagonal_entries,))[0]
+        return self._copies_on(values, "diagonal", (self.diagonal_entries,))[0]
 
-    def kept_beside(self, values: Any, what: str, array: np.ndarray) -> Any:
+    def array_on(self, values: Any, what: str, array: np.ndarray) -> Any:
         """`array`, which depends on the graph alone, in the library and on the device of `values`, cached as `what`."""
-        return self._beside(values, what, (array,))[0]
+        return self._copies_on(values, what, (array,))[0]
 
-    def coordinates_beside(self, values: Any) -> tuple[Any, Any]:
+    def coordinates_on(self, values: Any) -> tuple[Any, Any]:
         """(row, column) of each entry, in the library and on the device of `values`."""
         if isinstance(values, np.ndarray):
             return self.row_of_entry, self.indices
-        return self.kept_beside(values, "rows", self.row_of_entry), self.arrays_on(values)[1]
+        return self.array_on(values, "rows", self.row_of_entry), self.arrays_on(values)[1]
 
     @property
     def row_of_entry(self) -> np.ndarray:
@@ -170,7 +170,7 @@ class CrsGraph:
         Parameters
         ----------
         block_size : int
-            Consecutive rows that stay together, in their order: the unknowns of a node.
+            Consecutive rows that stay adjacent, in their order: the unknowns of a node.
 
         Returns
         -------
@@ -280,7 +280,7 @@ class OnGraph:
 
     @property
     def reference_array(self) -> Any:
-        """An array that lives where this matrix does."""
+        """An array in the library and on the device of this matrix."""
         return self.values
 
 

@@ -140,17 +140,17 @@ class SymmetricCrsMatrix(OnGraph, MatrixArithmetic, MatrixOperator):
     def arrays(self) -> tuple[Any, Any]:
         """((indptr, indices, starts, entries, reach), values): what every kernel on such a matrix begins with."""
         starts, _, reach = self.graph.upper
-        starts = self.graph.kept_beside(self.values, "upper starts", starts)
+        starts = self.graph.array_on(self.values, "upper starts", starts)
         return (*self.graph.arrays_on(self.values), starts, self.entries, reach), self.values
 
     @property
     def entries(self) -> Any:
-        """For each entry of the graph the place of its value, where the values live."""
-        return self.graph.kept_beside(self.values, "upper entries", self.graph.upper.entries)
+        """For each entry of the graph the place of its value, on the device of the values."""
+        return self.graph.array_on(self.values, "upper entries", self.graph.upper.entries)
 
     @property
     def graph_arrays(self) -> tuple[Any, Any, Any]:
-        """(indptr, indices, entries) where the values live: what kernels that walk along whole rows take."""
+        """(indptr, indices, entries) on the device of the values, for kernels that read whole rows."""
         return (*self.graph.arrays_on(self.values), self.entries)
 
     def sample(self, i: int) -> SymmetricCrsMatrix:

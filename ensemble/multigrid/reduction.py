@@ -76,7 +76,7 @@ class Reduction:
         L = -ff * rows_of(dinv, self.ff.graph, "rows of A_ff", self.fine_rows[self.ff.graph.row_of_entry])
         total, graph = cf, self.cf.graph
         for part in self.sums:  # by Horner's rule
-            places = part.graph.kept_beside(cf, "entries of A_cf", part.entries)
+            places = part.graph.array_on(cf, "entries of A_cf", part.entries)
             total = product(graph, total, self.ff.graph, L, part.graph)
             total[places] += cf
             graph = part.graph
@@ -89,7 +89,7 @@ class Reduction:
             self.RAP = graph_of_product(self.R.graph, self.AP)
         total = -total * rows_of(dinv, graph, "columns of the sum", self.fine_rows[graph.indices])
         assert self.kept_restriction is not None
-        places = graph.kept_beside(total, "kept", self.kept_restriction.entries)
+        places = graph.array_on(total, "kept", self.kept_restriction.entries)
         return with_identity(self.R, array_namespace(total).take(total, places, axis=0))
 
     def interpolation(self, A: CrsMatrix) -> CrsMatrix:
@@ -111,9 +111,9 @@ class Reduction:
             ratios.append(xp.where(none, xp.zeros_like(strong), ratio))
         lumped = xp.where(none, everywhere, xp.zeros_like(everywhere))  # positive entries alone
         diagonal = A.diagonal().samples
-        places = self.f_all.graph.kept_beside(diagonal, "fine rows", self.fine_rows)
+        places = self.f_all.graph.array_on(diagonal, "fine rows", self.fine_rows)
         inverse = reciprocal(xp.take(diagonal, places, axis=0) + lumped)
-        rows = self.fc.graph.kept_beside(fc, "rows of A_fc", self.fc.graph.row_of_entry.astype(np.intp))
+        rows = self.fc.graph.array_on(fc, "rows of A_fc", self.fc.graph.row_of_entry.astype(np.intp))
         negative, positive = (xp.take(ratio * inverse, rows, axis=0) for ratio in ratios)
         return with_identity(self.P, -fc * xp.where(fc < 0, negative, positive))
 
@@ -157,19 +157,19 @@ def with_identity(part: Part, values: Any) -> CrsMatrix:
     xp = array_namespace(values)
     n_ones = part.entries.size - values.shape[0]
     ones = xp.ones((n_ones, values.shape[1]), dtype=values.dtype)
-    order = part.graph.kept_beside(values, "order", part.entries)
+    order = part.graph.array_on(values, "order", part.entries)
     return CrsMatrix(part.graph, xp.take(xp.concat([values, ones]), order, axis=0))
 
 
 def taken(A: CrsMatrix, part: Part) -> Any:
     """The values of `A` in a part of its graph."""
-    places = part.graph.kept_beside(A.values, "entries", part.entries)
+    places = part.graph.array_on(A.values, "entries", part.entries)
     return array_namespace(A.values).take(A.values, places, axis=0)
 
 
 def rows_of(vector: Any, graph: CrsGraph, what: str, rows: np.ndarray) -> Any:
     """Row ``rows[k]`` of `vector` for each entry k of `graph`."""
-    return array_namespace(vector).take(vector, graph.kept_beside(vector, what, rows), axis=0)
+    return array_namespace(vector).take(vector, graph.array_on(vector, what, rows), axis=0)
 
 
 def row_sums(graph: CrsGraph, values: Any) -> Any:

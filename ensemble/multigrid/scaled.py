@@ -57,7 +57,7 @@ class ScaledHierarchy(LinearOperator):
 
     @property
     def reference_array(self) -> Any:
-        """An array that lives where this operator does."""
+        """An array in the library and on the device of this operator."""
         return self.scale
 
     def __repr__(self) -> str:
@@ -121,7 +121,7 @@ def scale_of(A: Any, hierarchy: AggregationHierarchy) -> tuple[Any, Any]:
     """The root of the mean's diagonal over each sample's own, shape (n, n_samples), in the hierarchy's type; the unit.
 
     Of a hierarchy that holds its matrix in units of its own, powers of two are taken out of the root, too: the largest
-    entry of each sample is brought into [1, 2), and what undoes it is part of the unit of that sample.
+    entry of each sample is scaled into [1, 2), and what undoes it is part of the unit of that sample.
     """
     own = A.diagonal().samples  # a new array: its memory is used for the result
     xp = array_namespace(own)

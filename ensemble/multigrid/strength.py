@@ -153,7 +153,7 @@ def scaled_magnitudes(A: CrsMatrix, over: str) -> np.ndarray:
     diagonal = xp.abs(A.diagonal().samples)
     with np.errstate(all="ignore"):
         root = xp.where(diagonal > 0, 1.0 / xp.sqrt(diagonal), 0.0)
-        rows, columns = A.graph.coordinates_beside(A.values)
+        rows, columns = A.graph.coordinates_on(A.values)
         run = entries_at_once(A)
         for first in range(0, nnz, run):
             here = slice(first, first + run)
@@ -225,7 +225,7 @@ def has_jumps(A: CrsMatrix | SymmetricCrsMatrix, block_size: int) -> bool:
     found, sound = np.zeros(A.n_samples, bool), np.ones(A.n_samples, bool)
     with np.errstate(all="ignore"):
         root = xp.sqrt(xp.abs(A.diagonal().samples))
-        rows, columns = A.graph.coordinates_beside(A.values)
+        rows, columns = A.graph.coordinates_on(A.values)
         run = entries_at_once(A)
         for first in range(0, A.graph.nnz, run):
             i, j, values = rows[first : first + run], columns[first : first + run], A.values[first : first + run]
@@ -297,7 +297,7 @@ class StrongGraph:
         xp = array_namespace(values)
         own, lumped = A.diagonal().samples, F.diagonal().samples
         bad = ~(lumped * xp.sign(own) > LEAST_DIAGONAL * xp.abs(own))
-        values[self.graph.diagonal_beside(values)] = xp.where(bad, own, lumped)
+        values[self.graph.diagonal_on(values)] = xp.where(bad, own, lumped)
         return F
 
 

@@ -306,7 +306,7 @@ class Ensemble(Methods):
 
 
 def wrap(samples: Array, sample_set: SampleSet | None = None) -> Ensemble:
-    """An Ensemble of `samples` that are known to be sound: the cheap way, for results."""
+    """An Ensemble of `samples` that are known to be valid, without checks: for results."""
     x = _blank(Ensemble)
     x.samples = samples
     x.sample_set = sample_set
@@ -339,7 +339,7 @@ def packed(samples: Array) -> Array:
 
 
 def from_samples(samples: Sequence[Array], sample_set: SampleSet | None = None) -> Ensemble:
-    """Put plain arrays of one shape side by side, one per sample.
+    """Stack plain arrays of one shape, one per sample.
 
     Parameters
     ----------

@@ -162,7 +162,7 @@ def namespace(xp: Namespace, n_samples: int = 1, *, api_version: str | None = No
     xp : module
         An Array API library: numpy, cupy, torch, jax.numpy, array_api_strict; or such a namespace already lifted.
     n_samples : int, at least 1
-        The samples that `empty`, `zeros`, `ones`, `full` make room for. Functions that only describe data
+        The samples that `empty`, `zeros`, `ones`, `full` allocate. Functions that only describe data
         (`asarray`, `arange`, `linspace`, `eye`) give shared data whatever `n_samples` is.
     api_version : str, optional
         The version of the standard, "2021.12" to "2025.12"; the newest by default. Before 2025.12, `meshgrid`,

@@ -45,7 +45,7 @@ def dot(x: Ensemble | Array, y: Ensemble | Array, over: str = "space") -> Any:
 
     Notes
     -----
-    The order of summation depends on the number of entries alone: a sample gives the same bits in any company.
+    The order of summation depends on the number of entries alone, not on the other samples.
 
     References
     ----------

@@ -304,7 +304,7 @@ def polynomial(*coefficients: float) -> Any:
     return intrinsic(lambda typingctx, z: (z(z), codegen))
 
 
-# --- products rounded once, and several sums side by side: one for each term of an affine entry
+# --- products rounded once, and several sums at once: one for each term of an affine entry
 REGISTER_BYTES = 2048 if binding.get_host_cpu_features().get("avx512f") else 512
 """What the machine's SIMD registers hold together: a loop that needs more keeps the rest in memory."""
 

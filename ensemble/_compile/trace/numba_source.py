@@ -269,7 +269,7 @@ def load_module(source: str) -> Any:
     name = "kernel_" + hashlib.blake2b(_foundation() + source.encode(), digest_size=16).hexdigest()
     try:
         path = _written(cache_folder(), name, source)
-    except OSError:  # no home to write to: compile for this process only
+    except OSError:  # no writable directory: compile for this process only
         path = _written(Path(tempfile.mkdtemp(prefix="ensemble-fuse-")), name, source)
     spec = importlib.util.spec_from_file_location(f"ensemble_fuse.{name}", path)
     module = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]
@@ -279,7 +279,7 @@ def load_module(source: str) -> Any:
 
 
 def _written(folder: Path, name: str, source: str) -> Path:
-    """The file of a module; one that is there is never touched, as Numba goes by its time stamp."""
+    """The file of a module; an existing one is never rewritten, because Numba compares its time stamp."""
     path = folder / f"{name}.py"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)

@@ -310,7 +310,7 @@ def ascending(keys, kept, end, sorted_end):
 
 @inner
 def permute(values, scratch, first, order):
-    """``values[first + BASE:]`` = ``values[first + order]``, by way of `scratch`."""
+    """``values[first + BASE:]`` = ``values[first + order]``, through `scratch`."""
     for k in range(order.size):
         scratch[k] = values[first + order[k]]
     for k in range(order.size):  # slices would compile messages for unequal shapes

@@ -1,6 +1,6 @@
 """Templates of the compiled GBEES loops; `generated.py` fills in dimensions, limiter and optional terms.
 
-Longer than 400 lines because the templates of one module belong together: they share every name.
+Longer than 400 lines because the templates of one generated module share every name.
 
 Drift and bounds are separate C functions, called by address: a new drift compiles nothing else.
 

@@ -129,7 +129,7 @@ def _symmetric(writer: Writer, name: str, n: int) -> list[list[Symbol]]:
 
 
 def _carried(writer: Writer, name: str, n: int) -> list[list[Symbol]]:
-    """A symmetric matrix that is stored in full: the entries of a column side by side."""
+    """A symmetric matrix that is stored in full: the entries of a column contiguous."""
     return [[Symbol(writer, f"{name}_{j * n + i}") for j in range(n)] for i in range(n)]
 
 

@@ -1,6 +1,6 @@
 """The recursions of the Kalman filter and of its smoother, for many series at once.
 
-Longer than 400 lines: the reference and the compiled forms of one family of recursions.
+Longer than 400 lines: the reference and the compiled forms of one set of recursions.
 
 Arrays have shape (n_series or 1, n_steps or 1, ...): one entry where something is shared by all series or constant in
 time. Starting values have no axis of steps. With `series_last`, results of steps that are written out lie in memory

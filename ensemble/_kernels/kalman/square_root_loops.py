@@ -1,6 +1,6 @@
 """The filter and the smoother on square roots of covariances, as loops over matrices of any size.
 
-Longer than 400 lines: the functions of one group, which are compiled together.
+Longer than 400 lines: the functions of one group, which are one compilation unit.
 
 A covariance P is carried as a matrix W with ``W' W = P``. Orthogonal transformations of the rows of W leave P as it is;
 their rounding errors are in proportion to deviations, not to variances, so that ranks can be told down to a condition

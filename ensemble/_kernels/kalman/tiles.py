@@ -275,7 +275,7 @@ def is_same(A: Numbers, B: Numbers, count: int) -> bool:
 
 @rolled
 def add_matrices(A: Numbers, B: Numbers, rows: int, C: Numbers, stride: int) -> None:
-    """Rows of C, `stride` apart, as those of A and B, side by side, added."""
+    """Rows of C, `stride` apart, those of A and B concatenated, added."""
     for i in range(rows):
         at, to = i * rows, i * stride
         for j in range(0, rows - LANES + 1, LANES):

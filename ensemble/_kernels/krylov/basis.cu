@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(THREADS) scale(const real* __restrict__ alpha,
 }
 
 // --- GMRES whose scalars stay on the device. `made` holds the columns that the cycle has (the basis is one vector
-// longer), those it will have after this iteration, and whether any sample wants to be orthogonalised again: one
+// longer), those it will have after this iteration, and whether any sample needs a second orthogonalisation: one
 // recorded iteration serves every length of the basis.
 enum { COLUMNS, COLUMNS_NEXT, AGAIN };
 
@@ -164,7 +164,7 @@ __global__ void __launch_bounds__(THREADS)
     store(kept + made[COLUMNS] * n_rows * n_samples + here, load(z + here));
 }
 
-// --- its scalars, one thread per sample, in blocks as `totals_of` wants them
+// --- its scalars, one thread per sample, in blocks as `totals_of` requires them
 #define ROUNDOFF 64  // as in gmres.py
 
 // Numbers of one sample within a cycle, each of `n` apart from the next; `restart` columns at most.
@@ -241,7 +241,7 @@ __global__ void __launch_bounds__(SUM_THREADS) gmres_left(const real* partials, 
     }
 }
 
-// Bring column j of the Hessenberg matrix to triangular form by the old rotations and a new one; the residual norm.
+// Reduce column j of the Hessenberg matrix to triangular form by the old rotations and a new one; the residual norm.
 __device__ inline double rotate(const Cycle& cycle, int j, double low, double before, double eps)
 {
     const int n = cycle.n;
@@ -266,7 +266,7 @@ __device__ inline double rotate(const Cycle& cycle, int j, double low, double be
     return fabs(g[(j + 1) * n]);
 }
 
-// The end of an iteration: the new column and the new norm; `alpha` brings w to length one.
+// The end of an iteration: the new column and the new norm; `alpha` scales w to unit length.
 __global__ void __launch_bounds__(SUM_THREADS)
     gmres_rotate(const real* partials, int64 n_partials, double eps, real* alpha, CYCLE, STATE)
 {

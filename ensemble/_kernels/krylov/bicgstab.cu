@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(THREADS)
     }
 }
 
-// --- the scalars, one thread per sample, in blocks as `totals_of` wants them
+// --- the scalars, one thread per sample, in blocks as `totals_of` requires them
 struct Recurrence {
     double &rho, &shadow_norm, &alpha, &omega;
     double &fresh, &good, &steep, &replaced;  // 0 or 1

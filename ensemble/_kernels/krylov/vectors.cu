@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(CHUNK_THREADS)
     store(partials + share.chunk * n_samples + share.s, most);
 }
 
-// A block for each sample: the power of two that brings its largest magnitude into [1, 2), and `unit` over it.
+// A block for each sample: the power of two that scales its largest magnitude into [1, 2), and `unit` over it.
 #define UNIT_THREADS 128
 
 __global__ void __launch_bounds__(UNIT_THREADS)
@@ -132,7 +132,7 @@ __global__ void put_samples(const real* __restrict__ array, const int64* __restr
     out[item / n_moved * width_out + samples[item % n_moved]] = array[item / n_moved * width + item % n_moved];
 }
 
-// --- the scalars of conjugate gradients, one thread per sample, in blocks as `totals_of` wants them
+// --- the scalars of conjugate gradients, one thread per sample, in blocks as `totals_of` requires them
 __device__ inline bool positive(real value) { return isfinite(value) && value > 0; }
 
 // alpha = rz / (p . A p) for running samples, else 0; `last` holds it while a sample waits.

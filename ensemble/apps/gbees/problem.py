@@ -28,7 +28,7 @@ class Drift:
         functions; gives n scalars. It is traced for compiled backends: no branches on values, only arithmetic and
         functions of `xp`, tables of plain arrays by ``xp.interp(x[0], points, values)`` among them.
     parameters : tuple of float or Ensemble
-        Handed over after `xp`. They reach compiled code as arguments: new values need no new compilation.
+        Passed after `xp`. They reach compiled code as arguments: new values need no new compilation.
     names : tuple of str
         What the parameters are called, for messages and records.
 

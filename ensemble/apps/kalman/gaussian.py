@@ -1,6 +1,6 @@
 """Filters and smoothers of nonlinear models that go step after step: extended and unscented.
 
-Each step replaces f and h by an affine function and a noise that stands for what it leaves out. The steps together are
+Each step replaces f and h by an affine function and a noise that stands for what it leaves out. All steps are
 a linear series, whose filter is the nonlinear one and whose smoother is the nonlinear smoother: by any method.
 """
 

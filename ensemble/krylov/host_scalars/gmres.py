@@ -106,7 +106,7 @@ class GmresHostScalars(HostScalars):
     def rotate(
         self, j: int, column: np.ndarray, low: np.ndarray, before: np.ndarray, running: np.ndarray
     ) -> np.ndarray:
-        """Bring column j to triangular form by the old rotations and a new one; returns the residual norms."""
+        """Reduce column j to triangular form by the old rotations and a new one; returns the residual norms."""
         for i in range(j):
             c, s = self.cosines[i], self.sines[i]
             upper = c * column[i] + s * column[i + 1]

@@ -55,7 +55,7 @@ class HostScalars:
 
     # --- convergence
     def select_candidates(self, norm: np.ndarray) -> bool:
-        """Select the samples whose recursive norm is at most `check`; whether their true residuals are wanted now."""
+        """Select the samples whose recursive norm is at most `check`; whether their true residuals are due."""
         state = self.state
         self.norm = norm
         self.candidates = state.active & (norm <= state.check[state.samples])

@@ -243,7 +243,7 @@ def while_loop(
 def _combined_state(
     finished: list[tuple[np.ndarray, Any]], ids: np.ndarray, state: Any, n_samples: int, sample_set: SampleSet | None
 ) -> Any:
-    """The state of all samples, in order, from those taken out on the way and those that ran to the end."""
+    """The state of all samples, in order, from those taken out early and those that ran to the end."""
     if not finished:
         return state
     places = [*(place for place, _ in finished), ids]

@@ -147,7 +147,7 @@ class _Runner:
         paths = len(self.groups) + len(self.pending)
         if self.max_groups is not None and paths > self.max_groups:
             paths_taken = [task.decisions for task in self.pending] + [group.decisions for group in self.groups]
-            place = next((str(way[-1]) for way in paths_taken if way), "what only plain values can do")
+            place = next((str(path[-1]) for path in paths_taken if path), "what only plain values can do")
             requirement = f"take its samples along {self.max_groups} paths or fewer (max_groups)"
             advice = "Raise max_groups, or use per_sample."
             raise DivergenceError(message("run", "f", requirement, f"{paths} so far, as by {place}", advice))
@@ -210,7 +210,7 @@ def run(
     on_divergence : {"split", "raise", "first", "any", "all", "majority"}
         "split": as said above. Any other: one call of `f` for all samples under ``divergence(on_divergence)``.
     max_groups : int, optional
-        Give up with more paths than that.
+        Raise where samples take more paths.
     loop : bool, optional
         True: call `f` with the plain values of one sample after the other. False: call it with ensembles. None: call it
         with ensembles, unless `f` is arithmetic on numbers, told by its code, and the samples are so few that a loop
@@ -221,7 +221,7 @@ def run(
     Returns
     -------
     RunResult
-        ``.value`` for all samples, ``.sample(i)``, ``.groups``, ``.errors``, ``.n_runs``, ``.way``.
+        ``.value`` for all samples, ``.sample(i)``, ``.groups``, ``.errors``, ``.n_runs``, ``.execution``.
 
     Raises
     ------
@@ -255,7 +255,7 @@ def run(
     takes one call more: one of its samples is run alone to see that it raises the same. Code that an ensemble cannot
     pass (``np.asarray(x)``, a shape that depends on the values) is run sample by sample.
 
-    Functions of `math` are called once for every sample, and the samples stay together. ``isinstance(x, float)``,
+    Functions of `math` are called once for every sample, and no group is divided. ``isinstance(x, float)``,
     ``type(x)``, ``hasattr(x, "__len__")`` and ``np.isscalar(x)`` answer as for one sample. An ensemble of the same
     samples that `f` finds as a global, in its closure or among its defaults has the samples of each call. All of that
     holds in `f` and in functions of its package that it finds by name; not in methods, nor in other packages.
@@ -277,7 +277,7 @@ def run(
     >>> result = run(collatz_steps, Ensemble(np.array([1, 6, 7, 1])))
     >>> result.value.samples
     array([ 0,  8, 16,  0])
-    >>> result.way
+    >>> result.execution
     'loop'
     >>> [group.samples.tolist() for group in result.groups]
     [[0, 3], [1], [2]]
@@ -342,10 +342,10 @@ def _of_loop(loop: PlainLoop, tried: _Runner | None = None) -> RunResult:
             else regrouped_rows(values, n_samples, loop.sample_set)
         )
     paths = functools.partial(_paths_of_loop, loop)
-    way, n_runs, work = "loop", loop.n_runs, loop.n_runs
+    execution, n_runs, work = "loop", loop.n_runs, loop.n_runs
     if tried is not None:
-        way, n_runs, work = "both", n_runs + tried.n_runs, work + tried.work
-    return RunResult(value, errors, n_samples, n_runs, work, way, {}, [], paths, [], values, loop.exact)
+        execution, n_runs, work = "both", n_runs + tried.n_runs, work + tried.work
+    return RunResult(value, errors, n_samples, n_runs, work, execution, {}, [], paths, [], values, loop.exact)
 
 
 def _paths_of_loop(loop: PlainLoop) -> tuple[Group, ...]:
@@ -376,20 +376,20 @@ def _result(runner: _Runner, n_samples: int, sample_set: SampleSet | None, lifte
     groups = tuple(sorted(runner.groups, key=lambda group: group.samples[0]))
     errors = {int(s): group.error for group in groups if group.error is not None for s in group.samples}
     counts = runner.n_runs, runner.work
-    way, paths, known = ("loop" if runner.in_loop else "ensembles"), None, [groups]
+    execution, paths, known = ("loop" if runner.in_loop else "ensembles"), None, [groups]
     if runner.rows or (runner.loop is not None and runner.loop.errors):
         errors |= runner.loop.errors if runner.loop is not None else {}
-        way, paths, known = "both", functools.partial(_paths_of, runner.f, copied(lambda x: x, runner.nest)), []
+        execution, paths, known = "both", functools.partial(_paths_of, runner.f, copied(lambda x: x, runner.nest)), []
     if len(runner.rows) == n_samples:
         rows = [runner.rows[s] for s in range(n_samples)]
         value = regrouped_rows(rows, n_samples, sample_set)
-        return RunResult(value, errors, n_samples, *counts, way, {}, [], paths, known, rows)
+        return RunResult(value, errors, n_samples, *counts, execution, {}, [], paths, known, rows)
     runner.values += [(np.array([s]), row) for s, row in runner.rows.items()]
     runner.values.sort(key=lambda part: part[0][0])
     values, places = [value for _, value in runner.values], [ids for ids, _ in runner.values]
     value = regrouped(values, places, n_samples, sample_set) if lifted or not values else values[0]
     errors = dict(sorted(errors.items()))
-    return RunResult(value, errors, n_samples, *counts, way, {}, runner.values, paths, known)
+    return RunResult(value, errors, n_samples, *counts, execution, {}, runner.values, paths, known)
 
 
 def _warn_of_changes(names: list[str], n_runs: int, n_samples: int) -> None:

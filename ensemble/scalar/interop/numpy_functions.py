@@ -42,7 +42,7 @@ NAMES = (
 )
 
 EACH_SAMPLE = frozenset(NAMES.split())
-"""Functions that only compute: what they give for an ensemble is what they give for each sample, side by side."""
+"""Functions that only compute: what they give for an ensemble is what they give for each sample, stacked."""
 
 
 def call_function(function: Any, arguments: Any, options: Any) -> Any:

@@ -30,7 +30,7 @@ Function = Callable[..., Any]
 
 
 class NotByRuleError(Exception):
-    """No rule covers this call: another way has to."""
+    """No rule covers this call; the next implementation is tried."""
 
 
 N_ARRAYS: dict[Function, int] = {np.where: 3, np.clip: 3, np.isclose: 5, np.angle: 2}

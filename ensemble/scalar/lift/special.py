@@ -1,6 +1,6 @@
 """Special functions: `erf`, `gammaln`, ... of SciPy and its counterparts, lifted as they are elementwise.
 
-The standard has no such extension yet [1]_. SciPy already looks for one in a namespace it does not know, and with it
+The standard has no such extension yet [1]_. SciPy already looks for one in an unknown namespace, and with it
 runs what needs a distribution (`scipy.stats.ttest_1samp`, `pearsonr`) on all samples at once.
 
 References

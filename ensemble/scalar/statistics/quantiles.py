@@ -119,7 +119,7 @@ def _interpolated(xp: Namespace, ordered: Array, place: Array, level: float) -> 
     gap = beyond - at
     share = xp.where(gap > 0.0, (level - at) / xp.where(gap > 0.0, gap, xp.ones_like(gap)), xp.zeros_like(gap))
     share = xp.astype(share, ordered.dtype)
-    # A sample that the level hits must not meet an infinite neighbour: 0 * inf is NaN.
+    # A sample that the level hits must not be combined with an infinite neighbour: 0 * inf is NaN.
     hit = (share == 0.0) | (a == b)
     low, high = (xp.where(hit, xp.zeros_like(v), v) for v in (a, b))
     return xp.where(hit, a, (1.0 - share) * low + share * high)
@@ -148,7 +148,7 @@ def sample_confidence_interval(x: Ensemble, level: float = 0.95) -> ConfidenceIn
     Raises
     ------
     ValueError
-        If `level` is outside (0, 1), or the samples are worth fewer than two.
+        If `level` is outside (0, 1), or the effective number of samples is below two.
     TypeError
         If `x` is complex.
 

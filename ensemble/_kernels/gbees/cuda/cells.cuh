@@ -10,8 +10,8 @@
 //
 // The generated code in front of this file defines `struct Instance` (the record of one grid), `velocity_at`, `limited`
 // and, where BOUNDED, `bounds_at`. Told by the compiler: N dimensions, REAL of probabilities, CLUSTER, THREADS, BLOCKS (a
-// multiprocessor's share), SCANNED (cells that a thread scans together), DIMENSIONS_AT_ONCE (dimensions that it
-// loads together), and the flags BOUNDED, TIME_VARYING, PERIODIC, DIFFUSIVE, MIXING and
+// multiprocessor's share), SCANNED (cells that a thread scans at once), DIMENSIONS_AT_ONCE (dimensions that it
+// loads at once), and the flags BOUNDED, TIME_VARYING, PERIODIC, DIFFUSIVE, MIXING and
 // SECOND_ORDER (in time).
 
 typedef REAL real;

@@ -136,7 +136,7 @@ __device__ __forceinline__ void transverse(const Instance& g, i64 c, real scale,
 // --- phase 4: fluxes through all faces of a cell
 __device__ __forceinline__ real absolute(real x) { return x < 0 ? -x : x; }
 
-// The change by fluxes along the dimensions from FIRST on; DIMENSIONS_AT_ONCE of them are loaded together.
+// The change by fluxes along the dimensions from FIRST on; DIMENSIONS_AT_ONCE of them are loaded at once.
 template <int FIRST> __device__ __forceinline__ real change_along(
     const Instance& g, i64 c, const int (&s)[N], real here, real T, real scale, double t, double dt)
 {

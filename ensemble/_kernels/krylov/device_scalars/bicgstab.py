@@ -30,7 +30,7 @@ class BicgstabScalars(DeviceScalars):
         Roundoff of the vectors' type.
     """
 
-    family = bicgstab.CUDA
+    module = bicgstab.CUDA
 
     def __init__(self, *state: Any, rows: np.ndarray, eps: float) -> None:
         super().__init__(*state)

@@ -23,7 +23,7 @@ class CgScalars(DeviceScalars):
         The inner product r . z of the last direction, and the last step length.
     """
 
-    family = vectors.CUDA
+    module = vectors.CUDA
 
     def __init__(self, *state: Any, rows: np.ndarray) -> None:
         super().__init__(*state)

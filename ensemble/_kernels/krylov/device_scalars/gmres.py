@@ -43,7 +43,7 @@ class GmresScalars(DeviceScalars):
         The newest basis vector v, and where M v and A M v go.
     """
 
-    family = basis.CUDA
+    module = basis.CUDA
 
     def __init__(
         self, *state: Any, rows: np.ndarray, restart: int, columns: int, eps: float, places: tuple[Array, Array, Array]
@@ -64,11 +64,11 @@ class GmresScalars(DeviceScalars):
         vectors = [a for a in arguments if a.dtype == self.like.dtype]
         layout = cuda.layout_of(n_samples, *vectors)
         given = (*arguments, self.made)
-        return cuda.chunked(self.family, kernel, n_rows, given, layout, False, n_samples, n_sums, True)
+        return cuda.chunked(self.module, kernel, n_rows, given, layout, False, n_samples, n_sums, True)
 
     def _per_row(self, kernel: str, *arguments: Array) -> None:
         layout = cuda.layout_of(self.n_samples, *arguments)
-        self.family.rows(kernel, self.like.shape[0], self.n_samples, (*arguments, self.made), layout)
+        self.module.rows(kernel, self.like.shape[0], self.n_samples, (*arguments, self.made), layout)
 
     # --- one step of Arnoldi's process
     def arnoldi_vectors(self) -> tuple[Array, Array, Array]:

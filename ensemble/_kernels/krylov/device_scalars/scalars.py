@@ -61,7 +61,7 @@ class DeviceScalars:
         The iterates, and the best ones so far.
     """
 
-    family: cuda.KernelModule
+    module: cuda.KernelModule
     rows: Array
     """What an iteration takes over from the one before, last axis the sample."""
 
@@ -92,7 +92,7 @@ class DeviceScalars:
         chunks = (np.int64(sums[0].shape[-2]),) if sums else ()
         state = (self.numbers, self.history, np.int32(self.limit), np.int32(self.n_samples))
         threads = cuda.SUM_THREADS if sums else (cuda.SUM_THREADS[0], 1)
-        self.family.launch(kernel, self.layout, grid, threads, (*sums, *chunks, *arguments, *state))
+        self.module.launch(kernel, self.layout, grid, threads, (*sums, *chunks, *arguments, *state))
 
     def fetch_status(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(status, iterations, latest norms) as the host sees them once the queue has come this far."""

@@ -93,7 +93,7 @@ def overlap(a: Cells, b: Cells, shift: np.ndarray) -> Comparison:
     first, second = keys_of(a.indices, lowest, counts), keys_of(moved_indices, lowest, counts)
     there = looked_up(first, p, second)
     both = (there > 0.0) & (q > 0.0)
-    # What b knows nothing of counts in full.
+    # Cells that b lacks count in full.
     alone = xp.where(looked_up(second, xp.ones_like(q), first) > 0.0, xp.zeros_like(p), p)
     n_shared = int(xp.count_nonzero(both))
     return Comparison(
@@ -106,7 +106,7 @@ def overlap(a: Cells, b: Cells, shift: np.ndarray) -> Comparison:
 
 
 def looked_up(keys: Array, values: Array, wanted: Array) -> Array:
-    """The value that stands at each of the `wanted` keys; zero where there is no such key."""
+    """The value of each of the `wanted` keys; zero for a missing key."""
     xp = array_namespace(keys)
     order = xp.argsort(keys)
     keys = xp.take(keys, order)

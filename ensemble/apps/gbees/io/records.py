@@ -17,14 +17,14 @@ from ensemble.apps.gbees.cells import Cells
 from ensemble.apps.gbees.engines.engine import Steps
 from ensemble.apps.gbees.io.formats import write_binary, write_text
 
-__all__ = ["Recording", "read_arrays", "write_arrays"]
+__all__ = ["SavedRun", "read_arrays", "write_arrays"]
 
 FORMAT = 1
 """Of the files; a later one that old code could not read counts up."""
 
 
 @dataclass
-class Recording:
+class SavedRun:
     """The course of one run.
 
     Attributes
@@ -94,8 +94,8 @@ class Recording:
         return found
 
     @classmethod
-    def of(cls, arrays: Mapping[str, np.ndarray], source: str = "arrays") -> Recording:
-        """The recording that `arrays` came from.
+    def of(cls, arrays: Mapping[str, np.ndarray], source: str = "arrays") -> SavedRun:
+        """The run that `arrays` came from.
 
         Raises
         ------
@@ -109,7 +109,7 @@ class Recording:
         version = int(need("format"))
         if version != FORMAT:
             raise ValueError(
-                f"Recording: {source} must be of format {FORMAT}; got {version}. Use the version that wrote it."
+                f"SavedRun: {source} must be of format {FORMAT}; got {version}. Use the version that wrote it."
             )
         times, spans = need("times"), need("spans")
         masses = need("step_masses")
@@ -118,14 +118,14 @@ class Recording:
         steps = Steps(need("step_lengths"), need("step_cells"), masses, clipped)
         lengths = {len(part) for part in vars(steps).values()}
         if len(lengths) > 1 or len(times) != len(spans):
-            raise ValueError(f"Recording: {source} must have one entry per step and a time; got lengths that differ.")
+            raise ValueError(f"SavedRun: {source} must have one entry per step and a time; got lengths that differ.")
         rotation = arrays.get("rotation")
         distributions = []
         for k, time in enumerate(times):
             indices, p = need(f"indices_{k}"), need(f"probabilities_{k}")
             if indices.ndim != 2 or p.shape != indices.shape[:1]:
                 raise ValueError(
-                    f"Recording: {source}: distribution {k} must have one probability per cell; "
+                    f"SavedRun: {source}: distribution {k} must have one probability per cell; "
                     f"got shapes {indices.shape} and {p.shape}."
                 )
             distributions.append(
@@ -146,8 +146,8 @@ class Recording:
         write_arrays(path, self.arrays())
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Recording:
-        """Read what `save` wrote; also a checkpoint's recording.
+    def load(cls, path: str | os.PathLike[str]) -> SavedRun:
+        """Read what `save` wrote; also from a checkpoint.
 
         Parameters
         ----------
@@ -198,7 +198,7 @@ def compact(indices: np.ndarray) -> np.ndarray:
 def needed(arrays: Mapping[str, np.ndarray], name: str, source: str) -> np.ndarray:
     """The array called `name`."""
     if name not in arrays:
-        raise ValueError(f"Recording: {source} must hold {name!r}; got {len(arrays)} other arrays. Is it a recording?")
+        raise ValueError(f"SavedRun: {source} must hold {name!r}; got {len(arrays)} other arrays. Is it a saved run?")
     return arrays[name]
 
 
@@ -234,4 +234,4 @@ def read_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
         with np.load(path, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
     except (zipfile.BadZipFile, ValueError, EOFError, KeyError) as error:
-        raise ValueError(f"Recording: {path} must be a whole .npz file; got something else ({error}).") from None
+        raise ValueError(f"SavedRun: {path} must be a whole .npz file; got something else ({error}).") from None

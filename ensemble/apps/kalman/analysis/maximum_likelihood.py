@@ -260,7 +260,7 @@ def _spacings(z: np.ndarray) -> Array:
 
 
 def _stencil(z: np.ndarray) -> Array:
-    """The points of central differences: here, each variable up and down, each pair up and down together."""
+    """The points of central differences: here, each variable up and down, each pair up and down."""
     moves = np.diag(_spacings(z))
     both = [moves[i] + moves[j] for i, j in _pairs(len(z))]
     return z + np.concatenate([np.zeros((1, len(z))), moves, -moves, *([both, np.negative(both)] if both else [])])
