@@ -65,7 +65,7 @@ def configuration_of(problem: str) -> Configuration:
 
 def from_python(reference: str, beside: Path, default: str = "") -> Configuration:
     """What a function of a Python file gives, or a `Configuration` that stands there."""
-    found = thing_in(reference, beside, default)
+    found = object_in(reference, beside, default)
     if not isinstance(found, Configuration):
         try:
             found = found()
@@ -77,7 +77,7 @@ def from_python(reference: str, beside: Path, default: str = "") -> Configuratio
     return found
 
 
-def thing_in(reference: Any, beside: Path, default: str = "") -> Any:
+def object_in(reference: Any, beside: Path, default: str = "") -> Any:
     """What ``FILE.py:NAME`` stands for; FILE is looked for in the folder `beside`."""
     path, _, name = str(reference).partition(":")
     name = name or default
@@ -109,7 +109,7 @@ def from_toml(path: Path) -> Configuration:
         raise ValueError(f"{path} must be a file that can be read; got an error: {error.strerror}.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} must be TOML; got an error: {error}.") from None
-    complain_about_unknown(path, text, KEYS)
+    reject_unknown(path, text, KEYS)
     beside, where = path.parent, str(path)
     base = system_of(where, text) if "system" in text else None
     values: dict[str, Any] = {"name": path.stem}
@@ -163,10 +163,10 @@ def system_of(where: str, text: dict[str, Any]) -> Configuration:
 
 def named_in(where: str, text: dict[str, Any], name: str, beside: Path) -> Any:
     """The function that stands under `name` as FILE.py:NAME."""
-    return made(f"{where}: {name}", lambda: thing_in(read(where, text, name, kinds.text), beside))
+    return made(f"{where}: {name}", lambda: object_in(read(where, text, name, kinds.text), beside))
 
 
-def complain_about_unknown(path: Path, table: dict[str, Any], known: set[str]) -> None:
+def reject_unknown(path: Path, table: dict[str, Any], known: set[str]) -> None:
     """Raise if a key is misspelt."""
     unknown = sorted(set(table) - known)
     if unknown:
@@ -208,7 +208,7 @@ def gaussian_in(where: str, text: dict[str, Any], name: str, beside: Path) -> An
 
 def measurement_of(path: Path, number: int, part: dict[str, Any], n: int | None) -> Measurement:
     """One of the tables ``[[measurements]]`` of a problem in `n` dimensions."""
-    complain_about_unknown(path, part, {"coordinates", "h", "file", "y", "R", "span", "likelihood"})
+    reject_unknown(path, part, {"coordinates", "h", "file", "y", "R", "span", "likelihood"})
     where = f"{path}: measurement {number}"
     values: dict[str, Any] = {}
     if "file" in part:

@@ -73,10 +73,10 @@ def histogram(axes: Any, record: Record) -> None:
 
 
 def profile(pair: Any, record: Record) -> None:
-    """Above, the mean of u along z; below, how far samples stray from u = 1 + z."""
+    """Above, the mean of u along z; below, how far samples deviation from u = 1 + z."""
     upper, lower = pair
     z, u = record.problem.mesh.axes[2], record.profile[:, record.good]
-    stray = u - (1.0 + z)[:, None]
+    deviation = u - (1.0 + z)[:, None]
     mean = u.mean(axis=1) if u.size else np.full(z.size, np.nan)
     upper.plot(z, 1.0 + z, color=GREY, linewidth=1.0, linestyle=(0, (4, 3)), label="$1 + z$")
     upper.plot(z, mean, color=BLUE, linewidth=1.8, label="mean of $u$")
@@ -85,7 +85,7 @@ def profile(pair: Any, record: Record) -> None:
     lower.axhline(0.0, color=GREY, linewidth=1.0, linestyle=(0, (4, 3)))
     if u.shape[1] > 1:
         for share, alpha in ((95, 0.18), (68, 0.32)):
-            low, high = np.percentile(stray, [50 - share / 2, 50 + share / 2], axis=1)
+            low, high = np.percentile(deviation, [50 - share / 2, 50 + share / 2], axis=1)
             lower.fill_between(z, low, high, color=BLUE, alpha=alpha, linewidth=0, label=f"{share} % of samples")
         height = np.ptp(lower.get_ylim())
         lower.set_ylim(top=lower.get_ylim()[1] + 0.3 * height)

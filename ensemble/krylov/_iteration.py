@@ -74,8 +74,8 @@ class KrylovIteration:
         norm = norm_b if x0 is None else np.where(zero, 0.0, norms(self.r))
         with np.errstate(all="ignore"):
             self.target = np.maximum(system.rtol * norm_b, atol)
-        sound = np.isfinite(norm) & np.isfinite(self.target)
-        sound &= (norm_b > 0.0) | zero  # beside the others, a coupled sample may be too small to have a norm
+        valid = np.isfinite(norm) & np.isfinite(self.target)
+        valid &= (norm_b > 0.0) | zero  # beside the others, a coupled sample may be too small to have a norm
         self.initial, self.latest = norm, norm.copy()
         # below the roundoff of b a recursive norm is compared with the true residual in any case
         self.check = np.maximum(self.target, self.eps * norm_b)
@@ -88,9 +88,9 @@ class KrylovIteration:
         self.final = norm.copy()  # true norms of what is returned
         self.status = np.full(n_samples, Status.max_iterations, dtype=object)
         self.status[norm <= self.target] = Status.converged
-        self.status[~sound] = Status.breakdown
+        self.status[~valid] = Status.breakdown
         self.iterations = np.zeros(n_samples, np.int64)
-        self.active = sound & (norm > self.target)
+        self.active = valid & (norm > self.target)
         self.log: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
 
     # --- vectors

@@ -97,10 +97,10 @@ def tolerance(value: Any, function: str, argument: str, n_samples: int) -> Any:
     require(
         value.shape == (n_samples,), function, argument, f"be a number or {n_samples} of them", f"shape {value.shape}"
     )
-    sound = (value >= 0.0) & (value < np.inf)
-    if not sound.all():
+    valid = (value >= 0.0) & (value < np.inf)
+    if not valid.all():
         requirement = "be a finite number, zero or above, in every sample"
-        require(False, function, argument, requirement, f"{value[np.argmin(sound)]} in sample {np.argmin(sound)}")
+        require(False, function, argument, requirement, f"{value[np.argmin(valid)]} in sample {np.argmin(valid)}")
     return value
 
 

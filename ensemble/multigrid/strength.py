@@ -222,7 +222,7 @@ def has_jumps(A: CrsMatrix | SymmetricCrsMatrix, block_size: int) -> bool:
     """
     A = A.to_crs() if isinstance(A, SymmetricCrsMatrix) else A
     xp, theta = array_namespace(A.values), SymmetricStrength().theta
-    found, sound = np.zeros(A.n_samples, bool), np.ones(A.n_samples, bool)
+    found, valid = np.zeros(A.n_samples, bool), np.ones(A.n_samples, bool)
     with np.errstate(all="ignore"):
         root = xp.sqrt(xp.abs(A.diagonal().samples))
         rows, columns = A.graph.coordinates_on(A.values)
@@ -235,8 +235,8 @@ def has_jumps(A: CrsMatrix | SymmetricCrsMatrix, block_size: int) -> bool:
             if block_size > 1:
                 apart = apart & ((i - j) % block_size == 0)[:, None]
             found |= to_numpy(xp.any(apart, axis=0))
-            sound &= to_numpy(xp.all(xp.isfinite(values), axis=0))
-    return bool(sound.any() and found[sound].all())
+            valid &= to_numpy(xp.all(xp.isfinite(values), axis=0))
+    return bool(valid.any() and found[valid].all())
 
 
 class StrongGraph:

@@ -88,7 +88,7 @@ def _result(x: Operators, samples: Array, sample_set: SampleSet | None) -> Any:
 
 
 def wrapped(kind: type[Any], samples: Array, sample_set: SampleSet | None) -> Any:
-    """An ensemble of `kind` around `samples` that are known to be sound."""
+    """An ensemble of `kind` around `samples` that are known to be valid."""
     y = _blank(kind)
     y.samples = samples
     y.sample_set = sample_set

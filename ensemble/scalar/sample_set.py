@@ -93,8 +93,8 @@ class SampleSet:
         fill(self, "seed", seed)
         if weights is not None:
             weights = _frozen(np.asarray(weights, dtype=np.float64))
-            sound = bool(np.all(np.isfinite(weights)) and np.all(weights >= 0.0) and np.any(weights > 0.0))
-            require(sound, "SampleSet", "weights", "be finite, zero or above, and not all zero", weights)
+            valid = bool(np.all(np.isfinite(weights)) and np.all(weights >= 0.0) and np.any(weights > 0.0))
+            require(valid, "SampleSet", "weights", "be finite, zero or above, and not all zero", weights)
         fill(self, "weights", weights)
 
     def __setattr__(self, name: str, value: Any) -> None:

@@ -1,6 +1,6 @@
-"""Circular functions on lanes of float64, and those that the C library answers number by number.
+"""Circular functions on lanes of float64, and functions that call the C library lane by lane.
 
-The rules of `_lane_functions` hold here too.
+The accuracy and the fallback are those of `functions.py`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ HALF_PI, HALF_PI_REST, HALF_PI_LAST = 1.5707963267948966, 6.123233995736766e-17,
 TWO_OVER_PI = 0.6366197723675814
 
 FAR = 2.0**30
-"""Up to here three pieces of pi / 2 leave the full precision of a reduced angle."""
+"""The largest angle that three parts of pi / 2 reduce in full precision."""
 
 # sin r = r + r z q(z), cos r = 1 - z / 2 + z**2 q(z), z = r**2, abs(r) <= pi / 4
 _sin_rest = polynomial(
@@ -39,7 +39,7 @@ _atan2, _hypot = (library_lanes(name, 2) for name in ("atan2", "hypot"))
 
 @inner
 def _angle(x):
-    """n, r, rest: ``x = n pi / 2 + r + rest``, abs(r) at most pi / 4; of n only the last bits count."""
+    """n, r, rest: ``x = n pi / 2 + r + rest``, abs(r) at most pi / 4; only the last bits of n are used."""
     shifted = fma(x, TWO_OVER_PI, MAGIC)
     k = shifted - MAGIC
     start = fma(-k, HALF_PI, x)  # exact
@@ -109,7 +109,7 @@ def tan(x):
     return _tan(outside, result, x) if any_lane(outside) else result
 
 
-# --- what the C library answers
+# --- functions of the C library
 @inner
 def acos(x):
     return _acos(x == x, x, x)

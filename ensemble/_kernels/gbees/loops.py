@@ -9,7 +9,7 @@ neighbours along the dimension, so the first pass computes both outward fluxes o
 pass sums the inflow of each cell. No two cells write to the same location.
 """
 
-STATUS = ("DONE", "FULL", "KEY_OVERFLOW", "PAUSED", "NOT_FINITE", "EMPTY", "NONE_LEFT", "STUCK")
+STATUS = ("DONE", "FULL", "KEY_OVERFLOW", "PAUSED", "NOT_FINITE", "EMPTY", "NONE_LEFT", "STEP_TOO_SHORT")
 """Return values of ``advance``."""
 
 STATE = ("END", "VELOCITIES_END", "SORTED", "COUNT", "RECORDED", "BUDGET", "PRUNE_EVERY", "SEQUENTIAL", "TIME_VARYING",
@@ -308,7 +308,7 @@ def advance(grid, packing, numbers, drift, bounds, prune, state, reals, lengths,
         if reals[RATE] > 0.0:
             dt = min(reals[CFL] / reals[RATE], left)
         if dt < left and now + dt == now:
-            return STUCK
+            return STEP_TOO_SHORT
 {midway}
         mass, clipped = flow(end, dt, grid, numbers, sums)
         if not (mass > 0.0 and mass < np.inf):

@@ -182,9 +182,9 @@ def _entry_strides(
     contiguous = all(n == 1 or s == t for n, s, t in zip(shape[lead:], strides[lead:], inner, strict=True))
     steps = [0 if n == 1 else s // item for n, s in zip(shape[:lead], strides[:lead], strict=True)]
     width = 16 if entries * item % 16 == 0 else 8 if entries * item % 8 == 0 else item
-    sound = contiguous and all(s >= 0 and s * item % width == 0 for s in steps)
+    valid = contiguous and all(s >= 0 and s * item % width == 0 for s in steps)
     steps += [0] * (2 - lead)
-    return (steps[0], steps[1], width) if sound and steps[1] in (0, entries) else None
+    return (steps[0], steps[1], width) if valid and steps[1] in (0, entries) else None
 
 
 @functools.lru_cache(maxsize=1024)

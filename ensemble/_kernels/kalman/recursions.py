@@ -155,8 +155,8 @@ def _with_descriptor(a: np.ndarray, contiguous: bool) -> tuple[np.ndarray, tuple
     steps = [0 if n == 1 else stride // item for n, stride in zip(a.shape, a.strides, strict=True)]
     by_entry = steps[-1] if tail and tail[-1] > 1 else (steps[2] if tail and tail[0] > 1 else 1)
     evenly = len(tail) < 2 or tail[0] == 1 or tail[1] == 1 or steps[2] == tail[1] * steps[3]
-    sound = all(s >= 0 for s in steps) and all(s % item == 0 for s in a.strides)
-    if not (evenly and sound) or (contiguous and by_entry != 1):
+    valid = all(s >= 0 for s in steps) and all(s % item == 0 for s in a.strides)
+    if not (evenly and valid) or (contiguous and by_entry != 1):
         return _with_descriptor(np.ascontiguousarray(a), contiguous)
     return a, (a.__array_interface__["data"][0], steps[0], steps[1], by_entry)
 

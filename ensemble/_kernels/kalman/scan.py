@@ -103,7 +103,7 @@ def prefix_scan(
     op = _counted(op)
     if not reverse:
         return SCANS[algorithm](op, elements, **options)
-    return _flip(SCANS[algorithm](_turned(op), _flip(elements), **options))
+    return _flip(SCANS[algorithm](_exchanged(op), _flip(elements), **options))
 
 
 def _counted(op: Operation) -> Operation:
@@ -121,16 +121,16 @@ def _counted(op: Operation) -> Operation:
     return counted
 
 
-def _turned(op: Operation) -> Operation:
+def _exchanged(op: Operation) -> Operation:
     """The operation with its operands exchanged."""
 
-    def turned(earlier: Elements, later: Elements) -> Elements:
+    def exchanged(earlier: Elements, later: Elements) -> Elements:
         return op(later, earlier)
 
     into = getattr(op, "into", None)
     if into is not None:
-        turned.into = lambda earlier, later, out: into(later, earlier, out)  # type: ignore[attr-defined]
-    return turned
+        exchanged.into = lambda earlier, later, out: into(later, earlier, out)  # type: ignore[attr-defined]
+    return exchanged
 
 
 def _flip(elements: Elements) -> Elements:

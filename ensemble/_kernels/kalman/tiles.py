@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ensemble._compile.lanes.tiles import Reflect, Tile, Turn
+from ensemble._compile.lanes.tiles import Reflect, Tile, TransposeSquare
 from ensemble._compile.lanes.transpose import Prefetch
 from ensemble._compile.plain_code import (
     LANES,
@@ -56,7 +56,7 @@ tile_4_3, tile_4_2, tile_4_1 = (Tile(4, n) for n in (3, 2, 1))
 tile_3_3, tile_3_2, tile_3_1 = (Tile(3, n) for n in (3, 2, 1))
 tile_2_3, tile_2_2, tile_2_1 = (Tile(2, n) for n in (3, 2, 1))
 tile_1_3, tile_1_2, tile_1_1 = (Tile(1, n) for n in (3, 2, 1))
-turn, reflect, prefetch = Turn(), Reflect(), Prefetch()
+transpose_square, reflect, prefetch = TransposeSquare(), Reflect(), Prefetch()
 
 
 # --- matrices
@@ -202,7 +202,7 @@ def copy_transposed(A: Numbers, by_row: int, rows: int, columns: int, C: Numbers
     whole, side = rows // LANES * LANES, columns // LANES * LANES
     for i in range(0, whole, LANES):
         for j in range(0, side, LANES):
-            turn(behind(A, i * by_row + j), by_row, behind(C, j * stride + i), stride)
+            transpose_square(behind(A, i * by_row + j), by_row, behind(C, j * stride + i), stride)
         for j in range(side, columns):
             for k in range(i, i + LANES):
                 C[j * stride + k] = A[k * by_row + j]
@@ -216,7 +216,7 @@ def transposed_rows(A: Numbers, rows: int, stride: int, C: Numbers, pitch: int) 
     """Rows of A in whole registers, as columns of C; columns behind them get what follows A in memory."""
     for i in range(0, rows, LANES):
         for j in range(0, stride, LANES):
-            turn(behind(A, i * stride + j), stride, behind(C, j * pitch + i), pitch)
+            transpose_square(behind(A, i * stride + j), stride, behind(C, j * pitch + i), pitch)
 
 
 @rolled
@@ -225,7 +225,7 @@ def mirror(A: Numbers, stride: int) -> None:
     for i in range(0, stride, LANES):
         reflect(behind(A, i * stride + i), stride)
         for j in range(i + LANES, stride, LANES):
-            turn(behind(A, i * stride + j), stride, behind(A, j * stride + i), stride)
+            transpose_square(behind(A, i * stride + j), stride, behind(A, j * stride + i), stride)
 
 
 @rolled

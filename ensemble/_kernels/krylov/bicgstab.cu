@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(THREADS)
 
 // p as above; where `renew` is not zero the shadow vector becomes r, too, and where `keep` is not zero kept = x.
 __global__ void __launch_bounds__(THREADS)
-    bicgstab_turn(const real* __restrict__ beta, const real* __restrict__ omega, const real* __restrict__ renew,
+    bicgstab_direction_keep(const real* __restrict__ beta, const real* __restrict__ omega, const real* __restrict__ renew,
                   const real* __restrict__ r, const real* __restrict__ v, real* p, real* shadow,
                   const real* __restrict__ keep, const real* __restrict__ x, real* kept, int64 n_rows, int n_samples)
 {
@@ -204,11 +204,11 @@ __global__ void __launch_bounds__(SUM_THREADS)
         keep[s] = 1;
     }
     const double factor = (rho / now.rho) * (now.alpha / now.omega);
-    const bool goes_on = now.good != 0 && now.steep != 0 && now.replaced == 0 && isfinite(factor) && factor != 0 &&
+    const bool continues = now.good != 0 && now.steep != 0 && now.replaced == 0 && isfinite(factor) && factor != 0 &&
                          usable(rho, now.shadow_norm * sqrt(norm * norm), eps);
-    beta[s] = coefficient(factor, goes_on);
-    omega[s] = coefficient(now.omega, goes_on);
-    if (goes_on) {
+    beta[s] = coefficient(factor, continues);
+    omega[s] = coefficient(now.omega, continues);
+    if (continues) {
         now.rho = rho;
         now.fresh = 0;
     } else {
@@ -244,8 +244,8 @@ __global__ void __launch_bounds__(SUM_THREADS)
         now.replaced = now.half = 1;
         return;
     }
-    const bool stuck = now.fresh != 0 && now.good == 0 && now.steep == 0;
-    state.status[s] = stuck ? BREAKDOWN : outcome;
+    const bool breakdown = now.fresh != 0 && now.good == 0 && now.steep == 0;
+    state.status[s] = breakdown ? BREAKDOWN : outcome;
     begin(now, norm);
     renew[s] = 1;
     now.half = -1;

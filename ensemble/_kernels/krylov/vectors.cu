@@ -98,7 +98,7 @@ __global__ void __launch_bounds__(THREADS)
 // As cg_direction, but where beta is no number p stays. Before p moves, kept = x - alpha p where `keep` is not zero: the
 // iterate before the last step.
 __global__ void __launch_bounds__(THREADS)
-    cg_turn(const real* __restrict__ beta, const real* __restrict__ z, real* p, const real* __restrict__ keep,
+    cg_direction_keep(const real* __restrict__ beta, const real* __restrict__ z, real* p, const real* __restrict__ keep,
             const real* __restrict__ alpha, const real* __restrict__ x, real* kept, int64 n_rows, int n_samples)
 {
     const int64 row = row_here();

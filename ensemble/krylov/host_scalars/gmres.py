@@ -200,9 +200,9 @@ class GmresHostScalars(HostScalars):
         state.finish(broken, Status.breakdown)
         state.finish(stagnant, Status.stagnated)
         state.finish(limit, Status.max_iterations)
-        goes_on = which & state.active
-        state.keep(goes_on & (norm < state.best_norm[samples]), norm)
-        self.lower_check(goes_on & (self.in_cycle == CANDIDATE) & (norm > state.target[samples]), norm)
+        continues = which & state.active
+        state.keep(continues & (norm < state.best_norm[samples]), norm)
+        self.lower_check(continues & (self.in_cycle == CANDIDATE) & (norm > state.target[samples]), norm)
 
     def stagnant_cycles(self, which: np.ndarray, estimate: np.ndarray, norm: np.ndarray) -> np.ndarray:
         """Whether the least-squares problems made the residual fall tenfold where its true norm has not halved."""

@@ -58,8 +58,8 @@ def sample_quantile(x: Ensemble, q: Any, *, method: str = "linear") -> Array:
     if given.dtype.kind not in "biuf":
         raise TypeError(message("sample_quantile", "q", "hold numbers in [0, 1]", repr(q)))
     levels = [float(level) for level in given.reshape(-1)]
-    sound = all(0.0 <= level <= 1.0 for level in levels)
-    require(sound, "sample_quantile", "q", "be in [0, 1]", q, "Divide percentages by 100.")
+    valid = all(0.0 <= level <= 1.0 for level in levels)
+    require(valid, "sample_quantile", "q", "be in [0, 1]", q, "Divide percentages by 100.")
     one_of(method, ("linear", "inverted_cdf"), "sample_quantile", "method")
     order = xp.argsort(samples, axis=-1)
     ordered = xp.take_along_axis(samples, order, axis=-1)

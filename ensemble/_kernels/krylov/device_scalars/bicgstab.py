@@ -59,7 +59,9 @@ class BicgstabScalars(DeviceScalars):
 
     def direction(self, r: Array, v: Array, p: Array, shadow: Array) -> None:
         """The next direction, or a new recurrence."""
-        bicgstab.bicgstab_turn(self.beta, self.omega, self.renew, r, v, p, shadow, self.keep, self.x, self.kept)
+        bicgstab.bicgstab_direction_keep(
+            self.beta, self.omega, self.renew, r, v, p, shadow, self.keep, self.x, self.kept
+        )
 
     def verify_convergence(self, true: Array, r: Array, p: Array, shadow: Array) -> None:
         """Decide on the candidates by the true residual, which replaces r where a sample has to go on."""

@@ -47,7 +47,7 @@ class CgScalars(DeviceScalars):
         if q is not None:
             self.decide("cg_change", vectors.dot_partials(z, q), self.last_alpha, self.change)
         self.decide("cg_beta", vectors.dot_partials(*rz), self.rz, None if q is None else self.change, self.beta)
-        vectors.cg_turn(self.beta, z, p, self.keep, self.last_alpha, self.x, self.kept)
+        vectors.cg_direction_keep(self.beta, z, p, self.keep, self.last_alpha, self.x, self.kept)
         return True
 
     def step(self, p: Array, q: Array, x: Array, r: Array, pq: Array) -> bool:

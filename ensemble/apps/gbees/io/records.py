@@ -1,4 +1,4 @@
-"""What a run leaves behind: distributions at chosen times, every step's size, and a file to read it all back from."""
+"""`SavedRun`: recorded distributions and step sizes of a run, and its ``.npz`` file."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from ensemble.apps.gbees.io.formats import write_binary, write_text
 __all__ = ["SavedRun", "read_arrays", "write_arrays"]
 
 FORMAT = 1
-"""Of the files; a later one that old code could not read counts up."""
+"""Version of the file format; incompatible changes increment it."""
 
 
 @dataclass
 class SavedRun:
-    """The course of one run.
+    """Recorded distributions, evidences and steps of one run.
 
     Attributes
     ----------
     distributions : list of Cells
         Active cells at each recorded time, as NumPy arrays.
     spans : list of int
-        Measurements before each of them: two distributions of one time are those before and after a measurement.
+        Number of measurements before each distribution; two of one time are those before and after a measurement.
     log_evidences : list of float
-        Of each measurement so far.
+        Log evidence of each measurement so far.
     steps : Steps
         Length, cells stored and mass before normalising of every step.
     threshold : float
-        Below which cells are left out of `distributions`.
+        Cells of smaller probability are left out of `distributions`.
     title : str
     """
 
@@ -61,7 +61,7 @@ class SavedRun:
         return int(np.sum(self.steps.cells))
 
     def keep(self, cells: Cells, span: int) -> None:
-        """Add a distribution: its active cells, off the device."""
+        """Append the active cells of a distribution, copied to the host."""
         p = to_numpy(cells.probabilities)
         chosen = p >= self.threshold
         indices = to_numpy(cells.indices)[chosen]
@@ -70,7 +70,7 @@ class SavedRun:
         self.spans.append(span)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Everything as arrays by name."""
+        """All attributes as arrays by name."""
         found: dict[str, np.ndarray] = {
             "format": np.array(FORMAT),
             "title": np.array(self.title),
@@ -100,7 +100,7 @@ class SavedRun:
         Raises
         ------
         ValueError
-            If one is missing or of another length than it must have; `source` is named.
+            If one is missing or has the wrong length; the message names `source`.
         """
 
         def need(name: str) -> np.ndarray:
@@ -113,7 +113,7 @@ class SavedRun:
             )
         times, spans = need("times"), need("spans")
         masses = need("step_masses")
-        # files of before clipping was counted by itself have no such entry
+        # absent from files written before clipped mass was stored
         clipped = arrays.get("step_clipped", np.full(masses.shape, np.nan))
         steps = Steps(need("step_lengths"), need("step_cells"), masses, clipped)
         lengths = {len(part) for part in vars(steps).values()}
@@ -137,7 +137,7 @@ class SavedRun:
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write all of it to an ``.npz`` file, in place only once it is complete.
+        """Write the run to an ``.npz`` file, atomically.
 
         Parameters
         ----------
@@ -147,7 +147,7 @@ class SavedRun:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> SavedRun:
-        """Read what `save` wrote; also from a checkpoint.
+        """Read a file of `save`, or a checkpoint.
 
         Parameters
         ----------
@@ -156,17 +156,17 @@ class SavedRun:
         Raises
         ------
         ValueError
-            If the file is damaged or something else.
+            If the file is damaged or has another format.
         """
         return cls.of(read_arrays(path), str(path))
 
     def export(self, directory: str | os.PathLike[str], *, form: str = "text") -> list[Path]:
-        """Write the distributions as the public GBEES programs do: ``P0/pdf_0.txt`` and on, a folder for each span.
+        """Write the distributions as the public GBEES programs do: ``P0/pdf_0.txt`` and so on, one folder per span.
 
         Parameters
         ----------
         directory : path
-            Made if need be.
+            Created if missing.
         form : {"text", "binary"}
             See `write_text` and `write_binary`; the latter end in ``.bin``.
 
@@ -203,7 +203,7 @@ def needed(arrays: Mapping[str, np.ndarray], name: str, source: str) -> np.ndarr
 
 
 def write_arrays(path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray]) -> None:
-    """Write an ``.npz`` file beside `path`, then put it in place: an interruption leaves the old one whole."""
+    """Write an ``.npz`` file and rename it to `path`: an interruption leaves the old file intact."""
     target = Path(path)
     part = target.with_name(f".{target.name}.part")
     try:
@@ -225,10 +225,10 @@ def read_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     Raises
     ------
     ValueError
-        If it is no such file, or damaged.
+        If the file is damaged or not an ``.npz`` archive.
     """
     try:
-        Path(path).stat()  # complains about a file that is not there, which the next line takes for a damaged one
+        Path(path).stat()  # raises for a missing file, which the next line would report as damaged
         if not zipfile.is_zipfile(path):
             raise ValueError("no archive, or one that is cut off")
         with np.load(path, allow_pickle=False) as file:

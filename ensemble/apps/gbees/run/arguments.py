@@ -121,8 +121,8 @@ def matrix(value: Any, n: int, name: str) -> SampleValues:
         diagonal = np.broadcast_to(values.samples, (n, values.n_samples))
         values.samples = np.eye(n)[:, :, None] * diagonal[:, None, :]
     gap = float(np.max(np.abs(values.samples - np.swapaxes(values.samples, 0, 1)), initial=0.0))
-    sound = gap <= 1e-12 * float(np.max(np.abs(values.samples), initial=0.0))
-    require(sound, "Gbees", name, "be symmetric", f"entries that differ by {gap:.3g} from their transpose")
+    valid = gap <= 1e-12 * float(np.max(np.abs(values.samples), initial=0.0))
+    require(valid, "Gbees", name, "be symmetric", f"entries that differ by {gap:.3g} from their transpose")
     return values
 
 
