@@ -26,6 +26,7 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
+from collections import ChainMap
 from collections.abc import Callable
 from typing import Any
 
@@ -139,7 +140,7 @@ class Plain(Function):
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.name, self.function = function.__name__, function
-        self.names: dict[str, Any] = function.__globals__
+        self.names = ChainMap(inspect.getclosurevars(function).nonlocals, function.__globals__)
         self.rolled = False
         self.body: list[ast.stmt]
 

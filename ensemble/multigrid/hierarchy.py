@@ -97,7 +97,17 @@ class Hierarchy(LinearOperator, ABC):
 
     @abstractmethod
     def update(self, A: Any) -> Hierarchy:
-        """Fill the hierarchy with new values on the same graph, in place; returns it."""
+        """Fill the hierarchy with new values on the same graph, in place; returns it.
+
+        Graphs and all choices by strength are kept; everything else that depends on values is computed again.
+
+        Raises
+        ------
+        ValueError
+            If `A` does not have the graph that the hierarchy was built for.
+        TypeError
+            If `A` is no stored matrix.
+        """
 
     @abstractmethod
     def take_samples(self, samples: Any) -> Hierarchy:

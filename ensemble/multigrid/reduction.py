@@ -15,7 +15,6 @@ from ensemble._backend import array_namespace
 from ensemble._kernels.multigrid.galerkin import product_values
 from ensemble._kernels.multigrid.splitting import ALL_ENTRIES, DIAGONAL, OFF_DIAGONAL
 from ensemble._kernels.sparse.crs import spmv
-from ensemble._kernels.sparse.product_graphs import product_graph
 from ensemble.linalg import CrsGraph, CrsMatrix
 from ensemble.multigrid.relaxation import reciprocal
 from ensemble.multigrid.splitting import Part, SharedStrength, coarse_rows, part_of, places_in, sorted_graph
@@ -58,7 +57,7 @@ class Reduction:
             self.ff.graph.row_of_entry, self.ff.graph.indices, each, each, self.ff.graph.shape, graph
         ).graph
         for _ in range(options.degree):
-            last = graph_of_product(last, next_to)
+            last = last.product(next_to)
             self.sums.append(Part(last, places_in(last, self.cf.graph)))
         self.kept_restriction: Part | None = None
         # interpolation
@@ -67,7 +66,7 @@ class Reduction:
         n, n_coarse = self.coarse.size, self.coarse_rows.size
         rows, numbers = self.fine_rows[self.fc.graph.row_of_entry], np.arange(n_coarse)
         self.P = joined(rows, self.fc.graph.indices, self.coarse_rows, numbers, (n, n_coarse), graph)
-        self.AP = graph_of_product(graph, self.P.graph)
+        self.AP = graph.product(self.P.graph)
         self.kept_coarse: Part | None = None
 
     def restriction(self, A: CrsMatrix, dinv: Any, strength: SharedStrength | None) -> CrsMatrix:
@@ -82,11 +81,11 @@ class Reduction:
             graph = part.graph
         if strength is not None:
             kept = strength.strong(graph, strength.finite_samples(total), ALL_ENTRIES, self.options.drop_restriction)
-            self.kept_restriction = part_of(graph, kept, *(np.ones(n, bool) for n in graph.shape))
+            self.kept_restriction = Part(graph.subgraph(kept), np.flatnonzero(kept))
             here = self.kept_restriction.graph
             self.R = joined(here.row_of_entry, self.fine_rows[here.indices], np.arange(here.shape[0]),
                             self.coarse_rows, (here.shape[0], A.shape[0]), here)  # fmt: skip
-            self.RAP = graph_of_product(self.R.graph, self.AP)
+            self.RAP = self.R.graph.product(self.AP)
         total = -total * rows_of(dinv, graph, "columns of the sum", self.fine_rows[graph.indices])
         assert self.kept_restriction is not None
         places = graph.array_on(total, "kept", self.kept_restriction.entries)
@@ -123,18 +122,11 @@ class Reduction:
         values = product(R.graph, R.values, self.AP, values, self.RAP)
         if strength is not None:
             kept = strength.strong(self.RAP, strength.finite_samples(values), DIAGONAL, self.options.drop_coarse)
-            everywhere = np.ones(self.RAP.shape[0], bool)
-            self.kept_coarse = part_of(self.RAP, kept, everywhere, everywhere)
+            self.kept_coarse = Part(self.RAP.subgraph(kept), np.flatnonzero(kept))
         assert self.kept_coarse is not None
         if self.kept_coarse.graph.nnz == self.RAP.nnz:
             return CrsMatrix(self.RAP, values)
         return CrsMatrix(self.kept_coarse.graph, taken(CrsMatrix(self.RAP, values), self.kept_coarse))
-
-
-def graph_of_product(a: CrsGraph, b: CrsGraph) -> CrsGraph:
-    """The graph of a product of matrices on the graphs `a` and `b`."""
-    indptr, indices = product_graph(a.indptr, a.indices, b.indptr, b.indices, b.shape[1])
-    return CrsGraph.unchecked(indptr, indices, (a.shape[0], b.shape[1]))
 
 
 def product(graph_a: CrsGraph, a: Any, graph_b: CrsGraph, b: Any, graph: CrsGraph) -> Any:

@@ -253,17 +253,7 @@ class ReductionHierarchy(Hierarchy):
             last.relax(np.zeros(last.A.shape[0], bool))
 
     def update(self, A: Any) -> ReductionHierarchy:
-        """Fill the hierarchy with new values on the same graph, in place; returns it.
-
-        Splittings, graphs and what was dropped are kept; everything else that depends on values is redone.
-
-        Raises
-        ------
-        ValueError
-            If `A` does not have the graph that the hierarchy was built for.
-        TypeError
-            If `A` is no stored matrix.
-        """
+        """As `Hierarchy.update`; splittings and dropped entries are kept."""
         name = "ReductionHierarchy.update"
         A = stored_matrix(A, name)
         A = A.to_crs() if isinstance(A, SymmetricCrsMatrix) else A

@@ -271,17 +271,14 @@ class StrongGraph:
             share = np.nan_to_num(size / size[own][rows], nan=0.0)
         share[own] = 0.0
         kept = own | (share >= theta)
-        keys = np.repeat(np.arange(n, dtype=np.int64), np.diff(strong.indptr)) * n + strong.indices
-        stored = rows.astype(np.int64) * n + columns
+        keys, stored = CrsGraph.unchecked(strong.indptr, strong.indices, graph.shape).keys, graph.keys
         place = np.minimum(np.searchsorted(stored, keys), nnz - 1)  # both are sorted
         kept[place[stored[place] == keys]] = True
         self.nearest = nearest_nodes(strong.indptr, graph, np.where(share >= theta, share, 0.0))
         if kept.all():
             return
         number = np.cumsum(kept) - 1  # of each kept entry
-        indptr = np.zeros(n + 1, graph.indptr.dtype)
-        np.cumsum(np.bincount(rows[kept], minlength=n), out=indptr[1:])
-        self.graph = CrsGraph.unchecked(indptr, columns[kept], graph.shape)
+        self.graph = graph.subgraph(kept)
         place = np.where(kept, number, number[own][rows])
         weight = np.where(kept, 1.0, ratio)
         entries = sp.csr_array((weight, (place, np.arange(nnz))), shape=(int(kept.sum()), nnz))

@@ -28,12 +28,7 @@ _cos_rest = polynomial(
     2.087614614655861e-09, -1.1382623647474604e-11,
 )  # fmt: skip
 
-_library = {
-    name: library_lanes(name, 1) for name in ["acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "sin", "tan"]
-}
-_cos, _sin, _tan = (_library[name] for name in ("cos", "sin", "tan"))
-_acos, _acosh, _asin = (_library[name] for name in ("acos", "acosh", "asin"))
-_asinh, _atan, _atanh = (_library[name] for name in ("asinh", "atan", "atanh"))
+_cos, _sin, _tan = (library_lanes(name, 1) for name in ("cos", "sin", "tan"))
 _atan2, _hypot = (library_lanes(name, 2) for name in ("atan2", "hypot"))
 
 
@@ -110,34 +105,18 @@ def tan(x):
 
 
 # --- functions of the C library
-@inner
-def acos(x):
-    return _acos(x == x, x, x)
+def _of_library(name):
+    function = library_lanes(name, 1)
+
+    @inner
+    def call(x):
+        return function(x == x, x, x)
+
+    return call
 
 
-@inner
-def acosh(x):
-    return _acosh(x == x, x, x)
-
-
-@inner
-def asin(x):
-    return _asin(x == x, x, x)
-
-
-@inner
-def asinh(x):
-    return _asinh(x == x, x, x)
-
-
-@inner
-def atan(x):
-    return _atan(x == x, x, x)
-
-
-@inner
-def atanh(x):
-    return _atanh(x == x, x, x)
+acos, acosh, asin = (_of_library(name) for name in ("acos", "acosh", "asin"))
+asinh, atan, atanh = (_of_library(name) for name in ("asinh", "atan", "atanh"))
 
 
 @inner

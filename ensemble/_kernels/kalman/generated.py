@@ -157,9 +157,8 @@ def _predicted(o: Writer, nx: int) -> tuple[Any, ...]:
 
 
 def _updated(o: Writer, nx: int, ny: int, m: Any, P: Any) -> dict[str, Any]:
-    parts = (_matrix(o, "H", ny, nx), _symmetric(o, "R", ny), _vector(o, "d", ny), _vector(o, "y", ny))
-    m, P, quadratic, pivots, *_ = step.update(o, *parts, m, P)
-    return {"m": m, "P": P, "mean": m, "cov": P, "quad": [quadratic], "piv": pivots}
+    results = _updated_with_gain(o, nx, ny, m, P)
+    return {name: results[name] for name in ("m", "P", "mean", "cov", "quad", "piv")}
 
 
 def _updated_with_gain(o: Writer, nx: int, ny: int, m: Any, P: Any) -> dict[str, Any]:

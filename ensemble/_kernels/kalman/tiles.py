@@ -7,6 +7,8 @@ sum that starts at zero is its first product).
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ensemble._compile.lanes.tiles import Reflect, Tile, TransposeSquare
@@ -52,9 +54,6 @@ DESCRIPTOR = 4
 BLOCK = 32
 """Entries that are compared at once."""
 
-tile_4_3, tile_4_2, tile_4_1 = (Tile(4, n) for n in (3, 2, 1))
-tile_3_3, tile_3_2, tile_3_1 = (Tile(3, n) for n in (3, 2, 1))
-tile_2_3, tile_2_2, tile_2_1 = (Tile(2, n) for n in (3, 2, 1))
 tile_1_3, tile_1_2, tile_1_1 = (Tile(1, n) for n in (3, 2, 1))
 transpose_square, reflect, prefetch = TransposeSquare(), Reflect(), Prefetch()
 
@@ -91,64 +90,32 @@ def product(
         i += 4
 
 
-@inlined
-def _rows_4(
-    A: Numbers, by_row: int, by_inner: int, B: Numbers, C: Numbers, base: Numbers, from_base: bool, stride: int,
-    columns: int, inner: int,
-) -> None:  # fmt: skip
-    j = 0
-    while j < columns:
-        left = (columns - j) // LANES
-        b, c, old = behind(B, j), behind(C, j), behind(base, j)
-        if left == 3 or left > 4:
-            tile_4_3(A, by_row, by_inner, b, inner, c, old, from_base, stride)
-            j += 3 * LANES
-        elif left > 1:
-            tile_4_2(A, by_row, by_inner, b, inner, c, old, from_base, stride)
-            j += 2 * LANES
-        else:
-            tile_4_1(A, by_row, by_inner, b, inner, c, old, from_base, stride)
-            j += LANES
+def _several_rows(rows: int, language: Any) -> Any:
+    wide, middle, narrow = (Tile(rows, n) for n in (3, 2, 1))
+
+    @language
+    def row_products(
+        A: Numbers, by_row: int, by_inner: int, B: Numbers, C: Numbers, base: Numbers, from_base: bool, stride: int,
+        columns: int, inner: int,
+    ) -> None:  # fmt: skip
+        j = 0
+        while j < columns:
+            left = (columns - j) // LANES
+            b, c, old = behind(B, j), behind(C, j), behind(base, j)
+            if left == 3 or left > 4:
+                wide(A, by_row, by_inner, b, inner, c, old, from_base, stride)
+                j += 3 * LANES
+            elif left > 1:
+                middle(A, by_row, by_inner, b, inner, c, old, from_base, stride)
+                j += 2 * LANES
+            else:
+                narrow(A, by_row, by_inner, b, inner, c, old, from_base, stride)
+                j += LANES
+
+    return row_products
 
 
-@rolled
-def _rows_3(
-    A: Numbers, by_row: int, by_inner: int, B: Numbers, C: Numbers, base: Numbers, from_base: bool, stride: int,
-    columns: int, inner: int,
-) -> None:  # fmt: skip
-    j = 0
-    while j < columns:
-        left = (columns - j) // LANES
-        b, c, old = behind(B, j), behind(C, j), behind(base, j)
-        if left == 3 or left > 4:
-            tile_3_3(A, by_row, by_inner, b, inner, c, old, from_base, stride)
-            j += 3 * LANES
-        elif left > 1:
-            tile_3_2(A, by_row, by_inner, b, inner, c, old, from_base, stride)
-            j += 2 * LANES
-        else:
-            tile_3_1(A, by_row, by_inner, b, inner, c, old, from_base, stride)
-            j += LANES
-
-
-@rolled
-def _rows_2(
-    A: Numbers, by_row: int, by_inner: int, B: Numbers, C: Numbers, base: Numbers, from_base: bool, stride: int,
-    columns: int, inner: int,
-) -> None:  # fmt: skip
-    j = 0
-    while j < columns:
-        left = (columns - j) // LANES
-        b, c, old = behind(B, j), behind(C, j), behind(base, j)
-        if left == 3 or left > 4:
-            tile_2_3(A, by_row, by_inner, b, inner, c, old, from_base, stride)
-            j += 3 * LANES
-        elif left > 1:
-            tile_2_2(A, by_row, by_inner, b, inner, c, old, from_base, stride)
-            j += 2 * LANES
-        else:
-            tile_2_1(A, by_row, by_inner, b, inner, c, old, from_base, stride)
-            j += LANES
+_rows_4, _rows_3, _rows_2 = _several_rows(4, inlined), _several_rows(3, rolled), _several_rows(2, rolled)
 
 
 @rolled
