@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 
 from ensemble.__main__ import main
 from ensemble._command import parsers
-from ensemble._command.gbees_input import configuration_of
-from ensemble._command.gbees_progress import GridProgress
+from ensemble._command.gbees.input import configuration_of
+from ensemble._command.gbees.progress import GridProgress
 from ensemble._kernels.gbees.limiters import LIMITERS
 from ensemble.apps.gbees import Gbees, SavedRun, configuration, read_binary
 from ensemble.apps.gbees.engines.backends import BACKENDS
@@ -166,7 +166,7 @@ def test_a_terminal_gets_a_bar(folder, capsys, monkeypatch):
 
 def test_elsewhere_a_line_now_and_then(capsys, monkeypatch):
     clock = iter([0.0, 1.0, 6.0, 7.0]).__next__
-    monkeypatch.setattr("ensemble._command.gbees_progress.time.perf_counter", clock)
+    monkeypatch.setattr("ensemble._command.gbees.progress.time.perf_counter", clock)
     with GridProgress(2.0) as progress:
         for k in range(1, 4):
             progress.report(0.5 * k, 10 * k, 10_000_000 * k)

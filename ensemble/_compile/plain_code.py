@@ -140,7 +140,7 @@ class Plain(Function):
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.name, self.function = function.__name__, function
-        self.names = ChainMap(inspect.getclosurevars(function).nonlocals, function.__globals__)
+        self.names = ChainMap(dict(inspect.getclosurevars(function).nonlocals), function.__globals__)
         self.rolled = False
         self.body: list[ast.stmt]
 

@@ -10,8 +10,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from ensemble._command.gbees_report import Outcome
-from ensemble._command.plot import INK, STYLE
+from ensemble._command.gbees.report import Outcome
+from ensemble._command.shared.style import INK, STYLE
 from ensemble.apps.gbees import legend_handles, marginal, plot_cells, plot_isosurfaces, plot_region
 
 __all__ = ["figure"]

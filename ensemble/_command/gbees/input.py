@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ensemble._command import toml_values as kinds
-from ensemble._command.toml_values import read
+from ensemble._command.shared import toml_values as kinds
+from ensemble._command.shared.toml_values import read
 from ensemble.apps.gbees import Configuration, Drift, Measurement, configuration, read_gaussian
 from ensemble.apps.gbees.systems.configurations import CONFIGURATIONS
 

@@ -9,28 +9,10 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from ensemble._command.record import Record
+from ensemble._command.diffusion.record import Record
+from ensemble._command.shared.style import BLUE, GREY, INK, ORANGE, STYLE
 
 __all__ = ["figure"]
-
-INK, GREY, BLUE, ORANGE = "#1b2733", "#8a96a3", "#2f6f9f", "#d9662b"
-
-STYLE: dict[Any, Any] = {
-    "font.size": 9.5,
-    "axes.edgecolor": GREY,
-    "axes.labelcolor": INK,
-    "axes.linewidth": 0.8,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.titlesize": 10.5,
-    "axes.titlelocation": "left",
-    "axes.titlecolor": INK,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "text.color": INK,
-    "legend.frameon": False,
-    "svg.hashsalt": "ensemble",
-}
 
 
 def figure(record: Record) -> Figure:

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 from tqdm import tqdm
 
-from ensemble._command.output import say
+from ensemble._command.shared.output import say
 
 __all__ = ["Display", "Progress"]
 

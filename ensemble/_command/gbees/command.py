@@ -15,12 +15,18 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import available_bytes
-from ensemble._command.diffusion import PLOT_SUFFIXES, require_backend
-from ensemble._command.files import require_different, require_folder, require_writable, save_figure
-from ensemble._command.gbees_input import configuration_of
-from ensemble._command.gbees_progress import GridProgress
-from ensemble._command.gbees_report import Outcome, as_json, as_table
-from ensemble._command.output import say
+from ensemble._command.gbees.input import configuration_of
+from ensemble._command.gbees.progress import GridProgress
+from ensemble._command.gbees.report import Outcome, as_json, as_table
+from ensemble._command.shared.backend import require_backend
+from ensemble._command.shared.files import (
+    PLOT_SUFFIXES,
+    require_different,
+    require_folder,
+    require_writable,
+    save_figure,
+)
+from ensemble._command.shared.output import say
 from ensemble.apps.gbees import (
     Configuration,
     Gbees,
@@ -216,6 +222,6 @@ def write_files(outcome: Outcome, options: argparse.Namespace) -> None:
     if options.export is not None:
         output.write(options.export, lambda: outcome.saved_run.export(options.export, form=options.format))
     if options.plot is not None and outcome.saved_run.distributions:
-        from ensemble._command.gbees_plot import figure  # Matplotlib takes a second to import
+        from ensemble._command.gbees.plot import figure  # Matplotlib takes a second to import
 
         output.write(options.plot, lambda: save_figure(figure(outcome), options.plot))
