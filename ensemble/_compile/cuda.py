@@ -106,7 +106,7 @@ class KernelModule:
         return layout._replace(lanes=lanes, tiles=-(-n_samples // (lanes * layout.vector)))
 
     def source(self) -> str:
-        """The text that the compiler sees."""
+        """The source text for the compiler."""
         headers = (f"_kernels/{header}" for header in self.headers)
         return sources(
             "_compile/include/packs.cuh", "_compile/include/samples.cuh", *headers, f"_kernels/{self.name}.cu"
@@ -126,7 +126,7 @@ class KernelModule:
         self, function: str, layout: Layout, grid: tuple[int, ...], threads: Any, arguments: tuple[Any, ...],
         wide: bool = False, extra: tuple[str, ...] = (),
     ) -> None:  # fmt: skip
-        """Queue one kernel; `wide` tells that matrix positions are 64-bit. An empty grid does nothing."""
+        """Queue one kernel; `wide`: matrix positions are 64-bit. An empty grid does nothing."""
         if 0 not in grid:
             block = threads if isinstance(threads, tuple) else (threads,)
             self.function(function, layout, wide, extra)(grid, block, tuple([_argument(value) for value in arguments]))

@@ -110,7 +110,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def per_width(make: Callable[..., Any]) -> Callable[..., Any]:
-    """Remember what `make(width, ...)` compiled, so that each width is built once, at its first use.
+    """Cache what `make(width, ...)` compiled, so that each width is built once, at its first use.
 
     Calls on small arrays run on the calling thread alone, where starting the thread team costs more than it saves. The
     number of threads changes no bit of any result.

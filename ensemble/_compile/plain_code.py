@@ -17,7 +17,7 @@ The language is a part of Python's: names, numbers, ``w[i]`` with ``i >= 0``, ar
 ``continue``, ``return``, and calls of `Function`, ``min``, ``max``, ``abs``, ``int``, ``float``, ``math.sqrt``,
 ``np.isnan``, `local_array`, `numbers_at`, `behind`, `fma`, `load` and `store`. A variable has the type of its first
 value; ``int`` is an int64, ``float`` the type of the numbers in `Numbers`, and a register holds as many of them as fill
-`ROW_BYTES`; a number beside a register stands for one in each of its lanes. Division of integers by ``//`` and ``%`` is
+`ROW_BYTES`; a number beside a register is broadcast to its lanes. Division of integers by ``//`` and ``%`` is
 that of numbers that are not negative. Nothing is reassociated or contracted. Indices are not checked.
 """
 
@@ -122,7 +122,7 @@ class Function:
     """
 
     attribute = "noinline"
-    """What LLVM is told about copies of the function in its callers."""
+    """LLVM's inlining attribute of the function."""
 
     def __init__(self, name: str, arguments: list[tuple[str, str]], returned: list[str]) -> None:
         self.name, self.arguments, self.returned = name, arguments, returned
@@ -136,7 +136,7 @@ class Function:
 
 
 class Plain(Function):
-    """A function of this language: its statements, and the names that it sees."""
+    """A function of this language: its statements, and the names in its scope."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.name, self.function = function.__name__, function

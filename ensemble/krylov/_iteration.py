@@ -273,7 +273,7 @@ class KrylovIteration:
 
 
 def says_stop(answer: Any) -> bool:
-    """Whether a callback's answer ends the solve: True does, None and other objects do not."""
+    """Whether a callback's return value ends the solve: True does, None and other objects do not."""
     return isinstance(answer, bool | np.bool_) and bool(answer)
 
 

@@ -25,7 +25,7 @@ DEFAULT_RTOL, DEFAULT_RTOL_FLOAT32 = 1e-8, 1e-5
 
 @dataclass
 class LinearSystem:
-    """Checked arguments of a solver: operators, wide vectors, and what the answer should look like."""
+    """Checked arguments of a solver: operators, wide vectors, and the form of the result."""
 
     function: str
     A: LinearOperator

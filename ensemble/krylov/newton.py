@@ -65,7 +65,7 @@ def newton(
     rtol, atol : float, dimensionless and in units of the residual
     reference : array, shape (n_samples,), optional
         The norms that `rtol` is a fraction of; by default each sample's at `u0`. A warm start, whose first residual is
-        small already, wants those of the start it replaces.
+        small already, needs those of the start it replaces.
     max_iterations : int
         Newton steps.
     callback : callable, optional

@@ -67,7 +67,7 @@ class WarmStart:
         return True  # an empty store is a store
 
     def add(self, points: Any, x: Any, converged: Any = None) -> None:
-        """Remember solved samples.
+        """Store solved samples.
 
         Parameters
         ----------

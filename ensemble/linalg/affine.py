@@ -52,7 +52,7 @@ class AffineMatrix(OnGraph, MatrixArithmetic, MatrixOperator):
     Notes
     -----
     Work per entry and sample: m + 1 fused multiply-adds, against one of a stored matrix. Where m is large, or the same
-    matrix is used very often, `to_crs` may pay.
+    matrix is used very often, `to_crs` may be faster.
 
     References
     ----------
@@ -136,7 +136,7 @@ class AffineMatrix(OnGraph, MatrixArithmetic, MatrixOperator):
         return self.take_samples(np.array([sample_number(i, self.n_samples, "AffineMatrix")]))
 
     def take_samples(self, samples: Any) -> AffineMatrix:
-        """The matrices of the samples named, in that order; a shared matrix is its own answer."""
+        """The matrices of the samples named, in that order; a shared matrix is returned unchanged."""
         if self.n_samples == 1:
             return self
         places = places_of(samples, self.n_samples, "AffineMatrix.take_samples")
@@ -157,7 +157,7 @@ class AffineMatrix(OnGraph, MatrixArithmetic, MatrixOperator):
         return CrsMatrix(self.graph, Ensemble(values, self.sample_set))
 
     def to_scipy(self, i: int = 0) -> Any:
-        """Sample `i` as a ``scipy.sparse.csr_array``; a shared matrix answers for every sample."""
+        """Sample `i` as a ``scipy.sparse.csr_array``; a shared matrix is every sample."""
         return (
             self.take_samples([sample_number(i, self.n_samples, "AffineMatrix", "i in to_scipy(i)")])
             .to_crs()
@@ -219,7 +219,7 @@ class AffineMatrix(OnGraph, MatrixArithmetic, MatrixOperator):
         return self.terms
 
     def apply(self, x: Any, out: Any = None) -> Any:
-        """A x: `x` of shape (n_columns, n_samples), the answer in `out` or a new array."""
+        """A x: `x` of shape (n_columns, n_samples), the result in `out` or a new array."""
         return kernels.affine_spmv(*self._arrays(x.shape[1]), x, out)
 
     def apply_dot(self, x: Any, out: Any = None) -> tuple[Any, Any]:
@@ -238,7 +238,7 @@ class AffineMatrix(OnGraph, MatrixArithmetic, MatrixOperator):
         return kernels.affine_residual(*self._arrays(x.shape[1]), x, b, out)
 
     def apply_transpose(self, x: Any, out: Any = None) -> Any:
-        """A^T x; the terms are read where they stand, in a fixed order."""
+        """A^T x; the terms are read in place, in a fixed order."""
         _, _, terms, coefficients = self._arrays(x.shape[1])
         return kernels.affine_spmv_transpose(*self.graph.transposed_arrays_on(terms), terms, coefficients, x, out)
 

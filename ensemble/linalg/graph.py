@@ -15,8 +15,8 @@ from ensemble._kernels.sparse.product_graphs import product_graph, transpose_gra
 class CrsGraph:
     """Where a sparse matrix has entries, in compressed row storage (CRS).
 
-    What the graph alone decides (where the diagonal stands, the transpose) is computed once, when it is first asked
-    for, and serves every matrix and every sample on it.
+    What the graph alone decides (the positions of the diagonal, the transpose) is computed once, at its first use, and
+    serves every matrix and every sample on it.
 
     Parameters
     ----------
@@ -136,12 +136,12 @@ class CrsGraph:
 
     @property
     def row_of_entry(self) -> np.ndarray:
-        """The row of each entry, shape (nnz,); made anew at each call."""
+        """The row of each entry, shape (nnz,); computed at each call."""
         return np.repeat(np.arange(self.shape[0], dtype=self.indices.dtype), np.diff(self.indptr))
 
     @property
     def keys(self) -> np.ndarray:
-        """``row * n_columns + column`` of each entry, int64, ascending; made anew at each call."""
+        """``row * n_columns + column`` of each entry, int64, ascending; computed at each call."""
         return self.row_of_entry * np.int64(self.shape[1]) + self.indices.astype(np.int64)
 
     def subgraph(self, kept: np.ndarray) -> CrsGraph:

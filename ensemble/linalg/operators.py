@@ -1,4 +1,4 @@
-"""What stands in for a matrix: identity and diagonal; and how operands become bare arrays and back."""
+"""Operators without stored entries: identity and diagonal; conversion of operands to bare arrays and back."""
 
 from __future__ import annotations
 

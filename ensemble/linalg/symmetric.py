@@ -158,7 +158,7 @@ class SymmetricCrsMatrix(OnGraph, MatrixArithmetic, MatrixOperator):
         return SymmetricCrsMatrix(self.graph, self.values[:, sample_number(i, self.n_samples, "SymmetricCrsMatrix")])
 
     def take_samples(self, samples: Any) -> SymmetricCrsMatrix:
-        """The matrix of the samples named, in that order; a shared matrix is its own answer."""
+        """The matrix of the samples named, in that order; a shared matrix is returned unchanged."""
         if self.n_samples == 1:
             return self
         places = places_of(samples, self.n_samples, "SymmetricCrsMatrix.take_samples")
@@ -177,7 +177,7 @@ class SymmetricCrsMatrix(OnGraph, MatrixArithmetic, MatrixOperator):
 
     # --- products
     def apply(self, x: Any, out: Any = None) -> Any:
-        """A x on bare arrays: `x` of shape (n, n_samples), the answer in `out` or a new array."""
+        """A x on bare arrays: `x` of shape (n, n_samples), the result in `out` or a new array."""
         return kernels.symmetric_spmv(*self.arrays, x, out)
 
     def apply_dot(self, x: Any, out: Any = None) -> tuple[Any, Any]:

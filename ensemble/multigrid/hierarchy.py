@@ -1,4 +1,4 @@
-"""What multigrid hierarchies of every kind share: levels, a coarsest solver, and the face of a preconditioner."""
+"""What multigrid hierarchies of every kind share: levels, a coarsest solver, and the interface of a preconditioner."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Hierarchy(LinearOperator, ABC):
 
     @property
     def n_samples(self) -> int:
-        """Samples held; 1 serves every sample alike."""
+        """Samples held; 1 is shared by every sample."""
         return int(self.levels[0].A.n_samples)
 
     @property

@@ -298,7 +298,7 @@ class ReductionHierarchy(Hierarchy):
         return dot(r, self.apply(r, out, workspace), None)
 
     def _cycle(self, k: int, b: Any, out: Any, workspace: Any) -> Any:
-        """One V-cycle from a zero guess on level `k`, answer in `out`.
+        """One V-cycle from a zero guess on level `k`, result in `out`.
 
         Bytes: per level R and P, the fine rows of A `sweeps[0]` times and the coarse rows `sweeps[1]` times.
         """

@@ -58,7 +58,7 @@ class Part:
 
 
 def part_of(graph: CrsGraph, kept: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> Part:
-    """The entries `kept` in the marked `rows` and `columns`, these numbered anew; all masks."""
+    """The entries `kept` in the marked `rows` and `columns`, these renumbered; all masks."""
     row, column = graph.row_of_entry, graph.indices
     entries = np.flatnonzero(kept & rows[row] & columns[column])
     number = np.cumsum(rows) - 1, np.cumsum(columns) - 1

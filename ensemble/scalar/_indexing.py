@@ -37,7 +37,7 @@ def get(x: Ensemble, key: Any) -> Ensemble:
     try:
         samples = x.samples[with_samples(items)]
     except IndexError:
-        # Stricter libraries allow an array index only where it names every axis: ask sample by sample.
+        # Stricter libraries allow an array index only where it names every axis: index sample by sample.
         samples = _stacked(x, [x.samples[..., s][items] for s in range(x.n_samples)])
     return Ensemble(samples, x.sample_set)
 

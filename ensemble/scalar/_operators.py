@@ -21,7 +21,7 @@ NUMBERS = frozenset((bool, int, float, complex))
 
 
 class MemoryToken:
-    """Shared by all ensembles that are views of one memory: its reference count tells whether another one is left."""
+    """Shared by all ensembles that are views of one memory: its reference count shows whether another one exists."""
 
     __slots__ = ()
 
@@ -175,7 +175,7 @@ def _in_place_power(a: Any, b: Any) -> Any:
         return a
     result = power(a, b)
     if result.shape != a.shape:
-        a **= b  # raises the error that says why that cannot be
+        a **= b  # raises the error with the reason
         return a
     np.copyto(a, result, casting="same_kind")
     return a

@@ -1,4 +1,4 @@
-"""`Ensemble`: many samples of one array, behind the face of one array.
+"""`Ensemble`: many samples of one array, with the interface of one array.
 
 Longer than 400 lines: one class.
 """
@@ -146,7 +146,7 @@ class Ensemble(Methods):
     def sample(self, i: int) -> Array:
         """Sample `i` as a plain array of the base library, shape `shape`: a copy.
 
-        A shared ensemble answers for every `i` from 0, as its one sample is everyone's.
+        The one sample of a shared ensemble is returned for every `i` from 0.
         """
         chosen = self.samples[..., sample_number(i, self.samples.shape[-1], "Ensemble")]
         if type(self.samples) is np.ndarray:
@@ -379,7 +379,7 @@ def from_samples(samples: Sequence[Array], sample_set: SampleSet | None = None) 
 
 
 def shared(x: Array) -> Ensemble:
-    """Say that `x` is the same for every sample; no copy is made.
+    """Declare `x` the same for every sample; no copy is made.
 
     Parameters
     ----------

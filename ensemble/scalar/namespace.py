@@ -1,7 +1,7 @@
 """The Array API lifted over the sample axis, from one table of names.
 
 `TABLE` gives each name of the standard the rule that lifts it. A rule is called as ``rule(ns, name)`` and returns the
-function for one base library and one number of samples; a namespace builds a function when it is first asked for.
+function for one base library and one number of samples; a namespace builds a function at its first use.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Inner products and norms, one per sample or coupled over all samples: the caller says which."""
+"""Inner products and norms, one per sample or coupled over all samples: chosen by the caller."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class SampleSet:
     seed : int, optional
         The seed of that draw.
     n_samples : int, optional
-        Needed only where none of the arrays says it.
+        Needed only where no array determines it.
 
     Raises
     ------
@@ -250,7 +250,7 @@ class SampleSet:
         chosen = np.asarray(indices)
         weights = None if self.weights is None else self.weights[chosen]
         if weights is not None and not np.any(weights > 0.0):
-            weights = np.ones_like(weights)  # only padding was taken: nothing to tell its members apart
+            weights = np.ones_like(weights)  # only padding was taken: its members are identical
         points = None if self.points is None else self.points[..., chosen]
         return SampleSet(points, weights, self.ids[chosen], self.method, self.seed)
 

@@ -97,7 +97,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def gbees_options(options: argparse.Namespace) -> dict[str, Any]:
-    """What the command line says to `Gbees`; what it leaves out is the problem's."""
+    """Arguments of `Gbees` from the command line; missing ones are the problem's."""
     said = {name: getattr(options, name) for name in ("threshold", "limiter", "cfl", "prune")}
     for name in ("factor", "extent"):
         value = getattr(options, name)
@@ -107,7 +107,7 @@ def gbees_options(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def source_of(text: str, options: argparse.Namespace) -> str:
-    """The file that a complaint is about, or nothing where it is about what the command line says."""
+    """The file that an error message is about; empty for the command line."""
     argument = re.match(r"(?:Gbees|RecordedRun): (\w+) ", text)
     said = argument is not None and getattr(options, argument[1], None) is not None
     in_file = "." in options.problem and not said and not text.startswith(("resume: ", "--"))
@@ -121,7 +121,7 @@ def axes_of(problem: Configuration) -> tuple[str, ...]:
 
 
 def begin(problem: Configuration, checkpoint: Path, options: argparse.Namespace) -> RecordedRun:
-    """A new run, or the one that the checkpoint tells of."""
+    """A new run, or the one of the checkpoint."""
     arguments: dict[str, Any] = {"times": options.times, "every": options.every, **gbees_options(options)}
     if not options.resume:
         return RecordedRun(problem, checkpoint=checkpoint, **arguments)
@@ -133,7 +133,7 @@ def begin(problem: Configuration, checkpoint: Path, options: argparse.Namespace)
 def warm_up(problem: Configuration, options: dict[str, Any]) -> None:
     """One step on a coarse grid, so that everything is compiled before a clock runs."""
     arguments = {**problem.options, **options, "factor": 0.25, "threshold": 1e-3}
-    # An error is this grid's alone; the real one has told its own.
+    # An error concerns this grid alone; the run has reported its own.
     with contextlib.suppress(GridError, MemoryError):
         Gbees(problem.drift, problem.mean, problem.covariance, **arguments).advance(1e-9 * problem.span)
 
@@ -141,7 +141,7 @@ def warm_up(problem: Configuration, options: dict[str, Any]) -> None:
 def carry_out(
     recorded: RecordedRun, outcome: Outcome, progress: GridProgress, options: argparse.Namespace, checkpoint: Path
 ) -> int:
-    """Run to the end, and say how it ended: 0, 1 where the grid could not go on, 130 where it was interrupted."""
+    """Run to the end and return the exit status: 0, 1 for a run that cannot continue, 130 for an interrupted one."""
     progress.restart(outcome.cell_steps_before)
     start = time.perf_counter()
     status = 0
@@ -215,7 +215,7 @@ def compared(problem: Configuration, recorded: RecordedRun, options: argparse.Na
 
 
 def write_files(outcome: Outcome, options: argparse.Namespace) -> None:
-    """Write what --out, --export and --plot ask for."""
+    """Write the files of --out, --export and --plot."""
     output = options.output
     if options.out is not None:
         output.write(options.out, lambda: outcome.saved_run.save(options.out))

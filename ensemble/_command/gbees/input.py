@@ -35,7 +35,7 @@ KINDS: dict[str, Callable[[Any], Any]] = {
     "span": kinds.positive, "records": kinds.whole, "axes": kinds.names, "units": kinds.names,
     "time_unit": kinds.text,
 }  # fmt: skip
-"""What stands under a key; a key that is not here is checked where it is used."""
+"""The value of a key; a key that is not here is checked where it is used."""
 
 PLAIN = ("span", "records", "axes", "units", "time_unit")
 """Of a `Configuration`, by the same name."""
@@ -50,7 +50,7 @@ def configuration_of(problem: str) -> Configuration:
     Raises
     ------
     ValueError
-        If it is neither a name nor a file, or the file does not say enough.
+        If it is neither a name nor a file, or the file is incomplete.
     """
     if problem in CONFIGURATIONS:
         return configuration(problem)
@@ -64,7 +64,7 @@ def configuration_of(problem: str) -> Configuration:
 
 
 def from_python(reference: str, beside: Path, default: str = "") -> Configuration:
-    """What a function of a Python file gives, or a `Configuration` that stands there."""
+    """The result of a function of a Python file, or a `Configuration` in it."""
     found = object_in(reference, beside, default)
     if not isinstance(found, Configuration):
         try:
@@ -78,7 +78,7 @@ def from_python(reference: str, beside: Path, default: str = "") -> Configuratio
 
 
 def object_in(reference: Any, beside: Path, default: str = "") -> Any:
-    """What ``FILE.py:NAME`` stands for; FILE is looked for in the folder `beside`."""
+    """The object ``FILE.py:NAME``; FILE is relative to the folder `beside`."""
     path, _, name = str(reference).partition(":")
     name = name or default
     if not path.endswith(".py") or not name:
@@ -100,7 +100,7 @@ def object_in(reference: Any, beside: Path, default: str = "") -> Any:
 
 
 def from_toml(path: Path) -> Configuration:
-    """A problem written down in TOML; ``docs/howto/gbees.md`` lists what may stand in it."""
+    """A problem written down in TOML; ``docs/howto/gbees.md`` lists its keys."""
     try:
         text = tomllib.loads(path.read_text())
     except FileNotFoundError:
@@ -162,7 +162,7 @@ def system_of(where: str, text: dict[str, Any]) -> Configuration:
 
 
 def named_in(where: str, text: dict[str, Any], name: str, beside: Path) -> Any:
-    """The function that stands under `name` as FILE.py:NAME."""
+    """The function given under `name` as FILE.py:NAME."""
     return made(f"{where}: {name}", lambda: object_in(read(where, text, name, kinds.text), beside))
 
 
@@ -198,7 +198,7 @@ def initial_of(path: Path, text: dict[str, Any]) -> dict[str, Any]:
 
 
 def gaussian_in(where: str, text: dict[str, Any], name: str, beside: Path) -> Any:
-    """What the public program's file says that stands under `name`."""
+    """The content of the public program's file given under `name`."""
     file = beside / read(where, text, name, kinds.text)
     try:
         return made(f"{where}: {name}", lambda: read_gaussian(file))

@@ -81,7 +81,7 @@ def as_json(outcome: Outcome) -> dict[str, Any]:
 
 
 def known(value: float) -> float | None:
-    """None for NaN: files of before clipping was counted by itself do not say."""
+    """None for NaN: older files have no clipped mass."""
     return value if np.isfinite(value) else None
 
 

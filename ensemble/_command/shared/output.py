@@ -56,7 +56,7 @@ class Output:
         self.due.remove(path)
 
     def interrupted(self) -> str:
-        """What to say of an interruption now."""
+        """The message for an interruption now."""
         if not self.printed and not self.written:
             return "interrupted before any result"
         parts = ["the results were printed"] if self.printed else []

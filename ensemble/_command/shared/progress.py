@@ -23,9 +23,9 @@ class Display:
     Parameters
     ----------
     quiet : bool
-        Say nothing at all.
+        Print nothing.
     **bar
-        What tqdm is told beside where it writes.
+        Arguments of tqdm besides its stream.
     """
 
     def __init__(self, *, quiet: bool, **bar: Any) -> None:
@@ -64,7 +64,7 @@ class Progress(Display):
     ----------
     n_samples : int
     quiet : bool
-        Say nothing at all.
+        Print nothing.
     """
 
     def __init__(self, n_samples: int, *, quiet: bool = False) -> None:

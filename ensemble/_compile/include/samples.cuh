@@ -1,7 +1,7 @@
 // How samples lie on a GPU, and sums over rows.
 //
 // LANES neighbouring threads carry one row, VECTOR samples each: a row of values is one coalesced transaction, and a sum
-// over rows needs no exchange between the threads of different samples. Told by the compiler: REAL (float or double),
+// over rows needs no exchange between the threads of different samples. Compile-time definitions: REAL (float or double),
 // LANES (a power of two up to 32), VECTOR, OFFSET (int or long long) and THREADS (a block of the row kernels).
 //
 // Contraction to FMA is off and every sum has one order, whatever the number of samples: a sample on the device has the

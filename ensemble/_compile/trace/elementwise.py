@@ -98,7 +98,7 @@ def fetch(source: Array, plan: Array, k: int, first: int, start: int, count: int
         return source[start : start + count]
     if plan[0, 0] != 2 or plan[0, 2] > CHUNK:
         spread(source, plan, k, start, count, buffer)
-    elif start == first or plan[k + 1, 1] != 0:  # the same for every row: it stands there from the first chunk on
+    elif start == first or plan[k + 1, 1] != 0:  # the same for every row: it is there from the first chunk on
         spread_rows(source, plan, k, start, count, buffer)
     return buffer[:count]
 

@@ -20,7 +20,7 @@ from ensemble._typing import Array
 __all__ = ["Compiled"]
 
 THREADED_FROM = 1 << 16
-"""Elements from which threads pay; functions of the C library pay earlier."""
+"""Elements from which threads are faster; with functions of the C library, fewer."""
 
 ALIGNED_FROM = 1 << 12
 

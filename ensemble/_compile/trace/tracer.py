@@ -305,7 +305,7 @@ class Tracer:
         return self.add("constant", (), dtype, np.dtype(dtype).type(value).item())
 
     def graph(self, n_inputs: int, result: Any) -> Graph:
-        """What `result` needs, and nothing else, numbered anew."""
+        """What `result` needs, and nothing else, renumbered."""
         outputs: list[int] = []
 
         def place(value: Any) -> int:
@@ -347,7 +347,8 @@ def trace(body: Callable[..., Any], *arguments: Any, function: str = "trace", **
     Raises
     ------
     TypeError
-        If `body` asks a traced value for a truth value or a Python number, or uses an unsupported function or dtype.
+        If `body` needs the truth value or the Python number of a traced value, or uses an unsupported function or
+        dtype.
 
     Examples
     --------

@@ -414,7 +414,7 @@ leak_J = {real}(dt * numbers[{diffusion_factors} + J])"""
 
 DIVERGENCE = """
 d_J = half_J * select(l_J > 0, v_J - w_J, 0.0)"""
-"""Inserted behind the line of ``t_J`` in `OUTFLOW`: half a step times the divergence, for second order in time."""
+"""Inserted after the line of ``t_J`` in `OUTFLOW`: half a step times the divergence, for second order in time."""
 
 MIDWAY = """        if state[TIME_VARYING]:
             now += 0.5 * dt

@@ -137,7 +137,7 @@ Stage = tuple[Writer, dict[str, Any]]
 
 
 def _two_stages(predict: Callable[..., Any], update: Callable[..., Any], nx: int, ny: int) -> list[Stage]:
-    """Prediction, left out at a prior that stands at the first observation, and update."""
+    """Prediction, left out at a prior at the first observation, and update."""
     o, then = Writer(), Writer()
     state = predict(o, nx)
     updated = update(then, nx, ny, _vector(then, "m", nx), _carried(then, "P", nx))

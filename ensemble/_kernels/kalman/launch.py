@@ -273,7 +273,7 @@ def chunk_length(n_series: int, n_steps: int) -> int | None:
 
 @functools.cache
 def dtype_name(dtype: Any) -> str:
-    """The name of a dtype, which NumPy formats anew at each call."""
+    """The name of a dtype, which NumPy formats at each call."""
     return str(dtype.name)
 
 

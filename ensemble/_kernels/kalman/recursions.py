@@ -198,7 +198,7 @@ loop = entry({name})
 def run({arguments}):
     loop({arguments})
 '''
-"""Cached on disk as generated kernels are, so that a change of any of its source files compiles it anew."""
+"""Cached on disk as generated kernels are, so that a change of any of its source files recompiles it."""
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-// Inner products with a Krylov basis and sums of its vectors; what each computes stands in basis.py.
+// Inner products with a Krylov basis and sums of its vectors; the references are in basis.py.
 //
 // A thread keeps its QUAD rows of w in registers while it goes over the basis.
 

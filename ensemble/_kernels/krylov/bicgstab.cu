@@ -1,4 +1,4 @@
-// The vector work of BiCGSTAB; what each kernel computes stands in bicgstab.py.
+// The vector work of BiCGSTAB; the references are in bicgstab.py.
 
 __global__ void __launch_bounds__(CHUNK_THREADS)
     dot_and_square(const real* __restrict__ x, const real* __restrict__ y, real* inners, real* squares, int64 n_rows,
@@ -173,7 +173,7 @@ __global__ void __launch_bounds__(SUM_THREADS)
     moving[s] = coefficient(now.omega, now.steep != 0);
 }
 
-// The end of an iteration: how the next direction is made, or that a recurrence begins anew (`renew`).
+// The end of an iteration: how the next direction is made, or that a recurrence restarts (`renew`).
 __global__ void __launch_bounds__(SUM_THREADS)
     bicgstab_beta(const real* squares, const real* inners, int64 n_partials, double* rows, double eps, real* beta,
                   real* omega, real* renew, real* keep, STATE)
@@ -218,7 +218,7 @@ __global__ void __launch_bounds__(SUM_THREADS)
 }
 
 // Decide on candidates by the true residual's norm. Where it misses the target, r becomes the true residual (`adopt`); a
-// candidate of the first half goes on with the second, one of the second with a new recurrence (`renew`), which begins
+// candidate of the first half continues with the second, one of the second with a new recurrence (`renew`), which begins
 // with a first half, whichever is queued next.
 __global__ void __launch_bounds__(SUM_THREADS)
     bicgstab_verify(const real* partials, int64 n_partials, double* rows, real* adopt, real* renew, real* keep, STATE)

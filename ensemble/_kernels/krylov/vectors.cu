@@ -197,7 +197,7 @@ __global__ void __launch_bounds__(SUM_THREADS)
     if (running) rz[s] = next;
 }
 
-// Decide on candidates by the true residual's norm. Where the iteration goes on from that residual `adopt` is 1, and
+// Decide on candidates by the true residual's norm. Where the iteration continues from that residual `adopt` is 1, and
 // rz infinite, which makes the next beta 0: the old direction belongs to another residual.
 __global__ void __launch_bounds__(SUM_THREADS)
     cg_verify(const real* partials, int64 n_partials, real* rz, real* adopt, real* keep, STATE)

@@ -1,6 +1,6 @@
 // Inverses of dense symmetric matrices, one a sample, by sweeping blocks of PIVOT rows and columns, without pivoting: for
 // positive definite ones. Work is on matrices of their own, (n_samples, size, size), `size` a multiple of TILE, the
-// identity in what pads them; tiles below the block diagonal stand for those above.
+// identity in what pads them; tiles below the block diagonal represent those above.
 //
 // With D the inverse of the block (p, p), a step turns it into -D, (i, p) into (i, p) D, and (i, j) into (i, j) -
 // (i, p) D (p, j), which keeps the matrix symmetric; when all are swept, it is minus the inverse. The pivots inside the

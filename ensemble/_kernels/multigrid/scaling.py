@@ -48,7 +48,7 @@ def _on_device(name, scale, shared, arguments, n_rows, n_samples, samples, outer
 
 
 def _extra(outer):
-    """What the compiler is told of the type outside the V-cycle."""
+    """Compile-time definitions of the type outside the V-cycle."""
     return (f"-DWIDE={'double' if outer.dtype.itemsize == 8 else 'float'}",)
 
 

@@ -82,7 +82,7 @@ class Problem:
 
     A cell with multi-index s has its centre at ``z = widths * s`` in the grid's frame and at ``x = z + origin`` in
     space, or ``x = rotation @ z + origin`` where the grid is rotated. The order of these operations decides the sign of
-    velocities of rounding size, and with it which cells are kept: the arithmetic stands once, in
+    velocities of rounding size, and with it which cells are kept: the arithmetic is written once, in
     `ensemble._kernels.gbees.frame`, and is traced for compiled engines.
 
     Attributes

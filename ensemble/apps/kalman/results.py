@@ -99,7 +99,7 @@ class FilterResult:
         return array_namespace(a).moveaxis(a, len(self.series.batch), 0)
 
     def _time_last(self, a: Array) -> Array:
-        """`a`, which has time in front, with time behind the batch."""
+        """`a`, which has time first, with time after the batch."""
         return array_namespace(a).moveaxis(a, 0, len(self.series.batch))
 
     def to_pandas(self) -> Any:

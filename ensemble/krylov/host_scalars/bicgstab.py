@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class BicgstabHostScalars(HostScalars):
-    """alpha, omega and beta of each sample; `rho` is shadow . r, `fresh` tells that a recurrence has just begun."""
+    """alpha, omega and beta of each sample; `rho` is shadow . r, `fresh`: a recurrence has just begun."""
 
     values = ("replaced", "rho", "shadow_norm", "fresh")
 

@@ -39,7 +39,7 @@ class CgHostScalars(HostScalars):
 
     # --- one iteration
     def direction(self, z: Array, rz: Array, q: Array | None, p: Array) -> bool:
-        """beta from r . z, and the next direction; whether the iteration goes on. `q` is the last A p (flexible)."""
+        """beta from r . z, and the next direction; whether the iteration continues. `q` is the last A p (flexible)."""
         state, rz = self.state, to_numpy(rz)
         if self.mark_breakdowns(positive(rz)) and state.coupled:
             self.replaced = np.ones_like(state.active)  # the others begin a Krylov space of their own

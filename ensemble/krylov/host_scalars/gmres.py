@@ -71,7 +71,7 @@ class GmresHostScalars(HostScalars):
         state.iterations[state.samples[running]] += 1
         column, length, before, broken = self.orthogonalise(V[: j + 2, :, :], w, running)
         self.in_cycle[broken] = BROKEN
-        if state.coupled and broken.any():  # sums that the broken sample was part of say nothing about the others
+        if state.coupled and broken.any():  # sums that include the broken sample are not valid for the others
             self.in_cycle[running & ~broken] = RESTARTS
             self.norm = np.where(broken, np.nan, state.latest[state.samples])
             return

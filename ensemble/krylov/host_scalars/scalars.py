@@ -67,7 +67,7 @@ class HostScalars:
         """Decide on the candidates by the norm of the true residual.
 
         Where it misses the target, `true` replaces the recursive residual `r`, or the sample has stagnated. The next
-        `direction` begins anew from r (`replaced`); the vectors `directions` stay till then.
+        `direction` restarts from r (`replaced`); the vectors `directions` stay till then.
         """
         state, candidates = self.state, self.candidates
         samples = state.samples

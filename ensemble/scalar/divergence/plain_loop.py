@@ -177,7 +177,7 @@ def plain_loop(f: Callable[..., Any], inputs: tuple[Any, ...], keywords: Mapping
     if (code := kind_of(f)) == NEITHER:
         return None
     if exact := exact and code == EXACT:
-        exact = set(np.geterr().values()) <= SILENT  # floats tell nobody
+        exact = set(np.geterr().values()) <= SILENT  # floats raise no error
     loop = PlainLoop(f, arguments, tuple(keywords), exact, n_samples)
     loop.sample_set = sample_set
     return loop

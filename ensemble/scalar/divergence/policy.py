@@ -29,15 +29,15 @@ class Decider:
     """A policy for every disagreement of samples, those on numbers and on shapes included."""
 
     def truth(self, values: np.ndarray) -> bool:
-        """The truth value to go on with, where `values`, shape (n_samples,), differ."""
+        """The truth value to continue with, where `values`, shape (n_samples,), differ."""
         raise NotImplementedError
 
     def number(self, values: np.ndarray, kind: str) -> int:
-        """The sample whose number to go on with, where `values`, shape (n_samples,), differ."""
+        """The sample whose number is used, where `values`, shape (n_samples,), differ."""
         raise NotImplementedError
 
     def refused(self, error: Exception) -> BaseException:
-        """What to raise in place of `error`, where the samples cannot go on in one call."""
+        """What to raise in place of `error`, where the samples cannot continue in one call."""
         raise NotImplementedError
 
 

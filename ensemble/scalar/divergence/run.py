@@ -68,7 +68,7 @@ class _Runner:
         loop.n_runs = 0
 
     def call(self, pick: Callable[[Any], Any], n_samples: int) -> Any:
-        """`f` of own copies of the inputs, so that no run sees what another one changed in place."""
+        """`f` of own copies of the inputs, so that no run depends on in-place changes of another one."""
         arguments, options = copied(pick, self.nest)
         self.n_runs += 1
         self.work += n_samples
@@ -208,13 +208,13 @@ def run(
         dicts, lists, tuples and dataclasses. Every call gets its own copies of the arrays; other objects pass as they
         are. An argument of `f` that has the name of an option below is given by `functools.partial`.
     on_divergence : {"split", "raise", "first", "any", "all", "majority"}
-        "split": as said above. Any other: one call of `f` for all samples under ``divergence(on_divergence)``.
+        "split": see above. Any other: one call of `f` for all samples under ``divergence(on_divergence)``.
     max_groups : int, optional
         Raise where samples take more paths.
     loop : bool, optional
         True: call `f` with the plain values of one sample after the other. False: call it with ensembles. None: call it
-        with ensembles, unless `f` is arithmetic on numbers, told by its code, and the samples are so few that a loop
-        costs less. A loop calls `f` once for every sample. The bits of the results are the same.
+        with ensembles, unless `f` is arithmetic on numbers, as decided from its code, and the samples are so few that a
+        loop costs less. A loop calls `f` once for every sample. The bits of the results are the same.
     check : int
         Run so many samples, of every group in turn and chosen by a fixed seed, alone as plain values and compare.
 
@@ -248,21 +248,21 @@ def run(
     bit as far as the operations of `f` are; sums and products of matrices differ by rounding, as their order is the
     library's, and a decision within rounding of its threshold may turn.
 
-    Where samples differ, a run goes on with the largest group, and the others are run later; what their samples compute
-    from there on is ignored. When fewer than half of the samples carried are still followed, or one,
-    it stops and these are run by themselves, one alone as plain numbers. So `f` is called at least once and less than
-    twice for every path, and at any time at least half of the samples computed count. A path that ends in an exception
-    takes one call more: one of its samples is run alone to see that it raises the same. Code that an ensemble cannot
-    pass (``np.asarray(x)``, a shape that depends on the values) is run sample by sample.
+    Where samples differ, a run continues with the largest group, and the others are run later; what their samples
+    compute from there on is ignored. When fewer than half of the samples carried are still followed, or one, it stops
+    and these are run by themselves, one alone as plain numbers. So `f` is called at least once and less than twice for
+    every path, and at any time at least half of the samples computed count. A path that ends in an exception takes one
+    call more: one of its samples is run alone to see that it raises the same. Code that an ensemble cannot pass
+    (``np.asarray(x)``, a shape that depends on the values) is run sample by sample.
 
     Functions of `math` are called once for every sample, and no group is divided. ``isinstance(x, float)``,
-    ``type(x)``, ``hasattr(x, "__len__")`` and ``np.isscalar(x)`` answer as for one sample. An ensemble of the same
-    samples that `f` finds as a global, in its closure or among its defaults has the samples of each call. All of that
-    holds in `f` and in functions of its package that it finds by name; not in methods, nor in other packages.
+    ``type(x)``, ``hasattr(x, "__len__")`` and ``np.isscalar(x)`` give the result for one sample. An ensemble of the
+    same samples that `f` finds as a global, in its closure or among its defaults has the samples of each call. All of
+    that holds in `f` and in functions of its package that it finds by name; not in methods, nor in other packages.
 
     In a loop, arithmetic of float64 is done on Python's floats as long as these give the same bits; a sample that
     divides by zero or overflows is run again on NumPy's scalars. Such a function has no effects outside itself and
-    calls nothing that has; ``result.groups``, which a loop does not tell, is found by a run with ensembles when it is
+    calls nothing that has; ``result.groups``, unknown after a loop, is found by a run with ensembles when it is
     asked for.
 
     Examples

@@ -95,7 +95,7 @@ class RunResult:
     def groups(self) -> tuple[Group, ...]:
         """The paths, by their first sample.
 
-        A loop over samples does not tell them: then they are found when they are first asked for, by a run with
+        After a loop over samples they are found at the first use, by a run with
         ensembles. That is done for functions without effects outside themselves only.
         """
         if not self._found and self._find_groups is not None:

@@ -1,4 +1,4 @@
-"""Which functions are plain arithmetic on scalars, told by their code: then a loop over samples may cost less.
+"""Which functions are plain arithmetic on scalars, decided from their code: then a loop over samples may cost less.
 
 A function gets one of two properties, from its instructions and the values of its names. *pure*: it has no
 effect outside itself, and all that it calls is as cheap as an operation on scalars. *exact*: moreover, Python's floats
@@ -64,7 +64,7 @@ SEEN_COMPARISON = re.compile(
 
 OPERATION, STORE_DEREF = dis.opmap["BINARY_OP"], dis.opmap["STORE_DEREF"]
 POWER = "**"
-"""Stands among the names of a function for a power in it."""
+"""Represents a power among the names of a function."""
 POWERS = frozenset(k for k, (name, _) in enumerate(dis._nb_ops) if "POWER" in name)  # type: ignore[attr-defined]
 
 OF_MATH = frozenset(name for name in dir(math) if not name.startswith("_"))

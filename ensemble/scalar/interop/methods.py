@@ -76,7 +76,7 @@ def _method(name: str) -> Callable[..., Any]:
 
 
 class Methods(Protocols):
-    """Base of `Ensemble`: the methods of arrays, and what Python asks of a float besides arithmetic."""
+    """Base of `Ensemble`: the methods of arrays, and those of Python's float besides arithmetic."""
 
     __slots__ = ()
 
@@ -91,7 +91,7 @@ class Methods(Protocols):
     # -- as of an array ------------------------------------------------------------------------------------------------
 
     def copy(self, order: str = "C") -> Self:
-        """The same values in memory of their own; samples stay contiguous whatever `order` says."""
+        """The same values in memory of their own; samples stay contiguous whatever `order` is."""
         return self.__copy__()
 
     def astype(self, dtype: Any, *, copy: bool = True) -> Self:

@@ -210,7 +210,7 @@ def _atleast(function: Function) -> Function:
 
 
 def _triangle(function: Function) -> Function:
-    """`tril` and `triu`: a vector stands for a square matrix of equal rows."""
+    """`tril` and `triu`: a vector is broadcast to a square matrix of equal rows."""
     keep = function is np.tril
 
     def lifted(m: Any, k: int = 0) -> Any:

@@ -22,7 +22,7 @@ SET_ARRAYS = ("ids", "weights", "points")
 
 
 class Protocols(Operators):
-    """Base of `Ensemble`: what the world outside asks of it."""
+    """Base of `Ensemble`: the protocols of other libraries."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""NumPy's ufuncs on ensembles: ``np.sin(x)``, ``plain * x``, ``np.add.reduce(x)`` work or raise and say why."""
+"""NumPy's ufuncs on ensembles: ``np.sin(x)``, ``plain * x``, ``np.add.reduce(x)`` work or raise an error."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def unsupported(function: str, why: str) -> TypeError:
 
 
 def call_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """What ``__array_ufunc__`` answers."""
+    """The implementation of ``__array_ufunc__``."""
     if not options and method == "__call__" and ufunc.signature is None:
         result = _plain_call(ufunc, inputs)
         if result is not NotImplemented:

@@ -39,7 +39,7 @@ class SpecialFunctions:
     def __getattr__(self, name: str) -> Callable[..., Any]:
         import scipy.special
 
-        # With SCIPY_ARRAY_API=1 the ufunc stands behind a function that asks for namespaces.
+        # With SCIPY_ARRAY_API=1 the ufunc is wrapped by a function that looks up namespaces.
         known: Any = getattr(scipy.special, name, None)
         known = getattr(known, "__wrapped__", known)
         found = getattr(importlib.import_module(self._module), name, None) if isinstance(known, np.ufunc) else None

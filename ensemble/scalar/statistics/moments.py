@@ -68,7 +68,7 @@ class Moments:
 
     Notes
     -----
-    A shared ensemble counts as one sample unless `update` is told weights. Samples of weight 0 leave every bit as it
+    A shared ensemble counts as one sample unless `update` gets weights. Samples of weight 0 leave every bit as it
     is. NaN propagates.
 
     References

@@ -40,7 +40,7 @@ def sample_quantile(x: Ensemble, q: Any, *, method: str = "linear") -> Array:
 
     Notes
     -----
-    Linear: sorted sample k with weight ``w_k`` stands at ``B_k / (B_k + A_k)``, the weights before and after it.
+    Linear: sorted sample k with weight ``w_k`` is at ``B_k / (B_k + A_k)``, the weights before and after it.
     Equal weights give ``(k - 1) / (n - 1)``: definition 7 of Hyndman and Fan [1]_, which is NumPy's.
 
     References
@@ -156,7 +156,8 @@ def sample_confidence_interval(x: Ensemble, level: float = 0.95) -> ConfidenceIn
     -----
     ``mean ± t * std / sqrt(n)`` with ``ddof=1`` and n - 1 degrees of freedom; n is the count that equal weights would
     need, as in `sample_var`. It is exact for independent normal samples and right for many independent ones of any
-    kind. Samples of a Sobol sequence are not independent: their mean is closer to the truth than the interval says.
+    kind. Samples of a Sobol sequence are not independent: their mean is closer to the exact value than the interval
+    suggests.
 
     Examples
     --------

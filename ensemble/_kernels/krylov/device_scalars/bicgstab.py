@@ -64,7 +64,7 @@ class BicgstabScalars(DeviceScalars):
         )
 
     def verify_convergence(self, true: Array, r: Array, p: Array, shadow: Array) -> None:
-        """Decide on the candidates by the true residual, which replaces r where a sample has to go on."""
+        """Decide on the candidates by the true residual, which replaces r where a sample continues."""
         partials = vectors.dot_partials(true, true)
         self.decide("bicgstab_verify", partials, self.rows, self.adopt, self.renew, self.keep)
         self.copy(self.adopt, true, r)

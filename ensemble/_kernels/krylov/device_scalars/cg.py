@@ -57,14 +57,14 @@ class CgScalars(DeviceScalars):
         return False
 
     def verify_convergence(self, true: Array, r: Array) -> None:
-        """Decide on the candidates by the true residual, which replaces r where a sample has to go on."""
+        """Decide on the candidates by the true residual, which replaces r where a sample continues."""
         keep = self.change  # in no use between iterations
         self.decide("cg_verify", vectors.dot_partials(true, true), self.rz, self.adopt, keep)
         self.copy(self.adopt, true, r)
         self.copy(keep, self.x, self.kept)
 
     def keep_previous(self, p: Array) -> None:
-        """Keep the iterates that a next direction would keep: queued behind the last iteration."""
+        """Keep the iterates that a next direction would keep: queued after the last iteration."""
         chosen = np.array(to_numpy(self.keep)) != 0
         if chosen.any():
             self.copy(self.keep, self.x - self.last_alpha * p, self.kept)

@@ -1,6 +1,6 @@
 """The scalars of GMRES on the device: Givens rotations, triangles and right-hand sides of every sample's cycle.
 
-A counter in device memory tells every kernel how long the basis is, so that one CUDA graph serves all lengths.
+A counter in device memory holds the length of the basis, so that one CUDA graph serves all lengths.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class GmresScalars(DeviceScalars):
         basis.basis_add_partials(self.chosen[None, :], z[None, :, :], x)
 
     def verify_convergence(self, true: Array, ended: bool) -> None:
-        """Decide on the chosen samples by their true residuals; at the end of a cycle those that go on restart."""
+        """Decide on the chosen samples by their true residuals; at the end of a cycle those that continue restart."""
         kernel = f"gmres_verify<{str(ended).lower()}>"
         self.decide(kernel, dot_partials(true, true), self.alpha, self.chosen, *self._cycle)
         self.copy(self.chosen, self.x, self.kept)

@@ -104,7 +104,7 @@ def drift_parameters(drift: Drift) -> dict[str, SampleValues]:
 
 
 def components(value: Any, n: int, name: str) -> SampleValues:
-    """`value` as n numbers; one number stands for all of them."""
+    """`value` as n numbers; one number is used for all of them."""
     values = SampleValues(value, "Gbees", name)
     require(values.shape in ((), (n,)), "Gbees", name, f"be a number or have shape ({n},)", f"shape {values.shape}")
     if values.shape == ():

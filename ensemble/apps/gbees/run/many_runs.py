@@ -51,7 +51,7 @@ class GridRuns:
     ----------
     runs : list of GridRun or None
     messages : list of str or None
-        Why a sample could not go on.
+        Why a sample could not continue.
     n_samples : int or None
         None for a run without samples, which raises where a sample would be flagged.
     """

@@ -54,7 +54,7 @@ class RecordedRun:
         Record also every so many steps: at the engine's next report once they are done. No step is cut for it.
     checkpoint : path, optional
         An ``.npz`` file that is written at every record, every `checkpoint_seconds`, and when the run is interrupted or
-        fails; `resume` goes on from it, to the bit.
+        fails; `resume` continues from it, to the bit.
     checkpoint_seconds : float
     **options
         Of `Gbees`, over the configuration's own.
@@ -115,7 +115,7 @@ class RecordedRun:
         configuration : Configuration
             The same as before.
         checkpoint : path
-            Also where the run goes on saving to.
+            Also the file of later checkpoints.
         **options
             The same as before: they are not in the file.
 

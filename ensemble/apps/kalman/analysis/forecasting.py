@@ -74,7 +74,7 @@ class ForecastResult:
     def to_pandas(self) -> Any:
         """A DataFrame of the means, lower and upper ends of observations, one row per step.
 
-        The index goes on where that of the observations ends, if those were a Series or DataFrame with a frequency.
+        The index continues that of the observations, if those were a Series or DataFrame with a frequency.
         """
         tables.check_one_series(self, self.mean)
         columns = {"mean": self.mean, "lower": self.lower, "upper": self.upper}
@@ -110,7 +110,7 @@ def forecast(
     y : array or Ensemble of shape (*batch, T, ny), FilterResult or SmootherResult
         Observations, NaN where missing, which are filtered first; or what a filter or smoother of `model` has returned.
     horizon : int
-        The number of steps behind the last observation.
+        The number of steps after the last observation.
     level : float between 0 and 1
         Probability of the intervals.
     future : mapping, optional

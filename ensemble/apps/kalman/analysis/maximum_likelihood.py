@@ -105,7 +105,7 @@ def maximum_likelihood(
     bounds : sequence of (low, high), optional
         One pair a parameter, None for no bound; a variance has ``(0.0, None)``.
     burn : int
-        How many of the first steps' terms to leave out, where a vague prior stands for ignorance.
+        How many of the first steps' terms to leave out, where a vague prior represents ignorance.
     mask : bool array, optional
         As `kalman_filter`.
     tol : float, dimensionless

@@ -57,7 +57,7 @@ def check_independent(a: Array, name: str, function: str) -> None:
 
 
 def matrices_last(a: Array) -> Array:
-    """The numbers of `a` with the axes of its matrices last: samples stand in front."""
+    """The numbers of `a` with the axes of its matrices last: samples first."""
     if not isinstance(a, Ensemble):
         return a
     values = a.samples

@@ -62,7 +62,7 @@ def n_samples_of(series: Series) -> int | None:
 def series_first(a: Array, tail: int, batch: tuple[int, ...], n_samples: int | None, time_at: int | None) -> Array:
     """`a` with shape (series or 1, [time,] *tail): batches and samples are all series. A view where memory allows it.
 
-    `time_at` is the axis of time, which stands before or behind the batch; None where there is none.
+    `time_at` is the axis of time, which is before or after the batch; None where there is none.
     """
     plain = not isinstance(a, Ensemble)
     if plain and not batch:  # the usual case
@@ -75,7 +75,7 @@ def series_first(a: Array, tail: int, batch: tuple[int, ...], n_samples: int | N
         return np.broadcast_to(values, (n_samples or 1, *values.shape[1:]))
     values = a[..., None] if plain else a.samples
     axes = len(values.shape)
-    values = np.moveaxis(values, -1, axes - 1 - tail)  # samples behind the batch
+    values = np.moveaxis(values, -1, axes - 1 - tail)  # samples after the batch
     if time_at == 0:
         values = np.moveaxis(values, 0, axes - 1 - tail)
     elif time_at is not None:
