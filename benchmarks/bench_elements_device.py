@@ -43,7 +43,7 @@ def element_rows(repeats: int) -> list[dict[str, Any]]:
         values = cupy.asarray(host)
         expected = gather_sums(*assembly._matrix_sources, host, None)
         out = cupy.empty((assembly.graph.nnz, n_samples))
-        places = assembly._beside(values, "matrix", assembly._matrix_sources)
+        places = assembly._arrays_on(values, "matrix", assembly._matrix_sources)
         tables = staging(assembly._gather, k, n_samples, values)
 
         def atomic(values: Any = values, out: Any = out, n_samples: int = n_samples) -> None:

@@ -101,7 +101,7 @@ def table() -> list[dict[str, Any]]:
                 values = np.arange(1.0, n_samples + 1.0) if f is collatz else rng.uniform(0.1, 1.0, n_samples)
                 found = times(f, values)
                 rows.append({
-                    "function": name, "n_samples": n_samples, "way": run(f, Ensemble(values)).way,
+                    "function": name, "n_samples": n_samples, "way": run(f, Ensemble(values)).execution,
                     **{f"{way} us": 1e6 * median(seconds) for way, seconds in found.items()},
                     "run / loop over floats": ratio(found["run"], found["loop over floats"]),
                 })  # fmt: skip

@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 COMPILED_DTYPES = frozenset((np.dtype(np.float32), np.dtype(np.float64)))
-"""Value types that the compiled kernels know; every other dtype takes the reference implementation."""
+"""Value types that the compiled kernels support; every other dtype takes the reference implementation."""
 
 
 @functools.cache
@@ -55,7 +55,7 @@ def array_namespace(*arrays: Any) -> Namespace:
 
 
 def is_array(value: Any) -> bool:
-    """Whether `value` is an array of a library that speaks the Array API."""
+    """Whether `value` is an array of a library that implements the Array API."""
     return type(value) is np.ndarray or array_api_compat.is_array_api_obj(value)
 
 
@@ -101,13 +101,13 @@ def to_numpy(array: Array) -> np.ndarray:
     if array_api_compat.is_cupy_array(array):
         return np.asarray(array.get())
     if array_api_compat.is_torch_array(array):
-        # Lazy conjugates and negatives are marks on a tensor that NumPy's arrays do not know.
+        # Lazy conjugates and negatives are marks on a tensor that NumPy's arrays do not have.
         return np.asarray(array.detach().resolve_conj().resolve_neg().cpu().numpy())
     return np.asarray(array)
 
 
 def library_and_device(array: Any) -> tuple[str, Any]:
-    """The library and the device that `array` lives in: what a cache of moved copies is keyed by."""
+    """The library and the device of `array`: the key of a cache of copies."""
     return array_api_compat.array_namespace(array).__name__, str(array_api_compat.device(array))
 
 
@@ -152,7 +152,7 @@ def free_bytes(array: Array) -> int | None:
 
 
 def available_bytes(array: Array) -> int:
-    """Memory that can still be had where `array` lives: on its device, or on this machine in its control group."""
+    """Free memory where `array` is stored: on its device, or on this machine in its control group."""
     free = free_bytes(array)
     if free is not None:
         return free
@@ -180,7 +180,7 @@ def base_of(samples: Array) -> Namespace:
 
 
 def contiguous(array: Array, dtype: Any = None) -> Array:
-    """`array` with samples contiguous in memory, as the kernels want it; itself where it is so already."""
+    """`array` with samples contiguous in memory, as the kernels require it; itself where it is so already."""
     if isinstance(array, np.ndarray):
         return np.ascontiguousarray(array, dtype)
     if array_api_compat.is_cupy_array(array):
@@ -214,7 +214,7 @@ def assigned(array: Array, key: Any, value: Any) -> Array:
 
 
 def synchronize(array: Array) -> None:
-    """Wait until the work queued for `array` is done: what an honest timer calls last."""
+    """Wait until the work queued for `array` is done, as a timer must."""
     if array_api_compat.is_cupy_array(array):
         array.device.synchronize()
     elif array_api_compat.is_jax_array(array):

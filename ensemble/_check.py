@@ -65,7 +65,7 @@ def finite(value: Any, function: str, argument: str) -> float:
 
 
 def sample_number(i: Any, n_samples: int, function: str, argument: str = "i in sample(i)") -> int:
-    """The place of sample `i` among `n_samples`; the one sample of shared data answers for every `i` from 0."""
+    """The place of sample `i` among `n_samples`; the one sample of shared data is used for every `i` from 0."""
     requirement = f"be from {-n_samples} to {n_samples - 1}"
     try:
         number = operator.index(i)

@@ -74,7 +74,7 @@ def anisotropic(
     seed : int
         Of the weights.
     weights : array, shape (n_axes, n_samples), optional
-        The weights themselves; the three arguments before then have no say.
+        The weights themselves; the three arguments before are then ignored.
 
     Examples
     --------

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ensemble.__main__ import main
-from ensemble._command.sampling import estimate, uniform_points
+from ensemble._command.diffusion.sampling import estimate, uniform_points
 from ensemble.apps.fem import RandomDiffusion
 from ensemble.scalar import Ensemble
 from tests.command_line import exit_status
@@ -225,7 +225,7 @@ def test_samples_that_fail_are_named_and_left_out(tmp_path, capsys, monkeypatch)
 
 
 def test_no_sample_at_all_converges(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("ensemble._command.diffusion.uniform_points", lambda n, d, *_: np.full((d, n), np.nan))
+    monkeypatch.setattr("ensemble._command.diffusion.command.uniform_points", lambda n, d, *_: np.full((d, n), np.nan))
     assert main([*SMALL, "--json", "--quiet", "--plot", str(tmp_path / "p.png")]) == 1
     found = json.loads(capsys.readouterr().out)
     assert found["response_mean"] is None and found["samples_failed"] == 20

@@ -6,8 +6,8 @@ from argparse import Namespace
 
 import pytest
 
-from ensemble._command import second_process
-from ensemble._command.second_process import OneSampleCompilation
+from ensemble._command.diffusion import second_process
+from ensemble._command.diffusion.second_process import OneSampleCompilation
 
 OPTIONS = {
     "scalar_runs": 3, "backend": "numpy", "terms": 5, "correlation_length": 1.0, "mean": 1.0, "variance": 0.01,

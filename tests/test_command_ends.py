@@ -12,7 +12,7 @@ import pytest
 
 from ensemble import _backend
 from ensemble.__main__ import main
-from ensemble._command.output import Output
+from ensemble._command.shared.output import Output
 from ensemble.apps.fem import RandomDiffusion
 from ensemble.apps.fem.solves import memory as fem_memory
 from ensemble.apps.gbees import RecordedRun
@@ -165,7 +165,7 @@ def test_a_second_ctrl_c_says_what_is_written(arguments, capsys, monkeypatch, tm
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    module = sys.modules[f"ensemble._command.{arguments[0]}"]
+    module = sys.modules[f"ensemble._command.{arguments[0]}.command"]
     monkeypatch.setattr(module, "save_figure", interrupted)
     assert main([*arguments, "--out", "a.npz", "--plot", "b.png"]) == 130
     out, err = capsys.readouterr()
@@ -191,7 +191,7 @@ def test_a_comparison_that_fails_does_not_cost_the_run(capsys, monkeypatch, tmp_
     def failing(*_, **__):
         raise MemoryError("no room")
 
-    monkeypatch.setattr("ensemble._command.gbees.kernel_density", failing)
+    monkeypatch.setattr("ensemble._command.gbees.command.kernel_density", failing)
     assert main([*GRID, "--monte-carlo", "20", "--out", "a.npz", "--json"]) == 1
     out, err = capsys.readouterr()
     assert json.loads(out)["monte_carlo"] is None and (tmp_path / "a.npz").exists()

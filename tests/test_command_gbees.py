@@ -11,10 +11,10 @@ from matplotlib.figure import Figure
 
 from ensemble.__main__ import main
 from ensemble._command import parsers
-from ensemble._command.gbees_input import configuration_of
-from ensemble._command.gbees_progress import GridProgress
+from ensemble._command.gbees.input import configuration_of
+from ensemble._command.gbees.progress import GridProgress
 from ensemble._kernels.gbees.limiters import LIMITERS
-from ensemble.apps.gbees import Gbees, Recording, configuration, read_binary
+from ensemble.apps.gbees import Gbees, SavedRun, configuration, read_binary
 from ensemble.apps.gbees.engines.backends import BACKENDS
 from ensemble.apps.gbees.run.recorded_run import PausingCallback
 from tests.command_line import exit_status
@@ -166,7 +166,7 @@ def test_a_terminal_gets_a_bar(folder, capsys, monkeypatch):
 
 def test_elsewhere_a_line_now_and_then(capsys, monkeypatch):
     clock = iter([0.0, 1.0, 6.0, 7.0]).__next__
-    monkeypatch.setattr("ensemble._command.gbees_progress.time.perf_counter", clock)
+    monkeypatch.setattr("ensemble._command.gbees.progress.time.perf_counter", clock)
     with GridProgress(2.0) as progress:
         for k in range(1, 4):
             progress.report(0.5 * k, 10 * k, 10_000_000 * k)
@@ -176,11 +176,11 @@ def test_elsewhere_a_line_now_and_then(capsys, monkeypatch):
 def test_files_are_written_and_nothing_else_is_left(folder, capsys):
     arguments = ["--out", "o.npz", "--export", "pdf", "--format", "binary", "--plot", "p.png", "--quiet"]
     assert main(["gbees", "circle.toml", *arguments]) == 0
-    recording = Recording.load("o.npz")
-    assert recording.spans == [0, 0, 0, 1, 1, 1] and recording.title == "circle"
+    saved_run = SavedRun.load("o.npz")
+    assert saved_run.spans == [0, 0, 0, 1, 1, 1] and saved_run.title == "circle"
     for k, name in enumerate(["P0/pdf_0", "P0/pdf_1", "P0/pdf_2", "P1/pdf_0", "P1/pdf_1", "P1/pdf_2"]):
         points = read_binary(folder / "pdf" / f"{name}.bin", 2)
-        np.testing.assert_array_equal(points.probabilities, recording.distributions[k].probabilities)
+        np.testing.assert_array_equal(points.probabilities, saved_run.distributions[k].probabilities)
     assert (folder / "p.png").read_bytes().startswith(b"\x89PNG")
     names = {path.name for path in folder.iterdir()} - {"__pycache__"}
     assert names == {"model.py", "circle.toml", "o.npz", "pdf", "p.png"}
@@ -225,12 +225,12 @@ def test_ctrl_c_leaves_a_checkpoint_that_the_run_goes_on_from(n, folder, capsys,
     assert "go on with: ensemble gbees circle.toml --resume --checkpoint circle.checkpoint.npz" in err
     assert (folder / "circle.checkpoint.npz").exists()
     assert main([*problem, "--resume", "--out", "rest.npz", "--json", "--quiet"]) == 0
-    whole, rest = (Recording.load(name).arrays() for name in ("whole.npz", "rest.npz"))
+    whole, rest = (SavedRun.load(name).arrays() for name in ("whole.npz", "rest.npz"))
     assert set(whole) == set(rest)
     for name, value in whole.items():
         np.testing.assert_array_equal(rest[name], value, err_msg=name)
     assert not (folder / "circle.checkpoint.npz").exists()
-    assert len(Recording.load("part.npz").steps) == n
+    assert len(SavedRun.load("part.npz").steps) == n
 
 
 def test_a_grid_that_cannot_go_on_ends_with_one_line_and_what_there_is(folder, capsys):

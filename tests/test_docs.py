@@ -65,7 +65,7 @@ def test_the_index_names_every_page():
     assert [page.name for page in pages if f"{page.parent.name}/{page.name}" not in index] == []
 
 
-PROGRAMS = [*(ROOT / "benchmarks").rglob("*.py"), *(ROOT / "ensemble" / "_command").glob("*.py")]
+PROGRAMS = [*(ROOT / "benchmarks").rglob("*.py"), *(ROOT / "ensemble" / "_command").rglob("*.py")]
 TEXTS = {
     str(p.relative_to(ROOT)): p.read_text().replace("\\\n", " ") for p in [*PAGES, ROOT / "CHANGELOG.md", *PROGRAMS]
 }

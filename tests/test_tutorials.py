@@ -55,8 +55,8 @@ def butterfly():
 
 def test_the_butterfly_is_the_published_one(butterfly):
     """Hanson et al. (2025), table 1: a coefficient of 0.9027 with 100,000 samples; fewer samples have wider kernels."""
-    recording = butterfly["recording"]
-    assert (len(recording.steps), recording.cell_steps) == (963, 6_512_143)
+    saved_run = butterfly["saved_run"]
+    assert (len(saved_run.steps), saved_run.cell_steps) == (963, 6_512_143)
     assert abs(butterfly["by_kernels"] - 0.893) < 0.01 and butterfly["by_bins"] < butterfly["by_kernels"]
 
 

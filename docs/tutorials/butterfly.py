@@ -14,7 +14,7 @@ from ensemble.apps import gbees
 HERE = Path(__file__).parent
 
 # %% The published cells are coarse for this problem: up to t = 1 a tenth of the probability leaves over the grid's rim,
-# and as much is made up where negative values are set to zero. `recording.steps` has both; the warnings are known here.
+# and as much is made up where negative values are set to zero. `saved_run.steps` has both; the warnings are known here.
 warnings.simplefilter("ignore", gbees.GridWarning)
 
 # %% The problem: Lorenz's system of 1963, an initial state known to a standard deviation of 1 in each coordinate, and
@@ -23,9 +23,9 @@ problem = gbees.configuration("lorenz63")
 
 # %% The distribution is carried by the drift, on cells of half a standard deviation that come and go with it. It is
 # recorded at five times before the measurement and five after it.
-recording = gbees.RecordedRun(problem).run()
-first, last = recording.distributions[0], recording.distributions[-1]
-before, after = recording.distributions[4], recording.distributions[5]
+saved_run = gbees.RecordedRun(problem).run()
+first, last = saved_run.distributions[0], saved_run.distributions[-1]
+before, after = saved_run.distributions[4], saved_run.distributions[5]
 
 # %% What it says: by t = 1 the probability has parted to both wings of the butterfly; no mean and covariance tell that.
 # How many cells hold half of it, and 95 %? How much is on the left wing?
@@ -34,7 +34,7 @@ left_wing = float(before.probabilities[gbees.positions(before)[:, 0] < 0.0].sum(
 
 # %% The measurement says where the point is in height, not on which wing. Its evidence is the density of what was
 # measured, given all that was known before.
-log_evidence = recording.log_evidences[0]
+log_evidence = saved_run.log_evidences[0]
 
 # %% Monte Carlo for comparison: 20,000 samples in one Ensemble, each with its own step lengths. The samples become a
 # distribution by a kernel density estimate, as in the paper, or by counting them in bins of 2 cells.
@@ -53,8 +53,8 @@ means = many.mean().samples
 
 def report():
     """What was found, in words."""
-    largest = recording.steps.cells.max()
-    print(f"{len(recording.steps)} steps, {recording.cell_steps:,} cell-steps, at most {largest:,} cells")
+    largest = saved_run.steps.cells.max()
+    print(f"{len(saved_run.steps)} steps, {saved_run.cell_steps:,} cell-steps, at most {largest:,} cells")
     print(f"half of the probability at t = 1 is in {regions.counts[0]:,} cells, 95 % in {regions.counts[1]:,}")
     print(f"the left wing has {left_wing:.2f} of it; log evidence of the measurement {log_evidence:.3f}")
     print(f"Bhattacharyya coefficient with Monte Carlo: {by_kernels:.3f} (kernels), {by_bins:.3f} (bins of 2 cells)")
@@ -77,7 +77,7 @@ def draw(path):
         for span in (0, 1):
             axes = figure.add_subplot(grid[0, span], projection="3d")
             for k in range(5):
-                cells = recording.distributions[5 * span + k]
+                cells = saved_run.distributions[5 * span + k]
                 dots = samples if span == 0 and k == 4 else None
                 gbees.plot_isosurfaces(cells, ax=axes, masses=(0.5, 0.9, 0.99), color=colours[k], samples=dots)
                 axes.plot([], [], [], "s", color=colours[k], label=f"t = {cells.time:g}")
@@ -86,7 +86,7 @@ def draw(path):
             axes.add_artist(inside)
             axes.set_box_aspect(None, zoom=0.94)
             axes.set_title("Before the measurement, dots: Monte Carlo" if span == 0 else "After it")
-        axes = gbees.plot_cells(recording.step_times, recording.steps.cells, ax=figure.add_subplot(grid[0, 2]))
+        axes = gbees.plot_cells(saved_run.step_times, saved_run.steps.cells, ax=figure.add_subplot(grid[0, 2]))
         axes.spines[["top", "right"]].set_visible(False)
         axes.yaxis.set_major_formatter(matplotlib.ticker.StrMethodFormatter("{x:,.0f}"))
         axes.set_title("Cells stored")

@@ -1,1 +1,1 @@
-"""What the `ensemble` command does, one module per sub-command."""
+"""What the `ensemble` command does, one folder per sub-command."""

@@ -20,7 +20,7 @@ LIMITERS = ("mc", "minmod", "none", "superbee", "van_leer")
 
 
 def command(name: str) -> Callable[[argparse.Namespace], int]:
-    """The function ``run`` of the module of this name, which is imported when the command is carried out.
+    """The function ``run`` of the command module in the folder of this name, imported when the command is carried out.
 
     The import takes a second and computes nothing: during it Ctrl-C ends the process by the signal, as it ends any
     program without a handler.
@@ -32,7 +32,7 @@ def command(name: str) -> Callable[[argparse.Namespace], int]:
         if handled:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
         try:
-            module = importlib.import_module(f"ensemble._command.{name}")
+            module = importlib.import_module(f"ensemble._command.{name}.command")
         finally:
             if handled:
                 signal.signal(signal.SIGINT, signal.default_int_handler)

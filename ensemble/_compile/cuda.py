@@ -38,7 +38,7 @@ def sources(*files: str) -> str:
 
 
 KERNEL_MODULES: dict[str, KernelModule] = {}
-"""Every module by name; the compile test walks this table."""
+"""Every module by name; the compile test iterates over this table."""
 
 
 class Layout(NamedTuple):
@@ -80,8 +80,8 @@ class KernelModule:
 
     `name` and `headers` are paths in `_kernels`; `instances` are the names of the kernels, template arguments
     included; `extras` some sets of options that they compile with; `widest` is the number of threads that may carry
-    one row, `only` the layout of kernels that know no other. Those of a module that is `apart` are compiled one by one,
-    when each is first launched.
+    one row, `only` the one layout that the kernels support. The kernels of a module that is `apart` are compiled one by
+    one, each at its first launch.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class KernelModule:
         return layout._replace(lanes=lanes, tiles=-(-n_samples // (lanes * layout.vector)))
 
     def source(self) -> str:
-        """The text that the compiler sees."""
+        """The source text for the compiler."""
         headers = (f"_kernels/{header}" for header in self.headers)
         return sources(
             "_compile/include/packs.cuh", "_compile/include/samples.cuh", *headers, f"_kernels/{self.name}.cu"
@@ -126,7 +126,7 @@ class KernelModule:
         self, function: str, layout: Layout, grid: tuple[int, ...], threads: Any, arguments: tuple[Any, ...],
         wide: bool = False, extra: tuple[str, ...] = (),
     ) -> None:  # fmt: skip
-        """Queue one kernel; `wide` tells that matrix positions are 64-bit. An empty grid does nothing."""
+        """Queue one kernel; `wide`: matrix positions are 64-bit. An empty grid does nothing."""
         if 0 not in grid:
             block = threads if isinstance(threads, tuple) else (threads,)
             self.function(function, layout, wide, extra)(grid, block, tuple([_argument(value) for value in arguments]))

@@ -37,7 +37,7 @@ def digest_of(folder: str) -> str:
 
 
 def folder_of(function: Callable[..., Any]) -> str:
-    """The folder of kernels in which `function` stands; all of them for code that is generated elsewhere."""
+    """The folder of kernels that holds `function`; all of them for code that is generated elsewhere."""
     with contextlib.suppress(ValueError):
         parts = Path(inspect.getfile(function)).relative_to(ROOT / "_kernels").parts
         return f"_kernels/{parts[0]}"

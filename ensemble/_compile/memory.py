@@ -1,7 +1,7 @@
 """Memory for large arrays that is used again: fresh pages cost more than the work done on them.
 
-The first write to memory that the system has just handed out runs at a fraction of the bandwidth, and NumPy gives
-large arrays back to the system as soon as they die. `empty` keeps what dies here for the next array of about the same
+The first write to memory newly allocated by the system runs at a fraction of the bandwidth, and NumPy gives
+large arrays back to the system when they are freed. `empty` keeps freed memory for the next array of about the same
 size, up to `LIMIT` bytes; `release_memory` gives it all back.
 """
 
@@ -29,7 +29,7 @@ _spare: dict[int, np.ndarray] = {}  # by id; single operations are atomic: final
 
 
 class _Block:
-    """The owner of one piece of memory; when the last array on it dies, the memory joins the spare pieces."""
+    """The owner of one piece of memory; when the last array on it is freed, the memory joins the free list."""
 
     def __init__(self, raw: np.ndarray, start: int, n_bytes: int) -> None:
         self.raw = raw
@@ -43,7 +43,7 @@ class _Block:
 
 
 def _piece(n_bytes: int) -> np.ndarray:
-    """Memory of at least `n_bytes`: a spare piece at most an eighth larger, or new."""
+    """Memory of at least `n_bytes`: a free piece at most an eighth larger, or new."""
     for raw in sorted([*_spare.values()], key=lambda piece: piece.nbytes):
         fits = n_bytes <= raw.nbytes <= n_bytes + n_bytes // 8
         if fits and _spare.pop(id(raw), None) is not None:

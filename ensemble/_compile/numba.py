@@ -50,7 +50,7 @@ ROW_BLOCK = 512
 """Rows that one partial sum covers."""
 
 SMALL = 1 << 17
-"""Elements of the largest array below which a kernel does not wake other threads."""
+"""Elements of the largest array below which a kernel runs on one thread."""
 
 STREAMED = 1 << 25
 """Bytes above which an output outgrows the caches, so that reading its lines before writing them is a waste."""
@@ -110,10 +110,10 @@ if hasattr(os, "register_at_fork"):
 
 
 def per_width(make: Callable[..., Any]) -> Callable[..., Any]:
-    """Remember what `make(width, ...)` compiled, so that each width is built once and only when it is met.
+    """Cache what `make(width, ...)` compiled, so that each width is built once, at its first use.
 
-    Calls on small arrays run on the calling thread alone: waking a team costs more than it saves there, and on a busy
-    machine much more. The number of threads changes no bit of any result.
+    Calls on small arrays run on the calling thread alone, where starting the thread team costs more than it saves. The
+    number of threads changes no bit of any result.
     """
 
     @functools.cache
@@ -135,7 +135,7 @@ def per_width(make: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """Kernels that this thread calls in here do not wake others: for callers that have a thread for each problem."""
+    """Kernels called in this context run on the calling thread: for callers that have a thread for each problem."""
     threads = numba.get_num_threads()
     numba.set_num_threads(1)
     try:

@@ -17,7 +17,7 @@ The language is a part of Python's: names, numbers, ``w[i]`` with ``i >= 0``, ar
 ``continue``, ``return``, and calls of `Function`, ``min``, ``max``, ``abs``, ``int``, ``float``, ``math.sqrt``,
 ``np.isnan``, `local_array`, `numbers_at`, `behind`, `fma`, `load` and `store`. A variable has the type of its first
 value; ``int`` is an int64, ``float`` the type of the numbers in `Numbers`, and a register holds as many of them as fill
-`ROW_BYTES`; a number beside a register stands for one in each of its lanes. Division of integers by ``//`` and ``%`` is
+`ROW_BYTES`; a number beside a register is broadcast to its lanes. Division of integers by ``//`` and ``%`` is
 that of numbers that are not negative. Nothing is reassociated or contracted. Indices are not checked.
 """
 
@@ -26,6 +26,7 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
+from collections import ChainMap
 from collections.abc import Callable
 from typing import Any
 
@@ -121,7 +122,7 @@ class Function:
     """
 
     attribute = "noinline"
-    """What LLVM is told about copies of the function in its callers."""
+    """LLVM's inlining attribute of the function."""
 
     def __init__(self, name: str, arguments: list[tuple[str, str]], returned: list[str]) -> None:
         self.name, self.arguments, self.returned = name, arguments, returned
@@ -135,11 +136,11 @@ class Function:
 
 
 class Plain(Function):
-    """A function of this language: its statements, and the names that it sees."""
+    """A function of this language: its statements, and the names in its scope."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.name, self.function = function.__name__, function
-        self.names: dict[str, Any] = function.__globals__
+        self.names = ChainMap(dict(inspect.getclosurevars(function).nonlocals), function.__globals__)
         self.rolled = False
         self.body: list[ast.stmt]
 
@@ -261,7 +262,7 @@ class Group:
 
 
 class _Body:
-    """The statements of a function on their way to LLVM. Variables lie in memory until LLVM finds them registers."""
+    """The translation of a function's statements to LLVM. Variables are stack slots that LLVM promotes to registers."""
 
     def __init__(self, group: Group, function: Plain, made: ir.Function) -> None:
         self.group, self.function, self.made = group, function, made

@@ -9,7 +9,7 @@ from typing import Any
 from ensemble._backend import backend_of
 
 KERNELS: dict[str, Kernel] = {}
-"""Every kernel by name; the kernel tests walk this table."""
+"""Every kernel by name; the kernel tests iterate over this table."""
 
 
 class Kernel:

@@ -23,7 +23,7 @@ __all__ = [
 
 
 def stream_number(array: Array) -> int:
-    """What tells the current stream of the device of `array` from others; 0 off devices."""
+    """The identity of the current stream of the device of `array`; 0 off devices."""
     if not hasattr(array.data, "ptr"):
         return 0
     import cupy
@@ -44,7 +44,7 @@ def on_device_of(array: Array) -> Iterator[None]:
 def copy_between_devices(array: Array, out: Array) -> None:
     """Copy `array` into `out`, which may lie on another device, in order with the current streams of both.
 
-    The stream of `array` goes on once the copy is made, so that its memory may be given to others.
+    The stream of `array` waits for the copy, so that its memory may be reused.
     """
     if not hasattr(array.data, "ptr"):
         out[...] = array
@@ -105,7 +105,7 @@ class CudaGraph:
         import cupy
 
         self._pool = self._pool or cupy.cuda.MemoryPool()
-        # What the run allocates on its way it gets from memory that nobody else is ever given.
+        # Allocations during the capture come from a private memory pool.
         with cupy.cuda.using_allocator(self._pool.malloc):
             self._times += 1
             if self._times == 1:
@@ -125,7 +125,7 @@ _streams = threading.local()
 
 @contextmanager
 def own_stream(array: Array) -> Iterator[bool]:
-    """A stream on which launches can be recorded, in order with the caller's; says whether there is one."""
+    """A stream on which launches can be recorded, in order with the caller's; returns whether there is one."""
     if not hasattr(array.data, "ptr"):
         yield False
         return

@@ -54,7 +54,7 @@ I64, BYTES = ir.IntType(64), ir.IntType(8).as_pointer()
 
 @intrinsic
 def share(typingctx, count):
-    """Call the function that this stands in on every thread, its last two arguments a part of ``range(count)``.
+    """Call the enclosing function on every thread, its last two arguments a part of ``range(count)``.
 
     False, and nothing is called, where there is one thread.
     """

@@ -1,1 +1,1 @@
-"""Numerics on bare arrays, one folder for each user; a kernel knows none of the classes above it."""
+"""Numerics on bare arrays, one folder for each user; a kernel imports none of the classes above it."""

@@ -1,4 +1,4 @@
-"""The table of kernels with every module of kernels in it, for the tests that walk over it."""
+"""The table of kernels with every module of kernels in it, for the tests that iterate over it."""
 
 from ensemble._compile.registry import KERNELS
 from ensemble._kernels.dense import small, symmetric3  # noqa: F401

@@ -1,4 +1,4 @@
-"""Krylov and Newton methods, per sample or coupled; what to start them from, and which samples to run together."""
+"""Krylov and Newton methods, per sample or coupled; initial guesses, and groups of samples."""
 
 from ensemble.krylov.bicgstab import bicgstab
 from ensemble.krylov.cg import cg

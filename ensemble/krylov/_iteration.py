@@ -1,6 +1,6 @@
 """The state of one solve, whatever the method: samples, outcomes, best iterates, and compaction.
 
-Vectors are arrays of any library and only kernels touch them. The scalars of each sample (coefficients and the
+Vectors are arrays of any library and only kernels read and write them. The scalars of each sample (coefficients and the
 decisions that depend on them) belong to `KrylovIteration.scalars`: NumPy arrays of `ensemble.krylov.host_scalars`, or
 device arrays of `ensemble._kernels.krylov.device_scalars`. A method is written once over either.
 """
@@ -33,7 +33,7 @@ class KrylovIteration:
     """
 
     vectors: tuple[str, ...] = ("b", "x", "r")
-    """Names of the arrays of shape (n, n_samples) that live from one iteration to the next."""
+    """Names of the arrays of shape (n, n_samples) that an iteration takes over from the one before."""
 
     scratch: tuple[str, ...] = ()
     """Names of those that do not; the last is free between iterations."""
@@ -74,8 +74,8 @@ class KrylovIteration:
         norm = norm_b if x0 is None else np.where(zero, 0.0, norms(self.r))
         with np.errstate(all="ignore"):
             self.target = np.maximum(system.rtol * norm_b, atol)
-        sound = np.isfinite(norm) & np.isfinite(self.target)
-        sound &= (norm_b > 0.0) | zero  # beside the others, a coupled sample may be too small to have a norm
+        valid = np.isfinite(norm) & np.isfinite(self.target)
+        valid &= (norm_b > 0.0) | zero  # beside the others, a coupled sample may be too small to have a norm
         self.initial, self.latest = norm, norm.copy()
         # below the roundoff of b a recursive norm is compared with the true residual in any case
         self.check = np.maximum(self.target, self.eps * norm_b)
@@ -88,9 +88,9 @@ class KrylovIteration:
         self.final = norm.copy()  # true norms of what is returned
         self.status = np.full(n_samples, Status.max_iterations, dtype=object)
         self.status[norm <= self.target] = Status.converged
-        self.status[~sound] = Status.breakdown
+        self.status[~valid] = Status.breakdown
         self.iterations = np.zeros(n_samples, np.int64)
-        self.active = sound & (norm > self.target)
+        self.active = valid & (norm > self.target)
         self.log: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
 
     # --- vectors
@@ -144,7 +144,7 @@ class KrylovIteration:
         raise NotImplementedError
 
     def end_stage(self) -> None:
-        """Bring the best iterates up to date before a device solve returns to the host."""
+        """Update the best iterates before a device solve returns to the host."""
 
     # --- outcomes
     def record(self, which: np.ndarray, norm: np.ndarray) -> None:
@@ -273,7 +273,7 @@ class KrylovIteration:
 
 
 def says_stop(answer: Any) -> bool:
-    """Whether a callback's answer ends the solve: True does, None and other objects do not."""
+    """Whether a callback's return value ends the solve: True does, None and other objects do not."""
     return isinstance(answer, bool | np.bool_) and bool(answer)
 
 

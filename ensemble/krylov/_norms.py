@@ -18,8 +18,8 @@ def norms(vectors: Array) -> np.ndarray:
 def units_of(b: Array, norm: np.ndarray, coupled: bool) -> np.ndarray | None:
     """Powers of two to divide samples by whose squares leave the range of numbers, 1 for the others; None for no such.
 
-    A right-hand side of 1e-200 has a norm of zero by its squares, and would be met by any x. Dividing by a power of two
-    rounds nothing. Coupled samples share one unit.
+    A right-hand side of 1e-200 has a norm of zero by its squares, and every x would satisfy the stopping test.
+    Division by a power of two is exact. Coupled samples share one unit.
     """
     limits = np.finfo(b.dtype if isinstance(b, np.ndarray) else str(b.dtype).split(".")[-1])
     low, high = np.sqrt(float(limits.smallest_normal)) / limits.eps, np.sqrt(float(limits.max)) * limits.eps

@@ -25,7 +25,7 @@ DEFAULT_RTOL, DEFAULT_RTOL_FLOAT32 = 1e-8, 1e-5
 
 @dataclass
 class LinearSystem:
-    """Checked arguments of a solver: operators, wide vectors, and what the answer should look like."""
+    """Checked arguments of a solver: operators, wide vectors, and the form of the result."""
 
     function: str
     A: LinearOperator
@@ -65,7 +65,7 @@ def linear_system(
     dtype = common_dtype(function, vectors, A)
     rtol = default_rtol(vectors["b"], dtype) if rtol is None else tolerance(rtol, function, "rtol", n_samples)
     atol = tolerance(atol, function, "atol", n_samples)
-    A, M = (m.astype(dtype) for m in (A, M))  # kernels know no mixed products
+    A, M = (m.astype(dtype) for m in (A, M))  # kernels have no mixed products
     wide = {name: widen(v, n_samples, dtype) for name, v in vectors.items()}
     require_one_device(function, wide["b"], A=A, M=M)
     like = x0 if x0 is not None and vectors["x0"].shape[-1] > vectors["b"].shape[-1] else b
@@ -97,10 +97,10 @@ def tolerance(value: Any, function: str, argument: str, n_samples: int) -> Any:
     require(
         value.shape == (n_samples,), function, argument, f"be a number or {n_samples} of them", f"shape {value.shape}"
     )
-    sound = (value >= 0.0) & (value < np.inf)
-    if not sound.all():
+    valid = (value >= 0.0) & (value < np.inf)
+    if not valid.all():
         requirement = "be a finite number, zero or above, in every sample"
-        require(False, function, argument, requirement, f"{value[np.argmin(sound)]} in sample {np.argmin(sound)}")
+        require(False, function, argument, requirement, f"{value[np.argmin(valid)]} in sample {np.argmin(valid)}")
     return value
 
 
@@ -139,7 +139,7 @@ def common_samples(function: str, n: int, vectors: dict[str, Any], **operators: 
 
 
 def common_dtype(function: str, vectors: dict[str, Any], A: LinearOperator) -> Any:
-    """The real floating type in which vectors and matrix meet in."""
+    """The real floating type common to vectors and matrix."""
     first = vectors["b"]
     if isinstance(first, np.ndarray):
         dtype = np.result_type(*vectors.values(), np.float64 if A.dtype is None else A.dtype, np.float32)

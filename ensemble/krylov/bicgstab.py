@@ -33,7 +33,7 @@ def bicgstab(
     """Solve ``A x = b`` for every sample at once, A nonsingular in each and not necessarily symmetric.
 
     Preconditioned from the right, ``A M (M^-1 x) = b``, so that the residual is the true one: a sample has converged
-    when its 2-norm is at most ``max(rtol * norm(b), atol)``, which is computed anew from x before it is believed.
+    when its 2-norm is at most ``max(rtol * norm(b), atol)``, which is recomputed from x to confirm it.
     Memory does not grow with the iterations: nine vectors, b, x and the best iterate counted [1]_, [2]_.
 
     An inner product that is nothing but the roundoff of its own sum ends a sample's recurrence; the sample then begins
@@ -58,7 +58,7 @@ def bicgstab(
     coupling : {"independent", "ensemble"}
         "independent": each sample has coefficients of its own and the bits of its own scalar run; finished samples are
         frozen. "ensemble": all samples share their inner products, summed, as if they were one block-diagonal system;
-        the iteration goes on until every sample meets its own target.
+        the iteration continues until every sample meets its own target.
     compact : bool
         Take finished samples out of vectors and matrices when at least half are done and more than a few iterations
         lie ahead. Changes no result.

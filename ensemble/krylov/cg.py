@@ -34,7 +34,7 @@ def cg(
     """Solve ``A x = b`` for every sample at once, A symmetric positive definite in each.
 
     A sample has converged when the 2-norm of its residual is at most ``max(rtol * norm(b), atol)``; the residual is
-    computed anew from x before that is believed. A sample that is not finite or not positive definite is flagged
+    recomputed from x to confirm it. A sample that is not finite or not positive definite is flagged
     ``breakdown``; the others finish [1]_, [2]_.
 
     Where the true residual misses the target, the sample restarts from that residual with a new direction.
@@ -60,7 +60,7 @@ def cg(
     coupling : {"independent", "ensemble"}
         "independent": each sample has step lengths of its own and the bits of its own scalar run; finished samples are
         frozen. "ensemble": all samples share one inner product, their sum (eq. 4 of [2]_), hence one iteration count;
-        the iteration goes on until every sample meets its own target, so a singular sample holds up all of them.
+        the iteration continues until every sample meets its own target, so a singular sample holds up all of them.
     compact : bool
         Take finished samples out of vectors and matrices when at least half are done and more than a few iterations
         lie ahead. Changes no result.

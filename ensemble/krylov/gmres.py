@@ -40,7 +40,7 @@ def gmres(
     """Solve ``A x = b`` for every sample at once, A nonsingular in each and not necessarily symmetric.
 
     Preconditioned from the right, ``A M (M^-1 x) = b``, so that the residual is the true one and never grows: a sample
-    has converged when its 2-norm is at most ``max(rtol * norm(b), atol)``, computed anew from x before it is believed
+    has converged when its 2-norm is at most ``max(rtol * norm(b), atol)``, recomputed from x to confirm it
     [1]_. The basis is made by the classical Gram-Schmidt process in two fused passes over it, and once more for the
     samples whose vector lost more than 30 % of its length, which keeps it orthogonal to roundoff [2]_.
 
@@ -71,7 +71,7 @@ def gmres(
         Of each sample, over all cycles; an iteration takes one product with A and one with M.
     coupling : {"independent", "ensemble"}
         "independent": each sample has coefficients of its own and the bits of its own scalar run. "ensemble": all
-        samples share their inner products, summed, as if they were one block-diagonal system; the iteration goes on
+        samples share their inner products, summed, as if they were one block-diagonal system; the iteration continues
         until every sample meets its own target.
     compact : bool
         Take finished samples out of basis, vectors and matrices when at least half are done and more than a few

@@ -1,4 +1,4 @@
-"""Which samples to run together: those that will need about as many iterations."""
+"""Groups of samples that need about the same number of iterations."""
 
 from __future__ import annotations
 
@@ -90,15 +90,19 @@ class SampleGroups(Sequence[np.ndarray]):
         )
         if ensemble_iterations is None:
             ensemble_iterations = [alone[group].max() for group in self.samples]
-        together = np.asarray(ensemble_iterations, np.float64)
+        iterations = np.asarray(ensemble_iterations, np.float64)
         require(
-            together.shape == (len(self),), name, "ensemble_iterations", f"have shape ({len(self)},)", together.shape
+            iterations.shape == (len(self),),
+            name,
+            "ensemble_iterations",
+            f"have shape ({len(self)},)",
+            iterations.shape,
         )
-        return float(sum(t * group.size for t, group in zip(together, self.samples, strict=True)) / alone.sum())
+        return float(sum(t * group.size for t, group in zip(iterations, self.samples, strict=True)) / alone.sum())
 
 
 def group_samples(key: Any, ensemble_size: int, *, last: str = "short") -> SampleGroups:
-    """Divide samples into ensembles, those with about the same `key` together.
+    """Divide samples into ensembles, similar values of `key` in one group.
 
     Uncoupled samples in lock-step run as long as their slowest one, coupled ones as long as the union of their spectra
     asks for: both are cheapest among their like [1]_, [2]_.

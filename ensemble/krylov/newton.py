@@ -1,4 +1,4 @@
-"""Newton's method for many samples: each stops by itself, a finished one is not touched again."""
+"""Newton's method for many samples: each stops by itself, a finished one is not changed again."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def newton(
     """Solve ``residual(u) = 0`` for every sample by ``u <- u - jacobian(u)^-1 residual(u)``.
 
     A sample has converged when the 2-norm of its residual is at most ``max(rtol * reference, atol)``. From then on its
-    right-hand side is zero and u is not touched. A sample whose residual is not finite, or whose linear solve broke
+    right-hand side is zero and u is not changed. A sample whose residual is not finite, or whose linear solve broke
     down, is flagged and frozen at its last finite iterate.
 
     Parameters
@@ -65,7 +65,7 @@ def newton(
     rtol, atol : float, dimensionless and in units of the residual
     reference : array, shape (n_samples,), optional
         The norms that `rtol` is a fraction of; by default each sample's at `u0`. A warm start, whose first residual is
-        small already, wants those of the start it replaces.
+        small already, needs those of the start it replaces.
     max_iterations : int
         Newton steps.
     callback : callable, optional
@@ -128,5 +128,5 @@ def newton(
 
 
 def _like(u0: Any, r: Any, samples: Any) -> Any:
-    """`samples` in the type the caller's functions speak: Ensemble if start or residual is one."""
+    """`samples` in the type of the caller's functions: Ensemble if start or residual is one."""
     return wrap_like(r if samples_of(r).shape[-1] > samples_of(u0).shape[-1] else u0, samples, 1)

@@ -67,7 +67,7 @@ class WarmStart:
         return True  # an empty store is a store
 
     def add(self, points: Any, x: Any, converged: Any = None) -> None:
-        """Remember solved samples.
+        """Store solved samples.
 
         Parameters
         ----------
@@ -85,8 +85,8 @@ class WarmStart:
         length = self._solutions.shape[0]
         require(solutions.shape[0] == length, "WarmStart.add", "x", f"have length {length}", solutions.shape[0])
         xp = array_namespace(solutions)
-        sound = np.isfinite(new).all(axis=0) & to_numpy(xp.all(xp.isfinite(solutions), axis=0))
-        chosen = np.flatnonzero(sound if converged is None else sound & np.asarray(converged))[-self.capacity :]
+        valid = np.isfinite(new).all(axis=0) & to_numpy(xp.all(xp.isfinite(solutions), axis=0))
+        chosen = np.flatnonzero(valid if converged is None else valid & np.asarray(converged))[-self.capacity :]
         places = (self._added + np.arange(chosen.size)) % self.capacity
         if len(self) < self.capacity:
             missing = min(self.capacity, self._added + chosen.size) - len(self)
@@ -149,8 +149,8 @@ def linear_weights(difference: np.ndarray, distance: np.ndarray) -> np.ndarray:
     wanted = np.zeros(conditions.shape[0])
     wanted[0] = 1.0
     weights = closeness * np.linalg.lstsq(conditions, wanted, rcond=1e-10)[0]
-    sound = abs(weights.sum() - 1.0) < 1e-6 and np.abs(weights).sum() <= LARGEST_WEIGHTS
-    return weights if sound else _first(distance.size)
+    valid = abs(weights.sum() - 1.0) < 1e-6 and np.abs(weights).sum() <= LARGEST_WEIGHTS
+    return weights if valid else _first(distance.size)
 
 
 def _first(count: int) -> np.ndarray:

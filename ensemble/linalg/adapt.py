@@ -19,7 +19,7 @@ from ensemble.scalar import Ensemble
 class AdaptedOperator(LinearOperator):
     """An object of another class: any with ``@`` on Ensembles, or a SciPy LinearOperator.
 
-    Samples are never taken out of it: its products may depend on where they stand.
+    Samples are never taken out of it: its products may depend on their positions.
     """
 
     takes_samples = False

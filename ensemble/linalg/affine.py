@@ -24,7 +24,7 @@ class AffineMatrix(OnGraph, MatrixArithmetic, MatrixOperator):
     """S sparse matrices ``A_0 + sum over i of c_i A_i`` on one graph, of which only the A_i are stored.
 
     Entry k of sample s is ``terms[k, 0] + sum over i of terms[k, i + 1] * coefficients[i, s]``. A product computes the
-    ``A_i x`` side by side and combines them with the coefficients, so that memory traffic per sample falls as 1/S; the
+    ``A_i x`` in one pass and combines them with the coefficients, so that memory traffic per sample falls as 1/S; the
     bits of a sample do not depend on the others, and differ from those of the stored matrix by rounding [1]_.
 
     Parameters
@@ -52,7 +52,7 @@ class AffineMatrix(OnGraph, MatrixArithmetic, MatrixOperator):
     Notes
     -----
     Work per entry and sample: m + 1 fused multiply-adds, against one of a stored matrix. Where m is large, or the same
-    matrix is used very often, `to_crs` may pay.
+    matrix is used very often, `to_crs` may be faster.
 
     References
     ----------
@@ -136,7 +136,7 @@ class AffineMatrix(OnGraph, MatrixArithmetic, MatrixOperator):
         return self.take_samples(np.array([sample_number(i, self.n_samples, "AffineMatrix")]))
 
     def take_samples(self, samples: Any) -> AffineMatrix:
-        """The matrices of the samples named, in that order; a shared matrix is its own answer."""
+        """The matrices of the samples named, in that order; a shared matrix is returned unchanged."""
         if self.n_samples == 1:
             return self
         places = places_of(samples, self.n_samples, "AffineMatrix.take_samples")
@@ -146,7 +146,7 @@ class AffineMatrix(OnGraph, MatrixArithmetic, MatrixOperator):
 
     def diagonal(self) -> Ensemble:
         """The main diagonal, an Ensemble of shape (n_rows,); zero where no entry is stored."""
-        xp, entries = array_namespace(self.terms), self.graph.diagonal_beside(self.terms)
+        xp, entries = array_namespace(self.terms), self.graph.diagonal_on(self.terms)
         rows = xp.take(self.terms, xp.where(entries < 0, xp.zeros_like(entries), entries), axis=0)
         terms = xp.where((entries < 0)[:, None], xp.zeros_like(rows), rows)
         return Ensemble(kernels.affine_values(terms, self.coefficients, None), self.sample_set)
@@ -157,7 +157,7 @@ class AffineMatrix(OnGraph, MatrixArithmetic, MatrixOperator):
         return CrsMatrix(self.graph, Ensemble(values, self.sample_set))
 
     def to_scipy(self, i: int = 0) -> Any:
-        """Sample `i` as a ``scipy.sparse.csr_array``; a shared matrix answers for every sample."""
+        """Sample `i` as a ``scipy.sparse.csr_array``; a shared matrix is every sample."""
         return (
             self.take_samples([sample_number(i, self.n_samples, "AffineMatrix", "i in to_scipy(i)")])
             .to_crs()
@@ -174,7 +174,7 @@ class AffineMatrix(OnGraph, MatrixArithmetic, MatrixOperator):
 
     # --- arithmetic
     def _plus(self, other: Any) -> Any:
-        """Affine where `other` is affine (all terms side by side) or the same for all samples; else every value."""
+        """Affine where `other` is affine (all terms concatenated) or the same for all samples; else every value."""
         xp = array_namespace(self.terms)
         if not isinstance(other, AffineMatrix):
             other = as_crs(other)
@@ -215,11 +215,11 @@ class AffineMatrix(OnGraph, MatrixArithmetic, MatrixOperator):
 
     @property
     def reference_array(self) -> Any:
-        """An array that lives where this matrix does."""
+        """An array in the library and on the device of this matrix."""
         return self.terms
 
     def apply(self, x: Any, out: Any = None) -> Any:
-        """A x: `x` of shape (n_columns, n_samples), the answer in `out` or a new array."""
+        """A x: `x` of shape (n_columns, n_samples), the result in `out` or a new array."""
         return kernels.affine_spmv(*self._arrays(x.shape[1]), x, out)
 
     def apply_dot(self, x: Any, out: Any = None) -> tuple[Any, Any]:
@@ -238,7 +238,7 @@ class AffineMatrix(OnGraph, MatrixArithmetic, MatrixOperator):
         return kernels.affine_residual(*self._arrays(x.shape[1]), x, b, out)
 
     def apply_transpose(self, x: Any, out: Any = None) -> Any:
-        """A^T x; the terms are read where they stand, in a fixed order."""
+        """A^T x; the terms are read in place, in a fixed order."""
         _, _, terms, coefficients = self._arrays(x.shape[1])
         return kernels.affine_spmv_transpose(*self.graph.transposed_arrays_on(terms), terms, coefficients, x, out)
 

@@ -179,7 +179,7 @@ class BcrsMatrix(OnGraph, MatrixArithmetic, MatrixOperator):
     def to_crs(self) -> CrsMatrix:
         """The same matrix with a column index for every scalar entry."""
         graph, places = self.graph.expanded(*self.block_shape)
-        places = self.graph.kept_beside(self.values, f"expanded {self.block_shape}", places)
+        places = self.graph.array_on(self.values, f"expanded {self.block_shape}", places)
         values = array_namespace(self.values).take(self.flat_values, places, axis=0)
         return CrsMatrix(graph, Ensemble(values, self.sample_set))
 
@@ -269,7 +269,7 @@ class BcrsMatrix(OnGraph, MatrixArithmetic, MatrixOperator):
         r, c = self.block_shape
         if r != c:
             return self.to_crs().diagonal()
-        entries = self.graph.kept_beside(self.values, f"diagonal of {r} x {r}", diagonal_places(self.graph, r))
+        entries = self.graph.array_on(self.values, f"diagonal of {r} x {r}", diagonal_places(self.graph, r))
         return Ensemble(crs.diagonal(entries, self.flat_values, None), self.sample_set)
 
     @property

@@ -224,7 +224,7 @@ class CrsMatrix(OnGraph, MatrixArithmetic, MatrixOperator):
 
     def diagonal(self) -> Ensemble:
         """The main diagonal, an Ensemble of shape (n_rows,); zero where no entry is stored."""
-        entries = self.graph.diagonal_beside(self.values)
+        entries = self.graph.diagonal_on(self.values)
         return Ensemble(crs.diagonal(entries, self.values, None), self.sample_set)
 
     @property

@@ -130,7 +130,7 @@ class Elimination:
         self.arrays["position"][rows] = np.arange(rows.size)
         self._copies: dict[Any, dict[str, Any]] = {}
 
-    def beside(self, values: Any) -> dict[str, Any]:
+    def arrays_on(self, values: Any) -> dict[str, Any]:
         """The arrays in the library and on the device of `values`."""
         if isinstance(values, np.ndarray):
             return self.arrays
@@ -142,7 +142,7 @@ class Elimination:
     def matrix(self, A: Any) -> Any:
         """`A` with zeros in the rows, and in the columns where those leave too."""
         values = A.flat_values if isinstance(A, BcrsMatrix) else A.values
-        xp, masks = array_namespace(values), self.beside(values)
+        xp, masks = array_namespace(values), self.arrays_on(values)
         values = xp.where(masks["dropped"], xp.zeros_like(values), values)
         values = xp.where(masks["diagonal"] & (values == 0), xp.ones_like(values), values)
         made = A.with_flat_values(values) if isinstance(A, BcrsMatrix) else type(A)(A.graph, values)
@@ -151,13 +151,13 @@ class Elimination:
 
     def without_rows(self, b: Any) -> Any:
         """`b`, a bare array, with zeros in the rows."""
-        xp, masks = array_namespace(b), self.beside(b)
+        xp, masks = array_namespace(b), self.arrays_on(b)
         flat = xp.reshape(b, (masks["fixed"].shape[0], b.shape[-1]))
         return xp.reshape(xp.where(masks["fixed"], xp.zeros_like(flat), flat), b.shape)
 
     def right_hand_side(self, A: Any, matrix: Any, b: Any, known: Any, symmetric: bool) -> Any:
         """The right-hand side that belongs to `matrix`, on bare arrays."""
-        xp, masks = array_namespace(A.values), self.beside(A.values)
+        xp, masks = array_namespace(A.values), self.arrays_on(A.values)
         dtype = xp.result_type(A.values.dtype, asarray_like(np.empty(0, np.float32), A.values).dtype)
         known, side = (asarray_like(array, A.values) for array in (known, b))
         if xp.isdtype(side.dtype, ("real floating", "complex floating")):

@@ -93,7 +93,7 @@ class ElementAssembly:
         elif tables is not None:
             sums = staged_sums(tables, values, None)
         else:
-            sums = gather_sums(*self._beside(values, "matrix", self._matrix_sources), values, None)
+            sums = gather_sums(*self._arrays_on(values, "matrix", self._matrix_sources), values, None)
         return array_namespace(sums).reshape(sums, (self.graph.nnz, *inner))
 
     def vector(self, vectors: Any) -> Any:
@@ -116,13 +116,13 @@ class ElementAssembly:
         )  # fmt: skip
         inner = tuple(samples.shape[2:])
         values = _rows(samples, n_elements * k, inner)
-        sums = gather_sums(*self._beside(values, "vector", (self.map.first, self._incidences)), values, None)
+        sums = gather_sums(*self._arrays_on(values, "vector", (self.map.first, self._incidences)), values, None)
         sums = array_namespace(sums).reshape(sums, (self.n_unknowns, *inner))
         return Ensemble(sums, vectors.sample_set) if isinstance(vectors, Ensemble) else sums
 
     # --- places, where the values live
-    def _beside(self, values: Any, what: str, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
-        return tuple(self.graph.kept_beside(values, f"{what} {i}", array) for i, array in enumerate(arrays))
+    def _arrays_on(self, values: Any, what: str, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(self.graph.array_on(values, f"{what} {i}", array) for i, array in enumerate(arrays))
 
     @functools.cached_property
     def _incidences(self) -> np.ndarray:

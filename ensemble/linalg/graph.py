@@ -19,8 +19,8 @@ RESULTS = 4
 class CrsGraph:
     """Where a sparse matrix has entries, in compressed row storage (CRS).
 
-    What the graph alone decides (where the diagonal stands, the transpose) is computed once, when it is first asked
-    for, and serves every matrix and every sample on it.
+    What the graph alone decides (the positions of the diagonal, the transpose) is computed once, at its first use, and
+    serves every matrix and every sample on it.
 
     Parameters
     ----------
@@ -109,8 +109,8 @@ class CrsGraph:
             and np.array_equal(self.indices, other.indices)
         )
 
-    # --- the same where the values live: copied there once
-    def _beside(self, values: Any, what: str, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
+    # --- index arrays in the library and on the device of the values: copied once
+    def _copies_on(self, values: Any, what: str, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
         if isinstance(values, np.ndarray):
             return arrays
         key = (what, *library_and_device(values))
@@ -120,19 +120,19 @@ class CrsGraph:
 
     def arrays_on(self, values: Any) -> tuple[Any, Any]:
         """(indptr, indices) in the library and on the device of `values`."""
-        return self._beside(values, "graph", (self.indptr, self.indices))
+        return self._copies_on(values, "graph", (self.indptr, self.indices))
 
     def transposed_arrays_on(self, values: Any) -> tuple[Any, Any, Any]:
         """`transposed` in the library and on the device of `values`."""
-        return self._beside(values, "transposed", self.transposed)
+        return self._copies_on(values, "transposed", self.transposed)
 
-    def diagonal_beside(self, values: Any) -> Any:
+    def diagonal_on(self, values: Any) -> Any:
         """`diagonal_entries` in the library and on the device of `values`."""
-        return self._beside(values, "diagonal", (self.diagonal_entries,))[0]
+        return self._copies_on(values, "diagonal", (self.diagonal_entries,))[0]
 
-    def kept_beside(self, values: Any, what: str, array: np.ndarray) -> Any:
+    def array_on(self, values: Any, what: str, array: np.ndarray) -> Any:
         """`array`, which depends on the graph alone, in the library and on the device of `values`, cached as `what`."""
-        return self._beside(values, what, (array,))[0]
+        return self._copies_on(values, what, (array,))[0]
 
     def kept(self, key: Any, make: Callable[[], Any]) -> Any:
         """What `make` works out from this graph and `key`; the last `RESULTS` keys asked for are kept."""
@@ -142,20 +142,20 @@ class CrsGraph:
         self._results[key] = result
         return result
 
-    def coordinates_beside(self, values: Any) -> tuple[Any, Any]:
+    def coordinates_on(self, values: Any) -> tuple[Any, Any]:
         """(row, column) of each entry, in the library and on the device of `values`."""
         if isinstance(values, np.ndarray):
             return self.row_of_entry, self.indices
-        return self.kept_beside(values, "rows", self.row_of_entry), self.arrays_on(values)[1]
+        return self.array_on(values, "rows", self.row_of_entry), self.arrays_on(values)[1]
 
     @property
     def row_of_entry(self) -> np.ndarray:
-        """The row of each entry, shape (nnz,); made anew at each call."""
+        """The row of each entry, shape (nnz,); computed at each call."""
         return np.repeat(np.arange(self.shape[0], dtype=self.indices.dtype), np.diff(self.indptr))
 
     @property
     def keys(self) -> np.ndarray:
-        """``row * n_columns + column`` of each entry, int64, ascending; made anew at each call."""
+        """``row * n_columns + column`` of each entry, int64, ascending; computed at each call."""
         return self.row_of_entry * np.int64(self.shape[1]) + self.indices.astype(np.int64)
 
     def subgraph(self, kept: np.ndarray) -> CrsGraph:
@@ -220,7 +220,7 @@ class CrsGraph:
         Parameters
         ----------
         block_size : int
-            Consecutive rows that stay together, in their order: the unknowns of a node.
+            Consecutive rows that stay adjacent, in their order: the unknowns of a node.
 
         Returns
         -------
@@ -337,7 +337,7 @@ class OnGraph:
 
     @property
     def reference_array(self) -> Any:
-        """An array that lives where this matrix does."""
+        """An array in the library and on the device of this matrix."""
         return self.values
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class LinearOperator:
     """A matrix or preconditioner for `n_samples` samples, or one that all samples share (``n_samples == 1``).
 
-    A subclass defines `shape`, `apply` and ``@``, and replaces the defaults that it knows better: a product and an
+    A subclass defines `shape`, `apply` and ``@``, and replaces defaults by faster methods: a product and an
     inner product in one pass, say. Arrays of the methods are bare, of shape (n, n_samples). Objects of other classes
     become a LinearOperator by `ensemble.linalg.adapt.as_operator`.
 

@@ -1,4 +1,4 @@
-"""What stands in for a matrix: identity and diagonal; and how operands become bare arrays and back."""
+"""Operators without stored entries: identity and diagonal; conversion of operands to bare arrays and back."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def multiply(operator: Any, x: Any, name: str) -> Any:
     """``operator @ x`` for a vector or an array of columns, plain or Ensemble; `name` is what messages call it.
 
     `operator` has `shape`, `n_samples`, `dtype` and ``apply(x)`` on bare arrays of shape (n, n_samples). A shared one
-    takes columns and samples side by side, in one pass.
+    takes columns and samples in one pass.
     """
     if not is_array(x) and not isinstance(x, Ensemble | list | tuple):
         return NotImplemented
@@ -148,7 +148,7 @@ class Diagonal(MatrixArithmetic, MatrixOperator):
 
     @property
     def reference_array(self) -> Any:
-        """An array that lives where this matrix does."""
+        """An array in the library and on the device of this matrix."""
         return self.entries
 
     @property

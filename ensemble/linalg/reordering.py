@@ -19,18 +19,18 @@ def reordered_matrix(A: Any, old: CrsGraph, new: Reordering) -> Any:
     if isinstance(A, SymmetricCrsMatrix):
         above = np.flatnonzero(new.graph.indices >= new.graph.row_of_entry)
         return SymmetricCrsMatrix(new.graph, taken_rows(A.values, old.upper.entries[new.entries[above]]))
-    values = taken_rows(A.values, new.graph.kept_beside(A.values, "entries", new.entries))
+    values = taken_rows(A.values, new.graph.array_on(A.values, "entries", new.entries))
     return type(A)(new.graph, Ensemble(values, A.sample_set))
 
 
 def reordered_vectors(x: Any, new: Reordering, out: Any = None) -> Any:
     """The rows of `x`, shape (n, n_samples), in the order of `new`."""
-    return taken_rows(x, new.graph.kept_beside(x, f"{new.rows.size} old rows", new.rows), out)
+    return taken_rows(x, new.graph.array_on(x, f"{new.rows.size} old rows", new.rows), out)
 
 
 def restored_vectors(y: Any, new: Reordering, out: Any = None) -> Any:
     """The rows of `y`, which are in the order of `new`, in the order of the graph that it was made from."""
-    return taken_rows(y, new.graph.kept_beside(y, f"{new.places.size} places", new.places), out)
+    return taken_rows(y, new.graph.array_on(y, f"{new.places.size} places", new.places), out)
 
 
 def taken_rows(values: Any, places: Any, out: Any = None) -> Any:

@@ -140,17 +140,17 @@ class SymmetricCrsMatrix(OnGraph, MatrixArithmetic, MatrixOperator):
     def arrays(self) -> tuple[Any, Any]:
         """((indptr, indices, starts, entries, reach), values): what every kernel on such a matrix begins with."""
         starts, _, reach = self.graph.upper
-        starts = self.graph.kept_beside(self.values, "upper starts", starts)
+        starts = self.graph.array_on(self.values, "upper starts", starts)
         return (*self.graph.arrays_on(self.values), starts, self.entries, reach), self.values
 
     @property
     def entries(self) -> Any:
-        """For each entry of the graph the place of its value, where the values live."""
-        return self.graph.kept_beside(self.values, "upper entries", self.graph.upper.entries)
+        """For each entry of the graph the place of its value, on the device of the values."""
+        return self.graph.array_on(self.values, "upper entries", self.graph.upper.entries)
 
     @property
     def graph_arrays(self) -> tuple[Any, Any, Any]:
-        """(indptr, indices, entries) where the values live: what kernels that walk along whole rows take."""
+        """(indptr, indices, entries) on the device of the values, for kernels that read whole rows."""
         return (*self.graph.arrays_on(self.values), self.entries)
 
     def sample(self, i: int) -> SymmetricCrsMatrix:
@@ -158,7 +158,7 @@ class SymmetricCrsMatrix(OnGraph, MatrixArithmetic, MatrixOperator):
         return SymmetricCrsMatrix(self.graph, self.values[:, sample_number(i, self.n_samples, "SymmetricCrsMatrix")])
 
     def take_samples(self, samples: Any) -> SymmetricCrsMatrix:
-        """The matrix of the samples named, in that order; a shared matrix is its own answer."""
+        """The matrix of the samples named, in that order; a shared matrix is returned unchanged."""
         if self.n_samples == 1:
             return self
         places = places_of(samples, self.n_samples, "SymmetricCrsMatrix.take_samples")
@@ -177,7 +177,7 @@ class SymmetricCrsMatrix(OnGraph, MatrixArithmetic, MatrixOperator):
 
     # --- products
     def apply(self, x: Any, out: Any = None) -> Any:
-        """A x on bare arrays: `x` of shape (n, n_samples), the answer in `out` or a new array."""
+        """A x on bare arrays: `x` of shape (n, n_samples), the result in `out` or a new array."""
         return kernels.symmetric_spmv(*self.arrays, x, out)
 
     def apply_dot(self, x: Any, out: Any = None) -> tuple[Any, Any]:

@@ -170,18 +170,7 @@ class AggregationHierarchy(Hierarchy):
         return part
 
     def update(self, A: Any) -> AggregationHierarchy:
-        """Fill the hierarchy with new values on the same graph, in place; returns it.
-
-        Aggregates, graphs, the near-nullspace and the symbolic Galerkin products are kept, with `strength` and
-        `improve_candidates` as the first values decided them; everything else that depends on values is redone.
-
-        Raises
-        ------
-        ValueError
-            If `A` does not have the graph that the hierarchy was built for.
-        TypeError
-            If `A` is no stored matrix.
-        """
+        """As `Hierarchy.update`; aggregates, the near-nullspace and the symbolic Galerkin products are kept."""
         A = stored_matrix(A, "Hierarchy.update", blocks=isinstance(self.levels[0].A, BcrsMatrix))
         require_graph(A, self.levels[0].A.graph, "Hierarchy.update", "smoothed_aggregation")
         plan = self.levels[0].plan

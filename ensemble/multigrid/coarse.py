@@ -50,7 +50,7 @@ class CoarseSolver:
     def __init__(self, A: CrsMatrix | BcrsMatrix | SymmetricCrsMatrix) -> None:
         if not isinstance(A, CrsMatrix):
             A = A.to_crs()
-        self.inverse = dense_inverses(*A.graph.coordinates_beside(A.values), A.values, A.shape[0], None)
+        self.inverse = dense_inverses(*A.graph.coordinates_on(A.values), A.values, A.shape[0], None)
 
     def apply(self, b: Any, out: Any) -> Any:
         """The coarse solution for a right-hand side of shape (n, n_samples)."""

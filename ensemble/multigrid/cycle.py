@@ -25,7 +25,7 @@ class Workspace:
 
 
 def v_cycle(levels: Any, coarse: Any, b: Any, out: Any, workspace: Workspace, k: int = 0) -> Any:
-    """One V-cycle from a zero guess on level `k`, answer in `out`.
+    """One V-cycle from a zero guess on level `k`, result in `out`.
 
     Bytes: per level four passes over A (degree 2), two over P, 22 vectors.
     """

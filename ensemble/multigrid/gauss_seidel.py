@@ -83,7 +83,7 @@ class GaussSeidelSmoother:
         if not after:
             here = there  # the V-cycle's own output
             here[...] = 0.0
-        rows = self.A.graph.kept_beside(b, "rows by colour", rows)
+        rows = self.A.graph.array_on(b, "rows by colour", rows)
         return kernels.gauss_seidel(*self.A.arrays, self.dinv, rows, starts, self.orders[after], b, here)
 
 

@@ -1,4 +1,4 @@
-"""What multigrid hierarchies of every kind share: levels, a coarsest solver, and the face of a preconditioner."""
+"""What multigrid hierarchies of every kind share: levels, a coarsest solver, and the interface of a preconditioner."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Hierarchy(LinearOperator, ABC):
 
     @property
     def n_samples(self) -> int:
-        """Samples held; 1 serves every sample alike."""
+        """Samples held; 1 is shared by every sample."""
         return int(self.levels[0].A.n_samples)
 
     @property
@@ -97,7 +97,17 @@ class Hierarchy(LinearOperator, ABC):
 
     @abstractmethod
     def update(self, A: Any) -> Hierarchy:
-        """Fill the hierarchy with new values on the same graph, in place; returns it."""
+        """Fill the hierarchy with new values on the same graph, in place; returns it.
+
+        Graphs and all choices by strength are kept; everything else that depends on values is computed again.
+
+        Raises
+        ------
+        ValueError
+            If `A` does not have the graph that the hierarchy was built for.
+        TypeError
+            If `A` is no stored matrix.
+        """
 
     @abstractmethod
     def take_samples(self, samples: Any) -> Hierarchy:

@@ -1,8 +1,8 @@
 """Hierarchies in single precision of matrices in double precision: the range of their numbers, and when they suffice.
 
-Values enter single precision as ``unit * a_ij``, `unit` a power of two for each sample that brings its largest
+Values enter single precision as ``unit * a_ij``, `unit` a power of two for each sample that scales its largest
 diagonal entry into [1, 2): an exact change of units, so that a matrix of any magnitude fits. What may not fit is the
-ratio of two entries of one sample, and what may not survive is a small eigenvalue: rounding moves each by 6e-8 of the
+ratio of two entries of one sample, and a small eigenvalue may be lost: rounding moves each by 6e-8 of the
 largest. Both are measured, sample by sample, and samples that fail are held in double precision.
 """
 

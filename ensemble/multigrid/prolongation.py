@@ -35,5 +35,5 @@ def smoothed_prolongator(
 
 
 def smoothing_tasks(A: Any, T: CrsMatrix, graph: CrsGraph) -> Any:
-    """The symbolic part of `smoothed_prolongator`, where the values live."""
+    """The symbolic part of `smoothed_prolongator`, on the device of the values."""
     return prolongator_tasks(A.values, *(g.arrays_on(A.values) for g in (A.graph, T.graph, graph)))

@@ -15,7 +15,6 @@ from ensemble._backend import array_namespace
 from ensemble._kernels.multigrid.galerkin import product_values
 from ensemble._kernels.multigrid.splitting import ALL_ENTRIES, DIAGONAL, OFF_DIAGONAL
 from ensemble._kernels.sparse.crs import spmv
-from ensemble._kernels.sparse.product_graphs import product_graph
 from ensemble.linalg import CrsGraph, CrsMatrix
 from ensemble.multigrid.relaxation import reciprocal
 from ensemble.multigrid.splitting import Part, SharedStrength, coarse_rows, part_of, places_in, sorted_graph
@@ -58,7 +57,7 @@ class Reduction:
             self.ff.graph.row_of_entry, self.ff.graph.indices, each, each, self.ff.graph.shape, graph
         ).graph
         for _ in range(options.degree):
-            last = graph_of_product(last, next_to)
+            last = last.product(next_to)
             self.sums.append(Part(last, places_in(last, self.cf.graph)))
         self.kept_restriction: Part | None = None
         # interpolation
@@ -67,7 +66,7 @@ class Reduction:
         n, n_coarse = self.coarse.size, self.coarse_rows.size
         rows, numbers = self.fine_rows[self.fc.graph.row_of_entry], np.arange(n_coarse)
         self.P = joined(rows, self.fc.graph.indices, self.coarse_rows, numbers, (n, n_coarse), graph)
-        self.AP = graph_of_product(graph, self.P.graph)
+        self.AP = graph.product(self.P.graph)
         self.kept_coarse: Part | None = None
 
     def restriction(self, A: CrsMatrix, dinv: Any, strength: SharedStrength | None) -> CrsMatrix:
@@ -76,20 +75,20 @@ class Reduction:
         L = -ff * rows_of(dinv, self.ff.graph, "rows of A_ff", self.fine_rows[self.ff.graph.row_of_entry])
         total, graph = cf, self.cf.graph
         for part in self.sums:  # by Horner's rule
-            places = part.graph.kept_beside(cf, "entries of A_cf", part.entries)
+            places = part.graph.array_on(cf, "entries of A_cf", part.entries)
             total = product(graph, total, self.ff.graph, L, part.graph)
             total[places] += cf
             graph = part.graph
         if strength is not None:
             kept = strength.strong(graph, strength.finite_samples(total), ALL_ENTRIES, self.options.drop_restriction)
-            self.kept_restriction = part_of(graph, kept, *(np.ones(n, bool) for n in graph.shape))
+            self.kept_restriction = Part(graph.subgraph(kept), np.flatnonzero(kept))
             here = self.kept_restriction.graph
             self.R = joined(here.row_of_entry, self.fine_rows[here.indices], np.arange(here.shape[0]),
                             self.coarse_rows, (here.shape[0], A.shape[0]), here)  # fmt: skip
-            self.RAP = graph_of_product(self.R.graph, self.AP)
+            self.RAP = self.R.graph.product(self.AP)
         total = -total * rows_of(dinv, graph, "columns of the sum", self.fine_rows[graph.indices])
         assert self.kept_restriction is not None
-        places = graph.kept_beside(total, "kept", self.kept_restriction.entries)
+        places = graph.array_on(total, "kept", self.kept_restriction.entries)
         return with_identity(self.R, array_namespace(total).take(total, places, axis=0))
 
     def interpolation(self, A: CrsMatrix) -> CrsMatrix:
@@ -111,9 +110,9 @@ class Reduction:
             ratios.append(xp.where(none, xp.zeros_like(strong), ratio))
         lumped = xp.where(none, everywhere, xp.zeros_like(everywhere))  # positive entries alone
         diagonal = A.diagonal().samples
-        places = self.f_all.graph.kept_beside(diagonal, "fine rows", self.fine_rows)
+        places = self.f_all.graph.array_on(diagonal, "fine rows", self.fine_rows)
         inverse = reciprocal(xp.take(diagonal, places, axis=0) + lumped)
-        rows = self.fc.graph.kept_beside(fc, "rows of A_fc", self.fc.graph.row_of_entry.astype(np.intp))
+        rows = self.fc.graph.array_on(fc, "rows of A_fc", self.fc.graph.row_of_entry.astype(np.intp))
         negative, positive = (xp.take(ratio * inverse, rows, axis=0) for ratio in ratios)
         return with_identity(self.P, -fc * xp.where(fc < 0, negative, positive))
 
@@ -123,18 +122,11 @@ class Reduction:
         values = product(R.graph, R.values, self.AP, values, self.RAP)
         if strength is not None:
             kept = strength.strong(self.RAP, strength.finite_samples(values), DIAGONAL, self.options.drop_coarse)
-            everywhere = np.ones(self.RAP.shape[0], bool)
-            self.kept_coarse = part_of(self.RAP, kept, everywhere, everywhere)
+            self.kept_coarse = Part(self.RAP.subgraph(kept), np.flatnonzero(kept))
         assert self.kept_coarse is not None
         if self.kept_coarse.graph.nnz == self.RAP.nnz:
             return CrsMatrix(self.RAP, values)
         return CrsMatrix(self.kept_coarse.graph, taken(CrsMatrix(self.RAP, values), self.kept_coarse))
-
-
-def graph_of_product(a: CrsGraph, b: CrsGraph) -> CrsGraph:
-    """The graph of a product of matrices on the graphs `a` and `b`."""
-    indptr, indices = product_graph(a.indptr, a.indices, b.indptr, b.indices, b.shape[1])
-    return CrsGraph.unchecked(indptr, indices, (a.shape[0], b.shape[1]))
 
 
 def product(graph_a: CrsGraph, a: Any, graph_b: CrsGraph, b: Any, graph: CrsGraph) -> Any:
@@ -157,19 +149,19 @@ def with_identity(part: Part, values: Any) -> CrsMatrix:
     xp = array_namespace(values)
     n_ones = part.entries.size - values.shape[0]
     ones = xp.ones((n_ones, values.shape[1]), dtype=values.dtype)
-    order = part.graph.kept_beside(values, "order", part.entries)
+    order = part.graph.array_on(values, "order", part.entries)
     return CrsMatrix(part.graph, xp.take(xp.concat([values, ones]), order, axis=0))
 
 
 def taken(A: CrsMatrix, part: Part) -> Any:
     """The values of `A` in a part of its graph."""
-    places = part.graph.kept_beside(A.values, "entries", part.entries)
+    places = part.graph.array_on(A.values, "entries", part.entries)
     return array_namespace(A.values).take(A.values, places, axis=0)
 
 
 def rows_of(vector: Any, graph: CrsGraph, what: str, rows: np.ndarray) -> Any:
     """Row ``rows[k]`` of `vector` for each entry k of `graph`."""
-    return array_namespace(vector).take(vector, graph.kept_beside(vector, what, rows), axis=0)
+    return array_namespace(vector).take(vector, graph.array_on(vector, what, rows), axis=0)
 
 
 def row_sums(graph: CrsGraph, values: Any) -> Any:

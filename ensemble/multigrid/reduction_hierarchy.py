@@ -253,17 +253,7 @@ class ReductionHierarchy(Hierarchy):
             last.relax(np.zeros(last.A.shape[0], bool))
 
     def update(self, A: Any) -> ReductionHierarchy:
-        """Fill the hierarchy with new values on the same graph, in place; returns it.
-
-        Splittings, graphs and what was dropped are kept; everything else that depends on values is redone.
-
-        Raises
-        ------
-        ValueError
-            If `A` does not have the graph that the hierarchy was built for.
-        TypeError
-            If `A` is no stored matrix.
-        """
+        """As `Hierarchy.update`; splittings and dropped entries are kept."""
         name = "ReductionHierarchy.update"
         A = stored_matrix(A, name)
         A = A.to_crs() if isinstance(A, SymmetricCrsMatrix) else A
@@ -308,7 +298,7 @@ class ReductionHierarchy(Hierarchy):
         return dot(r, self.apply(r, out, workspace), None)
 
     def _cycle(self, k: int, b: Any, out: Any, workspace: Any) -> Any:
-        """One V-cycle from a zero guess on level `k`, answer in `out`.
+        """One V-cycle from a zero guess on level `k`, result in `out`.
 
         Bytes: per level R and P, the fine rows of A `sweeps[0]` times and the coarse rows `sweeps[1]` times.
         """

@@ -96,7 +96,7 @@ def largest_eigenvalue(A: Any, dinv: Any, iterations: int = 10) -> np.ndarray:
     n_samples = A.n_samples
     start, xp = start_vector(A.shape[0]), array_namespace(A.values)
     q, z = (empty_like(A.values, (A.shape[0], n_samples)) for _ in range(2))
-    q[...] = A.graph.kept_beside(A.values, f"power method {A.shape[0]}", start[:, None])
+    q[...] = A.graph.array_on(A.values, f"power method {A.shape[0]}", start[:, None])
     scale = asarray_like(np.full(n_samples, 1.0 / np.sqrt(np.sum(start**2)), A.dtype), A.values)
     quotient = scale
     has_step = isinstance(A, SymmetricCrsMatrix | BcrsMatrix)
@@ -118,7 +118,7 @@ class ChebyshevSmoother:
         self._steps: dict[int, list[tuple[Any, Any]]] = {}
 
     def steps(self, n_samples: int) -> list[tuple[Any, Any]]:
-        """The coefficients where the matrix lives, one value for each of the vectors' samples."""
+        """The coefficients on the device of the matrix, one value for each of the vectors' samples."""
         if n_samples not in self._steps:
             times = n_samples if self.A.n_samples == 1 else 1
             self._steps[n_samples] = [

@@ -21,7 +21,7 @@ def order_of(graph: CrsGraph, block_size: int, reorder: bool | str, function: st
     """The order in which a hierarchy of a matrix on `graph` keeps its levels; None for the caller's.
 
     By default the reverse Cuthill-McKee order where the columns of neighbouring rows lie apart in the caller's and
-    together in that one. The graph alone decides. The `block_size` rows of a node stay together.
+    together in that one. The graph alone decides. The `block_size` rows of a node stay adjacent.
     """
     if not (isinstance(reorder, bool) or (isinstance(reorder, str) and reorder == "auto")):
         raise ValueError(message(function, "reorder", "be True, False or 'auto'", repr(reorder)))
@@ -38,7 +38,7 @@ def is_scattered(graph: CrsGraph, block_size: int) -> bool:
 
 
 class ReorderedWorkspace:
-    """The vectors of the inner V-cycle, and those that bring the caller's into its order."""
+    """The vectors of the inner V-cycle, and those for the caller's vectors in its order."""
 
     def __init__(self, inner: Any, n_samples: int) -> None:
         self.inner, self.n_samples = inner, n_samples
@@ -46,7 +46,7 @@ class ReorderedWorkspace:
         self.z: Any = None
 
     def vectors(self, like: Any) -> tuple[Any, Any]:
-        """Two vectors of the shape, type and reference_array of `like`."""
+        """Two vectors of the shape, type and device of `like`."""
         if self.r is None or self.r.dtype != like.dtype:
             self.r, self.z = empty_like(like), empty_like(like)
         return self.r, self.z
@@ -56,7 +56,7 @@ class ReorderedHierarchy(Hierarchy):
     """A `Hierarchy` whose levels are in another order of rows than the caller's matrix and vectors.
 
     Made by `smoothed_aggregation` and `approximate_ideal_restriction` of a matrix in a scattered order. The Krylov
-    methods of this library bring the whole system into that order, once a solve (`in_own_order`); others have each
+    methods of this library permute the whole system to that order, once a solve (`in_own_order`); others have each
     vector permuted and permuted back.
 
     Examples

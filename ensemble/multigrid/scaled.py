@@ -31,7 +31,7 @@ class ScaledHierarchy(LinearOperator):
     queues_kernels = True
 
     def __init__(self, hierarchy: AggregationHierarchy, scale: Any, unit: Any = None) -> None:
-        """`unit`: what answers are multiplied by, one power of two a sample; None for a hierarchy without units."""
+        """`unit`: what results are multiplied by, one power of two per sample; None for a hierarchy without units."""
         self.hierarchy, self.scale, self.unit = hierarchy, scale, unit
         self.shape = hierarchy.shape
 
@@ -57,7 +57,7 @@ class ScaledHierarchy(LinearOperator):
 
     @property
     def reference_array(self) -> Any:
-        """An array that lives where this operator does."""
+        """An array in the library and on the device of this operator."""
         return self.scale
 
     def __repr__(self) -> str:
@@ -121,7 +121,7 @@ def scale_of(A: Any, hierarchy: AggregationHierarchy) -> tuple[Any, Any]:
     """The root of the mean's diagonal over each sample's own, shape (n, n_samples), in the hierarchy's type; the unit.
 
     Of a hierarchy that holds its matrix in units of its own, powers of two are taken out of the root, too: the largest
-    entry of each sample is brought into [1, 2), and what undoes it is part of the unit of that sample.
+    entry of each sample is scaled into [1, 2), and what undoes it is part of the unit of that sample.
     """
     own = A.diagonal().samples  # a new array: its memory is used for the result
     xp = array_namespace(own)
@@ -161,7 +161,7 @@ def scaled_aggregation(A: Any, mean: CrsMatrix | None = None, **options: Any) ->
         Symmetric positive definite in each sample.
     mean : CrsMatrix of one sample, shape (n, n), optional
         The matrix to build the hierarchy of; by default ``A.mean``. A stored ensemble must be given one: the mean over
-        its samples would let a sample's answer depend on the others.
+        its samples would make a sample's result depend on the others.
     **options
         Of `smoothed_aggregation` but `reorder`: levels are in the order of `A`. By default the V-cycle computes in
         float32 where that serves the mean matrix.

@@ -94,9 +94,9 @@ def smoothed_aggregation(
     damping : float, dimensionless
         Of the prolongator smoothing, over each sample's largest eigenvalue of D^-1 A. Zero: plain aggregation.
     dtype : float32 or float64, optional
-        Type of the V-cycle; the Krylov method around it stays in A's type, and vectors are converted on the way in and
+        Type of the V-cycle; the Krylov method around it stays in A's type, and vectors are converted on entry and
         out. By default float32 for a matrix of float64 values, which halves the bytes of the preconditioner; values are
-        brought into range by a power of two of each sample's own. A sample that float32 does not serve is held in
+        scaled into range by a power of two of each sample's own. A sample that float32 does not serve is held in
         float64: one whose diagonal entries differ by more than 1e24, or whose small eigenvalues rounding could move
         (nearly singular, or coefficients that jump by a factor of 1e3 and more around islands). Each sample is judged
         by itself. Of an `AffineMatrix`, the default is the type of A.
@@ -122,7 +122,7 @@ def smoothed_aggregation(
 
     Notes
     -----
-    One property of all samples together decides the graphs: which rows stay out of the hierarchy. It is the rows whose
+    One property of all samples decides the graphs: which rows stay out of the hierarchy. It is the rows whose
     off-diagonal entries are zero in every sample. Where a row is so in some samples only, those samples have another
     hierarchy here than alone: their solutions agree to the tolerance, not to the bit, and iterations may differ. Every
     stored entry counts as a coupling, zeros included, and stored zeros cost iterations: see

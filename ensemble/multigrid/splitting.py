@@ -58,7 +58,7 @@ class Part:
 
 
 def part_of(graph: CrsGraph, kept: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> Part:
-    """The entries `kept` in the marked `rows` and `columns`, these numbered anew; all masks."""
+    """The entries `kept` in the marked `rows` and `columns`, these renumbered; all masks."""
     row, column = graph.row_of_entry, graph.indices
     entries = np.flatnonzero(kept & rows[row] & columns[column])
     number = np.cumsum(rows) - 1, np.cumsum(columns) - 1
@@ -75,14 +75,12 @@ def sorted_graph(rows: np.ndarray, columns: np.ndarray, shape: tuple[int, int], 
 
 def places_in(whole: CrsGraph, part: CrsGraph) -> np.ndarray:
     """The place of each entry of `part` in `whole`, which holds them all."""
-    stored, wanted = (np.add(g.row_of_entry.astype(np.int64) * whole.shape[1], g.indices) for g in (whole, part))
-    places: np.ndarray = np.searchsorted(stored, wanted)
+    places: np.ndarray = np.searchsorted(whole.keys, part.keys)
     return places
 
 
 def coarse_rows(graph: CrsGraph, strong: np.ndarray) -> np.ndarray:
     """True for the coarse rows of the splitting by strong entries, shape (n,)."""
-    everywhere = np.ones(graph.shape[0], bool)
-    chosen = part_of(graph, strong, everywhere, everywhere).graph
+    chosen = graph.subgraph(strong)
     coarse: np.ndarray = kernels.split_rows(chosen.indptr, chosen.indices, *chosen.transposed[:2])
     return coarse

@@ -153,7 +153,7 @@ def scaled_magnitudes(A: CrsMatrix, over: str) -> np.ndarray:
     diagonal = xp.abs(A.diagonal().samples)
     with np.errstate(all="ignore"):
         root = xp.where(diagonal > 0, 1.0 / xp.sqrt(diagonal), 0.0)
-        rows, columns = A.graph.coordinates_beside(A.values)
+        rows, columns = A.graph.coordinates_on(A.values)
         run = entries_at_once(A)
         for first in range(0, nnz, run):
             here = slice(first, first + run)
@@ -222,10 +222,10 @@ def has_jumps(A: CrsMatrix | SymmetricCrsMatrix, block_size: int) -> bool:
     """
     A = A if isinstance(A, CrsMatrix) else A.to_crs()
     xp, theta = array_namespace(A.values), SymmetricStrength().theta
-    found, sound = np.zeros(A.n_samples, bool), np.ones(A.n_samples, bool)
+    found, valid = np.zeros(A.n_samples, bool), np.ones(A.n_samples, bool)
     with np.errstate(all="ignore"):
         root = xp.sqrt(xp.abs(A.diagonal().samples))
-        rows, columns = A.graph.coordinates_beside(A.values)
+        rows, columns = A.graph.coordinates_on(A.values)
         run = entries_at_once(A)
         for first in range(0, A.graph.nnz, run):
             i, j, values = rows[first : first + run], columns[first : first + run], A.values[first : first + run]
@@ -235,8 +235,8 @@ def has_jumps(A: CrsMatrix | SymmetricCrsMatrix, block_size: int) -> bool:
             if block_size > 1:
                 apart = apart & ((i - j) % block_size == 0)[:, None]
             found |= to_numpy(xp.any(apart, axis=0))
-            sound &= to_numpy(xp.all(xp.isfinite(values), axis=0))
-    return bool(sound.any() and found[sound].all())
+            valid &= to_numpy(xp.all(xp.isfinite(values), axis=0))
+    return bool(valid.any() and found[valid].all())
 
 
 class StrongGraph:
@@ -271,17 +271,14 @@ class StrongGraph:
             share = np.nan_to_num(size / size[own][rows], nan=0.0)
         share[own] = 0.0
         kept = own | (share >= theta)
-        keys = np.repeat(np.arange(n, dtype=np.int64), np.diff(strong.indptr)) * n + strong.indices
-        stored = rows.astype(np.int64) * n + columns
+        keys, stored = CrsGraph.unchecked(strong.indptr, strong.indices, graph.shape).keys, graph.keys
         place = np.minimum(np.searchsorted(stored, keys), nnz - 1)  # both are sorted
         kept[place[stored[place] == keys]] = True
         self.nearest = nearest_nodes(strong.indptr, graph, np.where(share >= theta, share, 0.0))
         if kept.all():
             return
         number = np.cumsum(kept) - 1  # of each kept entry
-        indptr = np.zeros(n + 1, graph.indptr.dtype)
-        np.cumsum(np.bincount(rows[kept], minlength=n), out=indptr[1:])
-        self.graph = CrsGraph.unchecked(indptr, columns[kept], graph.shape)
+        self.graph = graph.subgraph(kept)
         place = np.where(kept, number, number[own][rows])
         weight = np.where(kept, 1.0, ratio)
         entries = sp.csr_array((weight, (place, np.arange(nnz))), shape=(int(kept.sum()), nnz))
@@ -297,7 +294,7 @@ class StrongGraph:
         xp = array_namespace(values)
         own, lumped = A.diagonal().samples, F.diagonal().samples
         bad = ~(lumped * xp.sign(own) > LEAST_DIAGONAL * xp.abs(own))
-        values[self.graph.diagonal_beside(values)] = xp.where(bad, own, lumped)
+        values[self.graph.diagonal_on(values)] = xp.where(bad, own, lumped)
         return F
 
 

@@ -30,7 +30,7 @@ def tentative_prolongator(aggregates: np.ndarray, n_aggregates: int, B: np.ndarr
                 R[:, i, j] += inner
                 Q[:, j] -= inner[where] * Q[:, i]
         length = np.sqrt(sums(Q[:, j] ** 2))
-        length[length <= 1e-10 * scale[:, j]] = 0.0  # a vector that this aggregate cannot tell from the others
+        length[length <= 1e-10 * scale[:, j]] = 0.0  # a vector that depends linearly on the others in this aggregate
         R[:, j, j] = length
         Q[:, j] = np.divide(Q[:, j], length[where], out=np.zeros_like(Q[:, j]), where=length[where] > 0.0)
     indptr = np.zeros(n + 1, np.int32)

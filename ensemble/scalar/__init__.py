@@ -1,4 +1,4 @@
-"""The array type: many samples behind the face of one array."""
+"""The array type: many samples with the interface of one array."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -37,7 +37,7 @@ def get(x: Ensemble, key: Any) -> Ensemble:
     try:
         samples = x.samples[with_samples(items)]
     except IndexError:
-        # Stricter libraries allow an array index only where it names every axis: ask sample by sample.
+        # Stricter libraries allow an array index only where it names every axis: index sample by sample.
         samples = _stacked(x, [x.samples[..., s][items] for s in range(x.n_samples)])
     return Ensemble(samples, x.sample_set)
 
@@ -114,7 +114,7 @@ def items_of(x: Ensemble, key: Any) -> tuple[Any, ...]:
     """The entries of `key`; ensembles whose samples agree become plain, lists become arrays."""
     given = key if isinstance(key, tuple) else (key,)
     if any(isinstance(item, Ensemble) for item in given):
-        # Whether two sets or numbers of samples may meet does not depend on whether their values agree.
+        # Whether two sets or numbers of samples may be combined does not depend on whether their values agree.
         samples_of("Ensemble", x, *given)
         set_of(x, *given)
     items = tuple(_plain(item) for item in given)

@@ -21,7 +21,7 @@ NUMBERS = frozenset((bool, int, float, complex))
 
 
 class MemoryToken:
-    """Shared by all ensembles that are views of one memory: its reference count tells whether another one is left."""
+    """Shared by all ensembles that are views of one memory: its reference count shows whether another one exists."""
 
     __slots__ = ()
 
@@ -88,7 +88,7 @@ def _result(x: Operators, samples: Array, sample_set: SampleSet | None) -> Any:
 
 
 def wrapped(kind: type[Any], samples: Array, sample_set: SampleSet | None) -> Any:
-    """An ensemble of `kind` around `samples` that are known to be sound."""
+    """An ensemble of `kind` around `samples` that are known to be valid."""
     y = _blank(kind)
     y.samples = samples
     y.sample_set = sample_set
@@ -146,7 +146,7 @@ def power(a: Any, b: Any) -> Any:
 def array_power(a: Any, b: Any) -> Any:
     """``np.power(a, b)`` on samples, to the bit of each sample's own.
 
-    NumPy squares, takes the root or inverts where one exponent serves a whole loop. Samples side by side make other
+    NumPy squares, takes the root or inverts where one exponent serves a whole loop. Samples in one array make other
     loops than one sample does.
     """
     if type(a) is not np.ndarray or type(b) is not np.ndarray or not _is_shortened(a, b):
@@ -157,7 +157,7 @@ def array_power(a: Any, b: Any) -> Any:
 
 
 def _is_shortened(a: np.ndarray, b: np.ndarray) -> bool:
-    """Whether some exponent is one for which NumPy has a shorter way of other rounding."""
+    """Whether some exponent is one for which NumPy has a shortcut of other rounding."""
     if a.shape[-1] != b.shape[-1] and 1 not in (a.shape[-1], b.shape[-1]):
         return False
     if np.result_type(a, b).kind not in "fc":
@@ -175,7 +175,7 @@ def _in_place_power(a: Any, b: Any) -> Any:
         return a
     result = power(a, b)
     if result.shape != a.shape:
-        a **= b  # raises the error that says why that cannot be
+        a **= b  # raises the error with the reason
         return a
     np.copyto(a, result, casting="same_kind")
     return a

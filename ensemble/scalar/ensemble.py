@@ -1,4 +1,4 @@
-"""`Ensemble`: many samples of one array, behind the face of one array.
+"""`Ensemble`: many samples of one array, with the interface of one array.
 
 Longer than 400 lines: one class.
 """
@@ -16,7 +16,7 @@ from ensemble._backend import as_index, base_of, is_array, to_device, to_numpy
 from ensemble._check import message, require, require_type, sample_number
 from ensemble._typing import Array, Namespace
 from ensemble.scalar._operators import NUMBERS, MemoryToken
-from ensemble.scalar.divergence.policy import guarded, one_number, one_truth
+from ensemble.scalar.divergence.policy import call_under_policy, one_bool, one_number
 from ensemble.scalar.interop.methods import Methods
 from ensemble.scalar.protocol_table import PROTOCOLS
 from ensemble.scalar.sample_set import SampleSet
@@ -66,8 +66,8 @@ class Ensemble(Methods):
     def __init__(self, samples: Array, sample_set: SampleSet | None = None) -> None:
         advice = "Make an array first, or use from_samples([x0, x1, ...])."
         if type(samples) is not np.ndarray:
-            sound = is_array(samples) and not isinstance(samples, np.ndarray | np.generic | Ensemble)
-            if not sound:
+            valid = is_array(samples) and not isinstance(samples, np.ndarray | np.generic | Ensemble)
+            if not valid:
                 seen = f"a {type(samples).__name__}"
                 raise TypeError(message("Ensemble", "samples", "be an array of an Array API library", seen, advice))
         elif samples.dtype.kind not in "biufc":
@@ -146,7 +146,7 @@ class Ensemble(Methods):
     def sample(self, i: int) -> Array:
         """Sample `i` as a plain array of the base library, shape `shape`: a copy.
 
-        A shared ensemble answers for every `i` from 0, as its one sample is everyone's.
+        The one sample of a shared ensemble is returned for every `i` from 0.
         """
         chosen = self.samples[..., sample_number(i, self.samples.shape[-1], "Ensemble")]
         if type(self.samples) is np.ndarray:
@@ -179,9 +179,9 @@ class Ensemble(Methods):
         array([1., 3.])
         """
         places = to_numpy(chosen.samples if isinstance(chosen, Ensemble) else np.asarray(chosen))
-        sound = places.ndim == 1 and places.dtype.kind in "biu" and places.size > 0
+        valid = places.ndim == 1 and places.dtype.kind in "biu" and places.size > 0
         seen = f"dtype {places.dtype}, shape {places.shape}"
-        require(sound, "Ensemble.take_samples", "chosen", "be a vector of integers or bools", seen)
+        require(valid, "Ensemble.take_samples", "chosen", "be a vector of integers or bools", seen)
         if self.is_shared:
             return self.copy()
         n_samples = self.n_samples
@@ -208,7 +208,7 @@ class Ensemble(Methods):
         return self.samples
 
     def __bool__(self) -> bool:
-        return one_truth(self._of_zero_axes("bool", "Use xp.all(x) or xp.any(x)."))
+        return one_bool(self._of_zero_axes("bool", "Use xp.all(x) or xp.any(x)."))
 
     def __int__(self) -> int:
         return int(one_number(self._of_zero_axes("int", "Index one entry."), "Python int"))
@@ -280,13 +280,13 @@ class Ensemble(Methods):
         return PROTOCOLS.namespace_of(self, api_version)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        return guarded(PROTOCOLS.call_ufunc, ufunc, method, inputs, options)
+        return call_under_policy(PROTOCOLS.call_ufunc, ufunc, method, inputs, options)
 
     def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> Any:
-        return guarded(PROTOCOLS.call_numpy_function, function, args, options)
+        return call_under_policy(PROTOCOLS.call_numpy_function, function, args, options)
 
     def __cupy_override_elementwise_kernel__(self, kernel: Any, *arguments: Any, **options: Any) -> Any:
-        return guarded(PROTOCOLS.call_cupy_kernel, kernel, arguments, options)
+        return call_under_policy(PROTOCOLS.call_cupy_kernel, kernel, arguments, options)
 
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -306,7 +306,7 @@ class Ensemble(Methods):
 
 
 def wrap(samples: Array, sample_set: SampleSet | None = None) -> Ensemble:
-    """An Ensemble of `samples` that are known to be sound: the cheap way, for results."""
+    """An Ensemble of `samples` that are known to be valid, without checks: for results."""
     x = _blank(Ensemble)
     x.samples = samples
     x.sample_set = sample_set
@@ -339,7 +339,7 @@ def packed(samples: Array) -> Array:
 
 
 def from_samples(samples: Sequence[Array], sample_set: SampleSet | None = None) -> Ensemble:
-    """Put plain arrays of one shape side by side, one per sample.
+    """Stack plain arrays of one shape, one per sample.
 
     Parameters
     ----------
@@ -379,7 +379,7 @@ def from_samples(samples: Sequence[Array], sample_set: SampleSet | None = None) 
 
 
 def shared(x: Array) -> Ensemble:
-    """Say that `x` is the same for every sample; no copy is made.
+    """Declare `x` the same for every sample; no copy is made.
 
     Parameters
     ----------

@@ -97,7 +97,7 @@ def load(path: str | os.PathLike[str]) -> Any:
         for key in file.files:
             name, _, part = key.rpartition(".")
             states.setdefault(name, {})[part] = file[key]
-    sound = bool(states) and all("samples" in state for state in states.values())
-    require(sound, "load", "path", "name a file that save has written", os.fspath(path))
+    valid = bool(states) and all("samples" in state for state in states.values())
+    require(valid, "load", "path", "name a file that save has written", os.fspath(path))
     found = {name: Ensemble.from_state(state) for name, state in states.items()}
     return found.get("", found)

@@ -32,7 +32,7 @@ CONSTANTS = (str, bytes, tuple, frozenset, type, type(None), np.dtype, enum.Enum
 """Arguments that are static without being named: they cannot change between two calls."""
 
 KNOWN = {np.dtype(name): name for name in DTYPES}
-"""NumPy dtypes that are traced; arrays of every other dtype take the function as it stands."""
+"""NumPy dtypes that are traced; arrays of every other dtype run the untraced function."""
 
 NUMPY_SCALARS = {dtype.type: name for dtype, name in KNOWN.items()}
 

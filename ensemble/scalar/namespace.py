@@ -1,7 +1,7 @@
 """The Array API lifted over the sample axis, from one table of names.
 
 `TABLE` gives each name of the standard the rule that lifts it. A rule is called as ``rule(ns, name)`` and returns the
-function for one base library and one number of samples; a namespace builds a function when it is first asked for.
+function for one base library and one number of samples; a namespace builds a function at its first use.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ def namespace(xp: Namespace, n_samples: int = 1, *, api_version: str | None = No
     xp : module
         An Array API library: numpy, cupy, torch, jax.numpy, array_api_strict; or such a namespace already lifted.
     n_samples : int, at least 1
-        The samples that `empty`, `zeros`, `ones`, `full` make room for. Functions that only describe data
+        The samples that `empty`, `zeros`, `ones`, `full` allocate. Functions that only describe data
         (`asarray`, `arange`, `linspace`, `eye`) give shared data whatever `n_samples` is.
     api_version : str, optional
         The version of the standard, "2021.12" to "2025.12"; the newest by default. Before 2025.12, `meshgrid`,

@@ -1,4 +1,4 @@
-"""Inner products and norms, one per sample or coupled over all samples: the caller says which."""
+"""Inner products and norms, one per sample or coupled over all samples: chosen by the caller."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def dot(x: Ensemble | Array, y: Ensemble | Array, over: str = "space") -> Any:
 
     Notes
     -----
-    The order of summation depends on the number of entries alone: a sample gives the same bits in any company.
+    The order of summation depends on the number of entries alone, not on the other samples.
 
     References
     ----------

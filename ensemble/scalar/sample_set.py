@@ -37,7 +37,7 @@ class SampleSet:
     seed : int, optional
         The seed of that draw.
     n_samples : int, optional
-        Needed only where none of the arrays says it.
+        Needed only where no array determines it.
 
     Raises
     ------
@@ -93,8 +93,8 @@ class SampleSet:
         fill(self, "seed", seed)
         if weights is not None:
             weights = _frozen(np.asarray(weights, dtype=np.float64))
-            sound = bool(np.all(np.isfinite(weights)) and np.all(weights >= 0.0) and np.any(weights > 0.0))
-            require(sound, "SampleSet", "weights", "be finite, zero or above, and not all zero", weights)
+            valid = bool(np.all(np.isfinite(weights)) and np.all(weights >= 0.0) and np.any(weights > 0.0))
+            require(valid, "SampleSet", "weights", "be finite, zero or above, and not all zero", weights)
         fill(self, "weights", weights)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -250,7 +250,7 @@ class SampleSet:
         chosen = np.asarray(indices)
         weights = None if self.weights is None else self.weights[chosen]
         if weights is not None and not np.any(weights > 0.0):
-            weights = np.ones_like(weights)  # only padding was taken: nothing to tell its members apart
+            weights = np.ones_like(weights)  # only padding was taken: its members are identical
         points = None if self.points is None else self.points[..., chosen]
         return SampleSet(points, weights, self.ids[chosen], self.method, self.seed)
 

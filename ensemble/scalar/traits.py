@@ -1,4 +1,4 @@
-"""`EnsembleTrait`: one way to ask a plain number and an ensemble for their samples."""
+"""`EnsembleTrait`: the samples of a plain number and of an ensemble by one interface."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["EnsembleTrait"]
 
 
 class EnsembleTrait:
-    """What generic code needs to know to loop over the samples of a value (Fig. 7 of Phipps et al. [1]_).
+    """What generic code needs to loop over the samples of a value (Fig. 7 of Phipps et al. [1]_).
 
     A plain value counts as one sample, which is everyone's.
 

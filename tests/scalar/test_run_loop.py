@@ -141,14 +141,14 @@ def test_numbers_come_back_as_numpys():
 def test_the_result_says_which_way_was_taken():
     small, large = Ensemble(RNG.uniform(size=8)), Ensemble(RNG.uniform(-3.0, 3.0, size=1400))
     result = run(branching, small)
-    assert (result.way, result.n_runs, result.work) == ("loop", 8, 8)
+    assert (result.execution, result.n_runs, result.work) == ("loop", 8, 8)
     assert "a loop over samples: f is arithmetic on numbers, which costs less than on small ensembles" in repr(result)
-    assert run(branching, small, loop=False).way == "ensembles"
-    assert run(polynomial, large).way == "ensembles"
-    assert run(lambda x: x * TABLE[0], small).way == "ensembles"
-    assert run(lambda x: x * TABLE[0], small, loop=True).way == "loop"
+    assert run(branching, small, loop=False).execution == "ensembles"
+    assert run(polynomial, large).execution == "ensembles"
+    assert run(lambda x: x * TABLE[0], small).execution == "ensembles"
+    assert run(lambda x: x * TABLE[0], small, loop=True).execution == "loop"
     both = run(branching, large)
-    assert both.way == "both"
+    assert both.execution == "both"
     assert "ensembles, then a loop over the samples of small groups" in repr(both)
     assert_like_scalar_runs(both, branching, large)
 
@@ -211,7 +211,7 @@ def test_keywords_and_shared_data_and_options():
     f = lambda x, *, scale, name="a": x * scale if x > 0.0 else name
     x = ensemble_of(1.0, -1.0, 2.0)
     result = run(f, x, scale=Ensemble(np.array([3.0])))
-    assert result.way == "loop"
+    assert result.execution == "loop"
     assert list(result.value) == [3.0, "a", 6.0]
     assert len(result.groups) == 2
 

@@ -1,7 +1,7 @@
 // How samples lie on a GPU, and sums over rows.
 //
 // LANES neighbouring threads carry one row, VECTOR samples each: a row of values is one coalesced transaction, and a sum
-// over rows needs no exchange between the threads of different samples. Told by the compiler: REAL (float or double),
+// over rows needs no exchange between the threads of different samples. Compile-time definitions: REAL (float or double),
 // LANES (a power of two up to 32), VECTOR, OFFSET (int or long long) and THREADS (a block of the row kernels).
 //
 // Contraction to FMA is off and every sum has one order, whatever the number of samples: a sample on the device has the
@@ -46,7 +46,7 @@ __device__ inline Pack where_nonzero(const Pack& factor, const Pack& yes, const 
     return pack;
 }
 
-// Through the read-only cache: what other threads will want too.
+// Through the read-only cache: for data that other threads read too.
 __device__ inline Pack load_shared(const real* from)
 {
     if constexpr (sizeof(Pack) == 16) {
@@ -156,7 +156,7 @@ __device__ inline void store_chunks(const RowSums& sums, real* partials, int64 n
     store(partials + chunk * n_samples + sample_here(), total);
 }
 
-// Sums over all chunks, N of them side by side so that their loads wait together: blocks of (SUM_SAMPLES, SUM_SEGMENTS)
+// Sums over all chunks, N of them interleaved so that their loads are in flight at once: blocks of (SUM_SAMPLES, SUM_SEGMENTS)
 // threads, a few samples each, because one multiprocessor alone is slow to read. Valid where threadIdx.y is 0.
 #define SUM_SAMPLES 4
 #define SUM_SEGMENTS 128

@@ -1,1 +1,1 @@
-"""SIMD registers as values in functions that Numba compiles."""
+"""SIMD registers as values in functions compiled by Numba."""

@@ -1,6 +1,6 @@
-"""What lanes can do beyond their operators: conversions, bits, rounding, and functions called lane by lane.
+"""Operations on lanes besides operators: conversions, bits, rounding, and functions called lane by lane.
 
-Registers and memory are in `types.py`.
+Loads, stores and operators are in `types.py`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ __all__ = [
 
 @intrinsic(prefer_literal=True)
 def spread(typingctx, scalar, width):
-    """`scalar` in every lane, of its own dtype."""
+    """`scalar` broadcast to every lane, in its own dtype."""
     n = width_of(width)
     kind = getattr(scalar, "literal_type", scalar)
     if n is None:
@@ -61,7 +61,7 @@ def spread(typingctx, scalar, width):
 
 # --- conversions
 def _conversion(target: Any) -> Any:
-    """Lanes as `target`, as the processor converts."""
+    """Lanes converted to `target` by the processor's rules."""
 
     @intrinsic
     def convert(typingctx, a):
@@ -121,7 +121,7 @@ def from_bits(typingctx, a):
 
 # --- arithmetic
 def instruction(builder: Any, name: str, arguments: Any) -> Any:
-    """LLVM's own function of this name, on scalars or vectors of one type."""
+    """The LLVM intrinsic of this name, on scalars or vectors of one type."""
     kind = arguments[0].type
     scalar, lanes = (kind.element, f"v{kind.count}") if isinstance(kind, ir.VectorType) else (kind, "")
     width = "f64" if isinstance(scalar, ir.DoubleType) else "f32"
@@ -146,7 +146,7 @@ floor, ceil, trunc, rint = map(_rounding, ("floor", "ceil", "trunc", "rint"))
 
 @intrinsic
 def absolute(typingctx, a):
-    """Without the sign; the smallest integer stays."""
+    """The absolute value; the smallest integer is unchanged."""
 
     def codegen(context, builder, signature, arguments):
         if isinstance(a.dtype, types.Float):
@@ -170,7 +170,7 @@ def copysign(typingctx, a, b):
 
 @intrinsic
 def fma(typingctx, a, b, c):
-    """``a * b + c``, rounded once, on every processor; of lanes, or of numbers."""
+    """``a * b + c``, rounded once, on every processor; on lanes or on numbers."""
     lanes = a if isinstance(a, types.Float) else lanes_among((a, b, c))
 
     def codegen(context, builder, signature, arguments):
@@ -181,7 +181,7 @@ def fma(typingctx, a, b, c):
 
 @intrinsic
 def quotient(typingctx, a, b):
-    """Integers divided, rounded towards zero; no lane of `b` may be 0 or -1."""
+    """The integer quotient, rounded towards zero; no lane of `b` may be 0 or -1."""
 
     def codegen(context, builder, signature, arguments):
         return builder.sdiv(*arguments)
@@ -226,7 +226,7 @@ def any_lane(typingctx, mask):
 
 @intrinsic
 def lane(typingctx, a, position):
-    """One number of the lanes."""
+    """The number in lane `position`."""
 
     def codegen(context, builder, signature, arguments):
         return builder.extract_element(*arguments)
@@ -236,7 +236,7 @@ def lane(typingctx, a, position):
 
 @intrinsic
 def with_lane(typingctx, a, position, number):
-    """The lanes with another number at `position`."""
+    """The lanes with `number` in lane `position`."""
 
     def codegen(context, builder, signature, arguments):
         return builder.insert_element(arguments[0], arguments[2], arguments[1])
@@ -247,8 +247,8 @@ def with_lane(typingctx, a, position, number):
 def library_lanes(name: str, arity: int) -> Any:
     """``function(mask, other, x[, y])``: the C library's `name` where `mask` holds, `other` elsewhere.
 
-    The function is that of float64. For float32 lanes its results must be exact, as those of `fmod` are: then the way
-    through float64 rounds nothing.
+    The function is that of float64. For float32 lanes its results must be exact, as those of `fmod` are: the conversion
+    to float64 and back then rounds nothing.
     """
 
     def codegen(context, builder, signature, arguments):
@@ -287,7 +287,7 @@ def _write_loop(builder: Any, name: str, arguments: Any) -> None:
 def polynomial(*coefficients: float) -> Any:
     """``function(z)``: ``c0 + c1 z + c2 z**2 + ...`` by fused multiply-adds, in pairs of pairs.
 
-    Estrin's scheme: a chain of half as many steps as Horner's, and how long a processor waits for it is what counts.
+    Estrin's scheme halves the dependency chain of Horner's scheme; its latency determines the run time.
     """
 
     def codegen(context, builder, signature, arguments):
@@ -304,9 +304,9 @@ def polynomial(*coefficients: float) -> Any:
     return intrinsic(lambda typingctx, z: (z(z), codegen))
 
 
-# --- products rounded once, and several sums side by side: one for each term of an affine entry
+# --- products rounded once, and several sums at once: one for each term of an affine entry
 REGISTER_BYTES = 2048 if binding.get_host_cpu_features().get("avx512f") else 512
-"""What the machine's SIMD registers hold together: a loop that needs more keeps the rest in memory."""
+"""Capacity of all SIMD registers of the machine: a loop that needs more spills to memory."""
 
 
 def _fused(builder: Any, a: Any, b: Any, c: Any) -> Any:
@@ -318,7 +318,7 @@ def _fused(builder: Any, a: Any, b: Any, c: Any) -> Any:
 
 @intrinsic
 def convert(typingctx, lanes, array):
-    """The lanes as the dtype of `array`: rounded to nearest where that is narrower."""
+    """The lanes converted to the dtype of `array`; a narrower one rounds to nearest."""
     narrow, wide = lanes.dtype.bitwidth > array.dtype.bitwidth, lanes.dtype.bitwidth < array.dtype.bitwidth
 
     def codegen(context, builder, signature, arguments):
@@ -365,7 +365,7 @@ def add_terms(typingctx, sums, terms, k, x):
 
 @intrinsic
 def combine(typingctx, sums, coefficients, first, n_samples):
-    """Sum 0 plus each further sum i times coefficient i - 1 of its sample; `coefficients` is flat, a row a term."""
+    """Sum 0 plus each further sum i times coefficient i - 1 of its sample; `coefficients` is flat, one row per term."""
 
     def codegen(context, builder, signature, arguments):
         values, array, offset, stride = arguments

@@ -1,6 +1,6 @@
-"""Circular functions on lanes of float64, and those that the C library answers number by number.
+"""Circular functions on lanes of float64, and functions that call the C library lane by lane.
 
-The rules of `_lane_functions` hold here too.
+The accuracy and the fallback are those of `functions.py`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ HALF_PI, HALF_PI_REST, HALF_PI_LAST = 1.5707963267948966, 6.123233995736766e-17,
 TWO_OVER_PI = 0.6366197723675814
 
 FAR = 2.0**30
-"""Up to here three pieces of pi / 2 leave the full precision of a reduced angle."""
+"""The largest angle that three parts of pi / 2 reduce in full precision."""
 
 # sin r = r + r z q(z), cos r = 1 - z / 2 + z**2 q(z), z = r**2, abs(r) <= pi / 4
 _sin_rest = polynomial(
@@ -28,18 +28,13 @@ _cos_rest = polynomial(
     2.087614614655861e-09, -1.1382623647474604e-11,
 )  # fmt: skip
 
-_library = {
-    name: library_lanes(name, 1) for name in ["acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "sin", "tan"]
-}
-_cos, _sin, _tan = (_library[name] for name in ("cos", "sin", "tan"))
-_acos, _acosh, _asin = (_library[name] for name in ("acos", "acosh", "asin"))
-_asinh, _atan, _atanh = (_library[name] for name in ("asinh", "atan", "atanh"))
+_cos, _sin, _tan = (library_lanes(name, 1) for name in ("cos", "sin", "tan"))
 _atan2, _hypot = (library_lanes(name, 2) for name in ("atan2", "hypot"))
 
 
 @inner
 def _angle(x):
-    """n, r, rest: ``x = n pi / 2 + r + rest``, abs(r) at most pi / 4; of n only the last bits count."""
+    """n, r, rest: ``x = n pi / 2 + r + rest``, abs(r) at most pi / 4; only the last bits of n are used."""
     shifted = fma(x, TWO_OVER_PI, MAGIC)
     k = shifted - MAGIC
     start = fma(-k, HALF_PI, x)  # exact
@@ -109,35 +104,19 @@ def tan(x):
     return _tan(outside, result, x) if any_lane(outside) else result
 
 
-# --- what the C library answers
-@inner
-def acos(x):
-    return _acos(x == x, x, x)
+# --- functions of the C library
+def _of_library(name):
+    function = library_lanes(name, 1)
+
+    @inner
+    def call(x):
+        return function(x == x, x, x)
+
+    return call
 
 
-@inner
-def acosh(x):
-    return _acosh(x == x, x, x)
-
-
-@inner
-def asin(x):
-    return _asin(x == x, x, x)
-
-
-@inner
-def asinh(x):
-    return _asinh(x == x, x, x)
-
-
-@inner
-def atan(x):
-    return _atan(x == x, x, x)
-
-
-@inner
-def atanh(x):
-    return _atanh(x == x, x, x)
+acos, acosh, asin = (_of_library(name) for name in ("acos", "acosh", "asin"))
+asinh, atan, atanh = (_of_library(name) for name in ("asinh", "atan", "atanh"))
 
 
 @inner

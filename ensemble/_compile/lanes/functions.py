@@ -1,10 +1,10 @@
 """Functions of real numbers on lanes of float64: the same additions and products in every lane, no library calls.
 
 Each reduces its argument to a short interval, evaluates a polynomial there (interpolated at Chebyshev nodes with 60
-digits) and puts the result together as a sum of two numbers, so that little is lost but the last rounding: less than
+digits) and forms the result as an unevaluated sum of two numbers, rounded once at the end: the error is less than
 one unit in the last place; see `tests/scalar/test_fuse_functions.py`. Lanes outside the range of a
-reduction (a sine of more than a billion, a power of a negative number) are given to the C library, one by one. A
-result depends on nothing but its own operand: not on the width, the place, or the neighbours.
+reduction (a sine of more than a billion, a power of a negative number) are passed to the C library, one by one. A
+result depends on its own operand alone, not on the width, the lane or the other lanes.
 
 The reductions are those of W. J. Cody and W. Waite, Software Manual for the Elementary Functions (1980), and, for the
 logarithm as ``2 atanh(f / (2 + f))``, of P. T. P. Tang, ACM Trans. Math. Softw. 16 (1990) 378. Sums of two numbers:
@@ -33,7 +33,7 @@ from ensemble._compile.numba import inner
 __all__ = ["cosh", "exp", "expm1", "log", "log1p", "log2", "log10", "power", "sinh", "tanh"]
 
 MAGIC = 6755399441055744.0
-"""1.5 * 2**52: added to a number below 2**51, it leaves the nearest integer in the last bits."""
+"""1.5 * 2**52: the sum with a number below 2**51 holds the nearest integer in its last bits."""
 MAGIC_BITS = 0x4338000000000000
 
 LN2, LN2_REST = 0.6931471805599453, 2.3190468138462996e-17
@@ -69,7 +69,7 @@ _pow = library_lanes("pow", 2)
 # --- exponentials
 @inner
 def _scaled(x, k):
-    """``x * 2**k`` for abs(k) up to 2000, `k` whole: two factors, so that a subnormal result is rounded once."""
+    """``x * 2**k`` for abs(k) up to 2000, `k` an integer: two factors, so that a subnormal result is rounded once."""
     n = bits(k + MAGIC) - MAGIC_BITS
     half = n >> 1
     return x * from_bits((half + 1023) << 52) * from_bits((n - half + 1023) << 52)
@@ -136,7 +136,7 @@ def tanh(x):
 
 @inner
 def _ratio(high, low, plus):
-    """``e / (e + plus)`` and what its rounding lost; e = high + low, not negative."""
+    """``e / (e + plus)`` and its rounding error; e = high + low, not negative."""
     divisor = high + plus
     part = divisor - high
     divisor_rest = (high - (divisor - part)) + (plus - part) + low
@@ -146,7 +146,7 @@ def _ratio(high, low, plus):
 
 @inner
 def _beyond(a, x, result):
-    """`result`, or ``exp(a) / 2`` where that is near the end of the numbers, with the sign of `x`."""
+    """`result`, or ``exp(a) / 2`` where that is near overflow, with the sign of `x`."""
     outside = a > 708.0
     if any_lane(outside):
         return select(outside, copysign(_exp_sum(a, spread(0.0, a), -1.0), x), result)

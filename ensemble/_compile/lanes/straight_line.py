@@ -1,4 +1,4 @@
-"""Long runs of statements on lanes, written to LLVM in one piece."""
+"""Straight-line code on lanes, written to LLVM as one basic block."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class StraightLine(Function):
     `parts` are names; arguments are all arrays, then all offsets. Each line of `statements` is a result, an operation
     and its operands, ``x + a b``. Operations are those of `ARITHMETIC`, ``!=``, ``<=``, ``pick c a b`` (a if c, else
     b), ``fma a b c`` (a b + c) and ``fnma a b c`` (c - a b); an operand is a result, a name in `numbers`, or entry c of
-    a part, ``F_c``, which lies at ``offset + c * width``. `writes` lists ``mean_0 t5``: what is stored where, after
-    everything else.
+    a part, ``F_c``, at ``offset + c * width``. `writes` lists stores such as ``mean_0 t5``, which follow all
+    statements.
 
     Parts in `shared` have one number for all lanes, entry c at ``offset + c``.
 
-    On one lane, a line of `groups` names results that one SIMD register may hold, "-" where an entry of it is free:
-    an operation on all of them is one instruction. No bit of any result depends on that.
+    On one lane, a line of `groups` names results that share one SIMD register, "-" for an unused entry: an operation on
+    all of them is one instruction. The bits of the results do not depend on it.
     """
 
     attribute = "alwaysinline"
@@ -49,7 +49,7 @@ class StraightLine(Function):
         builder.ret_void()
 
     def emit(self, builder: Any, number: ir.Type, arrays: Any, offsets: Any) -> None:
-        """The instructions, at the builder's place."""
+        """Emit the instructions at the builder's position."""
         starts = {
             name: builder.gep(array, [offset], inbounds=True)
             for name, array, offset in zip(self.parts, arrays, offsets, strict=True)
@@ -66,7 +66,7 @@ class StraightLine(Function):
 
 
 def straight_line(*description: Any) -> Any:
-    """`StraightLine` for functions that Numba compiles: ``f(arrays, offsets)``, two tuples."""
+    """`StraightLine` as a function for Numba: ``f(arrays, offsets)``, two tuples."""
     line = StraightLine(*description)
 
     @intrinsic
@@ -110,7 +110,7 @@ class _Emitter:
         self.vectors: dict[Names, Any] = {}
 
     def run(self, writes: list[tuple[str, str]], groups: list[Names]) -> None:
-        """All that `writes` needs, and the stores."""
+        """Emit the stores of `writes` and the statements that they depend on."""
         for group in groups:
             self.assign(group)
         live, pending = set(), [source for _, source in writes]
@@ -147,7 +147,7 @@ class _Emitter:
                 self.assign(operand)
 
     def operands(self, group: Names) -> list[Names]:
-        """The groups that the operands of a group's statements are."""
+        """The groups of operands of a group's statements."""
         rows = [(None,) if name is None else self.statements[name][1:] for name in group]
         n = max(len(row) for row in rows)
         return [tuple(row[i] if row != (None,) else None for row in rows) for i in range(n)]
@@ -206,7 +206,7 @@ class _Emitter:
         first = self.value(live[0][1])
         if len({name for _, name in live}) == 1:
             return self.spread(first, len(names))
-        start = None if None in names else ir.Undefined  # zeros, as left-over subnormal numbers would be slow
+        start = None if None in names else ir.Undefined  # zeros: arithmetic on stale subnormal numbers is slow
         vector = ir.Constant(ir.VectorType(first.type, len(names)), start)
         for i, name in live:
             vector = self.builder.insert_element(vector, self.value(name), ir.IntType(32)(i))

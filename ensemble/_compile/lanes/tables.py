@@ -15,7 +15,7 @@ __all__ = ["interpolated", "interpolated_lanes"]
 
 @inner
 def interpolated(x, points, values):
-    """The value at `x` of the lines between ``values`` at ascending ``points``; constant outside of them."""
+    """The value at `x` of the lines between ``values`` at ascending ``points``; constant outside them."""
     last = points.size - 1
     if not x > points[0]:
         return values[0] if x == x else x
@@ -38,7 +38,7 @@ def _interpolate_one(x, points, values):
 
 @intrinsic
 def interpolated_lanes(typingctx, x, points, values):
-    """`interpolated` of each lane, one by one: a search takes branches of its own."""
+    """`interpolated` of each lane, one by one: the branches of a search differ between lanes."""
 
     def codegen(context, builder, signature, arguments):
         lanes, *tables = arguments

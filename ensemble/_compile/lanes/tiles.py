@@ -11,15 +11,15 @@ from ensemble._compile.lanes.transpose import interleaved
 from ensemble._compile.lanes.types import fill_lanes
 from ensemble._compile.plain_code import I64, Function, Group
 
-__all__ = ["AddProducts", "Reflect", "SubtractSquares", "Tile", "Turn"]
+__all__ = ["AddProducts", "Reflect", "SubtractSquares", "Tile", "TransposeSquare"]
 
 
 def _loop(
     group: Group, builder: Any, count: Any, moving: list[tuple[Any, Any]], sums: list[Any], body: Any
 ) -> list[Any]:
-    """``sums = body(pointers, sums)`` so many times; `moving` are pointers, and what they move by. The sums at the end.
+    """``sums = body(pointers, sums)`` `count` times; `moving` are pointers and their increments. Returns the sums.
 
-    LLVM does not unroll the loop: that takes longer to compile, and registers that the sums need.
+    Unrolling is disabled: it takes longer to compile and uses registers that the sums need.
     """
     function = builder.function
     inside, after = function.append_basic_block("inside"), function.append_basic_block("after")
@@ -51,8 +51,8 @@ def _loop(
 class Tile(Function):
     """``C[i stride + j] = base[i stride + j] + sum_k A[i by_row + k by_inner] B[k stride + j]``.
 
-    For i below `rows` and j below `registers` registers; zero in place of `base` without `from_base`. The sum takes k
-    in order, each product rounded once, with its sum.
+    For i below `rows` and j below `registers` registers; zero in place of `base` without `from_base`. The sum is taken
+    in the order of k by fused multiply-adds.
     """
 
     attribute = "alwaysinline"
@@ -102,7 +102,7 @@ class Tile(Function):
 
 
 class _Squares:
-    """Squares as wide as a register in arrays, inside a function that is being written."""
+    """Emits loads, stores and transposes of square tiles as wide as a register."""
 
     def __init__(self, group: Group, builder: Any) -> None:
         self.group, self.builder, self.n = group, builder, group.register.count
@@ -111,7 +111,7 @@ class _Squares:
         return self.group.read(self.builder, self.group.registers(self.builder, array, at))
 
     def number(self, array: Any, at: Any, i: int = 0) -> Any:
-        """An entry in every lane."""
+        """An entry broadcast to every lane."""
         at = self.builder.add(at, I64(i))
         return fill_lanes(self.builder, self.builder.load(self.builder.gep(array, [at], inbounds=True)), self.n)
 
@@ -131,14 +131,14 @@ class _Squares:
         return rows
 
     def reflected(self, rows: list[Any]) -> list[Any]:
-        """The entries above the diagonal below it, too."""
+        """Copy the entries above the diagonal to those below it."""
         below = ir.VectorType(ir.IntType(1), self.n)
         masks = [ir.Constant(below, [j < i for j in range(self.n)]) for i in range(self.n)]
         pairs = zip(masks, self.transposed(rows), rows, strict=True)
         return [self.builder.select(mask, other, row) for mask, other, row in pairs]
 
 
-class Turn(Function):
+class TransposeSquare(Function):
     """``C[j pitch + i] = A[i stride + j]`` for i and j below the entries of a register."""
 
     attribute = "alwaysinline"
@@ -155,7 +155,7 @@ class Turn(Function):
 
 
 class Reflect(Function):
-    """The entries above the diagonal of a square as wide as a register below it, too."""
+    """Copy the entries above the diagonal of a square as wide as a register to those below it."""
 
     attribute = "alwaysinline"
 
@@ -172,7 +172,7 @@ class Reflect(Function):
 class SubtractSquares(Function):
     """The square at (i, j) of the matrix C, and its transpose at (j, i).
 
-    As that of the symmetric matrix A less ``sum_k weights[k] row_k' row_k`` over the first `count` of `rows`.
+    C is the symmetric matrix A minus ``sum_k weights[k] row_k' row_k`` over the first `count` of `rows`.
     """
 
     attribute = "alwaysinline"
@@ -206,7 +206,7 @@ class SubtractSquares(Function):
 class AddProducts(Function):
     """Add ``sum_k left_k' right_k`` of rows to the square at (i, j) of the matrix C, and to the one at (j, i).
 
-    Above the diagonal; the entries below it are those above.
+    Entries above the diagonal are computed and copied to those below it.
     """
 
     attribute = "alwaysinline"

@@ -1,4 +1,4 @@
-"""Square tiles of memory turned round in SIMD registers, and what is read ahead of its use."""
+"""Transposes of square tiles in SIMD registers, and prefetches."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Transpose(Function):
 
 
 class Prefetch(Function):
-    """Read the line of ``array[offset]`` into the second-level cache, wherever that entry is."""
+    """Prefetch the line of ``array[offset]`` into the second-level cache; the address may be invalid."""
 
     attribute = "alwaysinline"
 
@@ -61,11 +61,11 @@ class Prefetch(Function):
 
 
 def interleaved(builder: Any, rows: list[Any]) -> list[Any]:
-    """Each row of the first half and its fellow of the second, entries in turns: as often as n doubles, a transpose."""
+    """Interleave row k of the first half with row k of the second; ``log2(n)`` such passes transpose n rows."""
     n = len(rows)
     out = []
     for a, b in zip(rows[: n // 2], rows[n // 2 :], strict=True):
         for start in (0, n // 2):
-            turns = [k for i in range(start, start + n // 2) for k in (i, n + i)]
-            out.append(builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(ir.IntType(32), n), turns)))
+            order = [k for i in range(start, start + n // 2) for k in (i, n + i)]
+            out.append(builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(ir.IntType(32), n), order)))
     return out

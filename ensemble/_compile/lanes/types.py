@@ -3,8 +3,8 @@
 Longer than 400 lines: one type and its instructions.
 
 LLVM keeps ``<width x float64>`` in registers and splits it to the machine's own width, so a row sum over 32 samples
-needs no memory for its accumulators (a NumPy-style inner loop over samples stores and reloads them at every entry,
-which costs half the bandwidth). Each lane obeys IEEE arithmetic by itself: the same bits as a scalar loop.
+keeps its accumulators in registers (a NumPy-style inner loop over samples stores and reloads them at every entry,
+which costs half the bandwidth). Each lane follows IEEE arithmetic: the bits are those of a scalar loop.
 
 Inside a compiled function::
 
@@ -12,9 +12,9 @@ Inside a compiled function::
     total = total + load(values, offset, WIDTH) * splat(scalar, values, WIDTH)
     store(out, offset, total)
 
-Arrays are flat; `offset` counts elements; WIDTH is a compile-time constant, or lanes whose width is meant.
+Arrays are flat; `offset` counts elements; WIDTH is a compile-time constant, or lanes of that width.
 Operators work lane by lane, on two lanes of one kind or on lanes and a number; comparisons give masks, and
-``select(mask, a, b)`` picks. `lanes/arithmetic.py` has the rest.
+``select(mask, a, b)`` selects. Further operations are in `arithmetic.py`.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ __all__ = [
 ]
 
 PREFETCH_BYTES = 8192
-"""How far ahead of its use a stream of matrix values is prefetched: the hardware's own prefetch stops at page ends."""
+"""Prefetch distance of a stream of matrix values: the hardware prefetcher stops at page boundaries."""
 
 ROW_BYTES = 32
-"""Bytes of a register of small matrices, whose rows are padded to it."""
+"""Bytes of a register for small matrices; their rows are padded to it."""
 
 
 class Lanes(types.Type):
@@ -74,7 +74,7 @@ class _LanesModel(models.PrimitiveModel):
 
 
 def width_of(width: Any) -> int | None:
-    """The number of lanes that a constant, or another value of lanes, asks for."""
+    """The number of lanes given by a constant or by a value of lanes."""
     return width.width if isinstance(width, Lanes) else getattr(width, "literal_value", None)
 
 
@@ -108,10 +108,10 @@ def fill_lanes(builder: Any, scalar: Any, width: int) -> Any:
 
 @intrinsic
 def borrowed(typingctx, array):
-    """`array` without a share in its memory, which must outlive it.
+    """`array` without a reference count; its memory must outlive it.
 
-    A slice of an array counts its owners up and down by locked instructions, and each of those waits until all that
-    was streamed has reached memory.
+    Slicing changes the reference count by locked instructions, each of which waits until all streaming stores have
+    reached memory.
     """
 
     def codegen(context, builder, signature, arguments):
@@ -154,7 +154,7 @@ def store(typingctx, array, offset, lanes):
 
 @intrinsic
 def stream(typingctx, array, offset, lanes):
-    """Like `store`, past the cache: no line is read only to be overwritten. The address must start a cache line."""
+    """Non-temporal `store`: no line is read before it is overwritten. The address must start a cache line."""
 
     def codegen(context, builder, signature, arguments):
         pointer = pointer_to(context, builder, signature.args[0], arguments[0], arguments[1], lanes.width)
@@ -207,9 +207,9 @@ def _copy_some(builder: Any, source: Any, target: Any, count: Any) -> None:
 
 @intrinsic(prefer_literal=True)
 def prefetch(typingctx, array, offset, width):
-    """Ask for ``array[offset : offset + width]`` ahead of time, wherever it is; less than half a line: nothing.
+    """Prefetch ``array[offset : offset + width]`` into the second-level cache; no-op for less than half a line.
 
-    Into the second-level cache: the hint "not again" halves the bandwidth of some processors.
+    The address may be invalid. A non-temporal hint halves the bandwidth of some processors.
     """
     n = width_of(width)
     if n is None:
@@ -232,7 +232,7 @@ def prefetch(typingctx, array, offset, width):
 
 @intrinsic(prefer_literal=True)
 def splat(typingctx, scalar, array, width):
-    """`scalar` in every lane, as the dtype of `array`."""
+    """`scalar` broadcast to every lane, in the dtype of `array`."""
     n = width_of(width)
     if n is None:
         return None
@@ -245,7 +245,7 @@ def splat(typingctx, scalar, array, width):
 
 @intrinsic(prefer_literal=True)
 def zeros(typingctx, array, width):
-    """Zero in every lane, as the dtype of `array`."""
+    """Zero in every lane, in the dtype of `array`."""
     n = width_of(width)
     if n is None:
         return None
@@ -258,7 +258,7 @@ def zeros(typingctx, array, width):
 
 @intrinsic
 def register_of(typingctx, array):
-    """Zeros that fill `ROW_BYTES`, as the dtype of `array`."""
+    """Zeros that fill `ROW_BYTES`, in the dtype of `array`."""
     lanes = Lanes(array.dtype, ROW_BYTES * 8 // array.dtype.bitwidth)
 
     def codegen(context, builder, signature, arguments):
@@ -269,7 +269,7 @@ def register_of(typingctx, array):
 
 @intrinsic
 def called(typingctx):
-    """The function that this stands in is never copied into its callers, so that it is translated once."""
+    """Disable inlining of the calling function, so that it is compiled once."""
 
     def codegen(context, builder, signature, arguments):
         builder.function.attributes.add("noinline")
@@ -309,14 +309,14 @@ def sqrt(typingctx, a):
 
 
 def lanes_among(arguments: Any) -> Any:
-    """The type of the lanes that an operator works on; a plain number beside lanes is spread over them."""
+    """The lanes type of an operator's operands; a plain number is broadcast to it."""
     lanes = {argument for argument in arguments if isinstance(argument, Lanes)}
     plain = all(isinstance(argument, Lanes | types.Number | types.Boolean) for argument in arguments)
     return lanes.pop() if len(lanes) == 1 and plain else None
 
 
 def _operator(operation: Any, arity: int, emit: Any, gives_mask: bool = False) -> None:
-    """Let `operation` work on lanes: ``emit(builder, dtype, *values)`` writes it."""
+    """Register `operation` on lanes: ``emit(builder, dtype, *values)`` emits it."""
 
     class Typing(AbstractTemplate):
         def generic(self, arguments: Any, keywords: Any) -> Any:
@@ -343,7 +343,7 @@ def _comparison(operation: Any, symbol: str) -> None:
     def emit(builder: Any, dtype: Any, a: Any, b: Any) -> Any:
         if not isinstance(dtype, types.Float):
             return (builder.icmp_unsigned if dtype is types.boolean else builder.icmp_signed)(symbol, a, b)
-        # a NaN differs from everything, itself included
+        # NaN compares unequal to every number, itself included
         return (builder.fcmp_unordered if symbol == "!=" else builder.fcmp_ordered)(symbol, a, b)
 
     _operator(operation, 2, emit, gives_mask=True)
@@ -382,7 +382,7 @@ def _spread(context: Any, builder: Any, scalar: Any, lanes: Any, value: Any) -> 
 
 @intrinsic
 def fence(typingctx):
-    """Wait until what `stream` wrote has reached memory: other threads are about to read it."""
+    """Wait until the stores of `stream` have reached memory, before other threads read them."""
 
     def codegen(context, builder, signature, arguments):
         builder.fence("seq_cst")
@@ -394,9 +394,8 @@ def fence(typingctx):
 def library_call(builder: Any, name: str, arguments: Any) -> Any:
     """A call of the C library's function `name` of float64, kept out of line.
 
-    LLVM may put a vector library's function of other rounding in the place of one that it knows, but only in the whole
-    vectors of a loop and not in its rest: a value would depend on where it stands. A call that it cannot see through
-    stays one function for all.
+    LLVM may replace a known function by a vector library's of other rounding, in the vectorised part of a loop but not
+    in its remainder: a value would depend on its position. An opaque call is the same function at every position.
     """
     double = ir.DoubleType()
     kind = ir.FunctionType(double, [double] * len(arguments))

@@ -84,8 +84,8 @@ def _form(place: Place) -> str:
     shape, strides, itemsize = place
     if _contiguous(shape, itemsize) == tuple(0 if n == 1 else s for n, s in zip(shape, strides, strict=True)):
         return "flat"
-    sound = all(stride >= 0 and stride % itemsize == 0 for stride, n in zip(strides, shape, strict=True) if n > 1)
-    return "strided" if sound and 0 not in shape else "copy"
+    valid = all(stride >= 0 and stride % itemsize == 0 for stride, n in zip(strides, shape, strict=True) if n > 1)
+    return "strided" if valid and 0 not in shape else "copy"
 
 
 def _contiguous(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:

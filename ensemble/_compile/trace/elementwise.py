@@ -1,6 +1,6 @@
 """What generated elementwise kernels are built from: chunks of operands in cache, and scalar functions.
 
-A kernel walks over its result in chunks of `CHUNK` elements. An operand that is laid out like the result is read where
+A kernel computes its result in chunks of `CHUNK` elements. An operand that is laid out like the result is read where
 it stands; one that broadcasts is spread over a chunk-sized buffer, which stays in the first-level cache. So the
 arithmetic is always one flat loop, and one compiled kernel serves every broadcasting.
 """
@@ -93,12 +93,12 @@ def spread(source: Array, plan: Array, k: int, start: int, count: int, buffer: A
 
 @serial
 def fetch(source: Array, plan: Array, k: int, first: int, start: int, count: int, buffer: Array) -> Array:
-    """Elements ``start : start + count`` of operand `k`, side by side; the chunks of a thread began at `first`."""
+    """Elements ``start : start + count`` of operand `k`, contiguous; the chunks of a thread began at `first`."""
     if plan[k + 1, 0] == FLAT:
         return source[start : start + count]
     if plan[0, 0] != 2 or plan[0, 2] > CHUNK:
         spread(source, plan, k, start, count, buffer)
-    elif start == first or plan[k + 1, 1] != 0:  # the same for every row: it stands there from the first chunk on
+    elif start == first or plan[k + 1, 1] != 0:  # the same for every row: it is there from the first chunk on
         spread_rows(source, plan, k, start, count, buffer)
     return buffer[:count]
 

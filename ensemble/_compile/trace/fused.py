@@ -20,7 +20,7 @@ from ensemble._typing import Array
 __all__ = ["Compiled"]
 
 THREADED_FROM = 1 << 16
-"""Elements from which threads pay; functions of the C library pay earlier."""
+"""Elements from which threads are faster; with functions of the C library, fewer."""
 
 ALIGNED_FROM = 1 << 12
 
@@ -136,8 +136,8 @@ def _position(pair: tuple[int, Any]) -> int:
 
 def _direct(target: np.ndarray) -> np.ndarray:
     """`target` where a kernel can write into it, otherwise a buffer of its shape."""
-    sound = target.flags.c_contiguous and target.flags.writeable and target.dtype.isnative
-    return target if sound else np.empty(target.shape, target.dtype)
+    valid = target.flags.c_contiguous and target.flags.writeable and target.dtype.isnative
+    return target if valid else np.empty(target.shape, target.dtype)
 
 
 def _apart(array: np.ndarray, layout: Layout, k: int, outs: list[np.ndarray]) -> np.ndarray:

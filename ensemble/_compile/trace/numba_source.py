@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 BUILT_ON = ("_compile", "_kernels/kalman")
-"""Folders whose functions end up inside generated kernels: where a file of them changes, these are compiled anew."""
+"""Folders whose functions end up inside generated kernels: where a file of them changes, these are recompiled."""
 
 
 def _constant(node: Node) -> str:
@@ -240,7 +240,7 @@ def cache_folder() -> Path:
 
 @functools.cache
 def _foundation() -> bytes:
-    """A digest of what generated kernels are built on: where that changes, they are compiled anew."""
+    """A digest of what generated kernels are built on: where that changes, they are recompiled."""
     package = Path(__file__).parents[2]
     files = sorted(file for folder in BUILT_ON for file in (package / folder).rglob("*.py"))
     return hashlib.blake2b(b"".join(file.read_bytes() for file in files)).digest()
@@ -269,7 +269,7 @@ def load_module(source: str) -> Any:
     name = "kernel_" + hashlib.blake2b(_foundation() + source.encode(), digest_size=16).hexdigest()
     try:
         path = _written(cache_folder(), name, source)
-    except OSError:  # no home to write to: compile for this process only
+    except OSError:  # no writable directory: compile for this process only
         path = _written(Path(tempfile.mkdtemp(prefix="ensemble-fuse-")), name, source)
     spec = importlib.util.spec_from_file_location(f"ensemble_fuse.{name}", path)
     module = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]
@@ -279,7 +279,7 @@ def load_module(source: str) -> Any:
 
 
 def _written(folder: Path, name: str, source: str) -> Path:
-    """The file of a module; one that is there is never touched, as Numba goes by its time stamp."""
+    """The file of a module; an existing one is never rewritten, because Numba compares its time stamp."""
     path = folder / f"{name}.py"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
@@ -287,7 +287,7 @@ def _written(folder: Path, name: str, source: str) -> Path:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(source)
         try:
-            os.link(draft, path)  # fails where another process was faster: its file stands
+            os.link(draft, path)  # fails where another process was faster: its file is kept
         except FileExistsError:
             pass
         except OSError:  # a file system without links

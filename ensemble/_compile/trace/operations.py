@@ -33,7 +33,7 @@ DTYPES = ("bool", "int32", "int64", "float32", "float64")
 """What a traced value may be."""
 
 WEAK = {"pybool": False, "pyint": 0, "pyfloat": 0.0}
-"""Python's number types, each with one of its values: what NumPy's promotion asks for."""
+"""Python's number types, each with one of its values: for NumPy's promotion rules."""
 
 
 def strong(dtype: str) -> str:

@@ -43,7 +43,7 @@ def caller() -> str:
 
 def _binary(name: str, reflected: bool = False) -> Callable[[Any, Any], Any]:
     def method(self: Traced, other: Any) -> Any:
-        if getattr(type(other), "traced_operand", False):  # its reflected method knows this operation
+        if getattr(type(other), "traced_operand", False):  # its reflected method implements this operation
             return NotImplemented
         operands = (other, self) if reflected else (self, other)
         return self._tracer.apply(name, *operands)
@@ -263,7 +263,7 @@ class Tracer:
         return result
 
     def _dtypes(self, name: str, kinds: list[str]) -> tuple[list[str], str]:
-        """The dtypes that the operands are brought to, and the dtype of the result."""
+        """The dtypes that the operands are converted to, and the dtype of the result."""
         rule = OPERATIONS[name].rule
         if rule == "logical":
             return ["bool"] * len(kinds), "bool"
@@ -305,7 +305,7 @@ class Tracer:
         return self.add("constant", (), dtype, np.dtype(dtype).type(value).item())
 
     def graph(self, n_inputs: int, result: Any) -> Graph:
-        """What `result` needs, and nothing else, numbered anew."""
+        """What `result` needs, and nothing else, renumbered."""
         outputs: list[int] = []
 
         def place(value: Any) -> int:
@@ -336,7 +336,7 @@ def trace(body: Callable[..., Any], *arguments: Any, function: str = "trace", **
         Arithmetic, comparisons, functions of ``x.__array_namespace__()`` or of NumPy, loops over fixed ranges.
     *arguments, **keywords : Scalar, or anything
         Each `Scalar`, also inside tuples, lists and dicts, is an input of the graph, numbered in order; everything else
-        is handed to `body` as it is.
+        is passed to `body` unchanged.
     function : str
         The name that messages start with.
 
@@ -347,7 +347,8 @@ def trace(body: Callable[..., Any], *arguments: Any, function: str = "trace", **
     Raises
     ------
     TypeError
-        If `body` asks a traced value for a truth value or a Python number, or uses an unsupported function or dtype.
+        If `body` needs the truth value or the Python number of a traced value, or uses an unsupported function or
+        dtype.
 
     Examples
     --------

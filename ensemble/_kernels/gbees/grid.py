@@ -1,6 +1,6 @@
 """The grid of a GBEES run on the CPU: cells in flat arrays, found by their keys, linked to their neighbours.
 
-A cell is a position from `BASE` on in all arrays. Position 0 stands for every missing neighbour: its probability and
+A cell is a position from `BASE` on in all arrays. Position 0 represents every missing neighbour: its probability and
 velocities are zero, so that no branch is needed. Arrays with one entry per cell and dimension are flat, dimension after
 dimension. After a prune cells are in the order of their keys; cells inserted since then are appended.
 
@@ -52,7 +52,7 @@ BASE = 16
 """Position of the first cell: as many entries of 4 bytes as a cache line holds."""
 
 PADDING = 64
-"""Empty positions behind the last cell: vector loops may read past the end."""
+"""Empty positions after the last cell: vector loops may read past the end."""
 
 PACKING = ("shift", "mask", "low", "stride", "period", "diffuses")
 """Rows of ``packing``, (6, n) int64: how keys are packed, periods (0: none), and whether probability diffuses."""
@@ -310,7 +310,7 @@ def ascending(keys, kept, end, sorted_end):
 
 @inner
 def permute(values, scratch, first, order):
-    """``values[first + BASE:]`` = ``values[first + order]``, by way of `scratch`."""
+    """``values[first + BASE:]`` = ``values[first + order]``, through `scratch`."""
     for k in range(order.size):
         scratch[k] = values[first + order[k]]
     for k in range(order.size):  # slices would compile messages for unequal shapes

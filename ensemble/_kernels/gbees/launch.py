@@ -28,7 +28,7 @@ LINE = (16,)
 class Reason:
     """Why `advance` returned, as in `cells.cuh`."""
 
-    RUNNING, FINISHED, PAUSED, PRUNE, FULL, KEY_OVERFLOW, NOT_FINITE, NOTHING_LEFT, STUCK = range(9)
+    RUNNING, FINISHED, PAUSED, PRUNE, FULL, KEY_OVERFLOW, NOT_FINITE, NOTHING_LEFT, STEP_TOO_SHORT = range(9)
 
 
 class Setting(NamedTuple):

@@ -1,6 +1,6 @@
 """Templates of the compiled GBEES loops; `generated.py` fills in dimensions, limiter and optional terms.
 
-Longer than 400 lines because the templates of one module belong together: they share every name.
+Longer than 400 lines because the templates of one generated module share every name.
 
 Drift and bounds are separate C functions, called by address: a new drift compiles nothing else.
 
@@ -9,7 +9,7 @@ neighbours along the dimension, so the first pass computes both outward fluxes o
 pass sums the inflow of each cell. No two cells write to the same location.
 """
 
-STATUS = ("DONE", "FULL", "KEY_OVERFLOW", "PAUSED", "NOT_FINITE", "EMPTY", "NONE_LEFT", "STUCK")
+STATUS = ("DONE", "FULL", "KEY_OVERFLOW", "PAUSED", "NOT_FINITE", "EMPTY", "NONE_LEFT", "STEP_TOO_SHORT")
 """Return values of ``advance``."""
 
 STATE = ("END", "VELOCITIES_END", "SORTED", "COUNT", "RECORDED", "BUDGET", "PRUNE_EVERY", "SEQUENTIAL", "TIME_VARYING",
@@ -308,7 +308,7 @@ def advance(grid, packing, numbers, drift, bounds, prune, state, reals, lengths,
         if reals[RATE] > 0.0:
             dt = min(reals[CFL] / reals[RATE], left)
         if dt < left and now + dt == now:
-            return STUCK
+            return STEP_TOO_SHORT
 {midway}
         mass, clipped = flow(end, dt, grid, numbers, sums)
         if not (mass > 0.0 and mass < np.inf):
@@ -414,7 +414,7 @@ leak_J = {real}(dt * numbers[{diffusion_factors} + J])"""
 
 DIVERGENCE = """
 d_J = half_J * select(l_J > 0, v_J - w_J, 0.0)"""
-"""Inserted behind the line of ``t_J`` in `OUTFLOW`: half a step times the divergence, for second order in time."""
+"""Inserted after the line of ``t_J`` in `OUTFLOW`: half a step times the divergence, for second order in time."""
 
 MIDWAY = """        if state[TIME_VARYING]:
             now += 0.5 * dt

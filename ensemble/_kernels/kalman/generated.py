@@ -129,7 +129,7 @@ def _symmetric(writer: Writer, name: str, n: int) -> list[list[Symbol]]:
 
 
 def _carried(writer: Writer, name: str, n: int) -> list[list[Symbol]]:
-    """A symmetric matrix that is stored in full: the entries of a column side by side."""
+    """A symmetric matrix that is stored in full: the entries of a column contiguous."""
     return [[Symbol(writer, f"{name}_{j * n + i}") for j in range(n)] for i in range(n)]
 
 
@@ -137,7 +137,7 @@ Stage = tuple[Writer, dict[str, Any]]
 
 
 def _two_stages(predict: Callable[..., Any], update: Callable[..., Any], nx: int, ny: int) -> list[Stage]:
-    """Prediction, left out at a prior that stands at the first observation, and update."""
+    """Prediction, left out at a prior at the first observation, and update."""
     o, then = Writer(), Writer()
     state = predict(o, nx)
     updated = update(then, nx, ny, _vector(then, "m", nx), _carried(then, "P", nx))
@@ -157,9 +157,8 @@ def _predicted(o: Writer, nx: int) -> tuple[Any, ...]:
 
 
 def _updated(o: Writer, nx: int, ny: int, m: Any, P: Any) -> dict[str, Any]:
-    parts = (_matrix(o, "H", ny, nx), _symmetric(o, "R", ny), _vector(o, "d", ny), _vector(o, "y", ny))
-    m, P, quadratic, pivots, *_ = step.update(o, *parts, m, P)
-    return {"m": m, "P": P, "mean": m, "cov": P, "quad": [quadratic], "piv": pivots}
+    results = _updated_with_gain(o, nx, ny, m, P)
+    return {name: results[name] for name in ("m", "P", "mean", "cov", "quad", "piv")}
 
 
 def _updated_with_gain(o: Writer, nx: int, ny: int, m: Any, P: Any) -> dict[str, Any]:

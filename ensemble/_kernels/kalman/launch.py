@@ -179,12 +179,12 @@ def _entry_strides(
     """Strides over series and steps, in entries, and the bytes of one load; None where a step is not contiguous."""
     lead, entries = len(shape) - tail, math.prod(shape[len(shape) - tail :])
     inner = [item * math.prod(shape[k + 1 :]) for k in range(lead, len(shape))]
-    together = all(n == 1 or s == t for n, s, t in zip(shape[lead:], strides[lead:], inner, strict=True))
+    contiguous = all(n == 1 or s == t for n, s, t in zip(shape[lead:], strides[lead:], inner, strict=True))
     steps = [0 if n == 1 else s // item for n, s in zip(shape[:lead], strides[:lead], strict=True)]
     width = 16 if entries * item % 16 == 0 else 8 if entries * item % 8 == 0 else item
-    sound = together and all(s >= 0 and s * item % width == 0 for s in steps)
+    valid = contiguous and all(s >= 0 and s * item % width == 0 for s in steps)
     steps += [0] * (2 - lead)
-    return (steps[0], steps[1], width) if sound and steps[1] in (0, entries) else None
+    return (steps[0], steps[1], width) if valid and steps[1] in (0, entries) else None
 
 
 @functools.lru_cache(maxsize=1024)
@@ -222,10 +222,10 @@ class ModelArguments:
         some = arrays[0]
         how = (some.dtype.itemsize, bool(predict_first), n_steps, chunk, n_steps if n_divided is None else n_divided)
         layout = _layout(tuple([None if a is None else (a.shape, a.strides) for a in arrays]), *how)
-        together = 0
+        address_bits = 0
         for a in arrays:
-            together |= 0 if a is None else _address(a)
-        if layout is None or together % layout[1]:
+            address_bits |= 0 if a is None else _address(a)
+        if layout is None or address_bits % layout[1]:
             arrays = tuple(
                 None if a is None else _with_contiguous_steps(a, tail)
                 for a, tail in zip(arrays, ENTRY_AXES, strict=True)
@@ -273,7 +273,7 @@ def chunk_length(n_series: int, n_steps: int) -> int | None:
 
 @functools.cache
 def dtype_name(dtype: Any) -> str:
-    """The name of a dtype, which NumPy formats anew at each call."""
+    """The name of a dtype, which NumPy formats at each call."""
     return str(dtype.name)
 
 
@@ -284,12 +284,12 @@ def element_sizes(nx: int) -> tuple[int, int]:
 
 
 def empty_on(like: Any, *shape: int) -> Any:
-    """An empty_on array on the device of `like`."""
+    """An empty array on the device of `like`."""
     return np.empty(shape, like.dtype) if isinstance(like, np.ndarray) else device_empty(shape, like.dtype)
 
 
 def workspace(like: Any, n_flags: int, wide: tuple[int, ...], *shapes: tuple[int, ...]) -> Any:
-    """On the device of `like`: empty_on arrays of `shapes` and of `wide` float64 entries, and `n_flags` zeros."""
+    """On the device of `like`: empty arrays of `shapes` and of `wide` float64 entries, and `n_flags` zeros."""
     if isinstance(like, np.ndarray):
         hosted = [np.empty(shape, like.dtype) for shape in shapes] + [np.empty((n,)) for n in wide]
         return [*hosted, np.zeros((n_flags,), np.int32)]
@@ -300,7 +300,7 @@ def workspace(like: Any, n_flags: int, wide: tuple[int, ...], *shapes: tuple[int
 
 
 def empty_float64_on(like: Any, n: int) -> Any:
-    """An empty_on array of float64 on the device of `like`."""
+    """An empty array of float64 on the device of `like`."""
     return np.empty((n,)) if isinstance(like, np.ndarray) else device_empty((n,), np.float64)
 
 

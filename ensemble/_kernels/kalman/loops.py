@@ -298,9 +298,9 @@ def filter_range(
 ) -> None:  # fmt: skip
     """The filter of the series from `first` to `last`, which is left out.
 
-    `places` says where F, Q, H, R, u, d, y, m0, P0, the mean, the covariance, the quadratic form and the pivots lie.
-    `constant_observation` where H and R have one step for all, `constant_model` where F and Q have, too. Means and
-    covariances with one step for all keep those of the last. `w` has `filter_workspace_size` numbers.
+    `places` holds the positions of F, Q, H, R, u, d, y, m0, P0, the mean, the covariance, the quadratic form and the
+    pivots. `constant_observation` where H and R have one step for all, `constant_model` where F and Q have, too. Means
+    and covariances with one step for all keep those of the last. `w` has `filter_workspace_size` numbers.
     """
     for s in range(first, last):
         _filter_series(places, s, n_steps, nx, ny, predict_first, constant_observation, constant_model, w)

@@ -1,6 +1,6 @@
 """The recursions of the Kalman filter and of its smoother, for many series at once.
 
-Longer than 400 lines: the reference and the compiled forms of one family of recursions.
+Longer than 400 lines: the reference and the compiled forms of one set of recursions.
 
 Arrays have shape (n_series or 1, n_steps or 1, ...): one entry where something is shared by all series or constant in
 time. Starting values have no axis of steps. With `series_last`, results of steps that are written out lie in memory
@@ -155,8 +155,8 @@ def _with_descriptor(a: np.ndarray, contiguous: bool) -> tuple[np.ndarray, tuple
     steps = [0 if n == 1 else stride // item for n, stride in zip(a.shape, a.strides, strict=True)]
     by_entry = steps[-1] if tail and tail[-1] > 1 else (steps[2] if tail and tail[0] > 1 else 1)
     evenly = len(tail) < 2 or tail[0] == 1 or tail[1] == 1 or steps[2] == tail[1] * steps[3]
-    sound = all(s >= 0 for s in steps) and all(s % item == 0 for s in a.strides)
-    if not (evenly and sound) or (contiguous and by_entry != 1):
+    valid = all(s >= 0 for s in steps) and all(s % item == 0 for s in a.strides)
+    if not (evenly and valid) or (contiguous and by_entry != 1):
         return _with_descriptor(np.ascontiguousarray(a), contiguous)
     return a, (a.__array_interface__["data"][0], steps[0], steps[1], by_entry)
 
@@ -198,7 +198,7 @@ loop = entry({name})
 def run({arguments}):
     loop({arguments})
 '''
-"""Cached on disk as generated kernels are, so that a change of any of its source files compiles it anew."""
+"""Cached on disk as generated kernels are, so that a change of any of its source files recompiles it."""
 
 
 @functools.cache

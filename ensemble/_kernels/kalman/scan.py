@@ -1,7 +1,7 @@
 """All prefix sums of an associative operation, by the algorithms of the literature and by chunks.
 
 Elements are tuples of arrays whose first axis is the series. An operation takes two such tuples of equal length and
-combines them entry by entry, the earlier operand first; it need not commute. Nothing here knows what it computes.
+combines them entry by entry, the earlier operand first; it need not commute.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def prefix_scan(
         "sequential" applies `op` T - 1 times to one entry; the others apply it to many entries at once:
         "hillis_steele" [1]_ in log2 T calls and T log2 T work, "blelloch" [2]_ in 2 log2 T calls, "ladner_fischer" [3]_
         in two calls fewer, "sengupta" [4]_ the same on separate levels, with Hillis-Steele once `threshold` entries are
-        left; "chunked" scans chunks of `chunk` entries side by side, then the chunks' totals, then joins the two.
+        left; "chunked" scans chunks of `chunk` entries in parallel, then the chunks' totals, then joins the two.
     reverse : bool
         Scan from the end: entry k is ``a[k] ∘ ... ∘ a[T-1]``, operands still in their order in time.
     identity : tuple of arrays without the first axis, optional
@@ -103,7 +103,7 @@ def prefix_scan(
     op = _counted(op)
     if not reverse:
         return SCANS[algorithm](op, elements, **options)
-    return _flip(SCANS[algorithm](_turned(op), _flip(elements), **options))
+    return _flip(SCANS[algorithm](_exchanged(op), _flip(elements), **options))
 
 
 def _counted(op: Operation) -> Operation:
@@ -121,16 +121,16 @@ def _counted(op: Operation) -> Operation:
     return counted
 
 
-def _turned(op: Operation) -> Operation:
+def _exchanged(op: Operation) -> Operation:
     """The operation with its operands exchanged."""
 
-    def turned(earlier: Elements, later: Elements) -> Elements:
+    def exchanged(earlier: Elements, later: Elements) -> Elements:
         return op(later, earlier)
 
     into = getattr(op, "into", None)
     if into is not None:
-        turned.into = lambda earlier, later, out: into(later, earlier, out)  # type: ignore[attr-defined]
-    return turned
+        exchanged.into = lambda earlier, later, out: into(later, earlier, out)  # type: ignore[attr-defined]
+    return exchanged
 
 
 def _flip(elements: Elements) -> Elements:
@@ -176,7 +176,7 @@ def _fill(op: Operation, a: Elements, key: Any, earlier: Elements, later: Elemen
     return a
 
 
-def _room(elements: Elements) -> Elements:
+def _empty_like(elements: Elements) -> Elements:
     xp = array_namespace(*elements)
     return tuple(xp.empty_like(a) for a in elements)
 
@@ -196,7 +196,7 @@ def hillis_steele(op: Operation, a: Elements) -> Elements:
     while distance < length:
         first, earlier, later = slice(0, distance), slice(0, length - distance), slice(distance, length)
         if hasattr(op, "into"):
-            a = _fill(op, _put(_room(a), first, _cut(a, first)), later, _cut(a, earlier), _cut(a, later))
+            a = _fill(op, _put(_empty_like(a), first, _cut(a, first)), later, _cut(a, earlier), _cut(a, later))
         else:
             a = _join(_cut(a, first), op(_cut(a, earlier), _cut(a, later)))
         distance *= 2
@@ -214,7 +214,7 @@ def _up_sweep(op: Operation, a: Elements, levels: int) -> Elements:
 
 
 def ladner_fischer(op: Operation, a: Elements) -> Elements:
-    """The circuit of Ladner and Fischer in place: a tree of partial results up, and the gaps filled on the way down."""
+    """The circuit of Ladner and Fischer in place: a tree of partial results up, the gaps filled in the pass down."""
     length = a[0].shape[0]
     levels = length.bit_length() - 1
     a = _up_sweep(op, _copied(a), levels)
@@ -258,7 +258,7 @@ def sengupta(op: Operation, a: Elements, threshold: int = 1) -> Elements:
     odd_places = sengupta(op, pairs, threshold)  # entries 1, 3, 5, ... of the result
     count = (length - 1) // 2
     if hasattr(op, "into"):
-        whole = _put(_put(_room(a), slice(0, 1), _cut(a, slice(0, 1))), slice(1, length, 2), odd_places)
+        whole = _put(_put(_empty_like(a), slice(0, 1), _cut(a, slice(0, 1))), slice(1, length, 2), odd_places)
         even = slice(2, length, 2)
         return _fill(op, whole, even, _cut(odd_places, slice(0, count)), _cut(a, even)) if count else whole
     even_places = _cut(a, slice(0, 1))
@@ -278,7 +278,7 @@ def _interleaved(even: Elements, odd: Elements, length: int) -> Elements:
 
 
 def chunked(op: Operation, a: Elements, chunk: int | None = None) -> Elements:
-    """Chunks scanned side by side, their totals scanned, and each chunk joined with the total before it."""
+    """Chunks scanned in parallel, their totals scanned, and each chunk joined with the total before it."""
     xp = array_namespace(*a)
     length = a[0].shape[0]
     chunk = max(1, math.isqrt(length)) if chunk is None else min(chunk, length)

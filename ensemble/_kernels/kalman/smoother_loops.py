@@ -162,8 +162,8 @@ def smooth_range(
 ) -> None:
     """The smoother of the series from `first` to `last`, which is left out; their last steps are there.
 
-    `places` says where F, Q, u, the filtered mean and covariance, the smoothed mean and covariance lie. `constant`
-    where F and Q have one step for all. `w` has `smoother_workspace_size` numbers.
+    `places` holds the positions of F, Q, u, the filtered mean and covariance, the smoothed mean and covariance.
+    `constant` where F and Q have one step for all. `w` has `smoother_workspace_size` numbers.
     """
     for s in range(first, last):
         _smooth_series(places, s, n_steps, nx, constant, least_pivot, w)

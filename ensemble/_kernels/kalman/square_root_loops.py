@@ -1,10 +1,10 @@
 """The filter and the smoother on square roots of covariances, as loops over matrices of any size.
 
-Longer than 400 lines: the functions of one group, which are compiled together.
+Longer than 400 lines: the functions of one group, which are one compilation unit.
 
 A covariance P is carried as a matrix W with ``W' W = P``. Orthogonal transformations of the rows of W leave P as it is;
-their rounding errors are in proportion to deviations, not to variances, so that ranks can be told down to a condition
-number of P near 1 / eps² [1]_.
+their rounding errors are in proportion to deviations, not to variances, so that ranks are determined down to a
+condition number of P near 1 / eps² [1]_.
 
 The smoother is that of Rauch, Tung and Striebel with the gain from the triangularisation
 
@@ -39,7 +39,7 @@ TIME_VARYING = 7
 """Parts that may change from step to step, in front of the two of the start: F, Q, H, R, u, d, y."""
 
 STRIDES, RECORDS = TIME_VARYING + 2, 2 * TIME_VARYING + 2
-"""Where in `places`, behind the offsets of the parts, their steps in time stand, and the offset of the records."""
+"""Where in `places`, after the offsets of the parts, their steps in time stand, and the offset of the records."""
 
 
 # --- matrices

@@ -12,7 +12,7 @@ from ensemble._compile.registry import kernel
 __all__ = ["THREADED", "sum_steps"]
 
 THREADED = 1 << 15
-"""Steps of all series together from which on threads are worth waking."""
+"""Steps of all series from which on the sums run on several threads."""
 
 APART = 8
 """Steps from one to the next that a sum over time adds to the same partial sum: a register of them."""
@@ -22,7 +22,7 @@ APART = 8
 def sum_steps(terms):
     """The sum over the first axis of float64 terms (n_steps, n_series), in one order whatever their number.
 
-    Blocks of `ROW_BLOCK` steps: every `APART`-th step together, those sums in order, then the blocks in order.
+    Blocks of `ROW_BLOCK` steps: partial sums of every `APART`-th step, those sums in order, then the blocks in order.
     """
     xp = array_namespace(terms)
     n_steps, n_series = terms.shape
@@ -43,7 +43,7 @@ def sum_steps(terms):
 
 @plain
 def _sum_strided(terms: Numbers, count: int, step: int) -> float:
-    """The sum of every `step`-th term, by `APART` additions side by side."""
+    """The sum of every `step`-th term, by `APART` independent partial sums."""
     partial = local_array(APART)
     total = 0.0
     for start in range(0, count, ROW_BLOCK):
@@ -73,13 +73,13 @@ _call_sum = entry(_sum_strided)
 
 @compiled_serial
 def _sum_alone(terms):
-    """The sum of one series of float64, by `APART` additions side by side."""
+    """The sum of one series of float64, by `APART` independent partial sums."""
     return _call_sum(terms, terms.shape[0], terms.strides[0] // terms.itemsize)
 
 
 @compiled_serial
 def _sum_together(terms, sums):
-    """The sums of series that lie side by side."""
+    """The sums of series with adjacent memory."""
     n_steps, n_series = terms.shape
     partial = np.zeros((APART, n_series))
     for start in range(0, n_steps, ROW_BLOCK):

@@ -7,9 +7,11 @@ sum that starts at zero is its first product).
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from ensemble._compile.lanes.tiles import Reflect, Tile, Turn
+from ensemble._compile.lanes.tiles import Reflect, Tile, TransposeSquare
 from ensemble._compile.lanes.transpose import Prefetch
 from ensemble._compile.plain_code import (
     LANES,
@@ -52,11 +54,8 @@ DESCRIPTOR = 4
 BLOCK = 32
 """Entries that are compared at once."""
 
-tile_4_3, tile_4_2, tile_4_1 = (Tile(4, n) for n in (3, 2, 1))
-tile_3_3, tile_3_2, tile_3_1 = (Tile(3, n) for n in (3, 2, 1))
-tile_2_3, tile_2_2, tile_2_1 = (Tile(2, n) for n in (3, 2, 1))
 tile_1_3, tile_1_2, tile_1_1 = (Tile(1, n) for n in (3, 2, 1))
-turn, reflect, prefetch = Turn(), Reflect(), Prefetch()
+transpose_square, reflect, prefetch = TransposeSquare(), Reflect(), Prefetch()
 
 
 # --- matrices
@@ -91,64 +90,32 @@ def product(
         i += 4
 
 
-@inlined
-def _rows_4(
-    A: Numbers, by_row: int, by_inner: int, B: Numbers, C: Numbers, base: Numbers, from_base: bool, stride: int,
-    columns: int, inner: int,
-) -> None:  # fmt: skip
-    j = 0
-    while j < columns:
-        left = (columns - j) // LANES
-        b, c, old = behind(B, j), behind(C, j), behind(base, j)
-        if left == 3 or left > 4:
-            tile_4_3(A, by_row, by_inner, b, inner, c, old, from_base, stride)
-            j += 3 * LANES
-        elif left > 1:
-            tile_4_2(A, by_row, by_inner, b, inner, c, old, from_base, stride)
-            j += 2 * LANES
-        else:
-            tile_4_1(A, by_row, by_inner, b, inner, c, old, from_base, stride)
-            j += LANES
+def _several_rows(rows: int, language: Any) -> Any:
+    wide, middle, narrow = (Tile(rows, n) for n in (3, 2, 1))
+
+    @language
+    def row_products(
+        A: Numbers, by_row: int, by_inner: int, B: Numbers, C: Numbers, base: Numbers, from_base: bool, stride: int,
+        columns: int, inner: int,
+    ) -> None:  # fmt: skip
+        j = 0
+        while j < columns:
+            left = (columns - j) // LANES
+            b, c, old = behind(B, j), behind(C, j), behind(base, j)
+            if left == 3 or left > 4:
+                wide(A, by_row, by_inner, b, inner, c, old, from_base, stride)
+                j += 3 * LANES
+            elif left > 1:
+                middle(A, by_row, by_inner, b, inner, c, old, from_base, stride)
+                j += 2 * LANES
+            else:
+                narrow(A, by_row, by_inner, b, inner, c, old, from_base, stride)
+                j += LANES
+
+    return row_products
 
 
-@rolled
-def _rows_3(
-    A: Numbers, by_row: int, by_inner: int, B: Numbers, C: Numbers, base: Numbers, from_base: bool, stride: int,
-    columns: int, inner: int,
-) -> None:  # fmt: skip
-    j = 0
-    while j < columns:
-        left = (columns - j) // LANES
-        b, c, old = behind(B, j), behind(C, j), behind(base, j)
-        if left == 3 or left > 4:
-            tile_3_3(A, by_row, by_inner, b, inner, c, old, from_base, stride)
-            j += 3 * LANES
-        elif left > 1:
-            tile_3_2(A, by_row, by_inner, b, inner, c, old, from_base, stride)
-            j += 2 * LANES
-        else:
-            tile_3_1(A, by_row, by_inner, b, inner, c, old, from_base, stride)
-            j += LANES
-
-
-@rolled
-def _rows_2(
-    A: Numbers, by_row: int, by_inner: int, B: Numbers, C: Numbers, base: Numbers, from_base: bool, stride: int,
-    columns: int, inner: int,
-) -> None:  # fmt: skip
-    j = 0
-    while j < columns:
-        left = (columns - j) // LANES
-        b, c, old = behind(B, j), behind(C, j), behind(base, j)
-        if left == 3 or left > 4:
-            tile_2_3(A, by_row, by_inner, b, inner, c, old, from_base, stride)
-            j += 3 * LANES
-        elif left > 1:
-            tile_2_2(A, by_row, by_inner, b, inner, c, old, from_base, stride)
-            j += 2 * LANES
-        else:
-            tile_2_1(A, by_row, by_inner, b, inner, c, old, from_base, stride)
-            j += LANES
+_rows_4, _rows_3, _rows_2 = _several_rows(4, inlined), _several_rows(3, rolled), _several_rows(2, rolled)
 
 
 @rolled
@@ -202,7 +169,7 @@ def copy_transposed(A: Numbers, by_row: int, rows: int, columns: int, C: Numbers
     whole, side = rows // LANES * LANES, columns // LANES * LANES
     for i in range(0, whole, LANES):
         for j in range(0, side, LANES):
-            turn(behind(A, i * by_row + j), by_row, behind(C, j * stride + i), stride)
+            transpose_square(behind(A, i * by_row + j), by_row, behind(C, j * stride + i), stride)
         for j in range(side, columns):
             for k in range(i, i + LANES):
                 C[j * stride + k] = A[k * by_row + j]
@@ -216,7 +183,7 @@ def transposed_rows(A: Numbers, rows: int, stride: int, C: Numbers, pitch: int) 
     """Rows of A in whole registers, as columns of C; columns behind them get what follows A in memory."""
     for i in range(0, rows, LANES):
         for j in range(0, stride, LANES):
-            turn(behind(A, i * stride + j), stride, behind(C, j * pitch + i), pitch)
+            transpose_square(behind(A, i * stride + j), stride, behind(C, j * pitch + i), pitch)
 
 
 @rolled
@@ -225,7 +192,7 @@ def mirror(A: Numbers, stride: int) -> None:
     for i in range(0, stride, LANES):
         reflect(behind(A, i * stride + i), stride)
         for j in range(i + LANES, stride, LANES):
-            turn(behind(A, i * stride + j), stride, behind(A, j * stride + i), stride)
+            transpose_square(behind(A, i * stride + j), stride, behind(A, j * stride + i), stride)
 
 
 @rolled
@@ -275,7 +242,7 @@ def is_same(A: Numbers, B: Numbers, count: int) -> bool:
 
 @rolled
 def add_matrices(A: Numbers, B: Numbers, rows: int, C: Numbers, stride: int) -> None:
-    """Rows of C, `stride` apart, as those of A and B, side by side, added."""
+    """Rows of C, `stride` apart, those of A and B concatenated, added."""
     for i in range(rows):
         at, to = i * rows, i * stride
         for j in range(0, rows - LANES + 1, LANES):

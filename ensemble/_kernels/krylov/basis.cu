@@ -1,4 +1,4 @@
-// Inner products with a Krylov basis and sums of its vectors; what each computes stands in basis.py.
+// Inner products with a Krylov basis and sums of its vectors; the references are in basis.py.
 //
 // A thread keeps its QUAD rows of w in registers while it goes over the basis.
 
@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(THREADS) scale(const real* __restrict__ alpha,
 }
 
 // --- GMRES whose scalars stay on the device. `made` holds the columns that the cycle has (the basis is one vector
-// longer), those it will have after this iteration, and whether any sample wants to be orthogonalised again: one
+// longer), those it will have after this iteration, and whether any sample needs a second orthogonalisation: one
 // recorded iteration serves every length of the basis.
 enum { COLUMNS, COLUMNS_NEXT, AGAIN };
 
@@ -164,7 +164,7 @@ __global__ void __launch_bounds__(THREADS)
     store(kept + made[COLUMNS] * n_rows * n_samples + here, load(z + here));
 }
 
-// --- its scalars, one thread per sample, in blocks as `totals_of` wants them
+// --- its scalars, one thread per sample, in blocks as `totals_of` requires them
 #define ROUNDOFF 64  // as in gmres.py
 
 // Numbers of one sample within a cycle, each of `n` apart from the next; `restart` columns at most.
@@ -228,10 +228,10 @@ __global__ void __launch_bounds__(SUM_THREADS) gmres_left(const real* partials, 
     const Cycle cycle = cycle_of(rows, restart, n_samples, s);
     cycle.again = 0;
     if (state.status[s] != RUNNING) return;
-    bool sound = isfinite(after) && isfinite(cycle.before);
-    for (int k = 0; k <= columns; ++k) sound = sound && isfinite(cycle.column[k * n_samples]);
+    bool valid = isfinite(after) && isfinite(cycle.before);
+    for (int k = 0; k <= columns; ++k) valid = valid && isfinite(cycle.column[k * n_samples]);
     cycle.after = after;
-    if (!sound) {
+    if (!valid) {
         state.iterations[s] += 1;
         record(state, s, __longlong_as_double(0x7ff8000000000000LL));
         state.status[s] = BROKEN;
@@ -241,7 +241,7 @@ __global__ void __launch_bounds__(SUM_THREADS) gmres_left(const real* partials, 
     }
 }
 
-// Bring column j of the Hessenberg matrix to triangular form by the old rotations and a new one; the residual norm.
+// Reduce column j of the Hessenberg matrix to triangular form by the old rotations and a new one; the residual norm.
 __device__ inline double rotate(const Cycle& cycle, int j, double low, double before, double eps)
 {
     const int n = cycle.n;
@@ -266,7 +266,7 @@ __device__ inline double rotate(const Cycle& cycle, int j, double low, double be
     return fabs(g[(j + 1) * n]);
 }
 
-// The end of an iteration: the new column and the new norm; `alpha` brings w to length one.
+// The end of an iteration: the new column and the new norm; `alpha` scales w to unit length.
 __global__ void __launch_bounds__(SUM_THREADS)
     gmres_rotate(const real* partials, int64 n_partials, double eps, real* alpha, CYCLE, STATE)
 {

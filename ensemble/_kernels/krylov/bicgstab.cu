@@ -1,4 +1,4 @@
-// The vector work of BiCGSTAB; what each kernel computes stands in bicgstab.py.
+// The vector work of BiCGSTAB; the references are in bicgstab.py.
 
 __global__ void __launch_bounds__(CHUNK_THREADS)
     dot_and_square(const real* __restrict__ x, const real* __restrict__ y, real* inners, real* squares, int64 n_rows,
@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(THREADS)
 
 // p as above; where `renew` is not zero the shadow vector becomes r, too, and where `keep` is not zero kept = x.
 __global__ void __launch_bounds__(THREADS)
-    bicgstab_turn(const real* __restrict__ beta, const real* __restrict__ omega, const real* __restrict__ renew,
+    bicgstab_direction_keep(const real* __restrict__ beta, const real* __restrict__ omega, const real* __restrict__ renew,
                   const real* __restrict__ r, const real* __restrict__ v, real* p, real* shadow,
                   const real* __restrict__ keep, const real* __restrict__ x, real* kept, int64 n_rows, int n_samples)
 {
@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(THREADS)
     }
 }
 
-// --- the scalars, one thread per sample, in blocks as `totals_of` wants them
+// --- the scalars, one thread per sample, in blocks as `totals_of` requires them
 struct Recurrence {
     double &rho, &shadow_norm, &alpha, &omega;
     double &fresh, &good, &steep, &replaced;  // 0 or 1
@@ -173,7 +173,7 @@ __global__ void __launch_bounds__(SUM_THREADS)
     moving[s] = coefficient(now.omega, now.steep != 0);
 }
 
-// The end of an iteration: how the next direction is made, or that a recurrence begins anew (`renew`).
+// The end of an iteration: how the next direction is made, or that a recurrence restarts (`renew`).
 __global__ void __launch_bounds__(SUM_THREADS)
     bicgstab_beta(const real* squares, const real* inners, int64 n_partials, double* rows, double eps, real* beta,
                   real* omega, real* renew, real* keep, STATE)
@@ -204,11 +204,11 @@ __global__ void __launch_bounds__(SUM_THREADS)
         keep[s] = 1;
     }
     const double factor = (rho / now.rho) * (now.alpha / now.omega);
-    const bool goes_on = now.good != 0 && now.steep != 0 && now.replaced == 0 && isfinite(factor) && factor != 0 &&
+    const bool continues = now.good != 0 && now.steep != 0 && now.replaced == 0 && isfinite(factor) && factor != 0 &&
                          usable(rho, now.shadow_norm * sqrt(norm * norm), eps);
-    beta[s] = coefficient(factor, goes_on);
-    omega[s] = coefficient(now.omega, goes_on);
-    if (goes_on) {
+    beta[s] = coefficient(factor, continues);
+    omega[s] = coefficient(now.omega, continues);
+    if (continues) {
         now.rho = rho;
         now.fresh = 0;
     } else {
@@ -218,7 +218,7 @@ __global__ void __launch_bounds__(SUM_THREADS)
 }
 
 // Decide on candidates by the true residual's norm. Where it misses the target, r becomes the true residual (`adopt`); a
-// candidate of the first half goes on with the second, one of the second with a new recurrence (`renew`), which begins
+// candidate of the first half continues with the second, one of the second with a new recurrence (`renew`), which begins
 // with a first half, whichever is queued next.
 __global__ void __launch_bounds__(SUM_THREADS)
     bicgstab_verify(const real* partials, int64 n_partials, double* rows, real* adopt, real* renew, real* keep, STATE)
@@ -244,8 +244,8 @@ __global__ void __launch_bounds__(SUM_THREADS)
         now.replaced = now.half = 1;
         return;
     }
-    const bool stuck = now.fresh != 0 && now.good == 0 && now.steep == 0;
-    state.status[s] = stuck ? BREAKDOWN : outcome;
+    const bool breakdown = now.fresh != 0 && now.good == 0 && now.steep == 0;
+    state.status[s] = breakdown ? BREAKDOWN : outcome;
     begin(now, norm);
     renew[s] = 1;
     now.half = -1;

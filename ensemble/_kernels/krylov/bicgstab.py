@@ -23,7 +23,7 @@ __all__ = ["bicgstab_direction", "bicgstab_update", "dot_and_square"]
 CUDA = cuda.KernelModule(
     "krylov/bicgstab",
     [
-        "dot_and_square", "bicgstab_update", "bicgstab_direction", "bicgstab_turn",
+        "dot_and_square", "bicgstab_update", "bicgstab_direction", "bicgstab_direction_keep",
         "bicgstab_alpha", "bicgstab_half", "bicgstab_omega", "bicgstab_beta", "bicgstab_verify",
     ],
     ("krylov/statuses.cuh",),
@@ -172,7 +172,7 @@ def _(beta: Array, omega: Array, r: Array, v: Array, p: Array) -> Array:
     return p
 
 
-def bicgstab_turn(
+def bicgstab_direction_keep(
     beta: Array,
     omega: Array,
     renew: Array,
@@ -187,4 +187,4 @@ def bicgstab_turn(
     """On a device: `bicgstab_direction`, shadow = r where `renew` is not zero, kept = x where `keep` is not zero."""
     arguments = (beta, omega, renew, r, v, p, shadow, keep, x, kept)
     layout = cuda.layout_of(p.shape[1], p, r, v, shadow, beta, omega, renew, keep, x, kept)
-    CUDA.rows("bicgstab_turn", p.shape[0], p.shape[1], arguments, layout)
+    CUDA.rows("bicgstab_direction_keep", p.shape[0], p.shape[1], arguments, layout)

@@ -40,7 +40,7 @@ __device__ inline void record(const SampleState& state, int s, double norm)
     state.history[(int64)state.iterations[s] * state.n_samples + s] = norm;
 }
 
-// Status of a sample that goes on.
+// Status of a sample that continues.
 __device__ inline int next_status(const SampleState& state, int s)
 {
     return state.iterations[s] >= state.limit ? LIMITED : RUNNING;

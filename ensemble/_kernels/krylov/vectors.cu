@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(CHUNK_THREADS)
     store(partials + share.chunk * n_samples + share.s, most);
 }
 
-// A block for each sample: the power of two that brings its largest magnitude into [1, 2), and `unit` over it.
+// A block for each sample: the power of two that scales its largest magnitude into [1, 2), and `unit` over it.
 #define UNIT_THREADS 128
 
 __global__ void __launch_bounds__(UNIT_THREADS)
@@ -98,7 +98,7 @@ __global__ void __launch_bounds__(THREADS)
 // As cg_direction, but where beta is no number p stays. Before p moves, kept = x - alpha p where `keep` is not zero: the
 // iterate before the last step.
 __global__ void __launch_bounds__(THREADS)
-    cg_turn(const real* __restrict__ beta, const real* __restrict__ z, real* p, const real* __restrict__ keep,
+    cg_direction_keep(const real* __restrict__ beta, const real* __restrict__ z, real* p, const real* __restrict__ keep,
             const real* __restrict__ alpha, const real* __restrict__ x, real* kept, int64 n_rows, int n_samples)
 {
     const int64 row = row_here();
@@ -132,7 +132,7 @@ __global__ void put_samples(const real* __restrict__ array, const int64* __restr
     out[item / n_moved * width_out + samples[item % n_moved]] = array[item / n_moved * width + item % n_moved];
 }
 
-// --- the scalars of conjugate gradients, one thread per sample, in blocks as `totals_of` wants them
+// --- the scalars of conjugate gradients, one thread per sample, in blocks as `totals_of` requires them
 __device__ inline bool positive(real value) { return isfinite(value) && value > 0; }
 
 // alpha = rz / (p . A p) for running samples, else 0; `last` holds it while a sample waits.
@@ -197,7 +197,7 @@ __global__ void __launch_bounds__(SUM_THREADS)
     if (running) rz[s] = next;
 }
 
-// Decide on candidates by the true residual's norm. Where the iteration goes on from that residual `adopt` is 1, and
+// Decide on candidates by the true residual's norm. Where the iteration continues from that residual `adopt` is 1, and
 // rz infinite, which makes the next beta 0: the old direction belongs to another residual.
 __global__ void __launch_bounds__(SUM_THREADS)
     cg_verify(const real* partials, int64 n_partials, real* rz, real* adopt, real* keep, STATE)

@@ -24,7 +24,7 @@ __all__ = ["cg_direction", "cg_update", "copy_chosen", "dot", "put_samples", "ta
 CUDA = cuda.KernelModule(
     "krylov/vectors",
     [
-        "dot", "cg_update", "cg_direction", "cg_turn", "take_samples", "put_samples", "largest", "units_from",
+        "dot", "cg_update", "cg_direction", "cg_direction_keep", "take_samples", "put_samples", "largest", "units_from",
         "cg_alpha", "cg_norm", "cg_change", "cg_beta", "cg_verify", "copy_chosen",
     ],
     ("krylov/statuses.cuh",),
@@ -192,14 +192,14 @@ def _(chosen: Array, source: Array, out: Array) -> Array:
     return out
 
 
-def cg_turn(beta: Array, z: Array, p: Array, keep: Array, alpha: Array, x: Array, kept: Array) -> None:
+def cg_direction_keep(beta: Array, z: Array, p: Array, keep: Array, alpha: Array, x: Array, kept: Array) -> None:
     """On a device: `cg_direction`, except that p stays where beta is no number; before it ``kept = x - alpha p`` for
     the samples whose `keep` is not zero.
     """
     arguments = (beta, z, p, keep, alpha, x, kept)
     n_rows, n_samples = p.shape
     layout = cuda.layout_of(n_samples, p, z, beta, keep, alpha, x, kept)
-    CUDA.rows("cg_turn", n_rows, n_samples, arguments, layout)
+    CUDA.rows("cg_direction_keep", n_rows, n_samples, arguments, layout)
 
 
 @kernel

@@ -62,7 +62,7 @@ def aggregate(indptr, indices, included):
        among equals).
     3. What is still left forms aggregates with its left-over neighbours.
 
-    Nodes outside `included` belong to none and are nobody's neighbours. Returns (aggregates, number of aggregates);
+    Nodes outside `included` belong to no aggregate and are no neighbours. Returns (aggregates, number of aggregates);
     -1 marks an excluded node.
     """
     n = indptr.size - 1

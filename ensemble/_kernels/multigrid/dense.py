@@ -129,7 +129,7 @@ def _(rows, columns, values, n, out):
         return into(out, xp.zeros((0, 0, n_samples), dtype=values.dtype))
     wide = xp.astype(values, xp.float64)
     inverse, pivots, skew = _swept(rows, columns, wide, n)
-    # The same tests on the same pivots as `inverse_of`: what it does not trust goes through LAPACK, one by one.
+    # The same tests on the same pivots as `inverse_of`: matrices that fail them go through LAPACK, one by one.
     (smallest, largest), skew = to_numpy(pivots), to_numpy(skew).max(axis=0)
     trusted = (skew <= ASYMMETRY) & (smallest > n * np.finfo(float).eps * largest)
     for s in np.flatnonzero(~trusted):
@@ -219,7 +219,7 @@ def inverse_of(dense: np.ndarray) -> np.ndarray:
     size = np.sqrt(np.abs(np.diag(dense)))
     if not _symmetric(dense, size, ASYMMETRY):
         return nonsymmetric_inverse(dense)
-    # LAPACK wants columns contiguous; the transpose of a symmetric matrix is itself, without a copy
+    # LAPACK requires contiguous columns; the transpose of a symmetric matrix is itself, without a copy
     factor, failed = scipy.linalg.lapack.dpotrf(dense.T, lower=1)
     if not failed:
         # A pivot is what its row adds to the rows before it; over the diagonal it has no unit, so that identity rows of

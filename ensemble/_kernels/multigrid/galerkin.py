@@ -52,7 +52,7 @@ def every_entry(graph_a, values):
 
 # --- P = T - omega D^-1 A T
 def prolongator_tasks(values: Any, graph_a: Any, graph_t: Any, graph_p: Any) -> Any:
-    """What `smooth_prolongator` needs beside the graphs where `values` live: pairs on a device, else nothing."""
+    """Arguments of `smooth_prolongator` besides the graphs, on the device of `values`: pairs on a device, else none."""
     return prolongator_pairs(graph_a, graph_t, graph_p) if backend_of(values) == "cuda" else None
 
 
@@ -183,7 +183,7 @@ def _(graph_a, values, graph_b, b, graph_c, out):
 
 # --- A_c = P^T A P
 def galerkin_tasks(values: Array, graph_a: Any, graph_p: Any, graph_ap: Any, restriction: Any, graph_c: Any) -> Any:
-    """What `galerkin_values` needs beside the graphs where `values` live: slab tasks, or pairs on a device."""
+    """Arguments of `galerkin_values` besides the graphs: slab tasks on the host, or pairs on the device of `values`."""
     if backend_of(values) != "cuda":
         return slab_tasks(*restriction[:2], graph_a[0].shape[0] - 1)
     return galerkin_pairs(graph_a[:2], graph_p, graph_ap, restriction, graph_c)

@@ -1,4 +1,4 @@
-// One colour of a Gauss-Seidel sweep; what it computes stands in gauss_seidel.py.
+// One colour of a Gauss-Seidel sweep; the reference is in gauss_seidel.py.
 
 // Rows of a colour do not read what others of it write; x is not read through the read-only cache all the same.
 template <bool SHARED>

@@ -1,10 +1,10 @@
 // Inverses of dense symmetric matrices, one a sample, by sweeping blocks of PIVOT rows and columns, without pivoting: for
 // positive definite ones. Work is on matrices of their own, (n_samples, size, size), `size` a multiple of TILE, the
-// identity in what pads them; tiles below the block diagonal stand for those above.
+// identity in what pads them; tiles below the block diagonal represent those above.
 //
 // With D the inverse of the block (p, p), a step turns it into -D, (i, p) into (i, p) D, and (i, j) into (i, j) -
 // (i, p) D (p, j), which keeps the matrix symmetric; when all are swept, it is minus the inverse. The pivots inside the
-// blocks are those of the Cholesky factorisation: their extremes tell which samples cannot be trusted.
+// blocks are those of the Cholesky factorisation: their extremes decide which samples are inverted by LAPACK.
 
 #define PIVOT 32
 #define TILE 64
@@ -65,7 +65,7 @@ __global__ void __launch_bounds__(TILE_THREADS)
     skew[(int64)blockIdx.x * n_samples + blockIdx.y] = most;
 }
 
-// Invert m in place, all threads of the block together; pivots from `count` on are padding.
+// Invert m in place, by all threads of the block; pivots from `count` on are padding.
 __device__ inline void invert_pivot(real (*m)[PIVOT + 1], int count, bool first, real* smallest, real* largest)
 {
     constexpr int SPAN = PIVOT * PIVOT / TILE_THREADS;

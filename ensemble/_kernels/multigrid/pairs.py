@@ -1,4 +1,4 @@
-"""Pairs of factors: what a device needs to know of two graphs, so that every entry of a product gathers its own sum.
+"""Pairs of factors: index arrays of two graphs with which a device gathers each entry of a product.
 
 8 bytes a pair (16 where positions need 64 bits), shared by all samples, made on the device in the order in which the
 CPU kernels add.
@@ -45,7 +45,7 @@ class Pairs(NamedTuple):
 
 
 def pairs_of(graph_a, graph_b, graph_c, entries=None):
-    """The pairs of the product on `graph_c`, in the order in which the CPU kernels add; graphs live on a device."""
+    """The pairs of the product on `graph_c`, in the order in which the CPU kernels add; graphs are on a device."""
     indptrs = [graph[0] for graph in (graph_a, graph_b, graph_c)]
     xp = array_namespace(indptrs[0])
     dtype = xp.int64 if any(map(cuda.is_wide, indptrs)) else xp.int32

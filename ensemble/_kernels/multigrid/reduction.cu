@@ -1,4 +1,4 @@
-// Relaxation of marked rows; what it computes stands in reduction.py.
+// Relaxation of marked rows; the reference is in reduction.py.
 
 template <bool SHARED>
 __global__ void __launch_bounds__(THREADS)

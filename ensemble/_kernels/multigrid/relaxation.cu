@@ -1,4 +1,4 @@
-// Smoothers and the power method; what each computes stands in relaxation.py.
+// Smoothers and the power method; the references are in relaxation.py.
 
 enum { FIRST, STEP, LAST };
 

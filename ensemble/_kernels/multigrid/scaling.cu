@@ -1,4 +1,4 @@
-// Entry to and exit from a V-cycle of type `real` for vectors of type WIDE; what each computes stands in scaling.py.
+// Entry to and exit from a V-cycle of type `real` for vectors of type WIDE; the references are in scaling.py.
 
 typedef WIDE outer;
 

@@ -3,7 +3,7 @@
 The V-cycle solves for ``b = scale * (enter * r)`` in its own type, and its answer x goes out as ``leave * (scale * x)``
 in the type of r: conversion and scaling are done in the first and in the last pass over the finest level. `scale`, of
 shape (n, n_samples), may be None: no scaling. `enter` and `leave` are powers of two, one per sample, in the type of r:
-they bring numbers of any magnitude into the range of the V-cycle's type, and round nothing.
+they scale numbers of any magnitude into the range of the V-cycle's type, and round nothing.
 
 Bytes (r of 8, the V-cycle of 4, n rows, S samples): `scaled_start` 20 n S, `scaled_finish` 36 n S and the matrix.
 """
@@ -48,14 +48,14 @@ def _on_device(name, scale, shared, arguments, n_rows, n_samples, samples, outer
 
 
 def _extra(outer):
-    """What the compiler is told of the type outside the V-cycle."""
+    """Compile-time definitions of the type outside the V-cycle."""
     return (f"-DWIDE={'double' if outer.dtype.itemsize == 8 else 'float'}",)
 
 
 # --- powers of two
 @kernel
 def entry_units(r, unit, out):
-    """Row 0: the power of two, one per sample, that brings the largest entry of r into [1, 2); row 1: unit over it.
+    """Row 0: the power of two, one per sample, that scales the largest entry of r into [1, 2); row 1: unit over it.
 
     `unit` and the answer are of the type of r. A sample of zeros, or of numbers that are not finite, has 1 in row 0.
     """

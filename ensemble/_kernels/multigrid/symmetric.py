@@ -156,7 +156,7 @@ def upper_row(
 
 @per_width
 def _pass(width, shared, kind, masked, one_sample):
-    """`masked` is what `ring_of` says; `one_sample` means that there is one sample: strides are constants."""
+    """`masked` is what `ring_of` returns; `one_sample` means that there is one sample: strides are constants."""
 
     @compiled
     def loop(

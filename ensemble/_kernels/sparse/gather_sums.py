@@ -174,15 +174,16 @@ def staging(gather: Gather, k: int, width: int, like: Any) -> Staging | None:
     capacity = STAGED_BYTES // (k * width * like.dtype.itemsize)
     if width > STAGED_WIDTH or gather.longest > capacity or capacity * k > np.iinfo(np.uint16).max:
         return None
-    key = ("staging", capacity, library_and_device(like))
+    key = ("staging", k, capacity, library_and_device(like))
     if key not in gather.copies:
         blocks = gather.blocks(capacity)
         entries, starts, sources, targets = gather.entries(capacity)
         pairs = gather.starts[blocks]
         own = np.repeat(np.repeat(pairs[:-1], np.diff(entries)), np.diff(starts))
         tables = (pairs, entries, gather.incidences, starts, (sources - own * k).astype(np.uint16), targets)
-        gather.copies[key] = tuple(asarray_like(table, like) for table in tables)
-    return Staging(*gather.copies[key], k=k, capacity=capacity)
+        gather.copies[key] = Staging(*(asarray_like(table, like) for table in tables), k, capacity)
+    found: Staging = gather.copies[key]
+    return found
 
 
 def staged_sums(tables: Staging, values: Any, out: Any) -> Any:

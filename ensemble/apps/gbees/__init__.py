@@ -30,13 +30,15 @@ from ensemble.apps.gbees.io.formats import (
     write_gaussian,
     write_text,
 )
-from ensemble.apps.gbees.io.records import Recording
+from ensemble.apps.gbees.io.records import SavedRun
 from ensemble.apps.gbees.problem import Drift, Problem
 from ensemble.apps.gbees.run.recorded_run import RecordedRun
 from ensemble.apps.gbees.systems.astrodynamics import cr3bp, jacobi_constant, pcr3bp, range_angle_rate, two_body
 from ensemble.apps.gbees.systems.configurations import Configuration, Measurement, configuration
 from ensemble.apps.gbees.systems.lorenz import lorenz63, lorenz96
 from ensemble.apps.gbees.systems.oscillators import aizawa, duffing
+
+Recording = SavedRun  # the former name
 
 __all__ = [
     "Cells",
@@ -52,8 +54,8 @@ __all__ = [
     "Points",
     "Problem",
     "RecordedRun",
-    "Recording",
     "Regions",
+    "SavedRun",
     "Steps",
     "active",
     "aizawa",

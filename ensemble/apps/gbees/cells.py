@@ -1,4 +1,4 @@
-"""What a GBEES run knows at one time: which cells it holds, and the probability in each."""
+"""The state of a GBEES run at one time: its cells and the probability of each."""
 
 from __future__ import annotations
 

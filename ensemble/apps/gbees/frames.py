@@ -88,7 +88,7 @@ def project(cells: Cells, axes: Sequence[int]) -> Cells:
     ----------
     cells : Cells
     axes : sequence of int
-        Axes to keep, in the order wanted. In a rotated grid they are the grid's axes, not those of space.
+        Axes to keep, in the order required. In a rotated grid they are the grid's axes, not those of space.
 
     Returns
     -------

@@ -193,7 +193,7 @@ class Gbees:
         Raises
         ------
         ValueError
-            If `until` is not finite or lies before `time`; `GridError` if a run that is no Ensemble cannot go on.
+            If `until` is not finite or lies before `time`; `GridError` if a run that is no Ensemble cannot continue.
         MemoryError
             If the grid of a run that is no Ensemble exceeds the memory; it is then that of the last complete step.
 
@@ -219,7 +219,7 @@ class Gbees:
         """Bayes' rule for the measurement ``y = h(x) + noise``, ``noise ~ N(0, R)``.
 
         Where the measurement changes across a cell by more than a deviation of its noise, the likelihood at the
-        centres of cells says little about them. It is then integrated over the cells, with the density in each from a
+        centres of cells represents them poorly. It is then integrated over the cells, with the density in each from a
         log-quadratic function through it and its neighbours: to rounding for linear `h`, by adaptive quadrature else.
 
         Parameters

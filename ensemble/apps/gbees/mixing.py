@@ -39,7 +39,7 @@ def mixing_of(Q: np.ndarray, widths: np.ndarray) -> Mixing | None:
     With ``q_ij = Q_ij / (dx_i dx_j)``: where every ``q_ii`` is at least the sum of the others' sizes in its row, mixed
     derivatives are differences along the diagonals of cells, at the expense of those through faces. All coefficients
     are then positive, and so are the probabilities. Elsewhere mixed derivatives are central differences of four
-    neighbours, of second order too; negative values are set to zero and told as such.
+    neighbours, of second order too; negative values are set to zero and counted.
 
     The step is stable up to ``1 / sum_i q_ii`` in the first case. In the second, the symbol of the operator is at most
     ``2 sum_i q_ii (S_i^4 + mu S_i^2 (1 - S_i^2))`` with ``S_i`` the sine of half the phase along i and mu the largest

@@ -28,7 +28,7 @@ class Drift:
         functions; gives n scalars. It is traced for compiled backends: no branches on values, only arithmetic and
         functions of `xp`, tables of plain arrays by ``xp.interp(x[0], points, values)`` among them.
     parameters : tuple of float or Ensemble
-        Handed over after `xp`. They reach compiled code as arguments: new values need no new compilation.
+        Passed after `xp`. They reach compiled code as arguments: new values need no new compilation.
     names : tuple of str
         What the parameters are called, for messages and records.
 
@@ -82,7 +82,7 @@ class Problem:
 
     A cell with multi-index s has its centre at ``z = widths * s`` in the grid's frame and at ``x = z + origin`` in
     space, or ``x = rotation @ z + origin`` where the grid is rotated. The order of these operations decides the sign of
-    velocities of rounding size, and with it which cells are kept: the arithmetic stands once, in
+    velocities of rounding size, and with it which cells are kept: the arithmetic is written once, in
     `ensemble._kernels.gbees.frame`, and is traced for compiled engines.
 
     Attributes

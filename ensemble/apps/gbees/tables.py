@@ -1,4 +1,4 @@
-"""`interp` for namespaces that have none: the Array API knows no tables, and drifts may need them."""
+"""`interp` for namespaces that have none: the Array API has no table lookup, and drifts may need it."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def _proper(series: Series, start: Start) -> Series:
 
 
 def _in_front(series: Series, early: list[Array], late: Array | None, tail: tuple[int, ...]) -> Array:
-    """Steps of `early` and those of a result behind its first, time behind the batch."""
+    """Steps of `early` and those of a result after its first, time after the batch."""
     xp = array_namespace(*early, *([] if late is None else [late]))
     n_batch = len(series.batch)
     first = xp.stack([xp.broadcast_to(a, (*series.batch, *tail)) for a in early], axis=n_batch)
@@ -42,7 +42,7 @@ def _squares(factors: list[Array]) -> list[Array]:
 
 
 def diffuse_filter(series: Series, run: Callable[[Series], FilterResult]) -> FilterResult:
-    """The filter of a series with a diffuse prior; `run` filters the steps behind the diffuse ones."""
+    """The filter of a series with a diffuse prior; `run` filters the steps after the diffuse ones."""
     start = diffuse_steps(series)
     return _joined(series, start, run(_proper(series, start)))
 
@@ -79,7 +79,7 @@ def _with_infinity(P: Array, diffuse: Array) -> Array:
 
 
 def diffuse_smoother(series: Series, run: Callable[[Series], SmootherResult]) -> SmootherResult:
-    """The smoother of a series with a diffuse prior; `run` smooths the steps behind the diffuse ones."""
+    """The smoother of a series with a diffuse prior; `run` smooths the steps after the diffuse ones."""
     start = diffuse_steps(series)
     later = run(_proper(series, start))
     n_batch, nx = len(series.batch), series.F.shape[-1]

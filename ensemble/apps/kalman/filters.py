@@ -163,13 +163,13 @@ def choose_results(by_recursion: Array, recursion: FilterResult, scanned: Filter
 
 
 def select_series(mask: Array, a: Array, b: Array, n_axes: int) -> Array:
-    """`a` where the series' mask holds, else `b`; both have `n_axes` axes behind the batch."""
+    """`a` where the series' mask holds, else `b`; both have `n_axes` axes after the batch."""
     xp = array_namespace(mask, a, b)
     return xp.where(xp.reshape(mask, (*mask.shape, *(1,) * n_axes)), a, b)
 
 
 def result_of(series: Series, m: Array, P: Array, terms: Array) -> FilterResult:
-    """Arrays with time in front as a result with time behind the batch."""
+    """Arrays with time first as a result with time after the batch."""
     xp, n_batch = array_namespace(m, terms), len(series.batch)
     return FilterResult(
         mean=xp.moveaxis(m, 0, n_batch),

@@ -1,6 +1,6 @@
 """Filters and smoothers of nonlinear models that go step after step: extended and unscented.
 
-Each step replaces f and h by an affine function and a noise that stands for what it leaves out. The steps together are
+Each step replaces f and h by an affine function and a noise that represents the remainder. All steps are
 a linear series, whose filter is the nonlinear one and whose smoother is the nonlinear smoother: by any method.
 """
 
@@ -133,7 +133,7 @@ def unscented_kalman_filter(
     """Means and covariances of the state of a nonlinear model given the past, by sigma points [1]_.
 
     The 2 nx + 1 points ``m`` and ``m +- sqrt(c) U[:, i]``, with ``U U' = P`` and ``c = alpha^2 (nx + kappa)``, are
-    drawn anew before each transition and each observation.
+    redrawn before each transition and each observation.
 
     Parameters
     ----------

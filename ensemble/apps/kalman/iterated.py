@@ -48,7 +48,7 @@ class IteratedSmootherResult:
         Of the model linearised there.
     cost : array or Ensemble, shape batch
         ``(|m0 - x|^2_P0 + sum |f(x[k-1]) - x[k]|^2_Q + sum |y[k] - h(x[k])|^2_R) / 2``, each norm with its inverse
-        covariance; of the start too where the prior stands before the first observation.
+        covariance; of the start too where the prior is before the first observation.
     log_likelihood : array or Ensemble, shape batch
         Of the model linearised at the trajectory: an approximation unless the model is linear.
     converged : bool array or Ensemble, shape batch
@@ -164,7 +164,7 @@ def _check_definite(series: Series) -> None:
 
 
 def _started(model: NonlinearGaussianModel, series: Series, x0: Any, first: int) -> Array:
-    """`x0` with time in front, behind the prior's mean if that has a step of its own."""
+    """`x0` with time first, after the prior's mean if that has a step of its own."""
     xp = array_namespace(series.y, *([x0] if isinstance(x0, Ensemble) else []))
     x0 = xp.astype(xp.asarray(real_array(x0, "x0", "iterated_smoother")), series.y.dtype, copy=False)
     shape = (*series.batch, series.n_steps + first, model.nx)

@@ -38,7 +38,7 @@ def log_likelihood(
     y : array or Ensemble, shape (*batch, T, ny)
         Observations, NaN where missing.
     burn : int
-        How many of the first steps' terms to leave out, where a vague prior stands for ignorance.
+        How many of the first steps' terms to leave out, where a vague prior represents ignorance.
     method : {"auto", "sequential", "scan"}
     scan : {"chunked", "sequential", "hillis_steele", "blelloch", "ladner_fischer", "sengupta"}
     form : {"covariance", "square_root"}

@@ -40,7 +40,7 @@ def narrow(series: Series) -> Series:
 
 
 def reference_of(series: Series, result: FilterResult) -> tuple[Array, Array]:
-    """The filter's means in the wide type, and the same with time in front."""
+    """The filter's means in the wide type, and the same with time first."""
     xp = array_namespace(result.mean)
     wide = xp.astype(result.mean, series.y.dtype)
     return wide, xp.moveaxis(wide, len(series.batch), 0)

@@ -93,7 +93,7 @@ class NonlinearGaussianModel:
 
 
 def with_prior_step(model: NonlinearGaussianModel, y: Any, mask: Any, function: str) -> tuple[Series, int]:
-    """Everything but f and h as a series whose prior stands at its first step, and the number of that step.
+    """Everything but f and h as a series whose prior is at its first step, and the number of that step.
 
     A prior before the first observation is a step of its own, -1, where nothing is seen.
     """

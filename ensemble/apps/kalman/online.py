@@ -31,7 +31,7 @@ class OnlineFilter:
     """A Kalman filter that takes observations one by one and keeps nothing but its state.
 
     Steps are those of `kalman_filter`: ``step(y)`` is ``predict()`` and ``update(y)``, where the first prediction of a
-    model whose prior stands at the first observation changes nothing.
+    model whose prior is at the first observation changes nothing.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ class OnlineFilter:
         return self._engine.log_likelihood
 
     def predict(self, n_steps: int = 1) -> None:
-        """Go on by `n_steps` transitions without an observation.
+        """Advance by `n_steps` transitions without an observation.
 
         Parameters
         ----------

@@ -99,7 +99,7 @@ class FilterResult:
         return array_namespace(a).moveaxis(a, len(self.series.batch), 0)
 
     def _time_last(self, a: Array) -> Array:
-        """`a`, which has time in front, with time behind the batch."""
+        """`a`, which has time first, with time after the batch."""
         return array_namespace(a).moveaxis(a, 0, len(self.series.batch))
 
     def to_pandas(self) -> Any:
@@ -124,13 +124,13 @@ class FilterResult:
 
 def failures(good: Array, first: bool = True) -> str | None:
     """The first or last step of those not `good`, of shape (*batch, T), with the series and samples that have any."""
-    lone = not isinstance(good, Ensemble)
-    bad = ~to_numpy(good[..., None] if lone else good.samples)  # (*batch, T, samples)
+    plain = not isinstance(good, Ensemble)
+    bad = ~to_numpy(good[..., None] if plain else good.samples)  # (*batch, T, samples)
     if not bad.any():
         return None
     steps = np.flatnonzero(bad.any(axis=(*range(bad.ndim - 2), -1)))
     step = int(steps[0] if first else steps[-1])
-    where = [] if lone else [samples_text(np.flatnonzero(bad.reshape(-1, bad.shape[-1]).any(axis=0)))]
+    where = [] if plain else [samples_text(np.flatnonzero(bad.reshape(-1, bad.shape[-1]).any(axis=0)))]
     if bad.ndim > 2:
         series = np.argwhere(bad.any(axis=(-1, -2)))
         named = ", ".join(str(tuple(map(int, index))) for index in series[:6])

@@ -59,7 +59,7 @@ class Series:
         return int(self.y.shape[0])
 
     def at(self, name: str, k: int) -> Array:
-        """Part `name` at step `k`; a constant answers for every step."""
+        """Part `name` at step `k`; a constant is every step."""
         a = getattr(self, name)
         return a[k if a.shape[0] > 1 else 0, ...]
 
@@ -114,7 +114,7 @@ def wider_dtype(xp: Any, dtype: Any, narrow: Any, function: str) -> Any:
 
 
 def time_first(xp: Any, a: Array, n_batch: int, tail: int) -> Array:
-    """`a` of shape (*batch, time, *tail) with time in front and `n_batch` batch axes."""
+    """`a` of shape (*batch, time, *tail) with time first and `n_batch` batch axes."""
     lead = len(a.shape) - tail
     if lead == 0:
         return xp.reshape(a, (1,) * (n_batch + 1) + tuple(a.shape))

@@ -255,13 +255,13 @@ def combine_information(m: Array, P: Array, eta: Array, J: Array) -> tuple[Array
 
 
 def time_first(series: Series, result: FilterResult) -> tuple[Array, Array]:
-    """Mean and covariance of a result with time in front."""
+    """Mean and covariance of a result with time first."""
     xp, n_batch = array_namespace(result.mean), len(series.batch)
     return xp.moveaxis(result.mean, n_batch, 0), xp.moveaxis(result.covariance, n_batch, 0)
 
 
 def smoothed(series: Series, result: FilterResult, m: Array, P: Array) -> SmootherResult:
-    """Arrays with time in front as a result with time behind the batch."""
+    """Arrays with time first as a result with time after the batch."""
     xp, n_batch = array_namespace(m, P), len(series.batch)
     return SmootherResult(xp.moveaxis(m, 0, n_batch), xp.moveaxis(P, 0, n_batch), result)
 

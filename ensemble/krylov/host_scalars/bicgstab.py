@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class BicgstabHostScalars(HostScalars):
-    """alpha, omega and beta of each sample; `rho` is shadow . r, `fresh` tells that a recurrence has just begun."""
+    """alpha, omega and beta of each sample; `rho` is shadow . r, `fresh`: a recurrence has just begun."""
 
     values = ("replaced", "rho", "shadow_norm", "fresh")
 
@@ -80,16 +80,18 @@ class BicgstabHostScalars(HostScalars):
     def direction(self, r: Array, v: Array, p: Array, shadow: Array) -> None:
         """beta and the next direction; a new recurrence for the samples whose old one has come to its end."""
         state = self.state
-        stuck = state.active & self.fresh & ~self.alpha_usable & ~self.omega_usable
-        state.finish(stuck, Status.breakdown)  # neither half moved from a recurrence as new as can be
+        breakdown = state.active & self.fresh & ~self.alpha_usable & ~self.omega_usable
+        state.finish(breakdown, Status.breakdown)  # neither half moved from a recurrence as new as can be
         rho, square = self.coupled_sum(self.next_rho), self.coupled_sum(self.norm**2)
         beta = (rho / self.rho) * (self.alpha / self.omega)
         usable = self.alpha_usable & self.omega_usable & (not self.lost_samples())
-        goes_on = state.active & usable & ~self.replaced & np.isfinite(beta) & (beta != 0.0)
-        goes_on = goes_on & self.usable(rho, self.shadow_norm * np.sqrt(square))
-        kernels.bicgstab_direction(state.coefficients(beta, goes_on), state.coefficients(self.omega, goes_on), r, v, p)
-        self.rho = np.where(goes_on, rho, self.rho)
-        self.fresh = state.active & ~goes_on
+        continues = state.active & usable & ~self.replaced & np.isfinite(beta) & (beta != 0.0)
+        continues = continues & self.usable(rho, self.shadow_norm * np.sqrt(square))
+        kernels.bicgstab_direction(
+            state.coefficients(beta, continues), state.coefficients(self.omega, continues), r, v, p
+        )
+        self.rho = np.where(continues, rho, self.rho)
+        self.fresh = state.active & ~continues
         if self.fresh.any():
             state.copy(self.fresh, r, shadow)
             state.copy(self.fresh, r, p)

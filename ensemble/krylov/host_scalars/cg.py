@@ -39,16 +39,16 @@ class CgHostScalars(HostScalars):
 
     # --- one iteration
     def direction(self, z: Array, rz: Array, q: Array | None, p: Array) -> bool:
-        """beta from r . z, and the next direction; whether the iteration goes on. `q` is the last A p (flexible)."""
+        """beta from r . z, and the next direction; whether the iteration continues. `q` is the last A p (flexible)."""
         state, rz = self.state, to_numpy(rz)
         if self.mark_breakdowns(positive(rz)) and state.coupled:
             self.replaced = np.ones_like(state.active)  # the others begin a Krylov space of their own
             return False
-        goes_on = state.active & ~self.replaced  # else the old direction belongs to another residual
+        continues = state.active & ~self.replaced  # else the old direction belongs to another residual
         change = rz
-        if q is not None and goes_on.any():
+        if q is not None and continues.any():
             change = -self.alpha * to_numpy(vectors.dot(z, q, None))  # z . (r - old r)
-        beta = np.where(goes_on, self.coupled_sum(change) / self.coupled_sum(self.rz), 0.0).astype(p.dtype)
+        beta = np.where(continues, self.coupled_sum(change) / self.coupled_sum(self.rz), 0.0).astype(p.dtype)
         vectors.cg_direction(asarray_like(beta, p), z, p)
         self.rz = rz
         return state.any_active()
@@ -94,5 +94,5 @@ class CgHostScalars(HostScalars):
 
 def positive(values: np.ndarray) -> np.ndarray:
     """Which values are positive numbers."""
-    sound: np.ndarray = np.isfinite(values) & (values > 0.0)
-    return sound
+    valid: np.ndarray = np.isfinite(values) & (values > 0.0)
+    return valid

@@ -71,7 +71,7 @@ class GmresHostScalars(HostScalars):
         state.iterations[state.samples[running]] += 1
         column, length, before, broken = self.orthogonalise(V[: j + 2, :, :], w, running)
         self.in_cycle[broken] = BROKEN
-        if state.coupled and broken.any():  # sums that the broken sample was part of say nothing about the others
+        if state.coupled and broken.any():  # sums that include the broken sample are not valid for the others
             self.in_cycle[running & ~broken] = RESTARTS
             self.norm = np.where(broken, np.nan, state.latest[state.samples])
             return
@@ -106,7 +106,7 @@ class GmresHostScalars(HostScalars):
     def rotate(
         self, j: int, column: np.ndarray, low: np.ndarray, before: np.ndarray, running: np.ndarray
     ) -> np.ndarray:
-        """Bring column j to triangular form by the old rotations and a new one; returns the residual norms."""
+        """Reduce column j to triangular form by the old rotations and a new one; returns the residual norms."""
         for i in range(j):
             c, s = self.cosines[i], self.sines[i]
             upper = c * column[i] + s * column[i + 1]
@@ -200,9 +200,9 @@ class GmresHostScalars(HostScalars):
         state.finish(broken, Status.breakdown)
         state.finish(stagnant, Status.stagnated)
         state.finish(limit, Status.max_iterations)
-        goes_on = which & state.active
-        state.keep(goes_on & (norm < state.best_norm[samples]), norm)
-        self.lower_check(goes_on & (self.in_cycle == CANDIDATE) & (norm > state.target[samples]), norm)
+        continues = which & state.active
+        state.keep(continues & (norm < state.best_norm[samples]), norm)
+        self.lower_check(continues & (self.in_cycle == CANDIDATE) & (norm > state.target[samples]), norm)
 
     def stagnant_cycles(self, which: np.ndarray, estimate: np.ndarray, norm: np.ndarray) -> np.ndarray:
         """Whether the least-squares problems made the residual fall tenfold where its true norm has not halved."""

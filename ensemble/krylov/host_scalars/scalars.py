@@ -43,9 +43,9 @@ class HostScalars:
             return values
         return np.broadcast_to(np.sum(values[..., self.state.active], axis=-1)[..., None], values.shape).copy()
 
-    def mark_breakdowns(self, sound: np.ndarray) -> bool:
-        """End the running samples that are not `sound`; True if there are any."""
-        bad = self.state.active & ~sound
+    def mark_breakdowns(self, valid: np.ndarray) -> bool:
+        """End the running samples that are not `valid`; True if there are any."""
+        bad = self.state.active & ~valid
         self.state.finish(bad, Status.breakdown)
         return bool(bad.any())
 
@@ -55,7 +55,7 @@ class HostScalars:
 
     # --- convergence
     def select_candidates(self, norm: np.ndarray) -> bool:
-        """Select the samples whose recursive norm is at most `check`; whether their true residuals are wanted now."""
+        """Select the samples whose recursive norm is at most `check`; whether their true residuals are due."""
         state = self.state
         self.norm = norm
         self.candidates = state.active & (norm <= state.check[state.samples])
@@ -67,7 +67,7 @@ class HostScalars:
         """Decide on the candidates by the norm of the true residual.
 
         Where it misses the target, `true` replaces the recursive residual `r`, or the sample has stagnated. The next
-        `direction` begins anew from r (`replaced`); the vectors `directions` stay till then.
+        `direction` restarts from r (`replaced`); the vectors `directions` stay till then.
         """
         state, candidates = self.state, self.candidates
         samples = state.samples
@@ -78,18 +78,18 @@ class HostScalars:
         first = ~np.isfinite(state.reference[samples])  # till now norms of kept iterates were those of the recurrence
         unverified = candidates & ~verified & ~broken
         stagnant = self.stagnant(unverified, true_norm)
-        goes_on = unverified & ~stagnant
-        if state.coupled and goes_on.any():
-            stagnant, goes_on, verified = np.zeros_like(verified), candidates & ~broken, np.zeros_like(verified)
+        continues = unverified & ~stagnant
+        if state.coupled and continues.any():
+            stagnant, continues, verified = np.zeros_like(verified), candidates & ~broken, np.zeros_like(verified)
         state.finish(verified, Status.converged)
         state.finish(broken, Status.breakdown)
         state.finish(stagnant, Status.stagnated)
-        if goes_on.any():
-            state.copy(goes_on, true, r)
-            state.least[samples[goes_on]] = true_norm[goes_on]
-            state.keep(goes_on & (first | (true_norm < state.best_norm[samples])), true_norm)
-            self.lower_check(goes_on & unverified, true_norm)
-        self.replaced = self.replaced | goes_on
+        if continues.any():
+            state.copy(continues, true, r)
+            state.least[samples[continues]] = true_norm[continues]
+            state.keep(continues & (first | (true_norm < state.best_norm[samples])), true_norm)
+            self.lower_check(continues & unverified, true_norm)
+        self.replaced = self.replaced | continues
 
     def stagnant(self, unverified: np.ndarray, true_norm: np.ndarray) -> np.ndarray:
         """Which candidates that missed their target have stagnated.

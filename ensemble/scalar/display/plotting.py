@@ -93,7 +93,7 @@ def plot_ribbon(
     ----------
     x : real Ensemble, shape (n,)
     along : array, shape (n,), optional
-        Where the entries stand, in its own unit. Default: 0, 1, 2, ...
+        Coordinates of the entries. Default: 0, 1, 2, ...
     ax : matplotlib.axes.Axes, optional
         Default: the current ones.
     levels : two floats in [0, 1], dimensionless

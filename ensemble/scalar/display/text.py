@@ -99,14 +99,14 @@ def to_xarray(x: Ensemble, sample_dim: str, dims: Sequence[str] | None) -> Any:
         coordinates[sample_dim] = samples.ids
         if samples.weights is not None:
             coordinates["weight"] = (sample_dim, samples.weights)
-        if samples.points is not None:  # a coordinate may not bring a dimension of its own: one for every input
+        if samples.points is not None:  # a coordinate may not add a dimension of its own: one for every input
             for place in np.ndindex(samples.points.shape[:-1]):
                 name = "_".join([POINT, *(str(k) for k in place)])
                 coordinates[name] = (sample_dim, samples.points[place])
         attributes["sample_method"] = samples.method
         if samples.seed is not None:
             seed = int(samples.seed)
-            attributes["sample_seed"] = seed if -(2**63) <= seed < 2**63 else str(seed)  # files know 64 bits
+            attributes["sample_seed"] = seed if -(2**63) <= seed < 2**63 else str(seed)  # files have 64 bits
     return xarray.DataArray(to_numpy(x.samples), dims=[*names, sample_dim], coords=coordinates, attrs=attributes)
 
 

@@ -27,7 +27,7 @@ Step = Callable[[Any], Any]
 
 
 def _joined(f: Callable[[list[Any]], Any], values: list[Any], function: str) -> Any:
-    """`f` of the values that stand in one place of several nests of one build."""
+    """`f` of the values at one place of several nests of one structure."""
     nests = [parts_of(value) for value in values]
     if all(nest is None for nest in nests):
         return f(values)
@@ -95,7 +95,7 @@ def _scattered(
     arrays = [v for v in values if isinstance(v, Ensemble) or (is_array(v) and not isinstance(v, np.generic))]
     like = arrays[0] if arrays else np.empty(0)
     base = base_of(like.samples if isinstance(like, Ensemble) else like)
-    # Python's numbers take the dtype of the arrays they stand beside.
+    # Python's numbers take the dtype of the arrays next to them.
     numbers = [v for v in values if not any(v is array for array in arrays)]
     numbers = [v.item() if isinstance(v, np.generic) else v for v in numbers] if arrays else []
     dtype = base.result_type(*(v.dtype for v in arrays), *numbers) if arrays else None
@@ -130,7 +130,7 @@ def cond(m: Any, f: Callable[..., Any], g: Callable[..., Any], *args: Any) -> An
     """``f(*args)`` in the samples where `m` holds and ``g(*args)`` in the others.
 
     The samples that take a branch are gathered, the branch runs on them alone, and the results are put back in order:
-    neither branch sees a sample that did not choose it, and a branch that nobody takes is not called.
+    neither branch gets a sample that did not choose it, and a branch without samples is not called.
 
     Parameters
     ----------
@@ -195,7 +195,7 @@ def while_loop(
         ``body(state)``: the next state, built like `state`. Frozen samples may still be computed, and thrown away.
     state : Ensemble, array or number, nested in dicts, lists or tuples
     compact_below : float in [0, 1], dimensionless
-        0: never gather; 1: as soon as one sample is done, so that `body` never sees a finished sample.
+        0: never gather; 1: as soon as one sample is done, so that `body` never gets a finished sample.
     max_iterations : int, optional
         Stop there, with samples still active.
 
@@ -222,7 +222,7 @@ def while_loop(
     n_samples = max(count_of("while_loop", state), holds.size)
     sample_set = one_set(state)
     iterations = np.zeros(n_samples, dtype=np.int64)
-    ids = np.arange(n_samples)  # the samples at work, in the order they stand in `state`
+    ids = np.arange(n_samples)  # the samples at work, in the order of `state`
     finished: list[tuple[np.ndarray, Any]] = []
     running, steps = np.broadcast_to(holds, ids.shape), 0
     while running.any() and (limit is None or steps < limit):
@@ -243,7 +243,7 @@ def while_loop(
 def _combined_state(
     finished: list[tuple[np.ndarray, Any]], ids: np.ndarray, state: Any, n_samples: int, sample_set: SampleSet | None
 ) -> Any:
-    """The state of all samples, in order, from those taken out on the way and those that ran to the end."""
+    """The state of all samples, in order, from those taken out early and those that ran to the end."""
     if not finished:
         return state
     places = [*(place for place, _ in finished), ids]

@@ -69,7 +69,7 @@ def _differences(got: Any, alone: Any, place: str) -> Any:
 
 
 def _is_other(got: Any, alone: Any) -> bool:
-    """Whether two values without parts differ, as far as that can be told."""
+    """Whether two values without parts differ, as far as that can be decided."""
     return isinstance(got, str | bytes) and got != alone
 
 

@@ -15,7 +15,7 @@ __all__ = ["all_samples", "any_sample", "count_samples", "divide", "where"]
 
 
 def truth_values(m: Any, function: str) -> np.ndarray:
-    """What each sample says, shape (n_samples,)."""
+    """The value of each sample, shape (n_samples,)."""
     if isinstance(m, Ensemble):
         samples, most = m.samples, 0
     elif is_array(m) or isinstance(m, list | tuple):

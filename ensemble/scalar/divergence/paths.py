@@ -1,8 +1,8 @@
 """Paths: the groups of samples that take the same branches through unchanged code.
 
-A run computes the samples of one task. Where they differ it goes on with the largest group, the *followed* samples, and
-defers the others as new tasks; what the deferred samples compute in this run is ignored. Where the followed samples are
-less than half of those computed, or only one, the run stops and they become a task of their own.
+A run computes the samples of one task. Where they differ it continues with the largest group, the *followed* samples,
+and defers the others as new tasks; what the deferred samples compute in this run is ignored. Where the followed samples
+are less than half of those computed, or only one, the run stops and they become a task of their own.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Task:
 
 
 class Stop(BaseException):
-    """Ends a run whose samples must be grouped anew; ``except Exception`` in the user's code does not catch it."""
+    """Ends a run whose samples must be regrouped; ``except Exception`` in the user's code does not catch it."""
 
 
 class Follower(Decider):

@@ -165,7 +165,7 @@ def plain_loop(f: Callable[..., Any], inputs: tuple[Any, ...], keywords: Mapping
             n = samples.shape[0]
             if n > 1:
                 if n_samples not in (1, n) or (sample_set is not None and x.sample_set not in (None, sample_set)):
-                    return None  # the usual way says what is wrong
+                    return None  # the run with ensembles raises the error
                 n_samples, sample_set = n, sample_set if x.sample_set is None else x.sample_set
             exact = exact and samples.dtype.char == "d"
         elif kind is int:
@@ -177,7 +177,7 @@ def plain_loop(f: Callable[..., Any], inputs: tuple[Any, ...], keywords: Mapping
     if (code := kind_of(f)) == NEITHER:
         return None
     if exact := exact and code == EXACT:
-        exact = set(np.geterr().values()) <= SILENT  # floats tell nobody
+        exact = set(np.geterr().values()) <= SILENT  # floats raise no error
     loop = PlainLoop(f, arguments, tuple(keywords), exact, n_samples)
     loop.sample_set = sample_set
     return loop

@@ -29,15 +29,15 @@ class Decider:
     """A policy for every disagreement of samples, those on numbers and on shapes included."""
 
     def truth(self, values: np.ndarray) -> bool:
-        """The truth value to go on with, where `values`, shape (n_samples,), differ."""
+        """The truth value to continue with, where `values`, shape (n_samples,), differ."""
         raise NotImplementedError
 
     def number(self, values: np.ndarray, kind: str) -> int:
-        """The sample whose number to go on with, where `values`, shape (n_samples,), differ."""
+        """The sample whose number is used, where `values`, shape (n_samples,), differ."""
         raise NotImplementedError
 
     def refused(self, error: Exception) -> BaseException:
-        """What to raise in place of `error`, where the samples cannot go on in one call."""
+        """What to raise in place of `error`, where the samples cannot continue in one call."""
         raise NotImplementedError
 
 
@@ -130,7 +130,7 @@ def divergence(policy: Policy) -> Iterator[None]:
         policy_in_force.reset(token)
 
 
-def one_truth(samples: Array) -> bool:
+def one_bool(samples: Array) -> bool:
     """The common truth value of `samples`, shape (n_samples,), or the one that the policy gives."""
     if samples.shape[0] == 1:
         return bool(samples[0])
@@ -212,18 +212,18 @@ def failure(error: Exception) -> BaseException:
     return policy.refused(error) if isinstance(policy, Decider) else error
 
 
-def guarded(answer: Callable[..., Any], *asked: Any) -> Any:
-    """``answer(*asked)``; its failure is the policy's to judge, as one sample alone might not fail."""
+def call_under_policy(f: Callable[..., Any], *arguments: Any) -> Any:
+    """``f(*arguments)``; the policy replaces its exception, as one sample alone might not fail."""
     try:
-        return answer(*asked)
+        return f(*arguments)
     except Exception as error:
         if (other := failure(error)) is error:
             raise
         raise other from None
 
 
-def text_wanted() -> None:
-    """A text shows every sample; code that runs as if for one sample gets the text of a sample alone."""
+def require_one_text() -> None:
+    """Raise in code that runs as if for one sample: the text of an ensemble shows every sample."""
     policy = policy_in_force.get()
     if isinstance(policy, Decider):
         raise policy.refused(ValueError("the text of an ensemble"))
@@ -243,7 +243,7 @@ def _numbers(values: np.ndarray, limit: int = 6) -> str:
 def caller() -> FrameType:
     """The nearest frame outside this package's array layer and the array libraries."""
     frame = sys._getframe(1)
-    while frame.f_back is not None and is_machinery(frame):
+    while frame.f_back is not None and is_library_frame(frame):
         frame = frame.f_back
     return frame
 
@@ -261,7 +261,7 @@ def place_of(frame: FrameType) -> tuple[str, str, int]:
     return expression, filename, lineno
 
 
-def is_machinery(frame: FrameType) -> bool:
+def is_library_frame(frame: FrameType) -> bool:
     """Whether `frame` is the array layer's or an array library's."""
     libraries = "numpy.", "array_api_compat.", "array_api_strict.", "torch.", "jax.", "cupy."
     return str(frame.f_globals.get("__name__", "")).startswith(("ensemble.scalar.", *libraries))

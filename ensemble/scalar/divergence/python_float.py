@@ -104,7 +104,7 @@ def _raise_per_sample(errors: dict[int, Exception], follower: Follower) -> None:
 
 
 def _partition_by_value(values: list[Any], follower: Follower) -> int:
-    """Group the samples by their values, which need no order; the first sample of the group that goes on."""
+    """Group the samples by their values, which need no order; the first sample of the group that continues."""
     numbers: dict[Any, int] = {}
     codes = [numbers.setdefault(value, len(numbers)) for value in values]
     return follower.number(np.array(codes), "number")

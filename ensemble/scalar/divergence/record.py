@@ -20,18 +20,18 @@ Place = tuple[str, str, int]
 
 @dataclass(eq=False)
 class Site:
-    """One expression that asked for one truth value or one number.
+    """One expression that needed one truth value or one number.
 
     Attributes
     ----------
     expression, filename, lineno : str, str, int
-        Where it stands; the expression is empty where the source is not at hand.
+        Its position; the expression is empty where the source is not at hand.
     kind : str
         "bool", or the kind of number: "Python float", "Python int", "Python complex", "index".
     n_samples : int
-        The samples of the ensemble that was asked.
+        The number of samples of the ensemble.
     asked, split : int
-        How often it asked, and how often the samples did not agree.
+        How often it was evaluated, and how often the samples did not agree.
     values : numpy.ndarray, shape (n_samples,)
         How often the truth value of each sample was True; of a number, its last value per sample.
     """
@@ -59,7 +59,7 @@ class Site:
 
 
 class DivergenceRecord:
-    """What `record_divergence` collects: sites in the order in which they first asked."""
+    """What `record_divergence` collects: sites in the order of their first evaluation."""
 
     def __init__(self) -> None:
         self._sites: dict[tuple[Place, str, int], Site] = {}
@@ -67,7 +67,7 @@ class DivergenceRecord:
 
     @property
     def sites(self) -> tuple[Site, ...]:
-        """Every place that asked."""
+        """Every site."""
         return tuple(self._sites.values())
 
     def __len__(self) -> int:
@@ -81,7 +81,7 @@ class DivergenceRecord:
         at = frame.f_code, frame.f_lasti
         if at not in self._places:
             self._places[at] = place_of(frame)
-        # One condition of a loop stands twice in the bytecode, before the loop and at its end.
+        # One condition of a loop occurs twice in the bytecode, before the loop and at its end.
         key = self._places[at], kind, values.size
         if key not in self._sites:
             self._sites[key] = Site(*self._places[at], kind, values.size, np.zeros(values.size, dtype=np.int64))
@@ -96,7 +96,7 @@ class DivergenceRecord:
         Parameters
         ----------
         n_samples : int, optional
-            Which sites, where ensembles of several numbers of samples were asked.
+            Which sites, where ensembles of several numbers of samples were evaluated.
 
         Returns
         -------
@@ -146,9 +146,9 @@ class DivergenceRecord:
 
 @contextmanager
 def record_divergence() -> Iterator[DivergenceRecord]:
-    """Note every place in the ``with`` block that asks an ensemble of several samples for one truth value or number.
+    """Record every place in the ``with`` block that asks an ensemble of several samples for one truth value or number.
 
-    Agreement and disagreement are noted alike; what then happens is up to the `divergence` policy in force.
+    Agreement and disagreement are both recorded; what then happens is decided by the `divergence` policy in force.
 
     Returns
     -------
@@ -158,7 +158,7 @@ def record_divergence() -> Iterator[DivergenceRecord]:
     Notes
     -----
     Held in a `contextvars.ContextVar`: other threads and tasks are not noted. Nor is what happens inside
-    ``run(f, ...)`` with the policy "split", whose result tells it in ``.groups``.
+    ``run(f, ...)`` with the policy "split", whose result has it in ``.groups``.
 
     Examples
     --------

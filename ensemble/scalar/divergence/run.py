@@ -68,7 +68,7 @@ class _Runner:
         loop.n_runs = 0
 
     def call(self, pick: Callable[[Any], Any], n_samples: int) -> Any:
-        """`f` of own copies of the inputs, so that no run sees what another one changed in place."""
+        """`f` of own copies of the inputs, so that no run depends on in-place changes of another one."""
         arguments, options = copied(pick, self.nest)
         self.n_runs += 1
         self.work += n_samples
@@ -147,7 +147,7 @@ class _Runner:
         paths = len(self.groups) + len(self.pending)
         if self.max_groups is not None and paths > self.max_groups:
             paths_taken = [task.decisions for task in self.pending] + [group.decisions for group in self.groups]
-            place = next((str(way[-1]) for way in paths_taken if way), "what only plain values can do")
+            place = next((str(path[-1]) for path in paths_taken if path), "what only plain values can do")
             requirement = f"take its samples along {self.max_groups} paths or fewer (max_groups)"
             advice = "Raise max_groups, or use per_sample."
             raise DivergenceError(message("run", "f", requirement, f"{paths} so far, as by {place}", advice))
@@ -208,20 +208,20 @@ def run(
         dicts, lists, tuples and dataclasses. Every call gets its own copies of the arrays; other objects pass as they
         are. An argument of `f` that has the name of an option below is given by `functools.partial`.
     on_divergence : {"split", "raise", "first", "any", "all", "majority"}
-        "split": as said above. Any other: one call of `f` for all samples under ``divergence(on_divergence)``.
+        "split": see above. Any other: one call of `f` for all samples under ``divergence(on_divergence)``.
     max_groups : int, optional
-        Give up with more paths than that.
+        Raise where samples take more paths.
     loop : bool, optional
         True: call `f` with the plain values of one sample after the other. False: call it with ensembles. None: call it
-        with ensembles, unless `f` is arithmetic on numbers, told by its code, and the samples are so few that a loop
-        costs less. A loop calls `f` once for every sample. The bits of the results are the same.
+        with ensembles, unless `f` is arithmetic on numbers, as decided from its code, and the samples are so few that a
+        loop costs less. A loop calls `f` once for every sample. The bits of the results are the same.
     check : int
         Run so many samples, of every group in turn and chosen by a fixed seed, alone as plain values and compare.
 
     Returns
     -------
     RunResult
-        ``.value`` for all samples, ``.sample(i)``, ``.groups``, ``.errors``, ``.n_runs``, ``.way``.
+        ``.value`` for all samples, ``.sample(i)``, ``.groups``, ``.errors``, ``.n_runs``, ``.execution``.
 
     Raises
     ------
@@ -248,21 +248,21 @@ def run(
     bit as far as the operations of `f` are; sums and products of matrices differ by rounding, as their order is the
     library's, and a decision within rounding of its threshold may turn.
 
-    Where samples differ, a run goes on with the largest group, and the others are run later; what their samples compute
-    from there on is ignored. When fewer than half of the samples carried are still followed, or one,
-    it stops and these are run by themselves, one alone as plain numbers. So `f` is called at least once and less than
-    twice for every path, and at any time at least half of the samples computed count. A path that ends in an exception
-    takes one call more: one of its samples is run alone to see that it raises the same. Code that an ensemble cannot
-    pass (``np.asarray(x)``, a shape that depends on the values) is run sample by sample.
+    Where samples differ, a run continues with the largest group, and the others are run later; what their samples
+    compute from there on is ignored. When fewer than half of the samples carried are still followed, or one, it stops
+    and these are run by themselves, one alone as plain numbers. So `f` is called at least once and less than twice for
+    every path, and at any time at least half of the samples computed count. A path that ends in an exception takes one
+    call more: one of its samples is run alone to see that it raises the same. Code that an ensemble cannot pass
+    (``np.asarray(x)``, a shape that depends on the values) is run sample by sample.
 
-    Functions of `math` are called once for every sample, and the samples stay together. ``isinstance(x, float)``,
-    ``type(x)``, ``hasattr(x, "__len__")`` and ``np.isscalar(x)`` answer as for one sample. An ensemble of the same
-    samples that `f` finds as a global, in its closure or among its defaults has the samples of each call. All of that
-    holds in `f` and in functions of its package that it finds by name; not in methods, nor in other packages.
+    Functions of `math` are called once for every sample, and no group is divided. ``isinstance(x, float)``,
+    ``type(x)``, ``hasattr(x, "__len__")`` and ``np.isscalar(x)`` give the result for one sample. An ensemble of the
+    same samples that `f` finds as a global, in its closure or among its defaults has the samples of each call. All of
+    that holds in `f` and in functions of its package that it finds by name; not in methods, nor in other packages.
 
     In a loop, arithmetic of float64 is done on Python's floats as long as these give the same bits; a sample that
     divides by zero or overflows is run again on NumPy's scalars. Such a function has no effects outside itself and
-    calls nothing that has; ``result.groups``, which a loop does not tell, is found by a run with ensembles when it is
+    calls nothing that has; ``result.groups``, unknown after a loop, is found by a run with ensembles when it is
     asked for.
 
     Examples
@@ -277,7 +277,7 @@ def run(
     >>> result = run(collatz_steps, Ensemble(np.array([1, 6, 7, 1])))
     >>> result.value.samples
     array([ 0,  8, 16,  0])
-    >>> result.way
+    >>> result.execution
     'loop'
     >>> [group.samples.tolist() for group in result.groups]
     [[0, 3], [1], [2]]
@@ -342,10 +342,10 @@ def _of_loop(loop: PlainLoop, tried: _Runner | None = None) -> RunResult:
             else regrouped_rows(values, n_samples, loop.sample_set)
         )
     paths = functools.partial(_paths_of_loop, loop)
-    way, n_runs, work = "loop", loop.n_runs, loop.n_runs
+    execution, n_runs, work = "loop", loop.n_runs, loop.n_runs
     if tried is not None:
-        way, n_runs, work = "both", n_runs + tried.n_runs, work + tried.work
-    return RunResult(value, errors, n_samples, n_runs, work, way, {}, [], paths, [], values, loop.exact)
+        execution, n_runs, work = "both", n_runs + tried.n_runs, work + tried.work
+    return RunResult(value, errors, n_samples, n_runs, work, execution, {}, [], paths, [], values, loop.exact)
 
 
 def _paths_of_loop(loop: PlainLoop) -> tuple[Group, ...]:
@@ -376,20 +376,20 @@ def _result(runner: _Runner, n_samples: int, sample_set: SampleSet | None, lifte
     groups = tuple(sorted(runner.groups, key=lambda group: group.samples[0]))
     errors = {int(s): group.error for group in groups if group.error is not None for s in group.samples}
     counts = runner.n_runs, runner.work
-    way, paths, known = ("loop" if runner.in_loop else "ensembles"), None, [groups]
+    execution, paths, known = ("loop" if runner.in_loop else "ensembles"), None, [groups]
     if runner.rows or (runner.loop is not None and runner.loop.errors):
         errors |= runner.loop.errors if runner.loop is not None else {}
-        way, paths, known = "both", functools.partial(_paths_of, runner.f, copied(lambda x: x, runner.nest)), []
+        execution, paths, known = "both", functools.partial(_paths_of, runner.f, copied(lambda x: x, runner.nest)), []
     if len(runner.rows) == n_samples:
         rows = [runner.rows[s] for s in range(n_samples)]
         value = regrouped_rows(rows, n_samples, sample_set)
-        return RunResult(value, errors, n_samples, *counts, way, {}, [], paths, known, rows)
+        return RunResult(value, errors, n_samples, *counts, execution, {}, [], paths, known, rows)
     runner.values += [(np.array([s]), row) for s, row in runner.rows.items()]
     runner.values.sort(key=lambda part: part[0][0])
     values, places = [value for _, value in runner.values], [ids for ids, _ in runner.values]
     value = regrouped(values, places, n_samples, sample_set) if lifted or not values else values[0]
     errors = dict(sorted(errors.items()))
-    return RunResult(value, errors, n_samples, *counts, way, {}, runner.values, paths, known)
+    return RunResult(value, errors, n_samples, *counts, execution, {}, runner.values, paths, known)
 
 
 def _warn_of_changes(names: list[str], n_runs: int, n_samples: int) -> None:

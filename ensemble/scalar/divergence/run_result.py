@@ -71,7 +71,7 @@ class RunResult:
         How often `f` was called.
     work : int
         Samples computed, over all calls of `f`; `n_samples` would be one call for all.
-    way : {"ensembles", "loop", "both"}
+    execution : {"ensembles", "loop", "both"}
         Whether `f` was called with ensembles, with plain numbers in a loop over samples, or with ensembles first and in
         a loop over what remained.
     checked : dict of int to str
@@ -83,7 +83,7 @@ class RunResult:
     n_samples: int
     n_runs: int
     work: int
-    way: str
+    execution: str
     checked: dict[int, str]
     _values: list[tuple[np.ndarray, Any]] = field(repr=False)
     _find_groups: Callable[[], tuple[Group, ...]] | None = field(repr=False)
@@ -95,7 +95,7 @@ class RunResult:
     def groups(self) -> tuple[Group, ...]:
         """The paths, by their first sample.
 
-        A loop over samples does not tell them: then they are found when they are first asked for, by a run with
+        After a loop over samples they are found at the first use, by a run with
         ensembles. That is done for functions without effects outside themselves only.
         """
         if not self._found and self._find_groups is not None:
@@ -108,6 +108,11 @@ class RunResult:
                 )
             )
         return self._found[0]
+
+    @property
+    def way(self) -> str:
+        """The former name of `execution`."""
+        return self.execution
 
     @property
     def failed(self) -> np.ndarray:
@@ -144,22 +149,22 @@ class RunResult:
         failed = f", {len(self.errors)} failed" if self.errors else ""
         lines = [f"RunResult: {self.n_samples} samples, {paths}, {calls}{failed}", *self._notes()]
         for group in self.groups[:12]:
-            way = [str(decision) for decision in group.decisions]
-            way = way if len(way) <= 3 else ["...", *way[-2:]]
-            way += [f"alone: {group.reason}"] if group.reason else []
-            way += [f"raised {type(group.error).__name__}: {group.error}"] if group.error is not None else []
-            lines.append(f"  {samples_text(group.samples)}: {'; '.join(way) or 'no decision'}")
+            steps = [str(decision) for decision in group.decisions]
+            steps = steps if len(steps) <= 3 else ["...", *steps[-2:]]
+            steps += [f"alone: {group.reason}"] if group.reason else []
+            steps += [f"raised {type(group.error).__name__}: {group.error}"] if group.error is not None else []
+            lines.append(f"  {samples_text(group.samples)}: {'; '.join(steps) or 'no decision'}")
         lines += [f"  ... {len(self.groups) - 12} paths more"] if len(self.groups) > 12 else []
         return "\n".join(lines)
 
     def _notes(self) -> list[str]:
         """How `f` was called, what would cost less, and what was checked."""
         notes = []
-        if self.way == "loop" and self._find_groups is not None:
+        if self.execution == "loop" and self._find_groups is not None:
             notes.append("  a loop over samples: f is arithmetic on numbers, which costs less than on small ensembles")
-        elif self.way == "both":
+        elif self.execution == "both":
             notes.append("  ensembles, then a loop over the samples of small groups")
-        elif self.way == "ensembles" and 1 < self.n_samples < FEW * len(self.groups):
+        elif self.execution == "ensembles" and 1 < self.n_samples < FEW * len(self.groups):
             notes.append("  few samples share a path: run(..., loop=True) or per_sample(f), a loop, may cost less")
         if self.checked:
             exact = sum(how == TO_THE_BIT for how in self.checked.values())

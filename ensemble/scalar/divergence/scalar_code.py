@@ -1,4 +1,4 @@
-"""Which functions are plain arithmetic on scalars, told by their code: then a loop over samples may cost less.
+"""Which functions are plain arithmetic on scalars, decided from their code: then a loop over samples may cost less.
 
 A function gets one of two properties, from its instructions and the values of its names. *pure*: it has no
 effect outside itself, and all that it calls is as cheap as an operation on scalars. *exact*: moreover, Python's floats
@@ -64,7 +64,7 @@ SEEN_COMPARISON = re.compile(
 
 OPERATION, STORE_DEREF = dis.opmap["BINARY_OP"], dis.opmap["STORE_DEREF"]
 POWER = "**"
-"""Stands among the names of a function for a power in it."""
+"""Represents a power among the names of a function."""
 POWERS = frozenset(k for k, (name, _) in enumerate(dis._nb_ops) if "POWER" in name)  # type: ignore[attr-defined]
 
 OF_MATH = frozenset(name for name in dir(math) if not name.startswith("_"))
@@ -168,23 +168,23 @@ def _of_value(value: Any, known: set[Any]) -> int:
     return PURE if value is np or known_type or ufunc or isinstance(value, np.number | np.bool) else NEITHER
 
 
-Verdict = tuple[int, tuple[str, ...]]
+Findings = tuple[int, tuple[str, ...]]
 
-_VERDICTS: dict[int, tuple[types.CodeType, Verdict]] = {}
-"""By the identity of a code object: comparing two of them takes longer than what is looked up."""
+_FINDINGS: dict[int, tuple[types.CodeType, Findings]] = {}
+"""By the identity of a code object: the comparison of two code objects is slower than a look-up."""
 
 
-def _of_code(code: types.CodeType) -> Verdict:
+def _of_code(code: types.CodeType) -> Findings:
     """What the instructions of `code` allow, and the names that it uses."""
-    found = _VERDICTS.get(id(code))
+    found = _FINDINGS.get(id(code))
     if found is None or found[0] is not code:
-        if len(_VERDICTS) >= 1024:
-            _VERDICTS.clear()
-        found = _VERDICTS[id(code)] = (code, _read(code))
+        if len(_FINDINGS) >= 1024:
+            _FINDINGS.clear()
+        found = _FINDINGS[id(code)] = (code, _read(code))
     return found[1]
 
 
-def _read(code: types.CodeType) -> Verdict:
+def _read(code: types.CodeType) -> Findings:
     steps, operands = code.co_code[::2], code.co_code[1::2]
     codes = set(steps)
     if not codes <= PURE_CODES or (STORE_DEREF in codes and stored_outside(code)):

@@ -1,1 +1,1 @@
-"""The protocols by which NumPy, CuPy, PyTorch, JAX and Python itself meet ensembles."""
+"""The protocols by which NumPy, CuPy, PyTorch, JAX and Python operate on ensembles."""

@@ -1,4 +1,4 @@
-"""CuPy's own protocol: ``cupy.sin(x)`` gives an ensemble, or raises and says why.
+"""CuPy's own protocol: ``cupy.sin(x)`` gives an ensemble or raises an error.
 
 CuPy is never imported here. Its arithmetic, ``cupy_array * x``, goes through NumPy's ufuncs and comes to
 `Ensemble.__array_ufunc__`; its own ufuncs ask for ``__cupy_override_elementwise_kernel__``.
@@ -19,7 +19,7 @@ __all__ = ["call_kernel"]
 
 
 def call_kernel(kernel: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """What ``__cupy_override_elementwise_kernel__`` answers: a ufunc runs on the samples, as it is elementwise."""
+    """``__cupy_override_elementwise_kernel__``: an elementwise ufunc runs on the samples."""
     name = f"cupy.{getattr(kernel, '__name__', kernel.name).removeprefix('cupy_')}"
     if len(arguments) > kernel.nin or "out" in options:
         advice = "A plain array cannot hold samples; make an Ensemble of it with en.shared(array)."

@@ -1,4 +1,4 @@
-"""JAX sees an ensemble as a tree with one leaf, its samples: `jit`, `grad` and `vmap` take it as it is.
+"""An ensemble is a JAX tree with one leaf, its samples: `jit`, `grad` and `vmap` take it as it is.
 
 JAX is never imported here. Where it has been imported already, the first ensemble or namespace that may need it tells
 JAX what an ensemble is.
@@ -33,7 +33,7 @@ def register() -> None:
         return [(key, x.samples)], x.sample_set
 
     def restored(sample_set: Any, leaves: Any) -> Ensemble:
-        # JAX also builds trees of placeholders: nothing may be asked of the leaf.
+        # JAX also builds trees of placeholders: nothing may be read from the leaf.
         return wrap(leaves[0], sample_set)
 
     tree_util.register_pytree_with_keys(Ensemble, flattened, restored, lambda x: ([x.samples], x.sample_set))

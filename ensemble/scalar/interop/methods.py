@@ -60,7 +60,7 @@ def _method(name: str) -> Callable[..., Any]:
     function, reduces = getattr(np, name), name in REDUCTIONS
 
     def method(self: Methods, *arguments: Any, **options: Any) -> Any:
-        if reduces and not options and len(arguments) < 2:  # the short way to what NumPy's function comes to
+        if reduces and not options and len(arguments) < 2:  # what NumPy's function computes, without its overhead
             samples = self.samples
             if type(samples) is np.ndarray and samples.ndim == 2 and (not arguments or arguments[0] in (None, 0)):
                 return wrapped(type(self), getattr(samples, name)(axis=0), self.sample_set)
@@ -76,7 +76,7 @@ def _method(name: str) -> Callable[..., Any]:
 
 
 class Methods(Protocols):
-    """Base of `Ensemble`: the methods of arrays, and what Python asks of a float besides arithmetic."""
+    """Base of `Ensemble`: the methods of arrays, and those of Python's float besides arithmetic."""
 
     __slots__ = ()
 
@@ -91,7 +91,7 @@ class Methods(Protocols):
     # -- as of an array ------------------------------------------------------------------------------------------------
 
     def copy(self, order: str = "C") -> Self:
-        """The same values in memory of their own; samples stay contiguous whatever `order` says."""
+        """The same values in memory of their own; samples stay contiguous whatever `order` is."""
         return self.__copy__()
 
     def astype(self, dtype: Any, *, copy: bool = True) -> Self:

@@ -42,11 +42,11 @@ NAMES = (
 )
 
 EACH_SAMPLE = frozenset(NAMES.split())
-"""Functions that only compute: what they give for an ensemble is what they give for each sample, side by side."""
+"""Functions that only compute: what they give for an ensemble is what they give for each sample, stacked."""
 
 
 def call_function(function: Any, arguments: Any, options: Any) -> Any:
-    """What ``__array_function__`` answers."""
+    """The implementation of ``__array_function__``."""
     by_rule = RULES.get(function)
     if by_rule is not None:
         first = arguments[0] if arguments else None
@@ -100,7 +100,7 @@ def _written_to(function: Any, arguments: Any, options: Any) -> str | None:
     """The option, by name or by place, that would have `function` write into an argument."""
     try:
         given = _signature(function).bind(*arguments, **options).arguments
-    except (TypeError, ValueError):  # no signature is known, or the call does not fit and the function will say so
+    except (TypeError, ValueError):  # no signature is known, or the call does not fit and the function raises the error
         given = options
     if given.get("out") is not None:
         return "out="
@@ -114,7 +114,7 @@ ARRAYS = frozenset(("x", "x1", "x2", "indices", "sorter"))
 
 
 def _translated(ns: EnsembleNamespace, function: Any, lifted: Any, arguments: Any, options: Any) -> Any:
-    """Call `lifted` with what the NumPy call said; an option that only NumPy has must keep its default."""
+    """Call `lifted` with the NumPy call's arguments; an option that only NumPy has must keep its default."""
     given = _signature(function).bind(*arguments, **options)
     if given.arguments.get("ddof", 0) and "correction" in given.arguments:
         raise ValueError(message(f"np.{function.__name__}", "ddof and correction", "not be given both", "both"))
@@ -287,7 +287,7 @@ def _diff(ns: EnsembleNamespace, a: Any, n: int = 1, axis: int = -1, prepend: An
         if value is None or value is np._NoValue:
             continue
         edge = ns.asarray(value)
-        if not edge.ndim:  # one number stands for a slice
+        if not edge.ndim:  # one number for a slice
             shape = list(a.shape)
             shape[axis] = 1
             edge = ns.broadcast_to(edge, tuple(shape))

@@ -30,7 +30,7 @@ Function = Callable[..., Any]
 
 
 class NotByRuleError(Exception):
-    """No rule covers this call: another way has to."""
+    """No rule covers this call; the next implementation is tried."""
 
 
 N_ARRAYS: dict[Function, int] = {np.where: 3, np.clip: 3, np.isclose: 5, np.angle: 2}
@@ -210,7 +210,7 @@ def _atleast(function: Function) -> Function:
 
 
 def _triangle(function: Function) -> Function:
-    """`tril` and `triu`: a vector stands for a square matrix of equal rows."""
+    """`tril` and `triu`: a vector is broadcast to a square matrix of equal rows."""
     keep = function is np.tril
 
     def lifted(m: Any, k: int = 0) -> Any:

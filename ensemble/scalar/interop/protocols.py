@@ -12,7 +12,7 @@ from ensemble._backend import to_numpy
 from ensemble._check import message, require
 from ensemble._typing import Array
 from ensemble.scalar._operators import Operators
-from ensemble.scalar.divergence.policy import agreed, failure, split, text_wanted
+from ensemble.scalar.divergence.policy import agreed, failure, require_one_text, split
 from ensemble.scalar.protocol_table import PROTOCOLS
 from ensemble.scalar.sample_set import SampleSet
 
@@ -22,7 +22,7 @@ SET_ARRAYS = ("ids", "weights", "points")
 
 
 class Protocols(Operators):
-    """Base of `Ensemble`: what the world outside asks of it."""
+    """Base of `Ensemble`: the protocols of other libraries."""
 
     __slots__ = ()
 
@@ -211,11 +211,11 @@ class Protocols(Operators):
     # -- looks ---------------------------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
-        text_wanted()
+        require_one_text()
         return PROTOCOLS.text(self)
 
     def __format__(self, spec: str) -> str:
-        text_wanted()
+        require_one_text()
         return PROTOCOLS.formatted(self, spec)
 
     def _repr_html_(self) -> str:

@@ -1,4 +1,4 @@
-"""PyTorch's own protocol: ``tensor * x``, ``torch.sin(x)`` give ensembles, or raise and say why."""
+"""PyTorch's own protocol: ``tensor * x``, ``torch.sin(x)`` give ensembles or raise an error."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ FFT = frozenset(["fft", "ifft", "rfft", "irfft", "hfft", "ihfft", "fftn", "ifftn
 
 
 def call_function(function: Any, arguments: Any, options: Any) -> Any:
-    """What ``__torch_function__`` answers."""
+    """The implementation of ``__torch_function__``."""
     name = function.__name__
     first = first_ensemble((*arguments, *options.values()))
     full_name = f"torch.{name}"
@@ -80,7 +80,7 @@ def _reduction(standard: str) -> Callable[..., Any]:
 
 
 def _spread(standard: str) -> Callable[..., Any]:
-    """`std` and `var`: PyTorch corrects by 1 unless told otherwise, as ``std(x, False)`` does in its older form."""
+    """`std` and `var`: PyTorch corrects by 1 by default, as ``std(x, False)`` does in its older form."""
 
     def reduce(
         ns: EnsembleNamespace,

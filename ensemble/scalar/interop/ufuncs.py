@@ -1,4 +1,4 @@
-"""NumPy's ufuncs on ensembles: ``np.sin(x)``, ``plain * x``, ``np.add.reduce(x)`` work or raise and say why."""
+"""NumPy's ufuncs on ensembles: ``np.sin(x)``, ``plain * x``, ``np.add.reduce(x)`` work or raise an error."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def unsupported(function: str, why: str) -> TypeError:
 
 
 def call_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """What ``__array_ufunc__`` answers."""
+    """The implementation of ``__array_ufunc__``."""
     if not options and method == "__call__" and ufunc.signature is None:
         result = _plain_call(ufunc, inputs)
         if result is not NotImplemented:
@@ -93,7 +93,7 @@ def result_of(results: Any, sample_set: Any, name: str) -> Any:
 
 
 def _is_foreign(value: Any) -> bool:
-    """Whether another type may want to answer instead; CuPy's arrays have asked already, and left it to us."""
+    """Whether another type may handle the call; CuPy's arrays have returned NotImplemented already."""
     own = getattr(type(value), "__array_ufunc__", None)
     if own is None or own is np.ndarray.__array_ufunc__ or isinstance(value, Ensemble):
         return False
@@ -283,7 +283,7 @@ def _generalised(ufunc: Any, name: str, method: str, inputs: Any, options: dict[
 
 
 def _on_other_library(ufunc: Any, method: str, inputs: Any, options: dict[str, Any], first: Ensemble) -> Any:
-    """NumPy scalars meet an ensemble of another library: its own function, on Python's numbers."""
+    """NumPy scalars with an ensemble of another library: its own function, on Python's numbers."""
     name = ARRAY_API_NAMES.get(ufunc.__name__, ufunc.__name__)
     plain = [value.item() if isinstance(value, np.generic) else value for value in inputs]
     if method != "__call__" or options or any(isinstance(value, np.ndarray) for value in plain):

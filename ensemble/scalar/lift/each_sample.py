@@ -14,21 +14,21 @@ __all__ = ["each_sample"]
 
 
 def each_sample(ns: EnsembleNamespace, name: str, f: Callable[..., Any], *values: Any) -> Any:
-    """`f` on the plain arrays of one sample after the other, the results put side by side.
+    """`f` on the plain arrays of one sample after the other, the results stacked along the last axis.
 
-    Once only where all is shared. A result may be a tuple of arrays. Samples that give different shapes diverge.
+    Called once where all arguments are shared. A result may be a tuple of arrays. Results of different shapes diverge.
     """
     n_samples = samples_of(name, *values)
     sample_set = set_of(*values)
     results = [f(*(v.sample(s) if type(v) is Ensemble else v for v in values)) for s in range(n_samples)]
     if not isinstance(results[0], tuple):
-        return _beside(ns, name, results, sample_set)
-    parts = [_beside(ns, name, list(part), sample_set) for part in zip(*results, strict=True)]
+        return _stacked(ns, name, results, sample_set)
+    parts = [_stacked(ns, name, list(part), sample_set) for part in zip(*results, strict=True)]
     kind = type(results[0])
     return kind(*parts) if hasattr(kind, "_fields") else tuple(parts)
 
 
-def _beside(ns: EnsembleNamespace, name: str, columns: list[Array], sample_set: Any) -> Ensemble:
+def _stacked(ns: EnsembleNamespace, name: str, columns: list[Array], sample_set: Any) -> Ensemble:
     base = ns.main.base
     columns = [base.asarray(column) for column in columns]
     counts = [tuple(column.shape) for column in columns]

@@ -59,7 +59,7 @@ def reduction(*options: str) -> Callable[[EnsembleNamespace, str], Callable[...,
             x = ns.lift(x, name)
             axes = visible_axes(axis, len(x.samples.shape) - 1, name)
             if not axes and ("correction" in options or name == "count_nonzero"):
-                # Of single numbers; PyTorch forgets NaN there, and counts over all axes.
+                # Of single numbers; PyTorch ignores NaN there, and counts over all axes.
                 more.pop("keepdims", None)
                 return wrap(f(ns.base.expand_dims(x.samples, axis=0), axis=0, **more), x.sample_set)
             return wrap(f(x.samples, axis=axes, **more), x.sample_set)

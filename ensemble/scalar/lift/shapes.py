@@ -67,7 +67,7 @@ def concat(ns: EnsembleNamespace, arrays: Sequence[Any], /, *, axis: int | None 
 
 
 def stack(ns: EnsembleNamespace, arrays: Sequence[Any], /, *, axis: int = 0) -> Ensemble:
-    """Arrays side by side along a new visible axis."""
+    """Arrays stacked along a new visible axis."""
     lifted = [ns.lift(x, "stack") for x in arrays]
     n_samples = samples_of("stack", *lifted)
     k = visible_axis(axis, lifted[0].ndim + 1 if lifted else 0, "stack")

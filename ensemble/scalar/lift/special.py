@@ -1,6 +1,6 @@
 """Special functions: `erf`, `gammaln`, ... of SciPy and its counterparts, lifted as they are elementwise.
 
-The standard has no such extension yet [1]_. SciPy already looks for one in a namespace it does not know, and with it
+The standard has no such extension yet [1]_. SciPy already looks for one in an unknown namespace, and with it
 runs what needs a distribution (`scipy.stats.ttest_1samp`, `pearsonr`) on all samples at once.
 
 References
@@ -39,7 +39,7 @@ class SpecialFunctions:
     def __getattr__(self, name: str) -> Callable[..., Any]:
         import scipy.special
 
-        # With SCIPY_ARRAY_API=1 the ufunc stands behind a function that asks for namespaces.
+        # With SCIPY_ARRAY_API=1 the ufunc is wrapped by a function that looks up namespaces.
         known: Any = getattr(scipy.special, name, None)
         known = getattr(known, "__wrapped__", known)
         found = getattr(importlib.import_module(self._module), name, None) if isinstance(known, np.ufunc) else None

@@ -68,7 +68,7 @@ class Moments:
 
     Notes
     -----
-    A shared ensemble counts as one sample unless `update` is told weights. Samples of weight 0 leave every bit as it
+    A shared ensemble counts as one sample unless `update` gets weights. Samples of weight 0 leave every bit as it
     is. NaN propagates.
 
     References
@@ -119,9 +119,9 @@ class Moments:
             w = np.ones(x.n_samples) if own is None else own
         else:
             w = to_numpy(weights).astype(np.float64)
-            sound = w.ndim == 1 and bool(np.all(w >= 0.0)) and (x.is_shared or w.size == x.n_samples)
+            valid = w.ndim == 1 and bool(np.all(w >= 0.0)) and (x.is_shared or w.size == x.n_samples)
             seen = f"shape {w.shape} for {x.n_samples} samples"
-            require(sound, "Moments.update", "weights", "be zero or above, one per sample", seen)
+            require(valid, "Moments.update", "weights", "be zero or above, one per sample", seen)
         if self._mean is not None:
             shape = tuple(self._mean.shape)
             require(x.shape == shape, "Moments.update", "x", f"have shape {shape}", f"shape {x.shape}")
@@ -129,10 +129,10 @@ class Moments:
         if chosen.size:
             with np.errstate(over="ignore", under="ignore"):
                 total, squares = float(w.sum()), float((w**2).sum())
-            sound = math.isfinite(total) and math.isfinite(squares) and squares > 0.0
+            valid = math.isfinite(total) and math.isfinite(squares) and squares > 0.0
             seen = f"weights from {w[chosen].min():.3g} to {w.max():.3g}"
             advice = "Divide all weights by one number near the largest."
-            require(sound, "Moments.update", "weights", "have a finite sum of squares above 0", seen, advice)
+            require(valid, "Moments.update", "weights", "have a finite sum of squares above 0", seen, advice)
             self._add(*_batch(x, w[chosen], chosen))
         return self
 

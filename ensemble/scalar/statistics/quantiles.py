@@ -40,7 +40,7 @@ def sample_quantile(x: Ensemble, q: Any, *, method: str = "linear") -> Array:
 
     Notes
     -----
-    Linear: sorted sample k with weight ``w_k`` stands at ``B_k / (B_k + A_k)``, the weights before and after it.
+    Linear: sorted sample k with weight ``w_k`` is at ``B_k / (B_k + A_k)``, the weights before and after it.
     Equal weights give ``(k - 1) / (n - 1)``: definition 7 of Hyndman and Fan [1]_, which is NumPy's.
 
     References
@@ -58,8 +58,8 @@ def sample_quantile(x: Ensemble, q: Any, *, method: str = "linear") -> Array:
     if given.dtype.kind not in "biuf":
         raise TypeError(message("sample_quantile", "q", "hold numbers in [0, 1]", repr(q)))
     levels = [float(level) for level in given.reshape(-1)]
-    sound = all(0.0 <= level <= 1.0 for level in levels)
-    require(sound, "sample_quantile", "q", "be in [0, 1]", q, "Divide percentages by 100.")
+    valid = all(0.0 <= level <= 1.0 for level in levels)
+    require(valid, "sample_quantile", "q", "be in [0, 1]", q, "Divide percentages by 100.")
     one_of(method, ("linear", "inverted_cdf"), "sample_quantile", "method")
     order = xp.argsort(samples, axis=-1)
     ordered = xp.take_along_axis(samples, order, axis=-1)
@@ -119,7 +119,7 @@ def _interpolated(xp: Namespace, ordered: Array, place: Array, level: float) -> 
     gap = beyond - at
     share = xp.where(gap > 0.0, (level - at) / xp.where(gap > 0.0, gap, xp.ones_like(gap)), xp.zeros_like(gap))
     share = xp.astype(share, ordered.dtype)
-    # A sample that the level hits must not meet an infinite neighbour: 0 * inf is NaN.
+    # A sample that the level hits must not be combined with an infinite neighbour: 0 * inf is NaN.
     hit = (share == 0.0) | (a == b)
     low, high = (xp.where(hit, xp.zeros_like(v), v) for v in (a, b))
     return xp.where(hit, a, (1.0 - share) * low + share * high)
@@ -148,7 +148,7 @@ def sample_confidence_interval(x: Ensemble, level: float = 0.95) -> ConfidenceIn
     Raises
     ------
     ValueError
-        If `level` is outside (0, 1), or the samples are worth fewer than two.
+        If `level` is outside (0, 1), or the effective number of samples is below two.
     TypeError
         If `x` is complex.
 
@@ -156,7 +156,8 @@ def sample_confidence_interval(x: Ensemble, level: float = 0.95) -> ConfidenceIn
     -----
     ``mean ± t * std / sqrt(n)`` with ``ddof=1`` and n - 1 degrees of freedom; n is the count that equal weights would
     need, as in `sample_var`. It is exact for independent normal samples and right for many independent ones of any
-    kind. Samples of a Sobol sequence are not independent: their mean is closer to the truth than the interval says.
+    kind. Samples of a Sobol sequence are not independent: their mean is closer to the exact value than the interval
+    suggests.
 
     Examples
     --------

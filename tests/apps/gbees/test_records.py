@@ -1,4 +1,4 @@
-"""Recordings against the public program's records, files there and back, and runs that go on where they stopped."""
+"""Saved runs against the public program's records, files there and back, and runs that go on where they stopped."""
 
 import dataclasses
 import warnings
@@ -12,7 +12,7 @@ from ensemble.apps.gbees import (
     Drift,
     Measurement,
     RecordedRun,
-    Recording,
+    SavedRun,
     configuration,
     read_binary,
     read_text,
@@ -43,7 +43,7 @@ DRIVEN = Configuration("driven", duffing, np.array([0.0, 1.0]), 0.01 * np.eye(2)
 
 
 def same(a, b):
-    """Two recordings agree to the bit."""
+    """Two saved runs agree to the bit."""
     mine, theirs = a.arrays(), b.arrays()
     assert set(mine) == set(theirs)
     for name in mine:
@@ -121,7 +121,7 @@ def test_an_interrupted_run_goes_on_to_the_bit(problem, stop_at, tmp_path):
     first.gbees.report_each_step()
     with pytest.raises(KeyboardInterrupt):
         first.run(callback=interrupt)
-    assert 0 < len(first.recording.steps) < len(whole.steps)
+    assert 0 < len(first.saved_run.steps) < len(whole.steps)
     again = RecordedRun.resume(problem, path)
     assert again.gbees.time == first.gbees.time
     same(again.run(), whole)
@@ -130,7 +130,7 @@ def test_an_interrupted_run_goes_on_to_the_bit(problem, stop_at, tmp_path):
 def test_a_run_goes_on_from_between_records_and_can_be_read_meanwhile(tmp_path):
     path = tmp_path / "run.npz"
     RecordedRun(SMALL, checkpoint=path).run(until=0.5)
-    halfway = Recording.load(path)
+    halfway = SavedRun.load(path)
     assert [c.time for c in halfway.distributions] == [0.0, 0.25, 0.5, 0.5]
     same(RecordedRun.resume(SMALL, path).run(), RecordedRun(SMALL).run())
 
@@ -159,7 +159,7 @@ def test_a_grid_that_cannot_go_on_leaves_a_checkpoint_of_its_last_step(tmp_path)
     with warnings.catch_warnings(), pytest.raises(ValueError, match="finite"):
         warnings.simplefilter("ignore")
         run.run()
-    kept = Recording.load(path)
+    kept = SavedRun.load(path)
     assert len(kept.steps) > 0 and len(kept.distributions) >= 1
 
 
@@ -169,7 +169,7 @@ def test_a_grid_that_cannot_go_on_leaves_a_checkpoint_of_its_last_step(tmp_path)
 def test_a_recording_comes_back_from_its_file(tmp_path):
     got = RecordedRun(SMALL, rotate=True).run()
     got.save(tmp_path / "r.npz")
-    back = Recording.load(tmp_path / "r.npz")
+    back = SavedRun.load(tmp_path / "r.npz")
     same(back, got)
     assert back.title == "circle" and back.threshold == 1e-4
     assert back.distributions[0].indices.dtype == np.int64 and back.distributions[0].rotation is not None
@@ -192,10 +192,10 @@ def test_exported_distributions_are_the_public_programs_files(form, read, digits
 def test_large_indices_keep_their_values(tmp_path):
     for largest in (127, 128, 40_000, 2**40):
         s = np.array([[-largest, 0], [1, largest]])
-        recording = Recording(threshold=0.0)
-        recording.keep(Cells(s, np.array([0.5, 0.5]), np.zeros(2), np.ones(2)), 0)
-        recording.save(tmp_path / "r.npz")
-        np.testing.assert_array_equal(Recording.load(tmp_path / "r.npz").distributions[0].indices, s)
+        saved_run = SavedRun(threshold=0.0)
+        saved_run.keep(Cells(s, np.array([0.5, 0.5]), np.zeros(2), np.ones(2)), 0)
+        saved_run.save(tmp_path / "r.npz")
+        np.testing.assert_array_equal(SavedRun.load(tmp_path / "r.npz").distributions[0].indices, s)
 
 
 def test_damaged_and_foreign_files_are_refused(tmp_path):
@@ -204,23 +204,23 @@ def test_damaged_and_foreign_files_are_refused(tmp_path):
     whole = (tmp_path / "c.npz").read_bytes()
     (tmp_path / "cut.npz").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(ValueError, match=r"cut.npz must be a whole .npz file"):
-        Recording.load(tmp_path / "cut.npz")
+        SavedRun.load(tmp_path / "cut.npz")
     np.save(tmp_path / "array.npy", np.zeros(3))
     with pytest.raises(ValueError, match=r"must be a whole .npz file"):
-        Recording.load(tmp_path / "array.npy")
+        SavedRun.load(tmp_path / "array.npy")
     np.savez(tmp_path / "other.npz", a=np.zeros(3))
     with pytest.raises(ValueError, match="must hold 'format'; got 1 other arrays"):
-        Recording.load(tmp_path / "other.npz")
-    arrays = got.recording.arrays()
+        SavedRun.load(tmp_path / "other.npz")
+    arrays = got.saved_run.arrays()
     with pytest.raises(ValueError, match="must be of format 1; got 7"):
-        Recording.of({**arrays, "format": np.array(7)})
+        SavedRun.of({**arrays, "format": np.array(7)})
     with pytest.raises(ValueError, match="distribution 1 must have one probability per cell"):
-        Recording.of({**arrays, "probabilities_1": np.ones(2)})
+        SavedRun.of({**arrays, "probabilities_1": np.ones(2)})
     with pytest.raises(ValueError, match="lengths that differ"):
-        Recording.of({**arrays, "step_cells": np.ones(2)})
+        SavedRun.of({**arrays, "step_cells": np.ones(2)})
     with pytest.raises(FileNotFoundError):
-        Recording.load(tmp_path / "nothing.npz")
-    got.recording.save(tmp_path / "r.npz")
+        SavedRun.load(tmp_path / "nothing.npz")
+    got.saved_run.save(tmp_path / "r.npz")
     with pytest.raises(ValueError, match=r"must be a checkpoint; got an .npz file without"):
         RecordedRun.resume(SMALL, tmp_path / "r.npz")
 

@@ -9,9 +9,9 @@
 // FMA is off: the cells that are kept depend on exact zeros of velocities.
 //
 // The generated code in front of this file defines `struct Instance` (the record of one grid), `velocity_at`, `limited`
-// and, where BOUNDED, `bounds_at`. Told by the compiler: N dimensions, REAL of probabilities, CLUSTER, THREADS, BLOCKS (a
-// multiprocessor's share), SCANNED (cells that a thread scans together), DIMENSIONS_AT_ONCE (dimensions that it
-// loads together), and the flags BOUNDED, TIME_VARYING, PERIODIC, DIFFUSIVE, MIXING and
+// and, where BOUNDED, `bounds_at`. Compile-time definitions: N dimensions, REAL of probabilities, CLUSTER, THREADS, BLOCKS (a
+// multiprocessor's share), SCANNED (cells that a thread scans at once), DIMENSIONS_AT_ONCE (dimensions that it
+// loads at once), and the flags BOUNDED, TIME_VARYING, PERIODIC, DIFFUSIVE, MIXING and
 // SECOND_ORDER (in time).
 
 typedef REAL real;
@@ -23,7 +23,7 @@ typedef long long i64;
 #define MAX_PROBES 4096
 #define LINK_STRIDE 32
 
-enum Reason { RUNNING, FINISHED, PAUSED, PRUNE, FULL, KEY_OVERFLOW, NOT_FINITE, NOTHING_LEFT, STUCK };
+enum Reason { RUNNING, FINISHED, PAUSED, PRUNE, FULL, KEY_OVERFLOW, NOT_FINITE, NOTHING_LEFT, STEP_TOO_SHORT };
 enum Growth { UNGROWN, GROWN, TO_DELETE };
 
 struct Group {
@@ -241,7 +241,7 @@ __device__ inline bool in_bounds(const Instance& g, u64 key)
 }
 
 // Inserts a cell, unless it is stored or out of bounds. The compare-and-swap of the key decides which of several threads
-// inserts it. Where the arrays are full, `full` tells the host, which rebuilds the table without the surplus keys.
+// inserts it. Where the arrays are full, `full` is set, and the host rebuilds the table without the surplus keys.
 __device__ __noinline__ void insert(Instance& shared, const Instance& g, u64 key)
 {
     if (!in_bounds(g, key)) return;

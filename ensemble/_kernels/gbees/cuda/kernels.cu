@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(THREADS, BLOCKS) CLUSTERED advance(Instance* i
     Group group = group_of(shared, blocks);
     barrier(group);  // no write to `shared` before all blocks have copied it
     i64 n = g.n, taken = 0, work = 0, count = g.count;
-    int turn = 0;
+    int parity = 0;
     double elapsed = g.elapsed, velocity_time = g.velocity_time;
     real scale = (real)g.scale;  // stored probabilities times this add up to 1
     i64 reason = RUNNING;
@@ -34,8 +34,8 @@ __global__ void __launch_bounds__(THREADS, BLOCKS) CLUSTERED advance(Instance* i
         reason = n <= g.prune_limit && prune(shared, g, group, n, scale, velocity_time) ? FINISHED : PRUNE;
     while (reason == RUNNING) {
         const double t = g.time + elapsed;
-        const int next = turn ^ 1;
-        u64* const rate = &shared.rates[TIME_VARYING ? turn : 0];
+        const int next = parity ^ 1;
+        u64* const rate = &shared.rates[TIME_VARYING ? parity : 0];
         // 1: growth, by the velocities of the previous step
         grow_all(shared, g, group, n, scale, velocity_time);
 #if TIME_VARYING
@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(THREADS, BLOCKS) CLUSTERED advance(Instance* i
         const bool last = !(stable < left);
         const double dt = last ? left : stable;
         if (!last && t + dt == t) {
-            reason = STUCK;
+            reason = STEP_TOO_SHORT;
             break;
         }
 #if SECOND_ORDER && TIME_VARYING
@@ -85,27 +85,27 @@ __global__ void __launch_bounds__(THREADS, BLOCKS) CLUSTERED advance(Instance* i
             g.q[c] = p;
             sum += to_fixed((double)p), clipped += to_fixed((double)positive(-unclipped));
         }
-        block_add(&shared.masses[turn], sum);
-        block_add(&shared.clips[turn], clipped);
+        block_add(&shared.masses[parity], sum);
+        block_add(&shared.clips[parity], clipped);
 #if TIME_VARYING
         if (group.rank == 0) shared.rates[next] = 0;
 #endif
         barrier(group);
-        const double mass = to_double(volatile_load(&shared.masses[turn]));
+        const double mass = to_double(volatile_load(&shared.masses[parity]));
         if (!(mass > 0)) {
             reason = NOTHING_LEFT;
             break;
         }
-        scale = reciprocal(volatile_load(&shared.masses[turn]));
+        scale = reciprocal(volatile_load(&shared.masses[parity]));
         if (threadIdx.x == 0) swap_values(g.p, g.q);
         __syncthreads();
         if (group.rank == 0) {
             double* const row = g.log + 4 * taken;
-            row[0] = dt, row[1] = (double)n, row[2] = mass, row[3] = to_double(volatile_load(&shared.clips[turn]));
+            row[0] = dt, row[1] = (double)n, row[2] = mass, row[3] = to_double(volatile_load(&shared.clips[parity]));
         }
         elapsed = last ? g.span : elapsed + dt;
         ++taken, ++count, work += n;
-        turn = next;
+        parity = next;
         if (count % g.prune_every == 0) {
             if (n > g.prune_limit || !prune(shared, g, group, n, scale, velocity_time)) {
                 reason = PRUNE;

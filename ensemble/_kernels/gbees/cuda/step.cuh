@@ -49,10 +49,10 @@ __device__ inline void grow_all(Instance& shared, const Instance& g, const Group
 {
     __shared__ int listed[SCANNED * THREADS];
     __shared__ int n_listed[2];
-    int turn = 0;
+    int parity = 0;
     if (threadIdx.x < 2) n_listed[threadIdx.x] = 0;
     __syncthreads();
-    for (i64 first = 0; first < n; first += SCANNED * group.size, turn ^= 1) {
+    for (i64 first = 0; first < n; first += SCANNED * group.size, parity ^= 1) {
         bool grows[SCANNED];
 #pragma unroll
         for (int k = 0; k < SCANNED; ++k) {
@@ -65,12 +65,12 @@ __device__ inline void grow_all(Instance& shared, const Instance& g, const Group
         for (int k = 0; k < SCANNED; ++k)
             if (grows[k]) {
                 const i64 c = first + k * group.size + group.rank;
-                listed[atomicAdd(&n_listed[turn], 1)] = (int)c;
+                listed[atomicAdd(&n_listed[parity], 1)] = (int)c;
                 if (!TIME_VARYING) g.marks[c] = GROWN;
             }
         __syncthreads();
-        const int items = n_listed[turn] * TARGETS;
-        if (threadIdx.x == 0) n_listed[turn ^ 1] = 0;
+        const int items = n_listed[parity] * TARGETS;
+        if (threadIdx.x == 0) n_listed[parity ^ 1] = 0;
         for (int item = threadIdx.x; item < items; item += blockDim.x)
             make_target(shared, g, listed[item / TARGETS], item % TARGETS, t);
         __syncthreads();
@@ -136,7 +136,7 @@ __device__ __forceinline__ void transverse(const Instance& g, i64 c, real scale,
 // --- phase 4: fluxes through all faces of a cell
 __device__ __forceinline__ real absolute(real x) { return x < 0 ? -x : x; }
 
-// The change by fluxes along the dimensions from FIRST on; DIMENSIONS_AT_ONCE of them are loaded together.
+// The change by fluxes along the dimensions from FIRST on; DIMENSIONS_AT_ONCE of them are loaded at once.
 template <int FIRST> __device__ __forceinline__ real change_along(
     const Instance& g, i64 c, const int (&s)[N], real here, real T, real scale, double t, double dt)
 {

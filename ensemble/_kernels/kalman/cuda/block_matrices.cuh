@@ -1,4 +1,4 @@
-// Matrices of any size, run-time arguments, on which all threads of a block work together.
+// Matrices of any size, run-time arguments, processed by all threads of a block.
 //
 // They are stored by rows in shared memory, or in a piece of global memory where that is too small, with an odd number of
 // entries from row to row, so that a column falls on different banks. Every function ends with a barrier.
@@ -92,7 +92,7 @@ __device__ __noinline__ void fill(real* x, int n, real value) {
     __syncthreads();
 }
 
-// From global memory, where rows lie together; with `symmetric` the triangle above the diagonal counts
+// From global memory, where rows are contiguous; with `symmetric` the triangle above the diagonal counts
 __device__ __noinline__ void load(const Matrix to, const real* from, int m, int n, bool symmetric = false) {
     BLOCK_STRIDE(e, m * n) {
         const int i = e / n, j = e - i * n;

@@ -1,4 +1,4 @@
-// Small matrices in registers, compiled for one size. Told by the compiler: REAL, NX, NY.
+// Small matrices in registers, compiled for one size. Compile-time definitions: REAL, NX, NY.
 
 #define WARP 32
 #define THREADS 128

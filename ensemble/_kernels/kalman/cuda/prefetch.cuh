@@ -402,7 +402,7 @@ struct GlobalLoader {
     template <int PART> __device__ __forceinline__ const real* at(int64 k) const { return from.at<PART>(k); }
 };
 
-// With `at_prior`, the identity instead of step 0: the prior stands at the first observation
+// With `at_prior`, the identity instead of step 0: the prior is at the first observation
 template <class From, class I> __device__ __forceinline__ void load(Transition& s, const From& from, I i, bool at_prior) {
     read<NX * NX>(&s.F[0][0], from.template at<PART_F>(i));
     read_symmetric(s.Q, from.template at<PART_Q>(i));

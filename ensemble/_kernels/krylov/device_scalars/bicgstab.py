@@ -30,7 +30,7 @@ class BicgstabScalars(DeviceScalars):
         Roundoff of the vectors' type.
     """
 
-    family = bicgstab.CUDA
+    module = bicgstab.CUDA
 
     def __init__(self, *state: Any, rows: np.ndarray, eps: float) -> None:
         super().__init__(*state)
@@ -59,10 +59,12 @@ class BicgstabScalars(DeviceScalars):
 
     def direction(self, r: Array, v: Array, p: Array, shadow: Array) -> None:
         """The next direction, or a new recurrence."""
-        bicgstab.bicgstab_turn(self.beta, self.omega, self.renew, r, v, p, shadow, self.keep, self.x, self.kept)
+        bicgstab.bicgstab_direction_keep(
+            self.beta, self.omega, self.renew, r, v, p, shadow, self.keep, self.x, self.kept
+        )
 
     def verify_convergence(self, true: Array, r: Array, p: Array, shadow: Array) -> None:
-        """Decide on the candidates by the true residual, which replaces r where a sample has to go on."""
+        """Decide on the candidates by the true residual, which replaces r where a sample continues."""
         partials = vectors.dot_partials(true, true)
         self.decide("bicgstab_verify", partials, self.rows, self.adopt, self.renew, self.keep)
         self.copy(self.adopt, true, r)

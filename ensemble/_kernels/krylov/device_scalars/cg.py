@@ -23,7 +23,7 @@ class CgScalars(DeviceScalars):
         The inner product r . z of the last direction, and the last step length.
     """
 
-    family = vectors.CUDA
+    module = vectors.CUDA
 
     def __init__(self, *state: Any, rows: np.ndarray) -> None:
         super().__init__(*state)
@@ -47,7 +47,7 @@ class CgScalars(DeviceScalars):
         if q is not None:
             self.decide("cg_change", vectors.dot_partials(z, q), self.last_alpha, self.change)
         self.decide("cg_beta", vectors.dot_partials(*rz), self.rz, None if q is None else self.change, self.beta)
-        vectors.cg_turn(self.beta, z, p, self.keep, self.last_alpha, self.x, self.kept)
+        vectors.cg_direction_keep(self.beta, z, p, self.keep, self.last_alpha, self.x, self.kept)
         return True
 
     def step(self, p: Array, q: Array, x: Array, r: Array, pq: Array) -> bool:
@@ -57,14 +57,14 @@ class CgScalars(DeviceScalars):
         return False
 
     def verify_convergence(self, true: Array, r: Array) -> None:
-        """Decide on the candidates by the true residual, which replaces r where a sample has to go on."""
+        """Decide on the candidates by the true residual, which replaces r where a sample continues."""
         keep = self.change  # in no use between iterations
         self.decide("cg_verify", vectors.dot_partials(true, true), self.rz, self.adopt, keep)
         self.copy(self.adopt, true, r)
         self.copy(keep, self.x, self.kept)
 
     def keep_previous(self, p: Array) -> None:
-        """Keep the iterates that a next direction would keep: queued behind the last iteration."""
+        """Keep the iterates that a next direction would keep: queued after the last iteration."""
         chosen = np.array(to_numpy(self.keep)) != 0
         if chosen.any():
             self.copy(self.keep, self.x - self.last_alpha * p, self.kept)

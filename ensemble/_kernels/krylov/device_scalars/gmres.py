@@ -1,6 +1,6 @@
 """The scalars of GMRES on the device: Givens rotations, triangles and right-hand sides of every sample's cycle.
 
-A counter in device memory tells every kernel how long the basis is, so that one CUDA graph serves all lengths.
+A counter in device memory holds the length of the basis, so that one CUDA graph serves all lengths.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class GmresScalars(DeviceScalars):
         The newest basis vector v, and where M v and A M v go.
     """
 
-    family = basis.CUDA
+    module = basis.CUDA
 
     def __init__(
         self, *state: Any, rows: np.ndarray, restart: int, columns: int, eps: float, places: tuple[Array, Array, Array]
@@ -64,11 +64,11 @@ class GmresScalars(DeviceScalars):
         vectors = [a for a in arguments if a.dtype == self.like.dtype]
         layout = cuda.layout_of(n_samples, *vectors)
         given = (*arguments, self.made)
-        return cuda.chunked(self.family, kernel, n_rows, given, layout, False, n_samples, n_sums, True)
+        return cuda.chunked(self.module, kernel, n_rows, given, layout, False, n_samples, n_sums, True)
 
     def _per_row(self, kernel: str, *arguments: Array) -> None:
         layout = cuda.layout_of(self.n_samples, *arguments)
-        self.family.rows(kernel, self.like.shape[0], self.n_samples, (*arguments, self.made), layout)
+        self.module.rows(kernel, self.like.shape[0], self.n_samples, (*arguments, self.made), layout)
 
     # --- one step of Arnoldi's process
     def arnoldi_vectors(self) -> tuple[Array, Array, Array]:
@@ -110,7 +110,7 @@ class GmresScalars(DeviceScalars):
         basis.basis_add_partials(self.chosen[None, :], z[None, :, :], x)
 
     def verify_convergence(self, true: Array, ended: bool) -> None:
-        """Decide on the chosen samples by their true residuals; at the end of a cycle those that go on restart."""
+        """Decide on the chosen samples by their true residuals; at the end of a cycle those that continue restart."""
         kernel = f"gmres_verify<{str(ended).lower()}>"
         self.decide(kernel, dot_partials(true, true), self.alpha, self.chosen, *self._cycle)
         self.copy(self.chosen, self.x, self.kept)

@@ -32,7 +32,7 @@ RUNNING, CONVERGED, BREAKDOWN, LIMITED, STAGNATED = range(5)
 """States of a sample, as in statuses.cuh; in any other state it waits until its true residual is computed."""
 
 CANDIDATE = 5
-"""The least state of a sample that waits; the states tell what it waits for."""
+"""The least state of a waiting sample; the states differ in what it waits for."""
 
 N_NORMS = 8
 """Rows of floats in a kernel's state of the samples, as in statuses.cuh."""
@@ -53,7 +53,7 @@ class DeviceScalars:
     ----------
     status, iterations : array of int, shape (n_samples,)
     norms : array of float, shape (8, n_samples)
-        The latest of the residuals, their targets, and what stagnation and the best iterate are told by, in the order
+        The latest of the residuals, their targets, and the norms for stagnation and the best iterate, in the order
         of statuses.cuh.
     limit : int
         Iterations that a sample may take.
@@ -61,7 +61,7 @@ class DeviceScalars:
         The iterates, and the best ones so far.
     """
 
-    family: cuda.KernelModule
+    module: cuda.KernelModule
     rows: Array
     """What an iteration takes over from the one before, last axis the sample."""
 
@@ -92,16 +92,16 @@ class DeviceScalars:
         chunks = (np.int64(sums[0].shape[-2]),) if sums else ()
         state = (self.numbers, self.history, np.int32(self.limit), np.int32(self.n_samples))
         threads = cuda.SUM_THREADS if sums else (cuda.SUM_THREADS[0], 1)
-        self.family.launch(kernel, self.layout, grid, threads, (*sums, *chunks, *arguments, *state))
+        self.module.launch(kernel, self.layout, grid, threads, (*sums, *chunks, *arguments, *state))
 
     def fetch_status(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(status, iterations, latest norms) as the host sees them once the queue has come this far."""
+        """(status, iterations, latest norms), copied to the host after the queued work."""
         numbers = np.array(to_numpy(self.numbers))
         counts = numbers[N_NORMS * self.n_samples :].view(np.int32)
         return counts[: self.n_samples], counts[self.n_samples :], numbers[: self.n_samples]
 
     def norms(self) -> np.ndarray:
-        """What the constructor was given as `norms`, as it stands now."""
+        """The current values of the constructor's `norms`."""
         return np.array(to_numpy(self.numbers))[: N_NORMS * self.n_samples].reshape(N_NORMS, self.n_samples)
 
     def between_iterations(self) -> bool:

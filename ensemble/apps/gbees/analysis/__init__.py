@@ -1,1 +1,1 @@
-"""What a distribution on a grid says, and pictures of it."""
+"""Statistics, comparisons and plots of a distribution on a grid."""

@@ -1,4 +1,4 @@
-"""How alike two distributions are, and how alike a distribution and random samples."""
+"""Distances between two distributions, and between a distribution and random samples."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from ensemble.scalar import Ensemble
 __all__ = ["Comparison", "bhattacharyya", "binned", "compare", "kernel_density", "l1_distance"]
 
 PAIRS_AT_ONCE = {"host": 2**17, "device": 2**27}
-"""Kernel values in one block: what stays in a core's cache, and what keeps a device busy."""
+"""Kernel values in one block: cache size on the CPU, occupancy on a device."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What two distributions have in common, and how far apart they are.
+    """Overlap and distance of two distributions.
 
     Attributes
     ----------
@@ -84,7 +84,7 @@ def compare(a: Cells, b: Cells, *, widths: Array = None) -> Comparison:
 
 
 def overlap(a: Cells, b: Cells, shift: np.ndarray) -> Comparison:
-    """The sums over cells of two grids, whose indices agree once those of `b` are moved by `shift`."""
+    """The sums over cells of two grids whose indices agree once those of `b` are shifted by `shift`."""
     xp = array_namespace(a.indices)
     (p, p_sum), (q, q_sum) = weights(a, "compare"), weights(b, "compare")
     p, q = p / p_sum, q / q_sum
@@ -93,7 +93,7 @@ def overlap(a: Cells, b: Cells, shift: np.ndarray) -> Comparison:
     first, second = keys_of(a.indices, lowest, counts), keys_of(moved_indices, lowest, counts)
     there = looked_up(first, p, second)
     both = (there > 0.0) & (q > 0.0)
-    # What b knows nothing of counts in full.
+    # Cells that b lacks count in full.
     alone = xp.where(looked_up(second, xp.ones_like(q), first) > 0.0, xp.zeros_like(p), p)
     n_shared = int(xp.count_nonzero(both))
     return Comparison(
@@ -106,7 +106,7 @@ def overlap(a: Cells, b: Cells, shift: np.ndarray) -> Comparison:
 
 
 def looked_up(keys: Array, values: Array, wanted: Array) -> Array:
-    """The value that stands at each of the `wanted` keys; zero where there is no such key."""
+    """The value of each of the `wanted` keys; zero for a missing key."""
     xp = array_namespace(keys)
     order = xp.argsort(keys)
     keys = xp.take(keys, order)
@@ -182,14 +182,14 @@ def binned(samples: Array, cells: Cells, *, widths: Array = None) -> Cells:
     ----------
     samples : Ensemble, shape (n,), or array, shape (n, n_samples)
     cells : Cells
-        Gives the grid; which of its cells have probability does not matter.
+        Defines the grid; its probabilities are not used.
     widths : float or array, shape (n,), optional
-        Of the cells, if not the grid's own; the grid is then unrotated.
+        Cell widths other than the grid's; the grid is then unrotated.
 
     Returns
     -------
     Cells
-        Those that hold a sample, in lexicographic order.
+        The cells that contain samples, in lexicographic order.
 
     Raises
     ------
@@ -269,7 +269,7 @@ def kernel_density(
 
 
 def normalised(sums: Array) -> Array:
-    """Divided by their sum; all kernels may be too far away from every cell to leave any number."""
+    """`sums` divided by their total; an error where all kernels underflow at every cell."""
     total = float(array_namespace(sums).sum(sums))
     _check.require(
         total > 0.0, "kernel_density", "cells", "lie near the samples", "no kernel value above zero at any cell"
@@ -299,7 +299,7 @@ def kernel_sums(at: Array, y: Array, dtype: Any, callback: Callable[[int, int], 
         last = min(first + rows, N)
         here, total = left[first:last, :], sums[first:last]
         for start in range(0, S, columns):
-            # Rounding may lift an exponent a little above zero; that is harmless.
+            # Rounding may make an exponent slightly positive, which is harmless.
             values = xp.exp(here @ right[:, start : min(start + columns, S)])
             total = total + xp.astype(xp.sum(values, axis=1), xp.float64)
         pieces.append(total)

@@ -1,4 +1,4 @@
-"""What a distribution on a grid of cells says: moments, density, regions of highest density, random samples."""
+"""Moments, density, highest-density regions and random samples of a distribution on a grid of cells."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ __all__ = ["Regions", "active", "covariance", "density", "highest_density_region
 
 @dataclass(frozen=True)
 class Regions:
-    """The smallest sets of cells that hold given probabilities, each inside the next.
+    """The smallest sets of cells that contain given probabilities, each inside the next.
 
     Attributes
     ----------
     masses : ndarray, shape (k,)
-        What was asked for, ascending.
+        The given probabilities, ascending.
     levels : ndarray, shape (k,)
         Probability of the least likely cell in each region.
     inside : array of bool, shape (k, N)
-        Which cells each region holds.
+        The cells of each region.
     """
 
     masses: np.ndarray
@@ -114,9 +114,9 @@ def mean(cells: Cells) -> np.ndarray:
 def covariance(cells: Cells) -> np.ndarray:
     """Covariance of the distribution, each cell's probability at its centre.
 
-    Probability spread evenly inside cells has ``widths**2 / 12`` more variance along each axis of the grid. It is left
-    out, as the method's initial grid holds values of a density at the centres: the sums over cells are then
-    quadratures of the moments themselves.
+    A uniform density inside each cell would add the variance ``widths**2 / 12`` along each axis of the grid. It is
+    omitted: the initial grid holds values of a density at the centres, so that the sums over cells are quadratures
+    of the moments.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ def covariance(cells: Cells) -> np.ndarray:
     xp = array_namespace(p)
     n = len(cells.widths)
     C = np.empty((n, n))
-    # A pair of axes at a time: millions of cells need no table of all products.
+    # One pair of axes at a time: all products of millions of cells would not fit in memory.
     for i in range(n):
         weighted = p * (xp.astype(cells.indices[:, i], xp.float64) - float(centre[i]))
         for j in range(i + 1):
@@ -174,14 +174,14 @@ def in_space(cells: Cells, s: np.ndarray) -> np.ndarray:
 def highest_density_regions(cells: Cells, masses: Sequence[float] = (0.5, 0.95, 0.99)) -> Regions:
     """The smallest sets of cells that hold at least the probabilities `masses`.
 
-    Cells are taken in the order of their probability until the sum is reached; cells as likely as the last one taken
-    belong to the region too.
+    Cells are added in descending order of probability until the sum is reached; cells as likely as the last one are
+    included.
 
     Parameters
     ----------
     cells : Cells
     masses : sequence of float in (0, 1], ascending
-        Fractions of the probability that `cells` hold.
+        Fractions of the total probability of `cells`.
 
     Returns
     -------
@@ -222,13 +222,13 @@ def density_levels(p: np.ndarray, masses: np.ndarray) -> np.ndarray:
     """The probability of the last cell in descending order that is needed for each of `masses`; `p` of any shape."""
     descending = np.sort(p, axis=None)[::-1]
     held = np.cumsum(descending)
-    # A rounding error of the sums must not ask for a cell more than all that have any probability.
+    # Rounding of the sums must not select a cell without probability.
     last = np.searchsorted(held, masses * held[-1] * (1.0 - 4.0 * np.finfo(np.float64).eps))
     return np.asarray(descending[np.minimum(last, np.count_nonzero(descending) - 1)])
 
 
 def sample(cells: Cells, n: int, *, seed: int) -> Ensemble:
-    """Independent random points: a cell by its probability, then a point anywhere inside it.
+    """Independent random points: a cell by its probability, then a uniform point inside it.
 
     Parameters
     ----------
@@ -256,7 +256,7 @@ def sample(cells: Cells, n: int, *, seed: int) -> Ensemble:
     uniform = np.random.default_rng(seed).random((n, 1 + len(cells.widths)))
     held = xp.cumulative_sum(p)
     chosen = xp.searchsorted(held, asarray_like(uniform[:, 0] * float(held[-1]), p), side="right")
-    # Rounding of the product may reach the sum itself, past the last cell that has any probability.
+    # Rounding of the product may give the total itself, past the last cell with probability.
     last = int(xp.max(xp.nonzero(p > 0.0)[0]))
     chosen = xp.minimum(chosen, xp.asarray(last, dtype=chosen.dtype))
     inside = asarray_like(uniform[:, 1:] - 0.5, p)

@@ -11,8 +11,8 @@ from ensemble import _check
 
 __all__ = ["isosurface"]
 
-# The six tetrahedra of a cube that share its diagonal, one for each order in which the axes are walked from corner 0
-# to corner 7: they fit to those of the neighbours. Corner 4 a + 2 b + c lies at (a, b, c).
+# The six tetrahedra of a cube that share its diagonal, one for each order of the axes on a path from corner 0
+# to corner 7: their faces match those of the neighbouring cubes. Corner 4 a + 2 b + c lies at (a, b, c).
 TETRAHEDRA = np.array([[0, *np.cumsum([4 >> axis for axis in order])] for order in itertools.permutations(range(3))])
 
 # Edges as pairs of a tetrahedron's corners that the surface cuts, by which corners are inside (bit k for corner k): a
@@ -38,12 +38,12 @@ def isosurface(values: np.ndarray, level: float, coordinates: Sequence[np.ndarra
     values : array, shape (a, b, c)
     level : float, above zero
     coordinates : three arrays, of lengths a, b, c, optional
-        Where the values stand, equally spaced; by default 0, 1, 2, ...
+        Coordinates of the values, equally spaced; by default 0, 1, 2, ...
 
     Returns
     -------
     ndarray of float64, shape (n_triangles, 3, 3)
-        The corners of each triangle; all wound so that their normals point to smaller values.
+        The corners of each triangle, ordered so that normals point to smaller values.
 
     Raises
     ------
@@ -92,7 +92,7 @@ def tetrahedron_triangles(corners: np.ndarray, values: np.ndarray, level: float)
 
 
 def crossings(pairs: np.ndarray, values: np.ndarray, level: float, shape: np.ndarray) -> np.ndarray:
-    """Where the level is crossed between each pair, in cells; triangles wound by the slope along their edges."""
+    """Where the level is crossed between each pair, in cells; triangles oriented by the slope along their edges."""
     ends = np.stack(np.unravel_index(pairs, tuple(shape)), axis=-1).astype(np.float64)
     v = values[pairs]
     share = (level - v[..., 0]) / (v[..., 1] - v[..., 0])
@@ -101,5 +101,5 @@ def crossings(pairs: np.ndarray, values: np.ndarray, level: float, shape: np.nda
     outwards = np.sum(ends[..., 1, :] - ends[..., 0, :], axis=1)
     backwards = np.sum(normal * outwards, axis=1) < 0.0
     at[backwards] = at[backwards][:, ::-1]
-    # Where a grid point lies on the level, triangles shrink to a line or a point.
+    # Triangles are degenerate where a grid point lies on the level.
     return np.asarray(at[np.any(normal != 0.0, axis=1)])

@@ -1,4 +1,4 @@
-"""Marginal distributions on dense grids with coordinates: what plots and tables need."""
+"""Marginal distributions on dense grids with coordinates, for plots and tables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ensemble.apps.gbees.frames import project
 __all__ = ["Marginal", "marginal"]
 
 MOST_CELLS = 2**28
-"""Of a dense grid: 2 GiB of float64."""
+"""Largest number of cells of a dense grid: 2 GiB of float64."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Marginal:
     widths : ndarray, shape (k,)
         Edge lengths of the cells.
     axes : tuple of int
-        Which coordinates these are.
+        The coordinates' numbers.
     time : float
     """
 
@@ -52,7 +52,7 @@ class Marginal:
         return self.probabilities / float(np.prod(self.widths))
 
     def levels(self, masses: Sequence[float]) -> np.ndarray:
-        """Densities on the rims of the regions of highest density that hold `masses`, each in (0, 1]."""
+        """Densities at the boundaries of the highest-density regions of the probabilities `masses`, each in (0, 1]."""
         wanted = np.asarray(masses, dtype=np.float64)
         good = bool(wanted.size) and bool(np.all((wanted > 0.0) & (wanted <= 1.0)))
         _check.require(good, "levels", "masses", "be numbers in (0, 1]", np.atleast_1d(masses).tolist())

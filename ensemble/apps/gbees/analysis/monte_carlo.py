@@ -1,4 +1,4 @@
-"""Random samples carried by a drift: what a distribution on a grid is held against."""
+"""Monte Carlo reference: random samples integrated along a drift."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def draw(mean: Array, covariance: Array, n_samples: int, *, seed: int, backend: 
     seed : int
         Sample i depends on `seed` and i alone, not on `n_samples`.
     backend : {"numpy", "cupy"}
-        Where the samples lie. Their values are the same.
+        The samples' array library. Their values are the same.
 
     Returns
     -------
@@ -64,7 +64,7 @@ def draw(mean: Array, covariance: Array, n_samples: int, *, seed: int, backend: 
             _check.message("draw", "covariance", "be positive definite", f"eigenvalues {np.linalg.eigvalsh(C)}")
         ) from None
     normal = np.random.default_rng(seed).standard_normal((n_samples, n))
-    # Row by row, not as a matrix product, whose order of additions may depend on the number of samples.
+    # Row by row: the summation order of a matrix product may depend on the number of samples.
     x = centre[:, None] + sum(L[:, j, None] * normal[None, :, j] for j in range(n))
     return Ensemble(asarray_like(np.ascontiguousarray(x), prototype(backend)))
 
@@ -105,7 +105,7 @@ def propagate(
     Returns
     -------
     Ensemble, shape (n,)
-        A sample whose drift becomes non-finite is NaN; the others do not see it.
+        A sample whose drift becomes non-finite is NaN; the others are unaffected.
 
     Raises
     ------
@@ -139,7 +139,7 @@ def propagate(
 
     state = base.astype(x.samples, base.float64, copy=False)
     state = base.asarray(base.broadcast_to(state, (n, n_samples)), copy=True)
-    # A non-finite sample is an answer here, not an accident.
+    # Non-finite samples are a valid result.
     with np.errstate(all="ignore"):
         if method == "rk4":
             count = _check.integer(steps, "propagate", "steps", minimum=1, advice='Needed with method="rk4".')
@@ -174,7 +174,7 @@ class Adaptive:
     """The method of Dormand and Prince of order 8, every sample at its own time with its own step length."""
 
     def __init__(self, f: Slope, x: Array, start: float, until: float, rtol: float, atol: float) -> None:
-        from scipy.integrate import DOP853  # its import takes as long as a third of ours
+        from scipy.integrate import DOP853  # a third of this package's import time
 
         self.tableau = DOP853
         self.f, self.x, self.until = f, x, until
@@ -185,7 +185,7 @@ class Adaptive:
         self.smallest = 1e-15 * max(abs(start), abs(until))
 
     def run(self, callback: Callable[[float], None] | None) -> Array:
-        """All samples at the end of the span; NaN for those that broke down."""
+        """All samples at the end of the span; NaN for failed ones."""
         xp, t, x = self.xp, self.t, self.x
         h = None
         while True:
@@ -199,7 +199,7 @@ class Adaptive:
             last = h >= left
             step = xp.where(going, xp.where(last, left, h), xp.zeros_like(h))
             new_x, new_k, error = self.attempt(t, x, k, step)
-            # NaN compares false. A step too short to move the time, and still refused, is the end of its sample.
+            # NaN compares false. A sample whose rejected step is too short to advance t fails.
             good = going & (error <= 1.0)
             broken = going & ~good & ~(step > self.smallest)
             x = xp.where(broken, xp.full_like(x, np.nan), xp.where(good, new_x, x))
@@ -210,14 +210,14 @@ class Adaptive:
                 callback(float(xp.min(t)))
 
     def factor(self, error: Array) -> Array:
-        """What the next step is longer by."""
+        """The next step length over this one."""
         xp = self.xp
         factor = SAFETY * xp.where(error > 0.0, error, xp.full_like(error, 1e-30)) ** (-1.0 / 8.0)
         factor = xp.where(error >= 0.0, factor, xp.full_like(factor, LEAST_FACTOR))  # NaN
         return xp.clip(factor, LEAST_FACTOR, LARGEST_FACTOR)
 
     def attempt(self, t: Array, x: Array, k: Array, h: Array) -> tuple[Array, Array, Array]:
-        """The state and drift one step later, and the estimated error over what is allowed."""
+        """The state and drift one step later, and the estimated error over its bound."""
         stages = [k]
         for row, c in zip(self.tableau.A[1:], self.tableau.C[1:]):
             stages.append(self.f(t + float(c) * h, x + h * combined(row, stages)))
@@ -234,7 +234,7 @@ class Adaptive:
         return sum((v[i, :] * v[i, :] for i in range(1, v.shape[0])), v[0, :] * v[0, :])
 
     def first_step(self, t: Array, x: Array, k: Array) -> Array:
-        """A length for the first step, from the sizes of the state, of its drift and of the drift's change."""
+        """The initial step length, from norms of the state, of its drift and of the drift's change."""
         xp = self.xp
         scale = self.atol + self.rtol * xp.abs(x)
 

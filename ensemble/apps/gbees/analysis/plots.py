@@ -1,4 +1,4 @@
-"""Pictures of distributions on a grid, and of the grid's size. They need matplotlib, which is imported on use."""
+"""Plots of distributions on a grid and of the grid's size; matplotlib is imported on use."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ensemble.scalar import Ensemble
 __all__ = ["legend_handles", "plot_cells", "plot_isosurfaces", "plot_marginals", "plot_region"]
 
 SIGMAS = tuple(float(np.exp(-0.5 * k * k)) for k in (1, 2, 3))
-"""Where a Gaussian density is 1, 2, 3 standard deviations from its top, over the top: 0.607, 0.135, 0.011."""
+"""Gaussian density at 1, 2, 3 standard deviations over its maximum: 0.607, 0.135, 0.011."""
 
 COLOUR = "#2f6f9f"
 
@@ -36,22 +36,22 @@ def plot_isosurfaces(
 ) -> Any:
     """Draw surfaces of constant density of three coordinates, all others summed over.
 
-    `legend_handles` makes a legend's entries of what they hold.
+    `legend_handles` makes legend entries with the enclosed probabilities.
 
     Parameters
     ----------
     cells : Cells
     axes : three ints
     ax : Axes3D, optional
-        Default: a new figure's. Several distributions may go into the same one.
+        Default: a new figure's. Several distributions may share it.
     levels : sequence of float in (0, 1)
-        Densities over the largest one.
+        Densities relative to the largest one.
     masses : sequence of float in (0, 1), optional
-        Instead of `levels`: the surfaces enclose the smallest regions that hold these probabilities.
+        Instead of `levels`: the surfaces enclose the smallest regions with these probabilities.
     color : matplotlib colour
         Of all surfaces; inner ones are less transparent.
     samples : Ensemble, shape (n,), or array, shape (n, n_samples), optional
-        Points drawn too, say of a Monte Carlo run; at most 5000 of them.
+        Points to draw, for example of a Monte Carlo run; at most 5000 of them.
     names : sequence of str, optional
         Of all coordinates, with their units.
 
@@ -82,7 +82,7 @@ def plot_isosurfaces(
         if not len(triangles):  # the level of the likeliest cell
             continue
         surface = Poly3DCollection(triangles, facecolors=shaded(triangles, to_rgb(color), alpha), edgecolors="none")
-        surface.set_rasterized(True)  # a vector file with every triangle would be huge
+        surface.set_rasterized(True)  # avoids vector files with every triangle
         ax.add_collection3d(surface)
     ends = [(c[0] - width, c[-1] + width) for c, width in zip(found.coordinates, found.widths)]
     ax.auto_scale_xyz(*ends, had_data=had_data)
@@ -94,19 +94,19 @@ def plot_isosurfaces(
 
 
 def opacities(n: int) -> list[float]:
-    """Of `n` surfaces, the outermost first."""
+    """Opacities of `n` surfaces, the outermost first."""
     return [0.1 + 0.7 * ((k + 1) / n) ** 2 for k in range(n)]
 
 
 def legend_handles(masses: Sequence[float], surfaces: bool = True) -> list[Any]:
-    """Legend entries that say which probability is inside each surface, or region, of a picture.
+    """Legend entries with the probability inside each surface or region of a plot.
 
     Parameters
     ----------
     masses : sequence of float in (0, 1)
-        As `plot_isosurfaces` or `plot_region` was given them.
+        As passed to `plot_isosurfaces` or `plot_region`.
     surfaces : bool
-        Of `plot_isosurfaces`, or else of `plot_region`.
+        True for `plot_isosurfaces`, False for `plot_region`.
 
     Returns
     -------
@@ -123,7 +123,7 @@ def legend_handles(masses: Sequence[float], surfaces: bool = True) -> list[Any]:
 
 
 def label_beside_ticks(ax: Any, labels: Sequence[str]) -> None:
-    """Name the axes of a picture in three dimensions, as near as the numbers beside them allow."""
+    """Label the axes of a three-dimensional plot, as close to the tick labels as possible."""
     from matplotlib.ticker import MaxNLocator
 
     ax.tick_params(labelsize=8, pad=0)
@@ -137,15 +137,15 @@ def label_beside_ticks(ax: Any, labels: Sequence[str]) -> None:
 
 
 LABEL_PADS = {"x": 0.7, "y": 0.7, "z": 1.0}
-"""Points between an axis' label and its numbers, for each character of the longest number."""
+"""Label distance in points per character of the longest tick label."""
 
 LIGHT = np.array([-0.5, -0.6, 0.62])
-"""Where the light comes from, of length 1."""
+"""Direction of the light, a unit vector."""
 
 
 def shaded(triangles: np.ndarray, rgb: tuple[float, float, float], alpha: float) -> np.ndarray:
     """A colour for each triangle, darker where it faces away from the light, shape (n_triangles, 4)."""
-    # Coordinates may have very different units: shade as if the distribution filled a cube.
+    # Coordinates may have very different units: normals are those of the distribution scaled to a cube.
     corners = triangles / np.maximum(np.ptp(triangles, axis=(0, 1)), np.finfo(np.float64).tiny)
     normal = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
     length = np.maximum(np.linalg.norm(normal, axis=1), np.finfo(np.float64).tiny)
@@ -177,7 +177,7 @@ def plot_region(
     masses : sequence of float in (0, 1), ascending
         Probability inside each region.
     color : matplotlib colour
-        The regions are shades of it.
+        Base colour of the regions.
     samples, names
         As for `plot_isosurfaces`.
 
@@ -196,7 +196,7 @@ def plot_region(
     _check.require(len(axes) == 2, "plot_region", "axes", "be two numbers", list(axes))
     ax = pyplot.gca() if ax is None else ax
     found = marginal(cells, axes)
-    # A rim of zeros closes the contours.
+    # A border of zeros closes the contours.
     values = np.pad(found.density, 1)
     x, y = (
         np.concatenate([c[:1] - width, c, c[-1:] + width]) for c, width in zip(found.coordinates, found.widths)
@@ -223,7 +223,7 @@ def plot_marginals(
     names: Sequence[str] = (),
     figure: Any = None,
 ) -> Any:
-    """Draw the marginal of each coordinate on a diagonal, and the regions of highest density of each pair below it.
+    """Draw the marginal of each coordinate on the diagonal, and the highest-density regions of each pair below it.
 
     Parameters
     ----------
@@ -233,7 +233,7 @@ def plot_marginals(
     masses, color, names
         As for `plot_region`.
     samples : Ensemble, shape (n,), or array, shape (n, n_samples), optional
-        Say of a Monte Carlo run: histograms on the diagonal, points below it.
+        For example of a Monte Carlo run: histograms on the diagonal, points below it.
     figure : matplotlib.figure.Figure, optional
         Default: a new one.
 
@@ -275,12 +275,12 @@ def plot_marginals(
 
 
 def plot_cells(times: Array, cells: Any, *, ax: Any = None, label: str | None = None, **style: Any) -> Any:
-    """Draw how many cells a run stored, against time.
+    """Plot the number of cells of a run against time.
 
     Parameters
     ----------
     times, cells : array, shape (n_steps,)
-        `History.times` and `History.cells` of a run.
+        `SavedRun.step_times` and ``SavedRun.steps.cells``.
     ax : matplotlib.axes.Axes, optional
         Default: the current ones.
     label : str, optional
@@ -294,7 +294,7 @@ def plot_cells(times: Array, cells: Any, *, ax: Any = None, label: str | None = 
     from matplotlib import pyplot
 
     ax = pyplot.gca() if ax is None else ax
-    marker = "o" if np.size(times) == 1 else None  # a line needs two steps
+    marker = "o" if np.size(times) == 1 else None  # one step gives no line
     style = {"color": COLOUR, "linewidth": 1.4, "marker": marker, **style}
     ax.plot(np.asarray(times), np.asarray(cells), label=label, **style)
     ax.set(xlabel="time", ylabel="cells")

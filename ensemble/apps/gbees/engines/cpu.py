@@ -167,7 +167,7 @@ class CompiledEngine:
             self._repack()
         elif status == "NOT_FINITE":
             raise self._not_finite(time)
-        elif status == "STUCK":
+        elif status == "STEP_TOO_SHORT":
             dt = self.problem.cfl / self._get("RATE")
             raise step_too_small(f"a step of {dt:.3g} at", time)
         elif status == "EMPTY":

@@ -192,7 +192,7 @@ class CudaEngine:
             raise grid.not_finite(time)
         elif reason == Reason.NOTHING_LEFT:
             raise no_probability_left("a total of 0", grid.n)
-        elif reason == Reason.STUCK:
+        elif reason == Reason.STEP_TOO_SHORT:
             raise step_too_small("steps too small for", time)
 
 

@@ -29,7 +29,7 @@ class Packing:
 
     @classmethod
     def around(cls, lowest: list[int], highest: list[int], periods: tuple[int | None, ...]) -> Packing:
-        """A packing for indices from `lowest` to `highest` and a margin of one; spare bits are distributed evenly.
+        """A packing for indices from `lowest` to `highest` and a margin of one; unused bits are distributed evenly.
 
         Raises
         ------

@@ -1,1 +1,1 @@
-"""Files of a run."""
+"""File formats of a run."""

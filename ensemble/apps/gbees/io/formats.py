@@ -1,4 +1,4 @@
-"""Files of the public GBEES programs: distributions as text and as binary, Gaussians of starts and measurements."""
+"""Files of the public GBEES programs: distributions as text and binary, Gaussian initial states and measurements."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Points:
-    """A distribution as the public programs write it: cell centres and probabilities, no grid.
+    """A distribution in the form of the public programs: cell centres and probabilities, no grid.
 
     Attributes
     ----------
@@ -46,12 +46,12 @@ class Points:
     x: np.ndarray
 
     def cells(self, origin: Array, widths: Array, rotation: Array = None) -> Cells:
-        """The same on the grid with a cell centre at `origin` and cells of `widths`.
+        """The distribution on the grid with a cell centre at `origin` and cells of `widths`.
 
         Raises
         ------
         ValueError
-            If a point lies further than a hundredth of a cell from the nearest centre: it is another grid.
+            If a point is further than a hundredth of a cell from the nearest centre of this grid.
         """
         n = self.x.shape[1]
         centre, edges = (
@@ -84,7 +84,7 @@ class GaussianFile:
     covariance : ndarray, shape (n, n)
     span : float
     labels : tuple of str
-        What the components are called, with units.
+        Names of the components, with units.
     time_label : str
     """
 
@@ -102,7 +102,7 @@ def rows_of(cells: Cells) -> np.ndarray:
 
 
 def write_text(path: str | os.PathLike[str], cells: Cells) -> None:
-    """Write the time, then a line ``p x1 ... xn`` a cell; probabilities and places have 11 digits, the time 6 decimals.
+    """Write the time, then a line ``p x1 ... xn`` per cell, with 11 digits; the time has 6 decimals.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def write_text(path: str | os.PathLike[str], cells: Cells) -> None:
 
 
 def read_text(path: str | os.PathLike[str]) -> Points:
-    """Read what `write_text` and the public programs write.
+    """Read a text file of `write_text` or the public programs.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ def read_text(path: str | os.PathLike[str]) -> Points:
     Raises
     ------
     ValueError
-        If the file is empty, a line has another number of columns than the first, or something is no number.
+        If the file is empty, a line has another number of columns than the first, or an entry is not a number.
     """
     lines = Path(path).read_text().splitlines()
     _check.require(bool(lines), "read_text", "the file", "start with a time", f"an empty file {str(path)!r}")
@@ -162,7 +162,7 @@ HEADER = struct.Struct("<dI")
 
 
 def write_binary(path: str | os.PathLike[str], cells: Cells) -> None:
-    """Write float64 time, uint32 count, then float64 ``p x1 ... xn`` a cell, little-endian without padding.
+    """Write float64 time, uint32 count, then float64 ``p x1 ... xn`` per cell, little-endian without padding.
 
     Parameters
     ----------
@@ -183,13 +183,13 @@ def write_binary(path: str | os.PathLike[str], cells: Cells) -> None:
 
 
 def read_binary(path: str | os.PathLike[str], n: int | None = None) -> Points:
-    """Read what `write_binary` and the public programs write.
+    """Read a binary file of `write_binary` or the public programs.
 
     Parameters
     ----------
     path : path
     n : int, optional
-        Dimensions; by default what the file's length says.
+        Dimensions; by default from the file's length.
 
     Returns
     -------
@@ -250,7 +250,7 @@ def read_gaussian(path: str | os.PathLike[str]) -> GaussianFile:
     Raises
     ------
     ValueError
-        If a part is missing, has another number of entries than there are values, or holds something else than numbers.
+        If a part is missing, has another number of entries than there are values, or an entry is not a number.
     """
     lines = Path(path).read_text().splitlines()
     if len(lines) < 2:

@@ -1,4 +1,4 @@
-"""What a run leaves behind: distributions at chosen times, every step's size, and a file to read it all back from."""
+"""`SavedRun`: recorded distributions and step sizes of a run, and its ``.npz`` file."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from ensemble.apps.gbees.cells import Cells
 from ensemble.apps.gbees.engines.engine import Steps
 from ensemble.apps.gbees.io.formats import write_binary, write_text
 
-__all__ = ["Recording", "read_arrays", "write_arrays"]
+__all__ = ["SavedRun", "read_arrays", "write_arrays"]
 
 FORMAT = 1
-"""Of the files; a later one that old code could not read counts up."""
+"""Version of the file format; incompatible changes increment it."""
 
 
 @dataclass
-class Recording:
-    """The course of one run.
+class SavedRun:
+    """Recorded distributions, evidences and steps of one run.
 
     Attributes
     ----------
     distributions : list of Cells
         Active cells at each recorded time, as NumPy arrays.
     spans : list of int
-        Measurements before each of them: two distributions of one time are those before and after a measurement.
+        Number of measurements before each distribution; two of one time are those before and after a measurement.
     log_evidences : list of float
-        Of each measurement so far.
+        Log evidence of each measurement so far.
     steps : Steps
         Length, cells stored and mass before normalising of every step.
     threshold : float
-        Below which cells are left out of `distributions`.
+        Cells of smaller probability are left out of `distributions`.
     title : str
     """
 
@@ -61,7 +61,7 @@ class Recording:
         return int(np.sum(self.steps.cells))
 
     def keep(self, cells: Cells, span: int) -> None:
-        """Add a distribution: its active cells, off the device."""
+        """Append the active cells of a distribution, copied to the host."""
         p = to_numpy(cells.probabilities)
         chosen = p >= self.threshold
         indices = to_numpy(cells.indices)[chosen]
@@ -70,7 +70,7 @@ class Recording:
         self.spans.append(span)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Everything as arrays by name."""
+        """All attributes as arrays by name."""
         found: dict[str, np.ndarray] = {
             "format": np.array(FORMAT),
             "title": np.array(self.title),
@@ -94,13 +94,13 @@ class Recording:
         return found
 
     @classmethod
-    def of(cls, arrays: Mapping[str, np.ndarray], source: str = "arrays") -> Recording:
-        """The recording that `arrays` came from.
+    def of(cls, arrays: Mapping[str, np.ndarray], source: str = "arrays") -> SavedRun:
+        """The run that `arrays` came from.
 
         Raises
         ------
         ValueError
-            If one is missing or of another length than it must have; `source` is named.
+            If one is missing or has the wrong length; the message names `source`.
         """
 
         def need(name: str) -> np.ndarray:
@@ -109,23 +109,23 @@ class Recording:
         version = int(need("format"))
         if version != FORMAT:
             raise ValueError(
-                f"Recording: {source} must be of format {FORMAT}; got {version}. Use the version that wrote it."
+                f"SavedRun: {source} must be of format {FORMAT}; got {version}. Use the version that wrote it."
             )
         times, spans = need("times"), need("spans")
         masses = need("step_masses")
-        # files of before clipping was counted by itself have no such entry
+        # absent from files written before clipped mass was stored
         clipped = arrays.get("step_clipped", np.full(masses.shape, np.nan))
         steps = Steps(need("step_lengths"), need("step_cells"), masses, clipped)
         lengths = {len(part) for part in vars(steps).values()}
         if len(lengths) > 1 or len(times) != len(spans):
-            raise ValueError(f"Recording: {source} must have one entry per step and a time; got lengths that differ.")
+            raise ValueError(f"SavedRun: {source} must have one entry per step and a time; got lengths that differ.")
         rotation = arrays.get("rotation")
         distributions = []
         for k, time in enumerate(times):
             indices, p = need(f"indices_{k}"), need(f"probabilities_{k}")
             if indices.ndim != 2 or p.shape != indices.shape[:1]:
                 raise ValueError(
-                    f"Recording: {source}: distribution {k} must have one probability per cell; "
+                    f"SavedRun: {source}: distribution {k} must have one probability per cell; "
                     f"got shapes {indices.shape} and {p.shape}."
                 )
             distributions.append(
@@ -137,7 +137,7 @@ class Recording:
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write all of it to an ``.npz`` file, in place only once it is complete.
+        """Write the run to an ``.npz`` file, atomically.
 
         Parameters
         ----------
@@ -146,8 +146,8 @@ class Recording:
         write_arrays(path, self.arrays())
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Recording:
-        """Read what `save` wrote; also a checkpoint's recording.
+    def load(cls, path: str | os.PathLike[str]) -> SavedRun:
+        """Read a file of `save`, or a checkpoint.
 
         Parameters
         ----------
@@ -156,17 +156,17 @@ class Recording:
         Raises
         ------
         ValueError
-            If the file is damaged or something else.
+            If the file is damaged or has another format.
         """
         return cls.of(read_arrays(path), str(path))
 
     def export(self, directory: str | os.PathLike[str], *, form: str = "text") -> list[Path]:
-        """Write the distributions as the public GBEES programs do: ``P0/pdf_0.txt`` and on, a folder for each span.
+        """Write the distributions as the public GBEES programs do: ``P0/pdf_0.txt`` and so on, one folder per span.
 
         Parameters
         ----------
         directory : path
-            Made if need be.
+            Created if missing.
         form : {"text", "binary"}
             See `write_text` and `write_binary`; the latter end in ``.bin``.
 
@@ -198,12 +198,12 @@ def compact(indices: np.ndarray) -> np.ndarray:
 def needed(arrays: Mapping[str, np.ndarray], name: str, source: str) -> np.ndarray:
     """The array called `name`."""
     if name not in arrays:
-        raise ValueError(f"Recording: {source} must hold {name!r}; got {len(arrays)} other arrays. Is it a recording?")
+        raise ValueError(f"SavedRun: {source} must hold {name!r}; got {len(arrays)} other arrays. Is it a saved run?")
     return arrays[name]
 
 
 def write_arrays(path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray]) -> None:
-    """Write an ``.npz`` file beside `path`, then put it in place: an interruption leaves the old one whole."""
+    """Write an ``.npz`` file and rename it to `path`: an interruption leaves the old file intact."""
     target = Path(path)
     part = target.with_name(f".{target.name}.part")
     try:
@@ -225,13 +225,13 @@ def read_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     Raises
     ------
     ValueError
-        If it is no such file, or damaged.
+        If the file is damaged or not an ``.npz`` archive.
     """
     try:
-        Path(path).stat()  # complains about a file that is not there, which the next line takes for a damaged one
+        Path(path).stat()  # raises for a missing file, which the next line would report as damaged
         if not zipfile.is_zipfile(path):
             raise ValueError("no archive, or one that is cut off")
         with np.load(path, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
     except (zipfile.BadZipFile, ValueError, EOFError, KeyError) as error:
-        raise ValueError(f"Recording: {path} must be a whole .npz file; got something else ({error}).") from None
+        raise ValueError(f"SavedRun: {path} must be a whole .npz file; got something else ({error}).") from None

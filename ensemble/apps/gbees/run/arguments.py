@@ -104,7 +104,7 @@ def drift_parameters(drift: Drift) -> dict[str, SampleValues]:
 
 
 def components(value: Any, n: int, name: str) -> SampleValues:
-    """`value` as n numbers; one number stands for all of them."""
+    """`value` as n numbers; one number is used for all of them."""
     values = SampleValues(value, "Gbees", name)
     require(values.shape in ((), (n,)), "Gbees", name, f"be a number or have shape ({n},)", f"shape {values.shape}")
     if values.shape == ():
@@ -121,8 +121,8 @@ def matrix(value: Any, n: int, name: str) -> SampleValues:
         diagonal = np.broadcast_to(values.samples, (n, values.n_samples))
         values.samples = np.eye(n)[:, :, None] * diagonal[:, None, :]
     gap = float(np.max(np.abs(values.samples - np.swapaxes(values.samples, 0, 1)), initial=0.0))
-    sound = gap <= 1e-12 * float(np.max(np.abs(values.samples), initial=0.0))
-    require(sound, "Gbees", name, "be symmetric", f"entries that differ by {gap:.3g} from their transpose")
+    valid = gap <= 1e-12 * float(np.max(np.abs(values.samples), initial=0.0))
+    require(valid, "Gbees", name, "be symmetric", f"entries that differ by {gap:.3g} from their transpose")
     return values
 
 

@@ -147,9 +147,9 @@ def filled(
             lambda: np.asarray(density(place(indices), np), dtype=np.float64), "Gbees", "start", requirement
         )
         p = np.broadcast_to(values, indices.shape[:1])
-    sound = bool(np.all(np.isfinite(p)) and np.all(p >= 0.0))
+    valid = bool(np.all(np.isfinite(p)) and np.all(p >= 0.0))
     seen = f"values from {np.min(p):g} to {np.max(p):g} on the first grid"
-    require(sound and bool(np.sum(p) > 0.0), "Gbees", "start", "be a density, finite, not negative, not all zero", seen)
+    require(valid and bool(np.sum(p) > 0.0), "Gbees", "start", "be a density, finite, not negative, not all zero", seen)
     kept = p > 0.0
     return indices[kept], p[kept] / np.sum(p[kept])
 

@@ -51,7 +51,7 @@ class GridRuns:
     ----------
     runs : list of GridRun or None
     messages : list of str or None
-        Why a sample could not go on.
+        Why a sample could not continue.
     n_samples : int or None
         None for a run without samples, which raises where a sample would be flagged.
     """
@@ -92,7 +92,7 @@ class GridRuns:
 
     # -- operations per sample -----------------------------------------------------------------------------------------
 
-    def _guarded(self, i: int, work: Callable[[GridRun], T]) -> T | None:
+    def _recording_failures(self, i: int, work: Callable[[GridRun], T]) -> T | None:
         """`work` on sample `i`; a failure is recorded, or raised for a run without samples."""
         run = self.runs[i]
         if run is None or self.messages[i] is not None:
@@ -111,16 +111,16 @@ class GridRuns:
             return self.parts(lambda run: run.advance(until, callback))
         progress = Progress(self.runs, callback)
 
-        def guarded(i: int) -> Steps | None:
+        def on_one_thread(i: int) -> Steps | None:
             with one_thread():
-                return self._guarded(i, lambda run: run.advance(until, progress.of(i)))
+                return self._recording_failures(i, lambda run: run.advance(until, progress.of(i)))
 
         if hasattr(self.make, "advance_many"):
             return self._advance_many(until, callback)
         if len(self.runs) == 1:
-            return (self._guarded(0, lambda run: run.advance(until, progress.of(0))),)
+            return (self._recording_failures(0, lambda run: run.advance(until, progress.of(0))),)
         with ThreadPoolExecutor(min(len(self.runs), len(os.sched_getaffinity(0)))) as pool:
-            futures: list[Future[Steps | None]] = [pool.submit(guarded, i) for i in range(len(self.runs))]
+            futures: list[Future[Steps | None]] = [pool.submit(on_one_thread, i) for i in range(len(self.runs))]
             try:
                 wait(futures, return_when="FIRST_EXCEPTION")
                 for future in futures:
@@ -178,7 +178,7 @@ class GridRuns:
 
     def parts(self, work: Callable[[GridRun], T]) -> T | tuple[T | None, ...]:
         """The result of `work`, or a tuple with one per sample."""
-        results = tuple(self._guarded(i, work) for i in range(len(self.runs)))
+        results = tuple(self._recording_failures(i, work) for i in range(len(self.runs)))
         if self.n_samples is not None:
             return results
         assert results[0] is not None
@@ -186,7 +186,7 @@ class GridRuns:
 
     def numbers(self, work: Callable[[GridRun, int], float]) -> Array:
         """A number per sample: a float, or an Ensemble with NaN where a sample failed."""
-        results = [self._guarded(i, lambda run, i=i: work(run, i)) for i in range(len(self.runs))]  # type: ignore[misc]
+        results = [self._recording_failures(i, lambda run, i=i: work(run, i)) for i in range(len(self.runs))]  # type: ignore[misc]
         return self._as_ensemble([np.asarray(np.nan if value is None else value) for value in results], float)
 
     def scalars(self, work: Callable[[GridRun], float]) -> Array:
@@ -195,7 +195,7 @@ class GridRuns:
 
     def arrays(self, work: Callable[[GridRun], np.ndarray]) -> Array:
         """An array per sample: an array, or an Ensemble with NaN where a sample failed."""
-        results = [self._guarded(i, work) for i in range(len(self.runs))]
+        results = [self._recording_failures(i, work) for i in range(len(self.runs))]
         shape = next((value.shape for value in results if value is not None), None)
         if shape is None:
             raise GridError(

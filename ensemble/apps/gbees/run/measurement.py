@@ -38,9 +38,9 @@ def noise_of(R: np.ndarray, m: int, function: str) -> Noise:
     require(fits, function, "R", f"be a number or have shape ({m},) or ({m}, {m})", f"shape {R.shape}")
     if R.ndim < 2:
         R = np.diag(np.broadcast_to(R, (m,)))
-    sound = bool(np.all(np.isfinite(R))) and bool(np.allclose(R, R.T, rtol=1e-12, atol=0.0))
-    smallest = float(np.linalg.eigvalsh(R)[0]) if sound else float("nan")
-    seen = f"a smallest eigenvalue of {smallest:.3g}" if sound else "entries that are not finite or not symmetric"
+    valid = bool(np.all(np.isfinite(R))) and bool(np.allclose(R, R.T, rtol=1e-12, atol=0.0))
+    smallest = float(np.linalg.eigvalsh(R)[0]) if valid else float("nan")
+    seen = f"a smallest eigenvalue of {smallest:.3g}" if valid else "entries that are not finite or not symmetric"
     require(smallest > 0.0, function, "R", "be a covariance matrix, positive definite", seen)
     return Noise(R)
 

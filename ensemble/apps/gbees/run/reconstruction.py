@@ -23,7 +23,7 @@ STEEPEST = 4.0
 class Shapes:
     """Log density in each of N cells over the one at its centre: ``b . xi - xi' K xi / 2``.
 
-    xi is the offset from the centre in cells, from -1/2 to 1/2, along the k axes that were asked for; constant along
+    xi is the offset from the centre in cells, from -1/2 to 1/2, along the k requested axes; constant along
     the others.
 
     Attributes

@@ -16,7 +16,7 @@ from ensemble import _check
 from ensemble.apps.gbees.cells import Cells
 from ensemble.apps.gbees.engines.engine import Steps
 from ensemble.apps.gbees.gbees import Gbees
-from ensemble.apps.gbees.io.records import Recording, compact, read_arrays, write_arrays
+from ensemble.apps.gbees.io.records import SavedRun, compact, read_arrays, write_arrays
 from ensemble.apps.gbees.problem import Problem
 from ensemble.apps.gbees.run import identity
 from ensemble.apps.gbees.run.arguments import checked_call
@@ -54,7 +54,7 @@ class RecordedRun:
         Record also every so many steps: at the engine's next report once they are done. No step is cut for it.
     checkpoint : path, optional
         An ``.npz`` file that is written at every record, every `checkpoint_seconds`, and when the run is interrupted or
-        fails; `resume` goes on from it, to the bit.
+        fails; `resume` continues from it, to the bit.
     checkpoint_seconds : float
     **options
         Of `Gbees`, over the configuration's own.
@@ -62,7 +62,7 @@ class RecordedRun:
     Attributes
     ----------
     gbees : Gbees
-    recording : Recording
+    saved_run : SavedRun
     done : bool
 
     Raises
@@ -100,7 +100,7 @@ class RecordedRun:
             self.gbees.n_samples is None, "RecordedRun", "configuration", "describe one run",
             f"Ensembles of {self.gbees.n_samples} samples", "Record each of them, or drive Gbees yourself.",
         )  # fmt: skip
-        self.recording = Recording(threshold=float(arguments["threshold"]), title=configuration.name)
+        self.saved_run = SavedRun(threshold=float(arguments["threshold"]), title=configuration.name)
         check_measurements(configuration, np.asarray(self.gbees.mean()))
         self.saved_at = clock.monotonic()
         self.recorded_steps = 0
@@ -115,7 +115,7 @@ class RecordedRun:
         configuration : Configuration
             The same as before.
         checkpoint : path
-            Also where the run goes on saving to.
+            Also the file of later checkpoints.
         **options
             The same as before: they are not in the file.
 
@@ -141,7 +141,7 @@ class RecordedRun:
                 f"resume: {checkpoint} must be of the same run; got {'; '.join(differences)}. "
                 "Give the problem and the options that it was started with."
             )
-        run.recording = Recording.of(arrays, str(checkpoint))
+        run.saved_run = SavedRun.of(arrays, str(checkpoint))
         state = {name.removeprefix("state_"): widened(a) for name, a in arrays.items() if name.startswith("state_")}
         run.gbees.restore(state)
         run.next, run.recorded_steps = (int(n) for n in arrays["position"])
@@ -149,7 +149,7 @@ class RecordedRun:
 
     @property
     def done(self) -> bool:
-        """Whether the end is cells_within_reach."""
+        """Whether the run is at its end."""
         return self.next == len(self.stops)
 
     def described(self) -> dict[str, identity.Entry]:
@@ -167,7 +167,7 @@ class RecordedRun:
                 found[name] = identity.of_function(value, problem) if function else identity.of_value(value)
         return found
 
-    def run(self, *, until: float | None = None, callback: Callback | None = None) -> Recording:
+    def run(self, *, until: float | None = None, callback: Callback | None = None) -> SavedRun:
         """Advance to the end.
 
         Parameters
@@ -179,7 +179,7 @@ class RecordedRun:
 
         Returns
         -------
-        Recording
+        SavedRun
 
         Raises
         ------
@@ -199,8 +199,8 @@ class RecordedRun:
             self.save()
             raise
         finally:
-            self.recording.steps = self.steps
-        return self.recording
+            self.saved_run.steps = self.steps
+        return self.saved_run
 
     @property
     def steps(self) -> Steps:
@@ -213,7 +213,7 @@ class RecordedRun:
         """Record the distribution as it is now."""
         cells = self.gbees.cells()
         assert isinstance(cells, Cells)
-        self.recording.keep(cells, span)
+        self.saved_run.keep(cells, span)
         self.recorded_steps = len(self.steps)
 
     def advance_to_stop(self, stop: Stop, callback: Callback | None) -> None:
@@ -221,7 +221,7 @@ class RecordedRun:
         if stop.measurement is not None:
             seen = self.configuration.measurements[stop.measurement]
             evidence = self.gbees.update(seen.h, np.array(seen.y), seen.R, likelihood=seen.likelihood)
-            self.recording.log_evidences.append(float(evidence))
+            self.saved_run.log_evidences.append(float(evidence))
         else:
             self.advance(stop, callback)
         if stop.record:
@@ -259,8 +259,8 @@ class RecordedRun:
         self.saved_at = clock.monotonic()
         if self.checkpoint is None:
             return
-        self.recording.steps = self.steps
-        arrays = self.recording.arrays()
+        self.saved_run.steps = self.steps
+        arrays = self.saved_run.arrays()
         arrays["identity"] = np.array(json.dumps(self.identity))
         arrays |= {f"state_{name}": shortened(value) for name, value in self.gbees.state().items()}
         arrays["position"] = np.array([self.next, self.recorded_steps])
@@ -294,7 +294,7 @@ def widened(value: np.ndarray) -> np.ndarray:
 
 
 def check_measurements(configuration: Configuration, x: np.ndarray) -> None:
-    """Raise for a measurement that would end the run hours later: checked_call at the point `x`."""
+    """Raise for a measurement that would end the run hours later: `h` is called at the point `x`."""
     for k, measurement in enumerate(configuration.measurements):
         where, y = f"measurement {k}", np.atleast_1d(np.asarray(measurement.y, dtype=np.float64))
         _check.require(bool(np.all(np.isfinite(y))), where, "y", "be finite", y.tolist())

@@ -144,9 +144,9 @@ class Setup:
 def points_of(start: Array) -> np.ndarray:
     """The points of a start from samples, shape (n, n_points)."""
     points = np.asarray(to_numpy(start.samples if isinstance(start, Ensemble) else start))
-    sound = points.ndim == 2 and points.size > 0 and points.dtype.kind in "biuf"
+    valid = points.ndim == 2 and points.size > 0 and points.dtype.kind in "biuf"
     requirement = "be a density (x, xp), or points of shape (n, n_points)"
-    require(sound, "Gbees", "start", requirement, f"shape {points.shape} of {points.dtype}")
+    require(valid, "Gbees", "start", requirement, f"shape {points.shape} of {points.dtype}")
     require(bool(np.all(np.isfinite(points))), "Gbees", "start", "be finite", "NaN or infinity in it")
     return points.astype(np.float64)
 

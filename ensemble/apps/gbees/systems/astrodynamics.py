@@ -1,4 +1,4 @@
-"""Motion in space as drifts: the restricted three-body problem, two bodies in orbital elements; what is measured."""
+"""Drifts of the restricted three-body and the two-body problem; the Jacobi constant; a measurement function."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ __all__ = ["cr3bp", "jacobi_constant", "pcr3bp", "range_angle_rate", "two_body"]
 
 SATURN_ENCELADUS = 1.901109735892602e-07
 EARTH_MOON = 1.21505844691978e-02
-"""Mass of the smaller body over the mass of both."""
+"""Mass ratio: the smaller body over both."""
 
 
-def _pull(x: Sequence[Array], n: int, xp: Namespace, mu: Array) -> tuple[Array, Array, Array, Array]:
-    """Distances to either body along the line through both, and mass over cubed distance of each; large body first."""
+def _attraction(x: Sequence[Array], n: int, xp: Namespace, mu: Array) -> tuple[Array, Array, Array, Array]:
+    """x minus the position of each body, and mass over cubed distance of each; larger body first."""
     to_large, to_small = x[0] + mu, x[0] - (1.0 - mu)
     across = sum((x[i] * x[i] for i in range(2, n)), x[1] * x[1])
     large, small = to_large * to_large + across, to_small * to_small + across
@@ -25,7 +25,7 @@ def _pull(x: Sequence[Array], n: int, xp: Namespace, mu: Array) -> tuple[Array, 
 
 
 def _pcr3bp(x: Sequence[Array], t: Array, xp: Namespace, mu: Array) -> Sequence[Array]:
-    to_large, to_small, large, small = _pull(x, 2, xp, mu)
+    to_large, to_small, large, small = _attraction(x, 2, xp, mu)
     return (
         x[2],
         x[3],
@@ -35,7 +35,7 @@ def _pcr3bp(x: Sequence[Array], t: Array, xp: Namespace, mu: Array) -> Sequence[
 
 
 def _cr3bp(x: Sequence[Array], t: Array, xp: Namespace, mu: Array) -> Sequence[Array]:
-    to_large, to_small, large, small = _pull(x, 3, xp, mu)
+    to_large, to_small, large, small = _attraction(x, 3, xp, mu)
     return (
         x[3],
         x[4],
@@ -51,10 +51,10 @@ def _two_body(x: Sequence[Array], t: Array, xp: Namespace, mu: Array) -> Sequenc
 
 
 def pcr3bp(mu: Array = SATURN_ENCELADUS) -> Drift:
-    """The planar circular restricted three-body problem, in the frame that turns with both bodies.
+    """The planar circular restricted three-body problem, in the frame that rotates with the bodies.
 
-    State (x, y, x', y'); unit of length the distance of the bodies, unit of time their period over 2 pi. The larger
-    body is at x = -mu, the smaller at x = 1 - mu.
+    State (x, y, x', y'). The unit of length is the distance of the bodies, that of time their period over 2 pi. The
+    larger body is at x = -mu, the smaller at x = 1 - mu.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def pcr3bp(mu: Array = SATURN_ENCELADUS) -> Drift:
 
     Examples
     --------
-    The point that makes an equilateral triangle with the bodies is an equilibrium:
+    The vertex of the equilateral triangle over the bodies is an equilibrium:
 
     >>> import numpy as np
     >>> f = pcr3bp(0.1)((0.5 - 0.1, np.sqrt(0.75), 0.0, 0.0), 0.0, np)
@@ -84,7 +84,7 @@ def pcr3bp(mu: Array = SATURN_ENCELADUS) -> Drift:
 def cr3bp(mu: Array = EARTH_MOON) -> Drift:
     """The circular restricted three-body problem in space.
 
-    State (x, y, z, x', y', z'), units and places of the bodies as for `pcr3bp`.
+    State (x, y, z, x', y', z'); units and positions of the bodies as for `pcr3bp`.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def cr3bp(mu: Array = EARTH_MOON) -> Drift:
 
 
 def two_body(mu: Array = 19.910350621818949) -> Drift:
-    """Motion about one centre in two of Delaunay's elements: L stays, the mean anomaly l grows by ``mu^2 / L^3``.
+    """The two-body problem in two Delaunay elements: L is constant, the mean anomaly l has the rate ``mu^2 / L^3``.
 
     State (L, l): ``L = sqrt(mu a)`` with the semi-major axis a, l in rad.
 
@@ -116,7 +116,7 @@ def two_body(mu: Array = 19.910350621818949) -> Drift:
 
 
 def jacobi_constant(mu: float) -> Callable[[Sequence[Array], Namespace], Array]:
-    """What the restricted three-body problem conserves, as `bounds` for `Gbees`; planar or in space.
+    """The Jacobi constant of the restricted three-body problem as `bounds` of `Gbees`; planar or in space.
 
     ``x^2 + y^2 + 2 (1 - mu) / r1 + 2 mu / r2 + mu (1 - mu) - |v|^2``.
 
@@ -143,13 +143,13 @@ def jacobi_constant(mu: float) -> Callable[[Sequence[Array], Namespace], Array]:
 
 
 def range_angle_rate(mu: float, branch: float = 0.0) -> Callable[[Sequence[Array], Namespace], Sequence[Array]]:
-    """Distance, direction and range rate seen from the smaller body, of a state of `pcr3bp`.
+    """Range, angle and range rate from the smaller body, of a state of `pcr3bp`.
 
     Parameters
     ----------
     mu : float
     branch : float, rad
-        Angles are given within pi of it. With a measured angle here, no cell is a whole turn away from it.
+        Angles are within pi of it. Set it to the measured angle: innovations then need no wrapping.
 
     Returns
     -------

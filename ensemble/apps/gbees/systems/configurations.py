@@ -1,4 +1,4 @@
-"""The problems of the public GBEES programs, ready to run."""
+"""Configurations of the problems of the public GBEES programs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ["CONFIGURATIONS", "Configuration", "Measurement", "configuration"]
 
 @dataclass(frozen=True)
 class Measurement:
-    """What is measured at the end of one span of time, and the span that follows.
+    """A measurement at the end of one time span, and the length of the next span.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Configuration:
-    """A whole run: where the distribution starts, what carries it, what is measured when, and how it is recorded.
+    """A complete run: initial distribution, drift, measurements with their times, and recording times.
 
     Attributes
     ----------
@@ -68,12 +68,12 @@ class Configuration:
         Time to the first measurement, or to the end.
     measurements : tuple of Measurement
     records : int
-        Distributions recorded in each span, at least 2: one at either end, the others at equal distances. Steps end
-        exactly there.
+        Distributions recorded in each span, at least 2: at both ends and at equal intervals between them. Steps
+        end exactly at these times.
     options : dict
         Further arguments of `Gbees`: `threshold` at least.
     axes : tuple of str
-        What the coordinates are called.
+        Names of the coordinates.
     units : tuple of str
         Of the coordinates, for pictures.
     time_unit : str
@@ -140,7 +140,7 @@ def _duffing() -> Configuration:
 
 
 def _aizawa() -> Configuration:
-    # The file calls the measured coordinate z, the program measures the second one; the program is followed.
+    # The example file names the coordinate z, the public program measures the second one, as here.
     seen = Measurement(lambda x, xp: (x[1],), (1.578092537535519,), 0.0025 * np.eye(1), 4.0)
     return Configuration(
         "aizawa",
@@ -158,7 +158,7 @@ def _aizawa() -> Configuration:
 def _pcr3bp() -> Configuration:
     span = 0.931792004789438
     R = np.diag([7.0303608437767e-9, 3.0461733e-4, 2.51477110445507e-8])
-    # close to the smaller body the angle is sharper than a cell; the program takes the likelihood at centres
+    # Near the smaller body the angle's noise is narrower than a cell; the program evaluates the likelihood at centres.
     seen = (
         (0.00480752217018, 1.573600972503426, 0.000011792829939),
         (0.001479571603251, 3.129790477251764, -0.000089444718616),
@@ -217,7 +217,7 @@ CONFIGURATIONS: dict[str, Callable[[], Configuration]] = {
     "cr3bp": _cr3bp,
     "two-body": _two_body,
 }
-"""What makes each `configuration`."""
+"""The function behind each name of `configuration`."""
 
 
 def configuration(name: str) -> Configuration:
@@ -226,8 +226,8 @@ def configuration(name: str) -> Configuration:
     Parameters
     ----------
     name : {"lorenz63", "lorenz96", "duffing", "aizawa", "pcr3bp", "cr3bp", "two-body"}
-        The first two as in [1]_: `lorenz63` with a measurement in its middle; the full `lorenz96` needs a GPU. The
-        others as the example files of the public programs have them.
+        The first two are those of [1]_: `lorenz63` has a measurement at half time, `lorenz96` needs a GPU. The others
+        are the example files of the public programs.
 
     Returns
     -------
@@ -236,7 +236,7 @@ def configuration(name: str) -> Configuration:
     Raises
     ------
     ValueError
-        If there is none of this name.
+        If `name` is unknown.
 
     References
     ----------

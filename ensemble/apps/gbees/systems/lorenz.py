@@ -11,7 +11,7 @@ __all__ = ["lorenz63", "lorenz96"]
 
 
 def _lorenz63(x: Sequence[Array], t: Array, xp: Namespace, sigma: Array, b: Array, r: Array) -> Sequence[Array]:
-    # centred about the mean of the two outer fixed points: x3 is Lorenz's Z - r - sigma for sigma = 4, b = 1
+    # x3 is Lorenz's Z - r - sigma: the origin is the mean of the two outer fixed points for sigma = 4, b = 1.
     return sigma * (x[1] - x[0]), -x[1] - x[0] * x[2], -b * x[2] + x[0] * x[1] - b * r
 
 
@@ -29,7 +29,7 @@ lorenz63 = Drift(_lorenz63, (4.0, 1.0, 48.0), ("sigma", "b", "r"))
 
 
 def lorenz96(F: Array = 4.0) -> Drift:
-    """Lorenz's system of 1996 in any number of dimensions from four on.
+    """Lorenz's system of 1996 in four or more dimensions.
 
     ``xj' = (x[j+1] - x[j-2]) x[j-1] - x[j] + F``, cyclic in j; dimensionless.
 

@@ -1,4 +1,4 @@
-"""Two oscillators as drifts: Duffing's, driven in time, and Aizawa's attractor."""
+"""Drifts of two oscillators: the forced Duffing oscillator and the Aizawa attractor."""
 
 from __future__ import annotations
 
@@ -28,13 +28,14 @@ def _aizawa(
 
 
 duffing = Drift(_duffing, (0.35, 0.3, 1.0), ("damping", "amplitude", "frequency"))
-"""Duffing's oscillator between two wells: ``x1' = x2``, ``x2' = x1 - x1^3 - damping x2 + amplitude cos(frequency t)``.
+"""The forced double-well Duffing oscillator.
 
-Dimensionless; it varies in time: give `Gbees` ``time_varying=True``.
+``x1' = x2``, ``x2' = x1 - x1^3 - damping x2 + amplitude cos(frequency t)``; dimensionless. The drift
+depends on t: `Gbees` needs ``time_varying=True``.
 """
 
 aizawa = Drift(_aizawa, (0.95, 0.7, 0.6, 3.5, 0.1), ("a", "b", "c", "d", "f"))
-"""Aizawa's attractor as the public GBEES programs have it: with x1^2 in place of (x1^2 + x2^2)(1 + e x3).
+"""The Aizawa attractor as in the public GBEES programs: x1^2 in place of (x1^2 + x2^2)(1 + e x3).
 
 ``x1' = (x3 - b) x1 - d x2``, ``x2' = d x1 + (x3 - b) x2``, ``x3' = c + a x3 - x3^3 / 3 - x1^2 + f x3 x1^3``;
 dimensionless.

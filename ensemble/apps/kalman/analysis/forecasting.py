@@ -74,7 +74,7 @@ class ForecastResult:
     def to_pandas(self) -> Any:
         """A DataFrame of the means, lower and upper ends of observations, one row per step.
 
-        The index goes on where that of the observations ends, if those were a Series or DataFrame with a frequency.
+        The index continues that of the observations, if those were a Series or DataFrame with a frequency.
         """
         tables.check_one_series(self, self.mean)
         columns = {"mean": self.mean, "lower": self.lower, "upper": self.upper}
@@ -110,7 +110,7 @@ def forecast(
     y : array or Ensemble of shape (*batch, T, ny), FilterResult or SmootherResult
         Observations, NaN where missing, which are filtered first; or what a filter or smoother of `model` has returned.
     horizon : int
-        The number of steps behind the last observation.
+        The number of steps after the last observation.
     level : float between 0 and 1
         Probability of the intervals.
     future : mapping, optional
@@ -149,7 +149,7 @@ def forecast(
     gaps = xp.full((horizon, *last.shape[1:]), float("nan"), dtype=last.dtype)
     seen = xp.moveaxis(xp.concat([last, gaps], axis=0), 0, n_batch)
     ahead = aligned(later, seen, None, "forecast")
-    run = filtered(_unseen(ahead), "sequential", "chunked")
+    run = filtered(_unobserved(ahead), "sequential", "chunked")
     mean, P = (xp.moveaxis(a, n_batch, 0)[1:, ...] for a in (run.mean, run.covariance))
     H, R, d = (ahead.each(name, slice(1, None)) for name in "HRd")
 
@@ -222,6 +222,6 @@ def _longer(now: Array, later: Array, name: str, tail: int, horizon: int) -> Arr
     return xp.concat([xp.broadcast_to(now, (*lead, 1, *shape)), later], axis=len(lead))
 
 
-def _unseen(series: Any) -> Any:
+def _unobserved(series: Any) -> Any:
     """The series without its first observation, which the state at its first step includes already."""
     return replace(series, y=series.y + float("nan"))

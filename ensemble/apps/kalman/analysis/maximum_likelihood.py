@@ -105,7 +105,7 @@ def maximum_likelihood(
     bounds : sequence of (low, high), optional
         One pair a parameter, None for no bound; a variance has ``(0.0, None)``.
     burn : int
-        How many of the first steps' terms to leave out, where a vague prior stands for ignorance.
+        How many of the first steps' terms to leave out, where a vague prior represents ignorance.
     mask : bool array, optional
         As `kalman_filter`.
     tol : float, dimensionless
@@ -260,7 +260,7 @@ def _spacings(z: np.ndarray) -> Array:
 
 
 def _stencil(z: np.ndarray) -> Array:
-    """The points of central differences: here, each variable up and down, each pair up and down together."""
+    """The points of central differences: here, each variable up and down, each pair up and down."""
     moves = np.diag(_spacings(z))
     both = [moves[i] + moves[j] for i, j in _pairs(len(z))]
     return z + np.concatenate([np.zeros((1, len(z))), moves, -moves, *([both, np.negative(both)] if both else [])])

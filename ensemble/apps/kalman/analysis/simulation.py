@@ -105,7 +105,7 @@ def simulate(
 
 
 def _parts(model: LinearGaussianModel, n_steps: int) -> Series:
-    """The parts with time in front; noises stay correlated."""
+    """The parts with time first; noises stay correlated."""
     xp = array_namespace(next((a for a in vars(model).values() if isinstance(a, Ensemble)), model.F))
     y = xp.zeros((n_steps, model.ny), dtype=model.F.dtype)
     return aligned(model, y, None, "simulate", correlated=True)
@@ -143,7 +143,7 @@ def _normal(series: Series, rng: np.random.Generator, n_steps: int, n: int | Non
 
 
 def _states(series: Series, noise: tuple[Array, Array]) -> tuple[Array, Array]:
-    """States and observations with time in front.
+    """States and observations with time first.
 
     Entry k of the second noise makes q[k+1] and r[k], the first noise the prior and q[0].
     """

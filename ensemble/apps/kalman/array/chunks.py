@@ -1,6 +1,6 @@
 """The filter over chunks of time: each chunk summed up as one element, the elements scanned, the recursion replayed.
 
-All chunks take their steps side by side. An element grows by a step as the filter does, with an inverse of the size of
+All chunks take their steps in parallel. An element grows by a step as the filter does, with an inverse of the size of
 an observation, and what is returned comes from plain filter steps: so the accuracy is the recursion's. The CUDA kernels
 do the same.
 """

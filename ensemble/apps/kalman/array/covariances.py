@@ -17,7 +17,7 @@ ROUNDING = 64
 """Units of rounding, times the size of a matrix, by which symmetry and eigenvalues may be off."""
 
 FEW = 256
-"""Matrices up to which LAPACK factors one after another; more are eliminated side by side."""
+"""Matrices up to which LAPACK factors one after another; more are eliminated in one batch."""
 
 
 def check_finite(a: Array, name: str, function: str) -> None:
@@ -57,7 +57,7 @@ def check_independent(a: Array, name: str, function: str) -> None:
 
 
 def matrices_last(a: Array) -> Array:
-    """The numbers of `a` with the axes of its matrices last: samples stand in front."""
+    """The numbers of `a` with the axes of its matrices last: samples first."""
     if not isinstance(a, Ensemble):
         return a
     values = a.samples
@@ -105,7 +105,7 @@ def _are_semidefinite(values: Array, bound: float) -> bool:
 
 
 def _have_positive_pivots(xp: Any, flat: Array, bound: float) -> bool:
-    """Whether elimination of all matrices side by side finds positive pivots only."""
+    """Whether batched elimination of all matrices finds positive pivots only."""
     n = flat.shape[-1]
     size = xp.max(xp.linalg.diagonal(flat), axis=-1)
     least = xp.asarray(4.0 * xp.finfo(flat.dtype).smallest_normal, dtype=flat.dtype)

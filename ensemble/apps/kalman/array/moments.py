@@ -106,8 +106,8 @@ def lag_one_covariances(series: Series, m: Array, P: Array, smoothed: Array) -> 
     if bool(array_namespace(values).any(values)):
         other, error = covariances_of_neighbours(series, m, P)
         spread = xp.sqrt(xp.abs(xp.max(xp.linalg.diagonal(smoothed), axis=-1)))
-        sound = error <= 1e-6 * spread[:-1, ...] * spread[1:, ...]
-        found = xp.where(xp.logical_and(lost, sound[..., None, None]), other, found)
+        valid = error <= 1e-6 * spread[:-1, ...] * spread[1:, ...]
+        found = xp.where(xp.logical_and(lost, valid[..., None, None]), other, found)
     if series.diffuse is None:
         return found
     start, early = diffuse_steps(series), []

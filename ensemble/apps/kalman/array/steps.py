@@ -1,6 +1,6 @@
 """One step of the filter and of the smoothers, as matrix formulas over any leading axes and any array library.
 
-The compiled code of the same step is in `_kernels/kalman`: `step.py` says where.
+The compiled code of the same step is in `_kernels/kalman`: `step.py` lists the functions.
 """
 
 from __future__ import annotations

@@ -62,20 +62,20 @@ def n_samples_of(series: Series) -> int | None:
 def series_first(a: Array, tail: int, batch: tuple[int, ...], n_samples: int | None, time_at: int | None) -> Array:
     """`a` with shape (series or 1, [time,] *tail): batches and samples are all series. A view where memory allows it.
 
-    `time_at` is the axis of time, which stands before or behind the batch; None where there is none.
+    `time_at` is the axis of time, which is before or after the batch; None where there is none.
     """
-    lone = not isinstance(a, Ensemble)
-    if lone and not batch:  # the usual case
+    plain = not isinstance(a, Ensemble)
+    if plain and not batch:  # the usual case
         return a[None, ...]
-    if not lone and not batch:  # samples of one series: one transpose
+    if not plain and not batch:  # samples of one series: one transpose
         n = len(a.samples.shape)
         values = a.samples.transpose(n - 1, *range(n - 1))
         if values.shape[0] in (1, n_samples):
             return values
         return np.broadcast_to(values, (n_samples or 1, *values.shape[1:]))
-    values = a[..., None] if lone else a.samples
+    values = a[..., None] if plain else a.samples
     axes = len(values.shape)
-    values = np.moveaxis(values, -1, axes - 1 - tail)  # samples behind the batch
+    values = np.moveaxis(values, -1, axes - 1 - tail)  # samples after the batch
     if time_at == 0:
         values = np.moveaxis(values, 0, axes - 1 - tail)
     elif time_at is not None:

@@ -1,7 +1,7 @@
 """One series in parts, each a interval of its steps and perhaps on a device of its own.
 
 On CUDA devices every part is reduced to one element; from these follow the state between parts and the information of
-later parts on it, and all parts run side by side (`time_ranges.py`). Elsewhere, for batches, for Ensembles, and where
+later parts on it, and all parts run in parallel (`time_ranges.py`). Elsewhere, for batches, for Ensembles, and where
 an element does not exist because an innovation covariance is singular, parts run one after another, on the CPU with the
 bits of one run over all of them.
 """
@@ -138,7 +138,7 @@ def filter_split_series(parts: Sequence[tuple[LinearGaussianModel, Any]]) -> lis
 
     Notes
     -----
-    Parts of one series on CUDA devices run side by side: twice the filter's work, and a state goes from device to
+    Parts of one series on CUDA devices run in parallel: twice the filter's work, and a state goes from device to
     device. All others run one after another. Many series are better distributed over devices whole.
 
     Examples
@@ -223,7 +223,7 @@ def _values(a: Any) -> Any:
     return a.samples if isinstance(a, Ensemble) else a
 
 
-# --- side by side
+# --- in parallel
 def _are_ranges(intervals: list[Series]) -> bool:
     """Whether the kernels over several devices take these parts: one series of CuPy's arrays."""
     alone = all(n_samples_of(s) is None and math.prod(s.batch) == 1 for s in intervals)
@@ -231,7 +231,7 @@ def _are_ranges(intervals: list[Series]) -> bool:
 
 
 def _range_arguments(intervals: list[Series]) -> tuple[Any, ...]:
-    """The parts' arrays, and the prior, as the kernels want them."""
+    """The parts' arrays, and the prior, as the kernels require them."""
     arguments = []
     for series in intervals:
         with on_device_of(series.y):

@@ -54,7 +54,7 @@ def _update(model: Any, params: Any) -> None:
 
 
 def _later(a: np.ndarray) -> np.ndarray:
-    """Entry k - 1 at k. Entry 0 is not used: the prior stands at the first observation."""
+    """Entry k - 1 at k. Entry 0 is not used: the prior is at the first observation."""
     return a if len(a) == 1 else np.concatenate([a[:1], a[:-1]])
 
 

@@ -1,4 +1,4 @@
-"""Values of a TOML file, each checked where it stands: messages name the file, the key and what was seen."""
+"""Values of a TOML file, checked when read: messages name the file, the key and what was seen."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = [
 
 
 def read(where: str, entries: dict[str, Any], name: str, kind: Callable[[Any], Any]) -> Any:
-    """What stands under `name`, as `kind` makes it; the first line of a kind's docstring is what it requires.
+    """The value of `name`, converted by `kind`; the first line of a kind's docstring is its requirement.
 
     Raises
     ------

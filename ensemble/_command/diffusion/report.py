@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._command.record import Record
+from ensemble._command.diffusion.record import Record
 
 __all__ = ["as_json", "as_table"]
 

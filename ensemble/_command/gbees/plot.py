@@ -10,8 +10,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from ensemble._command.gbees_report import Outcome
-from ensemble._command.plot import INK, STYLE
+from ensemble._command.gbees.report import Outcome
+from ensemble._command.shared.style import INK, STYLE
 from ensemble.apps.gbees import legend_handles, marginal, plot_cells, plot_isosurfaces, plot_region
 
 __all__ = ["figure"]
@@ -38,13 +38,13 @@ def figure(outcome: Outcome) -> Figure:
             draw_records(ax, outcome, coordinates, records)
             ax.set_title(title)
         ax = drawing.add_subplot(grid[0, -1])
-        recording = outcome.recording
-        plot_cells(recording.step_times, recording.steps.cells, ax=ax)
+        saved_run = outcome.saved_run
+        plot_cells(saved_run.step_times, saved_run.steps.cells, ax=ax)
         ax.set_xlabel(f"time ({outcome.time_unit})" if outcome.time_unit else "time")
         ax.yaxis.set_major_formatter(matplotlib.ticker.StrMethodFormatter("{x:,.0f}"))
         ax.set_title("Cells stored")
         drawing.suptitle(
-            f"GBEES {recording.title}: threshold {recording.threshold:g}, {recording.cell_steps:,} cell-steps",
+            f"GBEES {saved_run.title}: threshold {saved_run.threshold:g}, {saved_run.cell_steps:,} cell-steps",
             x=0.012, ha="left", fontsize=12, fontweight="bold", color=INK,
         )  # fmt: skip
         drawing.draw_without_rendering()
@@ -53,7 +53,7 @@ def figure(outcome: Outcome) -> Figure:
 
 def panels_of(outcome: Outcome, n: int) -> list[tuple[str, tuple[int, ...], list[int]]]:
     """Title, coordinates and records of each panel."""
-    spans = np.array(outcome.recording.spans)
+    spans = np.array(outcome.saved_run.spans)
     if n > 3:
         ends = [0, len(spans) - 1] if len(spans) > 1 else list(range(len(spans)))
         return [(", ".join(outcome.axes[i] for i in axes), axes, ends) for axes in ((0, 1, 2), tuple(range(n - 3, n)))]
@@ -70,7 +70,7 @@ def draw_records(ax: Any, outcome: Outcome, coordinates: tuple[int, ...], record
     n, names = len(coordinates), outcome.labels
     entries: list[Any] = []
     for colour, k in zip(colours, records):
-        cells = outcome.recording.distributions[k]
+        cells = outcome.saved_run.distributions[k]
         if n == 3:
             plot_isosurfaces(cells, coordinates, ax=ax, masses=MASSES, color=colour[:3], names=names)
         elif n == 2:

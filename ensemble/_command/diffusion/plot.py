@@ -9,28 +9,10 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from ensemble._command.record import Record
+from ensemble._command.diffusion.record import Record
+from ensemble._command.shared.style import BLUE, GREY, INK, ORANGE, STYLE
 
 __all__ = ["figure"]
-
-INK, GREY, BLUE, ORANGE = "#1b2733", "#8a96a3", "#2f6f9f", "#d9662b"
-
-STYLE: dict[Any, Any] = {
-    "font.size": 9.5,
-    "axes.edgecolor": GREY,
-    "axes.labelcolor": INK,
-    "axes.linewidth": 0.8,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.titlesize": 10.5,
-    "axes.titlelocation": "left",
-    "axes.titlecolor": INK,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "text.color": INK,
-    "legend.frameon": False,
-    "svg.hashsalt": "ensemble",
-}
 
 
 def figure(record: Record) -> Figure:
@@ -73,10 +55,10 @@ def histogram(axes: Any, record: Record) -> None:
 
 
 def profile(pair: Any, record: Record) -> None:
-    """Above, the mean of u along z; below, how far samples stray from u = 1 + z."""
+    """Above, the mean of u along z; below, how far samples deviation from u = 1 + z."""
     upper, lower = pair
     z, u = record.problem.mesh.axes[2], record.profile[:, record.good]
-    stray = u - (1.0 + z)[:, None]
+    deviation = u - (1.0 + z)[:, None]
     mean = u.mean(axis=1) if u.size else np.full(z.size, np.nan)
     upper.plot(z, 1.0 + z, color=GREY, linewidth=1.0, linestyle=(0, (4, 3)), label="$1 + z$")
     upper.plot(z, mean, color=BLUE, linewidth=1.8, label="mean of $u$")
@@ -85,10 +67,10 @@ def profile(pair: Any, record: Record) -> None:
     lower.axhline(0.0, color=GREY, linewidth=1.0, linestyle=(0, (4, 3)))
     if u.shape[1] > 1:
         for share, alpha in ((95, 0.18), (68, 0.32)):
-            low, high = np.percentile(stray, [50 - share / 2, 50 + share / 2], axis=1)
+            low, high = np.percentile(deviation, [50 - share / 2, 50 + share / 2], axis=1)
             lower.fill_between(z, low, high, color=BLUE, alpha=alpha, linewidth=0, label=f"{share} % of samples")
-        room = np.ptp(lower.get_ylim())
-        lower.set_ylim(top=lower.get_ylim()[1] + 0.3 * room)
+        height = np.ptp(lower.get_ylim())
+        lower.set_ylim(top=lower.get_ylim()[1] + 0.3 * height)
         lower.legend(loc="upper center", ncols=2, borderaxespad=0.2, columnspacing=1.4, handlelength=1.4)
     lower.plot(z, mean - 1.0 - z, color=BLUE, linewidth=1.8)
     lower.set(xlabel="$z$", ylabel="$u - (1 + z)$", xlim=(0.0, 1.0))

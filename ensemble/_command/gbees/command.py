@@ -15,12 +15,18 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import available_bytes
-from ensemble._command.diffusion import PLOT_SUFFIXES, require_backend
-from ensemble._command.files import require_different, require_folder, require_writable, save_figure
-from ensemble._command.gbees_input import configuration_of
-from ensemble._command.gbees_progress import GridProgress
-from ensemble._command.gbees_report import Outcome, as_json, as_table
-from ensemble._command.output import say
+from ensemble._command.gbees.input import configuration_of
+from ensemble._command.gbees.progress import GridProgress
+from ensemble._command.gbees.report import Outcome, as_json, as_table
+from ensemble._command.shared.backend import require_backend
+from ensemble._command.shared.files import (
+    PLOT_SUFFIXES,
+    require_different,
+    require_folder,
+    require_writable,
+    save_figure,
+)
+from ensemble._command.shared.output import say
 from ensemble.apps.gbees import (
     Configuration,
     Gbees,
@@ -64,7 +70,7 @@ def run(options: argparse.Namespace) -> int:
     except (ValueError, TypeError) as error:
         raise ValueError(f"{source_of(str(error), options)}{error}") from error
     first = recorded.gbees.cell_steps
-    outcome = Outcome(recorded.recording, axes_of(problem), {"backend": options.backend, "dtype": options.dtype},
+    outcome = Outcome(recorded.saved_run, axes_of(problem), {"backend": options.backend, "dtype": options.dtype},
                       cell_steps_before=first, units=problem.units, time_unit=problem.time_unit)  # fmt: skip
     with GridProgress(until, start=recorded.gbees.time, quiet=options.quiet) as progress:
         progress.say("compiling, or loading what was compiled before ...")
@@ -81,7 +87,7 @@ def run(options: argparse.Namespace) -> int:
                 text = " ".join(str(error).split())
                 say(f"{options.prog}: --monte-carlo: the comparison is left out: {text}")
     try:
-        if outcome.recording.distributions:
+        if outcome.saved_run.distributions:
             options.output.print(json.dumps(as_json(outcome), allow_nan=False) if options.json else as_table(outcome))
     finally:
         write_files(outcome, options)
@@ -91,7 +97,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def gbees_options(options: argparse.Namespace) -> dict[str, Any]:
-    """What the command line says to `Gbees`; what it leaves out is the problem's."""
+    """Arguments of `Gbees` from the command line; missing ones are the problem's."""
     said = {name: getattr(options, name) for name in ("threshold", "limiter", "cfl", "prune")}
     for name in ("factor", "extent"):
         value = getattr(options, name)
@@ -101,7 +107,7 @@ def gbees_options(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def source_of(text: str, options: argparse.Namespace) -> str:
-    """The file that a complaint is about, or nothing where it is about what the command line says."""
+    """The file that an error message is about; empty for the command line."""
     argument = re.match(r"(?:Gbees|RecordedRun): (\w+) ", text)
     said = argument is not None and getattr(options, argument[1], None) is not None
     in_file = "." in options.problem and not said and not text.startswith(("resume: ", "--"))
@@ -115,7 +121,7 @@ def axes_of(problem: Configuration) -> tuple[str, ...]:
 
 
 def begin(problem: Configuration, checkpoint: Path, options: argparse.Namespace) -> RecordedRun:
-    """A new run, or the one that the checkpoint tells of."""
+    """A new run, or the one of the checkpoint."""
     arguments: dict[str, Any] = {"times": options.times, "every": options.every, **gbees_options(options)}
     if not options.resume:
         return RecordedRun(problem, checkpoint=checkpoint, **arguments)
@@ -127,7 +133,7 @@ def begin(problem: Configuration, checkpoint: Path, options: argparse.Namespace)
 def warm_up(problem: Configuration, options: dict[str, Any]) -> None:
     """One step on a coarse grid, so that everything is compiled before a clock runs."""
     arguments = {**problem.options, **options, "factor": 0.25, "threshold": 1e-3}
-    # An error is this grid's alone; the real one has told its own.
+    # An error concerns this grid alone; the run has reported its own.
     with contextlib.suppress(GridError, MemoryError):
         Gbees(problem.drift, problem.mean, problem.covariance, **arguments).advance(1e-9 * problem.span)
 
@@ -135,7 +141,7 @@ def warm_up(problem: Configuration, options: dict[str, Any]) -> None:
 def carry_out(
     recorded: RecordedRun, outcome: Outcome, progress: GridProgress, options: argparse.Namespace, checkpoint: Path
 ) -> int:
-    """Run to the end, and say how it ended: 0, 1 where the grid could not go on, 130 where it was interrupted."""
+    """Run to the end and return the exit status: 0, 1 for a run that cannot continue, 130 for an interrupted one."""
     progress.restart(outcome.cell_steps_before)
     start = time.perf_counter()
     status = 0
@@ -189,10 +195,10 @@ def require_comparison(problem: Configuration, options: argparse.Namespace) -> N
 
 def compared(problem: Configuration, recorded: RecordedRun, options: argparse.Namespace) -> dict[str, float]:
     """The last distribution before any measurement, against random samples carried to the same time."""
-    before = [k for k, span in enumerate(recorded.recording.spans) if span == 0]
+    before = [k for k, span in enumerate(recorded.saved_run.spans) if span == 0]
     if not before:
         raise ValueError("--monte-carlo must find a record before the first measurement; got none.")
-    cells = recorded.recording.distributions[before[-1]]
+    cells = recorded.saved_run.distributions[before[-1]]
     start = time.perf_counter()
     x = draw(problem.mean, problem.covariance, options.monte_carlo, seed=options.seed)
     x = propagate(problem.drift, x, cells.time)
@@ -209,13 +215,13 @@ def compared(problem: Configuration, recorded: RecordedRun, options: argparse.Na
 
 
 def write_files(outcome: Outcome, options: argparse.Namespace) -> None:
-    """Write what --out, --export and --plot ask for."""
+    """Write the files of --out, --export and --plot."""
     output = options.output
     if options.out is not None:
-        output.write(options.out, lambda: outcome.recording.save(options.out))
+        output.write(options.out, lambda: outcome.saved_run.save(options.out))
     if options.export is not None:
-        output.write(options.export, lambda: outcome.recording.export(options.export, form=options.format))
-    if options.plot is not None and outcome.recording.distributions:
-        from ensemble._command.gbees_plot import figure  # Matplotlib takes a second to import
+        output.write(options.export, lambda: outcome.saved_run.export(options.export, form=options.format))
+    if options.plot is not None and outcome.saved_run.distributions:
+        from ensemble._command.gbees.plot import figure  # Matplotlib takes a second to import
 
         output.write(options.plot, lambda: save_figure(figure(outcome), options.plot))

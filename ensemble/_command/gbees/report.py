@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble.apps.gbees import Cells, Recording
+from ensemble.apps.gbees import Cells, SavedRun
 from ensemble.apps.gbees.analysis.distribution import covariance, mean
 
 __all__ = ["Outcome", "as_json", "as_table"]
@@ -17,7 +17,7 @@ __all__ = ["Outcome", "as_json", "as_table"]
 class Outcome:
     """A run and how it went; the command fills it."""
 
-    recording: Recording
+    saved_run: SavedRun
     axes: tuple[str, ...]
     options: dict[str, Any]
     seconds: float = 0.0
@@ -36,7 +36,7 @@ class Outcome:
     @property
     def rate(self) -> float:
         """Cell-steps a second of this call."""
-        return (self.recording.cell_steps - self.cell_steps_before) / max(self.seconds, 1e-9)
+        return (self.saved_run.cell_steps - self.cell_steps_before) / max(self.seconds, 1e-9)
 
 
 def moments(cells: Cells) -> tuple[list[float], list[float]]:
@@ -46,28 +46,28 @@ def moments(cells: Cells) -> tuple[list[float], list[float]]:
 
 def as_json(outcome: Outcome) -> dict[str, Any]:
     """The run as plain numbers, None for what is not known."""
-    recording = outcome.recording
-    steps = recording.steps
+    saved_run = outcome.saved_run
+    steps = saved_run.steps
     records = []
-    for cells, span in zip(recording.distributions, recording.spans):
+    for cells, span in zip(saved_run.distributions, saved_run.spans):
         centre, deviation = moments(cells)
         held = float(np.sum(cells.probabilities, dtype=np.float64))
         records.append(
             {"time": cells.time, "measurements": span, "active_cells": len(cells.probabilities), "mean": centre,
              "std": deviation, "probability": held}
         )  # fmt: skip
-    first = recording.distributions[0] if recording.distributions else None
+    first = saved_run.distributions[0] if saved_run.distributions else None
     return {
-        "problem": recording.title,
+        "problem": saved_run.title,
         "dimensions": len(outcome.axes),
         "axes": list(outcome.axes),
         "widths": None if first is None else np.asarray(first.widths).tolist(),
-        "threshold": recording.threshold,
+        "threshold": saved_run.threshold,
         **outcome.options,
         "records": records,
-        "log_evidences": recording.log_evidences,
+        "log_evidences": saved_run.log_evidences,
         "steps": len(steps),
-        "cell_steps": recording.cell_steps,
+        "cell_steps": saved_run.cell_steps,
         "largest_grid": int(np.max(steps.cells, initial=0)),
         "mass_min": float(np.min(steps.masses)) if len(steps) else None,
         "mass_max": float(np.max(steps.masses)) if len(steps) else None,
@@ -81,7 +81,7 @@ def as_json(outcome: Outcome) -> dict[str, Any]:
 
 
 def known(value: float) -> float | None:
-    """None for NaN: files of before clipping was counted by itself do not say."""
+    """None for NaN: older files have no clipped mass."""
     return value if np.isfinite(value) else None
 
 

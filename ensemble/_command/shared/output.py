@@ -12,7 +12,7 @@ __all__ = ["Output", "flush_stdout", "say"]
 
 
 def say(text: str) -> None:
-    """Print one line on stderr, if somebody reads it: a run does not end because its messages are not wanted."""
+    """Print one line on stderr; a closed stderr does not end the run."""
     if sys.stderr is not None:
         with contextlib.suppress(BrokenPipeError):
             print(text, file=sys.stderr, flush=True)
@@ -56,7 +56,7 @@ class Output:
         self.due.remove(path)
 
     def interrupted(self) -> str:
-        """What to say of an interruption now."""
+        """The message for an interruption now."""
         if not self.printed and not self.written:
             return "interrupted before any result"
         parts = ["the results were printed"] if self.printed else []

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 from tqdm import tqdm
 
-from ensemble._command.output import say
+from ensemble._command.shared.output import say
 
 __all__ = ["Display", "Progress"]
 
@@ -23,9 +23,9 @@ class Display:
     Parameters
     ----------
     quiet : bool
-        Say nothing at all.
+        Print nothing.
     **bar
-        What tqdm is told beside where it writes.
+        Arguments of tqdm besides its stream.
     """
 
     def __init__(self, *, quiet: bool, **bar: Any) -> None:
@@ -64,7 +64,7 @@ class Progress(Display):
     ----------
     n_samples : int
     quiet : bool
-        Say nothing at all.
+        Print nothing.
     """
 
     def __init__(self, n_samples: int, *, quiet: bool = False) -> None:

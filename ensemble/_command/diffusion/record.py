@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ensemble._backend import asarray_like, to_numpy
-from ensemble._command.sampling import Estimate, estimate
+from ensemble._command.diffusion.sampling import Estimate, estimate
 from ensemble.apps.fem import DiffusionResult, RandomDiffusion
 
 __all__ = ["Record"]

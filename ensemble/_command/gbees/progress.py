@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from ensemble._command.progress import SECONDS_BETWEEN_LINES, Display
+from ensemble._command.shared.progress import SECONDS_BETWEEN_LINES, Display
 
 __all__ = ["GridProgress"]
 
@@ -17,9 +17,9 @@ class GridProgress(Display):
     until : float
         The run's end.
     start : float
-        Where it begins, or goes on.
+        Start of the run or of its continuation.
     quiet : bool
-        Say nothing at all.
+        Print nothing.
     """
 
     def __init__(self, until: float, *, start: float = 0.0, quiet: bool = False) -> None:

@@ -8,7 +8,9 @@ from typing import Any
 
 from ensemble.scalar.files import write_whole
 
-__all__ = ["require_different", "require_folder", "require_writable", "save_figure", "write_whole"]
+__all__ = ["PLOT_SUFFIXES", "require_different", "require_folder", "require_writable", "save_figure", "write_whole"]
+
+PLOT_SUFFIXES = (".png", ".pdf", ".svg")
 
 
 def require_writable(option: str, path: Path | None, suffixes: tuple[str, ...]) -> None:

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ensemble._command import toml_values as kinds
-from ensemble._command.toml_values import read
+from ensemble._command.shared import toml_values as kinds
+from ensemble._command.shared.toml_values import read
 from ensemble.apps.gbees import Configuration, Drift, Measurement, configuration, read_gaussian
 from ensemble.apps.gbees.systems.configurations import CONFIGURATIONS
 
@@ -35,7 +35,7 @@ KINDS: dict[str, Callable[[Any], Any]] = {
     "span": kinds.positive, "records": kinds.whole, "axes": kinds.names, "units": kinds.names,
     "time_unit": kinds.text,
 }  # fmt: skip
-"""What stands under a key; a key that is not here is checked where it is used."""
+"""The value of a key; a key that is not here is checked where it is used."""
 
 PLAIN = ("span", "records", "axes", "units", "time_unit")
 """Of a `Configuration`, by the same name."""
@@ -50,7 +50,7 @@ def configuration_of(problem: str) -> Configuration:
     Raises
     ------
     ValueError
-        If it is neither a name nor a file, or the file does not say enough.
+        If it is neither a name nor a file, or the file is incomplete.
     """
     if problem in CONFIGURATIONS:
         return configuration(problem)
@@ -64,8 +64,8 @@ def configuration_of(problem: str) -> Configuration:
 
 
 def from_python(reference: str, beside: Path, default: str = "") -> Configuration:
-    """What a function of a Python file gives, or a `Configuration` that stands there."""
-    found = thing_in(reference, beside, default)
+    """The result of a function of a Python file, or a `Configuration` in it."""
+    found = object_in(reference, beside, default)
     if not isinstance(found, Configuration):
         try:
             found = found()
@@ -77,8 +77,8 @@ def from_python(reference: str, beside: Path, default: str = "") -> Configuratio
     return found
 
 
-def thing_in(reference: Any, beside: Path, default: str = "") -> Any:
-    """What ``FILE.py:NAME`` stands for; FILE is looked for in the folder `beside`."""
+def object_in(reference: Any, beside: Path, default: str = "") -> Any:
+    """The object ``FILE.py:NAME``; FILE is relative to the folder `beside`."""
     path, _, name = str(reference).partition(":")
     name = name or default
     if not path.endswith(".py") or not name:
@@ -100,7 +100,7 @@ def thing_in(reference: Any, beside: Path, default: str = "") -> Any:
 
 
 def from_toml(path: Path) -> Configuration:
-    """A problem written down in TOML; ``docs/howto/gbees.md`` lists what may stand in it."""
+    """A problem written down in TOML; ``docs/howto/gbees.md`` lists its keys."""
     try:
         text = tomllib.loads(path.read_text())
     except FileNotFoundError:
@@ -109,7 +109,7 @@ def from_toml(path: Path) -> Configuration:
         raise ValueError(f"{path} must be a file that can be read; got an error: {error.strerror}.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} must be TOML; got an error: {error}.") from None
-    complain_about_unknown(path, text, KEYS)
+    reject_unknown(path, text, KEYS)
     beside, where = path.parent, str(path)
     base = system_of(where, text) if "system" in text else None
     values: dict[str, Any] = {"name": path.stem}
@@ -162,11 +162,11 @@ def system_of(where: str, text: dict[str, Any]) -> Configuration:
 
 
 def named_in(where: str, text: dict[str, Any], name: str, beside: Path) -> Any:
-    """The function that stands under `name` as FILE.py:NAME."""
-    return made(f"{where}: {name}", lambda: thing_in(read(where, text, name, kinds.text), beside))
+    """The function given under `name` as FILE.py:NAME."""
+    return made(f"{where}: {name}", lambda: object_in(read(where, text, name, kinds.text), beside))
 
 
-def complain_about_unknown(path: Path, table: dict[str, Any], known: set[str]) -> None:
+def reject_unknown(path: Path, table: dict[str, Any], known: set[str]) -> None:
     """Raise if a key is misspelt."""
     unknown = sorted(set(table) - known)
     if unknown:
@@ -198,7 +198,7 @@ def initial_of(path: Path, text: dict[str, Any]) -> dict[str, Any]:
 
 
 def gaussian_in(where: str, text: dict[str, Any], name: str, beside: Path) -> Any:
-    """What the public program's file says that stands under `name`."""
+    """The content of the public program's file given under `name`."""
     file = beside / read(where, text, name, kinds.text)
     try:
         return made(f"{where}: {name}", lambda: read_gaussian(file))
@@ -208,7 +208,7 @@ def gaussian_in(where: str, text: dict[str, Any], name: str, beside: Path) -> An
 
 def measurement_of(path: Path, number: int, part: dict[str, Any], n: int | None) -> Measurement:
     """One of the tables ``[[measurements]]`` of a problem in `n` dimensions."""
-    complain_about_unknown(path, part, {"coordinates", "h", "file", "y", "R", "span", "likelihood"})
+    reject_unknown(path, part, {"coordinates", "h", "file", "y", "R", "span", "likelihood"})
     where = f"{path}: measurement {number}"
     values: dict[str, Any] = {}
     if "file" in part:

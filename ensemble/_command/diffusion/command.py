@@ -10,14 +10,15 @@ from typing import Any
 import numpy as np
 
 from ensemble import _check
-from ensemble._backend import available_bytes, prototype
-from ensemble._command.files import require_different, require_writable, save_figure, write_whole
-from ensemble._command.output import say
-from ensemble._command.progress import Progress
-from ensemble._command.record import Record
-from ensemble._command.report import as_json, as_table
-from ensemble._command.sampling import MOST_SOBOL_TERMS, uniform_points
-from ensemble._command.second_process import OneSampleCompilation
+from ensemble._backend import available_bytes
+from ensemble._command.diffusion.record import Record
+from ensemble._command.diffusion.report import as_json, as_table
+from ensemble._command.diffusion.sampling import MOST_SOBOL_TERMS, uniform_points
+from ensemble._command.diffusion.second_process import OneSampleCompilation
+from ensemble._command.shared.backend import require_backend
+from ensemble._command.shared.files import PLOT_SUFFIXES, require_different, require_writable, save_figure, write_whole
+from ensemble._command.shared.output import say
+from ensemble._command.shared.progress import Progress
 from ensemble.apps.fem import RandomDiffusion
 from ensemble.scalar import Ensemble
 
@@ -25,8 +26,6 @@ __all__ = ["run"]
 
 WARM_UP_CELLS = 10
 """Enough for two multigrid levels, so that most kernels of a run of one ensemble are compiled before it."""
-
-PLOT_SUFFIXES = (".png", ".pdf", ".svg")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -64,14 +63,6 @@ def require_reachable(rtol: float) -> None:
     """Raise unless a residual can be reduced by the factor `rtol`, and has to be."""
     if not np.finfo(np.float64).eps <= rtol < 1.0:
         raise ValueError(f"--rtol must be below 1, and not below float64's 2.2e-16; got {rtol:g}.")
-
-
-def require_backend(name: str) -> None:
-    """Raise unless arrays of the library `name` can be made here."""
-    try:
-        prototype("cupy" if name == "cupy" else "numpy")  # "array" is the Array API code of GBEES, on NumPy here
-    except RuntimeError as error:
-        raise ValueError(f"--{error}") from None
 
 
 def require_sampler(options: argparse.Namespace) -> None:
@@ -194,6 +185,6 @@ def write_files(record: Record) -> None:
         }
         options.output.write(options.out, lambda: write_whole(options.out, lambda file: np.savez(file, **arrays)))
     if options.plot is not None:
-        from ensemble._command.plot import figure  # Matplotlib takes a second to import
+        from ensemble._command.diffusion.plot import figure  # Matplotlib takes a second to import
 
         options.output.write(options.plot, lambda: save_figure(figure(record), options.plot))

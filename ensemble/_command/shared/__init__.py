@@ -1,0 +1,1 @@
+"""What sub-commands share: output files, standard output, progress, values of TOML files."""
