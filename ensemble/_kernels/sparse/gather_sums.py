@@ -181,7 +181,7 @@ def staging(gather: Gather, k: int, width: int, like: Any) -> Staging | None:
         pairs = gather.starts[blocks]
         own = np.repeat(np.repeat(pairs[:-1], np.diff(entries)), np.diff(starts))
         tables = (pairs, entries, gather.incidences, starts, (sources - own * k).astype(np.uint16), targets)
-        gather.copies[key] = Staging(*(asarray_like(table, like) for table in tables), k, capacity)
+        gather.copies[key] = Staging._make((*(asarray_like(table, like) for table in tables), k, capacity))
     found: Staging = gather.copies[key]
     return found
 
