@@ -96,14 +96,5 @@ def step_fields(mesh: fem.TetMesh, n_samples: int = 1) -> dict[str, Any]:
         "diffusivity": Ensemble(diffusivity),
         "viscosity": Ensemble(15.0 * spread),
         "volume_per_mass": Ensemble(spread[:, ::-1].copy()),
-        "lengths": _lengths(mesh),
+        "lengths": fem.edge_lengths(mesh),
     }
-
-
-def _lengths(mesh: fem.TetMesh) -> np.ndarray:
-    """The square root of half the sum of ``e e^T`` over the edges of each element, (n_elements, 3, 3), in m."""
-    i, j = np.triu_indices(4, 1)
-    corners = mesh.points[mesh.tets]
-    edges = corners[:, j] - corners[:, i]
-    values, vectors = np.linalg.eigh(0.5 * np.einsum("eki,ekj->eij", edges, edges))
-    return np.asarray(np.einsum("eik,ek,ejk->eij", vectors, np.sqrt(values), vectors))

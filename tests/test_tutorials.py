@@ -12,7 +12,7 @@ TUTORIALS = sorted(path.stem for path in FOLDER.glob("*.py"))
 
 
 def test_every_tutorial_is_checked():
-    assert TUTORIALS == ["butterfly", "nile"]
+    assert TUTORIALS == ["butterfly", "mountain", "nile"]
 
 
 @pytest.fixture(scope="module")
@@ -81,3 +81,49 @@ def test_the_butterfly_reports_and_draws(butterfly, tmp_path, capsys):
     assert "963 steps, 6,512,143 cell-steps" in capsys.readouterr().out
     butterfly["draw"](tmp_path / "butterfly.png")
     assert (tmp_path / "butterfly.png").stat().st_size > 50_000
+
+
+@pytest.fixture(scope="module")
+def mountain():
+    return runpy.run_path(str(FOLDER / "mountain.py"))
+
+
+def test_the_wind_blows_along_the_ground(mountain):
+    """No air flows through the ground: what enters at one end leaves at the other, in every column of the flow."""
+    mesh, phi = mountain["mesh"], mountain["potentials"][0]
+    through = mountain["laplacian"] @ phi  # flux out of the domain around each node
+    ends = np.isin(mesh.points[:, 0], (0.0, mountain["SIZE"]))
+    assert abs(through[~ends]).max() < 1e-8 * abs(through[ends]).max()
+    assert abs(through.sum()) < 1e-8 * abs(through).sum()
+
+
+def test_mass_is_kept_until_it_leaves(mountain):
+    """The plume of the slowest sample is still inside: its mass is what was emitted."""
+    inside, emitted = mountain["inside"].samples, mountain["emitted"]
+    assert abs(inside.max() - emitted) < 0.02 * emitted and inside.min() > 0.3 * emitted
+    assert inside[np.argmin(mountain["speed"].samples)] > np.median(inside)
+
+
+def test_a_sample_of_the_plume_has_the_bits_of_its_own_run(mountain):
+    i, fem = 5, mountain["fem"]
+    fields = {
+        name: value.sample(i) if hasattr(value, "sample") else value for name, value in mountain["fields"].items()
+    }
+    rest = {"source": fem.at_nodes(mountain["source"]), "mixing": mountain["mixing"].sample(i)}
+    forms = (mountain["mass"], mountain["transport"], mountain["emission"])
+    for own, all_samples in zip(fem.assemble(mountain["mesh"], *forms, **rest, **fields),
+                                (mountain["M"], mountain["A"], mountain["b"]), strict=True):  # fmt: skip
+        values = [made.values if hasattr(made, "values") else made.samples for made in (own, all_samples)]
+        np.testing.assert_array_equal(values[0][..., 0], values[1][..., i])
+
+
+def test_the_mountain_reports_draws_and_writes(mountain, tmp_path, capsys):
+    meshio = pytest.importorskip("meshio")
+    mountain["report"]()
+    assert "emitted 1800 kg" in capsys.readouterr().out
+    mountain["draw"](tmp_path / "mountain.png")
+    assert (tmp_path / "mountain.png").stat().st_size > 30_000
+    mountain["write"](tmp_path / "plume.vtu")
+    data = meshio.read(tmp_path / "plume.vtu").point_data
+    np.testing.assert_allclose(data["concentration_mean"], mountain["mean"], rtol=1e-14)
+    np.testing.assert_allclose(data["concentration_std"], mountain["deviation"], rtol=1e-12, atol=1e-20)

@@ -17,7 +17,7 @@ from ensemble.apps.fem.fields import Field, at_nodes, at_points, per_element
 from ensemble.apps.fem.forms import BilinearForm, LinearForm, bilinear_form, linear_form
 from ensemble.apps.fem.interop import from_skfem
 from ensemble.apps.fem.karhunen_loeve import KarhunenLoeve, exponential_covariance
-from ensemble.apps.fem.matrices import mass_matrix, stiffness_matrix
+from ensemble.apps.fem.matrices import mass_matrix, pressure_stabilisation, stiffness_matrix
 from ensemble.apps.fem.mesh import HexMesh
 from ensemble.apps.fem.mesh_files import write_mesh
 from ensemble.apps.fem.periodic import merge_nodes, periodic
@@ -63,6 +63,7 @@ __all__ = [
     "mul",
     "per_element",
     "periodic",
+    "pressure_stabilisation",
     "shape_dshape",
     "shape_shape",
     "stiffness_matrix",
