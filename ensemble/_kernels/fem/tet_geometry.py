@@ -15,7 +15,7 @@ __all__ = [
     "width_of",
 ]  # fmt: skip
 
-TILES = 16
+TILES = 32
 """Tiles of SIMD width that a thread goes through with one piece of memory."""
 
 ONE_VALUE = cuda.Layout("double", 1, 1, 1)
