@@ -1,4 +1,4 @@
-"""Chebyshev smoothing with bounds of each sample's own, and the eigenvalue estimate behind them."""
+"""Chebyshev smoothing with bounds of each sample's own, and their eigenvalue estimate."""
 
 from __future__ import annotations
 
