@@ -1,4 +1,4 @@
-"""Argument checks. Every message says: function, argument, requirement, what was seen, what to do instead."""
+"""Argument checks. Every message gives: function, argument, requirement, what was seen, what to do instead."""
 
 from __future__ import annotations
 

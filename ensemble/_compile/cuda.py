@@ -1,6 +1,6 @@
 """CUDA C++ kernels: the sources of a module, the layout of samples over threads, and launches.
 
-A kernel module is one ``.cu`` file behind `samples.cuh`. It is compiled once for each layout of samples (value type,
+A kernel module is one ``.cu`` file after `samples.cuh`. It is compiled once for each layout of samples (value type,
 threads per row, samples per thread) and kept on disk by CuPy; the number of samples itself is an argument, so that a
 solve that removes finished samples compiles nothing. Launches go to CuPy's current stream and allocate nothing but the
 outputs that the caller does not pass.

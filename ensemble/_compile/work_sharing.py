@@ -199,7 +199,7 @@ class WorkSharing:
 
     @functools.cached_property
     def dispatcher(self) -> Any:
-        """Numba's function, with the arguments ``low, high`` behind its own."""
+        """Numba's function, with the arguments ``low, high`` after its own."""
         numba.get_num_threads()  # starts the threads, to whose functions compiled code refers
         return cached(numba.njit(**self._options)(_shared_loop(self._function)))
 

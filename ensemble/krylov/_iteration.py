@@ -205,7 +205,7 @@ class KrylovIteration:
     # --- callbacks
     def stop(self, answer: Any) -> None:
         """End the running samples where a callback answered True."""
-        if says_stop(answer):
+        if stop_requested(answer):
             self.finish(self.active, Status.stopped)
 
     # --- compaction
@@ -223,9 +223,9 @@ class KrylovIteration:
 
     def compact(self, kept: np.ndarray) -> None:
         """Reduce vectors, matrix and preconditioner to the samples at the places `kept`."""
-        leaving = np.ones(self.samples.size, bool)
-        leaving[kept] = False
-        self.return_best(leaving)
+        removed = np.ones(self.samples.size, bool)
+        removed[kept] = False
+        self.return_best(removed)
         places = asarray_like(kept, self.x)
         if self.wide_x is None:
             self.wide_x = empty_like(self.x)
@@ -272,7 +272,7 @@ class KrylovIteration:
         return history
 
 
-def says_stop(answer: Any) -> bool:
+def stop_requested(answer: Any) -> bool:
     """Whether a callback's return value ends the solve: True does, None and other objects do not."""
     return isinstance(answer, bool | np.bool_) and bool(answer)
 

@@ -14,7 +14,7 @@ from ensemble._kernels.krylov.basis import scale
 from ensemble._kernels.krylov.device_scalars.gmres import GmresScalars, initial_rows
 from ensemble._kernels.krylov.vectors import take_samples
 from ensemble._typing import Array
-from ensemble.krylov._iteration import KrylovIteration, says_stop
+from ensemble.krylov._iteration import KrylovIteration, stop_requested
 from ensemble.krylov._solve import solve
 from ensemble.krylov._system import LinearSystem, linear_system
 from ensemble.krylov.host_scalars.gmres import GmresHostScalars
@@ -169,7 +169,7 @@ class GmresIteration(KrylovIteration):
 
     def stop(self, answer: Any) -> None:
         """As every method's; x takes up what the cycle has found."""
-        if says_stop(answer):
+        if stop_requested(answer):
             self.update(ended=True)
         super().stop(answer)
 

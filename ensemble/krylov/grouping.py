@@ -105,7 +105,7 @@ def group_samples(key: Any, ensemble_size: int, *, last: str = "short") -> Sampl
     """Divide samples into ensembles, similar values of `key` in one group.
 
     Uncoupled samples in lock-step run as long as their slowest one, coupled ones as long as the union of their spectra
-    asks for: both are cheapest among their like [1]_, [2]_.
+    requires: both are cheapest among their like [1]_, [2]_.
 
     Parameters
     ----------

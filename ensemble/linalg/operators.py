@@ -17,7 +17,7 @@ from ensemble.scalar.sample_set import SampleSet, common_set
 
 
 def samples_of(x: Any) -> Any:
-    """The bare array of shape ``(*shape, n_samples)`` behind `x`; a plain array or list is one shared sample."""
+    """The bare array of shape ``(*shape, n_samples)`` of `x`; a plain array or list is one shared sample."""
     if isinstance(x, Ensemble):
         return x.samples
     return (x if is_array(x) else np.asarray(x))[..., None]

@@ -107,8 +107,8 @@ def amplification(A: CrsMatrix | BcrsMatrix | SymmetricCrsMatrix, inverse: Any) 
 def single_precision_serves(fits: np.ndarray, energies: list[np.ndarray], amplified: np.ndarray | None) -> np.ndarray:
     """Which samples single precision serves: by range, by the energies of each level, by the coarsest inverse."""
     kept = np.ones(fits.shape) if amplified is None else 1.0 / amplified
-    trusted = fits & (kept >= 1.0 / LARGEST_INVERSE)
+    accepted = fits & (kept >= 1.0 / LARGEST_INVERSE)
     for energy in energies:
         kept = kept * energy
-        trusted = trusted & (energy >= SMALLEST_ENERGY)
-    return trusted & (kept >= 1.0 / LARGEST_GROWTH)
+        accepted = accepted & (energy >= SMALLEST_ENERGY)
+    return accepted & (kept >= 1.0 / LARGEST_GROWTH)

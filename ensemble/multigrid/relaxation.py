@@ -1,4 +1,4 @@
-"""Chebyshev smoothing with bounds of each sample's own, and the eigenvalue estimate behind them."""
+"""Chebyshev smoothing with bounds of each sample's own, and their eigenvalue estimate."""
 
 from __future__ import annotations
 
@@ -184,15 +184,12 @@ class OperatorSmoother(ChebyshevSmoother):
     """The same on any operator that has the fused steps as methods: ``chebyshev_first``, ``_step`` and ``_last``."""
 
     def first(self, b: Any, x: Any, c: Any, w: Any, out: Any) -> Any:
-        """w = c D^-1 (b - A x), and x + w to `out`."""
         return self.A.chebyshev_first(self._dinv_of(b), b, x, c, w, out)
 
     def step(self, b: Any, x: Any, a: Any, c: Any, w: Any, out: Any) -> Any:
-        """w = a w + c D^-1 (b - A x), and x + w to `out`."""
         return self.A.chebyshev_step(self._dinv_of(b), b, x, a, c, w, out)
 
     def last(self, b: Any, x: Any, a: Any, c: Any, w: Any, out: Any) -> Any:
-        """x + a w + c D^-1 (b - A x) to `out`."""
         return self.A.chebyshev_last(self._dinv_of(b), b, x, a, c, w, out)
 
     def _dinv_of(self, b: Any) -> Any:

@@ -12,7 +12,7 @@ __all__ = ["PROTOCOLS", "ProtocolTable"]
 
 
 class ProtocolTable:
-    """The functions behind an ensemble's protocols."""
+    """The functions of an ensemble's protocols."""
 
     get_item: Callable[..., Any]
     set_item: Callable[..., None]

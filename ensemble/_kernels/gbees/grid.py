@@ -212,14 +212,14 @@ def mark_downwind(n, p, v, links, ungrown, kept, packing, end, limit):
         if p[cell] >= limit:
             kept[cell] = True
             if not mark_targets(cell, n, v, links, kept, packing, False):
-                # the edge may be stored behind the other face; a face outside bounds hides it from later steps
+                # the edge may be stored across the other face; a face outside bounds hides it from later steps
                 mark_targets(cell, n, v, links, kept, packing, True)
                 ungrown[cell] = True
 
 
 @inner
 def mark_targets(cell, n, v, links, kept, packing, every):
-    """Mark the downwind neighbours of `cell`; returns whether all faces are there. `every`: edges behind both faces."""
+    """Mark the downwind neighbours of `cell`; returns whether all faces are there. `every`: edges across both faces."""
     size = kept.size
     complete = True
     for i in range(n):

@@ -428,7 +428,7 @@ SHARES = """mix_{i}_{j} = {real}(0.5 * dt * numbers[{corners} + {i} * N + {j}])"
 CORNER = """corner = gather(links, {to_j} * size, {first})
 corner = select(corner > 0, corner, gather(links, {to_i} * size, {other}))
 stays = stays + mix_{share} * select(corner > 0, gather(p, 0, corner) - x, 0.0)"""
-"""Exchange over an edge, behind either face that is stored."""
+"""Exchange over an edge, across either face that is stored."""
 
 ARRIVALS = """l_J, u_J = load(links, J * size + c, LANES), load(links, (N + J) * size + c, LANES)
 x = x + (gather(up, J * size, l_J) - gather(down, J * size, u_J))"""

@@ -210,7 +210,7 @@ def _filter_series(
     n, p = padded(nx), padded(ny)
     size, rows = n * n, ny * n
     P, ahead, before, Ft, FP = w, behind(w, size), behind(w, 2 * size), behind(w, 3 * size), behind(w, 4 * size)
-    HP = behind(w, 5 * size)  # of G, gain, X one behind another: K G' + X K' is one product
+    HP = behind(w, 5 * size)  # of G, gain, X concatenated: K G' + X K' is one product
     white, G, gain, X = behind(HP, rows), behind(HP, 2 * rows), behind(HP, 3 * rows), behind(HP, 4 * rows)
     observed, negative, columns = behind(HP, 5 * rows), behind(HP, 6 * rows), behind(HP, 7 * rows)
     noise = behind(columns, n * p)

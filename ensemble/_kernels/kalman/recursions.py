@@ -302,8 +302,8 @@ class FilterStep:
 
 def _constancy(F, Q, H, R):
     """Whether H and R have one step for all; and F and Q, too."""
-    lasting = H.shape[1] == R.shape[1] == 1
-    return lasting, lasting and F.shape[1] == Q.shape[1] == 1
+    constant = H.shape[1] == R.shape[1] == 1
+    return constant, constant and F.shape[1] == Q.shape[1] == 1
 
 
 def _logarithms(pivots):

@@ -71,7 +71,7 @@ def _congruence(A: Matrix, B: Matrix, C: Matrix | None = None) -> Matrix:
 
 
 def _factored(S: Matrix, inverse: Any) -> tuple[Matrix, Vector, Vector]:
-    """Unit lower triangle, pivots and their inverses of ``S = L D L'``; ``inverse(pivot, j)`` says how to invert."""
+    """Unit lower triangle, pivots and their inverses of ``S = L D L'``; ``inverse(pivot, j)`` inverts."""
     n = len(S)
     rest = [list(row) for row in S]
     lower: Matrix = [[None] * n for _ in range(n)]

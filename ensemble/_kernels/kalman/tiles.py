@@ -180,7 +180,7 @@ def copy_transposed(A: Numbers, by_row: int, rows: int, columns: int, C: Numbers
 
 @rolled
 def transposed_rows(A: Numbers, rows: int, stride: int, C: Numbers, pitch: int) -> None:
-    """Rows of A in whole registers, as columns of C; columns behind them get what follows A in memory."""
+    """Rows of A in whole registers, as columns of C; further columns get what follows A in memory."""
     for i in range(0, rows, LANES):
         for j in range(0, stride, LANES):
             transpose_square(behind(A, i * stride + j), stride, behind(C, j * pitch + i), pitch)

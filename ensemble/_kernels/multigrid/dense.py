@@ -131,8 +131,8 @@ def _(rows, columns, values, n, out):
     inverse, pivots, skew = _swept(rows, columns, wide, n)
     # The same tests on the same pivots as `inverse_of`: matrices that fail them go through LAPACK, one by one.
     (smallest, largest), skew = to_numpy(pivots), to_numpy(skew).max(axis=0)
-    trusted = (skew <= ASYMMETRY) & (smallest > n * np.finfo(float).eps * largest)
-    for s in np.flatnonzero(~trusted):
+    accepted = (skew <= ASYMMETRY) & (smallest > n * np.finfo(float).eps * largest)
+    for s in np.flatnonzero(~accepted):
         dense = dense_of(to_numpy(rows), to_numpy(columns), to_numpy(wide[:, int(s)]), n)
         inverse[:, :, int(s)] = asarray_like(inverse_of(dense), values)
     return into(out, xp.astype(inverse, values.dtype))

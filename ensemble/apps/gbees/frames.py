@@ -125,8 +125,8 @@ def shift_between(a: Cells, b: Cells) -> np.ndarray | None:
     turned = a.rotation is not None or b.rotation is not None
     if turned and (a.rotation is None or b.rotation is None or not np.array_equal(a.rotation, b.rotation)):
         return None
-    apart = np.asarray(b.origin, dtype=np.float64) - np.asarray(a.origin, dtype=np.float64)
-    cells = (apart if not turned else np.asarray(a.rotation).T @ apart) / np.asarray(a.widths)
+    shift = np.asarray(b.origin, dtype=np.float64) - np.asarray(a.origin, dtype=np.float64)
+    cells = (shift if not turned else np.asarray(a.rotation).T @ shift) / np.asarray(a.widths)
     whole = np.rint(cells)
     return whole.astype(np.int64) if np.all(np.abs(cells - whole) <= NEARLY_WHOLE) else None
 

@@ -21,13 +21,13 @@ def _proper(series: Series, start: Start) -> Series:
     xp = array_namespace(series.y, start.means[-1], start.covariances[-1])
     parts = {name: series.each(name, slice(last, None)) for name in ("F", "Q", "H", "R", "u", "d", "y")}
     y = parts.pop("y")
-    gone = xp.full(tuple(y[:1, ...].shape), float("nan"), dtype=y.dtype)
-    y = xp.concat([gone, y[1:, ...]], axis=0)
+    missing = xp.full(tuple(y[:1, ...].shape), float("nan"), dtype=y.dtype)
+    y = xp.concat([missing, y[1:, ...]], axis=0)
     m0, P0 = start.means[-1], start.covariances[-1]
     return replace(series, y=y, m0=m0, P0=P0, predict_first=False, diffuse=None, **parts)
 
 
-def _in_front(series: Series, early: list[Array], late: Array | None, tail: tuple[int, ...]) -> Array:
+def _prepended(series: Series, early: list[Array], late: Array | None, tail: tuple[int, ...]) -> Array:
     """Steps of `early` and those of a result after its first, time after the batch."""
     xp = array_namespace(*early, *([] if late is None else [late]))
     n_batch = len(series.batch)
@@ -49,23 +49,23 @@ def diffuse_filter(series: Series, run: Callable[[Series], FilterResult]) -> Fil
 
 def _joined(series: Series, start: Start, later: FilterResult) -> FilterResult:
     nx = series.F.shape[-1]
-    terms = _in_front(series, start.terms, later.log_likelihoods, ())
+    terms = _prepended(series, start.terms, later.log_likelihoods, ())
     return FilterResult(
-        mean=_in_front(series, start.means, later.mean, (nx,)),
-        covariance=_in_front(series, start.covariances, later.covariance, (nx, nx)),
+        mean=_prepended(series, start.means, later.mean, (nx,)),
+        covariance=_prepended(series, start.covariances, later.covariance, (nx, nx)),
         log_likelihoods=terms,
         log_likelihood=sum_over_time(array_namespace(terms).moveaxis(terms, len(series.batch), 0)),
         series=series,
-        diffuse_covariance=_in_front(series, _squares(start.factors), None, (nx, nx)),
+        diffuse_covariance=_prepended(series, _squares(start.factors), None, (nx, nx)),
     )
 
 
 def _undetermined(diffuse: Array, G: Array, whole: Array) -> Array:
     """What multiplies kappa in a smoothed covariance, without rounding; `G` is the filter's factor."""
     xp = array_namespace(diffuse, G, whole)
-    gone = xp.linalg.diagonal(diffuse) <= xp.finfo(diffuse.dtype).eps * xp.sum(whole * whole, axis=-1)
-    gone = xp.logical_or(gone, xp.all(G == 0.0, axis=-1))
-    return xp.where(xp.logical_or(gone[..., :, None], gone[..., None, :]), 0.0 * diffuse, symmetric(diffuse))
+    small = xp.linalg.diagonal(diffuse) <= xp.finfo(diffuse.dtype).eps * xp.sum(whole * whole, axis=-1)
+    small = xp.logical_or(small, xp.all(G == 0.0, axis=-1))
+    return xp.where(xp.logical_or(small[..., :, None], small[..., None, :]), 0.0 * diffuse, symmetric(diffuse))
 
 
 def _with_infinity(P: Array, diffuse: Array) -> Array:
@@ -99,8 +99,8 @@ def diffuse_smoother(series: Series, run: Callable[[Series], SmootherResult]) ->
         covariances.append(_with_infinity(covariance, diffuse))
         diffuses.append(diffuse)
     return SmootherResult(
-        mean=_in_front(series, means[::-1], later.mean, (nx,)),
-        covariance=_in_front(series, covariances[::-1], later.covariance, (nx, nx)),
+        mean=_prepended(series, means[::-1], later.mean, (nx,)),
+        covariance=_prepended(series, covariances[::-1], later.covariance, (nx, nx)),
         filtered=_joined(series, start, later.filtered),
-        diffuse_covariance=_in_front(series, diffuses[::-1], None, (nx, nx)),
+        diffuse_covariance=_prepended(series, diffuses[::-1], None, (nx, nx)),
     )

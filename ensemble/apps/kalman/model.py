@@ -172,7 +172,7 @@ class LinearGaussianModel:
         """The model of a statsmodels state-space model, e.g. SARIMAX, UnobservedComponents, VARMAX, DynamicFactor.
 
         Statsmodels' transition, selection, covariance and intercept of entry k lead from step k to k + 1; here they
-        are entry k + 1. The prior stands at the first observation.
+        are entry k + 1. The prior is at the first observation.
 
         Parameters
         ----------

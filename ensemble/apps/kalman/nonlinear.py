@@ -103,8 +103,8 @@ def with_prior_step(model: NonlinearGaussianModel, y: Any, mask: Any, function: 
     xp = array_namespace(series.y, series.F, series.m0)
     longer = {name: xp.concat([a[:1, ...], a], axis=0) for name in ("Q", "R")
               if (a := getattr(series, name)).shape[0] > 1}  # fmt: skip
-    gone = xp.full((1, *series.y.shape[1:]), float("nan"), dtype=series.y.dtype)
-    y = xp.concat([xp.asarray(gone), series.y], axis=0)
+    missing = xp.full((1, *series.y.shape[1:]), float("nan"), dtype=series.y.dtype)
+    y = xp.concat([xp.asarray(missing), series.y], axis=0)
     return replace(series, y=y, predict_first=False, **longer), -1
 
 

@@ -35,7 +35,7 @@ class FilterResult:
         Their sum over time, in float64 or the arrays' dtype if that is wider.
     diffuse_covariance : array or Ensemble, shape (*batch, n_diffuse_steps, nx, nx), or None
         What multiplies kappa in the covariance of the first steps, where the model has a diffuse prior; `covariance` is
-        the finite part. Behind these steps it is zero. None for models without diffuse states.
+        the finite part. After these steps it is zero. None for models without diffuse states.
     """
 
     mean: Array
@@ -199,7 +199,7 @@ class SmootherResult:
     def lag_one_covariance(self) -> Array:
         """``cov(x[k], x[k+1] | y)`` for k from 0 to T - 2, shape (*batch, T - 1, nx, nx).
 
-        NaN where it has less than six digits, as where predicted covariances are nearly singular behind a wide prior.
+        NaN where it has less than six digits, as where predicted covariances are nearly singular after a wide prior.
         """
         filtered = self.filtered
         first = filtered._time_first

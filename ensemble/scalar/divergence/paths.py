@@ -74,20 +74,20 @@ class Follower(Decider):
     def truth(self, values: np.ndarray) -> bool:
         if values.size != self.ids.size:
             raise self.refused(_other_samples(values.size, self.ids.size))
-        mine = values[self.followed]
-        yes = int(np.count_nonzero(mine))
-        if self.stopped or yes in (0, mine.size):
-            return bool(mine[0])
-        return bool(self._partition([self.followed[mine], self.followed[~mine]], [True, False]))
+        followed = values[self.followed]
+        yes = int(np.count_nonzero(followed))
+        if self.stopped or yes in (0, followed.size):
+            return bool(followed[0])
+        return bool(self._partition([self.followed[followed], self.followed[~followed]], [True, False]))
 
     def number(self, values: np.ndarray, kind: str) -> int:
         if values.size != self.ids.size:
             raise self.refused(_other_samples(values.size, self.ids.size))
-        mine = values[self.followed]
+        followed = values[self.followed]
         if kind == "Python int" and values.dtype.kind == "f":
-            mine = np.trunc(mine) + 0.0  # all that ``int(x)`` shows; NaN and the infinities stay what they are
+            followed = np.trunc(followed) + 0.0  # all that ``int(x)`` shows; NaN and the infinities stay what they are
         groups: dict[bytes, list[int]] = {}
-        for position, value in zip(self.followed.tolist(), mine, strict=True):
+        for position, value in zip(self.followed.tolist(), followed, strict=True):
             groups.setdefault(_bits(value), []).append(position)
         if not self.stopped and len(groups) > 1:
             parts = [np.array(group) for group in groups.values()]
@@ -107,8 +107,8 @@ class Follower(Decider):
     def defer(self, reason: str = "") -> None:
         """Stop; the followed samples run again, each alone where there is a reason."""
         self.stopped = True
-        mine = self.ids[self.followed]
-        parts = [mine[k : k + 1] for k in range(mine.size)] if reason else [mine]
+        ids = self.ids[self.followed]
+        parts = [ids[k : k + 1] for k in range(ids.size)] if reason else [ids]
         self.deferred.extend(Task(part, self.decisions, reason) for part in parts)
 
     def _partition(self, parts: list[np.ndarray], answers: list[Any]) -> Any:

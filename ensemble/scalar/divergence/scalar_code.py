@@ -80,7 +80,7 @@ METHODS = EXACT_METHODS | {
 }  # fmt: skip
 
 INEXACT = INTEGERS_OF_MATH | (METHODS - EXACT_METHODS)
-"""Attributes that floats may not be asked for; a name that also means something outside may still be one of them."""
+"""Attributes of floats that *exact* code may not use; one may also be a name outside the function."""
 
 EXACT_BUILTINS: frozenset[Any] = frozenset((
     abs, all, any, bool, dict, enumerate, float, len, list, max, min, range, reversed, sorted, tuple, zip,

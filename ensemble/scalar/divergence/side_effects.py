@@ -72,14 +72,14 @@ def snapshot(f: Callable[..., Any]) -> Snapshot:
 
 def changes(before: Snapshot, after: Snapshot) -> list[str]:
     """The names that are bound to another value, or to one of other content, than before."""
-    gone = [name for name in before if name not in after]
+    removed = [name for name in before if name not in after]
     new = [name for name in after if name not in before]
     other = [
         name
         for name in before.keys() & after.keys()
         if before[name][0] is not after[name][0] or before[name][1] != after[name][1]
     ]
-    return sorted(gone + new + other)
+    return sorted(removed + new + other)
 
 
 def codes_in(code: CodeType) -> Iterator[CodeType]:

@@ -1,4 +1,4 @@
-// The kernels: `advance`, many steps, and the operations on one large grid. Included behind prune.cuh.
+// The kernels: `advance`, many steps, and the operations on one large grid. Included after prune.cuh.
 
 #if CLUSTER > 1
 #define CLUSTERED __cluster_dims__(CLUSTER, 1, 1)

@@ -1,4 +1,4 @@
-// Pruning, and the table and links of the cells that are kept. Included behind step.cuh.
+// Pruning, and the table and links of the cells that are kept. Included after step.cuh.
 
 // Marks the downwind neighbours of an active cell, over faces, and over edges past a stored face: one byte per cell, in
 // the memory of T. Several threads may write the same value to one byte.

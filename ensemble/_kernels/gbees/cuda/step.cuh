@@ -1,4 +1,4 @@
-// The phases of a step. Included behind cells.cuh.
+// The phases of a step. Included after cells.cuh.
 
 // --- phase 1: growth: active cells insert their downwind neighbours over faces and edges
 #if DIFFUSIVE

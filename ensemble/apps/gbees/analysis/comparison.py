@@ -251,8 +251,8 @@ def kernel_density(
     _check.require(n_samples > n, "kernel_density", "samples", f"be more than {n}", n_samples)
     h = n_samples ** (-1.0 / (n + 4)) if factor is None else _check.positive(factor, "kernel_density", "factor")
     centre = xp.mean(x, axis=1)
-    away = x - centre[:, None]
-    C = to_numpy(away @ away.T) / (n_samples - 1)
+    centred = x - centre[:, None]
+    C = to_numpy(centred @ centred.T) / (n_samples - 1)
     try:
         L = np.linalg.cholesky(C)
     except np.linalg.LinAlgError:
@@ -263,7 +263,7 @@ def kernel_density(
         ) from None
     whiten = asarray_like(np.linalg.inv(L) / h, x)
     kind = xp.float64 if dtype is None else dtype
-    y = whiten @ away
+    y = whiten @ centred
     at = (positions(cells) - centre) @ whiten.T
     return replace(cells, probabilities=normalised(kernel_sums(at, y, kind, callback)))
 

@@ -116,8 +116,8 @@ class CudaEngine:
         list of GridError, MemoryError or None
             The error that stopped each engine, None for those that finished.
         """
-        gone = elapsed or [0.0] * len(engines)
-        advances = [_UnfinishedAdvance(*each) for each in zip(engines, times, spans, gone, strict=True)]
+        elapsed = elapsed or [0.0] * len(engines)
+        advances = [_UnfinishedAdvance(*each) for each in zip(engines, times, spans, elapsed, strict=True)]
         max_cell_steps = 1 << 60
         if callback is not None:
             max_cell_steps = 1 if any(engine.report_each_step for engine in engines) else MAX_CELL_STEPS

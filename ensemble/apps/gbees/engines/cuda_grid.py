@@ -141,9 +141,9 @@ class DeviceGrid:
         self.record = record
         for one, other, store in (("p", "q", self.arrays), ("keys", "other_keys", self.arrays)):
             if other in store and int(record[one][0]) == address(store[other]):
-                mine = getattr(self, one)
+                own = getattr(self, one)
                 setattr(self, one, store[other])
-                store[other] = mine
+                store[other] = own
         self.n, self.scale = int(record["n_complete"][0]), float(record["scale"][0])
         self.n_sorted = int(record["n_sorted"][0])
         if record["reason"][0] not in (Reason.FINISHED, Reason.PAUSED, Reason.PRUNE):
@@ -258,8 +258,8 @@ class DeviceGrid:
         candidates, p = candidates[order], p[order]
         mass = fixed(p)
         below = deleted - int(xp.sum(mass))
-        gone = xp.astype(below + xp.cumulative_sum(mass), xp.float64) / UNIT
-        stays = p >= threshold * (1 - gone)
+        removed = xp.astype(below + xp.cumulative_sum(mass), xp.float64) / UNIT
+        stays = p >= threshold * (1 - removed)
         self.marks[candidates[stays]] = 0
         return deleted - int(xp.sum(mass[stays]))
 

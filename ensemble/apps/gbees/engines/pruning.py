@@ -27,9 +27,9 @@ def pruned(problem: Problem, grid: Grid) -> Grid:
         p = xp.take(grid.p, candidates)
         order = xp.argsort(p)
         p = xp.astype(xp.take(p, order), xp.float64, copy=False)
-        gone = p < problem.threshold * (1.0 - xp.cumulative_sum(p))  # against the mass that would be left
-        n_gone = gone.shape[0] if bool(xp.all(gone)) else int(xp.argmin(xp.astype(gone, xp.int8)))
-        kept = xp.sort(xp.concat([kept, xp.take(candidates, order[n_gone:])]))
+        removed = p < problem.threshold * (1.0 - xp.cumulative_sum(p))  # against the mass that would be left
+        n_removed = removed.shape[0] if bool(xp.all(removed)) else int(xp.argmin(xp.astype(removed, xp.int8)))
+        kept = xp.sort(xp.concat([kept, xp.take(candidates, order[n_removed:])]))
     if kept.shape[0] == 0:
         raise no_cell_left(problem, grid.size)
     return grid.chosen(kept)

@@ -241,9 +241,9 @@ class CellQuadrature:
                     f"that takes more than {BOXES:,} parts of cells. Make the cells smaller, or use likelihood='point'."
                 )
             widest = np.argmax(need, axis=0)
-            mine = np.arange(k)[:, None] == widest
-            half = np.where(mine, 0.5 * half, half)
-            centre = np.concatenate([np.where(mine, centre + side * half, centre) for side in (-1, 1)], axis=1)
+            splits = np.arange(k)[:, None] == widest
+            half = np.where(splits, 0.5 * half, half)
+            centre = np.concatenate([np.where(splits, centre + side * half, centre) for side in (-1, 1)], axis=1)
             cell, half = np.concatenate([cell, cell]), np.concatenate([half, half], axis=1)
 
     def add(self, boxes: BoxBatch, moments: Moments) -> None:

@@ -133,11 +133,11 @@ def of_value(value: Any) -> str:
     return value if isinstance(value, str) else repr(value)
 
 
-def difference(name: str, theirs: Entry, mine: Entry) -> str:
+def difference(name: str, stored: Entry, own: Entry) -> str:
     """The difference between two entries of one name, in words."""
-    if isinstance(theirs, str) and isinstance(mine, str):
-        return f"another {name}: {_short(theirs)} there, {_short(mine)} here"
-    there, here = ([entry] if isinstance(entry, str) else entry for entry in (theirs, mine))
+    if isinstance(stored, str) and isinstance(own, str):
+        return f"another {name}: {_short(stored)} there, {_short(own)} here"
+    there, here = ([entry] if isinstance(entry, str) else entry for entry in (stored, own))
     k = next((k for k, pair in enumerate(zip(there, here)) if pair[0] != pair[1]), min(len(there), len(here)))
     words = [_short(entry[k]) if k < len(entry) else "nothing" for entry in (there, here)]
     return f"another {name}, in line {k + 1} of its program: {words[0]} there, {words[1]} here"

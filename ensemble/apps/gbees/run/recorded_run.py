@@ -130,11 +130,11 @@ class RecordedRun:
         arrays = read_arrays(checkpoint)
         if "identity" not in arrays:
             raise ValueError(f"resume: {checkpoint} must be a checkpoint; got an .npz file without 'identity'.")
-        theirs = json.loads(str(arrays["identity"]))
+        stored = json.loads(str(arrays["identity"]))
         differences = [
-            identity.difference(name, theirs.get(name, "nothing"), run.identity.get(name, "nothing"))
-            for name in {**run.identity, **theirs}
-            if theirs.get(name) != run.identity.get(name)
+            identity.difference(name, stored.get(name, "nothing"), run.identity.get(name, "nothing"))
+            for name in {**run.identity, **stored}
+            if stored.get(name) != run.identity.get(name)
         ]
         if differences:
             raise ValueError(

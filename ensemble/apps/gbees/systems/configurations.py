@@ -217,7 +217,7 @@ CONFIGURATIONS: dict[str, Callable[[], Configuration]] = {
     "cr3bp": _cr3bp,
     "two-body": _two_body,
 }
-"""The function behind each name of `configuration`."""
+"""The function for each name of `configuration`."""
 
 
 def configuration(name: str) -> Configuration:

@@ -206,7 +206,7 @@ def _varies(a: Array, tail: int) -> bool:
 
 
 def _longer(now: Array, later: Array, name: str, tail: int, horizon: int) -> Array:
-    """A part's last entry, and those to come behind it."""
+    """A part's last entry, and those to come after it."""
     same = tuple(later.shape[len(later.shape) - tail :]) == tuple(now.shape[len(now.shape) - tail :])
     steps = later.shape[-tail - 1] if len(later.shape) > tail else 1
     shape = tuple(now.shape[len(now.shape) - tail :])

@@ -45,7 +45,7 @@ class MaximumLikelihoodResult:
     covariance : array, shape (n_parameters, n_parameters)
         The inverse of the second derivatives of ``-log L`` at the estimate. NaN for a parameter that lies at its bound,
         which for the others counts as fixed; NaN for all if the derivatives are not positive definite, as where the
-        data says nothing about a combination of parameters.
+        data do not determine a combination of parameters.
     log_likelihood : float
     converged : bool
     iterations : int

@@ -83,7 +83,7 @@ def diffuse_update(H: Array, R: Array, P: Array, G: Array, whole: Array, semidef
 
 
 def _later(xp: Any, a: Array, i: int) -> Array:
-    """The entries of `a` behind entry i; zero in place of the others."""
+    """The entries of `a` after entry i; zero in place of the others."""
     return a * xp.asarray([float(j > i) for j in range(a.shape[-1])], dtype=a.dtype)
 
 
@@ -109,8 +109,8 @@ def _without_rounding(G: Array, whole: Array) -> Array:
     """G with rows that are zero up to rounding set to zero."""
     xp = array_namespace(G, whole)
     bound = xp.finfo(G.dtype).eps * xp.sum(whole * whole, axis=-1)
-    gone = xp.sum(G * G, axis=-1) <= bound
-    return xp.where(gone[..., None], 0.0 * G, G)
+    negligible = xp.sum(G * G, axis=-1) <= bound
+    return xp.where(negligible[..., None], 0.0 * G, G)
 
 
 class Start(NamedTuple):

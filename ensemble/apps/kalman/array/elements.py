@@ -176,7 +176,7 @@ def extend_filter(
 
 
 def advance_filter(element: Element, m: Array, P: Array) -> tuple[Array, Array]:
-    """The filter's state behind an interval of time from the one before it."""
+    """The filter's state after an interval of time from the one before it."""
     A, b, C, eta, J = element
     xp, n = array_namespace(A, m), A.shape[-1]
     right = xp.concat([P, (m + apply(P, eta))[..., None]], axis=-1)

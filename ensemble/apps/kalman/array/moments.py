@@ -122,7 +122,7 @@ def covariances_of_neighbours(series: Series, m: Array, P: Array) -> tuple[Array
     """``cov(x[k], x[k+1] | y)`` without an inverse of predicted covariances, and the size of its rounding errors.
 
     ``P[k] F[k+1]' (I - N[k] P*[k+1])`` with predicted covariances P* and the information N[k] of all observations
-    behind step k, a recursion backwards (P. de Jong, M. J. Mackinnon, Biometrika 75 (1988), 601-602). It loses digits
+    after step k, a recursion backwards (P. de Jong, M. J. Mackinnon, Biometrika 75 (1988), 601-602). It loses digits
     where P* is much wider than what is known in the end.
     """
     _, ahead = predicted(series, m, P)
