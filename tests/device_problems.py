@@ -5,7 +5,7 @@ import numpy as np
 from ensemble import Ensemble
 from ensemble.gallery import convection_diffusion, poisson
 from ensemble.krylov import cg, gmres
-from ensemble.linalg import CrsMatrix
+from ensemble.linalg import BcrsMatrix, CrsMatrix
 from ensemble.multigrid import approximate_ideal_restriction, smoothed_aggregation
 
 
@@ -29,6 +29,16 @@ def problem(n_samples, seed=41503):
     scale = np.exp(0.3 * rng.standard_normal((A.shape[0], n_samples)))
     rows, columns = A.graph.row_of_entry, A.graph.indices
     A = CrsMatrix(A.graph, A.values * scale[rows] * scale[columns])
+    return A, Ensemble(rng.standard_normal((A.shape[0], n_samples)))
+
+
+def block_problem(n_samples, seed=20963):
+    """Random symmetric positive definite blocks on the graph of a small Poisson problem."""
+    rng = np.random.default_rng(seed)
+    A = poisson((6, 6, 5))
+    K = rng.standard_normal((3, 3, n_samples))
+    K = np.einsum("abs,cbs->acs", K, K) + 3.0 * np.eye(3)[..., None]
+    A = BcrsMatrix(A.graph, A.values[:, None, None, :] * K)
     return A, Ensemble(rng.standard_normal((A.shape[0], n_samples)))
 
 

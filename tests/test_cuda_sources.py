@@ -13,10 +13,10 @@ from ensemble._kernels.sparse import affine_mma
 from ensemble.apps.fem import RandomDiffusion
 from ensemble.apps.fem.solves import memory
 from ensemble.krylov import bicgstab, cg, gmres
-from ensemble.multigrid import GaussSeidel, smoothed_aggregation
+from ensemble.multigrid import Chebyshev, GaussSeidel, Jacobi, smoothed_aggregation
 from tests import nvrtc
 from tests.cases import SEED, SUMS_DIFFER, device_cases, results, tolerance
-from tests.device_problems import affine_arrays, convection, problem, solved, solved_by_reduction
+from tests.device_problems import affine_arrays, block_problem, convection, problem, solved, solved_by_reduction
 from tests.krylov.problems import nonsymmetric
 
 solve_module = importlib.import_module("ensemble.krylov._solve")
@@ -159,6 +159,17 @@ def test_a_whole_solve_agrees_with_the_cpu(n_samples, request):
     np.testing.assert_array_equal(got.iterations, expected.iterations)
     np.testing.assert_allclose(got.x.samples, expected.x.samples, rtol=1e-11, atol=1e-11)
     np.testing.assert_allclose(got.residual_norms, expected.residual_norms, rtol=1e-4)
+
+
+@pytest.mark.parametrize("n_samples, smoother", [(1, Chebyshev()), (5, Chebyshev()), (3, Jacobi())])
+def test_a_whole_solve_with_blocks_agrees_with_the_cpu(n_samples, smoother, request):
+    A, b = block_problem(n_samples)
+    expected = cg(A, b, M=smoothed_aggregation(A, coarse_size=60, smoother=smoother), rtol=1e-9)
+    request.getfixturevalue("as_device")
+    got = cg(A, b, M=smoothed_aggregation(A, coarse_size=60, smoother=smoother), rtol=1e-9)
+    assert got.converged.all()
+    np.testing.assert_array_equal(got.iterations, expected.iterations)
+    np.testing.assert_allclose(got.x.samples, expected.x.samples, rtol=1e-10, atol=1e-10)
 
 
 def test_a_solve_with_strength_and_gauss_seidel_agrees_with_the_cpu(request):

@@ -53,13 +53,12 @@ def converted_v_cycle(
             inner = symmetric_finish(leave, *A.arrays, smoother.dinv, b, x, a, c, w, r, out)[1]
             return out, inner
         if isinstance(A, SymmetricCrsMatrix | BcrsMatrix):
-            out[...] = smoother.last(b, x, a, c, w, w if w is not x else empty_like(x))
+            out[...] = smoother.last(b, x, a, c, w, workspace.scratch[0])
         else:
             smoother.last(b, x, a, c, w, out)
-        if scale is not None:
-            out[...] = scale * out
-        if unit is not None:
-            out[...] = leave * out
+        for factor in (scale, None if unit is None else leave):
+            if factor is not None:  # in place: a recorded solve must not allocate
+                array_namespace(out).multiply(factor, out, out=out)
         return out, dot(r, out, None)
 
     finished: tuple[Any, Any] = smoother.smooth(b, here, here, x if here is swap else swap, w, finish=finish)
