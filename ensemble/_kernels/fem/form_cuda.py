@@ -38,6 +38,9 @@ CAPACITIES = (512, 256, 192, 128, 96, 64)
 THREADS, BLOCKS = 256, 5
 """Threads of a block; blocks that a multiprocessor should hold of forms without quadrature, which limits registers."""
 
+MOST_BYTES = 96 << 10
+"""Shared memory that a block may have at most: what devices from compute capability 7.0 on can give."""
+
 STATIC_BYTES = 48 << 10
 """Shared memory that a kernel may have without asking for more."""
 
@@ -256,12 +259,37 @@ class _Source:
         return lines
 
 
+def pair_bytes(source: _Source, layout: Layout) -> int:
+    """Shared memory of one pair of row and element."""
+    values = len(source.staged) + len(source.summed) * source.n_columns
+    return 8 * (source.n_factors + values * layout.lanes * layout.vector) + 2 * source.cell.n_functions
+
+
+def fitting_layout(form: FormTerms, element: Element, layout: Layout, longest: int, n_samples: int) -> Layout:
+    """`layout` with so few samples per tile that a row of `longest` elements fits the shared memory of a block."""
+    source = _Source(form, element)
+    while longest * pair_bytes(source, layout) > MOST_BYTES and layout.lanes * layout.vector > 1:
+        if layout.lanes > 1:
+            layout = layout._replace(lanes=layout.lanes // 2)
+        else:
+            layout = layout._replace(vector=layout.vector // 2)
+    needed = longest * pair_bytes(source, layout)
+    if needed > MOST_BYTES:
+        raise ValueError(
+            f"form: a row of the matrix must need at most {MOST_BYTES} bytes of shared memory on a device; got "
+            f"{needed} for {longest} elements around one node. Assemble on the CPU."
+        )
+    return layout._replace(tiles=-(-n_samples // (layout.lanes * layout.vector)))
+
+
 def assembly_source(form: FormTerms, element: Element, layout: Layout, longest: int) -> tuple[str, int, int]:
     """The kernel for rows of at most `longest` elements, the pairs that a block may carry, and its shared memory."""
     source = _Source(form, element)
+    pair = pair_bytes(source, layout)
+    capacity = next((c for c in CAPACITIES if c >= longest and c * pair <= SHARED_BYTES), 0)
+    if not capacity:
+        capacity = max(longest, min(CAPACITIES[-1], MOST_BYTES // pair))
     values = len(source.staged) + len(source.summed) * source.n_columns
-    pair = 8 * (source.n_factors + values * layout.lanes * layout.vector) + 2 * element.n_functions
-    capacity = next((c for c in CAPACITIES if c >= longest and c * pair <= SHARED_BYTES), max(longest, CAPACITIES[-1]))
     bodies = []
     for name, coefficients in (("element_coefficients", form.element), ("point_coefficients", form.point)):
         if coefficients.numbers:
@@ -308,7 +336,9 @@ def assemble_on_device(
     given = [fields[j] for j in form.used_fields]
     per_sample = [fields[j] for j in form.used_fields if form.fields[j].per_sample]
     layout = layout_of(n_samples, *made, *per_sample)
-    kernel, capacity, shared = _kernel(form, tables.element, layout._replace(tiles=0), tables.gather.longest)
+    longest = tables.gather.longest
+    layout = fitting_layout(form, tables.element, layout, longest, n_samples)
+    kernel, capacity, shared = _kernel(form, tables.element, layout._replace(tiles=0), longest)
     arrays, n_blocks = tables.on_device(made[0], capacity, form.is_bilinear)
     kernel((n_blocks, layout.tiles), (THREADS,), (*arrays, *given, *made, np.int32(n_samples)), shared_mem=shared)
     return made

@@ -8,6 +8,7 @@ import pytest
 from ensemble._compile.cuda import Layout
 from ensemble._kernels.fem import form_cuda
 from ensemble._kernels.fem import forms as form_kernels
+from ensemble._kernels.fem.form_plan import Element
 from ensemble.apps import fem
 from ensemble.scalar import Ensemble
 from tests import cuda_on_cpu, nvrtc
@@ -83,3 +84,41 @@ def test_a_sample_on_a_device_has_the_bits_of_its_own_run():
         for i in (0, 17, 39):
             own = form.assemble(mesh, **{name: cupy.asarray(np.ascontiguousarray(values[..., i]))}, **more).values
             assert bool((own[:, 0] == together[:, i]).all())
+
+
+@pytest.mark.skipif(cuda_on_cpu.COMPILER is None, reason="no g++")
+@pytest.mark.parametrize("most", [1 << 10, 3 << 10])
+def test_rows_that_need_much_shared_memory_take_fewer_samples_at_a_time(mesh, most, monkeypatch):
+    form, fields = cases(mesh, np.random.default_rng(557), 16)[11]
+    expected = values_of(form.assemble(mesh, **fields))
+    layouts = []
+
+    def recorded(terms, element, layout, longest):
+        layouts.append(layout)
+        return emulated(terms, element, layout, longest)
+
+    monkeypatch.setattr(form_cuda, "MOST_BYTES", most * mesh_longest(mesh) // 8)
+    monkeypatch.setattr(form_kernels, "backend_of", lambda *arrays: "cuda")
+    monkeypatch.setattr(form_cuda, "_kernel", recorded)
+    got = values_of(form.assemble(mesh, **fields))
+    np.testing.assert_allclose(got, expected, rtol=0, atol=2e-15 * abs(expected).max())
+    assert all(layout.lanes * layout.vector < 16 for layout in layouts)
+
+
+def mesh_longest(mesh):
+    return fem.LinearSpace(mesh).tables(2).gather.longest
+
+
+def test_every_kind_of_element_fits_a_block(mesh):
+    """Vector forms with quadrature of 32 samples, on elements of up to 27 functions."""
+    form, fields = cases(mesh, np.random.default_rng(557), 2)[11]
+    form.assemble(mesh, **fields)
+    terms = next(iter(form.traced.values()))
+    for functions, points, longest in ((4, 11, 40), (10, 11, 40), (8, 8, 8), (27, 27, 8)):
+        element = Element(functions, points, 3, False)
+        layout = form_cuda.fitting_layout(terms, element, Layout("double", 16, 2, 1), longest, 32)
+        _, capacity, shared = form_cuda.assembly_source(terms, element, layout, longest)
+        assert capacity >= longest and shared <= form_cuda.MOST_BYTES
+        assert layout.tiles * layout.lanes * layout.vector >= 32
+    with pytest.raises(ValueError, match="form: a row of the matrix must need at most 98304 bytes of shared memory"):
+        form_cuda.fitting_layout(terms, Element(27, 27, 3, False), layout, 4000, 32)
