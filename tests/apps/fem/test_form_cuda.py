@@ -87,7 +87,7 @@ def test_a_sample_on_a_device_has_the_bits_of_its_own_run():
 
 
 @pytest.mark.skipif(cuda_on_cpu.COMPILER is None, reason="no g++")
-@pytest.mark.parametrize("most", [1 << 10, 3 << 10])
+@pytest.mark.parametrize("most", [1536, 3072])
 def test_rows_that_need_much_shared_memory_take_fewer_samples_at_a_time(mesh, most, monkeypatch):
     form, fields = cases(mesh, np.random.default_rng(557), 16)[11]
     expected = values_of(form.assemble(mesh, **fields))
