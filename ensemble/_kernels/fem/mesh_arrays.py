@@ -18,9 +18,20 @@ CHUNK = 4096
 U = np.uint64  # an unsigned index needs no test for a negative one
 
 
+@inner
+def _key(a, b, c, d):
+    """A number for four nodes that does not depend on their order."""
+    key = U(0)
+    for node in (a, b, c, d):
+        x = U(node) * U(0x9E3779B97F4A7C15)
+        x ^= x >> U(29)
+        key += x * U(0xBF58476D1CE4E5B9)
+    return key ^ (key >> U(32))
+
+
 @compiled
-def count_faulty_tets(points, tets, flat, volumes, used, faulty):
-    """Volumes of tetrahedra (flat arrays), the nodes that are used, and how many elements of each chunk are faulty.
+def count_faulty_tets(points, tets, flat, volumes, keys, used, faulty):
+    """Volumes and keys of tetrahedra (flat arrays), the nodes that are used, and faulty elements of each chunk.
 
     An element is faulty if a node does not exist or stands twice, if six times its volume is not above `flat` times the
     cube of its longest edge, or not positive.
@@ -48,30 +59,20 @@ def count_faulty_tets(points, tets, flat, volumes, used, faulty):
             )
             longest = max(longest, (cx - ax) ** 2 + (cy - ay) ** 2 + (cz - az) ** 2)
             longest = max(longest, (cx - bx) ** 2 + (cy - by) ** 2 + (cz - bz) ** 2)
-            volumes[U(e)] = triple / 6.0
+            volumes[U(e)], keys[U(e)] = triple / 6.0, _key(a, b, c, d)
             repeated = (a == b) | (a == c) | (a == d) | (b == c) | (b == d) | (c == d)
             count += repeated or not triple > flat * longest * np.sqrt(longest)
         faulty[chunk] = count
 
 
-@inner
-def _place(tets, e):
-    key = U(0)
-    for b in range(4):  # a sum: the order of nodes does not matter
-        x = U(tets[U(e) * U(4) + U(b)]) * U(0x9E3779B97F4A7C15)
-        x ^= x >> U(29)
-        key += x * U(0xBF58476D1CE4E5B9)
-    return key ^ (key >> U(32))
-
-
 @compiled_serial
-def has_doubles(tets, table):
+def has_doubles(tets, keys, table):
     """Whether two elements have the same nodes; `table` has a power of two of places, -1 each."""
     mask = U(table.size - 1)
     last = tets.size // 4 - 1
     for e in range(last + 1):
-        at, place = U(e) * U(4), _place(tets, e) & mask
-        prefetch(table, np.int64(_place(tets, min(e + AHEAD, last)) & mask), 1)
+        at, place = U(e) * U(4), U(keys[U(e)]) & mask
+        prefetch(table, np.int64(U(keys[U(min(e + AHEAD, last))]) & mask), 1)
         while table[place] >= 0:
             other = U(table[place]) * U(4)
             common = 0

@@ -6,8 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ensemble._compile.lanes.types import prefetch
-from ensemble._compile.numba import compiled, prange
+from ensemble._compile.numba import compiled, prange, thread_count
 from ensemble._kernels.sparse.product_graphs import transpose_graph
 
 __all__ = ["ElementMap", "element_map"]
@@ -15,11 +14,8 @@ __all__ = ["ElementMap", "element_map"]
 LONGEST = 32767
 """Entries of a row, at most: places in it are 16-bit numbers."""
 
-PARTS = 64
-"""Ranges of rows, at most, that have a marker array of their own."""
-
-AHEAD = 48
-"""Incidences by which elements are prefetched: meshes are seldom numbered for locality."""
+PARTS = 4
+"""Ranges of rows per thread that have a marker array of their own."""
 
 NONE = np.int32(-1)
 
@@ -48,25 +44,21 @@ class ElementMap(NamedTuple):
 
 
 @compiled
-def _fill_rows(order, first, incidences, unknowns, corners, rows, longest, columns, length, slots):
+def _fill_rows(order, first, incidences, unknowns, corners, rows, longest, begins, columns, offset, length, slots):
     n_rows, k = first.size - 1, len(corners)  # a constant of the compiled loop
-    last = incidences.size - 1
     for part in prange((n_rows + rows - 1) // rows):
         seen = np.empty(n_rows, np.int32)  # the last row in which a column was met
         for j in range(n_rows):
             seen[j] = NONE
         position = np.empty(n_rows, np.int16)
         met = np.empty(longest * k + 1, np.int32)
+        start = U(begins[part])
         for m in range(part * rows, min((part + 1) * rows, n_rows)):
             i = np.int32(order[m])
-            start = U(first[i]) * U(k)
             count = U(0)
             for t in range(first[i], first[i + 1]):
                 p = U(incidences[t])
                 e = p // U(k) * U(k)
-                ahead = np.int64(U(incidences[min(t + AHEAD, last)]) // U(k))
-                prefetch(unknowns, ahead * k, 16)
-                prefetch(slots, ahead * k * k, 32)
                 for b in range(k):
                     j = U(unknowns[e + U(b)])
                     met[count] = j
@@ -83,13 +75,14 @@ def _fill_rows(order, first, incidences, unknowns, corners, rows, longest, colum
                 e = p // U(k) * U(k)
                 for b in range(k):
                     slots[p * U(k) + U(b)] = position[U(unknowns[e + U(b)])]
-            length[i] = count
+            offset[i], length[i] = start, count
+            start += count
 
 
 @compiled
-def _compact(first, k, columns, indptr, indices):
+def _sort_rows(offset, columns, indptr, indices):
     for i in prange(indptr.size - 1):
-        start = np.int64(first[i]) * k
+        start = offset[i]
         for m in range(indptr[i], indptr[i + 1]):
             indices[m] = columns[start + m - indptr[i]]
 
@@ -103,12 +96,17 @@ def element_map(unknowns: np.ndarray, n_unknowns: int, order: np.ndarray | None 
     n_elements, k = unknowns.shape
     starts = np.arange(0, n_elements * k + 1, k, dtype=np.int32 if n_elements * k < 2**31 else np.int64)
     first, _, incidences = transpose_graph(starts, unknowns.reshape(-1), n_unknowns)
-    columns = np.empty(n_elements * k * k, np.int32)  # each row at its upper bound
-    length = np.zeros(n_unknowns, np.int64)
+    offset, length = np.zeros((2, n_unknowns), np.int64)
     slots = np.empty((n_elements, k, k), np.int16)
-    rows, longest = max(128, -(-n_unknowns // PARTS)), int(np.diff(first).max(initial=0))
+    touching = np.diff(first)
+    rows, longest = max(128, -(-n_unknowns // (PARTS * thread_count()))), int(touching.max(initial=0))
+    begins = np.add.reduceat(np.take(touching, order), np.arange(0, n_unknowns, rows), dtype=np.int64)
+    begins = np.concatenate([[0], np.cumsum(begins)[:-1]]) * k  # each part at its upper bound
+    columns = np.empty(n_elements * k * k, np.int32)
     flat, corners = np.ascontiguousarray(unknowns).reshape(-1), (0,) * k
-    _fill_rows(order, first, incidences, flat, corners, rows, longest, columns, length, slots.reshape(-1))
+    _fill_rows(
+        order, first, incidences, flat, corners, rows, longest, begins, columns, offset, length, slots.reshape(-1)
+    )
     if length.max(initial=0) > LONGEST:
         raise ValueError(f"element_map: a row must hold at most {LONGEST} entries; got {length.max()}.")
     indptr = np.zeros(n_unknowns + 1, np.int64)
@@ -116,5 +114,5 @@ def element_map(unknowns: np.ndarray, n_unknowns: int, order: np.ndarray | None 
     if indptr[-1] < 2**31:
         indptr = indptr.astype(np.int32)
     indices = np.empty(int(indptr[-1]), np.int32)
-    _compact(first, k, columns, indptr, indices)
+    _sort_rows(offset, columns, indptr, indices)
     return ElementMap(indptr, indices, slots, first, incidences)

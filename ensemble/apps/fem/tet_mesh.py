@@ -86,9 +86,10 @@ class TetMesh:
         volumes, used = np.empty(self.n_elements), np.zeros(self.n_nodes, dtype=bool)
         faulty = np.empty(-(-self.n_elements // CHUNK), dtype=np.int64)
         flat = self.tets.reshape(-1)
-        count_faulty_tets(self.points.reshape(-1), flat, FLAT, volumes, used, faulty)
+        keys = np.empty(self.n_elements, dtype=np.uint32)
+        count_faulty_tets(self.points.reshape(-1), flat, FLAT, volumes, keys, used, faulty)
         table = np.full(1 << (2 * self.n_elements - 1).bit_length(), -1, dtype=np.int32)
-        if faulty.any() or not used.all() or has_doubles(flat, table):
+        if faulty.any() or not used.all() or has_doubles(flat, keys, table):
             self._name_faulty()
         self.__dict__["volumes"] = volumes
 
