@@ -11,6 +11,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, is_array, to_numpy
 from ensemble._check import message, require
+from ensemble._compile.memory import empty
 from ensemble.linalg.graph import CrsGraph
 from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import SampleSet
@@ -88,6 +89,19 @@ class MatrixArithmetic:
         own, given = self.n_samples, getattr(other, "n_samples", 1)
         agree = own == given or 1 in (own, given)
         require(agree, name, "operands", "have the same n_samples, or 1", f"{own} and {given}")
+
+
+UFUNCS: dict[Any, np.ufunc] = {operator.add: np.add, operator.mul: np.multiply, operator.truediv: np.true_divide}
+
+
+def computed(operation: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
+    """``operation(a, b)``; large arrays of NumPy get memory that is kept for the next one."""
+    if type(a) is not np.ndarray or a.dtype.kind != "f" or operation not in UFUNCS:
+        return operation(a, b)
+    if type(b) is not np.ndarray and not isinstance(b, int | float):
+        return operation(a, b)
+    out = empty(np.broadcast_shapes(a.shape, np.shape(b)), np.result_type(a, b))
+    return UFUNCS[operation](a, b, out=out)
 
 
 def per_sample(factor: Any, values: Any) -> Any:

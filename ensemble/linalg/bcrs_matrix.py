@@ -12,7 +12,7 @@ from ensemble._check import integer, message, require, sample_number
 from ensemble._kernels.krylov import vectors
 from ensemble._kernels.krylov.bicgstab import dot_and_square
 from ensemble._kernels.sparse import bcrs, crs
-from ensemble.linalg.arithmetic import MatrixArithmetic, nonzero_rows, per_sample, placed, united
+from ensemble.linalg.arithmetic import MatrixArithmetic, computed, nonzero_rows, per_sample, placed, united
 from ensemble.linalg.crs_matrix import CrsMatrix, TransposedMatrix, as_crs
 from ensemble.linalg.elements import assembly_of, element_samples
 from ensemble.linalg.graph import CrsGraph, OnGraph
@@ -288,7 +288,7 @@ class BcrsMatrix(OnGraph, MatrixArithmetic, MatrixOperator):
         return BcrsMatrix(graph, Ensemble(first + second, common_set(self.sample_set, other.sample_set)))
 
     def _scaled(self, operation: Callable[[Any, Any], Any], factor: Any, sample_set: SampleSet | None) -> BcrsMatrix:
-        values = operation(self.values, per_sample(factor, self.values))
+        values = computed(operation, self.values, per_sample(factor, self.values))
         return BcrsMatrix(self.graph, Ensemble(values, common_set(self.sample_set, sample_set)))
 
     # --- products

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -12,7 +13,7 @@ from ensemble._check import message, require, sample_number
 from ensemble._kernels.krylov import vectors
 from ensemble._kernels.multigrid import galerkin
 from ensemble._kernels.sparse import crs
-from ensemble.linalg.arithmetic import MatrixArithmetic, nonzero_rows, per_sample, placed, united
+from ensemble.linalg.arithmetic import MatrixArithmetic, computed, nonzero_rows, per_sample, placed, united
 from ensemble.linalg.elements import assembly_of, element_samples, summed_coordinates
 from ensemble.linalg.graph import CrsGraph, OnGraph
 from ensemble.linalg.linear_operator import MatrixOperator
@@ -248,11 +249,12 @@ class CrsMatrix(OnGraph, MatrixArithmetic, MatrixOperator):
         if other is NotImplemented:
             return other
         graph, own, given = united(self.graph, other.graph)
-        values = placed(self.values, own) + placed(asarray_like(other.values, self.values), given)
+        own_values, others = placed(self.values, own), placed(asarray_like(other.values, self.values), given)
+        values = computed(operator.add, own_values, others)
         return CrsMatrix(graph, Ensemble(values, common_set(self.sample_set, other.sample_set)))
 
     def _scaled(self, operation: Callable[[Any, Any], Any], factor: Any, sample_set: SampleSet | None) -> CrsMatrix:
-        values = operation(self.values, per_sample(factor, self.values))
+        values = computed(operation, self.values, per_sample(factor, self.values))
         return CrsMatrix(self.graph, Ensemble(values, common_set(self.sample_set, sample_set)))
 
     # --- products

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import array_namespace, asarray_like, contiguous, is_array, library_and_device
+from ensemble._backend import array_namespace, asarray_like, backend_of, contiguous, is_array, library_and_device
 from ensemble._check import message, require
+from ensemble._compile.memory import empty_like
 from ensemble.linalg.bcrs_matrix import BcrsMatrix, diagonal_places
 from ensemble.linalg.crs_matrix import CrsMatrix
 from ensemble.linalg.operators import samples_of, set_of
@@ -122,8 +123,8 @@ class Elimination:
             above = column >= row
             dropped, kept = dropped[above], kept[above]
         self.arrays = {
-            "dropped": (dropped & ~kept)[:, None],
-            "diagonal": kept[:, None],
+            "dropped": np.flatnonzero(dropped & ~kept),
+            "diagonal": np.flatnonzero(kept),
             "fixed": fixed[:, None],
             "position": np.full(n, rows.size, np.int64),
         }
@@ -143,8 +144,18 @@ class Elimination:
         """`A` with zeros in the rows, and in the columns where those leave too."""
         values = A.flat_values if isinstance(A, BcrsMatrix) else A.values
         xp, masks = array_namespace(values), self.arrays_on(values)
-        values = xp.where(masks["dropped"], xp.zeros_like(values), values)
-        values = xp.where(masks["diagonal"] & (values == 0), xp.ones_like(values), values)
+        if backend_of(values) == "reference":  # its library may not write at places
+            dropped, diagonal = (np.zeros((values.shape[0], 1), bool) for _ in range(2))
+            dropped[self.arrays["dropped"]], diagonal[self.arrays["diagonal"]] = True, True
+            values = xp.where(asarray_like(dropped, values), xp.zeros_like(values), values)
+            values = xp.where(asarray_like(diagonal, values) & (values == 0), xp.ones_like(values), values)
+        else:
+            changed = empty_like(values)
+            changed[...] = values
+            changed[masks["dropped"]] = 0.0
+            entries = changed[masks["diagonal"]]
+            changed[masks["diagonal"]] = xp.where(entries == 0, xp.ones_like(entries), entries)
+            values = changed
         made = A.with_flat_values(values) if isinstance(A, BcrsMatrix) else type(A)(A.graph, values)
         made.sample_set = A.sample_set
         return made

@@ -12,7 +12,7 @@ from ensemble._check import message, require, sample_number
 from ensemble._kernels.krylov import vectors
 from ensemble._kernels.multigrid import symmetric as kernels
 from ensemble._kernels.sparse import crs
-from ensemble.linalg.arithmetic import MatrixArithmetic, nonzero_rows, per_sample
+from ensemble.linalg.arithmetic import MatrixArithmetic, computed, nonzero_rows, per_sample
 from ensemble.linalg.crs_matrix import CrsMatrix
 from ensemble.linalg.graph import CrsGraph, OnGraph
 from ensemble.linalg.linear_operator import MatrixOperator
@@ -121,7 +121,7 @@ class SymmetricCrsMatrix(OnGraph, MatrixArithmetic, MatrixOperator):
     def _scaled(
         self, operation: Callable[[Any, Any], Any], factor: Any, sample_set: SampleSet | None
     ) -> SymmetricCrsMatrix:
-        return SymmetricCrsMatrix(self.graph, operation(self.values, per_sample(factor, self.values)))
+        return SymmetricCrsMatrix(self.graph, computed(operation, self.values, per_sample(factor, self.values)))
 
     def to_scipy(self, i: int = 0) -> Any:
         """Sample `i` as a ``scipy.sparse.csr_array``, every entry stored."""
