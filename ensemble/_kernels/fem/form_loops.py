@@ -22,6 +22,9 @@ from ensemble._kernels.fem.form_terms import CONSTANT, Coefficients, FormTerms, 
 
 __all__ = ["assembly_loop", "assembly_source"]
 
+AHEAD = 8
+"""Elements by which fields given per element are prefetched: they are visited in another order than they lie in."""
+
 HEAD = '''"""The assembly loop of a finite-element form, written by ensemble; it may be deleted at any time."""
 
 import numpy as np
@@ -49,6 +52,7 @@ def assemble(
         for t in range(part_first[part], part_first[part + 1]):
             e = np.int64(part_elements[t])
             g = np.int64(elements[e])
+{ahead}
 {geometry}
 {element}
 {quadrature}
@@ -245,6 +249,23 @@ class _Source:
                 lines.append(f"{depth}store(out{form}, k, load(out{form}, k, WIDTH) + entry)")
         return lines
 
+    def prefetches(self, width: int) -> list[str]:
+        """Lines that prefetch the fields given per element."""
+        lines = []
+        for field in self.form.used_fields:
+            kind = self.form.fields[field]
+            if kind.place == "element":
+                stride = "n_samples" if kind.per_sample else "1"
+                if width == 1 or not kind.per_sample:
+                    lines.append(f"prefetch(f{field}, near * {kind.size} * {stride}, {max(kind.size, 4)})")
+                else:
+                    first = f"(near * {kind.size} + {{}}) * n_samples + first"
+                    lines += [f"prefetch(f{field}, {first.format(c)}, WIDTH)" for c in range(kind.size)]
+        if lines:
+            last = "part_first[part + 1] - 1"
+            lines.insert(0, f"near = np.int64(elements[part_elements[min(t + {AHEAD}, {last})]])")
+        return lines
+
     def clear(self) -> list[str]:
         """Lines that set the rows of a part to zero."""
         low, high = ("np.int64(indptr[low])", "np.int64(indptr[high])") if self.form.is_bilinear else ("low", "high")
@@ -262,7 +283,7 @@ def assembly_source(form: FormTerms, element: Element, width: int) -> str:
     for name, coefficients in (("element_coefficients", form.element), ("point_coefficients", form.point)):
         if coefficients.numbers:
             bodies.append("\n@inner\n" + lanes_function(coefficients.graph, name))
-    always = {arithmetic: ["spread"], types: ["load", "splat", "store", "zeros"]}
+    always = {arithmetic: ["spread"], types: ["load", "prefetch", "splat", "store", "zeros"]}
     modules = [arithmetic, circular, functions, quotients, lane_tables, types]
     text = "\n".join(bodies)
     imports = [imports_of(text, module, always.get(module, ())) for module in modules]
@@ -279,6 +300,7 @@ def assembly_source(form: FormTerms, element: Element, width: int) -> str:
         n_sums=len(source.patterns) * size,
         outs="".join(f"out{n}, " for n in range(len(form.components))),
         clear=indented(source.clear(), 2),
+        ahead=indented(source.prefetches(width), 3),
         numbers=indented(source.numbers(), 2),
         geometry=indented(GEOMETRY.split("\n") if simplex else [], 3),
         element=indented([*(source.evaluated(form.element, "element_coefficients") if simplex else []), *factors], 3),
