@@ -40,6 +40,8 @@ class LinearSystem:
     sample_set: SampleSet | None
     order: Reordering | None = None
     """The order of rows in which the system is solved; None for the caller's."""
+    block_size: int = 1
+    """Components of an unknown where the caller's `b` has an axis of them."""
 
 
 def linear_system(
@@ -51,7 +53,9 @@ def linear_system(
     A = as_operator(A, function, "A")
     M = Identity() if M is None else as_operator(M, function, "M")
     b, x0 = one_column(b), one_column(x0)
-    n = A.shape[0]
+    n, given_shape = A.shape[0], getattr(b, "shape", ())
+    b, x0 = (flattened(vector, n, A.block_size) for vector in (b, x0))
+    block_size = int(A.block_size) if tuple(getattr(b, "shape", ())) != tuple(given_shape) else 1
     advice = "Solve the normal equations or use lsmr."
     require(A.shape[0] == A.shape[1], function, "A", "be square", f"shape {tuple(A.shape)}", advice)
     require(
@@ -79,7 +83,19 @@ def linear_system(
         A, M, order = own
         wide = {name: reordered_vectors(v, order) for name, v in wide.items()}
     b, start = wide["b"], wide.get("x0")
-    return LinearSystem(function, A, M, b, start, rtol, atol, coupled, like, operator_samples, sample_set, order)
+    return LinearSystem(
+        function, A, M, b, start, rtol, atol, coupled, like, operator_samples, sample_set, order, block_size
+    )
+
+
+def flattened(vector: Any, n: int, block_size: int) -> Any:
+    """A vector with an axis of components, shape (n / block_size, block_size), as one of length n."""
+    if block_size == 1 or tuple(getattr(vector, "shape", ())) != (n // block_size, block_size):
+        return vector
+    if not isinstance(vector, Ensemble):
+        return array_namespace(vector).reshape(vector, (n,))
+    samples = array_namespace(vector.samples).reshape(vector.samples, (n, vector.n_samples))
+    return Ensemble(samples, vector.sample_set)
 
 
 def default_rtol(like: Any, dtype: Any) -> float:

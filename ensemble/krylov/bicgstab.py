@@ -45,7 +45,7 @@ def bicgstab(
     Parameters
     ----------
     A : CrsMatrix, SciPy sparse matrix or LinearOperator, shape (n, n)
-    b : Ensemble or array, shape (n,)
+    b : Ensemble or array, shape (n,), or (n / c, c) for a matrix of c x c blocks, which x then has
         An array of shape (n, 1) is taken for its column. Where b is zero so is x, whatever `x0` is.
     x0 : Ensemble or array, shape (n,), optional
         Starting guess; zero by default.

@@ -54,7 +54,7 @@ def gmres(
     Parameters
     ----------
     A : CrsMatrix, SciPy sparse matrix or LinearOperator, shape (n, n)
-    b : Ensemble or array, shape (n,)
+    b : Ensemble or array, shape (n,), or (n / c, c) for a matrix of c x c blocks, which x then has
         An array of shape (n, 1) is taken for its column. Where b is zero so is x, whatever `x0` is.
     restart : int, at least 1
         Length of a cycle. The basis holds ``restart + 1`` vectors of n values per sample, twice that if `flexible`.

@@ -203,6 +203,11 @@ class BcrsMatrix(OnGraph, MatrixArithmetic, MatrixOperator):
         return n * r, m * c
 
     @property
+    def block_size(self) -> int:
+        """Rows of a block: the components of an unknown."""
+        return self.block_shape[0]
+
+    @property
     def nnz(self) -> int:
         """Scalar entries of one sample."""
         r, c = self.block_shape

@@ -26,6 +26,8 @@ class LinearOperator:
     ----------
     shape : tuple of int
     n_samples : int
+    block_size : int
+        Components of an unknown: vectors may have an axis of them, shape (n / block_size, block_size).
     dtype : data type or None
         Type of the values; None where it is not known.
     sample_set : SampleSet or None
@@ -42,6 +44,7 @@ class LinearOperator:
 
     shape: Any
     n_samples: Any = 1
+    block_size: Any = 1
     dtype: Any = None
     sample_set: SampleSet | None = None
     reference_array: Any = None

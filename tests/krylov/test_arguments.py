@@ -7,8 +7,8 @@ import scipy.sparse.linalg
 
 from ensemble import SampleSet, gallery
 from ensemble.apps.fem import RandomDiffusion
-from ensemble.krylov import Status, cg
-from ensemble.linalg import AffineMatrix, CrsMatrix, Diagonal
+from ensemble.krylov import Status, bicgstab, cg, gmres
+from ensemble.linalg import AffineMatrix, BcrsMatrix, CrsGraph, CrsMatrix, Diagonal
 from ensemble.scalar import Ensemble
 from tests.krylov.problems import EVERY_METHOD, same, true_residuals
 
@@ -202,3 +202,19 @@ def test_iterations_of_conjugate_gradients_are_those_of_scipy():
     seen = []
     scipy.sparse.linalg.cg(A.to_scipy(), b, rtol=1e-8, callback=seen.append)
     assert abs(cg(A, b, rtol=1e-8).iterations[0] - len(seen)) <= 1
+
+
+@pytest.mark.parametrize("method", [cg, bicgstab, gmres])
+def test_vectors_of_a_matrix_of_blocks_may_have_an_axis_of_components(method, rng):
+    graph = CrsGraph([0, 2, 4], [0, 1, 0, 1], (2, 2))
+    values = rng.normal(scale=0.1, size=(4, 3, 3, 2))
+    values[[0, 3]] += 3.0 * np.eye(3)[..., None]
+    values = values + values[[0, 2, 1, 3]].transpose(0, 2, 1, 3)
+    A, b, x0 = BcrsMatrix(graph, values), rng.normal(size=(2, 3)), rng.normal(size=(2, 3, 2))
+    flat = method(A, b.reshape(6), x0=Ensemble(x0.reshape(6, 2)), rtol=1e-12).raise_if_failed()
+    made = method(A, b, x0=Ensemble(x0), rtol=1e-12).raise_if_failed()
+    assert made.x.shape == (2, 3)
+    np.testing.assert_array_equal(made.x.samples.reshape(6, 2), flat.x.samples)
+    assert method(A.sample(1), b, rtol=1e-12).x.shape == (2, 3)
+    with pytest.raises(ValueError, match=r"b must be a vector of length 6; got shape \(3, 2\)"):
+        method(A, b.T)
