@@ -6,8 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ensemble._compile.numba import compiled, prange, thread_count
-from ensemble._kernels.sparse.product_graphs import transpose_graph
+from ensemble._compile.numba import compiled, compiled_serial, prange, thread_count
 
 __all__ = ["ElementMap", "element_map"]
 
@@ -17,7 +16,10 @@ LONGEST = 32767
 PARTS = 4
 """Ranges of rows per thread that have a marker array of their own."""
 
-NONE = np.int32(-1)
+BLOCK = 16
+"""Columns that are compared at a time."""
+
+NONE, LARGEST = np.int32(-1), np.int32(2**31 - 1)
 
 U = np.uint64  # an unsigned index needs no test for a negative one
 
@@ -43,6 +45,22 @@ class ElementMap(NamedTuple):
     incidences: np.ndarray
 
 
+@compiled_serial
+def _incidences(unknowns, n_unknowns, first):
+    """The entries of `unknowns` by the unknown that they name, in ascending order; `first` is filled."""
+    for p in range(unknowns.size):
+        first[U(unknowns[U(p)]) + U(1)] += 1
+    for i in range(n_unknowns):
+        first[U(i) + U(1)] += first[U(i)]
+    place = first[:-1].copy()
+    incidences = np.empty(unknowns.size, first.dtype)
+    for p in range(unknowns.size):
+        i = U(unknowns[U(p)])
+        incidences[U(place[i])] = p
+        place[i] += 1
+    return incidences
+
+
 @compiled
 def _fill_rows(order, first, incidences, unknowns, corners, rows, longest, begins, columns, offset, length, slots):
     n_rows, k = first.size - 1, len(corners)  # a constant of the compiled loop
@@ -51,7 +69,7 @@ def _fill_rows(order, first, incidences, unknowns, corners, rows, longest, begin
         for j in range(n_rows):
             seen[j] = NONE
         position = np.empty(n_rows, np.int16)
-        met = np.empty(longest * k + 1, np.int32)
+        met = np.empty(longest * k + BLOCK, np.int32)
         start = U(begins[part])
         for m in range(part * rows, min((part + 1) * rows, n_rows)):
             i = np.int32(order[m])
@@ -64,10 +82,13 @@ def _fill_rows(order, first, incidences, unknowns, corners, rows, longest, begin
                     met[count] = j
                     count += U(seen[j] != i)
                     seen[j] = i
+            for c in range(count, count + U(BLOCK)):
+                met[U(c)] = LARGEST
             for c in range(count):  # the place of a column is the number of smaller ones: no branch depends on them
                 column, smaller = met[U(c)], 0
-                for d in range(count):
-                    smaller += met[U(d)] < column
+                for d in range(0, count, BLOCK):
+                    for b in range(BLOCK):
+                        smaller += met[U(d) + U(b)] < column
                 columns[start + U(smaller)] = column
                 position[U(column)] = smaller
             for t in range(first[i], first[i + 1]):
@@ -94,8 +115,9 @@ def element_map(unknowns: np.ndarray, n_unknowns: int, order: np.ndarray | None 
     """
     order = np.arange(n_unknowns, dtype=np.int32) if order is None else order
     n_elements, k = unknowns.shape
-    starts = np.arange(0, n_elements * k + 1, k, dtype=np.int32 if n_elements * k < 2**31 else np.int64)
-    first, _, incidences = transpose_graph(starts, unknowns.reshape(-1), n_unknowns)
+    flat, corners = np.ascontiguousarray(unknowns).reshape(-1), (0,) * k
+    first = np.zeros(n_unknowns + 1, dtype=np.int32 if n_elements * k < 2**31 else np.int64)
+    incidences = _incidences(flat, n_unknowns, first)
     offset, length = np.zeros((2, n_unknowns), np.int64)
     slots = np.empty((n_elements, k, k), np.int16)
     touching = np.diff(first)
@@ -103,7 +125,6 @@ def element_map(unknowns: np.ndarray, n_unknowns: int, order: np.ndarray | None 
     begins = np.add.reduceat(np.take(touching, order), np.arange(0, n_unknowns, rows), dtype=np.int64)
     begins = np.concatenate([[0], np.cumsum(begins)[:-1]]) * k  # each part at its upper bound
     columns = np.empty(n_elements * k * k, np.int32)
-    flat, corners = np.ascontiguousarray(unknowns).reshape(-1), (0,) * k
     _fill_rows(
         order, first, incidences, flat, corners, rows, longest, begins, columns, offset, length, slots.reshape(-1)
     )
