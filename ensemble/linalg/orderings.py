@@ -1,0 +1,175 @@
+"""What a direct solver works out from a graph: row matching, elimination order, fill, and the list of multiply-adds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.sparse.csgraph import maximum_bipartite_matching, min_weight_full_bipartite_matching
+
+from ensemble._check import message, require
+from ensemble._kernels.direct import elimination as kernels
+from ensemble._kernels.direct.elimination import Elimination
+from ensemble._kernels.direct.minimum_degree import minimum_degree
+from ensemble._kernels.sparse.product_graphs import transpose_graph
+from ensemble.linalg.graph import CrsGraph
+
+__all__ = ["checked_order", "elimination_of", "matched_rows"]
+
+FLAT_MULTIPLY_ADDS = 1 << 25
+"""Multiply-adds up to which the flat list, 8 bytes each, is made."""
+
+EXACT_MULTIPLY_ADDS = 1 << 26
+"""Multiply-adds up to which the fill of an unsymmetric graph is worked out without the entries that nothing reaches."""
+
+
+def matched_rows(graph: CrsGraph, function: str, weights: np.ndarray | None = None) -> np.ndarray:
+    """The row that gives each column its pivot, shape (n,): as many diagonal entries as can be, or least weights.
+
+    Parameters
+    ----------
+    graph : CrsGraph, shape (n, n)
+    function : str
+        The name in messages.
+    weights : array, shape (nnz,), optional
+        Numbers of 1 and above, infinite for entries that may not be pivots; the sum over the pivots is the least.
+
+    Raises
+    ------
+    ValueError
+        If no choice of rows gives every column a pivot: the graph is structurally singular.
+    """
+    n = graph.shape[0]
+    if weights is None:
+        if bool(np.all(graph.diagonal_entries >= 0)):
+            return np.arange(n)
+        weights = np.where(graph.indices == graph.row_of_entry, 1.0, 2.0)
+    kept = np.isfinite(weights)
+    rows, columns = graph.row_of_entry[kept], graph.indices[kept]
+    pattern = sp.csr_array((np.asarray(weights)[kept], (rows, columns)), shape=graph.shape)
+    partner = maximum_bipartite_matching(sp.csr_matrix(pattern), perm_type="column")
+    if np.any(partner < 0):
+        without = np.flatnonzero(partner < 0)
+        shown = ", ".join(str(i) for i in without[:6]) + (", ..." if without.size > 6 else "")
+        raise ValueError(
+            message(
+                function, "A", "have a graph in which every row can have a pivot of its own",
+                f"a structurally singular one: row{'s' * (without.size > 1)} {shown} left without",
+                "Remove the unknowns that no equation determines, or store the entries that can be nonzero.",
+            )
+        )  # fmt: skip
+    of_row, of_column = min_weight_full_bipartite_matching(sp.csr_matrix(pattern))
+    chosen = np.empty(n, np.int64)
+    chosen[of_column] = of_row
+    return chosen
+
+
+def _symmetric_pattern(rows: np.ndarray, columns: np.ndarray, n: int) -> sp.csr_array:
+    """The graph of A + A^T without its diagonal, columns ascending."""
+    off = rows != columns
+    ones = np.ones(int(off.sum()), np.int8)
+    half = sp.csr_array((ones, (rows[off], columns[off])), shape=(n, n))
+    whole = sp.csr_array(half + half.T)
+    whole.sort_indices()
+    return whole
+
+
+def _elimination_order(rows: np.ndarray, columns: np.ndarray, n: int) -> np.ndarray:
+    """Minimum degree, then the postorder of its elimination tree."""
+    pattern = _symmetric_pattern(rows, columns, n)
+    order = minimum_degree(pattern.indptr, pattern.indices)
+    place = np.empty(n, np.int64)
+    place[order] = np.arange(n)
+    moved = _symmetric_pattern(place[rows], place[columns], n)
+    return order[kernels.postorder(kernels.elimination_tree(moved.indptr, moved.indices))]
+
+
+def elimination_of(graph: CrsGraph, symmetric: bool, pivots: np.ndarray, order: np.ndarray | None) -> Elimination:
+    """The elimination of a square graph, row ``pivots[j]`` giving the pivot of column j.
+
+    `order` holds columns in the order of elimination; None for minimum degree. Of a symmetric matrix, entries on and
+    above the diagonal are read.
+    """
+    n, rows, columns = graph.shape[0], graph.row_of_entry.astype(np.int64), graph.indices.astype(np.int64)
+    column_of_row = np.empty(n, np.int64)
+    column_of_row[pivots] = np.arange(n)
+    order = _elimination_order(column_of_row[rows], columns, n) if order is None else order
+    place = np.empty(n, np.int64)
+    place[order] = np.arange(n)
+    entries = np.arange(graph.nnz)
+    if symmetric:
+        above = rows <= columns
+        rows, columns, entries = rows[above], columns[above], entries[above]
+    i, j = place[column_of_row[rows]], place[columns]
+    if symmetric:
+        i, j = np.minimum(i, j), np.maximum(i, j)
+    moved = _symmetric_pattern(i, j, n)
+    parent = kernels.elimination_tree(moved.indptr, moved.indices)
+    upper_starts, upper = kernels.filled(moved.indptr, moved.indices, parent)
+    lower_starts, lower, across = transpose_graph(upper_starts, upper, n)
+    count = kernels.count_multiply_adds(lower_starts, lower, upper_starts, symmetric)
+    if not symmetric and count <= EXACT_MULTIPLY_ADDS:
+        exact = sp.csr_array((np.ones(i.size, np.int8), (i, j)), shape=(n, n))
+        marks = kernels.reached(exact.indptr, exact.indices, lower_starts, lower, upper_starts, upper)
+        lower_starts, lower = _kept(lower_starts, lower, marks[0])
+        upper_starts, upper = _kept(upper_starts, upper, marks[1])
+        count = kernels.count_multiply_adds(lower_starts, lower, upper_starts, symmetric)
+    return _with_places(symmetric, (pivots[order], order), (lower_starts, lower, across), (upper_starts, upper),
+                        (i, j, entries), int(count))  # fmt: skip
+
+
+def _kept(starts: np.ndarray, columns: np.ndarray, kept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    before = np.concatenate([[0], np.cumsum(kept)])
+    return before[starts], columns[kept]
+
+
+def _with_places(symmetric: bool, orders: Any, lower: Any, upper: Any, entries: Any, count: int) -> Elimination:
+    """The elimination with the places of its values, and the list of multiply-adds if that is short."""
+    (lower_starts, left, across), (upper_starts, right) = lower, upper
+    n = upper_starts.size - 1
+    n_left = np.zeros(n, np.int64) if symmetric else np.diff(lower_starts)
+    first = np.concatenate([[0], np.cumsum(n_left + 1 + np.diff(upper_starts))])
+    diagonal = first[:-1] + n_left
+    sources = _sources(first, diagonal, left, lower_starts, right, upper_starts, symmetric, entries)
+    above = (diagonal + 1 - upper_starts[:-1])[np.repeat(np.arange(n), np.diff(upper_starts))] + np.arange(right.size)
+    if symmetric:
+        below = sources.size + np.arange(left.size)
+    else:
+        below = (first[:-1] - lower_starts[:-1])[np.repeat(np.arange(n), n_left)] + np.arange(left.size)
+        across = np.empty(0, np.int64)
+    pairs = None
+    if count <= FLAT_MULTIPLY_ADDS:
+        pairs = kernels.multiply_adds((lower_starts, left), (upper_starts, right), (below, above), first, symmetric)
+    return Elimination(
+        symmetric, *orders, lower_starts, left, across, upper_starts, right, first, diagonal, sources, count, pairs
+    )
+
+
+def _sources(
+    first: Any, diagonal: Any, left: Any, lower_starts: Any, right: Any, upper_starts: Any, symmetric: bool, entries: Any
+) -> np.ndarray:
+    """The entry of the given matrix that each value begins as, -1 for none."""
+    n, (i, j, numbers) = diagonal.size, entries
+    line = np.arange(n)
+    keys = np.empty(int(first[-1]), np.int64)
+    keys[diagonal] = line * (n + 1)
+    for starts, columns, at in ((lower_starts, left, first[:-1]), (upper_starts, right, diagonal + 1)):
+        if starts is lower_starts and symmetric:
+            continue
+        row = np.repeat(line, np.diff(starts))
+        keys[(at - starts[:-1])[row] + np.arange(columns.size)] = row * n + columns
+    sources = np.full(keys.size, -1, np.int64)
+    sources[np.searchsorted(keys, i * n + j)] = numbers
+    return sources
+
+
+def checked_order(ordering: Any, n: int, function: str) -> np.ndarray | None:
+    """A permutation of the columns, None for "auto"."""
+    if isinstance(ordering, str) and ordering == "auto":
+        return None
+    order = np.asarray(ordering)
+    good = order.shape == (n,) and (order.dtype.kind in "iu" or not n) and np.array_equal(np.sort(order), np.arange(n))
+    seen = repr(ordering) if isinstance(ordering, str) else f"an array of {order.dtype}, shape {order.shape}"
+    require(good, function, "ordering", f'be "auto" or a permutation of 0 ... {n - 1}', seen)
+    return order.astype(np.int64)
