@@ -1,4 +1,4 @@
-"""What a direct solver works out from a graph: row matching, elimination order, fill, and the list of multiply-adds."""
+"""What a direct solver works out from a graph: row matching, elimination order, and fill."""
 
 from __future__ import annotations
 
@@ -16,9 +16,6 @@ from ensemble._kernels.sparse.product_graphs import transpose_graph
 from ensemble.linalg.graph import CrsGraph
 
 __all__ = ["checked_order", "elimination_of", "matched_rows"]
-
-FLAT_MULTIPLY_ADDS = 1 << 25
-"""Multiply-adds up to which the flat list, 8 bytes each, is made."""
 
 EXACT_MULTIPLY_ADDS = 1 << 26
 """Multiply-adds up to which the fill of an unsymmetric graph is worked out without the entries that nothing reaches."""
@@ -125,24 +122,18 @@ def _kept(starts: np.ndarray, columns: np.ndarray, kept: np.ndarray) -> tuple[np
 
 
 def _with_places(symmetric: bool, orders: Any, lower: Any, upper: Any, entries: Any, count: int) -> Elimination:
-    """The elimination with the places of its values, and the list of multiply-adds if that is short."""
+    """The elimination with the places of its values."""
     (lower_starts, left, across), (upper_starts, right) = lower, upper
     n = upper_starts.size - 1
     n_left = np.zeros(n, np.int64) if symmetric else np.diff(lower_starts)
     first = np.concatenate([[0], np.cumsum(n_left + 1 + np.diff(upper_starts))])
     diagonal = first[:-1] + n_left
     sources = _sources(first, diagonal, left, lower_starts, right, upper_starts, symmetric, entries)
-    above = (diagonal + 1 - upper_starts[:-1])[np.repeat(np.arange(n), np.diff(upper_starts))] + np.arange(right.size)
-    if symmetric:
-        below = sources.size + np.arange(left.size)
-    else:
-        below = (first[:-1] - lower_starts[:-1])[np.repeat(np.arange(n), n_left)] + np.arange(left.size)
+    if not symmetric:
         across = np.empty(0, np.int64)
-    pairs = None
-    if count <= FLAT_MULTIPLY_ADDS:
-        pairs = kernels.multiply_adds((lower_starts, left), (upper_starts, right), (below, above), first, symmetric)
+    nested = kernels.nested_rows(upper_starts, right)
     return Elimination(
-        symmetric, *orders, lower_starts, left, across, upper_starts, right, first, diagonal, sources, count, pairs
+        symmetric, *orders, lower_starts, left, across, upper_starts, right, first, diagonal, sources, count, nested
     )
 
 

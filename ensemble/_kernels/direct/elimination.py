@@ -1,4 +1,4 @@
-"""What elimination without exchanges does to a graph: elimination tree, fill, and the list of multiply-adds.
+"""What elimination without exchanges does to a graph: elimination tree, fill, and nested rows.
 
 Graphs are in elimination order. Sources: Liu (1990), SIAM J. Matrix Anal. 11, 134, for the tree and row subtrees.
 """
@@ -11,7 +11,7 @@ import numpy as np
 
 from ensemble._compile.numba import compiled_serial
 
-__all__ = ["Elimination", "count_multiply_adds", "elimination_tree", "filled", "multiply_adds", "postorder", "reached"]
+__all__ = ["Elimination", "count_multiply_adds", "elimination_tree", "filled", "nested_rows", "postorder", "reached"]
 
 NONE = -1
 
@@ -130,58 +130,22 @@ def reached(indptr, indices, full_lower_starts, full_lower, full_upper_starts, f
 
 
 @compiled_serial
-def _pairs(
-    lower_starts, lower, upper_starts, upper, lower_places, upper_places, first_entry, symmetric, fill, starts, left,
-    right,
-):  # fmt: skip
-    """Count the multiply-adds of each entry in ``starts[entry + 1]``, or write their operands with `fill`."""
-    n = lower_starts.size - 1
-    entry = np.full(n, NONE, np.int64)  # number of the entry of the present row in each column
-    place = starts.copy()
-    for i in range(n):
-        count = first_entry[i]
-        if not symmetric:
-            for p in range(lower_starts[i], lower_starts[i + 1]):
-                entry[lower[p]] = count
-                count += 1
-        entry[i] = count
-        count += 1
-        for t in range(upper_starts[i], upper_starts[i + 1]):
-            entry[upper[t]] = count
-            count += 1
-        for p in range(lower_starts[i], lower_starts[i + 1]):
-            k = lower[p]
-            for t in range(upper_starts[k], upper_starts[k + 1]):
-                j = upper[t]
-                if symmetric and j < i:
-                    continue
-                e = entry[j]
-                if fill:
-                    left[place[e]] = lower_places[p]
-                    right[place[e]] = upper_places[t]
-                    place[e] += 1
-                else:
-                    starts[e + 1] += 1
-
-
-def multiply_adds(
-    lower: tuple[Any, Any], upper: tuple[Any, Any], places: tuple[Any, Any], first_entry: Any, symmetric: bool
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(starts, left, right): entry e is reduced by the products of the values at ``left`` and ``right``.
-
-    Entries are numbered row by row: those left of the diagonal (for LU), the diagonal, those right of it. The products
-    of an entry come in the order in which elimination subtracts them. `lower` and `upper` are (indptr, indices) of the
-    triangles, `places` where their values lie.
-    """
-    n = upper[0].size - 1
-    n_entries = n + upper[1].size + (0 if symmetric else lower[1].size)
-    starts = np.zeros(n_entries + 1, np.int64)
-    none = np.empty(0, np.int32)
-    _pairs(*lower, *upper, *places, first_entry, symmetric, False, starts, none, none)
-    starts = np.cumsum(starts)
-    left, right = (np.empty(int(starts[-1]), np.int32) for _ in range(2))
-    _pairs(*lower, *upper, *places, first_entry, symmetric, True, starts, left, right)
-    return starts, left, right
+def nested_rows(starts, columns):
+    """Whether rows k to k + 3 are nested: each has the next one as its first column, and then that one's columns."""
+    n = starts.size - 1
+    nested = np.zeros(n, np.bool_)
+    run = 0  # rows from k on that are nested in the one before
+    for k in range(n - 2, -1, -1):
+        low, above, high = starts[k], starts[k + 1], starts[k + 2]
+        same = above - low == high - above + 1 and columns[low] == k + 1
+        if same:
+            for t in range(high - above):
+                if columns[low + 1 + t] != columns[above + t]:
+                    same = False
+                    break
+        run = run + 1 if same else 0
+        nested[k] = run >= 3
+    return nested
 
 
 class Elimination(NamedTuple):
@@ -208,8 +172,8 @@ class Elimination(NamedTuple):
     """Place of each reciprocal pivot."""
     sources: np.ndarray
     multiply_adds: int
-    pairs: tuple[np.ndarray, np.ndarray, np.ndarray] | None
-    """The flat list of `multiply_adds`, None where it is too long."""
+    nested: np.ndarray
+    """`nested_rows` of the entries right of the diagonal."""
 
     @property
     def n_values(self) -> int:
