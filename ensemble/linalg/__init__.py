@@ -6,6 +6,7 @@ from ensemble.linalg.bcrs_matrix import BcrsMatrix
 from ensemble.linalg.crs_matrix import CrsMatrix, TransposedMatrix
 from ensemble.linalg.dirichlet import apply_dirichlet
 from ensemble.linalg.elements import ElementAssembly, add_elements
+from ensemble.linalg.factorization import Factorization
 from ensemble.linalg.galerkin import GalerkinProduct
 from ensemble.linalg.graph import CrsGraph
 from ensemble.linalg.operators import Diagonal, Identity
@@ -19,6 +20,7 @@ __all__ = [
     "CrsMatrix",
     "Diagonal",
     "ElementAssembly",
+    "Factorization",
     "GalerkinProduct",
     "Identity",
     "SymmetricCrsMatrix",

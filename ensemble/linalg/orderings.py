@@ -11,11 +11,12 @@ from scipy.sparse.csgraph import maximum_bipartite_matching, min_weight_full_bip
 from ensemble._check import message, require
 from ensemble._kernels.direct import elimination as kernels
 from ensemble._kernels.direct.elimination import Elimination
+from ensemble._kernels.direct.inverse import FilledGraph
 from ensemble._kernels.direct.minimum_degree import minimum_degree
 from ensemble._kernels.sparse.product_graphs import transpose_graph
 from ensemble.linalg.graph import CrsGraph
 
-__all__ = ["checked_order", "elimination_of", "matched_rows"]
+__all__ = ["checked_order", "elimination_of", "entries_in", "filled_graph", "matched_rows"]
 
 EXACT_MULTIPLY_ADDS = 1 << 26
 """Multiply-adds up to which the fill of an unsymmetric graph is worked out without the entries that nothing reaches."""
@@ -138,7 +139,14 @@ def _with_places(symmetric: bool, orders: Any, lower: Any, upper: Any, entries: 
 
 
 def _sources(
-    first: Any, diagonal: Any, left: Any, lower_starts: Any, right: Any, upper_starts: Any, symmetric: bool, entries: Any
+    first: Any,
+    diagonal: Any,
+    left: Any,
+    lower_starts: Any,
+    right: Any,
+    upper_starts: Any,
+    symmetric: bool,
+    entries: Any,
 ) -> np.ndarray:
     """The entry of the given matrix that each value begins as, -1 for none."""
     n, (i, j, numbers) = diagonal.size, entries
@@ -164,3 +172,38 @@ def checked_order(ordering: Any, n: int, function: str) -> np.ndarray | None:
     seen = repr(ordering) if isinstance(ordering, str) else f"an array of {order.dtype}, shape {order.shape}"
     require(good, function, "ordering", f'be "auto" or a permutation of 0 ... {n - 1}', seen)
     return order.astype(np.int64)
+
+
+def filled_graph(plan: Elimination) -> FilledGraph:
+    """The filled symmetric graph of an elimination, with the places of its values."""
+    n = plan.diagonal.size
+    line = np.arange(n)
+    row, left_row = (np.repeat(line, np.diff(starts)) for starts in (plan.upper_starts, plan.lower_starts))
+    starts, columns = plan.upper_starts, plan.upper
+    if not plan.symmetric:
+        both = np.concatenate([row, left_row]), np.concatenate([plan.upper, plan.lower]).astype(np.int64)
+        moved = _symmetric_pattern(*both, n)
+        parent = kernels.elimination_tree(moved.indptr, moved.indices)
+        starts, columns = kernels.filled(moved.indptr, moved.indices, parent)
+    keys = np.repeat(line, np.diff(starts)) * n + columns
+    above, below = np.full(keys.size, -1, np.int64), np.full(keys.size, -1, np.int64)
+    within = np.arange(row.size) - plan.upper_starts[row]
+    above[np.searchsorted(keys, row * n + plan.upper)] = plan.diagonal[row] + 1 + within
+    if not plan.symmetric:
+        within = np.arange(left_row.size) - plan.lower_starts[left_row]
+        below[np.searchsorted(keys, plan.lower.astype(np.int64) * n + left_row)] = plan.first[left_row] + within
+    return FilledGraph(plan.symmetric, starts, columns, above, below, plan.diagonal)
+
+
+def entries_in(graph: FilledGraph, plan: Elimination, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """Where `selected_inverse` has the entries (row, column) of the inverse, -1 for those that it has not."""
+    n, m = graph.diagonal.size, graph.columns.size
+    of_row, of_column = np.empty(n, np.int64), np.empty(n, np.int64)
+    of_row[plan.columns], of_column[plan.rows] = np.arange(n), np.arange(n)
+    i, j = of_row[rows], of_column[columns]
+    keys = np.repeat(np.arange(n), np.diff(graph.starts)) * n + graph.columns
+    wanted = np.minimum(i, j) * n + np.maximum(i, j)
+    found = np.minimum(np.searchsorted(keys, wanted), max(m - 1, 0))
+    there = keys[found] == wanted if m else np.zeros(wanted.size, bool)
+    places = np.where(there, n + found + m * (i > j), -1)
+    return np.where(i == j, i, places)
