@@ -1,4 +1,4 @@
-"""`direct`: factorisation, solution and refinement of many systems; those that need pivoting are solved by themselves."""
+"""`direct`: factorisation, solution and refinement of many systems, and pivoting for the samples that need it."""
 
 from __future__ import annotations
 
@@ -244,8 +244,9 @@ def _with_pivoting(A: Any, b: np.ndarray) -> np.ndarray | None:
             lu = splu(A.tocsc())
         except RuntimeError:  # "Factor is exactly singular"
             return None
-    x: np.ndarray = lu.solve(b)
-    return x + lu.solve(b - A @ x)
+    x = lu.solve(b)
+    refined: np.ndarray = x + lu.solve(b - A @ x)
+    return refined
 
 
 def _norms(r: Any) -> np.ndarray:

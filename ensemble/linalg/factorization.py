@@ -44,8 +44,8 @@ class Factorization(LinearOperator):
         ``A + A^T``.
     matching : {"graph", "mean"}
         For "lu", which row gives each column its pivot. "graph" looks at stored entries alone: the diagonal where it is
-        stored. "mean" makes the product of the mean magnitudes of the pivots the largest [2]_. This couples the samples:
-        the result of one depends on the others. `update` keeps the choice.
+        stored. "mean" makes the product of the mean magnitudes of the pivots the largest [2]_. This couples the
+        samples: the result of one depends on the others. `update` keeps the choice.
     dtype : data type, optional
         float32 or float64; that of A by default. Solutions have the type of the right-hand side.
 
@@ -252,7 +252,7 @@ class Factorization(LinearOperator):
     def _inverse(self) -> tuple[Any, Any]:
         graph = self.graph.kept(("filled", id(self.plan)), lambda: (self.plan, filled_graph(self.plan)))[1]
         with np.errstate(all="ignore"):
-            return graph, selected_inverse(self.values, graph)
+            return graph, selected_inverse(self.values, graph, None)
 
     def inverse_diagonal(self) -> Any:
         """The diagonal of the inverse, an Ensemble of shape (n,), without computing the rest of it."""
@@ -343,7 +343,7 @@ def _mean_weights(A: CrsMatrix) -> np.ndarray:
         mean = largest + np.log(np.mean(np.exp(size - largest[:, None]), axis=1))
     mean = np.where(np.isfinite(mean), mean, -np.inf)
     most = np.full(A.shape[1], -np.inf)
-    np.maximum.at(most, A.graph.indices, mean)
+    np.maximum.at(most, A.graph.indices.astype(np.intp), mean)
     with np.errstate(all="ignore"):
         return np.where(np.isfinite(mean), 1.0 + most[A.graph.indices] - mean, np.inf)
 

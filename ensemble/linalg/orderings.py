@@ -80,7 +80,8 @@ def _elimination_order(rows: np.ndarray, columns: np.ndarray, n: int) -> np.ndar
     place = np.empty(n, np.int64)
     place[order] = np.arange(n)
     moved = _symmetric_pattern(place[rows], place[columns], n)
-    return order[kernels.postorder(kernels.elimination_tree(moved.indptr, moved.indices))]
+    postordered: np.ndarray = order[kernels.postorder(kernels.elimination_tree(moved.indptr, moved.indices))]
+    return postordered
 
 
 def elimination_of(graph: CrsGraph, symmetric: bool, pivots: np.ndarray, order: np.ndarray | None) -> Elimination:
@@ -134,8 +135,9 @@ def _with_places(symmetric: bool, orders: Any, lower: Any, upper: Any, entries: 
         across = np.empty(0, np.int64)
     nested = kernels.nested_rows(upper_starts, right)
     return Elimination(
-        symmetric, *orders, lower_starts, left, across, upper_starts, right, first, diagonal, sources, count, nested
-    )
+        symmetric, orders[0], orders[1], lower_starts, left, across, upper_starts, right, first, diagonal, sources,
+        count, nested,
+    )  # fmt: skip
 
 
 def _sources(

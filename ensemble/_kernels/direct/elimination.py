@@ -151,10 +151,10 @@ def nested_rows(starts, columns):
 class Elimination(NamedTuple):
     """What a factorisation of a square graph without exchanges does, for every sample alike.
 
-    Row i of the eliminated matrix is row ``rows[i]`` of the given one, column j its column ``columns[j]``. The values of
-    a factorisation lie row by row: of LU those left of the diagonal (L, unit diagonal), the reciprocal pivot, those right
-    of it (U); of LDL^T the reciprocal pivot and U = D L^T. Value e begins as entry ``sources[e]`` of the given matrix, as
-    zero where that is -1.
+    Row i of the eliminated matrix is row ``rows[i]`` of the given one, column j its column ``columns[j]``. The values
+    of a factorisation lie row by row: of LU those left of the diagonal (L, unit diagonal), the reciprocal pivot, those
+    right of it (U); of LDL^T the reciprocal pivot and U = D L^T. Value e begins as entry ``sources[e]`` of the given
+    matrix, as zero where that is -1.
     """
 
     symmetric: bool

@@ -1,7 +1,7 @@
 """Numbers of a factorisation without exchanges, all samples at once.
 
-Every entry is ``a_ij - l_i0 u_0j - l_i1 u_1j - ...``, products subtracted in ascending order and never fused. A dense row
-of one tile of samples is reduced by the rows above. No index but the columns is read: a list of the two operands of
+Every entry is ``a_ij - l_i0 u_0j - l_i1 u_1j - ...``, products subtracted in ascending order and never fused. A dense
+row of one tile of samples is reduced by the rows above. No index but the columns is read: a list of the two operands of
 every multiply-add, each entry gathering its sum in a register, took 1.5 to 4 times as long.
 
 Operations: a multiply-add loads one value, and a fourth of a load and a store of the dense row where four rows are
@@ -172,7 +172,7 @@ def _load_row(values, sources, row, columns, low, high, e, width, n_samples, fir
 def _factor_tile(values, plan, row, out, stride, start, width, n_samples, first, symmetric, nothing):
     """The factorisation of one tile, to `out` of `stride` samples; returns what is NaN where a value is not finite."""
     sources, lower_starts, graph, first_value, four = plan
-    lower, across, diagonal, upper_starts, upper = graph
+    lower, _, diagonal, upper_starts, upper = graph
     check = nothing
     for i in range(diagonal.size):
         e, own = first_value[i], diagonal[i]

@@ -1,8 +1,8 @@
 """Entries of the inverse inside the filled graph, from a factorisation (Takahashi, Fagan, Chin 1973).
 
-With ``A = L U``, ``U Z = L^-1`` and ``Z L = U^-1`` give, from the last row up (Erisman, Tinney 1975, Comm. ACM 18, 177),
-``z_ij = -sum_k u_ik z_kj / u_ii``, ``z_ji = -sum_k z_jk l_ki`` for j > i, ``z_ii = (1 - sum_k u_ik z_ki) / u_ii``; every
-entry on the right lies inside the filled symmetric graph.
+With ``A = L U``, ``U Z = L^-1`` and ``Z L = U^-1`` give, from the last row up (Erisman, Tinney 1975, Comm. ACM 18,
+177), ``z_ij = -sum_k u_ik z_kj / u_ii`` and ``z_ji = -sum_k z_jk l_ki`` for j > i, and
+``z_ii = (1 - sum_k u_ik z_ki) / u_ii``. Every entry on the right lies inside the filled symmetric graph.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import numpy as np
 
 from ensemble._backend import array_namespace
 from ensemble._compile.lanes.types import load, store, zeros
-from ensemble._compile.numba import compiled, empty, inner, per_width, prange
-from ensemble._compile.registry import kernel
+from ensemble._compile.numba import compiled, inner, output, per_width, prange
+from ensemble._compile.registry import into, kernel
 from ensemble._kernels.direct.factors import tiles_by_width
 
 __all__ = ["FilledGraph", "selected_inverse"]
@@ -26,8 +26,8 @@ WIDEST = 8
 class FilledGraph(NamedTuple):
     """The entries right of the diagonal of a filled symmetric graph, and where a factorisation has their values.
 
-    `of_upper` holds the places of u_ij in row i, `of_lower` those of l_ji; -1 for a value that is always zero. Of LDL^T,
-    u_ij stands for both, and l_ji is u_ij times the reciprocal pivot.
+    `of_upper` holds the places of u_ij in row i, `of_lower` those of l_ji; -1 for a value that is always zero. Of
+    LDL^T, u_ij stands for both, and l_ji is u_ij times the reciprocal pivot.
     """
 
     symmetric: bool
@@ -39,7 +39,7 @@ class FilledGraph(NamedTuple):
 
 
 @kernel
-def selected_inverse(factors, graph):
+def selected_inverse(factors, graph, out):
     """The inverse on the filled graph: the diagonal, the entries right of it, those left of it across from these."""
     xp = array_namespace(factors)
     zero = xp.zeros(factors.shape[1:], dtype=factors.dtype)
@@ -61,7 +61,7 @@ def selected_inverse(factors, graph):
         z[i, i] = (1.0 - total) * pivot
     places = [(i, int(graph.columns[t])) for i in range(n) for t in range(int(graph.starts[i]), int(graph.starts[i + 1]))]  # fmt: skip  # noqa: E501
     made = [z[i, i] for i in range(n)] + [z[i, j] for i, j in places] + [z[j, i] for i, j in places]
-    return xp.stack(made) if n + m else xp.zeros((0, *zero.shape), dtype=factors.dtype)
+    return into(out, xp.stack(made) if n + m else xp.zeros((0, *zero.shape), dtype=factors.dtype))
 
 
 @inner
@@ -149,9 +149,9 @@ def _selected(width, symmetric):
 
 
 @selected_inverse.register("numba")
-def _(factors: np.ndarray, graph: FilledGraph) -> np.ndarray:
+def _(factors: np.ndarray, graph: FilledGraph, out: Any) -> np.ndarray:
     n, n_samples = graph.diagonal.size, factors.shape[1]
-    out = empty((n + 2 * graph.columns.size, n_samples), factors.dtype)
+    out = output(out, (n + 2 * graph.columns.size, n_samples), factors.dtype)
     for first, width, count in tiles_by_width(n_samples, WIDEST):
         loop = _selected(width, graph.symmetric)
         loop(factors.reshape(-1), graph[1:], out.reshape(-1), n_samples, first, count)

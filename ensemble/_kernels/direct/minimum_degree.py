@@ -1,7 +1,7 @@
 """Approximate minimum degree ordering on a quotient graph (Amestoy, Davis, Duff 1996, SIAM J. Matrix Anal. 17, 886).
 
-A node is a variable, or an element: the clique of variables that an elimination leaves. The list of a variable holds its
-elements and then its variables; that of an element its variables. Variables with equal lists are merged into one
+A node is a variable, or an element: the clique of variables that an elimination leaves. The list of a variable holds
+its elements and then its variables; that of an element its variables. Variables with equal lists are merged into one
 supervariable, whose number of variables is `size`.
 """
 
@@ -163,10 +163,10 @@ def _same_lists(q, lists, a, b, stamp):
     """Whether the list of `b` holds what the marks of `a` say."""
     if q.length[a] != q.length[b] or q.n_elements[a] != q.n_elements[b]:
         return False
-    for k in range(q.start[b], q.start[b] + q.length[b]):
-        if q.mark[lists[k]] != stamp:
-            return False
-    return True
+    k, end = q.start[b], q.start[b] + q.length[b]
+    while k < end and q.mark[lists[k]] == stamp:
+        k += 1
+    return k == end
 
 
 @inner

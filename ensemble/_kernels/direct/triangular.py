@@ -1,6 +1,7 @@
 """Solution with a factorisation: forward and backward substitution of all samples, right-hand sides in columns.
 
-Bytes that must move, float64: ``8 S n_values`` once or twice (LDL^T reads U in both passes), ``16 n k S`` for k columns.
+Bytes that must move, float64: ``8 S n_values``, twice for LDL^T, which reads U in both passes, and ``16 n k S`` for
+k columns.
 Values of another type are converted as they are loaded: sums are in the type of the right-hand side.
 """
 
