@@ -108,7 +108,7 @@ def direct(
     >>> from ensemble.gallery import poisson
     >>> from ensemble.krylov import direct
     >>> direct(poisson((10,), n_samples=3), np.ones(10))
-    SolveResult(direct: 3 of 3 samples converged, 0 iterations)
+    DirectResult(direct: 3 of 3 samples converged, 0 iterations)
     """
     symmetric = isinstance(A, SymmetricCrsMatrix)
     system = linear_system("direct", A, b, None, None, rtol, 0.0, REFINEMENTS, "independent")
