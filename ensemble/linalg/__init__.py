@@ -9,6 +9,7 @@ from ensemble.linalg.elements import ElementAssembly, add_elements
 from ensemble.linalg.factorization import Factorization
 from ensemble.linalg.galerkin import GalerkinProduct
 from ensemble.linalg.graph import CrsGraph
+from ensemble.linalg.incomplete import IncompleteFactorization
 from ensemble.linalg.operators import Diagonal, Identity
 from ensemble.linalg.symmetric import SymmetricCrsMatrix
 from ensemble.scalar import dot, norm
@@ -23,6 +24,7 @@ __all__ = [
     "Factorization",
     "GalerkinProduct",
     "Identity",
+    "IncompleteFactorization",
     "SymmetricCrsMatrix",
     "TransposedMatrix",
     "add_elements",

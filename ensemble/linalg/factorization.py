@@ -7,25 +7,21 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import array_namespace, asarray_like, contiguous, to_numpy
-from ensemble._check import floating, message, one_of, require, samples_text
+from ensemble._backend import array_namespace, asarray_like, to_numpy
+from ensemble._check import one_of, require
 from ensemble._kernels.direct.elimination import Elimination
-from ensemble._kernels.direct.factors import factorized
 from ensemble._kernels.direct.inverse import selected_inverse
-from ensemble._kernels.direct.triangular import factor_solve
 from ensemble._kernels.krylov.vectors import dot
-from ensemble.linalg.crs_matrix import CrsMatrix, as_crs
-from ensemble.linalg.linear_operator import LinearOperator
-from ensemble.linalg.operators import places_of, premultiply, samples_of, wrap_like
-from ensemble.linalg.orderings import checked_order, elimination_of, entries_in, filled_graph, matched_rows
-from ensemble.linalg.symmetric import SymmetricCrsMatrix
+from ensemble.linalg.crs_matrix import CrsMatrix
+from ensemble.linalg.graph import CrsGraph
+from ensemble.linalg.orderings import elimination_of, entries_in, filled_graph, matched_rows
+from ensemble.linalg.triangular_factors import TriangularFactors
 from ensemble.scalar import Ensemble
-from ensemble.scalar.sample_set import SampleSet
 
 NAME = "Factorization"
 
 
-class Factorization(LinearOperator):
+class Factorization(TriangularFactors):
     """The inverse of a sparse matrix as an operator: ``Factorization(A) @ b`` is x in ``A x = b``, for every sample.
 
     Order of elimination, fill and places of all values are worked out once per graph; the numbers of all samples follow
@@ -84,136 +80,20 @@ class Factorization(LinearOperator):
     array([ 3., 15.])
     """
 
-    __array_ufunc__ = None
-
     def __init__(
         self, A: Any, *, kind: str = "auto", ordering: Any = "auto", matching: str = "graph", dtype: Any = None
     ) -> None:
-        one_of(kind, ("auto", "ldlt", "lu"), NAME, "kind")
-        one_of(matching, ("graph", "mean"), NAME, "matching")
-        symmetric = kind == "ldlt" or (kind == "auto" and isinstance(A, SymmetricCrsMatrix))
-        A = _matrix(A)
-        n = A.shape[0]
-        self.graph, self.shape = A.graph, (n, n)
-        self.dtype = np.dtype(_real(A) if dtype is None else floating(dtype, NAME, "dtype"))
-        order = checked_order(ordering, n, NAME)
-        if matching == "mean" and not symmetric:
-            self.plan = elimination_of(A.graph, False, matched_rows(A.graph, NAME, _mean_weights(A)), order)
-        else:
-            key = ("elimination", symmetric, None if order is None else order.tobytes())
-            self.plan = A.graph.kept(key, lambda: _plan(A.graph, symmetric, order))
-        self._put(A)
+        self._matching = one_of(matching, ("graph", "mean"), NAME, "matching")
+        super().__init__(A, kind, ordering, dtype)
 
-    def _put(self, A: CrsMatrix) -> None:
-        """The numbers of the matrix `A` on this graph."""
-        xp = array_namespace(A.values)
-        values = contiguous(xp.astype(A.values, getattr(xp, self.dtype.name), copy=False))
-        with np.errstate(all="ignore"):  # a broken sample's arithmetic concerns no other
-            self.values, broken = factorized(values, self.plan, None)
-        self.sample_set, self.n_samples = A.sample_set, int(self.values.shape[1])
-        broken = to_numpy(broken)
-        self.broken = broken != broken
-        if self.broken.any():  # half of its values may be numbers
-            self.values[:, asarray_like(self.broken, self.values)] = np.nan
+    def _planned(self, graph: CrsGraph, symmetric: bool, order: np.ndarray | None) -> Elimination:
+        pivots = np.arange(graph.shape[0]) if symmetric else matched_rows(graph, NAME)
+        return elimination_of(graph, symmetric, pivots, order)
 
-    @classmethod
-    def _of(cls, like: Factorization, values: Any, broken: np.ndarray, sample_set: SampleSet | None) -> Factorization:
-        made = object.__new__(cls)
-        made.graph, made.shape, made.plan, made.dtype = like.graph, like.shape, like.plan, like.dtype
-        made.values, made.broken, made.sample_set, made.n_samples = values, broken, sample_set, int(values.shape[1])
-        return made
-
-    def __repr__(self) -> str:
-        kind = "LDL^T" if self.plan.symmetric else "LU"
-        text = f"Factorization({kind}, shape={self.shape}, {self.n_values} values, n_samples={self.n_samples}"
-        broken = np.flatnonzero(self.broken)
-        return f"{text}, {self.dtype}{f'; broken: {samples_text(broken)}' if broken.size else ''})"
-
-    def update(self, A: Any) -> Factorization:
-        """The factorisation of other values on the same graph, in the same order; this one is not changed.
-
-        Raises
-        ------
-        ValueError
-            If `A` has another graph.
-        """
-        A = _matrix(A)
-        advice = "Make a new Factorization."
-        require(self.graph.same_as(A.graph), f"{NAME}.update", "A", "have the same graph", repr(A.graph), advice)
-        _real(A)
-        made: Factorization = object.__new__(type(self))
-        made.graph, made.shape, made.plan, made.dtype = self.graph, self.shape, self.plan, self.dtype
-        made._put(A)
-        return made
-
-    # --- what it is
-    @property
-    def n_values(self) -> int:
-        """Numbers kept for one sample."""
-        return self.plan.n_values
-
-    @property
-    def multiply_adds(self) -> int:
-        """Multiplications of one sample's factorisation."""
-        return self.plan.multiply_adds
-
-    @property
-    def reference_array(self) -> Any:
-        """An array in the library and on the device of the values."""
-        return self.values
-
-    def take_samples(self, samples: Any) -> Factorization:
-        """The factorisation of the samples named, in that order; a shared one is its own answer."""
-        if self.n_samples == 1:
-            return self
-        places = places_of(samples, self.n_samples, f"{NAME}.take_samples")
-        values = contiguous(array_namespace(self.values).take(self.values, asarray_like(places, self.values), axis=1))
-        return self._of(self, values, self.broken[places], self.sample_set and self.sample_set.take(places))
-
-    # --- solutions
-    def apply(self, x: Any, out: Any = None) -> Any:
-        """A^-1 x on bare arrays of shape (n, n_samples)."""
-        return self._solve(x[:, None, :], False, None if out is None else out[:, None, :])[:, 0, :]
-
-    def _solve(self, b: Any, transposed: bool, out: Any = None) -> Any:
-        values = self.values
-        if values.shape[1] != 1 and b.shape[2] == 1:
-            b = contiguous(array_namespace(b).broadcast_to(b, (*b.shape[:2], values.shape[1])))
-        with np.errstate(all="ignore"):
-            return factor_solve(values, self.plan, b, transposed, out)
-
-    def _multiply(self, x: Any, transposed: bool) -> Any:
-        name, n, own = NAME + (".T" if transposed else ""), self.shape[0], self.n_samples
-        samples = samples_of(x)
-        require(
-            samples.ndim > 1 and samples.shape[0] == n, f"{name} @", "x", f"have {n} rows",
-            f"shape {tuple(samples.shape[:-1])}",
-        )  # fmt: skip
-        given, columns, xp = samples.shape[-1], samples.shape[1:-1], array_namespace(samples)
-        requirement = "have the same n_samples, or 1"
-        require(own == given or 1 in (own, given), f"{name} @", "operands", requirement, f"{own} and {given}")
-        dtype = samples.dtype
-        if xp.isdtype(dtype, "complex floating"):
-            raise TypeError(message(f"{name} @", "x", "be real", f"dtype {dtype}"))
-        if not xp.isdtype(dtype, "real floating"):
-            dtype = xp.float64
-        count = int(np.prod(columns, dtype=np.int64))
-        if own == 1:  # columns and samples alike are right-hand sides of one matrix
-            y = self._solve(contiguous(xp.reshape(samples, (n, 1, count * given)), dtype), transposed)
-        else:
-            y = self._solve(contiguous(xp.reshape(samples, (n, count, given)), dtype), transposed)
-        return wrap_like(x, xp.reshape(y, (n, *columns, max(own, given))), own, self.sample_set)
-
-    def __matmul__(self, x: Any) -> Any:
-        return NotImplemented if hasattr(x, "tocsr") else self._multiply(x, False)
-
-    def __rmatmul__(self, x: Any) -> Any:
-        return premultiply(x, self)
-
-    @property
-    def T(self) -> TransposedFactorization:
-        """The inverse of the transpose, as an operator on the same values."""
-        return TransposedFactorization(self)
+    def _plan_for(self, A: CrsMatrix, symmetric: bool, order: np.ndarray | None) -> Elimination:
+        if self._matching == "mean" and not symmetric:
+            return elimination_of(A.graph, False, matched_rows(A.graph, NAME, _mean_weights(A)), order)
+        return super()._plan_for(A, symmetric, order)
 
     # --- determinants
     @property
@@ -278,59 +158,6 @@ class Factorization(LinearOperator):
         places = entries_in(graph, self.plan, self.graph.indices.astype(np.int64), self.graph.row_of_entry)
         values = array_namespace(z).take(z, asarray_like(places, z), axis=0)
         return CrsMatrix(self.graph, Ensemble(values, self.sample_set))
-
-
-class TransposedFactorization(LinearOperator):
-    """``F.T`` of a `Factorization`: solves with the transposed matrix."""
-
-    __array_ufunc__ = None
-
-    def __init__(self, factorization: Factorization) -> None:
-        self.T = factorization
-        self.shape, self.n_samples, self.dtype = factorization.shape, factorization.n_samples, factorization.dtype
-        self.sample_set, self.reference_array = factorization.sample_set, factorization.values
-
-    def __repr__(self) -> str:
-        return f"{self.T!r}.T"
-
-    def apply(self, x: Any, out: Any = None) -> Any:
-        """A^-T x on bare arrays of shape (n, n_samples)."""
-        return self.T._solve(x[:, None, :], True, None if out is None else out[:, None, :])[:, 0, :]
-
-    def take_samples(self, samples: Any) -> TransposedFactorization:
-        """That of the samples named."""
-        return TransposedFactorization(self.T.take_samples(samples))
-
-    def __matmul__(self, x: Any) -> Any:
-        return NotImplemented if hasattr(x, "tocsr") else self.T._multiply(x, True)
-
-    def __rmatmul__(self, x: Any) -> Any:
-        return premultiply(x, self)
-
-
-def _matrix(A: Any) -> CrsMatrix:
-    """`A`, or a list of SciPy matrices, as a square `CrsMatrix`."""
-    matrix = CrsMatrix.from_scipy(A) if isinstance(A, list | tuple) else as_crs(A)
-    if matrix is NotImplemented:
-        advice = "Give a CrsMatrix, a SymmetricCrsMatrix, or SciPy sparse matrices."
-        raise TypeError(message(NAME, "A", "be a sparse matrix", f"a {type(A).__name__}", advice))
-    advice = "A system with more rows than unknowns has no inverse: solve the normal equations."
-    require(matrix.shape[0] == matrix.shape[1], NAME, "A", "be square", f"shape {matrix.shape}", advice)
-    return matrix
-
-
-def _real(A: CrsMatrix) -> Any:
-    """The type of a real matrix."""
-    dtype = str(A.dtype).split(".")[-1]
-    if dtype not in ("float32", "float64"):
-        advice = "Solve the real system of twice the size, [[Re A, -Im A], [Im A, Re A]]." * ("complex" in dtype)
-        raise TypeError(message(NAME, "A", "hold float32 or float64", dtype, advice))
-    return dtype
-
-
-def _plan(graph: Any, symmetric: bool, order: np.ndarray | None) -> Elimination:
-    pivots = np.arange(graph.shape[0]) if symmetric else matched_rows(graph, NAME)
-    return elimination_of(graph, symmetric, pivots, order)
 
 
 def _mean_weights(A: CrsMatrix) -> np.ndarray:

@@ -16,7 +16,7 @@ from ensemble._kernels.direct.minimum_degree import minimum_degree
 from ensemble._kernels.sparse.product_graphs import transpose_graph
 from ensemble.linalg.graph import CrsGraph
 
-__all__ = ["checked_order", "elimination_of", "entries_in", "filled_graph", "matched_rows"]
+__all__ = ["checked_order", "elimination_of", "entries_in", "filled_graph", "matched_rows", "unfilled_elimination_of"]
 
 EXACT_MULTIPLY_ADDS = 1 << 26
 """Multiply-adds up to which the fill of an unsymmetric graph is worked out without the entries that nothing reaches."""
@@ -90,19 +90,11 @@ def elimination_of(graph: CrsGraph, symmetric: bool, pivots: np.ndarray, order: 
     `order` holds columns in the order of elimination; None for minimum degree. Of a symmetric matrix, entries on and
     above the diagonal are read.
     """
-    n, rows, columns = graph.shape[0], graph.row_of_entry.astype(np.int64), graph.indices.astype(np.int64)
-    column_of_row = np.empty(n, np.int64)
-    column_of_row[pivots] = np.arange(n)
-    order = _elimination_order(column_of_row[rows], columns, n) if order is None else order
-    place = np.empty(n, np.int64)
-    place[order] = np.arange(n)
-    entries = np.arange(graph.nnz)
-    if symmetric:
-        above = rows <= columns
-        rows, columns, entries = rows[above], columns[above], entries[above]
-    i, j = place[column_of_row[rows]], place[columns]
-    if symmetric:
-        i, j = np.minimum(i, j), np.maximum(i, j)
+    n = graph.shape[0]
+    if order is None:
+        place = _inverse(pivots)
+        order = _elimination_order(place[graph.row_of_entry], graph.indices.astype(np.int64), n)
+    i, j, entries = _moved_entries(graph, symmetric, pivots, order)
     moved = _symmetric_pattern(i, j, n)
     parent = kernels.elimination_tree(moved.indptr, moved.indices)
     upper_starts, upper = kernels.filled(moved.indptr, moved.indices, parent)
@@ -113,9 +105,43 @@ def elimination_of(graph: CrsGraph, symmetric: bool, pivots: np.ndarray, order: 
         marks = kernels.reached(exact.indptr, exact.indices, lower_starts, lower, upper_starts, upper)
         lower_starts, lower = _kept(lower_starts, lower, marks[0])
         upper_starts, upper = _kept(upper_starts, upper, marks[1])
-        count = kernels.count_multiply_adds(lower_starts, lower, upper_starts, symmetric)
-    return _with_places(symmetric, (pivots[order], order), (lower_starts, lower, across), (upper_starts, upper),
-                        (i, j, entries), int(count))  # fmt: skip
+    orders = pivots[order], order
+    return _with_places(symmetric, orders, (lower_starts, lower, across), (upper_starts, upper), (i, j, entries))
+
+
+def unfilled_elimination_of(
+    graph: CrsGraph, symmetric: bool, pivots: np.ndarray, order: np.ndarray | None
+) -> Elimination:
+    """As `elimination_of`, without fill: entries outside of the graph are dropped. The order is the given one."""
+    n = graph.shape[0]
+    order = np.arange(n) if order is None else order
+    i, j, entries = _moved_entries(graph, symmetric, pivots, order)
+    own = sp.csr_array((np.ones(i.size, np.int8), (i, j)), shape=(n, n))
+    upper, lower = sp.csr_array(sp.triu(own, 1)), sp.csr_array(sp.tril(own, -1))
+    for triangle in (upper, lower):
+        triangle.sort_indices()
+    right = upper.indptr.astype(np.int64), upper.indices
+    left = lower.indptr.astype(np.int64), lower.indices, np.empty(0, np.int64)
+    if symmetric:
+        left = transpose_graph(*right, n)
+    return _with_places(symmetric, (pivots[order], order), left, right, (i, j, entries))
+
+
+def _inverse(order: np.ndarray) -> np.ndarray:
+    place = np.empty(order.size, np.int64)
+    place[order] = np.arange(order.size)
+    return place
+
+
+def _moved_entries(graph: CrsGraph, symmetric: bool, pivots: np.ndarray, order: np.ndarray) -> tuple[Any, Any, Any]:
+    """(row, column) of the entries in elimination order, and their numbers; of a symmetric matrix the upper ones."""
+    rows, columns, entries = graph.row_of_entry.astype(np.int64), graph.indices.astype(np.int64), np.arange(graph.nnz)
+    if symmetric:
+        above = rows <= columns
+        rows, columns, entries = rows[above], columns[above], entries[above]
+    place = _inverse(order)
+    i, j = place[_inverse(pivots)[rows]], place[columns]
+    return (np.minimum(i, j), np.maximum(i, j), entries) if symmetric else (i, j, entries)
 
 
 def _kept(starts: np.ndarray, columns: np.ndarray, kept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -123,7 +149,7 @@ def _kept(starts: np.ndarray, columns: np.ndarray, kept: np.ndarray) -> tuple[np
     return before[starts], columns[kept]
 
 
-def _with_places(symmetric: bool, orders: Any, lower: Any, upper: Any, entries: Any, count: int) -> Elimination:
+def _with_places(symmetric: bool, orders: Any, lower: Any, upper: Any, entries: Any) -> Elimination:
     """The elimination with the places of its values."""
     (lower_starts, left, across), (upper_starts, right) = lower, upper
     n = upper_starts.size - 1
@@ -134,6 +160,7 @@ def _with_places(symmetric: bool, orders: Any, lower: Any, upper: Any, entries: 
     if not symmetric:
         across = np.empty(0, np.int64)
     nested = kernels.nested_rows(upper_starts, right)
+    count = int(kernels.count_multiply_adds(lower_starts, left, upper_starts, symmetric))
     return Elimination(
         symmetric, orders[0], orders[1], lower_starts, left, across, upper_starts, right, first, diagonal, sources,
         count, nested,

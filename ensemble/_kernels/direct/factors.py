@@ -52,7 +52,7 @@ def factorized(values, plan, out):
             if not plan.symmetric:
                 row[k] = factor
             for j, above in rows[k].items():
-                if j >= i or (j > k and not plan.symmetric):
+                if j in row and (j >= i or (j > k and not plan.symmetric)):
                     row[j] = row[j] - factor * above
         inverse = 1.0 / row[i]
         row[i] = xp.where((inverse - inverse == 0.0) & (inverse != 0.0), inverse, xp.full_like(inverse, xp.nan))
@@ -215,7 +215,7 @@ def _factorized(width, symmetric, staged):
         run = runs_of_tiles(n_tiles)
         for r in prange((n_tiles + run - 1) // run):
             n, n_values = plan[4].size, plan[0].size
-            row = np.empty(n * width, values.dtype)
+            row = np.zeros(n * width, values.dtype)  # without fill, entries that no row stores are reduced too
             work = np.empty(n_values * width, values.dtype) if staged else out
             nothing = zeros(values, width)
             for tile in range(np.int64(r) * run, min((np.int64(r) + 1) * run, n_tiles)):
