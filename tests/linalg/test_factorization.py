@@ -97,6 +97,17 @@ def test_staged_and_strided_values_have_the_same_bits(kind, rng, monkeypatch):
     np.testing.assert_array_equal(Factorization(A, kind=kind).values, F.values)
 
 
+@pytest.mark.parametrize("kind", ["lu", "ldlt"])
+@pytest.mark.parametrize("density", [0.05, 0.3])
+def test_four_rows_together_have_the_bits_of_one_after_another(kind, density, rng, monkeypatch):
+    A = family(rng, 60, 9, symmetric=True, density=density)
+    monkeypatch.setattr(factors, "BLOCKED", np.inf)
+    F = Factorization(A, kind=kind)
+    assert F.plan.nested.sum() > 8
+    monkeypatch.setattr(factors, "BLOCKED", 0)
+    np.testing.assert_array_equal(Factorization(A, kind=kind).values, F.values)
+
+
 # --- the law
 @pytest.mark.parametrize("n_samples", [1, 3, 8, 32, 33])
 @pytest.mark.parametrize("kind", ["lu", "ldlt"])
