@@ -191,15 +191,12 @@ def _run_of_four(graph, p, symmetric):
 
 
 @inner
-def _reduce(row, out, graph, four, p, end, e, origin, width, n_samples, first, symmetric, nothing):
-    """Reduce a dense row by the row above of entry `p`, or by four; returns how many, and the sum of the factors."""
-    lower = graph[0]
-    if four[lower[p]] and p + 3 < end and lower[p + 3] == lower[p] + 3:
-        factors = _four_factors(row, out, graph, p, e, origin, width, n_samples, first, symmetric, nothing)
-        low, high, shifts = _run_of_four(graph, p, symmetric)
-        _subtract_four(row, out, graph[4], low, high, shifts, factors, origin, width, n_samples, first)
-        return 4, factors[0] + factors[1] + factors[2] + factors[3]
-    return 1, _reduce_by_one(row, out, graph, p, e, origin, width, n_samples, first, symmetric, nothing)
+def _reduce_by_four(row, out, graph, p, e, origin, width, n_samples, first, symmetric, nothing):
+    """Reduce a dense row by the four nested rows of the entries from `p` on; returns the sum of the factors."""
+    factors = _four_factors(row, out, graph, p, e, origin, width, n_samples, first, symmetric, nothing)
+    low, high, shifts = _run_of_four(graph, p, symmetric)
+    _subtract_four(row, out, graph[4], low, high, shifts, factors, origin, width, n_samples, first)
+    return factors[0] + factors[1] + factors[2] + factors[3]
 
 
 @inner
@@ -240,12 +237,17 @@ def _reduce_four_rows(row, out, graph, four, i, p, ends, e, size, width, n_sampl
             continue
         for a in range(4):
             if p[a] < ends[a] and lower[p[a]] == k:
-                count, total = _reduce(
-                    row, out, graph, four, p[a], ends[a], e[a], a * size, width, n_samples, first, symmetric, nothing
-                )
+                if four[k] and p[a] + 3 < ends[a] and lower[p[a] + 3] == k + 3:
+                    total = _reduce_by_four(
+                        row, out, graph, p[a], e[a], a * size, width, n_samples, first, symmetric, nothing
+                    )
+                    p[a], e[a] = p[a] + 4, e[a] + 4
+                else:
+                    total = _reduce_by_one(
+                        row, out, graph, p[a], e[a], a * size, width, n_samples, first, symmetric, nothing
+                    )
+                    p[a], e[a] = p[a] + 1, e[a] + 1
                 check = check + (total - total)
-                p[a] += count
-                e[a] += count
 
 
 @inner
@@ -279,12 +281,16 @@ def _load_row(values, plan, row, i, origin, width, n_samples, first, symmetric, 
 def _finish_row(row, out, plan, i, p, e, origin, width, stride, start, symmetric, nothing):
     """Reduce a dense row by the entries left from `p` on and store it; NaN where a value is not finite."""
     _, lower_starts, graph, _, four = plan
-    _, _, diagonal, upper_starts, upper = graph
+    lower, _, diagonal, upper_starts, upper = graph
     check, end = nothing, lower_starts[i + 1]
     while p < end:
-        count, total = _reduce(row, out, graph, four, p, end, e, origin, width, stride, start, symmetric, nothing)
+        if four[lower[p]] and p + 3 < end and lower[p + 3] == lower[p] + 3:
+            total = _reduce_by_four(row, out, graph, p, e, origin, width, stride, start, symmetric, nothing)
+            p, e = p + 4, e + 4
+        else:
+            total = _reduce_by_one(row, out, graph, p, e, origin, width, stride, start, symmetric, nothing)
+            p, e = p + 1, e + 1
         check = check + (total - total)
-        p, e = p + count, e + count
     own = diagonal[i]
     pivot = reciprocal(load(row, origin + i * width, nothing))
     check = check + (pivot - pivot)
