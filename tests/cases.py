@@ -16,6 +16,7 @@ from ensemble._kernels.sparse.product_graphs import product_graph, slab_tasks, t
 from ensemble.apps.fem import HexMesh, elements
 from ensemble.apps.fem.discretization import upper_graph
 from ensemble.linalg import CrsGraph
+from ensemble.linalg.orderings import elimination_of, filled_graph
 from ensemble.multigrid.gauss_seidel import colours_of
 
 
@@ -717,7 +718,38 @@ def smooth_cases(seed):
             yield Case("smooth_series", f"{label}{'_last' * last}", (F, Q, u, m, X @ X.mT, last))
 
 
+def factor_cases(name, seed):
+    """Factorisations of both kinds, and what is done with them: diagonally dominant but for the planted numbers."""
+    for label, rng, n, _, s, dtype in settings(seed, square=True):
+        if label in ("over_one_block", "long_rows"):
+            continue  # the reference takes each multiplication by itself
+        graph = CrsGraph(*random_graph(rng, n, n, square_diagonal=True), (n, n))
+        for symmetric in (False, True):
+            plan = elimination_of(graph, symmetric, np.arange(n), None)
+            values = numbers(rng, (graph.nnz, s), dtype)
+            values[graph.diagonal_entries] += 8
+            if name == "factorized":
+                yield Case(name, f"{label}{'_symmetric' * symmetric}", (values, plan, None))
+                continue
+            with np.errstate(all="ignore"):
+                factors = KERNELS["factorized"].reference(values, plan, None)[0]
+            if name == "selected_inverse":
+                yield Case(name, f"{label}{'_symmetric' * symmetric}", (factors, filled_graph(plan), None))
+                continue
+            b = numbers(rng, (n, 2, s), dtype)
+            for transposed in (False, True):
+                text = f"{label}{'_symmetric' * symmetric}{'_transposed' * transposed}"
+                yield Case(name, text, (factors, plan, b, transposed, None))
+                if not symmetric:
+                    yield Case(name, f"{text}_shared", (factors[:, :1].copy(), plan, b, transposed, None))
+
+
 CASES = {
+    "factorized": lambda seed: factor_cases("factorized", seed),
+    "factor_solve": lambda seed: factor_cases("factor_solve", seed),
+    "selected_inverse": lambda seed: factor_cases("selected_inverse", seed),
+    "backward_error": lambda seed: square_cases("backward_error", seed, lambda rng, n, s, dtype, width: (
+        (numbers(rng, (n, s), dtype), numbers(rng, (n, s), dtype)), ())),
     "affine_spmv": lambda seed: affine_cases("affine_spmv", seed, affine_vector("product"), square=False),
     "affine_spmv_dot": lambda seed: affine_cases("affine_spmv_dot", seed, affine_vector("product")),
     "affine_residual": lambda seed: affine_cases("affine_residual", seed, affine_vector("residual"), square=False),
@@ -824,9 +856,14 @@ def device_cases(seed):
 SEED = 20731
 
 
+def rebuilt(like, members):
+    """A tuple of `members` of the class of `like`."""
+    return type(like)(*members) if hasattr(like, "_fields") else tuple(members)
+
+
 def contiguous(argument):
     if isinstance(argument, tuple):
-        return tuple(map(contiguous, argument))
+        return rebuilt(argument, map(contiguous, argument))
     return np.ascontiguousarray(argument) if isinstance(argument, np.ndarray) else argument
 
 

@@ -108,7 +108,18 @@ def test_benchmarks_have_names_of_one_kind_and_asv_measures_every_part():
         has_main = any(isinstance(node, ast.FunctionDef) and node.name == "main" for node in tree.body)
         assert has_main == path.stem.startswith("bench_") or path.stem == "__main__", path.name
         classes += [n.name for n in tree.body if isinstance(n, ast.ClassDef) and "EnsembleBenchmark" in ast.dump(n)]
-    asv = {"Affine", "Assembly", "Forms", "Fuse", "Kalman", "Krylov", "Lorenz63", "Multigrid", "SparseProduct"}
+    asv = {
+        "Affine",
+        "Assembly",
+        "Direct",
+        "Forms",
+        "Fuse",
+        "Kalman",
+        "Krylov",
+        "Lorenz63",
+        "Multigrid",
+        "SparseProduct",
+    }
     assert asv == set(classes) - {"EnsembleBenchmark"}
 
 

@@ -85,6 +85,7 @@ def test_imports_go_down(path):
 
 USERS = {
     "dense": {"linalg"},
+    "direct": {"linalg"},
     "multigrid": {"multigrid", "linalg"},
     "fem": {"apps/fem", "gallery"},
     "kalman": {"apps/kalman"},

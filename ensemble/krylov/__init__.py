@@ -1,7 +1,8 @@
-"""Krylov and Newton methods, per sample or coupled; initial guesses, and groups of samples."""
+"""Krylov, direct and Newton methods, per sample or coupled; initial guesses, and groups of samples."""
 
 from ensemble.krylov.bicgstab import bicgstab
 from ensemble.krylov.cg import cg
+from ensemble.krylov.direct import DirectResult, direct
 from ensemble.krylov.gmres import gmres
 from ensemble.krylov.grouping import SampleGroups, anisotropy, group_samples, predict_iterations
 from ensemble.krylov.newton import NewtonResult, newton
@@ -9,6 +10,7 @@ from ensemble.krylov.result import SolveError, SolveResult, Status
 from ensemble.krylov.warm_start import WarmStart
 
 __all__ = [
+    "DirectResult",
     "NewtonResult",
     "SampleGroups",
     "SolveError",
@@ -18,6 +20,7 @@ __all__ = [
     "anisotropy",
     "bicgstab",
     "cg",
+    "direct",
     "gmres",
     "group_samples",
     "newton",

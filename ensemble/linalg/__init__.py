@@ -6,8 +6,10 @@ from ensemble.linalg.bcrs_matrix import BcrsMatrix
 from ensemble.linalg.crs_matrix import CrsMatrix, TransposedMatrix
 from ensemble.linalg.dirichlet import apply_dirichlet
 from ensemble.linalg.elements import ElementAssembly, add_elements
+from ensemble.linalg.factorization import Factorization
 from ensemble.linalg.galerkin import GalerkinProduct
 from ensemble.linalg.graph import CrsGraph
+from ensemble.linalg.incomplete import IncompleteFactorization
 from ensemble.linalg.operators import Diagonal, Identity
 from ensemble.linalg.symmetric import SymmetricCrsMatrix
 from ensemble.scalar import dot, norm
@@ -19,8 +21,10 @@ __all__ = [
     "CrsMatrix",
     "Diagonal",
     "ElementAssembly",
+    "Factorization",
     "GalerkinProduct",
     "Identity",
+    "IncompleteFactorization",
     "SymmetricCrsMatrix",
     "TransposedMatrix",
     "add_elements",

@@ -1,0 +1,181 @@
+"""What elimination without exchanges does to a graph: elimination tree, fill, and nested rows.
+
+Graphs are in elimination order. Sources: Liu (1990), SIAM J. Matrix Anal. 11, 134, for the tree and row subtrees.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ensemble._compile.numba import compiled_serial
+
+__all__ = ["Elimination", "count_multiply_adds", "elimination_tree", "filled", "nested_rows", "postorder", "reached"]
+
+NONE = -1
+
+
+@compiled_serial
+def elimination_tree(indptr, indices):
+    """The parent of each row of a symmetric graph, -1 for a root; paths are compressed by `ancestor`."""
+    n = indptr.size - 1
+    parent, ancestor = np.full(n, NONE, np.int64), np.full(n, NONE, np.int64)
+    for i in range(n):
+        for p in range(indptr[i], indptr[i + 1]):
+            k = np.int64(indices[p])
+            while k != NONE and k < i:
+                above = ancestor[k]
+                ancestor[k] = i
+                if above == NONE:
+                    parent[k] = i
+                k = above
+    return parent
+
+
+@compiled_serial
+def postorder(parent):
+    """Rows in an order in which each subtree is a run of rows, children in ascending order."""
+    n = parent.size
+    child, sibling = np.full(n, NONE, np.int64), np.full(n, NONE, np.int64)
+    for v in range(n - 1, -1, -1):
+        if parent[v] != NONE:
+            sibling[v] = child[parent[v]]
+            child[parent[v]] = v
+    order, stack, count = np.empty(n, np.int64), np.empty(n, np.int64), 0
+    for root in range(n):
+        if parent[root] != NONE:
+            continue
+        depth = 0
+        stack[0] = root
+        while depth >= 0:
+            v = stack[depth]
+            if child[v] != NONE:
+                depth += 1
+                stack[depth] = child[v]
+                child[v] = sibling[child[v]]
+            else:
+                order[count] = v
+                count += 1
+                depth -= 1
+    return order
+
+
+@compiled_serial
+def _row_subtrees(indptr, indices, parent, fill, starts, columns):
+    """Count the entries right of the diagonal, ``starts[k + 1]`` in row k, or write their columns with `fill`."""
+    n = parent.size
+    met = np.full(n, NONE, np.int64)
+    place = starts.copy()
+    for i in range(n):
+        met[i] = i
+        for p in range(indptr[i], indptr[i + 1]):
+            k = np.int64(indices[p])
+            while k < i and met[k] != i:
+                met[k] = i
+                if fill:
+                    columns[place[k]] = i
+                    place[k] += 1
+                else:
+                    starts[k + 1] += 1
+                k = parent[k]
+
+
+def filled(indptr: Any, indices: Any, parent: Any) -> tuple[np.ndarray, np.ndarray]:
+    """(indptr, indices) of the entries right of the diagonal once a symmetric graph is filled, columns ascending."""
+    starts = np.zeros(parent.size + 1, np.int64)
+    _row_subtrees(indptr, indices, parent, False, starts, np.empty(0, np.int32))
+    starts = np.cumsum(starts)
+    columns = np.empty(int(starts[-1]), np.int32)
+    _row_subtrees(indptr, indices, parent, True, starts, columns)
+    return starts, columns
+
+
+@compiled_serial
+def count_multiply_adds(lower_starts, lower_columns, upper_starts, symmetric):
+    """Multiply-adds of a factorisation; of a symmetric one, those of the upper triangle (an upper bound for LU)."""
+    total = np.int64(0)
+    for k in range(upper_starts.size - 1):
+        length = upper_starts[k + 1] - upper_starts[k]
+        total += length * (length + 1) // 2 if symmetric else 0
+    if not symmetric:
+        for p in range(lower_columns.size):
+            k = lower_columns[p]
+            total += upper_starts[k + 1] - upper_starts[k]
+    return total
+
+
+@compiled_serial
+def reached(indptr, indices, full_lower_starts, full_lower, full_upper_starts, full_upper):
+    """Which entries of a symmetric filled graph the elimination of an unsymmetric one inside of it reaches.
+
+    Returns one mark for each entry left, and one for each entry right of the diagonal.
+    """
+    n = indptr.size - 1
+    in_lower, in_upper = np.zeros(full_lower.size, np.bool_), np.zeros(full_upper.size, np.bool_)
+    met = np.full(n, NONE, np.int64)
+    for i in range(n):
+        for p in range(indptr[i], indptr[i + 1]):
+            met[indices[p]] = i
+        for p in range(full_lower_starts[i], full_lower_starts[i + 1]):
+            k = full_lower[p]
+            if met[k] == i:
+                in_lower[p] = True
+                for t in range(full_upper_starts[k], full_upper_starts[k + 1]):
+                    if in_upper[t]:
+                        met[full_upper[t]] = i
+        for t in range(full_upper_starts[i], full_upper_starts[i + 1]):
+            in_upper[t] = met[full_upper[t]] == i
+    return in_lower, in_upper
+
+
+@compiled_serial
+def nested_rows(starts, columns):
+    """Whether rows k to k + 3 are nested: each has the next one as its first column, and then that one's columns."""
+    n = starts.size - 1
+    nested = np.zeros(n, np.bool_)
+    run = 0  # rows from k on that are nested in the one before
+    for k in range(n - 2, -1, -1):
+        low, above, high = starts[k], starts[k + 1], starts[k + 2]
+        same = above - low == high - above + 1 and columns[low] == k + 1
+        if same:
+            for t in range(high - above):
+                if columns[low + 1 + t] != columns[above + t]:
+                    same = False
+                    break
+        run = run + 1 if same else 0
+        nested[k] = run >= 3
+    return nested
+
+
+class Elimination(NamedTuple):
+    """What a factorisation of a square graph without exchanges does, for every sample alike.
+
+    Row i of the eliminated matrix is row ``rows[i]`` of the given one, column j its column ``columns[j]``. The values
+    of a factorisation lie row by row: of LU those left of the diagonal (L, unit diagonal), the reciprocal pivot, those
+    right of it (U); of LDL^T the reciprocal pivot and U = D L^T. Value e begins as entry ``sources[e]`` of the given
+    matrix, as zero where that is -1.
+    """
+
+    symmetric: bool
+    rows: np.ndarray
+    columns: np.ndarray
+    lower_starts: np.ndarray
+    lower: np.ndarray
+    across: np.ndarray
+    """For LDL^T, the place in `upper` of the entry across the diagonal from each one of `lower`."""
+    upper_starts: np.ndarray
+    upper: np.ndarray
+    first: np.ndarray
+    """Place of the first value of each row."""
+    diagonal: np.ndarray
+    """Place of each reciprocal pivot."""
+    sources: np.ndarray
+    multiply_adds: int
+    nested: np.ndarray
+    """`nested_rows` of the entries right of the diagonal."""
+
+    @property
+    def n_values(self) -> int:
+        """Values of one sample's factorisation."""
+        return self.sources.size

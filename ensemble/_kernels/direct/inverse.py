@@ -1,0 +1,158 @@
+"""Entries of the inverse inside the filled graph, from a factorisation (Takahashi, Fagan, Chin 1973).
+
+With ``A = L U``, ``U Z = L^-1`` and ``Z L = U^-1`` give, from the last row up (Erisman, Tinney 1975, Comm. ACM 18,
+177), ``z_ij = -sum_k u_ik z_kj / u_ii`` and ``z_ji = -sum_k z_jk l_ki`` for j > i, and
+``z_ii = (1 - sum_k u_ik z_ki) / u_ii``. Every entry on the right lies inside the filled symmetric graph.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ensemble._backend import array_namespace
+from ensemble._compile.lanes.types import load, store, zeros
+from ensemble._compile.numba import compiled, inner, output, per_width, prange
+from ensemble._compile.registry import into, kernel
+from ensemble._kernels.direct.factors import tiles_by_width
+
+__all__ = ["FilledGraph", "selected_inverse"]
+
+WIDEST = 8
+"""Samples of a tile."""
+
+
+class FilledGraph(NamedTuple):
+    """The entries right of the diagonal of a filled symmetric graph, and where a factorisation has their values.
+
+    `of_upper` holds the places of u_ij in row i, `of_lower` those of l_ji; -1 for a value that is always zero. Of
+    LDL^T, u_ij stands for both, and l_ji is u_ij times the reciprocal pivot.
+    """
+
+    symmetric: bool
+    starts: np.ndarray
+    columns: np.ndarray
+    of_upper: np.ndarray
+    of_lower: np.ndarray
+    diagonal: np.ndarray
+
+
+@kernel
+def selected_inverse(factors, graph, out):
+    """The inverse on the filled graph: the diagonal, the entries right of it, those left of it across from these."""
+    xp = array_namespace(factors)
+    zero = xp.zeros(factors.shape[1:], dtype=factors.dtype)
+    n, m = graph.diagonal.size, graph.columns.size
+    value = lambda e: factors[e, ...] if e >= 0 else zero
+    z: dict[tuple[int, int], Any] = {}
+    for i in reversed(range(n)):
+        run = range(int(graph.starts[i]), int(graph.starts[i + 1]))
+        columns, pivot = [int(graph.columns[t]) for t in run], value(int(graph.diagonal[i]))
+        u = {j: value(int(graph.of_upper[t])) for j, t in zip(columns, run, strict=True)}
+        lower = {j: u[j] * pivot if graph.symmetric else value(int(graph.of_lower[t])) for j, t in zip(columns, run, strict=True)}  # fmt: skip  # noqa: E501
+        total = zero
+        for j in columns:
+            right, left = zero, zero
+            for k in columns:
+                right, left = right + u[k] * z[k, j], left + lower[k] * z[j, k]
+            z[i, j], z[j, i] = (zero - right) * pivot, zero - left
+            total = total + u[j] * z[j, i]
+        z[i, i] = (1.0 - total) * pivot
+    places = [(i, int(graph.columns[t])) for i in range(n) for t in range(int(graph.starts[i]), int(graph.starts[i + 1]))]  # fmt: skip  # noqa: E501
+    made = [z[i, i] for i in range(n)] + [z[i, j] for i, j in places] + [z[j, i] for i, j in places]
+    return into(out, xp.stack(made) if n + m else xp.zeros((0, *zero.shape), dtype=factors.dtype))
+
+
+@inner
+def _value(factors, e, n_samples, first, nothing):
+    return load(factors, np.int64(e) * n_samples + first, nothing) if e >= 0 else nothing
+
+
+@inner
+def _load_factors(factors, graph, i, right, left, width, n_samples, first, symmetric, nothing):
+    """Row i of U and column i of L, dense."""
+    starts, columns, of_upper, of_lower, diagonal = graph
+    pivot = load(factors, diagonal[i] * n_samples + first, nothing)
+    for t in range(starts[i], starts[i + 1]):
+        place = np.int64(columns[t]) * width
+        value = _value(factors, of_upper[t], n_samples, first, nothing)
+        store(right, place, value)
+        store(left, place, value * pivot if symmetric else _value(factors, of_lower[t], n_samples, first, nothing))
+
+
+@inner
+def _sum_products(graph, z, i, met, right, left, row, column, width, n_samples, first, nothing):
+    """The sums of products with entries of the inverse, dense, each in ascending order of the other index."""
+    starts, columns, _, _, diagonal = graph
+    n, m = diagonal.size, columns.size
+    for t in range(starts[i], starts[i + 1]):
+        met[columns[t]] = i
+        store(row, np.int64(columns[t]) * width, nothing)
+        store(column, np.int64(columns[t]) * width, nothing)
+    for t in range(starts[i], starts[i + 1]):
+        k = np.int64(columns[t])
+        at = k * width
+        u, lower = load(right, at, nothing), load(left, at, nothing)
+        for s in range(starts[k], starts[k + 1]):  # entries (k, j) and (j, k) with j > k
+            if met[columns[s]] == i:
+                to = np.int64(columns[s]) * width
+                above = load(z, (n + s) * n_samples + first, nothing)
+                below = load(z, (n + m + s) * n_samples + first, nothing)
+                store(row, to, load(row, to, nothing) + u * above)
+                store(column, to, load(column, to, nothing) + lower * below)
+    for t in range(starts[i], starts[i + 1]):
+        j = np.int64(columns[t])
+        at = j * width
+        own = load(z, j * n_samples + first, nothing)
+        total, other = load(row, at, nothing), load(column, at, nothing)
+        total, other = total + load(right, at, nothing) * own, other + load(left, at, nothing) * own
+        for s in range(starts[j], starts[j + 1]):
+            if met[columns[s]] == i:
+                to = np.int64(columns[s]) * width
+                above = load(z, (n + s) * n_samples + first, nothing)
+                below = load(z, (n + m + s) * n_samples + first, nothing)
+                total = total + load(right, to, nothing) * below
+                other = other + load(left, to, nothing) * above
+        store(row, at, total)
+        store(column, at, other)
+
+
+@per_width
+def _selected(width, symmetric):
+    @compiled
+    def loop(factors, graph, z, n_samples, begin, n_tiles):
+        for tile in prange(n_tiles):
+            starts, columns, _, _, diagonal = graph
+            n, m = diagonal.size, columns.size
+            right, left, row, column = (
+                np.empty(n * width, z.dtype), np.empty(n * width, z.dtype), np.empty(n * width, z.dtype),
+                np.empty(n * width, z.dtype),
+            )  # fmt: skip
+            met = np.full(n, -1, np.int64)
+            nothing = zeros(z, width)
+            first = begin + np.int64(tile) * width
+            for i in range(n - 1, -1, -1):
+                _load_factors(factors, graph, i, right, left, width, n_samples, first, symmetric, nothing)
+                _sum_products(graph, z, i, met, right, left, row, column, width, n_samples, first, nothing)
+                pivot = load(factors, diagonal[i] * n_samples + first, nothing)
+                total = nothing
+                for t in range(starts[i], starts[i + 1]):
+                    at = np.int64(columns[t]) * width
+                    below = nothing - load(column, at, nothing)
+                    store(z, (n + t) * n_samples + first, (nothing - load(row, at, nothing)) * pivot)
+                    store(z, (n + m + t) * n_samples + first, below)
+                    total = total + load(right, at, nothing) * below
+                store(z, np.int64(i) * n_samples + first, (1.0 - total) * pivot)
+
+    return loop
+
+
+@selected_inverse.register("numba")
+def _(factors: np.ndarray, graph: FilledGraph, out: Any) -> np.ndarray:
+    n, n_samples = graph.diagonal.size, factors.shape[1]
+    out = output(out, (n + 2 * graph.columns.size, n_samples), factors.dtype)
+    for first, width, count in tiles_by_width(n_samples, WIDEST):
+        loop = _selected(width, graph.symmetric)
+        loop(factors.reshape(-1), graph[1:], out.reshape(-1), n_samples, first, count)
+    return out

@@ -1,0 +1,84 @@
+"""The residual of a linear system and the backward error of its solution, row by row, in one pass over the matrix.
+
+Bytes that must move are those of a residual; the vector is read once more for its largest entry.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ensemble._backend import array_namespace
+from ensemble._compile.lanes.arithmetic import absolute
+from ensemble._compile.lanes.types import load, select, splat, store, zeros
+from ensemble._compile.memory import empty_like
+from ensemble._compile.numba import compiled, per_width, prange, tiles
+from ensemble._compile.registry import kernel
+from ensemble._kernels.sparse.crs import row_sum
+
+__all__ = ["backward_error"]
+
+WIDEST = 32
+"""Samples of a tile."""
+
+U = np.uint64  # an unsigned index needs no test for a negative one
+
+
+@kernel
+def backward_error(indptr, indices, values, x, b):
+    """r = b - A x, and for each sample the largest ``|r_i| / (sum_j |a_ij| max_j |x_j| + |b_i|)``; NaN if one is none.
+
+    The least change, relative to the norm of each row and to each b_i, that makes x exact (Oettli, Prager 1964).
+    """
+    xp = array_namespace(values, x)
+    r = b - row_sum(indptr, indices, values, x)
+    largest = xp.max(xp.abs(x), axis=0) if x.shape[0] else xp.zeros(x.shape[1:], dtype=x.dtype)
+    sizes = row_sum(indptr, indices, xp.abs(values), xp.ones_like(x)) * largest + xp.abs(b)
+    ratio = xp.where(r == 0, xp.zeros_like(r), xp.abs(r) / sizes)
+    ratio = ratio + ((r - r) + (sizes - sizes))
+    error = xp.zeros(x.shape[1:], dtype=x.dtype)
+    return r, (xp.max(ratio, axis=0) if x.shape[0] else error)
+
+
+@per_width
+def _backward_error(width, shared):
+    @compiled
+    def loop(indptr, indices, values, x, b, r, error, n_samples, begin, n_tiles):
+        for tile in prange(n_tiles):
+            nothing = zeros(x, width)
+            first = begin + np.int64(tile) * width
+            largest, most, check = nothing, nothing, nothing
+            n_rows = indptr.size - 1
+            for i in range(n_rows):
+                value = absolute(load(x, i * n_samples + first, nothing))
+                largest = select(value > largest, value, largest)
+            for i in range(n_rows):
+                total, size = nothing, nothing
+                for k in range(U(indptr[i]), U(indptr[i + 1])):
+                    if shared:
+                        entry = splat(values[k], values, nothing)
+                    else:
+                        entry = load(values, np.int64(k) * n_samples + first, nothing)
+                    total = total + entry * load(x, np.int64(indices[k]) * n_samples + first, nothing)
+                    size = size + absolute(entry)
+                right = load(b, i * n_samples + first, nothing)
+                total = right - total
+                store(r, i * n_samples + first, total)
+                size = size * largest + absolute(right)
+                check = check + ((total - total) + (size - size))
+                ratio = select(total == 0.0, nothing, absolute(total) / size)
+                most = select(ratio > most, ratio, most)
+            store(error, first, most + check)
+
+    return loop
+
+
+@backward_error.register("numba")
+def _(indptr, indices, values, x, b):
+    n_samples = x.shape[1]
+    r, error = empty_like(x), np.zeros(n_samples, x.dtype)
+    for first, width in tiles(n_samples, WIDEST):
+        loop = _backward_error(width, values.shape[1] != n_samples)
+        loop(
+            indptr, indices, values.reshape(-1), x.reshape(-1), b.reshape(-1), r.reshape(-1), error, n_samples, first, 1
+        )
+    return r, error

@@ -1,0 +1,259 @@
+"""`direct`: factorisation, solution and refinement of many systems, and pivoting for the samples that need it."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ensemble._backend import array_namespace, asarray_like, contiguous, to_numpy
+from ensemble._check import floating, message
+from ensemble._kernels.krylov.backward_error import backward_error
+from ensemble.krylov._norms import norms
+from ensemble.krylov._system import LinearSystem, linear_system
+from ensemble.krylov.result import SolveResult, Status
+from ensemble.linalg.crs_matrix import CrsMatrix, as_crs
+from ensemble.linalg.factorization import Factorization
+from ensemble.linalg.operators import wrap_like
+from ensemble.linalg.symmetric import SymmetricCrsMatrix
+from ensemble.scalar import Ensemble
+
+REFINEMENTS = 10
+"""Steps of refinement at most."""
+
+ROUNDOFFS = 450.0
+"""Backward error, in units of rounding, above which a solution is refined or replaced: 1e-13 in float64."""
+
+FLOOR = 4.0
+"""Backward error, in units of rounding, that refinement does not reduce."""
+
+FAR = 64
+"""Powers of two by which values may differ from one before they are scaled to be held in float32."""
+
+
+@dataclass(frozen=True, repr=False)
+class DirectResult(SolveResult):
+    """Outcome of `direct`: a `SolveResult` whose iterations are refinements.
+
+    Attributes
+    ----------
+    backward_errors : array, shape (n_samples,)
+        The largest ``|r_i| / (sum_j |a_ij| max_j |x_j| + |b_i|)`` over the rows.
+    repaired : array of bool, shape (n_samples,)
+        Samples that were solved by themselves, with partial pivoting.
+    """
+
+    backward_errors: np.ndarray | None = None
+    repaired: np.ndarray | None = None
+
+    @property
+    def summary(self) -> str:
+        """That of a `SolveResult`, and how many samples were solved with pivoting."""
+        count = 0 if self.repaired is None else int(self.repaired.sum())
+        return super().summary + (f"; {count} solved with pivoting" if count else "")
+
+
+def direct(
+    A: Any,
+    b: Any,
+    *,
+    rtol: Any = 1e-12,
+    kind: str = "auto",
+    ordering: Any = "auto",
+    matching: str = "graph",
+    dtype: Any = None,
+    factorization: Factorization | None = None,
+) -> DirectResult:
+    """Solve ``A x = b`` for every sample by a sparse factorisation.
+
+    The matrices of all samples are factorised together without exchanges, and their solutions refined while the
+    residual halves [1]_. A sample whose backward error stays above 1e-13 (450 units of rounding) is solved by
+    itself with ``scipy.sparse.linalg.splu``, which exchanges rows, and is marked in `repaired`. A sample has converged
+    when its backward error is at most 1e-13, or its residual norm at most ``rtol * norm(b)``: an ill-conditioned matrix
+    allows the first alone.
+
+    Parameters
+    ----------
+    A : CrsMatrix, SymmetricCrsMatrix or SciPy sparse matrix, shape (n, n)
+    b : Ensemble or array, shape (n,)
+    rtol : float, or one per sample, dimensionless
+        Refinement also goes on while the residual norm is above ``rtol * norm(b)``.
+    kind, ordering, matching
+        Those of `Factorization`.
+    dtype : data type, optional
+        Of the factorisation: "float32" halves its memory and nearly its time, and takes some refinements more, in the
+        type of A and b.
+    factorization : Factorization, optional
+        One of the same graph, whose order and places are taken: `Factorization.update`. The other options are then its.
+
+    Returns
+    -------
+    DirectResult
+        `iterations` counts refinements. The status is "breakdown" for a sample that is singular or not finite.
+
+    Raises
+    ------
+    ValueError
+        If A is not square or structurally singular, or the shapes or samples do not fit.
+
+    References
+    ----------
+    .. [1] Higham (2002), Accuracy and Stability of Numerical Algorithms, 2nd ed., chapter 12.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ensemble.gallery import poisson
+    >>> from ensemble.krylov import direct
+    >>> direct(poisson((10,), n_samples=3), np.ones(10))
+    DirectResult(direct: 3 of 3 samples converged, 0 iterations)
+    """
+    symmetric = isinstance(A, SymmetricCrsMatrix)
+    system = linear_system("direct", A, b, None, None, rtol, 0.0, REFINEMENTS, "independent")
+    matrix = as_crs(system.A)
+    if matrix is NotImplemented:
+        advice = "Give a CrsMatrix, a SymmetricCrsMatrix or a SciPy sparse matrix."
+        raise TypeError(message("direct", "A", "be a sparse matrix", f"a {type(A).__name__}", advice))
+    kind = "ldlt" if symmetric and kind == "auto" else kind
+    number = system.b.dtype if dtype is None else floating(dtype, "direct", "dtype")
+    scaled, unit = _scaled(matrix, number)
+    if factorization is None:
+        F = Factorization(scaled, kind=kind, ordering=ordering, matching=matching, dtype=number)
+    else:
+        F = factorization.update(scaled)
+    solution = _Solution(system, matrix, F, unit)
+    with np.errstate(all="ignore"):  # a broken sample's arithmetic concerns no other
+        solution.refine()
+        solution.repair()
+    return solution.result()
+
+
+def _scaled(A: CrsMatrix, dtype: Any) -> tuple[CrsMatrix, np.ndarray | None]:
+    """`A` over powers of two, one per sample, by which its values fit into float32; None for no such powers."""
+    if np.dtype(str(dtype).split(".")[-1]) != np.float32 or str(A.dtype).endswith("float32") or not A.nnz:
+        return A, None
+    xp = array_namespace(A.values)
+    with np.errstate(all="ignore"):
+        largest = to_numpy(xp.max(xp.abs(A.values), axis=0))
+    exponent = np.where(np.isfinite(largest) & (largest > 0.0), np.frexp(largest)[1], 0)
+    if np.abs(exponent).max() <= FAR:
+        return A, None
+    unit = np.ldexp(1.0, exponent)
+    return A / Ensemble(asarray_like(unit, A.values)), unit
+
+
+class _Solution:
+    """Solutions of all samples, with their residuals and backward errors."""
+
+    def __init__(self, system: LinearSystem, A: CrsMatrix, F: Factorization, unit: np.ndarray | None) -> None:
+        self.system, self.A, self.F, self.b = system, A, F, system.b
+        self.unit = None if unit is None else asarray_like(unit, system.b)
+        n_samples = self.b.shape[1]
+        self.tolerance = ROUNDOFFS * float(array_namespace(self.b).finfo(self.b.dtype).eps)
+        self.x = self.solve(self.b)
+        self.r, self.error = self.judged(self.x)
+        self.iterations = np.zeros(n_samples, np.int64)
+        self.repaired = np.zeros(n_samples, bool)
+        self.norm_b, self.norm = _norms(self.b), _norms(self.r)
+        self.history = [self.norm.copy()]
+
+    def solve(self, r: Any) -> Any:
+        """The product of the inverse that the factorisation stands for with `r`."""
+        x = self.F.apply(r)
+        return x if self.unit is None else x / self.unit
+
+    def judged(self, x: Any) -> tuple[Any, np.ndarray]:
+        """The residual and the backward errors of `x`."""
+        r, error = backward_error(*self.A.arrays, x, self.b)
+        return r, np.asarray(to_numpy(error), np.float64)
+
+    def refine(self) -> None:
+        """Add corrections while they halve the residual of a sample that is not yet small enough."""
+        xp = array_namespace(self.x)
+        active = self.unfinished() & np.isfinite(self.error)
+        for _ in range(REFINEMENTS):
+            if not active.any():
+                return
+            corrected = self.x + self.solve(self.r)
+            r, error = self.judged(corrected)
+            norm = _norms(r)
+            better = active & (norm < self.norm) & np.isfinite(error)
+            chosen = asarray_like(better, self.x)
+            self.x, self.r = xp.where(chosen, corrected, self.x), xp.where(chosen, r, self.r)
+            going_on = better & (norm <= 0.5 * self.norm)
+            self.norm, self.error = np.where(better, norm, self.norm), np.where(better, error, self.error)
+            self.iterations += active
+            self.history.append(self.norm.copy())
+            active = going_on & self.unfinished()
+
+    def unfinished(self) -> np.ndarray:
+        """Samples with a backward error or a residual that refinement may still reduce."""
+        reducible = self.error > FLOOR / ROUNDOFFS * self.tolerance
+        large: np.ndarray = self.norm > self.system.rtol * self.norm_b
+        return (self.error > self.tolerance) | (large & reducible)
+
+    def repair(self) -> None:
+        """Solve the samples whose backward error is too large by themselves, with exchanges of rows."""
+        bad = np.flatnonzero(~(self.error <= self.tolerance))
+        if not bad.size:
+            return
+        values = to_numpy(self.A.values)
+        for s in bad.tolist():
+            own = values[:, s if values.shape[1] > 1 else 0]
+            b = to_numpy(self.b[:, s])
+            if not (np.isfinite(own).all() and np.isfinite(b).all()):
+                continue
+            x = _with_pivoting(self.A.to_scipy(s), b)
+            self.repaired[s] = True
+            if x is None:
+                continue
+            wide = asarray_like(np.ascontiguousarray(x[:, None]), self.x)
+            matrix, own_b = self.A.take_samples([s]), contiguous(self.b[:, s : s + 1])
+            r, error = backward_error(*matrix.arrays, wide, own_b)
+            error = float(to_numpy(error)[0])
+            if error < self.error[s] or not np.isfinite(self.error[s]):
+                self.x[:, s], self.r[:, s] = wide[:, 0], r[:, 0]
+                self.error[s], self.norm[s] = error, _norms(r)[0]
+        self.history.append(self.norm.copy())
+
+    def result(self) -> DirectResult:
+        """The outcome of all samples."""
+        system = self.system
+        with np.errstate(all="ignore"):
+            target = np.broadcast_to(system.rtol * self.norm_b, self.norm.shape).copy()
+            good = (self.error <= self.tolerance) | (self.norm <= target)
+            known = np.isfinite(self.error) & np.isfinite(self.norm)
+        status = np.full(self.norm.size, Status.stagnated, dtype=object)
+        status[good & known] = Status.converged
+        status[~known] = Status.breakdown
+        x = wrap_like(system.like, self.x, system.operator_samples, system.sample_set)
+        return DirectResult(
+            x, status, self.iterations, np.stack(self.history), target, "direct", self.norm, self.error, self.repaired
+        )
+
+
+def _with_pivoting(A: Any, b: np.ndarray) -> np.ndarray | None:
+    """The solution by SuperLU with one refinement, None for a singular matrix."""
+    from scipy.sparse.linalg import MatrixRankWarning, splu
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", MatrixRankWarning)
+        try:
+            lu = splu(A.tocsc())
+        except RuntimeError:  # "Factor is exactly singular"
+            return None
+    x = lu.solve(b)
+    refined: np.ndarray = x + lu.solve(b - A @ x)
+    return refined
+
+
+def _norms(r: Any) -> np.ndarray:
+    """2-norms per sample, float64 on the host, of vectors whose squares may leave the range of numbers."""
+    xp = array_namespace(r)
+    if not r.shape[0]:
+        return np.zeros(r.shape[1])
+    largest = xp.max(xp.abs(r), axis=0)
+    unit = xp.where((largest > 0) & xp.isfinite(largest), largest, xp.ones_like(largest))
+    return norms(r / unit) * np.asarray(to_numpy(unit), np.float64)

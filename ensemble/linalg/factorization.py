@@ -1,0 +1,187 @@
+"""`Factorization`: LU or LDL^T of many sparse matrices on one graph."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ensemble._backend import array_namespace, asarray_like, to_numpy
+from ensemble._check import one_of, require
+from ensemble._kernels.direct.elimination import Elimination
+from ensemble._kernels.direct.inverse import selected_inverse
+from ensemble._kernels.krylov.vectors import dot
+from ensemble.linalg.crs_matrix import CrsMatrix
+from ensemble.linalg.graph import CrsGraph
+from ensemble.linalg.orderings import elimination_of, entries_in, filled_graph, matched_rows
+from ensemble.linalg.triangular_factors import TriangularFactors
+from ensemble.scalar import Ensemble
+
+NAME = "Factorization"
+
+
+class Factorization(TriangularFactors):
+    """The inverse of a sparse matrix as an operator: ``Factorization(A) @ b`` is x in ``A x = b``, for every sample.
+
+    Order of elimination, fill and places of all values are worked out once per graph; the numbers of all samples follow
+    together. Pivots are the diagonal of a fixed order, without exchanges at run time: every sample goes through the
+    same operations, and has the bits of its own run. Matrices that need exchanges lose digits, so a solution is judged
+    by its residual: `ensemble.krylov.direct` does that, refines, and treats the samples that stay bad by themselves.
+
+    Parameters
+    ----------
+    A : CrsMatrix, SymmetricCrsMatrix or SciPy sparse matrices, shape (n, n)
+    kind : {"auto", "ldlt", "lu"}
+        "ldlt" reads the entries on and above the diagonal, and takes half the operations and values. "auto" takes it
+        for a SymmetricCrsMatrix, "lu" for any other.
+    ordering : "auto" or array of int, shape (n,)
+        Columns in the order of elimination. "auto" is the approximate minimum degree order [1]_ of the graph of
+        ``A + A^T``.
+    matching : {"graph", "mean"}
+        For "lu", which row gives each column its pivot. "graph" looks at stored entries alone: the diagonal where it is
+        stored. "mean" makes the product of the mean magnitudes of the pivots the largest [2]_. This couples the
+        samples: the result of one depends on the others. `update` keeps the choice.
+    dtype : data type, optional
+        float32 or float64; that of A by default. Solutions have the type of the right-hand side.
+
+    Attributes
+    ----------
+    broken : array of bool, shape (n_samples,)
+        Samples with a pivot that is zero or a value that is not finite; all their solutions are NaN.
+    multiply_adds : int
+        Multiplications that one sample's factorisation takes.
+    n_values : int
+        Numbers that it keeps for one sample.
+
+    Raises
+    ------
+    ValueError
+        If A is not square, or structurally singular: some rows cannot have a pivot each whatever the values are.
+    TypeError
+        If A is no sparse matrix, or complex.
+
+    References
+    ----------
+    .. [1] Amestoy, Davis, Duff (1996), SIAM J. Matrix Anal. 17, 886-905.
+    .. [2] Duff, Koster (2001), SIAM J. Matrix Anal. 22, 973-996; solved by ``scipy.sparse.csgraph``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ensemble.linalg import CrsGraph, CrsMatrix
+    >>> graph = CrsGraph([0, 2, 4], [0, 1, 0, 1], (2, 2))
+    >>> A = CrsMatrix(graph, np.array([[2.0, 4.0], [1.0, 1.0], [1.0, 1.0], [2.0, 4.0]]))
+    >>> F = Factorization(A)
+    >>> (F @ np.array([3.0, 0.0])).samples
+    array([[ 2. ,  0.8],
+           [-1. , -0.2]])
+    >>> np.exp(F.logdet().samples)
+    array([ 3., 15.])
+    """
+
+    def __init__(
+        self, A: Any, *, kind: str = "auto", ordering: Any = "auto", matching: str = "graph", dtype: Any = None
+    ) -> None:
+        self._matching = one_of(matching, ("graph", "mean"), NAME, "matching")
+        super().__init__(A, kind, ordering, dtype)
+
+    def _planned(self, graph: CrsGraph, symmetric: bool, order: np.ndarray | None) -> Elimination:
+        pivots = np.arange(graph.shape[0]) if symmetric else matched_rows(graph, NAME)
+        return elimination_of(graph, symmetric, pivots, order)
+
+    def _plan_for(self, A: CrsMatrix, symmetric: bool, order: np.ndarray | None) -> Elimination:
+        if self._matching == "mean" and not symmetric:
+            return elimination_of(A.graph, False, matched_rows(A.graph, NAME, _mean_weights(A)), order)
+        return super()._plan_for(A, symmetric, order)
+
+    # --- determinants
+    @property
+    def _pivots(self) -> Any:
+        """Reciprocals of the pivots, shape (n, n_samples)."""
+        return array_namespace(self.values).take(self.values, asarray_like(self.plan.diagonal, self.values), axis=0)
+
+    def logdet(self) -> Any:
+        """The logarithm of the determinant's magnitude, an Ensemble of shape (); NaN for a broken sample."""
+        xp, pivots = array_namespace(self.values), self._pivots
+        logarithms = xp.log(xp.abs(pivots))
+        return Ensemble(-dot(logarithms, xp.ones_like(logarithms), None), self.sample_set)
+
+    def sign(self) -> Any:
+        """The sign of the determinant, 1 or -1, an Ensemble of shape (); NaN for a broken sample."""
+        xp = array_namespace(self.values)
+        signs = xp.prod(xp.sign(self._pivots), axis=0)
+        return Ensemble(signs * _parity(self.plan.rows) * _parity(self.plan.columns), self.sample_set)
+
+    def inertia(self) -> np.ndarray:
+        """Numbers of negative and positive eigenvalues, shape (2, n_samples), by Sylvester's law; -1 where broken.
+
+        Raises
+        ------
+        ValueError
+            If this is no LDL^T.
+        """
+        advice = 'Factorize a symmetric matrix with kind="ldlt".'
+        require(self.plan.symmetric, f"{NAME}.inertia", "the factorisation", "be LDL^T", "LU", advice)
+        pivots = to_numpy(self._pivots)
+        counts = np.stack([(pivots < 0).sum(axis=0), (pivots > 0).sum(axis=0)])
+        return np.where(self.broken, -1, counts)
+
+    # --- entries of the inverse
+    @cached_property
+    def _inverse(self) -> tuple[Any, Any]:
+        graph = self.graph.kept(("filled", id(self.plan)), lambda: (self.plan, filled_graph(self.plan)))[1]
+        with np.errstate(all="ignore"):
+            return graph, selected_inverse(self.values, graph, None)
+
+    def inverse_diagonal(self) -> Any:
+        """The diagonal of the inverse, an Ensemble of shape (n,), without computing the rest of it."""
+        n = self.shape[0]
+        graph, z = self._inverse
+        own = np.arange(n)
+        places = entries_in(graph, self.plan, own, own)
+        xp = array_namespace(z)
+        diagonal = xp.take(z, asarray_like(np.maximum(places, 0), z), axis=0) if n else z[:0, ...]
+        for i in np.flatnonzero(places < 0).tolist():  # outside of the filled graph: a column of the inverse
+            unit = np.zeros((n, 1, 1), self.dtype)
+            unit[i] = 1.0
+            diagonal[i, :] = self._solve(asarray_like(unit, z), False)[i, 0, :]
+        return Ensemble(diagonal, self.sample_set)
+
+    def inverse_entries(self) -> CrsMatrix:
+        """Entries of the transposed inverse on the graph of A: at (i, j), entry (j, i) of the inverse.
+
+        That is the derivative of ``log |det A|`` by the entry (i, j) of A. For a symmetric matrix it is the inverse
+        itself.
+        """
+        graph, z = self._inverse
+        places = entries_in(graph, self.plan, self.graph.indices.astype(np.int64), self.graph.row_of_entry)
+        values = array_namespace(z).take(z, asarray_like(places, z), axis=0)
+        return CrsMatrix(self.graph, Ensemble(values, self.sample_set))
+
+
+def _mean_weights(A: CrsMatrix) -> np.ndarray:
+    """1 + log of the largest mean magnitude of the column over that of the entry, from samples that are finite."""
+    values = np.abs(to_numpy(A.values))
+    with np.errstate(all="ignore"):
+        finite = np.all(np.isfinite(values), axis=0)
+        size = np.log(values[:, finite] if finite.any() else np.ones_like(values))
+        largest = size.max(axis=1, initial=-np.inf)
+        mean = largest + np.log(np.mean(np.exp(size - largest[:, None]), axis=1))
+    mean = np.where(np.isfinite(mean), mean, -np.inf)
+    most = np.full(A.shape[1], -np.inf)
+    np.maximum.at(most, A.graph.indices.astype(np.intp), mean)
+    with np.errstate(all="ignore"):
+        return np.where(np.isfinite(mean), 1.0 + most[A.graph.indices] - mean, np.inf)
+
+
+def _parity(order: np.ndarray) -> int:
+    """The sign of a permutation."""
+    left, sign = np.ones(order.size, bool), 1
+    for start in range(order.size):
+        i, length = start, 0
+        while left[i]:
+            left[i] = False
+            i, length = int(order[i]), length + 1
+        sign = -sign if length and length % 2 == 0 else sign
+    return sign

@@ -1,0 +1,238 @@
+"""What a direct solver works out from a graph: row matching, elimination order, and fill."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.sparse.csgraph import maximum_bipartite_matching, min_weight_full_bipartite_matching
+
+from ensemble._check import message, require
+from ensemble._kernels.direct import elimination as kernels
+from ensemble._kernels.direct.elimination import Elimination
+from ensemble._kernels.direct.inverse import FilledGraph
+from ensemble._kernels.direct.minimum_degree import minimum_degree
+from ensemble._kernels.sparse.product_graphs import transpose_graph
+from ensemble.linalg.graph import CrsGraph
+
+__all__ = ["checked_order", "elimination_of", "entries_in", "filled_graph", "matched_rows", "unfilled_elimination_of"]
+
+EXACT_MULTIPLY_ADDS = 1 << 26
+"""Multiply-adds up to which the fill of an unsymmetric graph is worked out without the entries that nothing reaches."""
+
+
+def matched_rows(graph: CrsGraph, function: str, weights: np.ndarray | None = None) -> np.ndarray:
+    """The row that gives each column its pivot, shape (n,): as many diagonal entries as can be, or least weights.
+
+    Parameters
+    ----------
+    graph : CrsGraph, shape (n, n)
+    function : str
+        The name in messages.
+    weights : array, shape (nnz,), optional
+        Numbers of 1 and above, infinite for entries that may not be pivots; the sum over the pivots is the least.
+
+    Raises
+    ------
+    ValueError
+        If no choice of rows gives every column a pivot: the graph is structurally singular.
+    """
+    n = graph.shape[0]
+    if weights is None:
+        if bool(np.all(graph.diagonal_entries >= 0)):
+            return np.arange(n)
+        weights = np.where(graph.indices == graph.row_of_entry, 1.0, 2.0)
+    kept = np.isfinite(weights)
+    rows, columns = graph.row_of_entry[kept], graph.indices[kept]
+    pattern = sp.csr_array((np.asarray(weights)[kept], (rows, columns)), shape=graph.shape)
+    partner = maximum_bipartite_matching(sp.csr_matrix(pattern), perm_type="column")
+    if np.any(partner < 0):
+        without = np.flatnonzero(partner < 0)
+        shown = ", ".join(str(i) for i in without[:6]) + (", ..." if without.size > 6 else "")
+        raise ValueError(
+            message(
+                function, "A", "have a graph in which every row can have a pivot of its own",
+                f"a structurally singular one: row{'s' * (without.size > 1)} {shown} left without",
+                "Remove the unknowns that no equation determines, or store the entries that can be nonzero.",
+            )
+        )  # fmt: skip
+    of_row, of_column = min_weight_full_bipartite_matching(sp.csr_matrix(pattern))
+    chosen = np.empty(n, np.int64)
+    chosen[of_column] = of_row
+    return chosen
+
+
+def _symmetric_pattern(rows: np.ndarray, columns: np.ndarray, n: int) -> sp.csr_array:
+    """The graph of A + A^T without its diagonal, columns ascending."""
+    off = rows != columns
+    ones = np.ones(int(off.sum()), np.int8)
+    half = sp.csr_array((ones, (rows[off], columns[off])), shape=(n, n))
+    whole = sp.csr_array(half + half.T)
+    whole.sort_indices()
+    return whole
+
+
+def _elimination_order(rows: np.ndarray, columns: np.ndarray, n: int) -> np.ndarray:
+    """Minimum degree, then the postorder of its elimination tree."""
+    pattern = _symmetric_pattern(rows, columns, n)
+    order = minimum_degree(pattern.indptr, pattern.indices)
+    place = np.empty(n, np.int64)
+    place[order] = np.arange(n)
+    moved = _symmetric_pattern(place[rows], place[columns], n)
+    postordered: np.ndarray = order[kernels.postorder(kernels.elimination_tree(moved.indptr, moved.indices))]
+    return postordered
+
+
+def elimination_of(graph: CrsGraph, symmetric: bool, pivots: np.ndarray, order: np.ndarray | None) -> Elimination:
+    """The elimination of a square graph, row ``pivots[j]`` giving the pivot of column j.
+
+    `order` holds columns in the order of elimination; None for minimum degree. Of a symmetric matrix, entries on and
+    above the diagonal are read.
+    """
+    n = graph.shape[0]
+    if order is None:
+        place = _inverse(pivots)
+        order = _elimination_order(place[graph.row_of_entry], graph.indices.astype(np.int64), n)
+    i, j, entries = _moved_entries(graph, symmetric, pivots, order)
+    moved = _symmetric_pattern(i, j, n)
+    parent = kernels.elimination_tree(moved.indptr, moved.indices)
+    upper_starts, upper = kernels.filled(moved.indptr, moved.indices, parent)
+    lower_starts, lower, across = transpose_graph(upper_starts, upper, n)
+    count = kernels.count_multiply_adds(lower_starts, lower, upper_starts, symmetric)
+    if not symmetric and count <= EXACT_MULTIPLY_ADDS:
+        exact = sp.csr_array((np.ones(i.size, np.int8), (i, j)), shape=(n, n))
+        marks = kernels.reached(exact.indptr, exact.indices, lower_starts, lower, upper_starts, upper)
+        lower_starts, lower = _kept(lower_starts, lower, marks[0])
+        upper_starts, upper = _kept(upper_starts, upper, marks[1])
+    orders = pivots[order], order
+    return _with_places(symmetric, orders, (lower_starts, lower, across), (upper_starts, upper), (i, j, entries))
+
+
+def unfilled_elimination_of(
+    graph: CrsGraph, symmetric: bool, pivots: np.ndarray, order: np.ndarray | None
+) -> Elimination:
+    """As `elimination_of`, without fill: entries outside of the graph are dropped. The order is the given one."""
+    n = graph.shape[0]
+    order = np.arange(n) if order is None else order
+    i, j, entries = _moved_entries(graph, symmetric, pivots, order)
+    own = sp.csr_array((np.ones(i.size, np.int8), (i, j)), shape=(n, n))
+    upper, lower = sp.csr_array(sp.triu(own, 1)), sp.csr_array(sp.tril(own, -1))
+    for triangle in (upper, lower):
+        triangle.sort_indices()
+    right = upper.indptr.astype(np.int64), upper.indices
+    left = lower.indptr.astype(np.int64), lower.indices, np.empty(0, np.int64)
+    if symmetric:
+        left = transpose_graph(*right, n)
+    return _with_places(symmetric, (pivots[order], order), left, right, (i, j, entries))
+
+
+def _inverse(order: np.ndarray) -> np.ndarray:
+    place = np.empty(order.size, np.int64)
+    place[order] = np.arange(order.size)
+    return place
+
+
+def _moved_entries(graph: CrsGraph, symmetric: bool, pivots: np.ndarray, order: np.ndarray) -> tuple[Any, Any, Any]:
+    """(row, column) of the entries in elimination order, and their numbers; of a symmetric matrix the upper ones."""
+    rows, columns, entries = graph.row_of_entry.astype(np.int64), graph.indices.astype(np.int64), np.arange(graph.nnz)
+    if symmetric:
+        above = rows <= columns
+        rows, columns, entries = rows[above], columns[above], entries[above]
+    place = _inverse(order)
+    i, j = place[_inverse(pivots)[rows]], place[columns]
+    return (np.minimum(i, j), np.maximum(i, j), entries) if symmetric else (i, j, entries)
+
+
+def _kept(starts: np.ndarray, columns: np.ndarray, kept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    before = np.concatenate([[0], np.cumsum(kept)])
+    return before[starts], columns[kept]
+
+
+def _with_places(symmetric: bool, orders: Any, lower: Any, upper: Any, entries: Any) -> Elimination:
+    """The elimination with the places of its values."""
+    (lower_starts, left, across), (upper_starts, right) = lower, upper
+    n = upper_starts.size - 1
+    n_left = np.zeros(n, np.int64) if symmetric else np.diff(lower_starts)
+    first = np.concatenate([[0], np.cumsum(n_left + 1 + np.diff(upper_starts))])
+    diagonal = first[:-1] + n_left
+    sources = _sources(first, diagonal, left, lower_starts, right, upper_starts, symmetric, entries)
+    if not symmetric:
+        across = np.empty(0, np.int64)
+    nested = kernels.nested_rows(upper_starts, right)
+    count = int(kernels.count_multiply_adds(lower_starts, left, upper_starts, symmetric))
+    return Elimination(
+        symmetric, orders[0], orders[1], lower_starts, left, across, upper_starts, right, first, diagonal, sources,
+        count, nested,
+    )  # fmt: skip
+
+
+def _sources(
+    first: Any,
+    diagonal: Any,
+    left: Any,
+    lower_starts: Any,
+    right: Any,
+    upper_starts: Any,
+    symmetric: bool,
+    entries: Any,
+) -> np.ndarray:
+    """The entry of the given matrix that each value begins as, -1 for none."""
+    n, (i, j, numbers) = diagonal.size, entries
+    line = np.arange(n)
+    keys = np.empty(int(first[-1]), np.int64)
+    keys[diagonal] = line * (n + 1)
+    for starts, columns, at in ((lower_starts, left, first[:-1]), (upper_starts, right, diagonal + 1)):
+        if starts is lower_starts and symmetric:
+            continue
+        row = np.repeat(line, np.diff(starts))
+        keys[(at - starts[:-1])[row] + np.arange(columns.size)] = row * n + columns
+    sources = np.full(keys.size, -1, np.int64)
+    sources[np.searchsorted(keys, i * n + j)] = numbers
+    return sources
+
+
+def checked_order(ordering: Any, n: int, function: str) -> np.ndarray | None:
+    """A permutation of the columns, None for "auto"."""
+    if isinstance(ordering, str) and ordering == "auto":
+        return None
+    order = np.asarray(ordering)
+    good = order.shape == (n,) and (order.dtype.kind in "iu" or not n) and np.array_equal(np.sort(order), np.arange(n))
+    seen = repr(ordering) if isinstance(ordering, str) else f"an array of {order.dtype}, shape {order.shape}"
+    require(good, function, "ordering", f'be "auto" or a permutation of 0 ... {n - 1}', seen)
+    return order.astype(np.int64)
+
+
+def filled_graph(plan: Elimination) -> FilledGraph:
+    """The filled symmetric graph of an elimination, with the places of its values."""
+    n = plan.diagonal.size
+    line = np.arange(n)
+    row, left_row = (np.repeat(line, np.diff(starts)) for starts in (plan.upper_starts, plan.lower_starts))
+    starts, columns = plan.upper_starts, plan.upper
+    if not plan.symmetric:
+        both = np.concatenate([row, left_row]), np.concatenate([plan.upper, plan.lower]).astype(np.int64)
+        moved = _symmetric_pattern(*both, n)
+        parent = kernels.elimination_tree(moved.indptr, moved.indices)
+        starts, columns = kernels.filled(moved.indptr, moved.indices, parent)
+    keys = np.repeat(line, np.diff(starts)) * n + columns
+    above, below = np.full(keys.size, -1, np.int64), np.full(keys.size, -1, np.int64)
+    within = np.arange(row.size) - plan.upper_starts[row]
+    above[np.searchsorted(keys, row * n + plan.upper)] = plan.diagonal[row] + 1 + within
+    if not plan.symmetric:
+        within = np.arange(left_row.size) - plan.lower_starts[left_row]
+        below[np.searchsorted(keys, plan.lower.astype(np.int64) * n + left_row)] = plan.first[left_row] + within
+    return FilledGraph(plan.symmetric, starts, columns, above, below, plan.diagonal)
+
+
+def entries_in(graph: FilledGraph, plan: Elimination, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """Where `selected_inverse` has the entries (row, column) of the inverse, -1 for those that it has not."""
+    n, m = graph.diagonal.size, graph.columns.size
+    of_row, of_column = np.empty(n, np.int64), np.empty(n, np.int64)
+    of_row[plan.columns], of_column[plan.rows] = np.arange(n), np.arange(n)
+    i, j = of_row[rows], of_column[columns]
+    keys = np.repeat(np.arange(n), np.diff(graph.starts)) * n + graph.columns
+    wanted = np.minimum(i, j) * n + np.maximum(i, j)
+    found = np.minimum(np.searchsorted(keys, wanted), max(m - 1, 0))
+    there = keys[found] == wanted if m else np.zeros(wanted.size, bool)
+    places = np.where(there, n + found + m * (i > j), -1)
+    return np.where(i == j, i, places)

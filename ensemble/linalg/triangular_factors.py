@@ -1,0 +1,214 @@
+"""`TriangularFactors`: values of an elimination for many samples, and solutions with them."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+
+from ensemble._backend import array_namespace, asarray_like, contiguous, to_numpy
+from ensemble._check import floating, message, one_of, require, samples_text
+from ensemble._kernels.direct.elimination import Elimination
+from ensemble._kernels.direct.factors import factorized
+from ensemble._kernels.direct.triangular import factor_solve
+from ensemble.linalg.crs_matrix import CrsMatrix, as_crs
+from ensemble.linalg.graph import CrsGraph
+from ensemble.linalg.linear_operator import LinearOperator
+from ensemble.linalg.operators import places_of, premultiply, samples_of, wrap_like
+from ensemble.linalg.orderings import checked_order
+from ensemble.linalg.symmetric import SymmetricCrsMatrix
+
+__all__ = ["TransposedFactors", "TriangularFactors", "matrix_of", "real_dtype"]
+
+
+class TriangularFactors(LinearOperator):
+    """LU or LDL^T of many matrices by an elimination without exchanges, as the operator that solves with them."""
+
+    __array_ufunc__ = None
+
+    def __init__(self, A: Any, kind: str, ordering: Any, dtype: Any) -> None:
+        name = self.name
+        one_of(kind, ("auto", "ldlt", "lu"), name, "kind")
+        symmetric = kind == "ldlt" or (kind == "auto" and isinstance(A, SymmetricCrsMatrix))
+        A = matrix_of(A, name)
+        n = A.shape[0]
+        self.graph, self.shape = A.graph, (n, n)
+        self.dtype = np.dtype(real_dtype(A, name) if dtype is None else floating(dtype, name, "dtype"))
+        order = checked_order(ordering, n, name)
+        self.plan = self._plan_for(A, symmetric, order)
+        self._put(A)
+
+    @property
+    def name(self) -> str:
+        """The class in messages."""
+        return type(self).__name__.removeprefix("Transposed")
+
+    def _planned(self, graph: CrsGraph, symmetric: bool, order: np.ndarray | None) -> Elimination:
+        """The elimination of a graph."""
+        raise NotImplementedError
+
+    def _plan_for(self, A: CrsMatrix, symmetric: bool, order: np.ndarray | None) -> Elimination:
+        """The elimination of `A`, made once per graph."""
+        key = (self.name, symmetric, None if order is None else order.tobytes())
+        plan: Elimination = A.graph.kept(key, lambda: self._planned(A.graph, symmetric, order))
+        return plan
+
+    def _put(self, A: CrsMatrix) -> None:
+        """The numbers of the matrix `A` on this graph."""
+        xp = array_namespace(A.values)
+        values = contiguous(xp.astype(A.values, getattr(xp, self.dtype.name), copy=False))
+        with np.errstate(all="ignore"):  # a broken sample's arithmetic concerns no other
+            self.values, broken = factorized(values, self.plan, None)
+        self.sample_set, self.n_samples = A.sample_set, int(self.values.shape[1])
+        broken = to_numpy(broken)
+        self.broken = broken != broken
+        if self.broken.any():  # half of its values may be numbers
+            self.values[:, asarray_like(self.broken, self.values)] = np.nan
+
+    def _with_plan(self) -> Self:
+        """Another object on the same graph, without values."""
+        made = object.__new__(type(self))
+        made.graph, made.shape, made.plan, made.dtype = self.graph, self.shape, self.plan, self.dtype
+        return made
+
+    def __repr__(self) -> str:
+        kind = "LDL^T" if self.plan.symmetric else "LU"
+        text = f"{self.name}({kind}, shape={self.shape}, {self.n_values} values, n_samples={self.n_samples}"
+        broken = np.flatnonzero(self.broken)
+        return f"{text}, {self.dtype}{f'; broken: {samples_text(broken)}' if broken.size else ''})"
+
+    def update(self, A: Any) -> Self:
+        """The factorisation of other values on the same graph, in the same order; this one is not changed.
+
+        Raises
+        ------
+        ValueError
+            If `A` has another graph.
+        """
+        A, name = matrix_of(A, self.name), self.name
+        advice = f"Make a new {name}."
+        require(self.graph.same_as(A.graph), f"{name}.update", "A", "have the same graph", repr(A.graph), advice)
+        real_dtype(A, name)
+        made = self._with_plan()
+        made._put(A)
+        return made
+
+    # --- what it is
+    @property
+    def n_values(self) -> int:
+        """Numbers kept for one sample."""
+        return self.plan.n_values
+
+    @property
+    def multiply_adds(self) -> int:
+        """Multiplications of one sample's factorisation."""
+        return self.plan.multiply_adds
+
+    @property
+    def reference_array(self) -> Any:
+        """An array in the library and on the device of the values."""
+        return self.values
+
+    def take_samples(self, samples: Any) -> Self:
+        """The factorisation of the samples named, in that order; a shared one is its own answer."""
+        if self.n_samples == 1:
+            return self
+        places = places_of(samples, self.n_samples, f"{self.name}.take_samples")
+        values = contiguous(array_namespace(self.values).take(self.values, asarray_like(places, self.values), axis=1))
+        made = self._with_plan()
+        made.values, made.broken, made.n_samples = values, self.broken[places], places.size
+        made.sample_set = self.sample_set and self.sample_set.take(places)
+        return made
+
+    # --- solutions
+    def apply(self, x: Any, out: Any = None) -> Any:
+        """A^-1 x on bare arrays of shape (n, n_samples)."""
+        return self._solve(x[:, None, :], False, None if out is None else out[:, None, :])[:, 0, :]
+
+    def _solve(self, b: Any, transposed: bool, out: Any = None) -> Any:
+        values = self.values
+        if values.shape[1] != 1 and b.shape[2] == 1:
+            b = contiguous(array_namespace(b).broadcast_to(b, (*b.shape[:2], values.shape[1])))
+        with np.errstate(all="ignore"):
+            return factor_solve(values, self.plan, b, transposed, out)
+
+    def _multiply(self, x: Any, transposed: bool) -> Any:
+        name, n, own = self.name + (".T" if transposed else ""), self.shape[0], self.n_samples
+        samples = samples_of(x)
+        require(
+            samples.ndim > 1 and samples.shape[0] == n, f"{name} @", "x", f"have {n} rows",
+            f"shape {tuple(samples.shape[:-1])}",
+        )  # fmt: skip
+        given, columns, xp = samples.shape[-1], samples.shape[1:-1], array_namespace(samples)
+        requirement = "have the same n_samples, or 1"
+        require(own == given or 1 in (own, given), f"{name} @", "operands", requirement, f"{own} and {given}")
+        dtype = samples.dtype
+        if xp.isdtype(dtype, "complex floating"):
+            raise TypeError(message(f"{name} @", "x", "be real", f"dtype {dtype}"))
+        if not xp.isdtype(dtype, "real floating"):
+            dtype = xp.float64
+        count = int(np.prod(columns, dtype=np.int64))
+        if own == 1:  # columns and samples alike are right-hand sides of one matrix
+            y = self._solve(contiguous(xp.reshape(samples, (n, 1, count * given)), dtype), transposed)
+        else:
+            y = self._solve(contiguous(xp.reshape(samples, (n, count, given)), dtype), transposed)
+        return wrap_like(x, xp.reshape(y, (n, *columns, max(own, given))), own, self.sample_set)
+
+    def __matmul__(self, x: Any) -> Any:
+        return NotImplemented if hasattr(x, "tocsr") else self._multiply(x, False)
+
+    def __rmatmul__(self, x: Any) -> Any:
+        return premultiply(x, self)
+
+    @property
+    def T(self) -> TransposedFactors:
+        """The inverse of the transpose, as an operator on the same values."""
+        return TransposedFactors(self)
+
+
+class TransposedFactors(LinearOperator):
+    """``F.T`` of `TriangularFactors`: solves with the transposed matrix."""
+
+    __array_ufunc__ = None
+
+    def __init__(self, factors: TriangularFactors) -> None:
+        self.T = factors
+        self.shape, self.n_samples, self.dtype = factors.shape, factors.n_samples, factors.dtype
+        self.sample_set, self.reference_array = factors.sample_set, factors.values
+
+    def __repr__(self) -> str:
+        return f"{self.T!r}.T"
+
+    def apply(self, x: Any, out: Any = None) -> Any:
+        """A^-T x on bare arrays of shape (n, n_samples)."""
+        return self.T._solve(x[:, None, :], True, None if out is None else out[:, None, :])[:, 0, :]
+
+    def take_samples(self, samples: Any) -> TransposedFactors:
+        """That of the samples named."""
+        return TransposedFactors(self.T.take_samples(samples))
+
+    def __matmul__(self, x: Any) -> Any:
+        return NotImplemented if hasattr(x, "tocsr") else self.T._multiply(x, True)
+
+    def __rmatmul__(self, x: Any) -> Any:
+        return premultiply(x, self)
+
+
+def matrix_of(A: Any, name: str) -> CrsMatrix:
+    """`A`, or a list of SciPy matrices, as a square `CrsMatrix`."""
+    matrix = CrsMatrix.from_scipy(A) if isinstance(A, list | tuple) else as_crs(A)
+    if matrix is NotImplemented:
+        advice = "Give a CrsMatrix, a SymmetricCrsMatrix, or SciPy sparse matrices."
+        raise TypeError(message(name, "A", "be a sparse matrix", f"a {type(A).__name__}", advice))
+    advice = "A system with more rows than unknowns has no inverse: solve the normal equations."
+    require(matrix.shape[0] == matrix.shape[1], name, "A", "be square", f"shape {matrix.shape}", advice)
+    return matrix
+
+
+def real_dtype(A: CrsMatrix, name: str) -> Any:
+    """The type of a real matrix."""
+    dtype = str(A.dtype).split(".")[-1]
+    if dtype not in ("float32", "float64"):
+        advice = "Solve the real system of twice the size, [[Re A, -Im A], [Im A, Re A]]." * ("complex" in dtype)
+        raise TypeError(message(name, "A", "hold float32 or float64", dtype, advice))
+    return dtype

@@ -1,0 +1,172 @@
+"""Direct solves of many samples: backward errors or a status that says otherwise, and each sample its own run."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import scipy.sparse.linalg as sla
+
+from ensemble import Ensemble
+from ensemble._kernels.krylov.backward_error import backward_error
+from ensemble.gallery import poisson
+from ensemble.krylov import Status, direct, newton
+from ensemble.linalg import CrsGraph, CrsMatrix, Factorization, SymmetricCrsMatrix
+
+
+def weak_family(n, n_samples, sigma, seed=5):
+    """Random unsymmetric matrices with a diagonal as small as the other entries, lognormal with `sigma`."""
+    rng = np.random.default_rng(seed)
+    base = sp.random_array((n, n), density=5.0 / n, rng=rng, data_sampler=rng.standard_normal)
+    base = sp.csr_array(base + sp.diags_array(rng.standard_normal(n)))
+    base.sort_indices()
+    graph = CrsGraph(base.indptr, base.indices, (n, n))
+    return CrsMatrix(graph, base.data[:, None] * np.exp(sigma * rng.standard_normal((graph.nnz, n_samples))))
+
+
+def normwise(A, x, b):
+    """The backward error of Rigal and Gaches in the largest norm, which is at most the one by rows."""
+    r = np.abs(b - A @ x).max()
+    return r / (abs(A).sum(axis=1).max() * np.abs(x).max() + np.abs(b).max())
+
+
+@pytest.mark.parametrize("n_samples, shared", [(1, False), (5, False), (33, False), (5, True)])
+def test_the_compiled_backward_error_has_the_bits_of_its_reference(n_samples, shared, rng):
+    A = weak_family(20, 1 if shared else n_samples, 0.5)
+    x, b = rng.standard_normal((2, 20, n_samples))
+    for compiled, expected in zip(
+        backward_error(*A.arrays, x, b), backward_error.reference(*A.arrays, x, b), strict=True
+    ):
+        np.testing.assert_array_equal(compiled, expected)
+    x[3, 0] = np.nan
+    assert np.isnan(backward_error(*A.arrays, x, b)[1]).tolist() == [True] + [False] * (n_samples - 1)
+
+
+@pytest.mark.parametrize("sigma", [0.1, 1.0, 2.0])
+def test_random_families_are_solved_or_flagged(sigma):
+    A, b = weak_family(120, 24, sigma), np.random.default_rng(8).standard_normal(120)
+    result = direct(A, b)
+    assert result.converged.all() and (result.backward_errors <= 1e-13).all()
+    for s in range(24):
+        exact = A.to_scipy(s)
+        assert normwise(exact, result.x.samples[:, s], b) <= 1e-13
+        lu = sla.splu(exact.tocsc())
+        condition = np.linalg.cond(exact.toarray())
+        difference = np.abs(result.x.samples[:, s] - lu.solve(b)).max() / np.abs(lu.solve(b)).max()
+        assert difference <= 1e-15 * condition
+
+
+def test_weak_pivots_are_refined_and_some_samples_need_pivoting():
+    result = direct(weak_family(300, 64, 2.0), np.ones(300))
+    assert result.iterations.max() > 0 and (result.backward_errors <= 1e-13).all()
+    zero = CrsMatrix(CrsGraph([0, 2, 4], [0, 1, 0, 1], (2, 2)), [[0.0, 2.0], [1.0, 1.0], [1.0, 1.0], [0.0, 2.0]])
+    result = direct(zero, np.array([1.0, 2.0]))
+    assert result.repaired.tolist() == [True, False] and result.converged.all()
+    assert "1 solved with pivoting" in repr(result)
+    np.testing.assert_allclose(result.x.samples[:, 0], [2.0, 1.0])
+
+
+@pytest.mark.parametrize("n_samples", [1, 3, 8, 32, 33])
+def test_samples_equal_their_own_runs_to_the_bit(n_samples):
+    A = weak_family(40, n_samples, 2.0)
+    values = A.values.copy()
+    values[A.graph.diagonal_entries[:2], 0] = 0.0  # one that may need pivoting
+    A, b = CrsMatrix(A.graph, values), np.ones(40)
+    together = direct(A, Ensemble(np.outer(b, np.arange(1.0, n_samples + 1))))
+    for s in {0, n_samples // 2, n_samples - 1}:
+        alone = direct(CrsMatrix(A.graph, values[:, s]), (s + 1) * b)
+        np.testing.assert_array_equal(together.x.samples[:, s], alone.x)
+        assert together.status[s] == alone.status[0] and together.iterations[s] == alone.iterations[0]
+        assert together.repaired[s] == alone.repaired[0]
+
+
+def test_singular_and_undefined_samples_are_flagged_alone():
+    A = poisson((6, 6), n_samples=6)
+    values = np.array(A.values, copy=True)
+    values[:, 1] = 0.0
+    values[4, 2] = np.nan
+    values[4, 3] = np.inf
+    singular = CrsMatrix.from_scipy(sp.csr_array(np.ones((3, 3))))
+    assert direct(singular, np.array([1.0, 2.0, 3.0])).status[0] == Status.breakdown
+    b = np.ones(36)
+    result, good = direct(CrsMatrix(A.graph, values), b), direct(A, b)
+    assert result.converged.tolist() == [True, False, False, False, True, True]
+    assert (result.status[1:4] == Status.breakdown).all()
+    np.testing.assert_array_equal(result.x.samples[:, [0, 4, 5]], good.x.samples[:, [0, 4, 5]])
+    with pytest.raises(RuntimeError, match="3 of 6 samples did not converge"):
+        result.raise_if_failed()
+    undefined = Ensemble(np.stack([b, b * np.nan], axis=1))
+    assert direct(poisson((6, 6)), undefined).converged.tolist() == [True, False]
+
+
+def test_a_nearly_singular_matrix_has_a_small_backward_error(rng):
+    n = 30
+    left, right = (np.linalg.qr(rng.standard_normal((n, n)))[0] for _ in range(2))
+    A = sp.csr_array(left * np.logspace(0, -15, n) @ right)
+    b = rng.standard_normal(n)
+    result = direct(A, b)
+    assert result.converged.all() and result.backward_errors[0] <= 1e-13
+    assert normwise(A, result.x, b) <= 1e-13
+
+
+@pytest.mark.parametrize("scale", [1e150, 1e-150])
+@pytest.mark.parametrize("dtype", [None, "float32"])
+def test_scaled_values(scale, dtype):
+    A = weak_family(40, 4, 0.3)
+    scaled = A * Ensemble(np.array([1.0, scale, 1.0, scale]))
+    result = direct(scaled, np.ones(40), dtype=dtype)
+    assert result.converged.all() and (result.backward_errors <= 1e-13).all()
+    x = direct(A, np.ones(40)).x.samples
+    np.testing.assert_allclose(result.x.samples[:, 1] * scale, x[:, 1], rtol=1e-9)
+
+
+def test_float32_factors_reach_float64_accuracy():
+    A, b = poisson((30, 30), n_samples=4), np.ones(900)
+    result = direct(A, b, dtype="float32", kind="ldlt")
+    exact = direct(A, b)
+    assert result.converged.all() and (result.backward_errors <= 1e-13).all()
+    assert result.iterations.min() >= 1 and result.iterations.max() <= 4 and exact.iterations.max() == 0
+    np.testing.assert_allclose(result.x.samples, exact.x.samples, rtol=1e-10)
+
+
+def test_float32_systems_have_the_bound_of_float32():
+    A = poisson((8, 8), n_samples=2).astype(np.float32)
+    result = direct(A, np.ones(64, np.float32))
+    assert result.x.dtype == np.float32 and result.converged.all()
+
+
+def test_a_shared_matrix_with_many_right_hand_sides(rng):
+    A, b = poisson((5, 5)), Ensemble(rng.standard_normal((25, 6)))
+    result = direct(A, b)
+    for s in range(6):
+        np.testing.assert_array_equal(result.x.samples[:, s], direct(A, b.samples[:, s]).x)
+
+
+def test_symmetric_matrices_and_given_factorisations():
+    A = poisson((6, 6), n_samples=3)
+    symmetric = SymmetricCrsMatrix.from_crs(A)
+    b = np.ones(36)
+    x = direct(symmetric, b).x.samples
+    np.testing.assert_array_equal(x, direct(A, b, kind="ldlt").x.samples)
+    first = Factorization(A * 2.0)
+    np.testing.assert_array_equal(direct(A, b, factorization=first).x.samples, direct(A, b).x.samples)
+
+
+def test_newton_takes_it():
+    A = poisson((5, 5), n_samples=3)
+    result = newton(lambda u: A @ u - 1.0, lambda u: A, np.zeros(25), solver=direct)
+    assert result.converged.all() and result.iterations.max() <= 2
+
+
+def test_what_is_refused():
+    with pytest.raises(ValueError, match="direct: A must be square"):
+        direct(sp.csr_array(np.ones((2, 3))), np.ones(2))
+    with pytest.raises(TypeError, match="direct: A must be a sparse matrix"):
+        direct(np.eye(2), np.ones(2))
+    with pytest.raises(ValueError, match="structurally singular"):
+        direct(sp.csr_array([[1.0, 0.0], [1.0, 0.0]]), np.ones(2))
+    with pytest.raises(TypeError, match="must be real"):
+        direct(sp.eye_array(2, dtype=complex, format="csr"), np.ones(2))
+
+
+def test_empty_and_one():
+    assert direct(CrsMatrix(CrsGraph([0], [], (0, 0)), np.zeros((0, 2))), np.zeros(0)).converged.all()
+    assert direct(sp.csr_array([[4.0]]), np.array([2.0])).x[0] == 0.5

@@ -1,0 +1,330 @@
+"""Sparse factorisations of many samples, against SciPy's, dense NumPy, and each sample's own run."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import scipy.sparse.linalg as sla
+
+from ensemble import Ensemble
+from ensemble._kernels.direct import factors, inverse, triangular
+from ensemble._kernels.direct.minimum_degree import minimum_degree
+from ensemble.krylov import gmres
+from ensemble.linalg import CrsGraph, CrsMatrix, Factorization, SymmetricCrsMatrix
+from ensemble.linalg.orderings import filled_graph, matched_rows
+
+
+def family(rng, n, n_samples, *, density=0.15, sigma=0.3, symmetric=False, diagonal=6.0):
+    """A CrsMatrix of random samples on one graph, lognormal around one matrix, its diagonal dominant or weak."""
+    base = sp.random_array((n, n), density=density, rng=rng)
+    base = sp.csr_array((base + base.T if symmetric else base) + diagonal * sp.eye_array(n))
+    base.sort_indices()
+    graph = CrsGraph(base.indptr, base.indices, (n, n))
+    values = base.data[:, None] * np.exp(sigma * rng.standard_normal((graph.nnz, n_samples)))
+    if symmetric:
+        values = 0.5 * (values + values[graph.transposed[2]])
+    return CrsMatrix(graph, values)
+
+
+def dense(A, s):
+    return A.to_scipy(s).toarray()
+
+
+def grid(cells):
+    line = sp.diags_array([-np.ones(cells - 1), 2.0 * np.ones(cells), -np.ones(cells - 1)], offsets=[-1, 0, 1])
+    return sp.csr_array(sp.kron(line, sp.eye_array(cells)) + sp.kron(sp.eye_array(cells), line))
+
+
+# --- orderings
+@pytest.mark.parametrize("n, density", [(0, 0.0), (1, 0.0), (2, 1.0), (30, 0.1), (40, 0.5), (60, 0.03)])
+def test_minimum_degree_is_a_permutation(n, density, rng):
+    A = sp.random_array((n, n), density=density, rng=rng)
+    A = sp.csr_array(A + A.T)
+    A.setdiag(0)
+    A.eliminate_zeros()
+    A.sort_indices()
+    order = minimum_degree(A.indptr, A.indices)
+    assert sorted(order) == list(range(n))
+    np.testing.assert_array_equal(order, minimum_degree(A.indptr, A.indices))
+
+
+def test_minimum_degree_has_the_fill_of_superlu_on_a_grid():
+    """SuperLU's "MMD_AT_PLUS_A" is the older multiple minimum degree on the same graph."""
+    A = grid(40)
+    own = Factorization(CrsMatrix.from_scipy(A), kind="ldlt").n_values
+    lu = sla.splu(sp.csc_matrix(A), permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
+    assert own < 1.1 * lu.L.nnz
+    natural = Factorization(CrsMatrix.from_scipy(A), kind="ldlt", ordering=np.arange(1600)).n_values
+    assert own < 0.5 * natural
+
+
+def test_an_arrow_is_eliminated_without_fill():
+    n = 300
+    A = sp.lil_array((n, n))
+    A[0, :] = A[:, 0] = 1.0
+    A.setdiag(4.0)
+    assert Factorization(CrsMatrix.from_scipy(A.tocsr())).n_values == 3 * n - 2
+
+
+def test_fill_that_nothing_reaches_is_left_out():
+    """A triangular matrix has no fill, whatever the graph of A + A^T has."""
+    A = CrsMatrix.from_scipy(sp.csr_array(np.triu(np.ones((12, 12))) + np.eye(12)))
+    assert Factorization(A).n_values == 78 and Factorization(A, kind="ldlt").n_values == 78
+
+
+# --- kernels
+@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize("n_samples", [1, 5, 33])
+def test_compiled_kernels_give_the_bits_of_their_references(symmetric, n_samples, rng):
+    A = family(rng, 30, n_samples, symmetric=symmetric)
+    F = Factorization(A, kind="ldlt" if symmetric else "lu")
+    expected, broken = factors.factorized.reference(A.values, F.plan, None)
+    np.testing.assert_array_equal(F.values, expected)
+    assert not broken.any()
+    b = rng.standard_normal((30, 2, n_samples))
+    for transposed in (False, True):
+        x = triangular.factor_solve(F.values, F.plan, b, transposed, None)
+        np.testing.assert_array_equal(x, triangular.factor_solve.reference(F.values, F.plan, b, transposed, None))
+    graph = filled_graph(F.plan)
+    z = inverse.selected_inverse(F.values, graph, None)
+    np.testing.assert_array_equal(z, inverse.selected_inverse.reference(F.values, graph, None))
+
+
+@pytest.mark.parametrize("kind", ["lu", "ldlt"])
+def test_staged_and_strided_values_have_the_same_bits(kind, rng, monkeypatch):
+    A = family(rng, 30, 37, symmetric=True)
+    F = Factorization(A, kind=kind)
+    monkeypatch.setattr(factors, "LARGE", 0)
+    np.testing.assert_array_equal(Factorization(A, kind=kind).values, F.values)
+
+
+@pytest.mark.parametrize("kind", ["lu", "ldlt"])
+@pytest.mark.parametrize("density", [0.05, 0.3])
+def test_four_rows_together_have_the_bits_of_one_after_another(kind, density, rng, monkeypatch):
+    A = family(rng, 60, 9, symmetric=True, density=density)
+    monkeypatch.setattr(factors, "BLOCKED", np.inf)
+    F = Factorization(A, kind=kind)
+    assert F.plan.nested.sum() > 8
+    monkeypatch.setattr(factors, "BLOCKED", 0)
+    np.testing.assert_array_equal(Factorization(A, kind=kind).values, F.values)
+
+
+# --- the law
+@pytest.mark.parametrize("n_samples", [1, 3, 8, 32, 33])
+@pytest.mark.parametrize("kind", ["lu", "ldlt"])
+def test_samples_equal_their_own_runs_to_the_bit(kind, n_samples, rng):
+    A = family(rng, 25, n_samples, symmetric=kind == "ldlt")
+    F, b = Factorization(A, kind=kind), Ensemble(rng.standard_normal((25, 2, n_samples)))
+    results = lambda F, b: (F @ b, F.T @ b, F.logdet(), F.sign(), F.inverse_diagonal())
+    together = results(F, b)
+    for s in {0, n_samples // 2, n_samples - 1}:
+        own = results(Factorization(A.sample(s), kind=kind), Ensemble(b.samples[..., s : s + 1]))
+        for many, alone in zip(together, own, strict=True):
+            np.testing.assert_array_equal(many.samples[..., s], alone.samples[..., 0])
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, 0.0])
+@pytest.mark.parametrize("kind", ["lu", "ldlt"])
+def test_a_broken_sample_changes_no_other(bad, kind, rng):
+    A = family(rng, 20, 5, symmetric=True)
+    b = rng.standard_normal(20)
+    good = Factorization(A, kind=kind)
+    values = A.values.copy()
+    values[A.graph.diagonal_entries[7], 2] = bad
+    if bad == 0.0:
+        values[:, 2] = 0.0
+    F = Factorization(CrsMatrix(A.graph, values), kind=kind)
+    assert F.broken.tolist() == [False, False, True, False, False]
+    others = [0, 1, 3, 4]
+    np.testing.assert_array_equal((F @ b).samples[:, others], (good @ b).samples[:, others])
+    assert np.isnan((F @ b).samples[:, 2]).all() and np.isnan(F.logdet().samples[2])
+    assert np.isnan(F.inverse_diagonal().samples[:, 2]).all()
+    assert "broken: sample 2" in repr(F)
+    if kind == "ldlt":
+        assert F.inertia()[:, 2].tolist() == [-1, -1]
+
+
+# --- mathematics
+@pytest.mark.parametrize("kind", ["lu", "ldlt"])
+def test_solutions_agree_with_splu(kind, rng):
+    A = family(rng, 60, 4, symmetric=kind == "ldlt")
+    F, b = Factorization(A, kind=kind), rng.standard_normal((60, 3))
+    x, y = F @ b, F.T @ b
+    for s in range(4):
+        lu = sla.splu(sp.csc_matrix(A.to_scipy(s)))
+        np.testing.assert_allclose(x.samples[..., s], lu.solve(b), rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(y.samples[..., s], lu.solve(b, trans="T"), rtol=1e-12, atol=1e-12)
+
+
+def test_determinants_agree_with_slogdet(rng):
+    A = family(rng, 30, 6, diagonal=3.0)
+    swapped = np.arange(30)
+    swapped[[3, 8]] = swapped[[8, 3]]  # an odd permutation
+    chain = sp.diags_array([rng.uniform(1.0, 2.0, 30), rng.uniform(1.0, 2.0, 29)], offsets=[0, 1]).tocsr()
+    permuted = CrsMatrix.from_scipy(sp.csr_array(chain[swapped]))
+    assert (Factorization(permuted).plan.rows != Factorization(permuted).plan.columns).sum() == 2
+    for matrix in (A, permuted, A * -1):
+        F = Factorization(matrix)
+        for s in range(matrix.n_samples):
+            sign, logarithm = np.linalg.slogdet(dense(matrix, s))
+            assert F.sign().samples[s] == sign
+            np.testing.assert_allclose(F.logdet().samples[s], logarithm, rtol=1e-12)
+
+
+def test_inertia_counts_the_signs_of_eigenvalues(rng):
+    A = family(rng, 25, 5, symmetric=True, diagonal=0.7)
+    counts = Factorization(A, kind="ldlt").inertia()
+    for s in range(5):
+        eigenvalues = np.linalg.eigvalsh(dense(A, s))
+        assert counts[:, s].tolist() == [(eigenvalues < 0).sum(), (eigenvalues > 0).sum()]
+    with pytest.raises(ValueError, match="must be LDL"):
+        Factorization(A).inertia()
+
+
+@pytest.mark.parametrize("kind", ["lu", "ldlt"])
+def test_entries_of_the_inverse_agree_with_the_dense_one(kind, rng):
+    A = family(rng, 30, 3, symmetric=kind == "ldlt", density=0.08)
+    F = Factorization(A, kind=kind)
+    diagonal, entries = F.inverse_diagonal(), F.inverse_entries()
+    for s in range(3):
+        exact = np.linalg.inv(dense(A, s))
+        np.testing.assert_allclose(diagonal.samples[:, s], np.diag(exact), rtol=1e-11, atol=1e-13)
+        rows = A.graph.row_of_entry
+        np.testing.assert_allclose(entries.values[:, s], exact[A.graph.indices, rows], rtol=1e-10, atol=1e-13)
+
+
+def test_inverse_diagonal_where_the_matrix_stores_none(rng):
+    order = rng.permutation(20)
+    A = CrsMatrix.from_scipy(sp.csr_array(family(rng, 20, 1, density=0.05).to_scipy()[order]))
+    F = Factorization(A)
+    exact = np.linalg.inv(dense(A, 0))
+    np.testing.assert_allclose(F.inverse_diagonal().samples[:, 0], np.diag(exact), rtol=1e-10, atol=1e-13)
+    np.testing.assert_allclose(F.inverse_entries().values[:, 0], exact[A.graph.indices, A.graph.row_of_entry], 1e-9)
+
+
+# --- forms of matrices and right-hand sides
+def test_every_kind_of_matrix_is_taken(rng):
+    A = family(rng, 15, 2, symmetric=True)
+    b = rng.standard_normal(15)
+    expected = (Factorization(A, kind="ldlt") @ b).samples
+    np.testing.assert_array_equal((Factorization(SymmetricCrsMatrix.from_crs(A)) @ b).samples, expected)
+    matrices = [A.to_scipy(s) for s in range(2)]
+    np.testing.assert_array_equal((Factorization(matrices, kind="ldlt") @ b).samples, expected)
+    one = Factorization(matrices[0], kind="ldlt") @ b
+    assert isinstance(one, np.ndarray) and np.array_equal(one, expected[:, 0])
+
+
+def test_a_shared_matrix_takes_samples_and_columns(rng):
+    A = family(rng, 15, 1)
+    F, b = Factorization(A), Ensemble(rng.standard_normal((15, 2, 5)))
+    x = F @ b
+    assert x.shape == (15, 2)
+    np.testing.assert_array_equal(x.samples[:, 1, 3], F @ b.samples[:, 1, 3])
+    assert (F @ np.ones((15, 0))).shape == (15, 0)
+    np.testing.assert_allclose(np.ones(15) @ F, np.linalg.solve(dense(A, 0).T, np.ones(15)), rtol=1e-12)
+
+
+def test_update_keeps_the_plan_and_gives_the_bits_of_a_new_one(rng):
+    A, B = (family(np.random.default_rng(3), 20, 4, sigma=sigma) for sigma in (0.1, 0.5))
+    F = Factorization(A)
+    G = F.update(B)
+    assert G.plan is F.plan and Factorization(B.graph and CrsMatrix(A.graph, B.values)).plan is F.plan
+    np.testing.assert_array_equal(G.values, Factorization(B).values)
+    with pytest.raises(ValueError, match=r"Factorization.update: A must have the same graph"):
+        F.update(sp.eye_array(20, format="csr"))
+
+
+def test_float32_values_solve_in_the_type_of_the_right_hand_side(rng):
+    A, b = family(rng, 30, 3), rng.standard_normal(30)
+    F = Factorization(A, dtype=np.float32)
+    assert F.values.dtype == np.float32
+    x, exact = (F @ b).samples, (Factorization(A) @ b).samples
+    assert x.dtype == np.float64
+    error = np.abs(x - exact).max() / np.abs(exact).max()
+    assert 1e-12 < error < 1e-5
+
+
+def test_it_is_a_preconditioner(rng):
+    A, b = family(rng, 40, 5), rng.standard_normal(40)
+    result = gmres(A, b, M=Factorization(A, dtype="float32"), rtol=1e-10)
+    assert result.converged.all() and result.iterations.max() <= 3
+
+
+def test_taken_samples_are_those(rng):
+    A, b = family(rng, 15, 4), rng.standard_normal(15)
+    F = Factorization(A)
+    np.testing.assert_array_equal((F.take_samples([2, 0]) @ b).samples, (F @ b).samples[:, [2, 0]])
+    np.testing.assert_array_equal(F.T.sample(1) @ b, (F.T @ b).samples[:, 1])
+
+
+def test_int64_graphs(rng):
+    A = family(rng, 20, 3)
+    graph = CrsGraph.unchecked(A.graph.indptr.astype(np.int64), A.graph.indices.astype(np.int64), A.shape)
+    b = rng.standard_normal(20)
+    x = Factorization(CrsMatrix(graph, A.values)) @ b
+    np.testing.assert_array_equal(x.samples, (Factorization(A) @ b).samples)
+
+
+@pytest.mark.parametrize("kind", ["lu", "ldlt"])
+def test_one_row_and_none(kind):
+    F = Factorization(CrsMatrix.from_scipy(sp.csr_array([[-4.0]])), kind=kind)
+    assert (F @ np.array([2.0]))[0] == -0.5 and F.sign().samples[0] == -1.0
+    assert F.inverse_diagonal().samples.tolist() == [[-0.25]]
+    empty = Factorization(CrsMatrix(CrsGraph([0], [], (0, 0)), np.zeros((0, 3))), kind=kind)
+    assert (empty @ np.zeros(0)).shape == (0,) and empty.logdet().samples.tolist() == [0.0, 0.0, 0.0]
+    assert empty.inverse_diagonal().shape == (0,)
+
+
+# --- matching
+def test_rows_are_matched_by_the_graph_with_the_diagonal_where_it_is_stored():
+    A = CrsMatrix.from_scipy(sp.csr_array([[0.0, 1.0, 0.0], [2.0, 0.0, 0.0], [0.0, 3.0, 4.0]]))
+    assert matched_rows(A.graph, "f").tolist() == [1, 0, 2]
+    np.testing.assert_allclose(Factorization(A) @ np.array([1.0, 2.0, 7.0]), [1.0, 1.0, 1.0])
+
+
+def test_matching_of_the_mean_takes_the_large_entries(rng):
+    """A permuted dominant diagonal under a full graph of small entries, some of the diagonal zero."""
+    n, order = 12, rng.permutation(12)
+    values = 1e-9 * rng.standard_normal((n * n, 3))
+    values[np.arange(n) * n + order] = 1.0
+    values[np.arange(n) * (n + 1)] *= 0.0
+    values[np.arange(n) * n + order] = 1.0
+    A = CrsMatrix(CrsGraph(np.arange(n + 1) * n, np.tile(np.arange(n), n), (n, n)), values)
+    b = rng.standard_normal(n)
+    F = Factorization(A, matching="mean")
+    assert F.plan.rows[np.argsort(F.plan.columns)].tolist() == np.argsort(order).tolist()
+    np.testing.assert_allclose((F @ b).samples[:, 1], np.linalg.solve(dense(A, 1), b), rtol=1e-12)
+
+
+def test_a_structurally_singular_graph_names_its_rows():
+    A = sp.csr_array((np.ones(4), ([0, 1, 2, 2], [0, 0, 1, 2])), shape=(3, 3))
+    with pytest.raises(ValueError, match=r"structurally singular one: row [01] left without"):
+        Factorization(A)
+
+
+# --- arguments
+@pytest.mark.parametrize(
+    "A, options, error, match",
+    [
+        (sp.csr_array(np.ones((2, 3))), {}, ValueError, r"Factorization: A must be square; got shape \(2, 3\)"),
+        (np.ones((2, 2)), {}, TypeError, "must be a sparse matrix; got a ndarray"),
+        (sp.eye_array(2, dtype=complex, format="csr"), {}, TypeError, "must hold float32 or float64; got complex"),
+        (sp.eye_array(2, format="csr"), {"kind": "qr"}, ValueError, "kind must be one of"),
+        (sp.eye_array(2, format="csr"), {"matching": "none"}, ValueError, "matching must be one of"),
+        (sp.eye_array(2, format="csr"), {"ordering": [0, 0]}, ValueError, "permutation of 0 ... 1"),
+        (sp.eye_array(2, format="csr"), {"ordering": "amd"}, ValueError, "permutation of 0 ... 1; got 'amd'"),
+        (sp.eye_array(2, format="csr"), {"dtype": int}, ValueError, "dtype must be float32 or float64"),
+    ],
+)
+def test_what_is_refused(A, options, error, match):
+    with pytest.raises(error, match=match):
+        Factorization(A, **options)
+
+
+def test_right_hand_sides_are_checked(rng):
+    F = Factorization(family(rng, 4, 3))
+    with pytest.raises(ValueError, match=r"x must have 4 rows; got shape \(5,\)"):
+        F @ np.ones(5)
+    with pytest.raises(ValueError, match="same n_samples, or 1; got 3 and 2"):
+        F @ Ensemble(np.ones((4, 2)))
+    with pytest.raises(TypeError, match="x must be real"):
+        F @ np.ones(4, complex)

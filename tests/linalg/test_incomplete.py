@@ -1,0 +1,71 @@
+"""Factorisations without fill, against their definition."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from ensemble._kernels.direct import factors
+from ensemble.gallery import convection_diffusion, poisson
+from ensemble.krylov import cg, gmres
+from ensemble.linalg import CrsMatrix, Factorization, IncompleteFactorization
+
+
+def ilu0(A):
+    """L and U of ILU(0) by the loop of the textbook (Saad 2003, algorithm 10.4)."""
+    A, n = A.copy(), A.shape[0]
+    stored = A != 0
+    for i in range(n):
+        for k in range(i):
+            if stored[i, k]:
+                A[i, k] /= A[k, k]
+                for j in range(k + 1, n):
+                    if stored[i, j]:
+                        A[i, j] -= A[i, k] * A[k, j]
+    return np.tril(A, -1) + np.eye(n), np.triu(A)
+
+
+@pytest.mark.parametrize("kind", ["lu", "ldlt"])
+def test_it_is_the_elimination_that_drops_fill(kind, rng):
+    base = sp.random_array((25, 25), density=0.15, rng=rng)
+    base = sp.csr_array(base + base.T + 6.0 * sp.eye_array(25))
+    A = CrsMatrix.from_scipy([sp.csr_array(base * c) + sp.eye_array(25) for c in (1.0, 2.0, 3.0)])
+    M, b = IncompleteFactorization(A, kind=kind), rng.standard_normal(25)
+    for s in range(3):
+        L, U = ilu0(A.to_scipy(s).toarray())
+        np.testing.assert_allclose((M @ b).samples[:, s], np.linalg.solve(L @ U, b), rtol=1e-12)
+        np.testing.assert_allclose((M.T @ b).samples[:, s], np.linalg.solve((L @ U).T, b), rtol=1e-12)
+    expected, _ = factors.factorized.reference(A.values, M.plan, None)
+    np.testing.assert_array_equal(M.values, expected)
+    assert M.n_values == (A.nnz if kind == "lu" else (A.nnz + 25) // 2)
+
+
+def test_a_matrix_without_fill_is_factorised_exactly(rng):
+    A = CrsMatrix.from_scipy(sp.diags_array([np.ones(29), 4 * np.ones(30), np.ones(29)], offsets=[-1, 0, 1]).tocsr())
+    b = rng.standard_normal(30)
+    natural = Factorization(A, ordering=np.arange(30)) @ b
+    np.testing.assert_array_equal(IncompleteFactorization(A) @ b, natural)
+
+
+def test_it_preconditions_convection_and_diffusion():
+    A = convection_diffusion((24, 24), [[1.0] * 3, [0.6] * 3], diffusion=np.array([1e-2, 1e-4, 1e-6]))
+    b = np.ones(576)
+    result = gmres(A, b, M=IncompleteFactorization(A))
+    assert result.converged.all() and result.iterations[1:].max() <= 5 < result.iterations[0] <= 15
+    A = poisson((24, 24), n_samples=3)
+    plain, better = cg(A, b), cg(A, b, M=IncompleteFactorization(A, kind="ldlt"))
+    assert better.converged.all() and better.iterations.max() < 0.6 * plain.iterations.max()
+
+
+def test_samples_equal_their_own_runs_and_update_keeps_the_plan():
+    A = convection_diffusion((6, 6), [[1.0] * 33, [0.6] * 33], diffusion=np.logspace(-3, 0, 33))
+    M, b = IncompleteFactorization(A), np.ones(36)
+    for s in (0, 16, 32):
+        np.testing.assert_array_equal((M @ b).samples[:, s], IncompleteFactorization(A.sample(s)) @ b)
+    assert M.update(A * 2.0).plan is M.plan and repr(M).startswith("IncompleteFactorization(LU, shape=(36, 36), 156")
+
+
+def test_a_zero_pivot_is_flagged():
+    M = IncompleteFactorization(CrsMatrix.from_scipy([sp.csr_array([[c, 1.0], [1.0, 2.0]]) for c in (0.0, 1.0)]))
+    assert M.broken.tolist() == [True, False]
+    with pytest.raises(TypeError, match="IncompleteFactorization: A must be a sparse matrix"):
+        IncompleteFactorization(np.eye(2))
