@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ensemble._backend import array_namespace, asarray_like, contiguous, prototype
-from ensemble._check import one_of, require
+from ensemble._backend import array_namespace, asarray_like, contiguous, library_and_device, prototype
+from ensemble._check import message, one_of, require
 from ensemble._compile.trace.tracer import Scalar, Traced, trace
 from ensemble._kernels.fem.form_terms import CONSTANT, FieldKind, FormTerms, Input, form_terms
 from ensemble._kernels.fem.forms import assemble as assemble_terms
@@ -69,8 +69,14 @@ def assemble(
     >>> float(M.values.sum().round(12)), K.shape
     (1.0, (27, 27))
     """
+    for form in forms:
+        if not hasattr(form, "integrated"):
+            advice = "Decorate it: @fem.bilinear_form."
+            raise TypeError(message("assemble", "forms", "be forms", f"a {type(form).__name__}", advice))
     outs: list[Any] = [None] * len(forms) if out is None else list(out)
     require(len(outs) == len(forms), "assemble", "out", f"have {len(forms)} entries, one per form", len(outs))
+    given = [id(each) for each in outs if each is not None]
+    require(len(set(given)) == len(given), "assemble", "out", "name each result once", "one twice")
     return assembled(mesh, forms, outs, backend, check, fields)
 
 
@@ -94,10 +100,14 @@ def assembled(
     if backend is not None:
         like = prototype(one_of(backend, ("numpy", "cupy"), name, "backend"))
     passes: dict[Any, list[int]] = {}
+    buffers: list[Any] = [None] * len(forms)
     for n, form in enumerate(forms):
         terms = _terms([form], given.kinds, space.dim)
         per_sample = any(given.kinds[j].per_sample for j in terms.used_fields)
         passes.setdefault((form.places, per_sample, form.degree), []).append(n)
+        if outs[n] is not None:
+            n_samples = given.n_samples if per_sample else 1
+            buffers[n] = _buffer(name, form, outs[n], space, terms.block_shapes[0], n_samples, like)
     arrays: dict[int, Array] = {}
     results: list[Any] = [None] * len(forms)
     for (_, per_sample, degree), members in passes.items():
@@ -111,8 +121,7 @@ def assembled(
         _require_points(name, space, given, terms, terms.degree if degree is None else degree)
         n_samples = given.n_samples if per_sample else 1
         used = {j: arrays[j] for j in terms.used_fields}
-        buffers = [None if outs[n] is None else _buffer(outs[n]) for n in members]
-        values = assemble_terms(terms, tables, used, n_samples, like, buffers)
+        values = assemble_terms(terms, tables, used, n_samples, like, [buffers[n] for n in members])
         sample_set = given.sample_set if per_sample else None
         for n, block, own in zip(members, terms.components, values, strict=True):
             results[n] = _result(forms[n], space, block, own, sample_set) if outs[n] is None else outs[n]
@@ -234,10 +243,31 @@ def _nested(components: list[Any], shape: tuple[int, ...]) -> Any:
 
 
 # --- results
-def _buffer(out: Any) -> Array:
-    """The values of a result of an earlier call, (entries, n_samples)."""
+def _buffer(name: str, form: Any, out: Any, space: Space, block: tuple[int, int], n_samples: int, like: Array) -> Array:
+    """The values of a result of an earlier call, (entries, n_samples), if this call can fill them."""
+    if form.places == 1:
+        wanted: Any = Ensemble
+        shape = (space.n_unknowns, *([block[0]] if form.components[0] == "vector" else []), n_samples)
+    else:
+        wanted = CrsMatrix if block == (1, 1) else BcrsMatrix
+        shape = (space.graph.nnz, *(() if block == (1, 1) else block), n_samples)
+    if not isinstance(out, wanted):
+        raise TypeError(message(name, "out", f"be a result of {form.name} ({wanted.__name__})", type(out).__name__))
     values = out.samples if isinstance(out, Ensemble) else out.values
-    return array_namespace(values).reshape(values, (-1, values.shape[-1]))
+    advice = "Leave out= away where the mesh or the number of samples is another."
+    seen = f"{values.dtype} {tuple(values.shape)}"
+    fits = tuple(values.shape) == shape and str(values.dtype).endswith("float64")
+    require(fits, name, "out", f"hold float64 values of shape {shape}", seen, advice)
+    same_graph = isinstance(out, Ensemble) or out.graph.same_as(space.graph)
+    require(same_graph, name, "out", "have the graph of this space", "another", advice)
+    require(
+        library_and_device(values) == library_and_device(like), name, "out",
+        f"live where the result does ({' '.join(library_and_device(like))})", " ".join(library_and_device(values)),
+    )  # fmt: skip
+    flags = getattr(values, "flags", None)
+    contiguous_rows = flags is None or flags.c_contiguous
+    require(contiguous_rows, name, "out", "be contiguous, samples last", f"strides {getattr(values, 'strides', '')}")
+    return array_namespace(values).reshape(values, (-1, n_samples))
 
 
 def _result(form: Any, space: Space, block: tuple[int, int], values: Array, sample_set: SampleSet | None) -> Any:

@@ -96,3 +96,29 @@ def test_a_device_gives_the_values_of_the_cpu(mesh, fields, forms):
     expected = [values_of(made).copy() for made in fem.assemble(mesh, *forms, **fields)]
     for made, values in zip(fem.assemble(mesh, *forms, backend="cupy", **fields), expected, strict=True):
         np.testing.assert_allclose(cupy.asnumpy(values_of(made)), values, rtol=0, atol=2e-14 * abs(values).max())
+
+
+def test_results_that_cannot_be_filled_are_refused_before_anything_is_written(mesh, fields, rng):
+    other = problems.mesh_of((2, 2, 2))
+    kappa = problems.samples(rng, 4, mesh.n_elements)
+    good = problems.diffusion.assemble(mesh, kappa=kappa)
+    fewer = problems.diffusion.assemble(mesh, kappa=1.0)
+    elsewhere = problems.diffusion.assemble(other, kappa=problems.samples(rng, 4, other.n_elements))
+    kept = good.values.copy()
+    refused = [
+        (fewer, ValueError, r"diffusion: out must hold float64 values of shape \(\d+, 4\); got float64 \(\d+, 1\)"),
+        (elsewhere, ValueError, "diffusion: out must hold float64 values"),
+        (good.astype(np.float32), ValueError, "diffusion: out must hold float64 values .* got float32"),
+        (good.values, TypeError, r"diffusion: out must be a result of diffusion \(CrsMatrix\); got ndarray"),
+    ]
+    for out, error, text in refused:
+        with pytest.raises(error, match=text):
+            problems.diffusion.assemble(mesh, kappa=kappa, out=out)
+        with pytest.raises(error, match="out must"):
+            fem.assemble(mesh, problems.diffusion, problems.diffusion, kappa=2 * kappa, out=[good, out])
+    with pytest.raises(ValueError, match="assemble: out must name each result once; got one twice"):
+        fem.assemble(mesh, problems.diffusion, problems.diffusion, kappa=kappa, out=[good, good])
+    vector = problems.load.assemble(mesh, source=1.0)
+    with pytest.raises(ValueError, match=r"load: out must hold float64 values of shape \(\d+, 4\)"):
+        problems.load.assemble(mesh, source=kappa, out=vector)
+    np.testing.assert_array_equal(good.values, kept)
