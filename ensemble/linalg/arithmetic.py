@@ -49,6 +49,8 @@ class MatrixArithmetic:
     __radd__ = __add__
 
     def __sub__(self, other: Any) -> Any:
+        if hasattr(other, "tocsr") and other.dtype.kind in "bu":  # a minus of unsigned numbers wraps around
+            other = other.astype(np.float64)
         return self + (other if is_array(other) or not hasattr(other, "__neg__") else -other)
 
     def __rsub__(self, other: Any) -> Any:

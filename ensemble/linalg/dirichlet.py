@@ -76,6 +76,7 @@ def apply_dirichlet(A: Any, b: Any, rows: Any, values: Any = 0.0, *, symmetric: 
         raise TypeError(message(NAME, "A", "be a CrsMatrix, BcrsMatrix or SymmetricCrsMatrix", seen, advice))
     n = A.shape[0]
     require(A.shape == (n, n), NAME, "A", "be square", f"shape {A.shape}")
+    symmetric = bool(symmetric)
     wanted = symmetric or not isinstance(A, SymmetricCrsMatrix)
     require(wanted, NAME, "symmetric", "be True for a SymmetricCrsMatrix", symmetric, "Give A.to_crs().")
     fixed = _checked_rows(rows, n)

@@ -258,4 +258,4 @@ def _checked_dofs(dofs: Any, n_unknowns: int) -> np.ndarray:
         bad = next(int(i) for i in dofs[e] if i < 0 or i >= n_unknowns)
         seen = f"{bad} in element {e}" + (f" ({outside.size} such elements)" if outside.size > 1 else "")
         raise ValueError(message(name, "dofs", f"lie between 0 and {n_unknowns - 1}", seen))
-    return np.ascontiguousarray(dofs, dtype=np.int32)
+    return np.array(dofs, dtype=np.int32, order="C")

@@ -52,9 +52,10 @@ def rigid_body_modes(points: Any) -> np.ndarray:
     require(fits, *name, "have shape (n, 2) or (n, 3)", f"shape {points.shape}")
     require(bool(np.isfinite(points).all()), *name, "be finite", "NaN or infinity")
     n, dim = points.shape
-    x = (points - points.mean(axis=0) if n else points).astype(np.float64)
+    points = points.astype(np.float64)
+    x = points - points.mean(axis=0) if n else points
     modes = np.zeros((n, dim, 3 * (dim - 1)))
     modes[:, range(dim), range(dim)] = 1.0
     for column, (a, b) in enumerate([(0, 1)] if dim == 2 else [(1, 2), (2, 0), (0, 1)], start=dim):
         modes[:, a, column], modes[:, b, column] = -x[:, b], x[:, a]
-    return modes.reshape(n * dim, -1)
+    return modes.reshape(n * dim, 3 * (dim - 1))
