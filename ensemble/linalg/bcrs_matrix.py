@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -17,7 +18,7 @@ from ensemble.linalg.crs_matrix import CrsMatrix, TransposedMatrix, as_crs
 from ensemble.linalg.elements import assembly_of, element_samples
 from ensemble.linalg.graph import CrsGraph, OnGraph
 from ensemble.linalg.linear_operator import MatrixOperator
-from ensemble.linalg.operators import multiply, places_of, premultiply, set_of
+from ensemble.linalg.operators import entry_values, multiply, places_of, premultiply, set_of
 from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import SampleSet, common_set
 
@@ -75,17 +76,8 @@ class BcrsMatrix(OnGraph, MatrixArithmetic, MatrixOperator):
     queues_kernels = True
 
     def __init__(self, graph: CrsGraph, values: Any) -> None:
-        if not isinstance(graph, CrsGraph):
-            raise TypeError(message("BcrsMatrix", "graph", "be a CrsGraph", f"a {type(graph).__name__}"))
         self.sample_set = set_of(values)
-        if isinstance(values, Ensemble):
-            values = values.samples
-        if not is_array(values):
-            values = np.asarray(values)
-        if isinstance(values, np.ndarray) and values.dtype.kind not in "biufc":
-            raise TypeError(message("BcrsMatrix", "values", "hold numbers", f"dtype {values.dtype}"))
-        if values.ndim == 3:
-            values = values[..., None]
+        values = entry_values("BcrsMatrix", graph, values, 3)
         require(
             values.ndim == 4 and values.shape[0] == graph.nnz, "BcrsMatrix", "values",
             f"have shape (nnz, r, c) or (nnz, r, c, n_samples), nnz = {graph.nnz}", f"shape {tuple(values.shape)}",
@@ -93,8 +85,6 @@ class BcrsMatrix(OnGraph, MatrixArithmetic, MatrixOperator):
         )  # fmt: skip
         requirement = "hold one row, one column and one sample or more"
         require(min(values.shape[1:]) > 0, "BcrsMatrix", "values", requirement, f"shape {tuple(values.shape)}")
-        if isinstance(values, np.ndarray) and values.dtype.kind in "iub":
-            values = values.astype(np.float64)
         self.graph = graph
         self.values = contiguous(values)
 
@@ -290,7 +280,9 @@ class BcrsMatrix(OnGraph, MatrixArithmetic, MatrixOperator):
         graph, own, given = united(self.graph, other.graph)
         first = _placed_blocks(self.values, own)
         second = _placed_blocks(asarray_like(other.values, self.values), given)
-        return BcrsMatrix(graph, Ensemble(first + second, common_set(self.sample_set, other.sample_set)))
+        return BcrsMatrix(
+            graph, Ensemble(computed(operator.add, first, second), common_set(self.sample_set, other.sample_set))
+        )
 
     def _scaled(self, operation: Callable[[Any, Any], Any], factor: Any, sample_set: SampleSet | None) -> BcrsMatrix:
         values = computed(operation, self.values, per_sample(factor, self.values))

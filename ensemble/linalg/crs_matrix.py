@@ -17,7 +17,7 @@ from ensemble.linalg.arithmetic import MatrixArithmetic, computed, nonzero_rows,
 from ensemble.linalg.elements import assembly_of, element_samples, summed_coordinates
 from ensemble.linalg.graph import CrsGraph, OnGraph
 from ensemble.linalg.linear_operator import MatrixOperator
-from ensemble.linalg.operators import Diagonal, multiply, places_of, premultiply, set_of
+from ensemble.linalg.operators import Diagonal, entry_values, multiply, places_of, premultiply, set_of
 from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import SampleSet, common_set
 
@@ -67,24 +67,13 @@ class CrsMatrix(OnGraph, MatrixArithmetic, MatrixOperator):
     queues_kernels = True
 
     def __init__(self, graph: CrsGraph, values: Any) -> None:
-        if not isinstance(graph, CrsGraph):
-            raise TypeError(message("CrsMatrix", "graph", "be a CrsGraph", f"a {type(graph).__name__}"))
         self.sample_set = set_of(values)
-        if isinstance(values, Ensemble):
-            values = values.samples
-        if not is_array(values):
-            values = np.asarray(values)
-        if isinstance(values, np.ndarray) and values.dtype.kind not in "biufc":
-            raise TypeError(message("CrsMatrix", "values", "hold numbers", f"dtype {values.dtype}"))
-        if values.ndim == 1:
-            values = values[:, None]
+        values = entry_values("CrsMatrix", graph, values, 1)
         require(
             values.ndim == 2 and values.shape[0] == graph.nnz, "CrsMatrix", "values",
             f"have one row per stored entry (nnz = {graph.nnz})", f"shape {tuple(values.shape)}",
         )  # fmt: skip
         require(values.shape[1] > 0, "CrsMatrix", "values", "hold one sample or more", f"shape {tuple(values.shape)}")
-        if isinstance(values, np.ndarray) and values.dtype.kind in "iub":
-            values = values.astype(np.float64)
         self.graph = graph
         self.values = contiguous(values)
 

@@ -135,7 +135,7 @@ class CrsGraph:
         return self._copies_on(values, what, (array,))[0]
 
     def kept(self, key: Any, make: Callable[[], Any]) -> Any:
-        """What `make` works out from this graph and `key`; the last `RESULTS` keys asked for are kept."""
+        """What `make` works out from this graph and `key`; the last `RESULTS` keys are kept."""
         result = self._results.pop(key) if key in self._results else make()
         while len(self._results) >= RESULTS:
             self._results.pop(next(iter(self._results)))

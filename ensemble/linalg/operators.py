@@ -11,6 +11,7 @@ import numpy as np
 from ensemble._backend import array_namespace, asarray_like, contiguous, is_array
 from ensemble._check import message, require
 from ensemble.linalg.arithmetic import MatrixArithmetic, per_sample
+from ensemble.linalg.graph import CrsGraph
 from ensemble.linalg.linear_operator import LinearOperator, MatrixOperator
 from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import SampleSet, common_set
@@ -21,6 +22,19 @@ def samples_of(x: Any) -> Any:
     if isinstance(x, Ensemble):
         return x.samples
     return (x if is_array(x) else np.asarray(x))[..., None]
+
+
+def entry_values(name: str, graph: Any, values: Any, axes: int) -> Any:
+    """The bare values of a matrix on `graph`, integers as float64, with a sample axis after `axes` others."""
+    if not isinstance(graph, CrsGraph):
+        raise TypeError(message(name, "graph", "be a CrsGraph", f"a {type(graph).__name__}"))
+    values = values.samples if isinstance(values, Ensemble) else values
+    values = values if is_array(values) else np.asarray(values)
+    if isinstance(values, np.ndarray):
+        if values.dtype.kind not in "biufc":
+            raise TypeError(message(name, "values", "hold numbers", f"dtype {values.dtype}"))
+        values = values.astype(np.float64) if values.dtype.kind in "iub" else values
+    return values[..., None] if values.ndim == axes else values
 
 
 def set_of(x: Any) -> SampleSet | None:

@@ -149,7 +149,7 @@ def _shorten_list(q, lists, v, me, stamp):
     if target <= variables:
         for k in range(count):
             lists[target + k] = lists[variables + k]
-    else:  # all elements stay; `me` was a variable of the list, so that there is room for one more
+    else:  # all elements stay; `me` was a variable of the list, so one more entry fits
         for k in range(count - 1, -1, -1):
             lists[target + k] = lists[variables + k]
     lists[end] = me
