@@ -46,7 +46,7 @@ from ensemble.scalar import (
 )
 
 if TYPE_CHECKING:
-    from ensemble import apps, gallery, krylov, linalg, multigrid
+    from ensemble import apps, gallery, krylov, linalg, multigrid, uq
     from ensemble.scalar import xp
 
 __all__ = [
@@ -91,12 +91,13 @@ __all__ = [
     "save",
     "shared",
     "support",
+    "uq",
     "where",
     "while_loop",
     "xp",
 ]
 
-SUBPACKAGES = ("apps", "gallery", "krylov", "linalg", "multigrid")
+SUBPACKAGES = ("apps", "gallery", "krylov", "linalg", "multigrid", "uq")
 """What is imported when it is first used: kernels, and with them Numba and SciPy."""
 
 

@@ -1,0 +1,1 @@
+"""Uncertain inputs: distributions, dependence, random fields."""

@@ -1,0 +1,1 @@
+"""Points of the unit cube: random, quasi-random, and quadrature."""

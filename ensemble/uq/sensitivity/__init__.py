@@ -1,0 +1,1 @@
+"""Which input causes which part of the variance."""
