@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
-import sys
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,6 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ensemble._command.shared import toml_values as kinds
+from ensemble._command.shared.sources import object_in, reject_unknown, toml_table
 from ensemble._command.shared.toml_values import read
 from ensemble.apps.gbees import Configuration, Drift, Measurement, configuration, read_gaussian
 from ensemble.apps.gbees.systems.configurations import CONFIGURATIONS
@@ -65,7 +63,7 @@ def configuration_of(problem: str) -> Configuration:
 
 def from_python(reference: str, beside: Path, default: str = "") -> Configuration:
     """The result of a function of a Python file, or a `Configuration` in it."""
-    found = object_in(reference, beside, default)
+    found = object_in(reference, beside, default, package="gbees_")
     if not isinstance(found, Configuration):
         try:
             found = found()
@@ -77,38 +75,9 @@ def from_python(reference: str, beside: Path, default: str = "") -> Configuratio
     return found
 
 
-def object_in(reference: Any, beside: Path, default: str = "") -> Any:
-    """The object ``FILE.py:NAME``; FILE is relative to the folder `beside`."""
-    path, _, name = str(reference).partition(":")
-    name = name or default
-    if not path.endswith(".py") or not name:
-        raise ValueError(f"a function must be given as FILE.py:NAME; got {reference!r}.")
-    file = beside / path
-    if not file.is_file():
-        raise ValueError(f"{reference}: there must be a file {str(file)!r}; got none.")
-    spec = importlib.util.spec_from_file_location(f"gbees_{file.stem}", file)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        raise ValueError(f"{reference}: the file must run; got {type(error).__name__}: {error}") from error
-    if not hasattr(module, name):
-        raise ValueError(f"{reference}: {file.name} must define {name!r}; got no such name.")
-    return getattr(module, name)
-
-
 def from_toml(path: Path) -> Configuration:
     """A problem written down in TOML; ``docs/howto/gbees.md`` lists its keys."""
-    try:
-        text = tomllib.loads(path.read_text())
-    except FileNotFoundError:
-        raise ValueError(f"there must be a file {str(path)!r}; got none.") from None
-    except OSError as error:
-        raise ValueError(f"{path} must be a file that can be read; got an error: {error.strerror}.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} must be TOML; got an error: {error}.") from None
+    text = toml_table(path)
     reject_unknown(path, text, KEYS)
     beside, where = path.parent, str(path)
     base = system_of(where, text) if "system" in text else None
@@ -163,14 +132,7 @@ def system_of(where: str, text: dict[str, Any]) -> Configuration:
 
 def named_in(where: str, text: dict[str, Any], name: str, beside: Path) -> Any:
     """The function given under `name` as FILE.py:NAME."""
-    return made(f"{where}: {name}", lambda: object_in(read(where, text, name, kinds.text), beside))
-
-
-def reject_unknown(path: Path, table: dict[str, Any], known: set[str]) -> None:
-    """Raise if a key is misspelt."""
-    unknown = sorted(set(table) - known)
-    if unknown:
-        raise ValueError(f"{path} must have no keys but {', '.join(sorted(known))}; got {', '.join(unknown)}.")
+    return made(f"{where}: {name}", lambda: object_in(read(where, text, name, kinds.text), beside, package="gbees_"))
 
 
 def with_parameters(path: Path, drift: Any, parameters: dict[str, float]) -> Any:

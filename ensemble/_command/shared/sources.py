@@ -1,0 +1,67 @@
+"""What a user hands to a command: a TOML file, or an object of a Python file."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+__all__ = ["object_in", "reject_unknown", "toml_table"]
+
+
+def object_in(reference: Any, beside: Path, default: str = "", *, package: str = "") -> Any:
+    """The object ``FILE.py:NAME``; FILE is relative to the folder `beside`.
+
+    The module is imported as `package` followed by the file's name without its ending, so that its functions can be
+    sent to other processes by name where `package` is empty.
+
+    Raises
+    ------
+    ValueError
+        If there is no such file or name, or the file does not run.
+    """
+    path, _, name = str(reference).partition(":")
+    name = name or default
+    if not path.endswith(".py") or not name:
+        raise ValueError(f"a function must be given as FILE.py:NAME; got {reference!r}.")
+    file = beside / path
+    if not file.is_file():
+        raise ValueError(f"{reference}: there must be a file {str(file)!r}; got none.")
+    spec = importlib.util.spec_from_file_location(f"{package}{file.stem}", file)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise ValueError(f"{reference}: the file must run; got {type(error).__name__}: {error}") from error
+    if not hasattr(module, name):
+        raise ValueError(f"{reference}: {file.name} must define {name!r}; got no such name.")
+    return getattr(module, name)
+
+
+def toml_table(path: Path) -> dict[str, Any]:
+    """The content of a TOML file.
+
+    Raises
+    ------
+    ValueError
+        If the file cannot be read or is no TOML.
+    """
+    try:
+        return tomllib.loads(path.read_text())
+    except FileNotFoundError:
+        raise ValueError(f"there must be a file {str(path)!r}; got none.") from None
+    except OSError as error:
+        raise ValueError(f"{path} must be a file that can be read; got an error: {error.strerror}.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} must be TOML; got an error: {error}.") from None
+
+
+def reject_unknown(where: Path | str, table: dict[str, Any], known: set[str]) -> None:
+    """Raise if a key is misspelt."""
+    unknown = sorted(set(table) - known)
+    if unknown:
+        raise ValueError(f"{where} must have no keys but {', '.join(sorted(known))}; got {', '.join(unknown)}.")
