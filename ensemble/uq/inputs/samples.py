@@ -44,9 +44,9 @@ class InputSamples:
     >>> import ensemble as en
     >>> x = en.Inputs(E=stats.norm(10.0, 1.0), load=2.0).samples(4, sampler="monte_carlo", seed=41)
     >>> x.E.n_samples, x["load"]
-    (4, Ensemble(shape=(), n_samples=1, float64) 2 (shared))
-    >>> x.sample(2).E == x.E.sample(2), x.sample(2).load
-    (np.True_, 2.0)
+    (4, Ensemble(shape=(), shared, float64) 2)
+    >>> bool(x.sample(2).E == x.E.sample(2)), x.sample(2).load
+    (True, 2.0)
     """
 
     def __init__(

@@ -29,7 +29,7 @@ class FrozenDistribution(Variable):
         self.frozen: Any = frozen
         self.discrete = isinstance(frozen.dist, stats.rv_discrete)
         self.parameters = named_parameters(frozen, self.discrete, name)
-        self.law = frozen.dist.name if type(frozen.dist) is type(getattr(stats, frozen.dist.name, None)) else ""
+        self.law: str = frozen.dist.name if is_of_scipy(frozen.dist) else ""
         require_inverse(frozen.ppf, name, f"{frozen.dist.name}({self._text()})")
 
     def _text(self) -> str:
@@ -84,6 +84,13 @@ class OwnDistribution(Variable):
         kind = type(self.distribution)
         name = f"{kind.__module__}.{kind.__qualname__}"
         return {"kind": "own", "distribution": name, "inverse": inverse_text(self.inverse)}
+
+
+def is_of_scipy(distribution: Any) -> bool:
+    """Whether its name and parameters say all about it."""
+    from scipy import stats
+
+    return type(distribution) is type(getattr(stats, str(distribution.name), None))
 
 
 def named_parameters(frozen: Any, discrete: bool, name: str) -> dict[str, float]:

@@ -31,5 +31,6 @@ def settled_sampler(sampler: Any, inputs: Inputs, n: int | None, function: str =
     count = settled.count()
     advice = "Leave n out." if count else "A sampler without end needs it."
     wanted = "be an integer" if count is None else f"be {count}, the points of {sampler!r}"
-    require((n is None) != (count is None) or n == count, function, "n", wanted, n, advice)
+    good = n is not None if count is None else n in (None, count)
+    require(good, function, "n", wanted, n, advice)
     return settled, int(n or count)
