@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import NoReturn
 
-from ensemble._command.parsers import add_diffusion, add_gbees
+from ensemble._command.parsers import add_diffusion, add_gbees, add_study
 from ensemble._command.shared.output import Output, flush_stdout, say
 from ensemble._version import __version__
 from ensemble.scalar import DivergenceError
@@ -36,6 +36,7 @@ def main(argv: list[str] | None = None) -> int:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=OneLineParser)
     add_diffusion(commands)
     add_gbees(commands)
+    add_study(commands)
     options = parser.parse_args(argv)
     options.output = Output()
     try:

@@ -10,9 +10,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["BACKENDS", "LIMITERS", "add_diffusion", "add_gbees"]
+__all__ = ["BACKENDS", "LIMITERS", "add_diffusion", "add_gbees", "add_study"]
 
 SAMPLERS = ("sobol", "monte-carlo")
+
+STUDY_SAMPLERS = ("sobol", "halton", "monte_carlo", "latin_hypercube")
+
+ON_FAILURE = ("mask", "retry", "raise")
+
+PLOTS = ("hist", "fan", "scatter", "field")
 
 BACKENDS = ("numpy", "array", "cupy")
 
@@ -20,7 +26,7 @@ LIMITERS = ("mc", "minmod", "none", "superbee", "van_leer")
 
 
 def command(name: str) -> Callable[[argparse.Namespace], int]:
-    """The function ``run`` of the command module in the folder of this name, imported when the command is carried out.
+    """The function ``run`` of a module of this package, imported when the command is carried out.
 
     The import takes a second and computes nothing: during it Ctrl-C ends the process by the signal, as it ends any
     program without a handler.
@@ -32,7 +38,7 @@ def command(name: str) -> Callable[[argparse.Namespace], int]:
         if handled:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
         try:
-            module = importlib.import_module(f"ensemble._command.{name}.command")
+            module = importlib.import_module(f"ensemble._command.{name}")
         finally:
             if handled:
                 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -105,7 +111,7 @@ def add_diffusion(commands: Any) -> None:
     add("--plot", type=Path, metavar="FILE.png", help="draw the response and u along the middle line")
     add("--json", action="store_true", help="print one JSON object instead of the table")
     add("--quiet", action="store_true", help="no progress on stderr")
-    parser.set_defaults(run=command("diffusion"), prog=parser.prog)
+    parser.set_defaults(run=command("diffusion.command"), prog=parser.prog)
 
 
 def add_gbees(commands: Any) -> None:
@@ -142,4 +148,112 @@ def add_gbees(commands: Any) -> None:
     add("--resume", action="store_true", help="go on from the checkpoint")
     add("--json", action="store_true", help="print one JSON object instead of the table")
     add("--quiet", action="store_true", help="no progress on stderr")
-    parser.set_defaults(run=command("gbees"), prog=parser.prog)
+    parser.set_defaults(run=command("gbees.command"), prog=parser.prog)
+
+
+def size(text: str) -> int | str:
+    """``auto``, or a count."""
+    return text if text == "auto" else at_least(1)(text)
+
+
+def target(text: str) -> tuple[str, float]:
+    """``NAME=RTOL``."""
+    name, _, number = text.partition("=")
+    try:
+        value = float(number)
+    except ValueError:
+        value = 0.0
+    if not name or not 0.0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"must be NAME=NUMBER with a number above zero, as in tip=0.01; got {text!r}")
+    return name, value
+
+
+def levels(text: str) -> tuple[float, ...]:
+    """Probabilities between commas."""
+    found = numbers(text)
+    if not all(0.0 <= level <= 1.0 for level in found):
+        raise argparse.ArgumentTypeError(f"must be numbers from 0 to 1; got {text!r}")
+    return found
+
+
+def add_study(commands: Any) -> None:
+    """Add ``run`` and the commands that work on its store: ``resume``, ``status``, ``stats``, ``plot``, ``export``."""
+    add_run(commands)
+    add_resume(commands)
+    parser = of_store(commands, "status", "how far the study of a store is")
+    parser.set_defaults(run=command("study.status"))
+    parser = of_store(commands, "stats", "mean, deviation, interval and quantiles of a study's outputs")
+    add = parser.add_argument
+    add("--output", action="append", metavar="NAME", help="this output alone; may be repeated")
+    add("--quantiles", type=levels, default=(0.05, 0.5, 0.95), metavar="Q,Q,...", help="default: 0.05,0.5,0.95")
+    add("--level", type=float, default=0.95, metavar="P", help="of the intervals (default: %(default)s)")
+    parser.set_defaults(run=command("study.stats"))
+    parser = of_store(commands, "plot", "draw an output of a study", json=False)
+    add = parser.add_argument
+    add("file", type=Path, metavar="FILE.png", help="or .pdf, .svg")
+    add("--kind", choices=PLOTS, default="hist", help="default: %(default)s")
+    add("--output", metavar="NAME", help="default: the first output")
+    parser.set_defaults(run=command("study.plot"))
+    parser = of_store(commands, "export", "write inputs and outputs of a study to another format", json=False)
+    add = parser.add_argument
+    add("file", type=Path, metavar="FILE.csv", help="or .nc: CSV holds outputs of one number, NetCDF all")
+    add("--output", action="append", metavar="NAME", help="this output alone; may be repeated")
+    parser.set_defaults(run=command("study.export"))
+
+
+def of_store(commands: Any, name: str, text: str, *, json: bool = True) -> Any:
+    """A parser of a command on a store."""
+    parser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+    parser.add_argument("store", type=Path, metavar="STORE", help="the folder given to ensemble run --store")
+    if json:
+        parser.add_argument("--json", action="store_true", help="print one JSON object instead of the table")
+    parser.set_defaults(prog=parser.prog)
+    return parser
+
+
+def add_run(commands: Any) -> None:
+    """Add ``run``."""
+    parser = commands.add_parser(
+        "run",
+        help="run a model of your own on samples of its uncertain inputs",
+        description="Run FUNCTION of FILE.py on samples of its inputs, ensembles of them at once, and report the "
+        "statistics of what it returns. The inputs stand in a TOML file, or under the name `inputs` in FILE.py. With "
+        "--store, an interrupted or killed study is continued by `ensemble resume STORE`.",
+    )
+    add = parser.add_argument
+    add("model", metavar="FILE.py:FUNCTION", help="takes one argument with an attribute for each input")
+    add("-c", "--config", type=Path, metavar="FILE.toml", help="the inputs, and options under [study]")
+    add("-n", "--samples", type=at_least(1), metavar="N", help="how many samples (default: 1024)")
+    add(
+        "--target",
+        type=target,
+        metavar="OUTPUT=X",
+        help="double the samples until the interval of this output's mean is within X times the mean, instead of -n",
+    )
+    add("--sampler", choices=STUDY_SAMPLERS, help="how samples are drawn (default: sobol)")
+    add("--seed", type=at_least(0, None), metavar="K", help="of the sampler (default: 1)")
+    add("--store", type=Path, metavar="STORE", help="keep all results in this folder, a Zarr group")
+    add("--force", action="store_true", help="continue a store although the model's source has changed")
+    add_execution(add)
+    parser.set_defaults(run=command("study.run"), prog=parser.prog)
+
+
+def add_resume(commands: Any) -> None:
+    """Add ``resume``."""
+    parser = of_store(commands, "resume", "continue the study of a store, or extend it to more samples", json=False)
+    add = parser.add_argument
+    add("--model", metavar="FILE.py:FUNCTION", help="where the model is now (default: where it was)")
+    add("-n", "--samples", type=at_least(1), metavar="N", help="extend the study to so many samples")
+    add("--force", action="store_true", help="continue although the model's source has changed")
+    add_execution(add)
+    parser.set_defaults(run=command("study.resume"))
+
+
+def add_execution(add: Callable[..., Any]) -> None:
+    """The options of how samples are run, which change no result."""
+    add("--ensemble-size", type=size, metavar="S", help="samples in one call of the model (default: auto)")
+    add("--group-by", metavar="INPUT", help="samples in one call have equal values of this input")
+    add("--on-failure", choices=ON_FAILURE, help="what to do when the model raises an error (default: mask)")
+    add("--workers", type=at_least(1), metavar="N", help="processes (default: this one alone)")
+    add("--json", action="store_true", help="print one JSON object instead of the table")
+    add("--quiet", action="store_true", help="no progress on stderr")

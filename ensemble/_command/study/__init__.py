@@ -1,0 +1,1 @@
+"""``ensemble run`` and the commands that work on its store."""

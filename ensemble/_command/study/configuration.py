@@ -1,0 +1,176 @@
+"""What ``ensemble run`` is to run: a model of a Python file, and inputs of a TOML file or of the same Python file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ensemble import uq
+from ensemble._command.shared import toml_values as kinds
+from ensemble._command.shared.sources import object_in, reject_unknown, toml_table
+from ensemble._command.shared.toml_values import read
+
+__all__ = ["STUDY_KEYS", "inputs_from_python", "inputs_from_table", "model_of", "read_configuration"]
+
+
+def at_least_one(value: Any) -> int:
+    """a whole number of at least 1"""
+    if kinds.whole(value) < 1:
+        raise ValueError
+    return int(value)
+
+
+def size(value: Any) -> Any:
+    """a whole number of at least 1, or "auto\""""
+    return value if value == "auto" else at_least_one(value)
+
+
+def seed(value: Any) -> int:
+    """a whole number from 0"""
+    if kinds.whole(value) < 0:
+        raise ValueError
+    return int(value)
+
+
+STUDY_KEYS: dict[str, Callable[[Any], Any]] = {
+    "n": at_least_one, "sampler": kinds.text, "seed": seed, "ensemble_size": size, "group_by": kinds.text,
+    "on_failure": kinds.text, "workers": at_least_one,
+}  # fmt: skip
+"""Keys of the table ``[study]``: what the options of the command are where they are not given."""
+
+KINDS = "a number, a list of numbers, or a table with distribution, categories, mixture, field or object"
+
+
+def read_configuration(path: Path) -> tuple[dict[str, Any], Any]:
+    """The options of the table ``[study]``, and the inputs.
+
+    Raises
+    ------
+    ValueError
+        If the file cannot be read, or a value is not what its key needs.
+    """
+    table = toml_table(path)
+    reject_unknown(path, table, {"study", "inputs", "correlation", "correlation_kind"})
+    study = read(str(path), {"study": {}, **table}, "study", kinds.table)
+    reject_unknown(f"{path}: [study]", study, set(STUDY_KEYS))
+    options = {name: read(f"{path}: [study]", study, name, STUDY_KEYS[name]) for name in study}
+    if "inputs" not in table:
+        raise ValueError(f"{path} must have a table [inputs]; got {', '.join(table) or 'an empty file'}.")
+    return options, inputs_from_table(path, table)
+
+
+def inputs_from_table(path: Path, table: Mapping[str, Any]) -> Any:
+    """The tables ``[inputs]`` and ``[correlation]`` as `Inputs`."""
+    entries = read(str(path), dict(table), "inputs", kinds.table)
+    found = {name: one_input(f"{path}: inputs.{name}", entry, path.parent) for name, entry in entries.items()}
+    correlation = read(str(path), {"correlation": {}, **table}, "correlation", kinds.table)
+    pairs = {pair_of(path, key): read(f"{path}: correlation", correlation, key, kinds.numbers) for key in correlation}
+    options = {"correlation": pairs} if pairs else {}
+    if "correlation_kind" in table:
+        options["correlation_kind"] = table["correlation_kind"]
+    return made(str(path), lambda: uq.Inputs(**options, **found))
+
+
+def pair_of(path: Path, key: str) -> tuple[str, ...]:
+    """The key ``"E, nu"`` as two names."""
+    names = tuple(part.strip() for part in key.split(","))
+    if len(names) != 2 or not all(names):
+        raise ValueError(f'{path}: keys of [correlation] must be two names, as in "E, nu" = -0.3; got {key!r}.')
+    return names
+
+
+def one_input(where: str, entry: Any, beside: Path) -> Any:
+    """What `Inputs` takes for one entry of ``[inputs]``."""
+    if not isinstance(entry, dict):
+        return read(where, {"value": entry}, "value", kinds.numbers)
+    makers: dict[str, Callable[[str, dict[str, Any], Path], Any]] = {
+        "distribution": distribution_of, "categories": categories_of, "mixture": mixture_of, "field": field_of,
+        "object": object_of,
+    }  # fmt: skip
+    named = [kind for kind in makers if kind in entry]
+    if len(named) != 1:
+        raise ValueError(f"{where} must be {KINDS}; got a table with {', '.join(entry) or 'nothing'}.")
+    return makers[named[0]](where, entry, beside)
+
+
+def distribution_of(where: str, entry: dict[str, Any], beside: Path) -> Any:
+    """A frozen distribution of `scipy.stats`, or a vector of independent ones."""
+    from scipy import stats
+
+    name = read(where, entry, "distribution", kinds.text)
+    generic = getattr(stats, name, None)
+    if not (hasattr(generic, "rvs") and callable(generic)):
+        raise ValueError(f"{where}: distribution must be a name of scipy.stats, as norm or uniform; got {name!r}.")
+    parameters = {key: value for key, value in entry.items() if key not in ("distribution", "size")}
+    try:
+        frozen = generic(**parameters)
+    except (TypeError, ValueError) as error:
+        wanted = f"{generic.shapes}, loc, scale" if getattr(generic, "shapes", None) else "loc, scale"
+        seen = ", ".join(f"{key} = {value!r}" for key, value in parameters.items()) or "none"
+        raise ValueError(f"{where}: parameters of {name} must be {wanted}; got {seen} ({error}).") from None
+    if "size" in entry:
+        return uq.Vector(frozen, read(where, entry, "size", at_least_one))
+    return frozen
+
+
+def categories_of(where: str, entry: dict[str, Any], beside: Path) -> Any:
+    """Labels with their probabilities."""
+    reject_unknown(where, entry, {"categories"})
+    table = read(where, entry, "categories", kinds.table)
+    return made(where, lambda: uq.Categorical(table))
+
+
+def mixture_of(where: str, entry: dict[str, Any], beside: Path) -> Any:
+    """Distributions with weights."""
+    reject_unknown(where, entry, {"mixture"})
+    parts = read(where, entry, "mixture", kinds.tables)
+    weights = [read(f"{where}: mixture {k}", {"weight": 1.0, **part}, "weight", kinds.positive)
+               for k, part in enumerate(parts)]  # fmt: skip
+    found = [
+        one_input(f"{where}: mixture {k}", {key: value for key, value in part.items() if key != "weight"}, beside)
+        for k, part in enumerate(parts)
+    ]
+    return made(where, lambda: uq.Mixture(found, weights))
+
+
+def field_of(where: str, entry: dict[str, Any], beside: Path) -> Any:
+    """A Karhunen-Loeve expansion in closed form."""
+    from ensemble.uq.inputs import fields
+
+    kind = read(where, entry, "field", kinds.text)
+    options = {key: value for key, value in entry.items() if key != "field"}
+    if kind != "exponential":
+        raise ValueError(f'{where}: field must be "exponential", or an object of a Python file; got {kind!r}.')
+    return made(where, lambda: fields.KarhunenLoeve.exponential(**options))
+
+
+def object_of(where: str, entry: dict[str, Any], beside: Path) -> Any:
+    """Any input that a Python file makes."""
+    reject_unknown(where, entry, {"object"})
+    return made(where, lambda: object_in(read(where, entry, "object", kinds.text), beside))
+
+
+def made(where: str, make: Callable[[], Any]) -> Any:
+    """What `make` gives; its errors begin with the part of the file that they are about."""
+    try:
+        return make()
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{where}: {error}") from error
+
+
+def model_of(reference: str) -> Callable[..., Any]:
+    """The function ``FILE.py:NAME``."""
+    found = object_in(reference, Path("."))
+    if not callable(found):
+        raise ValueError(f"{reference} must be a function of one argument; got a {type(found).__name__}.")
+    return found  # type: ignore[no-any-return]
+
+
+def inputs_from_python(reference: str) -> Any:
+    """The object ``inputs`` of the model's file."""
+    path = reference.partition(":")[0]
+    found = object_in(path, Path("."), "inputs")
+    if not isinstance(found, uq.Inputs):
+        raise ValueError(f"{path}: inputs must be an ensemble.Inputs; got a {type(found).__name__}.")
+    return found
