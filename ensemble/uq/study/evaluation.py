@@ -22,9 +22,11 @@ class SampleError(RuntimeError):
     """Samples failed, and ``on_failure="raise"`` makes that an error."""
 
 
-def evaluate(model: Callable[[Any], Any], samples: Any, on_failure: str) -> Outcome:
+def evaluate(model: Callable[[Any], Any], samples: Any, on_failure: str, backend: str = "numpy") -> Outcome:
     """Call the model once on `samples`; with "retry" once more on each failed sample alone."""
     start = time.perf_counter()
+    if backend != "numpy":
+        samples = samples.to_backend(backend)
     outcome = _call(model, samples, on_failure)
     if on_failure == "retry" and samples.n_samples > 1 and np.any(outcome.failed):
         outcome = _retried(model, samples, outcome)
@@ -48,19 +50,18 @@ def _call(model: Callable[[Any], Any], samples: Any, on_failure: str) -> Outcome
             error.add_note(f"propagate: the model raised this on {samples_text(samples.ids)}.")
             raise
         return _all_failed(n, error)
-    reasons = {int(place): str(reason) for place, reason in samples.failures.items()}
+    reasons: dict[int, str] = {int(place): str(reason) for place, reason in samples.failures.items()}
     outputs = named_outputs({} if returned is None else returned, n, "propagate")
     if not outputs and len(reasons) < n:
         raise OutputError("propagate: the model must return at least one output; got none. Return {'y': y}.")
     for name, array in outputs.items():
-        for place in np.flatnonzero(non_finite(array)):
-            reasons.setdefault(int(place), f"output {name!r} is not finite")
+        for place in np.flatnonzero(non_finite(array)).tolist():
+            reasons.setdefault(place, f"output {name!r} is not finite")
     failed = np.zeros(n, bool)
     failed[list(reasons)] = True
     if on_failure == "raise" and reasons:
-        place = min(reasons)
         ids = [samples.ids[k] for k in sorted(reasons)]
-        text = f"propagate: {len(ids)} of {n} samples of a group failed ({samples_text(ids)}; {reasons[place]})."
+        text = f"propagate: {len(ids)} of {n} samples of a group failed ({samples_text(ids)}; {reasons[min(reasons)]})."
         raise SampleError(f"{text} on_failure='mask' leaves them out, 'retry' runs each alone.")
     return Outcome(outputs, failed, reasons)
 
@@ -85,7 +86,7 @@ def _retried(model: Callable[[Any], Any], samples: Any, first: Outcome) -> Outco
         if not outputs:
             outputs = {name: blank(shape, dtype, n) for name, (shape, dtype) in layout_of(alone.outputs).items()}
         _copy(alone.outputs, outputs, int(place))
-    return Outcome(outputs, failed, reasons)
+    return Outcome(outputs, failed, reasons, out_of_memory=first.out_of_memory)
 
 
 def _copy(alone: dict[str, np.ndarray], outputs: dict[str, np.ndarray], place: int) -> None:

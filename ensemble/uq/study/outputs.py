@@ -60,9 +60,13 @@ def _samples_of(value: Any, n_samples: int, argument: str, function: str, arrays
     elif arrays and is_array(value):
         samples = to_numpy(value)
     else:
-        what = "an Ensemble, an array with samples in its last axis, or a number" if arrays else "an Ensemble or a number"
+        what = (
+            "an Ensemble, an array with samples in its last axis, or a number" if arrays else "an Ensemble or a number"
+        )
         seen = f"a {type(value).__name__}" + (f" of shape {tuple(value.shape)}" if is_array(value) else "")
-        advice = "Use en.Ensemble(array) where its last axis counts samples, en.shared(array) where all samples share it."
+        advice = (
+            "Use en.Ensemble(array) where its last axis counts samples, en.shared(array) where all samples share it."
+        )
         raise _refuse(function, argument, f"be {what}", seen, advice)
     if samples.dtype.kind not in "biufc":
         raise _refuse(function, argument, "hold numbers or bools", f"dtype {samples.dtype}")
@@ -83,7 +87,10 @@ def check_layout(expected: Layout, found: Layout, function: str) -> None:
     """Raise unless a later group has the outputs of the first."""
     if expected.keys() != found.keys():
         raise _refuse(
-            function, "outputs", f"be {', '.join(map(repr, expected))} as in the first group", ", ".join(map(repr, found))
+            function,
+            "outputs",
+            f"be {', '.join(map(repr, expected))} as in the first group",
+            ", ".join(map(repr, found)),
         )
     for name, (shape, dtype) in expected.items():
         if found[name][0] != shape:
@@ -104,5 +111,5 @@ def non_finite(array: np.ndarray) -> np.ndarray:
     """Which samples hold a value that is not finite, shape (n_samples,)."""
     if array.dtype.kind not in "fc":
         return np.zeros(array.shape[-1], bool)
-    finite = np.isfinite(array)
-    return ~finite if array.ndim == 1 else ~np.all(finite.reshape(-1, array.shape[-1]), axis=0)
+    bad: np.ndarray = ~np.isfinite(array)
+    return bad if array.ndim == 1 else np.any(bad.reshape(-1, array.shape[-1]), axis=0)
