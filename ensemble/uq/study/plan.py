@@ -248,9 +248,9 @@ class Plan:
         weights = None if self.samples.weights is None else self.samples.weights[ids]
         for name, stream in (self.streams or {}).items():
             stream.add(ids, outputs.get(name), ~failed, weights)
-        for name, (shape, dtype) in list(self.layout.items())[:1]:
-            if name in outputs and dtype.kind != "c" and math.prod(shape):
-                self._first_entries[ids] = np.where(failed, np.nan, outputs[name].reshape(-1, ids.size)[0])
+        first = next(iter(outputs.values()), None)
+        if first is not None and first.dtype.kind != "c" and first.size:
+            self._first_entries[ids] = np.where(failed, np.nan, first.reshape(-1, ids.size)[0])
 
     def first_entries(self) -> np.ndarray:
         """The first entry of the first output, shape (n,), NaN where there is none yet: for a display."""
