@@ -5,5 +5,29 @@ from ensemble.uq.inputs.samples import InputSamples
 from ensemble.uq.samplers.monte_carlo import MonteCarlo
 from ensemble.uq.samplers.quasi_random import Halton, Sobol
 from ensemble.uq.samplers.sampler import Sampler
+from ensemble.uq.study.evaluation import SampleError
+from ensemble.uq.study.groups import Group
+from ensemble.uq.study.outputs import OutputError
+from ensemble.uq.study.plan import Plan, plan
+from ensemble.uq.study.propagate import propagate
+from ensemble.uq.study.result import Probability, UqResult
+from ensemble.uq.study.vectorize import VectorizedModel, vectorize
 
-__all__ = ["Halton", "InputSamples", "Inputs", "MonteCarlo", "Sampler", "Sobol"]
+__all__ = [
+    "Group",
+    "Halton",
+    "InputSamples",
+    "Inputs",
+    "MonteCarlo",
+    "OutputError",
+    "Plan",
+    "Probability",
+    "SampleError",
+    "Sampler",
+    "Sobol",
+    "UqResult",
+    "VectorizedModel",
+    "plan",
+    "propagate",
+    "vectorize",
+]
