@@ -48,9 +48,10 @@ from ensemble.scalar import (
 if TYPE_CHECKING:
     from ensemble import apps, gallery, krylov, linalg, multigrid, uq
     from ensemble.scalar import xp
-    from ensemble.uq import Inputs
+    from ensemble.uq import Categorical, Inputs
 
 __all__ = [
+    "Categorical",
     "DivergenceError",
     "Ensemble",
     "EnsembleTrait",
@@ -102,7 +103,7 @@ __all__ = [
 SUBPACKAGES = ("apps", "gallery", "krylov", "linalg", "multigrid", "uq")
 """What is imported when it is first used: kernels, and with them Numba and SciPy."""
 
-LATE = {"Inputs": "ensemble.uq"}
+LATE = {"Categorical": "ensemble.uq", "Inputs": "ensemble.uq"}
 """Names that are imported when they are first used, and where from."""
 
 
