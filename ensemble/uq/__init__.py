@@ -1,3 +1,5 @@
 """Uncertainty quantification: uncertain inputs, samplers, studies of many model runs, and their statistics."""
 
-__all__: list[str] = []
+from ensemble.uq.store.store import Store
+
+__all__ = ["Store"]
