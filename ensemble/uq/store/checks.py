@@ -74,19 +74,18 @@ def ids_checked(ids: Any, done: np.ndarray) -> np.ndarray:
         seen = f"shape {numbers.shape} of {numbers.dtype}"
         raise ValueError(_check.message("Store.append", "ids", "be an integer array of shape (k,), k > 0", seen))
     numbers = np.ascontiguousarray(numbers, dtype="<i8")
-    n = len(done)
-    if numbers.min() < 0 or numbers.max() >= n:
-        outside = numbers[(numbers < 0) | (numbers >= n)]
-        seen, advice = _check.samples_text(outside), "Store.extend lets the study have more samples."
+    n, ordered = len(done), np.sort(numbers)
+    if ordered[0] < 0 or ordered[-1] >= n:
+        seen = _check.samples_text(ordered[(ordered < 0) | (ordered >= n)])
+        advice = "Store.extend lets the study have more samples."
         raise ValueError(_check.message("Store.append", "ids", f"be from 0 to {n - 1}", seen, advice))
+    twice = ordered[1:] == ordered[:-1]
+    if twice.any():
+        seen = f"{_check.samples_text(np.unique(ordered[1:][twice]))} twice"
+        raise ValueError(_check.message("Store.append", "ids", "be different", seen))
     if done[numbers].any():
-        seen = _check.samples_text(numbers[done[numbers]])
+        seen = _check.samples_text(ordered[done[ordered]])
         raise ValueError(_check.message("Store.append", "ids", "be samples that are not stored", seen))
-    values, counts = np.unique(numbers, return_counts=True)
-    if len(values) < len(numbers):
-        raise ValueError(
-            _check.message("Store.append", "ids", "be different", f"{_check.samples_text(values[counts > 1])} twice")
-        )
     return numbers
 
 
