@@ -8,6 +8,8 @@ from ensemble.uq.inputs.vector import Vector
 from ensemble.uq.samplers.monte_carlo import MonteCarlo
 from ensemble.uq.samplers.quasi_random import Halton, Sobol
 from ensemble.uq.samplers.sampler import Sampler
+from ensemble.uq.store.source_digest import source_digest
+from ensemble.uq.store.store import Store
 from ensemble.uq.study.evaluation import SampleError
 from ensemble.uq.study.groups import Group
 from ensemble.uq.study.outputs import OutputError
@@ -30,10 +32,12 @@ __all__ = [
     "SampleError",
     "Sampler",
     "Sobol",
+    "Store",
     "UqResult",
     "Vector",
     "VectorizedModel",
     "plan",
     "propagate",
+    "source_digest",
     "vectorize",
 ]
