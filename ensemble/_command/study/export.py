@@ -1,0 +1,46 @@
+"""``ensemble export``: inputs and outputs of a store as CSV or NetCDF."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+from typing import Any
+
+from ensemble import uq
+from ensemble._command.shared.files import require_writable, write_whole
+from ensemble._command.study.report import chosen_outputs
+
+__all__ = ["run"]
+
+
+def run(options: argparse.Namespace) -> int:
+    """Carry out ``ensemble export``."""
+    require_writable("FILE", options.file, (".csv", ".nc"))
+    result = uq.open_study(options.store)
+    names = chosen_outputs(result, options.output)
+    dataset = result.to_xarray()
+    dataset = dataset.drop_vars([name for name in result.names if name not in names])
+    if options.file.suffix.lower() == ".nc":
+        write_whole(options.file, lambda file: file.write(dataset.to_netcdf()))
+    else:
+        text = as_csv(dataset)
+        write_whole(options.file, lambda file: file.write(text.encode()))
+    return 0
+
+
+def as_csv(dataset: Any) -> str:
+    """One row per sample: its number, the inputs and outputs that are numbers, and whether it failed."""
+    variables = {**dataset.coords, **dataset.data_vars}
+    scalars = {name: v.values for name, v in variables.items() if v.dims == ("sample",)}
+    left_out = [name for name, v in dataset.data_vars.items() if v.dims != ("sample",)]
+    if left_out:
+        names = ", ".join(str(name) for name in left_out)
+        raise ValueError(f"export: outputs of a CSV file must be numbers; got fields {names}. Write FILE.nc, or choose "
+                         "others by --output.")  # fmt: skip
+    columns = ["sample", *(name for name in scalars if name != "sample")]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*(scalars[name].tolist() for name in columns), strict=True))
+    return text.getvalue()

@@ -1,0 +1,21 @@
+"""``ensemble plot``: a picture of an output of a store."""
+
+from __future__ import annotations
+
+import argparse
+
+from ensemble import uq
+from ensemble._command.shared.files import PLOT_SUFFIXES, require_writable, save_figure
+from ensemble._command.study.report import chosen_outputs
+
+__all__ = ["run"]
+
+
+def run(options: argparse.Namespace) -> int:
+    """Carry out ``ensemble plot``."""
+    require_writable("FILE", options.file, PLOT_SUFFIXES)
+    result = uq.open_study(options.store)
+    name = chosen_outputs(result, None if options.output is None else [options.output])[0]
+    axes = getattr(result.plot, options.kind)(*([] if options.kind == "scatter" else [name]))
+    save_figure(figure_of(axes), options.file)
+    return 0

@@ -1,0 +1,40 @@
+"""``ensemble resume``: continue the study of a store, or extend it."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from ensemble import uq
+from ensemble._command.study.configuration import inputs_from_python, model_of, read_configuration
+from ensemble._command.study.origin import Origin
+from ensemble._command.study.run import carry_out
+
+__all__ = ["run"]
+
+
+def run(options: argparse.Namespace) -> int:
+    """Carry out ``ensemble resume``."""
+    stored = uq.Store.open(options.store).manifest
+    origin = Origin.read(options.store)
+    if origin is None:
+        seen = f"{options.store}, which a program made"
+        raise ValueError(f"resume: the store must be one of ensemble run; got {seen}. Call propagate(..., resume=True).")
+    model = options.model or origin.model
+    study: dict[str, Any] = {}
+    if origin.config is not None:
+        study, inputs = read_configuration(Path(origin.config))
+    else:
+        inputs = inputs_from_python(model)
+    kept = {name: study[name] for name in ("ensemble_size", "group_by", "on_failure", "workers") if name in study}
+    said = {"ensemble_size": options.ensemble_size, "group_by": options.group_by, "on_failure": options.on_failure,
+            "workers": options.workers}  # fmt: skip
+    chosen = kept | {name: value for name, value in said.items() if value is not None}
+    chosen |= {"n": options.samples or stored["n"], "seed": stored["seed"], "sampler": sampler_of(stored)}
+    return carry_out(model_of(model), inputs, chosen, options, resume="force" if options.force else True)
+
+
+def sampler_of(manifest: dict[str, Any]) -> str:
+    """The name of the sampler: the command runs samplers by name."""
+    return str(manifest["sampler"]["name"])

@@ -1,0 +1,61 @@
+"""``ensemble run`` and ``ensemble resume``: a model of the user's on samples of its uncertain inputs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from ensemble import uq
+from ensemble._command.study.configuration import inputs_from_python, model_of, read_configuration
+from ensemble._command.study.origin import Origin
+from ensemble._command.study.report import as_json
+
+__all__ = ["carry_out", "run"]
+
+DEFAULTS = {"n": 1024, "sampler": "sobol", "seed": 1, "ensemble_size": "auto", "on_failure": "mask"}
+
+
+def run(options: argparse.Namespace) -> int:
+    """Carry out ``ensemble run``."""
+    study: dict[str, Any] = {}
+    if options.config is not None:
+        study, inputs = read_configuration(options.config)
+    else:
+        inputs = inputs_from_python(options.model)
+    model = model_of(options.model)
+    said = {
+        "n": options.samples, "sampler": options.sampler, "seed": options.seed,
+        "ensemble_size": options.ensemble_size, "group_by": options.group_by, "on_failure": options.on_failure,
+        "workers": options.workers,
+    }  # fmt: skip
+    if options.target is not None:
+        if options.samples is not None:
+            raise ValueError(f"--target must stand without -n; got -n {options.samples}.")
+        said["n"], study["target"] = "auto", dict([options.target])
+    chosen = DEFAULTS | study | {name: value for name, value in said.items() if value is not None}
+    if options.store is not None:
+        Origin.of(options.model, options.config).write(options.store)
+    return carry_out(model, inputs, chosen, options, resume="force" if options.force else False)
+
+
+def carry_out(
+    model: Any, inputs: Any, chosen: dict[str, Any], options: argparse.Namespace, *, resume: Any
+) -> int:
+    """Run the study, print its statistics, and return the exit status."""
+    executor = chosen.pop("workers", None)
+    try:
+        result = uq.propagate(
+            model, inputs, chosen.pop("n", None), store=options.store, resume=resume, progress=not options.quiet,
+            executor=executor, **chosen,
+        )  # fmt: skip
+    except KeyboardInterrupt as interruption:
+        found = getattr(interruption, "result", None)
+        if options.store is not None and found is not None:
+            text = f"{found.n_done} of {found.n} samples are in {options.store}"
+            options.output.note(f"interrupted: {text}; go on with: ensemble resume {options.store}")
+            return 130
+        raise
+    options.output.print(json.dumps(as_json(result), allow_nan=False) if options.json else repr(result))
+    return 1 if result.n_failed or result.target_met is False else 0

@@ -1,0 +1,47 @@
+"""``ensemble status``: how far the study of a store is."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+import numpy as np
+
+from ensemble import uq
+
+__all__ = ["run"]
+
+
+def run(options: argparse.Namespace) -> int:
+    """Carry out ``ensemble status``: 0 for a finished study, 1 for one that is not or has failed samples."""
+    store = uq.Store.open(options.store)
+    done, failed = store.done(), store.failed()
+    found: dict[str, Any] = {
+        "store": str(options.store),
+        "n": store.n,
+        "done": int(np.count_nonzero(done)),
+        "failed": int(np.count_nonzero(failed)),
+        "pending": int(store.n - np.count_nonzero(done)),
+        "journal_bytes": store.journal_bytes,
+        "model": store.manifest.get("model"),
+        "sampler": store.manifest.get("sampler"),
+        "seed": store.manifest.get("seed"),
+        "outputs": {name: {"shape": list(o.shape), "dtype": str(o.dtype)} for name, o in store.outputs.items()},
+        "reasons": {str(k): text for k, text in list(store.reasons().items())[:20]},
+    }
+    options.output.print(json.dumps(found) if options.json else as_text(found))
+    return 1 if found["pending"] or found["failed"] else 0
+
+
+def as_text(found: dict[str, Any]) -> str:
+    """One fact per line."""
+    lines = [f"{found['store']}: {found['done']:,} of {found['n']:,} samples done, {found['failed']:,} failed"]
+    lines += [f"  model     {found['model']}"] if found["model"] else []
+    sampler = found["sampler"] or {}
+    lines.append(f"  sampler   {sampler.get('name', 'unknown')}, seed {found['seed']}")
+    lines += [f"  output    {name}, shape {tuple(o['shape'])}, {o['dtype']}" for name, o in found["outputs"].items()]
+    lines += [f"  sample {k} failed: {text}" for k, text in list(found["reasons"].items())[:3]]
+    if found["pending"]:
+        lines.append(f"  {found['pending']:,} pending: ensemble resume {found['store']}")
+    return "\n".join(lines)
