@@ -5,6 +5,8 @@ from ensemble.uq.inputs.samples import InputSamples
 from ensemble.uq.samplers.monte_carlo import MonteCarlo
 from ensemble.uq.samplers.quasi_random import Halton, Sobol
 from ensemble.uq.samplers.sampler import Sampler
+from ensemble.uq.store.source_digest import source_digest
+from ensemble.uq.store.store import Store
 from ensemble.uq.study.evaluation import SampleError
 from ensemble.uq.study.groups import Group
 from ensemble.uq.study.outputs import OutputError
@@ -25,9 +27,11 @@ __all__ = [
     "SampleError",
     "Sampler",
     "Sobol",
+    "Store",
     "UqResult",
     "VectorizedModel",
     "plan",
     "propagate",
+    "source_digest",
     "vectorize",
 ]
