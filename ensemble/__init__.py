@@ -48,9 +48,10 @@ from ensemble.scalar import (
 if TYPE_CHECKING:
     from ensemble import apps, gallery, krylov, linalg, multigrid, uq
     from ensemble.scalar import xp
-    from ensemble.uq import Inputs, plan, propagate, vectorize
+    from ensemble.uq import Categorical, Inputs, plan, propagate, vectorize
 
 __all__ = [
+    "Categorical",
     "DivergenceError",
     "Ensemble",
     "EnsembleTrait",
@@ -105,7 +106,13 @@ __all__ = [
 SUBPACKAGES = ("apps", "gallery", "krylov", "linalg", "multigrid", "uq")
 """What is imported when it is first used: kernels, and with them Numba and SciPy."""
 
-LATE = {"Inputs": "ensemble.uq", "plan": "ensemble.uq", "propagate": "ensemble.uq", "vectorize": "ensemble.uq"}
+LATE = {
+    "Categorical": "ensemble.uq",
+    "Inputs": "ensemble.uq",
+    "plan": "ensemble.uq",
+    "propagate": "ensemble.uq",
+    "vectorize": "ensemble.uq",
+}
 """Names that are imported when they are first used, and where from."""
 
 

@@ -1,7 +1,10 @@
 """Uncertainty quantification: uncertain inputs, samplers, studies of many model runs, and their statistics."""
 
+from ensemble.uq.inputs.categorical import Categorical
 from ensemble.uq.inputs.inputs import Inputs
+from ensemble.uq.inputs.mixture import Mixture
 from ensemble.uq.inputs.samples import InputSamples
+from ensemble.uq.inputs.vector import Vector
 from ensemble.uq.samplers.monte_carlo import MonteCarlo
 from ensemble.uq.samplers.quasi_random import Halton, Sobol
 from ensemble.uq.samplers.sampler import Sampler
@@ -16,10 +19,12 @@ from ensemble.uq.study.result import Probability, UqResult
 from ensemble.uq.study.vectorize import VectorizedModel, vectorize
 
 __all__ = [
+    "Categorical",
     "Group",
     "Halton",
     "InputSamples",
     "Inputs",
+    "Mixture",
     "MonteCarlo",
     "OutputError",
     "Plan",
@@ -29,6 +34,7 @@ __all__ = [
     "Sobol",
     "Store",
     "UqResult",
+    "Vector",
     "VectorizedModel",
     "plan",
     "propagate",

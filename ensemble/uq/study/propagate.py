@@ -159,8 +159,8 @@ def propagate(
         out of the statistics; run each once more, alone; or raise. Where the model raises, all samples of that call
         fail. Errors of the program, as a wrong name or outputs of changing shapes, are always raised.
     store : path, optional
-        A folder that keeps finished groups; at the end it is a Zarr group, which ``xarray.open_zarr`` opens. What a kill
-        loses are the groups that were running.
+        A folder that keeps finished groups; at the end it is a Zarr group, which ``xarray.open_zarr`` opens. A kill
+        loses the groups that were running, and no other.
     resume : bool, or "force"
         Go on with the study in `store`, also with more samples, another ensemble size or executor. Inputs, sampler,
         seed and the source of the model must be those of the study; "force" lets the source differ.
