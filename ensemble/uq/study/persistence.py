@@ -33,7 +33,13 @@ def stored_manifest(store: Any, resume: bool | str, function: str) -> dict[str, 
 
 
 def manifest_of(
-    inputs: Any, sampler: Any, seed: int, n: int, model: Callable[..., Any] | None, stored: dict[str, Any] | None
+    inputs: Any,
+    sampler: Any,
+    seed: int,
+    n: int,
+    model: Callable[..., Any] | None,
+    stored: dict[str, Any] | None,
+    resume: bool | str,
 ) -> dict[str, Any]:
     """What makes a study this study; without a model, as in `plan`, that of the stored study."""
     manifest = {"inputs": inputs.description(), "sampler": sampler.description(), "seed": seed, "n": n}
@@ -43,6 +49,8 @@ def manifest_of(
         manifest["source_digest"] = source_digest(model)
     else:
         manifest |= {key: stored[key] for key in ("model", "source_digest") if stored is not None and key in stored}
+    if resume == "force" and stored is not None and "model" in stored:
+        manifest["model"] = stored["model"]
     return manifest
 
 
@@ -50,7 +58,10 @@ def opened(store: Any, manifest: dict[str, Any], resume: bool | str) -> Store:
     """The store of a new study, or of one that is resumed."""
     if not resume:
         return Store.create(store, manifest)
-    return Store.open(store, manifest, force=resume == "force")
+    try:
+        return Store.open(store, manifest, force=resume == "force")
+    except ValueError as error:
+        raise ValueError(str(error).replace("force=True", "resume='force'")) from None
 
 
 def discard(store: Store) -> None:
