@@ -43,18 +43,19 @@ def dataset_of(result: UqResult, inputs: Any) -> Any:
             for statistic in ("mean", "std", "minimum", "maximum"):
                 variables[f"{name}_{statistic}"] = (dims, np.asarray(getattr(result, statistic)(name)))
         return xarray.Dataset(variables, attrs=attributes)
-    variables = {name: _samples_first(name, result.values(name)) for name in result.names if result.ids.size}
+    variables = {name: _named(name, result.values(name)) for name in result.names if result.ids.size}
     variables["failed"] = (("sample",), result.failed)
     variables["done"] = (("sample",), result.done)
-    columns = {name: _samples_first(name, array) for name, array in input_columns(inputs).items()}
-    coordinates = {"sample": np.arange(result.n), **{k: v for k, v in columns.items() if k not in variables}}
+    columns = {name: _named(name, array) for name, array in input_columns(inputs).items()}
+    coordinates = {(f"{name}_input" if name in variables else name): column for name, column in columns.items()}
+    coordinates["sample"] = (("sample",), np.arange(result.n))
     return xarray.Dataset(variables, coordinates, attributes)
 
 
 def _dims(name: str, ndim: int) -> tuple[str, ...]:
-    return tuple(f"{name}_{axis}" for axis in range(ndim))
+    return tuple(f"{name}_dim_{axis}" for axis in range(ndim))
 
 
-def _samples_first(name: str, array: np.ndarray) -> tuple[tuple[str, ...], np.ndarray]:
-    """Names of dimensions and the array, samples in its first axis."""
-    return ("sample", *_dims(name, array.ndim - 1)), np.moveaxis(array, -1, 0)
+def _named(name: str, array: np.ndarray) -> tuple[tuple[str, ...], np.ndarray]:
+    """Names of dimensions, those of a store, and the array."""
+    return (*_dims(name, array.ndim - 1), "sample"), array

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Self
 
 import numpy as np
 
 from ensemble._check import integer, message, one_of, require, samples_text
 from ensemble.uq.samplers.choice import settled_sampler
+from ensemble.uq.study.dataset import input_columns
 from ensemble.uq.study.groups import Group, GroupKey, order_of_samples
 from ensemble.uq.study.memory import MemoryStore
 from ensemble.uq.study.outputs import (
@@ -22,6 +23,7 @@ from ensemble.uq.study.outputs import (
     named_outputs,
     non_finite,
 )
+from ensemble.uq.study.persistence import manifest_of, opened, stored_manifest
 from ensemble.uq.study.result import UqResult
 from ensemble.uq.study.streams import Stream
 
@@ -29,6 +31,9 @@ __all__ = ["KEEP_MEMORY", "Plan", "plan"]
 
 KEEP_MEMORY = 2**30
 """Bytes of outputs up to which ``keep=None`` keeps every sample."""
+
+WATCHED_MEMORY = 2**26
+"""Bytes of an output up to which its stored samples are read for a display."""
 
 WINDOW = 256
 """Ids among which samples change places by `group_by` where outputs are not kept."""
@@ -58,35 +63,62 @@ class Plan:
         ensemble_size: int,
         group_by: GroupKey,
         keep: str | None,
+        store: Any = None,
+        resume: bool | str = False,
+        model: Callable[..., Any] | None = None,
         function: str = "plan",
         most: int | None = None,
+        check_sampler: Callable[[Any], None] | None = None,
     ) -> None:
         if not callable(getattr(inputs, "from_uniform", None)):
             raise TypeError(message(function, "inputs", "be Inputs", f"a {type(inputs).__name__}"))
         self.function = function
         self.inputs = inputs
+        stored = stored_manifest(store, resume, function)
+        wanted = n
+        if stored is not None and n is not None:
+            n = min(integer(n, function, "n", minimum=1), stored["n"])  # as it was settled first
         self.sampler, self.n = settled_sampler(sampler, inputs, n, function)
+        if check_sampler is not None:
+            check_sampler(self.sampler)
         if seed is None:
-            seed = int(np.random.SeedSequence().generate_state(1, np.uint64)[0] >> 1)
+            drawn = int(np.random.SeedSequence().generate_state(1, np.uint64)[0] >> 1)
+            seed = drawn if stored is None else stored["seed"]
         self.seed = integer(seed, function, "seed", minimum=0)
         self.ensemble_size = integer(ensemble_size, function, "ensemble_size", minimum=1)
         self.group_by = group_by
         self.keep = keep if keep is None else one_of(keep, ("all", "statistics"), function, "keep")
         self.samples = self._draw(self.n)
+        self.most = max(self.n, wanted or 0, most or 0)
         signed = self.samples.weights is not None and bool(np.any(self.samples.weights < 0.0))
         advice = "Leave keep out."
         require(not (signed and keep == "statistics"), function, "keep", "be 'all' for negative weights", keep, advice)
         if signed:
             self.keep = "all"
-        self.most = max(self.n, most or 0)
         self.layout: Layout = {}
-        self.failed = np.zeros(self.n, bool)
+        self.failed, self.is_done = np.zeros(self.n, bool), np.zeros(self.n, bool)
         self.reasons: dict[int, str] = {}
         self.streams: dict[str, Stream] | None = None
-        self.store: Any = MemoryStore(self.n)
-        self.is_done = np.zeros(self.n, bool)
         self._first_entries = np.full(self.n, np.nan)
         self._order = self._ordered()
+        self.store: Any = MemoryStore(self.n)
+        self.resumed = stored is not None
+        if store is not None:
+            manifest = manifest_of(inputs, self.sampler, self.seed, self.n, model, stored, resume)
+            if stored is not None:
+                manifest["n"] = stored["n"] if self.sampler.count() is None else self.n
+            self.store = opened(store, manifest, resume)
+            self._take_over(wanted)
+
+    def _take_over(self, n: int | None) -> None:
+        """What the store has already, and the further samples that are wanted now."""
+        if self.store.n > self.n:
+            self._grow(self.store.n)
+        self.is_done, self.failed, self.reasons = self.store.done(), self.store.failed(), self.store.reasons()
+        if self.store.outputs:
+            self._start({name: (tuple(o.shape), np.dtype(o.dtype)) for name, o in self.store.outputs.items()})
+        if n is not None and n > self.n:
+            self.extend(n)
 
     def _draw(self, n: int) -> Any:
         ids = np.arange(n)
@@ -151,12 +183,17 @@ class Plan:
         n = integer(n, "plan.extend", "n", minimum=self.n + 1)
         extendable = self.sampler.count() is None and self.sampler.extendable
         require(extendable, "plan.extend", "sampler", "have no end", repr(self.sampler))
+        self.sampler.for_inputs(self.inputs, n)  # it warns of numbers that do not suit it
+        self._grow(n)
+        self.store.extend(n)
+
+    def _grow(self, n: int) -> None:
+        """Draw further samples."""
         more = n - self.n
         self.n, self.most = n, max(n, self.most)
         self.samples = self._draw(n)
         self.failed, self.is_done = (np.concatenate([a, np.zeros(more, bool)]) for a in (self.failed, self.is_done))
         self._first_entries = np.concatenate([self._first_entries, np.full(more, np.nan)])
-        self.store.extend(n)
         self._order = self._ordered()
 
     # --- what is told
@@ -234,9 +271,21 @@ class Plan:
             self.streams = self.new_streams(histograms=True)
             if isinstance(self.store, MemoryStore):
                 self.store.keeps_outputs = False
-            failed_before = np.flatnonzero(self.is_done)
-            if failed_before.size:
-                self._watch(failed_before, {}, np.ones(failed_before.size, bool))
+        self._watch_stored()
+
+    def _watch_stored(self) -> None:
+        """Add the samples that were done before the layout was known, or before this process."""
+        if self.streams is not None:
+            for ids, outputs, failed in self.store.blocks():
+                self._watch(ids, outputs, failed)
+            before = np.flatnonzero(self.is_done) if isinstance(self.store, MemoryStore) else np.zeros(0, int)
+            if before.size:
+                self._watch(before, {}, np.ones(before.size, bool))
+        elif not isinstance(self.store, MemoryStore):
+            name, (shape, dtype) = next(iter(self.layout.items()))
+            good = np.flatnonzero(self.is_done & ~self.failed)
+            if good.size and math.prod(shape) * dtype.itemsize * good.size <= WATCHED_MEMORY:
+                self._watch(good, {name: self.store.read(name, good)}, np.zeros(good.size, bool))
 
     def new_streams(self, *, histograms: bool) -> dict[str, Stream]:
         """An empty stream for each output."""
@@ -265,6 +314,20 @@ class Plan:
         """
         return UqResult(self)
 
+    def close(self) -> None:
+        """Compact the store into a Zarr group and close it; nothing without a store."""
+        try:
+            if getattr(self.store, "writable", True):
+                self.store.compact(input_columns(self.samples))
+        finally:
+            self.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def __repr__(self) -> str:
         return f"Plan({self.n_done} of {self.n} samples done, {np.count_nonzero(self.failed)} failed)"
 
@@ -285,7 +348,7 @@ def plan(
     ensemble_size: int = 32,
     group_by: GroupKey = None,
     store: Any = None,
-    resume: bool = False,
+    resume: bool | str = False,
     keep: str | None = None,
 ) -> Plan:
     """Divide a study into groups that run anywhere, and gather their outputs: `propagate` without its loop.
@@ -301,7 +364,7 @@ def plan(
     -------
     Plan
         ``for group in plan.groups(): plan.tell(group, model(group.samples))``, then ``plan.result()``. Groups may be
-        told in any order; what has not been told is `pending`.
+        told in any order; what has not been told is `pending`. With a store, ``with en.plan(...) as study:`` closes it.
 
     Raises
     ------
@@ -318,4 +381,14 @@ def plan(
     >>> study.n_done, round(float(study.result().mean("tip")), 2)
     (64, 0.33)
     """
-    return Plan(inputs, n, sampler=sampler, seed=seed, ensemble_size=ensemble_size, group_by=group_by, keep=keep)
+    return Plan(
+        inputs,
+        n,
+        sampler=sampler,
+        seed=seed,
+        ensemble_size=ensemble_size,
+        group_by=group_by,
+        keep=keep,
+        store=store,
+        resume=resume,
+    )

@@ -14,6 +14,7 @@ from ensemble.uq.study.evaluation import evaluate
 from ensemble.uq.study.executors import Crew, workers_of
 from ensemble.uq.study.groups import Group, GroupKey
 from ensemble.uq.study.outputs import Outcome
+from ensemble.uq.study.persistence import discard
 from ensemble.uq.study.plan import Plan
 from ensemble.uq.study.result import UqResult
 from ensemble.uq.study.target import Target
@@ -83,6 +84,12 @@ class Run:
         for group, outcome in self.runner.run(self.groups()):
             self.keep(group, outcome)
 
+    def choose_ensemble_size(self) -> None:
+        """Time several sizes on the first groups."""
+        study, runner = self.study, self.runner
+        study.ensemble_size, why = choose_ensemble_size(study, self.timed, runner.n_parallel, runner.backend)
+        self.watch.say(f"ensemble size {study.ensemble_size}: {why}")
+
     def to_the_end(self) -> UqResult:
         """All groups; with a target more samples until it is met."""
         self.run()
@@ -112,7 +119,7 @@ def propagate(
     group_by: GroupKey = None,
     on_failure: str = "mask",
     store: Any = None,
-    resume: bool = False,
+    resume: bool | str = False,
     progress: bool = True,
     executor: Any = None,
     keep: str | None = None,
@@ -152,9 +159,11 @@ def propagate(
         out of the statistics; run each once more, alone; or raise. Where the model raises, all samples of that call
         fail. Errors of the program, as a wrong name or outputs of changing shapes, are always raised.
     store : path, optional
-        Keeps finished groups on disk.
-    resume : bool
-        Go on with the study in `store`.
+        A folder that keeps finished groups; at the end it is a Zarr group, which ``xarray.open_zarr`` opens. A kill
+        loses the groups that were running, and no other.
+    resume : bool, or "force"
+        Go on with the study in `store`, also with more samples, another ensemble size or executor. Inputs, sampler,
+        seed and the source of the model must be those of the study; "force" lets the source differ.
     progress : bool
         Show a bar on a terminal, elsewhere a line every five seconds.
     executor : optional
@@ -206,44 +215,55 @@ def propagate(
     )
     seconds = float("inf") if max_seconds is None else positive(max_seconds, "propagate", "max_seconds")
     goal = Target.of(n, target, max_n)
-    study = Plan(
-        inputs,
-        n if goal is None else goal.first_n,  # type: ignore[arg-type]
-        sampler=sampler,
-        seed=seed,
-        ensemble_size=size,
-        group_by=group_by,
-        keep=keep,
-        function="propagate",
-        most=None if goal is None else goal.max_n,
-    )
-    if goal is not None:
-        goal.check_sampler(study.sampler)
     runner: Serial | Crew = Serial(model, on_failure, backend)
     if executor is not None:
         runner = Crew(workers_of(executor), model, on_failure, backend)
-    deadline = time.perf_counter() + seconds
-    with Watch(study, quiet=not progress) as watch:
-        run = Run(study, runner, watch, deadline, goal)
-        try:
-            if ensemble_size == "auto":
-                study.ensemble_size, why = choose_ensemble_size(study, run.timed, runner.n_parallel, backend)
-                watch.say(f"ensemble size {study.ensemble_size}: {why}")
-            result = run.to_the_end()
-        except BaseException as error:
-            _hand_over(error, study)
-            raise
-        finally:
-            runner.close()
+    try:
+        study = Plan(
+            inputs,
+            n if goal is None else goal.first_n,  # type: ignore[arg-type]
+            sampler=sampler,
+            seed=seed,
+            ensemble_size=size,
+            group_by=group_by,
+            keep=keep,
+            store=store,
+            resume=resume,
+            model=model,
+            function="propagate",
+            most=None if goal is None else goal.max_n,
+            check_sampler=None if goal is None else goal.check_sampler,
+        )
+        with Watch(study, quiet=not progress) as watch:
+            run = Run(study, runner, watch, time.perf_counter() + seconds, goal)
+            try:
+                if ensemble_size == "auto":
+                    run.choose_ensemble_size()
+                result = run.to_the_end()
+                study.close()
+            except BaseException as error:
+                _hand_over(error, study)
+                raise
+    finally:
+        runner.close()
     return result
 
 
 def _hand_over(error: BaseException, study: Plan) -> None:
-    """Give what was done along with an error."""
-    with suppress(Exception):
-        error.result = study.result()  # type: ignore[attr-defined]
-    text = f"propagate: {study.n_done:,} of {study.n:,} samples were done; they are in error.result."
+    """Give what was done along with an error, and close the store."""
+    path = study.store.path
+    place = "in error.result" if path is None else f"in the store {str(path)!r}: resume=True goes on"
+    text = f"propagate: {study.n_done:,} of {study.n:,} samples were done; they are {place}."
     if isinstance(error, KeyboardInterrupt):
         error.args = (text,)
     else:
         error.add_note(text)
+    if path is not None and not study.n_done and not study.resumed:
+        discard(study.store)
+        return
+    try:
+        study.close()
+    except Exception as second:
+        error.add_note(f"propagate: the store was not compacted ({second}). Nothing in it is lost.")
+    with suppress(Exception):
+        error.result = study.result()  # type: ignore[attr-defined]
