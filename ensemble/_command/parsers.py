@@ -184,7 +184,7 @@ def add_study(commands: Any) -> None:
     parser.set_defaults(run=command("study.status"))
     parser = of_store(commands, "stats", "mean, deviation, interval and quantiles of a study's outputs")
     add = parser.add_argument
-    add("--output", action="append", metavar="NAME", help="this output alone; may be repeated")
+    add("--output", dest="outputs", action="append", metavar="NAME", help="this output alone; may be repeated")
     add("--quantiles", type=levels, default=(0.05, 0.5, 0.95), metavar="Q,Q,...", help="default: 0.05,0.5,0.95")
     add("--level", type=float, default=0.95, metavar="P", help="of the intervals (default: %(default)s)")
     parser.set_defaults(run=command("study.stats"))
@@ -192,12 +192,12 @@ def add_study(commands: Any) -> None:
     add = parser.add_argument
     add("file", type=Path, metavar="FILE.png", help="or .pdf, .svg")
     add("--kind", choices=PLOTS, default="hist", help="default: %(default)s")
-    add("--output", metavar="NAME", help="default: the first output")
+    add("--output", dest="name", metavar="NAME", help="default: the first output")
     parser.set_defaults(run=command("study.plot"))
     parser = of_store(commands, "export", "write inputs and outputs of a study to another format", json=False)
     add = parser.add_argument
     add("file", type=Path, metavar="FILE.csv", help="or .nc: CSV holds outputs of one number, NetCDF all")
-    add("--output", action="append", metavar="NAME", help="this output alone; may be repeated")
+    add("--output", dest="outputs", action="append", metavar="NAME", help="this output alone; may be repeated")
     parser.set_defaults(run=command("study.export"))
 
 
@@ -233,7 +233,6 @@ def add_run(commands: Any) -> None:
     add("--sampler", choices=STUDY_SAMPLERS, help="how samples are drawn (default: sobol)")
     add("--seed", type=at_least(0, None), metavar="K", help="of the sampler (default: 1)")
     add("--store", type=Path, metavar="STORE", help="keep all results in this folder, a Zarr group")
-    add("--force", action="store_true", help="continue a store although the model's source has changed")
     add_execution(add)
     parser.set_defaults(run=command("study.run"), prog=parser.prog)
 

@@ -16,6 +16,7 @@ from ensemble.uq.study.outputs import OutputError
 from ensemble.uq.study.plan import Plan, plan
 from ensemble.uq.study.propagate import propagate
 from ensemble.uq.study.result import Probability, UqResult
+from ensemble.uq.study.stored_study import open_study
 from ensemble.uq.study.vectorize import VectorizedModel, vectorize
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "UqResult",
     "Vector",
     "VectorizedModel",
+    "open_study",
     "plan",
     "propagate",
     "source_digest",

@@ -66,7 +66,7 @@ def inputs_from_table(path: Path, table: Mapping[str, Any]) -> Any:
     found = {name: one_input(f"{path}: inputs.{name}", entry, path.parent) for name, entry in entries.items()}
     correlation = read(str(path), {"correlation": {}, **table}, "correlation", kinds.table)
     pairs = {pair_of(path, key): read(f"{path}: correlation", correlation, key, kinds.numbers) for key in correlation}
-    options = {"correlation": pairs} if pairs else {}
+    options: dict[str, Any] = {"correlation": pairs} if pairs else {}
     if "correlation_kind" in table:
         options["correlation_kind"] = table["correlation_kind"]
     return made(str(path), lambda: uq.Inputs(**options, **found))

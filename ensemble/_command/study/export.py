@@ -18,7 +18,7 @@ def run(options: argparse.Namespace) -> int:
     """Carry out ``ensemble export``."""
     require_writable("FILE", options.file, (".csv", ".nc"))
     result = uq.open_study(options.store)
-    names = chosen_outputs(result, options.output)
+    names = chosen_outputs(result, options.outputs)
     dataset = result.to_xarray()
     dataset = dataset.drop_vars([name for name in result.names if name not in names])
     if options.file.suffix.lower() == ".nc":

@@ -15,7 +15,7 @@ def run(options: argparse.Namespace) -> int:
     """Carry out ``ensemble plot``."""
     require_writable("FILE", options.file, PLOT_SUFFIXES)
     result = uq.open_study(options.store)
-    name = chosen_outputs(result, None if options.output is None else [options.output])[0]
+    name = chosen_outputs(result, None if options.name is None else [options.name])[0]
     axes = getattr(result.plot, options.kind)(*([] if options.kind == "scatter" else [name]))
-    save_figure(figure_of(axes), options.file)
+    save_figure(axes.figure, options.file)
     return 0

@@ -74,7 +74,7 @@ def as_text(result: UqResult, names: Sequence[str], quantiles: Sequence[float], 
     for name in names:
         lines.append(f"{name}:")
         found = statistics(result, name, quantiles, level)
-        rows = [(key, found[key]) for key in ("mean", "std") if key in found]
+        rows: list[tuple[str, Any]] = [(key, found[key]) for key in ("mean", "std") if key in found]
         if "low" in found:
             rows += [(f"{level:.4g} interval, low", found["low"]), (f"{level:.4g} interval, high", found["high"])]
         rows += [(f"quantile {q}", value) for q, value in found.get("quantiles", {}).items()]

@@ -20,7 +20,9 @@ def run(options: argparse.Namespace) -> int:
     origin = Origin.read(options.store)
     if origin is None:
         seen = f"{options.store}, which a program made"
-        raise ValueError(f"resume: the store must be one of ensemble run; got {seen}. Call propagate(..., resume=True).")
+        raise ValueError(
+            f"resume: the store must be one of ensemble run; got {seen}. Call propagate(..., resume=True)."
+        )
     model = options.model or origin.model
     study: dict[str, Any] = {}
     if origin.config is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-from pathlib import Path
 from typing import Any
 
 from ensemble import uq
@@ -36,13 +35,14 @@ def run(options: argparse.Namespace) -> int:
         said["n"], study["target"] = "auto", dict([options.target])
     chosen = DEFAULTS | study | {name: value for name, value in said.items() if value is not None}
     if options.store is not None:
+        if uq.Store.exists(options.store):
+            seen = f"a study at {options.store}"
+            raise ValueError(f"--store must be a new folder; got {seen}. Go on with: ensemble resume {options.store}")
         Origin.of(options.model, options.config).write(options.store)
-    return carry_out(model, inputs, chosen, options, resume="force" if options.force else False)
+    return carry_out(model, inputs, chosen, options, resume=False)
 
 
-def carry_out(
-    model: Any, inputs: Any, chosen: dict[str, Any], options: argparse.Namespace, *, resume: Any
-) -> int:
+def carry_out(model: Any, inputs: Any, chosen: dict[str, Any], options: argparse.Namespace, *, resume: Any) -> int:
     """Run the study, print its statistics, and return the exit status."""
     executor = chosen.pop("workers", None)
     try:

@@ -16,7 +16,7 @@ def run(options: argparse.Namespace) -> int:
     if not 0.0 < options.level < 1.0:
         raise ValueError(f"--level must be in (0, 1); got {options.level:g}. Divide percentages by 100.")
     result = uq.open_study(options.store)
-    names = chosen_outputs(result, options.output)
+    names = chosen_outputs(result, options.outputs)
     if options.json:
         found = as_json(result, names, options.quantiles, options.level)
         options.output.print(json.dumps(found, allow_nan=False))

@@ -21,7 +21,7 @@ from ensemble._files import Replacements
 from ensemble.uq.store.index import Index, gather
 from ensemble.uq.store.journal import Journal, Output
 from ensemble.uq.store.manifest import text_of
-from ensemble.uq.store.zarr_array import ZarrArray
+from ensemble.uq.store.zarr_array import ZarrArray, fill_value
 
 __all__ = ["GROUP_FILE", "MASKS", "RESERVED", "compact", "read_masks", "read_reasons", "supported"]
 
@@ -127,6 +127,22 @@ def coordinate_arrays(
         own = f"{name}_input" if name in taken or name in RESERVED else name
         output = Output(own, values.dtype.newbyteorder("<"), values.shape[:-1])
         found[ZarrArray(folder / own, output)] = values
+    return found
+
+
+def read_coordinates(folder: Path, outputs: Iterable[str], n: int) -> dict[str, np.ndarray]:
+    """The input values of the first `n` samples; fill where nothing is compacted."""
+    path = folder / GROUP_FILE
+    if not path.exists():
+        return {}
+    group = json.loads(path.read_bytes())
+    found, taken = {}, {f"{name}_input" for name in (*outputs, *RESERVED)}
+    for name in group["attributes"]["coordinates"].split():
+        member = group["consolidated_metadata"]["metadata"][name]
+        output = Output(name, np.dtype(member["data_type"]).newbyteorder("<"), tuple(member["shape"][:-1]))
+        values = np.full((output.size, n), fill_value(output.dtype), dtype=output.dtype)
+        ZarrArray(folder / name, output).read(np.arange(n), np.arange(n), values)
+        found[name.removesuffix("_input") if name in taken else name] = values.reshape(*output.shape, n)
     return found
 
 

@@ -12,7 +12,10 @@ from ensemble.scalar import Ensemble
 if TYPE_CHECKING:
     from ensemble.uq.study.result import UqResult
 
-__all__ = ["dataset_of", "input_columns"]
+__all__ = ["WEIGHTS", "dataset_of", "input_columns", "weighted_columns"]
+
+WEIGHTS = "sample_weight"
+"""The coordinate that holds the weights of the samples."""
 
 
 def input_columns(samples: Any) -> dict[str, np.ndarray]:
@@ -24,6 +27,12 @@ def input_columns(samples: Any) -> dict[str, np.ndarray]:
         array = to_numpy(value.samples)
         columns[name] = np.broadcast_to(array, (*array.shape[:-1], samples.n_samples))
     return columns
+
+
+def weighted_columns(samples: Any) -> dict[str, np.ndarray]:
+    """The values of every input, and the weights of samples that have such."""
+    weights = {} if samples.weights is None else {WEIGHTS: np.asarray(samples.weights, np.float64)}
+    return input_columns(samples) | weights
 
 
 def dataset_of(result: UqResult, inputs: Any) -> Any:
@@ -46,7 +55,7 @@ def dataset_of(result: UqResult, inputs: Any) -> Any:
     variables = {name: _named(name, result.values(name)) for name in result.names if result.ids.size}
     variables["failed"] = (("sample",), result.failed)
     variables["done"] = (("sample",), result.done)
-    columns = {name: _named(name, array) for name, array in input_columns(inputs).items()}
+    columns = {name: _named(name, array) for name, array in weighted_columns(inputs).items()}
     coordinates = {(f"{name}_input" if name in variables else name): column for name, column in columns.items()}
     coordinates["sample"] = (("sample",), np.arange(result.n))
     return xarray.Dataset(variables, coordinates, attributes)

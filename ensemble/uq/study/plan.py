@@ -10,7 +10,7 @@ import numpy as np
 
 from ensemble._check import integer, message, one_of, require, samples_text
 from ensemble.uq.samplers.choice import settled_sampler
-from ensemble.uq.study.dataset import input_columns
+from ensemble.uq.study.dataset import weighted_columns
 from ensemble.uq.study.groups import Group, GroupKey, order_of_samples
 from ensemble.uq.study.memory import MemoryStore
 from ensemble.uq.study.outputs import (
@@ -318,7 +318,7 @@ class Plan:
         """Compact the store into a Zarr group and close it; nothing without a store."""
         try:
             if getattr(self.store, "writable", True):
-                self.store.compact(input_columns(self.samples))
+                self.store.compact(weighted_columns(self.samples))
         finally:
             self.store.close()
 

@@ -27,6 +27,7 @@ from ensemble.uq.study.table import table
 
 if TYPE_CHECKING:
     from ensemble.uq.study.plan import Plan
+    from ensemble.uq.study.stored_study import StoredStudy
 
 __all__ = ["Probability", "UqResult", "without_interval"]
 
@@ -75,7 +76,7 @@ class UqResult:
         Whether the intervals are as narrow as the target; None without a target.
     """
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan | StoredStudy) -> None:
         self.n = plan.n
         self.done, self.failed = plan.is_done.copy(), plan.failed.copy()
         self.reasons = dict(sorted(plan.reasons.items()))

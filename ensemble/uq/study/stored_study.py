@@ -1,0 +1,119 @@
+"""`open_study`: the results in a store, without the model and without the inputs' definitions."""
+
+from __future__ import annotations
+
+from os import PathLike
+from typing import Any
+
+import numpy as np
+
+from ensemble.scalar import Ensemble
+from ensemble.uq.samplers.choice import SAMPLERS
+from ensemble.uq.samplers.sampler import Sampler
+from ensemble.uq.store.store import Store
+from ensemble.uq.study.dataset import WEIGHTS
+from ensemble.uq.study.result import UqResult
+from ensemble.uq.study.streams import Stream
+
+__all__ = ["open_study"]
+
+
+class StoredSampler(Sampler):
+    """A sampler of which a store knows the name, but not what makes its points."""
+
+    extendable = False
+
+    def __init__(self, name: str, *, is_quadrature: bool) -> None:
+        self.name, self.is_quadrature = name, is_quadrature
+
+
+class StoredInputs:
+    """The values of the inputs, as far as the store has them."""
+
+    def __init__(self, values: dict[str, np.ndarray], weights: np.ndarray | None, ids: np.ndarray) -> None:
+        self._values, self.weights, self.ids = values, weights, ids
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the inputs."""
+        return tuple(self._values)
+
+    @property
+    def n_samples(self) -> int:
+        """How many samples these are."""
+        return int(self.ids.size)
+
+    def __getitem__(self, name: str) -> Ensemble:
+        return Ensemble(self._values[name])
+
+    def take(self, places: Any) -> StoredInputs:
+        """The samples at some places."""
+        numbers = np.arange(self.n_samples)[np.asarray(places)]
+        values = {name: np.ascontiguousarray(value[..., numbers]) for name, value in self._values.items()}
+        return StoredInputs(values, None if self.weights is None else self.weights[numbers], self.ids[numbers])
+
+
+class StoredStudy:
+    """What `UqResult` needs of a plan, read from a store."""
+
+    streams = None
+    keep = "all"
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.n = store.n
+        self.is_done, self.failed, self.reasons = store.done(), store.failed(), store.reasons()
+        self.layout = {name: (tuple(o.shape), np.dtype(o.dtype)) for name, o in store.outputs.items()}
+        self.seed = int(store.manifest.get("seed", 0))
+        self.ensemble_size = None
+        values = store.inputs()
+        weights = values.pop(WEIGHTS, None)
+        self.samples = StoredInputs(values, weights, np.arange(self.n))
+        described = dict(store.manifest.get("sampler") or {})
+        self.sampler = sampler_of(described, is_quadrature=weights is not None)
+
+    def new_streams(self, *, histograms: bool) -> dict[str, Stream]:
+        """An empty stream for each output."""
+        replicates = self.sampler.n_replicates
+        return {name: Stream(*of_one, replicates, histograms=histograms) for name, of_one in self.layout.items()}
+
+
+def sampler_of(description: dict[str, Any], *, is_quadrature: bool) -> Sampler:
+    """The sampler of a description, as far as statistics need it."""
+    name = str(description.pop("name", ""))
+    if name in SAMPLERS and not is_quadrature:
+        return SAMPLERS[name](**description)
+    return StoredSampler(name, is_quadrature=is_quadrature)
+
+
+def open_study(store: str | PathLike[str]) -> UqResult:
+    """The statistics of a study in a store, finished or not, also while another process goes on with it.
+
+    Parameters
+    ----------
+    store : path
+        What `propagate` or `plan` was given.
+
+    Returns
+    -------
+    UqResult
+        Of the samples that were stored when it was opened. The values of inputs are those that were compacted: NaN for
+        the samples of a study that was killed or is running.
+
+    Raises
+    ------
+    ValueError
+        If there is no study, or its journal is damaged.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from scipy import stats
+    >>> import ensemble as en
+    >>> path = os.path.join(tempfile.mkdtemp(), "run.zarr")
+    >>> inputs = en.Inputs(load=stats.norm(1.0, 0.2))
+    >>> first = en.propagate(lambda x: {"tip": x.load / 3.0}, inputs, 64, seed=5, store=path, progress=False)
+    >>> bool(open_study(path).mean("tip") == first.mean("tip"))
+    True
+    """
+    return UqResult(StoredStudy(Store.open(store)))
