@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -161,6 +162,9 @@ def made(where: str, make: Callable[[], Any]) -> Any:
 
 def model_of(reference: str) -> Callable[..., Any]:
     """The function ``FILE.py:NAME``."""
+    folder = str(Path(reference.partition(":")[0]).resolve().parent)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)  # as for `python FILE.py`; other processes of a study import the file by its name
     found = object_in(reference, Path("."))
     if not callable(found):
         raise ValueError(f"{reference} must be a function of one argument; got a {type(found).__name__}.")

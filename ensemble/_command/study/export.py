@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import importlib.util
 import io
 from typing import Any
 
@@ -21,12 +22,23 @@ def run(options: argparse.Namespace) -> int:
     names = chosen_outputs(result, options.outputs)
     dataset = result.to_xarray()
     dataset = dataset.drop_vars([name for name in result.names if name not in names])
-    if options.file.suffix.lower() == ".nc":
-        write_whole(options.file, lambda file: file.write(dataset.to_netcdf()))
-    else:
-        text = as_csv(dataset)
-        write_whole(options.file, lambda file: file.write(text.encode()))
+    contents = as_netcdf(dataset) if options.file.suffix.lower() == ".nc" else as_csv(dataset).encode()
+    write_whole(options.file, lambda file: file.write(contents))
     return 0
+
+
+def as_netcdf(dataset: Any) -> bytes:
+    """The bytes of a NetCDF file: of version 4 where h5netcdf is installed, else of version 3."""
+    dataset.attrs["seed"] = str(dataset.attrs["seed"])  # version 3 has integers of 32 bits
+    if importlib.util.find_spec("h5netcdf") is not None:
+        return bytes(dataset.to_netcdf(engine="h5netcdf"))
+    try:
+        return bytes(dataset.to_netcdf(engine="scipy"))
+    except (TypeError, ValueError) as error:
+        seen = str(error).partition(". ")[0]
+        raise ValueError(
+            f"export: outputs must be such as NetCDF 3 holds; got an error: {seen}. Install h5netcdf."
+        ) from None
 
 
 def as_csv(dataset: Any) -> str:
