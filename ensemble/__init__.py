@@ -48,7 +48,7 @@ from ensemble.scalar import (
 if TYPE_CHECKING:
     from ensemble import apps, gallery, krylov, linalg, multigrid, uq
     from ensemble.scalar import xp
-    from ensemble.uq import Categorical, Inputs
+    from ensemble.uq import Categorical, Inputs, fields
 
 __all__ = [
     "Categorical",
@@ -67,6 +67,7 @@ __all__ = [
     "divergence",
     "divide",
     "dot",
+    "fields",
     "from_samples",
     "fuse",
     "gallery",
@@ -103,7 +104,7 @@ __all__ = [
 SUBPACKAGES = ("apps", "gallery", "krylov", "linalg", "multigrid", "uq")
 """What is imported when it is first used: kernels, and with them Numba and SciPy."""
 
-LATE = {"Categorical": "ensemble.uq", "Inputs": "ensemble.uq"}
+LATE = {"Categorical": "ensemble.uq", "Inputs": "ensemble.uq", "fields": "ensemble.uq"}
 """Names that are imported when they are first used, and where from."""
 
 

@@ -1,5 +1,6 @@
 """Uncertainty quantification: uncertain inputs, samplers, studies of many model runs, and their statistics."""
 
+from ensemble.uq import fields
 from ensemble.uq.inputs.categorical import Categorical
 from ensemble.uq.inputs.inputs import Inputs
 from ensemble.uq.inputs.mixture import Mixture
@@ -9,4 +10,15 @@ from ensemble.uq.samplers.monte_carlo import MonteCarlo
 from ensemble.uq.samplers.quasi_random import Halton, Sobol
 from ensemble.uq.samplers.sampler import Sampler
 
-__all__ = ["Categorical", "Halton", "InputSamples", "Inputs", "Mixture", "MonteCarlo", "Sampler", "Sobol", "Vector"]
+__all__ = [
+    "Categorical",
+    "Halton",
+    "InputSamples",
+    "Inputs",
+    "Mixture",
+    "MonteCarlo",
+    "Sampler",
+    "Sobol",
+    "Vector",
+    "fields",
+]
