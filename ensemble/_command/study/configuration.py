@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -11,6 +12,7 @@ from ensemble import uq
 from ensemble._command.shared import toml_values as kinds
 from ensemble._command.shared.sources import object_in, reject_unknown, toml_table
 from ensemble._command.shared.toml_values import read
+from ensemble.uq.fields import KarhunenLoeve
 
 __all__ = ["STUDY_KEYS", "inputs_from_python", "inputs_from_table", "model_of", "read_configuration"]
 
@@ -73,12 +75,12 @@ def inputs_from_table(path: Path, table: Mapping[str, Any]) -> Any:
     return made(str(path), lambda: uq.Inputs(**options, **found))
 
 
-def pair_of(path: Path, key: str) -> tuple[str, ...]:
-    """The key ``"E, nu"`` as two names."""
-    names = tuple(part.strip() for part in key.split(","))
-    if len(names) != 2 or not all(names):
-        raise ValueError(f'{path}: keys of [correlation] must be two names, as in "E, nu" = -0.3; got {key!r}.')
-    return names
+def pair_of(path: Path, key: str) -> tuple[Any, ...]:
+    """The key ``"E, v[1]"`` as a name and a component of a vector."""
+    parts = [re.fullmatch(r"\s*(\w+)\s*(?:\[(\d+)\])?\s*", part) for part in key.split(",")]
+    if len(parts) != 2 or None in parts:
+        raise ValueError(f'{path}: keys of [correlation] must be two inputs, as in "E, v[1]" = -0.3; got {key!r}.')
+    return tuple(part[1] if part[2] is None else (part[1], int(part[2])) for part in parts if part is not None)
 
 
 def one_input(where: str, entry: Any, beside: Path) -> Any:
@@ -137,13 +139,11 @@ def mixture_of(where: str, entry: dict[str, Any], beside: Path) -> Any:
 
 def field_of(where: str, entry: dict[str, Any], beside: Path) -> Any:
     """A Karhunen-Loeve expansion in closed form."""
-    from ensemble.uq.inputs import fields
-
     kind = read(where, entry, "field", kinds.text)
     options = {key: value for key, value in entry.items() if key != "field"}
     if kind != "exponential":
         raise ValueError(f'{where}: field must be "exponential", or an object of a Python file; got {kind!r}.')
-    return made(where, lambda: fields.KarhunenLoeve.exponential(**options))
+    return made(where, lambda: KarhunenLoeve.exponential(**options))
 
 
 def object_of(where: str, entry: dict[str, Any], beside: Path) -> Any:
