@@ -55,7 +55,7 @@ def _call(model: Callable[[Any], Any], samples: Any, on_failure: str) -> Outcome
     if not outputs and len(reasons) < n:
         raise OutputError("propagate: the model must return at least one output; got none. Return {'y': y}.")
     for name, array in outputs.items():
-        for place in np.flatnonzero(non_finite(array)).tolist():
+        for place in non_finite(array):
             reasons.setdefault(place, f"output {name!r} is not finite")
     failed = np.zeros(n, bool)
     failed[list(reasons)] = True

@@ -226,7 +226,7 @@ class Plan:
         by_place = {k: str((reasons or {}).get(int(ids[k]), "")) for k in np.flatnonzero(mask).tolist()}
         by_place |= {place: text for place, text in marked.items() if not by_place.get(place)}
         for name, array in arrays.items():
-            for place in np.flatnonzero(non_finite(array)).tolist():
+            for place in non_finite(array):
                 by_place.setdefault(place, f"output {name!r} is not finite")
         mask[list(by_place)] = True
         if not arrays and not np.all(mask):

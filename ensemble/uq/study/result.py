@@ -92,8 +92,7 @@ class UqResult:
         self._summaries: dict[str, Summary] = {}
         self._histograms: dict[str, Any] = {}
         for name, stream in (plan.streams or {}).items():
-            self._summaries[name] = stream.summary()
-            self._histograms[name] = None if stream.histograms is None else stream.histograms.copy()
+            self._summaries[name], self._histograms[name] = stream.summary()
 
     # --- what there is
     @property
@@ -188,7 +187,7 @@ class UqResult:
                 if ids.size:
                     part = None if weights is None else weights[ids]
                     stream.add(ids, self._read(name, ids, "mean"), np.ones(ids.size, bool), part)
-            self._summaries[name] = stream.summary()
+            self._summaries[name] = stream.summary()[0]
         return self._summaries[name]
 
     @property
