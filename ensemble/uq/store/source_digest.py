@@ -175,8 +175,8 @@ def names_of(code: CodeType) -> Iterator[str]:
 @functools.cache
 def foreign_folders() -> tuple[Path, ...]:
     """Folders of Python's modules and of this library."""
-    paths = [sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), Path(_check.__file__).parent]
-    return tuple(Path(path).resolve() for path in paths)
+    python = [Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib")]
+    return (*python, Path(_check.__file__).resolve().parent)
 
 
 def foreign(path: Path) -> bool:
@@ -191,7 +191,7 @@ def own(value: Any) -> bool:
     module = sys.modules.get(name or "")
     if module is None:
         return inspect.isfunction(value)  # made by exec, or of a module that was not imported by its name
-    path = getattr(module, "__file__", None)
+    path: str | None = getattr(module, "__file__", None)
     if path is None:
         return name == "__main__"
     return not foreign(Path(path).resolve())
