@@ -119,7 +119,7 @@ def test_every_kind_of_input_of_a_file(folder):
     same = en.Inputs(
         a=stats.norm(1.0, 0.5), v=en.uq.Vector(stats.uniform(), 3), k=2.5, w=[1.0, 2.0],
         material=en.Categorical({"steel": 0.25, "wood": 0.75}),
-        both=en.uq.Mixture([stats.norm(), stats.norm(loc=5.0)], [3.0, 1.0]),
+        both=en.uq.Mixture([stats.norm(), stats.norm(loc=5.0)], [0.75, 0.25]),
         kappa=en.fields.KarhunenLoeve.exponential([[0.0, 1.0]], 0.5, 3), mine=stats.gamma(2.0),
         correlation={("a", ("v", 1)): 0.5}, correlation_kind="spearman",
     )  # fmt: skip

@@ -134,7 +134,7 @@ def mixture_of(where: str, entry: dict[str, Any], beside: Path) -> Any:
         one_input(f"{where}: mixture {k}", {key: value for key, value in part.items() if key != "weight"}, beside)
         for k, part in enumerate(parts)
     ]
-    return made(where, lambda: uq.Mixture(found, weights))
+    return made(where, lambda: uq.Mixture(found, [weight / sum(weights) for weight in weights]))
 
 
 def field_of(where: str, entry: dict[str, Any], beside: Path) -> Any:

@@ -10,6 +10,7 @@ from ensemble import uq
 from ensemble._command.study.configuration import inputs_from_python, model_of, read_configuration
 from ensemble._command.study.origin import Origin
 from ensemble._command.study.report import as_json
+from ensemble._progress import say
 
 __all__ = ["carry_out", "run"]
 
@@ -54,7 +55,7 @@ def carry_out(model: Any, inputs: Any, chosen: dict[str, Any], options: argparse
         found = getattr(interruption, "result", None)
         if options.store is not None and found is not None:
             text = f"{found.n_done} of {found.n} samples are in {options.store}"
-            options.output.note(f"interrupted: {text}; go on with: ensemble resume {options.store}")
+            say(f"{options.prog}: interrupted: {text}; go on with: ensemble resume {options.store}")
             return 130
         raise
     options.output.print(json.dumps(as_json(result), allow_nan=False) if options.json else repr(result))
