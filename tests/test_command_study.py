@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -124,6 +125,15 @@ def test_every_kind_of_input_of_a_file(folder):
         correlation={("a", ("v", 1)): 0.5}, correlation_kind="spearman",
     )  # fmt: skip
     assert inputs.description() == same.description()
+
+
+def test_the_example_of_the_page_runs(folder, capsys):
+    page = (Path(__file__).parents[1] / "docs" / "howto" / "command.md").read_text()
+    for language, name in (("python", "beam.py"), ("toml", "beam.toml")):
+        (folder / name).write_text(re.search(rf"```{language}\n(.*?)```", page, re.DOTALL)[1])
+    command = re.search(r"```sh\nensemble (.*?)\n```", page, re.DOTALL)[1]
+    status, out, _ = ensemble(capsys, *command.split(), "--quiet")
+    assert status == 0 and "1,024 of 1,024 samples" in out
 
 
 def test_options_of_the_file_yield_to_the_command_line(folder, capsys):

@@ -71,7 +71,7 @@ TEXTS = {
 }
 FLAG = re.compile(r"(?<![\w-])--[a-z][\w-]*")
 COMMAND = re.compile(
-    r"\b(?:python -m benchmarks ([a-z][\w-]*)|(ensemble (?:diffusion|gbees)\b))([^`\n]*(?:\n[^`\n]+(?=`))?)"
+    r"\b(?:python -m benchmarks ([a-z][\w-]*)|(ensemble (?:diffusion|gbees|run|resume|status|stats|plot|export)\b))([^`\n]*(?:\n[^`\n]+(?=`))?)"
 )
 OF_OTHERS = {"--fmad": "nvcc", "--max-examples": "Hypothesis"}
 """Options of other programs that our pages name."""

@@ -30,7 +30,7 @@ class StoredSampler(Sampler):
 class StoredInputs:
     """The values of the inputs, as far as the store has them."""
 
-    def __init__(self, values: dict[str, np.ndarray], weights: np.ndarray | None, ids: np.ndarray) -> None:
+    def __init__(self, values: dict[str, np.ndarray], weights: Any, ids: np.ndarray) -> None:
         self._values, self.weights, self.ids = values, weights, ids
 
     @property

@@ -1,0 +1,109 @@
+"""Distributions of other packages as inputs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ensemble._check import message, require
+
+__all__ = ["from_chaospy", "from_openturns"]
+
+
+class Inverse:
+    """A distribution by the inverse of its distribution function."""
+
+    def __init__(self, distribution: Any) -> None:
+        self.distribution = distribution
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.distribution})"
+
+
+class ChaospyInverse(Inverse):
+    """The inverse that chaospy computes."""
+
+    def ppf(self, u: Any) -> np.ndarray:
+        """Values at probabilities `u`, of the same shape."""
+        probabilities = np.asarray(u, np.float64)
+        return np.asarray(self.distribution.inv(probabilities.reshape(-1)), np.float64).reshape(probabilities.shape)
+
+
+class OpenturnsInverse(Inverse):
+    """The inverse that OpenTURNS computes."""
+
+    def ppf(self, u: Any) -> np.ndarray:
+        """Values at probabilities `u`, of the same shape."""
+        probabilities = np.asarray(u, np.float64)
+        flat = probabilities.reshape(-1).tolist()
+        return np.asarray(self.distribution.computeQuantile(flat), np.float64).reshape(probabilities.shape)
+
+
+def from_chaospy(distribution: Any) -> Inverse:
+    """A distribution of one number of chaospy as an input.
+
+    Parameters
+    ----------
+    distribution : chaospy.Distribution, of length 1
+
+    Returns
+    -------
+    object
+        With ``ppf(u)``, as `Inputs` takes it.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is something else, or of several numbers.
+
+    Examples
+    --------
+    >>> import chaospy
+    >>> import ensemble as en
+    >>> inputs = en.Inputs(load=from_chaospy(chaospy.Uniform(2.0, 4.0)))
+    >>> inputs.from_uniform([[0.25]]).sample(0).load
+    2.5
+    """
+    if not callable(getattr(distribution, "inv", None)):
+        raise TypeError(message("from_chaospy", "distribution", "be of chaospy", f"a {type(distribution).__name__}"))
+    one_number("from_chaospy", len(distribution))
+    return ChaospyInverse(distribution)
+
+
+def from_openturns(distribution: Any) -> Inverse:
+    """A distribution of one number of OpenTURNS as an input.
+
+    Parameters
+    ----------
+    distribution : openturns.Distribution, of dimension 1
+
+    Returns
+    -------
+    object
+        With ``ppf(u)``, as `Inputs` takes it.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is something else, or of several numbers.
+
+    Examples
+    --------
+    >>> import openturns
+    >>> import ensemble as en
+    >>> inputs = en.Inputs(load=from_openturns(openturns.Uniform(2.0, 4.0)))
+    >>> inputs.from_uniform([[0.25]]).sample(0).load
+    2.5
+    """
+    if not callable(getattr(distribution, "computeQuantile", None)):
+        seen = f"a {type(distribution).__name__}"
+        raise TypeError(message("from_openturns", "distribution", "be of OpenTURNS", seen))
+    one_number("from_openturns", distribution.getDimension())
+    return OpenturnsInverse(distribution)
+
+
+def one_number(function: str, dimension: int) -> None:
+    """Raise unless a distribution has one dimension."""
+    advice = "Give each marginal by its name, and the dependence by Inputs(correlation=...)."
+    require(dimension == 1, function, "distribution", "be of one number", f"{dimension} numbers", advice)
