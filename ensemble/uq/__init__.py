@@ -6,19 +6,26 @@ from ensemble.uq.inputs.inputs import Inputs
 from ensemble.uq.inputs.mixture import Mixture
 from ensemble.uq.inputs.samples import InputSamples
 from ensemble.uq.inputs.vector import Vector
+from ensemble.uq.samplers.latin_hypercube import LatinHypercube
 from ensemble.uq.samplers.monte_carlo import MonteCarlo
+from ensemble.uq.samplers.points import Points
+from ensemble.uq.samplers.quadrature import Gauss, SparseGrid
 from ensemble.uq.samplers.quasi_random import Halton, Sobol
 from ensemble.uq.samplers.sampler import Sampler
 
 __all__ = [
     "Categorical",
+    "Gauss",
     "Halton",
     "InputSamples",
     "Inputs",
+    "LatinHypercube",
     "Mixture",
     "MonteCarlo",
+    "Points",
     "Sampler",
     "Sobol",
+    "SparseGrid",
     "Vector",
     "fields",
 ]

@@ -28,12 +28,15 @@ class Sampler:
         Sample i belongs to the independent replicate ``i % n_replicates``.
     extendable : bool
         Whether a study of these points can be continued with more of them.
+    is_quadrature : bool
+        Whether weighted sums over all points are integrals, without sampling error.
     """
 
     name: str = ""
     space: str = "uniform"
     n_replicates: int = 1
     extendable: bool = True
+    is_quadrature: bool = False
 
     def for_inputs(self, inputs: Inputs, n: int | None) -> Sampler:
         """The sampler with everything settled that depends on the inputs or on the number of samples."""
