@@ -36,6 +36,8 @@ class FrozenDistribution(Variable):
         self.parameters = named_parameters(frozen, self.discrete, name)
         self.law: str = frozen.dist.name if is_of_scipy(frozen.dist) else ""
         require_inverse(frozen.ppf, name, f"{frozen.dist.name}({self._text()})")
+        self.values = self.atoms() if self.discrete else np.empty(0)
+        self.ends = self.frozen.cdf(self.values) if self.values.size else np.empty(0)
 
     def _text(self) -> str:
         return ", ".join(f"{key}={value:g}" for key, value in self.parameters.items())
@@ -50,7 +52,18 @@ class FrozenDistribution(Variable):
             return self._moved(u[0])
         if self.law in ("norm", "lognorm"):
             return self.from_normal(ndtri(u))
+        if self.values.size:
+            return self._looked_up(u[0])
         return np.asarray(self.frozen.ppf(u[0]), dtype=np.float64)
+
+    def _looked_up(self, u: np.ndarray) -> np.ndarray:
+        """The first of the discrete values whose probabilities add up to `u`; SciPy's search beyond the table."""
+        places = np.searchsorted(self.ends, u)
+        beyond = (places == self.values.size) | (u <= self.ends[0])
+        result: np.ndarray = self.values[np.minimum(places, self.values.size - 1)]
+        if np.any(beyond):
+            result[beyond] = self.frozen.ppf(u[beyond])
+        return result
 
     def from_normal(self, z: np.ndarray) -> np.ndarray:
         if self.law == "norm":
@@ -85,8 +98,7 @@ class FrozenDistribution(Variable):
         """Where the value jumps, as points of normal space."""
         if not self.discrete:
             return np.empty(0)
-        ends = self.frozen.cdf(self.atoms())
-        result: np.ndarray = ndtri(ends[(ends > 0.0) & (ends < 1.0)])
+        result: np.ndarray = ndtri(self.ends[(self.ends > 0.0) & (self.ends < 1.0)])
         return result
 
     def mid_rank(self, z: np.ndarray) -> np.ndarray:

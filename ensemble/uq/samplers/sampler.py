@@ -85,6 +85,9 @@ def spread(ids: np.ndarray, draw: Any, n_columns: int) -> np.ndarray:
     result = np.empty((ids.size, n_columns))
     if ids.size == 0 or n_columns == 0:
         return result
+    if np.all(np.diff(ids) == 1):
+        rows: np.ndarray = draw(int(ids[0]), ids.size)
+        return rows
     order = np.argsort(ids, kind="stable")
     ordered = ids[order]
     starts = np.flatnonzero(np.diff(ordered, prepend=ordered[0] - 2) > 1)

@@ -19,15 +19,22 @@ LAWS = {
 }  # fmt: skip
 
 
+def moment(name, degree):
+    """SciPy integrates the moments of the exponential distribution to seven digits."""
+    if name == "expon":
+        return float(special.factorial(degree))
+    return float(LAWS[name].moment(degree)) if degree else 1.0
+
+
 @pytest.mark.parametrize("order", [1, 2, 5, 8])
 @pytest.mark.parametrize("name", LAWS)
 def test_means_of_polynomials_are_exact(name, order):
     x = en.Inputs(a=LAWS[name]).samples(sampler=uq.Gauss(order))
     assert x.n_samples == order
     for degree in range(2 * order):
-        exact = LAWS[name].moment(degree) if degree else 1.0
+        exact = moment(name, degree)
         size = float(x.weights @ np.abs(x.a.samples) ** degree)
-        # SciPy's moments are right to 1e-9, and where a density has a kink, the rule is
+        # where a density has a kink, the rule is right to 1e-8
         assert abs(float(x.weights @ x.a.samples**degree) - exact) < 1e-8 * max(size, 1.0), degree
 
 
