@@ -70,8 +70,9 @@ TEXTS = {
     str(p.relative_to(ROOT)): p.read_text().replace("\\\n", " ") for p in [*PAGES, ROOT / "CHANGELOG.md", *PROGRAMS]
 }
 FLAG = re.compile(r"(?<![\w-])--[a-z][\w-]*")
+SUBCOMMANDS = "|".join(name.removeprefix("ensemble ") for name in parsers_of_command() if name != "ensemble")
 COMMAND = re.compile(
-    r"\b(?:python -m benchmarks ([a-z][\w-]*)|(ensemble (?:diffusion|gbees|run|resume|status|stats|plot|export)\b))([^`\n]*(?:\n[^`\n]+(?=`))?)"
+    rf"\b(?:python -m benchmarks ([a-z][\w-]*)|(ensemble (?:{SUBCOMMANDS})\b))([^`\n]*(?:\n[^`\n]+(?=`))?)"
 )
 OF_OTHERS = {"--fmad": "nvcc", "--max-examples": "Hypothesis"}
 """Options of other programs that our pages name."""

@@ -143,6 +143,7 @@ def test_an_object_with_an_inverse_is_an_input():
         ([], ValueError, "a must hold one number or more"),
         ([stats.norm(), "x"], TypeError, r"a\[1\] must be a distribution"),
         (en.Ensemble(np.zeros(3)), TypeError, "a must be a distribution, .* got an Ensemble"),
+        (stats.zipf(1.5), ValueError, "have an inverse that can be computed; got .* RuntimeError"),
         (type("Falling", (), {"ppf": lambda self, u: -u})(), ValueError, "have an inverse that never falls"),
         (type("Scalar", (), {"ppf": lambda self, u: 1.0})(), TypeError, "the distribution of one real number"),
     ],
