@@ -56,10 +56,16 @@ def test_outputs_come_as_arrays_and_groups_as_ids():
 @pytest.mark.parametrize(
     "ids, text",
     [
-        (np.arange(3, 20), r"plan.tell: group must be pending; got samples 3, 4, 5, 6, 7, 8, ... \(13 in all\), told bef"),
+        (
+            np.arange(3, 20),
+            r"plan.tell: group must be pending; got samples 3, 4, 5, 6, 7, 8, ... \(13 in all\), told bef",
+        ),
         (np.array([63, 64]), r"plan.tell: group must hold ids from 0 to 63; got 63 to 64"),
         (np.array([20, 20]), r"plan.tell: group must name each sample once; got samples 20, 20"),
-        (np.array([0.5]), r"plan.tell: group must be a Group of this plan, or a vector of sample ids; got dtype float64"),
+        (
+            np.array([0.5]),
+            r"plan.tell: group must be a Group of this plan, or a vector of sample ids; got dtype float64",
+        ),
         (np.array([], int), r"or a vector of sample ids; got dtype int64, shape \(0,\)"),
     ],
     ids=["told", "outside", "twice", "floats", "empty"],
@@ -137,7 +143,11 @@ def test_without_kept_samples_only_neighbours_change_places():
     [
         ("nothing", ValueError, "plan: group_by must be the name of an input, or a function of the input samples; got"),
         (3, TypeError, "plan: group_by must be None, the name of an input, or a function"),
-        (lambda x: np.zeros(3), ValueError, r"group_by must give one real number for each of 64 samples; got shape \(3,\)"),
+        (
+            lambda x: np.zeros(3),
+            ValueError,
+            r"group_by must give one real number for each of 64 samples; got shape \(3,\)",
+        ),
         (lambda x: 1j * x.load, ValueError, "dtype complex128"),
     ],
     ids=["name", "kind", "shape", "complex"],
@@ -151,7 +161,9 @@ def test_large_outputs_are_kept_as_statistics_alone(monkeypatch):
     monkeypatch.setattr(module, "KEEP_MEMORY", 256 * 4 * 8 - 1)
     result = told().result()
     assert result.keep == "statistics" and same_bits(result, told(keep="all").result())
-    with pytest.raises(ValueError, match="UqResult.samples: the study must have kept its samples; got statistics alone"):
+    with pytest.raises(
+        ValueError, match="UqResult.samples: the study must have kept its samples; got statistics alone"
+    ):
         result.samples("tip")
 
 

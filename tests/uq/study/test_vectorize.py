@@ -24,9 +24,7 @@ def test_it_gives_the_bits_of_the_model_of_ensembles():
 
 @pytest.mark.parametrize("ensemble_size", [1, 32])
 def test_a_sample_that_raises_fails_alone(ensemble_size):
-    result = en.propagate(
-        en.vectorize(plain_beam), INPUTS, 256, seed=3, ensemble_size=ensemble_size, progress=False
-    )
+    result = en.propagate(en.vectorize(plain_beam), INPUTS, 256, seed=3, ensemble_size=ensemble_size, progress=False)
     loads = INPUTS.samples(256, seed=3).load.samples
     np.testing.assert_array_equal(result.failed, loads > 1.3)
     assert 0 < result.n_failed < 40 and set(result.reasons.values()) == {"ValueError: too much load"}
@@ -51,7 +49,10 @@ def test_pythons_integers_become_floats(value, dtype):
     "model, text",
     [
         (lambda x: np.zeros(2 + (x.load > 1.0)), r"vectorize: output 'y' must have shape .* in sample \d"),
-        (lambda x: {"a" if x.load > 1.0 else "b": 1.0}, r"vectorize: outputs must be '.' as in sample 0; got '.' in sam"),
+        (
+            lambda x: {"a" if x.load > 1.0 else "b": 1.0},
+            r"vectorize: outputs must be '.' as in sample 0; got '.' in sam",
+        ),
         (lambda x: None, r"vectorize: output 'y' must be a number or an array of numbers; got None in sample 0"),
         (lambda x: "text", r"output 'y' must be a number or an array of numbers; got 'text' in sample 0"),
     ],
