@@ -1,5 +1,7 @@
 """Plans: samples given out in groups, outputs told back."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -116,7 +118,7 @@ def test_failed_samples_of_all_kinds_are_left_out(keep):
 
 
 def test_failed_has_one_bool_per_sample():
-    with pytest.raises(ValueError, match="plan.tell: failed must be 16 bools, one per sample; got int64 of shape"):
+    with pytest.raises(ValueError, match=r"plan.tell: failed must be 16 bools, one per sample; got int64 of shape"):
         en.plan(INPUTS, 64, seed=7).tell(np.arange(16), {"a": np.zeros(16)}, failed=np.zeros(16, int))
 
 
@@ -129,7 +131,7 @@ def test_grouped_samples_give_the_same_bits(key, keep):
 def test_the_key_orders_the_samples():
     study = en.plan(INPUTS, 64, seed=7, group_by="load", ensemble_size=8)
     loads = [group.samples.load.samples for group in study.groups()]
-    assert all(a.max() <= b.min() for a, b in zip(loads[:-1], loads[1:], strict=True))
+    assert all(a.max() <= b.min() for a, b in itertools.pairwise(loads))
 
 
 def test_without_kept_samples_only_neighbours_change_places():
@@ -162,7 +164,7 @@ def test_large_outputs_are_kept_as_statistics_alone(monkeypatch):
     result = told().result()
     assert result.keep == "statistics" and same_bits(result, told(keep="all").result())
     with pytest.raises(
-        ValueError, match="UqResult.samples: the study must have kept its samples; got statistics alone"
+        ValueError, match=r"UqResult.samples: the study must have kept its samples; got statistics alone"
     ):
         result.samples("tip")
 
@@ -177,7 +179,7 @@ def test_extended_studies_keep_their_samples():
 
 
 def test_an_extension_is_above_what_is_there():
-    with pytest.raises(ValueError, match="plan.extend: n must be an integer of at least 65; got 64"):
+    with pytest.raises(ValueError, match=r"plan.extend: n must be an integer of at least 65; got 64"):
         en.plan(INPUTS, 64).extend(64)
 
 
@@ -209,5 +211,5 @@ def test_a_seed_is_drawn_and_told():
 
 @pytest.mark.parametrize("size", [0, 1.5])
 def test_group_sizes_are_positive(size):
-    with pytest.raises((TypeError, ValueError), match="plan.groups: ensemble_size must be an integer of at least 1"):
+    with pytest.raises((TypeError, ValueError), match=r"plan.groups: ensemble_size must be an integer of at least 1"):
         list(en.plan(INPUTS, 64).groups(size))

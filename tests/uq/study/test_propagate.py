@@ -65,7 +65,7 @@ def test_retried_samples_fail_alone(size):
 
 
 def test_raised_errors_name_the_samples():
-    with pytest.raises(ArithmeticError, match="too much load") as caught:
+    with pytest.raises(ArithmeticError, match=r"too much load") as caught:
         run(raising, ensemble_size=4, on_failure="raise")
     assert "propagate: the model raised this on samples" in caught.value.__notes__[0]
     assert caught.value.result.n_done % 4 == 0
@@ -113,7 +113,7 @@ def test_errors_of_the_program_are_raised_in_every_mode(model, error, text):
 def test_a_study_in_which_all_failed_says_why():
     result = run(lambda x: 1 / 0, n=64)
     assert result.n_failed == 64 and "64 failed; first sample 0: ZeroDivisionError: division by zero" in repr(result)
-    with pytest.raises(ValueError, match="must have a sample; got 64 failed of 64 that were run. First: ZeroDivision"):
+    with pytest.raises(ValueError, match=r"must have a sample; got 64 failed of 64 that were run. First: ZeroDivision"):
         result.mean("y")
 
 
