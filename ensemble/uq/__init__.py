@@ -1,5 +1,6 @@
 """Uncertainty quantification: uncertain inputs, samplers, studies of many model runs, and their statistics."""
 
+from ensemble.uq import fields
 from ensemble.uq.inputs.categorical import Categorical
 from ensemble.uq.inputs.inputs import Inputs
 from ensemble.uq.inputs.mixture import Mixture
@@ -36,6 +37,7 @@ __all__ = [
     "UqResult",
     "Vector",
     "VectorizedModel",
+    "fields",
     "plan",
     "propagate",
     "source_digest",
