@@ -48,11 +48,14 @@ from ensemble.scalar import (
 if TYPE_CHECKING:
     from ensemble import apps, gallery, krylov, linalg, multigrid, uq
     from ensemble.scalar import xp
+    from ensemble.uq import Categorical, Inputs, plan, propagate, vectorize
 
 __all__ = [
+    "Categorical",
     "DivergenceError",
     "Ensemble",
     "EnsembleTrait",
+    "Inputs",
     "Moments",
     "SampleSet",
     "__version__",
@@ -74,9 +77,11 @@ __all__ = [
     "namespace",
     "norm",
     "per_sample",
+    "plan",
     "plot_histogram",
     "plot_ribbon",
     "probability",
+    "propagate",
     "record_divergence",
     "run",
     "sample_confidence_interval",
@@ -92,6 +97,7 @@ __all__ = [
     "shared",
     "support",
     "uq",
+    "vectorize",
     "where",
     "while_loop",
     "xp",
@@ -100,12 +106,23 @@ __all__ = [
 SUBPACKAGES = ("apps", "gallery", "krylov", "linalg", "multigrid", "uq")
 """What is imported when it is first used: kernels, and with them Numba and SciPy."""
 
+LATE = {
+    "Categorical": "ensemble.uq",
+    "Inputs": "ensemble.uq",
+    "plan": "ensemble.uq",
+    "propagate": "ensemble.uq",
+    "vectorize": "ensemble.uq",
+}
+"""Names that are imported when they are first used, and where from."""
+
 
 def __getattr__(name: str) -> Any:
     if name == "xp":
         return scalar.xp
     if name in SUBPACKAGES:
         return importlib.import_module(f"ensemble.{name}")
+    if name in LATE:
+        return getattr(importlib.import_module(LATE[name]), name)
     raise AttributeError(f"module 'ensemble' has no attribute {name!r}")
 
 
