@@ -38,7 +38,8 @@ def source_digest(model: Callable[..., Any]) -> str:
     Not covered: Python's own modules, installed packages (``site-packages``) and `ensemble`, whose versions the
     manifest has; compiled extensions; files that the model reads; attributes of other objects; what is found only when
     the model runs (``getattr``, ``importlib``, ``globals()``). Of a function whose source cannot be read, as one typed
-    into an interpreter, the byte code is covered, which differs between versions of Python.
+    into an interpreter, the byte code is covered, which differs between versions of Python. Of a lambda, the lines that
+    it stands in are covered.
 
     Parameters
     ----------
@@ -61,7 +62,7 @@ def source_digest(model: Callable[..., Any]) -> str:
     >>> source_digest(model) == source_digest(model), len(source_digest(model))
     (True, 32)
     """
-    _check.require(callable(model), "source_digest", "model", "be callable", type(model).__name__)
+    _check.require_type(model, Callable, "source_digest", "model", "be callable")  # type: ignore[arg-type]
     walk = Walk()
     walk.visit("model", model)
     return hashlib.blake2b("\0".join(walk.parts).encode(), digest_size=16).hexdigest()
@@ -149,6 +150,7 @@ class Walk:
 
     def _visit_object(self, name: str, value: Any) -> None:
         """An object: its class, and what it holds if the class is the user's."""
+        self.parts.append(f"{name}: {getattr(value, '__qualname__', getattr(value, '__name__', ''))}")
         self.visit(f"type of {name}", type(value))
         if own(type(value)):
             for attribute, held in getattr(value, "__dict__", {}).items():

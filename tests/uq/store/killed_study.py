@@ -1,4 +1,4 @@
-"""A study killed again and again: ``python -m tests.uq.store.killed_study FOLDER KILLS SEED`` reports as JSON."""
+"""A study killed again and again: ``python -m tests.uq.store.killed_study KIND FOLDER KILLS SEED`` reports as JSON."""
 
 from __future__ import annotations
 
@@ -11,15 +11,19 @@ import sys
 import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from scipy import stats
 
-from ensemble.uq import Store
+import ensemble as en
+from ensemble import uq
+from ensemble.uq import InputSamples, Store
 from ensemble.uq.store import compaction, zarr_array
 from tests.uq.store.trees import tree
 
 N = 700
-CREATING, APPENDING, COMPACTING, FINISHED = range(4)
+CREATING, APPENDING, COMPACTING = range(3)
 INPUTS = {"E": np.sqrt(np.arange(N)), "mesh": np.arange(2 * N).reshape(2, N)}
 
 
@@ -41,52 +45,93 @@ def small_chunks() -> None:
     compaction.FLUSH_BYTES, compaction.PANEL_BYTES = 30000, 20000
 
 
-def run(path: Path, n: int, seed: int, shared: mmap.mmap | None) -> None:
+def with_workers(seed: int) -> bool:
+    """Whether two processes run the groups."""
+    return seed % 3 == 0
+
+
+def run_store(path: Path, n: int, seed: int, undisturbed: bool) -> None:
     """Start or continue the study; by the seed with two workers, and with compactions in between."""
     rng = np.random.default_rng(seed)
     manifest = {"n": n, "seed": 1, "inputs": {"E": ["sqrt", 0.5]}, "source_digest": "d"}
-
-    def note(phase: int, ids: np.ndarray | None = None) -> None:
-        if shared is not None:
-            shared[0] = phase
-            for i in () if ids is None else ids:
-                shared[1 + i] = 1
-
-    note(CREATING)
     store = Store.open(path, manifest) if Store.exists(path) else Store.create(path, manifest)
     pending = np.flatnonzero(~store.done())
-    if shared is not None:
+    if not undisturbed:
         rng.shuffle(pending)
     size = int(rng.choice([1, 7, 16, 32, 50]))
     groups = [pending[k : k + size] for k in range(0, len(pending), size)]
     inputs = {name: values[..., :n] for name, values in INPUTS.items()}
     with ProcessPoolExecutor(2) as workers:
-        parallel = seed % 3 == 0 and shared is not None
+        parallel = with_workers(seed) and not undisturbed
         calls = {workers.submit(outputs_of, ids): ids for ids in groups} if parallel else {}
         finished = (
             ((calls[c], c.result()) for c in as_completed(calls)) if calls else ((g, outputs_of(g)) for g in groups)
         )
         for ids, outputs in finished:
-            note(APPENDING)
             store.append(ids, outputs, *failed_of(ids))
-            note(APPENDING, ids)
-            if shared is not None and rng.random() < 0.1:
-                note(COMPACTING)
+            if not undisturbed and rng.random() < 0.1:
                 store.compact(inputs)
-    note(COMPACTING)
     store.compact(inputs)
     store.close()
-    note(FINISHED)
 
 
-def in_child(path: Path, n: int, seed: int, shared: mmap.mmap) -> int:
+def model(x: InputSamples) -> dict[str, en.Ensemble]:
+    """The outputs by sample ids."""
+    time.sleep(0.001)
+    failed, reasons = failed_of(x.ids)
+    for place in np.flatnonzero(failed):
+        x.fail(np.arange(len(x.ids)) == place, reasons[int(x.ids[place])])
+    return {name: en.Ensemble(values) for name, values in outputs_of(x.ids).items()}
+
+
+def run_propagate(path: Path, n: int, seed: int, undisturbed: bool) -> None:
+    """The same through `propagate`: by the seed in this process or with two workers."""
+    rng = np.random.default_rng(seed)
+    inputs = en.Inputs(E=stats.norm(3.0, 0.5), k=stats.uniform(), v=uq.Vector(stats.uniform(), 2))
+    en.propagate(
+        model,
+        inputs,
+        n,
+        ensemble_size=32 if undisturbed else int(rng.choice([1, 7, 16, 32, 50])),
+        sampler="monte_carlo",
+        seed=20511,
+        store=path,
+        resume=Store.exists(path),
+        progress=False,
+        executor=2 if with_workers(seed) and not undisturbed else None,
+        group_by=None if undisturbed or seed % 2 else "E",
+    )
+
+
+RUNS = {"store": run_store, "propagate": run_propagate}
+
+
+def note_phases(shared: mmap.mmap) -> None:
+    """Let the methods of `Store` tell the parent what this process is doing, and which samples are stored."""
+    append, compact = Store.append, Store.compact
+
+    def noted_append(self: Store, ids: np.ndarray, *arguments: Any) -> None:
+        shared[0] = APPENDING
+        append(self, ids, *arguments)
+        for i in ids:
+            shared[1 + i] = 1
+
+    def noted_compact(self: Store, inputs: Any = None) -> None:
+        shared[0] = COMPACTING
+        compact(self, inputs)
+
+    Store.append, Store.compact = noted_append, noted_compact  # type: ignore[method-assign]
+
+
+def in_child(kind: str, path: Path, n: int, seed: int, shared: mmap.mmap) -> int:
     """Run the study in a forked process of its own group."""
     child = os.fork()
     if child == 0:
         code = 1
         try:
             os.setpgid(0, 0)
-            run(path, n, seed, shared)
+            note_phases(shared)
+            RUNS[kind](path, n, seed, False)
             code = 0
         finally:
             os._exit(code)
@@ -112,14 +157,15 @@ def ended(child: int) -> bool:
     return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
-def one_round(path: Path, rng: np.random.Generator, seconds: float, kills: int) -> list[int]:
-    """Kill the study up to `kills` times, then let it finish; the phases in which it was killed."""
-    phases: list[int] = []
+def one_round(kind: str, path: Path, rng: np.random.Generator, seconds: float, kills: int) -> list[tuple[int, bool]]:
+    """Kill the study up to `kills` times, then let it finish; of each kill the phase, and whether two workers ran."""
+    phases: list[tuple[int, bool]] = []
     shared = mmap.mmap(-1, N + 1)
     while True:
         n = N if phases else 400
         shared[0] = CREATING
-        child = in_child(path, n, int(rng.integers(10**6)), shared)
+        seed = int(rng.integers(10**6))
+        child = in_child(kind, path, n, seed, shared)
         if len(phases) < kills:
             if rng.random() < 0.5:
                 time.sleep(rng.uniform(0.0, seconds))
@@ -132,7 +178,7 @@ def one_round(path: Path, rng: np.random.Generator, seconds: float, kills: int) 
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child, signal.SIGKILL)  # workers that outlive it
         if os.WIFSIGNALED(status):
-            phases.append(shared[0])
+            phases.append((shared[0], with_workers(seed)))
             check(path, shared)
         elif os.WEXITSTATUS(status):
             raise SystemExit("the study failed")
@@ -140,26 +186,26 @@ def one_round(path: Path, rng: np.random.Generator, seconds: float, kills: int) 
             return phases
 
 
-def main(folder: str, kills: int, seed: int) -> None:
+def main(kind: str, folder: str, kills: int, seed: int) -> None:
     small_chunks()
     rng = np.random.default_rng(seed)
     started = time.perf_counter()
-    run(Path(folder) / "undisturbed", N, 1, None)
+    RUNS[kind](Path(folder) / "undisturbed", N, 1, True)
     expected = tree(Path(folder) / "undisturbed")
     seconds = 1.5 * (time.perf_counter() - started)
-    phases: list[int] = []
+    phases: list[tuple[int, bool]] = []
     differing: set[str] = set()
     rounds = 0
     while len(phases) < kills:
         path = Path(folder) / f"killed_{rounds}"
-        phases += one_round(path, rng, seconds, min(6, kills - len(phases)))
+        phases += one_round(kind, path, rng, seconds, min(6, kills - len(phases)))
         found = tree(path)
         differing |= {name for name in found.keys() | expected.keys() if found.get(name) != expected.get(name)}
         rounds += 1
-    counts = [phases.count(phase) for phase in (CREATING, APPENDING, COMPACTING)]
-    report = {"kills": len(phases), "phases": counts, "rounds": rounds, "differing": sorted(differing)}
-    print(json.dumps({**report, "files": len(expected), "seconds": seconds}))
+    by_phase = [sum(phase == one for phase, _ in phases) for one in (CREATING, APPENDING, COMPACTING)]
+    report = {"kills": len(phases), "phases": by_phase, "with_workers": sum(parallel for _, parallel in phases)}
+    print(json.dumps({**report, "rounds": rounds, "differing": sorted(differing), "files": len(expected)}))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
