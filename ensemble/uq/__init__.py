@@ -1,9 +1,43 @@
 """Uncertainty quantification: uncertain inputs, samplers, studies of many model runs, and their statistics."""
 
+from ensemble.uq.inputs.categorical import Categorical
 from ensemble.uq.inputs.inputs import Inputs
+from ensemble.uq.inputs.mixture import Mixture
 from ensemble.uq.inputs.samples import InputSamples
+from ensemble.uq.inputs.vector import Vector
 from ensemble.uq.samplers.monte_carlo import MonteCarlo
 from ensemble.uq.samplers.quasi_random import Halton, Sobol
 from ensemble.uq.samplers.sampler import Sampler
+from ensemble.uq.store.source_digest import source_digest
+from ensemble.uq.store.store import Store
+from ensemble.uq.study.evaluation import SampleError
+from ensemble.uq.study.groups import Group
+from ensemble.uq.study.outputs import OutputError
+from ensemble.uq.study.plan import Plan, plan
+from ensemble.uq.study.propagate import propagate
+from ensemble.uq.study.result import Probability, UqResult
+from ensemble.uq.study.vectorize import VectorizedModel, vectorize
 
-__all__ = ["Halton", "InputSamples", "Inputs", "MonteCarlo", "Sampler", "Sobol"]
+__all__ = [
+    "Categorical",
+    "Group",
+    "Halton",
+    "InputSamples",
+    "Inputs",
+    "Mixture",
+    "MonteCarlo",
+    "OutputError",
+    "Plan",
+    "Probability",
+    "SampleError",
+    "Sampler",
+    "Sobol",
+    "Store",
+    "UqResult",
+    "Vector",
+    "VectorizedModel",
+    "plan",
+    "propagate",
+    "source_digest",
+    "vectorize",
+]

@@ -6,11 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtri
 
 from ensemble._check import message, require
 from ensemble.uq.inputs.convert import as_variable
+from ensemble.uq.inputs.copula import GaussianCopula
 from ensemble.uq.inputs.samples import InputSamples
 from ensemble.uq.inputs.variable import inside
+from ensemble.uq.inputs.vector import rows_product
 from ensemble.uq.samplers.choice import settled_sampler
 
 __all__ = ["Inputs"]
@@ -24,11 +27,16 @@ class Inputs:
     Parameters
     ----------
     correlation : mapping, optional
-        ``{("E", "nu"): -0.3}``: dependence by a Gaussian copula.
+        ``{("E", "nu"): -0.3}``: dependence by a Gaussian copula, pair by pair; others are independent. Component k of
+        a vector ``v`` is ``("v", k)``.
+    correlation_kind : {"normal", "pearson", "spearman"}
+        What the numbers mean: the correlation of the normal numbers that the inverses are taken of, of the values
+        themselves (exact, by Nataf's transformation [1]_, for discrete distributions too), or of their ranks (ties at
+        the mean of their ranks).
     **inputs
-        In the order in which a study lists them: a frozen distribution of `scipy.stats`, a list of such (a vector), a
-        frozen `scipy.stats.multivariate_normal`, a number or an array (a constant), an object with ``ppf(u)`` or
-        ``icdf(u)``.
+        In the order in which a study lists them: a frozen distribution of `scipy.stats`, `Categorical`, `Mixture`, a
+        list of distributions or `Vector`, a frozen `scipy.stats.multivariate_normal`, a field, a number or an array (a
+        constant), an object with ``ppf(u)`` or ``icdf(u)``.
 
     Attributes
     ----------
@@ -41,7 +49,13 @@ class Inputs:
     Raises
     ------
     ValueError, TypeError
-        If an input is of no known kind, or has parameters outside their range.
+        If an input is of no known kind, or has parameters outside their range; if a correlation is not attainable
+        with the two distributions, or all of them together are those of no normal numbers.
+
+    References
+    ----------
+    .. [1] Nataf (1962), Comptes Rendus de l'Académie des Sciences 225, 42-43; Liu, Der Kiureghian (1986), Probabilistic
+       Engineering Mechanics 1(2), 105-112.
 
     Examples
     --------
@@ -54,19 +68,20 @@ class Inputs:
     64
     """
 
-    def __init__(self, /, *, correlation: Mapping[Any, float] | None = None, **inputs: Any) -> None:
+    def __init__(
+        self, /, *, correlation: Mapping[Any, float] | None = None, correlation_kind: str = "normal", **inputs: Any
+    ) -> None:
         require(bool(inputs), "Inputs", "inputs", "name one input or more", "none")
         for name in inputs:
             free = name.isidentifier() and not name.startswith("_") and name not in RESERVED
             require(free, "Inputs", "names", "be Python names that InputSamples does not use itself", repr(name))
-        if correlation:
-            raise NotImplementedError("Inputs: correlation is not there yet.")
         self._given = inputs
         self.variables = {name: as_variable(value, name) for name, value in inputs.items()}
         self.names = tuple(inputs)
         ends = np.cumsum([0, *(variable.n_germs for variable in self.variables.values())]).tolist()
         self.n_germs: int = ends[-1]
         self.germs = {name: slice(a, b) for name, a, b in zip(self.names, ends[:-1], ends[1:], strict=True)}
+        self.copula = GaussianCopula(correlation or {}, correlation_kind, self.variables, self.germs)
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._given:
@@ -99,7 +114,15 @@ class Inputs:
         good = bool(points.size == 0 or (points.min() >= 0.0 and points.max() <= 1.0))
         require(good, "Inputs.from_uniform", "u", "lie between 0 and 1", "values outside, or NaN")
         rows = inside(points)
-        values = {name: v.from_uniform(rows[self.germs[name]]) for name, v in self.variables.items()}
+        germs = self._correlated(ndtri(rows[self.copula.columns])) if self.copula.pairs else {}
+        values = {}
+        for name, variable in self.variables.items():
+            own = range(*self.germs[name].indices(self.n_germs))
+            if germs.keys() & own:
+                normal = np.stack([germs[k] if k in germs else ndtri(rows[k]) for k in own])
+                values[name] = variable.from_normal(normal)
+            else:
+                values[name] = variable.from_uniform(rows[self.germs[name]])
         return self._samples(values, points.shape[1], ids, "from_uniform")
 
     def from_normal(self, z: Any, ids: Any = None) -> InputSamples:
@@ -122,6 +145,8 @@ class Inputs:
         """
         rows = self._checked(z, "from_normal")
         require(bool(np.all(np.isfinite(rows))), "Inputs.from_normal", "z", "be finite", "NaN or infinity")
+        for k, row in self._correlated(rows[self.copula.columns]).items():
+            rows[k] = row
         values = {name: v.from_normal(rows[self.germs[name]]) for name, v in self.variables.items()}
         return self._samples(values, rows.shape[1], ids, "from_normal")
 
@@ -169,7 +194,18 @@ class Inputs:
             Distributions by name and parameters, arrays by a digest, objects of the user's own by their type and their
             inverse at 33 probabilities to ten digits.
         """
-        return {"inputs": {name: variable.description() for name, variable in self.variables.items()}}
+        text: dict[str, Any] = {"inputs": {name: variable.description() for name, variable in self.variables.items()}}
+        return text | ({"correlation": self.copula.description()} if self.copula.pairs else {})
+
+    def germ_correlation(self) -> np.ndarray:
+        """The correlations of the normal germs, shape (n_germs, n_germs)."""
+        matrix = np.eye(self.n_germs)
+        matrix[np.ix_(self.copula.columns, self.copula.columns)] = self.copula.matrix
+        return matrix
+
+    def _correlated(self, z: np.ndarray) -> dict[int, np.ndarray]:
+        """The correlated germs by their columns, from independent ones."""
+        return dict(zip(self.copula.columns.tolist(), rows_product(self.copula.root, z), strict=True))
 
     def _checked(self, points: Any, method: str) -> np.ndarray:
         """Points as contiguous rows, one for each germ."""
@@ -178,7 +214,7 @@ class Inputs:
         argument = "u" if method == "from_uniform" else "z"
         wanted = f"have one row per sample and {self.n_germs} columns"
         require(good, f"Inputs.{method}", argument, wanted, f"shape {array.shape}")
-        return np.ascontiguousarray(array.T)
+        return np.array(array.T, order="C")
 
     def _samples(self, values: dict[str, np.ndarray], n: int, ids: Any, method: str) -> InputSamples:
         numbers = np.arange(n) if ids is None else np.array(ids)

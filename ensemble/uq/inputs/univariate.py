@@ -8,12 +8,17 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from ensemble._check import message, require
-from ensemble.uq.inputs.variable import Variable, inside
+from ensemble.uq.inputs.variable import Variable, array_digest, inside
 
-__all__ = ["FrozenDistribution", "OwnDistribution"]
+__all__ = ["FrozenDistribution", "OwnDistribution", "as_univariate"]
+
+KINDS = "be a distribution, a list of distributions, a field, a number or an array"
 
 GRID = (np.arange(33) + 0.5) / 33.0
 """Where an inverse is tried before it is used."""
+
+MOST_ATOMS = 4000
+"""Values of a discrete distribution that are told apart in correlations; one of more is as good as continuous."""
 
 
 class FrozenDistribution(Variable):
@@ -60,9 +65,38 @@ class FrozenDistribution(Variable):
         values[~upper] = self.frozen.ppf(tail[~upper])
         return values
 
+    def atoms(self) -> np.ndarray:
+        """The values of a discrete distribution, less tails of probability 1e-12, ascending."""
+        if hasattr(self.frozen.dist, "xk"):
+            own = np.sort(np.asarray(self.frozen.dist.xk, dtype=np.float64))
+            return own + self.parameters["loc"]
+        low, high = self.frozen.ppf(1e-12), self.frozen.isf(1e-12)
+        if high - low > MOST_ATOMS:
+            return np.empty(0)
+        values: np.ndarray = np.arange(low, high + 1.0)
+        return values
+
+    def breaks(self) -> np.ndarray:
+        """Where the value jumps, as points of normal space."""
+        if not self.discrete:
+            return np.empty(0)
+        ends = self.frozen.cdf(self.atoms())
+        result: np.ndarray = ndtri(ends[(ends > 0.0) & (ends < 1.0)])
+        return result
+
+    def mid_rank(self, z: np.ndarray) -> np.ndarray:
+        """The distribution function at points of normal space; in the middle of its jump if it is discrete."""
+        if not self.discrete:
+            return super().mid_rank(z)
+        x = self.from_normal(z[None])
+        rank: np.ndarray = self.frozen.cdf(x) - 0.5 * self.frozen.pmf(x)
+        return rank
+
     def description(self) -> dict[str, Any]:
         text: dict[str, Any] = {"kind": "scipy", "distribution": self.frozen.dist.name, "parameters": self.parameters}
-        if not self.law:
+        if hasattr(self.frozen.dist, "xk"):
+            text["digest"] = array_digest(np.asarray(self.frozen.dist.xk), np.asarray(self.frozen.dist.pk))
+        elif not self.law:
             text["inverse"] = inverse_text(self.frozen.ppf)
         return text
 
@@ -91,6 +125,24 @@ def is_of_scipy(distribution: Any) -> bool:
     from scipy import stats
 
     return type(distribution) is type(getattr(stats, str(distribution.name), None))
+
+
+def as_univariate(value: Any, name: str) -> Variable:
+    """The variable of one number that `value` describes; errors call it `name`."""
+    if isinstance(value, Variable):
+        single = value.n_germs == 1 and value.shape == ()
+        require(single, "Inputs", name, "be the distribution of one number", repr(value))
+        return value
+    if hasattr(value, "dist") and hasattr(value, "ppf"):
+        return FrozenDistribution(value, name)
+    if hasattr(value, "shapes") and hasattr(value, "rvs") and callable(value):
+        advice = f"Freeze it with its parameters ({value.shapes}, loc, scale), as in stats.{value.name}(...)."
+        require(not value.shapes, "Inputs", name, "be a frozen distribution", f"stats.{value.name}", advice)
+        return FrozenDistribution(value(), name)
+    if callable(getattr(value, "icdf", None)) or callable(getattr(value, "ppf", None)):
+        return OwnDistribution(value, name)
+    advice = "An object of your own needs a method ppf(u)."
+    raise TypeError(message("Inputs", name, KINDS, f"a {type(value).__name__}", advice))
 
 
 def named_parameters(frozen: Any, discrete: bool, name: str) -> dict[str, float]:

@@ -48,6 +48,17 @@ class Variable:
         """The distribution of each germ, where one germ is one component of the value."""
         return (self,)
 
+    def breaks(self) -> np.ndarray:
+        """Where the value jumps or bends, as points of normal space, if it is one number."""
+        return np.empty(0)
+
+    def mid_rank(self, z: np.ndarray) -> np.ndarray:
+        """The distribution function at the value of the points `z` of normal space, ``(n,)``, if it is one number."""
+        from scipy.special import ndtr
+
+        rank: np.ndarray = ndtr(z)
+        return rank
+
     def lift(self, values: np.ndarray) -> Any:
         """What a model gets for many samples."""
         return Ensemble(values)
