@@ -8,6 +8,9 @@ from ensemble.uq.inputs.vector import Vector
 from ensemble.uq.samplers.monte_carlo import MonteCarlo
 from ensemble.uq.samplers.quasi_random import Halton, Sobol
 from ensemble.uq.samplers.sampler import Sampler
+from ensemble.uq.sensitivity.indices import ShapleyEffects, SobolIndices
+from ensemble.uq.sensitivity.shapley import shapley_effects
+from ensemble.uq.sensitivity.sobol_indices import sobol_indices
 from ensemble.uq.store.source_digest import source_digest
 from ensemble.uq.store.store import Store
 from ensemble.uq.study.evaluation import SampleError
@@ -31,13 +34,17 @@ __all__ = [
     "Probability",
     "SampleError",
     "Sampler",
+    "ShapleyEffects",
     "Sobol",
+    "SobolIndices",
     "Store",
     "UqResult",
     "Vector",
     "VectorizedModel",
     "plan",
     "propagate",
+    "shapley_effects",
+    "sobol_indices",
     "source_digest",
     "vectorize",
 ]

@@ -181,7 +181,7 @@ def plot_fan(
     2
     """
     levels = sorted(float(level) for level in levels)
-    inside = bool(levels) and 0.0 < levels[0] and levels[-1] < 1.0
+    inside = bool(levels) and levels[0] > 0.0 and levels[-1] < 1.0
     require(inside, "plot_fan", "levels", "lie between 0 and 1", levels)
     ax = _axes(ax)
     y = _finite(y)

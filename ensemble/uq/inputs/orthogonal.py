@@ -53,9 +53,9 @@ class Recurrence:
 def recurrence(variable: Any, n: int) -> Recurrence:
     """The recurrence of the first `n` polynomials orthogonal with respect to the distribution of `variable`.
 
-    Closed forms for normal, uniform, exponential, gamma and beta distributions (Gautschi 2004, table 1.1); otherwise the
-    Stieltjes procedure on a discretisation that is refined where the inverse distribution function has kinks or jumps
-    (ibid., section 2.2).
+    Closed forms for normal, uniform, exponential, gamma and beta distributions (Gautschi 2004, table 1.1); otherwise
+    the Stieltjes procedure on a discretisation that is refined where the inverse distribution function has kinks or
+    jumps (ibid., section 2.2).
     """
     law = CLOSED_FORMS.get(getattr(variable, "law", ""))
     if law is None:
@@ -162,7 +162,7 @@ def _discretisation(variable: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     if not getattr(variable, "discrete", False):
         return _refined(variable)
     frozen = variable.frozen
-    first, last = (int(np.clip(end, -1e9, 1e9)) for end in (frozen.ppf(1e-40), frozen.isf(1e-40)))
+    first, last = _ends(frozen, -1), _ends(frozen, 1)
     if last - first > 10**6:
         seen = f"a discrete one with {last - first} values"
         advice = "Take basis='hermite', polynomials of the normal coordinate."
@@ -170,6 +170,17 @@ def _discretisation(variable: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     values = np.arange(first, last + 1.0)
     weights = frozen.pmf(values)
     return values[weights > 0.0], weights[weights > 0.0], np.zeros(int(np.sum(weights > 0.0)), dtype=bool)
+
+
+def _ends(frozen: Any, sign: int) -> int:
+    """The last value in one direction of which the probability counts."""
+    end = frozen.support()[0 if sign < 0 else 1]
+    if np.isfinite(end):
+        return int(end)
+    middle, step = int(frozen.median()), 1
+    while frozen.pmf(middle + sign * step) > 1e-60 and step < 2**21:
+        step *= 2
+    return middle + sign * step
 
 
 def _refined(variable: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -142,7 +142,8 @@ class SensitivityIndices:
     def std(self, name: str) -> np.ndarray:
         """The standard deviation of an output over the independent points of the rows in use, shape `shape`."""
         self._checked(name, None, "std")
-        return np.sqrt(self._moments[name][1])
+        deviation: np.ndarray = np.sqrt(self._moments[name][1])
+        return deviation
 
     def aggregated(self, name: str, kind: str | None = None) -> np.ndarray:
         """The indices of an output as a whole: the mean over its entries, weighted by their variances [1]_.
@@ -173,14 +174,19 @@ class SensitivityIndices:
         """
         import xarray
 
-        variables = {}
+        variables: dict[str, Any] = {}
         for kind in self.kinds:
             for name, value in self._values[kind].items():
-                dims = ("input", *(f"{name}_{k}" for k in range(value.ndim - 1)))
+                dims = ("input", *(f"{name}_dim_{k}" for k in range(value.ndim - 1)))
                 low, high = self.interval(name, kind)
                 variables |= {f"{name}_{kind}": (dims, value)}
                 variables |= {f"{name}_{kind}_low": (dims, low), f"{name}_{kind}_high": (dims, high)}
-        attributes = {"level": self.level, "n_rows": self.n_rows, "n_used": self.n_used, "n_failed": self.n_failed}
+        attributes: dict[str, Any] = {
+            "level": self.level,
+            "n_rows": self.n_rows,
+            "n_used": self.n_used,
+            "n_failed": self.n_failed,
+        }
         attributes |= {} if self.seed is None else {"seed": self.seed}
         attributes |= {"notes": list(self.notes)} if self.notes else {}
         return xarray.Dataset(variables, coords={"input": list(self.inputs)}, attrs=attributes)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from ensemble.uq.sensitivity.row_sums import Estimate, RowSums, enclosed_ratio
@@ -14,7 +16,7 @@ class ShapleySums(RowSums):
     ``(Y_D - Y_{j-1})^2 - (Y_D - Y_j)^2`` over that of ``(Y_D - Y_0)^2``: effects add up to 1 in every replicate.
     """
 
-    def __init__(self, n_inputs: int, n_replicates: int, orders: np.ndarray | None = None) -> None:
+    def __init__(self, n_inputs: int, n_replicates: int, orders: Callable[[np.ndarray], np.ndarray]) -> None:
         super().__init__(n_inputs, n_inputs + 1, 3 + n_inputs, n_replicates)
         self.orders = orders
 
@@ -24,7 +26,6 @@ class ShapleySums(RowSums):
 
     def terms(self, y: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """``Y_0 + Y_D, Y_0^2 + Y_D^2, (Y_D - Y_0)^2`` and the difference of squares of each input."""
-        assert self.orders is not None
         n = self.n_inputs
         first, last = y[:, 0], y[:, n]
         terms = np.empty((len(y), self.n_terms, y.shape[2]))
@@ -32,7 +33,7 @@ class ShapleySums(RowSums):
         np.add(first * first, last * last, out=terms[:, 1])
         squares = (last[:, None] - y) ** 2
         terms[:, 2] = squares[:, 0]
-        np.put_along_axis(terms[:, 3:], self.orders[rows][:, :, None], squares[:, :-1] - squares[:, 1:], axis=1)
+        np.put_along_axis(terms[:, 3:], self.orders(rows)[:, :, None], squares[:, :-1] - squares[:, 1:], axis=1)
         return terms
 
     def estimate_block(self, estimates: tuple[Estimate, ...], chunk: slice, factor: float) -> None:
