@@ -8,6 +8,8 @@ from ensemble.uq.inputs.vector import Vector
 from ensemble.uq.samplers.monte_carlo import MonteCarlo
 from ensemble.uq.samplers.quasi_random import Halton, Sobol
 from ensemble.uq.samplers.sampler import Sampler
+from ensemble.uq.sensitivity.chaos import chaos
+from ensemble.uq.sensitivity.chaos_expansion import ChaosExpansion
 from ensemble.uq.sensitivity.indices import ShapleyEffects, SobolIndices
 from ensemble.uq.sensitivity.shapley import shapley_effects
 from ensemble.uq.sensitivity.sobol_indices import sobol_indices
@@ -23,6 +25,7 @@ from ensemble.uq.study.vectorize import VectorizedModel, vectorize
 
 __all__ = [
     "Categorical",
+    "ChaosExpansion",
     "Group",
     "Halton",
     "InputSamples",
@@ -41,6 +44,7 @@ __all__ = [
     "UqResult",
     "Vector",
     "VectorizedModel",
+    "chaos",
     "plan",
     "propagate",
     "shapley_effects",
