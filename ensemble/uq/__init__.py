@@ -1,5 +1,6 @@
 """Uncertainty quantification: uncertain inputs, samplers, studies of many model runs, and their statistics."""
 
+from ensemble.uq import fields
 from ensemble.uq.inputs.categorical import Categorical
 from ensemble.uq.inputs.inputs import Inputs
 from ensemble.uq.inputs.mixture import Mixture
@@ -45,6 +46,7 @@ __all__ = [
     "Vector",
     "VectorizedModel",
     "chaos",
+    "fields",
     "plan",
     "propagate",
     "shapley_effects",

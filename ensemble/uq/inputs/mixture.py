@@ -97,7 +97,8 @@ class Mixture(Variable):
         tail, upper = ndtr(-np.abs(z[0])), z[0] > 0.0
 
         def reached(x: np.ndarray, k: np.ndarray) -> np.ndarray:
-            return np.where(upper[k], self.sf(x) <= tail[k], self.cdf(x) >= tail[k])
+            there: np.ndarray = np.where(upper[k], self.sf(x) <= tail[k], self.cdf(x) >= tail[k])
+            return there
 
         return self._between(ends, reached)
 
