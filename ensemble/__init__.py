@@ -48,7 +48,7 @@ from ensemble.scalar import (
 if TYPE_CHECKING:
     from ensemble import apps, gallery, krylov, linalg, multigrid, uq
     from ensemble.scalar import xp
-    from ensemble.uq import Categorical, Inputs, fields, plan, propagate, vectorize
+    from ensemble.uq import Categorical, Inputs, fields, plan, propagate, sobol_indices, vectorize
 
 __all__ = [
     "Categorical",
@@ -96,6 +96,7 @@ __all__ = [
     "sample_var",
     "save",
     "shared",
+    "sobol_indices",
     "support",
     "uq",
     "vectorize",
@@ -113,6 +114,7 @@ LATE = {
     "fields": "ensemble.uq",
     "plan": "ensemble.uq",
     "propagate": "ensemble.uq",
+    "sobol_indices": "ensemble.uq",
     "vectorize": "ensemble.uq",
 }
 """Names that are imported when they are first used, and where from."""

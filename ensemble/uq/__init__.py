@@ -12,6 +12,11 @@ from ensemble.uq.samplers.points import Points
 from ensemble.uq.samplers.quadrature import Gauss, SparseGrid
 from ensemble.uq.samplers.quasi_random import Halton, Sobol
 from ensemble.uq.samplers.sampler import Sampler
+from ensemble.uq.sensitivity.chaos import chaos
+from ensemble.uq.sensitivity.chaos_expansion import ChaosExpansion
+from ensemble.uq.sensitivity.indices import ShapleyEffects, SobolIndices
+from ensemble.uq.sensitivity.shapley import shapley_effects
+from ensemble.uq.sensitivity.sobol_indices import sobol_indices
 from ensemble.uq.store.source_digest import source_digest
 from ensemble.uq.store.store import Store
 from ensemble.uq.study.evaluation import SampleError
@@ -25,6 +30,7 @@ from ensemble.uq.study.vectorize import VectorizedModel, vectorize
 
 __all__ = [
     "Categorical",
+    "ChaosExpansion",
     "Gauss",
     "Group",
     "Halton",
@@ -39,16 +45,21 @@ __all__ = [
     "Probability",
     "SampleError",
     "Sampler",
+    "ShapleyEffects",
     "Sobol",
+    "SobolIndices",
     "SparseGrid",
     "Store",
     "UqResult",
     "Vector",
     "VectorizedModel",
+    "chaos",
     "fields",
     "open_study",
     "plan",
     "propagate",
+    "shapley_effects",
+    "sobol_indices",
     "source_digest",
     "vectorize",
 ]

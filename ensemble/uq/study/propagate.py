@@ -242,14 +242,14 @@ def propagate(
                 result = run.to_the_end()
                 study.close()
             except BaseException as error:
-                _hand_over(error, study)
+                hand_over(error, study)
                 raise
     finally:
         runner.close()
     return result
 
 
-def _hand_over(error: BaseException, study: Plan) -> None:
+def hand_over(error: BaseException, study: Plan) -> None:
     """Give what was done along with an error, and close the store."""
     path = study.store.path
     place = "in error.result" if path is None else f"in the store {str(path)!r}: resume=True goes on"

@@ -1,0 +1,232 @@
+"""`chaos`: polynomial chaos expansions of a study's outputs, many outputs at once."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from scipy.linalg import lapack, solve_triangular
+from scipy.special import ndtri
+
+from ensemble._check import integer, message, one_of, positive, require
+from ensemble.uq.inputs.samples import InputSamples
+from ensemble.uq.inputs.variable import inside
+from ensemble.uq.sensitivity.chaos_basis import Basis
+from ensemble.uq.sensitivity.chaos_expansion import ChaosExpansion
+from ensemble.uq.study.outputs import named_outputs
+from ensemble.uq.study.result import UqResult
+
+__all__ = ["chaos"]
+
+CHUNK = 2**22
+"""Values of outputs by samples that are fitted at a time."""
+
+ROUNDING = (64.0 * np.finfo(float).eps) ** 2
+"""Of the square of a mean: what a variance below it is."""
+
+LARGE_CONDITION = 1e8
+"""From where on coefficients lose half their digits."""
+
+
+def chaos(
+    inputs: Any,
+    study: Any,
+    outputs: Any = None,
+    *,
+    degree: int,
+    norm: float = 1.0,
+    basis: str = "marginal",
+    method: str = "auto",
+) -> ChaosExpansion:
+    """A polynomial chaos expansion of every output: mean, variance, Sobol' indices and predictions from coefficients.
+
+    Parameters
+    ----------
+    inputs : Inputs
+    study : UqResult or InputSamples
+        The result of `propagate`, or samples of `inputs` with their `outputs`.
+    outputs : dict of str to Ensemble or array ``(*shape, n_samples)``, or one of these: output "y"
+        Of the samples. Samples with a value that is not finite are left out. None for a `UqResult`, which has them.
+    degree : int, at least 0
+        Of the polynomials: total degree.
+    norm : float in (0, 1], dimensionless
+        Below 1 the truncation is hyperbolic: ``sum(k_i**norm) <= degree**norm``, with fewer interactions.
+    basis : {"marginal", "hermite"}
+        Polynomials orthonormal with respect to each input's own distribution, or Hermite polynomials of its normal
+        germ. Lognormal and correlated inputs and random fields have the latter in any case.
+    method : {"auto", "regression", "quadrature"}
+        Least squares, one factorisation for all outputs; or sums over the points of `Gauss` or `SparseGrid` with their
+        weights. "auto": quadrature where the samples are the points of a rule.
+
+    Returns
+    -------
+    ChaosExpansion
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is of the wrong kind or out of range; if there are fewer samples than terms; if the quadrature
+        rule does not integrate products of the polynomials.
+
+    Warns
+    -----
+    UserWarning
+        If the least-squares problem has a condition number above 1e8.
+
+    Notes
+    -----
+    Outputs that are fitted together agree with those fitted alone to rounding; BLAS chooses the order of summation.
+    The leave-one-out error follows from the residuals and the leverages, without further fits [1]_.
+
+    References
+    ----------
+    .. [1] Blatman, Sudret (2011), Journal of Computational Physics 230(6), 2345-2367, eq. 27.
+
+    Examples
+    --------
+    >>> from scipy import stats
+    >>> import ensemble as en
+    >>> inputs = en.Inputs(a=stats.uniform(-1.0, 2.0), b=stats.norm())
+    >>> study = en.propagate(lambda x: {"y": x.a + 2.0 * x.b}, inputs, 64, seed=3, progress=False)
+    >>> expansion = en.uq.chaos(inputs, study, degree=2)
+    >>> expansion.n_terms, expansion.first["y"].round(4)
+    (6, array([0.0769, 0.9231]))
+    """
+    if not callable(getattr(inputs, "from_uniform", None)):
+        raise TypeError(message("chaos", "inputs", "be Inputs", f"a {type(inputs).__name__}"))
+    degree = integer(degree, "chaos", "degree", minimum=0)
+    norm = positive(norm, "chaos", "norm")
+    require(norm <= 1.0, "chaos", "norm", "be at most 1", norm)
+    one_of(basis, ("marginal", "hermite"), "chaos", "basis")
+    one_of(method, ("auto", "regression", "quadrature"), "chaos", "method")
+    require(inputs.n_germs > 0, "chaos", "inputs", "have one that is not constant", repr(inputs))
+    samples, values, notes = _observations(study, outputs)
+    require(samples.names == inputs.names, "chaos", "study", "have samples of the inputs", ", ".join(samples.names))
+    polynomials = Basis(inputs, degree, norm, basis)
+    germs = _germs(polynomials, samples, getattr(study, "sampler", None)) if polynomials.needs_germs else None
+    weights = samples.weights
+    if method == "auto":
+        rule = getattr(getattr(study, "sampler", None), "is_quadrature", False)
+        method = "quadrature" if weights is not None and rule else "regression"
+    design = polynomials.evaluate(samples, germs)
+    flat = {name: array.reshape(-1, samples.n_samples) for name, array in values.items()}
+    if method == "quadrature":
+        coefficients, condition = _project(design, weights, flat, degree)
+        errors = {name: np.full(len(array), np.nan) for name, array in flat.items()}
+    else:
+        coefficients, errors, condition = _least_squares(design, weights, flat)
+    return ChaosExpansion(
+        inputs, polynomials, {name: array.shape[:-1] for name, array in values.items()}, coefficients, errors,
+        method=method, n_samples=samples.n_samples, condition_number=condition, notes=notes,
+    )  # fmt: skip
+
+
+def _observations(study: Any, outputs: Any) -> tuple[InputSamples, dict[str, np.ndarray], tuple[str, ...]]:
+    """Samples, real outputs ``(*shape, n_samples)``, and what was left out."""
+    notes: tuple[str, ...] = ()
+    if isinstance(study, UqResult):
+        require(outputs is None, "chaos", "outputs", "be None for a UqResult", f"a {type(outputs).__name__}")
+        samples: InputSamples = study.inputs
+        values = {name: np.asarray(study.samples(name).samples) for name in study.names}
+        if study.n_failed:
+            notes = (f"{study.n_failed} of {study.n_done} samples failed and are left out.",)
+    elif isinstance(study, InputSamples):
+        samples = study
+        if outputs is None:
+            raise TypeError(message("chaos", "outputs", "be given with InputSamples", None))
+        values = named_outputs(outputs, samples.n_samples, "chaos", arrays=True)
+        finite = np.ones(samples.n_samples, dtype=bool)
+        for array in values.values():
+            finite &= np.all(np.isfinite(array.reshape(-1, samples.n_samples)), axis=0)
+        if not np.all(finite):
+            notes = (f"{np.sum(~finite)} of {finite.size} samples are not finite and are left out.",)
+            samples = samples.take(finite)
+            values = {name: array[..., finite] for name, array in values.items()}
+    else:
+        wanted = "be a UqResult or InputSamples"
+        raise TypeError(message("chaos", "study", wanted, f"a {type(study).__name__}"))
+    for name, array in values.items():
+        if array.dtype.kind == "c":
+            advice = "Expand its real and imaginary part."
+            raise TypeError(message("chaos", f"output {name!r}", "be real", f"dtype {array.dtype}", advice))
+    return samples, {name: np.asarray(array, dtype=np.float64) for name, array in values.items()}, notes
+
+
+def _germs(basis: Basis, samples: InputSamples, sampler: Any) -> np.ndarray:
+    """The independent normal germs of a study's samples, from the points of its sampler."""
+    if sampler is None or samples.seed is None:
+        advice = "Give the result of propagate, or take independent inputs with basis='marginal'."
+        raise ValueError(message("chaos", "study", "tell its sampler for polynomials of germs", "samples", advice))
+    points: np.ndarray = sampler.points(samples.ids, basis.inputs.n_germs, samples.seed)
+    return points if getattr(sampler, "space", "") == "normal" else ndtri(inside(points))
+
+
+Coefficients = dict[str, np.ndarray]
+
+
+def _row_squares(rows: np.ndarray) -> np.ndarray:
+    """The sum of squares of each row."""
+    squares: np.ndarray = np.einsum("ij,ij->i", rows, rows)
+    return squares
+
+
+def _least_squares(
+    design: np.ndarray, weights: np.ndarray | None, values: Coefficients
+) -> tuple[Coefficients, Coefficients, float]:
+    """Coefficients ``(n_terms, n_outputs)``, relative leave-one-out errors, and the condition number."""
+    n_terms, n = design.shape
+    advice = "Take a lower degree, norm=0.5, or more samples; two to three per term are usual."
+    require(n >= n_terms, "chaos", "study", f"have at least {n_terms} samples, one per term", n, advice)
+    roots = None
+    if weights is not None:
+        good = bool(np.all(weights >= 0.0))
+        advice = "Take method='quadrature'."
+        require(good, "chaos", "weights", "be zero or above for least squares", "negative ones", advice)
+        roots = np.sqrt(weights * (n / weights.sum()))
+        design = design * roots
+    q, r = np.linalg.qr(design.T)
+    reciprocal = lapack.dtrcon(r, norm="1")[0]
+    condition = 1.0 / reciprocal if reciprocal > 0.0 else np.inf
+    if condition > 0.1 / np.finfo(float).eps:
+        seen = f"a condition number of {condition:.2g} for {n_terms} terms and {n} samples"
+        raise ValueError(message("chaos", "study", "tell the terms from each other", seen, "Take a lower degree."))
+    if condition > LARGE_CONDITION:
+        text = f"chaos: the condition number is {condition:.2g} for {n_terms} terms and {n} samples: take more samples."
+        warnings.warn(text, stacklevel=3)
+    free = 1.0 - _row_squares(q)
+    free[free < 1e-12] = np.nan  # a sample that alone settles a coefficient cannot be left out
+    coefficients, errors = {}, {}
+    for name, array in values.items():
+        fitted, error = np.empty((n_terms, len(array))), np.empty(len(array))
+        step = max(1, CHUNK // n)
+        for start in range(0, len(array), step):
+            chunk = slice(start, start + step)
+            y = array[chunk] if roots is None else array[chunk] * roots
+            projected = y @ q
+            fitted[:, chunk] = solve_triangular(r, projected.T)
+            residual = projected @ q.T
+            np.subtract(y, residual, out=residual)
+            # the first column of q is the constant: the others and the residual make the variance
+            squares = _row_squares(projected[:, 1:]) + _row_squares(residual)
+            squares[squares <= ROUNDING * projected[:, 0] ** 2] = np.nan
+            residual /= free
+            error[chunk] = _row_squares(residual) / squares
+        coefficients[name], errors[name] = fitted, error
+    return coefficients, errors, condition
+
+
+def _project(
+    design: np.ndarray, weights: np.ndarray | None, values: Coefficients, degree: int
+) -> tuple[Coefficients, float]:
+    """Coefficients ``(n_terms, n_outputs)`` as weighted means, and the condition number of the Gram matrix."""
+    if weights is None:
+        advice = "Draw the samples by uq.Gauss or uq.SparseGrid, or take method='regression'."
+        raise ValueError(message("chaos", "study", "have the weights of a quadrature rule", "none", advice))
+    weighted = design * weights
+    gram = weighted @ design.T
+    error = float(np.abs(gram - np.eye(len(gram))).max())
+    advice = f"Take degree below {degree}, more points, or method='regression'."
+    seen = f"an error of {error:.2g}"
+    require(error < 1e-8, "chaos", "the rule", "integrate products of the polynomials", seen, advice)
+    return {name: weighted @ array.T for name, array in values.items()}, float(np.linalg.cond(gram, 1))

@@ -1,0 +1,216 @@
+"""`ChaosExpansion`: outputs as polynomials of the inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ensemble._check import message, require
+from ensemble.scalar import Ensemble
+from ensemble.uq.inputs.samples import InputSamples
+from ensemble.uq.sensitivity.chaos_basis import Basis
+
+__all__ = ["ChaosExpansion"]
+
+
+class ChaosExpansion:
+    """Outputs as sums of orthonormal polynomials of the inputs, made by `chaos`.
+
+    Called with `InputSamples` it gives a dict of Ensembles, as a model does: it may stand for the model anywhere.
+
+    Attributes
+    ----------
+    inputs : tuple of str
+        Names of the inputs that are not constant, in their order.
+    outputs : tuple of str
+    indices : ndarray of int, shape (n_terms, n_germs)
+        Degree of each term in each germ; the first term is the constant.
+    coefficients : dict of str to ndarray, shape (n_terms, \\*shape)
+        By output name, in the unit of the output.
+    loo_error : dict of str to ndarray, shape `shape`, dimensionless
+        Leave-one-out error: mean square of the errors of predictions by fits without the sample, over the variance of
+        the samples. NaN for quadrature, and for outputs that are constant.
+    n_samples, n_terms : int
+    condition_number : float, dimensionless
+        Of the triangular factor of the design, or of the Gram matrix of a quadrature, in the 1-norm.
+    method : {"regression", "quadrature"}
+    notes : tuple of str
+    """
+
+    def __init__(
+        self,
+        inputs: Any,
+        basis: Basis,
+        shapes: Mapping[str, tuple[int, ...]],
+        coefficients: Mapping[str, np.ndarray],
+        errors: Mapping[str, np.ndarray],
+        *,
+        method: str,
+        n_samples: int,
+        condition_number: float,
+        notes: tuple[str, ...] = (),
+    ) -> None:
+        self.inputs = tuple(name for name, part in inputs.germs.items() if part.stop > part.start)
+        self.outputs = tuple(shapes)
+        self.indices = basis.indices
+        self.method = method
+        self.n_samples = n_samples
+        self.n_terms = basis.n_terms
+        self.condition_number = condition_number
+        self.notes = notes
+        self.coefficients = {name: coefficients[name].reshape(-1, *shape) for name, shape in shapes.items()}
+        self.loo_error = {name: errors[name].reshape(shape) for name, shape in shapes.items()}
+        self._basis = basis
+        self._inputs = inputs
+
+    def _named(self, name: str, method: str) -> np.ndarray:
+        if name not in self.coefficients:
+            wanted = f"be one of {', '.join(self.outputs)}"
+            raise KeyError(message(f"ChaosExpansion.{method}", "name", wanted, repr(name)))
+        return self.coefficients[name]
+
+    def mean(self, name: str) -> np.ndarray:
+        """The mean of an output: the coefficient of the constant, shape `shape`."""
+        mean: np.ndarray = self._named(name, "mean")[0]
+        return mean
+
+    def var(self, name: str) -> np.ndarray:
+        """The variance of an output: the sum of the squares of all further coefficients, shape `shape`."""
+        rest = self._named(name, "var")[1:]
+        variance: np.ndarray = np.sum(rest * rest, axis=0)
+        return variance
+
+    def std(self, name: str) -> np.ndarray:
+        """The standard deviation of an output, shape `shape`."""
+        self._named(name, "std")
+        deviation: np.ndarray = np.sqrt(self.var(name))
+        return deviation
+
+    @property
+    def first(self) -> dict[str, np.ndarray]:
+        """First Sobol' indices by output name, shape (n_inputs, \\*shape), dimensionless [1]_; NaN where constant.
+
+        Raises
+        ------
+        ValueError
+            If inputs are correlated.
+
+        References
+        ----------
+        .. [1] Sudret (2008), Reliability Engineering and System Safety 93(7), 964-979, eq. 39.
+        """
+        groups = self._groups()
+        alone = groups & (np.sum(groups, axis=0) == 1)
+        return {name: self._shares(name, alone) for name in self.outputs}
+
+    @property
+    def total(self) -> dict[str, np.ndarray]:
+        """Total Sobol' indices by output name, shape (n_inputs, \\*shape), dimensionless; NaN for constant outputs.
+
+        Raises
+        ------
+        ValueError
+            If inputs are correlated.
+        """
+        groups = self._groups()
+        return {name: self._shares(name, groups) for name in self.outputs}
+
+    def _groups(self) -> np.ndarray:
+        """Which inputs take part in each term."""
+        n_pairs = len(self._inputs.copula.pairs)
+        advice = "uq.shapley_effects shares the variance out among dependent inputs."
+        seen = f"{n_pairs} correlated pair{'s' if n_pairs > 1 else ''}"
+        require(n_pairs == 0, "ChaosExpansion", "inputs", "be independent for Sobol' indices", seen, advice)
+        return self._basis.groups()
+
+    def _shares(self, name: str, groups: np.ndarray) -> np.ndarray:
+        """The parts of the variance that some terms have."""
+        coefficients = self.coefficients[name]
+        squares = coefficients.reshape(self.n_terms, -1) ** 2
+        variance = np.sum(squares[1:], axis=0)
+        variance[variance <= squares[0] * (64.0 * np.finfo(float).eps) ** 2] = np.nan
+        shares: np.ndarray = np.stack([np.sum(squares[group], axis=0) for group in groups]) / variance
+        return shares.reshape(len(groups), *coefficients.shape[1:])
+
+    def __call__(self, samples: Any) -> dict[str, Ensemble]:
+        """The outputs at new samples of the inputs, as a model gives them: the same as `predict`."""
+        return self.predict(samples)
+
+    def predict(self, samples: Any) -> dict[str, Ensemble]:
+        """The outputs at new samples of the inputs.
+
+        Parameters
+        ----------
+        samples : InputSamples, or array, shape (n_samples, n_germs)
+            An array holds independent standard normal germs, as of ``inputs.from_normal``; polynomials of germs
+            (correlated inputs, random fields, ``basis="hermite"``) need them.
+
+        Returns
+        -------
+        dict of str to Ensemble, shape `shape`
+
+        Raises
+        ------
+        ValueError
+            If the expansion is one in germs and `samples` are values.
+        """
+        germs = None
+        if not isinstance(samples, InputSamples):
+            germs = np.asarray(samples, dtype=np.float64)
+            samples = self._inputs.from_normal(germs)
+        elif self._basis.needs_germs:
+            advice = "Draw germs z, and give them here and to inputs.from_normal(z)."
+            wanted = "be an array of normal germs for an expansion in germs"
+            raise ValueError(message("ChaosExpansion.predict", "samples", wanted, "InputSamples", advice))
+        design = self._basis.evaluate(samples, germs)
+        found = {}
+        for name, coefficients in self.coefficients.items():
+            values = coefficients.reshape(self.n_terms, -1).T @ design
+            found[name] = Ensemble(values.reshape(*coefficients.shape[1:], samples.n_samples))
+        return found
+
+    def plot(self, name: str | None = None, *, ax: Any = None) -> Any:
+        """Draw the Sobol' indices of one output as bars, or along its entries as lines.
+
+        Parameters
+        ----------
+        name : str, optional
+            Default: the only output.
+        ax : matplotlib.axes.Axes, optional
+            Default: the current ones.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+        """
+        from ensemble.uq.plots import plot_indices
+
+        if name is None:
+            seen = ", ".join(map(repr, self.outputs))
+            require(len(self.outputs) == 1, "ChaosExpansion.plot", "name", f"be one of {seen}", None)
+            name = self.outputs[0]
+        self._named(name, "plot")
+        kinds = {"first": self.first[name], "total": self.total[name]}
+        return plot_indices(
+            {kind: (value, np.full_like(value, np.nan)) for kind, value in kinds.items()}, self.inputs, ax=ax
+        )
+
+    def __repr__(self) -> str:
+        text = f"{self.n_terms} terms of {self.indices.shape[1]} germs to degree {self.indices.sum(axis=1).max()}"
+        lines = [f"ChaosExpansion: {text} by {self.method} from {self.n_samples} samples"]
+        lines[0] += f", condition number {self.condition_number:.3g}"
+        dependent = bool(self._inputs.copula.pairs)
+        for name in self.outputs:
+            error = self.loo_error[name]
+            known = error.size > 0 and not np.all(np.isnan(error))
+            worst = f", leave-one-out error {np.nanmax(error):.3g}" if known else ""
+            shape = (
+                f", shape {error.shape}" if error.ndim else f", mean {self.mean(name):.6g}, std {self.std(name):.6g}"
+            )
+            lines.append(f"{name}{shape}{worst}")
+            if error.ndim == 0 and not dependent:
+                for one, first, total in zip(self.inputs, self.first[name], self.total[name]):
+                    lines.append(f"  {one}  first {first:.4f}  total {total:.4f}")
+        return "\n".join([*lines, *self.notes])

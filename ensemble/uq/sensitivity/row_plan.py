@@ -1,0 +1,144 @@
+"""A study of rows of samples: its groups run as those of `propagate`, its result are sensitivity indices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ensemble._backend import prototype
+from ensemble._check import integer, message, one_of
+from ensemble.uq.sensitivity.indices import SensitivityIndices
+from ensemble.uq.sensitivity.row_sums import RowSums
+from ensemble.uq.sensitivity.rows import Rows
+from ensemble.uq.study.executors import Crew, workers_of
+from ensemble.uq.study.plan import Plan
+from ensemble.uq.study.propagate import SIZE_BEFORE_TIMING, Run, Serial, hand_over
+from ensemble.uq.study.watch import Watch
+
+__all__ = ["RowPlan", "RowStream", "run_rows"]
+
+
+class RowStream:
+    """The sums of one output; groups may come in any order and wait until those before them are there."""
+
+    histograms = None
+
+    def __init__(self, shape: tuple[int, ...], sums: RowSums) -> None:
+        self.n_outputs = math.prod(shape)
+        self.sums = sums
+        self._next = 0
+        self._waiting: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+
+    def add(
+        self, ids: np.ndarray, values: np.ndarray | None, good: np.ndarray, weights: np.ndarray | None = None
+    ) -> None:
+        """Add samples, shape ``(*shape, len(ids))``; the rows of those that are not `good` are left out."""
+        if values is None:
+            values = np.zeros((self.n_outputs, ids.size))
+        values = values.reshape(self.n_outputs, ids.size)
+        if np.any(ids[1:] < ids[:-1]):
+            order = np.argsort(ids)
+            ids, values, good = ids[order], values[:, order], good[order]
+        starts = np.flatnonzero(np.diff(ids, prepend=ids[0] - 2) > 1)
+        for start, stop in zip(starts, [*starts[1:], ids.size], strict=True):
+            self._waiting[int(ids[start])] = values[:, start:stop], ~good[start:stop]
+        while self._next in self._waiting:
+            part, failed = self._waiting.pop(self._next)
+            self._next += failed.size
+            self.sums.update(part, failed)
+        for first, (part, failed) in self._waiting.items():
+            if part.base is not None:  # the memory of a group that may be used again
+                self._waiting[first] = part.copy(), failed
+
+
+class RowPlan(Plan):
+    """A plan whose samples are rows, and whose result are indices."""
+
+    def __init__(self, inputs: Any, n_rows: int, *, sampler: Rows, **options: Any) -> None:
+        self.make_sums: Callable[[Rows, int], RowSums]
+        self.kind: type[SensitivityIndices]
+        self.names: tuple[str, ...]
+        self.level: float
+        vars(self).update(options.pop("analysis"))
+        super().__init__(inputs, n_rows * sampler.n_parts, sampler=sampler, group_by=None, keep="statistics", **options)
+
+    def new_streams(self, *, histograms: bool) -> dict[str, Any]:
+        """An empty stream of sums for each output."""
+        streams = {}
+        for name, (shape, dtype) in self.layout.items():
+            if dtype.kind == "c":
+                advice = "Return its real and imaginary part."
+                raise TypeError(message(self.function, f"output {name!r}", "be real", f"dtype {dtype}", advice))
+            streams[name] = RowStream(shape, self.make_sums(self.sampler, self.seed))
+        return streams
+
+    def first_entries(self) -> np.ndarray:
+        """None: the interval of a mean would not be that of an index."""
+        return np.zeros(0)
+
+    def result(self) -> Any:
+        """The indices from the rows that are complete."""
+        streams: dict[str, Any] = self.streams or {}
+        for stream in streams.values():
+            stream.sums.finish()
+        if not streams or next(iter(streams.values())).sums.n_used == 0:
+            first = next(iter(self.reasons.values()), "none was run")
+            seen = f"{np.count_nonzero(self.failed)} failed of {self.n_done} samples that were run"
+            raise ValueError(
+                message(self.function, "the study", "have a row without failures", seen, f"First: {first}.")
+            )
+        shapes = {name: shape for name, (shape, _) in self.layout.items()}
+        sums = {name: stream.sums for name, stream in streams.items()}
+        n_failed = int(np.count_nonzero(self.failed))
+        return self.kind(self.names, shapes, sums, level=self.level, n_failed=n_failed, seed=self.seed)
+
+
+def run_rows(
+    model: Callable[[Any], Any],
+    inputs: Any,
+    n: int,
+    sampler: Rows,
+    analysis: dict[str, Any],
+    *,
+    function: str,
+    seed: int | None,
+    ensemble_size: Any,
+    backend: str,
+    on_failure: str,
+    store: Any,
+    resume: bool | str,
+    progress: bool,
+    executor: Any,
+) -> Any:
+    """All rows through the model, and their indices."""
+    if not callable(model):
+        raise TypeError(message(function, "model", "be callable", f"a {type(model).__name__}"))
+    one_of(on_failure, ("mask", "retry", "raise"), function, "on_failure")
+    one_of(backend, ("numpy", "cupy"), function, "backend")
+    prototype(backend)
+    auto = ensemble_size == "auto"
+    size = SIZE_BEFORE_TIMING if auto else integer(ensemble_size, function, "ensemble_size", minimum=1)
+    runner: Serial | Crew = Serial(model, on_failure, backend)
+    if executor is not None:
+        runner = Crew(workers_of(executor), model, on_failure, backend)
+    try:
+        study = RowPlan(
+            inputs, n, sampler=sampler, analysis=analysis, seed=seed, ensemble_size=size, store=store, resume=resume,
+            model=model, function=function,
+        )  # fmt: skip
+        with Watch(study, quiet=not progress) as watch:
+            run = Run(study, runner, watch, math.inf, None)
+            try:
+                if auto:
+                    run.choose_ensemble_size()
+                result = run.to_the_end()
+                study.close()
+            except BaseException as error:
+                hand_over(error, study)
+                raise
+    finally:
+        runner.close()
+    return result

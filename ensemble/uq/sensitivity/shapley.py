@@ -1,0 +1,110 @@
+"""`shapley_effects`: the parts of an output's variance that dependent inputs have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+
+from ensemble._check import integer
+from ensemble.uq.sensitivity.indices import ShapleyEffects
+from ensemble.uq.sensitivity.row_plan import run_rows
+from ensemble.uq.sensitivity.rows import PermutedRows
+from ensemble.uq.sensitivity.shapley_sums import ShapleySums
+from ensemble.uq.sensitivity.sobol_indices import random_inputs
+from ensemble.uq.study.intervals import check_level
+
+__all__ = ["shapley_effects"]
+
+
+def shapley_effects(
+    model: Callable[[Any], Any],
+    inputs: Any,
+    n: int,
+    *,
+    seed: int | None = None,
+    sampler: Any = "sobol",
+    ensemble_size: int | Literal["auto"] = "auto",
+    backend: str = "numpy",
+    on_failure: str = "mask",
+    store: Any = None,
+    resume: bool | str = False,
+    progress: bool = True,
+    executor: Any = None,
+    level: float = 0.95,
+) -> ShapleyEffects:
+    """Shapley effects of every output: shares of the variance that add up to 1, for dependent inputs too.
+
+    The model runs on ``n * (D + 1)`` samples for D inputs that are not constant. For independent inputs an effect lies
+    between the first and the total Sobol' index.
+
+    Parameters
+    ----------
+    model : callable
+        As in `propagate`.
+    inputs : Inputs
+        With or without correlation.
+    n : int
+        The number of rows, of D + 1 samples each. Balanced are 8 times a power of two.
+    seed, sampler, ensemble_size, backend, on_failure, store, resume, progress, executor, level
+        As in `sobol_indices`.
+
+    Returns
+    -------
+    ShapleyEffects
+        ``.effects[name]``, shape (D, \\*shape), ``.interval(name)``, ``.bounds(name)``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is of the wrong kind or out of range; if no row is without failures.
+    SampleError
+        If samples failed and `on_failure` is "raise".
+
+    Notes
+    -----
+    The effect of an input is the mean, over all orders of the inputs, of what it adds to the part of the variance that
+    the inputs before it explain [1]_. Each row has a random order of its own, as the permutations of [2]_. A row goes
+    from one point to another one input after the other; those not yet reached are drawn given those that were, through
+    the Gaussian copula. Explained variances are of the pick-freeze form [3]_, as differences of Jansen's squares: no
+    inner loop, and the effects add up to 1 by construction. For independent inputs this is the sampling of [4]_.
+
+    References
+    ----------
+    .. [1] Owen (2014), SIAM/ASA Journal on Uncertainty Quantification 2(1), 245-251.
+    .. [2] Song, Nelson, Staum (2016), SIAM/ASA Journal on Uncertainty Quantification 4(1), 1060-1083.
+    .. [3] Broto, Bachoc, Depecker (2020), SIAM/ASA Journal on Uncertainty Quantification 8(2), 693-716.
+    .. [4] Goda (2021), Reliability Engineering and System Safety 213, 107794.
+
+    Examples
+    --------
+    >>> from scipy import stats
+    >>> import ensemble as en
+    >>> inputs = en.Inputs(a=stats.norm(), b=stats.norm(), correlation={("a", "b"): 0.9})
+    >>> effects = en.uq.shapley_effects(lambda x: {"y": x.a + x.b}, inputs, 1024, seed=5, progress=False)
+    >>> effects.effects["y"].round(1)
+    array([0.5, 0.5])
+    """
+    function = "shapley_effects"
+    germs = random_inputs(inputs, function)
+    rows = PermutedRows(sampler, list(germs.values()), inputs.copula, inputs.n_germs, function)
+
+    def make_sums(settled: PermutedRows, seed: int) -> ShapleySums:
+        def orders(numbers: np.ndarray) -> np.ndarray:
+            return settled.orders(settled.row_points(numbers, seed))
+
+        return ShapleySums(len(germs), settled.n_replicates, orders)
+
+    analysis = {
+        "make_sums": make_sums,
+        "kind": ShapleyEffects,
+        "names": tuple(germs),
+        "level": check_level(level, function),
+    }
+    effects: ShapleyEffects = run_rows(
+        model, inputs, integer(n, function, "n", minimum=2), rows, analysis, function=function, seed=seed,
+        ensemble_size=ensemble_size, backend=backend, on_failure=on_failure, store=store, resume=resume,
+        progress=progress, executor=executor,
+    )  # fmt: skip
+    return effects
