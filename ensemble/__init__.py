@@ -48,11 +48,14 @@ from ensemble.scalar import (
 if TYPE_CHECKING:
     from ensemble import apps, gallery, krylov, linalg, multigrid, uq
     from ensemble.scalar import xp
+    from ensemble.uq import Categorical, Inputs
 
 __all__ = [
+    "Categorical",
     "DivergenceError",
     "Ensemble",
     "EnsembleTrait",
+    "Inputs",
     "Moments",
     "SampleSet",
     "__version__",
@@ -100,12 +103,17 @@ __all__ = [
 SUBPACKAGES = ("apps", "gallery", "krylov", "linalg", "multigrid", "uq")
 """What is imported when it is first used: kernels, and with them Numba and SciPy."""
 
+LATE = {"Categorical": "ensemble.uq", "Inputs": "ensemble.uq"}
+"""Names that are imported when they are first used, and where from."""
+
 
 def __getattr__(name: str) -> Any:
     if name == "xp":
         return scalar.xp
     if name in SUBPACKAGES:
         return importlib.import_module(f"ensemble.{name}")
+    if name in LATE:
+        return getattr(importlib.import_module(LATE[name]), name)
     raise AttributeError(f"module 'ensemble' has no attribute {name!r}")
 
 

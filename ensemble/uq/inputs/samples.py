@@ -1,0 +1,176 @@
+"""`InputSamples`: what a model gets, the values of every input for some samples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ensemble._backend import to_numpy
+from ensemble._check import message, require, sample_number
+from ensemble.scalar import Ensemble
+
+if TYPE_CHECKING:
+    from ensemble.uq.inputs.variable import Variable
+
+__all__ = ["InputSamples", "PlainSample"]
+
+
+class InputSamples:
+    """The values of all inputs for some samples: the one argument of a model.
+
+    An input is an attribute or an item by its name: ``x.E`` and ``x["E"]`` are the same Ensemble. A field is called
+    with points: ``x.kappa(points)``. Made by `Inputs.samples`, `Inputs.from_uniform` and `Inputs.from_normal`.
+
+    Attributes
+    ----------
+    ids : ndarray of int, shape (n_samples,)
+        The lasting number of each sample.
+    n_samples : int
+    names : tuple of str
+        Of the inputs, in their order.
+    weights : ndarray, shape (n_samples,), or None
+        What each sample counts in a mean; None where all count the same. Sparse grids have negative ones.
+    seed : int or None
+        The seed of the draw.
+    failures : dict of int to str
+        Samples that the model marked as failed by `fail`, by their place, and why.
+
+    Examples
+    --------
+    >>> from scipy import stats
+    >>> import ensemble as en
+    >>> x = en.Inputs(E=stats.norm(10.0, 1.0), load=2.0).samples(4, sampler="monte_carlo", seed=41)
+    >>> x.E.n_samples, x["load"]
+    (4, Ensemble(shape=(), shared, float64) 2)
+    >>> bool(x.sample(2).E == x.E.sample(2)), x.sample(2).load
+    (True, 2.0)
+    """
+
+    def __init__(
+        self,
+        variables: Mapping[str, Variable],
+        values: Mapping[str, np.ndarray],
+        ids: np.ndarray,
+        *,
+        weights: np.ndarray | None = None,
+        seed: int | None = None,
+    ) -> None:
+        self._variables = variables
+        self._values = dict(values)
+        self._lifted: dict[str, Any] = {}
+        self.ids = ids
+        self.weights = weights
+        self.seed = seed
+        self.failures: dict[int, str] = {}
+
+    @property
+    def n_samples(self) -> int:
+        """How many samples these are."""
+        return int(self.ids.size)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the inputs, in their order."""
+        return tuple(self._variables)
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._values:
+            raise KeyError(message("InputSamples", "name", f"be one of {', '.join(self.names)}", repr(name)))
+        if name not in self._lifted:
+            self._lifted[name] = self._variables[name].lift(self._values[name])
+        return self._lifted[name]
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or name not in self._values:
+            raise AttributeError(f"InputSamples has no input {name!r}.")
+        return self[name]
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self.names]
+
+    def __len__(self) -> int:
+        return self.n_samples
+
+    def __repr__(self) -> str:
+        return f"InputSamples({', '.join(self.names)}; n_samples={self.n_samples})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_lifted": {}}
+
+    def take(self, places: Any) -> InputSamples:
+        """The samples at some places, in that order, with their ids and weights; without their failures.
+
+        Parameters
+        ----------
+        places : array_like of int or bool, shape (n_samples,) if bool
+
+        Raises
+        ------
+        IndexError
+            If a place is not there.
+        """
+        numbers = np.arange(self.n_samples)[np.asarray(places)]
+        values = {
+            name: value if self._variables[name].n_germs == 0 else np.ascontiguousarray(value[..., numbers])
+            for name, value in self._values.items()
+        }
+        weights = None if self.weights is None else self.weights[numbers]
+        return InputSamples(self._variables, values, self.ids[numbers], weights=weights, seed=self.seed)
+
+    def sample(self, i: int) -> PlainSample:
+        """Sample `i` in plain numbers, for models that take no ensembles.
+
+        Returns
+        -------
+        PlainSample
+            Under the same names: a number, an array, the label of a category, or a field as a function of points.
+
+        Raises
+        ------
+        IndexError
+            If there is no such sample.
+        """
+        place = sample_number(i, self.n_samples, "InputSamples")
+        plain = {}
+        for name, value in self._values.items():
+            column = value[..., 0 if value.shape[-1] == 1 else place]
+            plain[name] = self._variables[name].plain(np.array(column))
+        return PlainSample(plain, int(self.ids[place]))
+
+    def fail(self, mask: Any, reason: str = "") -> None:
+        """Mark samples as failed; a study leaves them out of its statistics and says so.
+
+        Parameters
+        ----------
+        mask : bool Ensemble of shape (), or array_like of bool, shape (n_samples,)
+        reason : str
+
+        Raises
+        ------
+        ValueError
+            If `mask` does not have one truth value for each sample.
+        """
+        failed = np.asarray(to_numpy(mask.samples) if isinstance(mask, Ensemble) else mask)
+        good = failed.dtype == np.bool_ and failed.shape in {(), (1,), (self.n_samples,)}
+        seen = f"{failed.dtype} of shape {failed.shape} for {self.n_samples} samples"
+        require(good, "InputSamples.fail", "mask", "be one bool for each sample", seen)
+        for place in np.flatnonzero(np.broadcast_to(failed, self.n_samples)):
+            self.failures[int(place)] = reason
+
+
+class PlainSample(SimpleNamespace):
+    """The inputs of one sample in plain numbers, as attributes and items."""
+
+    def __init__(self, values: Mapping[str, Any], number: int) -> None:
+        super().__init__(**values)
+        self._id = number
+
+    def __getitem__(self, name: str) -> Any:
+        return vars(self)[name]
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={value!r}" for name, value in vars(self).items() if name != "_id")
+        return f"PlainSample({shown})"

@@ -1,0 +1,36 @@
+"""Samplers by name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ensemble._check import integer, message, one_of, require
+from ensemble.uq.samplers.monte_carlo import MonteCarlo
+from ensemble.uq.samplers.quasi_random import Halton, Sobol
+from ensemble.uq.samplers.sampler import Sampler
+
+if TYPE_CHECKING:
+    from ensemble.uq.inputs.inputs import Inputs
+
+__all__ = ["settled_sampler"]
+
+SAMPLERS: dict[str, type[Sampler]] = {kind.name: kind for kind in (MonteCarlo, Sobol, Halton)}
+
+
+def settled_sampler(sampler: Any, inputs: Inputs, n: int | None, function: str = "Inputs.samples") -> tuple[Any, int]:
+    """The sampler with all that depends on the inputs and on `n` settled, and the number of samples."""
+    if isinstance(sampler, str):
+        sampler = SAMPLERS[one_of(sampler, SAMPLERS, function, "sampler")]()
+    if not callable(getattr(sampler, "points", None)):
+        names = ", ".join(repr(name) for name in SAMPLERS)
+        seen = f"a {type(sampler).__name__}"
+        raise TypeError(message(function, "sampler", f"be a Sampler, or one of {names}", seen))
+    if n is not None:
+        n = integer(n, function, "n", minimum=1)
+    settled = sampler.for_inputs(inputs, n)
+    count = settled.count()
+    advice = "Leave n out." if count else "A sampler without end needs it."
+    wanted = "be an integer" if count is None else f"be {count}, the points of {sampler!r}"
+    good = n is not None if count is None else n in (None, count)
+    require(good, function, "n", wanted, n, advice)
+    return settled, int(n or count)
