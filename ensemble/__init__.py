@@ -48,7 +48,7 @@ from ensemble.scalar import (
 if TYPE_CHECKING:
     from ensemble import apps, gallery, krylov, linalg, multigrid, uq
     from ensemble.scalar import xp
-    from ensemble.uq import Categorical, Inputs
+    from ensemble.uq import Categorical, Inputs, plan, propagate, vectorize
 
 __all__ = [
     "Categorical",
@@ -77,9 +77,11 @@ __all__ = [
     "namespace",
     "norm",
     "per_sample",
+    "plan",
     "plot_histogram",
     "plot_ribbon",
     "probability",
+    "propagate",
     "record_divergence",
     "run",
     "sample_confidence_interval",
@@ -95,6 +97,7 @@ __all__ = [
     "shared",
     "support",
     "uq",
+    "vectorize",
     "where",
     "while_loop",
     "xp",
@@ -103,7 +106,13 @@ __all__ = [
 SUBPACKAGES = ("apps", "gallery", "krylov", "linalg", "multigrid", "uq")
 """What is imported when it is first used: kernels, and with them Numba and SciPy."""
 
-LATE = {"Categorical": "ensemble.uq", "Inputs": "ensemble.uq"}
+LATE = {
+    "Categorical": "ensemble.uq",
+    "Inputs": "ensemble.uq",
+    "plan": "ensemble.uq",
+    "propagate": "ensemble.uq",
+    "vectorize": "ensemble.uq",
+}
 """Names that are imported when they are first used, and where from."""
 
 

@@ -7,7 +7,8 @@ import sys
 from typing import NoReturn
 
 from ensemble._command.parsers import add_diffusion, add_gbees
-from ensemble._command.shared.output import Output, flush_stdout, say
+from ensemble._command.shared.output import Output, flush_stdout
+from ensemble._progress import say
 from ensemble._version import __version__
 from ensemble.scalar import DivergenceError
 

@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
 from ensemble._check import message, require
+from ensemble._files import write_whole
 from ensemble.scalar.ensemble import Ensemble
 
-__all__ = ["load", "save", "write_whole"]
-
-
-def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Let `write` fill a file beside `path`, then put it in place: readers never see half a file."""
-    part = path.with_name(f".{path.name}.part")
-    try:
-        with part.open("wb") as file:
-            write(file)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+__all__ = ["load", "save"]
 
 
 def save(path: str | os.PathLike[str], x: Ensemble | None = None, /, **named: Ensemble) -> None:

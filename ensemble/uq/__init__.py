@@ -1,5 +1,10 @@
 """Uncertainty quantification: uncertain inputs, samplers, studies of many model runs, and their statistics."""
 
+from ensemble.uq.algorithms.kalman_inversion import InversionResult, kalman_inversion
+from ensemble.uq.algorithms.mcmc import McmcResult, mcmc
+from ensemble.uq.algorithms.multilevel import MultilevelResult, multilevel
+from ensemble.uq.algorithms.rare_events import SubsetResult, subset_simulation
+from ensemble.uq.algorithms.result import AlgorithmError
 from ensemble.uq.inputs.categorical import Categorical
 from ensemble.uq.inputs.inputs import Inputs
 from ensemble.uq.inputs.mixture import Mixture
@@ -8,5 +13,45 @@ from ensemble.uq.inputs.vector import Vector
 from ensemble.uq.samplers.monte_carlo import MonteCarlo
 from ensemble.uq.samplers.quasi_random import Halton, Sobol
 from ensemble.uq.samplers.sampler import Sampler
+from ensemble.uq.store.source_digest import source_digest
+from ensemble.uq.store.store import Store
+from ensemble.uq.study.evaluation import SampleError
+from ensemble.uq.study.groups import Group
+from ensemble.uq.study.outputs import OutputError
+from ensemble.uq.study.plan import Plan, plan
+from ensemble.uq.study.propagate import propagate
+from ensemble.uq.study.result import Probability, UqResult
+from ensemble.uq.study.vectorize import VectorizedModel, vectorize
 
-__all__ = ["Categorical", "Halton", "InputSamples", "Inputs", "Mixture", "MonteCarlo", "Sampler", "Sobol", "Vector"]
+__all__ = [
+    "AlgorithmError",
+    "Categorical",
+    "Group",
+    "Halton",
+    "InputSamples",
+    "Inputs",
+    "InversionResult",
+    "McmcResult",
+    "Mixture",
+    "MonteCarlo",
+    "MultilevelResult",
+    "OutputError",
+    "Plan",
+    "Probability",
+    "SampleError",
+    "Sampler",
+    "Sobol",
+    "Store",
+    "SubsetResult",
+    "UqResult",
+    "Vector",
+    "VectorizedModel",
+    "kalman_inversion",
+    "mcmc",
+    "multilevel",
+    "plan",
+    "propagate",
+    "source_digest",
+    "subset_simulation",
+    "vectorize",
+]

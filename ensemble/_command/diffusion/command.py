@@ -17,8 +17,8 @@ from ensemble._command.diffusion.sampling import MOST_SOBOL_TERMS, uniform_point
 from ensemble._command.diffusion.second_process import OneSampleCompilation
 from ensemble._command.shared.backend import require_backend
 from ensemble._command.shared.files import PLOT_SUFFIXES, require_different, require_writable, save_figure, write_whole
-from ensemble._command.shared.output import say
 from ensemble._command.shared.progress import Progress
+from ensemble._progress import say
 from ensemble.apps.fem import RandomDiffusion
 from ensemble.scalar import Ensemble
 

@@ -26,7 +26,7 @@ from ensemble._command.shared.files import (
     require_writable,
     save_figure,
 )
-from ensemble._command.shared.output import say
+from ensemble._progress import say
 from ensemble.apps.gbees import (
     Configuration,
     Gbees,

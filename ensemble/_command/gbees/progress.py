@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from ensemble._command.shared.progress import SECONDS_BETWEEN_LINES, Display
+from ensemble._progress import SECONDS_BETWEEN_LINES, Display
 
 __all__ = ["GridProgress"]
 

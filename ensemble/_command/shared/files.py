@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from ensemble.scalar.files import write_whole
+from ensemble._files import write_whole
 
 __all__ = ["PLOT_SUFFIXES", "require_different", "require_folder", "require_writable", "save_figure", "write_whole"]
 

@@ -1,4 +1,4 @@
-"""What a command gives out: text on stdout, files, lines on stderr; closed pipes are no error."""
+"""What a command gives out: text on stdout, and files; closed pipes are no error."""
 
 from __future__ import annotations
 
@@ -8,14 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-__all__ = ["Output", "flush_stdout", "say"]
-
-
-def say(text: str) -> None:
-    """Print one line on stderr; a closed stderr does not end the run."""
-    if sys.stderr is not None:
-        with contextlib.suppress(BrokenPipeError):
-            print(text, file=sys.stderr, flush=True)
+__all__ = ["Output", "flush_stdout"]
 
 
 def flush_stdout() -> None:

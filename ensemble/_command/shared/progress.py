@@ -1,60 +1,14 @@
-"""How far a run is: a bar on a terminal, now and then a line elsewhere. Everything goes to stderr."""
+"""How many samples are finished: a bar on a terminal, now and then a line elsewhere."""
 
 from __future__ import annotations
 
-import sys
 import time
-from types import TracebackType
-from typing import Any, Self
 
 import numpy as np
-from tqdm import tqdm
 
-from ensemble._command.shared.output import say
+from ensemble._progress import SECONDS_BETWEEN_LINES, Display
 
-__all__ = ["Display", "Progress"]
-
-SECONDS_BETWEEN_LINES = 5.0
-
-
-class Display:
-    """A bar where stderr is a terminal, else lines now and then; a context manager.
-
-    Parameters
-    ----------
-    quiet : bool
-        Print nothing.
-    **bar
-        Arguments of tqdm besides its stream.
-    """
-
-    def __init__(self, *, quiet: bool, **bar: Any) -> None:
-        self.quiet = quiet
-        self.started = self.last_line = time.perf_counter()
-        on_terminal = sys.stderr is not None and sys.stderr.isatty() and not quiet
-        self.bar = tqdm(file=sys.stderr, dynamic_ncols=True, **bar) if on_terminal else None
-
-    def say(self, text: str) -> None:
-        """Print one line beside the bar."""
-        if self.quiet:
-            return
-        if self.bar is not None:
-            self.bar.write(text, file=sys.stderr)
-        else:
-            say(text)
-
-    def restart_clock(self) -> None:
-        """What was done before is no guide to the rate."""
-        self.started = self.last_line = time.perf_counter()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self.bar is not None:
-            self.bar.close()
+__all__ = ["Progress"]
 
 
 class Progress(Display):

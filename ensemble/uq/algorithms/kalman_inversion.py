@@ -175,7 +175,7 @@ def kalman_inversion(
     _check.require(inside, name, "effective_size", "be between 0 and 1", effective_size)
     seed = seed_or_entropy(seed, name)
     observed, whiten = _observations(y, noise_covariance)
-    evaluations = Evaluations(forward, inputs, name, output=output, ensemble_size=ensemble_size)
+    evaluations = Evaluations(forward, inputs, name, "forward", output=output, ensemble_size=ensemble_size)
     z = normal_points(seed, 0, 0, n_samples, evaluations.n_germs)
     temperature, temperatures, misfits, n_redrawn, status = 0.0, [], [], 0, "max_iterations"
     for k in range(max_iterations):
@@ -187,7 +187,10 @@ def kalman_inversion(
         residuals = whiten(observed[:, None] - values)
         misfit = 0.5 * np.einsum("is,is->s", residuals, residuals)
         left = 1.0 - temperature
-        h = min(_step_by_misfit(misfit, observed.size) if step == "misfit" else _step_by_size(misfit, effective_size, left), left)
+        h = min(
+            _step_by_misfit(misfit, observed.size) if step == "misfit" else _step_by_size(misfit, effective_size, left),
+            left,
+        )
         z = _updated(z, residuals, 1.0 / h, random_generator(seed, 2, k) if update == "stochastic" else None)
         temperature = 1.0 if h == left else temperature + h
         temperatures.append(temperature)
@@ -231,6 +234,7 @@ def _forward(
 ) -> tuple[np.ndarray, np.ndarray, int]:
     """Samples whose forward runs succeeded, their values, and how many runs are from new draws."""
     values, failed = evaluations(z)
+    values, failed = values.copy(), failed.copy()
     wanted = f"return {m} numbers per sample, as many as y"
     _check.require(len(values) == m, "kalman_inversion", "forward", wanted, len(values))
     generator, n_redrawn = random_generator(seed, 1, k), 0

@@ -197,8 +197,8 @@ def mcmc(
     _check.one_of(prior, PRIORS, "mcmc", "prior")
     _check.require(_check.finite(stretch, "mcmc", "stretch") > 1.0, "mcmc", "stretch", "be above 1", stretch)
     evaluations = Evaluations(
-        log_likelihood, inputs, "mcmc", output=output, ensemble_size=ensemble_size, infinite=True
-    )  # fmt: skip
+        log_likelihood, inputs, "mcmc", "log_likelihood", output=output, ensemble_size=ensemble_size, infinite=True
+    )
     advice = "A flat prior is on R^n: write prior='inputs', or give n."
     _check.require(prior == "inputs" or evaluations.plain, "mcmc", "inputs", "be an integer", "Inputs", advice)
     density = _Density(evaluations, prior == "inputs")
@@ -237,19 +237,15 @@ class _Density:
     def __call__(self, z: np.ndarray) -> np.ndarray:
         values, failed = self.evaluations(z)
         _check.require(len(values) == 1, "mcmc", "log_likelihood", "return one number per sample", f"{len(values)}")
-        log_density = values[0] if values.flags.writeable and values.base is None else values[0].copy()
-        failed |= log_density == np.inf
+        failed = failed | (values[0] == np.inf)
+        log_density: np.ndarray = values[0]
         if failed.any():
             self.n_failed += int(np.count_nonzero(failed))
-            log_density[failed] = np.nan
-        if self.with_prior:
-            log_density = log_density - 0.5 * np.einsum("is,is->s", z, z)
-        return log_density
+            log_density = np.where(failed, np.nan, log_density)
+        return log_density - 0.5 * np.einsum("is,is->s", z, z) if self.with_prior else log_density
 
 
-def _starting_points(
-    density: _Density, start: Any, n_chains: int | None, seed: int
-) -> tuple[np.ndarray, np.ndarray]:
+def _starting_points(density: _Density, start: Any, n_chains: int | None, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Points with a finite density, shape (n_germs, n_chains), and that density."""
     n_germs = density.evaluations.n_germs
     if start is not None:
@@ -263,7 +259,7 @@ def _starting_points(
     _check.require(enough, "mcmc", "n_chains", f"be even and at least {2 * n_germs}", n_chains, advice)
     if start is None:
         z = normal_points(seed, 0, 0, n_chains, n_germs)
-    log_density = density(z)
+    log_density = density(z).copy()
     bad = np.flatnonzero(~np.isfinite(log_density))
     advice = "Start the chains where the likelihood is not zero."
     seen = f"{bad.size} without one"

@@ -1,0 +1,95 @@
+"""Files that are written whole: under another name first, and renamed once they are complete."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import BinaryIO
+
+__all__ = ["Replacements", "write_whole"]
+
+SYNC_THREADS = 8
+"""Concurrent fsync calls share one commit of the file system: 24 files took 10 ms on ext4, one after another 84 ms."""
+
+
+def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
+    """Let `write` fill a file beside `path`, then put it in place: readers never see half a file."""
+    with Replacements() as files:
+        files.write(path, write)
+
+
+class Replacements:
+    """New contents for several files, put in place together at `commit`; a context manager that commits.
+
+    Each file is written beside its path and renamed at `commit`, in the order of the calls of `write`. With `durable`
+    the contents are on the disk before the first file is renamed, and the names before `commit` returns.
+    """
+
+    def __init__(self, *, durable: bool = False) -> None:
+        self._durable = durable
+        self._pending: dict[Path, Path] = {}
+        self._folders: set[Path] = set()
+
+    def write(self, path: Path, write: Callable[[BinaryIO], object]) -> None:
+        """Let `write` fill the file that becomes `path`; folders that are missing are made."""
+        self._make(path.parent)
+        part = path.with_name(f".{path.name}.part")
+        self._pending[path] = part
+        with part.open("wb") as file:
+            write(file)
+
+    def commit(self) -> None:
+        """Put the files written so far in place."""
+        if self._durable:
+            sync(self._pending.values())
+        for path, part in self._pending.items():
+            part.replace(path)
+        if self._durable and os.name == "posix":  # elsewhere folders cannot be opened
+            sync(self._folders)
+        self._pending, self._folders = {}, set()
+
+    def discard(self) -> None:
+        """Remove what was written since the last `commit`."""
+        for part in self._pending.values():
+            part.unlink(missing_ok=True)
+        self._pending, self._folders = {}, set()
+
+    def _make(self, folder: Path) -> None:
+        """Make `folder`; its name is in its parent, which then has changed, too."""
+        if folder in self._folders:
+            return
+        if not folder.is_dir():
+            self._make(folder.parent)
+            folder.mkdir(exist_ok=True)
+        self._folders.add(folder)
+
+    def __enter__(self) -> Replacements:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None:
+                self.commit()
+        finally:
+            self.discard()
+
+
+def sync(paths: Iterable[Path]) -> None:
+    """Wait until the files or folders `paths` are on the disk."""
+
+    def one(path: Path) -> None:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    listed = list(paths)
+    if len(listed) < 2:
+        for path in listed:
+            one(path)
+        return
+    with ThreadPoolExecutor(min(SYNC_THREADS, len(listed))) as threads:
+        list(threads.map(one, listed))

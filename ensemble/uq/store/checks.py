@@ -1,0 +1,130 @@
+"""Checks of what a store is given, and the messages of what the file system refuses."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ensemble import _check
+from ensemble.uq.store.compaction import RESERVED, supported
+from ensemble.uq.store.journal import Output
+from ensemble.uq.store.zarr_array import fill_value
+
+__all__ = ["CheckedGroup", "group_checked", "seconds_checked", "writing"]
+
+
+@contextlib.contextmanager
+def writing(function: str, path: Path, advice: str = "") -> Iterator[None]:
+    """Say what could not be written where an OSError is raised inside; its kind and number stay."""
+    try:
+        yield
+    except BlockingIOError:
+        raise
+    except OSError as error:
+        seen = f"{os.strerror(error.errno) if error.errno else error} at {error.filename or path}"
+        requirement = "be a folder in which files can be written"
+        raise OSError(error.errno, _check.message(function, "path", requirement, seen, advice)) from error
+
+
+def seconds_checked(function: str, seconds: float) -> float:
+    """`seconds`, from zero to infinity."""
+    return float("inf") if seconds == float("inf") else _check.positive(seconds, function, "sync_seconds", zero=True)
+
+
+class CheckedGroup(NamedTuple):
+    """One group as the journal takes it."""
+
+    ids: np.ndarray
+    outputs: dict[str, np.ndarray]
+    failed: np.ndarray
+    reasons: dict[int, str]
+
+
+def group_checked(
+    ids: Any, outputs: Mapping[str, Any], failed: Any, reasons: Mapping[int, str] | None, known: Mapping[str, Output],
+    done: np.ndarray,
+) -> CheckedGroup:  # fmt: skip
+    """What `append` is given; `known` are the outputs stored before, `done` the samples."""
+    numbers = ids_checked(ids, done)
+    mask = np.zeros(len(numbers), dtype=bool) if failed is None else np.ascontiguousarray(failed)
+    if mask.dtype != bool or mask.shape != numbers.shape:
+        seen = f"shape {mask.shape} of {mask.dtype}"
+        raise ValueError(_check.message("Store.append", "failed", f"be a bool array of shape {numbers.shape}", seen))
+    if not known:
+        known = {name: new_output(name, np.asarray(value)) for name, value in outputs.items()}
+    any_failed = bool(mask.any())
+    if outputs.keys() != known.keys() and (outputs or not mask.all()):
+        seen = ", ".join(map(repr, outputs)) or "none"
+        raise ValueError(_check.message("Store.append", "outputs", f"be {', '.join(map(repr, known))}", seen))
+    arrays = {name: output_checked(name, value, known[name], len(numbers)) for name, value in outputs.items()}
+    if any_failed:
+        arrays = {name: masked(array, mask) for name, array in arrays.items()}
+    return CheckedGroup(numbers, arrays, mask, reasons_checked(numbers, mask, reasons) if reasons else {})
+
+
+def ids_checked(ids: Any, done: np.ndarray) -> np.ndarray:
+    """`ids` as int64, none of them twice or in `done`."""
+    numbers = np.asarray(ids)
+    if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or not len(numbers):
+        seen = f"shape {numbers.shape} of {numbers.dtype}"
+        raise ValueError(_check.message("Store.append", "ids", "be an integer array of shape (k,), k > 0", seen))
+    numbers = np.ascontiguousarray(numbers, dtype="<i8")
+    n, ordered = len(done), np.sort(numbers)
+    if ordered[0] < 0 or ordered[-1] >= n:
+        seen = _check.samples_text(ordered[(ordered < 0) | (ordered >= n)])
+        advice = "Store.extend lets the study have more samples."
+        raise ValueError(_check.message("Store.append", "ids", f"be from 0 to {n - 1}", seen, advice))
+    twice = ordered[1:] == ordered[:-1]
+    if twice.any():
+        seen = f"{_check.samples_text(np.unique(ordered[1:][twice]))} twice"
+        raise ValueError(_check.message("Store.append", "ids", "be different", seen))
+    if done[numbers].any():
+        seen = _check.samples_text(ordered[done[ordered]])
+        raise ValueError(_check.message("Store.append", "ids", "be samples that are not stored", seen))
+    return numbers
+
+
+def output_checked(name: str, value: Any, output: Output, n_samples: int) -> np.ndarray:
+    """One output of a group as a C-contiguous little-endian array that fits the outputs stored before."""
+    array = np.ascontiguousarray(value)
+    if array.dtype != output.dtype or array.shape != (*output.shape, n_samples):
+        requirement = f"be {output.dtype.name} of shape {(*output.shape, n_samples)}"
+        seen = f"{array.dtype.name} of shape {array.shape}"
+        raise ValueError(_check.message("Store.append", f"outputs[{name!r}]", requirement, seen))
+    return array.astype(output.dtype, copy=False)
+
+
+def new_output(name: str, array: np.ndarray) -> Output:
+    """The output that a study's first array `array` makes."""
+    argument = f"outputs[{name!r}]"
+    if not isinstance(name, str) or not name or name[0] in "._" or "/" in name or "\0" in name or name in RESERVED:
+        requirement = f"have a name without '/', not starting with '.' or '_', and none of {', '.join(RESERVED)}"
+        raise ValueError(_check.message("Store.append", argument, requirement, repr(name)))
+    if not supported(array.dtype):
+        requirement = "be an array of bools, integers, or real or complex numbers of 16 to 128 bits"
+        raise TypeError(_check.message("Store.append", argument, requirement, str(array.dtype)))
+    if array.ndim == 0:
+        raise ValueError(_check.message("Store.append", argument, "have samples as its last axis", "shape ()"))
+    return Output(name, array.dtype.newbyteorder("<"), array.shape[:-1])
+
+
+def masked(array: np.ndarray, failed: np.ndarray) -> np.ndarray:
+    """`array` with fill for the failed samples."""
+    result = array.copy()
+    result[..., failed] = fill_value(array.dtype)
+    return result
+
+
+def reasons_checked(ids: np.ndarray, failed: np.ndarray, reasons: Mapping[int, str]) -> dict[int, str]:
+    """`reasons` by plain ints; each must be of a failed sample of the group."""
+    found = {int(i): str(reason) for i, reason in reasons.items()}
+    others = sorted(found.keys() - set(ids[failed].tolist()))
+    if others:
+        requirement = "be given for failed samples of the group"
+        raise ValueError(_check.message("Store.append", "reasons", requirement, _check.samples_text(others)))
+    return found

@@ -1,0 +1,196 @@
+"""Compaction: the samples in the journal are moved into the chunks of a Zarr group.
+
+Every file is written beside its path, flushed to the disk, and renamed; first the chunks of outputs and inputs, then
+the masks, then the metadata. Only afterwards is the journal emptied. A process killed in between leaves the journal
+with all its records, and compacting again writes the same files.
+
+At most `PANEL_BYTES`, one chunk and one piece of a record are in memory at a time: less than 256 MiB.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ensemble import _check
+from ensemble._files import Replacements
+from ensemble.uq.store.index import Index, gather
+from ensemble.uq.store.journal import Journal, Output
+from ensemble.uq.store.manifest import text_of
+from ensemble.uq.store.zarr_array import ZarrArray
+
+__all__ = ["GROUP_FILE", "MASKS", "RESERVED", "compact", "read_masks", "read_reasons", "supported"]
+
+PANEL_BYTES = 1 << 27
+FLUSH_BYTES = 1 << 28
+
+GROUP_FILE = "zarr.json"
+MASKS = tuple(Output(name, np.dtype(bool), ()) for name in ("done", "failed"))
+SAMPLE = Output("sample", np.dtype("<i8"), ())
+RESERVED = ("done", "failed", "sample", GROUP_FILE)
+
+
+def supported(dtype: np.dtype) -> bool:
+    """Whether arrays of `dtype` can be stored: bools, integers, and real and complex numbers of 16 to 128 bits."""
+    return dtype.kind in "biu" or dtype in (np.float16, np.float32, np.float64, np.complex64, np.complex128)
+
+
+def reasons_text(reasons: Mapping[int, str]) -> bytes:
+    """The bytes of the file ``reasons.json``."""
+    return json.dumps({str(i): reasons[i] for i in sorted(reasons)}, indent=1).encode() + b"\n"
+
+
+def read_reasons(private: Path) -> dict[int, str]:
+    """Why compacted samples failed."""
+    path = private / "reasons.json"
+    return {int(i): reason for i, reason in json.loads(path.read_bytes()).items()} if path.exists() else {}
+
+
+def read_masks(folder: Path, n: int) -> list[np.ndarray]:
+    """The compacted masks of the first `n` samples, done and failed; False where nothing is compacted."""
+    masks = np.zeros((len(MASKS), 1, n), dtype=bool)
+    for output, mask in zip(MASKS, masks, strict=True):
+        ZarrArray(folder / output.name, output).read(np.arange(n), np.arange(n), mask)
+    return [mask[0] for mask in masks]
+
+
+class Writer:
+    """Replacements that are put in place whenever `FLUSH_BYTES` are waiting."""
+
+    def __init__(self, files: Replacements) -> None:
+        self.files, self.waiting = files, 0
+
+    def write(self, path: Path, contents: bytes) -> None:
+        self.files.write(path, lambda file: file.write(contents))
+        self.waiting += len(contents)
+        if self.waiting > FLUSH_BYTES:
+            self.files.commit()
+            self.waiting = 0
+
+    def write_changed(self, path: Path, contents: bytes) -> None:
+        """Write `contents` unless the file has them."""
+        if not path.exists() or path.read_bytes() != contents:
+            self.write(path, contents)
+
+
+def compact(
+    folder: Path, private: Path, manifest: dict[str, Any], outputs: Iterable[Output], journal: Journal, index: Index,
+    inputs: Mapping[str, np.ndarray],
+) -> None:  # fmt: skip
+    """Bring the Zarr group in `folder` up to the journal's state; the journal stays as it is."""
+    n = len(index.done)
+    fresh = index.journaled()
+    arrays = [ZarrArray(folder / o.name, o, dims=dims_of(manifest, o)) for o in outputs]
+    coordinates = coordinate_arrays(folder, {array.output.name for array in arrays}, inputs, n)
+    masks = {ZarrArray(folder / o.name, o): getattr(index, o.name) for o in MASKS}
+    ids = ZarrArray(folder / SAMPLE.name, SAMPLE)
+    with Replacements(durable=True) as files:
+        writer = Writer(files)
+        for array in arrays:
+            write_outputs(writer, array, journal, index, fresh)
+        for array, values in {**coordinates, ids: np.arange(n)}.items():
+            write_values(writer, array, values, written_ids(array, index, fresh))
+        writer.write_changed(private / "reasons.json", reasons_text(index.reasons))
+        writer.write_changed(private / "manifest.json", text_of(manifest))
+        for array, values in masks.items():
+            write_values(writer, array, values, written_ids(array, index, fresh))
+        members = {a.output.name: a.metadata(n) for a in (*arrays, *masks, ids, *coordinates)}
+        kept = kept_coordinates(folder, set(members), n)
+        members |= kept
+        for name, metadata in members.items():
+            writer.write_changed(folder / name / "zarr.json", json_text(metadata))
+        names = [*(array.output.name for array in coordinates), *kept]
+        writer.write_changed(folder / GROUP_FILE, group_text(manifest, names, members))
+
+
+def dims_of(manifest: dict[str, Any], output: Output) -> tuple[str, ...] | None:
+    """Names of the output's axes, if the manifest has them."""
+    dims = manifest["outputs"][output.name].get("dims")
+    return None if dims is None else tuple(dims)
+
+
+def coordinate_arrays(
+    folder: Path, taken: set[str], inputs: Mapping[str, np.ndarray], n: int
+) -> dict[ZarrArray, np.ndarray]:
+    """The arrays of the input values; an input with the name of an output is called NAME_input."""
+    found = {}
+    for name, given in inputs.items():
+        values = np.asarray(given)
+        if values.ndim < 1 or values.shape[-1] != n or not supported(values.dtype):
+            requirement = f"be an array of numbers of shape (..., {n})"
+            seen = f"shape {values.shape} of {values.dtype}"
+            raise ValueError(_check.message("Store.compact", f"inputs[{name!r}]", requirement, seen))
+        own = f"{name}_input" if name in taken or name in RESERVED else name
+        output = Output(own, values.dtype.newbyteorder("<"), values.shape[:-1])
+        found[ZarrArray(folder / own, output)] = values
+    return found
+
+
+def kept_coordinates(folder: Path, written: set[str], n: int) -> dict[str, Any]:
+    """Metadata of input values that an earlier compaction wrote and this one was not given."""
+    path = folder / GROUP_FILE
+    if not path.exists():
+        return {}
+    group = json.loads(path.read_bytes())
+    members = group["consolidated_metadata"]["metadata"]
+    names = [name for name in group["attributes"]["coordinates"].split() if name not in written]
+    return {name: {**members[name], "shape": [*members[name]["shape"][:-1], n]} for name in names}
+
+
+def written_ids(array: ZarrArray, index: Index, fresh: np.ndarray) -> np.ndarray:
+    """Samples whose chunks are written: those in the journal, or all that are done if the array is new."""
+    return fresh if array.metadata_path.exists() else np.flatnonzero(index.done)
+
+
+def write_values(writer: Writer, array: ZarrArray, values: np.ndarray, ids: np.ndarray) -> None:
+    """Write the chunks with the samples `ids` of an array that is in memory."""
+    flat = values.reshape(array.output.size, values.shape[-1]) if values.size else values
+    width = array.n_chunk
+    for column in np.unique(ids // width):
+        for block in array.row_blocks():
+            part = flat[block.start : block.stop, column * width : (column + 1) * width]
+            chunk = np.full((len(part), width), array.fill, dtype=array.output.dtype)
+            chunk[:, : part.shape[1]] = part
+            writer.write(array.path(block, int(column)), array.chunk_bytes(chunk))
+
+
+def write_outputs(writer: Writer, array: ZarrArray, journal: Journal, index: Index, fresh: np.ndarray) -> None:
+    """Write the chunks of an output, as many columns of chunks at a time as `PANEL_BYTES` hold."""
+    width = array.n_chunk
+    columns = np.unique(written_ids(array, index, fresh) // width)
+    older = np.unique(np.flatnonzero(index.done & (index.record_of < 0)) // width)
+    per_panel = max(1, PANEL_BYTES // (array.n_rows * width * array.output.dtype.itemsize))
+    for first in range(0, len(columns), per_panel):
+        panel = columns[first : first + per_panel]
+        chosen = fresh[np.isin(fresh // width, panel)]
+        places = np.searchsorted(panel, chosen // width) * width + chosen % width
+        parts = index.parts(chosen, places)
+        for block in array.row_blocks():
+            tile = np.full((block.stop - block.start, len(panel) * width), array.fill, dtype=array.output.dtype)
+            for k, column in enumerate(panel):
+                before = array.chunk_values(block, int(column)) if column in older else None
+                if before is not None:
+                    tile[:, k * width : (k + 1) * width] = before
+            gather(journal, parts, array.output, block.start, block.stop, tile)
+            for k, column in enumerate(panel):
+                chunk = tile[:, k * width : (k + 1) * width]
+                writer.write(array.path(block, int(column)), array.chunk_bytes(chunk))
+
+
+def json_text(contents: Mapping[str, Any]) -> bytes:
+    """The bytes of a metadata file."""
+    return json.dumps(contents, indent=2).encode() + b"\n"
+
+
+def group_text(manifest: dict[str, Any], coordinates: list[str], members: dict[str, Any]) -> bytes:
+    """The bytes of the group's ``zarr.json``, with the metadata of its arrays."""
+    # The manifest is one text: attributes of NetCDF files, to which xarray exports, cannot be nested.
+    attributes = {"coordinates": " ".join(coordinates), "manifest": json.dumps(manifest)}
+    consolidated = {"kind": "inline", "must_understand": False, "metadata": members}
+    return json_text(
+        {"attributes": attributes, "zarr_format": 3, "node_type": "group", "consolidated_metadata": consolidated}
+    )

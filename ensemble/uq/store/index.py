@@ -1,0 +1,97 @@
+"""Which samples of a store are done, which of those failed, and which record of the journal holds them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ensemble.uq.store.journal import Group, Journal, Output, Record
+
+__all__ = ["Index", "Part", "gather"]
+
+PIECE_BYTES = 1 << 23
+"""At most so much of a record is read at once, or one row."""
+
+
+class Part(NamedTuple):
+    """The requested samples that one record holds: places in the request and places in the record."""
+
+    record: Record
+    requested: np.ndarray
+    stored: np.ndarray
+
+
+class Index:
+    """State of the samples 0 to n - 1, and the place in the journal of those that are not compacted."""
+
+    def __init__(self, n: int) -> None:
+        self.done = np.zeros(n, dtype=bool)
+        self.failed = np.zeros(n, dtype=bool)
+        self.record_of = np.full(n, -1, dtype=np.int32)
+        self.place_of = np.zeros(n, dtype=np.int32)
+        self.records: list[Record] = []
+        self.reasons: dict[int, str] = {}
+
+    def grow(self, n: int) -> None:
+        """Count samples up to `n`."""
+        more = n - len(self.done)
+        self.done = np.append(self.done, np.zeros(more, dtype=bool))
+        self.failed = np.append(self.failed, np.zeros(more, dtype=bool))
+        self.record_of = np.append(self.record_of, np.full(more, -1, dtype=np.int32))
+        self.place_of = np.append(self.place_of, np.zeros(more, dtype=np.int32))
+
+    def add(self, group: Group) -> None:
+        """Note a record of the journal."""
+        ids, failed, places = group.ids, group.failed, np.arange(len(group.ids))
+        inside = ids < len(self.done)  # a writer may have let the study grow after this reader has read the manifest
+        if not inside.all():
+            ids, failed, places = ids[inside], failed[inside], places[inside]
+        self.done[ids] = True
+        self.failed[ids] = failed
+        self.record_of[ids] = len(self.records)
+        self.place_of[ids] = places
+        self.records.append(group.record)
+        self.reasons.update(group.reasons)
+
+    def add_compacted(self, done: np.ndarray, failed: np.ndarray, reasons: dict[int, str]) -> None:
+        """Note the samples that are in the Zarr group."""
+        self.done |= done
+        self.failed |= failed
+        self.reasons = {**reasons, **self.reasons}
+
+    def clear_journal(self) -> None:
+        """Forget the records: the journal has been emptied."""
+        self.record_of[:] = -1
+        self.records = []
+
+    def journaled(self) -> np.ndarray:
+        """Ids of the samples whose outputs are in the journal."""
+        return np.flatnonzero(self.record_of >= 0)
+
+    def parts(self, ids: np.ndarray, places: np.ndarray) -> list[Part]:
+        """The samples `ids`, all in the journal, by record; sample k is wanted at ``places[k]``."""
+        order = np.argsort(self.record_of[ids], kind="stable")
+        numbers = self.record_of[ids[order]]
+        starts = np.flatnonzero(np.diff(numbers, prepend=-1))
+        parts = []
+        for chosen in np.split(order, starts[1:]) if len(order) else []:
+            record = self.records[self.record_of[ids[chosen[0]]]]
+            parts.append(Part(record, places[chosen], self.place_of[ids[chosen]]))
+        return parts
+
+
+def gather(journal: Journal, parts: list[Part], output: Output, start: int, stop: int, result: np.ndarray) -> None:
+    """Copy the values `start` to `stop` of the flattened output from the journal into `result`.
+
+    Groups without the output (all their samples failed before there was any) leave `result` as it is.
+    """
+    for record, requested, stored in parts:
+        place = record.place(output.name)
+        if place is None:
+            continue
+        step = max(1, PIECE_BYTES // (record.n_samples * output.dtype.itemsize))
+        for first in range(start, stop, step):
+            last = min(first + step, stop)
+            values = journal.rows(record, *place, first, last)
+            result[first - start : last - start, requested] = values[:, stored]

@@ -1,0 +1,328 @@
+"""The journal of a store: an append-only file with one checksummed record per finished group of samples.
+
+A record is a fixed header (marker with the record's version, number of samples, lengths, CRC-32 of the body, CRC-32 of
+the header) and a body: layout (names, data types and shapes as JSON), reasons of failures (JSON), sample ids, mask of
+failed samples, and each output as raw bytes of shape ``(*shape, n_samples)``. All parts start at multiples of eight
+bytes, and all numbers are little-endian. Nothing is pickled.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import mmap
+import os
+import struct
+import weakref
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ensemble._check import message
+
+__all__ = ["EMPTY", "Journal", "Layout", "Output", "Record", "TornRecord"]
+
+VERSION = 1
+FILE_HEADER = struct.Struct("<8sII")
+MAGIC = b"ensjrnl\n"
+EMPTY = FILE_HEADER.pack(MAGIC, VERSION, 0)
+"""Contents of a journal without records."""
+
+RECORD_HEADER = struct.Struct("<4sIQIIII")
+MARKER = b"GRP" + bytes([VERSION])
+ALIGNMENT = 8
+ONE_WRITE = 1 << 20
+"""Records up to this length are joined and written by one call; larger ones are not copied."""
+
+CHECK_BYTES = 1 << 22
+PADDING = b"\0" * ALIGNMENT
+RESTORE = "Restore the file from a copy."
+
+
+class Output(NamedTuple):
+    """Name, data type and shape per sample of one output."""
+
+    name: str
+    dtype: np.dtype
+    shape: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        """Number of values per sample."""
+        return math.prod(self.shape)
+
+
+class Layout(NamedTuple):
+    """The outputs of a record, and their padded JSON."""
+
+    outputs: tuple[Output, ...]
+    text: bytes
+
+    @classmethod
+    def of(cls, outputs: Sequence[Output]) -> Layout:
+        text = json.dumps([[o.name, o.dtype.str, list(o.shape)] for o in outputs])
+        return cls(tuple(outputs), padded(text.encode()))
+
+    @classmethod
+    def read(cls, text: bytes) -> Layout:
+        outputs = [Output(name, np.dtype(kind), tuple(shape)) for name, kind, shape in json.loads(text.rstrip(b"\0"))]
+        return cls(tuple(outputs), text)
+
+
+class Record(NamedTuple):
+    """Where one group stands in the file."""
+
+    number: int
+    offset: int
+    length: int
+    n_samples: int
+    layout: Layout
+    arrays: int
+
+    def place(self, name: str) -> tuple[Output, int] | None:
+        """The output `name` and the offset of its bytes; None if the group has no such output."""
+        offset = self.arrays
+        for output in self.layout.outputs:
+            if output.name == name:
+                return output, offset
+            offset += aligned(output.size * output.dtype.itemsize * self.n_samples)
+        return None
+
+
+class Group(NamedTuple):
+    """What a record says of its samples, without the outputs."""
+
+    record: Record
+    ids: np.ndarray
+    failed: np.ndarray
+    reasons: dict[int, str]
+
+
+class TornRecord(NamedTuple):
+    """The incomplete end of a journal."""
+
+    number: int
+    offset: int
+    n_bytes: int
+
+
+def damage(seen: str, advice: str) -> ValueError:
+    """The error for a journal whose records cannot be trusted."""
+    return ValueError(message("Store.open", "the journal", "hold whole records", seen, advice))
+
+
+def newer(seen: str) -> ValueError:
+    """The error for a journal that a newer version of the library has written."""
+    requirement = f"be of format version {VERSION} or earlier"
+    return ValueError(message("Store.open", "the journal", requirement, seen, "Use a newer version of ensemble."))
+
+
+def aligned(n_bytes: int) -> int:
+    """`n_bytes` up to the next multiple of the alignment."""
+    return -(-n_bytes // ALIGNMENT) * ALIGNMENT
+
+
+def padded(text: bytes) -> bytes:
+    """`text` with zero bytes up to the alignment."""
+    return text + PADDING[: -len(text) % ALIGNMENT]
+
+
+class Journal:
+    """One journal file, opened for appending or for reading.
+
+    Appending keeps the file position of the last whole record: what a failed write leaves behind is cut off, and
+    overwritten by the next record where even that fails.
+    """
+
+    def __init__(self, path: Path, *, writable: bool) -> None:
+        self.path = path
+        self._descriptor = os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | getattr(os, "O_CLOEXEC", 0))
+        self._close = weakref.finalize(self, os.close, self._descriptor)
+        self._layouts: dict[Any, Layout] = {}
+        self._texts: dict[bytes, Layout] = {}
+        self._n_records = 0
+        self.end = FILE_HEADER.size
+        self.torn: TornRecord | None = None
+
+    @property
+    def n_bytes(self) -> int:
+        """Length of the records."""
+        return self.end - FILE_HEADER.size
+
+    def append(
+        self, ids: np.ndarray, outputs: Mapping[str, np.ndarray], failed: np.ndarray, reasons: Mapping[int, str]
+    ) -> Record:
+        """Write one group; arrays are C-contiguous, little-endian, `ids` int64 and `failed` bool."""
+        layout = self._layout(outputs)
+        why = padded(json.dumps({str(i): text for i, text in reasons.items()}).encode()) if reasons else b""
+        parts: list[Any] = [layout.text, why, ids, failed, PADDING[: -failed.nbytes % ALIGNMENT]]
+        n_bytes = len(layout.text) + len(why) + ids.nbytes + aligned(failed.nbytes)
+        arrays = self.end + RECORD_HEADER.size + n_bytes
+        for array in outputs.values():
+            if array.nbytes:
+                parts += (array, PADDING[: -array.nbytes % ALIGNMENT])
+                n_bytes += aligned(array.nbytes)
+        checksum = 0
+        for part in parts:
+            checksum = zlib.crc32(part, checksum)
+        header = RECORD_HEADER.pack(MARKER, len(ids), n_bytes, len(layout.text), len(why), checksum, 0)[:-4]
+        header += struct.pack("<I", zlib.crc32(header))
+        record = Record(self._n_records, self.end, RECORD_HEADER.size + n_bytes, len(ids), layout, arrays)
+        self._write([header, *parts], record.length)
+        self._n_records += 1
+        self.end += record.length
+        return record
+
+    def _layout(self, outputs: Mapping[str, np.ndarray]) -> Layout:
+        key = tuple((name, a.dtype, a.shape[:-1]) for name, a in outputs.items())
+        found = self._layouts.get(key)
+        if found is None:
+            found = self._layouts[key] = Layout.of([Output(*one) for one in key])
+        return found
+
+    def _write(self, parts: list[Any], length: int) -> None:
+        """Write at the end of the last record; on any failure the file ends there again."""
+        os.lseek(self._descriptor, self.end, os.SEEK_SET)
+        if length <= ONE_WRITE:
+            chunks: list[Any] = [b"".join(parts)]
+        else:
+            chunks = [np.frombuffer(part, dtype=np.uint8) for part in parts if len(part)]
+        try:
+            for chunk in chunks:
+                written = os.write(self._descriptor, chunk)
+                while written < len(chunk):  # the kernel writes at most 2 GiB by one call, and less on a full disk
+                    written += os.write(self._descriptor, chunk[written:])
+        except BaseException:
+            os.ftruncate(self._descriptor, self.end)
+            raise
+
+    def sync(self) -> None:
+        """Wait until the records are on the disk."""
+        getattr(os, "fdatasync", os.fsync)(self._descriptor)
+
+    def groups(self) -> Iterator[Group]:
+        """Check and describe all records in order; `torn` is the incomplete end afterwards, if there is one.
+
+        Raises ValueError where whole records follow on a damaged one.
+        """
+        size = os.fstat(self._descriptor).st_size
+        self._check_file_header()
+        while self.end < size:
+            group = self._group(self.end, size)
+            if group is None:
+                self._end_or_damage(size)
+                return
+            self._n_records += 1
+            self.end += group.record.length
+            yield group
+
+    def cut(self) -> None:
+        """Remove the incomplete end."""
+        os.ftruncate(self._descriptor, self.end)
+
+    def rows(self, record: Record, output: Output, offset: int, start: int, stop: int) -> np.ndarray:
+        """Values `start` to `stop` of an output that starts at `offset`, for all samples: (stop - start, n_samples)."""
+        row = record.n_samples * output.dtype.itemsize
+        read = self._read(offset + start * row, (stop - start) * row)
+        return np.frombuffer(read, dtype=output.dtype).reshape(stop - start, record.n_samples)
+
+    @property
+    def opened(self) -> bool:
+        """Whether `close` has not been called."""
+        return self._close.alive
+
+    def close(self) -> None:
+        """Close the file."""
+        self._close()
+
+    def _read(self, offset: int, n_bytes: int) -> bytes:
+        os.lseek(self._descriptor, offset, os.SEEK_SET)
+        pieces = []
+        while n_bytes:
+            piece = os.read(self._descriptor, n_bytes)
+            if not piece:
+                raise damage(f"one that ends at byte offset {offset} in {self.path}", RESTORE)
+            pieces.append(piece)
+            n_bytes -= len(piece)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def _check_file_header(self) -> None:
+        size = os.fstat(self._descriptor).st_size
+        found = self._read(0, min(FILE_HEADER.size, size))
+        if len(found) < FILE_HEADER.size or found[: len(MAGIC)] != MAGIC:
+            raise damage(f"{self.path}, which does not start as one", RESTORE)
+        _, version, _ = FILE_HEADER.unpack(found)
+        if version > VERSION:
+            raise newer(f"format version {version} in {self.path}")
+
+    def _header(self, offset: int, size: int) -> tuple[int, int, int, int, int] | None:
+        """Samples, body length, layout length, reasons length, checksum of the record at `offset`; None if damaged."""
+        if offset + RECORD_HEADER.size > size:
+            return None
+        found = self._read(offset, RECORD_HEADER.size)
+        marker, *fields, own = RECORD_HEADER.unpack(found)
+        if marker[:3] != MARKER[:3] or zlib.crc32(found[:-4]) != own:
+            return None
+        if marker != MARKER:
+            raise newer(f"format version {marker[3]} in record {self._n_records} (byte offset {offset}) of {self.path}")
+        n_samples, length, layout, reasons, checksum = fields
+        return n_samples, length, layout, reasons, checksum
+
+    def _whole(self, offset: int, size: int) -> tuple[int, int, int, int] | None:
+        """The header of the record at `offset` without its checksum; None if any byte of the record is damaged."""
+        header = self._header(offset, size)
+        if header is None or offset + RECORD_HEADER.size + header[1] > size:
+            return None
+        *fields, expected = header
+        at, left, checksum = offset + RECORD_HEADER.size, header[1], 0
+        while left:
+            piece = self._read(at, min(left, CHECK_BYTES))
+            checksum = zlib.crc32(piece, checksum)
+            at, left = at + len(piece), left - len(piece)
+        return (fields[0], fields[1], fields[2], fields[3]) if checksum == expected else None
+
+    def _group(self, offset: int, size: int) -> Group | None:
+        header = self._whole(offset, size)
+        if header is None:
+            return None
+        n_samples, length, layout_length, reasons_length = header
+        head = layout_length + reasons_length
+        front = self._read(offset + RECORD_HEADER.size, head + 8 * n_samples + aligned(n_samples))
+        text = front[:layout_length]
+        layout = self._texts.get(text)
+        if layout is None:
+            layout = self._texts[text] = Layout.read(text)
+        why = front[layout_length:head].rstrip(b"\0")
+        record = Record(
+            self._n_records, offset, RECORD_HEADER.size + length, n_samples, layout,
+            offset + RECORD_HEADER.size + len(front),
+        )  # fmt: skip
+        ids = np.frombuffer(front, dtype="<i8", count=n_samples, offset=head)
+        failed = np.frombuffer(front, dtype=bool, count=n_samples, offset=head + 8 * n_samples)
+        reasons = {int(i): str(reason) for i, reason in json.loads(why).items()} if why else {}
+        return Group(record, ids, failed, reasons)
+
+    def _end_or_damage(self, size: int) -> None:
+        """Note the incomplete end, unless a whole record follows: then this is damage in the middle."""
+        later = self._next_whole(self.end, size)
+        if later is not None:
+            raise damage(
+                f"record {self._n_records} at byte offset {self.end} of {self.path}, which does not match its checksum "
+                f"while whole records follow from byte offset {later}",
+                f"{RESTORE} Or keep the {self._n_records} records before it, and the samples after it run again: "
+                f"truncate -s {self.end} {self.path}",
+            )
+        self.torn = TornRecord(self._n_records, self.end, size - self.end)
+
+    def _next_whole(self, start: int, size: int) -> int | None:
+        """Byte offset of the next whole record after `start`."""
+        with mmap.mmap(self._descriptor, size, access=mmap.ACCESS_READ) as contents:
+            at = contents.find(MARKER, start + 1)
+            while at >= 0:
+                if self._whole(at, size) is not None:
+                    return at
+                at = contents.find(MARKER, at + 1)
+        return None

@@ -1,0 +1,143 @@
+"""The manifest of a store: what a study is, and whether another study is the same."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import platform
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ensemble import _check
+from ensemble._files import Replacements
+from ensemble._version import __version__
+from ensemble.uq.store.journal import Output
+
+__all__ = ["FORMAT", "checked", "current_versions", "merged", "outputs_of", "read", "text_of", "write"]
+
+FORMAT = 1
+"""Version of the store's format; incompatible changes increment it."""
+
+ABSENT = "nothing"
+CHECKED_APART = ("n", "outputs", "versions", "later_versions", "format")
+
+
+def current_versions() -> dict[str, str]:
+    """Versions of Python and of the libraries that outputs depend on."""
+    return {
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "scipy": importlib.metadata.version("scipy"),
+        "ensemble": __version__,
+    }
+
+
+def checked(function: str, manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of `manifest` as its JSON reads back, with the format and the versions."""
+    _check.require_type(manifest, Mapping, function, "manifest", "be a dict")
+    try:
+        copy: dict[str, Any] = json.loads(json.dumps(dict(manifest)))
+    except (TypeError, ValueError) as error:
+        text = _check.message(function, "manifest", "hold numbers, text, lists and dicts only", f"{error}")
+        raise TypeError(text) from None
+    _check.require("n" in copy, function, "manifest", "have the key 'n', the number of samples", sorted(copy))
+    copy["n"] = _check.integer(manifest["n"], function, "manifest['n']", minimum=0)
+    copy.setdefault("versions", current_versions())
+    return {"format": FORMAT, **copy}
+
+
+def text_of(manifest: Mapping[str, Any]) -> bytes:
+    """The bytes of the file ``manifest.json``."""
+    return json.dumps(manifest, indent=1).encode() + b"\n"
+
+
+def read(function: str, path: Path) -> dict[str, Any]:
+    """The manifest in the file `path`."""
+    try:
+        found = json.loads(path.read_bytes())
+        version = int(found["format"])
+    except (ValueError, KeyError, TypeError) as error:
+        text = _check.message(function, "path", "have a readable manifest", f"{error!r} in {path}")
+        raise ValueError(text) from None
+    if version > FORMAT:
+        requirement = f"be a store of format version {FORMAT} or earlier"
+        raise ValueError(_check.message(function, "path", requirement, version, "Use a newer version of ensemble."))
+    return dict(found)
+
+
+def write(private: Path, manifest: Mapping[str, Any]) -> None:
+    """Replace the file ``manifest.json`` in the folder `private`."""
+    with Replacements(durable=True) as files:
+        files.write(private / "manifest.json", lambda file: file.write(text_of(manifest)))
+
+
+def outputs_of(manifest: Mapping[str, Any]) -> dict[str, Output]:
+    """The outputs that a manifest describes, by name."""
+    described = (manifest.get("outputs") or {}).items()
+    return {
+        name: Output(name, np.dtype(kind["dtype"]).newbyteorder("<"), tuple(kind["shape"])) for name, kind in described
+    }
+
+
+def merged(function: str, stored: dict[str, Any], given: dict[str, Any], *, force: bool) -> dict[str, Any]:
+    """The manifest of the continued study; raises ValueError if `given` is another study than `stored`."""
+    differing = list(differences(apart(stored), apart(given)))
+    if given["n"] < stored["n"]:
+        differing.append(("n", str(stored["n"]), f"{given['n']} (it may only grow)"))
+    if stored.get("outputs") and given.get("outputs"):
+        differing += differences({"outputs": stored["outputs"]}, {"outputs": given["outputs"]})
+    only_source = [key for key, *_ in differing] == ["source_digest"]
+    if differing and not (force and only_source):
+        seen = "; ".join(f"{key}: stored {was}, given {now}" for key, was, now in differing)
+        advice = "Give the stored study's values, or another path for a new study."
+        if only_source:
+            advice = "The model's source has changed: pass force=True if its outputs have not, or give another path."
+        raise ValueError(_check.message(function, "manifest", "equal the stored one", seen, advice))
+    result = {**stored, "n": given["n"]}
+    if differing:
+        result["source_digest"] = given["source_digest"]
+    if "outputs" in given:
+        result.setdefault("outputs", given["outputs"])
+    return with_versions(function, result, given["versions"])
+
+
+def apart(manifest: dict[str, Any]) -> dict[str, Any]:
+    """What of a manifest must be equal in two studies that are one."""
+    return {key: value for key, value in manifest.items() if key not in CHECKED_APART}
+
+
+def with_versions(function: str, manifest: dict[str, Any], now: dict[str, str]) -> dict[str, Any]:
+    """`manifest`, with the versions `now` listed if they are new; they warn if they are not those of the start."""
+    changed = list(differences(manifest["versions"], now))
+    if not changed:
+        return manifest
+    shown = ", ".join(f"{name} {was} before and {new} now" for name, was, new in changed)
+    warnings.warn(
+        f"{function}: the stored samples were computed with other versions ({shown}). The study continues; "
+        "its later samples may differ from one run's in the last digits.",
+        RuntimeWarning,
+        stacklevel=4,
+    )
+    later = manifest.get("later_versions", [])
+    return manifest if now in later else {**manifest, "later_versions": [*later, now]}
+
+
+def differences(stored: Any, given: Any, key: str = "") -> Iterator[tuple[str, str, str]]:
+    """Key path, stored and given value of each leaf that differs."""
+    if isinstance(stored, dict) and isinstance(given, dict):
+        for name in dict.fromkeys([*stored, *given]):
+            yield from differences(stored.get(name, ABSENT), given.get(name, ABSENT), f"{key}.{name}" if key else name)
+        if key and list(stored) != list(given) and set(stored) == set(given):
+            yield f"order in {key}", shown(list(stored)), shown(list(given))
+    elif json.dumps(stored) != json.dumps(given):
+        yield key, shown(stored), shown(given)
+
+
+def shown(value: Any) -> str:
+    """`value` in a message, cut to a line."""
+    text = value if value is ABSENT else json.dumps(value)
+    return text if len(text) <= 120 else f"{text[:117]}..."

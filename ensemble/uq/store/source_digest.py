@@ -1,0 +1,230 @@
+"""`source_digest`: a short text that changes when the source of a model does."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import inspect
+import io
+import sys
+import sysconfig
+import textwrap
+import tokenize
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from ensemble import _check
+
+__all__ = ["source_digest"]
+
+PLAIN = (bool, int, float, complex, str, bytes, type(None), range, slice, np.generic, np.dtype)
+
+
+def source_digest(model: Callable[..., Any]) -> str:
+    """Digest of the source of a model and of what it uses of the user's own code.
+
+    Covered, for `model` and for every function and class that is reached from it by name: the source text without
+    comments, blank lines and indentation of the whole; default values; and the values of the global and enclosed
+    variables that it names, where they are numbers, text, None, NumPy arrays, or tuples, lists, sets and dicts of
+    these. A name is followed as a global or enclosed variable, as an attribute of a module that is one, through
+    decorators that set ``__wrapped__`` or ``py_func``, ``functools.partial``, methods, and the class and attributes of
+    an object.
+
+    Not covered: Python's own modules, installed packages (``site-packages``) and `ensemble`, whose versions the
+    manifest has; compiled extensions; files that the model reads; attributes of other objects; what is found only when
+    the model runs (``getattr``, ``importlib``, ``globals()``). Of a function whose source cannot be read, as one typed
+    into an interpreter, the byte code is covered, which differs between versions of Python.
+
+    Parameters
+    ----------
+    model : callable
+
+    Returns
+    -------
+    str
+        32 hexadecimal digits.
+
+    Raises
+    ------
+    TypeError
+        If `model` cannot be called.
+
+    Examples
+    --------
+    >>> def model(x):
+    ...     return x.a + 1
+    >>> source_digest(model) == source_digest(model), len(source_digest(model))
+    (True, 32)
+    """
+    _check.require(callable(model), "source_digest", "model", "be callable", type(model).__name__)
+    walk = Walk()
+    walk.visit("model", model)
+    return hashlib.blake2b("\0".join(walk.parts).encode(), digest_size=16).hexdigest()
+
+
+class Walk:
+    """Texts of everything that is reached from a model, in the order in which names are met."""
+
+    def __init__(self) -> None:
+        self.parts: list[str] = []
+        self._seen: dict[int, Any] = {}
+
+    def visit(self, name: str, value: Any) -> None:
+        """Add the text of `value`, which the source calls `name`, and of what it uses."""
+        if isinstance(value, PLAIN):
+            self.parts.append(f"{name} = {value!r}")
+            return
+        if id(value) in self._seen:
+            return
+        self._seen[id(value)] = value
+        if isinstance(value, np.ndarray):
+            contents = hashlib.blake2b(np.ascontiguousarray(value).tobytes()) if value.dtype.kind != "O" else None
+            self.parts.append(f"{name} = {value.dtype}{value.shape} {contents.hexdigest() if contents else ''}")
+        elif isinstance(value, (tuple, list, dict, set, frozenset)):
+            self._visit_items(name, value)
+        elif isinstance(value, functools.partial):
+            for part, held in (("func", value.func), ("args", value.args), ("keywords", value.keywords)):
+                self.visit(f"{name}.{part}", held)
+        elif inspect.ismethod(value):
+            self.visit(f"{name}.__func__", value.__func__)
+            self.visit(f"{name}.__self__", value.__self__)
+        elif hasattr(value, "__wrapped__") or hasattr(value, "py_func"):
+            self.visit(name, getattr(value, "__wrapped__", None) or value.py_func)
+        elif inspect.isfunction(value):
+            self._visit_function(name, value)
+        elif inspect.isclass(value):
+            self._visit_class(name, value)
+        elif not isinstance(value, ModuleType):
+            self._visit_object(name, value)
+
+    def _visit_items(self, name: str, value: Any) -> None:
+        self.parts.append(f"{name}: {type(value).__name__} {len(value)}")
+        if isinstance(value, dict):
+            for key, held in value.items():
+                self.visit(f"{name}[{key!r}]", held)
+        else:
+            for k, held in enumerate(sorted(value, key=repr) if isinstance(value, (set, frozenset)) else value):
+                self.visit(f"{name}[{k}]", held)
+
+    def _visit_function(self, name: str, function: Any) -> None:
+        if not own(function):
+            self.parts.append(f"{name}: {function.__module__}.{function.__qualname__}")
+            return
+        self.parts.append(f"{name}: {source_of(function)}")
+        self.visit(f"{name}.__defaults__", function.__defaults__)
+        self.visit(f"{name}.__kwdefaults__", function.__kwdefaults__)
+        closed = enclosed(function)
+        names = list(dict.fromkeys(names_of(function.__code__)))
+        for used in (*function.__code__.co_freevars, *names):
+            scope = closed if used in closed else function.__globals__
+            if used in scope:
+                self._visit_used(used, scope[used], names)
+
+    def _visit_used(self, used: str, value: Any, names: list[str]) -> None:
+        """Visit a variable; of a module, what the function's names reach in it."""
+        if isinstance(value, ModuleType):
+            if own(value):
+                for attribute in names:
+                    if attribute in vars(value):
+                        self._visit_used(f"{used}.{attribute}", vars(value)[attribute], names)
+        else:
+            self.visit(used, value)
+
+    def _visit_class(self, name: str, kind: type) -> None:
+        if not own(kind):
+            self.parts.append(f"{name}: {kind.__module__}.{kind.__qualname__}")
+            return
+        self.parts.append(f"{name}: {source_of(kind)}")
+        for base in kind.__bases__:
+            self.visit(base.__qualname__, base)
+        for attribute, held in vars(kind).items():
+            inner = held.fget if isinstance(held, property) else getattr(held, "__func__", held)
+            if inspect.isfunction(inner):
+                self.visit(f"{name}.{attribute}", inner)
+
+    def _visit_object(self, name: str, value: Any) -> None:
+        """An object: its class, and what it holds if the class is the user's."""
+        self.visit(f"type of {name}", type(value))
+        if own(type(value)):
+            for attribute, held in getattr(value, "__dict__", {}).items():
+                self.visit(f"{name}.{attribute}", held)
+
+
+def enclosed(function: Any) -> dict[str, Any]:
+    """Values of the variables of enclosing functions; those without a value yet are left out."""
+    found = {}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        with contextlib.suppress(ValueError):
+            found[name] = cell.cell_contents
+    return found
+
+
+def names_of(code: CodeType) -> Iterator[str]:
+    """The names in a function's code, and in that of functions inside it."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from names_of(constant)
+
+
+@functools.cache
+def foreign_folders() -> tuple[Path, ...]:
+    """Folders of Python's modules and of this library."""
+    paths = [sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), Path(_check.__file__).parent]
+    return tuple(Path(path).resolve() for path in paths)
+
+
+def foreign(path: Path) -> bool:
+    """Whether a module's file belongs to Python, to an installed package or to this library."""
+    installed = {"site-packages", "dist-packages"} & set(path.parts)
+    return bool(installed) or any(path.is_relative_to(folder) for folder in foreign_folders())
+
+
+def own(value: Any) -> bool:
+    """Whether a module, function or class is the user's code."""
+    name = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
+    module = sys.modules.get(name or "")
+    if module is None:
+        return inspect.isfunction(value)  # made by exec, or of a module that was not imported by its name
+    path = getattr(module, "__file__", None)
+    if path is None:
+        return name == "__main__"
+    return not foreign(Path(path).resolve())
+
+
+def source_of(value: Any) -> str:
+    """The source text without comments, blank lines and common indentation; the byte code where there is none."""
+    try:
+        text = textwrap.dedent(inspect.getsource(value))
+    except (OSError, TypeError):
+        return code_text(value.__code__) if hasattr(value, "__code__") else str(value.__qualname__)
+    try:
+        return without_comments(text)
+    except (tokenize.TokenError, SyntaxError):  # a lambda in the middle of a line
+        return text
+
+
+def without_comments(text: str) -> str:
+    """`text` without comments, and without the lines and blanks that are empty then."""
+    lines = text.splitlines(keepends=True)
+    ended: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        row, column = token.start
+        if token.type == tokenize.COMMENT:
+            lines[row - 1] = lines[row - 1][:column] + "\n"
+        if token.type in (tokenize.NEWLINE, tokenize.NL) and row <= len(lines):
+            ended.add(row - 1)
+    # Lines inside a text that spans several are kept as they are: only their last row ends a line of code.
+    kept = [line.rstrip() + "\n" if k in ended else line for k, line in enumerate(lines)]
+    return "".join(line for k, line in enumerate(kept) if k not in ended or line.strip())
+
+
+def code_text(code: CodeType) -> str:
+    """The byte code of a function and its constants."""
+    constants = [code_text(c) if isinstance(c, CodeType) else repr(c) for c in code.co_consts]
+    return f"{code.co_code.hex()} {code.co_names} {constants}"

@@ -1,0 +1,411 @@
+"""`Store`: the files of one study, from the first finished group to the Zarr group that xarray opens."""
+
+from __future__ import annotations
+
+import os
+import time
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ensemble import _check
+from ensemble._files import Replacements
+from ensemble.uq.store import compaction
+from ensemble.uq.store import manifest as manifests
+from ensemble.uq.store.checks import group_checked, seconds_checked, writing
+from ensemble.uq.store.index import Index, gather
+from ensemble.uq.store.journal import EMPTY, Group, Journal, Output
+from ensemble.uq.store.lock import Lock
+from ensemble.uq.store.zarr_array import MAX_SAMPLES, ZarrArray, fill_value, samples_per_chunk
+
+__all__ = ["Store"]
+
+PRIVATE = ".ensemble"
+"""Folder of the journal, the manifest and the lock: names with a dot are hidden from Zarr's listing."""
+
+
+class Store:
+    """Outputs of a study on disk: a journal of finished groups, compacted into a Zarr group.
+
+    `create` and `open` make one; the constructor is not for users. The folder is a Zarr group of version 3 after the
+    first `compact`, and ``xarray.open_zarr(path)`` opens it: one variable per output with dimensions ``(..., sample)``,
+    the masks ``done`` and ``failed``, and the input values as coordinates. Samples that failed or are not done are NaN;
+    in integer and bool outputs they are 0 and False, and only the masks tell.
+
+    Studies with equal outputs end with equal files, byte for byte, whatever the order and size of their groups and
+    wherever they were interrupted: chunks depend on the output's size and data type only.
+
+    Attributes
+    ----------
+    path : pathlib.Path
+    manifest : dict
+        What the study is, as JSON reads it back, with the library's versions and the outputs.
+    outputs : dict of str to Output
+        Name, data type and shape per sample; empty until the first group with outputs is stored.
+    writable : bool
+
+    Notes
+    -----
+    `append` hands a record to the operating system before it returns: a process that is killed loses no group whose
+    `append` has returned. The record reaches the disk within `sync_seconds` of further appends, or at `compact` or
+    `close`: a power failure loses at most the groups of the last `sync_seconds` before the last append. What it loses
+    runs again on resuming.
+
+    One process writes at a time, from one thread; any number may read. Nothing read from a store is unpickled.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "run.zarr")
+    >>> with Store.create(path, {"n": 4, "seed": 1}) as store:
+    ...     store.append(np.array([2, 0]), {"tip": np.array([2.5, 0.5])})
+    ...     store.compact()
+    >>> store = Store.open(path)
+    >>> store.done()
+    array([ True, False,  True, False])
+    >>> store.read("tip", [0, 2])
+    array([0.5, 2.5])
+    """
+
+    def __init__(
+        self, path: Path, manifest: dict[str, Any], journal: Journal, lock: Lock | None, sync_seconds: float
+    ) -> None:
+        self.path, self.manifest, self.outputs = path, manifest, manifests.outputs_of(manifest)
+        self._private, self._journal = path / PRIVATE, journal
+        self._lock, self._sync_seconds, self._synced = lock, sync_seconds, time.monotonic()
+        self._index = Index(manifest["n"])
+        for group in journal.groups():
+            self._index.add(group)
+            if group.record.layout.outputs and not self.outputs:
+                self._learn(group.record.layout.outputs)
+        done, failed = compaction.read_masks(path, self.n)
+        self._index.add_compacted(done, failed, compaction.read_reasons(self._private))
+        if journal.torn is not None and lock is not None:
+            record, offset, n_bytes = journal.torn
+            warnings.warn(
+                f"Store.open: record {record} of the journal, the last, is incomplete ({n_bytes} bytes from byte "
+                f"offset {offset}). It is cut off, and its samples run again.",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+            journal.cut()
+
+    @property
+    def writable(self) -> bool:
+        """Whether this object may append and compact."""
+        return self._lock is not None
+
+    @property
+    def n(self) -> int:
+        """Number of samples of the study."""
+        return len(self._index.done)
+
+    @property
+    def journal_bytes(self) -> int:
+        """Length of the records that are not compacted yet."""
+        return self._journal.n_bytes
+
+    @property
+    def block_size(self) -> int:
+        """Samples per block of `blocks`: a power of two that depends on the outputs' sizes and data types only."""
+        return min((samples_per_chunk(output) for output in self.outputs.values()), default=MAX_SAMPLES)
+
+    @staticmethod
+    def exists(path: str | os.PathLike[str]) -> bool:
+        """Whether `path` holds a study: one killed while `create` ran is none, and can be created again."""
+        return (Path(path) / PRIVATE / "manifest.json").exists()
+
+    @classmethod
+    def create(cls, path: str | os.PathLike[str], manifest: Mapping[str, Any], *, sync_seconds: float = 5.0) -> Store:
+        """Start the store of a new study.
+
+        Parameters
+        ----------
+        path : path of a folder
+            It is made, with its parents; an empty one is used.
+        manifest : dict
+            What makes the study this study and no other, of numbers, text, lists and dicts. ``n`` is the number of
+            samples. ``source_digest``, ``versions`` (added if it is missing) and ``outputs`` (added with the first
+            group: name to ``{"dtype": ..., "shape": [...], "dims": [...]}``) have the meanings that `open` says.
+        sync_seconds : float, s
+            Longest time between two flushes of the journal to the disk while groups are appended; 0 flushes after
+            every group, ``inf`` never.
+
+        Returns
+        -------
+        Store
+
+        Raises
+        ------
+        ValueError
+            If `path` is a study already, or a file, or a folder with other files.
+        TypeError
+            If `manifest` is no dict or holds what JSON cannot.
+        BlockingIOError
+            If another process is creating a study there.
+        OSError
+            If the files cannot be written.
+        """
+        seconds = seconds_checked("Store.create", sync_seconds)
+        folder, copy = Path(path), manifests.checked("Store.create", manifest)
+        advice = "Pass resume=True to continue it, or give another path."
+        _check.require(not cls.exists(folder), "Store.create", "path", "be a new one", f"a study at {folder}", advice)
+        requirement = "be a new path or an empty folder"
+        try:
+            others = [entry for entry in os.listdir(folder) if entry != PRIVATE]
+        except FileNotFoundError:
+            others = []
+        except NotADirectoryError:
+            raise ValueError(_check.message("Store.create", "path", requirement, f"the file {folder}")) from None
+        _check.require(not others, "Store.create", "path", requirement, f"{folder} with {len(others)} other files")
+        with writing("Store.create", folder):
+            (folder / PRIVATE).mkdir(parents=True, exist_ok=True)
+            lock = Lock("Store.create", folder / PRIVATE / "lock")
+            try:
+                with Replacements(durable=True) as files:
+                    files.write(folder / PRIVATE / "journal", lambda file: file.write(EMPTY))
+                    files.write(folder / PRIVATE / "manifest.json", lambda file: file.write(manifests.text_of(copy)))
+                return cls(folder, copy, Journal(folder / PRIVATE / "journal", writable=True), lock, seconds)
+            except BaseException:
+                lock.release()
+                raise
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        manifest: Mapping[str, Any] | None = None,
+        *,
+        force: bool = False,
+        sync_seconds: float = 5.0,
+    ) -> Store:
+        """Open the store of a study: to continue it with `manifest`, to read it without.
+
+        Parameters
+        ----------
+        path : path of a folder
+        manifest : dict, optional
+            As for `create`. It must equal the stored one, but for ``n``, which may grow, and ``versions``: other
+            versions warn, as results may differ in the last digits, and are noted as ``later_versions``. Without
+            it the store is opened for reading, also while another process writes.
+        force : bool
+            Accept another ``source_digest``, and nothing else.
+        sync_seconds : float, s
+            As for `create`.
+
+        Returns
+        -------
+        Store
+
+        Raises
+        ------
+        ValueError
+            If there is no study at `path`, it is of a newer format, its manifest differs (each key is named with both
+            values), or its journal is damaged other than at its end.
+        BlockingIOError
+            If another process writes to the store.
+        OSError
+            If the files cannot be written, or not be read.
+
+        Warns
+        -----
+        RuntimeWarning
+            If the last record of the journal is incomplete (its samples run again), or versions differ.
+        """
+        folder, private = Path(path), Path(path) / PRIVATE
+        advice = "Store.create, or en.propagate(..., store=path) without resume, starts a study."
+        seen = f"{folder}, which {'has no manifest of a study' if folder.exists() else 'does not exist'}"
+        _check.require(cls.exists(folder), "Store.open", "path", "be a stored study", seen, advice)
+        if manifest is None:
+            journal = Journal(private / "journal", writable=False)  # before the manifest: outputs are in one of them
+            return cls(folder, manifests.read("Store.open", private / "manifest.json"), journal, None, 0.0)
+        given = manifests.checked("Store.open", manifest)
+        seconds = seconds_checked("Store.open", sync_seconds)
+        with writing("Store.open", folder):
+            lock = Lock("Store.open", private / "lock")
+            try:
+                stored = manifests.read("Store.open", private / "manifest.json")
+                current = manifests.merged("Store.open", stored, given, force=force)
+                if current != stored:
+                    manifests.write(private, current)
+                return cls(folder, current, Journal(private / "journal", writable=True), lock, seconds)
+            except BaseException:
+                lock.release()
+                raise
+
+    def extend(self, n: int) -> None:
+        """Let the study have `n` samples, at least as many as now."""
+        self._require_writable("Store.extend")
+        n = _check.integer(n, "Store.extend", "n", minimum=self.n)
+        with writing("Store.extend", self.path):
+            manifest = {**self.manifest, "n": n}
+            manifests.write(self._private, manifest)
+        self.manifest = manifest
+        self._index.grow(n)
+
+    def append(
+        self,
+        ids: np.ndarray,
+        outputs: Mapping[str, np.ndarray],
+        failed: np.ndarray | None = None,
+        reasons: Mapping[int, str] | None = None,
+    ) -> None:
+        """Store one finished group.
+
+        Parameters
+        ----------
+        ids : int array, (k,)
+            Sample ids, in any order; none may be stored already.
+        outputs : dict of str to array, each (\\*shape, k)
+            Numbers or bools. Names, data types and shapes are those of the first group. A group whose samples all
+            failed may have none.
+        failed : bool array, (k,), optional
+            Samples without a result; what `outputs` holds for them is replaced by NaN (0, False).
+        reasons : dict of int to str, optional
+            Why a sample failed, by id.
+
+        Raises
+        ------
+        ValueError
+            If ids are stored already or out of range, or an array does not fit.
+        OSError
+            If the record cannot be written, as on a full disk: the journal then is as it was before.
+        """
+        self._require_writable("Store.append")
+        group = group_checked(ids, outputs, failed, reasons, self.outputs, self._index.done)
+        with writing("Store.append", self.path, "Nothing stored is lost: free space, then resume."):
+            record = self._journal.append(group.ids, group.outputs, group.failed, group.reasons)
+        if group.outputs and not self.outputs:
+            self._learn(record.layout.outputs)
+        self._index.add(Group(record, group.ids, group.failed, group.reasons))
+        if time.monotonic() - self._synced >= self._sync_seconds:
+            self._sync()
+
+    def done(self) -> np.ndarray:
+        """Which samples are stored, bool (n,)."""
+        return self._index.done.copy()
+
+    def failed(self) -> np.ndarray:
+        """Which of them failed, bool (n,)."""
+        return self._index.failed.copy()
+
+    def reasons(self) -> dict[int, str]:
+        """Why samples failed, by id, in order of ids."""
+        return dict(sorted(self._index.reasons.items()))
+
+    def read(self, name: str, ids: Any) -> np.ndarray:
+        """Output `name` of the stored samples `ids`, (\\*shape, len(ids)); NaN (0, False) for those that failed."""
+        _check.one_of(name, self.outputs, "Store.read", "name")
+        wanted = np.atleast_1d(np.asarray(ids, dtype=np.int64))
+        outside = (wanted < 0) | (wanted >= self.n)
+        missing = wanted[outside | ~self._index.done[np.where(outside, 0, wanted)]] if self.n else wanted
+        if len(missing):
+            raise ValueError(
+                _check.message("Store.read", "ids", "be stored samples", _check.samples_text(missing), "See done().")
+            )
+        return self._read(self.outputs[name], wanted)
+
+    def blocks(self, size: int | None = None) -> Iterator[tuple[np.ndarray, dict[str, np.ndarray], np.ndarray]]:
+        """Iterate over the stored samples in the order of their ids.
+
+        Parameters
+        ----------
+        size : int, optional
+            Block k has the stored samples among ``k * size`` to ``(k + 1) * size - 1``. By default `block_size`, which
+            keeps one block of one output below 64 MiB, or at 32 samples.
+
+        Yields
+        ------
+        ids : int array, (k,)
+        outputs : dict of str to array, each (\\*shape, k)
+        failed : bool array, (k,)
+        """
+        step = self.block_size if size is None else _check.integer(size, "Store.blocks", "size", minimum=1)
+        for first in range(0, self.n, step):
+            ids = first + np.flatnonzero(self._index.done[first : first + step])
+            if len(ids):
+                outputs = {name: self._read(output, ids) for name, output in self.outputs.items()}
+                yield ids, outputs, self._index.failed[ids]
+
+    def compact(self, inputs: Mapping[str, np.ndarray] | None = None) -> None:
+        """Move the samples in the journal into the Zarr group.
+
+        Parameters
+        ----------
+        inputs : dict of str to array, each (\\*shape, n), optional
+            Values of the inputs of all samples, which become coordinates. An input with the name of an output is called
+            ``NAME_input``.
+
+        Raises
+        ------
+        ValueError
+            If an array of `inputs` has another number of samples, or is not of numbers.
+        OSError
+            If the files cannot be written, as on a full disk: the journal keeps its records.
+
+        Notes
+        -----
+        A kill at any instant loses nothing: the journal is emptied when all else is on the disk, and compacting again
+        writes the same files. Less than 256 MiB are in memory at a time, besides `inputs`.
+        """
+        self._require_writable("Store.compact")
+        with writing("Store.compact", self.path, "Nothing stored is lost: free space, then compact again."):
+            compaction.compact(
+                self.path, self._private, self.manifest, self.outputs.values(), self._journal, self._index,
+                inputs or {},
+            )  # fmt: skip
+            if self._journal.n_bytes:
+                path = self._journal.path
+                with Replacements(durable=True) as files:
+                    files.write(path, lambda file: file.write(EMPTY))
+                self._journal.close()
+                self._journal = Journal(path, writable=True)
+                self._index.clear_journal()
+
+    def close(self) -> None:
+        """Flush the journal to the disk and let other processes write."""
+        if self._lock is not None and self._lock.owner == os.getpid():
+            with writing("Store.close", self.path):
+                self._sync()
+            self._lock.release()
+        self._lock = None
+        self._journal.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _learn(self, outputs: Iterable[Output]) -> None:
+        """Take over the outputs of the first group that has any."""
+        self.outputs = {output.name: output for output in outputs}
+        described = {o.name: {"dtype": o.dtype.name, "shape": list(o.shape)} for o in self.outputs.values()}
+        self.manifest = {**self.manifest, "outputs": described}
+
+    def _sync(self) -> None:
+        self._journal.sync()
+        self._synced = time.monotonic()
+
+    def _read(self, output: Output, ids: np.ndarray) -> np.ndarray:
+        """The output of stored samples, from the journal and from the chunks."""
+        result = np.empty((output.size, len(ids)), dtype=output.dtype)
+        in_journal = self._index.record_of[ids] >= 0
+        if in_journal.any():
+            places = np.flatnonzero(in_journal)
+            result[:, places] = fill_value(output.dtype)
+            gather(self._journal, self._index.parts(ids[places], places), output, 0, output.size, result)
+        if not in_journal.all():
+            array, places = ZarrArray(self.path / output.name, output), np.flatnonzero(~in_journal)
+            array.read(ids, places, result)
+        return result.reshape(*output.shape, len(ids))
+
+    def _require_writable(self, function: str) -> None:
+        if self._lock is None or self._lock.owner != os.getpid():
+            here = "in another process" if self._lock is not None else "for reading" if self._journal.opened else ""
+            seen = f"one opened {here}" if here else "a closed one"
+            advice = "Store.create, or Store.open with a manifest, opens it for writing."
+            raise ValueError(_check.message(function, "the store", "be open for writing", seen, advice))

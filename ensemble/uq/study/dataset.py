@@ -1,0 +1,61 @@
+"""A result as an `xarray.Dataset`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ensemble._backend import to_numpy
+from ensemble.scalar import Ensemble
+
+if TYPE_CHECKING:
+    from ensemble.uq.study.result import UqResult
+
+__all__ = ["dataset_of", "input_columns"]
+
+
+def input_columns(samples: Any) -> dict[str, np.ndarray]:
+    """The values of every input, ``(*shape, n_samples)``; of a field its coefficients."""
+    columns = {}
+    for name in samples.names:
+        value = samples[name]
+        value = value if isinstance(value, Ensemble) else value.coefficients
+        array = to_numpy(value.samples)
+        columns[name] = np.broadcast_to(array, (*array.shape[:-1], samples.n_samples))
+    return columns
+
+
+def dataset_of(result: UqResult, inputs: Any) -> Any:
+    """Samples, or statistics where no samples were kept."""
+    import xarray
+
+    attributes = {
+        "n": result.n,
+        "n_failed": result.n_failed,
+        "seed": result.seed,
+        "sampler": str(getattr(result.sampler, "name", "")),
+    }
+    if result.keep == "statistics":
+        variables = {}
+        for name in result.names:
+            dims = _dims(name, np.ndim(result.mean(name)))
+            for statistic in ("mean", "std", "minimum", "maximum"):
+                variables[f"{name}_{statistic}"] = (dims, np.asarray(getattr(result, statistic)(name)))
+        return xarray.Dataset(variables, attrs=attributes)
+    variables = {name: _named(name, result.values(name)) for name in result.names if result.ids.size}
+    variables["failed"] = (("sample",), result.failed)
+    variables["done"] = (("sample",), result.done)
+    columns = {name: _named(name, array) for name, array in input_columns(inputs).items()}
+    coordinates = {(f"{name}_input" if name in variables else name): column for name, column in columns.items()}
+    coordinates["sample"] = (("sample",), np.arange(result.n))
+    return xarray.Dataset(variables, coordinates, attributes)
+
+
+def _dims(name: str, ndim: int) -> tuple[str, ...]:
+    return tuple(f"{name}_dim_{axis}" for axis in range(ndim))
+
+
+def _named(name: str, array: np.ndarray) -> tuple[tuple[str, ...], np.ndarray]:
+    """Names of dimensions, those of a store, and the array."""
+    return (*_dims(name, array.ndim - 1), "sample"), array

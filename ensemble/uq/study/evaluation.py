@@ -1,0 +1,95 @@
+"""One group through a model: its outputs, and which of its samples failed and why."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ensemble._check import samples_text
+from ensemble.scalar import DivergenceError
+from ensemble.uq.study.outputs import Outcome, OutputError, blank, check_layout, layout_of, named_outputs, non_finite
+
+__all__ = ["SampleError", "evaluate"]
+
+ERRORS_OF_PROGRAMS = (OutputError, NameError, ImportError, SyntaxError, DivergenceError)
+"""What no choice of samples mends; of these, a sample alone never raises `DivergenceError`."""
+
+
+class SampleError(RuntimeError):
+    """Samples failed, and ``on_failure="raise"`` makes that an error."""
+
+
+def evaluate(model: Callable[[Any], Any], samples: Any, on_failure: str, backend: str = "numpy") -> Outcome:
+    """Call the model once on `samples`; with "retry" once more on each failed sample alone."""
+    start = time.perf_counter()
+    if backend != "numpy":
+        samples = samples.to_backend(backend)
+    outcome = _call(model, samples, on_failure)
+    if on_failure == "retry" and samples.n_samples > 1 and np.any(outcome.failed):
+        outcome = _retried(model, samples, outcome)
+    outcome.seconds = time.perf_counter() - start
+    return outcome
+
+
+def _call(model: Callable[[Any], Any], samples: Any, on_failure: str) -> Outcome:
+    n = samples.n_samples
+    samples.failures.clear()
+    try:
+        returned = model(samples)
+    except ERRORS_OF_PROGRAMS as error:
+        if isinstance(error, DivergenceError) and on_failure == "retry" and n > 1:
+            return _all_failed(n, error)
+        if isinstance(error, DivergenceError):
+            error.add_note("A model that branches on its samples runs inside en.run, or with on_failure='retry'.")
+        raise
+    except Exception as error:
+        if on_failure == "raise":
+            error.add_note(f"propagate: the model raised this on {samples_text(samples.ids)}.")
+            raise
+        return _all_failed(n, error)
+    reasons: dict[int, str] = {int(place): str(reason) for place, reason in samples.failures.items()}
+    outputs = named_outputs({} if returned is None else returned, n, "propagate")
+    if not outputs and len(reasons) < n:
+        raise OutputError("propagate: the model must return at least one output; got none. Return {'y': y}.")
+    for name, array in outputs.items():
+        for place in np.flatnonzero(non_finite(array)).tolist():
+            reasons.setdefault(place, f"output {name!r} is not finite")
+    failed = np.zeros(n, bool)
+    failed[list(reasons)] = True
+    if on_failure == "raise" and reasons:
+        ids = [samples.ids[k] for k in sorted(reasons)]
+        text = f"propagate: {len(ids)} of {n} samples of a group failed ({samples_text(ids)}; {reasons[min(reasons)]})."
+        raise SampleError(f"{text} on_failure='mask' leaves them out, 'retry' runs each alone.")
+    return Outcome(outputs, failed, reasons)
+
+
+def _all_failed(n: int, error: Exception) -> Outcome:
+    reason = f"{type(error).__name__}: {error}".strip(": ")
+    return Outcome({}, np.ones(n, bool), dict.fromkeys(range(n), reason), out_of_memory=isinstance(error, MemoryError))
+
+
+def _retried(model: Callable[[Any], Any], samples: Any, first: Outcome) -> Outcome:
+    """`first` with each of its failed samples run once more, alone."""
+    outputs = {name: array.copy() for name, array in first.outputs.items()}
+    failed, reasons = first.failed.copy(), dict(first.reasons)
+    n = samples.n_samples
+    for place in np.flatnonzero(first.failed):
+        alone = _call(model, samples.take(np.array([place])), "retry")
+        if alone.failed[0]:
+            reasons[int(place)] = alone.reasons[0]
+            continue
+        failed[place] = False
+        reasons.pop(int(place))
+        if not outputs:
+            outputs = {name: blank(shape, dtype, n) for name, (shape, dtype) in layout_of(alone.outputs).items()}
+        _copy(alone.outputs, outputs, int(place))
+    return Outcome(outputs, failed, reasons, out_of_memory=first.out_of_memory)
+
+
+def _copy(alone: dict[str, np.ndarray], outputs: dict[str, np.ndarray], place: int) -> None:
+    check_layout(layout_of(outputs), layout_of(alone), "propagate")
+    for name, array in alone.items():
+        outputs[name][..., place] = array[..., 0]

@@ -1,0 +1,226 @@
+"""Groups on other threads, processes or machines: any executor with ``submit`` that returns futures."""
+
+from __future__ import annotations
+
+import functools
+import io
+import pickle
+import queue
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
+from contextlib import suppress
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from ensemble._check import integer, message
+from ensemble.uq.study.evaluation import evaluate
+from ensemble.uq.study.groups import Group, single
+from ensemble.uq.study.outputs import Outcome
+
+__all__ = ["Workers", "workers_of"]
+
+MOST_DEATHS = 3
+"""Deaths of workers after which the group that they ran is not tried again."""
+
+SECONDS_BETWEEN_LOOKS = 0.5
+"""How long a wait for a future may keep an interrupt from being seen."""
+
+
+def run_pickled(model: bytes, samples: Any, on_failure: str, backend: str) -> Outcome:
+    """`evaluate` in a worker."""
+    return evaluate(unpickled(model), samples, on_failure, backend)
+
+
+@functools.lru_cache(maxsize=4)
+def unpickled(model: bytes) -> Any:
+    """The model, made once in each worker."""
+    return pickle.loads(model)
+
+
+def pickled(model: Any) -> bytes:
+    """The model for other processes: by cloudpickle where it is installed, which takes local functions, too."""
+    pickler: ModuleType = pickle
+    with suppress(ImportError):
+        import cloudpickle
+
+        pickler = cloudpickle
+    try:
+        stream = io.BytesIO()
+        pickler.dump(model, stream)
+        return stream.getvalue()
+    except Exception as error:
+        advice = "Define it at the top level of a module without open files or locks"
+        advice += "." if pickler is not pickle else ", or install cloudpickle."
+        wanted = "be picklable for other processes"
+        raise TypeError(message("propagate", "model", wanted, f"{type(error).__name__}: {error}", advice)) from error
+
+
+class Workers:
+    """An executor, and how to make another one where that is known.
+
+    Parameters
+    ----------
+    make : callable
+        Gives the executor.
+    own : bool
+        Whether executors are made and closed here, so that a broken one can be replaced.
+    """
+
+    def __init__(self, make: Callable[[], Any], own: bool) -> None:
+        self.make, self.own = make, own
+        self.executor = make()
+        if not callable(getattr(self.executor, "submit", None)):
+            wanted = "have a method submit, or give an executor when called, or be a number of processes"
+            raise TypeError(message("propagate", "executor", wanted, f"a {type(self.executor).__name__}"))
+
+    def count(self) -> int:
+        """How many groups run at a time, as far as the executor says."""
+        found = getattr(self.executor, "_max_workers", None) or getattr(self.executor, "num_workers", None)
+        if found is None and callable(getattr(self.executor, "nthreads", None)):
+            found = sum(self.executor.nthreads().values())
+        return int(found) if isinstance(found, int) and found > 0 else 4
+
+    def replace(self) -> None:
+        """A new executor for a broken one."""
+        self.close()
+        self.executor = self.make()
+
+    def close(self) -> None:
+        """Shut an own executor down; what has not begun is dropped."""
+        if self.own:
+            with suppress(BrokenExecutor):
+                self.executor.shutdown(wait=False, cancel_futures=True)
+
+
+def workers_of(executor: Any) -> Workers:
+    """The workers of an executor, a factory of executors, or a number of processes."""
+    if isinstance(executor, int) and not isinstance(executor, bool):
+        n_processes = integer(executor, "propagate", "executor", minimum=1)
+        return Workers(functools.partial(processes, n_processes), own=True)
+    if hasattr(executor, "submit"):
+        return Workers(lambda: executor, own=False)
+    if callable(executor):
+        return Workers(executor, own=True)
+    wanted = "have a method submit, or give an executor when called, or be a number of processes"
+    raise TypeError(message("propagate", "executor", wanted, f"a {type(executor).__name__}"))
+
+
+def processes(n: int) -> Any:
+    """A pool of `n` new processes; forked ones would share threads and locks of the kernels."""
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+
+    return ProcessPoolExecutor(n, mp_context=multiprocessing.get_context("spawn"))
+
+
+def is_death(error: BaseException) -> bool:
+    """Whether a worker died, instead of the model having raised."""
+    return isinstance(error, BrokenExecutor) or type(error).__name__ == "KilledWorker"
+
+
+class Crew:
+    """Groups in flight on the workers, at most twice as many as these.
+
+    After a death each group that was in flight runs alone, so that the next death tells which group causes it.
+    """
+
+    def __init__(self, workers: Workers, model: Any, on_failure: str, backend: str) -> None:
+        self.workers, self.on_failure, self.backend = workers, on_failure, backend
+        local = isinstance(workers.executor, ThreadPoolExecutor)
+        self.work: Callable[..., Outcome] = evaluate if local else run_pickled
+        self.model = model if local else pickled(model)
+        self.n_parallel = workers.count()
+        self.most = 2 * self.n_parallel
+        self.finished: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self.in_flight: dict[Any, tuple[Group, int]] = {}
+        self.suspects: deque[tuple[Group, int]] = deque()
+
+    def run(self, groups: Iterator[Group]) -> Iterator[tuple[Group, Outcome]]:
+        """Outcomes in the order in which they come."""
+        more = True
+        while more or self.in_flight or self.suspects:
+            if self.suspects:
+                if not self.in_flight:
+                    self._submit(*self.suspects.popleft())
+            else:
+                while more and len(self.in_flight) < self.most and not self.suspects:
+                    group = next(groups, None)
+                    more = group is not None
+                    if group is not None:
+                        self._submit(group, 0)
+            yield from self._next()
+
+    def _submit(self, group: Group, deaths: int) -> None:
+        try:
+            future = self.workers.executor.submit(self.work, self.model, group.samples, self.on_failure, self.backend)
+        except Exception as error:
+            if not is_death(error):
+                raise
+            self._mourn(error, [(group, deaths)])
+            return
+        self.in_flight[future] = group, deaths
+        future.add_done_callback(self.finished.put)
+
+    def _next(self) -> Iterator[tuple[Group, Outcome]]:
+        if not self.in_flight:
+            return
+        future = None
+        while future is None:
+            with suppress(queue.Empty):
+                future = self.finished.get(timeout=SECONDS_BETWEEN_LOOKS)
+        if future not in self.in_flight:
+            return
+        group, deaths = self.in_flight.pop(future)
+        try:
+            outcome = future.result()
+        except Exception as error:
+            if not is_death(error):
+                raise
+            yield from self._died(error, group, deaths)
+        else:
+            yield group, outcome
+
+    def _died(self, error: Exception, group: Group, deaths: int) -> Iterator[tuple[Group, Outcome]]:
+        """A group whose worker died, and all others in flight on a broken executor."""
+        alone = not self.in_flight
+        deaths += MOST_DEATHS - 1 if type(error).__name__ == "KilledWorker" else 1  # Dask has tried it again by itself
+        others = list(self.in_flight.values()) if isinstance(error, BrokenExecutor) else []
+        if others:
+            self.in_flight.clear()
+        kept = [(other, count + 1) for other, count in others]
+        if deaths < MOST_DEATHS or not alone:
+            kept.insert(0, (group, deaths))
+        elif self.on_failure == "retry" and group.n_samples > 1:
+            kept += [(single(group, place), MOST_DEATHS - 1) for place in range(group.n_samples)]
+        elif self.on_failure == "raise":
+            text = (
+                f"propagate: the worker of samples {group.ids[0]} to {group.ids[-1]} died {deaths} times ({error!r})."
+            )
+            raise RuntimeError(f"{text} on_failure='mask' leaves them out.") from error
+        else:
+            reason = f"its worker died: {type(error).__name__}"
+            failed = np.ones(group.n_samples, bool)
+            yield group, Outcome({}, failed, dict.fromkeys(range(group.n_samples), reason))
+        if isinstance(error, BrokenExecutor):
+            self._mourn(error, kept)
+        else:
+            self.suspects.extend(kept)
+
+    def _mourn(self, error: Exception, groups: list[tuple[Group, int]]) -> None:
+        """Replace a broken executor; its groups run alone."""
+        if not self.workers.own:
+            seen = f"{type(error).__name__}: {error}"
+            advice = "Call again with a new executor, or give a function that makes one: that replaces it by itself."
+            raise RuntimeError(message("propagate", "the executor", "keep its workers", seen, advice)) from error
+        self.suspects.extend(groups)
+        self.workers.replace()
+
+    def close(self) -> None:
+        """Drop what has not begun."""
+        for future in list(self.in_flight):
+            with suppress(Exception):
+                future.cancel()
+        self.workers.close()

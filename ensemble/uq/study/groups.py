@@ -1,0 +1,73 @@
+"""Which samples run together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ensemble._backend import to_numpy
+from ensemble._check import message, require
+from ensemble.scalar import Ensemble
+
+__all__ = ["Group", "GroupKey", "order_of_samples", "single"]
+
+GroupKey = str | Callable[[Any], Any] | None
+
+
+@dataclass(frozen=True)
+class Group:
+    """Samples that go through the model in one call.
+
+    Attributes
+    ----------
+    ids : array of int, shape (n_samples,)
+        Their numbers in the study.
+    samples : InputSamples
+        Their inputs: the argument of the model.
+    """
+
+    ids: np.ndarray
+    samples: Any
+
+    @property
+    def n_samples(self) -> int:
+        """How many samples it has."""
+        return int(self.ids.size)
+
+    def __repr__(self) -> str:
+        return f"Group(n_samples={self.n_samples}, ids {self.ids[0]} to {self.ids[-1]})"
+
+
+def single(group: Group, place: int) -> Group:
+    """One sample of `group` as a group."""
+    places = np.array([place])
+    return Group(group.ids[places], group.samples.take(places))
+
+
+def order_of_samples(samples: Any, group_by: GroupKey, function: str, window: int | None = None) -> np.ndarray:
+    """Places of `samples` in the order of the key, NaN last, equal ones in their own order.
+
+    Samples change places only inside windows of `window` ids, so that blocks of ids are complete early.
+    """
+    n_samples = samples.n_samples
+    if group_by is None:
+        return np.arange(n_samples)
+    if isinstance(group_by, str):
+        requirement = "be the name of an input, or a function of the input samples"
+        require(group_by in samples.names, function, "group_by", requirement, repr(group_by))
+        value = samples[group_by]
+    elif callable(group_by):
+        value = group_by(samples)
+    else:
+        requirement = "be None, the name of an input, or a function of the input samples"
+        raise TypeError(message(function, "group_by", requirement, repr(group_by)))
+    keys = to_numpy(value.samples) if isinstance(value, Ensemble) else np.asarray(value)
+    seen = f"shape {keys.shape}, dtype {keys.dtype}"
+    fits = keys.shape == (n_samples,) and keys.dtype.kind in "biuf"
+    require(fits, function, "group_by", f"give one real number for each of {n_samples} samples", seen)
+    if window is None:
+        return np.argsort(keys, kind="stable")
+    return np.lexsort((keys, np.asarray(samples.ids) // window))

@@ -1,0 +1,145 @@
+"""`Histograms`: quantiles of every entry of an output from counts in bins that grow with the range."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Histograms"]
+
+MEMORY = 2**28
+"""Bytes of counts that one output may take, where that leaves each entry the fewest bins or more."""
+
+FEWEST_BINS, MOST_BINS = 64, 1024
+
+
+class Histograms:
+    """Counts in bins of one width for each entry of an output, for quantiles without the samples.
+
+    Bin k of an entry is ``[k * 2**e, (k + 1) * 2**e)``. Its `e` is the smallest at which the samples so far cover at
+    most `n_bins` bins: a function of their smallest and largest value, so the counts depend on neither the order nor
+    the grouping of the samples, and those of two accumulators add up.
+
+    Parameters
+    ----------
+    n_entries : int
+    n_bins : int, optional
+        Default: 1024, fewer for large fields (256 MB in all), at least 64.
+
+    Notes
+    -----
+    A quantile is off by at most one width, and the width is below ``2 * (max - min) / (n_bins - 1)``: half of it would
+    need more than `n_bins` bins (equal samples: rounding). Values of very different size spoil it: take logarithms of
+    such an output, or keep its samples.
+    """
+
+    def __init__(self, n_entries: int, n_bins: int | None = None) -> None:
+        if n_bins is None:
+            n_bins = max(FEWEST_BINS, min(MOST_BINS, 2 ** int(np.log2(max(1, MEMORY // (8 * max(1, n_entries)))))))
+        self.n_bins = n_bins
+        self.counts = np.zeros((n_entries, n_bins), np.int64)
+        self.low = np.full(n_entries, np.inf)
+        self.high = np.full(n_entries, -np.inf)
+        self.exponents = np.zeros(n_entries, np.int64)
+        self.first = np.zeros(n_entries, np.int64)
+
+    def add(self, values: np.ndarray) -> None:
+        """Count finite samples, shape (n_entries, n_samples)."""
+        if values.shape[-1] == 0:
+            return
+        values = values.astype(np.float64, copy=False)
+        self._cover(np.minimum(self.low, values.min(axis=-1)), np.maximum(self.high, values.max(axis=-1)))
+        bins = _bin(values, self.exponents[:, None]) - self.first[:, None]
+        flat = bins + np.arange(values.shape[0])[:, None] * self.n_bins
+        np.add.at(self.counts.reshape(-1), flat.reshape(-1), 1)
+
+    def merge(self, other: Histograms) -> None:
+        """Add the counts of `other`, which has as many entries and bins."""
+        if np.any(other.high >= other.low):
+            added = other.copy()
+            low, high = np.minimum(self.low, other.low), np.maximum(self.high, other.high)
+            self._cover(low, high)
+            added._cover(low, high)
+            self.counts += added.counts
+
+    def copy(self) -> Histograms:
+        """The same counts in memory of their own."""
+        result = Histograms(self.low.size, self.n_bins)
+        for name in ("counts", "low", "high", "exponents", "first"):
+            setattr(result, name, getattr(self, name).copy())
+        return result
+
+    def _cover(self, low: np.ndarray, high: np.ndarray) -> None:
+        """Make the bins those of the range from `low` to `high`."""
+        changed = (low < self.low) | (high > self.high)
+        if np.any(changed):
+            exponents, first = _bins_of(low, high, self.n_bins)
+            rows = np.flatnonzero((self.high >= self.low) & ((exponents != self.exponents) | (first != self.first)))
+            if rows.size:
+                old = self.first[rows, None] + np.arange(self.n_bins)
+                shift = np.minimum(exponents[rows] - self.exponents[rows], 62)[:, None]
+                new = (old >> shift) - first[rows, None]
+                moved = np.zeros((rows.size, self.n_bins), np.int64)
+                counts = self.counts[rows]
+                where = np.nonzero(counts)
+                np.add.at(moved, (where[0], new[where]), counts[where])
+                self.counts[rows] = moved
+            self.exponents, self.first = exponents, first
+        self.low, self.high = low, high
+
+    def quantile(self, q: float) -> np.ndarray:
+        """The quantile at `q` of every entry, NaN where there is no sample: shape (n_entries,)."""
+        if q in (0.0, 1.0):
+            return np.where(self.high >= self.low, self.high if q else self.low, np.nan)
+        total = self.counts.sum(axis=-1)
+        rank = q * (total - 1)
+        before = np.cumsum(self.counts, axis=-1)
+        bins = np.minimum((before <= rank[:, None]).sum(axis=-1), self.n_bins - 1)
+        rows = np.arange(total.size)
+        inside = self.counts[rows, bins]
+        share = (rank - (before[rows, bins] - inside) + 0.5) / np.maximum(inside, 1)
+        value = np.ldexp(self.first + bins + np.clip(share, 0.0, 1.0), self.exponents)
+        result: np.ndarray = np.where(total > 0, np.clip(value, self.low, self.high), np.nan)
+        return result
+
+    def share_below(self, threshold: Any) -> np.ndarray:
+        """The share of samples below `threshold`, to the share in one bin: shape (n_entries,)."""
+        total = self.counts.sum(axis=-1)
+        with np.errstate(over="ignore"):
+            place = np.clip(np.ldexp(np.float64(threshold), -self.exponents) - self.first, -1.0, self.n_bins + 1.0)
+        whole = np.clip(np.floor(place), 0, self.n_bins - 1).astype(np.int64)
+        before = np.concatenate([np.zeros((total.size, 1), np.int64), np.cumsum(self.counts, axis=-1)], axis=-1)
+        rows = np.arange(total.size)
+        below = before[rows, whole] + np.clip(place - whole, 0.0, 1.0) * self.counts[rows, whole]
+        below = np.where(threshold <= self.low, 0, np.where(threshold > self.high, total, below))
+        return below / np.where(total > 0, total, np.nan)
+
+    def width(self) -> np.ndarray:
+        """The width of the bins of every entry: the bound on the error of its quantiles."""
+        return np.ldexp(1.0, self.exponents)
+
+
+def _bin(values: np.ndarray, exponents: np.ndarray) -> np.ndarray:
+    """The number of the bin that each value is in."""
+    bins: np.ndarray = np.floor(np.ldexp(values, -exponents)).astype(np.int64)
+    return bins
+
+
+def _bins_of(low: np.ndarray, high: np.ndarray, n_bins: int) -> tuple[np.ndarray, np.ndarray]:
+    """The smallest exponents at which `low` to `high` take at most `n_bins` bins, and the first bin.
+
+    Numbers of bins are exact: they stay below 2**53.
+    """
+    seen = high >= low
+    low, high = np.where(seen, low, 0.0), np.where(seen, high, 0.0)
+    size = np.maximum(np.abs(low), np.abs(high))
+    least = np.maximum(np.frexp(size)[1] - 53, -1074).astype(np.int64)
+    gap = np.ldexp(high, -2) / n_bins - np.ldexp(low, -2) / n_bins  # a quarter, so that the difference is finite
+    exponents = np.where(gap > 0.0, np.maximum(least, np.frexp(gap)[1] + 1), least)  # the smallest, or one below
+    for _ in range(4):
+        wide = _bin(high, exponents) - _bin(low, exponents) >= n_bins
+        if not np.any(wide):
+            break
+        exponents = exponents + wide
+    return exponents, np.where(seen, _bin(low, exponents), 0)

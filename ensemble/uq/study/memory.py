@@ -1,0 +1,77 @@
+"""`MemoryStore`: the interface of a store for studies that keep nothing on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ensemble.uq.study.outputs import blank
+
+__all__ = ["MemoryStore"]
+
+
+class MemoryStore:
+    """Outputs by sample id in arrays that grow with the study.
+
+    Parameters
+    ----------
+    n : int
+        Samples of the study so far.
+    keeps_outputs : bool
+        Whether the outputs are kept, or only which samples are done.
+    """
+
+    path = None
+
+    def __init__(self, n: int, *, keeps_outputs: bool = True) -> None:
+        self.manifest: dict[str, Any] = {}
+        self.keeps_outputs = keeps_outputs
+        self._arrays: dict[str, np.ndarray] = {}
+        self._done = np.zeros(n, bool)
+
+    def extend(self, n: int) -> None:
+        """Make place for samples up to `n`."""
+        more = n - self._done.size
+        if more > 0:
+            self._done = np.concatenate([self._done, np.zeros(more, bool)])
+            for name, array in self._arrays.items():
+                self._arrays[name] = np.concatenate([array, blank(array.shape[:-1], array.dtype, more)], axis=-1)
+
+    def append(
+        self, ids: np.ndarray, outputs: dict[str, np.ndarray], failed: np.ndarray, reasons: dict[int, str]
+    ) -> None:
+        """Keep one finished group."""
+        if self.keeps_outputs:
+            places = _as_slice(ids)
+            for name, array in outputs.items():
+                if name not in self._arrays:
+                    self._arrays[name] = blank(array.shape[:-1], array.dtype, self._done.size)
+                self._arrays[name][..., places] = array
+        self._done[ids] = True
+
+    def done(self) -> np.ndarray:
+        """Which samples are there."""
+        return self._done.copy()
+
+    def read(self, name: str, ids: np.ndarray) -> np.ndarray:
+        """The samples `ids` of an output, shape ``(*shape, len(ids))``."""
+        return self._arrays[name][..., _as_slice(ids)]
+
+    def blocks(self) -> Iterator[tuple[np.ndarray, dict[str, np.ndarray], np.ndarray]]:
+        """Nothing was there before this process."""
+        return iter(())
+
+    def compact(self, inputs_of: Any = None) -> None:
+        """Nothing to do."""
+
+    def close(self) -> None:
+        """Nothing to do."""
+
+
+def _as_slice(ids: np.ndarray) -> Any:
+    """Consecutive ids as a slice, which copies several times as fast."""
+    if ids.size and ids[-1] - ids[0] == ids.size - 1 and (ids.size < 3 or np.all(ids[1:] - ids[:-1] == 1)):
+        return slice(int(ids[0]), int(ids[-1]) + 1)
+    return ids

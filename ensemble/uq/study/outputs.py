@@ -1,0 +1,115 @@
+"""What a model gives back: named arrays, samples last, checked for kind, shape and type."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ensemble._backend import is_array, to_numpy
+from ensemble._check import message
+from ensemble.scalar import Ensemble
+
+__all__ = ["Layout", "Outcome", "OutputError", "blank", "check_layout", "layout_of", "named_outputs", "non_finite"]
+
+Layout = dict[str, tuple[tuple[int, ...], np.dtype]]
+"""Shape of one sample and data type of every output."""
+
+
+class OutputError(ValueError):
+    """A model returned outputs of the wrong kind, shape or type: an error of the program, not of a sample."""
+
+
+@dataclass
+class Outcome:
+    """What one group of samples gave."""
+
+    outputs: dict[str, np.ndarray]
+    failed: np.ndarray
+    reasons: dict[int, str] = field(default_factory=dict)
+    """By place in the group."""
+    seconds: float = 0.0
+    out_of_memory: bool = False
+
+
+def _refuse(function: str, argument: str, requirement: str, seen: Any, advice: str = "") -> OutputError:
+    return OutputError(message(function, argument, requirement, seen, advice))
+
+
+def named_outputs(value: Any, n_samples: int, function: str, *, arrays: bool = False) -> dict[str, np.ndarray]:
+    """The outputs by name as NumPy arrays ``(*shape, n_samples)``; shared values and numbers are repeated."""
+    if not isinstance(value, Mapping):
+        value = {"y": value}
+    result = {}
+    for name, one in value.items():
+        if not isinstance(name, str) or not name or "/" in name:
+            raise _refuse(function, "the name of an output", "be a string without '/'", repr(name))
+        result[name] = _samples_of(one, n_samples, f"output {name!r}", function, arrays)
+    return result
+
+
+def _samples_of(value: Any, n_samples: int, argument: str, function: str, arrays: bool) -> np.ndarray:
+    """The samples of one output."""
+    shareable = isinstance(value, (Ensemble, int, float, complex, np.generic))
+    if isinstance(value, Ensemble):
+        samples = to_numpy(value.samples)
+    elif shareable:
+        samples = np.asarray(value)[None]
+    elif arrays and is_array(value):
+        samples = to_numpy(value)
+    else:
+        what = (
+            "an Ensemble, an array with samples in its last axis, or a number" if arrays else "an Ensemble or a number"
+        )
+        seen = f"a {type(value).__name__}" + (f" of shape {tuple(value.shape)}" if is_array(value) else "")
+        advice = (
+            "Use en.Ensemble(array) where its last axis counts samples, en.shared(array) where all samples share it."
+        )
+        raise _refuse(function, argument, f"be {what}", seen, advice)
+    if samples.dtype.kind not in "biufc":
+        raise _refuse(function, argument, "hold numbers or bools", f"dtype {samples.dtype}")
+    if samples.ndim == 0 or samples.shape[-1] != n_samples:
+        if not shareable or samples.shape[-1] != 1:
+            seen = f"shape {tuple(samples.shape)}"
+            raise _refuse(function, argument, f"have {n_samples} samples in its last axis", seen)
+        samples = np.repeat(samples, n_samples, axis=-1)
+    return samples
+
+
+def layout_of(outputs: Mapping[str, np.ndarray]) -> Layout:
+    """Shapes and types of `outputs`."""
+    return {name: (array.shape[:-1], array.dtype) for name, array in outputs.items()}
+
+
+def check_layout(expected: Layout, found: Layout, function: str) -> None:
+    """Raise unless a later group has the outputs of the first."""
+    if expected.keys() != found.keys():
+        raise _refuse(
+            function,
+            "outputs",
+            f"be {', '.join(map(repr, expected))} as in the first group",
+            ", ".join(map(repr, found)),
+        )
+    for name, (shape, dtype) in expected.items():
+        if found[name][0] != shape:
+            requirement = f"have shape {shape} in every sample, as in the first group"
+            raise _refuse(function, f"output {name!r}", requirement, f"shape {found[name][0]}")
+        if found[name][1] != dtype:
+            requirement = f"have dtype {dtype} as in the first group"
+            advice = "Convert it in the model: xp.astype(y, xp.float64)."
+            raise _refuse(function, f"output {name!r}", requirement, f"dtype {found[name][1]}", advice)
+
+
+def blank(shape: tuple[int, ...], dtype: np.dtype, n_samples: int) -> np.ndarray:
+    """What stands for samples that are not there: NaN, or 0 where the type has none."""
+    return np.full((*shape, n_samples), np.nan if dtype.kind in "fc" else 0, dtype)
+
+
+def non_finite(array: np.ndarray) -> np.ndarray:
+    """Which samples hold a value that is not finite, shape (n_samples,)."""
+    if array.dtype.kind not in "fc":
+        return np.zeros(array.shape[-1], bool)
+    bad: np.ndarray = ~np.isfinite(array)
+    return bad if array.ndim == 1 else np.any(bad.reshape(-1, array.shape[-1]), axis=0)

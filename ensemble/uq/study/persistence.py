@@ -1,0 +1,61 @@
+"""A study and its store: the manifest, and what is taken over on resuming."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from ensemble._check import message, require
+from ensemble.uq.store.source_digest import source_digest
+from ensemble.uq.store.store import PRIVATE, Store
+
+__all__ = ["discard", "manifest_of", "opened", "stored_manifest"]
+
+
+def stored_manifest(store: Any, resume: bool | str, function: str) -> dict[str, Any] | None:
+    """The manifest of the study to be resumed; None of a new one."""
+    if store is None:
+        require(not resume, function, "resume", "go with a store", f"store=None, resume={resume!r}")
+        return None
+    if not isinstance(store, (str, PathLike)):
+        raise TypeError(message(function, "store", "be the path of a folder", f"a {type(store).__name__}"))
+    valid = isinstance(resume, bool) or resume == "force"
+    require(valid, function, "resume", "be True, False or 'force'", repr(resume))
+    if not resume:
+        return None
+    reader = Store.open(store)
+    reader.close()
+    return reader.manifest
+
+
+def manifest_of(
+    inputs: Any, sampler: Any, seed: int, n: int, model: Callable[..., Any] | None, stored: dict[str, Any] | None
+) -> dict[str, Any]:
+    """What makes a study this study; without a model, as in `plan`, that of the stored study."""
+    manifest = {"inputs": inputs.description(), "sampler": sampler.description(), "seed": seed, "n": n}
+    if model is not None:
+        module, name = getattr(model, "__module__", None), getattr(model, "__qualname__", type(model).__qualname__)
+        manifest["model"] = name if module in (None, "__main__") else f"{module}.{name}"
+        manifest["source_digest"] = source_digest(model)
+    else:
+        manifest |= {key: stored[key] for key in ("model", "source_digest") if stored is not None and key in stored}
+    return manifest
+
+
+def opened(store: Any, manifest: dict[str, Any], resume: bool | str) -> Store:
+    """The store of a new study, or of one that is resumed."""
+    if not resume:
+        return Store.create(store, manifest)
+    return Store.open(store, manifest, force=resume == "force")
+
+
+def discard(store: Store) -> None:
+    """Take away the store of a study that ended before its first group: its model is yet to be mended."""
+    with suppress(OSError):
+        store.close()
+        shutil.rmtree(Path(store.path) / PRIVATE)
+        Path(store.path).rmdir()

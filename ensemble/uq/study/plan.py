@@ -1,0 +1,394 @@
+"""`Plan`: the samples of a study as groups to be run, and what has been told of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Self
+
+import numpy as np
+
+from ensemble._check import integer, message, one_of, require, samples_text
+from ensemble.uq.samplers.choice import settled_sampler
+from ensemble.uq.study.dataset import input_columns
+from ensemble.uq.study.groups import Group, GroupKey, order_of_samples
+from ensemble.uq.study.memory import MemoryStore
+from ensemble.uq.study.outputs import (
+    Layout,
+    Outcome,
+    OutputError,
+    blank,
+    check_layout,
+    layout_of,
+    named_outputs,
+    non_finite,
+)
+from ensemble.uq.study.persistence import manifest_of, opened, stored_manifest
+from ensemble.uq.study.result import UqResult
+from ensemble.uq.study.streams import Stream
+
+__all__ = ["KEEP_MEMORY", "Plan", "plan"]
+
+KEEP_MEMORY = 2**30
+"""Bytes of outputs up to which ``keep=None`` keeps every sample."""
+
+WATCHED_MEMORY = 2**26
+"""Bytes of an output up to which its stored samples are read for a display."""
+
+WINDOW = 256
+"""Ids among which samples change places by `group_by` where outputs are not kept."""
+
+
+class Plan:
+    """The samples of a study, divided into groups; outputs are told group by group. Made by `plan`.
+
+    Attributes
+    ----------
+    inputs : Inputs
+    sampler : Sampler
+    seed : int
+    n : int
+        The number of samples.
+    samples : InputSamples
+        All of them.
+    """
+
+    def __init__(
+        self,
+        inputs: Any,
+        n: int | None,
+        *,
+        sampler: Any,
+        seed: int | None,
+        ensemble_size: int,
+        group_by: GroupKey,
+        keep: str | None,
+        store: Any = None,
+        resume: bool | str = False,
+        model: Callable[..., Any] | None = None,
+        function: str = "plan",
+        most: int | None = None,
+        check_sampler: Callable[[Any], None] | None = None,
+    ) -> None:
+        if not callable(getattr(inputs, "from_uniform", None)):
+            raise TypeError(message(function, "inputs", "be Inputs", f"a {type(inputs).__name__}"))
+        self.function = function
+        self.inputs = inputs
+        stored = stored_manifest(store, resume, function)
+        wanted = n
+        if stored is not None and n is not None:
+            n = min(integer(n, function, "n", minimum=1), stored["n"])  # as it was settled first
+        self.sampler, self.n = settled_sampler(sampler, inputs, n, function)
+        if check_sampler is not None:
+            check_sampler(self.sampler)
+        if seed is None:
+            drawn = int(np.random.SeedSequence().generate_state(1, np.uint64)[0] >> 1)
+            seed = drawn if stored is None else stored["seed"]
+        self.seed = integer(seed, function, "seed", minimum=0)
+        self.ensemble_size = integer(ensemble_size, function, "ensemble_size", minimum=1)
+        self.group_by = group_by
+        self.keep = keep if keep is None else one_of(keep, ("all", "statistics"), function, "keep")
+        self.samples = self._draw(self.n)
+        self.most = max(self.n, wanted or 0, most or 0)
+        signed = self.samples.weights is not None and bool(np.any(self.samples.weights < 0.0))
+        advice = "Leave keep out."
+        require(not (signed and keep == "statistics"), function, "keep", "be 'all' for negative weights", keep, advice)
+        if signed:
+            self.keep = "all"
+        self.layout: Layout = {}
+        self.failed, self.is_done = np.zeros(self.n, bool), np.zeros(self.n, bool)
+        self.reasons: dict[int, str] = {}
+        self.streams: dict[str, Stream] | None = None
+        self._first_entries = np.full(self.n, np.nan)
+        self._order = self._ordered()
+        self.store: Any = MemoryStore(self.n)
+        self.resumed = stored is not None
+        if store is not None:
+            manifest = manifest_of(inputs, self.sampler, self.seed, self.n, model, stored)
+            if stored is not None:
+                manifest["n"] = stored["n"] if self.sampler.count() is None else self.n
+            self.store = opened(store, manifest, resume)
+            self._take_over(wanted)
+
+    def _take_over(self, n: int | None) -> None:
+        """What the store has already, and the further samples that are wanted now."""
+        if self.store.n > self.n:
+            self._grow(self.store.n)
+        self.is_done, self.failed, self.reasons = self.store.done(), self.store.failed(), self.store.reasons()
+        if self.store.outputs:
+            self._start({name: (tuple(o.shape), np.dtype(o.dtype)) for name, o in self.store.outputs.items()})
+        if n is not None and n > self.n:
+            self.extend(n)
+
+    def _draw(self, n: int) -> Any:
+        ids = np.arange(n)
+        points = self.sampler.points(ids, self.inputs.n_germs, self.seed)
+        normal = getattr(self.sampler, "space", "") == "normal"
+        samples = (self.inputs.from_normal if normal else self.inputs.from_uniform)(points, ids)
+        samples.seed, samples.weights = self.seed, self.sampler.weights(ids)
+        return samples
+
+    def _ordered(self) -> np.ndarray:
+        window = None if self.keep == "all" else max(WINDOW, 8 * self.ensemble_size)
+        return order_of_samples(self.samples, self.group_by, self.function, window)
+
+    # --- what is to be run
+    @property
+    def pending(self) -> np.ndarray:
+        """The ids of the samples of which nothing has been told, in the order in which they are to be run."""
+        pending: np.ndarray = self._order[~self.is_done[self._order]]
+        return pending
+
+    @property
+    def n_done(self) -> int:
+        """How many samples have been told, failed ones too."""
+        return int(np.count_nonzero(self.is_done))
+
+    def group(self, ids: Any) -> Group:
+        """The samples `ids` as one group."""
+        numbers = np.asarray(ids)
+        return Group(numbers, self.samples.take(numbers))
+
+    def groups(self, ensemble_size: int | None = None) -> Iterator[Group]:
+        """The pending samples in groups.
+
+        Parameters
+        ----------
+        ensemble_size : int, optional
+            Default: that of the plan.
+
+        Yields
+        ------
+        Group
+            With `ids` and `samples`. What is told meanwhile changes nothing; a new call leaves it out.
+        """
+        size = self.ensemble_size if ensemble_size is None else ensemble_size
+        size = integer(size, "plan.groups", "ensemble_size", minimum=1)
+        pending = self.pending
+        for first in range(0, pending.size, size):
+            yield self.group(pending[first : first + size])
+
+    def extend(self, n: int) -> None:
+        """Add samples up to `n`; those that were there stay as they are.
+
+        Parameters
+        ----------
+        n : int, above the present number
+
+        Raises
+        ------
+        ValueError
+            If the sampler has a fixed number of points, or `n` is not above the present number.
+        """
+        n = integer(n, "plan.extend", "n", minimum=self.n + 1)
+        extendable = self.sampler.count() is None and self.sampler.extendable
+        require(extendable, "plan.extend", "sampler", "have no end", repr(self.sampler))
+        self.sampler.for_inputs(self.inputs, n)  # it warns of numbers that do not suit it
+        self._grow(n)
+        self.store.extend(n)
+
+    def _grow(self, n: int) -> None:
+        """Draw further samples."""
+        more = n - self.n
+        self.n, self.most = n, max(n, self.most)
+        self.samples = self._draw(n)
+        self.failed, self.is_done = (np.concatenate([a, np.zeros(more, bool)]) for a in (self.failed, self.is_done))
+        self._first_entries = np.concatenate([self._first_entries, np.full(more, np.nan)])
+        self._order = self._ordered()
+
+    # --- what is told
+    def tell(self, group: Any, outputs: Any, *, failed: Any = None, reasons: Mapping[int, str] | None = None) -> None:
+        """Give the outputs of a group, in any order of the groups.
+
+        Parameters
+        ----------
+        group : Group, or array of int: sample ids
+        outputs : dict of str to Ensemble or array ``(*shape, n_samples)`` or number; or one of these: output "y"
+        failed : array of bool, shape (n_samples,), optional
+            Samples whose outputs count for nothing. Samples with a value that is not finite, and those that
+            ``group.samples.fail`` has marked, are added.
+        reasons : dict of int to str, optional
+            Why, by sample id.
+
+        Raises
+        ------
+        ValueError
+            If a sample is not pending, or the outputs do not fit; nothing has changed then.
+        """
+        ids = np.asarray(getattr(group, "ids", group))
+        self._check_ids(ids)
+        arrays = named_outputs(outputs, ids.size, "plan.tell", arrays=True)
+        mask = np.zeros(ids.size, bool) if failed is None else np.array(failed)
+        seen = f"{mask.dtype} of shape {mask.shape}"
+        fits = mask.shape == ids.shape and mask.dtype == np.bool_
+        require(fits, "plan.tell", "failed", f"be {ids.size} bools, one per sample", seen)
+        marked = getattr(getattr(group, "samples", None), "failures", {})
+        by_place = {k: str((reasons or {}).get(int(ids[k]), "")) for k in np.flatnonzero(mask).tolist()}
+        by_place |= {place: text for place, text in marked.items() if not by_place.get(place)}
+        for name, array in arrays.items():
+            for place in np.flatnonzero(non_finite(array)).tolist():
+                by_place.setdefault(place, f"output {name!r} is not finite")
+        mask[list(by_place)] = True
+        if not arrays and not np.all(mask):
+            raise OutputError(message("plan.tell", "outputs", "name an output unless all samples failed", "none"))
+        self.accept(ids, Outcome(arrays, mask, by_place), "plan.tell")
+
+    def _check_ids(self, ids: np.ndarray) -> None:
+        good = ids.ndim == 1 and ids.dtype.kind in "iu" and ids.size > 0
+        seen = f"dtype {ids.dtype}, shape {ids.shape}"
+        require(good, "plan.tell", "group", "be a Group of this plan, or a vector of sample ids", seen)
+        inside = ids.min() >= 0 and ids.max() < self.n
+        require(inside, "plan.tell", "group", f"hold ids from 0 to {self.n - 1}", f"{ids.min()} to {ids.max()}")
+        require(np.unique(ids).size == ids.size, "plan.tell", "group", "name each sample once", samples_text(ids))
+        told = ids[self.is_done[ids]]
+        advice = "plan.pending lists those that are left."
+        require(told.size == 0, "plan.tell", "group", "be pending", f"{samples_text(told)}, told before", advice)
+
+    def accept(self, ids: np.ndarray, outcome: Outcome, function: str = "propagate") -> None:
+        """Keep a checked outcome: the part of `tell` after its checks."""
+        outputs = outcome.outputs
+        if outputs:
+            found = layout_of(outputs)
+            check_layout(self.layout or found, found, function)
+            if not self.layout:
+                self._start(found)
+            if np.any(outcome.failed):
+                outputs = {name: _without(array, outcome.failed) for name, array in outputs.items()}
+        reasons = {int(ids[place]): text for place, text in outcome.reasons.items()}
+        self.store.append(ids, outputs, outcome.failed, reasons)
+        self.is_done[ids] = True
+        self.failed[ids] = outcome.failed
+        self.reasons.update(reasons)
+        self._watch(ids, outputs, outcome.failed)
+
+    def _start(self, layout: Layout) -> None:
+        """Prepare for outputs of this layout."""
+        self.layout = layout
+        size = sum(math.prod(shape) * dtype.itemsize for shape, dtype in layout.values())
+        if self.keep is None:
+            self.keep = "all" if size * self.most <= KEEP_MEMORY else "statistics"
+        if self.keep == "statistics":
+            self.streams = self.new_streams(histograms=True)
+            if isinstance(self.store, MemoryStore):
+                self.store.keeps_outputs = False
+        self._watch_stored()
+
+    def _watch_stored(self) -> None:
+        """Add the samples that were done before the layout was known, or before this process."""
+        if self.streams is not None:
+            for ids, outputs, failed in self.store.blocks():
+                self._watch(ids, outputs, failed)
+            before = np.flatnonzero(self.is_done) if isinstance(self.store, MemoryStore) else np.zeros(0, int)
+            if before.size:
+                self._watch(before, {}, np.ones(before.size, bool))
+        elif not isinstance(self.store, MemoryStore):
+            name, (shape, dtype) = next(iter(self.layout.items()))
+            good = np.flatnonzero(self.is_done & ~self.failed)
+            if good.size and math.prod(shape) * dtype.itemsize * good.size <= WATCHED_MEMORY:
+                self._watch(good, {name: self.store.read(name, good)}, np.zeros(good.size, bool))
+
+    def new_streams(self, *, histograms: bool) -> dict[str, Stream]:
+        """An empty stream for each output."""
+        replicates = self.sampler.n_replicates
+        return {name: Stream(*of_one, replicates, histograms=histograms) for name, of_one in self.layout.items()}
+
+    def _watch(self, ids: np.ndarray, outputs: dict[str, np.ndarray], failed: np.ndarray) -> None:
+        """Add to the streams, and to the first entries that a display shows; no outputs where all samples failed."""
+        weights = None if self.samples.weights is None else self.samples.weights[ids]
+        for name, stream in (self.streams or {}).items():
+            stream.add(ids, outputs.get(name), ~failed, weights)
+        first = next(iter(outputs.values()), None)
+        if first is not None and first.dtype.kind != "c" and first.size:
+            self._first_entries[ids] = np.where(failed, np.nan, first.reshape(-1, ids.size)[0])
+
+    def first_entries(self) -> np.ndarray:
+        """The first entry of the first output, shape (n,), NaN where there is none yet: for a display."""
+        return self._first_entries
+
+    def result(self) -> UqResult:
+        """Statistics of the samples told so far.
+
+        Returns
+        -------
+        UqResult
+        """
+        return UqResult(self)
+
+    def close(self) -> None:
+        """Compact the store into a Zarr group and close it; nothing without a store."""
+        try:
+            if getattr(self.store, "writable", True):
+                self.store.compact(input_columns(self.samples))
+        finally:
+            self.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Plan({self.n_done} of {self.n} samples done, {np.count_nonzero(self.failed)} failed)"
+
+
+def _without(array: np.ndarray, failed: np.ndarray) -> np.ndarray:
+    """`array` with blanks in the samples that failed."""
+    result = array.copy()
+    result[..., failed] = blank((), array.dtype, 1)[0]
+    return result
+
+
+def plan(
+    inputs: Any,
+    n: int | None = None,
+    *,
+    sampler: Any = "sobol",
+    seed: int | None = None,
+    ensemble_size: int = 32,
+    group_by: GroupKey = None,
+    store: Any = None,
+    resume: bool | str = False,
+    keep: str | None = None,
+) -> Plan:
+    """Divide a study into groups that run anywhere, and gather their outputs: `propagate` without its loop.
+
+    Parameters
+    ----------
+    inputs, n, sampler, seed, group_by, store, resume, keep
+        As in `propagate`.
+    ensemble_size : int
+        Samples in a group.
+
+    Returns
+    -------
+    Plan
+        ``for group in plan.groups(): plan.tell(group, model(group.samples))``, then ``plan.result()``. Groups may be
+        told in any order; what has not been told is `pending`. With a store, ``with en.plan(...) as study:`` closes it.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is of the wrong kind or out of range.
+
+    Examples
+    --------
+    >>> from scipy import stats
+    >>> import ensemble as en
+    >>> study = en.plan(en.Inputs(load=stats.norm(1.0, 0.2)), 64, seed=5)
+    >>> for group in study.groups():
+    ...     study.tell(group, {"tip": group.samples.load / 3.0})
+    >>> study.n_done, round(float(study.result().mean("tip")), 2)
+    (64, 0.33)
+    """
+    return Plan(
+        inputs,
+        n,
+        sampler=sampler,
+        seed=seed,
+        ensemble_size=ensemble_size,
+        group_by=group_by,
+        keep=keep,
+        store=store,
+        resume=resume,
+    )

@@ -1,0 +1,269 @@
+"""`propagate` and `plan`: uncertain inputs through a model, group by group."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any, Literal
+
+from ensemble._backend import prototype
+from ensemble._check import integer, message, one_of, positive
+from ensemble.uq.study.ensemble_size import choose_ensemble_size
+from ensemble.uq.study.evaluation import evaluate
+from ensemble.uq.study.executors import Crew, workers_of
+from ensemble.uq.study.groups import Group, GroupKey
+from ensemble.uq.study.outputs import Outcome
+from ensemble.uq.study.persistence import discard
+from ensemble.uq.study.plan import Plan
+from ensemble.uq.study.result import UqResult
+from ensemble.uq.study.target import Target
+from ensemble.uq.study.watch import Watch
+
+__all__ = ["propagate"]
+
+SIZE_BEFORE_TIMING = 32
+
+
+class Serial:
+    """Groups one after the other in this process."""
+
+    n_parallel = 1
+
+    def __init__(self, model: Callable[[Any], Any], on_failure: str, backend: str) -> None:
+        self.model, self.on_failure, self.backend = model, on_failure, backend
+
+    def run(self, groups: Iterator[Group]) -> Iterator[tuple[Group, Outcome]]:
+        """Outcomes in the order of the groups."""
+        for group in groups:
+            yield group, evaluate(self.model, group.samples, self.on_failure, self.backend)
+
+    def close(self) -> None:
+        """Nothing to do."""
+
+
+class Run:
+    """One call of `propagate`: a plan, what runs its groups, and a display."""
+
+    def __init__(
+        self, study: Plan, runner: Serial | Crew, watch: Watch, deadline: float, target: Target | None
+    ) -> None:
+        self.study, self.runner, self.watch = study, runner, watch
+        self.deadline, self.target = deadline, target
+
+    def groups(self) -> Iterator[Group]:
+        """The pending groups until the time is up."""
+        for group in self.study.groups():
+            if time.perf_counter() >= self.deadline:
+                return
+            yield group
+
+    def keep(self, group: Group, outcome: Outcome) -> None:
+        """Tell the plan of an outcome."""
+        first = not self.study.layout
+        self.study.accept(group.ids, outcome)
+        if first and self.study.layout and self.target is not None:
+            self.target.check_names(self.study.layout)
+        self.watch.advance(group.n_samples)
+
+    def timed(self, group: Group) -> Outcome | None:
+        """Run one group now; None where it does not fit into memory or its worker died."""
+        whole = None
+        try:
+            for done, outcome in self.runner.run(iter([group])):
+                if outcome.out_of_memory and not outcome.outputs:
+                    return None
+                self.keep(done, outcome)
+                whole = outcome if done is group else whole
+        except MemoryError:
+            return None
+        return whole
+
+    def run(self) -> None:
+        """All pending groups."""
+        for group, outcome in self.runner.run(self.groups()):
+            self.keep(group, outcome)
+
+    def choose_ensemble_size(self) -> None:
+        """Time several sizes on the first groups."""
+        study, runner = self.study, self.runner
+        study.ensemble_size, why = choose_ensemble_size(study, self.timed, runner.n_parallel, runner.backend)
+        self.watch.say(f"ensemble size {study.ensemble_size}: {why}")
+
+    def to_the_end(self) -> UqResult:
+        """All groups; with a target more samples until it is met."""
+        self.run()
+        result = self.study.result()
+        if self.target is None:
+            return result
+        while True:
+            result.target_met = self.target.is_met(result)
+            n = 2 * self.study.n
+            if result.target_met or result.n_done < result.n or n > self.target.max_n:
+                return result
+            self.study.extend(n)
+            self.watch.extend()
+            self.run()
+            result = self.study.result()
+
+
+def propagate(
+    model: Callable[[Any], Any],
+    inputs: Any,
+    n: int | Literal["auto"] | None = None,
+    *,
+    ensemble_size: int | Literal["auto"] = "auto",
+    sampler: Any = "sobol",
+    seed: int | None = None,
+    backend: str = "numpy",
+    group_by: GroupKey = None,
+    on_failure: str = "mask",
+    store: Any = None,
+    resume: bool | str = False,
+    progress: bool = True,
+    executor: Any = None,
+    keep: str | None = None,
+    target: Any = None,
+    max_n: int | None = None,
+    max_seconds: float | None = None,
+) -> UqResult:
+    """Run a model on samples of uncertain inputs, many samples in a call, and take statistics of its outputs.
+
+    Sample i is the same whatever the ensemble size, the order, the executor or the number of samples; so is its output,
+    where the model keeps samples apart, and so are all statistics, to the bit.
+
+    Parameters
+    ----------
+    model : callable
+        Takes `InputSamples`, with an Ensemble (or a field) for each input, ``x.E``; returns a dict of Ensembles by
+        name, or one Ensemble, which is output "y". ``x.fail(mask, reason)`` marks samples that failed. For a model of
+        plain numbers: `vectorize`.
+    inputs : Inputs
+    n : int, or "auto"
+        The number of samples; "auto": doubled until `target` is met. Left out for samplers of a fixed number of points.
+    ensemble_size : int, or "auto"
+        Samples in a call. "auto" times two groups of each of 8, 16, 32, ... samples while larger ones are faster and
+        fit into memory; their results are kept.
+    sampler : str or Sampler
+        As in ``inputs.samples``.
+    seed : int, optional
+        Default: a new one, which the result tells.
+    backend : {"numpy", "cupy"}
+        Where the inputs of the model are.
+    group_by : str or callable, optional
+        Samples of a similar value run together: the name of a scalar input, or a function of `InputSamples` that gives
+        a number for each sample, say predicted iterations. Where outputs are not kept (``keep``) samples are
+        reordered among 256 only.
+    on_failure : {"mask", "retry", "raise"}
+        What to do with samples on which the model raises, which it marks, or whose outputs are not finite: leave them
+        out of the statistics; run each once more, alone; or raise. Where the model raises, all samples of that call
+        fail. Errors of the program, as a wrong name or outputs of changing shapes, are always raised.
+    store : path, optional
+        A folder that keeps finished groups; at the end it is a Zarr group, which ``xarray.open_zarr`` opens. What a kill
+        loses are the groups that were running.
+    resume : bool, or "force"
+        Go on with the study in `store`, also with more samples, another ensemble size or executor. Inputs, sampler,
+        seed and the source of the model must be those of the study; "force" lets the source differ.
+    progress : bool
+        Show a bar on a terminal, elsewhere a line every five seconds.
+    executor : optional
+        Runs groups elsewhere: anything with ``submit(function, *arguments)`` that returns futures (a pool of
+        `concurrent.futures`, a client of Dask, ``mpi4py.futures.MPIPoolExecutor``); a function that makes one; or a
+        number of processes. Where a worker dies, its groups are run again, which needs one of the latter two for pools
+        that break as a whole. A group during which workers died three times has failed.
+    keep : {None, "all", "statistics"}
+        Whether the result has every sample, or moments and histograms alone. None: all, unless they take above 1 GiB.
+    target : dict of str to float or (float, float), for ``n="auto"``
+        For each output the half-width of its 95 % interval that is narrow enough: relative to its mean, or relative and
+        absolute, ``rtol * max|mean| + atol``; of an array the widest entry counts.
+    max_n : int, optional
+        Most samples of ``n="auto"``; default 1,048,576.
+    max_seconds : float, optional
+        No group begins after that time; the result has what was done.
+
+    Returns
+    -------
+    UqResult
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is of the wrong kind or out of range, or the outputs are.
+    SampleError
+        If samples failed and `on_failure` is "raise".
+    KeyboardInterrupt
+        Finished groups are kept: in the store, and in ``error.result``, a `UqResult`, as with every other error.
+
+    Examples
+    --------
+    >>> from scipy import stats
+    >>> import ensemble as en
+    >>> inputs = en.Inputs(load=stats.norm(1.0, 0.2), stiffness=stats.lognorm(0.1, scale=3.0))
+    >>> result = en.propagate(lambda x: {"tip": x.load / x.stiffness}, inputs, 1024, seed=7, progress=False)
+    >>> round(float(result.mean("tip")), 3), result.n_failed
+    (0.335, 0)
+    """
+    if not callable(model):
+        raise TypeError(message("propagate", "model", "be callable", f"a {type(model).__name__}"))
+    one_of(on_failure, ("mask", "retry", "raise"), "propagate", "on_failure")
+    one_of(backend, ("numpy", "cupy"), "propagate", "backend")
+    prototype(backend)
+    size = (
+        SIZE_BEFORE_TIMING
+        if ensemble_size == "auto"
+        else integer(ensemble_size, "propagate", "ensemble_size", minimum=1)
+    )
+    seconds = float("inf") if max_seconds is None else positive(max_seconds, "propagate", "max_seconds")
+    goal = Target.of(n, target, max_n)
+    runner: Serial | Crew = Serial(model, on_failure, backend)
+    if executor is not None:
+        runner = Crew(workers_of(executor), model, on_failure, backend)
+    try:
+        study = Plan(
+            inputs,
+            n if goal is None else goal.first_n,  # type: ignore[arg-type]
+            sampler=sampler,
+            seed=seed,
+            ensemble_size=size,
+            group_by=group_by,
+            keep=keep,
+            store=store,
+            resume=resume,
+            model=model,
+            function="propagate",
+            most=None if goal is None else goal.max_n,
+            check_sampler=None if goal is None else goal.check_sampler,
+        )
+        with Watch(study, quiet=not progress) as watch:
+            run = Run(study, runner, watch, time.perf_counter() + seconds, goal)
+            try:
+                if ensemble_size == "auto":
+                    run.choose_ensemble_size()
+                result = run.to_the_end()
+                study.close()
+            except BaseException as error:
+                _hand_over(error, study)
+                raise
+    finally:
+        runner.close()
+    return result
+
+
+def _hand_over(error: BaseException, study: Plan) -> None:
+    """Give what was done along with an error, and close the store."""
+    path = study.store.path
+    place = "in error.result" if path is None else f"in the store {str(path)!r}: resume=True goes on"
+    text = f"propagate: {study.n_done:,} of {study.n:,} samples were done; they are {place}."
+    if isinstance(error, KeyboardInterrupt):
+        error.args = (text,)
+    else:
+        error.add_note(text)
+    if path is not None and not study.n_done and not study.resumed:
+        discard(study.store)
+        return
+    try:
+        study.close()
+    except Exception as second:
+        error.add_note(f"propagate: the store was not compacted ({second}). Nothing in it is lost.")
+    with suppress(Exception):
+        error.result = study.result()  # type: ignore[attr-defined]

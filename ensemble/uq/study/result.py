@@ -1,0 +1,518 @@
+"""`UqResult`: the statistics of a study.
+
+Longer than 400 lines: one class.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ensemble._check import message, one_of, require
+from ensemble.scalar import (
+    Ensemble,
+    Moments,
+    SampleSet,
+    sample_corr,
+    sample_cov,
+    sample_quantile,
+)
+from ensemble.scalar.statistics.moments import effective_count
+from ensemble.scalar.statistics.quantiles import ConfidenceInterval
+from ensemble.uq.study.conditions import Condition, holds, threshold_of
+from ensemble.uq.study.intervals import binomial, check_level, order_statistics, student
+from ensemble.uq.study.streams import Summary, block_size
+from ensemble.uq.study.table import table
+
+if TYPE_CHECKING:
+    from ensemble.uq.study.plan import Plan
+
+__all__ = ["Probability", "UqResult", "without_interval"]
+
+
+class Probability(NamedTuple):
+    """A probability, and what it could be whatever the failed samples would have given.
+
+    Attributes
+    ----------
+    value : float or array, shape `shape`
+        The share of the samples that did not fail.
+    low, high : the same
+        The shares if the condition held in none of the failed samples, and in all of them.
+    """
+
+    value: Any
+    low: Any
+    high: Any
+
+
+class UqResult:
+    """Statistics of the outputs of a study. Made by `propagate`, and by ``plan.result()``.
+
+    Failed samples are left out of every statistic; `n_failed` says how many. Samples that have not been run are left
+    out, too.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Of the outputs.
+    n : int
+        Samples of the study.
+    n_done, n_failed : int
+        Samples that were run, and those of them that failed.
+    done, failed : arrays of bool, shape (n,)
+    reasons : dict of int to str
+        Why a sample failed, by its id.
+    ids : array of int, shape (n_done - n_failed,)
+        The samples of the statistics.
+    seed : int
+    keep : {"all", "statistics"}
+        Whether every sample is at hand, or moments and histograms alone.
+    ensemble_size : int
+        Samples in a call of the model: what was chosen where it was "auto".
+    target_met : bool or None
+        Whether the intervals are as narrow as the target; None without a target.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self.n = plan.n
+        self.done, self.failed = plan.is_done.copy(), plan.failed.copy()
+        self.reasons = dict(sorted(plan.reasons.items()))
+        self.ids = np.flatnonzero(self.done & ~self.failed)
+        self.names = tuple(plan.layout)
+        self.sampler, self.seed = plan.sampler, plan.seed
+        self.keep = plan.keep or "all"
+        self.ensemble_size = plan.ensemble_size
+        self.target_met: bool | None = None
+        self._layout = dict(plan.layout)
+        self._store, self._new_streams = plan.store, plan.new_streams
+        self._all_inputs = plan.samples
+        self._summaries: dict[str, Summary] = {}
+        self._histograms: dict[str, Any] = {}
+        for name, stream in (plan.streams or {}).items():
+            self._summaries[name] = stream.summary()
+            self._histograms[name] = None if stream.histograms is None else stream.histograms.copy()
+
+    # --- what there is
+    @property
+    def n_done(self) -> int:
+        """Samples that were run, failed ones too."""
+        return int(np.count_nonzero(self.done))
+
+    @property
+    def n_failed(self) -> int:
+        """Samples that failed."""
+        return int(np.count_nonzero(self.failed))
+
+    @property
+    def inputs(self) -> Any:
+        """The inputs of the samples of the statistics: `InputSamples` in the order of `ids`."""
+        return self._all_inputs.take(self.ids)
+
+    @property
+    def weights(self) -> np.ndarray | None:
+        """The weights of the samples of the statistics; None where all count the same."""
+        weights = self._all_inputs.weights
+        return None if weights is None else weights[self.ids]
+
+    def _named(self, name: str, function: str) -> tuple[tuple[int, ...], np.dtype]:
+        """Shape and type of an output that has a sample."""
+        if not self.ids.size:
+            first = next(iter(self.reasons.values()), "none was run")
+            seen = f"{self.n_failed} failed of {self.n_done} that were run"
+            raise ValueError(message(f"UqResult.{function}", "the study", "have a sample", seen, f"First: {first}."))
+        one_of(name, self.names, f"UqResult.{function}", "name")
+        return self._layout[name]
+
+    def values(self, name: str) -> np.ndarray:
+        """An output of all samples.
+
+        Returns
+        -------
+        array, shape ``(*shape, n)``
+            NaN (0 in integers and bools) in samples that failed or were not run.
+
+        Raises
+        ------
+        ValueError
+            If there is no such output, or only statistics were kept.
+        """
+        from ensemble.uq.study.outputs import blank
+
+        shape, dtype = self._named(name, "values")
+        result = blank(shape, dtype, self.n)
+        result[..., self.ids] = self._read(name, self.ids, "values")
+        return result
+
+    def samples(self, name: str) -> Ensemble:
+        """An output of the samples that did not fail, in the order of `ids`.
+
+        Returns
+        -------
+        Ensemble, shape `shape`
+            Its sample set has `ids` and weights (no set where weights are negative).
+
+        Raises
+        ------
+        ValueError
+            If there is no such output, or only statistics were kept.
+        """
+        self._named(name, "samples")
+        values = self._read(name, self.ids, "samples")
+        weights = self.weights
+        if weights is not None and np.any(weights < 0.0):
+            return Ensemble(values)
+        method = str(getattr(self.sampler, "name", ""))
+        return Ensemble(values, SampleSet(weights=weights, ids=self.ids, method=method, seed=self.seed))
+
+    def _read(self, name: str, ids: np.ndarray, function: str) -> np.ndarray:
+        kept = getattr(self._store, "keeps_outputs", True)
+        advice = "Run it with keep='all' or with a store."
+        require(kept, f"UqResult.{function}", "the study", "have kept its samples", "statistics alone", advice)
+        values: np.ndarray = self._store.read(name, ids)
+        return values
+
+    # --- moments
+    def _summary(self, name: str) -> Summary:
+        """Moments in blocks of ids, the same for kept samples and for streams."""
+        if name not in self._summaries:
+            stream = self._new_streams(histograms=False)[name]
+            good = self.done & ~self.failed
+            weights = self._all_inputs.weights
+            block = block_size(*self._layout[name])
+            for first in range(0, self.n, block):
+                ids = np.arange(first, min(self.n, first + block))
+                ids = ids[good[ids]]
+                if ids.size:
+                    part = None if weights is None else weights[ids]
+                    stream.add(ids, self._read(name, ids, "mean"), np.ones(ids.size, bool), part)
+            self._summaries[name] = stream.summary()
+        return self._summaries[name]
+
+    @property
+    def _is_quadrature(self) -> bool:
+        """Whether the samples are the points of a rule, of which none can be missing."""
+        weights = self._all_inputs.weights
+        return weights is not None and (getattr(self.sampler, "is_quadrature", False) or bool(np.any(weights < 0.0)))
+
+    def _quadrature(self, name: str, function: str) -> tuple[np.ndarray, np.ndarray]:
+        """Samples and weights of a rule."""
+        missing = self.n - self.ids.size
+        advice = "A quadrature rule needs every point: mend the model, or use a random sampler."
+        require(missing == 0, f"UqResult.{function}", "the study", "have all its samples", f"{missing} missing", advice)
+        weights = self._all_inputs.weights
+        return self._read(name, self.ids, function), weights / weights.sum()
+
+    def mean(self, name: str) -> Any:
+        """The mean of an output.
+
+        Parameters
+        ----------
+        name : str
+
+        Returns
+        -------
+        float64 or complex128 array, shape `shape`
+
+        Raises
+        ------
+        ValueError
+            If there is no such output, or no sample; or if a point of a quadrature rule failed.
+        """
+        self._named(name, "mean")
+        if self._is_quadrature:
+            values, weights = self._quadrature(name, "mean")
+            return (values * weights).sum(axis=-1)
+        return self._summary(name).total().mean()[()]
+
+    def var(self, name: str, ddof: float = 1.0) -> Any:
+        """The variance of an output.
+
+        Parameters
+        ----------
+        name : str
+        ddof : float
+            The divisor is ``n - ddof``. Without effect on quadrature rules.
+
+        Returns
+        -------
+        float64 array, shape `shape`
+            NaN where there are not more samples than `ddof`.
+
+        Raises
+        ------
+        ValueError
+            As `mean`.
+        """
+        self._named(name, "var")
+        if self._is_quadrature:
+            values, weights = self._quadrature(name, "var")
+            deviation = values - (values * weights).sum(axis=-1)[..., None]
+            return (np.abs(deviation) ** 2 * weights).sum(axis=-1)
+        return _var(self._summary(name).total(), ddof)
+
+    def std(self, name: str, ddof: float = 1.0) -> Any:
+        """The standard deviation of an output: the root of `var`."""
+        return np.sqrt(self.var(name, ddof))
+
+    def minimum(self, name: str) -> Any:
+        """The smallest value of an output, shape `shape`."""
+        self._named(name, "minimum")
+        low = self._summary(name).low
+        return self._ordered(name, "minimum") if low is None else low[()]
+
+    def maximum(self, name: str) -> Any:
+        """The largest value of an output, shape `shape`."""
+        self._named(name, "maximum")
+        high = self._summary(name).high
+        return self._ordered(name, "maximum") if high is None else high[()]
+
+    def _ordered(self, name: str, function: str) -> None:
+        """Refuse complex outputs."""
+        if self._layout[name][1].kind == "c":
+            seen = f"dtype {self._layout[name][1]}"
+            raise TypeError(message(f"UqResult.{function}", f"output {name!r}", "be real", seen))
+
+    # --- quantiles and probabilities
+    def quantile(self, name: str, q: Any) -> Any:
+        """Quantiles of an output.
+
+        Parameters
+        ----------
+        name : str
+        q : float or array of floats in [0, 1], dimensionless
+
+        Returns
+        -------
+        array, shape ``(*q.shape, *shape)``
+
+        Raises
+        ------
+        ValueError, TypeError
+            As `mean`; if an entry of `q` is outside [0, 1]; if the output is complex or the weights are negative.
+
+        Notes
+        -----
+        Exact from kept samples (`sample_quantile`). From histograms (``keep="statistics"``) off by at most
+        ``2 * (max - min) / 63``, in outputs of up to 32,000 entries ``2 * (max - min) / 1023``.
+        """
+        self._named(name, "quantile")
+        self._ordered(name, "quantile")
+        self._refuse_signed("quantile")
+        if self._histograms.get(name) is None:
+            return sample_quantile(self.samples(name), q)[()]
+        levels = np.asarray(q, np.float64)
+        valid = bool(np.all((levels >= 0.0) & (levels <= 1.0)))
+        require(valid, "UqResult.quantile", "q", "be in [0, 1]", q, "Divide percentages by 100.")
+        shape = self._layout[name][0]
+        found = [self._histograms[name].quantile(float(level)).reshape(shape) for level in levels.reshape(-1)]
+        return np.stack(found).reshape(*levels.shape, *shape)[()] if found else np.zeros((*levels.shape, *shape))
+
+    def _refuse_signed(self, function: str) -> None:
+        weights = self._all_inputs.weights
+        signed = weights is not None and bool(np.any(weights < 0.0))
+        advice = "Negative weights have no distribution; use a random sampler."
+        require(not signed, f"UqResult.{function}", "the weights", "be zero or above", "negative ones", advice)
+
+    def probability(self, name: str, condition: Condition) -> Probability:
+        """The probability that a condition holds.
+
+        Parameters
+        ----------
+        name : str
+        condition : callable, or str
+            A function of the output, an Ensemble, that gives a bool Ensemble, ``lambda y: y > 0.1``; or a comparison
+            with a number, ``"> 0.1"``, which does without kept samples.
+
+        Returns
+        -------
+        Probability
+            `value`, dimensionless, and its bounds `low` and `high` over all that the failed samples could have given.
+
+        Raises
+        ------
+        ValueError, TypeError
+            As `quantile`; if the condition is neither; or a function, and the samples were not kept.
+
+        Notes
+        -----
+        From histograms it is interpolated inside the bin of the number.
+        """
+        self._named(name, "probability")
+        self._refuse_signed("probability")
+        weights = self.weights
+        if self._histograms.get(name) is not None and isinstance(condition, str):
+            comparison, number = threshold_of(condition, "UqResult.probability")
+            below = self._histograms[name].share_below(number).reshape(self._layout[name][0])
+            value = below if "<" in comparison else 1.0 - below
+        else:
+            mask = holds(condition, self._read(name, self.ids, "probability"), "UqResult.probability")
+            value = mask.mean(axis=-1) if weights is None else (mask * (weights / weights.sum())).sum(axis=-1)
+        share = self.ids.size / (self.ids.size + self.n_failed)
+        if weights is not None and self.n_failed:
+            share = weights.sum() / (weights.sum() + self._all_inputs.weights[self.failed].sum())
+        return Probability(value[()], (value * share)[()], (value * share + (1.0 - share))[()])
+
+    # --- intervals
+    def confidence_interval(
+        self,
+        name: str,
+        level: float = 0.95,
+        *,
+        of: str = "mean",
+        condition: Condition | None = None,
+        q: float | None = None,
+    ) -> ConfidenceInterval:
+        """The interval that holds the true value with probability `level`.
+
+        Parameters
+        ----------
+        name : str
+        level : float in (0, 1), dimensionless
+        of : {"mean", "var", "std", "probability", "quantile"}
+        condition : callable or str
+            Of "probability".
+        q : float in [0, 1]
+            Of "quantile".
+
+        Returns
+        -------
+        ConfidenceInterval
+            `low` and `high`, shape `shape`.
+
+        Raises
+        ------
+        ValueError, TypeError
+            As `mean`, `quantile` and `probability`; if there is one replicate alone of samples that are not
+            independent, or none of two samples.
+
+        Notes
+        -----
+        Independent samples: Student's t for the mean; Clopper and Pearson's interval for a probability; two order
+        statistics for a quantile; none for variances. Samplers with replicates: the statistic of each replicate,
+        and Student's t of these few independent values [1]_. A probability that all replicates agree on has the
+        interval of independent samples, which is wider. Quadrature rules have no interval.
+
+        References
+        ----------
+        .. [1] Owen (2013), Monte Carlo theory, methods and examples, section 17.2: replicated randomized quasi-Monte
+           Carlo.
+        """
+        function = "UqResult.confidence_interval"
+        self._named(name, "confidence_interval")
+        level = check_level(level, function)
+        one_of(of, ("mean", "var", "std", "probability", "quantile"), function, "of")
+        self._ordered(name, "confidence_interval")
+        require((of == "probability") == (condition is not None), function, "condition", "go with of='probability'", of)
+        require((of == "quantile") == (q is not None), function, "q", "go with of='quantile'", of)
+        reason = self.no_interval()
+        require(not reason, function, "the sampler", "give independent samples or replicates", reason)
+        if self.sampler.n_replicates > 1:
+            return self._of_replicates(name, level, of, condition, q)
+        return self._of_samples(name, level, of, condition, q)
+
+    def no_interval(self) -> str:
+        """Why there is no confidence interval; an empty text where there is one."""
+        if self.ids.size < 2:
+            return f"{self.ids.size} samples"
+        reason = f"{self.sampler!r}, a quadrature rule" if self._is_quadrature else without_interval(self.sampler)
+        replicates = self.sampler.n_replicates
+        missing = replicates - np.unique(self.ids % replicates).size
+        return reason or (f"{missing} of {replicates} replicates without a sample" if missing else "")
+
+    def _of_samples(self, name: str, level: float, of: str, condition: Any, q: Any) -> ConfidenceInterval:
+        """From independent samples."""
+        function = "UqResult.confidence_interval"
+        n = effective_count(self.weights, self.ids.size)
+        if of == "mean":
+            total = self._summary(name).total()
+            return student(total.mean()[()], _var(total, 1.0) ** 0.5, n, level)
+        if of == "probability":
+            return binomial(self.probability(name, condition).value * n, n, level)
+        advice = "Use replicates: sampler=uq.Sobol(replicates=8)."
+        require(of == "quantile", function, "of", "be 'mean', 'probability' or 'quantile' here", repr(of), advice)
+        require(self.weights is None, function, "weights", "be equal for a quantile", "different ones")
+        low, high = order_statistics(self.ids.size, float(q), level)
+        if self._histograms.get(name) is not None:
+            levels = np.clip(np.array([low, high]) / max(1, self.ids.size - 1), 0.0, 1.0)
+            ends = self.quantile(name, levels)
+        else:
+            ordered = np.sort(self._read(name, self.ids, "confidence_interval"), axis=-1).astype(np.float64)
+            ends = [ordered[..., max(low, 0)], ordered[..., min(high, self.ids.size - 1)]]
+        return ConfidenceInterval(
+            np.where(low < 0, -np.inf, ends[0])[()], np.where(high >= self.ids.size, np.inf, ends[1])[()]
+        )
+
+    def _of_replicates(self, name: str, level: float, of: str, condition: Any, q: Any) -> ConfidenceInterval:
+        """From the statistics of independent replicates."""
+        n_replicates = self.sampler.n_replicates
+        if of in ("mean", "var", "std"):
+            moments = self._summary(name).moments
+            values = [m.mean() if of == "mean" else _var(m, 1.0) ** (1.0 if of == "var" else 0.5) for m in moments]
+        else:
+            samples = self._read(name, self.ids, "confidence_interval")
+            parts = [samples[..., self.ids % n_replicates == r] for r in range(n_replicates)]
+            if of == "probability":
+                values = [holds(condition, part, "UqResult.confidence_interval").mean(axis=-1) for part in parts]
+            else:
+                values = [sample_quantile(Ensemble(part), q) for part in parts]
+        each = np.stack(values, axis=-1)
+        low, high = student(each.mean(axis=-1)[()], each.std(axis=-1, ddof=1)[()], n_replicates, level)
+        if of == "probability":
+            value = self.probability(name, condition).value
+            wide = binomial(value * self.ids.size, self.ids.size, level)
+            agree = np.all(each == each[..., :1], axis=-1)
+            low = np.where(agree, wide.low, np.clip(low, 0.0, 1.0))[()]
+            high = np.where(agree, wide.high, np.clip(high, 0.0, 1.0))[()]
+        return ConfidenceInterval(low, high)
+
+    # --- several outputs
+    def covariance(self, a: str, b: str | None = None) -> Any:
+        """The covariance of every entry of output `a` with every entry of `b`; `sample_cov` with ``ddof=1``."""
+        return self._joint("covariance", lambda x, y: sample_cov(x, y, ddof=1.0), a, b)
+
+    def correlation(self, a: str, b: str | None = None) -> Any:
+        """The correlation of every entry of output `a` with every entry of `b`; as `sample_corr`."""
+        return self._joint("correlation", sample_corr, a, b)
+
+    def _joint(self, function: str, statistic: Any, a: str, b: str | None) -> Any:
+        self._named(a, function)
+        self._named(a if b is None else b, function)
+        self._refuse_signed(function)
+        return statistic(self.samples(a), None if b is None else self.samples(b))[()]
+
+    # --- elsewhere
+    def to_xarray(self) -> Any:
+        """The study as an `xarray.Dataset`.
+
+        Returns
+        -------
+        xarray.Dataset
+            With kept samples: dimension `sample` and those of the outputs, inputs as coordinates, `failed` and `done`.
+            Without: mean, standard deviation and range of every output.
+
+        Raises
+        ------
+        ImportError
+            If xarray is not installed (``pip install 'ensemble[uq]'``).
+        """
+        from ensemble.uq.study.dataset import dataset_of
+
+        return dataset_of(self, self._all_inputs)
+
+    def __repr__(self) -> str:
+        return table(self)
+
+
+def without_interval(sampler: Any) -> str:
+    """Why a sampler gives no confidence interval; an empty text where it does."""
+    independent = getattr(sampler, "independent", getattr(sampler, "name", "") == "monte_carlo")
+    return "" if independent or sampler.n_replicates > 1 else f"one replicate of {sampler!r}"
+
+
+def _var(moments: Moments, ddof: float) -> Any:
+    """The variance; NaN where there are too few samples."""
+    if moments.count <= ddof:
+        return np.full_like(np.abs(moments.mean()), np.nan)[()]
+    return moments.var(ddof)[()]
