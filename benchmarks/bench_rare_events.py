@@ -1,4 +1,4 @@
-"""A probability of 1e-6 in 100 dimensions: errors over seeds and evaluations of `uq.subset_simulation` and OpenTURNS."""
+"""A probability of 1e-6 in 100 dimensions: errors over seeds of `uq.subset_simulation` and OpenTURNS."""
 
 from __future__ import annotations
 

@@ -16,7 +16,8 @@ def autocorrelation_time(chain: np.ndarray) -> np.ndarray:
     """Steps per independent draw of each quantity, for a chain of shape (n_steps, n_quantities, n_chains).
 
     The window is that of Sokal (1997), section 3. Covariances are averaged over chains about the mean of all, before
-    they are divided: a chain that never moves makes the time long. Of more than 256 chains, 256 evenly spaced ones serve.
+    they are divided: a chain that never moves makes the time long. Of more than 256 chains, 256 evenly spaced ones
+    are used.
     """
     places = np.linspace(0, chain.shape[2] - 1, min(chain.shape[2], MAX_CHAINS)).astype(np.intp)
     return np.array([_time_of(chain[:, k, places]) for k in range(chain.shape[1])])

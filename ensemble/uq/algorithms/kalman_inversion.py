@@ -29,7 +29,8 @@ class InversionResult(AlgorithmResult):
     ----------
     status : str
         "converged": the tempering reached 1, the posterior; "max_iterations": it ended before, and the samples are
-        those of a likelihood to the power `temperature`; "failed": fewer than two forward runs of an ensemble succeeded.
+        those of a likelihood to the power `temperature`; "failed": fewer than two forward runs of an iteration
+        succeeded.
     samples : InputSamples, or Ensemble of shape (n_germs,) where `inputs` was an integer
     germs : ndarray, shape (n_germs, n_samples)
         The same in standard-normal coordinates.

@@ -90,7 +90,7 @@ class Level:
 
 
 def decay_rate(sizes: np.ndarray) -> float:
-    """The rate r in ``sizes ~ 2^(-r level)``, for the largest entry of each level from 1 on (Giles 2015, section 3.4)."""
+    """The rate r in ``sizes ~ 2^(-r level)``, for the largest entry of each level from 1 on (Giles 2008)."""
     largest = sizes[1:].max(axis=1)
     if len(largest) < 2 or not np.all(largest > 0.0):
         return 1.0

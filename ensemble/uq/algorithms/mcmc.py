@@ -157,7 +157,7 @@ def mcmc(
     stretch : float, above 1
         The parameter a of [1]_, eq. 10.
     burn_in : int, optional
-        Steps left out of statistics; by default half of all.
+        Steps left out of statistics; by default a quarter of all.
     seed : int, optional
     output : str, optional
         Which output of the model is the log-likelihood, where there are several.
@@ -182,9 +182,9 @@ def mcmc(
     --------
     Prior N(0, 1) and an observation 1 with variance 1: the posterior is N(1/2, 1/2).
 
-    >>> result = mcmc(lambda x: -0.5 * (x[0] - 1.0) ** 2, 1, 1000, seed=20731)
+    >>> result = mcmc(lambda x: -0.5 * (x[0] - 1.0) ** 2, 1, 2000, seed=20731)
     >>> result.status, result.n_evaluations
-    ('converged', 64064)
+    ('converged', 128064)
     >>> x = result.draws(thin=1).samples
     >>> bool(abs(x.mean() - 0.5) < 0.02 and abs(x.var() - 0.5) < 0.02)
     True
@@ -217,7 +217,7 @@ def mcmc(
         history = np.concatenate([previous.log_density.samples, history])
         evaluated, failed = evaluated + previous.n_evaluations, failed + previous.n_failed
     total = n_done + n_steps
-    burn_in = total // 2 if burn_in is None else _check.integer(burn_in, "mcmc", "burn_in", minimum=0)
+    burn_in = total // 4 if burn_in is None else _check.integer(burn_in, "mcmc", "burn_in", minimum=0)
     _check.require(burn_in < total, "mcmc", "burn_in", f"be less than the {total} steps", burn_in)
     used = chain[burn_in:]
     times, r_hat = autocorrelation_time(used), split_r_hat(used)

@@ -92,14 +92,16 @@ class MultilevelResult(AlgorithmResult):
     def __repr__(self) -> str:
         k = int(np.argmax(np.ravel(self.error) / np.maximum(np.ravel(self.target), 1e-300)))
         mean, error, target, bias = (float(np.ravel(v)[k]) for v in (self.mean, self.error, self.target, self.bias))
-        columns = (range(len(self.costs)), self.means[:, k].tolist(), self.variances[:, k].tolist(), self.costs.tolist(),
-                   self.n_samples.tolist(), self.n_failed.tolist())  # fmt: skip
+        numbers = (self.n_samples.tolist(), self.n_failed.tolist())
+        sizes = (self.means[:, k].tolist(), self.variances[:, k].tolist(), self.costs.tolist())
+        rows = list(zip(range(len(self.costs)), *sizes, *numbers, strict=True))
         where = f" of entry {k}" if np.size(self.mean) > 1 else ""
         return (
-            f"MultilevelResult({self.status}: mean{where} {mean:.6g}, error {error:.3g} of which bias {bias:.3g}, target "
+            f"MultilevelResult({self.status}: mean{where} {mean:.6g}, error {error:.3g} of which bias {bias:.3g}, "
+            f"target "
             f"{target:.3g}; cost {self.total_cost:.4g}, by Monte Carlo {self.monte_carlo_cost:.4g}; rates "
             f"{self.alpha:.2f}, {self.beta:.2f}, {self.gamma:.2f})\n"
-            + table(("level", "mean", "variance", "cost", "samples", "failed"), list(zip(*columns, strict=True)))
+            + table(("level", "mean", "variance", "cost", "samples", "failed"), rows)
         )
 
 

@@ -49,7 +49,10 @@ def run_levels(
     distance: Callable[[np.ndarray], np.ndarray], n_germs: int, n: int, n_steps: int, max_levels: int, seed: int,
     number: int,
 ) -> SubsetRun:  # fmt: skip
-    """Levels until the event holds 1 / (2 `n_steps`) of a level's samples; run `number` has random numbers of its own."""
+    """Levels until the event holds 1 / (2 `n_steps`) of a level's samples.
+
+    Run `number` has random numbers of its own.
+    """
     run, scale = SubsetRun(), FIRST_SCALE
     generator = random_generator(seed, number, 1)
     run.z = normal_points(seed, number, 0, n, n_germs)
