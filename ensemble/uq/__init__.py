@@ -1,6 +1,11 @@
 """Uncertainty quantification: uncertain inputs, samplers, studies of many model runs, and their statistics."""
 
 from ensemble.uq import fields
+from ensemble.uq.algorithms.kalman_inversion import InversionResult, kalman_inversion
+from ensemble.uq.algorithms.mcmc import McmcResult, mcmc
+from ensemble.uq.algorithms.multilevel import MultilevelResult, multilevel
+from ensemble.uq.algorithms.rare_events import SubsetResult, subset_simulation
+from ensemble.uq.algorithms.result import AlgorithmError
 from ensemble.uq.inputs.categorical import Categorical
 from ensemble.uq.inputs.inputs import Inputs
 from ensemble.uq.inputs.mixture import Mixture
@@ -29,6 +34,7 @@ from ensemble.uq.study.stored_study import open_study
 from ensemble.uq.study.vectorize import VectorizedModel, vectorize
 
 __all__ = [
+    "AlgorithmError",
     "Categorical",
     "ChaosExpansion",
     "Gauss",
@@ -36,9 +42,12 @@ __all__ = [
     "Halton",
     "InputSamples",
     "Inputs",
+    "InversionResult",
     "LatinHypercube",
+    "McmcResult",
     "Mixture",
     "MonteCarlo",
+    "MultilevelResult",
     "OutputError",
     "Plan",
     "Points",
@@ -50,16 +59,21 @@ __all__ = [
     "SobolIndices",
     "SparseGrid",
     "Store",
+    "SubsetResult",
     "UqResult",
     "Vector",
     "VectorizedModel",
     "chaos",
     "fields",
+    "kalman_inversion",
+    "mcmc",
+    "multilevel",
     "open_study",
     "plan",
     "propagate",
     "shapley_effects",
     "sobol_indices",
     "source_digest",
+    "subset_simulation",
     "vectorize",
 ]

@@ -1,0 +1,117 @@
+"""Levels of a multilevel estimate: their samples, their statistics, the rates, the optimal numbers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+from ensemble.scalar import Ensemble, Moments
+from ensemble.uq.algorithms.evaluations import Evaluations, normal_points
+
+__all__ = ["Level", "decay_rate", "optimal_numbers", "smoothed"]
+
+SLOWEST = 0.5
+"""The least decay rate that is believed: estimates from few samples may be negative."""
+
+
+class Level:
+    """Differences of two models on the same samples; level 0 has one model.
+
+    Parameters
+    ----------
+    number : int
+    fine, coarse : Evaluations
+        `coarse` is None at level 0.
+    seed : int
+    cost : float or None
+        Of one sample of both models; None: seconds are measured.
+    """
+
+    def __init__(
+        self, number: int, fine: Evaluations, coarse: Evaluations | None, seed: int, cost: float | None
+    ) -> None:
+        self.number, self.seed, self.given_cost = number, seed, cost
+        self.connect(fine, coarse)
+        self.difference, self.value = Moments(), Moments()
+        self.n_run = self.n_failed = 0
+        self.times: list[tuple[float, float]] = []
+
+    def connect(self, fine: Evaluations, coarse: Evaluations | None) -> None:
+        """The models that further samples run through."""
+        self.fine, self.coarse = fine, coarse
+
+    @property
+    def n(self) -> int:
+        """Samples that did not fail."""
+        return self.n_run - self.n_failed
+
+    def extend(self, n_more: int) -> None:
+        """Run `n_more` samples, the next of this level's stream."""
+        size = self.fine.ensemble_size or n_more
+        z = normal_points(self.seed, self.number, self.n_run, n_more, self.fine.n_germs)
+        fine_values, differences = [], []
+        for i in range(0, n_more, size):
+            group, start = z[:, i : i + size], time.perf_counter()
+            values, failed = self.fine(group, self.n_run + i)
+            middle, coarse_values = time.perf_counter(), np.zeros_like(values)
+            if self.coarse is not None:
+                coarse_values, coarse_failed = self.coarse(group, self.n_run + i)
+                failed = failed | coarse_failed
+            share = 1.0 / group.shape[1]
+            self.times.append(((middle - start) * share, (time.perf_counter() - middle) * share))
+            fine_values.append(values[:, ~failed])
+            differences.append(values[:, ~failed] - coarse_values[:, ~failed])
+            self.n_failed += int(np.count_nonzero(failed))
+        self.n_run += n_more
+        for moments, parts in ((self.difference, differences), (self.value, fine_values)):
+            all_parts = np.concatenate(parts, axis=1)
+            if all_parts.shape[1]:
+                moments.update(Ensemble(np.ascontiguousarray(all_parts)), np.ones(all_parts.shape[1]))
+
+    def seconds(self) -> np.ndarray:
+        """Per sample, of the fine and the coarse model: medians over calls but the first, which may compile."""
+        median: np.ndarray = np.median(np.array(self.times[1:] or self.times), axis=0)
+        return median
+
+    @property
+    def cost(self) -> float:
+        """Of one sample of both models."""
+        return float(self.seconds().sum()) if self.given_cost is None else self.given_cost
+
+    def mean(self) -> np.ndarray:
+        """Of the differences, shape (m,)."""
+        return np.asarray(self.difference.mean())
+
+    def variance(self) -> np.ndarray:
+        """Of the differences, shape (m,)."""
+        return np.asarray(self.difference.var(ddof=1))
+
+
+def decay_rate(sizes: np.ndarray) -> float:
+    """The rate r in ``sizes ~ 2^(-r level)``, for the largest entry of each level from 1 on (Giles 2008)."""
+    largest = sizes[1:].max(axis=1)
+    if len(largest) < 2 or not np.all(largest > 0.0):
+        return 1.0
+    slope = np.polynomial.polynomial.polyfit(np.arange(len(largest)), np.log2(largest), 1)[1]
+    return max(float(-slope), SLOWEST)
+
+
+def smoothed(sizes: np.ndarray, rate: float) -> np.ndarray:
+    """`sizes` kept from falling, by chance, below half of what the rate predicts from the level before."""
+    result = sizes.copy()
+    for k in range(2, len(sizes)):
+        result[k] = np.maximum(result[k], 0.5 * result[k - 1] * 2.0**-rate)
+    return result
+
+
+def optimal_numbers(variances: np.ndarray, costs: Sequence[float], budget: np.ndarray) -> np.ndarray:
+    """Samples per level of the least total cost for which the sum of variance / n is `budget` (Giles 2008, eq. 12).
+
+    `variances` have shape (n_levels, m), `budget` shape (m,); each entry of the output gets what it needs.
+    """
+    cost = np.asarray(costs)[:, None]
+    total = np.sqrt(variances * cost).sum(axis=0)
+    numbers = np.sqrt(variances / cost) * total / budget
+    return np.asarray(np.ceil(numbers.max(axis=1))).astype(np.int64)

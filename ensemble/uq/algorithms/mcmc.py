@@ -1,0 +1,312 @@
+"""Affine-invariant Markov chain Monte Carlo: the chains are samples of one ensemble."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ensemble import _check
+from ensemble._compile.memory import empty
+from ensemble.scalar import Ensemble
+from ensemble.uq.algorithms.chain_statistics import autocorrelation_time, split_r_hat
+from ensemble.uq.algorithms.evaluations import Evaluations, normal_points, random_generator, seed_or_entropy
+from ensemble.uq.algorithms.result import AlgorithmResult, table
+
+__all__ = ["McmcResult", "mcmc"]
+
+PRIORS = ("inputs", "flat")
+BLOCK = 64
+"""Steps whose random numbers are drawn at once, from a generator of their own."""
+MAX_START_ROUNDS = 100
+STEPS_PER_TIME = 50.0
+"""Steps, in autocorrelation times, from which the estimate of that time is trusted."""
+MAX_R_HAT = 1.05
+
+
+@dataclass(frozen=True)
+class McmcResult(AlgorithmResult):
+    """Chains of `mcmc` and how well they mixed.
+
+    Statistics are of the steps after `burn_in`.
+
+    Attributes
+    ----------
+    status : str
+        "converged": at least 50 autocorrelation times of steps, and R-hat at most 1.05, for every coordinate; "short":
+        fewer steps than that, or chains that differ; more steps follow with ``mcmc(..., start=result)``.
+    chain : Ensemble, shape (n_steps, n_germs), n_chains samples
+        Standard-normal coordinates, or those of the density where the prior is flat.
+    log_density : Ensemble, shape (n_steps,)
+        Of the posterior up to a constant, in those coordinates.
+    burn_in : int
+        Steps left out at the beginning.
+    acceptance : ndarray, shape (n_chains,)
+        Fraction of proposals accepted.
+    autocorrelation_time : ndarray, shape (n_germs,)
+        Steps per independent draw.
+    r_hat : ndarray, shape (n_germs,)
+        Split R-hat. Chains of one ensemble are not independent, which makes it optimistic.
+    n_evaluations, n_failed : int
+        Samples evaluated, starting points included; those of them with density NaN or a failed run, which count as
+        rejected.
+    seed : int
+    """
+
+    status: str
+    chain: Ensemble
+    log_density: Ensemble
+    burn_in: int
+    acceptance: np.ndarray
+    autocorrelation_time: np.ndarray
+    r_hat: np.ndarray
+    n_evaluations: int
+    n_failed: int
+    seed: int
+    _evaluations: Evaluations
+    _settings: dict[str, Any]
+
+    @property
+    def n_steps(self) -> int:
+        """Steps of each chain."""
+        return int(self.chain.shape[0])
+
+    @property
+    def n_chains(self) -> int:
+        """Chains, hence samples per step."""
+        return int(self.chain.n_samples)
+
+    @property
+    def effective_sample_size(self) -> np.ndarray:
+        """Independent draws that estimate a mean as well, shape (n_germs,)."""
+        size: np.ndarray = (self.n_steps - self.burn_in) * self.n_chains / self.autocorrelation_time
+        return size
+
+    def draws(self, thin: int | None = None) -> Any:
+        """Draws of the posterior: all chains at every `thin`-th step after `burn_in`.
+
+        Parameters
+        ----------
+        thin : int, optional
+            By default half the longest autocorrelation time.
+
+        Returns
+        -------
+        InputSamples, or Ensemble of shape (n_germs,) where `inputs` was an integer
+            The chains of one step after those of another.
+        """
+        longest = min(float(self.autocorrelation_time.max()), self.n_steps)
+        step = max(int(longest / 2.0), 1) if thin is None else _check.integer(thin, "draws", "thin", minimum=1)
+        kept = self.chain.samples[self.burn_in :: step]
+        return self._evaluations.argument(np.ascontiguousarray(kept.transpose(1, 0, 2).reshape(kept.shape[1], -1)))
+
+    def __repr__(self) -> str:
+        x = self.chain.samples[self.burn_in :]
+        columns = [x.mean(axis=(0, 2)), x.std(axis=(0, 2)), self.autocorrelation_time, self.effective_sample_size]
+        rows = list(zip(range(x.shape[1]), *(c.tolist() for c in (*columns, self.r_hat)), strict=True))
+        shown = rows if len(rows) <= 12 else [*rows[:10], ("...",) * 6]
+        failed = f", {self.n_failed} failed runs rejected" if self.n_failed else ""
+        return (
+            f"McmcResult({self.status}: {self.n_chains} chains, {self.n_steps} steps of which {self.burn_in} burn-in, "
+            f"acceptance {self.acceptance.mean():.2f}, {self.n_evaluations} evaluations{failed})\n"
+            + table(("coordinate", "mean", "std", "time", "effective", "r_hat"), shown)
+        )
+
+
+def mcmc(
+    log_likelihood: Callable[[Any], Any],
+    inputs: Any,
+    n_steps: int,
+    *,
+    n_chains: int | None = None,
+    start: Any = None,
+    prior: str = "inputs",
+    stretch: float = 2.0,
+    burn_in: int | None = None,
+    seed: int | None = None,
+    output: str | None = None,
+    ensemble_size: int | None = None,
+) -> McmcResult:
+    """Draw from a posterior with the affine-invariant ensemble sampler [1]_; each chain is a sample.
+
+    A step moves one half of the chains along lines through randomly chosen chains of the other half, then the other
+    half [2]_: two calls of `log_likelihood`, each with an ensemble of ``n_chains / 2`` samples. Chains of one ensemble
+    depend on each other: that is the method, and the exception to the law that a sample depends on itself only. The
+    likelihood of each sample is its own.
+
+    Parameters
+    ----------
+    log_likelihood : callable
+        Takes `InputSamples` (an Ensemble of shape (n,) where `inputs` is the integer n), returns an Ensemble of shape
+        (), or a dictionary with one. Minus infinity means impossible. NaN, plus infinity, or a failed sample is a
+        rejection and is counted.
+    inputs : Inputs or int
+        The prior; n stands for n independent standard normals.
+    n_steps : int
+        Steps of each chain.
+    n_chains : int, optional
+        Even, at least twice the number of coordinates; by default four times that, and at least 64.
+    start : array, shape (n_chains, n_germs), or McmcResult, optional
+        Standard-normal coordinates; by default drawn from the prior (standard normals where it is flat). A result is
+        continued: `n_steps` more steps, the same numbers as one run of all steps. It also determines `n_chains`,
+        `seed`, `prior` and `stretch`.
+    prior : {"inputs", "flat"}
+        "flat": the function is the whole log density, on R^n; `inputs` is then n.
+    stretch : float, above 1
+        The parameter a of [1]_, eq. 10.
+    burn_in : int, optional
+        Steps left out of statistics; by default a quarter of all.
+    seed : int, optional
+    output : str, optional
+        Which output of the model is the log-likelihood, where there are several.
+    ensemble_size : int, optional
+        Samples per model call; by default half of the chains.
+
+    Returns
+    -------
+    McmcResult
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range, or a starting point has no finite density.
+
+    References
+    ----------
+    .. [1] Goodman, Weare (2010), Comm. App. Math. Comp. Sci. 5, 65-80, eqs. 7-10.
+    .. [2] Foreman-Mackey, Hogg, Lang, Goodman (2013), PASP 125, 306-312, algorithm 3.
+
+    Examples
+    --------
+    Prior N(0, 1) and an observation 1 with variance 1: the posterior is N(1/2, 1/2).
+
+    >>> result = mcmc(lambda x: -0.5 * (x[0] - 1.0) ** 2, 1, 2000, seed=20731)
+    >>> result.status, result.n_evaluations
+    ('converged', 128064)
+    >>> x = result.draws(thin=1).samples
+    >>> bool(abs(x.mean() - 0.5) < 0.02 and abs(x.var() - 0.5) < 0.02)
+    True
+    """
+    n_steps = _check.integer(n_steps, "mcmc", "n_steps", minimum=1)
+    previous = start if isinstance(start, McmcResult) else None
+    if previous is not None:
+        n_chains, seed, prior, stretch = previous.n_chains, previous.seed, *previous._settings.values()
+    seed = seed_or_entropy(seed, "mcmc")
+    _check.one_of(prior, PRIORS, "mcmc", "prior")
+    _check.require(_check.finite(stretch, "mcmc", "stretch") > 1.0, "mcmc", "stretch", "be above 1", stretch)
+    evaluations = Evaluations(
+        log_likelihood, inputs, "mcmc", "log_likelihood", output=output, ensemble_size=ensemble_size, infinite=True
+    )
+    advice = "A flat prior is on R^n: write prior='inputs', or give n."
+    _check.require(prior == "inputs" or evaluations.plain, "mcmc", "inputs", "be an integer", "Inputs", advice)
+    density = _Density(evaluations, prior == "inputs")
+    if previous is not None:
+        z, log_density = previous.chain.samples[-1].copy(), previous.log_density.samples[-1].copy()
+        fits = z.shape[0] == evaluations.n_germs
+        _check.require(fits, "mcmc", "start", f"have {evaluations.n_germs} coordinates", z.shape[0])
+    else:
+        z, log_density = _starting_points(density, start, n_chains, seed)
+    n_done = 0 if previous is None else previous.n_steps
+    chain, history, accepted = _run(density, z, log_density, n_done, n_steps, stretch, seed)
+    evaluated, failed = evaluations.n_evaluations, density.n_failed
+    if previous is not None:
+        accepted += np.rint(previous.acceptance * n_done).astype(np.int64)
+        chain = np.concatenate([previous.chain.samples, chain])
+        history = np.concatenate([previous.log_density.samples, history])
+        evaluated, failed = evaluated + previous.n_evaluations, failed + previous.n_failed
+    total = n_done + n_steps
+    burn_in = total // 4 if burn_in is None else _check.integer(burn_in, "mcmc", "burn_in", minimum=0)
+    _check.require(burn_in < total, "mcmc", "burn_in", f"be less than the {total} steps", burn_in)
+    used = chain[burn_in:]
+    times, r_hat = autocorrelation_time(used), split_r_hat(used)
+    mixed = len(used) >= STEPS_PER_TIME * times.max() and r_hat.max() <= MAX_R_HAT
+    return McmcResult(
+        "converged" if mixed else "short", Ensemble(chain), Ensemble(history), burn_in, accepted / total, times, r_hat,
+        evaluated, failed, seed, evaluations, {"prior": prior, "stretch": stretch},
+    )  # fmt: skip
+
+
+class _Density:
+    """The log density of points in standard-normal coordinates; NaN where the model failed."""
+
+    def __init__(self, evaluations: Evaluations, with_prior: bool) -> None:
+        self.evaluations, self.with_prior, self.n_failed = evaluations, with_prior, 0
+
+    def __call__(self, z: np.ndarray) -> np.ndarray:
+        values, failed = self.evaluations(z)
+        _check.require(len(values) == 1, "mcmc", "log_likelihood", "return one number per sample", f"{len(values)}")
+        failed = failed | (values[0] == np.inf)
+        log_density: np.ndarray = values[0]
+        if failed.any():
+            self.n_failed += int(np.count_nonzero(failed))
+            log_density = np.where(failed, np.nan, log_density)
+        return log_density - 0.5 * np.einsum("is,is->s", z, z) if self.with_prior else log_density
+
+
+def _starting_points(density: _Density, start: Any, n_chains: int | None, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Points with a finite density, shape (n_germs, n_chains), and that density."""
+    n_germs = density.evaluations.n_germs
+    if start is not None:
+        z = np.array(start, dtype=np.float64).T.copy()
+        n_chains = z.shape[-1] if n_chains is None else n_chains
+        fits = z.shape == (n_germs, n_chains)
+        _check.require(fits, "mcmc", "start", f"have shape ({n_chains}, {n_germs})", f"shape {z.shape[::-1]}")
+    n_chains = max(64, 4 * n_germs) if n_chains is None else _check.integer(n_chains, "mcmc", "n_chains", minimum=2)
+    advice = "The moves of fewer chains span less than the whole space."
+    enough = n_chains % 2 == 0 and n_chains >= 2 * n_germs
+    _check.require(enough, "mcmc", "n_chains", f"be even and at least {2 * n_germs}", n_chains, advice)
+    if start is None:
+        z = normal_points(seed, 0, 0, n_chains, n_germs)
+    log_density = density(z).copy()
+    bad = np.flatnonzero(~np.isfinite(log_density))
+    advice = "Start the chains where the likelihood is not zero."
+    seen = f"{bad.size} without one"
+    _check.require(start is None or not bad.size, "mcmc", "start", "have a finite log density everywhere", seen, advice)
+    for k in range(1, MAX_START_ROUNDS):
+        if not bad.size:
+            break
+        z[:, bad] = normal_points(seed, 0, k * n_chains, n_chains, n_germs)[:, bad]
+        log_density[bad] = density(z[:, bad])
+        bad = bad[~np.isfinite(log_density[bad])]
+    needed = f"have a finite value somewhere in {MAX_START_ROUNDS} draws of the prior per chain"
+    _check.require(not bad.size, "mcmc", "log_likelihood", needed, f"none for {bad.size} chains", "Give start.")
+    return z, log_density
+
+
+def _run(
+    density: _Density, z: np.ndarray, log_density: np.ndarray, first: int, n_steps: int, stretch: float, seed: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Steps `first` and on: chain, log densities, and accepted proposals per chain."""
+    n_germs, n_chains = z.shape
+    half = n_chains // 2
+    sides = (slice(0, half), slice(half, None))
+    chain, history = empty((n_steps, n_germs, n_chains), np.float64), empty((n_steps, n_chains), np.float64)
+    accepted = np.zeros(n_chains, dtype=np.int64)
+    for k in range(n_steps):
+        place = (first + k) % BLOCK
+        if k == 0 or place == 0:
+            factors, partners, thresholds = _random_numbers(seed, (first + k) // BLOCK, n_chains, n_germs, stretch)
+        for mine, other in (sides, sides[::-1]):
+            own = z[:, mine]
+            proposal = np.take(z[:, other], partners[place, mine], axis=1)
+            move = own - proposal
+            move *= factors[place, mine]
+            proposal += move
+            proposed = density(proposal)
+            accept = proposed - log_density[mine] > thresholds[place, mine]
+            np.copyto(own, proposal, where=accept)
+            np.copyto(log_density[mine], proposed, where=accept)
+            accepted[mine] += accept
+        chain[k], history[k] = z, log_density
+    return chain, history, accepted
+
+
+def _random_numbers(seed: int, block: int, n_chains: int, n_germs: int, stretch: float) -> tuple[np.ndarray, ...]:
+    """Stretch factors, partners, and log thresholds of acceptance of 64 steps, each of shape (64, n_chains)."""
+    generator, shape = random_generator(seed, 1, block), (BLOCK, n_chains)
+    factors = ((stretch - 1.0) * generator.random(shape) + 1.0) ** 2 / stretch
+    partners = generator.integers(0, n_chains // 2, shape)
+    thresholds = -generator.standard_exponential(shape) - (n_germs - 1) * np.log(factors)
+    return factors, partners, thresholds

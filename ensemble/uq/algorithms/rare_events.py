@@ -1,0 +1,226 @@
+"""Subset simulation: small probabilities as products of larger ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ensemble import _check
+from ensemble.uq.algorithms.evaluations import Evaluations, seed_or_entropy
+from ensemble.uq.algorithms.result import AlgorithmResult, table
+from ensemble.uq.algorithms.subset_run import SubsetRun, run_levels
+
+__all__ = ["SubsetResult", "subset_simulation"]
+
+EVENTS = ("below", "above")
+
+
+@dataclass(frozen=True)
+class SubsetResult(AlgorithmResult):
+    """A probability estimated by `subset_simulation`.
+
+    Attributes
+    ----------
+    status : str
+        "converged": the event was found, and `rtol` was reached where one was given; "max_levels": no sample of some
+        run lies in the event; "max_runs": the coefficient of variation is above `rtol`.
+    probability : float
+    coefficient_of_variation : float
+        Standard error over `probability`, estimated from the family tree of the samples: what descends from one of the
+        independent samples of the first level is one independent contribution. Correlation within and between levels
+        is in it.
+    thresholds : ndarray, shape (n_levels,)
+        Of the model's value, level by level, of the first run; the last is that asked for.
+    acceptance : ndarray, shape (n_levels - 1,)
+        Fraction of moves accepted at each level but the first, of the first run.
+    fractions : ndarray, shape (n_levels,)
+        Conditional probability of each level, of the first run.
+    samples : InputSamples, or Ensemble of shape (n_germs,) where `inputs` was an integer
+        Samples of the event, of all runs; None where none was found.
+    values : ndarray
+        The model's values of `samples`.
+    probabilities : ndarray, shape (n_runs,)
+        Of each independent run.
+    n_evaluations, n_failed : int
+        Model runs; those that failed, which are counted as outside the event.
+    seed : int
+    """
+
+    status: str
+    probability: float
+    coefficient_of_variation: float
+    thresholds: np.ndarray
+    acceptance: np.ndarray
+    fractions: np.ndarray
+    samples: Any
+    values: np.ndarray
+    probabilities: np.ndarray
+    n_evaluations: int
+    n_failed: int
+    seed: int
+
+    def confidence_interval(self, level: float = 0.95) -> tuple[float, float]:
+        """Bounds of the probability: log-normal, of the coefficient of variation.
+
+        Where the event was not found, from zero to the estimated probability of the last level before it.
+
+        Parameters
+        ----------
+        level : float in (0, 1)
+        """
+        from scipy.special import ndtri
+
+        good = 0.0 < _check.positive(level, "confidence_interval", "level") < 1.0
+        _check.require(good, "confidence_interval", "level", "be between 0 and 1", level)
+        if self.probability == 0.0:
+            return 0.0, float(np.prod(self.fractions[:-1]))
+        spread = np.exp(ndtri(0.5 + 0.5 * level) * np.sqrt(np.log1p(self.coefficient_of_variation**2)))
+        return float(self.probability / spread), float(min(self.probability * spread, 1.0))
+
+    def __repr__(self) -> str:
+        failed = f", {self.n_failed} failed runs outside the event" if self.n_failed else ""
+        rows = [
+            (k + 1, float(t), float(f), float(self.acceptance[k - 1]) if k else "-")
+            for k, (t, f) in enumerate(zip(self.thresholds, self.fractions))
+        ]
+        n_runs = len(self.probabilities)
+        runs = f" of {n_runs} runs" if n_runs > 1 else ""
+        return (
+            f"SubsetResult({self.status}: probability {self.probability:.4g}{runs}, coefficient of variation "
+            f"{self.coefficient_of_variation:.3g}, {self.n_evaluations} evaluations{failed})\n"
+            + table(("level", "threshold", "fraction", "acceptance"), rows)
+        )
+
+
+def subset_simulation(
+    model: Callable[[Any], Any],
+    inputs: Any,
+    threshold: float = 0.0,
+    *,
+    event: str = "below",
+    n_per_level: int = 2000,
+    fraction: float = 0.1,
+    rtol: float | None = None,
+    max_runs: int = 20,
+    max_levels: int = 20,
+    seed: int | None = None,
+    output: str | None = None,
+    ensemble_size: int | None = None,
+) -> SubsetResult:
+    """Estimate the small probability that a model's value is at most, or at least, a threshold.
+
+    Subset simulation [1]_: levels of which each holds `fraction` of the samples of the one before; its samples are the
+    seeds of Markov chains that stay in the level, moved by adaptive conditional sampling [2]_ in standard-normal
+    coordinates, for which the number of inputs hardly matters. All chains make a step at once: one ensemble of
+    ``fraction * n_per_level`` samples. Samples of a level depend on the others through its threshold, by design.
+
+    Parameters
+    ----------
+    model : callable
+        Takes `InputSamples` (an Ensemble of shape (n,) where `inputs` is the integer n), returns an Ensemble of shape
+        (), or a dictionary with one. A failed sample is counted, and taken as outside the event.
+    inputs : Inputs or int
+        n stands for n independent standard normals.
+    threshold : float
+    event : {"below", "above"}
+        Value at most, or at least, `threshold`.
+    n_per_level : int
+        Samples of each level; ``fraction * n_per_level`` must be whole.
+    fraction : float
+        1 / k for an integer k of at least 2.
+    rtol : float, optional
+        Coefficient of variation to reach: independent runs are added and averaged until it is.
+    max_runs : int
+        Of these runs.
+    max_levels : int
+        Levels of a run: probabilities down to about ``fraction ** max_levels``.
+    seed : int, optional
+    output : str, optional
+        Which output of the model, where there are several.
+    ensemble_size : int, optional
+        Samples per model call; by default all of a step.
+
+    Returns
+    -------
+    SubsetResult
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range.
+
+    References
+    ----------
+    .. [1] Au, Beck (2001), Probabilistic Engineering Mechanics 16, 263-277.
+    .. [2] Papaioannou, Betz, Zwirglmaier, Straub (2015), Probabilistic Engineering Mechanics 41, 89-103.
+
+    Examples
+    --------
+    The sum of 100 standard normals is above 47.534 with probability 1e-6.
+
+    >>> from ensemble.scalar import Ensemble
+    >>> result = subset_simulation(lambda z: Ensemble(z.samples.sum(axis=0)), 100, 47.534, event="above", seed=20731)
+    >>> result.status, len(result.thresholds), bool(3e-7 < result.probability < 3e-6)
+    ('converged', 6, True)
+    """
+    name = "subset_simulation"
+    threshold = _check.finite(threshold, name, "threshold")
+    _check.one_of(event, EVENTS, name, "event")
+    n = _check.integer(n_per_level, name, "n_per_level", minimum=10)
+    steps = round(1.0 / _check.positive(fraction, name, "fraction"))
+    whole = steps >= 2 and abs(steps * fraction - 1.0) < 1e-9 and n % max(steps, 1) == 0 and n >= 2 * steps
+    _check.require(whole, name, "fraction", "be 1 / k, with k from 2 on and n_per_level 2 k, 3 k, ...", fraction)
+    target = np.inf if rtol is None else _check.positive(rtol, name, "rtol")
+    max_runs = _check.integer(max_runs, name, "max_runs", minimum=1)
+    max_levels = _check.integer(max_levels, name, "max_levels", minimum=1)
+    seed = seed_or_entropy(seed, name)
+    evaluations = Evaluations(model, inputs, name, output=output, ensemble_size=ensemble_size, infinite=True)
+    sign = 1.0 if event == "below" else -1.0
+
+    def distance(z: np.ndarray) -> np.ndarray:
+        values, failed = evaluations(z)
+        _check.require(len(values) == 1, name, "model", "return one number per sample", len(values))
+        return np.where(failed, np.inf, sign * (values[0] - threshold))
+
+    runs: list[SubsetRun] = []
+    variation = np.inf
+    while len(runs) < max_runs:
+        runs.append(run_levels(distance, evaluations.n_germs, n, steps, max_levels, seed, len(runs)))
+        variation = _variation(runs)
+        if variation <= target:
+            break
+    return _result(runs, variation, target, sign, threshold, evaluations, seed)
+
+
+def _variation(runs: list[SubsetRun]) -> float:
+    """Coefficient of variation of the mean over runs; from their spread where one did not find the event."""
+    probabilities = np.array([run.probability for run in runs])
+    if not probabilities.any():
+        return float("inf")
+    if probabilities.all():
+        variance = sum(run.variance for run in runs) / len(runs) ** 2
+    else:
+        variance = float(probabilities.var(ddof=1)) / len(runs)
+    return float(np.sqrt(variance) / probabilities.mean())
+
+
+def _result(
+    runs: list[SubsetRun], variation: float, target: float, sign: float, threshold: float, evaluations: Evaluations,
+    seed: int,
+) -> SubsetResult:  # fmt: skip
+    """The runs as one result."""
+    probabilities = np.array([run.probability for run in runs])
+    first = runs[0]
+    inside = [run.distances <= 0.0 for run in runs]
+    z = np.concatenate([run.z[:, i] for run, i in zip(runs, inside)], axis=1)
+    values = np.concatenate([run.distances[i] for run, i in zip(runs, inside)])
+    reached = variation <= target
+    status = "max_levels" if not probabilities.all() else "converged" if reached else "max_runs"
+    return SubsetResult(
+        status, float(probabilities.mean()), variation, sign * np.array(first.thresholds) + threshold,
+        np.array(first.acceptance), np.array(first.fractions), evaluations.argument(z) if z.shape[1] else None,
+        sign * values + threshold, probabilities, evaluations.n_evaluations, evaluations.n_failed, seed,
+    )  # fmt: skip

@@ -1,0 +1,102 @@
+"""One run of subset simulation: levels, chains of conditional samples, the family tree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ensemble.uq.algorithms.evaluations import normal_points, random_generator
+
+__all__ = ["SubsetRun", "run_levels"]
+
+TARGET_ACCEPTANCE = 0.41
+FIRST_SCALE = 0.6
+
+
+@dataclass
+class SubsetRun:
+    """What one run found; `distances` are at most zero in the event."""
+
+    thresholds: list[float] = field(default_factory=list)
+    fractions: list[float] = field(default_factory=list)
+    acceptance: list[float] = field(default_factory=list)
+    z: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
+    distances: np.ndarray = field(default_factory=lambda: np.empty(0))
+    families: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+
+    @property
+    def probability(self) -> float:
+        """The product of the levels' fractions."""
+        return float(np.prod(self.fractions))
+
+    @property
+    def variance(self) -> float:
+        """Of `probability`, from the contributions of the independent samples of the first level.
+
+        These are Z_i = probability * n * f_i with f_i the share of family i in the event, so that the relative variance
+        of their mean is sum f_i^2 - 1 / n, times n / (n - 1).
+        """
+        inside, n = self.distances <= 0.0, self.distances.size
+        if not inside.any():
+            return float("nan")
+        shares = np.unique(self.families[inside], return_counts=True)[1] / np.count_nonzero(inside)
+        return self.probability**2 * (float((shares**2).sum()) - 1.0 / n) * n / (n - 1)
+
+
+def run_levels(
+    distance: Callable[[np.ndarray], np.ndarray], n_germs: int, n: int, n_steps: int, max_levels: int, seed: int,
+    number: int,
+) -> SubsetRun:  # fmt: skip
+    """Levels until the event holds 1 / (2 `n_steps`) of a level's samples.
+
+    Run `number` has random numbers of its own.
+    """
+    run, scale = SubsetRun(), FIRST_SCALE
+    generator = random_generator(seed, number, 1)
+    run.z = normal_points(seed, number, 0, n, n_germs)
+    run.distances, run.families = distance(run.z), np.arange(n)
+    n_seeds = n // n_steps
+    while True:
+        order = np.argsort(run.distances, kind="stable")
+        middle = 0.5 * (run.distances[order[n_seeds - 1]] + run.distances[order[n_seeds]])
+        enough = 2 * np.count_nonzero(run.distances <= 0.0) >= n_seeds  # another level costs more than it gains
+        last = enough or not middle > 0.0 or len(run.fractions) == max_levels - 1
+        threshold = 0.0 if last else float(middle)
+        inside = np.flatnonzero(run.distances <= threshold)
+        run.thresholds.append(threshold)
+        run.fractions.append(inside.size / n)
+        if last:
+            return run
+        seeds = inside if inside.size == n_seeds else generator.choice(inside, n_seeds, replace=False)
+        scale = _next_level(run, distance, seeds, threshold, scale, generator)
+
+
+def _next_level(
+    run: SubsetRun, distance: Callable[[np.ndarray], np.ndarray], seeds: np.ndarray, threshold: float, scale: float,
+    generator: np.random.Generator,
+) -> float:  # fmt: skip
+    """Replace the samples by chains from `seeds` that stay below `threshold`; returns the adapted scale.
+
+    Adaptive conditional sampling: a move keeps the standard normal distribution, ``rho z + sigma xi`` with
+    ``rho^2 + sigma^2 = 1`` per coordinate, sigma in proportion to the spread of the seeds (Papaioannou et al. 2015,
+    section 4.3). All chains make a move at once, one ensemble; the scale adapts to the mean acceptance after each.
+    """
+    z, distances, n_steps = run.z[:, seeds], run.distances[seeds], run.distances.size // seeds.size
+    spread = z.std(axis=1, keepdims=True)
+    states, found, accepted = [z], [distances], 0.0
+    for k in range(1, n_steps):
+        sigma = np.minimum(scale * spread, 1.0)
+        proposal = np.sqrt(1.0 - sigma * sigma) * z + sigma * generator.standard_normal(z.shape)
+        proposed = distance(proposal)
+        accept = proposed <= threshold
+        z, distances = np.where(accept, proposal, z), np.where(accept, proposed, distances)
+        states.append(z)
+        found.append(distances)
+        accepted += accept.mean() / (n_steps - 1)
+        scale *= np.exp((accept.mean() - TARGET_ACCEPTANCE) / np.sqrt(k))
+    run.z, run.distances = np.concatenate(states, axis=1), np.concatenate(found)
+    run.families = np.tile(run.families[seeds], n_steps)
+    run.acceptance.append(float(accepted))
+    return float(scale)
