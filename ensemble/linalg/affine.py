@@ -12,7 +12,7 @@ from ensemble._check import message, require, sample_number
 from ensemble._kernels.krylov import vectors
 from ensemble._kernels.sparse import affine as kernels
 from ensemble.linalg.arithmetic import MatrixArithmetic, nonzero_rows, per_sample, placed, united
-from ensemble.linalg.crs_matrix import CrsMatrix, TransposedMatrix, as_crs
+from ensemble.linalg.crs_matrix import CrsMatrix, TransposedMatrix, as_crs, is_matrix
 from ensemble.linalg.graph import CrsGraph, OnGraph
 from ensemble.linalg.linear_operator import MatrixOperator
 from ensemble.linalg.operators import multiply, places_of, premultiply, samples_of, set_of
@@ -256,10 +256,10 @@ class AffineMatrix(OnGraph, MatrixArithmetic, MatrixOperator):
         return kernels.affine_chebyshev_last(*self._arrays(x.shape[1]), dinv, b, x, a, c, w, out)
 
     def __matmul__(self, x: Any) -> Any:
-        return multiply(self, x, "AffineMatrix")
+        return self.to_crs() @ x if is_matrix(x) else multiply(self, x, "AffineMatrix")
 
     def __rmatmul__(self, x: Any) -> Any:
-        return premultiply(x, self)
+        return as_crs(x) @ self.to_crs() if is_matrix(x) else premultiply(x, self)
 
     @property
     def T(self) -> TransposedAffineMatrix:
