@@ -281,7 +281,7 @@ class CrsMatrix(OnGraph, MatrixArithmetic, MatrixOperator):
         same = counts[0] == counts[1] or 1 in counts
         require(same, "CrsMatrix @", "operands", "have the same n_samples, or 1", f"{counts[0]} and {counts[1]}")
         graph = self.graph.product(other.graph)
-        values = self.values, asarray_like(other.values, self.values)
+        values = asarray_like(self.values, other.values), asarray_like(other.values, self.values)
         xp = array_namespace(*values)
         a, b = (xp.astype(array, xp.result_type(*values), copy=False) for array in values)
         values = galerkin.product_values(

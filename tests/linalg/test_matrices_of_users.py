@@ -1,5 +1,6 @@
 """Matrices, vectors and points in the types and shapes that users have."""
 
+import contextlib
 import operator
 
 import numpy as np
@@ -204,3 +205,37 @@ def test_a_block_size_may_be_one_number():
 def test_what_cannot_be_used_is_named(wrong, error, text):
     with pytest.raises(error, match=text):
         wrong()
+
+
+# --- other libraries
+@pytest.mark.parametrize("library", ["array_api_strict", "jax"])
+@pytest.mark.parametrize("name", ["CrsMatrix", "BcrsMatrix", "SymmetricCrsMatrix", "AffineMatrix", "Diagonal"])
+def test_matrices_of_other_libraries_stay_there(library, name, rng):
+    """Products, sums, single precision and matrices without zeros: NumPy's numbers, in arrays of the library."""
+    numbers = rng.standard_normal((4, 3))
+    make = {
+        "CrsMatrix": lambda a: CrsMatrix(GRAPH, a(numbers)),
+        "BcrsMatrix": lambda a: BcrsMatrix(GRAPH, a(numbers.reshape(4, 1, 1, 3))),
+        "SymmetricCrsMatrix": lambda a: SymmetricCrsMatrix(GRAPH, a(numbers[:3])),
+        "AffineMatrix": lambda a: AffineMatrix(GRAPH, a(numbers), Ensemble(a(numbers[:2]))),
+        "Diagonal": lambda a: Diagonal(Ensemble(a(numbers[:2]))),
+    }[name]
+    x, other = rng.standard_normal((2, 3)), sp.csr_array(rng.standard_normal((2, 2)))
+    xp = pytest.importorskip("jax.numpy" if library == "jax" else library)
+    with pytest.importorskip("jax").enable_x64(True) if library == "jax" else contextlib.nullcontext():
+        _compare(make, x, other, xp)
+
+
+def _compare(make, x, other, xp):
+    asarray = xp.asarray
+    A, B = make(np.asarray), make(asarray)
+    pairs = [
+        ((A @ Ensemble(x)).samples, (B @ Ensemble(asarray(x))).samples), ((A @ A).values, (B @ B).values),
+        ((A @ other).values, (B @ other).values), ((other @ A).values, (other @ B).values),
+        (((A + other) @ Ensemble(x)).samples, ((B + other) @ Ensemble(asarray(x))).samples),
+        ((A @ A).eliminate_zeros().values, (B @ B).eliminate_zeros().values),
+        ((A.astype(np.float32) @ Ensemble(x)).samples, (B.astype(xp.float32) @ Ensemble(asarray(x))).samples),
+    ]  # fmt: skip
+    for expected, found in pairs:
+        assert type(found) is type(asarray(x))
+        np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-6, atol=1e-6)
