@@ -207,6 +207,17 @@ def test_what_cannot_be_used_is_named(wrong, error, text):
         wrong()
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint64])
+@pytest.mark.parametrize(
+    ("indptr", "indices", "text"),
+    [([0, 2, 4], [1, 0, 0, 1], "indices must ascend within each row"), ([0, 3, 2], [0, 1], "indptr must ascend")],
+)
+def test_unsigned_indices_are_compared_as_numbers(indptr, indices, text, dtype):
+    with pytest.raises(ValueError, match=f"CrsGraph: {text}"):
+        CrsGraph(np.array(indptr, dtype), np.array(indices, dtype), (2, 2))
+    assert CrsGraph(np.array([0, 2, 4], dtype), np.array([0, 1, 0, 1], dtype), (2, 2)).same_as(GRAPH)
+
+
 # --- other libraries
 @pytest.mark.parametrize("library", ["array_api_strict", "jax"])
 @pytest.mark.parametrize("name", ["CrsMatrix", "BcrsMatrix", "SymmetricCrsMatrix", "AffineMatrix", "Diagonal"])
