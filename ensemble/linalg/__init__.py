@@ -4,13 +4,14 @@ from ensemble.linalg import small
 from ensemble.linalg.affine import AffineMatrix
 from ensemble.linalg.bcrs_matrix import BcrsMatrix
 from ensemble.linalg.crs_matrix import CrsMatrix, TransposedMatrix
+from ensemble.linalg.diagonal import Diagonal
 from ensemble.linalg.dirichlet import apply_dirichlet
 from ensemble.linalg.elements import ElementAssembly, add_elements
 from ensemble.linalg.factorization import Factorization
 from ensemble.linalg.galerkin import GalerkinProduct
 from ensemble.linalg.graph import CrsGraph
 from ensemble.linalg.incomplete import IncompleteFactorization
-from ensemble.linalg.operators import Diagonal, Identity
+from ensemble.linalg.operators import Identity
 from ensemble.linalg.symmetric import SymmetricCrsMatrix
 from ensemble.scalar import dot, norm
 

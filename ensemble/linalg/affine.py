@@ -12,7 +12,7 @@ from ensemble._check import message, require, sample_number
 from ensemble._kernels.krylov import vectors
 from ensemble._kernels.sparse import affine as kernels
 from ensemble.linalg.arithmetic import MatrixArithmetic, nonzero_rows, per_sample, placed, united
-from ensemble.linalg.crs_matrix import CrsMatrix, TransposedMatrix, as_crs
+from ensemble.linalg.crs_matrix import CrsMatrix, TransposedMatrix, as_crs, is_matrix
 from ensemble.linalg.graph import CrsGraph, OnGraph
 from ensemble.linalg.linear_operator import MatrixOperator
 from ensemble.linalg.operators import multiply, places_of, premultiply, samples_of, set_of
@@ -93,7 +93,8 @@ class AffineMatrix(OnGraph, MatrixArithmetic, MatrixOperator):
             f"have shape ({m},), one number for each term after the first", f"shape {tuple(coefficients.shape[:-1])}",
             "For many samples, pass an Ensemble, its samples in the last axis.",
         )  # fmt: skip
-        dtype = terms.dtype if terms.dtype in (np.float32, np.float64) else np.dtype(np.float64)
+        xp = array_namespace(terms)
+        dtype = terms.dtype if terms.dtype in (xp.float32, xp.float64) else xp.float64
         self.graph = graph
         self.terms = contiguous(terms, dtype)
         self.coefficients = contiguous(asarray_like(coefficients, terms), dtype)
@@ -126,10 +127,11 @@ class AffineMatrix(OnGraph, MatrixArithmetic, MatrixOperator):
 
     def astype(self, dtype: Any) -> AffineMatrix:
         """The same terms and coefficients in another floating-point type; itself where that is its type."""
-        if np.dtype(dtype) == self.dtype:
+        if dtype == self.dtype:
             return self
-        coefficients = Ensemble(self.coefficients.astype(dtype), self.sample_set)
-        return AffineMatrix(self.graph, self.terms.astype(dtype), coefficients)
+        xp = array_namespace(self.terms)
+        coefficients = Ensemble(xp.astype(self.coefficients, dtype), self.sample_set)
+        return AffineMatrix(self.graph, xp.astype(self.terms, dtype), coefficients)
 
     def sample(self, i: int) -> AffineMatrix:
         """Sample `i` alone, on the same terms."""
@@ -256,10 +258,10 @@ class AffineMatrix(OnGraph, MatrixArithmetic, MatrixOperator):
         return kernels.affine_chebyshev_last(*self._arrays(x.shape[1]), dinv, b, x, a, c, w, out)
 
     def __matmul__(self, x: Any) -> Any:
-        return multiply(self, x, "AffineMatrix")
+        return self.to_crs() @ x if is_matrix(x) else multiply(self, x, "AffineMatrix")
 
     def __rmatmul__(self, x: Any) -> Any:
-        return premultiply(x, self)
+        return as_crs(x) @ self.to_crs() if is_matrix(x) else premultiply(x, self)
 
     @property
     def T(self) -> TransposedAffineMatrix:

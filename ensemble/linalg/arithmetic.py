@@ -142,5 +142,6 @@ def placed(values: Any, positions: np.ndarray | None) -> Any:
 def nonzero_rows(values: Any) -> np.ndarray:
     """True for each row of `values` that is not zero in every column; NaN is not zero."""
     xp, step = array_namespace(values), max(1, ZEROS_AT_ONCE // values.shape[1])
-    parts = [to_numpy(xp.any(values[k : k + step] != 0, axis=1)) for k in range(0, values.shape[0], step)]
+    starts, end = range(0, values.shape[0], step), values.shape[0]
+    parts = [to_numpy(xp.any(values[k : min(k + step, end), ...] != 0, axis=1)) for k in starts]
     return np.concatenate([np.zeros(0, bool), *parts])

@@ -14,8 +14,8 @@ from ensemble._kernels.krylov import vectors
 from ensemble._kernels.krylov.bicgstab import dot_and_square
 from ensemble._kernels.sparse import bcrs, crs
 from ensemble.linalg.arithmetic import MatrixArithmetic, computed, nonzero_rows, per_sample, placed, united
-from ensemble.linalg.crs_matrix import CrsMatrix, TransposedMatrix, as_crs
-from ensemble.linalg.elements import assembly_of, element_samples
+from ensemble.linalg.crs_matrix import CrsMatrix, TransposedMatrix, as_crs, is_matrix
+from ensemble.linalg.elements import assembly_of, element_samples, two_sizes
 from ensemble.linalg.graph import CrsGraph, OnGraph
 from ensemble.linalg.linear_operator import MatrixOperator
 from ensemble.linalg.operators import entry_values, multiply, places_of, premultiply, set_of
@@ -77,26 +77,22 @@ class BcrsMatrix(OnGraph, MatrixArithmetic, MatrixOperator):
 
     def __init__(self, graph: CrsGraph, values: Any) -> None:
         self.sample_set = set_of(values)
-        values = entry_values("BcrsMatrix", graph, values, 3)
-        require(
-            values.ndim == 4 and values.shape[0] == graph.nnz, "BcrsMatrix", "values",
-            f"have shape (nnz, r, c) or (nnz, r, c, n_samples), nnz = {graph.nnz}", f"shape {tuple(values.shape)}",
-            "A CrsMatrix holds single numbers.",
-        )  # fmt: skip
+        wanted = f"have shape (nnz, r, c) or (nnz, r, c, n_samples), nnz = {getattr(graph, 'nnz', 0)}"
+        values = entry_values("BcrsMatrix", graph, values, 3, wanted, "A CrsMatrix holds single numbers.")
         requirement = "hold one row, one column and one sample or more"
         require(min(values.shape[1:]) > 0, "BcrsMatrix", "values", requirement, f"shape {tuple(values.shape)}")
         self.graph = graph
         self.values = contiguous(values)
 
     @classmethod
-    def from_crs(cls, A: Any, block_shape: tuple[int, int]) -> BcrsMatrix:
+    def from_crs(cls, A: Any, block_shape: tuple[int, int] | int) -> BcrsMatrix:
         """The blocks of a sparse matrix, zero where it stores nothing.
 
         Parameters
         ----------
         A : CrsMatrix or another stored matrix, shape (r n, c m)
-        block_shape : (int, int)
-            (r, c).
+        block_shape : (int, int) or int
+            (r, c), or r for (r, r).
 
         Raises
         ------
@@ -106,7 +102,7 @@ class BcrsMatrix(OnGraph, MatrixArithmetic, MatrixOperator):
         matrix, name = as_crs(A), "BcrsMatrix.from_crs"
         if matrix is NotImplemented:
             raise TypeError(message(name, "A", "be a sparse matrix", f"a {type(A).__name__}"))
-        r, c = (integer(size, name, "block_shape", minimum=1) for size in block_shape)
+        r, c = block_sizes(block_shape, name)
         (rows, columns), graph = matrix.shape, matrix.graph
         require(rows % r == 0 and columns % c == 0, name, "block_shape", f"divide {matrix.shape}", (r, c))
         (block_row, p), (block_column, q) = np.divmod(graph.row_of_entry, r), np.divmod(graph.indices, c)
@@ -121,7 +117,7 @@ class BcrsMatrix(OnGraph, MatrixArithmetic, MatrixOperator):
         return cls(blocks, Ensemble(array_namespace(values).reshape(values, shape), matrix.sample_set))
 
     @classmethod
-    def from_scipy(cls, matrices: Any, block_shape: tuple[int, int] | None = None) -> BcrsMatrix:
+    def from_scipy(cls, matrices: Any, block_shape: tuple[int, int] | int | None = None) -> BcrsMatrix:
         """One SciPy sparse matrix (shared by all samples), or a list of them (one per sample).
 
         `block_shape` is by default that of the matrices, which then are ``bsr_array``.
@@ -160,7 +156,7 @@ class BcrsMatrix(OnGraph, MatrixArithmetic, MatrixOperator):
         name = "BcrsMatrix.from_elements"
         samples = element_samples(matrices, 5, name)
         if shape is not None:
-            (rows, r), (columns, c) = zip(shape, samples.shape[3:5], strict=True)
+            (rows, r), (columns, c) = zip(two_sizes(shape, name), samples.shape[3:5], strict=True)
             require(rows % r == 0 and columns % c == 0, name, "shape", f"be multiples of {(r, c)}", tuple(shape))
             shape = rows // r, columns // c
         assembly = assembly_of(dofs, shape, name)
@@ -307,12 +303,12 @@ class BcrsMatrix(OnGraph, MatrixArithmetic, MatrixOperator):
         return bcrs.block_spmv_transpose(*self.graph.transposed_arrays_on(self.values), self.values, x, out)
 
     def __matmul__(self, other: Any) -> Any:
-        if isinstance(other, CrsMatrix | BcrsMatrix | TransposedMatrix) or hasattr(other, "tocsr"):
+        if is_matrix(other):
             return self.to_crs() @ as_crs(other)
         return _multiply_nodes(self, self.graph.shape[1], self.block_shape, other, "BcrsMatrix")
 
     def __rmatmul__(self, x: Any) -> Any:
-        return as_crs(x) @ self.to_crs() if hasattr(x, "tocsr") or isinstance(x, CrsMatrix) else premultiply(x, self)
+        return as_crs(x) @ self.to_crs() if is_matrix(x) else premultiply(x, self)
 
     @property
     def T(self) -> TransposedBcrsMatrix:
@@ -345,7 +341,7 @@ class TransposedBcrsMatrix(TransposedMatrix):
     """``A.T`` of a `BcrsMatrix`: nothing is copied."""
 
     def __matmul__(self, x: Any) -> Any:
-        if isinstance(x, CrsMatrix | BcrsMatrix | TransposedMatrix) or hasattr(x, "tocsr"):
+        if is_matrix(x):
             return as_crs(self) @ as_crs(x)
         (r, c), blocks = self.T.block_shape, self.T.graph.shape[0]
         return _multiply_nodes(self, blocks, (c, r), x, "BcrsMatrix.T")
@@ -357,6 +353,15 @@ class TransposedBcrsMatrix(TransposedMatrix):
         xp, graph = array_namespace(A.values), CrsGraph.unchecked(indptr, indices, A.graph.shape[::-1])
         values = xp.take(A.values, A.graph.transposed_arrays_on(A.values)[2], axis=0)
         return BcrsMatrix(graph, Ensemble(xp.permute_dims(values, (0, 2, 1, 3)), self.sample_set))
+
+
+def block_sizes(block_shape: Any, name: str) -> tuple[int, int]:
+    """(r, c) of `block_shape`, which may be one number for both."""
+    sizes = (block_shape,) * 2 if isinstance(block_shape, int | np.integer) else block_shape
+    if not isinstance(sizes, list | tuple) or len(sizes) != 2:
+        raise TypeError(message(name, "block_shape", "be (r, c) or one number", repr(block_shape)))
+    r, c = (integer(size, name, "block_shape", minimum=1) for size in sizes)
+    return r, c
 
 
 def diagonal_places(graph: CrsGraph, size: int) -> np.ndarray:

@@ -17,7 +17,7 @@ from ensemble.linalg.arithmetic import MatrixArithmetic, computed, nonzero_rows,
 from ensemble.linalg.elements import assembly_of, element_samples, summed_coordinates
 from ensemble.linalg.graph import CrsGraph, OnGraph
 from ensemble.linalg.linear_operator import MatrixOperator
-from ensemble.linalg.operators import Diagonal, entry_values, multiply, places_of, premultiply, set_of
+from ensemble.linalg.operators import entry_values, multiply, places_of, premultiply, set_of
 from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import SampleSet, common_set
 
@@ -68,11 +68,8 @@ class CrsMatrix(OnGraph, MatrixArithmetic, MatrixOperator):
 
     def __init__(self, graph: CrsGraph, values: Any) -> None:
         self.sample_set = set_of(values)
-        values = entry_values("CrsMatrix", graph, values, 1)
-        require(
-            values.ndim == 2 and values.shape[0] == graph.nnz, "CrsMatrix", "values",
-            f"have one row per stored entry (nnz = {graph.nnz})", f"shape {tuple(values.shape)}",
-        )  # fmt: skip
+        wanted = f"have one row per stored entry (nnz = {getattr(graph, 'nnz', 0)})"
+        values = entry_values("CrsMatrix", graph, values, 1, wanted)
         require(values.shape[1] > 0, "CrsMatrix", "values", "hold one sample or more", f"shape {tuple(values.shape)}")
         self.graph = graph
         self.values = contiguous(values)
@@ -270,14 +267,10 @@ class CrsMatrix(OnGraph, MatrixArithmetic, MatrixOperator):
         return crs.spmv_transpose(*self.transposed_arrays, x, out)
 
     def __matmul__(self, other: Any) -> Any:
-        if isinstance(other, TransposedMatrix) and isinstance(other.T, CrsMatrix):
-            other = other.to_matrix()
-        if hasattr(other, "tocsr"):
-            other = CrsMatrix.from_scipy(other)
-        return self._times_matrix(other) if isinstance(other, CrsMatrix) else multiply(self, other, "CrsMatrix")
+        return self._times_matrix(as_crs(other)) if is_matrix(other) else multiply(self, other, "CrsMatrix")
 
     def __rmatmul__(self, x: Any) -> Any:
-        return CrsMatrix.from_scipy(x) @ self if hasattr(x, "tocsr") else premultiply(x, self)
+        return as_crs(x) @ self if is_matrix(x) else premultiply(x, self)
 
     def _times_matrix(self, other: CrsMatrix) -> CrsMatrix:
         require(
@@ -288,8 +281,9 @@ class CrsMatrix(OnGraph, MatrixArithmetic, MatrixOperator):
         same = counts[0] == counts[1] or 1 in counts
         require(same, "CrsMatrix @", "operands", "have the same n_samples, or 1", f"{counts[0]} and {counts[1]}")
         graph = self.graph.product(other.graph)
-        xp, dtype = array_namespace(self.values), np.result_type(self.dtype, other.dtype)
-        a, b = (xp.astype(m.values, dtype, copy=False) for m in (self, other))
+        values = asarray_like(self.values, other.values), asarray_like(other.values, self.values)
+        xp = array_namespace(*values)
+        a, b = (xp.astype(array, xp.result_type(*values), copy=False) for array in values)
         values = galerkin.product_values(
             self.graph.arrays_on(a), a, other.graph.arrays_on(b), b, graph.arrays_on(a), None
         )
@@ -301,16 +295,17 @@ class CrsMatrix(OnGraph, MatrixArithmetic, MatrixOperator):
         return TransposedMatrix(self)
 
 
+def is_matrix(x: Any) -> bool:
+    """Whether `x` is a sparse matrix, of this package or of SciPy."""
+    return isinstance(x, MatrixArithmetic) or hasattr(x, "tocsr")
+
+
 def as_crs(matrix: Any) -> Any:
     """Any sparse matrix as a `CrsMatrix`; NotImplemented for what is none."""
     if isinstance(matrix, CrsMatrix):
         return matrix
     if isinstance(matrix, TransposedMatrix):
         return as_crs(matrix.to_matrix())
-    if isinstance(matrix, Diagonal):
-        n = matrix.shape[0]
-        graph = CrsGraph(np.arange(n + 1), np.arange(n), (n, n))
-        return CrsMatrix(graph, Ensemble(matrix.entries, matrix.sample_set))
     if hasattr(matrix, "to_crs"):
         return matrix.to_crs()
     return CrsMatrix.from_scipy(matrix) if hasattr(matrix, "tocsr") else NotImplemented
@@ -341,13 +336,10 @@ class TransposedMatrix(MatrixArithmetic, MatrixOperator):
         return self.T.apply_transpose(x, out)
 
     def __matmul__(self, x: Any) -> Any:
-        matrix = isinstance(x, CrsMatrix | TransposedMatrix) or hasattr(x, "tocsr")
-        if matrix and isinstance(self.T, CrsMatrix):
-            return self.to_matrix() @ x
-        return multiply(self, x, f"{type(self.T).__name__}.T")
+        return as_crs(self) @ as_crs(x) if is_matrix(x) else multiply(self, x, f"{type(self.T).__name__}.T")
 
     def __rmatmul__(self, x: Any) -> Any:
-        return CrsMatrix.from_scipy(x) @ self if hasattr(x, "tocsr") else premultiply(x, self)
+        return as_crs(x) @ as_crs(self) if is_matrix(x) else premultiply(x, self)
 
     @property
     def reference_array(self) -> Any:

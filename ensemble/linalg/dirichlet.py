@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import array_namespace, asarray_like, backend_of, contiguous, is_array, library_and_device
+from ensemble._backend import array_namespace, asarray_like, backend_of, contiguous, library_and_device
 from ensemble._check import message, require
 from ensemble._compile.memory import empty_like
 from ensemble.linalg.bcrs_matrix import BcrsMatrix, diagonal_places
 from ensemble.linalg.crs_matrix import CrsMatrix
-from ensemble.linalg.operators import samples_of, set_of
+from ensemble.linalg.operators import numbers_of, samples_of, set_of
 from ensemble.linalg.symmetric import SymmetricCrsMatrix
 from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import common_set
@@ -81,6 +81,7 @@ def apply_dirichlet(A: Any, b: Any, rows: Any, values: Any = 0.0, *, symmetric: 
     require(wanted, NAME, "symmetric", "be True for a SymmetricCrsMatrix", symmetric, "Give A.to_crs().")
     fixed = _checked_rows(rows, n)
     side = samples_of(b)
+    numbers_of(b, NAME, "b")
     shapes = [(n,)] + ([(A.graph.shape[0], A.block_shape[0])] if isinstance(A, BcrsMatrix) else [])
     require(side.shape[:-1] in shapes, NAME, "b", f"have shape {shapes[-1]}", f"shape {side.shape[:-1]}")
     known = _checked_values(values, fixed.size)
@@ -174,6 +175,8 @@ class Elimination:
         known, side = (asarray_like(array, A.values) for array in (known, b))
         if xp.isdtype(side.dtype, ("real floating", "complex floating")):
             dtype = xp.result_type(dtype, side.dtype)
+        if xp.isdtype(known.dtype, "complex floating"):
+            dtype = xp.result_type(dtype, xp.complex64)
         known = xp.astype(known, dtype)
         every = xp.concat([known, xp.zeros((1, known.shape[1]), dtype=dtype, device=known.device)], axis=0)
         x = xp.take(every, masks["position"], axis=0)
@@ -207,11 +210,13 @@ def _checked_rows(rows: Any, n: int) -> np.ndarray:
 
 def _checked_values(values: Any, count: int) -> Any:
     """The known values as a bare array of shape (count, n_samples or 1)."""
-    if isinstance(values, numbers.Number):
-        values = np.asarray(values)
-    known = samples_of(values)
-    if not is_array(known):
-        raise TypeError(message(NAME, "values", "be a number, an array or an Ensemble", f"a {type(values).__name__}"))
+    try:
+        known = samples_of(values)
+    except ValueError:  # rows of different lengths
+        known = None
+    if known is None or (isinstance(known, np.ndarray) and known.dtype.kind not in "biufc"):
+        wanted = "be a number, an array of numbers or an Ensemble"
+        raise TypeError(message(NAME, "values", wanted, f"a {type(values).__name__}"))
     requirement = f"have shape () or ({count},), one value per row"
     require(known.shape[:-1] in ((), (count,)), NAME, "values", requirement, f"shape {known.shape[:-1]}")
     xp = array_namespace(known)

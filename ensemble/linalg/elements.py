@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import array_namespace, asarray_like, backend_of, contiguous, is_array
+from ensemble._backend import array_namespace, asarray_like, backend_of, contiguous
 from ensemble._check import integer, message, require
 from ensemble._kernels.sparse.crs import far_columns
 from ensemble._kernels.sparse.element_map import element_map
@@ -16,9 +16,10 @@ from ensemble._kernels.sparse.gather import Gather
 from ensemble._kernels.sparse.gather_sums import element_sums, gather_sums, staged_sums, staging
 from ensemble._kernels.sparse.product_graphs import transpose_graph
 from ensemble.linalg.graph import CrsGraph
+from ensemble.linalg.operators import as_real, numbers_of, shape_text, with_sample_axis
 from ensemble.scalar import Ensemble
 
-__all__ = ["ElementAssembly", "add_elements", "assembly_of", "element_samples", "summed_coordinates"]
+__all__ = ["ElementAssembly", "add_elements", "assembly_of", "element_samples", "summed_coordinates", "two_sizes"]
 
 
 class ElementAssembly:
@@ -107,12 +108,11 @@ class ElementAssembly:
         -------
         array or Ensemble, shape (n_unknowns, ...)
         """
-        samples = vectors.samples if isinstance(vectors, Ensemble) else vectors
-        samples = samples if is_array(samples) else np.asarray(samples)
+        samples = as_real(numbers_of(vectors, "ElementAssembly.vector", "vectors"))
         n_elements, k = self.dofs.shape
         require(
             tuple(samples.shape[:2]) == (n_elements, k), "ElementAssembly.vector", "vectors",
-            f"have shape ({n_elements}, {k}, ...), a vector per element of dofs", f"shape {tuple(samples.shape)}",
+            f"have shape ({n_elements}, {k}, ...), a vector per element of dofs", shape_text(vectors),
         )  # fmt: skip
         inner = tuple(samples.shape[2:])
         values = _rows(samples, n_elements * k, inner)
@@ -172,15 +172,8 @@ def add_elements(dofs: Any, vectors: Any, n_unknowns: int) -> Any:
 
 def element_samples(matrices: Any, n_axes: int, function: str) -> Any:
     """The bare array of `matrices`, `n_axes` axes and that of samples; a plain one may lack the last."""
-    samples = matrices.samples if isinstance(matrices, Ensemble) else matrices
-    samples = samples if is_array(samples) else np.asarray(samples)
-    if isinstance(samples, np.ndarray) and samples.dtype.kind not in "biufc":
-        raise TypeError(message(function, "matrices", "hold numbers", f"dtype {samples.dtype}"))
-    if samples.ndim == n_axes:
-        samples = samples[..., None]
     wanted = "(n_elements, k, k[, n_samples])" if n_axes == 3 else "(n_elements, k, k, r, c[, n_samples])"
-    require(samples.ndim == n_axes + 1, function, "matrices", f"have shape {wanted}", f"shape {tuple(samples.shape)}")
-    return samples
+    return with_sample_axis(matrices, n_axes, function, "matrices", f"have shape {wanted}")
 
 
 def assembly_of(dofs: Any, shape: Any, function: str) -> ElementAssembly:
@@ -195,11 +188,17 @@ def assembly_of(dofs: Any, shape: Any, function: str) -> ElementAssembly:
     return ElementAssembly(dofs, shape[0])
 
 
-def summed_coordinates(rows: Any, cols: Any, values: Any, shape: Any, function: str) -> tuple[CrsGraph, Any]:
-    """The graph of the entries (rows[t], cols[t]) and their values, doubles added in input order."""
+def two_sizes(shape: Any, function: str) -> tuple[int, int]:
+    """`shape` as two integers."""
     if not isinstance(shape, list | tuple) or len(shape) != 2:
         raise TypeError(message(function, "shape", "be (rows, columns)", repr(shape)))
     n, m = (integer(size, function, "shape", minimum=0) for size in shape)
+    return n, m
+
+
+def summed_coordinates(rows: Any, cols: Any, values: Any, shape: Any, function: str) -> tuple[CrsGraph, Any]:
+    """The graph of the entries (rows[t], cols[t]) and their values, doubles added in input order."""
+    n, m = two_sizes(shape, function)
     given = []
     for name, index, size in (("rows", rows, n), ("cols", cols, m)):
         index = np.asarray(index)
@@ -210,11 +209,10 @@ def summed_coordinates(rows: Any, cols: Any, values: Any, shape: Any, function: 
         require(not outside.size, function, name, f"lie between 0 and {size - 1}", seen)
         given.append(index.astype(np.int64))
     row, column = given
-    samples = values.samples if isinstance(values, Ensemble) else values
-    samples = samples if is_array(samples) else np.asarray(samples)
-    samples = samples[:, None] if samples.ndim == 1 else samples
-    fits = row.size == column.size and samples.ndim == 2 and samples.shape[0] == row.size
-    seen = f"{row.size} rows, {column.size} cols and values of shape {tuple(samples.shape)}"
+    wanted = "have shape (n_entries,) or (n_entries, n_samples)"
+    samples = with_sample_axis(values, 1, function, "values", wanted, "An Ensemble has shape (n_entries,).")
+    fits = row.size == column.size and samples.shape[0] == row.size
+    seen = f"{row.size} rows, {column.size} cols and values of {shape_text(values)}"
     require(fits, function, "rows, cols and values", "have one entry each per coordinate", seen)
     keys = row * max(m, 1) + column
     order = np.argsort(keys, kind="stable")
@@ -228,9 +226,7 @@ def summed_coordinates(rows: Any, cols: Any, values: Any, shape: Any, function: 
 
 
 def _rows(values: Any, n_rows: int, inner: tuple[int, ...]) -> Any:
-    """`values` as rows of floating-point numbers that are contiguous."""
-    if isinstance(values, np.ndarray) and values.dtype.kind in "iub":
-        values = values.astype(np.float64)
+    """`values` as rows that are contiguous."""
     return contiguous(array_namespace(values).reshape(values, (n_rows, math.prod(inner))))
 
 

@@ -51,6 +51,7 @@ class CrsGraph:
         for name, array in (("indptr", indptr), ("indices", indices)):
             if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
                 raise TypeError(message("CrsGraph", name, "be a vector of integers", f"{array.dtype} {array.shape}"))
+        indptr, indices = (a.astype(np.int64) if a.dtype.kind == "u" else a for a in (indptr, indices))
         require(
             indptr.size == n_rows + 1, "CrsGraph", "indptr",
             f"have one entry more than there are rows (n_rows = {n_rows})", f"{indptr.size} entries",

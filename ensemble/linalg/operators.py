@@ -1,16 +1,14 @@
-"""Operators without stored entries: identity and diagonal; conversion of operands to bare arrays and back."""
+"""The identity operator; conversion of operands to bare arrays and back."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ensemble._backend import array_namespace, asarray_like, contiguous, is_array
+from ensemble._backend import array_namespace, contiguous, is_array, library_and_device
 from ensemble._check import message, require
-from ensemble.linalg.arithmetic import MatrixArithmetic, per_sample
 from ensemble.linalg.graph import CrsGraph
 from ensemble.linalg.linear_operator import LinearOperator, MatrixOperator
 from ensemble.scalar import Ensemble
@@ -24,17 +22,52 @@ def samples_of(x: Any) -> Any:
     return (x if is_array(x) else np.asarray(x))[..., None]
 
 
-def entry_values(name: str, graph: Any, values: Any, axes: int) -> Any:
-    """The bare values of a matrix on `graph`, integers as float64, with a sample axis after `axes` others."""
+def numbers_of(value: Any, function: str, argument: str) -> Any:
+    """The bare array of `value`, whose entries are numbers; an Ensemble's with its sample axis."""
+    if isinstance(value, Ensemble):
+        return value.samples
+    array = value if is_array(value) else np.asarray(value)
+    if isinstance(array, np.ndarray) and array.dtype.kind not in "biufc":
+        raise TypeError(message(function, argument, "hold numbers", f"dtype {array.dtype}"))
+    return array
+
+
+def with_sample_axis(value: Any, axes: int, function: str, argument: str, requirement: str, advice: str = "") -> Any:
+    """The bare numbers of `value`, integers as real numbers: `axes` axes, and that of samples as the last.
+
+    An Ensemble has its sample axis. A plain array of `axes` axes gets one; one of `axes` + 1 axes has it.
+    """
+    samples = numbers_of(value, function, argument)
+    if samples.ndim == axes and not isinstance(value, Ensemble):
+        samples = samples[..., None]
+    require(samples.ndim == axes + 1, function, argument, requirement, shape_text(value), advice)
+    return as_real(samples)
+
+
+def as_real(samples: Any) -> Any:
+    """Integers and bools as the library's real numbers, float64 in NumPy; other numbers as they are."""
+    if isinstance(samples, np.ndarray):
+        return samples.astype(np.float64) if samples.dtype.kind in "iub" else samples
+    xp = array_namespace(samples)
+    if not xp.isdtype(samples.dtype, ("bool", "integral")):
+        return samples
+    return xp.astype(samples, xp.__array_namespace_info__().default_dtypes()["real floating"])
+
+
+def shape_text(value: Any) -> str:
+    """The shape of an argument for a message: of an Ensemble the visible one."""
+    if isinstance(value, Ensemble):
+        return f"an Ensemble of shape {tuple(value.shape)} with {value.n_samples} samples"
+    return f"shape {tuple(value.shape if is_array(value) else np.shape(value))}"
+
+
+def entry_values(name: str, graph: Any, values: Any, axes: int, requirement: str, advice: str = "") -> Any:
+    """The bare values of a matrix on `graph`, integers as real numbers, with a sample axis after `axes` others."""
     if not isinstance(graph, CrsGraph):
         raise TypeError(message(name, "graph", "be a CrsGraph", f"a {type(graph).__name__}"))
-    values = values.samples if isinstance(values, Ensemble) else values
-    values = values if is_array(values) else np.asarray(values)
-    if isinstance(values, np.ndarray):
-        if values.dtype.kind not in "biufc":
-            raise TypeError(message(name, "values", "hold numbers", f"dtype {values.dtype}"))
-        values = values.astype(np.float64) if values.dtype.kind in "iub" else values
-    return values[..., None] if values.ndim == axes else values
+    samples = with_sample_axis(values, axes, name, "values", requirement, advice)
+    require(samples.shape[0] == graph.nnz, name, "values", requirement, shape_text(values), advice)
+    return samples
 
 
 def set_of(x: Any) -> SampleSet | None:
@@ -55,10 +88,10 @@ def wrap_like(x: Any, samples: Any, n_samples: int, sample_set: SampleSet | None
 def places_of(samples: Any, n_samples: int, function: str) -> np.ndarray:
     """The samples named, counted from 0, once it is sure that there are such."""
     places = np.asarray(samples)
-    if places.size and places.dtype.kind not in "iu":
+    require(places.size > 0, function, "samples", "name one sample or more", "none")
+    if places.dtype.kind not in "iu":
         raise TypeError(message(function, "samples", "be integers", f"dtype {places.dtype}"))
-    inside = not places.size or (places.min() >= -n_samples and places.max() < n_samples)
-    if not inside:
+    if places.min() < -n_samples or places.max() >= n_samples:
         seen = f"{places.min()} ... {places.max()}"
         raise IndexError(message(function, "samples", f"be from {-n_samples} to {n_samples - 1}", seen))
     return places.astype(np.intp) % n_samples
@@ -93,7 +126,10 @@ def multiply(operator: Any, x: Any, name: str) -> Any:
 
 def _meeting(operator: Any, samples: Any, name: str) -> tuple[Any, Any]:
     """The operator in the type that the product has, and the type to give `samples`."""
-    xp, own = array_namespace(samples), operator.dtype
+    xp, own, like = array_namespace(samples), operator.dtype, operator.reference_array
+    if like is not None and array_namespace(like) is not xp:
+        wanted = f"be an array of {library_and_device(like)[0]}, as the matrix"
+        raise TypeError(message(f"{name} @", "x", wanted, f"one of {library_and_device(samples)[0]}"))
     if isinstance(operator, MatrixOperator):
         dtype = xp.result_type(own, samples.dtype)
         return operator if dtype == own else operator.astype(dtype), dtype
@@ -109,6 +145,13 @@ def premultiply(x: Any, operator: Any) -> Any:
     if not is_array(x) and not isinstance(x, Ensemble | list | tuple):
         return NotImplemented
     row = x if is_array(x) or isinstance(x, Ensemble) else np.asarray(x)
+    kind, rows = type(operator).__name__, operator.shape[0]
+    name = f"{type(operator.T).__name__}.T" if kind.startswith("Transposed") else kind
+    require(
+        len(row.shape) > 0 and row.shape[-1] == rows, f"@ {name}", "x",
+        f"have {rows} entries in its last axis (the matrix has shape {tuple(operator.shape)})",
+        f"shape {tuple(row.shape)}",
+    )  # fmt: skip
     return operator.T @ row if len(row.shape) < 2 else (operator.T @ row.T).T
 
 
@@ -131,79 +174,3 @@ class Identity(LinearOperator):
 
     def __matmul__(self, x: Any) -> Any:
         return x
-
-
-class Diagonal(MatrixArithmetic, MatrixOperator):
-    """A diagonal matrix, for Jacobi preconditioning: ``Diagonal(1 / A.diagonal())``.
-
-    Parameters
-    ----------
-    entries : Ensemble or array, shape (n,)
-
-    Examples
-    --------
-    >>> from ensemble.gallery import poisson
-    >>> A = poisson((3,), n_samples=2)
-    >>> M = Diagonal(1 / A.diagonal())
-    >>> (M @ A.diagonal()).samples
-    array([[1., 1.],
-           [1., 1.],
-           [1., 1.]])
-    """
-
-    __array_ufunc__ = None
-    queues_kernels = True
-
-    def __init__(self, entries: Any) -> None:
-        self.entries, self.sample_set = samples_of(entries), set_of(entries)
-        require(self.entries.ndim == 2, "Diagonal", "entries", "be a vector", f"shape {tuple(self.entries.shape[:-1])}")
-        self.shape = (self.entries.shape[0],) * 2
-        self.n_samples = self.entries.shape[1]
-
-    @property
-    def reference_array(self) -> Any:
-        """An array in the library and on the device of this matrix."""
-        return self.entries
-
-    @property
-    def dtype(self) -> Any:
-        """Type of the entries."""
-        return self.entries.dtype
-
-    @property
-    def T(self) -> Diagonal:
-        """The transpose: itself."""
-        return self
-
-    def astype(self, dtype: Any) -> Diagonal:
-        """The same entries in another type."""
-        xp = array_namespace(self.entries)
-        return Diagonal(Ensemble(xp.astype(self.entries, dtype, copy=False), self.sample_set))
-
-    def _plus(self, other: Any) -> Any:
-        if not isinstance(other, Diagonal):
-            return NotImplemented  # a matrix on a graph takes it
-        entries = self.entries + asarray_like(other.entries, self.entries)
-        return Diagonal(Ensemble(entries, common_set(self.sample_set, other.sample_set)))
-
-    def _scaled(self, operation: Callable[[Any, Any], Any], factor: Any, sample_set: SampleSet | None) -> Diagonal:
-        entries = operation(self.entries, per_sample(factor, self.entries))
-        return Diagonal(Ensemble(entries, common_set(self.sample_set, sample_set)))
-
-    def apply(self, x: Any, out: Any = None) -> Any:
-        """The product on bare arrays of shape (n, n_samples)."""
-        return array_namespace(x).multiply(self.entries, x, **({} if out is None else {"out": out}))
-
-    def take_samples(self, samples: Any) -> Diagonal:
-        """The diagonal of the samples named."""
-        if self.n_samples == 1:
-            return self
-        places = places_of(samples, self.n_samples, "Diagonal.take_samples")
-        chosen = array_namespace(self.entries).take(self.entries, asarray_like(places, self.entries), axis=1)
-        return Diagonal(Ensemble(chosen, self.sample_set and self.sample_set.take(places)))
-
-    def __matmul__(self, x: Any) -> Any:
-        return multiply(self, x, "Diagonal")
-
-    def __rmatmul__(self, x: Any) -> Any:
-        return premultiply(x, self)

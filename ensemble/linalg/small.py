@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ensemble._backend import array_namespace, contiguous, is_array, to_numpy
+from ensemble._backend import array_namespace, asarray_like, contiguous, is_array, to_numpy
 from ensemble._check import message, require, samples_text
 from ensemble._kernels.dense import small, symmetric3
 from ensemble._typing import Array
@@ -45,7 +45,8 @@ def solve(A: Any, b: Any) -> Any:
     Returns
     -------
     array or Ensemble, shape of `b` with the leading axes broadcast
-        NaN for a singular matrix, in its sample and place only.
+        NaN for a singular matrix, in its sample and place only. A system whose elimination overflows is solved with
+        its rows and columns scaled by powers of two; entries of a solution beyond the range of the type are inf.
 
     Raises
     ------
@@ -82,9 +83,9 @@ def solve(A: Any, b: Any) -> Any:
     lead = _broadcast(own, other, (*matrix.shape[:-3], matrix.shape[-1]), (*sides.shape[:-3], sides.shape[-1]))
     dtype = xp.result_type(matrix.dtype, sides.dtype)
     A_first, b_first = (_matrix_first(a, lead, dtype) for a in (matrix, sides))
-    x = small.small_solve(A_first, b_first, None)
-    _warn_if_singular(A_first, b_first, x, lead)
-    x = _matrix_last(x, lead)
+    with np.errstate(over="ignore", invalid="ignore"):
+        x = small.small_solve(A_first, b_first, None)
+    x = _matrix_last(_completed(A_first, b_first, x, lead), lead)
     return own.like(x[..., 0, :] if vectors else x, other)
 
 
@@ -250,16 +251,53 @@ def _matrix_last(result: Array, lead: tuple[int, ...]) -> Array:
     return xp.permute_dims(xp.reshape(result, (*result.shape[:2], *lead)), (*range(2, axes - 1), 0, 1, axes - 1))
 
 
-def _warn_if_singular(A: Array, b: Array, x: Array, lead: tuple[int, ...]) -> None:
-    """Name the systems of finite numbers that have no finite solution."""
+def _completed(A: Array, b: Array, x: Array, lead: tuple[int, ...]) -> Array:
+    """`x` of finite systems in which the elimination overflowed solved again; a warning names the singular ones."""
     xp = array_namespace(x)
-    if not math.prod(x.shape):
-        return
-    lost = xp.isnan(x[0, 0, :])
-    if not bool(xp.any(lost)):
-        return
+    if bool(xp.all(xp.isfinite(x))):
+        return x
     finite = xp.all(xp.isfinite(A), axis=(0, 1)) & xp.all(xp.isfinite(b), axis=(0, 1))
-    singular = np.unravel_index(np.flatnonzero(to_numpy(lost & finite)), lead)
+    places = np.flatnonzero(to_numpy(finite & ~xp.all(xp.isfinite(x), axis=(0, 1))))
+    if not places.size:
+        return x
+    chosen = asarray_like(places, x)
+    matrix, sides, found = (to_numpy(xp.take(array, chosen, axis=2)) for array in (A, b, x))
+    again = ~(np.isnan(found[-1]).all(axis=0) & _safe(matrix) & _safe(sides))
+    if again.any():
+        largest = np.abs(matrix).max(axis=(0, 1), initial=0.0)
+        in_range = largest < 2.0 ** (np.finfo(matrix.dtype).maxexp - len(matrix) - 2)  # so are its pivots
+        scaled = _solved_with_scales(matrix[..., again], sides[..., again])
+        found = found.copy()
+        found[..., again] = np.where((np.isfinite(found) & in_range)[..., again], found[..., again], scaled)
+        every = np.array(to_numpy(x))
+        every[..., places] = found
+        x = asarray_like(every, x)
+    _warn_of_singular(places[np.isnan(found).any(axis=(0, 1))], lead)
+    return x
+
+
+def _safe(array: np.ndarray) -> np.ndarray:
+    """For each system, whether its numbers are so far from the ends of the type that elimination stays within."""
+    limit = 2.0 ** (np.finfo(array.dtype).maxexp // 4)
+    size = np.abs(array)
+    return np.asarray(((size == 0) | ((size < limit) & (size > 1.0 / limit))).all(axis=(0, 1)))
+
+
+def _solved_with_scales(A: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The solutions, by way of systems whose rows, columns and sides are scaled by powers of two to at most one."""
+    row = np.frexp(np.abs(A).max(axis=1))[1]
+    A = np.ldexp(A, -row[:, None])
+    column = np.frexp(np.abs(A).max(axis=0))[1]
+    exponents = np.where(b != 0, np.frexp(b)[1] - row[:, None], np.iinfo(np.int32).min)
+    side = np.where((b != 0).any(axis=0), exponents.max(axis=0), 0)
+    y = small.small_solve(np.ldexp(A, -column), np.ldexp(b, -row[:, None] - side), None)
+    with np.errstate(over="ignore", under="ignore"):
+        return np.asarray(np.ldexp(y, side - column[:, None]))
+
+
+def _warn_of_singular(places: np.ndarray, lead: tuple[int, ...]) -> None:
+    """One warning that names the systems at the `places` of the flattened axes `lead`."""
+    singular = np.unravel_index(places, lead)
     count = singular[0].size
     if not count:
         return
@@ -270,4 +308,4 @@ def _warn_if_singular(A: Array, b: Array, x: Array, lead: tuple[int, ...]) -> No
         text += f", at {shown}{', ...' * (len(entries) > 6)}"
     if lead[-1] > 1:
         text += f", in {samples_text(np.unique(singular[-1]))}"
-    warnings.warn(f"{text}. Their solutions are NaN.", RuntimeWarning, stacklevel=3)
+    warnings.warn(f"{text}. Their solutions are NaN.", RuntimeWarning, stacklevel=4)

@@ -7,16 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import array_namespace, asarray_like, contiguous, is_array
+from ensemble._backend import array_namespace, asarray_like, contiguous
 from ensemble._check import message, require, sample_number
 from ensemble._kernels.krylov import vectors
 from ensemble._kernels.multigrid import symmetric as kernels
 from ensemble._kernels.sparse import crs
 from ensemble.linalg.arithmetic import MatrixArithmetic, computed, nonzero_rows, per_sample
-from ensemble.linalg.crs_matrix import CrsMatrix
+from ensemble.linalg.crs_matrix import CrsMatrix, as_crs, is_matrix
+from ensemble.linalg.diagonal import Diagonal
 from ensemble.linalg.graph import CrsGraph, OnGraph
 from ensemble.linalg.linear_operator import MatrixOperator
-from ensemble.linalg.operators import Diagonal, multiply, places_of, premultiply
+from ensemble.linalg.operators import multiply, places_of, premultiply, shape_text, with_sample_axis
 from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import SampleSet
 
@@ -58,19 +59,13 @@ class SymmetricCrsMatrix(OnGraph, MatrixArithmetic, MatrixOperator):
     __array_ufunc__ = None  # NumPy leaves `array @ A` to us
 
     def __init__(self, graph: CrsGraph, values: Any) -> None:
+        name, advice = "SymmetricCrsMatrix", "SymmetricCrsMatrix.from_crs picks them from a CrsMatrix."
         if not isinstance(graph, CrsGraph):
-            raise TypeError(message("SymmetricCrsMatrix", "graph", "be a CrsGraph", f"a {type(graph).__name__}"))
-        values = values.samples if isinstance(values, Ensemble) else values
-        values = values if is_array(values) else np.asarray(values)
-        values = values[:, None] if values.ndim == 1 else values
+            raise TypeError(message(name, "graph", "be a CrsGraph", f"a {type(graph).__name__}"))
         n_stored = int(graph.upper.starts[-1])
-        require(
-            values.ndim == 2 and values.shape[0] == n_stored and values.shape[1] > 0, "SymmetricCrsMatrix", "values",
-            f"have one row per entry on and above the diagonal ({n_stored}) and a sample or more",
-            f"shape {tuple(values.shape)}", "SymmetricCrsMatrix.from_crs picks them from a CrsMatrix.",
-        )  # fmt: skip
-        if isinstance(values, np.ndarray) and values.dtype.kind in "iub":
-            values = values.astype(np.float64)
+        wanted = f"have one row per entry on and above the diagonal ({n_stored}) and a sample or more"
+        seen, values = shape_text(values), with_sample_axis(values, 1, name, "values", wanted, advice)
+        require(values.shape[0] == n_stored and values.shape[1] > 0, name, "values", wanted, seen, advice)
         self.graph, self.values = graph, contiguous(values)
 
     @classmethod
@@ -195,12 +190,10 @@ class SymmetricCrsMatrix(OnGraph, MatrixArithmetic, MatrixOperator):
         return kernels.symmetric_restricted_residual(*self.arrays, x, b, P.arrays[:2], tuple(restriction), p, r, out)
 
     def __matmul__(self, x: Any) -> Any:
-        if isinstance(x, CrsMatrix) or hasattr(x, "tocsr"):
-            return self.to_crs() @ x
-        return multiply(self, x, "SymmetricCrsMatrix")
+        return self.to_crs() @ x if is_matrix(x) else multiply(self, x, "SymmetricCrsMatrix")
 
     def __rmatmul__(self, x: Any) -> Any:
-        return x @ self.to_crs() if hasattr(x, "tocsr") else premultiply(x, self)
+        return as_crs(x) @ self.to_crs() if is_matrix(x) else premultiply(x, self)
 
     # --- one step of a smoother, or of the power method
     def chebyshev_first(self, dinv: Any, b: Any, x: Any, c: Any, w: Any, out: Any) -> Any:

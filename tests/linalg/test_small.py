@@ -95,6 +95,36 @@ def test_what_is_not_finite_is_not_called_singular():
         assert np.isnan(small.solve(np.full((2, 2), np.nan), np.ones(2))).all()
 
 
+HUGE = np.array([[1e300, -1e300], [1.5e308, 1.5e308]])
+
+
+@pytest.mark.parametrize("make", [np.asarray, array_api_strict.asarray], ids=["numpy", "strict"])
+@pytest.mark.parametrize(
+    ("A", "b", "expected"),
+    [
+        (HUGE, [1e300, 1.5e308], [1.0, 0.0]),
+        (-HUGE, [1e308, 1.5e308], [-5e7 - 0.5, 5e7 - 0.5]),
+        (np.eye(2), [np.finfo(float).max, -5e-324], [np.finfo(float).max, -5e-324]),
+        (1e-200 * np.eye(2), [1e200, 1e-200], [np.inf, 1.0]),
+        (np.array([[1e300, 1e-20], [1e-20, 0.0]]), [1e300, 1e-20], [1.0, 0.0]),
+        (np.array([[1.0, 1e200, 0.0], [1e200, 1.0, 1e200], [0.0, 1e200, 2.0]]), [1e200, 1.0, 1e200], [0, 1.0, 0]),
+    ],
+)
+def test_a_system_whose_elimination_overflows_is_solved(A, b, expected, make):
+    """The systems around it keep their bits; expected values by hand."""
+    fine = np.array([[2.0, 1.0, 0.5], [1.0, 3.0, 0.25], [0.125, 0.0, 7.0]])[: len(A), : len(A)]
+    alone = small.solve(fine, np.asarray(b) * 0 + 1.0)
+    x = np.asarray(small.solve(make(np.stack([fine, A, fine])), make(np.stack([alone * 0 + 1.0, b, alone * 0 + 1.0]))))
+    np.testing.assert_allclose(x[1], expected, rtol=1e-15, atol=1e-190)
+    np.testing.assert_array_equal(x[[0, 2]], [alone, alone])
+
+
+def test_a_singular_matrix_of_huge_entries_is_called_singular():
+    with pytest.warns(RuntimeWarning, match="1 singular of 2 matrices, at 0"):
+        x = small.solve(np.stack([np.full((2, 2), 1.7e308), HUGE]), np.ones((2, 2)))
+    assert np.isnan(x[0]).all() and np.isfinite(x[1]).all()
+
+
 @pytest.mark.parametrize(
     "A, b, error, text",
     [

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import array_namespace, backend_of
+from ensemble._backend import array_namespace, asarray_like, backend_of, to_numpy
 from ensemble._compile import cuda
 from ensemble._compile.lanes.types import load, prefetch, splat, store, zeros
 from ensemble._compile.numba import compiled, empty, output, per_width, prange, tiles
@@ -152,6 +152,10 @@ def _(graph_a, values, dinv, omega, graph_t, tentative, graph_p, tasks, out):
 @kernel
 def product_values(graph_a, values, graph_b, b, graph_c, out):
     """Values of the product A B for every sample on the graph `graph_c` made by `product_graph`."""
+    if not isinstance(values, np.ndarray):  # its library may not write at places
+        graphs = [tuple(to_numpy(index) for index in graph) for graph in (graph_a, graph_b, graph_c)]
+        c = product_values(graphs[0], to_numpy(values), graphs[1], to_numpy(b), graphs[2], None)
+        return into(out, asarray_like(c, values))
     (indptr_a, indices_a), (indptr_b, indices_b), (indptr_c, indices_c) = graph_a, graph_b, graph_c
     c = np.zeros((indices_c.shape[0], max(values.shape[1], b.shape[1])), values.dtype)
     for i in range(indptr_c.shape[0] - 1):

@@ -256,8 +256,9 @@ def edge_lengths(mesh: Any, method: str = "closed", *, copies: int | None = None
     mesh : TetMesh or TetArrays
     method : "closed" or "paper"
         "closed": ``(sum of e e^T / 2)^(1/2)`` over the six edges e, the root by its invariants [1]_. "paper": the six
-        equations ``e^T M e = 1`` for the symmetric metric M are solved, then its eigenvalues give ``M^(-1/2)``. Both
-        agree to rounding.
+        equations ``e^T M e = 1`` for the symmetric metric M are solved, then its eigenvalues give ``M^(-1/2)``.
+        Errors relative to the longest edge, for elements w times as thin as long: "closed" some units of rounding of
+        flat elements, below ``50 eps / w`` of needles; "paper" below ``2000 eps / w^2``, and NaN beyond w of 1e-6.
     copies : int, optional
         Copies per element, one for each quadrature point; without, the axis is left out.
 

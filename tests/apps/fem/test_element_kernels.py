@@ -1,6 +1,7 @@
 """Element kernels against einsum over the definitions, closed forms, and one run per sample."""
 
 import array_api_strict
+import mpmath
 import numpy as np
 import pytest
 
@@ -260,3 +261,29 @@ def test_a_device_gives_the_bits_of_the_cpu(mesh):
         np.testing.assert_array_equal(got.get(), expected)
     field = np.random.default_rng(5).standard_normal((mesh.n_nodes, 3))
     np.testing.assert_array_equal(fem.element_values(mesh, cupy.asarray(field)).get(), field[mesh.tets])
+
+
+def exact_lengths(corners):
+    """The root of half the sum of e e^T over the six edges, by eigenvalues in longer arithmetic."""
+    total = mpmath.matrix(3, 3)
+    for i in range(4):
+        for j in range(i):
+            edge = [mpmath.mpf(float(p)) - mpmath.mpf(float(q)) for p, q in zip(corners[i], corners[j], strict=True)]
+            total += mpmath.matrix([[a * b / 2 for b in edge] for a in edge])
+    w, V = mpmath.eigsy(total)
+    root = V * mpmath.diag([mpmath.sqrt(value) for value in w]) * V.T
+    return np.array(root.tolist(), dtype=np.longdouble)
+
+
+@pytest.mark.parametrize("w", [1.0, 1e-2, 1e-4, 1e-6])
+@pytest.mark.parametrize(("kind", "bound"), [("flat", lambda w: 20.0), ("needle", lambda w: 50.0 / w)])
+def test_edge_lengths_of_thin_elements_have_the_errors_of_the_docstring(kind, bound, w, rng):
+    corners = rng.standard_normal((6, 4, 3)) * ([1.0, 1.0, w] if kind == "flat" else [1.0, w, w])
+    corners = corners @ np.linalg.qr(rng.standard_normal((3, 3)))[0]
+    arrays = fem.TetArrays(corners.reshape(-1, 3), np.arange(24, dtype=np.int32).reshape(6, 4))
+    closed, paper = (fem.edge_lengths(arrays, method) for method in ("closed", "paper"))
+    with mpmath.workdps(60):
+        expected = np.stack([exact_lengths(each) for each in corners])
+    size, eps = np.abs(expected).max(axis=(1, 2)), np.finfo(float).eps
+    assert (np.abs(closed - expected).max(axis=(1, 2)) <= bound(w) * eps * size).all()
+    assert (np.abs(paper - expected).max(axis=(1, 2)) <= 2000.0 * eps / w**2 * size).all()
