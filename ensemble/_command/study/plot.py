@@ -17,5 +17,5 @@ def run(options: argparse.Namespace) -> int:
     result = uq.open_study(options.store)
     name = chosen_outputs(result, None if options.name is None else [options.name])[0]
     axes = getattr(result.plot, options.kind)(*([] if options.kind == "scatter" else [name]))
-    save_figure(axes.figure, options.file)
+    save_figure(getattr(axes, "figure", None) or axes, options.file)
     return 0
