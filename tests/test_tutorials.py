@@ -1,6 +1,10 @@
 """Every tutorial runs, draws, and finds what is known."""
 
+import os
+import re
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +16,7 @@ TUTORIALS = sorted(path.stem for path in FOLDER.glob("*.py"))
 
 
 def test_every_tutorial_is_checked():
-    assert TUTORIALS == ["butterfly", "mountain", "nile"]
+    assert TUTORIALS == ["butterfly", "long_study", "mountain", "nile", "orifice", "plate"]
 
 
 @pytest.fixture(scope="module")
@@ -127,3 +131,76 @@ def test_the_mountain_reports_draws_and_writes(mountain, tmp_path, capsys):
     data = meshio.read(tmp_path / "plume.vtu").point_data
     np.testing.assert_allclose(data["concentration_mean"], mountain["mean"], rtol=1e-14)
     np.testing.assert_allclose(data["concentration_std"], mountain["deviation"], rtol=1e-12, atol=1e-20)
+
+
+@pytest.fixture(scope="module")
+def orifice():
+    return runpy.run_path(str(FOLDER / "orifice.py"))
+
+
+def test_the_flow_is_that_of_the_published_solver_for_each_sample(orifice):
+    result, flow = orifice["result"], orifice["flow"]
+    values = result.values("y")
+    assert [flow(result.inputs.sample(i)) for i in (0, 7, 4095)] == values[[0, 7, 4095]].tolist()
+
+
+def test_the_handbook_rule_holds_for_small_errors(orifice):
+    assert abs(orifice["by_derivatives"]() / orifice["result"].std("y") - 1.0) < 0.01
+    assert abs(orifice["indices"].first["y"].sum() - 1.0) < 0.06
+
+
+def test_the_orifice_reports_and_draws(orifice, tmp_path, capsys):
+    orifice["report"]()
+    assert "nominal flow          7.6883 kg/s" in capsys.readouterr().out
+    orifice["draw"](tmp_path / "orifice.png")
+    assert (tmp_path / "orifice.png").stat().st_size > 30_000
+
+
+@pytest.fixture(scope="module")
+def plate():
+    return runpy.run_path(str(FOLDER / "plate.py"))
+
+
+def test_a_sample_of_the_plate_solves_the_equations_of_scikit_fem(plate):
+    """The same conductivity by element through scikit-fem's assembly and SciPy's direct solver."""
+    import skfem
+    from skfem.helpers import dot, grad
+
+    result, i = plate["result"], 11
+    x = result.inputs.take([i])
+    basis = skfem.Basis(plate["mesh"], skfem.ElementTriP1())
+    kappa = x.conductivity(plate["centres"]).samples[:, :1]
+    K = skfem.BilinearForm(lambda u, v, w: w.kappa * dot(grad(u), grad(v))).assemble(basis, kappa=kappa)
+    held = np.zeros(len(plate["nodes"]))
+    held[plate["left"]] = x.side.samples[0]
+    exact = skfem.solve(*skfem.condense(K, plate["rim_load"] * x.flux.samples[0], x=held, D=plate["left"]))
+    np.testing.assert_allclose(result.values("T")[:, i], exact, rtol=1e-8)
+
+
+def test_heat_that_enters_at_the_hole_is_the_flux_times_its_edge(plate):
+    perimeter = 48 * plate["lengths"].mean()
+    assert plate["rim"].shape == (2, 48) and abs(plate["rim_load"].sum() - perimeter) < 1e-12
+    assert abs(plate["area"].sum() - (1.0 - 12 * np.sin(np.pi / 12) * plate["RADIUS"] ** 2)) < 1e-12
+
+
+def test_the_side_matters_at_the_side_alone(plate):
+    indices, names = plate["indices"].first["T"], list(plate["indices"].inputs)
+    side = indices[names.index("side")]
+    assert np.all(np.abs(side[plate["left"]] - 1.0) < 0.1)
+    assert np.all(np.abs(side[plate["nodes"][:, 0] > 0.3]) < 0.1)
+
+
+def test_the_plate_reports_and_draws(plate, tmp_path, capsys):
+    plate["report"]()
+    assert "1016 nodes, 1856 triangles" in capsys.readouterr().out
+    plate["draw"](tmp_path / "plate.png")
+    assert (tmp_path / "plate.png").stat().st_size > 50_000
+
+
+def test_a_killed_study_ends_with_every_bit_of_one_that_was_not():
+    environment = os.environ | {"PYTHONPATH": str(FOLDER.parents[1])}
+    command = [sys.executable, str(FOLDER / "long_study.py")]
+    out = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    assert 96 <= int(re.search(r"killed with (\d+) of 512", out)[1]) < 512
+    assert "resumed on Dask: 512 samples" in out and "extended: 2048 samples" in out
+    assert "every bit: True" in out
