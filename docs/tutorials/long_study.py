@@ -1,4 +1,4 @@
-"""A study that is killed, resumed by workers of Dask, and extended: nothing that was done is lost, and no number changes.
+"""A study that is killed, resumed by workers of Dask, and extended: nothing is lost, and no number changes.
 
 Run it: ``python docs/tutorials/long_study.py`` prints what it finds. It needs ``dask[distributed]``.
 """
@@ -16,8 +16,8 @@ from scipy import stats
 
 import ensemble as en
 
-# %% The model: a pendulum with friction, released at rest; how far it has come after 10 s. Every arithmetic operation acts
-# on all samples of a group. A pause stands for the work of a larger model.
+# %% The model: a pendulum with friction, released at rest; how far it has come after 10 s. Every arithmetic operation
+# acts on all samples of a group. A pause stands for the work of a larger model.
 inputs = en.Inputs(angle=stats.norm(1.0, 0.1), length=stats.uniform(0.9, 0.2), friction=stats.lognorm(0.3, scale=0.05))
 
 
@@ -55,8 +55,8 @@ def begin_and_kill(store):
     return stored_samples(store)
 
 
-# %% 2. Two workers of Dask go on, with groups of another size: any executor with `submit` will do, a pool of processes or
-# `mpi4py.futures` as well. A worker that dies is no loss either: its groups are run again.
+# %% 2. Two workers of Dask go on, with groups of another size: any executor with `submit` will do, a pool of
+# processes or `mpi4py.futures` as well. A worker that dies is no loss either: its groups are run again.
 def resume_on_dask(store):
     from dask.distributed import Client, LocalCluster
 

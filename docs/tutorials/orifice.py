@@ -6,7 +6,6 @@ It needs the package ``fluids``.
 
 from pathlib import Path
 
-import numpy as np
 from fluids.flow_meter import differential_pressure_meter_solver
 from scipy import stats
 
@@ -14,9 +13,9 @@ import ensemble as en
 
 HERE = Path(__file__).parent
 
-# %% One measurement, as an engineer works it out: the mass flow (kg/s) of water through an orifice plate (ISO 5167), from
-# the diameters of pipe and bore (m), the pressures before and behind the plate (Pa), density (kg/m^3) and viscosity (Pa s).
-# The solver iterates, because the discharge coefficient depends on the flow.
+# %% One measurement, as an engineer works it out: the mass flow (kg/s) of water through an orifice plate (ISO 5167),
+# from the diameters of pipe and bore (m), the pressures before and behind the plate (Pa), density (kg/m^3) and
+# viscosity (Pa s). The solver iterates, because the discharge coefficient depends on the flow.
 fixed = {"k": 1.3, "meter_type": "ISO 5167 orifice", "taps": "D"}
 nominal = differential_pressure_meter_solver(D=0.0737, D2=0.05, P1=200e3, P2=183e3, rho=998.0, mu=1.05e-3, **fixed)
 
@@ -36,9 +35,9 @@ def flow(x):
     return differential_pressure_meter_solver(D=x.D, D2=x.D2, P1=x.P1, P2=x.P2, rho=x.rho, mu=x.mu, **fixed)
 
 
-# %% Third changed line. `vectorize` calls a function of plain numbers once per sample; a sample on which it raises is left
-# out and counted. (`en.run(flow, ...)` inside the model gives the same bits, each sample along its own path through the
-# solver. It pays where the solver works on arrays; here, on single numbers, a loop is faster.)
+# %% Third changed line. `vectorize` calls a function of plain numbers once per sample; a sample on which it raises is
+# left out and counted. (`en.run(flow, ...)` inside the model gives the same bits, each sample along its own path
+# through the solver. It pays where the solver works on arrays; here, on single numbers, a loop is faster.)
 result = en.propagate(en.vectorize(flow), inputs, 4096, seed=1, progress=False)
 
 # %% Which instrument is worth replacing? First Sobol' indices: the part of the variance that goes with one input.

@@ -1,8 +1,8 @@
 """A finite-element problem of one's own, from a random field to a map of sensitivities.
 
-A square plate with a round hole is heated at the hole, held at an uncertain temperature along its left side, and conducts
-heat with a random conductivity. The mesh is scikit-fem's, the element matrices are formulas of one's own, and every solve
-carries many samples.
+A square plate with a round hole is heated at the hole, held at an uncertain temperature along its left side, and
+conducts heat with a random conductivity. The mesh is scikit-fem's, the element matrices are formulas of one's own, and
+every solve carries many samples.
 
 Run it: ``python docs/tutorials/plate.py`` prints what it finds and draws ``docs/images/plate.png``.
 """
@@ -59,7 +59,8 @@ inputs = en.Inputs(
 )
 
 
-# %% The model: one call for all samples of a group. They share the graph of the matrix; every number of it has a sample axis.
+# %% The model: one call for all samples of a group. They share the graph of the matrix; every number of it has a
+# sample axis.
 def temperature(x):
     kappa = x.conductivity(centres).samples  # (n_elements, n_samples)
     A = CrsMatrix.from_elements(triangles, stiffness[..., None] * kappa[:, None, None, :], (len(nodes), len(nodes)))
