@@ -44,6 +44,8 @@ class Polynomial:
         self.terms = terms
 
     def __add__(self, other: Any) -> Polynomial:
+        if type(other) in (int, float) and other == 0:  # what `sum` starts from
+            return self
         terms = dict(self.terms)
         for key, coefficient in _polynomial(other).terms.items():
             terms[key] = terms[key] + coefficient if key in terms else coefficient

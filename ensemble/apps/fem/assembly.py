@@ -14,6 +14,7 @@ from ensemble._kernels.fem.form_terms import CONSTANT, FieldKind, FormTerms, Inp
 from ensemble._kernels.fem.forms import assemble as assemble_terms
 from ensemble._typing import Array
 from ensemble.apps.fem.arguments import Vector
+from ensemble.apps.fem.captured import captured_values
 from ensemble.apps.fem.fields import common_samples, placed_field, warn_if_not_finite
 from ensemble.apps.fem.spaces import Space, space_of
 from ensemble.linalg import BcrsMatrix, CrsMatrix
@@ -128,6 +129,7 @@ def assembled(
         sample_set = given.sample_set if per_sample else None
         for n, block, own in zip(members, terms.components, values, strict=True):
             results[n] = _result(forms[n], space, block, own, sample_set) if outs[n] is None else outs[n]
+            results[n].sample_set = sample_set if n_samples > 1 else None
     return results
 
 
@@ -168,9 +170,9 @@ def _require_points(name: str, space: Space, given: _Given, terms: FormTerms, de
 
 # --- traces
 def _terms(forms: Sequence[Any], kinds: tuple[FieldKind, ...], dim: int) -> FormTerms:
-    """The terms of `forms`, traced once for fields of these kinds."""
+    """The terms of `forms`, traced once for fields of these kinds and values from outside."""
     traced: dict[Any, FormTerms] = forms[0].traced
-    key = (tuple(forms), kinds, dim)
+    key = (tuple(forms), kinds, dim, *(captured_values(form.integrand) for form in forms))
     if key not in traced:
         traced[key] = _traced(forms, kinds, dim)
     return traced[key]

@@ -70,7 +70,7 @@ class BoundarySpace(MeshSpace):
         else:
             chosen = np.asarray(facets)
             chosen = np.flatnonzero(chosen) if chosen.dtype == bool and chosen.shape == (count,) else chosen
-            chosen = chosen if chosen.size else chosen.astype(np.int64)
+            require(chosen.size > 0, "BoundarySpace", "facets", "choose a facet", "none")
             whole = chosen.ndim == 1 and chosen.dtype.kind in "iu" and np.unique(chosen).size == chosen.size
             inside = whole and bool(((chosen >= 0) & (chosen < count)).all())
             wanted = f"be different numbers from 0 to {count - 1}"

@@ -162,7 +162,8 @@ def bilinear_form(
     Parameters
     ----------
     integrand : callable
-        Linear in `u` and in `v`; it must not branch on fields (use ``np.where``).
+        Linear in `u` and in `v`; it must not branch on fields (use ``np.where``). Numbers that it reads from outside
+        are constants of the compiled loop, which is made anew when they change: pass the time of a step as a field.
     trial, test : "scalar" or "vector"
         Vector functions have one component per axis.
     degree : int, optional

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ensemble.apps import fem
-from ensemble.scalar import Ensemble
+from ensemble.scalar import Ensemble, SampleSet
 from tests.apps.fem.form_problems import diffusion, mesh_of
 
 load = fem.linear_form(lambda v, w: w.f * v)
@@ -40,6 +40,13 @@ def test_powers_and_remainders_of_fields_are_integrated(integrand, integral, n_s
     k = Ensemble(np.ones(n_samples))
     found = fem.linear_form(integrand, degree=5).assemble(fem.TetMesh.box(2), k=k)
     np.testing.assert_allclose(found.samples.sum(axis=0), integral, rtol=1e-6)
+
+
+def test_terms_are_added_by_sum(mesh):
+    wind = np.array([1.0, 2.0, 3.0])
+    added = bilinear(lambda u, v, w: sum(w.wind[d] * fem.grad(u)[d] for d in range(3)) * v).assemble(mesh, wind=wind)
+    whole = bilinear(lambda u, v, w: fem.dot(w.wind, fem.grad(u)) * v).assemble(mesh, wind=wind)
+    np.testing.assert_allclose(added.values, whole.values, rtol=1e-13, atol=1e-16)
 
 
 def test_a_form_that_is_zero_gives_zeros(mesh):
@@ -89,6 +96,36 @@ def test_an_integrand_is_a_function(make):
         make("u * v")
 
 
+SCALE = {"factor": 1.0}
+
+
+def _scaled(x):
+    return SCALE["factor"] * x
+
+
+class _Model:
+    def __init__(self):
+        self.time = 0.0
+
+    def source(self, v, w):
+        return self.time * v
+
+
+def test_values_from_outside_are_those_of_the_call(mesh, monkeypatch):
+    time, table, model = 0.0, np.array([0.0, 1.0]), _Model()
+    forms = [
+        fem.linear_form(lambda v, w: time * v), fem.linear_form(lambda v, w: table[0] * v),
+        fem.linear_form(lambda v, w: _scaled(v)), fem.linear_form(model.source),
+    ]  # fmt: skip
+    volume = mesh.volumes.sum()
+    first = [form.assemble(mesh).samples.sum() / volume for form in forms]
+    np.testing.assert_allclose(first, [0.0, 0.0, 1.0, 0.0], atol=1e-13)
+    time, model.time, table[0] = 3.0, 3.0, 3.0
+    monkeypatch.setitem(SCALE, "factor", 3.0)
+    np.testing.assert_allclose([form.assemble(mesh).samples.sum() / volume for form in forms], 3.0, rtol=1e-13)
+    assert all(len(form.traced) == 2 for form in forms)
+
+
 # --- fields
 @pytest.mark.parametrize("values", [1j, Ensemble(np.ones((3, 2)) * 1j), strict.asarray([1j]), np.array([1j])])
 def test_complex_fields_are_refused(mesh, values):
@@ -118,6 +155,15 @@ def test_a_result_that_shares_memory_with_a_field_or_another_result_is_refused(m
             load.assemble(mesh, f=field, out=b)
     with pytest.raises(ValueError, match="out must not share memory with another result"):
         fem.assemble(mesh, load, load, f=Ensemble(np.ones(3)), out=[b, Ensemble(b.samples)])
+
+
+def test_a_filled_result_has_the_sample_set_of_its_fields(mesh):
+    first, second = (SampleSet.monte_carlo(3, 1, seed=seed) for seed in (90211, 31174))
+    ones = np.ones(3)
+    for form, name in ((load, "f"), (diffusion, "kappa")):
+        made = form.assemble(mesh, **{name: Ensemble(ones, first)})
+        assert form.assemble(mesh, **{name: Ensemble(ones, second)}, out=made).sample_set is second
+        assert form.assemble(mesh, **{name: Ensemble(ones)}, out=made).sample_set is None
 
 
 def test_results_that_cannot_be_written_are_refused(mesh):
