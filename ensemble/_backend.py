@@ -23,6 +23,7 @@ __all__ = [
     "contiguous",
     "free_bytes",
     "is_array",
+    "is_writable",
     "library_and_device",
     "numbers",
     "prototype",
@@ -211,6 +212,13 @@ def assigned(array: Array, key: Any, value: Any) -> Array:
         return array.at[key].set(value)
     array[key] = value
     return array
+
+
+def is_writable(array: Array) -> bool:
+    """Whether the entries of `array` can be written in place."""
+    if array_api_compat.is_jax_array(array):
+        return False
+    return not isinstance(array, np.ndarray) or bool(array.flags.writeable)
 
 
 def synchronize(array: Array) -> None:

@@ -253,13 +253,15 @@ def library_lanes(name: str, arity: int) -> Any:
 
     def codegen(context, builder, signature, arguments):
         vector, width = arguments[1].type, arguments[1].type.count
-        kind = ir.FunctionType(vector, [arguments[0].type, *[vector] * (arity + 1)])
+        # As bytes: LLVM ends the process where a mask of one lane is an argument and the processor has mask registers.
+        mask = builder.zext(arguments[0], ir.VectorType(ir.IntType(8), width))
+        kind = ir.FunctionType(vector, [mask.type, *[vector] * (arity + 1)])
         outer = cgutils.get_or_insert_function(builder.module, kind, f"ensemble_{name}_{width}")
         if outer.is_declaration:
             outer.linkage = "internal"
             outer.attributes.add("noinline")
             _write_loop(ir.IRBuilder(outer.append_basic_block()), name, outer.args)
-        return builder.call(outer, arguments)
+        return builder.call(outer, [mask, *arguments[1:]])
 
     if arity == 1:
         return intrinsic(lambda typingctx, mask, other, x: (x(mask, x, x), codegen))
@@ -272,7 +274,7 @@ def _write_loop(builder: Any, name: str, arguments: Any) -> None:
     builder.store(other, memory)
     for k in range(other.type.count):
         place = ir.IntType(32)(k)
-        with builder.if_then(builder.extract_element(mask, place)):
+        with builder.if_then(builder.trunc(builder.extract_element(mask, place), ir.IntType(1))):
             numbers = [builder.extract_element(operand, place) for operand in operands]
             narrow, double = numbers[0].type, ir.DoubleType()
             if narrow != double:

@@ -139,6 +139,8 @@ def form_terms(
         key = (test, trial, same, form)
         merged[key] = merged.get(key, 0.0) + factor
     kept = tuple(Term(*key[:2], factor, *key[2:]) for key, factor in merged.items() if factor != 0.0)
+    if not kept:  # a loop needs a term
+        kept = (Term((0, 0), (0, 0) if components[0][1] else None, 0.0, CONSTANT, 0),)
     places = {p: fields[i.field].place if i.axis < 0 else "element" for p, i in enumerate(inputs)}
     degrees = _degrees(graph, places)
     numbers = sorted({term.coefficient for term in kept} - {CONSTANT})

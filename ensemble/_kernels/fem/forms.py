@@ -14,6 +14,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, backend_of, library_and_device
 from ensemble._compile.numba import output, thread_count, tiles
+from ensemble._compile.registry import into
 from ensemble._compile.trace.evaluate import evaluate
 from ensemble._kernels.fem.form_cuda import assemble_on_device
 from ensemble._kernels.fem.form_loops import assembly_loop
@@ -102,7 +103,8 @@ def assemble(
         return _on_cpu(form, tables, fields, n_samples, outs)
     if backend == "cuda":
         return assemble_on_device(form, tables, fields, n_samples, like, outs)
-    return reference(form, tables, fields, n_samples, like)
+    made = reference(form, tables, fields, n_samples, like)
+    return [into(out, values) for out, values in zip(outs, made, strict=True)]
 
 
 def _on_cpu(

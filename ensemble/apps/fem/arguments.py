@@ -26,6 +26,12 @@ Key = tuple[Slot | None, Slot | None]
 """The slots of the test and of the trial function in a product; None where a function does not occur."""
 
 
+NO_COMPONENTS = (
+    "form: a scalar has no components; got an index, or a function of vectors of it. "
+    'Vector functions are made by trial="vector" and test="vector", products of scalars by *.'
+)
+
+
 class Polynomial:
     """A sum of coefficients times slots of the test function, of the trial function, or of both."""
 
@@ -38,6 +44,8 @@ class Polynomial:
         self.terms = terms
 
     def __add__(self, other: Any) -> Polynomial:
+        if type(other) in (int, float) and other == 0:  # what `sum` starts from
+            return self
         terms = dict(self.terms)
         for key, coefficient in _polynomial(other).terms.items():
             terms[key] = terms[key] + coefficient if key in terms else coefficient
@@ -70,6 +78,23 @@ class Polynomial:
 
     def __pow__(self, other: Any) -> Any:
         raise TypeError("form: an integrand must be linear in its functions; got a power of one of them.")
+
+    def __abs__(self) -> Any:
+        raise TypeError("form: an integrand must be linear in its functions; got abs of one of them.")
+
+    def _compared(self, other: Any) -> Any:
+        raise TypeError("form: an integrand must be linear in its functions; got a comparison with one of them.")
+
+    __lt__ = __le__ = __gt__ = __ge__ = _compared
+
+    def __getitem__(self, place: Any) -> Any:
+        raise TypeError(NO_COMPONENTS)
+
+    def __len__(self) -> int:
+        raise TypeError(NO_COMPONENTS)
+
+    def __iter__(self) -> Any:
+        raise TypeError(NO_COMPONENTS)
 
     def __bool__(self) -> bool:
         raise TypeError("form: a function must not be a truth value (if, while, and, or); use xp.where on fields.")
@@ -129,6 +154,16 @@ class Vector(tuple[Any, ...]):
 
     def __truediv__(self, divisor: Any) -> Vector:
         return Vector(entry / divisor for entry in self)
+
+    def __getitem__(self, place: Any) -> Any:
+        if isinstance(place, int) and not -len(self) <= place < len(self):
+            raise IndexError(f"form: a component must be from 0 to {len(self) - 1}; got {place}.")
+        return super().__getitem__(place)
+
+    def __matmul__(self, other: Any) -> Any:
+        raise TypeError("form: @ is not taken; write dot(a, b) of vectors, mul(A, b) of a tensor and a vector.")
+
+    __rmatmul__ = __matmul__
 
     def _with(self, other: Any, operation: Callable[[Any, Any], Any]) -> Vector:
         if not isinstance(other, tuple | list) or len(other) != len(self):

@@ -7,13 +7,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ensemble._backend import array_namespace, asarray_like, contiguous, library_and_device, prototype
+from ensemble._backend import array_namespace, asarray_like, contiguous, is_writable, library_and_device, prototype
 from ensemble._check import message, one_of, require
 from ensemble._compile.trace.tracer import Scalar, Traced, trace
 from ensemble._kernels.fem.form_terms import CONSTANT, FieldKind, FormTerms, Input, form_terms
 from ensemble._kernels.fem.forms import assemble as assemble_terms
 from ensemble._typing import Array
 from ensemble.apps.fem.arguments import Vector
+from ensemble.apps.fem.captured import captured_values
 from ensemble.apps.fem.fields import common_samples, placed_field, warn_if_not_finite
 from ensemble.apps.fem.spaces import Space, space_of
 from ensemble.linalg import BcrsMatrix, CrsMatrix
@@ -73,6 +74,8 @@ def assemble(
         if not hasattr(form, "integrated"):
             advice = "Decorate it: @fem.bilinear_form."
             raise TypeError(message("assemble", "forms", "be forms", f"a {type(form).__name__}", advice))
+    if not isinstance(out, list | tuple | None):
+        raise TypeError(message("assemble", "out", f"be a list of {len(forms)} results", f"a {type(out).__name__}"))
     outs: list[Any] = [None] * len(forms) if out is None else list(out)
     require(len(outs) == len(forms), "assemble", "out", f"have {len(forms)} entries, one per form", len(outs))
     given = [id(each) for each in outs if each is not None]
@@ -108,6 +111,7 @@ def assembled(
         if outs[n] is not None:
             n_samples = given.n_samples if per_sample else 1
             buffers[n] = _buffer(name, form, outs[n], space, terms.block_shapes[0], n_samples, like)
+    _require_own_memory(name, buffers, given)
     arrays: dict[int, Array] = {}
     results: list[Any] = [None] * len(forms)
     for (_, per_sample, degree), members in passes.items():
@@ -125,6 +129,7 @@ def assembled(
         sample_set = given.sample_set if per_sample else None
         for n, block, own in zip(members, terms.components, values, strict=True):
             results[n] = _result(forms[n], space, block, own, sample_set) if outs[n] is None else outs[n]
+            results[n].sample_set = sample_set if n_samples > 1 else None
     return results
 
 
@@ -165,9 +170,9 @@ def _require_points(name: str, space: Space, given: _Given, terms: FormTerms, de
 
 # --- traces
 def _terms(forms: Sequence[Any], kinds: tuple[FieldKind, ...], dim: int) -> FormTerms:
-    """The terms of `forms`, traced once for fields of these kinds."""
+    """The terms of `forms`, traced once for fields of these kinds and values from outside."""
     traced: dict[Any, FormTerms] = forms[0].traced
-    key = (tuple(forms), kinds, dim)
+    key = (tuple(forms), kinds, dim, *(captured_values(form.integrand) for form in forms))
     if key not in traced:
         traced[key] = _traced(forms, kinds, dim)
     return traced[key]
@@ -217,7 +222,7 @@ def _named(kinds: tuple[FieldKind, ...], inputs: list[Input], values: Any, dim: 
 def _split(coefficient: Any) -> tuple[float, Any]:
     """(constant factor, the rest) of a coefficient; the rest is None for a number."""
     if not isinstance(coefficient, Traced):
-        return float(coefficient), None
+        return _constant(coefficient), None
     factor, tracer, k = 1.0, coefficient._tracer, coefficient._node
     while True:
         node = tracer.nodes[k]
@@ -233,6 +238,17 @@ def _split(coefficient: Any) -> tuple[float, Any]:
                 k = next(i for i in node.inputs if i != constants[0])
                 continue
         return factor, Traced(tracer, k)
+
+
+def _constant(factor: Any) -> float:
+    """A factor that no field is part of, as a finite number."""
+    try:
+        number = float(factor)
+    except (TypeError, ValueError):
+        advice = "Pass arrays and samples as fields."
+        raise TypeError(message("form", "a constant factor", "be a real number", repr(factor), advice)) from None
+    require(np.isfinite(number), "form", "a constant factor", "be finite", number)
+    return number
 
 
 def _nested(components: list[Any], shape: tuple[int, ...]) -> Any:
@@ -265,9 +281,21 @@ def _buffer(name: str, form: Any, out: Any, space: Space, block: tuple[int, int]
         f"live where the result does ({' '.join(library_and_device(like))})", " ".join(library_and_device(values)),
     )  # fmt: skip
     flags = getattr(values, "flags", None)
+    writable = is_writable(values)
+    require(writable, name, "out", "be writable", "an array that is not", "Leave out= away.")
     contiguous_rows = flags is None or flags.c_contiguous
     require(contiguous_rows, name, "out", "be contiguous, samples last", f"strides {getattr(values, 'strides', '')}")
     return array_namespace(values).reshape(values, (-1, n_samples))
+
+
+def _require_own_memory(name: str, buffers: list[Any], given: _Given) -> None:
+    """Refuse results whose memory a field of NumPy or another result has: they are written while fields are read."""
+    others = [(f"the field {kind.name}", values) for kind, values in zip(given.kinds, given.values, strict=True)]
+    for n, buffer in enumerate(buffers):
+        for what, values in [*others, *(("another result", each) for each in buffers[:n])]:
+            both = isinstance(buffer, np.ndarray) and isinstance(values, np.ndarray)
+            apart = not (both and np.may_share_memory(buffer, values))
+            require(apart, name, "out", f"not share memory with {what}", "memory of both")
 
 
 def _result(form: Any, space: Space, block: tuple[int, int], values: Array, sample_set: SampleSet | None) -> Any:

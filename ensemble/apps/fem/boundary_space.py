@@ -28,9 +28,9 @@ class BoundarySpace(MeshSpace):
     Parameters
     ----------
     mesh : TetMesh
-    facets : callable or array of int, optional
+    facets : callable or array of int or bool, optional
         ``facets(x, y, z)`` of the centroids gives a bool per facet of ``mesh.boundary_facets``; or the numbers of
-        facets, as `TetMesh.facets_where` gives them; None: all.
+        facets, as `TetMesh.facets_where` gives them; or a bool per facet; None: all.
     numbers : array of int, shape (n_nodes,), optional
         The unknown of each node, as for `LinearSpace`. Facets on which nodes were merged are still facets of the mesh:
         leave them out.
@@ -69,6 +69,8 @@ class BoundarySpace(MeshSpace):
             chosen = mesh.facets_where(facets)
         else:
             chosen = np.asarray(facets)
+            chosen = np.flatnonzero(chosen) if chosen.dtype == bool and chosen.shape == (count,) else chosen
+            require(chosen.size > 0, "BoundarySpace", "facets", "choose a facet", "none")
             whole = chosen.ndim == 1 and chosen.dtype.kind in "iu" and np.unique(chosen).size == chosen.size
             inside = whole and bool(((chosen >= 0) & (chosen < count)).all())
             wanted = f"be different numbers from 0 to {count - 1}"

@@ -84,6 +84,9 @@ def placed_field(function: str, name: str, value: Any, space: Space) -> tuple[Fi
             )
         values = values[..., None]
     xp = array_namespace(values)
+    if not xp.isdtype(values.dtype, ("bool", "integral", "real floating")):
+        wanted = "be a number, an array of real numbers or an Ensemble"
+        raise TypeError(message(function, name, wanted, f"dtype {values.dtype}"))
     values = xp.astype(values, xp.float64, copy=False)
     shape = tuple(values.shape[:-1])
     fitting = _fitting(shape, space, place)
@@ -104,7 +107,7 @@ def placed_field(function: str, name: str, value: Any, space: Space) -> tuple[Fi
 def _fitting(shape: tuple[int, ...], space: Space, named: str | None) -> list[str]:
     """The places where a field of this shape may be given; `named` is the one that the caller says."""
     found = []
-    small = all(length <= 9 for length in shape)
+    small = all(0 < length <= 9 for length in shape)
     if len(shape) <= 2 and small and not (shape and shape[0] in (space.n_nodes, space.n_elements)):
         found.append("number")
     if shape and shape[0] == space.n_nodes and len(shape) <= 3:
@@ -134,7 +137,8 @@ def common_samples(function: str, given: Mapping[str, Any]) -> tuple[int, Sample
 def warn_if_not_finite(function: str, name: str, values: Array) -> None:
     """Name the samples of a field that hold NaN or infinity."""
     xp = array_namespace(values)
-    sums = xp.sum(xp.reshape(values, (-1, values.shape[-1])) * 0.0, axis=0)
+    with np.errstate(invalid="ignore"):
+        sums = xp.sum(xp.reshape(values, (-1, values.shape[-1])) * 0.0, axis=0)
     bad = [s for s, total in enumerate(to_numpy(sums)) if total != 0.0]
     if bad:
         text = f"{function}: {name} should be finite; got NaN or infinity in {samples_text(bad)}"

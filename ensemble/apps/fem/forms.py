@@ -33,6 +33,8 @@ class _Form:
     places: int
 
     def __init__(self, integrand: Callable[..., Any], components: tuple[str, ...], degree: int | None) -> None:
+        if not callable(integrand):
+            raise TypeError(message(type(self).__name__, "integrand", "be a function", repr(integrand)))
         functools.update_wrapper(self, integrand)
         self.integrand, self.degree = integrand, degree
         self.name: str = getattr(integrand, "__name__", "form")
@@ -55,18 +57,32 @@ class _Form:
             functions.append(components[0] if self.components[place] == "scalar" else Vector(components))
         result = self.integrand(*reversed(functions), Fields(self.name, values))
         if not isinstance(result, Polynomial):
-            seen = f"a {type(result).__name__}"
-            raise TypeError(message(self.name, "the integrand", "be linear in each of its functions", seen))
+            raise TypeError(self._not_linear(result, values))
         whole = {(True, self.places == 2)}
         if {(test is not None, trial is not None) for test, trial in result.terms} != whole:
             names = "the test function" if self.places == 1 else "the trial and the test function"
             raise TypeError(message(self.name, "every term", f"hold {names}", "one without"))
         return result
 
+    def _not_linear(self, result: Any, values: Mapping[str, Any]) -> str:
+        if not isinstance(result, tuple):
+            return message(
+                self.name, "the integrand", "be linear in each of its functions", f"a {type(result).__name__}"
+            )
+        vectors = {name: value for name, value in values.items() if isinstance(value, tuple)}
+        fields = ", ".join(f"{name} has shape {_shape(value)}" for name, value in vectors.items())
+        advice = f"Write dot(a, b), or a component ({fields})."
+        return message(self.name, "the integrand", "be one number at a point", f"a vector of {len(result)}", advice)
+
     def counts(self, dim: int) -> tuple[int, int]:
         """Components of the test and of the trial function; the latter 0 in a linear form."""
         counts = [dim if c == "vector" else 1 for c in self.components]
         return counts[0], counts[1] if self.places == 2 else 0
+
+
+def _shape(value: Any) -> tuple[int, ...]:
+    """The shape of nested vectors."""
+    return (len(value), *_shape(value[0])) if isinstance(value, tuple) else ()
 
 
 class BilinearForm(_Form):
@@ -146,7 +162,8 @@ def bilinear_form(
     Parameters
     ----------
     integrand : callable
-        Linear in `u` and in `v`; it must not branch on fields (use ``np.where``).
+        Linear in `u` and in `v`; it must not branch on fields (use ``np.where``). Numbers that it reads from outside
+        are constants of the compiled loop, which is made anew when they change: pass the time of a step as a field.
     trial, test : "scalar" or "vector"
         Vector functions have one component per axis.
     degree : int, optional

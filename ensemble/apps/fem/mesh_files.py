@@ -110,9 +110,10 @@ def write_mesh(
     ImportError
         If meshio is not installed: ``pip install 'ensemble[fem]'``.
     TypeError
-        If a field holds no real numbers.
+        If `mesh` is no mesh, or a field holds no real numbers.
     ValueError
-        If the ending is another, the shape of a field does not fit, or two fields have one name.
+        If the ending is another, the shape of a field does not fit, two fields have one name, or a name has characters
+        that files cannot hold.
     OSError
         If the file cannot be written.
 
@@ -130,6 +131,8 @@ def write_mesh(
     >>> sorted(again.point_data), list(again.cell_data), bool((again.point_data["u_mean"] == en.sample_mean(u)).all())
     (['u_mean', 'u_std'], ['volume'], True)
     """
+    if not (hasattr(mesh, "points") and hasattr(mesh, "tets")):
+        raise TypeError(message("write_mesh", "mesh", "be a TetMesh", f"a {type(mesh).__name__}"))
     path = Path(path)
     endings = ", ".join(FORMATS)
     require(path.suffix in FORMATS, "write_mesh", "path", f"end in one of {endings}", repr(path.name))
@@ -194,7 +197,12 @@ def _cell_data(mesh: Any, blocks: list[int]) -> dict[str, np.ndarray]:
 def _arrays(argument: str, fields: Mapping[str, Any], count: int) -> dict[str, np.ndarray]:
     """Plain arrays by name, of shape (count,) or (count, k)."""
     found: dict[str, np.ndarray] = {}
+    if not isinstance(fields, Mapping):
+        raise TypeError(message("write_mesh", argument, "be a dict of fields by name", f"a {type(fields).__name__}"))
     for name, value in fields.items():
+        plain = isinstance(name, str) and name.isprintable() and not set(name) & set('"<&')
+        wanted = 'have names without ", <, & and control characters, which files cannot hold'
+        require(plain, "write_mesh", argument, wanted, repr(name))
         parts = {name: value}
         if isinstance(value, Ensemble):
             parts = {f"{name}_mean": sample_mean(value), f"{name}_std": sample_std(value)}
@@ -206,6 +214,9 @@ def _arrays(argument: str, fields: Mapping[str, Any], count: int) -> dict[str, n
             shaped = 1 <= array.ndim <= 3 and array.shape[0] == count
             require(shaped, "write_mesh", where, f"have shape ({count}, ...)", array.shape)
             require(own not in found, "write_mesh", argument, "have different names", f"{own!r} twice")
-            array = array.astype(np.int32) if array.dtype.kind == "b" else array
+            if array.dtype.kind == "b":
+                array = array.astype(np.int32)
+            elif array.dtype.kind == "f" and array.dtype.itemsize not in (4, 8):  # no format has them
+                array = array.astype(np.float32 if array.dtype.itemsize == 2 else np.float64)
             found[own] = np.ascontiguousarray(array.reshape(count, -1) if array.ndim == 3 else array)
     return found

@@ -335,4 +335,5 @@ def space_of(mesh: Any, function: str) -> Space:
             mesh.__dict__["_linear_space"] = LinearSpace(mesh)
         space: Space = mesh.__dict__["_linear_space"]
         return space
-    raise TypeError(message(function, "mesh", "be a TetMesh or a space", f"a {type(mesh).__name__}"))
+    advice = "from_skfem(basis) makes a space of a basis of scikit-fem."
+    raise TypeError(message(function, "mesh", "be a TetMesh or a space", f"a {type(mesh).__name__}", advice))

@@ -178,3 +178,14 @@ def test_gradients_on_facets_must_be_chosen(mesh):
 def test_facets_that_are_none_are_refused(mesh, facets, expected):
     with pytest.raises(ValueError, match=expected):
         fem.BoundarySpace(mesh, facets)
+
+
+def test_facets_are_chosen_by_bools():
+    mesh = fem.TetMesh.box(2)
+    number = mesh.facets_where(lambda x, y, z: z == 1.0)
+    chosen = np.isin(np.arange(len(mesh.boundary_facets)), number)
+    np.testing.assert_array_equal(fem.BoundarySpace(mesh, chosen).facets, number)
+    with pytest.raises(ValueError, match="BoundarySpace: facets must choose a facet; got none"):
+        fem.BoundarySpace(mesh, [])
+    with pytest.raises(ValueError, match="BoundarySpace: facets must be different numbers"):
+        fem.BoundarySpace(mesh, chosen[:-1])

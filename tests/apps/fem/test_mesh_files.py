@@ -228,3 +228,27 @@ def test_without_h5py_the_message_says_what_to_install(tmp_path, mesh, monkeypat
     with pytest.raises(ImportError, match=r"\.xdmf must have its library; .* Run pip install 'ensemble\[fem\]'."):
         fem.write_mesh(tmp_path / "u.xdmf", mesh)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ['a"b', "a<b", "a&b", "a\nb", 3])
+def test_names_that_a_file_cannot_hold_are_refused(tmp_path, name):
+    mesh = fem.TetMesh.box(1)
+    with pytest.raises(ValueError, match="write_mesh: point_data must have names without"):
+        fem.write_mesh(tmp_path / "a.vtu", mesh, {name: np.ones(mesh.n_nodes)})
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("ending", ["vtu", "xdmf", "msh"])
+@pytest.mark.parametrize("dtype", [np.float16, np.longdouble])
+def test_numbers_of_other_lengths_are_written_as_float32_or_float64(tmp_path, ending, dtype):
+    mesh = fem.TetMesh.box(1)
+    fem.write_mesh(tmp_path / f"a.{ending}", mesh, {"u of x": np.arange(mesh.n_nodes, dtype=dtype)})
+    found = fem.TetMesh.read(tmp_path / f"a.{ending}").point_data["u of x"]
+    np.testing.assert_array_equal(found, np.arange(mesh.n_nodes))
+
+
+def test_what_is_no_mesh_or_no_dict_is_refused(tmp_path):
+    with pytest.raises(TypeError, match="write_mesh: mesh must be a TetMesh; got a NoneType"):
+        fem.write_mesh(tmp_path / "a.vtu", None)
+    with pytest.raises(TypeError, match="write_mesh: cell_data must be a dict of fields by name; got a list"):
+        fem.write_mesh(tmp_path / "a.vtu", fem.TetMesh.box(1), None, [1.0])

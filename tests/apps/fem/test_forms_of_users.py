@@ -1,0 +1,184 @@
+"""Forms, fields and results as users write and pass them: right answers, or one clear error."""
+
+import warnings
+
+import array_api_strict as strict
+import numpy as np
+import pytest
+
+from ensemble.apps import fem
+from ensemble.scalar import Ensemble, SampleSet
+from tests.apps.fem.form_problems import diffusion, mesh_of
+
+load = fem.linear_form(lambda v, w: w.f * v)
+vector_mass = fem.bilinear_form(lambda u, v, w: fem.dot(u, v), trial="vector", test="vector")
+
+
+@pytest.fixture(scope="module")
+def mesh():
+    return mesh_of()
+
+
+def bilinear(integrand, **options):
+    return fem.bilinear_form(integrand, **options)
+
+
+# --- integrands
+@pytest.mark.parametrize("n_samples", [1, 3])
+@pytest.mark.parametrize(
+    ("integrand", "integral"),
+    [
+        (lambda v, w: 2.0 ** w.x[0] * v, 1.0 / np.log(2.0)),
+        (lambda v, w: (1.0 + w.x[0]) ** 0.3 * v, (2.0**1.3 - 1.0) / 1.3),
+        (lambda v, w: (1.0 + w.x[0]) ** w.k * v, 1.5),
+        (lambda v, w: ((3.0 * w.k) // 2.0) * v, 1.0),
+        (lambda v, w: ((3.0 * w.k) % 2.0) * v, 1.0),
+    ],
+)
+def test_powers_and_remainders_of_fields_are_integrated(integrand, integral, n_samples):
+    """In shared forms, too, whose registers hold one number."""
+    k = Ensemble(np.ones(n_samples))
+    found = fem.linear_form(integrand, degree=5).assemble(fem.TetMesh.box(2), k=k)
+    np.testing.assert_allclose(found.samples.sum(axis=0), integral, rtol=1e-6)
+
+
+def test_terms_are_added_by_sum(mesh):
+    wind = np.array([1.0, 2.0, 3.0])
+    added = bilinear(lambda u, v, w: sum(w.wind[d] * fem.grad(u)[d] for d in range(3)) * v).assemble(mesh, wind=wind)
+    whole = bilinear(lambda u, v, w: fem.dot(w.wind, fem.grad(u)) * v).assemble(mesh, wind=wind)
+    np.testing.assert_allclose(added.values, whole.values, rtol=1e-13, atol=1e-16)
+
+
+def test_a_form_that_is_zero_gives_zeros(mesh):
+    for form in (fem.linear_form(lambda v, w: 0.0 * v), fem.linear_form(lambda v, w: v - v)):
+        assert form.assemble(mesh).shape == (mesh.n_nodes,) and not form.assemble(mesh).samples.any()
+    A = bilinear(lambda u, v, w: 0.0 * w.k * u * v).assemble(mesh, k=Ensemble(np.ones(2)))
+    assert A.graph.same_as(diffusion.assemble(mesh, kappa=1.0).graph) and not A.values.any()
+    facets = fem.BoundarySpace(mesh)
+    assert not bilinear(lambda u, v, w: 0.0 * u * v).assemble(facets).values.any()
+    assert not fem.linear_form(lambda v, w: 0.0 * v[2], test="vector").assemble(mesh).samples.any()
+
+
+@pytest.mark.parametrize(
+    ("integrand", "error", "text"),
+    [
+        (lambda u, v, w: 1j * u * v, TypeError, "form: a constant factor must be a real number; got 1j"),
+        (lambda u, v, w: np.ones(3) * u * v, TypeError, r"form: a constant factor must be a real number; got array"),
+        (lambda u, v, w: np.nan * u * v, ValueError, "form: a constant factor must be finite; got nan"),
+        (lambda u, v, w: u[0] * v, TypeError, r"form: a scalar has no components; .* trial=\"vector\""),
+        (lambda u, v, w: fem.dot(u, v), TypeError, "form: a scalar has no components"),
+        (lambda u, v, w: fem.div(u) * v, TypeError, "form: a scalar has no components"),
+        (lambda u, v, w: fem.ddot(fem.sym_grad(u), fem.sym_grad(v)), TypeError, "form: a scalar has no components"),
+        (lambda u, v, w: fem.ddot(fem.grad(u), fem.grad(v)), TypeError, "form: a scalar has no components"),
+        (lambda u, v, w: fem.grad(u)[3] * v, IndexError, "form: a component must be from 0 to 2; got 3"),
+        (lambda u, v, w: fem.grad(u) @ fem.grad(v), TypeError, r"form: @ is not taken; write dot\(a, b\)"),
+        (lambda u, v, w: abs(u) * v, TypeError, "form: an integrand must be linear in its functions; got abs"),
+        (
+            lambda u, v, w: (u > 0) * v,
+            TypeError,
+            "form: an integrand must be linear in its functions; got a comparison",
+        ),
+        (
+            lambda u, v, w: w.k * u * v,
+            TypeError,
+            r"the integrand must be one number at a point; got a vector of 5. .*\(k has shape \(5,\)",
+        ),
+    ],
+)
+def test_integrands_with_a_mistake_are_told_what_it_is(mesh, integrand, error, text):
+    with pytest.raises(error, match=text):
+        bilinear(integrand).assemble(mesh, k=np.ones(5))
+
+
+@pytest.mark.parametrize("make", [fem.bilinear_form, fem.linear_form])
+def test_an_integrand_is_a_function(make):
+    with pytest.raises(TypeError, match="must be a function; got 'u"):
+        make("u * v")
+
+
+SCALE = {"factor": 1.0}
+
+
+def _scaled(x):
+    return SCALE["factor"] * x
+
+
+class _Model:
+    def __init__(self):
+        self.time = 0.0
+
+    def source(self, v, w):
+        return self.time * v
+
+
+def test_values_from_outside_are_those_of_the_call(mesh, monkeypatch):
+    time, table, model = 0.0, np.array([0.0, 1.0]), _Model()
+    forms = [
+        fem.linear_form(lambda v, w: time * v), fem.linear_form(lambda v, w: table[0] * v),
+        fem.linear_form(lambda v, w: _scaled(v)), fem.linear_form(model.source),
+    ]  # fmt: skip
+    volume = mesh.volumes.sum()
+    first = [form.assemble(mesh).samples.sum() / volume for form in forms]
+    np.testing.assert_allclose(first, [0.0, 0.0, 1.0, 0.0], atol=1e-13)
+    time, model.time, table[0] = 3.0, 3.0, 3.0
+    monkeypatch.setitem(SCALE, "factor", 3.0)
+    np.testing.assert_allclose([form.assemble(mesh).samples.sum() / volume for form in forms], 3.0, rtol=1e-13)
+    assert all(len(form.traced) == 2 for form in forms)
+
+
+# --- fields
+@pytest.mark.parametrize("values", [1j, Ensemble(np.ones((3, 2)) * 1j), strict.asarray([1j]), np.array([1j])])
+def test_complex_fields_are_refused(mesh, values):
+    with pytest.raises(TypeError, match="kappa must be a number, an array of real numbers or an Ensemble"):
+        diffusion.assemble(mesh, kappa=values)
+
+
+def test_an_empty_field_is_refused(mesh):
+    with pytest.raises(ValueError, match=r"kappa must have shape .*; got \(0,\)"):
+        diffusion.assemble(mesh, kappa=np.ones(0))
+
+
+def test_infinity_gets_the_one_warning_of_fields(mesh):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        diffusion.assemble(mesh, kappa=Ensemble(np.array([1.0, np.inf])))
+    assert [str(w.message).split(".")[0] for w in caught] == [
+        "diffusion: kappa should be finite; got NaN or infinity in sample 1"
+    ]
+
+
+# --- results of earlier calls
+def test_a_result_that_shares_memory_with_a_field_or_another_result_is_refused(mesh):
+    b = load.assemble(mesh, f=Ensemble(np.ones(3)))
+    for field in (b, fem.at_nodes(b), Ensemble(b.samples)):
+        with pytest.raises(ValueError, match="out must not share memory with the field f"):
+            load.assemble(mesh, f=field, out=b)
+    with pytest.raises(ValueError, match="out must not share memory with another result"):
+        fem.assemble(mesh, load, load, f=Ensemble(np.ones(3)), out=[b, Ensemble(b.samples)])
+
+
+def test_a_filled_result_has_the_sample_set_of_its_fields(mesh):
+    first, second = (SampleSet.monte_carlo(3, 1, seed=seed) for seed in (90211, 31174))
+    ones = np.ones(3)
+    for form, name in ((load, "f"), (diffusion, "kappa")):
+        made = form.assemble(mesh, **{name: Ensemble(ones, first)})
+        assert form.assemble(mesh, **{name: Ensemble(ones, second)}, out=made).sample_set is second
+        assert form.assemble(mesh, **{name: Ensemble(ones)}, out=made).sample_set is None
+
+
+def test_results_that_cannot_be_written_are_refused(mesh):
+    values = np.zeros((mesh.n_nodes, 1))
+    values.flags.writeable = False
+    with pytest.raises(ValueError, match="out must be writable"):
+        load.assemble(mesh, f=1.0, out=Ensemble(values))
+    assert not values.any()
+    with pytest.raises(TypeError, match="out must be a list of 2 results"):
+        fem.assemble(mesh, load, load, f=1.0, out=values)
+
+
+def test_other_libraries_fill_results(mesh, rng):
+    first, second = (strict.asarray(rng.uniform(1.0, 2.0, (mesh.n_elements, 2))) for _ in range(2))
+    A = diffusion.assemble(mesh, kappa=Ensemble(first))
+    expected = np.asarray(diffusion.assemble(mesh, kappa=Ensemble(second)).values)
+    assert diffusion.assemble(mesh, kappa=Ensemble(second), out=A) is A
+    np.testing.assert_array_equal(np.asarray(A.values), expected)
