@@ -33,6 +33,13 @@ def test_values_are_those_of_the_inverse_of_scipy(name):
     assert np.array_equal(x.a.samples, LAWS[name].ppf(u[:, 0]))
 
 
+@pytest.mark.parametrize("name", ["poisson", "binom"])
+def test_at_a_jump_of_the_distribution_function_the_smaller_value_is_taken(name):
+    values = np.arange(9.0)
+    x = en.Inputs(a=LAWS[name]).from_uniform(LAWS[name].cdf(values)[:, None])
+    assert np.array_equal(x.a.samples, values)
+
+
 @pytest.mark.parametrize("name", LAWS)
 def test_points_of_normal_space_and_of_the_cube_give_the_same_values(name):
     z = np.random.default_rng(50418).normal(size=(200, 1))
