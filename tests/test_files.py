@@ -59,6 +59,15 @@ def test_contents_are_on_the_disk_before_the_names_and_both_before_the_end(tmp_p
     assert events == ["sync .x.part", "sync .y.part", "rename x", "rename y", *folders]
 
 
+def test_a_folder_can_be_added_to_what_is_synced(tmp_path, monkeypatch):
+    events = []
+    monkeypatch.setattr(_files, "sync", lambda paths: events.append({p.name for p in paths}))
+    with Replacements(durable=True) as files:
+        files.write(tmp_path / "x", lambda file: file.write(b"1"))
+        files.sync_folder(tmp_path.parent)
+    assert events == [{".x.part"}, {tmp_path.name, tmp_path.parent.name}]
+
+
 def test_a_commit_can_be_followed_by_others(tmp_path):
     with Replacements() as files:
         files.write(tmp_path / "x", lambda file: file.write(b"1"))

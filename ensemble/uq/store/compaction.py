@@ -96,7 +96,8 @@ def compact(
         for array, values in {**coordinates, ids: np.arange(n)}.items():
             write_values(writer, array, values, written_ids(array, index, fresh))
         writer.write_changed(private / "reasons.json", reasons_text(index.reasons))
-        writer.write_changed(private / "manifest.json", text_of(manifest))
+        writer.write(private / "manifest.json", text_of(manifest))
+        files.sync_folder(folder.parent)  # `create` leaves all to the first flush
         for array, values in masks.items():
             write_values(writer, array, values, written_ids(array, index, fresh))
         members = {a.output.name: a.metadata(n) for a in (*arrays, *masks, ids, *coordinates)}

@@ -154,11 +154,20 @@ def test_a_damaged_last_record_is_not_read(written, place):
     assert len(groups) == N_GROUPS - 1 and journal.torn is not None
 
 
-@pytest.mark.parametrize("contents", [b"", b"ensj", b"PK\x03\x04" + bytes(60)], ids=repr)
+@pytest.mark.parametrize("contents", [b"ensj", b"PK\x03\x04" + bytes(60)], ids=repr)
 def test_a_file_that_is_no_journal_is_refused(path, contents):
     path.write_bytes(contents)
     with pytest.raises(ValueError, match=r"got .*journal, which does not start as one. Restore the file"):
         read(path)
+
+
+def test_a_file_that_lost_its_contents_in_a_power_failure_is_an_empty_journal(path):
+    path.write_bytes(b"")
+    assert read(path)[1] == []
+    journal, groups = read(path, writable=True)
+    assert groups == [] and path.read_bytes() == EMPTY
+    journal.append(*group(0))
+    assert len(read(path)[1]) == 1
 
 
 def test_a_newer_file_is_refused(path):
