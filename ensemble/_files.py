@@ -87,6 +87,9 @@ def sync(paths: Iterable[Path]) -> None:
         descriptor = os.open(path, os.O_RDONLY)
         try:
             os.fsync(descriptor)
+        except OSError:
+            if not path.is_dir():  # some file systems do not flush folders
+                raise
         finally:
             os.close(descriptor)
 

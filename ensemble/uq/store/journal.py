@@ -8,6 +8,7 @@ bytes, and all numbers are little-endian. Nothing is pickled.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import mmap
@@ -199,7 +200,8 @@ class Journal:
                 while written < len(chunk):  # the kernel writes at most 2 GiB by one call, and less on a full disk
                     written += os.write(self._descriptor, chunk[written:])
         except BaseException:
-            os.ftruncate(self._descriptor, self.end)
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._descriptor, self.end)
             raise
 
     def sync(self) -> None:

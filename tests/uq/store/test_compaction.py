@@ -223,6 +223,16 @@ def test_an_input_with_the_name_of_an_output_is_renamed(small, tmp_path):
         assert list(dataset.x_input.values) == [5, 6, 7] and list(dataset.x.values) == [0, 1, 2]
 
 
+def test_renamed_inputs_are_told_apart(small, tmp_path):
+    with Store.create(tmp_path / "run.zarr", {"n": 1}) as store:
+        store.append(np.arange(1), {"x": np.zeros(1), "y_input": np.zeros(1)})
+        store.compact({"x": np.ones(1), "x_input": np.full(1, 2.0), "y": np.full(1, 3.0), "y_input": np.full(1, 4.0)})
+    with xarray.open_zarr(tmp_path / "run.zarr") as dataset:
+        found = {name: float(dataset[name][0]) for name in dataset.variables}
+    expected = {"x": 0, "y_input": 0, "x_input_input": 1, "x_input": 2, "y": 3, "y_input_input": 4}
+    assert {name: found[name] for name in expected} == expected
+
+
 def test_axes_have_the_names_of_the_manifest(small, tmp_path):
     outputs = {"u": {"dtype": "float64", "shape": [2], "dims": ["node"]}}
     with Store.create(tmp_path / "run.zarr", {"n": 3, "outputs": outputs}) as store:

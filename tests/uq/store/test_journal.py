@@ -208,6 +208,24 @@ def test_a_failed_write_leaves_the_journal_as_it_was(written, monkeypatch, n_wri
     assert [list(g.ids) for g in read(written)[1]] == [list(group(k)[0]) for k in (0, 1, 2, 3, 9)]
 
 
+def test_a_journal_that_cannot_be_cut_after_a_failed_write_is_overwritten(written, monkeypatch):
+    journal, _ = read(written, writable=True)
+    write, truncate = os.write, os.ftruncate
+
+    def refuse(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "write", lambda d, contents: refuse() if len(contents) < 300 else write(d, contents[:250]))
+    monkeypatch.setattr(os, "ftruncate", lambda *_: refuse())
+    with pytest.raises(OSError, match="No space left"):
+        journal.append(*group(8, n_samples=20))
+    monkeypatch.setattr(os, "write", write)
+    journal.append(*group(9, n_samples=2))
+    monkeypatch.setattr(os, "ftruncate", truncate)
+    journal, groups = read(written)
+    assert [list(g.ids) for g in groups[-2:]] == [list(group(3)[0]), list(group(9, n_samples=2)[0])]
+
+
 @pytest.mark.parametrize("one_write", [1 << 20, 0])
 def test_short_writes_are_continued(path, monkeypatch, one_write):
     monkeypatch.setattr(journals, "ONE_WRITE", one_write)
