@@ -48,7 +48,7 @@ from ensemble.scalar import (
 if TYPE_CHECKING:
     from ensemble import apps, gallery, krylov, linalg, multigrid, uq
     from ensemble.scalar import xp
-    from ensemble.uq import Categorical, Inputs, plan, propagate, vectorize
+    from ensemble.uq import Categorical, Inputs, fields, plan, propagate, vectorize
 
 __all__ = [
     "Categorical",
@@ -67,6 +67,7 @@ __all__ = [
     "divergence",
     "divide",
     "dot",
+    "fields",
     "from_samples",
     "fuse",
     "gallery",
@@ -109,6 +110,7 @@ SUBPACKAGES = ("apps", "gallery", "krylov", "linalg", "multigrid", "uq")
 LATE = {
     "Categorical": "ensemble.uq",
     "Inputs": "ensemble.uq",
+    "fields": "ensemble.uq",
     "plan": "ensemble.uq",
     "propagate": "ensemble.uq",
     "vectorize": "ensemble.uq",

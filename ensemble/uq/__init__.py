@@ -1,11 +1,15 @@
 """Uncertainty quantification: uncertain inputs, samplers, studies of many model runs, and their statistics."""
 
+from ensemble.uq import fields
 from ensemble.uq.inputs.categorical import Categorical
 from ensemble.uq.inputs.inputs import Inputs
 from ensemble.uq.inputs.mixture import Mixture
 from ensemble.uq.inputs.samples import InputSamples
 from ensemble.uq.inputs.vector import Vector
+from ensemble.uq.samplers.latin_hypercube import LatinHypercube
 from ensemble.uq.samplers.monte_carlo import MonteCarlo
+from ensemble.uq.samplers.points import Points
+from ensemble.uq.samplers.quadrature import Gauss, SparseGrid
 from ensemble.uq.samplers.quasi_random import Halton, Sobol
 from ensemble.uq.samplers.sampler import Sampler
 from ensemble.uq.store.source_digest import source_digest
@@ -20,22 +24,27 @@ from ensemble.uq.study.vectorize import VectorizedModel, vectorize
 
 __all__ = [
     "Categorical",
+    "Gauss",
     "Group",
     "Halton",
     "InputSamples",
     "Inputs",
+    "LatinHypercube",
     "Mixture",
     "MonteCarlo",
     "OutputError",
     "Plan",
+    "Points",
     "Probability",
     "SampleError",
     "Sampler",
     "Sobol",
+    "SparseGrid",
     "Store",
     "UqResult",
     "Vector",
     "VectorizedModel",
+    "fields",
     "plan",
     "propagate",
     "source_digest",

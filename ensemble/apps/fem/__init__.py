@@ -16,7 +16,6 @@ from ensemble.apps.fem.element_kernels import (
 from ensemble.apps.fem.fields import Field, at_nodes, at_points, per_element
 from ensemble.apps.fem.forms import BilinearForm, LinearForm, bilinear_form, linear_form
 from ensemble.apps.fem.interop import from_skfem
-from ensemble.apps.fem.karhunen_loeve import KarhunenLoeve, exponential_covariance
 from ensemble.apps.fem.matrices import mass_matrix, pressure_stabilisation, stiffness_matrix
 from ensemble.apps.fem.mesh import HexMesh
 from ensemble.apps.fem.mesh_files import write_mesh
@@ -26,6 +25,7 @@ from ensemble.apps.fem.random_diffusion import DiffusionResult, RandomDiffusion
 from ensemble.apps.fem.solves.preconditioner import Multigrid
 from ensemble.apps.fem.spaces import LinearSpace, TabulatedSpace
 from ensemble.apps.fem.tet_mesh import TetMesh
+from ensemble.uq.fields.unit_cube import KarhunenLoeve, exponential_covariance
 
 __all__ = [
     "BilinearForm",

@@ -13,9 +13,9 @@ from ensemble._compile.memory import empty_like
 from ensemble._kernels.fem.assembly import affine_coefficient, diffusion_jacobian_and_residual, diffusion_residual
 from ensemble._typing import Array
 from ensemble.apps.fem import elements
-from ensemble.apps.fem.karhunen_loeve import KarhunenLoeve
 from ensemble.apps.fem.mesh import HexMesh
 from ensemble.linalg import CrsGraph
+from ensemble.uq.fields.unit_cube import KarhunenLoeve
 
 __all__ = ["Discretization"]
 

@@ -13,7 +13,6 @@ from ensemble._kernels.krylov.vectors import dot
 from ensemble._typing import Array
 from ensemble.apps.fem.diffusion_operator import DiffusionOperator, require_coefficient
 from ensemble.apps.fem.discretization import Discretization
-from ensemble.apps.fem.karhunen_loeve import exponential_covariance
 from ensemble.apps.fem.mesh import HexMesh, cell_counts
 from ensemble.apps.fem.result import DiffusionResult
 from ensemble.apps.fem.solves.memory import require_memory, require_setup_memory
@@ -24,6 +23,7 @@ from ensemble.apps.fem.solves.timed_system import LinearSolver
 from ensemble.krylov import bicgstab, cg, gmres, newton
 from ensemble.linalg import CrsMatrix, SymmetricCrsMatrix
 from ensemble.scalar import Ensemble
+from ensemble.uq.fields.unit_cube import exponential_covariance
 
 __all__ = ["DiffusionResult", "RandomDiffusion"]
 

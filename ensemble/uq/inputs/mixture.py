@@ -10,7 +10,7 @@ from scipy.special import ndtr, ndtri
 
 from ensemble._check import finite, message, require
 from ensemble.uq.inputs.univariate import FrozenDistribution
-from ensemble.uq.inputs.variable import Variable
+from ensemble.uq.inputs.variable import Variable, normal_of
 
 __all__ = ["Mixture"]
 
@@ -97,9 +97,15 @@ class Mixture(Variable):
         tail, upper = ndtr(-np.abs(z[0])), z[0] > 0.0
 
         def reached(x: np.ndarray, k: np.ndarray) -> np.ndarray:
-            return np.where(upper[k], self.sf(x) <= tail[k], self.cdf(x) >= tail[k])
+            there: np.ndarray = np.where(upper[k], self.sf(x) <= tail[k], self.cdf(x) >= tail[k])
+            return there
 
         return self._between(ends, reached)
+
+    def to_normal(self, values: np.ndarray) -> np.ndarray:
+        """The points of `values`; in the middle of its probabilities for a value at a jump."""
+        half = 0.5 * self.mass(values)
+        return normal_of(self.cdf(values) - half, self.sf(values) + half)[None]
 
     def _between(self, ends: list[np.ndarray], reached: Any) -> np.ndarray:
         """The smallest numbers between those of the parts where `reached` holds."""

@@ -104,7 +104,7 @@ class Plan:
         self.store: Any = MemoryStore(self.n)
         self.resumed = stored is not None
         if store is not None:
-            manifest = manifest_of(inputs, self.sampler, self.seed, self.n, model, stored, resume)
+            manifest = manifest_of(inputs, self.sampler, self.seed, self.n, model, stored)
             if stored is not None:
                 manifest["n"] = stored["n"] if self.sampler.count() is None else self.n
             self.store = opened(store, manifest, resume)

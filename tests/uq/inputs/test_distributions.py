@@ -88,9 +88,8 @@ def test_mixtures_that_cannot_be_are_refused(parts, weights, error, match):
 
 def test_alike_components_are_those_of_a_list():
     law = stats.gamma(2.0)
-    one, other = (
-        en.Inputs(v=v).samples(16, seed=30206).v.samples for v in (uq.Vector(law, 2), [law, stats.gamma(2.0)])
-    )
+    both = uq.Vector(law, 2), [law, stats.gamma(2.0)]
+    one, other = (en.Inputs(v=v).samples(16, seed=30206).v.samples for v in both)
     assert np.array_equal(one, other)
     z = np.random.default_rng(30207).normal(size=(9, 2))
     one, other = (en.Inputs(v=v).from_normal(z).v.samples for v in both)

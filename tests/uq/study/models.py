@@ -51,6 +51,15 @@ class DyingBeam:
         return beam(x)
 
 
+def interrupted_beam(x):
+    """The beam; the call that the variable CALLS_LEFT counts down to is interrupted."""
+    left = int(os.environ.get("CALLS_LEFT", "-1"))
+    os.environ["CALLS_LEFT"] = str(left - 1)
+    if left == 0:
+        raise KeyboardInterrupt
+    return beam(x)
+
+
 def slow_beam(x):
     """The beam after a time that depends on the samples, so that groups finish out of order."""
     time.sleep(0.02 * (1 + int(x.ids[0]) % 3))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -142,8 +142,8 @@ def exponential_covariance(
     if mode_order == "trilinos":
         indices = trilinos_indices(n_terms, length, dimension)
     else:
-        indices = largest_products(along_one_axis, n_terms, dimension)
-    eigenvalues = np.array([product_of(along_one_axis, index) for index in indices])
+        indices = largest_products([along_one_axis] * dimension, n_terms)
+    eigenvalues = np.array([product_of([along_one_axis] * dimension, index) for index in indices])
     return KarhunenLoeve(eigenvalues, np.array(indices, dtype=np.intp), frequencies)
 
 
@@ -170,16 +170,19 @@ def one_dimensional_modes(frequencies: np.ndarray, x: np.ndarray) -> np.ndarray:
     return modes
 
 
-def product_of(eigenvalues: np.ndarray, index: tuple[int, ...]) -> float:
-    """The product of the indexed eigenvalues, multiplied in sorted order so that permutations tie to the last bit."""
+def product_of(along: Sequence[np.ndarray], index: tuple[int, ...]) -> float:
+    """The product of one eigenvalue of each axis, the largest first, so that permutations tie to the last bit."""
     product = 1.0
-    for k in sorted(index):
-        product *= eigenvalues[k]
-    return float(product)
+    for factor in sorted((float(values[k]) for values, k in zip(along, index, strict=True)), reverse=True):
+        product *= factor
+    return product
 
 
-def largest_products(eigenvalues: np.ndarray, n_terms: int, dimension: int) -> list[tuple[int, ...]]:
-    """The `n_terms` index tuples of largest product, ties with the first index running fastest."""
+def largest_products(along: Sequence[np.ndarray], n_terms: int) -> list[tuple[int, ...]]:
+    """The `n_terms` index tuples of largest product, ties with the first index running fastest.
+
+    The eigenvalues `along` each axis descend.
+    """
 
     def candidates(axes: int, budget: int) -> Iterable[tuple[int, ...]]:
         # (i, j, ...) comes after all (i' <= i, j' <= j, ...): no use if those alone are more than n_terms.
@@ -189,8 +192,8 @@ def largest_products(eigenvalues: np.ndarray, n_terms: int, dimension: int) -> l
             ((*rest, i) for rest in candidates(axes - 1, budget // (i + 1))) for i in range(budget)
         )
 
-    found = list(candidates(dimension, n_terms))
-    return sorted(found, key=lambda index: -product_of(eigenvalues, index))[:n_terms]
+    found = list(candidates(len(along), n_terms))
+    return sorted(found, key=lambda index: -product_of(along, index))[:n_terms]
 
 
 def trilinos_indices(n_terms: int, length: float, dimension: int) -> list[tuple[int, ...]]:
