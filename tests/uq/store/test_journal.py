@@ -107,7 +107,8 @@ def test_a_torn_end_is_found_and_cut(written, kept):
     journal, groups = read(written, writable=True)
     assert len(groups) == N_GROUPS - 1
     assert journal.torn == (N_GROUPS - 1, start, min(kept, end - 1 - start))
-    journal.cut()
+    assert f"record {N_GROUPS - 1} of the journal, the last, is incomplete" in journal.cut()
+    assert written.stat().st_size == start
     journal.append(*group(7))
     assert [list(g.ids) for g in read(written)[1]] == [list(group(k)[0]) for k in (0, 1, 2, 7)]
 
