@@ -11,10 +11,19 @@ from typing import Any
 import numpy as np
 
 from ensemble._check import message, require
-from ensemble.scalar.display.plotting import plot_histogram, plot_ribbon
+from ensemble.scalar.display.plotting import plot_histogram
 from ensemble.scalar.ensemble import Ensemble
+from ensemble.scalar.statistics.quantiles import sample_quantile
 
-__all__ = ["plot_fan", "plot_field", "plot_histogram_with_interval", "plot_indices", "plot_scatter"]
+__all__ = [
+    "fan_of",
+    "plot_fan",
+    "plot_field",
+    "plot_histogram_with_interval",
+    "plot_indices",
+    "plot_scatter",
+    "tails_of",
+]
 
 BAND = 0.25
 """Opacity of intervals."""
@@ -170,7 +179,7 @@ def plot_fan(
     Raises
     ------
     ValueError
-        If a level is not between 0 and 1.
+        If a level is not between 0 and 1, `y` has not 1 axis, or `along` has another length.
 
     Examples
     --------
@@ -180,19 +189,29 @@ def plot_fan(
     >>> len(ax.collections)
     2
     """
-    levels = sorted(float(level) for level in levels)
-    inside = bool(levels) and levels[0] > 0.0 and levels[-1] < 1.0
-    require(inside, "plot_fan", "levels", "lie between 0 and 1", levels)
+    tails = tails_of(levels)
+    require(y.ndim == 1, "plot_fan", "y", "have 1 axis", f"shape {y.shape}", "Index it first.")
+    return fan_of(sample_quantile(_finite(y), tails), along, levels, ax, color)
+
+
+def tails_of(levels: Sequence[float]) -> list[float]:
+    """The median, and the quantiles that bound each range, widest first."""
+    ordered = sorted((float(level) for level in levels), reverse=True)
+    inside = bool(ordered) and ordered[-1] > 0.0 and ordered[0] < 1.0
+    require(inside, "plot_fan", "levels", "lie between 0 and 1", list(levels))
+    return [0.5, *(q for level in ordered for q in (0.5 - 0.5 * level, 0.5 + 0.5 * level))]
+
+
+def fan_of(quantiles: Any, along: Any, levels: Sequence[float], ax: Any, color: Any) -> Any:
+    """Median and ranges, from quantiles in the order of `tails_of`."""
+    median, *ends = np.asarray(quantiles)
+    places = np.arange(len(median)) if along is None else np.asarray(along)
+    require(places.shape == median.shape, "plot_fan", "along", f"have shape {median.shape}", f"shape {places.shape}")
     ax = _axes(ax)
-    y = _finite(y)
-    for k, level in enumerate(reversed(levels)):
-        tail = 0.5 * (1.0 - level)
-        last = k == len(levels) - 1
-        plot_ribbon(y, along, ax=ax, levels=(tail, 1.0 - tail), color=color, linewidth=1.5 if last else 0.0)
-        ax.collections[-1].set_label(f"{100 * level:g} %")
-    for line in ax.lines[-len(levels) : -1]:
-        line.set_visible(False)
-    ax.lines[-1].set_label("median")
+    for k, level in enumerate(sorted(levels, reverse=True)):
+        low, high = ends[2 * k], ends[2 * k + 1]
+        ax.fill_between(places, low, high, color=color, alpha=BAND, linewidth=0, label=f"{100 * level:g} %")
+    ax.plot(places, median, color=color, label="median")
     ax.margins(x=0)
     ax.legend(frameon=False, fontsize="small")
     return ax
