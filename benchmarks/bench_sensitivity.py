@@ -1,7 +1,7 @@
 """Sobol' indices of a field in one pass and chaos of many outputs, against SALib, SciPy, OpenTURNS and chaospy.
 
 Times are those of the process without the model. A peer that works output by output is timed on some of them; the time
-for all outputs is extrapolated from that, and the table tells so.
+for all outputs is extrapolated from that, and the table says where.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import importlib
 import multiprocessing
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from importlib import metadata
 from typing import Any
 
 import numpy as np
@@ -211,6 +213,15 @@ class Sensitivity(EnsembleBenchmark):
         en.uq.chaos(self.inputs, self.x, self.y, degree=2)
 
 
+def peer_versions() -> dict[str, str]:
+    """Versions of the peers that are installed."""
+    found = {}
+    for name in ("SALib", "openturns", "chaospy"):
+        with suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
+
+
 def main(words: list[str] | None = None) -> None:
     """Both tables, kept in ``benchmarks/results/sensitivity.json``."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks sensitivity", description=__doc__)
@@ -221,4 +232,4 @@ def main(words: list[str] | None = None) -> None:
     show(f"Sobol' indices, {options.rows} rows, {D} inputs", indices)
     fits = chaos_rows(420) + chaos_rows(1024)
     show(f"polynomial chaos, {N_INPUTS} inputs, 210 terms at degree {DEGREE}", fits)
-    save("sensitivity", indices + fits, rows=options.rows, outputs=options.outputs)
+    save("sensitivity", indices + fits, n_rows=options.rows, **peer_versions())

@@ -37,7 +37,9 @@ def _axes(ax: Any) -> Any:
     return pyplot.gca()
 
 
-def plot_indices(values: Mapping[str, tuple[np.ndarray, np.ndarray]], inputs: Sequence[str], *, ax: Any = None) -> Any:
+def plot_indices(
+    values: Mapping[str, tuple[np.ndarray, np.ndarray]], inputs: Sequence[str], *, along: Any = None, ax: Any = None
+) -> Any:
     """Draw sensitivity indices: bars by input with their intervals, or lines along an output's entries with bands.
 
     Parameters
@@ -45,6 +47,8 @@ def plot_indices(values: Mapping[str, tuple[np.ndarray, np.ndarray]], inputs: Se
     values : mapping of str to (index, half_width), each shape (n_inputs,) or (n_inputs, n)
         By kind: "first" and "total", say. Of a field, each kind has a line style of its own.
     inputs : sequence of str
+    along : array, shape (n,), optional
+        Coordinates of the entries of a field. Default: 0, 1, 2, ...
     ax : matplotlib.axes.Axes, optional
         Default: the current ones.
 
@@ -55,7 +59,7 @@ def plot_indices(values: Mapping[str, tuple[np.ndarray, np.ndarray]], inputs: Se
     Raises
     ------
     ValueError
-        If an index has more than two axes.
+        If an index has more than two axes, or `along` has another length.
 
     Examples
     --------
@@ -71,7 +75,10 @@ def plot_indices(values: Mapping[str, tuple[np.ndarray, np.ndarray]], inputs: Se
                 f"shape {index.shape}", advice)  # fmt: skip
     ax = _axes(ax)
     lines = any(index.ndim == 2 for index, _ in values.values())
-    (_index_lines if lines else _index_bars)(ax, values, inputs)
+    if lines:
+        _index_lines(ax, values, inputs, along)
+    else:
+        _index_bars(ax, values, inputs)
     ax.set_ylim(bottom=min(0.0, ax.get_ylim()[0]))
     ax.set_ylabel("part of the variance")
     return ax
@@ -89,17 +96,22 @@ def _index_bars(ax: Any, values: Mapping[str, tuple[np.ndarray, np.ndarray]], in
         ax.legend(frameon=False)
 
 
-def _index_lines(ax: Any, values: Mapping[str, tuple[np.ndarray, np.ndarray]], inputs: Sequence[str]) -> None:
+def _index_lines(
+    ax: Any, values: Mapping[str, tuple[np.ndarray, np.ndarray]], inputs: Sequence[str], along: Any
+) -> None:
+    n = next(iter(values.values()))[0].shape[1]
+    places = np.arange(n) if along is None else np.asarray(along)
+    require(places.shape == (n,), "plot_indices", "along", f"have shape ({n},)", f"shape {places.shape}")
     for (kind, (index, half_width)), style in zip(values.items(), ("-", "--", ":")):
         for i, name in enumerate(inputs):
-            places = np.arange(index.shape[1])
             label = name if len(values) == 1 else f"{name}, {kind}"
             ax.plot(places, index[i], style, color=f"C{i}", label=label)
             low, high = index[i] - half_width[i], index[i] + half_width[i]
             ax.fill_between(places, low, high, color=f"C{i}", alpha=BAND, linewidth=0)
-    ax.set_xlabel("entry")
+    if along is None:
+        ax.set_xlabel("entry")
     ax.margins(x=0)
-    ax.legend(frameon=False, fontsize="small")
+    ax.legend(framealpha=0.8, edgecolor="none", fontsize="small", ncols=len(values))
 
 
 def plot_histogram_with_interval(
@@ -207,13 +219,17 @@ def fan_of(quantiles: Any, along: Any, levels: Sequence[float], ax: Any, color: 
     median, *ends = np.asarray(quantiles)
     places = np.arange(len(median)) if along is None else np.asarray(along)
     require(places.shape == median.shape, "plot_fan", "along", f"have shape {median.shape}", f"shape {places.shape}")
+    from matplotlib.patches import Patch
+
     ax = _axes(ax)
+    handles = []
     for k, level in enumerate(sorted(levels, reverse=True)):
-        low, high = ends[2 * k], ends[2 * k + 1]
-        ax.fill_between(places, low, high, color=color, alpha=BAND, linewidth=0, label=f"{100 * level:g} %")
-    ax.plot(places, median, color=color, label="median")
+        ax.fill_between(places, ends[2 * k], ends[2 * k + 1], color=color, alpha=BAND, linewidth=0)
+        seen = 1.0 - (1.0 - BAND) ** (k + 1)  # through all that lie above each other
+        handles.append(Patch(facecolor=color, alpha=seen, linewidth=0, label=f"{100 * level:g} %"))
+    handles += ax.plot(places, median, color=color, label="median")
     ax.margins(x=0)
-    ax.legend(frameon=False, fontsize="small")
+    ax.legend(handles=handles, frameon=False, fontsize="small")
     return ax
 
 

@@ -147,6 +147,10 @@ def test_results_draw_themselves(ax):
             lambda: plot_indices({"first": (np.ones((2, 3, 4)),) * 2}, ["a", "b"]),
             "have one axis beside that of the inputs",
         ),
+        (
+            lambda: plot_indices({"first": (np.ones((2, 3)),) * 2}, ["a", "b"], along=np.ones(2), ax=Figure().gca()),
+            r"along must have shape \(3,\)",
+        ),
         (lambda: study().plot.hist(), "UqResult.plot.hist: name must be one of 'tip', 'curve'"),
         (lambda: study().plot.fan("tip"), "output 'tip' must have 1 axis"),
     ],

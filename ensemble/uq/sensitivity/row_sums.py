@@ -12,8 +12,10 @@ BLOCK = 4096
 BLOCK_VALUES = 1 << 15
 """Values of a block of outputs that are taken at a time, in whole rows."""
 
-PILOT_ROWS = 8
-"""Rows whose mean becomes the shift of the sums: its error of a quarter of a standard deviation costs no accuracy."""
+PILOT_ROWS = 4
+"""Rows whose mean becomes the shift of the sums: its error adds at most 3 % to those of first indices.
+
+They wait in memory until the shift is known."""
 
 
 class Estimate:
