@@ -119,6 +119,7 @@ def test_benchmarks_have_names_of_one_kind_and_asv_measures_every_part():
         "Krylov",
         "Lorenz63",
         "Multigrid",
+        "Sensitivity",
         "SparseProduct",
     }
     assert asv == set(classes) - {"EnsembleBenchmark"}

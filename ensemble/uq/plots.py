@@ -11,10 +11,19 @@ from typing import Any
 import numpy as np
 
 from ensemble._check import message, require
-from ensemble.scalar.display.plotting import plot_histogram, plot_ribbon
+from ensemble.scalar.display.plotting import plot_histogram
 from ensemble.scalar.ensemble import Ensemble
+from ensemble.scalar.statistics.quantiles import sample_quantile
 
-__all__ = ["plot_fan", "plot_field", "plot_histogram_with_interval", "plot_indices", "plot_scatter"]
+__all__ = [
+    "fan_of",
+    "plot_fan",
+    "plot_field",
+    "plot_histogram_with_interval",
+    "plot_indices",
+    "plot_scatter",
+    "tails_of",
+]
 
 BAND = 0.25
 """Opacity of intervals."""
@@ -28,7 +37,9 @@ def _axes(ax: Any) -> Any:
     return pyplot.gca()
 
 
-def plot_indices(values: Mapping[str, tuple[np.ndarray, np.ndarray]], inputs: Sequence[str], *, ax: Any = None) -> Any:
+def plot_indices(
+    values: Mapping[str, tuple[np.ndarray, np.ndarray]], inputs: Sequence[str], *, along: Any = None, ax: Any = None
+) -> Any:
     """Draw sensitivity indices: bars by input with their intervals, or lines along an output's entries with bands.
 
     Parameters
@@ -36,6 +47,8 @@ def plot_indices(values: Mapping[str, tuple[np.ndarray, np.ndarray]], inputs: Se
     values : mapping of str to (index, half_width), each shape (n_inputs,) or (n_inputs, n)
         By kind: "first" and "total", say. Of a field, each kind has a line style of its own.
     inputs : sequence of str
+    along : array, shape (n,), optional
+        Coordinates of the entries of a field. Default: 0, 1, 2, ...
     ax : matplotlib.axes.Axes, optional
         Default: the current ones.
 
@@ -46,7 +59,7 @@ def plot_indices(values: Mapping[str, tuple[np.ndarray, np.ndarray]], inputs: Se
     Raises
     ------
     ValueError
-        If an index has more than two axes.
+        If an index has more than two axes, or `along` has another length.
 
     Examples
     --------
@@ -62,7 +75,10 @@ def plot_indices(values: Mapping[str, tuple[np.ndarray, np.ndarray]], inputs: Se
                 f"shape {index.shape}", advice)  # fmt: skip
     ax = _axes(ax)
     lines = any(index.ndim == 2 for index, _ in values.values())
-    (_index_lines if lines else _index_bars)(ax, values, inputs)
+    if lines:
+        _index_lines(ax, values, inputs, along)
+    else:
+        _index_bars(ax, values, inputs)
     ax.set_ylim(bottom=min(0.0, ax.get_ylim()[0]))
     ax.set_ylabel("part of the variance")
     return ax
@@ -80,17 +96,22 @@ def _index_bars(ax: Any, values: Mapping[str, tuple[np.ndarray, np.ndarray]], in
         ax.legend(frameon=False)
 
 
-def _index_lines(ax: Any, values: Mapping[str, tuple[np.ndarray, np.ndarray]], inputs: Sequence[str]) -> None:
+def _index_lines(
+    ax: Any, values: Mapping[str, tuple[np.ndarray, np.ndarray]], inputs: Sequence[str], along: Any
+) -> None:
+    n = next(iter(values.values()))[0].shape[1]
+    places = np.arange(n) if along is None else np.asarray(along)
+    require(places.shape == (n,), "plot_indices", "along", f"have shape ({n},)", f"shape {places.shape}")
     for (kind, (index, half_width)), style in zip(values.items(), ("-", "--", ":")):
         for i, name in enumerate(inputs):
-            places = np.arange(index.shape[1])
             label = name if len(values) == 1 else f"{name}, {kind}"
             ax.plot(places, index[i], style, color=f"C{i}", label=label)
             low, high = index[i] - half_width[i], index[i] + half_width[i]
             ax.fill_between(places, low, high, color=f"C{i}", alpha=BAND, linewidth=0)
-    ax.set_xlabel("entry")
+    if along is None:
+        ax.set_xlabel("entry")
     ax.margins(x=0)
-    ax.legend(frameon=False, fontsize="small")
+    ax.legend(framealpha=0.8, edgecolor="none", fontsize="small", ncols=len(values))
 
 
 def plot_histogram_with_interval(
@@ -170,7 +191,7 @@ def plot_fan(
     Raises
     ------
     ValueError
-        If a level is not between 0 and 1.
+        If a level is not between 0 and 1, `y` has not 1 axis, or `along` has another length.
 
     Examples
     --------
@@ -180,21 +201,35 @@ def plot_fan(
     >>> len(ax.collections)
     2
     """
-    levels = sorted(float(level) for level in levels)
-    inside = bool(levels) and levels[0] > 0.0 and levels[-1] < 1.0
-    require(inside, "plot_fan", "levels", "lie between 0 and 1", levels)
+    tails = tails_of(levels)
+    require(y.ndim == 1, "plot_fan", "y", "have 1 axis", f"shape {y.shape}", "Index it first.")
+    return fan_of(sample_quantile(_finite(y), tails), along, levels, ax, color)
+
+
+def tails_of(levels: Sequence[float]) -> list[float]:
+    """The median, and the quantiles that bound each range, widest first."""
+    ordered = sorted((float(level) for level in levels), reverse=True)
+    inside = bool(ordered) and ordered[-1] > 0.0 and ordered[0] < 1.0
+    require(inside, "plot_fan", "levels", "lie between 0 and 1", list(levels))
+    return [0.5, *(q for level in ordered for q in (0.5 - 0.5 * level, 0.5 + 0.5 * level))]
+
+
+def fan_of(quantiles: Any, along: Any, levels: Sequence[float], ax: Any, color: Any) -> Any:
+    """Median and ranges, from quantiles in the order of `tails_of`."""
+    median, *ends = np.asarray(quantiles)
+    places = np.arange(len(median)) if along is None else np.asarray(along)
+    require(places.shape == median.shape, "plot_fan", "along", f"have shape {median.shape}", f"shape {places.shape}")
+    from matplotlib.patches import Patch
+
     ax = _axes(ax)
-    y = _finite(y)
-    for k, level in enumerate(reversed(levels)):
-        tail = 0.5 * (1.0 - level)
-        last = k == len(levels) - 1
-        plot_ribbon(y, along, ax=ax, levels=(tail, 1.0 - tail), color=color, linewidth=1.5 if last else 0.0)
-        ax.collections[-1].set_label(f"{100 * level:g} %")
-    for line in ax.lines[-len(levels) : -1]:
-        line.set_visible(False)
-    ax.lines[-1].set_label("median")
+    handles = []
+    for k, level in enumerate(sorted(levels, reverse=True)):
+        ax.fill_between(places, ends[2 * k], ends[2 * k + 1], color=color, alpha=BAND, linewidth=0)
+        seen = 1.0 - (1.0 - BAND) ** (k + 1)  # through all that lie above each other
+        handles.append(Patch(facecolor=color, alpha=seen, linewidth=0, label=f"{100 * level:g} %"))
+    handles += ax.plot(places, median, color=color, label="median")
     ax.margins(x=0)
-    ax.legend(frameon=False, fontsize="small")
+    ax.legend(handles=handles, frameon=False, fontsize="small")
     return ax
 
 

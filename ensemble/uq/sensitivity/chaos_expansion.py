@@ -171,13 +171,15 @@ class ChaosExpansion:
             found[name] = Ensemble(values.reshape(*coefficients.shape[1:], samples.n_samples))
         return found
 
-    def plot(self, name: str | None = None, *, ax: Any = None) -> Any:
+    def plot(self, name: str | None = None, *, along: Any = None, ax: Any = None) -> Any:
         """Draw the Sobol' indices of one output as bars, or along its entries as lines.
 
         Parameters
         ----------
         name : str, optional
             Default: the only output.
+        along : array, shape (n,), optional
+            Coordinates of the entries of an output of shape (n,).
         ax : matplotlib.axes.Axes, optional
             Default: the current ones.
 
@@ -194,7 +196,10 @@ class ChaosExpansion:
         self._named(name, "plot")
         kinds = {"first": self.first[name], "total": self.total[name]}
         return plot_indices(
-            {kind: (value, np.full_like(value, np.nan)) for kind, value in kinds.items()}, self.inputs, ax=ax
+            {kind: (value, np.full_like(value, np.nan)) for kind, value in kinds.items()},
+            self.inputs,
+            along=along,
+            ax=ax,
         )
 
     def __repr__(self) -> str:

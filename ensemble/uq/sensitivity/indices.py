@@ -191,13 +191,15 @@ class SensitivityIndices:
         attributes |= {"notes": list(self.notes)} if self.notes else {}
         return xarray.Dataset(variables, coords={"input": list(self.inputs)}, attrs=attributes)
 
-    def plot(self, name: str | None = None, *, ax: Any = None) -> Any:
+    def plot(self, name: str | None = None, *, along: Any = None, ax: Any = None) -> Any:
         """Draw the indices of one output as bars with their intervals; of a field, along its entries as lines.
 
         Parameters
         ----------
         name : str, optional
             Default: the only output.
+        along : array, shape (n,), optional
+            Coordinates of the entries of an output of shape (n,).
         ax : matplotlib.axes.Axes, optional
             Default: the current ones.
 
@@ -219,7 +221,7 @@ class SensitivityIndices:
             name = self.outputs[0]
         self._checked(name, None, "plot")
         values = {kind: (self._values[kind][name], self._half_widths[kind][name]) for kind in self.kinds}
-        return plot_indices(values, self.inputs, ax=ax)
+        return plot_indices(values, self.inputs, along=along, ax=ax)
 
     def __repr__(self) -> str:
         lines = [

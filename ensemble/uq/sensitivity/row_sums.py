@@ -6,14 +6,16 @@ from collections.abc import Iterator
 
 import numpy as np
 
-BLOCK = 2048
+BLOCK = 4096
 """Outputs in a block: its sums lie side by side, its values and their terms stay in the second-level cache."""
 
 BLOCK_VALUES = 1 << 15
 """Values of a block of outputs that are taken at a time, in whole rows."""
 
-PILOT_ROWS = 8
-"""Rows whose mean becomes the shift of the sums: its error of a quarter of a standard deviation costs no accuracy."""
+PILOT_ROWS = 4
+"""Rows whose mean becomes the shift of the sums: its error adds at most 3 % to those of first indices.
+
+They wait in memory until the shift is known."""
 
 
 class Estimate:
@@ -134,19 +136,20 @@ class RowSums:
         self.sums = np.zeros((n_blocks, self.n_replicates, self.n_terms, min(BLOCK, self.n_outputs)))
 
     def _gather(self, chunk: slice, rows: slice) -> np.ndarray:
-        """Values ``(k, n_parts, m)`` of some of the rows that wait."""
+        """Values ``(k, n_parts, m)`` of some of the rows that wait, less the shift."""
         start, stop = rows.start * self.n_parts, rows.stop * self.n_parts
         block = np.empty((stop - start, chunk.stop - chunk.start))
         offset = 0
         for values, failed in self._pending:
             low, high = max(start - offset, 0), min(stop - offset, len(failed))
             if low < high:
-                block[low + offset - start : high + offset - start] = values[chunk, low:high].T
+                part = block[low + offset - start : high + offset - start]
+                np.subtract(values[chunk, low:high].T, self.shift[chunk], out=part)
             offset += len(failed)
         return block.reshape(rows.stop - rows.start, self.n_parts, -1)
 
     def _set_shift(self, chunk: slice, usable: np.ndarray) -> None:
-        """The mean of the first usable rows, summed one by one."""
+        """The mean of the first usable rows, summed one by one; before, the shift is 0."""
         if len(usable):
             pilot = np.concatenate([self._gather(chunk, slice(k, k + 1))[0, self.base_parts()] for k in usable])
             self.shift[chunk] = np.add.accumulate(pilot, axis=0)[-1] / len(pilot)
@@ -160,7 +163,6 @@ class RowSums:
         if len(seen):
             np.minimum(self._low[chunk], seen.min(axis=0), out=self._low[chunk])
             np.maximum(self._high[chunk], seen.max(axis=0), out=self._high[chunk])
-        y -= self.shift[chunk]
         sums = self.block_sums(chunk)
         for terms, number in zip(self.terms(y, numbers), numbers):
             sums[number % self.n_replicates] += terms
@@ -181,13 +183,13 @@ class RowSums:
 
     def constant(self, chunk: slice) -> np.ndarray:
         """Which outputs do not vary but by rounding: no index of them is defined."""
-        size = np.maximum(np.abs(self._low[chunk]), np.abs(self._high[chunk]))
+        size = np.abs(self.shift[chunk]) + np.maximum(np.abs(self._low[chunk]), np.abs(self._high[chunk]))
         result: np.ndarray = ~(self._high[chunk] - self._low[chunk] > 8.0 * np.finfo(float).eps * size)
         return result
 
     def ranges(self, chunk: slice) -> tuple[np.ndarray, np.ndarray]:
         """The observed ranges of shifted outputs, samples of rows that were left out included."""
-        return self._low[chunk] - self.shift[chunk], self._high[chunk] - self.shift[chunk]
+        return self._low[chunk], self._high[chunk]
 
     def moments(self) -> tuple[np.ndarray, np.ndarray]:
         """Means and variances ``(n_outputs,)`` over the two independent points of every row in use."""

@@ -117,6 +117,13 @@ class UqResult:
         weights = self._all_inputs.weights
         return None if weights is None else weights[self.ids]
 
+    @property
+    def plot(self) -> Any:
+        """Pictures: ``.hist(name)``, ``.fan(name)``, ``.scatter(names)``, ``.field(name)``; they need matplotlib."""
+        from ensemble.uq.study_plots import StudyPlots
+
+        return StudyPlots(self)
+
     def _named(self, name: str, function: str) -> tuple[tuple[int, ...], np.dtype]:
         """Shape and type of an output that has a sample."""
         if not self.ids.size:

@@ -171,10 +171,10 @@ def test_one_replicate_has_no_interval(rng):
 
 def test_fewer_rows_than_the_pilot_are_added_at_the_end(rng):
     sums = SobolSums(D, R)
-    sums.update(values_of(rng, 5), np.zeros(25, bool))
+    sums.update(values_of(rng, 3), np.zeros(15, bool))
     assert sums.n_used == 0
     sums.finish()
-    assert sums.n_used == 5 and np.all(np.isfinite(sums.estimates(2, 0.95)[0].value))
+    assert sums.n_used == 3 and np.all(np.isfinite(sums.estimates(2, 0.95)[0].value))
 
 
 def test_shapley_effects_are_differences_of_squares_in_the_order_of_each_row(rng):

@@ -1,0 +1,103 @@
+"""The pictures of a study: ``result.plot``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ensemble._check import require
+from ensemble.uq.plots import fan_of, plot_field, plot_histogram_with_interval, plot_scatter, tails_of
+
+__all__ = ["StudyPlots"]
+
+
+class StudyPlots:
+    """The pictures of a study: ``result.plot.hist("tip")``.
+
+    Parameters
+    ----------
+    result : UqResult
+    """
+
+    def __init__(self, result: Any) -> None:
+        self._result = result
+
+    def _named(self, name: str | None, function: str) -> str:
+        names = self._result.names
+        if name is None:
+            seen = ", ".join(map(repr, names))
+            require(len(names) == 1, f"UqResult.plot.{function}", "name", f"be one of {seen}", None)
+            return str(names[0])
+        return name
+
+    def hist(self, name: str | None = None, *, level: float = 0.95, ax: Any = None, bins: Any = "auto") -> Any:
+        """A histogram of an output of shape (), its mean, and the interval of the mean.
+
+        Parameters
+        ----------
+        name : str, optional
+            Default: the only output.
+        level : float in (0, 1), dimensionless
+            Probability of the interval; it is left out where the sampler has none.
+        ax : matplotlib.axes.Axes, optional
+        bins : int, str or sequence of edges
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+        """
+        name = self._named(name, "hist")
+        y = self._result.samples(name)
+        interval = None if self._result.no_interval() else self._result.confidence_interval(name, level)
+        ax = plot_histogram_with_interval(y, interval=interval, ax=ax, bins=bins)
+        ax.set_xlabel(name)
+        return ax
+
+    def fan(
+        self,
+        name: str | None = None,
+        along: Any = None,
+        *,
+        levels: Sequence[float] = (0.5, 0.8, 0.95),
+        ax: Any = None,
+        color: Any = "C0",
+    ) -> Any:
+        """A fan chart of an output of shape (n,): as `plot_fan`; from histograms where samples were not kept."""
+        name = self._named(name, "fan")
+        quantiles = self._result.quantile(name, tails_of(levels))
+        seen = f"shape {quantiles.shape[1:]}"
+        require(quantiles.ndim == 2, "UqResult.plot.fan", f"output {name!r}", "have 1 axis", seen)
+        ax = fan_of(quantiles, along, levels, ax, color)
+        ax.set_ylabel(name)
+        return ax
+
+    def scatter(self, names: Sequence[str] | None = None, *, figure: Any = None) -> Any:
+        """A scatter matrix of inputs and outputs of shape ().
+
+        Parameters
+        ----------
+        names : sequence of str, optional
+            Of inputs and outputs. Default: all random inputs and outputs of shape (), at most 8.
+        figure : matplotlib.figure.Figure, optional
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+        """
+        inputs = self._result.inputs
+        if names is None:
+            scalars = [name for name in inputs.names if getattr(inputs[name], "shape", None) == ()]
+            names = [name for name in scalars if not inputs[name].is_shared]
+            names = [*names, *(name for name in self._result.names if self._result.samples(name).shape == ())][:8]
+        values = {}
+        for name in names:
+            y = self._result.samples(name) if name in self._result.names else inputs[name]
+            values[name] = np.asarray(y.samples)
+        return plot_scatter(values, figure=figure)
+
+    def field(self, name: str | None = None, **options: Any) -> Any:
+        """Mean and standard deviation of an output: `options` as in `plot_field`."""
+        name = self._named(name, "field")
+        return plot_field(self._result.mean(name), self._result.std(name), **options)
