@@ -104,6 +104,14 @@ def test_failed_samples_are_drawn_again_and_told():
     assert f"{result.n_failed} forward runs failed, {result.n_redrawn} of them drawn again" in repr(result)
 
 
+def test_new_draws_have_the_spread_of_the_samples_that_ran():
+    """With noise so large that the update moves nothing; a half-normal has deviation sqrt(1 - 2 / pi)."""
+    result = kalman_inversion(failing(0.5), Y, 1e12, 3, n_samples=1000, update="transform", seed=38501)
+    assert result.n_redrawn > 300 and np.unique(result.germs[0].round(9)).size == 1000
+    assert result.germs[0].min() > -1e-3 and result.germs[0].std() == pytest.approx(np.sqrt(1.0 - 2.0 / np.pi), rel=0.1)
+    np.testing.assert_allclose(result.germs[1:].std(axis=1), 1.0, rtol=0.1)
+
+
 def test_failed_samples_are_left_out_on_request():
     result = kalman_inversion(failing(0.1), Y, NOISE, 3, n_samples=200, seed=17011, on_failure="drop")
     assert result.converged and result.n_samples == 200 - result.n_failed < 200 and result.n_redrawn == 0

@@ -130,6 +130,12 @@ def test_few_steps_are_called_short():
         result.raise_if_failed()
 
 
+def test_chains_that_agree_on_few_autocorrelation_times_are_short():
+    result = mcmc(likelihood, 3, 1800, n_chains=64, seed=61001)
+    assert result.r_hat.max() <= 1.05 and result.status == "short"
+    assert result.n_steps - result.burn_in < 50.0 * result.autocorrelation_time.max()
+
+
 def test_chains_between_two_far_modes_are_not_called_converged():
     start = np.where(np.arange(32) % 2, 30.0, -30.0)[:, None] + np.random.default_rng(90001).standard_normal((32, 1))
     result = mcmc(

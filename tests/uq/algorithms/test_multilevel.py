@@ -176,6 +176,16 @@ def test_rates_of_known_sequences():
     assert smoothed(np.array([[1.0], [0.4], [1e-9]]), 1.0)[:, 0].tolist() == [1.0, 0.4, 0.1]
 
 
+def test_further_samples_of_a_level_are_new_ones():
+    levels = [Level(2, Evaluations(MODELS[0], 1, "multilevel"), None, 5, None) for _ in range(2)]
+    levels[0].extend(300)
+    first = levels[0].mean()
+    levels[0].extend(200)
+    levels[1].extend(500)
+    assert levels[0].mean() == pytest.approx(levels[1].mean(), rel=1e-12) and levels[0].mean() != first
+    assert levels[0].variance() == pytest.approx(levels[1].variance(), rel=1e-12)
+
+
 def test_the_first_call_does_not_count_where_times_are_measured():
     level = Level(0, Evaluations(MODELS[0], 1, "multilevel", ensemble_size=4), None, 5, None)
     level.extend(12)
