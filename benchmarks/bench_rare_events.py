@@ -72,7 +72,6 @@ def main() -> None:
     rows = [
         row("ours", ours, 10900, options.seeds),
         row("OpenTURNS", openturns, 10000, options.seeds),
-        row("OpenTURNS", openturns, 10900, options.seeds),
     ]
     show("Subset simulation: a sum of 100 standard normals is above 47.5 with probability 1e-6", rows)
     save("rare-events", rows)

@@ -42,6 +42,8 @@ def _time_of(x: np.ndarray) -> float:
 def split_r_hat(chain: np.ndarray) -> np.ndarray:
     """Split R-hat (Gelman et al. 2013, section 11.4) of each quantity, of a chain shaped as above."""
     half = chain.shape[0] // 2
+    if half < 2:
+        return np.full(chain.shape[1], np.inf)
     parts = np.concatenate([chain[:half], chain[chain.shape[0] - half :]], axis=2)
     within = parts.var(axis=0, ddof=1).mean(axis=1)
     between = parts.mean(axis=0).var(axis=1, ddof=1)

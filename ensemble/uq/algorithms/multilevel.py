@@ -269,7 +269,8 @@ class _Estimate:
         small = bias <= target / np.sqrt(2.0)
         budget = np.where(small, target**2 - bias**2, 0.5 * target**2)
         variances = smoothed(self.statistics()[1], self.rates()[1])
-        return np.maximum(optimal_numbers(variances, [level.cost for level in self.levels], budget), 2)
+        numbers: np.ndarray = np.maximum(optimal_numbers(variances, [level.cost for level in self.levels], budget), 2)
+        return numbers
 
     def predicted_number(self) -> int:
         """Samples that the next level starts with, from the rates."""
@@ -294,7 +295,8 @@ class _Estimate:
         """Root mean square error to reach, shape (m,); never zero, so that it can be divided by."""
         rtol, atol = self.tolerances
         mean = np.abs(self.statistics()[0].sum(axis=0))
-        return np.maximum(np.maximum(rtol * mean, atol), np.finfo(np.float64).tiny ** 0.25)
+        target: np.ndarray = np.maximum(np.maximum(rtol * mean, atol), np.finfo(np.float64).tiny ** 0.25)
+        return target
 
     def errors(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Standard error, bias, and root of the sum of squares, shape (m,) each."""
@@ -324,14 +326,31 @@ class _Estimate:
         means, variances = self.statistics()
         shape = self.runs[0].shape
         sampling, bias, error = self.errors()
-        shaped = [v.reshape(shape)[()] for v in (means.sum(axis=0), sampling, bias, error, self.target())]
+        mean, sampling, bias, error, target = (
+            v.reshape(shape)[()] for v in (means.sum(axis=0), sampling, bias, error, self.target())
+        )
+        alpha, beta, gamma = self.rates()
         return MultilevelResult(
-            status, *shaped,
-            np.array([level.n_run for level in self.levels]), np.array([level.n_failed for level in self.levels]),
-            means, variances, np.array([level.cost for level in self.levels]), *self.rates(), self.total_cost(),
-            self.monte_carlo_cost(), sum(run.n_evaluations for run in self.runs) + self.n_evaluations_before,
-            self.seed, tuple(self.levels),
-        )  # fmt: skip
+            status,
+            mean,
+            sampling,
+            bias,
+            error,
+            target,
+            n_samples=np.array([level.n_run for level in self.levels]),
+            n_failed=np.array([level.n_failed for level in self.levels]),
+            means=means,
+            variances=variances,
+            costs=np.array([level.cost for level in self.levels]),
+            alpha=alpha,
+            beta=beta,
+            gamma=gamma,
+            total_cost=self.total_cost(),
+            monte_carlo_cost=self.monte_carlo_cost(),
+            n_evaluations=sum(run.n_evaluations for run in self.runs) + self.n_evaluations_before,
+            seed=self.seed,
+            _levels=tuple(self.levels),
+        )
 
 
 def _without_models(level: Level) -> Level:
