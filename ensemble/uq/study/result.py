@@ -22,7 +22,6 @@ from ensemble.scalar.statistics.moments import effective_count
 from ensemble.scalar.statistics.quantiles import ConfidenceInterval
 from ensemble.uq.study.conditions import Condition, holds, threshold_of
 from ensemble.uq.study.intervals import binomial, check_level, order_statistics, student
-from ensemble.uq.study.pictures import Pictures
 from ensemble.uq.study.streams import Summary, block_size
 from ensemble.uq.study.table import table
 
@@ -494,11 +493,6 @@ class UqResult:
         return statistic(self.samples(a), None if b is None else self.samples(b))[()]
 
     # --- elsewhere
-    @property
-    def plot(self) -> Pictures:
-        """Pictures: ``plot.hist(name)``, ``plot.fan(name)``, ``plot.scatter()``, ``plot.field(name)``."""
-        return Pictures(self)
-
     def to_xarray(self) -> Any:
         """The study as an `xarray.Dataset`.
 
