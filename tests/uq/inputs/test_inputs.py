@@ -81,6 +81,18 @@ def test_take_and_sample_give_the_same_numbers():
     assert np.array_equal(plain["pair"], x.pair.samples[:, 3])
 
 
+def test_what_a_model_writes_into_its_inputs_stays_there():
+    inputs = en.Inputs(a=stats.norm(), c=np.arange(3.0), n=2.0)
+    x = inputs.samples(8, seed=30823)
+    first = x.take([0, 1])
+    for name in inputs.names:
+        first[name][...] = -7.0
+    second = x.take([0, 1])
+    assert np.array_equal(second.a.samples, x.a.samples[:2]) and np.all(second.a.samples != -7.0)
+    assert np.array_equal(second.c.sample(0), np.arange(3.0)) and float(second.n) == 2.0
+    assert np.array_equal(inputs["c"], np.arange(3.0))
+
+
 def test_samples_go_through_pickle():
     x = study().samples(8, seed=30820)
     again = pickle.loads(pickle.dumps(x))
