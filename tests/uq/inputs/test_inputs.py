@@ -118,6 +118,9 @@ def test_the_seed_of_a_draw_is_told_and_repeats_it():
 def test_descriptions_are_json_and_tell_inputs_apart():
     text = json.dumps(study().description())
     assert text == json.dumps(study().description())
+    laws = {"a": stats.norm(), "b": stats.expon()}
+    orders = [en.Inputs(**{name: laws[name] for name in names}).description() for names in ("ab", "ba")]
+    assert json.dumps(orders[0], sort_keys=True) != json.dumps(orders[1], sort_keys=True)
     same = en.Inputs(a=stats.norm(1.0, 2.0)).description()
     assert same == en.Inputs(a=stats.norm(loc=1.0, scale=2.0)).description()
     assert same != en.Inputs(a=stats.norm(1.0, 2.0 + 1e-12)).description()
