@@ -41,7 +41,7 @@ def test_shuffled_groups_of_whole_blocks_have_the_same_bits():
 
 
 def test_incomplete_blocks_are_added_in_the_order_of_their_ids():
-    values = np.random.default_rng(88211).normal(size=9000)
+    values = np.random.default_rng(88211).normal(size=(20, 9000))
     parts = [np.arange(k, k + 700) for k in range(100, 9000, 1024)]
     good = np.ones(9000, bool)
     forwards, backwards = (streamed(values, order, good, 1).summary()[0].total() for order in (parts, parts[::-1]))
