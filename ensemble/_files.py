@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["Replacements", "write_whole"]
+__all__ = ["Replacements", "sync", "write_whole"]
 
 SYNC_THREADS = 8
 """Concurrent fsync calls share one commit of the file system: 24 files took 10 ms on ext4, one after another 84 ms."""
@@ -40,13 +40,17 @@ class Replacements:
         with part.open("wb") as file:
             write(file)
 
+    def sync_folder(self, folder: Path) -> None:
+        """Let `commit` bring the names in `folder` to the disk, too."""
+        self._folders.add(folder)
+
     def commit(self) -> None:
         """Put the files written so far in place."""
         if self._durable:
             sync(self._pending.values())
         for path, part in self._pending.items():
             part.replace(path)
-        if self._durable and os.name == "posix":  # elsewhere folders cannot be opened
+        if self._durable:
             sync(self._folders)
         self._pending, self._folders = {}, set()
 
@@ -77,16 +81,19 @@ class Replacements:
 
 
 def sync(paths: Iterable[Path]) -> None:
-    """Wait until the files or folders `paths` are on the disk."""
+    """Wait until the files or folders `paths` are on the disk; only POSIX systems open folders."""
 
     def one(path: Path) -> None:
         descriptor = os.open(path, os.O_RDONLY)
         try:
             os.fsync(descriptor)
+        except OSError:
+            if not path.is_dir():  # some file systems do not flush folders
+                raise
         finally:
             os.close(descriptor)
 
-    listed = list(paths)
+    listed = [path for path in paths if os.name == "posix" or path.is_file()]
     if len(listed) < 2:
         for path in listed:
             one(path)

@@ -59,6 +59,15 @@ def test_contents_are_on_the_disk_before_the_names_and_both_before_the_end(tmp_p
     assert events == ["sync .x.part", "sync .y.part", "rename x", "rename y", *folders]
 
 
+def test_a_folder_can_be_added_to_what_is_synced(tmp_path, monkeypatch):
+    events = []
+    monkeypatch.setattr(_files, "sync", lambda paths: events.append({p.name for p in paths}))
+    with Replacements(durable=True) as files:
+        files.write(tmp_path / "x", lambda file: file.write(b"1"))
+        files.sync_folder(tmp_path.parent)
+    assert events == [{".x.part"}, {tmp_path.name, tmp_path.parent.name}]
+
+
 def test_a_commit_can_be_followed_by_others(tmp_path):
     with Replacements() as files:
         files.write(tmp_path / "x", lambda file: file.write(b"1"))
@@ -66,6 +75,24 @@ def test_a_commit_can_be_followed_by_others(tmp_path):
         assert tree(tmp_path) == {"x": b"1"}
         files.write(tmp_path / "x", lambda file: file.write(b"2"))
     assert tree(tmp_path) == {"x": b"2"}
+
+
+def test_folders_that_cannot_be_synced_are_left(tmp_path, monkeypatch):
+    fsync = os.fsync
+    refuse = OSError(22, "Invalid argument")
+
+    def of_files_only(descriptor):
+        if not os.path.isfile(f"/proc/self/fd/{descriptor}"):
+            raise refuse
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", of_files_only)
+    with Replacements(durable=True) as files:
+        files.write(tmp_path / "x", lambda file: file.write(b"1"))
+    monkeypatch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(refuse))
+    with pytest.raises(OSError, match="Invalid argument"), Replacements(durable=True) as files:
+        files.write(tmp_path / "x", lambda file: file.write(b"2"))
+    assert tree(tmp_path) == {"x": b"1"}
 
 
 def test_many_files_are_synced_in_threads(tmp_path):

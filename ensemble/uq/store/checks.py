@@ -15,7 +15,7 @@ from ensemble.uq.store.compaction import RESERVED, supported
 from ensemble.uq.store.journal import Output
 from ensemble.uq.store.zarr_array import fill_value
 
-__all__ = ["CheckedGroup", "group_checked", "seconds_checked", "writing"]
+__all__ = ["CheckedGroup", "group_checked", "require_empty", "seconds_checked", "writing"]
 
 
 @contextlib.contextmanager
@@ -29,6 +29,18 @@ def writing(function: str, path: Path, advice: str = "") -> Iterator[None]:
         seen = f"{os.strerror(error.errno) if error.errno else error} at {error.filename or path}"
         requirement = "be a folder in which files can be written"
         raise OSError(error.errno, _check.message(function, "path", requirement, seen, advice)) from error
+
+
+def require_empty(function: str, folder: Path, own: str) -> None:
+    """Raise ValueError where `folder` is a file, or holds anything but `own`."""
+    requirement = "be a new path or an empty folder"
+    try:
+        others = [entry for entry in os.listdir(folder) if entry != own]
+    except FileNotFoundError:
+        return
+    except NotADirectoryError:
+        raise ValueError(_check.message(function, "path", requirement, f"the file {folder}")) from None
+    _check.require(not others, function, "path", requirement, f"{folder} with {len(others)} other files")
 
 
 def seconds_checked(function: str, seconds: float) -> float:

@@ -96,7 +96,8 @@ def compact(
         for array, values in {**coordinates, ids: np.arange(n)}.items():
             write_values(writer, array, values, written_ids(array, index, fresh))
         writer.write_changed(private / "reasons.json", reasons_text(index.reasons))
-        writer.write_changed(private / "manifest.json", text_of(manifest))
+        writer.write(private / "manifest.json", text_of(manifest))
+        files.sync_folder(folder.parent)  # `create` leaves all to the first flush
         for array, values in masks.items():
             write_values(writer, array, values, written_ids(array, index, fresh))
         members = {a.output.name: a.metadata(n) for a in (*arrays, *masks, ids, *coordinates)}
@@ -118,14 +119,18 @@ def coordinate_arrays(
     folder: Path, taken: set[str], inputs: Mapping[str, np.ndarray], n: int
 ) -> dict[ZarrArray, np.ndarray]:
     """The arrays of the input values; an input with the name of an output is called NAME_input."""
-    found = {}
+    found: dict[ZarrArray, np.ndarray] = {}
+    used = {*taken, *RESERVED}
     for name, given in inputs.items():
         values = np.asarray(given)
         if values.ndim < 1 or values.shape[-1] != n or not supported(values.dtype):
             requirement = f"be an array of numbers of shape (..., {n})"
             seen = f"shape {values.shape} of {values.dtype}"
             raise ValueError(_check.message("Store.compact", f"inputs[{name!r}]", requirement, seen))
-        own = f"{name}_input" if name in taken or name in RESERVED else name
+        own = name
+        while own in used or (own != name and own in inputs):
+            own += "_input"
+        used.add(own)
         output = Output(own, values.dtype.newbyteorder("<"), values.shape[:-1])
         found[ZarrArray(folder / own, output)] = values
     return found

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ensemble.uq.store.journal import Group, Journal, Output, Record
+from ensemble.uq.store.places import places_by_key
 
 __all__ = ["Index", "Part", "gather"]
 
@@ -71,14 +72,10 @@ class Index:
 
     def parts(self, ids: np.ndarray, places: np.ndarray) -> list[Part]:
         """The samples `ids`, all in the journal, by record; sample k is wanted at ``places[k]``."""
-        order = np.argsort(self.record_of[ids], kind="stable")
-        numbers = self.record_of[ids[order]]
-        starts = np.flatnonzero(np.diff(numbers, prepend=-1))
-        parts = []
-        for chosen in np.split(order, starts[1:]) if len(order) else []:
-            record = self.records[self.record_of[ids[chosen[0]]]]
-            parts.append(Part(record, places[chosen], self.place_of[ids[chosen]]))
-        return parts
+        return [
+            Part(self.records[number], places[chosen], self.place_of[ids[chosen]])
+            for number, chosen in places_by_key(self.record_of[ids])
+        ]
 
 
 def gather(journal: Journal, parts: list[Part], output: Output, start: int, stop: int, result: np.ndarray) -> None:

@@ -8,6 +8,7 @@ bytes, and all numbers are little-endian. Nothing is pickled.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import mmap
@@ -22,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ensemble._check import message
-from ensemble._files import Replacements
+from ensemble._files import write_whole
 
 __all__ = ["EMPTY", "Journal", "Layout", "Output", "Record", "TornRecord"]
 
@@ -139,12 +140,13 @@ class Journal:
     """
 
     def __init__(self, path: Path, *, writable: bool) -> None:
-        self.path = path
+        self.path, self._writable = path, writable
         self._descriptor = os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | getattr(os, "O_CLOEXEC", 0))
         self._close = weakref.finalize(self, os.close, self._descriptor)
         self._layouts: dict[Any, Layout] = {}
         self._texts: dict[bytes, Layout] = {}
         self._n_records = 0
+        self._synced = True
         self.end = FILE_HEADER.size
         self.torn: TornRecord | None = None
 
@@ -175,6 +177,7 @@ class Journal:
         self._write([header, *parts], record.length)
         self._n_records += 1
         self.end += record.length
+        self._synced = False
         return record
 
     def _layout(self, outputs: Mapping[str, np.ndarray]) -> Layout:
@@ -197,12 +200,15 @@ class Journal:
                 while written < len(chunk):  # the kernel writes at most 2 GiB by one call, and less on a full disk
                     written += os.write(self._descriptor, chunk[written:])
         except BaseException:
-            os.ftruncate(self._descriptor, self.end)
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._descriptor, self.end)
             raise
 
     def sync(self) -> None:
         """Wait until the records are on the disk."""
-        getattr(os, "fdatasync", os.fsync)(self._descriptor)
+        if not self._synced:
+            getattr(os, "fdatasync", os.fsync)(self._descriptor)
+            self._synced = True
 
     def groups(self) -> Iterator[Group]:
         """Check and describe all records in order; `torn` is the incomplete end afterwards, if there is one.
@@ -210,7 +216,10 @@ class Journal:
         Raises ValueError where whole records follow on a damaged one.
         """
         size = os.fstat(self._descriptor).st_size
-        self._check_file_header()
+        if size:
+            self._check_file_header(size)
+        elif self._writable:
+            os.write(self._descriptor, EMPTY)
         while self.end < size:
             group = self._group(self.end, size)
             if group is None:
@@ -230,9 +239,12 @@ class Journal:
         )
 
     def emptied(self) -> Journal:
-        """A journal without records in the place of this one, which is closed; readers keep the old file."""
-        with Replacements(durable=True) as files:
-            files.write(self.path, lambda file: file.write(EMPTY))
+        """A journal without records in the place of this one, which is closed; readers keep the old file.
+
+        It need not reach the disk: after a power failure the old one is compacted again, and a file without any
+        contents is an empty journal.
+        """
+        write_whole(self.path, lambda file: file.write(EMPTY))
         self.close()
         return Journal(self.path, writable=True)
 
@@ -262,8 +274,7 @@ class Journal:
             n_bytes -= len(piece)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
-    def _check_file_header(self) -> None:
-        size = os.fstat(self._descriptor).st_size
+    def _check_file_header(self, size: int) -> None:
         found = self._read(0, min(FILE_HEADER.size, size))
         if len(found) < FILE_HEADER.size or found[: len(MAGIC)] != MAGIC:
             raise damage(f"{self.path}, which does not start as one", RESTORE)

@@ -7,6 +7,7 @@ import errno
 import os
 import socket
 import time
+import warnings
 import weakref
 from pathlib import Path
 
@@ -34,7 +35,7 @@ class Lock:
 
     def __init__(self, function: str, path: Path) -> None:
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666)
-        self.owner = os.getpid()
+        self.path, self.owner = path, os.getpid()
         try:
             self._acquire(function)
         except BaseException:
@@ -65,6 +66,9 @@ class Lock:
                 fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
+        except OSError as error:
+            advice = f"see that one process at a time writes to {self.path}."
+            warnings.warn(f"The file system has no locks ({error.strerror}): {advice}", RuntimeWarning, stacklevel=5)
         return True
 
     def release(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import platform
+import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -31,7 +32,8 @@ def current_versions() -> dict[str, str]:
     return {
         "python": platform.python_version(),
         "numpy": np.__version__,
-        "scipy": importlib.metadata.version("scipy"),
+        # Reading the metadata takes milliseconds; inputs have imported SciPy.
+        "scipy": sys.modules["scipy"].__version__ if "scipy" in sys.modules else importlib.metadata.version("scipy"),
         "ensemble": __version__,
     }
 

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from ensemble import _check
-from ensemble._files import Replacements
+from ensemble._files import Replacements, sync
 from ensemble.uq.store import compaction
 from ensemble.uq.store import manifest as manifests
-from ensemble.uq.store.checks import group_checked, seconds_checked, writing
+from ensemble.uq.store.checks import group_checked, require_empty, seconds_checked, writing
 from ensemble.uq.store.index import Index, gather
 from ensemble.uq.store.journal import EMPTY, Group, Journal, Output
 from ensemble.uq.store.lock import Lock
@@ -45,7 +45,6 @@ class Store:
         What the study is, as JSON reads it back, with the library's versions and the outputs.
     outputs : dict of str to Output
         Name, data type and shape per sample; empty until the first group with outputs is stored.
-    writable : bool
 
     Notes
     -----
@@ -76,6 +75,7 @@ class Store:
         self.path, self.manifest, self.outputs = path, manifest, manifests.outputs_of(manifest)
         self._private, self._journal = path / PRIVATE, journal
         self._lock, self._sync_seconds, self._synced = lock, sync_seconds, time.monotonic()
+        self._on_disk = True
         self._index = Index(manifest["n"])
         for group in journal.groups():
             self._index.add(group)
@@ -146,22 +146,17 @@ class Store:
         folder, copy = Path(path), manifests.checked("Store.create", manifest)
         advice = "Pass resume=True to continue it, or give another path."
         _check.require(not cls.exists(folder), "Store.create", "path", "be a new one", f"a study at {folder}", advice)
-        requirement = "be a new path or an empty folder"
-        try:
-            others = [entry for entry in os.listdir(folder) if entry != PRIVATE]
-        except FileNotFoundError:
-            others = []
-        except NotADirectoryError:
-            raise ValueError(_check.message("Store.create", "path", requirement, f"the file {folder}")) from None
-        _check.require(not others, "Store.create", "path", requirement, f"{folder} with {len(others)} other files")
+        require_empty("Store.create", folder, PRIVATE)
         with writing("Store.create", folder):
             (folder / PRIVATE).mkdir(parents=True, exist_ok=True)
             lock = Lock("Store.create", folder / PRIVATE / "lock")
             try:
-                with Replacements(durable=True) as files:
+                with Replacements() as files:
                     files.write(folder / PRIVATE / "journal", lambda file: file.write(EMPTY))
                     files.write(folder / PRIVATE / "manifest.json", lambda file: file.write(manifests.text_of(copy)))
-                return cls(folder, copy, Journal(folder / PRIVATE / "journal", writable=True), lock, seconds)
+                store = cls(folder, copy, Journal(folder / PRIVATE / "journal", writable=True), lock, seconds)
+                store._on_disk = False
+                return store
             except BaseException:
                 lock.release()
                 raise
@@ -350,6 +345,7 @@ class Store:
                 self.path, self._private, self.manifest, self.outputs.values(), self._journal, self._index,
                 inputs or {},
             )  # fmt: skip
+            self._on_disk = True
             if self._journal.n_bytes:
                 self._journal = self._journal.emptied()
                 self._index.clear_journal()
@@ -376,6 +372,10 @@ class Store:
         self.manifest = {**self.manifest, "outputs": described}
 
     def _sync(self) -> None:
+        """Bring the journal to the disk, and before its first time what `create` has written."""
+        if not self._on_disk:
+            sync([self._private / "manifest.json", self._private, self.path, self.path.parent])
+            self._on_disk = True
         self._journal.sync()
         self._synced = time.monotonic()
 

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ensemble.uq.store.journal import Output
+from ensemble.uq.store.places import places_by_key
 
 __all__ = ["MAX_SAMPLES", "RowBlock", "ZarrArray", "fill_value", "samples_per_chunk"]
 
@@ -141,10 +142,8 @@ class ZarrArray:
     def read(self, ids: np.ndarray, places: np.ndarray, result: np.ndarray) -> None:
         """Copy the samples ``ids[places]`` to ``result[:, places]``; fill where there is no chunk."""
         wanted = ids[places]
-        columns = wanted // self.n_chunk
-        for column in np.unique(columns):
-            chosen = columns == column
+        for column, chosen in places_by_key(wanted // self.n_chunk):
             inside, to = wanted[chosen] - column * self.n_chunk, places[chosen]
             for block in self.row_blocks():
-                values = self.chunk_values(block, int(column))
+                values = self.chunk_values(block, column)
                 result[block.start : block.stop, to] = self.fill if values is None else values[:, inside]

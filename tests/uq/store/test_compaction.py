@@ -150,17 +150,25 @@ def test_compacting_again_changes_nothing(small, undisturbed, tmp_path):
     assert tree(path) == undisturbed
 
 
-def test_a_study_of_which_all_failed_at_first(small, undisturbed, tmp_path):
-    """Outputs become known after samples have been compacted without any."""
-    path, failing = tmp_path / "run.zarr", np.arange(3, N, 7)
-    with Store.create(path, {"n": N, "seed": 4}) as store:
-        store.append(failing, {}, np.ones(len(failing), dtype=bool), {int(i): f"reason {i}" for i in failing})
+def test_a_study_of_which_all_failed_at_first(small, tmp_path):
+    """Outputs become known after the samples of a whole chunk have been compacted without any."""
+    failing, others = np.arange(40), np.arange(40, N)
+    reasons = {int(i): f"reason {i}" for i in failing}
+    one, other = tmp_path / "one.zarr", tmp_path / "other.zarr"
+    with Store.create(one, {"n": N, "seed": 4}) as store:
+        store.append(failing, {}, np.ones(40, dtype=bool), reasons)
         store.compact(INPUTS)
-        with xarray.open_zarr(path) as dataset:
+        with xarray.open_zarr(one) as dataset:
             assert set(dataset.data_vars) == {"done", "failed"}
-        append(store, np.setdiff1d(np.arange(N), failing))
+        append(store, others)
+        assert np.isnan(store.read("tip", failing)).all()
         store.compact(INPUTS)
-    assert tree(path) == undisturbed
+        assert np.isnan(store.read("tip", failing)).all()
+    with Store.create(other, {"n": N, "seed": 4}) as store:
+        append(store, others)
+        store.append(failing, outputs_of(failing), np.ones(40, dtype=bool), reasons)
+        store.compact(INPUTS)
+    assert tree(one) == tree(other)
 
 
 @pytest.mark.parametrize("compacted", [(), (1,), (0, 1, 2)])
@@ -213,6 +221,16 @@ def test_an_input_with_the_name_of_an_output_is_renamed(small, tmp_path):
     with xarray.open_zarr(tmp_path / "run.zarr") as dataset:
         assert set(dataset.coords) == {"sample", "x_input", "done_input"}
         assert list(dataset.x_input.values) == [5, 6, 7] and list(dataset.x.values) == [0, 1, 2]
+
+
+def test_renamed_inputs_are_told_apart(small, tmp_path):
+    with Store.create(tmp_path / "run.zarr", {"n": 1}) as store:
+        store.append(np.arange(1), {"x": np.zeros(1), "y_input": np.zeros(1)})
+        store.compact({"x": np.ones(1), "x_input": np.full(1, 2.0), "y": np.full(1, 3.0), "y_input": np.full(1, 4.0)})
+    with xarray.open_zarr(tmp_path / "run.zarr") as dataset:
+        found = {name: float(dataset[name][0]) for name in dataset.variables}
+    expected = {"x": 0, "y_input": 0, "x_input_input": 1, "x_input": 2, "y": 3, "y_input_input": 4}
+    assert {name: found[name] for name in expected} == expected
 
 
 def test_axes_have_the_names_of_the_manifest(small, tmp_path):
@@ -271,21 +289,22 @@ def test_a_full_disk_in_a_compaction_loses_nothing(small, undisturbed, tmp_path,
     assert tree(path) == undisturbed
 
 
-def test_memory_is_bounded_where_the_output_is_large(tmp_path, monkeypatch):
+@pytest.mark.parametrize("size, k, n_groups", [(40000, 16, 4), (2000, 1280, 1)])
+def test_memory_is_bounded_where_the_output_is_large(tmp_path, monkeypatch, size, k, n_groups):
     """Neither the panel nor a piece of a record grows with the number of samples or values."""
     monkeypatch.setattr(compaction, "PANEL_BYTES", 1 << 20)
     monkeypatch.setattr(zarr_array, "COLUMN_BYTES", 1 << 20)
     monkeypatch.setattr(zarr_array, "CHUNK_BYTES", 1 << 18)
     monkeypatch.setattr("ensemble.uq.store.index.PIECE_BYTES", 1 << 18)
-    values = np.random.default_rng(90217).normal(size=(40000, 16))
-    with Store.create(tmp_path / "run.zarr", {"n": 64}) as store:
-        for k in range(4):
-            store.append(np.arange(k, 64, 4), {"u": values})
+    values = np.random.default_rng(90217).normal(size=(size, k))
+    with Store.create(tmp_path / "run.zarr", {"n": n_groups * k}) as store:
+        for first in range(n_groups):
+            store.append(np.arange(first, n_groups * k, n_groups), {"u": values})
         tracemalloc.start()
         try:
             store.compact()
             peak = tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
-        assert peak < 4 << 20 < 16 << 20 < 4 * values.nbytes
-        np.testing.assert_array_equal(store.read("u", np.arange(2, 64, 4)), values)
+        assert peak < 4 << 20 < 16 << 20 < n_groups * values.nbytes
+        np.testing.assert_array_equal(store.read("u", np.arange(n_groups - 1, n_groups * k, n_groups)), values)

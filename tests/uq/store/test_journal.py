@@ -107,7 +107,8 @@ def test_a_torn_end_is_found_and_cut(written, kept):
     journal, groups = read(written, writable=True)
     assert len(groups) == N_GROUPS - 1
     assert journal.torn == (N_GROUPS - 1, start, min(kept, end - 1 - start))
-    journal.cut()
+    assert f"record {N_GROUPS - 1} of the journal, the last, is incomplete" in journal.cut()
+    assert written.stat().st_size == start
     journal.append(*group(7))
     assert [list(g.ids) for g in read(written)[1]] == [list(group(k)[0]) for k in (0, 1, 2, 7)]
 
@@ -154,11 +155,20 @@ def test_a_damaged_last_record_is_not_read(written, place):
     assert len(groups) == N_GROUPS - 1 and journal.torn is not None
 
 
-@pytest.mark.parametrize("contents", [b"", b"ensj", b"PK\x03\x04" + bytes(60)], ids=repr)
+@pytest.mark.parametrize("contents", [b"ensj", b"PK\x03\x04" + bytes(60)], ids=repr)
 def test_a_file_that_is_no_journal_is_refused(path, contents):
     path.write_bytes(contents)
     with pytest.raises(ValueError, match=r"got .*journal, which does not start as one. Restore the file"):
         read(path)
+
+
+def test_a_file_that_lost_its_contents_in_a_power_failure_is_an_empty_journal(path):
+    path.write_bytes(b"")
+    assert read(path)[1] == []
+    journal, groups = read(path, writable=True)
+    assert groups == [] and path.read_bytes() == EMPTY
+    journal.append(*group(0))
+    assert len(read(path)[1]) == 1
 
 
 def test_a_newer_file_is_refused(path):
@@ -197,6 +207,24 @@ def test_a_failed_write_leaves_the_journal_as_it_was(written, monkeypatch, n_wri
     assert calls and written.read_bytes() == before
     journal.append(*group(9))
     assert [list(g.ids) for g in read(written)[1]] == [list(group(k)[0]) for k in (0, 1, 2, 3, 9)]
+
+
+def test_a_journal_that_cannot_be_cut_after_a_failed_write_is_overwritten(written, monkeypatch):
+    journal, _ = read(written, writable=True)
+    write, truncate = os.write, os.ftruncate
+
+    def refuse(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "write", lambda d, contents: refuse() if len(contents) < 300 else write(d, contents[:250]))
+    monkeypatch.setattr(os, "ftruncate", lambda *_: refuse())
+    with pytest.raises(OSError, match="No space left"):
+        journal.append(*group(8, n_samples=20))
+    monkeypatch.setattr(os, "write", write)
+    journal.append(*group(9, n_samples=2))
+    monkeypatch.setattr(os, "ftruncate", truncate)
+    journal, groups = read(written)
+    assert [list(g.ids) for g in groups[-2:]] == [list(group(3)[0]), list(group(9, n_samples=2)[0])]
 
 
 @pytest.mark.parametrize("one_write", [1 << 20, 0])

@@ -1,5 +1,6 @@
 """One process writes to a store at a time; a lock ends with its process."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -75,6 +76,15 @@ def test_a_forked_child_that_outlives_its_parent_does_not_hold_the_lock(tmp_path
         os.kill(child, signal.SIGKILL)
         process.stdin.close()
         process.stdout.close()
+
+
+def test_a_file_system_without_locks_warns(tmp_path, monkeypatch):
+    def refuse(descriptor, kind):
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    with pytest.warns(RuntimeWarning, match=r"has no locks \(Function not implemented\): see that one process .*lock"):
+        Lock("f", tmp_path / "lock").release()
 
 
 def test_a_released_lock_leaves_an_empty_file(tmp_path):

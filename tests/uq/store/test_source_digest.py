@@ -17,6 +17,9 @@ FACTOR = 2.0
 def stretch(x):
     return FACTOR * x
 
+def bend(x):
+    return x / FACTOR
+
 def unused(x):
     return x
 """
@@ -42,8 +45,11 @@ class Material:
 
 STEEL = Material(210.0)
 
-def area(x, width=2.0):
-    return width * x
+SPAN = 3.0
+HEIGHT = 5.0
+
+def area(x, width=2.0, span=SPAN, *, height=HEIGHT):
+    return width * x * span
 
 def outer():
     shift = 1.5
@@ -61,7 +67,7 @@ def model(x):
     lines"""
     y = area(x.E) + GRAVITY * NODES.sum() + OPTIONS["order"][0]
 
-    return {"y": np.sin(y) + mesh_helper.stretch(y) + STEEL.stress(y) + shifted(y), "z": math.cos(y), "t": pull(text)}
+    return {"y": np.sin(y) + mesh_helper.bend(y) + STEEL.stress(y) + shifted(y), "z": math.cos(y), "t": pull(text)}
 
 def other(x):
     return x.E
@@ -103,6 +109,9 @@ def digest(tmp_path_factory, monkeypatch):
         ('"""two\n    lines"""', '"""two\n    more"""'),
         ('"""two\n    lines"""', '"""two\n\n    lines"""'),
         ("return width * x", "return width + x"),
+        ("SPAN = 3.0", "SPAN = 4.0"),
+        ("HEIGHT = 5.0", "HEIGHT = 6.0"),
+        ("return x / FACTOR", "return x // FACTOR"),
         ("width=2.0", "width=3.0"),
         ("GRAVITY = 9.81", "GRAVITY = 9.82"),
         ("np.arange(4.0)", "np.arange(5.0)"),
