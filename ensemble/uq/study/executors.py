@@ -132,6 +132,8 @@ class Crew:
         local = isinstance(workers.executor, ThreadPoolExecutor)
         self.work: Callable[..., Outcome] = evaluate if local else run_pickled
         self.model = model if local else pickled(model)
+        if callable(getattr(workers.executor, "scatter", None)):  # Dask: once to each worker, not with every group
+            self.model = workers.executor.scatter(self.model, broadcast=True)
         self.n_parallel = workers.count()
         self.most = 2 * self.n_parallel
         self.finished: queue.SimpleQueue[Any] = queue.SimpleQueue()
