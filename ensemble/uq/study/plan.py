@@ -17,7 +17,6 @@ from ensemble.uq.study.outputs import (
     Layout,
     Outcome,
     OutputError,
-    blank,
     check_layout,
     layout_of,
     named_outputs,
@@ -252,8 +251,6 @@ class Plan:
             check_layout(self.layout or found, found, function)
             if not self.layout:
                 self._start(found)
-            if np.any(outcome.failed):
-                outputs = {name: _without(array, outcome.failed) for name, array in outputs.items()}
         reasons = {int(ids[place]): text for place, text in outcome.reasons.items()}
         self.store.append(ids, outputs, outcome.failed, reasons)
         self.is_done[ids] = True
@@ -330,13 +327,6 @@ class Plan:
 
     def __repr__(self) -> str:
         return f"Plan({self.n_done} of {self.n} samples done, {np.count_nonzero(self.failed)} failed)"
-
-
-def _without(array: np.ndarray, failed: np.ndarray) -> np.ndarray:
-    """`array` with blanks in the samples that failed."""
-    result = array.copy()
-    result[..., failed] = blank((), array.dtype, 1)[0]
-    return result
 
 
 def plan(

@@ -46,8 +46,9 @@ class Material:
 STEEL = Material(210.0)
 
 SPAN = 3.0
+HEIGHT = 5.0
 
-def area(x, width=2.0, span=SPAN, *, height=SPAN):
+def area(x, width=2.0, span=SPAN, *, height=HEIGHT):
     return width * x * span
 
 def outer():
@@ -109,6 +110,7 @@ def digest(tmp_path_factory, monkeypatch):
         ('"""two\n    lines"""', '"""two\n\n    lines"""'),
         ("return width * x", "return width + x"),
         ("SPAN = 3.0", "SPAN = 4.0"),
+        ("HEIGHT = 5.0", "HEIGHT = 6.0"),
         ("return x / FACTOR", "return x // FACTOR"),
         ("width=2.0", "width=3.0"),
         ("GRAVITY = 9.81", "GRAVITY = 9.82"),

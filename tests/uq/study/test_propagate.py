@@ -187,8 +187,9 @@ def test_a_target_ends_with_the_time():
     assert result.n_done == 0 and result.target_met is False
 
 
-def test_no_group_begins_after_the_time():
-    result = run(max_seconds=1e-9)
+@pytest.mark.parametrize("size", [32, "auto"])
+def test_no_group_begins_after_the_time(size):
+    result = run(max_seconds=1e-9, ensemble_size=size)
     assert result.n_done == 0 and result.target_met is None and "256 not run" in repr(result)
 
 
@@ -279,6 +280,11 @@ def test_equal_studies_have_equal_files(tmp_path, third_call_is_last):
 def test_a_stored_study_is_extended(tmp_path):
     run(n=128, store=tmp_path / "a")
     assert same_bits(run(n=512, store=tmp_path / "a", resume=True, seed=None), run(n=512))
+
+
+def test_a_stored_study_never_shrinks(tmp_path):
+    run(n=256, store=tmp_path / "a")
+    assert same_bits(run(n=64, store=tmp_path / "a", resume=True), run(n=256))
 
 
 def test_a_target_goes_on_from_a_store(tmp_path):
