@@ -9,6 +9,8 @@ import os
 import signal
 import sys
 import time
+import traceback
+import warnings
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
@@ -131,8 +133,14 @@ def in_child(kind: str, path: Path, n: int, seed: int, shared: mmap.mmap) -> int
         try:
             os.setpgid(0, 0)
             note_phases(shared)
-            RUNS[kind](path, n, seed, False)
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.filterwarnings("always", "Store.open: record", RuntimeWarning)  # a kill may cut a write
+                RUNS[kind](path, n, seed, False)
+            for warning in caught:
+                print(warning.message, file=sys.stderr)
             code = 0
+        except BaseException:
+            traceback.print_exc()
         finally:
             os._exit(code)
     return child
