@@ -6,7 +6,10 @@ from ensemble.uq.inputs.inputs import Inputs
 from ensemble.uq.inputs.mixture import Mixture
 from ensemble.uq.inputs.samples import InputSamples
 from ensemble.uq.inputs.vector import Vector
+from ensemble.uq.samplers.latin_hypercube import LatinHypercube
 from ensemble.uq.samplers.monte_carlo import MonteCarlo
+from ensemble.uq.samplers.points import Points
+from ensemble.uq.samplers.quadrature import Gauss, SparseGrid
 from ensemble.uq.samplers.quasi_random import Halton, Sobol
 from ensemble.uq.samplers.sampler import Sampler
 from ensemble.uq.sensitivity.chaos import chaos
@@ -27,20 +30,24 @@ from ensemble.uq.study.vectorize import VectorizedModel, vectorize
 __all__ = [
     "Categorical",
     "ChaosExpansion",
+    "Gauss",
     "Group",
     "Halton",
     "InputSamples",
     "Inputs",
+    "LatinHypercube",
     "Mixture",
     "MonteCarlo",
     "OutputError",
     "Plan",
+    "Points",
     "Probability",
     "SampleError",
     "Sampler",
     "ShapleyEffects",
     "Sobol",
     "SobolIndices",
+    "SparseGrid",
     "Store",
     "UqResult",
     "Vector",

@@ -274,6 +274,10 @@ class KarhunenLoeve(Variable):
         """The coefficients y, shape (n_terms, n)."""
         return self.coefficients.from_normal(z)
 
+    def to_normal(self, values: np.ndarray) -> np.ndarray:
+        """The germs of coefficients y, shape (n_terms, n)."""
+        return self.coefficients.to_normal(values)
+
     def components(self) -> tuple[Variable, ...]:
         """None: a field has its own covariance."""
         return ()

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from ensemble._check import message, require
-from ensemble.uq.inputs.variable import Variable
+from ensemble.uq.inputs.variable import Variable, normal_of
 
 __all__ = ["Categorical"]
 
@@ -76,6 +76,17 @@ class Categorical(Variable):
         """The places of the labels, int64."""
         places: np.ndarray = np.searchsorted(ndtri(self._ends), z[0], side="left").astype(np.int64)
         return places
+
+    def to_normal(self, values: np.ndarray) -> np.ndarray:
+        """The points of labels or of their places, each in the middle of its probabilities."""
+        numbers = {label: place for place, label in enumerate(self.labels)}
+        if values.dtype.kind in "iu" and not all(label in numbers for label in np.unique(values).tolist()):
+            numbers = {place: place for place in range(len(self.labels))}
+        places = np.array([numbers.get(label, -1) for label in values.tolist()], dtype=np.intp)
+        ends = np.cumsum(self.probabilities)
+        shares = self.probabilities[places]
+        below = ends[places] - 0.5 * shares
+        return np.where((places >= 0) & (shares > 0.0), normal_of(below, 1.0 - below), np.nan)[None]
 
     def plain(self, value: np.ndarray) -> Any:
         """The label at the place `value`."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-__all__ = ["HermiteSeries"]
+__all__ = ["HermiteSeries", "normal_rule", "panel_edges"]
 
 TERMS = 1000
 """Of a series: what is left of a jump's series falls with the square root of their number, times ``rho**TERMS``."""
@@ -33,8 +33,7 @@ class HermiteSeries:
     """
 
     def __init__(self, function: Callable[[np.ndarray], np.ndarray], breaks: np.ndarray) -> None:
-        regular = np.linspace(-REACH, REACH, int(2 * REACH * PANELS_PER_UNIT) + 1)
-        self.edges = np.union1d(regular, breaks[np.abs(breaks) < REACH])
+        self.edges = panel_edges(breaks)
         self.function = function
         self.mean, self.std = 0.0, 1.0
         nodes, weights = normal_rule(self.edges)
@@ -57,6 +56,12 @@ class HermiteSeries:
         """The correlation of f(z1) and g(z2) where z1 and z2 have the correlation `rho`."""
         products = np.concatenate([[0.0], self.coefficients * other.coefficients])
         return float(np.polynomial.polynomial.polyval(rho, products))
+
+
+def panel_edges(breaks: np.ndarray) -> np.ndarray:
+    """Ends of panels over all of normal space that counts, the places where a function jumps among them."""
+    regular = np.linspace(-REACH, REACH, int(2 * REACH * PANELS_PER_UNIT) + 1)
+    return np.union1d(regular, breaks[np.abs(breaks) < REACH])
 
 
 def normal_rule(edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

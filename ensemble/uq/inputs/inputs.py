@@ -150,6 +150,51 @@ class Inputs:
         values = {name: v.from_normal(rows[self.germs[name]]) for name, v in self.variables.items()}
         return self._samples(values, rows.shape[1], ids, "from_normal")
 
+    def to_normal(self, values: Mapping[str, Any]) -> np.ndarray:
+        """The points of normal space of given values: the inverse of `from_normal`.
+
+        Parameters
+        ----------
+        values : mapping of names to array_like, shape (\\*shape, n)
+            Of every input that is no constant; labels or their places for a categorical input, coefficients for a
+            field.
+
+        Returns
+        -------
+        ndarray, shape (n, n_germs)
+            For a value that has a probability of its own, the middle of its points.
+
+        Raises
+        ------
+        ValueError
+            If an input is missing, shapes do not fit, or a value is none of its distribution's.
+
+        Examples
+        --------
+        >>> from scipy import stats
+        >>> Inputs(a=stats.norm(1.0, 2.0), k=stats.bernoulli(0.5)).to_normal({"a": [3.0], "k": [1]}).round(4)
+        array([[1.    , 0.6745]])
+        """
+        method = "Inputs.to_normal"
+        random = [name for name in self.names if self.variables[name].n_germs]
+        wanted = f"have the names {', '.join(random)}"
+        require(set(values) == set(random), method, "values", wanted, ", ".join(map(str, values)))
+        arrays = {name: np.asarray(values[name]) for name in random}
+        sizes = {array.shape[-1:] for array in arrays.values()}
+        rows = np.empty((self.n_germs, *next(iter(sizes), (1,))))
+        for name, array in arrays.items():
+            variable = self.variables[name]
+            good = array.shape[:-1] == variable.shape and array.ndim > 0 and len(sizes) == 1 and array.shape[-1] > 0
+            wanted = f"have shape {(*variable.shape, 'n')}, n for all"
+            require(good, method, name, wanted, f"shape {array.shape}")
+            z = variable.to_normal(array)
+            known = bool(np.all(np.isfinite(z)))
+            require(known, method, name, "have values of its distribution", "others, or in tails of probability zero")
+            rows[self.germs[name]] = z
+        if self.copula.pairs:
+            rows[self.copula.columns] = np.linalg.solve(self.copula.root, rows[self.copula.columns])
+        return np.ascontiguousarray(rows.T)
+
     def samples(
         self, n: int | None = None, *, sampler: Any = "sobol", seed: int | None = None, ids: Any = None
     ) -> InputSamples:
@@ -160,7 +205,7 @@ class Inputs:
         n : int, at least 1
             The number of samples; left out for samplers of a fixed number of points.
         sampler : str or Sampler
-            "sobol", "halton", "monte_carlo", or a sampler with options.
+            "sobol", "halton", "latin_hypercube", "monte_carlo", or a sampler with options.
         seed : int, optional
             Equal seeds give equal samples; sample i is the same whatever `n` is. Default: a new one each time, which
             the result's `seed` tells.

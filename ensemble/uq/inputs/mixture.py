@@ -10,7 +10,7 @@ from scipy.special import ndtr, ndtri
 
 from ensemble._check import finite, message, require
 from ensemble.uq.inputs.univariate import FrozenDistribution
-from ensemble.uq.inputs.variable import Variable
+from ensemble.uq.inputs.variable import Variable, normal_of
 
 __all__ = ["Mixture"]
 
@@ -101,6 +101,11 @@ class Mixture(Variable):
             return there
 
         return self._between(ends, reached)
+
+    def to_normal(self, values: np.ndarray) -> np.ndarray:
+        """The points of `values`; in the middle of its probabilities for a value at a jump."""
+        half = 0.5 * self.mass(values)
+        return normal_of(self.cdf(values) - half, self.sf(values) + half)[None]
 
     def _between(self, ends: list[np.ndarray], reached: Any) -> np.ndarray:
         """The smallest numbers between those of the parts where `reached` holds."""

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from ensemble._check import message, require
-from ensemble.uq.inputs.variable import Variable, array_digest, inside
+from ensemble.uq.inputs.variable import Variable, array_digest, inside, normal_of
 
 __all__ = ["FrozenDistribution", "OwnDistribution", "as_univariate"]
 
@@ -36,6 +36,8 @@ class FrozenDistribution(Variable):
         self.parameters = named_parameters(frozen, self.discrete, name)
         self.law: str = frozen.dist.name if is_of_scipy(frozen.dist) else ""
         require_inverse(frozen.ppf, name, f"{frozen.dist.name}({self._text()})")
+        self.values = self.atoms() if self.discrete else np.empty(0)
+        self.ends = self.frozen.cdf(self.values) if self.values.size else np.empty(0)
 
     def _text(self) -> str:
         return ", ".join(f"{key}={value:g}" for key, value in self.parameters.items())
@@ -50,7 +52,18 @@ class FrozenDistribution(Variable):
             return self._moved(u[0])
         if self.law in ("norm", "lognorm"):
             return self.from_normal(ndtri(u))
+        if self.values.size:
+            return self._looked_up(u[0])
         return np.asarray(self.frozen.ppf(u[0]), dtype=np.float64)
+
+    def _looked_up(self, u: np.ndarray) -> np.ndarray:
+        """The first of the discrete values whose probabilities add up to `u`; SciPy's search beyond the table."""
+        places = np.searchsorted(self.ends, u)
+        beyond = (places == self.values.size) | (u <= self.ends[0])
+        result: np.ndarray = self.values[np.minimum(places, self.values.size - 1)]
+        if np.any(beyond):
+            result[beyond] = self.frozen.ppf(u[beyond])
+        return result
 
     def from_normal(self, z: np.ndarray) -> np.ndarray:
         if self.law == "norm":
@@ -59,11 +72,16 @@ class FrozenDistribution(Variable):
             return self._moved(np.exp(self.parameters["s"] * z[0]))
         if self.discrete or self.law == "uniform":
             return self.from_uniform(inside(ndtr(z)))
-        tail, upper = np.maximum(ndtr(-np.abs(z[0])), 5e-324), z[0] > 0.0
-        values = np.empty(tail.shape)
-        values[upper] = self.frozen.isf(tail[upper])
-        values[~upper] = self.frozen.ppf(tail[~upper])
-        return values
+        return two_sided(self.frozen.ppf, self.frozen.isf, z[0])
+
+    def to_normal(self, values: np.ndarray) -> np.ndarray:
+        """The points of `values`; in the middle of its probabilities for a discrete value."""
+        if self.law == "norm":
+            return ((values - self.parameters["loc"]) / self.parameters["scale"])[None]
+        half = 0.5 * self.frozen.pmf(values) if self.discrete else 0.0
+        below, above = self.frozen.cdf(values) - half, self.frozen.sf(values) + half
+        z = normal_of(below, above)
+        return np.where(half > 0.0, z, np.nan)[None] if self.discrete else z[None]
 
     def atoms(self) -> np.ndarray:
         """The values of a discrete distribution, less tails of probability 1e-12, ascending."""
@@ -80,8 +98,7 @@ class FrozenDistribution(Variable):
         """Where the value jumps, as points of normal space."""
         if not self.discrete:
             return np.empty(0)
-        ends = self.frozen.cdf(self.atoms())
-        result: np.ndarray = ndtri(ends[(ends > 0.0) & (ends < 1.0)])
+        result: np.ndarray = ndtri(self.ends[(self.ends > 0.0) & (self.ends < 1.0)])
         return result
 
     def mid_rank(self, z: np.ndarray) -> np.ndarray:
@@ -109,15 +126,40 @@ class OwnDistribution(Variable):
     def __init__(self, distribution: Any, name: str) -> None:
         self.distribution = distribution
         self.inverse = distribution.icdf if hasattr(distribution, "icdf") else distribution.ppf
+        self.upper = getattr(distribution, "iccdf", None) or getattr(distribution, "isf", None)
         require_inverse(self.inverse, name, repr(distribution))
 
     def from_uniform(self, u: np.ndarray) -> np.ndarray:
         return np.asarray(self.inverse(u[0]), dtype=np.float64)
 
+    def from_normal(self, z: np.ndarray) -> np.ndarray:
+        if self.upper is None:
+            return self.from_uniform(inside(ndtr(z)))
+        return two_sided(self.inverse, self.upper, z[0])
+
+    def to_normal(self, values: np.ndarray) -> np.ndarray:
+        """The points of `values`, by halving intervals."""
+        low, high = np.full(values.shape, -38.0), np.full(values.shape, 38.0)
+        for _ in range(64):
+            middle = 0.5 * (low + high)
+            below = self.from_normal(middle[None]) < values
+            low, high = np.where(below, middle, low), np.where(below, high, middle)
+        return high[None]
+
     def description(self) -> dict[str, Any]:
         kind = type(self.distribution)
         name = f"{kind.__module__}.{kind.__qualname__}"
         return {"kind": "own", "distribution": name, "inverse": inverse_text(self.inverse)}
+
+
+def two_sided(below: Any, above: Any, z: np.ndarray) -> np.ndarray:
+    """Values at points of normal space, each tail by its own inverse."""
+    tail, upper = np.maximum(ndtr(-np.abs(z)), 5e-324), z > 0.0
+    values = np.empty(tail.shape)
+    for inverse, chosen in ((above, upper), (below, ~upper)):
+        if np.any(chosen):
+            values[chosen] = inverse(tail[chosen])
+    return values
 
 
 def is_of_scipy(distribution: Any) -> bool:
@@ -162,8 +204,12 @@ def named_parameters(frozen: Any, discrete: bool, name: str) -> dict[str, float]
 
 def require_inverse(inverse: Any, name: str, seen: str) -> None:
     """Raise unless the inverse gives one finite number for each of some probabilities, none below the one before."""
-    with np.errstate(all="ignore"):
-        values = np.asarray(inverse(GRID))
+    try:
+        with np.errstate(all="ignore"):
+            values = np.asarray(inverse(GRID))
+    except Exception as error:  # whatever an inverse raises, the input is of no use
+        raised = f"{seen}, which raised {type(error).__name__}: {error}"
+        raise ValueError(message("Inputs", name, "have an inverse that can be computed", raised)) from error
     if values.shape != GRID.shape or values.dtype.kind not in "biuf":
         advice = "Its inverse takes an array of probabilities and gives as many numbers."
         raise TypeError(message("Inputs", name, "be the distribution of one real number", seen, advice))

@@ -10,7 +10,7 @@ import numpy as np
 from ensemble._check import message, require
 from ensemble.scalar import Ensemble
 
-__all__ = ["Constant", "Variable", "array_digest", "inside"]
+__all__ = ["Constant", "Variable", "array_digest", "inside", "normal_of"]
 
 LOWEST, HIGHEST = 2.0**-54, 1.0 - 2.0**-53
 """Where points of the unit cube are kept: inverses of 0 and 1 are infinite for many distributions."""
@@ -39,6 +39,10 @@ class Variable:
         from scipy.special import ndtr
 
         return self.from_uniform(inside(ndtr(z)))
+
+    def to_normal(self, values: np.ndarray) -> np.ndarray:
+        """Points ``(n_germs, n)`` of normal space at which `from_normal` gives `values`; NaN where there is none."""
+        raise NotImplementedError
 
     def description(self) -> dict[str, Any]:
         """What the variable is, in numbers and texts that JSON holds."""
@@ -90,6 +94,9 @@ class Constant(Variable):
     def from_normal(self, z: np.ndarray) -> np.ndarray:
         return self.from_uniform(z)
 
+    def to_normal(self, values: np.ndarray) -> np.ndarray:
+        return np.empty((0, values.shape[-1]))
+
     def components(self) -> tuple[Variable, ...]:
         return ()
 
@@ -105,6 +112,17 @@ class Constant(Variable):
 def inside(u: np.ndarray) -> np.ndarray:
     """`u` moved off the faces of the unit cube by less than rounding."""
     result: np.ndarray = np.clip(u, LOWEST, HIGHEST)
+    return result
+
+
+def normal_of(below: np.ndarray, above: np.ndarray) -> np.ndarray:
+    """The point of normal space with the probability `below` it and `above` it, exact in both tails."""
+    from scipy.special import ndtri
+
+    lower = below <= above
+    with np.errstate(all="ignore"):
+        z = np.where(lower, ndtri(below), -ndtri(above))
+    result: np.ndarray = np.where(np.isfinite(z), z, np.nan)
     return result
 
 

@@ -74,6 +74,10 @@ class Vector(Variable):
             return self.parts[0].from_normal(z.reshape(1, -1)).reshape(z.shape)
         return np.stack([part.from_normal(z[k : k + 1]) for k, part in enumerate(self.parts)])
 
+    def to_normal(self, values: np.ndarray) -> np.ndarray:
+        """The points of the components."""
+        return np.concatenate([part.to_normal(row) for part, row in zip(self.parts, values, strict=True)])
+
     def components(self) -> tuple[Variable, ...]:
         """The distribution of each component."""
         return self.parts
@@ -110,6 +114,10 @@ class JointNormal(Variable):
 
     def from_normal(self, z: np.ndarray) -> np.ndarray:
         return rows_product(self.root, z) + self.mean[:, None]
+
+    def to_normal(self, values: np.ndarray) -> np.ndarray:
+        z: np.ndarray = np.linalg.lstsq(self.root, values - self.mean[:, None], rcond=None)[0]
+        return z
 
     def components(self) -> tuple[Variable, ...]:
         return ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ensemble._check import integer, message, one_of, require
+from ensemble.uq.samplers.latin_hypercube import LatinHypercube
 from ensemble.uq.samplers.monte_carlo import MonteCarlo
 from ensemble.uq.samplers.quasi_random import Halton, Sobol
 from ensemble.uq.samplers.sampler import Sampler
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["settled_sampler"]
 
-SAMPLERS: dict[str, type[Sampler]] = {kind.name: kind for kind in (MonteCarlo, Sobol, Halton)}
+SAMPLERS: dict[str, type[Sampler]] = {kind.name: kind for kind in (MonteCarlo, LatinHypercube, Sobol, Halton)}
 
 
 def settled_sampler(sampler: Any, inputs: Inputs, n: int | None, function: str = "Inputs.samples") -> tuple[Any, int]:

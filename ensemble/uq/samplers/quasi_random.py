@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import copy
 import functools
+import math
 import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ensemble._check import integer, require
-from ensemble.uq.samplers.sampler import Sampler, checked_ids, checked_seed, spread
+from ensemble.uq.samplers.sampler import Sampler, checked_ids, checked_seed
 
 if TYPE_CHECKING:
     from ensemble.uq.inputs.inputs import Inputs
@@ -22,6 +22,9 @@ BITS = 53
 
 BLOCK = 8192
 """Samples of which the words are held at a time."""
+
+TABLE = 1024
+"""Entries of a table of Halton digits, at most, where the base is not larger."""
 
 MOST_DIMENSIONS = 21201
 """Of the direction numbers of Joe and Kuo."""
@@ -112,7 +115,7 @@ class Sobol(QuasiRandom):
         return result
 
 
-@functools.lru_cache(maxsize=256)
+@functools.lru_cache(maxsize=16)
 def sobol_tables(dimension: int, seed: int, replicates: int, r: int, n_bits: int) -> tuple[np.ndarray, ...]:
     """Words of which the exclusive or is a point: one table of 256 rows for each byte of its number.
 
@@ -151,7 +154,7 @@ class Halton(QuasiRandom):
 
     Notes
     -----
-    The random permutations of the digits are those of `scipy.stats.qmc.Halton`.
+    Column k has the k-th prime as its base; each digit, up to 2^-54, has its own random permutation.
 
     References
     ----------
@@ -166,19 +169,61 @@ class Halton(QuasiRandom):
     name = "halton"
 
     def _scramble(self, places: np.ndarray, n_germs: int, seed: int, r: int) -> np.ndarray:
-        def draw(first: int, count: int) -> np.ndarray:
-            engine = copy.copy(halton_engine(n_germs, seed, self.n_replicates, r))
-            engine.fast_forward(first)
-            points: np.ndarray = engine.random(count)
-            return points
+        result = np.empty((places.size, n_germs))
+        n_bits = int(places.max()).bit_length()
+        for column, base in enumerate(primes(n_germs)):
+            tables = halton_tables(base, column, seed, r, n_bits)
+            left, blocks = places, []
+            for table in tables[:-1]:
+                left, block = np.divmod(left, table.size)
+                blocks.append(block)
+            total = tables[-1].take(left)
+            for table, block in zip(tables[-2::-1], blocks[::-1], strict=True):
+                total += table.take(block)
+            result[:, column] = total
+        return result
 
-        return spread(places, draw, n_germs)
+
+def digit_permutations(base: int, column: int, seed: int, r: int) -> np.ndarray:
+    """A permutation of the digits for each place after the point, shape (n_digits, base)."""
+    stream = np.random.SeedSequence(seed, spawn_key=(r, column))
+    n_digits = math.ceil((BITS + 1) / math.log2(base))
+    return np.random.default_rng(stream).permuted(np.tile(np.arange(base), (n_digits, 1)), axis=1)
 
 
-@functools.lru_cache(maxsize=64)
-def halton_engine(dimension: int, seed: int, replicates: int, r: int) -> Any:
-    """The generator of one scramble, at its first point; to be copied before it is used."""
-    from scipy.stats import qmc
+@functools.lru_cache(maxsize=256)
+def halton_tables(base: int, column: int, seed: int, r: int, n_bits: int) -> tuple[np.ndarray, ...]:
+    """Parts of a coordinate, one table for each block of digits of a point's number.
 
-    child = np.random.SeedSequence(seed).spawn(replicates)[r]
-    return qmc.Halton(dimension, rng=np.random.default_rng(child))
+    They are added from the last to the first. What digits beyond those of the number add is in the last table, summed
+    in the same order, so that the bits of a point do not depend on how many tables there are.
+    """
+    permutations = digit_permutations(base, column, seed, r)
+    n_digits = permutations.shape[0]
+    width = max(1, int(math.log(TABLE, base) + 1e-9))
+    tables = []
+    for first in range(0, n_digits, width):
+        table = np.zeros(1)
+        for place in range(min(first + width, n_digits) - 1, first - 1, -1):
+            # the first digit of a block runs fastest
+            table = (table[:, None] + permutations[place] * float(base) ** -(place + 1)).ravel()
+        tables.append(table)
+    n_tables = 1
+    while base ** (n_tables * width) < 2**n_bits and n_tables < len(tables):
+        n_tables += 1
+    rest = 0.0
+    for table in tables[: n_tables - 1 : -1]:
+        rest = rest + table[0]
+    tables[n_tables - 1] = np.minimum(tables[n_tables - 1] + rest, 1.0 - 2.0**-BITS)
+    return tuple(tables[:n_tables])
+
+
+@functools.cache
+def primes(count: int) -> tuple[int, ...]:
+    """The first `count` primes, by the sieve of Eratosthenes up to a bound for the last (Rosser 1941)."""
+    last = 15 if count < 6 else math.ceil(count * (math.log(count) + math.log(math.log(count))))
+    is_prime = np.ones(last + 1, dtype=bool)
+    is_prime[:2] = False
+    for factor in range(2, math.isqrt(last) + 1):
+        is_prime[factor * factor :: factor] = False
+    return tuple(np.flatnonzero(is_prime)[:count].tolist())

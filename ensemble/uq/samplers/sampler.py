@@ -28,12 +28,15 @@ class Sampler:
         Sample i belongs to the independent replicate ``i % n_replicates``.
     extendable : bool
         Whether a study of these points can be continued with more of them.
+    is_quadrature : bool
+        Whether weighted sums over all points are integrals, without sampling error.
     """
 
     name: str = ""
     space: str = "uniform"
     n_replicates: int = 1
     extendable: bool = True
+    is_quadrature: bool = False
 
     def for_inputs(self, inputs: Inputs, n: int | None) -> Sampler:
         """The sampler with everything settled that depends on the inputs or on the number of samples."""
@@ -82,6 +85,9 @@ def spread(ids: np.ndarray, draw: Any, n_columns: int) -> np.ndarray:
     result = np.empty((ids.size, n_columns))
     if ids.size == 0 or n_columns == 0:
         return result
+    if np.all(np.diff(ids) == 1):
+        rows: np.ndarray = draw(int(ids[0]), ids.size)
+        return rows
     order = np.argsort(ids, kind="stable")
     ordered = ids[order]
     starts = np.flatnonzero(np.diff(ordered, prepend=ordered[0] - 2) > 1)

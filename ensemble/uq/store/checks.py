@@ -92,11 +92,13 @@ def ids_checked(ids: Any, done: np.ndarray) -> np.ndarray:
 def output_checked(name: str, value: Any, output: Output, n_samples: int) -> np.ndarray:
     """One output of a group as a C-contiguous little-endian array that fits the outputs stored before."""
     array = np.ascontiguousarray(value)
+    if array.dtype != output.dtype and array.dtype.newbyteorder("<") == output.dtype:
+        array = array.astype(output.dtype)
     if array.dtype != output.dtype or array.shape != (*output.shape, n_samples):
         requirement = f"be {output.dtype.name} of shape {(*output.shape, n_samples)}"
         seen = f"{array.dtype.name} of shape {array.shape}"
         raise ValueError(_check.message("Store.append", f"outputs[{name!r}]", requirement, seen))
-    return array.astype(output.dtype, copy=False)
+    return array
 
 
 def new_output(name: str, array: np.ndarray) -> Output:

@@ -36,7 +36,8 @@ RESERVED = ("done", "failed", "sample", GROUP_FILE)
 
 def supported(dtype: np.dtype) -> bool:
     """Whether arrays of `dtype` can be stored: bools, integers, and real and complex numbers of 16 to 128 bits."""
-    return dtype.kind in "biu" or dtype in (np.float16, np.float32, np.float64, np.complex64, np.complex128)
+    floats = (np.float16, np.float32, np.float64, np.complex64, np.complex128)
+    return dtype.kind in "biu" or dtype.newbyteorder("=") in floats
 
 
 def reasons_text(reasons: Mapping[int, str]) -> bytes:

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ensemble._check import message
+from ensemble._files import Replacements
 
 __all__ = ["EMPTY", "Journal", "Layout", "Output", "Record", "TornRecord"]
 
@@ -219,9 +220,21 @@ class Journal:
             self.end += group.record.length
             yield group
 
-    def cut(self) -> None:
-        """Remove the incomplete end."""
+    def cut(self) -> str:
+        """Remove the incomplete end; says what is removed."""
         os.ftruncate(self._descriptor, self.end)
+        record, offset, n_bytes = self.torn or (self._n_records, self.end, 0)
+        return (
+            f"record {record} of the journal, the last, is incomplete ({n_bytes} bytes from byte offset {offset}). "
+            "It is cut off, and its samples run again."
+        )
+
+    def emptied(self) -> Journal:
+        """A journal without records in the place of this one, which is closed; readers keep the old file."""
+        with Replacements(durable=True) as files:
+            files.write(self.path, lambda file: file.write(EMPTY))
+        self.close()
+        return Journal(self.path, writable=True)
 
     def rows(self, record: Record, output: Output, offset: int, start: int, stop: int) -> np.ndarray:
         """Values `start` to `stop` of an output that starts at `offset`, for all samples: (stop - start, n_samples)."""

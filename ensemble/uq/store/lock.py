@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import socket
+import time
 import weakref
 from pathlib import Path
 
@@ -17,6 +18,9 @@ except ImportError:  # no such locks on Windows
     fcntl = None  # type: ignore[assignment]
 
 __all__ = ["Lock"]
+
+PATIENCE = 1.0
+"""How long to wait, in seconds: a killed process ends, and closes its files, some time after the signal."""
 
 HELD: weakref.WeakSet[Lock] = weakref.WeakSet()
 
@@ -32,15 +36,7 @@ class Lock:
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666)
         self.owner = os.getpid()
         try:
-            if fcntl is not None:
-                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            holder = os.read(self._descriptor, 200).decode(errors="replace").strip() or "unknown process"
-            os.close(self._descriptor)
-            same = holder.startswith(f"process {os.getpid()} on {socket.gethostname()}")
-            advice = "Close the other Store first." if same else "Wait until it ends, or end it."
-            text = message(function, "path", "be a store that nobody else writes to", f"one in use by {holder}", advice)
-            raise BlockingIOError(errno.EWOULDBLOCK, text) from None
+            self._acquire(function)
         except BaseException:
             os.close(self._descriptor)
             raise
@@ -48,6 +44,28 @@ class Lock:
         os.write(self._descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
         self._close = weakref.finalize(self, os.close, self._descriptor)
         HELD.add(self)
+
+    def _acquire(self, function: str) -> None:
+        """Take the lock; another process may take `PATIENCE` to give it up."""
+        own = f"process {os.getpid()} on {socket.gethostname()}"
+        until = time.monotonic() + PATIENCE
+        while not self._taken():
+            holder = os.pread(self._descriptor, 200, 0).decode(errors="replace").strip() or "an unknown process"
+            if holder == own or time.monotonic() > until:
+                advice = "Close the other Store first." if holder == own else "Wait until it ends, or end it."
+                requirement = "be a store that nobody else writes to"
+                text = message(function, "path", requirement, f"one in use by {holder}", advice)
+                raise BlockingIOError(errno.EWOULDBLOCK, text)
+            time.sleep(0.02)
+
+    def _taken(self) -> bool:
+        """Whether the lock could be taken at once."""
+        try:
+            if fcntl is not None:
+                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
 
     def release(self) -> None:
         """Give the lock up; the file stays, empty."""

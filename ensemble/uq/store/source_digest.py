@@ -38,7 +38,8 @@ def source_digest(model: Callable[..., Any]) -> str:
     Not covered: Python's own modules, installed packages (``site-packages``) and `ensemble`, whose versions the
     manifest has; compiled extensions; files that the model reads; attributes of other objects; what is found only when
     the model runs (``getattr``, ``importlib``, ``globals()``). Of a function whose source cannot be read, as one typed
-    into an interpreter, the byte code is covered, which differs between versions of Python.
+    into an interpreter, the byte code is covered, which differs between versions of Python. Of a lambda, the lines that
+    it stands in are covered.
 
     Parameters
     ----------
@@ -61,7 +62,7 @@ def source_digest(model: Callable[..., Any]) -> str:
     >>> source_digest(model) == source_digest(model), len(source_digest(model))
     (True, 32)
     """
-    _check.require(callable(model), "source_digest", "model", "be callable", type(model).__name__)
+    _check.require_type(model, Callable, "source_digest", "model", "be callable")  # type: ignore[arg-type]
     walk = Walk()
     walk.visit("model", model)
     return hashlib.blake2b("\0".join(walk.parts).encode(), digest_size=16).hexdigest()
@@ -149,6 +150,7 @@ class Walk:
 
     def _visit_object(self, name: str, value: Any) -> None:
         """An object: its class, and what it holds if the class is the user's."""
+        self.parts.append(f"{name}: {getattr(value, '__qualname__', getattr(value, '__name__', ''))}")
         self.visit(f"type of {name}", type(value))
         if own(type(value)):
             for attribute, held in getattr(value, "__dict__", {}).items():
@@ -175,8 +177,8 @@ def names_of(code: CodeType) -> Iterator[str]:
 @functools.cache
 def foreign_folders() -> tuple[Path, ...]:
     """Folders of Python's modules and of this library."""
-    paths = [sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), Path(_check.__file__).parent]
-    return tuple(Path(path).resolve() for path in paths)
+    python = [Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib")]
+    return (*python, Path(_check.__file__).resolve().parent)
 
 
 def foreign(path: Path) -> bool:
@@ -191,7 +193,7 @@ def own(value: Any) -> bool:
     module = sys.modules.get(name or "")
     if module is None:
         return inspect.isfunction(value)  # made by exec, or of a module that was not imported by its name
-    path = getattr(module, "__file__", None)
+    path: str | None = getattr(module, "__file__", None)
     if path is None:
         return name == "__main__"
     return not foreign(Path(path).resolve())

@@ -84,14 +84,7 @@ class Store:
         done, failed = compaction.read_masks(path, self.n)
         self._index.add_compacted(done, failed, compaction.read_reasons(self._private))
         if journal.torn is not None and lock is not None:
-            record, offset, n_bytes = journal.torn
-            warnings.warn(
-                f"Store.open: record {record} of the journal, the last, is incomplete ({n_bytes} bytes from byte "
-                f"offset {offset}). It is cut off, and its samples run again.",
-                RuntimeWarning,
-                stacklevel=3,
-            )
-            journal.cut()
+            warnings.warn(f"Store.open: {journal.cut()}", RuntimeWarning, stacklevel=3)
 
     @property
     def writable(self) -> bool:
@@ -358,11 +351,7 @@ class Store:
                 inputs or {},
             )  # fmt: skip
             if self._journal.n_bytes:
-                path = self._journal.path
-                with Replacements(durable=True) as files:
-                    files.write(path, lambda file: file.write(EMPTY))
-                self._journal.close()
-                self._journal = Journal(path, writable=True)
+                self._journal = self._journal.emptied()
                 self._index.clear_journal()
 
     def close(self) -> None:

@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from ensemble._backend import prototype
 from ensemble._check import samples_text
 from ensemble.scalar import DivergenceError
+from ensemble.uq.study.backend import BackendSamples
 from ensemble.uq.study.outputs import Outcome, OutputError, blank, check_layout, layout_of, named_outputs, non_finite
 
 __all__ = ["SampleError", "evaluate"]
@@ -26,7 +28,8 @@ def evaluate(model: Callable[[Any], Any], samples: Any, on_failure: str, backend
     """Call the model once on `samples`; with "retry" once more on each failed sample alone."""
     start = time.perf_counter()
     if backend != "numpy":
-        samples = samples.to_backend(backend)
+        given, like = model, prototype(backend)
+        model = lambda x: given(BackendSamples(x, like))
     outcome = _call(model, samples, on_failure)
     if on_failure == "retry" and samples.n_samples > 1 and np.any(outcome.failed):
         outcome = _retried(model, samples, outcome)
@@ -55,7 +58,7 @@ def _call(model: Callable[[Any], Any], samples: Any, on_failure: str) -> Outcome
     if not outputs and len(reasons) < n:
         raise OutputError("propagate: the model must return at least one output; got none. Return {'y': y}.")
     for name, array in outputs.items():
-        for place in np.flatnonzero(non_finite(array)).tolist():
+        for place in non_finite(array):
             reasons.setdefault(place, f"output {name!r} is not finite")
     failed = np.zeros(n, bool)
     failed[list(reasons)] = True

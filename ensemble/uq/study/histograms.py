@@ -134,7 +134,7 @@ def _bins_of(low: np.ndarray, high: np.ndarray, n_bins: int) -> tuple[np.ndarray
     seen = high >= low
     low, high = np.where(seen, low, 0.0), np.where(seen, high, 0.0)
     size = np.maximum(np.abs(low), np.abs(high))
-    least = np.maximum(np.frexp(size)[1] - 53, -1074).astype(np.int64)
+    least = np.where(size > 0.0, np.maximum(np.frexp(size)[1] - 53, -1074), -1074).astype(np.int64)
     gap = np.ldexp(high, -2) / n_bins - np.ldexp(low, -2) / n_bins  # a quarter, so that the difference is finite
     exponents = np.where(gap > 0.0, np.maximum(least, np.frexp(gap)[1] + 1), least)  # the smallest, or one below
     for _ in range(4):

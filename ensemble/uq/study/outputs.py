@@ -107,9 +107,12 @@ def blank(shape: tuple[int, ...], dtype: np.dtype, n_samples: int) -> np.ndarray
     return np.full((*shape, n_samples), np.nan if dtype.kind in "fc" else 0, dtype)
 
 
-def non_finite(array: np.ndarray) -> np.ndarray:
-    """Which samples hold a value that is not finite, shape (n_samples,)."""
+def non_finite(array: np.ndarray) -> list[int]:
+    """The places of samples that hold a value that is not finite."""
     if array.dtype.kind not in "fc":
-        return np.zeros(array.shape[-1], bool)
-    bad: np.ndarray = ~np.isfinite(array)
-    return bad if array.ndim == 1 else np.any(bad.reshape(-1, array.shape[-1]), axis=0)
+        return []
+    finite = np.isfinite(array)
+    if finite.all():
+        return []
+    places: list[int] = np.flatnonzero(~finite.reshape(-1, array.shape[-1]).all(axis=0)).tolist()
+    return places

@@ -39,7 +39,6 @@ def manifest_of(
     n: int,
     model: Callable[..., Any] | None,
     stored: dict[str, Any] | None,
-    resume: bool | str,
 ) -> dict[str, Any]:
     """What makes a study this study; without a model, as in `plan`, that of the stored study."""
     manifest = {"inputs": inputs.description(), "sampler": sampler.description(), "seed": seed, "n": n}
@@ -49,8 +48,8 @@ def manifest_of(
         manifest["source_digest"] = source_digest(model)
     else:
         manifest |= {key: stored[key] for key in ("model", "source_digest") if stored is not None and key in stored}
-    if resume == "force" and stored is not None and "model" in stored:
-        manifest["model"] = stored["model"]
+    if stored is not None and "model" in stored:
+        manifest["model"] = stored["model"]  # for readers; the source decides
     return manifest
 
 

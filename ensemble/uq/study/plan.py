@@ -17,7 +17,6 @@ from ensemble.uq.study.outputs import (
     Layout,
     Outcome,
     OutputError,
-    blank,
     check_layout,
     layout_of,
     named_outputs,
@@ -104,7 +103,7 @@ class Plan:
         self.store: Any = MemoryStore(self.n)
         self.resumed = stored is not None
         if store is not None:
-            manifest = manifest_of(inputs, self.sampler, self.seed, self.n, model, stored, resume)
+            manifest = manifest_of(inputs, self.sampler, self.seed, self.n, model, stored)
             if stored is not None:
                 manifest["n"] = stored["n"] if self.sampler.count() is None else self.n
             self.store = opened(store, manifest, resume)
@@ -226,7 +225,7 @@ class Plan:
         by_place = {k: str((reasons or {}).get(int(ids[k]), "")) for k in np.flatnonzero(mask).tolist()}
         by_place |= {place: text for place, text in marked.items() if not by_place.get(place)}
         for name, array in arrays.items():
-            for place in np.flatnonzero(non_finite(array)).tolist():
+            for place in non_finite(array):
                 by_place.setdefault(place, f"output {name!r} is not finite")
         mask[list(by_place)] = True
         if not arrays and not np.all(mask):
@@ -252,8 +251,6 @@ class Plan:
             check_layout(self.layout or found, found, function)
             if not self.layout:
                 self._start(found)
-            if np.any(outcome.failed):
-                outputs = {name: _without(array, outcome.failed) for name, array in outputs.items()}
         reasons = {int(ids[place]): text for place, text in outcome.reasons.items()}
         self.store.append(ids, outputs, outcome.failed, reasons)
         self.is_done[ids] = True
@@ -330,13 +327,6 @@ class Plan:
 
     def __repr__(self) -> str:
         return f"Plan({self.n_done} of {self.n} samples done, {np.count_nonzero(self.failed)} failed)"
-
-
-def _without(array: np.ndarray, failed: np.ndarray) -> np.ndarray:
-    """`array` with blanks in the samples that failed."""
-    result = array.copy()
-    result[..., failed] = blank((), array.dtype, 1)[0]
-    return result
 
 
 def plan(

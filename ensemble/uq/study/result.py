@@ -91,8 +91,7 @@ class UqResult:
         self._summaries: dict[str, Summary] = {}
         self._histograms: dict[str, Any] = {}
         for name, stream in (plan.streams or {}).items():
-            self._summaries[name] = stream.summary()
-            self._histograms[name] = None if stream.histograms is None else stream.histograms.copy()
+            self._summaries[name], self._histograms[name] = stream.summary()
 
     # --- what there is
     @property
@@ -194,7 +193,7 @@ class UqResult:
                 if ids.size:
                     part = None if weights is None else weights[ids]
                     stream.add(ids, self._read(name, ids, "mean"), np.ones(ids.size, bool), part)
-            self._summaries[name] = stream.summary()
+            self._summaries[name] = stream.summary()[0]
         return self._summaries[name]
 
     @property
@@ -397,9 +396,9 @@ class UqResult:
         Notes
         -----
         Independent samples: Student's t for the mean; Clopper and Pearson's interval for a probability; two order
-        statistics for a quantile; none for variances. Samplers with replicates: the statistic of each replicate,
-        and Student's t of these few independent values [1]_. A probability that all replicates agree on has the
-        interval of independent samples, which is wider. Quadrature rules have no interval.
+        statistics for a quantile; none for variances. Samplers with replicates: the statistic of all samples, and
+        Student's t of the spread of the independent statistics of each replicate [1]_. A probability that all
+        replicates agree on has the interval of independent samples, which is wider. Quadrature rules have no interval.
 
         References
         ----------
@@ -465,10 +464,13 @@ class UqResult:
             else:
                 values = [sample_quantile(Ensemble(part), q) for part in parts]
         each = np.stack(values, axis=-1)
-        low, high = student(each.mean(axis=-1)[()], each.std(axis=-1, ddof=1)[()], n_replicates, level)
         if of == "probability":
-            value = self.probability(name, condition).value
-            wide = binomial(value * self.ids.size, self.ids.size, level)
+            whole = self.probability(name, condition).value
+        else:  # of all samples: its bias is smaller than that of the mean over replicates
+            whole = self.quantile(name, q) if of == "quantile" else getattr(self, of)(name)
+        low, high = student(whole, each.std(axis=-1, ddof=1)[()], n_replicates, level)
+        if of == "probability":
+            wide = binomial(whole * self.ids.size, self.ids.size, level)
             agree = np.all(each == each[..., :1], axis=-1)
             low = np.where(agree, wide.low, np.clip(low, 0.0, 1.0))[()]
             high = np.where(agree, wide.high, np.clip(high, 0.0, 1.0))[()]

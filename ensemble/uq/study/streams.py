@@ -82,14 +82,16 @@ class Stream:
         self, ids: np.ndarray, values: np.ndarray | None, good: np.ndarray, weights: np.ndarray | None = None
     ) -> None:
         """Add samples, shape ``(*shape, len(ids))``; those that are not `good` only count as there."""
-        if self.histograms is not None and values is not None and np.any(good):
-            self.histograms.add(values.reshape(-1, ids.size)[:, good])
+        if np.any(ids[1:] < ids[:-1]):
+            order = np.argsort(ids)
+            ids, good, values = ids[order], good[order], _chosen(values, order)
+            weights = None if weights is None else weights[order]
         weight = np.where(good, 1.0 if weights is None else weights, 0.0)
         blocks = ids // self.block
         for number in np.unique(blocks):
             places = np.flatnonzero(blocks == number)
             if places.size == self.block:
-                self._complete[int(number)] = self._summary(ids[places], _chosen(values, places), weight[places])
+                self._finish(int(number), ids[places], _chosen(values, places), weight[places])
             else:
                 self._gather(int(number), ids[places], _chosen(values, places), weight[places])
         while self._next in self._complete:
@@ -107,7 +109,13 @@ class Stream:
         weights[places], there[places] = weight, True
         if np.all(there):
             del self._waiting[number]
-            self._complete[number] = self._summary(number * self.block + np.arange(self.block), held, weights)
+            self._finish(number, number * self.block + np.arange(self.block), held, weights)
+
+    def _finish(self, number: int, ids: np.ndarray, values: np.ndarray | None, weights: np.ndarray) -> None:
+        """Take the statistics of a whole block."""
+        self._complete[number] = self._summary(ids, values, weights)
+        if self.histograms is not None and values is not None:
+            self.histograms.add(values.reshape(-1, ids.size)[:, weights > 0.0])
 
     def _summary(self, ids: np.ndarray, values: np.ndarray | None, weights: np.ndarray) -> Summary:
         """The statistics of one block."""
@@ -125,15 +133,18 @@ class Stream:
             result.low, result.high = chosen.min(axis=-1), chosen.max(axis=-1)
         return result
 
-    def summary(self) -> Summary:
+    def summary(self) -> tuple[Summary, Histograms | None]:
         """The statistics of all samples so far, those of incomplete blocks too."""
         result = Summary([Moments().merge(own) for own in self._merged.moments], self._merged.low, self._merged.high)
+        histograms = None if self.histograms is None else self.histograms.copy()
         parts = dict(self._complete)
         for number, (held, weights, _) in self._waiting.items():
             parts[number] = self._summary(number * self.block + np.arange(self.block), held, weights)
+            if histograms is not None:
+                histograms.add(held.reshape(-1, self.block)[:, weights > 0.0])
         for number in sorted(parts):
             result.merge(parts[number])
-        return result
+        return result, histograms
 
 
 def _chosen(values: np.ndarray | None, places: np.ndarray) -> np.ndarray | None:

@@ -7,6 +7,7 @@ from scipy.stats import qmc
 
 import ensemble as en
 from ensemble import uq
+from ensemble.uq.samplers.quasi_random import digit_permutations, primes
 
 
 @pytest.mark.parametrize("replicates", [1, 3])
@@ -18,12 +19,33 @@ def test_each_scramble_of_sobol_is_a_sequence_of_scipy(replicates, n_germs):
         assert np.array_equal(points[r::replicates], expected)
 
 
-@pytest.mark.parametrize("replicates", [1, 3])
-def test_each_scramble_of_halton_is_a_sequence_of_scipy(replicates):
-    points = uq.Halton(replicates=replicates).points(np.arange(100 * replicates), 4, seed=61104)
-    for r, child in enumerate(np.random.SeedSequence(61104).spawn(replicates)):
-        expected = qmc.Halton(4, rng=np.random.default_rng(child)).random(100)
-        assert np.array_equal(points[r::replicates], expected)
+@pytest.mark.parametrize("first", [0, 1000, 10**6, 10**12])
+def test_halton_points_are_the_scrambled_radical_inverse(first):
+    ids = np.arange(first, first + 50)
+    points = uq.Halton(replicates=1).points(ids, 5, seed=61104)
+    for column, base in enumerate([2, 3, 5, 7, 11]):
+        permutations = digit_permutations(base, column, 61104, 0)
+        expected = np.zeros(50)
+        for k, permutation in enumerate(permutations):
+            digits = np.array([int(i) // base**k % base for i in ids])
+            expected += permutation[digits] * float(base) ** -(k + 1)
+        np.testing.assert_allclose(points[:, column], expected, rtol=0.0, atol=4e-16)
+
+
+def test_halton_points_fill_the_intervals_of_each_base():
+    points = uq.Halton(replicates=2).points(np.arange(2 * 7**4), 4, seed=61106)
+    for r in range(2):
+        for column, (base, power) in enumerate([(2, 11), (3, 7), (5, 4), (7, 4)]):
+            cells = np.floor(points[r::2, column][: base**power] * base**power)
+            assert np.array_equal(np.sort(cells), np.arange(base**power))
+    assert not np.array_equal(points[::2], points[1::2])
+
+
+def test_columns_of_halton_have_the_primes_in_their_order():
+    expected = [n for n in range(2, 8000) if all(n % k for k in range(2, int(n**0.5) + 1))]
+    assert len(expected) > 1000
+    for count in (0, 1, 5, 6, 7, 100, 1000):
+        assert list(primes(count)) == expected[:count]
 
 
 def test_far_points_of_sobol_are_found_at_once():

@@ -1,0 +1,75 @@
+"""Files are replaced whole, several together, or not at all."""
+
+import os
+
+import pytest
+
+from ensemble import _files
+from ensemble._files import Replacements, write_whole
+from tests.uq.store.trees import tree
+
+
+def test_a_file_that_is_replaced_is_old_until_the_commit(tmp_path):
+    path = tmp_path / "x"
+    path.write_bytes(b"old")
+    with Replacements() as files:
+        files.write(path, lambda file: file.write(b"new"))
+        assert path.read_bytes() == b"old"
+    assert tree(tmp_path) == {"x": b"new"}
+
+
+def test_folders_are_made(tmp_path):
+    write_whole(tmp_path / "a" / "b" / "x", lambda file: file.write(b"1"))
+    assert tree(tmp_path) == {"a/b/x": b"1"}
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_an_error_leaves_all_files_as_they_were(tmp_path, durable):
+    (tmp_path / "x").write_bytes(b"old")
+
+    def refuse(file):
+        file.write(b"half")
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space"), Replacements(durable=durable) as files:
+        files.write(tmp_path / "x", lambda file: file.write(b"new"))
+        files.write(tmp_path / "y", refuse)
+    assert tree(tmp_path) == {"x": b"old"}
+
+
+def test_files_are_renamed_in_the_order_in_which_they_were_written(tmp_path, monkeypatch):
+    order = []
+    replace = os.replace
+    monkeypatch.setattr("pathlib.Path.replace", lambda a, b: (order.append(b.name), replace(a, b)))
+    with Replacements() as files:
+        for name in ("masks", "data", "again"):
+            files.write(tmp_path / name, lambda file: file.write(b""))
+    assert order == ["masks", "data", "again"]
+
+
+def test_contents_are_on_the_disk_before_the_names_and_both_before_the_end(tmp_path, monkeypatch):
+    events = []
+    replace = os.replace
+    monkeypatch.setattr(_files, "sync", lambda paths: events.extend(sorted(f"sync {p.name}" for p in paths)))
+    monkeypatch.setattr("pathlib.Path.replace", lambda a, b: (events.append(f"rename {b.name}"), replace(a, b)))
+    with Replacements(durable=True) as files:
+        files.write(tmp_path / "new" / "x", lambda file: file.write(b"1"))
+        files.write(tmp_path / "y", lambda file: file.write(b"2"))
+    folders = sorted([f"sync {tmp_path.name}", "sync new"])
+    assert events == ["sync .x.part", "sync .y.part", "rename x", "rename y", *folders]
+
+
+def test_a_commit_can_be_followed_by_others(tmp_path):
+    with Replacements() as files:
+        files.write(tmp_path / "x", lambda file: file.write(b"1"))
+        files.commit()
+        assert tree(tmp_path) == {"x": b"1"}
+        files.write(tmp_path / "x", lambda file: file.write(b"2"))
+    assert tree(tmp_path) == {"x": b"2"}
+
+
+def test_many_files_are_synced_in_threads(tmp_path):
+    with Replacements(durable=True) as files:
+        for k in range(20):
+            files.write(tmp_path / str(k), lambda file: file.write(b"1"))
+    assert len(tree(tmp_path)) == 20

@@ -1,0 +1,213 @@
+"""The digest changes where the model's own source or constants do, and only there."""
+
+import functools
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ensemble.uq import source_digest
+
+HELPER = """
+FACTOR = 2.0
+
+def stretch(x):
+    return FACTOR * x
+
+def unused(x):
+    return x
+"""
+
+MODEL = '''
+import math
+import numpy as np
+import mesh_helper
+from mesh_helper import stretch as pull
+
+GRAVITY = 9.81
+NODES = np.arange(4.0)
+OPTIONS = {"order": [1, 2], "name": "lu"}
+
+class Material:
+    """Linear."""
+
+    def __init__(self, E):
+        self.E = E
+
+    def stress(self, strain):
+        return self.E * strain
+
+STEEL = Material(210.0)
+
+def area(x, width=2.0):
+    return width * x
+
+def outer():
+    shift = 1.5
+
+    def inner(x):
+        return x + shift
+
+    return inner
+
+shifted = outer()
+
+def model(x):
+    # a comment
+    text = """two
+    lines"""
+    y = area(x.E) + GRAVITY * NODES.sum() + OPTIONS["order"][0]
+
+    return {"y": np.sin(y) + mesh_helper.stretch(y) + STEEL.stress(y) + shifted(y), "z": math.cos(y), "t": pull(text)}
+
+def other(x):
+    return x.E
+'''
+
+
+def load(folder, name, text):
+    """`text` as an imported module."""
+    path = folder / f"{name}.py"
+    path.write_text(text)
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def digest(tmp_path_factory, monkeypatch):
+    """The digest of `model` in the two modules after replacements of their text."""
+
+    def digest(*replacements, name="model"):
+        folder = tmp_path_factory.mktemp("source")
+        texts = [HELPER, MODEL]
+        for before, after in replacements:
+            assert sum(before in text for text in texts) == 1
+            texts = [text.replace(before, after) for text in texts]
+        for module in ("mesh_helper", "user_model"):
+            monkeypatch.delitem(sys.modules, module, raising=False)
+        load(folder, "mesh_helper", texts[0])
+        return source_digest(getattr(load(folder, "user_model", texts[1]), name))
+
+    return digest
+
+
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        ("np.sin(y)", "np.cos(y)"),
+        ('"""two\n    lines"""', '"""two\n    more"""'),
+        ('"""two\n    lines"""', '"""two\n\n    lines"""'),
+        ("return width * x", "return width + x"),
+        ("width=2.0", "width=3.0"),
+        ("GRAVITY = 9.81", "GRAVITY = 9.82"),
+        ("np.arange(4.0)", "np.arange(5.0)"),
+        ("np.arange(4.0)", "np.arange(4.0, dtype=np.float32)"),
+        ('"order": [1, 2]', '"order": [1, 3]'),
+        ("self.E * strain", "self.E / strain"),
+        ("Material(210.0)", "Material(200.0)"),
+        ("shift = 1.5", "shift = 2.5"),
+        ("return x + shift", "return x - shift"),
+        ("return FACTOR * x", "return FACTOR + x"),
+        ("FACTOR = 2.0", "FACTOR = 2.5"),
+    ],
+)
+def test_the_digest_changes_with_what_the_model_uses(digest, before, after):
+    assert digest((before, after)) != digest()
+
+
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        ("    # a comment\n", ""),
+        ("# a comment", "# another"),
+        ('["order"][0]\n\n', '["order"][0]\n\n\n\n'),
+        ('["order"][0]\n', '["order"][0]  # why\n'),
+        ("import math\n", "import math\nimport json\n"),
+        ("def unused(x):\n    return x", "def unused(x):\n    return 2 * x"),
+        ("return x.E", "return x.nu"),
+    ],
+)
+def test_the_digest_stays_where_nothing_that_matters_changes(digest, before, after):
+    assert digest((before, after)) == digest()
+
+
+def test_the_digest_is_that_of_another_process(tmp_path, digest):
+    (tmp_path / "mesh_helper.py").write_text(HELPER)
+    (tmp_path / "user_model.py").write_text(MODEL)
+    code = "from user_model import model; from ensemble.uq import source_digest; print(source_digest(model))"
+    root = Path(__file__).parents[3]
+    environment = {"PYTHONPATH": f"{tmp_path}:{root}", "PYTHONHASHSEED": "31", "PATH": ""}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
+    assert done.stdout.strip() == digest()
+
+
+class Solver:
+    """A model that is an object."""
+
+    def __init__(self, order):
+        self.order = order
+
+    def __call__(self, x):
+        return x**self.order
+
+    def run(self, x):
+        return x * self.order
+
+
+def scaled(x, factor):
+    return factor * x
+
+
+def traced(function):
+    @functools.wraps(function)
+    def wrapper(x):
+        return function(x)
+
+    return wrapper
+
+
+@traced
+def decorated(x):
+    return x + 1
+
+
+def recursive(x):
+    return recursive(x - 1) if x else {1, 2, "a"}
+
+
+@pytest.mark.parametrize(
+    "one, other",
+    [
+        (Solver(2), Solver(3)),
+        (Solver(2).run, Solver(3).run),
+        (Solver(2), Solver(2).run),
+        (functools.partial(scaled, factor=1.0), functools.partial(scaled, factor=2.0)),
+        (functools.partial(scaled, factor=np.ones(2)), functools.partial(scaled, factor=np.ones(3))),
+        (decorated, traced(scaled)),
+        (
+            lambda x: x + 1,
+            lambda x: x + 2,
+        ),
+        (np.sin, np.cos),
+        (recursive, decorated),
+        (eval("lambda x: x + 1"), eval("lambda x: x + 2")),
+    ],
+    ids=str,
+)
+def test_all_kinds_of_models_are_told_apart(one, other):
+    assert source_digest(one) == source_digest(one)
+    assert source_digest(one) != source_digest(other)
+
+
+def test_a_method_of_an_equal_object_is_the_same_model():
+    assert source_digest(Solver(2).run) == source_digest(Solver(2).run)
+
+
+def test_what_cannot_be_called_is_refused():
+    with pytest.raises(TypeError, match=r"^source_digest: model must be callable; got a float"):
+        source_digest(3.0)

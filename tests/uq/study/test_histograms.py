@@ -1,0 +1,89 @@
+"""Quantiles from counts in bins."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ensemble.uq.study.histograms import Histograms
+
+PARTS = ("counts", "low", "high", "exponents", "first")
+
+
+def samples(n=2000):
+    rng = np.random.default_rng(61729)
+    z = rng.normal(size=n)
+    return np.stack([z, np.exp(3 * z), np.full(n, 3.7), 1e300 * z, 1e-310 * z, 1e6 + z, np.zeros(n), np.round(z)])
+
+
+def filled(values, n_bins=128, step=None):
+    histograms = Histograms(len(values), n_bins)
+    for first in range(0, values.shape[1], step or values.shape[1]):
+        histograms.add(values[:, first : first + (step or values.shape[1])])
+    return histograms
+
+
+@pytest.mark.parametrize("step", [1, 37, 1000])
+def test_counts_depend_on_neither_grouping_nor_order(step):
+    values = samples()
+    shuffled = values[:, np.random.default_rng(20417).permutation(values.shape[1])]
+    whole, parts = filled(values), filled(shuffled, step=step)
+    for name in PARTS:
+        np.testing.assert_array_equal(getattr(whole, name), getattr(parts, name))
+
+
+def test_two_accumulators_add_up():
+    values = samples()
+    whole, first, second = filled(values), filled(values[:, :300]), filled(values[:, 300:])
+    kept = second.counts.copy()
+    first.merge(second)
+    for name in PARTS:
+        np.testing.assert_array_equal(getattr(whole, name), getattr(first, name))
+    np.testing.assert_array_equal(second.counts, kept)
+    first.merge(Histograms(8, 128))
+    np.testing.assert_array_equal(whole.counts, first.counts)
+
+
+@pytest.mark.parametrize("n_bins", [64, 128, 1024])
+def test_the_width_keeps_its_bound(n_bins):
+    values = samples()
+    bound = 2 * (values.max(axis=1) / (n_bins - 1) - values.min(axis=1) / (n_bins - 1))
+    rounding = np.spacing(np.abs(values).max(axis=1))
+    assert np.all(filled(values, n_bins).width() <= np.maximum(bound, rounding))
+
+
+@pytest.mark.parametrize("q", [0.0, 0.01, 0.05, 0.5, 0.95, 1.0])
+def test_quantiles_are_off_by_at_most_a_width(q):
+    values = samples()
+    histograms = filled(values)
+    exact = np.quantile(values, q, axis=1, method="nearest")
+    assert np.all(np.abs(histograms.quantile(q) - exact) <= histograms.width())
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.floats(-1e308, 1e308), min_size=1, max_size=30), st.integers(0, 29))
+def test_every_sample_is_counted_once(numbers, cut):
+    values = np.array([numbers])
+    histograms = Histograms(1, 64)
+    histograms.add(values[:, :cut])
+    histograms.add(values[:, cut:])
+    assert histograms.counts.sum() == values.size
+    assert histograms.quantile(0.0) == values.min() and histograms.quantile(1.0) == values.max()
+
+
+def test_shares_below_a_number():
+    values = samples()[[0, 7]]
+    histograms = filled(values, 1024)
+    np.testing.assert_allclose(histograms.share_below(0.3), (values < 0.3).mean(axis=1), atol=0.003)
+    assert np.all(histograms.share_below(-1e300) == 0.0) and np.all(histograms.share_below(1e300) == 1.0)
+
+
+def test_no_samples_have_no_quantile():
+    histograms = Histograms(2)
+    histograms.add(np.zeros((2, 0)))
+    assert np.all(np.isnan(histograms.quantile(0.5))) and np.all(np.isnan(histograms.quantile(1.0)))
+    assert np.all(np.isnan(histograms.share_below(0.0)))
+
+
+def test_large_fields_have_fewer_bins():
+    assert Histograms(10).n_bins == 1024 and Histograms(200_000).n_bins == 128

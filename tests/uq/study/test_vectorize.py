@@ -1,0 +1,85 @@
+"""Models of plain numbers."""
+
+import pickle
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import ensemble as en
+from ensemble.uq.study.outputs import OutputError
+from tests.uq.study.models import INPUTS, beam, plain_beam, same_bits
+
+
+@en.vectorize
+def decorated(x):
+    return x.load
+
+
+def test_it_gives_the_bits_of_the_model_of_ensembles():
+    a = en.propagate(en.vectorize(lambda x: {"tip": x.load / x.stiffness}), INPUTS, 64, seed=3, progress=False)
+    b = en.propagate(lambda x: {"tip": x.load / x.stiffness}, INPUTS, 64, seed=3, progress=False)
+    assert same_bits(a, b)
+
+
+@pytest.mark.parametrize("ensemble_size", [1, 32])
+def test_a_sample_that_raises_fails_alone(ensemble_size):
+    result = en.propagate(en.vectorize(plain_beam), INPUTS, 256, seed=3, ensemble_size=ensemble_size, progress=False)
+    loads = INPUTS.samples(256, seed=3).load.samples
+    np.testing.assert_array_equal(result.failed, loads > 1.3)
+    assert 0 < result.n_failed < 40 and set(result.reasons.values()) == {"ValueError: too much load"}
+    whole = en.propagate(beam, INPUTS, 256, seed=3, progress=False)
+    np.testing.assert_array_equal(result.values("tip")[~result.failed], whole.values("tip")[~result.failed])
+
+
+def test_keywords_are_the_names_of_the_inputs():
+    x = INPUTS.samples(8, seed=1)
+    found = en.vectorize(lambda load, stiffness: load - stiffness, keywords=True)(x)["y"]
+    np.testing.assert_array_equal(found.samples, (x.load - x.stiffness).samples)
+
+
+@pytest.mark.parametrize(
+    "value, dtype", [(1, float), (True, bool), (1j, complex), (np.int32(3), np.int32), ([1.0, 2.0], float)], ids=str
+)
+def test_pythons_integers_become_floats(value, dtype):
+    assert en.vectorize(lambda x: value)(INPUTS.samples(8, seed=1))["y"].dtype == dtype
+
+
+@pytest.mark.parametrize(
+    "model, text",
+    [
+        (lambda x: np.zeros(2 + (x.load > 1.0)), r"vectorize: output 'y' must have shape .* in sample \d"),
+        (
+            lambda x: {"a" if x.load > 1.0 else "b": 1.0},
+            r"vectorize: outputs must be '.' as in sample 0; got '.' in sam",
+        ),
+        (lambda x: None, r"vectorize: output 'y' must be a number or an array of numbers; got None in sample 0"),
+        (lambda x: "text", r"output 'y' must be a number or an array of numbers; got 'text' in sample 0"),
+    ],
+    ids=["shape", "name", "none", "text"],
+)
+def test_samples_have_one_form(model, text):
+    with pytest.raises(OutputError, match=text):
+        en.vectorize(model)(INPUTS.samples(8, seed=1))
+
+
+def test_errors_of_the_program_are_raised():
+    with pytest.raises(NameError, match="missing"):
+        en.vectorize(lambda x: missing)(INPUTS.samples(8, seed=1))  # noqa: F821
+
+
+def test_what_cannot_be_called_is_refused():
+    with pytest.raises(TypeError, match="vectorize: model must be callable; got a int"):
+        en.vectorize(3)
+
+
+def test_it_pickles_as_a_decorator_and_around_a_function():
+    assert pickle.loads(pickle.dumps(decorated)) is decorated
+    again = pickle.loads(pickle.dumps(en.vectorize(plain_beam)))
+    assert again.model is plain_beam and repr(again) == "vectorize(plain_beam)"
+
+
+def test_labels_of_categories_reach_the_model():
+    inputs = en.Inputs(material=en.Categorical({"steel": 0.5, "wood": 0.5}), load=stats.norm())
+    found = en.vectorize(lambda x: x.material == "wood")(inputs.samples(64, seed=2))["y"]
+    assert 0 < np.count_nonzero(found.samples) < 64
