@@ -73,7 +73,8 @@ class PointExpansion:
         step = max(1, BLOCK // self.nodes.shape[0])
         for first in range(0, points.shape[0], step):
             block = self._covariance(points[first : first + step], self.nodes)
-            result[first : first + step] = block @ self._projection
+            # never by BLAS: its sums depend on the number of rows and of threads
+            np.einsum("ij,jk->ik", block, self._projection, out=result[first : first + step])
         return result
 
     def description(self) -> dict[str, Any]:
@@ -90,6 +91,8 @@ def point_expansion(
     rows = covariance_rows(points, covariance, function)
     some = np.unique(np.linspace(0, count - 1, 7).astype(int))
     matrix = rows(0, count) if count <= DENSE else None
+    if matrix is not None:
+        rows = rows_of(matrix)
     digest = array_digest(points, rounded(covariance(points[some], points)))
     return expanded(function, count, matrix, rows, n_terms, energy, weights, digest, points, covariance)
 
@@ -106,12 +109,17 @@ def matrix_expansion(
     gap = float(np.abs(values - values.T).max())
     good = gap <= 1e-8 * float(np.abs(values).max())
     require(good, function, "matrix", "be symmetric", f"entries that differ by {gap:.3g}")
+    digest = array_digest(rounded(values))
+    return expanded(function, values.shape[0], values, rows_of(values), n_terms, energy, weights, digest, points, None)
+
+
+def rows_of(matrix: np.ndarray) -> Callable[[int, int], np.ndarray]:
+    """A function that gives the rows of a matrix, from one number to another."""
 
     def rows(first: int, last: int) -> np.ndarray:
-        return values[first:last]
+        return matrix[first:last]
 
-    digest = array_digest(rounded(values))
-    return expanded(function, values.shape[0], values, rows, n_terms, energy, weights, digest, points, None)
+    return rows
 
 
 def rounded(values: np.ndarray) -> np.ndarray:

@@ -212,6 +212,14 @@ def test_a_sample_of_a_field_is_the_same_alone_and_among_others(transform):
     assert np.array_equal(x.sample(4).kappa(POINTS), among[:, 4])
 
 
+def test_interpolated_modes_of_a_point_do_not_depend_on_the_other_points():
+    field = KarhunenLoeve.from_points(POINTS, "matern32", 7, length=0.5)
+    points = np.random.default_rng(90114).random((100, 2))
+    every = field.expansion.modes_at(points)
+    assert np.array_equal(field.expansion.modes_at(points[13:18]), every[13:18])
+    assert np.array_equal(field.expansion.modes_at(points[99:]), every[99:])
+
+
 def test_points_keep_their_shape():
     field = KarhunenLoeve.exponential([(0.0, 2.0), (0.0, 1.0)], 0.8, 3)
     x = en.Inputs(kappa=field).samples(8, seed=90110)

@@ -136,6 +136,13 @@ def test_points_of_a_sparse_grid_differ_and_weights_add_up_to_one():
         assert abs(weights.sum() - 1.0) < 1e-12 and np.any(weights < 0.0)
 
 
+@pytest.mark.parametrize("level", [1, 2, 4])
+def test_points_whose_weights_cancel_are_left_out(level):
+    """A category has the same rule at all levels, so that all levels of the other input cancel but the last."""
+    x = en.Inputs(m=en.Categorical("ab"), v=stats.uniform()).samples(sampler=uq.SparseGrid(level))
+    assert x.n_samples == 2 * (level + 1) and np.all(x.weights > 0.0)
+
+
 def test_nested_rules_share_their_points():
     for level in range(5):
         coarse, fine = fejer_rule(None, level)[0], fejer_rule(None, level + 1)[0]
