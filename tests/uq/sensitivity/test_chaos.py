@@ -294,3 +294,13 @@ def test_unknown_outputs_are_refused(method):
     expansion = expansion_of(lambda x: {"y": x.a}, plain(), 16, 1)
     with pytest.raises(KeyError, match=f"ChaosExpansion.{method}: name must be one of y"):
         getattr(expansion, method)("z")
+
+
+def test_a_picture_has_first_and_total_indices():
+    from matplotlib.figure import Figure
+
+    expansion = expansion_of(lambda x: {"y": x.a + x.a * x.b, "z": x.b}, plain(), 16, 2)
+    ax = expansion.plot("y", ax=Figure().add_subplot())
+    np.testing.assert_allclose([bar.get_height() for bar in ax.patches], [0.5, 0.0, 1.0, 0.5], atol=1e-12)
+    with pytest.raises(ValueError, match=r"ChaosExpansion.plot: name must be one of 'y', 'z'; got None\."):
+        expansion.plot()
