@@ -11,7 +11,7 @@ import sys
 import time
 import traceback
 import warnings
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
@@ -48,12 +48,12 @@ def small_chunks() -> None:
 
 
 def with_workers(seed: int) -> bool:
-    """Whether two processes run the groups."""
+    """Whether two workers run the groups: threads here, processes in `propagate`."""
     return seed % 3 == 0
 
 
 def run_store(path: Path, n: int, seed: int, undisturbed: bool) -> None:
-    """Start or continue the study; by the seed with two workers, and with compactions in between."""
+    """Start or continue the study; by the seed with two threads, and with compactions in between."""
     rng = np.random.default_rng(seed)
     manifest = {"n": n, "seed": 1, "inputs": {"E": ["sqrt", 0.5]}, "source_digest": "d"}
     store = Store.open(path, manifest) if Store.exists(path) else Store.create(path, manifest)
@@ -63,7 +63,7 @@ def run_store(path: Path, n: int, seed: int, undisturbed: bool) -> None:
     size = int(rng.choice([1, 7, 16, 32, 50]))
     groups = [pending[k : k + size] for k in range(0, len(pending), size)]
     inputs = {name: values[..., :n] for name, values in INPUTS.items()}
-    with ProcessPoolExecutor(2) as workers:
+    with ThreadPoolExecutor(2) as workers:
         parallel = with_workers(seed) and not undisturbed
         calls = {workers.submit(outputs_of, ids): ids for ids in groups} if parallel else {}
         finished = (
