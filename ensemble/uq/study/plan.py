@@ -106,7 +106,7 @@ class Plan:
             manifest = manifest_of(inputs, self.sampler, self.seed, self.n, model, stored)
             if stored is not None:
                 manifest["n"] = stored["n"] if self.sampler.count() is None else self.n
-            self.store = opened(store, manifest, resume)
+            self.store = opened(store, manifest, resume if self.resumed else False)
             self._take_over(wanted)
 
     def _take_over(self, n: int | None) -> None:

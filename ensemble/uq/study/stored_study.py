@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from os import PathLike
 from typing import Any
 
 import numpy as np
 
 from ensemble.scalar import Ensemble
-from ensemble.uq.samplers.choice import SAMPLERS
 from ensemble.uq.samplers.sampler import Sampler
 from ensemble.uq.store.store import Store
 from ensemble.uq.study.dataset import WEIGHTS
@@ -19,12 +19,20 @@ __all__ = ["open_study"]
 
 
 class StoredSampler(Sampler):
-    """A sampler of which a store knows the name, but not what makes its points."""
+    """What statistics need to know of a sampler, from a manifest."""
 
     extendable = False
 
-    def __init__(self, name: str, *, is_quadrature: bool) -> None:
-        self.name, self.is_quadrature = name, is_quadrature
+    def __init__(self, manifest: Mapping[str, Any]) -> None:
+        facts = manifest.get("statistics", {})
+        self.name = str(manifest.get("sampler", {}).get("name", ""))
+        self.n_replicates = int(facts.get("n_replicates", 1))
+        self.is_quadrature = bool(facts.get("is_quadrature", False))
+        self.independent = bool(facts.get("independent", False))
+        self._text = str(facts.get("sampler", self.name))
+
+    def __repr__(self) -> str:
+        return self._text
 
 
 class StoredInputs:
@@ -69,21 +77,12 @@ class StoredStudy:
         values = store.inputs()
         weights = values.pop(WEIGHTS, None)
         self.samples = StoredInputs(values, weights, np.arange(self.n))
-        described = dict(store.manifest.get("sampler") or {})
-        self.sampler = sampler_of(described, is_quadrature=weights is not None)
+        self.sampler = StoredSampler(store.manifest)
 
     def new_streams(self, *, histograms: bool) -> dict[str, Stream]:
         """An empty stream for each output."""
         replicates = self.sampler.n_replicates
         return {name: Stream(*of_one, replicates, histograms=histograms) for name, of_one in self.layout.items()}
-
-
-def sampler_of(description: dict[str, Any], *, is_quadrature: bool) -> Sampler:
-    """The sampler of a description, as far as statistics need it."""
-    name = str(description.pop("name", ""))
-    if name in SAMPLERS and not is_quadrature:
-        return SAMPLERS[name](**description)
-    return StoredSampler(name, is_quadrature=is_quadrature)
 
 
 def open_study(store: str | PathLike[str]) -> UqResult:

@@ -206,7 +206,6 @@ def recursive(x):
         (recursive, decorated),
         (eval("lambda x: x + 1"), eval("lambda x: x + 2")),
     ],
-    ids=str,
 )
 def test_all_kinds_of_models_are_told_apart(one, other):
     assert source_digest(one) == source_digest(one)

@@ -4,6 +4,7 @@ import os
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import ensemble as en
 from ensemble.uq import MonteCarlo, OutputError, SampleError, Sobol
@@ -331,3 +332,17 @@ def test_the_store_opens_in_xarray(tmp_path):
     for name in given.variables:
         assert stored[name].dims == given[name].dims
         np.testing.assert_array_equal(stored[name].values, given[name].values)
+
+
+def test_a_study_killed_while_its_store_was_made_is_started(tmp_path):
+    (tmp_path / "run.zarr" / ".ensemble").mkdir(parents=True)
+    (tmp_path / "run.zarr" / ".ensemble" / ".manifest.json.part").write_bytes(b"{")
+    inputs = en.Inputs(a=stats.norm())
+    result = en.propagate(lambda x: x.a, inputs, 8, seed=3, store=tmp_path / "run.zarr", resume=True, progress=False)
+    assert result.n_done == 8 and en.uq.open_study(tmp_path / "run.zarr").n_done == 8
+
+
+def test_resuming_what_is_not_there_is_refused(tmp_path):
+    inputs = en.Inputs(a=stats.norm())
+    with pytest.raises(ValueError, match=r"be a stored study; got .*which does not exist"):
+        en.propagate(lambda x: x.a, inputs, 8, store=tmp_path / "run.zarr", resume=True, progress=False)
