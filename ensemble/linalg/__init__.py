@@ -3,6 +3,7 @@
 from ensemble.linalg import small
 from ensemble.linalg.affine import AffineMatrix
 from ensemble.linalg.bcrs_matrix import BcrsMatrix
+from ensemble.linalg.blocks import block, kron
 from ensemble.linalg.crs_matrix import CrsMatrix, TransposedMatrix
 from ensemble.linalg.dirichlet import apply_dirichlet
 from ensemble.linalg.elements import ElementAssembly, add_elements
@@ -29,7 +30,9 @@ __all__ = [
     "TransposedMatrix",
     "add_elements",
     "apply_dirichlet",
+    "block",
     "dot",
+    "kron",
     "norm",
     "small",
 ]
