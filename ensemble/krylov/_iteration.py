@@ -47,6 +47,9 @@ class KrylovIteration:
     columns = 0
     """Iterations of the present cycle."""
 
+    stays_on_device = True
+    """Whether there are scalars on a device; vectors may be there without them."""
+
     scalars: Any
 
     def __init__(self, system: LinearSystem) -> None:

@@ -5,12 +5,12 @@ import pytest
 import scipy.sparse as sp
 
 from ensemble import gallery
-from ensemble.krylov import Status, bicgstab, cg, gmres
+from ensemble.krylov import Status, bicgstab, cg, gmres, minres
 from ensemble.linalg import CrsMatrix
 from ensemble.multigrid import smoothed_aggregation
 from ensemble.scalar import Ensemble, SampleSet
 
-each_solver = pytest.mark.parametrize("solve", [cg, bicgstab, gmres])
+each_solver = pytest.mark.parametrize("solve", [cg, bicgstab, gmres, minres])
 A = gallery.poisson((7, 7), 5)
 
 
