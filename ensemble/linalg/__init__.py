@@ -6,6 +6,7 @@ from ensemble.linalg.bcrs_matrix import BcrsMatrix
 from ensemble.linalg.blocks import block, kron
 from ensemble.linalg.crs_matrix import CrsMatrix, TransposedMatrix
 from ensemble.linalg.dirichlet import apply_dirichlet
+from ensemble.linalg.eigen import EigenResult, eigsh
 from ensemble.linalg.elements import ElementAssembly, add_elements
 from ensemble.linalg.factorization import Factorization
 from ensemble.linalg.galerkin import GalerkinProduct
@@ -21,6 +22,7 @@ __all__ = [
     "CrsGraph",
     "CrsMatrix",
     "Diagonal",
+    "EigenResult",
     "ElementAssembly",
     "Factorization",
     "GalerkinProduct",
@@ -32,6 +34,7 @@ __all__ = [
     "apply_dirichlet",
     "block",
     "dot",
+    "eigsh",
     "kron",
     "norm",
     "small",
