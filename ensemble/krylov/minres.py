@@ -44,6 +44,8 @@ def minres(
     positive definite, is flagged ``breakdown``; the others finish. On a device vectors stay there, and each iteration
     fetches its inner products.
 
+    Complex Hermitian systems are solved as real ones of twice the size, in the same iterations.
+
     Parameters
     ----------
     A : CrsMatrix, SciPy sparse matrix or LinearOperator, shape (n, n)
@@ -75,7 +77,7 @@ def minres(
     ValueError
         If shapes or numbers of samples do not fit, or a tolerance is negative.
     TypeError
-        If A is no operator, or numbers are complex.
+        If A is no operator, or complex numbers are not in NumPy's arrays.
 
     References
     ----------
