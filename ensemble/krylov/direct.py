@@ -280,6 +280,11 @@ def _norms(r: Any) -> np.ndarray:
     xp = array_namespace(r)
     if not r.shape[0]:
         return np.zeros(r.shape[1])
+    limits, plain = xp.finfo(r.dtype), norms(r)
+    low, high = np.sqrt(float(limits.smallest_normal)) / float(limits.eps), np.sqrt(float(limits.max)) / 2.0
+    odd = ~((plain > low) & (plain < high))
+    if not odd.any():
+        return plain
     largest = xp.max(xp.abs(r), axis=0)
     unit = xp.where((largest > 0) & xp.isfinite(largest), largest, xp.ones_like(largest))
-    return norms(r / unit) * np.asarray(to_numpy(unit), np.float64)
+    return np.where(odd, norms(r / unit) * np.asarray(to_numpy(unit), np.float64), plain)
