@@ -37,7 +37,7 @@ class Factorization(TriangularFactors):
         for a SymmetricCrsMatrix, "lu" for any other.
     ordering : "auto" or array of int, shape (n,)
         Columns in the order of elimination. "auto" is the approximate minimum degree order [1]_ of the graph of
-        ``A + A^T``; full bands, tridiagonal matrices among them, keep their own.
+        ``A + A^T``.
     matching : {"graph", "mean"}
         For "lu", which row gives each column its pivot. "graph" looks at stored entries alone: the diagonal where it is
         stored. "mean" makes the product of the mean magnitudes of the pivots the largest [2]_. This couples the
@@ -88,8 +88,6 @@ class Factorization(TriangularFactors):
 
     def _planned(self, graph: CrsGraph, symmetric: bool, order: np.ndarray | None) -> Elimination:
         pivots = np.arange(graph.shape[0]) if symmetric else matched_rows(graph, NAME)
-        if order is None and is_full_band(graph):
-            order = np.arange(graph.shape[0])
         return elimination_of(graph, symmetric, pivots, order)
 
     def _plan_for(self, A: CrsMatrix, symmetric: bool, order: np.ndarray | None) -> Elimination:
@@ -160,17 +158,6 @@ class Factorization(TriangularFactors):
         places = entries_in(graph, self.plan, self.graph.indices.astype(np.int64), self.graph.row_of_entry)
         values = array_namespace(z).take(z, asarray_like(places, z), axis=0)
         return CrsMatrix(self.graph, Ensemble(values, self.sample_set))
-
-
-def is_full_band(graph: CrsGraph) -> bool:
-    """Whether all entries between the outermost diagonals are stored: their own order makes no fill."""
-    n, lengths = graph.shape[0], np.diff(graph.indptr)
-    if n == 0 or graph.diagonal_entries.min() < 0:
-        return False
-    row = np.arange(n)
-    left = int((row - graph.indices[graph.indptr[:-1]]).max())
-    right = int((graph.indices[graph.indptr[1:] - 1] - row).max())
-    return bool(np.array_equal(lengths, np.minimum(row, left) + 1 + np.minimum(n - 1 - row, right)))
 
 
 def _mean_weights(A: CrsMatrix) -> np.ndarray:
