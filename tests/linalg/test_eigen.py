@@ -135,6 +135,19 @@ def test_copies_that_the_first_space_does_not_hold():
     np.testing.assert_allclose(result.values.samples[:, 0], 1.0, rtol=1e-3)
 
 
+def test_another_start_finds_what_the_first_does_not_hold(monkeypatch):
+    """The first vectors have no part in the eigenvector of the smallest value, and products of a diagonal give none."""
+    make = eigen._Search.__init__
+
+    def without_the_first(self, *arguments):
+        make(self, *arguments)
+        self.spare[: -eigen.BLOCK, 0] = 0.0
+
+    monkeypatch.setattr(eigen._Search, "__init__", without_the_first)
+    result = eigsh(sp.diags_array(np.linspace(1.0, 30.0, 150)), 3, which="SM")
+    np.testing.assert_allclose(result.values.samples[:, 0], np.linspace(1.0, 30.0, 150)[:3], rtol=1e-12)
+
+
 def test_clustered_values_and_multiples_of_the_identity():
     rng = np.random.default_rng(33119)
     values = np.concatenate([1.0 + 1e-7 * np.arange(6), rng.uniform(2.0, 50.0, 114)])
