@@ -163,10 +163,19 @@ def test_what_is_refused():
         direct(np.eye(2), np.ones(2))
     with pytest.raises(ValueError, match="structurally singular"):
         direct(sp.csr_array([[1.0, 0.0], [1.0, 0.0]]), np.ones(2))
-    with pytest.raises(TypeError, match="must be real"):
-        direct(sp.eye_array(2, dtype=complex, format="csr"), np.ones(2))
 
 
 def test_empty_and_one():
     assert direct(CrsMatrix(CrsGraph([0], [], (0, 0)), np.zeros((0, 2))), np.zeros(0)).converged.all()
     assert direct(sp.csr_array([[4.0]]), np.array([2.0])).x[0] == 0.5
+
+
+def test_norms_and_targets_of_any_magnitude(rng):
+    """Squares of the right-hand side leave the range of numbers; each sample has its own units."""
+    A, b = poisson((12,), n_samples=4), rng.standard_normal((12, 1)) * np.array([1.0, 1e-200, 1e200, 0.0])
+    result = direct(A, Ensemble(b), rtol=1e-6)
+    assert result.converged.all()
+    expected = 1e-6 * np.linalg.norm(b[:, 0]) * np.array([1.0, 1e-200, 1e200, 0.0])
+    np.testing.assert_allclose(result.target, expected, rtol=1e-12)
+    for s in range(4):
+        assert result.target[s] == direct(A.sample(s), b[:, s], rtol=1e-6).target[0]

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.linalg
 import scipy.sparse as sp
 import scipy.sparse.linalg as sla
 
@@ -328,3 +329,30 @@ def test_right_hand_sides_are_checked(rng):
         F @ Ensemble(np.ones((4, 2)))
     with pytest.raises(TypeError, match="x must be real"):
         F @ np.ones(4, complex)
+
+
+@pytest.mark.parametrize("left, right", [(0, 0), (1, 1), (2, 0), (1, 4), (6, 6)])
+@pytest.mark.parametrize("kind", ["lu", "ldlt"])
+def test_full_bands_are_scipys(rng, left, right, kind):
+    """Without fill, and with the bits of the order given by hand."""
+    n, n_samples = 23, 5
+    right = left if kind == "ldlt" else right
+    diagonals = {d: rng.uniform(-1.0, 1.0, (n - abs(d), n_samples)) for d in range(-left, right + 1)}
+    diagonals[0] = 2.0 * (left + right) + rng.uniform(0.5, 1.0, (n, n_samples))
+    if kind == "ldlt":
+        diagonals = {d: diagonals[abs(d)] for d in diagonals}
+    matrices = [
+        sp.diags_array([v[:, s] for v in diagonals.values()], offsets=list(diagonals), shape=(n, n))
+        for s in range(n_samples)
+    ]
+    A, b = CrsMatrix.from_scipy(matrices), rng.standard_normal((n, n_samples))
+    F = Factorization(A, kind=kind)
+    x = (F @ Ensemble(b)).samples
+    assert F.n_values == (np.count_nonzero(np.triu(A.to_scipy().toarray())) if kind == "ldlt" else A.nnz)
+    assert np.array_equal(x, (Factorization(A, kind=kind, ordering=np.arange(n)) @ Ensemble(b)).samples)
+    for s in range(n_samples):
+        band = np.zeros((left + right + 1, n))
+        for d, v in diagonals.items():
+            band[right - d, max(d, 0) : max(d, 0) + n - abs(d)] = v[:, s]
+        expected = scipy.linalg.solve_banded((left, right), band, b[:, s])
+        np.testing.assert_allclose(x[:, s], expected, rtol=1e-12, atol=1e-13)
