@@ -13,11 +13,13 @@ from ensemble._kernels.direct import elimination as kernels
 from ensemble._kernels.direct.elimination import Elimination
 from ensemble._kernels.direct.inverse import FilledGraph
 from ensemble._kernels.direct.minimum_degree import minimum_degree
+from ensemble._kernels.direct.supernodes import merged_rows, padded_columns, supernodes_of
 from ensemble._kernels.sparse.product_graphs import transpose_graph
 from ensemble.linalg.graph import CrsGraph
 
 __all__ = ["checked_order", "elimination_of", "entries_in", "filled_graph", "matched_rows", "unfilled_elimination_of"]
 
+SUPER = True
 EXACT_MULTIPLY_ADDS = 1 << 26
 """Multiply-adds up to which the fill of an unsymmetric graph is worked out without the entries that nothing reaches."""
 
@@ -98,15 +100,19 @@ def elimination_of(graph: CrsGraph, symmetric: bool, pivots: np.ndarray, order: 
     moved = _symmetric_pattern(i, j, n)
     parent = kernels.elimination_tree(moved.indptr, moved.indices)
     upper_starts, upper = kernels.filled(moved.indptr, moved.indices, parent)
+    runs = None
+    if SUPER:
+        runs = merged_rows(upper_starts, upper)
+        upper_starts, upper = padded_columns(upper_starts, upper, runs)
     lower_starts, lower, across = transpose_graph(upper_starts, upper, n)
     count = kernels.count_multiply_adds(lower_starts, lower, upper_starts, symmetric)
-    if not symmetric and count <= EXACT_MULTIPLY_ADDS:
+    if runs is None and not symmetric and count <= EXACT_MULTIPLY_ADDS:
         exact = sp.csr_array((np.ones(i.size, np.int8), (i, j)), shape=(n, n))
         marks = kernels.reached(exact.indptr, exact.indices, lower_starts, lower, upper_starts, upper)
         lower_starts, lower = _kept(lower_starts, lower, marks[0])
         upper_starts, upper = _kept(upper_starts, upper, marks[1])
     orders = pivots[order], order
-    return _with_places(symmetric, orders, (lower_starts, lower, across), (upper_starts, upper), (i, j, entries))
+    return _with_places(symmetric, orders, (lower_starts, lower, across), (upper_starts, upper), (i, j, entries), runs)
 
 
 def unfilled_elimination_of(
@@ -149,7 +155,7 @@ def _kept(starts: np.ndarray, columns: np.ndarray, kept: np.ndarray) -> tuple[np
     return before[starts], columns[kept]
 
 
-def _with_places(symmetric: bool, orders: Any, lower: Any, upper: Any, entries: Any) -> Elimination:
+def _with_places(symmetric: bool, orders: Any, lower: Any, upper: Any, entries: Any, runs: Any = None) -> Elimination:
     """The elimination with the places of its values."""
     (lower_starts, left, across), (upper_starts, right) = lower, upper
     n = upper_starts.size - 1
@@ -161,9 +167,10 @@ def _with_places(symmetric: bool, orders: Any, lower: Any, upper: Any, entries: 
         across = np.empty(0, np.int64)
     nested = kernels.nested_rows(upper_starts, right)
     count = int(kernels.count_multiply_adds(lower_starts, left, upper_starts, symmetric))
+    nodes = None if runs is None else supernodes_of(runs, upper_starts, right, lower_starts, first, symmetric)
     return Elimination(
         symmetric, orders[0], orders[1], lower_starts, left, across, upper_starts, right, first, diagonal, sources,
-        count, nested,
+        count, nested, nodes,
     )  # fmt: skip
 
 

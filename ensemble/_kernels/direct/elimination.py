@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ensemble._compile.numba import compiled_serial
+from ensemble._kernels.direct.supernodes import Supernodes
 
 __all__ = ["Elimination", "count_multiply_adds", "elimination_tree", "filled", "nested_rows", "postorder", "reached"]
 
@@ -174,6 +175,8 @@ class Elimination(NamedTuple):
     multiply_adds: int
     nested: np.ndarray
     """`nested_rows` of the entries right of the diagonal."""
+    supernodes: Supernodes | None = None
+    """The runs of rows that are treated as one, where the count of operations is in favour of that form."""
 
     @property
     def n_values(self) -> int:

@@ -15,15 +15,14 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace
-from ensemble._compile.lanes.types import load, select, store, zeros
-from ensemble._compile.numba import compiled, inner, output, per_width, prange, tiles
+from ensemble._compile.lanes.types import load, store, zeros
+from ensemble._compile.numba import compiled, inner, output, per_width, prange
 from ensemble._compile.registry import into, kernel
 from ensemble._kernels.direct.elimination import Elimination
+from ensemble._kernels.direct.supernodal import factorized_panels
+from ensemble._kernels.direct.tiles import reciprocal, runs_of_tiles, tiles_by_width
 
-__all__ = ["BLOCKS", "factorized", "runs_of_tiles", "tiles_by_width"]
-
-BLOCKS = 64
-"""Runs of tiles that threads share; each has one buffer."""
+__all__ = ["factorized"]
 
 WIDEST = 32
 """Samples of a tile."""
@@ -64,19 +63,6 @@ def factorized(values, plan, out):
         rows.append(row)
         made += [row[j] for j in stored]
     return into(out, xp.stack(made) if made else xp.zeros((0, *zero.shape), dtype=values.dtype)), broken
-
-
-@inner
-def reciprocal(pivot):
-    """1 / pivot; NaN where that is zero or not finite."""
-    inverse = 1.0 / pivot
-    return select((inverse - inverse == 0.0) & (inverse != 0.0), inverse, np.nan)
-
-
-@inner
-def runs_of_tiles(n_tiles):
-    """Tiles of one run."""
-    return max(1, (n_tiles + BLOCKS - 1) // BLOCKS)
 
 
 @inner
@@ -365,22 +351,15 @@ def _factorized(width, symmetric, staged, blocked):
     return loop
 
 
-def tiles_by_width(n_samples: int, widest: int) -> Any:
-    """``(first, width, n_tiles)``: neighbouring tiles of one width together."""
-    found: list[list[int]] = []
-    for first, width in tiles(n_samples, widest):
-        if found and found[-1][1] == width:
-            found[-1][2] += 1
-        else:
-            found.append([first, width, 1])
-    return found
-
-
 @factorized.register("numba")
 def _(values: np.ndarray, plan: Elimination, out: Any) -> Any:
     n_samples = values.shape[1]
     out = output(out, (plan.n_values, n_samples), values.dtype)
     broken = np.zeros(n_samples, values.dtype)
+    if plan.supernodes is not None:
+        for tile in tiles_by_width(n_samples, 64 // values.itemsize):
+            factorized_panels(values, plan, out, broken, tuple(tile))
+        return out, broken
     graph = (plan.lower, plan.across, plan.diagonal, plan.upper_starts, plan.upper)
     arrays = (plan.sources, plan.lower_starts, graph, plan.first, plan.nested)
     blocked = plan.multiply_adds > BLOCKED * plan.n_values

@@ -18,7 +18,7 @@ from ensemble._compile.memory import empty_like
 from ensemble._compile.numba import compiled, inner, per_width, prange
 from ensemble._compile.registry import into, kernel
 from ensemble._kernels.direct.elimination import Elimination
-from ensemble._kernels.direct.factors import runs_of_tiles, tiles_by_width
+from ensemble._kernels.direct.tiles import runs_of_tiles, tiles_by_width
 
 __all__ = ["factor_solve"]
 
