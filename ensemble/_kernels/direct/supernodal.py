@@ -138,43 +138,39 @@ def _subtract_rows(
 # --- the supernodes above
 @plain
 def _pack_upper(
-    out: Numbers, stride: int, rows: Integers, pivots: Integers, count: int, depth: int, scaled: bool, packed: Numbers
-) -> None:
-    """The first `count` columns of `depth` rows of U, four and four, times the reciprocal pivots if `scaled`."""
-    for k in range(depth):
-        pivot = load(out, pivots[k])
-        for r in range((count + 3) // 4 * 4):
-            to = ((r // 4 * depth + k) * 4 + r % 4) * LANES
-            if r >= count:
-                store(packed, to, 0.0)
-            elif scaled:
-                store(packed, to, load(out, rows[k] + r * stride) * pivot)
-            else:
-                store(packed, to, load(out, rows[k] + r * stride))
-
-
-@plain
-def _pack_lower(out: Numbers, stride: int, left: Integers, count: int, depth: int, packed: Numbers) -> None:
-    """As `_pack_upper`, of the rows of L that start at ``left[:count]``."""
-    for r in range((count + 3) // 4 * 4):
-        for k in range(depth):
-            to = ((r // 4 * depth + k) * 4 + r % 4) * LANES
-            if r < count:
-                store(packed, to, load(out, (left[r] + k) * stride))
-            else:
-                store(packed, to, 0.0)
-
-
-@plain
-def _pack_block(
-    out: Numbers, stride: int, rows: Integers, left: Integers, low: int, high: int, depth: int, of_upper: bool,
+    out: Numbers, stride: int, rows: Integers, pivots: Integers, low: int, high: int, depth: int, scaled: bool,
     packed: Numbers,
 ) -> None:  # fmt: skip
-    """The columns `low` to `high` of rows of U, or of columns of L, four and four."""
-    for k in range(depth):
-        for c in range(low, high):
-            place = rows[k] + c * stride if of_upper else (left[c] + k) * stride
-            store(packed, (((c - low) // 4 * depth + k) * 4 + (c - low) % 4) * LANES, load(out, place))
+    """The columns `low` to `high` of `depth` rows of U, four and four, times the reciprocal pivots if `scaled`."""
+    to = 0
+    for r in range(low, high, 4):
+        for k in range(depth):
+            place = rows[k] + r * stride
+            u0 = load(out, place)
+            u1 = load(out, place + stride) if r + 1 < high else u0
+            u2 = load(out, place + 2 * stride) if r + 2 < high else u0
+            u3 = load(out, place + 3 * stride) if r + 3 < high else u0
+            if scaled:
+                pivot = load(out, pivots[k])
+                u0, u1, u2, u3 = u0 * pivot, u1 * pivot, u2 * pivot, u3 * pivot
+            _store_four(packed, to, 0, LANES, 2 * LANES, 3 * LANES, u0, u1, u2, u3)
+            to += 4 * LANES
+
+
+@plain
+def _pack_lower(out: Numbers, stride: int, left: Integers, low: int, high: int, depth: int, packed: Numbers) -> None:
+    """The rows of L that start at ``left[low:high]``, four and four."""
+    to = 0
+    for r in range(low, high, 4):
+        p0 = left[r] * stride
+        p1 = left[r + 1] * stride if r + 1 < high else p0
+        p2 = left[r + 2] * stride if r + 2 < high else p0
+        p3 = left[r + 3] * stride if r + 3 < high else p0
+        for k in range(depth):
+            at = k * stride
+            u0, u1, u2, u3 = load(out, p0 + at), load(out, p1 + at), load(out, p2 + at), load(out, p3 + at)
+            _store_four(packed, to, 0, LANES, 2 * LANES, 3 * LANES, u0, u1, u2, u3)
+            to += 4 * LANES
 
 
 @plain
@@ -189,7 +185,10 @@ def _subtract_above(
     low, block = 0, max(16, BLOCK // (depth * LANES) // 4 * 4)
     while low < high:
         end = min(low + block, high)
-        _pack_block(out, stride, rows, left, low, end, depth, of_upper, packed)
+        if of_upper:
+            _pack_upper(out, stride, rows, rows, low, end, depth, False, packed)
+        else:
+            _pack_lower(out, stride, left, low, end, depth, packed)
         for k in range(depth):
             packed_rows[k] = (4 * k - low * depth) * LANES
         _subtract_rows(
@@ -213,14 +212,14 @@ def _update(
         own_pivots[k] = pivots[k] * stride
         rows[k] = (pivots[k] + depth - k + skipped) * stride
     if symmetric:
-        _pack_upper(out, stride, rows, own_pivots, count, depth, True, factors)
+        _pack_upper(out, stride, rows, own_pivots, 0, count, depth, True, factors)
     else:
-        _pack_lower(out, stride, left, count, depth, factors)
+        _pack_lower(out, stride, left, 0, count, depth, factors)
     _subtract_above(
         upper, ld, spare, places, count, high, factors, out, stride, rows, left, packed, packed_rows, depth, True
     )  # fmt: skip
     if not symmetric:
-        _pack_upper(out, stride, rows, own_pivots, count, depth, False, factors)
+        _pack_upper(out, stride, rows, own_pivots, 0, count, depth, False, factors)
         _subtract_above(
             lower, ld, spare, places, count, high, factors, out, stride, rows, left, packed, packed_rows, depth, False
         )  # fmt: skip
@@ -350,13 +349,6 @@ def _eliminate(
 
 
 # --- from the matrix and to the values
-@inlined
-def _entry(values: Numbers, stride: int, source: int) -> Register:
-    """The entry that a value begins as."""
-    start = load(values, max(source, 0) * stride)
-    return start if source >= 0 else start - start
-
-
 @plain
 def _load_panels(
     values: Numbers, stride: int, sources: Integers, pivots: Integers, left: Integers, n_rows: int, n_columns: int,

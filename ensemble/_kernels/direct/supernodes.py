@@ -17,14 +17,17 @@ __all__ = ["Supernodes", "merged_rows", "padded_columns", "supernodes_of"]
 WIDEST = 48
 """Rows of a supernode at most; longer runs are cut."""
 
+ZEROS = ((4, 0.8), (16, 0.4), (48, 0.1), (np.inf, 0.05))
+"""Rows of a run, and the share of its values that may be zeros stored to make it as long."""
+
 
 class Supernodes(NamedTuple):
     """Runs of rows, and for each one the runs above it whose multiples are subtracted from its rows.
 
     Supernode s has the rows ``rows[s]`` to ``rows[s + 1]`` and, right of them, the columns
-    ``columns[starts[s] : starts[s + 1]]``. Its updates u, ``updates[s]`` to ``updates[s + 1]``, have three numbers each,
-    from ``sources[3 * u]`` on: a supernode above, in ascending order, and its first and last column, from `columns`,
-    that are rows of s.
+    ``columns[starts[s] : starts[s + 1]]``. Its updates u, ``updates[s]`` to ``updates[s + 1]``, have three numbers
+    each, from ``sources[3 * u]`` on: a supernode above, in ascending order, and the first and last of its columns that
+    are rows of s.
     """
 
     rows: np.ndarray
@@ -35,15 +38,17 @@ class Supernodes(NamedTuple):
     left: np.ndarray
     """Of LU, the place of the first value of L in the row ``columns[t]`` and the columns of its supernode."""
     sizes: tuple[int, int, int]
-    """Rows of the widest panel as blocks of four, columns of the longest, and numbers of the largest with a spare row."""
+    """Rows of the widest panel in blocks of four, columns of the longest, numbers of the largest with a spare row."""
+
+
+def merged_rows(starts: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """The first row of each run that is worth being one supernode, and n, of a filled graph."""
+    rows: np.ndarray = _merged_rows(starts, columns, np.array(ZEROS))
+    return rows
 
 
 @compiled_serial
-def merged_rows(starts, columns):
-    """The first row of each run that is worth being one supernode, and n; `starts` and `columns` are the filled graph.
-
-    A run of up to 4 rows is one whatever zeros it stores, of up to 16 with 40 %, of up to 48 with 10 %, else with 5 %.
-    """
+def _merged_rows(starts, columns, limits):
     n = starts.size - 1
     first = np.empty(n + 1, np.int64)  # fundamental runs
     count = 0
@@ -70,8 +75,10 @@ def merged_rows(starts, columns):
             total = zeros[s] + zeros[t] + added
             stored = rows * (rows + 1) // 2 + rows * length[t]
             share = total / stored
-            good = rows <= 4 or (rows <= 16 and share < 0.4) or (rows <= 48 and share < 0.1) or share < 0.05
-            if not good:
+            k = 0
+            while rows > limits[k, 0]:
+                k += 1
+            if share > limits[k, 1]:
                 break
             width[s], length[s], end[s], zeros[s] = rows, length[t], end[t], total
             depth -= 1
@@ -183,12 +190,15 @@ def _left_places(rows, starts, columns, lower_starts, first_value):
     return places
 
 
-def supernodes_of(runs: Any, upper_starts: Any, upper: Any, lower_starts: Any, first: Any, symmetric: bool) -> Supernodes:
+def supernodes_of(
+    runs: Any, upper_starts: Any, upper: Any, lower_starts: Any, first: Any, symmetric: bool
+) -> Supernodes:
     """The supernodes of a padded graph; `first` is the place of the first value of each row."""
     rows = _cut(runs, WIDEST)
     starts, columns = _columns_of(rows, upper_starts, upper)
     left = np.empty(0, np.int64) if symmetric else _left_places(rows, starts, columns, lower_starts, first)
-    wide = (np.diff(rows) + 3) // 4 * 4
+    wide: np.ndarray = (np.diff(rows) + 3) // 4 * 4
     long = np.maximum(np.diff(rows) + np.diff(starts), wide)
     sizes = int(wide.max(initial=4)), int(long.max(initial=4)), int(((wide + 1) * long).max(initial=0))
-    return Supernodes(rows, starts, columns, *_updates(rows, starts, columns), left, sizes)
+    updates, sources = _updates(rows, starts, columns)
+    return Supernodes(rows, starts, columns, updates, sources, left, sizes)
