@@ -121,8 +121,8 @@ EPS: Any = OfType(float(np.finfo(np.float64).eps), float(np.finfo(np.float32).ep
 class Function:
     """What functions of this language call.
 
-    `arguments` have a name and a kind, ``int``, ``float``, ``bool``, ``Numbers``, ``Integers`` or ``Register``; `returned` is a list
-    of kinds, ``["None"]`` for nothing.
+    `arguments` have a name and a kind, ``int``, ``float``, ``bool``, ``Numbers``, ``Integers`` or ``Register``;
+    `returned` is a list of kinds, ``["None"]`` for nothing.
     """
 
     attribute = "noinline"

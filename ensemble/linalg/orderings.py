@@ -31,7 +31,7 @@ __all__ = [
 EXACT_MULTIPLY_ADDS = 1 << 26
 """Multiply-adds up to which the fill of an unsymmetric graph is worked out without the entries that nothing reaches."""
 
-SUPERNODAL = 20
+SUPERNODAL = 30
 """Multiply-adds for each value from which on neighbouring rows are treated as one."""
 
 SYMMETRIC_SHARE = 0.6

@@ -17,7 +17,7 @@ __all__ = ["Supernodes", "merged_rows", "padded_columns", "supernodes_of"]
 WIDEST = 48
 """Rows of a supernode at most; longer runs are cut."""
 
-ZEROS = ((4, 0.8), (16, 0.4), (48, 0.1), (np.inf, 0.05))
+ZEROS = ((4, 0.3), (16, 0.15), (48, 0.07), (np.inf, 0.03))
 """Rows of a run, and the share of its values that may be zeros stored to make it as long."""
 
 
