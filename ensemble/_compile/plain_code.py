@@ -16,9 +16,10 @@ The language is a part of Python's: names, numbers, ``w[i]`` with ``i >= 0``, ar
 ``not``, ``a if c else b``, assignments, ``if``, ``while``, ``for`` over ranges with a constant step, ``break``,
 ``continue``, ``return``, and calls of `Function`, ``min``, ``max``, ``abs``, ``int``, ``float``, ``math.sqrt``,
 ``np.isnan``, `local_array`, `numbers_at`, `behind`, `fma`, `load` and `store`. A variable has the type of its first
-value; ``int`` is an int64, ``float`` the type of the numbers in `Numbers`, and a register holds as many of them as fill
-`ROW_BYTES`, or as a `Register` given to the entry holds; a number beside a register is broadcast to its lanes. Division of integers by ``//`` and ``%`` is
-that of numbers that are not negative. Nothing is reassociated or contracted. Indices are not checked.
+value; ``int`` is an int64, ``float`` the type of the numbers in `Numbers`. A register holds as many of them as fill
+`ROW_BYTES`, or as the `Register` that the entry is given; a number beside a register is broadcast to its lanes.
+Division of integers by ``//`` and ``%`` is that of numbers that are not negative. Nothing is reassociated or
+contracted. Indices are not checked.
 """
 
 from __future__ import annotations

@@ -165,6 +165,14 @@ class Factorization(TriangularFactors):
         return CrsMatrix(self.graph, Ensemble(values, self.sample_set))
 
 
+def planned(A: Any, *, kind: str, ordering: Any, matching: str, dtype: Any) -> Factorization:
+    """What the graph of `A` decides, without numbers: its `update` makes factorisations."""
+    made = object.__new__(Factorization)
+    made._matching = one_of(matching, ("graph", "mean"), NAME, "matching")
+    made._plan(A, kind, ordering, dtype)
+    return made
+
+
 def _mean_weights(A: CrsMatrix) -> np.ndarray:
     """1 + log of the largest mean magnitude of the column over that of the entry, from samples that are finite."""
     values = np.abs(to_numpy(A.values))

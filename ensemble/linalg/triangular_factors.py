@@ -28,16 +28,20 @@ class TriangularFactors(LinearOperator):
     _orderings: tuple[str, ...] = ("auto",)
 
     def __init__(self, A: Any, kind: str, ordering: Any, dtype: Any) -> None:
+        self._put(self._plan(A, kind, ordering, dtype))
+
+    def _plan(self, A: Any, kind: str, ordering: Any, dtype: Any) -> CrsMatrix:
+        """Check arguments and work out the elimination; returns the matrix."""
         name = self.name
         one_of(kind, ("auto", "ldlt", "lu"), name, "kind")
         symmetric = kind == "ldlt" or (kind == "auto" and isinstance(A, SymmetricCrsMatrix))
-        A = matrix_of(A, name)
-        n = A.shape[0]
-        self.graph, self.shape = A.graph, (n, n)
-        self.dtype = np.dtype(real_dtype(A, name) if dtype is None else floating(dtype, name, "dtype"))
+        matrix = matrix_of(A, name)
+        n = matrix.shape[0]
+        self.graph, self.shape = matrix.graph, (n, n)
+        self.dtype = np.dtype(real_dtype(matrix, name) if dtype is None else floating(dtype, name, "dtype"))
         order = checked_order(ordering, n, name, self._orderings)
-        self.plan = self._plan_for(A, symmetric, order)
-        self._put(A)
+        self.plan = self._plan_for(matrix, symmetric, order)
+        return matrix
 
     @property
     def name(self) -> str:
