@@ -111,7 +111,10 @@ def test_supernodes_have_the_bits_of_the_reference(kind, density, rng, monkeypat
 # --- the law
 @pytest.mark.parametrize("n_samples", [1, 3, 8, 32, 33])
 @pytest.mark.parametrize("kind", ["lu", "ldlt"])
-def test_samples_equal_their_own_runs_to_the_bit(kind, n_samples, rng):
+@pytest.mark.parametrize("supernodal", [0, np.inf])
+def test_samples_equal_their_own_runs_to_the_bit(kind, n_samples, supernodal, rng, monkeypatch):
+    monkeypatch.setattr(orderings, "SUPERNODAL", supernodal)
+    monkeypatch.setattr(orderings, "SYMMETRIC_SHARE", 0.0)
     A = family(rng, 25, n_samples, symmetric=kind == "ldlt")
     F, b = Factorization(A, kind=kind), Ensemble(rng.standard_normal((25, 2, n_samples)))
     results = lambda F, b: (F @ b, F.T @ b, F.logdet(), F.sign(), F.inverse_diagonal())
@@ -145,7 +148,9 @@ def test_a_broken_sample_changes_no_other(bad, kind, rng):
 
 # --- mathematics
 @pytest.mark.parametrize("kind", ["lu", "ldlt"])
-def test_solutions_agree_with_splu(kind, rng):
+@pytest.mark.parametrize("supernodal", [0, np.inf])
+def test_solutions_agree_with_splu(kind, supernodal, rng, monkeypatch):
+    monkeypatch.setattr(orderings, "SUPERNODAL", supernodal)
     A = family(rng, 60, 4, symmetric=kind == "ldlt")
     F, b = Factorization(A, kind=kind), rng.standard_normal((60, 3))
     x, y = F @ b, F.T @ b

@@ -18,7 +18,7 @@ LEAF = 120
 """Vertices of a part that is cut no further."""
 
 LARGEST_SHARE = 0.6
-"""The larger side of a separator has at most this share of the vertices."""
+"""The larger side of a separator has at most this share of the vertices, or what it has at the level it begins as."""
 
 PASSES, PATIENCE = 6, 60
 """Searches for a smaller separator, and moves of one without success."""
