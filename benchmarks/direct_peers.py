@@ -21,7 +21,7 @@ from scipy.sparse.linalg import splu
 
 __all__ = ["PEERS", "peers_for"]
 
-P, I, L = ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t
+P = ctypes.c_void_p
 
 
 def _library(name: str) -> Any:
@@ -62,8 +62,8 @@ class SolveBanded:
     def __init__(self, A: sp.csr_array, symmetric: bool) -> None:
         row = np.repeat(np.arange(A.shape[0]), np.diff(A.indptr))
         self.half = int(np.abs(row - A.indices).max())
-        if self.half > 30:
-            raise NotImplementedError("the band is wide")
+        if A.nnz < 0.5 * A.shape[0] * (2 * self.half + 1):
+            raise NotImplementedError("the band is mostly empty")
         self.places = self.half + row - A.indices, A.indices
         self.band = np.zeros((2 * self.half + 1, A.shape[0]))
 
@@ -73,7 +73,7 @@ class SolveBanded:
 
 
 class Klu:
-    """``klu_refactor`` and ``klu_solve`` on the transposed graph: KLU has columns, and a CSR matrix is their transpose."""
+    """``klu_refactor`` and ``klu_tsolve``: the rows of the matrix are the columns of what KLU factorises."""
 
     def __init__(self, A: sp.csr_array, symmetric: bool) -> None:
         self.k = _library("klu")
@@ -101,17 +101,17 @@ class Klu:
 
 class _Sparse(ctypes.Structure):
     _fields_ = [
-        *((name, L) for name in ("nrow", "ncol", "nzmax")),
+        *((name, ctypes.c_size_t) for name in ("nrow", "ncol", "nzmax")),
         *((name, P) for name in ("p", "i", "nz", "x", "z")),
-        *((name, I) for name in ("stype", "itype", "xtype", "dtype", "sorted", "packed")),
+        *((name, ctypes.c_int) for name in ("stype", "itype", "xtype", "dtype", "sorted", "packed")),
     ]
 
 
 class _Dense(ctypes.Structure):
     _fields_ = [
-        *((name, L) for name in ("nrow", "ncol", "nzmax", "d")),
+        *((name, ctypes.c_size_t) for name in ("nrow", "ncol", "nzmax", "d")),
         *((name, P) for name in ("x", "z")),
-        *((name, I) for name in ("xtype", "dtype")),
+        *((name, ctypes.c_int) for name in ("xtype", "dtype")),
     ]
 
 

@@ -37,7 +37,8 @@ class Factorization(TriangularFactors):
         for a SymmetricCrsMatrix, "lu" for any other.
     ordering : {"auto", "amd", "nd"} or array of int, shape (n,)
         Columns in the order of elimination. "amd" is the approximate minimum degree order [1]_ of the graph of
-        ``A + A^T``, "nd" nested dissection [3]_, "auto" the one of these with fewer multiply-adds.
+        ``A + A^T``, "nd" nested dissection [3]_, "auto" the one of these with fewer multiply-adds (of
+        fewer than 500 rows, "amd").
     matching : {"graph", "mean"}
         For "lu", which row gives each column its pivot. "graph" looks at stored entries alone: the diagonal where it is
         stored. "mean" makes the product of the mean magnitudes of the pivots the largest [2]_. This couples the

@@ -34,6 +34,9 @@ EXACT_MULTIPLY_ADDS = 1 << 26
 SUPERNODAL = 30
 """Multiply-adds for each value from which on neighbouring rows are treated as one."""
 
+LARGE = 500
+"""Rows from which on nested dissection is considered."""
+
 SYMMETRIC_SHARE = 0.6
 """The form by supernodes stores a symmetric graph: not where others need less than this share of its multiply-adds."""
 
@@ -95,7 +98,7 @@ def _symmetric_pattern(rows: np.ndarray, columns: np.ndarray, n: int) -> sp.csr_
 def _elimination_order(rows: np.ndarray, columns: np.ndarray, n: int, ordering: str) -> np.ndarray:
     """The order of that name, or the one of fewer multiply-adds, with the postorder of its elimination tree."""
     pattern = _symmetric_pattern(rows, columns, n)
-    methods = [minimum_degree, nested_dissection] if ordering == "auto" else [ORDERINGS[ordering]]
+    methods = [ORDERINGS[ordering]] if ordering != "auto" else [minimum_degree, nested_dissection][: 1 + (n >= LARGE)]
     found = []
     for method in methods:
         order = method(pattern.indptr, pattern.indices)
