@@ -25,8 +25,8 @@ __all__ = ["factor_solve"]
 LU, TRANSPOSED, SYMMETRIC = 0, 1, 2
 """Orders of substitution."""
 
-WIDEST, VECTOR_BYTES = 32, 1 << 20
-"""Samples of a tile, and bytes of its vectors that the cache should hold."""
+WIDEST, VECTOR_BYTES = 32, 1 << 26
+"""Samples of a tile, and bytes of its vectors above which it has fewer."""
 
 U = np.uint64  # an unsigned index needs no test for a negative one
 
