@@ -127,7 +127,9 @@ def test_samples_equal_their_own_runs_to_the_bit(kind, n_samples, supernodal, rn
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 0.0])
 @pytest.mark.parametrize("kind", ["lu", "ldlt"])
-def test_a_broken_sample_changes_no_other(bad, kind, rng):
+@pytest.mark.parametrize("supernodal", [0, np.inf])
+def test_a_broken_sample_changes_no_other(bad, kind, supernodal, rng, monkeypatch):
+    monkeypatch.setattr(orderings, "SUPERNODAL", supernodal)
     A = family(rng, 20, 5, symmetric=True)
     b = rng.standard_normal(20)
     good = Factorization(A, kind=kind)
