@@ -739,7 +739,7 @@ def factor_cases(name, seed):
             continue  # the reference takes each multiplication by itself
         graph = CrsGraph(*random_graph(rng, n, n, square_diagonal=True), (n, n))
         for symmetric in (False, True):
-            plan = elimination_of(graph, symmetric, np.arange(n), None)
+            plan = elimination_of(graph, symmetric, np.arange(n), "amd")
             values = numbers(rng, (graph.nnz, s), dtype)
             values[graph.diagonal_entries] += 8
             if name == "factorized":

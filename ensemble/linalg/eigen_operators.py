@@ -9,8 +9,8 @@ import numpy as np
 
 from ensemble._check import finite, message, require
 from ensemble.linalg.crs_matrix import CrsMatrix, as_crs
-from ensemble.linalg.factorization import Factorization
 from ensemble.linalg.diagonal import Diagonal
+from ensemble.linalg.factorization import Factorization
 from ensemble.linalg.ritz import products
 from ensemble.scalar import Ensemble
 
