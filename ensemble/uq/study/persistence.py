@@ -9,6 +9,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ensemble._check import message, require
 from ensemble.uq.store.source_digest import source_digest
 from ensemble.uq.store.store import PRIVATE, Store
@@ -42,6 +44,8 @@ def manifest_of(
 ) -> dict[str, Any]:
     """What makes a study this study; without a model, as in `plan`, that of the stored study."""
     manifest = {"inputs": inputs.description(), "sampler": sampler.description(), "seed": seed, "n": n}
+    if sampler.weights(np.zeros(1, np.int64)) is not None:
+        manifest["weights"] = "quadrature" if getattr(sampler, "is_quadrature", False) else "samples"
     if model is not None:
         module, name = getattr(model, "__module__", None), getattr(model, "__qualname__", type(model).__qualname__)
         manifest["model"] = name if module in (None, "__main__") else f"{module}.{name}"

@@ -90,11 +90,11 @@ class Plan:
         self.keep = keep if keep is None else one_of(keep, ("all", "statistics"), function, "keep")
         self.samples = self._draw(self.n)
         self.most = max(self.n, wanted or 0, most or 0)
-        signed = self.samples.weights is not None and bool(np.any(self.samples.weights < 0.0))
+        weighted = self.samples.weights is not None
         advice = "Leave keep out."
-        require(not (signed and keep == "statistics"), function, "keep", "be 'all' for negative weights", keep, advice)
-        if signed:
-            self.keep = "all"
+        require(not (weighted and keep == "statistics"), function, "keep", "be 'all' for weights", keep, advice)
+        if weighted:
+            self.keep = "all"  # histograms count samples, and rules need every point
         self.layout: Layout = {}
         self.failed, self.is_done = np.zeros(self.n, bool), np.zeros(self.n, bool)
         self.reasons: dict[int, str] = {}

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ensemble._check import require
 from ensemble.scalar import Ensemble
 from ensemble.uq.samplers.choice import SAMPLERS
 from ensemble.uq.samplers.sampler import Sampler
@@ -25,6 +26,9 @@ class StoredSampler(Sampler):
 
     def __init__(self, name: str, *, is_quadrature: bool) -> None:
         self.name, self.is_quadrature = name, is_quadrature
+
+    def __repr__(self) -> str:
+        return f"the sampler {self.name!r}"
 
 
 class StoredInputs:
@@ -66,11 +70,19 @@ class StoredStudy:
         self.layout = {name: (tuple(o.shape), np.dtype(o.dtype)) for name, o in store.outputs.items()}
         self.seed = int(store.manifest.get("seed", 0))
         self.ensemble_size = None
-        values = store.inputs()
-        weights = values.pop(WEIGHTS, None)
+        values, kind = store.inputs(), store.manifest.get("weights")
+        weights = self._weights(values.pop(WEIGHTS, None)) if kind else None
         self.samples = StoredInputs(values, weights, np.arange(self.n))
         described = dict(store.manifest.get("sampler") or {})
-        self.sampler = sampler_of(described, is_quadrature=weights is not None)
+        self.sampler = sampler_of(described, is_quadrature=kind == "quadrature")
+
+    def _weights(self, stored: np.ndarray | None) -> np.ndarray:
+        """The weights of a study that has some; they are stored with the values of the inputs."""
+        weights = np.full(self.n, np.nan) if stored is None else stored
+        missing = np.flatnonzero(np.isnan(weights) & self.is_done & ~self.failed)
+        advice = "They are stored at the end of a run: wait, or resume it."
+        require(missing.size == 0, "open_study", "the weights", "be stored", f"none of {missing.size} samples", advice)
+        return weights
 
     def new_streams(self, *, histograms: bool) -> dict[str, Stream]:
         """An empty stream for each output."""
@@ -103,7 +115,8 @@ def open_study(store: str | PathLike[str]) -> UqResult:
     Raises
     ------
     ValueError
-        If there is no study, or its journal is damaged.
+        If there is no study, or its journal is damaged; or samples have weights, and a run that was killed or is running
+        has not stored them yet.
 
     Examples
     --------

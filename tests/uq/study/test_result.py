@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 import ensemble as en
-from ensemble.uq import MonteCarlo, Sampler, Sobol
+from ensemble.uq import Gauss, MonteCarlo, Points, Sampler, Sobol, SparseGrid, open_study
 from ensemble.uq.study.conditions import holds, threshold_of
 from tests.uq.study.models import INPUTS, beam, failing_above
 
@@ -193,7 +193,7 @@ def test_negative_weights_give_means_alone():
     ):
         with pytest.raises(ValueError, match=r"the weights must be zero or above; got negative ones"):
             call()
-    with pytest.raises(ValueError, match=r"propagate: keep must be 'all' for negative weights; got statistics"):
+    with pytest.raises(ValueError, match=r"propagate: keep must be 'all' for weights; got statistics"):
         run(lambda x: {"y": x.x}, n=None, inputs=NORMAL, sampler=Rule(signs), keep="statistics")
 
 
@@ -311,3 +311,55 @@ def test_empty_and_bool_outputs_have_statistics():
     result = run(lambda x: {"none": x.load[None][:0], "large": x.load > 1.0}, n=64)
     assert result.mean("none").shape == (0,) and 0.0 < result.mean("large") < 1.0
     assert result.probability("large", lambda y: y).value == result.mean("large") and "none" in repr(result)
+
+
+# --- weights
+WEIGHTED = {
+    "gauss": Gauss(4),
+    "sparse_grid": SparseGrid(3),
+    "points": Points(np.random.default_rng(51423).uniform(size=(40, 2)), weights=np.linspace(0.1, 2.0, 40)),
+    "plain points": Points(np.random.default_rng(51424).uniform(size=(40, 2))),
+}
+STATISTICS = {
+    "mean": lambda r: r.mean("y"),
+    "var": lambda r: r.var("y"),
+    "quantile": lambda r: r.quantile("y", [0.1, 0.5]),
+    "probability": lambda r: r.probability("y", "> 2"),
+    "covariance": lambda r: r.covariance("y"),
+}
+
+
+def outcome_of(statistic, result):
+    """The value of a statistic, or that it is refused."""
+    try:
+        return np.asarray(statistic(result))
+    except ValueError:
+        return np.asarray("refused")
+
+
+@pytest.mark.parametrize("statistic", STATISTICS)
+@pytest.mark.parametrize("sampler", WEIGHTED)
+def test_an_opened_study_has_the_statistics_of_its_weights(tmp_path, sampler, statistic):
+    here = run(lambda x: {"y": x.x * x.y}, None, NORMAL, sampler=WEIGHTED[sampler], store=tmp_path / "s")
+    there = open_study(tmp_path / "s")
+    of = STATISTICS[statistic]
+    assert np.array_equal(outcome_of(of, here), outcome_of(of, there))
+    assert "StoredSampler" not in repr(there)
+
+
+@pytest.mark.parametrize("sampler", ["gauss", "points"])
+def test_an_opened_study_whose_weights_are_not_stored_is_refused(tmp_path, sampler):
+    def model(x):
+        if 8 in x.ids:
+            with pytest.raises(ValueError, match=r"open_study: the weights must be stored; got none of 8 samples"):
+                open_study(tmp_path / "s")
+        return {"y": x.x}
+
+    run(model, None, NORMAL, sampler=WEIGHTED[sampler], store=tmp_path / "s", ensemble_size=8)
+
+
+@pytest.mark.parametrize("sampler", ["gauss", "points"])
+def test_weights_go_with_kept_samples_alone(sampler):
+    """Histograms count samples without their weights."""
+    with pytest.raises(ValueError, match=r"propagate: keep must be 'all' for weights; got statistics"):
+        run(lambda x: {"y": x.x}, None, NORMAL, sampler=WEIGHTED[sampler], keep="statistics")
