@@ -146,7 +146,7 @@ class Store:
             If the files cannot be written.
         """
         seconds = seconds_checked("Store.create", sync_seconds)
-        folder, copy = Path(path), manifests.checked("Store.create", manifest)
+        folder, copy = Path(path).absolute(), manifests.checked("Store.create", manifest)
         advice = "Pass resume=True to continue it, or give another path."
         _check.require(not cls.exists(folder), "Store.create", "path", "be a new one", f"a study at {folder}", advice)
         require_empty("Store.create", folder, PRIVATE)
@@ -206,7 +206,8 @@ class Store:
         RuntimeWarning
             If the last record of the journal is incomplete (its samples run again), or versions differ.
         """
-        folder, private = Path(path), Path(path) / PRIVATE
+        folder = Path(path).absolute()
+        private = folder / PRIVATE
         advice = "Store.create, or en.propagate(..., store=path) without resume, starts a study."
         seen = f"{folder}, which {'has no manifest of a study' if folder.exists() else 'does not exist'}"
         _check.require(cls.exists(folder), "Store.open", "path", "be a stored study", seen, advice)

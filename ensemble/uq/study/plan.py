@@ -10,7 +10,7 @@ import numpy as np
 
 from ensemble._check import integer, message, one_of, require, samples_text
 from ensemble.uq.samplers.choice import settled_sampler
-from ensemble.uq.study.dataset import weighted_columns
+from ensemble.uq.study.dataset import check_names, weighted_columns
 from ensemble.uq.study.groups import Group, GroupKey, order_of_samples
 from ensemble.uq.study.memory import MemoryStore
 from ensemble.uq.study.outputs import (
@@ -251,6 +251,7 @@ class Plan:
             found = layout_of(outputs)
             check_layout(self.layout or found, found, function)
             if not self.layout:
+                check_names(found, self.inputs.names, function)
                 self._start(found)
             if np.any(outcome.failed):
                 outputs = {name: _without(array, outcome.failed) for name, array in outputs.items()}

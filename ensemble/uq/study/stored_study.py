@@ -115,8 +115,8 @@ def open_study(store: str | PathLike[str]) -> UqResult:
     Raises
     ------
     ValueError
-        If there is no study, or its journal is damaged; or samples have weights, and a run that was killed or is running
-        has not stored them yet.
+        If there is no study, or its journal is damaged; or samples have weights, which a run stores at its end, and
+        they are not there yet.
 
     Examples
     --------

@@ -363,3 +363,15 @@ def test_weights_go_with_kept_samples_alone(sampler):
     """Histograms count samples without their weights."""
     with pytest.raises(ValueError, match=r"propagate: keep must be 'all' for weights; got statistics"):
         run(lambda x: {"y": x.x}, None, NORMAL, sampler=WEIGHTED[sampler], keep="statistics")
+
+
+@pytest.mark.parametrize("q, shape", [(0.5, ()), ([0.5], (1,)), ([[0.1, 0.9]], (1, 2))])
+def test_quantiles_of_scalars_from_histograms_have_the_shape_of_q(q, shape):
+    result = run(lambda x: {"y": x.x}, 64, NORMAL, keep="statistics")
+    assert np.shape(result.quantile("y", q)) == shape
+
+
+def test_no_output_is_compared_with_nan():
+    result = run(lambda x: {"y": x.x}, 64, NORMAL)
+    with pytest.raises(ValueError, match=r"condition must be a comparison with a number, as '> 0.1'; got '> nan'"):
+        result.probability("y", "> nan")
