@@ -68,8 +68,8 @@ def dataset_of(result: UqResult, inputs: Any) -> Any:
     variables = {name: _named(name, result.values(name)) for name in result.names if result.ids.size}
     variables["failed"] = (("sample",), result.failed)
     variables["done"] = (("sample",), result.done)
-    columns = {name: _named(name, array) for name, array in weighted_columns(inputs).items()}
-    coordinates = {(f"{name}_input" if name in variables else name): column for name, column in columns.items()}
+    columns = {(f"{name}_input" if name in variables else name): c for name, c in weighted_columns(inputs).items()}
+    coordinates = {name: _named(name, column) for name, column in columns.items()}
     coordinates["sample"] = (("sample",), np.arange(result.n))
     return xarray.Dataset(variables, coordinates, attributes)
 

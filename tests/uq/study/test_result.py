@@ -375,3 +375,13 @@ def test_no_output_is_compared_with_nan():
     result = run(lambda x: {"y": x.x}, 64, NORMAL)
     with pytest.raises(ValueError, match=r"condition must be a comparison with a number, as '> 0.1'; got '> nan'"):
         result.probability("y", "> nan")
+
+
+def test_an_output_of_a_vector_inputs_name_has_dimensions_of_its_own(tmp_path):
+    xarray = pytest.importorskip("xarray")
+    inputs = en.Inputs(v=stats.multivariate_normal([0.0, 1.0]))
+    result = run(lambda x: {"v": en.xp.stack([x.v[0], x.v[1], x.v[0]])}, 16, inputs, store=tmp_path / "s")
+    there = xarray.open_zarr(tmp_path / "s")
+    for found in (result.to_xarray(), there, open_study(tmp_path / "s").to_xarray()):
+        assert (found["v"].shape, found["v_input"].shape) == ((3, 16), (2, 16))
+        assert found["v_input"].dims == there["v_input"].dims
