@@ -26,16 +26,19 @@ __all__ = ["source_digest"]
 
 PLAIN = (bool, int, float, complex, str, bytes, type(None), range, slice, np.generic, np.dtype)
 
+SPARSE = ("shape", "data", "indices", "indptr", "coords", "offsets")
+"""What the sparse matrices of SciPy are made of, in one format or another."""
+
 
 def source_digest(model: Callable[..., Any]) -> str:
     """Digest of the source of a model and of what it uses of the user's own code.
 
     Covered, for `model` and for every function and class that is reached from it by name: the source text without
     comments, blank lines and indentation of the whole; default values; and the values of the global and enclosed
-    variables that it names, where they are numbers, text, None, NumPy arrays, Ensembles, or tuples, lists, sets and
-    dicts of these. A name is followed as a global or enclosed variable, as an attribute of a module that is one,
-    through decorators that set ``__wrapped__`` or ``py_func``, ``functools.partial``, methods, and the class and
-    attributes of an object.
+    variables that it names, where they are numbers, text, None, NumPy arrays, Ensembles, sparse matrices of
+    SciPy, or tuples, lists, sets and dicts of these. A name is followed as a global or enclosed variable, as an
+    attribute of a module that is one, through decorators that set ``__wrapped__`` or ``py_func``,
+    ``functools.partial``, methods, and the class and attributes of an object.
 
     Not covered: Python's own modules, installed packages (``site-packages``) and `ensemble`, whose versions the
     manifest has; compiled extensions; files that the model reads; attributes of other objects; what is found only when
@@ -163,6 +166,9 @@ class Walk:
         """An object: its class, and what it holds if the class is the user's."""
         self.parts.append(f"{name}: {getattr(value, '__qualname__', getattr(value, '__name__', ''))}")
         self.visit(f"type of {name}", type(value))
+        if type(value).__module__.startswith("scipy.sparse"):
+            for attribute in SPARSE:
+                self.visit(f"{name}.{attribute}", getattr(value, attribute, None))
         if own(type(value)):
             held_by_name = dict(getattr(value, "__dict__", {}))
             for kind in type(value).__mro__:

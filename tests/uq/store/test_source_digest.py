@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 import ensemble as en
 from ensemble.uq import source_digest
@@ -254,8 +255,15 @@ def held(factor):
 
 @pytest.mark.parametrize(
     "made",
-    [Slotted, lambda factor: scaling(factor)(plain), lambda factor: held(en.Ensemble(np.array([1.0, factor])))],
-    ids=["slots", "a decorator's variable", "an enclosed Ensemble"],
+    [
+        Slotted,
+        lambda factor: held(scipy.sparse.csr_array([[factor, 0.0], [1.0, 0.0]])),
+        lambda factor: held(scipy.sparse.coo_array([[factor, 0.0], [1.0, 0.0]])),
+        lambda factor: held(scipy.sparse.dia_array([[factor, 0.0], [1.0, 0.0]])),
+        lambda factor: scaling(factor)(plain),
+        lambda factor: held(en.Ensemble(np.array([1.0, factor]))),
+    ],
+    ids=["slots", "CSR", "COO", "DIA", "a decorator's variable", "an enclosed Ensemble"],
 )
 def test_values_that_a_model_holds_count(made):
     assert source_digest(made(2.0)) == source_digest(made(2.0)) != source_digest(made(3.0))
