@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from os import PathLike
 from typing import Any
 
@@ -92,9 +93,13 @@ class StoredStudy:
 
 def sampler_of(description: dict[str, Any], *, is_quadrature: bool) -> Sampler:
     """The sampler of a description, as far as statistics need it."""
-    name = str(description.pop("name", ""))
+    options = dict(description)
+    name = str(options.pop("name", ""))
     if name in SAMPLERS and not is_quadrature:
-        return SAMPLERS[name](**description)
+        with suppress(TypeError, ValueError):
+            known = SAMPLERS[name](**options)
+            if known.description() == description:  # not one of the user's of the same name
+                return known
     return StoredSampler(name, is_quadrature=is_quadrature)
 
 

@@ -385,3 +385,21 @@ def test_an_output_of_a_vector_inputs_name_has_dimensions_of_its_own(tmp_path):
     for found in (result.to_xarray(), there, open_study(tmp_path / "s").to_xarray()):
         assert (found["v"].shape, found["v_input"].shape) == ((3, 16), (2, 16))
         assert found["v_input"].dims == there["v_input"].dims
+
+
+class Namesake(Sampler):
+    """Points of the user's, without replicates, under the name of a sampler of the library."""
+
+    name = "sobol"
+
+    def points(self, ids, n_germs, seed):
+        return np.random.default_rng(seed).random((64, n_germs))[ids]
+
+
+@pytest.mark.parametrize("sampler", [Namesake(), "sobol", "halton", "latin_hypercube", "monte_carlo"])
+def test_an_opened_study_has_the_intervals_of_its_sampler(tmp_path, sampler):
+    here = run(lambda x: {"y": x.x}, 64, NORMAL, sampler=sampler, store=tmp_path / "s")
+    there = open_study(tmp_path / "s")
+    assert bool(there.no_interval()) == bool(here.no_interval())
+    if not here.no_interval():
+        assert there.confidence_interval("y") == here.confidence_interval("y")
