@@ -239,6 +239,12 @@ def test_plots_of_fields_are_written(folder, capsys, kind):
     assert Path("run.png").stat().st_size > 5000
 
 
+def test_a_study_of_failed_samples_has_no_picture(folder, capsys):
+    ensemble(capsys, "run", "model.py:raises", "-n", 64, "--store", "run.zarr", "--quiet")
+    status, _, err = ensemble(capsys, "plot", "run.zarr", "run.png")
+    assert status == 2 and "run.zarr must have a sample that did not fail; got 64 failed." in err
+
+
 @pytest.mark.parametrize(
     "arguments, text",
     [

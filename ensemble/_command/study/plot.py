@@ -15,6 +15,8 @@ def run(options: argparse.Namespace) -> int:
     """Carry out ``ensemble plot``."""
     require_writable("FILE", options.file, PLOT_SUFFIXES)
     result = uq.open_study(options.store)
+    if not result.ids.size:
+        raise ValueError(f"{options.store} must have a sample that did not fail; got {result.n_failed} failed.")
     name = chosen_outputs(result, None if options.name is None else [options.name])[0]
     axes = getattr(result.plot, options.kind)(*([] if options.kind == "scatter" else [name]))
     save_figure(getattr(axes, "figure", None) or axes, options.file)

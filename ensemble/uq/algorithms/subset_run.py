@@ -61,6 +61,9 @@ def run_levels(
     while True:
         order = np.argsort(run.distances, kind="stable")
         middle = 0.5 * (run.distances[order[n_seeds - 1]] + run.distances[order[n_seeds]])
+        lower = run.distances[run.distances < run.distances[order[-1]]]
+        if middle >= run.distances[order[-1]] and lower.size:  # equal values, which would be a level of all samples
+            middle = lower.max()
         enough = 2 * np.count_nonzero(run.distances <= 0.0) >= n_seeds  # another level costs more than it gains
         last = enough or not middle > 0.0 or len(run.fractions) == max_levels - 1
         threshold = 0.0 if last else float(middle)
@@ -69,7 +72,7 @@ def run_levels(
         run.fractions.append(inside.size / n)
         if last:
             return run
-        seeds = inside if inside.size == n_seeds else generator.choice(inside, n_seeds, replace=False)
+        seeds = inside if inside.size == n_seeds else generator.choice(inside, n_seeds, replace=inside.size < n_seeds)
         scale = _next_level(run, distance, seeds, threshold, scale, generator)
 
 

@@ -18,7 +18,9 @@ from ensemble.uq.samplers.choice import settled_sampler
 
 __all__ = ["Inputs"]
 
-RESERVED = {name for name in dir(InputSamples) if not name.startswith("_")} | {"ids", "weights", "seed", "failures"}
+RESERVED = {name for name in dir(InputSamples) if not name.startswith("_")} | {
+    "ids", "weights", "seed", "failures", "sample_weight",
+}  # fmt: skip
 
 
 class Inputs:

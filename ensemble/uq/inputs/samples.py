@@ -15,7 +15,11 @@ from ensemble.scalar import Ensemble
 if TYPE_CHECKING:
     from ensemble.uq.inputs.variable import Variable
 
-__all__ = ["InputSamples", "PlainSample"]
+__all__ = ["InputSamples", "PlainSample", "UnknownInputError"]
+
+
+class UnknownInputError(AttributeError):
+    """A model asks for an input that there is not."""
 
 
 class InputSamples:
@@ -85,7 +89,7 @@ class InputSamples:
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name not in self._values:
-            raise AttributeError(f"InputSamples has no input {name!r}.")
+            raise UnknownInputError(f"InputSamples has no input {name!r}.")
         return self[name]
 
     def __dir__(self) -> list[str]:

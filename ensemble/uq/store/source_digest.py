@@ -19,10 +19,15 @@ from typing import Any
 import numpy as np
 
 from ensemble import _check
+from ensemble._backend import to_numpy
+from ensemble.scalar import Ensemble
 
 __all__ = ["source_digest"]
 
 PLAIN = (bool, int, float, complex, str, bytes, type(None), range, slice, np.generic, np.dtype)
+
+SPARSE = ("shape", "data", "indices", "indptr", "coords", "offsets")
+"""What the sparse matrices of SciPy are made of, in one format or another."""
 
 
 def source_digest(model: Callable[..., Any]) -> str:
@@ -30,10 +35,10 @@ def source_digest(model: Callable[..., Any]) -> str:
 
     Covered, for `model` and for every function and class that is reached from it by name: the source text without
     comments, blank lines and indentation of the whole; default values; and the values of the global and enclosed
-    variables that it names, where they are numbers, text, None, NumPy arrays, or tuples, lists, sets and dicts of
-    these. A name is followed as a global or enclosed variable, as an attribute of a module that is one, through
-    decorators that set ``__wrapped__`` or ``py_func``, ``functools.partial``, methods, and the class and attributes of
-    an object.
+    variables that it names, where they are numbers, text, None, NumPy arrays, Ensembles, sparse matrices of
+    SciPy, or tuples, lists, sets and dicts of these. A name is followed as a global or enclosed variable, as an
+    attribute of a module that is one, through decorators that set ``__wrapped__`` or ``py_func``,
+    ``functools.partial``, methods, and the class and attributes of an object.
 
     Not covered: Python's own modules, installed packages (``site-packages``) and `ensemble`, whose versions the
     manifest has; compiled extensions; files that the model reads; attributes of other objects; what is found only when
@@ -86,6 +91,8 @@ class Walk:
         if isinstance(value, np.ndarray):
             contents = hashlib.blake2b(np.ascontiguousarray(value).tobytes()) if value.dtype.kind != "O" else None
             self.parts.append(f"{name} = {value.dtype}{value.shape} {contents.hexdigest() if contents else ''}")
+        elif isinstance(value, Ensemble):
+            self.visit(f"{name}.samples", to_numpy(value.samples))
         elif isinstance(value, (tuple, list, dict, set, frozenset)):
             self._visit_items(name, value)
         elif isinstance(value, functools.partial):
@@ -96,6 +103,9 @@ class Walk:
             self.visit(f"{name}.__self__", value.__self__)
         elif hasattr(value, "__wrapped__") or hasattr(value, "py_func"):
             self.visit(name, getattr(value, "__wrapped__", None) or value.py_func)
+            if inspect.isfunction(value) and not foreign(Path(value.__code__.co_filename).resolve()):
+                self.parts.append(f"wrapper of {name}: {code_source(value.__code__)}")
+                self._visit_names(value)
         elif inspect.isfunction(value):
             self._visit_function(name, value)
         elif inspect.isclass(value):
@@ -119,6 +129,10 @@ class Walk:
         self.parts.append(f"{name}: {source_of(function)}")
         self.visit(f"{name}.__defaults__", function.__defaults__)
         self.visit(f"{name}.__kwdefaults__", function.__kwdefaults__)
+        self._visit_names(function)
+
+    def _visit_names(self, function: Any) -> None:
+        """The global and enclosed variables that a function names."""
         closed = enclosed(function)
         names = list(dict.fromkeys(names_of(function.__code__)))
         for used in (*function.__code__.co_freevars, *names):
@@ -152,8 +166,17 @@ class Walk:
         """An object: its class, and what it holds if the class is the user's."""
         self.parts.append(f"{name}: {getattr(value, '__qualname__', getattr(value, '__name__', ''))}")
         self.visit(f"type of {name}", type(value))
+        if type(value).__module__.startswith("scipy.sparse"):
+            for attribute in SPARSE:
+                self.visit(f"{name}.{attribute}", getattr(value, attribute, None))
         if own(type(value)):
-            for attribute, held in getattr(value, "__dict__", {}).items():
+            held_by_name = dict(getattr(value, "__dict__", {}))
+            for kind in type(value).__mro__:
+                slots = vars(kind).get("__slots__", ())
+                for slot in (slots,) if isinstance(slots, str) else slots:
+                    if not slot.startswith("__") and hasattr(value, slot):
+                        held_by_name[slot] = getattr(value, slot)
+            for attribute, held in held_by_name.items():
                 self.visit(f"{name}.{attribute}", held)
 
 
@@ -209,6 +232,14 @@ def source_of(value: Any) -> str:
         return without_comments(text)
     except (tokenize.TokenError, SyntaxError):  # a lambda in the middle of a line
         return text
+
+
+def code_source(code: CodeType) -> str:
+    """`source_of` for a code object: that of a function itself, not of one that it wraps."""
+    try:
+        return without_comments(textwrap.dedent(inspect.getsource(code)))
+    except (OSError, TypeError, tokenize.TokenError, SyntaxError):
+        return code_text(code)
 
 
 def without_comments(text: str) -> str:

@@ -146,10 +146,12 @@ class Store:
             If the files cannot be written.
         """
         seconds = seconds_checked("Store.create", sync_seconds)
-        folder, copy = Path(path), manifests.checked("Store.create", manifest)
+        folder, copy = Path(path).absolute(), manifests.checked("Store.create", manifest)
         advice = "Pass resume=True to continue it, or give another path."
-        _check.require(not cls.exists(folder), "Store.create", "path", "be a new one", f"a study at {folder}", advice)
-        require_empty("Store.create", folder, PRIVATE)
+        _check.require(
+            not cls.exists(folder), "Store.create", "path", "be a new one", f"a study at {Path(path)}", advice
+        )
+        require_empty("Store.create", Path(path), PRIVATE)
         with writing("Store.create", folder):
             (folder / PRIVATE).mkdir(parents=True, exist_ok=True)
             lock = Lock("Store.create", folder / PRIVATE / "lock")
@@ -206,9 +208,10 @@ class Store:
         RuntimeWarning
             If the last record of the journal is incomplete (its samples run again), or versions differ.
         """
-        folder, private = Path(path), Path(path) / PRIVATE
+        folder = Path(path).absolute()
+        private = folder / PRIVATE
         advice = "Store.create, or en.propagate(..., store=path) without resume, starts a study."
-        seen = f"{folder}, which {'has no manifest of a study' if folder.exists() else 'does not exist'}"
+        seen = f"{Path(path)}, which {'has no manifest of a study' if folder.exists() else 'does not exist'}"
         _check.require(cls.exists(folder), "Store.open", "path", "be a stored study", seen, advice)
         if manifest is None:
             journal = Journal(private / "journal", writable=False)  # before the manifest: outputs are in one of them

@@ -27,7 +27,7 @@ def threshold_of(condition: str, function: str) -> tuple[str, float]:
         number = float(found[2]) if found else None
     except ValueError:
         number = None
-    if found is None or number is None:
+    if found is None or number is None or number != number:
         raise ValueError(message(function, "condition", "be a comparison with a number, as '> 0.1'", repr(condition)))
     return found[1], number
 

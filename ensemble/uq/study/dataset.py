@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ensemble._backend import to_numpy
+from ensemble._check import message
 from ensemble.scalar import Ensemble
+from ensemble.uq.study.outputs import RESERVED, OutputError
 
 if TYPE_CHECKING:
     from ensemble.uq.study.result import UqResult
 
-__all__ = ["WEIGHTS", "dataset_of", "input_columns", "weighted_columns"]
+__all__ = ["WEIGHTS", "check_names", "dataset_of", "input_columns", "weighted_columns"]
 
 WEIGHTS = "sample_weight"
 """The coordinate that holds the weights of the samples."""
+
+
+def check_names(outputs: Iterable[str], inputs: Iterable[str], function: str) -> None:
+    """Refuse names that are not told apart in a dataset, where an input beside an output is ``NAME_input``."""
+    used = {*outputs, *inputs}
+    for name in inputs:
+        longer = f"{name}_input"
+        if name in (*outputs, *RESERVED) and longer in used:
+            wanted, seen = f"differ from {name!r} or {longer!r}", f"both beside an input {name!r}"
+            raise OutputError(message(function, "outputs", wanted, seen))
 
 
 def input_columns(samples: Any) -> dict[str, np.ndarray]:
@@ -55,8 +68,8 @@ def dataset_of(result: UqResult, inputs: Any) -> Any:
     variables = {name: _named(name, result.values(name)) for name in result.names if result.ids.size}
     variables["failed"] = (("sample",), result.failed)
     variables["done"] = (("sample",), result.done)
-    columns = {name: _named(name, array) for name, array in weighted_columns(inputs).items()}
-    coordinates = {(f"{name}_input" if name in variables else name): column for name, column in columns.items()}
+    columns = {(f"{name}_input" if name in variables else name): c for name, c in weighted_columns(inputs).items()}
+    coordinates = {name: _named(name, column) for name, column in columns.items()}
     coordinates["sample"] = (("sample",), np.arange(result.n))
     return xarray.Dataset(variables, coordinates, attributes)
 

@@ -11,12 +11,13 @@ import numpy as np
 from ensemble._backend import prototype
 from ensemble._check import samples_text
 from ensemble.scalar import DivergenceError
+from ensemble.uq.inputs.samples import UnknownInputError
 from ensemble.uq.study.backend import BackendSamples
 from ensemble.uq.study.outputs import Outcome, OutputError, blank, check_layout, layout_of, named_outputs, non_finite
 
 __all__ = ["SampleError", "evaluate"]
 
-ERRORS_OF_PROGRAMS = (OutputError, NameError, ImportError, SyntaxError, DivergenceError)
+ERRORS_OF_PROGRAMS = (OutputError, UnknownInputError, NameError, ImportError, SyntaxError, DivergenceError)
 """What no choice of samples mends; of these, a sample alone never raises `DivergenceError`."""
 
 

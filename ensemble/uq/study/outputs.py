@@ -17,6 +17,9 @@ __all__ = ["Layout", "Outcome", "OutputError", "blank", "check_layout", "layout_
 Layout = dict[str, tuple[tuple[int, ...], np.dtype]]
 """Shape of one sample and data type of every output."""
 
+RESERVED = ("sample", "done", "failed", "sample_weight")
+"""What a store and a dataset have beside the outputs."""
+
 
 class OutputError(ValueError):
     """A model returned outputs of the wrong kind, shape or type: an error of the program, not of a sample."""
@@ -46,6 +49,8 @@ def named_outputs(value: Any, n_samples: int, function: str, *, arrays: bool = F
     for name, one in value.items():
         if not isinstance(name, str) or not name or "/" in name:
             raise _refuse(function, "the name of an output", "be a string without '/'", repr(name))
+        if name in RESERVED:
+            raise _refuse(function, "the name of an output", f"be none of {', '.join(RESERVED)}", repr(name))
         result[name] = _samples_of(one, n_samples, f"output {name!r}", function, arrays)
     return result
 

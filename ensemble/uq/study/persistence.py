@@ -9,6 +9,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ensemble._check import message, require
 from ensemble.uq.store.source_digest import source_digest
 from ensemble.uq.store.store import PRIVATE, Store
@@ -49,6 +51,7 @@ def manifest_of(
         "n_replicates": sampler.n_replicates,
         "is_quadrature": bool(getattr(sampler, "is_quadrature", False)),
         "independent": is_independent(sampler),
+        "weighted": sampler.weights(np.zeros(1, np.int64)) is not None,
     }
     if model is not None:
         module, name = getattr(model, "__module__", None), getattr(model, "__qualname__", type(model).__qualname__)

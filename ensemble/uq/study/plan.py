@@ -10,7 +10,7 @@ import numpy as np
 
 from ensemble._check import integer, message, one_of, require, samples_text
 from ensemble.uq.samplers.choice import settled_sampler
-from ensemble.uq.study.dataset import weighted_columns
+from ensemble.uq.study.dataset import check_names, weighted_columns
 from ensemble.uq.study.groups import Group, GroupKey, order_of_samples
 from ensemble.uq.study.memory import MemoryStore
 from ensemble.uq.study.outputs import (
@@ -89,11 +89,11 @@ class Plan:
         self.keep = keep if keep is None else one_of(keep, ("all", "statistics"), function, "keep")
         self.samples = self._draw(self.n)
         self.most = max(self.n, wanted or 0, most or 0)
-        signed = self.samples.weights is not None and bool(np.any(self.samples.weights < 0.0))
+        weighted = self.samples.weights is not None
         advice = "Leave keep out."
-        require(not (signed and keep == "statistics"), function, "keep", "be 'all' for negative weights", keep, advice)
-        if signed:
-            self.keep = "all"
+        require(not (weighted and keep == "statistics"), function, "keep", "be 'all' for weights", keep, advice)
+        if weighted:
+            self.keep = "all"  # histograms count samples, and rules need every point
         self.layout: Layout = {}
         self.failed, self.is_done = np.zeros(self.n, bool), np.zeros(self.n, bool)
         self.reasons: dict[int, str] = {}
@@ -250,6 +250,7 @@ class Plan:
             found = layout_of(outputs)
             check_layout(self.layout or found, found, function)
             if not self.layout:
+                check_names(found, self.inputs.names, function)
                 self._start(found)
         reasons = {int(ids[place]): text for place, text in outcome.reasons.items()}
         self.store.append(ids, outputs, outcome.failed, reasons)

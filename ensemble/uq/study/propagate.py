@@ -180,6 +180,7 @@ def propagate(
         that break as a whole. A group during which workers died three times has failed.
     keep : {None, "all", "statistics"}
         Whether the result has every sample, or moments and histograms alone. None: all, unless they take above 1 GiB.
+        Samples with weights are kept always.
     target : dict of str to float or (float, float), for ``n="auto"``
         For each output the half-width of its 95 % interval that is narrow enough: relative to its mean, or relative and
         absolute, ``rtol * max|mean| + atol``; of an array the widest entry counts.

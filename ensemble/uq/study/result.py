@@ -314,7 +314,7 @@ class UqResult:
         require(valid, "UqResult.quantile", "q", "be in [0, 1]", q, "Divide percentages by 100.")
         shape = self._layout[name][0]
         found = [self._histograms[name].quantile(float(level)).reshape(shape) for level in levels.reshape(-1)]
-        return np.stack(found).reshape(*levels.shape, *shape)[()] if found else np.zeros((*levels.shape, *shape))
+        return np.stack(found).reshape((*levels.shape, *shape))[()] if found else np.zeros((*levels.shape, *shape))
 
     def _refuse_signed(self, function: str) -> None:
         weights = self._all_inputs.weights

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ensemble._check import require
 from ensemble.scalar import Ensemble
 from ensemble.uq.samplers.sampler import Sampler
 from ensemble.uq.store.store import Store
@@ -74,10 +75,18 @@ class StoredStudy:
         self.layout = {name: (tuple(o.shape), np.dtype(o.dtype)) for name, o in store.outputs.items()}
         self.seed = int(store.manifest.get("seed", 0))
         self.ensemble_size = None
-        values = store.inputs()
-        weights = values.pop(WEIGHTS, None)
+        values, weighted = store.inputs(), store.manifest.get("statistics", {}).get("weighted")
+        weights = self._weights(values.pop(WEIGHTS, None)) if weighted else None
         self.samples = StoredInputs(values, weights, np.arange(self.n))
         self.sampler = StoredSampler(store.manifest)
+
+    def _weights(self, stored: np.ndarray | None) -> np.ndarray:
+        """The weights of a study that has some; they are stored with the values of the inputs."""
+        weights = np.full(self.n, np.nan) if stored is None else stored
+        missing = np.flatnonzero(np.isnan(weights) & self.is_done & ~self.failed)
+        advice = "They are stored at the end of a run: wait, or resume it."
+        require(missing.size == 0, "open_study", "the weights", "be stored", f"none of {missing.size} samples", advice)
+        return weights
 
     def new_streams(self, *, histograms: bool) -> dict[str, Stream]:
         """An empty stream for each output."""
@@ -102,7 +111,8 @@ def open_study(store: str | PathLike[str]) -> UqResult:
     Raises
     ------
     ValueError
-        If there is no study, or its journal is damaged.
+        If there is no study, or its journal is damaged; or samples have weights, which a run stores at its end, and
+        they are not there yet.
 
     Examples
     --------

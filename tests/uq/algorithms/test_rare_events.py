@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+import ensemble as en
 from ensemble.scalar import Ensemble
 from ensemble.uq import Inputs, subset_simulation
 
@@ -167,3 +168,16 @@ def test_a_model_of_many_values_is_refused():
         subset_simulation(lambda z: z, 3)
     with pytest.raises(ValueError, match="level must be between 0 and 1"):
         subset_simulation(total, 3, n_per_level=20, seed=1).confidence_interval(1.5)
+
+
+def test_a_model_of_few_values_gets_a_lower_threshold_at_each_level():
+    """Most samples of a level may have its largest value: a level of all of them is no step towards the event."""
+    inputs = Inputs(a=stats.norm(), b=stats.norm())
+
+    def steps(x):
+        return en.xp.ceil(4.0 - en.xp.maximum(x.a, x.b))
+
+    runs = [subset_simulation(steps, inputs, n_per_level=500, seed=31007 + k) for k in range(40)]
+    assert all(np.all(np.diff(run.thresholds) < 0.0) for run in runs)
+    found = np.array([run.probability for run in runs]) / (1.0 - stats.norm.cdf(4.0) ** 2)
+    assert abs(found.mean() - 1.0) < 3.0 * found.std() / np.sqrt(40.0)

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.sparse
 
+import ensemble as en
 from ensemble.uq import source_digest
 
 HELPER = """
@@ -219,3 +221,50 @@ def test_a_method_of_an_equal_object_is_the_same_model():
 def test_what_cannot_be_called_is_refused():
     with pytest.raises(TypeError, match=r"^source_digest: model must be callable; got a float"):
         source_digest(3.0)
+
+
+class Slotted:
+    __slots__ = ("factor",)
+
+    def __init__(self, factor):
+        self.factor = factor
+
+    def __call__(self, x):
+        return self.factor * x
+
+
+def scaling(factor):
+    """A decorator that sets ``__wrapped__``."""
+
+    def decorate(function):
+        @functools.wraps(function)
+        def scaled(x):
+            return factor * function(x)
+
+        return scaled
+
+    return decorate
+
+
+def plain(x):
+    return x
+
+
+def held(factor):
+    return lambda x: factor * x
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        Slotted,
+        lambda factor: held(scipy.sparse.csr_array([[factor, 0.0], [1.0, 0.0]])),
+        lambda factor: held(scipy.sparse.coo_array([[factor, 0.0], [1.0, 0.0]])),
+        lambda factor: held(scipy.sparse.dia_array([[factor, 0.0], [1.0, 0.0]])),
+        lambda factor: scaling(factor)(plain),
+        lambda factor: held(en.Ensemble(np.array([1.0, factor]))),
+    ],
+    ids=["slots", "CSR", "COO", "DIA", "a decorator's variable", "an enclosed Ensemble"],
+)
+def test_values_that_a_model_holds_count(made):
+    assert source_digest(made(2.0)) == source_digest(made(2.0)) != source_digest(made(3.0))

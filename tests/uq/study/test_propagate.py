@@ -346,3 +346,39 @@ def test_resuming_what_is_not_there_is_refused(tmp_path):
     inputs = en.Inputs(a=stats.norm())
     with pytest.raises(ValueError, match=r"be a stored study; got .*which does not exist"):
         en.propagate(lambda x: x.a, inputs, 8, store=tmp_path / "run.zarr", resume=True, progress=False)
+
+
+@pytest.mark.parametrize("name", ["sample", "done", "failed", "sample_weight"])
+@pytest.mark.parametrize("stored", [False, True])
+def test_names_of_a_dataset_are_no_outputs(tmp_path, name, stored):
+    text = rf"propagate: the name of an output must be none of sample, done, failed, sample_weight; got '{name}'"
+    with pytest.raises(ValueError, match=text):
+        en.propagate(lambda x: {name: x.load}, INPUTS, 8, store=tmp_path / "s" if stored else None, progress=False)
+
+
+@pytest.mark.parametrize(
+    "inputs, outputs", [(("a", "a_input"), ("a",)), (("a",), ("a", "a_input")), (("done", "done_input"), ("y",))]
+)
+def test_names_that_a_dataset_would_take_twice_are_refused(inputs, outputs):
+    variables = en.Inputs(**{name: stats.norm() for name in inputs})
+    name = inputs[0]
+    text = rf"propagate: outputs must differ from '{name}' or '{name}_input'; got both beside an input '{name}'"
+    with pytest.raises(ValueError, match=text):
+        en.propagate(lambda x: dict.fromkeys(outputs, x[name]), variables, 8, progress=False)
+
+
+def test_an_input_that_there_is_not_is_an_error_of_the_program():
+    with pytest.raises(AttributeError, match=r"InputSamples has no input 'laod'"):
+        en.propagate(lambda x: x.laod, INPUTS, 8, progress=False)
+
+
+def test_a_store_stays_in_its_place_where_the_model_changes_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+
+    def model(x):
+        os.chdir(tmp_path / "elsewhere")
+        return x.load
+
+    en.propagate(model, INPUTS, 8, store="s", progress=False)
+    assert not os.listdir(tmp_path / "elsewhere") and (tmp_path / "s" / "zarr.json").exists()

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 import ensemble as en
-from ensemble.uq import MonteCarlo, Sampler, Sobol
+from ensemble.uq import Gauss, MonteCarlo, Points, Sampler, Sobol, SparseGrid, open_study
 from ensemble.uq.study.conditions import holds, threshold_of
 from tests.uq.study.models import INPUTS, beam, failing_above
 
@@ -193,7 +193,7 @@ def test_negative_weights_give_means_alone():
     ):
         with pytest.raises(ValueError, match=r"the weights must be zero or above; got negative ones"):
             call()
-    with pytest.raises(ValueError, match=r"propagate: keep must be 'all' for negative weights; got statistics"):
+    with pytest.raises(ValueError, match=r"propagate: keep must be 'all' for weights; got statistics"):
         run(lambda x: {"y": x.x}, n=None, inputs=NORMAL, sampler=Rule(signs), keep="statistics")
 
 
@@ -311,3 +311,95 @@ def test_empty_and_bool_outputs_have_statistics():
     result = run(lambda x: {"none": x.load[None][:0], "large": x.load > 1.0}, n=64)
     assert result.mean("none").shape == (0,) and 0.0 < result.mean("large") < 1.0
     assert result.probability("large", lambda y: y).value == result.mean("large") and "none" in repr(result)
+
+
+# --- weights
+WEIGHTED = {
+    "gauss": Gauss(4),
+    "sparse_grid": SparseGrid(3),
+    "points": Points(np.random.default_rng(51423).uniform(size=(40, 2)), weights=np.linspace(0.1, 2.0, 40)),
+    "plain points": Points(np.random.default_rng(51424).uniform(size=(40, 2))),
+}
+STATISTICS = {
+    "mean": lambda r: r.mean("y"),
+    "var": lambda r: r.var("y"),
+    "quantile": lambda r: r.quantile("y", [0.1, 0.5]),
+    "probability": lambda r: r.probability("y", "> 2"),
+    "covariance": lambda r: r.covariance("y"),
+}
+
+
+def outcome_of(statistic, result):
+    """The value of a statistic, or that it is refused."""
+    try:
+        return np.asarray(statistic(result))
+    except ValueError:
+        return np.asarray("refused")
+
+
+@pytest.mark.parametrize("statistic", STATISTICS)
+@pytest.mark.parametrize("sampler", WEIGHTED)
+def test_an_opened_study_has_the_statistics_of_its_weights(tmp_path, sampler, statistic):
+    here = run(lambda x: {"y": x.x * x.y}, None, NORMAL, sampler=WEIGHTED[sampler], store=tmp_path / "s")
+    there = open_study(tmp_path / "s")
+    of = STATISTICS[statistic]
+    assert np.array_equal(outcome_of(of, here), outcome_of(of, there))
+    assert "StoredSampler" not in repr(there)
+
+
+@pytest.mark.parametrize("sampler", ["gauss", "points"])
+def test_an_opened_study_whose_weights_are_not_stored_is_refused(tmp_path, sampler):
+    def model(x):
+        if 8 in x.ids:
+            with pytest.raises(ValueError, match=r"open_study: the weights must be stored; got none of 8 samples"):
+                open_study(tmp_path / "s")
+        return {"y": x.x}
+
+    run(model, None, NORMAL, sampler=WEIGHTED[sampler], store=tmp_path / "s", ensemble_size=8)
+
+
+@pytest.mark.parametrize("sampler", ["gauss", "points"])
+def test_weights_go_with_kept_samples_alone(sampler):
+    """Histograms count samples without their weights."""
+    with pytest.raises(ValueError, match=r"propagate: keep must be 'all' for weights; got statistics"):
+        run(lambda x: {"y": x.x}, None, NORMAL, sampler=WEIGHTED[sampler], keep="statistics")
+
+
+@pytest.mark.parametrize("q, shape", [(0.5, ()), ([0.5], (1,)), ([[0.1, 0.9]], (1, 2))])
+def test_quantiles_of_scalars_from_histograms_have_the_shape_of_q(q, shape):
+    result = run(lambda x: {"y": x.x}, 64, NORMAL, keep="statistics")
+    assert np.shape(result.quantile("y", q)) == shape
+
+
+def test_no_output_is_compared_with_nan():
+    result = run(lambda x: {"y": x.x}, 64, NORMAL)
+    with pytest.raises(ValueError, match=r"condition must be a comparison with a number, as '> 0.1'; got '> nan'"):
+        result.probability("y", "> nan")
+
+
+def test_an_output_of_a_vector_inputs_name_has_dimensions_of_its_own(tmp_path):
+    xarray = pytest.importorskip("xarray")
+    inputs = en.Inputs(v=stats.multivariate_normal([0.0, 1.0]))
+    result = run(lambda x: {"v": en.xp.stack([x.v[0], x.v[1], x.v[0]])}, 16, inputs, store=tmp_path / "s")
+    there = xarray.open_zarr(tmp_path / "s")
+    for found in (result.to_xarray(), there, open_study(tmp_path / "s").to_xarray()):
+        assert (found["v"].shape, found["v_input"].shape) == ((3, 16), (2, 16))
+        assert found["v_input"].dims == there["v_input"].dims
+
+
+class Namesake(Sampler):
+    """Points of the user's, without replicates, under the name of a sampler of the library."""
+
+    name = "sobol"
+
+    def points(self, ids, n_germs, seed):
+        return np.random.default_rng(seed).random((64, n_germs))[ids]
+
+
+@pytest.mark.parametrize("sampler", [Namesake(), "sobol", "halton", "latin_hypercube", "monte_carlo"])
+def test_an_opened_study_has_the_intervals_of_its_sampler(tmp_path, sampler):
+    here = run(lambda x: {"y": x.x}, 64, NORMAL, sampler=sampler, store=tmp_path / "s")
+    there = open_study(tmp_path / "s")
+    assert bool(there.no_interval()) == bool(here.no_interval())
+    if not here.no_interval():
+        assert there.confidence_interval("y") == here.confidence_interval("y")
