@@ -1,22 +1,29 @@
-"""Refactorisation and one solve per sample of matrices on one graph, against SciPy's ``splu`` one sample at a time.
+"""Refactorisation and one solve per sample of matrices on one graph, against other solvers one sample at a time.
 
 One thread. A factorisation of ``multiply_adds`` multiplications is bound by them, a solve by the bytes of its values:
-``8 n_values`` per sample, read twice for LDL^T.
+``8 n_values`` per sample, read twice for LDL^T. How the other solvers are had: `benchmarks.direct_peers`.
 """
 
 from __future__ import annotations
 
 import argparse
+import time
 from typing import Any
 
 import numba
 import numpy as np
 import scipy.sparse as sp
-from scipy.sparse.linalg import splu
 
-from benchmarks.common import SEED, EnsembleBenchmark, interleaved, median, ratio, save, show
-from ensemble.krylov import direct
+from benchmarks.common import SEED, EnsembleBenchmark, interleaved, median, ratio, reader, save, show
+from benchmarks.direct_peers import PEERS, peers_for
+from ensemble._compile.lanes.types import load, store
+from ensemble._compile.numba import compiled, prange
+from ensemble.krylov import cg, direct
 from ensemble.linalg import CrsGraph, CrsMatrix, Factorization
+from ensemble.multigrid import smoothed_aggregation
+
+SLOW = 5e7
+"""Multiply-adds from which on solvers without blocks are left out."""
 
 
 def laplacian(*cells: int) -> sp.csr_array:
@@ -101,38 +108,111 @@ class Direct(EnsembleBenchmark):
         direct(self.A, self.b, kind="ldlt")
 
 
-def row(name: str, rounds: int) -> dict[str, Any]:
-    """Times of one case, microseconds per sample."""
+@compiled
+def _multiply(factors, sums, rounds):
+    for _ in prange(1):
+        a, b = load(factors, 0, 8), load(factors, 8, 8)
+        t0, t1, t2, t3 = load(sums, 0, 8), load(sums, 8, 8), load(sums, 16, 8), load(sums, 24, 8)
+        t4, t5, t6, t7 = load(sums, 32, 8), load(sums, 40, 8), load(sums, 48, 8), load(sums, 56, 8)
+        for _k in range(rounds):
+            t0, t1, t2, t3 = t0 - a * t0, t1 - b * t1, t2 - a * t2, t3 - b * t3
+            t4, t5, t6, t7 = t4 - a * t4, t5 - b * t5, t6 - a * t6, t7 - b * t7
+        store(sums, 0, t0 + t1 + t2 + t3 + t4 + t5 + t6 + t7)
+
+
+def multiply_adds_per_second() -> float:
+    """Multiplications, each with a subtraction and of 8 samples together, that one thread does in registers."""
+    factors, sums, rounds = np.full(16, 1e-9), np.ones(64), 1 << 21
+    seconds = timed({"": lambda: _multiply(factors, sums, rounds)}, 5)[""]
+    return 64.0 * rounds / min(seconds)
+
+
+def timed(functions: dict[str, Any], rounds: int) -> dict[str, list[float]]:
+    """Processor seconds of a call of each function, in turn; short ones are called several times in a round."""
+    counts = {}
+    for name, function in functions.items():
+        function()
+        start = time.process_time()
+        function()
+        counts[name] = max(1, min(100, int(3e-3 / max(time.process_time() - start, 1e-6))))
+    repeated = {
+        name: (lambda function=function, count=counts[name]: [function() for _ in range(count)])
+        for name, function in functions.items()
+    }
+    seconds = interleaved(repeated, rounds, time.process_time)
+    return {name: [value / counts[name] for value in values] for name, values in seconds.items()}
+
+
+def row(name: str, rounds: int, speed: float) -> dict[str, Any]:
+    """Times of one case, microseconds per sample, and those of others over the sum of factorisation and solve.
+
+    `speed` is that of `multiply_adds_per_second`. "bound us" is the time of the multiply-adds at that speed, and of the
+    bytes of the values, written once and read once or twice, at the bandwidth that is measured.
+    """
     make, kind, n_samples = CASES[name]
     A = samples_of(make(), kind == "ldlt", n_samples)
     b = np.ones(A.shape[0])
     F, single = Factorization(A, kind=kind), Factorization(A, kind=kind, dtype="float32")
-    one = A.to_scipy(0).tocsc()
-    seconds = interleaved(
+    others = peers_for(A.to_scipy(0), kind == "ldlt", [] if F.multiply_adds < SLOW else ["splu", "KLU"])
+    one = np.ascontiguousarray(A.values[:, 0])
+    read, n_bytes = reader(0.25)
+    seconds = timed(
         {
+            "read": read,
             "factor": lambda: F.update(A),
             "solve": lambda: F @ b,
-            "float32": lambda: direct(A, b, factorization=single, dtype="float32"),
             "direct": lambda: direct(A, b, factorization=F),
-            "splu": lambda: splu(one).solve(b),
+            "float32": lambda: direct(A, b, factorization=single, dtype="float32"),
+            **{peer: (lambda solver=solver: solver(one, b)) for peer, solver in others.items()},
         },
         rounds,
     )
     both = [f + s for f, s in zip(seconds["factor"], seconds["solve"], strict=True)]
-    micro = {key: 1e6 * median(values) / (1 if key == "splu" else n_samples) for key, values in seconds.items()}
+    best = [min(times) for times in zip(*(seconds[peer] for peer in others), strict=True)]
+    micro = {key: 1e6 * median(values) / (1 if key in others else n_samples) for key, values in seconds.items()}
+    passes = 3 if kind == "ldlt" else 2
+    bound = 1e6 * (F.multiply_adds / speed + 8 * passes * F.n_values * median(seconds["read"]) / n_bytes)
     return {
         "case": name,
         "n_samples": n_samples,
         "n_values": F.n_values,
         "multiply-adds": F.multiply_adds,
+        "form": "rows" if F.plan.supernodes is None else "supernodes",
         "factor us": micro["factor"],
         "solve us": micro["solve"],
         "Gflop/s": 2e-3 * F.multiply_adds / micro["factor"],
+        "bound us": bound,
+        "of bound": bound / (micro["factor"] + micro["solve"]),
         "direct us": micro["direct"],
         "float32 direct us": micro["float32"],
-        "splu us": micro["splu"],
-        "x splu": ratio(seconds["splu"], both, n_samples),
+        **{f"{peer} us": micro[peer] if peer in others else None for peer in PEERS},
+        "x best": ratio(best, both, n_samples),
+        "float32 x best": ratio(best, seconds["float32"], n_samples),
+        "x splu": ratio(seconds["splu"], both, n_samples) if "splu" in others else None,
     }
+
+
+def curve(cells: tuple[int, ...], n_samples: int, rounds: int) -> dict[str, Any]:
+    """Microseconds per sample of a direct solve, and of one with multigrid, with the numbers of a graph that stands."""
+    A = samples_of(laplacian(*cells), True, n_samples)
+    b = np.ones(A.shape[0])
+    F, hierarchy = Factorization(A, kind="ldlt"), smoothed_aggregation(A)
+    seconds = timed(
+        {
+            "direct": lambda: F.update(A) @ b,
+            "multigrid": lambda: cg(A, b, M=hierarchy.update(A), rtol=1e-10),
+        },
+        rounds,
+    )
+    micro = {f"{key} us": 1e6 * median(values) / n_samples for key, values in seconds.items()}
+    return {"dimensions": len(cells), "n": A.shape[0], "n_samples": n_samples, **micro}
+
+
+def curves(rounds: int) -> list[dict[str, Any]]:
+    """Cost against the number of unknowns with 16 samples, and against the number of samples."""
+    sizes = [(m, m) for m in (10, 20, 40, 80, 160)] + [(m, m, m) for m in (5, 8, 12, 16, 22)]
+    rows = [curve(cells, 16, rounds) for cells in sizes]
+    return rows + [curve((60, 60), n_samples, rounds) for n_samples in (1, 2, 4, 8, 16, 32, 64, 128)]
 
 
 def main() -> None:
@@ -140,10 +220,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks direct", description=__doc__.partition("\n")[0])
     parser.add_argument("--cases", nargs="*", choices=list(CASES), default=list(CASES), help="rows of the table")
     parser.add_argument("--rounds", type=int, default=5, help="rounds in which each is timed once (default 5)")
+    parser.add_argument("--curves", action="store_true", help="cost against size and samples, and multigrid, instead")
     parser.add_argument("--name", help="name of the record (default: none is kept)")
     arguments = parser.parse_args()
     numba.set_num_threads(1)
-    rows = [row(name, arguments.rounds) for name in arguments.cases]
-    show("Refactorisation and one solve, microseconds per sample, one thread", rows)
+    if arguments.curves:
+        rows, title = curves(arguments.rounds), "Direct solver and multigrid"
+    else:
+        speed, title = multiply_adds_per_second(), "Refactorisation and one solve"
+        rows = []
+        for name in arguments.cases:  # each row is kept at once: the last ones take long
+            rows.append(row(name, arguments.rounds, speed))
+            if arguments.name:
+                save(arguments.name, rows)
+    show(f"{title}, microseconds per sample, one thread", rows)
     if arguments.name:
         save(arguments.name, rows)

@@ -478,6 +478,20 @@ def bicgstab_direction_arguments(rng, n, s, dtype):
     return (beta, omega, *(numbers(rng, (n, s), dtype) for _ in range(3))), (4,)
 
 
+def lanczos_step_arguments(rng, n, s, dtype):
+    h = rng.uniform(0.5, 1.5, (3, s)).astype(dtype)
+    h[2, ::3] = 0.0
+    return (h, *(numbers(rng, (n, s), dtype) for _ in range(3))), (3,)
+
+
+def minres_update_arguments(rng, n, s, dtype):
+    h = rng.uniform(0.5, 1.5, (6, s)).astype(dtype)
+    h[1, ::3], h[2, ::2], h[3, 1::4] = 0.0, 0.0, 0.0
+    z, w, p, v = (numbers(rng, (n, s), dtype) for _ in range(4))
+    x, r = numbers(rng, (n, s), dtype, False), numbers(rng, (n, s), dtype, False)
+    return (h, z, w, p, x, v, r), (3, 4, 6)
+
+
 MESHES = {
     "one_sample": ((2, 3, 2), 1, np.float64),
     "odd_samples": ((3, 2, 4), 5, np.float64),
@@ -725,7 +739,7 @@ def factor_cases(name, seed):
             continue  # the reference takes each multiplication by itself
         graph = CrsGraph(*random_graph(rng, n, n, square_diagonal=True), (n, n))
         for symmetric in (False, True):
-            plan = elimination_of(graph, symmetric, np.arange(n), None)
+            plan = elimination_of(graph, symmetric, np.arange(n), "amd")
             values = numbers(rng, (graph.nnz, s), dtype)
             values[graph.diagonal_entries] += 8
             if name == "factorized":
@@ -800,6 +814,8 @@ CASES = {
         (numbers(rng, (n, s), dtype), numbers(rng, (n, s), dtype), None), ())),
     "cg_update": lambda seed: vector_cases("cg_update", seed, cg_update_arguments),
     "cg_direction": lambda seed: vector_cases("cg_direction", seed, cg_direction_arguments),
+    "lanczos_step": lambda seed: vector_cases("lanczos_step", seed, lanczos_step_arguments),
+    "minres_update": lambda seed: vector_cases("minres_update", seed, minres_update_arguments),
     "copy_chosen": lambda seed: vector_cases("copy_chosen", seed, lambda rng, n, s, dtype: (
         ((rng.uniform(size=s) < 0.5).astype(dtype), numbers(rng, (n, s), dtype), numbers(rng, (n, s), dtype)), (2,))),
     "basis_dots": lambda seed: basis_cases("basis_dots", seed),

@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 
 import ensemble
+from ensemble._compile.lanes import types as lanes
 from ensemble._compile.plain_code import (
     EPS,
     LANES,
     Function,
     Integers,
     Numbers,
+    Register,
     behind,
     entry,
     fma,
@@ -167,3 +169,25 @@ def test_a_change_of_any_file_of_a_kalman_loop_compiles_it_anew(function):
     files = {str(file.relative_to(package)) for file in files_of(function, {})}
     assert {"_kernels/kalman/tiles.py", "_compile/lanes/tiles.py", "_compile/lanes/transpose.py"} < files
     assert all(file.startswith(tuple(f"{folder}/" for folder in BUILT_ON)) for file in files)
+
+
+@plain
+def scaled(w: Numbers, count: int, factor: Register) -> None:
+    for i in range(count):
+        store(w, i * LANES, factor * load(w, i * LANES))
+
+
+call_scaled = entry(scaled)
+
+
+@pytest.mark.parametrize("width", [1, 4, 16])
+def test_registers_have_the_width_of_the_one_that_is_given(width):
+    @numba.njit
+    def run(w, factors, count):
+        call_scaled(w, count, lanes.load(factors, 0, width))
+
+    w, factors = np.arange(5.0 * width), np.linspace(1.0, 2.0, width)
+    run(w, factors, 3)
+    expected = np.arange(5.0 * width).reshape(5, width) * factors
+    np.testing.assert_array_equal(w[: 3 * width], expected.reshape(-1)[: 3 * width])
+    np.testing.assert_array_equal(w[3 * width :], np.arange(5.0 * width)[3 * width :])

@@ -16,9 +16,10 @@ The language is a part of Python's: names, numbers, ``w[i]`` with ``i >= 0``, ar
 ``not``, ``a if c else b``, assignments, ``if``, ``while``, ``for`` over ranges with a constant step, ``break``,
 ``continue``, ``return``, and calls of `Function`, ``min``, ``max``, ``abs``, ``int``, ``float``, ``math.sqrt``,
 ``np.isnan``, `local_array`, `numbers_at`, `behind`, `fma`, `load` and `store`. A variable has the type of its first
-value; ``int`` is an int64, ``float`` the type of the numbers in `Numbers`, and a register holds as many of them as fill
-`ROW_BYTES`; a number beside a register is broadcast to its lanes. Division of integers by ``//`` and ``%`` is
-that of numbers that are not negative. Nothing is reassociated or contracted. Indices are not checked.
+value; ``int`` is an int64, ``float`` the type of the numbers in `Numbers`. A register holds as many of them as fill
+`ROW_BYTES`, or as the `Register` that the entry is given; a number beside a register is broadcast to its lanes.
+Division of integers by ``//`` and ``%`` is that of numbers that are not negative. Nothing is reassociated or
+contracted. Indices are not checked.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ __all__ = [
     "Group",
     "Integers",
     "Numbers",
+    "Register",
     "behind",
     "entry",
     "fma",
@@ -63,6 +65,9 @@ Numbers = Any
 
 Integers = Any
 """A flat array of int64."""
+
+Register = Any
+"""A value in a register; as an argument of an entry, `Lanes`, whose width is that of all registers."""
 
 I1, I64 = ir.IntType(1), ir.IntType(64)
 
@@ -117,8 +122,8 @@ EPS: Any = OfType(float(np.finfo(np.float64).eps), float(np.finfo(np.float32).ep
 class Function:
     """What functions of this language call.
 
-    `arguments` have a name and a kind, ``int``, ``float``, ``bool``, ``Numbers`` or ``Integers``; `returned` is a list
-    of kinds, ``["None"]`` for nothing.
+    `arguments` have a name and a kind, ``int``, ``float``, ``bool``, ``Numbers``, ``Integers`` or ``Register``;
+    `returned` is a list of kinds, ``["None"]`` for nothing.
     """
 
     attribute = "noinline"
@@ -187,6 +192,7 @@ def entry(function: Function, dtype: str | None = None) -> Any:
         given = dict(zip(names, arguments, strict=True))
         number = given["Numbers"].dtype if dtype is None else getattr(types, dtype)
         kinds = {"int": types.int64, "float": number, "bool": types.boolean}
+        lanes = given.get("Register")
         wanted = [kinds.get(kind, argument) for kind, argument in zip(names, arguments, strict=True)]
 
         def codegen(context, builder, signature, values):
@@ -197,7 +203,8 @@ def entry(function: Function, dtype: str | None = None) -> Any:
                 else part
                 for kind, part in zip(wanted, parts, strict=True)
             ]
-            written = Group(builder.module, context.get_value_type(number)).function(function)
+            width = None if lanes is None else lanes.width
+            written = Group(builder.module, context.get_value_type(number), width).function(function)
             result = builder.call(written, plain_values)
             return context.get_dummy_value() if function.returned == ["None"] else result
 
@@ -210,12 +217,12 @@ def entry(function: Function, dtype: str | None = None) -> Any:
 class Group:
     """Functions in one module, and the type of their numbers."""
 
-    def __init__(self, module: ir.Module, number: ir.Type) -> None:
+    def __init__(self, module: ir.Module, number: ir.Type, lanes: int | None = None) -> None:
         self.module, self.number = module, number
         self.is_double = isinstance(number, ir.DoubleType)
         self.size = 8 if self.is_double else 4
-        self.register = ir.VectorType(number, ROW_BYTES // self.size)
-        self.kinds = {"int": I64, "bool": I1, "float": number, "None": ir.VoidType()}
+        self.register = ir.VectorType(number, lanes or ROW_BYTES // self.size)
+        self.kinds = {"int": I64, "bool": I1, "float": number, "Register": self.register, "None": ir.VoidType()}
         self.kinds |= {"Numbers": number.as_pointer(), "Integers": I64.as_pointer()}
         self.written: dict[int, ir.Function] = {}
         self.rules: tuple[Any, ...] | None = None
@@ -462,6 +469,8 @@ class _Body:
         raise self.refused(node)
 
     def constant(self, value: Any) -> Any:
+        if value is LANES:
+            return I64(self.group.register.count)
         if isinstance(value, OfType):
             value = value.double if self.group.is_double else value.single
         if isinstance(value, bool):

@@ -5,6 +5,7 @@ from ensemble.krylov.cg import cg
 from ensemble.krylov.direct import DirectResult, direct
 from ensemble.krylov.gmres import gmres
 from ensemble.krylov.grouping import SampleGroups, anisotropy, group_samples, predict_iterations
+from ensemble.krylov.minres import minres
 from ensemble.krylov.newton import NewtonResult, newton
 from ensemble.krylov.result import SolveError, SolveResult, Status
 from ensemble.krylov.warm_start import WarmStart
@@ -23,6 +24,7 @@ __all__ = [
     "direct",
     "gmres",
     "group_samples",
+    "minres",
     "newton",
     "predict_iterations",
 ]

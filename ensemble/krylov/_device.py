@@ -44,6 +44,7 @@ def runs_on_device(state: KrylovIteration, max_iterations: int, callback: Any) -
     """Whether a solve can run without the host: independent samples, operators that only queue kernels."""
     return (
         on_device(state.x)
+        and state.stays_on_device
         and callback is None
         and not state.coupled
         and max_iterations <= LONGEST_HISTORY

@@ -15,6 +15,7 @@ from ensemble._backend import array_namespace, asarray_like, to_numpy
 from ensemble._compile.memory import empty_like
 from ensemble._kernels.krylov import vectors
 from ensemble._typing import Array
+from ensemble.krylov._complex import complex_parts
 from ensemble.krylov._norms import norms, units_of
 from ensemble.krylov._system import LinearSystem
 from ensemble.krylov.result import SolveResult, Status
@@ -46,6 +47,9 @@ class KrylovIteration:
 
     columns = 0
     """Iterations of the present cycle."""
+
+    stays_on_device = True
+    """Whether there are scalars on a device; vectors may be there without them."""
 
     scalars: Any
 
@@ -253,6 +257,8 @@ class KrylovIteration:
             x = x * asarray_like(self.unit.astype(x.dtype), x)
         if self.system.order is not None:
             x = restored_vectors(x, self.system.order)
+        if self.system.is_complex:
+            x = complex_parts(x)
         if self.system.block_size > 1:
             x = array_namespace(x).reshape(x, (-1, self.system.block_size, x.shape[-1]))
         wrapped = wrap_like(self.system.like, x, self.system.operator_samples, self.system.sample_set)

@@ -7,10 +7,12 @@ import numpy as np
 from ensemble._backend import array_namespace, to_numpy
 from ensemble._kernels.krylov.vectors import dot
 from ensemble._typing import Array
+from ensemble.krylov._complex import squared_parts
 
 
 def norms(vectors: Array) -> np.ndarray:
     """The 2-norm of each sample, float64 on the host."""
+    vectors = squared_parts(vectors)
     norm: np.ndarray = np.sqrt(to_float64(dot(vectors, vectors, None)))
     return norm
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace, contiguous, library_and_device, to_numpy
 from ensemble._check import integer, message, one_of, positive, require
+from ensemble.krylov._complex import RealForm, has_complex, real_form, require_numpy, stacked
 from ensemble.linalg import Identity
 from ensemble.linalg.adapt import as_operator
 from ensemble.linalg.graph import Reordering
@@ -42,14 +43,15 @@ class LinearSystem:
     """The order of rows in which the system is solved; None for the caller's."""
     block_size: int = 1
     """Components of an unknown where the caller's `b` has an axis of them."""
+    is_complex: bool = False
+    """Whether vectors are real and imaginary parts, one above the other."""
 
 
 def linear_system(
     function: str, A: Any, b: Any, x0: Any, M: Any, rtol: Any, atol: Any, max_iterations: int, coupling: str
 ) -> LinearSystem:
     """Check what every solver takes, and give all vectors one number of samples and one type."""
-    for name, value in (("A", A), ("b", b), ("x0", x0), ("M", M)):
-        require_real(function, name, value)
+    is_complex = has_complex(A, b, x0, M)
     A = as_operator(A, function, "A")
     M = Identity() if M is None else as_operator(M, function, "M")
     b, x0 = one_column(b), one_column(x0)
@@ -66,6 +68,11 @@ def linear_system(
     given = {"b": b} if x0 is None else {"b": b, "x0": x0}
     vectors = {name: samples_of(v) for name, v in given.items()}
     n_samples = common_samples(function, n, vectors, A=A, M=M)
+    if is_complex:
+        for name, value in (("A", A), ("b", vectors["b"]), ("M", M)):
+            require_numpy(function, name, value)
+        A, M = RealForm(A), real_form(M)
+        vectors = {name: stacked(v) for name, v in vectors.items()}
     dtype = common_dtype(function, vectors, A)
     rtol = default_rtol(vectors["b"], dtype) if rtol is None else tolerance(rtol, function, "rtol", n_samples)
     atol = tolerance(atol, function, "atol", n_samples)
@@ -84,8 +91,9 @@ def linear_system(
         wide = {name: reordered_vectors(v, order) for name, v in wide.items()}
     b, start = wide["b"], wide.get("x0")
     return LinearSystem(
-        function, A, M, b, start, rtol, atol, coupled, like, operator_samples, sample_set, order, block_size
-    )
+        function, A, M, b, start, rtol, atol, coupled, like, operator_samples, sample_set, order, block_size,
+        is_complex,
+    )  # fmt: skip
 
 
 def flattened(vector: Any, n: int, block_size: int) -> Any:
@@ -118,16 +126,6 @@ def tolerance(value: Any, function: str, argument: str, n_samples: int) -> Any:
         requirement = "be a finite number, zero or above, in every sample"
         require(False, function, argument, requirement, f"{value[np.argmin(valid)]} in sample {np.argmin(valid)}")
     return value
-
-
-def require_real(function: str, argument: str, value: Any) -> None:
-    """Refuse complex numbers, which the kernels do not compute with."""
-    dtype = getattr(value, "dtype", None)
-    if dtype is None and isinstance(value, list | tuple | complex):
-        dtype = np.asarray(value).dtype
-    if "complex" in str(dtype):
-        advice = "Solve the real system of twice the size, [[Re A, -Im A], [Im A, Re A]]."
-        raise TypeError(message(function, argument, "be real", dtype, advice))
 
 
 def one_column(vector: Any) -> Any:

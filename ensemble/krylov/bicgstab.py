@@ -42,6 +42,9 @@ def bicgstab(
     that misses the target begins a new recurrence, too. A sample whose residual can fall no further in the numbers'
     type ends as ``stagnated``, and one that does not converge returns its best iterate (see `cg` and `SolveResult`).
 
+    Complex systems are solved as real ones of twice the size: more iterations than a method over complex numbers
+    takes, and a breakdown where a matrix is skew-Hermitian.
+
     Parameters
     ----------
     A : CrsMatrix, SciPy sparse matrix or LinearOperator, shape (n, n)
@@ -76,7 +79,7 @@ def bicgstab(
     ValueError
         If shapes or numbers of samples do not fit, or a tolerance is negative.
     TypeError
-        If A is no operator, or numbers are complex.
+        If A is no operator, or complex numbers are not in NumPy's arrays.
 
     References
     ----------

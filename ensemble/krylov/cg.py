@@ -42,6 +42,8 @@ def cg(
     recurrence fell to the target, or tenfold, and its true residual did not halve. A sample that does not converge
     returns its best iterate (see `SolveResult`).
 
+    Complex Hermitian systems are solved as real ones of twice the size, in the same iterations.
+
     Parameters
     ----------
     A : CrsMatrix, SciPy sparse matrix or LinearOperator, shape (n, n)
@@ -77,7 +79,7 @@ def cg(
     ValueError
         If shapes or numbers of samples do not fit, or a tolerance is negative.
     TypeError
-        If A is no operator, or numbers are complex.
+        If A is no operator, or complex numbers are not in NumPy's arrays.
 
     References
     ----------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,12 +11,13 @@ import numpy as np
 from ensemble._backend import array_namespace, asarray_like, contiguous, to_numpy
 from ensemble._check import floating, message
 from ensemble._kernels.krylov.backward_error import backward_error
+from ensemble.krylov._complex import from_interleaved, has_complex, interleaved, real_matrix, require_numpy
 from ensemble.krylov._norms import norms
-from ensemble.krylov._system import LinearSystem, linear_system
+from ensemble.krylov._system import LinearSystem, common_samples, linear_system, one_column
 from ensemble.krylov.result import SolveResult, Status
 from ensemble.linalg.crs_matrix import CrsMatrix, as_crs
-from ensemble.linalg.factorization import Factorization
-from ensemble.linalg.operators import wrap_like
+from ensemble.linalg.factorization import Factorization, planned
+from ensemble.linalg.operators import samples_of, wrap_like
 from ensemble.linalg.symmetric import SymmetricCrsMatrix
 from ensemble.scalar import Ensemble
 
@@ -28,6 +29,9 @@ ROUNDOFFS = 450.0
 
 FLOOR = 4.0
 """Backward error, in units of rounding, that refinement does not reduce."""
+
+BUDGET = 1 << 31
+"""Bytes of factorisations that are held together."""
 
 FAR = 64
 """Powers of two by which values may differ from one before they are scaled to be held in float32."""
@@ -72,7 +76,11 @@ def direct(
     residual halves [1]_. A sample whose backward error stays above 1e-13 (450 units of rounding) is solved by
     itself with ``scipy.sparse.linalg.splu``, which exchanges rows, and is marked in `repaired`. A sample has converged
     when its backward error is at most 1e-13, or its residual norm at most ``rtol * norm(b)``: an ill-conditioned matrix
-    allows the first alone.
+    allows the first alone. Where the factorisations of all samples would take more than 2 GiB, samples are solved part
+    by part, and the result is the same.
+
+    Complex systems are solved as real ones of twice the size, with about twice the operations of complex elimination;
+    backward errors are those of the real system. ``kind="ldlt"`` is for Hermitian matrices then.
 
     Parameters
     ----------
@@ -98,6 +106,9 @@ def direct(
     ValueError
         If A is not square or structurally singular, or the shapes or samples do not fit.
 
+    TypeError
+        If A is no sparse matrix, or complex numbers are not in NumPy's arrays or come with a `factorization`.
+
     References
     ----------
     .. [1] Higham (2002), Accuracy and Stability of Numerical Algorithms, 2nd ed., chapter 12.
@@ -110,6 +121,9 @@ def direct(
     >>> direct(poisson((10,), n_samples=3), np.ones(10))
     DirectResult(direct: 3 of 3 samples converged, 0 iterations)
     """
+    if has_complex(A, b):
+        options = {"rtol": rtol, "ordering": ordering, "matching": matching, "dtype": dtype}
+        return _complex_solution(A, b, kind, factorization, options)
     symmetric = isinstance(A, SymmetricCrsMatrix)
     system = linear_system("direct", A, b, None, None, rtol, 0.0, REFINEMENTS, "independent")
     matrix = as_crs(system.A)
@@ -119,15 +133,43 @@ def direct(
     kind = "ldlt" if symmetric and kind == "auto" else kind
     number = system.b.dtype if dtype is None else floating(dtype, "direct", "dtype")
     scaled, unit = _scaled(matrix, number)
-    if factorization is None:
-        F = Factorization(scaled, kind=kind, ordering=ordering, matching=matching, dtype=number)
-    else:
-        F = factorization.update(scaled)
-    solution = _Solution(system, matrix, F, unit)
-    with np.errstate(all="ignore"):  # a broken sample's arithmetic concerns no other
-        solution.refine()
-        solution.repair()
-    return solution.result()
+    F = factorization
+    if F is None:
+        F = planned(scaled, kind=kind, ordering=ordering, matching=matching, dtype=number)
+    return _solved(system, matrix, scaled, unit, F).result(system)
+
+
+def _solved(system: LinearSystem, A: CrsMatrix, scaled: CrsMatrix, unit: Any, plan: Factorization) -> _Solution:
+    """The solutions of all samples; part by part where their factorisations together would take too much memory."""
+    tile = 64 // plan.dtype.itemsize
+    size = max(BUDGET // max(plan.n_values * plan.dtype.itemsize, 1) // tile, 1) * tile
+    if scaled.n_samples <= size:
+        return _Solution(system, A, plan.update(scaled), unit).finish()
+    parts = []
+    for first in range(0, scaled.n_samples, size):
+        chosen = np.arange(first, min(first + size, scaled.n_samples))
+        rtol = system.rtol[chosen] if np.ndim(system.rtol) else system.rtol
+        part = replace(system, b=contiguous(system.b[:, first : first + size]), rtol=rtol)
+        F = plan.update(scaled.take_samples(chosen))
+        own = _Solution(part, A.take_samples(chosen), F, None if unit is None else unit[chosen]).finish()
+        del own.F, F  # before the next one is made
+        parts.append(own)
+    return _joined(parts)
+
+
+def _complex_solution(A: Any, b: Any, kind: str, factorization: Any, options: dict[str, Any]) -> DirectResult:
+    """The solution of a complex system, from a real one of twice the size."""
+    matrix = as_crs(A)
+    if matrix is NotImplemented:
+        raise TypeError(message("direct", "A", "be a sparse matrix", f"a {type(A).__name__}"))
+    if factorization is not None:
+        raise TypeError(message("direct", "factorization", "be None where numbers are complex", repr(factorization)))
+    b = one_column(b)
+    common_samples("direct", matrix.shape[0], {"b": samples_of(b)}, A=matrix)
+    for name, value in (("A", matrix), ("b", samples_of(b))):
+        require_numpy("direct", name, value)
+    found = direct(real_matrix(matrix), interleaved(b), kind="lu" if kind == "auto" else kind, **options)
+    return replace(found, x=from_interleaved(found.x))
 
 
 def _scaled(A: CrsMatrix, dtype: Any) -> tuple[CrsMatrix, np.ndarray | None]:
@@ -168,6 +210,13 @@ class _Solution:
         """The residual and the backward errors of `x`."""
         r, error = backward_error(*self.A.arrays, x, self.b)
         return r, np.asarray(to_numpy(error), np.float64)
+
+    def finish(self) -> _Solution:
+        """These solutions as good as they get."""
+        with np.errstate(all="ignore"):  # a broken sample's arithmetic concerns no other
+            self.refine()
+            self.repair()
+        return self
 
     def refine(self) -> None:
         """Add corrections while they halve the residual of a sample that is not yet small enough."""
@@ -218,9 +267,8 @@ class _Solution:
                 self.error[s], self.norm[s] = error, _norms(r)[0]
         self.history.append(self.norm.copy())
 
-    def result(self) -> DirectResult:
-        """The outcome of all samples."""
-        system = self.system
+    def result(self, system: LinearSystem) -> DirectResult:
+        """The outcome of all samples of a system."""
         with np.errstate(all="ignore"):
             target = np.broadcast_to(system.rtol * self.norm_b, self.norm.shape).copy()
             good = (self.error <= self.tolerance) | (self.norm <= target)
@@ -232,6 +280,18 @@ class _Solution:
         return DirectResult(
             x, status, self.iterations, np.stack(self.history), target, "direct", self.norm, self.error, self.repaired
         )
+
+
+def _joined(parts: list[_Solution]) -> _Solution:
+    """The solutions of neighbouring samples as one."""
+    joined, steps = parts[0], max(len(part.history) for part in parts)
+    for part in parts:
+        part.history += [part.history[-1]] * (steps - len(part.history))
+    joined.x = array_namespace(joined.x).concat([part.x for part in parts], axis=1)
+    joined.history = [np.concatenate(norms) for norms in zip(*(part.history for part in parts), strict=True)]
+    for name in ("error", "iterations", "repaired", "norm_b", "norm"):
+        setattr(joined, name, np.concatenate([getattr(part, name) for part in parts]))
+    return joined
 
 
 def _with_pivoting(A: Any, b: np.ndarray) -> np.ndarray | None:
@@ -254,6 +314,11 @@ def _norms(r: Any) -> np.ndarray:
     xp = array_namespace(r)
     if not r.shape[0]:
         return np.zeros(r.shape[1])
+    limits, plain = xp.finfo(r.dtype), norms(r)
+    low, high = np.sqrt(float(limits.smallest_normal)) / float(limits.eps), np.sqrt(float(limits.max)) / 2.0
+    odd = ~((plain > low) & (plain < high))
+    if not odd.any():
+        return plain
     largest = xp.max(xp.abs(r), axis=0)
     unit = xp.where((largest > 0) & xp.isfinite(largest), largest, xp.ones_like(largest))
-    return norms(r / unit) * np.asarray(to_numpy(unit), np.float64)
+    return np.where(odd, norms(r / unit) * np.asarray(to_numpy(unit), np.float64), plain)

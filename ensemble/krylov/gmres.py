@@ -51,6 +51,9 @@ def gmres(
     further in the numbers' type: the sample ends as ``stagnated``. A sample that does not converge returns its best
     iterate (see `SolveResult`).
 
+    Complex systems are solved as real ones of twice the size: up to twice the iterations of a method over complex
+    numbers.
+
     Parameters
     ----------
     A : CrsMatrix, SciPy sparse matrix or LinearOperator, shape (n, n)
@@ -90,7 +93,7 @@ def gmres(
     ValueError
         If shapes or numbers of samples do not fit, or a tolerance is negative.
     TypeError
-        If A is no operator, or numbers are complex.
+        If A is no operator, or complex numbers are not in NumPy's arrays.
 
     References
     ----------

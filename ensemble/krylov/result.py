@@ -2,35 +2,15 @@
 
 from __future__ import annotations
 
-import enum
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ensemble._check import samples_text
+from ensemble.linalg.outcomes import SolveError, Status
 
-
-class SolveError(RuntimeError):
-    """Some samples have no solution; raised by `SolveResult.raise_if_failed` only."""
-
-
-class Status(enum.Enum):
-    """How one sample ended.
-
-    ``converged``: the true residual met the target. ``max_iterations``: it might have, later. ``stagnated``: its norm
-    can fall no further in the numbers' type, so that a smaller tolerance is never met. ``stopped``: by the callback.
-    ``breakdown``: a number is not finite, or the matrix is not what the method needs.
-    """
-
-    converged = "converged"
-    max_iterations = "max_iterations"
-    stagnated = "stagnated"
-    stopped = "stopped"
-    breakdown = "breakdown"
-
-    def __repr__(self) -> str:
-        return self.value
+__all__ = ["SolveError", "SolveResult", "Status"]
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,11 @@
 from ensemble.linalg import small
 from ensemble.linalg.affine import AffineMatrix
 from ensemble.linalg.bcrs_matrix import BcrsMatrix
+from ensemble.linalg.blocks import block, kron
 from ensemble.linalg.crs_matrix import CrsMatrix, TransposedMatrix
 from ensemble.linalg.diagonal import Diagonal
 from ensemble.linalg.dirichlet import apply_dirichlet
+from ensemble.linalg.eigen import EigenResult, eigsh
 from ensemble.linalg.elements import ElementAssembly, add_elements
 from ensemble.linalg.factorization import Factorization
 from ensemble.linalg.galerkin import GalerkinProduct
@@ -21,6 +23,7 @@ __all__ = [
     "CrsGraph",
     "CrsMatrix",
     "Diagonal",
+    "EigenResult",
     "ElementAssembly",
     "Factorization",
     "GalerkinProduct",
@@ -30,7 +33,10 @@ __all__ = [
     "TransposedMatrix",
     "add_elements",
     "apply_dirichlet",
+    "block",
     "dot",
+    "eigsh",
+    "kron",
     "norm",
     "small",
 ]

@@ -43,6 +43,10 @@ class AdaptedOperator(LinearOperator):
                 advice = "An operator that differs from sample to sample has an attribute n_samples."
                 raise ValueError(message(f"{kind} @", "the product", "have the samples of the vector", seen, advice))
             y = array_namespace(x).broadcast_to(y, x.shape)
+        if "complex" in str(y.dtype) and "complex" not in str(x.dtype):
+            kind = type(self.operator).__name__
+            advice = "Give b as complex numbers, or the operator a complex dtype."
+            raise TypeError(message(f"{kind} @", "the product of a real vector", "be real", f"dtype {y.dtype}", advice))
         if out is None:
             return contiguous(y)
         out[...] = y

@@ -28,6 +28,8 @@ class MatrixArithmetic:
 
     shape: Any
     n_samples: Any
+    dtype: Any
+    T: Any
 
     def _plus(self, other: Any) -> Any:
         """The sum with `other`, or NotImplemented."""
@@ -69,6 +71,17 @@ class MatrixArithmetic:
 
     def __truediv__(self, divisor: Any) -> Any:
         return self._times(operator.truediv, "/", divisor)
+
+    def conj(self) -> Any:
+        """The matrix of conjugate values; itself where they are real."""
+        if "complex" not in str(self.dtype):
+            return self
+        return self._scaled(lambda values, _: array_namespace(values).conj(values), 1, None)
+
+    @property
+    def H(self) -> Any:
+        """The conjugate transpose; the transpose where values are real."""
+        return self.conj().T
 
     def _times(self, operation: Callable[[Any, Any], Any], symbol: str, factor: Any) -> Any:
         if isinstance(factor, Ensemble) and factor.ndim == 0:

@@ -18,16 +18,18 @@ from ensemble.linalg.elements import assembly_of, element_samples, summed_coordi
 from ensemble.linalg.graph import CrsGraph, OnGraph
 from ensemble.linalg.linear_operator import MatrixOperator
 from ensemble.linalg.operators import entry_values, multiply, places_of, premultiply, set_of
+from ensemble.linalg.selection import Selectable, moved_values
 from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import SampleSet, common_set
 
 
-class CrsMatrix(OnGraph, MatrixArithmetic, MatrixOperator):
+class CrsMatrix(OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
     """A sparse matrix, or S of them on one graph.
 
     ``A + B``, ``A - B``, ``a * A``, ``A / a`` and ``-A`` give matrices, with `a` a number or an Ensemble of shape ()
     (one number per sample) and `B` any matrix of this module or of SciPy. Graphs are united where they differ; an entry
-    that becomes zero stays until `eliminate_zeros`.
+    that becomes zero stays until `eliminate_zeros`. ``A[rows]``, ``A[:, columns]`` and
+    `submatrix` choose rows and columns.
 
     Parameters
     ----------
@@ -206,7 +208,7 @@ class CrsMatrix(OnGraph, MatrixArithmetic, MatrixOperator):
         kept = nonzero_rows(self.values)
         if kept.all():
             return self
-        values = array_namespace(self.values).take(self.values, asarray_like(np.flatnonzero(kept), self.values), axis=0)
+        values = moved_values(self.values, np.flatnonzero(kept))
         return CrsMatrix(self.graph.subgraph(kept), Ensemble(values, self.sample_set))
 
     def diagonal(self) -> Ensemble:
@@ -230,6 +232,9 @@ class CrsMatrix(OnGraph, MatrixArithmetic, MatrixOperator):
         return (*self.graph.transposed_arrays_on(self.values), self.values)
 
     # --- arithmetic
+    def _stored(self) -> CrsMatrix:
+        return self
+
     def _plus(self, other: Any) -> Any:
         other = as_crs(other)
         if other is NotImplemented:
@@ -311,7 +316,7 @@ def as_crs(matrix: Any) -> Any:
     return CrsMatrix.from_scipy(matrix) if hasattr(matrix, "tocsr") else NotImplemented
 
 
-class TransposedMatrix(MatrixArithmetic, MatrixOperator):
+class TransposedMatrix(Selectable, MatrixArithmetic, MatrixOperator):
     """``A.T`` of a `CrsMatrix`: nothing is copied, and most of what a matrix can do is passed on to it."""
 
     __array_ufunc__ = None
@@ -324,6 +329,9 @@ class TransposedMatrix(MatrixArithmetic, MatrixOperator):
 
     def __repr__(self) -> str:
         return f"{self.T!r}.T"
+
+    def _stored(self) -> CrsMatrix:
+        return as_crs(self.to_matrix())  # type: ignore[no-any-return]
 
     def _plus(self, other: Any) -> Any:
         return self.to_matrix() + other

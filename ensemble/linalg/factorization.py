@@ -14,7 +14,7 @@ from ensemble._kernels.direct.inverse import selected_inverse
 from ensemble._kernels.krylov.vectors import dot
 from ensemble.linalg.crs_matrix import CrsMatrix
 from ensemble.linalg.graph import CrsGraph
-from ensemble.linalg.orderings import elimination_of, entries_in, filled_graph, matched_rows
+from ensemble.linalg.orderings import ORDERINGS, elimination_of, entries_in, filled_graph, matched_rows
 from ensemble.linalg.triangular_factors import TriangularFactors
 from ensemble.scalar import Ensemble
 
@@ -35,9 +35,10 @@ class Factorization(TriangularFactors):
     kind : {"auto", "ldlt", "lu"}
         "ldlt" reads the entries on and above the diagonal, and takes half the operations and values. "auto" takes it
         for a SymmetricCrsMatrix, "lu" for any other.
-    ordering : "auto" or array of int, shape (n,)
-        Columns in the order of elimination. "auto" is the approximate minimum degree order [1]_ of the graph of
-        ``A + A^T``.
+    ordering : {"auto", "amd", "nd"} or array of int, shape (n,)
+        Columns in the order of elimination. "amd" is the approximate minimum degree order [1]_ of the graph of
+        ``A + A^T``, "nd" nested dissection [3]_, "auto" the one of these with fewer multiply-adds (of
+        fewer than 500 rows, "amd").
     matching : {"graph", "mean"}
         For "lu", which row gives each column its pivot. "graph" looks at stored entries alone: the diagonal where it is
         stored. "mean" makes the product of the mean magnitudes of the pivots the largest [2]_. This couples the
@@ -66,6 +67,9 @@ class Factorization(TriangularFactors):
     .. [1] Amestoy, Davis, Duff (1996), SIAM J. Matrix Anal. 17, 886-905.
     .. [2] Duff, Koster (2001), SIAM J. Matrix Anal. 22, 973-996; solved by ``scipy.sparse.csgraph``.
 
+    .. [3] George (1973), SIAM J. Numer. Anal. 10, 345-363; separators after Ashcraft, Liu (1998), SIAM J. Matrix Anal.
+       19, 325-354.
+
     Examples
     --------
     >>> import numpy as np
@@ -80,20 +84,22 @@ class Factorization(TriangularFactors):
     array([ 3., 15.])
     """
 
+    _orderings = ("auto", *ORDERINGS)
+
     def __init__(
         self, A: Any, *, kind: str = "auto", ordering: Any = "auto", matching: str = "graph", dtype: Any = None
     ) -> None:
         self._matching = one_of(matching, ("graph", "mean"), NAME, "matching")
         super().__init__(A, kind, ordering, dtype)
 
-    def _planned(self, graph: CrsGraph, symmetric: bool, order: np.ndarray | None) -> Elimination:
+    def _planned(self, graph: CrsGraph, symmetric: bool, ordering: np.ndarray | str) -> Elimination:
         pivots = np.arange(graph.shape[0]) if symmetric else matched_rows(graph, NAME)
-        return elimination_of(graph, symmetric, pivots, order)
+        return elimination_of(graph, symmetric, pivots, ordering)
 
-    def _plan_for(self, A: CrsMatrix, symmetric: bool, order: np.ndarray | None) -> Elimination:
+    def _plan_for(self, A: CrsMatrix, symmetric: bool, ordering: np.ndarray | str) -> Elimination:
         if self._matching == "mean" and not symmetric:
-            return elimination_of(A.graph, False, matched_rows(A.graph, NAME, _mean_weights(A)), order)
-        return super()._plan_for(A, symmetric, order)
+            return elimination_of(A.graph, False, matched_rows(A.graph, NAME, _mean_weights(A)), ordering)
+        return super()._plan_for(A, symmetric, ordering)
 
     # --- determinants
     @property
@@ -158,6 +164,14 @@ class Factorization(TriangularFactors):
         places = entries_in(graph, self.plan, self.graph.indices.astype(np.int64), self.graph.row_of_entry)
         values = array_namespace(z).take(z, asarray_like(places, z), axis=0)
         return CrsMatrix(self.graph, Ensemble(values, self.sample_set))
+
+
+def planned(A: Any, *, kind: str, ordering: Any, matching: str, dtype: Any) -> Factorization:
+    """What the graph of `A` decides, without numbers: its `update` makes factorisations."""
+    made = object.__new__(Factorization)
+    made._matching = one_of(matching, ("graph", "mean"), NAME, "matching")
+    made._plan(A, kind, ordering, dtype)
+    return made
 
 
 def _mean_weights(A: CrsMatrix) -> np.ndarray:

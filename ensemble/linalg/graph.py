@@ -13,7 +13,7 @@ from ensemble._check import integer, message, require
 from ensemble._kernels.sparse.product_graphs import product_graph, transpose_graph
 
 RESULTS = 4
-"""Keys whose results `CrsGraph.kept` keeps."""
+"""Keys of one kind whose results `CrsGraph.kept` keeps."""
 
 
 class CrsGraph:
@@ -75,7 +75,7 @@ class CrsGraph:
         self._copies: dict[Any, tuple[Any, ...]] = {}
         self._orders: dict[int, Reordering] = {}
         self._expansions: dict[tuple[int, int], tuple[CrsGraph, np.ndarray]] = {}
-        self._results: dict[Any, Any] = {}
+        self._results: dict[Any, dict[Any, Any]] = {}
 
     @classmethod
     def unchecked(cls, indptr: np.ndarray, indices: np.ndarray, shape: tuple[int, int]) -> CrsGraph:
@@ -135,12 +135,13 @@ class CrsGraph:
         """`array`, which depends on the graph alone, in the library and on the device of `values`, cached as `what`."""
         return self._copies_on(values, what, (array,))[0]
 
-    def kept(self, key: Any, make: Callable[[], Any]) -> Any:
-        """What `make` works out from this graph and `key`; the last `RESULTS` keys are kept."""
-        result = self._results.pop(key) if key in self._results else make()
-        while len(self._results) >= RESULTS:
-            self._results.pop(next(iter(self._results)))
-        self._results[key] = result
+    def kept(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+        """What `make` works out from this graph and `key`; the last `RESULTS` keys of a kind, ``key[0]``, are kept."""
+        results = self._results.setdefault(key[0], {})
+        result = results.pop(key) if key in results else make()
+        while len(results) >= RESULTS:
+            results.pop(next(iter(results)))
+        results[key] = result
         return result
 
     def coordinates_on(self, values: Any) -> tuple[Any, Any]:

@@ -59,6 +59,6 @@ class IncompleteFactorization(TriangularFactors):
     def __init__(self, A: Any, *, kind: str = "auto", ordering: Any = "auto", dtype: Any = None) -> None:
         super().__init__(A, kind, ordering, dtype)
 
-    def _planned(self, graph: CrsGraph, symmetric: bool, order: np.ndarray | None) -> Elimination:
+    def _planned(self, graph: CrsGraph, symmetric: bool, ordering: np.ndarray | str) -> Elimination:
         pivots = np.arange(graph.shape[0]) if symmetric else matched_rows(graph, type(self).__name__)
-        return unfilled_elimination_of(graph, symmetric, pivots, order)
+        return unfilled_elimination_of(graph, symmetric, pivots, ordering)

@@ -85,16 +85,17 @@ def wrap_like(x: Any, samples: Any, n_samples: int, sample_set: SampleSet | None
     return samples[..., 0] if n_samples == 1 else Ensemble(samples, sample_set)
 
 
-def places_of(samples: Any, n_samples: int, function: str) -> np.ndarray:
-    """The samples named, counted from 0, once it is sure that there are such."""
+def places_of(samples: Any, n_samples: int, function: str, argument: str = "samples") -> np.ndarray:
+    """The samples named, counted from 0, once it is sure that there are such; or the rows of an axis."""
     places = np.asarray(samples)
-    require(places.size > 0, function, "samples", "name one sample or more", "none")
-    if places.dtype.kind not in "iu":
-        raise TypeError(message(function, "samples", "be integers", f"dtype {places.dtype}"))
-    if places.min() < -n_samples or places.max() >= n_samples:
+    require(places.size > 0 or argument != "samples", function, "samples", "name one sample or more", "none")
+    if places.size and places.dtype.kind not in "iu":
+        raise TypeError(message(function, argument, "be integers", f"dtype {places.dtype}"))
+    inside = not places.size or (places.min() >= -n_samples and places.max() < n_samples)
+    if not inside:
         seen = f"{places.min()} ... {places.max()}"
-        raise IndexError(message(function, "samples", f"be from {-n_samples} to {n_samples - 1}", seen))
-    return places.astype(np.intp) % n_samples
+        raise IndexError(message(function, argument, f"be from {-n_samples} to {n_samples - 1}", seen))
+    return places.astype(np.intp) % max(n_samples, 1)
 
 
 def multiply(operator: Any, x: Any, name: str) -> Any:

@@ -13,13 +13,35 @@ from ensemble._kernels.direct import elimination as kernels
 from ensemble._kernels.direct.elimination import Elimination
 from ensemble._kernels.direct.inverse import FilledGraph
 from ensemble._kernels.direct.minimum_degree import minimum_degree
+from ensemble._kernels.direct.nested_dissection import nested_dissection
+from ensemble._kernels.direct.supernodes import merged_rows, padded_columns, supernodes_of
 from ensemble._kernels.sparse.product_graphs import transpose_graph
 from ensemble.linalg.graph import CrsGraph
 
-__all__ = ["checked_order", "elimination_of", "entries_in", "filled_graph", "matched_rows", "unfilled_elimination_of"]
+__all__ = [
+    "ORDERINGS",
+    "checked_order",
+    "elimination_of",
+    "entries_in",
+    "filled_graph",
+    "matched_rows",
+    "unfilled_elimination_of",
+]
 
 EXACT_MULTIPLY_ADDS = 1 << 26
 """Multiply-adds up to which the fill of an unsymmetric graph is worked out without the entries that nothing reaches."""
+
+SUPERNODAL = 30
+"""Multiply-adds for each value from which on neighbouring rows are treated as one."""
+
+LARGE = 500
+"""Rows from which on nested dissection is considered."""
+
+SYMMETRIC_SHARE = 0.6
+"""The form by supernodes stores a symmetric graph: not where others need less than this share of its multiply-adds."""
+
+ORDERINGS = {"amd": minimum_degree, "nd": nested_dissection}
+"""Orders of elimination by name."""
 
 
 def matched_rows(graph: CrsGraph, function: str, weights: np.ndarray | None = None) -> np.ndarray:
@@ -73,48 +95,60 @@ def _symmetric_pattern(rows: np.ndarray, columns: np.ndarray, n: int) -> sp.csr_
     return whole
 
 
-def _elimination_order(rows: np.ndarray, columns: np.ndarray, n: int) -> np.ndarray:
-    """Minimum degree, then the postorder of its elimination tree."""
+def _elimination_order(rows: np.ndarray, columns: np.ndarray, n: int, ordering: str) -> np.ndarray:
+    """The order of that name, or the one of fewer multiply-adds, with the postorder of its elimination tree."""
     pattern = _symmetric_pattern(rows, columns, n)
-    order = minimum_degree(pattern.indptr, pattern.indices)
-    place = np.empty(n, np.int64)
-    place[order] = np.arange(n)
-    moved = _symmetric_pattern(place[rows], place[columns], n)
-    postordered: np.ndarray = order[kernels.postorder(kernels.elimination_tree(moved.indptr, moved.indices))]
-    return postordered
+    methods = [ORDERINGS[ordering]] if ordering != "auto" else [minimum_degree, nested_dissection][: 1 + (n >= LARGE)]
+    found = []
+    for method in methods:
+        order = method(pattern.indptr, pattern.indices)
+        place = _inverse(order)
+        moved = _symmetric_pattern(place[rows], place[columns], n)
+        parent = kernels.elimination_tree(moved.indptr, moved.indices)
+        length = kernels.row_lengths(moved.indptr, moved.indices, parent)
+        found.append((int(np.sum(length * (length + 1)) // 2), order[kernels.postorder(parent)]))
+    best: np.ndarray = min(found, key=lambda pair: pair[0])[1]
+    return best
 
 
-def elimination_of(graph: CrsGraph, symmetric: bool, pivots: np.ndarray, order: np.ndarray | None) -> Elimination:
+def elimination_of(graph: CrsGraph, symmetric: bool, pivots: np.ndarray, ordering: np.ndarray | str) -> Elimination:
     """The elimination of a square graph, row ``pivots[j]`` giving the pivot of column j.
 
-    `order` holds columns in the order of elimination; None for minimum degree. Of a symmetric matrix, entries on and
-    above the diagonal are read.
+    `ordering` holds columns in the order of elimination, or is the name of a method. Of a symmetric matrix, entries on
+    and above the diagonal are read.
     """
     n = graph.shape[0]
-    if order is None:
+    if isinstance(ordering, str):
         place = _inverse(pivots)
-        order = _elimination_order(place[graph.row_of_entry], graph.indices.astype(np.int64), n)
-    i, j, entries = _moved_entries(graph, symmetric, pivots, order)
+        rows, columns = place[graph.row_of_entry], graph.indices.astype(np.int64)
+        ordering = _elimination_order(rows, columns, n, ordering)
+    i, j, entries = _moved_entries(graph, symmetric, pivots, ordering)
+    orders = pivots[ordering], ordering
     moved = _symmetric_pattern(i, j, n)
-    parent = kernels.elimination_tree(moved.indptr, moved.indices)
-    upper_starts, upper = kernels.filled(moved.indptr, moved.indices, parent)
-    lower_starts, lower, across = transpose_graph(upper_starts, upper, n)
-    count = kernels.count_multiply_adds(lower_starts, lower, upper_starts, symmetric)
+    upper = kernels.filled(moved.indptr, moved.indices, kernels.elimination_tree(moved.indptr, moved.indices))
+    lower = transpose_graph(*upper, n)
+    count = kernels.count_multiply_adds(*lower[:2], upper[0], symmetric)
+    n_values = n + upper[1].size * (1 if symmetric else 2)
     if not symmetric and count <= EXACT_MULTIPLY_ADDS:
         exact = sp.csr_array((np.ones(i.size, np.int8), (i, j)), shape=(n, n))
-        marks = kernels.reached(exact.indptr, exact.indices, lower_starts, lower, upper_starts, upper)
-        lower_starts, lower = _kept(lower_starts, lower, marks[0])
-        upper_starts, upper = _kept(upper_starts, upper, marks[1])
-    orders = pivots[order], order
-    return _with_places(symmetric, orders, (lower_starts, lower, across), (upper_starts, upper), (i, j, entries))
+        marks = kernels.reached(exact.indptr, exact.indices, *lower[:2], *upper)
+        left, right = _kept(lower[0], lower[1], marks[0]), _kept(*upper, marks[1])
+        fewer = kernels.count_multiply_adds(*left, right[0], symmetric)
+        if fewer < SYMMETRIC_SHARE * count or count < SUPERNODAL * n_values:
+            return _with_places(symmetric, orders, (*left, lower[2]), right, (i, j, entries))
+    if count < SUPERNODAL * n_values:
+        return _with_places(symmetric, orders, lower, upper, (i, j, entries))
+    runs = merged_rows(*upper)
+    upper = padded_columns(*upper, runs)
+    return _with_places(symmetric, orders, transpose_graph(*upper, n), upper, (i, j, entries), runs)
 
 
 def unfilled_elimination_of(
-    graph: CrsGraph, symmetric: bool, pivots: np.ndarray, order: np.ndarray | None
+    graph: CrsGraph, symmetric: bool, pivots: np.ndarray, ordering: np.ndarray | str
 ) -> Elimination:
     """As `elimination_of`, without fill: entries outside of the graph are dropped. The order is the given one."""
     n = graph.shape[0]
-    order = np.arange(n) if order is None else order
+    order = np.arange(n) if isinstance(ordering, str) else ordering
     i, j, entries = _moved_entries(graph, symmetric, pivots, order)
     own = sp.csr_array((np.ones(i.size, np.int8), (i, j)), shape=(n, n))
     upper, lower = sp.csr_array(sp.triu(own, 1)), sp.csr_array(sp.tril(own, -1))
@@ -149,7 +183,7 @@ def _kept(starts: np.ndarray, columns: np.ndarray, kept: np.ndarray) -> tuple[np
     return before[starts], columns[kept]
 
 
-def _with_places(symmetric: bool, orders: Any, lower: Any, upper: Any, entries: Any) -> Elimination:
+def _with_places(symmetric: bool, orders: Any, lower: Any, upper: Any, entries: Any, runs: Any = None) -> Elimination:
     """The elimination with the places of its values."""
     (lower_starts, left, across), (upper_starts, right) = lower, upper
     n = upper_starts.size - 1
@@ -161,9 +195,10 @@ def _with_places(symmetric: bool, orders: Any, lower: Any, upper: Any, entries: 
         across = np.empty(0, np.int64)
     nested = kernels.nested_rows(upper_starts, right)
     count = int(kernels.count_multiply_adds(lower_starts, left, upper_starts, symmetric))
+    nodes = None if runs is None else supernodes_of(runs, upper_starts, right, lower_starts, first, symmetric)
     return Elimination(
         symmetric, orders[0], orders[1], lower_starts, left, across, upper_starts, right, first, diagonal, sources,
-        count, nested,
+        count, nested, nodes,
     )  # fmt: skip
 
 
@@ -192,14 +227,15 @@ def _sources(
     return sources
 
 
-def checked_order(ordering: Any, n: int, function: str) -> np.ndarray | None:
-    """A permutation of the columns, None for "auto"."""
-    if isinstance(ordering, str) and ordering == "auto":
-        return None
+def checked_order(ordering: Any, n: int, function: str, names: tuple[str, ...] = ("auto",)) -> np.ndarray | str:
+    """A permutation of the columns, or one of the names."""
+    if isinstance(ordering, str) and ordering in names:
+        return ordering
     order = np.asarray(ordering)
     good = order.shape == (n,) and (order.dtype.kind in "iu" or not n) and np.array_equal(np.sort(order), np.arange(n))
     seen = repr(ordering) if isinstance(ordering, str) else f"an array of {order.dtype}, shape {order.shape}"
-    require(good, function, "ordering", f'be "auto" or a permutation of 0 ... {n - 1}', seen)
+    known = ", ".join(f'"{name}"' for name in names)
+    require(good, function, "ordering", f"be {known} or a permutation of 0 ... {n - 1}", seen)
     return order.astype(np.int64)
 
 

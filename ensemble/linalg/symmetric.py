@@ -18,11 +18,12 @@ from ensemble.linalg.diagonal import Diagonal
 from ensemble.linalg.graph import CrsGraph, OnGraph
 from ensemble.linalg.linear_operator import MatrixOperator
 from ensemble.linalg.operators import multiply, places_of, premultiply, shape_text, with_sample_axis
+from ensemble.linalg.selection import Selectable
 from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import SampleSet
 
 
-class SymmetricCrsMatrix(OnGraph, MatrixArithmetic, MatrixOperator):
+class SymmetricCrsMatrix(OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
     """A symmetric sparse matrix, or S of them on one graph, of which the upper triangle is stored.
 
     A product of many samples takes the time that the values need from memory, and every stored value serves two
@@ -109,6 +110,9 @@ class SymmetricCrsMatrix(OnGraph, MatrixArithmetic, MatrixOperator):
         return SymmetricCrsMatrix(self.graph.subgraph(kept[entries]), values)
 
     # --- arithmetic
+    def _stored(self) -> CrsMatrix:
+        return self.to_crs()
+
     def _plus(self, other: Any) -> Any:
         total = self.to_crs() + (other.to_crs() if isinstance(other, SymmetricCrsMatrix) else other)
         return SymmetricCrsMatrix.from_crs(total) if isinstance(other, SymmetricCrsMatrix | Diagonal) else total

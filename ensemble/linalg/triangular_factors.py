@@ -25,32 +25,37 @@ class TriangularFactors(LinearOperator):
     """LU or LDL^T of many matrices by an elimination without exchanges, as the operator that solves with them."""
 
     __array_ufunc__ = None
+    _orderings: tuple[str, ...] = ("auto",)
 
     def __init__(self, A: Any, kind: str, ordering: Any, dtype: Any) -> None:
+        self._put(self._plan(A, kind, ordering, dtype))
+
+    def _plan(self, A: Any, kind: str, ordering: Any, dtype: Any) -> CrsMatrix:
+        """Check arguments and work out the elimination; returns the matrix."""
         name = self.name
         one_of(kind, ("auto", "ldlt", "lu"), name, "kind")
         symmetric = kind == "ldlt" or (kind == "auto" and isinstance(A, SymmetricCrsMatrix))
-        A = matrix_of(A, name)
-        n = A.shape[0]
-        self.graph, self.shape = A.graph, (n, n)
-        self.dtype = np.dtype(real_dtype(A, name) if dtype is None else floating(dtype, name, "dtype"))
-        order = checked_order(ordering, n, name)
-        self.plan = self._plan_for(A, symmetric, order)
-        self._put(A)
+        matrix = matrix_of(A, name)
+        n = matrix.shape[0]
+        self.graph, self.shape = matrix.graph, (n, n)
+        self.dtype = np.dtype(real_dtype(matrix, name) if dtype is None else floating(dtype, name, "dtype"))
+        order = checked_order(ordering, n, name, self._orderings)
+        self.plan = self._plan_for(matrix, symmetric, order)
+        return matrix
 
     @property
     def name(self) -> str:
         """The class in messages."""
         return type(self).__name__.removeprefix("Transposed")
 
-    def _planned(self, graph: CrsGraph, symmetric: bool, order: np.ndarray | None) -> Elimination:
+    def _planned(self, graph: CrsGraph, symmetric: bool, ordering: np.ndarray | str) -> Elimination:
         """The elimination of a graph."""
         raise NotImplementedError
 
-    def _plan_for(self, A: CrsMatrix, symmetric: bool, order: np.ndarray | None) -> Elimination:
+    def _plan_for(self, A: CrsMatrix, symmetric: bool, ordering: np.ndarray | str) -> Elimination:
         """The elimination of `A`, made once per graph."""
-        key = (self.name, symmetric, None if order is None else order.tobytes())
-        plan: Elimination = A.graph.kept(key, lambda: self._planned(A.graph, symmetric, order))
+        key = (self.name, symmetric, ordering if isinstance(ordering, str) else ordering.tobytes())
+        plan: Elimination = A.graph.kept(key, lambda: self._planned(A.graph, symmetric, ordering))
         return plan
 
     def _put(self, A: CrsMatrix) -> None:

@@ -1,5 +1,7 @@
 """Direct solves of many samples: backward errors or a status that says otherwise, and each sample its own run."""
 
+from importlib import import_module
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -9,7 +11,14 @@ from ensemble import Ensemble
 from ensemble._kernels.krylov.backward_error import backward_error
 from ensemble.gallery import poisson
 from ensemble.krylov import Status, direct, newton
-from ensemble.linalg import CrsGraph, CrsMatrix, Factorization, SymmetricCrsMatrix
+from ensemble.linalg import CrsGraph, CrsMatrix, Factorization, SymmetricCrsMatrix, orderings
+
+
+@pytest.fixture(params=["rows", "supernodes"])
+def form(request, monkeypatch):
+    """Both forms of the numbers, whatever the counts."""
+    monkeypatch.setattr(orderings, "SUPERNODAL", 0 if request.param == "supernodes" else np.inf)
+    monkeypatch.setattr(orderings, "SYMMETRIC_SHARE", 0.0)
 
 
 def weak_family(n, n_samples, sigma, seed=5):
@@ -41,7 +50,7 @@ def test_the_compiled_backward_error_has_the_bits_of_its_reference(n_samples, sh
 
 
 @pytest.mark.parametrize("sigma", [0.1, 1.0, 2.0])
-def test_random_families_are_solved_or_flagged(sigma):
+def test_random_families_are_solved_or_flagged(sigma, form):
     A, b = weak_family(120, 24, sigma), np.random.default_rng(8).standard_normal(120)
     result = direct(A, b)
     assert result.converged.all() and (result.backward_errors <= 1e-13).all()
@@ -54,7 +63,7 @@ def test_random_families_are_solved_or_flagged(sigma):
         assert difference <= 1e-15 * condition
 
 
-def test_weak_pivots_are_refined_and_some_samples_need_pivoting():
+def test_weak_pivots_are_refined_and_some_samples_need_pivoting(form):
     result = direct(weak_family(300, 64, 2.0), np.ones(300))
     assert result.iterations.max() > 0 and (result.backward_errors <= 1e-13).all()
     zero = CrsMatrix(CrsGraph([0, 2, 4], [0, 1, 0, 1], (2, 2)), [[0.0, 2.0], [1.0, 1.0], [1.0, 1.0], [0.0, 2.0]])
@@ -65,7 +74,7 @@ def test_weak_pivots_are_refined_and_some_samples_need_pivoting():
 
 
 @pytest.mark.parametrize("n_samples", [1, 3, 8, 32, 33])
-def test_samples_equal_their_own_runs_to_the_bit(n_samples):
+def test_samples_equal_their_own_runs_to_the_bit(n_samples, form):
     A = weak_family(40, n_samples, 2.0)
     values = A.values.copy()
     values[A.graph.diagonal_entries[:2], 0] = 0.0  # one that may need pivoting
@@ -78,7 +87,7 @@ def test_samples_equal_their_own_runs_to_the_bit(n_samples):
         assert together.repaired[s] == alone.repaired[0]
 
 
-def test_singular_and_undefined_samples_are_flagged_alone():
+def test_singular_and_undefined_samples_are_flagged_alone(form):
     A = poisson((6, 6), n_samples=6)
     values = np.array(A.values, copy=True)
     values[:, 1] = 0.0
@@ -109,7 +118,7 @@ def test_a_nearly_singular_matrix_has_a_small_backward_error(rng):
 
 @pytest.mark.parametrize("scale", [1e150, 1e-150])
 @pytest.mark.parametrize("dtype", [None, "float32"])
-def test_scaled_values(scale, dtype):
+def test_scaled_values(scale, dtype, form):
     A = weak_family(40, 4, 0.3)
     scaled = A * Ensemble(np.array([1.0, scale, 1.0, scale]))
     result = direct(scaled, np.ones(40), dtype=dtype)
@@ -118,13 +127,31 @@ def test_scaled_values(scale, dtype):
     np.testing.assert_allclose(result.x.samples[:, 1] * scale, x[:, 1], rtol=1e-9)
 
 
-def test_float32_factors_reach_float64_accuracy():
+def test_float32_factors_reach_float64_accuracy(form):
     A, b = poisson((30, 30), n_samples=4), np.ones(900)
     result = direct(A, b, dtype="float32", kind="ldlt")
     exact = direct(A, b)
     assert result.converged.all() and (result.backward_errors <= 1e-13).all()
     assert result.iterations.min() >= 1 and result.iterations.max() <= 4 and exact.iterations.max() == 0
     np.testing.assert_allclose(result.x.samples, exact.x.samples, rtol=1e-10)
+
+
+@pytest.mark.parametrize("dtype, size", [(None, 8), ("float32", 16)])
+def test_samples_that_are_solved_part_by_part_have_the_same_bits(dtype, size, monkeypatch):
+    A, b = weak_family(40, 37, 1.0), np.ones(40)
+    rtol = np.geomspace(1e-14, 1e-6, 37)
+    together = direct(A, b, dtype=dtype, rtol=rtol)
+    made = []
+    update = Factorization.update
+    monkeypatch.setattr(Factorization, "update", lambda F, A: made.append(A.n_samples) or update(F, A))
+    monkeypatch.setattr(import_module("ensemble.krylov.direct"), "BUDGET", 1)
+    parts = direct(A, b, dtype=dtype, rtol=rtol)
+    assert made == [size] * (37 // size) + [37 % size]
+    np.testing.assert_array_equal(parts.x.samples, together.x.samples)
+    for name in ("status", "iterations", "backward_errors", "repaired", "residual_norms", "target"):
+        np.testing.assert_array_equal(getattr(parts, name), getattr(together, name))
+    with pytest.raises(ValueError, match="matching must be one of"):
+        direct(A, b, matching="none")
 
 
 def test_float32_systems_have_the_bound_of_float32():
@@ -163,10 +190,19 @@ def test_what_is_refused():
         direct(np.eye(2), np.ones(2))
     with pytest.raises(ValueError, match="structurally singular"):
         direct(sp.csr_array([[1.0, 0.0], [1.0, 0.0]]), np.ones(2))
-    with pytest.raises(TypeError, match="must be real"):
-        direct(sp.eye_array(2, dtype=complex, format="csr"), np.ones(2))
 
 
 def test_empty_and_one():
     assert direct(CrsMatrix(CrsGraph([0], [], (0, 0)), np.zeros((0, 2))), np.zeros(0)).converged.all()
     assert direct(sp.csr_array([[4.0]]), np.array([2.0])).x[0] == 0.5
+
+
+def test_norms_and_targets_of_any_magnitude(rng):
+    """Squares of the right-hand side leave the range of numbers; each sample has its own units."""
+    A, b = poisson((12,), n_samples=4), rng.standard_normal((12, 1)) * np.array([1.0, 1e-200, 1e200, 0.0])
+    result = direct(A, Ensemble(b), rtol=1e-6)
+    assert result.converged.all()
+    expected = 1e-6 * np.linalg.norm(b[:, 0]) * np.array([1.0, 1e-200, 1e200, 0.0])
+    np.testing.assert_allclose(result.target, expected, rtol=1e-12)
+    for s in range(4):
+        assert result.target[s] == direct(A.sample(s), b[:, s], rtol=1e-6).target[0]

@@ -130,8 +130,6 @@ def test_bad_input_is_refused(name):
         solve(A, b, max_iterations=-1)
     with pytest.raises(TypeError, match=f"{name}: A must be a matrix or a linear operator"):
         solve("A", b)
-    with pytest.raises(TypeError, match=f"{name}: b must be real; got complex128"):
-        solve(A, b * 1j)
     with pytest.raises(ValueError, match=rf"{name}: M must have shape \(4, 4\)"):
         solve(A, b, M=gallery.poisson((5,)))
     with pytest.raises(ValueError, match="gmres: restart must be an integer of at least 1; got 0"):

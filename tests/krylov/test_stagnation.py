@@ -207,24 +207,6 @@ def test_a_column_is_a_vector_as_for_scipy(name):
     assert solve(name, gallery.poisson((9,), n_samples=2), b[:, None]).x.samples.shape == (9, 2)
 
 
-@pytest.mark.parametrize("method", [cg, bicgstab, gmres])
-def test_complex_arguments_are_refused_by_name(method):
-    A, b = gallery.poisson((4,)).to_scipy(), np.ones(4)
-    cases = {
-        "A": [(1j * A, b), (scipy.sparse.linalg.aslinearoperator(1j * A), b), (1j * A.toarray(), b)],
-        "b": [(A, 1j * b), (A, Ensemble(1j * b[:, None])), (A, [1j, 0, 0, 0])],
-    }
-    for argument, calls in cases.items():
-        for call in calls:
-            with pytest.raises(TypeError, match=f"{argument} must be real; got complex128. Solve the real system"):
-                method(*call)
-    with pytest.raises(TypeError, match="x0 must be real"):
-        method(A, b, x0=1j * b)
-    for M in (1j * A, 1j * A.toarray(), Diagonal(1j * b)):
-        with pytest.raises(TypeError, match="M must be real"):
-            method(A, b, M=M)
-
-
 # --- every problem, every tolerance
 def pyamg_problems():
     for name in ("airfoil", "bar", "knot", "unit_cube", "unit_square", "recirc_flow", "local_disc_galerkin_diffusion"):

@@ -9,13 +9,7 @@ from hypothesis import strategies as st
 from ensemble import gallery
 from ensemble.linalg import CrsGraph, CrsMatrix, GalerkinProduct
 from ensemble.scalar import Ensemble
-
-
-def random_matrix(rng, n, m, n_samples, density=0.3):
-    pattern = sp.random_array((n, m), density=density, rng=rng, format="csr")
-    pattern.sort_indices()
-    graph = CrsGraph(pattern.indptr, pattern.indices, (n, m))
-    return CrsMatrix(graph, rng.standard_normal((graph.nnz, n_samples)))
+from tests.linalg.problems import random_matrix
 
 
 @given(

@@ -148,3 +148,13 @@ def test_bad_rows_and_values_are_refused(rng):
         apply_dirichlet(hollow, np.ones(2), [1])
     with pytest.raises(ValueError, match="symmetric must be True"):
         apply_dirichlet(SymmetricCrsMatrix.from_crs(A), b, [1], symmetric=False)
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_complex_values_of_a_real_system_make_it_complex_on_the_right(rng, symmetric):
+    A, b = poisson((6,)), rng.standard_normal(6)
+    B, c = apply_dirichlet(A, b, [0, 3], np.array([2j, 1.0 - 1j]), symmetric=symmetric)
+    x = np.linalg.solve(B.to_scipy().toarray(), c)
+    np.testing.assert_allclose(x[[0, 3]], [2j, 1.0 - 1j], rtol=1e-14)
+    kept = [1, 2, 4, 5]
+    np.testing.assert_allclose((A.to_scipy() @ x)[kept], b[kept], rtol=0, atol=1e-13)

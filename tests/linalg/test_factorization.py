@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.linalg
 import scipy.sparse as sp
 import scipy.sparse.linalg as sla
 
@@ -9,7 +10,7 @@ from ensemble import Ensemble
 from ensemble._kernels.direct import factors, inverse, triangular
 from ensemble._kernels.direct.minimum_degree import minimum_degree
 from ensemble.krylov import gmres
-from ensemble.linalg import CrsGraph, CrsMatrix, Factorization, SymmetricCrsMatrix
+from ensemble.linalg import CrsGraph, CrsMatrix, Factorization, SymmetricCrsMatrix, orderings
 from ensemble.linalg.orderings import filled_graph, matched_rows
 
 
@@ -98,20 +99,23 @@ def test_staged_and_strided_values_have_the_same_bits(kind, rng, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", ["lu", "ldlt"])
-@pytest.mark.parametrize("density", [0.05, 0.3])
-def test_four_rows_together_have_the_bits_of_one_after_another(kind, density, rng, monkeypatch):
-    A = family(rng, 60, 9, symmetric=True, density=density)
-    monkeypatch.setattr(factors, "BLOCKED", np.inf)
+@pytest.mark.parametrize("density", [0.01, 0.05, 0.3])
+def test_supernodes_have_the_bits_of_the_reference(kind, density, rng, monkeypatch):
+    monkeypatch.setattr(orderings, "SUPERNODAL", 0)
+    A = family(rng, 90, 9, symmetric=True, density=density)
     F = Factorization(A, kind=kind)
-    assert F.plan.nested.sum() > 8
-    monkeypatch.setattr(factors, "BLOCKED", 0)
-    np.testing.assert_array_equal(Factorization(A, kind=kind).values, F.values)
+    assert F.plan.supernodes is not None and np.diff(F.plan.supernodes.rows).max() > 3
+    expected, _ = factors.factorized.reference(A.values, F.plan, None)
+    np.testing.assert_array_equal(F.values, expected)
 
 
 # --- the law
 @pytest.mark.parametrize("n_samples", [1, 3, 8, 32, 33])
 @pytest.mark.parametrize("kind", ["lu", "ldlt"])
-def test_samples_equal_their_own_runs_to_the_bit(kind, n_samples, rng):
+@pytest.mark.parametrize("supernodal", [0, np.inf])
+def test_samples_equal_their_own_runs_to_the_bit(kind, n_samples, supernodal, rng, monkeypatch):
+    monkeypatch.setattr(orderings, "SUPERNODAL", supernodal)
+    monkeypatch.setattr(orderings, "SYMMETRIC_SHARE", 0.0)
     A = family(rng, 25, n_samples, symmetric=kind == "ldlt")
     F, b = Factorization(A, kind=kind), Ensemble(rng.standard_normal((25, 2, n_samples)))
     results = lambda F, b: (F @ b, F.T @ b, F.logdet(), F.sign(), F.inverse_diagonal())
@@ -124,7 +128,9 @@ def test_samples_equal_their_own_runs_to_the_bit(kind, n_samples, rng):
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 0.0])
 @pytest.mark.parametrize("kind", ["lu", "ldlt"])
-def test_a_broken_sample_changes_no_other(bad, kind, rng):
+@pytest.mark.parametrize("supernodal", [0, np.inf])
+def test_a_broken_sample_changes_no_other(bad, kind, supernodal, rng, monkeypatch):
+    monkeypatch.setattr(orderings, "SUPERNODAL", supernodal)
     A = family(rng, 20, 5, symmetric=True)
     b = rng.standard_normal(20)
     good = Factorization(A, kind=kind)
@@ -145,7 +151,9 @@ def test_a_broken_sample_changes_no_other(bad, kind, rng):
 
 # --- mathematics
 @pytest.mark.parametrize("kind", ["lu", "ldlt"])
-def test_solutions_agree_with_splu(kind, rng):
+@pytest.mark.parametrize("supernodal", [0, np.inf])
+def test_solutions_agree_with_splu(kind, supernodal, rng, monkeypatch):
+    monkeypatch.setattr(orderings, "SUPERNODAL", supernodal)
     A = family(rng, 60, 4, symmetric=kind == "ldlt")
     F, b = Factorization(A, kind=kind), rng.standard_normal((60, 3))
     x, y = F @ b, F.T @ b
@@ -311,7 +319,7 @@ def test_a_structurally_singular_graph_names_its_rows():
         (sp.eye_array(2, format="csr"), {"kind": "qr"}, ValueError, "kind must be one of"),
         (sp.eye_array(2, format="csr"), {"matching": "none"}, ValueError, "matching must be one of"),
         (sp.eye_array(2, format="csr"), {"ordering": [0, 0]}, ValueError, "permutation of 0 ... 1"),
-        (sp.eye_array(2, format="csr"), {"ordering": "amd"}, ValueError, "permutation of 0 ... 1; got 'amd'"),
+        (sp.eye_array(2, format="csr"), {"ordering": "rcm"}, ValueError, r"or a permutation of 0 ... 1; got 'rcm'"),
         (sp.eye_array(2, format="csr"), {"dtype": int}, ValueError, "dtype must be float32 or float64"),
     ],
 )
@@ -328,3 +336,30 @@ def test_right_hand_sides_are_checked(rng):
         F @ Ensemble(np.ones((4, 2)))
     with pytest.raises(TypeError, match="x must be real"):
         F @ np.ones(4, complex)
+
+
+@pytest.mark.parametrize("left, right", [(0, 0), (1, 1), (2, 0), (1, 4), (6, 6)])
+@pytest.mark.parametrize("kind", ["lu", "ldlt"])
+def test_full_bands_are_scipys(rng, left, right, kind):
+    """Without fill, and with the bits of the order given by hand."""
+    n, n_samples = 23, 5
+    right = left if kind == "ldlt" else right
+    diagonals = {d: rng.uniform(-1.0, 1.0, (n - abs(d), n_samples)) for d in range(-left, right + 1)}
+    diagonals[0] = 2.0 * (left + right) + rng.uniform(0.5, 1.0, (n, n_samples))
+    if kind == "ldlt":
+        diagonals = {d: diagonals[abs(d)] for d in diagonals}
+    matrices = [
+        sp.diags_array([v[:, s] for v in diagonals.values()], offsets=list(diagonals), shape=(n, n))
+        for s in range(n_samples)
+    ]
+    A, b = CrsMatrix.from_scipy(matrices), rng.standard_normal((n, n_samples))
+    F = Factorization(A, kind=kind)
+    x = (F @ Ensemble(b)).samples
+    assert F.n_values == (np.count_nonzero(np.triu(A.to_scipy().toarray())) if kind == "ldlt" else A.nnz)
+    assert np.array_equal(x, (Factorization(A, kind=kind, ordering=np.arange(n)) @ Ensemble(b)).samples)
+    for s in range(n_samples):
+        band = np.zeros((left + right + 1, n))
+        for d, v in diagonals.items():
+            band[right - d, max(d, 0) : max(d, 0) + n - abs(d)] = v[:, s]
+        expected = scipy.linalg.solve_banded((left, right), band, b[:, s])
+        np.testing.assert_allclose(x[:, s], expected, rtol=1e-12, atol=1e-13)

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ensemble.linalg import AffineMatrix, CrsGraph, CrsMatrix, Diagonal
+from ensemble.linalg import AffineMatrix, BcrsMatrix, CrsGraph, CrsMatrix, Diagonal, SymmetricCrsMatrix
 from ensemble.scalar import Ensemble, SampleSet, sample_mean
 
 GRAPH = CrsGraph([0, 2, 2, 4], [0, 3, 1, 2], (3, 4))
@@ -164,3 +164,23 @@ def test_weights_travel_through_products(build, rng):
 def test_bad_arguments_are_refused(call, error, text):
     with pytest.raises(error, match=text):
         call()
+
+
+@pytest.mark.parametrize("kind", ["crs", "transposed", "symmetric", "bcrs", "diagonal"])
+def test_the_conjugate_transpose(rng, kind):
+    values = rng.standard_normal((4, 3)) + 1j * rng.standard_normal((4, 3))
+    full = CrsMatrix(CrsGraph([0, 2, 4], [0, 1, 0, 1], (2, 2)), values)
+    A = {
+        "crs": full,
+        "transposed": full.T,
+        "symmetric": SymmetricCrsMatrix.from_crs(CrsMatrix(full.graph, values[[0, 1, 1, 2]])),
+        "bcrs": BcrsMatrix(CrsGraph([0, 1], [0], (1, 1)), values.reshape(1, 2, 2, 3)),
+        "diagonal": Diagonal(Ensemble(values[:2])),
+    }[kind]
+    x = Ensemble(rng.standard_normal((2, 3)) + 1j * rng.standard_normal((2, 3)))
+    for s in range(3):
+        dense = np.diag(values[:2, s]) if kind == "diagonal" else A.to_scipy(s).toarray()
+        np.testing.assert_allclose((A.H @ x).sample(s), dense.conj().T @ x.sample(s), rtol=1e-13)
+        np.testing.assert_allclose((A.conj() @ x).sample(s), dense.conj() @ x.sample(s), rtol=1e-13)
+    real = CrsMatrix(full.graph, values.real)
+    assert real.conj() is real and np.array_equal((real.H @ x).samples, (real.T @ x).samples)

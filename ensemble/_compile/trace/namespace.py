@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ NUMPY_NAMES = ARRAY_API_NAMES | {"fabs": "abs", "mod": "remainder", "rint": "rou
 class TracedNamespace:
     """The part of the Array API that can be traced: elementwise functions, dtypes, constants."""
 
-    e, inf, nan, pi, newaxis = np.e, np.inf, np.nan, np.pi, None
+    e, inf, nan, pi, newaxis = math.e, math.inf, math.nan, math.pi, None
 
     def __init__(self, tracer: Tracer, name: str) -> None:
         self._tracer, self.__name__ = tracer, name

@@ -10,8 +10,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ensemble._compile.numba import compiled_serial
+from ensemble._kernels.direct.supernodes import Supernodes
 
-__all__ = ["Elimination", "count_multiply_adds", "elimination_tree", "filled", "nested_rows", "postorder", "reached"]
+__all__ = [
+    "Elimination",
+    "count_multiply_adds",
+    "elimination_tree",
+    "filled",
+    "nested_rows",
+    "postorder",
+    "reached",
+    "row_lengths",
+]
 
 NONE = -1
 
@@ -79,6 +89,13 @@ def _row_subtrees(indptr, indices, parent, fill, starts, columns):
                 else:
                     starts[k + 1] += 1
                 k = parent[k]
+
+
+def row_lengths(indptr: Any, indices: Any, parent: Any) -> np.ndarray:
+    """Entries right of the diagonal in each row once a symmetric graph is filled."""
+    counts = np.zeros(parent.size + 1, np.int64)
+    _row_subtrees(indptr, indices, parent, False, counts, np.empty(0, np.int32))
+    return counts[1:]
 
 
 def filled(indptr: Any, indices: Any, parent: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -174,6 +191,8 @@ class Elimination(NamedTuple):
     multiply_adds: int
     nested: np.ndarray
     """`nested_rows` of the entries right of the diagonal."""
+    supernodes: Supernodes | None = None
+    """The runs of rows that are treated as one, where the count of operations is in favour of that form."""
 
     @property
     def n_values(self) -> int:

@@ -5,7 +5,7 @@ row of one tile of samples is reduced by the rows above. No index but the column
 every multiply-add, each entry gathering its sum in a register, took 1.5 to 4 times as long.
 
 Operations: a multiply-add loads one value, and a fourth of a load and a store of the dense row where four rows are
-nested.
+nested. Graphs with many multiply-adds for each value are treated in `supernodal`.
 """
 
 from __future__ import annotations
@@ -15,21 +15,17 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import array_namespace
-from ensemble._compile.lanes.types import load, select, store, zeros
-from ensemble._compile.numba import compiled, inner, output, per_width, prange, tiles
+from ensemble._compile.lanes.types import load, store, zeros
+from ensemble._compile.numba import compiled, inner, output, per_width, prange
 from ensemble._compile.registry import into, kernel
 from ensemble._kernels.direct.elimination import Elimination
+from ensemble._kernels.direct.supernodal import factorized_panels
+from ensemble._kernels.direct.tiles import reciprocal, runs_of_tiles, tiles_by_width
 
-__all__ = ["BLOCKS", "factorized", "runs_of_tiles", "tiles_by_width"]
-
-BLOCKS = 64
-"""Runs of tiles that threads share; each has one buffer."""
+__all__ = ["factorized"]
 
 WIDEST = 32
 """Samples of a tile."""
-
-BLOCKED = 90
-"""Multiply-adds for each value from which on four rows are reduced together, in tiles of 64 bytes."""
 
 LARGE = 1 << 25
 """Bytes of the values of a tile that count as large."""
@@ -67,34 +63,21 @@ def factorized(values, plan, out):
 
 
 @inner
-def reciprocal(pivot):
-    """1 / pivot; NaN where that is zero or not finite."""
-    inverse = 1.0 / pivot
-    return select((inverse - inverse == 0.0) & (inverse != 0.0), inverse, np.nan)
-
-
-@inner
-def runs_of_tiles(n_tiles):
-    """Tiles of one run."""
-    return max(1, (n_tiles + BLOCKS - 1) // BLOCKS)
-
-
-@inner
-def _subtract_one(row, out, upper, low, high, shift, factor, origin, width, n_samples, first):
+def _subtract_one(row, out, upper, low, high, shift, factor, width, n_samples, first):
     """Subtract a multiple of a row above, whose columns are those of `upper` from `low` to `high`."""
     for t in range(U(low), U(high)):
-        place = origin + np.int64(upper[t]) * width
+        place = np.int64(upper[t]) * width
         above = load(out, (np.int64(t) + shift) * n_samples + first, factor)
         store(row, place, load(row, place, factor) - factor * above)
 
 
 @inner
-def _subtract_four(row, out, upper, low, high, shifts, factors, origin, width, n_samples, first):
+def _subtract_four(row, out, upper, low, high, shifts, factors, width, n_samples, first):
     """Subtract multiples of four rows above in their order; the columns of the last one are columns of all."""
     f0, f1, f2, f3 = factors
     s0, s1, s2, s3 = shifts
     for t in range(U(low), U(high)):
-        place, at = origin + np.int64(upper[t]) * width, np.int64(t) * n_samples + first
+        place, at = np.int64(upper[t]) * width, np.int64(t) * n_samples + first
         total = load(row, place, f0)
         total = total - f0 * load(out, s0 * n_samples + at, f0)
         total = total - f1 * load(out, s1 * n_samples + at, f0)
@@ -104,26 +87,7 @@ def _subtract_four(row, out, upper, low, high, shifts, factors, origin, width, n
 
 
 @inner
-def _subtract_sixteen(row, out, upper, low, high, shifts, a, b, c, d, size, width, n_samples, first):
-    """As `_subtract_four`, from four dense rows of `size` numbers, whose factors are `a` to `d`."""
-    s0, s1, s2, s3 = shifts
-    for t in range(U(low), U(high)):
-        place, at = np.int64(upper[t]) * width, np.int64(t) * n_samples + first
-        u0 = load(out, s0 * n_samples + at, a[0])
-        u1 = load(out, s1 * n_samples + at, a[0])
-        u2 = load(out, s2 * n_samples + at, a[0])
-        u3 = load(out, s3 * n_samples + at, a[0])
-        store(row, place, load(row, place, u0) - a[0] * u0 - a[1] * u1 - a[2] * u2 - a[3] * u3)
-        place += size
-        store(row, place, load(row, place, u0) - b[0] * u0 - b[1] * u1 - b[2] * u2 - b[3] * u3)
-        place += size
-        store(row, place, load(row, place, u0) - c[0] * u0 - c[1] * u1 - c[2] * u2 - c[3] * u3)
-        place += size
-        store(row, place, load(row, place, u0) - d[0] * u0 - d[1] * u1 - d[2] * u2 - d[3] * u3)
-
-
-@inner
-def _reduce_by_one(row, out, graph, p, e, origin, width, n_samples, first, symmetric, nothing):
+def _reduce_by_one(row, out, graph, p, e, width, n_samples, first, symmetric, nothing):
     """Reduce a dense row by the row above of entry `p`; returns the factor."""
     lower, across, diagonal, upper_starts, upper = graph
     k = np.int64(lower[p])
@@ -133,16 +97,16 @@ def _reduce_by_one(row, out, graph, p, e, origin, width, n_samples, first, symme
         factor = load(out, (low + shift) * n_samples + first, nothing)
     else:
         low = upper_starts[k]
-        factor = load(row, origin + k * width, nothing)
+        factor = load(row, k * width, nothing)
     factor = factor * load(out, diagonal[k] * n_samples + first, nothing)
     if not symmetric:
         store(out, e * n_samples + first, factor)
-    _subtract_one(row, out, upper, low, upper_starts[k + 1], shift, factor, origin, width, n_samples, first)
+    _subtract_one(row, out, upper, low, upper_starts[k + 1], shift, factor, width, n_samples, first)
     return factor
 
 
 @inner
-def _four_factors(row, out, graph, p, e, origin, width, n_samples, first, symmetric, nothing):
+def _four_factors(row, out, graph, p, e, width, n_samples, first, symmetric, nothing):
     """Factors of the four nested rows of the entries from `p` on."""
     lower, across, diagonal, upper_starts, _ = graph
     k = np.int64(lower[p])
@@ -158,13 +122,13 @@ def _four_factors(row, out, graph, p, e, origin, width, n_samples, first, symmet
         f2 = f2 * load(out, d2 * n_samples + first, nothing)
         f3 = f3 * load(out, d3 * n_samples + first, nothing)
     else:
-        f0 = load(row, origin + k * width, nothing) * load(out, d0 * n_samples + first, nothing)
-        f1 = load(row, origin + (k + 1) * width, nothing) - f0 * load(out, (d0 + 1) * n_samples + first, nothing)
+        f0 = load(row, k * width, nothing) * load(out, d0 * n_samples + first, nothing)
+        f1 = load(row, (k + 1) * width, nothing) - f0 * load(out, (d0 + 1) * n_samples + first, nothing)
         f1 = f1 * load(out, d1 * n_samples + first, nothing)
-        f2 = load(row, origin + (k + 2) * width, nothing) - f0 * load(out, (d0 + 2) * n_samples + first, nothing)
+        f2 = load(row, (k + 2) * width, nothing) - f0 * load(out, (d0 + 2) * n_samples + first, nothing)
         f2 = f2 - f1 * load(out, (d1 + 1) * n_samples + first, nothing)
         f2 = f2 * load(out, d2 * n_samples + first, nothing)
-        f3 = load(row, origin + (k + 3) * width, nothing) - f0 * load(out, (d0 + 3) * n_samples + first, nothing)
+        f3 = load(row, (k + 3) * width, nothing) - f0 * load(out, (d0 + 3) * n_samples + first, nothing)
         f3 = f3 - f1 * load(out, (d1 + 2) * n_samples + first, nothing)
         f3 = f3 - f2 * load(out, (d2 + 1) * n_samples + first, nothing)
         f3 = f3 * load(out, d3 * n_samples + first, nothing)
@@ -191,76 +155,25 @@ def _run_of_four(graph, p, symmetric):
 
 
 @inner
-def _reduce_by_four(row, out, graph, p, e, origin, width, n_samples, first, symmetric, nothing):
+def _reduce_by_four(row, out, graph, p, e, width, n_samples, first, symmetric, nothing):
     """Reduce a dense row by the four nested rows of the entries from `p` on; returns the sum of the factors."""
-    factors = _four_factors(row, out, graph, p, e, origin, width, n_samples, first, symmetric, nothing)
+    factors = _four_factors(row, out, graph, p, e, width, n_samples, first, symmetric, nothing)
     low, high, shifts = _run_of_four(graph, p, symmetric)
-    _subtract_four(row, out, graph[4], low, high, shifts, factors, origin, width, n_samples, first)
+    _subtract_four(row, out, graph[4], low, high, shifts, factors, width, n_samples, first)
     return factors[0] + factors[1] + factors[2] + factors[3]
 
 
 @inner
-def _all_at(lower, p, ends, k):
-    """Whether the next four entries of four rows are those of the rows k to k + 3."""
-    together = True
-    for a in range(4):
-        together = together and p[a] + 3 < ends[a] and lower[p[a]] == k and lower[p[a] + 3] == k + 3
-    return together
-
-
-@inner
-def _reduce_four_rows(row, out, graph, four, i, p, ends, e, size, width, n_samples, first, symmetric, nothing):
-    """Reduce the dense rows i to i + 3 by all rows above row i; `p` and `e` count their entries and values."""
-    lower, check = graph[0], nothing
-    while True:
-        k = np.int64(i)
-        for a in range(4):
-            if p[a] < ends[a]:
-                k = min(k, np.int64(lower[p[a]]))
-        if k == i:
-            return check
-        if four[k] and _all_at(lower, p, ends, k):
-            f0 = _four_factors(row, out, graph, p[0], e[0], 0, width, n_samples, first, symmetric, nothing)
-            f1 = _four_factors(row, out, graph, p[1], e[1], size, width, n_samples, first, symmetric, nothing)
-            f2 = _four_factors(row, out, graph, p[2], e[2], 2 * size, width, n_samples, first, symmetric, nothing)
-            f3 = _four_factors(row, out, graph, p[3], e[3], 3 * size, width, n_samples, first, symmetric, nothing)
-            low, high, shifts = _run_of_four(graph, p[0], symmetric)
-            _subtract_sixteen(
-                row, out, graph[4], low, high, shifts, f0, f1, f2, f3, size, width, n_samples, first
-            )  # fmt: skip
-            total = f0[0] + f0[1] + f0[2] + f0[3] + f1[0] + f1[1] + f1[2] + f1[3]
-            total = total + f2[0] + f2[1] + f2[2] + f2[3] + f3[0] + f3[1] + f3[2] + f3[3]
-            check = check + (total - total)
-            for a in range(4):
-                p[a] += 4
-                e[a] += 4
-            continue
-        for a in range(4):
-            if p[a] < ends[a] and lower[p[a]] == k:
-                if four[k] and p[a] + 3 < ends[a] and lower[p[a] + 3] == k + 3:
-                    total = _reduce_by_four(
-                        row, out, graph, p[a], e[a], a * size, width, n_samples, first, symmetric, nothing
-                    )
-                    p[a], e[a] = p[a] + 4, e[a] + 4
-                else:
-                    total = _reduce_by_one(
-                        row, out, graph, p[a], e[a], a * size, width, n_samples, first, symmetric, nothing
-                    )
-                    p[a], e[a] = p[a] + 1, e[a] + 1
-                check = check + (total - total)
-
-
-@inner
-def _load_columns(values, sources, row, columns, low, high, e, origin, width, n_samples, first, nothing):
+def _load_columns(values, sources, row, columns, low, high, e, width, n_samples, first, nothing):
     """Entries of the matrix in the columns of a run, from value `e` of the factorisation on, to a dense row."""
     for p in range(U(low), U(high)):
         source = np.int64(sources[U(e) + p - U(low)])
         value = load(values, source * n_samples + first, nothing) if source >= 0 else nothing
-        store(row, origin + np.int64(columns[p]) * width, value)
+        store(row, np.int64(columns[p]) * width, value)
 
 
 @inner
-def _load_row(values, plan, row, i, origin, width, n_samples, first, symmetric, nothing):
+def _load_row(values, plan, row, i, width, n_samples, first, symmetric, nothing):
     """Row i of the matrix to a dense row."""
     sources, lower_starts, graph, first_value, _ = plan
     lower, _, diagonal, upper_starts, upper = graph
@@ -268,76 +181,45 @@ def _load_row(values, plan, row, i, origin, width, n_samples, first, symmetric, 
     if not symmetric:
         low, high = lower_starts[i], lower_starts[i + 1]
         _load_columns(
-            values, sources, row, lower, low, high, first_value[i], origin, width, n_samples, first, nothing
+            values, sources, row, lower, low, high, first_value[i], width, n_samples, first, nothing
         )  # fmt: skip
     source = np.int64(sources[own])
     value = load(values, source * n_samples + first, nothing) if source >= 0 else nothing
-    store(row, origin + i * width, value)
+    store(row, i * width, value)
     low, high = upper_starts[i], upper_starts[i + 1]
-    _load_columns(values, sources, row, upper, low, high, own + 1, origin, width, n_samples, first, nothing)
+    _load_columns(values, sources, row, upper, low, high, own + 1, width, n_samples, first, nothing)
 
 
 @inner
-def _finish_row(row, out, plan, i, p, e, origin, width, stride, start, symmetric, nothing):
-    """Reduce a dense row by the entries left from `p` on and store it; NaN where a value is not finite."""
-    _, lower_starts, graph, _, four = plan
+def _finish_row(row, out, plan, i, width, stride, start, symmetric, nothing):
+    """Reduce a dense row by the rows above and store it; NaN where a value is not finite."""
+    _, lower_starts, graph, first_value, four = plan
     lower, _, diagonal, upper_starts, upper = graph
-    check, end = nothing, lower_starts[i + 1]
+    check, p, e, end = nothing, lower_starts[i], first_value[i], lower_starts[i + 1]
     while p < end:
         if four[lower[p]] and p + 3 < end and lower[p + 3] == lower[p] + 3:
-            total = _reduce_by_four(row, out, graph, p, e, origin, width, stride, start, symmetric, nothing)
+            total = _reduce_by_four(row, out, graph, p, e, width, stride, start, symmetric, nothing)
             p, e = p + 4, e + 4
         else:
-            total = _reduce_by_one(row, out, graph, p, e, origin, width, stride, start, symmetric, nothing)
+            total = _reduce_by_one(row, out, graph, p, e, width, stride, start, symmetric, nothing)
             p, e = p + 1, e + 1
         check = check + (total - total)
     own = diagonal[i]
-    pivot = reciprocal(load(row, origin + i * width, nothing))
+    pivot = reciprocal(load(row, i * width, nothing))
     check = check + (pivot - pivot)
     store(out, own * stride + start, pivot)
     for t in range(upper_starts[i], upper_starts[i + 1]):
-        value = load(row, origin + np.int64(upper[t]) * width, nothing)
+        value = load(row, np.int64(upper[t]) * width, nothing)
         check = check + (value - value)
         store(out, (own + 1 + t - upper_starts[i]) * stride + start, value)
     return check
 
 
-@inner
-def _factor_tile(
-    values, plan, row, p, ends, e, out, stride, start, width, n_samples, first, symmetric, blocked, nothing
-):  # fmt: skip
-    """The factorisation of one tile, to `out` of `stride` samples; returns what is NaN where a value is not finite."""
-    _, lower_starts, graph, first_value, four = plan
-    n, check, i = four.size, nothing, 0
-    size = n * width
-    while i < n:
-        if blocked and four[i]:
-            for a in range(4):
-                _load_row(values, plan, row, i + a, a * size, width, n_samples, first, symmetric, nothing)
-                p[a], ends[a], e[a] = lower_starts[i + a], lower_starts[i + a + 1], first_value[i + a]
-            check = check + _reduce_four_rows(
-                row, out, graph, four, i, p, ends, e, size, width, stride, start, symmetric, nothing
-            )
-            for a in range(4):
-                check = check + _finish_row(
-                    row, out, plan, i + a, p[a], e[a], a * size, width, stride, start, symmetric, nothing
-                )
-            i += 4
-        else:
-            _load_row(values, plan, row, i, 0, width, n_samples, first, symmetric, nothing)
-            check = check + _finish_row(
-                row, out, plan, i, lower_starts[i], first_value[i], 0, width, stride, start, symmetric, nothing
-            )
-            i += 1
-    return check
-
-
 @per_width
-def _factorized(width, symmetric, staged, blocked):
+def _factorized(width, symmetric, staged):
     """Dense rows are reduced by the rows above, four at once where their columns are nested.
 
-    With `blocked`, four nested rows are reduced together. With `staged`, the values of a tile are worked out in a
-    buffer that the cache holds.
+    With `staged`, the values of a tile are worked out in a buffer that the cache holds.
     """
 
     @compiled
@@ -345,18 +227,16 @@ def _factorized(width, symmetric, staged, blocked):
         run = runs_of_tiles(n_tiles)
         for r in prange((n_tiles + run - 1) // run):
             n, n_values = plan[4].size, plan[0].size
-            # zeros: without fill, entries that no row stores are reduced too
-            row = np.zeros((4 if blocked else 1) * n * width, values.dtype)
-            p, ends, e = np.empty(4, np.int64), np.empty(4, np.int64), np.empty(4, np.int64)
+            row = np.zeros(n * width, values.dtype)  # without fill, entries that no row stores are reduced too
             work = np.empty(n_values * width, values.dtype) if staged else out
             nothing = zeros(values, width)
             for tile in range(np.int64(r) * run, min((np.int64(r) + 1) * run, n_tiles)):
                 first = begin + tile * width
                 stride, start = (width, 0) if staged else (n_samples, first)
-                check = _factor_tile(
-                    values, plan, row, p, ends, e, work, stride, start, width, n_samples, first, symmetric, blocked,
-                    nothing,
-                )  # fmt: skip
+                check = nothing
+                for i in range(n):
+                    _load_row(values, plan, row, i, width, n_samples, first, symmetric, nothing)
+                    check = check + _finish_row(row, work, plan, i, width, stride, start, symmetric, nothing)
                 store(broken, first, check)
                 if staged:
                     for v in range(n_values):
@@ -365,28 +245,19 @@ def _factorized(width, symmetric, staged, blocked):
     return loop
 
 
-def tiles_by_width(n_samples: int, widest: int) -> Any:
-    """``(first, width, n_tiles)``: neighbouring tiles of one width together."""
-    found: list[list[int]] = []
-    for first, width in tiles(n_samples, widest):
-        if found and found[-1][1] == width:
-            found[-1][2] += 1
-        else:
-            found.append([first, width, 1])
-    return found
-
-
 @factorized.register("numba")
 def _(values: np.ndarray, plan: Elimination, out: Any) -> Any:
     n_samples = values.shape[1]
     out = output(out, (plan.n_values, n_samples), values.dtype)
     broken = np.zeros(n_samples, values.dtype)
+    if plan.supernodes is not None:
+        for tile in tiles_by_width(n_samples, 64 // values.itemsize):
+            factorized_panels(values, plan, out, broken, tuple(tile))
+        return out, broken
     graph = (plan.lower, plan.across, plan.diagonal, plan.upper_starts, plan.upper)
     arrays = (plan.sources, plan.lower_starts, graph, plan.first, plan.nested)
-    blocked = plan.multiply_adds > BLOCKED * plan.n_values
-    widest = 64 // values.itemsize if blocked else WIDEST
-    for first, width, count in tiles_by_width(n_samples, widest):
+    for first, width, count in tiles_by_width(n_samples, WIDEST):
         staged = width < n_samples and plan.n_values * width * values.itemsize <= LARGE
-        loop = _factorized(width, plan.symmetric, staged, blocked)
+        loop = _factorized(width, plan.symmetric, staged)
         loop(values.reshape(-1), arrays, out.reshape(-1), broken, n_samples, first, count)
     return out, broken

@@ -15,7 +15,7 @@ from ensemble._backend import array_namespace
 from ensemble._compile.lanes.types import load, store, zeros
 from ensemble._compile.numba import compiled, inner, output, per_width, prange
 from ensemble._compile.registry import into, kernel
-from ensemble._kernels.direct.factors import tiles_by_width
+from ensemble._kernels.direct.tiles import tiles_by_width
 
 __all__ = ["FilledGraph", "selected_inverse"]
 

@@ -18,15 +18,15 @@ from ensemble._compile.memory import empty_like
 from ensemble._compile.numba import compiled, inner, per_width, prange
 from ensemble._compile.registry import into, kernel
 from ensemble._kernels.direct.elimination import Elimination
-from ensemble._kernels.direct.factors import runs_of_tiles, tiles_by_width
+from ensemble._kernels.direct.tiles import runs_of_tiles, tiles_by_width
 
 __all__ = ["factor_solve"]
 
 LU, TRANSPOSED, SYMMETRIC = 0, 1, 2
 """Orders of substitution."""
 
-WIDEST, VECTOR_BYTES = 32, 1 << 20
-"""Samples of a tile, and bytes of its vectors that the cache should hold."""
+WIDEST, VECTOR_BYTES = 32, 1 << 26
+"""Samples of a tile, and bytes of its vectors above which it has fewer."""
 
 U = np.uint64  # an unsigned index needs no test for a negative one
 

@@ -92,8 +92,7 @@ def point_expansion(
     some = np.unique(np.linspace(0, count - 1, 7).astype(int))
     matrix = rows(0, count) if count <= DENSE else None
     if matrix is not None:
-        stored = matrix
-        rows = lambda first, last: stored[first:last]
+        rows = rows_of(matrix)
     digest = array_digest(points, rounded(covariance(points[some], points)))
     return expanded(function, count, matrix, rows, n_terms, energy, weights, digest, points, covariance)
 

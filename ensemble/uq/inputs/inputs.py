@@ -241,7 +241,8 @@ class Inputs:
             Distributions by name and parameters, arrays by a digest, objects of the user's own by their type and their
             inverse at 33 probabilities to ten digits.
         """
-        text: dict[str, Any] = {"inputs": {name: variable.description() for name, variable in self.variables.items()}}
+        inputs = {name: variable.description() for name, variable in self.variables.items()}
+        text: dict[str, Any] = {"names": list(self.names), "inputs": inputs}
         return text | ({"correlation": self.copula.description()} if self.copula.pairs else {})
 
     def germ_correlation(self) -> np.ndarray:

@@ -89,13 +89,16 @@ class Constant(Variable):
         self.shape = array.shape
 
     def from_uniform(self, u: np.ndarray) -> np.ndarray:
-        return self.value[..., None].copy()
+        return self.value[..., None]
 
     def from_normal(self, z: np.ndarray) -> np.ndarray:
         return self.from_uniform(z)
 
     def to_normal(self, values: np.ndarray) -> np.ndarray:
         return np.empty((0, values.shape[-1]))
+
+    def lift(self, values: np.ndarray) -> Ensemble:
+        return Ensemble(values.copy())  # what a model writes into it must not reach other groups
 
     def components(self) -> tuple[Variable, ...]:
         return ()

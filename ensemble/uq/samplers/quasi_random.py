@@ -26,6 +26,9 @@ BLOCK = 8192
 TABLE = 1024
 """Entries of a table of Halton digits, at most, where the base is not larger."""
 
+MOST_POINTS = 2**32
+"""Of one scramble: the points before one are drawn to find it."""
+
 MOST_DIMENSIONS = 21201
 """Of the direction numbers of Joe and Kuo."""
 
@@ -104,7 +107,10 @@ class Sobol(QuasiRandom):
         return self
 
     def _scramble(self, places: np.ndarray, n_germs: int, seed: int, r: int) -> np.ndarray:
-        tables = sobol_tables(n_germs, seed, self.n_replicates, r, int(places.max()).bit_length())
+        last, advice = int(places.max()), "Halton points have no end."
+        wanted = f"be below 2**32 times {self.n_replicates}, the points of all scrambles"
+        require(last < MOST_POINTS, "Sobol.points", "ids", wanted, last * self.n_replicates, advice)
+        tables = sobol_tables(n_germs, seed, self.n_replicates, r, last.bit_length())
         result = np.empty((places.size, n_germs))
         for first in range(0, places.size, BLOCK):
             part = places[first : first + BLOCK]

@@ -10,8 +10,8 @@ from scipy.special import ndtr, ndtri
 
 from ensemble._check import require
 from ensemble.uq.inputs.categorical import Categorical
-from ensemble.uq.inputs.hermite import normal_rule, panel_edges
 from ensemble.uq.inputs.mixture import Mixture
+from ensemble.uq.inputs.orthogonal import recurrence
 from ensemble.uq.inputs.univariate import FrozenDistribution
 from ensemble.uq.inputs.variable import Variable
 
@@ -102,42 +102,15 @@ def jump_rule(distribution: Mixture, order: int) -> Rule:
 
 
 def orthogonal_rule(distribution: Variable, order: int) -> Rule:
-    """The Gauss rule of any distribution: recurrence of its orthogonal polynomials, eigenvalues of their matrix.
-
-    Stieltjes' procedure on a fine rule of the germ (Gautschi 2004, section 2.2), then Golub and Welsch (1969).
-    """
-    fine, masses = normal_rule(panel_edges(np.empty(0)))
-    with np.errstate(all="ignore"):
-        values = np.asarray(distribution.from_normal(fine[None]), dtype=np.float64)
-    known = np.isfinite(values)
-    fine, values, masses = fine[known], values[known], masses[known]
-    mean = float(values @ masses)
-    spread = float(np.sqrt((values - mean) ** 2 @ masses))
-    scaled = (values - mean) / spread
-    with np.errstate(all="ignore"):
-        powers = np.abs(scaled) ** (2 * order) * masses
-    if not (np.isfinite(powers.sum()) and max(powers[0], powers[-1]) < 1e-10 * powers.sum()):
+    """The Gauss rule of any distribution: the eigenvalues of its Jacobi matrix (Golub and Welsch 1969)."""
+    try:
+        found = recurrence(distribution, order + 1)
+    except ValueError:
         return hermite_rule(order)  # too heavy tails: moments of this order are infinite, or are not seen
-    diagonal, off = recurrence(scaled, masses / masses.sum(), order)
-    nodes, vectors = np.linalg.eigh(np.diag(diagonal) + np.diag(off, 1) + np.diag(off, -1))
+    off = np.sqrt(found.beta[1:order])
+    nodes, vectors = np.linalg.eigh(np.diag(found.alpha[:order]) + np.diag(off, 1) + np.diag(off, -1))
     weights = vectors[0] ** 2
-    return germs_of(distribution, mean + spread * nodes), weights / weights.sum()
-
-
-def recurrence(x: np.ndarray, w: np.ndarray, order: int) -> tuple[np.ndarray, np.ndarray]:
-    """Diagonal and off-diagonal of the Jacobi matrix of a discrete measure, by Lanczos with full orthogonalisation."""
-    diagonal, off = np.empty(order), np.empty(max(order - 1, 0))
-    basis = [np.sqrt(w)]
-    for k in range(order):
-        diagonal[k] = basis[k] @ (x * basis[k])
-        if k + 1 < order:
-            following = x * basis[k]
-            for _ in range(2):
-                for vector in basis:
-                    following = following - (vector @ following) * vector
-            off[k] = np.linalg.norm(following)
-            basis.append(following / off[k])
-    return diagonal, off
+    return germs_of(distribution, nodes), weights / weights.sum()
 
 
 def germs_of(distribution: Variable, values: np.ndarray) -> np.ndarray:

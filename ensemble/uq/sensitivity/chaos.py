@@ -6,7 +6,6 @@ import warnings
 from typing import Any
 
 import numpy as np
-from scipy.linalg import lapack, solve_triangular
 from scipy.special import ndtri
 
 from ensemble._check import integer, message, one_of, positive, require
@@ -175,6 +174,8 @@ def _least_squares(
     design: np.ndarray, weights: np.ndarray | None, values: Coefficients
 ) -> tuple[Coefficients, Coefficients, float]:
     """Coefficients ``(n_terms, n_outputs)``, relative leave-one-out errors, and the condition number."""
+    from scipy.linalg import lapack, solve_triangular
+
     n_terms, n = design.shape
     advice = "Take a lower degree, norm=0.5, or more samples; two to three per term are usual."
     require(n >= n_terms, "chaos", "study", f"have at least {n_terms} samples, one per term", n, advice)

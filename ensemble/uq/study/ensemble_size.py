@@ -34,7 +34,11 @@ def peak_memory() -> int:
 
 
 def choose_ensemble_size(
-    study: Plan, run: Callable[[Group], Outcome | None], n_parallel: int = 1, backend: str = "numpy"
+    study: Plan,
+    run: Callable[[Group], Outcome | None],
+    is_late: Callable[[], bool],
+    n_parallel: int = 1,
+    backend: str = "numpy",
 ) -> tuple[int, str]:
     """The size at which a sample takes least time, and a line on why.
 
@@ -54,6 +58,8 @@ def choose_ensemble_size(
             break
         times = []
         for ids in np.split(pending[first : first + TIMES * size], TIMES):
+            if is_late():
+                return max(seconds, key=lambda k: -seconds[k], default=CANDIDATES[0]), "the time is up"
             outcome = run(study.group(ids))
             if outcome is None or outcome.out_of_memory:
                 break

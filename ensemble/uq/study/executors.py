@@ -132,6 +132,8 @@ class Crew:
         local = isinstance(workers.executor, ThreadPoolExecutor)
         self.work: Callable[..., Outcome] = evaluate if local else run_pickled
         self.model = model if local else pickled(model)
+        if callable(getattr(workers.executor, "scatter", None)):  # Dask: once to each worker, not with every group
+            self.model = workers.executor.scatter(self.model, broadcast=True)
         self.n_parallel = workers.count()
         self.most = 2 * self.n_parallel
         self.finished: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -185,13 +187,12 @@ class Crew:
 
     def _died(self, error: Exception, group: Group, deaths: int) -> Iterator[tuple[Group, Outcome]]:
         """A group whose worker died, and all others in flight on a broken executor."""
-        alone = not self.in_flight
         deaths += MOST_DEATHS - 1 if type(error).__name__ == "KilledWorker" else 1  # Dask has tried it again by itself
         others = list(self.in_flight.values()) if isinstance(error, BrokenExecutor) else []
         if others:
             self.in_flight.clear()
         kept = [(other, count + 1) for other, count in others]
-        if deaths < MOST_DEATHS or not alone:
+        if deaths < MOST_DEATHS:
             kept.insert(0, (group, deaths))
         elif self.on_failure == "retry" and group.n_samples > 1:
             kept += [(single(group, place), MOST_DEATHS - 1) for place in range(group.n_samples)]

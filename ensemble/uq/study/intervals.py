@@ -10,7 +10,7 @@ import numpy as np
 from ensemble._check import require
 from ensemble.scalar.statistics.quantiles import ConfidenceInterval
 
-__all__ = ["binomial", "check_level", "order_statistics", "student"]
+__all__ = ["binomial", "check_level", "is_independent", "order_statistics", "student"]
 
 
 def check_level(level: Any, function: str) -> float:
@@ -61,3 +61,8 @@ def order_statistics(n: int, q: float, level: float) -> tuple[int, int]:
     low = int(binom.ppf(tail, n, q)) - 1
     high = int(binom.ppf(1.0 - tail, n, q))
     return max(low, -1), min(high, n)
+
+
+def is_independent(sampler: Any) -> bool:
+    """Whether the points of a sampler are independent of each other."""
+    return bool(getattr(sampler, "independent", getattr(sampler, "name", "") == "monte_carlo"))

@@ -14,12 +14,13 @@ import numpy as np
 from ensemble._check import message, require
 from ensemble.uq.store.source_digest import source_digest
 from ensemble.uq.store.store import PRIVATE, Store
+from ensemble.uq.study.intervals import is_independent
 
 __all__ = ["discard", "manifest_of", "opened", "stored_manifest"]
 
 
 def stored_manifest(store: Any, resume: bool | str, function: str) -> dict[str, Any] | None:
-    """The manifest of the study to be resumed; None of a new one."""
+    """The manifest of the study to be resumed; None of a new one, and of one killed while its store was made."""
     if store is None:
         require(not resume, function, "resume", "go with a store", f"store=None, resume={resume!r}")
         return None
@@ -27,7 +28,8 @@ def stored_manifest(store: Any, resume: bool | str, function: str) -> dict[str, 
         raise TypeError(message(function, "store", "be the path of a folder", f"a {type(store).__name__}"))
     valid = isinstance(resume, bool) or resume == "force"
     require(valid, function, "resume", "be True, False or 'force'", repr(resume))
-    if not resume:
+    killed_at_once = (Path(store) / PRIVATE).is_dir() and not Store.exists(store)
+    if not resume or killed_at_once:
         return None
     reader = Store.open(store)
     reader.close()
@@ -44,8 +46,13 @@ def manifest_of(
 ) -> dict[str, Any]:
     """What makes a study this study; without a model, as in `plan`, that of the stored study."""
     manifest = {"inputs": inputs.description(), "sampler": sampler.description(), "seed": seed, "n": n}
-    if sampler.weights(np.zeros(1, np.int64)) is not None:
-        manifest["weights"] = "quadrature" if getattr(sampler, "is_quadrature", False) else "samples"
+    manifest["statistics"] = {
+        "sampler": repr(sampler),
+        "n_replicates": sampler.n_replicates,
+        "is_quadrature": bool(getattr(sampler, "is_quadrature", False)),
+        "independent": is_independent(sampler),
+        "weighted": sampler.weights(np.zeros(1, np.int64)) is not None,
+    }
     if model is not None:
         module, name = getattr(model, "__module__", None), getattr(model, "__qualname__", type(model).__qualname__)
         manifest["model"] = name if module in (None, "__main__") else f"{module}.{name}"

@@ -17,7 +17,6 @@ from ensemble.uq.study.outputs import (
     Layout,
     Outcome,
     OutputError,
-    blank,
     check_layout,
     layout_of,
     named_outputs,
@@ -107,7 +106,7 @@ class Plan:
             manifest = manifest_of(inputs, self.sampler, self.seed, self.n, model, stored)
             if stored is not None:
                 manifest["n"] = stored["n"] if self.sampler.count() is None else self.n
-            self.store = opened(store, manifest, resume)
+            self.store = opened(store, manifest, resume if self.resumed else False)
             self._take_over(wanted)
 
     def _take_over(self, n: int | None) -> None:
@@ -253,8 +252,6 @@ class Plan:
             if not self.layout:
                 check_names(found, self.inputs.names, function)
                 self._start(found)
-            if np.any(outcome.failed):
-                outputs = {name: _without(array, outcome.failed) for name, array in outputs.items()}
         reasons = {int(ids[place]): text for place, text in outcome.reasons.items()}
         self.store.append(ids, outputs, outcome.failed, reasons)
         self.is_done[ids] = True
@@ -331,13 +328,6 @@ class Plan:
 
     def __repr__(self) -> str:
         return f"Plan({self.n_done} of {self.n} samples done, {np.count_nonzero(self.failed)} failed)"
-
-
-def _without(array: np.ndarray, failed: np.ndarray) -> np.ndarray:
-    """`array` with blanks in the samples that failed."""
-    result = array.copy()
-    result[..., failed] = blank((), array.dtype, 1)[0]
-    return result
 
 
 def plan(

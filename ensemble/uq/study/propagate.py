@@ -54,9 +54,13 @@ class Run:
     def groups(self) -> Iterator[Group]:
         """The pending groups until the time is up."""
         for group in self.study.groups():
-            if time.perf_counter() >= self.deadline:
+            if self.is_late():
                 return
             yield group
+
+    def is_late(self) -> bool:
+        """Whether the time is up."""
+        return time.perf_counter() >= self.deadline
 
     def keep(self, group: Group, outcome: Outcome) -> None:
         """Tell the plan of an outcome."""
@@ -87,7 +91,9 @@ class Run:
     def choose_ensemble_size(self) -> None:
         """Time several sizes on the first groups."""
         study, runner = self.study, self.runner
-        study.ensemble_size, why = choose_ensemble_size(study, self.timed, runner.n_parallel, runner.backend)
+        study.ensemble_size, why = choose_ensemble_size(
+            study, self.timed, self.is_late, runner.n_parallel, runner.backend
+        )
         self.watch.say(f"ensemble size {study.ensemble_size}: {why}")
 
     def to_the_end(self) -> UqResult:
@@ -152,8 +158,8 @@ def propagate(
         Where the inputs of the model are.
     group_by : str or callable, optional
         Samples of a similar value run together: the name of a scalar input, or a function of `InputSamples` that gives
-        a number for each sample, say predicted iterations. Where outputs are not kept (``keep``) samples are
-        reordered among 256 only.
+        a number for each sample, say predicted iterations. Unless `keep` is "all", samples are reordered among 256
+        (or eight groups) only, so that blocks of samples are complete early.
     on_failure : {"mask", "retry", "raise"}
         What to do with samples on which the model raises, which it marks, or whose outputs are not finite: leave them
         out of the statistics; run each once more, alone; or raise. Where the model raises, all samples of that call
@@ -163,7 +169,8 @@ def propagate(
         loses the groups that were running, and no other.
     resume : bool, or "force"
         Go on with the study in `store`, also with more samples, another ensemble size or executor. Inputs, sampler,
-        seed and the source of the model must be those of the study; "force" lets the source differ.
+        seed and the source of the model must be those of the study; "force" lets the source differ. A study never
+        shrinks: a smaller `n` than the stored one means the stored one.
     progress : bool
         Show a bar on a terminal, elsewhere a line every five seconds.
     executor : optional

@@ -21,7 +21,7 @@ from ensemble.scalar import (
 from ensemble.scalar.statistics.moments import effective_count
 from ensemble.scalar.statistics.quantiles import ConfidenceInterval
 from ensemble.uq.study.conditions import Condition, holds, threshold_of
-from ensemble.uq.study.intervals import binomial, check_level, order_statistics, student
+from ensemble.uq.study.intervals import binomial, check_level, is_independent, order_statistics, student
 from ensemble.uq.study.streams import Summary, block_size
 from ensemble.uq.study.table import table
 
@@ -517,8 +517,7 @@ class UqResult:
 
 def without_interval(sampler: Any) -> str:
     """Why a sampler gives no confidence interval; an empty text where it does."""
-    independent = getattr(sampler, "independent", getattr(sampler, "name", "") == "monte_carlo")
-    return "" if independent or sampler.n_replicates > 1 else f"one replicate of {sampler!r}"
+    return "" if is_independent(sampler) or sampler.n_replicates > 1 else f"one replicate of {sampler!r}"
 
 
 def _var(moments: Moments, ddof: float) -> Any:

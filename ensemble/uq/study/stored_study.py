@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Mapping
 from os import PathLike
 from typing import Any
 
@@ -10,7 +10,6 @@ import numpy as np
 
 from ensemble._check import require
 from ensemble.scalar import Ensemble
-from ensemble.uq.samplers.choice import SAMPLERS
 from ensemble.uq.samplers.sampler import Sampler
 from ensemble.uq.store.store import Store
 from ensemble.uq.study.dataset import WEIGHTS
@@ -21,15 +20,20 @@ __all__ = ["open_study"]
 
 
 class StoredSampler(Sampler):
-    """A sampler of which a store knows the name, but not what makes its points."""
+    """What statistics need to know of a sampler, from a manifest."""
 
     extendable = False
 
-    def __init__(self, name: str, *, is_quadrature: bool) -> None:
-        self.name, self.is_quadrature = name, is_quadrature
+    def __init__(self, manifest: Mapping[str, Any]) -> None:
+        facts = manifest.get("statistics", {})
+        self.name = str(manifest.get("sampler", {}).get("name", ""))
+        self.n_replicates = int(facts.get("n_replicates", 1))
+        self.is_quadrature = bool(facts.get("is_quadrature", False))
+        self.independent = bool(facts.get("independent", False))
+        self._text = str(facts.get("sampler", self.name))
 
     def __repr__(self) -> str:
-        return f"the sampler {self.name!r}"
+        return self._text
 
 
 class StoredInputs:
@@ -71,11 +75,10 @@ class StoredStudy:
         self.layout = {name: (tuple(o.shape), np.dtype(o.dtype)) for name, o in store.outputs.items()}
         self.seed = int(store.manifest.get("seed", 0))
         self.ensemble_size = None
-        values, kind = store.inputs(), store.manifest.get("weights")
-        weights = self._weights(values.pop(WEIGHTS, None)) if kind else None
+        values, weighted = store.inputs(), store.manifest.get("statistics", {}).get("weighted", False)
+        weights = self._weights(values.pop(WEIGHTS, None)) if weighted else None
         self.samples = StoredInputs(values, weights, np.arange(self.n))
-        described = dict(store.manifest.get("sampler") or {})
-        self.sampler = sampler_of(described, is_quadrature=kind == "quadrature")
+        self.sampler = StoredSampler(store.manifest)
 
     def _weights(self, stored: np.ndarray | None) -> np.ndarray:
         """The weights of a study that has some; they are stored with the values of the inputs."""
@@ -89,18 +92,6 @@ class StoredStudy:
         """An empty stream for each output."""
         replicates = self.sampler.n_replicates
         return {name: Stream(*of_one, replicates, histograms=histograms) for name, of_one in self.layout.items()}
-
-
-def sampler_of(description: dict[str, Any], *, is_quadrature: bool) -> Sampler:
-    """The sampler of a description, as far as statistics need it."""
-    options = dict(description)
-    name = str(options.pop("name", ""))
-    if name in SAMPLERS and not is_quadrature:
-        with suppress(TypeError, ValueError):
-            known = SAMPLERS[name](**options)
-            if known.description() == description:  # not one of the user's of the same name
-                return known
-    return StoredSampler(name, is_quadrature=is_quadrature)
 
 
 def open_study(store: str | PathLike[str]) -> UqResult:

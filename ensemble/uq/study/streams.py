@@ -82,6 +82,10 @@ class Stream:
         self, ids: np.ndarray, values: np.ndarray | None, good: np.ndarray, weights: np.ndarray | None = None
     ) -> None:
         """Add samples, shape ``(*shape, len(ids))``; those that are not `good` only count as there."""
+        if np.any(ids[1:] < ids[:-1]):
+            order = np.argsort(ids)
+            ids, good, values = ids[order], good[order], _chosen(values, order)
+            weights = None if weights is None else weights[order]
         weight = np.where(good, 1.0 if weights is None else weights, 0.0)
         blocks = ids // self.block
         for number in np.unique(blocks):

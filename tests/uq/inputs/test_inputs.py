@@ -81,6 +81,18 @@ def test_take_and_sample_give_the_same_numbers():
     assert np.array_equal(plain["pair"], x.pair.samples[:, 3])
 
 
+def test_what_a_model_writes_into_its_inputs_stays_there():
+    inputs = en.Inputs(a=stats.norm(), c=np.arange(3.0), n=2.0)
+    x = inputs.samples(8, seed=30823)
+    first = x.take([0, 1])
+    for name in inputs.names:
+        first[name][...] = -7.0
+    second = x.take([0, 1])
+    assert np.array_equal(second.a.samples, x.a.samples[:2]) and np.all(second.a.samples != -7.0)
+    assert np.array_equal(second.c.sample(0), np.arange(3.0)) and float(second.n) == 2.0
+    assert np.array_equal(inputs["c"], np.arange(3.0))
+
+
 def test_samples_go_through_pickle():
     x = study().samples(8, seed=30820)
     again = pickle.loads(pickle.dumps(x))
@@ -106,6 +118,9 @@ def test_the_seed_of_a_draw_is_told_and_repeats_it():
 def test_descriptions_are_json_and_tell_inputs_apart():
     text = json.dumps(study().description())
     assert text == json.dumps(study().description())
+    laws = {"a": stats.norm(), "b": stats.expon()}
+    orders = [en.Inputs(**{name: laws[name] for name in names}).description() for names in ("ab", "ba")]
+    assert json.dumps(orders[0], sort_keys=True) != json.dumps(orders[1], sort_keys=True)
     same = en.Inputs(a=stats.norm(1.0, 2.0)).description()
     assert same == en.Inputs(a=stats.norm(loc=1.0, scale=2.0)).description()
     assert same != en.Inputs(a=stats.norm(1.0, 2.0 + 1e-12)).description()

@@ -5,6 +5,7 @@ import pytest
 from scipy import stats
 
 import ensemble as en
+from ensemble.uq.inputs import orthogonal
 from ensemble.uq.inputs.orthogonal import discretised, orthonormal, recurrence
 
 
@@ -90,3 +91,16 @@ def test_polynomials_are_orthonormal():
 def test_discrete_distributions_of_too_many_values_are_refused():
     with pytest.raises(ValueError, match="have at most 1000000 values"):
         recurrence(variable(stats.randint(0, 10**7)), 3)
+
+
+class Steps:
+    """A user's distribution of 1000 values."""
+
+    def ppf(self, u):
+        return np.floor(1000.0 * np.asarray(u))
+
+
+def test_a_distribution_of_many_jumps_is_refused(monkeypatch):
+    monkeypatch.setattr(orthogonal, "MOST_INTERVALS", 100)
+    with pytest.raises(ValueError, match="have a smooth inverse; got one with more than 100 kinks or jumps"):
+        recurrence(variable(Steps()), 3)

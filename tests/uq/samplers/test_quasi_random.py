@@ -59,6 +59,16 @@ def test_unbalanced_numbers_of_sobol_points_are_told():
         en.Inputs(a=stats.norm()).samples(100)
 
 
+def test_points_that_would_take_hours_to_find_are_refused():
+    with pytest.raises(ValueError, match=r"Sobol.points: ids must be below 2\*\*32 times 8"):
+        uq.Sobol().points([2**36], 1, seed=61108)
+
+
+def test_too_many_columns_for_sobol_are_refused():
+    with pytest.raises(ValueError, match="inputs must take at most 21201 columns; got 30000"):
+        en.Inputs(v=uq.Vector(stats.norm(), 30_000)).samples(8)
+
+
 def test_replicates_are_one_or_more():
     with pytest.raises(ValueError, match="Halton: replicates must be an integer of at least 1"):
         uq.Halton(replicates=0)

@@ -253,3 +253,11 @@ def test_unknown_outputs_are_refused(method):
 def test_unknown_kinds_are_refused():
     with pytest.raises(ValueError, match="kind must be one of 'first', 'total'"):
         indices_of().interval("y", "second")
+
+
+def test_a_picture_of_several_outputs_needs_a_name():
+    indices = en.sobol_indices(
+        lambda x: {"y": x.x1, "z": x.x2}, ishigami_inputs(), 16, seed=3, progress=False, ensemble_size=80
+    )
+    with pytest.raises(ValueError, match=r"SobolIndices.plot: name must be one of 'y', 'z'; got None\."):
+        indices.plot()

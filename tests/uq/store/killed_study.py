@@ -9,7 +9,9 @@ import os
 import signal
 import sys
 import time
-from concurrent.futures import ProcessPoolExecutor, as_completed
+import traceback
+import warnings
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
@@ -46,12 +48,12 @@ def small_chunks() -> None:
 
 
 def with_workers(seed: int) -> bool:
-    """Whether two processes run the groups."""
+    """Whether two workers run the groups: threads here, processes in `propagate`."""
     return seed % 3 == 0
 
 
 def run_store(path: Path, n: int, seed: int, undisturbed: bool) -> None:
-    """Start or continue the study; by the seed with two workers, and with compactions in between."""
+    """Start or continue the study; by the seed with two threads, and with compactions in between."""
     rng = np.random.default_rng(seed)
     manifest = {"n": n, "seed": 1, "inputs": {"E": ["sqrt", 0.5]}, "source_digest": "d"}
     store = Store.open(path, manifest) if Store.exists(path) else Store.create(path, manifest)
@@ -61,7 +63,7 @@ def run_store(path: Path, n: int, seed: int, undisturbed: bool) -> None:
     size = int(rng.choice([1, 7, 16, 32, 50]))
     groups = [pending[k : k + size] for k in range(0, len(pending), size)]
     inputs = {name: values[..., :n] for name, values in INPUTS.items()}
-    with ProcessPoolExecutor(2) as workers:
+    with ThreadPoolExecutor(2) as workers:
         parallel = with_workers(seed) and not undisturbed
         calls = {workers.submit(outputs_of, ids): ids for ids in groups} if parallel else {}
         finished = (
@@ -131,8 +133,14 @@ def in_child(kind: str, path: Path, n: int, seed: int, shared: mmap.mmap) -> int
         try:
             os.setpgid(0, 0)
             note_phases(shared)
-            RUNS[kind](path, n, seed, False)
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.filterwarnings("always", "Store.open: record", RuntimeWarning)  # a kill may cut a write
+                RUNS[kind](path, n, seed, False)
+            for warning in caught:
+                print(warning.message, file=sys.stderr)
             code = 0
+        except BaseException:
+            traceback.print_exc()
         finally:
             os._exit(code)
     return child

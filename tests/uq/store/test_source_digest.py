@@ -48,8 +48,9 @@ class Material:
 STEEL = Material(210.0)
 
 SPAN = 3.0
+HEIGHT = 5.0
 
-def area(x, width=2.0, span=SPAN, *, height=SPAN):
+def area(x, width=2.0, span=SPAN, *, height=HEIGHT):
     return width * x * span
 
 def outer():
@@ -111,6 +112,7 @@ def digest(tmp_path_factory, monkeypatch):
         ('"""two\n    lines"""', '"""two\n\n    lines"""'),
         ("return width * x", "return width + x"),
         ("SPAN = 3.0", "SPAN = 4.0"),
+        ("HEIGHT = 5.0", "HEIGHT = 6.0"),
         ("return x / FACTOR", "return x // FACTOR"),
         ("width=2.0", "width=3.0"),
         ("GRAVITY = 9.81", "GRAVITY = 9.82"),
@@ -206,7 +208,6 @@ def recursive(x):
         (recursive, decorated),
         (eval("lambda x: x + 1"), eval("lambda x: x + 2")),
     ],
-    ids=str,
 )
 def test_all_kinds_of_models_are_told_apart(one, other):
     assert source_digest(one) == source_digest(one)

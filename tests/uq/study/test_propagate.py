@@ -188,8 +188,9 @@ def test_a_target_ends_with_the_time():
     assert result.n_done == 0 and result.target_met is False
 
 
-def test_no_group_begins_after_the_time():
-    result = run(max_seconds=1e-9)
+@pytest.mark.parametrize("size", [32, "auto"])
+def test_no_group_begins_after_the_time(size):
+    result = run(max_seconds=1e-9, ensemble_size=size)
     assert result.n_done == 0 and result.target_met is None and "256 not run" in repr(result)
 
 
@@ -282,6 +283,11 @@ def test_a_stored_study_is_extended(tmp_path):
     assert same_bits(run(n=512, store=tmp_path / "a", resume=True, seed=None), run(n=512))
 
 
+def test_a_stored_study_never_shrinks(tmp_path):
+    run(n=256, store=tmp_path / "a")
+    assert same_bits(run(n=64, store=tmp_path / "a", resume=True), run(n=256))
+
+
 def test_a_target_goes_on_from_a_store(tmp_path):
     run(n="auto", target={"tip": 1e-3}, store=tmp_path / "a")
     result = run(n="auto", target={"tip": 2e-4}, store=tmp_path / "a", resume=True)
@@ -362,3 +368,17 @@ def test_a_store_stays_in_its_place_where_the_model_changes_folder(tmp_path, mon
 
     en.propagate(model, INPUTS, 8, store="s", progress=False)
     assert not os.listdir(tmp_path / "elsewhere") and (tmp_path / "s" / "zarr.json").exists()
+
+
+def test_a_study_killed_while_its_store_was_made_is_started(tmp_path):
+    (tmp_path / "run.zarr" / ".ensemble").mkdir(parents=True)
+    (tmp_path / "run.zarr" / ".ensemble" / ".manifest.json.part").write_bytes(b"{")
+    inputs = en.Inputs(a=stats.norm())
+    result = en.propagate(lambda x: x.a, inputs, 8, seed=3, store=tmp_path / "run.zarr", resume=True, progress=False)
+    assert result.n_done == 8 and en.uq.open_study(tmp_path / "run.zarr").n_done == 8
+
+
+def test_resuming_what_is_not_there_is_refused(tmp_path):
+    inputs = en.Inputs(a=stats.norm())
+    with pytest.raises(ValueError, match=r"be a stored study; got .*which does not exist"):
+        en.propagate(lambda x: x.a, inputs, 8, store=tmp_path / "run.zarr", resume=True, progress=False)

@@ -32,6 +32,31 @@ def test_the_bits_depend_on_neither_size_nor_order_of_the_groups(size, order, re
     np.testing.assert_array_equal(histograms.counts, other.counts)
 
 
+def test_shuffled_groups_of_whole_blocks_have_the_same_bits():
+    rng = np.random.default_rng(45307)
+    values, good, weights = rng.normal(size=2048), rng.uniform(size=2048) > 0.1, rng.uniform(1.0, 2.0, 2048)
+    one = streamed(values, cut(2048, 32, None), good, 8, weights).summary()[0].total()
+    other = streamed(values, [rng.permutation(2048)], good, 8, weights).summary()[0].total()
+    assert one.mean().tobytes() == other.mean().tobytes() and one.var().tobytes() == other.var().tobytes()
+
+
+def test_incomplete_blocks_are_added_in_the_order_of_their_ids():
+    values = np.random.default_rng(88211).normal(size=(20, 9000))
+    parts = [np.arange(k, k + 700) for k in range(100, 9000, 1024)]
+    good = np.ones(9000, bool)
+    forwards, backwards = (streamed(values, order, good, 1).summary()[0].total() for order in (parts, parts[::-1]))
+    assert forwards.mean().tobytes() == backwards.mean().tobytes()
+    assert forwards.var().tobytes() == backwards.var().tobytes()
+
+
+@pytest.mark.parametrize("replicates", [3, 5, 8])
+def test_sample_i_belongs_to_replicate_i_modulo_their_number(replicates):
+    values = np.random.default_rng(52163).normal(size=5000)
+    summary, _ = streamed(values, cut(5000, 32, 3), np.ones(5000, bool), replicates).summary()
+    means = [float(moments.mean()) for moments in summary.moments]
+    assert means == pytest.approx([values[r::replicates].mean() for r in range(replicates)], rel=1e-12)
+
+
 def test_statistics_are_those_of_the_good_samples():
     rng = np.random.default_rng(71237)
     values, good = rng.normal(size=2500), rng.uniform(size=2500) > 0.3

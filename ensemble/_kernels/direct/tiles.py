@@ -1,0 +1,39 @@
+"""What kernels of factorisations share: tiles of samples, and pivots."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ensemble._compile.lanes.types import select
+from ensemble._compile.numba import inner, tiles
+
+__all__ = ["reciprocal", "runs_of_tiles", "tiles_by_width"]
+
+BLOCKS = 64
+"""Runs of tiles that threads share; each has one buffer."""
+
+
+@inner
+def reciprocal(pivot):
+    """1 / pivot; NaN where that is zero or not finite."""
+    inverse = 1.0 / pivot
+    return select((inverse - inverse == 0.0) & (inverse != 0.0), inverse, np.nan)
+
+
+@inner
+def runs_of_tiles(n_tiles):
+    """Tiles of one run."""
+    return max(1, (n_tiles + BLOCKS - 1) // BLOCKS)
+
+
+def tiles_by_width(n_samples: int, widest: int) -> Any:
+    """``(first, width, n_tiles)``: neighbouring tiles of one width together."""
+    found: list[list[int]] = []
+    for first, width in tiles(n_samples, widest):
+        if found and found[-1][1] == width:
+            found[-1][2] += 1
+        else:
+            found.append([first, width, 1])
+    return found

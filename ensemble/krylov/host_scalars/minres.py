@@ -1,0 +1,127 @@
+"""The scalars of MINRES on the host."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ensemble._typing import Array
+from ensemble.krylov._norms import to_float64
+from ensemble.krylov.host_scalars.scalars import HostScalars
+from ensemble.krylov.result import Status
+
+if TYPE_CHECKING:
+    from ensemble.krylov._iteration import KrylovIteration
+
+SINGULAR = 10.0
+"""Units of rounding by the norm of A below which a diagonal entry of the triangular factor is zero."""
+
+LEAST_SQUARES = 1000.0
+"""Units of rounding by the norms of A and r below which A r is zero: no x has a smaller residual."""
+
+
+class MinresHostScalars(HostScalars):
+    """Lanczos' coefficients and the rotations of each sample, in the notation of Paige and Saunders.
+
+    They are over `unit`, a power of two of about the size of A. `replaced`: the sample begins a Krylov space from its
+    residual.
+    """
+
+    values = ("replaced", "beta", "old_beta", "phibar", "cs", "sn", "dbar", "epsln", "size", "lowest", "unit")
+
+    def __init__(self, state: KrylovIteration, max_iterations: int) -> None:
+        super().__init__(state, max_iterations)
+        nothing = np.zeros(state.active.size)
+        self.replaced = np.ones_like(state.active)
+        self.beta = self.old_beta = self.phibar = self.cs = self.sn = self.dbar = self.epsln = nothing
+        self.size = nothing  # of A, the largest sum of a column of the tridiagonal matrix
+        self.lowest = np.full_like(nothing, 0.01)  # norm of A r by those of A and r, at the last iterate that was kept
+        self.alfa = self.unit = nothing
+        self.exhausted = np.zeros_like(state.active)
+
+    def positive_squares(self, squares: Array) -> tuple[np.ndarray, bool]:
+        """The roots of inner products with M, and whether coupled samples have to begin again."""
+        square = to_float64(squares)
+        lost = self.mark_breakdowns(np.isfinite(square) & (square >= 0.0)) and self.state.coupled
+        if lost:
+            self.replaced = np.ones_like(self.state.active)
+        return np.sqrt(np.maximum(self.coupled_sum(square), 0.0)), lost
+
+    def begin(self, squares: Array) -> bool:
+        """The scalars of the samples that begin, from r . M r; whether the iteration continues."""
+        beta, lost = self.positive_squares(squares)
+        if lost:
+            return False
+        new = self.replaced
+        self.mark_breakdowns(~new | (beta > 0.0))
+        self.beta, self.phibar = np.where(new, beta, self.beta), np.where(new, beta, self.phibar)
+        self.cs = np.where(new, -1.0, self.cs)
+        for name in ("old_beta", "sn", "dbar", "epsln"):
+            setattr(self, name, np.where(new, 0.0, getattr(self, name)))
+        self.replaced = np.zeros_like(new)
+        return self.state.any_active()
+
+    def measure(self, squares: Array) -> None:
+        """The units of samples that have none, from the square of A z."""
+        lengths = np.sqrt(self.coupled_sum(to_float64(squares)))
+        first = np.sqrt(self.coupled_sum(self.state.latest[self.state.samples] ** 2))
+        size = lengths / (first * self.beta)
+        known = np.isfinite(size) & (size > 0.0) & (self.unit == 0.0)
+        self.unit = np.where(known, np.ldexp(1.0, np.frexp(np.where(known, size, 1.0))[1]), self.unit)
+
+    def lanczos(self, squares: Array) -> np.ndarray | None:
+        """Coefficients of the next Lanczos vector, from z . A z; None where coupled samples begin again."""
+        state, square = self.state, to_float64(squares)
+        if self.mark_breakdowns(np.isfinite(square)) and state.coupled:
+            self.replaced = np.ones_like(state.active)
+            return None
+        unit = np.where(self.unit > 0.0, self.unit, 1.0)
+        self.alfa = self.coupled_sum(square) / self.beta**2 / unit
+        last = np.where(self.old_beta > 0.0, self.beta / self.old_beta, 0.0)
+        return np.stack([1.0 / (self.beta * unit), self.alfa / self.beta, last])
+
+    def rotate(self, squares: Array) -> np.ndarray | None:
+        """Coefficients of the update, from v . M v of the next vector; None where coupled samples begin again."""
+        beta, lost = self.positive_squares(squares)
+        if lost:
+            return None
+        state, alfa, old_epsln = self.state, self.alfa, self.epsln
+        old_beta = np.where(self.old_beta > 0.0, self.beta, 0.0)  # of the tridiagonal matrix; the first is not
+        self.size = np.maximum(self.size, np.abs(alfa) + old_beta + beta)
+        delta, gbar = self.cs * self.dbar + self.sn * alfa, self.sn * self.dbar - self.cs * alfa
+        self.epsln, self.dbar = self.sn * beta, -self.cs * beta
+        gamma, root = np.sqrt(gbar**2 + beta**2), np.sqrt(gbar**2 + self.dbar**2)
+        unit = state.eps * self.size
+        self.exhausted = state.active & ((root <= LEAST_SQUARES * unit) | (gamma <= SINGULAR * unit))
+        self.keep_least_squares(root / self.size)
+        self.cs, self.sn = gbar / gamma, beta / gamma
+        phi, self.phibar = self.cs * self.phibar, self.sn * self.phibar
+        share = np.where(beta > 0.0, -self.phibar * self.cs / beta, 0.0)
+        moves = np.where(self.exhausted, 0.0, phi / np.where(self.unit > 0.0, self.unit, 1.0))
+        coefficients = np.stack([1.0 / (gamma * self.beta), delta / gamma, old_epsln / gamma, moves, self.sn**2, share])
+        self.mark_breakdowns(self.exhausted | np.isfinite(coefficients).all(axis=0))
+        self.old_beta, self.beta = self.beta, beta
+        return coefficients
+
+    def keep_least_squares(self, root: np.ndarray) -> None:
+        """Keep the iterates whose A r fell tenfold: what follows the solution of a singular system is rounding."""
+        state = self.state
+        falls = state.active & (root <= 0.1 * self.lowest)
+        if falls.any():
+            self.lowest = np.where(falls, root, self.lowest)
+            state.keep(falls, state.latest[state.samples])
+
+    def step(self, squares: Array) -> bool:
+        """The end of an iteration, r . r given; whether candidates are to be verified."""
+        state, norm = self.state, np.sqrt(to_float64(squares))
+        self.steps += 1
+        self.running = state.active
+        state.iterations[state.samples[self.running]] = self.steps
+        state.finish(self.running & ~np.isfinite(norm), Status.breakdown)
+        due = self.select_candidates(norm)
+        ended = self.exhausted & state.active
+        if not ended.any():
+            return due
+        self.candidates = state.active if state.coupled else self.candidates | ended
+        return True

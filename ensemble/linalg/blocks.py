@@ -1,0 +1,180 @@
+"""Matrices made of matrices: Kronecker products with the identity, and matrices of blocks."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from ensemble._backend import array_namespace, asarray_like
+from ensemble._check import integer, message, require
+from ensemble.linalg.crs_matrix import CrsMatrix, as_crs
+from ensemble.linalg.graph import CrsGraph
+from ensemble.linalg.operators import set_of
+from ensemble.linalg.selection import Selection, moved_values
+from ensemble.scalar import Ensemble
+from ensemble.scalar.sample_set import SampleSet, common_set
+
+__all__ = ["block", "kron"]
+
+
+def kron(A: Any, B: Any) -> CrsMatrix:
+    """The Kronecker product of a matrix and the identity: one of the operands is an integer n, and stands for it.
+
+    ``kron(A, n)`` has n unknowns for each unknown of A, side by side, as a vector-valued field that is stored node by
+    node; ``kron(n, A)`` is block diagonal, with n times A. The graph is made once.
+
+    Parameters
+    ----------
+    A, B : sparse matrix and int, or int and sparse matrix
+
+    Returns
+    -------
+    CrsMatrix, shape (n * rows, n * columns)
+
+    Raises
+    ------
+    TypeError
+        If not exactly one of them is a sparse matrix, or the other is no integer.
+    ValueError
+        If the integer is not positive.
+
+    Examples
+    --------
+    >>> from ensemble.linalg import CrsGraph
+    >>> A = CrsMatrix(CrsGraph([0, 1, 3], [1, 0, 1], (2, 2)), [1.0, 2.0, 3.0])
+    >>> kron(A, 2).to_scipy().toarray()
+    array([[0., 0., 1., 0.],
+           [0., 0., 0., 1.],
+           [2., 0., 3., 0.],
+           [0., 2., 0., 3.]])
+    >>> kron(2, A).to_scipy().toarray()
+    array([[0., 1., 0., 0.],
+           [2., 3., 0., 0.],
+           [0., 0., 0., 1.],
+           [0., 0., 2., 3.]])
+    """
+    first, second = as_crs(A), as_crs(B)
+    if (first is NotImplemented) == (second is NotImplemented):
+        seen = f"a {type(A).__name__} and a {type(B).__name__}"
+        raise TypeError(message("kron", "one operand", "be a sparse matrix and the other an integer", seen))
+    inner = second is NotImplemented
+    matrix = first if inner else second
+    n = integer(B if inner else A, "kron", "the order of the identity", minimum=1)
+    graph: CrsGraph = matrix.graph
+    plan: Selection = graph.kept(("kron", inner, n), lambda: _kron_graph(graph, n, inner))
+    return CrsMatrix(plan.graph, Ensemble(moved_values(matrix.values, plan.entries), matrix.sample_set))
+
+
+def _kron_graph(graph: CrsGraph, n: int, inner: bool) -> Selection:
+    n_rows, n_columns = graph.shape
+    nnz, shape, indptr = graph.nnz, (graph.shape[0] * n, graph.shape[1] * n), graph.indptr.astype(np.int64)
+    index = np.int32 if shape[1] <= 2**31 else np.int64
+    if inner:  # rows i * n + c: the entries of row i, once for each c
+        lengths = np.repeat(np.diff(indptr), n)
+        starts = np.concatenate([[0], np.cumsum(lengths)])
+        entries = np.arange(nnz * n) - np.repeat(starts[:-1] - np.repeat(indptr[:-1], n), lengths)
+        component = np.repeat(np.tile(np.arange(n), n_rows), lengths)
+        indices = graph.indices[entries].astype(np.int64) * n + component
+    else:
+        starts = np.concatenate([(indptr[:-1] + np.arange(n)[:, None] * nnz).reshape(-1), [nnz * n]])
+        entries = np.tile(np.arange(nnz), n)
+        indices = (graph.indices.astype(np.int64) + np.arange(n)[:, None] * n_columns).reshape(-1)
+    pointer = starts.astype(np.int32 if nnz * n < 2**31 else np.int64)
+    return Selection(CrsGraph.unchecked(pointer, indices.astype(index), shape), entries)
+
+
+def block(blocks: Any) -> CrsMatrix:
+    """The matrix of blocks, row by row; None stands for a block of zeros.
+
+    Graph work is done once for the same graphs in the same places. Shared blocks and blocks with one matrix per sample
+    go together; where all are shared, the result is.
+
+    Parameters
+    ----------
+    blocks : list of lists of sparse matrices or None
+        Each row and each column has a matrix, which gives its size.
+
+    Returns
+    -------
+    CrsMatrix
+
+    Raises
+    ------
+    ValueError
+        If rows differ in length, blocks do not fit, or the size of a row or column is not known.
+    TypeError
+        If an entry is neither a sparse matrix nor None.
+
+    Examples
+    --------
+    >>> from ensemble.gallery import poisson
+    >>> A, B = poisson((3,), n_samples=2), CrsMatrix.from_coo([0], [1], [5.0], (1, 3))
+    >>> K = block([[A, B.T], [B, None]])
+    >>> K
+    CrsMatrix(shape=(4, 4), nnz=9, n_samples=2, float64)
+    >>> K.to_scipy(1).toarray()[3]
+    array([0., 5., 0., 0.])
+    """
+    placed, heights, widths = _checked_blocks(blocks)
+    matrices = [matrix for _, _, matrix in placed]
+    counts = {matrix.n_samples for matrix in matrices} - {1}
+    require(len(counts) < 2, "block", "blocks", "have the same n_samples, or 1", sorted(counts))
+    like = matrices[0].values
+    graphs = [matrix.graph for matrix in matrices]
+    key = ("block", *((i, j, id(graph)) for (i, j, _), graph in zip(placed, graphs, strict=True)))
+    whole, entries, _ = graphs[0].kept(
+        key, lambda: (*_block_graph([(i, j, m.graph) for i, j, m in placed], heights, widths), graphs)
+    )
+    xp = array_namespace(like)
+    parts = [asarray_like(matrix.values, like) for matrix in matrices]
+    dtype = functools.reduce(xp.result_type, (part.dtype for part in parts))
+    n_samples = max(counts, default=1)
+    wide = [xp.broadcast_to(xp.astype(part, dtype, copy=False), (part.shape[0], n_samples)) for part in parts]
+    values = moved_values(xp.concat(wide, axis=0), entries)
+    sets: list[SampleSet | None] = [set_of(matrix) for matrix in matrices if matrix.n_samples == n_samples]
+    return CrsMatrix(whole, Ensemble(values, functools.reduce(common_set, sets, None)))
+
+
+def _checked_blocks(blocks: Any) -> tuple[list[tuple[int, int, CrsMatrix]], list[int], list[int]]:
+    """The matrices with their places, and the sizes of rows and columns of blocks."""
+    if not isinstance(blocks, list | tuple) or not all(isinstance(row, list | tuple) for row in blocks):
+        raise TypeError(message("block", "blocks", "be a list of lists", f"a {type(blocks).__name__}"))
+    lengths = [len(row) for row in blocks]
+    alike = bool(lengths) and min(lengths) == max(lengths) > 0
+    require(alike, "block", "blocks", "have rows of one length, one or more", lengths)
+    placed: list[tuple[int, int, CrsMatrix]] = []
+    sizes: tuple[dict[int, int], dict[int, int]] = {}, {}
+    for i, row in enumerate(blocks):
+        for j, given in enumerate(row):
+            if given is None:
+                continue
+            matrix = as_crs(given)
+            if matrix is NotImplemented:
+                seen = f"a {type(given).__name__}"
+                raise TypeError(message("block", f"blocks[{i}][{j}]", "be a sparse matrix or None", seen))
+            for known, place, size, what in zip(sizes, (i, j), matrix.shape, ("rows", "columns"), strict=True):
+                expected = known.setdefault(place, size)
+                require(expected == size, "block", f"blocks[{i}][{j}]", f"have {expected} {what}", f"{size}")
+            placed.append((i, j, matrix))
+    advice = "CrsMatrix.from_coo([], [], [], shape) is a matrix of zeros."
+    for known, count, what in zip(sizes, (len(blocks), lengths[0]), ("row", "column"), strict=True):
+        missing = [k for k in range(count) if k not in known]
+        seen = f"none in {what} {missing[0]}" if missing else ""
+        require(not missing, "block", "blocks", f"have a matrix in each {what}", seen, advice)
+    return placed, [sizes[0][i] for i in range(len(blocks))], [sizes[1][j] for j in range(lengths[0])]
+
+
+def _block_graph(placed: Any, heights: list[int], widths: list[int]) -> Selection:
+    """The graph, and for each of its entries the place among the entries of all blocks, one after the other."""
+    above, left = (np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]) for sizes in (heights, widths))
+    shape = int(above[-1]), int(left[-1])
+    keys = [(graph.row_of_entry + above[i]) * np.int64(shape[1]) + graph.indices + left[j] for i, j, graph in placed]
+    together = np.concatenate(keys)
+    entries = np.argsort(together, kind="stable")
+    ordered = together[entries]
+    starts = np.searchsorted(ordered, np.arange(shape[0] + 1, dtype=np.int64) * shape[1])
+    indptr = starts.astype(np.int32 if ordered.size < 2**31 else np.int64)
+    indices = (ordered % max(shape[1], 1)).astype(np.int32 if shape[1] <= 2**31 else np.int64)
+    return Selection(CrsGraph.unchecked(indptr, indices, shape), entries)

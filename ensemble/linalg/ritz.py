@@ -1,0 +1,102 @@
+"""Bases of many samples that are orthonormal in M, and Ritz pairs from them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ensemble._kernels.krylov.basis import basis_add, basis_dots, scale
+from ensemble._kernels.krylov.vectors import dot
+
+__all__ = ["RitzBasis", "combined", "products"]
+
+DEPENDENT = 100.0
+"""Units of rounding of its length that must be left of a vector once the basis is subtracted from it."""
+
+
+class RitzBasis:
+    """Vectors V, orthonormal in the inner product of M, and M V; vectors have shape (n, n_samples).
+
+    A vector that depends on those before it, in some sample, is replaced there by one of `spare`, shape
+    (capacity, n), where n is larger.
+    """
+
+    def __init__(self, like: np.ndarray, M: Any, spare: np.ndarray) -> None:
+        self.M, self.size, self.like, self.spare = M, 0, like, spare
+        self._v = np.empty((spare.shape[0], *like.shape), like.dtype)
+        self._mv = self._v if M is None else np.empty_like(self._v)
+
+    @property
+    def vectors(self) -> np.ndarray:
+        """V, shape (size, n, n_samples)."""
+        return self._v[: self.size]
+
+    @property
+    def images(self) -> np.ndarray:
+        """M V."""
+        return self._mv[: self.size]
+
+    def _image(self, place: int) -> np.ndarray:
+        if self.M is not None:
+            self.M.apply(self._v[place], self._mv[place])
+        image: np.ndarray = self._mv[place]
+        return image
+
+    def extend(self, block: np.ndarray) -> None:
+        """Append the vectors `block`, orthonormalised."""
+        for given in block:
+            j = self.size
+            w = self._v[j]
+            w[...] = given
+            missing = self._normalise(j, np.ones(w.shape[1], bool))
+            if missing.any():
+                w[:, missing] = self.spare[j][:, None]
+                self._normalise(j, missing)
+            self.size = j + 1
+
+    def _normalise(self, j: int, which: np.ndarray) -> np.ndarray:
+        """Two sweeps of Gram and Schmidt's process over the samples of `which`; those in which nothing is left."""
+        w = self._v[j]
+        before = np.sqrt(dot(w, self._image(j), None))
+        for _ in range(2 if j else 0):
+            h = basis_dots(self.vectors, self._mv[j], None)
+            basis_add(np.where(which, -h, 0.0).astype(w.dtype), self.vectors, w)
+            self._image(j)
+        length = np.sqrt(dot(w, self._mv[j], None))
+        missing: np.ndarray = which & (length <= DEPENDENT * np.finfo(w.dtype).eps * before)
+        scale(np.where(which & ~missing, 1.0 / length, 1.0).astype(w.dtype), w)
+        self._image(j)
+        return missing
+
+    def ritz_pairs(self, operated: np.ndarray, which: str) -> tuple[np.ndarray, np.ndarray]:
+        """Coefficients of the Ritz vectors of an operator, the best pairs first, and the samples that are not finite.
+
+        `operated` is the operator times the first of the vectors. The coefficients have shape (n_vectors, n_pairs,
+        n_samples).
+        """
+        m, n_samples = operated.shape[0], self.like.shape[1]
+        H = np.empty((n_samples, m, m))
+        for j in range(m):
+            H[:, :, j] = basis_dots(self.images[:m], operated[j], None).T
+        H = 0.5 * (H + H.transpose(0, 2, 1))
+        bad = ~np.isfinite(H).all(axis=(1, 2))
+        H[bad] = np.eye(m)
+        values, vectors = np.linalg.eigh(H)
+        goodness = {"LM": np.abs(values), "LA": values, "SA": -values}[which]
+        order = np.argsort(-goodness, axis=1, kind="stable")
+        vectors = np.take_along_axis(vectors, order[:, None, :], axis=2)
+        return vectors.transpose(1, 2, 0), np.asarray(bad)
+
+
+def combined(basis: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
+    """The sums of the vectors `basis` by coefficients (n_vectors, n_sums, n_samples)."""
+    out = np.zeros((coefficients.shape[1], *basis.shape[1:]), basis.dtype)
+    for j in range(coefficients.shape[1]):
+        basis_add(np.ascontiguousarray(coefficients[:, j], basis.dtype), basis, out[j])
+    return out
+
+
+def products(A: Any, vectors: np.ndarray) -> np.ndarray:
+    """A times each vector of shape (n, n_samples); the vectors themselves where A is None."""
+    return vectors if A is None else np.stack([A.apply(np.ascontiguousarray(v)) for v in vectors])

@@ -1,0 +1,212 @@
+"""Complex systems: right answers from every method, each sample by itself, and nothing dropped in silence."""
+
+import array_api_strict as strict
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import scipy.sparse.linalg
+
+from ensemble import gallery
+from ensemble.krylov import Status, bicgstab, cg, direct, gmres, minres, newton
+from ensemble.krylov._complex import RealForm, complex_parts, stacked
+from ensemble.krylov._iteration import KrylovIteration
+from ensemble.linalg import BcrsMatrix, CrsGraph, CrsMatrix, Diagonal, SymmetricCrsMatrix
+from ensemble.multigrid import smoothed_aggregation
+from ensemble.scalar import Ensemble, SampleSet
+from tests.krylov.problems import equal, same
+
+N = 24
+HERMITIAN = {"cg": cg, "minres": minres, "gmres": gmres, "bicgstab": bicgstab, "direct": direct}
+GENERAL = {"gmres": gmres, "bicgstab": bicgstab, "direct": direct}
+
+
+def numbers(rng, *shape):
+    return rng.standard_normal(shape) + 1j * rng.standard_normal(shape)
+
+
+def matrices(n_samples, hermitian, seed=40961):
+    """On one graph; the diagonal dominates."""
+    rng = np.random.default_rng(seed)
+    pattern = sp.random_array((N, N), density=0.1, rng=rng).tocsr()
+    made = []
+    for _ in range(n_samples):
+        a = sp.csr_array((numbers(rng, pattern.nnz), pattern.indices, pattern.indptr), shape=(N, N))
+        a = a + (a.conj().T if hermitian else sp.csr_array((N, N)))
+        size = np.asarray(abs(a).sum(axis=1)).reshape(-1)
+        made.append(a + sp.diags_array((size + 1.0) * (1.0 if hermitian else np.exp(0.3j))))
+    return CrsMatrix.from_scipy(made)
+
+
+def exact(A, b):
+    each = b.shape[1] > 1
+    return np.stack([np.linalg.solve(A.to_scipy(s).toarray(), b[:, s if each else 0]) for s in range(A.n_samples)], 1)
+
+
+@pytest.mark.parametrize("n_samples", [1, 3, 9])
+@pytest.mark.parametrize("hermitian, name", [(True, name) for name in HERMITIAN] + [(False, name) for name in GENERAL])
+def test_solutions_are_numpys(rng, hermitian, name, n_samples):
+    A, b = matrices(n_samples, hermitian), numbers(rng, N, n_samples)
+    result = HERMITIAN[name](A, Ensemble(b), rtol=1e-11)
+    assert result.converged.all() and result.x.dtype == np.complex128 and result.x.shape == (N,)
+    np.testing.assert_allclose(result.x.samples, exact(A, b), rtol=0, atol=1e-9)
+    residual = b - (A @ result.x).samples
+    assert np.all(np.linalg.norm(residual, axis=0) <= 1e-11 * np.linalg.norm(b, axis=0) * 1.001 + 1e-14)
+
+
+@pytest.mark.parametrize("name", HERMITIAN)
+def test_each_sample_is_its_scalar_run(rng, name):
+    A, b = matrices(5, True), Ensemble(numbers(rng, N, 5))
+    M = {} if name == "direct" else {"M": Diagonal(1.0 / A.diagonal())}
+    result = HERMITIAN[name](A, b, **M)
+    for s in range(5):
+        M = {} if name == "direct" else {"M": Diagonal(1.0 / A.sample(s).diagonal())}
+        assert same(result, HERMITIAN[name](A.sample(s), b.sample(s), **M), s)
+
+
+def test_conjugate_gradients_take_the_iterations_of_complex_arithmetic(rng):
+    A, b = matrices(1, True), numbers(rng, N)
+    seen = []
+    scipy.sparse.linalg.cg(A.to_scipy(), b, rtol=1e-9, callback=lambda x: seen.append(x.copy()))
+    result = cg(A, b, rtol=1e-9)
+    assert abs(result.iterations[0] - len(seen)) <= 1
+    norms = [np.linalg.norm(b - A.to_scipy() @ x) for x in seen[:8]]
+    np.testing.assert_allclose(result.residual_norms[1:9, 0], norms, rtol=1e-8)
+
+
+@pytest.mark.parametrize("name", HERMITIAN)
+@pytest.mark.parametrize("where", ["A", "b", "x0", "M"])
+def test_one_complex_argument_makes_the_system_complex(rng, name, where):
+    real = CrsMatrix.from_scipy([a.real for a in map(matrices(3, True).to_scipy, range(3))])
+    A, b, options = real, rng.standard_normal((N, 3)), {"rtol": 1e-11}
+    if name == "direct" and where in ("x0", "M"):
+        pytest.skip("direct has none")
+    if where == "A":
+        A = matrices(3, True)
+    elif where == "b":
+        b = numbers(rng, N, 3)
+    elif where == "x0":
+        options["x0"] = Ensemble(numbers(rng, N, 3))
+    else:
+        options["M"] = Diagonal(1.0 / A.diagonal() + 0j)
+    result = HERMITIAN[name](A, Ensemble(b), **options)
+    assert result.converged.all() and result.x.dtype == np.complex128
+    np.testing.assert_allclose(result.x.samples, exact(A, b), rtol=0, atol=1e-9)
+
+
+def test_every_kind_of_operator_and_vector(rng):
+    A, b = matrices(1, True), numbers(rng, N)
+    expected = exact(A, b[:, None])[:, 0]
+    scipys = A.to_scipy()
+    for operator in (scipys, scipys.toarray(), scipy.sparse.linalg.aslinearoperator(scipys), A.T.T, A.H):
+        found = cg(operator, b, rtol=1e-11).x
+        assert isinstance(found, np.ndarray) and found.shape == (N,)
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(cg(A, b.tolist(), rtol=1e-11).x, expected, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(direct(scipys, b[:, None]).x, expected, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(direct(A, b, kind="ldlt").x, expected, rtol=0, atol=1e-12)
+    blocks = BcrsMatrix(
+        CrsGraph([0, 1, 2], [0, 1], (2, 2)), 2.0 * np.stack([np.eye(2) + 0j, [[1.0, 0.5j], [-0.5j, 1.0]]])
+    )
+    found = cg(blocks, numbers(rng, 2, 2)).x
+    assert found.shape == (2, 2)
+    symmetric = SymmetricCrsMatrix.from_crs(CrsMatrix.from_scipy(gallery.poisson((N,)).to_scipy() * (1.0 + 0.2j)))
+    np.testing.assert_allclose(direct(symmetric, b).x, np.linalg.solve(symmetric.to_scipy().toarray(), b), rtol=1e-10)
+
+
+def test_real_hierarchies_precondition_complex_systems(rng):
+    """Damped waves: a complex shift of a Laplacian."""
+    laplacian = gallery.poisson((20, 20), n_samples=4)
+    A, b = laplacian + Diagonal(np.full(400, 0.05j)), Ensemble(numbers(rng, 400, 4))
+    result = gmres(A, b, M=smoothed_aggregation(laplacian))
+    assert result.converged.all() and result.iterations.max() <= 30
+    assert np.all(np.linalg.norm((b - A @ result.x).samples, axis=0) <= result.target * 1.001)
+
+
+def test_compaction_and_coupling(rng, monkeypatch):
+    narrowed, compact = [], KrylovIteration.compact
+    monkeypatch.setattr(KrylovIteration, "compact", lambda self, kept: (narrowed.append(kept), compact(self, kept))[1])
+    A, b = matrices(8, True), numbers(rng, N, 8)
+    easy = CrsMatrix(A.graph, A.values + 1e4 * (A.graph.row_of_entry == A.graph.indices)[:, None] * (np.arange(8) > 1))
+    wide, narrow = cg(easy, Ensemble(b), compact=False), cg(easy, Ensemble(b))
+    assert narrowed and np.array_equal(wide.x.samples, narrow.x.samples) and np.unique(wide.iterations).size > 1
+    coupled = cg(A, Ensemble(b), coupling="ensemble", rtol=1e-10)
+    np.testing.assert_allclose(coupled.x.samples, exact(A, b), rtol=0, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", HERMITIAN)
+def test_bad_samples_are_flagged_and_the_others_are_their_own_runs(rng, name):
+    A, b = matrices(4, True), numbers(rng, N, 4)
+    values = A.values.copy()
+    values[3, 1] = complex(0.0, np.nan)
+    b[5, 2] = complex(np.inf, 0.0)
+    bad = CrsMatrix(A.graph, values)
+    with np.errstate(all="ignore"):
+        result = HERMITIAN[name](bad, Ensemble(b))
+        assert [status is Status.converged for status in result.status] == [True, False, False, True]
+        for s in (0, 3):
+            assert equal(result, HERMITIAN[name](A.sample(s), b[:, s]), s)
+
+
+def test_single_precision_and_sample_sets(rng):
+    points = SampleSet(points=np.arange(3.0)[None, :])
+    A = matrices(3, True).astype(np.complex64)
+    b = Ensemble(numbers(rng, N, 3).astype(np.complex64), points)
+    for solve in (cg, direct):
+        result = solve(A, b, rtol=1e-4)
+        assert result.converged.all() and result.x.dtype == np.complex64 and result.x.sample_set is points
+        weighted = CrsMatrix(A.graph, Ensemble(A.values, points))
+        assert solve(weighted, b.samples[:, 0], rtol=1e-4).x.sample_set is points
+
+
+def test_newton_solves_complex_equations():
+    """u^2 = z, near the root of positive real part."""
+    z = np.array([[1j, -1.0 + 0.1j, 2.0]])
+    result = newton(
+        lambda u: u * u - Ensemble(z), lambda u: CrsMatrix(CrsGraph([0, 1], [0], (1, 1)), 2.0 * u.samples),
+        Ensemble(np.ones((1, 3)) + 0.5j), solver=gmres, rtol=1e-12, max_iterations=30,
+    )  # fmt: skip
+    assert result.converged.all()
+    np.testing.assert_allclose(result.u.samples, np.sqrt(z), rtol=1e-12)
+
+
+# --- what is refused
+class Unnamed:
+    """A complex operator that does not say so."""
+
+    shape = (4, 4)
+
+    def __matmul__(self, x):
+        return 1j * x
+
+
+def test_what_would_lose_imaginary_parts_is_refused(rng):
+    with pytest.raises(TypeError, match="Unnamed @: the product of a real vector must be real; got dtype complex128"):
+        gmres(Unnamed(), np.ones(4))
+    found = gmres(Unnamed(), np.ones(4) + 0j)
+    assert found.converged.all() and np.allclose(found.x, -1j)
+    A, b = matrices(1, True), numbers(rng, N)
+    with pytest.raises(
+        TypeError, match="cg: b must hold NumPy arrays where numbers are complex; got a array_api_strict"
+    ):
+        cg(A, Ensemble(strict.asarray(b[:, None])))
+    from ensemble.linalg import Factorization
+
+    with pytest.raises(TypeError, match="direct: factorization must be None where numbers are complex"):
+        direct(A, b, factorization=Factorization(gallery.poisson((N,))))
+    with pytest.raises(ValueError, match="direct: b must be a vector of length 24"):
+        direct(A, b[:3])
+    with pytest.raises(TypeError, match="direct: A must be a sparse matrix; got a ndarray"):
+        direct(A.to_scipy().toarray(), b)
+
+
+def test_real_forms_are_operators(rng):
+    A = matrices(2, False)
+    form, x = RealForm(A), numbers(rng, N, 2)
+    assert np.array_equal(complex_parts(stacked(x)), x)
+    out = np.full((2 * N, 2), np.nan)
+    assert form.apply(stacked(x), out) is out and np.array_equal(complex_parts(out), A.apply(x))
+    assert form.shape == (2 * N, 2 * N) and form.n_samples == 2 and form.dtype == np.float64
+    assert form.astype(np.float32).operator.dtype == np.complex64
+    assert np.array_equal(form.take_samples([1]).apply(stacked(x[:, 1:])), form.apply(stacked(x))[:, 1:])
+    real = RealForm(gallery.poisson((N,)))
+    assert np.array_equal(complex_parts(real.apply(stacked(x))), gallery.poisson((N,)).astype(complex).apply(x))

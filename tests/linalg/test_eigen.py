@@ -1,0 +1,290 @@
+"""Eigenpairs: known spectra, SciPy sample by sample, multiple values, and bad samples that harm nobody."""
+
+import numpy as np
+import pytest
+import scipy.linalg
+import scipy.sparse as sp
+
+from ensemble import gallery
+from ensemble.krylov import SolveError, Status
+from ensemble.linalg import CrsMatrix, SymmetricCrsMatrix, eigen, eigsh, kron
+from ensemble.scalar import Ensemble, SampleSet
+from tests.linalg.problems import random_matrix
+
+
+def symmetric(seed, n, n_samples, density=0.05):
+    """Random symmetric matrices on one graph, with a diagonal of both signs."""
+    rng = np.random.default_rng(seed)
+    A = random_matrix(rng, n, n, n_samples, density)
+    return CrsMatrix.from_scipy(
+        [a + a.T + sp.diags_array(rng.normal(0, 3, n)) for a in map(A.to_scipy, range(n_samples))]
+    )
+
+
+def mass(n, n_samples=1):
+    one = sp.diags_array([1.0, 4.0, 1.0], offsets=[-1, 0, 1], shape=(n, n)).tocsr() / 6
+    return CrsMatrix.from_scipy([(1 + s) * one for s in range(n_samples)])
+
+
+def chosen(values, k, which="LM", sigma=None):
+    """The values that are wanted of all, ascending."""
+    goodness = {"LM": np.abs(values), "SM": -np.abs(values), "LA": values, "SA": -values}[which]
+    goodness = goodness if sigma is None else -np.abs(values - sigma)
+    return np.sort(values[np.argsort(-goodness)[:k]])
+
+
+def check(result, A, M=None, tolerance=1e-11):
+    """Residuals, order, normalisation and signs, by dense algebra."""
+    assert result.converged.all()
+    k, n = result.values.shape[0], A.shape[0]
+    assert result.vectors.shape == (n, k) and result.residual_norms.shape == (k, result.values.n_samples)
+    for s in range(result.values.n_samples):
+        a, m = A.to_scipy(s).toarray(), np.eye(n) if M is None else M.to_scipy(s).toarray()
+        values, vectors = result.values.sample(s), result.vectors.sample(s)
+        assert np.all(np.diff(values) >= 0.0)
+        size = np.abs(a).sum(axis=1).max() + np.abs(values) * np.abs(m).sum(axis=1).max()
+        norms = np.linalg.norm(a @ vectors - m @ vectors * values, axis=0)
+        assert np.all(norms <= tolerance * size * np.linalg.norm(vectors, axis=0))
+        np.testing.assert_allclose(norms, result.residual_norms[:, s], rtol=0, atol=1e-13 * size.max())
+        np.testing.assert_allclose(vectors.T @ m @ vectors, np.eye(k), rtol=0, atol=1e-8)
+        for x in vectors.T:
+            assert x[np.flatnonzero(np.abs(x) >= 0.5 * np.abs(x).max())[0]] > 0.0
+
+
+@pytest.mark.parametrize("which", ["LM", "SM", "LA", "SA"])
+@pytest.mark.parametrize("n", [8, 90])
+def test_pairs_are_those_of_dense_algebra(which, n):
+    A = symmetric(20411, n, 5)
+    result = eigsh(A, 4, which=which)
+    check(result, A)
+    for s in range(5):
+        expected = chosen(np.linalg.eigvalsh(A.to_scipy(s).toarray()), 4, which)
+        np.testing.assert_allclose(result.values.sample(s), expected, rtol=0, atol=1e-11)
+    assert np.all(result.iterations == 0) == (n == 8)
+
+
+@pytest.mark.parametrize("n", [10, 80])
+@pytest.mark.parametrize("shared", [False, True])
+def test_pairs_near_a_shift_of_each_sample(n, shared):
+    A, shifts = symmetric(60821, n, 4), np.array([0.0, 0.3, -1.7, 4.0])
+    sigma = 0.37 if shared else Ensemble(shifts)
+    result = eigsh(A, 5, sigma=sigma)
+    check(result, A)
+    for s in range(4):
+        every = np.linalg.eigvalsh(A.to_scipy(s).toarray())
+        expected = chosen(every, 5, sigma=0.37 if shared else shifts[s])
+        np.testing.assert_allclose(result.values.sample(s), expected, rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("which", ["LM", "SM", "LA", "SA"])
+@pytest.mark.parametrize("n", [9, 70])
+def test_generalised_problems_are_scipys(which, n):
+    A, M = gallery.poisson((n,), n_samples=3), mass(n, 3)
+    result = eigsh(A, 3, M, which=which, max_iterations=400)
+    check(result, A, M)
+    for s in range(3):
+        every = scipy.linalg.eigh(A.to_scipy(s).toarray(), M.to_scipy(s).toarray(), eigvals_only=True)
+        np.testing.assert_allclose(result.values.sample(s), chosen(every, 3, which), rtol=1e-9)
+
+
+def test_vibrations_of_a_string_are_known():
+    """Linear elements on (0, 1): 6 / h^2 (1 - cos(j pi h)) / (2 + cos(j pi h))."""
+    n = 200
+    h, j = 1.0 / (n + 1), np.arange(1, 6)
+    A, M = gallery.poisson((n,)) / h, mass(n) * h
+    expected = 6.0 / h**2 * (1.0 - np.cos(j * np.pi * h)) / (2.0 + np.cos(j * np.pi * h))
+    result = eigsh(A, 5, M, sigma=0.0)
+    check(result, A, M)
+    np.testing.assert_allclose(result.values.samples[:, 0], expected, rtol=1e-9)
+    exact = np.sin(np.outer(np.arange(1, n + 1) * h, j) * np.pi)
+    cosine = np.abs(np.sum(exact * result.vectors.samples[:, :, 0], axis=0))
+    norms = np.linalg.norm(exact, axis=0) * np.linalg.norm(result.vectors.samples[:, :, 0], axis=0)
+    np.testing.assert_allclose(cosine, norms, rtol=1e-12)
+
+
+def laplacian_values(shape):
+    grids = [2.0 - 2.0 * np.cos(np.arange(1, n + 1) * np.pi / (n + 1)) for n in shape]
+    return np.sort(sum(np.meshgrid(*grids, indexing="ij")).reshape(-1))
+
+
+@pytest.mark.parametrize("shape, k", [((12, 12), 8), ((7, 7, 7), 11)], ids=str)
+@pytest.mark.parametrize("which", ["SA", "SM", "LA"])
+def test_every_copy_of_a_multiple_value_is_found(shape, k, which):
+    """Squares have pairs of equal values, cubes up to six of them."""
+    A = gallery.poisson(shape)
+    every = laplacian_values(shape)
+    result = eigsh(A, k, which=which)
+    check(result, A)
+    np.testing.assert_allclose(result.values.samples[:, 0], every[-k:] if which == "LA" else every[:k], atol=1e-10)
+
+
+@pytest.mark.parametrize("copies", [4, 7])
+@pytest.mark.parametrize("which", ["SA", "LA"])
+def test_more_copies_than_vectors_of_a_block(copies, which):
+    A, every = kron(copies, gallery.poisson((40,))), laplacian_values((40,))
+    result = eigsh(A, copies + 1, which=which, max_iterations=400)
+    check(result, A)
+    ends = every[[-2] + [-1] * copies] if which == "LA" else every[[0] * copies + [1]]
+    np.testing.assert_allclose(result.values.samples[:, 0], ends, rtol=0, atol=1e-10)
+
+
+def test_copies_that_the_first_space_does_not_hold():
+    """Five equal values: three copies and the next two values meet a wide tolerance before rounding brings others."""
+    values = np.concatenate([np.ones(5), np.linspace(100.0, 1000.0, 195)])
+    result = eigsh(sp.diags_array(values), 5, which="SM", rtol=1e-4)
+    np.testing.assert_allclose(result.values.samples[:, 0], 1.0, rtol=1e-3)
+
+
+def test_another_start_finds_what_the_first_does_not_hold(monkeypatch):
+    """The first vectors have no part in the eigenvector of the smallest value, and products of a diagonal give none."""
+    make = eigen._Search.__init__
+
+    def without_the_first(self, *arguments):
+        make(self, *arguments)
+        self.spare[: -eigen.BLOCK, 0] = 0.0
+
+    monkeypatch.setattr(eigen._Search, "__init__", without_the_first)
+    result = eigsh(sp.diags_array(np.linspace(1.0, 30.0, 150)), 3, which="SM")
+    np.testing.assert_allclose(result.values.samples[:, 0], np.linspace(1.0, 30.0, 150)[:3], rtol=1e-12)
+
+
+def test_clustered_values_and_multiples_of_the_identity():
+    rng = np.random.default_rng(33119)
+    values = np.concatenate([1.0 + 1e-7 * np.arange(6), rng.uniform(2.0, 50.0, 114)])
+    A = CrsMatrix.from_scipy([sp.diags_array(values), 3.0 * sp.eye_array(120)])
+    result = eigsh(A, 6, which="SA")
+    check(result, A)
+    np.testing.assert_allclose(result.values.sample(0), values[:6], rtol=1e-13)
+    np.testing.assert_allclose(result.values.sample(1), 3.0, rtol=1e-13)
+
+
+@pytest.mark.parametrize("options", [{"which": "SA"}, {"which": "LM"}, {"sigma": 0.4}], ids=str)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_each_sample_is_its_scalar_run(options, weighted):
+    n_samples = 9
+    A = symmetric(73009, 90, n_samples)
+    M = mass(90) if weighted else None
+    result = eigsh(A, 3, M, **options, max_iterations=300)
+    assert np.unique(result.iterations).size > 1  # finished samples have left
+    for s in range(n_samples):
+        alone = eigsh(A.sample(s), 3, M, **options, max_iterations=300)
+        for name in ("values", "vectors"):
+            assert np.array_equal(getattr(result, name).sample(s), getattr(alone, name).sample(0))
+        assert np.array_equal(result.residual_norms[:, s], alone.residual_norms[:, 0])
+        assert result.iterations[s] == alone.iterations[0] and result.status[s] is alone.status[0]
+
+
+def test_signs_and_order_are_those_of_neighbouring_samples():
+    """Modes of a string whose density changes little from sample to sample, odd ones among them, do not flip."""
+    n = 61
+    line = np.linspace(0.0, 1.0, n)
+    matrices = [gallery.poisson((n,)).to_scipy() + sp.diags_array(1e-3 * np.sin(7 * line + s)) for s in range(24)]
+    vectors = eigsh(CrsMatrix.from_scipy(matrices), 5, which="SA").vectors.samples
+    np.testing.assert_array_less(np.max(np.abs(vectors - vectors[:, :, :1]), axis=(0, 1)), 0.2)
+
+
+@pytest.mark.parametrize("n", [12, 80])
+def test_bad_samples_are_flagged_and_the_others_are_their_own_runs(n):
+    A = symmetric(88493, n, 4)
+    values = A.values.copy()
+    values[5, 1], values[:, 2] = np.nan, np.inf
+    result = eigsh(CrsMatrix(A.graph, values), 3, which="SA")
+    assert result.status.tolist() == [Status.converged, Status.breakdown, Status.breakdown, Status.converged]
+    assert np.isnan(result.values.samples[:, 1:3]).all() and np.isnan(result.residual_norms[:, 1]).all()
+    for s in (0, 3):
+        assert np.array_equal(result.vectors.sample(s), eigsh(A.sample(s), 3, which="SA").vectors.sample(0))
+    assert repr(result) == "EigenResult(3 pairs: 2 of 4 samples converged; not: samples 1, 2)"
+    with pytest.raises(SolveError, match=r"eigsh: 2 of 4 samples have pairs .*\(samples 1, 2; 2 breakdown\)"):
+        result.raise_if_failed()
+
+
+@pytest.mark.parametrize("n", [12, 80])
+def test_a_weight_that_is_not_positive_definite_breaks_down(n):
+    A = gallery.poisson((n,), n_samples=2)
+    M = CrsMatrix.from_scipy([sp.eye_array(n), sp.diags_array(np.where(np.arange(n) == 4, -1.0, 1.0))])
+    result = eigsh(A, 2, M, sigma=0.0, max_iterations=30)
+    assert result.converged[0] and result.status[1] is not Status.converged
+
+
+def test_a_matrix_that_is_not_symmetric_is_not_called_solved():
+    A = random_matrix(np.random.default_rng(71209), 80, 80, 2, 0.1)
+    for options in ({"which": "LA"}, {"sigma": 0.1}):
+        assert not eigsh(A, 3, **options, max_iterations=20).converged.any()
+
+
+def test_shifts_that_are_eigenvalues_are_moved():
+    A = CrsMatrix.from_scipy([sp.diags_array(np.arange(90.0)), sp.diags_array(np.arange(90.0) + 0.25)])
+    result = eigsh(A, 3, sigma=7.0)
+    check(result, A)
+    np.testing.assert_allclose(result.values.sample(0), [6.0, 7.0, 8.0], rtol=1e-12)
+    line = gallery.poisson((50,)).to_scipy().tolil()
+    line[0, 0] = line[49, 49] = 1.0
+    singular = eigsh(line.tocsr(), 2, which="SM")
+    assert singular.converged.all() and abs(singular.values.samples[0, 0]) < 1e-12
+
+
+def test_iterations_that_do_not_suffice_say_so():
+    result = eigsh(gallery.poisson((30, 30)), 4, which="LA", max_iterations=2)
+    assert result.status[0] is Status.max_iterations and result.iterations[0] == 2
+    assert np.all(result.residual_norms.max(axis=0) > result.target.min(axis=0))
+    with pytest.raises(SolveError, match="Give sigma near the values wanted"):
+        result.raise_if_failed()
+
+
+def test_float32_symmetric_matrices_and_sample_sets():
+    points = SampleSet(points=np.arange(3.0)[None, :])
+    A = CrsMatrix.from_scipy([gallery.poisson((60,)).to_scipy()] * 3)
+    single = CrsMatrix(A.graph, Ensemble(A.values.astype(np.float32), points))
+    result = eigsh(single, 2, which="SA")
+    assert result.converged.all() and result.values.dtype == result.vectors.dtype == np.float32
+    assert result.values.sample_set is points
+    np.testing.assert_allclose(result.values.samples[:, 0], laplacian_values((60,))[:2], rtol=1e-2)
+    half = eigsh(SymmetricCrsMatrix.from_crs(A), 2, which="SA")
+    assert np.array_equal(half.values.samples, eigsh(A, 2, which="SA").values.samples)
+
+
+def test_all_pairs_of_small_matrices_and_one_of_one():
+    A = symmetric(20771, 5, 2, 0.5)
+    check(eigsh(A, 5), A)
+    one = eigsh(sp.csr_array([[4.0]]), 1, sp.csr_array([[2.0]]))
+    assert one.values.samples[0, 0] == pytest.approx(2.0) and one.vectors.samples[0, 0, 0] == pytest.approx(
+        np.sqrt(0.5)
+    )
+
+
+def test_a_basis_replaces_what_depends_on_the_rest():
+    rng = np.random.default_rng(80177)
+    spare, like = rng.standard_normal((6, 30)), np.empty((30, 2))
+    basis = eigen.RitzBasis(like, None, spare)
+    block = rng.standard_normal((3, 30, 2))
+    block[2, :, 1] = block[0, :, 1] - 2.0 * block[1, :, 1]
+    basis.extend(block)
+    for s in range(2):
+        v = basis.vectors[:, :, s]
+        np.testing.assert_allclose(v @ v.T, np.eye(3), rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "error", "text"),
+    [
+        ((np.eye(3), 1), {}, TypeError, "eigsh: A must be a sparse matrix"),
+        ((sp.csr_array(np.ones((2, 3))), 1), {}, ValueError, "eigsh: A must be square"),
+        ((sp.eye_array(3) * 1j, 1), {}, TypeError, "eigsh: A must hold float32 or float64; got complex128"),
+        ((sp.eye_array(3), 4), {}, ValueError, "eigsh: k must be at most the number of rows, 3; got 4"),
+        ((sp.eye_array(3), 0), {}, ValueError, "eigsh: k must be an integer of at least 1; got 0"),
+        ((sp.eye_array(3), 1, sp.eye_array(2)), {}, ValueError, r"M must have shape \(3, 3\); got shape \(2, 2\)"),
+        ((sp.eye_array(3), 1), {"which": "BE"}, ValueError, "eigsh: which must be one of"),
+        ((sp.eye_array(3), 1), {"which": "LA", "sigma": 1.0}, ValueError, 'which must be "LM" where sigma is given'),
+        ((sp.eye_array(3), 1), {"sigma": [1.0, 2.0]}, TypeError, "sigma must be a number or an Ensemble of"),
+        ((sp.eye_array(3), 1), {"sigma": np.nan}, ValueError, "sigma must be finite"),
+        ((sp.eye_array(3), 1), {"max_iterations": 0}, ValueError, "max_iterations must be an integer of at least 1"),
+        ((sp.eye_array(3), 1), {"rtol": -1.0}, ValueError, "rtol must be a finite number, zero or above"),
+        (
+            (gallery.poisson((3,), n_samples=2), 1), {"sigma": Ensemble(np.zeros(3))}, ValueError,
+            r"eigsh: A, M and sigma must have the same n_samples, or 1; got \[2, 3\]",
+        ),
+    ],
+)  # fmt: skip
+def test_bad_input_is_refused(arguments, options, error, text):
+    with pytest.raises(error, match=text):
+        eigsh(*arguments, **options)
