@@ -6,13 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
+from scipy.special import ndtri
 
-from ensemble.uq.algorithms.evaluations import normal_points, random_generator
+from ensemble.uq.algorithms.evaluations import SMALLEST, normal_points, random_generator
 
-__all__ = ["SubsetRun", "run_levels"]
+__all__ = ["N_FAMILIES", "SubsetRun", "run_levels"]
 
 TARGET_ACCEPTANCE = 0.41
 FIRST_SCALE = 0.6
+N_FAMILIES = 20
+"""Parts of the first level: more make the estimated variance less uncertain, and the actual one larger."""
+GOLDEN = 0.5 * (np.sqrt(5.0) - 1.0)
 
 
 @dataclass
@@ -33,15 +37,18 @@ class SubsetRun:
 
     @property
     def variance(self) -> float:
-        """Of `probability`, from the contributions of the independent samples of the first level.
+        """Of `probability`, from the contributions of the families, which are independent.
 
         These are Z_i = probability * n * f_i with f_i the share of family i in the event, so that the relative variance
-        of their mean is sum f_i^2 - 1 / n, times n / (n - 1).
+        of their mean is sum f_i^2 - 1 / n, times n / (n - 1). The first level alone has independent samples.
         """
-        inside, n = self.distances <= 0.0, self.distances.size
+        inside, size = self.distances <= 0.0, self.distances.size
         if not inside.any():
             return float("nan")
-        shares = np.unique(self.families[inside], return_counts=True)[1] / np.count_nonzero(inside)
+        if len(self.fractions) == 1:
+            return self.probability * (1.0 - self.probability) / (size - 1)
+        n = min(N_FAMILIES, size)
+        shares = np.bincount(self.families[inside]) / np.count_nonzero(inside)
         return self.probability**2 * (float((shares**2).sum()) - 1.0 / n) * n / (n - 1)
 
 
@@ -56,7 +63,7 @@ def run_levels(
     run, scale = SubsetRun(), FIRST_SCALE
     generator = random_generator(seed, number, 1)
     run.z = normal_points(seed, number, 0, n, n_germs)
-    run.distances, run.families = distance(run.z), np.arange(n)
+    run.distances, run.families = distance(run.z), np.arange(n) * min(N_FAMILIES, n) // n
     n_seeds = n // n_steps
     while True:
         order = np.argsort(run.distances, kind="stable")
@@ -85,13 +92,15 @@ def _next_level(
     Adaptive conditional sampling: a move keeps the standard normal distribution, ``rho z + sigma xi`` with
     ``rho^2 + sigma^2 = 1`` per coordinate, sigma in proportion to the spread of the seeds (Papaioannou et al. 2015,
     section 4.3). All chains make a move at once, one ensemble; the scale adapts to the mean acceptance after each.
+    Along the mean of the seeds the noise is stratified over the chains of a family.
     """
     z, distances, n_steps = run.z[:, seeds], run.distances[seeds], run.distances.size // seeds.size
-    spread = z.std(axis=1, keepdims=True)
+    spread, centre, families = z.std(axis=1, keepdims=True), z.mean(axis=1, keepdims=True), run.families[seeds]
     states, found, accepted = [z], [distances], 0.0
     for k in range(1, n_steps):
         sigma = np.minimum(scale * spread, 1.0)
-        proposal = np.sqrt(1.0 - sigma * sigma) * z + sigma * generator.standard_normal(z.shape)
+        noise = _stratified_noise(sigma * centre, distances, families, generator)
+        proposal = np.sqrt(1.0 - sigma * sigma) * z + sigma * noise
         proposed = distance(proposal)
         accept = proposed <= threshold
         z, distances = np.where(accept, proposal, z), np.where(accept, proposed, distances)
@@ -100,6 +109,26 @@ def _next_level(
         accepted += accept.mean() / (n_steps - 1)
         scale *= np.exp((accept.mean() - TARGET_ACCEPTANCE) / np.sqrt(k))
     run.z, run.distances = np.concatenate(states, axis=1), np.concatenate(found)
-    run.families = np.tile(run.families[seeds], n_steps)
+    run.families = np.tile(families, n_steps)
     run.acceptance.append(float(accepted))
     return float(scale)
+
+
+def _stratified_noise(
+    direction: np.ndarray, distances: np.ndarray, families: np.ndarray, generator: np.random.Generator
+) -> np.ndarray:
+    """Standard normals, one column per chain; along `direction` a lattice over the chains of a family by distance.
+
+    Randomized quasi-Monte Carlo over an array of chains (L'Ecuyer, Lecot, Tuffin 2008, Operations Research 56): the
+    chain of rank i has the quantile ``(i GOLDEN + shift) mod 1``, with one random shift per family. Each chain alone
+    has independent noise, and families are independent.
+    """
+    noise = generator.standard_normal((len(direction), distances.size))
+    norm = np.linalg.norm(direction)
+    if not norm > 0.0:
+        return noise
+    axis, order = direction / norm, np.lexsort((distances, families))
+    quantiles = np.empty(distances.size)
+    quantiles[order] = np.arange(distances.size) * GOLDEN + generator.random(N_FAMILIES)[families[order]]
+    noise += axis * (ndtri(np.maximum(quantiles % 1.0, SMALLEST)) - (axis * noise).sum(axis=0))
+    return noise
