@@ -180,10 +180,19 @@ def test_a_killed_run_is_resumed_with_other_groups_and_two_processes(folder, cap
     assert files_of(folder / "killed.zarr") == files_of(folder / "whole.zarr")
 
 
+HANDLED = """
+import runpy, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell ignore it
+sys.path.insert(0, "")
+runpy.run_module("ensemble", run_name="__main__")
+"""
+
+
 def test_an_interrupted_run_says_how_to_go_on(folder):
-    command = [sys.executable, "-m", "ensemble", "run", "model.py:slow", "-n", "4096", "--store", "run.zarr"]
+    command = [sys.executable, "-c", HANDLED, "run", "model.py:slow", "-n", "4096", "--store", "run.zarr"]
+    command += ["--ensemble-size", "4"]
     environment = os.environ | {"PYTHONPATH": str(Path(en.__file__).parents[1])}
-    process = subprocess.Popen([*command, "--ensemble-size", "4"], env=environment, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
     journal = folder / "run.zarr" / ".ensemble" / "journal"
     while not (journal.exists() and journal.stat().st_size > 2000):
         time.sleep(0.01)

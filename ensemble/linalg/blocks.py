@@ -110,12 +110,12 @@ def block(blocks: Any) -> CrsMatrix:
     Examples
     --------
     >>> from ensemble.gallery import poisson
-    >>> A, B = poisson((3,), n_samples=2), CrsMatrix.from_coo([0], [1], [5.0], (1, 3))
+    >>> A, B = poisson((6,), n_samples=2), CrsMatrix.from_coo([0], [1], [5.0], (1, 6))
     >>> K = block([[A, B.T], [B, None]])
     >>> K
-    CrsMatrix(shape=(4, 4), nnz=9, n_samples=2, float64)
-    >>> K.to_scipy(1).toarray()[3]
-    array([0., 5., 0., 0.])
+    CrsMatrix(shape=(7, 7), nnz=18, n_samples=2, float64)
+    >>> K.to_scipy(1).toarray()[6]
+    array([0., 5., 0., 0., 0., 0., 0.])
     """
     placed, heights, widths = _checked_blocks(blocks)
     matrices = [matrix for _, _, matrix in placed]

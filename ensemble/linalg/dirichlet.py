@@ -173,8 +173,6 @@ class Elimination:
         xp, masks = array_namespace(A.values), self.arrays_on(A.values)
         dtype = xp.result_type(A.values.dtype, asarray_like(np.empty(0, np.float32), A.values).dtype)
         known, side = (asarray_like(array, A.values) for array in (known, b))
-        if xp.isdtype(known.dtype, "complex floating"):
-            dtype = xp.result_type(dtype, known.dtype)
         if xp.isdtype(side.dtype, ("real floating", "complex floating")):
             dtype = xp.result_type(dtype, side.dtype)
         if xp.isdtype(known.dtype, "complex floating"):

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[3]
 @pytest.mark.parametrize(
     "kind, kills, seed",
     [
-        ("store", 4, 48211),
+        pytest.param("store", 4, 48211, marks=pytest.mark.slow),
         ("propagate", 4, 60347),
         pytest.param("store", 50, 39175, marks=pytest.mark.slow),
         pytest.param("propagate", 50, 75209, marks=pytest.mark.slow),
