@@ -197,6 +197,7 @@ def test_the_plate_reports_and_draws(plate, tmp_path, capsys):
     assert (tmp_path / "plate.png").stat().st_size > 50_000
 
 
+@pytest.mark.slow  # the kill tests of the store run in every suite
 def test_a_killed_study_ends_with_every_bit_of_one_that_was_not():
     environment = os.environ | {"PYTHONPATH": str(FOLDER.parents[1])}
     command = [sys.executable, str(FOLDER / "long_study.py")]
