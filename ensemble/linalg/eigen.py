@@ -23,7 +23,7 @@ __all__ = ["EigenResult", "eigsh"]
 NAME = "eigsh"
 
 GUARDS = 2
-"""Ritz vectors that are kept beside those asked for."""
+"""Ritz vectors that are kept beside the k wanted ones."""
 
 BLOCK = 3
 """Vectors that the operator is applied to together."""
@@ -214,7 +214,7 @@ class _Search:
 
     # --- the two ways
     def treat_as_dense(self) -> None:
-        """All pairs of every sample, of which those asked for are kept."""
+        """All pairs of every sample, of which the k wanted ones are kept."""
         values, vectors, bad = dense_pairs(self.pencil, self.k)
         for x in vectors:
             x *= _signs(x)

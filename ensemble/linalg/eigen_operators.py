@@ -97,7 +97,7 @@ class Pencil:
 
 
 def dense_pairs(pencil: Pencil, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The pairs asked for by dense algebra, one sample after the other: values, vectors, and bad samples."""
+    """The k wanted pairs by dense algebra, one sample after the other: values, vectors, and bad samples."""
     from scipy.linalg import LinAlgError, eigh
 
     n, count, A, M = pencil.n, pencil.n_samples, pencil.A, pencil.M

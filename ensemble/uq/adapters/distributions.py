@@ -12,32 +12,19 @@ __all__ = ["from_chaospy", "from_openturns"]
 
 
 class Inverse:
-    """A distribution by the inverse of its distribution function."""
+    """A distribution by the inverse of its distribution function, which takes a vector of probabilities."""
 
-    def __init__(self, distribution: Any) -> None:
-        self.distribution = distribution
+    def __init__(self, distribution: Any, inverse: str) -> None:
+        self.distribution, self.inverse = distribution, inverse
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.distribution})"
 
-
-class ChaospyInverse(Inverse):
-    """The inverse that chaospy computes."""
-
     def ppf(self, u: Any) -> np.ndarray:
         """Values at probabilities `u`, of the same shape."""
         probabilities = np.asarray(u, np.float64)
-        return np.asarray(self.distribution.inv(probabilities.reshape(-1)), np.float64).reshape(probabilities.shape)
-
-
-class OpenturnsInverse(Inverse):
-    """The inverse that OpenTURNS computes."""
-
-    def ppf(self, u: Any) -> np.ndarray:
-        """Values at probabilities `u`, of the same shape."""
-        probabilities = np.asarray(u, np.float64)
-        flat = probabilities.reshape(-1).tolist()
-        return np.asarray(self.distribution.computeQuantile(flat), np.float64).reshape(probabilities.shape)
+        values = getattr(self.distribution, self.inverse)(probabilities.reshape(-1).tolist())
+        return np.asarray(values, np.float64).reshape(probabilities.shape)
 
 
 def from_chaospy(distribution: Any) -> Inverse:
@@ -68,7 +55,7 @@ def from_chaospy(distribution: Any) -> Inverse:
     if not callable(getattr(distribution, "inv", None)):
         raise TypeError(message("from_chaospy", "distribution", "be of chaospy", f"a {type(distribution).__name__}"))
     one_number("from_chaospy", len(distribution))
-    return ChaospyInverse(distribution)
+    return Inverse(distribution, "inv")
 
 
 def from_openturns(distribution: Any) -> Inverse:
@@ -100,7 +87,7 @@ def from_openturns(distribution: Any) -> Inverse:
         seen = f"a {type(distribution).__name__}"
         raise TypeError(message("from_openturns", "distribution", "be of OpenTURNS", seen))
     one_number("from_openturns", distribution.getDimension())
-    return OpenturnsInverse(distribution)
+    return Inverse(distribution, "computeQuantile")
 
 
 def one_number(function: str, dimension: int) -> None:

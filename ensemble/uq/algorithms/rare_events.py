@@ -33,7 +33,7 @@ class SubsetResult(AlgorithmResult):
         20 parts, and what descends from one of them is one independent contribution. Correlation within and between
         levels is in it. The estimate itself is uncertain by a sixth.
     thresholds : ndarray, shape (n_levels,)
-        Of the model's value, level by level, of the first run; the last is that asked for.
+        Of the model's value, level by level, of the first run; the last is `threshold`.
     acceptance : ndarray, shape (n_levels - 1,)
         Fraction of moves accepted at each level but the first, of the first run.
     fractions : ndarray, shape (n_levels,)

@@ -145,7 +145,7 @@ class InputSamples:
         return PlainSample(plain, int(self.ids[place]))
 
     def fail(self, mask: Any, reason: str = "") -> None:
-        """Mark samples as failed; a study leaves them out of its statistics and says so.
+        """Mark samples as failed; a study leaves them out of its statistics and counts them.
 
         Parameters
         ----------

@@ -24,7 +24,7 @@ from ensemble.uq.study.outputs import (
 )
 from ensemble.uq.study.persistence import manifest_of, opened, stored_manifest
 from ensemble.uq.study.result import UqResult
-from ensemble.uq.study.streams import Stream
+from ensemble.uq.study.streams import Stream, empty_streams
 
 __all__ = ["KEEP_MEMORY", "Plan", "plan"]
 
@@ -287,8 +287,7 @@ class Plan:
 
     def new_streams(self, *, histograms: bool) -> dict[str, Stream]:
         """An empty stream for each output."""
-        replicates = self.sampler.n_replicates
-        return {name: Stream(*of_one, replicates, histograms=histograms) for name, of_one in self.layout.items()}
+        return empty_streams(self.layout, self.sampler.n_replicates, histograms=histograms)
 
     def _watch(self, ids: np.ndarray, outputs: dict[str, np.ndarray], failed: np.ndarray) -> None:
         """Add to the streams, and to the first entries that a display shows; no outputs where all samples failed."""

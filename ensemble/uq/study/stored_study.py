@@ -14,7 +14,7 @@ from ensemble.uq.samplers.sampler import Sampler
 from ensemble.uq.store.store import Store
 from ensemble.uq.study.dataset import WEIGHTS
 from ensemble.uq.study.result import UqResult
-from ensemble.uq.study.streams import Stream
+from ensemble.uq.study.streams import Stream, empty_streams
 
 __all__ = ["open_study"]
 
@@ -90,8 +90,7 @@ class StoredStudy:
 
     def new_streams(self, *, histograms: bool) -> dict[str, Stream]:
         """An empty stream for each output."""
-        replicates = self.sampler.n_replicates
-        return {name: Stream(*of_one, replicates, histograms=histograms) for name, of_one in self.layout.items()}
+        return empty_streams(self.layout, self.sampler.n_replicates, histograms=histograms)
 
 
 def open_study(store: str | PathLike[str]) -> UqResult:

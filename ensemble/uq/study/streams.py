@@ -9,9 +9,9 @@ import numpy as np
 
 from ensemble.scalar import Ensemble, Moments
 from ensemble.uq.study.histograms import Histograms
-from ensemble.uq.study.outputs import blank
+from ensemble.uq.study.outputs import Layout, blank
 
-__all__ = ["Stream", "Summary", "block_size"]
+__all__ = ["Stream", "Summary", "block_size", "empty_streams"]
 
 BLOCK_MEMORY = 2**25
 """Bytes of samples that a block may hold."""
@@ -149,3 +149,8 @@ class Stream:
 
 def _chosen(values: np.ndarray | None, places: np.ndarray) -> np.ndarray | None:
     return None if values is None else np.take(values, places, axis=-1)
+
+
+def empty_streams(layout: Layout, n_replicates: int, *, histograms: bool) -> dict[str, Stream]:
+    """An empty stream for each output of a layout."""
+    return {name: Stream(shape, dtype, n_replicates, histograms=histograms) for name, (shape, dtype) in layout.items()}
