@@ -172,9 +172,12 @@ def model_of(reference: str) -> Callable[..., Any]:
 
 
 def inputs_from_python(reference: str) -> Any:
-    """The object ``inputs`` of the model's file."""
+    """The object ``inputs`` of the model's file, which `model_of` has run."""
     path = reference.partition(":")[0]
-    found = object_in(path, Path("."), "inputs")
+    module = sys.modules[Path(path).stem]
+    if not hasattr(module, "inputs"):
+        raise ValueError(f"{path} must define 'inputs', or -c must name a TOML file; got neither.")
+    found = module.inputs
     if not isinstance(found, uq.Inputs):
         raise ValueError(f"{path}: inputs must be an ensemble.Inputs; got a {type(found).__name__}.")
     return found

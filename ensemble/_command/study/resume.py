@@ -23,18 +23,19 @@ def run(options: argparse.Namespace) -> int:
         raise ValueError(
             f"resume: the store must be one of ensemble run; got {seen}. Call propagate(..., resume=True)."
         )
-    model = options.model or origin.model
+    reference = options.model or origin.model
+    model = model_of(reference)
     study: dict[str, Any] = {}
     if origin.config is not None:
         study, inputs = read_configuration(Path(origin.config))
     else:
-        inputs = inputs_from_python(model)
+        inputs = inputs_from_python(reference)
     kept = {name: study[name] for name in ("ensemble_size", "group_by", "on_failure", "workers") if name in study}
     said = {"ensemble_size": options.ensemble_size, "group_by": options.group_by, "on_failure": options.on_failure,
             "workers": options.workers}  # fmt: skip
     chosen = kept | {name: value for name, value in said.items() if value is not None}
     chosen |= {"n": options.samples or stored["n"], "seed": stored["seed"], "sampler": sampler_of(stored)}
-    return carry_out(model_of(model), inputs, chosen, options, resume="force" if options.force else True)
+    return carry_out(model, inputs, chosen, options, resume="force" if options.force else True)
 
 
 def sampler_of(manifest: dict[str, Any]) -> str:

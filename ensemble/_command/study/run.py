@@ -19,12 +19,12 @@ DEFAULTS = {"n": 1024, "sampler": "sobol", "seed": 1, "ensemble_size": "auto", "
 
 def run(options: argparse.Namespace) -> int:
     """Carry out ``ensemble run``."""
+    model = model_of(options.model)
     study: dict[str, Any] = {}
     if options.config is not None:
         study, inputs = read_configuration(options.config)
     else:
         inputs = inputs_from_python(options.model)
-    model = model_of(options.model)
     said = {
         "n": options.samples, "sampler": options.sampler, "seed": options.seed,
         "ensemble_size": options.ensemble_size, "group_by": options.group_by, "on_failure": options.on_failure,
