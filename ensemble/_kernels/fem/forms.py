@@ -15,7 +15,7 @@ import numpy as np
 from ensemble._backend import array_namespace, asarray_like, backend_of, library_and_device
 from ensemble._compile.numba import output, thread_count, tiles
 from ensemble._compile.registry import into
-from ensemble._compile.trace.evaluate import evaluate
+from ensemble._compile.trace.replay import replay
 from ensemble._kernels.fem.form_cuda import assemble_on_device
 from ensemble._kernels.fem.form_loops import assembly_loop
 from ensemble._kernels.fem.form_plan import Element
@@ -148,7 +148,7 @@ def reference(
                 p: _input(xp, form, form.inputs[p], fields, (elements, nodes), basis, q)
                 for p in coefficients.graph.strong_inputs
             }
-            values |= dict(zip(coefficients.numbers, evaluate(xp, coefficients.graph, inputs), strict=True))
+            values |= dict(zip(coefficients.numbers, replay(coefficients.graph, inputs, xp), strict=True))
         for term in form.terms:
             weight = dx[:, q, None] * basis[term.test[1]] * term.factor
             if term.trial is not None:

@@ -1,0 +1,66 @@
+"""Symplectic methods of fixed steps for separable systems: leapfrog and its composition of order 4.
+
+A system is separable where ``y = (q, v)`` of two halves has ``dq/dt = g(v)`` and ``dv/dt = a(t, q)``: the first half of
+f depends on the second half of y alone, and the second half of f on the time and the first half of y.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ensemble.ode.methods.method import Method, Step, added, cubic
+from ensemble.ode.system import System
+
+__all__ = ["LEAPFROG", "YOSHIDA4"]
+
+OUTER = 1.0 / (2.0 - 2.0 ** (1.0 / 3.0))
+
+YOSHIDA_WEIGHTS = (OUTER, 1.0 - 2.0 * OUTER, OUTER)
+"""Parts of the step (Yoshida 1990, Physics Letters A 150, 262-268)."""
+
+
+def _half(system: System) -> int:
+    return system.n // 2
+
+
+def _force(system: System, t: Any, y: Sequence[Any], p: Sequence[Any]) -> list[Any]:
+    """a(t, q), the second half of f."""
+    return system.f(t, y, p)[_half(system) :]
+
+
+def _step(
+    weights: Sequence[float], system: System, t: Any, h: Any, y: Sequence[Any], carried: Sequence[Any], p: Sequence[Any]
+) -> Step:
+    """Half a kick, a drift and half a kick for each part of the step: velocity Verlet (Verlet 1967).
+
+    `carried` is the force at the start.
+    """
+    m = _half(system)
+    q, v, force, time = list(y[:m]), list(y[m:]), list(carried), t
+    for weight in weights:
+        part = h if weight == 1.0 else weight * h
+        v = added(v, 0.5 * part, force)
+        q = added(q, part, system.f(time, [*q, *v], p)[:m])
+        time = time + part
+        force = _force(system, time, [*q, *v], p)
+        v = added(v, 0.5 * part, force)
+    new = [*q, *v]
+    # the slopes at both ends serve the dense output alone
+    slopes = [*system.f(t, y, p)[:m], *carried]
+    new_slopes = [*system.f(t + h, new, p)[:m], *force]
+    dense = [cubic(*values) for values in zip(y, new, [h] * system.n, slopes, new_slopes, strict=True)]
+    return Step(new, force, None, dense)
+
+
+def _leapfrog(system: System, t: Any, h: Any, y: Sequence[Any], carried: Sequence[Any], p: Sequence[Any]) -> Step:
+    return _step((1.0,), system, t, h, y, carried, p)
+
+
+def _yoshida4(system: System, t: Any, h: Any, y: Sequence[Any], carried: Sequence[Any], p: Sequence[Any]) -> Step:
+    return _step(YOSHIDA_WEIGHTS, system, t, h, y, carried, p)
+
+
+LEAPFROG = Method("leapfrog", 2, None, _leapfrog, _half, _force)
+
+YOSHIDA4 = Method("yoshida4", 4, None, _yoshida4, _half, _force)

@@ -1,0 +1,100 @@
+"""The right-hand side of a system of ordinary differential equations, bound to one namespace."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ensemble._check import require
+from ensemble._compile.trace.graph import Graph
+from ensemble._compile.trace.replay import replay
+from ensemble._compile.trace.tracer import Scalar, trace
+from ensemble._typing import Namespace
+
+__all__ = ["System"]
+
+NAME = "ode.solve"
+
+
+class System:
+    """``dy/dt = f(t, y, p)`` for scalars of one kind: traced values, arrays of a value per sample, or Ensembles.
+
+    Parameters
+    ----------
+    function : callable
+        ``f(t, y, p, xp)``: time, `n` values, `n_parameters` values and a namespace; returns `n` values.
+    n, n_parameters : int
+        Numbers of unknowns and of parameters.
+    xp : namespace
+        Of the values that the methods are called with.
+    dtype : str
+        "float32" or "float64": of the graph, where it is needed.
+    graph : Graph, optional
+        The trace of `function`, where it is known (`traced`): `f` replays it then.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        n: int,
+        n_parameters: int,
+        xp: Namespace,
+        *,
+        dtype: str = "float64",
+        graph: Graph | None = None,
+    ) -> None:
+        self.function, self.n, self.n_parameters, self.xp, self.dtype = function, n, n_parameters, xp, dtype
+        self._graph = graph
+
+    def bound(self, xp: Namespace) -> System:
+        """The same system for values of another namespace; the graph is kept."""
+        return System(self.function, self.n, self.n_parameters, xp, dtype=self.dtype, graph=self._graph)
+
+    @functools.cached_property
+    def graph(self) -> Graph:
+        """The trace of the function: inputs t, y and p in this order, `n` outputs of `dtype`.
+
+        Raises
+        ------
+        TypeError
+            If the function cannot be traced.
+        """
+        return (
+            self._graph
+            if self._graph is not None
+            else traced_graph(self.function, self.n, self.n_parameters, self.dtype)
+        )
+
+    def traced(self) -> System:
+        """The same system, whose `f` replays its graph: the function is not called again."""
+        return System(self.function, self.n, self.n_parameters, self.xp, dtype=self.dtype, graph=self.graph)
+
+    def f(self, t: Any, y: Sequence[Any], p: Sequence[Any]) -> list[Any]:
+        """The derivatives of the unknowns, `n` values."""
+        if self._graph is not None:
+            return replay(self._graph, [t, *y, *p], self.xp)
+        results = _listed(self.function(t, list(y), list(p), self.xp), self.n)
+        return [self.xp.full_like(y[0], r) if isinstance(r, int | float) else r for r in results]
+
+
+def traced_graph(function: Callable[..., Any], n: int, n_parameters: int, dtype: str) -> Graph:
+    """The graph of ``function(t, y, p, xp)`` with inputs t, y, p of `dtype` and `n` outputs of it."""
+
+    def body(t: Any, y: list[Any], p: list[Any]) -> list[Any]:
+        xp = t.__array_namespace__()
+        return [xp.astype(r, getattr(xp, dtype)) for r in _listed(function(t, y, p, xp), n)]
+
+    real = Scalar(dtype)
+    return trace(body, real, [real] * n, [real] * n_parameters, function=NAME)
+
+
+def _listed(results: Any, n: int) -> list[Any]:
+    """What a right-hand side returned, as `n` values."""
+    advice = "Return a list of n values, one per unknown."
+    try:
+        values = list(results)
+    except TypeError:
+        values = [results]
+    require(len(values) == n, NAME, "f(t, y, p, xp)", f"return {n} values", len(values), advice)
+    return values

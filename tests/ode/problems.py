@@ -1,0 +1,71 @@
+"""Problems with known solutions, and a plain loop that integrates them with a method."""
+
+import math
+
+import numpy as np
+
+from ensemble.ode.methods import METHODS
+from ensemble.ode.system import System
+
+
+def pendulum(t, y, p, xp):
+    """A forced pendulum: smooth, nonlinear, not autonomous, separable."""
+    return [y[1], -p[0] * xp.sin(y[0]) + 0.3 * xp.cos(t)]
+
+
+def lorenz(t, y, p, xp):
+    return [10.0 * (y[1] - y[0]), y[0] * (p[0] - y[2]) - y[1], y[0] * y[1] - 8.0 / 3.0 * y[2]]
+
+
+def system_of(function, n, k=1, **options):
+    return System(function, n, k, np, **options)
+
+
+def fixed_steps(method, system, y0, p, t0, t1, n_steps):
+    """All points, and the dense output at the middle of each step, shapes (n_steps + 1, n) and (n_steps, n)."""
+    method = METHODS[method] if isinstance(method, str) else method
+    t, h = np.float64(t0), np.float64((t1 - t0) / n_steps)
+    y = [np.float64(v) for v in y0]
+    carried = method.start(system, t, y, p)
+    points, middles = [y], []
+    for k in range(n_steps):
+        step = method.step(system, t, h, y, carried, p)
+        assert len(step.y) == len(step.dense) == system.n and len(step.carried) == method.n_carried(system)
+        middles.append(dense_at(step, y, 0.5))
+        y, carried, t = step.y, step.carried, t0 + (k + 1) * h
+        points.append(y)
+    return np.array(points), np.array(middles)
+
+
+def dense_at(step, y, theta):
+    return [a + sum(c * theta ** (k + 1) for k, c in enumerate(row)) for a, row in zip(y, step.dense)]
+
+
+def adaptive(method, system, y0, p, t0, t1, rtol, atol):
+    """The final point and the number of steps, with the control of the design, for arrays of one sample."""
+    t, y = np.float64(t0), [np.float64(v) for v in y0]
+    h, n_steps = np.float64(1e-3 * (t1 - t0)), 0
+    carried = method.start(system, t, y, p)
+    while t < t1:
+        h = min(h, t1 - t)
+        step = method.step(system, t, h, y, carried, p)
+        n_steps += 1
+        assert n_steps < 20000
+        if method.own_step:
+            t, y, carried = t + step.h_used, step.y, step.carried
+            h = t1 - t
+            continue
+        scale = [atol + rtol * max(abs(a), abs(b)) for a, b in zip(y, step.y)]
+        error = mean_square(step.error, scale)
+        if step.error_3 is not None:
+            error = error**2 / (error + 0.01 * mean_square(step.error_3, scale) + 1e-300)
+        error = math.sqrt(error)
+        last = h == t1 - t
+        if error <= 1.0:
+            t, y, carried = (t1 if last else t + h), step.y, step.carried
+        h = h * min(10.0, max(0.2, 0.9 * max(error, 1e-10) ** (-1.0 / method.error_order)))
+    return np.array(y), n_steps
+
+
+def mean_square(errors, scale):
+    return sum((e / s) ** 2 for e, s in zip(errors, scale)) / len(scale)
