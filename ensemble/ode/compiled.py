@@ -38,6 +38,8 @@ class Bodies(NamedTuple):
     loop: Graph
     event: Graph | None
     degree: int
+    alike: bool
+    """Whether all samples take the same fixed steps."""
 
 
 def bodies_of(problem: Problem) -> Bodies:
@@ -101,19 +103,20 @@ def _bodies(
 
     event_graph = contracted(trace(event, *[real] * (1 + n + k), function="ode.solve")) if events else None
     steps = functools.partial(advance, dense=dense, alike=alike)
-    return Bodies(rows, body(start), body(steps), event_graph, degree)
+    return Bodies(rows, body(start), body(steps), event_graph, degree, alike)
 
 
 def loads_of(problem: Problem, rows: Rows) -> list[tuple[int, Array]]:
     """The rows that are loaded for each sample, and what is loaded, (S or 1,) each."""
     n = problem.system.n
     loads = [(rows.y + i, problem.y0[i]) for i in range(n)] + [(rows.t, problem.t0), (rows.t0, problem.t0)]
-    sign = np.sign
     direction = problem.t1 - problem.t0
     direction = (direction > 0).astype(problem.dtype) - (direction < 0).astype(problem.dtype)
     loads += [(rows.t1, problem.t1), (rows.direction, direction), (rows.rtol, problem.rtol)]
     loads += [(rows.atol + i, row) for i, row in enumerate(problem.atol)]
-    loads += [(rows.h, problem.step), (rows.longest, problem.longest), (rows.max_steps, problem.n_steps)]
+    fixed = problem.method.error_order is None and not problem.method.own_step
+    longest = problem.step if fixed else problem.longest
+    loads += [(rows.h, problem.step), (rows.longest, longest), (rows.max_steps, problem.n_steps)]
     loads += [(rows.p + j, row) for j, row in enumerate(problem.p)]
     return loads
 
@@ -123,7 +126,8 @@ def places_of(problem: Problem, bodies: Bodies) -> np.ndarray:
     r, system = bodies.rows, problem.system
     n_carried = problem.method.n_carried(system)
     numbers = (r.t, r.y, r.h, r.carried_values, r.n_steps, r.n_rejected, r.status, r.events, r.t0, r.t1, r.direction,
-               r.t_out, r.p, r.output, system.n, n_carried, bodies.degree, len(problem.events), system.n_parameters, 0)  # fmt: skip
+               r.t_out, r.p, r.output, system.n, n_carried, bodies.degree, len(problem.events), system.n_parameters,
+               int(problem.n_steps[0]) if bodies.alike else 0)  # fmt: skip
     return np.array(numbers, dtype=np.int64)
 
 

@@ -211,15 +211,16 @@ def advance(
 
 
 def _advance_alike(method: Method, system: System, s: State, dense: bool) -> list[Any]:
-    """One of equal steps that all samples take together."""
-    xp, count = system.xp, s.n_steps + 1.0
-    last = count >= s.max_steps
-    h = xp.where(last, s.t1 - s.t, s.h)
-    step = method.step(system, s.t, h, s.y, s.carried_values, s.p)
-    t = xp.where(last, s.t1, s.t0 + count * s.h)
-    crosses = (t - s.t_out) * s.direction >= 0.0 if dense else last & ~last
-    status = xp.where(last, xp.full_like(t, FINISHED), s.status)
-    ends = [t, *step.y, s.h, *step.carried, count, s.n_rejected, s.rejected, status, crosses, last, s.t, h]
+    """One of equal steps that all samples take together; the driver counts them and shortens the last one.
+
+    Row "longest" is the full step length, row "h" that of this step.
+    """
+    count = s.n_steps + 1.0
+    t, t_new = s.t0 + s.n_steps * s.longest, s.t0 + count * s.longest
+    step = method.step(system, t, s.h, s.y, s.carried_values, s.p)
+    never = count < 0.0
+    crosses = (t_new - s.t_out) * s.direction >= 0.0 if dense else never
+    ends = [t_new, *step.y, s.h, *step.carried, count, s.n_rejected, s.rejected, s.status, crosses, never, t, s.h]
     return [*ends, *s.y, *(value for row in step.dense for value in row)] if dense else ends
 
 

@@ -70,7 +70,7 @@ def solve_range(
 ):
     """Solve samples `first` to `last`; `started` has a column for each of them, `rows` and `event_rows` are aligned."""
     (row_t, row_y, row_h, row_carried, row_steps, row_rejections, row_status, row_events, row_t0, row_t1,
-     row_direction, row_t_out, row_p, place, n, n_carried, degree, n_events, n_parameters, infinite) = places[:20]
+     row_direction, row_t_out, row_p, place, n, n_carried, degree, n_events, n_parameters, n_fixed) = places[:20]
     width, n_times = rows.shape[1], t_eval.shape[0]
     shared_times = t_eval.shape[1] == 1
     owner, at = np.full(width, -1), np.zeros(width, np.int64)
@@ -131,7 +131,21 @@ def solve_range(
         if busy == 0:
             break
         threshold = busy if following >= last else min(busy, max(1, width // 4))
-        call_rows(loop_at, (rows, threshold, 1 << 40))
+        limit_of_steps, whole = 1 << 40, True
+        if n_fixed > 0:  # all lanes take the same steps together, and the last one may be shorter
+            for c in range(width):
+                if owner[c] >= 0:
+                    limit_of_steps = n_fixed - 1 - np.int64(rows[row_steps, c])
+            whole = limit_of_steps > 0
+            if not whole:
+                limit_of_steps = 1
+                for c in range(width):
+                    rows[row_h, c] = rows[row_t1, c] - rows[row_t, c]
+        call_rows(loop_at, (rows, threshold, limit_of_steps))
+        if not whole:
+            for c in range(width):
+                rows[row_t, c] = rows[row_t1, c]
+                rows[row_status, c] = 1.0
         if n_events > 0:
             events_first = place + 2 + n + n * degree
             for j in range(n_events):
