@@ -182,5 +182,5 @@ class OdeResult:
 def without_failed(y: Array, status: Array) -> Array:
     """The states, NaN for samples that failed."""
     xp = array_namespace(y)
-    failed = (status != OdeStatus.finished) & (status != OdeStatus.event)
+    failed = (status != int(OdeStatus.finished)) & (status != int(OdeStatus.event))
     return xp.where(failed, xp.asarray(xp.nan, dtype=y.dtype), y)
