@@ -82,6 +82,8 @@ static unsigned long long __umul64hi(unsigned long long a, unsigned long long b)
     return (unsigned long long)(((unsigned __int128)a * b) >> 64);
 }
 static unsigned long long __double2ull_rn(double x) { return (unsigned long long)std::nearbyint(x); }
+static int __float_as_int(float x) { int y; std::memcpy(&y, &x, 4); return y; }
+static float __int_as_float(int x) { float y; std::memcpy(&y, &x, 4); return y; }
 static long long __double_as_longlong(double x) { long long y; std::memcpy(&y, &x, 8); return y; }
 static double __longlong_as_double(long long x) { double y; std::memcpy(&y, &x, 8); return y; }
 // Of values of 8 bytes; for kernels in which all threads of a warp come here together.

@@ -9,7 +9,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-__all__ = ["call_bounds", "call_prune", "call_velocities"]
+__all__ = ["call_bounds", "call_prune", "call_rows", "call_velocities"]
 
 
 def _caller(returned: types.Type) -> Any:
@@ -46,3 +46,6 @@ call_bounds = _caller(types.int64)
 
 call_prune = _caller(types.int64)
 """``(address, n, size, table_size, end, sorted_end, threshold, mass, sequential, frame, grid)``: the new end, or -1."""
+
+call_rows = _caller(types.int64)
+"""``(address, rows, threshold, limit)``: evaluations of a body on lanes that were made; see `lanes/graph_loop.py`."""

@@ -1,1 +1,6 @@
-"""Ensembles of ordinary differential equations."""
+"""Ensembles of ordinary differential equations: many samples in one compiled loop."""
+
+from ensemble.ode.result import OdeError, OdeResult, OdeStatus, OdeWarning
+from ensemble.ode.solve import solve
+
+__all__ = ["OdeError", "OdeResult", "OdeStatus", "OdeWarning", "solve"]

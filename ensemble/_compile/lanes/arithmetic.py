@@ -28,6 +28,7 @@ __all__ = [
     "ceil",
     "combine",
     "convert",
+    "converted",
     "copysign",
     "floor",
     "fma",
@@ -66,7 +67,7 @@ def _conversion(target: Any) -> Any:
     @intrinsic
     def convert(typingctx, a):
         def codegen(context, builder, signature, arguments):
-            return _converted(builder, a.dtype, target, arguments[0], lanes)
+            return converted(builder, a.dtype, target, arguments[0], lanes)
 
         lanes = Lanes(target, a.width)
         return lanes(a), codegen
@@ -74,7 +75,8 @@ def _conversion(target: Any) -> Any:
     return convert
 
 
-def _converted(builder: Any, source: Any, target: Any, value: Any, lanes: Any) -> Any:
+def converted(builder: Any, source: Any, target: Any, value: Any, lanes: Any) -> Any:
+    """Instructions that convert `value` from type `source` to type `target`; `lanes` is the result's type."""
     if source == target:
         return value
     real, whole = isinstance(source, types.Float), isinstance(target, types.Integer)

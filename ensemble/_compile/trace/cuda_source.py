@@ -18,7 +18,7 @@ from ensemble._compile.cuda import sources
 from ensemble._compile.device import address, raw_module
 from ensemble._compile.trace.broadcast import Layout
 from ensemble._compile.trace.graph import Graph, Node
-from ensemble._compile.trace.operations import OPERATIONS
+from ensemble._compile.trace.operations import INTERNAL, OPERATIONS
 from ensemble._typing import Array
 
 __all__ = ["OPTIONS", "PRELUDE", "Access", "device_function", "elementwise_source", "launch"]
@@ -57,7 +57,8 @@ def _expression(graph: Graph, node: Node) -> str:
         table = node.value
         return f"interpolated({operands[0]}, {table.name}_points, {table.name}_values, {table.points.size})"
     integer = not graph.nodes[node.inputs[-1]].dtype.startswith("float")
-    text = OPERATIONS[node.operation].text("cuda", integer).format(*operands)
+    operation = OPERATIONS.get(node.operation) or INTERNAL[node.operation]
+    text = operation.text("cuda", integer).format(*operands)
     return f"static_cast<{kind}>({text})"
 
 

@@ -19,6 +19,7 @@ import numpy as np
 __all__ = [
     "ARRAY_API_NAMES",
     "DTYPES",
+    "INTERNAL",
     "OPERATIONS",
     "WEAK",
     "Operation",
@@ -154,6 +155,13 @@ _ALL = [
 
 OPERATIONS = {operation.name: operation for operation in _ALL}
 """Every operation by its Array API name."""
+
+INTERNAL = {
+    "fma": Operation("fma", 3, "float", "fma({0}, {1}, {2})", "fma({0}, {1}, {2})"),
+    "bits": Operation("bits", 1, "same", "bits({0})", "bits_of({0})"),
+    "from_bits": Operation("from_bits", 1, "same", "from_bits({0})", "from_bits({0})"),
+}
+"""Operations that no body of a user can call: the graph passes and the library's own bodies make them."""
 
 ARRAY_API_NAMES = {
     "absolute": "abs", "amax": "max", "amin": "min", "arccos": "acos", "arccosh": "acosh", "arcsin": "asin",

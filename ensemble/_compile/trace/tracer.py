@@ -79,6 +79,10 @@ class Traced:
         """Its NumPy dtype."""
         return np.dtype(self._tracer.dtype_of(self))
 
+    def internal(self, operation: str, dtype: str) -> Traced:
+        """An operation that bodies of users have no name for, on this value alone."""
+        return Traced(self._tracer, self._tracer.add(operation, (self._node,), dtype))
+
     def __array_namespace__(self, api_version: str | None = None) -> TracedNamespace:
         return self._tracer.namespaces["xp"]
 

@@ -1,0 +1,1 @@
+"""Loops over the steps of initial value problems."""

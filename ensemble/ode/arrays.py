@@ -1,0 +1,192 @@
+"""Integration operation by operation over arrays: a right-hand side that cannot be traced.
+
+The bodies of the steps are those of the compiled loops, evaluated for all unfinished samples at a time.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ensemble._backend import array_namespace
+from ensemble._typing import Array, Namespace
+from ensemble.ode.compiled import loads_of
+from ensemble.ode.control import Rows, advance, rows_of, start
+from ensemble.ode.problem import Problem, Solution
+from ensemble.ode.result import OdeStatus
+from ensemble.ode.system import System
+from ensemble.scalar import Ensemble, namespace
+
+__all__ = ["run"]
+
+BISECTIONS = 60
+
+
+def lifted(function: Callable[..., Any], xp: Namespace) -> Callable[..., Any]:
+    """`function` of Ensembles as a function of arrays (S,)."""
+
+    def call(t: Array, y: Sequence[Array], p: Sequence[Array], base: Namespace) -> Any:
+        def array(value: Any) -> Array:
+            samples = value.samples if isinstance(value, Ensemble) else base.asarray(value)
+            return base.broadcast_to(base.astype(samples, t.dtype), t.shape)
+
+        values = function(Ensemble(t), [Ensemble(v) for v in y], [Ensemble(v) for v in p], namespace(base, t.shape[0]))
+        return [array(value) for value in values] if isinstance(values, list | tuple) else array(values)
+
+    return call
+
+
+def run(problem: Problem, callback: Callable[[int], None] | None = None) -> Solution:
+    """Integrate all samples; `callback` is given the samples that are finished and may raise."""
+    with np.errstate(all="ignore"):
+        return _run(problem, callback)
+
+
+def _run(problem: Problem, callback: Callable[[int], None] | None) -> Solution:
+    xp, S = array_namespace(problem.y0), problem.n_samples
+    system = System(lifted(problem.system.function, xp), problem.system.n, problem.system.n_parameters, xp)
+    events = [lifted(g, xp) for g in problem.events]
+    method, n = problem.method, system.n
+    degree = _degree(problem, system)
+    rows = rows_of(method, system, problem.atol.shape[0], len(events), degree)
+    zeros = xp.zeros(S, dtype=problem.y0.dtype)
+    values = [zeros] * rows.n_inputs
+    for row, given in loads_of(problem, rows):
+        values[row] = xp.broadcast_to(given, (S,)) + zeros
+    first, *rest = start(method, system, events, rows, values)
+    values[rows.h] = first
+    for k, value in enumerate(rest[: method.n_carried(system)]):
+        values[rows.carried_values + k] = value
+    for k, value in enumerate(rest[method.n_carried(system) :]):
+        values[rows.events + k] = value
+    t_eval = xp.broadcast_to(problem.t_eval, (problem.t_eval.shape[0], S))
+    solution = Solution(
+        xp.stack([*values[rows.y : rows.y + n]]), values[rows.t] + zeros, xp.zeros(S, dtype=xp.int8),
+        xp.zeros(S, dtype=xp.int64), xp.zeros(S, dtype=xp.int64),
+        xp.full((t_eval.shape[0], n, S), xp.nan, dtype=zeros.dtype),
+        xp.full((len(events), problem.max_roots, S), xp.nan, dtype=zeros.dtype),
+        xp.zeros((len(events), S), dtype=xp.int64),
+    )  # fmt: skip
+    _at_start(solution, values, rows, t_eval, n)
+    body = functools.partial(advance, method, system, events, rows)
+    ids = xp.nonzero(solution.status == 0)[0]
+    values = [value[ids] for value in values]
+    while ids.shape[0]:
+        outputs = body(values)
+        done = _after_step(problem, solution, system, events, rows, outputs, ids, t_eval, degree)
+        values = [*outputs[: rows.n_carried], *values[rows.n_carried :]]
+        if bool(xp.any(done)):
+            keep = xp.nonzero(~done)[0]
+            ids, values = ids[keep], [value[keep] for value in values]
+            if callback is not None:
+                callback(S - ids.shape[0])
+    return solution
+
+
+def _degree(problem: Problem, system: System) -> int:
+    """The degree of the dense output, from one step of the first sample."""
+    y = [row[:1] for row in problem.y0]
+    p = [row[:1] for row in problem.p]
+    t, method = problem.t0[:1], problem.method
+    step = method.step(system, t, problem.t1[:1] * 0 + 1e-3, y, method.start(system, t, y, p), p)
+    return len(step.dense[0])
+
+
+def _at_start(solution: Solution, values: list[Array], rows: Rows, t_eval: Array, n: int) -> None:
+    """Outputs at the start, and samples that do not move."""
+    xp = array_namespace(solution.y)
+    for j in range(t_eval.shape[0]):
+        here = (t_eval[j] - values[rows.t0]) * values[rows.direction] <= 0.0
+        for i in range(n):
+            solution.y_out[j, i] = xp.where(here, values[rows.y + i], solution.y_out[j, i])
+    total = sum(value - value for value in [*values[rows.y : rows.y + n], *values[rows.carried_values : rows.n_steps]])
+    solution.status[...] = xp.where(total == 0.0, solution.status, xp.asarray(OdeStatus.non_finite, dtype=xp.int8))
+    still = (values[rows.t0] == values[rows.t1]) & (solution.status == 0)
+    solution.status[...] = xp.where(still, xp.asarray(OdeStatus.finished, dtype=xp.int8), solution.status)
+
+
+def _after_step(
+    problem: Problem, solution: Solution, system: System, events: Sequence[Any], rows: Rows, outputs: list[Array],
+    ids: Array, t_eval: Array, degree: int,
+) -> Array:  # fmt: skip
+    """Store what the step passed; returns which samples are done, and changes no other sample."""
+    xp, n = system.xp, system.n
+    ends = outputs[rows.n_carried + 2 :]
+    t_old, h, t_new = ends[0], ends[1], outputs[rows.t]
+    y_old, dense = ends[2 : 2 + n], ends[2 + n : 2 + n + n * degree]
+
+    def state(theta: Array) -> list[Array]:
+        result = []
+        for i in range(n):
+            value = dense[i * degree + degree - 1]
+            for k in range(degree - 2, -1, -1):
+                value = value * theta + dense[i * degree + k]
+            result.append(value * theta + y_old[i])
+        return result
+
+    moved = t_new != t_old
+    limit, ended = xp.where(moved, xp.full_like(t_old, 1.5), xp.full_like(t_old, -1.0)), moved & ~moved
+    found = []
+    for j, g in enumerate(events):
+        before, now = ends[2 + n + n * degree + j], outputs[rows.events + j]
+        up, down = (before < 0.0) & (now >= 0.0), (before > 0.0) & (now <= 0.0)
+        crosses = moved & ((up if problem.sides[j] >= 0 else ~moved & moved) | (down if problem.sides[j] <= 0 else ~moved & moved))
+        theta = _root(g, before, state, t_old, h, values_of_p(problem, ids), xp) if bool(xp.any(crosses)) else t_old
+        found.append(xp.where(crosses, theta, xp.full_like(t_old, 2.0)))
+    for j, theta in enumerate(found):
+        if problem.terminal[j]:
+            ends_here = (solution.n_events[j, ids] + 1 >= problem.terminal[j]) & (theta < limit) & (theta <= 1.0)
+            limit, ended = xp.where(ends_here, theta, limit), ended | ends_here
+    for j, theta in enumerate(found):
+        counted = (theta <= limit) & (theta <= 1.0)
+        for s in ids[counted].tolist():
+            count = int(solution.n_events[j, s])
+            if count < problem.max_roots:
+                k = int(xp.argmax(xp.astype(ids == s, xp.int8)))
+                solution.t_events[j, count, s] = t_old[k] + theta[k] * h[k]
+            solution.n_events[j, s] += 1
+    t_last = xp.where(ended, t_old + limit * h, t_new)
+    direction = xp.where(h < 0.0, -xp.ones_like(h), xp.ones_like(h))
+    for j in range(t_eval.shape[0]):
+        wanted = t_eval[j, ids]
+        passed = moved & ((wanted - t_old) * direction > 0.0) & ((wanted - t_last) * direction <= 0.0)
+        if bool(xp.any(passed)):
+            at_end = wanted == t_new
+            for i, value in enumerate(state((wanted - t_old) / h)):
+                value = xp.where(at_end, outputs[rows.y + i], value)
+                solution.y_out[j, i, ids] = xp.where(passed, value, solution.y_out[j, i, ids])
+    code = xp.where(ended, xp.full_like(t_old, OdeStatus.event), outputs[rows.status])
+    done = code > 0.0
+    final = [xp.where(ended, a, outputs[rows.y + i]) for i, a in enumerate(state(limit))]
+    finite = sum(value - value for value in final) == 0.0
+    code = xp.where(finite | ~done, code, xp.full_like(code, OdeStatus.non_finite))
+    taken = ids[done]
+    for i, value in enumerate(final):
+        solution.y[i, taken] = value[done]
+    solution.t[taken] = t_last[done]
+    solution.status[taken] = xp.astype(code[done], xp.int8)
+    solution.n_steps[taken] = xp.astype(outputs[rows.n_steps][done], xp.int64)
+    solution.n_rejected[taken] = xp.astype(outputs[rows.n_rejected][done], xp.int64)
+    return done
+
+
+def values_of_p(problem: Problem, ids: Array) -> list[Array]:
+    """The parameters of some samples."""
+    return [row[ids] if row.shape[0] > 1 else row for row in problem.p]
+
+
+def _root(
+    g: Any, before: Array, state: Callable[[Array], list[Array]], t: Array, h: Array, p: list[Array], xp: Namespace
+) -> Array:
+    """The end of the last bracket of a bisection over the step."""
+    low, high = xp.zeros_like(t), xp.ones_like(t)
+    p = [xp.broadcast_to(value, t.shape) for value in p]
+    for _ in range(BISECTIONS):
+        theta = 0.5 * (low + high)
+        value = g(t + theta * h, state(theta), p, xp)
+        crossed = ((before < 0.0) & (value >= 0.0)) | ((before > 0.0) & (value <= 0.0))
+        low, high = xp.where(crossed, low, theta), xp.where(crossed, theta, high)
+    return high

@@ -1,0 +1,193 @@
+"""Integration by compiled loops on lanes: a right-hand side that can be traced, on the CPU."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ensemble._compile.numba import thread_count
+from ensemble._compile.trace.contraction import contracted
+from ensemble._compile.trace.graph import Graph
+from ensemble._compile.trace.tracer import Scalar, trace
+from ensemble._kernels.ode.driver import solve_range
+from ensemble._kernels.ode.generated import addresses, width_of
+from ensemble._typing import Array
+from ensemble.ode.control import Rows, advance, rows_of, start
+from ensemble.ode.methods.method import Method
+from ensemble.ode.problem import Problem, Solution
+from ensemble.ode.system import System
+
+__all__ = ["Bodies", "bodies_of", "loads_of", "places_of", "run"]
+
+KEPT = 256
+"""Traced bodies that are kept."""
+
+CHUNK = 2048
+"""Samples whose lanes are refilled from one queue."""
+
+
+class Bodies(NamedTuple):
+    """The traced bodies of one system and method."""
+
+    rows: Rows
+    start: Graph
+    loop: Graph
+    event: Graph | None
+    degree: int
+    alike: bool
+    """Whether all samples take the same fixed steps."""
+
+
+def bodies_of(problem: Problem) -> Bodies:
+    """The bodies of a problem, traced."""
+    events = tuple(problem.events)
+    alike = problem.method.error_order is None and not problem.method.own_step and not events
+    alike = alike and all(each.shape[-1] == 1 for each in (problem.t0, problem.t1, problem.step, problem.n_steps))
+    dense = problem.t_eval.shape[0] > 0 or bool(events)
+    graph = problem.system.graph
+    key = (graph.nodes, graph.outputs, problem.method.name, problem.system.n_parameters, events, problem.atol.shape[0],
+           problem.dtype, dense, alike)  # fmt: skip
+    if key not in _kept:
+        if len(_kept) >= KEPT:
+            _kept.pop(next(iter(_kept)))
+        _kept[key] = _bodies(problem.system, problem.method, events, problem.atol.shape[0], problem.dtype, dense, alike)
+    return _kept[key]
+
+
+_kept: dict[Any, Bodies] = {}
+
+
+def _bodies(
+    system: System, method: Method, events: tuple[Callable[..., Any], ...], n_atol: int, dtype: str, dense: bool,
+    alike: bool,
+) -> Bodies:  # fmt: skip
+    n, k, real = system.n, system.n_parameters, Scalar(dtype)
+
+    def traced_event(g: Callable[..., Any]) -> Callable[..., Any]:
+        def value(t: Any, y: list[Any], p: list[Any], xp: Any) -> Any:
+            return xp.astype(g(t, y, p, xp), getattr(xp, dtype)) 
+
+        return value
+
+    given = [traced_event(g) for g in events]
+
+    def bound(values: list[Any]) -> System:
+        return system.traced().bound(values[0].__array_namespace__())
+
+    degree = 0
+
+    def count(*values: Any) -> Any:
+        nonlocal degree
+        here = bound(list(values))
+        y, p = values[2 : 2 + n], values[2 + n :]
+        step = method.step(here, values[0], values[1], y, method.start(here, values[0], y, p), p)
+        degree = len(step.dense[0])
+        return step.y
+
+    trace(count, *[real] * (2 + n + k), function="ode.solve")
+    rows = rows_of(method, system, n_atol, len(events), degree)
+
+    def body(function: Callable[..., Any]) -> Graph:
+        def whole(*values: Any) -> Any:
+            return tuple(function(method, bound(list(values)), given, rows, values))
+
+        return contracted(trace(whole, *[real] * rows.n_inputs, function="ode.solve"))
+
+    def event(*values: Any) -> Any:
+        xp = values[0].__array_namespace__()
+        return tuple(g(values[0], values[1 : 1 + n], values[1 + n :], xp) for g in given)
+
+    event_graph = contracted(trace(event, *[real] * (1 + n + k), function="ode.solve")) if events else None
+    steps = functools.partial(advance, dense=dense, alike=alike)
+    return Bodies(rows, body(start), body(steps), event_graph, degree, alike)
+
+
+def loads_of(problem: Problem, rows: Rows) -> list[tuple[int, Array]]:
+    """The rows that are loaded for each sample, and what is loaded, (S or 1,) each."""
+    n = problem.system.n
+    loads = [(rows.y + i, problem.y0[i]) for i in range(n)] + [(rows.t, problem.t0), (rows.t0, problem.t0)]
+    direction = problem.t1 - problem.t0
+    direction = (direction > 0).astype(problem.dtype) - (direction < 0).astype(problem.dtype)
+    loads += [(rows.t1, problem.t1), (rows.direction, direction), (rows.rtol, problem.rtol)]
+    loads += [(rows.atol + i, row) for i, row in enumerate(problem.atol)]
+    fixed = problem.method.error_order is None and not problem.method.own_step
+    longest = problem.step if fixed else problem.longest
+    loads += [(rows.h, problem.step), (rows.longest, longest), (rows.max_steps, problem.n_steps)]
+    loads += [(rows.p + j, row) for j, row in enumerate(problem.p)]
+    return loads
+
+
+def places_of(problem: Problem, bodies: Bodies) -> np.ndarray:
+    """Offsets and counts for the driver, in its order."""
+    r, system = bodies.rows, problem.system
+    n_carried = problem.method.n_carried(system)
+    numbers = (r.t, r.y, r.h, r.carried_values, r.n_steps, r.n_rejected, r.status, r.events, r.t0, r.t1, r.direction,
+               r.t_out, r.p, r.output, system.n, n_carried, bodies.degree, len(problem.events), system.n_parameters,
+               int(problem.n_steps[0]) if bodies.alike else 0)  # fmt: skip
+    return np.array(numbers, dtype=np.int64)
+
+
+def run(problem: Problem, callback: Callable[[int], None] | None = None) -> Solution:
+    """Integrate all samples; `callback` is given the samples that are finished and may raise."""
+    bodies, S, n, dtype = bodies_of(problem), problem.n_samples, problem.system.n, problem.dtype
+    code = addresses(bodies.start, bodies.loop, bodies.event, bodies.rows.n_carried, dtype)
+    loads = loads_of(problem, bodies.rows)
+    shared = [values for _, values in loads if values.shape[0] == 1]
+    varying = [values for _, values in loads if values.shape[0] > 1]
+    sources, counts = [], [0, 0]
+    for row, values in loads:
+        kind = int(values.shape[0] > 1)
+        sources.append((row, kind, counts[kind]))
+        counts[kind] += 1
+    shared_numbers = np.concatenate([*shared, np.zeros(1, dtype)]).astype(dtype)
+    varying_numbers = np.stack(varying).astype(dtype, copy=False) if varying else np.zeros((1, 1), dtype)
+    table, places = np.array(sources, dtype=np.int64), places_of(problem, bodies)
+    kinds = np.array([*zip(problem.sides, problem.terminal, strict=True)] or [(0, 0)], dtype=np.int64)
+    t_eval = np.ascontiguousarray(problem.t_eval, dtype=dtype)
+    n_events = len(problem.events)
+    solution = Solution(
+        np.empty((n, S), dtype), np.empty(S, dtype), np.zeros(S, np.int8), np.zeros(S, np.int64), np.zeros(S, np.int64),
+        np.full((t_eval.shape[0], n, S), np.nan, dtype), np.full((n_events, problem.max_roots, S), np.nan, dtype),
+        np.zeros((n_events, S), np.int64),
+    )  # fmt: skip
+    width = width_of(bodies.loop, dtype)
+    n_event_rows = 1 + n + problem.system.n_parameters + n_events
+
+    def part(first: int) -> int:
+        last = min(first + CHUNK, S)
+        rows, event_rows = (_aligned(count, width, dtype) for count in (bodies.rows.size + 1 + n, n_event_rows))
+        started = np.empty((1 + problem.method.n_carried(problem.system) + n_events, last - first), dtype)
+        solve_range(first, last, *code, places, table, shared_numbers, varying_numbers, kinds, t_eval,
+                    solution.y, solution.t, solution.status, solution.n_steps, solution.n_rejected, solution.y_out,
+                    solution.t_events, solution.n_events, rows, event_rows, started)  # fmt: skip
+        return last - first
+
+    starts, done, threads = range(0, S, CHUNK), 0, thread_count()
+    if threads == 1 or len(starts) == 1:
+        for first in starts:
+            done += part(first)
+            if callback is not None:
+                callback(done)
+        return solution
+    with ThreadPoolExecutor(threads) as pool:
+        try:
+            for count in pool.map(part, starts):
+                done += count
+                if callback is not None:
+                    callback(done)
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+    return solution
+
+
+def _aligned(n_rows: int, width: int, dtype: str) -> np.ndarray:
+    """Rows of zeros that start at a multiple of 64 bytes."""
+    size = np.dtype(dtype).itemsize
+    memory = np.zeros(n_rows * width + 64 // size, dtype)
+    first = -memory.ctypes.data % 64 // size
+    return memory[first : first + n_rows * width].reshape(n_rows, width)

@@ -1,0 +1,290 @@
+"""Bodies of the loops over steps: a step of a method, step control and bookkeeping, as functions of scalars.
+
+A body takes rows, one number per sample each, and returns rows. `Rows` names them. The same body is traced for the
+compiled loops and called with arrays where a right-hand side cannot be traced. Finished samples keep their values.
+
+Step control is that of Hairer, Norsett, Wanner (1993), Solving Ordinary Differential Equations I, section II.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ensemble._compile.trace.bit_patterns import bits, from_bits
+from ensemble._typing import Namespace
+from ensemble.ode.methods.method import Method, Step
+from ensemble.ode.system import System
+
+__all__ = ["IDLE", "RUNNING", "Rows", "advance", "inverse_root", "rows_of", "start"]
+
+IDLE, RUNNING, FINISHED, STEP_TOO_SMALL, TOO_MANY_STEPS = -1.0, 0.0, 1.0, 2.0, 3.0
+"""States of a lane or thread."""
+
+SAFETY, LEAST_FACTOR, LARGEST_FACTOR = 0.9, 0.2, 10.0
+"""Of a new step over the old one."""
+
+STRETCH = 1.01
+"""A last step may be longer by this factor, so that no short one is left."""
+
+
+class Rows(NamedTuple):
+    """Offsets of the rows of one problem; `carried`, `inputs` and `size` are counts."""
+
+    t: int
+    y: int
+    h: int
+    carried_values: int
+    n_steps: int
+    n_rejected: int
+    rejected: int
+    status: int
+    events: int
+    n_carried: int
+    t0: int
+    t1: int
+    direction: int
+    rtol: int
+    atol: int
+    longest: int
+    max_steps: int
+    t_out: int
+    p: int
+    n_inputs: int
+    output: int
+    """The first row behind the inputs: t_old, h_used, y_old, dense coefficients, event functions before the step."""
+    size: int
+
+
+def rows_of(method: Method, system: System, n_atol: int, n_events: int, degree: int) -> Rows:
+    """The rows of a problem whose dense output has `degree`."""
+    n, places, at = system.n, {}, 0
+    carried = {"t": 1, "y": n, "h": 1, "carried_values": method.n_carried(system), "n_steps": 1, "n_rejected": 1,
+               "rejected": 1, "status": 1, "events": n_events}  # fmt: skip
+    given = {"t0": 1, "t1": 1, "direction": 1, "rtol": 1, "atol": n_atol, "longest": 1, "max_steps": 1, "t_out": 1,
+             "p": system.n_parameters}  # fmt: skip
+    for name, count in (carried | given).items():
+        places[name] = at
+        at += count
+    return Rows(**places, n_carried=places["t0"], n_inputs=at, output=at, size=at + 2 + n + n * degree + n_events)
+
+
+class State:
+    """The rows of a body by name."""
+
+    def __init__(self, values: Sequence[Any], rows: Rows, n: int, n_parameters: int) -> None:
+        self.values, self.rows, self.n, self.n_parameters = values, rows, n, n_parameters
+
+    def __getattr__(self, name: str) -> Any:
+        return self.values[getattr(self.rows, name)]
+
+    @property
+    def y(self) -> list[Any]:
+        """The unknowns."""
+        return list(self.values[self.rows.y : self.rows.y + self.n])
+
+    @property
+    def p(self) -> list[Any]:
+        """The parameters."""
+        return list(self.values[self.rows.p : self.rows.p + self.n_parameters])
+
+    @property
+    def carried_values(self) -> list[Any]:
+        """What the method carries."""
+        return list(self.values[self.rows.carried_values : self.rows.n_steps])
+
+    @property
+    def events(self) -> list[Any]:
+        """The event functions at t."""
+        return list(self.values[self.rows.events : self.rows.n_carried])
+
+    def absolute(self, i: int) -> Any:
+        """The absolute tolerance of unknown `i`."""
+        count = self.rows.longest - self.rows.atol
+        return self.values[self.rows.atol + (i if count > 1 else 0)]
+
+
+def inverse_root(x: Any, m: int, xp: Namespace) -> Any:
+    """``x**(-1 / m)`` to about 1e-3, for positive `x`: an estimate from the bit pattern, improved by two Newton steps.
+
+    Only additions and products: the same bits on every processor.
+    """
+    real = np.finfo(str(x.dtype))
+    one = int(np.asarray(1.0, dtype=real.dtype).view(f"int{real.bits}"))
+    pattern = xp.astype(bits(x), x.dtype)
+    estimate = (1.0 + 1.0 / m) * one - pattern * (1.0 / m)
+    y = from_bits(xp.astype(estimate, getattr(xp, f"int{real.bits}")))
+    for _ in range(2):
+        y = y * ((m + 1) / m - (x * (1.0 / m)) * _power(y, m))
+    return y
+
+
+def _power(x: Any, m: int) -> Any:
+    """``x**m`` by repeated squaring."""
+    result, square = None, x
+    while m:
+        if m & 1:
+            result = square if result is None else result * square
+        m >>= 1
+        square = square * square if m else square
+    return result
+
+
+def _sum(values: Sequence[Any]) -> Any:
+    total = values[0]
+    for value in values[1:]:
+        total = total + value
+    return total
+
+
+def _squared_norm(values: Sequence[Any], scales: Sequence[Any]) -> Any:
+    """The mean of ``(value / scale)**2``."""
+    quotients = [v / s for v, s in zip(values, scales, strict=True)]
+    return _sum([q * q for q in quotients]) * (1.0 / len(quotients))
+
+
+def start(method: Method, system: System, events: Sequence[Any], rows: Rows, values: Sequence[Any]) -> list[Any]:
+    """The first step length, the carried values and the event functions, from the inputs of the body.
+
+    A row "h" that is not zero is a first step that the user gave. Otherwise the step is estimated from the derivative
+    at two points.
+    """
+    xp, s = system.xp, State(values, rows, system.n, system.n_parameters)
+    t, y, p = s.t, s.y, s.p
+    carried = method.start(system, t, y, p)
+    given = [g(t, y, p, xp) for g in events]
+    if method.error_order is None:
+        return [s.h, *carried, *given]
+    slope = carried if method.n_carried(system) == system.n else system.f(t, y, p)
+    scales = [s.absolute(i) + s.rtol * xp.abs(v) for i, v in enumerate(y)]
+    size, rate = (_squared_norm(values, scales) for values in (y, slope))
+    small = (size < 1e-10) | (rate < 1e-10)
+    first = xp.where(small, xp.full_like(t, 1e-6), 0.01 * xp.sqrt(size / xp.where(small, xp.ones_like(t), rate)))
+    first = xp.minimum(first, s.longest)
+    h = first * s.direction
+    other = system.f(t + h, [v + h * k for v, k in zip(y, slope, strict=True)], p)
+    change = [b - a for a, b in zip(slope, other, strict=True)]
+    curvature = _squared_norm(change, [scale * first for scale in scales])
+    largest = xp.maximum(rate, curvature)  # squared
+    bounded = xp.minimum(xp.maximum(largest * 1e4, xp.full_like(t, 1e-30)), xp.full_like(t, 1e30))
+    second = inverse_root(bounded, 2 * (method.error_order + (method.error_order < 2)), xp)
+    second = xp.where(largest <= 1e-30, xp.maximum(xp.full_like(t, 1e-6), first * 1e-3), second)
+    length = xp.minimum(xp.minimum(100.0 * first, second), s.longest)
+    length = xp.where(xp.isfinite(length), length, xp.full_like(t, 1e-6))
+    return [xp.where(s.h == 0.0, length * s.direction, s.h), *carried, *given]
+
+
+def advance(
+    method: Method, system: System, events: Sequence[Any], rows: Rows, values: Sequence[Any], *,
+    dense: bool = True, alike: bool = False,
+) -> list[Any]:  # fmt: skip
+    """One step: the carried rows, where to stop at once, where to stop soon, and the rows of the dense output.
+
+    Without `dense` there are no output times and no events. `alike`: all samples take the same fixed steps, so that
+    none is finished before the others.
+    """
+    xp, s = system.xp, State(values, rows, system.n, system.n_parameters)
+    if alike:
+        return _advance_alike(method, system, s, dense)
+    running = s.status == RUNNING
+    if method.error_order is None and not method.own_step:
+        tried, accepted, controlled = _fixed_step(method, system, s)
+    else:
+        tried, accepted, controlled = _adaptive_step(method, system, s)
+    step, t_new, h_used = tried
+    moved = running & accepted
+    crosses = moved & ((t_new - s.t_out) * s.direction >= 0.0) if dense else moved & ~moved
+    y = [xp.where(moved, new, old) for new, old in zip(step.y, s.y, strict=True)]
+    carried = [xp.where(moved, new, old) for new, old in zip(step.carried, s.carried_values, strict=True)]
+    t = xp.where(moved, t_new, s.t)
+    values_of_events = []
+    for g, old in zip(events, s.events, strict=True):
+        now = g(t_new, step.y, s.p, xp)
+        crosses = crosses | (moved & (((old < 0.0) & (now >= 0.0)) | ((old > 0.0) & (now <= 0.0))))
+        values_of_events.append(xp.where(moved, now, old))
+    h, n_steps, n_rejected, rejected, status = controlled
+    carried_rows = [t, *y, h, *carried, n_steps, n_rejected, rejected, status, *values_of_events]
+    ends = [*carried_rows, crosses, status > 0.0, s.t, h_used]
+    return [*ends, *s.y, *(value for row in step.dense for value in row), *s.events] if dense else ends
+
+
+def _advance_alike(method: Method, system: System, s: State, dense: bool) -> list[Any]:
+    """One of equal steps that all samples take together; the driver counts them and shortens the last one.
+
+    Row "longest" is the full step length, row "h" that of this step.
+    """
+    count = s.n_steps + 1.0
+    t, t_new = s.t0 + s.n_steps * s.longest, s.t0 + count * s.longest
+    step = method.step(system, t, s.h, s.y, s.carried_values, s.p)
+    never = count < 0.0
+    crosses = (t_new - s.t_out) * s.direction >= 0.0 if dense else never
+    ends = [t_new, *step.y, s.h, *step.carried, count, s.n_rejected, s.rejected, s.status, crosses, never, t, s.h]
+    return [*ends, *s.y, *(value for row in step.dense for value in row)] if dense else ends
+
+
+def _fixed_step(method: Method, system: System, s: State) -> tuple[Any, Any, Any]:
+    """Step ``n_steps`` of equal ones; `max_steps` is their number and h their length."""
+    xp = system.xp
+    count = s.n_steps + 1.0
+    last = count >= s.max_steps
+    h = xp.where(last, s.t1 - s.t, s.h)
+    step = method.step(system, s.t, h, s.y, s.carried_values, s.p)
+    t_new = xp.where(last, s.t1, s.t0 + count * s.h)
+    running = s.status == RUNNING
+    status = xp.where(running & last, xp.full_like(s.status, FINISHED), s.status)
+    n_steps = xp.where(running, count, s.n_steps)
+    return (step, t_new, h), running, (s.h, n_steps, s.n_rejected, s.rejected, status)
+
+
+def _adaptive_step(method: Method, system: System, s: State) -> tuple[Any, Any, Any]:
+    """A step whose estimated error decides whether it is taken, and the next step length."""
+    xp, running = system.xp, s.status == RUNNING
+    rest = s.t1 - s.t
+    last = xp.abs(s.h) * STRETCH >= xp.abs(rest)
+    h = xp.where(last, rest, s.h)
+    step = method.step(system, s.t, h, s.y, s.carried_values, s.p)
+    if method.own_step:
+        last, h = last & (step.h_used == h), step.h_used
+        total = _sum([value - value for value in step.y])
+        accepted, factor = total == 0.0, None  # false where a value is not finite
+        proposed = s.t1 - (s.t + h)
+    else:
+        accepted, factor = _judged(method, step, s, xp)
+        proposed = _limited(h * xp.where(s.rejected > 0.0, xp.minimum(factor, xp.ones_like(factor)), factor), s, xp)
+    t_new = xp.where(last, s.t1, s.t + h)
+    count = s.n_steps + 1.0
+    tiny = xp.abs(h) <= 10.0 * float(np.finfo(str(s.t.dtype)).eps) * xp.abs(s.t)
+    failed = ~accepted & (tiny | (xp.abs(proposed) == 0.0)) if not method.own_step else ~accepted | (tiny & ~last)
+    status = xp.where(accepted & last, xp.full_like(s.t, FINISHED), xp.where(failed, xp.full_like(s.t, STEP_TOO_SMALL),
+                      xp.where(count >= s.max_steps, xp.full_like(s.t, TOO_MANY_STEPS), s.status)))  # fmt: skip
+    status = xp.where(running, status, s.status)
+    one, zero = xp.ones_like(s.t), xp.zeros_like(s.t)
+    h_next = xp.where(running, proposed, s.h)
+    n_steps = xp.where(running, count, s.n_steps)
+    rejected = xp.where(accepted, zero, one)
+    n_rejected = s.n_rejected + xp.where(running, rejected, zero)
+    return (step, t_new, h), accepted, (h_next, n_steps, n_rejected, rejected, status)
+
+
+def _judged(method: Method, step: Step, s: State, xp: Namespace) -> tuple[Any, Any]:
+    """Whether the error is small enough, and the factor of the next step."""
+    scales = [
+        s.absolute(i) + s.rtol * xp.maximum(xp.abs(old), xp.abs(new))
+        for i, (old, new) in enumerate(zip(s.y, step.y, strict=True))
+    ]
+    square = _squared_norm(step.error or [], scales)
+    if step.error_3 is not None:
+        other = square + 0.01 * _squared_norm(step.error_3, scales)
+        square = square * square / xp.where(other == 0.0, xp.ones_like(other), other)
+    m = 2 * (method.error_order or 1)
+    least, most = (SAFETY / LARGEST_FACTOR) ** m, (SAFETY / LEAST_FACTOR) ** m
+    known = square <= most  # false for NaN
+    bounded = xp.where(known, xp.maximum(square, xp.full_like(square, least)), xp.full_like(square, most))
+    return square <= 1.0, SAFETY * inverse_root(bounded, m, xp)
+
+
+def _limited(h: Any, s: State, xp: Namespace) -> Any:
+    """A step no longer than allowed."""
+    return s.direction * xp.minimum(xp.abs(h), s.longest)

@@ -1,0 +1,56 @@
+"""Integration on a CUDA device, by one kernel for each right-hand side and method."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ensemble._backend import array_namespace, asarray_like
+from ensemble._compile import device
+from ensemble._kernels.ode import launch
+from ensemble._typing import Array
+from ensemble.ode.compiled import Bodies, bodies_of
+from ensemble.ode.problem import Problem, Solution
+
+__all__ = ["run"]
+
+BLOCKS_PER_MULTIPROCESSOR = 16
+
+
+def text_of(problem: Problem, bodies: Bodies) -> str:
+    """The source of the kernel."""
+    system, dense = problem.system, problem.t_eval.shape[0] > 0 or len(problem.events) > 0
+    n_carried = problem.method.n_carried(system)
+    shape = launch.Shape(system.n, n_carried, system.n_parameters, problem.atol.shape[0], len(problem.events),
+                         bodies.degree, dense, bodies.alike, problem.dtype)  # fmt: skip
+    return launch.source(bodies.start, bodies.loop, bodies.event, bodies.rows, shape)
+
+
+def run(problem: Problem, callback: Callable[[int], None] | None = None) -> Solution:
+    """Integrate all samples; `callback` is given the samples that are finished and may raise."""
+    bodies, xp = bodies_of(problem), array_namespace(problem.y0)
+    kernel = launch.kernel(text_of(problem, bodies))
+    S, n, like = problem.n_samples, problem.system.n, problem.y0
+    real, n_events = like.dtype, len(problem.events)
+    whole = {"dtype": xp.int64}
+    solution = Solution(
+        xp.empty((n, S), dtype=real), xp.empty(S, dtype=real), xp.zeros(S, dtype=xp.int8), xp.zeros(S, **whole),
+        xp.zeros(S, **whole), xp.full((problem.t_eval.shape[0], n, S), xp.nan, dtype=real),
+        xp.full((n_events, problem.max_roots, S), xp.nan, dtype=real), xp.zeros((n_events, S), **whole),
+    )  # fmt: skip
+    fixed = problem.method.error_order is None and not problem.method.own_step
+    arrays = {
+        "y0": problem.y0, "p": problem.p, "t0": problem.t0, "t1": problem.t1, "h": problem.step,
+        "max_steps": problem.n_steps, "rtol": problem.rtol, "atol": problem.atol,
+        "longest": problem.step if fixed else problem.longest, "times": problem.t_eval,
+    }  # fmt: skip
+    ready = {name: xp.asarray(array, order="C") for name, array in arrays.items()}
+    tables = [asarray_like(np.array([*numbers, 0], np.int32), like) for numbers in (problem.sides, problem.terminal)]
+    blocks = min(-(-S // launch.THREADS), device.multiprocessors() * BLOCKS_PER_MULTIPROCESSOR)
+    given = launch.arguments(ready, S, problem.t_eval.shape[0], problem.max_roots, [*solution, *tables])
+    kernel((blocks,), (launch.THREADS,), given)
+    if callback is not None:
+        callback(S)
+    return solution

@@ -1,0 +1,186 @@
+"""What `solve` returns."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ensemble._backend import array_namespace, to_numpy
+from ensemble._check import message, samples_text
+from ensemble._typing import Array
+from ensemble.scalar import Ensemble, plot_ribbon
+
+__all__ = ["OdeError", "OdeResult", "OdeStatus", "OdeWarning"]
+
+
+class OdeError(RuntimeError):
+    """Samples did not reach the end of the interval; raised by `OdeResult.raise_if_failed` alone."""
+
+
+class OdeWarning(RuntimeWarning):
+    """Samples did not reach the end of the interval."""
+
+
+class OdeStatus(enum.IntEnum):
+    """How the run of a sample ended."""
+
+    finished = 1
+    """At the end of the interval."""
+    step_too_small = 2
+    """The step that the tolerances ask for fell below the spacing of floating-point numbers around t."""
+    too_many_steps = 3
+    """`max_steps` steps did not suffice."""
+    event = 4
+    """At a root of a terminal event."""
+    non_finite = 5
+    """The state, or the derivative at the start, is not finite."""
+
+
+REACHED = (OdeStatus.finished, OdeStatus.event)
+
+
+@dataclass(frozen=True)
+class OdeResult:
+    """The outcome of `solve`, sample by sample.
+
+    Attributes
+    ----------
+    y : Ensemble, shape (n,) or (n_times, n)
+        The state at the end of each sample's run; with `t_eval` the states at these times. NaN for samples that failed,
+        at the times they did not reach, and at times after a terminal event.
+    t : array, shape (n_times,) or (n_times, n_samples), or Ensemble, shape ()
+        The times of `y`.
+    status : array of int8, shape (n_samples,)
+        An `OdeStatus` per sample.
+    n_steps, n_rejected : array of int, shape (n_samples,)
+        Steps, those counted that were rejected, and rejected steps alone.
+    t_events : tuple of Ensemble, shape (max_roots,)
+        Of each event, the times of its roots; NaN beyond the last.
+    n_events : array of int, shape (n_events, n_samples)
+        Roots found, those counted that `t_events` has no room for.
+    t_reached, y_reached : Ensemble, shapes () and (n,)
+        Time and state at the end of each sample's run, failed ones included.
+    method : str
+        The method's name.
+    """
+
+    y: Ensemble
+    t: Any
+    status: Array
+    n_steps: Array
+    n_rejected: Array
+    t_events: tuple[Ensemble, ...]
+    n_events: Array
+    t_reached: Ensemble
+    y_reached: Ensemble
+    method: str
+
+    @property
+    def succeeded(self) -> np.ndarray:
+        """True for each sample that reached the end or a terminal event, shape (n_samples,)."""
+        return np.isin(to_numpy(self.status), REACHED)
+
+    @property
+    def summary(self) -> str:
+        """How many samples finished, in how many steps, and how others ended."""
+        status, steps = to_numpy(self.status), to_numpy(self.n_steps)
+        text = f"{self.method}: {int(self.succeeded.sum())} of {status.size} samples finished"
+        if steps.size:
+            text += f", {int(steps.min())} to {int(steps.max())} steps"
+        for outcome in OdeStatus:
+            samples = np.flatnonzero(status == outcome)
+            if outcome not in REACHED and samples.size:
+                first = samples[0]
+                text += f"; {outcome.name.replace('_', ' ')}: {samples_text(samples)}"
+                text += f" (sample {first} at t = {float(to_numpy(self.t_reached.samples).reshape(-1)[first]):.6g})"
+        return text
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.summary})"
+
+    def raise_if_failed(self) -> OdeResult:
+        """This result, or `OdeError` naming the samples that did not reach the end."""
+        if not self.succeeded.all():
+            raise OdeError(f"ode.solve: {self.summary}.")
+        return self
+
+    def to_xarray(self) -> Any:
+        """A Dataset of y, status and steps, with dimensions time (with `t_eval`), component and sample.
+
+        Raises
+        ------
+        ImportError
+            If xarray is not installed.
+        """
+        import xarray
+
+        dims = ("time", "component", "sample")[3 - self.y.samples.ndim :]
+        data: dict[str, Any] = {"y": (dims, to_numpy(self.y.samples))}
+        data |= {name: ("sample", to_numpy(getattr(self, name))) for name in ("status", "n_steps", "n_rejected")}
+        coordinates = {}
+        if "time" in dims and np.ndim(self.t) == 1:
+            coordinates["time"] = to_numpy(self.t)
+        return xarray.Dataset(data, coordinates, {"method": self.method})
+
+    def _history(self, function: str) -> Ensemble:
+        if self.y.ndim != 2:
+            advice = "Pass t_eval to solve."
+            raise ValueError(message(function, "y", "have a time axis", f"shape {self.y.shape}", advice))
+        return self.y
+
+    def plot(self, component: int = 0, *, ax: Any = None, **style: Any) -> Any:
+        """A fan chart of one component over time: median and quantiles over samples.
+
+        Parameters
+        ----------
+        component : int
+        ax : matplotlib Axes, optional
+        **style
+            Arguments of `ensemble.plot_ribbon`.
+
+        Returns
+        -------
+        matplotlib Axes
+        """
+        y = self._history("OdeResult.plot")
+        if np.ndim(self.t) != 1:
+            raise ValueError(message("OdeResult.plot", "t", "be shared by the samples", f"shape {np.shape(self.t)}"))
+        axes = plot_ribbon(Ensemble(to_numpy(y.samples)[:, component]), x=to_numpy(self.t), ax=ax, **style)
+        axes.set(xlabel="t", ylabel=f"y[{component}]")
+        return axes
+
+    def plot_phase(self, first: int = 0, second: int = 1, *, n_samples: int = 32, ax: Any = None, **style: Any) -> Any:
+        """The trajectories of some samples in the plane of two components.
+
+        Parameters
+        ----------
+        first, second : int
+            Components on the axes.
+        n_samples : int
+            Samples that are drawn, evenly spread.
+        ax : matplotlib Axes, optional
+        **style
+            Of the lines.
+
+        Returns
+        -------
+        matplotlib Axes
+        """
+        import matplotlib.pyplot as plt
+
+        y = to_numpy(self._history("OdeResult.plot_phase").samples)
+        axes = plt.subplots()[1] if ax is None else ax
+        for s in np.unique(np.linspace(0, y.shape[-1] - 1, min(n_samples, y.shape[-1])).astype(int)):
+            axes.plot(y[:, first, s], y[:, second, s], **{"linewidth": 0.8, **style})
+        axes.set(xlabel=f"y[{first}]", ylabel=f"y[{second}]")
+        return axes
+
+
+def without_failed(y: Array, status: Array) -> Array:
+    """The states, NaN for samples that failed."""
+    xp = array_namespace(y)
+    failed = (status != int(OdeStatus.finished)) & (status != int(OdeStatus.event))
+    return xp.where(failed, xp.asarray(xp.nan, dtype=y.dtype), y)

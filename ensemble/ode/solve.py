@@ -1,0 +1,288 @@
+"""`solve`: the public door to all methods of integration."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ensemble._backend import array_namespace, asarray_like, backend_of, is_array, prototype, to_numpy
+from ensemble._check import integer, message, one_of, require
+from ensemble._progress import Display
+from ensemble._typing import Array
+from ensemble.ode.methods import METHODS, Method
+from ensemble.ode.problem import Problem, Solution
+from ensemble.ode.result import OdeResult, OdeWarning, without_failed
+from ensemble.ode.system import System
+from ensemble.scalar import Ensemble, SampleSet
+from ensemble.scalar.ensemble import wrap
+from ensemble.scalar.namespace import samples_of, set_of
+
+__all__ = ["solve"]
+
+NAME = "ode.solve"
+
+
+def solve(
+    f: Callable[..., Any],
+    y0: Any,
+    t: Any,
+    *,
+    p: Any = None,
+    method: str = "tsit5",
+    step: Any = None,
+    rtol: Any = 1e-6,
+    atol: Any = 1e-9,
+    t_eval: Any = None,
+    events: Any = (),
+    backend: str = "numpy",
+    first_step: Any = None,
+    max_step: Any = np.inf,
+    max_steps: int = 100_000,
+    max_roots: int = 16,
+    progress: bool = False,
+) -> OdeResult:
+    """Integrate ``dy/dt = f(t, y, p)`` for all samples of an ensemble, each with steps of its own.
+
+    `f` is called once with symbolic values; one compiled loop then carries many samples in SIMD registers (CPU), or
+    one sample per thread (CUDA). Where `f` cannot be traced, because it needs a truth value or a function that is not
+    elementwise, the same steps run operation by operation over arrays, many times slower.
+
+    Parameters
+    ----------
+    f : callable
+        ``f(t, y, p, xp)``: time, a list of n values, a list of k parameters and a namespace; returns n values.
+    y0 : array or Ensemble, shape (n,), or a list of n numbers and Ensembles
+        The state at the start. float32 arrays are integrated in float32, all others in float64.
+    t : (t0, t1)
+        Numbers or Ensembles of shape (). ``t1 < t0`` integrates backwards.
+    p : array or Ensemble, shape (k,), or a list, optional
+    method : str
+        Adaptive: "tsit5" (order 5), "dop853" (8), "taylor" (order from the tolerance), "rodas4" (stiff, order 4). Fixed
+        steps: "rk4", "euler"; "leapfrog", "yoshida4" for separable systems, whose unknowns are n/2 positions
+        followed by n/2 velocities. "tsit5", "dop853" and "rodas4" take fixed steps where `step` is given.
+    step : float or Ensemble, optional
+        Fixed step length; the last step ends at t1 exactly. None: adaptive steps.
+    rtol, atol : float or Ensemble
+        Bound of the local error: root mean square over unknowns of ``error / (atol + rtol |y|)`` at most 1. `atol` may
+        have shape (n,).
+    t_eval : array or Ensemble, shape (n_times,), optional
+        Times of output, ordered from t0 to t1, by the interpolant of the method. They do not change the steps.
+    events : callable or sequence of callables
+        ``g(t, y, p, xp)``, a value whose roots are found; attributes ``terminal`` (True, or the number of the root that
+        ends the run) and ``direction`` (1: from negative to positive, -1, or 0: both), as SciPy has them.
+    backend : {"numpy", "cupy"}
+        Where arrays that are NumPy's are integrated; CuPy arrays stay on their device.
+    first_step, max_step : float or Ensemble
+        Of adaptive methods; None: estimated.
+    max_steps : int
+        The most steps of a sample, rejected ones counted.
+    max_roots : int
+        Roots of an event that are stored per sample.
+    progress : bool
+        Show how many samples are finished.
+
+    Returns
+    -------
+    OdeResult
+        `y`, and per sample `status`, `n_steps`, `t_events`. A sample that fails is NaN and has a status; the others
+        are those of their own runs, to the bit on the CPU.
+
+    Raises
+    ------
+    ValueError
+        If shapes do not fit, an argument is out of range or not finite, or the method cannot take the system.
+    TypeError
+        If `f` cannot be traced and the method needs its derivatives.
+
+    Warns
+    -----
+    OdeWarning
+        If samples did not reach t1 or a terminal event, with their number, the reason and the first of them.
+
+    References
+    ----------
+    .. [1] Hairer, Norsett, Wanner (1993), Solving Ordinary Differential Equations I, 2nd edition, section II.4.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ensemble import Ensemble, ode
+    >>> def oscillator(t, y, p, xp):
+    ...     return [y[1], -p[0] * y[0]]
+    >>> stiffness = Ensemble(np.array([[1.0, 4.0, 9.0]]))
+    >>> result = ode.solve(oscillator, [1.0, 0.0], (0.0, np.pi), p=stiffness, rtol=1e-9, atol=1e-12)
+    >>> result.y.samples[0].round(6)
+    array([-1.,  1., -1.])
+    """
+    require(callable(f), NAME, "f", "be callable", repr(f))
+    one_of(method, tuple(METHODS), NAME, "method")
+    chosen = METHODS[method]
+    if chosen.error_order is None and not chosen.own_step:
+        require(step is not None, NAME, "step", f"be given for the fixed steps of {method}", None)
+    require(not (chosen.own_step and step is not None), NAME, "step", f"be None for {method}", step)
+    require(isinstance(t, list | tuple) and len(t) == 2, NAME, "t", "be a pair (t0, t1)", repr(t))
+    y0, p = _stacked(y0, "y0"), _stacked(() if p is None else p, "p")
+    t_eval_given = t_eval is not None
+    t_eval = _stacked(() if t_eval is None else t_eval, "t_eval")
+    options = {"t[0]": t[0], "t[1]": t[1], "step": step, "rtol": rtol, "first_step": first_step, "max_step": max_step}
+    numbers = {name: _number(value, name) for name, value in options.items() if value is not None}
+    tolerance = atol if isinstance(atol, Ensemble) or np.ndim(atol) else [atol]
+    atol = _stacked(tolerance, "atol")
+    every = [y0, p, t_eval, atol, *numbers.values()]
+    n_samples, sample_set = samples_of(NAME, *every), set_of(*every)
+    like = next((each.samples for each in every if backend_of(each.samples) == "cuda"), None)
+    if like is None:
+        one_of(backend, ("numpy", "cupy"), NAME, "backend")
+        like = prototype(backend)
+    dtype = "float32" if str(y0.dtype) == "float32" else "float64"
+    xp = array_namespace(like)
+
+    def placed(x: Ensemble) -> Array:
+        samples = asarray_like(to_numpy(x.samples), like) if type(x.samples) is np.ndarray else x.samples
+        return xp.astype(samples, getattr(xp, dtype))
+
+    given = {name: placed(value) for name, value in numbers.items()}
+    n = y0.shape[0]
+    require(n > 0, NAME, "y0", "have at least one entry", 0)
+    require(atol.shape[0] in (1, n), NAME, "atol", f"be a number or have shape ({n},)", atol.shape)
+    for name, least in (("rtol", 0.0), ("max_step", 0.0), ("step", 0.0), ("first_step", 0.0)):
+        if name in given:
+            require(bool(xp.all(given[name] > least)), NAME, name, "be above zero", _shown(numbers[name]))
+    require(bool(xp.all(placed(atol) >= 0.0)), NAME, "atol", "be zero or above", _shown(atol))
+    for name in ("t[0]", "t[1]"):
+        require(bool(xp.all(xp.isfinite(given[name]))), NAME, name, "be finite", _shown(numbers[name]))
+    max_steps = integer(max_steps, NAME, "max_steps", minimum=1)
+    integer(max_roots, NAME, "max_roots", minimum=1)
+    direction = xp.sign(given["t[1]"] - given["t[0]"])
+    counts, lengths = xp.asarray([float(max_steps)], dtype=getattr(xp, dtype)), xp.zeros(1, dtype=getattr(xp, dtype))
+    if step is not None:
+        counts, lengths = _fixed(given, direction, dtype)
+        chosen = chosen._replace(error_order=None)
+    elif first_step is not None:
+        lengths = given["first_step"] * direction
+    times = placed(t_eval)
+    _check_times(times, given, direction, t_eval)
+    functions, terminal, sides = _events(events)
+    system = System(f, n, p.shape[0], xp, dtype=dtype)
+    problem = Problem(
+        system, chosen, functions, terminal, sides, max_roots, placed(y0), placed(p), given["t[0]"], given["t[1]"],
+        lengths, counts, given["rtol"], placed(atol), given["max_step"], times, n_samples, dtype,
+    )  # fmt: skip
+    solution = _run(problem, progress)
+    return _result(solution, problem, t_eval_given, sample_set, method)
+
+
+def _run(problem: Problem, progress: bool) -> Solution:
+    """By compiled loops where the right-hand side can be traced, over arrays elsewhere."""
+    system, cuda = problem.system, backend_of(problem.y0) == "cuda"
+    try:
+        graph: Any = system.graph
+    except (TypeError, AttributeError) as error:
+        if problem.method.needs_graph:
+            raise TypeError(
+                message(NAME, "f", f"be traceable for the method {problem.method.name}", str(error))
+            ) from error
+        graph = None
+    problem.method.check(system)
+    with Display(quiet=not progress, total=problem.n_samples, unit="sample") as display:
+
+        def report(done: int) -> None:
+            if display.bar is not None:
+                display.bar.update(done - display.bar.n)
+
+        if graph is None:
+            from ensemble.ode import arrays
+
+            return arrays.run(problem, report)
+        if cuda:
+            from ensemble.ode import device
+
+            return device.run(problem, report)
+        from ensemble.ode import compiled
+
+        return compiled.run(problem, report)
+
+
+def _result(solution: Solution, problem: Problem, has_times: bool, sample_set: SampleSet | None, name: str) -> OdeResult:
+    status = solution.status
+    y = solution.y_out if has_times else without_failed(solution.y, status)
+    reached = wrap(solution.t, sample_set)
+    t = reached
+    if has_times:
+        t = problem.t_eval[:, 0] if problem.t_eval.shape[1] == 1 else problem.t_eval
+    roots = tuple(wrap(times, sample_set) for times in solution.t_events)
+    result = OdeResult(wrap(y, sample_set), t, status, solution.n_steps, solution.n_rejected, roots, solution.n_events,
+                       reached, wrap(solution.y, sample_set), name)  # fmt: skip
+    if not result.succeeded.all():
+        advice = "Their states are NaN; y_reached has the last ones."
+        warnings.warn(f"{NAME}: {result.summary}. {advice}", OdeWarning, stacklevel=3)
+    return result
+
+
+def _stacked(value: Any, name: str) -> Ensemble:
+    """A vector of samples, from an array, an Ensemble or a list of numbers and Ensembles."""
+    if isinstance(value, list | tuple) and any(isinstance(part, Ensemble) for part in value):
+        n_samples = samples_of(NAME, *value)
+        parts = [part.samples if isinstance(part, Ensemble) else np.asarray([float(part)]) for part in value]
+        xp = array_namespace(*(part.samples for part in value if isinstance(part, Ensemble)))
+        rows = [xp.broadcast_to(xp.asarray(part), (n_samples,)) for part in parts]
+        value = wrap(xp.stack(rows), set_of(*value))
+    if not isinstance(value, Ensemble):
+        array = value if is_array(value) else np.asarray(value, dtype=None if len(value) else np.float64)
+        value = Ensemble(array[..., None])
+    require(value.ndim == 1, NAME, name, "have one axis", f"shape {value.shape}")
+    kinds = str(value.dtype)
+    require(kinds.startswith(("float", "int", "uint")), NAME, name, "be real numbers", kinds, "Split complex unknowns.")
+    return value
+
+
+def _number(value: Any, name: str) -> Ensemble:
+    """One number per sample."""
+    if isinstance(value, Ensemble):
+        require(value.ndim == 0, NAME, name, "be a number or have shape ()", f"shape {value.shape}")
+        return value
+    try:
+        return Ensemble(np.asarray([float(value)]))
+    except (TypeError, ValueError):
+        raise TypeError(message(NAME, name, "be a number or an Ensemble of shape ()", repr(value))) from None
+
+
+def _shown(x: Ensemble) -> Any:
+    values = to_numpy(x.samples).reshape(-1)
+    return float(values[0]) if values.size == 1 else f"values from {values.min():.6g} to {values.max():.6g}"
+
+
+def _fixed(given: dict[str, Array], direction: Array, dtype: str) -> tuple[Array, Array]:
+    """The number of fixed steps and their length with its sign."""
+    xp = array_namespace(direction)
+    exact = xp.abs(given["t[1]"] - given["t[0]"]) / given["step"]
+    nearest = xp.round(exact)
+    close = xp.abs(exact - nearest) <= 8 * float(np.finfo(dtype).eps) * nearest  # a rest of rounding is no step
+    counts = xp.where(close, nearest, xp.ceil(exact))
+    most = 2 ** (np.finfo(dtype).nmant + 1)
+    seen = float(xp.max(counts))
+    require(seen <= most, NAME, "step", f"need at most {most} steps of {dtype}", f"{seen:.3g} steps")
+    return counts, given["step"] * direction
+
+
+def _check_times(times: Array, given: dict[str, Array], direction: Array, t_eval: Ensemble) -> None:
+    xp = array_namespace(times)
+    if times.shape[0]:
+        ordered = xp.all((times[1:, :] - times[:-1, :]) * direction >= 0.0)
+        require(bool(ordered), NAME, "t_eval", "be ordered from t0 to t1", _shown(t_eval))
+        inside = (times[0, :] - given["t[0]"]) * direction >= 0.0
+        inside = inside & ((given["t[1]"] - times[-1, :]) * direction >= 0.0)
+        require(bool(xp.all(inside)), NAME, "t_eval", "lie between t0 and t1", _shown(t_eval))
+
+
+def _events(events: Any) -> tuple[tuple[Callable[..., Any], ...], list[int], list[int]]:
+    """The event functions, the roots that end a run, and the sides that count."""
+    functions: Sequence[Any] = (events,) if callable(events) else tuple(events)
+    for g in functions:
+        require(callable(g), NAME, "events", "be callable", repr(g))
+    terminal = [int(getattr(g, "terminal", 0)) for g in functions]
+    sides = [int(np.sign(getattr(g, "direction", 0))) for g in functions]
+    return tuple(functions), terminal, sides
