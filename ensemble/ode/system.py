@@ -7,8 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ensemble._check import require
+from ensemble._compile.trace.derivatives import jacobian, jacobian_pattern, tangents
 from ensemble._compile.trace.graph import Graph
 from ensemble._compile.trace.replay import replay
+from ensemble._compile.trace.taylor import taylor_coefficients
 from ensemble._compile.trace.tracer import Scalar, trace
 from ensemble._typing import Namespace
 
@@ -76,6 +78,23 @@ class System:
             return replay(self._graph, [t, *y, *p], self.xp)
         results = _listed(self.function(t, list(y), list(p), self.xp), self.n)
         return [self.xp.full_like(y[0], r) if isinstance(r, int | float) else r for r in results]
+
+    def jacobian(self, t: Any, y: Sequence[Any], p: Sequence[Any]) -> dict[tuple[int, int], Any]:
+        """The entries ``{(i, j): df_i/dy_j}`` that are not known to be zero; a known number is a Python float."""
+        entries = jacobian(self.graph, [t, *y, *p], range(1, self.n + 1), self.xp)
+        return {(i, position - 1): value for (i, position), value in entries.items()}
+
+    def jacobian_pattern(self) -> set[tuple[int, int]]:
+        """The pairs (i, j) where df_i/dy_j may be other than zero."""
+        return {(i, position - 1) for i, position in jacobian_pattern(self.graph, range(1, self.n + 1))}
+
+    def time_derivative(self, t: Any, y: Sequence[Any], p: Sequence[Any]) -> list[Any]:
+        """``df_i/dt`` for fixed y, `n` values; None where f_i does not depend on the time."""
+        return tangents(self.graph, [t, *y, *p], {0: 1.0}, self.xp)[1]
+
+    def taylor(self, t: Any, y: Sequence[Any], p: Sequence[Any], order: int) -> list[list[Any]]:
+        """`n` lists of coefficients c_0 to c_order with ``y_i(t + s) = sum_k c_k s**k``; None where zero."""
+        return taylor_coefficients(self.graph, t, y, p, order, self.xp)
 
 
 def traced_graph(function: Callable[..., Any], n: int, n_parameters: int, dtype: str) -> Graph:

@@ -43,6 +43,7 @@ def dense_at(step, y, theta):
 
 def adaptive(method, system, y0, p, t0, t1, rtol, atol):
     """The final point and the number of steps, with the control of the design, for arrays of one sample."""
+    method = METHODS[method] if isinstance(method, str) else method
     t, y = np.float64(t0), [np.float64(v) for v in y0]
     h, n_steps = np.float64(1e-3 * (t1 - t0)), 0
     carried = method.start(system, t, y, p)
@@ -69,3 +70,24 @@ def adaptive(method, system, y0, p, t0, t1, rtol, atol):
 
 def mean_square(errors, scale):
     return sum((e / s) ** 2 for e, s in zip(errors, scale)) / len(scale)
+
+
+def hires(t, y, p, xp):
+    """Eight reactions of plant physiology (Hairer, Wanner II, section IV.10)."""
+    reaction = 280.0 * y[5] * y[7]
+    return [
+        -1.71 * y[0] + 0.43 * y[1] + 8.32 * y[2] + 0.0007,
+        1.71 * y[0] - 8.75 * y[1],
+        -10.03 * y[2] + 0.43 * y[3] + 0.035 * y[4],
+        8.32 * y[1] + 1.71 * y[2] - 1.12 * y[3],
+        -1.745 * y[4] + 0.43 * y[5] + 0.43 * y[6],
+        -reaction + 0.69 * y[3] + 1.71 * y[4] - 0.43 * y[5] + 0.69 * y[6],
+        reaction - 1.81 * y[6],
+        -reaction + 1.81 * y[6],
+    ]
+
+
+def robertson(t, y, p, xp):
+    """Three reactions of very different rates (Robertson 1966)."""
+    slow, fast, dimer = p[0] * y[0], 1e4 * y[1] * y[2], 3e7 * y[1] * y[1]
+    return [fast - slow, slow - fast - dimer, dimer]

@@ -178,3 +178,14 @@ def test_the_energy_of_a_symplectic_method_does_not_drift():
         energy = 0.5 * points[:, 1] ** 2 - np.cos(points[:, 0])
         assert np.abs(energy - energy[0]).max() < bound
         assert np.abs(energy[-400:].mean() - energy[:400].mean()) < 0.05 * bound
+
+
+@pytest.mark.parametrize("name", ["leapfrog", "yoshida4"])
+def test_a_system_that_is_not_separable_is_refused(name):
+    check = METHODS[name].check
+    check(system_of(pendulum, 2))
+    check(system_of(lambda t, y, p, xp: [y[1], math.cos(y[0])], 2))  # cannot be traced: not known
+    with pytest.raises(ValueError, match="f must be separable for a symplectic method; got df_1/dy_1 that is not zero"):
+        check(system_of(lambda t, y, p, xp: [y[1], -y[0] - 0.1 * y[1]], 2))
+    with pytest.raises(ValueError, match="y0 must have an even number of entries; got 3"):
+        check(system_of(lorenz, 3))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ensemble._check import require
 from ensemble.ode.methods.method import Method, Step, added, cubic
 from ensemble.ode.system import System
 
@@ -27,6 +28,20 @@ def _half(system: System) -> int:
 def _force(system: System, t: Any, y: Sequence[Any], p: Sequence[Any]) -> list[Any]:
     """a(t, q), the second half of f."""
     return system.f(t, y, p)[_half(system) :]
+
+
+def _check(system: System) -> None:
+    """Whether the system is separable; where f cannot be traced, only that it has two halves."""
+    advice = "y is (q, v) with dq/dt = g(v) and dv/dt = a(t, q); use another method for other systems."
+    m = _half(system)
+    require(system.n % 2 == 0, "ode.solve", "y0", "have an even number of entries", system.n, advice)
+    try:
+        pattern = system.jacobian_pattern()
+    except TypeError:  # f cannot be traced
+        return
+    wrong = sorted((i, j) for i, j in pattern if (i < m) == (j < m))
+    what = f"df_{wrong[0][0]}/dy_{wrong[0][1]} that is not zero" if wrong else ""
+    require(not wrong, "ode.solve", "f", "be separable for a symplectic method", what, advice)
 
 
 def _step(
@@ -61,6 +76,6 @@ def _yoshida4(system: System, t: Any, h: Any, y: Sequence[Any], carried: Sequenc
     return _step(YOSHIDA_WEIGHTS, system, t, h, y, carried, p)
 
 
-LEAPFROG = Method("leapfrog", 2, None, _leapfrog, _half, _force)
+LEAPFROG = Method("leapfrog", 2, None, _leapfrog, _half, _force, check=_check)
 
-YOSHIDA4 = Method("yoshida4", 4, None, _yoshida4, _half, _force)
+YOSHIDA4 = Method("yoshida4", 4, None, _yoshida4, _half, _force, check=_check)

@@ -1,0 +1,96 @@
+"""The Taylor series method: coefficients from the graph of f, order from the tolerance, steps from the coefficients.
+
+Order and step follow Jorba, Zou (2005), Experimental Mathematics 14, 99-117, section 3.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ensemble._typing import Namespace
+from ensemble.ode.methods.method import Method, Step
+from ensemble.ode.system import System
+
+__all__ = ["taylor_method"]
+
+SMALLEST_ORDER, LARGEST_ORDER = 4, 40
+
+
+def taylor_method(rtol: float, atol: float) -> Method:
+    """The method for tolerances that are known numbers.
+
+    The order is the smallest p >= 1 - log(rtol) / 2: with the step ``rho / e**2`` of a radius of convergence rho, the
+    terms of a series fall by e**2 each, and the one of order p - 1 is `rtol` times the first. The step is
+
+        h = exp(-0.7 / (p - 1)) min over j = p - 1, p of (T / |x_j|)**(1 / j),    T = atol + rtol |y|,
+
+    in the maximum norm: it equals that of the paper where `atol` is zero. It depends on two coefficients alone, so
+    `Step.error` is an estimate of another kind: ``h / (p + 1)`` times the defect of the polynomial at the end of the
+    step. A step whose coefficients happen to vanish is seen by it; where it is not read, it is not computed.
+
+    Parameters
+    ----------
+    rtol, atol : float
+        Above zero, and zero or above.
+    """
+    order = min(max(math.ceil(1.0 - 0.5 * math.log(rtol)), SMALLEST_ORDER), LARGEST_ORDER)
+
+    def step(system: System, t: Any, h: Any, y: Sequence[Any], carried: Sequence[Any], p: Sequence[Any]) -> Step:
+        return _step(order, rtol, atol, system, t, h, y, p)
+
+    return Method("taylor", order, None, step, needs_graph=True, own_step=True)
+
+
+def _step(
+    order: int, rtol: float, atol: float, system: System, t: Any, h_max: Any, y: Sequence[Any], p: Sequence[Any]
+) -> Step:
+    xp = system.xp
+    series = system.taylor(t, y, p, order)
+    h = _step_size(series, order, rtol, atol, h_max, xp)
+    new = [_horner(row, h) for row in series]
+    slopes = [_horner([None if c is None else float(k + 1) * c for k, c in enumerate(row[1:])], h) for row in series]
+    part = h * (1.0 / (order + 1))
+    error = [part * (a - b) for a, b in zip(slopes, system.f(t + h, new, p), strict=True)]
+    powers = [h]
+    for _ in range(order - 1):
+        powers.append(powers[-1] * h)
+    dense = [[0.0 * h if c is None else c * power for c, power in zip(row[1:], powers, strict=True)] for row in series]
+    return Step(new, [], error, dense, h_used=h)
+
+
+def _horner(coefficients: Sequence[Any], h: Any) -> Any:
+    """``sum coefficients[k] h**k`` from the last to the first."""
+    total: Any = None
+    for c in reversed(coefficients):
+        if total is not None:
+            total = total * h if c is None else total * h + c
+        else:
+            total = c
+    return 0.0 * h if total is None else total
+
+
+def _norm(values: Sequence[Any], xp: Namespace) -> Any:
+    """The maximum norm; None where all values are known to be zero."""
+    largest: Any = None
+    for value in values:
+        if value is not None:
+            size = abs(value)
+            largest = size if largest is None else xp.maximum(largest, size)
+    return largest
+
+
+def _step_size(series: Sequence[Sequence[Any]], order: int, rtol: float, atol: float, h_max: Any, xp: Namespace) -> Any:
+    """The step: no longer than `h_max`, and of its sign."""
+    tolerance = _norm([row[0] for row in series], xp) * rtol + atol
+    exponents = []
+    for j in (order - 1, order):
+        norm = _norm([row[j] for row in series], xp)
+        if norm is not None:
+            exponents.append(xp.log(tolerance / norm) * (1.0 / j))
+    if not exponents:  # a polynomial of lower degree
+        return h_max
+    exponent = exponents[0] if len(exponents) == 1 else xp.minimum(*exponents)
+    size = xp.exp(exponent - 0.7 / (order - 1))
+    return xp.copysign(xp.minimum(xp.abs(h_max), size), h_max)
