@@ -12,7 +12,7 @@ from ensemble._backend import array_namespace, asarray_like, backend_of, is_arra
 from ensemble._check import integer, message, one_of, require
 from ensemble._progress import Display
 from ensemble._typing import Array
-from ensemble.ode.methods import METHODS, Method
+from ensemble.ode.methods import METHODS, method_of
 from ensemble.ode.problem import Problem, Solution
 from ensemble.ode.result import OdeResult, OdeWarning, without_failed
 from ensemble.ode.system import System
@@ -158,6 +158,8 @@ def solve(
     max_steps = integer(max_steps, NAME, "max_steps", minimum=1)
     integer(max_roots, NAME, "max_roots", minimum=1)
     counts, lengths = np.asarray([max_steps], dtype=dtype), np.zeros(1, dtype)
+    if chosen.own_step:
+        chosen = method_of(method, float(given["rtol"].min()), float(absolute.min()))
     direction = _sign(_together(given["t[1]"], given["t[0]"], np.subtract))
     if step is not None:
         counts, lengths = _fixed(given, direction, dtype)
