@@ -123,17 +123,18 @@ def start(method: Method, system: System, events: Sequence[Any], rows: Rows, val
     """The first step length, the carried values and the event functions, from the inputs of the body.
 
     A row "h" that is not zero is a first step that the user gave. Otherwise the step is estimated from the derivative
-    at two points.
+    at two points. It is NaN where the derivative is not finite.
     """
     xp, s = system.xp, State(values, rows, system.n, system.n_parameters)
     t, y, p = s.t, s.y, s.p
     carried = method.start(system, t, y, p)
     given = [g(t, y, p, xp) for g in events]
-    if method.own_step:
-        return [s.direction * xp.minimum(xp.abs(s.t1 - t), s.longest), *carried, *given]
-    if method.error_order is None:
-        return [s.h, *carried, *given]
     slope = carried if method.n_carried(system) == system.n else system.f(t, y, p)
+    checked = _sum([k - k for k in slope])  # NaN where a derivative is not finite
+    if method.own_step:
+        return [s.direction * xp.minimum(xp.abs(s.t1 - t), s.longest) + checked, *carried, *given]
+    if method.error_order is None:
+        return [s.h + checked, *carried, *given]
     scales = [s.absolute(i) + s.rtol * xp.abs(v) for i, v in enumerate(y)]
     size, rate = (_squared_norm(values, scales) for values in (y, slope))
     small = (size < 1e-10) | (rate < 1e-10)
@@ -149,7 +150,7 @@ def start(method: Method, system: System, events: Sequence[Any], rows: Rows, val
     second = xp.where(largest <= 1e-30, xp.maximum(xp.full_like(t, 1e-6), first * 1e-3), second)
     length = xp.minimum(xp.minimum(100.0 * first, second), s.longest)
     length = xp.where(xp.isfinite(length), length, xp.full_like(t, 1e-6))
-    return [xp.where(s.h == 0.0, length * s.direction, s.h), *carried, *given]
+    return [xp.where(s.h == 0.0, length * s.direction, s.h) + checked, *carried, *given]
 
 
 def advance(

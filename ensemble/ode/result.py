@@ -153,7 +153,7 @@ class OdeResult:
         y = self._history("OdeResult.plot")
         if np.ndim(self.t) != 1:
             raise ValueError(message("OdeResult.plot", "t", "be shared by the samples", f"shape {np.shape(self.t)}"))
-        axes = plot_ribbon(Ensemble(to_numpy(y.samples)[:, component]), x=to_numpy(self.t), ax=ax, **style)
+        axes = plot_ribbon(Ensemble(to_numpy(y.samples)[:, component]), to_numpy(self.t), ax=ax, **style)
         axes.set(xlabel="t", ylabel=f"y[{component}]")
         return axes
 

@@ -311,7 +311,7 @@ def _check_times(times: Array, given: dict[str, Array], direction: Array, t_eval
 
 def _events(events: Any) -> tuple[tuple[Callable[..., Any], ...], list[int], list[int]]:
     """The event functions, the roots that end a run, and the sides that count."""
-    functions: Sequence[Any] = (events,) if callable(events) else tuple(events)
+    functions: Sequence[Any] = tuple(events) if isinstance(events, list | tuple) else (events,)
     for g in functions:
         require(callable(g), NAME, "events", "be callable", repr(g))
     terminal = [int(getattr(g, "terminal", 0)) for g in functions]

@@ -80,7 +80,7 @@ class _Text:
         names = [f"b{k}" for k in range(len(firsts))]
         lines = ["{", f"REAL {', '.join(names)};", _call("start_body", self.start, self.inputs, names)]
         lines += [f"{variable} = {name};" for variable, name in zip(firsts, names, strict=True)] + ["}"]
-        watched = [f"v{r.y + i}" for i in range(shape.n)] + firsts[1 : 1 + shape.n_carried]
+        watched = [f"v{r.y + i}" for i in range(shape.n)] + firsts[: 1 + shape.n_carried]
         lines.append(f"bool bad = {' || '.join(f'!isfinite({name})' for name in watched)};")
         if shape.dense:
             lines += ["at = 0;", f"while (at < n_times && (TIME(at) - v{r.t0}) * v{r.direction} <= 0) {{"]
@@ -229,7 +229,7 @@ def source(start: Graph, loop: Graph, event: Graph | None, rows: Any, shape: Sha
 @functools.lru_cache(maxsize=256)
 def kernel(text: str) -> Any:
     """The compiled kernel of a source."""
-    return device.raw_module(text, OPTIONS).get_function("solve")
+    return device.raw_module(text, OPTIONS, ("solve",)).get_function("solve")
 
 
 def arguments(arrays: dict[str, Any], n_samples: int, n_times: int, max_roots: int, outs: list[Any]) -> tuple[Any, ...]:
