@@ -107,6 +107,15 @@ class _Text:
             lines += self.outputs() + ["}"]
         return lines
 
+    def counts(self) -> bool:
+        """Whether a step depends on its number, other than by the number itself."""
+        reached, found = {self.rows.n_steps}, set()
+        for k, node in enumerate(self.loop.nodes):
+            if (node.operation == "input" and node.value in reached) or any(i in found for i in node.inputs):
+                found.add(k)
+        values = self.loop.outputs[self.rows.y : self.rows.n_steps]
+        return self.shape.dense or any(k in found for k in values)
+
     def state(self, theta: str, suffix: str) -> list[str]:
         """Lines that interpolate all unknowns at `theta`."""
         lines = []
@@ -194,10 +203,11 @@ class _Text:
         lines += ["i64 s = (i64)blockIdx.x * blockDim.x + threadIdx.x; const i64 stride = (i64)gridDim.x * blockDim.x;"]
         moving = [f"if (bad || v{r.t0} == v{r.t1}) {{", *self.finish("(bad ? 5 : 1)"), "if (bad) status[s] = 5;"]
         if shape.alike:
+            number = "" if self.counts() else f"v{r.n_steps} = k;"  # an integer counter, else the one of the step
             return [
                 *lines, "for (; s < S; s += stride) {", *self.loads(), *self.begin(), *moving, "continue;", "}",
                 f"const int count_of_steps = (int)v{r.max_steps};",
-                "for (int k = 1; k < count_of_steps; ++k) {", *self.step(), "}",
+                "for (int k = 1; k < count_of_steps; ++k) {", *self.step(), number, "}",
                 f"v{r.h} = v{r.t1} - (v{r.t0} + v{r.n_steps} * v{r.longest});",
                 "{", *self.step(), "}", f"v{r.t} = v{r.t1};", *self.finish("1"), "}",
             ]  # fmt: skip
