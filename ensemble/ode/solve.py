@@ -12,7 +12,7 @@ from ensemble._backend import array_namespace, asarray_like, backend_of, is_arra
 from ensemble._check import integer, message, one_of, require
 from ensemble._progress import Display
 from ensemble._typing import Array
-from ensemble.ode.methods import METHODS
+from ensemble.ode.methods import METHODS, Method
 from ensemble.ode.problem import Problem, Solution
 from ensemble.ode.result import OdeResult, OdeWarning, without_failed
 from ensemble.ode.system import System

@@ -18,7 +18,7 @@ from ensemble._compile.lanes import arithmetic, circular, functions, quotients
 from ensemble._compile.lanes import tables as _tables
 from ensemble._compile.lanes import types as _types
 from ensemble._compile.lanes.arithmetic import instruction
-from ensemble._compile.lanes.types import Lanes
+from ensemble._compile.lanes.types import Lanes, fill_lanes
 from ensemble._compile.trace.graph import Graph, Node
 from ensemble._compile.trace.operations import OPERATIONS, Table
 
