@@ -12,6 +12,7 @@ from ensemble._backend import array_namespace, asarray_like, backend_of, is_arra
 from ensemble._check import integer, message, one_of, require
 from ensemble._progress import Display
 from ensemble._typing import Array
+from ensemble.ode import implicit
 from ensemble.ode.methods import METHODS, Method
 from ensemble.ode.problem import Problem, Solution
 from ensemble.ode.result import OdeResult, OdeWarning, without_failed
@@ -197,6 +198,8 @@ def _run(problem: Problem, progress: bool) -> Solution:
             from ensemble.ode import arrays
 
             return arrays.run(problem, report)
+        if problem.method.name == "rodas4" and system.n >= implicit.FROM and not (cuda or problem.events):
+            return implicit.run(problem, report)
         if cuda:
             from ensemble.ode import device
 
