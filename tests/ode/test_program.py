@@ -26,7 +26,6 @@ def some_function(t, a, b, p):
     return total, a, 2.0 * b, xp.full_like(t, 3.0), a
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("n_samples", [1, 63, 200])
 def test_an_interpreted_graph_is_the_replayed_one(n_samples):
     graph = trace(some_function, *[F64] * 4)

@@ -42,7 +42,8 @@ class Program(NamedTuple):
     """The values of the first rows."""
     n_slots: int
     n_outputs: int
-    operations: frozenset[str]
+    whole: bool
+    """Whether it has operations that are not basic."""
 
 
 def program_of(graph: Graph, n: int, dtype: str) -> Program | None:
@@ -84,7 +85,7 @@ def program_of(graph: Graph, n: int, dtype: str) -> Program | None:
         free += [slots[i] for i in sorted(done)]
     used = {node.operation for node in graph.nodes} - set(KNOWN)
     table = np.array(code, np.int64).reshape(-1, 5)
-    return Program(table, np.array(constants, dtype), n_slots, len(graph.outputs), ALWAYS | used)
+    return Program(table, np.array(constants, dtype), n_slots, len(graph.outputs), not used <= BASIC)
 
 
 KNOWN = ("constant", "input")
@@ -97,7 +98,7 @@ def run_program(program: Program, rows: Array, state: Array, out: Array | None =
     memory = np.empty((-(-n_samples // TILE), program.n_slots, TILE), program.constants.dtype)
     rows, state = (np.ascontiguousarray(array) for array in (rows, state))
     if n_samples:
-        _interpreter(program.operations)(program.code, program.constants, rows, state, memory, out)
+        _interpreter(program.whole)(program.code, program.constants, rows, state, memory, out)
     return out
 
 
@@ -105,9 +106,8 @@ MODULE = '''"""An interpreter of programs, written by ensemble; it may be delete
 
 import numpy as np
 
-from ensemble._compile.numba import compiled, prange
-from ensemble._compile.trace.elementwise import {names}
-
+from ensemble._compile.numba import compiled, inner, prange
+{rare}
 
 @compiled
 def interpret(code, constants, rows, state, memory, out):
@@ -133,20 +133,37 @@ def interpret(code, constants, rows, state, memory, out):
 {branches}
 '''
 
-ALWAYS = frozenset(["add", "subtract", "multiply", "divide", "negative", "square", "reciprocal", "where"])
-"""Operations that every interpreter has: most programs then share one."""
+RARE = """
+from ensemble._compile.trace.elementwise import {names}
+
+
+@inner
+def rare(op, x, y, z):
+{branches}
+    return np.nan
+"""
+
+BASIC = frozenset(["add", "subtract", "multiply", "divide", "negative", "square", "reciprocal", "sqrt"])
+"""Operations of most programs, which have an interpreter of their own: it is compiled in a third of the time."""
 
 LOGICAL = {"logical_and": "&", "logical_or": "|", "logical_xor": "^"}
 
 
 @functools.cache
-def _interpreter(names: frozenset[str]) -> Any:
-    branches = []
-    for name in sorted(names):
+def _interpreter(whole: bool) -> Any:
+    """The interpreter of basic operations, or of all. Few have a loop in packed instructions; the others share one."""
+    branches, rare = [], []
+    for name in sorted(CODES):
         text = OPERATIONS[name].text("python", False)
         if name in LOGICAL:
             text = f"({{0}} != 0) {LOGICAL[name]} ({{1}} != 0)"
-        expression = text.format("a[s]", "b[s]", "c[s]")
-        branches.append(f"elif op == {CODES[name]}:\n    for s in range(width):\n        r[s] = {expression}")
-    text = textwrap.indent("\n".join(branches), 12 * " ")
-    return load_module(MODULE.format(names=", ".join(SCALAR_FUNCTIONS), tile=TILE, branches=text)).interpret
+        if name in BASIC:
+            expression = text.format("a[s]", "b[s]", "c[s]")
+            branches.append(f"elif op == {CODES[name]}:\n    for s in range(width):\n        r[s] = {expression}")
+        else:
+            rare.append(f"    if op == {CODES[name]}:\n        return np.float64({text.format('x', 'y', 'z')})")
+    if whole:
+        branches.append("else:\n    for s in range(width):\n        r[s] = rare(op, a[s], b[s], c[s])")
+    text, names = textwrap.indent("\n".join(branches), 12 * " "), ", ".join(SCALAR_FUNCTIONS)
+    others = RARE.format(names=names, branches="\n".join(rare)) if whole else ""
+    return load_module(MODULE.format(tile=TILE, branches=text, rare=others)).interpret
