@@ -13,9 +13,9 @@ TABLE = Path(__file__).with_suffix(".txt")
 
 
 def packages():
-    """The gallery, and every package that has a public list and no underscore in its path."""
+    """Every package that has a public list and no underscore in its path."""
     found = pkgutil.walk_packages(ensemble.__path__, "ensemble.")
-    names = sorted(m.name for m in found if (m.ispkg or m.name == "ensemble.gallery") and "._" not in m.name)
+    names = sorted(m.name for m in found if m.ispkg and "._" not in m.name)
     return [name for name in ["ensemble", *names] if "__all__" in vars(importlib.import_module(name))]
 
 

@@ -31,6 +31,7 @@ BODIES = {
     "everything in float32": (everything, (F32, F32, I32, BOOL)),
     "numbers": (lambda x, k, s: x * k + s * 0.1, (F32, Scalar("pyfloat"), F64)),
     "integers": (lambda i, j: (i // j, i % j, abs(i), i * j - 2**31, -i, ~i, i / j, i * -(2**63) // 3), (I64, I32)),
+    "masks": (lambda x, m: (np.where(~(x < 0.5), x, -x), ~m, m & ~(x > 0)), (F64, BOOL)),
     "tables": (lambda x: np.interp(x, [0.0, 0.5, 2.0], [1.0, -1.0, 3.0]) + np.interp(x, [0.0], [2.0]), (F64,)),
     "constants": (lambda x: (x + math.inf, x - math.nan, x * -0.0, x > -math.inf, True, 1e-320, 3), (F64,)),
 }
@@ -41,6 +42,7 @@ ACCESSES = {
     "everything in float32": Access(2, ("pack", "same", "pack", "strided"), 4),
     "numbers": Access(3, ("strided", "same"), 1, "long long"),
     "integers": Access(1, ("pack", "strided"), 2, "long long"),
+    "masks": Access(1, ("pack", "pack"), 2),
     "tables": Access(1, ("pack",), 2),
     "constants": Access(2, ("same",), 16),
 }
@@ -53,6 +55,13 @@ def test_cuda_source_compiles(compiler, name):
     arrays = [k for k, argument in enumerate(arguments) if argument.dtype in DTYPES]
     source = _emit_cuda.elementwise_source(graph, arrays, ACCESSES[name])
     assert b"fused" in nvrtc.compiled(compiler, source, *_emit_cuda.OPTIONS)
+
+
+def test_the_negation_of_a_mask_is_logical():
+    """``~true`` is -2 in C++, which is true."""
+    graph = trace(*BODIES["masks"][:1], *BODIES["masks"][1])
+    text = _emit_cuda.device_function(graph, "masks")
+    assert "~" not in text and text.count("!t") + text.count("!a") >= 3
 
 
 def test_a_body_of_several_scalars_compiles_as_a_device_function(compiler):

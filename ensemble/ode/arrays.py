@@ -102,7 +102,7 @@ def _at_start(solution: Solution, values: list[Array], rows: Rows, t_eval: Array
         here = (t_eval[j] - values[rows.t0]) * values[rows.direction] <= 0.0
         for i in range(n):
             solution.y_out[j, i] = xp.where(here, values[rows.y + i], solution.y_out[j, i])
-    total = sum(value - value for value in [*values[rows.y : rows.y + n], *values[rows.carried_values : rows.n_steps]])
+    total = sum(value - value for value in [*values[rows.y : rows.y + n], *values[rows.h : rows.n_steps]])
     solution.status[...] = xp.where(total == 0.0, solution.status, xp.asarray(OdeStatus.non_finite, dtype=xp.int8))
     still = (values[rows.t0] == values[rows.t1]) & (solution.status == 0)
     solution.status[...] = xp.where(still, xp.asarray(OdeStatus.finished, dtype=xp.int8), solution.status)

@@ -49,7 +49,8 @@ def bodies_of(problem: Problem) -> Bodies:
     alike = alike and all(each.shape[-1] == 1 for each in (problem.t0, problem.t1, problem.step, problem.n_steps))
     dense = problem.t_eval.shape[0] > 0 or bool(events)
     graph = problem.system.graph
-    key = (graph.nodes, graph.outputs, problem.method.name, problem.system.n_parameters, events, problem.atol.shape[0],
+    key = (graph.nodes, graph.outputs, problem.method.name, problem.method.order,
+           problem.method.error_order, problem.system.n_parameters, events, problem.atol.shape[0],
            problem.dtype, dense, alike)  # fmt: skip
     if key not in _kept:
         if len(_kept) >= KEPT:

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ensemble._compile.trace.bit_patterns import bits, from_bits
 from ensemble._typing import Namespace
+from ensemble.ode.methods.inverse_root import inverse_root
 from ensemble.ode.methods.method import Method, Step
 from ensemble.ode.system import System
 
-__all__ = ["IDLE", "RUNNING", "Rows", "advance", "inverse_root", "rows_of", "start"]
+__all__ = ["IDLE", "RUNNING", "Rows", "advance", "rows_of", "start"]
 
 IDLE, RUNNING, FINISHED, STEP_TOO_SMALL, TOO_MANY_STEPS = -1.0, 0.0, 1.0, 2.0, 3.0
 """States of a lane or thread."""
@@ -106,32 +106,6 @@ class State:
         return self.values[self.rows.atol + (i if count > 1 else 0)]
 
 
-def inverse_root(x: Any, m: int, xp: Namespace) -> Any:
-    """``x**(-1 / m)`` to about 1e-3, for positive `x`: an estimate from the bit pattern, improved by two Newton steps.
-
-    Only additions and products: the same bits on every processor.
-    """
-    real = np.finfo(str(x.dtype))
-    one = int(np.asarray(1.0, dtype=real.dtype).view(f"int{real.bits}"))
-    pattern = xp.astype(bits(x), x.dtype)
-    estimate = (1.0 + 1.0 / m) * one - pattern * (1.0 / m)
-    y = from_bits(xp.astype(estimate, getattr(xp, f"int{real.bits}")))
-    for _ in range(2):
-        y = y * ((m + 1) / m - (x * (1.0 / m)) * _power(y, m))
-    return y
-
-
-def _power(x: Any, m: int) -> Any:
-    """``x**m`` by repeated squaring."""
-    result, square = None, x
-    while m:
-        if m & 1:
-            result = square if result is None else result * square
-        m >>= 1
-        square = square * square if m else square
-    return result
-
-
 def _sum(values: Sequence[Any]) -> Any:
     total = values[0]
     for value in values[1:]:
@@ -149,15 +123,18 @@ def start(method: Method, system: System, events: Sequence[Any], rows: Rows, val
     """The first step length, the carried values and the event functions, from the inputs of the body.
 
     A row "h" that is not zero is a first step that the user gave. Otherwise the step is estimated from the derivative
-    at two points.
+    at two points. It is NaN where the derivative is not finite.
     """
     xp, s = system.xp, State(values, rows, system.n, system.n_parameters)
     t, y, p = s.t, s.y, s.p
     carried = method.start(system, t, y, p)
     given = [g(t, y, p, xp) for g in events]
-    if method.error_order is None:
-        return [s.h, *carried, *given]
     slope = carried if method.n_carried(system) == system.n else system.f(t, y, p)
+    checked = _sum([k - k for k in slope])  # NaN where a derivative is not finite
+    if method.own_step:
+        return [s.direction * xp.minimum(xp.abs(s.t1 - t), s.longest) + checked, *carried, *given]
+    if method.error_order is None:
+        return [s.h + checked, *carried, *given]
     scales = [s.absolute(i) + s.rtol * xp.abs(v) for i, v in enumerate(y)]
     size, rate = (_squared_norm(values, scales) for values in (y, slope))
     small = (size < 1e-10) | (rate < 1e-10)
@@ -173,7 +150,7 @@ def start(method: Method, system: System, events: Sequence[Any], rows: Rows, val
     second = xp.where(largest <= 1e-30, xp.maximum(xp.full_like(t, 1e-6), first * 1e-3), second)
     length = xp.minimum(xp.minimum(100.0 * first, second), s.longest)
     length = xp.where(xp.isfinite(length), length, xp.full_like(t, 1e-6))
-    return [xp.where(s.h == 0.0, length * s.direction, s.h), *carried, *given]
+    return [xp.where(s.h == 0.0, length * s.direction, s.h) + checked, *carried, *given]
 
 
 def advance(
@@ -244,12 +221,13 @@ def _adaptive_step(method: Method, system: System, s: State) -> tuple[Any, Any, 
     rest = s.t1 - s.t
     last = xp.abs(s.h) * STRETCH >= xp.abs(rest)
     h = xp.where(last, rest, s.h)
-    step = method.step(system, s.t, h, s.y, s.carried_values, s.p)
+    tolerances = (s.rtol, [s.absolute(i) for i in range(s.n)])
+    step = method.step(system.with_tolerances(*tolerances), s.t, h, s.y, s.carried_values, s.p)
     if method.own_step:
         last, h = last & (step.h_used == h), step.h_used
         total = _sum([value - value for value in step.y])
         accepted, factor = total == 0.0, None  # false where a value is not finite
-        proposed = s.t1 - (s.t + h)
+        proposed = _limited(s.t1 - (s.t + h), s, xp)
     else:
         accepted, factor = _judged(method, step, s, xp)
         proposed = _limited(h * xp.where(s.rejected > 0.0, xp.minimum(factor, xp.ones_like(factor)), factor), s, xp)

@@ -16,7 +16,8 @@ from ensemble.ode.problem import Problem, Solution
 
 __all__ = ["run"]
 
-BLOCKS_PER_MULTIPROCESSOR = 16
+BLOCKS_PER_MULTIPROCESSOR = 64
+"""Of threads that take one sample after another."""
 
 
 def text_of(problem: Problem, bodies: Bodies) -> str:
@@ -48,7 +49,9 @@ def run(problem: Problem, callback: Callable[[int], None] | None = None) -> Solu
     }  # fmt: skip
     ready = {name: xp.asarray(array, order="C") for name, array in arrays.items()}
     tables = [asarray_like(np.array([*numbers, 0], np.int32), like) for numbers in (problem.sides, problem.terminal)]
-    blocks = min(-(-S // launch.THREADS), device.multiprocessors() * BLOCKS_PER_MULTIPROCESSOR)
+    blocks = -(-S // launch.THREADS)
+    if not bodies.alike:
+        blocks = min(blocks, device.multiprocessors() * BLOCKS_PER_MULTIPROCESSOR)
     given = launch.arguments(ready, S, problem.t_eval.shape[0], problem.max_roots, [*solution, *tables])
     kernel((blocks,), (launch.THREADS,), given)
     if callback is not None:

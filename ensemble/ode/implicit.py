@@ -174,11 +174,11 @@ class Steps:
             if k == len(A) - 1:
                 point = point + stages[k - 1]  # rows 4 and 5 of A share their weights
             elif k:
-                point = stage_sum(now.y, stages, points[k], self._one, None)
+                point = stage_sum(now.y, stages, points[k], self._one)
             t = now.t if NODES[k] == 0.0 else now.t + h if NODES[k] == 1.0 else now.t + NODES[k] * h
             right = self.parts.f(np.stack([t, *now.p]), point)
             if k:
-                right = stage_sum(right, stages, slopes[k], per_step, None)
+                right = stage_sum(right, stages, slopes[k], per_step)
             if slope is not None and TIME[k] != 0.0:
                 right += (TIME[k] * h) * slope
             stages[k] = solve(right)
@@ -196,13 +196,13 @@ def _first_steps(steps: Steps, now: Active) -> Array:
     """The lengths of the first steps, with their signs (Hairer, Norsett, Wanner 1993, section II.4)."""
     rows, y = np.stack([now.t, *now.p]), now.y
     slope = steps.parts.f(rows, y)
-    size, rate = (mean_square(values, y, y, now.rtol, now.atol, None) for values in (y, slope))
+    size, rate = (mean_square(values, y, y, now.rtol, now.atol) for values in (y, slope))
     small = (size < 1e-10) | (rate < 1e-10)
     first = np.where(small, 1e-6, 0.01 * np.sqrt(size / np.where(small, 1.0, rate)))
     first = np.minimum(first, now.longest).astype(y.dtype)
     rows[0] += first * now.direction
     other = steps.parts.f(rows, y + (first * now.direction) * slope)
-    curvature = mean_square(other - slope, y, y, now.rtol, now.atol, None) / (first * first)
+    curvature = mean_square(other - slope, y, y, now.rtol, now.atol) / (first * first)
     largest = np.maximum(rate, curvature)  # squared
     bounded = np.clip(largest * 1e4, 1e-30, 1e30).astype(y.dtype)
     second = inverse_root(bounded, 2 * (RODAS4.error_order or 1), np)
@@ -277,14 +277,14 @@ def _advanced(steps: Steps, solution: Solution, now: Active) -> tuple[Active, Ar
     fixed, m = steps.problem.method.error_order is None, 2 * (RODAS4.error_order or 1)
     running = solution.status[now.ids] == 0
     rest, count = now.t1 - now.t, now.n_steps + 1.0
-    last = count >= now.most if fixed else np.abs(now.h) * STRETCH >= np.abs(rest)
+    last: Array = count >= now.most if fixed else np.abs(now.h) * STRETCH >= np.abs(rest)
     h = np.where(last, rest, now.h)
     made = steps.step(now, np.where(running, h, 1.0).astype(h.dtype))
     t_new = np.where(last, now.t1, now.t0 + count * now.h if fixed else now.t + h)
     if fixed:
-        accepted, proposed, failed = running, now.h, ~running
+        accepted, proposed, failed = running, now.h, np.zeros_like(running)
     else:
-        square = mean_square(made.error, now.y, made.y, now.rtol, now.atol, None)
+        square: Array = mean_square(made.error, now.y, made.y, now.rtol, now.atol)
         accepted, most = running & (square <= 1.0), (SAFETY / LEAST_FACTOR) ** m
         bounded = np.where(square <= most, np.maximum(square, (SAFETY / LARGEST_FACTOR) ** m), most).astype(h.dtype)
         factor = SAFETY * inverse_root(bounded, m, np)
@@ -299,7 +299,7 @@ def _advanced(steps: Steps, solution: Solution, now: Active) -> tuple[Active, Ar
         h=np.where(running, proposed, now.h).astype(h.dtype),
         n_steps=np.where(running, count, now.n_steps),
         n_rejected=now.n_rejected + (running & ~accepted),
-        rejected=np.where(accepted, 0.0, 1.0).astype(h.dtype),
+        rejected=(~accepted).astype(h.dtype),
     )
     status = np.where(count >= now.most, OdeStatus.too_many_steps, 0)
     status = np.where(failed, OdeStatus.step_too_small, status)

@@ -81,7 +81,12 @@ class OdeResult:
     @property
     def succeeded(self) -> np.ndarray:
         """True for each sample that reached the end or a terminal event, shape (n_samples,)."""
-        return np.isin(to_numpy(self.status), REACHED)
+        return to_numpy(_reached(self.status))
+
+    @property
+    def all_succeeded(self) -> bool:
+        """Whether all samples reached the end or a terminal event."""
+        return bool(_reached(self.status).all())
 
     @property
     def summary(self) -> str:
@@ -103,7 +108,7 @@ class OdeResult:
 
     def raise_if_failed(self) -> OdeResult:
         """This result, or `OdeError` naming the samples that did not reach the end."""
-        if not self.succeeded.all():
+        if not self.all_succeeded:
             raise OdeError(f"ode.solve: {self.summary}.")
         return self
 
@@ -148,7 +153,7 @@ class OdeResult:
         y = self._history("OdeResult.plot")
         if np.ndim(self.t) != 1:
             raise ValueError(message("OdeResult.plot", "t", "be shared by the samples", f"shape {np.shape(self.t)}"))
-        axes = plot_ribbon(Ensemble(to_numpy(y.samples)[:, component]), x=to_numpy(self.t), ax=ax, **style)
+        axes = plot_ribbon(Ensemble(to_numpy(y.samples)[:, component]), to_numpy(self.t), ax=ax, **style)
         axes.set(xlabel="t", ylabel=f"y[{component}]")
         return axes
 
@@ -180,7 +185,13 @@ class OdeResult:
 
 
 def without_failed(y: Array, status: Array) -> Array:
-    """The states, NaN for samples that failed."""
+    """The states, NaN for samples that failed; the array itself where none did."""
+    failed = ~_reached(status)
+    if not bool(failed.any()):
+        return y
     xp = array_namespace(y)
-    failed = (status != int(OdeStatus.finished)) & (status != int(OdeStatus.event))
     return xp.where(failed, xp.asarray(xp.nan, dtype=y.dtype), y)
+
+
+def _reached(status: Array) -> Array:
+    return (status == int(OdeStatus.finished)) | (status == int(OdeStatus.event))

@@ -13,7 +13,7 @@ from ensemble._check import integer, message, one_of, require
 from ensemble._progress import Display
 from ensemble._typing import Array
 from ensemble.ode import implicit
-from ensemble.ode.methods import METHODS, Method
+from ensemble.ode.methods import METHODS, method_of
 from ensemble.ode.problem import Problem, Solution
 from ensemble.ode.result import OdeResult, OdeWarning, without_failed
 from ensemble.ode.system import System
@@ -139,39 +139,41 @@ def solve(
         one_of(backend, ("numpy", "cupy"), NAME, "backend")
         like = prototype(backend)
     dtype = "float32" if str(y0.dtype) == "float32" else "float64"
-    xp = array_namespace(like)
 
-    def placed(x: Ensemble) -> Array:
-        samples = asarray_like(to_numpy(x.samples), like) if type(x.samples) is np.ndarray else x.samples
-        return xp.astype(samples, getattr(xp, dtype))
+    def real(x: Ensemble) -> Array:
+        """The samples in the working precision, in the library that they came in."""
+        xp = array_namespace(x.samples)
+        return xp.astype(x.samples, getattr(xp, dtype), copy=False)
 
-    given = {name: placed(value) for name, value in numbers.items()}
+    given = {name: real(value) for name, value in numbers.items()}
+    absolute, times = real(atol), real(t_eval)
     n = y0.shape[0]
     require(n > 0, NAME, "y0", "have at least one entry", 0)
     require(atol.shape[0] in (1, n), NAME, "atol", f"be a number or have shape ({n},)", atol.shape)
-    for name, least in (("rtol", 0.0), ("max_step", 0.0), ("step", 0.0), ("first_step", 0.0)):
+    for name in ("rtol", "max_step", "step", "first_step"):
         if name in given:
-            require(bool(xp.all(given[name] > least)), NAME, name, "be above zero", _shown(numbers[name]))
-    require(bool(xp.all(placed(atol) >= 0.0)), NAME, "atol", "be zero or above", _shown(atol))
+            require(_all(given[name] > 0.0), NAME, name, "be above zero", _shown(numbers[name]))
+    require(_all(absolute >= 0.0), NAME, "atol", "be zero or above", _shown(atol))
     for name in ("t[0]", "t[1]"):
-        require(bool(xp.all(xp.isfinite(given[name]))), NAME, name, "be finite", _shown(numbers[name]))
+        require(_all(abs(given[name]) < np.inf), NAME, name, "be finite", _shown(numbers[name]))
     max_steps = integer(max_steps, NAME, "max_steps", minimum=1)
     integer(max_roots, NAME, "max_roots", minimum=1)
-    direction = xp.sign(given["t[1]"] - given["t[0]"])
-    counts, lengths = xp.asarray([float(max_steps)], dtype=getattr(xp, dtype)), xp.zeros(1, dtype=getattr(xp, dtype))
+    counts, lengths = np.asarray([max_steps], dtype=dtype), np.zeros(1, dtype)
+    if chosen.own_step:
+        chosen = method_of(method, float(given["rtol"].min()), float(absolute.min()))
+    direction = _sign(_together(given["t[1]"], given["t[0]"], np.subtract))
     if step is not None:
         counts, lengths = _fixed(given, direction, dtype)
         chosen = chosen._replace(error_order=None)
     elif first_step is not None:
-        lengths = given["first_step"] * direction
-    times = placed(t_eval)
+        lengths = _together(given["first_step"], direction, np.multiply)
     _check_times(times, given, direction, t_eval)
     functions, terminal, sides = _events(events)
-    system = System(f, n, p.shape[0], xp, dtype=dtype)
-    problem = Problem(
-        system, chosen, functions, terminal, sides, max_roots, placed(y0), placed(p), given["t[0]"], given["t[1]"],
-        lengths, counts, given["rtol"], placed(atol), given["max_step"], times, n_samples, dtype,
-    )  # fmt: skip
+    rows = [real(y0), real(p), given["t[0]"], given["t[1]"], lengths, counts, given["rtol"], absolute,
+            given["max_step"], times]  # fmt: skip
+    placed = _placed(rows, like)
+    system = System(f, n, p.shape[0], array_namespace(like), dtype=dtype)
+    problem = Problem(system, chosen, functions, terminal, sides, max_roots, *placed, n_samples, dtype)
     solution = _run(problem, progress)
     return _result(solution, problem, t_eval_given, sample_set, method)
 
@@ -219,7 +221,7 @@ def _result(solution: Solution, problem: Problem, has_times: bool, sample_set: S
     roots = tuple(wrap(times, sample_set) for times in solution.t_events)
     result = OdeResult(wrap(y, sample_set), t, status, solution.n_steps, solution.n_rejected, roots, solution.n_events,
                        reached, wrap(solution.y, sample_set), name)  # fmt: skip
-    if not result.succeeded.all():
+    if not result.all_succeeded:
         advice = "Their states are NaN; y_reached has the last ones."
         warnings.warn(f"{NAME}: {result.summary}. {advice}", OdeWarning, stacklevel=3)
     return result
@@ -258,32 +260,61 @@ def _shown(x: Ensemble) -> Any:
     return float(values[0]) if values.size == 1 else f"values from {values.min():.6g} to {values.max():.6g}"
 
 
+def _all(condition: Array) -> bool:
+    return bool(condition.all())
+
+
+def _sign(x: Array) -> Array:
+    return (x > 0).astype(x.dtype) - (x < 0).astype(x.dtype)
+
+
+def _together(a: Array, b: Array, operation: Any) -> Array:
+    """A ufunc of two arrays, of which a NumPy one, shared by the samples, follows the other to its device."""
+    if type(a) is not type(b):
+        a, b = asarray_like(a, b), asarray_like(b, a)
+    return operation(a, b)
+
+
+def _placed(rows: list[Array], like: Array) -> list[Array]:
+    """The arrays on the device of `like`; NumPy's are small and travel together."""
+    host = [row for row in rows if isinstance(row, np.ndarray)]
+    if isinstance(like, np.ndarray) or not host:
+        return rows
+    flat = asarray_like(np.concatenate([row.reshape(-1) for row in host]), like)
+    placed, at = [], 0
+    for row in rows:
+        if isinstance(row, np.ndarray):
+            row, at = flat[at : at + row.size].reshape(row.shape), at + row.size
+        placed.append(row)
+    return placed
+
+
 def _fixed(given: dict[str, Array], direction: Array, dtype: str) -> tuple[Array, Array]:
     """The number of fixed steps and their length with its sign."""
-    xp = array_namespace(direction)
-    exact = xp.abs(given["t[1]"] - given["t[0]"]) / given["step"]
-    nearest = xp.round(exact)
-    close = xp.abs(exact - nearest) <= 8 * float(np.finfo(dtype).eps) * nearest  # a rest of rounding is no step
-    counts = xp.where(close, nearest, xp.ceil(exact))
+    span = abs(_together(given["t[1]"], given["t[0]"], np.subtract))
+    exact = _together(span, given["step"], np.divide)
+    nearest = np.rint(exact)
+    close = abs(exact - nearest) <= 8 * float(np.finfo(dtype).eps) * nearest  # a rest of rounding is no step
+    counts = close * nearest + ~close * np.ceil(exact)
     most = 2 ** (np.finfo(dtype).nmant + 1)
-    seen = float(xp.max(counts))
+    seen = float(counts.max())
     require(seen <= most, NAME, "step", f"need at most {most} steps of {dtype}", f"{seen:.3g} steps")
-    return counts, given["step"] * direction
+    return counts.astype(dtype), _together(given["step"], direction, np.multiply)
 
 
 def _check_times(times: Array, given: dict[str, Array], direction: Array, t_eval: Ensemble) -> None:
-    xp = array_namespace(times)
     if times.shape[0]:
-        ordered = xp.all((times[1:, :] - times[:-1, :]) * direction >= 0.0)
-        require(bool(ordered), NAME, "t_eval", "be ordered from t0 to t1", _shown(t_eval))
-        inside = (times[0, :] - given["t[0]"]) * direction >= 0.0
-        inside = inside & ((given["t[1]"] - times[-1, :]) * direction >= 0.0)
-        require(bool(xp.all(inside)), NAME, "t_eval", "lie between t0 and t1", _shown(t_eval))
+        steps = _together(times[1:, :] - times[:-1, :], direction, np.multiply)
+        require(_all(steps >= 0.0), NAME, "t_eval", "be ordered from t0 to t1", _shown(t_eval))
+        ends = ((times[0, :], given["t[0]"], 1.0), (times[-1, :], given["t[1]"], -1.0))
+        for time, end, side in ends:
+            beyond = _together(_together(time, end, np.subtract), direction, np.multiply) * side
+            require(_all(beyond >= 0.0), NAME, "t_eval", "lie between t0 and t1", _shown(t_eval))
 
 
 def _events(events: Any) -> tuple[tuple[Callable[..., Any], ...], list[int], list[int]]:
     """The event functions, the roots that end a run, and the sides that count."""
-    functions: Sequence[Any] = (events,) if callable(events) else tuple(events)
+    functions: Sequence[Any] = tuple(events) if isinstance(events, list | tuple) else (events,)
     for g in functions:
         require(callable(g), NAME, "events", "be callable", repr(g))
     terminal = [int(getattr(g, "terminal", 0)) for g in functions]

@@ -49,6 +49,15 @@ class System:
         self.function, self.n, self.n_parameters, self.xp, self.dtype = function, n, n_parameters, xp, dtype
         self._graph = graph
 
+    tolerances: tuple[Any, list[Any]] | None = None
+    """rtol and an atol per unknown, for methods that choose their step."""
+
+    def with_tolerances(self, rtol: Any, atol: list[Any]) -> System:
+        """The same system with tolerances of the samples."""
+        other = self.bound(self.xp)
+        other.tolerances = (rtol, atol)
+        return other
+
     def bound(self, xp: Namespace) -> System:
         """The same system for values of another namespace; the graph is kept."""
         return System(self.function, self.n, self.n_parameters, xp, dtype=self.dtype, graph=self._graph)

@@ -56,7 +56,7 @@ def _expression(graph: Graph, node: Node) -> str:
     if node.operation == "interp":
         table = node.value
         return f"interpolated({operands[0]}, {table.name}_points, {table.name}_values, {table.points.size})"
-    integer = not graph.nodes[node.inputs[-1]].dtype.startswith("float")
+    integer = graph.nodes[node.inputs[-1]].dtype.startswith("int")
     operation = OPERATIONS.get(node.operation) or INTERNAL[node.operation]
     text = operation.text("cuda", integer).format(*operands)
     return f"static_cast<{kind}>({text})"

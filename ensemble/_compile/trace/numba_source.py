@@ -58,7 +58,7 @@ def _expression(graph: Graph, node: Node) -> str:
         return f"{operands[0]} != 0" if node.dtype == "bool" else f"np.{node.dtype}({operands[0]})"
     if node.operation == "interp":
         return f"interpolated({operands[0]}, {node.value.name}_points, {node.value.name}_values)"
-    integer = not graph.nodes[node.inputs[-1]].dtype.startswith("float")
+    integer = graph.nodes[node.inputs[-1]].dtype.startswith("int")
     text = OPERATIONS[node.operation].text("python", integer).format(*operands)
     return text if node.dtype == "bool" else f"np.{node.dtype}({text})"
 

@@ -99,7 +99,7 @@ def solve_range(
                     following += 1
                     fill(rows, c, s, sources, shared, varying)
                     rows[row_h, c] = started[0, s - first]
-                    bad = False
+                    bad = not np.isfinite(started[0, s - first])
                     for i in range(n):
                         bad |= not np.isfinite(rows[row_y + i, c])
                     for k in range(n_carried):

@@ -80,7 +80,7 @@ class _Text:
         names = [f"b{k}" for k in range(len(firsts))]
         lines = ["{", f"REAL {', '.join(names)};", _call("start_body", self.start, self.inputs, names)]
         lines += [f"{variable} = {name};" for variable, name in zip(firsts, names, strict=True)] + ["}"]
-        watched = [f"v{r.y + i}" for i in range(shape.n)] + firsts[1 : 1 + shape.n_carried]
+        watched = [f"v{r.y + i}" for i in range(shape.n)] + firsts[: 1 + shape.n_carried]
         lines.append(f"bool bad = {' || '.join(f'!isfinite({name})' for name in watched)};")
         if shape.dense:
             lines += ["at = 0;", f"while (at < n_times && (TIME(at) - v{r.t0}) * v{r.direction} <= 0) {{"]
@@ -106,6 +106,15 @@ class _Text:
             lines += ["bool ended = false;", f"REAL t_last = v{r.t}, last_theta = REAL(1.5);", "if (now) {"]
             lines += self.outputs() + ["}"]
         return lines
+
+    def counts(self) -> bool:
+        """Whether a step depends on its number, other than by the number itself."""
+        reached, found = {self.rows.n_steps}, set()
+        for k, node in enumerate(self.loop.nodes):
+            if (node.operation == "input" and node.value in reached) or any(i in found for i in node.inputs):
+                found.add(k)
+        values = self.loop.outputs[self.rows.y : self.rows.n_steps]
+        return self.shape.dense or any(k in found for k in values)
 
     def state(self, theta: str, suffix: str) -> list[str]:
         """Lines that interpolate all unknowns at `theta`."""
@@ -194,10 +203,11 @@ class _Text:
         lines += ["i64 s = (i64)blockIdx.x * blockDim.x + threadIdx.x; const i64 stride = (i64)gridDim.x * blockDim.x;"]
         moving = [f"if (bad || v{r.t0} == v{r.t1}) {{", *self.finish("(bad ? 5 : 1)"), "if (bad) status[s] = 5;"]
         if shape.alike:
+            number = "" if self.counts() else f"v{r.n_steps} = k;"  # an integer counter, else the one of the step
             return [
                 *lines, "for (; s < S; s += stride) {", *self.loads(), *self.begin(), *moving, "continue;", "}",
                 f"const int count_of_steps = (int)v{r.max_steps};",
-                "for (int k = 1; k < count_of_steps; ++k) {", *self.step(), "}",
+                "for (int k = 1; k < count_of_steps; ++k) {", *self.step(), number, "}",
                 f"v{r.h} = v{r.t1} - (v{r.t0} + v{r.n_steps} * v{r.longest});",
                 "{", *self.step(), "}", f"v{r.t} = v{r.t1};", *self.finish("1"), "}",
             ]  # fmt: skip
@@ -229,7 +239,7 @@ def source(start: Graph, loop: Graph, event: Graph | None, rows: Any, shape: Sha
 @functools.lru_cache(maxsize=256)
 def kernel(text: str) -> Any:
     """The compiled kernel of a source."""
-    return device.raw_module(text, OPTIONS).get_function("solve")
+    return device.raw_module(text, OPTIONS, ("solve",)).get_function("solve")
 
 
 def arguments(arrays: dict[str, Any], n_samples: int, n_times: int, max_roots: int, outs: list[Any]) -> tuple[Any, ...]:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ensemble._backend import array_namespace
 from ensemble._compile.numba import compiled, empty, prange, threads_for
-from ensemble._compile.registry import into, kernel
+from ensemble._typing import Array
 
 __all__ = ["mean_square", "stage_sum"]
 
@@ -14,22 +13,13 @@ TILE = 64
 """Samples of which a thread sums errors at a time."""
 
 
-@kernel
-def stage_sum(base, stages, weights, scale, out):
+def stage_sum(base: Array, stages: Array, weights: Array, scale: Array) -> Array:
     """``base + scale (weights[0] stages[0] + ...)``.
 
-    `base` has shape (n, S), `stages` (m, n, S), `weights` (at most m,), `scale` (S,) or (1,).
+    `base` has shape (n, S), `stages` (m, n, S), `weights` (at most m,), `scale` (S,) or (1,). Reads an array for each
+    weight and one more, and writes one.
     """
-    total = stages[0, ...] * weights[0]
-    for j in range(1, weights.shape[0]):
-        total = total + stages[j, ...] * weights[j]
-    return into(out, base + scale * total)
-
-
-@stage_sum.register("numba")
-def _stage_sum(base, stages, weights, scale, out):
-    """Reads m + 1 arrays and writes one."""
-    out = empty(base.shape, base.dtype) if out is None else out
+    out = empty(base.shape, base.dtype)
     with threads_for(base.size):
         _stage_sum_rows(base, stages, weights, scale, out)
     return out
@@ -52,30 +42,15 @@ def _stage_sum_rows(base, stages, weights, scale, out):
                 out[i, s] = base[i, s] + scale[s] * out[i, s]
 
 
-@kernel
-def mean_square(values, before, after, rtol, atol, out):
+def mean_square(values: Array, before: Array, after: Array, rtol: Array, atol: Array) -> Array:
     """The mean over rows of ``(value / (atol + rtol max(|before|, |after|)))**2``, rows summed in order.
 
-    The first three have shape (n, S), `rtol` (S,), `atol` (1 or n, S).
+    The first three have shape (n, S), `rtol` (S,), `atol` (1 or n, S). Reads three arrays.
     """
-    xp, n = array_namespace(values), values.shape[0]
-    total = xp.zeros_like(rtol)
-    for i in range(n):
-        largest = xp.maximum(xp.abs(before[i, ...]), xp.abs(after[i, ...]))
-        quotient = values[i, ...] / (atol[i if atol.shape[0] > 1 else 0, ...] + rtol * largest)
-        total = total + quotient * quotient
-    return into(out, total / n)
-
-
-@mean_square.register("numba")
-def _mean_square(values, before, after, rtol, atol, out):
-    """Reads three arrays."""
-    out = np.empty(values.shape[1], values.dtype) if out is None else out
-    out[...] = 0.0
+    out = np.zeros(values.shape[1], values.dtype)
     with threads_for(values.size):
         _sum_squares(values, before, after, rtol, atol, out)
-    out /= values.shape[0]
-    return out
+    return out * (1.0 / values.shape[0])
 
 
 @compiled

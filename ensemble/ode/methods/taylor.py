@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ensemble._typing import Namespace
+from ensemble.ode.methods.inverse_root import inverse_root
 from ensemble.ode.methods.method import Method, Step
 from ensemble.ode.system import System
 
@@ -46,9 +47,8 @@ def taylor_method(rtol: float, atol: float) -> Method:
 def _step(
     order: int, rtol: float, atol: float, system: System, t: Any, h_max: Any, y: Sequence[Any], p: Sequence[Any]
 ) -> Step:
-    xp = system.xp
     series = system.taylor(t, y, p, order)
-    h = _step_size(series, order, rtol, atol, h_max, xp)
+    h = _step_size(system, series, order, rtol, atol, h_max)
     new = [_horner(row, h) for row in series]
     slopes = [_horner([None if c is None else float(k + 1) * c for k, c in enumerate(row[1:])], h) for row in series]
     part = h * (1.0 / (order + 1))
@@ -81,16 +81,24 @@ def _norm(values: Sequence[Any], xp: Namespace) -> Any:
     return largest
 
 
-def _step_size(series: Sequence[Sequence[Any]], order: int, rtol: float, atol: float, h_max: Any, xp: Namespace) -> Any:
-    """The step: no longer than `h_max`, and of its sign."""
+def _step_size(
+    system: System, series: Sequence[Sequence[Any]], order: int, rtol: Any, atol: Any, h_max: Any
+) -> Any:
+    """The step: no longer than `h_max`, and of its sign. Tolerances of the system go before those of the method."""
+    xp = system.xp
+    if system.tolerances is not None:
+        rtol, absolute = system.tolerances
+        atol = absolute[0]
+        for value in absolute[1:]:
+            atol = atol if value is atol else xp.minimum(atol, value)
     tolerance = _norm([row[0] for row in series], xp) * rtol + atol
-    exponents = []
+    sizes = []
     for j in (order - 1, order):
         norm = _norm([row[j] for row in series], xp)
         if norm is not None:
-            exponents.append(xp.log(tolerance / norm) * (1.0 / j))
-    if not exponents:  # a polynomial of lower degree
+            ratio = xp.maximum(norm / tolerance, xp.full_like(norm, 1e-30))
+            sizes.append(inverse_root(ratio, j, xp))
+    if not sizes:  # a polynomial of lower degree
         return h_max
-    exponent = exponents[0] if len(exponents) == 1 else xp.minimum(*exponents)
-    size = xp.exp(exponent - 0.7 / (order - 1))
+    size = (sizes[0] if len(sizes) == 1 else xp.minimum(*sizes)) * math.exp(-0.7 / (order - 1))
     return xp.copysign(xp.minimum(xp.abs(h_max), size), h_max)
