@@ -19,7 +19,8 @@ from ensemble._kernels.ode.lock_step import mean_square, stage_sum
 from ensemble._kernels.ode.program import Program, program_of, run_program
 from ensemble._typing import Array
 from ensemble.linalg import CrsGraph, CrsMatrix, Factorization
-from ensemble.ode.control import LARGEST_FACTOR, LEAST_FACTOR, SAFETY, STRETCH, inverse_root
+from ensemble.ode.control import LARGEST_FACTOR, LEAST_FACTOR, SAFETY, STRETCH
+from ensemble.ode.methods.inverse_root import inverse_root
 from ensemble.ode.methods.method import weighted
 from ensemble.ode.methods.rodas4 import DENSE, GAMMA, NODES, RODAS4, TIME, A, C
 from ensemble.ode.problem import Problem, Solution
@@ -279,6 +280,7 @@ def _advanced(steps: Steps, solution: Solution, now: Active) -> tuple[Active, Ar
     rest, count = now.t1 - now.t, now.n_steps + 1.0
     last: Array = count >= now.most if fixed else np.abs(now.h) * STRETCH >= np.abs(rest)
     h = np.where(last, rest, now.h)
+    proposed: Array
     made = steps.step(now, np.where(running, h, 1.0).astype(h.dtype))
     t_new = np.where(last, now.t1, now.t0 + count * now.h if fixed else now.t + h)
     if fixed:

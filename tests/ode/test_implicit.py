@@ -5,6 +5,7 @@ import pytest
 from scipy.integrate import solve_ivp
 
 from ensemble import Ensemble, ode
+from ensemble._kernels.ode import lock_step
 from ensemble.ode import OdeStatus, OdeWarning, implicit
 from tests.ode.problems import brusselator, brusselator_arrays, brusselator_sparsity, brusselator_start, robertson
 
@@ -118,3 +119,17 @@ def test_single_precision(whole):
     result = integrated(start=brusselator_start(M).astype(np.float32), rtol=1e-4, atol=1e-5)
     assert result.y.samples.dtype == np.float32
     assert np.abs(result.y.samples - whole.y.samples[-1]).max() < 3e-3
+
+
+def test_sums_of_stages_and_errors_are_those_of_arrays():
+    rng = np.random.default_rng(3)
+    base, stages, weights = rng.random((7, 70)), rng.random((4, 7, 70)), rng.random(3)
+    total = stages[0] * weights[0] + stages[1] * weights[1] + stages[2] * weights[2]
+    scale = rng.random(70)
+    assert np.array_equal(lock_step.stage_sum(base, stages, weights, scale), base + scale * total)
+    assert np.array_equal(lock_step.stage_sum(base, stages, weights, np.ones(1)), base + total)
+    after, rtol, atol = rng.standard_normal((7, 70)), rng.random(70), rng.random((7, 70))
+    for bound in (atol, atol[:1]):
+        quotient = stages[0] / (bound + rtol * np.maximum(np.abs(base), np.abs(after)))
+        error = lock_step.mean_square(stages[0], base, after, rtol, bound)
+        assert np.allclose(error, (quotient**2).mean(axis=0), rtol=1e-14)
