@@ -276,10 +276,11 @@ def _started(steps: Steps, solution: Solution, ids: Array) -> Active:
 def _advanced(steps: Steps, solution: Solution, now: Active) -> tuple[Active, Array]:
     """One step of all samples, and which of them have ended; those that had ended before do not change."""
     fixed, m = steps.problem.method.error_order is None, 2 * (RODAS4.error_order or 1)
-    running = solution.status[now.ids] == 0
+    running: Array = solution.status[now.ids] == 0
     rest, count = now.t1 - now.t, now.n_steps + 1.0
     last: Array = count >= now.most if fixed else np.abs(now.h) * STRETCH >= np.abs(rest)
     h = np.where(last, rest, now.h)
+    accepted: Array
     proposed: Array
     made = steps.step(now, np.where(running, h, 1.0).astype(h.dtype))
     t_new = np.where(last, now.t1, now.t0 + count * now.h if fixed else now.t + h)
@@ -303,7 +304,7 @@ def _advanced(steps: Steps, solution: Solution, now: Active) -> tuple[Active, Ar
         n_rejected=now.n_rejected + (running & ~accepted),
         rejected=(~accepted).astype(h.dtype),
     )
-    status = np.where(count >= now.most, OdeStatus.too_many_steps, 0)
+    status: Array = np.where(count >= now.most, OdeStatus.too_many_steps, 0)
     status = np.where(failed, OdeStatus.step_too_small, status)
     status = np.where(accepted & last, OdeStatus.finished, status)
     status = np.where((status > 0) & ~np.isfinite(after.y).all(axis=0), OdeStatus.non_finite, status)

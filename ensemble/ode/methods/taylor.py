@@ -81,9 +81,7 @@ def _norm(values: Sequence[Any], xp: Namespace) -> Any:
     return largest
 
 
-def _step_size(
-    system: System, series: Sequence[Sequence[Any]], order: int, rtol: Any, atol: Any, h_max: Any
-) -> Any:
+def _step_size(system: System, series: Sequence[Sequence[Any]], order: int, rtol: Any, atol: Any, h_max: Any) -> Any:
     """The step: no longer than `h_max`, and of its sign. Tolerances of the system go before those of the method."""
     xp = system.xp
     if system.tolerances is not None:
