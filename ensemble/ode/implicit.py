@@ -296,10 +296,11 @@ def _advanced(steps: Steps, solution: Solution, now: Active) -> tuple[Active, Ar
         tiny = np.abs(h) <= 10.0 * np.finfo(h.dtype).eps * np.abs(now.t)
         failed = running & ~accepted & (tiny | (proposed == 0.0))
     _write(steps, solution, now, made, accepted, t_new, h)
+    h_next: Array = np.where(running, proposed, now.h)
     after = now._replace(
         t=np.where(accepted, t_new, now.t),
         y=np.where(accepted, made.y, now.y),
-        h=np.where(running, proposed, now.h).astype(h.dtype),
+        h=h_next.astype(h.dtype),
         n_steps=np.where(running, count, now.n_steps),
         n_rejected=now.n_rejected + (running & ~accepted),
         rejected=(~accepted).astype(h.dtype),

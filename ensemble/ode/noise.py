@@ -8,7 +8,7 @@ trace, on arrays and in a kernel, for each sample whatever the ensemble.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from ensemble._check import integer, require
 from ensemble._compile.trace.bit_patterns import high_word
 from ensemble._typing import Array, Namespace
 
-__all__ = ["N_NUMBERS", "noise_numbers", "normals", "philox"]
+__all__ = ["N_NUMBERS", "noise_numbers", "normals", "philox", "without_numbers"]
 
 MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 INCREMENTS = (0x9E3779B9, 0xBB67AE85)
@@ -40,10 +40,22 @@ def noise_numbers(samples: Array, seed: int, dtype: str) -> Array:
     """
     seed = integer(seed, "ode.solve", "seed", minimum=0)
     require(seed < HALF * HALF, "ode.solve", "seed", "be less than 2**48", seed)
-    ids = np.asarray(samples, dtype=np.int64)
-    require(not ids.size or int(ids.max()) <= MASK, "ode.solve", "the ensemble", "have at most 2**32 samples", ids.max)
+    ids = np.asarray(samples)
+    inside = np.issubdtype(ids.dtype, np.integer) and ids.ndim == 1 and bool(((ids >= 0) & (ids <= MASK)).all())
+    requirement = "be an array of integers from 0 to 2**32 - 1 with one axis"
+    require(inside, "ode.solve", "noise_samples", requirement, f"{ids.dtype} of shape {ids.shape}")
+    ids = ids.astype(np.int64)
     ones = np.ones_like(ids)
     return np.stack([ids % HALF, ids // HALF, ones * (seed % HALF), ones * (seed // HALF)]).astype(dtype)
+
+
+def without_numbers(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function ``(t, y, p, xp)`` of the user, who knows nothing of the numbers."""
+
+    def call(t: Any, y: Any, p: Any, xp: Namespace) -> Any:
+        return function(t, y, p[:-N_NUMBERS], xp)
+
+    return call
 
 
 def philox(counter: Sequence[Any], key: Sequence[Any]) -> list[Any]:

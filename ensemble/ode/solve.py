@@ -14,6 +14,8 @@ from ensemble._progress import Display
 from ensemble._typing import Array
 from ensemble.ode import implicit
 from ensemble.ode.methods import METHODS, method_of
+from ensemble.ode.methods.stochastic import STOCHASTIC, StochasticSystem
+from ensemble.ode.noise import N_NUMBERS, noise_numbers, without_numbers
 from ensemble.ode.problem import Problem, Solution
 from ensemble.ode.result import OdeResult, OdeWarning, without_failed
 from ensemble.ode.system import System
@@ -43,6 +45,9 @@ def solve(
     max_step: Any = np.inf,
     max_steps: int = 100_000,
     max_roots: int = 16,
+    noise: Callable[..., Any] | None = None,
+    seed: int = 0,
+    noise_samples: Any = None,
     progress: bool = False,
 ) -> OdeResult:
     """Integrate ``dy/dt = f(t, y, p)`` for all samples of an ensemble, each with steps of its own.
@@ -82,6 +87,14 @@ def solve(
         The most steps of a sample, rejected ones counted.
     max_roots : int
         Roots of an event that are stored per sample.
+    noise : callable, optional
+        ``g(t, y, p, xp)``, n values: ``dy_i = f_i dt + g_i dW_i`` in the sense of Ito, for the methods of fixed steps
+        "euler-maruyama" (strong order 1/2) and "milstein" (strong order 1 where g_i depends on y_i alone).
+    seed : int
+        Of the noise, below 2**48.
+    noise_samples : array of int, shape (n_samples,), optional
+        The number that the noise of each sample is made from; 0, 1, ... by default. Equal numbers have equal noise, in
+        any ensemble.
     progress : bool
         Show how many samples are finished.
 
@@ -171,11 +184,30 @@ def solve(
     functions, terminal, sides = _events(events)
     rows = [real(y0), real(p), given["t[0]"], given["t[1]"], lengths, counts, given["rtol"], absolute,
             given["max_step"], times]  # fmt: skip
-    placed = _placed(rows, like)
-    system = System(f, n, p.shape[0], array_namespace(like), dtype=dtype)
+    advice = f"The methods {' and '.join(STOCHASTIC)} take one, others none."
+    fits = (noise is not None) == (method in STOCHASTIC) and (noise is None or callable(noise))
+    require(fits, NAME, "noise", f"be a function for a stochastic method, with method={method!r}", repr(noise), advice)
+    if noise is not None:
+        ids = np.arange(n_samples) if noise_samples is None else np.asarray(noise_samples)
+        require(ids.shape == (n_samples,), NAME, "noise_samples", f"have shape ({n_samples},)", ids.shape)
+        rows[1] = _with_numbers(rows[1], noise_numbers(ids, seed, dtype))
+        functions = tuple(without_numbers(g) for g in functions)
+    placed, space = _placed(rows, like), array_namespace(like)
+    system: System
+    if noise is None:
+        system = System(f, n, p.shape[0], space, dtype=dtype)
+    else:
+        system = StochasticSystem(f, noise, n, p.shape[0] + N_NUMBERS, space, dtype=dtype)
     problem = Problem(system, chosen, functions, terminal, sides, max_roots, *placed, n_samples, dtype)
     solution = _run(problem, progress)
     return _result(solution, problem, t_eval_given, sample_set, method)
+
+
+def _with_numbers(p: Array, numbers: np.ndarray) -> Array:
+    """The parameters of all samples, and the numbers of their noise behind them."""
+    xp = array_namespace(p)
+    own = xp.broadcast_to(p, (p.shape[0], numbers.shape[1]))
+    return xp.concat([own, asarray_like(numbers, p)], axis=0)
 
 
 def _run(problem: Problem, progress: bool) -> Solution:

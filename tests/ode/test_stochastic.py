@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from ensemble import Ensemble, ode
 from ensemble._compile.trace.replay import replay
 from ensemble._compile.trace.tracer import trace
 from ensemble.ode.methods.runge_kutta import RK4
@@ -133,3 +134,65 @@ def test_a_system_without_noise_is_refused():
     with pytest.raises(TypeError, match="must have a diffusion"):
         MILSTEIN.check(System(growth, 2, 6, np))
     RK4.check(System(growth, 2, 6, np))
+
+
+# --- solve
+def one_dimensional(t, y, p, xp):
+    return [p[0] * y[0]]
+
+
+def solved(n_samples=40, **options):
+    start = Ensemble(np.full((1, n_samples), 1.5))
+    options = {"method": "milstein", "noise": lambda t, y, p, xp: [p[1] * y[0]], "seed": 5, "step": 1 / 64} | options
+    return ode.solve(one_dimensional, start, (0.0, 1.0), p=[0.5, 0.8], **options)
+
+
+def test_the_compiled_loop_integrates_the_paths_of_the_steps():
+    result = solved()
+    p = [0.5, 0.8, *noise_numbers(np.arange(40), 5, "float64")]
+    system = StochasticSystem(one_dimensional, lambda t, y, p, xp: [p[1] * y[0]], 1, 6, np)
+    h = np.full(40, 1 / 64)
+    y, carried = [np.full(40, 1.5)], [np.zeros(40)]
+    for k in range(64):
+        y, carried, *_ = MILSTEIN.step(system, k * h, h, y, carried, p)
+    assert np.allclose(result.y.samples, y[0], rtol=1e-12)
+    assert np.unique(result.y.samples).size == 40
+
+
+def test_a_sample_has_its_noise_in_any_ensemble():
+    whole, part = solved(), solved(3, noise_samples=[7, 0, 39])
+    assert np.array_equal(part.y.samples, whole.y.samples[:, [7, 0, 39]])
+    assert not np.isclose(solved(seed=6).y.samples, whole.y.samples).any()
+
+
+def test_another_diffusion_is_another_loop():
+    def additive(t, y, p, xp):
+        return [p[1]]
+
+    y = solved(method="euler-maruyama", noise=additive).y.samples
+    same = solved(method="milstein", noise=additive).y.samples
+    assert np.allclose(y, same, rtol=1e-13)
+    other = solved(method="euler-maruyama").y.samples
+    assert not np.isclose(y, other, rtol=1e-3).all()
+
+
+def test_events_and_output_times_of_a_path():
+    def above(t, y, p, xp):
+        assert len(p) == 2
+        return y[0] - 2.0
+
+    result = solved(events=above, t_eval=[0.5, 1.0])
+    y, first = result.y.samples[:, 0], result.t_events[0].samples[0]
+    assert (result.n_events[0] > 0)[y[1] > 2.0].all()
+    assert ((first >= 0.0) & (first <= 1.0))[result.n_events[0] > 0].all()
+
+
+def test_wrong_arguments_of_noise_are_clear_errors():
+    with pytest.raises(ValueError, match="noise must be a function for a stochastic method"):
+        solved(noise=None)
+    with pytest.raises(ValueError, match="noise must be a function for a stochastic method"):
+        solved(method="rk4")
+    with pytest.raises(ValueError, match=r"noise_samples must have shape \(40,\)"):
+        solved(noise_samples=[1, 2])
+    with pytest.raises(ValueError, match="noise_samples must be an array of integers"):
+        solved(noise_samples=np.full(40, -1))

@@ -12,10 +12,10 @@ from typing import Any
 from ensemble._compile.trace.graph import Graph
 from ensemble._typing import Namespace
 from ensemble.ode.methods.method import Method, Step
-from ensemble.ode.noise import N_NUMBERS, normals
+from ensemble.ode.noise import N_NUMBERS, normals, without_numbers
 from ensemble.ode.system import System, listed
 
-__all__ = ["EULER_MARUYAMA", "MILSTEIN", "StochasticSystem"]
+__all__ = ["EULER_MARUYAMA", "MILSTEIN", "STOCHASTIC", "StochasticSystem"]
 
 
 class StochasticSystem(System):
@@ -44,9 +44,9 @@ class StochasticSystem(System):
     ) -> None:
         self.drift, self.diffusion = function, diffusion
 
+        @without_numbers
         def both(t: Any, y: Any, p: Any, xp: Namespace) -> Any:
-            given = p[:-N_NUMBERS]
-            return [*listed(function(t, y, given, xp), n), *listed(diffusion(t, y, given, xp), n)]
+            return [*listed(function(t, y, p, xp), n), *listed(diffusion(t, y, p, xp), n)]
 
         super().__init__(both, n, n_parameters, xp, dtype=dtype, graph=graph, n_outputs=2 * n)
 
@@ -112,8 +112,10 @@ def _check(system: System) -> None:
     _stochastic(system)
 
 
-EULER_MARUYAMA = Method("euler-maruyama", 1, None, _euler_maruyama, _one, _first, check=_check)
+EULER_MARUYAMA = Method("euler-maruyama", 1, None, _euler_maruyama, _one, _first, needs_graph=True, check=_check)
 """Strong order 1/2, weak order 1 (Maruyama 1955); of strong order 1 where g does not depend on y."""
 
 MILSTEIN = Method("milstein", 1, None, _milstein, _one, _first, needs_graph=True, check=_check)
 """Strong order 1 where g_i depends on y_i alone, the time and the parameters (Milstein 1974)."""
+
+STOCHASTIC = (EULER_MARUYAMA.name, MILSTEIN.name)
