@@ -23,7 +23,7 @@ from ensemble.scalar import Ensemble, SampleSet
 from ensemble.scalar.ensemble import wrap
 from ensemble.scalar.namespace import samples_of, set_of
 
-__all__ = ["solve"]
+__all__ = ["solve", "stacked"]
 
 NAME = "ode.solve"
 
@@ -138,13 +138,13 @@ def solve(
         require(step is not None, NAME, "step", f"be given for the fixed steps of {method}", None)
     require(not (chosen.own_step and step is not None), NAME, "step", f"be None for {method}", step)
     require(isinstance(t, list | tuple) and len(t) == 2, NAME, "t", "be a pair (t0, t1)", repr(t))
-    y0, p = _stacked(y0, "y0"), _stacked(() if p is None else p, "p")
+    y0, p = stacked(y0, "y0"), stacked(() if p is None else p, "p")
     t_eval_given = t_eval is not None
-    t_eval = _stacked(() if t_eval is None else t_eval, "t_eval")
+    t_eval = stacked(() if t_eval is None else t_eval, "t_eval")
     options = {"t[0]": t[0], "t[1]": t[1], "step": step, "rtol": rtol, "first_step": first_step, "max_step": max_step}
     numbers = {name: _number(value, name) for name, value in options.items() if value is not None}
     tolerance = atol if isinstance(atol, Ensemble) or np.ndim(atol) else [atol]
-    atol = _stacked(tolerance, "atol")
+    atol = stacked(tolerance, "atol")
     every = [y0, p, t_eval, atol, *numbers.values()]
     n_samples, sample_set = samples_of(NAME, *every), set_of(*every)
     like = next((each.samples for each in every if backend_of(each.samples) == "cuda"), None)
@@ -259,7 +259,7 @@ def _result(solution: Solution, problem: Problem, has_times: bool, sample_set: S
     return result
 
 
-def _stacked(value: Any, name: str) -> Ensemble:
+def stacked(value: Any, name: str) -> Ensemble:
     """A vector of samples, from an array, an Ensemble or a list of numbers and Ensembles."""
     if isinstance(value, list | tuple) and any(isinstance(part, Ensemble) for part in value):
         n_samples = samples_of(NAME, *value)
