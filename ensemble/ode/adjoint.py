@@ -13,7 +13,8 @@ from ensemble._compile.trace.derivatives import pullback
 from ensemble._compile.trace.tracer import Scalar, trace
 from ensemble._typing import Array
 from ensemble.ode.implicit import Evaluation
-from ensemble.ode.methods import METHODS, Method
+from ensemble.ode.methods import METHODS
+from ensemble.ode.methods.method import Method
 from ensemble.ode.methods.stochastic import STOCHASTIC, StochasticSystem
 from ensemble.ode.noise import N_NUMBERS, noise_numbers
 from ensemble.ode.solve import stacked

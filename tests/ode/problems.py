@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from ensemble._compile.trace.tracer import Scalar, trace
 from ensemble.ode.methods import METHODS
 from ensemble.ode.system import System
 
@@ -19,6 +20,19 @@ def lorenz(t, y, p, xp):
 
 def system_of(function, n, k=1, **options):
     return System(function, n, k, np, **options)
+
+
+def traced_step(method, function, n, n_parameters, dtype="float64", **options):
+    """The graph of one step: its inputs are t, h, y, the carried values and p."""
+    method = METHODS[method] if isinstance(method, str) else method
+    system = System(function, n, n_parameters, None, dtype=dtype, **options).traced()
+
+    def body(t, h, y, carried, p):
+        step = method.step(system.bound(t.__array_namespace__()), t, h, y, carried, p)
+        return [*step.y, *step.carried, *(step.error or []), *(c for row in step.dense for c in row)]
+
+    real = Scalar(dtype)
+    return trace(body, real, real, [real] * n, [real] * method.n_carried(system), [real] * n_parameters)
 
 
 def fixed_steps(method, system, y0, p, t0, t1, n_steps):
